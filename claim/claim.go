@@ -1,0 +1,215 @@
+// Package claim is the store: the one package that executes SQL for the dispatcher, the sweeper and the watcher.
+//
+// A Store's methods are one statement each, and each statement is in package sql. What a method reports as done is
+// committed; what it reports as an error may be committed or not, because an answer can be lost after a commit. Nothing
+// needs to know which: a claim that was lost expires, and a settle that is repeated changes nothing.
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// ErrLost is what an owner is told whose lease is no longer its own: it expired, and somebody else may hold the item.
+// The update that was refused changed nothing.
+var ErrLost = errors.New("lease lost")
+
+// Statement timeouts. A statement that takes longer is given up by the replica; the database may still finish it.
+const (
+	// claimTimeout bounds a claim, its wait for other claims included.
+	claimTimeout = 10 * time.Second
+	// settleTimeout bounds every other statement that a worker, the sweeper or the watcher waits for.
+	settleTimeout = 5 * time.Second
+	// recountTimeout bounds the sweeper's recount, which reads every open item.
+	recountTimeout = time.Minute
+)
+
+// Item is a leased item and everything that starting its workflow needs.
+type Item struct {
+	ID    int64
+	Token int64 // changes at every claim; a settle with an older one is refused
+
+	ExecutionID                 string
+	WorkspaceID                 string
+	WorkflowDefinitionID        string
+	WorkflowDefinitionVersionID string
+
+	WorkflowType     string
+	TaskQueue        string
+	ExecutionTimeout time.Duration // 0: none
+	NodeIDs          []byte        // a JSON array of strings, as stored
+	Params           []byte        // a JSON object, as stored; never decoded
+	Traceparent      string        // "": none
+
+	AttemptCount int // this claim included
+	FailureCount int // earlier failures of the item's own
+	MaxAttempts  int
+
+	// OutcomeUnknown: an earlier start was sent and never answered, so the workflow may be running.
+	OutcomeUnknown bool
+	// Problem says why the item cannot be started as it is, such as "workspace not found"; "": it can.
+	Problem string
+	// Waited is how long the item has been due, by the database's clock.
+	Waited time.Duration
+	// Deadline is when the lease ends at the latest, by this process's monotonic clock. It was set before the claim was
+	// sent, so it is never later than the database's own end of the lease.
+	Deadline time.Time
+}
+
+// WorkflowID is the ID that the item's workflow has in Temporal, the same for every attempt.
+func (i Item) WorkflowID() string { return "execution-" + i.ExecutionID }
+
+// Batch is the answer to a claim.
+type Batch struct {
+	Items []Item
+	// More: more is due than was given.
+	More bool
+	// Capped: W left room for less than was asked for. Where More is due too, it is W that holds it back.
+	Capped bool
+	// LookAgainIn is how long until an item that waits for its time is due; negative: none does.
+	LookAgainIn time.Duration
+}
+
+// Store executes the statements. Its zero value is not ready: Pool and Owner are needed.
+type Store struct {
+	// Pool is for claims, whose commit must survive a crash of the database: see Async.
+	Pool *pgxpool.Pool
+	// Async is for everything else, and may commit with synchronous_commit = off: what a crash of the database makes it
+	// forget is found again, by the lease or by asking Temporal. Nil: Pool.
+	//
+	// A claim must not be forgotten, because its slot would be given to another item while the first one's workflow runs.
+	Async *pgxpool.Pool
+	// Owner is this replica's name, unique among all replicas that ever ran at the same time.
+	Owner string
+	// Lease is how long a claim or a heartbeat holds an item.
+	Lease time.Duration
+}
+
+func (s *Store) async() *pgxpool.Pool {
+	if s.Async != nil {
+		return s.Async
+	}
+	return s.Pool
+}
+
+// Claim leases up to atMost due items. Limits hold exactly, over all replicas: W, every workspace's own, and pauses.
+func (s *Store) Claim(ctx context.Context, atMost int) (Batch, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, claimTimeout, fmt.Errorf("claim gave up after %s", claimTimeout))
+	defer cancel()
+	batch := Batch{LookAgainIn: -1}
+	deadline := time.Now().Add(s.Lease)
+	rows, err := s.Pool.Query(ctx, sql.Claim, s.Owner, atMost, s.Lease)
+	if err != nil {
+		return batch, named(ctx, "claim items", err)
+	}
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
+		return struct{}{}, scan(row, deadline, &batch)
+	})
+	if err != nil {
+		return Batch{LookAgainIn: -1}, named(ctx, "claim items", err)
+	}
+	return batch, nil
+}
+
+func scan(row pgx.CollectableRow, deadline time.Time, batch *Batch) error {
+	var (
+		i                                                 Item
+		id, token                                         *int64
+		execution, workspace, definition, version         *string
+		workflowType, taskQueue, nodes, params, trace, pr *string
+		timeout, waited, lookAgain                        *time.Duration
+		attempts, failures, maxAttempts                   *int
+		unknown, more, capped                             *bool
+	)
+	if err := row.Scan(&id, &token, &execution, &workspace, &definition, &version, &workflowType, &taskQueue, &timeout,
+		&nodes, &params, &trace, &attempts, &failures, &maxAttempts, &unknown, &pr, &waited, &more, &capped, &lookAgain); err != nil {
+		return err
+	}
+	if id == nil {
+		batch.More, batch.Capped = value(more), value(capped)
+		if lookAgain != nil {
+			batch.LookAgainIn = max(*lookAgain, 0)
+		}
+		return nil
+	}
+	i.ID, i.Token, i.Deadline = *id, *token, deadline
+	i.ExecutionID, i.WorkspaceID = value(execution), value(workspace)
+	i.WorkflowDefinitionID, i.WorkflowDefinitionVersionID = value(definition), value(version)
+	i.WorkflowType, i.TaskQueue, i.ExecutionTimeout = value(workflowType), value(taskQueue), value(timeout)
+	i.NodeIDs, i.Params, i.Traceparent = []byte(value(nodes)), []byte(value(params)), value(trace)
+	i.AttemptCount, i.FailureCount, i.MaxAttempts = value(attempts), value(failures), value(maxAttempts)
+	i.OutcomeUnknown, i.Problem, i.Waited = value(unknown), value(pr), value(waited)
+	batch.Items = append(batch.Items, i)
+	return nil
+}
+
+func value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}
+
+// Held names a leased item for a heartbeat.
+type Held struct{ ID, Token int64 }
+
+// Heartbeat renews leases, all in one statement, and returns the IDs that were renewed. What is missing is lost.
+func (s *Store) Heartbeat(ctx context.Context, held []Held) ([]int64, error) {
+	ids, tokens := make([]int64, len(held)), make([]int64, len(held))
+	for n, h := range held {
+		ids[n], tokens[n] = h.ID, h.Token
+	}
+	return s.ids(ctx, "renew leases", sql.Heartbeat, ids, tokens, s.Lease)
+}
+
+// ids runs a statement that returns the IDs it moved.
+func (s *Store) ids(ctx context.Context, verb, statement string, args ...any) ([]int64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, fmt.Errorf("%s gave up after %s", verb, settleTimeout))
+	defer cancel()
+	rows, err := s.async().Query(ctx, statement, args...)
+	if err != nil {
+		return nil, named(ctx, verb, err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, named(ctx, verb, err)
+	}
+	return ids, nil
+}
+
+// one runs a statement that returns one value.
+func one[T any](ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, verb, statement string, args ...any) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s gave up after %s", verb, timeout))
+	defer cancel()
+	var result T
+	if err := pool.QueryRow(ctx, statement, args...).Scan(&result); err != nil {
+		return result, named(ctx, verb, err)
+	}
+	return result, nil
+}
+
+// exec runs a statement that returns nothing.
+func (s *Store) exec(ctx context.Context, verb, statement string, args ...any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, fmt.Errorf("%s gave up after %s", verb, settleTimeout))
+	defer cancel()
+	if _, err := s.async().Exec(ctx, statement, args...); err != nil {
+		return named(ctx, verb, err)
+	}
+	return nil
+}
+
+// named says what was tried, and which timeout ended it if one did.
+func named(ctx context.Context, verb string, err error) error {
+	if ctx.Err() != nil && context.Cause(ctx) != ctx.Err() {
+		return fmt.Errorf("%s: %w: %w", verb, context.Cause(ctx), err)
+	}
+	return fmt.Errorf("%s: %w", verb, err)
+}

@@ -1,0 +1,149 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// Swept is what a sweep found.
+type Swept struct {
+	Requeued  int // items whose lease ran out and that are PENDING again
+	Unnoticed int // workspaces with due items whose insert trigger had not fired
+	// NextExpiryIn is how long until the next lease runs out; nil: nothing is leased.
+	NextExpiryIn *time.Duration
+}
+
+// Sweep gives items whose lease ran out back to PENDING, at most so many, and makes items known that nobody announced.
+// Any number of sweeps may run at once, beside any number of claims.
+func (s *Store) Sweep(ctx context.Context, atMost int) (Swept, error) {
+	swept, err := read[Swept](ctx, s.async(), "sweep", sql.Sweep, atMost)
+	if err != nil || len(swept) == 0 {
+		return Swept{}, err
+	}
+	return swept[0], nil
+}
+
+// RecountLanes counts every workspace's slots anew and returns how many were wrong. More than 0 is a bug in pgdispatch or
+// an edit by hand.
+func (s *Store) RecountLanes(ctx context.Context) (int, error) {
+	return one[int](ctx, s.Pool, recountTimeout, "recount lanes", sql.RecountLanes)
+}
+
+// Finish records the end of an execution: outcome is Temporal's name for it. It returns false where it had been recorded
+// before, or where the item is not DISPATCHED.
+func (s *Store) Finish(ctx context.Context, executionID, outcome, reason string) (bool, error) {
+	return one[bool](ctx, s.async(), settleTimeout, "finish execution", sql.Finish, executionID, outcome, Clean(reason))
+}
+
+// Execution is one that this replica is to watch.
+type Execution struct {
+	ID    string
+	RunID string
+}
+
+// Adopt takes over open executions that no live replica watches, and own ones that are not in watching, at most so many.
+func (s *Store) Adopt(ctx context.Context, atMost int, watching []string) ([]Execution, error) {
+	return read[Execution](ctx, s.async(), "adopt executions", sql.Adopt, s.Owner, atMost, watching)
+}
+
+// Alive says that this replica lives, for one lease from now.
+func (s *Store) Alive(ctx context.Context, version string, workers int) error {
+	return s.exec(ctx, "renew replica", sql.ReplicaAlive, s.Owner, version, workers, s.Lease)
+}
+
+// ReleaseOwned gives back whatever is still leased to this replica, and returns how many items that was. It is for the end,
+// when no worker holds any.
+func (s *Store) ReleaseOwned(ctx context.Context) (int, error) {
+	ids, err := s.ids(ctx, "release owned items", sql.ReleaseOwned, s.Owner)
+	return len(ids), err
+}
+
+// Gone says that this replica ends, so that others take over its watches at once.
+func (s *Store) Gone(ctx context.Context) error {
+	return s.exec(ctx, "remove replica", sql.ReplicaGone, s.Owner)
+}
+
+// Ping notifies a channel, to see whether LISTEN still delivers.
+func (s *Store) Ping(ctx context.Context, channel, payload string) error {
+	return s.exec(ctx, "ping listener", sql.Ping, channel, payload)
+}
+
+// Settings are the ones that all replicas share. They are read at every claim, so a change holds at once.
+type Settings struct {
+	MaxClaims int  // W: how many items may be leased at once, over all replicas
+	Paused    bool // nothing is claimed
+}
+
+// Settings reads the settings.
+func (s *Store) Settings(ctx context.Context) (Settings, error) {
+	return s.settings(ctx, "read settings", sql.SettingsGet)
+}
+
+// SetSettings changes the settings that are not nil, and returns all.
+func (s *Store) SetSettings(ctx context.Context, maxClaims *int, paused *bool) (Settings, error) {
+	return s.settings(ctx, "change settings", sql.SettingsSet, maxClaims, paused)
+}
+
+func (s *Store) settings(ctx context.Context, verb, statement string, args ...any) (Settings, error) {
+	settings, err := read[Settings](ctx, s.Pool, verb, statement, args...)
+	if err == nil && len(settings) != 1 {
+		err = fmt.Errorf("%s: pgdispatch.settings has %d rows, it must have one", verb, len(settings))
+	}
+	if err != nil {
+		return Settings{}, err
+	}
+	return settings[0], nil
+}
+
+// WorkspaceStatistics is one workspace as it is now.
+type WorkspaceStatistics struct {
+	WorkspaceID            string         `json:"workspace_id"`
+	Name                   string         `json:"name"`
+	Plan                   string         `json:"plan"`
+	Paused                 bool           `json:"paused"`
+	MaxConcurrentWorkflows int            `json:"max_concurrent_workflows"`
+	Waiting                int64          `json:"waiting"`
+	Claimed                int64          `json:"claimed"`
+	Running                int64          `json:"running"`
+	OldestWaiting          *time.Duration `json:"oldest_waiting_ns"` // nil: nothing waits
+}
+
+// WorkspaceStatistics reads at most so many workspaces, those with the most items first.
+func (s *Store) WorkspaceStatistics(ctx context.Context, atMost int) ([]WorkspaceStatistics, error) {
+	return read[WorkspaceStatistics](ctx, s.Pool, "read workspace statistics", sql.WorkspaceStatistics, atMost)
+}
+
+// Replica is one that lives.
+type Replica struct {
+	ID       string        `json:"id"`
+	Version  string        `json:"version"`
+	Workers  int           `json:"workers"`
+	Up       time.Duration `json:"up_ns"`
+	Leased   int64         `json:"leased"`
+	Watching int64         `json:"watching"`
+}
+
+// Replicas reads the replicas that live, the oldest first.
+func (s *Store) Replicas(ctx context.Context) ([]Replica, error) {
+	return read[Replica](ctx, s.Pool, "read replicas", sql.Replicas)
+}
+
+func read[T any](ctx context.Context, pool *pgxpool.Pool, verb, statement string, args ...any) ([]T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, fmt.Errorf("%s gave up after %s", verb, settleTimeout))
+	defer cancel()
+	rows, err := pool.Query(ctx, statement, args...)
+	if err != nil {
+		return nil, named(ctx, verb, err)
+	}
+	result, err := pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+	if err != nil {
+		return nil, named(ctx, verb, err)
+	}
+	return result, nil
+}

@@ -1,0 +1,68 @@
+package claim
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// Verb is how a claim ends.
+type Verb string
+
+// The verbs. Each is a statement of its own in package sql.
+const (
+	// Dispatched: Temporal has the workflow.
+	Dispatched Verb = "dispatched"
+	// Retry: a failure of the item's own; it waits for Delay and is tried again.
+	Retry Verb = "retry"
+	// Release: handed back through no fault of the item. Nothing is counted.
+	Release Verb = "release"
+	// Fail: failed for good.
+	Fail Verb = "fail"
+)
+
+// Settlement ends one claim.
+type Settlement struct {
+	Verb  Verb
+	ID    int64
+	Token int64
+	RunID string        // of Dispatched
+	Error string        // of Retry, Release and Fail: what goes into last_error, cleaned by Clean
+	Delay time.Duration // of Retry
+	// Unknown, of Retry and Release: a start was sent that nobody answered. The item keeps its workspace's slot.
+	Unknown bool
+}
+
+// Settle ends claims of one verb, all in one statement, and returns the IDs it ended. What is missing was lost: its lease
+// had expired, whoever holds it now.
+func (s *Store) Settle(ctx context.Context, verb Verb, batch []Settlement) ([]int64, error) {
+	// In one order everywhere, so that two batches never wait for each other's rows in a circle.
+	slices.SortFunc(batch, func(a, b Settlement) int { return cmp.Compare(a.ID, b.ID) })
+	var (
+		ids, tokens = make([]int64, len(batch)), make([]int64, len(batch))
+		texts       = make([]string, len(batch))
+		delays      = make([]time.Duration, len(batch))
+		unknown     = make([]bool, len(batch))
+	)
+	for n, b := range batch {
+		ids[n], tokens[n], texts[n], delays[n], unknown[n] = b.ID, b.Token, Clean(b.Error), b.Delay, b.Unknown
+		if verb == Dispatched {
+			texts[n] = b.RunID
+		}
+	}
+	switch verb {
+	case Dispatched:
+		return s.ids(ctx, "settle dispatched items", sql.Dispatched, ids, tokens, texts, s.Owner)
+	case Retry:
+		return s.ids(ctx, "settle items to retry", sql.Retry, ids, tokens, texts, delays, unknown)
+	case Release:
+		return s.ids(ctx, "release items", sql.Release, ids, tokens, texts, unknown)
+	case Fail:
+		return s.ids(ctx, "settle failed items", sql.Fail, ids, tokens, texts)
+	}
+	return nil, fmt.Errorf("settle items: unknown verb %q", verb)
+}

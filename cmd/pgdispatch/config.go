@@ -1,0 +1,135 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// config is what a replica is told. A flag is stronger than its environment variable, which is stronger than the default.
+type config struct {
+	databaseURL       string // "": libpq's PG* variables
+	temporalAddress   string // "": Temporal's own configuration, see temporalClient
+	temporalNamespace string // likewise
+	workers           int
+	lease             time.Duration
+	pollInterval      time.Duration
+	startTimeout      time.Duration
+	drainTimeout      time.Duration
+	maxWatches        int
+	listen            bool
+	logLevel          slog.Level
+}
+
+// option is one value of the configuration: its flag, its variable, its default, and how to read it.
+type option struct {
+	flag, variable, fallback, usage string
+	set                             func(*config, string) error
+}
+
+var databaseOption = option{"database-url", "DATABASE_URL", "", "Postgres to connect to; empty: libpq's PG* variables",
+	func(c *config, v string) error { c.databaseURL = v; return nil }}
+
+var runOptions = []option{
+	databaseOption,
+	{"temporal-address", "TEMPORAL_ADDRESS", "", "host:port of Temporal's frontend; empty: Temporal's own configuration, else localhost:7233",
+		func(c *config, v string) error { c.temporalAddress = v; return nil }},
+	{"temporal-namespace", "TEMPORAL_NAMESPACE", "", "namespace that workflows are started in; empty: Temporal's own configuration, else default",
+		func(c *config, v string) error { c.temporalNamespace = v; return nil }},
+	{"workers", "PGDISPATCH_WORKERS", "10", "how many items this replica hands over at the same time, 1 to 1000",
+		func(c *config, v string) error { return parseInt(v, 1, 1000, &c.workers) }},
+	{"lease", "PGDISPATCH_LEASE", "30s", "how long a dead replica's items wait for another, 1s to 1h; renewed every third",
+		func(c *config, v string) error { return parseDuration(v, time.Second, time.Hour, &c.lease) }},
+	{"poll-interval", "PGDISPATCH_POLL_INTERVAL", "5s", "how often to look for work that no notification announced, 10ms to 1h",
+		func(c *config, v string) error {
+			return parseDuration(v, 10*time.Millisecond, time.Hour, &c.pollInterval)
+		}},
+	{"start-timeout", "PGDISPATCH_START_TIMEOUT", "5s", "how long Temporal may take to answer a start before it is asked again, 10ms to 5m",
+		func(c *config, v string) error {
+			return parseDuration(v, 10*time.Millisecond, 5*time.Minute, &c.startTimeout)
+		}},
+	{"drain-timeout", "PGDISPATCH_DRAIN_TIMEOUT", "20s", "how long hand-overs under way may take after SIGTERM, 0s to 1h; what is left is released",
+		func(c *config, v string) error { return parseDuration(v, 0, time.Hour, &c.drainTimeout) }},
+	{"max-watches", "PGDISPATCH_MAX_WATCHES", "1000", "how many open executions this replica waits for at once, 1 to 100000",
+		func(c *config, v string) error { return parseInt(v, 1, 100000, &c.maxWatches) }},
+	{"listen", "PGDISPATCH_LISTEN", "on", "on: be woken by notifications; off: poll only, for a transaction pooler",
+		func(c *config, v string) error { return parseSwitch(v, &c.listen) }},
+	{"log-level", "PGDISPATCH_LOG_LEVEL", "info", "debug, info, warn or error",
+		func(c *config, v string) error { return parseLevel(v, &c.logLevel) }},
+}
+
+// addFlags adds a flag for each option. The defaults are shown and not set, because a variable may stand between.
+func addFlags(flags *pflag.FlagSet, options []option) {
+	for _, o := range options {
+		usage := o.usage + " [$" + o.variable
+		if o.fallback != "" {
+			usage += ", default " + o.fallback
+		}
+		flags.String(o.flag, "", usage+"]")
+	}
+}
+
+// readConfig reads all options, and reports all that are wrong at once.
+func readConfig(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), options []option) (config, error) {
+	var c config
+	var faults []error
+	for _, o := range options {
+		text, name := o.fallback, o.variable
+		if v, ok := lookupEnv(o.variable); ok && v != "" {
+			text = v
+		}
+		if f := flags.Lookup(o.flag); f != nil && f.Changed {
+			text, name = f.Value.String(), "--"+o.flag
+		}
+		if err := o.set(&c, text); err != nil {
+			faults = append(faults, fmt.Errorf("%s is %q: %w", name, text, err))
+		}
+	}
+	if len(faults) > 0 {
+		return c, fmt.Errorf("configuration: %w", errors.Join(faults...))
+	}
+	return c, nil
+}
+
+func parseInt(text string, lowest, highest int, into *int) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < lowest || n > highest {
+		return fmt.Errorf("it must be a whole number from %d to %d", lowest, highest)
+	}
+	*into = n
+	return nil
+}
+
+func parseDuration(text string, lowest, highest time.Duration, into *time.Duration) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < lowest || d > highest {
+		return fmt.Errorf("it must be a duration from %s to %s, such as 500ms, 30s or 5m", lowest, highest)
+	}
+	*into = d
+	return nil
+}
+
+func parseSwitch(text string, into *bool) error {
+	switch strings.ToLower(text) {
+	case "on", "true":
+		*into = true
+	case "off", "false":
+		*into = false
+	default:
+		return errors.New("it must be on or off")
+	}
+	return nil
+}
+
+func parseLevel(text string, into *slog.Level) error {
+	switch strings.ToLower(text) {
+	case "debug", "info", "warn", "error":
+		return into.UnmarshalText([]byte(text))
+	}
+	return errors.New("it must be debug, info, warn or error")
+}

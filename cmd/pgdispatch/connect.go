@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	temporallog "go.temporal.io/sdk/log"
+
+	"github.com/pgdispatch/pgdispatch/notify"
+)
+
+const (
+	// connectTimeout bounds one attempt to connect to Postgres.
+	connectTimeout = 5 * time.Second
+	// pingTimeout bounds the check of a pooled connection that was idle.
+	pingTimeout = time.Second
+	// tcpUserTimeout is how long the server keeps a connection whose client takes no data: a listener that is stopped
+	// would otherwise pin the whole database's vacuum and fill its notification queue.
+	tcpUserTimeout = "8s"
+)
+
+// openPool makes a pool. Settings hold for each of its connections.
+func openPool(ctx context.Context, databaseURL string, size int32, settings map[string]string) (*pgxpool.Pool, error) {
+	poolConfig, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("DATABASE_URL: %w", redact(err))
+	}
+	poolConfig.MaxConns = size
+	poolConfig.PingTimeout = pingTimeout
+	poolConfig.MaxConnLifetimeJitter = 5 * time.Minute
+	prepare(poolConfig.ConnConfig, settings)
+	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
+	if err != nil {
+		return nil, fmt.Errorf("open pool: %w", err)
+	}
+	return pool, nil
+}
+
+// prepare gives every connection what pgdispatch needs of it, whatever the role's or the database's defaults are.
+func prepare(connConfig *pgx.ConnConfig, settings map[string]string) {
+	connConfig.ConnectTimeout = connectTimeout
+	connConfig.DialFunc = notify.Dialer()
+	connConfig.RuntimeParams["application_name"] = "pgdispatch"
+	// A claim counts what others have committed while it waited for its lock.
+	connConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
+	for name, value := range settings {
+		connConfig.RuntimeParams[name] = value
+	}
+	if connConfig.ValidateConnect == nil {
+		// After a failover the old primary may come back on the old address, and refuse every write for ever.
+		connConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+}
+
+// dialListener returns a function that connects anew each time, outside of the pools.
+func dialListener(databaseURL string) func(context.Context) (*pgx.Conn, error) {
+	return func(ctx context.Context) (*pgx.Conn, error) {
+		connConfig, err := pgx.ParseConfig(databaseURL)
+		if err != nil {
+			return nil, fmt.Errorf("DATABASE_URL: %w", redact(err))
+		}
+		prepare(connConfig, map[string]string{"application_name": "pgdispatch listener", "tcp_user_timeout": tcpUserTimeout})
+		return pgx.ConnectConfig(ctx, connConfig)
+	}
+}
+
+// connectOnce is for commands that end: no pool, one attempt.
+func connectOnce(ctx context.Context, databaseURL string) (*pgx.Conn, error) {
+	connConfig, err := pgx.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("DATABASE_URL: %w", redact(err))
+	}
+	prepare(connConfig, nil)
+	conn, err := pgx.ConnectConfig(ctx, connConfig)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Postgres (set DATABASE_URL or --database-url, or libpq's PG* variables): %w", redact(err))
+	}
+	return conn, nil
+}
+
+// temporalClient reads Temporal's own configuration, the same as the temporal CLI's: environment variables and profile
+// file, TLS and API keys included. It connects when it is first used, so that a replica can start before Temporal does.
+func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return nil, "", fmt.Errorf("read Temporal's configuration: %w", err)
+	}
+	if c.temporalAddress != "" {
+		options.HostPort = c.temporalAddress
+	}
+	if c.temporalNamespace != "" {
+		options.Namespace = c.temporalNamespace
+	}
+	if options.Namespace == "" {
+		options.Namespace = client.DefaultNamespace
+	}
+	options.Logger = temporallog.NewStructuredLogger(log)
+	temporal, err := client.NewLazyClient(options)
+	if err != nil {
+		return nil, "", fmt.Errorf("make Temporal client: %w", err)
+	}
+	return temporal, options.Namespace, nil
+}
+
+// userinfo finds what stands between the scheme and the host of a URL, and key=value passwords.
+var userinfo = regexp.MustCompile(`://[^/@\s]*@|password=('[^']*'|\S+)`)
+
+// redact takes credentials out of an error's text. pgx does so itself, to the best of its knowledge.
+func redact(err error) error {
+	text := err.Error()
+	clean := userinfo.ReplaceAllString(text, "://***@")
+	var bad *url.Error
+	if errors.As(err, &bad) {
+		clean = "cannot be parsed as a URL"
+	}
+	if clean == text {
+		return err
+	}
+	return errors.New(clean)
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/sethvargo/go-retry"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/complete"
+	"github.com/pgdispatch/pgdispatch/dispatch"
+	"github.com/pgdispatch/pgdispatch/notify"
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+	"github.com/pgdispatch/pgdispatch/sweeper"
+)
+
+const (
+	// claimConnections is for claims, which follow one another, and for the sweeper's recount.
+	claimConnections = 2
+	// otherConnections is for everything else: settles, heartbeats, sweeps, pings and recorded ends.
+	otherConnections = 8
+	// pingInterval is how often the listener proves that it still hears.
+	pingInterval = 5 * time.Second
+	// recountInterval is how often the sweeper checks the lanes.
+	recountInterval = time.Minute
+	// farewellTimeout bounds what a replica says to the database as its last.
+	farewellTimeout = 3 * time.Second
+)
+
+func (a *app) runCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "run",
+		Short: "Run a replica until SIGTERM",
+		Long: "Run a replica: claim items, start their workflows, and watch for their ends. Run as many as you like.\n" +
+			"SIGTERM or Ctrl-C lets hand-overs under way finish; a second one exits at once.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			c, err := readConfig(command.Flags(), a.lookupEnv, runOptions)
+			if err != nil {
+				return err
+			}
+			log := slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: c.logLevel}))
+			return runReplica(command.Context(), c, log)
+		},
+	}
+	addFlags(command.Flags(), runOptions)
+	return command
+}
+
+// replica is all the parts of one, wired.
+type replica struct {
+	config
+	store    *claim.Store
+	log      *slog.Logger
+	wake     chan string
+	dispatch *dispatch.Dispatcher
+	watcher  *complete.Watcher
+	sweeper  *sweeper.Sweeper
+	listener *notify.Listener // nil: PGDISPATCH_LISTEN=off
+}
+
+func runReplica(ctx context.Context, c config, log *slog.Logger) error {
+	owner := replicaName()
+	log = log.With("replica", owner)
+	temporal, namespace, err := temporalClient(c, log)
+	if err != nil {
+		return err
+	}
+	defer temporal.Close()
+	log.Info("Starting", "version", buildVersion(), "namespace", namespace, "workers", c.workers, "lease", c.lease.String(),
+		"poll_interval", c.pollInterval.String(), "start_timeout", c.startTimeout.String(), "drain_timeout", c.drainTimeout.String(),
+		"max_watches", c.maxWatches, "listen", c.listen)
+
+	claims, err := openPool(ctx, c.databaseURL, claimConnections, nil)
+	if err != nil {
+		return err
+	}
+	defer claims.Close()
+	// What a crash of the database forgets of these is found again: see claim.Store.
+	others, err := openPool(ctx, c.databaseURL, otherConnections, map[string]string{"synchronous_commit": "off"})
+	if err != nil {
+		return err
+	}
+	defer others.Close()
+	if err := awaitSchema(ctx, claims, log); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+
+	r := &replica{config: c, log: log, wake: make(chan string, 1)}
+	r.store = &claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease}
+	service := temporal.WorkflowService()
+	r.wire(&dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner},
+		&complete.TemporalWaiter{Service: service, Namespace: namespace})
+	return r.run(ctx)
+}
+
+// wire connects the parts to one another: they know of each other only what is said here.
+func (r *replica) wire(starter dispatch.Starter, waiter complete.Waiter) {
+	component := func(name string) *slog.Logger { return r.log.With("component", name) }
+	r.watcher = &complete.Watcher{
+		Store: r.store, Waiter: waiter, MaxWatches: r.maxWatches, AdoptInterval: min(r.lease/3, r.pollInterval),
+		Freed: func() { r.ring("completion") }, Log: component("watcher"),
+	}
+	r.dispatch = &dispatch.Dispatcher{
+		Store: r.store, Starter: starter, Workers: r.workers, Lease: r.lease, PollInterval: r.pollInterval,
+		StartTimeout: r.startTimeout, DrainTimeout: r.drainTimeout,
+		Wake: r.wake, Dispatched: r.watcher.Watch, Log: component("dispatcher"),
+	}
+	r.sweeper = &sweeper.Sweeper{
+		Store: r.store, Interval: r.pollInterval, RecountInterval: recountInterval,
+		Found: func() { r.ring("sweeper") }, Log: component("sweeper"),
+	}
+	if r.listen {
+		r.listener = &notify.Listener{
+			Connect: dialListener(r.databaseURL), Ring: func() { r.ring("notification") },
+			Ping: r.store, PingInterval: pingInterval, Name: r.store.Owner, Log: component("listener"),
+		}
+	}
+}
+
+// ring wakes the dispatcher. A bell that rings already is not rung again: one look serves both.
+func (r *replica) ring(source string) {
+	select {
+	case r.wake <- source:
+	default:
+	}
+}
+
+// run runs the parts until ctx is cancelled or one of them cannot go on, and then ends them in order.
+func (r *replica) run(ctx context.Context) error {
+	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	intake, stopIntake := context.WithCancel(ctx)
+	defer stopIntake()
+
+	var g errgroup.Group
+	background := func(part func(context.Context) error) {
+		g.Go(func() error {
+			err := part(parts)
+			if err != nil {
+				stopIntake() // a part that cannot go on takes the replica down, in order
+			}
+			return err
+		})
+	}
+	background(r.sweeper.Run)
+	background(r.watcher.Run)
+	background(r.presence)
+	if r.listener != nil {
+		background(r.listener.Run)
+	}
+
+	// 1. No more claims; hand-overs under way finish, and their leases are renewed meanwhile.
+	err := r.dispatch.Run(intake)
+	r.log.Info("Stopping")
+	// 2. The others, whose work another replica goes on with.
+	stop()
+	err = errors.Join(err, g.Wait())
+	// 3. What is left in the database under this replica's name.
+	r.farewell(context.WithoutCancel(ctx))
+	r.log.Info("Stopped")
+	return err
+}
+
+// presence says that this replica lives, so that others leave its watches alone.
+func (r *replica) presence(ctx context.Context) error {
+	for {
+		if err := r.store.Alive(ctx, buildVersion(), r.workers); err != nil && ctx.Err() == nil {
+			r.log.WarnContext(ctx, "Cannot renew this replica's presence", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(r.lease / 3):
+		}
+	}
+}
+
+func (r *replica) farewell(ctx context.Context) {
+	ctx, cancel := context.WithTimeoutCause(ctx, farewellTimeout, fmt.Errorf("farewell gave up after %s", farewellTimeout))
+	defer cancel()
+	released, err := r.store.ReleaseOwned(ctx)
+	if released > 0 {
+		r.log.Warn("Released queue items whose claim was never answered", "items", released)
+	}
+	if err = errors.Join(err, r.store.Gone(ctx)); err != nil {
+		r.log.Warn("Cannot say farewell: what is left expires by itself", "error", err)
+	}
+}
+
+// awaitSchema waits for a database that answers, and makes sure that it has the schema that this binary knows.
+func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
+	complained := false
+	backoff := retry.WithCappedDuration(2*time.Second, retry.NewExponential(50*time.Millisecond))
+	return retry.Do(ctx, backoff, func(ctx context.Context) error {
+		conn, err := pool.Acquire(ctx)
+		if err != nil {
+			if !complained && ctx.Err() == nil {
+				complained = true
+				log.Error("Waiting for Postgres", "error", redact(err))
+			}
+			return retry.RetryableError(err)
+		}
+		defer conn.Release()
+		state, err := migrate.Status(ctx, conn.Conn())
+		switch {
+		case err != nil:
+			return retry.RetryableError(err)
+		case state.Current < state.Newest:
+			return fmt.Errorf("the schema is at version %d and this pgdispatch needs %d: run `pgdispatch migrate up`", state.Current, state.Newest)
+		case state.Current > state.Newest:
+			log.Warn("The schema is newer than this pgdispatch", "schema", state.Current, "known", state.Newest)
+		}
+		return nil
+	})
+}
+
+// replicaName is unique among all replicas, and fits the name of a channel.
+func replicaName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host"
+	}
+	host = regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(host), "_")
+	return fmt.Sprintf("%.20s_%d_%s", host, os.Getpid(), strings.ToLower(rand.Text()[:6]))
+}

@@ -1,0 +1,233 @@
+// Package dispatch hands items over to Temporal: it claims as many as it has workers free, starts their workflows, and
+// settles what came of it.
+//
+// An item may be handed over more than once, when a replica dies or an answer is lost. Its workflow is started once all the
+// same, because every hand-over sends the same request.
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sethvargo/go-retry"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// Store is the part of the store that the dispatcher needs.
+type Store interface {
+	Claim(ctx context.Context, atMost int) (claim.Batch, error)
+	Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error)
+	Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error)
+}
+
+// Starter starts workflows: TemporalStarter, or a fake in tests.
+type Starter interface {
+	Start(ctx context.Context, item claim.Item) (runID string, err error)
+	Find(ctx context.Context, item claim.Item) (runID string, found bool, err error)
+}
+
+const (
+	// claimErrorBase and claimErrorCap bound the pauses after a claim that the database did not answer.
+	claimErrorBase = 50 * time.Millisecond
+	claimErrorCap  = 2 * time.Second
+	// settleGrace is how long after DrainTimeout a database that does not answer is still asked to settle.
+	settleGrace = 3 * time.Second
+)
+
+// Dispatcher claims items and hands them over. Its fields are set before Run and not changed after.
+type Dispatcher struct {
+	Store   Store
+	Starter Starter
+	// Workers is how many items are handed over at the same time, at least 1. Each holds at most one leased item.
+	Workers int
+	// Lease is how long a claim holds an item without a heartbeat, which is sent every third of it.
+	Lease time.Duration
+	// PollInterval is how often the dispatcher looks for work that nobody has announced.
+	PollInterval time.Duration
+	// StartTimeout bounds one request to start a workflow. What is not answered by then is sent again later.
+	StartTimeout time.Duration
+	// DrainTimeout bounds how long hand-overs under way may take once Run is to end.
+	DrainTimeout time.Duration
+	// Wake says that there may be work; the text says who says so, for the log. Its capacity is 1, and rings that find it
+	// full are dropped: one look at the table serves them all.
+	Wake <-chan string
+	// Dispatched is called after each successful hand-over, and must not block. Nil: nobody is told.
+	Dispatched func(executionID, runID string)
+	Log        *slog.Logger
+}
+
+// run is the state of one Run. The fields below items belong to the claim loop alone.
+type run struct {
+	*Dispatcher
+	settler  *settler
+	held     *held
+	items    chan claim.Item // never blocks: at most as many as there are workers
+	outcomes chan result     // one a hand-over, likewise
+
+	idle     int
+	hungry   bool // a claim may find something
+	starved  bool // more is due than W or the workers allowed
+	breaker  breaker
+	errorGap retry.Backoff // nil: the last claim was answered
+	retryAt  time.Time
+	dueAt    time.Time // when an item that waits for its time is due; zero: none does
+}
+
+// result is what the claim loop learns of a hand-over that has ended.
+type result struct {
+	outcome Outcome
+	err     error
+	asked   bool // Temporal was asked
+}
+
+// Run claims and hands over until ctx is cancelled. Then it claims nothing more, lets hand-overs under way finish for
+// DrainTimeout, breaks off and releases the rest, and returns nil. What it could not release, because the database did not
+// answer, is given up to the leases' expiry.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	r := &run{
+		Dispatcher: d,
+		settler:    &settler{store: d.Store, lease: d.Lease, requests: make(chan settleRequest, d.Workers)},
+		items:      make(chan claim.Item, d.Workers),
+		outcomes:   make(chan result, d.Workers),
+		idle:       d.Workers,
+		hungry:     true,
+	}
+	// Hand-overs outlive ctx: what is under way when it is cancelled is finished, not torn.
+	work, breakOff := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer breakOff(nil)
+	r.held = newHeld(d.Lease)
+
+	var workers, support errgroup.Group
+	beat, stopBeating := context.WithCancel(work)
+	defer stopBeating()
+	settle, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer giveUp(nil)
+	support.Go(func() error { r.settler.run(settle); return nil })
+	support.Go(func() error { r.heartbeats(beat); return nil })
+	for range d.Workers {
+		workers.Go(func() error { r.work(work); return nil })
+	}
+
+	r.claims(ctx)
+
+	close(r.items)
+	drain := time.AfterFunc(d.DrainTimeout, func() { breakOff(fmt.Errorf("drain timeout of %s is over", d.DrainTimeout)) })
+	grace := time.AfterFunc(d.DrainTimeout+settleGrace, func() { giveUp(fmt.Errorf("grace of %s to settle is over", settleGrace)) })
+	_ = workers.Wait() // workers settle what they hold, and return no errors
+	drain.Stop()
+	grace.Stop()
+	stopBeating()
+	close(r.settler.requests)
+	return support.Wait()
+}
+
+// claims is the loop that decides when to claim.
+func (r *run) claims(ctx context.Context) {
+	poll := time.NewTicker(r.PollInterval)
+	defer poll.Stop()
+	source := "start"
+	for ctx.Err() == nil {
+		now := time.Now()
+		wanted := r.breaker.allows(now, r.idle, r.Workers-r.idle)
+		if r.hungry && wanted > 0 && !now.Before(r.retryAt) {
+			r.claim(ctx, wanted, source)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case source = <-r.Wake:
+			r.hungry = true
+		case done := <-r.outcomes:
+			r.learn(done)
+			source = "worker"
+		case <-poll.C:
+			r.hungry, source = true, "poll"
+		case <-r.timer(now):
+			r.hungry, source = true, "timer"
+		}
+	}
+}
+
+// claim claims once and gives what it got to the workers.
+func (r *run) claim(ctx context.Context, wanted int, source string) {
+	began := time.Now()
+	// Not cancelled with ctx: a claim that is torn may be committed, and nobody would know what it holds.
+	batch, err := r.Store.Claim(context.WithoutCancel(ctx), wanted)
+	if err != nil {
+		r.claimFailed(ctx, err)
+		return
+	}
+	if r.errorGap != nil {
+		r.Log.InfoContext(ctx, "Database answers again")
+		r.errorGap, r.retryAt = nil, time.Time{}
+	}
+	r.idle -= len(batch.Items)
+	r.dueAt = time.Time{}
+	if batch.LookAgainIn >= 0 {
+		// A moment later than the database says, so that a clock that runs a little fast does not look in vain.
+		r.dueAt = time.Now().Add(batch.LookAgainIn + time.Millisecond)
+	}
+	// More, without W in the way, is what the claim was not asked for or has not looked at yet.
+	r.hungry = len(batch.Items) == wanted || (batch.More && !batch.Capped)
+	r.starved = batch.More
+	if len(batch.Items) > 0 {
+		r.Log.DebugContext(ctx, "Processing queue items", "batch_size", len(batch.Items), "wake_source", source,
+			"claim_ms", milliseconds(time.Since(began)))
+	}
+	for _, item := range batch.Items {
+		r.items <- item
+	}
+}
+
+func (r *run) claimFailed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if r.errorGap == nil {
+		r.errorGap = newBackoff(claimErrorBase, claimErrorCap)
+		r.Log.ErrorContext(ctx, "Cannot claim: the database does not answer; items wait, and nothing is counted against them", "error", err)
+	}
+	pause, _ := r.errorGap.Next()
+	r.retryAt = time.Now().Add(pause)
+}
+
+// learn takes a worker back, and what its hand-over told of Temporal.
+func (r *run) learn(done result) {
+	r.idle++
+	r.hungry = r.hungry || r.starved
+	switch done.outcome {
+	case Blocked, Unanswered:
+		if !r.breaker.open() {
+			r.Log.Error("Temporal does not take workflows: pausing, and probing until it does; items wait, and nothing is counted against them",
+				"outcome", done.outcome.String(), "error", done.err)
+		}
+		r.breaker.trip(time.Now())
+		r.hungry = true
+	default:
+		if r.breaker.open() && done.asked {
+			r.breaker.close()
+			r.hungry = true
+			r.Log.Info("Temporal takes workflows again: resuming")
+		}
+	}
+}
+
+// timer fires when the loop has something to do without being told: an item is due, a pause is over.
+func (r *run) timer(now time.Time) <-chan time.Time {
+	var at time.Time
+	for _, candidate := range []time.Time{r.dueAt, r.retryAt, r.breaker.until} {
+		if candidate.After(now) && (at.IsZero() || candidate.Before(at)) {
+			at = candidate
+		}
+	}
+	if at.IsZero() {
+		return nil
+	}
+	return time.After(at.Sub(now))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,104 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sethvargo/go-retry"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+const (
+	// settleBase and settleCap bound the pauses between tries to settle while the database does not answer.
+	settleBase = 20 * time.Millisecond
+	settleCap  = time.Second
+)
+
+// settler settles for all workers of a replica. While one statement is under way, what the workers end meanwhile collects
+// and goes into the next: a busy replica settles in batches, and an idle one waits for nothing.
+type settler struct {
+	store    Store
+	lease    time.Duration
+	requests chan settleRequest
+}
+
+type settleRequest struct {
+	claim.Settlement
+	done chan<- error
+}
+
+// settle ends a claim. It returns claim.ErrLost where the lease was lost, and another error where the database could not
+// be asked for as long as the lease may last: then it is not known whether the claim is ended, and its expiry will end it.
+func (s *settler) settle(settlement claim.Settlement) error {
+	done := make(chan error, 1)
+	s.requests <- settleRequest{settlement, done}
+	return <-done
+}
+
+// run settles until requests is closed.
+func (s *settler) run(ctx context.Context) {
+	for first := range s.requests {
+		batch := s.collect(first)
+		for _, verb := range []claim.Verb{claim.Dispatched, claim.Retry, claim.Release, claim.Fail} {
+			s.settleBatch(ctx, verb, batch)
+		}
+	}
+}
+
+func (s *settler) collect(first settleRequest) []settleRequest {
+	batch := []settleRequest{first}
+	for {
+		select {
+		case request, ok := <-s.requests:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, request)
+		default:
+			return batch
+		}
+	}
+}
+
+func (s *settler) settleBatch(ctx context.Context, verb claim.Verb, requests []settleRequest) {
+	requests = slices.DeleteFunc(slices.Clone(requests), func(r settleRequest) bool { return r.Verb != verb })
+	if len(requests) == 0 {
+		return
+	}
+	settlements := make([]claim.Settlement, len(requests))
+	for n, request := range requests {
+		settlements[n] = request.Settlement
+	}
+	settled, err := s.persist(ctx, verb, settlements)
+	for _, request := range requests {
+		switch {
+		case err != nil:
+			request.done <- err
+		case slices.Contains(settled, request.ID):
+			request.done <- nil
+		default:
+			request.done <- claim.ErrLost
+		}
+	}
+}
+
+// persist asks again while the database does not answer. An answer that was lost may have been a success: then the next
+// try moves nothing and the items are reported as lost, which is what their owner must assume.
+func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []claim.Settlement) ([]int64, error) {
+	var settled []int64
+	var last error
+	backoff := retry.WithMaxDuration(s.lease, newBackoff(settleBase, settleCap))
+	err := retry.Do(ctx, backoff, func(ctx context.Context) error {
+		settled, last = s.store.Settle(ctx, verb, settlements)
+		return retry.RetryableError(last)
+	})
+	if err != nil && !errors.Is(err, last) {
+		// A cancelled Do returns the cancellation only.
+		err = fmt.Errorf("%w: %w", err, last)
+	}
+	return settled, err
+}

@@ -1,0 +1,146 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+const (
+	// maxInputBytes is how much input a workflow can have: Temporal's limit.blobSize.error, 2 MiB by default. A server set
+	// lower answers InvalidArgument, which fails the item all the same.
+	maxInputBytes = 2 << 20
+	// memoKey marks a workflow as ours. Runs that follow by continue-as-new, retry or cron keep the memo, and nothing else
+	// that would tell them from a stranger's.
+	memoKey = "pgdispatch_execution_id"
+	// traceHeader is where the tracing interceptors of Temporal's SDKs look for the caller's span.
+	traceHeader = "_tracer-data"
+)
+
+// ErrForeign is a start whose workflow ID is taken by a workflow that pgdispatch did not start.
+var ErrForeign = errors.New("workflow ID is taken by a workflow that pgdispatch did not start")
+
+// Service is the part of Temporal's workflow service that starting needs. The raw service, because the SDK's client cannot
+// set a request ID, takes a workflow that is already there for its own, and retries by itself.
+type Service interface {
+	StartWorkflowExecution(context.Context, *workflowservice.StartWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.StartWorkflowExecutionResponse, error)
+	DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error)
+}
+
+// TemporalStarter starts workflows, each once however often it is asked to.
+type TemporalStarter struct {
+	Service   Service
+	Namespace string
+	Identity  string // shown in the workflow's history as who started it
+}
+
+// Start starts an item's workflow, or finds that an earlier attempt has, and returns its run ID. The same item gives the
+// same request, down to its request ID: Temporal answers a repeated request with the run that the first one started, even
+// when that has ended since.
+func (s *TemporalStarter) Start(ctx context.Context, item claim.Item) (string, error) {
+	request, err := s.request(item)
+	if err != nil {
+		return "", permanentError{err}
+	}
+	response, err := s.Service.StartWorkflowExecution(ctx, request)
+	var started *serviceerror.WorkflowExecutionAlreadyStarted
+	switch {
+	case err == nil:
+		return response.GetRunId(), nil
+	case errors.As(err, &started) && started.StartRequestId == request.RequestId:
+		return started.RunId, nil
+	case errors.As(err, &started):
+		// A run that continued ours has a request ID of its own; so has a stranger's.
+		runID, found, err := s.Find(ctx, item)
+		if err == nil && !found {
+			err = permanentError{fmt.Errorf("%w: %s", ErrForeign, request.WorkflowId)}
+		}
+		return runID, err
+	default:
+		return "", fmt.Errorf("start workflow: %w", err)
+	}
+}
+
+// Find looks for the item's workflow, without starting it. Found is false where there is none, or a stranger's.
+func (s *TemporalStarter) Find(ctx context.Context, item claim.Item) (runID string, found bool, err error) {
+	response, err := s.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+		Namespace: s.Namespace,
+		Execution: &commonpb.WorkflowExecution{WorkflowId: item.WorkflowID()},
+	})
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("describe workflow: %w", err)
+	}
+	info := response.GetWorkflowExecutionInfo()
+	return info.GetExecution().GetRunId(), isOurs(info, item), nil
+}
+
+func isOurs(info *workflowpb.WorkflowExecutionInfo, item claim.Item) bool {
+	return bytes.Equal(info.GetMemo().GetFields()[memoKey].GetData(), jsonString(item.ExecutionID))
+}
+
+func (s *TemporalStarter) request(item claim.Item) (*workflowservice.StartWorkflowExecutionRequest, error) {
+	input := workflowInput(item)
+	if len(input) > maxInputBytes {
+		return nil, fmt.Errorf("workflow input has %d bytes, Temporal accepts %d: make params smaller", len(input), maxInputBytes)
+	}
+	request := &workflowservice.StartWorkflowExecutionRequest{
+		Namespace:                s.Namespace,
+		WorkflowId:               item.WorkflowID(),
+		WorkflowType:             &commonpb.WorkflowType{Name: item.WorkflowType},
+		TaskQueue:                &taskqueuepb.TaskQueue{Name: item.TaskQueue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+		Input:                    &commonpb.Payloads{Payloads: []*commonpb.Payload{jsonPayload(input)}},
+		Identity:                 s.Identity,
+		RequestId:                "pgdispatch-" + item.ExecutionID,
+		WorkflowIdReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowIdConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		Memo:                     &commonpb.Memo{Fields: map[string]*commonpb.Payload{memoKey: jsonPayload(jsonString(item.ExecutionID))}},
+	}
+	if item.ExecutionTimeout > 0 {
+		request.WorkflowExecutionTimeout = durationpb.New(item.ExecutionTimeout.Truncate(time.Millisecond))
+	}
+	if item.Traceparent != "" {
+		carrier := fmt.Appendf(nil, `{"traceparent":%s}`, jsonString(item.Traceparent))
+		request.Header = &commonpb.Header{Fields: map[string]*commonpb.Payload{traceHeader: jsonPayload(carrier)}}
+	}
+	return request, nil
+}
+
+// workflowInput puts the input together from JSON as Postgres printed it. Params are not decoded: a number of 400 digits
+// or an object 5,000 levels deep is the workflow's own business.
+func workflowInput(item claim.Item) []byte {
+	return fmt.Appendf(nil,
+		`{"executionId":%s,"workspaceId":%s,"workflowDefinitionId":%s,"workflowDefinitionVersionId":%s,"queueItemId":%d,"nodeIds":%s,"params":%s}`,
+		jsonString(item.ExecutionID), jsonString(item.WorkspaceID), jsonString(item.WorkflowDefinitionID),
+		jsonString(item.WorkflowDefinitionVersionID), item.ID, item.NodeIDs, item.Params)
+}
+
+func jsonString(text string) []byte {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // no string fails to marshal
+	}
+	return quoted
+}
+
+// jsonPayload is what every Temporal SDK's default data converter reads.
+func jsonPayload(data []byte) *commonpb.Payload {
+	return &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: data}
+}

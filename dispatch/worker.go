@@ -1,0 +1,130 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// work is one worker: it hands over one item after another until there are no more.
+func (r *run) work(ctx context.Context) {
+	for item := range r.items {
+		r.outcomes <- r.handOver(ctx, item)
+	}
+}
+
+// handOver starts an item's workflow and settles what came of it.
+func (r *run) handOver(ctx context.Context, item claim.Item) result {
+	ctx, release := r.held.add(ctx, item)
+	defer release()
+	log := r.Log.With("queue_item_id", item.ID, "execution_id", item.ExecutionID, "workspace_id", item.WorkspaceID)
+	log.InfoContext(ctx, "Dispatching queue item", "workflow_definition_id", item.WorkflowDefinitionID,
+		"attempt", item.AttemptCount, "waited_ms", milliseconds(item.Waited))
+
+	began := time.Now()
+	runID, asked, err := r.attempt(ctx, item)
+	outcome := Classify(err)
+	if errors.Is(context.Cause(ctx), claim.ErrLost) {
+		// Whoever holds the item now will ask the same, and is told that it is started if it is.
+		log.WarnContext(ctx, "Lease lost", "error", err)
+		return result{outcome: Started}
+	}
+	settlement := r.settlement(item, outcome, runID, err)
+	if settlement.Verb == claim.Fail && item.OutcomeUnknown {
+		runID, outcome, err = r.lookBeforeFailing(ctx, item, outcome, err)
+		asked = true
+		settlement = r.settlement(item, outcome, runID, err)
+	}
+	if settleErr := r.settler.settle(settlement); settleErr != nil {
+		log.WarnContext(ctx, "Lease lost", "verb", string(settlement.Verb), "error", settleErr)
+		return result{outcome: outcome, err: err, asked: asked}
+	}
+	switch settlement.Verb {
+	case claim.Dispatched:
+		log.InfoContext(ctx, "Dispatched execution", "workflow_id", item.WorkflowID(), "run_id", runID, "start_ms", milliseconds(time.Since(began)))
+		if r.Dispatched != nil {
+			r.Dispatched(item.ExecutionID, runID)
+		}
+	case claim.Fail:
+		log.ErrorContext(ctx, "Queue item failed", "outcome", outcome.String(), "attempt", item.AttemptCount, "error", settlement.Error)
+	case claim.Retry:
+		log.ErrorContext(ctx, "Error processing queue item", "outcome", outcome.String(), "attempt", item.AttemptCount,
+			"retry_in_ms", milliseconds(settlement.Delay), "error", settlement.Error)
+	case claim.Release:
+		log.WarnContext(ctx, "Released queue item", "outcome", outcome.String(), "error", settlement.Error)
+	}
+	return result{outcome: outcome, err: err, asked: asked}
+}
+
+// attempt asks Temporal, or finds that there is nothing to ask. A panic fails the item, and nothing else.
+func (r *run) attempt(ctx context.Context, item claim.Item) (runID string, asked bool, err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			r.Log.ErrorContext(ctx, "Panic while dispatching a queue item", "queue_item_id", item.ID,
+				"panic", claim.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
+			err = panicError{fmt.Errorf("panic: %v", recovered)}
+		}
+	}()
+	if item.Problem != "" {
+		r.Log.WarnContext(ctx, "Queue item cannot be started", "reason", item.Problem, "queue_item_id", item.ID,
+			"workspace_id", item.WorkspaceID, "workflow_definition_id", item.WorkflowDefinitionID)
+		return "", false, permanentError{errors.New(item.Problem)}
+	}
+	timeout := min(r.StartTimeout, time.Until(item.Deadline)-r.Lease/10)
+	if timeout <= 0 || ctx.Err() != nil {
+		return "", false, notSentError{errors.Join(errors.New("no time left to start the workflow"), context.Cause(ctx))}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("start of workflow gave up after %s", timeout))
+	defer cancel()
+	runID, err = r.Starter.Start(ctx, item)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return runID, true, err
+}
+
+// lookBeforeFailing asks whether an earlier attempt, which was never answered, has started the workflow after all: before
+// its definition was deleted, or its holder died. Then it is dispatched, and the failure is no matter.
+func (r *run) lookBeforeFailing(ctx context.Context, item claim.Item, outcome Outcome, failure error) (string, Outcome, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.StartTimeout, fmt.Errorf("look for workflow gave up after %s", r.StartTimeout))
+	defer cancel()
+	runID, found, err := r.Starter.Find(ctx, item)
+	switch {
+	case err != nil:
+		return "", Classify(err), err
+	case found:
+		return runID, Started, nil
+	default:
+		return "", outcome, failure
+	}
+}
+
+// settlement says how a hand-over with this outcome ends its claim.
+func (r *run) settlement(item claim.Item, outcome Outcome, runID string, err error) claim.Settlement {
+	settlement := claim.Settlement{ID: item.ID, Token: item.Token}
+	if err != nil {
+		settlement.Error = claim.Clean(err.Error())
+	}
+	switch outcome {
+	case Started:
+		settlement.Verb, settlement.RunID = claim.Dispatched, runID
+	case Retryable:
+		settlement.Verb, settlement.Delay = claim.Retry, retryDelay(item.FailureCount+1)
+		var panicked panicError
+		settlement.Unknown = errors.As(err, &panicked) // before or after the request was sent, who knows
+		if item.FailureCount+1 >= item.MaxAttempts {
+			settlement.Verb = claim.Fail
+		}
+	case Permanent:
+		settlement.Verb = claim.Fail
+	case NotSent, Blocked:
+		settlement.Verb = claim.Release
+	case Unanswered:
+		settlement.Verb, settlement.Unknown = claim.Release, true
+	}
+	return settlement
+}

@@ -1,0 +1,17 @@
+-- reads
+-- $1 replica, $2 at most, $3 executions it watches already. Takes over executions that nobody alive watches.
+with orphans as materialized (
+    select e.id
+    from pgdispatch.workflow_executions e
+    left join pgdispatch.replicas r on r.id = e.watcher and r.expires_at > clock_timestamp()
+    where e.status = 'RUNNING'
+      and (r.id is null or (e.watcher = $1 and e.id <> all ($3::uuid[])))
+    order by e.started_at, e.id
+    limit $2
+    for update of e skip locked
+)
+update pgdispatch.workflow_executions e
+set watcher = $1
+from orphans
+where e.id = orphans.id
+returning e.id::text, e.run_id

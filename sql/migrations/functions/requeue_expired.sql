@@ -1,0 +1,28 @@
+-- CLAIMED -> PENDING, for leases that ran out. Safe beside any number of others and of claims: a row that somebody else
+-- is moving is left to them. The owner may have started the workflow, so the item keeps its slot until it is answered.
+create function pgdispatch.requeue_expired(at_most integer) returns integer
+language sql volatile
+as $$
+    with expired as materialized (
+        select q.id
+        from pgdispatch.workflow_execution_queue q
+        where q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp()
+        order by q.id
+        limit at_most
+        for update skip locked
+    ), requeued as (
+        update pgdispatch.workflow_execution_queue q
+        set status = 'PENDING',
+            lease_token = q.lease_token + 1,
+            lost_lease_count = q.lost_lease_count + 1,
+            outcome_unknown = true,
+            last_error = 'lease of ' || q.claimed_by || ' expired',
+            claimed_by = null,
+            claimed_at = null,
+            lease_expires_at = null
+        from expired
+        where q.id = expired.id and q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp()
+        returning q.id
+    )
+    select count(*)::integer from requeued;
+$$;

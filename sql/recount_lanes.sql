@@ -1,0 +1,3 @@
+-- reads
+-- Corrects lanes only.
+select pgdispatch.recount_lanes()

@@ -1,0 +1,17 @@
+-- CLAIMED -> PENDING
+-- Handed back through no fault of the item: neither the attempt nor a failure is counted, and it may run again at once.
+-- $1 ids, $2 tokens, $3 errors ('' where there is none), $4 whether a start was sent that nobody answered.
+update pgdispatch.workflow_execution_queue q
+set status = 'PENDING',
+    attempt_count = greatest(q.attempt_count - 1, 0),
+    outcome_unknown = q.outcome_unknown or done.unknown,
+    last_error = coalesce(nullif(done.error, ''), q.last_error),
+    claimed_by = null,
+    claimed_at = null,
+    lease_expires_at = null
+from unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[]) as done (id, token, error, unknown)
+where q.id = done.id
+  and q.lease_token = done.token
+  and q.status = 'CLAIMED'
+  and q.lease_expires_at > clock_timestamp()
+returning q.id

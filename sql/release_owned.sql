@@ -1,0 +1,14 @@
+-- CLAIMED -> PENDING
+-- $1 owner. The last thing a replica does: what it still holds are claims whose answer it never got, or that it could not
+-- settle. It may have started them, so they keep their slots.
+update pgdispatch.workflow_execution_queue q
+set status = 'PENDING',
+    attempt_count = greatest(q.attempt_count - 1, 0),
+    outcome_unknown = true,
+    claimed_by = null,
+    claimed_at = null,
+    lease_expires_at = null
+where q.claimed_by = $1
+  and q.status = 'CLAIMED'
+  and q.lease_expires_at > clock_timestamp()
+returning q.id

@@ -1,0 +1,2 @@
+-- reads
+select s.max_claims, s.paused from pgdispatch.settings s

@@ -1,0 +1,73 @@
+// Package sql holds every statement that pgdispatch executes, one verb a file, and the migrations.
+//
+// The first line of a file says which moves of an item it makes, or that it reads: the lifecycle's diagram is drawn from
+// these lines, and a test holds each statement against every status.
+package sql
+
+import (
+	"embed"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+//go:embed *.sql
+var verbs embed.FS
+
+//go:embed migrations
+var migrations embed.FS
+
+// The statements. Each file's comments name its parameters in order.
+var (
+	Adopt               = read("adopt")
+	Cancel              = read("cancel")
+	Claim               = read("claim")
+	Dispatched          = read("dispatched")
+	Fail                = read("fail")
+	Finish              = read("finish")
+	Heartbeat           = read("heartbeat")
+	Ping                = read("ping")
+	RecountLanes        = read("recount_lanes")
+	Release             = read("release")
+	ReleaseOwned        = read("release_owned")
+	Replicas            = read("replicas")
+	ReplicaAlive        = read("replica_alive")
+	ReplicaGone         = read("replica_gone")
+	Retry               = read("retry")
+	SettingsGet         = read("settings_get")
+	SettingsSet         = read("settings_set")
+	Sweep               = read("sweep")
+	WorkspaceStatistics = read("workspace_statistics")
+)
+
+// Migrations returns the migrations, in the form that tern reads.
+func Migrations() fs.FS {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the directory is embedded above
+	}
+	return sub
+}
+
+// Verbs returns the names of all statements, without their ending.
+func Verbs() []string {
+	files, err := fs.Glob(verbs, "*.sql")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	for i, file := range files {
+		files[i] = strings.TrimSuffix(path.Base(file), ".sql")
+	}
+	return files
+}
+
+// Text returns the statement of that name, as its file has it. It panics where there is none.
+func Text(verb string) string { return read(verb) }
+
+func read(verb string) string {
+	text, err := verbs.ReadFile(verb + ".sql")
+	if err != nil {
+		panic(err) // a name above without its file is found by any test
+	}
+	return string(text)
+}

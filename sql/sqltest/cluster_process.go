@@ -1,0 +1,116 @@
+package sqltest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+const (
+	// dirPattern names the private directories, so that abandoned ones can be recognised.
+	dirPattern = "pgdispatch-pg-*"
+	// lockName is the file in the directory on which the owning process holds a lock all its life.
+	lockName = "owner.lock"
+	// abandonedAge keeps the sweep away from a directory whose owner is about to take its lock.
+	abandonedAge = time.Minute
+)
+
+// server is a running postgres process.
+type server struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+	// waitErr is what Wait returned; it may be read once exited is closed.
+	waitErr error
+}
+
+// startProcess starts cmd from an operating system thread that lives as long as the process does. That
+// is what makes the parent death signal mean the death of this process: the kernel sends it when the
+// thread that started the child ends, and Go ends idle threads when it likes.
+func startProcess(cmd *exec.Cmd) (*server, error) {
+	s := &server{cmd: cmd, exited: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		s.waitErr = cmd.Wait()
+		close(s.exited)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// stop ends the server: fast shutdown, then immediate, then by force. An orderly end is not an error,
+// nor is a server that has ended already.
+func (s *server) stop() error {
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, os.Kill} {
+		if err := s.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("signal postgres: %w", err)
+		}
+		timeout := time.NewTimer(stopTimeout)
+		select {
+		case <-s.exited:
+			timeout.Stop()
+			return nil
+		case <-timeout.C:
+		}
+	}
+	return fmt.Errorf("stop postgres: process %d is still there after SIGKILL and %s", s.cmd.Process.Pid, stopTimeout)
+}
+
+// exitError is how the server ended. Call it only once exited is closed.
+func (s *server) exitError() error {
+	if s.waitErr == nil {
+		return errors.New("exit status 0")
+	}
+	return s.waitErr
+}
+
+// makeDir makes the private directory and locks it for the life of this process.
+func makeDir(parent string) (string, *os.File, error) {
+	dir, err := os.MkdirTemp(parent, dirPattern)
+	if err != nil {
+		return "", nil, fmt.Errorf("make cluster directory: %w", err)
+	}
+	lock, err := os.Create(filepath.Join(dir, lockName))
+	if err == nil {
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err != nil {
+		return "", nil, errors.Join(fmt.Errorf("lock cluster directory: %w", err), os.RemoveAll(dir))
+	}
+	return dir, lock, nil
+}
+
+// sweepAbandoned removes the directories of clusters whose owner was killed before it could. It is a
+// courtesy to the disk: whatever goes wrong is left to the next sweep. A server that still runs on
+// such a directory (where there is no parent death signal) notices within a minute and ends itself.
+func sweepAbandoned(parent string) {
+	dirs, err := filepath.Glob(filepath.Join(parent, dirPattern))
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		lock, err := os.Open(filepath.Join(dir, lockName))
+		if err != nil {
+			continue
+		}
+		info, err := lock.Stat()
+		old := err == nil && time.Since(info.ModTime()) > abandonedAge
+		if old && syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			_ = os.RemoveAll(dir)
+		}
+		_ = lock.Close()
+	}
+}

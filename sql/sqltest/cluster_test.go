@@ -1,0 +1,207 @@
+package sqltest_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// ownerVariable makes TestOwnClusterUntilKilled own a cluster in the directory that it names.
+const ownerVariable = "PGDISPATCH_TEST_CLUSTER_OWNER"
+
+// TestOwnClusterUntilKilled is the other process of TestServerDiesWithItsOwner: it starts a cluster,
+// says where it is, and waits for the signal that ends it all.
+func TestOwnClusterUntilKilled(t *testing.T) {
+	t.Parallel()
+	dir := os.Getenv(ownerVariable)
+	if dir == "" {
+		t.Skip("runs in a process of its own only")
+	}
+	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{ParentDir: dir})
+	require.NoError(t, err)
+	_, err = os.Stdout.WriteString(strconv.Itoa(cluster.PID()) + " " + cluster.Dir + "\n")
+	require.NoError(t, err)
+	<-t.Context().Done()
+}
+
+// openDir is a temporary directory that any user may enter: t.TempDir's parents may not be.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pgdispatch-test-*")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
+func startCluster(t *testing.T, opts sqltest.Options) *sqltest.Cluster {
+	t.Helper()
+	cluster, err := sqltest.StartCluster(t.Context(), opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
+	return cluster
+}
+
+func psql(t *testing.T, cluster *sqltest.Cluster, query string) string {
+	t.Helper()
+	path := filepath.Join(cluster.BinDir, "psql")
+	if _, err := exec.LookPath(path); err != nil {
+		t.Skip("psql is not installed beside the server")
+	}
+	out, err := exec.CommandContext(t.Context(), path, "-XAtc", query, cluster.URL("postgres")).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return strings.TrimSpace(string(out))
+}
+
+func TestClusterAcceptsConnectionsAndOverridesSettings(t *testing.T) {
+	t.Parallel()
+	cluster := startCluster(t, sqltest.Options{Settings: map[string]string{"fsync": "on", "work_mem": "7MB"}})
+
+	require.Equal(t, "on", psql(t, cluster, "show fsync"), "an override")
+	require.Equal(t, "7MB", psql(t, cluster, "show work_mem"), "a setting without a default of ours")
+	require.Equal(t, "on", psql(t, cluster, "show track_commit_timestamp"), "a default")
+	require.Equal(t, "UTF8", psql(t, cluster, "show server_encoding"))
+	require.Equal(t, "127.0.0.1", psql(t, cluster, "show listen_addresses"))
+	require.Contains(t, cluster.LogTail(), "ready to accept connections")
+}
+
+func TestClustersRunSideBySide(t *testing.T) {
+	t.Parallel()
+	a, b := startCluster(t, sqltest.Options{}), startCluster(t, sqltest.Options{})
+
+	require.NotEqual(t, a.Port, b.Port)
+	require.NotEqual(t, a.Dir, b.Dir)
+}
+
+func TestStopLeavesNothingAndMayBeCalledTwice(t *testing.T) {
+	t.Parallel()
+	cluster := startCluster(t, sqltest.Options{})
+
+	require.NoError(t, cluster.Stop())
+	require.NoError(t, cluster.Stop())
+
+	requireClosed(t, cluster.Exited())
+	require.NoDirExists(t, cluster.Dir)
+	_, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(cluster.Port)))
+	require.Error(t, err, "nobody listens any more")
+}
+
+func TestStopAfterTheServerWasKilled(t *testing.T) {
+	t.Parallel()
+	cluster := startCluster(t, sqltest.Options{})
+
+	require.NoError(t, syscall.Kill(cluster.PID(), syscall.SIGKILL))
+	requireClosed(t, cluster.Exited())
+
+	require.NoError(t, cluster.Stop())
+	require.NoDirExists(t, cluster.Dir)
+}
+
+func TestStartErrorNamesTheReasonAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+
+	_, err := sqltest.StartCluster(t.Context(), sqltest.Options{
+		ParentDir: dir,
+		Settings:  map[string]string{"shared_buffers": "a lot"},
+	})
+
+	require.ErrorContains(t, err, "shared_buffers", "the end of the server's log is in the error")
+	require.Empty(t, entries(t, dir))
+}
+
+func TestStartStopsWithItsContext(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	_, err := sqltest.StartCluster(ctx, sqltest.Options{ParentDir: dir, BinDir: binDir(t)})
+
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, entries(t, dir))
+}
+
+func TestServerDiesWithItsOwner(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self"); err != nil {
+		t.Skip("the parent death signal is Linux's")
+	}
+	dir := openDir(t)
+	pid, clusterDir := killOwner(t, dir)
+
+	await(t, func() bool { return syscall.Kill(pid, 0) != nil || isZombie(pid) }, "postgres %d outlived its owner", pid)
+	require.DirExists(t, clusterDir, "a killed owner cannot clean up")
+
+	old := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(filepath.Join(clusterDir, "owner.lock"), old, old))
+	startCluster(t, sqltest.Options{ParentDir: dir})
+	require.NoDirExists(t, clusterDir, "the next start removes what a killed owner left")
+}
+
+// killOwner starts a cluster in a process of its own, kills that process, and returns the PID and
+// the directory of the cluster.
+func killOwner(t *testing.T, dir string) (int, string) {
+	t.Helper()
+	owner := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOwnClusterUntilKilled$")
+	owner.Env = append(os.Environ(), ownerVariable+"="+dir)
+	owner.Stderr = os.Stderr
+	stdout, err := owner.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, owner.Start())
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	require.NoError(t, owner.Process.Kill())
+	_ = owner.Wait()
+	pidText, clusterDir, ok := strings.Cut(strings.TrimSpace(line), " ")
+	require.True(t, ok, line)
+	pid, err := strconv.Atoi(pidText)
+	require.NoError(t, err)
+	return pid, clusterDir
+}
+
+// isZombie says whether a process has ended but was not collected: in a container nobody may do so.
+func isZombie(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && strings.Contains(string(stat), ") Z ")
+}
+
+func entries(t *testing.T, dir string) []os.DirEntry {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	return list
+}
+
+func binDir(t *testing.T) string {
+	t.Helper()
+	dir, err := sqltest.FindBinDir(t.Context())
+	require.NoError(t, err)
+	return dir
+}
+
+func requireClosed(t *testing.T, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "still running after 10 s")
+	}
+}
+
+func await(t *testing.T, condition func() bool, format string, args ...any) {
+	t.Helper()
+	require.Eventually(t, condition, 10*time.Second, 10*time.Millisecond, append([]any{format}, args...)...)
+}

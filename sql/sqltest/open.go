@@ -1,0 +1,123 @@
+package sqltest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+)
+
+// template is the migrated database that each test's own is copied from.
+const template = "pgdispatch_template"
+
+// shared is the one cluster of a test process. Main stops it.
+var shared struct {
+	once    sync.Once
+	cluster *Cluster
+	err     error
+	names   atomic.Int64
+	// copying: a template can be copied by one session at a time.
+	copying sync.Mutex
+}
+
+// Main runs a package's tests and then stops the cluster, if a test started it. Call it from TestMain.
+func Main(m *testing.M) {
+	code := m.Run()
+	if shared.cluster != nil {
+		if err := shared.cluster.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// URL returns the address of a fresh, migrated database, which is dropped when the test ends.
+func URL(t testing.TB) string {
+	t.Helper()
+	cluster := Shared(t)
+	return cluster.URL(create(t, cluster, template))
+}
+
+// EmptyURL returns the address of a fresh database without the schema, which is dropped when the test ends.
+func EmptyURL(t testing.TB) string {
+	t.Helper()
+	cluster := Shared(t)
+	return cluster.URL(create(t, cluster, "template0"))
+}
+
+// Open returns a pool on a fresh, migrated database.
+func Open(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	return Pool(t, URL(t))
+}
+
+// Pool returns a pool on a database, closed when the test ends.
+func Pool(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), url)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// Shared returns the test process's cluster, started by the first who asks.
+func Shared(t testing.TB) *Cluster {
+	t.Helper()
+	shared.once.Do(func() {
+		ctx := context.Background()
+		shared.cluster, shared.err = StartCluster(ctx, Options{})
+		if shared.err != nil {
+			return
+		}
+		shared.err = prepare(ctx, shared.cluster)
+	})
+	require.NoError(t, shared.err, "start the private Postgres cluster")
+	return shared.cluster
+}
+
+func prepare(ctx context.Context, cluster *Cluster) error {
+	if err := execute(ctx, cluster, "create database "+template+" template template0"); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, cluster.URL(template))
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", template, err)
+	}
+	defer conn.Close(ctx)
+	return migrate.Up(ctx, conn, nil)
+}
+
+func create(t testing.TB, cluster *Cluster, from string) string {
+	t.Helper()
+	ctx := context.Background()
+	name := fmt.Sprintf("test_%d", shared.names.Add(1))
+	shared.copying.Lock()
+	err := execute(ctx, cluster, "create database "+name+" template "+from)
+	shared.copying.Unlock()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, execute(ctx, cluster, "drop database "+name+" with (force)"))
+	})
+	return name
+}
+
+func execute(ctx context.Context, cluster *Cluster, statement string) error {
+	conn, err := pgx.Connect(ctx, cluster.URL("postgres"))
+	if err != nil {
+		return fmt.Errorf("connect to postgres: %w", err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, statement); err != nil {
+		return fmt.Errorf("%s: %w", statement, err)
+	}
+	return nil
+}

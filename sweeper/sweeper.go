@@ -1,0 +1,104 @@
+// Package sweeper is the safety net: it gives items whose owner died back to the queue, finds items that nobody announced,
+// and checks the books.
+package sweeper
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// Store is the part of the store that the sweeper needs.
+type Store interface {
+	Sweep(ctx context.Context, atMost int) (claim.Swept, error)
+	RecountLanes(ctx context.Context) (wrong int, err error)
+}
+
+const (
+	// batch is how many expired leases one statement requeues.
+	batch = 500
+	// maxJitter spreads the sweeps of several replicas that wait for the same lease to run out.
+	maxJitter = 100 * time.Millisecond
+)
+
+// Sweeper sweeps. Every replica has one; none of them is the leader, because a sweep that finds its work done by another
+// does nothing.
+//
+// It requeues purely by time: an owner that lives and could not renew its lease is told that it is lost, and if it has
+// started the workflow by then, whoever claims the item next is told so by Temporal.
+type Sweeper struct {
+	Store Store
+	// Interval is how long there is between sweeps at the most. A lease that runs out before is waited for.
+	Interval time.Duration
+	// RecountInterval is how often every workspace's slots are counted anew.
+	RecountInterval time.Duration
+	// Found is called when a sweep found work for the dispatcher; it must not block. Nil: nobody is told.
+	Found func()
+	Log   *slog.Logger
+}
+
+// Run sweeps until ctx is cancelled, and returns nil then. An error of the database is logged and the sweep repeated.
+func (s *Sweeper) Run(ctx context.Context) error {
+	// Not at once, and not by all replicas together when they are restarted together.
+	recountAt := time.Now().Add(rand.N(s.RecountInterval))
+	for ctx.Err() == nil {
+		pause := s.sweep(ctx)
+		if now := time.Now(); now.After(recountAt) {
+			s.recount(ctx)
+			recountAt = now.Add(s.RecountInterval)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+// sweep sweeps until it finds no more, and returns how long to wait for the next time.
+func (s *Sweeper) sweep(ctx context.Context) time.Duration {
+	requeued, unnoticed := 0, 0
+	for {
+		swept, err := s.Store.Sweep(ctx, batch)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.Log.ErrorContext(ctx, "Cannot sweep", "error", err)
+			}
+			return s.Interval
+		}
+		requeued += swept.Requeued
+		unnoticed += swept.Unnoticed
+		if swept.Requeued == batch {
+			continue
+		}
+		if requeued > 0 {
+			s.Log.WarnContext(ctx, "Recovered stale queue items", "recovered_count", requeued)
+		}
+		if unnoticed > 0 {
+			s.Log.WarnContext(ctx, "Found due items that no insert trigger announced: is it disabled?", "workspaces", unnoticed)
+		}
+		if s.Found != nil && requeued+unnoticed > 0 {
+			s.Found()
+		}
+		if swept.NextExpiryIn != nil {
+			return min(*swept.NextExpiryIn+rand.N(maxJitter), s.Interval)
+		}
+		return s.Interval
+	}
+}
+
+func (s *Sweeper) recount(ctx context.Context) {
+	wrong, err := s.Store.RecountLanes(ctx)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		s.Log.ErrorContext(ctx, "Cannot recount lanes", "error", err)
+	case wrong > 0:
+		s.Log.ErrorContext(ctx, "Corrected lanes whose count of active executions was wrong: please report this", "lanes", wrong)
+		if s.Found != nil {
+			s.Found()
+		}
+	}
+}
