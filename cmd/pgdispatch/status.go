@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/pgdispatch/pgdispatch/claim"
@@ -179,9 +180,11 @@ func (a *app) withStore(do func(context.Context, *claim.Store, []string) error) 
 	}
 }
 
-// hint says what to do about the errors that a new user meets first.
+// hint says what to do about the error that a new user meets first.
 func hint(err error) error {
-	if strings.Contains(err.Error(), "SQLSTATE 42P01") || strings.Contains(err.Error(), "SQLSTATE 3F000") {
+	var postgres *pgconn.PgError
+	// undefined_table, invalid_schema_name
+	if errors.As(err, &postgres) && (postgres.Code == "42P01" || postgres.Code == "3F000") {
 		return errors.New("the schema is not there: run `pgdispatch migrate up`")
 	}
 	return nil

@@ -28,8 +28,11 @@ var shared struct {
 	copying sync.Mutex
 }
 
-// Main runs a package's tests and then stops the cluster, if a test started it. Call it from TestMain.
-func Main(m *testing.M) {
+// Main is a TestMain for packages that need nothing else.
+func Main(m *testing.M) { os.Exit(Run(m)) }
+
+// Run runs a package's tests, then stops the cluster if a test started it, and returns the exit code.
+func Run(m *testing.M) int {
 	code := m.Run()
 	if shared.cluster != nil {
 		if err := shared.cluster.Stop(); err != nil {
@@ -37,7 +40,7 @@ func Main(m *testing.M) {
 			code = max(code, 1)
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 // URL returns the address of a fresh, migrated database, which is dropped when the test ends.

@@ -1,0 +1,55 @@
+# Every command a person needs. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+GOTEST      := go test -race -timeout 10m
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/pgdispatch, static and reproducible
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgdispatch ./cmd/pgdispatch
+
+.PHONY: devstack
+devstack: ## build bin/devstack, the embedded Temporal server and the demo (minutes the first time)
+	@echo "building bin/devstack with the embedded Temporal server: 4 to 7 minutes on two cores the first time, seconds later"
+	@start=$$SECONDS; (while sleep 20; do echo "  still building, $$((SECONDS - start)) s"; done) & ticker=$$!; \
+	trap "kill $$ticker 2>/dev/null" EXIT; \
+	go build -C cmd/devstack -trimpath -o ../../bin/devstack . && echo "  built in $$((SECONDS - start)) s"
+
+.PHONY: run
+run: build devstack ## the whole thing on your machine: Postgres, Temporal, two replicas, a live table (RUN_ONCE=1 ends by itself)
+	exec bin/devstack demo --pgdispatch bin/pgdispatch $(if $(RUN_ONCE),--once)
+
+.PHONY: test
+test: lint devstack build ## lint, and every test with the race detector on a real Postgres and a real Temporal
+	$(GOTEST) ./...
+	$(GOTEST) -C cmd/devstack ./...
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck, tidy modules
+	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go mod tidy -diff
+
+.PHONY: fmt
+fmt: ## format the code
+	gofmt -w .
+
+.PHONY: golden
+golden: ## rewrite what is generated: the lifecycle's diagram and the golden files
+	go test ./sql -run 'Golden|Diagram|Signatures|Schema' -update
+
+.PHONY: vuln
+vuln: ## look for known vulnerabilities; needs the network
+	go run $(GOVULNCHECK) ./...
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+)
+
+// load is enough for every workspace to be at its limit for a while, on a server that does some hundred starts a second.
+var load = map[string]int{"FREE": 6, "PRO": 30, "ENTERPRISE": 120}
+
+func (s *stack) enqueueLoad(definition string) []string {
+	s.t.Helper()
+	var executions []string
+	for plan, items := range load {
+		executions = append(executions, s.enqueue(plan, definition, items)...)
+	}
+	return executions
+}
+
+func TestThreeReplicasShareTheWorkWithinEveryLimit(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.exec("update pgdispatch.settings set max_claims = 10")
+	replicas := []*process{s.replica().ready(), s.replica().ready(), s.replica().ready()}
+	executions := s.enqueueLoad("Echo")
+
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all complete")
+	greatest := s.requireLimits(10)
+	require.Greater(t, greatest, 5, "the cap was felt")
+	s.requireOneRunEach(executions)
+	for _, replica := range replicas {
+		require.True(t, replica.logs.has("Dispatched execution"), "every replica works")
+	}
+	require.Zero(t, one[int](s, "select pgdispatch.recount_lanes()"), "the books are right")
+	require.Equal(t, 1, one[int](s, "select max(attempt_count) from pgdispatch.workflow_execution_queue"))
+}
+
+// requireLimits replays every change in commit order, and asks Temporal what ran when. It returns the greatest number of
+// items that were ever leased at once.
+func (s *stack) requireLimits(maxClaims int) int {
+	s.t.Helper()
+	greatest := one[int](s, "select n::int from audit.greatest_leased")
+	require.LessOrEqual(s.t, greatest, maxClaims, "leased at once")
+	running := s.greatestRunning()
+	for plan, limit := range map[string]int{"FREE": 1, "PRO": 5, "ENTERPRISE": 20} {
+		held := one[int](s, "select coalesce(max(n), 0)::int from audit.greatest_held where workspace_id = $1", s.workspace[plan])
+		s.t.Logf("%s: limit %d, greatest number of slots held %d, of workflows running in Temporal %d", plan, limit, held, running[s.workspace[plan]])
+		require.LessOrEqual(s.t, held, limit, "slots held by %s", plan)
+		require.LessOrEqual(s.t, running[s.workspace[plan]], limit, "workflows of %s running in Temporal", plan)
+	}
+	s.t.Logf("W %d, greatest number of items leased at once %d", maxClaims, greatest)
+	return greatest
+}
+
+// greatestRunning returns, for each workspace, how many of its workflows ever ran at once by Temporal's own times.
+func (s *stack) greatestRunning() map[string]int {
+	s.t.Helper()
+	type event struct {
+		at    time.Time
+		delta int
+	}
+	events := map[string][]event{}
+	for token := []byte(nil); ; {
+		page, err := s.client.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{
+			Query: "TaskQueue = '" + s.queue + "'", NextPageToken: token,
+		})
+		require.NoError(s.t, err)
+		for _, e := range page.Executions {
+			workspace := one[string](s, "select workspace_id::text from pgdispatch.workflow_executions where workflow_id = $1", e.GetExecution().GetWorkflowId())
+			events[workspace] = append(events[workspace], event{e.StartTime.AsTime(), 1})
+			if e.CloseTime != nil {
+				events[workspace] = append(events[workspace], event{e.CloseTime.AsTime(), -1})
+			}
+		}
+		if token = page.NextPageToken; len(token) == 0 {
+			break
+		}
+	}
+	greatest := map[string]int{}
+	for workspace, list := range events {
+		slices.SortFunc(list, func(a, b event) int { return a.at.Compare(b.at) })
+		running := 0
+		for _, e := range list {
+			running += e.delta
+			greatest[workspace] = max(greatest[workspace], running)
+		}
+	}
+	return greatest
+}
+
+func TestAReplicaKilledUnderLoadLosesNothingAndStartsNothingTwice(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.exec("update pgdispatch.settings set max_claims = 20")
+	options := []string{"PGDISPATCH_LEASE=1s", "PGDISPATCH_POLL_INTERVAL=1s"}
+	victim := s.replica(options...).ready()
+	for range 2 {
+		s.replica(options...).ready()
+	}
+	executions := s.enqueueLoad("Echo")
+
+	// Kill it while it holds leases, three times over, each time another one in its place.
+	for range 3 {
+		s.eventually(func() bool {
+			return one[bool](s, `select exists (select from pgdispatch.workflow_execution_queue where status = 'CLAIMED' and claimed_by like '%\_' || $1 || '\_%')`, strconv.Itoa(victim.Process.Pid)) ||
+				s.count("status = 'COMPLETED'") == len(executions)
+		}, "the victim holds a lease")
+		require.NoError(t, victim.Process.Signal(syscall.SIGKILL))
+		<-victim.done
+		victim = s.replica(options...)
+	}
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all complete")
+	s.requireLimits(20)
+	s.requireOneRunEach(executions)
+	require.Zero(t, s.count("status <> 'COMPLETED' or failure_count > 0"))
+	require.Zero(t, one[int](s, "select pgdispatch.recount_lanes()"), "the books are right")
+}
+
+func TestARestartedReplicaWatchesWhatItsPredecessorStarted(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	first := s.replica("PGDISPATCH_LEASE=1s").ready()
+	executions := s.enqueue("PRO", "Hold", 5)
+	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "all start")
+	require.NoError(t, first.Process.Signal(syscall.SIGKILL))
+	<-first.done
+
+	for _, execution := range executions[:3] { // these end while nobody watches
+		require.NoError(t, s.client.SignalWorkflow(context.Background(), "execution-"+execution, "", "go", nil))
+	}
+	s.replica("PGDISPATCH_LEASE=1s").ready()
+	for _, execution := range executions[3:] {
+		require.NoError(t, s.client.SignalWorkflow(context.Background(), "execution-"+execution, "", "go", nil))
+	}
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 5 }, "all ends are seen")
+}
+
+func TestARollingRestartUnderLoadCountsNoAttempt(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	replicas := []*process{s.replica().ready(), s.replica().ready()}
+	executions := s.enqueueLoad("Echo")
+	for n, old := range replicas {
+		s.eventually(func() bool { return s.count("status in ('DISPATCHED', 'COMPLETED')") > 40*(n+1) }, "work goes on")
+		require.NoError(t, old.Process.Signal(syscall.SIGTERM))
+		require.Zero(t, old.exit())
+		s.replica()
+	}
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all complete")
+	s.requireLimits(100)
+	s.requireOneRunEach(executions)
+	require.Equal(t, 1, one[int](s, "select max(attempt_count) from pgdispatch.workflow_execution_queue"))
+}
+
+// BenchmarkInsertToStart measures, on an otherwise idle system, from before the INSERT is sent to when the row says that
+// Temporal has the workflow, by the database's clock, and until Temporal itself says it was started.
+func BenchmarkInsertToStart(b *testing.B) {
+	s := newStack(b)
+	s.exec("drop trigger audit on pgdispatch.workflow_execution_queue")
+	s.replica("PGDISPATCH_LOG_LEVEL=warn")
+	s.eventually(func() bool { return one[int](s, "select count(*)::int from pgdispatch.replicas") == 1 }, "replica starts")
+	s.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
+	s.enqueue("ENTERPRISE", "Echo", 20)
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 20 }, "it is warm")
+
+	var took []time.Duration
+	for b.Loop() {
+		execution := s.enqueue("ENTERPRISE", "Echo", 1)[0]
+		s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "it completes")
+		took = append(took, one[time.Duration](s, "select dispatched_at - created_at from pgdispatch.workflow_execution_queue where execution_id = $1", execution))
+		<-time.After(rand.N(20 * time.Millisecond)) // not in step with anything
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")
+	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "p99-ms")
+}

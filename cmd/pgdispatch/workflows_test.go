@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+)
+
+// input is the contract's, as a worker in any language would declare it.
+type input struct {
+	ExecutionID                 string          `json:"executionId"`
+	WorkspaceID                 string          `json:"workspaceId"`
+	WorkflowDefinitionID        string          `json:"workflowDefinitionId"`
+	WorkflowDefinitionVersionID string          `json:"workflowDefinitionVersionId"`
+	QueueItemID                 int64           `json:"queueItemId"`
+	NodeIDs                     []string        `json:"nodeIds"`
+	Params                      json.RawMessage `json:"params"`
+}
+
+// workflows are the test worker's, by type.
+var workflows = map[string]any{
+	"Echo": func(_ workflow.Context, in input) (input, error) { return in, nil },
+	// Hold ends when it is told to.
+	"Hold": func(ctx workflow.Context, _ input) error {
+		workflow.GetSignalChannel(ctx, "go").Receive(ctx, nil)
+		return ctx.Err()
+	},
+	"Fail": func(workflow.Context, input) error {
+		return temporal.NewNonRetryableApplicationError("the oven is cold", "Oven", errors.New("no gas"))
+	},
+	// Again goes on as a new run, once, and then fails: the first run's end is not the execution's.
+	"Again": func(ctx workflow.Context, in input) error {
+		if workflow.GetInfo(ctx).ContinuedExecutionRunID == "" {
+			return workflow.NewContinueAsNewError(ctx, "Again", in)
+		}
+		return errors.New("second run failed")
+	},
+	"Cancelled": func(ctx workflow.Context, _ input) error {
+		return workflow.Sleep(ctx, time.Hour)
+	},
+	// Work takes a while, so that limits are felt.
+	"Work": func(ctx workflow.Context, _ input) error {
+		_, err := workflow.AwaitWithTimeout(ctx, time.Second, func() bool { return false })
+		return err
+	},
+}
+
+func newQuietLogger() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
