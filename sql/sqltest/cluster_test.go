@@ -3,6 +3,7 @@ package sqltest_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -18,22 +19,27 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// ownerVariable makes TestOwnClusterUntilKilled own a cluster in the directory that it names.
+// ownerVariable makes the test binary own a cluster in the directory that it names.
 const ownerVariable = "PGDISPATCH_TEST_CLUSTER_OWNER"
 
-// TestOwnClusterUntilKilled is the other process of TestServerDiesWithItsOwner: it starts a cluster,
-// says where it is, and waits for the signal that ends it all.
-func TestOwnClusterUntilKilled(t *testing.T) {
-	t.Parallel()
-	dir := os.Getenv(ownerVariable)
-	if dir == "" {
-		t.Skip("runs in a process of its own only")
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(ownerVariable); dir != "" {
+		ownClusterUntilKilled(dir)
+		return
 	}
-	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{ParentDir: dir})
-	require.NoError(t, err)
-	_, err = os.Stdout.WriteString(strconv.Itoa(cluster.PID()) + " " + cluster.Dir + "\n")
-	require.NoError(t, err)
-	<-t.Context().Done()
+	sqltest.Main(m)
+}
+
+// ownClusterUntilKilled is the other process of TestServerDiesWithItsOwner: it starts a cluster, says where it is, and
+// waits for the signal that ends it all.
+func ownClusterUntilKilled(dir string) {
+	cluster, err := sqltest.StartCluster(context.Background(), sqltest.Options{ParentDir: dir})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(cluster.PID(), cluster.Dir)
+	select {}
 }
 
 // openDir is a temporary directory that any user may enter: t.TempDir's parents may not be.
@@ -54,26 +60,21 @@ func startCluster(t *testing.T, opts sqltest.Options) *sqltest.Cluster {
 	return cluster
 }
 
-func psql(t *testing.T, cluster *sqltest.Cluster, query string) string {
+func query(t *testing.T, cluster *sqltest.Cluster, query string) (answer string) {
 	t.Helper()
-	path := filepath.Join(cluster.BinDir, "psql")
-	if _, err := exec.LookPath(path); err != nil {
-		t.Skip("psql is not installed beside the server")
-	}
-	out, err := exec.CommandContext(t.Context(), path, "-XAtc", query, cluster.URL("postgres")).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return strings.TrimSpace(string(out))
+	require.NoError(t, sqltest.Pool(t, cluster.URL("postgres")).QueryRow(t.Context(), query).Scan(&answer))
+	return answer
 }
 
 func TestClusterAcceptsConnectionsAndOverridesSettings(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t, sqltest.Options{Settings: map[string]string{"fsync": "on", "work_mem": "7MB"}})
 
-	require.Equal(t, "on", psql(t, cluster, "show fsync"), "an override")
-	require.Equal(t, "7MB", psql(t, cluster, "show work_mem"), "a setting without a default of ours")
-	require.Equal(t, "on", psql(t, cluster, "show track_commit_timestamp"), "a default")
-	require.Equal(t, "UTF8", psql(t, cluster, "show server_encoding"))
-	require.Equal(t, "127.0.0.1", psql(t, cluster, "show listen_addresses"))
+	require.Equal(t, "on", query(t, cluster, "show fsync"), "an override")
+	require.Equal(t, "7MB", query(t, cluster, "show work_mem"), "a setting without a default of ours")
+	require.Equal(t, "on", query(t, cluster, "show track_commit_timestamp"), "a default")
+	require.Equal(t, "UTF8", query(t, cluster, "show server_encoding"))
+	require.Equal(t, "127.0.0.1", query(t, cluster, "show listen_addresses"))
 	require.Contains(t, cluster.LogTail(), "ready to accept connections")
 }
 
@@ -136,9 +137,6 @@ func TestStartStopsWithItsContext(t *testing.T) {
 
 func TestServerDiesWithItsOwner(t *testing.T) {
 	t.Parallel()
-	if _, err := os.Stat("/proc/self"); err != nil {
-		t.Skip("the parent death signal is Linux's")
-	}
 	dir := openDir(t)
 	pid, clusterDir := killOwner(t, dir)
 
@@ -155,7 +153,7 @@ func TestServerDiesWithItsOwner(t *testing.T) {
 // the directory of the cluster.
 func killOwner(t *testing.T, dir string) (int, string) {
 	t.Helper()
-	owner := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOwnClusterUntilKilled$")
+	owner := exec.CommandContext(t.Context(), os.Args[0])
 	owner.Env = append(os.Environ(), ownerVariable+"="+dir)
 	owner.Stderr = os.Stderr
 	stdout, err := owner.StdoutPipe()

@@ -1,0 +1,199 @@
+// Package pgdispatch_test holds the house to its own rules: who imports whom, how long things are, where SQL may stand.
+package pgdispatch_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	module = "github.com/pgdispatch/pgdispatch"
+	// maxFunctionLines and maxFileLines are what a reader can hold.
+	maxFunctionLines = 70
+	maxFileLines     = 400
+)
+
+// edges are all imports between the product's packages. A new one is a decision.
+var edges = map[string][]string{
+	"claim":          {"sql"},
+	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "sweeper"},
+	"complete":       {"claim"},
+	"dispatch":       {"claim"},
+	"notify":         nil,
+	"sql":            nil,
+	"sql/migrate":    {"sql"},
+	"sql/sqltest":    {"sql/migrate"},
+	"sweeper":        {"claim"},
+}
+
+func TestPackagesKnowOnlyWhoTheyNeed(t *testing.T) {
+	t.Parallel()
+	got := map[string][]string{}
+	for _, line := range goList(t, `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
+		fields := strings.Fields(line)
+		name := strings.TrimPrefix(fields[0], module+"/")
+		if fields[0] == module {
+			continue
+		}
+		got[name] = nil
+		for _, imported := range fields[1:] {
+			if internal, ok := strings.CutPrefix(imported, module+"/"); ok {
+				got[name] = append(got[name], internal)
+			}
+		}
+	}
+	require.Equal(t, edges, got)
+}
+
+func TestTestCodeStaysOutOfTheBinary(t *testing.T) {
+	t.Parallel()
+	for _, dependency := range goList(t, "{{.ImportPath}}", "-deps", "./cmd/pgdispatch") {
+		require.NotContains(t, dependency, "sqltest")
+		require.NotContains(t, dependency, "go.temporal.io/server")
+	}
+	// Temporal's SDK imports testify itself; pgdispatch's own packages do not.
+	for _, line := range goList(t, `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
+		if !strings.HasPrefix(line, module+"/sql/sqltest ") {
+			require.NotContains(t, line, "testify")
+			require.NotContains(t, strings.Fields(line), "testing")
+		}
+	}
+}
+
+func goList(t *testing.T, format string, args ...string) []string {
+	t.Helper()
+	out, err := exec.Command("go", append([]string{"list", "-f", format}, args...)...).Output()
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+var sqlText = regexp.MustCompile(`(?i)^\s*(select|insert|update|delete|with|lock|listen|notify)\s`)
+
+// sqlAllowed are the places outside of package sql with a statement of their own, and why.
+var sqlAllowed = map[string]string{
+	"sql/migrate/migrate.go": "reads and locks the version table, which exists before any migration",
+}
+
+func TestSQLStandsInSQLFiles(t *testing.T) {
+	t.Parallel()
+	for path, file := range parse(t, false) {
+		if sqlAllowed[path] != "" || strings.HasPrefix(path, "sql/sqltest/") || strings.HasPrefix(path, "cmd/devstack/") {
+			continue
+		}
+		ast.Inspect(file.ast, func(node ast.Node) bool {
+			if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				require.NotRegexp(t, sqlText, strings.Trim(literal.Value, "`\""), "%s holds a statement: it belongs into sql", path)
+			}
+			return true
+		})
+	}
+}
+
+func TestFilesAndFunctionsAreOfAReadableLength(t *testing.T) {
+	t.Parallel()
+	for path, file := range parse(t, true) {
+		require.LessOrEqual(t, file.lines(file.ast), maxFileLines, path)
+		for _, declaration := range file.ast.Decls {
+			if function, ok := declaration.(*ast.FuncDecl); ok {
+				require.LessOrEqual(t, file.lines(function), maxFunctionLines, "%s: %s", path, function.Name.Name)
+			}
+		}
+	}
+}
+
+func TestEverythingExportedIsDocumented(t *testing.T) {
+	t.Parallel()
+	for path, file := range parse(t, false) {
+		for _, declaration := range file.ast.Decls {
+			switch d := declaration.(type) {
+			case *ast.FuncDecl:
+				require.False(t, d.Name.IsExported() && d.Doc == nil && isExportedReceiver(d), "%s: %s has no comment", path, d.Name.Name)
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if typeSpec, ok := spec.(*ast.TypeSpec); ok {
+						require.False(t, typeSpec.Name.IsExported() && d.Doc == nil && typeSpec.Doc == nil, "%s: %s has no comment", path, typeSpec.Name.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+func isExportedReceiver(function *ast.FuncDecl) bool {
+	if function.Recv == nil {
+		return true
+	}
+	expr := function.Recv.List[0].Type
+	if star, ok := expr.(*ast.StarExpr); ok {
+		expr = star.X
+	}
+	name, ok := expr.(*ast.Ident)
+	return ok && name.IsExported()
+}
+
+func TestNoTestSleepsOutsideABubble(t *testing.T) {
+	t.Parallel()
+	for path, file := range parse(t, true) {
+		bubble := slices.ContainsFunc(file.ast.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
+		if !strings.HasSuffix(path, "_test.go") || bubble || path == "arch_test.go" {
+			continue
+		}
+		require.NotContains(t, file.text, "time.Sleep(", path)
+		require.NotRegexp(t, `\bt\.Skipf?\(`, file.text, path)
+	}
+}
+
+func TestVerbsAreShortAndSayWhatTheyMove(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("sql/*.sql")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		require.LessOrEqual(t, len(lines), 40, path)
+		require.Regexp(t, `^-- (reads|[A-Z]+ -> [A-Z, ]+(; [A-Z]+ -> [A-Z, ]+)*)$`, lines[0], path)
+	}
+}
+
+type source struct {
+	set  *token.FileSet
+	ast  *ast.File
+	text string
+}
+
+func (s source) lines(node ast.Node) int {
+	return s.set.Position(node.End()).Line - s.set.Position(node.Pos()).Line + 1
+}
+
+// parse reads all Go files of all modules, with or without the tests.
+func parse(t *testing.T, tests bool) map[string]source {
+	t.Helper()
+	files := map[string]source{}
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || !tests && strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[filepath.ToSlash(path)] = source{set, file, string(text)}
+		return err
+	}))
+	return files
+}
