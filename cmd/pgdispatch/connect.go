@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"regexp"
 	"time"
@@ -46,15 +47,24 @@ func openPool(ctx context.Context, databaseURL string, size int32, settings map[
 	return pool, nil
 }
 
-// prepare gives every connection what pgdispatch needs of it, whatever the role's or the database's defaults are.
+// directSettings are for connections that are ours alone. A transaction pooler refuses them, or would hand them to whoever
+// uses the server's connection next.
+func directSettings(more map[string]string) map[string]string {
+	// A claim counts what others have committed while it waited for its lock, whatever the role's default is.
+	settings := map[string]string{"default_transaction_isolation": "read committed"}
+	maps.Copy(settings, more)
+	return settings
+}
+
+// prepare gives a connection what pgdispatch needs of it. Without settings, it must suit a transaction pooler.
 func prepare(connConfig *pgx.ConnConfig, settings map[string]string) {
 	connConfig.ConnectTimeout = connectTimeout
 	connConfig.DialFunc = notify.Dialer()
 	connConfig.RuntimeParams["application_name"] = "pgdispatch"
-	// A claim counts what others have committed while it waited for its lock.
-	connConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
-	for name, value := range settings {
-		connConfig.RuntimeParams[name] = value
+	maps.Copy(connConfig.RuntimeParams, settings)
+	if settings == nil && connConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		// A statement that was prepared on one of a pooler's connections is not there on the next.
+		connConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	if connConfig.ValidateConnect == nil {
 		// After a failover the old primary may come back on the old address, and refuse every write for ever.
@@ -69,7 +79,7 @@ func dialListener(databaseURL string) func(context.Context) (*pgx.Conn, error) {
 		if err != nil {
 			return nil, fmt.Errorf("DATABASE_URL: %w", redact(err))
 		}
-		prepare(connConfig, map[string]string{"application_name": "pgdispatch listener", "tcp_user_timeout": tcpUserTimeout})
+		prepare(connConfig, directSettings(map[string]string{"application_name": "pgdispatch listener", "tcp_user_timeout": tcpUserTimeout}))
 		return pgx.ConnectConfig(ctx, connConfig)
 	}
 }

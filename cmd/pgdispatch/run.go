@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/sethvargo/go-retry"
 	"github.com/spf13/cobra"
@@ -81,13 +82,18 @@ func runReplica(ctx context.Context, c config, log *slog.Logger) error {
 		"poll_interval", c.pollInterval.String(), "start_timeout", c.startTimeout.String(), "drain_timeout", c.drainTimeout.String(),
 		"max_watches", c.maxWatches, "listen", c.listen)
 
-	claims, err := openPool(ctx, c.databaseURL, claimConnections, nil)
+	var forClaims, forOthers map[string]string
+	if c.listen { // else there may be a transaction pooler between, and every commit is synchronous
+		forClaims = directSettings(nil)
+		// What a crash of the database forgets of these is found again: see claim.Store.
+		forOthers = directSettings(map[string]string{"synchronous_commit": "off"})
+	}
+	claims, err := openPool(ctx, c.databaseURL, claimConnections, forClaims)
 	if err != nil {
 		return err
 	}
 	defer claims.Close()
-	// What a crash of the database forgets of these is found again: see claim.Store.
-	others, err := openPool(ctx, c.databaseURL, otherConnections, map[string]string{"synchronous_commit": "off"})
+	others, err := openPool(ctx, c.databaseURL, otherConnections, forOthers)
 	if err != nil {
 		return err
 	}
@@ -207,6 +213,10 @@ func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) erro
 	backoff := retry.WithCappedDuration(2*time.Second, retry.NewExponential(50*time.Millisecond))
 	return retry.Do(ctx, backoff, func(ctx context.Context) error {
 		conn, err := pool.Acquire(ctx)
+		var postgres *pgconn.PgError
+		if errors.As(err, &postgres) && postgres.Code == "08P01" { // protocol_violation, as PgBouncer names a setting it does not pass on
+			return fmt.Errorf("connect to Postgres: %w: is there a transaction pooler between? Set PGDISPATCH_LISTEN=off, or connect directly", redact(err))
+		}
 		if err != nil {
 			if !complained && ctx.Err() == nil {
 				complained = true

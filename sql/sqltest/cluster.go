@@ -1,3 +1,4 @@
+// Package sqltest gives tests a real Postgres: a private cluster for the process, and a fresh database for each test.
 package sqltest
 
 import (

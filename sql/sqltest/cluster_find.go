@@ -41,6 +41,10 @@ func FindBinDir(ctx context.Context) (string, error) {
 	}
 	var candidates []string
 	if path, err := exec.LookPath("initdb"); err == nil {
+		// The PATH may hold links only to these two; psql is beside what they point to.
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			path = target
+		}
 		candidates = append(candidates, filepath.Dir(path))
 	}
 	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {

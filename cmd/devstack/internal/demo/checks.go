@@ -1,0 +1,162 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+)
+
+const (
+	// visibilityTimeout bounds the wait until Temporal lists what it has run: the list lags behind.
+	visibilityTimeout = 15 * time.Second
+	// visibilityInterval is how often the list is read meanwhile.
+	visibilityInterval = 200 * time.Millisecond
+	// namedInCheck is how many culprits a failed check names.
+	namedInCheck = 5
+)
+
+// check is something that must be true in the end.
+type check struct {
+	// Name says what must be true.
+	Name string
+	// Wrong lists what is not; empty if all is well.
+	Wrong []string
+}
+
+// String is the check with its result, as one line.
+func (c check) String() string {
+	if len(c.Wrong) == 0 {
+		return "  ok    " + c.Name
+	}
+	shown := c.Wrong[:min(len(c.Wrong), namedInCheck)]
+	return fmt.Sprintf("  WRONG %s: %d found: %s", c.Name, len(c.Wrong), strings.Join(shown, "; "))
+}
+
+// outcome is how an item ended.
+type outcome struct {
+	ItemID      int64
+	ExecutionID string
+	Status      string
+	ShouldFail  bool
+	LastError   string
+}
+
+// workflowID is the ID that the item's workflow has in Temporal.
+func (o outcome) workflowID() string { return "execution-" + o.ExecutionID }
+
+// peakRow is the exact maximum of a workspace.
+type peakRow struct {
+	WorkspaceID string
+	Peak        int
+}
+
+// checkOutcomes wants every item completed, except those that were asked to fail, which must have
+// failed and say why.
+func checkOutcomes(outcomes []outcome) check {
+	failing := 0
+	c := check{}
+	for _, o := range outcomes {
+		want := "COMPLETED"
+		if o.ShouldFail {
+			failing++
+			want = "FAILED"
+		}
+		switch {
+		case o.Status != want:
+			c.Wrong = append(c.Wrong, fmt.Sprintf("item %d is %s, not %s (%s)", o.ItemID, o.Status, want, firstLine(o.LastError)))
+		case o.ShouldFail && o.LastError == "":
+			c.Wrong = append(c.Wrong, fmt.Sprintf("item %d failed without an error", o.ItemID))
+		}
+	}
+	c.Name = fmt.Sprintf("%d items completed, %d failed on purpose", len(outcomes)-failing, failing)
+	if len(outcomes) == 0 {
+		c.Wrong = append(c.Wrong, "there are no items")
+	}
+	return c
+}
+
+// checkPeaks wants no workspace to have been over its limit at any moment.
+func checkPeaks(workspaces []workspaceRow, peaks []peakRow) check {
+	exact := make(map[string]int, len(peaks))
+	for _, p := range peaks {
+		exact[p.WorkspaceID] = p.Peak
+	}
+	c := check{}
+	var names []string
+	for _, w := range workspaces {
+		names = append(names, fmt.Sprintf("%s %d/%d", w.Name, exact[w.ID], w.Slots))
+		if exact[w.ID] > w.Slots {
+			c.Wrong = append(c.Wrong, fmt.Sprintf("%s had %d running at once, its limit is %d", w.Name, exact[w.ID], w.Slots))
+		}
+	}
+	c.Name = "no workspace over its limit at any moment (" + strings.Join(names, ", ") + ")"
+	return c
+}
+
+// checkWorkflows wants Temporal to have run exactly one workflow for each item, and nothing else.
+// runs are the workflow IDs of everything that it has run, one for each run.
+func checkWorkflows(outcomes []outcome, runs []string) check {
+	count := make(map[string]int, len(runs))
+	for _, id := range runs {
+		count[id]++
+	}
+	c := check{Name: fmt.Sprintf("%d workflows in Temporal, exactly one for each item", len(runs))}
+	for _, o := range outcomes {
+		if n := count[o.workflowID()]; n != 1 {
+			c.Wrong = append(c.Wrong, fmt.Sprintf("item %d has %d runs of %s", o.ItemID, n, o.workflowID()))
+		}
+		delete(count, o.workflowID())
+	}
+	for _, id := range slices.Sorted(maps.Keys(count)) {
+		c.Wrong = append(c.Wrong, fmt.Sprintf("%s belongs to no item", id))
+	}
+	return c
+}
+
+// listRuns lists the workflow IDs of all runs of the namespace, once it lists at least want of them or
+// has had long enough.
+func listRuns(ctx context.Context, c client.Client, want int) ([]string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*visibilityTimeout, fmt.Errorf("took longer than %s", 2*visibilityTimeout))
+	defer cancel()
+	deadline := time.Now().Add(visibilityTimeout)
+	tick := time.NewTicker(visibilityInterval)
+	defer tick.Stop()
+	for {
+		runs, err := listRunsOnce(ctx, c)
+		if err != nil {
+			return nil, fmt.Errorf("list workflows: %w", err)
+		}
+		if len(runs) >= want || time.Now().After(deadline) {
+			return runs, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("list workflows: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// listRunsOnce reads all pages of the list.
+func listRunsOnce(ctx context.Context, c client.Client) ([]string, error) {
+	var runs []string
+	var page []byte
+	for {
+		list, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{NextPageToken: page})
+		if err != nil {
+			return nil, err
+		}
+		for _, info := range list.GetExecutions() {
+			runs = append(runs, info.GetExecution().GetWorkflowId())
+		}
+		if page = list.GetNextPageToken(); len(page) == 0 {
+			return runs, nil
+		}
+	}
+}

@@ -1,0 +1,232 @@
+// Package demo shows pgdispatch at work on a developer's machine: a private Postgres and a Temporal server,
+// a worker, replicas of pgdispatch, a few hundred items inserted with psql, and a table to watch them in.
+// In the end it checks what pgdispatch promises.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// Options say what the demonstration runs, and for how long.
+type Options struct {
+	// Pgdispatch is the path of the binary to demonstrate.
+	Pgdispatch string
+	// Data is the directory of workspaces.sql and enqueue.sql.
+	Data string
+	// Replicas is how many processes of pgdispatch run.
+	Replicas int
+	// Once ends the demonstration after its checks.
+	Once bool
+	// Timeout bounds the time until every item has ended: without it a broken system would be watched
+	// for ever.
+	Timeout time.Duration
+	// StartTemporal starts a Temporal server with one namespace, which logs into a file.
+	StartTemporal func(ctx context.Context, namespace, logFile string) (Temporal, error)
+	// Out receives what there is to see.
+	Out io.Writer
+}
+
+// Temporal is a running Temporal server.
+type Temporal struct {
+	// Address is the frontend's host and port.
+	Address string
+	// UI is the web interface's address with its scheme; empty if there is none.
+	UI string
+	// Stop ends the server.
+	Stop func() error
+}
+
+// errUnfinished is what an interrupted demonstration ends with under --once.
+var errUnfinished = errors.New("interrupted before every item had ended")
+
+// Run shows pgdispatch at work until the items have ended, and without Options.Once until ctx does. It
+// leaves neither a process nor a file behind, whatever it returns.
+func Run(ctx context.Context, opts Options) error {
+	if err := opts.resolve(); err != nil {
+		return err
+	}
+	s := newScreen(opts.Out)
+	stack, err := startStack(ctx, opts, s)
+	if err == nil {
+		d := &demo{opts: opts, screen: s, stack: stack, reader: &boardReader{pool: stack.pool, peaks: map[string]int{}}}
+		err = d.run(ctx)
+	}
+	if ctx.Err() != nil {
+		err = interrupted(err, opts.Once)
+		s.printf("\nstopping; once more Ctrl-C ends it at once")
+	}
+	return errors.Join(err, stack.stop())
+}
+
+// resolve checks what was typed before anything is started.
+func (o *Options) resolve() error {
+	path, err := exec.LookPath(o.Pgdispatch)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return fmt.Errorf("find pgdispatch (make build builds it): %w", err)
+	}
+	o.Pgdispatch = path
+	for _, name := range []string{workspacesFile, enqueueFile} {
+		if _, err := os.Stat(filepath.Join(o.Data, name)); err != nil {
+			return fmt.Errorf("find the demonstration's data (run in the repository's root, or set --data): %w", err)
+		}
+	}
+	if o.Replicas < 1 {
+		return fmt.Errorf("--replicas is %d, it must be at least 1", o.Replicas)
+	}
+	return nil
+}
+
+// interrupted turns the consequences of a Ctrl-C into the result of the command: there is nothing wrong
+// with one, unless somebody relies on the checks.
+func interrupted(err error, once bool) error {
+	if once {
+		return errUnfinished
+	}
+	if errors.Is(err, errChecks) {
+		return err
+	}
+	return nil
+}
+
+// errChecks is what a demonstration ends with if something is not as it must be.
+var errChecks = errors.New("not everything is as it must be, see the lines with WRONG")
+
+// demo is what happens on a running stack.
+type demo struct {
+	opts   Options
+	screen *screen
+	stack  *stack
+	reader *boardReader
+}
+
+// run feeds the replicas, watches until every item has ended, and checks the result. Without --once it
+// then goes on watching until ctx ends.
+func (d *demo) run(ctx context.Context) error {
+	d.screen.printf("\n%d replicas with %s workers each; psql -f %s inserts the items:\n",
+		d.opts.Replicas, replicaWorkers, filepath.Join(d.opts.Data, enqueueFile))
+	if err := d.feedAndWatch(ctx); err != nil {
+		return err
+	}
+	checkErr := d.check(ctx)
+	if d.opts.Once || (checkErr != nil && !errors.Is(checkErr, errChecks)) {
+		return checkErr
+	}
+	if err := d.invite(ctx); err != nil {
+		return err
+	}
+	return errors.Join(d.watch(ctx, func(board) bool { return false }), checkErr)
+}
+
+// feedAndWatch inserts the items and draws the table until all of them have ended.
+func (d *demo) feedAndWatch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.opts.Timeout,
+		fmt.Errorf("not every item had ended within %s", d.opts.Timeout))
+	defer cancel()
+	fed := make(chan error, 1)
+	go func() { fed <- d.stack.psqlFile(ctx, d.opts.Data, enqueueFile) }()
+	var feedErr error
+	feeding := true
+	err := d.watch(ctx, func(b board) bool {
+		select {
+		case feedErr = <-fed:
+			feeding = false
+			return feedErr != nil // otherwise the next look is the first to see every item
+		default:
+			return !feeding && b.unfinished() == 0
+		}
+	})
+	if feeding {
+		cancel()
+		feedErr = <-fed
+	}
+	if err != nil {
+		return err
+	}
+	return feedErr
+}
+
+// watch draws the table until done says so, a part of the stack dies, or ctx ends.
+func (d *demo) watch(ctx context.Context, done func(board) bool) error {
+	tick := time.NewTicker(liveInterval)
+	defer tick.Stop()
+	for {
+		if err := d.stack.alive(); err != nil {
+			return err
+		}
+		b, err := d.reader.read(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return errors.Join(err, d.stack.alive())
+		}
+		finished := done(b)
+		d.screen.table(b.lines(), tableNotes, finished)
+		if finished {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+// check compares the tables and Temporal with what must be true.
+func (d *demo) check(ctx context.Context) error {
+	outcomes, err := collect[outcome](ctx, d.stack.pool, outcomesQuery)
+	if err != nil {
+		return fmt.Errorf("read the outcomes: %w", err)
+	}
+	peaks, err := collect[peakRow](ctx, d.stack.pool, peaksQuery)
+	if err != nil {
+		return fmt.Errorf("read the peaks: %w", err)
+	}
+	b, err := d.reader.read(ctx)
+	if err != nil {
+		return err
+	}
+	runs, err := listRuns(ctx, d.stack.client, len(outcomes))
+	if err != nil {
+		return err
+	}
+	d.screen.printf("\nall %d items have ended; is everything as it must be?", b.total())
+	var wrong error
+	for _, c := range []check{checkOutcomes(outcomes), checkPeaks(b.Workspaces, peaks), checkWorkflows(outcomes, runs)} {
+		d.screen.printf("%s", c)
+		if len(c.Wrong) > 0 {
+			wrong = errChecks
+		}
+	}
+	return wrong
+}
+
+// invite says how to enqueue one more item.
+func (d *demo) invite(ctx context.Context) error {
+	type example struct{ WorkspaceID, DefinitionID, Workspace, Definition string }
+	examples, err := collect[example](ctx, d.stack.pool, exampleQuery)
+	if err != nil || len(examples) == 0 {
+		return fmt.Errorf("find a workflow definition: %w", err)
+	}
+	e := examples[0]
+	d.screen.printf("\nenqueue one more, from another terminal (%s of %s):\n", e.Definition, e.Workspace)
+	d.screen.printf("  %s '%s' -c \"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)"+
+		" values ('%s', '%s', '{}') returning id, execution_id\"\n", d.stack.psql, d.stack.databaseURL, e.WorkspaceID, e.DefinitionID)
+	if d.stack.temporal.UI != "" {
+		d.screen.printf("Temporal's web interface: %s", d.stack.temporal.UI)
+	}
+	d.screen.printf("logs of the replicas: %s", d.stack.dir)
+	d.screen.printf("Ctrl-C stops everything and removes it.\n")
+	return nil
+}

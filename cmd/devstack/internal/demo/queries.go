@@ -1,0 +1,19 @@
+package demo
+
+import _ "embed"
+
+// The statements of the demonstration. They read only what the contract says that users may read.
+var (
+	//go:embed queries/board.sql
+	boardQuery string
+	//go:embed queries/failures.sql
+	failuresQuery string
+	//go:embed queries/peaks.sql
+	peaksQuery string
+	//go:embed queries/outcomes.sql
+	outcomesQuery string
+	//go:embed queries/graph.sql
+	graphQuery string
+	//go:embed queries/example.sql
+	exampleQuery string
+)

@@ -1,0 +1,142 @@
+package demo
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+func TestMain(m *testing.M) { sqltest.Main(m) }
+
+// openDemo returns a database with the demonstration's workspaces.
+func openDemo(t *testing.T) (*pgxpool.Pool, *stack) {
+	t.Helper()
+	url := sqltest.URL(t)
+	psql, err := findPsql(sqltest.Shared(t).BinDir)
+	require.NoError(t, err)
+	st := &stack{databaseURL: url, psql: psql}
+	require.NoError(t, st.psqlFile(t.Context(), dataDir, workspacesFile))
+	return sqltest.Pool(t, url), st
+}
+
+// insertHistory writes items of the PRO workspace as they would stand after running, past every trigger: each line
+// is created, claimed, dispatched and finished, in milliseconds after midnight; a negative number is never.
+func insertHistory(t *testing.T, pool *pgxpool.Pool, items [][4]int) {
+	t.Helper()
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	_, err = conn.Exec(t.Context(), "set session_replication_role = replica")
+	require.NoError(t, err)
+	defer func() {
+		_, err := conn.Exec(context.Background(), "reset session_replication_role")
+		require.NoError(t, err)
+	}()
+	for _, at := range items {
+		_, err := conn.Exec(t.Context(), `
+			with item as (
+			    select timestamptz '2026-01-01' + nullif(greatest($1::int, -1), -1) * interval '1 ms' as created,
+			           timestamptz '2026-01-01' + nullif(greatest($2::int, -1), -1) * interval '1 ms' as claimed,
+			           timestamptz '2026-01-01' + nullif(greatest($3::int, -1), -1) * interval '1 ms' as dispatched,
+			           timestamptz '2026-01-01' + nullif(greatest($4::int, -1), -1) * interval '1 ms' as finished
+			)
+			insert into pgdispatch.workflow_execution_queue
+			    (workspace_id, workflow_definition_id, created_at, run_at, claimed_at, dispatched_at, finished_at, status)
+			select 'bbbbbbbb-0000-4000-8000-000000000000', 'bbbbbbbb-0000-4000-8000-000000000001', created, created, claimed, dispatched, finished,
+			       case when finished is not null then 'COMPLETED' when dispatched is not null then 'DISPATCHED' else 'PENDING' end
+			from item`, at[0], at[1], at[2], at[3])
+		require.NoError(t, err)
+	}
+}
+
+func TestPickupCountsFromTheMomentThatAnItemCouldStart(t *testing.T) {
+	t.Parallel()
+	pool, _ := openDemo(t)
+	// The limit is 2 here: the third item waits for the first one's end at 100, the fourth for the second's at 200.
+	_, err := pool.Exec(t.Context(), "update pgdispatch.workspaces set max_concurrent_workflows = 2 where plan = 'PRO'")
+	require.NoError(t, err)
+	insertHistory(t, pool, [][4]int{
+		{0, 1, 10, 100},
+		{0, 1, 10, 200},
+		{0, 101, 110, 300},
+		{0, 201, 210, -1},
+		{250, -1, -1, -1},
+	})
+
+	reader := &boardReader{pool: pool, peaks: map[string]int{}}
+	b, err := reader.read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"Acorn Bakery", "Birch & Sons", "Cedar Health"}, []string{b.Workspaces[0].Name, b.Workspaces[1].Name, b.Workspaces[2].Name})
+	birch := b.Workspaces[1]
+	require.Equal(t, []int{2, 1, 1, 3, 0}, []int{birch.Slots, birch.Pending, birch.Running, birch.Completed, birch.Failed})
+	require.InDelta(t, 10, *birch.P50, 0.001)
+	require.InDelta(t, 10, *birch.P99, 0.001)
+	require.Equal(t, 1, b.Peaks[birch.ID])
+	require.Nil(t, b.Workspaces[0].P50, "nothing has started there")
+}
+
+func TestPeaksAreExact(t *testing.T) {
+	t.Parallel()
+	pool, _ := openDemo(t)
+	insertHistory(t, pool, [][4]int{
+		{0, 0, 5, 100},
+		{0, 50, 55, 150},
+		{0, 100, 105, 200}, // claimed in the very moment that the first ends: never three at once
+		{0, -1, -1, -1},
+	})
+
+	peaks, err := collect[peakRow](t.Context(), pool, peaksQuery)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []peakRow{
+		{"aaaaaaaa-0000-4000-8000-000000000000", 0},
+		{"bbbbbbbb-0000-4000-8000-000000000000", 2},
+		{"cccccccc-0000-4000-8000-000000000000", 0},
+	}, peaks)
+}
+
+func TestDataOfTheDemonstrationIsAccepted(t *testing.T) {
+	t.Parallel()
+	pool, st := openDemo(t)
+	require.NoError(t, st.psqlFile(t.Context(), dataDir, enqueueFile))
+
+	outcomes, err := collect[outcome](t.Context(), pool, outcomesQuery)
+	require.NoError(t, err)
+	require.Len(t, outcomes, 202)
+	failing := 0
+	for _, o := range outcomes {
+		require.Equal(t, "PENDING", o.Status)
+		if o.ShouldFail {
+			failing++
+		}
+	}
+	require.Equal(t, 6, failing)
+	requireFailuresNameTheirNodes(t, pool)
+}
+
+// requireFailuresNameTheirNodes wants every fail_at to be a node of the version that is dispatched.
+func requireFailuresNameTheirNodes(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	var lost int
+	require.NoError(t, pool.QueryRow(t.Context(), `
+		select count(*)
+		from pgdispatch.workflow_execution_queue q
+		where q.params ? 'fail_at' and not exists (
+		    select from pgdispatch.workflow_definition_versions v
+		    where v.workflow_definition_id = q.workflow_definition_id
+		      and v.graph -> 'nodes' @> jsonb_build_array(jsonb_build_object('id', q.params ->> 'fail_at'))
+		      and v.version = (select max(version) from pgdispatch.workflow_definition_versions n
+		                       where n.workflow_definition_id = q.workflow_definition_id))`).Scan(&lost))
+	require.Zero(t, lost)
+}
+
+func TestPsqlErrorsAreShown(t *testing.T) {
+	t.Parallel()
+	_, st := openDemo(t)
+	err := st.psqlFile(t.Context(), dataDir, workspacesFile) // the second time
+	require.ErrorContains(t, err, "run psql -f workspaces.sql: exit status 3")
+	require.ErrorContains(t, err, "duplicate key value")
+}

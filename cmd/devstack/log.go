@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/server/common/log"
+	"go.temporal.io/server/common/log/tag"
+)
+
+// serverLogger is the Temporal server's logger. An empty file means standard error.
+func serverLogger(level, file string) (log.Logger, error) {
+	switch level {
+	case "off":
+		return log.NewNoopLogger(), nil
+	case "debug", "info", "warn", "error":
+		return log.NewZapLogger(log.BuildZapLogger(log.Config{Level: level, Format: "console", OutputFile: file})), nil
+	default:
+		return nil, fmt.Errorf("unknown log level %q", level)
+	}
+}
+
+// quietLogger is for a Temporal client whose errors are returned or shown elsewhere.
+func quietLogger() sdklog.Logger { return sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)) }
+
+// fatalPanics panics where the server would end the process, as it does when a port is taken: while it
+// is being put together that is an error like any other, and afterwards a panic ends the process too.
+type fatalPanics struct{ log.Logger }
+
+// Fatal panics with a fatalError.
+func (l fatalPanics) Fatal(message string, tags ...tag.Tag) {
+	var text strings.Builder
+	text.WriteString(message)
+	for _, t := range tags {
+		_, _ = fmt.Fprintf(&text, ", %s: %v", t.Key(), t.Value())
+	}
+	panic(fatalError(text.String()))
+}
+
+// fatalError is what the server would have written before it ended the process.
+type fatalError string
+
+// Error is the message and its tags.
+func (e fatalError) Error() string { return string(e) }

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+)
+
+func TestRunWithoutSenseExplainsItself(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args   []string
+		code   int
+		output string
+	}{
+		"nothing":          {nil, 2, "devstack temporal"},
+		"help":             {[]string{"--help"}, 0, "devstack demo"},
+		"unknown command":  {[]string{"kafka"}, 2, `unknown command "kafka"`},
+		"unknown flag":     {[]string{"temporal", "--speed"}, 2, "-speed"},
+		"help of command":  {[]string{"temporal", "--help"}, 0, "-exit-with-parent"},
+		"extra argument":   {[]string{"temporal", "now"}, 2, `unexpected argument "now"`},
+		"public address":   {[]string{"temporal", "--addr", "0.0.0.0:0"}, 2, "must be a loopback address"},
+		"no port":          {[]string{"temporal", "--addr", "127.0.0.1"}, 2, "missing port"},
+		"log level":        {[]string{"temporal", "--log-level", "loud"}, 2, `unknown log level "loud"`},
+		"demo, no binary":  {[]string{"demo", "--pgdispatch", "/no/such/file"}, 1, "find pgdispatch"},
+		"empty namespace":  {[]string{"temporal", "--namespace", ""}, 2, "empty name"},
+		"unknown UI place": {[]string{"temporal", "--ui-addr", "ui"}, 2, "read address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			code := run(t.Context(), test.args, streams{in: bytes.NewReader(nil), out: &out, err: &out})
+			require.Equal(t, test.code, code, out.String())
+			require.Contains(t, out.String(), test.output)
+		})
+	}
+}
+
+// temporalCommand runs devstack temporal until its standard input is closed. It returns what the command
+// wrote when it was ready, and a function that closes standard input and waits for the end.
+func temporalCommand(t *testing.T, args ...string) (readyLine, func()) {
+	t.Helper()
+	in, closeIn := io.Pipe()
+	outReader, out := io.Pipe()
+	var logs bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(context.Background(), append([]string{"temporal", "--exit-with-parent"}, args...), streams{in: in, out: out, err: &logs})
+		_ = out.Close()
+	}()
+	var ready readyLine
+	require.NoError(t, json.NewDecoder(outReader).Decode(&ready))
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		_ = closeIn.Close()
+		require.Zero(t, <-code, logs.String())
+	}
+	t.Cleanup(stop)
+	return ready, stop
+}
+
+func dial(t *testing.T, address, namespace string) client.Client {
+	t.Helper()
+	c, err := client.DialContext(t.Context(), client.Options{HostPort: address, Namespace: namespace, Logger: quietLogger()})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestTemporalTakesWorkflowsInEveryNamespaceUntilItsInputEnds(t *testing.T) {
+	t.Parallel()
+	ready, stop := temporalCommand(t, "--namespace", "first", "--namespace", "second", "--namespace", "first")
+	require.Equal(t, "first", ready.Namespace)
+	require.Empty(t, ready.UI)
+
+	for _, namespace := range []string{"first", "second"} {
+		_, err := dial(t, ready.Address, namespace).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "id", TaskQueue: "queue"}, "Anything")
+		require.NoError(t, err, namespace)
+	}
+	answer, err := dial(t, ready.Address, "first").WorkflowService().DescribeNamespace(t.Context(),
+		&workflowservice.DescribeNamespaceRequest{Namespace: "second"})
+	require.NoError(t, err)
+	require.Equal(t, 24*time.Hour, answer.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration())
+
+	stop()
+	_, err = net.Dial("tcp", ready.Address)
+	require.Error(t, err, "nobody listens any more")
+}
+
+func TestTemporalKeepsWorkflowsInItsFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "temporal.db")
+	ready, stop := temporalCommand(t, "--db", file)
+	run, err := dial(t, ready.Address, "default").ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "id", TaskQueue: "queue"}, "Anything")
+	require.NoError(t, err)
+	stop()
+
+	ready, _ = temporalCommand(t, "--db", file)
+	answer, err := dial(t, ready.Address, "default").DescribeWorkflowExecution(t.Context(), "id", "")
+	require.NoError(t, err)
+	require.Equal(t, run.GetRunID(), answer.GetWorkflowExecutionInfo().GetExecution().GetRunId())
+}
+
+func TestTemporalReportsATakenPort(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	var logs bytes.Buffer
+
+	code := run(t.Context(), []string{"temporal", "--addr", taken.Addr().String()}, streams{out: io.Discard, err: &logs})
+
+	require.Equal(t, 1, code)
+	require.Contains(t, logs.String(), "address already in use")
+}
