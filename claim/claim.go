@@ -7,6 +7,7 @@ package claim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -73,8 +74,19 @@ type Batch struct {
 	More bool
 	// Capped: W left room for less than was asked for. Where More is due too, it is W that holds it back.
 	Capped bool
+	// Paused: the settings say that nothing is to be claimed.
+	Paused bool
+	// AtCapacity names workspaces that are at their limit and have more waiting, each once until it has room again.
+	AtCapacity []Full
 	// LookAgainIn is how long until an item that waits for its time is due; negative: none does.
 	LookAgainIn time.Duration
+}
+
+// Full is a workspace at its limit.
+type Full struct {
+	WorkspaceID string `json:"workspace_id"`
+	Active      int    `json:"active"`
+	Limit       int    `json:"limit"`
 }
 
 // Store executes the statements. Its zero value is not ready: Pool and Owner are needed.
@@ -124,16 +136,23 @@ func scan(row pgx.CollectableRow, deadline time.Time, batch *Batch) error {
 		id, token                                         *int64
 		execution, workspace, definition, version         *string
 		workflowType, taskQueue, nodes, params, trace, pr *string
+		full                                              *string
 		timeout, waited, lookAgain                        *time.Duration
 		attempts, failures, maxAttempts                   *int
-		unknown, more, capped                             *bool
+		unknown, more, capped, paused                     *bool
 	)
 	if err := row.Scan(&id, &token, &execution, &workspace, &definition, &version, &workflowType, &taskQueue, &timeout,
-		&nodes, &params, &trace, &attempts, &failures, &maxAttempts, &unknown, &pr, &waited, &more, &capped, &lookAgain); err != nil {
+		&nodes, &params, &trace, &attempts, &failures, &maxAttempts, &unknown, &pr, &waited, &more, &capped, &lookAgain,
+		&paused, &full); err != nil {
 		return err
 	}
 	if id == nil {
-		batch.More, batch.Capped = value(more), value(capped)
+		batch.More, batch.Capped, batch.Paused = value(more), value(capped), value(paused)
+		if full != nil {
+			if err := json.Unmarshal([]byte(*full), &batch.AtCapacity); err != nil {
+				return fmt.Errorf("read at_capacity: %w", err)
+			}
+		}
 		if lookAgain != nil {
 			batch.LookAgainIn = max(*lookAgain, 0)
 		}

@@ -49,6 +49,9 @@ type Execution struct {
 
 // Adopt takes over open executions that no live replica watches, and own ones that are not in watching, at most so many.
 func (s *Store) Adopt(ctx context.Context, atMost int, watching []string) ([]Execution, error) {
+	if watching == nil {
+		watching = []string{} // a null array would compare with nothing, and no own execution be taken
+	}
 	return read[Execution](ctx, s.async(), "adopt executions", sql.Adopt, s.Owner, atMost, watching)
 }
 

@@ -82,7 +82,11 @@ func (t *TemporalWaiter) closeEvent(ctx context.Context, workflowID, runID strin
 func (t *TemporalWaiter) poll(ctx context.Context, request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pollTimeout, fmt.Errorf("long poll gave up after %s", pollTimeout))
 	defer cancel()
-	return t.Service.GetWorkflowExecutionHistory(ctx, request)
+	response, err := t.Service.GetWorkflowExecutionHistory(ctx, request)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return response, err
 }
 
 // read says how a run closed, or which run goes on in its place.

@@ -71,6 +71,7 @@ type run struct {
 	idle     int
 	hungry   bool // a claim may find something
 	starved  bool // more is due than W or the workers allowed
+	paused   bool // by the settings, at the last claim
 	breaker  breaker
 	errorGap retry.Backoff // nil: the last claim was answered
 	retryAt  time.Time
@@ -82,6 +83,8 @@ type result struct {
 	outcome Outcome
 	err     error
 	asked   bool // Temporal was asked
+	// waits is how long the item waits to be tried again; 0: it does not, or may be at once.
+	waits time.Duration
 }
 
 // Run claims and hands over until ctx is cancelled. Then it claims nothing more, lets hand-overs under way finish for
@@ -132,6 +135,10 @@ func (r *run) claims(ctx context.Context) {
 	source := "start"
 	for ctx.Err() == nil {
 		now := time.Now()
+		if !r.dueAt.IsZero() && !now.Before(r.dueAt) {
+			// Looked at here too: what came at the same moment as the timer may have taken its turn.
+			r.hungry, r.dueAt, source = true, time.Time{}, "timer"
+		}
 		wanted := r.breaker.allows(now, r.idle, r.Workers-r.idle)
 		if r.hungry && wanted > 0 && !now.Before(r.retryAt) {
 			r.claim(ctx, wanted, source)
@@ -174,12 +181,28 @@ func (r *run) claim(ctx context.Context, wanted int, source string) {
 	// More, without W in the way, is what the claim was not asked for or has not looked at yet.
 	r.hungry = len(batch.Items) == wanted || (batch.More && !batch.Capped)
 	r.starved = batch.More
+	r.tell(ctx, batch)
 	if len(batch.Items) > 0 {
 		r.Log.DebugContext(ctx, "Processing queue items", "batch_size", len(batch.Items), "wake_source", source,
 			"claim_ms", milliseconds(time.Since(began)))
 	}
 	for _, item := range batch.Items {
 		r.items <- item
+	}
+}
+
+// tell logs what a claim found out beside the items.
+func (r *run) tell(ctx context.Context, batch claim.Batch) {
+	if batch.Paused != r.paused {
+		r.paused = batch.Paused
+		message := "Resumed: items are claimed again"
+		if r.paused {
+			message = "Paused: nothing is claimed until the setting is changed"
+		}
+		r.Log.InfoContext(ctx, message)
+	}
+	for _, full := range batch.AtCapacity {
+		r.Log.InfoContext(ctx, "Workspace at capacity", "workspace_id", full.WorkspaceID, "active_count", full.Active, "limit", full.Limit)
 	}
 }
 
@@ -198,7 +221,10 @@ func (r *run) claimFailed(ctx context.Context, err error) {
 // learn takes a worker back, and what its hand-over told of Temporal.
 func (r *run) learn(done result) {
 	r.idle++
-	r.hungry = r.hungry || r.starved
+	r.hungry = r.hungry || r.starved || done.outcome == NotSent
+	if due := time.Now().Add(done.waits); done.waits > 0 && (r.dueAt.IsZero() || due.Before(r.dueAt)) {
+		r.dueAt = due // nobody may announce it
+	}
 	switch done.outcome {
 	case Blocked, Unanswered:
 		if !r.breaker.open() {

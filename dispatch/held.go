@@ -19,8 +19,9 @@ type held struct {
 }
 
 type lease struct {
-	token int64
-	lose  context.CancelCauseFunc
+	token    int64
+	settling bool // its claim is being ended: a heartbeat that finds it gone says nothing
+	lose     context.CancelCauseFunc
 	// expiry loses the lease by this process's own monotonic clock, when it could not be renewed in time.
 	expiry *time.Timer
 }
@@ -43,6 +44,15 @@ func (h *held) add(ctx context.Context, item claim.Item) (_ context.Context, rel
 		h.mu.Unlock()
 		l.expiry.Stop()
 		lose(nil)
+	}
+}
+
+// settling says that an item's claim is about to be ended.
+func (h *held) settling(item claim.Item) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l := h.leases[item.ID]; l != nil && l.token == item.Token {
+		l.settling = true
 	}
 }
 
@@ -69,7 +79,7 @@ func (h *held) renewed(sent time.Time, asked []claim.Held, ids []int64) int {
 		case l == nil || l.token != a.Token: // settled meanwhile
 		case slices.Contains(ids, a.ID):
 			l.expiry.Reset(time.Until(sent.Add(h.lease)))
-		default:
+		case !l.settling:
 			l.lose(claim.ErrLost)
 			lost++
 		}

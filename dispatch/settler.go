@@ -96,7 +96,7 @@ func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []cl
 		settled, last = s.store.Settle(ctx, verb, settlements)
 		return retry.RetryableError(last)
 	})
-	if err != nil && !errors.Is(err, last) {
+	if err != nil && last != nil && !errors.Is(err, last) {
 		// A cancelled Do returns the cancellation only.
 		err = fmt.Errorf("%w: %w", err, last)
 	}

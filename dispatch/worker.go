@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -39,6 +40,7 @@ func (r *run) handOver(ctx context.Context, item claim.Item) result {
 		asked = true
 		settlement = r.settlement(item, outcome, runID, err)
 	}
+	r.held.settling(item)
 	if settleErr := r.settler.settle(settlement); settleErr != nil {
 		log.WarnContext(ctx, "Lease lost", "verb", string(settlement.Verb), "error", settleErr)
 		return result{outcome: outcome, err: err, asked: asked}
@@ -49,28 +51,20 @@ func (r *run) handOver(ctx context.Context, item claim.Item) result {
 		if r.Dispatched != nil {
 			r.Dispatched(item.ExecutionID, runID)
 		}
-	case claim.Fail:
-		log.ErrorContext(ctx, "Queue item failed", "outcome", outcome.String(), "attempt", item.AttemptCount, "error", settlement.Error)
-	case claim.Retry:
-		log.ErrorContext(ctx, "Error processing queue item", "outcome", outcome.String(), "attempt", item.AttemptCount,
+	case claim.Retry, claim.Fail:
+		log.ErrorContext(ctx, "Error processing queue item", "verb", string(settlement.Verb), "attempt", item.AttemptCount,
 			"retry_in_ms", milliseconds(settlement.Delay), "error", settlement.Error)
 	case claim.Release:
-		log.WarnContext(ctx, "Released queue item", "outcome", outcome.String(), "error", settlement.Error)
+		log.InfoContext(ctx, "Released queue item", "outcome", outcome.String())
 	}
-	return result{outcome: outcome, err: err, asked: asked}
+	return result{outcome: outcome, err: err, asked: asked, waits: settlement.Delay}
 }
 
 // attempt asks Temporal, or finds that there is nothing to ask. A panic fails the item, and nothing else.
 func (r *run) attempt(ctx context.Context, item claim.Item) (runID string, asked bool, err error) {
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			r.Log.ErrorContext(ctx, "Panic while dispatching a queue item", "queue_item_id", item.ID,
-				"panic", claim.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
-			err = panicError{fmt.Errorf("panic: %v", recovered)}
-		}
-	}()
+	defer r.contain(ctx, item, &err)
 	if item.Problem != "" {
-		r.Log.WarnContext(ctx, "Queue item cannot be started", "reason", item.Problem, "queue_item_id", item.ID,
+		r.Log.WarnContext(ctx, problemMessage(item.Problem), "queue_item_id", item.ID,
 			"workspace_id", item.WorkspaceID, "workflow_definition_id", item.WorkflowDefinitionID)
 		return "", false, permanentError{errors.New(item.Problem)}
 	}
@@ -84,7 +78,39 @@ func (r *run) attempt(ctx context.Context, item claim.Item) (runID string, asked
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
+	if err != nil {
+		// An outage is logged as an error once, by the claim loop.
+		level, outcome := slog.LevelError, Classify(err)
+		if outcome == Blocked || outcome == Unanswered {
+			level = slog.LevelDebug
+		}
+		r.Log.Log(ctx, level, "Failed to start Temporal workflow", "queue_item_id", item.ID,
+			"outcome", outcome.String(), "error", claim.Clean(err.Error()))
+	}
 	return runID, true, err
+}
+
+// problemMessage is the log's constant message for what makes an item impossible to start.
+func problemMessage(problem string) string {
+	switch problem {
+	case "workspace not found":
+		return "Workspace not found"
+	case "workflow definition not found":
+		return "Workflow definition not found"
+	case "workflow definition has no version":
+		return "Workflow definition has no version"
+	default:
+		return "Queue item cannot be started"
+	}
+}
+
+// contain is deferred where Temporal is asked. It makes an error of a panic.
+func (r *run) contain(ctx context.Context, item claim.Item, err *error) {
+	if recovered := recover(); recovered != nil {
+		r.Log.ErrorContext(ctx, "Panic while dispatching a queue item", "queue_item_id", item.ID,
+			"panic", claim.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
+		*err = panicError{fmt.Errorf("panic: %v", recovered)}
+	}
 }
 
 // lookBeforeFailing asks whether an earlier attempt, which was never answered, has started the workflow after all: before
@@ -92,7 +118,10 @@ func (r *run) attempt(ctx context.Context, item claim.Item) (runID string, asked
 func (r *run) lookBeforeFailing(ctx context.Context, item claim.Item, outcome Outcome, failure error) (string, Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.StartTimeout, fmt.Errorf("look for workflow gave up after %s", r.StartTimeout))
 	defer cancel()
-	runID, found, err := r.Starter.Find(ctx, item)
+	runID, found, err := r.find(ctx, item)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
 	switch {
 	case err != nil:
 		return "", Classify(err), err
@@ -101,6 +130,11 @@ func (r *run) lookBeforeFailing(ctx context.Context, item claim.Item, outcome Ou
 	default:
 		return "", outcome, failure
 	}
+}
+
+func (r *run) find(ctx context.Context, item claim.Item) (runID string, found bool, err error) {
+	defer r.contain(ctx, item, &err)
+	return r.Starter.Find(ctx, item)
 }
 
 // settlement says how a hand-over with this outcome ends its claim.

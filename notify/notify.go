@@ -80,6 +80,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		listener.Handle(l.pingChannel(), echo{l})
 	}
 
+	defer l.connected.Store(false)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		err := listener.Listen(ctx)
@@ -106,7 +107,20 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	l.mu.Lock()
 	l.conn = conn
 	l.mu.Unlock()
+	// The LISTEN that follows is not bounded by this ctx, and nothing else would end it.
+	deadline, _ := ctx.Deadline()
+	time.AfterFunc(time.Until(deadline), func() { l.cutDeaf(conn) })
 	return conn, nil
+}
+
+// cutDeaf closes a connection whose LISTEN has not been answered by now.
+func (l *Listener) cutDeaf(conn *pgx.Conn) {
+	l.mu.Lock()
+	current := l.conn == conn
+	l.mu.Unlock()
+	if current && !l.connected.Load() {
+		l.cut()
+	}
 }
 
 // pings sends a ping each interval, and cuts the connection when the last one has not been heard.

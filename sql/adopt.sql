@@ -1,11 +1,13 @@
 -- reads
 -- $1 replica, $2 at most, $3 executions it watches already. Takes over executions that nobody alive watches.
+-- The live replicas as an array: a join would not be looked at anew where another adopter was faster, and both would take.
 with orphans as materialized (
     select e.id
     from pgdispatch.workflow_executions e
-    left join pgdispatch.replicas r on r.id = e.watcher and r.expires_at > clock_timestamp()
     where e.status = 'RUNNING'
-      and (r.id is null or (e.watcher = $1 and e.id <> all ($3::uuid[])))
+      and (e.watcher is null
+           or e.watcher <> all (array(select r.id from pgdispatch.replicas r where r.expires_at > clock_timestamp()))
+           or (e.watcher = $1 and e.id <> all ($3::uuid[])))
     order by e.started_at, e.id
     limit $2
     for update of e skip locked

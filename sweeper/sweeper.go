@@ -33,6 +33,8 @@ type Sweeper struct {
 	Store Store
 	// Interval is how long there is between sweeps at the most. A lease that runs out before is waited for.
 	Interval time.Duration
+	// Lease is how long leases hold, for the log.
+	Lease time.Duration
 	// RecountInterval is how often every workspace's slots are counted anew.
 	RecountInterval time.Duration
 	// Found is called when a sweep found work for the dispatcher; it must not block. Nil: nobody is told.
@@ -60,34 +62,30 @@ func (s *Sweeper) Run(ctx context.Context) error {
 
 // sweep sweeps until it finds no more, and returns how long to wait for the next time.
 func (s *Sweeper) sweep(ctx context.Context) time.Duration {
-	requeued, unnoticed := 0, 0
-	for {
+	requeued, unnoticed, pause := 0, 0, s.Interval
+	for more := true; more; {
 		swept, err := s.Store.Sweep(ctx, batch)
-		if err != nil {
-			if ctx.Err() == nil {
-				s.Log.ErrorContext(ctx, "Cannot sweep", "error", err)
-			}
-			return s.Interval
+		if err != nil && ctx.Err() == nil {
+			s.Log.ErrorContext(ctx, "Cannot sweep", "error", err)
 		}
 		requeued += swept.Requeued
 		unnoticed += swept.Unnoticed
-		if swept.Requeued == batch {
-			continue
-		}
-		if requeued > 0 {
-			s.Log.WarnContext(ctx, "Recovered stale queue items", "recovered_count", requeued)
-		}
-		if unnoticed > 0 {
-			s.Log.WarnContext(ctx, "Found due items that no insert trigger announced: is it disabled?", "workspaces", unnoticed)
-		}
-		if s.Found != nil && requeued+unnoticed > 0 {
-			s.Found()
-		}
 		if swept.NextExpiryIn != nil {
-			return min(*swept.NextExpiryIn+rand.N(maxJitter), s.Interval)
+			pause = min(*swept.NextExpiryIn+rand.N(maxJitter), s.Interval)
 		}
-		return s.Interval
+		more = err == nil && swept.Requeued == batch
 	}
+	if requeued > 0 {
+		s.Log.WarnContext(ctx, "Recovering stale queue items", "count", requeued, "timeout", s.Lease.String())
+		s.Log.InfoContext(ctx, "Recovered stale queue items", "recovered_count", requeued)
+	}
+	if unnoticed > 0 {
+		s.Log.WarnContext(ctx, "Found due items that no insert trigger announced: is it disabled?", "workspaces", unnoticed)
+	}
+	if s.Found != nil && requeued+unnoticed > 0 {
+		s.Found()
+	}
+	return pause
 }
 
 func (s *Sweeper) recount(ctx context.Context) {

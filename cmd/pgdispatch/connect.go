@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -122,17 +123,22 @@ func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
 	return temporal, options.Namespace, nil
 }
 
-// userinfo finds what stands between the scheme and the host of a URL, and key=value passwords.
-var userinfo = regexp.MustCompile(`://[^/@\s]*@|password=('[^']*'|\S+)`)
+// credentials finds what stands between a URL's scheme and its last @, and the value of a password in a key=value string.
+var credentials = regexp.MustCompile(`(://)[^\s]*@|(?i)(password\s*=\s*)('(\\.|[^'\\])*'|\S+)`)
 
 // redact takes credentials out of an error's text. pgx does so itself, to the best of its knowledge.
 func redact(err error) error {
-	text := err.Error()
-	clean := userinfo.ReplaceAllString(text, "://***@")
 	var bad *url.Error
 	if errors.As(err, &bad) {
-		clean = "cannot be parsed as a URL"
+		return errors.New("cannot be parsed as a URL")
 	}
+	text := err.Error()
+	clean := credentials.ReplaceAllStringFunc(text, func(found string) string {
+		if strings.HasPrefix(found, "://") {
+			return "://***@"
+		}
+		return "password=***"
+	})
 	if clean == text {
 		return err
 	}

@@ -126,7 +126,7 @@ func (r *replica) wire(starter dispatch.Starter, waiter complete.Waiter) {
 		Wake: r.wake, Dispatched: r.watcher.Watch, Log: component("dispatcher"),
 	}
 	r.sweeper = &sweeper.Sweeper{
-		Store: r.store, Interval: r.pollInterval, RecountInterval: recountInterval,
+		Store: r.store, Interval: r.pollInterval, Lease: r.lease, RecountInterval: recountInterval,
 		Found: func() { r.ring("sweeper") }, Log: component("sweeper"),
 	}
 	if r.listen {

@@ -11,7 +11,7 @@ values ('FREE', 1), ('PRO', 5), ('ENTERPRISE', 20);
 
 create table pgdispatch.workspaces (
     id                       uuid primary key default gen_random_uuid(),
-    name                     text not null check (length(name) between 1 and 200),
+    name                     text not null check (length(name) between 1 and 200 and name !~ '[[:cntrl:]]'),
     plan                     text not null default 'FREE' references pgdispatch.workspace_tiers (plan),
     -- null: the plan's. 0 is a limit like any other and starts nothing.
     max_concurrent_workflows integer check (max_concurrent_workflows between 0 and 100000),
@@ -24,7 +24,7 @@ create index workspaces_by_plan on pgdispatch.workspaces (plan);
 create table pgdispatch.workflow_definitions (
     id                uuid primary key default gen_random_uuid(),
     workspace_id      uuid not null references pgdispatch.workspaces (id) on delete cascade,
-    name              text not null check (length(name) between 1 and 200),
+    name              text not null check (length(name) between 1 and 200 and name !~ '[[:cntrl:]]'),
     -- Temporal takes IDs of up to 1,000 bytes; control characters would only ever be an accident or an attack.
     workflow_type     text not null check (octet_length(workflow_type) between 1 and 1000 and workflow_type !~ '[[:cntrl:]]'),
     task_queue        text not null check (octet_length(task_queue) between 1 and 1000 and task_queue !~ '[[:cntrl:]]'),
@@ -45,7 +45,11 @@ create table pgdispatch.workflow_definition_versions (
     constraint "graph must be an object with a nodes array"
         check (jsonb_typeof(graph) = 'object' and jsonb_typeof(graph -> 'nodes') is not distinct from 'array'),
     constraint "every node of a graph needs a string id"
-        check (not jsonb_path_exists(graph, 'lax $.nodes[*] ? (!exists(@.id ? (@.type() == "string")))')),
+        -- Strict, because lax would look into a node or an id that is an array; silent, because the constraint above speaks
+        -- where there are no nodes at all.
+        check (coalesce(not jsonb_path_exists(graph,
+            'strict $.nodes[*] ? (@.type() != "object" || (@.id.type() == "string") is unknown || @.id.type() != "string")',
+            silent => true), true)),
     constraint "edges of a graph must be an array of {from, to}"
         check (coalesce(jsonb_typeof(graph -> 'edges'), 'array') = 'array'
                and not jsonb_path_exists(graph, 'lax $.edges[*] ? (!exists(@.from) || !exists(@.to))')),
@@ -167,6 +171,8 @@ create table pgdispatch.lanes (
     -- When an item that is not due yet would change ready_priority; null: none will.
     next_due_at    timestamptz,
     last_served    bigint not null default 0,
+    -- A claim has said that this workspace is full and has more waiting.
+    at_capacity    boolean not null default false,
     open           boolean generated always as (active < slots and not paused) stored
 )
 with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);

@@ -7,20 +7,22 @@ select w.id as workspace_id,
        w.plan,
        w.paused,
        coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as max_concurrent_workflows,
-       waiting.items as waiting,
+       waiting.items + held.unanswered as waiting,
        held.claimed,
        held.running,
-       waiting.oldest_waiting_since
+       least(waiting.oldest, held.oldest_unanswered) as oldest_waiting_since
 from pgdispatch.workspaces w
 join pgdispatch.workspace_tiers t on t.plan = w.plan
 cross join lateral (
-    select count(*) as items, min(q.created_at) as oldest_waiting_since
+    select count(*) as items, min(q.created_at) as oldest
     from pgdispatch.workflow_execution_queue q
-    where q.workspace_id = w.id and q.status = 'PENDING'
+    where q.workspace_id = w.id and q.status = 'PENDING' and not q.outcome_unknown
 ) waiting
 cross join lateral (
     select count(*) filter (where q.status = 'CLAIMED') as claimed,
-           count(*) filter (where q.status = 'DISPATCHED') as running
+           count(*) filter (where q.status = 'DISPATCHED') as running,
+           count(*) filter (where q.status = 'PENDING') as unanswered,
+           min(q.created_at) filter (where q.status = 'PENDING') as oldest_unanswered
     from pgdispatch.workflow_execution_queue q
     where q.workspace_id = w.id and q.holds_slot
 ) held;

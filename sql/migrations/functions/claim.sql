@@ -10,7 +10,8 @@ returns table (
     workflow_definition_id uuid, workflow_definition_version_id uuid,
     workflow_type text, task_queue text, execution_timeout interval, node_ids text, params text, traceparent text,
     attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean,
-    problem text, waited interval, more boolean, capped boolean, look_again_in interval
+    problem text, waited interval, more boolean, capped boolean, look_again_in interval,
+    paused boolean, at_capacity text
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -37,6 +38,7 @@ declare
     round_items bigint[];
     round_owners uuid[];
     barren uuid[] := '{}';
+    served uuid[] := '{}';
 begin
     -- A snapshot from before the lock would count what others no longer are.
     if current_setting('transaction_isolation') <> 'read committed' then
@@ -59,7 +61,7 @@ begin
         where not exists (select from pgdispatch.lanes k where k.workspace_id = p.workspace_id)
     ), lowered as (
         update pgdispatch.lanes l
-        set active = greatest(l.active - p.freed, 0)
+        set active = greatest(l.active - p.freed, 0), at_capacity = false
         from per_lane p
         where l.workspace_id = p.workspace_id and p.freed > 0
     )
@@ -73,17 +75,20 @@ begin
         perform pgdispatch.refresh_lanes(touched, start_time);
     end if;
 
-    -- W. An expired lease is not counted; it is put back at once, without waiting for a sweeper.
-    select s.paused, least(at_most, s.max_claims - n.live), n.expired into halted, room, expired
+    -- W. An expired lease is not counted; it is put back at once, without waiting for a sweeper. What cannot be put back
+    -- is counted: its row is locked, perhaps by a heartbeat that was in time and is about to commit.
+    select s.paused, least(at_most, s.max_claims - n.leased), n.expired into halted, room, expired
     from pgdispatch.settings s
     cross join (
-        select count(*) filter (where q.lease_expires_at > start_time) as live,
-               count(*) filter (where q.lease_expires_at <= start_time) as expired
+        select count(*) as leased, count(*) filter (where q.lease_expires_at <= start_time) as expired
         from pgdispatch.workflow_execution_queue q
         where q.status = 'CLAIMED'
     ) n;
     if expired > 0 then
         perform pgdispatch.requeue_expired(1000);
+        select least(at_most, s.max_claims - n.leased) into room
+        from pgdispatch.settings s
+        cross join (select count(*) as leased from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED') n;
     end if;
     if halted then
         room := 0;
@@ -153,8 +158,6 @@ begin
         from taken t;
 
         claimed := claimed || round_items;
-        -- A lane whose head somebody else has locked gives nothing now; passing it over keeps the claim from waiting.
-        barren := barren || array(select b from unnest(round_lanes) b where b <> all (round_owners));
         -- The turn is taken in order, so that the next round goes on where this one ended.
         update pgdispatch.lanes l
         set active = l.active + n.items, last_served = n.turn
@@ -169,6 +172,12 @@ begin
         ) n
         where l.workspace_id = n.workspace_id;
         perform pgdispatch.refresh_lanes(round_lanes, start_time);
+        served := served || round_lanes;
+        -- A lane that gave nothing and is as it was has its head locked by somebody else: passing it over keeps the claim
+        -- from waiting. One whose head was withdrawn has another now, and takes part in the next round.
+        barren := barren || array(
+            select l.workspace_id from pgdispatch.lanes l
+            where l.workspace_id = any (round_lanes) and l.workspace_id <> all (round_owners) and l.ready_priority = top_priority);
     end loop;
 
     -- The execution is there before its start is sent. A start that may have arrived is repeated as it was.
@@ -195,7 +204,8 @@ begin
                when v.id is null then 'workflow definition has no version'
                when q.lost_lease_count >= 3 then 'holder lost three times'
            end,
-           clock_timestamp() - greatest(q.created_at, q.run_at), null::boolean, null::boolean, null::interval
+           clock_timestamp() - greatest(q.created_at, q.run_at), null::boolean, null::boolean, null::interval,
+           null::boolean, null::text
     from unnest(claimed) as c (id)
     join pgdispatch.workflow_execution_queue q on q.id = c.id
     left join pgdispatch.workspaces w on w.id = q.workspace_id
@@ -210,6 +220,18 @@ begin
         exists (select from pgdispatch.lanes l where l.open and l.ready_priority is not null and l.workspace_id <> all (barren))
         or exists (select from pgdispatch.lane_hints));
     capped := room < at_most;
+    paused := halted;
+    -- For the log: who is full and has more waiting, each said once until it has room again.
+    with full_lanes as (
+        update pgdispatch.lanes l
+        set at_capacity = true
+        where l.workspace_id = any (touched || served)
+          and l.ready_priority is not null and l.active >= l.slots and not l.paused and not l.at_capacity
+        returning l.workspace_id, l.active, l.slots
+    )
+    select json_agg(json_build_object('workspace_id', f.workspace_id, 'active', f.active, 'limit', f.slots))::text
+    into at_capacity
+    from full_lanes f;
     look_again_in := case when not halted then (
         select least(
             (select min(l.next_due_at) from pgdispatch.lanes l where l.open and l.next_due_at is not null),

@@ -1,8 +1,12 @@
--- How many items of a workspace are waiting, due or not.
+-- How many items of a workspace are waiting, due or not. Counted in two parts, each of which has its index.
 create function pgdispatch.pending_count(workspace_id uuid) returns bigint
 language sql stable
 as $$
-    select count(*)
-    from pgdispatch.workflow_execution_queue q
-    where q.workspace_id = pending_count.workspace_id and q.status = 'PENDING';
+    select (
+        select count(*) from pgdispatch.workflow_execution_queue q
+        where q.workspace_id = pending_count.workspace_id and q.status = 'PENDING' and not q.outcome_unknown
+    ) + (
+        select count(*) from pgdispatch.workflow_execution_queue q
+        where q.workspace_id = pending_count.workspace_id and q.holds_slot and q.status = 'PENDING'
+    );
 $$;

@@ -6,6 +6,7 @@ as $$
     -- A workspace that is gone keeps one slot, through which its items are failed one after another.
     set slots = coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1),
         paused = coalesce(w.paused, false),
+        at_capacity = l.at_capacity and l.active >= coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1),
         ready_priority = h.ready_priority,
         next_due_at = h.next_due_at
     from unnest(workspaces) as touched (workspace_id)

@@ -1,0 +1,112 @@
+package claim
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// alive says that replicas live.
+func (b *bench) alive(stores ...*Store) {
+	b.t.Helper()
+	for _, store := range stores {
+		require.NoError(b.t, store.Alive(b.t.Context(), "v1", 10))
+	}
+}
+
+func adopted(t *testing.T, store *Store, atMost int, watching ...string) []string {
+	t.Helper()
+	executions, err := store.Adopt(t.Context(), atMost, watching)
+	require.NoError(t, err)
+	var ids []string
+	for _, execution := range executions {
+		require.Equal(t, "run-"+execution.ID, execution.RunID)
+		ids = append(ids, execution.ID)
+	}
+	return ids
+}
+
+func TestAdoptTakesWhatADeadReplicaLeft(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	dead, other := b.replica("dead"), b.replica("b")
+	b.alive(b.Store, dead, other)
+	items := b.dispatched(dead, 2)
+	require.Empty(t, adopted(t, b.Store, 10), "it lives")
+
+	b.execute("update pgdispatch.replicas set expires_at = clock_timestamp() - interval '1 millisecond' where id = 'dead'")
+	require.ElementsMatch(t, []string{items[0].ExecutionID, items[1].ExecutionID}, adopted(t, b.Store, 10))
+	require.Empty(t, adopted(t, other, 10), "they are watched now")
+}
+
+func TestAdoptTakesWhatAReplicaLeftThatSaidFarewell(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	leaving := b.replica("leaving")
+	b.alive(b.Store, leaving)
+	items := b.dispatched(leaving, 1)
+	require.NoError(t, leaving.Gone(t.Context()))
+	require.Equal(t, []string{items[0].ExecutionID}, adopted(t, b.Store, 10))
+}
+
+func TestAdoptTakesOwnExecutionsThatAreNotWatched(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.alive(b.Store)
+	items := b.dispatched(b.Store, 3)
+	require.ElementsMatch(t, []string{items[0].ExecutionID, items[2].ExecutionID}, adopted(t, b.Store, 10, items[1].ExecutionID))
+	require.Empty(t, adopted(t, b.Store, 10, items[0].ExecutionID, items[1].ExecutionID, items[2].ExecutionID))
+	require.Len(t, adopted(t, b.Store, 2), 2, "at most so many, the oldest first")
+}
+
+func TestAdoptLeavesWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.alive(b.Store)
+	item := b.dispatched(b.Store, 1)[0]
+	_, err := b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "")
+	require.NoError(t, err)
+	b.claimed(b.Store, 1)
+	require.Empty(t, adopted(t, b.Store, 10))
+}
+
+func TestAdoptersAtOnceShareNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	stores := make([]*Store, 8)
+	for n := range stores {
+		stores[n] = b.replica(string(rune('b' + n)))
+	}
+	b.alive(stores...)
+	const orphans = 60
+	b.dispatched(b.replica("dead"), orphans)
+
+	for range 20 {
+		b.execute("update pgdispatch.workflow_executions set watcher = 'dead'")
+		taken := make(chan string, len(stores)*orphans)
+		start := make(chan struct{})
+		var adopters sync.WaitGroup
+		for _, store := range stores {
+			adopters.Go(func() {
+				<-start
+				executions, err := store.Adopt(t.Context(), orphans, nil)
+				if err != nil {
+					t.Error(err)
+				}
+				for _, execution := range executions {
+					taken <- execution.ID
+				}
+			})
+		}
+		close(start)
+		adopters.Wait()
+		close(taken)
+		seen := map[string]bool{}
+		for id := range taken {
+			require.False(t, seen[id], "two adopters were given %s", id)
+			seen[id] = true
+		}
+		require.Len(t, seen, orphans, "and none is left over")
+	}
+}

@@ -1,0 +1,191 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.execute("update pgdispatch.workflow_definitions set max_attempts = 7, execution_timeout = '1 month 2 days 3.5 seconds'")
+	b.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority, traceparent)
+		select workspace_id, id, '{"n": 1e400, "ü": "\\"}', 3, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' from pgdispatch.workflow_definitions`)
+	// A first attempt that failed and may have been sent leaves its marks.
+	batch, err := b.Claim(t.Context(), 1)
+	require.NoError(t, err)
+	first := batch.Items[0]
+	_, err = b.Settle(t.Context(), Retry, []Settlement{{ID: first.ID, Token: first.Token, Error: "boom", Unknown: true}})
+	require.NoError(t, err)
+	batch, err = b.Claim(t.Context(), 1)
+	require.NoError(t, err)
+	require.Len(t, batch.Items, 1)
+	item := batch.Items[0]
+
+	want := Item{
+		ID: first.ID, Token: first.Token + 1,
+		ExecutionID:                 scalar[string](b, "select execution_id::text from pgdispatch.workflow_execution_queue"),
+		WorkspaceID:                 b.shop,
+		WorkflowDefinitionID:        scalar[string](b, "select id::text from pgdispatch.workflow_definitions"),
+		WorkflowDefinitionVersionID: scalar[string](b, "select id::text from pgdispatch.workflow_definition_versions"),
+		WorkflowType:                "Order",
+		TaskQueue:                   "orders",
+		ExecutionTimeout:            32*24*time.Hour + 3500*time.Millisecond,
+		NodeIDs:                     []byte(`["n1", "n2"]`),
+		Params:                      []byte(scalar[string](b, "select params::text from pgdispatch.workflow_execution_queue")),
+		Traceparent:                 "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		AttemptCount:                2, FailureCount: 1, MaxAttempts: 7,
+		OutcomeUnknown: true,
+		Waited:         item.Waited, Deadline: item.Deadline,
+	}
+	require.Equal(t, want, item)
+	require.Equal(t, "execution-"+item.ExecutionID, item.WorkflowID())
+	require.Positive(t, item.Waited)
+
+	// A field that is added to Item and forgotten in the statement shows here.
+	item.Problem = "none"
+	fields := reflect.ValueOf(item)
+	for n := range fields.NumField() {
+		require.False(t, fields.Field(n).IsZero(), fields.Type().Field(n).Name)
+	}
+}
+
+func TestItemThatCannotBeStartedSaysWhy(t *testing.T) {
+	t.Parallel()
+	for problem, breakIt := range map[string]string{
+		"workspace not found":                "delete from pgdispatch.workspaces",
+		"workflow definition not found":      "delete from pgdispatch.workflow_definitions",
+		"workflow definition has no version": "delete from pgdispatch.workflow_definition_versions",
+		"holder lost three times":            "update pgdispatch.workflow_execution_queue set lost_lease_count = 3",
+	} {
+		t.Run(problem, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.enqueue(b.shop, 1)
+			b.execute(breakIt)
+			batch, err := b.Claim(t.Context(), 1)
+			require.NoError(t, err)
+			require.Len(t, batch.Items, 1)
+			require.Equal(t, problem, batch.Items[0].Problem)
+			ids, err := b.Settle(t.Context(), Fail, []Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, Error: problem}})
+			require.NoError(t, err)
+			require.Len(t, ids, 1)
+		})
+	}
+}
+
+func TestBatchSaysWhetherAndWhenToLookAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	look := func(atMost int) Batch {
+		t.Helper()
+		batch, err := b.Claim(t.Context(), atMost)
+		require.NoError(t, err)
+		return batch
+	}
+	empty := look(5)
+	require.Equal(t, Batch{LookAgainIn: -1}, empty)
+
+	b.enqueue(b.shop, 5)
+	require.True(t, look(2).More)
+	full := look(3)
+	require.Len(t, full.Items, 3)
+	require.False(t, full.More)
+	require.False(t, full.Capped)
+
+	b.enqueue(b.shop, 5)
+	_, err := b.SetSettings(t.Context(), ptr(6), nil)
+	require.NoError(t, err)
+	capped := look(3)
+	require.Len(t, capped.Items, 1, "W is 6, and 5 are leased")
+	require.True(t, capped.Capped)
+	require.True(t, capped.More)
+
+	b.execute("update pgdispatch.workflow_execution_queue set run_at = clock_timestamp() + interval '1 hour' where status = 'PENDING'")
+	later := look(3)
+	require.Empty(t, later.Items)
+	require.InDelta(t, time.Hour, later.LookAgainIn, float64(time.Minute))
+
+	b.execute("update pgdispatch.workflow_execution_queue set run_at = '2199-12-31' where status = 'PENDING'")
+	require.Greater(t, look(3).LookAgainIn, 100*365*24*time.Hour)
+
+	_, err = b.SetSettings(t.Context(), nil, ptr(true))
+	require.NoError(t, err)
+	paused := look(3)
+	require.Empty(t, paused.Items)
+	require.True(t, paused.Paused)
+	require.False(t, paused.More)
+	require.Negative(t, paused.LookAgainIn)
+}
+
+func TestBatchNamesAWorkspaceAtItsLimitOnceUntilItHasRoomAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.execute("update pgdispatch.workspaces set max_concurrent_workflows = 2")
+	items := b.dispatched(b.Store, 2)
+	full := func() []Full {
+		t.Helper()
+		batch, err := b.Claim(t.Context(), 5)
+		require.NoError(t, err)
+		return batch.AtCapacity
+	}
+	b.enqueue(b.shop, 3)
+	require.Equal(t, []Full{{WorkspaceID: b.shop, Active: 2, Limit: 2}}, full())
+	require.Empty(t, full(), "it was said")
+	_, err := b.Finish(t.Context(), items[0].ExecutionID, "COMPLETED", "")
+	require.NoError(t, err)
+	require.Equal(t, []Full{{WorkspaceID: b.shop, Active: 2, Limit: 2}}, full(), "it took the slot, and is full again")
+}
+
+func ptr[T any](value T) *T { return &value }
+
+func TestDeadlineIsNotLaterThanTheLeaseInTheDatabase(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueue(b.shop, 1)
+	// The claim waits for another, and its lease begins after that in the database.
+	other, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = other.Exec(t.Context(), "lock table pgdispatch.claim_lock in share row exclusive mode")
+	require.NoError(t, err)
+	answer := make(chan Batch, 1)
+	go func() {
+		batch, _ := b.Claim(context.Background(), 1)
+		answer <- batch
+	}()
+	for scalar[int](b, "select count(*) from pg_locks where not granted and relation = 'pgdispatch.claim_lock'::regclass") == 0 {
+	}
+	released := time.Now()
+	require.NoError(t, other.Commit(t.Context()))
+	batch := <-answer
+	require.Len(t, batch.Items, 1)
+	require.True(t, batch.Items[0].Deadline.Before(released.Add(b.Lease)))
+}
+
+func TestClaimThatIsCancelledSaysWhatWasTried(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	batch, err := b.Claim(ctx, 1)
+	require.ErrorContains(t, err, "claim items: enough")
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, Batch{LookAgainIn: -1}, batch)
+}
+
+func TestClaimOfADatabaseWithoutTheSchemaIsAnError(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.execute("drop schema pgdispatch cascade")
+	_, err := b.Claim(t.Context(), 1)
+	require.ErrorContains(t, err, "claim items: ")
+	_, err = b.Heartbeat(t.Context(), []Held{{1, 1}})
+	require.ErrorContains(t, err, "renew leases: ")
+	_, err = b.Sweep(t.Context(), 1)
+	require.ErrorContains(t, err, "sweep: ")
+}

@@ -1,0 +1,197 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// audit makes every move of an item leave a row, whose transaction's commit time says when it was to be seen.
+const audit = `
+create table public.audit (
+	n bigint generated always as identity,
+	item_id bigint, workspace_id uuid, status text, held_before boolean, holds_slot boolean, token bigint
+);
+create function public.audit() returns trigger language plpgsql as $$
+begin
+	insert into public.audit (item_id, workspace_id, status, held_before, holds_slot, token)
+	values (new.id, new.workspace_id, new.status, old.holds_slot, new.holds_slot, new.lease_token);
+	return null;
+end $$;
+create trigger audit after update on pgdispatch.workflow_execution_queue for each row
+when (old.status <> new.status or old.holds_slot <> new.holds_slot) execute function public.audit()`
+
+const (
+	maxClaims = 10
+	replicas  = 8
+	loops     = 2 // of each replica
+	items     = 80
+)
+
+// limits are those of the five workspaces, each with so many items.
+var limits = []int{1, 2, 3, 5, 20}
+
+// claimers is the work of several replicas on one database.
+type claimers struct {
+	*bench
+	open  atomic.Int64 // items that have not ended
+	moved atomic.Int64
+	held  sync.Map // item ID -> token, while a loop has it
+}
+
+func TestManyClaimersAtOncePassNoLimit(t *testing.T) {
+	t.Parallel()
+	c := &claimers{bench: newBench(t)}
+	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil)
+	require.NoError(t, err)
+	limitOf := map[string]int{}
+	for n, limit := range limits {
+		id := c.workspace(fmt.Sprintf("workspace %d", n), limit)
+		limitOf[id] = limit
+		c.enqueue(id, items)
+	}
+	c.execute(audit)
+	c.open.Store(int64(len(limits) * items))
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	for n := range replicas * loops {
+		store := c.replica(fmt.Sprintf("replica %d", n%replicas))
+		all.Go(func() {
+			if err := c.work(ctx, store); err != nil {
+				t.Error(err)
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	require.Zero(t, c.open.Load())
+	c.requireNoLimitPassed(limitOf)
+	require.Zero(t, scalar[int](c.bench, `select count(*) from pgdispatch.workflow_execution_queue
+		where status not in ('COMPLETED', 'FAILED') or holds_slot`))
+	wrong, err := c.RecountLanes(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, wrong)
+}
+
+// work claims and settles until every item has ended.
+func (c *claimers) work(ctx context.Context, store *Store) error {
+	var running []string
+	for c.open.Load() > 0 {
+		batch, err := store.Claim(ctx, 1+rand.N(5))
+		if err != nil {
+			return err
+		}
+		for _, item := range batch.Items {
+			if other, taken := c.held.LoadOrStore(item.ID, item.Token); taken {
+				return fmt.Errorf("item %d is claimed with token %d and with token %v", item.ID, item.Token, other)
+			}
+		}
+		for _, item := range batch.Items {
+			dispatched, err := c.settle(ctx, store, item)
+			if err != nil {
+				return err
+			}
+			if dispatched {
+				running = append(running, item.ExecutionID)
+			}
+		}
+		for len(running) > 0 && (len(batch.Items) == 0 || rand.N(2) == 0) {
+			first, err := store.Finish(ctx, running[0], []string{"COMPLETED", "FAILED", "TIMED_OUT"}[rand.N(3)], "as it goes")
+			if err != nil || !first {
+				return fmt.Errorf("finish: first %t, %w", first, err)
+			}
+			running = running[1:]
+			c.open.Add(-1)
+		}
+	}
+	return nil
+}
+
+// settle ends a claim at random.
+func (c *claimers) settle(ctx context.Context, store *Store, item Item) (dispatched bool, err error) {
+	c.held.Delete(item.ID)
+	s := Settlement{ID: item.ID, Token: item.Token, RunID: "run", Error: "as it goes", Unknown: rand.N(2) == 0}
+	switch n := rand.N(100); {
+	case n < 50:
+		s.Verb = Dispatched
+	case n < 70:
+		s.Verb = Release
+	case n < 90:
+		s.Verb, s.Delay = Retry, rand.N(5*time.Millisecond)
+	default:
+		s.Verb = Fail
+	}
+	ids, err := store.Settle(ctx, s.Verb, []Settlement{s})
+	if err != nil {
+		return false, err
+	}
+	if len(ids) != 1 {
+		return false, fmt.Errorf("%s of item %d: the lease is lost, though it cannot have run out", s.Verb, item.ID)
+	}
+	if s.Verb == Fail {
+		c.open.Add(-1)
+	}
+	c.moved.Add(1)
+	return s.Verb == Dispatched, nil
+}
+
+type move struct {
+	itemID      int64
+	workspaceID string
+	status      string
+	heldBefore  bool
+	holdsSlot   bool
+	token       int64
+}
+
+// requireNoLimitPassed goes through all moves in the order of their commits.
+func (c *claimers) requireNoLimitPassed(limitOf map[string]int) {
+	c.t.Helper()
+	// What is freed at an instant comes before what is taken at it.
+	rows, err := c.pool.Query(c.t.Context(), `select item_id, workspace_id::text, status, held_before, holds_slot, token from public.audit
+		order by pg_xact_commit_timestamp(xmin), status = 'CLAIMED', n`)
+	require.NoError(c.t, err)
+	moves, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m move, err error) {
+		return m, row.Scan(&m.itemID, &m.workspaceID, &m.status, &m.heldBefore, &m.holdsSlot, &m.token)
+	})
+	require.NoError(c.t, err)
+
+	leased, tokens := map[int64]bool{}, map[int64]int64{}
+	active, most := map[string]int{}, map[string]int{}
+	mostLeased := 0
+	for _, m := range moves {
+		if m.status == "CLAIMED" {
+			require.False(c.t, leased[m.itemID], "item %d is claimed while it is claimed", m.itemID)
+			require.Greater(c.t, m.token, tokens[m.itemID], "item %d is claimed with an old token", m.itemID)
+			leased[m.itemID], tokens[m.itemID] = true, m.token
+		} else {
+			delete(leased, m.itemID)
+		}
+		switch {
+		case m.holdsSlot && !m.heldBefore:
+			active[m.workspaceID]++
+		case !m.holdsSlot && m.heldBefore:
+			active[m.workspaceID]--
+		}
+		mostLeased = max(mostLeased, len(leased))
+		most[m.workspaceID] = max(most[m.workspaceID], active[m.workspaceID])
+		require.LessOrEqual(c.t, len(leased), maxClaims, "W is passed")
+		require.LessOrEqual(c.t, active[m.workspaceID], limitOf[m.workspaceID], "a workspace's limit is passed")
+	}
+	c.t.Logf("%d claims, %d moves, at most %d leased at once, at most active %v", c.moved.Load(), len(moves), mostLeased, most)
+	require.Equal(c.t, maxClaims, mostLeased, "the test did not reach W")
+	for id, limit := range limitOf {
+		if limit <= 5 {
+			require.Equal(c.t, limit, most[id], "the test did not reach the limit of a workspace")
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package claim
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestHeartbeatKeepsALeaseAndNothingElse(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	items := b.claimed(b.Store, 4)
+	live, expired, settled, renamed := items[0], items[1], items[2], items[3]
+	b.execute("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp() + interval '2 seconds' where id = $1", live.ID)
+	b.expire(expired)
+	_, err := b.Settle(t.Context(), Release, []Settlement{settlementOf(settled, Release)})
+	require.NoError(t, err)
+	before := b.row(expired)
+
+	ids, err := b.Heartbeat(t.Context(), []Held{{live.ID, live.Token}, {expired.ID, expired.Token}, {settled.ID, settled.Token},
+		{renamed.ID, renamed.Token - 1}})
+	require.NoError(t, err)
+	require.Equal(t, []int64{live.ID}, ids)
+	require.True(t, scalar[bool](b, `select lease_expires_at > clock_timestamp() + interval '20 seconds'
+		from pgdispatch.workflow_execution_queue where id = $1`, live.ID))
+	require.Equal(t, before, b.row(expired), "expiry is final even where no sweeper came")
+}
+
+func TestSweepRequeuesWhatExpiredAndNothingElse(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	items := b.claimed(b.Store, 5)
+	running := b.dispatched(b.Store, 1)[0]
+	b.expire(items[0], items[3])
+	alive := b.row(items[1])
+	swept, err := b.replica("b").Sweep(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, 2, swept.Requeued)
+	require.NotNil(t, swept.NextExpiryIn)
+	require.InDelta(t, 30*time.Second, *swept.NextExpiryIn, float64(5*time.Second))
+	require.Equal(t, "PENDING", b.status(items[0]))
+	require.Equal(t, alive, b.row(items[1]))
+	require.Equal(t, "PENDING", b.status(items[3]))
+	require.Equal(t, "DISPATCHED", b.status(running))
+	require.Equal(t, "lost=1 attempts=1 failures=0 unknown=true slot=true error=lease of a expired", scalar[string](b, `
+		select 'lost=' || lost_lease_count || ' attempts=' || attempt_count || ' failures=' || failure_count || ' unknown='
+			|| outcome_unknown || ' slot=' || holds_slot || ' error=' || last_error
+		from pgdispatch.workflow_execution_queue where id = $1`, items[0].ID), "its owner may have started it")
+
+	swept, err = b.Sweep(t.Context(), 10)
+	require.NoError(t, err)
+	require.Zero(t, swept.Requeued)
+}
+
+func TestSweepOfNothingKnowsNoNextExpiry(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	swept, err := b.Sweep(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, Swept{}, swept)
+}
+
+func TestSweepTakesNoMoreThanItIsAskedTo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.expire(b.claimed(b.Store, 5)...)
+	for _, want := range []int{2, 2, 1, 0} {
+		swept, err := b.Sweep(t.Context(), 2)
+		require.NoError(t, err)
+		require.Equal(t, want, swept.Requeued)
+	}
+}
+
+func TestSweepersAtOnceCountNothingTwice(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const items = 90
+	b.expire(b.claimed(b.Store, items)...)
+	var requeued atomic.Int64
+	var sweepers sync.WaitGroup
+	for range 4 {
+		sweepers.Go(func() {
+			for requeued.Load() < items {
+				swept, err := b.Sweep(t.Context(), 7)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				requeued.Add(int64(swept.Requeued))
+			}
+		})
+	}
+	sweepers.Wait()
+	require.EqualValues(t, items, requeued.Load())
+	require.Equal(t, items, scalar[int](b, "select count(*) from pgdispatch.workflow_execution_queue where lost_lease_count = 1 and lease_token = 2"))
+}
+
+func TestSweepFindsItemsThatNoTriggerAnnounced(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.execute("alter table pgdispatch.workflow_execution_queue disable trigger item_enqueued")
+	b.enqueue(b.shop, 3)
+	batch, err := b.Claim(t.Context(), 5)
+	require.NoError(t, err)
+	require.Empty(t, batch.Items)
+	swept, err := b.Sweep(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, swept.Unnoticed)
+	batch, err = b.Claim(t.Context(), 5)
+	require.NoError(t, err)
+	require.Len(t, batch.Items, 3)
+}
+
+func TestRecountCorrectsWhatWasEditedByHand(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.claimed(b.Store, 3)
+	wrong, err := b.RecountLanes(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, wrong)
+	b.execute("update pgdispatch.lanes set active = 99")
+	wrong, err = b.RecountLanes(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, wrong)
+	require.Equal(t, 3, scalar[int](b, "select active from pgdispatch.lanes"))
+}
+
+func TestReleaseOwnedGivesBackOnlyWhatTheReplicaStillHolds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := b.replica("b")
+	own := b.claimed(b.Store, 2)
+	expired := b.claimed(b.Store, 1)[0]
+	running := b.dispatched(b.Store, 1)[0]
+	others := b.claimed(other, 2)
+	b.expire(expired)
+	released, err := b.ReleaseOwned(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, released)
+	for _, item := range own {
+		require.Equal(t, "PENDING attempts=0 slot=true", scalar[string](b, `select status || ' attempts=' || attempt_count || ' slot=' || holds_slot
+			from pgdispatch.workflow_execution_queue where id = $1`, item.ID), "it may have been started")
+	}
+	require.Equal(t, "CLAIMED", b.status(expired), "the sweeper's")
+	require.Equal(t, "DISPATCHED", b.status(running))
+	require.Equal(t, "CLAIMED", b.status(others[0]))
+	ids, err := other.Heartbeat(t.Context(), []Held{{others[0].ID, others[0].Token}})
+	require.NoError(t, err)
+	require.Len(t, ids, 1)
+}

@@ -1,0 +1,163 @@
+package claim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSettleMovesTheItem(t *testing.T) {
+	t.Parallel()
+	for verb, want := range map[Verb]string{
+		Dispatched: "DISPATCHED attempts=1 failures=0 unknown=false error= execution=RUNNING run=run watcher=a",
+		Retry:      "PENDING attempts=1 failures=1 unknown=true error=boom execution=STARTING run= watcher=",
+		Release:    "PENDING attempts=0 failures=0 unknown=true error=boom execution=STARTING run= watcher=",
+		Fail:       "FAILED attempts=1 failures=1 unknown=false error=boom execution=FAILED run= watcher=",
+	} {
+		t.Run(string(verb), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			item := b.claimed(b.Store, 1)[0]
+			ids, err := b.Settle(t.Context(), verb, []Settlement{settlementOf(item, verb)})
+			require.NoError(t, err)
+			require.Equal(t, []int64{item.ID}, ids)
+			require.Equal(t, want, scalar[string](b, `select q.status || ' attempts=' || q.attempt_count || ' failures=' || q.failure_count
+				|| ' unknown=' || q.outcome_unknown || ' error=' || coalesce(q.last_error, '') || ' execution=' || e.status
+				|| ' run=' || coalesce(e.run_id, '') || ' watcher=' || coalesce(e.watcher, '')
+				from pgdispatch.workflow_execution_queue q join pgdispatch.workflow_executions e on e.id = q.execution_id`))
+			waits := scalar[bool](b, "select run_at > clock_timestamp() + interval '59 minutes' from pgdispatch.workflow_execution_queue")
+			require.Equal(t, verb == Retry, waits)
+		})
+	}
+}
+
+func TestLateSettleChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := b.replica("b")
+	for name, overtake := range map[string]func(item Item){
+		"its lease ran out and no sweeper came": func(item Item) { b.expire(item) },
+		"swept": func(item Item) {
+			b.expire(item)
+			swept, err := other.Sweep(t.Context(), 10)
+			require.NoError(t, err)
+			require.Equal(t, 1, swept.Requeued)
+		},
+		"claimed by another": func(item Item) {
+			b.expire(item)
+			batch, err := other.Claim(t.Context(), 10)
+			require.NoError(t, err)
+			if len(batch.Items) == 0 { // the first put it back
+				batch, err = other.Claim(t.Context(), 10)
+				require.NoError(t, err)
+			}
+			require.Len(t, batch.Items, 1)
+			require.Equal(t, item.ID, batch.Items[0].ID)
+		},
+		"settled by itself before": func(item Item) {
+			_, err := b.Settle(t.Context(), Dispatched, []Settlement{settlementOf(item, Dispatched)})
+			require.NoError(t, err)
+		},
+	} {
+		item := b.claimed(b.Store, 1)[0]
+		overtake(item)
+		before := b.row(item)
+		for _, verb := range verbs {
+			ids, err := b.Settle(t.Context(), verb, []Settlement{settlementOf(item, verb)})
+			require.NoError(t, err)
+			require.Empty(t, ids, "%s, %s", verb, name)
+		}
+		ids, err := b.Heartbeat(t.Context(), []Held{{item.ID, item.Token}})
+		require.NoError(t, err)
+		require.Empty(t, ids)
+		require.Equal(t, before, b.row(item), name)
+		b.execute("delete from pgdispatch.workflow_execution_queue")
+	}
+}
+
+func TestSettleReportsExactlyWhatItMoved(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	items := b.claimed(b.Store, 6)
+	b.expire(items[1])
+	batch := []Settlement{{ID: 999999, Token: 1}}
+	for n := len(items) - 1; n >= 0; n-- { // in no order
+		batch = append(batch, Settlement{ID: items[n].ID, Token: items[n].Token, RunID: "run-" + items[n].ExecutionID})
+	}
+	batch[1].Token++ // of items[5]
+	ids, err := b.Settle(t.Context(), Dispatched, batch)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []int64{items[0].ID, items[2].ID, items[3].ID, items[4].ID}, ids)
+	require.Equal(t, 4, scalar[int](b, "select count(*) from pgdispatch.workflow_executions where run_id = 'run-' || id"), "each its own")
+}
+
+func TestSettleOfNothingAndOfAnUnknownVerb(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, verb := range verbs {
+		ids, err := b.Settle(t.Context(), verb, nil)
+		require.NoError(t, err)
+		require.Empty(t, ids)
+	}
+	_, err := b.Settle(t.Context(), "forget", nil)
+	require.ErrorContains(t, err, `unknown verb "forget"`)
+}
+
+func TestReleaseWithoutAnErrorKeepsTheLastOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	item := b.claimed(b.Store, 1)[0]
+	_, err := b.Settle(t.Context(), Retry, []Settlement{{ID: item.ID, Token: item.Token, Error: "boom"}})
+	require.NoError(t, err)
+	batch, err := b.Claim(t.Context(), 1)
+	require.NoError(t, err)
+	item = batch.Items[0]
+	_, err = b.Settle(t.Context(), Release, []Settlement{{ID: item.ID, Token: item.Token}})
+	require.NoError(t, err)
+	require.Equal(t, "boom", scalar[string](b, "select last_error from pgdispatch.workflow_execution_queue"))
+}
+
+func TestEndIsRecordedOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	item := b.dispatched(b.Store, 1)[0]
+	first, err := b.Finish(t.Context(), item.ExecutionID, "TERMINATED", "enough \x00 of\nit")
+	require.NoError(t, err)
+	require.True(t, first)
+	require.Equal(t, "FAILED", b.status(item))
+	require.Equal(t, "enough \uFFFD of it", scalar[string](b, "select last_error from pgdispatch.workflow_execution_queue"))
+	before := b.row(item)
+	first, err = b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "")
+	require.NoError(t, err)
+	require.False(t, first)
+	require.Equal(t, before, b.row(item))
+
+	_, err = b.Finish(t.Context(), item.ExecutionID, "VANISHED", "")
+	require.ErrorContains(t, err, "finish execution: ")
+	first, err = b.Finish(t.Context(), "00000000-0000-4000-8000-000000000000", "COMPLETED", "")
+	require.NoError(t, err)
+	require.False(t, first)
+}
+
+func TestEndOfAnItemThatIsNotDispatchedIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	item := b.claimed(b.Store, 1)[0]
+	first, err := b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "")
+	require.NoError(t, err)
+	require.False(t, first)
+	require.Equal(t, "CLAIMED", b.status(item))
+}
+
+func TestAnyCleanErrorCanBeStored(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for name, c := range nastyTexts {
+		item := b.claimed(b.Store, 1)[0]
+		ids, err := b.Settle(t.Context(), Fail, []Settlement{{ID: item.ID, Token: item.Token, Error: c.text, Delay: time.Second}})
+		require.NoError(t, err, name)
+		require.Len(t, ids, 1, name)
+		require.Equal(t, c.clean, scalar[string](b, "select last_error from pgdispatch.workflow_execution_queue where id = $1", item.ID), name)
+	}
+}

@@ -1,0 +1,211 @@
+package complete
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+type (
+	historyRequest  = workflowservice.GetWorkflowExecutionHistoryRequest
+	historyResponse = workflowservice.GetWorkflowExecutionHistoryResponse
+)
+
+// fakeService answers with each of its answers once, in order, and keeps the requests.
+type fakeService struct {
+	answers  []func() (*historyResponse, error)
+	requests []*historyRequest
+}
+
+func (f *fakeService) GetWorkflowExecutionHistory(ctx context.Context, r *historyRequest, _ ...grpc.CallOption) (*historyResponse, error) {
+	f.requests = append(f.requests, proto.CloneOf(r))
+	if len(f.answers) == 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	answer := f.answers[0]
+	f.answers = f.answers[1:]
+	return answer()
+}
+
+// closed answers with a close event.
+func closed(event *historypb.HistoryEvent) func() (*historyResponse, error) {
+	return func() (*historyResponse, error) {
+		return &historyResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{event}}}, nil
+	}
+}
+
+// empty answers a poll during which nothing happened.
+func empty(token string) func() (*historyResponse, error) {
+	return func() (*historyResponse, error) {
+		return &historyResponse{History: &historypb.History{}, NextPageToken: []byte(token)}, nil
+	}
+}
+
+func fails(err error) func() (*historyResponse, error) {
+	return func() (*historyResponse, error) { return nil, err }
+}
+
+func completed(next string) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
+			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{NewExecutionRunId: next}}}
+}
+
+func failed(failure *failurepb.Failure, next string) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
+			WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: failure, NewExecutionRunId: next}}}
+}
+
+func timedOut(next string) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionTimedOutEventAttributes{
+			WorkflowExecutionTimedOutEventAttributes: &historypb.WorkflowExecutionTimedOutEventAttributes{NewExecutionRunId: next}}}
+}
+
+func continued(next string) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionContinuedAsNewEventAttributes{
+			WorkflowExecutionContinuedAsNewEventAttributes: &historypb.WorkflowExecutionContinuedAsNewEventAttributes{NewExecutionRunId: next}}}
+}
+
+func terminated(reason string) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionTerminatedEventAttributes{
+			WorkflowExecutionTerminatedEventAttributes: &historypb.WorkflowExecutionTerminatedEventAttributes{Reason: reason}}}
+}
+
+func wait(t *testing.T, answers ...func() (*historyResponse, error)) (End, *fakeService, error) {
+	t.Helper()
+	service := &fakeService{answers: answers}
+	end, err := (&TemporalWaiter{Service: service, Namespace: "shop"}).Wait(t.Context(), claim.Execution{ID: "e1", RunID: "run-1"})
+	return end, service, err
+}
+
+// runs are the run IDs that were asked for, in order.
+func (f *fakeService) runs() []string {
+	var runs []string
+	for _, r := range f.requests {
+		runs = append(runs, r.Execution.RunId)
+	}
+	return runs
+}
+
+func TestWaitSaysHowTheWorkflowEnded(t *testing.T) {
+	t.Parallel()
+	chain := &failurepb.Failure{Message: "activity error", Cause: &failurepb.Failure{Message: "charge failed",
+		Cause: &failurepb.Failure{Message: "card expired"}}}
+	for name, c := range map[string]struct {
+		event *historypb.HistoryEvent
+		want  End
+	}{
+		"completed":            {completed(""), End{"COMPLETED", ""}},
+		"failed":               {failed(&failurepb.Failure{Message: "boom"}, ""), End{"FAILED", "boom"}},
+		"failed in a chain":    {failed(chain, ""), End{"FAILED", "activity error: charge failed: card expired"}},
+		"failed without words": {failed(nil, ""), End{"FAILED", ""}},
+		"timed out":            {timedOut(""), End{"TIMED_OUT", "workflow timed out"}},
+		"terminated":           {terminated("enough"), End{"TERMINATED", "workflow was terminated: enough"}},
+		"cancelled": {&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED},
+			End{"CANCELED", "workflow was cancelled"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			end, _, err := wait(t, closed(c.event))
+			require.NoError(t, err)
+			require.Equal(t, c.want, end)
+		})
+	}
+}
+
+func TestWaitPollsForTheCloseEventOfTheRun(t *testing.T) {
+	t.Parallel()
+	_, service, err := wait(t, closed(completed("")))
+	require.NoError(t, err)
+	r := service.requests[0]
+	require.Equal(t, "shop", r.Namespace)
+	require.Equal(t, "execution-e1", r.Execution.WorkflowId)
+	require.Equal(t, "run-1", r.Execution.RunId)
+	require.True(t, r.WaitNewEvent)
+	require.True(t, r.SkipArchival)
+	require.Equal(t, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT, r.HistoryEventFilterType)
+}
+
+func TestWaitFollowsTheChainToItsLastRun(t *testing.T) {
+	t.Parallel()
+	end, service, err := wait(t, closed(continued("run-2")), closed(failed(&failurepb.Failure{Message: "first try"}, "run-3")),
+		empty("page"), closed(timedOut("run-4")), closed(completed("run-5")), closed(terminated("enough")))
+	require.NoError(t, err)
+	require.Equal(t, "TERMINATED", end.Outcome)
+	require.Equal(t, []string{"run-1", "run-2", "run-3", "run-3", "run-4", "run-5"}, service.runs())
+	require.Equal(t, "page", string(service.requests[3].NextPageToken))
+	require.Empty(t, service.requests[4].NextPageToken, "a token belongs to its run")
+}
+
+func TestWaitAsksOnAfterAnEmptyPoll(t *testing.T) {
+	t.Parallel()
+	end, service, err := wait(t, empty("page-1"), empty("page-2"), empty(""), closed(completed("")))
+	require.NoError(t, err)
+	require.Equal(t, "COMPLETED", end.Outcome)
+	var tokens []string
+	for _, r := range service.requests {
+		tokens = append(tokens, string(r.NextPageToken))
+	}
+	require.Equal(t, []string{"", "page-1", "page-2", ""}, tokens)
+}
+
+func TestWorkflowThatIsGoneHasEnded(t *testing.T) {
+	t.Parallel()
+	end, _, err := wait(t, fails(serviceerror.NewNotFound("workflow not found")))
+	require.NoError(t, err)
+	require.Equal(t, "FAILED", end.Outcome)
+	require.Contains(t, end.Reason, "gone")
+
+	end, _, err = wait(t, closed(continued("run-2")), fails(serviceerror.NewNotFound("workflow not found")))
+	require.NoError(t, err)
+	require.Equal(t, "FAILED", end.Outcome)
+}
+
+func TestErrorSaysNothingAboutTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []error{
+		serviceerror.NewNamespaceNotFound("shop"), // not the same as a workflow that is gone
+		serviceerror.NewUnavailable("connection refused"),
+		serviceerror.NewPermissionDenied("x", ""),
+		errors.New("boom"),
+	} {
+		end, _, err := wait(t, fails(answer))
+		require.ErrorIs(t, err, answer)
+		require.ErrorContains(t, err, "wait for close event: ")
+		require.Empty(t, end)
+	}
+}
+
+func TestEventThatClosesNothingIsAnError(t *testing.T) {
+	t.Parallel()
+	_, _, err := wait(t, closed(&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED}))
+	require.ErrorContains(t, err, "WorkflowExecutionStarted does not close a workflow")
+}
+
+func TestPollThatNobodyAnswersIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_, _, err := wait(t, empty("page"))
+		require.EqualError(t, err, "wait for close event: long poll gave up after 1m5s: context deadline exceeded")
+		require.Equal(t, pollTimeout, time.Since(began))
+	})
+}

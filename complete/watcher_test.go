@@ -1,0 +1,265 @@
+package complete
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+func TestWatchRecordsTheEndAndFreesTheSlot(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		pass(time.Second)
+		require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)
+		require.Equal(t, 1, p.seen().freed)
+		require.Empty(t, p.watching)
+		messages, _ := p.log.at(slog.LevelInfo)
+		require.Equal(t, []string{"Execution ended"}, messages)
+		stop()
+	})
+}
+
+func TestSlotIsFreedByWhoeverRecordsTheEndFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.onFinish = func(string) (bool, error) { return false, nil }
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		pass(2 * time.Second)
+		require.Len(t, p.seen().finished, 1)
+		require.Zero(t, p.seen().freed)
+		stop()
+	})
+}
+
+func TestWatcherWithoutFreedTellsNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.Freed = nil
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		pass(2 * time.Second)
+		require.Len(t, p.seen().finished, 1)
+		stop()
+	})
+}
+
+func TestSameExecutionIsWatchedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		stop := p.run()
+		for range 5 {
+			p.Watch("e1", "run-1")
+		}
+		pass(2 * time.Second)
+		require.Equal(t, 1, p.seen().waits)
+		p.Watch("e1", "run-1") // adopted from a row that was read just before its end
+		pass(2 * time.Second)
+		require.Equal(t, 2, p.seen().waits)
+		stop()
+	})
+}
+
+func TestWatchBeforeRunDoesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.Watch("e1", "run-1")
+		stop := p.run()
+		pass(2 * time.Second)
+		require.Zero(t, p.seen().waits)
+		stop()
+		p.Watch("e2", "run-2") // nor after it
+	})
+}
+
+func TestNeverMoreWatchesThanMaxWatches(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		stop := p.run()
+		for n := range 100 {
+			p.Watch("e"+strconv.Itoa(n), "run")
+			if n%7 == 0 {
+				pass(100 * time.Millisecond)
+			}
+		}
+		pass(time.Second)
+		require.Equal(t, 10, p.seen().most)
+		require.Less(t, p.seen().waits, 100, "what does not fit is left to adoption")
+		stop()
+	})
+}
+
+func TestAdoptsAtStartAndOnItsInterval(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.onAdopt = func(atMost int, _ []string) ([]claim.Execution, error) {
+			if len(p.seen().adopts) == 1 {
+				return []claim.Execution{{ID: "e1", RunID: "run-1"}, {ID: "e2", RunID: "run-2"}}, nil
+			}
+			return nil, nil
+		}
+		p.onWait = func(ctx context.Context, _ claim.Execution) (End, error) {
+			<-ctx.Done()
+			return End{}, ctx.Err()
+		}
+		stop := p.run()
+		p.Watch("e3", "run-3")
+		pass(20 * time.Second)
+		both := []string{"e1", "e2", "e3"}
+		require.Equal(t, []adoptCall{{0, 10, nil}, {10 * time.Second, 7, both}, {20 * time.Second, 7, both}}, p.seen().adopts)
+		require.Equal(t, 3, p.seen().waits)
+		stop()
+	})
+}
+
+func TestAdoptsNothingWhenThereIsNoRoom(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.MaxWatches = 2
+		p.onWait = func(ctx context.Context, e claim.Execution) (End, error) {
+			if e.ID == "e1" && p.now() > 15*time.Second {
+				return End{Outcome: "COMPLETED"}, nil
+			}
+			select {
+			case <-ctx.Done():
+				return End{}, ctx.Err()
+			case <-time.After(15 * time.Second):
+				return End{}, errors.New("connection reset")
+			}
+		}
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		p.Watch("e2", "run-2")
+		pass(21 * time.Second)
+		require.Equal(t, []adoptCall{{0, 2, nil}, {20 * time.Second, 1, []string{"e2"}}}, p.seen().adopts)
+		stop()
+	})
+}
+
+func TestAdoptThatFailsIsLoggedAndRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.onAdopt = func(int, []string) ([]claim.Execution, error) {
+			if len(p.seen().adopts) < 3 {
+				return nil, errors.New("connection refused")
+			}
+			return []claim.Execution{{ID: "e1", RunID: "run-1"}}, nil
+		}
+		stop := p.run()
+		pass(25 * time.Second)
+		messages, errs := p.log.at(slog.LevelError)
+		require.Equal(t, []string{"Cannot look for executions to watch", "Cannot look for executions to watch"}, messages)
+		require.Equal(t, []string{"connection refused", "connection refused"}, errs)
+		require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)
+		stop()
+	})
+}
+
+func TestWaitIsRepeatedAndItsErrorLoggedWhenItChanges(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.onWait = func(context.Context, claim.Execution) (End, error) {
+			switch {
+			case p.now() < time.Minute:
+				return End{}, errors.New("connection refused")
+			case p.now() < 2*time.Minute:
+				return End{}, errors.New("namespace is\nnot active")
+			}
+			return End{Outcome: "TERMINATED", Reason: "workflow was terminated: enough"}, nil
+		}
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		pass(2*time.Minute + 2*retryCap)
+		messages, errs := p.log.at(slog.LevelWarn)
+		require.Equal(t, []string{"Cannot wait for an execution's end", "Cannot wait for an execution's end"}, messages)
+		require.Equal(t, []string{"connection refused", "namespace is not active"}, errs)
+		require.Less(t, p.seen().waits, 100, "it backs off")
+		require.Equal(t, []string{"e1=TERMINATED"}, p.seen().finished)
+		stop()
+	})
+}
+
+func TestEndThatCannotBeRecordedIsNotForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.onFinish = func(string) (bool, error) {
+			if p.now() < time.Hour {
+				return false, errors.New("connection refused")
+			}
+			return true, nil
+		}
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		pass(time.Hour + 2*retryCap)
+		require.Equal(t, 1, p.seen().waits, "the end is known already")
+		require.Equal(t, 1, p.seen().freed)
+		messages, _ := p.log.at(slog.LevelWarn)
+		require.Equal(t, []string{"Cannot record an execution's end"}, messages)
+		stop()
+	})
+}
+
+func TestPanicInAWatchIsContained(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.onWait = func(_ context.Context, e claim.Execution) (End, error) {
+			if e.ID == "e1" && p.now() < time.Minute {
+				panic(fmt.Sprintf("boom %s", e.ID))
+			}
+			return End{Outcome: "COMPLETED"}, nil
+		}
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		p.Watch("e2", "run-2")
+		pass(time.Second)
+		require.Equal(t, []string{"e2=COMPLETED"}, p.seen().finished)
+		_, errs := p.log.at(slog.LevelWarn)
+		require.Equal(t, []string{"panic: boom e1"}, errs)
+		pass(time.Minute + 2*retryCap)
+		require.Equal(t, []string{"e2=COMPLETED", "e1=COMPLETED"}, p.seen().finished)
+		stop()
+	})
+}
+
+func TestStopIsPromptAndRecordsNothing(t *testing.T) {
+	for name, wait := range map[string]func(context.Context, claim.Execution) (End, error){
+		"while waiting": func(ctx context.Context, _ claim.Execution) (End, error) {
+			<-ctx.Done()
+			return End{}, ctx.Err()
+		},
+		"while backing off": func(context.Context, claim.Execution) (End, error) { return End{}, errors.New("connection refused") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, p *post) {
+				p.onWait = wait
+				stop := p.run()
+				for n := range 10 {
+					p.Watch("e"+strconv.Itoa(n), "run")
+				}
+				pass(time.Hour)
+				stop()
+				require.Equal(t, time.Hour, p.now())
+				require.Empty(t, p.seen().finished)
+				messages, _ := p.log.at(slog.LevelError)
+				require.Empty(t, messages)
+			})
+		})
+	}
+}
+
+func TestEveryOneOfManyEndsIsRecordedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.MaxWatches = 500
+		stop := p.run()
+		want := make([]string, 500)
+		for n := range want {
+			p.Watch("e"+strconv.Itoa(n), "run")
+			want[n] = "e" + strconv.Itoa(n) + "=COMPLETED"
+		}
+		synctest.Wait()
+		pass(time.Second)
+		require.Equal(t, slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(p.seen().finished)))
+		require.Equal(t, 500, p.seen().freed)
+		stop()
+	})
+}

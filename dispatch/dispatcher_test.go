@@ -1,0 +1,315 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// bubble runs a test in a synctest bubble with a desk.
+func bubble(t *testing.T, workers int, test func(t *testing.T, d *desk)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(t, newDesk(t, workers)) })
+}
+
+// pass lets so much time pass, and everybody do what is due by then.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestClaimsForAllWorkersAtStart(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		stop := d.run()
+		synctest.Wait()
+		require.Equal(t, []claimCall{{0, 4}}, d.seen().claims)
+		stop()
+	})
+}
+
+func TestClaimsAtOnceWhenRung(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		stop := d.run()
+		pass(1234 * time.Millisecond)
+		d.enqueue(1)
+		d.wake <- "notification"
+		synctest.Wait()
+		require.Equal(t, []time.Duration{0, 1234 * time.Millisecond}, d.claimTimes())
+		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
+		require.Equal(t, "notification", d.log.value("Processing queue items", "wake_source"))
+		stop()
+	})
+}
+
+func TestManyRingsAreOneLook(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.onClaim = func(int) (claim.Batch, error) {
+			time.Sleep(time.Second)
+			return claim.Batch{LookAgainIn: -1}, nil
+		}
+		stop := d.run()
+		for range 1000 {
+			synctest.Wait()
+			select {
+			case d.wake <- "notification":
+			default:
+			}
+		}
+		pass(2500 * time.Millisecond)
+		require.Len(t, d.claimTimes(), 2)
+		stop()
+	})
+}
+
+func TestIdleDispatcherClaimsOncePerPollInterval(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		stop := d.run()
+		pass(time.Hour + time.Second)
+		times := d.claimTimes()
+		require.Len(t, times, 1+720)
+		for n, at := range times {
+			require.Equal(t, time.Duration(n)*5*time.Second, at)
+		}
+		stop()
+	})
+}
+
+func TestPollFindsWhatNobodyAnnounced(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		stop := d.run()
+		pass(time.Second)
+		d.enqueue(1)
+		pass(4 * time.Second)
+		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
+		require.Equal(t, "poll", d.log.value("Processing queue items", "wake_source"))
+		stop()
+	})
+}
+
+func TestClaimsWhenAnItemThatWaitsForItsTimeIsDue(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.waiting = []waitingItem{{claim.Item{ID: 1, ExecutionID: "e1"}, time.Now().Add(1200 * time.Millisecond)}}
+		stop := d.run()
+		pass(1201 * time.Millisecond)
+		require.Equal(t, []time.Duration{0, 1201 * time.Millisecond}, d.claimTimes())
+		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
+		pass(3 * time.Second)
+		require.Len(t, d.claimTimes(), 2, "once it is claimed there is nothing to look for")
+		stop()
+	})
+}
+
+// A worker that ends just as an item comes due must not take the timer's turn away from it.
+func TestItemThatIsDueIsNotMissedBecauseTheLoopWasBusy(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		r := &run{Dispatcher: d.Dispatcher, idle: 4, outcomes: make(chan result, 4), items: make(chan claim.Item, 4), dueAt: time.Now()}
+		ctx, cancel := context.WithCancel(t.Context())
+		go r.claims(ctx)
+		synctest.Wait()
+		require.Equal(t, []time.Duration{0}, d.claimTimes())
+		cancel()
+	})
+}
+
+func TestFreedWorkerClaimsWhenMoreIsDue(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		// W leaves room for one, and more is due.
+		given := 0
+		d.onClaim = func(int) (claim.Batch, error) {
+			given++
+			return claim.Batch{
+				Items:       []claim.Item{{ID: int64(given), Deadline: time.Now().Add(d.Lease)}},
+				More:        given < 3,
+				Capped:      true,
+				LookAgainIn: -1,
+			}, nil
+		}
+		d.onStart = starts(time.Second)
+		stop := d.run()
+		pass(4500 * time.Millisecond)
+		require.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, d.claimTimes(), "and not when nothing is")
+		stop()
+	})
+}
+
+func TestFreedWorkerDoesNotClaimWhenNothingIsDue(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.enqueue(3)
+		d.onStart = starts(time.Second)
+		stop := d.run()
+		pass(4 * time.Second)
+		require.Equal(t, []time.Duration{0}, d.claimTimes())
+		stop()
+	})
+}
+
+func TestFullBatchIsFollowedByAnotherClaimAtOnce(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.enqueue(5)
+		d.onStart = starts(time.Second)
+		stop := d.run()
+		pass(3 * time.Second)
+		require.Len(t, d.seen().reported, 5, "each claim comes the moment a worker is free: no poll is waited for")
+		stop()
+	})
+}
+
+func TestMoreWithoutTheCapInTheWayIsClaimedAtOnce(t *testing.T) {
+	bubble(t, 9, func(t *testing.T, d *desk) {
+		// A claim that has not looked at everything yet says that there is more.
+		d.onClaim = func(int) (claim.Batch, error) {
+			return claim.Batch{More: len(d.claimTimes()) < 5, LookAgainIn: -1}, nil
+		}
+		stop := d.run()
+		synctest.Wait()
+		require.Len(t, d.claimTimes(), 5)
+		require.Zero(t, d.claimTimes()[4])
+		stop()
+	})
+}
+
+func TestCapDoesNotMakeTheClaimLoopSpin(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.onClaim = func(int) (claim.Batch, error) {
+			return claim.Batch{More: true, Capped: true, LookAgainIn: -1}, nil
+		}
+		stop := d.run()
+		pass(10*time.Minute + time.Second)
+		require.Len(t, d.claimTimes(), 1+120, "one a poll interval")
+		stop()
+	})
+}
+
+func TestNeverMoreAtOnceThanThereAreWorkers(t *testing.T) {
+	bubble(t, 7, func(t *testing.T, d *desk) {
+		d.enqueue(500)
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			return starts(rand.N(50*time.Millisecond))(ctx, item)
+		}
+		stop := d.run()
+		pass(time.Minute)
+		require.Len(t, d.seen().reported, 500)
+		require.Equal(t, 7, d.seen().busiest)
+		for _, c := range d.seen().claims {
+			require.LessOrEqual(t, c.atMost, 7)
+			require.Positive(t, c.atMost)
+		}
+		stop()
+	})
+}
+
+func TestWorkerWaitsForNoNeighbourOfItsBatch(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.enqueue(10)
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			if item.ID == 1 {
+				return starts(4*time.Second)(ctx, item)
+			}
+			return starts(time.Millisecond)(ctx, item)
+		}
+		stop := d.run()
+		pass(time.Second)
+		require.Len(t, d.seen().reported, 9)
+		stop()
+	})
+}
+
+func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.enqueue(3)
+		var broken atomic.Bool
+		broken.Store(true)
+		d.onClaim = func(atMost int) (claim.Batch, error) {
+			if broken.Load() {
+				return claim.Batch{LookAgainIn: -1}, errors.New("connection refused")
+			}
+			return fakeStore{d}.take(atMost), nil
+		}
+		stop := d.run()
+		pass(time.Minute)
+		times := d.claimTimes()
+		require.Less(t, len(times), 50, "it does not hammer a database that does not answer")
+		for n := 1; n < len(times); n++ {
+			require.LessOrEqual(t, times[n]-times[n-1], claimErrorCap*12/10)
+		}
+		require.Equal(t, []string{"Cannot claim: the database does not answer; items wait, and nothing is counted against them"}, d.log.at(slog.LevelError))
+		require.Empty(t, d.seen().reported)
+
+		broken.Store(false)
+		pass(claimErrorCap * 12 / 10)
+		require.Len(t, d.seen().reported, 3)
+		require.Contains(t, d.log.at(slog.LevelInfo), "Database answers again")
+
+		broken.Store(true)
+		pass(time.Minute)
+		require.Len(t, d.log.at(slog.LevelError), 2, "the next outage is another one")
+		stop()
+	})
+}
+
+func TestRingsDoNotHurryAClaimThatBacksOff(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.onClaim = func(int) (claim.Batch, error) { return claim.Batch{LookAgainIn: -1}, errors.New("connection refused") }
+		stop := d.run()
+		for range 1000 {
+			pass(10 * time.Millisecond)
+			d.wake <- "notification"
+		}
+		require.Less(t, len(d.claimTimes()), 20)
+		stop()
+	})
+}
+
+func TestClaimUnderWayIsNotTornByTheEnd(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.enqueue(2)
+		d.onClaim = func(atMost int) (claim.Batch, error) {
+			time.Sleep(time.Second)
+			return fakeStore{d}.take(atMost), nil
+		}
+		stop := d.run()
+		synctest.Wait()
+		stop() // in the middle of the claim
+		require.Equal(t, time.Second, d.now())
+		require.Len(t, d.seen().reported, 2, "what it holds is handed over, not left to its lease")
+		require.Len(t, d.claimTimes(), 1)
+	})
+}
+
+func TestPauseAndResumeAreLoggedOnce(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.onClaim = func(int) (claim.Batch, error) {
+			paused := d.now() > time.Minute && d.now() < 2*time.Minute
+			return claim.Batch{Paused: paused, LookAgainIn: -1}, nil
+		}
+		stop := d.run()
+		pass(5 * time.Minute)
+		require.Equal(t, []string{"Paused: nothing is claimed until the setting is changed", "Resumed: items are claimed again"},
+			d.log.at(slog.LevelInfo))
+		stop()
+	})
+}
+
+func TestWorkspaceAtCapacityIsLogged(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.onClaim = func(int) (claim.Batch, error) {
+			return claim.Batch{AtCapacity: []claim.Full{{WorkspaceID: "shop", Active: 5, Limit: 5}}, LookAgainIn: -1}, nil
+		}
+		stop := d.run()
+		synctest.Wait()
+		require.Equal(t, "shop", d.log.value("Workspace at capacity", "workspace_id"))
+		require.Equal(t, "5", d.log.value("Workspace at capacity", "active_count"))
+		require.Equal(t, "5", d.log.value("Workspace at capacity", "limit"))
+		stop()
+	})
+}

@@ -1,0 +1,130 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// That no goroutine is left when Run returns, the bubbles prove by themselves: they would not end.
+
+func TestIdleDispatcherEndsAtOnce(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		stop := d.run()
+		pass(time.Second)
+		stop()
+		require.Equal(t, time.Second, d.now())
+	})
+}
+
+func TestDispatcherThatIsCancelledBeforeItsStartClaimsNothing(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, d.Run(ctx))
+		require.Empty(t, d.seen().claims)
+	})
+}
+
+func TestEndLetsHandOversUnderWayFinish(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.enqueue(20)
+		d.onStart = starts(3 * time.Second)
+		stop := d.run()
+		pass(time.Second)
+		stop()
+		require.Equal(t, 3*time.Second, d.now())
+		require.Len(t, d.seen().reported, 4)
+		require.Len(t, d.seen().claims, 1, "no claim after the end has begun")
+		require.Equal(t, []claim.Verb{claim.Dispatched, claim.Dispatched, claim.Dispatched, claim.Dispatched}, d.verbs())
+	})
+}
+
+func TestEndReleasesWhatItBreaksOff(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.StartTimeout, d.DrainTimeout = time.Minute, 2*time.Second
+		d.enqueue(2)
+		d.onStart = starts(time.Hour)
+		stop := d.run()
+		pass(time.Second)
+		stop()
+		require.Equal(t, 3*time.Second, d.now())
+		require.Len(t, d.settlements(), 2)
+		for _, s := range d.settlements() {
+			require.Equal(t, claim.Release, s.Verb)
+			require.True(t, s.Unknown, "the request was sent")
+			require.Contains(t, s.Error, "drain timeout of 2s is over")
+		}
+	})
+}
+
+func TestEndWithoutDrainTimeoutBreaksOffAtOnce(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.DrainTimeout = 0
+		d.enqueue(2)
+		d.onStart = starts(time.Hour)
+		stop := d.run()
+		pass(time.Second)
+		stop()
+		require.Equal(t, time.Second, d.now())
+		require.Equal(t, []claim.Verb{claim.Release, claim.Release}, d.verbs())
+	})
+}
+
+func TestLeasesAreRenewedUntilTheEnd(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.StartTimeout, d.DrainTimeout = time.Minute, time.Minute
+		d.enqueue(1)
+		d.onStart = starts(25 * time.Second)
+		stop := d.run()
+		pass(time.Second)
+		stop()
+		require.Equal(t, 25*time.Second, d.now())
+		require.Equal(t, []beatCall{{10 * time.Second, []int64{1}}, {20 * time.Second, []int64{1}}}, d.seen().beats)
+		require.Equal(t, []claim.Verb{claim.Dispatched}, d.verbs())
+	})
+}
+
+func TestEndDoesNotWaitForADatabaseForEver(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.enqueue(1)
+		d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) { return nil, errors.New("connection refused") }
+		d.DrainTimeout = 2 * time.Second
+		stop := d.run()
+		synctest.Wait()
+		stop()
+		require.LessOrEqual(t, d.now(), d.DrainTimeout+settleGrace)
+		require.Empty(t, d.seen().reported)
+		require.Contains(t, d.log.value("Lease lost", "error"), "grace of 3s to settle is over")
+		require.Contains(t, d.log.value("Lease lost", "error"), "connection refused")
+	})
+}
+
+func TestEndDuringAnOutageIsNotHeldUpByIt(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.enqueue(50)
+		d.onStart = d.failsWith(errors.New("no idea"), time.Hour)
+		stop := d.run()
+		pass(time.Minute)
+		began := d.now()
+		stop()
+		require.LessOrEqual(t, d.now()-began, time.Millisecond)
+		require.Empty(t, d.leased, "nothing is left leased")
+	})
+}
+
+func TestEndDuringADatabaseOutageIsNotHeldUpByIt(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.onClaim = func(int) (claim.Batch, error) { return claim.Batch{LookAgainIn: -1}, errors.New("connection refused") }
+		stop := d.run()
+		pass(time.Minute)
+		stop()
+		require.Equal(t, time.Minute, d.now())
+	})
+}

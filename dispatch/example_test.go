@@ -1,0 +1,34 @@
+package dispatch_test
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch"
+)
+
+func ExampleDispatcher() {
+	var store *claim.Store       // on a pool of connections
+	var service dispatch.Service // of Temporal's client: client.WorkflowService()
+
+	wake := make(chan string, 1)
+	dispatcher := &dispatch.Dispatcher{
+		Store:        store,
+		Starter:      &dispatch.TemporalStarter{Service: service, Namespace: "default", Identity: "replica_1"},
+		Workers:      10,
+		Lease:        30 * time.Second,
+		PollInterval: 5 * time.Second,
+		StartTimeout: 5 * time.Second,
+		DrainTimeout: 20 * time.Second,
+		Wake:         wake,
+		Log:          slog.Default(),
+	}
+	// Blocks until ctx is cancelled and what is under way then has ended.
+	run := func(ctx context.Context) error { return dispatcher.Run(ctx) }
+
+	// Somebody inserted a row.
+	wake <- "notification"
+	_ = run
+}

@@ -1,0 +1,267 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// failsWith returns an onStart that fails until a time, and succeeds from then on.
+func (d *desk) failsWith(err error, until time.Duration) func(context.Context, claim.Item) (string, error) {
+	return func(_ context.Context, item claim.Item) (string, error) {
+		time.Sleep(time.Millisecond)
+		if d.now() < until {
+			return "", err
+		}
+		return "run-" + item.ExecutionID, nil
+	}
+}
+
+func TestOutageIsProbedByOneItemAndBurnsNoAttempts(t *testing.T) {
+	for name, c := range map[string]struct {
+		err     error
+		unknown bool
+	}{
+		"unanswered": {serviceerror.NewUnavailable("connection refused"), true},
+		"blocked":    {serviceerror.NewPermissionDenied("not yours", ""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 4, func(t *testing.T, d *desk) {
+				const outage = 10 * time.Minute
+				d.enqueue(50)
+				d.onStart = d.failsWith(c.err, outage)
+				stop := d.run()
+				pass(outage - time.Second)
+
+				require.Less(t, len(d.seen().claims), int(outage/(2*time.Second)), "it pauses between probes")
+				for n, probe := range d.seen().claims[1:] {
+					require.Equal(t, 1, probe.atMost, "claim %d", n+1)
+				}
+				require.Empty(t, d.seen().reported)
+				for _, s := range d.settlements() {
+					require.Equal(t, claim.Release, s.Verb)
+					require.Equal(t, c.unknown, s.Unknown)
+					require.Contains(t, s.Error, c.err.Error())
+				}
+				require.Len(t, d.log.at(slog.LevelError), 1, "one outage, one alarm")
+
+				pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
+				require.Len(t, d.seen().reported, 50, "work resumes by itself, within the longest pause")
+				require.Contains(t, d.log.at(slog.LevelInfo), "Temporal takes workflows again: resuming")
+				require.NotContains(t, d.verbs(), claim.Retry)
+				require.NotContains(t, d.verbs(), claim.Fail)
+				stop()
+			})
+		})
+	}
+}
+
+func TestOutageIsNotProbedWhileAStartIsUnderWay(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.enqueue(10)
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			if item.ID == 1 {
+				return starts(4*time.Second)(ctx, item)
+			}
+			return "", serviceerror.NewUnavailable("connection refused")
+		}
+		stop := d.run()
+		pass(3900 * time.Millisecond)
+		require.Len(t, d.seen().claims, 1)
+		pass(200 * time.Millisecond)
+		require.Greater(t, len(d.seen().claims), 1, "its success says that Temporal is there")
+		stop()
+	})
+}
+
+func TestItemsOwnFailureDoesNotStopTheOthers(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.enqueue(20)
+		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
+			if item.ID%2 == 0 {
+				return "", serviceerror.NewInvalidArgument("no such thing")
+			}
+			return "run", nil
+		}
+		stop := d.run()
+		synctest.Wait()
+		require.Len(t, d.seen().reported, 10)
+		require.Len(t, d.verbs(), 20)
+		require.Zero(t, d.seen().settles[len(d.seen().settles)-1].at)
+		stop()
+	})
+}
+
+func TestFailureOfTheItemsOwnIsRetriedUpToMaxAttempts(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.enqueue(1)
+		busy := serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "busy")
+		d.onStart = d.failsWith(busy, time.Hour)
+		stop := d.run()
+		pass(time.Minute)
+		require.Equal(t, []claim.Verb{claim.Retry, claim.Retry, claim.Fail}, d.verbs())
+		require.GreaterOrEqual(t, d.seen().settles[1].at-d.seen().settles[0].at, 800*time.Millisecond)
+		require.LessOrEqual(t, d.seen().settles[1].at-d.seen().settles[0].at, 1250*time.Millisecond)
+		require.GreaterOrEqual(t, d.seen().settles[2].at-d.seen().settles[1].at, 1600*time.Millisecond)
+		require.LessOrEqual(t, d.seen().settles[2].at-d.seen().settles[1].at, 2450*time.Millisecond)
+		start, counted := "Failed to start Temporal workflow", "Error processing queue item"
+		require.Equal(t, []string{start, counted, start, counted, start, counted}, d.log.at(slog.LevelError))
+		stop()
+	})
+}
+
+func TestProblemFailsTheItemWithoutAskingTemporal(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.enqueueItem(claim.Item{Problem: "workflow definition not found"})
+		d.onStart = func(context.Context, claim.Item) (string, error) { panic("asked") }
+		stop := d.run()
+		synctest.Wait()
+		require.Equal(t, []claim.Verb{claim.Fail}, d.verbs())
+		require.Equal(t, "workflow definition not found", d.settlements()[0].Error)
+		require.Equal(t, []string{"Workflow definition not found"}, d.log.at(slog.LevelWarn))
+		stop()
+	})
+}
+
+func TestPanicInStartIsContainedAndRetriedAsUnknown(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.enqueue(2)
+		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
+			if item.ID == 1 {
+				panic("boom")
+			}
+			return "run", nil
+		}
+		d.onFind = func(context.Context, claim.Item) (string, bool, error) { return "", false, nil }
+		stop := d.run()
+		synctest.Wait()
+		first := d.settlements()[0]
+		require.Equal(t, claim.Retry, first.Verb)
+		require.True(t, first.Unknown)
+		require.Equal(t, "panic: boom", first.Error)
+		require.Equal(t, []string{"e2=run"}, d.seen().reported)
+		require.Equal(t, "boom", d.log.value("Panic while dispatching a queue item", "panic"))
+		require.Contains(t, d.log.value("Panic while dispatching a queue item", "stack"), "failing_test.go")
+
+		pass(time.Minute)
+		require.Equal(t, []claim.Verb{claim.Retry, claim.Dispatched, claim.Retry, claim.Fail}, d.verbs())
+		stop()
+	})
+}
+
+func TestItemThatMayBeRunningIsLookedForBeforeItFails(t *testing.T) {
+	unavailable := serviceerror.NewUnavailable("connection refused")
+	for name, c := range map[string]struct {
+		find    func(context.Context, claim.Item) (string, bool, error)
+		verb    claim.Verb
+		unknown bool
+		text    string
+	}{
+		"found":     {func(context.Context, claim.Item) (string, bool, error) { return "run-there", true, nil }, claim.Dispatched, false, ""},
+		"not there": {func(context.Context, claim.Item) (string, bool, error) { return "", false, nil }, claim.Fail, false, "workspace not found"},
+		"no answer": {func(context.Context, claim.Item) (string, bool, error) { return "", false, unavailable }, claim.Release, true, "connection refused"},
+		"panic":     {func(context.Context, claim.Item) (string, bool, error) { panic("boom") }, claim.Retry, true, "panic: boom"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, d *desk) {
+				d.enqueueItem(claim.Item{OutcomeUnknown: true, Problem: "workspace not found", MaxAttempts: 3})
+				d.onFind = c.find
+				stop := d.run()
+				synctest.Wait()
+				s := d.settlements()[0]
+				require.Equal(t, c.verb, s.Verb)
+				require.Equal(t, c.unknown, s.Unknown)
+				require.Equal(t, c.text, s.Error)
+				if c.verb == claim.Dispatched {
+					require.Equal(t, "run-there", s.RunID)
+					require.Equal(t, []string{"e1=run-there"}, d.seen().reported)
+				}
+				stop()
+			})
+		})
+	}
+}
+
+func TestLookThatIsNotAnsweredIsGivenUpByName(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.enqueueItem(claim.Item{OutcomeUnknown: true, Problem: "workspace not found"})
+		d.onFind = func(ctx context.Context, _ claim.Item) (string, bool, error) {
+			<-ctx.Done()
+			return "", false, ctx.Err()
+		}
+		stop := d.run()
+		pass(5*time.Second + time.Millisecond)
+		s := d.settlements()[0]
+		require.Equal(t, claim.Release, s.Verb)
+		require.True(t, s.Unknown)
+		require.Equal(t, "look for workflow gave up after 5s: context deadline exceeded", s.Error)
+		stop()
+	})
+}
+
+func TestItemThatWasNeverSentIsNotLookedFor(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.enqueueItem(claim.Item{Problem: "workspace not found"})
+		d.onFind = func(context.Context, claim.Item) (string, bool, error) { return "run-there", true, nil }
+		stop := d.run()
+		synctest.Wait()
+		require.Equal(t, []claim.Verb{claim.Fail}, d.verbs())
+		stop()
+	})
+}
+
+func TestStartThatIsNotAnsweredIsGivenUpByName(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.enqueue(1)
+		d.onStart = starts(time.Hour)
+		stop := d.run()
+		pass(5*time.Second + time.Millisecond)
+		s := d.settlements()[0]
+		require.Equal(t, claim.Release, s.Verb)
+		require.True(t, s.Unknown)
+		require.Equal(t, "start of workflow gave up after 5s: context deadline exceeded", s.Error)
+		require.Equal(t, 5*time.Second, d.seen().settles[0].at)
+		stop()
+	})
+}
+
+func TestStartEndsBeforeItsLeaseDoes(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.Lease, d.StartTimeout = time.Second, time.Minute
+		d.enqueue(1)
+		d.onStart = starts(time.Hour)
+		stop := d.run()
+		pass(950 * time.Millisecond)
+		require.Equal(t, claim.Release, d.seen().settles[0].verb)
+		require.Equal(t, 900*time.Millisecond, d.seen().settles[0].at, "a tenth of the lease is left to settle")
+		stop()
+	})
+}
+
+func TestItemThatIsClaimedTooLateIsReleasedUnsent(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.onClaim = func(int) (claim.Batch, error) {
+			if len(d.claimTimes()) > 1 {
+				return claim.Batch{LookAgainIn: -1}, nil
+			}
+			return claim.Batch{Items: []claim.Item{{ID: 1, Deadline: time.Now().Add(d.Lease / 10)}}, LookAgainIn: -1}, nil
+		}
+		d.onStart = func(context.Context, claim.Item) (string, error) { return "", errors.New("asked") }
+		stop := d.run()
+		synctest.Wait()
+		s := d.settlements()[0]
+		require.Equal(t, claim.Release, s.Verb)
+		require.False(t, s.Unknown)
+		require.Equal(t, "no time left to start the workflow", s.Error)
+		stop()
+	})
+}

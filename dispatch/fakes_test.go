@@ -1,0 +1,339 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// desk is a dispatcher for a synctest bubble, with a queue in memory instead of a database and a starter that succeeds at
+// once. What a test sets in on... takes the place of that. All times are counted from the desk's making.
+type desk struct {
+	*Dispatcher
+	t     *testing.T
+	wake  chan string
+	log   logBook
+	began time.Time
+
+	onClaim     func(atMost int) (claim.Batch, error)
+	onHeartbeat func(held []claim.Held) ([]int64, error)
+	onSettle    func(verb claim.Verb, batch []claim.Settlement) ([]int64, error)
+	onStart     func(ctx context.Context, item claim.Item) (string, error)
+	onFind      func(ctx context.Context, item claim.Item) (string, bool, error)
+
+	mu      sync.Mutex
+	waiting []waitingItem
+	leased  map[int64]claim.Item
+	busy    int
+	book    record
+}
+
+// record is what the fakes saw.
+type record struct {
+	claims   []claimCall
+	beats    []beatCall
+	settles  []settleCall
+	reported []string // what Dispatched was told
+	busiest  int      // the most starts at once
+}
+
+type (
+	waitingItem struct {
+		item claim.Item
+		due  time.Time
+	}
+	claimCall struct {
+		at     time.Duration
+		atMost int
+	}
+	beatCall struct {
+		at  time.Duration
+		ids []int64
+	}
+	settleCall struct {
+		at    time.Duration
+		verb  claim.Verb
+		batch []claim.Settlement
+	}
+)
+
+func newDesk(t *testing.T, workers int) *desk {
+	d := &desk{t: t, wake: make(chan string, 1), began: time.Now(), leased: map[int64]claim.Item{}}
+	d.Dispatcher = &Dispatcher{
+		Store:        fakeStore{d},
+		Starter:      fakeStarter{d},
+		Workers:      workers,
+		Lease:        30 * time.Second,
+		PollInterval: 5 * time.Second,
+		StartTimeout: 5 * time.Second,
+		DrainTimeout: 20 * time.Second,
+		Wake:         d.wake,
+		Dispatched:   d.report,
+		Log:          slog.New(&d.log),
+	}
+	return d
+}
+
+// enqueue adds items 1, 2 and so on that are due at once.
+func (d *desk) enqueue(items int) {
+	for range items {
+		d.enqueueItem(claim.Item{MaxAttempts: 3})
+	}
+}
+
+func (d *desk) enqueueItem(item claim.Item) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	item.ID = int64(len(d.waiting) + len(d.leased) + 1)
+	item.ExecutionID = "e" + strconv.FormatInt(item.ID, 10)
+	d.waiting = append(d.waiting, waitingItem{item: item})
+}
+
+// run runs the dispatcher, and returns a function that cancels it and waits for its return.
+func (d *desk) run() (stop func()) {
+	ctx, cancel := context.WithCancel(d.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	return func() {
+		cancel()
+		require.NoError(d.t, <-ended)
+	}
+}
+
+func (d *desk) now() time.Duration { return time.Since(d.began) }
+
+func (d *desk) report(executionID, runID string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.book.reported = append(d.book.reported, executionID+"="+runID)
+}
+
+// seen is what the fakes have seen until now.
+func (d *desk) seen() record {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	seen := d.book
+	seen.claims, seen.beats = slices.Clone(seen.claims), slices.Clone(seen.beats)
+	seen.settles, seen.reported = slices.Clone(seen.settles), slices.Clone(seen.reported)
+	return seen
+}
+
+// claimTimes says when each claim was made.
+func (d *desk) claimTimes() []time.Duration {
+	times := []time.Duration{}
+	for _, c := range d.seen().claims {
+		times = append(times, c.at)
+	}
+	return times
+}
+
+// settlements are all that were asked for, in order.
+func (d *desk) settlements() []claim.Settlement {
+	var all []claim.Settlement
+	for _, s := range d.seen().settles {
+		all = append(all, s.batch...)
+	}
+	return all
+}
+
+// verbs are the settlements' verbs, in order.
+func (d *desk) verbs() []claim.Verb {
+	var verbs []claim.Verb
+	for _, s := range d.settlements() {
+		verbs = append(verbs, s.Verb)
+	}
+	return verbs
+}
+
+type fakeStore struct{ *desk }
+
+func (f fakeStore) Claim(ctx context.Context, atMost int) (claim.Batch, error) {
+	f.mu.Lock()
+	f.book.claims = append(f.book.claims, claimCall{f.now(), atMost})
+	f.mu.Unlock()
+	if f.onClaim == nil {
+		return f.take(atMost), nil
+	}
+	batch, err := f.onClaim(atMost)
+	if ctx.Err() != nil { // committed, and nobody hears of it
+		return claim.Batch{LookAgainIn: -1}, ctx.Err()
+	}
+	return batch, err
+}
+
+func (f fakeStore) take(atMost int) claim.Batch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	batch := claim.Batch{LookAgainIn: -1}
+	now := time.Now()
+	f.waiting = slices.DeleteFunc(f.waiting, func(w waitingItem) bool {
+		switch {
+		case w.due.After(now):
+			if wait := w.due.Sub(now); batch.LookAgainIn < 0 || wait < batch.LookAgainIn {
+				batch.LookAgainIn = wait
+			}
+			return false
+		case len(batch.Items) == atMost:
+			batch.More = true
+			return false
+		}
+		item := w.item
+		item.Token++
+		item.AttemptCount++
+		item.Deadline = now.Add(f.Lease)
+		f.leased[item.ID] = item
+		batch.Items = append(batch.Items, item)
+		return true
+	})
+	return batch
+}
+
+func (f fakeStore) Heartbeat(_ context.Context, held []claim.Held) ([]int64, error) {
+	ids := make([]int64, len(held))
+	for n, h := range held {
+		ids[n] = h.ID
+	}
+	f.mu.Lock()
+	f.book.beats = append(f.book.beats, beatCall{f.now(), ids})
+	f.mu.Unlock()
+	if f.onHeartbeat != nil {
+		return f.onHeartbeat(held)
+	}
+	return ids, nil
+}
+
+func (f fakeStore) Settle(_ context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+	f.mu.Lock()
+	f.book.settles = append(f.book.settles, settleCall{f.now(), verb, slices.Clone(batch)})
+	f.mu.Unlock()
+	if f.onSettle != nil {
+		return f.onSettle(verb, batch)
+	}
+	return f.putBack(verb, batch), nil
+}
+
+// putBack moves items as the statements do.
+func (f fakeStore) putBack(verb claim.Verb, batch []claim.Settlement) []int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var ids []int64
+	for _, s := range batch {
+		item, ok := f.leased[s.ID]
+		if !ok || item.Token != s.Token {
+			continue
+		}
+		delete(f.leased, s.ID)
+		ids = append(ids, s.ID)
+		item.OutcomeUnknown = item.OutcomeUnknown || s.Unknown
+		switch verb {
+		case claim.Retry:
+			item.FailureCount++
+			f.waiting = append(f.waiting, waitingItem{item, time.Now().Add(s.Delay)})
+		case claim.Release:
+			item.AttemptCount--
+			f.waiting = append(f.waiting, waitingItem{item: item})
+		default:
+			continue
+		}
+		select {
+		case f.wake <- "notification": // the trigger's
+		default:
+		}
+	}
+	return ids
+}
+
+type fakeStarter struct{ *desk }
+
+func (f fakeStarter) Start(ctx context.Context, item claim.Item) (string, error) {
+	f.mu.Lock()
+	f.busy++
+	f.book.busiest = max(f.book.busiest, f.busy)
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		f.busy--
+		f.mu.Unlock()
+	}()
+	if f.onStart != nil {
+		return f.onStart(ctx, item)
+	}
+	return "run-" + item.ExecutionID, nil
+}
+
+func (f fakeStarter) Find(ctx context.Context, item claim.Item) (string, bool, error) {
+	if f.onFind != nil {
+		return f.onFind(ctx, item)
+	}
+	return "", false, nil
+}
+
+// starts returns an onStart that takes so long, and gives up when it is told to.
+func starts(takes time.Duration) func(context.Context, claim.Item) (string, error) {
+	return func(ctx context.Context, item claim.Item) (string, error) {
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(takes):
+			return "run-" + item.ExecutionID, nil
+		}
+	}
+}
+
+// logBook is a slog handler that keeps what is logged.
+type logBook struct {
+	mu      sync.Mutex
+	records []slog.Record
+}
+
+func (l *logBook) Enabled(context.Context, slog.Level) bool { return true }
+func (l *logBook) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *logBook) WithGroup(string) slog.Handler            { return l }
+
+func (l *logBook) Handle(_ context.Context, record slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = append(l.records, record)
+	return nil
+}
+
+// at are the messages of a level, in order.
+func (l *logBook) at(level slog.Level) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var messages []string
+	for _, record := range l.records {
+		if record.Level == level {
+			messages = append(messages, record.Message)
+		}
+	}
+	return messages
+}
+
+// value is an attribute of the first record with that message; "": there is none.
+func (l *logBook) value(message, key string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := ""
+	for _, record := range l.records {
+		if record.Message != message {
+			continue
+		}
+		record.Attrs(func(attr slog.Attr) bool {
+			if attr.Key == key {
+				found = cmp.Or(found, attr.Value.String())
+			}
+			return true
+		})
+	}
+	return found
+}

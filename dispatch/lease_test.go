@@ -1,0 +1,160 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+func TestHeartbeatRenewsAllLeasesInOneBatchEveryThirdOfALease(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, d *desk) {
+		d.StartTimeout = time.Minute
+		d.enqueue(3)
+		d.onStart = starts(25 * time.Second)
+		stop := d.run()
+		pass(time.Minute)
+		all := []int64{1, 2, 3}
+		require.Equal(t, []beatCall{{10 * time.Second, all}, {20 * time.Second, all}}, d.seen().beats, "and none while nothing is held")
+		require.Len(t, d.seen().reported, 3)
+		stop()
+	})
+}
+
+func TestLostLeaseStopsItsWorkerAndSettlesNothing(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, d *desk) {
+		d.StartTimeout = time.Minute
+		d.enqueue(3)
+		var cause error
+		var at time.Duration
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			runID, err := starts(12*time.Second)(ctx, item)
+			if item.ID == 2 {
+				cause, at = context.Cause(ctx), d.now()
+			}
+			return runID, err
+		}
+		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return []int64{1, 3}, nil }
+		stop := d.run()
+		pass(15 * time.Second)
+		stop()
+		require.ErrorIs(t, cause, claim.ErrLost)
+		require.Equal(t, 10*time.Second, at)
+		require.Equal(t, []string{"e1=run-e1", "e3=run-e3"}, slices.Sorted(slices.Values(d.seen().reported)))
+		for _, s := range d.settlements() {
+			require.NotEqualValues(t, 2, s.ID)
+		}
+		require.Contains(t, d.log.at(slog.LevelWarn), "Leases lost")
+		require.Empty(t, d.log.at(slog.LevelError), "a lost lease is nobody's failure")
+	})
+}
+
+func TestStartThatSucceedsAfterItsLeaseIsLostSettlesNothing(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.enqueue(1)
+		d.onStart = func(context.Context, claim.Item) (string, error) {
+			time.Sleep(15 * time.Second) // hears of nothing
+			return "run", nil
+		}
+		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return nil, nil }
+		stop := d.run()
+		pass(20 * time.Second)
+		require.Empty(t, d.seen().settles)
+		require.Empty(t, d.seen().reported)
+		stop()
+	})
+}
+
+func TestLeaseEndsByItsOwnClockWhereItCannotBeRenewed(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.enqueue(1)
+		d.onStart = func(context.Context, claim.Item) (string, error) {
+			time.Sleep(31 * time.Second) // a process that was stopped
+			return "run", nil
+		}
+		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return nil, errors.New("connection refused") }
+		stop := d.run()
+		pass(35 * time.Second)
+		require.Empty(t, d.seen().settles)
+		require.Contains(t, d.log.at(slog.LevelWarn), "Lease lost")
+		stop()
+	})
+}
+
+func TestHeartbeatThatFailsIsRepeatedSooner(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.enqueue(1)
+		d.onStart = func(context.Context, claim.Item) (string, error) {
+			time.Sleep(31 * time.Second)
+			return "run", nil
+		}
+		d.onHeartbeat = func(held []claim.Held) ([]int64, error) {
+			if d.now() < 13*time.Second {
+				return nil, errors.New("connection refused")
+			}
+			return []int64{held[0].ID}, nil
+		}
+		stop := d.run()
+		pass(35 * time.Second)
+		var at []time.Duration
+		for _, beat := range d.seen().beats {
+			at = append(at, beat.at)
+		}
+		require.Equal(t, []time.Duration{10 * time.Second, 12500 * time.Millisecond, 15 * time.Second, 25 * time.Second}, at)
+		require.Equal(t, []claim.Verb{claim.Dispatched}, d.verbs(), "it was renewed in time, and is still the owner at 31 s")
+		stop()
+	})
+}
+
+func TestHeldContextEndsAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(10 * time.Second)
+		item := claim.Item{ID: 1, Token: 1, Deadline: time.Now().Add(10 * time.Second)}
+		ctx, release := h.add(t.Context(), item)
+		pass(10*time.Second - 1)
+		require.NoError(t, ctx.Err())
+		pass(1)
+		require.ErrorIs(t, context.Cause(ctx), claim.ErrLost)
+		release()
+		require.Empty(t, h.all())
+	})
+}
+
+func TestHeldLeaseLastsFromTheSendingOfItsHeartbeat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(10 * time.Second)
+		ctx, release := h.add(t.Context(), claim.Item{ID: 1, Token: 1, Deadline: time.Now().Add(10 * time.Second)})
+		defer release()
+		sent := time.Now()
+		pass(4 * time.Second) // the answer is slow
+		require.Zero(t, h.renewed(sent, h.all(), []int64{1}))
+		pass(6*time.Second - 1)
+		require.NoError(t, ctx.Err())
+		pass(1)
+		require.ErrorIs(t, context.Cause(ctx), claim.ErrLost)
+	})
+}
+
+func TestHeartbeatsAnswerIsNotHeldAgainstALaterClaim(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(10 * time.Second)
+		deadline := time.Now().Add(10 * time.Second)
+		_, release := h.add(t.Context(), claim.Item{ID: 1, Token: 1, Deadline: deadline})
+		asked := h.all()
+		release()
+		again, release := h.add(t.Context(), claim.Item{ID: 1, Token: 2, Deadline: deadline})
+		defer release()
+		require.Zero(t, h.renewed(time.Now(), asked, nil))
+		require.NoError(t, again.Err())
+	})
+}

@@ -1,0 +1,128 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+func TestSettleIsRepeatedUntilTheDatabaseAnswers(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.enqueue(1)
+		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+			if d.now() < 8*time.Second {
+				return nil, errors.New("connection refused")
+			}
+			return fakeStore{d}.putBack(verb, batch), nil
+		}
+		stop := d.run()
+		pass(8*time.Second - 1)
+		require.Empty(t, d.seen().reported)
+		require.Less(t, len(d.seen().settles), 20, "it does not hammer a database that does not answer")
+		pass(settleCap*12/10 + 1)
+		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
+		require.Empty(t, d.log.at(slog.LevelError))
+		stop()
+	})
+}
+
+func TestSettleIsGivenUpWhenTheLeaseCannotLastAnyLonger(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.enqueue(1)
+		d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) { return nil, errors.New("connection refused") }
+		stop := d.run()
+		pass(d.Lease + settleCap*2)
+		require.Equal(t, []string{"Lease lost"}, d.log.at(slog.LevelWarn))
+		require.Equal(t, "connection refused", d.log.value("Lease lost", "error"))
+		require.Empty(t, d.seen().reported)
+		settles := len(d.seen().settles)
+		d.enqueue(1)
+		d.wake <- "notification"
+		pass(time.Second)
+		require.Greater(t, len(d.seen().settles), settles, "its worker goes on")
+		stop()
+	})
+}
+
+func TestSettleThatMovesNothingIsALostLease(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.enqueue(2)
+		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+			fakeStore{d}.putBack(verb, batch)
+			return []int64{2}, nil
+		}
+		stop := d.run()
+		pass(time.Second)
+		require.Equal(t, []string{"e2=run-e2"}, d.seen().reported)
+		require.Equal(t, []string{"Lease lost"}, d.log.at(slog.LevelWarn))
+		require.Equal(t, claim.ErrLost.Error(), d.log.value("Lease lost", "error"))
+		stop()
+	})
+}
+
+func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
+	bubble(t, 10, func(t *testing.T, d *desk) {
+		d.enqueue(10)
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			return starts(time.Duration(item.ID)*time.Millisecond)(ctx, item)
+		}
+		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+			time.Sleep(time.Second)
+			return fakeStore{d}.putBack(verb, batch), nil
+		}
+		stop := d.run()
+		pass(3 * time.Second)
+		settles := d.seen().settles
+		require.Len(t, settles, 2)
+		require.Len(t, settles[0].batch, 1, "the first waits for nobody")
+		require.Len(t, settles[1].batch, 9)
+		require.Equal(t, 1001*time.Millisecond, settles[1].at)
+		require.Len(t, d.seen().reported, 10)
+		stop()
+	})
+}
+
+func TestBatchOfSeveralVerbsIsOneStatementEach(t *testing.T) {
+	bubble(t, 7, func(t *testing.T, d *desk) {
+		d.enqueue(7)
+		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
+			time.Sleep(time.Duration(item.ID) * time.Millisecond)
+			switch {
+			case item.ID == 7:
+				return "", serviceerror.NewUnavailable("connection refused")
+			case item.ID%2 == 0:
+				return "", serviceerror.NewInvalidArgument("no such thing")
+			}
+			return "run", nil
+		}
+		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+			time.Sleep(50 * time.Millisecond)
+			return fakeStore{d}.putBack(verb, batch), nil
+		}
+		stop := d.run()
+		pass(time.Second)
+		settles := d.seen().settles
+		sizes := map[claim.Verb]int{}
+		for _, s := range settles[1:4] {
+			sizes[s.verb] = len(s.batch)
+		}
+		require.Equal(t, map[claim.Verb]int{claim.Dispatched: 2, claim.Fail: 3, claim.Release: 1}, sizes)
+		stop()
+	})
+}
+
+func TestSettleThatWasNotTriedAnyMoreSaysOnlyWhy(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("grace of 3s to settle is over"))
+	s := &settler{store: fakeStore{newDesk(t, 1)}, lease: time.Second}
+	_, err := s.persist(ctx, claim.Dispatched, []claim.Settlement{{ID: 1}})
+	require.EqualError(t, err, "grace of 3s to settle is over")
+}
