@@ -4,6 +4,7 @@
 update pgdispatch.workflow_execution_queue q
 set status = 'PENDING',
     attempt_count = greatest(q.attempt_count - 1, 0),
+    lost_lease_count = 0,
     outcome_unknown = q.outcome_unknown or done.unknown,
     last_error = coalesce(nullif(done.error, ''), q.last_error),
     claimed_by = null,

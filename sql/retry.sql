@@ -4,6 +4,7 @@
 update pgdispatch.workflow_execution_queue q
 set status = 'PENDING',
     failure_count = q.failure_count + 1,
+    lost_lease_count = 0,
     outcome_unknown = q.outcome_unknown or done.unknown,
     last_error = done.error,
     run_at = clock_timestamp() + done.delay,

@@ -75,7 +75,7 @@ create table pgdispatch.workflow_execution_queue (
     attempt_count          integer not null default 0 check (attempt_count >= 0),
     -- Failures of the item's own. Only these are held against the definition's max_attempts.
     failure_count          integer not null default 0 check (failure_count >= 0),
-    -- Leases that expired under a holder that never came back.
+    -- Leases in a row that expired under a holder that did not come back. One that did starts the count anew.
     lost_lease_count       integer not null default 0 check (lost_lease_count >= 0),
     last_error             text check (length(last_error) <= 2000),
     created_at             timestamptz not null default now(),

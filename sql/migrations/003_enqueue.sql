@@ -36,13 +36,15 @@ for each row
 when ((old.holds_slot and not new.holds_slot)
       or (new.status = 'PENDING' and not new.outcome_unknown
           and (old.status <> 'PENDING' or old.outcome_unknown or old.priority <> new.priority or old.run_at <> new.run_at))
-      or (new.status = 'PENDING' and new.outcome_unknown and old.status = 'CLAIMED'))
+      or (new.status = 'PENDING' and new.outcome_unknown and old.status = 'CLAIMED')
+      -- Items of lower priority may have stood behind it.
+      or (new.status = 'CANCELLED' and old.status = 'PENDING'))
 execute function pgdispatch.item_moved();
 
 create trigger item_deleted
 after delete on pgdispatch.workflow_execution_queue
 for each row
-when (old.holds_slot)
+when (old.holds_slot or old.status = 'PENDING')
 execute function pgdispatch.item_moved();
 
 create trigger workspace_limits_changed

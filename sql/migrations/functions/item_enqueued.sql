@@ -19,7 +19,9 @@ begin
     if not found then
         insert into pgdispatch.lane_hints (workspace_id)
         select distinct e.workspace_id from enqueued e;
-        perform pg_notify('pgdispatch', '');
+        if found then -- not so where "on conflict do nothing" left no row
+            perform pg_notify('pgdispatch', '');
+        end if;
         return null;
     end if;
 

@@ -1,0 +1,212 @@
+package sql_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// badRow is a row as a client's text, column by column, and how it is refused. A message begins with the text here.
+type badRow struct {
+	name, columns, values string
+	code, message, hint   string
+}
+
+const nobody = "00000000-0000-4000-8000-000000000000"
+
+// badRows: @workspace, @definition and @foreign stand for the fixture's IDs.
+var badRows = []badRow{
+	{"unknown workspace", "workspace_id, workflow_definition_id", "'" + nobody + "', @definition",
+		"PGD01", "workspace " + nobody + " does not exist", "Insert it into pgdispatch.workspaces first"},
+	{"unknown definition", "workspace_id, workflow_definition_id", "@workspace, '" + nobody + "'",
+		"PGD02", "workflow definition " + nobody + " does not exist", "Insert it into pgdispatch.workflow_definitions first"},
+	{"definition of another workspace", "workspace_id, workflow_definition_id", "@workspace, @foreign",
+		"PGD03", "workflow definition ", "Use a definition of this workspace."},
+	{"no workspace", "workspace_id, workflow_definition_id", "null, @definition", "23502", "", ""},
+	{"no definition", "workspace_id, workflow_definition_id", "@workspace, null", "23502", "", ""},
+	{"a workspace that is no UUID", "workspace_id, workflow_definition_id", "'acme', @definition", "22P02", "", ""},
+
+	with("params an array", "params", "'[1]'", "PGD04", "params must be a JSON object, not array", "Wrap the value"),
+	with("params a string", "params", `'"x"'`, "PGD04", "params must be a JSON object, not string", "Wrap the value"),
+	with("params a number", "params", "'1'", "PGD04", "params must be a JSON object, not number", "Wrap the value"),
+	with("params the JSON null", "params", "'null'", "PGD04", "params must be a JSON object, not null", "Wrap the value"),
+	with("params the SQL null", "params", "null", "23502", "", ""),
+	with("params one byte too large", "params", "jsonb_build_object('a', repeat('x', 1966080 - 8))",
+		"PGD05", "params has 1966081 bytes as text, the limit is 1966080", "Temporal accepts 2 MiB of input"),
+	with("params large by numbers alone", "params", "('{\"a\": [' || repeat('1e131000,', 16) || '1]}')::jsonb", "PGD05", "params has 2096", "Temporal"),
+	with("params with a NUL", "params", `'{"a": "\u0000"}'`, "22P05", "", ""),
+	with("params with a lone surrogate", "params", `'{"a": "\ud800"}'`, "22P02", "", ""),
+	with("params nested 20,000 deep", "params", "(repeat('{\"a\":', 20000) || '1' || repeat('}', 20000))::jsonb", "54001", "", ""),
+	with("params with NaN", "params", `'{"a": NaN}'`, "22P02", "", ""),
+	with("params cut off", "params", `'{"a": '`, "22P02", "", ""),
+
+	with("priority above", "priority", "101", "PGD06", "priority is 101, it must be between -100 and 100", "Higher runs first"),
+	with("priority below", "priority", "-101", "PGD06", "priority is -101, it must be between -100 and 100", "Higher runs first"),
+	with("priority absurd", "priority", "2147483647", "PGD06", "priority is 2147483647", "Higher runs first"),
+	with("priority beyond an integer", "priority", "9999999999", "22003", "", ""),
+	with("priority NaN", "priority", "'NaN'", "22P02", "", ""),
+	with("priority null", "priority", "null", "23502", "", ""),
+
+	with("run_at infinity", "run_at", "'infinity'", "PGD08", "run_at is infinity, it must lie", "Leave run_at out to run at once."),
+	with("run_at minus infinity", "run_at", "'-infinity'", "PGD08", "run_at is -infinity, it must lie", "Leave run_at out"),
+	with("run_at the last year there is", "run_at", "'294276-12-31 00:00Z'", "PGD08", "run_at is 294276-12-31", "Leave run_at out"),
+	with("run_at the first year there is", "run_at", "'4713-01-01 00:00Z BC'", "PGD08", "run_at is 4713-01-01", "Leave run_at out"),
+	with("run_at beyond", "run_at", "'294277-01-01'", "22008", "", ""),
+	with("run_at null", "run_at", "null", "23502", "", ""),
+
+	owned("status", "'CLAIMED'"), owned("status", "'COMPLETED'"), owned("status", "'NONSENSE'"), owned("status", "''"),
+	owned("claimed_by", "'me'"), owned("claimed_at", "now()"), owned("lease_expires_at", "'infinity'"), owned("lease_token", "9"),
+	owned("attempt_count", "-1"), owned("failure_count", "1"), owned("lost_lease_count", "3"), owned("last_error", "''"),
+	owned("created_at", "'1970-01-01'"), owned("created_at", "'infinity'"), owned("dispatched_at", "now()"), owned("finished_at", "now()"),
+	owned("outcome_unknown", "true"),
+	with("status null", "status", "null", "23502", "", ""),
+	with("holds_slot", "holds_slot", "true", "428C9", "", ""),
+	with("an ID of one's own", "id", "7", "428C9", "", ""),
+	with("execution_id null", "execution_id", "null", "23502", "", ""),
+
+	with("idempotency key empty", "idempotency_key", "''", "PGD09", "idempotency_key has 0 characters, it must have 1 to 200", "Leave it out"),
+	with("idempotency key too long", "idempotency_key", "repeat('x', 201)", "PGD09", "idempotency_key has 201 characters", "Leave it out, or use a hash"),
+	with("idempotency key of 6 kB", "idempotency_key", "repeat('x', 6000)", "PGD09", "idempotency_key has 6000 characters", "Leave it out"),
+	with("traceparent in upper case", "traceparent", "'00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01'",
+		"PGD10", "traceparent is not a W3C trace context", "It looks like 00-"),
+	with("traceparent with a line feed", "traceparent", `E'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n'`, "PGD10", "traceparent", "It looks"),
+	with("traceparent empty", "traceparent", "''", "PGD10", "traceparent", "It looks like 00-"),
+}
+
+// with is a row that is good but for one column.
+func with(name, column, value, code, message, hint string) badRow {
+	return badRow{name, "workspace_id, workflow_definition_id, " + column, "@workspace, @definition, " + value, code, message, hint}
+}
+
+// owned is a row that sets a column which only pgdispatch sets.
+func owned(column, value string) badRow {
+	return with(column+" = "+value, column, value, "PGD07", "status, attempts, errors, claims, leases and times of an item are set by pgdispatch",
+		"Insert workspace_id, workflow_definition_id and params")
+}
+
+func (r badRow) statement(w, other tenant) string {
+	values := strings.NewReplacer("@workspace", "'"+w.workspace+"'", "@definition", "'"+w.definition+"'", "@foreign", "'"+other.definition+"'").
+		Replace(r.values)
+	return "insert into pgdispatch.workflow_execution_queue (" + r.columns + ") values (" + values + ")"
+}
+
+func TestEnqueueRefusesBadRowsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, other := f.tenant("FREE"), f.tenant("FREE")
+	for _, r := range badRows {
+		refusal := f.refused(r.statement(w, other))
+		require.Equal(t, r.code, refusal.Code, "%s: %s", r.name, refusal.Message)
+		require.Truef(t, strings.HasPrefix(refusal.Message, r.message), "%s: %s", r.name, refusal.Message)
+		require.Truef(t, strings.HasPrefix(refusal.Hint, r.hint), "%s: %s", r.name, refusal.Hint)
+		require.Zero(t, f.left(), r.name)
+	}
+}
+
+func TestEnqueueKeepsWhatIsOddButLegal(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, other := f.tenant("ENTERPRISE"), f.tenant("FREE")
+	legal := []badRow{
+		with("params at the limit", "params", "jsonb_build_object('a', repeat('x', 1966080 - 9))", "", "", ""),
+		with("a number that no float holds", "params", `'{"a": 1e400}'`, "", "", ""),
+		with("400 digits", "params", "('{\"a\": ' || repeat('9', 400) || '}')::jsonb", "", "", ""),
+		with("nested 5,000 deep", "params", "(repeat('{\"a\":', 5000) || '1' || repeat('}', 5000))::jsonb", "", "", ""),
+		with("a key twice", "params", `'{"a": 1, "a": 2}'`, "", "", ""),
+		with("escapes and direction marks", "params", `'{"\u001b[31m": "\u202e\n"}'`, "", "", ""),
+		with("first moment", "run_at", "'2000-01-01 00:00Z'", "", "", ""),
+		with("lowest priority", "priority", "-100", "", "", ""),
+		with("longest key", "idempotency_key", "repeat('é', 200)", "", "", ""),
+		with("a key that is never shown", "idempotency_key", `E'a\n\x1b[31m'`, "", "", ""),
+		with("a trace of another version", "traceparent", "'cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-09'", "", "", ""),
+	}
+	for _, r := range legal {
+		f.exec(r.statement(w, other))
+	}
+	claimed := f.claim(len(legal) + 1)
+	require.Len(t, claimed.items, len(legal), "all of them are read in one batch")
+	params := []string{}
+	for _, item := range claimed.items {
+		params = append(params, *item.Params)
+	}
+	require.Contains(t, params, `{"a": 1`+strings.Repeat("0", 400)+`}`, "kept digit by digit")
+	require.Contains(t, params, `{"a": 2}`, "the last of two equal keys counts")
+	require.Contains(t, params, `{"a": "`+strings.Repeat("x", 1966080-9)+`"}`)
+}
+
+// Until roles exist, whoever may insert may also force an ID. It does no harm but to the order among equals.
+func TestAForcedIDIsALimitThatIsKnown(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	const forced = `insert into pgdispatch.workflow_execution_queue (id, workspace_id, workflow_definition_id)
+		overriding system value values (-1, $1, $2)`
+	f.exec(forced, w.workspace, w.definition)
+	f.item(w)
+	require.Equal(t, "23505", f.refused(forced, w.workspace, w.definition).Code)
+	require.EqualValues(t, -1, f.claim(2).ids()[0])
+}
+
+// An application may choose the execution's ID, but never one that is taken.
+func TestAnExecutionIDIsTakenOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	a, b := f.tenant("FREE"), f.tenant("FREE")
+	const chosen = `insert into pgdispatch.workflow_execution_queue (execution_id, workspace_id, workflow_definition_id)
+		values ('` + nobody + `', $1, $2)`
+	f.exec(chosen, a.workspace, a.definition)
+	require.Equal(t, "23505", f.refused(chosen, b.workspace, b.definition).Code)
+}
+
+func TestConfigurationRefusesWhatCouldNotBeStarted(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	for _, row := range []struct{ table, columns, values, code string }{
+		{"workspaces", "name", "''", "23514"},
+		{"workspaces", "name", "repeat('x', 201)", "23514"},
+		{"workspaces", "name", `E'a\nb'`, "23514"},
+		{"workspaces", "name", `E'\x1b[2J'`, "23514"},
+		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, E'a\rb', 'b', 'q'`, "23514"},
+		{"workspaces", "name, plan", "'a', 'GOLD'", "23503"},
+		{"workspaces", "name, max_concurrent_workflows", "'a', -1", "23514"},
+		{"workspaces", "name, max_concurrent_workflows", "'a', 100001", "23514"},
+		{"workspace_tiers", "plan, max_concurrent_workflows", "'gold', 1", "23514"},
+		{"workspace_tiers", "plan, max_concurrent_workflows", `E'GOLD\n', 1`, "23514"},
+		{"workspace_tiers", "plan, max_concurrent_workflows", "'GOLD', null", "23502"},
+		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', E'a\nb', 'q'`, "23514"},
+		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', 'b', E'\x1b[2J'`, "23514"},
+		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', '', 'q'`, "23514"},
+		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', repeat('é', 501), 'q'`, "23514"},
+		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'report', 'b', 'q'`, "23505"},
+		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue, max_attempts", `@workspace, 'a', 'b', 'q', 0`, "23514"},
+		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue, execution_timeout", `@workspace, 'a', 'b', 'q', '-1 day'`, "23514"},
+		{"workflow_definition_versions", "workflow_definition_id, version, graph", `@definition, 0, '{"nodes": []}'`, "23514"},
+		{"workflow_definition_versions", "workflow_definition_id, version, graph", `@definition, 1, '{"nodes": []}'`, "23505"},
+		{"settings", "singleton", "false", "23514"},
+		{"settings", "singleton", "true", "23505"},
+	} {
+		values := strings.NewReplacer("@workspace", "'"+w.workspace+"'", "@definition", "'"+w.definition+"'").Replace(row.values)
+		refusal := f.refused("insert into pgdispatch." + row.table + " (" + row.columns + ") values (" + values + ")")
+		require.Equal(t, row.code, refusal.Code, "%s %s: %s", row.table, row.values, refusal.Message)
+	}
+}
+
+func TestAGraphHasNodesWithStringIDs(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	insert := "insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) values ($1, $2, $3)"
+	for _, graph := range []string{
+		`[]`, `null`, `{}`, `{"nodes": {}}`, `{"nodes": null}`, `{"nodes": ["a"]}`, `{"nodes": [null]}`, `{"nodes": [{}]}`,
+		`{"nodes": [{"id": 1}]}`, `{"nodes": [{"id": null}]}`, `{"nodes": [{"id": ["a"]}]}`, `{"nodes": [{"id": "a"}, {"ID": "b"}]}`,
+		`{"nodes": [[{"id": "a"}]]}`, `{"nodes": [], "edges": {}}`, `{"nodes": [], "edges": [{"from": "a"}]}`,
+		`{"nodes": [{"id": "` + strings.Repeat("x", 65536) + `"}]}`,
+	} {
+		require.Equal(t, "23514", f.refused(insert, w.definition, 2, graph).Code, "%.60s", graph)
+	}
+	for n, graph := range []string{`{"nodes": []}`, `{"nodes": [{"id": ""}]}`, `{"nodes": [{"id": "a"}], "edges": [{"from": "a", "to": "a"}], "x": 1}`} {
+		f.exec(insert, w.definition, n+2, graph)
+	}
+}

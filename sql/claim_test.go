@@ -1,0 +1,290 @@
+package sql_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+func TestClaimTakesPriorityBeforeFairnessBeforeAge(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	a, b := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	old := f.at(a, 0, -time.Hour)
+	older := f.at(a, 0, -2*time.Hour)
+	young := f.at(b, 0, -time.Minute)
+	urgent := f.at(b, 1, -time.Second)
+
+	require.Equal(t, []int64{urgent}, f.claim(1).ids(), "priority first")
+	require.Equal(t, []int64{older}, f.claim(1).ids(), "then whose turn it is, and there by age")
+	require.Equal(t, []int64{young}, f.claim(1).ids(), "then the other's turn, although its item is younger")
+	require.Equal(t, []int64{old}, f.claim(1).ids())
+}
+
+func TestClaimServesTheLeastRecentlyServedFirst(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	tenants := []tenant{f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")}
+	for _, w := range tenants {
+		f.items(w, 6)
+	}
+	turns := []string{}
+	for range 9 {
+		turns = append(turns, *f.claim(1).items[0].WorkspaceID)
+	}
+	require.Equal(t, turns[:3], turns[3:6])
+	require.Equal(t, turns[:3], turns[6:])
+	require.Len(t, map[string]bool{turns[0]: true, turns[1]: true, turns[2]: true}, 3)
+}
+
+func TestClaimSharesABatchAmongWorkspaces(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	noisy, quiet := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	f.items(noisy, 100)
+	f.items(quiet, 3)
+	count := map[string]int{}
+	for _, item := range f.claim(10).items {
+		count[*item.WorkspaceID]++
+	}
+	require.Equal(t, map[string]int{noisy.workspace: 7, quiet.workspace: 3}, count)
+}
+
+func TestClaimLeavesWhatIsNotDueAndSaysWhenItIs(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	require.Nil(t, f.claim(10).lookAgainIn, "nothing is due later")
+	later := f.at(w, 0, time.Hour)
+	sooner := f.at(w, 5, 10*time.Minute)
+	answer := f.claim(10)
+	require.Empty(t, answer.items)
+	require.False(t, answer.more)
+	require.InDelta(t, 10*time.Minute, *answer.lookAgainIn, float64(time.Minute))
+
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1", sooner)
+	answer = f.claim(10)
+	require.Equal(t, []int64{sooner}, answer.ids())
+	require.InDelta(t, time.Hour, *answer.lookAgainIn, float64(time.Minute))
+
+	// As if the hour had passed: the hint was folded long ago, only the lane knows.
+	f.exec("set session_replication_role = replica; update pgdispatch.workflow_execution_queue set run_at = now(); "+
+		"update pgdispatch.lanes set next_due_at = now(); reset session_replication_role", pgx.QueryExecModeSimpleProtocol)
+	require.Equal(t, []int64{later}, f.claim(10).ids())
+}
+
+func TestClaimSaysWhenAnUnansweredStartIsDue(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.item(f.tenant("FREE"))
+	b := f.claim(1)
+	all[int64](f, sql.Retry, b.ids(), b.tokens(), []string{"no answer"}, []time.Duration{time.Hour}, []bool{true})
+	answer := f.claim(1)
+	require.Empty(t, answer.items)
+	require.InDelta(t, time.Hour, *answer.lookAgainIn, float64(time.Minute))
+}
+
+func TestUnansweredStartsComeFirstAndNeedNoRoom(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	unanswered := f.item(w)
+	f.release(f.claim(1), true)
+	f.at(w, 100, 0)
+	f.at(f.tenant("FREE"), 100, 0)
+	require.Equal(t, []int64{unanswered}, f.claim(1).ids(), "before any priority, and though its workspace is full")
+	require.Len(t, f.claim(10).items, 1, "the other workspace's; its own holds the slot still")
+}
+
+func TestUnansweredStartHoldsItsSlotUntilItIsAnswered(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.items(w, 2)
+	first := f.claim(10)
+	f.release(first, true)
+	again := f.claim(10)
+	require.Equal(t, first.ids(), again.ids())
+	f.release(again, false)
+	f.at(w, 100, -time.Hour)
+	still := f.claim(10)
+	require.Equal(t, first.ids(), still.ids(), "a later release does not answer for it, and its slot is not another's")
+	require.True(t, *still.items[0].OutcomeUnknown)
+	f.expire(first.ids()...)
+	answered := f.claim(10)
+	require.Equal(t, first.ids(), answered.ids())
+	all[int64](f, sql.Fail, answered.ids(), answered.tokens(), []string{"refused"})
+	require.Len(t, f.claim(10).items, 1)
+}
+
+func TestReleaseWithoutDoubtGivesTheSlotBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.at(w, 0, -time.Minute)
+	urgent := int64(0)
+	b := f.claim(10)
+	f.release(b, false)
+	urgent = f.at(w, 1, 0)
+	require.Equal(t, []int64{urgent}, f.claim(10).ids())
+	require.Equal(t, "0 0 PENDING", one[string](f, `select format('%s %s %s', attempt_count, failure_count, status)
+		from pgdispatch.workflow_execution_queue where id = $1`, b.ids()[0]))
+}
+
+func TestClaimDemandsReadCommitted(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		for _, statement := range []string{"select pgdispatch.claim('replica-1', 1, '1 minute')", sql.RecountLanes} {
+			tx, err := f.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+			refusal := f.on(tx).refused(statement)
+			require.Equal(t, "PGD30", refusal.Code)
+			require.Contains(t, refusal.Hint, "READ COMMITTED")
+			require.NoError(t, tx.Rollback(t.Context()))
+		}
+	}
+}
+
+func TestNodeIDsAreTheNewestVersions(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	newest := f.version(w.definition, 10, `{"nodes": [{"id": "x"}, {"id": "y"}], "edges": [{"from": "x", "to": "y"}]}`)
+	f.version(w.definition, 9, `{"nodes": [{"id": "old"}]}`)
+	f.item(w)
+	item := f.claim(1).items[0]
+	require.Equal(t, newest, *item.WorkflowDefinitionVersionID)
+	require.Equal(t, `["x", "y"]`, *item.NodeIDs)
+}
+
+func TestARepeatedStartKeepsItsVersionAndANewOneTakesTheNewest(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.item(w)
+	f.release(f.claim(1), true)
+	second := f.version(w.definition, 2, `{"nodes": []}`)
+	repeat := f.claim(1)
+	require.Equal(t, w.version, *repeat.items[0].WorkflowDefinitionVersionID, "the start may have arrived: it is repeated as it was")
+	f.dispatched(repeat)
+	f.finish(*repeat.items[0].ID, "COMPLETED")
+
+	f.item(w)
+	f.release(f.claim(1), false)
+	third := f.version(w.definition, 3, `{"nodes": []}`)
+	require.NotEqual(t, second, third)
+	require.Equal(t, third, *f.claim(1).items[0].WorkflowDefinitionVersionID)
+}
+
+func TestWhatWasDeletedIsAProblemOfItsItemsOnly(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	noWorkspace, noDefinition, noVersion, whole := f.tenant("PRO"), f.tenant("PRO"), f.tenant("PRO"), f.tenant("PRO")
+	want := map[int64]string{
+		f.item(noWorkspace): "workspace not found", f.item(noDefinition): "workflow definition not found",
+		f.item(noVersion): "workflow definition has no version", f.item(whole): "",
+	}
+	f.exec("delete from pgdispatch.workspaces where id = $1", noWorkspace.workspace)
+	f.exec("delete from pgdispatch.workflow_definitions where id = $1", noDefinition.definition)
+	f.exec("delete from pgdispatch.workflow_definition_versions where id = $1", noVersion.version)
+	got := map[int64]string{}
+	for _, item := range f.claim(10).items {
+		got[*item.ID] = ""
+		if item.Problem != nil {
+			got[*item.ID] = *item.Problem
+		}
+	}
+	require.Equal(t, want, got)
+}
+
+func TestAVersionDeletedUnderAnUnansweredStartIsAProblem(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.item(w)
+	f.release(f.claim(1), true)
+	f.version(w.definition, 2, `{"nodes": []}`)
+	f.exec("delete from pgdispatch.workflow_definition_versions where id = $1", w.version)
+	require.Equal(t, "workflow definition has no version", *f.claim(1).items[0].Problem)
+}
+
+func TestAnItemThatLostItsHolderThreeTimesIsAProblem(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.item(f.tenant("FREE"))
+	for range 3 {
+		held := f.claim(1)
+		require.Equal(t, []int64{id}, held.ids())
+		require.Nil(t, held.items[0].Problem)
+		f.expire(id)
+	}
+	last := f.claim(1)
+	require.Equal(t, "holder lost three times", *last.items[0].Problem)
+	require.Equal(t, 0, *last.items[0].FailureCount, "a lost lease is no failure of the item's own")
+	require.Equal(t, 4, *last.items[0].AttemptCount)
+}
+
+// A lane remembers its head's priority. Where that head is gone without a word, its next item is found in the same claim.
+func TestAHeadThatWasWithdrawnHidesNothingBehindIt(t *testing.T) {
+	t.Parallel()
+	for name, withdraw := range map[string]string{
+		"cancelled": "select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where id = $1",
+		"deleted":   "delete from pgdispatch.workflow_execution_queue where id = $1",
+	} {
+		f := open(t)
+		w := f.tenant("PRO")
+		f.maxClaims(0)
+		behind, head := f.at(w, 0, 0), f.at(w, 9, 0)
+		f.claim(10)
+		f.exec(withdraw, head)
+		f.maxClaims(10)
+		require.Equal(t, []int64{behind}, f.claim(10).ids(), name)
+	}
+}
+
+func TestAHeadThatSomebodyHoldsIsPassedOver(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, other := f.tenant("PRO"), f.tenant("PRO")
+	held := f.item(w)
+	holder, _ := f.begin()
+	holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", held)
+	free, second := f.item(w), f.item(other)
+	require.ElementsMatch(t, []int64{free, second}, f.claim(10).ids())
+	answer := f.claim(10)
+	require.Empty(t, answer.items)
+	require.False(t, answer.more, "asking again at once would be of no use")
+}
+
+func TestClaimFoldsAnyNumberOfHints(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.exec("insert into pgdispatch.lane_hints (workspace_id) select $1 from generate_series(1, 2500)", w.workspace)
+	for _, left := range []int{1500, 500, 0} {
+		require.Equal(t, left > 0, f.claim(1).more, "more while hints are left")
+		require.Equal(t, left, one[int](f, "select count(*) from pgdispatch.lane_hints"))
+	}
+}
+
+func TestClaimRowsSayHowLongTheyWaited(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.exec("set session_replication_role = replica; " +
+		fmt.Sprintf(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, created_at, run_at)
+			values ('%[1]s', '%[2]s', now() - interval '1 hour', now() - interval '2 hours'),
+			       ('%[1]s', '%[2]s', now() - interval '2 hours', now() - interval '1 hour'); `, w.workspace, w.definition) +
+		"reset session_replication_role; select pgdispatch.find_unnoticed()")
+	for _, item := range f.claim(10).items {
+		require.InDelta(t, time.Hour, *item.Waited, float64(time.Minute), "since it was there and due")
+	}
+}

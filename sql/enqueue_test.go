@@ -1,0 +1,246 @@
+package sql_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+const withKey = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key) values ($1, $2, $3)`
+
+// left counts what refused or forgotten inserts must not leave behind.
+func (f fixture) left() int {
+	f.t.Helper()
+	return one[int](f, `select (select count(*) from pgdispatch.workflow_execution_queue) + (select count(*) from pgdispatch.lane_hints)
+		+ (select count(*) from pgdispatch.workflow_executions)`)
+}
+
+func TestEnqueueNeedsThreeColumns(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	var id int64
+	var execution string
+	row := f.db.QueryRow(t.Context(), `
+		insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params) values ($1, $2, '{"month": "2026-08"}')
+		returning id, execution_id::text`, w.workspace, w.definition)
+	require.NoError(t, row.Scan(&id, &execution))
+	defaults := one[bool](f, `select status = 'PENDING' and priority = 0 and run_at = created_at and attempt_count = 0 and failure_count = 0
+		and idempotency_key is null and traceparent is null and not outcome_unknown
+		from pgdispatch.workflow_execution_queue where id = $1`, id)
+	require.True(t, defaults)
+
+	claimed := f.claim(10)
+	require.Len(t, claimed.items, 1)
+	item := claimed.items[0]
+	require.Equal(t, id, *item.ID)
+	require.Equal(t, execution, *item.ExecutionID, "the application knows the workflow ID before it commits")
+	require.Equal(t, `{"month": "2026-08"}`, *item.Params)
+	require.Equal(t, "Report reports", *item.WorkflowType+" "+*item.TaskQueue)
+	require.Equal(t, `["fetch", "send"]`, *item.NodeIDs)
+	require.Equal(t, w.version, *item.WorkflowDefinitionVersionID)
+	require.Equal(t, "execution-"+execution, one[string](f, "select workflow_id from pgdispatch.workflow_executions where id = $1", execution))
+}
+
+func TestEnqueueTakesEveryOptionalColumn(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	trace := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	f.exec(`insert into pgdispatch.workflow_execution_queue
+			(workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent)
+		values ($1, $2, '{}', 100, '2000-01-01 00:00Z', 'invoice-17', $3)`, w.workspace, w.definition, trace)
+	claimed := f.claim(1)
+	require.Len(t, claimed.items, 1)
+	require.Equal(t, trace, *claimed.items[0].Traceparent)
+}
+
+func TestEnqueueAcceptsDefaultsThatAClientSpellsOut(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.exec(`insert into pgdispatch.workflow_execution_queue
+			(id, execution_id, workspace_id, workflow_definition_id, status, priority, run_at, params, attempt_count, failure_count,
+			 lost_lease_count, last_error, created_at, claimed_by, claimed_at, lease_expires_at, lease_token, outcome_unknown, dispatched_at, finished_at)
+		values (default, default, $1, $2, 'PENDING', 0, default, default, 0, 0, 0, null, now(), null, null, null, 0, false, null, null)`,
+		w.workspace, w.definition)
+	require.Len(t, f.claim(1).items, 1)
+}
+
+func TestEnqueueInTheTransactionThatMakesTheDefinition(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	in, tx := f.begin()
+	w := in.tenant("FREE")
+	id := in.item(w)
+	require.Empty(t, f.claim(10).items, "nothing is seen before the commit")
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, []int64{id}, f.claim(10).ids())
+}
+
+func TestEnqueueThatIsRolledBackLeavesNothing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	in, tx := f.begin()
+	in.items(w, 3)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Zero(t, f.left())
+}
+
+func TestEnqueueManyRowsInOneStatement(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	a, b := f.tenant("PRO"), f.tenant("PRO")
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
+		values ($1, $2, '{"n": 1}'), ($1, $2, '{"n": 2}'), ($3, $4, '{"n": 3}')`, a.workspace, a.definition, b.workspace, b.definition)
+	require.Equal(t, 2, one[int](f, "select count(*) from pgdispatch.lane_hints"), "one hint a workspace, not one a row")
+	require.Len(t, f.claim(10).items, 3)
+}
+
+func TestEnqueueByBinaryCopy(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	rows := [][]any{}
+	for n := range 10 {
+		rows = append(rows, []any{uuid(t, w.workspace), uuid(t, w.definition), map[string]int{"n": n}})
+	}
+	n, err := f.pool.CopyFrom(t.Context(), queueTable, []string{"workspace_id", "workflow_definition_id", "params"}, pgx.CopyFromRows(rows))
+	require.NoError(t, err)
+	require.EqualValues(t, 10, n)
+	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.lane_hints"))
+	require.Len(t, f.claim(20).items, 10)
+}
+
+func TestEnqueueByTextCopy(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	require.NoError(t, f.copyText("workspace_id, workflow_definition_id, params",
+		strings.Repeat(w.workspace+"\t"+w.definition+"\t{\"n\": 1}\n", 10)))
+	require.Len(t, f.claim(20).items, 10)
+}
+
+var queueTable = pgx.Identifier{"pgdispatch", "workflow_execution_queue"}
+
+func uuid(t *testing.T, text string) pgtype.UUID {
+	t.Helper()
+	var value pgtype.UUID
+	require.NoError(t, value.Scan(text))
+	return value
+}
+
+// copyText sends rows as psql's \copy does.
+func (f fixture) copyText(columns, rows string) error {
+	conn, err := f.pool.Acquire(f.t.Context())
+	require.NoError(f.t, err)
+	defer conn.Release()
+	_, err = conn.Conn().PgConn().CopyFrom(f.t.Context(), strings.NewReader(rows),
+		"copy pgdispatch.workflow_execution_queue ("+columns+") from stdin")
+	return err
+}
+
+func TestCopyWithOneBadRowLeavesNothing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, other := f.tenant("FREE"), f.tenant("FREE")
+	good := w.workspace + "\t" + w.definition + "\t{}\n"
+	for name, bad := range map[string]struct{ row, code string }{
+		"no object":          {w.workspace + "\t" + w.definition + "\t[]\n", "PGD04"},
+		"foreign definition": {w.workspace + "\t" + other.definition + "\t{}\n", "PGD03"},
+		"no JSON":            {w.workspace + "\t" + w.definition + "\t{\n", "22P02"},
+		"null":               {w.workspace + "\t" + w.definition + "\t\\N\n", "23502"},
+	} {
+		err := f.copyText("workspace_id, workflow_definition_id, params", good+good+bad.row+good)
+		require.Equal(t, bad.code, f.pgError(err).Code, name)
+		require.Zero(t, f.left(), name)
+	}
+}
+
+func TestManyRowsWithOneBadRowLeaveNothing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	statement := `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
+		select $1, $2, case n when 999 then '[]' else '{}' end::jsonb from generate_series(1, 1000) n`
+	require.Equal(t, "PGD04", f.refused(statement, w.workspace, w.definition).Code)
+	statement = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
+		select $1, case n when 999 then gen_random_uuid() else $2 end from generate_series(1, 1000) n`
+	require.Equal(t, "PGD02", f.refused(statement, w.workspace, w.definition).Code)
+	require.Zero(t, f.left())
+}
+
+func TestIdempotencyKeyIsUniqueInItsWorkspaceOnly(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	a, b := f.tenant("FREE"), f.tenant("FREE")
+	f.exec(withKey, a.workspace, a.definition, "invoice-17")
+	refusal := f.refused(withKey, a.workspace, a.definition, "invoice-17")
+	require.Equal(t, "23505", refusal.Code)
+	require.Equal(t, "workflow_execution_queue_idempotency", refusal.ConstraintName)
+	f.exec(withKey, b.workspace, b.definition, "invoice-17")
+	require.EqualValues(t, 0, f.exec(withKey+" on conflict do nothing", a.workspace, a.definition, "invoice-17"))
+	require.EqualValues(t, 0, f.exec(withKey+" on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing",
+		a.workspace, a.definition, "invoice-17"))
+	require.Equal(t, 2, one[int](f, "select count(*) from pgdispatch.workflow_execution_queue"))
+}
+
+func TestIdempotencyKeyOutlivesItsItem(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.exec(withKey, w.workspace, w.definition, "invoice-17")
+	claimed := f.claim(1)
+	f.dispatched(claimed)
+	require.True(t, f.finish(*claimed.items[0].ID, "COMPLETED"))
+	require.Equal(t, "23505", f.refused(withKey, w.workspace, w.definition, "invoice-17").Code)
+}
+
+func TestReadsOfAnApplication(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.tenant("FREE")
+	f.items(w, 3)
+	f.at(w, 0, time.Hour)
+	f.dispatched(f.claim(1))
+	f.claim(1)
+	require.Equal(t, 2, one[int](f, "select pgdispatch.pending_count($1)", w.workspace))
+	row := one[string](f, `select format('%s %s %s %s %s', waiting, claimed, running, max_concurrent_workflows, oldest_waiting_since is not null)
+		from pgdispatch.workspace_statistics where workspace_id = $1`, w.workspace)
+	require.Equal(t, "2 1 1 5 t", row)
+	first := one[string](f, "select name from ("+strings.ReplaceAll(sql.WorkspaceStatistics, "$1", "1")+") s")
+	require.Equal(t, "tenant on PRO", first, "the workspace with the most at stake comes first")
+}
+
+func TestPendingCountCountsUnansweredStartsToo(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.item(w)
+	f.release(f.claim(1), true)
+	require.Equal(t, 1, one[int](f, "select pgdispatch.pending_count($1)", w.workspace))
+	require.Equal(t, 1, one[int](f, "select waiting from pgdispatch.workspace_statistics where workspace_id = $1", w.workspace))
+}
+
+func TestDeadLettersAreTheItemsThatFailedForGood(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.items(w, 3)
+	claimed := f.claim(3)
+	one, two := *claimed.items[0].ID, *claimed.items[1].ID
+	all[int64](f, sql.Fail, []int64{one}, claimed.tokens()[:1], []string{"input too large"})
+	f.dispatched(claimed)
+	f.finish(two, "TERMINATED")
+	dead := all[string](f, "select format('%s %s %s', id, execution_status, last_error) from pgdispatch.dead_letters order by id")
+	require.Equal(t, []string{fmt.Sprintf("%d FAILED input too large", one), fmt.Sprintf("%d TERMINATED workflow terminated", two)}, dead)
+}

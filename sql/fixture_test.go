@@ -1,0 +1,263 @@
+package sql_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+const lease = time.Minute
+
+// database is what statements run on: a pool, a connection or a transaction.
+type database interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// fixture is a test's own database with short words for what the tests do there.
+type fixture struct {
+	t    testing.TB
+	pool *pgxpool.Pool
+	db   database
+}
+
+func open(t testing.TB) fixture {
+	t.Helper()
+	pool := sqltest.Open(t)
+	return fixture{t: t, pool: pool, db: pool}
+}
+
+// on is the same fixture on another connection or inside a transaction.
+func (f fixture) on(db database) fixture {
+	f.db = db
+	return f
+}
+
+// conn is the same fixture on a connection of its own.
+func (f fixture) conn() fixture {
+	f.t.Helper()
+	conn, err := f.pool.Acquire(f.t.Context())
+	require.NoError(f.t, err)
+	f.t.Cleanup(conn.Release)
+	return f.on(conn)
+}
+
+// begin is the same fixture inside a transaction, which is rolled back when the test ends.
+func (f fixture) begin() (fixture, pgx.Tx) {
+	f.t.Helper()
+	tx, err := f.pool.Begin(f.t.Context())
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return f.on(tx), tx
+}
+
+func (f fixture) exec(statement string, args ...any) int64 {
+	f.t.Helper()
+	tag, err := f.db.Exec(f.t.Context(), statement, args...)
+	require.NoError(f.t, err)
+	return tag.RowsAffected()
+}
+
+func one[T any](f fixture, statement string, args ...any) T {
+	f.t.Helper()
+	var value T
+	require.NoError(f.t, f.db.QueryRow(f.t.Context(), statement, args...).Scan(&value))
+	return value
+}
+
+func all[T any](f fixture, statement string, args ...any) []T {
+	f.t.Helper()
+	rows, err := f.db.Query(f.t.Context(), statement, args...)
+	require.NoError(f.t, err)
+	values, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	require.NoError(f.t, err)
+	return values
+}
+
+// refused runs a statement that must fail and returns the database's error.
+func (f fixture) refused(statement string, args ...any) *pgconn.PgError {
+	f.t.Helper()
+	_, err := f.db.Exec(f.t.Context(), statement, args...)
+	require.Error(f.t, err, "%.300s %.300v", statement, args)
+	return f.pgError(err)
+}
+
+func (f fixture) pgError(err error) *pgconn.PgError {
+	f.t.Helper()
+	var refusal *pgconn.PgError
+	require.ErrorAs(f.t, err, &refusal)
+	return refusal
+}
+
+// tenant is a workspace with one definition that has one version.
+type tenant struct{ workspace, definition, version string }
+
+func (f fixture) tenant(plan string) tenant {
+	f.t.Helper()
+	var w tenant
+	w.workspace = one[string](f, "insert into pgdispatch.workspaces (name, plan) values ($1, $2) returning id::text", "tenant on "+plan, plan)
+	w.definition, w.version = f.definition(w.workspace, "report")
+	return w
+}
+
+func (f fixture) definition(workspace, name string) (definition, version string) {
+	f.t.Helper()
+	definition = one[string](f, `insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
+		values ($1, $2, 'Report', 'reports') returning id::text`, workspace, name)
+	return definition, f.version(definition, 1, `{"nodes": [{"id": "fetch"}, {"id": "send"}]}`)
+}
+
+func (f fixture) version(definition string, number int, graph string) string {
+	f.t.Helper()
+	return one[string](f, `insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
+		values ($1, $2, $3) returning id::text`, definition, number, graph)
+}
+
+const insertItem = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) values ($1, $2)`
+
+// item enqueues one item and returns its ID.
+func (f fixture) item(w tenant) int64 {
+	f.t.Helper()
+	return one[int64](f, insertItem+" returning id", w.workspace, w.definition)
+}
+
+// items enqueues n items in one statement and returns their IDs in order.
+func (f fixture) items(w tenant, n int) []int64 {
+	f.t.Helper()
+	return all[int64](f, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
+		select $1, $2 from generate_series(1, $3::int) returning id`, w.workspace, w.definition, n)
+}
+
+// at enqueues an item with a priority that is due that long from now (negative: since then).
+func (f fixture) at(w tenant, priority int, due time.Duration) int64 {
+	f.t.Helper()
+	return one[int64](f, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at)
+		values ($1, $2, $3, now() + $4::interval) returning id`, w.workspace, w.definition, priority, due)
+}
+
+func (f fixture) status(id int64) string {
+	f.t.Helper()
+	return one[string](f, "select status from pgdispatch.workflow_execution_queue where id = $1", id)
+}
+
+func (f fixture) execution(id int64) string {
+	f.t.Helper()
+	return one[string](f, "select execution_id::text from pgdispatch.workflow_execution_queue where id = $1", id)
+}
+
+// claimRow is one row of the answer to a claim; the last one has no ID.
+type claimRow struct {
+	ID                          *int64
+	LeaseToken                  *int64
+	ExecutionID                 *string
+	WorkspaceID                 *string
+	WorkflowDefinitionID        *string
+	WorkflowDefinitionVersionID *string
+	WorkflowType, TaskQueue     *string
+	ExecutionTimeout            *time.Duration
+	NodeIDs                     *string `db:"node_ids"`
+	Params, Traceparent         *string
+	AttemptCount, FailureCount  *int
+	MaxAttempts                 *int
+	OutcomeUnknown              *bool
+	Problem                     *string
+	Waited                      *time.Duration
+	More, Capped                *bool
+	LookAgainIn                 *time.Duration
+	Paused                      *bool
+	AtCapacity                  *string
+}
+
+type batch struct {
+	items                []claimRow
+	more, capped, paused bool
+	lookAgainIn          *time.Duration
+	atCapacity           string // a JSON array; "": none
+}
+
+func (b batch) ids() []int64 {
+	ids := []int64{}
+	for _, item := range b.items {
+		ids = append(ids, *item.ID)
+	}
+	return ids
+}
+
+func (b batch) tokens() []int64 {
+	tokens := []int64{}
+	for _, item := range b.items {
+		tokens = append(tokens, *item.LeaseToken)
+	}
+	return tokens
+}
+
+func (f fixture) tryClaim(atMost int) (batch, error) {
+	rows, err := f.db.Query(f.t.Context(), sql.Claim, "replica-1", atMost, lease)
+	if err != nil {
+		return batch{}, err
+	}
+	answer, err := pgx.CollectRows(rows, pgx.RowToStructByName[claimRow])
+	if err != nil {
+		return batch{}, err
+	}
+	last := answer[len(answer)-1]
+	b := batch{items: answer[:len(answer)-1], more: *last.More, capped: *last.Capped, paused: *last.Paused, lookAgainIn: last.LookAgainIn}
+	if last.AtCapacity != nil {
+		b.atCapacity = *last.AtCapacity
+	}
+	return b, nil
+}
+
+func (f fixture) claim(atMost int) batch {
+	f.t.Helper()
+	b, err := f.tryClaim(atMost)
+	require.NoError(f.t, err)
+	return b
+}
+
+func repeated[T any](n int, value T) []T {
+	values := make([]T, n)
+	for i := range values {
+		values[i] = value
+	}
+	return values
+}
+
+// dispatched settles a batch: its workflows run. It returns the IDs that were moved.
+func (f fixture) dispatched(b batch) []int64 {
+	f.t.Helper()
+	return all[int64](f, sql.Dispatched, b.ids(), b.tokens(), repeated(len(b.items), "run"), "replica-1")
+}
+
+// release hands a batch back; unknown: a start was sent that nobody answered.
+func (f fixture) release(b batch, unknown bool) []int64 {
+	f.t.Helper()
+	return all[int64](f, sql.Release, b.ids(), b.tokens(), repeated(len(b.items), ""), repeated(len(b.items), unknown))
+}
+
+func (f fixture) finish(id int64, outcome string) bool {
+	f.t.Helper()
+	return one[bool](f, sql.Finish, f.execution(id), outcome, nil)
+}
+
+// expire ends the leases of claimed items, as if a minute had passed.
+func (f fixture) expire(ids ...int64) {
+	f.t.Helper()
+	f.exec(`update pgdispatch.workflow_execution_queue
+		set claimed_at = clock_timestamp() - interval '2 minutes', lease_expires_at = clock_timestamp() - interval '1 minute'
+		where id = any ($1) and status = 'CLAIMED'`, ids)
+}
+
+func (f fixture) maxClaims(n int) {
+	f.t.Helper()
+	f.exec(sql.SettingsSet, n, nil)
+}

@@ -1,0 +1,28 @@
+package sql_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files and the generated part of docs/lifecycle.md")
+
+func TestMain(m *testing.M) { sqltest.Main(m) }
+
+// requireGolden compares text with a file of the module's testdata, or writes it there.
+func requireGolden(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join("..", "testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	golden, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(golden), text, "go test ./sql -update rewrites %s; read the difference first", name)
+}

@@ -1,0 +1,112 @@
+package migrate_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+func TestMain(m *testing.M) { sqltest.Main(m) }
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	return conn
+}
+
+func relations(t *testing.T, conn *pgx.Conn) int {
+	t.Helper()
+	var count int
+	require.NoError(t, conn.QueryRow(t.Context(),
+		"select count(*) from pg_class where relnamespace in (select oid from pg_namespace where nspname !~ '^pg_' and nspname <> 'information_schema')").
+		Scan(&count))
+	return count
+}
+
+func TestStatusOfAnEmptyDatabaseChangesNothing(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.EmptyURL(t))
+	state, err := migrate.Status(t.Context(), conn)
+	require.NoError(t, err)
+	require.Zero(t, state.Current)
+	require.Equal(t, migrate.Newest(), state.Newest)
+	require.Len(t, state.Names, int(state.Newest))
+	require.Zero(t, relations(t, conn))
+	var exists bool
+	require.NoError(t, conn.QueryRow(t.Context(), "select to_regnamespace('pgdispatch') is not null").Scan(&exists))
+	require.False(t, exists)
+}
+
+func TestUpReportsEachStepAndTwiceIsANoOp(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.EmptyURL(t))
+	steps := []string{}
+	report := func(s migrate.Step) { steps = append(steps, fmt.Sprintf("%s %d %s", s.Direction, s.Version, s.Name)) }
+	require.NoError(t, migrate.Up(t.Context(), conn, report))
+	require.Len(t, steps, int(migrate.Newest()))
+	require.Equal(t, "up 1 001_tables.sql", steps[0])
+	before := relations(t, conn)
+
+	steps = nil
+	require.NoError(t, migrate.Up(t.Context(), conn, report))
+	require.Empty(t, steps)
+	require.Equal(t, before, relations(t, conn))
+	state, err := migrate.Status(t.Context(), conn)
+	require.NoError(t, err)
+	require.Equal(t, state.Newest, state.Current)
+}
+
+func TestManyMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	url := sqltest.EmptyURL(t)
+	steps := make(chan migrate.Step, 100)
+	conns := []*pgx.Conn{}
+	for range 8 {
+		conns = append(conns, connect(t, url))
+	}
+	var replicas errgroup.Group
+	for _, conn := range conns {
+		replicas.Go(func() error {
+			return migrate.Up(t.Context(), conn, func(s migrate.Step) { steps <- s })
+		})
+	}
+	require.NoError(t, replicas.Wait())
+	require.Len(t, steps, int(migrate.Newest()), "each step is taken once, by whoever came first")
+	state, err := migrate.Status(t.Context(), connect(t, url))
+	require.NoError(t, err)
+	require.Equal(t, migrate.Newest(), state.Current)
+}
+
+func TestAVersionThatThereIsNotIsRefused(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.URL(t))
+	for _, version := range []int32{-1, migrate.Newest() + 1} {
+		require.ErrorContains(t, migrate.To(t.Context(), conn, version, nil), fmt.Sprintf("migrate to version %d: ", version))
+	}
+	state, err := migrate.Status(t.Context(), conn)
+	require.NoError(t, err)
+	require.Equal(t, state.Newest, state.Current)
+}
+
+func TestAMigrationThatFailsLeavesTheVersionBeforeIt(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.EmptyURL(t))
+	require.NoError(t, migrate.To(t.Context(), conn, 1, nil))
+	_, err := conn.Exec(t.Context(), "create function pgdispatch.may_move(text, text) returns boolean language sql return true")
+	require.NoError(t, err)
+	require.ErrorContains(t, migrate.Up(t.Context(), conn, nil), "may_move")
+	state, err := migrate.Status(t.Context(), conn)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, state.Current)
+	_, err = conn.Exec(t.Context(), "drop function pgdispatch.may_move(text, text)")
+	require.NoError(t, err)
+	require.NoError(t, migrate.Up(t.Context(), connect(t, conn.Config().ConnString()), nil), "and its lock is free")
+}

@@ -1,0 +1,134 @@
+package sql_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// heard runs do and returns how many wake-ups a listening connection got from it. Notifications arrive in the order of
+// their commits, so one of the test's own marks the end.
+func (f fixture) heard(do func()) int {
+	f.t.Helper()
+	conn, err := f.pool.Acquire(f.t.Context())
+	require.NoError(f.t, err)
+	defer conn.Release()
+	_, err = conn.Exec(f.t.Context(), "listen pgdispatch")
+	require.NoError(f.t, err)
+	defer func() {
+		_, err := conn.Exec(f.t.Context(), "unlisten *")
+		require.NoError(f.t, err)
+	}()
+	do()
+	f.exec(sql.Ping, "pgdispatch", "end")
+	for count := 0; ; count++ {
+		n, err := conn.Conn().WaitForNotification(f.t.Context())
+		require.NoError(f.t, err)
+		if n.Payload == "end" {
+			return count
+		}
+		require.Empty(f.t, n.Payload)
+	}
+}
+
+func TestEveryCommittedEnqueueIsHeardOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	require.Equal(t, 1, f.heard(func() { f.item(w) }))
+	require.Equal(t, 1, f.heard(func() { f.items(w, 100) }), "one a statement, not one a row")
+	require.Equal(t, 2, f.heard(func() { f.item(w); f.item(w) }))
+	require.Equal(t, 1, f.heard(func() {
+		require.NoError(t, f.copyText("workspace_id, workflow_definition_id", w.workspace+"\t"+w.definition+"\n"))
+	}))
+	require.Equal(t, 1, f.heard(func() {
+		in, tx := f.begin()
+		in.item(w)
+		in.item(w)
+		require.NoError(t, tx.Commit(t.Context()))
+	}), "equal notifications of one transaction are one")
+}
+
+func TestWhatIsNotCommittedIsNotHeard(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	require.Zero(t, f.heard(func() {
+		in, tx := f.begin()
+		in.item(w)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}))
+	require.Zero(t, f.heard(func() { f.refused(insertItem, w.workspace, nobody) }))
+}
+
+func TestChangesThatMayFreeCapacityAreHeard(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.items(w, 2)
+	running := f.claim(1)
+	f.dispatched(running)
+	for name, do := range map[string]func(){
+		"plan": func() { f.exec("update pgdispatch.workspaces set plan = 'PRO' where id = $1", w.workspace) },
+		"override": func() {
+			f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 1 where id = $1", w.workspace)
+		},
+		"tier": func() {
+			f.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 2 where plan = 'FREE'")
+		},
+		"settings": func() { f.maxClaims(7) },
+		"end":      func() { f.finish(running.ids()[0], "COMPLETED") },
+	} {
+		require.Equal(t, 1, f.heard(do), name)
+	}
+}
+
+func TestASlotThatNobodyWaitsForIsFreedQuietly(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.items(f.tenant("PRO"), 2)
+	b := f.claim(2)
+	require.Zero(t, f.heard(func() { f.dispatched(b) }), "a hand-over frees nothing")
+	require.Zero(t, f.heard(func() { f.finish(b.ids()[0], "COMPLETED") }))
+	require.Zero(t, f.heard(func() { f.claim(10) }), "a claim wakes nobody")
+}
+
+func TestAnItemThatWaitsAgainIsHeard(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	id := f.item(w)
+	require.Equal(t, 1, f.heard(func() { f.release(f.claim(1), false) }), "released")
+	require.Equal(t, 1, f.heard(func() { f.release(f.claim(1), true) }), "released without an answer")
+	f.claim(1)
+	f.expire(id)
+	require.Equal(t, 1, f.heard(func() { f.exec("select pgdispatch.requeue_expired(1)") }), "its lease ran out")
+	require.Equal(t, 1, f.heard(func() { f.exec("delete from pgdispatch.workspaces where id = $1", w.workspace) }), "its workspace is gone")
+
+	waiting := f.at(f.tenant("FREE"), 0, lease)
+	require.Equal(t, 1, f.heard(func() { f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1", waiting) }), "brought forward")
+	require.Equal(t, 1, f.heard(func() { f.exec("update pgdispatch.workflow_execution_queue set priority = 9 where id = $1", waiting) }), "raised")
+	require.Zero(t, f.heard(func() { f.exec("update pgdispatch.workflow_execution_queue set params = '{}' where id = $1", waiting) }))
+}
+
+func TestAnInsertThatAddsNoRowWakesNobody(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	insert := `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key)
+		values ($1, $2, 'once') on conflict do nothing`
+	require.Equal(t, 1, f.heard(func() { f.exec(insert, w.workspace, w.definition) }))
+	require.Zero(t, f.heard(func() { f.exec(insert, w.workspace, w.definition) }))
+}
+
+// A claim may have passed over items of lower priority because their lane's head was locked by whoever withdrew it.
+func TestWithdrawingAnItemWakesForThoseBehindIt(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	first, second, _ := f.item(w), f.item(w), f.item(w)
+	require.Equal(t, 1, f.heard(func() { f.exec(sql.Cancel, f.execution(first)) }))
+	require.Equal(t, 1, f.heard(func() { f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", second) }))
+}

@@ -1,0 +1,126 @@
+package sql_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// crowded has 20,000 items waiting in one full workspace, 1,000 other full workspaces with one waiting each, and a quiet
+// workspace with room, where 5,000 of a higher priority wait for tomorrow. Nothing is analyzed, and autovacuum is off.
+func crowded(t *testing.T) (f fixture, quiet tenant) {
+	t.Helper()
+	f = open(t)
+	for _, table := range all[string](f, "select relname from pg_class where relnamespace = 'pgdispatch'::regnamespace and relkind = 'r'") {
+		f.exec("alter table pgdispatch." + table + " set (autovacuum_enabled = off)")
+	}
+	f.exec(`insert into pgdispatch.workspaces (name) select 'full ' || n from generate_series(1, 1000) n`)
+	f.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
+		select id, 'report', 'Report', 'reports' from pgdispatch.workspaces`)
+	f.exec(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
+		select id, 1, '{"nodes": []}' from pgdispatch.workflow_definitions`)
+	big := f.tenant("FREE")
+	in, tx := f.begin()
+	in.exec("set local session_replication_role = replica")
+	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, dispatched_at)
+		select workspace_id, id, 'DISPATCHED', now() from pgdispatch.workflow_definitions`)
+	in.exec(`insert into pgdispatch.workflow_executions
+			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at)
+		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, v.id, 'RUNNING', now()
+		from pgdispatch.workflow_execution_queue q join pgdispatch.workflow_definition_versions v using (workflow_definition_id)`)
+	in.exec("insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id from pgdispatch.workflow_definitions")
+	in.items(big, 20000)
+	in.exec("insert into pgdispatch.lane_hints (workspace_id) select id from pgdispatch.workspaces")
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, 1001, one[int](f, "select pgdispatch.recount_lanes()"))
+	for one[int](f, "select count(*) from pgdispatch.lane_hints") > 0 {
+		f.claim(1)
+	}
+	require.Empty(t, f.claim(1000).items, "they are all full")
+	quiet = f.tenant("PRO")
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at)
+		select $1, $2, 9, now() + interval '1 day' from generate_series(1, 5000)`, quiet.workspace, quiet.definition)
+	return f, quiet
+}
+
+type scans struct{ Sequential, Index int64 }
+
+// scanned, on a connection of its own, runs do and returns how often a table was read from end to end meanwhile, and how
+// many index entries were read.
+func (c fixture) scanned(table string, do func()) scans {
+	c.t.Helper()
+	count := func() scans {
+		c.exec("select pg_stat_force_next_flush()")
+		c.exec("select pg_stat_clear_snapshot()")
+		var s scans
+		row := c.db.QueryRow(c.t.Context(), `select t.seq_scan, (select sum(i.idx_tup_read)::bigint from pg_stat_user_indexes i where i.relid = t.relid)
+			from pg_stat_user_tables t where t.relid = $1::text::regclass`, "pgdispatch."+table)
+		require.NoError(c.t, row.Scan(&s.Sequential, &s.Index))
+		return s
+	}
+	before := count()
+	do()
+	after := count()
+	return scans{after.Sequential - before.Sequential, after.Index - before.Index}
+}
+
+func TestWhatIsReadDoesNotGrowWithTheBacklog(t *testing.T) {
+	t.Parallel()
+	f, quiet := crowded(t)
+	c := f.conn()
+	claimReads(c, quiet)
+	readsRead(c, quiet)
+	enqueueReads(f.conn(), quiet)
+}
+
+// claimReads looks at an item's whole way.
+func claimReads(c fixture, quiet tenant) {
+	c.t.Helper()
+	for _, table := range []string{
+		"workflow_execution_queue", "lanes", "workspaces", "workflow_definitions", "workflow_definition_versions", "workflow_executions",
+	} {
+		seen := c.scanned(table, func() {
+			c.item(quiet)
+			b := c.claim(10)
+			require.Len(c.t, b.items, 1)
+			c.dispatched(b)
+			require.True(c.t, c.finish(b.ids()[0], "COMPLETED"))
+		})
+		require.Zero(c.t, seen.Sequential, "a claim read %s from end to end", table)
+		require.Less(c.t, seen.Index, int64(100), "index entries of %s", table)
+	}
+}
+
+// readsRead looks at what the sweeper, applications and operators ask for.
+func readsRead(c fixture, quiet tenant) {
+	c.t.Helper()
+	c.items(quiet, 3)
+	for statement, entries := range map[string]int64{
+		"select pgdispatch.requeue_expired(100)":                                                                   100,
+		"select pgdispatch.find_unnoticed()":                                                                       20 * 1002, // a few a workspace
+		fmt.Sprintf("select pgdispatch.pending_count('%s')", quiet.workspace):                                      5100,
+		fmt.Sprintf("select * from pgdispatch.workspace_statistics where workspace_id = '%s'", quiet.workspace):    5100,
+		fmt.Sprintf("select pgdispatch.cancel('%s')", nobody):                                                      100,
+		fmt.Sprintf("select pgdispatch.finish('%s', 'FAILED')", nobody):                                            100,
+		"select id from pgdispatch.dead_letters order by finished_at desc limit 10":                                100,
+		"select id from pgdispatch.workflow_execution_queue where status = 'CLAIMED' and claimed_by = 'replica-1'": 100,
+	} {
+		seen := c.scanned("workflow_execution_queue", func() { c.exec(statement) })
+		require.Zero(c.t, seen.Sequential, statement)
+		require.LessOrEqual(c.t, seen.Index, entries, statement)
+	}
+}
+
+// enqueueReads looks at the trigger's check. A connection plans it once, so the first insert here is one for which another
+// plan would have been better.
+func enqueueReads(c fixture, quiet tenant) {
+	c.t.Helper()
+	c.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
+		select workspace_id, id from pgdispatch.workflow_definitions`)
+	for _, table := range []string{"workflow_execution_queue", "workspaces", "workflow_definitions"} {
+		seen := c.scanned(table, func() { c.item(quiet) })
+		require.Zero(c.t, seen.Sequential, "an enqueue read %s from end to end", table)
+		require.Less(c.t, seen.Index, int64(10), "index entries of %s", table)
+	}
+}

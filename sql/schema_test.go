@@ -1,0 +1,170 @@
+package sql_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// catalogue describes the schema, one thing a line, in the order of the lines. The migrations' own table is left out, and
+// so are not-null constraints, which only newer servers list as such.
+const catalogue = `
+with relation as (
+    select c.oid, c.relname, c.relkind, c.reloptions from pg_class c
+    where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'v', 'S') and c.relname <> 'schema_version'
+), line (text) as (
+    select concat_ws(' ', case relkind when 'r' then 'table' when 'v' then 'view' else 'sequence' end, relname,
+        'with ' || nullif(array_to_string(array(select o from unnest(reloptions) o order by o), ', '), ''))
+    from relation
+    union all
+    select concat_ws(' ', 'column', r.relname || '.' || a.attname, format_type(a.atttypid, a.atttypmod),
+        case when a.attnotnull then 'not null' end,
+        case a.attidentity when 'a' then 'identity' end,
+        case a.attgenerated when 's' then 'generated' when '' then 'default' end || ' ' || pg_get_expr(d.adbin, d.adrelid))
+    from relation r
+    join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
+    left join pg_attrdef d on d.adrelid = r.oid and d.adnum = a.attnum
+    where r.relkind <> 'S'
+    union all
+    select concat_ws(' ', 'constraint', r.relname || '.' || quote_ident(k.conname), pg_get_constraintdef(k.oid))
+    from relation r join pg_constraint k on k.conrelid = r.oid and k.contype <> 'n'
+    union all
+    select concat_ws(' ', 'index', r.relname || '.' || x.indexrelid::regclass, pg_get_indexdef(x.indexrelid))
+    from relation r join pg_index x on x.indrelid = r.oid
+    union all
+    select concat_ws(' ', 'trigger', r.relname || '.' || t.tgname, pg_get_triggerdef(t.oid))
+    from relation r join pg_trigger t on t.tgrelid = r.oid and not t.tgisinternal
+    union all
+    select concat_ws(' ', 'function', p.proname || '(' || pg_get_function_arguments(p.oid) || ')', 'returns', pg_get_function_result(p.oid),
+        case p.provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end,
+        'set ' || array_to_string(p.proconfig, ', '))
+    from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace
+)
+select regexp_replace(text, '\s+', ' ', 'g') from line order by text collate "C"`
+
+// bodies describes what catalogue leaves out because it would be too much to read.
+const bodies = `
+select pg_get_functiondef(p.oid) from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace
+union all
+select pg_get_viewdef(c.oid) from pg_class c where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind = 'v'
+union all
+select obj_description(c.oid) from pg_class c where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind = 'v'
+union all
+select t::text from pgdispatch.workspace_tiers t
+union all
+select s::text from pgdispatch.settings s
+order by 1`
+
+func TestSchemaIsWhatItsGoldenFileSays(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	requireGolden(t, "schema.golden", strings.Join(all[string](f, catalogue), "\n")+"\n")
+}
+
+func TestDownAndUpAgainGivesTheSameSchema(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	before := append(all[string](f, catalogue), all[string](f, bodies)...)
+	conn, err := pgx.Connect(t.Context(), f.pool.Config().ConnString())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	require.NoError(t, migrate.To(t.Context(), conn, 0, nil))
+	require.Empty(t, all[string](f, catalogue), "nothing is left at version 0")
+	require.NoError(t, migrate.Up(t.Context(), conn, nil))
+	require.Equal(t, before, append(all[string](f, catalogue), all[string](f, bodies)...))
+}
+
+func TestDownGoesThroughEveryVersion(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), sqltest.EmptyURL(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	f := fixture{t: t, db: conn}
+	seen := [][]string{}
+	for version := range migrate.Newest() + 1 {
+		require.NoError(t, migrate.To(t.Context(), conn, version, nil))
+		seen = append(seen, all[string](f, catalogue))
+	}
+	for version := migrate.Newest(); version >= 0; version-- {
+		require.NoError(t, migrate.To(t.Context(), conn, version, nil))
+		require.Equal(t, seen[version], all[string](f, catalogue), "version %d", version)
+	}
+}
+
+func TestTiersAreSeeded(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	require.Equal(t, []string{"(FREE,1)", "(PRO,5)", "(ENTERPRISE,20)"},
+		all[string](f, "select t::text from pgdispatch.workspace_tiers t order by max_concurrent_workflows"))
+	require.Equal(t, "(t,100,f)", one[string](f, "select s::text from pgdispatch.settings s"))
+}
+
+// What must be true in each state is a constraint, so that no statement, trigger or hand can make it false.
+func TestEveryStateHasConstraintsThatHoldIt(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	for _, row := range []struct{ state, set, constraint string }{
+		{"PENDING", "claimed_by = 'x', lease_expires_at = now()", "only_a_claimed_item_has_a_lease"},
+		{"PENDING", "claimed_at = now()", "a_pending_item_is_not_claimed"},
+		{"PENDING", "dispatched_at = now()", "an_item_not_handed_over_has_no_dispatch_time"},
+		{"PENDING", "finished_at = now()", "only_an_ended_item_says_when"},
+		{"CLAIMED", "claimed_by = null", "only_a_claimed_item_has_a_lease"},
+		{"CLAIMED", "lease_expires_at = null", "only_a_claimed_item_has_a_lease"},
+		{"CLAIMED", "claimed_at = null", "a_claimed_item_says_since_when"},
+		{"CLAIMED", "dispatched_at = now()", "an_item_not_handed_over_has_no_dispatch_time"},
+		{"DISPATCHED", "claimed_by = 'x'", "only_a_claimed_item_has_a_lease"},
+		{"DISPATCHED", "dispatched_at = null", "a_dispatched_item_says_since_when"},
+		{"DISPATCHED", "outcome_unknown = true", "only_an_open_start_is_unknown"},
+		{"COMPLETED", "dispatched_at = null", "a_dispatched_item_says_since_when"},
+		{"COMPLETED", "finished_at = null", "only_an_ended_item_says_when"},
+		{"COMPLETED", "lease_expires_at = now()", "only_a_claimed_item_has_a_lease"},
+		{"FAILED", "last_error = null", "a_failed_item_says_why"},
+		{"FAILED", "finished_at = null", "only_an_ended_item_says_when"},
+		{"FAILED", "outcome_unknown = true", "only_an_open_start_is_unknown"},
+		{"CANCELLED", "finished_at = null", "only_an_ended_item_says_when"},
+		{"CANCELLED", "dispatched_at = now()", "an_item_not_handed_over_has_no_dispatch_time"},
+		{"CANCELLED", "claimed_by = 'x'", "only_a_claimed_item_has_a_lease"},
+		{"PENDING", "status = 'LOST'", "status_is_known"},
+	} {
+		in, tx := f.begin()
+		id := seed(in, w, row.state, false)
+		in.exec("set local session_replication_role = replica")
+		refusal := in.refused("update pgdispatch.workflow_execution_queue set "+row.set+" where id = $1", id)
+		require.Equal(t, "23514", refusal.Code, "%s with %s", row.state, row.set)
+		require.Equal(t, row.constraint, refusal.ConstraintName, "%s with %s", row.state, row.set)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
+}
+
+func TestEveryExecutionStateHasConstraintsThatHoldIt(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	const insert = `insert into pgdispatch.workflow_executions
+		(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at, finished_at)
+		values (gen_random_uuid(), 1, gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), $1, $2, $3)`
+	for _, row := range []struct {
+		state             string
+		started, finished any
+		constraint        string
+	}{
+		{"STARTING", nil, "now", "only_an_ended_execution_says_when"},
+		{"RUNNING", nil, nil, "a_running_execution_has_started"},
+		{"RUNNING", "now", "now", "only_an_ended_execution_says_when"},
+		{"COMPLETED", "now", nil, "only_an_ended_execution_says_when"},
+		{"FAILED", nil, nil, "only_an_ended_execution_says_when"},
+		{"CANCELED", nil, nil, "only_an_ended_execution_says_when"},
+		{"TERMINATED", "now", nil, "only_an_ended_execution_says_when"},
+		{"TIMED_OUT", "now", nil, "only_an_ended_execution_says_when"},
+		{"CANCELLED", nil, "now", "status_is_known"},
+	} {
+		refusal := f.refused(strings.NewReplacer("$2", "$2::text::timestamptz", "$3", "$3::text::timestamptz").Replace(insert),
+			row.state, row.started, row.finished)
+		require.Equal(t, row.constraint, refusal.ConstraintName, row.state)
+	}
+}

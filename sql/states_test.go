@@ -1,0 +1,281 @@
+package sql_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// move is one arrow of the state machine.
+type move struct{ from, to string }
+
+func (m move) String() string { return m.from + " -> " + m.to }
+
+// statuses reads the states from the constraint that lists them.
+func statuses(f fixture) []string {
+	f.t.Helper()
+	check := one[string](f, `select pg_get_constraintdef(oid) from pg_constraint
+		where conrelid = 'pgdispatch.workflow_execution_queue'::regclass and conname = 'status_is_known'`)
+	found := []string{}
+	for _, match := range regexp.MustCompile(`'([A-Z]+)'`).FindAllStringSubmatch(check, -1) {
+		found = append(found, match[1])
+	}
+	require.Len(f.t, found, 6)
+	return found
+}
+
+// allowed asks may_move about every pair of states; a state that stays is no move.
+func allowed(f fixture) []move {
+	f.t.Helper()
+	moves := []move{}
+	states := statuses(f)
+	for _, from := range states {
+		for _, to := range states {
+			may := one[bool](f, "select pgdispatch.may_move($1, $2)", from, to)
+			require.True(f.t, may || from != to, "%s must be able to stay", from)
+			if may && from != to {
+				moves = append(moves, move{from, to})
+			}
+		}
+	}
+	return moves
+}
+
+// header reads a verb's first line: "-- reads", or its moves as "-- A -> B, C; D -> E".
+func header(t testing.TB, verb string) []move {
+	t.Helper()
+	line, _, _ := strings.Cut(sql.Text(verb), "\n")
+	text, found := strings.CutPrefix(line, "-- ")
+	require.True(t, found, "%s.sql must begin with its moves", verb)
+	if text == "reads" {
+		return nil
+	}
+	moves := []move{}
+	for part := range strings.SplitSeq(text, "; ") {
+		from, targets, found := strings.Cut(part, " -> ")
+		require.True(t, found, "%s.sql begins with %q", verb, line)
+		for to := range strings.SplitSeq(targets, ", ") {
+			moves = append(moves, move{from, to})
+		}
+	}
+	return moves
+}
+
+// seed puts an item into a state with triggers off. Whatever a statement could be given to find it by fits.
+func seed(f fixture, w tenant, state string, expired bool) int64 {
+	f.t.Helper()
+	f.exec("set local session_replication_role = replica")
+	defer f.exec("set local session_replication_role = origin")
+	const insert = `
+		insert into pgdispatch.workflow_execution_queue
+			(workspace_id, workflow_definition_id, status, lease_token, claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at, last_error)
+		select $1, $2, $3, 1,
+			case when $3 = 'CLAIMED' then 'replica-1' end,
+			case when $3 <> 'PENDING' and $3 <> 'CANCELLED' then clock_timestamp() - interval '1 hour' end,
+			case when $3 = 'CLAIMED' then clock_timestamp() + $4::interval end,
+			case when $3 in ('DISPATCHED', 'COMPLETED') then clock_timestamp() end,
+			case when $3 in ('COMPLETED', 'FAILED', 'CANCELLED') then clock_timestamp() end,
+			case when $3 = 'FAILED' then 'it broke' end
+		returning id`
+	left := time.Minute
+	if expired {
+		left = -time.Minute
+	}
+	id := one[int64](f, insert, w.workspace, w.definition, state, left)
+	f.exec(`insert into pgdispatch.workflow_executions
+			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at, finished_at)
+		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, $2,
+			case q.status when 'DISPATCHED' then 'RUNNING' when 'COMPLETED' then 'COMPLETED' when 'FAILED' then 'FAILED' when 'CANCELLED' then 'CANCELED' else 'STARTING' end,
+			q.dispatched_at, q.finished_at
+		from pgdispatch.workflow_execution_queue q where q.id = $1`, id, w.version)
+	f.exec("insert into pgdispatch.lane_hints (workspace_id) values ($1)", w.workspace)
+	return id
+}
+
+// arguments that make each verb do what it does to an item, if the item's state lets it.
+func arguments(verb string, id int64, execution string) [][]any {
+	ids, tokens, texts := []int64{id}, []int64{1}, []string{"text"}
+	switch verb {
+	case "claim":
+		return [][]any{{"replica-2", 10, lease}}
+	case "dispatched":
+		return [][]any{{ids, tokens, texts, "replica-1"}}
+	case "retry":
+		return [][]any{{ids, tokens, texts, []time.Duration{time.Second}, []bool{false}}, {ids, tokens, texts, []time.Duration{time.Second}, []bool{true}}}
+	case "release":
+		return [][]any{{ids, tokens, texts, []bool{false}}, {ids, tokens, texts, []bool{true}}}
+	case "fail":
+		return [][]any{{ids, tokens, texts}}
+	case "heartbeat":
+		return [][]any{{ids, tokens, lease}}
+	case "finish":
+		return [][]any{{execution, "COMPLETED", nil}, {execution, "FAILED", "it broke"}, {execution, "TIMED_OUT", nil}}
+	case "cancel":
+		return [][]any{{execution}}
+	case "sweep", "workspace_statistics":
+		return [][]any{{10}}
+	case "release_owned", "replica_gone":
+		return [][]any{{"replica-1"}}
+	case "adopt":
+		return [][]any{{"replica-2", 10, []string{}}}
+	case "ping":
+		return [][]any{{"pgdispatch", "hello"}}
+	case "replica_alive":
+		return [][]any{{"replica-1", "dev", 4, lease}}
+	case "settings_set":
+		return [][]any{{50, false}}
+	}
+	return [][]any{{}}
+}
+
+// audited returns a database in which every move of an item is written down by a trigger of the test's own.
+func audited(t *testing.T) fixture {
+	t.Helper()
+	f := open(t)
+	f.exec(`create table public.moves (id bigint, from_status text, to_status text)`)
+	f.exec(`create function public.note_move() returns trigger language plpgsql as
+		$$ begin insert into public.moves values (old.id, old.status, new.status); return null; end $$`)
+	f.exec(`create trigger note_move after update on pgdispatch.workflow_execution_queue
+		for each row execute function public.note_move()`)
+	return f
+}
+
+func TestEveryStatementMakesOnlyTheMovesOfItsHeader(t *testing.T) {
+	t.Parallel()
+	f := audited(t)
+	w := f.tenant("PRO")
+	for _, verb := range sql.Verbs() {
+		declared := header(t, verb)
+		made := map[move]bool{}
+		for _, state := range statuses(f) {
+			for _, expired := range []bool{false, true} {
+				if expired && state != "CLAIMED" {
+					continue
+				}
+				for n := range arguments(verb, 0, "") {
+					for _, m := range f.movesOf(w, verb, state, expired, n) {
+						require.Contains(t, declared, m, "%s.sql on a %s item", verb, state)
+						made[m] = true
+					}
+				}
+			}
+		}
+		for _, m := range declared {
+			require.True(t, made[m], "%s.sql declares %s and never does it", verb, m)
+		}
+	}
+}
+
+// movesOf seeds one item, runs a verb with its nth arguments, and returns what was written down. An item of which nothing
+// was written down must not have changed at all. Everything is rolled back.
+func (f fixture) movesOf(w tenant, verb, state string, expired bool, n int) []move {
+	f.t.Helper()
+	in, tx := f.begin()
+	defer func() { require.NoError(f.t, tx.Rollback(context.Background())) }()
+	id := seed(in, w, state, expired)
+	const whole = "select q::text from pgdispatch.workflow_execution_queue q where q.id = $1"
+	before := one[string](in, whole, id)
+	in.item(w) // a neighbour, so that the lane has something to give
+	in.exec(sql.Text(verb), arguments(verb, id, in.execution(id))[n]...)
+	moves := []move{}
+	for _, row := range all[[]string](in, "select array[from_status, to_status] from public.moves where id = $1", id) {
+		moves = append(moves, move{row[0], row[1]})
+	}
+	if len(moves) == 0 {
+		require.Equal(f.t, before, one[string](in, whole, id), "%s.sql changed a %s item without a move", verb, state)
+	}
+	return moves
+}
+
+func TestHeadersAndMayMoveAreTheSameStateMachine(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	declared := map[move]bool{}
+	for _, verb := range sql.Verbs() {
+		for _, m := range header(t, verb) {
+			if m.from != m.to {
+				declared[m] = true
+			}
+		}
+	}
+	may := allowed(f)
+	for m := range declared {
+		require.Contains(t, may, m, "a header declares it and may_move refuses it")
+	}
+	for _, m := range may {
+		require.True(t, declared[m], "may_move allows %s and no statement does it", m)
+	}
+}
+
+func TestAMoveThatThereIsNotIsRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	may := allowed(f)
+	for _, from := range statuses(f) {
+		for _, to := range append(statuses(f), "LOST") {
+			if from == to || slices.Contains(may, move{from, to}) {
+				continue
+			}
+			in, tx := f.begin()
+			id := seed(in, w, from, false)
+			refusal := in.refused("update pgdispatch.workflow_execution_queue set status = $2 where id = $1", id, to)
+			require.Equal(t, "PGD20", refusal.Code, "%s -> %s: %s", from, to, refusal.Message)
+			require.Equal(t, fmt.Sprintf("item %d is %s, it cannot become %s", id, from, to), refusal.Message)
+			require.NoError(t, tx.Rollback(t.Context()))
+		}
+	}
+}
+
+func TestAnItemKeepsItsIdentity(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	other, id := f.tenant("FREE"), f.item(w)
+	for column, value := range map[string]any{
+		"execution_id": other.version, "workspace_id": other.workspace, "workflow_definition_id": other.definition,
+		"created_at": time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		refusal := f.refused("update pgdispatch.workflow_execution_queue set "+column+" = $2 where id = $1", id, value)
+		require.Equal(t, "PGD21", refusal.Code, column)
+	}
+	// An identity column refuses earlier, with an error of its own.
+	require.Equal(t, "428C9", f.refused("update pgdispatch.workflow_execution_queue set id = 7 where id = $1", id).Code)
+}
+
+func TestEveryStatementPrepares(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	requireGolden(t, "signatures.golden", signatures(f))
+}
+
+// signatures lists what every verb takes and returns, as the server understands it.
+func signatures(f fixture) string {
+	f.t.Helper()
+	conn, err := f.pool.Acquire(f.t.Context())
+	require.NoError(f.t, err)
+	defer conn.Release()
+	var out strings.Builder
+	name := func(oid uint32) string { return one[string](f, "select format_type($1, null)", oid) }
+	for _, verb := range sql.Verbs() {
+		statement, err := conn.Conn().Prepare(f.t.Context(), verb, sql.Text(verb))
+		require.NoError(f.t, err, verb)
+		parameters := []string{}
+		for _, oid := range statement.ParamOIDs {
+			parameters = append(parameters, name(oid))
+		}
+		fmt.Fprintf(&out, "%s(%s)\n", verb, strings.Join(parameters, ", "))
+		for _, column := range statement.Fields {
+			fmt.Fprintf(&out, "    %s %s\n", column.Name, name(column.DataTypeOID))
+		}
+	}
+	return out.String()
+}
