@@ -176,6 +176,25 @@ func TestVerbsAreShortAndSayWhatTheyMove(t *testing.T) {
 	}
 }
 
+var logCall = regexp.MustCompile(`(?:Debug|Info|Warn|Error|Log)(?:Context)?\((?:ctx, )?(?:level, )?"([^"]+)"`)
+
+func TestEveryLogEventIsInTheDocs(t *testing.T) {
+	t.Parallel()
+	docs, err := os.ReadFile("docs/operating.md")
+	require.NoError(t, err)
+	found := 0
+	for path, file := range parse(t, false) {
+		if strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "bench/") {
+			continue
+		}
+		for _, call := range logCall.FindAllStringSubmatch(file.text, -1) {
+			found++
+			require.Contains(t, string(docs), "`"+call[1]+"`", path)
+		}
+	}
+	require.Greater(t, found, 25, "the pattern finds the calls")
+}
+
 type source struct {
 	set  *token.FileSet
 	ast  *ast.File
