@@ -20,7 +20,7 @@ devstack: ## build bin/devstack, the embedded Temporal server and the demo (minu
 	@echo "building bin/devstack with the embedded Temporal server: 4 to 7 minutes on two cores the first time, seconds later"
 	@start=$$SECONDS; (while sleep 20; do echo "  still building, $$((SECONDS - start)) s"; done) & ticker=$$!; \
 	trap "kill $$ticker 2>/dev/null" EXIT; \
-	go build -C cmd/devstack -trimpath -o ../../bin/devstack . && echo "  built in $$((SECONDS - start)) s"
+	go build -C cmd/devstack -o ../../bin/devstack . && echo "  built in $$((SECONDS - start)) s"
 
 .PHONY: run
 run: build devstack ## the whole thing on your machine: Postgres, Temporal, two replicas, a live table (RUN_ONCE=1 ends by itself)
@@ -39,7 +39,7 @@ lint: ## gofmt, go vet, staticcheck and tidy modules, of both modules
 	go run $(STATICCHECK) ./...
 	cd cmd/devstack && go run $(STATICCHECK) ./...
 	go mod tidy -diff
-	go mod tidy -C cmd/devstack -diff
+	cd cmd/devstack && go mod tidy -diff
 
 .PHONY: fmt
 fmt: ## format the code
