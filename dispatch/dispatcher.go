@@ -30,6 +30,24 @@ type Starter interface {
 	Find(ctx context.Context, item claim.Item) (runID string, found bool, err error)
 }
 
+// Gate is what a dispatcher that sleeps agrees on with enqueuers, so that they notify it when it sleeps and only then:
+// notify.Gate.
+type Gate interface {
+	// Sleep: the dispatcher is about to sleep. When IsAsleep is true, every commit wakes it; what was committed before can be
+	// seen by a claim from then on.
+	Sleep()
+	// Awake: the dispatcher looks at the table all the time, and wants no notifications.
+	Awake()
+	// Busy: all workers are busy, and have been for a while. Another replica is to be woken in its place.
+	Busy()
+	// Call wakes the other replicas: more is due than this one has workers for.
+	Call()
+	// Distrust: work was due that whoever is on duty should have been woken for.
+	Distrust(how time.Duration)
+	OnDuty() bool
+	IsAsleep() bool
+}
+
 const (
 	// claimErrorBase and claimErrorCap bound the pauses after a claim that the database did not answer.
 	claimErrorBase = 50 * time.Millisecond
@@ -55,6 +73,8 @@ type Dispatcher struct {
 	// Wake says that there may be work; the text says who says so, for the log. Its capacity is 1, and rings that find it
 	// full are dropped: one look at the table serves them all.
 	Wake <-chan string
+	// Gate decides who is notified. Nil: nobody is on duty, and every ring is looked at.
+	Gate Gate
 	// Dispatched is called after each successful hand-over, and must not block. Nil: nobody is told.
 	Dispatched func(executionID, runID string)
 	Log        *slog.Logger
@@ -72,6 +92,7 @@ type run struct {
 	hungry   bool // a claim may find something
 	starved  bool // more is due than W or the workers allowed
 	paused   bool // by the settings, at the last claim
+	doze     doze
 	breaker  breaker
 	errorGap retry.Backoff // nil: the last claim was answered
 	retryAt  time.Time
@@ -116,6 +137,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 
 	r.claims(ctx)
+	if r.Gate != nil {
+		r.Gate.Busy() // for good: whoever is put on duty now finds what this replica would have been woken for
+	}
 
 	close(r.items)
 	drain := time.AfterFunc(d.DrainTimeout, func() { breakOff(fmt.Errorf("drain timeout of %s is over", d.DrainTimeout)) })
@@ -139,6 +163,7 @@ func (r *run) claims(ctx context.Context) {
 			// Looked at here too: what came at the same moment as the timer may have taken its turn.
 			r.hungry, r.dueAt, source = true, time.Time{}, "timer"
 		}
+		r.steer(now)
 		wanted := r.breaker.allows(now, r.idle, r.Workers-r.idle)
 		if r.hungry && wanted > 0 && !now.Before(r.retryAt) {
 			r.claim(ctx, wanted, source)
@@ -148,6 +173,7 @@ func (r *run) claims(ctx context.Context) {
 		case <-ctx.Done():
 		case source = <-r.Wake:
 			r.hungry = true
+			r.doze.woken(source, time.Now())
 		case done := <-r.outcomes:
 			r.learn(done)
 			source = "worker"
@@ -181,6 +207,7 @@ func (r *run) claim(ctx context.Context, wanted int, source string) {
 	// More, without W in the way, is what the claim was not asked for or has not looked at yet.
 	r.hungry = len(batch.Items) == wanted || (batch.More && !batch.Capped)
 	r.starved = batch.More
+	r.looked(batch, wanted, source)
 	r.tell(ctx, batch)
 	if len(batch.Items) > 0 {
 		r.Log.DebugContext(ctx, "Processing queue items", "batch_size", len(batch.Items), "wake_source", source,
@@ -245,7 +272,7 @@ func (r *run) learn(done result) {
 // timer fires when the loop has something to do without being told: an item is due, a pause is over.
 func (r *run) timer(now time.Time) <-chan time.Time {
 	var at time.Time
-	for _, candidate := range []time.Time{r.dueAt, r.retryAt, r.breaker.until} {
+	for _, candidate := range []time.Time{r.dueAt, r.retryAt, r.breaker.until, r.doze.lookAt, r.doze.leaveAt} {
 		if candidate.After(now) && (at.IsZero() || candidate.Before(at)) {
 			at = candidate
 		}

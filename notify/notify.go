@@ -42,6 +42,8 @@ type Listener struct {
 	// Ring is called at each notification and after each (re)connect, when something may have been missed. It must not
 	// block: a listener that reads slowly fills the notification queue of the whole database.
 	Ring func()
+	// Called is called at each call of another replica, see HelpChannel; it must not block. Nil: calls are not heard.
+	Called func()
 	// Ping proves that notifications still arrive: a connection can be dead without an error, and a transaction pooler
 	// never delivers one. Nil: no proof is asked for.
 	Ping Pinger
@@ -76,6 +78,12 @@ func (l *Listener) Run(ctx context.Context) error {
 		},
 	}
 	listener.Handle(Channel, bell{l})
+	if l.Called != nil {
+		listener.Handle(HelpChannel, pgxlisten.HandlerFunc(func(context.Context, *pgconn.Notification, *pgx.Conn) error {
+			l.Called()
+			return nil
+		}))
+	}
 	if l.Ping != nil {
 		listener.Handle(l.pingChannel(), echo{l})
 	}
@@ -174,6 +182,9 @@ func (b bell) HandleBacklog(ctx context.Context, _ string, _ *pgx.Conn) error {
 	b.l.connected.Store(true)
 	b.l.Log.InfoContext(ctx, "Listening")
 	b.l.Ring()
+	if b.l.Called != nil {
+		b.l.Called() // a call may have been missed as well
+	}
 	return nil
 }
 

@@ -17,6 +17,16 @@ func (f fixture) heard(do func()) int {
 	defer conn.Release()
 	_, err = conn.Exec(f.t.Context(), "listen pgdispatch")
 	require.NoError(f.t, err)
+	// A dispatcher sleeps.
+	sleeper, err := f.pool.Acquire(f.t.Context())
+	require.NoError(f.t, err)
+	defer sleeper.Release()
+	_, err = sleeper.Exec(f.t.Context(), sql.GateShut)
+	require.NoError(f.t, err)
+	defer func() {
+		_, err := sleeper.Exec(f.t.Context(), sql.GateLeave)
+		require.NoError(f.t, err)
+	}()
 	defer func() {
 		_, err := conn.Exec(f.t.Context(), "unlisten *")
 		require.NoError(f.t, err)

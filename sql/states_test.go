@@ -126,6 +126,8 @@ func arguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{"replica-1"}}
 	case "adopt":
 		return [][]any{{"replica-2", 10, []string{}}}
+	case "gate_call":
+		return [][]any{{"pgdispatch_help"}}
 	case "ping":
 		return [][]any{{"pgdispatch", "hello"}}
 	case "replica_alive":

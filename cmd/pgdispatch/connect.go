@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 	temporallog "go.temporal.io/sdk/log"
 
+	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/notify"
 )
 
@@ -82,6 +83,27 @@ func dialListener(databaseURL string) func(context.Context) (*pgx.Conn, error) {
 		}
 		prepare(connConfig, directSettings(map[string]string{"application_name": "pgdispatch listener", "tcp_user_timeout": tcpUserTimeout}))
 		return pgx.ConnectConfig(ctx, connConfig)
+	}
+}
+
+// dialGate returns a function that connects a session for the gate's locks anew each time. The server finds out within
+// seconds when this machine is gone, and frees the locks.
+func dialGate(databaseURL string) func(context.Context) (notify.GateSession, error) {
+	settings := directSettings(map[string]string{
+		"application_name": "pgdispatch gate", "lock_timeout": claim.GateLockTimeout.String(),
+		"tcp_user_timeout": tcpUserTimeout, "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
+	})
+	return func(ctx context.Context) (notify.GateSession, error) {
+		connConfig, err := pgx.ParseConfig(databaseURL)
+		if err != nil {
+			return nil, fmt.Errorf("DATABASE_URL: %w", redact(err))
+		}
+		prepare(connConfig, settings)
+		conn, err := pgx.ConnectConfig(ctx, connConfig)
+		if err != nil {
+			return nil, err
+		}
+		return &claim.Session{Conn: conn}, nil
 	}
 }
 

@@ -29,7 +29,8 @@ func TestThreeReplicasShareTheWorkWithinEveryLimit(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	s.exec("update pgdispatch.settings set max_claims = 10")
-	replicas := []*process{s.replica().ready(), s.replica().ready(), s.replica().ready()}
+	const few = "PGDISPATCH_WORKERS=4" // one replica alone would use up W otherwise, and the others sleep
+	replicas := []*process{s.replica(few).ready(), s.replica(few).ready(), s.replica(few).ready()}
 	executions := s.enqueueLoad("Echo")
 
 	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all complete")

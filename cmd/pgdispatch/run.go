@@ -68,6 +68,7 @@ type replica struct {
 	watcher  *complete.Watcher
 	sweeper  *sweeper.Sweeper
 	listener *notify.Listener // nil: PGDISPATCH_LISTEN=off
+	gate     *notify.Gate     // likewise
 }
 
 func runReplica(ctx context.Context, c config, log *slog.Logger) error {
@@ -130,10 +131,24 @@ func (r *replica) wire(starter dispatch.Starter, waiter complete.Waiter) {
 		Found: func() { r.ring("sweeper") }, Log: component("sweeper"),
 	}
 	if r.listen {
-		r.listener = &notify.Listener{
-			Connect: dialListener(r.databaseURL), Ring: func() { r.ring("notification") },
-			Ping: r.store, PingInterval: pingInterval, Name: r.store.Owner, Log: component("listener"),
+		r.gate = &notify.Gate{
+			Connect: dialGate(r.databaseURL), Interval: r.pollInterval,
+			Shutting: func() { r.ring("gate") }, Log: component("gate"),
 		}
+		r.dispatch.Gate = r.gate
+		r.listener = &notify.Listener{
+			Connect: dialListener(r.databaseURL), Ring: r.notified,
+			Called: func() { r.gate.Called(); r.ring("call") },
+			Ping:   r.store, PingInterval: pingInterval, Name: r.store.Owner, Log: component("listener"),
+		}
+	}
+}
+
+// notified wakes the dispatcher where this replica is the one to be woken: one insert should cost one claim, however many
+// replicas there are.
+func (r *replica) notified() {
+	if r.gate.OnDuty() {
+		r.ring(dispatch.WakeNotification)
 	}
 }
 
@@ -167,6 +182,7 @@ func (r *replica) run(ctx context.Context) error {
 	background(r.presence)
 	if r.listener != nil {
 		background(r.listener.Run)
+		background(r.gate.Run)
 	}
 
 	// 1. No more claims; hand-overs under way finish, and their leases are renewed meanwhile.

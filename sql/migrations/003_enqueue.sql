@@ -1,5 +1,6 @@
 -- What happens in an application's own transaction: refuse what cannot work, leave a hint, wake a dispatcher.
 -- None of it takes a lock that another transaction could hold, and none of it reads a row that a dispatcher writes.
+{{ template "functions/wake.sql" . }}
 {{ template "functions/refuse_item.sql" . }}
 {{ template "functions/item_enqueued.sql" . }}
 {{ template "functions/item_moved.sql" . }}
@@ -84,3 +85,5 @@ drop function pgdispatch.limits_changed();
 drop function pgdispatch.item_moved();
 drop function pgdispatch.item_enqueued();
 drop function pgdispatch.refuse_item();
+drop function pgdispatch.wake();
+drop function pgdispatch.gate_key();

@@ -20,7 +20,7 @@ begin
         insert into pgdispatch.lane_hints (workspace_id)
         select distinct e.workspace_id from enqueued e;
         if found then -- not so where "on conflict do nothing" left no row
-            perform pg_notify('pgdispatch', '');
+            perform pgdispatch.wake();
         end if;
         return null;
     end if;

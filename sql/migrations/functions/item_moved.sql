@@ -12,7 +12,7 @@ begin
         select from pgdispatch.workflow_execution_queue q
         where q.workspace_id = old.workspace_id and q.status = 'PENDING' and not q.outcome_unknown
     ) then
-        perform pg_notify('pgdispatch', '');
+        perform pgdispatch.wake();
     end if;
     return null;
 end;

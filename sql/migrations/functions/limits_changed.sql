@@ -16,7 +16,7 @@ begin
     else
         null;
     end case;
-    perform pg_notify('pgdispatch', '');
+    perform pgdispatch.wake();
     return null;
 end;
 $$;

@@ -1,0 +1,87 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+const (
+	// gateTimeout bounds each statement of the gate's session. It is longer than the session's lock_timeout.
+	gateTimeout = 2 * time.Second
+	// GateLockTimeout is the lock_timeout that the gate's session is to have: how long Shut waits at a time.
+	GateLockTimeout = 50 * time.Millisecond
+)
+
+// Session is the gate's own connection: what it has locked is free when it ends, however it ends. It is not safe for
+// concurrent use.
+type Session struct{ Conn *pgx.Conn }
+
+// TakeDuty makes this session the one on duty, and returns false where another is.
+func (s *Session) TakeDuty(ctx context.Context) (bool, error) {
+	return gate[bool](ctx, s, "take duty", sql.GateDuty)
+}
+
+// Leave ends duty and opens the gate.
+func (s *Session) Leave(ctx context.Context) error {
+	return s.exec(ctx, "leave duty", sql.GateLeave)
+}
+
+// Shut shuts the gate, and returns false where a transaction that was told it is open has not ended by GateLockTimeout.
+// While Shut waits, whoever commits work notifies already.
+func (s *Session) Shut(ctx context.Context) (bool, error) {
+	err := s.exec(ctx, "shut gate", sql.GateShut)
+	var postgres *pgconn.PgError
+	if errors.As(err, &postgres) && postgres.Code == "55P03" { // lock_not_available
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Open opens the gate.
+func (s *Session) Open(ctx context.Context) error {
+	return s.exec(ctx, "open gate", sql.GateOpen)
+}
+
+// Call notifies the other replicas that there is work for them.
+func (s *Session) Call(ctx context.Context, channel string) error {
+	return s.exec(ctx, "call other replicas", sql.GateCall, channel)
+}
+
+// Ping finds out whether the session still lives.
+func (s *Session) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, gateTimeout, fmt.Errorf("ping gate gave up after %s", gateTimeout))
+	defer cancel()
+	if err := s.Conn.Ping(ctx); err != nil {
+		return named(ctx, "ping gate", err)
+	}
+	return nil
+}
+
+// Close ends the session.
+func (s *Session) Close(ctx context.Context) error { return s.Conn.Close(ctx) }
+
+func (s *Session) exec(ctx context.Context, verb, statement string, args ...any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, gateTimeout, fmt.Errorf("%s gave up after %s", verb, gateTimeout))
+	defer cancel()
+	if _, err := s.Conn.Exec(ctx, statement, args...); err != nil {
+		return named(ctx, verb, err)
+	}
+	return nil
+}
+
+func gate[T any](ctx context.Context, s *Session, verb, statement string, args ...any) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, gateTimeout, fmt.Errorf("%s gave up after %s", verb, gateTimeout))
+	defer cancel()
+	var result T
+	if err := s.Conn.QueryRow(ctx, statement, args...).Scan(&result); err != nil {
+		return result, named(ctx, verb, err)
+	}
+	return result, nil
+}

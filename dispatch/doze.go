@@ -1,0 +1,119 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+const (
+	// closeTogether is how near to each other wake-ups come under load, and wakeful how many of them keep the dispatcher
+	// awake: from then on it looks at the table every lookInterval, and nobody notifies it.
+	closeTogether = 10 * time.Millisecond
+	wakeful       = 3
+	lookInterval  = time.Millisecond
+	// linger is how long it stays awake without finding anything.
+	linger = 25 * time.Millisecond
+	// busyBefore is how long all workers must be busy before another replica is put on duty.
+	busyBefore = 10 * time.Millisecond
+	// callInterval is how often the other replicas are called, at the most.
+	callInterval = 50 * time.Millisecond
+	// overdue is how long an item must have been due for a poll that finds it to distrust who is on duty, and distrust for
+	// how long.
+	overdue  = time.Second
+	distrust = 30 * time.Second
+)
+
+// doze decides between sleep, from which every commit of work wakes the dispatcher by a notification, and looking all the
+// time, which costs enqueuers nothing. It belongs to the claim loop.
+type doze struct {
+	awake    bool
+	wokenAt  time.Time // the last notification
+	together int       // how many have come close together
+	foundAt  time.Time // the last claim that found something, while awake
+	sleepAt  time.Time // since when sleep is wished for and not granted
+	lookAt   time.Time // when to look next; zero: when told
+	busyAt   time.Time // since when all workers are busy; zero: one is free
+	leaveAt  time.Time // when to leave duty for it; zero: not
+	calledAt time.Time
+}
+
+// woken takes note of a wake-up.
+func (d *doze) woken(source string, now time.Time) {
+	if source != WakeNotification {
+		return
+	}
+	d.together++
+	if now.Sub(d.wokenAt) > closeTogether {
+		d.together = 1
+	}
+	d.wokenAt = now
+	if d.together >= wakeful && !d.awake {
+		d.awake, d.foundAt = true, now
+	}
+}
+
+// WakeNotification is the source of wake-ups that enqueuers send.
+const WakeNotification = "notification"
+
+// looked takes note of a claim's answer.
+func (r *run) looked(batch claim.Batch, wanted int, source string) {
+	if r.Gate == nil {
+		return
+	}
+	now := time.Now()
+	if len(batch.Items) > 0 {
+		r.doze.foundAt = now
+		if source == "poll" && !r.Gate.OnDuty() && batch.Items[0].Waited > overdue {
+			r.Gate.Distrust(distrust)
+		}
+	}
+	if len(batch.Items) == wanted && batch.More && !batch.Capped && now.Sub(r.doze.calledAt) > callInterval {
+		r.doze.calledAt = now
+		r.Gate.Call()
+	}
+}
+
+// steer tells the gate what the dispatcher is about to do, and sets when to look without being told.
+func (r *run) steer(now time.Time) {
+	d := &r.doze
+	d.lookAt, d.leaveAt = time.Time{}, time.Time{}
+	switch {
+	case r.Gate == nil:
+	case r.idle == 0:
+		if d.busyAt.IsZero() {
+			d.busyAt = now
+		}
+		if d.leaveAt = d.busyAt.Add(busyBefore); !now.Before(d.leaveAt) {
+			r.Gate.Busy()
+		}
+	default:
+		d.busyAt = time.Time{}
+		if d.awake && now.Sub(d.foundAt) > linger {
+			d.awake, d.together = false, 0
+		}
+		if d.awake {
+			r.Gate.Awake()
+			d.sleepAt = time.Time{}
+			d.lookAt = now.Add(lookInterval)
+			return
+		}
+		r.Gate.Sleep()
+		r.waitForSleep(now)
+	}
+}
+
+// waitForSleep looks while the gate waits for a transaction that was told that nobody sleeps, ever more rarely: none waits
+// for much longer than it has been open itself.
+func (r *run) waitForSleep(now time.Time) {
+	d := &r.doze
+	switch {
+	case !r.Gate.OnDuty() || r.Gate.IsAsleep():
+		d.sleepAt = time.Time{}
+	case d.sleepAt.IsZero():
+		d.sleepAt = now
+		d.lookAt = now.Add(lookInterval)
+	default:
+		d.lookAt = now.Add(max(lookInterval, now.Sub(d.sleepAt)/2))
+	}
+}

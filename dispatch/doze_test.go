@@ -1,0 +1,177 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// fakeGate grants every wish at once, unless told otherwise.
+type fakeGate struct {
+	mu       sync.Mutex
+	wish     string // sleep, awake or busy
+	wishes   []string
+	calls    int
+	distrust time.Duration
+	offDuty  bool
+	stuck    bool // somebody who was told that nobody sleeps does not end
+}
+
+func (g *fakeGate) want(wish string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.wish != wish {
+		g.wish = wish
+		g.wishes = append(g.wishes, wish)
+	}
+}
+func (g *fakeGate) Sleep()                   { g.want("sleep") }
+func (g *fakeGate) Awake()                   { g.want("awake") }
+func (g *fakeGate) Busy()                    { g.want("busy") }
+func (g *fakeGate) Call()                    { g.mu.Lock(); g.calls++; g.mu.Unlock() }
+func (g *fakeGate) Distrust(d time.Duration) { g.mu.Lock(); g.distrust = d; g.mu.Unlock() }
+func (g *fakeGate) OnDuty() bool             { g.mu.Lock(); defer g.mu.Unlock(); return !g.offDuty }
+func (g *fakeGate) IsAsleep() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.wish == "sleep" && !g.stuck
+}
+
+func (g *fakeGate) called() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.calls
+}
+
+func (g *fakeGate) distrusted() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.distrust
+}
+
+func (g *fakeGate) seen() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]string(nil), g.wishes...)
+}
+
+func gatedBubble(t *testing.T, workers int, test func(t *testing.T, d *desk, g *fakeGate)) {
+	t.Helper()
+	bubble(t, workers, func(t *testing.T, d *desk) {
+		g := &fakeGate{}
+		d.Gate = g
+		test(t, d, g)
+	})
+}
+
+func TestSparseWorkIsClaimedOnceAndTheGateStaysShut(t *testing.T) {
+	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
+		stop := d.run()
+		pass(100 * time.Millisecond)
+		for range 5 {
+			d.enqueue(1)
+			d.wake <- WakeNotification
+			pass(50 * time.Millisecond)
+		}
+		require.Len(t, d.seen().claims, 1+5, "one at the start, one for each")
+		require.Equal(t, []string{"sleep"}, g.seen())
+		stop()
+	})
+}
+
+func TestWakeUpsThatComeCloseTogetherKeepItAwakeUntilTheyEnd(t *testing.T) {
+	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
+		stop := d.run()
+		pass(100 * time.Millisecond)
+		for range wakeful {
+			d.enqueue(1)
+			d.wake <- WakeNotification
+			pass(2 * time.Millisecond)
+		}
+		require.Equal(t, []string{"sleep", "awake"}, g.seen())
+
+		d.enqueue(1) // nobody rings: it is found by looking
+		pass(2 * lookInterval)
+		require.Len(t, d.seen().reported, wakeful+1)
+
+		pass(2 * linger)
+		require.Equal(t, []string{"sleep", "awake", "sleep"}, g.seen())
+		before := len(d.seen().claims)
+		pass(time.Second)
+		require.Len(t, d.seen().claims, before, "asleep, it looks only when told")
+		stop()
+	})
+}
+
+func TestBehindALongTransactionItLooksEverMoreRarely(t *testing.T) {
+	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
+		d.PollInterval = time.Hour
+		g.stuck = true
+		stop := d.run()
+		pass(10 * time.Second)
+		claims := d.seen().claims
+		require.Less(t, len(claims), 60, "not a thousand a second")
+		for n := 5; n < len(claims)-1; n++ {
+			gap, since := claims[n+1].at-claims[n].at, claims[n].at
+			require.LessOrEqual(t, gap, since+2*lookInterval, "whoever commits after %s waits no longer than it was open", since)
+		}
+		stop()
+	})
+}
+
+func TestAReplicaWhoseWorkersAreAllBusyLeavesDutyUntilOneIsFree(t *testing.T) {
+	gatedBubble(t, 1, func(t *testing.T, d *desk, g *fakeGate) {
+		d.PollInterval = time.Hour
+		free := make(chan struct{})
+		d.onStart = func(context.Context, claim.Item) (string, error) { <-free; return "run", nil }
+		d.enqueue(1)
+		stop := d.run()
+		pass(busyBefore / 2)
+		require.Equal(t, []string{"sleep"}, g.seen(), "a moment's work is no reason")
+		pass(busyBefore)
+		require.Equal(t, []string{"sleep", "busy"}, g.seen())
+
+		close(free)
+		synctest.Wait()
+		require.Equal(t, []string{"sleep", "busy", "sleep"}, g.seen())
+		stop()
+	})
+}
+
+func TestMoreWorkThanWorkersCallsTheOthers(t *testing.T) {
+	gatedBubble(t, 2, func(t *testing.T, d *desk, g *fakeGate) {
+		d.enqueue(1000)
+		d.onStart = func(context.Context, claim.Item) (string, error) { time.Sleep(time.Millisecond); return "run", nil }
+		stop := d.run()
+		pass(callInterval + 20*time.Millisecond)
+		require.Equal(t, 2, g.called(), "at once, and not again for a while")
+		stop()
+	})
+}
+
+func TestAPollThatFindsOldWorkDistrustsWhoeverIsOnDuty(t *testing.T) {
+	gatedBubble(t, 2, func(t *testing.T, d *desk, g *fakeGate) {
+		g.offDuty = true
+		stop := d.run()
+		synctest.Wait()
+		d.enqueueItem(claim.Item{MaxAttempts: 3, Waited: 2 * overdue})
+		pass(d.PollInterval)
+		require.Equal(t, distrust, g.distrusted())
+		stop()
+	})
+}
+
+func TestAReplicaThatStopsLeavesDuty(t *testing.T) {
+	gatedBubble(t, 2, func(t *testing.T, d *desk, g *fakeGate) {
+		stop := d.run()
+		synctest.Wait()
+		stop()
+		require.Equal(t, []string{"sleep", "busy"}, g.seen())
+	})
+}

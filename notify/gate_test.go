@@ -1,0 +1,180 @@
+package notify_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/notify"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// gated is a gate on a real database that counts how often it was shut.
+type gated struct {
+	*notify.Gate
+	shutting chan struct{}
+}
+
+func newGate(t *testing.T, url, name string) gated {
+	t.Helper()
+	g := gated{shutting: make(chan struct{}, 100)}
+	g.Gate = &notify.Gate{
+		Connect: func(ctx context.Context) (notify.GateSession, error) {
+			config, err := pgx.ParseConfig(url)
+			if err != nil {
+				return nil, err
+			}
+			config.RuntimeParams["lock_timeout"] = claim.GateLockTimeout.String()
+			config.RuntimeParams["application_name"] = name
+			conn, err := pgx.ConnectConfig(ctx, config)
+			if err != nil {
+				return nil, err
+			}
+			return &claim.Session{Conn: conn}, nil
+		},
+		Interval: 50 * time.Millisecond,
+		Shutting: func() { g.shutting <- struct{}{} },
+		Log:      slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- g.Run(ctx) }()
+	t.Cleanup(func() { cancel(); require.NoError(t, <-done) })
+	return g
+}
+
+func within(t *testing.T, condition func() bool, message string) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !condition() {
+		select {
+		case <-deadline:
+			require.FailNow(t, "never happened", message)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// wakes says whether a transaction that commits now would notify.
+func wakes(t *testing.T, pool *pgxpool.Pool) bool {
+	t.Helper()
+	var free bool
+	require.NoError(t, pool.QueryRow(t.Context(), "select pg_try_advisory_xact_lock_shared(pgdispatch.gate_key())").Scan(&free))
+	return !free
+}
+
+func TestASleeperWaitsForWhoeverWasToldThatNobodySleeps(t *testing.T) {
+	t.Parallel()
+	url := sqltest.URL(t)
+	pool := sqltest.Pool(t, url)
+	inFlight, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = inFlight.Exec(t.Context(), "select pgdispatch.wake()")
+	require.NoError(t, err)
+
+	gate := newGate(t, url, "one")
+	gate.Sleep()
+	within(t, func() bool { return wakes(t, pool) }, "whoever comes while the sleeper waits notifies already")
+	require.False(t, gate.IsAsleep())
+	require.Empty(t, gate.shutting)
+
+	require.NoError(t, inFlight.Commit(t.Context()))
+	<-gate.shutting
+	require.True(t, gate.IsAsleep())
+	require.True(t, wakes(t, pool))
+}
+
+func TestAnAwakeDispatcherIsNotNotified(t *testing.T) {
+	t.Parallel()
+	url := sqltest.URL(t)
+	pool := sqltest.Pool(t, url)
+	gate := newGate(t, url, "one")
+	gate.Sleep()
+	<-gate.shutting
+	require.True(t, wakes(t, pool))
+	gate.Awake()
+	within(t, func() bool { return !wakes(t, pool) }, "the gate opens")
+	require.True(t, gate.OnDuty())
+	gate.Sleep()
+	<-gate.shutting
+}
+
+func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
+	t.Parallel()
+	url := sqltest.URL(t)
+	pool := sqltest.Pool(t, url)
+	first := newGate(t, url, "first")
+	first.Sleep()
+	<-first.shutting
+	second := newGate(t, url, "second")
+	second.Sleep()
+	within(t, func() bool { return taken(t, pool, "second") }, "the second tries")
+	require.False(t, second.OnDuty())
+
+	first.Busy()
+	<-second.shutting
+	within(t, func() bool { return !first.OnDuty() }, "the first has left")
+	require.True(t, second.OnDuty())
+}
+
+// taken says whether a session of that name has asked for duty by now.
+func taken(t *testing.T, pool *pgxpool.Pool, name string) (asked bool) {
+	t.Helper()
+	require.NoError(t, pool.QueryRow(t.Context(),
+		"select exists (select from pg_stat_activity where application_name = $1 and datname = current_database() and query like '%gate_key() + 1%')", name).Scan(&asked))
+	return asked
+}
+
+func TestDutyPassesOnWhenItsHolderDies(t *testing.T) {
+	t.Parallel()
+	url := sqltest.URL(t)
+	pool := sqltest.Pool(t, url)
+	first := newGate(t, url, "first")
+	first.Sleep()
+	<-first.shutting
+	second := newGate(t, url, "second")
+	second.Sleep()
+	_, err := pool.Exec(t.Context(), "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'first' and datname = current_database()")
+	require.NoError(t, err)
+	within(t, func() bool { return first.OnDuty() != second.OnDuty() && (first.IsAsleep() || second.IsAsleep()) }, "one of them is on duty again, and shut")
+}
+
+func TestWhoeverDistrustsIsWokenBesideTheOneOnDuty(t *testing.T) {
+	t.Parallel()
+	url := sqltest.URL(t)
+	pool := sqltest.Pool(t, url)
+	frozen, err := pool.Acquire(t.Context()) // on duty, awake, and does nothing
+	require.NoError(t, err)
+	defer frozen.Release()
+	_, err = frozen.Exec(t.Context(), "select pg_advisory_lock(pgdispatch.gate_key() + 1)")
+	require.NoError(t, err)
+
+	gate := newGate(t, url, "one")
+	gate.Sleep()
+	gate.Distrust(time.Hour)
+	<-gate.shutting
+	require.True(t, gate.OnDuty())
+	require.True(t, wakes(t, pool))
+}
+
+func TestACallIsHeard(t *testing.T) {
+	t.Parallel()
+	url := sqltest.URL(t)
+	pool := sqltest.Pool(t, url)
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	_, err = conn.Exec(t.Context(), "listen "+notify.HelpChannel)
+	require.NoError(t, err)
+	gate := newGate(t, url, "one")
+	gate.Call()
+	_, err = conn.Conn().WaitForNotification(t.Context())
+	require.NoError(t, err)
+}
