@@ -74,16 +74,25 @@ func TestLifecycleExplainsEveryStateAndStatement(t *testing.T) {
 	}
 }
 
-// Every SQL block of the page is run, one after another, on a database of its own. A block that begins with "-- refused"
-// and a SQLSTATE must fail with it.
-func TestEverySnippetOfTheEnqueuePageRuns(t *testing.T) {
+// Every SQL block of these pages is run, one after another, on a database of its own. A block that begins with "-- refused"
+// and a SQLSTATE must fail with it; one with an ellipsis is a sketch.
+func TestEverySnippetOfThePagesRuns(t *testing.T) {
 	t.Parallel()
+	for _, page := range []string{"README.md", "docs/enqueue.md"} {
+		t.Run(page, func(t *testing.T) { t.Parallel(); runSnippets(t, page) })
+	}
+}
+
+func runSnippets(t *testing.T, name string) {
 	f := open(t)
-	page, err := os.ReadFile(filepath.Join("..", "docs", "enqueue.md"))
+	page, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(name)))
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, blocks)
 	for _, block := range blocks {
+		if strings.Contains(block[1], "…") {
+			continue
+		}
 		code, refused := strings.CutPrefix(block[1], "-- refused: ")
 		if refused {
 			code = code[:5]
