@@ -158,6 +158,7 @@ func (r *run) claims(ctx context.Context) {
 	defer poll.Stop()
 	source := "start"
 	for ctx.Err() == nil {
+		r.collect()
 		now := time.Now()
 		if !r.dueAt.IsZero() && !now.Before(r.dueAt) {
 			// Looked at here too: what came at the same moment as the timer may have taken its turn.
@@ -243,6 +244,18 @@ func (r *run) claimFailed(ctx context.Context, err error) {
 	}
 	pause, _ := r.errorGap.Next()
 	r.retryAt = time.Now().Add(pause)
+}
+
+// collect takes back all workers that are done, so that one claim serves them all.
+func (r *run) collect() {
+	for {
+		select {
+		case done := <-r.outcomes:
+			r.learn(done)
+		default:
+			return
+		}
+	}
 }
 
 // learn takes a worker back, and what its hand-over told of Temporal.

@@ -313,3 +313,19 @@ func TestWorkspaceAtCapacityIsLogged(t *testing.T) {
 		stop()
 	})
 }
+
+func TestOneClaimServesAllWorkersThatAreFree(t *testing.T) {
+	bubble(t, 50, func(t *testing.T, d *desk) {
+		d.enqueue(500)
+		d.onStart = func(context.Context, claim.Item) (string, error) { time.Sleep(time.Millisecond); return "run", nil }
+		d.onClaim = func(atMost int) (claim.Batch, error) {
+			time.Sleep(2 * time.Millisecond)
+			return fakeStore{d}.take(atMost), nil
+		}
+		stop := d.run()
+		pass(time.Second)
+		require.Len(t, d.seen().reported, 500)
+		require.Less(t, len(d.seen().claims), 30, "not one for each item")
+		stop()
+	})
+}
