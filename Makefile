@@ -31,15 +31,26 @@ run: build devstack ## the whole thing on your machine: Postgres, Temporal, two 
 test: devstack build lint ## lint, and every test with the race detector on a real Postgres and a real Temporal
 	$(GOTEST) ./...
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
+	cd bench && $(GOTEST) ./internal/...
+
+.PHONY: bench
+bench: build ## measure beside River, a floor and the machine's limit; about an hour; writes docs/benchmarks.md
+	go run -C bench . -pgdispatch $(CURDIR)/bin/pgdispatch
+
+.PHONY: bench-quick
+bench-quick: build ## the same in a minute, to the terminal: to see that it works, not how fast
+	go run -C bench . -quick -pgdispatch $(CURDIR)/bin/pgdispatch
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck and tidy modules, of both modules
+lint: ## gofmt, go vet, staticcheck and tidy modules, of all modules
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
-	go vet ./... && go vet -C cmd/devstack ./...
+	go vet ./... && go vet -C cmd/devstack ./... && go vet -C bench ./...
 	go run $(STATICCHECK) ./...
 	cd cmd/devstack && go run $(STATICCHECK) ./...
+	cd bench && go run $(STATICCHECK) ./...
 	go mod tidy -diff
 	cd cmd/devstack && go mod tidy -diff
+	cd bench && go mod tidy -diff
 
 .PHONY: fmt
 fmt: ## format the code

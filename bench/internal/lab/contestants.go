@@ -1,0 +1,64 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// ChildVariable makes the bench's binary behave as one of the contestants; it holds a Child as JSON.
+const ChildVariable = "PGDISPATCH_BENCH_CHILD"
+
+// Kinds of children.
+const (
+	KindFloor  = "floor"
+	KindPolled = "polled"
+	KindRiver  = "river"
+	KindRaw    = "raw"
+)
+
+// Child says which contestant a child process is, and what it is to do.
+type Child struct {
+	Kind     string
+	URL      string        // of the database
+	Frontend string        // host:port
+	Async    bool          // floor: claims with synchronous_commit = off
+	Cooldown time.Duration // River's FetchCooldown; 0: its default
+	Workers  int           // River's MaxWorkers, or goroutines of the raw stub
+	Count    int           // how many starts the raw stub sends
+}
+
+// Child starts one of our own contestants as a process.
+func (l *Lab) Child(child Child) (*Process, error) {
+	text, err := json.Marshal(child)
+	if err != nil {
+		return nil, fmt.Errorf("describe child: %w", err)
+	}
+	return l.start(child.Kind, l.self, nil, []string{ChildVariable + "=" + string(text)})
+}
+
+// Replica is how a replica of the product is to run. Zero values are its defaults.
+type Replica struct {
+	Workers int
+	Poll    time.Duration
+	Deaf    bool // PGDISPATCH_LISTEN=off
+}
+
+// Replica starts one replica of the product, as users run it: only what differs from the defaults is set.
+func (l *Lab) Replica(database *Database, frontend string, options Replica) (*Process, error) {
+	variables := []string{
+		"DATABASE_URL=" + database.URL, "TEMPORAL_ADDRESS=" + frontend, "TEMPORAL_NAMESPACE=default",
+		"PGDISPATCH_ADMIN_ADDR=127.0.0.1:0", "PGDISPATCH_LOG_LEVEL=warn",
+	}
+	if options.Workers > 0 {
+		variables = append(variables, "PGDISPATCH_WORKERS="+strconv.Itoa(options.Workers))
+	}
+	if options.Poll > 0 {
+		variables = append(variables, "PGDISPATCH_POLL_INTERVAL="+options.Poll.String())
+	}
+	if options.Deaf {
+		variables = append(variables, "PGDISPATCH_LISTEN=off")
+	}
+	return l.start("pgdispatch", l.Binary, []string{"run"}, variables)
+}

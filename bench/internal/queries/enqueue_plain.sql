@@ -1,0 +1,1 @@
+insert into bench.plain (workspace_id, workflow_definition_id, params) values ($1, $2, $3) returning execution_id::text

@@ -1,0 +1,1 @@
+listen bench_floor

@@ -1,0 +1,1 @@
+select count(*) from river_job where state <> 'completed'

@@ -1,0 +1,2 @@
+-- Anything that takes a snapshot.
+select count(*) from pgdispatch.settings

@@ -1,0 +1,1 @@
+select count(*) from pgdispatch.workflow_execution_queue where status not in ('COMPLETED', 'FAILED', 'CANCELLED')

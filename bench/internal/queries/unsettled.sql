@@ -1,0 +1,1 @@
+select count(*) from pgdispatch.workflow_execution_queue where status in ('PENDING', 'CLAIMED')
