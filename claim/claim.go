@@ -113,19 +113,13 @@ func (s *Store) async() *pgxpool.Pool {
 
 // Claim leases up to atMost due items. Limits hold exactly, over all replicas: W, every workspace's own, and pauses.
 func (s *Store) Claim(ctx context.Context, atMost int) (Batch, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, claimTimeout, fmt.Errorf("claim gave up after %s", claimTimeout))
-	defer cancel()
 	batch := Batch{LookAgainIn: -1}
 	deadline := time.Now().Add(s.Lease)
-	rows, err := s.Pool.Query(ctx, sql.Claim, s.Owner, atMost, s.Lease)
-	if err != nil {
-		return batch, named(ctx, "claim items", err)
-	}
-	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
+	_, err := rows(ctx, s.Pool, claimTimeout, "claim items", func(row pgx.CollectableRow) (struct{}, error) {
 		return struct{}{}, scan(row, deadline, &batch)
-	})
+	}, sql.Claim, s.Owner, atMost, s.Lease)
 	if err != nil {
-		return Batch{LookAgainIn: -1}, named(ctx, "claim items", err)
+		return Batch{LookAgainIn: -1}, err
 	}
 	return batch, nil
 }
@@ -191,44 +185,10 @@ func (s *Store) Heartbeat(ctx context.Context, held []Held) ([]int64, error) {
 
 // ids runs a statement that returns the IDs it moved.
 func (s *Store) ids(ctx context.Context, verb, statement string, args ...any) ([]int64, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, fmt.Errorf("%s gave up after %s", verb, settleTimeout))
-	defer cancel()
-	rows, err := s.async().Query(ctx, statement, args...)
-	if err != nil {
-		return nil, named(ctx, verb, err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, named(ctx, verb, err)
-	}
-	return ids, nil
-}
-
-// one runs a statement that returns one value.
-func one[T any](ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, verb, statement string, args ...any) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s gave up after %s", verb, timeout))
-	defer cancel()
-	var result T
-	if err := pool.QueryRow(ctx, statement, args...).Scan(&result); err != nil {
-		return result, named(ctx, verb, err)
-	}
-	return result, nil
+	return rows(ctx, s.async(), settleTimeout, verb, pgx.RowTo[int64], statement, args...)
 }
 
 // exec runs a statement that returns nothing.
 func (s *Store) exec(ctx context.Context, verb, statement string, args ...any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, fmt.Errorf("%s gave up after %s", verb, settleTimeout))
-	defer cancel()
-	if _, err := s.async().Exec(ctx, statement, args...); err != nil {
-		return named(ctx, verb, err)
-	}
-	return nil
-}
-
-// named says what was tried, and which timeout ended it if one did.
-func named(ctx context.Context, verb string, err error) error {
-	if ctx.Err() != nil && context.Cause(ctx) != ctx.Err() {
-		return fmt.Errorf("%s: %w: %w", verb, context.Cause(ctx), err)
-	}
-	return fmt.Errorf("%s: %w", verb, err)
+	return exec(ctx, s.async(), settleTimeout, verb, statement, args...)
 }

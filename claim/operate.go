@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -135,18 +132,4 @@ type Replica struct {
 // Replicas reads the replicas that live, the oldest first.
 func (s *Store) Replicas(ctx context.Context) ([]Replica, error) {
 	return read[Replica](ctx, s.Pool, "read replicas", sql.Replicas)
-}
-
-func read[T any](ctx context.Context, pool *pgxpool.Pool, verb, statement string, args ...any) ([]T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, fmt.Errorf("%s gave up after %s", verb, settleTimeout))
-	defer cancel()
-	rows, err := pool.Query(ctx, statement, args...)
-	if err != nil {
-		return nil, named(ctx, verb, err)
-	}
-	result, err := pgx.CollectRows(rows, pgx.RowToStructByPos[T])
-	if err != nil {
-		return nil, named(ctx, verb, err)
-	}
-	return result, nil
 }

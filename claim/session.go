@@ -3,7 +3,6 @@ package claim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,7 +24,7 @@ type Session struct{ Conn *pgx.Conn }
 
 // TakeDuty makes this session the one on duty, and returns false where another is.
 func (s *Session) TakeDuty(ctx context.Context) (bool, error) {
-	return gate[bool](ctx, s, "take duty", sql.GateDuty)
+	return one[bool](ctx, s.Conn, gateTimeout, "take duty", sql.GateDuty)
 }
 
 // Leave ends duty and opens the gate.
@@ -56,7 +55,7 @@ func (s *Session) Call(ctx context.Context, channel string) error {
 
 // Ping finds out whether the session still lives.
 func (s *Session) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, gateTimeout, fmt.Errorf("ping gate gave up after %s", gateTimeout))
+	ctx, cancel := bounded(ctx, gateTimeout, "ping gate")
 	defer cancel()
 	if err := s.Conn.Ping(ctx); err != nil {
 		return named(ctx, "ping gate", err)
@@ -68,20 +67,5 @@ func (s *Session) Ping(ctx context.Context) error {
 func (s *Session) Close(ctx context.Context) error { return s.Conn.Close(ctx) }
 
 func (s *Session) exec(ctx context.Context, verb, statement string, args ...any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, gateTimeout, fmt.Errorf("%s gave up after %s", verb, gateTimeout))
-	defer cancel()
-	if _, err := s.Conn.Exec(ctx, statement, args...); err != nil {
-		return named(ctx, verb, err)
-	}
-	return nil
-}
-
-func gate[T any](ctx context.Context, s *Session, verb, statement string, args ...any) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, gateTimeout, fmt.Errorf("%s gave up after %s", verb, gateTimeout))
-	defer cancel()
-	var result T
-	if err := s.Conn.QueryRow(ctx, statement, args...).Scan(&result); err != nil {
-		return result, named(ctx, verb, err)
-	}
-	return result, nil
+	return exec(ctx, s.Conn, gateTimeout, verb, statement, args...)
 }

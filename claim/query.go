@@ -1,0 +1,71 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// querier is a pool or a connection.
+type querier interface {
+	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, statement string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, statement string, args ...any) pgx.Row
+}
+
+// rows runs a statement and reads each row of its answer by rowTo.
+func rows[T any](ctx context.Context, on querier, timeout time.Duration, verb string, rowTo pgx.RowToFunc[T], statement string, args ...any) ([]T, error) {
+	ctx, cancel := bounded(ctx, timeout, verb)
+	defer cancel()
+	answer, err := on.Query(ctx, statement, args...)
+	if err != nil {
+		return nil, named(ctx, verb, err)
+	}
+	result, err := pgx.CollectRows(answer, rowTo)
+	if err != nil {
+		return nil, named(ctx, verb, err)
+	}
+	return result, nil
+}
+
+// read runs a statement and reads each row of its answer into a struct.
+func read[T any](ctx context.Context, on querier, verb, statement string, args ...any) ([]T, error) {
+	return rows(ctx, on, settleTimeout, verb, pgx.RowToStructByPos[T], statement, args...)
+}
+
+// one runs a statement that returns one value.
+func one[T any](ctx context.Context, on querier, timeout time.Duration, verb, statement string, args ...any) (T, error) {
+	ctx, cancel := bounded(ctx, timeout, verb)
+	defer cancel()
+	var result T
+	if err := on.QueryRow(ctx, statement, args...).Scan(&result); err != nil {
+		return result, named(ctx, verb, err)
+	}
+	return result, nil
+}
+
+// exec runs a statement that returns nothing.
+func exec(ctx context.Context, on querier, timeout time.Duration, verb, statement string, args ...any) error {
+	ctx, cancel := bounded(ctx, timeout, verb)
+	defer cancel()
+	if _, err := on.Exec(ctx, statement, args...); err != nil {
+		return named(ctx, verb, err)
+	}
+	return nil
+}
+
+// bounded gives a statement its timeout, which says in its error what gave up.
+func bounded(ctx context.Context, timeout time.Duration, verb string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s gave up after %s", verb, timeout))
+}
+
+// named says what was tried, and which timeout ended it if one did.
+func named(ctx context.Context, verb string, err error) error {
+	if ctx.Err() != nil && context.Cause(ctx) != ctx.Err() {
+		return fmt.Errorf("%s: %w: %w", verb, context.Cause(ctx), err)
+	}
+	return fmt.Errorf("%s: %w", verb, err)
+}
