@@ -32,6 +32,7 @@ test: devstack build lint ## lint, and every test with the race detector on a re
 	$(GOTEST) ./...
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
 	cd bench && $(GOTEST) ./internal/...
+	cd chaos && $(GOTEST) ./...
 
 .PHONY: bench
 bench: build ## measure beside River, a floor and the machine's limit; about an hour; writes docs/benchmarks.md
@@ -41,16 +42,22 @@ bench: build ## measure beside River, a floor and the machine's limit; about an 
 bench-quick: build ## the same in a minute, to the terminal: to see that it works, not how fast
 	go run -C bench . -quick -pgdispatch $(CURDIR)/bin/pgdispatch
 
+.PHONY: chaos
+chaos: build devstack ## break everything around three replicas, and check every invariant; CHAOS_MINUTES, SEED; writes docs/reliability.md
+	go run -C chaos . -pgdispatch $(CURDIR)/bin/pgdispatch -devstack $(CURDIR)/bin/devstack $(if $(SEED),-seed $(SEED))
+
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and tidy modules, of all modules
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
-	go vet ./... && go vet -C cmd/devstack ./... && go vet -C bench ./...
+	go vet ./... && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C chaos ./...
 	go run $(STATICCHECK) ./...
 	cd cmd/devstack && go run $(STATICCHECK) ./...
 	cd bench && go run $(STATICCHECK) ./...
+	cd chaos && go run $(STATICCHECK) ./...
 	go mod tidy -diff
 	cd cmd/devstack && go mod tidy -diff
 	cd bench && go mod tidy -diff
+	cd chaos && go mod tidy -diff
 
 .PHONY: fmt
 fmt: ## format the code

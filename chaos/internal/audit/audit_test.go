@@ -1,0 +1,207 @@
+package audit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var zero = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func at(millis int) time.Time { return zero.Add(time.Duration(millis) * time.Millisecond) }
+
+// book writes a history, one transaction after another, a millisecond apart unless told otherwise.
+type book struct {
+	changes []Change
+	now     int
+	items   map[int64]Change
+}
+
+func (b *book) add(c Change) *book {
+	b.now++
+	c.Began, c.At, c.Committed, c.Transaction = at(b.now), at(b.now), at(b.now), int64(b.now)
+	b.changes = append(b.changes, c)
+	if c.Kind == Item {
+		if b.items == nil {
+			b.items = map[int64]Change{}
+		}
+		b.items[c.ID] = c
+	}
+	return b
+}
+
+func (b *book) wait(millis int) *book { b.now += millis; return b }
+
+func (b *book) limit(n int) *book { return b.add(Change{Kind: Workspace, Workspace: "w", Limit: n}) }
+
+// to moves an item as the product would; change makes it do something else.
+func (b *book) to(id int64, status string, change func(*Change)) *book {
+	old := b.items[id]
+	c := Change{Kind: Item, ID: id, Workspace: "w", Old: old.New, New: status, OldToken: old.NewToken, NewToken: old.NewToken,
+		Held: old.Holds, Holds: status == "CLAIMED" || status == "DISPATCHED", OldOwner: old.NewOwner, OldLease: old.NewLease}
+	switch {
+	case status == "CLAIMED":
+		c.NewToken, c.NewOwner, c.NewLease = c.OldToken+1, "r", at(b.now+1000)
+	case status == "DISPATCHED" || status == "FAILED":
+		c.Moved = at(b.now + 1)
+	}
+	if change != nil {
+		change(&c)
+	}
+	return b.add(c)
+}
+
+func (b *book) insert(ids ...int64) *book {
+	for _, id := range ids {
+		b.to(id, "PENDING", nil)
+	}
+	return b
+}
+
+// expire takes an item from its holder.
+func (b *book) expire(id int64) *book {
+	return b.to(id, "PENDING", func(c *Change) { c.NewToken, c.Holds = c.OldToken+1, true })
+}
+
+func rules(violations []Violation) []string {
+	var names []string
+	for _, v := range violations {
+		names = append(names, v.Rule)
+	}
+	return names
+}
+
+func TestAReplayFindsNothingWhereAllIsWell(t *testing.T) {
+	t.Parallel()
+	b := (&book{}).limit(2).insert(1, 2, 3).to(1, "CLAIMED", nil).to(2, "CLAIMED", nil)
+	b.to(1, "DISPATCHED", nil).to(1, "COMPLETED", nil).to(3, "CLAIMED", nil)
+	b.wait(2000).expire(2).expire(3).to(2, "CLAIMED", nil).to(2, "FAILED", nil).to(3, "CLAIMED", nil).to(3, "PENDING", nil)
+	got := Replay(b.changes, 3)
+	require.Empty(t, got.Violations)
+	require.Equal(t, 5, got.Claims)
+	require.Equal(t, 2, got.Leased)
+	require.Equal(t, 2, got.Expired)
+}
+
+func TestAReplayFindsEachKindOfViolation(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, rule string
+		history    *book
+	}{
+		{"a move that there is not", RuleMoves, (&book{}).limit(9).insert(1).to(1, "DISPATCHED", nil)},
+		{"an end that is no end", RuleMoves, (&book{}).limit(9).insert(1).to(1, "CANCELLED", nil).to(1, "PENDING", nil)},
+		{"a change that was not recorded", RuleMoves, (&book{}).limit(9).insert(1).to(1, "CLAIMED", func(c *Change) { c.OldToken, c.NewToken = 7, 8 })},
+		{"over W", RuleCap, (&book{}).limit(9).insert(1, 2, 3, 4).to(1, "CLAIMED", nil).to(2, "CLAIMED", nil).to(3, "CLAIMED", nil).to(4, "CLAIMED", nil)},
+		{"over W after it was lowered", RuleCap, (&book{}).limit(9).insert(1, 2).to(1, "CLAIMED", nil).add(Change{Kind: Settings, Limit: 1}).to(2, "CLAIMED", nil)},
+		{"over a workspace's limit", RuleLimit, (&book{}).limit(1).insert(1, 2).to(1, "CLAIMED", nil).to(1, "DISPATCHED", nil).to(2, "CLAIMED", nil)},
+		{"over a limit that a lost lease holds", RuleLimit, (&book{}).limit(1).insert(1, 2).to(1, "CLAIMED", nil).wait(2000).expire(1).to(2, "CLAIMED", nil)},
+		{"a claim without a new token", RuleTokens, (&book{}).limit(9).insert(1).to(1, "CLAIMED", func(c *Change) { c.NewToken = c.OldToken })},
+		{"a lost lease that frees its slot", RuleTokens, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).wait(2000).to(1, "PENDING", func(c *Change) { c.NewToken++ })},
+		{"another holder without a claim", RuleTokens, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).to(1, "CLAIMED", func(c *Change) { c.NewToken, c.NewOwner = c.OldToken, "s" })},
+		{"a token that changes while nobody claims", RuleTokens, (&book{}).limit(9).insert(1).to(1, "PENDING", func(c *Change) { c.NewToken++ })},
+		{"a lease that is taken too early", RuleExpiry, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).expire(1)},
+		{"a settle after the lease", RuleExpiry, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).wait(2000).to(1, "DISPATCHED", nil)},
+		{"a claim while everything is paused", RulePause, (&book{}).limit(9).insert(1).add(Change{Kind: Settings, Limit: 9, Paused: true}).to(1, "CLAIMED", nil)},
+		{"a claim while the workspace is paused", RulePause, (&book{}).add(Change{Kind: Workspace, Workspace: "w", Limit: 9, Paused: true}).insert(1).to(1, "CLAIMED", nil)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, []string{c.rule}, rules(Replay(c.history.changes, 3).Violations))
+		})
+	}
+}
+
+func TestAClaimMayGoByTheLimitsThatHeldWhenItBegan(t *testing.T) {
+	t.Parallel()
+	b := (&book{}).limit(2).insert(1, 2).to(1, "CLAIMED", nil).limit(1).to(2, "CLAIMED", nil)
+	b.changes[len(b.changes)-1].Began = b.changes[len(b.changes)-2].Began.Add(-time.Microsecond)
+	require.Empty(t, Replay(b.changes, 3).Violations)
+}
+
+// good is a row that completed, in all three books.
+func good() (Expected, Found, Run) {
+	return Expected{Execution: "e", Workspace: "w", Want: "COMPLETED", Runs: 1, Acknowledged: true},
+		Found{Execution: "e", Workspace: "w", Status: "COMPLETED", ExecutionStatus: "COMPLETED", RunID: "r"},
+		Run{WorkflowID: "execution-e", RunID: "r", Status: "COMPLETED", Start: at(0), Close: at(10)}
+}
+
+func TestTheEndsAreComparedInAllThreeBooks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, rule string
+		spoil      func(*Expected, *Found, *[]Run)
+	}{
+		{"all is well", "", func(*Expected, *Found, *[]Run) {}},
+		{"an unknown commit that happened", "", func(e *Expected, _ *Found, _ *[]Run) { e.Acknowledged = false }},
+		{"an end that may be as well", "", func(e *Expected, _ *Found, _ *[]Run) { e.Want, e.Or = "CANCELLED", "COMPLETED" }},
+		{"a failure that is right", "", func(e *Expected, f *Found, _ *[]Run) { e.Counted, f.Failures = true, 1 }},
+		{"a stranger's workflow", "", func(e *Expected, f *Found, _ *[]Run) { e.Foreign, f.RunID = true, "" }},
+		{"a stranger's workflow that was taken for ours", RuleOneRun, func(e *Expected, f *Found, _ *[]Run) { e.Foreign, f.RunID = true, "s" }},
+		{"a row that was lost with its server", "", func(e *Expected, f *Found, _ *[]Run) { e.Acknowledged, e.Lost, f.Execution = false, true, "" }},
+		{"two runs that should be two", "", func(e *Expected, _ *Found, r *[]Run) {
+			e.Runs = 2
+			*r = append(*r, Run{WorkflowID: "execution-e", RunID: "s", Status: "COMPLETED", Start: at(10), Close: at(20)})
+		}},
+		{"a row that is gone", RuleLost, func(_ *Expected, f *Found, r *[]Run) { f.Execution = ""; *r = nil }},
+		{"another end", RuleEnd, func(_ *Expected, f *Found, r *[]Run) {
+			f.Status, f.ExecutionStatus, (*r)[0].Status = "FAILED", "FAILED", "FAILED"
+		}},
+		{"another end in Temporal", RuleEnd, func(_ *Expected, _ *Found, r *[]Run) { (*r)[0].Status = "TIMED_OUT" }},
+		{"a failure that was counted", RuleCounted, func(_ *Expected, f *Found, _ *[]Run) { f.Failures = 1 }},
+		{"a row that was rolled back", RulePhantom, func(e *Expected, _ *Found, _ *[]Run) { e.Acknowledged, e.RolledBack = false, true }},
+		{"a run without a row", RulePhantom, func(_ *Expected, _ *Found, r *[]Run) { *r = append(*r, Run{WorkflowID: "execution-x"}) }},
+		{"two runs", RuleOneRun, func(_ *Expected, _ *Found, r *[]Run) { *r = append(*r, Run{WorkflowID: "execution-e", RunID: "s"}) }},
+		{"no run", RuleOneRun, func(_ *Expected, _ *Found, r *[]Run) { *r = nil }},
+		{"another run", RuleOneRun, func(_ *Expected, f *Found, _ *[]Run) { f.RunID = "s" }},
+		{"a run that the row does not know", RuleOneRun, func(_ *Expected, f *Found, _ *[]Run) { f.RunID = "" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e, f, r := good()
+			runs := []Run{r}
+			c.spoil(&e, &f, &runs)
+			found := []Found{f}
+			if f.Execution == "" {
+				found = nil
+			}
+			violations, _ := Rows([]Expected{e}, found)
+			violations = append(violations, Runs([]Expected{e}, found, runs)...)
+			if c.rule == "" {
+				require.Empty(t, violations)
+				return
+			}
+			require.Equal(t, []string{c.rule}, rules(violations))
+		})
+	}
+}
+
+func TestTemporalsOwnTimesAreHeldAgainstTheLimit(t *testing.T) {
+	t.Parallel()
+	found := []Found{{Execution: "a", Workspace: "w"}, {Execution: "b", Workspace: "w"}}
+	runs := []Run{
+		{WorkflowID: "execution-a", Start: at(0), Close: at(10)},
+		{WorkflowID: "execution-b", Start: at(10), Close: at(20)},
+	}
+	violations, greatest := Running(nil, found, runs, map[string]int{"w": 1})
+	require.Empty(t, violations)
+	require.Equal(t, 1, greatest["w"])
+
+	runs[1].Start = at(9)
+	violations, _ = Running(nil, found, runs, map[string]int{"w": 1})
+	require.Equal(t, []string{RuleRunning}, rules(violations))
+
+	runs[1].WorkflowID, runs[1].Start = "execution-a", at(9) // the second run of one workflow
+	violations, _ = Running(nil, found, runs, map[string]int{"w": 1})
+	require.Empty(t, violations)
+}
+
+func TestTheListIsCompleteWhenEveryRunHasClosed(t *testing.T) {
+	t.Parallel()
+	e, f, r := good()
+	require.True(t, Complete([]Expected{e}, []Found{f}, []Run{r}))
+	require.False(t, Complete([]Expected{e}, []Found{f}, nil))
+	r.Status = "RUNNING"
+	require.False(t, Complete([]Expected{e}, []Found{f}, []Run{r}))
+}

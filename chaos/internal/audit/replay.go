@@ -1,0 +1,249 @@
+package audit
+
+import (
+	"time"
+)
+
+// moves are the state machine's, as the documentation draws it: a copy on purpose, so that a change of the product's own
+// does not change what is checked.
+var moves = map[[2]string]bool{
+	{"", "PENDING"}:             true,
+	{"PENDING", "CLAIMED"}:      true,
+	{"PENDING", "CANCELLED"}:    true,
+	{"CLAIMED", "PENDING"}:      true,
+	{"CLAIMED", "DISPATCHED"}:   true,
+	{"CLAIMED", "FAILED"}:       true,
+	{"DISPATCHED", "COMPLETED"}: true,
+	{"DISPATCHED", "FAILED"}:    true,
+}
+
+// Names of the rules.
+const (
+	// RuleMoves: only legal transitions, each from where the one before ended.
+	RuleMoves = "only legal moves"
+	// RuleCap: never over W.
+	RuleCap = "never over W leased"
+	// RuleLimit: never over a workspace's limit.
+	RuleLimit = "never over a workspace's limit"
+	// RuleTokens: tokens fence.
+	RuleTokens = "a token changes at every claim, and only its owner settles"
+	// RuleExpiry: a lease is not taken from a holder before it ends, and not used after.
+	RuleExpiry = "a lease is over when it is over, and not before"
+	// RulePause: what is paused is not claimed.
+	RulePause = "what is paused is not claimed"
+)
+
+// Summary is what a replay saw.
+type Summary struct {
+	// Changes and Claims are how many there were.
+	Changes, Claims int
+	// Leased is the greatest number of unexpired leases at a commit.
+	Leased int
+	// Expired is how many leases ran out.
+	Expired int
+	// Violations are what must never be.
+	Violations []Violation
+}
+
+// item is what is known of one at a moment of the replay.
+type item struct {
+	status    string
+	workspace string
+	holds     bool
+	lease     time.Time
+	token     int64
+}
+
+// period is a value that held from a commit on.
+type period struct {
+	from   time.Time
+	limit  int
+	paused bool
+}
+
+// periods are a value's history, oldest first.
+type periods []period
+
+// greatest is the greatest limit that held at any time between two moments.
+func (p periods) greatest(from, to time.Time) (greatest int, known bool) {
+	for i, one := range p {
+		over := i+1 < len(p) && !p[i+1].from.After(from) // it had ended when the time began
+		if !over && !one.from.After(to) {
+			greatest, known = max(greatest, one.limit), true
+		}
+	}
+	return greatest, known
+}
+
+// pausedThroughout says whether the value was paused at every moment between two.
+func (p periods) pausedThroughout(from, to time.Time) bool {
+	throughout := false
+	for i, one := range p {
+		over := i+1 < len(p) && !p[i+1].from.After(from)
+		if over || one.from.After(to) {
+			continue
+		}
+		if !one.paused {
+			return false
+		}
+		throughout = throughout || !one.from.After(from)
+	}
+	return throughout
+}
+
+// replay is the state at a commit.
+type replay struct {
+	items  map[int64]*item
+	held   map[string]int
+	leased map[int64]bool
+	cap    periods
+	limits map[string]periods
+	Summary
+}
+
+// Replay goes through all changes, which are in commit order, and checks what was true after each transaction. Cap is W at
+// the beginning.
+func Replay(changes []Change, cap int) Summary {
+	r := &replay{items: map[int64]*item{}, held: map[string]int{}, leased: map[int64]bool{}, limits: map[string]periods{},
+		cap: periods{{limit: cap}}}
+	r.Changes = len(changes)
+	r.history(changes)
+	for begin := 0; begin < len(changes); {
+		end := begin + 1
+		for end < len(changes) && changes[end].Transaction == changes[begin].Transaction {
+			end++
+		}
+		r.transaction(changes[begin:end])
+		begin = end
+	}
+	return r.Summary
+}
+
+// history collects which limits held when, before anything is held against them.
+func (r *replay) history(changes []Change) {
+	for _, c := range changes {
+		p := period{from: c.Committed, limit: c.Limit, paused: c.Paused}
+		switch c.Kind {
+		case Settings:
+			r.cap = append(r.cap, p)
+		case Workspace:
+			r.limits[c.Workspace] = append(r.limits[c.Workspace], p)
+		}
+	}
+}
+
+func (r *replay) fail(rule, format string, args ...any) {
+	r.Violations = append(r.Violations, violation(rule, format, args...))
+}
+
+// transaction applies the changes of one transaction, and then looks at the limits.
+func (r *replay) transaction(changes []Change) {
+	claimed := false
+	grown := map[string]bool{}
+	for _, c := range changes {
+		if c.Kind != Item {
+			continue
+		}
+		r.move(c)
+		if c.Old == "PENDING" && c.New == "CLAIMED" {
+			r.Claims++
+			claimed = true
+			r.pauses(c)
+		}
+		if c.Holds && !c.Held {
+			grown[c.Workspace] = true
+		}
+		r.apply(c)
+	}
+	last := changes[len(changes)-1]
+	if claimed {
+		r.checkCap(last)
+	}
+	for workspace := range grown {
+		// A claim may go by the limits that held when it began.
+		limit, known := r.limits[workspace].greatest(last.Began, last.Committed)
+		if known && r.held[workspace] > limit {
+			r.fail(RuleLimit, "workspace %s holds %d slots of %d after transaction %d, committed %s",
+				workspace, r.held[workspace], limit, last.Transaction, clock(last.Committed))
+		}
+	}
+}
+
+// apply makes the change the state.
+func (r *replay) apply(c Change) {
+	if c.New == "" {
+		delete(r.items, c.ID)
+	} else {
+		r.items[c.ID] = &item{status: c.New, workspace: c.Workspace, holds: c.Holds, lease: c.NewLease, token: c.NewToken}
+	}
+	switch {
+	case c.Holds && !c.Held:
+		r.held[c.Workspace]++
+	case c.Held && !c.Holds:
+		r.held[c.Workspace]--
+	}
+	if c.New == "CLAIMED" {
+		r.leased[c.ID] = true
+	} else {
+		delete(r.leased, c.ID)
+	}
+}
+
+func (r *replay) checkCap(last Change) {
+	leased := 0
+	for id := range r.leased {
+		if r.items[id].lease.After(last.Committed) {
+			leased++
+		}
+	}
+	r.Leased = max(r.Leased, leased)
+	if limit, _ := r.cap.greatest(last.Began, last.Committed); leased > limit {
+		r.fail(RuleCap, "%d unexpired leases of %d after transaction %d, committed %s", leased, limit, last.Transaction, clock(last.Committed))
+	}
+}
+
+func (r *replay) pauses(c Change) {
+	if r.cap.pausedThroughout(c.Began, c.Committed) {
+		r.fail(RulePause, "item %d was claimed at %s while everything was paused", c.ID, clock(c.At))
+	}
+	if r.limits[c.Workspace].pausedThroughout(c.Began, c.Committed) {
+		r.fail(RulePause, "item %d was claimed at %s while its workspace was paused", c.ID, clock(c.At))
+	}
+}
+
+// move checks one change of one item against the state before it.
+func (r *replay) move(c Change) {
+	before := r.items[c.ID]
+	if before == nil {
+		before = &item{}
+	}
+	stays := c.Old == c.New
+	switch {
+	case before.status != c.Old || before.holds != c.Held || before.token != c.OldToken:
+		r.fail(RuleMoves, "item %d was %q with token %d, and transaction %d found it %q with token %d at %s",
+			c.ID, before.status, before.token, c.Transaction, c.Old, c.OldToken, clock(c.At))
+	case !stays && !moves[[2]string{c.Old, c.New}]:
+		r.fail(RuleMoves, "item %d went from %q to %q at %s", c.ID, c.Old, c.New, clock(c.At))
+	}
+	switch {
+	case c.New == "CLAIMED" && c.Old == "PENDING":
+		if c.NewToken <= c.OldToken {
+			r.fail(RuleTokens, "item %d was claimed with token %d after %d at %s", c.ID, c.NewToken, c.OldToken, clock(c.At))
+		}
+	case c.Old == "CLAIMED" && c.NewToken != c.OldToken:
+		// Taken from its holder.
+		r.Expired++
+		if c.New != "PENDING" || !c.Holds {
+			r.fail(RuleTokens, "item %d was taken from its holder and is %q, slot held: %t, at %s", c.ID, c.New, c.Holds, clock(c.At))
+		}
+		if c.At.Before(c.OldLease) {
+			r.fail(RuleExpiry, "item %d was taken from %s at %s, its lease would have ended at %s", c.ID, c.OldOwner, clock(c.At), clock(c.OldLease))
+		}
+	case c.Old == "CLAIMED" && stays && (c.OldOwner != c.NewOwner || c.At.Before(c.Began)):
+		r.fail(RuleTokens, "item %d went from holder %s to %s without a claim at %s", c.ID, c.OldOwner, c.NewOwner, clock(c.At))
+	case c.Old == "CLAIMED" && !stays && c.Moved.After(c.OldLease):
+		r.fail(RuleExpiry, "item %d was settled as %s at %s by %s, whose lease had ended at %s", c.ID, c.New, clock(c.Moved), c.OldOwner, clock(c.OldLease))
+	case c.Old != "CLAIMED" && c.NewToken != c.OldToken && c.Old != "":
+		r.fail(RuleTokens, "item %d changed its token from %d to %d while %s at %s", c.ID, c.OldToken, c.NewToken, c.Old, clock(c.At))
+	}
+}

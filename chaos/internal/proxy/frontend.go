@@ -1,0 +1,201 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	_ "google.golang.org/grpc/encoding/gzip" // a client may compress
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// maxMessageBytes is above what either side would accept: to refuse is Temporal's business.
+	maxMessageBytes = 64 << 20
+	// reconnectCap is the longest pause between two attempts to reach Temporal: the proxy must not add to an outage.
+	reconnectCap = 100 * time.Millisecond
+	// connectTimeout bounds one attempt to reach Temporal.
+	connectTimeout = time.Second
+)
+
+// Start is the method that starts workflows.
+const Start = "StartWorkflowExecution"
+
+// Rule is what happens to calls of one method. Its zero value, with a method, passes them on.
+type Rule struct {
+	// Method is the last part of the method's name; empty: every method.
+	Method string
+	// Calls is how many calls it applies to; 0: all, until it is lifted.
+	Calls int
+	// Share is the part of the calls that it applies to, between 0 and 1; 0: all.
+	Share float64
+	// Refuse answers without passing the call on.
+	Refuse error
+	// Swallow passes nothing on and never answers.
+	Swallow bool
+	// Void passes the call on and never answers: it was done, and nobody hears of it.
+	Void bool
+	// Lie passes the call on, and answers with this error all the same.
+	Lie error
+	// Delay holds the answer back.
+	Delay time.Duration
+}
+
+// Frontend is a proxy that knows Temporal's calls, and passes them on as the bytes they are.
+type Frontend struct {
+	// Address is where it listens.
+	Address string
+
+	server   *grpc.Server
+	upstream *grpc.ClientConn
+
+	mu   sync.Mutex
+	rule Rule
+	left int
+	hits int
+	done chan struct{} // closed when the rule is replaced: calls that were held are broken off
+}
+
+// NewFrontend starts a proxy for Temporal's frontend.
+func NewFrontend(target string) (*Frontend, error) {
+	upstream, err := grpc.NewClient("passthrough:///"+target,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: reconnectCap / 4, Multiplier: 1.5, MaxDelay: reconnectCap},
+			MinConnectTimeout: connectTimeout,
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("make client of Temporal: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start proxy of Temporal: %w", err), upstream.Close())
+	}
+	f := &Frontend{Address: listener.Addr().String(), upstream: upstream, done: make(chan struct{})}
+	f.server = grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.UnknownServiceHandler(f.handle),
+		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxSendMsgSize(maxMessageBytes))
+	go func() { _ = f.server.Serve(listener) }()
+	return f, nil
+}
+
+// Close ends the proxy and its calls.
+func (f *Frontend) Close() error {
+	f.server.Stop()
+	return f.upstream.Close()
+}
+
+// Set replaces the rule. Calls that the former one holds are answered with Unavailable.
+func (f *Frontend) Set(rule Rule) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.done)
+	f.rule, f.left, f.hits, f.done = rule, rule.Calls, 0, make(chan struct{})
+}
+
+// Hits is how many calls the present rule was applied to.
+func (f *Frontend) Hits() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hits
+}
+
+// ruleFor returns the rule if this call is one that it applies to, and what ends it.
+func (f *Frontend) ruleFor(method string) (Rule, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.rule
+	if !strings.HasSuffix(method, "/"+r.Method) && r.Method != "" ||
+		r.Calls > 0 && f.left == 0 ||
+		r.Share > 0 && rand.Float64() >= r.Share {
+		return Rule{}, f.done
+	}
+	f.left--
+	f.hits++
+	return r, f.done
+}
+
+var errHeld = status.Error(codes.Unavailable, "the connection broke")
+
+// handle serves every method: all of Temporal's are one message each way.
+func (f *Frontend) handle(_ any, stream grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(stream)
+	ctx := stream.Context()
+	var request, response []byte
+	if err := stream.RecvMsg(&request); err != nil {
+		return err
+	}
+	rule, lifted := f.ruleFor(method)
+	hold := func(wait <-chan time.Time) error {
+		select {
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		case <-lifted:
+			return errHeld
+		case <-wait:
+			return nil
+		}
+	}
+	switch {
+	case rule.Refuse != nil:
+		return rule.Refuse
+	case rule.Swallow:
+		return hold(nil)
+	}
+	if incoming, ok := metadata.FromIncomingContext(ctx); ok {
+		ctx = metadata.NewOutgoingContext(ctx, passedOn(incoming))
+	}
+	err := f.upstream.Invoke(ctx, method, &request, &response)
+	switch {
+	case rule.Void:
+		return hold(nil)
+	case rule.Lie != nil:
+		return rule.Lie
+	case rule.Delay > 0:
+		if held := hold(time.After(rule.Delay)); held != nil {
+			return held
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return stream.SendMsg(&response)
+}
+
+// passedOn leaves out what the next connection says by itself.
+func passedOn(incoming metadata.MD) metadata.MD {
+	outgoing := metadata.MD{}
+	for name, values := range incoming {
+		if !strings.HasPrefix(name, ":") && !strings.HasPrefix(name, "grpc-") && name != "content-type" && name != "user-agent" {
+			outgoing[name] = values
+		}
+	}
+	return outgoing
+}
+
+// raw is a codec that leaves messages as they are.
+type raw struct{}
+
+// Name is the name of what is passed on.
+func (raw) Name() string { return "proto" }
+
+// Marshal gives a message's bytes.
+func (raw) Marshal(message any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*message.(*[]byte))}, nil
+}
+
+// Unmarshal keeps a message's bytes.
+func (raw) Unmarshal(data mem.BufferSlice, message any) error {
+	*message.(*[]byte) = data.Materialize()
+	return nil
+}

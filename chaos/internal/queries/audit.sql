@@ -1,0 +1,83 @@
+-- Records every change of an item and of a limit with the transaction that made it, so that what was true at each commit can
+-- be replayed in commit order. Needs track_commit_timestamp = on.
+create schema chaos;
+
+create table chaos.changes (
+    seq         bigint generated always as identity primary key,
+    -- item, workspace or settings.
+    kind        text not null,
+    item        bigint,
+    execution   uuid,
+    workspace   uuid,
+    old_status  text,
+    new_status  text,
+    old_token   bigint,
+    new_token   bigint,
+    -- Whether the item holds a slot of its workspace.
+    old_holds   boolean,
+    new_holds   boolean,
+    old_owner   text,
+    new_owner   text,
+    old_lease   timestamptz,
+    new_lease   timestamptz,
+    -- The time that the statement itself wrote when it settled the item, before it waited for anything.
+    moved_at    timestamptz,
+    -- Of a workspace or of the settings, as they are from now on.
+    new_limit   integer,
+    new_paused  boolean,
+    began       timestamptz not null default transaction_timestamp(),
+    at          timestamptz not null default clock_timestamp(),
+    xid         xid8 not null default pg_current_xact_id()
+);
+
+create index changes_at on chaos.changes (at);
+create index changes_execution on chaos.changes (execution);
+create index changes_item on chaos.changes (item);
+
+create function chaos.holds(status text, outcome_unknown boolean) returns boolean
+language sql immutable
+return coalesce(status in ('CLAIMED', 'DISPATCHED') or (status = 'PENDING' and outcome_unknown), false);
+
+create function chaos.item_changed() returns trigger language plpgsql as $$
+begin
+    insert into chaos.changes (kind, item, execution, workspace, old_status, new_status, old_token, new_token,
+                               old_holds, new_holds, old_owner, new_owner, old_lease, new_lease, moved_at)
+    values ('item', coalesce(new.id, old.id), coalesce(new.execution_id, old.execution_id), coalesce(new.workspace_id, old.workspace_id),
+            old.status, new.status, old.lease_token, new.lease_token,
+            chaos.holds(old.status, old.outcome_unknown), chaos.holds(new.status, new.outcome_unknown),
+            old.claimed_by, new.claimed_by, old.lease_expires_at, new.lease_expires_at,
+            case new.status when 'DISPATCHED' then new.dispatched_at when 'FAILED' then new.finished_at end);
+    return null;
+end;
+$$;
+
+create trigger chaos_audit after insert or update or delete on pgdispatch.workflow_execution_queue
+for each row execute function chaos.item_changed();
+-- Also where an application has switched triggers off.
+alter table pgdispatch.workflow_execution_queue enable always trigger chaos_audit;
+
+create function chaos.workspace_changed() returns trigger language plpgsql as $$
+begin
+    insert into chaos.changes (kind, workspace, new_limit, new_paused)
+    select 'workspace', new.id, coalesce(new.max_concurrent_workflows, t.max_concurrent_workflows), new.paused
+    from pgdispatch.workspace_tiers t
+    where t.plan = new.plan;
+    return null;
+end;
+$$;
+
+create trigger chaos_audit after insert or update on pgdispatch.workspaces
+for each row execute function chaos.workspace_changed();
+
+create function chaos.settings_changed() returns trigger language plpgsql as $$
+begin
+    insert into chaos.changes (kind, new_limit, new_paused) values ('settings', new.max_claims, new.paused);
+    return null;
+end;
+$$;
+
+create trigger chaos_audit after update on pgdispatch.settings
+for each row execute function chaos.settings_changed();
+
+-- Moments that a standby has reached or not.
+create table chaos.markers (id bigint generated always as identity primary key, at timestamptz not null default clock_timestamp());

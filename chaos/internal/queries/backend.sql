@@ -1,0 +1,6 @@
+-- One server process of a replica's.
+select a.pid
+from pg_stat_activity a
+where a.application_name like 'pgdispatch%'
+order by hashtext(a.pid::text || $1::integer::text)
+limit 1

@@ -1,0 +1,1 @@
+select pgdispatch.cancel($1::uuid)

@@ -1,0 +1,1 @@
+select q.execution_id::text from pgdispatch.workflow_execution_queue q

@@ -1,0 +1,1 @@
+insert into chaos.markers default values

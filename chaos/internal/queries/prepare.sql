@@ -1,0 +1,1 @@
+prepare transaction 'chaos'

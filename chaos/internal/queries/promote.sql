@@ -1,0 +1,1 @@
+select pg_promote(true, 30)

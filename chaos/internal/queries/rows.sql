@@ -1,0 +1,5 @@
+-- Every item with its execution, as it stands.
+select q.execution_id::text, q.workspace_id::text, q.status, q.failure_count, q.attempt_count, coalesce(q.last_error, ''),
+       coalesce(e.status, ''), coalesce(e.run_id, '')
+from pgdispatch.workflow_execution_queue q
+left join pgdispatch.workflow_executions e on e.id = q.execution_id

@@ -1,0 +1,1 @@
+update pgdispatch.settings set paused = $1

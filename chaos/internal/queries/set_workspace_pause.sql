@@ -1,0 +1,1 @@
+update pgdispatch.workspaces set paused = $2::boolean where id = $1::uuid

@@ -1,0 +1,1 @@
+alter system set synchronous_standby_names = 'chaos_standby'

@@ -1,0 +1,58 @@
+package temporal
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+)
+
+// pageSize is how many runs are listed at a time.
+const pageSize = 1000
+
+// Run is one run in Temporal's own words.
+type Run struct {
+	// WorkflowID and RunID name it.
+	WorkflowID, RunID string
+	// Type is its workflow type.
+	Type string
+	// Status is how it stands, such as COMPLETED.
+	Status string
+	// Start and Close are Temporal's times; Close is zero while it runs.
+	Start, Close time.Time
+}
+
+var statuses = map[enumspb.WorkflowExecutionStatus]string{
+	enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:          "RUNNING",
+	enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:        "COMPLETED",
+	enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:           "FAILED",
+	enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:         "CANCELED",
+	enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:       "TERMINATED",
+	enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:        "TIMED_OUT",
+	enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW: "CONTINUED_AS_NEW",
+}
+
+// Runs lists all runs there are.
+func Runs(ctx context.Context, c client.Client) ([]Run, error) {
+	var runs []Run
+	for token := []byte(nil); ; {
+		page, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{PageSize: pageSize, NextPageToken: token})
+		if err != nil {
+			return nil, fmt.Errorf("list runs: %w", err)
+		}
+		for _, e := range page.GetExecutions() {
+			run := Run{WorkflowID: e.GetExecution().GetWorkflowId(), RunID: e.GetExecution().GetRunId(),
+				Type: e.GetType().GetName(), Status: statuses[e.GetStatus()], Start: e.GetStartTime().AsTime()}
+			if e.GetCloseTime() != nil {
+				run.Close = e.GetCloseTime().AsTime()
+			}
+			runs = append(runs, run)
+		}
+		if token = page.GetNextPageToken(); len(token) == 0 {
+			return runs, nil
+		}
+	}
+}
