@@ -113,18 +113,42 @@ func (s *Store) async() *pgxpool.Pool {
 
 // Claim leases up to atMost due items. Limits hold exactly, over all replicas: W, every workspace's own, and pauses.
 func (s *Store) Claim(ctx context.Context, atMost int) (Batch, error) {
-	batch := Batch{LookAgainIn: -1}
-	deadline := time.Now().Add(s.Lease)
-	_, err := rows(ctx, s.Pool, claimTimeout, "claim items", func(row pgx.CollectableRow) (struct{}, error) {
-		return struct{}{}, scan(row, deadline, &batch)
-	}, sql.Claim, s.Owner, atMost, s.Lease)
-	if err != nil {
-		return Batch{LookAgainIn: -1}, err
-	}
-	return batch, nil
+	batch, _, err := s.SettleAndClaim(ctx, nil, atMost)
+	return batch, err
 }
 
-func scan(row pgx.CollectableRow, deadline time.Time, batch *Batch) error {
+// SettleAndClaim ends claims whose workflows were started and claims anew, in one transaction: what the first part frees,
+// the second can give away. It returns the IDs that it ended; what is missing was lost. After an error nobody knows whether
+// it was done: settling once more changes nothing where it was.
+func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, atMost int) (Batch, []int64, error) {
+	const verb = "claim items"
+	batch, deadline := Batch{LookAgainIn: -1}, time.Now().Add(s.Lease)
+	ctx, cancel := bounded(ctx, claimTimeout, verb)
+	defer cancel()
+	statements := &pgx.Batch{}
+	var settled []int64
+	if len(started) > 0 {
+		statements.Queue(sql.Dispatched, s.dispatchedArgs(started)...).Query(func(rows pgx.Rows) (err error) {
+			settled, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			return err
+		})
+	}
+	statements.Queue(sql.Claim, s.Owner, atMost, s.Lease).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := scan(rows, deadline, &batch); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	// One transaction without a BEGIN, because a batch is one.
+	if err := s.Pool.SendBatch(ctx, statements).Close(); err != nil {
+		return Batch{LookAgainIn: -1}, nil, named(ctx, verb, err)
+	}
+	return batch, settled, nil
+}
+
+func scan(row pgx.Row, deadline time.Time, batch *Batch) error {
 	var (
 		i                                                 Item
 		id, token                                         *int64

@@ -158,7 +158,7 @@ func TestDeadlineIsNotLaterThanTheLeaseInTheDatabase(t *testing.T) {
 		batch, _ := b.Claim(context.Background(), 1)
 		answer <- batch
 	}()
-	for scalar[int](b, "select count(*) from pg_locks where not granted and relation = 'pgdispatch.claim_lock'::regclass") == 0 {
+	for scalar[int](b, "select count(*) from pg_locks where not granted and relation = 'pgdispatch.claim_lock'::regclass and database = (select oid from pg_database where datname = current_database())") == 0 {
 	}
 	released := time.Now()
 	require.NoError(t, other.Commit(t.Context()))

@@ -40,23 +40,18 @@ type Settlement struct {
 // Settle ends claims of one verb, all in one statement, and returns the IDs it ended. What is missing was lost: its lease
 // had expired, whoever holds it now.
 func (s *Store) Settle(ctx context.Context, verb Verb, batch []Settlement) ([]int64, error) {
-	// In one order everywhere, so that two batches never wait for each other's rows in a circle.
-	slices.SortFunc(batch, func(a, b Settlement) int { return cmp.Compare(a.ID, b.ID) })
+	ids, tokens := keys(batch)
 	var (
-		ids, tokens = make([]int64, len(batch)), make([]int64, len(batch))
-		texts       = make([]string, len(batch))
-		delays      = make([]time.Duration, len(batch))
-		unknown     = make([]bool, len(batch))
+		texts   = make([]string, len(batch))
+		delays  = make([]time.Duration, len(batch))
+		unknown = make([]bool, len(batch))
 	)
 	for n, b := range batch {
-		ids[n], tokens[n], texts[n], delays[n], unknown[n] = b.ID, b.Token, Clean(b.Error), b.Delay, b.Unknown
-		if verb == Dispatched {
-			texts[n] = b.RunID
-		}
+		texts[n], delays[n], unknown[n] = Clean(b.Error), b.Delay, b.Unknown
 	}
 	switch verb {
 	case Dispatched:
-		return s.ids(ctx, "settle dispatched items", sql.Dispatched, ids, tokens, texts, s.Owner)
+		return s.ids(ctx, "settle dispatched items", sql.Dispatched, s.dispatchedArgs(batch)...)
 	case Retry:
 		return s.ids(ctx, "settle items to retry", sql.Retry, ids, tokens, texts, delays, unknown)
 	case Release:
@@ -65,4 +60,24 @@ func (s *Store) Settle(ctx context.Context, verb Verb, batch []Settlement) ([]in
 		return s.ids(ctx, "settle failed items", sql.Fail, ids, tokens, texts)
 	}
 	return nil, fmt.Errorf("settle items: unknown verb %q", verb)
+}
+
+func (s *Store) dispatchedArgs(batch []Settlement) []any {
+	ids, tokens := keys(batch)
+	runs := make([]string, len(batch))
+	for n, b := range batch {
+		runs[n] = b.RunID
+	}
+	return []any{ids, tokens, runs, s.Owner}
+}
+
+// keys sorts a batch, and returns its items and tokens. In one order everywhere, so that two batches never wait for each
+// other's rows in a circle.
+func keys(batch []Settlement) (ids, tokens []int64) {
+	slices.SortFunc(batch, func(a, b Settlement) int { return cmp.Compare(a.ID, b.ID) })
+	ids, tokens = make([]int64, len(batch)), make([]int64, len(batch))
+	for n, b := range batch {
+		ids[n], tokens[n] = b.ID, b.Token
+	}
+	return ids, tokens
 }

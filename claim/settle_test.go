@@ -11,9 +11,9 @@ func TestSettleMovesTheItem(t *testing.T) {
 	t.Parallel()
 	for verb, want := range map[Verb]string{
 		Dispatched: "DISPATCHED attempts=1 failures=0 unknown=false error= execution=RUNNING run=run watcher=a",
-		Retry:      "PENDING attempts=1 failures=1 unknown=true error=boom execution=STARTING run= watcher=",
-		Release:    "PENDING attempts=0 failures=0 unknown=true error=boom execution=STARTING run= watcher=",
-		Fail:       "FAILED attempts=1 failures=1 unknown=false error=boom execution=FAILED run= watcher=",
+		Retry:      "PENDING attempts=1 failures=1 unknown=true error=boom execution=STARTING run= watcher=a",
+		Release:    "PENDING attempts=0 failures=0 unknown=true error=boom execution=STARTING run= watcher=a",
+		Fail:       "FAILED attempts=1 failures=1 unknown=false error=boom execution=FAILED run= watcher=a",
 	} {
 		t.Run(string(verb), func(t *testing.T) {
 			t.Parallel()

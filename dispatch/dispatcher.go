@@ -19,7 +19,7 @@ import (
 
 // Store is the part of the store that the dispatcher needs.
 type Store interface {
-	Claim(ctx context.Context, atMost int) (claim.Batch, error)
+	SettleAndClaim(ctx context.Context, started []claim.Settlement, atMost int) (claim.Batch, []int64, error)
 	Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error)
 	Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error)
 }
@@ -86,9 +86,11 @@ type run struct {
 	settler  *settler
 	held     *held
 	items    chan claim.Item // never blocks: at most as many as there are workers
-	outcomes chan result     // one a hand-over, likewise
+	outcomes chan result     // likewise: one at a time of each hand-over
 
 	idle     int
+	started  []*started // their workers are free, their claims not ended yet
+	pace     pace
 	hungry   bool // a claim may find something
 	starved  bool // more is due than W or the workers allowed
 	paused   bool // by the settings, at the last claim
@@ -99,13 +101,15 @@ type run struct {
 	dueAt    time.Time // when an item that waits for its time is due; zero: none does
 }
 
-// result is what the claim loop learns of a hand-over that has ended.
+// result is what the claim loop learns of a hand-over.
 type result struct {
 	outcome Outcome
 	err     error
 	asked   bool // Temporal was asked
 	// waits is how long the item waits to be tried again; 0: it does not, or may be at once.
 	waits time.Duration
+	// started is what is to be settled; nil: the hand-over has ended.
+	started *started
 }
 
 // Run claims and hands over until ctx is cancelled. Then it claims nothing more, lets hand-overs under way finish for
@@ -144,7 +148,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	close(r.items)
 	drain := time.AfterFunc(d.DrainTimeout, func() { breakOff(fmt.Errorf("drain timeout of %s is over", d.DrainTimeout)) })
 	grace := time.AfterFunc(d.DrainTimeout+settleGrace, func() { giveUp(fmt.Errorf("grace of %s to settle is over", settleGrace)) })
-	_ = workers.Wait() // workers settle what they hold, and return no errors
+	r.drain()
+	_ = workers.Wait() // they return no errors
 	drain.Stop()
 	grace.Stop()
 	stopBeating()
@@ -165,10 +170,20 @@ func (r *run) claims(ctx context.Context) {
 			r.hungry, r.dueAt, source = true, time.Time{}, "timer"
 		}
 		r.steer(now)
-		wanted := r.breaker.allows(now, r.idle, r.Workers-r.idle)
-		if r.hungry && wanted > 0 && !now.Before(r.retryAt) {
-			r.claim(ctx, wanted, source)
-			continue
+		if !r.doze.lookAt.IsZero() && !now.Before(r.doze.lookAt) {
+			r.hungry, source = true, "timer"
+		}
+		free := r.idle + len(r.started)
+		wanted := r.breaker.allows(now, free, r.Workers-free)
+		switch may := wanted > 0 && !now.Before(r.retryAt); {
+		case r.hungry && may:
+			if !r.pace.gathers(now, free, r.Workers) {
+				r.claim(ctx, wanted, source)
+				continue
+			}
+		case r.doze.awake && !r.doze.lookAt.IsZero() && may: // the next look is about to come, and takes along what is started by then
+		default:
+			r.settleStarted()
 		}
 		select {
 		case <-ctx.Done():
@@ -190,11 +205,14 @@ func (r *run) claims(ctx context.Context) {
 func (r *run) claim(ctx context.Context, wanted int, source string) {
 	began := time.Now()
 	// Not cancelled with ctx: a claim that is torn may be committed, and nobody would know what it holds.
-	batch, err := r.Store.Claim(context.WithoutCancel(ctx), wanted)
+	batch, settled, err := r.Store.SettleAndClaim(context.WithoutCancel(ctx), r.settlements(), wanted)
+	r.pace.claimed(began, time.Now(), len(batch.Items) == wanted)
 	if err != nil {
+		r.settleStarted()
 		r.claimFailed(ctx, err)
 		return
 	}
+	r.endStarted(settled)
 	if r.errorGap != nil {
 		r.Log.InfoContext(ctx, "Database answers again")
 		r.errorGap, r.retryAt = nil, time.Time{}
@@ -211,8 +229,8 @@ func (r *run) claim(ctx context.Context, wanted int, source string) {
 	r.looked(batch, wanted, source)
 	r.tell(ctx, batch)
 	if len(batch.Items) > 0 {
-		r.Log.DebugContext(ctx, "Processing queue items", "batch_size", len(batch.Items), "wake_source", source,
-			"claim_ms", milliseconds(time.Since(began)))
+		r.Log.DebugContext(ctx, "Processing queue items", "batch_size", len(batch.Items), "settled", len(settled),
+			"wake_source", source, "claim_ms", milliseconds(time.Since(began)))
 	}
 	for _, item := range batch.Items {
 		r.items <- item
@@ -260,7 +278,11 @@ func (r *run) collect() {
 
 // learn takes a worker back, and what its hand-over told of Temporal.
 func (r *run) learn(done result) {
-	r.idle++
+	if done.started != nil {
+		r.started = append(r.started, done.started)
+	} else {
+		r.idle++
+	}
 	r.hungry = r.hungry || r.starved || done.outcome == NotSent
 	if due := time.Now().Add(done.waits); done.waits > 0 && (r.dueAt.IsZero() || due.Before(r.dueAt)) {
 		r.dueAt = due // nobody may announce it
@@ -285,7 +307,7 @@ func (r *run) learn(done result) {
 // timer fires when the loop has something to do without being told: an item is due, a pause is over.
 func (r *run) timer(now time.Time) <-chan time.Time {
 	var at time.Time
-	for _, candidate := range []time.Time{r.dueAt, r.retryAt, r.breaker.until, r.doze.lookAt, r.doze.leaveAt} {
+	for _, candidate := range []time.Time{r.dueAt, r.retryAt, r.breaker.until, r.doze.lookAt, r.doze.leaveAt, r.pace.until} {
 		if candidate.After(now) && (at.IsZero() || candidate.Before(at)) {
 			at = candidate
 		}

@@ -80,7 +80,7 @@ func (r *run) steer(now time.Time) {
 	d.lookAt, d.leaveAt = time.Time{}, time.Time{}
 	switch {
 	case r.Gate == nil:
-	case r.idle == 0:
+	case r.idle+len(r.started) == 0:
 		if d.busyAt.IsZero() {
 			d.busyAt = now
 		}
@@ -95,7 +95,8 @@ func (r *run) steer(now time.Time) {
 		if d.awake {
 			r.Gate.Awake()
 			d.sleepAt = time.Time{}
-			d.lookAt = now.Add(lookInterval)
+			// From the last look on: what workers end meanwhile must not put the next one off.
+			d.lookAt = r.pace.ended.Add(max(lookInterval, r.pace.took))
 			return
 		}
 		r.Gate.Sleep()
@@ -114,6 +115,6 @@ func (r *run) waitForSleep(now time.Time) {
 		d.sleepAt = now
 		d.lookAt = now.Add(lookInterval)
 	default:
-		d.lookAt = now.Add(max(lookInterval, now.Sub(d.sleepAt)/2))
+		d.lookAt = r.pace.ended.Add(max(lookInterval, now.Sub(d.sleepAt)/2))
 	}
 }

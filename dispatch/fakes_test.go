@@ -63,6 +63,8 @@ type (
 		at    time.Duration
 		verb  claim.Verb
 		batch []claim.Settlement
+		// inClaim: a claim took it along.
+		inClaim bool
 	}
 )
 
@@ -156,6 +158,18 @@ func (d *desk) verbs() []claim.Verb {
 
 type fakeStore struct{ *desk }
 
+func (f fakeStore) SettleAndClaim(ctx context.Context, started []claim.Settlement, atMost int) (claim.Batch, []int64, error) {
+	var settled []int64
+	if len(started) > 0 {
+		var err error
+		if settled, err = f.settle(claim.Dispatched, started, true); err != nil {
+			return claim.Batch{LookAgainIn: -1}, nil, err
+		}
+	}
+	batch, err := f.Claim(ctx, atMost)
+	return batch, settled, err
+}
+
 func (f fakeStore) Claim(ctx context.Context, atMost int) (claim.Batch, error) {
 	f.mu.Lock()
 	f.book.claims = append(f.book.claims, claimCall{f.now(), atMost})
@@ -212,8 +226,12 @@ func (f fakeStore) Heartbeat(_ context.Context, held []claim.Held) ([]int64, err
 }
 
 func (f fakeStore) Settle(_ context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+	return f.settle(verb, batch, false)
+}
+
+func (f fakeStore) settle(verb claim.Verb, batch []claim.Settlement, inClaim bool) ([]int64, error) {
 	f.mu.Lock()
-	f.book.settles = append(f.book.settles, settleCall{f.now(), verb, slices.Clone(batch)})
+	f.book.settles = append(f.book.settles, settleCall{f.now(), verb, slices.Clone(batch), inClaim})
 	f.mu.Unlock()
 	if f.onSettle != nil {
 		return f.onSettle(verb, batch)

@@ -18,8 +18,8 @@ const (
 	settleCap  = time.Second
 )
 
-// settler settles for all workers of a replica. While one statement is under way, what the workers end meanwhile collects
-// and goes into the next: a busy replica settles in batches, and an idle one waits for nothing.
+// settler settles what no claim takes with it. While one statement is under way, what the workers end meanwhile collects and
+// goes into the next: a busy replica settles in batches, and an idle one waits for nothing.
 type settler struct {
 	store    Store
 	lease    time.Duration
@@ -28,14 +28,15 @@ type settler struct {
 
 type settleRequest struct {
 	claim.Settlement
-	done chan<- error
+	// done is told what came of it, and must not block.
+	done func(error)
 }
 
-// settle ends a claim. It returns claim.ErrLost where the lease was lost, and another error where the database could not
+// settle ends a claim and waits for it. It returns claim.ErrLost where the lease was lost, and another error where the database could not
 // be asked for as long as the lease may last: then it is not known whether the claim is ended, and its expiry will end it.
 func (s *settler) settle(settlement claim.Settlement) error {
 	done := make(chan error, 1)
-	s.requests <- settleRequest{settlement, done}
+	s.requests <- settleRequest{settlement, func(err error) { done <- err }}
 	return <-done
 }
 
@@ -77,11 +78,11 @@ func (s *settler) settleBatch(ctx context.Context, verb claim.Verb, requests []s
 	for _, request := range requests {
 		switch {
 		case err != nil:
-			request.done <- err
+			request.done(err)
 		case slices.Contains(settled, request.ID):
-			request.done <- nil
+			request.done(nil)
 		default:
-			request.done <- claim.ErrLost
+			request.done(claim.ErrLost)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func TestSettleIsRepeatedUntilTheDatabaseAnswers(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(1)
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 			if d.now() < 8*time.Second {
@@ -90,7 +90,7 @@ func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
 }
 
 func TestBatchOfSeveralVerbsIsOneStatementEach(t *testing.T) {
-	bubble(t, 7, func(t *testing.T, d *desk) {
+	bubble(t, 8, func(t *testing.T, d *desk) { // one is free, so no claim takes anything along
 		d.enqueue(7)
 		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
 			time.Sleep(time.Duration(item.ID) * time.Millisecond)

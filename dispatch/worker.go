@@ -18,10 +18,10 @@ func (r *run) work(ctx context.Context) {
 	}
 }
 
-// handOver starts an item's workflow and settles what came of it.
+// handOver starts an item's workflow. What came of it the worker settles itself, except a success: that is left to the claim
+// loop, whose next claim takes it along.
 func (r *run) handOver(ctx context.Context, item claim.Item) result {
 	ctx, release := r.held.add(ctx, item)
-	defer release()
 	log := r.Log.With("queue_item_id", item.ID, "execution_id", item.ExecutionID, "workspace_id", item.WorkspaceID)
 	log.InfoContext(ctx, "Dispatching queue item", "workflow_definition_id", item.WorkflowDefinitionID,
 		"attempt", item.AttemptCount, "waited_ms", milliseconds(item.Waited))
@@ -31,6 +31,7 @@ func (r *run) handOver(ctx context.Context, item claim.Item) result {
 	outcome := Classify(err)
 	if errors.Is(context.Cause(ctx), claim.ErrLost) {
 		// Whoever holds the item now will ask the same, and is told that it is started if it is.
+		release()
 		log.WarnContext(ctx, "Lease lost", "error", err)
 		return result{outcome: Started}
 	}
@@ -41,16 +42,16 @@ func (r *run) handOver(ctx context.Context, item claim.Item) result {
 		settlement = r.settlement(item, outcome, runID, err)
 	}
 	r.held.settling(item)
+	if settlement.Verb == claim.Dispatched {
+		log.InfoContext(ctx, "Dispatched execution", "workflow_id", item.WorkflowID(), "run_id", runID, "start_ms", milliseconds(time.Since(began)))
+		return result{outcome: outcome, asked: asked, started: &started{Settlement: settlement, item: item, release: release}}
+	}
+	defer release()
 	if settleErr := r.settler.settle(settlement); settleErr != nil {
-		log.WarnContext(ctx, "Lease lost", "verb", string(settlement.Verb), "error", settleErr)
+		r.lost(item, settlement.Verb, settleErr)
 		return result{outcome: outcome, err: err, asked: asked}
 	}
 	switch settlement.Verb {
-	case claim.Dispatched:
-		log.InfoContext(ctx, "Dispatched execution", "workflow_id", item.WorkflowID(), "run_id", runID, "start_ms", milliseconds(time.Since(began)))
-		if r.Dispatched != nil {
-			r.Dispatched(item.ExecutionID, runID)
-		}
 	case claim.Retry, claim.Fail:
 		log.ErrorContext(ctx, "Error processing queue item", "verb", string(settlement.Verb), "attempt", item.AttemptCount,
 			"retry_in_ms", milliseconds(settlement.Delay), "error", settlement.Error)
@@ -58,6 +59,12 @@ func (r *run) handOver(ctx context.Context, item claim.Item) result {
 		log.InfoContext(ctx, "Released queue item", "outcome", outcome.String())
 	}
 	return result{outcome: outcome, err: err, asked: asked, waits: settlement.Delay}
+}
+
+// lost says that a claim could not be ended.
+func (r *run) lost(item claim.Item, verb claim.Verb, err error) {
+	r.Log.Warn("Lease lost", "queue_item_id", item.ID, "execution_id", item.ExecutionID, "workspace_id", item.WorkspaceID,
+		"verb", string(verb), "error", err)
 }
 
 // attempt asks Temporal, or finds that there is nothing to ask. A panic fails the item, and nothing else.

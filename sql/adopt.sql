@@ -4,7 +4,7 @@
 with orphans as materialized (
     select e.id
     from pgdispatch.workflow_executions e
-    where e.status = 'RUNNING'
+    where e.finished_at is null and e.status = 'RUNNING'
       and (e.watcher is null
            or e.watcher <> all (array(select r.id from pgdispatch.replicas r where r.expires_at > clock_timestamp()))
            or (e.watcher = $1 and e.id <> all ($3::uuid[])))

@@ -268,11 +268,16 @@ func TestClaimFoldsAnyNumberOfHints(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	w := f.tenant("FREE")
-	f.exec("insert into pgdispatch.lane_hints (workspace_id) select $1 from generate_series(1, 2500)", w.workspace)
-	for _, left := range []int{1500, 500, 0} {
-		require.Equal(t, left > 0, f.claim(1).more, "more while hints are left")
-		require.Equal(t, left, one[int](f, "select count(*) from pgdispatch.lane_hints"))
-	}
+	f.items(w, 2)
+	f.claim(1)
+	f.exec("update pgdispatch.lanes set active = 2501")
+	f.exec("insert into pgdispatch.lane_hints (workspace_id, freed) select $1, 1 from generate_series(1, 2500)", w.workspace)
+	require.Empty(t, f.claim(1).items)
+	require.Equal(t, 1, one[int](f, "select active from pgdispatch.lanes"), "all of them in one claim")
+	f.claim(1)
+	require.Equal(t, 1, one[int](f, "select active from pgdispatch.lanes"), "and each of them once")
+	f.exec(sql.Sweep, 10)
+	require.Zero(t, one[int](f, "select count(*) from pgdispatch.lane_hints"), "what was read goes")
 }
 
 func TestClaimRowsSayHowLongTheyWaited(t *testing.T) {

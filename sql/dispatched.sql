@@ -1,5 +1,6 @@
 -- CLAIMED -> DISPATCHED
--- $1 ids, $2 tokens, $3 run IDs, $4 watcher: the replica that will wait for their end.
+-- $1 ids, $2 tokens, $3 run IDs, $4 watcher: the replica that will wait for their end. A token is of one claim of one item.
+-- By lists and not by joins, and by the holder rather than the status: whatever the planner believes, it reads these rows only.
 with moved as (
     update pgdispatch.workflow_execution_queue q
     set status = 'DISPATCHED',
@@ -8,16 +9,17 @@ with moved as (
         last_error = null,
         claimed_by = null,
         lease_expires_at = null
-    from unnest($1::bigint[], $2::bigint[], $3::text[]) as done (id, token, run_id)
-    where q.id = done.id
-      and q.lease_token = done.token
-      and q.status = 'CLAIMED'
+    where q.id = any ($1::bigint[])
+      and q.lease_token = any ($2::bigint[])
+      and q.claimed_by is not null
       and q.lease_expires_at > clock_timestamp()
-    returning q.id, q.execution_id, done.run_id
+    returning q.id, q.execution_id
 ), started as (
     update pgdispatch.workflow_executions e
-    set status = 'RUNNING', run_id = moved.run_id, started_at = clock_timestamp(), watcher = $4
+    set status = 'RUNNING', run_id = done.run_id, started_at = clock_timestamp(), watcher = $4
     from moved
+    join unnest($1::bigint[], $3::text[]) as done (id, run_id) on done.id = moved.id
     where e.id = moved.execution_id
+      and e.id = any (array(select m.execution_id from moved m))
 )
 select id from moved

@@ -1,4 +1,5 @@
 -- CLAIMED -> FAILED
+-- By its holder rather than its status, which would have the planner read all claimed items and compare.
 -- Failed for good, without a workflow. $1 ids, $2 tokens, $3 errors.
 with moved as (
     update pgdispatch.workflow_execution_queue q
@@ -12,7 +13,7 @@ with moved as (
     from unnest($1::bigint[], $2::bigint[], $3::text[]) as done (id, token, error)
     where q.id = done.id
       and q.lease_token = done.token
-      and q.status = 'CLAIMED'
+      and q.claimed_by is not null
       and q.lease_expires_at > clock_timestamp()
     returning q.id, q.execution_id, q.last_error
 ), closed as (

@@ -2,6 +2,7 @@ package sql_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -47,13 +48,16 @@ func TestRowsThatNoTriggerSawAreFound(t *testing.T) {
 	known, unknown, future := f.tenant("PRO"), f.tenant("PRO"), f.tenant("PRO")
 	f.items(known, 1)
 	f.claim(10)
+	// As logical replication brings them: no trigger fires, and the transaction is another cluster's.
 	in, tx := f.begin()
 	in.exec("set local session_replication_role = replica")
-	in.items(known, 1)
-	in.items(unknown, 3)
-	in.at(future, 0, lease)
+	const foreign = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at, enqueue_xid)
+		select $1, $2, now() + $4::interval, $5::text::xid8 from generate_series(1, $3::int)`
+	in.exec(foreign, known.workspace, known.definition, 1, time.Duration(0), "3")
+	in.exec(foreign, unknown.workspace, unknown.definition, 3, time.Duration(0), "9223372036854775807")
+	in.exec(foreign, future.workspace, future.definition, 1, lease, "3")
 	require.NoError(t, tx.Commit(t.Context()))
-	require.Empty(t, f.claim(10).items, "no hint, no claim")
+	require.Empty(t, f.claim(10).items, "not in any claim's window")
 
 	find := func() int { return one[int](f, "select pgdispatch.find_unnoticed()") }
 	require.Equal(t, 2, find(), "two workspaces have something due")
@@ -86,4 +90,41 @@ func TestTheLastFreedSlotIsFoldedOnce(t *testing.T) {
 	}
 	require.Empty(t, f.claim(10).items)
 	require.Zero(t, one[int](f, "select active from pgdispatch.lanes"))
+}
+
+// Only where no claim would look, or not at this level.
+func TestAnUrgentRowBehindALowerLevelIsFound(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.at(w, 5, 0)
+	f.items(w, 3)
+	f.claim(1)
+	in, tx := f.begin()
+	in.exec("set local session_replication_role = replica")
+	urgent := one[int64](in, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, enqueue_xid)
+		values ($1, $2, 5, '3') returning id`, w.workspace, w.definition)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, 1, one[int](f, "select pgdispatch.find_unnoticed()"))
+	require.Zero(t, one[int](f, "select pgdispatch.find_unnoticed()"), "the hint says it")
+	require.Equal(t, []int64{urgent}, f.claim(1).ids())
+	require.Zero(t, one[int](f, "select pgdispatch.find_unnoticed()"))
+}
+
+// What fell due while the lane was believed to be full.
+func TestARecountedLaneIsLookedAt(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.at(w, 0, time.Hour)
+	f.claim(1)
+	f.exec("update pgdispatch.lanes set active = 5, next_due_at = now() - interval '1 second'")
+	in, tx := f.begin()
+	in.exec("set local session_replication_role = replica")
+	in.exec("update pgdispatch.workflow_execution_queue set run_at = now()")
+	require.NoError(t, tx.Commit(t.Context()))
+	f.item(f.tenant("PRO"))
+	require.Len(t, f.claim(10).items, 1)
+	require.Equal(t, 1, recount(f))
+	require.Len(t, f.claim(10).items, 1)
 }

@@ -107,7 +107,8 @@ func TestOneClaimAtATimeDecides(t *testing.T) {
 	f.items(f.tenant("PRO"), 3)
 	claimer, tx := f.begin()
 	claimer.claim(1)
-	locks := all[string](f, `select mode from pg_locks where relation = 'pgdispatch.claim_lock'::regclass and granted`)
+	locks := all[string](f, `select mode from pg_locks where relation = 'pgdispatch.claim_lock'::regclass and granted
+		and database = (select oid from pg_database where datname = current_database())`)
 	require.Equal(t, []string{"ShareRowExclusiveLock"}, locks)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Len(t, f.claim(10).items, 3, "a claim that is rolled back has taken nothing")

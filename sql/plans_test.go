@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
 )
 
 // crowded has 20,000 items waiting in one full workspace, 1,000 other full workspaces with one waiting each, and a quiet
@@ -23,8 +25,8 @@ func crowded(t *testing.T) (f fixture, quiet tenant) {
 	big := f.tenant("FREE")
 	in, tx := f.begin()
 	in.exec("set local session_replication_role = replica")
-	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, dispatched_at)
-		select workspace_id, id, 'DISPATCHED', now() from pgdispatch.workflow_definitions`)
+	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at, dispatched_at)
+		select workspace_id, id, 'DISPATCHED', now(), now() from pgdispatch.workflow_definitions`)
 	in.exec(`insert into pgdispatch.workflow_executions
 			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at)
 		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, v.id, 'RUNNING', now()
@@ -34,13 +36,14 @@ func crowded(t *testing.T) (f fixture, quiet tenant) {
 	in.exec("insert into pgdispatch.lane_hints (workspace_id) select id from pgdispatch.workspaces")
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Equal(t, 1001, one[int](f, "select pgdispatch.recount_lanes()"))
-	for one[int](f, "select count(*) from pgdispatch.lane_hints") > 0 {
-		f.claim(1)
-	}
 	require.Empty(t, f.claim(1000).items, "they are all full")
+	require.Empty(t, f.claim(1000).items, "the second thousand too")
+	f.exec(sql.Sweep, 10)
+	require.Zero(t, one[int](f, "select count(*) from pgdispatch.lane_hints"))
 	quiet = f.tenant("PRO")
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at)
 		select $1, $2, 9, now() + interval '1 day' from generate_series(1, 5000)`, quiet.workspace, quiet.definition)
+	require.Empty(t, f.claim(1).items)
 	return f, quiet
 }
 

@@ -65,7 +65,7 @@ func TestRandomRowsAreRefusedOrRun(t *testing.T) {
 	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where run_at > now()")
 	claimed := []int64{}
 	for b := f.claim(16); len(b.items) > 0; b = f.claim(16) {
-		require.Equal(t, b.ids(), f.dispatched(b))
+		require.ElementsMatch(t, b.ids(), f.dispatched(b))
 		claimed = append(claimed, b.ids()...)
 	}
 	require.ElementsMatch(t, accepted, claimed, "every row that was accepted is started, whoever its batch-mates are")

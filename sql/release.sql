@@ -1,4 +1,5 @@
 -- CLAIMED -> PENDING
+-- By its holder rather than its status, which would have the planner read all claimed items and compare.
 -- Handed back through no fault of the item: neither the attempt nor a failure is counted, and it may run again at once.
 -- $1 ids, $2 tokens, $3 errors ('' where there is none), $4 whether a start was sent that nobody answered.
 update pgdispatch.workflow_execution_queue q
@@ -13,6 +14,6 @@ set status = 'PENDING',
 from unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[]) as done (id, token, error, unknown)
 where q.id = done.id
   and q.lease_token = done.token
-  and q.status = 'CLAIMED'
+  and q.claimed_by is not null
   and q.lease_expires_at > clock_timestamp()
 returning q.id

@@ -1,6 +1,11 @@
 -- CLAIMED -> PENDING
--- $1 at most. Returns how many leases had run out, in how many workspaces due items were found that had left no hint,
--- and how long until the next lease runs out (null: nothing is leased).
+-- $1 at most. Returns how many leases had run out, in how many workspaces due items were found that no claim would have
+-- noticed, and how long until the next lease runs out (null: nothing is leased). Hints that claims have read go.
+with read_hints as (
+    delete from pgdispatch.lane_hints h
+    using (select b.seen from pgdispatch.lane_book b order by b.version desc limit 1) b
+    where h.xid < pg_snapshot_xmax(b.seen) and pg_visible_in_snapshot(h.xid, b.seen)
+)
 select pgdispatch.requeue_expired($1),
        pgdispatch.find_unnoticed(),
        (

@@ -23,8 +23,21 @@ type config struct {
 	drainTimeout      time.Duration
 	maxWatches        int
 	listen            bool
+	durable           durability
 	logLevel          slog.Level
 }
+
+// durability says which of a replica's commits wait until a crash of Postgres cannot undo them.
+type durability string
+
+const (
+	// durableClaims: claims do. What else a crash undoes is found again.
+	durableClaims durability = "claims"
+	durableAll    durability = "all"
+	// durableNone: not even claims. A crash that undoes one gives its workspace's slot to another item, while the first one's
+	// workflow may be running.
+	durableNone durability = "none"
+)
 
 // option is one value of the configuration: its flag, its variable, its default, and how to read it.
 type option struct {
@@ -59,6 +72,8 @@ var runOptions = []option{
 		func(c *config, v string) error { return parseInt(v, 1, 100000, &c.maxWatches) }},
 	{"listen", "PGDISPATCH_LISTEN", "on", "on: be woken by notifications; off: poll only, for a transaction pooler",
 		func(c *config, v string) error { return parseSwitch(v, &c.listen) }},
+	{"durable-commits", "PGDISPATCH_DURABLE_COMMITS", "claims", "which commits wait for the disk: claims, all, or none (after a crash of Postgres, a workspace may then exceed its limit)",
+		func(c *config, v string) error { return parseDurability(v, &c.durable) }},
 	{"log-level", "PGDISPATCH_LOG_LEVEL", "info", "debug, info, warn or error",
 		func(c *config, v string) error { return parseLevel(v, &c.logLevel) }},
 }
@@ -124,6 +139,15 @@ func parseSwitch(text string, into *bool) error {
 		return errors.New("it must be on or off")
 	}
 	return nil
+}
+
+func parseDurability(text string, into *durability) error {
+	switch d := durability(strings.ToLower(text)); d {
+	case durableClaims, durableAll, durableNone:
+		*into = d
+		return nil
+	}
+	return errors.New("it must be claims, all or none")
 }
 
 func parseLevel(text string, into *slog.Level) error {

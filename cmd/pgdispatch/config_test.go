@@ -38,6 +38,7 @@ func TestRunNeedsNoConfiguration(t *testing.T) {
 		drainTimeout: 20 * time.Second,
 		maxWatches:   1000,
 		listen:       true,
+		durable:      durableClaims,
 		logLevel:     slog.LevelInfo,
 	}, c)
 }
@@ -54,6 +55,7 @@ var differing = map[string]string{
 	"drain-timeout":      "0s",
 	"max-watches":        "5",
 	"listen":             "off",
+	"durable-commits":    "all",
 	"log-level":          "debug",
 }
 
@@ -222,4 +224,16 @@ func TestRedactHidesAwkwardPasswords(t *testing.T) {
 	} {
 		require.NotContains(t, redact(errors.New(text)).Error(), "s3cret")
 	}
+}
+
+func TestDurableCommitsSayWhatWaitsForTheDisk(t *testing.T) {
+	t.Parallel()
+	for durable, want := range map[durability][2]string{durableClaims: {"on", "off"}, durableAll: {"on", "on"}, durableNone: {"off", "off"}} {
+		claims, others := poolSettings(config{listen: true, durable: durable})
+		require.Equal(t, want, [2]string{claims["synchronous_commit"], others["synchronous_commit"]}, durable)
+		require.Equal(t, "read committed", claims["default_transaction_isolation"])
+	}
+	claims, others := poolSettings(config{durable: durableNone})
+	require.Nil(t, claims, "a transaction pooler takes no settings")
+	require.Nil(t, others)
 }

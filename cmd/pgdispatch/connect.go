@@ -51,11 +51,37 @@ func openPool(ctx context.Context, databaseURL string, size int32, settings map[
 
 // directSettings are for connections that are ours alone. A transaction pooler refuses them, or would hand them to whoever
 // uses the server's connection next.
-func directSettings(more map[string]string) map[string]string {
+func directSettings(more ...map[string]string) map[string]string {
 	// A claim counts what others have committed while it waited for its lock, whatever the role's default is.
 	settings := map[string]string{"default_transaction_isolation": "read committed"}
-	maps.Copy(settings, more)
+	for _, m := range more {
+		maps.Copy(settings, m)
+	}
 	return settings
+}
+
+// plannedOnce has each statement planned once a connection, for its indexes: planning a settle of a few items anew costs more
+// than the settle, and a plan that was made while a table was small would read all of it when it is not.
+var plannedOnce = map[string]string{
+	"plan_cache_mode": "force_generic_plan", "jit": "off",
+	"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off",
+}
+
+// poolSettings are for the connections that claim and for all others. Without LISTEN there may be a transaction pooler between,
+// which takes no settings: every commit is durable then.
+func poolSettings(c config) (forClaims, forOthers map[string]string) {
+	if !c.listen {
+		return nil, nil
+	}
+	claims, others := "on", "off"
+	switch c.durable {
+	case durableAll:
+		others = "on"
+	case durableNone:
+		claims = "off"
+	}
+	return directSettings(plannedOnce, map[string]string{"synchronous_commit": claims}),
+		directSettings(plannedOnce, map[string]string{"synchronous_commit": others})
 }
 
 // prepare gives a connection what pgdispatch needs of it. Without settings, it must suit a transaction pooler.

@@ -75,7 +75,7 @@ func (s *stack) greatestRunning() map[string]int {
 		})
 		require.NoError(s.t, err)
 		for _, e := range page.Executions {
-			workspace := one[string](s, "select workspace_id::text from pgdispatch.workflow_executions where workflow_id = $1", e.GetExecution().GetWorkflowId())
+			workspace := one[string](s, "select workspace_id::text from pgdispatch.workflow_executions where 'execution-' || id = $1", e.GetExecution().GetWorkflowId())
 			events[workspace] = append(events[workspace], event{e.StartTime.AsTime(), 1})
 			if e.CloseTime != nil {
 				events[workspace] = append(events[workspace], event{e.CloseTime.AsTime(), -1})

@@ -15,6 +15,8 @@ create table pgdispatch.workspaces (
     plan                     text not null default 'FREE' references pgdispatch.workspace_tiers (plan),
     -- null: the plan's. 0 is a limit like any other and starts nothing.
     max_concurrent_workflows integer check (max_concurrent_workflows between 0 and 100000),
+    -- null: as fast as can be. A quiet workspace may start one second's worth at once, and always one.
+    max_starts_per_second    double precision check (max_starts_per_second between 0.0001 and 100000),
     paused                   boolean not null default false,
     created_at               timestamptz not null default now()
 );
@@ -65,58 +67,70 @@ create table pgdispatch.workflow_execution_queue (
     workspace_id           uuid not null,
     workflow_definition_id uuid not null,
     status                 text not null default 'PENDING',
-    priority               integer not null default 0 check (priority between -100 and 100),
-    run_at                 timestamptz not null default now()
-                           check (run_at between timestamptz '2000-01-01 00:00Z' and timestamptz '2200-01-01 00:00Z'),
-    params                 jsonb not null default '{}' check (jsonb_typeof(params) = 'object'),
-    idempotency_key        text check (length(idempotency_key) between 1 and 200),
-    traceparent            text check (traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'),
+    priority               integer not null default 0,
+    run_at                 timestamptz not null default now(),
+    params                 jsonb not null default '{}',
+    idempotency_key        text,
+    traceparent            text,
     -- Claims, less those handed back unused (shutdown, outage). Waiting for capacity is not a claim.
-    attempt_count          integer not null default 0 check (attempt_count >= 0),
+    attempt_count          integer not null default 0,
     -- Failures of the item's own. Only these are held against the definition's max_attempts.
-    failure_count          integer not null default 0 check (failure_count >= 0),
+    failure_count          integer not null default 0,
     -- Leases in a row that expired under a holder that did not come back. One that did starts the count anew.
-    lost_lease_count       integer not null default 0 check (lost_lease_count >= 0),
-    last_error             text check (length(last_error) <= 2000),
+    lost_lease_count       integer not null default 0,
+    last_error             text,
     created_at             timestamptz not null default now(),
+    -- The transaction that enqueued the item: a claim finds what is new by it.
+    enqueue_xid            xid8 not null default pg_current_xact_id(),
     claimed_by             text,
     claimed_at             timestamptz,
     lease_expires_at       timestamptz,
+    -- Of a sequence, so that no claim ever has the token of another.
     lease_token            bigint not null default 0,
     -- A start was sent and never answered: the workflow may be running, so the item keeps its workspace's slot.
     outcome_unknown        boolean not null default false,
     dispatched_at          timestamptz,
     finished_at            timestamptz,
-    holds_slot             boolean generated always as
-                           (status in ('CLAIMED', 'DISPATCHED') or (status = 'PENDING' and outcome_unknown)) stored,
 
-    constraint status_is_known check (status in ('PENDING', 'CLAIMED', 'DISPATCHED', 'COMPLETED', 'FAILED', 'CANCELLED')),
-    constraint only_a_claimed_item_has_a_lease
-        check ((status = 'CLAIMED') = (claimed_by is not null) and (status = 'CLAIMED') = (lease_expires_at is not null)),
-    constraint a_claimed_item_says_since_when check (status <> 'CLAIMED' or claimed_at is not null),
-    constraint a_pending_item_is_not_claimed check (status <> 'PENDING' or claimed_at is null),
-    constraint a_dispatched_item_says_since_when check (status not in ('DISPATCHED', 'COMPLETED') or dispatched_at is not null),
-    constraint an_item_not_handed_over_has_no_dispatch_time check (status not in ('PENDING', 'CLAIMED', 'CANCELLED') or dispatched_at is null),
-    constraint only_an_ended_item_says_when
-        check ((status in ('COMPLETED', 'FAILED', 'CANCELLED')) = (finished_at is not null)),
-    constraint a_failed_item_says_why check (status <> 'FAILED' or last_error is not null),
-    constraint only_an_open_start_is_unknown check (not outcome_unknown or status in ('PENDING', 'CLAIMED'))
+    -- One constraint, and short: every statement that writes the table reads it anew. What a client may type is checked where
+    -- it is typed: functions/item_enqueued.sql and functions/refuse_change.sql.
+    constraint a_status_has_what_belongs_to_it check (
+        case when finished_at is null then status in ('PENDING', 'CLAIMED', 'DISPATCHED') and (dispatched_at is null) = (status <> 'DISPATCHED')
+             else status in ('COMPLETED', 'FAILED', 'CANCELLED') and (dispatched_at is null or status <> 'CANCELLED') end
+        and num_nonnulls(claimed_by, lease_expires_at) = case when status = 'CLAIMED' then 2 else 0 end
+        and (claimed_at is null) = (status in ('PENDING', 'CANCELLED'))
+        and case status when 'COMPLETED' then dispatched_at is not null when 'FAILED' then last_error is not null else true end
+        and not (outcome_unknown and num_nonnulls(dispatched_at, finished_at) > 0))
 )
 with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
       autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 create unique index workflow_execution_queue_idempotency
     on pgdispatch.workflow_execution_queue (workspace_id, idempotency_key) where idempotency_key is not null;
--- The claim reads a lane's head from here, one level of priority at a time: see functions/lane_head.sql.
+-- The next two hold the same items. What is true of all of them makes each fit for its own questions only: where a plan is made
+-- while the table is empty, one costs as much as the other, and later the wrong one would be read from end to end.
+-- What has arrived since the last claim. Ask with a condition on enqueue_xid.
+create index workflow_execution_queue_arrivals
+    on pgdispatch.workflow_execution_queue (enqueue_xid, workspace_id, priority, run_at)
+    where status = 'PENDING' and not outcome_unknown and enqueue_xid is not null;
+-- A lane's next items, one level of priority at a time. Ask with a condition on run_at.
 create index workflow_execution_queue_waiting
-    on pgdispatch.workflow_execution_queue (workspace_id, priority desc, run_at, id) where status = 'PENDING' and not outcome_unknown;
+    on pgdispatch.workflow_execution_queue (workspace_id, priority desc, run_at, id)
+    where status = 'PENDING' and not outcome_unknown and run_at is not null;
 create index workflow_execution_queue_unanswered
     on pgdispatch.workflow_execution_queue (run_at, id) where status = 'PENDING' and outcome_unknown;
 -- Without lease_expires_at, so that a heartbeat is a heap-only update.
 create index workflow_execution_queue_claimed
-    on pgdispatch.workflow_execution_queue (id) where status = 'CLAIMED';
-create index workflow_execution_queue_slots
-    on pgdispatch.workflow_execution_queue (workspace_id) where holds_slot;
+    on pgdispatch.workflow_execution_queue (lease_token) where status = 'CLAIMED';
+create index workflow_execution_queue_running
+    on pgdispatch.workflow_execution_queue (workspace_id) where status = 'DISPATCHED';
+
+-- Each claim's number. It fences: an update with an earlier one changes nothing.
+create sequence pgdispatch.lease_tokens;
+-- No item is leased under a lower token than this one's last value, so a claim need not step over all that were. Unlike a row,
+-- a sequence has no old versions; and it is only ever raised to what is true whether or not the claim that says so commits.
+create sequence pgdispatch.least_lease_token;
+select setval('pgdispatch.least_lease_token', 1);
 
 create table pgdispatch.workflow_executions (
     id                             uuid primary key,
@@ -124,30 +138,31 @@ create table pgdispatch.workflow_executions (
     workspace_id                   uuid not null,
     workflow_definition_id         uuid not null,
     workflow_definition_version_id uuid not null,
-    workflow_id                    text generated always as ('execution-' || id::text) stored,
     run_id                         text,
     status                         text not null default 'STARTING',
-    error                          text check (length(error) <= 2000),
+    error                          text,
     created_at                     timestamptz not null default now(),
     started_at                     timestamptz,
     finished_at                    timestamptz,
     -- The replica that waits for this execution's end; its claim on it lives as long as its row in replicas.
     watcher                        text,
-    constraint status_is_known
-        check (status in ('STARTING', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT')),
-    constraint a_running_execution_has_started check (status <> 'RUNNING' or started_at is not null),
-    constraint only_an_ended_execution_says_when check ((status in ('STARTING', 'RUNNING')) = (finished_at is null))
+    constraint a_status_has_what_belongs_to_it check (
+        case when finished_at is null then status = 'STARTING' or (status = 'RUNNING' and started_at is not null)
+             else status in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT') end)
 )
-with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
-create index workflow_executions_running on pgdispatch.workflow_executions (started_at, id) where status = 'RUNNING';
+-- Without status, so that STARTING -> RUNNING is a heap-only update.
+create index workflow_executions_watched on pgdispatch.workflow_executions (watcher, created_at) where finished_at is null;
 
 create table pgdispatch.settings (
     singleton  boolean primary key default true check (singleton),
     -- W: how many items may be leased at once, over all replicas.
     max_claims integer not null default 100 check (max_claims between 0 and 100000),
     -- true: nothing is claimed until it is false again; what was claimed is still handed over.
-    paused     boolean not null default false
+    paused     boolean not null default false,
+    -- An item that has been due for longer takes part in every tenth turn, whatever its priority.
+    priority_aging interval not null default '1 minute' check (priority_aging between '0' and '100 years')
 );
 
 insert into pgdispatch.settings default values;
@@ -162,41 +177,95 @@ create table pgdispatch.replicas (
 
 -- One row per workspace that has or had work. Its only writer is the transaction that holds claim_lock.
 create table pgdispatch.lanes (
-    workspace_id   uuid primary key,
-    active         integer not null default 0 check (active >= 0),
-    slots          integer not null default 0,
-    paused         boolean not null default false,
-    -- The highest priority among the items that are due; null: none is.
-    ready_priority integer,
-    -- When an item that is not due yet would change ready_priority; null: none will.
-    next_due_at    timestamptz,
-    last_served    bigint not null default 0,
+    workspace_id       uuid not null,
+    -- Rises with every change. A lane is read newest version first, so that versions which an old snapshot keeps cost nothing.
+    version            bigint not null,
+    active             integer not null default 0,
+    slots              integer not null default 0,
+    paused             boolean not null default false,
+    -- The highest priority among the items that may be claimed now; null: there are none, or the rate limit is used up.
+    ready_priority     integer,
+    -- When ready_priority may change by itself: an item falls due, or the rate limit allows another; null: it will not.
+    next_due_at        timestamptz,
+    -- No item that is due and waits has an earlier run_at. Where the search for the next ones begins.
+    waiting_from       timestamptz not null default '-infinity',
+    last_served        bigint not null default 0,
     -- A claim has said that this workspace is full and has more waiting.
-    at_capacity    boolean not null default false,
-    open           boolean generated always as (active < slots and not paused) stored
+    at_capacity        boolean not null default false,
+    -- The workspace's rate limit, and its bucket: how many starts it allowed at tokens_at.
+    starts_per_second  double precision,
+    tokens             double precision not null default 1e9,
+    tokens_at          timestamptz not null default '2000-01-01',
+    primary key (workspace_id, version)
 )
 with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 
-create index lanes_ready on pgdispatch.lanes (ready_priority desc, last_served, workspace_id) where open and ready_priority is not null;
-create index lanes_due on pgdispatch.lanes (next_due_at) where open and next_due_at is not null;
+create index lanes_ready on pgdispatch.lanes (ready_priority desc, last_served, workspace_id)
+    where active < slots and not paused and ready_priority is not null;
+create index lanes_aged on pgdispatch.lanes (waiting_from)
+    where active < slots and not paused and ready_priority is not null;
+create index lanes_due on pgdispatch.lanes (next_due_at) where active < slots and not paused and next_due_at is not null;
 
-create sequence pgdispatch.lane_turn;
+create sequence pgdispatch.lane_versions;
 
--- Append-only: whoever enqueues or frees a slot says so here, in its own transaction, and waits for nobody.
--- The claim folds what it can see into lanes and deletes it.
-create table pgdispatch.lane_hints (
-    workspace_id uuid not null,
-    freed        integer not null default 0
+-- A lane as a claim sees it before it writes it: with what has happened since, and what its rate limit allows by now.
+create type pgdispatch.lane_now as (
+    at                tid,
+    workspace_id      uuid,
+    active            integer,
+    slots             integer,
+    paused            boolean,
+    starts_per_second double precision,
+    tokens            double precision,
+    ready_priority    integer,
+    waiting_from      timestamptz,
+    last_served       bigint,
+    at_capacity       boolean
+);
+
+-- How far the claims have read. One row, read newest version first.
+create table pgdispatch.lane_book (
+    version  bigint primary key,
+    -- Items and hints of the transactions that this snapshot sees are in lanes.
+    seen     pg_snapshot not null,
+    -- Every lane with an earlier next_due_at has been looked at.
+    due_from timestamptz not null default '-infinity',
+    -- Every level of priority that an item ever had, the highest first, so that a lane's levels can be asked one by one.
+    levels integer[] not null default '{}',
+    -- Floors, below which the indexes of lanes hold nothing but versions that are gone: no lane that is ready at a level has
+    -- a lower last_served than its level's here, and none that is ready an earlier waiting_from than this.
+    served_from bigint[] not null default '{}',
+    aged_from timestamptz not null default '-infinity',
+    -- The lease token up to which the aged items have had their share.
+    aged_turn bigint not null default 0
 )
-with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+
+insert into pgdispatch.lane_book (version, seen) values (0, '1:1:');
+
+-- Append-only: whoever moves an item, frees a slot or changes a limit says so here, in its own transaction, and waits for
+-- nobody. The next claim reads what lane_book has not seen; a sweep deletes what it has. New items need no hint.
+create table pgdispatch.lane_hints (
+    xid          xid8 not null default pg_current_xact_id(),
+    workspace_id uuid not null,
+    freed        integer not null default 0,
+    -- Of the item that waits again; null: none does.
+    priority     integer,
+    run_at       timestamptz
+)
+with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
       autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0);
+
+create index lane_hints_by_xid on pgdispatch.lane_hints (xid);
 
 -- A lock with a privilege. An advisory lock could be taken by any role at all, and then nobody would claim.
 create table pgdispatch.claim_lock ();
 
 ---- create above / drop below ----
 
-drop table pgdispatch.claim_lock, pgdispatch.lane_hints, pgdispatch.lanes, pgdispatch.replicas, pgdispatch.settings,
+drop table pgdispatch.claim_lock, pgdispatch.lane_hints, pgdispatch.lane_book, pgdispatch.lanes,
+    pgdispatch.replicas, pgdispatch.settings,
     pgdispatch.workflow_executions, pgdispatch.workflow_execution_queue, pgdispatch.workflow_definition_versions,
     pgdispatch.workflow_definitions, pgdispatch.workspaces, pgdispatch.workspace_tiers;
-drop sequence pgdispatch.lane_turn;
+drop type pgdispatch.lane_now;
+drop sequence pgdispatch.lane_versions, pgdispatch.least_lease_token, pgdispatch.lease_tokens;

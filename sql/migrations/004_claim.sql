@@ -1,7 +1,11 @@
 -- The dispatcher's functions.
+{{ template "functions/tokens_now.sql" . }}
 {{ template "functions/lane_head.sql" . }}
-{{ template "functions/refresh_lanes.sql" . }}
+{{ template "functions/waiting_levels.sql" . }}
+{{ template "functions/catch_up.sql" . }}
 {{ template "functions/requeue_expired.sql" . }}
+{{ template "functions/claim_unanswered.sql" . }}
+{{ template "functions/claim_aged.sql" . }}
 {{ template "functions/claim.sql" . }}
 {{ template "functions/recount_lanes.sql" . }}
 {{ template "functions/find_unnoticed.sql" . }}
@@ -15,6 +19,10 @@ drop function pgdispatch.finish(uuid, text, text);
 drop function pgdispatch.find_unnoticed();
 drop function pgdispatch.recount_lanes();
 drop function pgdispatch.claim(text, integer, interval);
+drop function pgdispatch.claim_aged(text, bigint, interval, timestamptz, timestamptz, timestamptz, integer[], pgdispatch.lane_now[]);
+drop function pgdispatch.claim_unanswered(text, integer, interval, timestamptz);
 drop function pgdispatch.requeue_expired(integer);
-drop function pgdispatch.refresh_lanes(uuid[], timestamptz);
-drop function pgdispatch.lane_head(uuid, timestamptz);
+drop function pgdispatch.catch_up(pg_snapshot, timestamptz, integer[], bigint[]);
+drop function pgdispatch.waiting_levels();
+drop function pgdispatch.lane_head(uuid, timestamptz, timestamptz, integer[]);
+drop function pgdispatch.tokens_now(double precision, double precision, timestamptz, timestamptz);

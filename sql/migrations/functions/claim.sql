@@ -1,9 +1,12 @@
 -- PENDING -> CLAIMED. Gives up to at_most due items to an owner and returns all that starting them needs.
 --
--- One transaction at a time decides who is claimed, so that no limit is passed; what it costs depends on what it claims
--- and on what has changed since the last claim, not on what is waiting. Its last row has no id: it says whether more is
--- due than was given, whether W left room for less than was asked for, and how soon to look again for what is due later
--- (null: nothing is).
+-- One transaction at a time decides who is claimed, so that no limit is passed. Its cost is what it claims and what has
+-- changed since the last claim, not what is waiting, nor the versions of rows that an old snapshot keeps.
+-- Whose turn it is: the highest priority that is due; among equals the workspace that was served least recently; in it, age.
+-- One of every ten items, though, is the one that has been due for longest, if for longer than settings.priority_aging: so
+-- whatever is urgent meanwhile, an item starts after at most ten times as many as have waited longer. See docs/enqueue.md.
+-- Its last row has no id: it says whether more is due than was given, whether W left room for less than was asked for, and
+-- how soon to look again for what is due later (null: nothing is).
 create function pgdispatch.claim(owner text, at_most integer, lease interval)
 returns table (
     id bigint, lease_token bigint, execution_id uuid, workspace_id uuid,
@@ -28,17 +31,42 @@ as $$
 #variable_conflict use_column
 declare
     start_time timestamptz;
+    book_at tid;
+    seen pg_snapshot;
+    sees pg_snapshot;
+    caught_up boolean := false;
+    due_from timestamptz;
+    all_levels integer[];
+    served_floors bigint[];
+    aged_floor timestamptz;
+    aged_before timestamptz;
+    turn bigint;
+    last_token bigint;
+    aged_share bigint := 0;
+    aged boolean;
+    oldest timestamptz;
+    level integer;
     halted boolean;
+    restored boolean;
     room integer;
     expired integer;
-    touched uuid[];
+    unanswered boolean;
+    token_floor bigint;
+    least_token bigint;
+    complete boolean;
+    book_it boolean := false;
+    touched pgdispatch.lane_now[];
+    picked pgdispatch.lane_now[];
     claimed bigint[] := '{}';
-    top_priority integer;
-    round_lanes uuid[];
-    round_items bigint[];
-    round_owners uuid[];
+    given_to uuid[];
     barren uuid[] := '{}';
-    served uuid[] := '{}';
+    was_claimed integer;
+    candidates bigint;
+    by_age boolean;
+    again boolean := true;
+    gave_nothing uuid[];
+    full_now json[];
+    full_lanes json[];
 begin
     -- A snapshot from before the lock would count what others no longer are.
     if current_setting('transaction_isolation') <> 'read committed' then
@@ -48,195 +76,323 @@ begin
     lock table pgdispatch.claim_lock in share row exclusive mode;
     start_time := clock_timestamp();
 
-    -- What changed since the last claim.
-    with folded as (
-        delete from pgdispatch.lane_hints h
-        where h.ctid = any (array(select x.ctid from pgdispatch.lane_hints x limit 1000))
-        returning h.workspace_id, h.freed
-    ), per_lane as (
-        select f.workspace_id, sum(f.freed)::integer as freed from folded f group by f.workspace_id
-    ), kept as (
-        insert into pgdispatch.lanes as l (workspace_id)
-        select p.workspace_id from per_lane p
-        where not exists (select from pgdispatch.lanes k where k.workspace_id = p.workspace_id)
-    ), lowered as (
-        update pgdispatch.lanes l
-        set active = greatest(l.active - p.freed, 0), at_capacity = false
-        from per_lane p
-        where l.workspace_id = p.workspace_id and p.freed > 0
-    )
-    select array_agg(p.workspace_id) into touched from per_lane p;
-
-    touched := touched || array(
-        select l.workspace_id from pgdispatch.lanes l
-        where l.open and l.next_due_at <= start_time
-        order by l.next_due_at limit 1000);
-    if cardinality(touched) > 0 then
-        perform pgdispatch.refresh_lanes(touched, start_time);
-    end if;
-
     -- W. An expired lease is not counted; it is put back at once, without waiting for a sweeper. What cannot be put back
     -- is counted: its row is locked, perhaps by a heartbeat that was in time and is about to commit.
-    select s.paused, least(at_most, s.max_claims - n.leased), n.expired into halted, room, expired
-    from pgdispatch.settings s
+    token_floor := coalesce(pg_sequence_last_value('pgdispatch.least_lease_token'), 0);
+    last_token := coalesce(pg_sequence_last_value('pgdispatch.lease_tokens'), 0);
+    select b.at, b.seen, least(b.due_from, start_time), b.levels, b.served_from, b.aged_from, least(b.aged_turn, last_token),
+           pg_snapshot_xmax(b.seen) > pg_snapshot_xmax(pg_current_snapshot()),
+           start_time - s.priority_aging, s.paused, least(at_most, s.max_claims - n.leased), n.expired, coalesce(n.least_token, last_token),
+           exists (select from pgdispatch.workflow_execution_queue q
+                   where q.status = 'PENDING' and q.outcome_unknown and q.run_at <= start_time)
+    into book_at, seen, due_from, all_levels, served_floors, aged_floor, turn,
+         restored, aged_before, halted, room, expired, least_token, unanswered
+    from (select b.ctid as at, b.* from pgdispatch.lane_book b order by b.version desc limit 1) b
+    cross join pgdispatch.settings s
     cross join (
-        select count(*) as leased, count(*) filter (where q.lease_expires_at <= start_time) as expired
+        select count(*) as leased, min(q.lease_token) as least_token, count(*) filter (where q.lease_expires_at <= start_time) as expired
         from pgdispatch.workflow_execution_queue q
-        where q.status = 'CLAIMED'
+        where q.status = 'CLAIMED' and q.lease_token >= token_floor
     ) n;
     if expired > 0 then
         perform pgdispatch.requeue_expired(1000);
-        select least(at_most, s.max_claims - n.leased) into room
+        select least(at_most, s.max_claims - n.leased), true into room, unanswered
         from pgdispatch.settings s
-        cross join (select count(*) as leased from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED') n;
+        cross join (select count(*) as leased from pgdispatch.workflow_execution_queue q
+                    where q.status = 'CLAIMED' and q.lease_token >= token_floor) n;
+    elsif least_token > token_floor + 100 and pg_current_xact_id_if_assigned() is null then
+        -- Not where this transaction has settled something: that may be rolled back, and this is not.
+        perform setval('pgdispatch.least_lease_token', least_token);
     end if;
-    if halted then
-        room := 0;
-    end if;
+    room := case when halted then 0 else room end;
+    seen := case when not restored then seen end; -- restored into another cluster, which counts its transactions anew
 
-    -- Items that hold their slot already come first: only an answer to their start can free it.
-    if room > 0 then
-        with unanswered as materialized (
-            select q.id
-            from pgdispatch.workflow_execution_queue q
-            where q.status = 'PENDING' and q.outcome_unknown and q.run_at <= start_time
-              and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id and w.paused)
-            order by q.run_at, q.id
-            limit room
-            for update of q skip locked
-        ), taken as (
-            update pgdispatch.workflow_execution_queue q
-            set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
-                lease_expires_at = clock_timestamp() + lease, lease_token = q.lease_token + 1,
-                attempt_count = q.attempt_count + 1
-            from unanswered u
-            where q.id = u.id
-            returning q.id
-        )
-        select coalesce(array_agg(t.id), '{}') into claimed from taken t;
-    end if;
-
-    -- Then the lanes with room: highest priority first, among equals the least recently served, each lane's items by age.
-    while cardinality(claimed) < room loop
-        select l.ready_priority into top_priority
-        from pgdispatch.lanes l
-        where l.open and l.ready_priority is not null and l.workspace_id <> all (barren)
-        order by l.ready_priority desc
-        limit 1;
-        exit when not found;
-
-        round_lanes := array(
-            select l.workspace_id from pgdispatch.lanes l
-            where l.open and l.ready_priority = top_priority and l.workspace_id <> all (barren)
-            order by l.last_served, l.workspace_id
-            limit room - cardinality(claimed));
-
-        with heads as materialized (
-            select head.id, lane.turn
-            from unnest(round_lanes) with ordinality as lane (workspace_id, turn)
-            join pgdispatch.lanes l on l.workspace_id = lane.workspace_id
-            cross join lateral (
-                select q.id
-                from pgdispatch.workflow_execution_queue q
-                where q.workspace_id = lane.workspace_id and q.status = 'PENDING' and not q.outcome_unknown
-                  and q.priority = top_priority and q.run_at <= start_time
-                order by q.run_at, q.id
-                limit least(l.slots - l.active, (room - cardinality(claimed)) / cardinality(round_lanes))
-                for update skip locked
-            ) head
-        ), taken as (
-            update pgdispatch.workflow_execution_queue q
-            set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
-                lease_expires_at = clock_timestamp() + lease, lease_token = q.lease_token + 1,
-                attempt_count = q.attempt_count + 1
-            from heads h
-            where q.id = h.id
-            returning q.id, q.workspace_id
-        )
-        select coalesce(array_agg(t.id), '{}'), coalesce(array_agg(t.workspace_id), '{}')
-        into round_items, round_owners
-        from taken t;
-
-        claimed := claimed || round_items;
-        -- The turn is taken in order, so that the next round goes on where this one ended.
-        update pgdispatch.lanes l
-        set active = l.active + n.items, last_served = n.turn
-        from (
-            select o.workspace_id, o.items, nextval('pgdispatch.lane_turn') as turn
+    -- What has changed since the last claim: new items, hints, lanes with something due. Nothing is written yet, so that a lane
+    -- is written once. Items of transactions ahead of this cluster's are the sweeper's. A hint counts in the claim whose
+    -- snapshot is the first to see it, and in no other.
+    loop
+        with arrival as (
+            select late.*
             from (
-                select lane.workspace_id, count(*)::integer as items
-                from unnest(round_owners) as lane (workspace_id)
-                group by lane.workspace_id
-                order by array_position(round_lanes, lane.workspace_id)
-            ) o
+                select pg_snapshot_xmax(seen) as first_xid,
+                       greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id_if_assigned()) as last_xid
+                union all
+                select x.xid, x.xid from pg_snapshot_xip(seen) as x (xid)
+            ) span
+            -- With a limit and an offset, so that the planner asks for each span by itself.
+            cross join lateral (
+                (select q.workspace_id, 0 as freed, q.priority, q.run_at
+                 from pgdispatch.workflow_execution_queue q
+                 where q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid between span.first_xid and span.last_xid
+                 limit 1000)
+                union all
+                (select h.workspace_id, h.freed, h.priority, h.run_at
+                 from pgdispatch.lane_hints h
+                 where h.xid between span.first_xid and span.last_xid and pg_visible_in_snapshot(h.xid, (select pg_current_snapshot()))
+                 offset 0)
+            ) late
+        ), change as (
+            select * from arrival where not caught_up
+            union all
+            (select l.workspace_id, 0, null, null
+             from pgdispatch.lanes l
+             where l.active < l.slots and not l.paused and l.next_due_at >= due_from and l.next_due_at <= start_time
+             order by l.next_due_at limit 1000)
+        )
+        select pg_current_snapshot(),
+               seen is not null and (select count(*) < 1000 from arrival)
+                   and coalesce(bool_and(l.at is not null and (n.priorities is null or n.priorities <@ all_levels)), true),
+               array_agg(row(l.at, n.workspace_id, greatest(l.active - n.freed, 0),
+                   coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1), coalesce(w.paused, false),
+                   w.max_starts_per_second,
+                   -- What has been saved up, at the rate that held until now.
+                   case when w.max_starts_per_second is null then 1e9
+                        else least(greatest(w.max_starts_per_second, 1),
+                            pgdispatch.tokens_now(l.starts_per_second, l.tokens, l.tokens_at, start_time)) end,
+                   h.due_priority, least(l.waiting_from, n.run_at), l.last_served,
+                   l.at_capacity and l.active - n.freed >= coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1))::pgdispatch.lane_now),
+               min(h.oldest_due)
+        into sees, complete, touched, oldest
+        -- A workspace that is gone keeps one slot, through which its items are failed one after another.
+        from (
+            select c.workspace_id, sum(c.freed) as freed, min(c.run_at) as run_at,
+                   array_agg(c.priority) filter (where c.priority is not null) as priorities
+            from change c group by c.workspace_id
         ) n
-        where l.workspace_id = n.workspace_id;
-        perform pgdispatch.refresh_lanes(round_lanes, start_time);
-        served := served || round_lanes;
-        -- A lane that gave nothing and is as it was has its head locked by somebody else: passing it over keeps the claim
-        -- from waiting. One whose head was withdrawn has another now, and takes part in the next round.
-        barren := barren || array(
-            select l.workspace_id from pgdispatch.lanes l
-            where l.workspace_id = any (round_lanes) and l.workspace_id <> all (round_owners) and l.ready_priority = top_priority);
+        left join lateral (
+            select l.ctid as at, l.* from pgdispatch.lanes l where l.workspace_id = n.workspace_id order by l.version desc limit 1
+        ) l on true
+        left join pgdispatch.workspaces w on w.id = n.workspace_id
+        left join pgdispatch.workspace_tiers t on t.plan = w.plan
+        cross join lateral pgdispatch.lane_head(n.workspace_id, start_time, least(l.waiting_from, n.run_at), all_levels) h;
+        sees := case when caught_up then seen else sees end;
+        exit when caught_up or complete;
+        select c.sees, c.levels, c.served_from into seen, all_levels, served_floors
+        from pgdispatch.catch_up(seen, start_time, all_levels, served_floors) c;
+        caught_up := true;
+        book_it := true;
+    end loop;
+    book_it := book_it or touched is not null;
+    if last_token >= turn + 10 and room > 0 then
+        -- One item to every ten that were claimed is of those that have waited too long. What is owed to nobody is forgotten.
+        aged := exists (
+            select from pgdispatch.lanes l
+            where l.active < l.slots and not l.paused and l.ready_priority is not null
+              and l.waiting_from >= aged_floor and l.waiting_from < aged_before);
+        aged_floor := case when aged then aged_floor else aged_before end;
+        aged_share := case when aged or oldest < aged_before then (last_token - turn) / 10 else 0 end;
+        turn := case when aged_share > 0 then turn else last_token end;
+        book_it := true;
+    end if;
+
+    if unanswered and room > 0 then
+        claimed := pgdispatch.claim_unanswered(owner, room, lease, start_time);
+    end if;
+
+    -- Then the share of those that have waited too long, and then the lanes with room, level by level.
+    while again or book_it loop
+        picked := null; given_to := null; by_age := false; was_claimed := cardinality(claimed);
+        if aged_share > 0 and cardinality(claimed) < room then
+            aged_share := least(aged_share, room - cardinality(claimed));
+            select claimed || g.given, g.given_to, g.picked, g.oldest,
+                   case when cardinality(g.given) = aged_share then turn + 10 * aged_share else last_token end
+            into claimed, given_to, picked, aged_floor, turn
+            from pgdispatch.claim_aged(owner, aged_share, lease, start_time, aged_before, aged_floor, all_levels, touched) g;
+            aged_share := 0;
+            by_age := picked is not null;
+        end if;
+        if not by_age and cardinality(claimed) < room then
+            with candidate as (
+                select t.* from unnest(touched) t
+                where t.active < t.slots and not t.paused and t.ready_priority is not null and t.tokens >= 1
+                  and t.workspace_id <> all (barren)
+                union all
+                (select l.*
+                 from unnest(all_levels, served_floors) as level (priority, served_from)
+                 cross join lateral (
+                     select l.ctid, l.workspace_id, l.active, l.slots, l.paused, l.starts_per_second,
+                            pgdispatch.tokens_now(l.starts_per_second, l.tokens, l.tokens_at, start_time),
+                            l.ready_priority, l.waiting_from, l.last_served, l.at_capacity
+                     from pgdispatch.lanes l
+                     where l.active < l.slots and not l.paused and l.ready_priority = level.priority
+                       and l.last_served >= level.served_from
+                       and l.workspace_id <> all (array(select t.workspace_id from unnest(touched) t))
+                       and l.workspace_id <> all (barren)
+                     order by l.last_served, l.workspace_id
+                     limit room
+                 ) l
+                 limit room)
+            ), top as materialized (
+                select c.*, least(count(*) over (), room - cardinality(claimed)) as lanes
+                from candidate c
+                where c.ready_priority = (select max(m.ready_priority) from candidate m)
+                order by c.last_served, c.workspace_id
+                limit room - cardinality(claimed)
+            ), heads as materialized (
+                select head.id
+                from top p
+                cross join lateral (
+                    select q.id
+                    from pgdispatch.workflow_execution_queue q
+                    where q.workspace_id = p.workspace_id and q.priority = p.ready_priority
+                      and q.status = 'PENDING' and not q.outcome_unknown
+                      and q.run_at >= p.waiting_from and q.run_at <= start_time
+                    order by q.run_at, q.id
+                    limit least(p.slots - p.active, floor(p.tokens), (room - cardinality(claimed)) / p.lanes)
+                    for update skip locked
+                ) head
+            ), taken as (
+                update pgdispatch.workflow_execution_queue q
+                set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
+                    lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'),
+                    attempt_count = q.attempt_count + 1
+                from heads h
+                where q.id = h.id
+                returning q.id, q.workspace_id
+            )
+            select claimed || array_agg(t.id), array_agg(t.workspace_id), (select count(*) from candidate),
+                   (select array_agg(row(p.at, p.workspace_id, p.active, p.slots, p.paused, p.starts_per_second, p.tokens,
+                        p.ready_priority, p.waiting_from, p.last_served, p.at_capacity)::pgdispatch.lane_now) from top p)
+            into claimed, given_to, candidates, picked
+            from taken t;
+            if last_token % 7 = 0 and cardinality(barren) = 0 and picked is not null then
+                -- Now and then, and where nothing was passed over: all that are ready at this level were served no earlier.
+                level := array_position(all_levels, picked[1].ready_priority);
+                if picked[1].last_served > served_floors[level] + 100 then
+                    served_floors[level] := picked[1].last_served;
+                    book_it := true;
+                end if;
+            end if;
+        end if;
+        exit when picked is null and not book_it;
+
+        -- What the lanes are now. The version is also the turn, taken in the order of service.
+        with counted as (
+            select o.workspace_id, count(*)::integer as items from unnest(given_to) as o (workspace_id) group by o.workspace_id
+        ), work as (
+            select p.*, true as was_picked from unnest(picked) p
+            union all
+            select t.*, false from unnest(touched) t
+            where t.workspace_id <> all (array(select p.workspace_id from unnest(picked) p))
+        ), after as (
+            select k.*, k.due_priority is not null and k.tokens_left < 1 as exhausted, nextval('pgdispatch.lane_versions') as version
+            from (
+                select n.*, coalesce(c.items, 0) as items, n.tokens - coalesce(c.items, 0) as tokens_left,
+                       h.due_priority, h.next_due_at, h.oldest_due
+                from work n
+                left join counted c on c.workspace_id = n.workspace_id
+                cross join lateral pgdispatch.lane_head(n.workspace_id, start_time, n.waiting_from, all_levels) h
+            ) k
+        ), written as (
+            update pgdispatch.lanes l
+            set version = a.version,
+                active = a.active + a.items,
+                slots = a.slots,
+                paused = a.paused,
+                starts_per_second = a.starts_per_second,
+                tokens = a.tokens_left,
+                tokens_at = start_time,
+                ready_priority = case when not a.exhausted then a.due_priority end,
+                next_due_at = case when a.exhausted
+                    then least(a.next_due_at, start_time + (1 - a.tokens_left) / a.starts_per_second * interval '1 second' + interval '1 microsecond')
+                    else a.next_due_at end,
+                waiting_from = coalesce(a.oldest_due, start_time),
+                last_served = case when a.items > 0 then a.version
+                    else greatest(a.last_served, served_floors[array_position(all_levels, a.due_priority)]) end,
+                at_capacity = a.due_priority is not null and a.active + a.items >= a.slots and not a.paused
+            from after a
+            where l.ctid = a.at
+            returning l.workspace_id, l.active, l.slots, l.waiting_from, l.at_capacity and not a.at_capacity as full_now,
+                      l.active < l.slots and not l.paused and l.ready_priority is not null as ready,
+                      a.was_picked and a.items = 0 and l.ready_priority = a.ready_priority as gave_nothing
+        ), booked as (
+            update pgdispatch.lane_book b
+            set version = nextval('pgdispatch.lane_versions'), seen = sees, levels = all_levels, served_from = served_floors,
+                aged_turn = turn,
+                aged_from = least(aged_floor, (select min(w.waiting_from) from written w where w.ready)),
+                due_from = case when (select count(*) < 1000 from unnest(touched)) then start_time else b.due_from end
+            where b.ctid = book_at and book_it
+        )
+        select coalesce(bool_or(w.ready and not w.gave_nothing), false), array_agg(w.workspace_id) filter (where w.gave_nothing),
+               array_agg(json_build_object('workspace_id', w.workspace_id, 'active', w.active, 'limit', w.slots)) filter (where w.full_now)
+        into again, gave_nothing, full_now
+        from written w;
+        if gave_nothing is not null and not by_age then
+            barren := barren || gave_nothing;
+        end if;
+        if full_now is not null then
+            full_lanes := full_lanes || full_now;
+        end if;
+        -- Of the lanes that were not picked, some may be ready too.
+        again := cardinality(claimed) < room
+                 and (again or by_age or candidates > cardinality(picked) or cardinality(picked) >= room - was_claimed);
+        touched := null; book_it := false;
     end loop;
 
     -- The execution is there before its start is sent. A start that may have arrived is repeated as it was.
-    insert into pgdispatch.workflow_executions as e
-        (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id)
-    select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, v.id
-    from unnest(claimed) as c (id)
-    join pgdispatch.workflow_execution_queue q on q.id = c.id
-    cross join lateral (
-        select v.id from pgdispatch.workflow_definition_versions v
-        where v.workflow_definition_id = q.workflow_definition_id
-        order by v.version desc limit 1
-    ) v
-    where not q.outcome_unknown or not exists (select from pgdispatch.workflow_executions x where x.id = q.execution_id)
-    on conflict (id) do update set workflow_definition_version_id = excluded.workflow_definition_version_id;
-
     return query
-    select q.id, q.lease_token, q.execution_id, q.workspace_id, q.workflow_definition_id, v.id,
-           d.workflow_type, d.task_queue, d.execution_timeout, v.node_ids::text, q.params::text, q.traceparent,
-           q.attempt_count, q.failure_count, d.max_attempts, q.outcome_unknown,
-           case
-               when w.id is null then 'workspace not found'
-               when d.id is null then 'workflow definition not found'
-               when v.id is null then 'workflow definition has no version'
-               when q.lost_lease_count >= 3 then 'holder lost three times'
-           end,
-           clock_timestamp() - greatest(q.created_at, q.run_at), null::boolean, null::boolean, null::interval,
+    with item as materialized (
+        select q.id, q.lease_token, q.execution_id, q.workspace_id, q.workflow_definition_id, v.id as version_id,
+               d.workflow_type, d.task_queue, d.execution_timeout, v.node_ids, q.params, q.traceparent,
+               q.attempt_count, q.failure_count, d.max_attempts, q.outcome_unknown, q.priority, q.run_at, q.created_at,
+               case
+                   when w.id is null then 'workspace not found'
+                   when d.id is null then 'workflow definition not found'
+                   when v.id is null then 'workflow definition has no version'
+                   when q.lost_lease_count >= 3 then 'holder lost three times'
+               end as problem
+        from unnest(claimed) as c (id)
+        join pgdispatch.workflow_execution_queue q on q.id = c.id
+        left join pgdispatch.workspaces w on w.id = q.workspace_id
+        left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
+        left join lateral (
+            select v.id, v.node_ids
+            from pgdispatch.workflow_definition_versions v
+            where v.workflow_definition_id = q.workflow_definition_id
+              and (not q.outcome_unknown or v.id = coalesce(
+                  (select e.workflow_definition_version_id from pgdispatch.workflow_executions e where e.id = q.execution_id), v.id))
+            order by v.version desc
+            limit 1
+        ) v on true
+    ), execution as (
+        insert into pgdispatch.workflow_executions as e
+            (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, watcher)
+        select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, owner
+        from item i
+        where i.version_id is not null
+        on conflict (id) do update
+        set workflow_definition_version_id = excluded.workflow_definition_version_id, watcher = excluded.watcher
+    )
+    select i.id, i.lease_token, i.execution_id, i.workspace_id, i.workflow_definition_id, i.version_id,
+           i.workflow_type, i.task_queue, i.execution_timeout, i.node_ids::text, i.params::text, i.traceparent,
+           i.attempt_count, i.failure_count, i.max_attempts, i.outcome_unknown, i.problem,
+           clock_timestamp() - greatest(i.created_at, i.run_at), null::boolean, null::boolean, null::interval,
            null::boolean, null::text
-    from unnest(claimed) as c (id)
-    join pgdispatch.workflow_execution_queue q on q.id = c.id
-    left join pgdispatch.workspaces w on w.id = q.workspace_id
-    left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
-    left join pgdispatch.workflow_executions e on e.id = q.execution_id
-    left join pgdispatch.workflow_definition_versions v on v.id = e.workflow_definition_version_id
-    order by q.priority desc, q.run_at, q.id;
+    from item i
+    order by i.priority desc, i.run_at, i.id;
 
     -- A paused dispatcher has nothing to look for; the change of the setting will wake it.
     id := null; lease_token := null; execution_id := null; workspace_id := null;
-    more := not halted and (
-        exists (select from pgdispatch.lanes l where l.open and l.ready_priority is not null and l.workspace_id <> all (barren))
-        or exists (select from pgdispatch.lane_hints));
     capped := room < at_most;
     paused := halted;
     -- For the log: who is full and has more waiting, each said once until it has room again.
-    with full_lanes as (
-        update pgdispatch.lanes l
-        set at_capacity = true
-        where l.workspace_id = any (touched || served)
-          and l.ready_priority is not null and l.active >= l.slots and not l.paused and not l.at_capacity
-        returning l.workspace_id, l.active, l.slots
-    )
-    select json_agg(json_build_object('workspace_id', f.workspace_id, 'active', f.active, 'limit', f.slots))::text
-    into at_capacity
-    from full_lanes f;
-    look_again_in := case when not halted then (
-        select least(
-            (select min(l.next_due_at) from pgdispatch.lanes l where l.open and l.next_due_at is not null),
-            (select min(q.run_at) from pgdispatch.workflow_execution_queue q where q.status = 'PENDING' and q.outcome_unknown and q.run_at > start_time)
-        ) - clock_timestamp()) end;
+    at_capacity := array_to_json(full_lanes);
+    select not halted and cardinality(claimed) >= room and exists (
+               select
+               from unnest(all_levels, served_floors) as level (priority, served_from)
+               cross join lateral (
+                   select from pgdispatch.lanes l
+                   where l.active < l.slots and not l.paused and l.ready_priority = level.priority
+                     and l.last_served >= level.served_from and l.workspace_id <> all (barren)
+                   limit 1
+               ) l),
+           case when not halted then least(
+               (select min(l.next_due_at) from pgdispatch.lanes l
+                where l.active < l.slots and not l.paused and l.next_due_at >= due_from),
+               (select min(q.run_at) from pgdispatch.workflow_execution_queue q
+                where q.status = 'PENDING' and q.outcome_unknown and q.run_at > start_time)
+           ) - clock_timestamp() end
+    into more, look_again_in;
     return next;
 end;
 $$;

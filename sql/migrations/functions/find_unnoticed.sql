@@ -1,33 +1,30 @@
--- Rows whose trigger did not fire (session_replication_role, logical replication, a disabled trigger) left no hint, and
--- a claim would not know of them. Looks at every workspace with items waiting, leaves a hint where a due item is not
--- known to its lane, and returns how many it left.
+-- Rows that no claim would notice: their enqueue_xid is of another cluster (logical replication, a restore) or their
+-- triggers did not fire when they moved. Asks the items themselves, leaves a hint for each that is due and not known to its
+-- lane, and returns how many it left.
 create function pgdispatch.find_unnoticed() returns integer
 language sql volatile
 as $$
-    with recursive waiting as (
-        (select q.workspace_id
-         from pgdispatch.workflow_execution_queue q
-         where q.status = 'PENDING' and not q.outcome_unknown
-         order by q.workspace_id limit 1)
-        union all
-        select following.workspace_id
-        from waiting w
-        cross join lateral (
-            select q.workspace_id
-            from pgdispatch.workflow_execution_queue q
-            where q.status = 'PENDING' and not q.outcome_unknown and q.workspace_id > w.workspace_id
-            order by q.workspace_id limit 1
-        ) following
-    ), hinted as (
-        insert into pgdispatch.lane_hints (workspace_id)
-        select w.workspace_id
-        from waiting w
-        left join pgdispatch.lanes l on l.workspace_id = w.workspace_id
-        cross join lateral pgdispatch.lane_head(w.workspace_id, clock_timestamp()) h
-        where (l.workspace_id is null or (l.ready_priority is null and (l.next_due_at is null or l.next_due_at > clock_timestamp())))
-          and h.ready_priority is not null
-          -- A hint that no claim has folded yet says it already.
-          and not exists (select from pgdispatch.lane_hints k where k.workspace_id = w.workspace_id)
+    with hinted as (
+        insert into pgdispatch.lane_hints (workspace_id, priority, run_at)
+        select w.workspace_id, w.priority, w.run_at
+        from pgdispatch.waiting_levels() w
+        cross join (select b.seen, b.levels, b.due_from from pgdispatch.lane_book b order by b.version desc limit 1) b
+        left join lateral (
+            select l.* from pgdispatch.lanes l where l.workspace_id = w.workspace_id order by l.version desc limit 1
+        ) l on true
+        where w.run_at <= clock_timestamp()
+          and (l.workspace_id is null
+               or w.run_at < l.waiting_from
+               or w.priority <> all (b.levels)
+               -- Nothing makes a claim look, or not at this level: and it is not that the lane is full or has used up its rate.
+               or (l.active < l.slots and not l.paused and l.tokens >= 1
+                   and (l.ready_priority is null or l.ready_priority < w.priority)
+                   and (l.next_due_at is null or l.next_due_at < b.due_from or l.next_due_at > clock_timestamp())))
+          -- What the next claim notices by itself is not unnoticed.
+          and (pg_visible_in_snapshot(w.enqueue_xid, b.seen) or w.enqueue_xid > pg_snapshot_xmax(pg_current_snapshot()))
+          and not exists (
+              select from pgdispatch.lane_hints k
+              where k.workspace_id = w.workspace_id and k.xid >= pg_snapshot_xmin(b.seen) and not pg_visible_in_snapshot(k.xid, b.seen))
         returning workspace_id
     )
     select count(*)::integer from hinted;

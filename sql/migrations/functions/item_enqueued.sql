@@ -1,4 +1,4 @@
--- After an insert: every definition must exist and belong to its workspace, each workspace's lane gets a hint, and a
+-- After an insert: every row must be one that can work, every definition must exist and belong to its workspace, and a
 -- dispatcher is woken. One check a statement, by reading only: a foreign key would lock the workspace's row in every
 -- enqueuing transaction. A definition that is deleted later fails its items when they are claimed.
 create function pgdispatch.item_enqueued() returns trigger
@@ -8,31 +8,45 @@ as $$
 declare
     bad record;
 begin
-    select e.workspace_id, e.workflow_definition_id, w.id is null as no_workspace, d.id is null as no_definition
+    select e.*, w.id is null as no_workspace, d.id is null as no_definition, d.workspace_id <> e.workspace_id as of_another
     into bad
     from enqueued e
     left join pgdispatch.workspaces w on w.id = e.workspace_id
     left join pgdispatch.workflow_definitions d on d.id = e.workflow_definition_id
     where w.id is null or d.id is null or d.workspace_id <> e.workspace_id
+       or jsonb_typeof(e.params) <> 'object' or octet_length(e.params::text) > 1966080
+       or e.priority not between -100 and 100
+       or e.run_at not between timestamptz '2000-01-01 00:00Z' and timestamptz '2200-01-01 00:00Z'
+       or length(e.idempotency_key) not between 1 and 200
+       or e.traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
+       or e.attempt_count + e.failure_count + e.lost_lease_count + e.lease_token <> 0 or e.last_error is not null
+       or e.outcome_unknown or e.created_at <> now() or e.enqueue_xid <> pg_current_xact_id()
     limit 1;
 
     if not found then
-        insert into pgdispatch.lane_hints (workspace_id)
-        select distinct e.workspace_id from enqueued e;
-        if found then -- not so where "on conflict do nothing" left no row
-            perform pgdispatch.wake();
+        -- The gate: notify only where a dispatcher sleeps. See functions/wake.sql.
+        -- Not by a call of it, which would cost as much as all the rest.
+        if not pg_try_advisory_xact_lock_shared(pgdispatch.gate_key()) then
+            if exists (select from enqueued) then -- "on conflict do nothing" may have left no row
+                perform pg_notify('pgdispatch', '');
+            end if;
         end if;
         return null;
     end if;
 
+    perform pgdispatch.check_values(bad.params, bad.priority, bad.run_at, bad.idempotency_key, bad.traceparent);
     if bad.no_workspace then
         raise exception 'workspace % does not exist', bad.workspace_id
             using errcode = 'PGD01', hint = 'Insert it into pgdispatch.workspaces first, in this transaction or an earlier one.';
     elsif bad.no_definition then
         raise exception 'workflow definition % does not exist', bad.workflow_definition_id
             using errcode = 'PGD02', hint = 'Insert it into pgdispatch.workflow_definitions first, in this transaction or an earlier one.';
+    elsif bad.of_another then
+        raise exception 'workflow definition % does not belong to workspace %', bad.workflow_definition_id, bad.workspace_id
+            using errcode = 'PGD03', hint = 'Use a definition of this workspace.';
     end if;
-    raise exception 'workflow definition % does not belong to workspace %', bad.workflow_definition_id, bad.workspace_id
-        using errcode = 'PGD03', hint = 'Use a definition of this workspace.';
+    raise exception 'status, attempts, errors, claims, leases and times of an item are set by pgdispatch, not by the insert'
+        using errcode = 'PGD07',
+              hint = 'Insert workspace_id, workflow_definition_id and params; optional are priority, run_at, idempotency_key and traceparent.';
 end;
 $$;

@@ -1,16 +1,27 @@
--- An item waits again, or gave its workspace's slot back: its lane must be looked at, and a dispatcher may have work.
+-- After every move but those of the hand-over. A move that there is not is refused; where an item waits again or gave its
+-- workspace's slot back, its lane must be looked at, and a dispatcher may have work.
 create function pgdispatch.item_moved() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- new is null after a delete.
-    freed integer := case when old.holds_slot and new.holds_slot is not true then 1 else 0 end;
+    freed boolean := pgdispatch.holds_slot(old.status, old.outcome_unknown)
+                     and pgdispatch.holds_slot(new.status, new.outcome_unknown) is not true;
+    waits boolean := coalesce(new.status = 'PENDING' and not new.outcome_unknown, false);
 begin
-    insert into pgdispatch.lane_hints (workspace_id, freed) values (old.workspace_id, freed);
+    if not pgdispatch.may_move(old.status, new.status) then -- null after a delete
+        raise exception 'item % is %, it cannot become %', old.id, old.status, new.status
+            using errcode = 'PGD20', hint = 'docs/lifecycle.md has the moves there are.';
+    end if;
+    if old.status = new.status and not (waits and (old.outcome_unknown or old.priority <> new.priority or old.run_at <> new.run_at)) then
+        return null; -- nothing that a claim looks at
+    end if;
+    insert into pgdispatch.lane_hints (workspace_id, freed, priority, run_at)
+    values (old.workspace_id, freed::integer, case when waits then new.priority end, case when waits then new.run_at end);
     if new.status = 'PENDING' or exists (
         select from pgdispatch.workflow_execution_queue q
-        where q.workspace_id = old.workspace_id and q.status = 'PENDING' and not q.outcome_unknown
+        where q.workspace_id = old.workspace_id and q.status = 'PENDING' and not q.outcome_unknown and q.run_at >= '-infinity'
     ) then
         perform pgdispatch.wake();
     end if;

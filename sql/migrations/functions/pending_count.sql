@@ -5,8 +5,9 @@ as $$
     select (
         select count(*) from pgdispatch.workflow_execution_queue q
         where q.workspace_id = pending_count.workspace_id and q.status = 'PENDING' and not q.outcome_unknown
+          and q.run_at >= '-infinity' -- any: so that the lanes' index is used
     ) + (
         select count(*) from pgdispatch.workflow_execution_queue q
-        where q.workspace_id = pending_count.workspace_id and q.holds_slot and q.status = 'PENDING'
+        where q.workspace_id = pending_count.workspace_id and q.status = 'PENDING' and q.outcome_unknown
     );
 $$;

@@ -18,21 +18,29 @@ begin
     with counted as (
         select c.workspace_id, sum(c.active)::integer as active
         from (
-            select q.workspace_id, 1 as active from pgdispatch.workflow_execution_queue q where q.holds_slot
+            select q.workspace_id, 1 as active from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED'
             union all
-            select h.workspace_id, h.freed from pgdispatch.lane_hints h
+            select q.workspace_id, 1 from pgdispatch.workflow_execution_queue q where q.status = 'DISPATCHED'
+            union all
+            select q.workspace_id, 1 from pgdispatch.workflow_execution_queue q where q.status = 'PENDING' and q.outcome_unknown
+            union all
+            select h.workspace_id, h.freed
+            from pgdispatch.lane_hints h, pgdispatch.lane_book b
+            where not pg_visible_in_snapshot(h.xid, b.seen)
         ) c
         group by c.workspace_id
     ), corrected as (
         update pgdispatch.lanes l
-        set active = coalesce(c.active, 0)
+        -- A claim must look at it again: it may be full no longer, and what it knew of its items is as old as its last look.
+        set active = coalesce(c.active, 0), version = nextval('pgdispatch.lane_versions'),
+            slots = greatest(l.slots, coalesce(c.active, 0) + 1), paused = false, ready_priority = null, next_due_at = clock_timestamp()
         from pgdispatch.lanes k
         left join counted c on c.workspace_id = k.workspace_id
         where l.workspace_id = k.workspace_id and l.active <> coalesce(c.active, 0)
         returning l.workspace_id
     ), added as (
-        insert into pgdispatch.lanes (workspace_id, active)
-        select c.workspace_id, c.active from counted c
+        insert into pgdispatch.lanes (workspace_id, version, active)
+        select c.workspace_id, nextval('pgdispatch.lane_versions'), c.active from counted c
         where c.active > 0 and not exists (select from pgdispatch.lanes l where l.workspace_id = c.workspace_id)
         returning workspace_id
     )

@@ -13,7 +13,7 @@ as $$
     ), requeued as (
         update pgdispatch.workflow_execution_queue q
         set status = 'PENDING',
-            lease_token = q.lease_token + 1,
+            lease_token = nextval('pgdispatch.lease_tokens'),
             lost_lease_count = q.lost_lease_count + 1,
             outcome_unknown = true,
             last_error = 'lease of ' || q.claimed_by || ' expired',

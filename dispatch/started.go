@@ -1,0 +1,101 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// started is a hand-over whose workflow runs and whose claim is not ended yet. Its worker is free for another item; the lease
+// is renewed until the claim is ended.
+type started struct {
+	claim.Settlement
+	item    claim.Item
+	release func()
+}
+
+func (r *run) settlements() []claim.Settlement {
+	all := make([]claim.Settlement, len(r.started))
+	for n, s := range r.started {
+		all[n] = s.Settlement
+	}
+	return all
+}
+
+// endStarted takes note of what a claim has settled in passing. What it did not find was lost.
+func (r *run) endStarted(settled []int64) {
+	ended := make(map[int64]bool, len(settled))
+	for _, id := range settled {
+		ended[id] = true
+	}
+	for _, s := range r.started {
+		var err error
+		if !ended[s.ID] {
+			err = claim.ErrLost
+		}
+		r.end(s, err)
+		r.idle++
+	}
+	r.started = r.started[:0]
+}
+
+// settleStarted has the settler end what no claim is about to take along.
+func (r *run) settleStarted() {
+	for _, s := range r.started {
+		r.settler.requests <- settleRequest{s.Settlement, func(err error) {
+			r.end(s, err)
+			r.outcomes <- result{outcome: Started}
+		}}
+	}
+	r.started = r.started[:0]
+}
+
+func (r *run) end(s *started, err error) {
+	s.release()
+	switch {
+	case err != nil:
+		r.lost(s.item, s.Verb, err)
+	case r.Dispatched != nil:
+		r.Dispatched(s.item.ExecutionID, s.RunID)
+	}
+}
+
+// drain waits for hand-overs under way, once nothing is claimed any more, and has their claims ended.
+func (r *run) drain() {
+	for {
+		r.collect()
+		r.settleStarted()
+		if r.idle == r.Workers {
+			return
+		}
+		r.learn(<-r.outcomes)
+	}
+}
+
+// pace lets workers that come free shortly after one another share a claim, while there is more to claim than workers: a
+// claim of fifty costs little more than three of one. It waits for as long as the last claim took, at the most, so that a
+// worker's wait is bounded by what a claim takes, and not by its neighbours.
+type pace struct {
+	full  bool // the last claim gave all that was asked for
+	ended time.Time
+	took  time.Duration
+	until time.Time // when to claim at the latest; zero: nothing is waited for
+}
+
+// claimed takes note of a claim.
+func (p *pace) claimed(began, ended time.Time, full bool) {
+	*p = pace{full: full, ended: ended, took: ended.Sub(began)}
+}
+
+// gathers says whether to wait for more workers: half of them have been enough.
+func (p *pace) gathers(now time.Time, free, workers int) bool {
+	p.until = time.Time{}
+	if !p.full || free*2 >= workers {
+		return false
+	}
+	if until := p.ended.Add(p.took); now.Before(until) {
+		p.until = until
+		return true
+	}
+	return false
+}

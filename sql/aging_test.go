@@ -1,0 +1,145 @@
+package sql_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// flood has more urgent work than anybody can do: it puts n items of the highest priority there before each claim.
+func (f fixture) flood(w tenant, n int) {
+	f.t.Helper()
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority)
+		select $1, $2, 100 from generate_series(1, $3::int)`, w.workspace, w.definition, n)
+}
+
+// overloaded has two workspaces without limits, the first of them flooded, and the second with the items that must not starve.
+func overloaded(t *testing.T) (f fixture, urgent, patient tenant) {
+	t.Helper()
+	f = open(t)
+	urgent, patient = f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
+	f.maxClaims(100000)
+	f.flood(urgent, 200)
+	return f, urgent, patient
+}
+
+func TestPriorityIsStrictWhileNobodyHasWaitedLong(t *testing.T) {
+	t.Parallel()
+	f, urgent, patient := overloaded(t)
+	f.at(patient, 99, -50*time.Second)
+	for range 15 {
+		f.flood(urgent, 5)
+		for _, item := range f.claim(5).items {
+			require.Equal(t, urgent.workspace, *item.WorkspaceID)
+		}
+	}
+}
+
+func TestNobodyStarvesUnderPriorities(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"one at a time": 1, "a few at a time": 7, "many at a time": 40} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, urgent, patient := overloaded(t)
+			third := f.tenant("ENTERPRISE")
+			f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
+			oldest := f.at(patient, -100, -4*time.Minute)
+			own := f.at(urgent, -5, -3*time.Minute) // behind its own workspace's flood
+			last := f.at(third, 50, -2*time.Minute)
+			before := map[int64]int{} // how many were given in earlier claims
+			for len(before) < 50+2*size {
+				f.flood(urgent, size)
+				earlier := len(before)
+				for _, id := range f.claim(size).ids() {
+					before[id] = earlier
+				}
+			}
+			for n, id := range []int64{oldest, own, last} {
+				require.Contains(t, before, id, "item %d of 3 starves", n)
+				require.Less(t, before[id], 10*(n+1)+size, "item %d of 3", n)
+			}
+			require.LessOrEqual(t, before[oldest], before[own], "the oldest first")
+			require.LessOrEqual(t, before[own], before[last])
+		})
+	}
+}
+
+// The share is one of ten, however much has waited too long.
+func TestWhatHasWaitedTooLongTakesATenthAndNoMore(t *testing.T) {
+	t.Parallel()
+	f, urgent, patient := overloaded(t)
+	for range 100 {
+		f.at(patient, 0, -time.Hour)
+	}
+	old := 0
+	for n := range 60 {
+		size := 1 + n%9
+		f.flood(urgent, size)
+		for _, item := range f.claim(size).items {
+			if *item.WorkspaceID == patient.workspace {
+				old++
+			}
+		}
+	}
+	total := one[int](f, "select count(*) from pgdispatch.workflow_execution_queue where status = 'CLAIMED'")
+	require.InDelta(t, total/10, old, 2, "of %d", total)
+}
+
+// In a workspace with one slot each claim gives one item, whatever it asks for.
+func TestAFullWorkspaceKeepsItsPrioritiesToo(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	old := []int64{}
+	for range 10 {
+		old = append(old, f.at(w, 0, -time.Hour))
+	}
+	f.flood(w, 60)
+	served := 0
+	for range 41 {
+		b := f.claim(50)
+		require.Len(t, b.items, 1)
+		if slices.Contains(old, b.ids()[0]) {
+			served++
+		}
+		f.dispatched(b)
+		f.finish(b.ids()[0], "COMPLETED")
+	}
+	require.Equal(t, 4, served)
+}
+
+func TestALockedOldItemTakesNobodysTurn(t *testing.T) {
+	t.Parallel()
+	f, urgent, patient := overloaded(t)
+	locked := f.at(f.tenant("PRO"), 0, -2*time.Hour)
+	next := f.at(patient, 0, -time.Hour)
+	holder, _ := f.begin()
+	holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", locked)
+	given := []int64{}
+	for range 11 {
+		f.flood(urgent, 1)
+		given = append(given, f.claim(1).ids()...)
+	}
+	require.Contains(t, given, next)
+}
+
+func TestAgingIsASetting(t *testing.T) {
+	t.Parallel()
+	f, urgent, patient := overloaded(t)
+	f.exec("update pgdispatch.settings set priority_aging = '1 day'")
+	id := f.at(patient, 0, -time.Hour)
+	for range 25 {
+		f.flood(urgent, 1)
+		require.NotContains(t, f.claim(1).ids(), id)
+	}
+	f.exec("update pgdispatch.settings set priority_aging = '1 second'")
+	given := []int64{}
+	for range 11 {
+		f.flood(urgent, 1)
+		given = append(given, f.claim(1).ids()...)
+	}
+	require.Contains(t, given, id)
+}

@@ -1,0 +1,69 @@
+-- PENDING -> CLAIMED, for claim: the items that have waited longest of those that are due since before a time, whatever their
+-- priority, of lanes with room. Returns them, whose they are, the lanes they are of, and since when the oldest lane has waited
+-- of those that the claim has not touched: none that is ready waits longer.
+create function pgdispatch.claim_aged(owner text, at_most bigint, lease interval, start_time timestamptz, due_before timestamptz,
+    since timestamptz, levels integer[], touched pgdispatch.lane_now[],
+    out given bigint[], out given_to uuid[], out picked pgdispatch.lane_now[], out oldest timestamptz)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+begin
+    with ready as materialized (
+        select l.ctid as at, l.workspace_id, l.active, l.slots, l.paused, l.starts_per_second,
+               pgdispatch.tokens_now(l.starts_per_second, l.tokens, l.tokens_at, start_time) as tokens,
+               l.ready_priority, l.waiting_from, l.last_served, l.at_capacity
+        from pgdispatch.lanes l
+        where l.active < l.slots and not l.paused and l.ready_priority is not null
+          and l.waiting_from >= since and l.waiting_from < due_before
+          and l.workspace_id <> all (array(select t.workspace_id from unnest(touched) t))
+        order by l.waiting_from
+        limit at_most + 10 -- the heads of some may be locked
+    ), candidate as materialized (
+        select r.* from ready r
+        union all
+        select t.* from unnest(touched) t
+        where t.active < t.slots and not t.paused and t.ready_priority is not null and t.tokens >= 1 and t.waiting_from < due_before
+    ), waiting as materialized (
+        select item.id, item.run_at
+        from candidate c
+        cross join lateral (
+            select head.id, head.run_at
+            from unnest(levels) as level (priority)
+            cross join lateral (
+                select q.id, q.run_at
+                from pgdispatch.workflow_execution_queue q
+                where q.workspace_id = c.workspace_id and q.priority = level.priority
+                  and q.status = 'PENDING' and not q.outcome_unknown
+                  and q.run_at >= c.waiting_from and q.run_at < due_before
+                order by q.run_at, q.id
+                limit at_most
+            ) head
+            order by head.run_at, head.id
+            limit least(c.slots - c.active, floor(c.tokens))
+        ) item
+    ), heads as materialized (
+        select q.id
+        from waiting a
+        join pgdispatch.workflow_execution_queue q on q.id = a.id
+        where q.status = 'PENDING' and not q.outcome_unknown
+        order by a.run_at, a.id
+        limit at_most
+        for update of q skip locked
+    ), taken as (
+        update pgdispatch.workflow_execution_queue q
+        set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
+            lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'),
+            attempt_count = q.attempt_count + 1
+        from heads h
+        where q.id = h.id
+        returning q.id, q.workspace_id
+    )
+    select coalesce(array_agg(t.id), '{}'), coalesce(array_agg(t.workspace_id), '{}'),
+           (select array_agg(row(c.at, c.workspace_id, c.active, c.slots, c.paused, c.starts_per_second, c.tokens,
+                c.ready_priority, c.waiting_from, c.last_served, c.at_capacity)::pgdispatch.lane_now)
+            from candidate c where c.workspace_id in (select g.workspace_id from taken g)),
+           coalesce((select min(r.waiting_from) from ready r), due_before)
+    into given, given_to, picked, oldest
+    from taken t;
+end;
+$$;

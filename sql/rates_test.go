@@ -1,0 +1,154 @@
+package sql_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// rate limits a workspace's starts per second; nil: not at all.
+func (f fixture) rate(w tenant, perSecond any) {
+	f.t.Helper()
+	f.exec("update pgdispatch.workspaces set max_starts_per_second = $2 where id = $1", w.workspace, perSecond)
+}
+
+// pass ages the lanes, as if so much time had passed.
+func (f fixture) pass(d time.Duration) {
+	f.t.Helper()
+	f.exec("update pgdispatch.lanes set tokens_at = tokens_at - $1::interval, next_due_at = next_due_at - $1::interval", d)
+	f.exec("update pgdispatch.lane_book set due_from = due_from - $1::interval", d)
+}
+
+func TestARateLimitGivesOneSecondsWorthAtOnceAndThenByTime(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, free := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	f.rate(w, 4)
+	f.items(w, 20)
+	first := f.claim(15)
+	require.Len(t, first.items, 4)
+	require.False(t, first.more, "the rest waits for its time")
+	require.InDelta(t, 250*time.Millisecond, *first.lookAgainIn, float64(50*time.Millisecond))
+	f.items(free, 2)
+	require.Len(t, f.claim(15).items, 2, "nobody else waits")
+	f.pass(500 * time.Millisecond)
+	require.Len(t, f.claim(15).items, 2)
+	f.pass(time.Hour)
+	require.Len(t, f.claim(15).items, 4, "no more than one second's worth is saved up")
+	f.pass(time.Second)
+	require.Len(t, f.claim(1).items, 1, "claims of one take one")
+	require.Len(t, f.claim(1).items, 1)
+	f.pass(time.Hour)
+	require.Len(t, f.claim(15).items, 4, "nor where something was left")
+}
+
+func TestARateBelowOneASecondGivesOneAtATime(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	f.rate(w, 0.5)
+	f.items(w, 5)
+	first := f.claim(10)
+	require.Len(t, first.items, 1)
+	require.InDelta(t, 2*time.Second, *first.lookAgainIn, float64(50*time.Millisecond))
+	f.pass(time.Second)
+	early := f.claim(10)
+	require.Empty(t, early.items)
+	require.InDelta(t, time.Second, *early.lookAgainIn, float64(50*time.Millisecond))
+	f.pass(time.Second)
+	require.Len(t, f.claim(10).items, 1)
+}
+
+// The timer is never too early: a dispatcher that looks when it was told to finds an item.
+func TestTheTimeToLookAgainIsWhenTheRateAllowsOne(t *testing.T) {
+	t.Parallel()
+	for _, perSecond := range []float64{0.0001, 0.3, 3, 7, 13, 333, 99999} {
+		f := open(t)
+		w := f.tenant("ENTERPRISE")
+		f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
+		f.maxClaims(100000)
+		f.rate(w, perSecond)
+		f.items(w, int(perSecond)+3)
+		f.claim(100000)
+		require.LessOrEqual(t, 1.0, one[float64](f, `select l.tokens + l.starts_per_second * extract(epoch from l.next_due_at - l.tokens_at)
+			from pgdispatch.lanes l where l.ready_priority is null`), "%v", perSecond)
+	}
+}
+
+func TestARateChangesLive(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 1000")
+	f.maxClaims(1000)
+	f.items(w, 300)
+	f.rate(w, 2)
+	require.Len(t, f.claim(100).items, 2)
+	f.rate(w, 50)
+	require.Empty(t, f.claim(100).items, "nothing was saved up")
+	f.pass(time.Second)
+	require.Len(t, f.claim(100).items, 50)
+	f.pass(time.Second)
+	f.rate(w, 3)
+	require.Len(t, f.claim(100).items, 3, "what was saved up is cut to the new rate's second")
+	f.pass(100 * time.Second)
+	f.rate(w, 30)
+	require.Len(t, f.claim(100).items, 3, "what was saved up was saved up at the old rate")
+	f.rate(w, nil)
+	require.Len(t, f.claim(100).items, 100, "no limit")
+	f.rate(w, 1)
+	require.Len(t, f.claim(100).items, 1)
+	require.Zero(t, recount(f))
+	require.Zero(t, one[int](f, "select pgdispatch.find_unnoticed()"), "what waits for its rate is not unnoticed")
+}
+
+func TestARepeatedStartNeedsNoRate(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	f.rate(w, 1)
+	f.items(w, 3)
+	first := f.claim(3)
+	require.Len(t, first.items, 1)
+	f.release(first, true)
+	require.Equal(t, first.ids(), f.claim(3).ids())
+}
+
+// Over a real stretch of time: in any window there are at most as many as the bucket holds and the rate brings.
+func TestARateIsExactOverManyClaimers(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, busy := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	const perSecond, items = 60, 120
+	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
+	f.maxClaims(100000)
+	f.rate(w, perSecond)
+	f.items(w, items)
+	var claimers sync.WaitGroup
+	for range 6 {
+		claimers.Go(func() {
+			for left := 1; left > 0; {
+				if _, err := f.tryClaim(1 + left%7); err != nil {
+					t.Error(err)
+					return
+				}
+				f.item(busy)
+				left = one[int](f, "select count(*) from pgdispatch.workflow_execution_queue where status = 'PENDING' and workspace_id = $1", w.workspace)
+			}
+		})
+	}
+	claimers.Wait()
+	times := all[float64](f, `select extract(epoch from claimed_at)::float8 from pgdispatch.workflow_execution_queue
+		where workspace_id = $1 order by claimed_at`, w.workspace)
+	require.Len(t, times, items)
+	// Between a claim's start, which the bucket goes by, and its row's time lies the claim's own work.
+	const slack = 0.1
+	for i := range times {
+		for j := i; j < len(times); j++ {
+			require.LessOrEqual(t, float64(j-i+1), perSecond+perSecond*(times[j]-times[i]+slack), "from the %dth to the %dth", i, j)
+		}
+	}
+	require.Less(t, times[items-1]-times[0], 5.0, "and it is not held back for long")
+}

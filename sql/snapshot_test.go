@@ -1,0 +1,89 @@
+package sql_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// rounds is the whole way of items, each step in a transaction of its own, as fast as the database can.
+const rounds = `
+create procedure public.rounds(rounds int, batch int, later interval, dispatched text) language plpgsql as $$
+declare
+	ids bigint[];
+	tokens bigint[];
+begin
+	for n in 1..rounds loop
+		insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at)
+		select d.workspace_id, d.id, n % 5 % 2, clock_timestamp() + later
+		from (select d.* from pgdispatch.workflow_definitions d order by d.created_at offset n % 5 limit 1) d, generate_series(1, batch);
+		commit;
+		select array_agg(c.id) filter (where c.id is not null), array_agg(c.lease_token) filter (where c.id is not null)
+		into ids, tokens from pgdispatch.claim('replica-1', batch, '1 minute') c;
+		commit;
+		execute dispatched using ids, tokens, ids::text[], 'replica-1'::text;
+		commit;
+		perform pgdispatch.finish(q.execution_id, 'COMPLETED') from pgdispatch.workflow_execution_queue q where q.id = any (ids);
+		commit;
+	end loop;
+end $$`
+
+// claimBlocks is how many blocks of tables and indexes one claim reads. It takes nothing.
+func (c fixture) claimBlocks(atMost int) int {
+	c.t.Helper()
+	in, tx := c.begin()
+	count := func() int {
+		return one[int](in, `select sum(pg_stat_get_xact_blocks_fetched(c.oid))::int from pg_class c
+			where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'i')`)
+	}
+	before := count()
+	require.Len(c.t, in.claim(atMost).items, atMost)
+	blocks := count() - before
+	require.NoError(c.t, tx.Rollback(c.t.Context()))
+	return blocks
+}
+
+// An old snapshot keeps every version of every row, and no vacuum can help.
+func TestClaimsStayCheapWhileASnapshotIsHeldOpen(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		backlog int
+		later   time.Duration
+	}{"idle": {0, 0}, "with a backlog": {200, 0}, "with items that are due later": {0, 5 * time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 100000")
+			for range 5 {
+				w := f.tenant("PRO")
+				if c.backlog > 0 {
+					f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority)
+						select $1, $2, (select count(*) - 1 from pgdispatch.workflow_definitions) % 2 from generate_series(1, $3::int)`,
+						w.workspace, w.definition, c.backlog)
+				}
+			}
+			f.exec(rounds)
+			run := func(rounds int) {
+				f.exec("call public.rounds($1, 1, $2, $3)", pgx.QueryExecModeExec, rounds, c.later, sql.Dispatched)
+			}
+			run(200)
+			holder, err := f.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+			require.NoError(t, err)
+			defer func() { _ = holder.Rollback(t.Context()) }()
+			require.Positive(t, one[int](f.on(holder), "select count(*) from pgdispatch.lanes"))
+			run(50)
+			claimer := f.conn()
+			claimer.item(f.tenant("PRO"))
+			fresh := claimer.claimBlocks(1)
+			run(2000)
+			claimer.item(f.tenant("PRO"))
+			held := claimer.claimBlocks(1)
+			t.Logf("%d blocks, after 2,000 rounds %d", fresh, held)
+			require.LessOrEqual(t, held, 2*fresh, "a claim reads what nobody can see any longer")
+		})
+	}
+}

@@ -1,0 +1,280 @@
+package sql_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// A claim finds what is new by the transactions that its predecessor did not see. These tests look for a row between two.
+
+func TestAnItemIsFoundHoweverLongItsTransactionStaysOpen(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, other := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	late, tx := f.begin()
+	first := late.item(w)
+	for range 10 {
+		f.dispatched(f.claim(5))
+		f.item(other)
+	}
+	late.exec("savepoint a")
+	second := late.item(w)
+	late.exec("savepoint b")
+	late.item(w)
+	late.exec("rollback to b")
+	third := late.item(w)
+	late.exec("release a")
+	for range 5 {
+		f.finish(f.dispatched(f.claim(1))[0], "COMPLETED")
+		f.item(other)
+	}
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Subset(t, f.claim(20).ids(), []int64{first, second, third})
+	require.Empty(t, f.claim(20).items)
+	require.Zero(t, recount(f))
+}
+
+func TestAClaimThatIsRolledBackForgetsNothing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	known := f.tenant("FREE")
+	f.items(known, 2)
+	running := f.claim(1)
+	f.dispatched(running)
+	f.finish(running.ids()[0], "COMPLETED")
+	f.items(f.tenant("PRO"), 2)
+	f.at(f.tenant("PRO"), 77, -time.Second)
+	in, tx := f.begin()
+	rolledBack := in.claim(10)
+	require.Len(t, rolledBack.items, 4, "a freed slot, a new workspace and a new priority")
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, rolledBack.ids(), f.claim(10).ids())
+	require.Zero(t, recount(f))
+}
+
+// What is freed counts once, in the first claim whose snapshot sees it, whoever was open meanwhile.
+func TestAFreedSlotCountsOnceWhateverWasOpen(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.items(w, 30)
+	running := f.claim(5)
+	f.dispatched(running)
+	old, oldTx := f.begin()
+	old.finish(running.ids()[0], "COMPLETED")
+	f.finish(running.ids()[1], "COMPLETED")
+	next := f.claim(5)
+	require.Len(t, next.items, 1, "one has committed")
+	require.Zero(t, recount(f))
+	require.Empty(t, f.claim(5).items)
+	require.NoError(t, oldTx.Commit(t.Context()))
+	require.Zero(t, recount(f), "read by nobody yet")
+	require.Len(t, f.claim(5).items, 1)
+	require.Empty(t, f.claim(5).items)
+
+	// In the claim's own transaction.
+	own, ownTx := f.begin()
+	own.finish(running.ids()[2], "COMPLETED")
+	given := len(own.claim(5).items)
+	require.NoError(t, ownTx.Commit(t.Context()))
+	require.Zero(t, recount(f))
+	require.Equal(t, 1, given+len(f.claim(5).items))
+	require.Empty(t, f.claim(5).items)
+	require.Zero(t, recount(f))
+}
+
+func TestATransactionThatSettledAndIsRolledBackRaisesNoFloor(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.items(f.tenant("ENTERPRISE"), 5)
+	f.maxClaims(1)
+	held := f.claim(1)
+	f.exec("select setval('pgdispatch.lease_tokens', 10000)")
+	in, tx := f.begin()
+	in.dispatched(held)
+	require.Len(t, in.claim(1).items, 1)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Empty(t, f.claim(1).items, "the first lease is still there, and W is 1")
+}
+
+// Another cluster counts its transactions from another number.
+func TestARestoredDatabaseGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, waiting := range map[string]int{"few items": 3, "more than a claim looks at": 2500} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			w, full := f.tenant("PRO"), f.tenant("FREE")
+			f.items(w, 4)
+			f.items(full, waiting)
+			running := f.claim(2)
+			f.dispatched(running)
+			f.finish(running.ids()[0], "COMPLETED")
+			f.item(f.tenant("FREE"))
+			f.exec("set session_replication_role = replica; update pgdispatch.workflow_execution_queue set enqueue_xid = '9000000000'; "+
+				"update pgdispatch.lane_hints set xid = '9000000001'; update pgdispatch.lane_book set seen = '9000000001:9000000001:'; "+
+				"reset session_replication_role", pgx.QueryExecModeSimpleProtocol)
+			require.NotEmpty(t, f.claim(10).items)
+			require.Zero(t, recount(f))
+			late := f.at(f.tenant("PRO"), 50, -time.Second)
+			require.Equal(t, []int64{late}, f.claim(10).ids())
+			require.Zero(t, one[int](f, "select pgdispatch.find_unnoticed()"))
+			idle := one[int64](f, "select version from pgdispatch.lane_book")
+			f.claim(10)
+			require.Equal(t, idle, one[int64](f, "select version from pgdispatch.lane_book"), "nothing is new for ever")
+			require.Zero(t, one[int](f, `select count(*) from pgdispatch.workflow_execution_queue q join pgdispatch.lanes l using (workspace_id)
+				where q.status = 'PENDING' and l.active < l.slots`), "only the full one's wait")
+		})
+	}
+}
+
+// Its head is locked by a client that then changes its mind. Nothing says so: the lane must have kept it.
+func TestAHeadWhoseLockIsGivenUpIsClaimed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	head := f.at(w, 3, -time.Hour)
+	behind := f.at(w, 3, -time.Minute)
+	below := f.at(w, 0, -2*time.Hour)
+	holder, tx := f.begin()
+	holder.exec("update pgdispatch.workflow_execution_queue set priority = 50 where id = $1", head)
+	require.Equal(t, []int64{behind}, f.claim(1).ids())
+	for range 3 {
+		answer := f.claim(5)
+		require.Empty(t, answer.items, "its workspace's lower levels wait with it")
+		require.False(t, answer.more)
+	}
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, []int64{head, below}, f.claim(5).ids())
+}
+
+func TestLockedHeadsOfSomeLanesHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	held := []int64{}
+	for range 5 {
+		held = append(held, f.at(f.tenant("PRO"), 9, -time.Hour))
+	}
+	free := f.item(f.tenant("PRO"))
+	holder, _ := f.begin()
+	holder.exec("select from pgdispatch.workflow_execution_queue where id = any ($1) for update", held)
+	require.Equal(t, []int64{free}, f.claim(2).ids())
+}
+
+func TestAClaimGoesThroughAllLevelsUntilItIsFull(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	ids := []int64{f.at(w, 9, 0), f.at(f.tenant("PRO"), 5, 0), f.at(f.tenant("PRO"), 5, 0), f.at(w, 0, 0), f.at(f.tenant("PRO"), -3, 0)}
+	f.claim(0)
+	answer := f.claim(10)
+	require.Equal(t, ids, answer.ids())
+	require.False(t, answer.more)
+}
+
+func TestANewPriorityInABacklogIsSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	backlog := f.items(w, 15)
+	f.claim(1)
+	urgent := f.at(w, 42, 0)
+	require.Equal(t, []int64{urgent}, f.claim(1).ids())
+	f.exec("update pgdispatch.workflow_execution_queue set priority = 43 where id = $1", backlog[9])
+	require.Equal(t, []int64{backlog[9]}, f.claim(1).ids())
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() - interval '1 second' where id = $1", backlog[12])
+	require.Equal(t, []int64{backlog[12]}, f.claim(1).ids())
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour' where id = $1", backlog[1])
+	require.Equal(t, []int64{backlog[2]}, f.claim(1).ids())
+
+	late, tx := f.begin()
+	older := late.at(w, 0, -30*time.Second)
+	require.Equal(t, []int64{backlog[3]}, f.claim(1).ids())
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, []int64{older}, f.claim(1).ids(), "an item that is older and committed later")
+}
+
+// What fell due while its lane was full, or paused, is there when it is not.
+func TestWhatFellDueWhileItsLaneWasShutIsServedWhenItOpens(t *testing.T) {
+	t.Parallel()
+	for name, shut := range map[string]struct{ shut, open string }{
+		"full":   {"update pgdispatch.workspaces set max_concurrent_workflows = 0", "update pgdispatch.workspaces set max_concurrent_workflows = 9"},
+		"paused": {"update pgdispatch.workspaces set paused = true", "update pgdispatch.workspaces set paused = false"},
+	} {
+		f := open(t)
+		w := f.tenant("FREE")
+		later := f.at(w, 5, time.Hour)
+		f.exec(shut.shut)
+		f.claim(5)
+		f.exec("set session_replication_role = replica; update pgdispatch.workflow_execution_queue set run_at = now(); "+
+			"update pgdispatch.lanes set next_due_at = now(); reset session_replication_role", pgx.QueryExecModeSimpleProtocol)
+		f.item(f.tenant("FREE"))
+		require.Len(t, f.claim(5).items, 1, "the neighbour's, which came later")
+		f.claim(5)
+		f.exec(shut.open)
+		require.Contains(t, f.claim(5).ids(), later, name)
+	}
+}
+
+// Each claim looks at so many, and says that there is more to do until all have been looked at.
+func TestThousandsOfWorkspacesAtOnceAreAllServed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	const workspaces = 2300
+	f.maxClaims(100000)
+	f.exec("insert into pgdispatch.workspaces (name, max_concurrent_workflows) select 'w' || n, 0 from generate_series(1, $1::int) n", workspaces)
+	f.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
+		select id, 'report', 'Report', 'reports' from pgdispatch.workspaces`)
+	f.exec("insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) select id, 1, '{\"nodes\": []}' from pgdispatch.workflow_definitions")
+	f.exec("insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id from pgdispatch.workflow_definitions")
+	drain := func() (taken int) {
+		for range 20 {
+			answer := f.claim(workspaces)
+			taken += len(answer.items)
+			if !answer.more && (answer.lookAgainIn == nil || *answer.lookAgainIn > 0) {
+				return taken
+			}
+		}
+		t.Fatal("it never ends")
+		return 0
+	}
+	require.Zero(t, drain(), "all have a limit of 0")
+	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = null")
+	require.Equal(t, workspaces, drain(), "all limits changed at once")
+	f.exec("insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id from pgdispatch.workflow_definitions")
+	require.Zero(t, drain())
+	f.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 2 where plan = 'FREE'")
+	require.Equal(t, workspaces, drain(), "the plan changed")
+	f.exec("update pgdispatch.workflow_execution_queue set status = 'DISPATCHED', dispatched_at = now(), claimed_by = null, lease_expires_at = null")
+	f.exec("select pgdispatch.finish(execution_id, 'COMPLETED') from pgdispatch.workflow_execution_queue")
+	require.Zero(t, recount(f))
+	require.Zero(t, drain())
+	require.Zero(t, recount(f))
+	require.Zero(t, one[int](f, "select sum(active)::int from pgdispatch.lanes"))
+}
+
+func TestAPreparedTransactionsItemsAreFound(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	allowed, err := strconv.Atoi(one[string](f, "show max_prepared_transactions"))
+	require.NoError(t, err)
+	if allowed == 0 {
+		return // the server has none
+	}
+	w := f.tenant("PRO")
+	c := f.conn()
+	c.exec("begin")
+	id := c.item(w)
+	c.exec("prepare transaction '" + w.workspace + "'")
+	defer func() { _, _ = f.pool.Exec(context.Background(), "rollback prepared '"+w.workspace+"'") }()
+	f.item(f.tenant("PRO"))
+	require.Len(t, f.claim(5).items, 1)
+	require.Empty(t, f.claim(5).items)
+	f.exec("commit prepared '" + w.workspace + "'")
+	require.Equal(t, []int64{id}, f.claim(5).ids())
+}
