@@ -78,6 +78,10 @@ func (s *Store) Ping(ctx context.Context, channel, payload string) error {
 type Settings struct {
 	MaxClaims int  // W: how many items may be leased at once, over all replicas
 	Paused    bool // nothing is claimed
+	// Retention is how long a finished item is kept; nil: for ever.
+	Retention *time.Duration
+	// DeadLetterRetention is how long a dead letter is kept that nobody has seen to; nil: until somebody has.
+	DeadLetterRetention *time.Duration
 }
 
 // Settings reads the settings.

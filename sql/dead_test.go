@@ -1,0 +1,342 @@
+package sql_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// replay is the answer of pgdispatch.replay.
+type replay struct {
+	ID          *int64
+	ExecutionID *string
+	Replayed    bool
+}
+
+func (f fixture) replay(id int64) replay {
+	f.t.Helper()
+	rows, err := f.db.Query(f.t.Context(), "select r.id, r.execution_id::text, r.replayed from pgdispatch.replay($1) r", f.execution(id))
+	require.NoError(f.t, err)
+	answer, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[replay])
+	require.NoError(f.t, err)
+	return answer
+}
+
+// replayed replays a dead letter and returns the new item.
+func (f fixture) replayed(id int64) int64 {
+	f.t.Helper()
+	r := f.replay(id)
+	require.True(f.t, r.Replayed, "item %d is replayed", id)
+	return *r.ID
+}
+
+func (f fixture) discard(id int64) bool {
+	f.t.Helper()
+	return one[bool](f, "select pgdispatch.discard($1)", f.execution(id))
+}
+
+// fail ends a batch for good.
+func (f fixture) fail(b batch, reason string) []int64 {
+	f.t.Helper()
+	return all[int64](f, sql.Fail, b.ids(), b.tokens(), repeated(len(b.items), reason))
+}
+
+// retry counts a failure against each item of a batch; they are due again at once.
+func (f fixture) retry(b batch, reason string) []int64 {
+	f.t.Helper()
+	return all[int64](f, sql.Retry, b.ids(), b.tokens(), repeated(len(b.items), reason), repeated(len(b.items), time.Duration(0)), repeated(len(b.items), false))
+}
+
+// dead enqueues so many items and fails them.
+func (f fixture) dead(w tenant, n int) []int64 {
+	f.t.Helper()
+	ids := f.items(w, n)
+	f.killed(n)
+	return ids
+}
+
+// killed claims so many items and fails them.
+func (f fixture) killed(n int) {
+	f.t.Helper()
+	for n > 0 {
+		b := f.claim(n)
+		require.NotEmpty(f.t, b.items, "a claim must find what is to be failed")
+		require.Len(f.t, f.fail(b, "it broke"), len(b.items))
+		n -= len(b.items)
+	}
+}
+
+func (f fixture) listed() []int64 {
+	f.t.Helper()
+	return all[int64](f, "select id from pgdispatch.dead_letters order by id")
+}
+
+func TestAReplayIsANewItemWithTheSameWork(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	id := one[int64](f, `insert into pgdispatch.workflow_execution_queue
+			(workspace_id, workflow_definition_id, params, priority, traceparent, idempotency_key, run_at)
+		values ($1, $2, '{"quote": "''; drop table x; --", "n": 1e400}', 7, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'once', '2020-01-01')
+		returning id`, w.workspace, w.definition)
+	f.killed(1)
+
+	again := f.replay(id)
+	require.True(t, again.Replayed)
+	const work = `select format('%s %s %s %s %s %s %s %s', workspace_id, workflow_definition_id, params, priority, traceparent, status, attempt_count, failure_count)
+		from pgdispatch.workflow_execution_queue where id = $1`
+	require.Equal(t, strings.Replace(one[string](f, work, id), "FAILED 1 1", "PENDING 0 0", 1), one[string](f, work, *again.ID))
+	require.NotEqual(t, f.execution(id), *again.ExecutionID, "a new workflow ID")
+	require.Equal(t, f.execution(*again.ID), *again.ExecutionID)
+	require.True(t, one[bool](f, `select run_at between created_at and clock_timestamp() and idempotency_key is null
+		from pgdispatch.workflow_execution_queue where id = $1`, *again.ID), "due at once, and the key stays with the old one")
+	require.Equal(t, fmt.Sprintf("%d f REPLAYED postgres %d PENDING", id, *again.ID), one[string](f, `
+		select format('%s %s %s %s %s %s', n.replay_of, o.open, o.mark, o.marked_by, o.replay_id, o.replay_status)
+		from pgdispatch.workflow_execution_queue n join pgdispatch.failed_items o on o.id = n.replay_of where n.id = $1`, *again.ID))
+
+	claimed := f.claim(2)
+	require.Equal(t, []int64{*again.ID}, claimed.ids(), "a dispatcher was told")
+	require.Empty(t, f.listed())
+}
+
+func TestADeadLetterIsReplayedOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.dead(f.tenant("FREE"), 1)[0]
+	again := f.replayed(id)
+	for _, end := range []func(){
+		func() {},
+		func() { f.dispatched(f.claim(1)) },
+		func() { f.finish(again, "COMPLETED") },
+	} {
+		end()
+		for _, asked := range []int64{id, again} {
+			r := f.replay(asked)
+			require.False(t, r.Replayed)
+			require.Equal(t, again, *r.ID, "it says which item stands for it")
+			require.Equal(t, f.execution(again), *r.ExecutionID)
+		}
+	}
+	require.Equal(t, 2, one[int](f, "select count(*) from pgdispatch.workflow_execution_queue"))
+}
+
+func TestAReplayThatFailedIsReplayedInItsTurn(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	first := f.dead(f.tenant("FREE"), 1)[0]
+	second := f.replayed(first)
+	f.killed(1)
+	require.Equal(t, []int64{second}, f.listed(), "the newest is the dead letter now")
+	third := f.replayed(first)
+	require.Equal(t, second, one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", third))
+	f.killed(1)
+	fourth := f.replayed(second)
+	require.Equal(t, third, one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", fourth))
+	require.Equal(t, fourth, *f.replay(first).ID)
+	require.Empty(t, f.listed())
+}
+
+func TestAReplayThatWasWithdrawnLeavesTheDeadLetterOpen(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.dead(f.tenant("FREE"), 1)[0]
+	withdrawn := f.replayed(id)
+	require.True(t, one[bool](f, "select pgdispatch.cancel($1)", f.execution(withdrawn)))
+	require.Equal(t, []int64{id}, f.listed())
+	require.Equal(t, "PGD24", f.refused("select pgdispatch.replay($1)", f.execution(withdrawn)).Code, "withdrawn is withdrawn")
+
+	again := f.replayed(id)
+	require.Equal(t, id, one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", again))
+	require.True(t, one[bool](f, "select pgdispatch.cancel($1)", f.execution(again)))
+	require.True(t, f.discard(id), "or it is discarded")
+	require.Empty(t, f.listed())
+}
+
+func TestADiscardedDeadLetterIsListedNoMoreAndStays(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	ids := f.dead(f.tenant("PRO"), 2)
+	require.True(t, one[bool](f, "select pgdispatch.discard($1, 'Zoë, on call')", f.execution(ids[0])))
+	require.False(t, f.discard(ids[0]), "it was before")
+	require.Equal(t, []int64{ids[1]}, f.listed())
+	require.Equal(t, "DISCARDED Zoë, on call it broke", one[string](f, `select format('%s %s %s', mark, marked_by, last_error)
+		from pgdispatch.failed_items where not open and marked_at between finished_at and clock_timestamp()`))
+
+	replayed := f.replayed(ids[0])
+	require.False(t, f.discard(ids[0]), "a change of mind: it is replayed now")
+	require.Equal(t, replayed, *f.replay(ids[0]).ID)
+}
+
+func TestBulkReplayIsPlainSQL(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, other := f.tenant("PRO"), f.tenant("PRO")
+	f.dead(w, 3)
+	kept := f.dead(other, 1)
+	require.Equal(t, 3, one[int](f, `select count(*) filter (where r.replayed)
+		from pgdispatch.dead_letters d cross join lateral pgdispatch.replay(d.execution_id) r
+		where d.workspace_id = $1 and d.last_error like '%broke%'`, w.workspace))
+	require.Equal(t, kept, f.listed())
+	require.True(t, one[bool](f, "select pgdispatch.discard(execution_id) from pgdispatch.dead_letters"))
+	require.Empty(t, f.listed())
+}
+
+func TestABulkReplayLeavesOutWhatIsNotOpenOrHasLostItsDefinition(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, gone := f.tenant("PRO"), f.tenant("PRO")
+	ids := append(f.dead(w, 4), f.dead(gone, 1)...)
+	ids = append(ids, f.item(w), 999)
+	f.replayed(ids[0])
+	f.discard(ids[1])
+	f.exec("delete from pgdispatch.workspaces where id = $1", gone.workspace)
+	require.ElementsMatch(t, []int64{ids[2], ids[3]}, all[int64](f, "select item_id from pgdispatch.replay_items($1, 'me')", ids))
+	require.Empty(t, all[int64](f, "select item_id from pgdispatch.replay_items($1, 'me')", ids))
+	require.Empty(t, all[int64](f, "select item_id from pgdispatch.replay_items(null, 'me')"))
+
+	refusal := f.refused("select pgdispatch.replay($1)", f.execution(ids[4]))
+	require.Equal(t, "PGD02", refusal.Code)
+	require.Equal(t, fmt.Sprintf("workflow definition %s of item %d is gone", gone.definition, ids[4]), refusal.Message)
+	require.True(t, f.discard(ids[4]))
+}
+
+func TestTwoReplaysAtOnceMakeOneItem(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.dead(f.tenant("FREE"), 1)[0]
+	execution := f.execution(id)
+	in, tx := f.begin()
+	again := in.replayed(id)
+
+	other := f.conn()
+	pid := one[int](other, "select pg_backend_pid()")
+	answers := make(chan string, 1)
+	go func() {
+		var answer string
+		err := other.db.QueryRow(t.Context(), "select format('%s %s', r.id, r.replayed) from pgdispatch.replay($1) r", execution).Scan(&answer)
+		answers <- fmt.Sprint(answer, err)
+	}()
+	require.Eventually(t, func() bool {
+		return one[bool](f, "select wait_event_type is not distinct from 'Lock' from pg_stat_activity where pid = $1", pid)
+	}, 10*time.Second, time.Millisecond, "the second waits for the first")
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, fmt.Sprintf("%d f<nil>", again), <-answers)
+	require.Equal(t, 2, one[int](f, "select count(*) from pgdispatch.workflow_execution_queue"))
+}
+
+func TestAnOpenReplayIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	ids := f.dead(w, 2)
+	in, _ := f.begin()
+	in.replayed(ids[0])
+	in.discard(ids[1])
+	other := f.impatient()
+	next := other.item(w)
+	b := other.claim(10)
+	require.Equal(t, []int64{next}, b.ids())
+	other.dispatched(b)
+	require.True(t, other.finish(next, "COMPLETED"))
+}
+
+func TestWhatIsNoDeadLetterIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	dead := f.dead(f.tenant("FREE"), 1)[0]
+	id := f.item(f.tenant("FREE"))
+	waiting, letter := f.execution(id), f.execution(dead)
+	for _, row := range []struct {
+		arguments           []any
+		code, message, hint string
+	}{
+		{[]any{nobody, "me"}, "PGD23", "no item has execution " + nobody, "Use the execution_id of a row of pgdispatch.dead_letters."},
+		{[]any{nil, "me"}, "PGD23", "no item has execution null", "Use the execution_id"},
+		{[]any{waiting, "me"}, "PGD24", fmt.Sprintf("item %d is PENDING, only a FAILED one is replayed or discarded", id), ""},
+		{[]any{letter, ""}, "PGD25", "who must have 1 to 200 characters and no control characters", "Name whoever decides it"},
+		{[]any{letter, nil}, "PGD25", "who must have", "Name whoever decides it"},
+		{[]any{letter, strings.Repeat("x", 201)}, "PGD25", "who must have", "Name whoever decides it"},
+		{[]any{letter, "me\x1b[2J"}, "PGD25", "who must have", "Name whoever decides it"},
+	} {
+		for _, verb := range []string{"replay", "discard"} {
+			refusal := f.refused("select pgdispatch."+verb+"($1, $2)", row.arguments...)
+			require.Equal(t, row.code, refusal.Code, "%s %v", verb, row.arguments)
+			require.Truef(t, strings.HasPrefix(refusal.Message, row.message), "%s %v: %s", verb, row.arguments, refusal.Message)
+			require.Contains(t, refusal.Hint, row.hint)
+		}
+	}
+	require.Equal(t, "22P02", f.refused("select pgdispatch.replay('17')").Code, "Postgres says that this is no UUID")
+	require.Equal(t, []int64{dead}, f.listed())
+}
+
+func TestAReplayDeletedBeforeItsEndLeavesTheDeadLetterOpen(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	ids := f.dead(f.tenant("PRO"), 2)
+	waiting, failed := f.replayed(ids[0]), f.replayed(ids[1])
+	f.fail(f.claim(2), "it broke again")
+	f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", failed)
+	require.NotContains(t, f.listed(), ids[1], "somebody has seen to it")
+	r := f.replay(ids[1])
+	require.False(t, r.Replayed)
+	require.Equal(t, failed, *r.ID)
+	require.Nil(t, r.ExecutionID, "it is gone")
+
+	again := f.replayed(waiting)
+	f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", again)
+	require.Equal(t, []int64{waiting}, f.listed())
+}
+
+// find runs dead_find with a filter's values by their parameters' numbers.
+func (f fixture) find(values map[int]any) []int64 {
+	f.t.Helper()
+	arguments := make([]any, 9)
+	arguments[0] = "open"
+	for n, value := range values {
+		arguments[n-1] = value
+	}
+	return all[int64](f, sql.DeadFind, arguments...)
+}
+
+func TestDeadLettersAreFoundByWorkspaceDefinitionErrorAndTime(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, other := f.tenant("PRO"), f.tenant("FREE")
+	a, b := f.dead(w, 1)[0], f.dead(w, 1)[0]
+	f.items(other, 1)
+	f.fail(f.claim(1), `100% of "it's"_BROKEN\`)
+	c := one[int64](f, "select max(id) from pgdispatch.workflow_execution_queue")
+	f.exec("update pgdispatch.workflow_execution_queue set finished_at = finished_at - interval '3 hours' where id = $1", a)
+
+	require.Equal(t, []int64{c, b, a}, f.find(nil), "the last first")
+	require.Equal(t, []int64{c, b}, f.find(map[int]any{9: 2}))
+	require.Equal(t, []int64{b, a}, f.find(map[int]any{2: w.workspace}))
+	require.Equal(t, []int64{b, a}, f.find(map[int]any{2: strings.ToUpper(w.workspace)}))
+	require.Equal(t, []int64{c}, f.find(map[int]any{2: "tenant on FREE"}))
+	require.Equal(t, []int64{b, a}, f.find(map[int]any{3: w.definition}))
+	require.Equal(t, []int64{c, b, a}, f.find(map[int]any{3: "report"}), "both have one of this name")
+	require.Equal(t, []int64{b, a}, f.find(map[int]any{4: "IT BROKE"}))
+	for _, text := range []string{"100%", `"it's"`, `_broken\`, "it's"} {
+		require.Equal(t, []int64{c}, f.find(map[int]any{4: text}), "text is text, whatever it is elsewhere: %s", text)
+	}
+	for _, text := range []string{"%", "_", `\`} {
+		require.Equal(t, []int64{c}, f.find(map[int]any{4: text}))
+	}
+	require.Equal(t, []int64{c, b}, f.find(map[int]any{6: time.Hour}))
+	require.Equal(t, []int64{a}, f.find(map[int]any{8: time.Hour}))
+	require.Equal(t, []int64{a}, f.find(map[int]any{5: time.Now().Add(-4 * time.Hour), 7: time.Now().Add(-time.Hour)}))
+	require.Empty(t, f.find(map[int]any{2: "'; drop table x; --"}))
+
+	f.discard(a)
+	f.replayed(b)
+	require.Equal(t, []int64{c}, f.find(nil))
+	require.Equal(t, []int64{a}, f.find(map[int]any{1: "discarded"}))
+	require.Equal(t, []int64{b}, f.find(map[int]any{1: "replayed"}))
+	require.Equal(t, []int64{c, b, a}, f.find(map[int]any{1: "any"}))
+}

@@ -1,0 +1,29 @@
+-- Marks those of these dead letters that are open as discarded, and returns which these were.
+create function pgdispatch.discard_items(items bigint[], who text) returns setof bigint
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if who is null or length(who) not between 1 and 200 or who ~ '[[:cntrl:]]' then
+        raise exception 'who must have 1 to 200 characters and no control characters'
+            using errcode = 'PGD25', hint = 'Name whoever decides it, or leave it out for the database''s user.';
+    end if;
+    -- As in replay_items: first the lock, then the look.
+    perform q.id
+    from pgdispatch.workflow_execution_queue q
+    where q.id = any (items) and q.status = 'FAILED'
+    order by q.id
+    for update;
+
+    return query
+    insert into pgdispatch.dead_letter_marks as k (item_id, mark, marked_by)
+    select q.id, 'DISCARDED', who
+    from pgdispatch.workflow_execution_queue q
+    left join pgdispatch.dead_letter_marks m on m.item_id = q.id
+    left join pgdispatch.workflow_execution_queue r on r.id = m.replay_id
+    where q.id = any (items) and q.status = 'FAILED' and (m.item_id is null or r.status = 'CANCELLED')
+    on conflict (item_id) do update
+    set mark = excluded.mark, marked_at = excluded.marked_at, marked_by = excluded.marked_by, replay_id = null
+    returning k.item_id;
+end;
+$$;

@@ -1,0 +1,286 @@
+package sql_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// deleted is the answer of delete_finished.
+type deleted struct {
+	Items, DeadLetters, Executions int
+	More                           bool
+}
+
+func (f fixture) deleteFinished(atMost int) deleted {
+	f.t.Helper()
+	rows, err := f.db.Query(f.t.Context(), sql.DeleteFinished, atMost)
+	require.NoError(f.t, err)
+	answer, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[deleted])
+	require.NoError(f.t, err)
+	return answer
+}
+
+// anew lets the next pass begin at once, as if its minute were over.
+func (f fixture) anew() fixture {
+	f.t.Helper()
+	f.exec("update pgdispatch.retention_walk set next_pass_at = '-infinity'")
+	return f
+}
+
+// keep sets how long finished items and dead letters are kept; nil: for ever.
+func (f fixture) keep(finished, dead any) {
+	f.t.Helper()
+	f.exec(sql.RetentionSet, true, finished, true, dead)
+}
+
+// age makes items as old as if they had been finished, and seen to, that long ago.
+func (f fixture) age(d time.Duration, ids ...int64) {
+	f.t.Helper()
+	in, tx := f.begin()
+	in.exec("set local session_replication_role = replica")
+	in.exec("update pgdispatch.workflow_execution_queue set created_at = created_at - $2::interval, finished_at = finished_at - $2::interval where id = any ($1)", ids, d)
+	in.exec("update pgdispatch.dead_letter_marks set marked_at = marked_at - $2::interval where item_id = any ($1)", ids, d)
+	require.NoError(f.t, tx.Commit(f.t.Context()))
+}
+
+// done enqueues so many items and has their workflows complete.
+func (f fixture) done(w tenant, n int) []int64 {
+	f.t.Helper()
+	ids := f.items(w, n)
+	for range n {
+		b := f.claim(1)
+		f.dispatched(b)
+		require.True(f.t, f.finish(b.ids()[0], "COMPLETED"))
+	}
+	return ids
+}
+
+func (f fixture) kept() []int64 {
+	f.t.Helper()
+	return all[int64](f, "select id from pgdispatch.workflow_execution_queue order by id")
+}
+
+const day = 24 * time.Hour
+
+func TestNothingIsDeletedUntilARetentionIsSet(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.age(1000*day, append(f.done(w, 2), f.dead(w, 1)...)...)
+	require.Equal(t, deleted{}, f.deleteFinished(100))
+	require.Len(t, f.kept(), 3)
+	require.Equal(t, "-infinity", one[string](f, "select next_pass_at::text from pgdispatch.retention_walk"), "nor looked at")
+}
+
+func TestFinishedItemsAreDeletedWithAllThatBelongsToThem(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	id := f.item(w)
+	f.retry(f.claim(1), "once")
+	f.dispatched(f.claim(1))
+	f.finish(id, "COMPLETED")
+	cancelled := f.item(w)
+	require.True(t, one[bool](f, "select pgdispatch.cancel($1)", f.execution(cancelled)))
+	young := f.done(w, 1)[0]
+	f.keep(30*day, nil)
+	f.age(31*day, id, cancelled)
+	f.age(29*day, young)
+
+	require.Equal(t, deleted{Items: 2, Executions: 1}, f.deleteFinished(100))
+	require.Equal(t, []int64{young}, f.kept())
+	require.Equal(t, []int64{young}, all[int64](f, "select queue_item_id from pgdispatch.workflow_executions"))
+	require.Zero(t, one[int](f, "select count(*) from pgdispatch.item_failures"))
+	require.Zero(t, one[int](f, "select pgdispatch.recount_lanes()"))
+}
+
+func TestWhatIsNotFinishedIsKeptHoweverOld(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	ids := f.items(w, 4)
+	f.dispatched(f.claim(1))
+	f.claim(1)
+	f.keep(time.Minute, time.Minute)
+	f.age(1000*day, ids...)
+	require.Equal(t, deleted{}, f.deleteFinished(100))
+	require.Equal(t, ids, f.kept())
+}
+
+func TestDeadLettersAreKeptUntilSomebodyHasSeenToThem(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	ids := f.dead(f.tenant("PRO"), 4)
+	f.keep(30*day, nil)
+	f.age(1000*day, ids...)
+	require.Equal(t, deleted{}, f.deleteFinished(100))
+
+	f.discard(ids[0])
+	f.replayed(ids[1])
+	withdrawn := f.replayed(ids[2])
+	require.True(t, one[bool](f, "select pgdispatch.cancel($1)", f.execution(withdrawn)))
+	require.Equal(t, deleted{}, f.anew().deleteFinished(100), "from then on as long as any other item")
+
+	f.age(31*day, ids[:3]...)
+	require.Equal(t, deleted{DeadLetters: 2, Executions: 2}, f.anew().deleteFinished(100))
+	require.Equal(t, ids[2:], f.listed(), "one whose replay was withdrawn is open")
+}
+
+func TestDeadLettersMayHaveARetentionOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	done, dead := f.done(w, 1), f.dead(w, 3)
+	f.discard(dead[0])
+	f.replayed(dead[1])
+	f.keep(nil, 90*day)
+	f.age(91*day, done...)
+	f.age(91*day, dead[:2]...)
+	f.age(89*day, dead[2])
+	require.Equal(t, deleted{DeadLetters: 2, Executions: 2}, f.deleteFinished(100))
+	require.Subset(t, f.kept(), []int64{done[0], dead[2]})
+}
+
+func TestADeletedReplayDoesNotBringItsDeadLetterBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.dead(f.tenant("FREE"), 1)[0]
+	again := f.replayed(id)
+	f.dispatched(f.claim(1))
+	f.finish(again, "COMPLETED")
+	f.keep(30*day, nil)
+	f.age(31*day, again)
+	require.Equal(t, deleted{Items: 1, Executions: 1}, f.deleteFinished(100))
+	require.Empty(t, f.listed())
+	require.False(t, f.replay(id).Replayed)
+}
+
+func TestADeletionGoesBatchByBatchAndPassByPass(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	ids := append(f.done(w, 3), f.dead(w, 2)...)
+	ids = append(ids, f.done(w, 4)...)
+	young := f.done(w, 5)
+	f.keep(30*day, nil)
+	f.age(31*day, ids...)
+	require.Equal(t, deleted{Items: 3, Executions: 3, More: true}, f.deleteFinished(4))
+	require.Equal(t, deleted{Items: 3, Executions: 3, More: true}, f.deleteFinished(4), "it goes on behind the dead letters")
+	require.Equal(t, deleted{Items: 1, Executions: 1}, f.deleteFinished(4), "and ends at what is too young")
+	require.Equal(t, append(ids[3:5:5], young...), f.kept())
+
+	f.age(31*day, young[0])
+	require.Equal(t, deleted{}, f.deleteFinished(4), "the next pass is a minute away")
+	require.True(t, one[bool](f, "select next_pass_at between clock_timestamp() + interval '30 seconds' and clock_timestamp() + interval '1 minute' from pgdispatch.retention_walk"))
+	require.Equal(t, deleted{Items: 1, Executions: 1}, f.anew().deleteFinished(4))
+}
+
+func TestADeletionPassesOverWhatSomebodyHasLocked(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	ids := append(f.done(w, 1), f.dead(w, 1)...)
+	f.keep(day, day)
+	f.age(2*day, ids...)
+	in, tx := f.begin()
+	in.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", ids[0])
+	replay := in.replayed(ids[1])
+	require.Equal(t, deleted{}, f.impatient().deleteFinished(100))
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, deleted{Items: 1, DeadLetters: 1, Executions: 2}, f.anew().deleteFinished(100))
+	require.Equal(t, []int64{replay}, f.kept())
+	require.Zero(t, one[int](f, "select count(*) from pgdispatch.dead_letter_marks"))
+}
+
+func TestTwoDeletionsAtOnceAreOne(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	ids := f.done(f.tenant("PRO"), 2)
+	f.keep(day, day)
+	f.age(2*day, ids...)
+	in, tx := f.begin()
+	require.Equal(t, deleted{Items: 1, Executions: 1, More: true}, in.deleteFinished(1))
+	require.Equal(t, deleted{}, f.impatient().deleteFinished(100), "the other returns at once")
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, deleted{Items: 2, Executions: 2}, f.deleteFinished(100), "what was rolled back is found again")
+}
+
+func TestAnOpenDeletionIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	ids := append(f.done(w, 3), f.dead(w, 2)...)
+	f.keep(day, day)
+	f.age(2*day, ids...)
+	in, _ := f.begin()
+	require.Equal(t, deleted{Items: 3, DeadLetters: 2, Executions: 5}, in.deleteFinished(100))
+
+	other := f.impatient()
+	next := other.items(w, 2)
+	b := other.claim(10)
+	require.Equal(t, next, b.ids())
+	other.dispatched(b)
+	require.True(t, other.finish(next[0], "COMPLETED"))
+	require.True(t, other.finish(next[1], "FAILED"))
+	require.True(t, one[bool](other, "select pgdispatch.discard($1)", other.execution(next[1])))
+	require.Zero(t, one[int](other, "select pgdispatch.requeue_expired(10)"))
+	require.Zero(t, one[int](other, "select pgdispatch.recount_lanes()"))
+	other.exec("update pgdispatch.settings set max_claims = 10")
+}
+
+func TestAWorkflowThatStillRunsKeepsItsExecution(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.done(f.tenant("FREE"), 1)[0]
+	f.exec("update pgdispatch.workflow_executions set status = 'RUNNING', finished_at = null")
+	f.keep(day, nil)
+	f.age(2*day, id)
+	require.Equal(t, deleted{Items: 1}, f.deleteFinished(100))
+	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.workflow_executions"), "its watcher will end it")
+}
+
+func TestARetentionOutOfReasonIsRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, column := range []string{"retention", "dead_letter_retention"} {
+		for _, value := range []string{"0", "-1 day", "59 seconds", "101 years"} {
+			refusal := f.refused(fmt.Sprintf("update pgdispatch.settings set %s = '%s'", column, value))
+			require.Equal(t, "23514", refusal.Code)
+			require.Equal(t, "settings_"+column+"_check", refusal.ConstraintName)
+		}
+		f.exec(fmt.Sprintf("update pgdispatch.settings set %s = '1 minute'", column))
+		f.exec(fmt.Sprintf("update pgdispatch.settings set %s = '3 months'", column))
+		f.exec(fmt.Sprintf("update pgdispatch.settings set %s = null", column))
+	}
+}
+
+func TestADeletionReadsWhatItLooksAtAndNoMore(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.exec("alter table pgdispatch.workflow_execution_queue set (autovacuum_enabled = off)")
+	f.exec("alter table pgdispatch.workflow_executions set (autovacuum_enabled = off)")
+	w := f.tenant("FREE")
+	in, tx := f.begin()
+	in.exec("set local session_replication_role = replica")
+	in.exec(`insert into pgdispatch.workflow_execution_queue
+			(workspace_id, workflow_definition_id, status, created_at, claimed_at, dispatched_at, finished_at)
+		select $1, $2, 'COMPLETED', past, past, past, past
+		from generate_series(1, 20000), (select now() - interval '2 days') x (past)`, w.workspace, w.definition)
+	in.exec(`insert into pgdispatch.workflow_executions (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, finished_at)
+		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, $1, 'COMPLETED', now() from pgdispatch.workflow_execution_queue q`, w.version)
+	require.NoError(t, tx.Commit(t.Context()))
+	f.keep(day, nil)
+	c := f.conn()
+	for table, most := range map[string]int64{"workflow_execution_queue": 1000, "workflow_executions": 200, "item_failures": 200, "dead_letter_marks": 200} {
+		f.anew()
+		got := c.scanned(table, func() { require.Equal(t, 100, c.deleteFinished(100).Items) })
+		require.Zero(t, got.Sequential, table)
+		require.LessOrEqual(t, got.Index, most, table)
+	}
+}
