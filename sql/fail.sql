@@ -1,6 +1,6 @@
 -- CLAIMED -> FAILED
--- By its holder rather than its status, which would have the planner read all claimed items and compare.
 -- Failed for good, without a workflow. $1 ids, $2 tokens, $3 errors.
+-- By lists and by the holder, so that whatever the planner believes of the tables, it reads these rows only.
 with moved as (
     update pgdispatch.workflow_execution_queue q
     set status = 'FAILED',
@@ -11,11 +11,19 @@ with moved as (
         claimed_by = null,
         lease_expires_at = null
     from unnest($1::bigint[], $2::bigint[], $3::text[]) as done (id, token, error)
+    join pgdispatch.workflow_execution_queue was on was.id = done.id -- returning knows the new row only
     where q.id = done.id
+      and q.id = any ($1::bigint[])
       and q.lease_token = done.token
       and q.claimed_by is not null
       and q.lease_expires_at > clock_timestamp()
-    returning q.id, q.execution_id, q.last_error
+    returning q.id, q.execution_id, q.failure_count, q.attempt_count, q.last_error, was.claimed_by
+), noted as (
+    insert into pgdispatch.item_failures (item_id, failure, attempt, error, replica)
+    select m.id, m.failure_count, m.attempt_count, m.last_error, m.claimed_by
+    from moved m
+    where m.failure_count <= 100
+    on conflict do nothing -- a count that was set back by hand
 ), closed as (
     update pgdispatch.workflow_executions e
     set status = 'FAILED', error = moved.last_error, finished_at = clock_timestamp()

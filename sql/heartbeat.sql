@@ -1,10 +1,11 @@
 -- CLAIMED -> CLAIMED
--- By its holder rather than its status, which would have the planner read all claimed items and compare.
 -- $1 ids, $2 tokens, $3 lease. An id that does not come back is lost: expiry is final, even where no sweeper was by.
+-- By lists and by the holder, so that whatever the planner believes of the tables, it reads these rows only.
 update pgdispatch.workflow_execution_queue q
 set lease_expires_at = clock_timestamp() + $3::interval
 from unnest($1::bigint[], $2::bigint[]) as held (id, token)
 where q.id = held.id
+  and q.id = any ($1::bigint[])
   and q.lease_token = held.token
   and q.claimed_by is not null
   and q.lease_expires_at > clock_timestamp()

@@ -1,7 +1,7 @@
 -- CLAIMED -> PENDING
--- By its holder rather than its status, which would have the planner read all claimed items and compare.
 -- Handed back through no fault of the item: neither the attempt nor a failure is counted, and it may run again at once.
 -- $1 ids, $2 tokens, $3 errors ('' where there is none), $4 whether a start was sent that nobody answered.
+-- By lists and by the holder, so that whatever the planner believes of the tables, it reads these rows only.
 update pgdispatch.workflow_execution_queue q
 set status = 'PENDING',
     attempt_count = greatest(q.attempt_count - 1, 0),
@@ -13,6 +13,7 @@ set status = 'PENDING',
     lease_expires_at = null
 from unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[]) as done (id, token, error, unknown)
 where q.id = done.id
+  and q.id = any ($1::bigint[])
   and q.lease_token = done.token
   and q.claimed_by is not null
   and q.lease_expires_at > clock_timestamp()
