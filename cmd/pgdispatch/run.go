@@ -38,6 +38,8 @@ const (
 	pingInterval = 5 * time.Second
 	// recountInterval is how often the sweeper checks the lanes.
 	recountInterval = time.Minute
+	// retentionInterval is how often the sweeper looks for finished items to delete.
+	retentionInterval = 10 * time.Second
 	// farewellTimeout bounds what a replica says to the database as its last.
 	farewellTimeout = 3 * time.Second
 )
@@ -65,14 +67,15 @@ func (a *app) runCommand() *cobra.Command {
 // replica is all the parts of one, wired.
 type replica struct {
 	config
-	store    *claim.Store
-	log      *slog.Logger
-	wake     chan string
-	dispatch *dispatch.Dispatcher
-	watcher  *complete.Watcher
-	sweeper  *sweeper.Sweeper
-	listener *notify.Listener // nil: PGDISPATCH_LISTEN=off
-	gate     *notify.Gate     // likewise
+	store     *claim.Store
+	log       *slog.Logger
+	wake      chan string
+	dispatch  *dispatch.Dispatcher
+	watcher   *complete.Watcher
+	sweeper   *sweeper.Sweeper
+	retention *sweeper.Retention
+	listener  *notify.Listener // nil: PGDISPATCH_LISTEN=off
+	gate      *notify.Gate     // likewise
 }
 
 func runReplica(ctx context.Context, c config, log *slog.Logger) error {
@@ -132,6 +135,7 @@ func (r *replica) wire(starter dispatch.Starter, waiter complete.Waiter) {
 		Store: r.store, Interval: r.pollInterval, Lease: r.lease, RecountInterval: recountInterval,
 		Found: func() { r.ring("sweeper") }, Log: component("sweeper"),
 	}
+	r.retention = &sweeper.Retention{Store: r.store, Interval: retentionInterval, Log: component("retention")}
 	if r.listen {
 		r.gate = &notify.Gate{
 			Connect: dialGate(r.databaseURL), Interval: r.pollInterval,
@@ -180,6 +184,7 @@ func (r *replica) run(ctx context.Context) error {
 		})
 	}
 	background(r.sweeper.Run)
+	background(r.retention.Run)
 	background(r.watcher.Run)
 	background(r.presence)
 	if r.listener != nil {

@@ -1,0 +1,86 @@
+package sweeper
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// shredder is a retention for a synctest bubble. Its store answers with what a test says, call by call, and then with nothing.
+type shredder struct {
+	*Retention
+	log     logBook
+	answers []any // claim.Deleted or error
+	calls   []time.Duration
+	asked   []int
+	began   time.Time
+}
+
+func (s *shredder) DeleteFinished(_ context.Context, atMost int) (claim.Deleted, error) {
+	s.calls, s.asked = append(s.calls, time.Since(s.began)), append(s.asked, atMost)
+	if n := len(s.calls); n <= len(s.answers) {
+		if err, failed := s.answers[n-1].(error); failed {
+			return claim.Deleted{}, err
+		}
+		return s.answers[n-1].(claim.Deleted), nil
+	}
+	return claim.Deleted{}, nil
+}
+
+func retaining(t *testing.T, d time.Duration, answers ...any) *shredder {
+	t.Helper()
+	s := &shredder{answers: answers}
+	synctest.Test(t, func(t *testing.T) {
+		s.began = time.Now()
+		s.Retention = &Retention{Store: s, Interval: 10 * time.Second, Log: slog.New(&s.log)}
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		defer cancel()
+		require.NoError(t, s.Run(ctx))
+		require.Equal(t, d, time.Since(s.began), "it stops promptly")
+	})
+	return s
+}
+
+func TestRetentionLooksAtOnceAndOnItsInterval(t *testing.T) {
+	t.Parallel()
+	s := retaining(t, 25*time.Second)
+	require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, s.calls)
+	require.Equal(t, []int{deleteBatch, deleteBatch, deleteBatch}, s.asked)
+	require.Empty(t, s.log.lines(), "nothing deleted is nothing to say")
+}
+
+func TestRetentionGoesOnAfterAPauseWhileThereIsMore(t *testing.T) {
+	t.Parallel()
+	s := retaining(t, 5*time.Second,
+		claim.Deleted{Items: 499, DeadLetters: 1, Executions: 500, More: true}, claim.Deleted{More: true}, claim.Deleted{Items: 7, Executions: 6})
+	require.Equal(t, []time.Duration{0, deletePause, 2 * deletePause}, s.calls, "a batch that deletes nothing may have more behind it")
+	require.Equal(t, []string{"INFO Deleted finished items items=506 dead_letters=1 executions=506"}, s.log.lines(), "said once")
+}
+
+func TestRetentionThatFailsIsLoggedAndRepeated(t *testing.T) {
+	t.Parallel()
+	s := retaining(t, 15*time.Second, claim.Deleted{Items: 2, More: true}, errors.New("connection refused"), claim.Deleted{DeadLetters: 1})
+	require.Equal(t, []time.Duration{0, deletePause, deletePause + 10*time.Second}, s.calls)
+	require.Equal(t, []string{
+		"ERROR Cannot delete finished items error=connection refused",
+		"INFO Deleted finished items items=2 dead_letters=0 executions=0",
+		"INFO Deleted finished items items=0 dead_letters=1 executions=0",
+	}, s.log.lines())
+}
+
+func TestRetentionStopsBetweenTwoBatches(t *testing.T) {
+	t.Parallel()
+	endless := make([]any, 1000)
+	for n := range endless {
+		endless[n] = claim.Deleted{Items: 1, More: true}
+	}
+	s := retaining(t, time.Second, endless...)
+	require.Len(t, s.calls, 20)
+}
