@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, lookupEnv func(string) (string, boo
 		SilenceErrors: true,
 	}
 	app := &app{lookupEnv: lookupEnv, stdout: stdout, stderr: stderr}
-	root.AddCommand(app.runCommand(), app.migrateCommand(), app.statusCommand(), app.settingsCommand())
+	root.AddCommand(app.runCommand(), app.migrateCommand(), app.statusCommand(), app.settingsCommand(), app.deadCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

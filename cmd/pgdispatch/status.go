@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -30,22 +29,20 @@ func (a *app) statusCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "status", Short: "Show settings, replicas and workspaces as they are now", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *claim.Store, _ []string) error {
-			if output != "table" && output != "json" {
-				return fmt.Errorf("--output is %q: it must be table or json", output)
+			if err := checkOutput(output); err != nil {
+				return err
 			}
 			s, err := readStatus(ctx, store, limit)
 			if err != nil {
 				return err
 			}
 			if output == "json" {
-				encoder := json.NewEncoder(a.stdout)
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(s)
+				return a.printJSON(s)
 			}
 			return a.printStatus(s)
 		}),
 	}
-	command.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	addOutput(command.Flags(), &output)
 	command.Flags().IntVar(&limit, "limit", 50, "how many workspaces to show, those with the most items first")
 	addFlags(command.Flags(), []option{databaseOption})
 	return command
@@ -118,13 +115,19 @@ func (a *app) settingsCommand() *cobra.Command {
 		}),
 	}
 	set := &cobra.Command{
-		Use: "set {max-claims N | paused true|false}", Short: "Change one setting; it holds from the next claim on", Args: cobra.ExactArgs(2),
+		Use:   "set {max-claims N | paused true|false | retention TIME|off | dead-letter-retention TIME|off}",
+		Short: "Change one setting; it holds from the next claim on", Args: cobra.ExactArgs(2),
+		Long: "Change one setting, for all replicas.\n\n" +
+			"max-claims             how many items may be leased at once, over all replicas\n" +
+			"paused                 true: nothing is claimed\n" +
+			"retention              how long finished items are kept, such as 12h or 30d; off: for ever\n" +
+			"dead-letter-retention  how long dead letters are kept that nobody has seen to; off: until somebody has",
 		RunE: a.withStore(func(ctx context.Context, store *claim.Store, args []string) error {
-			maxClaims, paused, err := parseSetting(args[0], args[1])
+			change, err := parseSetting(args[0], args[1])
 			if err != nil {
 				return err
 			}
-			settings, err := store.SetSettings(ctx, maxClaims, paused)
+			settings, err := change(ctx, store)
 			if err != nil {
 				return err
 			}
@@ -139,26 +142,80 @@ func (a *app) settingsCommand() *cobra.Command {
 	return group
 }
 
-func parseSetting(name, text string) (maxClaims *int, paused *bool, err error) {
+// parseSetting returns what changes the setting.
+func parseSetting(name, text string) (func(context.Context, *claim.Store) (claim.Settings, error), error) {
 	switch name {
 	case "max-claims":
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 || n > 100000 {
-			return nil, nil, fmt.Errorf("max-claims is %q: it must be a whole number from 0 to 100000", text)
+			return nil, fmt.Errorf("max-claims is %q: it must be a whole number from 0 to 100000", text)
 		}
-		return &n, nil, nil
+		return func(ctx context.Context, s *claim.Store) (claim.Settings, error) { return s.SetSettings(ctx, &n, nil) }, nil
 	case "paused":
 		b, err := strconv.ParseBool(text)
 		if err != nil {
-			return nil, nil, fmt.Errorf("paused is %q: it must be true or false", text)
+			return nil, fmt.Errorf("paused is %q: it must be true or false", text)
 		}
-		return nil, &b, nil
+		return func(ctx context.Context, s *claim.Store) (claim.Settings, error) { return s.SetSettings(ctx, nil, &b) }, nil
+	case "retention", "dead-letter-retention":
+		keep, err := parseRetention(name, text)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, s *claim.Store) (claim.Settings, error) {
+			if name == "retention" {
+				return s.SetRetention(ctx, keep)
+			}
+			return s.SetDeadLetterRetention(ctx, keep)
+		}, nil
 	}
-	return nil, nil, fmt.Errorf("there is no setting %q: use max-claims or paused", name)
+	return nil, fmt.Errorf("there is no setting %q: use max-claims, paused, retention or dead-letter-retention", name)
+}
+
+// parseRetention reads how long something is kept; nil: for ever. Zero is refused: it is "at once" to some and "off" to others.
+func parseRetention(name, text string) (*time.Duration, error) {
+	if text == "off" {
+		return nil, nil
+	}
+	keep, err := parseDays(text)
+	if err != nil || keep < time.Minute {
+		return nil, fmt.Errorf("%s is %q: it must be off, or from 1m to %dd, such as 12h or 30d", name, text, maxDays)
+	}
+	return &keep, nil
+}
+
+// maxDays is a hundred years, less a few days.
+const maxDays = 36500
+
+// parseDays reads a duration, in days too.
+func parseDays(text string) (time.Duration, error) {
+	if number, ok := strings.CutSuffix(text, "d"); ok {
+		days, err := strconv.ParseUint(number, 10, 32)
+		if err != nil || days > maxDays {
+			return 0, fmt.Errorf("it must be a whole number of days, up to %d", maxDays)
+		}
+		return time.Duration(days) * 24 * time.Hour, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && d > maxDays*24*time.Hour {
+		err = fmt.Errorf("it must be up to %d days", maxDays)
+	}
+	return d, err
+}
+
+func showRetention(keep *time.Duration) string {
+	switch {
+	case keep == nil:
+		return "off"
+	case *keep%(24*time.Hour) == 0:
+		return fmt.Sprintf("%dd", *keep/(24*time.Hour))
+	}
+	return keep.String()
 }
 
 func (a *app) printSettings(s claim.Settings) {
-	fmt.Fprintf(a.stdout, "max-claims %d\npaused %t\n", s.MaxClaims, s.Paused)
+	fmt.Fprintf(a.stdout, "max-claims %d\npaused %t\nretention %s\ndead-letter-retention %s\n", s.MaxClaims, s.Paused,
+		showRetention(s.Retention), showRetention(s.DeadLetterRetention))
 }
 
 // withStore wraps a command that reads or changes what the replicas share.
@@ -183,9 +240,16 @@ func (a *app) withStore(do func(context.Context, *claim.Store, []string) error) 
 // hint says what to do about the error that a new user meets first.
 func hint(err error) error {
 	var postgres *pgconn.PgError
-	// undefined_table, invalid_schema_name
-	if errors.As(err, &postgres) && (postgres.Code == "42P01" || postgres.Code == "3F000") {
-		return errors.New("the schema is not there: run `pgdispatch migrate up`")
+	if !errors.As(err, &postgres) {
+		return nil
+	}
+	switch {
+	case postgres.Code == "42P01" || postgres.Code == "3F000": // undefined_table, invalid_schema_name
+		return errors.New("the schema is not there, or an old one: run `pgdispatch migrate up`")
+	case postgres.Code == "42703" || postgres.Code == "42883": // undefined_column, undefined_function
+		return errors.New("the schema is an old one: run `pgdispatch migrate up`")
+	case strings.HasPrefix(postgres.Code, "PGD"):
+		return errors.New(postgres.Hint)
 	}
 	return nil
 }

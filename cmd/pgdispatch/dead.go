@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// deadBatch is how many dead letters one transaction replays or discards.
+const deadBatch = 500
+
+func (a *app) deadCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "dead",
+		Short: "List, replay and discard dead letters: items that failed for good",
+		Long: "List, replay and discard dead letters: items that failed for good.\n" +
+			"A REF is an item's ID, an execution's ID, or a workflow's (execution-...).",
+	}
+	for _, command := range []*cobra.Command{a.deadListCommand(), a.deadShowCommand(), a.deadReplayCommand(), a.deadDiscardCommand()} {
+		addFlags(command.Flags(), []option{databaseOption})
+		group.AddCommand(command)
+	}
+	return group
+}
+
+func (a *app) deadListCommand() *cobra.Command {
+	var filter filterFlags
+	var state, output string
+	var limit int
+	command := &cobra.Command{
+		Use: "list", Short: "List dead letters, those that failed last first", Args: cobra.NoArgs,
+		RunE: a.withStore(func(ctx context.Context, store *claim.Store, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if !slices.Contains([]string{"open", "replayed", "discarded", "any"}, state) {
+				return fmt.Errorf("--state is %q: it must be open, replayed, discarded or any", state)
+			}
+			if limit < 1 || limit > 10000 {
+				return fmt.Errorf("--limit is %d: it must be a whole number from 1 to 10000", limit)
+			}
+			ids, err := filter.find(ctx, store, state, limit)
+			if err != nil {
+				return err
+			}
+			letters, err := store.DeadLetters(ctx, ids, nil)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return a.printJSON(letters)
+			}
+			return a.printDeadLetters(letters, limit)
+		}),
+	}
+	filter.add(command.Flags())
+	command.Flags().StringVar(&state, "state", "open", "open, replayed, discarded or any")
+	command.Flags().IntVar(&limit, "limit", 50, "how many to list, 1 to 10000")
+	addOutput(command.Flags(), &output)
+	return command
+}
+
+func (a *app) deadShowCommand() *cobra.Command {
+	var output string
+	command := &cobra.Command{
+		Use: "show REF", Short: "Show a dead letter with its params, its error and its history", Args: cobra.ExactArgs(1),
+		RunE: a.withStore(func(ctx context.Context, store *claim.Store, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			letters, err := lettersOf(ctx, store, args)
+			if err != nil {
+				return err
+			}
+			failures, err := store.Failures(ctx, letters[0].ID)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return a.printJSON(struct {
+					claim.DeadLetter
+					Failures []claim.Failure `json:"failures"`
+				}{letters[0], failures})
+			}
+			return a.printDeadLetter(letters[0], failures)
+		}),
+	}
+	addOutput(command.Flags(), &output)
+	return command
+}
+
+func (a *app) deadReplayCommand() *cobra.Command {
+	return a.deadActionCommand("replay", "Start dead letters anew, as new items with new workflow IDs",
+		"Replay makes a new item with the same workspace, definition, params, priority and traceparent, and links the two.\n"+
+			"A dead letter that was replayed before is replayed again only where that replay has failed too: then the newest is.",
+		func(ctx context.Context, store *claim.Store, letters []claim.DeadLetter, who string) (o outcome, err error) {
+			for _, letter := range letters {
+				replay, err := store.Replay(ctx, letter.ExecutionID, who)
+				if err != nil {
+					return o, err
+				}
+				replayed := claim.Replayed{ID: letter.ID, ReplayID: replay.ID, ReplayExecutionID: replay.ExecutionID}
+				if replay.Replayed {
+					o.Replayed = append(o.Replayed, replayed)
+				} else {
+					o.Before = append(o.Before, replayed)
+				}
+			}
+			return o, nil
+		},
+		func(ctx context.Context, store *claim.Store, ids []int64, who string, o *outcome) error {
+			replayed, err := store.ReplayAll(ctx, ids, who)
+			o.Replayed = append(o.Replayed, replayed...)
+			return err
+		})
+}
+
+func (a *app) deadDiscardCommand() *cobra.Command {
+	discard := func(ctx context.Context, store *claim.Store, ids []int64, who string, o *outcome) error {
+		discarded, err := store.Discard(ctx, ids, who)
+		o.Discarded = append(o.Discarded, discarded...)
+		return err
+	}
+	return a.deadActionCommand("discard", "Mark dead letters as seen to; they are listed no more, and nothing is deleted",
+		"Discard marks dead letters as seen to, with who did it and when. They are listed no more, unless asked for by --state,\n"+
+			"and from then on kept as long as any other finished item: see `pgdispatch settings set retention`.",
+		func(ctx context.Context, store *claim.Store, letters []claim.DeadLetter, who string) (o outcome, err error) {
+			ids := make([]int64, len(letters))
+			for n, letter := range letters {
+				ids[n] = letter.ID
+			}
+			return o, discard(ctx, store, ids, who, &o)
+		}, discard)
+}
+
+type (
+	// actOnNamed acts on dead letters that were named one by one.
+	actOnNamed func(ctx context.Context, store *claim.Store, letters []claim.DeadLetter, who string) (outcome, error)
+	// actOnFound acts on a batch of those that a filter found.
+	actOnFound func(ctx context.Context, store *claim.Store, ids []int64, who string, o *outcome) error
+)
+
+func (a *app) deadActionCommand(verb, short, long string, named actOnNamed, found actOnFound) *cobra.Command {
+	var filter filterFlags
+	var output, who string
+	var all, dryRun, yes bool
+	command := &cobra.Command{Use: verb + " {REF... | filters | --all}", Short: short, Long: long}
+	command.RunE = a.withStore(func(ctx context.Context, store *claim.Store, args []string) error {
+		if err := checkOutput(output); err != nil {
+			return err
+		}
+		switch filtered := all || filter.given(); {
+		case len(args) > 0 && filtered:
+			return errors.New("name dead letters or filter them, not both at once")
+		case len(args) > 0:
+			letters, err := lettersOf(ctx, store, args)
+			if err != nil || dryRun {
+				return errors.Join(err, a.printOutcome(verb, output, outcome{Matched: len(letters), DryRun: true}, err))
+			}
+			o, err := named(ctx, store, letters, who)
+			o.Matched = len(letters)
+			return errors.Join(err, a.printOutcome(verb, output, o, err))
+		case !filtered:
+			return fmt.Errorf("say what to %s: IDs, filters (--workspace, --definition, --error, --since, --until), or --all", verb)
+		}
+		ids, err := filter.find(ctx, store, "open", 0)
+		if err != nil || dryRun || len(ids) == 0 {
+			return errors.Join(err, a.printOutcome(verb, output, outcome{Matched: len(ids), DryRun: dryRun}, err))
+		}
+		if !yes {
+			if err := a.confirm(command.InOrStdin(), verb, len(ids)); err != nil {
+				return err
+			}
+		}
+		// Exactly those that were counted: what fails meanwhile, replays among them, was not agreed to.
+		slices.Reverse(ids) // the one that failed first is replayed first
+		o := outcome{Matched: len(ids)}
+		for batch := range slices.Chunk(ids, deadBatch) {
+			if err = found(ctx, store, batch, who, &o); err != nil {
+				break
+			}
+		}
+		return errors.Join(err, a.printOutcome(verb, output, o, err))
+	})
+	filter.add(command.Flags())
+	command.Flags().BoolVar(&all, "all", false, "all that are open, without a filter")
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "say how many it would be, and do nothing")
+	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	command.Flags().StringVar(&who, "by", defaultWho(), "who decides it; it is kept with the dead letter")
+	addOutput(command.Flags(), &output)
+	return command
+}
+
+// confirm asks on standard error, and takes anything but a yes for a no.
+func (a *app) confirm(answers io.Reader, verb string, count int) error {
+	fmt.Fprintf(a.stderr, "%s %s? [y/N] ", verb, letterCount(count))
+	answer, err := bufio.NewReader(answers).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing was done: answer y, or repeat it with --yes")
+}
+
+// defaultWho is the user and machine that this process runs as, as far as that can be found out.
+func defaultWho() string {
+	who := "unknown"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		who = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		who += "@" + host
+	}
+	return claim.Clean(who)
+}
+
+// filterFlags are the flags that say which dead letters are meant.
+type filterFlags struct{ workspace, definition, errorText, since, until string }
+
+func (f *filterFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.workspace, "workspace", "", "only of this workspace, by ID or name")
+	flags.StringVar(&f.definition, "definition", "", "only of this workflow definition, by ID or name")
+	flags.StringVar(&f.errorText, "error", "", "only with this text in the error, whatever its case")
+	flags.StringVar(&f.since, "since", "", "only failed since then: a time (2026-08-01T10:00:00Z), a day in UTC (2026-08-01), or so long ago (30m, 2h, 7d)")
+	flags.StringVar(&f.until, "until", "", "only failed until then, likewise")
+}
+
+func (f *filterFlags) given() bool { return *f != filterFlags{} }
+
+// find returns the IDs that the flags mean, those that failed last first; at most so many, 0: all.
+func (f *filterFlags) find(ctx context.Context, store *claim.Store, state string, limit int) ([]int64, error) {
+	filter := claim.DeadFilter{State: state, Workspace: f.workspace, Definition: f.definition, Error: f.errorText}
+	var sinceErr, untilErr error
+	filter.Since, sinceErr = parseMoment("since", f.since)
+	filter.Until, untilErr = parseMoment("until", f.until)
+	if err := errors.Join(sinceErr, untilErr, clean("workspace", f.workspace), clean("definition", f.definition), clean("error", f.errorText)); err != nil {
+		return nil, err
+	}
+	if from, to := filter.Since, filter.Until; from.At != nil && to.At != nil && from.At.After(*to.At) || from.Ago != nil && to.Ago != nil && *from.Ago < *to.Ago {
+		return nil, fmt.Errorf("--since %s is later than --until %s", f.since, f.until)
+	}
+	workspaceKnown, definitionKnown, err := store.KnowsName(ctx, f.workspace, f.definition)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.workspace != "" && !workspaceKnown && !isUUID(f.workspace):
+		return nil, fmt.Errorf("--workspace is %q: no workspace has this name, and it is no ID", f.workspace)
+	case f.definition != "" && !definitionKnown && !isUUID(f.definition):
+		return nil, fmt.Errorf("--definition is %q: no workflow definition has this name, and it is no ID", f.definition)
+	}
+	return store.FindDeadLetters(ctx, filter, limit)
+}
+
+// clean refuses what no row can hold, and what the database would refuse with a worse message.
+func clean(flag, text string) error {
+	switch {
+	case claim.Clean(text) != strings.TrimSpace(text):
+		return fmt.Errorf("--%s is %.80q: it must be text of up to 2000 characters, without control characters", flag, text)
+	case text != "" && strings.TrimSpace(text) == "":
+		return fmt.Errorf("--%s is blank: leave it out to filter nothing", flag)
+	}
+	return nil
+}
+
+// parseMoment reads a time, a day or a duration ago.
+func parseMoment(flag, text string) (claim.Moment, error) {
+	if text == "" {
+		return claim.Moment{}, nil
+	}
+	if ago, err := parseDays(text); err == nil && ago >= 0 {
+		return claim.Moment{Ago: &ago}, nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return claim.Moment{At: &at}, nil
+		}
+	}
+	return claim.Moment{}, fmt.Errorf("--%s is %q: it must be a time such as 2026-08-01T10:00:00Z, a day such as 2026-08-01, or how long ago, such as 30m, 2h or 7d", flag, text)
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// maxShownError is how many characters of an error a table shows.
+const maxShownError = 80
+
+// outcome is what was done to dead letters.
+type outcome struct {
+	Matched   int              `json:"matched"`
+	DryRun    bool             `json:"dry_run"`
+	Replayed  []claim.Replayed `json:"replayed,omitempty"`
+	Before    []claim.Replayed `json:"replayed_before,omitempty"`
+	Discarded []int64          `json:"discarded,omitempty"`
+}
+
+// printOutcome says what was done; nothing, where an error says it already and nothing came of it.
+func (a *app) printOutcome(verb, output string, o outcome, err error) error {
+	done := len(o.Replayed) + len(o.Discarded)
+	switch {
+	case err != nil && done+len(o.Before) == 0:
+		return nil
+	case output == "json":
+		return a.printJSON(o)
+	case o.DryRun:
+		fmt.Fprintf(a.stdout, "would %s %s\n", verb, letterCount(o.Matched))
+		return nil
+	case o.Matched == 0:
+		fmt.Fprintf(a.stdout, "nothing to %s: no open dead letter matches\n", verb)
+		return nil
+	}
+	if o.Matched <= 20 {
+		for _, r := range o.Replayed {
+			fmt.Fprintf(a.stdout, "%d is replayed as %d, workflow execution-%s\n", r.ID, r.ReplayID, r.ReplayExecutionID)
+		}
+		for _, r := range o.Before {
+			fmt.Fprintf(a.stdout, "%d needs no replay: %d stands for it\n", r.ID, r.ReplayID)
+		}
+	}
+	past := map[string]string{"replay": "replayed", "discard": "discarded"}[verb]
+	fmt.Fprintf(a.stdout, "%s %d of %s\n", past, done, letterCount(o.Matched))
+	if left := o.Matched - done - len(o.Before); left > 0 && err == nil {
+		fmt.Fprintf(a.stdout, "left out %d: seen to by somebody else, or its definition is gone\n", left)
+	}
+	return nil
+}
+
+func letterCount(n int) string {
+	if n == 1 {
+		return "1 dead letter"
+	}
+	return fmt.Sprintf("%d dead letters", n)
+}
+
+func (a *app) printDeadLetters(letters []claim.DeadLetter, limit int) error {
+	if len(letters) == 0 {
+		fmt.Fprintln(a.stdout, "no dead letters match")
+		return nil
+	}
+	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tSTATE\tWORKSPACE\tDEFINITION\tFAILED AGO\tATTEMPTS\tWORKFLOW\tERROR")
+	for _, l := range letters {
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, l.State, named(l.Workspace, l.WorkspaceID),
+			named(l.WorkflowDefinition, l.WorkflowDefinitionID), shortly(l.FailedAgo), l.AttemptCount, howItEnded(l), cut(l.LastError))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(letters) == limit {
+		fmt.Fprintf(a.stdout, "there may be more: these are the %d that failed last; see --limit\n", limit)
+	}
+	return nil
+}
+
+func (a *app) printDeadLetter(l claim.DeadLetter, failures []claim.Failure) error {
+	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(table, "%s\t"+format+"\n", append([]any{name}, args...)...)
+	}
+	line("item", "%d", l.ID)
+	line("workflow", "execution-%s", l.ExecutionID)
+	line("run", "%s", orNone(l.RunID))
+	line("state", "%s", l.State)
+	if l.MarkedAt != nil {
+		line("marked", "%s by %s", stamp(*l.MarkedAt), printable(l.MarkedBy))
+	}
+	if l.ReplayOf != nil {
+		line("replay of", "%d", *l.ReplayOf)
+	}
+	if l.ReplayID != nil {
+		line("replayed as", "%d, workflow execution-%s, %s", *l.ReplayID, orNone(l.ReplayExecutionID), orNone(l.ReplayStatus))
+	}
+	line("workspace", "%s (%s)", orGone(l.Workspace), l.WorkspaceID)
+	line("definition", "%s (%s)", orGone(l.WorkflowDefinition), l.WorkflowDefinitionID)
+	line("priority", "%d", l.Priority)
+	line("params", "%s", printable(string(l.Params)))
+	line("attempts", "%d, of which %d failed", l.AttemptCount, l.FailureCount)
+	line("enqueued", "%s", stamp(l.CreatedAt))
+	if l.DispatchedAt != nil {
+		line("dispatched", "%s", stamp(*l.DispatchedAt))
+	}
+	line("failed", "%s, %s ago", stamp(l.FinishedAt), shortly(l.FailedAgo))
+	line("workflow ended", "%s", howItEnded(l))
+	line("error", "%s", printable(l.LastError))
+	if len(failures) == 0 {
+		fmt.Fprintln(table, "\nno failure was counted against it before this one")
+		return table.Flush()
+	}
+	fmt.Fprintln(table, "\nFAILURE\tATTEMPT\tAT\tREPLICA\tERROR")
+	for _, f := range failures {
+		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\n", f.Failure, f.Attempt, stamp(f.FailedAt), orNone(printable(f.Replica)), printable(f.Error))
+	}
+	return table.Flush()
+}
+
+func (a *app) printJSON(value any) error {
+	encoder := json.NewEncoder(a.stdout)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+func addOutput(flags *pflag.FlagSet, output *string) {
+	flags.StringVarP(output, "output", "o", "table", "table or json")
+}
+
+func checkOutput(output string) error {
+	if output != "table" && output != "json" {
+		return fmt.Errorf("--output is %q: it must be table or json", output)
+	}
+	return nil
+}
+
+// howItEnded says what became of the workflow.
+func howItEnded(l claim.DeadLetter) string {
+	if l.RunID == "" {
+		return "not started"
+	}
+	return l.ExecutionStatus
+}
+
+func named(name, id string) string {
+	if name == "" {
+		return id
+	}
+	return printable(name)
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func orGone(name string) string {
+	if name == "" {
+		return "gone"
+	}
+	return printable(name)
+}
+
+func cut(text string) string {
+	if runes := []rune(printable(text)); len(runes) > maxShownError {
+		return string(runes[:maxShownError-1]) + "…"
+	}
+	return printable(text)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// shortly shows a duration to the second, and a long one in days.
+func shortly(d time.Duration) string {
+	if d = d.Round(time.Second); d < 48*time.Hour {
+		return d.String()
+	}
+	return fmt.Sprintf("%dd%s", d/(24*time.Hour), (d % (24 * time.Hour)).Truncate(time.Hour))
+}
+
+var uuidText = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+func isUUID(text string) bool { return uuidText.MatchString(text) }
+
+// lettersOf reads the dead letters that were named, in the order of the names. One that is none is an error.
+func lettersOf(ctx context.Context, store *claim.Store, refs []string) ([]claim.DeadLetter, error) {
+	items, executions := []int64{}, []string{}
+	for _, ref := range refs {
+		execution := strings.ToLower(strings.TrimPrefix(ref, "execution-"))
+		if isUUID(execution) {
+			executions = append(executions, execution)
+			continue
+		}
+		id, err := strconv.ParseInt(ref, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%.80q is no item's ID (a number), execution's ID (a UUID) or workflow's ID (execution-...)", ref)
+		}
+		items = append(items, id)
+	}
+	found, err := store.DeadLetters(ctx, items, executions)
+	if err != nil {
+		return nil, err
+	}
+	byRef := map[string]claim.DeadLetter{}
+	for _, letter := range found {
+		byRef[strconv.FormatInt(letter.ID, 10)], byRef[letter.ExecutionID] = letter, letter
+	}
+	letters, seen := []claim.DeadLetter{}, map[int64]bool{}
+	for _, ref := range refs {
+		key := strings.ToLower(strings.TrimPrefix(ref, "execution-"))
+		if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
+			key = strconv.FormatInt(id, 10) // +7 and 007 are 7
+		}
+		letter, ok := byRef[key]
+		if !ok {
+			return nil, fmt.Errorf("%s is no dead letter: there is no such item, or it has not failed; `pgdispatch dead list --state any` lists them", ref)
+		}
+		if !seen[letter.ID] {
+			seen[letter.ID] = true
+			letters = append(letters, letter)
+		}
+	}
+	return letters, nil
+}

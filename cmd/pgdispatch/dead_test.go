@@ -1,0 +1,371 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// desk is a database with a workspace, and somebody who types commands.
+type desk struct {
+	t         *testing.T
+	url       string
+	db        *pgxpool.Pool
+	workspace string
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	url := sqltest.URL(t)
+	d := &desk{t: t, url: url, db: sqltest.Pool(t, url)}
+	d.workspace = d.addWorkspace("shop")
+	return d
+}
+
+func (d *desk) addWorkspace(name string) string {
+	d.t.Helper()
+	id := d.value("insert into pgdispatch.workspaces (name, max_concurrent_workflows) values ($1, 5000) returning id::text", name)
+	d.exec(`with d as (insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
+			values ($1, 'order', 'Order', 'orders') returning id)
+		insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) select id, 1, '{"nodes": []}' from d`, id)
+	return id
+}
+
+func (d *desk) exec(statement string, args ...any) {
+	d.t.Helper()
+	_, err := d.db.Exec(d.t.Context(), statement, args...)
+	require.NoError(d.t, err)
+}
+
+func (d *desk) value(query string, args ...any) string {
+	d.t.Helper()
+	var value string
+	require.NoError(d.t, d.db.QueryRow(d.t.Context(), query, args...).Scan(&value))
+	return value
+}
+
+// dead enqueues so many items of a workspace, each of which fails once and then for good.
+func (d *desk) dead(workspace string, n int, reason string) {
+	d.t.Helper()
+	d.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
+		select workspace_id, id, '{"order": 17}' from pgdispatch.workflow_definitions, generate_series(1, $2::int) where workspace_id = $1`, workspace, n)
+	d.exec("update pgdispatch.settings set max_claims = 10000")
+	store := &claim.Store{Pool: d.db, Owner: "replica-1", Lease: time.Minute}
+	for _, verb := range []claim.Verb{claim.Retry, claim.Fail} {
+		for left := n; left > 0; {
+			batch, err := store.Claim(d.t.Context(), left)
+			require.NoError(d.t, err)
+			require.NotEmpty(d.t, batch.Items)
+			left -= len(batch.Items)
+			settlements := []claim.Settlement{}
+			for _, item := range batch.Items {
+				settlements = append(settlements, claim.Settlement{ID: item.ID, Token: item.Token, Error: reason})
+			}
+			_, err = store.Settle(d.t.Context(), verb, settlements)
+			require.NoError(d.t, err)
+		}
+	}
+}
+
+// types runs a command and returns what it wrote to its standard output. It must succeed.
+func (d *desk) types(args ...string) string {
+	d.t.Helper()
+	out, errs, code := d.tries(args...)
+	require.Zero(d.t, code, "%v: %s", args, errs)
+	require.Empty(d.t, errs)
+	return out
+}
+
+func (d *desk) tries(args ...string) (stdout, stderr string, code int) {
+	d.t.Helper()
+	var out, errs bytes.Buffer
+	none := func(name string) (string, bool) { return d.url, name == "DATABASE_URL" }
+	code = run(d.t.Context(), args, none, &out, &errs)
+	return out.String(), errs.String(), code
+}
+
+// answers runs a command with somebody at the terminal, and returns all that was written, and the error.
+func (d *desk) answers(answer string, args ...string) (string, error) {
+	d.t.Helper()
+	var out bytes.Buffer
+	a := &app{lookupEnv: func(name string) (string, bool) { return d.url, name == "DATABASE_URL" }, stdout: &out, stderr: &out}
+	command := a.deadCommand()
+	command.SetArgs(args)
+	command.SetIn(strings.NewReader(answer))
+	command.SilenceErrors, command.SilenceUsage = true, true
+	err := command.ExecuteContext(d.t.Context())
+	return out.String(), err
+}
+
+func TestDeadListShowsWhatFailedWhereAndWhy(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	require.Equal(t, "no dead letters match\n", d.types("dead", "list"))
+	d.dead(d.workspace, 1, "card refused")
+	d.dead(d.addWorkspace("bank"), 1, strings.Repeat("long ", 100))
+	lines := strings.Split(d.types("dead", "list"), "\n")
+	require.Regexp(t, `^ID +STATE +WORKSPACE +DEFINITION +FAILED AGO +ATTEMPTS +WORKFLOW +ERROR$`, lines[0])
+	require.Regexp(t, `^2 +OPEN +bank +order +\d+s +2 +not started +(long ){15}long…$`, lines[1])
+	require.Regexp(t, `^1 +OPEN +shop +order +\d+s +2 +not started +card refused$`, lines[2])
+	require.Regexp(t, `(?s)^ID.*\n2 [^\n]*\nthere may be more: these are the 1 that failed last; see --limit\n$`, d.types("dead", "list", "--limit", "1"))
+	require.NotContains(t, d.types("dead", "list", "--workspace", "shop"), "long")
+}
+
+func TestDeadListAndShowAreJSONToo(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	require.Equal(t, "[]\n", d.types("dead", "list", "-o", "json"), "an empty list is a list")
+	d.dead(d.workspace, 1, `say "no" <b>`)
+	var letters []claim.DeadLetter
+	require.NoError(t, json.Unmarshal([]byte(d.types("dead", "list", "--output", "json")), &letters))
+	require.Len(t, letters, 1)
+	require.Equal(t, `say "no" <b>`, letters[0].LastError)
+	require.JSONEq(t, `{"order": 17}`, string(letters[0].Params))
+	require.Equal(t, d.workspace, letters[0].WorkspaceID)
+	var shown struct {
+		claim.DeadLetter
+		Failures []claim.Failure
+	}
+	require.NoError(t, json.Unmarshal([]byte(d.types("dead", "show", "1", "-o", "json")), &shown))
+	shown.DeadLetter.Params, letters[0].Params = nil, nil // indented otherwise
+	require.Equal(t, letters[0], shown.DeadLetter)
+	require.Len(t, shown.Failures, 2)
+	require.Equal(t, "replica-1", shown.Failures[1].Replica)
+}
+
+func TestDeadShowTellsTheWholeStory(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.dead(d.workspace, 1, "card refused")
+	d.types("dead", "replay", "1", "--by", "ann")
+	execution := d.value("select execution_id::text from pgdispatch.workflow_execution_queue where id = 1")
+	replay := d.value("select execution_id::text from pgdispatch.workflow_execution_queue where id = 2")
+	shown := d.types("dead", "show", "execution-"+strings.ToUpper(execution))
+	require.Equal(t, shown, d.types("dead", "show", execution))
+	for _, line := range []string{
+		`item +1`, `workflow +execution-` + execution, `run +-`, `state +REPLAYED`, `marked +\S+Z by ann`,
+		`replayed as +2, workflow execution-` + replay + `, PENDING`, `workspace +shop \(` + d.workspace + `\)`, `definition +order \(\S+\)`,
+		`params +\{"order": 17\}`, `attempts +2, of which 2 failed`, `failed +\S+Z, \d+s ago`, `workflow ended +not started`, `error +card refused`,
+		`FAILURE +ATTEMPT +AT +REPLICA +ERROR`, `1 +1 +\S+Z +replica-1 +card refused`, `2 +2 +\S+Z +replica-1 +card refused`,
+	} {
+		require.Regexp(t, `(?m)^`+line+`$`, shown)
+	}
+	require.Equal(t, "1 needs no replay: 2 stands for it\nreplayed 0 of 1 dead letter\n", d.types("dead", "replay", "1"))
+}
+
+func TestDeadReplayOfManyAsksOrTakesYes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.dead(d.workspace, 3, "card refused")
+	d.dead(d.addWorkspace("bank"), 1, "vault shut")
+	require.Equal(t, "would replay 3 dead letters\n", d.types("dead", "replay", "--error", "CARD", "--dry-run", "--yes"))
+	for _, answer := range []string{"", "n\n", "\n", "yess\n", "no"} {
+		out, err := d.answers(answer, "replay", "--error", "card")
+		require.EqualError(t, err, "nothing was done: answer y, or repeat it with --yes", "%q", answer)
+		require.Equal(t, "replay 3 dead letters? [y/N] ", out)
+	}
+	require.Equal(t, "4", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"), "nothing was done yet")
+
+	out, err := d.answers("y\n", "replay", "--error", "card")
+	require.NoError(t, err)
+	require.Regexp(t, `1 is replayed as 5, workflow execution-[0-9a-f-]{36}\n`, out)
+	require.Contains(t, out, "replayed 3 of 3 dead letters\n")
+	require.Equal(t, "nothing to replay: no open dead letter matches\n", d.types("dead", "replay", "--error", "card", "--yes"))
+	require.Contains(t, d.types("dead", "replay", "--all", "--yes"), "replayed 1 of 1 dead letter\n")
+}
+
+func TestDeadReplayOfManyGoesBatchByBatchAndIsNotEndless(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.dead(d.workspace, 2*deadBatch+1, "card refused")
+	// Each replay fails at once, while the others are still being replayed.
+	d.exec(`create function public.fail_at_once() returns trigger language plpgsql as $$ begin
+		set local session_replication_role = replica;
+		update pgdispatch.workflow_execution_queue q
+		set status = 'FAILED', last_error = 'card refused', claimed_at = clock_timestamp(), finished_at = clock_timestamp()
+		from made where q.id = made.id;
+		set local session_replication_role = origin;
+		return null; end $$`)
+	d.exec(`create trigger fail_at_once after insert on pgdispatch.workflow_execution_queue referencing new table as made
+		for each statement execute function public.fail_at_once()`)
+	want := fmt.Sprintf("replayed %d of %d dead letters\n", 2*deadBatch+1, 2*deadBatch+1)
+	require.Equal(t, want, d.types("dead", "replay", "--all", "--yes"))
+	require.Equal(t, fmt.Sprint(2*deadBatch+1), d.value("select count(*)::text from pgdispatch.dead_letters"))
+	require.Equal(t, "3", d.value("select count(distinct xmin::text)::text from pgdispatch.dead_letter_marks"), "in three transactions")
+	require.Equal(t, "true", d.value("select bool_and(item_id = replay_id - $1)::text from pgdispatch.dead_letter_marks", 2*deadBatch+1),
+		"the one that failed first is replayed first")
+}
+
+func TestDeadDiscardMarksAndDeletesNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.dead(d.workspace, 3, "card refused")
+	require.Equal(t, "discarded 2 of 2 dead letters\n", d.types("dead", "discard", "1", "2", "02", "--by", "ann"))
+	require.Equal(t, "discarded 0 of 1 dead letter\nleft out 1: seen to by somebody else, or its definition is gone\n", d.types("dead", "discard", "2"))
+	require.Equal(t, "would discard 1 dead letter\n", d.types("dead", "discard", "--all", "--dry-run"))
+	require.Equal(t, "{\n  \"matched\": 1,\n  \"dry_run\": false,\n  \"discarded\": [\n    3\n  ]\n}\n", d.types("dead", "discard", "--all", "--yes", "-o", "json"))
+	require.Equal(t, "no dead letters match\n", d.types("dead", "list"))
+	require.Contains(t, d.types("dead", "list", "--state", "discarded"), "DISCARDED")
+	require.Equal(t, "ann", d.value("select marked_by from pgdispatch.failed_items where id = 1"))
+	require.Equal(t, defaultWho(), d.value("select marked_by from pgdispatch.failed_items where id = 3"))
+	require.Equal(t, "3", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"))
+}
+
+func TestDeadFiltersByTime(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.dead(d.workspace, 2, "card refused")
+	d.exec("set session_replication_role = replica; update pgdispatch.workflow_execution_queue set finished_at = '2026-01-02 03:04:05Z' where id = 1")
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--since", "1h"}, "[2]"}, {[]string{"--until", "7d"}, "[1]"},
+		{[]string{"--since", "2026-01-02", "--until", "2026-01-03"}, "[1]"},
+		{[]string{"--since", "2026-01-02T04:04:05+01:00", "--until", "2026-01-02T03:04:05Z"}, "[1]"},
+		{[]string{"--since", "2026-01-02T03:04:06Z"}, "[2]"},
+	} {
+		var letters []claim.DeadLetter
+		require.NoError(t, json.Unmarshal([]byte(d.types(append([]string{"dead", "list", "-o", "json"}, row.args...)...)), &letters))
+		ids := []int64{}
+		for _, letter := range letters {
+			ids = append(ids, letter.ID)
+		}
+		require.Equal(t, row.want, fmt.Sprint(ids), "%v", row.args)
+	}
+}
+
+func TestDeadRefusesBadInputByName(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.dead(d.workspace, 1, "card refused")
+	huge := strings.Repeat("x", 100000)
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"replay"}, "say what to replay: IDs, filters (--workspace, --definition, --error, --since, --until), or --all"},
+		{[]string{"discard"}, "say what to discard: IDs"},
+		{[]string{"replay", "1", "--all"}, "name dead letters or filter them, not both at once"},
+		{[]string{"replay", "1", "--workspace", "shop"}, "not both at once"},
+		{[]string{"replay", "17"}, "17 is no dead letter: there is no such item, or it has not failed; `pgdispatch dead list --state any` lists them"},
+		{[]string{"show", "00000000-0000-4000-8000-000000000000"}, "is no dead letter"},
+		{[]string{"show", "-1"}, "unknown shorthand flag"},
+		{[]string{"show", "x'; drop table y; --"}, `"x'; drop table y; --" is no item's ID (a number), execution's ID (a UUID) or workflow's ID (execution-...)`},
+		{[]string{"show", "\x1b[2J"}, `"\x1b[2J" is no item's ID`},
+		{[]string{"show", "99999999999999999999"}, `"99999999999999999999" is no item's ID`},
+		{[]string{"show", huge}, `xxx" is no item's ID`},
+		{[]string{"show"}, "accepts 1 arg(s)"},
+		{[]string{"list", "--limit", "0"}, "--limit is 0: it must be a whole number from 1 to 10000"},
+		{[]string{"list", "--limit", "10001"}, "--limit is 10001: it must be"},
+		{[]string{"list", "--state", "dead"}, `--state is "dead": it must be open, replayed, discarded or any`},
+		{[]string{"list", "--output", "xml"}, `--output is "xml": it must be table or json`},
+		{[]string{"replay", "--all", "--output", "xml"}, `--output is "xml"`},
+		{[]string{"list", "--since", "yesterday"}, `--since is "yesterday": it must be a time such as`},
+		{[]string{"list", "--until", "2026-02-30"}, `--until is "2026-02-30": it must be a time such as`},
+		{[]string{"list", "--since", "-1h"}, `--since is "-1h"`},
+		{[]string{"list", "--since", "99999999999d"}, `--since is "99999999999d"`},
+		{[]string{"list", "--since", "1h", "--until", "2h"}, "--since 1h is later than --until 2h"},
+		{[]string{"list", "--since", "2026-02-02", "--until", "2026-02-01"}, "--since 2026-02-02 is later than --until 2026-02-01"},
+		{[]string{"list", "--workspace", "shoop"}, `--workspace is "shoop": no workspace has this name, and it is no ID`},
+		{[]string{"replay", "--definition", "oder", "--yes"}, `--definition is "oder": no workflow definition has this name, and it is no ID`},
+		{[]string{"list", "--error", "a\x00b"}, `--error is "a\x00b": it must be text of up to 2000 characters, without control characters`},
+		{[]string{"list", "--error", "\xff"}, `--error is "\xff"`},
+		{[]string{"list", "--workspace", "a\nb"}, `--workspace is "a\nb"`},
+		{[]string{"list", "--error", huge}, `xxx": it must be text of up to 2000 characters`},
+		{[]string{"replay", "--error", " ", "--yes"}, "--error is blank: leave it out to filter nothing"},
+		{[]string{"replay", "1", "--by", ""}, "who must have 1 to 200 characters and no control characters (SQLSTATE PGD25)\nName whoever decides it"},
+		{[]string{"discard", "--all", "--yes", "--by", "a\nb"}, "(SQLSTATE PGD25)"},
+	} {
+		out, errs, code := d.tries(append([]string{"dead"}, row.args...)...)
+		require.Equal(t, 1, code, "%.200v", row.args)
+		require.Contains(t, errs, row.want, "%.200v", row.args)
+		require.Less(t, len(errs), 1000, "an error repeats no more than a part of the input")
+		require.Empty(t, out, "%.200v", row.args)
+	}
+	require.Equal(t, "1", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"))
+}
+
+func TestDeadOutputMovesNobodysCursor(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.dead(d.workspace, 1, "x")
+	d.exec("set session_replication_role = replica; update pgdispatch.workflow_execution_queue set last_error = $$a\nb$$ || chr(27) || '[2J' || chr(8238), params = jsonb_build_object(chr(155), chr(8238))")
+	for _, command := range [][]string{{"list"}, {"show", "1"}} {
+		out := d.types(append([]string{"dead"}, command...)...)
+		require.Contains(t, out, "a\uFFFDb\uFFFD[2J\uFFFD")
+		require.NotContains(t, strings.ReplaceAll(out, "\n", ""), "\x1b")
+		require.NotContains(t, out, "\u202e")
+		require.NotContains(t, out, "\u009b")
+	}
+}
+
+func TestAReplayThatCannotBeSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.dead(d.workspace, 2, "card refused")
+	d.exec("delete from pgdispatch.workflow_definitions")
+	_, errs, code := d.tries("dead", "replay", "1")
+	require.Equal(t, 1, code)
+	require.Regexp(t, `workflow definition \S+ of item 1 is gone \(SQLSTATE PGD02\)\nInsert it anew with this id, or discard the item\.\n$`, errs)
+	require.Equal(t, "replayed 0 of 2 dead letters\nleft out 2: seen to by somebody else, or its definition is gone\n", d.types("dead", "replay", "--all", "--yes"))
+	require.Regexp(t, `(?m)^definition +gone \(\S+\)$`, d.types("dead", "show", "1"))
+}
+
+func TestRetentionIsSetReadAndSwitchedOff(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	const rest = "max-claims 100\npaused false\n"
+	require.Equal(t, rest+"retention off\ndead-letter-retention off\n", d.types("settings", "get"))
+	require.Equal(t, rest+"retention 30d\ndead-letter-retention off\n", d.types("settings", "set", "retention", "30d"))
+	require.Equal(t, rest+"retention 30d\ndead-letter-retention 36h0m0s\n", d.types("settings", "set", "dead-letter-retention", "36h"))
+	require.Equal(t, rest+"retention off\ndead-letter-retention 36h0m0s\n", d.types("settings", "set", "retention", "off"))
+	require.Contains(t, d.types("settings", "set", "max-claims", "7"), "dead-letter-retention 36h0m0s")
+	d.exec("update pgdispatch.settings set retention = '1 month'")
+	require.Contains(t, d.types("settings", "get"), "\nretention 30d\n", "Postgres takes a month for 30 days")
+	for _, value := range []string{"0", "0d", "59s", "-1d", "30", "1.5d", "36501d", "9999999h", "forever", "", "1d\n"} {
+		_, errs, code := d.tries("settings", "set", "retention", "--", value)
+		require.Equal(t, 1, code, "%q", value)
+		require.Equal(t, fmt.Sprintf("pgdispatch: retention is %q: it must be off, or from 1m to 36500d, such as 12h or 30d\n", value), errs)
+	}
+}
+
+func TestAReplicaDeletesWhatIsOverAndSaysSo(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.exec("update pgdispatch.settings set retention = '1 minute'")
+	s.exec("insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id from pgdispatch.workflow_definitions where name = 'Echo'")
+	s.exec("select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue")
+	s.exec("set session_replication_role = replica; update pgdispatch.workflow_execution_queue set created_at = now() - interval '1 hour', finished_at = now() - interval '1 hour'")
+	p := s.replica()
+	s.eventually(func() bool { return p.logs.has("Deleted finished items") }, "the items are deleted")
+	require.Zero(t, one[int](s, "select count(*)::int from pgdispatch.workflow_execution_queue"))
+}
+
+func TestAReplayRunsAsAWorkflowOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.replica().ready()
+	s.define(s.workspace["PRO"], "refused", "Echo", "/_sys/temporal-sys-queue")
+	dead := s.enqueue("PRO", "refused", 1)[0]
+	s.eventually(func() bool { return s.statusOf(dead) == "FAILED" }, "the start is refused")
+	s.exec("update pgdispatch.workflow_definitions set task_queue = $1 where name = 'refused'", s.queue)
+	replay := one[string](s, "select r.execution_id::text from pgdispatch.replay($1) r where r.replayed", dead)
+	s.eventually(func() bool { return s.statusOf(replay) == "COMPLETED" }, "the replay completes")
+	run, err := s.client.DescribeWorkflowExecution(t.Context(), "execution-"+replay, "")
+	require.NoError(t, err)
+	require.Equal(t, one[string](s, "select run_id from pgdispatch.workflow_executions where id = $1", replay),
+		run.WorkflowExecutionInfo.Execution.RunId)
+	require.Equal(t, "FAILED", s.statusOf(dead), "the dead letter stays as it was")
+	require.Equal(t, 1, one[int](s, `select count(replica)::int from pgdispatch.item_failures
+		join pgdispatch.workflow_execution_queue q on q.id = item_id where q.execution_id = $1`, dead), "what was counted against it is written down")
+}
