@@ -72,6 +72,8 @@ create table pgdispatch.workflow_execution_queue (
     params                 jsonb not null default '{}',
     idempotency_key        text,
     traceparent            text,
+    -- The dead letter that this item replays. Set by pgdispatch.replay, after its insert.
+    replay_of              bigint,
     -- Claims, less those handed back unused (shutdown, outage). Waiting for capacity is not a claim.
     attempt_count          integer not null default 0,
     -- Failures of the item's own. Only these are held against the definition's max_attempts.

@@ -11,7 +11,7 @@ create trigger refuse_item
 before insert on pgdispatch.workflow_execution_queue
 for each row
 when (new.status <> 'PENDING'
-      or num_nonnulls(new.claimed_by, new.claimed_at, new.lease_expires_at, new.dispatched_at, new.finished_at) > 0)
+      or num_nonnulls(new.claimed_by, new.claimed_at, new.lease_expires_at, new.dispatched_at, new.finished_at, new.replay_of) > 0)
 execute function pgdispatch.refuse_item();
 
 create trigger item_enqueued

@@ -1,9 +1,6 @@
 -- Dead letters: what happened to them, replaying and discarding them, and the deletion of what has been finished for long.
 -- All of it stands beside the queue, in tables and indexes of its own: an item that succeeds pays for none of it.
 
--- The dead letter that this item replays. Set by pgdispatch.replay.
-alter table pgdispatch.workflow_execution_queue add column replay_of bigint;
-
 -- One row per failure that was counted, written with the count and never changed. No foreign key to the queue: its check
 -- would run at every update there.
 create table pgdispatch.item_failures (
@@ -111,4 +108,3 @@ drop function pgdispatch.replay_items(bigint[], text, boolean);
 drop function pgdispatch.item_gone();
 drop table pgdispatch.retention_walk, pgdispatch.dead_letter_marks, pgdispatch.item_failures;
 alter table pgdispatch.settings drop column dead_letter_retention, drop column retention;
-alter table pgdispatch.workflow_execution_queue drop column replay_of;
