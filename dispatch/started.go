@@ -73,8 +73,8 @@ func (r *run) drain() {
 }
 
 // pace lets workers that come free shortly after one another share a claim, while there is more to claim than workers: a
-// claim of fifty costs little more than three of one. It waits for as long as the last claim took, at the most, so that a
-// worker's wait is bounded by what a claim takes, and not by its neighbours.
+// claim of fifty costs little more than four of one. It waits for a quarter of the time that the last claim took, at the most,
+// so that a worker's wait is bounded by what a claim takes, and not by its neighbours.
 type pace struct {
 	full  bool // the last claim gave all that was asked for
 	ended time.Time
@@ -93,7 +93,7 @@ func (p *pace) gathers(now time.Time, free, workers int) bool {
 	if !p.full || free*2 >= workers {
 		return false
 	}
-	if until := p.ended.Add(p.took); now.Before(until) {
+	if until := p.ended.Add(p.took / 4); now.Before(until) {
 		p.until = until
 		return true
 	}

@@ -112,10 +112,10 @@ func TestWorkersThatComeFreeOneAfterAnotherShareAClaim(t *testing.T) {
 		require.Len(t, d.seen().reported, 2000)
 		for n, c := range d.seen().claims[1:] {
 			if c.atMost > 0 && c.atMost < 50 && d.seen().claims[n].atMost >= 50 {
-				require.GreaterOrEqual(t, c.at-d.seen().claims[n].at, 2*claimTakes, "it waited for others, as long as a claim takes")
+				require.GreaterOrEqual(t, c.at-d.seen().claims[n].at, claimTakes*5/4, "it waited for others, a quarter of what a claim takes")
 			}
 		}
-		require.Less(t, len(d.seen().claims), 120, "not one claim for each that came free")
+		require.Less(t, len(d.seen().claims), 160, "not one claim for each that came free")
 		stop()
 	})
 }
@@ -125,10 +125,10 @@ func TestPaceWaitsNoLongerThanAClaimTakes(t *testing.T) {
 	now := time.Now()
 	var p pace
 	require.False(t, p.gathers(now, 1, 100), "nothing is known yet")
-	p.claimed(now.Add(-3*time.Millisecond), now, true)
-	require.True(t, p.gathers(now.Add(2*time.Millisecond), 1, 100))
-	require.Equal(t, now.Add(3*time.Millisecond), p.until)
-	require.False(t, p.gathers(now.Add(3*time.Millisecond), 1, 100), "long enough")
+	p.claimed(now.Add(-8*time.Millisecond), now, true)
+	require.True(t, p.gathers(now.Add(time.Millisecond), 1, 100))
+	require.Equal(t, now.Add(2*time.Millisecond), p.until)
+	require.False(t, p.gathers(now.Add(2*time.Millisecond), 1, 100), "long enough")
 	require.Zero(t, p.until)
 	require.False(t, p.gathers(now, 50, 100), "half of the workers are enough")
 	require.False(t, p.gathers(now, 1, 1), "a single worker waits for nobody")

@@ -16,10 +16,8 @@ with moved as (
     returning q.id, q.execution_id
 ), started as (
     update pgdispatch.workflow_executions e
-    set status = 'RUNNING', run_id = done.run_id, started_at = clock_timestamp(), watcher = $4
-    from moved
-    join unnest($1::bigint[], $3::text[]) as done (id, run_id) on done.id = moved.id
-    where e.id = moved.execution_id
-      and e.id = any (array(select m.execution_id from moved m))
+    set status = 'RUNNING', started_at = clock_timestamp(), watcher = $4,
+        run_id = ($3::text[])[array_position($1::bigint[], e.queue_item_id)]
+    where e.id = any (array(select m.execution_id from moved m))
 )
 select id from moved

@@ -238,9 +238,11 @@ begin
                       and q.status = 'PENDING' and not q.outcome_unknown
                       and q.run_at >= p.waiting_from and q.run_at <= start_time
                     order by q.run_at, q.id
-                    limit least(p.slots - p.active, floor(p.tokens), (room - cardinality(claimed)) / p.lanes)
+                    -- Rounded up: whoever comes last in this turn may get less, and is first in the next.
+                    limit least(p.slots - p.active, floor(p.tokens), (room - cardinality(claimed) + p.lanes - 1) / p.lanes)
                     for update skip locked
                 ) head
+                limit room - cardinality(claimed)
             ), taken as (
                 update pgdispatch.workflow_execution_queue q
                 set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
@@ -304,7 +306,7 @@ begin
             where l.ctid = a.at
             returning l.workspace_id, l.active, l.slots, l.waiting_from, l.at_capacity and not a.at_capacity as full_now,
                       l.active < l.slots and not l.paused and l.ready_priority is not null as ready,
-                      a.was_picked and a.items = 0 and l.ready_priority = a.ready_priority as gave_nothing
+                      a.was_picked and a.items = 0 and l.ready_priority = a.ready_priority and cardinality(claimed) < room as gave_nothing
         ), booked as (
             update pgdispatch.lane_book b
             set version = nextval('pgdispatch.lane_versions'), seen = sees, levels = all_levels, served_from = served_floors,
