@@ -142,3 +142,27 @@ func TestWithdrawingAnItemWakesForThoseBehindIt(t *testing.T) {
 	require.Equal(t, 1, f.heard(func() { f.exec(sql.Cancel, f.execution(first)) }))
 	require.Equal(t, 1, f.heard(func() { f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", second) }))
 }
+
+func TestAPreparedTransactionIsNotLost(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	prepare := func(name string) error {
+		in, tx := f.begin()
+		defer func() { _ = tx.Rollback(t.Context()) }()
+		if name == "quiet" {
+			in.exec("set local pgdispatch.notify = off")
+		}
+		in.item(w)
+		_, err := tx.Exec(t.Context(), "prepare transaction '"+name+" "+w.workspace+"'")
+		return err
+	}
+	require.Zero(t, f.heard(func() {
+		require.ErrorContains(t, prepare("loud"), "NOTIFY", "a dispatcher sleeps")
+		require.NoError(t, prepare("quiet"))
+	}))
+	require.Empty(t, f.claim(10).items, "it is not committed")
+	f.claim(10) // the book goes on, and must not take it for seen
+	f.exec("commit prepared 'quiet " + w.workspace + "'")
+	require.Len(t, f.claim(10).items, 1)
+}

@@ -44,6 +44,21 @@ func TestThreeReplicasShareTheWorkWithinEveryLimit(t *testing.T) {
 	require.Equal(t, 1, one[int](s, "select max(attempt_count) from pgdispatch.workflow_execution_queue"))
 }
 
+func TestFourReplicasOfFiftyWorkersNeverLeaseATwentyFirst(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.exec("update pgdispatch.settings set max_claims = 20")
+	s.exec("update pgdispatch.workspaces set max_concurrent_workflows = 1000 where id = $1", s.workspace["ENTERPRISE"])
+	executions := s.enqueue("ENTERPRISE", "Echo", 600)
+	for range 4 {
+		s.replica("PGDISPATCH_WORKERS=50")
+	}
+	s.eventually(func() bool { return s.count("status in ('DISPATCHED', 'COMPLETED')") == len(executions) }, "all are handed over")
+	require.Equal(t, 20, one[int](s, "select n::int from audit.greatest_leased"), "at some commit, and never more")
+	s.requireOneRunEach(executions)
+	require.Zero(t, s.count("failure_count > 0"))
+}
+
 // requireLimits replays every change in commit order, and asks Temporal what ran when. It returns the greatest number of
 // items that were ever leased at once.
 func (s *stack) requireLimits(maxClaims int) int {

@@ -27,7 +27,8 @@ begin
         -- The gate: notify only where a dispatcher sleeps. See functions/wake.sql.
         -- Not by a call of it, which would cost as much as all the rest.
         if not pg_try_advisory_xact_lock_shared(pgdispatch.gate_key()) then
-            if exists (select from enqueued) then -- "on conflict do nothing" may have left no row
+            if exists (select from enqueued) -- "on conflict do nothing" may have left no row
+               and current_setting('pgdispatch.notify', true) is distinct from 'off' then
                 perform pg_notify('pgdispatch', '');
             end if;
         end if;

@@ -5,6 +5,8 @@
 -- because the lock is held until this transaction ends, a dispatcher that wants to sleep waits for it, and then looks at the
 -- table once more. Where it fails, a dispatcher sleeps or is about to, and is notified. Any role can take an advisory lock, so
 -- a stranger can make enqueuers notify or dispatchers poll; neither loses a row.
+--
+-- A transaction that has notified cannot be prepared (two-phase commit). `set pgdispatch.notify = off` leaves it to the poll.
 create function pgdispatch.gate_key() returns bigint
 language sql immutable parallel safe
 return 5786452301907631;
@@ -14,7 +16,8 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if not pg_try_advisory_xact_lock_shared(pgdispatch.gate_key()) then
+    if not pg_try_advisory_xact_lock_shared(pgdispatch.gate_key())
+       and current_setting('pgdispatch.notify', true) is distinct from 'off' then
         perform pg_notify('pgdispatch', '');
     end if;
 end;
