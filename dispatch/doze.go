@@ -95,8 +95,9 @@ func (r *run) steer(now time.Time) {
 		if d.awake {
 			r.Gate.Awake()
 			d.sleepAt = time.Time{}
-			// From the last look on: what workers end meanwhile must not put the next one off.
-			d.lookAt = r.pace.ended.Add(max(lookInterval, r.pace.took))
+			// From the last look on: what workers end meanwhile must not put the next one off. Nor may one claim that had to
+			// wait for long: nobody notifies meanwhile.
+			d.lookAt = r.pace.ended.Add(min(max(lookInterval, r.pace.took), linger))
 			return
 		}
 		r.Gate.Sleep()

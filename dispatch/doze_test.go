@@ -144,6 +144,34 @@ func TestAReplicaWhoseWorkersAreAllBusyLeavesDutyUntilOneIsFree(t *testing.T) {
 	})
 }
 
+func TestAClaimThatTookLongDoesNotPutTheNextLookOff(t *testing.T) {
+	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
+		const locked = 4 * time.Second
+		stop := d.run()
+		pass(100 * time.Millisecond)
+		for range wakeful {
+			d.enqueue(1)
+			d.wake <- WakeNotification
+			pass(2 * time.Millisecond)
+		}
+		require.Equal(t, []string{"sleep", "awake"}, g.seen())
+		slow := true
+		d.onClaim = func(atMost int) (claim.Batch, error) {
+			if slow {
+				slow = false
+				time.Sleep(locked)
+			}
+			return fakeStore{d}.take(atMost), nil
+		}
+		d.enqueue(1)
+		pass(2*lookInterval + locked)
+		d.enqueue(1) // nobody rings: the gate was open
+		pass(2 * linger)
+		require.Len(t, d.seen().reported, wakeful+2)
+		stop()
+	})
+}
+
 func TestMoreWorkThanWorkersCallsTheOthers(t *testing.T) {
 	gatedBubble(t, 2, func(t *testing.T, d *desk, g *fakeGate) {
 		d.enqueue(1000)

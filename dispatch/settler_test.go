@@ -13,6 +13,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
+// Where there is a worker more than items, it stays free, and no claim takes along what the settler is to settle.
+
 func TestSettleIsRepeatedUntilTheDatabaseAnswers(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(1)
@@ -52,7 +54,7 @@ func TestSettleIsGivenUpWhenTheLeaseCannotLastAnyLonger(t *testing.T) {
 }
 
 func TestSettleThatMovesNothingIsALostLease(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, d *desk) {
+	bubble(t, 3, func(t *testing.T, d *desk) {
 		d.enqueue(2)
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 			fakeStore{d}.putBack(verb, batch)
@@ -68,7 +70,7 @@ func TestSettleThatMovesNothingIsALostLease(t *testing.T) {
 }
 
 func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
-	bubble(t, 10, func(t *testing.T, d *desk) {
+	bubble(t, 11, func(t *testing.T, d *desk) {
 		d.enqueue(10)
 		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
 			return starts(time.Duration(item.ID)*time.Millisecond)(ctx, item)
@@ -90,7 +92,7 @@ func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
 }
 
 func TestBatchOfSeveralVerbsIsOneStatementEach(t *testing.T) {
-	bubble(t, 8, func(t *testing.T, d *desk) { // one is free, so no claim takes anything along
+	bubble(t, 8, func(t *testing.T, d *desk) {
 		d.enqueue(7)
 		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
 			time.Sleep(time.Duration(item.ID) * time.Millisecond)
