@@ -40,6 +40,9 @@ type Settlement struct {
 // Settle ends claims of one verb, all in one statement, and returns the IDs it ended. What is missing was lost: its lease
 // had expired, whoever holds it now.
 func (s *Store) Settle(ctx context.Context, verb Verb, batch []Settlement) ([]int64, error) {
+	if verb == Dispatched {
+		return s.ids(ctx, "settle dispatched items", sql.Dispatched, s.dispatchedArgs(batch)...)
+	}
 	ids, tokens := keys(batch)
 	var (
 		texts   = make([]string, len(batch))
@@ -50,8 +53,6 @@ func (s *Store) Settle(ctx context.Context, verb Verb, batch []Settlement) ([]in
 		texts[n], delays[n], unknown[n] = Clean(b.Error), b.Delay, b.Unknown
 	}
 	switch verb {
-	case Dispatched:
-		return s.ids(ctx, "settle dispatched items", sql.Dispatched, s.dispatchedArgs(batch)...)
 	case Retry:
 		return s.ids(ctx, "settle items to retry", sql.Retry, ids, tokens, texts, delays, unknown)
 	case Release:

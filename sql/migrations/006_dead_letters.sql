@@ -45,6 +45,7 @@ with (fillfactor = 50);
 insert into pgdispatch.retention_walk default values;
 
 {{ template "functions/item_gone.sql" . }}
+{{ template "functions/see_to.sql" . }}
 {{ template "functions/replay_items.sql" . }}
 {{ template "functions/replay.sql" . }}
 {{ template "functions/discard_items.sql" . }}
@@ -56,6 +57,8 @@ after delete on pgdispatch.workflow_execution_queue
 referencing old table as gone
 for each statement
 execute function pgdispatch.item_gone();
+
+create index workflow_execution_queue_dead on pgdispatch.workflow_execution_queue (finished_at) where status = 'FAILED';
 
 create view pgdispatch.failed_items as
 select q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.priority, q.params,
@@ -73,7 +76,7 @@ where q.status = 'FAILED';
 comment on view pgdispatch.failed_items is
     'Items that failed for good. open: nobody has replayed or discarded it, or its replay was withdrawn; else mark says which, when and by whom.';
 
-create or replace view pgdispatch.dead_letters as
+create view pgdispatch.dead_letters as
 select f.id, f.execution_id, f.workspace_id, f.workflow_definition_id, f.priority, f.params,
        f.attempt_count, f.failure_count, f.last_error, f.created_at, f.dispatched_at, f.finished_at,
        f.execution_status, f.run_id, f.replay_of
@@ -87,17 +90,7 @@ comment on view pgdispatch.dead_letters is
 
 drop view pgdispatch.dead_letters;
 drop view pgdispatch.failed_items;
-
-create view pgdispatch.dead_letters as
-select q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.priority, q.params,
-       q.attempt_count, q.failure_count, q.last_error, q.created_at, q.dispatched_at, q.finished_at,
-       e.status as execution_status, e.run_id
-from pgdispatch.workflow_execution_queue q
-left join pgdispatch.workflow_executions e on e.id = q.execution_id
-where q.status = 'FAILED';
-
-comment on view pgdispatch.dead_letters is
-    'Items that failed for good. execution_status says how the workflow ended; it is null or FAILED without a run_id where none was started.';
+drop index pgdispatch.workflow_execution_queue_dead;
 
 drop trigger item_gone on pgdispatch.workflow_execution_queue;
 drop function pgdispatch.delete_finished(integer);
@@ -105,6 +98,7 @@ drop function pgdispatch.discard(uuid, text);
 drop function pgdispatch.discard_items(bigint[], text);
 drop function pgdispatch.replay(uuid, text);
 drop function pgdispatch.replay_items(bigint[], text, boolean);
+drop function pgdispatch.see_to(bigint[], text);
 drop function pgdispatch.item_gone();
 drop table pgdispatch.retention_walk, pgdispatch.dead_letter_marks, pgdispatch.item_failures;
 alter table pgdispatch.settings drop column dead_letter_retention, drop column retention;

@@ -43,7 +43,7 @@ begin
     set after_id = case when more then walked_to else 0 end,
         next_pass_at = case when more then next_pass_at else clock_timestamp() + interval '1 minute' end;
 
-    -- First the lock, then, in a statement of its own, the look at the marks, as in replay_items.
+    -- First the lock, then, in a statement of its own, the look at the marks, as in see_to.
     looked_at := array(
         select q.id from pgdispatch.workflow_execution_queue q
         where q.id = any (looked_at) and q.status in ('COMPLETED', 'CANCELLED', 'FAILED') and q.finished_at < youngest

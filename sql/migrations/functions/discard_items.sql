@@ -4,16 +4,7 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if who is null or length(who) not between 1 and 200 or who ~ '[[:cntrl:]]' then
-        raise exception 'who must have 1 to 200 characters and no control characters'
-            using errcode = 'PGD25', hint = 'Name whoever decides it, or leave it out for the database''s user.';
-    end if;
-    -- As in replay_items: first the lock, then the look.
-    perform q.id
-    from pgdispatch.workflow_execution_queue q
-    where q.id = any (items) and q.status = 'FAILED'
-    order by q.id
-    for update;
+    perform pgdispatch.see_to(items, who);
 
     return query
     insert into pgdispatch.dead_letter_marks as k (item_id, mark, marked_by)

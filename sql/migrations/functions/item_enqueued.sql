@@ -25,7 +25,7 @@ begin
 
     if not found then
         -- The gate: notify only where a dispatcher sleeps. See functions/wake.sql.
-        -- Not by a call of it, which would cost as much as all the rest.
+        -- What that does, written out: whether a row is left is asked only where somebody sleeps.
         if not pg_try_advisory_xact_lock_shared(pgdispatch.gate_key()) then
             if exists (select from enqueued) -- "on conflict do nothing" may have left no row
                and current_setting('pgdispatch.notify', true) is distinct from 'off' then

@@ -10,17 +10,7 @@ declare
     old_ids bigint[];
     new_ids bigint[];
 begin
-    if who is null or length(who) not between 1 and 200 or who ~ '[[:cntrl:]]' then
-        raise exception 'who must have 1 to 200 characters and no control characters'
-            using errcode = 'PGD25', hint = 'Name whoever decides it, or leave it out for the database''s user.';
-    end if;
-    -- Whoever sees to a dead letter locks its row first, and looks at its mark in the next statement, which sees what
-    -- the one before it has done.
-    perform q.id
-    from pgdispatch.workflow_execution_queue q
-    where q.id = any (items) and q.status = 'FAILED'
-    order by q.id
-    for update;
+    perform pgdispatch.see_to(items, who);
 
     with letters as materialized (
         select q.id, gen_random_uuid() as execution_id, q.workspace_id, q.workflow_definition_id, q.params, q.priority, q.traceparent
