@@ -18,7 +18,8 @@ returns table (
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
--- Every access below has its index; statistics that are stale must not talk the planner out of it.
+-- Every access below has its index; statistics that are stale must not talk the planner out of it. Items are named by lists and
+-- not by joins for the same reason: a join could begin at the queue.
 set plan_cache_mode = force_generic_plan
 -- What is switched off costs 10^10, which would have every statement compiled.
 set jit = off
@@ -248,8 +249,7 @@ begin
                 set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
                     lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'),
                     attempt_count = q.attempt_count + 1
-                from heads h
-                where q.id = h.id
+                where q.id = any (array(select h.id from heads h))
                 returning q.id, q.workspace_id
             )
             select claimed || array_agg(t.id), array_agg(t.workspace_id), (select count(*) from candidate),
@@ -343,8 +343,7 @@ begin
                    when v.id is null then 'workflow definition has no version'
                    when q.lost_lease_count >= 3 then 'holder lost three times'
                end as problem
-        from unnest(claimed) as c (id)
-        join pgdispatch.workflow_execution_queue q on q.id = c.id
+        from pgdispatch.workflow_execution_queue q
         left join pgdispatch.workspaces w on w.id = q.workspace_id
         left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
         left join lateral (
@@ -356,6 +355,7 @@ begin
             order by v.version desc
             limit 1
         ) v on true
+        where q.id = any (claimed)
     ), execution as (
         insert into pgdispatch.workflow_executions as e
             (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, watcher)

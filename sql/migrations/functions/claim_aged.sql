@@ -54,8 +54,7 @@ begin
         set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
             lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'),
             attempt_count = q.attempt_count + 1
-        from heads h
-        where q.id = h.id
+        where q.id = any (array(select h.id from heads h))
         returning q.id, q.workspace_id
     )
     select coalesce(array_agg(t.id), '{}'), coalesce(array_agg(t.workspace_id), '{}'),

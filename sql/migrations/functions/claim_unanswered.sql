@@ -16,8 +16,7 @@ as $$
         set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
             lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'),
             attempt_count = q.attempt_count + 1
-        from unanswered u
-        where q.id = u.id
+        where q.id = any (array(select u.id from unanswered u))
         returning q.id
     )
     select coalesce(array_agg(t.id), '{}') from taken t;
