@@ -217,10 +217,14 @@ func (f fixture) tryClaim(atMost int) (batch, error) {
 	return b, nil
 }
 
+// claim claims, and holds every claim of every test against what a poll would have said before: a replica that nobody woke
+// claims only where work is said to be due.
 func (f fixture) claim(atMost int) batch {
 	f.t.Helper()
+	due := one[bool](f, "select pgdispatch.work_due()")
 	b, err := f.tryClaim(atMost)
 	require.NoError(f.t, err)
+	require.True(f.t, due || len(b.items) == 0, "items were claimed, and no poll would have looked for them")
 	return b
 }
 

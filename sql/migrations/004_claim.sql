@@ -9,6 +9,7 @@
 {{ template "functions/claim.sql" . }}
 {{ template "functions/recount_lanes.sql" . }}
 {{ template "functions/find_unnoticed.sql" . }}
+{{ template "functions/work_due.sql" . }}
 {{ template "functions/finish.sql" . }}
 {{ template "functions/cancel.sql" . }}
 
@@ -16,6 +17,7 @@
 
 drop function pgdispatch.cancel(uuid);
 drop function pgdispatch.finish(uuid, text, text);
+drop function pgdispatch.work_due();
 drop function pgdispatch.find_unnoticed();
 drop function pgdispatch.recount_lanes();
 drop function pgdispatch.claim(text, integer, interval);

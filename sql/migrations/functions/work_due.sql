@@ -1,0 +1,45 @@
+-- Whether a claim would find something to do, by reading only: what a replica that has nothing to do asks at every poll. It may say
+-- yes where a claim then finds nothing (W or a rate leaves no room), and never no where it would have found an item.
+create function pgdispatch.work_due() returns boolean
+language sql stable
+as $$
+    select not s.paused and (
+        pg_snapshot_xmax(b.seen) > pg_snapshot_xmax(pg_current_snapshot()) -- restored into another cluster
+        -- What has come since the last claim.
+        or exists (
+            select from pgdispatch.workflow_execution_queue q
+            where q.status = 'PENDING' and not q.outcome_unknown
+              and q.enqueue_xid between pg_snapshot_xmax(b.seen)
+                  and greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id_if_assigned()))
+        or exists (select from pgdispatch.lane_hints h where h.xid >= pg_snapshot_xmax(b.seen))
+        or exists (
+            select
+            from pg_snapshot_xip(b.seen) as x (xid)
+            cross join lateral (
+                (select from pgdispatch.workflow_execution_queue q
+                 where q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid = x.xid limit 1)
+                union all
+                (select from pgdispatch.lane_hints h where h.xid = x.xid limit 1)
+            ) late)
+        -- What it left, and what has fallen due.
+        or exists (
+            select
+            from unnest(b.levels, b.served_from) as level (priority, served_from)
+            cross join lateral (
+                select from pgdispatch.lanes l
+                where l.active < l.slots and not l.paused and l.ready_priority = level.priority and l.last_served >= level.served_from
+                limit 1
+            ) l)
+        or exists (
+            select from pgdispatch.lanes l
+            where l.active < l.slots and not l.paused and l.next_due_at >= b.due_from and l.next_due_at <= clock_timestamp())
+        or exists (
+            select from pgdispatch.workflow_execution_queue q
+            where q.status = 'PENDING' and q.outcome_unknown and q.run_at <= clock_timestamp())
+        or exists (
+            select from pgdispatch.workflow_execution_queue q
+            where q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp())
+    )
+    from pgdispatch.settings s
+    cross join (select b.* from pgdispatch.lane_book b order by b.version desc limit 1) b
+$$;
