@@ -11,11 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	namespacepb "go.temporal.io/api/namespace/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 )
@@ -25,15 +27,26 @@ type (
 	startResponse    = workflowservice.StartWorkflowExecutionResponse
 	describeRequest  = workflowservice.DescribeWorkflowExecutionRequest
 	describeResponse = workflowservice.DescribeWorkflowExecutionResponse
+	namespaceRequest = workflowservice.DescribeNamespaceRequest
+	namespaceAnswer  = workflowservice.DescribeNamespaceResponse
 )
 
 // fakeService keeps the requests it gets. A function that is nil answers with success.
 type fakeService struct {
 	start    func(*startRequest) (*startResponse, error)
 	describe func(*describeRequest) (*describeResponse, error)
+	// retention is the namespace's, or why it cannot be read.
+	retention      time.Duration
+	retentionError error
 
 	started   []*startRequest
 	described []*describeRequest
+	asked     []*namespaceRequest
+}
+
+func (f *fakeService) DescribeNamespace(_ context.Context, r *namespaceRequest, _ ...grpc.CallOption) (*namespaceAnswer, error) {
+	f.asked = append(f.asked, r)
+	return &namespaceAnswer{Config: &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(f.retention)}}, f.retentionError
 }
 
 func (f *fakeService) StartWorkflowExecution(_ context.Context, r *startRequest, _ ...grpc.CallOption) (*startResponse, error) {
