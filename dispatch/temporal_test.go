@@ -239,6 +239,21 @@ func TestAlreadyStartedWithOurMemoIsAdopted(t *testing.T) {
 	require.Empty(t, service.described[0].Execution.RunId, "the newest run of the chain")
 }
 
+func TestAlreadyExistsThatDoesNotSayWhoseItIsIsLookedAt(t *testing.T) {
+	t.Parallel()
+	bare := func(*startRequest) (*startResponse, error) {
+		return nil, serviceerror.NewAlreadyExists("already there")
+	}
+	service := &fakeService{start: bare, describe: describedAs("run-there", anItem().ExecutionID)}
+	runID, err := starterOn(service).Start(t.Context(), anItem())
+	require.NoError(t, err)
+	require.Equal(t, "run-there", runID)
+
+	service.describe = describedAs("run-there", "")
+	_, err = starterOn(service).Start(t.Context(), anItem())
+	require.ErrorIs(t, err, ErrForeign)
+}
+
 func TestAlreadyStartedByAStrangerFailsTheItem(t *testing.T) {
 	t.Parallel()
 	for name, describe := range map[string]func(*describeRequest) (*describeResponse, error){
