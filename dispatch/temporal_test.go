@@ -305,6 +305,16 @@ func TestStartThatFailsSaysWhatWasTried(t *testing.T) {
 	require.Empty(t, service.described)
 }
 
+// Only gRPC itself can say that nothing was sent: where its options are not heeded, nobody knows.
+func TestErrorWithoutProofThatNothingWasSentLeavesDoubt(t *testing.T) {
+	t.Parallel()
+	service := &fakeService{start: func(*startRequest) (*startResponse, error) {
+		return nil, serviceerror.NewUnavailable("connection error: connection refused")
+	}}
+	_, err := starterOn(service).Start(t.Context(), anItem())
+	require.Equal(t, Unanswered.String(), Classify(err).String())
+}
+
 func TestFindKnowsOursFromNobodysAndAStrangers(t *testing.T) {
 	t.Parallel()
 	service := &fakeService{describe: describedAs("run-found", anItem().ExecutionID)}
