@@ -55,6 +55,9 @@ type Item struct {
 
 	// OutcomeUnknown: an earlier start was sent and never answered, so the workflow may be running.
 	OutcomeUnknown bool
+	// UnansweredFor is how long ago the first of those starts was sent, at the most, by the database's clock; 0 where the
+	// outcome is known.
+	UnansweredFor time.Duration
 	// Problem says why the item cannot be started as it is, such as "workspace not found"; "": it can.
 	Problem string
 	// Waited is how long the item has been due, by the database's clock.
@@ -155,12 +158,12 @@ func scan(row pgx.Row, deadline time.Time, batch *Batch) error {
 		execution, workspace, definition, version         *string
 		workflowType, taskQueue, nodes, params, trace, pr *string
 		full                                              *string
-		timeout, waited, lookAgain                        *time.Duration
+		timeout, waited, unansweredFor, lookAgain         *time.Duration
 		attempts, failures, maxAttempts                   *int
 		unknown, more, capped, paused                     *bool
 	)
 	if err := row.Scan(&id, &token, &execution, &workspace, &definition, &version, &workflowType, &taskQueue, &timeout,
-		&nodes, &params, &trace, &attempts, &failures, &maxAttempts, &unknown, &pr, &waited, &more, &capped, &lookAgain,
+		&nodes, &params, &trace, &attempts, &failures, &maxAttempts, &unknown, &unansweredFor, &pr, &waited, &more, &capped, &lookAgain,
 		&paused, &full); err != nil {
 		return err
 	}
@@ -182,7 +185,8 @@ func scan(row pgx.Row, deadline time.Time, batch *Batch) error {
 	i.WorkflowType, i.TaskQueue, i.ExecutionTimeout = value(workflowType), value(taskQueue), value(timeout)
 	i.NodeIDs, i.Params, i.Traceparent = []byte(value(nodes)), []byte(value(params)), value(trace)
 	i.AttemptCount, i.FailureCount, i.MaxAttempts = value(attempts), value(failures), value(maxAttempts)
-	i.OutcomeUnknown, i.Problem, i.Waited = value(unknown), value(pr), value(waited)
+	i.OutcomeUnknown, i.UnansweredFor = value(unknown), value(unansweredFor)
+	i.Problem, i.Waited = value(pr), value(waited)
 	batch.Items = append(batch.Items, i)
 	return nil
 }

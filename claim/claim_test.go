@@ -40,10 +40,11 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		Params:                      []byte(scalar[string](b, "select params::text from pgdispatch.workflow_execution_queue")),
 		Traceparent:                 "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		AttemptCount:                2, FailureCount: 1, MaxAttempts: 7,
-		OutcomeUnknown: true,
-		Waited:         item.Waited, Deadline: item.Deadline,
+		OutcomeUnknown: true, UnansweredFor: item.UnansweredFor,
+		Waited: item.Waited, Deadline: item.Deadline,
 	}
 	require.Equal(t, want, item)
+	require.Positive(t, item.UnansweredFor)
 	require.Equal(t, "execution-"+item.ExecutionID, item.WorkflowID())
 	require.Positive(t, item.Waited)
 

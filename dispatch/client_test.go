@@ -2,11 +2,17 @@ package dispatch
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
+	"log"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
@@ -36,14 +42,15 @@ func realService(t *testing.T, start func(*startRequest) (*startResponse, error)
 	workflowservice.RegisterWorkflowServiceServer(server, &frontend{start: start})
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	return clientOf(t, listener.Addr().String()).WorkflowService()
+	return clientOf(t, listener.Addr().String(), nil).WorkflowService()
 }
 
-func clientOf(t *testing.T, address string) client.Client {
+func clientOf(t *testing.T, address string, config *tls.Config) client.Client {
 	t.Helper()
 	temporal, err := client.NewLazyClient(client.Options{
-		HostPort: address,
-		Logger:   temporallog.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
+		HostPort:          address,
+		ConnectionOptions: client.ConnectionOptions{TLS: config},
+		Logger:            temporallog.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
 	})
 	require.NoError(t, err)
 	t.Cleanup(temporal.Close)
@@ -66,7 +73,7 @@ func TestClassifyKnowsWhatTheRealClientMakesOfAnAnswer(t *testing.T) {
 		{codes.Unauthenticated, Blocked},
 		{codes.Unimplemented, Blocked},
 		{codes.Unavailable, Unanswered},
-		{codes.ResourceExhausted, Unanswered},
+		{codes.ResourceExhausted, Throttled},
 		{codes.DeadlineExceeded, Unanswered},
 		{codes.Canceled, Unanswered},
 		{codes.Internal, Unanswered},
@@ -103,12 +110,61 @@ func TestRequestThatCannotBeMarshalledIsPermanent(t *testing.T) {
 	require.Equal(t, Permanent.String(), Classify(err).String(), "%T %v", err, err)
 }
 
-func TestServerThatIsNotThereIsUnanswered(t *testing.T) {
+func TestServerThatIsNotThereIsUnreached(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
-	service := clientOf(t, listener.Addr().String()).WorkflowService()
+	service := clientOf(t, listener.Addr().String(), nil).WorkflowService()
+	_, err = (&TemporalStarter{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
+	require.Equal(t, Unreached.String(), Classify(err).String(), "%T %v", err, err)
+}
+
+// What is wrong with a certificate is in the error, and no item is to blame.
+func TestCertificateThatIsRefusedIsUnreachedAndSaysSo(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.EnableHTTP2 = true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	known := x509.NewCertPool()
+	known.AddCert(server.Certificate())
+	for says, config := range map[string]*tls.Config{
+		"certificate signed by unknown authority": {},
+		"certificate is valid for":                {RootCAs: known, ServerName: "temporal.internal"},
+		"certificate has expired":                 {RootCAs: known, Time: func() time.Time { return time.Now().AddDate(100, 0, 0) }},
+	} {
+		t.Run(says, func(t *testing.T) {
+			t.Parallel()
+			service := clientOf(t, server.Listener.Addr().String(), config).WorkflowService()
+			_, err := (&TemporalStarter{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
+			require.ErrorContains(t, err, says)
+			require.Equal(t, Unreached.String(), Classify(err).String(), "%T %v", err, err)
+		})
+	}
+}
+
+func TestRequestThatWasSentAndLostIsUnanswered(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	workflowservice.RegisterWorkflowServiceServer(server, &frontend{start: func(*startRequest) (*startResponse, error) {
+		close(arrived)
+		<-t.Context().Done()
+		return nil, t.Context().Err()
+	}})
+	go func() { _ = server.Serve(listener) }()
+	service := clientOf(t, listener.Addr().String(), nil).WorkflowService()
+	go func() {
+		<-arrived
+		go server.Stop() // waits for the handler, which waits for the test
+	}()
 	_, err = (&TemporalStarter{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
 	require.Equal(t, Unanswered.String(), Classify(err).String(), "%T %v", err, err)
+
+	_, err = (&TemporalStarter{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
+	require.Equal(t, Unreached.String(), Classify(err).String(), "the next finds nobody: %T %v", err, err)
 }

@@ -6,6 +6,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -96,6 +97,7 @@ type run struct {
 	paused   bool // by the settings, at the last claim
 	doze     doze
 	breaker  breaker
+	limiter  limiter
 	errorGap retry.Backoff // nil: the last claim was answered
 	retryAt  time.Time
 	dueAt    time.Time // when an item that waits for its time is due; zero: none does
@@ -105,7 +107,8 @@ type run struct {
 type result struct {
 	outcome Outcome
 	err     error
-	asked   bool // Temporal was asked
+	asked   bool      // Temporal was asked
+	sent    time.Time // when
 	// waits is how long the item waits to be tried again; 0: it does not, or may be at once.
 	waits time.Duration
 	// started is what is to be settled; nil: the hand-over has ended.
@@ -114,11 +117,11 @@ type result struct {
 
 // Run claims and hands over until ctx is cancelled. Then it claims nothing more, lets hand-overs under way finish for
 // DrainTimeout, breaks off and releases the rest, and returns nil. What it could not release, because the database did not
-// answer, is given up to the leases' expiry.
+// answer, is given up to the leases' expiry. A panic in the loop that claims ends it in the same way, with an error.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	r := &run{
 		Dispatcher: d,
-		settler:    &settler{store: d.Store, lease: d.Lease, requests: make(chan settleRequest, d.Workers)},
+		settler:    &settler{store: d.Store, lease: d.Lease, log: d.Log, requests: make(chan settleRequest, d.Workers)},
 		items:      make(chan claim.Item, d.Workers),
 		outcomes:   make(chan result, d.Workers),
 		idle:       d.Workers,
@@ -129,32 +132,33 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer breakOff(nil)
 	r.held = newHeld(d.Lease)
 
-	var workers, support errgroup.Group
+	var workers, settling, beating errgroup.Group
 	beat, stopBeating := context.WithCancel(work)
 	defer stopBeating()
 	settle, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer giveUp(nil)
-	support.Go(func() error { r.settler.run(settle); return nil })
-	support.Go(func() error { r.heartbeats(beat); return nil })
+	settling.Go(func() error { r.settler.run(settle); return nil })
+	beating.Go(func() error { r.heartbeats(beat); return nil })
 	for range d.Workers {
 		workers.Go(func() error { r.work(work); return nil })
 	}
 
-	r.claims(ctx)
+	err := contained(d.Log, "claim loop", func() { r.claims(ctx) })
 	if r.Gate != nil {
 		r.Gate.Busy() // for good: whoever is put on duty now finds what this replica would have been woken for
 	}
 
 	close(r.items)
 	drain := time.AfterFunc(d.DrainTimeout, func() { breakOff(fmt.Errorf("drain timeout of %s is over", d.DrainTimeout)) })
+	defer drain.Stop()
 	grace := time.AfterFunc(d.DrainTimeout+settleGrace, func() { giveUp(fmt.Errorf("grace of %s to settle is over", settleGrace)) })
-	r.drain()
-	_ = workers.Wait() // they return no errors
-	drain.Stop()
-	grace.Stop()
-	stopBeating()
+	defer grace.Stop()
+	r.drain(&workers)
 	close(r.settler.requests)
-	return support.Wait()
+	_ = settling.Wait() // they return no errors
+	stopBeating()
+	_ = beating.Wait()
+	return err
 }
 
 // claims is the loop that decides when to claim.
@@ -169,12 +173,15 @@ func (r *run) claims(ctx context.Context) {
 			// Looked at here too: what came at the same moment as the timer may have taken its turn.
 			r.hungry, r.dueAt, source = true, time.Time{}, "timer"
 		}
+		if r.limiter.frees(now) {
+			r.Log.InfoContext(ctx, "Temporal takes all starts again: back to full speed")
+		}
 		r.steer(now)
 		if !r.doze.lookAt.IsZero() && !now.Before(r.doze.lookAt) {
 			r.hungry, source = true, "timer"
 		}
 		free := r.idle + len(r.started)
-		wanted := r.breaker.allows(now, free, r.Workers-free)
+		wanted := r.limiter.allows(now, r.breaker.allows(now, free, r.Workers-free), r.hungry)
 		switch may := wanted > 0 && !now.Before(r.retryAt); {
 		case r.hungry && may:
 			if !r.pace.gathers(now, free, r.Workers) {
@@ -205,7 +212,7 @@ func (r *run) claims(ctx context.Context) {
 func (r *run) claim(ctx context.Context, wanted int, source string) {
 	began := time.Now()
 	// Not cancelled with ctx: a claim that is torn may be committed, and nobody would know what it holds.
-	batch, settled, err := r.Store.SettleAndClaim(context.WithoutCancel(ctx), r.settlements(), wanted)
+	batch, settled, err := r.ask(context.WithoutCancel(ctx), wanted)
 	r.pace.claimed(began, time.Now(), len(batch.Items) == wanted)
 	if err != nil {
 		r.settleStarted()
@@ -218,6 +225,7 @@ func (r *run) claim(ctx context.Context, wanted int, source string) {
 		r.errorGap, r.retryAt = nil, time.Time{}
 	}
 	r.idle -= len(batch.Items)
+	r.limiter.claimed(time.Now(), len(batch.Items), len(batch.Items) == wanted)
 	r.dueAt = time.Time{}
 	if batch.LookAgainIn >= 0 {
 		// A moment later than the database says, so that a clock that runs a little fast does not look in vain.
@@ -235,6 +243,14 @@ func (r *run) claim(ctx context.Context, wanted int, source string) {
 	for _, item := range batch.Items {
 		r.items <- item
 	}
+}
+
+// ask has the store claim. Nobody knows what a panic has left there, so it is like no answer.
+func (r *run) ask(ctx context.Context, wanted int) (batch claim.Batch, settled []int64, err error) {
+	panicked := contained(r.Log, "store's claim", func() {
+		batch, settled, err = r.Store.SettleAndClaim(ctx, r.settlements(), wanted)
+	})
+	return batch, settled, cmp.Or(err, panicked)
 }
 
 // tell logs what a claim found out beside the items.
@@ -278,36 +294,50 @@ func (r *run) collect() {
 
 // learn takes a worker back, and what its hand-over told of Temporal.
 func (r *run) learn(done result) {
-	if done.started != nil {
-		r.started = append(r.started, done.started)
-	} else {
+	if !r.keep(done) {
 		r.idle++
 	}
 	r.hungry = r.hungry || r.starved || done.outcome == NotSent
 	if due := time.Now().Add(done.waits); done.waits > 0 && (r.dueAt.IsZero() || due.Before(r.dueAt)) {
 		r.dueAt = due // nobody may announce it
 	}
+	if done.asked {
+		r.heed(done)
+	}
+}
+
+// heed takes note of what Temporal answered, or that it did not.
+func (r *run) heed(done result) {
+	now := time.Now()
 	switch done.outcome {
-	case Blocked, Unanswered:
+	case Blocked, Unreached, Unanswered:
 		if !r.breaker.open() {
 			r.Log.Error("Temporal does not take workflows: pausing, and probing until it does; items wait, and nothing is counted against them",
 				"outcome", done.outcome.String(), "error", done.err)
 		}
-		r.breaker.trip(time.Now())
+		r.breaker.trip(now)
+		r.hungry = true
+		return
+	case Throttled:
+		if r.limiter.learn(now, done.sent, true) {
+			r.Log.Warn("Temporal limits the rate of starts: slowing down; items wait, and nothing is counted against them",
+				"starts_per_second", r.limiter.rate, "error", done.err)
+		}
 		r.hungry = true
 	default:
-		if r.breaker.open() && done.asked {
-			r.breaker.close()
-			r.hungry = true
-			r.Log.Info("Temporal takes workflows again: resuming")
-		}
+		r.limiter.learn(now, done.sent, false)
+	}
+	if r.breaker.open() {
+		r.breaker.close()
+		r.hungry = true
+		r.Log.Info("Temporal takes workflows again: resuming")
 	}
 }
 
 // timer fires when the loop has something to do without being told: an item is due, a pause is over.
 func (r *run) timer(now time.Time) <-chan time.Time {
 	var at time.Time
-	for _, candidate := range []time.Time{r.dueAt, r.retryAt, r.breaker.until, r.doze.lookAt, r.doze.leaveAt, r.pace.until} {
+	for _, candidate := range []time.Time{r.dueAt, r.retryAt, r.breaker.until, r.limiter.until, r.doze.lookAt, r.doze.leaveAt, r.pace.until} {
 		if candidate.After(now) && (at.IsZero() || candidate.Before(at)) {
 			at = candidate
 		}

@@ -56,6 +56,17 @@ func (h *held) settling(item claim.Item) {
 	}
 }
 
+// drop lets an item's lease run out.
+func (h *held) drop(item claim.Item) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l := h.leases[item.ID]; l != nil && l.token == item.Token {
+		delete(h.leases, item.ID)
+		l.expiry.Stop()
+		l.lose(claim.ErrLost)
+	}
+}
+
 func (h *held) all() []claim.Held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,19 +109,29 @@ func (r *run) heartbeats(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		next := interval
-		if asked := r.held.all(); len(asked) > 0 {
-			sent := time.Now()
-			ids, err := r.Store.Heartbeat(ctx, asked)
-			if err != nil {
-				if ctx.Err() == nil {
-					r.Log.WarnContext(ctx, "Cannot renew leases", "leases", len(asked), "error", err)
-				}
-				next = interval / 4
-			} else if lost := r.held.renewed(sent, asked, ids); lost > 0 {
-				r.Log.WarnContext(ctx, "Leases lost", "leases", lost)
-			}
-		}
+		next := interval / 4
+		_ = contained(r.Log, "heartbeat", func() { next = r.beat(ctx) })
 		timer.Reset(next)
 	}
+}
+
+// beat renews all leases once, and says when to do so again.
+func (r *run) beat(ctx context.Context) time.Duration {
+	interval := r.Lease / 3
+	asked := r.held.all()
+	if len(asked) == 0 {
+		return interval
+	}
+	sent := time.Now()
+	ids, err := r.Store.Heartbeat(ctx, asked)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.Log.WarnContext(ctx, "Cannot renew leases", "leases", len(asked), "error", err)
+		}
+		return interval / 4
+	}
+	if lost := r.held.renewed(sent, asked, ids); lost > 0 {
+		r.Log.WarnContext(ctx, "Leases lost", "leases", lost)
+	}
+	return interval
 }

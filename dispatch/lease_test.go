@@ -88,6 +88,32 @@ func TestLeaseEndsByItsOwnClockWhereItCannotBeRenewed(t *testing.T) {
 	})
 }
 
+func TestLeaseEndsByItsOwnClockWhereTheHeartbeatHangs(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.StartTimeout = time.Hour
+		d.enqueue(2)
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			if item.ID == 1 {
+				return starts(time.Hour)(ctx, item)
+			}
+			time.Sleep(31 * time.Second) // hears of nothing
+			return "run", nil
+		}
+		d.onHeartbeat = func([]claim.Held) ([]int64, error) {
+			time.Sleep(40 * time.Second)
+			return nil, errors.New("no answer")
+		}
+		stop := d.run()
+		pass(29 * time.Second)
+		require.Equal(t, []claim.Verb{claim.Release}, d.verbs(), "what can be stopped is, while the lease still holds")
+		require.Equal(t, 27*time.Second, d.seen().settles[0].at)
+		pass(3 * time.Second)
+		require.Empty(t, d.seen().reported, "what cannot be stopped succeeds too late")
+		require.Contains(t, d.log.at(slog.LevelWarn), "Lease lost")
+		stop()
+	})
+}
+
 func TestHeartbeatThatFailsIsRepeatedSooner(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
 		d.enqueue(1)

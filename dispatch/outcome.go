@@ -27,6 +27,12 @@ const (
 	// Blocked: Temporal refuses everything that this dispatcher asks, and a person must mend it: the namespace, the
 	// permission, the version. Nothing was started and nothing is counted; the dispatcher pauses and probes.
 	Blocked
+	// Unreached: there was no connection to Temporal to send anything on. Nothing was started and nothing is counted; the
+	// dispatcher pauses and probes.
+	Unreached
+	// Throttled: Temporal refuses for now because too much is asked of it, by whomever. The item keeps its slot, because a part
+	// of the request may have been carried out, and nothing is counted; the dispatcher starts fewer in a second.
+	Throttled
 	// Unanswered: the request was sent and may have been carried out: an outage, an overload, a timeout. The item keeps
 	// its slot and nothing is counted; the dispatcher pauses and probes.
 	Unanswered
@@ -34,8 +40,11 @@ const (
 
 // String returns the outcome's name in logs.
 func (o Outcome) String() string {
-	return [...]string{"started", "permanent", "retryable", "not sent", "blocked", "unanswered"}[o]
+	return [...]string{"started", "permanent", "retryable", "not sent", "blocked", "unreached", "throttled", "unanswered"}[o]
 }
+
+// systemic: it says something about Temporal, and nothing about the item.
+func (o Outcome) systemic() bool { return o >= Blocked }
 
 // Errors made on this side of the wire.
 type (
@@ -45,10 +54,13 @@ type (
 	panicError struct{ error }
 	// notSentError ended a hand-over before anything was sent.
 	notSentError struct{ error }
+	// unreachedError found no connection to send a request on.
+	unreachedError struct{ error }
 )
 
 func (e permanentError) Unwrap() error { return e.error }
 func (e notSentError) Unwrap() error   { return e.error }
+func (e unreachedError) Unwrap() error { return e.error }
 
 // Classify says what the error of a start means. It is a pure function of the error, and the only place that knows
 // Temporal's errors.
@@ -59,6 +71,7 @@ func Classify(err error) Outcome {
 	var permanent permanentError
 	var panicked panicError
 	var notSent notSentError
+	var unreached unreachedError
 	var exhausted *serviceerror.ResourceExhausted
 	switch {
 	case errors.As(err, &permanent):
@@ -67,11 +80,10 @@ func Classify(err error) Outcome {
 		return Retryable
 	case errors.As(err, &notSent):
 		return NotSent
-	case errors.As(err, &exhausted):
-		if exhausted.Cause == enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW {
-			return Retryable
-		}
-		return Unanswered
+	case errors.As(err, &unreached):
+		return Unreached
+	case errors.As(err, &exhausted) && exhausted.Cause == enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW:
+		return Retryable
 	case isBlocked(err):
 		return Blocked
 	case isPassing(err):
@@ -103,11 +115,11 @@ func classifyCode(code codes.Code, text string) Outcome {
 	case codes.InvalidArgument, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
 		return Permanent
 	case codes.ResourceExhausted:
-		// Not Temporal's own error, so it is gRPC's: the message is larger than the server takes.
+		// gRPC's own error, and not Temporal's: the message is larger than the server takes.
 		if strings.Contains(text, "larger than max") {
 			return Permanent
 		}
-		return Unanswered
+		return Throttled
 	case codes.Internal:
 		// Made by gRPC on this side: nothing was sent.
 		if strings.Contains(text, "error while marshaling") {
@@ -118,6 +130,16 @@ func classifyCode(code codes.Code, text string) Outcome {
 		return Blocked
 	default:
 		return Unanswered
+	}
+}
+
+// isForbidden: Temporal answers, and does not do this for whoever asks.
+func isForbidden(err error) bool {
+	switch code(err) {
+	case codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -23,6 +24,7 @@ const (
 type settler struct {
 	store    Store
 	lease    time.Duration
+	log      *slog.Logger
 	requests chan settleRequest
 }
 
@@ -94,7 +96,9 @@ func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []cl
 	var last error
 	backoff := retry.WithMaxDuration(s.lease, newBackoff(settleBase, settleCap))
 	err := retry.Do(ctx, backoff, func(ctx context.Context) error {
-		settled, last = s.store.Settle(ctx, verb, settlements)
+		if panicked := contained(s.log, "settler", func() { settled, last = s.store.Settle(ctx, verb, settlements) }); panicked != nil {
+			settled, last = nil, panicked // like no answer
+		}
 		return retry.RetryableError(last)
 	})
 	if err != nil && last != nil && !errors.Is(err, last) {

@@ -3,6 +3,8 @@ package dispatch
 import (
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
@@ -56,20 +58,44 @@ func (r *run) end(s *started, err error) {
 	case err != nil:
 		r.lost(s.item, s.Verb, err)
 	case r.Dispatched != nil:
-		r.Dispatched(s.item.ExecutionID, s.RunID)
+		_ = contained(r.Log, "report of a dispatched execution", func() { r.Dispatched(s.item.ExecutionID, s.RunID) })
 	}
 }
 
-// drain waits for hand-overs under way, once nothing is claimed any more, and has their claims ended.
-func (r *run) drain() {
-	for {
-		r.collect()
+// drain waits for hand-overs under way, once nothing is claimed any more, and gives their claims to the settler to end. It
+// counts nothing, so it ends whatever state the claim loop is left in.
+func (r *run) drain(workers *errgroup.Group) {
+	ended := make(chan struct{})
+	go func() {
+		_ = workers.Wait() // they return no errors
+		close(ended)
+	}()
+	for under := true; under; {
 		r.settleStarted()
-		if r.idle == r.Workers {
+		select {
+		case done := <-r.outcomes:
+			r.keep(done)
+		case <-ended:
+			under = false
+		}
+	}
+	for {
+		select {
+		case done := <-r.outcomes:
+			r.keep(done)
+		default:
+			r.settleStarted()
 			return
 		}
-		r.learn(<-r.outcomes)
 	}
+}
+
+// keep keeps what a hand-over has started until it is settled. It says whether there is something.
+func (r *run) keep(done result) bool {
+	if done.started != nil {
+		r.started = append(r.started, done.started)
+	}
+	return done.started != nil
 }
 
 // pace lets workers that come free shortly after one another share a claim, while there is more to claim than workers: a

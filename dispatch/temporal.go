@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -15,6 +16,8 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/pgdispatch/pgdispatch/claim"
@@ -39,6 +42,7 @@ var ErrForeign = errors.New("workflow ID is taken by a workflow that pgdispatch 
 type Service interface {
 	StartWorkflowExecution(context.Context, *workflowservice.StartWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.StartWorkflowExecutionResponse, error)
 	DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error)
+	DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error)
 }
 
 // TemporalStarter starts workflows, each once however often it is asked to.
@@ -46,34 +50,56 @@ type TemporalStarter struct {
 	Service   Service
 	Namespace string
 	Identity  string // shown in the workflow's history as who started it
+
+	memory memory
 }
 
 // Start starts an item's workflow, or finds that an earlier attempt has, and returns its run ID. The same item gives the
 // same request, down to its request ID: Temporal answers a repeated request with the run that the first one started, even
-// when that has ended since.
+// when that has ended since. An item whose workflow Temporal may have forgotten is not started: ErrForgotten.
 func (s *TemporalStarter) Start(ctx context.Context, item claim.Item) (string, error) {
 	request, err := s.request(item)
 	if err != nil {
 		return "", permanentError{err}
 	}
-	response, err := s.Service.StartWorkflowExecution(ctx, request)
+	if err := s.mayForget(ctx, item); err != nil {
+		return "", err
+	}
+	var wire wire
+	response, err := s.Service.StartWorkflowExecution(ctx, request, wire.options()...)
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case err == nil:
 		return response.GetRunId(), nil
 	case errors.As(err, &started) && started.StartRequestId == request.RequestId:
 		return started.RunId, nil
-	case errors.As(err, &started):
-		// A run that continued ours has a request ID of its own; so has a stranger's.
+	case code(err) == codes.AlreadyExists:
+		// A run that continued ours has a request ID of its own; so has a stranger's. Or nobody says whose it is.
 		runID, found, err := s.Find(ctx, item)
 		if err == nil && !found {
 			err = permanentError{fmt.Errorf("%w: %s", ErrForeign, request.WorkflowId)}
 		}
 		return runID, err
+	case wire.unused():
+		return "", unreachedError{fmt.Errorf("start workflow: %w", err)}
 	default:
 		return "", fmt.Errorf("start workflow: %w", err)
 	}
 }
+
+// wire knows whether a call had a connection to be sent on. One that had none was not carried out, whatever its error says;
+// so an outage leaves no doubt about the items that are tried during it.
+type wire struct {
+	peer  peer.Peer
+	ended atomic.Bool
+}
+
+func (w *wire) options() []grpc.CallOption {
+	return []grpc.CallOption{grpc.Peer(&w.peer), grpc.OnFinish(func(error) { w.ended.Store(true) })}
+}
+
+// unused: gRPC itself says that the call has ended, and had no peer.
+func (w *wire) unused() bool { return w.ended.Load() && w.peer.Addr == nil }
 
 // Find looks for the item's workflow, without starting it. Found is false where there is none, or a stranger's.
 func (s *TemporalStarter) Find(ctx context.Context, item claim.Item) (runID string, found bool, err error) {

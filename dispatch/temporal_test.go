@@ -11,11 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	namespacepb "go.temporal.io/api/namespace/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 )
@@ -25,15 +27,26 @@ type (
 	startResponse    = workflowservice.StartWorkflowExecutionResponse
 	describeRequest  = workflowservice.DescribeWorkflowExecutionRequest
 	describeResponse = workflowservice.DescribeWorkflowExecutionResponse
+	namespaceRequest = workflowservice.DescribeNamespaceRequest
+	namespaceAnswer  = workflowservice.DescribeNamespaceResponse
 )
 
 // fakeService keeps the requests it gets. A function that is nil answers with success.
 type fakeService struct {
 	start    func(*startRequest) (*startResponse, error)
 	describe func(*describeRequest) (*describeResponse, error)
+	// retention is the namespace's, or why it cannot be read.
+	retention      time.Duration
+	retentionError error
 
 	started   []*startRequest
 	described []*describeRequest
+	asked     []*namespaceRequest
+}
+
+func (f *fakeService) DescribeNamespace(_ context.Context, r *namespaceRequest, _ ...grpc.CallOption) (*namespaceAnswer, error) {
+	f.asked = append(f.asked, r)
+	return &namespaceAnswer{Config: &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(f.retention)}}, f.retentionError
 }
 
 func (f *fakeService) StartWorkflowExecution(_ context.Context, r *startRequest, _ ...grpc.CallOption) (*startResponse, error) {
@@ -226,6 +239,21 @@ func TestAlreadyStartedWithOurMemoIsAdopted(t *testing.T) {
 	require.Empty(t, service.described[0].Execution.RunId, "the newest run of the chain")
 }
 
+func TestAlreadyExistsThatDoesNotSayWhoseItIsIsLookedAt(t *testing.T) {
+	t.Parallel()
+	bare := func(*startRequest) (*startResponse, error) {
+		return nil, serviceerror.NewAlreadyExists("already there")
+	}
+	service := &fakeService{start: bare, describe: describedAs("run-there", anItem().ExecutionID)}
+	runID, err := starterOn(service).Start(t.Context(), anItem())
+	require.NoError(t, err)
+	require.Equal(t, "run-there", runID)
+
+	service.describe = describedAs("run-there", "")
+	_, err = starterOn(service).Start(t.Context(), anItem())
+	require.ErrorIs(t, err, ErrForeign)
+}
+
 func TestAlreadyStartedByAStrangerFailsTheItem(t *testing.T) {
 	t.Parallel()
 	for name, describe := range map[string]func(*describeRequest) (*describeResponse, error){
@@ -275,6 +303,16 @@ func TestStartThatFailsSaysWhatWasTried(t *testing.T) {
 	require.ErrorIs(t, err, boom)
 	require.EqualError(t, err, "start workflow: boom")
 	require.Empty(t, service.described)
+}
+
+// Only gRPC itself can say that nothing was sent: where its options are not heeded, nobody knows.
+func TestErrorWithoutProofThatNothingWasSentLeavesDoubt(t *testing.T) {
+	t.Parallel()
+	service := &fakeService{start: func(*startRequest) (*startResponse, error) {
+		return nil, serviceerror.NewUnavailable("connection error: connection refused")
+	}}
+	_, err := starterOn(service).Start(t.Context(), anItem())
+	require.Equal(t, Unanswered.String(), Classify(err).String())
 }
 
 func TestFindKnowsOursFromNobodysAndAStrangers(t *testing.T) {

@@ -14,7 +14,13 @@ import (
 // work is one worker: it hands over one item after another until there are no more.
 func (r *run) work(ctx context.Context) {
 	for item := range r.items {
-		r.outcomes <- r.handOver(ctx, item)
+		var done result
+		if err := contained(r.Log, "worker", func() { done = r.handOver(ctx, item) }); err != nil {
+			// Its lease is not renewed any more: whoever claims the item when that is over asks Temporal what came of it.
+			r.held.drop(item)
+			done = result{outcome: NotSent}
+		}
+		r.outcomes <- done
 	}
 }
 
@@ -44,12 +50,12 @@ func (r *run) handOver(ctx context.Context, item claim.Item) result {
 	r.held.settling(item)
 	if settlement.Verb == claim.Dispatched {
 		log.InfoContext(ctx, "Dispatched execution", "workflow_id", item.WorkflowID(), "run_id", runID, "start_ms", milliseconds(time.Since(began)))
-		return result{outcome: outcome, asked: asked, started: &started{Settlement: settlement, item: item, release: release}}
+		return result{outcome: outcome, asked: asked, sent: began, started: &started{Settlement: settlement, item: item, release: release}}
 	}
 	defer release()
 	if settleErr := r.settler.settle(settlement); settleErr != nil {
 		r.lost(item, settlement.Verb, settleErr)
-		return result{outcome: outcome, err: err, asked: asked}
+		return result{outcome: outcome, err: err, asked: asked, sent: began}
 	}
 	switch settlement.Verb {
 	case claim.Retry, claim.Fail:
@@ -58,7 +64,7 @@ func (r *run) handOver(ctx context.Context, item claim.Item) result {
 	case claim.Release:
 		log.InfoContext(ctx, "Released queue item", "outcome", outcome.String())
 	}
-	return result{outcome: outcome, err: err, asked: asked, waits: settlement.Delay}
+	return result{outcome: outcome, err: err, asked: asked, sent: began, waits: settlement.Delay}
 }
 
 // lost says that a claim could not be ended.
@@ -88,7 +94,7 @@ func (r *run) attempt(ctx context.Context, item claim.Item) (runID string, asked
 	if err != nil {
 		// An outage is logged as an error once, by the claim loop.
 		level, outcome := slog.LevelError, Classify(err)
-		if outcome == Blocked || outcome == Unanswered {
+		if outcome.systemic() {
 			level = slog.LevelDebug
 		}
 		r.Log.Log(ctx, level, "Failed to start Temporal workflow", "queue_item_id", item.ID,
@@ -162,9 +168,9 @@ func (r *run) settlement(item claim.Item, outcome Outcome, runID string, err err
 		}
 	case Permanent:
 		settlement.Verb = claim.Fail
-	case NotSent, Blocked:
+	case NotSent, Blocked, Unreached:
 		settlement.Verb = claim.Release
-	case Unanswered:
+	case Throttled, Unanswered:
 		settlement.Verb, settlement.Unknown = claim.Release, true
 	}
 	return settlement

@@ -169,6 +169,7 @@ type claimRow struct {
 	AttemptCount, FailureCount  *int
 	MaxAttempts                 *int
 	OutcomeUnknown              *bool
+	UnansweredFor               *time.Duration
 	Problem                     *string
 	Waited                      *time.Duration
 	More, Capped                *bool

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	temporallog "go.temporal.io/sdk/log"
+	"google.golang.org/grpc"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/notify"
@@ -163,6 +164,8 @@ func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
 	if options.Namespace == "" {
 		options.Namespace = client.DefaultNamespace
 	}
+	// A start that is sent again is dispatch's decision: that it was not sent must mean that it never was.
+	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithDisableRetry())
 	options.Logger = temporallog.NewStructuredLogger(log)
 	temporal, err := client.NewLazyClient(options)
 	if err != nil {

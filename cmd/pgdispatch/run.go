@@ -176,7 +176,7 @@ func (r *replica) run(ctx context.Context) error {
 	var g errgroup.Group
 	background := func(part func(context.Context) error) {
 		g.Go(func() error {
-			err := part(parts)
+			err := contained(parts, r.log, part)
 			if err != nil {
 				stopIntake() // a part that cannot go on takes the replica down, in order
 			}
@@ -202,6 +202,17 @@ func (r *replica) run(ctx context.Context) error {
 	r.farewell(context.WithoutCancel(ctx))
 	r.log.Info("Stopped")
 	return err
+}
+
+// contained runs a part and makes an error of its panic, so that a replica without it ends in order, and is not half dead.
+func contained(ctx context.Context, log *slog.Logger, part func(context.Context) error) (err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			log.Error("Panic: this replica ends", "panic", claim.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", recovered)
+		}
+	}()
+	return part(ctx)
 }
 
 // presence says that this replica lives, so that others leave its watches alone.

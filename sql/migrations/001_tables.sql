@@ -146,6 +146,9 @@ create table pgdispatch.workflow_executions (
     created_at                     timestamptz not null default now(),
     started_at                     timestamptz,
     finished_at                    timestamptz,
+    -- When it was claimed for the first start that may have been carried out. Temporal forgets a workflow some time after its
+    -- end; once it may have, no start is sent again.
+    first_sent_at                  timestamptz,
     -- The replica that waits for this execution's end; its claim on it lives as long as its row in replicas.
     watcher                        text,
     constraint a_status_has_what_belongs_to_it check (

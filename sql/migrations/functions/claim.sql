@@ -13,7 +13,7 @@ returns table (
     workflow_definition_id uuid, workflow_definition_version_id uuid,
     workflow_type text, task_queue text, execution_timeout interval, node_ids text, params text, traceparent text,
     attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean,
-    problem text, waited interval, more boolean, capped boolean, look_again_in interval,
+    unanswered_for interval, problem text, waited interval, more boolean, capped boolean, look_again_in interval,
     paused boolean, at_capacity text
 )
 language plpgsql volatile
@@ -337,6 +337,9 @@ begin
         select q.id, q.lease_token, q.execution_id, q.workspace_id, q.workflow_definition_id, v.id as version_id,
                d.workflow_type, d.task_queue, d.execution_timeout, v.node_ids, q.params, q.traceparent,
                q.attempt_count, q.failure_count, d.max_attempts, q.outcome_unknown, q.priority, q.run_at, q.created_at,
+               case when not q.outcome_unknown then start_time
+                    else coalesce((select e.first_sent_at from pgdispatch.workflow_executions e where e.id = q.execution_id), q.created_at)
+               end as first_sent_at,
                case
                    when w.id is null then 'workspace not found'
                    when d.id is null then 'workflow definition not found'
@@ -358,16 +361,17 @@ begin
         where q.id = any (claimed)
     ), execution as (
         insert into pgdispatch.workflow_executions as e
-            (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, watcher)
-        select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, owner
+            (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, watcher, first_sent_at)
+        select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, owner, i.first_sent_at
         from item i
         where i.version_id is not null
         on conflict (id) do update
-        set workflow_definition_version_id = excluded.workflow_definition_version_id, watcher = excluded.watcher
+        set workflow_definition_version_id = excluded.workflow_definition_version_id, watcher = excluded.watcher,
+            first_sent_at = excluded.first_sent_at
     )
     select i.id, i.lease_token, i.execution_id, i.workspace_id, i.workflow_definition_id, i.version_id,
            i.workflow_type, i.task_queue, i.execution_timeout, i.node_ids::text, i.params::text, i.traceparent,
-           i.attempt_count, i.failure_count, i.max_attempts, i.outcome_unknown, i.problem,
+           i.attempt_count, i.failure_count, i.max_attempts, i.outcome_unknown, start_time - i.first_sent_at, i.problem,
            clock_timestamp() - greatest(i.created_at, i.run_at), null::boolean, null::boolean, null::interval,
            null::boolean, null::text
     from item i

@@ -1,0 +1,308 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+const (
+	slowing   = "Temporal limits the rate of starts: slowing down; items wait, and nothing is counted against them"
+	fullSpeed = "Temporal takes all starts again: back to full speed"
+)
+
+var tooMuch = serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "namespace rate limit exceeded")
+
+// rationed is a frontend that takes so many starts per second, of whomever they are, and saves up no more than burst.
+type rationed struct {
+	limit, burst float64
+
+	mu           sync.Mutex
+	saved        float64
+	at           time.Time
+	calls, taken int
+}
+
+func (f *rationed) start(_ context.Context, item claim.Item) (string, error) {
+	time.Sleep(5 * time.Millisecond)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	f.saved = min(f.burst, f.saved+f.limit*now.Sub(f.at).Seconds())
+	f.at = now
+	f.calls++
+	if f.saved < 1 {
+		return "", tooMuch
+	}
+	f.saved--
+	f.taken++
+	return "run-" + item.ExecutionID, nil
+}
+
+// seen returns the calls since the last time, and how many of them were taken.
+func (f *rationed) seen() (calls, taken float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls, taken = float64(f.calls), float64(f.taken)
+	f.calls, f.taken = 0, 0
+	return calls, taken
+}
+
+// endless has the desk's queue never run dry.
+func (d *desk) endless() {
+	next := int64(0)
+	d.onClaim = func(atMost int) (claim.Batch, error) {
+		batch := claim.Batch{More: true, LookAgainIn: -1}
+		for range atMost {
+			next++
+			batch.Items = append(batch.Items, claim.Item{ID: next, Token: 1, MaxAttempts: 3, Deadline: time.Now().Add(d.Lease)})
+		}
+		return batch, nil
+	}
+	d.onSettle = func(_ claim.Verb, batch []claim.Settlement) ([]int64, error) {
+		var ids []int64
+		for _, s := range batch {
+			ids = append(ids, s.ID)
+		}
+		return ids, nil
+	}
+}
+
+func TestCallsSettleAtTheLimitOfANamespaceWhateverTheReplicas(t *testing.T) {
+	for name, c := range map[string]struct {
+		replicas     int
+		limit, burst float64
+	}{
+		"one replica":                   {1, 100, 100},
+		"three replicas":                {3, 100, 100},
+		"three replicas, nothing saved": {3, 100, 5},
+		"three replicas, two seconds":   {3, 300, 600},
+		"three replicas, a small limit": {3, 20, 20},
+		"ten replicas":                  {10, 200, 200},
+		"one replica, a high limit":     {1, 800, 1600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				frontend := &rationed{limit: c.limit, burst: c.burst, at: time.Now()}
+				var desks []*desk
+				for range c.replicas {
+					d := newDesk(t, 20)
+					d.Dispatched = nil
+					d.endless()
+					d.onStart = frontend.start
+					defer d.run()()
+					desks = append(desks, d)
+				}
+				pass(30 * time.Second)
+				frontend.seen()
+				const steady = 2 * time.Minute
+				pass(steady)
+				calls, taken := frontend.seen()
+				limit := c.limit * steady.Seconds()
+				t.Logf("calls %.2f and starts %.2f of the limit", calls/limit, taken/limit)
+				require.LessOrEqual(t, calls, 1.2*limit)
+				require.GreaterOrEqual(t, taken, 0.7*limit)
+				for _, d := range desks {
+					require.Equal(t, []string{slowing}, d.log.at(slog.LevelWarn), "said once")
+					require.Empty(t, d.log.at(slog.LevelError), "no outage")
+				}
+			})
+		})
+	}
+}
+
+func TestWhatMayNotStartIsNotClaimed(t *testing.T) {
+	bubble(t, 20, func(t *testing.T, d *desk) {
+		d.endless()
+		frontend := &rationed{limit: 50, burst: 50, at: time.Now()}
+		d.onStart = frontend.start
+		stop := d.run()
+		pass(30 * time.Second)
+		before := len(d.settlements())
+		pass(10 * time.Second)
+		require.Less(t, len(d.settlements())-before, 10*50*13/10, "a claim that is not started would be seen as a settle")
+		for _, s := range d.settlements() {
+			require.Contains(t, []claim.Verb{claim.Dispatched, claim.Release}, s.Verb)
+			require.Equal(t, s.Verb == claim.Release, s.Unknown, "a refused start keeps its slot until it is answered")
+		}
+		stop()
+	})
+}
+
+func TestLimitThatIsLiftedIsLeftBehind(t *testing.T) {
+	bubble(t, 20, func(t *testing.T, d *desk) {
+		d.endless()
+		frontend := &rationed{limit: 20, burst: 20, at: time.Now()}
+		d.onStart = frontend.start
+		stop := d.run()
+		pass(time.Minute)
+		require.Equal(t, []string{slowing}, d.log.at(slog.LevelWarn))
+		require.NotContains(t, d.log.at(slog.LevelInfo), fullSpeed)
+
+		frontend.mu.Lock()
+		frontend.limit, frontend.burst = 1e9, 1e9
+		frontend.mu.Unlock()
+		pass(2 * time.Minute)
+		frontend.seen()
+		pass(time.Second)
+		_, taken := frontend.seen()
+		require.Greater(t, taken, 3500.0, "20 workers that take 5 ms each")
+		require.Len(t, d.log.at(slog.LevelWarn), 1)
+		require.Contains(t, d.log.at(slog.LevelInfo), fullSpeed)
+		stop()
+	})
+}
+
+func TestHalfOfAllStartsRefusedBurnsNothingAndEnds(t *testing.T) {
+	bubble(t, 10, func(t *testing.T, d *desk) {
+		d.enqueue(200)
+		calls := 0
+		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
+			time.Sleep(time.Millisecond)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			calls++
+			if d.now() < time.Minute && calls%2 == 0 {
+				return "", tooMuch
+			}
+			return "run-" + item.ExecutionID, nil
+		}
+		stop := d.run()
+		pass(time.Minute)
+		require.Less(t, calls, 250, "it is asked ever less")
+		pass(time.Minute)
+		require.Len(t, d.seen().reported, 200)
+		require.NotContains(t, d.verbs(), claim.Retry)
+		require.NotContains(t, d.verbs(), claim.Fail)
+		require.Contains(t, d.log.at(slog.LevelInfo), fullSpeed)
+		stop()
+	})
+}
+
+func TestRefusalOfAProbeEndsThePauseAndSlowsDown(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.enqueue(50)
+		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
+			switch {
+			case d.now() < 10*time.Second:
+				return "", serviceerror.NewUnavailable("connection refused")
+			case d.now() < 20*time.Second:
+				return "", tooMuch
+			}
+			return "run-" + item.ExecutionID, nil
+		}
+		stop := d.run()
+		pass(20 * time.Second)
+		require.Equal(t, []string{slowing}, d.log.at(slog.LevelWarn))
+		require.Contains(t, d.log.at(slog.LevelInfo), "Temporal takes workflows again: resuming", "it answers, at least")
+		pass(5 * time.Second)
+		require.NotEmpty(t, d.seen().reported, "at the slowest it still asks once a second")
+		pass(time.Minute)
+		require.Len(t, d.seen().reported, 50)
+		stop()
+	})
+}
+
+func TestRateIsHalvedOnceForAllThatWasUnderWay(t *testing.T) {
+	t.Parallel()
+	var l limiter
+	now := time.Now()
+	for n := range 100 {
+		l.learn(now.Add(time.Duration(n)*10*time.Millisecond), now, false)
+	}
+	now = now.Add(time.Second)
+	require.Equal(t, 7, l.allows(now, 7, true), "not limited at first")
+	sent := now.Add(-time.Millisecond)
+	require.True(t, l.learn(now, sent, true), "it says so once")
+	rate := l.rate
+	require.InDelta(t, 50, rate, 1, "half of what was asked in the last second")
+	for range 50 {
+		require.False(t, l.learn(now.Add(2*time.Second), sent, true))
+	}
+	require.Equal(t, rate, l.rate, "what was sent before says nothing")
+	l.learn(now.Add(cutInterval-1), now.Add(time.Millisecond), true)
+	require.Equal(t, rate, l.rate, "nor is it halved again before that is felt")
+	for n := range 100 {
+		l.learn(now.Add(time.Duration(n)*10*time.Millisecond), now, false)
+	}
+	l.learn(now.Add(cutInterval), now.Add(time.Millisecond), true)
+	require.InDelta(t, rate/2, l.rate, 0.1)
+	for n := range 100 {
+		at := now.Add(time.Duration(n+2) * time.Hour)
+		l.learn(at, at, true)
+	}
+	require.EqualValues(t, slowest, l.rate)
+}
+
+func TestRateGrowsBackByEqualStepsAndThenFaster(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	l := limiter{rate: 50, growth: 10, at: now, cutAt: now, heldAt: now, steepenAt: now.Add(steepen)}
+	for _, want := range []float64{60, 70, 80, 90, 100} {
+		now = now.Add(time.Second)
+		require.Zero(t, l.allows(now, 0, true))
+		l.allows(now, 1, true)
+		require.InDelta(t, want, l.rate, 0.01)
+	}
+	now = now.Add(5 * time.Second)
+	l.allows(now, 1, true)
+	rate := l.rate
+	l.allows(now.Add(time.Second), 1, true)
+	require.InDelta(t, rate+20, l.rate, 0.01, "nothing was refused for a while: it grows twice as fast")
+}
+
+func TestLimiterThatHoldsNothingBackEnds(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	l := limiter{rate: 100, growth: 1, at: now, cutAt: now, heldAt: now, steepenAt: now.Add(steepen)}
+	require.False(t, l.frees(now.Add(freeAfter-1)))
+	now = now.Add(freeAfter)
+	require.Equal(t, 2, l.allows(now, 2, true))
+	l.claimed(now, 2, true)
+	require.True(t, l.frees(now), "two were wanted, and two were allowed")
+	require.Equal(t, 1000, l.allows(now, 1000, true))
+
+	l = limiter{rate: 100, growth: 1, at: now, cutAt: now, heldAt: now, steepenAt: now.Add(steepen)}
+	now = now.Add(freeAfter)
+	require.Equal(t, 4, l.allows(now, 10, true))
+	l.claimed(now, 4, true)
+	require.False(t, l.frees(now), "there would have been more")
+	require.Zero(t, l.allows(now, 10, true))
+	require.InDelta(t, float64(2*time.Second)/100, float64(l.until.Sub(now)), float64(time.Millisecond), "the next two")
+}
+
+func TestFlappingTemporalCostsFewCalls(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		const rows = 3000
+		d.enqueue(rows)
+		calls := 0
+		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
+			time.Sleep(5 * time.Millisecond)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			calls++
+			if int(d.now()/time.Second)%2 == 1 {
+				return "", serviceerror.NewUnavailable("connection refused")
+			}
+			return "run-" + item.ExecutionID, nil
+		}
+		stop := d.run()
+		pass(time.Minute)
+		require.Len(t, d.seen().reported, rows)
+		require.Greater(t, len(d.log.at(slog.LevelError)), 1, "there was more than one outage")
+		require.Less(t, calls, rows*11/10)
+		require.NotContains(t, d.verbs(), claim.Retry)
+		require.NotContains(t, d.verbs(), claim.Fail)
+		stop()
+	})
+}
