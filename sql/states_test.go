@@ -131,6 +131,8 @@ func arguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{"replica-1"}}
 	case "adopt":
 		return [][]any{{"replica-2", 10, []string{}}}
+	case "unlocked":
+		return [][]any{{ids}}
 	case "gate_call":
 		return [][]any{{"pgdispatch_help"}}
 	case "ping":

@@ -115,6 +115,37 @@ func TestASuspectWaitsForAnOwnerThatHoldsNothing(t *testing.T) {
 	require.Len(t, f.dispatched(busy), 2)
 }
 
+// A claim whose answer is lost, or whose commit hangs, expires like that of a dead replica. An outage of any length fails no item.
+func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		renewed time.Duration // before the end of the item's lease
+		lost    int
+	}{
+		"it lives": {0, 0}, "its next presence is due": {lease / 3, 0},
+		"it died, and said that it lived after the claim": {2 * lease / 3, 1}, "it died with the claim": {lease, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.item(f.tenant("PRO"))
+			for range 5 {
+				f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease)
+				b := f.claim(1)
+				require.Len(t, b.items, 1)
+				if b.items[0].Problem != nil {
+					break
+				}
+				f.exec("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp()")
+				f.exec(`update pgdispatch.replicas r set renewed_at = q.lease_expires_at - $1::interval, expires_at = q.lease_expires_at - $1::interval + $2::interval
+					from pgdispatch.workflow_execution_queue q`, c.renewed, lease)
+				require.Equal(t, 1, one[int](f, "select pgdispatch.requeue_expired(10)"))
+			}
+			require.Equal(t, 3*c.lost, one[int](f, "select lost_lease_count from pgdispatch.workflow_execution_queue"))
+		})
+	}
+}
+
 // A replica whose workers are never all free at once must not keep a suspect waiting for ever.
 func TestABusyReplicaComesToItsSuspect(t *testing.T) {
 	t.Parallel()
