@@ -146,7 +146,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, atMost
 	})
 	// One transaction without a BEGIN, because a batch is one.
 	if err := s.Pool.SendBatch(ctx, statements).Close(); err != nil {
-		return Batch{LookAgainIn: -1}, nil, named(ctx, verb, err)
+		return Batch{LookAgainIn: -1}, nil, named(ctx, s.Pool, verb, err)
 	}
 	return batch, settled, nil
 }
@@ -202,13 +202,16 @@ func value[T any](p *T) T {
 // Held names a leased item for a heartbeat.
 type Held struct{ ID, Token int64 }
 
-// Heartbeat renews leases, all in one statement, and returns the IDs that were renewed. What is missing is lost.
+// Heartbeat renews leases, all in one statement, and returns the IDs that were renewed. What is missing is lost: it expired, or
+// will, because somebody keeps its row locked.
 func (s *Store) Heartbeat(ctx context.Context, held []Held) ([]int64, error) {
-	ids, tokens := make([]int64, len(held)), make([]int64, len(held))
-	for n, h := range held {
-		ids[n], tokens[n] = h.ID, h.Token
-	}
-	return s.ids(ctx, "renew leases", sql.Heartbeat, ids, tokens, s.Lease)
+	return aroundLocks(ctx, s, held, func(h Held) int64 { return h.ID }, func(held []Held) ([]int64, error) {
+		ids, tokens := make([]int64, len(held)), make([]int64, len(held))
+		for n, h := range held {
+			ids[n], tokens[n] = h.ID, h.Token
+		}
+		return s.ids(ctx, "renew leases", sql.Heartbeat, ids, tokens, s.Lease)
+	})
 }
 
 // ids runs a statement that returns the IDs it moved.

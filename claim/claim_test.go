@@ -59,10 +59,10 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 func TestItemThatCannotBeStartedSaysWhy(t *testing.T) {
 	t.Parallel()
 	for problem, breakIt := range map[string]string{
-		"workspace not found":                "delete from pgdispatch.workspaces",
-		"workflow definition not found":      "delete from pgdispatch.workflow_definitions",
-		"workflow definition has no version": "delete from pgdispatch.workflow_definition_versions",
-		"holder lost three times":            "update pgdispatch.workflow_execution_queue set lost_lease_count = 3",
+		"workspace not found":                                         "delete from pgdispatch.workspaces",
+		"workflow definition not found":                               "delete from pgdispatch.workflow_definitions",
+		"workflow definition has no version":                          "delete from pgdispatch.workflow_definition_versions",
+		"holder lost three times, the last time with this item alone": "update pgdispatch.workflow_execution_queue set lost_lease_count = 3",
 	} {
 		t.Run(problem, func(t *testing.T) {
 			t.Parallel()

@@ -83,6 +83,100 @@ func TestManyClaimersAtOncePassNoLimit(t *testing.T) {
 	require.Zero(t, wrong)
 }
 
+// process is one that dies of poison: what it holds is lost with it, and another takes its place.
+type process struct {
+	*claimers
+	*Store
+	poison map[int64]*atomic.Int64 // how many died of it
+	dead   int
+	held   []Item
+}
+
+// A process that dies of an item loses what it holds beside it, which is claimed before all else.
+func TestPoisonAmongManyClaimersHarmsNobodyElse(t *testing.T) {
+	t.Parallel()
+	c := &claimers{bench: newBench(t)}
+	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil)
+	require.NoError(t, err)
+	limitOf := map[string]int{c.shop: 4, c.workspace("other", 20): 20}
+	c.execute("update pgdispatch.workspaces set max_concurrent_workflows = 4 where id = $1", c.shop)
+	for id := range limitOf {
+		c.enqueue(id, items)
+	}
+	c.execute(audit)
+	c.open.Store(int64(len(limitOf) * items))
+	poison := map[int64]*atomic.Int64{1: {}, 7: {}, items + 1: {}}
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	for n := range replicas {
+		all.Go(func() {
+			p := &process{claimers: c, Store: c.replica(fmt.Sprintf("replica %d", n)), poison: poison}
+			for c.open.Load() > 0 {
+				if err := p.step(ctx); err != nil {
+					t.Error(err)
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	for id, died := range poison {
+		require.EqualValues(t, 3, died.Load(), "of item %d", id)
+	}
+	require.Equal(t, []int64{1, 7, items + 1}, scalar[[]int64](c.bench,
+		"select array_agg(id order by id) from pgdispatch.workflow_execution_queue where status = 'FAILED'"), "and of no other")
+	c.requireNoLimitPassed(limitOf)
+}
+
+// step claims what there are workers for, and dies or ends one of the items it holds.
+func (p *process) step(ctx context.Context) error {
+	batch, err := p.Claim(ctx, 3-len(p.held))
+	if err != nil {
+		return err
+	}
+	p.held = append(p.held, batch.Items...)
+	dies := false
+	for _, item := range p.held {
+		if died := p.poison[item.ID]; died != nil && item.Problem == "" {
+			if died.Add(1) == 3 && len(p.held) > 1 {
+				return fmt.Errorf("the third holder of item %d holds %d items", item.ID, len(p.held))
+			}
+			dies = true
+		}
+	}
+	if dies {
+		p.die()
+	}
+	if len(p.held) == 0 {
+		return nil
+	}
+	item := p.held[0]
+	p.held = p.held[1:]
+	s := Settlement{Verb: Dispatched, ID: item.ID, Token: item.Token, RunID: "run", Error: item.Problem}
+	if item.Problem != "" {
+		s.Verb = Fail
+	}
+	ids, err := p.Settle(ctx, s.Verb, []Settlement{s})
+	if err == nil && s.Verb == Dispatched {
+		_, err = p.Finish(ctx, item.ExecutionID, "COMPLETED", "")
+	}
+	if err != nil || len(ids) != 1 {
+		return fmt.Errorf("%s of item %d moved %d: %w", s.Verb, item.ID, len(ids), err)
+	}
+	p.open.Add(-1)
+	p.moved.Add(1)
+	return nil
+}
+
+func (p *process) die() {
+	p.expire(p.held...)
+	p.dead++
+	p.held, p.Store = nil, p.replica(fmt.Sprintf("%.9s.%d", p.Owner, p.dead))
+}
+
 // work claims and settles until every item has ended.
 func (c *claimers) work(ctx context.Context, store *Store) error {
 	var running []string

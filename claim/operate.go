@@ -14,6 +14,10 @@ type Swept struct {
 	Unnoticed int // workspaces with due items whose insert trigger had not fired
 	// NextExpiryIn is how long until the next lease runs out; nil: nothing is leased.
 	NextExpiryIn *time.Duration
+	// Shortened counts leases from before the database's clock was set back, which would have held until it has caught up.
+	Shortened int
+	// Now is the database's time.
+	Now time.Time
 }
 
 // Sweep gives items whose lease ran out back to PENDING, at most so many, and makes items known that nobody announced.

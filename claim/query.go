@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // querier is a pool or a connection.
@@ -22,11 +23,11 @@ func rows[T any](ctx context.Context, on querier, timeout time.Duration, verb st
 	defer cancel()
 	answer, err := on.Query(ctx, statement, args...)
 	if err != nil {
-		return nil, named(ctx, verb, err)
+		return nil, named(ctx, on, verb, err)
 	}
 	result, err := pgx.CollectRows(answer, rowTo)
 	if err != nil {
-		return nil, named(ctx, verb, err)
+		return nil, named(ctx, on, verb, err)
 	}
 	return result, nil
 }
@@ -42,7 +43,7 @@ func one[T any](ctx context.Context, on querier, timeout time.Duration, verb, st
 	defer cancel()
 	var result T
 	if err := on.QueryRow(ctx, statement, args...).Scan(&result); err != nil {
-		return result, named(ctx, verb, err)
+		return result, named(ctx, on, verb, err)
 	}
 	return result, nil
 }
@@ -52,7 +53,7 @@ func exec(ctx context.Context, on querier, timeout time.Duration, verb, statemen
 	ctx, cancel := bounded(ctx, timeout, verb)
 	defer cancel()
 	if _, err := on.Exec(ctx, statement, args...); err != nil {
-		return named(ctx, verb, err)
+		return named(ctx, on, verb, err)
 	}
 	return nil
 }
@@ -62,8 +63,13 @@ func bounded(ctx context.Context, timeout time.Duration, verb string) (context.C
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s gave up after %s", verb, timeout))
 }
 
-// named says what was tried, and which timeout ended it if one did.
-func named(ctx context.Context, verb string, err error) error {
+// named says what was tried, which timeout ended it if one did, and what to do where it is known. Connections to a server that
+// refuses writes are given up, all of them: it may have been the primary once.
+func named(ctx context.Context, on any, verb string, err error) error {
+	if pool, ok := on.(*pgxpool.Pool); ok && hasCode(err, readOnly) {
+		pool.Reset()
+	}
+	err = WithRemedy(err)
 	if ctx.Err() != nil && context.Cause(ctx) != ctx.Err() {
 		return fmt.Errorf("%s: %w: %w", verb, context.Cause(ctx), err)
 	}

@@ -2,11 +2,9 @@ package claim
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgdispatch/pgdispatch/sql"
 )
@@ -36,8 +34,7 @@ func (s *Session) Leave(ctx context.Context) error {
 // While Shut waits, whoever commits work notifies already.
 func (s *Session) Shut(ctx context.Context) (bool, error) {
 	err := s.exec(ctx, "shut gate", sql.GateShut)
-	var postgres *pgconn.PgError
-	if errors.As(err, &postgres) && postgres.Code == "55P03" { // lock_not_available
+	if hasCode(err, lockNotAvailable) {
 		return false, nil
 	}
 	return err == nil, err
@@ -58,7 +55,7 @@ func (s *Session) Ping(ctx context.Context) error {
 	ctx, cancel := bounded(ctx, gateTimeout, "ping gate")
 	defer cancel()
 	if err := s.Conn.Ping(ctx); err != nil {
-		return named(ctx, "ping gate", err)
+		return named(ctx, s.Conn, "ping gate", err)
 	}
 	return nil
 }

@@ -38,8 +38,14 @@ type Settlement struct {
 }
 
 // Settle ends claims of one verb, all in one statement, and returns the IDs it ended. What is missing was lost: its lease
-// had expired, whoever holds it now.
+// had expired, whoever holds it now, or will, because somebody keeps its row locked.
 func (s *Store) Settle(ctx context.Context, verb Verb, batch []Settlement) ([]int64, error) {
+	return aroundLocks(ctx, s, batch, func(b Settlement) int64 { return b.ID }, func(batch []Settlement) ([]int64, error) {
+		return s.settle(ctx, verb, batch)
+	})
+}
+
+func (s *Store) settle(ctx context.Context, verb Verb, batch []Settlement) ([]int64, error) {
 	if verb == Dispatched {
 		return s.ids(ctx, "settle dispatched items", sql.Dispatched, s.dispatchedArgs(batch)...)
 	}

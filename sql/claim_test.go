@@ -227,7 +227,7 @@ func TestAnItemThatLostItsHolderThreeTimesIsAProblem(t *testing.T) {
 		f.expire(id)
 	}
 	last := f.claim(1)
-	require.Equal(t, "holder lost three times", *last.items[0].Problem)
+	require.Equal(t, "holder lost three times, the last time with this item alone", *last.items[0].Problem)
 	require.Equal(t, 0, *last.items[0].FailureCount, "a lost lease is no failure of the item's own")
 	require.Equal(t, 4, *last.items[0].AttemptCount)
 }

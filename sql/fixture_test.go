@@ -201,8 +201,10 @@ func (b batch) tokens() []int64 {
 	return tokens
 }
 
-func (f fixture) tryClaim(atMost int) (batch, error) {
-	rows, err := f.db.Query(f.t.Context(), sql.Claim, "replica-1", atMost, lease)
+func (f fixture) tryClaim(atMost int) (batch, error) { return f.tryClaimBy("replica-1", atMost) }
+
+func (f fixture) tryClaimBy(owner string, atMost int) (batch, error) {
+	rows, err := f.db.Query(f.t.Context(), sql.Claim, owner, atMost, lease)
 	if err != nil {
 		return batch{}, err
 	}
@@ -226,6 +228,13 @@ func (f fixture) claim(atMost int) batch {
 	b, err := f.tryClaim(atMost)
 	require.NoError(f.t, err)
 	require.True(f.t, due || len(b.items) == 0, "items were claimed, and no poll would have looked for them")
+	return b
+}
+
+func (f fixture) claimBy(owner string, atMost int) batch {
+	f.t.Helper()
+	b, err := f.tryClaimBy(owner, atMost)
+	require.NoError(f.t, err)
 	return b
 }
 

@@ -1,9 +1,10 @@
 -- CLAIMED -> PENDING
 -- $1 owner. The last thing a replica does: what it still holds are claims whose answer it never got, or that it could not
--- settle. It may have started them, so they keep their slots.
+-- settle. It may have started them, so they keep their slots; and it lived, so none of them is suspected of its death.
 update pgdispatch.workflow_execution_queue q
 set status = 'PENDING',
     attempt_count = greatest(q.attempt_count - 1, 0),
+    lost_lease_count = 0,
     outcome_unknown = true,
     claimed_by = null,
     claimed_at = null,

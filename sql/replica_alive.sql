@@ -2,4 +2,4 @@
 -- $1 replica, $2 version, $3 workers, $4 lease.
 insert into pgdispatch.replicas (id, version, workers, expires_at)
 values ($1, $2, $3, clock_timestamp() + $4::interval)
-on conflict (id) do update set expires_at = excluded.expires_at
+on conflict (id) do update set expires_at = excluded.expires_at, renewed_at = excluded.renewed_at

@@ -133,7 +133,7 @@ func TestEveryStateHasConstraintsThatHoldIt(t *testing.T) {
 		{"PENDING", "status = 'LOST'"},
 	} {
 		in, tx := f.begin()
-		id := seed(in, w, row.state, false)
+		id := seed(in, w, row.state, live)
 		in.exec("set local session_replication_role = replica")
 		refusal := in.refused("update pgdispatch.workflow_execution_queue set "+row.set+" where id = $1", id)
 		require.Equal(t, "23514", refusal.Code, "%s with %s", row.state, row.set)

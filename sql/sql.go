@@ -42,6 +42,7 @@ var (
 	SettingsGet         = read("settings_get")
 	SettingsSet         = read("settings_set")
 	Sweep               = read("sweep")
+	Unlocked            = read("unlocked")
 	WorkspaceStatistics = read("workspace_statistics")
 )
 

@@ -71,8 +71,15 @@ func header(t testing.TB, verb string) []move {
 	return moves
 }
 
+// How long ago seeded items were claimed: their leases hold an hour and a minute.
+const (
+	live    = time.Hour
+	expired = 2 * time.Hour
+	ahead   = -time.Hour // before the clock was set back
+)
+
 // seed puts an item into a state with triggers off. Whatever a statement could be given to find it by fits.
-func seed(f fixture, w tenant, state string, expired bool) int64 {
+func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 	f.t.Helper()
 	f.exec("set local session_replication_role = replica")
 	defer f.exec("set local session_replication_role = origin")
@@ -81,17 +88,13 @@ func seed(f fixture, w tenant, state string, expired bool) int64 {
 			(workspace_id, workflow_definition_id, status, lease_token, claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at, last_error)
 		select $1, $2, $3, 1,
 			case when $3 = 'CLAIMED' then 'replica-1' end,
-			case when $3 <> 'PENDING' and $3 <> 'CANCELLED' then clock_timestamp() - interval '1 hour' end,
-			case when $3 = 'CLAIMED' then clock_timestamp() + $4::interval end,
+			case when $3 <> 'PENDING' and $3 <> 'CANCELLED' then clock_timestamp() - $4::interval end,
+			case when $3 = 'CLAIMED' then clock_timestamp() - $4::interval + interval '61 minutes' end,
 			case when $3 in ('DISPATCHED', 'COMPLETED') then clock_timestamp() end,
 			case when $3 in ('COMPLETED', 'FAILED', 'CANCELLED') then clock_timestamp() end,
 			case when $3 = 'FAILED' then 'it broke' end
 		returning id`
-	left := time.Minute
-	if expired {
-		left = -time.Minute
-	}
-	id := one[int64](f, insert, w.workspace, w.definition, state, left)
+	id := one[int64](f, insert, w.workspace, w.definition, state, claimedAgo)
 	f.exec(`insert into pgdispatch.workflow_executions
 			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at, finished_at)
 		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, $2,
@@ -128,6 +131,8 @@ func arguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{"replica-1"}}
 	case "adopt":
 		return [][]any{{"replica-2", 10, []string{}}}
+	case "unlocked":
+		return [][]any{{ids}}
 	case "gate_call":
 		return [][]any{{"pgdispatch_help"}}
 	case "ping":
@@ -176,12 +181,12 @@ func TestEveryStatementMakesOnlyTheMovesOfItsHeader(t *testing.T) {
 		declared := header(t, verb)
 		made := map[move]bool{}
 		for _, state := range statuses(f) {
-			for _, expired := range []bool{false, true} {
-				if expired && state != "CLAIMED" {
+			for _, claimedAgo := range []time.Duration{live, expired, ahead} {
+				if claimedAgo != live && state != "CLAIMED" {
 					continue
 				}
 				for n := range arguments(verb, 0, "") {
-					for _, m := range f.movesOf(w, verb, state, expired, n) {
+					for _, m := range f.movesOf(w, verb, state, claimedAgo, n) {
 						require.Contains(t, declared, m, "%s.sql on a %s item", verb, state)
 						made[m] = true
 					}
@@ -196,11 +201,11 @@ func TestEveryStatementMakesOnlyTheMovesOfItsHeader(t *testing.T) {
 
 // movesOf seeds one item, runs a verb with its nth arguments, and returns what was written down. An item of which nothing
 // was written down must not have changed at all. Everything is rolled back.
-func (f fixture) movesOf(w tenant, verb, state string, expired bool, n int) []move {
+func (f fixture) movesOf(w tenant, verb, state string, claimedAgo time.Duration, n int) []move {
 	f.t.Helper()
 	in, tx := f.begin()
 	defer func() { require.NoError(f.t, tx.Rollback(context.Background())) }()
-	id := seed(in, w, state, expired)
+	id := seed(in, w, state, claimedAgo)
 	const whole = "select q::text from pgdispatch.workflow_execution_queue q where q.id = $1"
 	before := one[string](in, whole, id)
 	in.item(w) // a neighbour, so that the lane has something to give
@@ -249,7 +254,7 @@ func TestAMoveThatThereIsNotIsRefused(t *testing.T) {
 				continue
 			}
 			in, tx := f.begin()
-			id := seed(in, w, from, false)
+			id := seed(in, w, from, live)
 			in.exec("savepoint bare")
 			bare := in.refused("update pgdispatch.workflow_execution_queue set status = $2 where id = $1", id, to)
 			require.Contains(t, []string{"PGD20", "23514"}, bare.Code, "%s -> %s: %s", from, to, bare.Message)

@@ -1,6 +1,7 @@
--- CLAIMED -> PENDING
+-- CLAIMED -> PENDING, CLAIMED
 -- $1 at most. Returns how many leases had run out, in how many workspaces due items were found that no claim would have
--- noticed, and how long until the next lease runs out (null: nothing is leased). Hints that claims have read go.
+-- noticed, how long until the next lease runs out (null: nothing is leased), how many leases from before the clock was set back
+-- were shortened, and the database's time. Hints that claims have read go.
 with read_hints as (
     delete from pgdispatch.lane_hints h
     using (select b.seen from pgdispatch.lane_book b order by b.version desc limit 1) b
@@ -12,4 +13,6 @@ select pgdispatch.requeue_expired($1),
            select min(q.lease_expires_at) - clock_timestamp()
            from pgdispatch.workflow_execution_queue q
            where q.status = 'CLAIMED' and q.lease_expires_at > clock_timestamp()
-       )
+       ),
+       pgdispatch.shorten_leases(),
+       clock_timestamp()

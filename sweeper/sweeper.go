@@ -40,6 +40,8 @@ type Sweeper struct {
 	// Found is called when a sweep found work for the dispatcher; it must not block. Nil: nobody is told.
 	Found func()
 	Log   *slog.Logger
+
+	clock clock
 }
 
 // Run sweeps until ctx is cancelled, and returns nil then. An error of the database is logged and the sweep repeated.
@@ -64,11 +66,13 @@ func (s *Sweeper) Run(ctx context.Context) error {
 func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 	requeued, unnoticed, pause := 0, 0, s.Interval
 	for more := true; more; {
+		sent := time.Now()
 		swept, err := s.Store.Sweep(ctx, batch)
 		if err != nil && ctx.Err() == nil {
 			s.Log.ErrorContext(ctx, "Cannot sweep", "error", err)
 		}
 		requeued += swept.Requeued
+		s.watchClock(ctx, swept, sent)
 		unnoticed += swept.Unnoticed
 		if swept.NextExpiryIn != nil {
 			pause = min(*swept.NextExpiryIn+rand.N(maxJitter), s.Interval)
@@ -86,6 +90,16 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 		s.Found()
 	}
 	return pause
+}
+
+// watchClock says what a sweep that was sent at sent found out about the database's clock.
+func (s *Sweeper) watchClock(ctx context.Context, swept claim.Swept, sent time.Time) {
+	if jumped := s.clock.read(swept.Now, sent, time.Now()); jumped != 0 {
+		s.Log.ErrorContext(ctx, "The database's clock jumped: leases, run_at and rate limits go by it", "jumped_ms", jumped.Milliseconds())
+	}
+	if swept.Shortened > 0 {
+		s.Log.WarnContext(ctx, "Shortened leases from before the database's clock was set back", "leases", swept.Shortened)
+	}
 }
 
 func (s *Sweeper) recount(ctx context.Context) {

@@ -54,7 +54,12 @@ func openPool(ctx context.Context, databaseURL string, size int32, settings map[
 // uses the server's connection next.
 func directSettings(more ...map[string]string) map[string]string {
 	// A claim counts what others have committed while it waited for its lock, whatever the role's default is.
-	settings := map[string]string{"default_transaction_isolation": "read committed"}
+	// What a role's settings would cut off is bounded already: each statement has a timeout with a name. A lock is waited for
+	// as long as it takes others to commit; what is behind a row that somebody keeps is not to wait with it.
+	settings := map[string]string{
+		"default_transaction_isolation": "read committed",
+		"statement_timeout":             "0", "lock_timeout": claim.LockTimeout.String(), "idle_session_timeout": "0",
+	}
 	for _, m := range more {
 		maps.Copy(settings, m)
 	}

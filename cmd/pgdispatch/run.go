@@ -254,7 +254,7 @@ func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) erro
 		if err != nil {
 			if !complained && ctx.Err() == nil {
 				complained = true
-				log.Error("Waiting for Postgres", "error", redact(err))
+				log.Error("Waiting for Postgres", "error", redact(claim.WithRemedy(err)))
 			}
 			return retry.RetryableError(err)
 		}

@@ -177,6 +177,7 @@ create table pgdispatch.replicas (
     version    text not null,
     workers    integer not null,
     started_at timestamptz not null default now(),
+    renewed_at timestamptz not null default clock_timestamp(),
     expires_at timestamptz not null
 );
 

@@ -4,6 +4,7 @@
 {{ template "functions/waiting_levels.sql" . }}
 {{ template "functions/catch_up.sql" . }}
 {{ template "functions/requeue_expired.sql" . }}
+{{ template "functions/shorten_leases.sql" . }}
 {{ template "functions/claim_unanswered.sql" . }}
 {{ template "functions/claim_aged.sql" . }}
 {{ template "functions/claim.sql" . }}
@@ -22,7 +23,8 @@ drop function pgdispatch.find_unnoticed();
 drop function pgdispatch.recount_lanes();
 drop function pgdispatch.claim(text, integer, interval);
 drop function pgdispatch.claim_aged(text, bigint, interval, timestamptz, timestamptz, timestamptz, integer[], pgdispatch.lane_now[]);
-drop function pgdispatch.claim_unanswered(text, integer, interval, timestamptz);
+drop function pgdispatch.claim_unanswered(text, integer, interval, timestamptz, bigint);
+drop function pgdispatch.shorten_leases();
 drop function pgdispatch.requeue_expired(integer);
 drop function pgdispatch.catch_up(pg_snapshot, timestamptz, integer[], bigint[]);
 drop function pgdispatch.waiting_levels();

@@ -5,8 +5,8 @@
 -- Whose turn it is: the highest priority that is due; among equals the workspace that was served least recently; in it, age.
 -- One of every ten items, though, is the one that has been due for longest, if for longer than settings.priority_aging: so
 -- whatever is urgent meanwhile, an item starts after at most ten times as many as have waited longer. See docs/enqueue.md.
--- Its last row has no id: it says whether more is due than was given, whether W left room for less than was asked for, and
--- how soon to look again for what is due later (null: nothing is).
+-- Its last row has no id: it says whether more is due than was given, whether W, or an item that is handed over alone, left room
+-- for less than was asked for, and how soon to look again for what is due later (null: nothing is).
 create function pgdispatch.claim(owner text, at_most integer, lease interval)
 returns table (
     id bigint, lease_token bigint, execution_id uuid, workspace_id uuid,
@@ -52,6 +52,7 @@ declare
     room integer;
     expired integer;
     unanswered boolean;
+    alone boolean;
     token_floor bigint;
     least_token bigint;
     complete boolean;
@@ -83,15 +84,16 @@ begin
     last_token := coalesce(pg_sequence_last_value('pgdispatch.lease_tokens'), 0);
     select b.at, b.seen, least(b.due_from, start_time), b.levels, b.served_from, b.aged_from, least(b.aged_turn, last_token),
            pg_snapshot_xmax(b.seen) > pg_snapshot_xmax(pg_current_snapshot()),
-           start_time - s.priority_aging, s.paused, least(at_most, s.max_claims - n.leased), n.expired, coalesce(n.least_token, last_token),
+           start_time - s.priority_aging, s.paused, least(at_most, s.max_claims - n.leased), n.expired, coalesce(n.least_token, last_token), n.alone,
            exists (select from pgdispatch.workflow_execution_queue q
                    where q.status = 'PENDING' and q.outcome_unknown and q.run_at <= start_time)
     into book_at, seen, due_from, all_levels, served_floors, aged_floor, turn,
-         restored, aged_before, halted, room, expired, least_token, unanswered
+         restored, aged_before, halted, room, expired, least_token, alone, unanswered
     from (select b.ctid as at, b.* from pgdispatch.lane_book b order by b.version desc limit 1) b
     cross join pgdispatch.settings s
     cross join (
-        select count(*) as leased, min(q.lease_token) as least_token, count(*) filter (where q.lease_expires_at <= start_time) as expired
+        select count(*) as leased, min(q.lease_token) as least_token, count(*) filter (where q.lease_expires_at <= start_time) as expired,
+               coalesce(bool_or(q.lost_lease_count >= 2 and q.claimed_by = owner and q.lease_expires_at > start_time), false) as alone
         from pgdispatch.workflow_execution_queue q
         where q.status = 'CLAIMED' and q.lease_token >= token_floor
     ) n;
@@ -105,7 +107,7 @@ begin
         -- Not where this transaction has settled something: that may be rolled back, and this is not.
         perform setval('pgdispatch.least_lease_token', least_token);
     end if;
-    room := case when halted then 0 else room end;
+    room := case when halted or alone then 0 else room end; -- alone: this owner holds a suspect, see claim_unanswered
     seen := case when not restored then seen end; -- restored into another cluster, which counts its transactions anew
 
     -- What has changed since the last claim: new items, hints, lanes with something due. Nothing is written yet, so that a lane
@@ -187,7 +189,8 @@ begin
     end if;
 
     if unanswered and room > 0 then
-        claimed := pgdispatch.claim_unanswered(owner, room, lease, start_time);
+        select u.claimed, u.alone into claimed, alone from pgdispatch.claim_unanswered(owner, room, lease, start_time, token_floor) u;
+        room := case when alone then cardinality(claimed) else room end;
     end if;
 
     -- Then the share of those that have waited too long, and then the lanes with room, level by level.
@@ -344,7 +347,7 @@ begin
                    when w.id is null then 'workspace not found'
                    when d.id is null then 'workflow definition not found'
                    when v.id is null then 'workflow definition has no version'
-                   when q.lost_lease_count >= 3 then 'holder lost three times'
+                   when q.lost_lease_count >= 3 then 'holder lost three times, the last time with this item alone'
                end as problem
         from pgdispatch.workflow_execution_queue q
         left join pgdispatch.workspaces w on w.id = q.workspace_id
@@ -383,7 +386,7 @@ begin
     paused := halted;
     -- For the log: who is full and has more waiting, each said once until it has room again.
     at_capacity := array_to_json(full_lanes);
-    select not halted and cardinality(claimed) >= room and exists (
+    select not halted and cardinality(claimed) >= room and (unanswered or exists (
                select
                from unnest(all_levels, served_floors) as level (priority, served_from)
                cross join lateral (
@@ -391,7 +394,7 @@ begin
                    where l.active < l.slots and not l.paused and l.ready_priority = level.priority
                      and l.last_served >= level.served_from and l.workspace_id <> all (barren)
                    limit 1
-               ) l),
+               ) l)),
            case when not halted then least(
                (select min(l.next_due_at) from pgdispatch.lanes l
                 where l.active < l.slots and not l.paused and l.next_due_at >= due_from),

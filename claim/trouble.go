@@ -1,0 +1,69 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// LockTimeout is the lock_timeout that a Store's connections are to have: how long a settle or a heartbeat waits for a row
+// that somebody else has locked. Others' own settles and heartbeats take milliseconds.
+const LockTimeout = time.Second
+
+// SQLSTATEs that are told apart.
+const (
+	readOnly         = "25006" // read_only_sql_transaction
+	diskFull         = "53100"
+	tooManyClients   = "53300" // too_many_connections
+	lockNotAvailable = "55P03"
+	queryCanceled    = "57014"
+	noPrivilege      = "42501"
+)
+
+// remedies say what a person can do. Whatever it is, the replica goes on by itself as soon as it is done.
+var remedies = map[string]string{
+	readOnly:       "this server takes no writes: DATABASE_URL must lead to the primary",
+	diskFull:       "the database's disk is full: make room",
+	tooManyClients: "a replica needs 12 connections: raise max_connections or the role's limit, or end what holds the others",
+	queryCanceled:  "if the role, the database or a pooler sets a statement_timeout, remove it",
+	noPrivilege:    "connect as the role that ran `pgdispatch migrate up`, or as a member of it",
+}
+
+func hasCode(err error, code string) bool {
+	var postgres *pgconn.PgError
+	return errors.As(err, &postgres) && postgres.Code == code
+}
+
+// WithRemedy says what to do about an error of Postgres, where that is known.
+func WithRemedy(err error) error {
+	var postgres *pgconn.PgError
+	if errors.As(err, &postgres) && remedies[postgres.Code] != "" {
+		return fmt.Errorf("%w: %s", err, remedies[postgres.Code])
+	}
+	return err
+}
+
+// aroundLocks moves items by do, which returns the IDs that it moved. Where a row is locked for longer than LockTimeout, it moves
+// the others without it: one that somebody forgot in a transaction must not cost its neighbours their leases. Where all are
+// locked it returns an error, as they may be free the next time.
+func aroundLocks[T any](ctx context.Context, s *Store, items []T, id func(T) int64, do func([]T) ([]int64, error)) ([]int64, error) {
+	moved, err := do(items)
+	if !hasCode(err, lockNotAvailable) {
+		return moved, err
+	}
+	ids := make([]int64, len(items))
+	for n, item := range items {
+		ids[n] = id(item)
+	}
+	free, lookErr := s.ids(ctx, "find unlocked items", sql.Unlocked, ids)
+	if lookErr != nil || len(free) == 0 {
+		return nil, errors.Join(err, lookErr)
+	}
+	return do(slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !slices.Contains(free, id(item)) }))
+}

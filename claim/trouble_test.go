@@ -1,0 +1,165 @@
+package claim
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+)
+
+// withSettings is the bench's store on connections of its own.
+func (b *bench) withSettings(connections int32, settings map[string]string) *Store {
+	b.t.Helper()
+	config := b.pool.Config()
+	config.MaxConns, config.MinConns = connections, 0
+	for name, value := range settings {
+		config.ConnConfig.RuntimeParams[name] = value
+	}
+	pool, err := pgxpool.NewWithConfig(b.t.Context(), config)
+	require.NoError(b.t, err)
+	b.t.Cleanup(pool.Close)
+	return &Store{Pool: pool, Owner: b.Owner, Lease: b.Lease}
+}
+
+// locked locks an item's row in a transaction that does nothing until the test ends.
+func (b *bench) locked(items ...Item) {
+	b.t.Helper()
+	tx, err := b.pool.Begin(b.t.Context())
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	for _, item := range items {
+		_, err = tx.Exec(b.t.Context(), "select from pgdispatch.workflow_execution_queue where id = $1 for update", item.ID)
+		require.NoError(b.t, err)
+	}
+}
+
+func TestARowThatSomebodyKeepsLockedCostsNoOtherItsLease(t *testing.T) {
+	t.Parallel()
+	for _, verb := range verbs {
+		t.Run(string(verb), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			items := b.claimed(b.Store, 4)
+			b.locked(items[1])
+			store := b.withSettings(2, map[string]string{"lock_timeout": "50ms"})
+			others := []int64{items[0].ID, items[2].ID, items[3].ID}
+
+			var held []Held
+			var batch []Settlement
+			for _, item := range items {
+				held = append(held, Held{item.ID, item.Token})
+				batch = append(batch, settlementOf(item, verb))
+			}
+			renewed, err := store.Heartbeat(t.Context(), held)
+			require.NoError(t, err)
+			require.ElementsMatch(t, others, renewed)
+			settled, err := store.Settle(t.Context(), verb, batch)
+			require.NoError(t, err)
+			require.ElementsMatch(t, others, settled)
+			require.Equal(t, "CLAIMED", b.status(items[1]), "its lease will end it")
+
+			_, err = store.Settle(t.Context(), verb, batch[1:2])
+			require.ErrorContains(t, err, "55P03", "it may be free the next time")
+			b.enqueue(b.shop, 2)
+			more, err := store.Claim(t.Context(), 2)
+			require.NoError(t, err)
+			require.Len(t, more.Items, 2, "claims go on")
+		})
+	}
+}
+
+// What a transaction locks that waits, no claim waits for.
+func TestAClaimPassesOverRowsThatAreLocked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueue(b.shop, 8)
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(t.Context(), "select from pgdispatch.workflow_execution_queue where id <= 5 for update")
+	require.NoError(t, err)
+	batch, err := b.Claim(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, batch.Items, 3)
+	require.NoError(t, tx.Rollback(t.Context()))
+	batch, err = b.Claim(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, batch.Items, 5)
+}
+
+// Whatever the database refuses, nothing is counted, and the next claim is as if it had never been asked.
+func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	for code, remedy := range map[string]string{
+		"25006": "DATABASE_URL must lead to the primary", "53100": "make room", "53200": "out of memory", "53300": "raise max_connections",
+		"40P01": "as raised", "57014": "remove it", "42501": "pgdispatch migrate up", "57P01": "as raised", "XX001": "as raised",
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.enqueue(b.shop, 3)
+			b.execute(`create function public.refuse() returns trigger language plpgsql as
+				$$ begin raise exception 'as raised: out of memory' using errcode = '` + code + `'; end $$`)
+			b.execute("create trigger refuse before update on pgdispatch.workflow_execution_queue for each row execute function public.refuse()")
+			_, err := b.Claim(t.Context(), 3)
+			require.ErrorContains(t, err, "claim items: ")
+			require.ErrorContains(t, err, code)
+			require.ErrorContains(t, err, remedy)
+			b.execute("drop trigger refuse on pgdispatch.workflow_execution_queue")
+			batch, err := b.Claim(t.Context(), 3)
+			require.NoError(t, err)
+			require.Len(t, batch.Items, 3)
+			require.Equal(t, 1, batch.Items[0].AttemptCount)
+			require.False(t, batch.Items[0].OutcomeUnknown)
+		})
+	}
+}
+
+// A primary that was demoted under its connections refuses every write on them, for ever.
+func TestConnectionsThatRefuseWritesAreGivenUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueue(b.shop, 1)
+	store := b.withSettings(2, nil)
+	var conns []*pgxpool.Conn
+	for range 2 {
+		conn, err := store.Pool.Acquire(t.Context())
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), "set session characteristics as transaction read only")
+		require.NoError(t, err)
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		conn.Release()
+	}
+	_, err := store.Claim(t.Context(), 1)
+	require.ErrorContains(t, err, "25006")
+	batch, err := store.Claim(t.Context(), 1)
+	require.NoError(t, err, "one refusal is enough for all of them")
+	require.Len(t, batch.Items, 1)
+	_, err = store.Heartbeat(t.Context(), []Held{{batch.Items[0].ID, batch.Items[0].Token}})
+	require.NoError(t, err)
+}
+
+// A statement_timeout that cuts every claim off degrades: an error with a name, and nothing that is half done.
+func TestAStatementTimeoutOfTheRoleCorruptsNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueue(b.shop, 2)
+	short := b.withSettings(1, map[string]string{"statement_timeout": "20ms"})
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(t.Context(), "lock table pgdispatch.claim_lock in share row exclusive mode")
+	require.NoError(t, err)
+	_, err = short.Claim(t.Context(), 2)
+	require.ErrorContains(t, err, "statement_timeout")
+	require.NoError(t, tx.Rollback(t.Context()))
+	batch, err := b.Claim(t.Context(), 2)
+	require.NoError(t, err)
+	require.Len(t, batch.Items, 2)
+	wrong, err := b.RecountLanes(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, wrong)
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// harsh is a database whose settings end everything soon.
+func harsh(t *testing.T) string {
+	t.Helper()
+	address := sqltest.URL(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	for _, setting := range []string{
+		"statement_timeout = '50ms'", "lock_timeout = '50ms'", "idle_session_timeout = '50ms'",
+		"default_transaction_isolation = 'serializable'", "tcp_user_timeout = 0", "jit = on", "synchronous_commit = local",
+	} {
+		_, err := conn.Exec(t.Context(), `do $$ begin execute format('alter database %I set `+strings.ReplaceAll(setting, "'", "''")+`', current_database()); end $$`)
+		require.NoError(t, err, setting)
+	}
+	return address
+}
+
+func show(t *testing.T, on interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, names ...string) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	for _, name := range names {
+		var value string
+		require.NoError(t, on.QueryRow(t.Context(), "select current_setting($1)", name).Scan(&value))
+		values[name] = value
+	}
+	return values
+}
+
+func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
+	t.Parallel()
+	address := harsh(t)
+	forClaims, forOthers := poolSettings(config{listen: true, durable: durableClaims})
+	for commit, settings := range map[string]map[string]string{"on": forClaims, "off": forOthers} {
+		pool, err := openPool(t.Context(), address, 2, settings)
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		require.Equal(t, map[string]string{
+			"statement_timeout": "0", "lock_timeout": "1s", "idle_session_timeout": "0",
+			"default_transaction_isolation": "read committed", "jit": "off", "synchronous_commit": commit,
+		}, show(t, pool, "statement_timeout", "lock_timeout", "idle_session_timeout", "default_transaction_isolation", "jit", "synchronous_commit"))
+	}
+	listener, err := dialListener(address)(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close(context.Background()) })
+	require.Equal(t, map[string]string{"idle_session_timeout": "0", "statement_timeout": "0"}, show(t, listener, "idle_session_timeout", "statement_timeout"))
+	gate, err := dialGate(address)(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = gate.Close(context.Background()) })
+	require.Equal(t, map[string]string{"idle_session_timeout": "0", "lock_timeout": "50ms"}, show(t, gate.(*claim.Session).Conn, "idle_session_timeout", "lock_timeout"))
+}
+
+// A client that is stopped takes no data: its listener would pin the whole database's vacuum and fill its queue of notifications.
+func TestTheServerGivesUpAListenerAndAGateThatTakeNoData(t *testing.T) {
+	t.Parallel()
+	address := harsh(t)
+	// What the server's own socket says, in milliseconds and seconds.
+	listener, err := dialListener(address)(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close(context.Background()) })
+	require.Equal(t, map[string]string{"tcp_user_timeout": "8000"}, show(t, listener, "tcp_user_timeout"))
+	gate, err := dialGate(address)(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = gate.Close(context.Background()) })
+	require.Equal(t, map[string]string{
+		"tcp_user_timeout": "8000", "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
+	}, show(t, gate.(*claim.Session).Conn, "tcp_user_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"))
+}
+
+// After a failover the old primary may come back on the old address.
+func TestAServerThatRefusesWritesIsNotConnectedTo(t *testing.T) {
+	t.Parallel()
+	address, err := url.Parse(sqltest.URL(t))
+	require.NoError(t, err)
+	query := address.Query()
+	query.Set("default_transaction_read_only", "on")
+	address.RawQuery = query.Encode()
+	pool, err := openPool(t.Context(), address.String(), 1, nil)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	require.ErrorContains(t, pool.Ping(t.Context()), "read only connection")
+	_, err = dialListener(address.String())(t.Context())
+	require.ErrorContains(t, err, "read only connection")
+}
+
+func TestAReplicaWaitsForAConnectionAndSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	address, err := url.Parse(sqltest.URL(t))
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), address.String())
+	require.NoError(t, err)
+	role := fmt.Sprintf("limited_%d", time.Now().UnixNano())
+	execute := func(statement string) {
+		_, err := conn.Exec(context.Background(), statement)
+		require.NoError(t, err)
+	}
+	execute("create role " + role + " login connection limit 0")
+	execute("grant usage on schema pgdispatch to " + role)
+	execute("grant select on all tables in schema pgdispatch to " + role)
+	t.Cleanup(func() {
+		execute("drop owned by " + role)
+		execute("drop role " + role)
+		_ = conn.Close(context.Background())
+	})
+	address.User = url.User(role)
+	pool, err := openPool(t.Context(), address.String(), 1, nil)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+
+	logs, ready := &logBuffer{}, make(chan error, 1)
+	go func() { ready <- awaitSchema(t.Context(), pool, slog.New(slog.NewJSONHandler(logs, nil))) }()
+	await(t, 20*time.Second, func() bool { return logs.has("Waiting for Postgres") }, "it says so")
+	require.Contains(t, logs.String(), "53300")
+	require.Contains(t, logs.String(), "raise max_connections or the role's limit")
+	execute("alter role " + role + " connection limit 5")
+	require.NoError(t, <-ready)
+}

@@ -1,0 +1,90 @@
+package sql_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// clockMoves is what a jump of the database's clock looks like to the rows: all they say of the present moves the other way.
+func (f fixture) clockMoves(by time.Duration) {
+	f.t.Helper()
+	f.exec(`update pgdispatch.workflow_execution_queue
+		set claimed_at = claimed_at - $1::interval, lease_expires_at = lease_expires_at - $1::interval where status = 'CLAIMED'`, by)
+	f.exec("update pgdispatch.replicas set renewed_at = renewed_at - $1::interval, expires_at = expires_at - $1::interval", by)
+}
+
+func (f fixture) leftOf(id int64) time.Duration {
+	f.t.Helper()
+	return one[time.Duration](f, "select lease_expires_at - clock_timestamp() from pgdispatch.workflow_execution_queue where id = $1", id)
+}
+
+func TestAClockThatIsSetBackKeepsNoLeaseForLonger(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.items(f.tenant("PRO"), 3)
+	f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease)
+	b := f.claim(2)
+	f.clockMoves(-time.Hour)
+	after := f.claim(1).ids()[0]
+	dead, alive := b.ids()[0], b.ids()[1]
+	require.Greater(t, f.leftOf(dead), time.Hour)
+
+	require.Equal(t, []int64{alive}, all[int64](f, sql.Heartbeat, []int64{alive}, b.tokens()[1:], lease))
+	require.InDelta(t, lease, f.leftOf(alive), float64(20*time.Second), "a heartbeat sets it anew")
+	shorten := func() int { return one[int](f, "select pgdispatch.shorten_leases()") }
+	require.Equal(t, 1, shorten(), "what was neither claimed nor renewed since")
+	require.Zero(t, shorten())
+	for _, id := range []int64{dead, alive, after} {
+		require.InDelta(t, lease, f.leftOf(id), float64(20*time.Second))
+	}
+	require.GreaterOrEqual(t, f.leftOf(dead), lease-20*time.Second, "it begins anew: a holder that lives loses nothing")
+	require.Len(t, f.dispatched(b), 2, "and ends its claims as ever")
+	require.InDelta(t, lease, one[time.Duration](f, "select expires_at - clock_timestamp() from pgdispatch.replicas"), float64(20*time.Second))
+}
+
+func TestALeaseWithinItsTimeIsNotShortened(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.items(f.tenant("PRO"), 2)
+	b := f.claim(2)
+	f.exec("update pgdispatch.workflow_execution_queue set claimed_at = claimed_at - interval '10 minutes'")
+	all[int64](f, sql.Heartbeat, b.ids(), b.tokens(), time.Hour)
+	before := all[string](f, "select q::text from pgdispatch.workflow_execution_queue q")
+	require.Zero(t, one[int](f, "select pgdispatch.shorten_leases()"))
+	require.Equal(t, before, all[string](f, "select q::text from pgdispatch.workflow_execution_queue q"))
+}
+
+func TestARowThatIsLockedDoesNotHoldTheShorteningUp(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.items(f.tenant("PRO"), 2)
+	b := f.claim(2)
+	f.clockMoves(-time.Hour)
+	holder, _ := f.begin()
+	holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", b.ids()[0])
+	require.Equal(t, 1, one[int](f.impatient(), "select pgdispatch.shorten_leases()"))
+}
+
+// A clock that jumps forward ends every lease at once: nobody settles any more, and all go back once.
+func TestAClockThatIsSetForwardFencesEveryHolder(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.items(w, 5)
+	b := f.claim(5)
+	f.clockMoves(time.Hour)
+	require.Empty(t, f.dispatched(b))
+	require.Empty(t, all[int64](f, sql.Heartbeat, b.ids(), b.tokens(), lease))
+	again := f.claimBy("replica-2", 9)
+	require.ElementsMatch(t, b.ids(), again.ids())
+	for n, item := range again.items {
+		require.True(t, *item.OutcomeUnknown)
+		require.Contains(t, all[string](f, "select id::text from pgdispatch.workflow_executions"), *again.items[n].ExecutionID, "the same workflow")
+	}
+	require.Empty(t, f.dispatched(b), "a late settle changes nothing")
+	require.Len(t, f.dispatched(again), 5)
+}

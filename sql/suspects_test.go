@@ -1,0 +1,251 @@
+package sql_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+const poisoned = "holder lost three times, the last time with this item alone"
+
+// suspects has n items that lost two holders each, together.
+func (f fixture) suspects(w tenant, n int) []int64 {
+	f.t.Helper()
+	ids := f.items(w, n)
+	for _, holder := range []string{"dead-1", "dead-2"} {
+		require.Equal(f.t, ids, f.claimBy(holder, n).ids(), "all of them, together")
+		f.expire(ids...)
+	}
+	return ids
+}
+
+// A process that dies of an item takes what it holds beside it along, and that is claimed first and together again.
+func TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	ids := f.items(w, 8)
+	poison := ids[3]
+	killed, claimed := 0, 0
+	for one[bool](f, "select exists (select from pgdispatch.workflow_execution_queue where status = 'PENDING' or status = 'CLAIMED')") {
+		claimed++
+		require.Less(t, claimed, 50)
+		b := f.claimBy("replica-"+string(rune('a'+killed)), 5)
+		n := slices.Index(b.ids(), poison)
+		switch {
+		case n < 0:
+			require.Len(t, f.dispatched(b), len(b.items))
+		case b.items[n].Problem != nil:
+			require.Equal(t, poisoned, *b.items[n].Problem)
+			require.Len(t, b.items, 1)
+			require.Len(t, f.fail(b, *b.items[n].Problem), 1)
+		default:
+			killed++
+			require.Equal(t, killed < 3, len(b.items) > 1, "the last holder holds it alone: %d", killed)
+			f.expire(b.ids()...)
+		}
+	}
+	require.Equal(t, 3, killed)
+	require.Equal(t, []string{"7 DISPATCHED", "1 FAILED"},
+		all[string](f, "select count(*) || ' ' || status from pgdispatch.workflow_execution_queue group by status order by status"))
+}
+
+func TestSuspectsAreHandedOverOneAfterAnotherAndCleared(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	ids := f.suspects(w, 3)
+	ordinary := f.items(f.tenant("PRO"), 2)
+	for _, id := range ids {
+		b := f.claim(10)
+		require.Equal(t, []int64{id}, b.ids(), "alone, the oldest first")
+		require.True(t, b.more && b.capped, "more is due, and it is not for want of asking: look again when the worker is free")
+		require.Nil(t, b.items[0].Problem)
+		during := f.claim(10)
+		require.Empty(t, during.items, "while it holds a suspect")
+		require.True(t, during.more && during.capped)
+		require.Equal(t, b.ids(), f.dispatched(b))
+	}
+	require.Equal(t, ordinary, f.claim(10).ids())
+}
+
+func TestASettledSuspectIsNoneAnyMore(t *testing.T) {
+	t.Parallel()
+	for name, settle := range map[string]func(f fixture, b batch){
+		"released":                   func(f fixture, b batch) { f.release(b, false) },
+		"released without an answer": func(f fixture, b batch) { f.release(b, true) },
+		"failed, to be tried again":  func(f fixture, b batch) { f.retry(b, "once") },
+		"released by its own farewell": func(f fixture, b batch) {
+			require.Equal(f.t, b.ids(), all[int64](f, sql.ReleaseOwned, "replica-1"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			w := f.tenant("PRO")
+			ids := f.suspects(w, 1)
+			settle(f, f.claim(1))
+			f.exec("update pgdispatch.workflow_execution_queue set run_at = now()")
+			require.ElementsMatch(t, append(ids, f.item(w)), f.claim(10).ids(), "with others, as ever")
+		})
+	}
+}
+
+func TestASuspectWaitsForAnOwnerThatHoldsNothing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	f.items(w, 4)
+	busy, other := f.claimBy("busy", 2), f.claimBy("other", 2)
+	suspect := f.suspects(f.tenant("PRO"), 1)
+	f.items(w, 3)
+	for _, owner := range []string{"busy", "other"} {
+		b := f.claimBy(owner, 5)
+		require.Empty(t, b.items, "it holds others")
+		require.True(t, b.more && b.capped, "its dispatcher comes back when a worker is free")
+	}
+	f.dispatched(other)
+	require.Equal(t, suspect, f.claimBy("other", 5).ids(), "it has ended what it held")
+	require.Len(t, f.claimBy("busy", 1).items, 1, "nobody waits any longer")
+	require.Empty(t, f.claimBy("other", 1).items, "but the one that holds it")
+	require.Len(t, f.dispatched(busy), 2)
+}
+
+// A claim whose answer is lost, or whose commit hangs, expires like that of a dead replica. An outage of any length fails no item.
+func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		renewed time.Duration // before the end of the item's lease
+		lost    int
+	}{
+		"it lives": {0, 0}, "its next presence is due": {lease / 3, 0},
+		"it died, and said that it lived after the claim": {2 * lease / 3, 1}, "it died with the claim": {lease, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.item(f.tenant("PRO"))
+			for range 5 {
+				f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease)
+				b := f.claim(1)
+				require.Len(t, b.items, 1)
+				if b.items[0].Problem != nil {
+					break
+				}
+				f.exec("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp()")
+				f.exec(`update pgdispatch.replicas r set renewed_at = q.lease_expires_at - $1::interval, expires_at = q.lease_expires_at - $1::interval + $2::interval
+					from pgdispatch.workflow_execution_queue q`, c.renewed, lease)
+				require.Equal(t, 1, one[int](f, "select pgdispatch.requeue_expired(10)"))
+			}
+			require.Equal(t, 3*c.lost, one[int](f, "select lost_lease_count from pgdispatch.workflow_execution_queue"))
+		})
+	}
+}
+
+// A replica whose workers are never all free at once must not keep a suspect waiting for ever.
+func TestABusyReplicaComesToItsSuspect(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 1000")
+	f.items(w, 3)
+	held := f.claim(3)
+	suspect := f.suspects(f.tenant("PRO"), 1)[0]
+	for range 4 {
+		f.items(w, 3)
+		if len(held.items) > 0 {
+			one := batch{items: held.items[:1]}
+			held.items = held.items[1:]
+			require.Len(t, f.dispatched(one), 1)
+		}
+		held.items = append(held.items, f.claim(3-len(held.items)).items...)
+		if slices.Contains(held.ids(), suspect) {
+			require.Equal(t, []int64{suspect}, held.ids())
+			return
+		}
+	}
+	t.Fatal("it starves")
+}
+
+func TestASuspectThatCannotBeClaimedStopsNobody(t *testing.T) {
+	t.Parallel()
+	for name, hide := range map[string]func(f fixture, suspect int64){
+		"its workspace is paused": func(f fixture, suspect int64) {
+			f.exec(`update pgdispatch.workspaces set paused = true
+				where id = (select workspace_id from pgdispatch.workflow_execution_queue where id = $1)`, suspect)
+		},
+		"somebody locks its row": func(f fixture, suspect int64) {
+			holder, _ := f.begin()
+			holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", suspect)
+		},
+		"it is not due": func(f fixture, suspect int64) {
+			f.exec("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour' where id = $1", suspect)
+		},
+		"another holds it": func(f fixture, suspect int64) {
+			require.Equal(f.t, []int64{suspect}, f.claimBy("free", 9).ids())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			w := f.tenant("ENTERPRISE")
+			f.items(w, 4)
+			f.claim(1)
+			hide(f, f.suspects(f.tenant("PRO"), 1)[0])
+			require.Len(t, f.claim(1).items, 1)
+			require.Len(t, f.claim(9).items, 2)
+		})
+	}
+}
+
+// What an owner does not know of, because the answer to its claim was lost, ends with its lease and not with a settle.
+func TestAnExpiredLeaseThatCannotBePutBackKeepsNoSuspectWaiting(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	locked := f.items(f.tenant("PRO"), 1)
+	f.claim(1)
+	suspect := f.suspects(f.tenant("PRO"), 1)
+	require.Empty(t, f.claim(1).items)
+	f.expire(locked...)
+	holder, _ := f.begin()
+	holder.exec("select from pgdispatch.workflow_execution_queue where id = any ($1) for update", locked)
+	require.Equal(t, suspect, f.claim(5).ids())
+}
+
+func TestASuspectPassesNoLimit(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.items(f.tenant("PRO"), 2)
+	f.claimBy("other", 2)
+	suspect := f.suspects(f.tenant("PRO"), 1)
+	f.maxClaims(2)
+	full := f.claim(5)
+	require.Empty(t, full.items)
+	require.True(t, full.more && full.capped, "W holds it back, and a worker that comes free looks again")
+	f.maxClaims(3)
+	require.Equal(t, suspect, f.claim(5).ids())
+	f.exec("update pgdispatch.settings set paused = true")
+	paused := f.claim(5)
+	require.True(t, paused.paused)
+	require.False(t, paused.more)
+}
+
+func TestAnOlderUnansweredStartGoesBeforeASuspect(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	old := f.at(w, 0, -time.Hour)
+	f.release(f.claim(1), true)
+	f.exec("update pgdispatch.workspaces set paused = true")
+	suspect := f.suspects(f.tenant("PRO"), 1)
+	young := f.item(f.tenant("FREE"))
+	f.exec("update pgdispatch.workspaces set paused = false")
+	first := f.claim(5)
+	require.Equal(t, []int64{old, young}, first.ids(), "the suspect is passed over")
+	f.dispatched(first)
+	require.Equal(t, suspect, f.claim(5).ids())
+}
