@@ -20,7 +20,7 @@ var ambiguity = []mutant{
 	{"look before failing", "an item fails although an earlier start of it may run",
 		[]edit{{"dispatch/worker.go", "if settlement.Verb == claim.Fail && item.OutcomeUnknown {", "if false {"}},
 		"./dispatch", "TestItemThatMayBeRunningIsLookedForBeforeItFails"},
-	{"cancel leaves what may run", "an item is withdrawn whose start was sent and not answered",
+	{"cancel leaves what may run", "only a constraint is in the way of withdrawing what may run",
 		[]edit{{"sql/migrations/functions/cancel.sql", "and not q.outcome_unknown", ""}},
 		"./sql", "TestCancelWithdrawsWhatWaitsAndNothingElse"},
 }

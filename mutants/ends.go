@@ -2,7 +2,7 @@ package main
 
 // ends: what has ended stays ended, and nothing is deleted that somebody still needs.
 var ends = []mutant{
-	{"first end counts", "an end is recorded over another",
+	{"first end counts", "an end is recorded over another, where no constraint refuses it",
 		[]edit{{"sql/migrations/functions/finish.sql", "where q.execution_id = execution and q.status = 'DISPATCHED';", "where q.execution_id = execution;"}},
 		"./sql", "TestFinishCountsOnceWhoeverSaysItAndHoweverOften"},
 	{"cancel leaves what is claimed", "an item is withdrawn while somebody starts it",

@@ -2,8 +2,8 @@ package main
 
 // policy: an outage costs probes, and a bad item harms nobody else.
 var policy = []mutant{
-	{"outage opens the breaker", "an outage does not stop claims",
-		[]edit{{"dispatch/dispatcher.go", "r.breaker.trip(time.Now())", ""}},
+	{"outage opens the breaker", "an outage has claims wait for a second, and no more",
+		[]edit{{"dispatch/dispatcher.go", "r.breaker.trip(time.Now())", "r.retryAt = time.Now().Add(time.Second)"}},
 		"./dispatch", "TestOutageIsProbedByOneItemAndBurnsNoAttempts"},
 	{"breaker pauses", "an open breaker lets every claim through",
 		[]edit{{"dispatch/breaker.go", "case !b.open():", "case true:"}},

@@ -55,7 +55,7 @@ func page(results []result) string {
 	for _, r := range results {
 		files := r.mutant.files()
 		for n, file := range files {
-			files[n] = "`" + strings.TrimPrefix(file, "sql/migrations/") + "`"
+			files[n] = "`" + file + "`"
 		}
 		check := r.check()
 		if !r.verdict.pass() {
