@@ -3,7 +3,7 @@ package main
 // policy: an outage costs probes, and a bad item harms nobody else.
 var policy = []mutant{
 	{"outage opens the breaker", "an outage has claims wait for a second, and no more",
-		[]edit{{"dispatch/dispatcher.go", "r.breaker.trip(time.Now())", "r.retryAt = time.Now().Add(time.Second)"}},
+		[]edit{{"dispatch/dispatcher.go", "r.breaker.trip(", "r.retryAt = time.Now().Add(time.Second); new(breaker).trip("}},
 		"./dispatch", "TestOutageIsProbedByOneItemAndBurnsNoAttempts"},
 	{"breaker pauses", "an open breaker lets every claim through",
 		[]edit{{"dispatch/breaker.go", "case !b.open():", "case true:"}},
