@@ -33,6 +33,7 @@ test: devstack build lint ## lint, and every test with the race detector on a re
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
 	cd bench && $(GOTEST) ./internal/...
 	cd chaos && $(GOTEST) ./...
+	cd mutants && $(GOTEST) -count=1 ./... # the files it looks at are not its own, so a cached answer may be wrong
 
 .PHONY: bench
 bench: build ## measure beside River, a floor and the machine's limit; about an hour; writes docs/benchmarks.md
@@ -46,18 +47,24 @@ bench-quick: build ## the same in a minute, to the terminal: to see that it work
 chaos: build devstack ## break everything around three replicas, and check every invariant; CHAOS_MINUTES, SEED; writes docs/reliability.md
 	go run -C chaos . -pgdispatch $(CURDIR)/bin/pgdispatch -devstack $(CURDIR)/bin/devstack $(if $(SEED),-seed $(SEED))
 
+.PHONY: mutants
+mutants: ## take each guard away and see a named test go red; some 4 minutes; writes docs/mutants.md
+	go run -C mutants .
+
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and tidy modules, of all modules
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
-	go vet ./... && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C chaos ./...
+	go vet ./... && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C chaos ./... && go vet -C mutants ./...
 	go run $(STATICCHECK) ./...
 	cd cmd/devstack && go run $(STATICCHECK) ./...
 	cd bench && go run $(STATICCHECK) ./...
 	cd chaos && go run $(STATICCHECK) ./...
+	cd mutants && go run $(STATICCHECK) ./...
 	go mod tidy -diff
 	cd cmd/devstack && go mod tidy -diff
 	cd bench && go mod tidy -diff
 	cd chaos && go mod tidy -diff
+	cd mutants && go mod tidy -diff
 
 .PHONY: fmt
 fmt: ## format the code

@@ -76,6 +76,7 @@ func TestASleeperWaitsForWhoeverWasToldThatNobodySleeps(t *testing.T) {
 	pool := sqltest.Pool(t, url)
 	inFlight, err := pool.Begin(t.Context())
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = inFlight.Rollback(context.Background()) }) // the pool's end would wait for it
 	_, err = inFlight.Exec(t.Context(), "select pgdispatch.wake()")
 	require.NoError(t, err)
 

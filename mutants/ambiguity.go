@@ -1,0 +1,26 @@
+package main
+
+// ambiguity: what may have been started holds its slot until somebody knows.
+var ambiguity = []mutant{
+	{"unanswered start holds its slot", "an item that waits holds no slot, whatever may run",
+		[]edit{{"sql/migrations/functions/holds_slot.sql", "(status = 'PENDING' and outcome_unknown)", "(status = 'PENDING' and outcome_unknown and false)"}},
+		"./sql", "TestUnansweredStartHoldsItsSlotUntilItIsAnswered"},
+	{"expired lease holds its slot", "an item whose holder died waits like any other",
+		[]edit{{"sql/migrations/functions/requeue_expired.sql", "outcome_unknown = true", "outcome_unknown = q.outcome_unknown"}},
+		"./sql", "TestExpiredLeasesAreNotCountedAndGoBackAtOnce"},
+	{"doubt outlives a release", "a later release answers for an earlier start",
+		[]edit{{"sql/release.sql", "q.outcome_unknown or done.unknown", "done.unknown"}},
+		"./sql", "TestUnansweredStartHoldsItsSlotUntilItIsAnswered"},
+	{"doubt of a replica that ends", "what a replica gives back at its end holds no slot",
+		[]edit{{"sql/release_owned.sql", "outcome_unknown = true", "outcome_unknown = q.outcome_unknown"}},
+		"./sql", "TestReleaseOwnedGivesBackAReplicasOwnClaimsOnly"},
+	{"no answer is doubt", "a start that nobody answered is released as if it had not been sent",
+		[]edit{{"dispatch/worker.go", "settlement.Verb, settlement.Unknown = claim.Release, true", "settlement.Verb = claim.Release"}},
+		"./dispatch", "TestSettlementSaysHowAnOutcomeEndsAClaim"},
+	{"look before failing", "an item fails although an earlier start of it may run",
+		[]edit{{"dispatch/worker.go", "if settlement.Verb == claim.Fail && item.OutcomeUnknown {", "if false {"}},
+		"./dispatch", "TestItemThatMayBeRunningIsLookedForBeforeItFails"},
+	{"cancel leaves what may run", "only a constraint is in the way of withdrawing what may run",
+		[]edit{{"sql/migrations/functions/cancel.sql", "and not q.outcome_unknown", ""}},
+		"./sql", "TestCancelWithdrawsWhatWaitsAndNothingElse"},
+}

@@ -1,0 +1,31 @@
+package main
+
+const (
+	tryGate  = "if not pg_try_advisory_xact_lock_shared(pgdispatch.gate_key())"
+	peepGate = "if not (pg_try_advisory_lock_shared(pgdispatch.gate_key()) and pg_advisory_unlock_shared(pgdispatch.gate_key()))"
+)
+
+// gate: whoever sleeps is woken.
+var gate = []mutant{
+	{"gate is shut exclusively", "a dispatcher sleeps without waiting for those that were told that nobody sleeps",
+		[]edit{{"sql/gate_shut.sql", "select pg_advisory_lock(", "select pg_advisory_lock_shared("}},
+		"./notify", "TestASleeperWaitsForWhoeverWasToldThatNobodySleeps"},
+	{"claim after the gate is shut", "a dispatcher sleeps without looking once more",
+		[]edit{{"notify/gate.go", "\t\t\tg.Shutting()\n", ""}},
+		"./notify", "TestWhoeverFallsAsleepIsToldToLookOnceMore"},
+	{"insert tries the gate", "an insert takes it that nobody sleeps",
+		[]edit{{"sql/migrations/functions/item_enqueued.sql", tryGate, "if false"}},
+		"./sql", "TestEveryCommittedEnqueueIsHeardOnce"},
+	{"insert keeps the gate to its end", "an insert looks at the gate and lets it go",
+		[]edit{{"sql/migrations/functions/item_enqueued.sql", tryGate, peepGate}},
+		"./sql", "TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd"},
+	{"freed slot tries the gate", "a move takes it that nobody sleeps",
+		[]edit{{"sql/migrations/functions/wake.sql", tryGate, "if false"}},
+		"./sql", "TestChangesThatMayFreeCapacityAreHeard"},
+	{"freed slot keeps the gate to its end", "a move looks at the gate and lets it go",
+		[]edit{{"sql/migrations/functions/wake.sql", tryGate, peepGate}},
+		"./sql", "TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd"},
+	{"one on duty", "every replica is on duty, and each insert wakes all",
+		[]edit{{"sql/gate_duty.sql", "pg_try_advisory_lock(", "pg_try_advisory_lock_shared("}},
+		"./notify", "TestOneIsOnDutyAndABusyOneHandsItOver"},
+}

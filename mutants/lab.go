@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// testTimeout bounds the tests of one mutant, without their build. A mutant that makes its test wait for ever is caught.
+	testTimeout = 45 * time.Second
+	// runTimeout bounds the build too, which takes minutes on a machine that has built nothing yet.
+	runTimeout = 10 * time.Minute
+)
+
+// verdict is what came of testing a mutant.
+type verdict string
+
+const (
+	// red: the named test failed, as it should.
+	red verdict = "red"
+	// hung: the named test waited for what never came. It is as good as red.
+	hung verdict = "hung"
+	// crashed: the mutant took the test process down. It is as good as red.
+	crashed verdict = "crashed"
+	// survived: the named test is green without the guard.
+	survived verdict = "SURVIVED"
+	// broken: the mutant cannot be built or its SQL is no SQL, so its redness says nothing about the guard.
+	broken verdict = "BROKEN"
+	// stale: the guard's text is no longer where the mutant looks for it.
+	stale verdict = "STALE"
+)
+
+func (v verdict) pass() bool { return v == red || v == hung || v == crashed }
+
+// remedy says what to do about a mutant that did not pass.
+func (v verdict) remedy() string {
+	switch v {
+	case survived:
+		return "write a test that fails without the guard, or take the guard away"
+	case broken:
+		return "mend the mutant: it must build, and its SQL must run"
+	default:
+		return "point the mutant at the guard as it is now"
+	}
+}
+
+// result is a mutant, tested.
+type result struct {
+	mutant  mutant
+	verdict verdict
+	took    time.Duration
+	output  string
+}
+
+// lab tests what is in the repository at root.
+type lab struct{ root string }
+
+// test tests one mutant.
+func (l lab) test(ctx context.Context, m mutant) result {
+	began := time.Now()
+	directory, err := os.MkdirTemp("", "pgdispatch-mutant-")
+	if err != nil {
+		return result{mutant: m, verdict: broken, output: err.Error()}
+	}
+	defer os.RemoveAll(directory) //nolint:errcheck // the system's directory for what is temporary
+	overlay, err := m.overlay(l.root, directory)
+	if err != nil {
+		return result{mutant: m, verdict: stale, output: err.Error()}
+	}
+	output, err := l.goTest(ctx, m.pkg, m.test, "-overlay", overlay)
+	return result{m, judge(m.test, output, err), time.Since(began), output}
+}
+
+// baseline runs the named tests of all mutants on the product as it is: they must be there, and green.
+func (l lab) baseline(ctx context.Context, list []mutant) error {
+	tests := map[string][]string{}
+	for _, m := range list {
+		if !slices.Contains(tests[m.pkg], m.test) {
+			tests[m.pkg] = append(tests[m.pkg], m.test)
+		}
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
+		output, err := l.goTest(ctx, pkg, strings.Join(tests[pkg], "|"))
+		if err != nil {
+			return fmt.Errorf("test %s without any mutant: %w\n%s", pkg, err, tail(output))
+		}
+		for _, test := range tests[pkg] {
+			if !strings.Contains(output, "--- PASS: "+test+" ") {
+				return fmt.Errorf("test %s without any mutant: there is no %s", pkg, test)
+			}
+		}
+	}
+	return nil
+}
+
+func (l lab) goTest(ctx context.Context, pkg, tests string, flags ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	args := append([]string{"test", "-v", "-count=1", "-vet=off", "-timeout", testTimeout.String(), "-run", "^(" + tests + ")$"}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	cmd.Dir = l.root
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go passes it on to the test
+	cmd.WaitDelay = 10 * time.Second
+	output, err := cmd.CombinedOutput()
+	return string(output), err
+}
+
+// badSQL are the errors of a statement that Postgres cannot read, which is not what a guard's absence looks like.
+var badSQL = regexp.MustCompile(`SQLSTATE 42(601|703|704|804|846|883|P01|P02|P10|P18)`)
+
+// judge reads what go test printed, and the error it ended with.
+func judge(test, output string, err error) verdict {
+	var exit *exec.ExitError
+	switch {
+	case err == nil && strings.Contains(output, "--- PASS: "+test+" "):
+		return survived
+	case !errors.As(err, &exit), strings.Contains(output, "[build failed]"), strings.Contains(output, "[setup failed]"), badSQL.MatchString(output):
+		return broken
+	case strings.Contains(output, "panic: test timed out after"):
+		return hung
+	case strings.Contains(output, "--- FAIL: "+test+" "):
+		return red
+	case strings.Contains(output, "=== RUN   "+test+"\n") && strings.Contains(output, "panic: "):
+		return crashed
+	default:
+		return broken
+	}
+}

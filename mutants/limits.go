@@ -1,0 +1,58 @@
+package main
+
+const (
+	claimFile      = "sql/migrations/functions/claim.sql"
+	unansweredFile = "sql/migrations/functions/claim_unanswered.sql"
+	lockClaims     = "lock table pgdispatch.claim_lock in share row exclusive mode;"
+)
+
+// limits: counts are exact, because one claim at a time counts, after it has its lock, and LIMIT is evaluated once.
+var limits = []mutant{
+	{"one claim at a time", "claims do not wait for each other",
+		[]edit{{claimFile, lockClaims, ""}},
+		"./sql", "TestAClaimThatWaitedCountsWhatItWaitedFor"},
+	{"W is counted under the lock", "W is counted before the lock is there",
+		[]edit{
+			{claimFile, lockClaims, "at_most := least(at_most, (select s.max_claims from pgdispatch.settings s) - (select count(*) from pgdispatch.workflow_execution_queue c where c.status = 'CLAIMED'));" + lockClaims},
+			{claimFile, "s.paused, least(at_most, s.max_claims - n.leased)", "s.paused, at_most"},
+		},
+		"./sql", "TestAClaimThatWaitedCountsWhatItWaitedFor"},
+	{"claim demands READ COMMITTED", "a claim counts in a snapshot that is older than its lock",
+		[]edit{{claimFile, "if current_setting('transaction_isolation') <> 'read committed' then", "if false then"}},
+		"./sql", "TestClaimDemandsReadCommitted"},
+	{"W", "nothing is counted",
+		[]edit{{claimFile, "s.paused, least(at_most, s.max_claims - n.leased)", "s.paused, at_most"}},
+		"./sql", "TestGlobalCapLimitsLeasesOverAllWorkspaces"},
+	{"W holds for repeated starts", "an unanswered start is claimed without room",
+		[]edit{{unansweredFile, "limit at_most", ""}},
+		"./sql", "TestGlobalCapHoldsForUnansweredStartsToo"},
+	{"a lease that is being renewed counts", "a lease that looks expired is not counted, although it could not be put back",
+		[]edit{{claimFile, "where q.status = 'CLAIMED' and q.lease_token >= token_floor) n;", "where q.status = 'CLAIMED' and q.lease_token >= token_floor and q.lease_expires_at > start_time) n;"}},
+		"./sql", "TestALeaseThatIsBeingRenewedIsCounted"},
+	{"workspace limit", "a workspace with room for one gets as many as are asked for",
+		[]edit{{claimFile, "limit least(p.slots - p.active, ", "limit least("}},
+		"./sql", "TestPlanLimitsWhatAWorkspaceHolds"},
+	{"workspace's rate", "a workspace with one token gets as many as are asked for",
+		[]edit{{claimFile, "floor(p.tokens), ", ""}},
+		"./sql", "TestARateLimitGivesOneSecondsWorthAtOnceAndThenByTime"},
+	{"freed slot counts once", "a hint is read by a claim whose snapshot does not see it, and by the next again",
+		[]edit{{claimFile, "and pg_visible_in_snapshot(h.xid, (select pg_current_snapshot()))", ""}},
+		"./sql", "TestAFreedSlotCountsOnceWhateverWasOpen"},
+	{"claim's LIMIT", "what each workspace gives is not limited in all",
+		[]edit{{claimFile, ") head\n                limit room - cardinality(claimed)", ") head"}},
+		"./sql", "TestClaimGivesAtMostWhatWasAskedFor"},
+	{"materialised claim", "the LIMIT is evaluated again for each row: a sub-select instead of a materialised list",
+		[]edit{
+			{claimFile, "), taken as (", ") u where u.id = c.id offset 0) returning c.id, c.workspace_id), unused as ("},
+			{claimFile, "), heads as materialized (", "), taken as (update pgdispatch.workflow_execution_queue c " + takeIt + " where exists (select from ("},
+			{claimFile, "select h.id from heads h", "select null::bigint"},
+		},
+		"./sql", "TestClaimGivesAtMostWhatWasAskedFor"},
+	{"pause of everything", "a paused database is claimed from",
+		[]edit{{claimFile, "room := case when halted", "room := case when false"}},
+		"./sql", "TestGlobalPauseStopsClaims"},
+}
+
+// takeIt is what a claim does to an item.
+const takeIt = "set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(), lease_expires_at = clock_timestamp() + lease, " +
+	"lease_token = nextval('pgdispatch.lease_tokens'), attempt_count = c.attempt_count + 1"

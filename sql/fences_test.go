@@ -1,0 +1,130 @@
+package sql_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+func TestARetryWithAnOlderTokenChangesNothing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.item(f.tenant("FREE"))
+	first := f.claim(1)
+	f.release(first, false)
+	second := f.claim(1)
+	require.Empty(t, all[int64](f, sql.Retry, first.ids(), first.tokens(), []string{"x"}, []time.Duration{0}, []bool{false}))
+	require.Equal(t, second.ids(), f.dispatched(second))
+}
+
+// The first holder repeats a settle whose answer it never got, when the item is another's already.
+func TestARepeatedStartHasATokenOfItsOwn(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.item(f.tenant("FREE"))
+	first := f.claim(1)
+	f.release(first, true)
+	second := f.claim(1)
+	require.Equal(t, first.ids(), second.ids())
+	require.Empty(t, f.release(first, true))
+	require.Equal(t, second.ids(), f.dispatched(second))
+}
+
+// beside runs do on a connection of its own while a transaction is open, commits that once do has ended or waits for a lock,
+// and waits for do.
+func (f fixture) beside(open func(in fixture), do func(in fixture)) {
+	f.t.Helper()
+	in, tx := f.begin()
+	open(in)
+	other := f.conn()
+	pid := one[int](other, "select pg_backend_pid()")
+	ended := make(chan struct{})
+	go func() { defer close(ended); do(other) }()
+	require.Eventually(f.t, func() bool {
+		select {
+		case <-ended:
+			return true
+		default:
+			return one[bool](f, "select wait_event_type is not distinct from 'Lock' from pg_stat_activity where pid = $1", pid)
+		}
+	}, 20*time.Second, time.Millisecond)
+	require.NoError(f.t, tx.Commit(f.t.Context()))
+	<-ended
+}
+
+func TestAClaimThatWaitedCountsWhatItWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]string{
+		"W":             "update pgdispatch.settings set max_claims = 1",
+		"workspace's":   "update pgdispatch.workspaces set max_concurrent_workflows = 1",
+		"rate's tokens": "update pgdispatch.workspaces set max_starts_per_second = 0.001",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.items(f.tenant("ENTERPRISE"), 5)
+			f.exec(limit)
+			f.claim(0) // the lane is known, and nothing but the lock is waited for
+			var first, second batch
+			var err error
+			f.beside(func(in fixture) { first = in.claim(1) }, func(in fixture) { second, err = in.tryClaim(1) })
+			require.Len(t, first.items, 1)
+			require.NoError(t, err)
+			require.Empty(t, second.items)
+		})
+	}
+}
+
+func TestASweeperWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.items(f.tenant("PRO"), 2)
+	ids := f.claim(2).ids()
+	f.expire(ids...)
+	holder, _ := f.begin()
+	holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", ids[0])
+	require.Equal(t, 1, one[int](f.impatient(), "select pgdispatch.requeue_expired(10)"))
+	require.Equal(t, []string{"CLAIMED", "PENDING"}, []string{f.status(ids[0]), f.status(ids[1])})
+}
+
+// The heartbeat was in time; it commits when the sweeper has read the lease as it was before.
+func TestALeaseThatIsRenewedBesideASweeperStays(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.item(f.tenant("FREE"))
+	b := f.claim(1)
+	f.expire(b.ids()...)
+	requeued := -1
+	var err error
+	f.beside(func(in fixture) {
+		in.exec("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp() + interval '1 minute'")
+	}, func(in fixture) {
+		err = in.db.QueryRow(t.Context(), "select pgdispatch.requeue_expired(10)").Scan(&requeued)
+	})
+	require.NoError(t, err)
+	require.Zero(t, requeued)
+	require.Equal(t, b.ids(), f.dispatched(b))
+}
+
+// What a dispatcher that wants to sleep waits for: see functions/wake.sql.
+func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
+	t.Parallel()
+	for name, move := range map[string]func(in fixture, w tenant, waiting int64){
+		"an insert": func(in fixture, w tenant, _ int64) { in.item(w) },
+		"a move":    func(in fixture, _ tenant, waiting int64) { one[bool](in, sql.Cancel, in.execution(waiting)) },
+	} {
+		f := open(t)
+		w := f.tenant("FREE")
+		waiting := f.items(w, 2)[0]
+		in, tx := f.begin()
+		move(in, w, waiting)
+		sleeper := f.conn()
+		shut := func() bool { return one[bool](sleeper, "select pg_try_advisory_lock(pgdispatch.gate_key())") }
+		require.False(t, shut(), name)
+		require.NoError(t, tx.Commit(t.Context()))
+		require.True(t, shut(), name)
+	}
+}
