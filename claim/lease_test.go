@@ -55,6 +55,20 @@ func TestSweepRequeuesWhatExpiredAndNothingElse(t *testing.T) {
 	require.Zero(t, swept.Requeued)
 }
 
+func TestSweepSaysWhetherThereIsWorkToClaim(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueue(b.shop, 1)
+	swept, err := b.Sweep(t.Context(), 10)
+	require.NoError(t, err)
+	require.True(t, swept.Due)
+	_, err = b.Claim(t.Context(), 10)
+	require.NoError(t, err)
+	swept, err = b.Sweep(t.Context(), 10)
+	require.NoError(t, err)
+	require.False(t, swept.Due, "it is claimed")
+}
+
 func TestSweepOfNothingKnowsNoNextExpiry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -18,6 +18,8 @@ type Swept struct {
 	Shortened int
 	// Now is the database's time.
 	Now time.Time
+	// Due: a claim would find work. It is not said of items that this sweep itself has found.
+	Due bool
 }
 
 // Sweep gives items whose lease ran out back to PENDING, at most so many, and makes items known that nobody announced.

@@ -65,7 +65,8 @@ type Dispatcher struct {
 	Workers int
 	// Lease is how long a claim holds an item without a heartbeat, which is sent every third of it.
 	Lease time.Duration
-	// PollInterval is how often the dispatcher looks for work that nobody has announced.
+	// PollInterval is how often the dispatcher looks for work that nobody has announced. 0: never, because somebody else looks, and
+	// says WakePoll when there is some.
 	PollInterval time.Duration
 	// StartTimeout bounds one request to start a workflow. What is not answered by then is sent again later.
 	StartTimeout time.Duration
@@ -163,8 +164,12 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 // claims is the loop that decides when to claim.
 func (r *run) claims(ctx context.Context) {
-	poll := time.NewTicker(r.PollInterval)
-	defer poll.Stop()
+	var poll <-chan time.Time
+	if r.PollInterval > 0 {
+		ticker := time.NewTicker(r.PollInterval)
+		defer ticker.Stop()
+		poll = ticker.C
+	}
 	source := "start"
 	for ctx.Err() == nil {
 		r.collect()
@@ -200,8 +205,8 @@ func (r *run) claims(ctx context.Context) {
 		case done := <-r.outcomes:
 			r.learn(done)
 			source = "worker"
-		case <-poll.C:
-			r.hungry, source = true, "poll"
+		case <-poll:
+			r.hungry, source = true, WakePoll
 		case <-r.timer(now):
 			r.hungry, source = true, "timer"
 		}

@@ -84,6 +84,20 @@ func TestIdleDispatcherClaimsOncePerPollInterval(t *testing.T) {
 	})
 }
 
+func TestDispatcherThatPollsNothingWaitsToBeTold(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.PollInterval = 0
+		stop := d.run()
+		pass(time.Hour)
+		require.Len(t, d.claimTimes(), 1, "the one at the start")
+		d.enqueue(1)
+		d.wake <- WakePoll
+		pass(time.Millisecond)
+		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
+		stop()
+	})
+}
+
 func TestPollFindsWhatNobodyAnnounced(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		stop := d.run()

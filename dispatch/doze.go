@@ -53,8 +53,13 @@ func (d *doze) woken(source string, now time.Time) {
 	}
 }
 
-// WakeNotification is the source of wake-ups that enqueuers send.
-const WakeNotification = "notification"
+// Sources of wake-ups.
+const (
+	// WakeNotification: an enqueuer's.
+	WakeNotification = "notification"
+	// WakePoll: there is work that nobody has announced in time.
+	WakePoll = "poll"
+)
 
 // looked takes note of a claim's answer.
 func (r *run) looked(batch claim.Batch, wanted int, source string) {
@@ -64,7 +69,7 @@ func (r *run) looked(batch claim.Batch, wanted int, source string) {
 	now := time.Now()
 	if len(batch.Items) > 0 {
 		r.doze.foundAt = now
-		if source == "poll" && !r.Gate.OnDuty() && batch.Items[0].Waited > overdue {
+		if source == WakePoll && !r.Gate.OnDuty() && batch.Items[0].Waited > overdue {
 			r.Gate.Distrust(distrust)
 		}
 	}

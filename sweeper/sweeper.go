@@ -37,9 +37,12 @@ type Sweeper struct {
 	Lease time.Duration
 	// RecountInterval is how often every workspace's slots are counted anew.
 	RecountInterval time.Duration
-	// Found is called when a sweep found work for the dispatcher; it must not block. Nil: nobody is told.
+	// Found is called when a sweep put items back or found some that were not known; it must not block. Nil: nobody is told.
 	Found func()
-	Log   *slog.Logger
+	// Due is called when a sweep sees work that a claim would find and nobody has claimed: a wake-up was missed, or there are
+	// none. It must not block. Nil: nobody is told.
+	Due func()
+	Log *slog.Logger
 
 	clock clock
 }
@@ -64,7 +67,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 
 // sweep sweeps until it finds no more, and returns how long to wait for the next time.
 func (s *Sweeper) sweep(ctx context.Context) time.Duration {
-	requeued, unnoticed, pause := 0, 0, s.Interval
+	requeued, unnoticed, due, pause := 0, 0, false, s.Interval
 	for more := true; more; {
 		sent := time.Now()
 		swept, err := s.Store.Sweep(ctx, batch)
@@ -74,6 +77,7 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 		requeued += swept.Requeued
 		s.watchClock(ctx, swept, sent)
 		unnoticed += swept.Unnoticed
+		due = swept.Due
 		if swept.NextExpiryIn != nil {
 			pause = min(*swept.NextExpiryIn+rand.N(maxJitter), s.Interval)
 		}
@@ -88,6 +92,9 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 	}
 	if s.Found != nil && requeued+unnoticed > 0 {
 		s.Found()
+	}
+	if s.Due != nil && due {
+		s.Due()
 	}
 	return pause
 }

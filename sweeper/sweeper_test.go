@@ -31,7 +31,7 @@ type broom struct {
 }
 
 // record is when the fakes were called.
-type record struct{ sweeps, recounts, found []time.Duration }
+type record struct{ sweeps, recounts, found, due []time.Duration }
 
 func bubble(t *testing.T, test func(t *testing.T, b *broom)) {
 	t.Helper()
@@ -40,7 +40,7 @@ func bubble(t *testing.T, test func(t *testing.T, b *broom)) {
 		b := &broom{t: t, began: time.Now()}
 		b.Sweeper = &Sweeper{
 			Store: fakeStore{b}, Interval: 10 * time.Second, RecountInterval: time.Minute,
-			Found: func() { b.note(&b.book.found) },
+			Found: func() { b.note(&b.book.found) }, Due: func() { b.note(&b.book.due) },
 			Log:   slog.New(&b.log),
 		}
 		test(t, b)
@@ -58,7 +58,7 @@ func (b *broom) note(into *[]time.Duration) {
 func (b *broom) seen() record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return record{slices.Clone(b.book.sweeps), slices.Clone(b.book.recounts), slices.Clone(b.book.found)}
+	return record{slices.Clone(b.book.sweeps), slices.Clone(b.book.recounts), slices.Clone(b.book.found), slices.Clone(b.book.due)}
 }
 
 // runFor runs the sweeper for so long, and waits for its return.
@@ -278,5 +278,14 @@ func TestCancellationIsNoError(t *testing.T) {
 		require.NoError(t, b.Run(ctx))
 		require.Len(t, b.seen().sweeps, 1)
 		require.Empty(t, b.log.lines())
+	})
+}
+
+func TestASweepThatSeesWorkThatNobodyClaimedSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, b *broom) {
+		b.onSweep = func(int) (claim.Swept, error) { return claim.Swept{Due: b.now() > 15*time.Second}, nil }
+		b.runFor(35 * time.Second)
+		require.Equal(t, []time.Duration{20 * time.Second, 30 * time.Second}, b.seen().due)
+		require.Empty(t, b.seen().found)
 	})
 }

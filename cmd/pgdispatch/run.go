@@ -127,13 +127,13 @@ func (r *replica) wire(starter dispatch.Starter, waiter complete.Waiter) {
 		Freed: func() { r.ring("completion") }, Log: component("watcher"),
 	}
 	r.dispatch = &dispatch.Dispatcher{
-		Store: r.store, Starter: starter, Workers: r.workers, Lease: r.lease, PollInterval: r.pollInterval,
+		Store: r.store, Starter: starter, Workers: r.workers, Lease: r.lease,
 		StartTimeout: r.startTimeout, DrainTimeout: r.drainTimeout,
 		Wake: r.wake, Dispatched: r.watcher.Watch, Log: component("dispatcher"),
 	}
 	r.sweeper = &sweeper.Sweeper{
 		Store: r.store, Interval: r.pollInterval, Lease: r.lease, RecountInterval: recountInterval,
-		Found: func() { r.ring("sweeper") }, Log: component("sweeper"),
+		Found: func() { r.ring("sweeper") }, Due: func() { r.ring(dispatch.WakePoll) }, Log: component("sweeper"),
 	}
 	r.retention = &sweeper.Retention{Store: r.store, Interval: retentionInterval, Log: component("retention")}
 	if r.listen {
