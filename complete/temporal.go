@@ -13,6 +13,8 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 )
@@ -21,9 +23,16 @@ import (
 // connection without being told.
 const pollTimeout = 65 * time.Second
 
+// ErrCrowded is a long poll that Temporal refused, because the namespace has as many as it may.
+var ErrCrowded = errors.New("too many long polls")
+
+// ErrAway is a request that Temporal did not answer, or had no capacity to.
+var ErrAway = errors.New("Temporal is away")
+
 // Service is the part of Temporal's workflow service that waiting needs.
 type Service interface {
 	GetWorkflowExecutionHistory(context.Context, *workflowservice.GetWorkflowExecutionHistoryRequest, ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error)
+	DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error)
 }
 
 // TemporalWaiter waits for close events by long polls.
@@ -86,7 +95,49 @@ func (t *TemporalWaiter) poll(ctx context.Context, request *workflowservice.GetW
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
-	return response, err
+	return response, classify(err)
+}
+
+// Probe asks Temporal for the namespace. A refusal is an answer, too, unless it means that all else would be refused.
+func (t *TemporalWaiter) Probe(ctx context.Context) error {
+	_, err := t.Service.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: t.Namespace})
+	switch code(err) {
+	case codes.OK, codes.PermissionDenied, codes.Unimplemented, codes.ResourceExhausted:
+		return nil
+	default:
+		return fmt.Errorf("describe namespace: %w", err)
+	}
+}
+
+// classify marks the errors that say nothing about the execution that was asked for.
+func classify(err error) error {
+	var exhausted *serviceerror.ResourceExhausted
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &exhausted) && exhausted.Cause == enumspb.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT:
+		return fmt.Errorf("%w: %w", ErrCrowded, err)
+	}
+	switch code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted:
+		return fmt.Errorf("%w: %w", ErrAway, err)
+	default:
+		return err
+	}
+}
+
+// code finds an error's gRPC code behind any number of wrappings.
+func code(err error) codes.Code {
+	var service serviceerror.ServiceError
+	switch {
+	case err == nil:
+		return codes.OK
+	case errors.As(err, &service):
+		return service.Status().Code()
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded
+	}
+	return status.Code(err)
 }
 
 // read says how a run closed, or which run goes on in its place.

@@ -128,6 +128,10 @@ func arguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{"replica-1"}}
 	case "adopt":
 		return [][]any{{"replica-2", 10, []string{}}}
+	case "give_up_watches":
+		return [][]any{{"replica-1", nil}, {"replica-1", []string{execution}}}
+	case "swap_watches":
+		return [][]any{{"replica-1", 10}}
 	case "gate_call":
 		return [][]any{{"pgdispatch_help"}}
 	case "ping":

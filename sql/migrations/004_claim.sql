@@ -10,11 +10,13 @@
 {{ template "functions/recount_lanes.sql" . }}
 {{ template "functions/find_unnoticed.sql" . }}
 {{ template "functions/finish.sql" . }}
+{{ template "functions/slot_wanted.sql" . }}
 {{ template "functions/cancel.sql" . }}
 
 ---- create above / drop below ----
 
 drop function pgdispatch.cancel(uuid);
+drop function pgdispatch.slot_wanted(uuid);
 drop function pgdispatch.finish(uuid, text, text);
 drop function pgdispatch.find_unnoticed();
 drop function pgdispatch.recount_lanes();
