@@ -38,43 +38,6 @@ func (s *Store) Finish(ctx context.Context, executionID, outcome, reason string)
 	return one[bool](ctx, s.async(), settleTimeout, "finish execution", sql.Finish, executionID, outcome, Clean(reason))
 }
 
-// Execution is one that this replica is to watch.
-type Execution struct {
-	ID    string
-	RunID string
-}
-
-// Adopt takes over open executions that no live replica watches, and own ones that are not in watching, at most so many.
-func (s *Store) Adopt(ctx context.Context, atMost int, watching []string) ([]Execution, error) {
-	if watching == nil {
-		watching = []string{} // a null array would compare with nothing, and no own execution be taken
-	}
-	return read[Execution](ctx, s.async(), "adopt executions", sql.Adopt, s.Owner, atMost, watching)
-}
-
-// GiveUpWatches says that this replica watches executions no longer: nil means all of its own. Others adopt them.
-func (s *Store) GiveUpWatches(ctx context.Context, executionIDs []string) error {
-	return s.exec(ctx, "give up watches", sql.GiveUpWatches, s.Owner, executionIDs)
-}
-
-// SwapWatches takes executions that nobody watches and whose workspace waits for their slot, at most so many, and gives up as
-// many of this replica's that nobody waits for.
-func (s *Store) SwapWatches(ctx context.Context, atMost int) (taken []Execution, dropped []string, err error) {
-	type swapped struct {
-		ID    string
-		RunID *string
-	}
-	both, err := read[swapped](ctx, s.async(), "swap watches", sql.SwapWatches, s.Owner, atMost)
-	for _, e := range both {
-		if e.RunID == nil {
-			dropped = append(dropped, e.ID)
-		} else {
-			taken = append(taken, Execution{ID: e.ID, RunID: *e.RunID})
-		}
-	}
-	return taken, dropped, err
-}
-
 // Alive says that this replica lives, for one lease from now.
 func (s *Store) Alive(ctx context.Context, version string, workers int) error {
 	return s.exec(ctx, "renew replica", sql.ReplicaAlive, s.Owner, version, workers, s.Lease)

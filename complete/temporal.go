@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -32,60 +33,117 @@ var ErrAway = errors.New("Temporal is away")
 // Service is the part of Temporal's workflow service that waiting needs.
 type Service interface {
 	GetWorkflowExecutionHistory(context.Context, *workflowservice.GetWorkflowExecutionHistoryRequest, ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error)
+	DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error)
+	ListWorkflowExecutions(context.Context, *workflowservice.ListWorkflowExecutionsRequest, ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error)
 	DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error)
 }
 
-// TemporalWaiter waits for close events by long polls.
+// TemporalWaiter waits for close events by long polls, and asks about executions.
 type TemporalWaiter struct {
 	Service   Service
 	Namespace string
+
+	noPrefix atomic.Bool // visibility cannot search by prefix
 }
 
-// Wait returns when the execution's last run has closed: a run that was continued, retried or is due again by cron is
+// Wait returns when the execution's last run has closed: a run that was continued, retried, reset or is due again by cron is
 // followed to the next. An execution that Temporal does not know (any more) has ended as well: nothing will free its slot
 // otherwise.
 func (t *TemporalWaiter) Wait(ctx context.Context, execution claim.Execution) (End, error) {
-	runID := execution.RunID
-	for {
-		event, err := t.closeEvent(ctx, "execution-"+execution.ID, runID)
+	end, _, err := t.follow(ctx, execution, t.closeEvent)
+	return end, err
+}
+
+// follow follows a chain of runs to the close event of its last, by a function that returns a run's close event; nil: the run
+// is open.
+func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
+	closeEvent func(ctx context.Context, workflowID, runID string) (*historypb.HistoryEvent, error)) (end End, ended bool, err error) {
+	for runID := execution.RunID; ; {
+		event, err := closeEvent(ctx, workflowIDPrefix+execution.ID, runID)
 		var notFound *serviceerror.NotFound
 		if errors.As(err, &notFound) {
-			return End{Outcome: "FAILED", Reason: "workflow is gone from Temporal: deleted, or its retention is over"}, nil
+			return gone, true, nil
 		}
 		if err != nil {
-			return End{}, fmt.Errorf("wait for close event: %w", err)
+			return End{}, false, fmt.Errorf("wait for close event: %w", err)
+		}
+		if event == nil {
+			return End{}, false, nil
 		}
 		end, next, err := read(event)
 		if err != nil {
-			return End{}, err
+			return End{}, false, err
+		}
+		if end.Outcome == "TERMINATED" {
+			// A reset terminates the run and goes on with another, which the event does not name.
+			next, err = t.resetTo(ctx, execution.ID, runID)
+			if err != nil {
+				return End{}, false, err
+			}
 		}
 		if next == "" {
-			return end, nil
+			return end, true, nil
 		}
 		runID = next
 	}
 }
 
+// resetTo returns the open run that goes on in place of a terminated one; "": there is none.
+func (t *TemporalWaiter) resetTo(ctx context.Context, executionID, terminated string) (string, error) {
+	info, err := t.newest(ctx, executionID)
+	var notFound *serviceerror.NotFound
+	switch {
+	case errors.As(err, &notFound):
+		return "", nil
+	case err != nil:
+		return "", err
+	case !isOurs(info, executionID) || !isOpen(info) || info.GetExecution().GetRunId() == terminated:
+		return "", nil
+	}
+	return info.GetExecution().GetRunId(), nil
+}
+
 // closeEvent polls until the run's history has its last event.
 func (t *TemporalWaiter) closeEvent(ctx context.Context, workflowID, runID string) (*historypb.HistoryEvent, error) {
-	request := &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace:              t.Namespace,
-		Execution:              &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID},
-		WaitNewEvent:           true,
-		HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
-		SkipArchival:           true,
-	}
+	request := t.closeRequest(workflowID, runID)
+	request.WaitNewEvent = true
 	for {
 		response, err := t.poll(ctx, request)
 		if err != nil {
 			return nil, err
 		}
-		if events := response.GetHistory().GetEvents(); len(events) > 0 {
-			return events[len(events)-1], nil
+		if event := last(response); event != nil {
+			return event, nil
 		}
 		// Without a token the server has nothing more to say of this request: ask anew.
 		request.NextPageToken = response.GetNextPageToken()
 	}
+}
+
+// closed returns the run's last event; nil: it is open.
+func (t *TemporalWaiter) closed(ctx context.Context, workflowID, runID string) (event *historypb.HistoryEvent, err error) {
+	err = bounded(ctx, func(ctx context.Context) error {
+		response, err := t.Service.GetWorkflowExecutionHistory(ctx, t.closeRequest(workflowID, runID))
+		event = last(response)
+		return err
+	})
+	return event, err
+}
+
+func (t *TemporalWaiter) closeRequest(workflowID, runID string) *workflowservice.GetWorkflowExecutionHistoryRequest {
+	return &workflowservice.GetWorkflowExecutionHistoryRequest{
+		Namespace:              t.Namespace,
+		Execution:              &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID},
+		HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
+		SkipArchival:           true,
+	}
+}
+
+func last(response *workflowservice.GetWorkflowExecutionHistoryResponse) *historypb.HistoryEvent {
+	if events := response.GetHistory().GetEvents(); len(events) > 0 {
+		return events[len(events)-1]
+	}
+	return nil
 }
 
 func (t *TemporalWaiter) poll(ctx context.Context, request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {

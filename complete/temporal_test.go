@@ -13,6 +13,7 @@ import (
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -30,7 +31,11 @@ type fakeService struct {
 	answers  []func() (*historyResponse, error)
 	requests []*historyRequest
 
-	namespace error // what DescribeNamespace answers
+	namespace error                             // what DescribeNamespace answers
+	newest    *workflowpb.WorkflowExecutionInfo // what is described; nil: nothing is found
+	describe  error
+	lists     []*workflowservice.ListWorkflowExecutionsRequest
+	list      func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
 
 func (f *fakeService) GetWorkflowExecutionHistory(ctx context.Context, r *historyRequest, _ ...grpc.CallOption) (*historyResponse, error) {
@@ -42,6 +47,18 @@ func (f *fakeService) GetWorkflowExecutionHistory(ctx context.Context, r *histor
 	answer := f.answers[0]
 	f.answers = f.answers[1:]
 	return answer()
+}
+
+func (f *fakeService) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	if f.newest == nil {
+		return nil, serviceerror.NewNotFound("workflow not found")
+	}
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: f.newest}, f.describe
+}
+
+func (f *fakeService) ListWorkflowExecutions(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	f.lists = append(f.lists, proto.CloneOf(r))
+	return f.list(r)
 }
 
 func (f *fakeService) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {

@@ -40,6 +40,8 @@ const (
 	recountInterval = time.Minute
 	// retentionInterval is how often the sweeper looks for finished items to delete.
 	retentionInterval = 10 * time.Second
+	// closeInterval is how often closed workflows are listed while an open execution is not watched, by one of all replicas.
+	closeInterval = time.Second
 	// reachLimit is how long Temporal may be silent until this replica leaves its watches to others; with a lease below twice
 	// that, half of the lease.
 	reachLimit = 10 * time.Second
@@ -76,6 +78,7 @@ type replica struct {
 	dispatch  *dispatch.Dispatcher
 	reach     *complete.Reach
 	watcher   *complete.Watcher
+	reconcile *complete.Reconciler
 	sweeper   *sweeper.Sweeper
 	retention *sweeper.Retention
 	listener  *notify.Listener // nil: PGDISPATCH_LISTEN=off
@@ -131,6 +134,10 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 		Store: r.store, Waiter: waiter, MaxWatches: r.maxWatches, AdoptInterval: min(r.lease/3, r.pollInterval),
 		Reached: r.reach.Reached,
 		Freed:   func() { r.ring("completion") }, Log: component("watcher"),
+	}
+	r.reconcile = &complete.Reconciler{
+		Store: r.store, Temporal: waiter, Interval: closeInterval, Reached: r.reach.Reached,
+		Freed: func() { r.ring("completion") }, Log: component("reconciler"),
 	}
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.store, Starter: starter, Workers: r.workers, Lease: r.lease, PollInterval: r.pollInterval,
@@ -193,6 +200,7 @@ func (r *replica) run(ctx context.Context) error {
 	background(r.retention.Run)
 	background(r.reach.Run)
 	background(r.watcher.Run)
+	background(r.reconcile.Run)
 	background(r.presence)
 	if r.listener != nil {
 		background(r.listener.Run)
