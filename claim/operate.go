@@ -33,7 +33,7 @@ func (s *Store) RecountLanes(ctx context.Context) (int, error) {
 }
 
 // Finish records the end of an execution: outcome is Temporal's name for it. It returns false where it had been recorded
-// before, or where the item is not DISPATCHED.
+// before, or where no start was sent. An end of an item that is still CLAIMED takes effect when its start is settled.
 func (s *Store) Finish(ctx context.Context, executionID, outcome, reason string) (bool, error) {
 	return one[bool](ctx, s.async(), settleTimeout, "finish execution", sql.Finish, executionID, outcome, Clean(reason))
 }

@@ -150,6 +150,9 @@ create table pgdispatch.workflow_executions (
     watcher                        text,
     -- When Temporal was last asked about it by itself; null: never.
     asked_at                       timestamptz,
+    -- How the workflow ended, where somebody said so before its start was settled; null: nobody did.
+    early_outcome                  text,
+    early_reason                   text,
     constraint a_status_has_what_belongs_to_it check (
         case when finished_at is null then status = 'STARTING' or (status = 'RUNNING' and started_at is not null)
              else status in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT') end)
