@@ -30,6 +30,7 @@ var edges = map[string][]string{
 	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "sweeper"},
 	"complete":       {"claim"},
 	"dispatch":       {"claim"},
+	"finish":         nil,
 	"notify":         nil,
 	"sql":            nil,
 	"sql/migrate":    {"sql"},

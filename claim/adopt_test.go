@@ -110,3 +110,67 @@ func TestAdoptersAtOnceShareNothing(t *testing.T) {
 		require.Len(t, seen, orphans, "and none is left over")
 	}
 }
+
+func TestWatchesThatAreGivenUpAreForAnyOther(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := b.replica("b")
+	b.alive(b.Store, other)
+	mine, theirs := b.dispatched(b.Store, 2), b.dispatched(other, 1)
+	require.NoError(t, b.GiveUpWatches(t.Context(), []string{mine[0].ExecutionID, theirs[0].ExecutionID}))
+	require.Equal(t, []string{mine[0].ExecutionID}, adopted(t, other, 10, theirs[0].ExecutionID), "its own, and only those it named")
+	require.NoError(t, b.GiveUpWatches(t.Context(), nil))
+	require.Equal(t, []string{mine[1].ExecutionID}, adopted(t, other, 10, theirs[0].ExecutionID, mine[0].ExecutionID), "all of its own")
+}
+
+// busy makes a workspace of one slot, whose execution runs unwatched while another item waits for the slot.
+func (b *bench) busy(name string, items int) Item {
+	b.t.Helper()
+	id := b.workspace(name, 1)
+	b.enqueue(id, items)
+	batch, err := b.replica("dead").Claim(b.t.Context(), 10)
+	require.NoError(b.t, err)
+	require.Len(b.t, batch.Items, 1)
+	_, err = b.replica("dead").Settle(b.t.Context(), Dispatched, []Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, RunID: "run-" + batch.Items[0].ExecutionID}})
+	require.NoError(b.t, err)
+	return batch.Items[0]
+}
+
+func TestWhatASlotIsWaitedForIsAdoptedFirst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.alive(b.Store)
+	b.dispatched(b.replica("dead"), 3)
+	idle, busy := b.busy("idle", 1), b.busy("busy", 2)
+	require.Equal(t, []string{busy.ExecutionID}, adopted(t, b.Store, 1))
+	require.NotContains(t, adopted(t, b.Store, 3, busy.ExecutionID), idle.ExecutionID, "the oldest of the rest")
+}
+
+func TestAFullReplicaSwapsWatchesForThoseThatAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.alive(b.Store)
+	mine := b.dispatched(b.Store, 2)
+	waited := []string{b.busy("one", 2).ExecutionID, b.busy("two", 2).ExecutionID, b.busy("three", 2).ExecutionID}
+	b.busy("idle", 1)
+	require.NoError(t, b.replica("dead").GiveUpWatches(t.Context(), nil))
+
+	swap := func(atMost int) (taken, dropped []string) {
+		executions, dropped, err := b.SwapWatches(t.Context(), atMost)
+		require.NoError(t, err)
+		for _, e := range executions {
+			require.Equal(t, "run-"+e.ID, e.RunID)
+			taken = append(taken, e.ID)
+		}
+		return taken, dropped
+	}
+	taken, dropped := swap(1)
+	require.Equal(t, waited[:1], taken)
+	require.Equal(t, []string{mine[0].ExecutionID}, dropped)
+	taken, dropped = swap(10)
+	require.Equal(t, waited[1:2], taken, "as many as it gives up")
+	require.Equal(t, []string{mine[1].ExecutionID}, dropped)
+	taken, dropped = swap(10)
+	require.Empty(t, taken, "all of its own are waited for")
+	require.Empty(t, dropped)
+}

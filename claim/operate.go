@@ -39,23 +39,9 @@ func (s *Store) RecountLanes(ctx context.Context) (int, error) {
 }
 
 // Finish records the end of an execution: outcome is Temporal's name for it. It returns false where it had been recorded
-// before, or where the item is not DISPATCHED.
+// before, or where no start was sent. An end of an item that is still CLAIMED takes effect when its start is settled.
 func (s *Store) Finish(ctx context.Context, executionID, outcome, reason string) (bool, error) {
 	return one[bool](ctx, s.async(), settleTimeout, "finish execution", sql.Finish, executionID, outcome, Clean(reason))
-}
-
-// Execution is one that this replica is to watch.
-type Execution struct {
-	ID    string
-	RunID string
-}
-
-// Adopt takes over open executions that no live replica watches, and own ones that are not in watching, at most so many.
-func (s *Store) Adopt(ctx context.Context, atMost int, watching []string) ([]Execution, error) {
-	if watching == nil {
-		watching = []string{} // a null array would compare with nothing, and no own execution be taken
-	}
-	return read[Execution](ctx, s.async(), "adopt executions", sql.Adopt, s.Owner, atMost, watching)
 }
 
 // Alive says that this replica lives, for one lease from now.

@@ -140,14 +140,17 @@ func TestEndIsRecordedOnce(t *testing.T) {
 	require.False(t, first)
 }
 
-func TestEndOfAnItemThatIsNotDispatchedIsNotRecorded(t *testing.T) {
+func TestEndOfAnItemThatIsStillClaimedIsKeptForItsSettle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	item := b.claimed(b.Store, 1)[0]
 	first, err := b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "")
 	require.NoError(t, err)
-	require.False(t, first)
+	require.True(t, first)
 	require.Equal(t, "CLAIMED", b.status(item))
+	_, err = b.Settle(t.Context(), Dispatched, []Settlement{{ID: item.ID, Token: item.Token, RunID: "run"}})
+	require.NoError(t, err)
+	require.Equal(t, "COMPLETED", b.status(item))
 }
 
 func TestAnyCleanErrorCanBeStored(t *testing.T) {

@@ -23,21 +23,31 @@ type post struct {
 	began time.Time
 
 	onAdopt  func(atMost int, watching []string) ([]claim.Execution, error)
+	onSwap   func(atMost int) ([]claim.Execution, []string, error)
+	onGiveUp func(executions []string) error
 	onFinish func(executionID string) (bool, error)
 	onWait   func(ctx context.Context, execution claim.Execution) (End, error)
 
 	mu   sync.Mutex
-	book record
+	book notes
 }
 
-// record is what the fakes saw.
-type record struct {
+// notes is what the fakes saw.
+type notes struct {
 	adopts   []adoptCall
+	swaps    []int // at most so many
+	givenUp  []giveUpCall
 	finished []string // execution=outcome
 	waits    int
 	now      int // waits under way
 	most     int // the most of them at once
 	freed    int
+}
+
+// giveUpCall gives up executions; nil: all.
+type giveUpCall struct {
+	at         time.Duration
+	executions []string
 }
 
 type adoptCall struct {
@@ -53,7 +63,7 @@ func bubble(t *testing.T, test func(t *testing.T, p *post)) {
 		p := &post{t: t, began: time.Now()}
 		p.Watcher = &Watcher{
 			Store: fakeStore{p}, Waiter: fakeWaiter{p}, MaxWatches: 10, AdoptInterval: 10 * time.Second,
-			Freed: func() { p.note(func(r *record) { r.freed++ }) },
+			Freed: func() { p.note(func(r *notes) { r.freed++ }) },
 			Log:   slog.New(&p.log),
 		}
 		test(t, p)
@@ -80,17 +90,18 @@ func pass(d time.Duration) {
 
 func (p *post) now() time.Duration { return time.Since(p.began) }
 
-func (p *post) note(change func(*record)) {
+func (p *post) note(change func(*notes)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.book)
 }
 
-func (p *post) seen() record {
+func (p *post) seen() notes {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seen := p.book
 	seen.adopts, seen.finished = slices.Clone(seen.adopts), slices.Clone(seen.finished)
+	seen.swaps, seen.givenUp = slices.Clone(seen.swaps), slices.Clone(seen.givenUp)
 	return seen
 }
 
@@ -98,15 +109,32 @@ type fakeStore struct{ *post }
 
 func (f fakeStore) Adopt(_ context.Context, atMost int, watching []string) ([]claim.Execution, error) {
 	slices.Sort(watching)
-	f.note(func(r *record) { r.adopts = append(r.adopts, adoptCall{f.now(), atMost, watching}) })
+	f.note(func(r *notes) { r.adopts = append(r.adopts, adoptCall{f.now(), atMost, watching}) })
 	if f.onAdopt != nil {
 		return f.onAdopt(atMost, watching)
 	}
 	return nil, nil
 }
 
+func (f fakeStore) SwapWatches(_ context.Context, atMost int) ([]claim.Execution, []string, error) {
+	f.note(func(r *notes) { r.swaps = append(r.swaps, atMost) })
+	if f.onSwap != nil {
+		return f.onSwap(atMost)
+	}
+	return nil, nil, nil
+}
+
+func (f fakeStore) GiveUpWatches(_ context.Context, executions []string) error {
+	slices.Sort(executions)
+	f.note(func(r *notes) { r.givenUp = append(r.givenUp, giveUpCall{f.now(), executions}) })
+	if f.onGiveUp != nil {
+		return f.onGiveUp(executions)
+	}
+	return nil
+}
+
 func (f fakeStore) Finish(_ context.Context, executionID, outcome, _ string) (bool, error) {
-	f.note(func(r *record) { r.finished = append(r.finished, executionID+"="+outcome) })
+	f.note(func(r *notes) { r.finished = append(r.finished, executionID+"="+outcome) })
 	if f.onFinish != nil {
 		return f.onFinish(executionID)
 	}
@@ -116,8 +144,8 @@ func (f fakeStore) Finish(_ context.Context, executionID, outcome, _ string) (bo
 type fakeWaiter struct{ *post }
 
 func (f fakeWaiter) Wait(ctx context.Context, execution claim.Execution) (End, error) {
-	f.note(func(r *record) { r.waits++; r.now++; r.most = max(r.most, r.now) })
-	defer f.note(func(r *record) { r.now-- })
+	f.note(func(r *notes) { r.waits++; r.now++; r.most = max(r.most, r.now) })
+	defer f.note(func(r *notes) { r.now-- })
 	if f.onWait != nil {
 		return f.onWait(ctx, execution)
 	}

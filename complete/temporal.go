@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -13,6 +14,8 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 )
@@ -21,62 +24,126 @@ import (
 // connection without being told.
 const pollTimeout = 65 * time.Second
 
+// ErrCrowded is a long poll that Temporal refused, because the namespace has as many as it may.
+var ErrCrowded = errors.New("too many long polls")
+
+// ErrAway is a request that Temporal did not answer, or had no capacity to.
+var ErrAway = errors.New("Temporal is away")
+
 // Service is the part of Temporal's workflow service that waiting needs.
 type Service interface {
 	GetWorkflowExecutionHistory(context.Context, *workflowservice.GetWorkflowExecutionHistoryRequest, ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error)
+	DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error)
+	ListWorkflowExecutions(context.Context, *workflowservice.ListWorkflowExecutionsRequest, ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error)
+	DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error)
 }
 
-// TemporalWaiter waits for close events by long polls.
+// TemporalWaiter waits for close events by long polls, and asks about executions.
 type TemporalWaiter struct {
 	Service   Service
 	Namespace string
+
+	noPrefix atomic.Bool // visibility cannot search by prefix
 }
 
-// Wait returns when the execution's last run has closed: a run that was continued, retried or is due again by cron is
+// Wait returns when the execution's last run has closed: a run that was continued, retried, reset or is due again by cron is
 // followed to the next. An execution that Temporal does not know (any more) has ended as well: nothing will free its slot
 // otherwise.
 func (t *TemporalWaiter) Wait(ctx context.Context, execution claim.Execution) (End, error) {
-	runID := execution.RunID
-	for {
-		event, err := t.closeEvent(ctx, "execution-"+execution.ID, runID)
+	end, _, err := t.follow(ctx, execution, t.closeEvent)
+	return end, err
+}
+
+// follow follows a chain of runs to the close event of its last, by a function that returns a run's close event; nil: the run
+// is open.
+func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
+	closeEvent func(ctx context.Context, workflowID, runID string) (*historypb.HistoryEvent, error)) (end End, ended bool, err error) {
+	for runID := execution.RunID; ; {
+		event, err := closeEvent(ctx, workflowIDPrefix+execution.ID, runID)
 		var notFound *serviceerror.NotFound
 		if errors.As(err, &notFound) {
-			return End{Outcome: "FAILED", Reason: "workflow is gone from Temporal: deleted, or its retention is over"}, nil
+			return gone, true, nil
 		}
 		if err != nil {
-			return End{}, fmt.Errorf("wait for close event: %w", err)
+			return End{}, false, fmt.Errorf("wait for close event: %w", err)
+		}
+		if event == nil {
+			return End{}, false, nil
 		}
 		end, next, err := read(event)
 		if err != nil {
-			return End{}, err
+			return End{}, false, err
+		}
+		if end.Outcome == "TERMINATED" {
+			// A reset terminates the run and goes on with another, which the event does not name.
+			next, err = t.resetTo(ctx, execution.ID, runID)
+			if err != nil {
+				return End{}, false, err
+			}
 		}
 		if next == "" {
-			return end, nil
+			return end, true, nil
 		}
 		runID = next
 	}
 }
 
+// resetTo returns the open run that goes on in place of a terminated one; "": there is none.
+func (t *TemporalWaiter) resetTo(ctx context.Context, executionID, terminated string) (string, error) {
+	info, err := t.newest(ctx, executionID)
+	var notFound *serviceerror.NotFound
+	switch {
+	case errors.As(err, &notFound):
+		return "", nil
+	case err != nil:
+		return "", err
+	case !isOurs(info, executionID) || !isOpen(info) || info.GetExecution().GetRunId() == terminated:
+		return "", nil
+	}
+	return info.GetExecution().GetRunId(), nil
+}
+
 // closeEvent polls until the run's history has its last event.
 func (t *TemporalWaiter) closeEvent(ctx context.Context, workflowID, runID string) (*historypb.HistoryEvent, error) {
-	request := &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace:              t.Namespace,
-		Execution:              &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID},
-		WaitNewEvent:           true,
-		HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
-		SkipArchival:           true,
-	}
+	request := t.closeRequest(workflowID, runID)
+	request.WaitNewEvent = true
 	for {
 		response, err := t.poll(ctx, request)
 		if err != nil {
 			return nil, err
 		}
-		if events := response.GetHistory().GetEvents(); len(events) > 0 {
-			return events[len(events)-1], nil
+		if event := last(response); event != nil {
+			return event, nil
 		}
 		// Without a token the server has nothing more to say of this request: ask anew.
 		request.NextPageToken = response.GetNextPageToken()
 	}
+}
+
+// closed returns the run's last event; nil: it is open.
+func (t *TemporalWaiter) closed(ctx context.Context, workflowID, runID string) (event *historypb.HistoryEvent, err error) {
+	err = bounded(ctx, func(ctx context.Context) error {
+		response, err := t.Service.GetWorkflowExecutionHistory(ctx, t.closeRequest(workflowID, runID))
+		event = last(response)
+		return err
+	})
+	return event, err
+}
+
+func (t *TemporalWaiter) closeRequest(workflowID, runID string) *workflowservice.GetWorkflowExecutionHistoryRequest {
+	return &workflowservice.GetWorkflowExecutionHistoryRequest{
+		Namespace:              t.Namespace,
+		Execution:              &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID},
+		HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
+		SkipArchival:           true,
+	}
+}
+
+func last(response *workflowservice.GetWorkflowExecutionHistoryResponse) *historypb.HistoryEvent {
+	if events := response.GetHistory().GetEvents(); len(events) > 0 {
+		return events[len(events)-1]
+	}
+	return nil
 }
 
 func (t *TemporalWaiter) poll(ctx context.Context, request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
@@ -86,7 +153,49 @@ func (t *TemporalWaiter) poll(ctx context.Context, request *workflowservice.GetW
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
-	return response, err
+	return response, classify(err)
+}
+
+// Probe asks Temporal for the namespace. A refusal is an answer, too, unless it means that all else would be refused.
+func (t *TemporalWaiter) Probe(ctx context.Context) error {
+	_, err := t.Service.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: t.Namespace})
+	switch code(err) {
+	case codes.OK, codes.PermissionDenied, codes.Unimplemented, codes.ResourceExhausted:
+		return nil
+	default:
+		return fmt.Errorf("describe namespace: %w", err)
+	}
+}
+
+// classify marks the errors that say nothing about the execution that was asked for.
+func classify(err error) error {
+	var exhausted *serviceerror.ResourceExhausted
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &exhausted) && exhausted.Cause == enumspb.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT:
+		return fmt.Errorf("%w: %w", ErrCrowded, err)
+	}
+	switch code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted:
+		return fmt.Errorf("%w: %w", ErrAway, err)
+	default:
+		return err
+	}
+}
+
+// code finds an error's gRPC code behind any number of wrappings.
+func code(err error) codes.Code {
+	var service serviceerror.ServiceError
+	switch {
+	case err == nil:
+		return codes.OK
+	case errors.As(err, &service):
+		return service.Status().Code()
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded
+	}
+	return status.Code(err)
 }
 
 // read says how a run closed, or which run goes on in its place.

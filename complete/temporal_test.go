@@ -3,6 +3,7 @@ package complete
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -28,6 +30,12 @@ type (
 type fakeService struct {
 	answers  []func() (*historyResponse, error)
 	requests []*historyRequest
+
+	namespace error                             // what DescribeNamespace answers
+	newest    *workflowpb.WorkflowExecutionInfo // what is described; nil: nothing is found
+	describe  error
+	lists     []*workflowservice.ListWorkflowExecutionsRequest
+	list      func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
 
 func (f *fakeService) GetWorkflowExecutionHistory(ctx context.Context, r *historyRequest, _ ...grpc.CallOption) (*historyResponse, error) {
@@ -39,6 +47,22 @@ func (f *fakeService) GetWorkflowExecutionHistory(ctx context.Context, r *histor
 	answer := f.answers[0]
 	f.answers = f.answers[1:]
 	return answer()
+}
+
+func (f *fakeService) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	if f.newest == nil {
+		return nil, serviceerror.NewNotFound("workflow not found")
+	}
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: f.newest}, f.describe
+}
+
+func (f *fakeService) ListWorkflowExecutions(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	f.lists = append(f.lists, proto.CloneOf(r))
+	return f.list(r)
+}
+
+func (f *fakeService) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {
+	return nil, f.namespace
 }
 
 // closed answers with a close event.
@@ -205,7 +229,45 @@ func TestPollThatNobodyAnswersIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		_, _, err := wait(t, empty("page"))
-		require.EqualError(t, err, "wait for close event: long poll gave up after 1m5s: context deadline exceeded")
+		require.EqualError(t, err, "wait for close event: Temporal is away: long poll gave up after 1m5s: context deadline exceeded")
 		require.Equal(t, pollTimeout, time.Since(began))
 	})
+}
+
+func TestOutagesAndCrowdsAreToldFromOtherErrors(t *testing.T) {
+	t.Parallel()
+	crowded := serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT, "namespace concurrent poller limit exceeded")
+	for _, c := range []struct{ err, is error }{
+		{crowded, ErrCrowded},
+		{serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "slower"), ErrAway},
+		{serviceerror.NewUnavailable("connection refused"), ErrAway},
+		{fmt.Errorf("dial: %w", context.DeadlineExceeded), ErrAway},
+		{serviceerror.NewPermissionDenied("x", ""), nil},
+		{serviceerror.NewNamespaceNotFound("shop"), nil},
+	} {
+		_, _, err := wait(t, fails(c.err))
+		for _, kind := range []error{ErrCrowded, ErrAway} {
+			require.Equal(t, kind == c.is, errors.Is(err, kind), "%s is %s", c.err, kind)
+		}
+	}
+}
+
+func TestProbeTakesARefusalForAnAnswerUnlessAllElseWouldBeRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err     error
+		reached bool
+	}{
+		{nil, true},
+		{serviceerror.NewPermissionDenied("x", ""), true},
+		{serviceerror.NewUnimplemented("x"), true},
+		{serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "slower"), true},
+		{serviceerror.NewUnavailable("connection refused"), false},
+		{serviceerror.NewNamespaceNotFound("shop"), false},
+		{context.DeadlineExceeded, false},
+		{errors.New("boom"), false},
+	} {
+		err := (&TemporalWaiter{Service: &fakeService{namespace: c.err}, Namespace: "shop"}).Probe(t.Context())
+		require.Equal(t, c.reached, err == nil, "%v", c.err)
+	}
 }

@@ -4,26 +4,33 @@ package complete
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/sethvargo/go-retry"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// Store is the part of the store that the watcher needs.
-type Store interface {
+// Finisher records ends.
+type Finisher interface {
 	Finish(ctx context.Context, executionID, outcome, reason string) (first bool, err error)
-	Adopt(ctx context.Context, atMost int, watching []string) ([]claim.Execution, error)
 }
 
-// Waiter waits for an execution's end: TemporalWaiter, or a fake in tests.
+// Store is the part of the store that the watcher needs.
+type Store interface {
+	Finisher
+	Adopt(ctx context.Context, atMost int, watching []string) ([]claim.Execution, error)
+	SwapWatches(ctx context.Context, atMost int) (taken []claim.Execution, dropped []string, err error)
+	GiveUpWatches(ctx context.Context, executionIDs []string) error
+}
+
+// Waiter waits for an execution's end: TemporalWaiter, or a fake in tests. It returns ErrCrowded where Temporal has no room for
+// one more long poll, and ErrAway where Temporal did not answer.
 type Waiter interface {
 	Wait(ctx context.Context, execution claim.Execution) (End, error)
 }
@@ -40,6 +47,10 @@ const (
 	retryCap  = 5 * time.Second
 	// jitterPercent keeps the watches that an outage broke from coming back together.
 	jitterPercent = 50
+	// tendInterval is how soon the table hears of executions that are not watched after all.
+	tendInterval = time.Second
+	// atMostSwapped is how many watches change hands at once where there is no room for more.
+	atMostSwapped = 100
 )
 
 // Watcher watches the executions that this replica started, and those that a dead replica left. Its fields are set before
@@ -47,74 +58,194 @@ const (
 type Watcher struct {
 	Store  Store
 	Waiter Waiter
-	// MaxWatches is how many executions are watched at once, each with a long poll of its own. Temporal allows 1,200 in a
-	// namespace and frontend by default. What is above waits unwatched until one of them ends.
+	// MaxWatches is how many executions are watched at once, each with a long poll of its own; 0: none. Temporal allows 1,200 in
+	// a namespace and frontend by default, whoever polls; where it refuses one, this replica watches fewer for a while. What is
+	// above waits until there is room, or for the Reconciler: first what a slot is waited for.
 	MaxWatches int
 	// AdoptInterval is how often the watcher looks for executions that nobody watches.
 	AdoptInterval time.Duration
+	// Reached says whether Temporal answers this replica. While it does not, the replica watches nothing, so that others may.
+	// Nil: it always does.
+	Reached func() bool
 	// Freed is called when an execution has ended, and a slot is free; it must not block. Nil: nobody is told.
 	Freed func()
 	Log   *slog.Logger
 
 	mu       sync.Mutex
-	watching map[string]bool      // executions with a goroutine, or in queue
-	queue    chan claim.Execution // made by Run
+	watching map[string]*watch // those with a goroutine, or in queue
+	queue    chan *watch       // made by Run
+	bound    bound
+	// excess are executions that the table has as watched here, and that are not.
+	excess []string
+	// holds: the table may have executions as watched here.
+	holds bool
+	// wants: there may be executions that nobody watches.
+	wants bool
 }
 
-// Watch begins to watch an execution that this replica has just started. It does not block; what does not fit is adopted
-// later. Before Run it does nothing.
+// watch is one execution that is watched, or is about to be.
+type watch struct {
+	claim.Execution
+	cancel context.CancelFunc // nil: in queue
+}
+
+// Watch begins to watch an execution that this replica has just started. It does not block; what does not fit is given up for
+// others to take. Before Run it does nothing.
 func (w *Watcher) Watch(executionID, runID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.queue == nil || w.watching[executionID] || len(w.watching) >= w.MaxWatches {
+	if w.queue == nil {
 		return
 	}
-	select {
-	case w.queue <- claim.Execution{ID: executionID, RunID: runID}:
-		w.watching[executionID] = true
-	default:
+	w.holds = true
+	if _, watched := w.watching[executionID]; watched {
+		return
 	}
+	if len(w.watching) >= w.bound.now {
+		w.giveUp(executionID)
+		return
+	}
+	entry := &watch{Execution: claim.Execution{ID: executionID, RunID: runID}}
+	select {
+	case w.queue <- entry:
+		w.watching[executionID] = entry
+	default:
+		w.giveUp(executionID)
+	}
+}
+
+// giveUp notes, under the lock, that an execution is not watched here.
+func (w *Watcher) giveUp(executionID string) {
+	w.excess = append(w.excess, executionID)
+	w.wants = true
 }
 
 // Run watches until ctx is cancelled, and returns nil then.
 func (w *Watcher) Run(ctx context.Context) error {
 	w.mu.Lock()
-	w.watching = map[string]bool{}
-	w.queue = make(chan claim.Execution, w.MaxWatches)
+	w.watching = map[string]*watch{}
+	w.bound = bound{limit: w.MaxWatches, now: w.MaxWatches}
+	w.queue = make(chan *watch, w.MaxWatches)
 	w.mu.Unlock()
 
 	var watches errgroup.Group
-	adopt := time.NewTimer(0)
-	defer adopt.Stop()
+	tend := time.NewTimer(0)
+	defer tend.Stop()
+	adoptAt := time.Now()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case execution := <-w.queue:
-			watches.Go(func() error { w.watch(ctx, execution); return nil })
-		case <-adopt.C:
-			w.adopt(ctx)
-			adopt.Reset(w.AdoptInterval)
+		case entry := <-w.queue:
+			watching, cancel := context.WithCancel(ctx)
+			w.mu.Lock()
+			entry.cancel = cancel
+			w.mu.Unlock()
+			watches.Go(func() error {
+				defer cancel()
+				w.watch(ctx, watching, entry)
+				return nil
+			})
+		case <-tend.C:
+			adoptAt = w.tend(ctx, adoptAt)
+			tend.Reset(min(tendInterval, w.AdoptInterval))
 		}
 	}
 	return watches.Wait()
 }
 
-// adopt takes over what nobody alive watches: at the start, that is what this replica's predecessor left.
+// tend brings what is watched and what the table says together. It returns when to adopt next.
+func (w *Watcher) tend(ctx context.Context, adoptAt time.Time) time.Time {
+	if w.Reached != nil && !w.Reached() {
+		w.withdraw(ctx)
+		return time.Now()
+	}
+	w.mu.Lock()
+	excess := w.excess
+	w.excess = nil
+	due := !time.Now().Before(adoptAt)
+	adopts := due || (w.wants && len(w.watching) < w.bound.now)
+	if due {
+		w.bound.ease()
+	}
+	w.mu.Unlock()
+	if len(excess) > 0 {
+		if err := w.Store.GiveUpWatches(ctx, excess); err != nil {
+			w.complain(ctx, err)
+			w.mu.Lock()
+			w.excess = append(w.excess, excess...)
+			w.mu.Unlock()
+			return adoptAt
+		}
+	}
+	if adopts {
+		w.adopt(ctx)
+	}
+	if due {
+		return time.Now().Add(w.AdoptInterval)
+	}
+	return adoptAt
+}
+
+// withdraw ends all watches and says so in the table: another replica may reach Temporal where this one does not. It does so
+// once, and again for what was started since.
+func (w *Watcher) withdraw(ctx context.Context) {
+	w.mu.Lock()
+	holds := w.holds
+	w.holds, w.excess, w.wants = false, nil, true
+	for _, entry := range w.watching {
+		if entry.cancel != nil {
+			entry.cancel()
+		}
+	}
+	w.mu.Unlock()
+	if !holds {
+		return
+	}
+	if err := w.Store.GiveUpWatches(ctx, nil); err != nil {
+		w.complain(ctx, err)
+		w.mu.Lock()
+		w.holds = true
+		w.mu.Unlock()
+	}
+}
+
+func (w *Watcher) complain(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		w.Log.ErrorContext(ctx, "Cannot give up watches", "error", err)
+	}
+}
+
+// adopt takes over what nobody alive watches: at the start, that is what this replica's predecessor left. Where there is no room,
+// it changes watches that nobody waits for against such as somebody does.
 func (w *Watcher) adopt(ctx context.Context) {
 	w.mu.Lock()
 	watching := slices.Collect(maps.Keys(w.watching))
+	room := w.bound.now - len(watching)
 	w.mu.Unlock()
-	room := w.MaxWatches - len(watching)
-	if room <= 0 {
-		return
+	var executions []claim.Execution
+	var dropped []string
+	var err error
+	switch {
+	case room > 0:
+		executions, err = w.Store.Adopt(ctx, room, watching)
+	case w.MaxWatches > 0:
+		executions, dropped, err = w.Store.SwapWatches(ctx, min(atMostSwapped, max(w.MaxWatches/2, 1)))
 	}
-	executions, err := w.Store.Adopt(ctx, room, watching)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.Log.ErrorContext(ctx, "Cannot look for executions to watch", "error", err)
 		}
 		return
 	}
+	w.mu.Lock()
+	for _, id := range dropped {
+		if entry := w.watching[id]; entry != nil && entry.cancel != nil {
+			entry.cancel()
+			delete(w.watching, id)
+		}
+	}
+	w.wants = room <= 0 || len(executions) >= room
+	w.mu.Unlock()
 	for _, execution := range executions {
 		w.Watch(execution.ID, execution.RunID)
 	}
@@ -123,57 +254,36 @@ func (w *Watcher) adopt(ctx context.Context) {
 	}
 }
 
-// watch waits for one execution's end and records it.
-func (w *Watcher) watch(ctx context.Context, execution claim.Execution) {
+// watch waits for one execution's end, for as long as it is to be watched, and records it. An end that is known is recorded in
+// any case.
+func (w *Watcher) watch(ctx, watching context.Context, entry *watch) {
 	defer func() {
 		w.mu.Lock()
-		delete(w.watching, execution.ID)
-		w.mu.Unlock()
+		defer w.mu.Unlock()
+		if w.watching[entry.ID] == entry { // not watched anew meanwhile
+			delete(w.watching, entry.ID)
+		}
 	}()
 	var end End
-	if !w.insist(ctx, execution, "Cannot wait for an execution's end", func(ctx context.Context) (err error) {
-		end, err = w.Waiter.Wait(ctx, execution)
+	err := insist(watching, w.Log, entry.ID, "Cannot wait for an execution's end", func(ctx context.Context) (err error) {
+		end, err = w.Waiter.Wait(ctx, entry.Execution)
 		return err
-	}) {
-		return
-	}
-	var first bool
-	if !w.insist(ctx, execution, "Cannot record an execution's end", func(ctx context.Context) (err error) {
-		first, err = w.Store.Finish(ctx, execution.ID, end.Outcome, end.Reason)
-		return err
-	}) {
-		return
-	}
-	if !first {
-		return
-	}
-	w.Log.InfoContext(ctx, "Execution ended", "execution_id", execution.ID, "outcome", end.Outcome, "error", claim.Clean(end.Reason))
-	if w.Freed != nil {
-		w.Freed()
-	}
-}
-
-// insist tries until it succeeds, and returns false when ctx is cancelled first. A panic is a try that failed. The log
-// hears of an error when it is another than the last one.
-func (w *Watcher) insist(ctx context.Context, execution claim.Execution, complaint string, try func(context.Context) error) bool {
-	backoff := retry.WithJitterPercent(jitterPercent, retry.WithCappedDuration(retryCap, retry.NewExponential(retryBase)))
-	last := ""
-	err := retry.Do(ctx, backoff, func(ctx context.Context) error {
-		err := contained(ctx, try)
-		if err != nil && ctx.Err() == nil && err.Error() != last {
-			last = err.Error()
-			w.Log.WarnContext(ctx, complaint, "execution_id", execution.ID, "error", claim.Clean(last))
-		}
-		return retry.RetryableError(err)
 	})
-	return err == nil
+	if errors.Is(err, ErrCrowded) {
+		w.crowded(ctx, entry.ID)
+	}
+	if err == nil {
+		record(ctx, w.Store, w.Log, entry.ID, end, w.Freed)
+	}
 }
 
-func contained(ctx context.Context, try func(context.Context) error) (err error) {
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			err = fmt.Errorf("panic: %v", recovered)
-		}
-	}()
-	return try(ctx)
+// crowded takes Temporal's word that there are too many long polls.
+func (w *Watcher) crowded(ctx context.Context, executionID string) {
+	w.mu.Lock()
+	w.giveUp(executionID)
+	halved, now := w.bound.refused(len(w.watching)), w.bound.now
+	w.mu.Unlock()
+	if halved {
+		w.Log.WarnContext(ctx, "Temporal refuses long polls: watching fewer executions for a while", "watches", now)
+	}
 }

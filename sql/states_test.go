@@ -133,6 +133,18 @@ func arguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{"replica-2", 10, []string{}}}
 	case "unlocked":
 		return [][]any{{ids}}
+	case "give_up_watches":
+		return [][]any{{"replica-1", nil}, {"replica-1", []string{execution}}}
+	case "close_turn":
+		return [][]any{{time.Second, time.Minute}}
+	case "close_done":
+		return [][]any{{time.Now(), true}}
+	case "open_among":
+		return [][]any{{[]string{nobody}}}
+	case "silent":
+		return [][]any{{10, time.Second}}
+	case "swap_watches":
+		return [][]any{{"replica-1", 10}}
 	case "gate_call":
 		return [][]any{{"pgdispatch_help"}}
 	case "ping":

@@ -36,7 +36,7 @@ func TestRunNeedsNoConfiguration(t *testing.T) {
 		pollInterval: 5 * time.Second,
 		startTimeout: 5 * time.Second,
 		drainTimeout: 20 * time.Second,
-		maxWatches:   1000,
+		maxWatches:   800,
 		listen:       true,
 		durable:      durableClaims,
 		logLevel:     slog.LevelInfo,
@@ -127,7 +127,7 @@ PGDISPATCH_LEASE is "0.5s": it must be a duration from 1s to 1h0m0s, such as 500
 PGDISPATCH_POLL_INTERVAL is "5": it must be a duration from 10ms to 1h0m0s, such as 500ms, 30s or 5m
 PGDISPATCH_START_TIMEOUT is "6m": it must be a duration from 10ms to 5m0s, such as 500ms, 30s or 5m
 PGDISPATCH_DRAIN_TIMEOUT is "-1s": it must be a duration from 0s to 1h0m0s, such as 500ms, 30s or 5m
-PGDISPATCH_MAX_WATCHES is "100001": it must be a whole number from 1 to 100000
+PGDISPATCH_MAX_WATCHES is "100001": it must be a whole number from 0 to 100000
 PGDISPATCH_LISTEN is "maybe": it must be on or off
 --log-level is "loud": it must be debug, info, warn or error`)
 }

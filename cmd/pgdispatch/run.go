@@ -40,6 +40,11 @@ const (
 	recountInterval = time.Minute
 	// retentionInterval is how often the sweeper looks for finished items to delete.
 	retentionInterval = 10 * time.Second
+	// closeInterval is how often closed workflows are listed while an open execution is not watched, by one of all replicas.
+	closeInterval = time.Second
+	// reachLimit is how long Temporal may be silent until this replica leaves its watches to others; with a lease below twice
+	// that, half of the lease.
+	reachLimit = 10 * time.Second
 	// farewellTimeout bounds what a replica says to the database as its last.
 	farewellTimeout = 3 * time.Second
 )
@@ -71,7 +76,9 @@ type replica struct {
 	log       *slog.Logger
 	wake      chan string
 	dispatch  *dispatch.Dispatcher
+	reach     *complete.Reach
 	watcher   *complete.Watcher
+	reconcile *complete.Reconciler
 	sweeper   *sweeper.Sweeper
 	retention *sweeper.Retention
 	listener  *notify.Listener // nil: PGDISPATCH_LISTEN=off
@@ -120,11 +127,17 @@ func runReplica(ctx context.Context, c config, log *slog.Logger) error {
 }
 
 // wire connects the parts to one another: they know of each other only what is said here.
-func (r *replica) wire(starter dispatch.Starter, waiter complete.Waiter) {
+func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter) {
 	component := func(name string) *slog.Logger { return r.log.With("component", name) }
+	r.reach = &complete.Reach{Probe: waiter.Probe, Limit: min(r.lease/2, reachLimit), Log: component("watcher")}
 	r.watcher = &complete.Watcher{
 		Store: r.store, Waiter: waiter, MaxWatches: r.maxWatches, AdoptInterval: min(r.lease/3, r.pollInterval),
-		Freed: func() { r.ring("completion") }, Log: component("watcher"),
+		Reached: r.reach.Reached,
+		Freed:   func() { r.ring("completion") }, Log: component("watcher"),
+	}
+	r.reconcile = &complete.Reconciler{
+		Store: r.store, Temporal: waiter, Interval: closeInterval, Reached: r.reach.Reached,
+		Freed: func() { r.ring("completion") }, Log: component("reconciler"),
 	}
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.store, Starter: starter, Workers: r.workers, Lease: r.lease,
@@ -185,7 +198,9 @@ func (r *replica) run(ctx context.Context) error {
 	}
 	background(r.sweeper.Run)
 	background(r.retention.Run)
+	background(r.reach.Run)
 	background(r.watcher.Run)
+	background(r.reconcile.Run)
 	background(r.presence)
 	if r.listener != nil {
 		background(r.listener.Run)

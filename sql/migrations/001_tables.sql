@@ -151,6 +151,11 @@ create table pgdispatch.workflow_executions (
     first_sent_at                  timestamptz,
     -- The replica that waits for this execution's end; its claim on it lives as long as its row in replicas.
     watcher                        text,
+    -- When Temporal was last asked about it by itself; null: never.
+    asked_at                       timestamptz,
+    -- How the workflow ended, where somebody said so before its start was settled; null: nobody did.
+    early_outcome                  text,
+    early_reason                   text,
     constraint a_status_has_what_belongs_to_it check (
         case when finished_at is null then status = 'STARTING' or (status = 'RUNNING' and started_at is not null)
              else status in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT') end)
@@ -180,6 +185,19 @@ create table pgdispatch.replicas (
     renewed_at timestamptz not null default clock_timestamp(),
     expires_at timestamptz not null
 );
+
+-- How far the replicas have listed closed workflows. One replica lists at a time, whichever takes the turn.
+create table pgdispatch.close_sweep (
+    singleton boolean primary key default true check (singleton),
+    -- The newest close time that was listed, by Temporal's clock; null: nothing was.
+    swept_to  timestamptz,
+    -- When a turn was last taken, and when a list last reached far back.
+    looked_at timestamptz not null default '-infinity',
+    wide_at   timestamptz not null default '-infinity'
+)
+with (fillfactor = 50);
+
+insert into pgdispatch.close_sweep default values;
 
 -- One row per workspace that has or had work. Its only writer is the transaction that holds claim_lock.
 create table pgdispatch.lanes (
@@ -270,7 +288,7 @@ create table pgdispatch.claim_lock ();
 ---- create above / drop below ----
 
 drop table pgdispatch.claim_lock, pgdispatch.lane_hints, pgdispatch.lane_book, pgdispatch.lanes,
-    pgdispatch.replicas, pgdispatch.settings,
+    pgdispatch.close_sweep, pgdispatch.replicas, pgdispatch.settings,
     pgdispatch.workflow_executions, pgdispatch.workflow_execution_queue, pgdispatch.workflow_definition_versions,
     pgdispatch.workflow_definitions, pgdispatch.workspaces, pgdispatch.workspace_tiers;
 drop type pgdispatch.lane_now;

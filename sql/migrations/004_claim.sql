@@ -12,11 +12,31 @@
 {{ template "functions/find_unnoticed.sql" . }}
 {{ template "functions/work_due.sql" . }}
 {{ template "functions/finish.sql" . }}
+{{ template "functions/slot_wanted.sql" . }}
+{{ template "functions/execution_said.sql" . }}
+{{ template "functions/end_early.sql" . }}
 {{ template "functions/cancel.sql" . }}
+
+create trigger execution_said
+before update of status on pgdispatch.workflow_executions
+for each row
+when (new.status in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT'))
+execute function pgdispatch.execution_said();
+
+create trigger end_early
+after update of status on pgdispatch.workflow_executions
+for each row
+when (old.status = 'STARTING' and new.status = 'RUNNING' and new.early_outcome is not null)
+execute function pgdispatch.end_early();
 
 ---- create above / drop below ----
 
 drop function pgdispatch.cancel(uuid);
+drop trigger end_early on pgdispatch.workflow_executions;
+drop trigger execution_said on pgdispatch.workflow_executions;
+drop function pgdispatch.end_early();
+drop function pgdispatch.execution_said();
+drop function pgdispatch.slot_wanted(uuid);
 drop function pgdispatch.finish(uuid, text, text);
 drop function pgdispatch.work_due();
 drop function pgdispatch.find_unnoticed();

@@ -1,12 +1,13 @@
--- DISPATCHED -> COMPLETED, FAILED. Says that an execution has ended; true if this call is the one that ended it.
--- Anyone may say it, and any number of times: the first counts, the others change nothing. An execution whose item was
+-- DISPATCHED -> COMPLETED, FAILED. Says that an execution's workflow has ended; true if this call is the first to say so.
+-- Anyone may say it, and any number of times: the first counts, the others change nothing. It may be said before the item is
+-- DISPATCHED, because a workflow can end before its start has been settled: then the settle ends it. An execution whose item was
 -- deleted while it ran is ended too, or its watcher would come back to it for ever.
 create function pgdispatch.finish(execution uuid, outcome text, reason text default null) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    moved boolean;
+    item_status text;
 begin
     if outcome is null or outcome not in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT') then
         raise exception 'outcome is %, it must be COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT', coalesce(outcome, 'null')
@@ -17,16 +18,29 @@ begin
         last_error = case outcome when 'COMPLETED' then null else left(coalesce(nullif(reason, ''), 'workflow ' || lower(outcome)), 2000) end,
         finished_at = clock_timestamp()
     where q.execution_id = execution and q.status = 'DISPATCHED';
-    moved := found;
-    if not moved and exists (select from pgdispatch.workflow_execution_queue q where q.execution_id = execution) then
-        return false;
+    if not found then
+        -- Its start may have been sent: whoever settles it waits for this row, and sees what is said here.
+        select case when q.status = 'PENDING' and not q.outcome_unknown then 'WAITING' else q.status end into item_status
+        from pgdispatch.workflow_execution_queue q
+        where q.execution_id = execution
+        for no key update;
+        if item_status = 'DISPATCHED' then
+            return pgdispatch.finish(execution, outcome, reason); -- settled while this waited
+        elsif item_status in ('CLAIMED', 'PENDING') then
+            update pgdispatch.workflow_executions e
+            set early_outcome = outcome, early_reason = left(reason, 2000)
+            where e.id = execution and e.early_outcome is null;
+            return found;
+        elsif item_status = 'WAITING' then
+            return false;
+        end if;
     end if;
     update pgdispatch.workflow_executions e
     set status = outcome,
         error = case outcome when 'COMPLETED' then null else left(reason, 2000) end,
         finished_at = clock_timestamp(),
         watcher = null
-    where e.id = execution and (moved or e.status = 'RUNNING');
-    return moved or found;
+    where e.id = execution and e.finished_at is null and (item_status is not null or e.status = 'RUNNING');
+    return found and item_status is null;
 end;
 $$;

@@ -1,0 +1,93 @@
+package claim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := b.replica("b")
+	b.alive(b.Store, other)
+	b.dispatched(b.Store, 1)
+	take := func(s *Store, often time.Duration) (Turn, bool) {
+		turn, mine, err := s.CloseTurn(t.Context(), often, time.Hour)
+		require.NoError(t, err)
+		return turn, mine
+	}
+	turn, mine := take(b.Store, time.Hour)
+	require.True(t, mine)
+	require.True(t, turn.Wide)
+	started := scalar[time.Time](b, "select min(started_at) from pgdispatch.workflow_executions")
+	require.True(t, turn.Since.Before(started), "the first list begins before all that may have ended")
+	_, mine = take(other, time.Hour)
+	require.False(t, mine)
+
+	// The one that had it came to nothing: another begins where it had.
+	turn, mine = take(other, 0)
+	require.True(t, mine)
+	require.True(t, turn.Wide)
+	newest := time.Date(2026, 8, 1, 10, 0, 0, 0, time.UTC)
+	require.NoError(t, other.CloseDone(t.Context(), newest, true))
+	require.NoError(t, b.CloseDone(t.Context(), newest.Add(-time.Minute), false))
+	require.NoError(t, b.CloseDone(t.Context(), time.Time{}, false))
+
+	turn, mine = take(b.Store, 0)
+	require.True(t, mine)
+	require.Nil(t, turn.Since, "everything is watched")
+	require.NoError(t, b.GiveUpWatches(t.Context(), nil))
+	turn, _ = take(b.Store, 0)
+	require.Equal(t, newest.Add(-5*time.Second), turn.Since.UTC())
+	require.False(t, turn.Wide)
+	b.execute("update pgdispatch.close_sweep set wide_at = wide_at - interval '1 hour'")
+	turn, _ = take(b.Store, 0)
+	require.Equal(t, newest.Add(-time.Minute), turn.Since.UTC())
+	require.True(t, turn.Wide)
+}
+
+func TestExecutionsOfADeadReplicaAreReasonEnoughToList(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.alive(b.Store)
+	b.dispatched(b.replica("dead"), 1)
+	require.NoError(t, b.CloseDone(t.Context(), time.Now(), true))
+	turn, mine, err := b.CloseTurn(t.Context(), 0, time.Hour)
+	require.NoError(t, err)
+	require.True(t, mine)
+	require.NotNil(t, turn.Since)
+}
+
+func TestOnlyWhatRunsIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	running, ended, claimed := b.dispatched(b.Store, 1)[0], b.dispatched(b.Store, 1)[0], b.claimed(b.Store, 1)[0]
+	_, err := b.Finish(t.Context(), ended.ExecutionID, "COMPLETED", "")
+	require.NoError(t, err)
+	open, err := b.OpenAmong(t.Context(), []string{running.ExecutionID, ended.ExecutionID, claimed.ExecutionID, "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"})
+	require.NoError(t, err)
+	require.Equal(t, []Execution{{running.ExecutionID, "run-" + running.ExecutionID}}, open)
+}
+
+func TestSilentExecutionsAreAskedAboutOnceInAWhile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.alive(b.Store)
+	watched, old, young := b.dispatched(b.Store, 1)[0], b.dispatched(b.replica("dead"), 1)[0], b.dispatched(b.replica("dead"), 1)[0]
+	b.claimed(b.replica("dead"), 1)
+	b.execute("update pgdispatch.workflow_executions set started_at = started_at - interval '2 minutes' where id = any ($1)", []string{watched.ExecutionID, old.ExecutionID})
+	silent := func() (ids []string) {
+		executions, err := b.Silent(t.Context(), 10, time.Minute)
+		require.NoError(t, err)
+		for _, e := range executions {
+			ids = append(ids, e.ID)
+		}
+		return ids
+	}
+	require.Equal(t, []string{old.ExecutionID}, silent())
+	require.Empty(t, silent(), "it was asked about just now")
+	b.execute("update pgdispatch.workflow_executions set asked_at = asked_at - interval '2 minutes', started_at = started_at - interval '2 minutes'")
+	require.ElementsMatch(t, []string{old.ExecutionID, young.ExecutionID}, silent())
+}

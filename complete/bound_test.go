@@ -1,0 +1,99 @@
+package complete
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// forever watches what never ends.
+func forever(ctx context.Context, _ claim.Execution) (End, error) {
+	<-ctx.Done()
+	return End{}, ctx.Err()
+}
+
+func TestWhatDoesNotFitIsGivenUpInOneStatement(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.onWait = forever
+		stop := p.run()
+		for n := range 15 {
+			p.Watch("e"+strconv.Itoa(n), "run")
+		}
+		pass(5 * time.Second)
+		require.Equal(t, []giveUpCall{{time.Second, []string{"e10", "e11", "e12", "e13", "e14"}}}, p.seen().givenUp)
+		require.Equal(t, 10, p.seen().now)
+		stop()
+	})
+}
+
+func TestWithoutWatchesEverythingIsGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.MaxWatches = 0
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		pass(time.Minute)
+		require.Zero(t, p.seen().waits)
+		require.Equal(t, []giveUpCall{{time.Second, []string{"e1"}}}, p.seen().givenUp)
+		require.Empty(t, p.seen().adopts)
+		require.Empty(t, p.seen().swaps)
+		stop()
+	})
+}
+
+func TestARefusedLongPollHalvesTheBoundOnceAndItCreepsUpAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.MaxWatches = 40
+		p.onWait = func(ctx context.Context, e claim.Execution) (End, error) {
+			if p.seen().now > 30 {
+				return End{}, fmt.Errorf("%w: namespace concurrent poller limit exceeded", ErrCrowded)
+			}
+			return forever(ctx, e)
+		}
+		stop := p.run()
+		for n := range 40 {
+			p.Watch("e"+strconv.Itoa(n), "run")
+		}
+		pass(time.Second)
+		require.LessOrEqual(t, p.seen().now, 30)
+		require.Len(t, p.seen().givenUp, 1, "the others may take what was refused")
+		require.Equal(t, 20, p.bound.now, "halved once, though ten were refused")
+		messages, _ := p.log.at(slog.LevelWarn)
+		require.Equal(t, []string{"Temporal refuses long polls: watching fewer executions for a while"}, messages)
+
+		pass(20 * time.Second)
+		require.Equal(t, 24, p.bound.now, "2 each time it looks")
+		pass(10 * time.Minute)
+		require.Equal(t, 40, p.bound.now)
+		stop()
+	})
+}
+
+func TestAFullWatcherChangesWhatNobodyWaitsForAgainstWhatSomebodyDoes(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.MaxWatches = 2
+		p.onWait = forever
+		p.onSwap = func(int) ([]claim.Execution, []string, error) {
+			if len(p.seen().swaps) > 1 {
+				return nil, nil, nil
+			}
+			return []claim.Execution{{ID: "e3", RunID: "run-3"}}, []string{"e1"}, nil
+		}
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		p.Watch("e2", "run-2")
+		pass(20 * time.Second)
+		require.Equal(t, []int{1, 1}, p.seen().swaps, "every ten seconds, half of them at most")
+		require.Equal(t, 2, p.seen().now)
+		require.Contains(t, p.watching, "e3")
+		require.NotContains(t, p.watching, "e1")
+		require.Empty(t, p.seen().givenUp, "the swap has said so")
+		stop()
+	})
+}

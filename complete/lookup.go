@@ -1,0 +1,123 @@
+package complete
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc/codes"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+const (
+	// requestTimeout bounds a request that waits for nothing.
+	requestTimeout = 5 * time.Second
+	// pageSize is the most that Temporal's visibility gives by default.
+	pageSize = 1000
+	// workflowIDPrefix is before the execution's ID in its workflow's ID.
+	workflowIDPrefix = "execution-"
+	// memoKey marks a workflow as ours, and every run that goes on in its place.
+	memoKey = "pgdispatch_execution_id"
+)
+
+// gone is the end of a workflow that Temporal does not know, although it had been started.
+var gone = End{Outcome: "FAILED", Reason: "workflow is gone from Temporal: deleted, or its retention is over"}
+
+// Closed lists workflows that closed at since or later and whose ID is one of ours. Visibility is eventually consistent: what
+// has just closed comes a moment late.
+func (t *TemporalWaiter) Closed(ctx context.Context, since time.Time, page []byte) (Page, error) {
+	query := fmt.Sprintf("CloseTime >= '%s'", since.UTC().Format(time.RFC3339Nano))
+	if !t.noPrefix.Load() {
+		query += " and WorkflowId starts_with '" + workflowIDPrefix + "'"
+	}
+	var response *workflowservice.ListWorkflowExecutionsResponse
+	err := bounded(ctx, func(ctx context.Context) (err error) {
+		response, err = t.Service.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: t.Namespace, PageSize: pageSize, NextPageToken: page, Query: query,
+		})
+		return err
+	})
+	if code(err) == codes.InvalidArgument && !t.noPrefix.Swap(true) {
+		// A server whose visibility cannot search by prefix: what is not ours is left out below.
+		return t.Closed(ctx, since, nil)
+	}
+	if err != nil {
+		return Page{}, fmt.Errorf("list closed workflows: %w", err)
+	}
+	result := Page{Next: response.GetNextPageToken()}
+	for _, info := range response.GetExecutions() {
+		if closed := info.GetCloseTime().AsTime(); closed.After(result.Newest) {
+			result.Newest = closed
+		}
+		id, ours := strings.CutPrefix(info.GetExecution().GetWorkflowId(), workflowIDPrefix)
+		if ours && uuid.Validate(id) == nil && info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW {
+			result.ExecutionIDs = append(result.ExecutionIDs, id)
+		}
+	}
+	return result, nil
+}
+
+// Look says whether the execution's last run has closed, and how. Its last run is the newest one under its workflow ID, unless
+// that is a stranger's, who came after ours had ended.
+func (t *TemporalWaiter) Look(ctx context.Context, execution claim.Execution) (end End, ended bool, err error) {
+	info, err := t.newest(ctx, execution.ID)
+	var notFound *serviceerror.NotFound
+	switch {
+	case errors.As(err, &notFound):
+		return gone, true, nil
+	case err != nil:
+		return End{}, false, err
+	case !isOurs(info, execution.ID):
+		return t.follow(ctx, execution, t.closed)
+	case isOpen(info):
+		return End{}, false, nil
+	}
+	return t.follow(ctx, claim.Execution{ID: execution.ID, RunID: info.GetExecution().GetRunId()}, t.closed)
+}
+
+// newest describes the newest run under an execution's workflow ID.
+func (t *TemporalWaiter) newest(ctx context.Context, executionID string) (info *workflowpb.WorkflowExecutionInfo, err error) {
+	err = bounded(ctx, func(ctx context.Context) error {
+		response, err := t.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+			Namespace: t.Namespace,
+			Execution: &commonpb.WorkflowExecution{WorkflowId: workflowIDPrefix + executionID},
+		})
+		info = response.GetWorkflowExecutionInfo()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describe workflow: %w", err)
+	}
+	return info, nil
+}
+
+func isOurs(info *workflowpb.WorkflowExecutionInfo, executionID string) bool {
+	var marked string
+	err := json.Unmarshal(info.GetMemo().GetFields()[memoKey].GetData(), &marked)
+	return err == nil && marked == executionID
+}
+
+func isOpen(info *workflowpb.WorkflowExecutionInfo) bool {
+	return info.GetCloseTime() == nil
+}
+
+// bounded makes a request that waits for nothing.
+func bounded(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("request gave up after %s", requestTimeout))
+	defer cancel()
+	err := request(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return classify(err)
+}

@@ -1,0 +1,163 @@
+package complete
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// reaching runs a Reach of 10 s whose probe a test answers.
+func reaching(t *testing.T, probe func(ctx context.Context, at time.Duration) error, test func(r *Reach, log *logBook)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began, log := time.Now(), &logBook{}
+		r := &Reach{Limit: 10 * time.Second, Log: slog.New(log),
+			Probe: func(ctx context.Context) error { return probe(ctx, time.Since(began)) }}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		synctest.Wait()
+		test(r, log)
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+func TestReachIsLostAfterItsLimitAndFoundAtOnce(t *testing.T) {
+	reaching(t, func(_ context.Context, at time.Duration) error {
+		if at > time.Minute && at < time.Hour {
+			return errors.New("connection refused")
+		}
+		return nil
+	}, func(r *Reach, log *logBook) {
+		require.True(t, r.Reached())
+		pass(time.Minute + 7*time.Second)
+		require.True(t, r.Reached(), "not yet")
+		pass(4 * time.Second)
+		require.False(t, r.Reached())
+		pass(50 * time.Minute)
+		pass(9 * time.Minute)
+		require.True(t, r.Reached())
+		messages, errs := log.at(slog.LevelWarn)
+		require.Equal(t, []string{"Temporal is out of reach: giving up watches, so that other replicas may take them"}, messages, "once an outage")
+		require.Equal(t, []string{"connection refused"}, errs)
+		messages, _ = log.at(slog.LevelInfo)
+		require.Equal(t, []string{"Temporal answers again: watching"}, messages)
+	})
+}
+
+func TestReachIsLostWhereNothingIsAnswered(t *testing.T) {
+	reaching(t, func(ctx context.Context, at time.Duration) error {
+		if at < time.Second {
+			return nil
+		}
+		<-ctx.Done() // a connection that is open, and dead
+		return ctx.Err()
+	}, func(r *Reach, log *logBook) {
+		pass(12 * time.Second)
+		require.False(t, r.Reached())
+		_, errs := log.at(slog.LevelWarn)
+		require.Equal(t, []string{"probe gave up after 3.333333333s: context deadline exceeded"}, errs)
+	})
+}
+
+func TestOneFailedProbeIsNoOutage(t *testing.T) {
+	probes := 0
+	reaching(t, func(context.Context, time.Duration) error {
+		if probes++; probes%2 == 0 {
+			return errors.New("connection reset")
+		}
+		return nil
+	}, func(r *Reach, log *logBook) {
+		for range 100 {
+			pass(time.Second)
+			require.True(t, r.Reached())
+		}
+		messages, _ := log.at(slog.LevelWarn)
+		require.Empty(t, messages)
+	})
+}
+
+func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		reached := true
+		p.Reached = func() bool { return reached }
+		p.onWait = func(ctx context.Context, _ claim.Execution) (End, error) {
+			<-ctx.Done()
+			return End{}, ctx.Err()
+		}
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		p.Watch("e2", "run-2")
+		pass(500 * time.Millisecond)
+		reached = false
+		pass(10 * time.Minute)
+		require.Zero(t, p.seen().now)
+		require.Equal(t, []giveUpCall{{time.Second, nil}}, p.seen().givenUp, "one statement, however long it lasts")
+		require.Len(t, p.seen().adopts, 1, "the one at the start")
+
+		p.Watch("e3", "run-3") // its start was answered just before
+		pass(10 * time.Minute)
+		require.Len(t, p.seen().givenUp, 2)
+		require.Zero(t, p.seen().now)
+		messages, _ := p.log.at(slog.LevelWarn)
+		require.Empty(t, messages)
+
+		p.onAdopt = func(int, []string) ([]claim.Execution, error) {
+			return []claim.Execution{{ID: "e1", RunID: "run-1"}}, nil
+		}
+		reached = true
+		pass(time.Second)
+		require.Len(t, p.seen().adopts, 2)
+		require.Equal(t, 1, p.seen().now)
+		stop()
+	})
+}
+
+func TestGivingUpIsRepeatedUntilTheDatabaseKnows(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.Reached = func() bool { return p.now() < time.Second/2 }
+		p.onGiveUp = func([]string) error {
+			if len(p.seen().givenUp) < 3 {
+				return errors.New("connection refused")
+			}
+			return nil
+		}
+		p.onWait = func(ctx context.Context, _ claim.Execution) (End, error) {
+			<-ctx.Done()
+			return End{}, ctx.Err()
+		}
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		pass(time.Minute)
+		require.Len(t, p.seen().givenUp, 3)
+		messages, _ := p.log.at(slog.LevelError)
+		require.Equal(t, []string{"Cannot give up watches", "Cannot give up watches"}, messages)
+		stop()
+	})
+}
+
+func TestEndThatIsKnownIsRecordedByAReplicaThatLosesTemporal(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.Reached = func() bool { return p.now() < 2*time.Second }
+		p.onFinish = func(string) (bool, error) {
+			if p.now() < time.Minute {
+				return false, errors.New("connection refused")
+			}
+			return true, nil
+		}
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		pass(time.Minute + 2*retryCap)
+		require.Equal(t, 1, p.seen().freed)
+		stop()
+	})
+}

@@ -1,0 +1,172 @@
+package complete
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// Ledger is the part of the store that the reconciler needs.
+type Ledger interface {
+	Finisher
+	CloseTurn(ctx context.Context, often, wide time.Duration) (claim.Turn, bool, error)
+	CloseDone(ctx context.Context, newest time.Time, wide bool) error
+	OpenAmong(ctx context.Context, executionIDs []string) ([]claim.Execution, error)
+	Silent(ctx context.Context, atMost int, after time.Duration) ([]claim.Execution, error)
+}
+
+// Temporal is asked by the reconciler: TemporalWaiter, or a fake in tests.
+type Temporal interface {
+	// Closed lists workflows that closed at since or later, page by page. What closed just now may be missing.
+	Closed(ctx context.Context, since time.Time, page []byte) (Page, error)
+	// Look says whether an execution has ended, and how, without waiting for it.
+	Look(ctx context.Context, execution claim.Execution) (end End, ended bool, err error)
+}
+
+// Page is one page of a list of closed workflows.
+type Page struct {
+	ExecutionIDs []string // of workflows whose ID is one of ours, whoever started them
+	Newest       time.Time
+	Next         []byte // empty: this is the last page
+}
+
+const (
+	// wideInterval is how often a list reaches a minute back: for what visibility showed late, and for a settle that came late.
+	wideInterval = 30 * time.Second
+	// pagePause keeps a long list within visibility's rate, which is 10 requests a second in a namespace by default.
+	pagePause = 250 * time.Millisecond
+	// failurePause leaves the turn to others after this replica could not list.
+	failurePause = 5 * time.Second
+	// silentAfter is how long an execution may be unwatched until Temporal is asked about it by itself, and again.
+	silentAfter = time.Minute
+	// atMostSilent is how many are asked about in a turn.
+	atMostSilent = 50
+	// looks is how many executions are asked about at once.
+	looks = 8
+)
+
+// Reconciler finds the ends that no long poll saw: of executions beyond the bound of watches, of those that ended while no
+// replica ran, and of workflows that are gone. Its fields are set before Run and not changed after.
+type Reconciler struct {
+	Store    Ledger
+	Temporal Temporal
+	// Interval is how often closed workflows are listed while an open execution is not watched, by one of all replicas at a
+	// time. While all are watched, they are listed every half minute.
+	Interval time.Duration
+	// Reached says whether Temporal answers this replica; where it does not, the turns are left to others. Nil: it always does.
+	Reached func() bool
+	// Freed is called when an execution has ended, and a slot is free; it must not block. Nil: nobody is told.
+	Freed func()
+	Log   *slog.Logger
+
+	last string // the error that was logged last
+}
+
+// Run reconciles until ctx is cancelled, and returns nil then.
+func (r *Reconciler) Run(ctx context.Context) error {
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-next.C:
+		}
+		pause := r.Interval
+		if r.Reached == nil || r.Reached() {
+			if err := contained(ctx, r.turn); err != nil {
+				pause = max(failurePause, r.Interval)
+				r.complain(ctx, err)
+			} else {
+				r.last = ""
+			}
+		}
+		next.Reset(pause)
+	}
+}
+
+func (r *Reconciler) complain(ctx context.Context, err error) {
+	if ctx.Err() == nil && err.Error() != r.last {
+		r.last = err.Error()
+		r.Log.WarnContext(ctx, "Cannot look for ends that were not watched", "error", claim.Clean(r.last))
+	}
+}
+
+// turn takes the turn if there is one, lists what closed, and asks about what has been silent. A list that fails is begun again
+// from where the last one ended.
+func (r *Reconciler) turn(ctx context.Context) error {
+	turn, mine, err := r.Store.CloseTurn(ctx, r.Interval*9/10, wideInterval) // a little early, or every second turn would be missed
+	if err != nil || !mine || turn.Since == nil {
+		return err
+	}
+	newest, err := r.list(ctx, *turn.Since)
+	if err != nil {
+		return err
+	}
+	if err := r.Store.CloseDone(ctx, newest, turn.Wide); err != nil {
+		return err
+	}
+	silent, err := r.Store.Silent(ctx, atMostSilent, silentAfter)
+	if err != nil {
+		return err
+	}
+	return r.look(ctx, silent)
+}
+
+func (r *Reconciler) list(ctx context.Context, since time.Time) (newest time.Time, err error) {
+	for token := []byte(nil); ; {
+		page, err := r.Temporal.Closed(ctx, since, token)
+		if err != nil {
+			return newest, err
+		}
+		if page.Newest.After(newest) {
+			newest = page.Newest
+		}
+		if len(page.ExecutionIDs) > 0 {
+			open, err := r.Store.OpenAmong(ctx, page.ExecutionIDs)
+			if err != nil {
+				return newest, err
+			}
+			if err := r.look(ctx, open); err != nil {
+				return newest, err
+			}
+		}
+		if token = page.Next; len(token) == 0 {
+			return newest, nil
+		}
+		select {
+		case <-ctx.Done():
+			return newest, ctx.Err()
+		case <-time.After(pagePause):
+		}
+	}
+}
+
+// look asks about executions, some at a time, and records the ends. It returns an error where Temporal was away; an execution that
+// cannot be asked about for another reason is silent, and asked about again.
+func (r *Reconciler) look(ctx context.Context, executions []claim.Execution) error {
+	var g errgroup.Group
+	g.SetLimit(looks)
+	for _, execution := range executions {
+		g.Go(func() error {
+			err := contained(ctx, func(ctx context.Context) error {
+				end, ended, err := r.Temporal.Look(ctx, execution)
+				if err == nil && ended {
+					record(ctx, r.Store, r.Log, execution.ID, end, r.Freed)
+				}
+				return err
+			})
+			if err != nil && !errors.Is(err, ErrAway) && ctx.Err() == nil {
+				r.Log.WarnContext(ctx, "Cannot ask about an execution", "execution_id", execution.ID, "error", claim.Clean(err.Error()))
+				err = nil
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}

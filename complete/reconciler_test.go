@@ -1,0 +1,176 @@
+package complete
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// ledger is a reconciler for a synctest bubble, with a store and a Temporal that a test answers for.
+type ledger struct {
+	*Reconciler
+	t     *testing.T
+	log   logBook
+	began time.Time
+
+	turn   claim.Turn
+	mine   bool
+	pages  []Page
+	open   []string // executions that run, as far as the store knows
+	ended  map[string]End
+	silent []string
+	fails  error // what Closed answers
+
+	mu       sync.Mutex
+	listed   []time.Duration
+	done     []bool // each ended turn: was it wide
+	newest   time.Time
+	looked   []string
+	finished []string
+	freed    int
+}
+
+func (l *ledger) CloseTurn(context.Context, time.Duration, time.Duration) (claim.Turn, bool, error) {
+	return l.turn, l.mine, nil
+}
+
+func (l *ledger) CloseDone(_ context.Context, newest time.Time, wide bool) error {
+	l.done, l.newest = append(l.done, wide), newest
+	return nil
+}
+
+func (l *ledger) OpenAmong(_ context.Context, ids []string) ([]claim.Execution, error) {
+	var open []claim.Execution
+	for _, id := range ids {
+		if slices.Contains(l.open, id) {
+			open = append(open, claim.Execution{ID: id, RunID: "run-" + id})
+		}
+	}
+	return open, nil
+}
+
+func (l *ledger) Silent(context.Context, int, time.Duration) ([]claim.Execution, error) {
+	var silent []claim.Execution
+	for _, id := range l.silent {
+		silent = append(silent, claim.Execution{ID: id, RunID: "run-" + id})
+	}
+	l.silent = nil
+	return silent, nil
+}
+
+func (l *ledger) Finish(_ context.Context, id, outcome, _ string) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open = slices.DeleteFunc(l.open, func(open string) bool { return open == id })
+	l.finished = append(l.finished, id+"="+outcome)
+	return true, nil
+}
+
+func (l *ledger) Closed(_ context.Context, _ time.Time, token []byte) (Page, error) {
+	l.listed = append(l.listed, time.Since(l.began))
+	if l.fails != nil {
+		return Page{}, l.fails
+	}
+	if len(token) == 0 {
+		return l.pages[0], nil
+	}
+	return l.pages[int(token[0])], nil
+}
+
+func (l *ledger) Look(_ context.Context, e claim.Execution) (End, bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.looked = append(l.looked, e.ID)
+	if e.ID == "odd" {
+		return End{}, false, errors.New("read close event: type X does not close a workflow")
+	}
+	end, ended := l.ended[e.ID]
+	return end, ended, nil
+}
+
+// reconciling runs a reconciler for which it is always the turn, and lists from now.
+func reconciling(t *testing.T, prepare func(*ledger), test func(l *ledger)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		l := &ledger{t: t, began: now, mine: true, turn: claim.Turn{Since: &now}, pages: []Page{{}}, ended: map[string]End{}}
+		l.Reconciler = &Reconciler{Store: l, Temporal: l, Interval: time.Second, Freed: func() { l.mu.Lock(); l.freed++; l.mu.Unlock() }, Log: slog.New(&l.log)}
+		prepare(l)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+		synctest.Wait()
+		test(l)
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+func TestReconcilerRecordsTheEndsOfOpenExecutionsOnly(t *testing.T) {
+	reconciling(t, func(l *ledger) {
+		newest := l.began.Add(time.Hour)
+		l.open = []string{"e1", "e2", "e3"}
+		l.ended["e1"], l.ended["e3"] = End{Outcome: "COMPLETED"}, End{Outcome: "TIMED_OUT"}
+		l.pages = []Page{{ExecutionIDs: []string{"e1", "e2", "stranger"}, Newest: newest, Next: []byte{1}}, {ExecutionIDs: []string{"e3"}}}
+	}, func(l *ledger) {
+		pass(500 * time.Millisecond)
+		require.ElementsMatch(t, []string{"e1=COMPLETED", "e3=TIMED_OUT"}, l.finished, "e2 goes on in another run")
+		require.Equal(t, 2, l.freed)
+		require.ElementsMatch(t, []string{"e1", "e2", "e3"}, l.looked)
+		require.Equal(t, []time.Duration{0, 250 * time.Millisecond}, l.listed, "a pause between pages")
+		require.Equal(t, []bool{false}, l.done)
+		require.Equal(t, l.began.Add(time.Hour), l.newest)
+	})
+}
+
+func TestReconcilerListsOnlyInItsTurnAndWhereThereIsNeed(t *testing.T) {
+	for name, prepare := range map[string]func(*ledger){
+		"another has the turn":    func(l *ledger) { l.mine = false },
+		"everything is watched":   func(l *ledger) { l.turn.Since = nil },
+		"Temporal does not reach": func(l *ledger) { l.Reached = func() bool { return false } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			reconciling(t, prepare, func(l *ledger) {
+				pass(time.Minute)
+				require.Empty(t, l.listed)
+				require.Empty(t, l.done)
+			})
+		})
+	}
+}
+
+func TestReconcilerAsksAboutWhatIsSilent(t *testing.T) {
+	reconciling(t, func(l *ledger) {
+		l.silent = []string{"e1", "e2", "odd"}
+		l.ended["e2"] = gone
+	}, func(l *ledger) {
+		pass(10 * time.Second)
+		require.ElementsMatch(t, []string{"e1", "e2", "odd"}, l.looked)
+		require.Equal(t, []string{"e2=FAILED"}, l.finished)
+		require.Len(t, l.done, 11, "one that cannot be asked about holds nobody up")
+		messages, _ := l.log.at(slog.LevelWarn)
+		require.Equal(t, []string{"Cannot ask about an execution"}, messages)
+	})
+}
+
+func TestReconcilerThatCannotListLeavesTheTurnToOthersAndSaysSoOnce(t *testing.T) {
+	reconciling(t, func(l *ledger) { l.fails = fmt.Errorf("%w: connection refused", ErrAway) }, func(l *ledger) {
+		pass(time.Minute)
+		require.Len(t, l.listed, 13, "every five seconds")
+		require.Empty(t, l.done, "it is listed again from where it was")
+		messages, errs := l.log.at(slog.LevelWarn)
+		require.Equal(t, []string{"Cannot look for ends that were not watched"}, messages)
+		require.Equal(t, []string{"Temporal is away: connection refused"}, errs)
+	})
+}

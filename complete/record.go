@@ -1,0 +1,59 @@
+package complete
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/sethvargo/go-retry"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// record records an end, however long the database is away, and says so where nobody had before.
+func record(ctx context.Context, store Finisher, log *slog.Logger, executionID string, end End, freed func()) {
+	var first bool
+	err := insist(ctx, log, executionID, "Cannot record an execution's end", func(ctx context.Context) (err error) {
+		first, err = store.Finish(ctx, executionID, end.Outcome, end.Reason)
+		return err
+	})
+	if err != nil || !first {
+		return
+	}
+	log.InfoContext(ctx, "Execution ended", "execution_id", executionID, "outcome", end.Outcome, "error", claim.Clean(end.Reason))
+	if freed != nil {
+		freed()
+	}
+}
+
+// insist tries until it succeeds, or ctx is cancelled, or there are too many who try. A panic is a try that failed. The log
+// hears of an error when it is another than the last one; of an outage it hears from elsewhere, once for all.
+func insist(ctx context.Context, log *slog.Logger, executionID, complaint string, try func(context.Context) error) error {
+	backoff := retry.WithJitterPercent(jitterPercent, retry.WithCappedDuration(retryCap, retry.NewExponential(retryBase)))
+	last := ""
+	return retry.Do(ctx, backoff, func(ctx context.Context) error {
+		err := contained(ctx, try)
+		if err == nil || errors.Is(err, ErrCrowded) {
+			return err
+		}
+		if ctx.Err() == nil && err.Error() != last {
+			last = err.Error()
+			level := slog.LevelWarn
+			if errors.Is(err, ErrAway) {
+				level = slog.LevelDebug
+			}
+			log.Log(ctx, level, complaint, "execution_id", executionID, "error", claim.Clean(last))
+		}
+		return retry.RetryableError(err)
+	})
+}
+
+func contained(ctx context.Context, try func(context.Context) error) (err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			err = fmt.Errorf("panic: %v", recovered)
+		}
+	}()
+	return try(ctx)
+}

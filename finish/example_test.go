@@ -1,0 +1,27 @@
+package finish_test
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/finish"
+)
+
+func Example() {
+	var pool *pgxpool.Pool // on pgdispatch's database, with synchronous_commit = off
+
+	reporter := finish.New(&claim.Store{Pool: pool}, slog.Default())
+	options := client.Options{ConnectionOptions: client.ConnectionOptions{
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(reporter.Intercept)},
+	}}
+	_ = options // the worker's client is dialled with them
+
+	// Blocks until ctx is cancelled; run it beside the worker.
+	run := func(ctx context.Context) error { return reporter.Run(ctx) }
+	_ = run
+}

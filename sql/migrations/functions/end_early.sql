@@ -1,0 +1,10 @@
+-- CLAIMED -> DISPATCHED was settled, and somebody had said before that the workflow has ended.
+create function pgdispatch.end_early() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform pgdispatch.finish(new.id, new.early_outcome, new.early_reason);
+    return null;
+end;
+$$;

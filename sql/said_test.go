@@ -1,0 +1,118 @@
+package sql_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// said are the ways in which an application says that a workflow has ended.
+var said = map[string]string{
+	"finish":        "select pgdispatch.finish($1, 'FAILED', 'no gas')",
+	"update":        "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' where id = $1",
+	"whole update":  "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas', finished_at = now() where id = $1",
+	"update, again": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' where id = any (array[$1::uuid, $1::uuid])",
+}
+
+const ended = `select format('%s %s, %s %s %s', q.status, q.last_error, e.status, e.error, coalesce(e.watcher, 'unwatched'))
+	from pgdispatch.workflow_execution_queue q left join pgdispatch.workflow_executions e on e.id = q.execution_id where q.id = $1`
+
+func TestApplicationsSayInAnyWayThatAWorkflowHasEnded(t *testing.T) {
+	t.Parallel()
+	for name, statement := range said {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			w := f.tenant("FREE")
+			id, next := f.item(w), f.item(w)
+			f.dispatched(f.claim(1))
+			f.exec(statement, f.execution(id))
+			require.Equal(t, "FAILED no gas, FAILED no gas unwatched", one[string](f, ended, id))
+			require.False(t, f.finish(id, "COMPLETED"), "the first counts")
+			f.exec("update pgdispatch.workflow_executions set status = 'COMPLETED' where id = $1", f.execution(id))
+			f.exec(statement, f.execution(id))
+			require.Equal(t, "FAILED no gas, FAILED no gas unwatched", one[string](f, ended, id))
+			require.Equal(t, []int64{next}, f.claim(1).ids(), "the slot is free")
+			require.Zero(t, one[int](f, "select pgdispatch.recount_lanes()"), "and was given back once")
+		})
+	}
+}
+
+// A workflow may end before its start has been settled.
+func TestAnEndThatIsSaidBeforeTheSettleIsNotLost(t *testing.T) {
+	t.Parallel()
+	for name, statement := range said {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			w := f.tenant("FREE")
+			id, next := f.item(w), f.item(w)
+			b := f.claim(1)
+			f.exec(statement, f.execution(id))
+			require.False(t, f.finish(id, "COMPLETED"), "the first counts")
+			require.Equal(t, "CLAIMED", f.status(id), "its holder has it")
+			require.Equal(t, []int64{id}, f.dispatched(b))
+			require.Equal(t, "FAILED no gas, FAILED no gas unwatched", one[string](f, ended, id))
+			require.Equal(t, []int64{next}, f.claim(1).ids(), "the slot is free")
+			require.Zero(t, one[int](f, "select pgdispatch.recount_lanes()"))
+		})
+	}
+}
+
+func TestAnEndThatIsSaidOfAStartWithoutAnAnswerIsNotLost(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.item(f.tenant("FREE"))
+	f.release(f.claim(1), true)
+	require.True(t, f.finish(id, "COMPLETED"))
+	require.Equal(t, "PENDING", f.status(id), "only Temporal's answer ends the doubt")
+	f.dispatched(f.claim(1))
+	require.Equal(t, "COMPLETED", f.status(id))
+}
+
+func TestWhatWasNeverStartedCannotHaveEnded(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	id := f.item(w)
+	require.False(t, f.finish(id, "COMPLETED"))
+	f.release(f.claim(1), false)
+	require.False(t, f.finish(id, "COMPLETED"))
+	refusal := f.refused(said["update"], f.execution(id))
+	require.Equal(t, "PGD26", refusal.Code)
+	require.Contains(t, refusal.Hint, "pgdispatch.cancel")
+	b := f.claim(1)
+	f.dispatched(b)
+	require.Equal(t, "DISPATCHED", f.status(id), "it is not taken at its earlier word")
+	require.True(t, one[bool](f, sql.Finish, f.execution(id), "COMPLETED", nil))
+	require.True(t, one[bool](f, "select not exists (select from pgdispatch.workflow_executions where finished_at is null)"))
+}
+
+// Somebody moved the item by hand: its execution is not watched for ever.
+func TestFinishEndsAnExecutionWhoseItemHasEnded(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.item(f.tenant("FREE"))
+	f.dispatched(f.claim(1))
+	f.exec("update pgdispatch.workflow_execution_queue set status = 'COMPLETED', finished_at = now() where id = $1", id)
+	require.False(t, f.finish(id, "FAILED"))
+	require.Equal(t, "FAILED", one[string](f, "select status from pgdispatch.workflow_executions where finished_at is not null"))
+}
+
+// The settle has the item and wants the execution; the application has the execution and wants the item.
+func TestAPlainUpdateDoesNotWaitForWhoeverHasTheItem(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.item(f.tenant("FREE"))
+	f.dispatched(f.claim(1))
+	in, tx := f.begin()
+	in.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", id)
+	f.exec("set lock_timeout = '1s'")
+	f.exec(said["update"], f.execution(id))
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, "DISPATCHED", f.status(id), "its watcher ends it")
+	require.Equal(t, "FAILED", one[string](f, "select early_outcome from pgdispatch.workflow_executions"))
+	require.True(t, f.finish(id, "FAILED"))
+}

@@ -1,0 +1,28 @@
+-- reads
+-- $1 replica, $2 at most. For a replica that can watch no more: takes executions that nobody watches and whose slot is waited
+-- for, and gives up as many whose slot is not. Returns both; run_id is null for what was given up.
+with wanted as materialized (
+    select e.id
+    from pgdispatch.workflow_executions e
+    where e.finished_at is null and e.status = 'RUNNING' and e.watcher is null and pgdispatch.slot_wanted(e.workspace_id)
+    order by e.started_at, e.id
+    limit $2
+    for update skip locked
+), idle as materialized (
+    select e.id
+    from pgdispatch.workflow_executions e
+    where e.finished_at is null and e.status = 'RUNNING' and e.watcher = $1 and not pgdispatch.slot_wanted(e.workspace_id)
+    order by e.started_at, e.id
+    limit $2
+    for update skip locked
+), taken as materialized (
+    select w.id, row_number() over () as n from wanted w
+), dropped as materialized (
+    select i.id, row_number() over () as n from idle i
+), pairs as materialized (
+    select t.id as taken, d.id as dropped from taken t join dropped d using (n)
+)
+update pgdispatch.workflow_executions e
+set watcher = case when e.id = any (array(select p.taken from pairs p)) then $1 end
+where e.id = any (array(select p.taken from pairs p union all select p.dropped from pairs p))
+returning e.id::text, case when e.watcher is not null then e.run_id end
