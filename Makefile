@@ -42,14 +42,18 @@ bench: build ## measure beside River, a floor and the machine's limit; about an 
 bench-quick: build ## the same in a minute, to the terminal: to see that it works, not how fast
 	go run -C bench . -quick -pgdispatch $(CURDIR)/bin/pgdispatch
 
+.PHONY: failpoint
+failpoint: ## build bin/pgdispatch-failpoint, which fails where it is told to: for make chaos
+	go build -tags failpoint -ldflags '-X main.version=$(VERSION)' -o bin/pgdispatch-failpoint ./cmd/pgdispatch
+
 .PHONY: chaos
-chaos: build devstack ## break everything around three replicas, and check every invariant; CHAOS_MINUTES, SEED; writes docs/reliability.md
-	go run -C chaos . -pgdispatch $(CURDIR)/bin/pgdispatch -devstack $(CURDIR)/bin/devstack $(if $(SEED),-seed $(SEED))
+chaos: failpoint devstack ## break everything around three replicas, and check every invariant; CHAOS_MINUTES, SEED; writes docs/reliability.md
+	go run -C chaos . -pgdispatch $(CURDIR)/bin/pgdispatch-failpoint -devstack $(CURDIR)/bin/devstack $(if $(SEED),-seed $(SEED))
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and tidy modules, of all modules
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
-	go vet ./... && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C chaos ./...
+	go vet ./... && go vet -tags failpoint ./cmd/pgdispatch && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C chaos ./...
 	go run $(STATICCHECK) ./...
 	cd cmd/devstack && go run $(STATICCHECK) ./...
 	cd bench && go run $(STATICCHECK) ./...

@@ -71,7 +71,7 @@ func read(args []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the schedule; 0: a random one, which is printed")
-	flags.StringVar(&o.Pgdispatch, "pgdispatch", "../bin/pgdispatch", "the binary to break, see `make build`")
+	flags.StringVar(&o.Pgdispatch, "pgdispatch", "../bin/pgdispatch-failpoint", "the binary to break, see `make failpoint`")
 	flags.StringVar(&o.Devstack, "devstack", "../bin/devstack", "the binary that embeds Temporal, see `make devstack`")
 	flags.StringVar(&o.out, "out", "", "where to write the report; default "+defaultOut+" for a whole run, else nowhere")
 	flags.StringVar(&only, "only", "", "faults to measure, separated by commas, without random ones: see -list")
@@ -137,7 +137,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 			return fmt.Errorf("find binary: %w", err)
 		}
 		if _, err := os.Stat(*binary); err != nil {
-			return fmt.Errorf("find binary: %w: run `make build devstack`", err)
+			return fmt.Errorf("find binary: %w: run `make failpoint devstack`", err)
 		}
 	}
 	outcome, err := run.Do(ctx, o.Options)
