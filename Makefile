@@ -44,7 +44,7 @@ bench-quick: build ## the same in a minute, to the terminal: to see that it work
 
 .PHONY: failpoint
 failpoint: ## build bin/pgdispatch-failpoint, which fails where it is told to: for make chaos
-	go build -tags failpoint -ldflags '-X main.version=$(VERSION)' -o bin/pgdispatch-failpoint ./cmd/pgdispatch
+	CGO_ENABLED=0 go build -tags failpoint -ldflags '-X main.version=$(VERSION)' -o bin/pgdispatch-failpoint ./cmd/pgdispatch
 
 .PHONY: chaos
 chaos: failpoint devstack ## break everything around three replicas, and check every invariant; CHAOS_MINUTES, SEED; writes docs/reliability.md
