@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,12 +31,12 @@ func processFaults() []*Fault {
 			Figure: "holders that it cost until it failed", Limit: 3, Unit: "kills", Alone: true, Inject: poisonItem},
 		{Name: "heartbeat-stalls", Matrix: []int{19}, Domain: replicas, How: "a failpoint: a replica's heartbeats hang, and nothing else of it, while a table lock holds up all settles for longer than a lease", Lift: "both end",
 			Figure: "from the end to the first claim", Limit: postgresBack, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s, Alone: true, Inject: heartbeatStalls},
-		{Name: "out-of-memory", Matrix: []int{12}, Domain: replicas, How: "a replica with rows of 1.5 MB is given no more memory than it has, and dies of it", Lift: "it is started again",
+		{Name: "out-of-memory", Matrix: []int{12}, Domain: replicas, How: "a replica with rows of 1.5 MB is given no more memory than it has, and dies of it", Lift: "it is started again, and the others anew",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Alone: true, Inject: outOfMemory},
 		{Name: "few-files", Matrix: []int{73}, Domain: replicas, How: "a replica may open no more files, and all its connections are cut", Lift: "it may again",
 			Figure: "from then on to its first claim", Limit: postgresBack, Shortest: 3 * s, Longest: 4 * s, Alone: true, Inject: fewFiles},
 		{Name: "frozen-listener", Matrix: []int{17}, Domain: replicas, How: "SIGSTOP of a replica while a stranger notifies all of some megabytes a second", Lift: "SIGCONT",
-			Figure: "until the server has ended its listener's session", Limit: (tcpUserTimeout + 5*s).Seconds(), Alone: true, Inject: frozenListener},
+			Figure: "from when its listener's session cannot write any more until the server has ended it", Limit: (tcpUserTimeout + 5*s).Seconds(), Alone: true, Inject: frozenListener},
 	}
 }
 
@@ -160,17 +159,20 @@ func outOfMemory(ctx context.Context, s *Scene) (Lift, error) {
 	if dead == nil {
 		return nil, errors.Join(err, errors.New("no replica has died of it"))
 	}
+	// What a Go program says last is one of many things, where it has no memory for it; a panic of its own is none of them.
 	log, logErr := os.ReadFile(dead.Process().LogPath)
-	if !noMemory.Match(log) {
+	if logErr != nil || strings.Contains(string(log), "\npanic: ") {
 		err = errors.Join(err, logErr, fmt.Errorf("replica %d died of something else\n%s", dead.N, dead.Process().Tail()))
 	}
 	held, heldErr := items(ctx, s, dead.PID())
 	s.Logf("replica %d held %d items", dead.N, len(held))
-	return restart(dead, reclaimed(s.Lab, held, at)), errors.Join(err, heldErr)
+	return func(ctx context.Context) (Measure, error) {
+		value, measureErr := reclaimed(s.Lab, held, at)(ctx)
+		m := func(context.Context) (float64, error) { return value, measureErr }
+		// The others have grown by what was inserted, which is no leak.
+		return m, errors.Join(dead.Start(), dead.Ready(ctx), replace(ctx, s, func(*lab.Replica) {}))
+	}, errors.Join(err, heldErr)
 }
-
-// noMemory is what a Go program dies with when it is given no more memory, for its heap or for another thread.
-var noMemory = regexp.MustCompile("cannot allocate memory|out of memory|failed to create new OS thread")
 
 // addressSpace is how much memory a replica has mapped, in bytes.
 func addressSpace(r *lab.Replica) (uint64, error) {
@@ -233,16 +235,23 @@ func frozenListener(ctx context.Context, s *Scene) (Lift, error) {
 		for lab.Sleep(ctx, interval) == nil && repeatOnce(ctx, conn, "large_notify") {
 		}
 	})
-	// Only then is there something that it does not take.
-	at, fullest := time.Now(), 0.0
-	err = lab.Await(ctx, tcpUserTimeout+tolerance, "the server ends the listener's session", func() (bool, error) {
-		var all, listeners, oldest int
+	// Buffers on the way are filled first.
+	var at time.Time
+	fullest := 0.0
+	err = lab.Await(ctx, tcpUserTimeout+2*tolerance, "the server ends the listener's session", func() (bool, error) {
+		var all, listeners, oldest, stuck int
 		var usage float64
-		err := errors.Join(s.Row(ctx, "sessions", []any{time.Time{}}, &all, &listeners), s.Row(ctx, "lag", nil, &usage, &oldest))
+		err := errors.Join(s.Row(ctx, "sessions", []any{time.Time{}}, &all, &listeners), s.Row(ctx, "lag", nil, &usage, &oldest, &stuck))
 		fullest = max(fullest, usage)
+		if stuck > 0 && at.IsZero() {
+			at = time.Now()
+		}
 		return listeners < len(s.Replicas), err
 	})
 	took := time.Since(at)
+	if at.IsZero() {
+		err = errors.Join(err, errors.New("no listener's session was seen to wait"))
+	}
 	s.Logf("the notification queue was %.3f %% full at the most", 100*fullest)
 	return func(ctx context.Context) (Measure, error) {
 		stop()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,7 +26,7 @@ func refusedFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
 		{Name: "odd-rows", Matrix: []int{67}, Domain: limits, How: "2,000 rows of a grammar: columns and values that are right, wrong, absurd, or not the client's to write", Lift: "nothing is left to lift",
-			Figure: "the longest time without a start of a workflow", Limit: onePoll, Alone: true, Inject: oddRows},
+			Figure: "the longest wait of another tenant's row until it is started", Limit: onePoll, Alone: true, Inject: oddRows},
 		{Name: "start-refused", Matrix: []int{68}, Domain: server, How: "Temporal refuses an item's start with InvalidArgument", Lift: "it takes others",
 			Figure: "attempts until it has failed with that reason", Limit: 1, Unit: "attempts", Alone: true, Inject: startRefused},
 		{Name: "empty-store", Matrix: []int{50}, Domain: server, How: "Temporal is restarted without its database, with one workflow running and all others ended", Lift: "it has its database again",
@@ -67,7 +68,11 @@ func oddRows(ctx context.Context, s *Scene) (Lift, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, taken := time.Now(), 0
+	taken, worst := 0, 0.0
+	var worstErr error
+	var others sync.WaitGroup
+	others.Go(func() { worst, worstErr = longestWait(ctx, s) })
+	defer others.Wait()
 	for range odd {
 		var columns, values strings.Builder
 		for _, n := range s.Rand.Perm(len(names))[:s.Rand.IntN(3)] {
@@ -84,7 +89,7 @@ func oddRows(ctx context.Context, s *Scene) (Lift, error) {
 		}
 	}
 	s.Logf("%d rows of %d were taken, the others refused", taken, odd)
-	return once(gap(s.Lab, "DISPATCHED", at)), nil
+	return once(func(context.Context) (float64, error) { return worst, worstErr }), nil
 }
 
 func startRefused(ctx context.Context, s *Scene) (Lift, error) {
