@@ -46,6 +46,10 @@ bench-quick: build ## the same in a minute, to the terminal: to see that it work
 failpoint: ## build bin/pgdispatch-failpoint, which fails where it is told to: for make chaos
 	CGO_ENABLED=0 go build -tags failpoint -ldflags '-X main.version=$(VERSION)' -o bin/pgdispatch-failpoint ./cmd/pgdispatch
 
+.PHONY: chaos-tools
+chaos-tools: ## install what some faults of make chaos need, on Debian: libfaketime and PgBouncer; as root
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq libfaketime pgbouncer
+
 .PHONY: chaos
 chaos: failpoint devstack ## break everything around three replicas, and check every invariant; CHAOS_MINUTES, SEED; writes docs/reliability.md
 	go run -C chaos . -pgdispatch $(CURDIR)/bin/pgdispatch-failpoint -devstack $(CURDIR)/bin/devstack $(if $(SEED),-seed $(SEED))

@@ -33,7 +33,7 @@ const (
 	// minutesVariable says how long a run takes.
 	minutesVariable = "CHAOS_MINUTES"
 	// defaultMinutes is how long it takes unless it says so.
-	defaultMinutes = 6
+	defaultMinutes = 12
 	// longMinutes is from when on there is time for faults that take minutes.
 	longMinutes = 15
 )
@@ -55,7 +55,7 @@ func main() {
 type options struct {
 	run.Options
 	out, record string
-	list        bool
+	list, long  bool
 }
 
 func read(args []string, out io.Writer) (options, error) {
@@ -79,7 +79,8 @@ func read(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.record, "record", "", "directory that keeps the shards' outcomes; the last one writes the report")
 	flags.BoolVar(&o.Keep, "keep", false, "keep the directory with all logs")
 	flags.BoolVar(&o.list, "list", false, "list the faults, and do nothing")
-	flags.Float64Var(&minutes, "minutes", minutes, "how long a whole run takes, about; $"+minutesVariable)
+	flags.BoolVar(&o.long, "long", false, fmt.Sprintf("also the faults that take minutes, which a run of %d minutes has anyway", longMinutes))
+	flags.Float64Var(&minutes, "minutes", minutes, "how long a whole run, or a shard, takes at the least, about; $"+minutesVariable)
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -100,7 +101,7 @@ func read(args []string, out io.Writer) (options, error) {
 		}
 		o.Partial = true
 	} else {
-		o.Faults = slices.DeleteFunc(o.Faults, func(f *fault.Fault) bool { return f.Long && minutes < longMinutes })
+		o.Faults = slices.DeleteFunc(o.Faults, func(f *fault.Fault) bool { return f.Long && !o.long && minutes < longMinutes })
 		if o.out == "" {
 			o.out = defaultOut
 		}
