@@ -43,9 +43,17 @@ bench: build ## measure beside River, a floor and the machine's limit; about an 
 bench-quick: build ## the same in a minute, to the terminal: to see that it works, not how fast
 	go run -C bench . -quick -pgdispatch $(CURDIR)/bin/pgdispatch
 
+.PHONY: failpoint
+failpoint: ## build bin/pgdispatch-failpoint, which fails where it is told to: for make chaos
+	CGO_ENABLED=0 go build -tags failpoint -ldflags '-X main.version=$(VERSION)' -o bin/pgdispatch-failpoint ./cmd/pgdispatch
+
+.PHONY: chaos-tools
+chaos-tools: ## install what some faults of make chaos need, on Debian: libfaketime and PgBouncer; as root
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq libfaketime pgbouncer
+
 .PHONY: chaos
-chaos: build devstack ## break everything around three replicas, and check every invariant; CHAOS_MINUTES, SEED; writes docs/reliability.md
-	go run -C chaos . -pgdispatch $(CURDIR)/bin/pgdispatch -devstack $(CURDIR)/bin/devstack $(if $(SEED),-seed $(SEED))
+chaos: failpoint devstack ## break everything around three replicas, and check every invariant; CHAOS_MINUTES, SEED; writes docs/reliability.md
+	go run -C chaos . -pgdispatch $(CURDIR)/bin/pgdispatch-failpoint -devstack $(CURDIR)/bin/devstack $(if $(SEED),-seed $(SEED))
 
 .PHONY: mutants
 mutants: ## take each guard away and see a named test go red; some 4 minutes; writes docs/mutants.md
@@ -54,7 +62,7 @@ mutants: ## take each guard away and see a named test go red; some 4 minutes; wr
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and tidy modules, of all modules
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
-	go vet ./... && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C chaos ./... && go vet -C mutants ./...
+	go vet ./... && go vet -tags failpoint ./cmd/pgdispatch && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C chaos ./... && go vet -C mutants ./...
 	go run $(STATICCHECK) ./...
 	cd cmd/devstack && go run $(STATICCHECK) ./...
 	cd bench && go run $(STATICCHECK) ./...

@@ -33,7 +33,7 @@ const (
 	// minutesVariable says how long a run takes.
 	minutesVariable = "CHAOS_MINUTES"
 	// defaultMinutes is how long it takes unless it says so.
-	defaultMinutes = 6
+	defaultMinutes = 12
 	// longMinutes is from when on there is time for faults that take minutes.
 	longMinutes = 15
 )
@@ -55,7 +55,7 @@ func main() {
 type options struct {
 	run.Options
 	out, record string
-	list        bool
+	list, long  bool
 }
 
 func read(args []string, out io.Writer) (options, error) {
@@ -71,7 +71,7 @@ func read(args []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the schedule; 0: a random one, which is printed")
-	flags.StringVar(&o.Pgdispatch, "pgdispatch", "../bin/pgdispatch", "the binary to break, see `make build`")
+	flags.StringVar(&o.Pgdispatch, "pgdispatch", "../bin/pgdispatch-failpoint", "the binary to break, see `make failpoint`")
 	flags.StringVar(&o.Devstack, "devstack", "../bin/devstack", "the binary that embeds Temporal, see `make devstack`")
 	flags.StringVar(&o.out, "out", "", "where to write the report; default "+defaultOut+" for a whole run, else nowhere")
 	flags.StringVar(&only, "only", "", "faults to measure, separated by commas, without random ones: see -list")
@@ -79,7 +79,8 @@ func read(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.record, "record", "", "directory that keeps the shards' outcomes; the last one writes the report")
 	flags.BoolVar(&o.Keep, "keep", false, "keep the directory with all logs")
 	flags.BoolVar(&o.list, "list", false, "list the faults, and do nothing")
-	flags.Float64Var(&minutes, "minutes", minutes, "how long a whole run takes, about; $"+minutesVariable)
+	flags.BoolVar(&o.long, "long", false, fmt.Sprintf("also the faults that take minutes, which a run of %d minutes has anyway", longMinutes))
+	flags.Float64Var(&minutes, "minutes", minutes, "how long a whole run, or a shard, takes at the least, about; $"+minutesVariable)
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -100,7 +101,7 @@ func read(args []string, out io.Writer) (options, error) {
 		}
 		o.Partial = true
 	} else {
-		o.Faults = slices.DeleteFunc(o.Faults, func(f *fault.Fault) bool { return f.Long && minutes < longMinutes })
+		o.Faults = slices.DeleteFunc(o.Faults, func(f *fault.Fault) bool { return f.Long && !o.long && minutes < longMinutes })
 		if o.out == "" {
 			o.out = defaultOut
 		}
@@ -137,7 +138,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 			return fmt.Errorf("find binary: %w", err)
 		}
 		if _, err := os.Stat(*binary); err != nil {
-			return fmt.Errorf("find binary: %w: run `make build devstack`", err)
+			return fmt.Errorf("find binary: %w: run `make failpoint devstack`", err)
 		}
 	}
 	outcome, err := run.Do(ctx, o.Options)

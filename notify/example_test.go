@@ -32,7 +32,8 @@ func ExampleListener() {
 			}
 		},
 		Ping:         store,
-		PingInterval: 5 * time.Second,
+		PingInterval: 2 * time.Second,
+		PingTimeout:  3 * time.Second,
 		Name:         "replica_1",
 		Log:          slog.Default(),
 	}

@@ -24,7 +24,7 @@ const Channel = "pgdispatch"
 
 const (
 	// connectTimeout bounds a connection attempt together with its LISTEN.
-	connectTimeout = 5 * time.Second
+	connectTimeout = 3500 * time.Millisecond
 	// reconnectDelay is how long a lost connection stays lost, at least. pgxlisten's own default is a minute.
 	reconnectDelay = 250 * time.Millisecond
 )
@@ -47,16 +47,18 @@ type Listener struct {
 	// Ping proves that notifications still arrive: a connection can be dead without an error, and a transaction pooler
 	// never delivers one. Nil: no proof is asked for.
 	Ping Pinger
-	// PingInterval is how often the proof is asked for. A listener that has not heard its ping by the next one is
-	// reconnected, so a dead connection is found within two intervals.
-	PingInterval time.Duration
+	// PingInterval is how often the proof is asked for, and PingTimeout how long it may take: to send a ping and to hear it.
+	// A dead connection is cut within the two together, as long as pings can be sent, and has been replaced or given up again
+	// within reconnectDelay and connectTimeout more.
+	PingInterval, PingTimeout time.Duration
 	// Name sets this listener's pings apart from other replicas'. It must fit an identifier of Postgres.
 	Name string
 	Log  *slog.Logger
 
 	connected atomic.Bool
-	sent      atomic.Int64 // the newest ping sent
-	heard     atomic.Int64 // the newest ping heard
+	sent      atomic.Int64  // the newest ping sent
+	heard     atomic.Int64  // the newest ping heard
+	echoes    chan struct{} // says that heard has changed
 
 	mu   sync.Mutex
 	conn *pgx.Conn // what Run listens on; nil: nothing
@@ -85,6 +87,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		}))
 	}
 	if l.Ping != nil {
+		l.echoes = make(chan struct{}, 1)
 		listener.Handle(l.pingChannel(), echo{l})
 	}
 
@@ -131,7 +134,7 @@ func (l *Listener) cutDeaf(conn *pgx.Conn) {
 	}
 }
 
-// pings sends a ping each interval, and cuts the connection when the last one has not been heard.
+// pings sends a ping each interval, and cuts the connection when it has not been heard in time.
 func (l *Listener) pings(ctx context.Context) {
 	ticker := time.NewTicker(l.PingInterval)
 	defer ticker.Stop()
@@ -141,21 +144,31 @@ func (l *Listener) pings(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if !l.connected.Load() {
-			continue
-		}
-		if sent := l.sent.Load(); sent > l.heard.Load() {
+		if l.connected.Load() && l.deaf(ctx) && l.connected.Load() {
 			l.Log.WarnContext(ctx, "Listener heard nothing of its own ping: reconnecting. Behind a transaction pooler this never heals: set PGDISPATCH_LISTEN=off",
-				"waited_ms", l.PingInterval.Milliseconds())
+				"waited_ms", l.PingTimeout.Milliseconds())
 			l.cut()
-			continue
 		}
-		next := l.sent.Load() + 1
-		if err := l.Ping.Ping(ctx, l.pingChannel(), strconv.FormatInt(next, 10)); err != nil {
-			continue // the database does not answer; the listener's own connection will say so
-		}
-		l.sent.Store(next)
 	}
+}
+
+// deaf sends a ping, and says that it was not heard. One that could not be sent proves nothing: the database does not answer,
+// and to a connection that works another one may not be had.
+func (l *Listener) deaf(ctx context.Context) bool {
+	bounded, cancel := context.WithTimeoutCause(ctx, l.PingTimeout, fmt.Errorf("listener's ping gave up after %s", l.PingTimeout))
+	defer cancel()
+	number := l.sent.Add(1)
+	if l.Ping.Ping(bounded, l.pingChannel(), strconv.FormatInt(number, 10)) != nil {
+		return false
+	}
+	for l.heard.Load() < number {
+		select {
+		case <-bounded.Done():
+			return ctx.Err() == nil
+		case <-l.echoes:
+		}
+	}
+	return false
 }
 
 // cut closes the listener's socket under it. Its read returns an error, and pgxlisten connects anew.
@@ -178,7 +191,7 @@ func (b bell) HandleNotification(context.Context, *pgconn.Notification, *pgx.Con
 }
 
 func (b bell) HandleBacklog(ctx context.Context, _ string, _ *pgx.Conn) error {
-	b.l.heard.Store(b.l.sent.Load()) // what was sent to the old connection is not waited for
+	b.l.hear(b.l.sent.Load()) // what was sent to the old connection is not waited for
 	b.l.connected.Store(true)
 	b.l.Log.InfoContext(ctx, "Listening")
 	b.l.Ring()
@@ -192,10 +205,19 @@ func (b bell) HandleBacklog(ctx context.Context, _ string, _ *pgx.Conn) error {
 type echo struct{ l *Listener }
 
 func (e echo) HandleNotification(_ context.Context, n *pgconn.Notification, _ *pgx.Conn) error {
-	if number, err := strconv.ParseInt(n.Payload, 10, 64); err == nil && number <= e.l.sent.Load()+1 {
-		e.l.heard.Store(max(e.l.heard.Load(), number))
+	if number, err := strconv.ParseInt(n.Payload, 10, 64); err == nil && number <= e.l.sent.Load() {
+		e.l.hear(number)
 	}
 	return nil
+}
+
+// hear notes that this ping, and those before it, need not be waited for. Only the connection's reader calls it.
+func (l *Listener) hear(number int64) {
+	l.heard.Store(max(l.heard.Load(), number))
+	select {
+	case l.echoes <- struct{}{}:
+	default:
+	}
 }
 
 // Dialer returns a dial function for the listener's connection that finds out by itself when its peer is gone: keepalive

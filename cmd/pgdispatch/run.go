@@ -34,8 +34,10 @@ const (
 	claimConnections = 2
 	// otherConnections is for everything else: settles, heartbeats, sweeps, pings and recorded ends.
 	otherConnections = 8
-	// pingInterval is how often the listener proves that it still hears.
-	pingInterval = 5 * time.Second
+	// pingInterval is how often the listener proves that it still hears, and hearTimeout how long that may take: a connection
+	// that has died silently is cut within the two together.
+	pingInterval = 2 * time.Second
+	hearTimeout  = 3 * time.Second
 	// recountInterval is how often the sweeper checks the lanes.
 	recountInterval = time.Minute
 	// retentionInterval is how often the sweeper looks for finished items to delete.
@@ -123,6 +125,7 @@ func runReplica(ctx context.Context, c config, log *slog.Logger) error {
 	service := temporal.WorkflowService()
 	r.wire(&dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner},
 		&complete.TemporalWaiter{Service: service, Namespace: namespace})
+	failpoints(r)
 	return r.run(ctx)
 }
 
@@ -158,7 +161,7 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 		r.listener = &notify.Listener{
 			Connect: dialListener(r.databaseURL), Ring: r.notified,
 			Called: func() { r.gate.Called(); r.ring("call") },
-			Ping:   r.store, PingInterval: pingInterval, Name: r.store.Owner, Log: component("listener"),
+			Ping:   r.store, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.store.Owner, Log: component("listener"),
 		}
 	}
 }

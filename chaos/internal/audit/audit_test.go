@@ -205,3 +205,14 @@ func TestTheListIsCompleteWhenEveryRunHasClosed(t *testing.T) {
 	r.Status = "RUNNING"
 	require.False(t, Complete([]Expected{e}, []Found{f}, []Run{r}))
 }
+
+func TestALeaseEndsByTheClockThatTheServerHas(t *testing.T) {
+	t.Parallel()
+	claimAfter := func(ahead time.Duration) []string {
+		b := &book{}
+		b.limit(5).insert(1, 2).to(1, "CLAIMED", nil).to(2, "CLAIMED", func(c *Change) { c.Ahead = ahead })
+		return rules(Replay(b.changes, 1).Violations)
+	}
+	require.Equal(t, []string{RuleCap}, claimAfter(0))
+	require.Empty(t, claimAfter(time.Hour), "all leases ran out when the clock jumped")
+}

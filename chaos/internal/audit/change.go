@@ -42,6 +42,8 @@ type Change struct {
 	Paused bool
 	// Began is when the transaction began, At when the row was changed, Committed when the transaction was committed.
 	Began, At, Committed time.Time
+	// Ahead is how far the server's clock was ahead of the times here.
+	Ahead time.Duration
 	// Transaction is its ID.
 	Transaction int64
 }

@@ -50,7 +50,7 @@ type item struct {
 	status    string
 	workspace string
 	holds     bool
-	lease     time.Time
+	lease     time.Time // by the server's own clock
 	token     int64
 }
 
@@ -174,7 +174,7 @@ func (r *replay) apply(c Change) {
 	if c.New == "" {
 		delete(r.items, c.ID)
 	} else {
-		r.items[c.ID] = &item{status: c.New, workspace: c.Workspace, holds: c.Holds, lease: c.NewLease, token: c.NewToken}
+		r.items[c.ID] = &item{status: c.New, workspace: c.Workspace, holds: c.Holds, lease: c.NewLease.Add(c.Ahead), token: c.NewToken}
 	}
 	switch {
 	case c.Holds && !c.Held:
@@ -192,7 +192,7 @@ func (r *replay) apply(c Change) {
 func (r *replay) checkCap(last Change) {
 	leased := 0
 	for id := range r.leased {
-		if r.items[id].lease.After(last.Committed) {
+		if r.items[id].lease.After(last.Committed.Add(last.Ahead)) {
 			leased++
 		}
 	}

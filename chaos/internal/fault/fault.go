@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/chaos/internal/lab"
+	"github.com/pgdispatch/pgdispatch/chaos/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/chaos/internal/schedule"
 )
 
@@ -93,7 +94,8 @@ func (r Result) String() string {
 
 // All are all faults.
 func All() []*Fault {
-	return slices.Concat(replicaFaults(), postgresFaults(), sessionFaults(), networkFaults(), temporalFaults(), limitFaults(), rowFaults(), longFaults())
+	return slices.Concat(replicaFaults(), postgresFaults(), sessionFaults(), networkFaults(), temporalFaults(), limitFaults(), rowFaults(),
+		processFaults(), storageFaults(), clockFaults(), tenantFaults(), refusedFaults(), settingFaults(), longFaults())
 }
 
 // Kinds are what the schedule needs to know of faults.
@@ -110,6 +112,13 @@ func Run(ctx context.Context, l *lab.Lab, f *Fault, e schedule.Entry, measure bo
 	s := &Scene{Lab: l, Rand: rand.New(rand.NewPCG(e.Seed, 0)), Hold: e.Hold}
 	l.Logf("%s: %s", f.Name, f.How)
 	lift, err := f.Inject(ctx, s)
+	if errors.Is(err, postgres.ErrNotHere) {
+		l.Logf("%s: %v", f.Name, err)
+		if lift != nil {
+			_, _ = lift(ctx)
+		}
+		return Result{Fault: f}
+	}
 	if err == nil {
 		err = lab.Sleep(ctx, e.Hold)
 	}

@@ -19,7 +19,7 @@ const (
 	drainTimeout = 4 * time.Minute
 	// undisturbed is how long throughput is measured before the crash loop, and crashing how long the loop lasts.
 	undisturbed = 30 * time.Second
-	crashing    = 150 * time.Second
+	crashing    = 180 * time.Second
 	// crashInterval is the time between two kills.
 	crashInterval = 2 * time.Second
 	// fed is how many items wait at least while throughput is measured.

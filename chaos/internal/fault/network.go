@@ -19,7 +19,7 @@ func networkFaults() []*Fault {
 		{Name: "latency-postgres", Matrix: []int{51}, Domain: database, How: "20 to 60 ms on every piece between replicas and Postgres", Lift: "it ends",
 			Figure: longest, Limit: onePoll, Shortest: 3 * s, Longest: 5 * s, Inject: postgresPolicy(proxy.Policy{Delay: 20 * time.Millisecond, Jitter: 40 * time.Millisecond}, false)},
 		{Name: "half-open-listener", Matrix: []int{52}, Domain: database, How: "every listener's connection goes silent and stays open", Lift: "it is delivered what was held back",
-			Figure: "until every replica listens on another connection", Limit: 10, Alone: true, Inject: halfOpenListener},
+			Figure: "until every replica listens on another connection", Limit: 9, Alone: true, Inject: halfOpenListener},
 		{Name: "half-open-pool", Matrix: []int{53}, Domain: database, How: "every pooled connection goes silent and stays open; new ones work", Lift: "what was held back is delivered",
 			Figure: longest, Limit: 15, Shortest: 12 * s, Longest: 12 * s, Alone: true, Inject: halfOpenPool},
 		{Name: "postgres-partition-one", Matrix: []int{54}, Domain: database, How: "nothing passes between the busiest replica and Postgres for longer than a lease", Lift: "what was held back is delivered",

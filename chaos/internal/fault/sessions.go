@@ -175,20 +175,27 @@ func notifyFlood(ctx context.Context, s *Scene) (Lift, error) {
 		return nil, err
 	}
 	at, sent := time.Now(), 0
-	stop := background(ctx, func(ctx context.Context) {
-		for ctx.Err() == nil {
-			if _, err := conn.Exec(ctx, queries.Get("notify_flood")); err != nil {
-				return
-			}
-			sent++
-		}
-	})
+	stop := background(ctx, func(ctx context.Context) { sent = repeat(ctx, conn, "notify_flood") })
 	return func(ctx context.Context) (Measure, error) {
 		stop()
 		_ = conn.Close(ctx)
 		s.Logf("%d notifications sent", sent)
 		return gap(s.Lab, "DISPATCHED", at), nil
 	}, nil
+}
+
+// repeatOnce says whether a query could be executed.
+func repeatOnce(ctx context.Context, conn *pgx.Conn, query string) bool {
+	_, err := conn.Exec(ctx, queries.Get(query))
+	return err == nil
+}
+
+// repeat executes a query again and again, and counts.
+func repeat(ctx context.Context, conn *pgx.Conn, query string) (times int) {
+	for ctx.Err() == nil && repeatOnce(ctx, conn, query) {
+		times++
+	}
+	return times
 }
 
 func gateStranger(ctx context.Context, s *Scene) (Lift, error) {

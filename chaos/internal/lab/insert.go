@@ -31,7 +31,7 @@ func (o *Load) InsertOpen(ctx context.Context, conn *pgx.Conn, w *Workspace) (*O
 	if _, err := conn.Exec(ctx, queries.Get("begin")); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	if err := o.insert(ctx, conn, w, row.Execution); err != nil {
+	if err := o.insert(ctx, conn, w, row.Execution, quick); err != nil {
 		return nil, err
 	}
 	row.Ended(Unknown)
@@ -47,13 +47,16 @@ func (r *OpenRow) Ended(known Knowledge) {
 // Insert inserts a row of a workspace and commits it.
 func (o *Load) Insert(ctx context.Context, conn *pgx.Conn, w *Workspace) (string, error) {
 	row := &OpenRow{Execution: uuid.NewString(), load: o, workspace: w, sent: time.Now()}
-	err := o.insert(ctx, conn, w, row.Execution)
+	err := o.insert(ctx, conn, w, row.Execution, quick)
 	row.Ended(outcome(err))
 	return row.Execution, err
 }
 
-func (o *Load) insert(ctx context.Context, conn *pgx.Conn, w *Workspace, execution string) error {
-	_, err := conn.Exec(ctx, queries.Get("enqueue"), w.ID, w.definitions[temporal.Work], []string{execution}, `{"ms": 1}`, 0, time.Duration(0))
+// quick are the params of a workflow that takes a millisecond.
+const quick = `{"ms": 1}`
+
+func (o *Load) insert(ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string) error {
+	_, err := conn.Exec(ctx, queries.Get("enqueue"), w.ID, w.definitions[temporal.Work], []string{execution}, params, 0, time.Duration(0))
 	if err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
@@ -99,8 +102,13 @@ func (o *Load) InsertMany(ctx context.Context, w *Workspace, items, millis int) 
 
 // InsertDoomed inserts a row that must fail, under an execution ID that may be taken by a stranger's workflow.
 func (o *Load) InsertDoomed(ctx context.Context, conn *pgx.Conn, w *Workspace, execution string, foreign bool) error {
+	return o.InsertFailing(ctx, conn, w, execution, quick, foreign)
+}
+
+// InsertFailing inserts a row that must fail, for what its params say.
+func (o *Load) InsertFailing(ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string, foreign bool) error {
 	row := &OpenRow{Execution: execution, load: o, workspace: w, sent: time.Now()}
-	err := o.insert(ctx, conn, w, execution)
+	err := o.insert(ctx, conn, w, execution, params)
 	row.Ended(outcome(err))
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -90,6 +91,7 @@ type Lab struct {
 	primary *postgres.Node
 	standby *postgres.Node
 	nodes   int
+	all     []*postgres.Node
 	lossy   []Window
 }
 
@@ -141,7 +143,7 @@ func (l *Lab) openPostgres(ctx context.Context) (err error) {
 	if l.primary, err = postgres.New(ctx, l.Dir, "postgres-1"); err != nil {
 		return err
 	}
-	l.nodes = 1
+	l.nodes, l.all = 1, []*postgres.Node{l.primary}
 	if err := l.primary.Start(ctx); err != nil {
 		return err
 	}
@@ -151,7 +153,7 @@ func (l *Lab) openPostgres(ctx context.Context) (err error) {
 	if l.admin, err = proxy.NewTCP(l.primary.Address()); err != nil {
 		return err
 	}
-	if l.db, err = pgxpool.New(ctx, postgres.URL(l.admin.Address, Database)+"&application_name=chaos&pool_max_conns=6"); err != nil {
+	if l.db, err = pgxpool.New(ctx, postgres.URL(l.admin.Address, Database)+"&application_name=chaos&pool_max_conns=6"+postgres.Patient); err != nil {
 		return fmt.Errorf("open pool: %w", err)
 	}
 	if l.Replication, err = proxy.NewTCP(l.primary.Address()); err != nil {
@@ -248,6 +250,22 @@ func (l *Lab) Exec(ctx context.Context, query string, args ...any) error {
 	defer cancel()
 	if _, err := l.db.Exec(ctx, queries.Get(query), args...); err != nil {
 		return fmt.Errorf("execute %s: %w", query, err)
+	}
+	return nil
+}
+
+// Script executes several statements, each for itself.
+func (l *Lab) Script(ctx context.Context, query string) error {
+	for statement := range strings.SplitSeq(queries.Get(query), ";") {
+		err := l.insist(ctx, func() error {
+			ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
+			defer cancel()
+			_, err := l.db.Exec(ctx, statement)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("execute %s: %w", query, err)
+		}
 	}
 	return nil
 }

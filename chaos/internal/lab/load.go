@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -146,6 +147,7 @@ func (o *Load) define(ctx context.Context, w *Workspace) error {
 		timeout        any
 	}{
 		{temporal.Work, temporal.Work, nil}, {temporal.Fail, temporal.Fail, nil}, {temporal.Again, temporal.Again, nil},
+		{temporal.Any, temporal.Any, nil},
 		{timesOut, temporal.Hold, "1 second"}, {probe, temporal.Hold, nil},
 	} {
 		var id string
@@ -251,6 +253,7 @@ type batch struct {
 	delay      time.Duration
 	millis     int
 	executions []string
+	params     string // empty: how long the workflow takes
 }
 
 // enqueue inserts the batch, stays open for a while where it is told to, and keeps the books.
@@ -261,7 +264,7 @@ func (b *batch) enqueue(ctx context.Context, how ending, open time.Duration) err
 	for range b.items {
 		b.executions = append(b.executions, uuid.NewString())
 	}
-	params := fmt.Sprintf(`{"ms": %d}`, b.millis)
+	params := cmp.Or(b.params, fmt.Sprintf(`{"ms": %d}`, b.millis))
 	arguments := []any{b.workspace.ID, b.workspace.definitions[b.definition], b.executions, params, b.priority, b.delay}
 	sent := time.Now()
 	if how == autocommit {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -44,6 +45,9 @@ func (l *Lab) AddStandby(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.mu.Lock()
+	l.all = append(l.all, standby)
+	l.mu.Unlock()
 	if err := standby.Start(ctx); err != nil {
 		return err
 	}
@@ -135,7 +139,49 @@ func (l *Lab) closePostgres() error {
 			err = errors.Join(err, node.Stop(syscall.SIGQUIT))
 		}
 	}
+	for _, node := range l.all {
+		err = errors.Join(err, node.Unmount())
+	}
 	return err
+}
+
+// SetClock stops the primary and starts it again with a clock that is so far ahead of the machine's.
+func (l *Lab) SetClock(ctx context.Context, ahead time.Duration) error {
+	primary := l.Primary()
+	if err := primary.Stop(syscall.SIGINT); err != nil {
+		return err
+	}
+	before := primary.Clock
+	primary.Clock = ahead
+	err := primary.Start(ctx)
+	if errors.Is(err, postgres.ErrNotHere) {
+		primary.Clock = before
+		err = errors.Join(err, primary.Start(ctx))
+	}
+	return err
+}
+
+// StandbyClock starts the standby again with a clock that is so far ahead of the machine's.
+func (l *Lab) StandbyClock(ctx context.Context, ahead time.Duration) error {
+	standby := l.Standby()
+	if err := standby.Stop(syscall.SIGINT); err != nil {
+		return err
+	}
+	standby.Clock = ahead
+	err := standby.Start(ctx)
+	if errors.Is(err, postgres.ErrNotHere) {
+		standby.Clock = 0
+		return errors.Join(err, standby.Start(ctx))
+	}
+	return errors.Join(err, l.awaitStandby(ctx, false))
+}
+
+// TemporalEmpty has Temporal forget everything, or remember it again. It must be down.
+func (l *Lab) TemporalEmpty(empty bool) {
+	l.Temporal.Database = filepath.Join(l.Dir, "temporal.db")
+	if empty {
+		l.Temporal.Database = filepath.Join(l.Dir, "empty.db")
+	}
 }
 
 // TemporalDown kills Temporal, and has its address refuse connections as the machine would.

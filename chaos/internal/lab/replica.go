@@ -35,6 +35,9 @@ type Replica struct {
 	Postgres, Temporal *proxy.TCP
 	Frontend           *proxy.Frontend
 
+	// Env is added to its environment, and comes last, from its next start on.
+	Env []string
+
 	lab *Lab
 
 	mu      sync.Mutex
@@ -82,7 +85,8 @@ func (r *Replica) Start() error {
 	env = append(env,
 		"DATABASE_URL="+postgres.URL(r.Postgres.Address, Database), "TEMPORAL_ADDRESS="+r.Temporal.Address, "TEMPORAL_NAMESPACE=default",
 		"PGDISPATCH_WORKERS="+strconv.Itoa(Workers), "PGDISPATCH_LEASE="+Lease.String(), "PGDISPATCH_POLL_INTERVAL="+PollInterval.String(),
-		"PGDISPATCH_START_TIMEOUT="+StartTimeout.String(), "PGDISPATCH_DRAIN_TIMEOUT="+DrainTimeout.String(), "GOTRACEBACK=all")
+		"PGDISPATCH_START_TIMEOUT="+StartTimeout.String(), "PGDISPATCH_DRAIN_TIMEOUT="+DrainTimeout.String(), "GOTRACEBACK=all", "PGDISPATCH_FAILPOINTS="+r.lab.Dir)
+	env = append(env, r.Env...)
 	var err error
 	r.process, err = process.Start(process.Spec{Name: fmt.Sprintf("replica %d", r.N), Program: r.lab.options.Pgdispatch, Args: []string{"run"},
 		Env: env, LogPath: filepath.Join(r.lab.Dir, fmt.Sprintf("replica-%d-%d.log", r.N, r.starts))})
@@ -99,7 +103,7 @@ func (r *Replica) Ready(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read log of replica %d: %w", r.N, err)
 		}
-		if strings.Contains(string(log), `"msg":"Listening"`) {
+		if strings.Contains(string(log), `"msg":"Listening"`) || strings.Contains(string(log), `"listen":false`) {
 			return nil
 		}
 		select {
@@ -150,6 +154,15 @@ func (r *Replica) Heal() {
 	r.Postgres.Set(proxy.Policy{})
 	r.Temporal.Set(proxy.Policy{})
 	r.Frontend.Set(proxy.Rule{})
+}
+
+// StallHeartbeat has the replica's heartbeats hang, and nothing else of it, or lets them go on.
+func (r *Replica) StallHeartbeat(stall bool) error {
+	path := filepath.Join(r.lab.Dir, "stall-heartbeat-"+r.PID())
+	if stall {
+		return os.WriteFile(path, nil, 0o644)
+	}
+	return os.Remove(path)
 }
 
 // refuseTemporal has the address of Temporal refuse connections, for all replicas.

@@ -52,8 +52,8 @@ func findBinDir(ctx context.Context) (string, error) {
 	return "", errors.New("find Postgres: no directory with initdb, postgres and pg_basebackup; install it or set " + binDirVariable)
 }
 
-// credential is the user that the server runs as where the harness is root, which Postgres refuses to be; else nil.
-func credential() (*syscall.Credential, error) {
+// Credential is the user that the server runs as where the harness is root, which Postgres refuses to be; else nil.
+func Credential() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}

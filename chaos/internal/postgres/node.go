@@ -45,9 +45,11 @@ var settings = map[string]string{
 	"superuser_reserved_connections":      "5",
 	"shared_buffers":                      "128MB",
 	"track_commit_timestamp":              "on",
+	"track_functions":                     "pl",
 	"wal_level":                           "replica",
 	"max_wal_senders":                     "5",
-	"wal_keep_size":                       "512MB",
+	"wal_keep_size":                       "256MB",
+	"max_wal_size":                        "512MB",
 	"max_prepared_transactions":           "20",
 	"hot_standby_feedback":                "off",
 	"lc_messages":                         "C",
@@ -70,7 +72,10 @@ type Node struct {
 	Port int
 	// Name is what messages call it.
 	Name string
+	// Clock is how far ahead of the machine's the server's clock is, from its next start on.
+	Clock time.Duration
 
+	small   bool // its directories are disks of their own
 	dir     string
 	binDir  string
 	user    *syscall.Credential
@@ -83,7 +88,7 @@ func New(ctx context.Context, parent, name string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n, n.prepare(ctx, "initdb", "--pgdata", n.data(), "--username", "postgres", "--auth", "trust",
+	return n, n.prepare(ctx, "initdb", "--pgdata", n.data(), "--waldir", n.wal(), "--username", "postgres", "--auth", "trust",
 		"--encoding", "UTF8", "--locale", "C", "--no-sync")
 }
 
@@ -98,7 +103,7 @@ func Standby(ctx context.Context, parent, name, address string) (*Node, error) {
 		return nil, fmt.Errorf("read address of the primary: %w", err)
 	}
 	source := fmt.Sprintf("host=%s port=%s user=postgres application_name=%s", host, port, replicationName)
-	return n, n.prepare(ctx, "pg_basebackup", "--pgdata", n.data(), "--dbname", source,
+	return n, n.prepare(ctx, "pg_basebackup", "--pgdata", n.data(), "--waldir", n.wal(), "--dbname", source,
 		"--write-recovery-conf", "--checkpoint", "fast", "--wal-method", "stream", "--no-sync")
 }
 
@@ -107,7 +112,7 @@ func blank(ctx context.Context, parent, name string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	user, err := credential()
+	user, err := Credential()
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +124,9 @@ func blank(ctx context.Context, parent, name string) (*Node, error) {
 		if err := os.Chown(n.dir, int(user.Uid), int(user.Gid)); err != nil {
 			return nil, fmt.Errorf("give directory of %s to the server's user: %w", name, err)
 		}
+	}
+	if err := n.mount(); err != nil {
+		return nil, err
 	}
 	if n.Port, err = FreePort(); err != nil {
 		return nil, err
@@ -156,10 +164,15 @@ func (n *Node) Start(ctx context.Context) error {
 			args = append(args, "-c", name+"="+settings[name])
 		}
 	}
-	var err error
+	env, err := n.clock()
+	if err != nil {
+		return err
+	}
+	// The audit subtracts it, so that its times are the machine's.
+	args = append(args, "-c", fmt.Sprintf("chaos.ahead=%d seconds", int(n.Clock.Seconds())))
 	// SIGQUIT is an immediate stop: the server takes its own processes along.
 	n.process, err = process.Start(process.Spec{Name: n.Name, Program: filepath.Join(n.binDir, "postgres"), Args: args,
-		Env: environment(), Dir: n.dir, LogPath: n.LogPath(), Credential: n.user, DeathSignal: syscall.SIGQUIT})
+		Env: append(environment(), env...), Dir: n.dir, LogPath: n.LogPath(), Credential: n.user, DeathSignal: syscall.SIGQUIT})
 	if err != nil {
 		return err
 	}
@@ -247,7 +260,7 @@ func (n *Node) PID() int { return n.process.PID }
 
 // Connect opens a session of the superuser.
 func (n *Node) Connect(ctx context.Context, database string) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(n.URL(database) + "&application_name=chaos")
+	config, err := pgx.ParseConfig(n.URL(database) + "&application_name=chaos" + Patient)
 	if err != nil {
 		return nil, fmt.Errorf("read address of %s: %w", n.Name, err)
 	}
@@ -258,6 +271,9 @@ func (n *Node) Connect(ctx context.Context, database string) (*pgx.Conn, error) 
 	}
 	return conn, nil
 }
+
+// Patient is the end of an address: no timeout that a role has ends these sessions.
+const Patient = "&statement_timeout=0&lock_timeout=0&idle_session_timeout=0&idle_in_transaction_session_timeout=0"
 
 // Address is host and port.
 func (n *Node) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.Port)) }
@@ -273,7 +289,7 @@ func URL(address, database string) string {
 // LogPath is the server's log.
 func (n *Node) LogPath() string { return n.dir + ".log" }
 
-func (n *Node) data() string { return filepath.Join(n.dir, "data") }
+func (n *Node) data() string { return filepath.Join(n.dir, "disk", "data") }
 
 // FreePort asks the kernel for a TCP port that nobody uses right now.
 func FreePort() (int, error) {

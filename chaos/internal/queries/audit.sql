@@ -2,6 +2,11 @@
 -- be replayed in commit order. Needs track_commit_timestamp = on.
 create schema chaos;
 
+-- How far this server's clock is ahead of the machine's: all times here are the machine's, but for ends of leases.
+create function chaos.ahead() returns interval
+language sql stable
+return coalesce(nullif(current_setting('chaos.ahead', true), ''), '0')::interval;
+
 create table chaos.changes (
     seq         bigint generated always as identity primary key,
     -- item, workspace or settings.
@@ -25,8 +30,9 @@ create table chaos.changes (
     -- Of a workspace or of the settings, as they are from now on.
     new_limit   integer,
     new_paused  boolean,
-    began       timestamptz not null default transaction_timestamp(),
-    at          timestamptz not null default clock_timestamp(),
+    began       timestamptz not null default transaction_timestamp() - chaos.ahead(),
+    at          timestamptz not null default clock_timestamp() - chaos.ahead(),
+    ahead       interval not null default chaos.ahead(),
     xid         xid8 not null default pg_current_xact_id()
 );
 

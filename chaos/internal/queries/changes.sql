@@ -1,9 +1,12 @@
--- Every change in commit order.
-select kind, coalesce(item, 0), coalesce(execution::text, ''), coalesce(workspace::text, ''),
-       coalesce(old_status, ''), coalesce(new_status, ''), coalesce(old_token, 0), coalesce(new_token, 0),
-       coalesce(old_holds, false), coalesce(new_holds, false), coalesce(old_owner, ''), coalesce(new_owner, ''),
-       coalesce(old_lease, began), coalesce(new_lease, began),
-       moved_at, coalesce(new_limit, 0), coalesce(new_paused, false),
-       began, at, pg_xact_commit_timestamp(xid::xid), xid::text::bigint
-from chaos.changes
-order by pg_xact_commit_timestamp(xid::xid), xid, seq
+-- Every change in commit order. Where the server's clock jumped, everything from before it had ended.
+select c.kind, coalesce(c.item, 0), coalesce(c.execution::text, ''), coalesce(c.workspace::text, ''),
+       coalesce(c.old_status, ''), coalesce(c.new_status, ''), coalesce(c.old_token, 0), coalesce(c.new_token, 0),
+       coalesce(c.old_holds, false), coalesce(c.new_holds, false), coalesce(c.old_owner, ''), coalesce(c.new_owner, ''),
+       coalesce(c.old_lease - c.ahead, c.began), coalesce(c.new_lease - c.ahead, c.began),
+       c.moved_at - c.ahead, coalesce(c.new_limit, 0), coalesce(c.new_paused, false),
+       c.began, c.at, pg_xact_commit_timestamp(c.xid::xid) - c.ahead, c.xid::text::bigint, extract(epoch from c.ahead)::bigint
+from (
+    select j.*, sum(j.jumped) over (order by j.seq) as clock
+    from (select c.*, (c.ahead is distinct from lag(c.ahead) over (order by c.seq))::integer as jumped from chaos.changes c) j
+) c
+order by c.clock, pg_xact_commit_timestamp(c.xid::xid), c.xid, c.seq

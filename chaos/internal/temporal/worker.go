@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
@@ -25,6 +26,8 @@ const (
 	Fail = "Fail"
 	// Again goes on as a second run, which completes.
 	Again = "Again"
+	// Any completes at once, whatever its input.
+	Any = "Any"
 	// Hold waits for a signal, or until its execution timeout.
 	Hold = "Hold"
 )
@@ -34,6 +37,9 @@ const deliberate = "as it should"
 
 // Release is the signal that Hold waits for.
 const Release = "release"
+
+// GiveUp is the signal that has Hold fail.
+const GiveUp = "give-up"
 
 // workTimeout bounds what a workflow does.
 const workTimeout = 10 * time.Second
@@ -65,9 +71,17 @@ var workflows = map[string]any{
 		}
 		return nil
 	},
+	Any: func(workflow.Context, converter.RawValue) error { return nil },
 	Hold: func(ctx workflow.Context, _ Input) error {
-		workflow.GetSignalChannel(ctx, Release).Receive(ctx, nil)
-		return ctx.Err()
+		var err error
+		selector := workflow.NewSelector(ctx)
+		selector.AddReceive(workflow.GetSignalChannel(ctx, Release), func(workflow.ReceiveChannel, bool) {})
+		selector.AddReceive(workflow.GetSignalChannel(ctx, GiveUp), func(workflow.ReceiveChannel, bool) {
+			err = temporal.NewNonRetryableApplicationError(deliberate, "Deliberate", errors.New("it is told to"))
+		})
+		selector.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) { err = ctx.Err() })
+		selector.Select(ctx)
+		return err
 	},
 }
 

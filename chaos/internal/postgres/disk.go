@@ -1,0 +1,81 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// diskBytes is the size of each of a server's two disks, where it has its own: one for data, one for the log.
+const diskBytes = 1 << 30
+
+// ballast is the name of the file that fills a disk.
+const ballast = "ballast"
+
+func (n *Node) wal() string { return filepath.Join(n.dir, "log", "wal") }
+
+// mount gives the server two disks in memory, where the harness may: one that is full must not be the machine's.
+func (n *Node) mount() error {
+	for _, dir := range []string{n.disk(false), n.disk(true)} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return fmt.Errorf("make directory of %s: %w", n.Name, err)
+		}
+		n.small = os.Geteuid() == 0 && mountMemory(dir, diskBytes) == nil
+		if n.user == nil {
+			continue
+		}
+		if err := os.Chown(dir, int(n.user.Uid), int(n.user.Gid)); err != nil {
+			return fmt.Errorf("give directory of %s to the server's user: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// Unmount gives the disks back, with all that is on them.
+func (n *Node) Unmount() error {
+	if !n.small {
+		return nil
+	}
+	return errors.Join(unmount(n.disk(false)), unmount(n.disk(true)))
+}
+
+// disk is the directory of the disk for the log, or of that for all other data.
+func (n *Node) disk(log bool) string {
+	if log {
+		return filepath.Join(n.dir, "log")
+	}
+	return filepath.Join(n.dir, "disk")
+}
+
+// Fill takes all the space that is left on a disk of the server's.
+func (n *Node) Fill(log bool) error {
+	if !n.small {
+		return fmt.Errorf("%w: a disk of its own for the server takes root and Linux", ErrNotHere)
+	}
+	file, err := os.Create(filepath.Join(n.disk(log), ballast))
+	if err != nil {
+		return fmt.Errorf("fill disk of %s: %w", n.Name, err)
+	}
+	defer file.Close()
+	if _, err = io.Copy(file, zeros{}); !errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("fill disk of %s: it is not full: %w", n.Name, err)
+	}
+	return nil
+}
+
+// Free gives the space back.
+func (n *Node) Free(log bool) error {
+	if err := os.Remove(filepath.Join(n.disk(log), ballast)); err != nil {
+		return fmt.Errorf("free disk of %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// zeros never ends.
+type zeros struct{}
+
+// Read gives zeros.
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -1,0 +1,1 @@
+update pgdispatch.schema_version set version = version + $1::integer

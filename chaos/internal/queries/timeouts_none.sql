@@ -1,0 +1,1 @@
+alter role postgres in database chaos reset all

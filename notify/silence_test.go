@@ -1,0 +1,231 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/stretchr/testify/require"
+)
+
+// server is a Postgres that knows LISTEN and nothing else, without a network: its connections work in bubbles.
+type server struct {
+	// mute sessions take what they are told and answer nothing. They are counted from 0, as they are made.
+	mute func(session int) bool
+
+	mu       sync.Mutex
+	sessions []*session
+}
+
+type session struct {
+	end     net.Conn
+	backend *pgproto3.Backend
+	silent  bool
+}
+
+// connect makes a connection to the server, as Listener.Connect does to a real one.
+func (s *server) connect(ctx context.Context) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig("postgres://user@server/database?sslmode=disable")
+	if err != nil {
+		return nil, err
+	}
+	config.LookupFunc = func(context.Context, string) ([]string, error) { return []string{"server"}, nil }
+	config.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		client, end := net.Pipe()
+		go s.serve(end)
+		return client, nil
+	}
+	return pgx.ConnectConfig(ctx, config)
+}
+
+func (s *server) serve(end net.Conn) {
+	defer end.Close()
+	one := &session{end: end, backend: pgproto3.NewBackend(end, end)}
+	greeting, err := one.backend.ReceiveStartupMessage()
+	if _, ok := greeting.(*pgproto3.StartupMessage); err != nil || !ok {
+		return // to cancel something, on its way out
+	}
+	s.mu.Lock()
+	one.silent = s.mute != nil && s.mute(len(s.sessions))
+	s.sessions = append(s.sessions, one)
+	s.mu.Unlock()
+	s.say(one, &pgproto3.AuthenticationOk{}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+	for {
+		message, err := one.backend.Receive()
+		if err != nil {
+			return
+		}
+		if _, ok := message.(*pgproto3.Query); ok {
+			s.say(one, &pgproto3.CommandComplete{CommandTag: []byte("LISTEN")}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+		}
+	}
+}
+
+func (s *server) say(to *session, messages ...pgproto3.BackendMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if to.silent {
+		return
+	}
+	for _, message := range messages {
+		to.backend.Send(message)
+	}
+	_ = to.backend.Flush() // whoever is gone does not hear it
+}
+
+// Ping notifies whoever listens, through a connection that is not the listener's.
+func (s *server) Ping(_ context.Context, channel, payload string) error {
+	s.say(s.newest(), &pgproto3.NotificationResponse{PID: 1, Channel: channel, Payload: payload})
+	return nil
+}
+
+func (s *server) newest() *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[len(s.sessions)-1]
+}
+
+// fallSilent has the newest session answer nothing more, and close nothing.
+func (s *server) fallSilent() {
+	one := s.newest()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.silent = true
+}
+
+// made is how many sessions there were.
+func (s *server) made() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
+}
+
+// foundWithin is how long a dead connection may be in the place of a live one.
+const foundWithin = 9 * time.Second
+
+func (s *server) listener() *Listener {
+	return &Listener{Connect: s.connect, Ring: func() {}, Ping: s, PingInterval: 2 * time.Second, PingTimeout: 3 * time.Second,
+		Name: "replica_1", Log: slog.New(slog.DiscardHandler)}
+}
+
+// runIn runs a listener in a bubble until what it returns is called.
+func runIn(t *testing.T, l *Listener) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	synctest.Wait()
+	require.True(t, l.Connected())
+	return func() {
+		synctest.Wait()
+		cancel()
+		require.NoError(t, <-ended)
+		time.Sleep(time.Minute) // pgx says its farewells in the background
+	}
+}
+
+func TestSilentConnectionIsReplacedWithinNineSecondsWheneverItDies(t *testing.T) {
+	t.Parallel()
+	for died := time.Duration(0); died <= 5*time.Second; died += 100 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{}
+			l := s.listener()
+			stop := runIn(t, l)
+			time.Sleep(died + time.Millisecond) // not on the instant of a ping
+			s.fallSilent()
+			began := time.Now()
+			for s.made() == 1 || !l.Connected() {
+				time.Sleep(time.Millisecond)
+			}
+			require.LessOrEqual(t, time.Since(began), l.PingInterval+l.PingTimeout+2*reconnectDelay, "it died %s after its first moment", died)
+			stop()
+		})
+	}
+}
+
+// The worst: it dies when it has just been heard, and the next attempt to connect is not answered either.
+func TestSilentConnectionAndASilentSuccessorAreGivenUpWithinNineSeconds(t *testing.T) {
+	t.Parallel()
+	for died := time.Duration(0); died <= 5*time.Second; died += 100 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{mute: func(connection int) bool { return connection == 1 }}
+			l := s.listener()
+			stop := runIn(t, l)
+			time.Sleep(died + time.Millisecond)
+			s.fallSilent()
+			began := time.Now()
+			for !l.Connected() || s.made() < 3 {
+				time.Sleep(time.Millisecond)
+			}
+			require.LessOrEqual(t, time.Since(began), foundWithin+reconnectDelay+time.Millisecond)
+			stop()
+		})
+	}
+}
+
+func TestConnectionThatIsHeardLateIsNotCut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		l := s.listener()
+		l.Ping = pingerFunc(func(ctx context.Context, channel, payload string) error {
+			time.AfterFunc(l.PingTimeout-time.Millisecond, func() { _ = s.Ping(ctx, channel, payload) })
+			return nil
+		})
+		stop := runIn(t, l)
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, s.made())
+		require.True(t, l.Connected())
+		stop()
+	})
+}
+
+func TestPingThatHangsIsGivenUpAndSentAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		l := s.listener()
+		hangs := true
+		l.Ping = pingerFunc(func(ctx context.Context, channel, payload string) error {
+			if hangs { // as a pooled connection does that died with the listener's
+				hangs = false
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return s.Ping(ctx, channel, payload)
+		})
+		stop := runIn(t, l)
+		s.fallSilent()
+		began := time.Now()
+		for s.made() == 1 || !l.Connected() {
+			time.Sleep(time.Millisecond)
+		}
+		require.LessOrEqual(t, time.Since(began), 2*(l.PingInterval+l.PingTimeout)+2*reconnectDelay)
+		stop()
+	})
+}
+
+func TestConnectionThatWasReplacedWhileItsPingWasOutIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		l := s.listener()
+		l.Ping = pingerFunc(func(_ context.Context, _, payload string) error {
+			if payload == "1" {
+				return s.newest().end.Close() // lost, with the ping
+			}
+			return errors.New("the database does not answer")
+		})
+		stop := runIn(t, l)
+		time.Sleep(time.Minute)
+		require.Equal(t, 2, s.made())
+		require.True(t, l.Connected())
+		stop()
+	})
+}
