@@ -57,7 +57,7 @@ func (o *Load) InsertSpread(ctx context.Context, conn *pgx.Conn, workspaces int)
 		b.note(sent, outcome(err))
 	}
 	if err != nil {
-		return fmt.Errorf("insert a row of each of %d workspaces: %w", workspaces, err)
+		return fmt.Errorf("enqueue a row of each of %d workspaces: %w", workspaces, err)
 	}
 	return nil
 }
