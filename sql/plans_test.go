@@ -75,6 +75,17 @@ func TestWhatIsReadDoesNotGrowWithTheBacklog(t *testing.T) {
 	claimReads(c, quiet)
 	readsRead(c, quiet)
 	enqueueReads(f.conn(), quiet)
+	withdrawalReads(f.conn())
+}
+
+// withdrawalReads withdraws many items at once: none of them may look for those that are left, step by step over the others.
+func withdrawalReads(c fixture) {
+	c.t.Helper()
+	ids := c.items(c.tenant("FREE"), 1000)
+	seen := c.scanned("workflow_execution_queue", func() {
+		c.exec("update pgdispatch.workflow_execution_queue set status = 'CANCELLED', finished_at = clock_timestamp() where id = any ($1)", ids)
+	})
+	require.LessOrEqual(c.t, seen.Index, int64(2*1000))
 }
 
 // claimReads looks at an item's whole way.

@@ -41,7 +41,7 @@ func bubble(t *testing.T, test func(t *testing.T, b *broom)) {
 		b.Sweeper = &Sweeper{
 			Store: fakeStore{b}, Interval: 10 * time.Second, RecountInterval: time.Minute,
 			Found: func() { b.note(&b.book.found) }, Due: func() { b.note(&b.book.due) },
-			Log:   slog.New(&b.log),
+			Log: slog.New(&b.log),
 		}
 		test(t, b)
 	})
