@@ -19,6 +19,15 @@ func forever(ctx context.Context, _ claim.Execution) (End, error) {
 	return End{}, ctx.Err()
 }
 
+// limit is the bound as it is now.
+func (p *post) limit() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Watcher.mu.Lock()
+	defer p.Watcher.mu.Unlock()
+	return p.bound.now
+}
+
 func TestWhatDoesNotFitIsGivenUpInOneStatement(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.onWait = forever
@@ -63,12 +72,12 @@ func TestARefusedLongPollHalvesTheBoundOnceAndItCreepsUpAgain(t *testing.T) {
 		pass(time.Second)
 		require.LessOrEqual(t, p.seen().now, 30)
 		require.Len(t, p.seen().givenUp, 1, "the others may take what was refused")
-		require.Equal(t, 20, p.bound.now, "halved once, though ten were refused")
+		require.Equal(t, 20, p.limit(), "halved once, though ten were refused")
 		messages, _ := p.log.at(slog.LevelWarn)
 		require.Equal(t, []string{"Temporal refuses long polls: watching fewer executions for a while"}, messages)
 
 		pass(20 * time.Second)
-		require.Equal(t, 24, p.bound.now, "2 each time it looks")
+		require.Equal(t, 24, p.limit(), "2 each time it looks")
 		pass(10 * time.Minute)
 		require.Equal(t, 40, p.bound.now)
 		stop()

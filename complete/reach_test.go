@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,8 +89,9 @@ func TestOneFailedProbeIsNoOutage(t *testing.T) {
 
 func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
-		reached := true
-		p.Reached = func() bool { return reached }
+		var reached atomic.Bool
+		reached.Store(true)
+		p.Reached = reached.Load
 		p.onWait = func(ctx context.Context, _ claim.Execution) (End, error) {
 			<-ctx.Done()
 			return End{}, ctx.Err()
@@ -98,7 +100,7 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		p.Watch("e1", "run-1")
 		p.Watch("e2", "run-2")
 		pass(500 * time.Millisecond)
-		reached = false
+		reached.Store(false)
 		pass(10 * time.Minute)
 		require.Zero(t, p.seen().now)
 		require.Equal(t, []giveUpCall{{time.Second, nil}}, p.seen().givenUp, "one statement, however long it lasts")
@@ -114,7 +116,7 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		p.onAdopt = func(int, []string) ([]claim.Execution, error) {
 			return []claim.Execution{{ID: "e1", RunID: "run-1"}}, nil
 		}
-		reached = true
+		reached.Store(true)
 		pass(time.Second)
 		require.Len(t, p.seen().adopts, 2)
 		require.Equal(t, 1, p.seen().now)
