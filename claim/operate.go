@@ -12,7 +12,7 @@ import (
 type Swept struct {
 	Requeued  int // items whose lease ran out and that are PENDING again
 	Unnoticed int // workspaces with due items whose insert trigger had not fired
-	// NextExpiryIn is how long until the next lease runs out; nil: nothing is leased.
+	// NextExpiryIn is how long until the next lease runs out, or the presence of a replica; nil: there is neither.
 	NextExpiryIn *time.Duration
 	// Shortened counts leases from before the database's clock was set back, which would have held until it has caught up.
 	Shortened int
@@ -20,12 +20,20 @@ type Swept struct {
 	Now time.Time
 	// Due: a claim would find work. It is not said of items that this sweep itself has found.
 	Due bool
+	// Open is how many executions run, and Mine how many of them this replica is to watch.
+	Open, Mine int
+	// Unwatched: nobody alive watches some of them.
+	Unwatched bool
+	// Deletes: a retention is set.
+	Deletes bool
+	// LanesChanged is another number whenever a lane was another.
+	LanesChanged int64
 }
 
 // Sweep gives items whose lease ran out back to PENDING, at most so many, and makes items known that nobody announced.
 // Any number of sweeps may run at once, beside any number of claims.
 func (s *Store) Sweep(ctx context.Context, atMost int) (Swept, error) {
-	swept, err := read[Swept](ctx, s.async(), "sweep", sql.Sweep, atMost)
+	swept, err := read[Swept](ctx, s.async(), "sweep", sql.Sweep, atMost, s.Owner)
 	if err != nil || len(swept) == 0 {
 		return Swept{}, err
 	}

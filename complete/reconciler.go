@@ -58,13 +58,31 @@ type Reconciler struct {
 	// Interval is how often closed workflows are listed while an open execution is not watched, by one of all replicas at a
 	// time. While all are watched, they are listed every half minute.
 	Interval time.Duration
+	// Open says whether executions are open and whether some are not watched, as far as somebody has seen. Nil: both may be.
+	Open func() (open, unwatched bool)
 	// Reached says whether Temporal answers this replica; where it does not, the turns are left to others. Nil: it always does.
 	Reached func() bool
 	// Freed is called when an execution has ended, and a slot is free; it must not block. Nil: nobody is told.
 	Freed func()
 	Log   *slog.Logger
 
-	last string // the error that was logged last
+	last   string // the error that was logged last
+	wideAt time.Time
+}
+
+// wanted says whether to ask for the turn: while an execution is not watched each time, else for the wide look.
+func (r *Reconciler) wanted(now time.Time) bool {
+	if r.Open == nil {
+		return true
+	}
+	open, unwatched := r.Open()
+	if !open || !unwatched && now.Before(r.wideAt) {
+		return false
+	}
+	if !unwatched {
+		r.wideAt = now.Add(wideInterval)
+	}
+	return true
 }
 
 // Run reconciles until ctx is cancelled, and returns nil then.
@@ -78,7 +96,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		case <-next.C:
 		}
 		pause := r.Interval
-		if r.Reached == nil || r.Reached() {
+		if r.wanted(time.Now()) && (r.Reached == nil || r.Reached()) {
 			if err := contained(ctx, r.turn); err != nil {
 				pause = max(failurePause, r.Interval)
 				r.complain(ctx, err)

@@ -150,6 +150,24 @@ func TestReconcilerListsOnlyInItsTurnAndWhereThereIsNeed(t *testing.T) {
 	}
 }
 
+func TestReconcilerAsksForTheTurnAsOftenAsThereIsNeed(t *testing.T) {
+	for name, c := range map[string]struct {
+		open, unwatched bool
+		turns           int
+	}{
+		"nothing is open":        {false, false, 0},
+		"all that is is watched": {true, false, 3},
+		"something is not":       {true, true, 61},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reconciling(t, func(l *ledger) { l.Open = func() (bool, bool) { return c.open, c.unwatched } }, func(l *ledger) {
+				pass(time.Minute)
+				require.Len(t, l.listed, c.turns)
+			})
+		})
+	}
+}
+
 func TestReconcilerAsksAboutWhatIsSilent(t *testing.T) {
 	reconciling(t, func(l *ledger) {
 		l.silent = []string{"e1", "e2", "odd"}

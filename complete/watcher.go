@@ -3,6 +3,7 @@
 package complete
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -62,7 +63,8 @@ type Watcher struct {
 	// a namespace and frontend by default, whoever polls; where it refuses one, this replica watches fewer for a while. What is
 	// above waits until there is room, or for the Reconciler: first what a slot is waited for.
 	MaxWatches int
-	// AdoptInterval is how often the watcher looks for executions that nobody watches.
+	// AdoptInterval is how often the watcher looks for executions that nobody watches. 0: at the start, and when it is told that
+	// there are some.
 	AdoptInterval time.Duration
 	// Reached says whether Temporal answers this replica. While it does not, the replica watches nothing, so that others may.
 	// Nil: it always does.
@@ -81,6 +83,8 @@ type Watcher struct {
 	holds bool
 	// wants: there may be executions that nobody watches.
 	wants bool
+	// told: somebody has seen some.
+	told bool
 }
 
 // watch is one execution that is watched, or is about to be.
@@ -90,14 +94,15 @@ type watch struct {
 }
 
 // Watch begins to watch an execution that this replica has just started. It does not block; what does not fit is given up for
-// others to take. Before Run it does nothing.
+// others to take, and so is what comes before Run.
 func (w *Watcher) Watch(executionID, runID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.holds = true
 	if w.queue == nil {
+		w.giveUp(executionID)
 		return
 	}
-	w.holds = true
 	if _, watched := w.watching[executionID]; watched {
 		return
 	}
@@ -114,6 +119,28 @@ func (w *Watcher) Watch(executionID, runID string) {
 	}
 }
 
+// Unwatched tells the watcher whether there are executions that nobody watches.
+func (w *Watcher) Unwatched(are bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = w.told || are
+	w.wants = w.wants && (are || len(w.excess) > 0)
+}
+
+// Wants says whether this replica knows of executions that nobody watches.
+func (w *Watcher) Wants() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wants
+}
+
+// Watching is how many executions are watched here.
+func (w *Watcher) Watching() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.watching)
+}
+
 // giveUp notes, under the lock, that an execution is not watched here.
 func (w *Watcher) giveUp(executionID string) {
 	w.excess = append(w.excess, executionID)
@@ -126,6 +153,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.watching = map[string]*watch{}
 	w.bound = bound{limit: w.MaxWatches, now: w.MaxWatches}
 	w.queue = make(chan *watch, w.MaxWatches)
+	w.told = true // what this replica's predecessor left
 	w.mu.Unlock()
 
 	var watches errgroup.Group
@@ -147,7 +175,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			})
 		case <-tend.C:
 			adoptAt = w.tend(ctx, adoptAt)
-			tend.Reset(min(tendInterval, w.AdoptInterval))
+			tend.Reset(min(tendInterval, w.interval()))
 		}
 	}
 	return watches.Wait()
@@ -163,7 +191,8 @@ func (w *Watcher) tend(ctx context.Context, adoptAt time.Time) time.Time {
 	excess := w.excess
 	w.excess = nil
 	due := !time.Now().Before(adoptAt)
-	adopts := due || (w.wants && len(w.watching) < w.bound.now)
+	adopts := w.told || (due && w.AdoptInterval > 0) || (w.wants && len(w.watching) < w.bound.now)
+	w.told = false
 	if due {
 		w.bound.ease()
 	}
@@ -181,10 +210,13 @@ func (w *Watcher) tend(ctx context.Context, adoptAt time.Time) time.Time {
 		w.adopt(ctx)
 	}
 	if due {
-		return time.Now().Add(w.AdoptInterval)
+		return time.Now().Add(w.interval())
 	}
 	return adoptAt
 }
+
+// interval is AdoptInterval, or how often what does not need the table is seen to.
+func (w *Watcher) interval() time.Duration { return cmp.Or(w.AdoptInterval, 5*time.Second) }
 
 // withdraw ends all watches and says so in the table: another replica may reach Temporal where this one does not. It does so
 // once, and again for what was started since.

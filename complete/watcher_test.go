@@ -117,6 +117,34 @@ func TestAdoptsAtStartAndOnItsInterval(t *testing.T) {
 	})
 }
 
+func TestAdoptsAtStartAndWhenItIsToldToWhereOthersLook(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.AdoptInterval = 0
+		stop := p.run()
+		pass(time.Hour)
+		require.Len(t, p.seen().adopts, 1, "what a predecessor left")
+		p.Unwatched(false)
+		pass(10 * time.Second)
+		require.Len(t, p.seen().adopts, 1)
+		p.Unwatched(true)
+		pass(time.Second)
+		require.Len(t, p.seen().adopts, 2)
+		pass(time.Hour)
+		require.Len(t, p.seen().adopts, 2, "once each time")
+		stop()
+	})
+}
+
+func TestWhatCameBeforeTheWatcherRanIsGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.Watch("e1", "run-1")
+		stop := p.run()
+		pass(time.Second)
+		require.Equal(t, []giveUpCall{{0, []string{"e1"}}}, p.seen().givenUp)
+		stop()
+	})
+}
+
 func TestAdoptsNothingWhenThereIsNoRoom(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.MaxWatches = 2

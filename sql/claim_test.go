@@ -276,7 +276,7 @@ func TestClaimFoldsAnyNumberOfHints(t *testing.T) {
 	require.Equal(t, 1, one[int](f, "select active from pgdispatch.lanes"), "all of them in one claim")
 	f.claim(1)
 	require.Equal(t, 1, one[int](f, "select active from pgdispatch.lanes"), "and each of them once")
-	f.exec(sql.Sweep, 10)
+	f.exec(sql.Sweep, 10, "replica-1")
 	require.Zero(t, one[int](f, "select count(*) from pgdispatch.lane_hints"), "what was read goes")
 }
 

@@ -38,7 +38,7 @@ func crowded(t *testing.T) (f fixture, quiet tenant) {
 	require.Equal(t, 1001, one[int](f, "select pgdispatch.recount_lanes()"))
 	require.Empty(t, f.claim(1000).items, "they are all full")
 	require.Empty(t, f.claim(1000).items, "the second thousand too")
-	f.exec(sql.Sweep, 10)
+	f.exec(sql.Sweep, 10, "replica-1")
 	require.Zero(t, one[int](f, "select count(*) from pgdispatch.lane_hints"))
 	quiet = f.tenant("PRO")
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at)

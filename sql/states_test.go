@@ -125,8 +125,10 @@ func arguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{execution, "COMPLETED", nil}, {execution, "FAILED", "it broke"}, {execution, "TIMED_OUT", nil}}
 	case "cancel":
 		return [][]any{{execution}}
-	case "sweep", "workspace_statistics":
+	case "workspace_statistics":
 		return [][]any{{10}}
+	case "sweep":
+		return [][]any{{10, "replica-1"}}
 	case "release_owned", "replica_gone":
 		return [][]any{{"replica-1"}}
 	case "adopt":

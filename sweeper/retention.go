@@ -27,13 +27,17 @@ type Retention struct {
 	Store Finished
 	// Interval is how long there is between two looks.
 	Interval time.Duration
-	Log      *slog.Logger
+	// Wanted says whether a retention is set, as far as somebody has seen. Nil: it may be.
+	Wanted func() bool
+	Log    *slog.Logger
 }
 
 // Run deletes until ctx is cancelled, and returns nil then. An error of the database is logged and the batch repeated.
 func (r *Retention) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		r.look(ctx)
+		if r.Wanted == nil || r.Wanted() {
+			r.look(ctx)
+		}
 		pause(ctx, r.Interval)
 	}
 	return nil

@@ -85,3 +85,21 @@ func TestRetentionStopsBetweenTwoBatches(t *testing.T) {
 	s := retaining(t, time.Second-deletePause/2, endless...)
 	require.Len(t, s.calls, 20)
 }
+
+func TestRetentionThatIsOffAsksForNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		on := false
+		s := &shredder{began: time.Now()}
+		s.Retention = &Retention{Store: s, Interval: 10 * time.Second, Wanted: func() bool { return on }, Log: slog.New(&s.log)}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, s.Run(ctx))
+		require.Empty(t, s.calls)
+		on = true
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.NoError(t, s.Run(ctx))
+		require.Len(t, s.calls, 1)
+	})
+}

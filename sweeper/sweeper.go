@@ -35,16 +35,20 @@ type Sweeper struct {
 	Interval time.Duration
 	// Lease is how long leases hold, for the log.
 	Lease time.Duration
-	// RecountInterval is how often every workspace's slots are counted anew.
+	// RecountInterval is how often every workspace's slots are counted anew, if they have changed.
 	RecountInterval time.Duration
 	// Found is called when a sweep put items back or found some that were not known; it must not block. Nil: nobody is told.
 	Found func()
 	// Due is called when a sweep sees work that a claim would find and nobody has claimed: a wake-up was missed, or there are
 	// none. It must not block. Nil: nobody is told.
 	Due func()
+	// Saw is called after each sweep with what it returned; it must not block. Nil: nobody is told.
+	Saw func(claim.Swept)
 	Log *slog.Logger
 
-	clock clock
+	clock   clock
+	changed int64 // the lanes' number at the last sweep, and when they were last counted
+	counted int64
 }
 
 // Run sweeps until ctx is cancelled, and returns nil then. An error of the database is logged and the sweep repeated.
@@ -53,7 +57,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	recountAt := time.Now().Add(rand.N(s.RecountInterval))
 	for ctx.Err() == nil {
 		pause := s.sweep(ctx)
-		if now := time.Now(); now.After(recountAt) {
+		if now := time.Now(); now.After(recountAt) && s.changed != s.counted {
 			s.recount(ctx)
 			recountAt = now.Add(s.RecountInterval)
 		}
@@ -73,6 +77,12 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 		swept, err := s.Store.Sweep(ctx, batch)
 		if err != nil && ctx.Err() == nil {
 			s.Log.ErrorContext(ctx, "Cannot sweep", "error", err)
+		}
+		if err == nil {
+			s.changed = swept.LanesChanged
+			if s.Saw != nil {
+				s.Saw(swept)
+			}
 		}
 		requeued += swept.Requeued
 		s.watchClock(ctx, swept, sent)
@@ -111,6 +121,9 @@ func (s *Sweeper) watchClock(ctx context.Context, swept claim.Swept, sent time.T
 
 func (s *Sweeper) recount(ctx context.Context) {
 	wrong, err := s.Store.RecountLanes(ctx)
+	if err == nil {
+		s.counted = s.changed
+	}
 	switch {
 	case err != nil && ctx.Err() == nil:
 		s.Log.ErrorContext(ctx, "Cannot recount lanes", "error", err)

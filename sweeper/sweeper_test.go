@@ -26,6 +26,8 @@ type broom struct {
 	onSweep   func(atMost int) (claim.Swept, error)
 	onRecount func() (int, error)
 
+	still bool // no lane changes
+
 	mu   sync.Mutex
 	book record
 }
@@ -76,10 +78,15 @@ func (f fakeStore) Sweep(ctx context.Context, atMost int) (claim.Swept, error) {
 	if err := ctx.Err(); err != nil {
 		return claim.Swept{}, err
 	}
+	var swept claim.Swept
+	var err error
 	if f.onSweep != nil {
-		return f.onSweep(atMost)
+		swept, err = f.onSweep(atMost)
 	}
-	return claim.Swept{}, nil
+	if !f.still {
+		swept.LanesChanged = int64(len(f.seen().sweeps))
+	}
+	return swept, err
 }
 
 func (f fakeStore) RecountLanes(context.Context) (int, error) {
@@ -287,5 +294,31 @@ func TestASweepThatSeesWorkThatNobodyClaimedSaysSo(t *testing.T) {
 		b.runFor(35 * time.Second)
 		require.Equal(t, []time.Duration{20 * time.Second, 30 * time.Second}, b.seen().due)
 		require.Empty(t, b.seen().found)
+	})
+}
+
+func TestLanesThatHaveNotChangedAreNotCountedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, b *broom) {
+		b.onSweep = func(int) (claim.Swept, error) { return claim.Swept{LanesChanged: 7}, nil }
+		b.still = true
+		b.runFor(time.Hour)
+		require.Len(t, b.seen().recounts, 1)
+	})
+}
+
+func TestOthersHearWhatASweepSaw(t *testing.T) {
+	bubble(t, func(t *testing.T, b *broom) {
+		failed := errors.New("connection refused")
+		b.onSweep = func(int) (claim.Swept, error) {
+			if b.now() == 0 {
+				return claim.Swept{}, failed
+			}
+			return claim.Swept{Open: 3, Unwatched: true}, nil
+		}
+		b.still = true
+		var saw []claim.Swept
+		b.Saw = func(swept claim.Swept) { saw = append(saw, swept) }
+		b.runFor(15 * time.Second)
+		require.Equal(t, []claim.Swept{{Open: 3, Unwatched: true}}, saw, "and nothing of one that failed")
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -85,6 +86,9 @@ type replica struct {
 	retention *sweeper.Retention
 	listener  *notify.Listener // nil: PGDISPATCH_LISTEN=off
 	gate      *notify.Gate     // likewise
+
+	// What the last sweep saw.
+	open, unwatched, deletes atomic.Bool
 }
 
 func runReplica(ctx context.Context, c config, log *slog.Logger) error {
@@ -134,12 +138,16 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	component := func(name string) *slog.Logger { return r.log.With("component", name) }
 	r.reach = &complete.Reach{Probe: waiter.Probe, Limit: min(r.lease/2, reachLimit), Log: component("watcher")}
 	r.watcher = &complete.Watcher{
-		Store: r.store, Waiter: waiter, MaxWatches: r.maxWatches, AdoptInterval: min(r.lease/3, r.pollInterval),
+		Store: r.store, Waiter: waiter, MaxWatches: r.maxWatches,
 		Reached: r.reach.Reached,
 		Freed:   func() { r.ring("completion") }, Log: component("watcher"),
 	}
 	r.reconcile = &complete.Reconciler{
 		Store: r.store, Temporal: waiter, Interval: closeInterval, Reached: r.reach.Reached,
+		Open: func() (open, unwatched bool) {
+			wants := r.watcher.Wants()
+			return r.open.Load() || wants, r.unwatched.Load() || wants
+		},
 		Freed: func() { r.ring("completion") }, Log: component("reconciler"),
 	}
 	r.dispatch = &dispatch.Dispatcher{
@@ -149,9 +157,9 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	}
 	r.sweeper = &sweeper.Sweeper{
 		Store: r.store, Interval: r.pollInterval, Lease: r.lease, RecountInterval: recountInterval,
-		Found: func() { r.ring("sweeper") }, Due: func() { r.ring(dispatch.WakePoll) }, Log: component("sweeper"),
+		Found: func() { r.ring("sweeper") }, Due: func() { r.ring(dispatch.WakePoll) }, Saw: r.saw, Log: component("sweeper"),
 	}
-	r.retention = &sweeper.Retention{Store: r.store, Interval: retentionInterval, Log: component("retention")}
+	r.retention = &sweeper.Retention{Store: r.store, Interval: retentionInterval, Wanted: r.deletes.Load, Log: component("retention")}
 	if r.listen {
 		r.gate = &notify.Gate{
 			Connect: dialGate(r.databaseURL), Interval: r.pollInterval,
@@ -164,6 +172,14 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 			Ping:   r.store, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.store.Owner, Log: component("listener"),
 		}
 	}
+}
+
+// saw tells the parts what a sweep saw for them, so that they need not look themselves.
+func (r *replica) saw(swept claim.Swept) {
+	r.open.Store(swept.Open > 0)
+	r.unwatched.Store(swept.Unwatched)
+	r.deletes.Store(swept.Deletes)
+	r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching()) // more than it knows of: a settle whose answer was lost
 }
 
 // notified wakes the dispatcher where this replica is the one to be woken: one insert should cost one claim, however many

@@ -19,7 +19,8 @@ begin
     end if;
     insert into pgdispatch.lane_hints (workspace_id, freed, priority, run_at)
     values (old.workspace_id, freed::integer, case when waits then new.priority end, case when waits then new.run_at end);
-    if new.status = 'PENDING' or freed and exists (
+    -- Items that are withdrawn together do not each look for those that are left.
+    if new.status = 'PENDING' or not freed or exists (
         select from pgdispatch.workflow_execution_queue q
         where q.workspace_id = old.workspace_id and q.status = 'PENDING' and not q.outcome_unknown and q.run_at >= '-infinity'
     ) then
