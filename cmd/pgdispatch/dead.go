@@ -69,6 +69,7 @@ func (a *app) deadListCommand() *cobra.Command {
 	command.Flags().StringVar(&state, "state", "open", "open, replayed, discarded or any")
 	command.Flags().IntVar(&limit, "limit", 50, "how many to list, 1 to 10000")
 	addOutput(command.Flags(), &output)
+	a.complete(command, map[string]completion{"workspace": a.workspaceNames, "state": fixed("open", "replayed", "discarded", "any")})
 	return command
 }
 
@@ -198,7 +199,8 @@ func (a *app) deadActionCommand(verb, short, long string, named actOnNamed, foun
 	command.Flags().BoolVar(&all, "all", false, "all that are open, without a filter")
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "say how many it would be, and do nothing")
 	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	command.Flags().StringVar(&who, "by", defaultWho(), "who decides it; it is kept with the dead letter")
+	addWho(command.Flags(), &who)
+	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
 	addOutput(command.Flags(), &output)
 	return command
 }

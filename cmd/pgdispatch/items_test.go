@@ -248,3 +248,25 @@ func TestItemsOutputMovesNobodysCursor(t *testing.T) {
 		require.NotContains(t, out, "\u009b")
 	}
 }
+
+func TestExecutionsShowSaysWhatTheDatabaseAndTemporalKnow(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	d := &desk{t: t, url: s.url, db: s.db}
+	execution := s.enqueue("PRO", "Hold", 1)[0]
+	ask := []string{"executions", "show", execution, "--ask-temporal", "--temporal-address", s.temporal, "--temporal-namespace", "default"}
+	require.Regexp(t, `(?m)^in Temporal +not known: never started, or its retention is over$`, d.types(ask...))
+	s.replica().ready()
+	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it starts")
+	shown := d.types(ask...)
+	for _, line := range []string{
+		`execution +` + execution, `workflow +execution-` + execution, `run +\S{36}`, `status +RUNNING`, `in Temporal +RUNNING`, `item +1, DISPATCHED`,
+		`workspace +PRO \(\S+\)`, `definition +Hold \(\S+\), version 1`, `watched by +\S+_\S+`, `made +\S+Z`, `started +\S+Z`,
+	} {
+		require.Regexp(t, `(?m)^`+line+`$`, shown)
+	}
+	ask[5] = nowhere
+	_, errs, code := d.tries(ask...)
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "without --ask-temporal, what the database knows is shown")
+}

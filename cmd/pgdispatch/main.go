@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -77,16 +78,33 @@ func (a *app) rootCommand() *cobra.Command {
 	}
 	root.AddCommand(a.commands()...)
 	a.completeOutputs(root)
+	for _, group := range root.Commands() {
+		if group.HasSubCommands() {
+			group.RunE = refuseUnknown
+		}
+	}
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	return root
+}
+
+// refuseUnknown is for a group of commands, of which none was named. Cobra would show the help and call that a success.
+func refuseUnknown(group *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return group.Help()
+	}
+	names := []string{}
+	for _, command := range group.Commands() {
+		names = append(names, command.Name())
+	}
+	return fmt.Errorf("%s has no command %.80q: it has %s", group.CommandPath(), args[0], strings.Join(names, ", "))
 }
 
 // commands are all there are, but for cobra's own help and completion.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.runCommand(), a.migrateCommand(), a.statusCommand(), a.settingsCommand(), a.enqueueCommand(), a.itemsCommand(),
-		a.deadCommand(), a.workspacesCommand(), a.auditCommand(), a.versionCommand(),
+		a.deadCommand(), a.executionsCommand(), a.workspacesCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
 	}
 }
 

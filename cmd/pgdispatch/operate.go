@@ -20,7 +20,8 @@ const completionTimeout = 2 * time.Second
 
 // addWho adds the flag that says who changes something.
 func addWho(flags *pflag.FlagSet, who *string) {
-	flags.StringVar(who, "by", defaultWho(), "who does it; it is kept in the log of changes, see `pgdispatch audit list`")
+	flags.StringVar(who, "by", defaultWho(), "who does it, for the log of changes; left out: this user and machine")
+	flags.Lookup("by").DefValue = "" // it is another on each machine, and the help says what it is
 }
 
 func checkWho(who string) error {
