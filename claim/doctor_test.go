@@ -54,3 +54,24 @@ func TestAServerIsDescribed(t *testing.T) {
 	require.Contains(t, server.Settings, "fsync")
 	require.Contains(t, server.Settings, "statement_timeout")
 }
+
+func TestATwoPhaseCommitThatWasLeftOverIsSeen(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	conn, err := b.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	for _, statement := range []string{"begin", "select pg_current_xact_id()", "prepare transaction 'left over'"} {
+		_, err := conn.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	pins, err := b.Pins(t.Context(), 0)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "rollback prepared 'left over'")
+	require.NoError(t, err)
+	names := []string{}
+	for _, p := range pins {
+		names = append(names, p.Kind+" "+p.Name)
+	}
+	require.Contains(t, names, "prepared transaction left over")
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,6 +105,7 @@ func checkTimeouts(s claim.Server) finding {
 			short = append(short, fmt.Sprintf("%s is %s", name, time.Duration(ms)*time.Millisecond))
 		}
 	}
+	slices.Sort(short)
 	if len(short) > 0 {
 		return finding{"timeouts", warning, "role " + printable(s.Role) + ": " + shortList(short), "A claim may wait 10s for others, a recount may read for 1m, and the listener's session is idle most of the time. What is cut off is tried again, and wake-ups come late meanwhile.",
 			"`alter role ... set ... = 0` for the role of pgdispatch: it has timeouts of its own for every statement."}

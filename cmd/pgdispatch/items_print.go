@@ -110,7 +110,9 @@ func storyOf(i claim.QueueItem, failures []claim.Failure) []event {
 	} else {
 		tell(&i.CreatedAt, "inserted")
 	}
-	tell(i.PreparedAt, "claimed for the first time; its execution is made")
+	if i.AttemptCount != 1 || i.ClaimedAt == nil { // else the last claim, below, was the first one too
+		tell(i.PreparedAt, "claimed for the first time; its execution is made")
+	}
 	for _, f := range failures {
 		tell(&f.FailedAt, "failure %d, at attempt %d, on %s: %s", f.Failure, f.Attempt, orNone(f.Replica), f.Error)
 	}
@@ -120,6 +122,8 @@ func storyOf(i claim.QueueItem, failures []claim.Failure) []event {
 		if i.LeaseIsOver {
 			tell(i.LeaseExpiresAt, "the lease ran out; another replica takes it over")
 		}
+	case i.ClaimedAt != nil && i.AttemptCount == 1:
+		tell(i.ClaimedAt, "claimed, attempt 1")
 	case i.ClaimedAt != nil:
 		tell(i.ClaimedAt, "claimed for the last time, attempt %d", i.AttemptCount)
 	}

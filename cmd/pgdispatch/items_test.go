@@ -122,7 +122,7 @@ func TestItemsShowTellsAnItemsStory(t *testing.T) {
 	require.Equal(t, []string{"inserted"}, d.story(id))
 
 	item := d.claims()[0]
-	require.Equal(t, []string{"inserted", "claimed for the first time; its execution is made", "claimed by replica-1, attempt 1"}, d.story(id))
+	require.Equal(t, []string{"inserted", "claimed by replica-1, attempt 1"}, d.story(id))
 	d.settles(claim.Retry, claim.Settlement{ID: item.ID, Token: item.Token, Error: "oven cold"})
 	item = d.claims()[0]
 	d.settles(claim.Dispatched, claim.Settlement{ID: item.ID, Token: item.Token, RunID: "run-1"})

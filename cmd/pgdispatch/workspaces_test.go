@@ -204,3 +204,23 @@ func TestReadsAreJSONToo(t *testing.T) {
 	}
 	require.JSONEq(t, `{"max_claims": 100, "paused": false, "retention": "off", "dead_letter_retention": "off"}`, d.types("settings", "get", "-o", "json"))
 }
+
+func TestAChangeThatCannotBeWrittenDownIsNotMade(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.dead(d.workspace, 1, "card refused")
+	d.enqueues("--run-at", "1h")
+	const everything = `select (select w::text from pgdispatch.workspaces w) || (select s::text from pgdispatch.settings s)
+		|| (select string_agg(q::text, ' ' order by id) from pgdispatch.workflow_execution_queue q) || (select count(*) from pgdispatch.dead_letter_marks)`
+	before := d.value(everything)
+	d.exec("alter table pgdispatch.admin_log add constraint full_disk check (false) not valid")
+	for _, command := range []string{
+		"workspaces pause shop", "workspaces set-limit shop 1", "settings set max-claims 7", "settings set retention 1d",
+		"items cancel 2", "items retry 2", "items retry 1", "dead replay --all --yes", "dead discard 1", "enqueue order --workspace shop",
+	} {
+		_, errs, code := d.tries(strings.Fields(command)...)
+		require.Equal(t, 1, code, command)
+		require.Contains(t, errs, "full_disk", command)
+	}
+	require.Equal(t, before, d.value(everything))
+}
