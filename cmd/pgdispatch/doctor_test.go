@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -289,4 +290,33 @@ func TestDoctorOfAnEmptyDatabaseSaysToMigrate(t *testing.T) {
 	require.Equal(t, exitProblems, code)
 	require.Equal(t, "Run `pgdispatch migrate up`.", found["migrations"].Remedy)
 	require.NotContains(t, found, "triggers")
+}
+
+func TestDoctorSaysWhatItsRoleMayNotSee(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	role := "reader_of_" + d.value("select current_database()::text")
+	d.exec("create role " + role + " login")
+	t.Cleanup(func() {
+		_, err := d.db.Exec(context.Background(), "drop owned by "+role+"; drop role "+role)
+		require.NoError(t, err)
+	})
+	as, err := url.Parse(d.url)
+	require.NoError(t, err)
+	as.User = url.User(role)
+	reader := &desk{t: t, url: as.String()}
+	found, _ := reader.diagnosis("--temporal-address", nowhere)
+	require.Equal(t, unknown, found["database"].Severity)
+	require.Contains(t, found["database"].Finding, "permission denied for schema pgdispatch")
+
+	d.exec("grant usage on schema pgdispatch to " + role + "; grant select on all tables in schema pgdispatch to " + role)
+	found, _ = reader.diagnosis("--temporal-address", nowhere)
+	require.Equal(t, "reachable as role "+role, found["database"].Finding)
+	require.Equal(t, unknown, found["vacuum horizon"].Severity)
+	require.Contains(t, found["vacuum horizon"].Remedy, "grant pg_monitor")
+	require.Equal(t, fine, found["triggers"].Severity)
+	require.Equal(t, fine, found["listen"].Severity)
+	d.exec("grant pg_monitor to " + role)
+	found, _ = reader.diagnosis("--temporal-address", nowhere)
+	require.NotEqual(t, unknown, found["vacuum horizon"].Severity)
 }
