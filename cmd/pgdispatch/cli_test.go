@@ -22,7 +22,7 @@ const cliPage = "../../docs/cli.md"
 func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	var page strings.Builder
-	page.WriteString("# Commands\n\nWritten from the commands themselves: `go test ./cmd/pgdispatch -run Page -update` rewrites it.\n" +
+	page.WriteString("# Commands\n\nWritten from the commands themselves: `make golden` rewrites it.\n" +
 		"[operating.md](operating.md) says what they are for, and has the variables that stand for flags.\n")
 	for _, command := range everyCommand((&app{}).rootCommand()) {
 		if command.HasSubCommands() {

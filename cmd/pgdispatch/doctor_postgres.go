@@ -86,7 +86,7 @@ func checkOverrides(overrides []claim.Override) finding {
 			level = problem
 		}
 	}
-	return finding{"settings of roles", level, shortList(list), "With synchronous_commit off, what such a role enqueues can be lost in a crash of Postgres. With session_replication_role replica, its inserts are not checked and wake nobody.",
+	return finding{"settings of roles", level, shortList(list), "What a role with synchronous_commit off enqueues can be lost in a crash of Postgres. Where session_replication_role is replica, its inserts are not checked and wake nobody.",
 		"`alter role ... in database ... reset ...` for roles that enqueue."}
 }
 
@@ -135,13 +135,13 @@ func checkConnections(s claim.Server) finding {
 func checkNotifyQueue(s claim.Server) finding {
 	text := fmt.Sprintf("%.0f %% full", s.NotifyUsage*100)
 	if s.NotifyUsage < 0.1 {
-		return ok("notify queue", "%s", text)
+		return ok("notification queue", "%s", text)
 	}
 	level := warning
 	if s.NotifyUsage > 0.5 {
 		level = problem
 	}
-	return finding{"notify queue", level, text, "Some session listens and has been in one transaction, or stopped, for long. When the queue is full, every transaction that notifies fails at its commit.",
+	return finding{"notification queue", level, text, "Some session listens and has been in one transaction, or stopped, for long. When the queue is full, every transaction that notifies fails at its commit.",
 		"End the session that `select * from pg_stat_activity order by xact_start` shows first."}
 }
 
@@ -278,7 +278,7 @@ func checkDefinitions(queues []claim.TaskQueue) finding {
 		without, all = without+q.WithoutVersion, all+q.Definitions
 	}
 	if without > 0 {
-		return finding{"definitions", warning, fmt.Sprintf("%d of %d have no version", without, all), "What is enqueued for them fails.", "Insert a version of each into pgdispatch.workflow_definition_versions."}
+		return finding{"definitions", warning, fmt.Sprintf("%d of %d have no version", without, all), "What is enqueued for them fails.", "Give each a version: insert it into pgdispatch.workflow_definition_versions."}
 	}
 	return ok("definitions", "%d, on %d task queues", all, len(queues))
 }

@@ -58,7 +58,7 @@ func TestDoctorFindsNothingWrongWithAWholeStack(t *testing.T) {
 	require.Subset(t, []string{"connections", "durability", "retention", "vacuum horizon"}, bad, "%v", found)
 	require.Equal(t, []string{
 		"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "listen", "migrations", "namespace",
-		"notify queue", "postgres version", "replicas", "retention", "settings of roles", "synchronous_commit", "tables", "task queues",
+		"notification queue", "postgres version", "replicas", "retention", "settings of roles", "synchronous_commit", "tables", "task queues",
 		"temporal", "timeouts", "transactions", "triggers", "vacuum horizon",
 	}, slices.Sorted(maps.Keys(found)))
 	out, errs, code := d.tries(append([]string{"doctor"}, args...)...)
@@ -200,9 +200,9 @@ func TestDoctorJudgesServers(t *testing.T) {
 		{"transactions", problem, "session_replication_role is replica", func(s *claim.Server) { s.Settings["session_replication_role"] = "replica" }},
 		{"connections", warning, "86 of 97 are in use", func(s *claim.Server) { s.Connections = 86 }},
 		{"connections", fine, "85 of 97 are in use", func(s *claim.Server) { s.Connections = 85 }},
-		{"notify queue", fine, "9 % full", func(s *claim.Server) { s.NotifyUsage = 0.09 }},
-		{"notify queue", warning, "10 % full", func(s *claim.Server) { s.NotifyUsage = 0.1 }},
-		{"notify queue", problem, "60 % full", func(s *claim.Server) { s.NotifyUsage = 0.6 }},
+		{"notification queue", fine, "9 % full", func(s *claim.Server) { s.NotifyUsage = 0.09 }},
+		{"notification queue", warning, "10 % full", func(s *claim.Server) { s.NotifyUsage = 0.1 }},
+		{"notification queue", problem, "60 % full", func(s *claim.Server) { s.NotifyUsage = 0.6 }},
 	} {
 		server := good()
 		row.ail(&server)

@@ -94,7 +94,7 @@ func temporalStatus(ctx context.Context, c config, workflowID string) (string, e
 		return "", err
 	}
 	defer temporal.Close()
-	ctx, cancel := context.WithTimeoutCause(ctx, temporalTimeout, fmt.Errorf("Temporal did not answer within %s", temporalTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, temporalTimeout, fmt.Errorf("no answer from Temporal within %s", temporalTimeout))
 	defer cancel()
 	described, err := temporal.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
 		Namespace: namespace, Execution: &common.WorkflowExecution{WorkflowId: workflowID},
