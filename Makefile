@@ -79,8 +79,9 @@ fmt: ## format the code
 	gofmt -w .
 
 .PHONY: golden
-golden: ## rewrite what is generated: the lifecycle's diagram and the golden files
-	go test ./sql -run 'Golden|Diagram|Signatures|Schema' -update
+golden: ## rewrite what is generated: the lifecycle's diagram, the page of commands and the golden files
+	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares' -update
+	go test ./cmd/pgdispatch -run Page -update
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities; needs the network

@@ -50,7 +50,7 @@ type claimers struct {
 func TestManyClaimersAtOncePassNoLimit(t *testing.T) {
 	t.Parallel()
 	c := &claimers{bench: newBench(t)}
-	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil)
+	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, "me")
 	require.NoError(t, err)
 	limitOf := map[string]int{}
 	for n, limit := range limits {

@@ -154,13 +154,13 @@ func (s *Store) DeleteFinished(ctx context.Context, atMost int) (Deleted, error)
 }
 
 // SetRetention changes how long finished items are kept, dead letters excepted; nil: for ever.
-func (s *Store) SetRetention(ctx context.Context, keep *time.Duration) (Settings, error) {
-	return s.settings(ctx, "change retention", sql.RetentionSet, true, keep, false, (*time.Duration)(nil))
+func (s *Store) SetRetention(ctx context.Context, keep *time.Duration, who string) (Settings, error) {
+	return s.settings(ctx, "change retention", sql.RetentionSet, true, keep, false, (*time.Duration)(nil), who)
 }
 
 // SetDeadLetterRetention changes how long dead letters are kept that nobody has seen to; nil: until somebody has.
-func (s *Store) SetDeadLetterRetention(ctx context.Context, keep *time.Duration) (Settings, error) {
-	return s.settings(ctx, "change retention of dead letters", sql.RetentionSet, false, (*time.Duration)(nil), true, keep)
+func (s *Store) SetDeadLetterRetention(ctx context.Context, keep *time.Duration, who string) (Settings, error) {
+	return s.settings(ctx, "change retention of dead letters", sql.RetentionSet, false, (*time.Duration)(nil), true, keep, who)
 }
 
 // optional is nil where the value is its type's zero.

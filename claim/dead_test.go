@@ -62,14 +62,14 @@ func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	keep, keepDead := 36*time.Hour, 24*time.Hour
-	_, err := b.SetRetention(t.Context(), &keep)
+	_, err := b.SetRetention(t.Context(), &keep, "me")
 	require.NoError(t, err)
-	_, err = b.SetDeadLetterRetention(t.Context(), &keepDead)
+	_, err = b.SetDeadLetterRetention(t.Context(), &keepDead, "me")
 	require.NoError(t, err)
-	settings, err := b.SetSettings(t.Context(), nil, nil)
+	settings, err := b.SetSettings(t.Context(), nil, nil, "me")
 	require.NoError(t, err)
 	require.Equal(t, Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead}, settings)
-	settings, err = b.SetRetention(t.Context(), nil)
+	settings, err = b.SetRetention(t.Context(), nil, "me")
 	require.NoError(t, err)
 	require.Equal(t, Settings{MaxClaims: 100, DeadLetterRetention: &keepDead}, settings)
 

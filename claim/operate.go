@@ -90,8 +90,8 @@ func (s *Store) Settings(ctx context.Context) (Settings, error) {
 }
 
 // SetSettings changes the settings that are not nil, and returns all.
-func (s *Store) SetSettings(ctx context.Context, maxClaims *int, paused *bool) (Settings, error) {
-	return s.settings(ctx, "change settings", sql.SettingsSet, maxClaims, paused)
+func (s *Store) SetSettings(ctx context.Context, maxClaims *int, paused *bool, who string) (Settings, error) {
+	return s.settings(ctx, "change settings", sql.SettingsSet, maxClaims, paused, who)
 }
 
 func (s *Store) settings(ctx context.Context, verb, statement string, args ...any) (Settings, error) {

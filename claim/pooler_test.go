@@ -49,7 +49,7 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 			_, err = store.RecountLanes(ctx)
 			require.NoError(t, err)
 			require.NoError(t, store.Ping(ctx, "pgdispatch", ""))
-			_, err = store.SetSettings(ctx, ptr(7), ptr(false))
+			_, err = store.SetSettings(ctx, ptr(7), ptr(false), "me")
 			require.NoError(t, err)
 			settings, err := store.Settings(ctx)
 			require.NoError(t, err)

@@ -1,3 +1,11 @@
 -- reads
 -- $1 items, $2 who. Marks those of these dead letters that are open, and returns them.
-select pgdispatch.discard_items($1::bigint[], $2::text)
+with discarded as materialized (
+    select d.id from pgdispatch.discard_items($1::bigint[], $2::text) as d (id)
+), noted as (
+    insert into pgdispatch.admin_log (who, action, subject, details)
+    select $2::text, 'dead discard', 'items', jsonb_build_object('items', jsonb_agg(d.id order by d.id))
+    from discarded d
+    having count(*) > 0
+)
+select d.id from discarded d

@@ -1,4 +1,12 @@
 -- reads
 -- $1 items, $2 who. Inserts a new item for each of these dead letters that is open.
-select r.item_id, r.replay_id, r.replay_execution_id::text
-from pgdispatch.replay_items($1::bigint[], $2::text) r
+with replayed as materialized (
+    select r.item_id, r.replay_id, r.replay_execution_id from pgdispatch.replay_items($1::bigint[], $2::text) r
+), noted as (
+    insert into pgdispatch.admin_log (who, action, subject, details)
+    select $2::text, 'dead replay', 'items', jsonb_build_object('items', jsonb_agg(r.item_id order by r.item_id),
+                                                               'replays', jsonb_agg(r.replay_id order by r.item_id))
+    from replayed r
+    having count(*) > 0
+)
+select r.item_id, r.replay_id, r.replay_execution_id::text from replayed r

@@ -273,5 +273,5 @@ func (f fixture) expire(ids ...int64) {
 
 func (f fixture) maxClaims(n int) {
 	f.t.Helper()
-	f.exec(sql.SettingsSet, n, nil)
+	f.exec(sql.SettingsSet, n, nil, "me")
 }

@@ -1,6 +1,16 @@
 -- reads
--- $1 whether to set retention and $2 what to, $3 and $4 likewise for dead letters. Null is off: kept for ever.
-update pgdispatch.settings s
-set retention = case when $1::boolean then $2::interval else s.retention end,
-    dead_letter_retention = case when $3::boolean then $4::interval else s.dead_letter_retention end
-returning s.max_claims, s.paused, s.retention, s.dead_letter_retention
+-- $1 whether to set retention and $2 what to, $3 and $4 likewise for dead letters. Null is off: kept for ever. $5 who.
+with was as materialized (
+    select s.* from pgdispatch.settings s for update
+), changed as (
+    update pgdispatch.settings s
+    set retention = case when $1::boolean then $2::interval else s.retention end,
+        dead_letter_retention = case when $3::boolean then $4::interval else s.dead_letter_retention end
+    from was
+    where s.singleton = was.singleton
+    returning s.max_claims, s.paused, s.retention, s.dead_letter_retention, pgdispatch.row_change(to_jsonb(was), to_jsonb(s)) as details
+), noted as (
+    insert into pgdispatch.admin_log (who, action, subject, details)
+    select $5::text, 'settings set', 'settings', c.details from changed c where c.details <> '{}'
+)
+select c.max_claims, c.paused, c.retention, c.dead_letter_retention from changed c

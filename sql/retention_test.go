@@ -36,7 +36,7 @@ func (f fixture) anew() fixture {
 // keep sets how long finished items and dead letters are kept; nil: for ever.
 func (f fixture) keep(finished, dead any) {
 	f.t.Helper()
-	f.exec(sql.RetentionSet, true, finished, true, dead)
+	f.exec(sql.RetentionSet, true, finished, true, dead, "me")
 }
 
 // age makes items as old as if they had been finished, and seen to, that long ago.

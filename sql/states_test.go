@@ -154,9 +154,9 @@ func arguments(verb string, id int64, execution string) [][]any {
 	case "replica_alive":
 		return [][]any{{"replica-1", "dev", 4, lease}}
 	case "settings_set":
-		return [][]any{{50, false}}
+		return [][]any{{50, false, "me"}}
 	case "retention_set":
-		return [][]any{{true, time.Hour, true, nil}}
+		return [][]any{{true, time.Hour, true, nil, "me"}}
 	case "dead_find":
 		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil}}
 	case "dead_known":
@@ -171,6 +171,34 @@ func arguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{ids, "me"}}
 	case "delete_finished":
 		return [][]any{{100}}
+	}
+	return operatorArguments(verb, id)
+}
+
+// operatorArguments are those of the statements of a person at the command line.
+func operatorArguments(verb string, id int64) [][]any {
+	ids := []int64{id}
+	switch verb {
+	case "audit_list":
+		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil}}
+	case "definition_list":
+		return [][]any{{nobody}}
+	case "doctor_horizon":
+		return [][]any{{time.Minute}}
+	case "item_cancel", "item_retry":
+		return [][]any{{ids, "me"}}
+	case "item_enqueue":
+		return [][]any{{nobody, nobody, "{}", 0, nil, nil, nil, "me"}}
+	case "item_find":
+		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, false}}
+	case "item_read":
+		return [][]any{{ids, []string{}, true}}
+	case "workspace_find":
+		return [][]any{{nil, nil, nil}}
+	case "workspace_list":
+		return [][]any{{nil, nil, nil, nil}}
+	case "workspace_set":
+		return [][]any{{nobody, "me", "workspaces pause", nil, true, false, nil, false, nil}}
 	}
 	return [][]any{{}}
 }
@@ -224,8 +252,9 @@ func (f fixture) movesOf(w tenant, verb, state string, claimedAgo time.Duration,
 	before := one[string](in, whole, id)
 	in.item(w) // a neighbour, so that the lane has something to give
 	if _, err := in.db.Exec(f.t.Context(), sql.Text(verb), arguments(verb, id, in.execution(id))[n]...); err != nil {
-		require.Equal(f.t, "PGD24", f.pgError(err).Code, "%s.sql on a %s item: %s", verb, state, err)
-		return nil // it says that this is no dead letter
+		// It says that this is no dead letter, or that there is no such workspace to enqueue an item of.
+		require.Contains(f.t, []string{"PGD24", "PGD01"}, f.pgError(err).Code, "%s.sql on a %s item: %s", verb, state, err)
+		return nil
 	}
 	moves := []move{}
 	for _, row := range all[[]string](in, "select array[from_status, to_status] from public.moves where id = $1", id) {

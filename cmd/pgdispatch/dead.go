@@ -65,10 +65,11 @@ func (a *app) deadListCommand() *cobra.Command {
 			return a.printDeadLetters(letters, limit)
 		}),
 	}
-	filter.add(command.Flags())
+	filter.add(command.Flags(), "failed")
 	command.Flags().StringVar(&state, "state", "open", "open, replayed, discarded or any")
 	command.Flags().IntVar(&limit, "limit", 50, "how many to list, 1 to 10000")
 	addOutput(command.Flags(), &output)
+	a.complete(command, map[string]completion{"workspace": a.workspaceNames, "state": fixed("open", "replayed", "discarded", "any")})
 	return command
 }
 
@@ -180,7 +181,7 @@ func (a *app) deadActionCommand(verb, short, long string, named actOnNamed, foun
 			return errors.Join(err, a.printOutcome(verb, output, outcome{Matched: len(ids), DryRun: dryRun}, err))
 		}
 		if !yes {
-			if err := a.confirm(command.InOrStdin(), verb, len(ids)); err != nil {
+			if err := a.confirm(command.InOrStdin(), verb+" "+letterCount(len(ids))); err != nil {
 				return err
 			}
 		}
@@ -194,18 +195,19 @@ func (a *app) deadActionCommand(verb, short, long string, named actOnNamed, foun
 		}
 		return errors.Join(err, a.printOutcome(verb, output, o, err))
 	})
-	filter.add(command.Flags())
+	filter.add(command.Flags(), "failed")
 	command.Flags().BoolVar(&all, "all", false, "all that are open, without a filter")
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "say how many it would be, and do nothing")
 	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	command.Flags().StringVar(&who, "by", defaultWho(), "who decides it; it is kept with the dead letter")
+	addWho(command.Flags(), &who)
+	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
 	addOutput(command.Flags(), &output)
 	return command
 }
 
 // confirm asks on standard error, and takes anything but a yes for a no.
-func (a *app) confirm(answers io.Reader, verb string, count int) error {
-	fmt.Fprintf(a.stderr, "%s %s? [y/N] ", verb, letterCount(count))
+func (a *app) confirm(answers io.Reader, what string) error {
+	fmt.Fprintf(a.stderr, "%s? [y/N] ", what)
 	answer, err := bufio.NewReader(answers).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)
@@ -232,38 +234,43 @@ func defaultWho() string {
 // filterFlags are the flags that say which dead letters are meant.
 type filterFlags struct{ workspace, definition, errorText, since, until string }
 
-func (f *filterFlags) add(flags *pflag.FlagSet) {
+// add adds the flags; happened says what --since and --until are about.
+func (f *filterFlags) add(flags *pflag.FlagSet, happened string) {
 	flags.StringVar(&f.workspace, "workspace", "", "only of this workspace, by ID or name")
 	flags.StringVar(&f.definition, "definition", "", "only of this workflow definition, by ID or name")
 	flags.StringVar(&f.errorText, "error", "", "only with this text in the error, whatever its case")
-	flags.StringVar(&f.since, "since", "", "only failed since then: a time (2026-08-01T10:00:00Z), a day in UTC (2026-08-01), or so long ago (30m, 2h, 7d)")
-	flags.StringVar(&f.until, "until", "", "only failed until then, likewise")
+	flags.StringVar(&f.since, "since", "", "only "+happened+" since then: a time (2026-08-01T10:00:00Z), a day in UTC (2026-08-01), or so long ago (30m, 2h, 7d)")
+	flags.StringVar(&f.until, "until", "", "only "+happened+" until then, likewise")
 }
 
 func (f *filterFlags) given() bool { return *f != filterFlags{} }
 
-// find returns the IDs that the flags mean, those that failed last first; at most so many, 0: all.
+// find returns the IDs of dead letters that the flags mean, those that failed last first; at most so many, 0: all.
 func (f *filterFlags) find(ctx context.Context, store *claim.Store, state string, limit int) ([]int64, error) {
-	filter := claim.DeadFilter{State: state, Workspace: f.workspace, Definition: f.definition, Error: f.errorText}
-	var sinceErr, untilErr error
-	filter.Since, sinceErr = parseMoment("since", f.since)
-	filter.Until, untilErr = parseMoment("until", f.until)
-	if err := errors.Join(sinceErr, untilErr, clean("workspace", f.workspace), clean("definition", f.definition), clean("error", f.errorText)); err != nil {
+	since, until, err := f.read(ctx, store)
+	if err != nil {
 		return nil, err
 	}
-	if from, to := filter.Since, filter.Until; from.At != nil && to.At != nil && from.At.After(*to.At) || from.Ago != nil && to.Ago != nil && *from.Ago < *to.Ago {
-		return nil, fmt.Errorf("--since %s is later than --until %s", f.since, f.until)
+	filter := claim.DeadFilter{State: state, Workspace: f.workspace, Definition: f.definition, Error: f.errorText, Since: since, Until: until}
+	return store.FindDeadLetters(ctx, filter, limit)
+}
+
+// read returns the times that the flags mean, and finds out whether the names in them are known.
+func (f *filterFlags) read(ctx context.Context, store *claim.Store) (since, until claim.Moment, err error) {
+	since, until, err = parsePeriod(f.since, f.until)
+	if err := errors.Join(err, clean("workspace", f.workspace), clean("definition", f.definition), clean("error", f.errorText)); err != nil {
+		return since, until, err
 	}
 	workspaceKnown, definitionKnown, err := store.KnowsName(ctx, f.workspace, f.definition)
 	switch {
 	case err != nil:
-		return nil, err
+		return since, until, err
 	case f.workspace != "" && !workspaceKnown && !isUUID(f.workspace):
-		return nil, fmt.Errorf("--workspace is %q: no workspace has this name, and it is no ID", f.workspace)
+		return since, until, fmt.Errorf("--workspace is %q: no workspace has this name, and it is no ID; `pgdispatch workspaces list` shows them", f.workspace)
 	case f.definition != "" && !definitionKnown && !isUUID(f.definition):
-		return nil, fmt.Errorf("--definition is %q: no workflow definition has this name, and it is no ID", f.definition)
+		return since, until, fmt.Errorf("--definition is %q: no workflow definition has this name, and it is no ID; `pgdispatch workspaces show` lists a workspace's", f.definition)
 	}
-	return store.FindDeadLetters(ctx, filter, limit)
+	return since, until, nil
 }
 
 // clean refuses what no row can hold, and what the database would refuse with a worse message.
@@ -275,6 +282,19 @@ func clean(flag, text string) error {
 		return fmt.Errorf("--%s is blank: leave it out to filter nothing", flag)
 	}
 	return nil
+}
+
+// parsePeriod reads --since and --until.
+func parsePeriod(sinceText, untilText string) (since, until claim.Moment, err error) {
+	since, sinceErr := parseMoment("since", sinceText)
+	until, untilErr := parseMoment("until", untilText)
+	if err := errors.Join(sinceErr, untilErr); err != nil {
+		return since, until, err
+	}
+	if since.At != nil && until.At != nil && since.At.After(*until.At) || since.Ago != nil && until.Ago != nil && *since.Ago < *until.Ago {
+		return since, until, fmt.Errorf("--since %s is later than --until %s", sinceText, untilText)
+	}
+	return since, until, nil
 }
 
 // parseMoment reads a time, a day or a duration ago.

@@ -193,43 +193,63 @@ var uuidText = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-
 
 func isUUID(text string) bool { return uuidText.MatchString(text) }
 
-// lettersOf reads the dead letters that were named, in the order of the names. One that is none is an error.
-func lettersOf(ctx context.Context, store *claim.Store, refs []string) ([]claim.DeadLetter, error) {
-	items, executions := []int64{}, []string{}
+// refKey is how a REF looks that names the same item: its number, or its execution's ID.
+func refKey(ref string) string {
+	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
+		return strconv.FormatInt(id, 10) // +7 and 007 are 7
+	}
+	return strings.ToLower(strings.TrimPrefix(ref, "execution-"))
+}
+
+// parseRefs reads items' IDs, executions' and workflows'.
+func parseRefs(refs []string) (items []int64, executions []string, err error) {
+	items, executions = []int64{}, []string{}
 	for _, ref := range refs {
-		execution := strings.ToLower(strings.TrimPrefix(ref, "execution-"))
-		if isUUID(execution) {
-			executions = append(executions, execution)
+		key := refKey(ref)
+		if isUUID(key) {
+			executions = append(executions, key)
 			continue
 		}
-		id, err := strconv.ParseInt(ref, 10, 64)
+		id, err := strconv.ParseInt(key, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%.80q is no item's ID (a number), execution's ID (a UUID) or workflow's ID (execution-...)", ref)
+			return nil, nil, fmt.Errorf("%.80q is no item's ID (a number), execution's ID (a UUID) or workflow's ID (execution-...)", ref)
 		}
 		items = append(items, id)
+	}
+	return items, executions, nil
+}
+
+// lettersOf reads the dead letters that were named, in the order of the names. One that is none is an error.
+func lettersOf(ctx context.Context, store *claim.Store, refs []string) ([]claim.DeadLetter, error) {
+	items, executions, err := parseRefs(refs)
+	if err != nil {
+		return nil, err
 	}
 	found, err := store.DeadLetters(ctx, items, executions)
 	if err != nil {
 		return nil, err
 	}
-	byRef := map[string]claim.DeadLetter{}
-	for _, letter := range found {
-		byRef[strconv.FormatInt(letter.ID, 10)], byRef[letter.ExecutionID] = letter, letter
+	return inOrder(refs, found, func(l claim.DeadLetter) (int64, string) { return l.ID, l.ExecutionID },
+		"is no dead letter: there is no such item, or it has not failed; `pgdispatch dead list --state any` lists them")
+}
+
+// inOrder returns what was found in the order in which it was named, each once. What was named and not found is an error.
+func inOrder[T any](refs []string, found []T, keys func(T) (int64, string), missing string) ([]T, error) {
+	byRef := map[string]T{}
+	for _, one := range found {
+		id, execution := keys(one)
+		byRef[strconv.FormatInt(id, 10)], byRef[execution] = one, one
 	}
-	letters, seen := []claim.DeadLetter{}, map[int64]bool{}
+	ordered, seen := []T{}, map[int64]bool{}
 	for _, ref := range refs {
-		key := strings.ToLower(strings.TrimPrefix(ref, "execution-"))
-		if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
-			key = strconv.FormatInt(id, 10) // +7 and 007 are 7
-		}
-		letter, ok := byRef[key]
+		one, ok := byRef[refKey(ref)]
 		if !ok {
-			return nil, fmt.Errorf("%s is no dead letter: there is no such item, or it has not failed; `pgdispatch dead list --state any` lists them", ref)
+			return nil, fmt.Errorf("%s %s", ref, missing)
 		}
-		if !seen[letter.ID] {
-			seen[letter.ID] = true
-			letters = append(letters, letter)
+		if id, _ := keys(one); !seen[id] {
+			seen[id] = true
+			ordered = append(ordered, one)
 		}
 	}
-	return letters, nil
+	return ordered, nil
 }

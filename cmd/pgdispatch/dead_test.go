@@ -98,10 +98,9 @@ func (d *desk) answers(answer string, args ...string) (string, error) {
 	d.t.Helper()
 	var out bytes.Buffer
 	a := &app{lookupEnv: func(name string) (string, bool) { return d.url, name == "DATABASE_URL" }, stdout: &out, stderr: &out}
-	command := a.deadCommand()
+	command := a.rootCommand()
 	command.SetArgs(args)
 	command.SetIn(strings.NewReader(answer))
-	command.SilenceErrors, command.SilenceUsage = true, true
 	err := command.ExecuteContext(d.t.Context())
 	return out.String(), err
 }
@@ -169,13 +168,13 @@ func TestDeadReplayOfManyAsksOrTakesYes(t *testing.T) {
 	d.dead(d.addWorkspace("bank"), 1, "vault shut")
 	require.Equal(t, "would replay 3 dead letters\n", d.types("dead", "replay", "--error", "CARD", "--dry-run", "--yes"))
 	for _, answer := range []string{"", "n\n", "\n", "yess\n", "no"} {
-		out, err := d.answers(answer, "replay", "--error", "card")
+		out, err := d.answers(answer, "dead", "replay", "--error", "card")
 		require.EqualError(t, err, "nothing was done: answer y, or repeat it with --yes", "%q", answer)
 		require.Equal(t, "replay 3 dead letters? [y/N] ", out)
 	}
 	require.Equal(t, "4", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"), "nothing was done yet")
 
-	out, err := d.answers("y\n", "replay", "--error", "card")
+	out, err := d.answers("y\n", "dead", "replay", "--error", "card")
 	require.NoError(t, err)
 	require.Regexp(t, `1 is replayed as 5, workflow execution-[0-9a-f-]{36}\n`, out)
 	require.Contains(t, out, "replayed 3 of 3 dead letters\n")

@@ -3,11 +3,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -39,6 +41,34 @@ func interruptible() (context.Context, context.CancelFunc) {
 
 // run is main without the process around it, so that tests can call it.
 func run(ctx context.Context, args []string, lookupEnv func(string) (string, bool), stdout, stderr io.Writer) int {
+	app := &app{lookupEnv: lookupEnv, stdout: stdout, stderr: stderr}
+	root := app.rootCommand()
+	root.SetArgs(args)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(stderr, "pgdispatch:", redact(err))
+		return codeOf(err)
+	}
+	return 0
+}
+
+// coded is an error that ends the process with a code of its own.
+type coded struct {
+	error
+	code int
+}
+
+func (c coded) Unwrap() error { return c.error }
+
+// codeOf returns the exit code for an error: 1 but where it has its own.
+func codeOf(err error) int {
+	var c coded
+	if errors.As(err, &c) {
+		return c.code
+	}
+	return 1
+}
+
+func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "pgdispatch",
 		Short:         "Starts Temporal workflows for rows inserted into Postgres, within each workspace's limit",
@@ -46,16 +76,46 @@ func run(ctx context.Context, args []string, lookupEnv func(string) (string, boo
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	app := &app{lookupEnv: lookupEnv, stdout: stdout, stderr: stderr}
-	root.AddCommand(app.runCommand(), app.migrateCommand(), app.statusCommand(), app.settingsCommand(), app.deadCommand())
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(stderr, "pgdispatch:", redact(err))
-		return 1
+	root.AddCommand(a.commands()...)
+	a.completeOutputs(root)
+	for _, group := range root.Commands() {
+		if group.HasSubCommands() {
+			group.RunE = refuseUnknown
+		}
 	}
-	return 0
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	return root
+}
+
+// refuseUnknown is for a group of commands, of which none was named. Cobra would show the help and call that a success.
+func refuseUnknown(group *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return group.Help()
+	}
+	names := []string{}
+	for _, command := range group.Commands() {
+		names = append(names, command.Name())
+	}
+	return fmt.Errorf("%s has no command %.80q: it has %s", group.CommandPath(), args[0], strings.Join(names, ", "))
+}
+
+// commands are all there are, but for cobra's own help and completion.
+func (a *app) commands() []*cobra.Command {
+	return []*cobra.Command{
+		a.runCommand(), a.migrateCommand(), a.statusCommand(), a.settingsCommand(), a.enqueueCommand(), a.itemsCommand(),
+		a.deadCommand(), a.executionsCommand(), a.workspacesCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
+	}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Say which version this is", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(a.stdout, "pgdispatch version", buildVersion())
+			return err
+		},
+	}
 }
 
 // app is what all commands share.

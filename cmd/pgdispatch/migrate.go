@@ -45,19 +45,19 @@ func (a *app) migrateCommand() *cobra.Command {
 	down.Flags().Int32Var(&to, "to", 0, "version to go down to; 0 removes every table (default: one version down)")
 	down.Flags().BoolVar(&yes, "yes", false, "confirm that data is deleted")
 
+	var output string
 	status := &cobra.Command{
 		Use: "status", Short: "Say which migrations are applied; exits with 1 where some are missing", Args: cobra.NoArgs,
 		RunE: a.withDatabase(func(command *cobra.Command, conn *pgx.Conn) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
 			state, err := migrate.Status(command.Context(), conn)
 			if err != nil {
 				return err
 			}
-			for n, name := range state.Names {
-				mark := "applied"
-				if int32(n) >= state.Current {
-					mark = "missing"
-				}
-				fmt.Fprintln(a.stdout, mark, name)
+			if err := a.printMigrations(state, output); err != nil {
+				return err
 			}
 			if state.Current < state.Newest {
 				return errors.New("migrations are missing: run `pgdispatch migrate up`")
@@ -66,11 +66,30 @@ func (a *app) migrateCommand() *cobra.Command {
 		}),
 	}
 
+	addOutput(status.Flags(), &output)
 	for _, command := range []*cobra.Command{up, down, status} {
 		addFlags(command.Flags(), []option{databaseOption})
 		group.AddCommand(command)
 	}
 	return group
+}
+
+func (a *app) printMigrations(state migrate.State, output string) error {
+	type migration struct {
+		Name    string `json:"name"`
+		Applied bool   `json:"applied"`
+	}
+	all := make([]migration, len(state.Names))
+	for n, name := range state.Names {
+		all[n] = migration{name, int32(n) < state.Current}
+	}
+	if output == "json" {
+		return a.printJSON(all)
+	}
+	for _, m := range all {
+		fmt.Fprintln(a.stdout, map[bool]string{true: "applied", false: "missing"}[m.Applied], m.Name)
+	}
+	return nil
 }
 
 func (a *app) migrateTo(command *cobra.Command, conn *pgx.Conn, version int32) error {

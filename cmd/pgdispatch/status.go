@@ -103,15 +103,18 @@ func printable(text string) string {
 
 func (a *app) settingsCommand() *cobra.Command {
 	group := &cobra.Command{Use: "settings", Short: "Read or change the settings that all replicas share, live"}
+	var output, who string
 	get := &cobra.Command{
 		Use: "get", Short: "Show the settings", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *claim.Store, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
 			settings, err := store.Settings(ctx)
 			if err != nil {
 				return err
 			}
-			a.printSettings(settings)
-			return nil
+			return a.printSettings(settings, output)
 		}),
 	}
 	set := &cobra.Command{
@@ -122,8 +125,12 @@ func (a *app) settingsCommand() *cobra.Command {
 			"paused                 true: nothing is claimed\n" +
 			"retention              how long finished items are kept, such as 12h or 30d; off: for ever\n" +
 			"dead-letter-retention  how long dead letters are kept that nobody has seen to; off: until somebody has",
+		ValidArgsFunction: completeSetting,
 		RunE: a.withStore(func(ctx context.Context, store *claim.Store, args []string) error {
-			change, err := parseSetting(args[0], args[1])
+			if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
+				return err
+			}
+			change, err := parseSetting(args[0], args[1], who)
 			if err != nil {
 				return err
 			}
@@ -131,11 +138,12 @@ func (a *app) settingsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.printSettings(settings)
-			return nil
+			return a.printSettings(settings, output)
 		}),
 	}
+	addWho(set.Flags(), &who)
 	for _, command := range []*cobra.Command{get, set} {
+		addOutput(command.Flags(), &output)
 		addFlags(command.Flags(), []option{databaseOption})
 		group.AddCommand(command)
 	}
@@ -143,20 +151,24 @@ func (a *app) settingsCommand() *cobra.Command {
 }
 
 // parseSetting returns what changes the setting.
-func parseSetting(name, text string) (func(context.Context, *claim.Store) (claim.Settings, error), error) {
+func parseSetting(name, text, who string) (func(context.Context, *claim.Store) (claim.Settings, error), error) {
 	switch name {
 	case "max-claims":
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 || n > 100000 {
 			return nil, fmt.Errorf("max-claims is %q: it must be a whole number from 0 to 100000", text)
 		}
-		return func(ctx context.Context, s *claim.Store) (claim.Settings, error) { return s.SetSettings(ctx, &n, nil) }, nil
+		return func(ctx context.Context, s *claim.Store) (claim.Settings, error) {
+			return s.SetSettings(ctx, &n, nil, who)
+		}, nil
 	case "paused":
 		b, err := strconv.ParseBool(text)
 		if err != nil {
 			return nil, fmt.Errorf("paused is %q: it must be true or false", text)
 		}
-		return func(ctx context.Context, s *claim.Store) (claim.Settings, error) { return s.SetSettings(ctx, nil, &b) }, nil
+		return func(ctx context.Context, s *claim.Store) (claim.Settings, error) {
+			return s.SetSettings(ctx, nil, &b, who)
+		}, nil
 	case "retention", "dead-letter-retention":
 		keep, err := parseRetention(name, text)
 		if err != nil {
@@ -164,9 +176,9 @@ func parseSetting(name, text string) (func(context.Context, *claim.Store) (claim
 		}
 		return func(ctx context.Context, s *claim.Store) (claim.Settings, error) {
 			if name == "retention" {
-				return s.SetRetention(ctx, keep)
+				return s.SetRetention(ctx, keep, who)
 			}
-			return s.SetDeadLetterRetention(ctx, keep)
+			return s.SetDeadLetterRetention(ctx, keep, who)
 		}, nil
 	}
 	return nil, fmt.Errorf("there is no setting %q: use max-claims, paused, retention or dead-letter-retention", name)
@@ -213,9 +225,22 @@ func showRetention(keep *time.Duration) string {
 	return keep.String()
 }
 
-func (a *app) printSettings(s claim.Settings) {
-	fmt.Fprintf(a.stdout, "max-claims %d\npaused %t\nretention %s\ndead-letter-retention %s\n", s.MaxClaims, s.Paused,
-		showRetention(s.Retention), showRetention(s.DeadLetterRetention))
+// shownSettings are the settings in the words of `settings set`.
+type shownSettings struct {
+	MaxClaims           int    `json:"max_claims"`
+	Paused              bool   `json:"paused"`
+	Retention           string `json:"retention"`
+	DeadLetterRetention string `json:"dead_letter_retention"`
+}
+
+func (a *app) printSettings(s claim.Settings, output string) error {
+	shown := shownSettings{s.MaxClaims, s.Paused, showRetention(s.Retention), showRetention(s.DeadLetterRetention)}
+	if output == "json" {
+		return a.printJSON(shown)
+	}
+	_, err := fmt.Fprintf(a.stdout, "max-claims %d\npaused %t\nretention %s\ndead-letter-retention %s\n",
+		shown.MaxClaims, shown.Paused, shown.Retention, shown.DeadLetterRetention)
+	return err
 }
 
 // withStore wraps a command that reads or changes what the replicas share.

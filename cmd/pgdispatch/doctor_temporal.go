@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc/codes"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+const (
+	// temporalTimeout bounds each question to Temporal.
+	temporalTimeout = 5 * time.Second
+	// mostQueues is how many task queues are asked after.
+	mostQueues = 100
+	// longestAttempt is more than lies between two attempts at one item: 5m and the jitter.
+	longestAttempt = 6 * time.Minute
+	// leastRetention is what a namespace should keep, so that an outage of a day in the midst of an item's attempts does no harm.
+	leastRetention = 24 * time.Hour
+)
+
+// examineTemporal makes the checks that need Temporal. knowsQueues: the task queues could be read.
+func examineTemporal(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string, queues []claim.TaskQueue, knowsQueues bool) []finding {
+	ask, cancel := context.WithTimeout(ctx, temporalTimeout)
+	defer cancel()
+	system, err := service.GetSystemInfo(ask, &workflowservice.GetSystemInfoRequest{})
+	if err != nil {
+		return []finding{temporalFault("temporal", err)}
+	}
+	findings := []finding{ok("temporal", "reachable, version %s", orNone(printable(system.GetServerVersion())))}
+	described, err := service.DescribeNamespace(ask, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+	var missing *serviceerror.NamespaceNotFound
+	switch {
+	case errors.As(err, &missing):
+		return append(findings, finding{"namespace", problem, fmt.Sprintf("Temporal has no namespace %q", namespace), "Nothing can be started. Replicas pause, and items wait.",
+			"Set TEMPORAL_NAMESPACE, or `temporal operator namespace create --namespace ...`."})
+	case err != nil:
+		return append(findings, temporalFault("namespace", err))
+	case described.GetNamespaceInfo().GetState() != enums.NAMESPACE_STATE_REGISTERED:
+		findings = append(findings, finding{"namespace", problem, fmt.Sprintf("namespace %q is %s", namespace, described.GetNamespaceInfo().GetState()), "It takes no new workflows, or will be gone.", "Use another namespace."})
+	default:
+		findings = append(findings, ok("namespace", "%s", printable(namespace)))
+	}
+	if !knowsQueues {
+		return append(findings, finding{"task queues", unknown, "the definitions could not be read", "Whether workers wait for work is not known.", "Mend the database first."})
+	}
+	keeps := described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
+	return append(findings, checkRetention(keeps, queues), checkPollers(ctx, service, namespace, queues))
+}
+
+func temporalFault(check string, err error) finding {
+	f := finding{check, problem, redact(err).Error(), "Nothing can be started. Replicas pause, and items wait.", "See that Temporal runs, and that TEMPORAL_ADDRESS, TLS and the network between are right."}
+	var denied *serviceerror.PermissionDenied
+	switch {
+	case errors.As(err, &denied):
+		f.Severity, f.Remedy = unknown, "Give the API key or certificate the right to read the namespace, or run doctor with one that has it."
+		f.Meaning = "Temporal does not say: these credentials may not ask."
+	case serviceerror.ToStatus(err).Code() == codes.Unauthenticated:
+		f.Remedy = "Correct TEMPORAL_API_KEY, or the client certificate."
+	}
+	return f
+}
+
+// checkRetention compares for how long Temporal remembers a closed workflow with how long an item may be tried.
+func checkRetention(keeps time.Duration, queues []claim.TaskQueue) finding {
+	const check, meaning = "retention", "A start that is repeated is recognised for as long as Temporal remembers the workflow. An item whose attempts, with an outage among them, take longer could be started twice."
+	attempts := 1
+	for _, q := range queues {
+		attempts = max(attempts, q.MaxAttempts)
+	}
+	longest := time.Duration(attempts) * longestAttempt
+	remedy := fmt.Sprintf("`temporal operator namespace update --retention ...` to %s or more.", shortly(max(2*longest, leastRetention)))
+	switch {
+	case keeps <= 0:
+		return finding{check, unknown, "Temporal does not say for how long it remembers", meaning, remedy}
+	case keeps < longest:
+		return finding{check, problem, fmt.Sprintf("closed workflows are forgotten after %s, and an item may be tried for %s", shortly(keeps), shortly(longest)), meaning, remedy}
+	case keeps < max(2*longest, leastRetention):
+		return finding{check, warning, fmt.Sprintf("closed workflows are forgotten after %s, and an item may be tried for %s", shortly(keeps), shortly(longest)), meaning, remedy}
+	}
+	return ok(check, "closed workflows are remembered for %s; an item is tried for %s at the most, outages apart", shortly(keeps), shortly(longest))
+}
+
+// checkPollers asks of each task queue whether a worker takes workflows from it.
+func checkPollers(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string, queues []claim.TaskQueue) finding {
+	const check = "task queues"
+	idle := []string{}
+	for n, q := range queues {
+		if n == mostQueues {
+			break
+		}
+		ask, cancel := context.WithTimeout(ctx, temporalTimeout)
+		answer, err := service.DescribeTaskQueue(ask, &workflowservice.DescribeTaskQueueRequest{
+			Namespace: namespace, TaskQueue: &taskqueue.TaskQueue{Name: q.Name}, TaskQueueType: enums.TASK_QUEUE_TYPE_WORKFLOW,
+		})
+		cancel()
+		if err != nil {
+			return finding{check, unknown, fmt.Sprintf("%s: %s", printable(q.Name), redact(err)), "Whether workers wait for work is not known.", "See that the queue's name is one that Temporal takes, and that the credentials may ask."}
+		}
+		if len(answer.GetPollers()) == 0 {
+			idle = append(idle, printable(q.Name))
+		}
+	}
+	asked := fmt.Sprint(len(queues))
+	if len(queues) > mostQueues {
+		asked = fmt.Sprintf("the first %d of %d", mostQueues, len(queues))
+	}
+	if len(idle) > 0 {
+		return finding{check, warning, fmt.Sprintf("no worker has polled %d of %s within minutes: %s", len(idle), asked, shortList(idle)), "Workflows on them are started and do nothing, and hold their workspace's slots.",
+			"Start the workers, or correct task_queue in pgdispatch.workflow_definitions."}
+	}
+	return ok(check, "workers poll all of %s", asked)
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+func (a *app) executionsCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "executions",
+		Short: "Show executions: the workflows that items have run",
+		Long:  "Show executions: the workflows that items have run.\nA REF is an execution's ID, a workflow's (execution-...), or its item's.",
+	}
+	group.AddCommand(a.executionsShowCommand())
+	return group
+}
+
+// shownExecution is what `executions show` shows.
+type shownExecution struct {
+	ID                   string     `json:"id"`
+	WorkflowID           string     `json:"workflow_id"`
+	RunID                string     `json:"run_id,omitempty"` // "": no workflow was started
+	Status               string     `json:"status,omitempty"` // "": the item was never claimed
+	Error                string     `json:"error,omitempty"`
+	QueueItemID          int64      `json:"queue_item_id"`
+	QueueItemStatus      string     `json:"queue_item_status"`
+	WorkspaceID          string     `json:"workspace_id"`
+	Workspace            string     `json:"workspace"`
+	WorkflowDefinitionID string     `json:"workflow_definition_id"`
+	WorkflowDefinition   string     `json:"workflow_definition"`
+	Version              *int       `json:"version"`
+	Watcher              string     `json:"watcher,omitempty"`
+	CreatedAt            *time.Time `json:"created_at"`
+	StartedAt            *time.Time `json:"started_at"`
+	FinishedAt           *time.Time `json:"finished_at"`
+	TemporalStatus       string     `json:"temporal_status,omitempty"` // "": Temporal was not asked
+}
+
+func (a *app) executionsShowCommand() *cobra.Command {
+	var output string
+	var ask bool
+	command := &cobra.Command{Use: "show REF", Short: "Show an execution, and what Temporal says of it", Args: cobra.ExactArgs(1)}
+	command.RunE = a.withStore(func(ctx context.Context, store *claim.Store, args []string) error {
+		if err := checkOutput(output); err != nil {
+			return err
+		}
+		items, err := itemsOf(ctx, store, args, false)
+		if err != nil {
+			return err
+		}
+		i := items[0]
+		shown := shownExecution{
+			ID: i.ExecutionID, WorkflowID: i.WorkflowID(), RunID: i.RunID, Status: i.ExecutionStatus, Error: i.ExecutionError,
+			QueueItemID: i.ID, QueueItemStatus: i.Status, WorkspaceID: i.WorkspaceID, Workspace: i.Workspace,
+			WorkflowDefinitionID: i.WorkflowDefinitionID, WorkflowDefinition: i.WorkflowDefinition, Version: i.Version,
+			Watcher: i.Watcher, CreatedAt: i.PreparedAt, StartedAt: i.StartedAt, FinishedAt: i.ExecutionFinishedAt,
+		}
+		if ask {
+			c, err := readConfig(command.Flags(), a.lookupEnv, doctorOptions)
+			if err != nil {
+				return err
+			}
+			if shown.TemporalStatus, err = temporalStatus(ctx, c, shown.WorkflowID); err != nil {
+				return err
+			}
+		}
+		if output == "json" {
+			return a.printJSON(shown)
+		}
+		return a.printExecution(shown)
+	})
+	command.Flags().BoolVar(&ask, "ask-temporal", false, "ask Temporal too how the workflow is")
+	addOutput(command.Flags(), &output)
+	addFlags(command.Flags(), doctorOptions)
+	return command
+}
+
+// temporalStatus is Temporal's own word for how a workflow is.
+func temporalStatus(ctx context.Context, c config, workflowID string) (string, error) {
+	temporal, namespace, err := temporalClient(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", err
+	}
+	defer temporal.Close()
+	ctx, cancel := context.WithTimeoutCause(ctx, temporalTimeout, fmt.Errorf("no answer from Temporal within %s", temporalTimeout))
+	defer cancel()
+	described, err := temporal.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+		Namespace: namespace, Execution: &common.WorkflowExecution{WorkflowId: workflowID},
+	})
+	var missing *serviceerror.NotFound
+	switch {
+	case errors.As(err, &missing):
+		return "not known: never started, or its retention is over", nil
+	case err != nil:
+		return "", fmt.Errorf("ask Temporal about %s: %w; without --ask-temporal, what the database knows is shown", workflowID, redact(err))
+	}
+	return strings.ToUpper(described.GetWorkflowExecutionInfo().GetStatus().String()), nil
+}
+
+func (a *app) printExecution(e shownExecution) error {
+	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(table, "%s\t"+format+"\n", append([]any{name}, args...)...)
+	}
+	line("execution", "%s", e.ID)
+	line("workflow", "%s", e.WorkflowID)
+	line("run", "%s", orNone(printable(e.RunID)))
+	line("status", "%s", orNone(e.Status))
+	if e.TemporalStatus != "" {
+		line("in Temporal", "%s", printable(e.TemporalStatus))
+	}
+	line("item", "%d, %s", e.QueueItemID, e.QueueItemStatus)
+	line("workspace", "%s (%s)", orGone(e.Workspace), e.WorkspaceID)
+	line("definition", "%s (%s), version %s", orGone(e.WorkflowDefinition), e.WorkflowDefinitionID, orQuestion(e.Version))
+	line("watched by", "%s", orNone(printable(e.Watcher)))
+	for _, at := range []struct {
+		name string
+		time *time.Time
+	}{{"made", e.CreatedAt}, {"started", e.StartedAt}, {"ended", e.FinishedAt}} {
+		if at.time != nil {
+			line(at.name, "%s", stamp(*at.time))
+		}
+	}
+	if e.Error != "" {
+		line("error", "%s", printable(e.Error))
+	}
+	return table.Flush()
+}

@@ -1,0 +1,12 @@
+-- reads
+-- $1 who; $2 how the action begins; since $3 or, where that is null, for as long as $4; until $5 or $6, likewise; $7 only rows
+-- before this one; $8 at most. What is null filters nothing. The newest first.
+select a.id, a.at, a.who, a.role, a.action, a.subject, a.details
+from pgdispatch.admin_log a
+where ($1::text is null or a.who = $1::text)
+  and ($2::text is null or starts_with(a.action, $2::text))
+  and a.at >= coalesce($3::timestamptz, clock_timestamp() - $4::interval, '-infinity')
+  and a.at <= coalesce($5::timestamptz, clock_timestamp() - $6::interval, 'infinity')
+  and ($7::bigint is null or a.id < $7::bigint)
+order by a.id desc
+limit $8::bigint

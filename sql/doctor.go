@@ -1,0 +1,14 @@
+package sql
+
+// The statements of `pgdispatch doctor`. Each lists what is wrong, or what a judgement needs.
+var (
+	DoctorDefinitions = read("doctor_definitions")
+	DoctorHorizon     = read("doctor_horizon")
+	DoctorListen      = read("doctor_listen")
+	DoctorOverrides   = read("doctor_overrides")
+	DoctorReplicas    = read("doctor_replicas")
+	DoctorServer      = read("doctor_server")
+	DoctorSession     = read("doctor_session")
+	DoctorTables      = read("doctor_tables")
+	DoctorTriggers    = read("doctor_triggers")
+)

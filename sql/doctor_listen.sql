@@ -1,0 +1,2 @@
+-- reads
+listen pgdispatch_doctor

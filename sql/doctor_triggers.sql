@@ -1,0 +1,12 @@
+-- reads
+-- Triggers of pgdispatch that are missing or do not fire, and why.
+select x.relation || '.' || x.name as name,
+       case when t.tgname is null then 'missing' when t.tgenabled = 'D' then 'disabled' else 'fires for replication only' end as problem
+from (values ('workflow_execution_queue', 'refuse_change'), ('workflow_execution_queue', 'refuse_item'),
+             ('workflow_execution_queue', 'item_enqueued'), ('workflow_execution_queue', 'item_moved'),
+             ('workflow_execution_queue', 'item_deleted'), ('workflow_execution_queue', 'item_gone'),
+             ('workspaces', 'workspace_limits_changed'), ('workspaces', 'workspace_deleted'),
+             ('workspace_tiers', 'tier_limits_changed'), ('settings', 'settings_changed')) as x (relation, name)
+left join pg_trigger t on t.tgrelid = to_regclass('pgdispatch.' || x.relation) and t.tgname = x.name
+where t.tgname is null or t.tgenabled not in ('O', 'A')
+order by name

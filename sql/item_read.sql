@@ -1,0 +1,22 @@
+-- reads
+-- $1 item IDs, $2 execution IDs, $3 whether with their params, which may be large. The newest first.
+select q.id, q.execution_id::text, q.status,
+       q.workspace_id::text, coalesce(w.name, '') as workspace, q.workflow_definition_id::text, coalesce(d.name, '') as definition,
+       q.priority, q.run_at, greatest(q.run_at - clock_timestamp(), '0') as due_in,
+       case when $3::boolean then q.params end as params, coalesce(q.idempotency_key, '') as idempotency_key, coalesce(q.traceparent, '') as traceparent,
+       q.attempt_count, q.failure_count, d.max_attempts, q.lost_lease_count, coalesce(q.last_error, '') as last_error, q.outcome_unknown,
+       q.created_at, clock_timestamp() - q.created_at as age,
+       coalesce(q.claimed_by, '') as claimed_by, q.claimed_at, q.lease_expires_at, coalesce(q.lease_expires_at < clock_timestamp(), false) as lease_is_over,
+       q.dispatched_at, q.finished_at, q.replay_of,
+       coalesce(e.status, '') as execution_status, coalesce(e.run_id, '') as run_id, coalesce(e.watcher, '') as watcher,
+       coalesce(e.workflow_definition_version_id::text, '') as version_id, v.version, e.created_at as prepared_at, e.started_at,
+       e.finished_at as execution_finished_at, coalesce(e.error, '') as execution_error,
+       coalesce(m.mark, '') as mark, m.marked_at, coalesce(m.marked_by, '') as marked_by, m.replay_id
+from pgdispatch.workflow_execution_queue q
+left join pgdispatch.workspaces w on w.id = q.workspace_id
+left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
+left join pgdispatch.workflow_executions e on e.id = q.execution_id
+left join pgdispatch.workflow_definition_versions v on v.id = e.workflow_definition_version_id
+left join pgdispatch.dead_letter_marks m on m.item_id = q.id
+where q.id = any ($1::bigint[]) or q.execution_id = any ($2::text[]::uuid[])
+order by q.id desc

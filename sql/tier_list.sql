@@ -1,0 +1,3 @@
+-- reads
+-- The plans there are, the smallest first.
+select t.plan, t.max_concurrent_workflows from pgdispatch.workspace_tiers t order by t.max_concurrent_workflows, t.plan
