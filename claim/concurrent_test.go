@@ -96,7 +96,7 @@ type process struct {
 func TestPoisonAmongManyClaimersHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
 	c := &claimers{bench: newBench(t)}
-	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil)
+	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, "test")
 	require.NoError(t, err)
 	limitOf := map[string]int{c.shop: 4, c.workspace("other", 20): 20}
 	c.execute("update pgdispatch.workspaces set max_concurrent_workflows = 4 where id = $1", c.shop)

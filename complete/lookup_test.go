@@ -2,6 +2,7 @@ package complete
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -86,6 +87,18 @@ func TestAResetIsFollowedToTheRunThatGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, End{"COMPLETED", ""}, end)
 	require.Equal(t, []string{"run-1", "run-2"}, service.runs())
+}
+
+func TestAResetThatIsSeenAMomentLateIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		service := &fakeService{newest: described("run-1", "e1", false), late: described("run-2", "e1", true),
+			answers: []func() (*historyResponse, error){closed(terminated("reset")), closed(completed(""))}}
+		end, err := (&TemporalWaiter{Service: service}).Wait(t.Context(), claim.Execution{ID: "e1", RunID: "run-1"})
+		require.NoError(t, err)
+		require.Equal(t, End{"COMPLETED", ""}, end)
+		require.Equal(t, []string{"run-1", "run-2"}, service.runs())
+	})
 }
 
 func TestClosedListsWhatMayBeOurs(t *testing.T) {

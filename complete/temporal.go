@@ -88,8 +88,25 @@ func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
 	}
 }
 
+// resetPauses are when it is asked again whether another run goes on: it may be seen a moment after the end of the one before.
+var resetPauses = []time.Duration{50 * time.Millisecond, 150 * time.Millisecond, 500 * time.Millisecond}
+
 // resetTo returns the open run that goes on in place of a terminated one; "": there is none.
 func (t *TemporalWaiter) resetTo(ctx context.Context, executionID, terminated string) (string, error) {
+	for _, pause := range resetPauses {
+		if next, err := t.goesOn(ctx, executionID, terminated); next != "" || err != nil {
+			return next, err
+		}
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+	return t.goesOn(ctx, executionID, terminated)
+}
+
+func (t *TemporalWaiter) goesOn(ctx context.Context, executionID, terminated string) (string, error) {
 	info, err := t.newest(ctx, executionID)
 	var notFound *serviceerror.NotFound
 	switch {

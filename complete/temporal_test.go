@@ -33,6 +33,8 @@ type fakeService struct {
 
 	namespace error                             // what DescribeNamespace answers
 	newest    *workflowpb.WorkflowExecutionInfo // what is described; nil: nothing is found
+	late      *workflowpb.WorkflowExecutionInfo // what is described from the third time on; nil: newest
+	described int
 	describe  error
 	lists     []*workflowservice.ListWorkflowExecutionsRequest
 	list      func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
@@ -50,6 +52,9 @@ func (f *fakeService) GetWorkflowExecutionHistory(ctx context.Context, r *histor
 }
 
 func (f *fakeService) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	if f.described++; f.described > 2 && f.late != nil {
+		f.newest = f.late
+	}
 	if f.newest == nil {
 		return nil, serviceerror.NewNotFound("workflow not found")
 	}

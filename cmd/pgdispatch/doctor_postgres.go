@@ -19,8 +19,8 @@ import (
 const (
 	// longPin is for how long a transaction may be open before doctor speaks of it.
 	longPin = 5 * time.Minute
-	// hearTimeout bounds the wait for doctor's own notification.
-	hearTimeout = 3 * time.Second
+	// doctorHearTimeout bounds the wait for doctor's own notification.
+	doctorHearTimeout = 3 * time.Second
 	// clockTolerance is by how much two clocks may differ that are kept by NTP.
 	clockTolerance = 2 * time.Second
 	// longestStatement is the longest that a replica gives one of its own: the recount.
@@ -190,7 +190,7 @@ func checkListen(ctx context.Context, c config, store *claim.Store) finding {
 	if !c.listen {
 		return ok(check, "switched off by PGDISPATCH_LISTEN: replicas poll")
 	}
-	ctx, cancel := context.WithTimeout(ctx, hearTimeout+connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, doctorHearTimeout+connectTimeout)
 	defer cancel()
 	listener, err := dialListener(c.databaseURL)(ctx)
 	var postgres *pgconn.PgError
@@ -201,12 +201,12 @@ func checkListen(ctx context.Context, c config, store *claim.Store) finding {
 		return finding{check, unknown, redact(err).Error(), "A replica needs another connection for LISTEN, and none could be made.", "See that the role may have more connections."}
 	}
 	defer listener.Close(context.WithoutCancel(ctx)) //nolint:errcheck
-	hearing, stop := context.WithTimeout(ctx, hearTimeout)
+	hearing, stop := context.WithTimeout(ctx, doctorHearTimeout)
 	defer stop()
 	session, took, err := store.Hear(hearing, listener, rand.Text())
 	switch {
 	case err != nil && hearing.Err() != nil:
-		return deaf(fmt.Sprintf("a notification was not heard within %s", hearTimeout))
+		return deaf(fmt.Sprintf("a notification was not heard within %s", doctorHearTimeout))
 	case err != nil:
 		return finding{check, unknown, redact(err).Error(), "Whether LISTEN delivers could not be found out.", "Try again."}
 	case session.OverTCP && session.TCPUserTimeout == 0:
