@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,20 +167,19 @@ func TestLimitThatIsLiftedIsLeftBehind(t *testing.T) {
 func TestHalfOfAllStartsRefusedBurnsNothingAndEnds(t *testing.T) {
 	bubble(t, 10, func(t *testing.T, d *desk) {
 		d.enqueue(200)
-		calls := 0
+		var calls atomic.Int64
 		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
 			time.Sleep(time.Millisecond)
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			calls++
-			if d.now() < time.Minute && calls%2 == 0 {
+			if calls.Add(1)%2 == 0 && d.now() < time.Minute {
 				return "", tooMuch
 			}
 			return "run-" + item.ExecutionID, nil
 		}
 		stop := d.run()
 		pass(time.Minute)
-		require.Less(t, calls, 250, "it is asked ever less")
+		require.Less(t, calls.Load(), int64(250), "it is asked ever less")
 		pass(time.Minute)
 		require.Len(t, d.seen().reported, 200)
 		require.NotContains(t, d.verbs(), claim.Retry)
@@ -285,12 +285,12 @@ func TestFlappingTemporalCostsFewCalls(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		const rows = 3000
 		d.enqueue(rows)
-		calls := 0
+		var calls atomic.Int64
 		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
 			time.Sleep(5 * time.Millisecond)
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			calls++
+			calls.Add(1)
 			if int(d.now()/time.Second)%2 == 1 {
 				return "", serviceerror.NewUnavailable("connection refused")
 			}
@@ -300,7 +300,7 @@ func TestFlappingTemporalCostsFewCalls(t *testing.T) {
 		pass(time.Minute)
 		require.Len(t, d.seen().reported, rows)
 		require.Greater(t, len(d.log.at(slog.LevelError)), 1, "there was more than one outage")
-		require.Less(t, calls, rows*11/10)
+		require.Less(t, calls.Load(), int64(rows*11/10))
 		require.NotContains(t, d.verbs(), claim.Retry)
 		require.NotContains(t, d.verbs(), claim.Fail)
 		stop()
