@@ -65,7 +65,8 @@ fmt: ## format the code
 
 .PHONY: golden
 golden: ## rewrite what is generated: the lifecycle's diagram and the golden files
-	go test ./sql -run 'Golden|Diagram|Signatures|Schema' -update
+	go test ./sql -run 'Golden|Diagram|Prepares|Schema' -update
+	go test ./telemetry -run Reference -update
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities; needs the network

@@ -32,6 +32,7 @@ var (
 	GateShut            = read("gate_shut")
 	Heartbeat           = read("heartbeat")
 	Ping                = read("ping")
+	QueueDepth          = read("queue_depth")
 	RecountLanes        = read("recount_lanes")
 	Release             = read("release")
 	ReleaseOwned        = read("release_owned")

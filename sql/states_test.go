@@ -122,7 +122,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{execution, "COMPLETED", nil}, {execution, "FAILED", "it broke"}, {execution, "TIMED_OUT", nil}}
 	case "cancel":
 		return [][]any{{execution}}
-	case "sweep", "workspace_statistics":
+	case "sweep", "workspace_statistics", "queue_depth":
 		return [][]any{{10}}
 	case "release_owned", "replica_gone":
 		return [][]any{{"replica-1"}}
