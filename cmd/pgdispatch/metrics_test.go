@@ -132,6 +132,7 @@ func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 	require.Positive(t, sample(got, "queue_items_at_capacity_total", ""))
 	require.Positive(t, sample(got, "pgdispatch_oldest_waiting_seconds", ""))
 	requireCatalogue(t, got)
+	requireDashboard(t, got)
 
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, p.exit())
