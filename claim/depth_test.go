@@ -14,6 +14,12 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Depth{MaxClaims: 100}, empty)
 
+	b.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
+		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions`)
+	later, err := b.QueueDepth(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, Depth{Pending: 1, MaxClaims: 100}, later, "what is for later does not wait yet")
+
 	b.dispatched(b.Store, 2)
 	ended := b.dispatched(b.Store, 1)[0]
 	_, err = b.Finish(t.Context(), ended.ExecutionID, "FAILED", "it broke")
@@ -22,10 +28,8 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	b.enqueue(b.shop, 5)
 	b.execute(`update pgdispatch.workflow_execution_queue set outcome_unknown = true
 		where id = (select max(id) from pgdispatch.workflow_execution_queue)`)
-	b.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
-		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions`)
 	b.execute(`update pgdispatch.workflow_execution_queue set run_at = run_at - interval '1 hour'
-		where id = (select min(id) from pgdispatch.workflow_execution_queue where status = 'PENDING')`)
+		where id = (select min(id) from pgdispatch.workflow_execution_queue where status = 'PENDING' and run_at < now())`)
 	require.NoError(t, b.Alive(t.Context(), "v1", 10))
 	b.execute("update pgdispatch.settings set paused = true, max_claims = 7")
 
