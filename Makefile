@@ -82,6 +82,7 @@ fmt: ## format the code
 golden: ## rewrite what is generated: the lifecycle's diagram, the page of commands and the golden files
 	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares' -update
 	go test ./cmd/pgdispatch -run Page -update
+	go test ./telemetry -run Reference -update
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities; needs the network

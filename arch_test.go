@@ -27,7 +27,7 @@ const (
 // edges are all imports between the product's packages. A new one is a decision.
 var edges = map[string][]string{
 	"claim":          {"sql"},
-	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "sweeper"},
+	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "sweeper", "telemetry"},
 	"complete":       {"claim"},
 	"dispatch":       {"claim"},
 	"finish":         nil,
@@ -36,6 +36,7 @@ var edges = map[string][]string{
 	"sql/migrate":    {"sql"},
 	"sql/sqltest":    {"sql/migrate"},
 	"sweeper":        {"claim"},
+	"telemetry":      {"claim"},
 }
 
 func TestPackagesKnowOnlyWhoTheyNeed(t *testing.T) {

@@ -79,7 +79,9 @@ type Dispatcher struct {
 	Gate Gate
 	// Dispatched is called after each successful hand-over, and must not block. Nil: nobody is told.
 	Dispatched func(executionID, runID string)
-	Log        *slog.Logger
+	// Observer is told what the dispatcher does. Nil: nobody is told.
+	Observer Observer
+	Log      *slog.Logger
 }
 
 // run is the state of one Run. The fields below items belong to the claim loop alone.
@@ -215,6 +217,7 @@ func (r *run) claims(ctx context.Context) {
 
 // claim claims once and gives what it got to the workers.
 func (r *run) claim(ctx context.Context, wanted int, source string) {
+	r.observe(func(o Observer) { o.Woken(source) })
 	began := time.Now()
 	// Not cancelled with ctx: a claim that is torn may be committed, and nobody would know what it holds.
 	batch, settled, err := r.ask(context.WithoutCancel(ctx), wanted)
@@ -321,6 +324,7 @@ func (r *run) heed(done result) {
 				"outcome", done.outcome.String(), "error", done.err)
 		}
 		r.breaker.trip(now)
+		r.observe(func(o Observer) { o.Breaker(true) })
 		r.hungry = true
 		return
 	case Throttled:
@@ -334,6 +338,7 @@ func (r *run) heed(done result) {
 	}
 	if r.breaker.open() {
 		r.breaker.close()
+		r.observe(func(o Observer) { o.Breaker(false) })
 		r.hungry = true
 		r.Log.Info("Temporal takes workflows again: resuming")
 	}

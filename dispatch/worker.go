@@ -39,6 +39,7 @@ func (r *run) handOver(ctx context.Context, item claim.Item) result {
 		// Whoever holds the item now will ask the same, and is told that it is started if it is.
 		release()
 		log.WarnContext(ctx, "Lease lost", "error", err)
+		r.observe(func(o Observer) { o.Lost(item.ID) })
 		return result{outcome: Started}
 	}
 	settlement := r.settlement(item, outcome, runID, err)
@@ -71,6 +72,7 @@ func (r *run) handOver(ctx context.Context, item claim.Item) result {
 func (r *run) lost(item claim.Item, verb claim.Verb, err error) {
 	r.Log.Warn("Lease lost", "queue_item_id", item.ID, "execution_id", item.ExecutionID, "workspace_id", item.WorkspaceID,
 		"verb", string(verb), "error", err)
+	r.observe(func(o Observer) { o.Lost(item.ID) })
 }
 
 // attempt asks Temporal, or finds that there is nothing to ask. A panic fails the item, and nothing else.

@@ -36,6 +36,7 @@ var (
 	Heartbeat           = read("heartbeat")
 	OpenAmong           = read("open_among")
 	Ping                = read("ping")
+	QueueDepth          = read("queue_depth")
 	RecountLanes        = read("recount_lanes")
 	Release             = read("release")
 	ReleaseOwned        = read("release_owned")

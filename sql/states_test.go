@@ -125,7 +125,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{execution, "COMPLETED", nil}, {execution, "FAILED", "it broke"}, {execution, "TIMED_OUT", nil}}
 	case "cancel":
 		return [][]any{{execution}}
-	case "workspace_statistics":
+	case "workspace_statistics", "queue_depth":
 		return [][]any{{10}}
 	case "sweep":
 		return [][]any{{10, "replica-1"}}

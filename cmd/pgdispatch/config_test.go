@@ -56,6 +56,9 @@ var differing = map[string]string{
 	"max-watches":        "5",
 	"listen":             "off",
 	"durable-commits":    "all",
+	"admin-addr":         "127.0.0.1:9464",
+	"admin-token":        "0123456789abcdef",
+	"metrics-workspaces": "20",
 	"log-level":          "debug",
 }
 
@@ -120,6 +123,8 @@ func TestAllFaultsAreReportedAtOnceByName(t *testing.T) {
 		"PGDISPATCH_DRAIN_TIMEOUT": "-1s",
 		"PGDISPATCH_MAX_WATCHES":   "100001",
 		"PGDISPATCH_LISTEN":        "maybe",
+		"PGDISPATCH_ADMIN_ADDR":    "9464",
+		"PGDISPATCH_ADMIN_TOKEN":   "too short",
 		"PGDISPATCH_WORKERS":       "10", // hidden by the flag
 	}, "--workers=0", "--log-level=loud")
 	require.EqualError(t, err, `configuration: --workers is "0": it must be a whole number from 1 to 1000
@@ -129,6 +134,8 @@ PGDISPATCH_START_TIMEOUT is "6m": it must be a duration from 10ms to 5m0s, such 
 PGDISPATCH_DRAIN_TIMEOUT is "-1s": it must be a duration from 0s to 1h0m0s, such as 500ms, 30s or 5m
 PGDISPATCH_MAX_WATCHES is "100001": it must be a whole number from 0 to 100000
 PGDISPATCH_LISTEN is "maybe": it must be on or off
+PGDISPATCH_ADMIN_ADDR is "9464": it must be host:port, such as 127.0.0.1:9464 or :9464; port 0 takes any that is free
+PGDISPATCH_ADMIN_TOKEN is "***": it must have 16 characters or more
 --log-level is "loud": it must be debug, info, warn or error`)
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sweeper"
+	"github.com/pgdispatch/pgdispatch/telemetry"
 )
 
 const (
@@ -75,7 +76,7 @@ func (a *app) runCommand() *cobra.Command {
 // replica is all the parts of one, wired.
 type replica struct {
 	config
-	store     *claim.Store
+	store     *telemetry.Store
 	log       *slog.Logger
 	wake      chan string
 	dispatch  *dispatch.Dispatcher
@@ -97,6 +98,13 @@ func runReplica(ctx context.Context, c config, log *slog.Logger) error {
 	}
 	owner := replicaName()
 	log = log.With("replica", owner)
+	return observed(ctx, c, owner, log, func(ctx context.Context, t *telemetry.Telemetry, health *telemetry.Health) error {
+		return runObserved(ctx, c, owner, log, t, health)
+	})
+}
+
+// runObserved runs a replica whose telemetry is there.
+func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, t *telemetry.Telemetry, health *telemetry.Health) error {
 	temporal, namespace, err := temporalClient(c, log)
 	if err != nil {
 		return err
@@ -104,7 +112,7 @@ func runReplica(ctx context.Context, c config, log *slog.Logger) error {
 	defer temporal.Close()
 	log.Info("Starting", "version", buildVersion(), "namespace", namespace, "workers", c.workers, "lease", c.lease.String(),
 		"poll_interval", c.pollInterval.String(), "start_timeout", c.startTimeout.String(), "drain_timeout", c.drainTimeout.String(),
-		"max_watches", c.maxWatches, "listen", c.listen, "durable_commits", string(c.durable))
+		"max_watches", c.maxWatches, "listen", c.listen, "durable_commits", string(c.durable), "admin_addr", c.adminAddr)
 
 	forClaims, forOthers := poolSettings(c)
 	claims, err := openPool(ctx, c.databaseURL, claimConnections, forClaims)
@@ -125,20 +133,24 @@ func runReplica(ctx context.Context, c config, log *slog.Logger) error {
 	}
 
 	r := &replica{config: c, log: log, wake: make(chan string, 1)}
-	r.store = &claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease}
+	r.store = t.Store(&claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease})
 	service := temporal.WorkflowService()
-	r.wire(&dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner},
-		&complete.TemporalWaiter{Service: service, Namespace: namespace})
+	r.wire(t.Starter(&dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner}, outcomeName),
+		&complete.TemporalWaiter{Service: service, Namespace: namespace}, t)
+	if err := r.observe(t, health, others); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { health.Waiting("stopping: nothing more is claimed") })()
 	failpoints(r)
 	return r.run(ctx)
 }
 
 // wire connects the parts to one another: they know of each other only what is said here.
-func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter) {
+func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter, t *telemetry.Telemetry) {
 	component := func(name string) *slog.Logger { return r.log.With("component", name) }
 	r.reach = &complete.Reach{Probe: waiter.Probe, Limit: min(r.lease/2, reachLimit), Log: component("watcher")}
 	r.watcher = &complete.Watcher{
-		Store: r.store, Waiter: waiter, MaxWatches: r.maxWatches,
+		Store: r.store, Waiter: telemetry.NewWaiter(t, waiter), MaxWatches: r.maxWatches,
 		Reached: r.reach.Reached,
 		Freed:   func() { r.ring("completion") }, Log: component("watcher"),
 	}
@@ -298,7 +310,7 @@ func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) erro
 		case err != nil:
 			return retry.RetryableError(err)
 		case state.Current < state.Newest:
-			return fmt.Errorf("the schema is at version %d and this pgdispatch needs %d: run `pgdispatch migrate up`", state.Current, state.Newest)
+			return schemaTooOld(state)
 		case state.Current > state.Newest:
 			log.Warn("The schema is newer than this pgdispatch", "schema", state.Current, "known", state.Newest)
 		}

@@ -86,8 +86,12 @@ where f.open;
 comment on view pgdispatch.dead_letters is
     'Items that failed for good and that nobody has seen to. execution_status says how the workflow ended; it is null or FAILED without a run_id where none was started.';
 
+-- Here, because it counts dead letters.
+{{ template "functions/queue_depth.sql" . }}
+
 ---- create above / drop below ----
 
+drop function pgdispatch.queue_depth(integer);
 drop view pgdispatch.dead_letters;
 drop view pgdispatch.failed_items;
 drop index pgdispatch.workflow_execution_queue_dead;

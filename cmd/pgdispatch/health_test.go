@@ -1,0 +1,74 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReadyzFollowsTheDatabaseTheListenerTemporalAndTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	proxy := newProxy(t, s.temporal)
+	s.temporal = proxy.address
+	s.exec("update pgdispatch.schema_version set version = version - 1")
+	old := s.replica(anyPort)
+	require.Equal(t, 1, old.exit(), "a replica that cannot work ends, and leaves its port")
+	s.exec("update pgdispatch.schema_version set version = version + 1")
+
+	p := s.replica(anyPort, "PGDISPATCH_START_TIMEOUT=500ms", "PGDISPATCH_DRAIN_TIMEOUT=2s").ready()
+	readyz := func(want string) {
+		t.Helper()
+		s.eventually(func() bool { _, text := p.get("/readyz"); return strings.Contains(text, want) }, want)
+	}
+	readyz("ready\n")
+	s.exec("update pgdispatch.schema_version set version = version - 1")
+	readyz("not ready\ndatabase: the schema is at version")
+	s.exec("update pgdispatch.schema_version set version = version + 1")
+	readyz("ready\n")
+	proxy.down()
+	s.enqueue("PRO", "Echo", 1)
+	readyz("not ready\ntemporal: it does not take workflows; starting is paused, and probed")
+	require.InDelta(t, 1, sample(p.scrape(), "pgdispatch_breaker_open", ""), 0)
+	proxy.up()
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 1 }, "it goes on")
+	readyz("ready\n")
+
+	proxy.freeze()
+	s.enqueue("PRO", "Echo", 1)
+	s.eventually(func() bool { return s.count("status = 'CLAIMED'") == 1 }, "a hand-over hangs")
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.Zero(t, p.exit())
+}
+
+func TestAReplicaServesBeforeItHasADatabase(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	s.url = "postgres://postgres:hunter2@" + closed.Addr().String() + "/nowhere"
+	p := s.replica(anyPort)
+	status, text := p.get("/livez")
+	require.Equal(t, http.StatusOK, status, text)
+	status, text = p.get("/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, "not ready\ndatabase: not reached yet\n", text)
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.Zero(t, p.exit())
+}
+
+func TestAnAdminAddressThatCannotBeHadIsNamedAtTheStart(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = taken.Close() })
+	p := s.replica("PGDISPATCH_ADMIN_ADDR=" + taken.Addr().String())
+	require.Equal(t, 1, p.exit())
+	require.Contains(t, p.logs.String(), `PGDISPATCH_ADMIN_ADDR is "`+taken.Addr().String()+`": serve health and metrics: listen tcp`)
+}

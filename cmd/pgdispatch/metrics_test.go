@@ -1,0 +1,154 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/telemetry"
+)
+
+const anyPort = "PGDISPATCH_ADMIN_ADDR=127.0.0.1:0"
+
+// admin returns the address that the replica serves its state on.
+func (p *process) admin() string {
+	p.t.Helper()
+	address := ""
+	await(p.t, 20*time.Second, func() bool {
+		for line := range strings.Lines(p.logs.String()) {
+			var event struct{ Msg, Address string }
+			if json.Unmarshal([]byte(line), &event) == nil && event.Msg == "Serving health and metrics" {
+				address = event.Address
+			}
+		}
+		return address != ""
+	}, "it serves")
+	return "http://" + address
+}
+
+// get asks the replica, and returns the answer's status and text.
+func (p *process) get(path string) (int, string) {
+	p.t.Helper()
+	response, err := http.Get(p.admin() + path)
+	require.NoError(p.t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(p.t, err)
+	return response.StatusCode, string(text)
+}
+
+// scrape returns what the replica measures, by name.
+func (p *process) scrape() map[string]*dto.MetricFamily {
+	p.t.Helper()
+	status, text := p.get("/metrics")
+	require.Equal(p.t, http.StatusOK, status, text)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	require.NoError(p.t, err, text)
+	return families
+}
+
+// sample returns a counter's or gauge's value, or how often a histogram was recorded; -1: it is not there.
+func sample(families map[string]*dto.MetricFamily, name, value string) float64 {
+	for _, m := range families[name].GetMetric() {
+		if value != "" && (len(m.Label) != 1 || m.Label[0].GetValue() != value) {
+			continue
+		}
+		return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	}
+	return -1
+}
+
+func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	p := s.replica(anyPort, "PGDISPATCH_METRICS_WORKSPACES=1").ready()
+	s.enqueue("PRO", "Echo", 7)
+	s.enqueue("FREE", "Fail", 1)
+	s.foreign()
+	s.eventually(func() bool { return s.count("finished_at is not null") == 9 }, "all end")
+	s.enqueue("PRO", "Hold", 6)
+	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "the workspace is full")
+
+	var got map[string]*dto.MetricFamily
+	s.eventually(func() bool {
+		got = p.scrape()
+		return sample(got, "pgdispatch_queue_items", "DISPATCHED") == 5 && sample(got, "pgdispatch_watches", "") == 5
+	}, "what was seen is no older than some seconds")
+	for _, want := range []struct {
+		name, label string
+		value       float64
+	}{
+		{"queue_items_dispatched_total", "", 13},
+		{"pgdispatch_settles_total", "dispatched", 13},
+		{"pgdispatch_settles_total", "fail", 1},
+		{"queue_items_failed_total", "refused", 1},
+		{"queue_items_failed_total", "workflow_failed", 1},
+		{"queue_items_failed_total", "attempts_exhausted", 0},
+		{"queue_dispatch_failures_total", "permanent", 1},
+		{"pgdispatch_wait_seconds", "", 13},
+		{"pgdispatch_start_duration_seconds", "", 14},
+		{"queue_item_attempts", "", 14},
+		{"pgdispatch_executions_ended_total", "completed", 7},
+		{"pgdispatch_executions_ended_total", "failed", 1},
+		{"pgdispatch_claims_total", "items", sample(got, "queue_processing_batch_size", "")},
+		{"queue_processing_duration_seconds", "", sample(got, "queue_processing_batch_size", "")},
+		{"pgdispatch_claims_total", "error", 0},
+		{"pgdispatch_store_errors_total", "claim", 0},
+		{"pgdispatch_lease_losses_total", "", 0},
+		{"queue_stale_recovery_count", "", 0},
+		{"claim_lock_acquisition_failures", "", 0},
+		{"pgdispatch_items_held", "", 0},
+		{"pgdispatch_workers", "", 10},
+		{"pgdispatch_ready", "", 1},
+		{"pgdispatch_breaker_open", "", 0},
+		{"pgdispatch_listener_connected", "", 1},
+		{"pgdispatch_on_duty", "", 1},
+		{"pgdispatch_database_up", "", 1},
+		{"pgdispatch_queue_items", "PENDING", 1},
+		{"pgdispatch_queue_items", "CLAIMED", 0},
+		{"pgdispatch_dead_letters_open", "", 2},
+		{"pgdispatch_replicas", "", 1},
+		{"pgdispatch_max_claims", "", 100},
+		{"pgdispatch_paused", "", 0},
+		{"pgdispatch_workspace_waiting", s.workspace["PRO"], 1},
+		{"pgdispatch_workspace_active", s.workspace["PRO"], 5},
+		{"pgdispatch_workspace_limit", s.workspace["PRO"], 5},
+	} {
+		require.InDelta(t, want.value, sample(got, want.name, want.label), 0.1, "%s %s", want.name, want.label)
+	}
+	require.Positive(t, sample(got, "pgdispatch_wakeups_total", "notification"))
+	require.Positive(t, sample(got, "pgdispatch_wakeups_total", "completion"))
+	require.Positive(t, sample(got, "queue_items_at_capacity_total", ""))
+	require.Positive(t, sample(got, "pgdispatch_oldest_waiting_seconds", ""))
+	requireCatalogue(t, got)
+	requireDashboard(t, got)
+
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.Zero(t, p.exit())
+}
+
+// requireCatalogue holds what is promised against what a replica really shows.
+func requireCatalogue(t *testing.T, got map[string]*dto.MetricFamily) {
+	t.Helper()
+	for _, m := range telemetry.Catalogue() {
+		require.Contains(t, got, m.Name, "the catalogue promises it")
+		require.Equal(t, m.Kind, strings.ToLower(got[m.Name].GetType().String()), m.Name)
+		for _, one := range got[m.Name].Metric {
+			for _, label := range one.Label {
+				require.Equal(t, m.Label, label.GetName(), m.Name)
+				require.True(t, m.Values == nil || slices.Contains(m.Values, label.GetValue()), "%s has the value %s", m.Name, label.GetValue())
+			}
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgdispatch/pgdispatch/dispatch"
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+	"github.com/pgdispatch/pgdispatch/telemetry"
+)
+
+// minTokenLength keeps a token from being guessed.
+const minTokenLength = 16
+
+// observed runs a replica with its telemetry around it: it is there before the database is, so that /readyz can say what is
+// waited for, and until the last span is exported.
+func observed(ctx context.Context, c config, owner string, log *slog.Logger, run func(context.Context, *telemetry.Telemetry, *telemetry.Health) error) error {
+	t, err := telemetry.New(ctx, telemetry.Options{
+		Version: buildVersion(), Replica: owner, Scraped: c.adminAddr != "", LookupEnv: os.LookupEnv, Log: log.With("component", "telemetry"),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := t.Shutdown(context.WithoutCancel(ctx)); err != nil {
+			log.Warn("Cannot export telemetry", "error", redact(err))
+		}
+	}()
+	health := telemetry.NewHealth("database: not reached yet")
+	if c.adminAddr == "" {
+		return run(ctx, t, health)
+	}
+	listener, err := telemetry.Listen(ctx, c.adminAddr)
+	if err != nil {
+		return fmt.Errorf("PGDISPATCH_ADMIN_ADDR is %q: %w", c.adminAddr, err)
+	}
+	admin := &telemetry.Admin{Listener: listener, Metrics: t.Registry, Health: health, Token: c.adminToken, Log: log.With("component", "admin")}
+
+	// It serves while the replica drains, and ends last.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	running, stopRunning := context.WithCancel(ctx)
+	defer stopRunning()
+	var g errgroup.Group
+	g.Go(func() error {
+		defer stopRunning() // without it the replica would be taken for dead
+		return admin.Run(serving)
+	})
+	err = run(running, t, health)
+	stop()
+	return errors.Join(err, g.Wait())
+}
+
+// observe gives telemetry and health what they look at.
+func (r *replica) observe(t *telemetry.Telemetry, health *telemetry.Health, pool *pgxpool.Pool) error {
+	checks := []telemetry.Check{
+		{Name: "database", Do: func(ctx context.Context) error { return databaseReady(ctx, pool) }},
+		{Name: "temporal", Do: func(context.Context) error {
+			if t.BreakerOpen() {
+				return errors.New("it does not take workflows; starting is paused, and probed")
+			}
+			return nil
+		}},
+	}
+	gauges := &telemetry.Gauges{Queue: r.store, Workspaces: r.metricsWorkspaces, Workers: r.workers, Ready: health.Ready}
+	if r.listener != nil {
+		gauges.Listening, gauges.OnDuty = r.listener.Connected, r.gate.OnDuty
+		checks = append(checks, telemetry.Check{Name: "listener", Do: func(context.Context) error {
+			if !r.listener.Connected() {
+				return errors.New("it does not listen; wake-ups come from the poll")
+			}
+			return nil
+		}})
+	}
+	health.Working(checks...)
+	if t == nil {
+		return nil
+	}
+	r.dispatch.Observer = t
+	return t.Observe(gauges)
+}
+
+// databaseReady says whether the database answers, and has the schema that this binary knows.
+func databaseReady(ctx context.Context, pool *pgxpool.Pool) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return redact(err)
+	}
+	defer conn.Release()
+	state, err := migrate.Status(ctx, conn.Conn())
+	if err != nil {
+		return redact(err)
+	}
+	if state.Current < state.Newest {
+		return schemaTooOld(state)
+	}
+	return nil
+}
+
+func schemaTooOld(state migrate.State) error {
+	return fmt.Errorf("the schema is at version %d and this pgdispatch needs %d: run `pgdispatch migrate up`", state.Current, state.Newest)
+}
+
+func parseAddress(text string, into *string) error {
+	if text != "" {
+		if _, port, err := net.SplitHostPort(text); err != nil || port == "" {
+			return errors.New("it must be host:port, such as 127.0.0.1:9464 or :9464; port 0 takes any that is free")
+		}
+	}
+	*into = text
+	return nil
+}
+
+func parseToken(text string, into *string) error {
+	if text != "" && len(text) < minTokenLength {
+		return fmt.Errorf("it must have %d characters or more", minTokenLength)
+	}
+	*into = text
+	return nil
+}
+
+// outcomeName is the starts' label.
+func outcomeName(err error) string { return dispatch.Classify(err).String() }

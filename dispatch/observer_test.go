@@ -1,0 +1,89 @@
+package dispatch
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// fakeObserver writes down what it is told.
+type fakeObserver struct {
+	mu      sync.Mutex
+	sources []string
+	breaker []bool
+	lost    []int64
+}
+
+func (f *fakeObserver) Woken(source string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sources = append(f.sources, source)
+}
+
+func (f *fakeObserver) Breaker(open bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.breaker = append(f.breaker, open)
+}
+
+func (f *fakeObserver) Lost(itemID int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lost = append(f.lost, itemID)
+}
+
+func TestTheObserverHearsOfEachClaimAndWhatItWasFor(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		observer := &fakeObserver{}
+		d.Observer = observer
+		stop := d.run()
+		pass(time.Second)
+		d.enqueue(1)
+		d.wake <- "completion"
+		pass(5 * time.Second)
+		stop()
+		require.Len(t, observer.sources, len(d.seen().claims))
+		require.Equal(t, "start", observer.sources[0])
+		require.Contains(t, observer.sources, "completion")
+		require.Contains(t, observer.sources, "poll")
+		require.Empty(t, observer.breaker)
+		require.Empty(t, observer.lost)
+	})
+}
+
+func TestTheObserverHearsOfTheBreaker(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		observer := &fakeObserver{}
+		d.Observer = observer
+		d.enqueue(1)
+		d.onStart = d.failsWith(serviceerror.NewUnavailable("connection refused"), time.Minute)
+		stop := d.run()
+		pass(2 * time.Minute)
+		stop()
+		require.Equal(t, []bool{true, false}, slices.Compact(observer.breaker))
+	})
+}
+
+func TestTheObserverHearsOnceOfEachLostLease(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, d *desk) {
+		observer := &fakeObserver{}
+		d.Observer = observer
+		d.StartTimeout = time.Minute
+		d.enqueue(3)
+		d.onStart = starts(12 * time.Second)
+		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return []int64{1, 3}, nil } // 2 is lost under its worker
+		d.onSettle = func(_ claim.Verb, batch []claim.Settlement) ([]int64, error) {
+			return []int64{1}, nil // and 3 when it is settled
+		}
+		stop := d.run()
+		pass(time.Minute)
+		stop()
+		require.Equal(t, []int64{2, 3}, slices.Sorted(slices.Values(observer.lost)))
+	})
+}

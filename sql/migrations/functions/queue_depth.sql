@@ -1,0 +1,38 @@
+-- The queue as a whole. Of each status no more items are counted than at_most; where there are more, the statistics of their
+-- index say about how many.
+create function pgdispatch.queue_depth(at_most integer)
+returns table (pending bigint, claimed bigint, dispatched bigint, dead bigint, oldest_waiting interval, replicas bigint, max_claims integer, paused boolean)
+language sql stable
+-- By indexes that need no sorting, however the table looked when it was last analyzed: else all is read for a part of it.
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+as $$
+    with waiting as materialized (
+        -- By the time of their insert, so that those that wait longest are among what is read.
+        select q.run_at from pgdispatch.workflow_execution_queue q
+        where q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid is not null
+        order by q.enqueue_xid
+        limit at_most
+    ), unanswered as materialized (
+        select q.run_at from pgdispatch.workflow_execution_queue q where q.status = 'PENDING' and q.outcome_unknown limit at_most
+    ), running as materialized (
+        select from pgdispatch.workflow_execution_queue q where q.status = 'DISPATCHED' limit at_most
+    ), dead as materialized (
+        select from pgdispatch.failed_items f where f.open limit at_most
+    ), counted (waiting, unanswered, running) as (
+        select (select count(*) from waiting), (select count(*) from unanswered), (select count(*) from running)
+    ), about (waiting, running) as (
+        select (select c.reltuples from pg_class c where c.oid = 'pgdispatch.workflow_execution_queue_arrivals'::regclass),
+               (select c.reltuples from pg_class c where c.oid = 'pgdispatch.workflow_execution_queue_running'::regclass)
+    )
+    select case when n.waiting < at_most then n.waiting else greatest(n.waiting, about.waiting)::bigint end + n.unanswered,
+           (select count(*) from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED'),
+           case when n.running < at_most then n.running else greatest(n.running, about.running)::bigint end,
+           (select count(*) from dead),
+           (select clock_timestamp() - min(w.run_at) from (table waiting union all table unanswered) w where w.run_at <= clock_timestamp()),
+           (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()),
+           s.max_claims,
+           s.paused
+    from counted n, about, pgdispatch.settings s;
+$$;

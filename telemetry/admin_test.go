@@ -1,0 +1,161 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	nethttp "net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+)
+
+// fakeListener is bound to an address and accepts nobody.
+type fakeListener struct {
+	net.Listener
+	address string
+}
+
+func (f fakeListener) Addr() net.Addr {
+	host, port, _ := strings.Cut(f.address, " ")
+	return &net.UnixAddr{Name: host + ":" + port}
+}
+
+// ask has an admin server that is bound to host answer a request.
+func ask(a *Admin, host, path string, headers ...string) (int, string) {
+	a.Listener, a.Log, a.Metrics = fakeListener{address: host + " 9464"}, quiet(), prometheus.NewRegistry()
+	if a.Health == nil {
+		a.Health = NewHealth("")
+	}
+	request := httptest.NewRequest(nethttp.MethodGet, path, nil)
+	request.Host = "127.0.0.1:9464"
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Set(name, value)
+		if name == "Host" {
+			request.Host = value
+		}
+	}
+	answer := httptest.NewRecorder()
+	a.Handler().ServeHTTP(answer, request)
+	return answer.Code, answer.Body.String()
+}
+
+func TestLivezIsAboutTheProcessOnly(t *testing.T) {
+	t.Parallel()
+	status, text := ask(&Admin{Health: NewHealth("database: not reached yet")}, "127.0.0.1", "/livez")
+	require.Equal(t, 200, status)
+	require.Equal(t, "ok\n", text)
+}
+
+func TestReadyzSaysWhyNot(t *testing.T) {
+	t.Parallel()
+	health := NewHealth("database: not reached yet")
+	status, text := ask(&Admin{Health: health}, "127.0.0.1", "/readyz")
+	require.Equal(t, 503, status)
+	require.Equal(t, "not ready\ndatabase: not reached yet\n", text)
+
+	bad := errors.New("connection refused")
+	health.Working(
+		Check{"database", func(context.Context) error { return bad }}, Check{"listener", func(context.Context) error { return nil }},
+		Check{"temporal", func(context.Context) error { return errors.New("it does not take workflows") }},
+	)
+	status, text = ask(&Admin{Health: health}, "127.0.0.1", "/readyz")
+	require.Equal(t, 503, status)
+	require.Equal(t, "not ready\ndatabase: connection refused\ntemporal: it does not take workflows\n", text)
+
+	health.Working()
+	status, text = ask(&Admin{Health: health}, "127.0.0.1", "/readyz")
+	require.Equal(t, 200, status)
+	require.Equal(t, "ready\n", text)
+
+	health.Waiting("stopping")
+	status, _ = ask(&Admin{Health: health}, "127.0.0.1", "/readyz")
+	require.Equal(t, 503, status)
+}
+
+func TestChecksAreDoneOnceASecondAndGivenUpInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		done, hangs := 0, false
+		health := NewHealth("")
+		health.Working(Check{"database", func(ctx context.Context) error {
+			done++
+			if hangs {
+				<-ctx.Done()
+			}
+			return context.Cause(ctx)
+		}})
+		for range 10 {
+			require.True(t, health.Ready(t.Context()))
+		}
+		require.Equal(t, 1, done)
+		time.Sleep(time.Second)
+		hangs = true
+		began := time.Now()
+		require.Equal(t, []string{"database: check gave up after 900ms"}, health.Problems(t.Context()))
+		require.Equal(t, 900*time.Millisecond, time.Since(began))
+		require.Equal(t, 2, done)
+	})
+}
+
+func TestProfilesAreForLoopbackOrForWhoHasTheToken(t *testing.T) {
+	t.Parallel()
+	const token, bearer = "0123456789abcdef", "Authorization: Bearer 0123456789abcdef"
+	for name, c := range map[string]struct {
+		token, bound string
+		headers      []string
+		want         int
+	}{
+		"loopback":                               {"", "127.0.0.1", nil, 200},
+		"loopback by IPv6":                       {"", "[::1]", nil, 200},
+		"loopback by a name of another's making": {"", "127.0.0.1", []string{"Host: evil.example:9464"}, 403},
+		"every interface":                        {"", "[::]", nil, 403},
+		"an address":                             {"", "10.0.0.1", nil, 403},
+		"an address, and a token that is none":   {"", "10.0.0.1", []string{"Authorization: Bearer "}, 403},
+		"the token":                              {token, "10.0.0.1", []string{bearer}, 200},
+		"no token":                               {token, "10.0.0.1", nil, 401},
+		"another token":                          {token, "10.0.0.1", []string{bearer + "0"}, 401},
+		"the token in another form":              {token, "10.0.0.1", []string{"Authorization: " + token}, 401},
+		"loopback without the token":             {token, "127.0.0.1", nil, 401},
+	} {
+		status, _ := ask(&Admin{Token: c.token}, c.bound, "/debug/pprof/goroutine?debug=1", c.headers...)
+		require.Equal(t, c.want, status, name)
+	}
+	status, _ := ask(&Admin{}, "10.0.0.1", "/debug/pprof/profile?seconds=1")
+	require.Equal(t, 403, status)
+}
+
+func TestTheServerServesUntilItIsToldToStop(t *testing.T) {
+	t.Parallel()
+	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	admin := &Admin{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
+	go func() { ended <- admin.Run(ctx) }()
+	response, err := nethttp.Get("http://" + listener.Addr().String() + "/livez")
+	require.NoError(t, err)
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, "ok\n", string(text))
+	stop()
+	require.NoError(t, <-ended)
+	_, err = net.Dial("tcp", listener.Addr().String())
+	require.Error(t, err)
+}
+
+func TestAnAddressThatCannotBeHadIsAnError(t *testing.T) {
+	t.Parallel()
+	taken, err := Listen(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = taken.Close() })
+	_, err = Listen(t.Context(), taken.Addr().String())
+	require.ErrorContains(t, err, "address already in use")
+}

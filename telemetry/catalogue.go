@@ -1,0 +1,125 @@
+package telemetry
+
+// The kinds of metrics.
+const (
+	counter   = "counter"
+	gauge     = "gauge"
+	histogram = "histogram"
+)
+
+// Metric describes one metric. Its name is the same in a scrape and by OTLP, unit and kind included.
+type Metric struct {
+	Name, Kind, Unit string
+	// Label is the one label that the metric has; "": none.
+	Label string
+	// Values are the label's values. A counter's are there from the start, with 0.
+	Values []string
+	// Buckets are a histogram's bounds.
+	Buckets []float64
+	Meaning string
+}
+
+var (
+	fast    = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	waiting = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 15, 60, 300, 1800, 3600, 21600, 86400}
+	sizes   = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
+	tries   = []float64{1, 2, 3, 4, 5, 7, 10, 20, 50, 100}
+)
+
+// Catalogue returns all metrics, in the order of the reference. Nothing else is measured: an instrument is made from its line
+// here.
+func Catalogue() []Metric {
+	return append(append(processing(), handing()...), state()...)
+}
+
+// processing are the metrics of claims, and of what the database has to do.
+func processing() []Metric {
+	return []Metric{
+		{Name: "pgdispatch_wakeups_total", Kind: counter, Unit: "claims", Label: "source",
+			Values:  []string{"start", "notification", "call", "gate", "completion", "sweeper", "worker", "timer", "poll"},
+			Meaning: "Looks at the table, by what made the replica look: an enqueuer's notification, another replica's call, the gate that was shut, an execution that ended, the sweeper, a worker that came free, an item that fell due (or a look while awake), the poll."},
+		{Name: "pgdispatch_claims_total", Kind: counter, Unit: "claims", Label: "result", Values: []string{"items", "empty", "error"},
+			Meaning: "Claims that found items, found none, or were not answered."},
+		{Name: "pgdispatch_claim_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
+			Meaning: "What a claim took, its wait for the claim lock and the settles that it took along included. Claims without an answer are not in it."},
+		{Name: "queue_processing_batch_size", Kind: histogram, Unit: "items", Buckets: sizes,
+			Meaning: "Items that a claim found. Claims that found none are not in it."},
+		{Name: "queue_processing_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
+			Meaning: "From a claim that found items until the last of them was settled or lost."},
+		{Name: "claim_lock_acquisition_failures", Kind: counter, Unit: "claims",
+			Meaning: "Claims that timed out or were broken off by Postgres while they waited for the claim lock or held it."},
+		{Name: "queue_items_at_capacity_total", Kind: counter, Unit: "workspaces",
+			Meaning: "Times that a workspace with more waiting was found at its limit; once until it has room again. Its items are not claimed, so none is released for it."},
+		{Name: "pgdispatch_settles_total", Kind: counter, Unit: "items", Label: "verb", Values: []string{"dispatched", "retry", "release", "fail"},
+			Meaning: "Items whose claim ended: handed over, to be tried again, handed back with nothing counted, failed for good."},
+		{Name: "pgdispatch_settle_batch_size", Kind: histogram, Unit: "items", Buckets: sizes,
+			Meaning: "Items that one statement settled, alone or within a claim."},
+		{Name: "pgdispatch_settle_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
+			Meaning: "What a settle took that went by itself. Those within a claim are in the claim's duration."},
+		{Name: "pgdispatch_store_errors_total", Kind: counter, Unit: "statements", Label: "operation",
+			Values:  []string{"claim", "settle", "heartbeat", "sweep", "recount", "finish", "adopt", "delete", "depth"},
+			Meaning: "Statements that Postgres refused or did not answer."},
+		{Name: "queue_stale_recovery_count", Kind: counter, Unit: "items",
+			Meaning: "Items given back to the queue because their lease ran out: of a replica that died, hung or was cut off."},
+		{Name: "pgdispatch_unannounced_total", Kind: counter, Unit: "workspaces",
+			Meaning: "Workspaces with due items that no insert trigger announced, found by the sweeper."},
+		{Name: "pgdispatch_lanes_corrected_total", Kind: counter, Unit: "lanes",
+			Meaning: "Lanes whose count of active executions was wrong: a bug, or an edit by hand."},
+		{Name: "pgdispatch_deleted_total", Kind: counter, Unit: "rows", Label: "kind", Values: []string{"items", "dead_letters", "executions"},
+			Meaning: "Rows deleted because their retention was over."},
+	}
+}
+
+// handing are the metrics of items on their way to Temporal, and of their executions.
+func handing() []Metric {
+	return []Metric{
+		{Name: "queue_items_dispatched_total", Kind: counter, Unit: "items",
+			Meaning: "Items handed over: Temporal has the workflow, and the item says so."},
+		{Name: "queue_items_failed_total", Kind: counter, Unit: "items", Label: "reason",
+			Values: []string{"workspace_not_found", "definition_not_found", "no_version", "holder_lost", "refused", "attempts_exhausted",
+				"workflow_failed", "workflow_timed_out", "workflow_canceled", "workflow_terminated"},
+			Meaning: "Items that failed for good. `refused`: Temporal can never take the request; `holder_lost`: three replicas in a row were lost with it; `workflow_…`: how the workflow ended."},
+		{Name: "pgdispatch_wait_seconds", Kind: histogram, Unit: "seconds", Buckets: waiting,
+			Meaning: "From when an item was due until Temporal had its workflow: from its insert, from its run_at where that is later, or from the end of the pause after a failure. Time spent waiting for capacity is in it."},
+		{Name: "pgdispatch_start_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
+			Meaning: "What Temporal took to answer a start, whatever the answer."},
+		{Name: "queue_dispatch_failures_total", Kind: counter, Unit: "starts", Label: "outcome",
+			Values:  []string{"permanent", "retryable", "not_sent", "blocked", "unanswered", "panic"},
+			Meaning: "Starts that did not succeed, by what that means for the item: see the lifecycle's table of outcomes."},
+		{Name: "queue_item_attempts", Kind: histogram, Unit: "attempts", Buckets: tries,
+			Meaning: "How many attempts an item had taken when it was handed over or failed."},
+		{Name: "pgdispatch_lease_losses_total", Kind: counter, Unit: "items",
+			Meaning: "Hand-overs whose claim this replica could not end: the lease had run out, or the database was away for as long as it lasts. Another replica has the item then; it is not started twice."},
+		{Name: "pgdispatch_executions_ended_total", Kind: counter, Unit: "executions", Label: "outcome",
+			Values: []string{"completed", "failed", "canceled", "terminated", "timed_out"}, Meaning: "Executions whose end this replica recorded."},
+		{Name: "pgdispatch_executions_adopted_total", Kind: counter, Unit: "executions",
+			Meaning: "Executions that nobody watched, and that this replica took over."},
+	}
+}
+
+// state are the metrics that say how things are at the time of the scrape.
+func state() []Metric {
+	return []Metric{
+		{Name: "pgdispatch_items_held", Kind: gauge, Unit: "items", Meaning: "Items that this replica has claimed and not settled."},
+		{Name: "pgdispatch_workers", Kind: gauge, Unit: "workers", Meaning: "Workers of this replica."},
+		{Name: "pgdispatch_watches", Kind: gauge, Unit: "executions", Meaning: "Executions that this replica waits for at Temporal."},
+		{Name: "pgdispatch_breaker_open", Kind: gauge, Unit: "0 or 1", Meaning: "1: Temporal does not take workflows, and this replica only probes."},
+		{Name: "pgdispatch_listener_connected", Kind: gauge, Unit: "0 or 1", Meaning: "1: LISTEN is in force. Not there with PGDISPATCH_LISTEN=off."},
+		{Name: "pgdispatch_on_duty", Kind: gauge, Unit: "0 or 1", Meaning: "1: enqueuers' notifications are meant for this replica. Not there with PGDISPATCH_LISTEN=off."},
+		{Name: "pgdispatch_ready", Kind: gauge, Unit: "0 or 1", Meaning: "1: /readyz says ready."},
+		{Name: "pgdispatch_build_info", Kind: gauge, Unit: "1", Label: "version", Meaning: "The version that runs."},
+		{Name: "pgdispatch_database_up", Kind: gauge, Unit: "0 or 1", Meaning: "1: the queue's depth could be read. At 0, the metrics below are not there."},
+		{Name: "pgdispatch_queue_items", Kind: gauge, Unit: "items", Label: "status", Values: []string{"PENDING", "CLAIMED", "DISPATCHED"},
+			Meaning: "Items that have not ended, the same in every replica: take the maximum, not the sum. Exact up to 10,000; above that, as many as Postgres' statistics say."},
+		{Name: "pgdispatch_oldest_waiting_seconds", Kind: gauge, Unit: "seconds",
+			Meaning: "How long the PENDING item has been due that has been due longest; 0: none is. The same in every replica."},
+		{Name: "pgdispatch_dead_letters_open", Kind: gauge, Unit: "items", Meaning: "Items that failed for good and that nobody has seen to; 10,000 means that many or more. The same in every replica."},
+		{Name: "pgdispatch_replicas", Kind: gauge, Unit: "replicas", Meaning: "Replicas that live."},
+		{Name: "pgdispatch_max_claims", Kind: gauge, Unit: "items", Meaning: "W: how many items may be leased at once, over all replicas."},
+		{Name: "pgdispatch_paused", Kind: gauge, Unit: "0 or 1", Meaning: "1: the settings say that nothing is to be claimed."},
+		{Name: "pgdispatch_workspace_waiting", Kind: gauge, Unit: "items", Label: "workspace_id",
+			Meaning: "PENDING items of the workspaces with the most items, as many workspaces as PGDISPATCH_METRICS_WORKSPACES says; with 0, none."},
+		{Name: "pgdispatch_workspace_active", Kind: gauge, Unit: "items", Label: "workspace_id", Meaning: "Likewise: CLAIMED and DISPATCHED items."},
+		{Name: "pgdispatch_workspace_limit", Kind: gauge, Unit: "items", Label: "workspace_id", Meaning: "Likewise: the workspace's limit of active items."},
+	}
+}

@@ -1,0 +1,141 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+const (
+	// depthTimeout bounds one look at the queue, below what a scrape waits for.
+	depthTimeout = 3 * time.Second
+	// depthAge is how old a look may be: however many ask, the database is asked no more often.
+	depthAge = 5 * time.Second
+)
+
+// Queue is the part of the store that gauges read.
+type Queue interface {
+	QueueDepth(ctx context.Context) (claim.Depth, error)
+	WorkspaceStatistics(ctx context.Context, atMost int) ([]claim.WorkspaceStatistics, error)
+}
+
+// Gauges say how a replica is at the time of a scrape. Its fields are set before Observe and not changed after.
+type Gauges struct {
+	Queue Queue
+	// Workspaces is of how many workspaces there are gauges, those with the most items; 0: none. Their look counts every item
+	// of every workspace.
+	Workspaces int
+	Workers    int
+	// Listening says whether LISTEN is in force, OnDuty whether notifications are meant for this replica. Nil: LISTEN is off.
+	Listening, OnDuty func() bool
+	// Ready says whether the replica is ready.
+	Ready func(ctx context.Context) bool
+
+	t  *Telemetry
+	mu sync.Mutex
+	look
+}
+
+// look is what was read of the queue.
+type look struct {
+	at         time.Time
+	depth      claim.Depth
+	workspaces []claim.WorkspaceStatistics
+	err        error
+}
+
+// Observe has the gauges read whenever somebody wants to know.
+func (t *Telemetry) Observe(g *Gauges) error {
+	g.t = t
+	gauges := t.instruments.gauges
+	all := make([]metric.Observable, 0, len(gauges))
+	for _, name := range slices.Sorted(maps.Keys(gauges)) {
+		all = append(all, gauges[name])
+	}
+	_, err := t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		set := func(name string, value float64, labels ...metric.ObserveOption) {
+			o.ObserveFloat64(gauges[name], value, labels...)
+		}
+		g.observeReplica(ctx, set)
+		g.observeQueue(ctx, set)
+		return nil
+	}, all...)
+	if err != nil {
+		return fmt.Errorf("register gauges: %w", err)
+	}
+	return nil
+}
+
+type setter func(name string, value float64, labels ...metric.ObserveOption)
+
+func (g *Gauges) observeReplica(ctx context.Context, set setter) {
+	set("pgdispatch_items_held", float64(g.t.hands.held()))
+	set("pgdispatch_workers", float64(g.Workers))
+	set("pgdispatch_watches", float64(g.t.watches.Load()))
+	set("pgdispatch_breaker_open", truth(g.t.BreakerOpen()))
+	set("pgdispatch_build_info", 1, label("version", g.t.version))
+	set("pgdispatch_ready", truth(g.Ready(ctx)))
+	if g.Listening != nil {
+		set("pgdispatch_listener_connected", truth(g.Listening()))
+		set("pgdispatch_on_duty", truth(g.OnDuty()))
+	}
+}
+
+func (g *Gauges) observeQueue(ctx context.Context, set setter) {
+	seen := g.recent(ctx)
+	set("pgdispatch_database_up", truth(seen.err == nil))
+	if seen.err != nil {
+		return
+	}
+	d, oldest := seen.depth, time.Duration(0)
+	if d.OldestWaiting != nil {
+		oldest = *d.OldestWaiting
+	}
+	set("pgdispatch_queue_items", float64(d.Pending), label("status", "PENDING"))
+	set("pgdispatch_queue_items", float64(d.Claimed), label("status", "CLAIMED"))
+	set("pgdispatch_queue_items", float64(d.Dispatched), label("status", "DISPATCHED"))
+	set("pgdispatch_oldest_waiting_seconds", oldest.Seconds())
+	set("pgdispatch_dead_letters_open", float64(d.DeadLetters))
+	set("pgdispatch_replicas", float64(d.Replicas))
+	set("pgdispatch_max_claims", float64(d.MaxClaims))
+	set("pgdispatch_paused", truth(d.Paused))
+	for _, w := range seen.workspaces {
+		id := label("workspace_id", w.WorkspaceID)
+		set("pgdispatch_workspace_waiting", float64(w.Waiting), id)
+		set("pgdispatch_workspace_active", float64(w.Claimed+w.Running), id)
+		set("pgdispatch_workspace_limit", float64(w.MaxConcurrentWorkflows), id)
+	}
+}
+
+// recent looks at the queue, or remembers what was seen a moment ago. Those who ask meanwhile wait for the one look.
+func (g *Gauges) recent(ctx context.Context) look {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.at.IsZero() && time.Since(g.at) < depthAge {
+		return g.look
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, depthTimeout, fmt.Errorf("look at the queue's depth gave up after %s", depthTimeout))
+	defer cancel()
+	var seen look
+	if seen.depth, seen.err = g.Queue.QueueDepth(ctx); seen.err == nil && g.Workspaces > 0 {
+		seen.workspaces, seen.err = g.Queue.WorkspaceStatistics(ctx, g.Workspaces)
+	}
+	g.t.failed("depth", seen.err)
+	seen.at = time.Now()
+	g.look = seen
+	return seen
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,137 @@
+package telemetry
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// hands follows hand-overs from their claim to their end. There are as many as this replica holds items. It is safe for
+// concurrent use.
+type hands struct {
+	instruments *instruments
+	tracer      trace.Tracer // nil: no traces
+
+	mu  sync.Mutex
+	all map[int64]*hand
+}
+
+// hand is one hand-over. Its outcome is its worker's, until it is settled.
+type hand struct {
+	batch    *batch
+	token    int64
+	attempts int
+	problem  string
+	waited   time.Duration
+	since    time.Time // when it had waited for so long
+	outcome  string    // of the last start
+	span     trace.Span
+}
+
+// batch is what was claimed at once.
+type batch struct {
+	began time.Time
+	left  int
+	flow  trace.Span
+}
+
+// take follows the items of a claim. One that was followed before was lost without anybody being told.
+func (h *hands) take(took interval, claimed claim.Batch) {
+	b := &batch{began: took.began, left: len(claimed.Items), flow: h.claimSpans(took, claimed)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all == nil {
+		h.all = map[int64]*hand{}
+	}
+	for _, item := range claimed.Items {
+		h.all[item.ID] = &hand{batch: b, token: item.Token, attempts: item.AttemptCount, problem: item.Problem,
+			waited: item.Waited, since: took.ended, span: h.itemSpan(took, b, item)}
+	}
+}
+
+// of returns the hand-over of an item; nil: it is not followed.
+func (h *hands) of(item claim.Item) *hand {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if found := h.all[item.ID]; found != nil && found.token == item.Token {
+		return found
+	}
+	return nil
+}
+
+func (h *hands) held() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.all)
+}
+
+// end ends a hand-over that was settled.
+func (h *hands) end(id int64, verb claim.Verb, took interval) {
+	one, last := h.remove(id)
+	if one == nil {
+		return
+	}
+	switch verb {
+	case claim.Dispatched:
+		h.instruments.record("queue_item_attempts", float64(one.attempts))
+	case claim.Fail:
+		h.instruments.record("queue_item_attempts", float64(one.attempts))
+		h.instruments.count("queue_items_failed_total", 1, one.reason())
+	}
+	h.settleSpans(one, verb, took)
+	h.ended(one, last)
+}
+
+// lost ends a hand-over whose lease is another's, or nobody's.
+func (h *hands) lost(id int64) {
+	one, last := h.remove(id)
+	if one == nil {
+		return
+	}
+	h.lostSpan(one)
+	h.ended(one, last)
+}
+
+// ended measures the batch when the last of its items has ended.
+func (h *hands) ended(one *hand, last bool) {
+	if last {
+		h.instruments.record("queue_processing_duration_seconds", time.Since(one.batch.began).Seconds())
+		endSpan(one.batch.flow)
+	}
+}
+
+func (h *hands) remove(id int64) (one *hand, last bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if one = h.all[id]; one == nil {
+		return nil, false
+	}
+	delete(h.all, id)
+	one.batch.left--
+	return one, one.batch.left == 0
+}
+
+// reason is why an item failed for good, in words that are few.
+func (o *hand) reason() string {
+	switch o.problem {
+	case "workspace not found":
+		return "workspace_not_found"
+	case "workflow definition not found":
+		return "definition_not_found"
+	case "workflow definition has no version":
+		return "no_version"
+	case "holder lost three times":
+		return "holder_lost"
+	}
+	if o.outcome == "permanent" {
+		return "refused"
+	}
+	return "attempts_exhausted"
+}
+
+// word makes a label of an outcome's name.
+func word(text string) string { return strings.ReplaceAll(text, " ", "_") }

@@ -1,0 +1,91 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// protocol is what OTLP is spoken over.
+type protocol string
+
+const (
+	off  protocol = ""
+	http protocol = "http/protobuf"
+	grpc protocol = "grpc"
+)
+
+// exporterOf reads the standard variables: what a signal, METRICS or TRACES, is exported by. Unlike in the standard, nothing is
+// exported until an endpoint is named or OTEL_<signal>_EXPORTER says otlp: a replica does not look for a collector that nobody
+// has mentioned.
+func exporterOf(lookupEnv func(string) (string, bool), signal string) (protocol, error) {
+	read := func(name string) string {
+		value, _ := lookupEnv(name)
+		return strings.ToLower(strings.TrimSpace(value))
+	}
+	name := "OTEL_" + signal + "_EXPORTER"
+	wanted := read("OTEL_EXPORTER_OTLP_ENDPOINT")+read("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
+	switch value := read(name); {
+	case read("OTEL_SDK_DISABLED") == "true" || value == "none" || value == "prometheus" && signal == "METRICS":
+		return off, nil
+	case value == "" && !wanted:
+		return off, nil
+	case value != "" && value != "otlp":
+		return off, fmt.Errorf("%s is %q: it must be otlp or none", name, value)
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		switch value := protocol(read(name)); value {
+		case grpc, http:
+			return value, nil
+		case "":
+		default:
+			return off, fmt.Errorf("%s is %q: it must be grpc or http/protobuf", name, value)
+		}
+	}
+	return http, nil
+}
+
+func newTraceExporter(ctx context.Context, over protocol) (sdktrace.SpanExporter, error) {
+	if over == grpc {
+		return otlptracegrpc.New(ctx)
+	}
+	return otlptracehttp.New(ctx)
+}
+
+func newMetricExporter(ctx context.Context, over protocol) (sdkmetric.Exporter, error) {
+	if over == grpc {
+		return otlpmetricgrpc.New(ctx)
+	}
+	return otlpmetrichttp.New(ctx)
+}
+
+// complainInterval is how often the log hears of the same failure to export.
+const complainInterval = time.Minute
+
+// handleErrors has OpenTelemetry complain in the log. It is one for the whole process.
+func handleErrors(log *slog.Logger) {
+	var mu sync.Mutex
+	var last string
+	var at time.Time
+	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if text := err.Error(); text != last || time.Since(at) >= complainInterval {
+			last, at = text, time.Now()
+			log.Warn("Cannot export telemetry", "error", text)
+		}
+	}))
+}

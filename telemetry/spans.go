@@ -1,0 +1,137 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// traceContext reads and writes traceparent.
+var traceContext propagation.TraceContext
+
+// span begins a span; it is nil, and nothing happens, where there are no traces.
+func (h *hands) span(parent trace.Span, name string, began time.Time, options ...trace.SpanStartOption) trace.Span {
+	if h.tracer == nil {
+		return nil
+	}
+	ctx := context.Background()
+	if parent != nil {
+		ctx = trace.ContextWithSpan(ctx, parent)
+	}
+	_, span := h.tracer.Start(ctx, name, append(options, trace.WithTimestamp(began))...)
+	return span
+}
+
+func endSpan(span trace.Span, options ...trace.SpanEndOption) {
+	if span != nil {
+		span.End(options...)
+	}
+}
+
+// claimSpans writes down a claim that found items, and returns the flow's span, which ends with the last of them. What the
+// claim does inside of its one statement has no times of its own: it is in events.
+func (h *hands) claimSpans(took interval, claimed claim.Batch) trace.Span {
+	flow := h.span(nil, "flow:queue_processing", took.began, trace.WithNewRoot())
+	if flow == nil {
+		return nil
+	}
+	step := h.span(flow, "step:claim_batch", took.began, trace.WithAttributes(attribute.Int("pgdispatch.batch_size", len(claimed.Items))))
+	query := h.span(step, "db:query", took.began, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String("db.system.name", "postgresql"), attribute.String("db.operation.name", "claim")))
+	query.AddEvent("step:check_capacity", trace.WithTimestamp(took.ended), trace.WithAttributes(attribute.Int("pgdispatch.workspaces_at_capacity", len(claimed.AtCapacity))))
+	query.AddEvent("step:mark_claimed", trace.WithTimestamp(took.ended), trace.WithAttributes(attribute.Int("pgdispatch.items", len(claimed.Items))))
+	query.AddEvent("step:release_lock", trace.WithTimestamp(took.ended))
+	query.End(trace.WithTimestamp(took.ended))
+	step.End(trace.WithTimestamp(took.ended))
+	return flow
+}
+
+// itemSpan begins an item's span. It continues the enqueuer's, and is linked to the claim; where the enqueuer has none, it is
+// the claim's.
+func (h *hands) itemSpan(took interval, of *batch, item claim.Item) trace.Span {
+	if of.flow == nil {
+		return nil
+	}
+	parent := of.flow
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+		attribute.Int64("pgdispatch.queue_item_id", item.ID), attribute.String("pgdispatch.execution_id", item.ExecutionID),
+		attribute.String("pgdispatch.workspace_id", item.WorkspaceID), attribute.String("pgdispatch.workflow_definition_id", item.WorkflowDefinitionID),
+		attribute.Int("pgdispatch.attempt", item.AttemptCount), attribute.Float64("pgdispatch.waited_seconds", item.Waited.Seconds()))}
+	if enqueuer := remote(item.Traceparent); enqueuer != nil {
+		parent = enqueuer
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: of.flow.SpanContext()}))
+	}
+	return h.span(parent, "step:process_item", took.ended, options...)
+}
+
+// remote is the span that a traceparent names; nil: none.
+func remote(traceparent string) trace.Span {
+	ctx := traceContext.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return nil
+	}
+	return trace.SpanFromContext(ctx)
+}
+
+// startSpans begins the spans of a start and returns the item as it is to be started, and what ends them.
+func (h *hands) startSpans(one *hand, item claim.Item) (claim.Item, func(runID, outcome string, err error)) {
+	if one == nil || one.span == nil {
+		return item, func(string, string, error) {}
+	}
+	now := time.Now()
+	step := h.span(one.span, "step:dispatch_temporal", now)
+	start := h.span(step, "temporal:start_workflow", now, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+		attribute.String("temporalWorkflowID", item.WorkflowID()), attribute.String("pgdispatch.workflow_type", item.WorkflowType),
+		attribute.String("pgdispatch.task_queue", item.TaskQueue)))
+	carrier := propagation.MapCarrier{}
+	traceContext.Inject(trace.ContextWithSpan(context.Background(), start), carrier)
+	item.Traceparent = carrier["traceparent"]
+	return item, func(runID, outcome string, err error) {
+		start.SetAttributes(attribute.String("temporalRunID", runID), attribute.String("pgdispatch.outcome", outcome))
+		if err != nil || outcome == "panic" {
+			start.SetStatus(codes.Error, outcome)
+			step.SetStatus(codes.Error, outcome)
+		}
+		if err != nil {
+			start.RecordError(errors.New(claim.Clean(err.Error())))
+		}
+		start.End()
+		step.End()
+	}
+}
+
+// steps names the last step of an item by how its claim ended.
+var steps = map[claim.Verb]string{
+	claim.Dispatched: "step:mark_dispatched", claim.Retry: "step:release_to_pending", claim.Release: "step:release_to_pending", claim.Fail: "step:mark_failed",
+}
+
+// settleSpans writes down an item's settle and ends its span.
+func (h *hands) settleSpans(one *hand, verb claim.Verb, took interval) {
+	if one.span == nil {
+		return
+	}
+	step := h.span(one.span, steps[verb], took.began)
+	update := h.span(step, "db:update", took.began, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String("db.system.name", "postgresql"), attribute.String("db.operation.name", string(verb))))
+	update.End(trace.WithTimestamp(took.ended))
+	step.End(trace.WithTimestamp(took.ended))
+	one.span.SetAttributes(attribute.String("pgdispatch.verb", string(verb)))
+	if verb == claim.Fail {
+		one.span.SetStatus(codes.Error, "failed for good")
+	}
+	one.span.End(trace.WithTimestamp(took.ended))
+}
+
+func (h *hands) lostSpan(one *hand) {
+	if one.span != nil {
+		one.span.SetStatus(codes.Error, claim.ErrLost.Error())
+		one.span.End()
+	}
+}

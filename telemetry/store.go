@@ -1,0 +1,189 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// store is what of a store is measured.
+type store interface {
+	SettleAndClaim(ctx context.Context, started []claim.Settlement, atMost int) (claim.Batch, []int64, error)
+	Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error)
+	Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error)
+	Sweep(ctx context.Context, atMost int) (claim.Swept, error)
+	RecountLanes(ctx context.Context) (int, error)
+	Finish(ctx context.Context, executionID, outcome, reason string) (bool, error)
+	Adopt(ctx context.Context, atMost int, watching []string) ([]claim.Execution, error)
+	DeleteFinished(ctx context.Context, atMost int) (claim.Deleted, error)
+}
+
+// Store is a store that is measured. What it answers is the store's own answer.
+type Store struct {
+	*claim.Store // what is not measured goes straight through
+	inner        store
+	t            *Telemetry
+}
+
+// Store measures a store. Where t is nil, it only passes on.
+func (t *Telemetry) Store(of *claim.Store) *Store { return &Store{Store: of, inner: of, t: t} }
+
+// SettleAndClaim is claim.Store's.
+func (s *Store) SettleAndClaim(ctx context.Context, started []claim.Settlement, atMost int) (claim.Batch, []int64, error) {
+	if s.t == nil {
+		return s.inner.SettleAndClaim(ctx, started, atMost)
+	}
+	began := time.Now()
+	batch, settled, err := s.inner.SettleAndClaim(ctx, started, atMost)
+	s.t.claimed(interval{began, time.Now()}, batch, err)
+	s.t.settled(claim.Dispatched, settled, interval{began, time.Now()})
+	return batch, settled, err
+}
+
+// Settle is claim.Store's.
+func (s *Store) Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+	began := time.Now()
+	settled, err := s.inner.Settle(ctx, verb, batch)
+	if s.t != nil {
+		s.t.failed("settle", err)
+		if err == nil {
+			s.t.instruments.record("pgdispatch_settle_duration_seconds", time.Since(began).Seconds())
+		}
+		s.t.settled(verb, settled, interval{began, time.Now()})
+	}
+	return settled, err
+}
+
+// Heartbeat is claim.Store's.
+func (s *Store) Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error) {
+	renewed, err := s.inner.Heartbeat(ctx, held)
+	s.t.failed("heartbeat", err)
+	return renewed, err
+}
+
+// Sweep is claim.Store's.
+func (s *Store) Sweep(ctx context.Context, atMost int) (claim.Swept, error) {
+	swept, err := s.inner.Sweep(ctx, atMost)
+	if s.t != nil {
+		s.t.failed("sweep", err)
+		s.t.instruments.count("queue_stale_recovery_count", swept.Requeued, "")
+		s.t.instruments.count("pgdispatch_unannounced_total", swept.Unnoticed, "")
+	}
+	return swept, err
+}
+
+// RecountLanes is claim.Store's.
+func (s *Store) RecountLanes(ctx context.Context) (int, error) {
+	wrong, err := s.inner.RecountLanes(ctx)
+	if s.t != nil {
+		s.t.failed("recount", err)
+		s.t.instruments.count("pgdispatch_lanes_corrected_total", wrong, "")
+	}
+	return wrong, err
+}
+
+// Finish is claim.Store's.
+func (s *Store) Finish(ctx context.Context, executionID, outcome, reason string) (bool, error) {
+	first, err := s.inner.Finish(ctx, executionID, outcome, reason)
+	if s.t != nil {
+		s.t.failed("finish", err)
+		if first {
+			how := strings.ToLower(outcome)
+			s.t.instruments.count("pgdispatch_executions_ended_total", 1, how)
+			if how != "completed" {
+				s.t.instruments.count("queue_items_failed_total", 1, "workflow_"+how)
+			}
+		}
+	}
+	return first, err
+}
+
+// Adopt is claim.Store's.
+func (s *Store) Adopt(ctx context.Context, atMost int, watching []string) ([]claim.Execution, error) {
+	adopted, err := s.inner.Adopt(ctx, atMost, watching)
+	if s.t != nil {
+		s.t.failed("adopt", err)
+		s.t.instruments.count("pgdispatch_executions_adopted_total", len(adopted), "")
+	}
+	return adopted, err
+}
+
+// DeleteFinished is claim.Store's.
+func (s *Store) DeleteFinished(ctx context.Context, atMost int) (claim.Deleted, error) {
+	deleted, err := s.inner.DeleteFinished(ctx, atMost)
+	if s.t != nil {
+		s.t.failed("delete", err)
+		for kind, rows := range map[string]int{"items": deleted.Items, "dead_letters": deleted.DeadLetters, "executions": deleted.Executions} {
+			s.t.instruments.count("pgdispatch_deleted_total", rows, kind)
+		}
+	}
+	return deleted, err
+}
+
+// failed counts a statement that failed.
+func (t *Telemetry) failed(operation string, err error) {
+	if t != nil && err != nil {
+		t.instruments.count("pgdispatch_store_errors_total", 1, operation)
+	}
+}
+
+// interval is when something began and ended.
+type interval struct{ began, ended time.Time }
+
+func (i interval) seconds() float64 { return i.ended.Sub(i.began).Seconds() }
+
+// claimed measures a claim, and begins to follow its items.
+func (t *Telemetry) claimed(took interval, batch claim.Batch, err error) {
+	t.failed("claim", err)
+	t.instruments.count("queue_items_at_capacity_total", len(batch.AtCapacity), "")
+	result := "items"
+	switch {
+	case err != nil:
+		result = "error"
+		if isLockFailure(err) {
+			t.instruments.count("claim_lock_acquisition_failures", 1, "")
+		}
+	case len(batch.Items) == 0:
+		result = "empty"
+	}
+	t.instruments.count("pgdispatch_claims_total", 1, result)
+	if err == nil {
+		t.instruments.record("pgdispatch_claim_duration_seconds", took.seconds())
+	}
+	if len(batch.Items) > 0 {
+		t.instruments.record("queue_processing_batch_size", float64(len(batch.Items)))
+		t.hands.take(took, batch)
+	}
+}
+
+// isLockFailure knows how Postgres says that a claim got no further than its lock, and how a claim says that it waited too long.
+func isLockFailure(err error) bool {
+	var postgres *pgconn.PgError
+	if errors.As(err, &postgres) {
+		switch postgres.Code {
+		case "55P03", "57014", "40P01": // lock_not_available, query_canceled, deadlock_detected
+			return true
+		}
+	}
+	return errors.Is(err, context.DeadlineExceeded)
+}
+
+// settled measures what one statement settled, and ends following it.
+func (t *Telemetry) settled(verb claim.Verb, ids []int64, took interval) {
+	if len(ids) == 0 {
+		return
+	}
+	t.instruments.count("pgdispatch_settles_total", len(ids), string(verb))
+	t.instruments.record("pgdispatch_settle_batch_size", float64(len(ids)))
+	if verb == claim.Dispatched {
+		t.instruments.count("queue_items_dispatched_total", len(ids), "")
+	}
+	for _, id := range ids {
+		t.hands.end(id, verb, took)
+	}
+}

@@ -1,0 +1,167 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// classify is a fake's idea of what an error means.
+func classify(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return "started"
+}
+
+func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	items := []claim.Item{
+		{ID: 1, Token: 1, AttemptCount: 1, Waited: time.Minute}, {ID: 2, Token: 1, AttemptCount: 3}, {ID: 3, Token: 1, Problem: "workspace not found"},
+		{ID: 4, Token: 1}, {ID: 5, Token: 1},
+	}
+	fake := &fakeStore{claim: func() (claim.Batch, []int64, error) {
+		return claim.Batch{Items: items, AtCapacity: []claim.Full{{}, {}}}, nil, nil
+	}}
+	store := &Store{inner: fake, t: about}
+	batch, _, err := store.SettleAndClaim(t.Context(), nil, 5)
+	require.NoError(t, err)
+	require.Equal(t, items, batch.Items, "the answer is the store's own")
+	require.Equal(t, 5, about.hands.held())
+
+	start := func(item claim.Item, err error) {
+		_, got := about.Starter(&fakeStarter{err: err}, classify).Start(t.Context(), item)
+		require.Equal(t, err, got)
+	}
+	settle := func(verb claim.Verb, ids ...int64) {
+		fake.settle = func() ([]int64, error) { return ids, nil }
+		_, err := store.Settle(t.Context(), verb, nil)
+		require.NoError(t, err)
+	}
+	start(items[0], nil)
+	settle(claim.Dispatched, 1)
+	start(items[1], errors.New("permanent"))
+	settle(claim.Fail, 2)
+	settle(claim.Fail, 3)
+	start(items[3], errors.New("not sent"))
+	settle(claim.Release, 4)
+	require.InDelta(t, -1, value(t, about.Registry, "queue_processing_duration_seconds", ""), 0, "one is still under way")
+	about.Lost(5)
+	about.Lost(5)
+
+	for name, want := range map[string]float64{
+		"pgdispatch_claims_total items": 1, "queue_processing_batch_size": 1, "queue_processing_duration_seconds": 1, "queue_items_at_capacity_total": 2,
+		"queue_items_dispatched_total": 1, "pgdispatch_settles_total fail": 2, "pgdispatch_settles_total release": 1, "queue_item_attempts": 3,
+		"queue_items_failed_total refused": 1, "queue_items_failed_total workspace_not_found": 1, "queue_items_failed_total attempts_exhausted": 0,
+		"queue_dispatch_failures_total permanent": 1, "queue_dispatch_failures_total not_sent": 1, "pgdispatch_wait_seconds": 1,
+		"pgdispatch_start_duration_seconds": 3, "pgdispatch_lease_losses_total": 2, "pgdispatch_settle_batch_size": 4,
+	} {
+		requireValue(t, about, name, want)
+	}
+	require.Zero(t, about.hands.held())
+	require.InDelta(t, 60, sum(t, about.Registry, "pgdispatch_wait_seconds"), 10, "it had been due for a minute when it was claimed")
+}
+
+// requireValue reads a metric by its name and, after a space, its label's value.
+func requireValue(t *testing.T, about *Telemetry, name string, want float64) {
+	t.Helper()
+	var metric, label string
+	_, _ = fmt.Sscan(name, &metric, &label)
+	require.InDelta(t, want, value(t, about.Registry, metric, label), 0, name)
+}
+
+func TestAnItemThatIsClaimedAgainIsNotTakenForItsFormerSelf(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	about.claimed(interval{}, claim.Batch{Items: []claim.Item{{ID: 1, Token: 1}}}, nil)
+	about.claimed(interval{}, claim.Batch{Items: []claim.Item{{ID: 1, Token: 2}}}, nil)
+	require.Nil(t, about.hands.of(claim.Item{ID: 1, Token: 1}))
+	require.NotNil(t, about.hands.of(claim.Item{ID: 1, Token: 2}))
+	require.Equal(t, 1, about.hands.held())
+}
+
+func TestClaimsWithoutALockAreToldFromOtherFailures(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	for _, err := range []error{
+		&pgconn.PgError{Code: "55P03"}, &pgconn.PgError{Code: "57014"}, &pgconn.PgError{Code: "40P01"},
+		fmt.Errorf("claim items: %w", context.DeadlineExceeded), errors.New("connection refused"), &pgconn.PgError{Code: "42P01"},
+	} {
+		store := &Store{t: about, inner: &fakeStore{claim: func() (claim.Batch, []int64, error) { return claim.Batch{}, nil, err }}}
+		_, _, got := store.SettleAndClaim(t.Context(), nil, 1)
+		require.Equal(t, err, got)
+	}
+	requireValue(t, about, "claim_lock_acquisition_failures", 4)
+	requireValue(t, about, "pgdispatch_claims_total error", 6)
+	requireValue(t, about, "pgdispatch_store_errors_total claim", 6)
+	requireValue(t, about, "pgdispatch_claim_duration_seconds", -1)
+}
+
+func useAll(ctx context.Context, store *Store) {
+	_, _ = store.Heartbeat(ctx, nil)
+	_, _ = store.Sweep(ctx, 1)
+	_, _ = store.RecountLanes(ctx)
+	_, _ = store.Finish(ctx, "", "COMPLETED", "")
+	_, _ = store.Finish(ctx, "", "TIMED_OUT", "")
+	_, _ = store.Adopt(ctx, 1, nil)
+	_, _ = store.DeleteFinished(ctx, 1)
+}
+
+func TestWhatTheOthersDoIsCounted(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	useAll(t.Context(), &Store{t: about, inner: &fakeStore{}})
+	for name, want := range map[string]float64{
+		"queue_stale_recovery_count": 3, "pgdispatch_unannounced_total": 2, "pgdispatch_lanes_corrected_total": 4,
+		"pgdispatch_executions_ended_total completed": 1, "pgdispatch_executions_ended_total timed_out": 1, "queue_items_failed_total workflow_timed_out": 1,
+		"pgdispatch_executions_adopted_total": 1, "pgdispatch_deleted_total items": 5, "pgdispatch_deleted_total dead_letters": 6,
+		"pgdispatch_deleted_total executions": 7, "pgdispatch_store_errors_total sweep": 0,
+	} {
+		requireValue(t, about, name, want)
+	}
+}
+
+func TestTheirErrorsAreCountedByOperation(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	useAll(t.Context(), &Store{t: about, inner: &fakeStore{others: errors.New("gone")}})
+	for _, operation := range []string{"heartbeat", "sweep", "recount", "adopt", "delete"} {
+		requireValue(t, about, "pgdispatch_store_errors_total "+operation, 1)
+	}
+	requireValue(t, about, "pgdispatch_store_errors_total finish", 2)
+	requireValue(t, about, "pgdispatch_executions_ended_total completed", 0)
+}
+
+func TestWithoutTelemetryEverythingPassesThrough(t *testing.T) {
+	t.Parallel()
+	about, err := New(t.Context(), Options{LookupEnv: environment(nil), Log: quiet()})
+	require.NoError(t, err)
+	require.Nil(t, about, "nobody wants to know")
+	store := about.Store(nil)
+	store.inner = &fakeStore{
+		claim:  func() (claim.Batch, []int64, error) { return claim.Batch{More: true}, []int64{1}, nil },
+		settle: func() ([]int64, error) { return []int64{2}, nil },
+	}
+	batch, settled, err := store.SettleAndClaim(t.Context(), nil, 1)
+	require.NoError(t, err)
+	require.True(t, batch.More)
+	require.Equal(t, []int64{1}, settled)
+	settled, err = store.Settle(t.Context(), claim.Fail, nil)
+	require.NoError(t, err)
+	require.Equal(t, []int64{2}, settled)
+	useAll(t.Context(), store)
+	fake := &fakeStarter{}
+	_, err = about.Starter(fake, classify).Start(t.Context(), claim.Item{Traceparent: "as it is"})
+	require.NoError(t, err)
+	require.Equal(t, "as it is", fake.items[0].Traceparent)
+	require.False(t, about.BreakerOpen())
+	require.NoError(t, about.Shutdown(t.Context()))
+}

@@ -1,0 +1,167 @@
+// Package telemetry measures a replica from outside: it stands between the parts and what they call, and counts what passes.
+// It decides nothing, and nothing depends on it. Without it, the parts do the same.
+//
+// Metrics are made by OpenTelemetry and read by a scrape, by OTLP or both; traces go by OTLP. The standard OTEL_* variables
+// say where to.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/otlptranslator"
+	"go.opentelemetry.io/otel/attribute"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// scope names this package as the maker of metrics and spans.
+const scope = "github.com/pgdispatch/pgdispatch"
+
+// shutdownTimeout bounds the last export.
+const shutdownTimeout = 3 * time.Second
+
+// Options say what is measured, and for whom.
+type Options struct {
+	// Version and Replica name the process.
+	Version, Replica string
+	// Scraped: metrics are asked for at Registry.
+	Scraped bool
+	// LookupEnv reads the OTEL_* variables that say whether there is anything to export to. The exporters read the others
+	// themselves.
+	LookupEnv func(string) (string, bool)
+	Log       *slog.Logger
+}
+
+// Telemetry is what a replica measures. A nil one measures nothing, and costs nothing.
+type Telemetry struct {
+	// Registry is what a scrape reads.
+	Registry *prometheus.Registry
+
+	version     string
+	meter       metric.Meter
+	instruments *instruments
+	tracer      trace.Tracer // nil: no traces
+	hands       hands
+	watches     atomic.Int64
+	breaker     atomic.Bool
+	shutdown    []func(context.Context) error
+}
+
+// New returns nil where nobody wants to know anything.
+func New(ctx context.Context, o Options) (*Telemetry, error) {
+	metrics, metricsErr := exporterOf(o.LookupEnv, "METRICS")
+	traces, tracesErr := exporterOf(o.LookupEnv, "TRACES")
+	if err := errors.Join(metricsErr, tracesErr); err != nil {
+		return nil, err
+	}
+	if !o.Scraped && metrics == off && traces == off {
+		return nil, nil
+	}
+	handleErrors(o.Log)
+	about, err := describe(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	t := &Telemetry{Registry: prometheus.NewRegistry(), version: o.Version}
+	if err := t.addMetrics(ctx, o.Scraped, metrics, about); err != nil {
+		return nil, err
+	}
+	if traces != off {
+		exporter, err := newTraceExporter(ctx, traces)
+		if err != nil {
+			return nil, fmt.Errorf("make exporter of traces: %w", err)
+		}
+		t.trace(sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)))
+	}
+	return t, nil
+}
+
+// describe says who reports. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES are stronger.
+func describe(ctx context.Context, o Options) (*resource.Resource, error) {
+	about, err := resource.New(ctx, resource.WithAttributes(
+		attribute.String("service.name", "pgdispatch"),
+		attribute.String("service.version", o.Version),
+		attribute.String("service.instance.id", o.Replica),
+	), resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("read OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	return about, nil
+}
+
+func (t *Telemetry) addMetrics(ctx context.Context, scraped bool, otlp protocol, about *resource.Resource) error {
+	options := []sdkmetric.Option{sdkmetric.WithResource(about)}
+	if scraped {
+		reader, err := otelprometheus.New(otelprometheus.WithRegisterer(t.Registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo(),
+			otelprometheus.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithoutSuffixes))
+		if err != nil {
+			return fmt.Errorf("make exporter of metrics: %w", err)
+		}
+		t.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		options = append(options, sdkmetric.WithReader(reader))
+	}
+	if otlp != off {
+		exporter, err := newMetricExporter(ctx, otlp)
+		if err != nil {
+			return fmt.Errorf("make exporter of metrics: %w", err)
+		}
+		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)))
+	}
+	provider := sdkmetric.NewMeterProvider(options...)
+	t.shutdown = append(t.shutdown, provider.Shutdown)
+	t.meter = provider.Meter(scope)
+	var err error
+	t.instruments, err = newInstruments(t.meter)
+	t.hands.instruments = t.instruments
+	return err
+}
+
+// trace begins to trace.
+func (t *Telemetry) trace(provider *sdktrace.TracerProvider) {
+	t.tracer = provider.Tracer(scope)
+	t.hands.tracer = t.tracer
+	t.shutdown = append(t.shutdown, provider.Shutdown)
+}
+
+// Shutdown exports what is left, and gives up after three seconds.
+func (t *Telemetry) Shutdown(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, shutdownTimeout, fmt.Errorf("last export gave up after %s", shutdownTimeout))
+	defer cancel()
+	var all []error
+	for _, shutdown := range t.shutdown {
+		all = append(all, shutdown(ctx))
+	}
+	if err := errors.Join(all...); err != nil {
+		return fmt.Errorf("export what is left: %w", err)
+	}
+	return nil
+}
+
+// Woken counts what made the dispatcher look: dispatch.Observer.
+func (t *Telemetry) Woken(source string) { t.instruments.count("pgdispatch_wakeups_total", 1, source) }
+
+// Breaker takes note of the breaker: dispatch.Observer.
+func (t *Telemetry) Breaker(open bool) { t.breaker.Store(open) }
+
+// BreakerOpen says what the breaker last said. It is false where t is nil.
+func (t *Telemetry) BreakerOpen() bool { return t != nil && t.breaker.Load() }
+
+// Lost counts a lost lease: dispatch.Observer.
+func (t *Telemetry) Lost(itemID int64) {
+	t.instruments.count("pgdispatch_lease_losses_total", 1, "")
+	t.hands.lost(itemID)
+}

@@ -1,0 +1,195 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md")
+
+const (
+	tableBegins = "<!-- The table is generated from telemetry/catalogue.go: make golden -->\n"
+	tableEnds   = "<!-- The table ends -->\n"
+)
+
+// table is the reference's table of metrics.
+func table() string {
+	var text strings.Builder
+	text.WriteString("| metric | type | unit | label | meaning |\n|---|---|---|---|---|\n")
+	for _, m := range Catalogue() {
+		label := ""
+		if m.Label != "" {
+			label = "`" + m.Label + "`"
+		}
+		if len(m.Values) > 0 {
+			label += ": `" + strings.Join(m.Values, "`, `") + "`"
+		}
+		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s |\n", m.Name, m.Kind, m.Unit, label, m.Meaning)
+	}
+	return text.String()
+}
+
+func TestTheReferenceHasEveryMetric(t *testing.T) {
+	t.Parallel()
+	const path = "../docs/metrics.md"
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(text), tableBegins)
+	require.True(t, found)
+	is, after, found := strings.Cut(rest, tableEnds)
+	require.True(t, found)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(before+tableBegins+table()+tableEnds+after), 0o600))
+		return
+	}
+	require.Equal(t, table(), is, "run make golden")
+}
+
+func TestEveryMetricIsDescribedInFull(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, m := range Catalogue() {
+		require.False(t, names[m.Name], "%s is there twice", m.Name)
+		names[m.Name] = true
+		require.NotEmpty(t, m.Unit, m.Name)
+		require.Regexp(t, `^[A-Z].*\.$|^[A-Z1-9].*: .*`, m.Meaning, m.Name)
+		require.Equal(t, m.Kind == histogram, m.Buckets != nil, m.Name)
+		require.False(t, m.Kind == counter && m.Label != "" && m.Values == nil, "%s has a label without bounds", m.Name)
+		require.NotContains(t, m.Meaning, "|")
+	}
+}
+
+func TestCountersAreThereBeforeTheyCount(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	for _, m := range Catalogue() {
+		for _, v := range m.Values {
+			if m.Kind == counter {
+				require.Zero(t, value(t, about.Registry, m.Name, v), "%s %s", m.Name, v)
+			}
+		}
+		if m.Kind == counter && m.Label == "" {
+			require.Zero(t, value(t, about.Registry, m.Name, ""), m.Name)
+		}
+	}
+}
+
+// fakeQueue counts how often it is asked.
+type fakeQueue struct {
+	asked int
+	err   error
+	depth claim.Depth
+	slow  bool
+}
+
+func (f *fakeQueue) QueueDepth(ctx context.Context) (claim.Depth, error) {
+	f.asked++
+	if f.slow {
+		<-ctx.Done()
+		return claim.Depth{}, context.Cause(ctx)
+	}
+	return f.depth, f.err
+}
+
+func (f *fakeQueue) WorkspaceStatistics(_ context.Context, atMost int) ([]claim.WorkspaceStatistics, error) {
+	return make([]claim.WorkspaceStatistics, atMost), f.err
+}
+
+func ready(context.Context) bool { return true }
+
+func TestTheDatabaseIsAskedOnceInAWhileHoweverManyScrape(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		queue := &fakeQueue{}
+		gauges := &Gauges{Queue: queue, t: &Telemetry{}}
+		for range 10 {
+			gauges.recent(t.Context())
+		}
+		require.Equal(t, 1, queue.asked)
+		time.Sleep(depthAge)
+		gauges.recent(t.Context())
+		require.Equal(t, 2, queue.asked)
+	})
+}
+
+func TestALookThatTakesTooLongIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		about, _ := measured(t)
+		began := time.Now()
+		seen := (&Gauges{Queue: &fakeQueue{slow: true}, t: about}).recent(t.Context())
+		require.EqualError(t, seen.err, "look at the queue's depth gave up after 3s")
+		require.Equal(t, depthTimeout, time.Since(began))
+	})
+}
+
+func TestWithoutADatabaseTheQueuesGaugesAreNotThere(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	require.NoError(t, about.Observe(&Gauges{Queue: &fakeQueue{err: errors.New("gone")}, Ready: ready, Workers: 3}))
+	about.Breaker(true)
+	for name, want := range map[string]float64{
+		"pgdispatch_database_up": 0, "pgdispatch_workers": 3, "pgdispatch_ready": 1, "pgdispatch_breaker_open": 1,
+		"pgdispatch_queue_items PENDING": -1, "pgdispatch_paused": -1, "pgdispatch_listener_connected": -1,
+	} {
+		requireValue(t, about, name, want)
+	}
+	requireValue(t, about, "pgdispatch_store_errors_total depth", 1)
+}
+
+func TestWorkspacesAreNamedOnlyWhereThatIsAllowed(t *testing.T) {
+	t.Parallel()
+	for workspaces, want := range map[int]float64{0: -1, 1: 0} {
+		about, _ := measured(t)
+		require.NoError(t, about.Observe(&Gauges{Queue: &fakeQueue{}, Ready: ready, Workspaces: workspaces}))
+		requireValue(t, about, "pgdispatch_workspace_waiting", want)
+	}
+}
+
+func TestNothingIsExportedUntilSomebodySaysWhereTo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		variables string
+		want      protocol
+	}{
+		{"", off},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL=grpc", off},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", http},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318", http},
+		{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=http://c:4318", off},
+		{"OTEL_TRACES_EXPORTER=otlp", http},
+		{"OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_PROTOCOL=grpc", grpc},
+		{"OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_PROTOCOL=grpc OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf", http},
+		{"OTEL_TRACES_EXPORTER=none OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", off},
+		{"OTEL_SDK_DISABLED=true OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", off},
+	} {
+		variables := map[string]string{}
+		for pair := range strings.FieldsSeq(c.variables) {
+			name, value, _ := strings.Cut(pair, "=")
+			variables[name] = value
+		}
+		got, err := exporterOf(environment(variables), "TRACES")
+		require.NoError(t, err, c.variables)
+		require.Equal(t, c.want, got, c.variables)
+	}
+}
+
+func TestAnExporterThatIsNotThereIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	_, err := New(t.Context(), Options{Log: quiet(), LookupEnv: environment(map[string]string{
+		"OTEL_METRICS_EXPORTER": "statsd", "OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json",
+	})})
+	require.EqualError(t, err, `OTEL_METRICS_EXPORTER is "statsd": it must be otlp or none
+OTEL_EXPORTER_OTLP_PROTOCOL is "http/json": it must be grpc or http/protobuf`)
+}
