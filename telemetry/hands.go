@@ -118,17 +118,21 @@ func (h *hands) remove(id int64) (one *hand, last bool) {
 // reason is why an item failed for good, in words that are few.
 func (o *hand) reason() string {
 	switch o.problem {
+	case "":
 	case "workspace not found":
 		return "workspace_not_found"
 	case "workflow definition not found":
 		return "definition_not_found"
 	case "workflow definition has no version":
 		return "no_version"
-	case "holder lost three times":
+	default:
 		return "holder_lost"
 	}
-	if o.outcome == "permanent" {
+	switch o.outcome {
+	case "permanent":
 		return "refused"
+	case "forgotten":
+		return "forgotten"
 	}
 	return "attempts_exhausted"
 }

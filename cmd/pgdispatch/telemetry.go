@@ -127,4 +127,9 @@ func parseToken(text string, into *string) error {
 }
 
 // outcomeName is the starts' label.
-func outcomeName(err error) string { return dispatch.Classify(err).String() }
+func outcomeName(err error) string {
+	if errors.Is(err, dispatch.ErrForgotten) {
+		return "forgotten"
+	}
+	return dispatch.Classify(err).String()
+}
