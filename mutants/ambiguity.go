@@ -23,4 +23,7 @@ var ambiguity = []mutant{
 	{"cancel leaves what may run", "only a constraint is in the way of withdrawing what may run",
 		[]edit{{"sql/migrations/functions/cancel.sql", "and not q.outcome_unknown", ""}},
 		"./sql", "TestCancelWithdrawsWhatWaitsAndNothingElse"},
+	{"what Temporal may have forgotten is parked", "a start is repeated however long ago the first one was",
+		[]edit{{"dispatch/memory.go", "if item.UnansweredFor < remembered(retention) {", "if true {"}},
+		"./dispatch", "TestItemThatTemporalMayHaveForgottenIsNotStarted"},
 }

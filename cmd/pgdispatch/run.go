@@ -29,9 +29,6 @@ import (
 )
 
 const (
-	// gcPercent is for a small heap with many stacks: at Go's default of 100, a replica under load spends a fifth of its time
-	// collecting some megabytes. GOGC overrides it.
-	gcPercent = 400
 	// claimConnections is for claims, which follow one another, and for the sweeper's recount.
 	claimConnections = 2
 	// otherConnections is for everything else: settles, heartbeats, sweeps, pings and recorded ends.
@@ -93,9 +90,7 @@ type replica struct {
 }
 
 func runReplica(ctx context.Context, c config, log *slog.Logger) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	collectByHeap()
 	owner := replicaName()
 	log = log.With("replica", owner)
 	return observed(ctx, c, owner, log, func(ctx context.Context, t *telemetry.Telemetry, health *telemetry.Health) error {
