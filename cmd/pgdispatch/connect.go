@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 	temporallog "go.temporal.io/sdk/log"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/notify"
@@ -28,6 +29,9 @@ const (
 	connectTimeout = 5 * time.Second
 	// pingTimeout bounds the check of a pooled connection that was idle.
 	pingTimeout = time.Second
+	// reconnectBase and reconnectCap bound the pauses between tries to connect to Temporal.
+	reconnectBase = 100 * time.Millisecond
+	reconnectCap  = time.Second
 	// tcpUserTimeout is how long the server keeps a connection whose client takes no data: a listener that is stopped
 	// would otherwise pin the whole database's vacuum and fill its notification queue.
 	tcpUserTimeout = "8s"
@@ -169,8 +173,12 @@ func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
 	if options.Namespace == "" {
 		options.Namespace = client.DefaultNamespace
 	}
-	// A start that is sent again is dispatch's decision: that it was not sent must mean that it never was.
-	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithDisableRetry())
+	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions,
+		// A start that is sent again is dispatch's decision: that it was not sent must mean that it never was.
+		grpc.WithDisableRetry(),
+		// Without a connection each probe fails at once: what decides when work resumes is when the connection is tried again.
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: backoff.Config{
+			BaseDelay: reconnectBase, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectCap}}))
 	options.Logger = temporallog.NewStructuredLogger(log)
 	temporal, err := client.NewLazyClient(options)
 	if err != nil {
