@@ -25,7 +25,7 @@ var policy = []mutant{
 		"./sql", "TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong"},
 	{"nothing beside a suspect", "who holds a suspect claims others",
 		[]edit{{claimFile, "case when halted or alone then 0", "case when halted then 0"}},
-		"./sql", "TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong"},
+		"./sql", "TestSuspectsAreHandedOverOneAfterAnotherAndCleared"},
 	{"a holder that lives did not die of its item", "a lease that its holder outlived is held against the item",
 		[]edit{{"sql/migrations/functions/requeue_expired.sql", "then 0 else 1 end", "then 1 else 1 end"}},
 		"./sql", "TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem"},
