@@ -65,14 +65,12 @@ type Dispatcher struct {
 	Workers int
 	// Lease is how long a claim holds an item without a heartbeat, which is sent every third of it.
 	Lease time.Duration
-	// PollInterval is how often the dispatcher looks for work that nobody has announced. 0: never, because somebody else looks, and
-	// says WakePoll when there is some.
-	PollInterval time.Duration
 	// StartTimeout bounds one request to start a workflow. What is not answered by then is sent again later.
 	StartTimeout time.Duration
 	// DrainTimeout bounds how long hand-overs under way may take once Run is to end.
 	DrainTimeout time.Duration
-	// Wake says that there may be work; the text says who says so, for the log. Its capacity is 1, and rings that find it
+	// Wake says that there may be work; the text says who says so, for the log. Work that nobody has announced in time is somebody
+	// else's to look for, who says WakePoll. Its capacity is 1, and rings that find it
 	// full are dropped: one look at the table serves them all.
 	Wake <-chan string
 	// Gate decides who is notified. Nil: nobody is on duty, and every ring is looked at.
@@ -166,12 +164,6 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 // claims is the loop that decides when to claim.
 func (r *run) claims(ctx context.Context) {
-	var poll <-chan time.Time
-	if r.PollInterval > 0 {
-		ticker := time.NewTicker(r.PollInterval)
-		defer ticker.Stop()
-		poll = ticker.C
-	}
 	source := "start"
 	for ctx.Err() == nil {
 		r.collect()
@@ -207,8 +199,6 @@ func (r *run) claims(ctx context.Context) {
 		case done := <-r.outcomes:
 			r.learn(done)
 			source = "worker"
-		case <-poll:
-			r.hungry, source = true, WakePoll
 		case <-r.timer(now):
 			r.hungry, source = true, "timer"
 		}

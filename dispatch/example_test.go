@@ -19,7 +19,6 @@ func ExampleDispatcher() {
 		Starter:      &dispatch.TemporalStarter{Service: service, Namespace: "default", Identity: "replica_1"},
 		Workers:      10,
 		Lease:        30 * time.Second,
-		PollInterval: 5 * time.Second,
 		StartTimeout: 5 * time.Second,
 		DrainTimeout: 20 * time.Second,
 		Wake:         wake,

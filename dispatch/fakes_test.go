@@ -19,10 +19,12 @@ import (
 // once. What a test sets in on... takes the place of that. All times are counted from the desk's making.
 type desk struct {
 	*Dispatcher
-	t     *testing.T
-	wake  chan string
-	log   logBook
-	began time.Time
+	t    *testing.T
+	wake chan string
+	// PollInterval is how often a poll sees work; 0: never.
+	PollInterval time.Duration
+	log          logBook
+	began        time.Time
 
 	onClaim     func(atMost int) (claim.Batch, error)
 	onHeartbeat func(held []claim.Held) ([]int64, error)
@@ -69,13 +71,12 @@ type (
 )
 
 func newDesk(t *testing.T, workers int) *desk {
-	d := &desk{t: t, wake: make(chan string, 1), began: time.Now(), leased: map[int64]claim.Item{}}
+	d := &desk{t: t, wake: make(chan string, 1), began: time.Now(), leased: map[int64]claim.Item{}, PollInterval: 5 * time.Second}
 	d.Dispatcher = &Dispatcher{
 		Store:        fakeStore{d},
 		Starter:      fakeStarter{d},
 		Workers:      workers,
 		Lease:        30 * time.Second,
-		PollInterval: 5 * time.Second,
 		StartTimeout: 5 * time.Second,
 		DrainTimeout: 20 * time.Second,
 		Wake:         d.wake,
@@ -105,9 +106,29 @@ func (d *desk) run() (stop func()) {
 	ctx, cancel := context.WithCancel(d.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
+	if d.PollInterval > 0 {
+		go d.poll(ctx)
+	}
 	return func() {
 		cancel()
 		require.NoError(d.t, <-ended)
+	}
+}
+
+// poll is the sweeper, which sees work that is due at each of its looks.
+func (d *desk) poll(ctx context.Context) {
+	ticker := time.NewTicker(d.PollInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		select {
+		case d.wake <- WakePoll:
+		default:
+		}
 	}
 }
 

@@ -10,7 +10,7 @@ var leases = []mutant{
 		"./sql", "TestASettleWithAnOlderTokenChangesNothing"},
 	{"token in retry", "any token will do",
 		[]edit{{"sql/retry.sql", "q.lease_token = done.token", "done.token is not null"}},
-		"./sql", "TestARetryWithAnOlderTokenChangesNothing"},
+		"./sql", "TestASettleWithAnOlderTokenChangesNothing"},
 	{"token in release", "any token will do",
 		[]edit{{"sql/release.sql", "q.lease_token = done.token", "done.token is not null"}},
 		"./sql", "TestASettleWithAnOlderTokenChangesNothing"},

@@ -2,6 +2,7 @@ package sql_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -152,6 +153,7 @@ func TestASettleWithAnOlderTokenChangesNothing(t *testing.T) {
 	require.Empty(t, f.dispatched(first))
 	require.Empty(t, f.release(first, false))
 	require.Empty(t, all[int64](f, sql.Fail, first.ids(), first.tokens(), []string{"x"}))
+	require.Empty(t, all[int64](f, sql.Retry, first.ids(), first.tokens(), []string{"x"}, []time.Duration{0}, []bool{false}))
 	require.Empty(t, all[int64](f, sql.Heartbeat, first.ids(), first.tokens(), lease))
 	require.Equal(t, second.ids(), f.dispatched(second))
 }

@@ -9,17 +9,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-func TestARetryWithAnOlderTokenChangesNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.item(f.tenant("FREE"))
-	first := f.claim(1)
-	f.release(first, false)
-	second := f.claim(1)
-	require.Empty(t, all[int64](f, sql.Retry, first.ids(), first.tokens(), []string{"x"}, []time.Duration{0}, []bool{false}))
-	require.Equal(t, second.ids(), f.dispatched(second))
-}
-
 // The first holder repeats a settle whose answer it never got, when the item is another's already.
 func TestARepeatedStartHasATokenOfItsOwn(t *testing.T) {
 	t.Parallel()

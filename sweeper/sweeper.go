@@ -39,10 +39,8 @@ type Sweeper struct {
 	RecountInterval time.Duration
 	// Found is called when a sweep put items back or found some that were not known; it must not block. Nil: nobody is told.
 	Found func()
-	// Due is called when a sweep sees work that a claim would find and nobody has claimed: a wake-up was missed, or there are
-	// none. It must not block. Nil: nobody is told.
-	Due func()
-	// Saw is called after each sweep with what it returned; it must not block. Nil: nobody is told.
+	// Saw is called after each sweep with what it returned, so that others need not look themselves; it must not block. Nil:
+	// nobody is told.
 	Saw func(claim.Swept)
 	Log *slog.Logger
 
@@ -71,7 +69,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 
 // sweep sweeps until it finds no more, and returns how long to wait for the next time.
 func (s *Sweeper) sweep(ctx context.Context) time.Duration {
-	requeued, unnoticed, due, pause := 0, 0, false, s.Interval
+	requeued, unnoticed, pause := 0, 0, s.Interval
 	for more := true; more; {
 		sent := time.Now()
 		swept, err := s.Store.Sweep(ctx, batch)
@@ -87,7 +85,6 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 		requeued += swept.Requeued
 		s.watchClock(ctx, swept, sent)
 		unnoticed += swept.Unnoticed
-		due = swept.Due
 		if swept.NextExpiryIn != nil {
 			pause = min(*swept.NextExpiryIn+rand.N(maxJitter), s.Interval)
 		}
@@ -102,9 +99,6 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 	}
 	if s.Found != nil && requeued+unnoticed > 0 {
 		s.Found()
-	}
-	if s.Due != nil && due {
-		s.Due()
 	}
 	return pause
 }

@@ -42,7 +42,12 @@ func bubble(t *testing.T, test func(t *testing.T, b *broom)) {
 		b := &broom{t: t, began: time.Now()}
 		b.Sweeper = &Sweeper{
 			Store: fakeStore{b}, Interval: 10 * time.Second, RecountInterval: time.Minute,
-			Found: func() { b.note(&b.book.found) }, Due: func() { b.note(&b.book.due) },
+			Found: func() { b.note(&b.book.found) },
+			Saw: func(swept claim.Swept) {
+				if swept.Due {
+					b.note(&b.book.due)
+				}
+			},
 			Log: slog.New(&b.log),
 		}
 		test(t, b)

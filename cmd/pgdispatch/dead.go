@@ -48,8 +48,8 @@ func (a *app) deadListCommand() *cobra.Command {
 			if !slices.Contains([]string{"open", "replayed", "discarded", "any"}, state) {
 				return fmt.Errorf("--state is %q: it must be open, replayed, discarded or any", state)
 			}
-			if limit < 1 || limit > 10000 {
-				return fmt.Errorf("--limit is %d: it must be a whole number from 1 to 10000", limit)
+			if err := checkLimit(limit); err != nil {
+				return err
 			}
 			ids, err := filter.find(ctx, store, state, limit)
 			if err != nil {

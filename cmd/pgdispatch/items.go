@@ -188,14 +188,7 @@ func (a *app) itemActionCommand(action itemAction) *cobra.Command {
 		}
 		o := itemOutcome{Matched: len(ids)}
 		slices.Reverse(ids) // the oldest first
-		for batch := range slices.Chunk(ids, itemBatch) {
-			done, err := action.act(store, ctx, batch, who)
-			o.Done = append(o.Done, done...)
-			if err != nil {
-				return errors.Join(err, a.printItemOutcome(action, output, o, err))
-			}
-		}
-		return a.printItemOutcome(action, output, o, nil)
+		return a.actOnItems(ctx, store, action, ids, who, output, o)
 	})
 	filter.add(command.Flags(), "enqueued")
 	command.Flags().BoolVar(&all, "all", false, "all that can be, without a filter")
@@ -231,6 +224,11 @@ func (a *app) actOnNamedItems(ctx context.Context, store *claim.Store, action it
 			ids = append(ids, item.ID)
 		}
 	}
+	return a.actOnItems(ctx, store, action, ids, who, output, o)
+}
+
+// actOnItems acts on items batch by batch, and says what came of it, of an error too.
+func (a *app) actOnItems(ctx context.Context, store *claim.Store, action itemAction, ids []int64, who, output string, o itemOutcome) error {
 	for batch := range slices.Chunk(ids, itemBatch) {
 		done, err := action.act(store, ctx, batch, who)
 		o.Done = append(o.Done, done...)

@@ -164,7 +164,7 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	}
 	r.sweeper = &sweeper.Sweeper{
 		Store: r.store, Interval: r.pollInterval, Lease: r.lease, RecountInterval: recountInterval,
-		Found: func() { r.ring("sweeper") }, Due: func() { r.ring(dispatch.WakePoll) }, Saw: r.saw, Log: component("sweeper"),
+		Found: func() { r.ring("sweeper") }, Saw: r.saw, Log: component("sweeper"),
 	}
 	r.retention = &sweeper.Retention{Store: r.store, Interval: retentionInterval, Wanted: r.deletes.Load, Log: component("retention")}
 	if r.listen {
@@ -183,6 +183,9 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 
 // saw tells the parts what a sweep saw for them, so that they need not look themselves.
 func (r *replica) saw(swept claim.Swept) {
+	if swept.Due {
+		r.ring(dispatch.WakePoll)
+	}
 	r.open.Store(swept.Open > 0)
 	r.unwatched.Store(swept.Unwatched)
 	r.deletes.Store(swept.Deletes)

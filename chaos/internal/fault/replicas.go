@@ -222,13 +222,19 @@ func startAll(ctx context.Context, s *Scene) error {
 	return err
 }
 
+// chosen is the busiest replica or, where there is a rule for a call, one in the middle of such a call.
+func chosen(ctx context.Context, s *Scene, rule proxy.Rule) (*lab.Replica, error) {
+	r, err := busiest(ctx, s)
+	if err == nil && rule.Method != "" {
+		return caught(ctx, s, rule)
+	}
+	return r, err
+}
+
 // freeze stops a replica, in the middle of a call where there is a rule for one.
 func freeze(rule proxy.Rule) func(context.Context, *Scene) (Lift, error) {
 	return func(ctx context.Context, s *Scene) (Lift, error) {
-		r, err := busiest(ctx, s)
-		if err == nil && rule.Method != "" {
-			r, err = caught(ctx, s, rule)
-		}
+		r, err := chosen(ctx, s, rule)
 		if err != nil {
 			return nil, err
 		}
@@ -262,10 +268,7 @@ func freezeAll(_ context.Context, s *Scene) (Lift, error) {
 // terminate asks a replica to end, in the middle of a call where there is a rule for one.
 func terminate(rule proxy.Rule) func(context.Context, *Scene) (Lift, error) {
 	return func(ctx context.Context, s *Scene) (Lift, error) {
-		r, err := busiest(ctx, s)
-		if err == nil && rule.Method != "" {
-			r, err = caught(ctx, s, rule)
-		}
+		r, err := chosen(ctx, s, rule)
 		if err != nil {
 			return nil, err
 		}
