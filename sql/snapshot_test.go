@@ -47,7 +47,8 @@ func (c fixture) claimBlocks(atMost int) int {
 	return blocks
 }
 
-// An old snapshot keeps every version of every row, and no vacuum can help.
+// An old snapshot keeps every version of every row, and no vacuum can help. An ANALYZE, as autovacuum runs it, counts only those that
+// live: to the planner the tables are tiny, and any index is as good as another.
 func TestClaimsStayCheapWhileASnapshotIsHeldOpen(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -80,6 +81,7 @@ func TestClaimsStayCheapWhileASnapshotIsHeldOpen(t *testing.T) {
 			claimer.item(f.tenant("PRO"))
 			fresh := claimer.claimBlocks(1)
 			run(2000)
+			f.exec("analyze")
 			claimer.item(f.tenant("PRO"))
 			held := claimer.claimBlocks(1)
 			t.Logf("%d blocks, after 2,000 rounds %d", fresh, held)

@@ -224,10 +224,12 @@ create table pgdispatch.lanes (
 )
 with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 
+-- What is true of all lanes makes each of these, too, fit for its own question only: the table is tiny to the planner, whatever an
+-- old snapshot keeps in it. Ask with a condition on last_served, on waiting_from, on next_due_at.
 create index lanes_ready on pgdispatch.lanes (ready_priority desc, last_served, workspace_id)
-    where active < slots and not paused and ready_priority is not null;
+    where active < slots and not paused and ready_priority is not null and last_served is not null;
 create index lanes_aged on pgdispatch.lanes (waiting_from)
-    where active < slots and not paused and ready_priority is not null;
+    where active < slots and not paused and ready_priority is not null and waiting_from is not null;
 create index lanes_due on pgdispatch.lanes (next_due_at) where active < slots and not paused and next_due_at is not null;
 
 create sequence pgdispatch.lane_versions;

@@ -78,7 +78,8 @@ begin
     insert into pgdispatch.lanes (workspace_id, version)
     select n.workspace_id, nextval('pgdispatch.lane_versions')
     from (select distinct u.workspace_id from unnest(workspaces) as u (workspace_id)) n
-    where not exists (select from pgdispatch.lanes l where l.workspace_id = n.workspace_id);
+    -- One by one: what an anti-join would read once are the versions that an old snapshot keeps, too.
+    where (select l.version from pgdispatch.lanes l where l.workspace_id = n.workspace_id limit 1) is null;
 
     -- Nothing is given out of a lane before a look has said what holds; one that is full or paused must be looked at too.
     update pgdispatch.lanes l
