@@ -174,7 +174,10 @@ func (s *stack) requireOneRunEach(executions []string) {
 			page, err := s.client.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{
 				Query: "TaskQueue = '" + s.queue + "'", NextPageToken: token,
 			})
-			require.NoError(s.t, err)
+			if err != nil { // of a busy machine: the next look may have an answer
+				s.t.Log("list workflows:", err)
+				return false
+			}
 			for _, e := range page.Executions {
 				runs[e.GetExecution().GetWorkflowId()]++
 			}

@@ -187,10 +187,10 @@ func (s *stack) statusOf(execution string) string {
 }
 
 // eventually waits for something to become true in the database or in Temporal, which tell nobody. The condition runs on
-// the test's own goroutine, so it may fail the test.
+// the test's own goroutine, so it may fail the test. The time is for a machine that does much else; nobody waits for it otherwise.
 func (s *stack) eventually(condition func() bool, message string, args ...any) {
 	s.t.Helper()
-	await(s.t, time.Minute, condition, message, args...)
+	await(s.t, 3*time.Minute, condition, message, args...)
 }
 
 func await(t testing.TB, timeout time.Duration, condition func() bool, message string, args ...any) {
