@@ -35,6 +35,10 @@ test: devstack build lint ## lint, and every test with the race detector on a re
 	cd chaos && $(GOTEST) ./...
 	cd mutants && $(GOTEST) -count=1 ./... # the files it looks at are not its own, so a cached answer may be wrong
 
+.PHONY: test-matrix
+test-matrix: devstack build ## the product's tests on Postgres 14 to 18, whose programs it fetches (Linux on x86-64); PG='17 18', PACKAGES
+	.ci/matrix $(PG)
+
 .PHONY: bench
 bench: build ## measure beside River, a floor and the machine's limit; about an hour; writes docs/benchmarks.md
 	go run -C bench . -pgdispatch $(CURDIR)/bin/pgdispatch

@@ -183,7 +183,7 @@ func TestDoctorJudgesServers(t *testing.T) {
 		ail     func(*claim.Server)
 	}{
 		{"postgres version", problem, "13.9", func(s *claim.Server) { s.Version, s.VersionText = 130009, "13.9" }},
-		{"postgres version", warning, "14.1", func(s *claim.Server) { s.Version, s.VersionText = 140001, "14.1" }},
+		{"postgres version", fine, "14.1", func(s *claim.Server) { s.Version, s.VersionText = 140001, "14.1" }},
 		{"postgres version", warning, "19beta1", func(s *claim.Server) { s.Version, s.VersionText = 190000, "19beta1" }},
 		{"encoding", problem, "the database's encoding is LATIN1", func(s *claim.Server) { s.Encoding = "LATIN1" }},
 		{"durability", problem, "fsync off", func(s *claim.Server) { s.Settings["fsync"] = "off" }},
