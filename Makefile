@@ -13,7 +13,16 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/pgdispatch, static and reproducible
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgdispatch ./cmd/pgdispatch
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgdispatch ./cmd/pgdispatch
+
+.PHONY: reproducible
+reproducible: build ## build once more, in another directory and without a cache: the same bytes
+	@copy=$$(mktemp -d) && trap 'chmod -R u+w "$$copy" && rm -rf "$$copy"' EXIT && git ls-files -z | xargs -0 cp --parents -t "$$copy" && \
+	GOCACHE=$$copy/.cache $(MAKE) --no-print-directory -C "$$copy" build VERSION=$(VERSION) && cmp bin/pgdispatch "$$copy/bin/pgdispatch" && sha256sum bin/pgdispatch
+
+.PHONY: sbom
+sbom: build ## write bin/pgdispatch.cdx.json, a CycloneDX list of what is in bin/pgdispatch
+	go run ./deploy/sbom bin/pgdispatch $(VERSION) > bin/pgdispatch.cdx.json
 
 .PHONY: devstack
 devstack: ## build bin/devstack, the embedded Temporal server and the demo (minutes the first time)

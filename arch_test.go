@@ -29,6 +29,7 @@ var edges = map[string][]string{
 	"claim":          {"sql"},
 	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "sweeper", "telemetry"},
 	"complete":       {"claim"},
+	"deploy/sbom":    nil,
 	"dispatch":       {"claim"},
 	"finish":         nil,
 	"notify":         nil,
