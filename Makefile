@@ -48,6 +48,10 @@ test: devstack build lint ## lint, and every test with the race detector on a re
 test-matrix: devstack build ## the product's tests on Postgres 14 to 18, whose programs it fetches (Linux on x86-64); PG='17 18', PACKAGES
 	.ci/matrix $(PG)
 
+.PHONY: clients
+clients: ## run the programs of docs/clients in Go, Python, Node, Java, Ruby and psql; installs what is missing, on Debian as root
+	.ci/clients
+
 .PHONY: bench
 bench: build ## measure beside River, a floor and the machine's limit; about an hour; writes docs/benchmarks.md
 	go run -C bench . -pgdispatch $(CURDIR)/bin/pgdispatch
@@ -92,8 +96,8 @@ fmt: ## format the code
 	gofmt -w .
 
 .PHONY: golden
-golden: ## rewrite what is generated: the lifecycle's diagram, the page of commands and the golden files
-	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares' -update
+golden: ## rewrite what is generated: the lifecycle's diagram, the tables of commands, metrics and SQLSTATEs, and the golden files
+	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares|SQLSTATEs' -update
 	go test ./cmd/pgdispatch -run Page -update
 	go test ./telemetry -run Reference -update
 
