@@ -100,6 +100,7 @@ golden: ## rewrite what is generated: the lifecycle's diagram, the tables of com
 	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares|SQLSTATEs' -update
 	go test ./cmd/pgdispatch -run Page -update
 	go test ./telemetry -run Reference -update
+	go test ./docs/clients -run Page -update
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities; needs the network

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
+
+var update = flag.Bool("update", false, "rewrite README.md")
 
 func TestMain(m *testing.M) { sqltest.Main(m) }
 
@@ -104,9 +107,20 @@ func TestThePageShowsEveryClient(t *testing.T) {
 	files, err := filepath.Glob("[eE]nqueue.*")
 	require.NoError(t, err)
 	require.Len(t, files, 6)
+	want := string(page)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		require.Contains(t, string(page), "```"+strings.TrimPrefix(filepath.Ext(file), ".")+"\n"+string(text)+"```\n", file)
+		begin := "[" + file + "](" + file + ").\n\n```" + strings.TrimPrefix(filepath.Ext(file), ".") + "\n"
+		before, rest, found := strings.Cut(want, begin)
+		require.True(t, found, file)
+		_, after, found := strings.Cut(rest, "```\n")
+		require.True(t, found, file)
+		want = before + begin + string(text) + "```\n" + after
 	}
+	if *update {
+		require.NoError(t, os.WriteFile("README.md", []byte(want), 0o644))
+		return
+	}
+	require.Equal(t, want, string(page), "make golden rewrites it")
 }
