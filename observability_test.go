@@ -63,3 +63,25 @@ func TestEveryLogEventOfTheDocsIsInTheCode(t *testing.T) {
 		}
 	}
 }
+
+var leveledCall = regexp.MustCompile(`\.(Debug|Info|Warn|Error)(?:Context)?\((?:ctx, )?"([^"]+)"`)
+
+func TestTheDocsSayAtWhichLevelAnEventIsLogged(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/operating.md")
+	require.NoError(t, err)
+	levels := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| ([A-Z]+) \\|").FindAllStringSubmatch(string(page), -1) {
+		for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			levels[message[1]] = row[2]
+		}
+	}
+	for path, file := range parse(t, false) {
+		if strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "bench/") {
+			continue
+		}
+		for _, call := range leveledCall.FindAllStringSubmatch(file.text, -1) {
+			require.Equal(t, levels[call[2]], strings.ToUpper(call[1]), "%s: %s", path, call[2])
+		}
+	}
+}
