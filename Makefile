@@ -13,7 +13,16 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/pgdispatch, static and reproducible
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgdispatch ./cmd/pgdispatch
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgdispatch ./cmd/pgdispatch
+
+.PHONY: reproducible
+reproducible: build ## build once more, in another directory and without a cache: the same bytes
+	@copy=$$(mktemp -d) && trap 'chmod -R u+w "$$copy" && rm -rf "$$copy"' EXIT && git ls-files -z | xargs -0 cp --parents -t "$$copy" && \
+	GOCACHE=$$copy/.cache $(MAKE) --no-print-directory -C "$$copy" build VERSION=$(VERSION) && cmp bin/pgdispatch "$$copy/bin/pgdispatch" && sha256sum bin/pgdispatch
+
+.PHONY: sbom
+sbom: build ## write bin/pgdispatch.cdx.json, a CycloneDX list of what is in bin/pgdispatch
+	go run ./deploy/sbom bin/pgdispatch $(VERSION) > bin/pgdispatch.cdx.json
 
 .PHONY: devstack
 devstack: ## build bin/devstack, the embedded Temporal server and the demo (minutes the first time)
@@ -34,6 +43,14 @@ test: devstack build lint ## lint, and every test with the race detector on a re
 	cd bench && $(GOTEST) ./internal/...
 	cd chaos && $(GOTEST) ./...
 	cd mutants && $(GOTEST) -count=1 ./... # the files it looks at are not its own, so a cached answer may be wrong
+
+.PHONY: test-matrix
+test-matrix: devstack build ## the product's tests on Postgres 14 to 18, whose programs it fetches (Linux on x86-64); PG='17 18', PACKAGES
+	.ci/matrix $(PG)
+
+.PHONY: clients
+clients: ## run the programs of docs/clients in Go, Python, Node, Java, Ruby and psql; installs what is missing, on Debian as root
+	.ci/clients
 
 .PHONY: bench
 bench: build ## measure beside River, a floor and the machine's limit; about an hour; writes docs/benchmarks.md
@@ -79,10 +96,11 @@ fmt: ## format the code
 	gofmt -w .
 
 .PHONY: golden
-golden: ## rewrite what is generated: the lifecycle's diagram, the page of commands and the golden files
-	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares' -update
+golden: ## rewrite what is generated: the lifecycle's diagram, the tables of commands, metrics and SQLSTATEs, and the golden files
+	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares|SQLSTATEs' -update
 	go test ./cmd/pgdispatch -run Page -update
 	go test ./telemetry -run Reference -update
+	go test ./docs/clients -run Page -update
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities; needs the network

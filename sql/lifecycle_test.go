@@ -78,7 +78,7 @@ func TestLifecycleExplainsEveryStateAndStatement(t *testing.T) {
 // and a SQLSTATE must fail with it; one with an ellipsis is a sketch.
 func TestEverySnippetOfThePagesRuns(t *testing.T) {
 	t.Parallel()
-	for _, page := range []string{"README.md", "docs/enqueue.md"} {
+	for _, page := range []string{"README.md", "docs/enqueue.md", "docs/quickstart.md", "docs/troubleshooting.md"} {
 		t.Run(page, func(t *testing.T) { t.Parallel(); runSnippets(t, page) })
 	}
 }
@@ -107,19 +107,4 @@ func runSnippets(t *testing.T, name string) {
 		}
 		f.exec(block[1])
 	}
-}
-
-// The page's table of errors and the errors that the functions raise are the same.
-func TestEveryErrorIsOnTheEnqueuePage(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	page, err := os.ReadFile(filepath.Join("..", "docs", "enqueue.md"))
-	require.NoError(t, err)
-	raised := all[string](f, `select distinct m[1] from pg_proc p, regexp_matches(p.prosrc, 'errcode = ''(\w+)''', 'g') m
-		where p.pronamespace = 'pgdispatch'::regnamespace order by 1`)
-	listed := []string{}
-	for _, match := range regexp.MustCompile("(?m)^\\| `(PGD..)`").FindAllStringSubmatch(string(page), -1) {
-		listed = append(listed, match[1])
-	}
-	require.Equal(t, raised, listed)
 }

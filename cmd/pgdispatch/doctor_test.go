@@ -36,6 +36,13 @@ func (d *desk) diagnosis(args ...string) (found map[string]finding, code int) {
 	return found, code
 }
 
+// doctorChecks are all there are.
+var doctorChecks = []string{
+	"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "listen", "migrations", "namespace",
+	"notification queue", "postgres version", "replicas", "retention", "settings of roles", "synchronous_commit", "tables", "task queues",
+	"temporal", "timeouts", "transactions", "triggers", "vacuum horizon",
+}
+
 func TestDoctorFindsNothingWrongWithAWholeStack(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -56,11 +63,7 @@ func TestDoctorFindsNothingWrongWithAWholeStack(t *testing.T) {
 	// The tests' cluster may lose everything, so that it is quick; and Temporal's test server forgets soon.
 	slices.Sort(bad)
 	require.Subset(t, []string{"connections", "durability", "retention", "vacuum horizon"}, bad, "%v", found)
-	require.Equal(t, []string{
-		"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "listen", "migrations", "namespace",
-		"notification queue", "postgres version", "replicas", "retention", "settings of roles", "synchronous_commit", "tables", "task queues",
-		"temporal", "timeouts", "transactions", "triggers", "vacuum horizon",
-	}, slices.Sorted(maps.Keys(found)))
+	require.Equal(t, doctorChecks, slices.Sorted(maps.Keys(found)))
 	out, errs, code := d.tries(append([]string{"doctor"}, args...)...)
 	require.Equal(t, exitProblems, code)
 	require.Equal(t, "pgdispatch: problems were found: each says what to do\n", errs)
@@ -183,7 +186,7 @@ func TestDoctorJudgesServers(t *testing.T) {
 		ail     func(*claim.Server)
 	}{
 		{"postgres version", problem, "13.9", func(s *claim.Server) { s.Version, s.VersionText = 130009, "13.9" }},
-		{"postgres version", warning, "14.1", func(s *claim.Server) { s.Version, s.VersionText = 140001, "14.1" }},
+		{"postgres version", fine, "14.1", func(s *claim.Server) { s.Version, s.VersionText = 140001, "14.1" }},
 		{"postgres version", warning, "19beta1", func(s *claim.Server) { s.Version, s.VersionText = 190000, "19beta1" }},
 		{"encoding", problem, "the database's encoding is LATIN1", func(s *claim.Server) { s.Encoding = "LATIN1" }},
 		{"durability", problem, "fsync off", func(s *claim.Server) { s.Settings["fsync"] = "off" }},

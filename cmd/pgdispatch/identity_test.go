@@ -44,7 +44,9 @@ func TestANamespaceThatIsNotThereFailsNothingAndSaysSo(t *testing.T) {
 	s.enqueue("PRO", "Echo", 3)
 	p := s.replica("TEMPORAL_NAMESPACE=nowhere").ready()
 	s.eventually(func() bool { return strings.Count(p.logs.String(), "Released queue item") > 2 }, "it is probed")
-	require.Contains(t, p.logs.String(), `"outcome":"blocked","error":"start workflow: Namespace nowhere is not found."`)
+	s.eventually(func() bool {
+		return strings.Contains(p.logs.String(), `"outcome":"blocked","error":"start workflow: Namespace nowhere is not found."`)
+	}, "the log says why")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, p.exit())
 	require.Equal(t, 3, s.count("status = 'PENDING' and not outcome_unknown and attempt_count = 0 and failure_count = 0"))

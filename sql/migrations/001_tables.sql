@@ -111,7 +111,7 @@ create unique index workflow_execution_queue_idempotency
     on pgdispatch.workflow_execution_queue (workspace_id, idempotency_key) where idempotency_key is not null;
 -- The next two hold the same items. What is true of all of them makes each fit for its own questions only: where a plan is made
 -- while the table is empty, one costs as much as the other, and later the wrong one would be read from end to end.
--- What has arrived since the last claim. Ask with a condition on enqueue_xid.
+-- What has arrived since the last claim. Ask with a condition on enqueue_xid that compares it.
 create index workflow_execution_queue_arrivals
     on pgdispatch.workflow_execution_queue (enqueue_xid, workspace_id, priority, run_at)
     where status = 'PENDING' and not outcome_unknown and enqueue_xid is not null;

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// drainMargin is what a replica needs between the end of its drain and its own: docs/operating.md promises five seconds.
+const drainMargin = 5 * time.Second
+
+// foreign are the variables of deploy/ that are not ours: Temporal's.
+var foreign = []string{"TEMPORAL_API_KEY"}
+
+// variablesOf are those that options stand for, and the foreign ones.
+func variablesOf(options []option) []string {
+	names := slices.Clone(foreign)
+	for _, o := range options {
+		names = append(names, o.variable)
+	}
+	return names
+}
+
+func readDeploy(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../deploy", name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// requireCommand sees that a command line is one of ours, flags included.
+func requireCommand(t *testing.T, args []string) {
+	t.Helper()
+	command, rest, err := (&app{}).rootCommand().Find(args)
+	require.NoError(t, err)
+	require.NotNil(t, command.RunE, "%v is a group of commands", args)
+	require.NoError(t, command.ParseFlags(rest))
+	require.NoError(t, cobra.NoArgs(command, command.Flags().Args()), args)
+}
+
+// container is what this test looks at of a container in a pod.
+type container struct {
+	Args []string
+	Env  []struct {
+		Name, Value string
+		ValueFrom   struct {
+			SecretKeyRef struct{ Name, Key string } `yaml:"secretKeyRef"`
+		} `yaml:"valueFrom"`
+	}
+	Ports []struct {
+		Name          string
+		ContainerPort int `yaml:"containerPort"`
+	}
+	Liveness        probe `yaml:"livenessProbe"`
+	Readiness       probe `yaml:"readinessProbe"`
+	SecurityContext struct {
+		ReadOnly   bool `yaml:"readOnlyRootFilesystem"`
+		Escalation bool `yaml:"allowPrivilegeEscalation"`
+	} `yaml:"securityContext"`
+}
+
+type probe struct {
+	HTTPGet struct{ Path, Port string } `yaml:"httpGet"`
+}
+
+// manifest is what this test looks at of Kubernetes' Deployment, Job and PodDisruptionBudget.
+type manifest struct {
+	Kind string
+	Spec struct {
+		Replicas int
+		Selector struct {
+			MatchLabels map[string]string `yaml:"matchLabels"`
+		}
+		Template struct {
+			Metadata struct{ Labels, Annotations map[string]string }
+			Spec     struct {
+				Grace           int `yaml:"terminationGracePeriodSeconds"`
+				SecurityContext struct {
+					NonRoot bool `yaml:"runAsNonRoot"`
+				} `yaml:"securityContext"`
+				Containers []container
+			}
+		}
+	}
+}
+
+// kustomized reads the base: its manifests by kind, and what its ConfigMap holds.
+func kustomized(t *testing.T) (map[string]manifest, map[string]string) {
+	t.Helper()
+	var base struct {
+		Resources          []string
+		ConfigMapGenerator []struct{ Literals []string } `yaml:"configMapGenerator"`
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(readDeploy(t, "kubernetes/kustomization.yaml")), &base))
+	manifests, settings := map[string]manifest{}, map[string]string{}
+	for _, name := range base.Resources {
+		for decoder := yaml.NewDecoder(strings.NewReader(readDeploy(t, "kubernetes/"+name))); ; {
+			var m manifest
+			if err := decoder.Decode(&m); errors.Is(err, io.EOF) {
+				break
+			} else {
+				require.NoError(t, err, name)
+			}
+			manifests[m.Kind] = m
+		}
+	}
+	for _, literal := range base.ConfigMapGenerator[0].Literals {
+		name, value, _ := strings.Cut(literal, "=")
+		settings[name] = value
+	}
+	return manifests, settings
+}
+
+func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
+	t.Parallel()
+	manifests, settings := kustomized(t)
+	c, err := readRunConfig(t, settings)
+	require.NoError(t, err)
+	deployment, job := manifests["Deployment"].Spec, manifests["Job"].Spec
+	require.Equal(t, deployment.Selector.MatchLabels, deployment.Template.Metadata.Labels)
+	require.Equal(t, deployment.Selector.MatchLabels, manifests["PodDisruptionBudget"].Spec.Selector.MatchLabels)
+	require.Greater(t, deployment.Replicas, 1, "one may go")
+	for _, pod := range []struct {
+		containers []container
+		options    []option
+	}{{deployment.Template.Spec.Containers, runOptions}, {job.Template.Spec.Containers, []option{databaseOption}}} {
+		require.Len(t, pod.containers, 1)
+		requireCommand(t, pod.containers[0].Args)
+		for _, variable := range pod.containers[0].Env {
+			require.Contains(t, variablesOf(pod.options), variable.Name)
+			require.Empty(t, variable.Value, "%s is a secret, or it belongs into the ConfigMap", variable.Name)
+			require.Equal(t, variable.Name, variable.ValueFrom.SecretKeyRef.Key)
+		}
+		require.True(t, pod.containers[0].SecurityContext.ReadOnly && !pod.containers[0].SecurityContext.Escalation)
+	}
+	require.True(t, deployment.Template.Spec.SecurityContext.NonRoot && job.Template.Spec.SecurityContext.NonRoot)
+	for name := range settings {
+		require.Contains(t, variablesOf(runOptions), name)
+	}
+	require.Greater(t, time.Duration(deployment.Template.Spec.Grace)*time.Second, c.drainTimeout+drainMargin)
+
+	replica := deployment.Template.Spec.Containers[0]
+	_, port, err := net.SplitHostPort(c.adminAddr)
+	require.NoError(t, err)
+	require.Equal(t, port, strconv.Itoa(replica.Ports[0].ContainerPort))
+	require.Equal(t, port, deployment.Template.Metadata.Annotations["prometheus.io/port"])
+	require.Equal(t, []string{"/livez", "/readyz"}, []string{replica.Liveness.HTTPGet.Path, replica.Readiness.HTTPGet.Path})
+	require.Equal(t, []string{replica.Ports[0].Name, replica.Ports[0].Name}, []string{replica.Liveness.HTTPGet.Port, replica.Readiness.HTTPGet.Port})
+}
+
+var unitLine = regexp.MustCompile(`(?m)^([A-Za-z]+)=(.*)$`)
+
+func TestSystemdUnitSaysWhatTheBinaryUnderstands(t *testing.T) {
+	t.Parallel()
+	unit, settings := map[string]string{}, map[string]string{}
+	for _, line := range unitLine.FindAllStringSubmatch(readDeploy(t, "systemd/pgdispatch.service"), -1) {
+		unit[line[1]] = line[2]
+		if line[1] == "Environment" {
+			name, value, _ := strings.Cut(line[2], "=")
+			require.Contains(t, variablesOf(runOptions), name)
+			settings[name] = value
+		}
+	}
+	c, err := readRunConfig(t, settings)
+	require.NoError(t, err)
+	require.NotEmpty(t, c.adminAddr)
+	path, args, _ := strings.Cut(unit["ExecStart"], " ")
+	require.Equal(t, "/usr/local/bin/pgdispatch", path)
+	requireCommand(t, strings.Fields(args))
+	patience, err := strconv.Atoi(unit["TimeoutStopSec"])
+	require.NoError(t, err)
+	require.Greater(t, time.Duration(patience)*time.Second, c.drainTimeout+drainMargin)
+	for name, want := range map[string]string{"DynamicUser": "yes", "ProtectSystem": "strict", "NoNewPrivileges": "yes", "Restart": "always", "CapabilityBoundingSet": ""} {
+		require.Equal(t, want, unit[name], name)
+	}
+}
+
+func TestContainerFileBuildsWithTheModulesGoAndRunsAReplica(t *testing.T) {
+	t.Parallel()
+	file := readDeploy(t, "container/Dockerfile")
+	module, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
+	require.Contains(t, file, "golang:"+string(version[1])+"-")
+	require.Contains(t, file, "\nUSER 65532:65532\n")
+	command := regexp.MustCompile(`(?m)^CMD \["(.*)"\]$`).FindStringSubmatch(file)
+	require.NotNil(t, command)
+	requireCommand(t, strings.Split(command[1], `", "`))
+	_, settings := kustomized(t)
+	require.Contains(t, file, "\nEXPOSE "+strings.TrimPrefix(settings["PGDISPATCH_ADMIN_ADDR"], ":")+"\n")
+	makefile, err := os.ReadFile("../../Makefile")
+	require.NoError(t, err)
+	require.True(t, bytes.Contains(makefile, []byte("-o bin/pgdispatch ./cmd/pgdispatch")), "make build writes what the container copies")
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+var update = flag.Bool("update", false, "rewrite README.md")
+
+func TestMain(m *testing.M) { sqltest.Main(m) }
+
+const (
+	workspace   = "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"
+	definition  = "5a3f8d0c-2d0e-4b59-8a0c-0f6d2d3f7e02"
+	traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+)
+
+// client is a command that takes a workspace, a definition and an order.
+type client struct {
+	file    string
+	command func(definition, order string) []string
+}
+
+func arguments(command ...string) func(string, string) []string {
+	return func(definition, order string) []string { return append(command, workspace, definition, order) }
+}
+
+// others need what is not everywhere: see clients_all_test.go.
+var others []client
+
+func everyClient() []client {
+	return append([]client{
+		{"enqueue.go", arguments("go", "run", ".")},
+		{"enqueue.sql", func(definition, order string) []string {
+			return []string{"psql", "", "--no-psqlrc", "-v", "workspace=" + workspace, "-v", "definition=" + definition,
+				"-v", "order=" + order, "-v", "traceparent=" + traceparent, "-f", "enqueue.sql"}
+		}},
+	}, others...)
+}
+
+func TestEveryClientEnqueuesInATransactionAndKnowsARefusal(t *testing.T) {
+	t.Parallel()
+	for _, c := range everyClient() {
+		t.Run(c.file, func(t *testing.T) { t.Parallel(); tryClient(t, c) })
+	}
+}
+
+func tryClient(t *testing.T, c client) {
+	url := sqltest.URL(t)
+	pool := sqltest.Pool(t, url)
+	for _, statement := range []string{
+		"create table orders (id bigint primary key, execution_id uuid not null)",
+		"insert into pgdispatch.workspaces (id, name) values ('" + workspace + "', 'acme')",
+		"insert into pgdispatch.workflow_definitions (id, workspace_id, name, workflow_type, task_queue) values ('" + definition + "', '" + workspace + "', 'order', 'Order', 'orders')",
+	} {
+		_, err := pool.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	run := func(definition, order string) (string, error) {
+		args := c.command(definition, order)
+		for n, arg := range args {
+			if arg == "" { // psql is told the address by an argument
+				args[n] = url
+			}
+		}
+		command := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		address, _, _ := strings.Cut(strings.TrimPrefix(url, "postgres://postgres@"), "?")
+		command.Env = append(os.Environ(), "DATABASE_URL="+url, "JDBC_URL=jdbc:postgresql://"+address+"?user=postgres", "TRACEPARENT="+traceparent)
+		out, err := command.CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	}
+	said, err := run(definition, "42")
+	require.NoError(t, err, said)
+	again, err := run(definition, "42")
+	require.NoError(t, err, again)
+	require.Equal(t, said, again)
+	rows, err := pool.Query(t.Context(), `select 'execution-' || q.execution_id || ' ' || (q.params ->> 'orderId') || ' ' || q.idempotency_key || ' ' || q.traceparent
+		from orders o full join pgdispatch.workflow_execution_queue q using (execution_id)`)
+	require.NoError(t, err)
+	stored, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{said + " 42 order-42 " + traceparent}, stored)
+
+	said, err = run("00000000-0000-4000-8000-000000000000", "43")
+	require.Error(t, err)
+	require.Contains(t, said, "PGD02: workflow definition 00000000-0000-4000-8000-000000000000 does not exist")
+	require.Contains(t, said, "Insert it into pgdispatch.workflow_definitions first")
+	var left int
+	require.NoError(t, pool.QueryRow(t.Context(), "select count(*) from orders").Scan(&left))
+	require.Equal(t, 1, left, "what is refused takes the order with it")
+}
+
+// The page shows the programs as they are.
+func TestThePageShowsEveryClient(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	files, err := filepath.Glob("[eE]nqueue.*")
+	require.NoError(t, err)
+	require.Len(t, files, 6)
+	want := string(page)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		begin := "[" + file + "](" + file + ").\n\n```" + strings.TrimPrefix(filepath.Ext(file), ".") + "\n"
+		before, rest, found := strings.Cut(want, begin)
+		require.True(t, found, file)
+		_, after, found := strings.Cut(rest, "```\n")
+		require.True(t, found, file)
+		want = before + begin + string(text) + "```\n" + after
+	}
+	if *update {
+		require.NoError(t, os.WriteFile("README.md", []byte(want), 0o644))
+		return
+	}
+	require.Equal(t, want, string(page), "make golden rewrites it")
+}

@@ -1,0 +1,25 @@
+-- psql "$DATABASE_URL" -v workspace=... -v definition=... -v order=42 -v traceparent=... -f enqueue.sql
+-- Stores an order and enqueues its workflow: both happen, or neither. Said again, it makes nothing twice.
+\set QUIET on
+\set ON_ERROR_STOP on
+-- Shows an error's SQLSTATE. PGD...: the row is wrong, and would be refused again.
+\set VERBOSITY verbose
+\pset format unaligned
+\pset tuples_only on
+
+begin;
+
+insert into pgdispatch.workflow_execution_queue
+    (workspace_id, workflow_definition_id, params, idempotency_key, traceparent)
+values (:'workspace', :'definition', jsonb_build_object('orderId', :order), 'order-' || :'order', nullif(:'traceparent', ''))
+on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing;
+
+insert into orders (id, execution_id)
+select :order, execution_id
+from pgdispatch.workflow_execution_queue
+where workspace_id = :'workspace' and idempotency_key = 'order-' || :'order'
+on conflict do nothing;
+
+commit;
+
+select 'execution-' || execution_id from orders where id = :order;

@@ -1,0 +1,87 @@
+package pgdispatch_test
+
+import (
+	"go/ast"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// emission is a line of docs/observability.md: the name, the file that emits it, and the test that sees it.
+var emission = regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)` \\| `([^`]+)` \\| `(Test[^`]+)` \\|")
+
+func TestWhatIsEmittedIsEmittedThereAndSeenByItsTest(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/observability.md")
+	require.NoError(t, err)
+	files := parse(t, true)
+	tests := map[string]string{}
+	for path, file := range files {
+		if !strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		for _, declaration := range file.ast.Decls {
+			if function, ok := declaration.(*ast.FuncDecl); ok && strings.HasPrefix(function.Name.Name, "Test") {
+				from, to := file.set.Position(function.Pos()).Offset, file.set.Position(function.End()).Offset
+				tests[function.Name.Name] = file.text[from:to]
+			}
+		}
+	}
+	lines := emission.FindAllStringSubmatch(string(page), -1)
+	require.Equal(t, strings.Count(string(page), "\n| ")-3, len(lines), "every line of the tables, but for their three heads")
+	for _, line := range lines {
+		name, path, test := line[1], line[2], line[3]
+		require.Contains(t, files, path)
+		require.Contains(t, files[path].text, `"`+name+`"`, "%s does not emit it", path)
+		// In a string of its own, or in one with a level before it or a label after it.
+		require.Regexp(t, `"(?:[A-Z]+ )?`+regexp.QuoteMeta(name)+`[" ]`, tests[test], "%s does not see it", test)
+	}
+}
+
+// The log's messages are constants, so those of the page can be looked for.
+func TestEveryLogEventOfTheDocsIsInTheCode(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/operating.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(page), "\n## Log events\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n## ")
+	var code strings.Builder
+	for path, file := range parse(t, false) {
+		if !strings.HasPrefix(path, "cmd/devstack/") && !strings.HasPrefix(path, "bench/") && !strings.HasPrefix(path, "chaos/") {
+			code.WriteString(file.text)
+		}
+	}
+	rows := regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| [A-Z]").FindAllStringSubmatch(table, -1)
+	require.Greater(t, len(rows), 40)
+	for _, row := range rows {
+		for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			require.Contains(t, code.String(), `"`+message[1]+`"`)
+		}
+	}
+}
+
+var leveledCall = regexp.MustCompile(`\.(Debug|Info|Warn|Error)(?:Context)?\((?:ctx, )?"([^"]+)"`)
+
+func TestTheDocsSayAtWhichLevelAnEventIsLogged(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/operating.md")
+	require.NoError(t, err)
+	levels := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| ([A-Z]+) \\|").FindAllStringSubmatch(string(page), -1) {
+		for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			levels[message[1]] = row[2]
+		}
+	}
+	for path, file := range parse(t, false) {
+		if strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "bench/") {
+			continue
+		}
+		for _, call := range leveledCall.FindAllStringSubmatch(file.text, -1) {
+			require.Equal(t, levels[call[2]], strings.ToUpper(call[1]), "%s: %s", path, call[2])
+		}
+	}
+}
