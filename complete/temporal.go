@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -76,7 +77,7 @@ func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
 		}
 		if end.Outcome == "TERMINATED" {
 			// A reset terminates the run and goes on with another, which the event does not name.
-			next, err = t.resetTo(ctx, execution.ID, runID)
+			next, err = t.resetTo(ctx, execution.ID, runID, looksReset(event))
 			if err != nil {
 				return End{}, false, err
 			}
@@ -88,12 +89,26 @@ func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
 	}
 }
 
+// resetterIdentity is who terminates a run in a reset.
+const resetterIdentity = "history-resetter"
+
 // resetPauses are when it is asked again whether another run goes on: it may be seen a moment after the end of the one before.
 var resetPauses = []time.Duration{50 * time.Millisecond, 150 * time.Millisecond, 500 * time.Millisecond}
 
-// resetTo returns the open run that goes on in place of a terminated one; "": there is none.
-func (t *TemporalWaiter) resetTo(ctx context.Context, executionID, terminated string) (string, error) {
+// looksReset says whether a run was terminated by a reset, as far as the event tells: Temporal's own resetter signs it, and gives
+// the reason that a person gave for the reset.
+func looksReset(event *historypb.HistoryEvent) bool {
+	attributes := event.GetWorkflowExecutionTerminatedEventAttributes()
+	return attributes.GetIdentity() == resetterIdentity || strings.Contains(strings.ToLower(attributes.GetReason()), "reset")
+}
+
+// resetTo returns the open run that goes on in place of a terminated one; "": there is none. It asks in any case, because a
+// signature may change with a version; it waits for a run that is not to be seen yet only where there was a reset.
+func (t *TemporalWaiter) resetTo(ctx context.Context, executionID, terminated string, reset bool) (string, error) {
 	for _, pause := range resetPauses {
+		if !reset {
+			break
+		}
 		if next, err := t.goesOn(ctx, executionID, terminated); next != "" || err != nil {
 			return next, err
 		}

@@ -112,10 +112,12 @@ func continued(next string) *historypb.HistoryEvent {
 			WorkflowExecutionContinuedAsNewEventAttributes: &historypb.WorkflowExecutionContinuedAsNewEventAttributes{NewExecutionRunId: next}}}
 }
 
-func terminated(reason string) *historypb.HistoryEvent {
+func terminated(reason string) *historypb.HistoryEvent { return terminatedBy("", reason) }
+
+func terminatedBy(identity, reason string) *historypb.HistoryEvent {
 	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionTerminatedEventAttributes{
-			WorkflowExecutionTerminatedEventAttributes: &historypb.WorkflowExecutionTerminatedEventAttributes{Reason: reason}}}
+			WorkflowExecutionTerminatedEventAttributes: &historypb.WorkflowExecutionTerminatedEventAttributes{Reason: reason, Identity: identity}}}
 }
 
 func wait(t *testing.T, answers ...func() (*historyResponse, error)) (End, *fakeService, error) {
