@@ -27,14 +27,15 @@ const (
 // edges are all imports between the product's packages. A new one is a decision.
 var edges = map[string][]string{
 	"claim":          {"sql"},
-	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "sweeper", "telemetry"},
-	"complete":       {"claim"},
+	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "summary", "sweeper", "telemetry"},
+	"complete":       {"claim", "summary"},
 	"dispatch":       {"claim"},
-	"finish":         nil,
+	"finish":         {"summary"},
 	"notify":         nil,
 	"sql":            nil,
 	"sql/migrate":    {"sql"},
 	"sql/sqltest":    {"sql/migrate"},
+	"summary":        nil,
 	"sweeper":        {"claim"},
 	"telemetry":      {"claim"},
 }

@@ -133,7 +133,7 @@ func (f fakeStore) GiveUpWatches(_ context.Context, executions []string) error {
 	return nil
 }
 
-func (f fakeStore) Finish(_ context.Context, executionID, outcome, _ string) (bool, error) {
+func (f fakeStore) Finish(_ context.Context, executionID, outcome, _, _ string) (bool, error) {
 	f.note(func(r *notes) { r.finished = append(r.finished, executionID+"="+outcome) })
 	if f.onFinish != nil {
 		return f.onFinish(executionID)

@@ -45,7 +45,7 @@ func TestLookAsksForTheNewestRun(t *testing.T) {
 	service = &fakeService{newest: described("run-3", "e1", false), answers: []func() (*historyResponse, error){closed(completed(""))}}
 	end, ended := look(t, service)
 	require.True(t, ended)
-	require.Equal(t, End{"COMPLETED", ""}, end)
+	require.Equal(t, End{Outcome: "COMPLETED"}, end)
 	require.Equal(t, []string{"run-3"}, service.runs())
 	require.False(t, service.requests[0].WaitNewEvent)
 }
@@ -85,7 +85,7 @@ func TestAResetIsFollowedToTheRunThatGoesOn(t *testing.T) {
 		answers: []func() (*historyResponse, error){closed(terminated("reset")), closed(completed(""))}}
 	end, err := (&TemporalWaiter{Service: service}).Wait(t.Context(), claim.Execution{ID: "e1", RunID: "run-1"})
 	require.NoError(t, err)
-	require.Equal(t, End{"COMPLETED", ""}, end)
+	require.Equal(t, End{Outcome: "COMPLETED"}, end)
 	require.Equal(t, []string{"run-1", "run-2"}, service.runs())
 }
 
@@ -96,7 +96,7 @@ func TestAResetThatIsSeenAMomentLateIsWaitedFor(t *testing.T) {
 			answers: []func() (*historyResponse, error){closed(terminatedBy(resetterIdentity, "again")), closed(completed(""))}}
 		end, err := (&TemporalWaiter{Service: service}).Wait(t.Context(), claim.Execution{ID: "e1", RunID: "run-1"})
 		require.NoError(t, err)
-		require.Equal(t, End{"COMPLETED", ""}, end)
+		require.Equal(t, End{Outcome: "COMPLETED"}, end)
 		require.Equal(t, []string{"run-1", "run-2"}, service.runs())
 	})
 }

@@ -10,7 +10,6 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/summary"
 )
 
 // pollTimeout bounds one long poll. The server answers an empty one every 20 s, so one that takes longer has lost its
@@ -234,10 +234,12 @@ func code(err error) codes.Code {
 func read(event *historypb.HistoryEvent) (end End, next string, err error) {
 	switch event.GetEventType() {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
-		return End{Outcome: "COMPLETED"}, event.GetWorkflowExecutionCompletedEventAttributes().GetNewExecutionRunId(), nil
+		attributes := event.GetWorkflowExecutionCompletedEventAttributes()
+		result, note := summary.Result(attributes.GetResult())
+		return End{Outcome: "COMPLETED", Reason: note, Result: result}, attributes.GetNewExecutionRunId(), nil
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
 		attributes := event.GetWorkflowExecutionFailedEventAttributes()
-		return End{Outcome: "FAILED", Reason: reason(attributes.GetFailure())}, attributes.GetNewExecutionRunId(), nil
+		return End{Outcome: "FAILED", Reason: summary.Failure(attributes.GetFailure())}, attributes.GetNewExecutionRunId(), nil
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
 		next := event.GetWorkflowExecutionTimedOutEventAttributes().GetNewExecutionRunId()
 		return End{Outcome: "TIMED_OUT", Reason: "workflow timed out"}, next, nil
@@ -245,19 +247,10 @@ func read(event *historypb.HistoryEvent) (end End, next string, err error) {
 		return End{Outcome: "CANCELED", Reason: "workflow was cancelled"}, "", nil
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
 		why := event.GetWorkflowExecutionTerminatedEventAttributes().GetReason()
-		return End{Outcome: "TERMINATED", Reason: "workflow was terminated: " + why}, "", nil
+		return End{Outcome: "TERMINATED", Reason: strings.TrimSuffix("workflow was terminated: "+why, ": ")}, "", nil
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
 		return End{}, event.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId(), nil
 	default:
 		return End{}, "", fmt.Errorf("read close event: type %s does not close a workflow", event.GetEventType())
 	}
-}
-
-// reason is the failure's own message and its cause's, which is the one that says what went wrong in an activity.
-func reason(failure *failurepb.Failure) string {
-	text := failure.GetMessage()
-	for cause := failure.GetCause(); cause != nil; cause = cause.GetCause() {
-		text += ": " + cause.GetMessage()
-	}
-	return text
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
@@ -94,6 +95,14 @@ func completed(next string) *historypb.HistoryEvent {
 			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{NewExecutionRunId: next}}}
 }
 
+// returned is the end of a workflow with a result.
+func returned(encoding, data string) *historypb.HistoryEvent {
+	event := completed("")
+	event.GetWorkflowExecutionCompletedEventAttributes().Result = &commonpb.Payloads{Payloads: []*commonpb.Payload{
+		{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: []byte(data)}}}
+	return event
+}
+
 func failed(failure *failurepb.Failure, next string) *historypb.HistoryEvent {
 	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
@@ -144,14 +153,19 @@ func TestWaitSaysHowTheWorkflowEnded(t *testing.T) {
 		event *historypb.HistoryEvent
 		want  End
 	}{
-		"completed":            {completed(""), End{"COMPLETED", ""}},
-		"failed":               {failed(&failurepb.Failure{Message: "boom"}, ""), End{"FAILED", "boom"}},
-		"failed in a chain":    {failed(chain, ""), End{"FAILED", "activity error: charge failed: card expired"}},
-		"failed without words": {failed(nil, ""), End{"FAILED", ""}},
-		"timed out":            {timedOut(""), End{"TIMED_OUT", "workflow timed out"}},
-		"terminated":           {terminated("enough"), End{"TERMINATED", "workflow was terminated: enough"}},
+		"completed":         {completed(""), End{Outcome: "COMPLETED"}},
+		"failed":            {failed(&failurepb.Failure{Message: "boom"}, ""), End{Outcome: "FAILED", Reason: "boom"}},
+		"failed in a chain": {failed(chain, ""), End{Outcome: "FAILED", Reason: "activity error: charge failed: card expired"}},
+		"failed with a type": {failed(&failurepb.Failure{Message: "boom", FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+			ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: "Oven"}}}, ""), End{Outcome: "FAILED", Reason: "boom (Oven)"}},
+		"with a result":        {returned("json/plain", `{"total": 3}`), End{Outcome: "COMPLETED", Result: `{"total": 3}`}},
+		"with a secret":        {returned("binary/encrypted", "x"), End{Outcome: "COMPLETED", Reason: `encoding "binary/encrypted", 1 bytes: not kept`}},
+		"terminated, no words": {terminated(""), End{Outcome: "TERMINATED", Reason: "workflow was terminated"}},
+		"failed without words": {failed(nil, ""), End{Outcome: "FAILED"}},
+		"timed out":            {timedOut(""), End{Outcome: "TIMED_OUT", Reason: "workflow timed out"}},
+		"terminated":           {terminated("enough"), End{Outcome: "TERMINATED", Reason: "workflow was terminated: enough"}},
 		"cancelled": {&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED},
-			End{"CANCELED", "workflow was cancelled"}},
+			End{Outcome: "CANCELED", Reason: "workflow was cancelled"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

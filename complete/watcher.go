@@ -18,7 +18,7 @@ import (
 
 // Finisher records ends.
 type Finisher interface {
-	Finish(ctx context.Context, executionID, outcome, reason string) (first bool, err error)
+	Finish(ctx context.Context, executionID, outcome, reason, result string) (first bool, err error)
 }
 
 // Store is the part of the store that the watcher needs.
@@ -38,7 +38,8 @@ type Waiter interface {
 // End is how an execution ended.
 type End struct {
 	Outcome string // Temporal's name for it: COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT
-	Reason  string // of any but COMPLETED
+	Reason  string // why it did not complete; of one that did, a note on its result
+	Result  string // of COMPLETED, as JSON; "": none is kept
 }
 
 const (

@@ -122,7 +122,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 	case "heartbeat":
 		return [][]any{{ids, tokens, lease}}
 	case "finish":
-		return [][]any{{execution, "COMPLETED", nil}, {execution, "FAILED", "it broke"}, {execution, "TIMED_OUT", nil}}
+		return [][]any{{execution, "COMPLETED", nil, `{"total": 3}`}, {execution, "FAILED", "it broke", nil}, {execution, "TIMED_OUT", nil, nil}}
 	case "cancel":
 		return [][]any{{execution}}
 	case "workspace_statistics", "queue_depth":
@@ -154,7 +154,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 	case "replica_alive":
 		return [][]any{{"replica-1", "dev", 4, lease}}
 	case "settings_set":
-		return [][]any{{50, false, "me"}}
+		return [][]any{{50, false, 100, "me"}}
 	case "retention_set":
 		return [][]any{{true, time.Hour, true, nil, "me"}}
 	case "dead_find":

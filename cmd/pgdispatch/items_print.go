@@ -180,6 +180,9 @@ func (a *app) printItem(i claim.QueueItem, story []event) error {
 	if i.LastError != "" {
 		line("error", "%s", printable(i.LastError))
 	}
+	if shown := showResult(i.Result, i.ResultNote); shown != "" {
+		line("result", "%s", shown)
+	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
