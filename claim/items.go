@@ -52,7 +52,13 @@ type QueueItem struct {
 	ExecutionError      string          `json:"execution_error,omitempty"`
 	Result              json.RawMessage `json:"result,omitempty"`      // nil: none is kept, or it was not asked for
 	ResultNote          string          `json:"result_note,omitempty"` // why none is kept, where there was one
-	Mark                string          `json:"mark,omitempty"`        // of a dead letter: REPLAYED or DISCARDED; "": neither
+	Stop                string          `json:"stop,omitempty"`        // CANCEL or TERMINATE: somebody asked for its workflow's end
+	StopState           string          `json:"stop_state,omitempty"`  // OPEN until Temporal has taken it (SENT), or there was nothing to stop
+	StopRequestedAt     *time.Time      `json:"stop_requested_at,omitempty"`
+	StopRequestedBy     string          `json:"stop_requested_by,omitempty"`
+	StopReason          string          `json:"stop_reason,omitempty"`
+	StopError           string          `json:"stop_error,omitempty"` // what Temporal said to the last try
+	Mark                string          `json:"mark,omitempty"`       // of a dead letter: REPLAYED or DISCARDED; "": neither
 	MarkedAt            *time.Time      `json:"marked_at"`
 	MarkedBy            string          `json:"marked_by,omitempty"`
 	ReplayID            *int64          `json:"replay_id"`

@@ -24,6 +24,8 @@ type Swept struct {
 	Open, Mine int
 	// Unwatched: nobody alive watches some of them.
 	Unwatched bool
+	// Stops: requests to stop executions are open.
+	Stops bool
 	// Deletes: a retention is set.
 	Deletes bool
 	// LanesChanged is another number whenever a lane was another.

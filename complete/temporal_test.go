@@ -14,6 +14,7 @@ import (
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
@@ -37,6 +38,9 @@ type fakeService struct {
 	late      *workflowpb.WorkflowExecutionInfo // what is described from the third time on; nil: newest
 	described int
 	describe  error
+	attempt   int32 // of the pending workflow task
+	stops     []string
+	stop      error // what a cancellation or termination answers
 	lists     []*workflowservice.ListWorkflowExecutionsRequest
 	list      func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
@@ -59,12 +63,30 @@ func (f *fakeService) DescribeWorkflowExecution(context.Context, *workflowservic
 	if f.newest == nil {
 		return nil, serviceerror.NewNotFound("workflow not found")
 	}
-	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: f.newest}, f.describe
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: f.newest,
+		PendingWorkflowTask: &workflowpb.PendingWorkflowTaskInfo{Attempt: f.attempt}}, f.describe
 }
 
 func (f *fakeService) ListWorkflowExecutions(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	f.lists = append(f.lists, proto.CloneOf(r))
 	return f.list(r)
+}
+
+func (f *fakeService) TerminateWorkflowExecution(_ context.Context, r *workflowservice.TerminateWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.TerminateWorkflowExecutionResponse, error) {
+	f.stops = append(f.stops, fmt.Sprintf("terminate %s %s by %s: %s", r.WorkflowExecution.WorkflowId, r.WorkflowExecution.RunId, r.Identity, r.Reason))
+	return nil, f.stop
+}
+
+func (f *fakeService) RequestCancelWorkflowExecution(_ context.Context, r *workflowservice.RequestCancelWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.RequestCancelWorkflowExecutionResponse, error) {
+	f.stops = append(f.stops, fmt.Sprintf("cancel %s %s by %s: %s (%s)", r.WorkflowExecution.WorkflowId, r.WorkflowExecution.RunId, r.Identity, r.Reason, r.RequestId))
+	return nil, f.stop
+}
+
+func (f *fakeService) DescribeTaskQueue(_ context.Context, r *workflowservice.DescribeTaskQueueRequest, _ ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
+	if r.TaskQueue.Name == "orders" && r.TaskQueueType == enumspb.TASK_QUEUE_TYPE_WORKFLOW {
+		return &workflowservice.DescribeTaskQueueResponse{Pollers: []*taskqueuepb.PollerInfo{{}}}, f.describe
+	}
+	return nil, f.describe
 }
 
 func (f *fakeService) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {

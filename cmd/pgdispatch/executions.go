@@ -21,10 +21,10 @@ import (
 func (a *app) executionsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "executions",
-		Short: "Show executions: the workflows that items have run",
-		Long:  "Show executions: the workflows that items have run.\nA REF is an execution's ID, a workflow's (execution-...), or its item's.",
+		Short: "Show and stop executions: the workflows that items have run",
+		Long:  "Show and stop executions: the workflows that items have run.\nA REF is an execution's ID, a workflow's (execution-...), or its item's.",
 	}
-	group.AddCommand(a.executionsShowCommand())
+	group.AddCommand(a.executionsShowCommand(), a.executionsCancelCommand(), a.executionsTerminateCommand())
 	return group
 }
 
@@ -48,6 +48,7 @@ type shownExecution struct {
 	CreatedAt            *time.Time      `json:"created_at"`
 	StartedAt            *time.Time      `json:"started_at"`
 	FinishedAt           *time.Time      `json:"finished_at"`
+	Stop                 string          `json:"stop,omitempty"`            // who asked for its end, and what became of that
 	TemporalStatus       string          `json:"temporal_status,omitempty"` // "": Temporal was not asked
 }
 
@@ -70,6 +71,9 @@ func (a *app) executionsShowCommand() *cobra.Command {
 			QueueItemID: i.ID, QueueItemStatus: i.Status, WorkspaceID: i.WorkspaceID, Workspace: i.Workspace,
 			WorkflowDefinitionID: i.WorkflowDefinitionID, WorkflowDefinition: i.WorkflowDefinition, Version: i.Version,
 			Watcher: i.Watcher, CreatedAt: i.PreparedAt, StartedAt: i.StartedAt, FinishedAt: i.ExecutionFinishedAt,
+		}
+		if i.Stop != "" {
+			shown.Stop = stopOf(i)
 		}
 		if ask {
 			c, err := readConfig(command.Flags(), a.lookupEnv, doctorOptions)
@@ -136,6 +140,9 @@ func (a *app) printExecution(e shownExecution) error {
 		if at.time != nil {
 			line(at.name, "%s", stamp(*at.time))
 		}
+	}
+	if e.Stop != "" {
+		line("stop", "%s", printable(e.Stop))
 	}
 	if e.Error != "" {
 		line("error", "%s", printable(e.Error))

@@ -191,7 +191,7 @@ func TestItemsCancelSaysHowToEndWhatRunsAlready(t *testing.T) {
 	d.enqueues()
 	item := d.claims()[0]
 	_, errs, _ := d.tries("items", "cancel", "1")
-	require.Contains(t, errs, "item 1 is CLAIMED, and only a PENDING one is cancelled: end its workflow in Temporal, `temporal workflow cancel --workflow-id execution-"+item.ExecutionID+"`")
+	require.Contains(t, errs, "item 1 is CLAIMED, and only a PENDING one is cancelled: ask for its workflow's end, `pgdispatch executions cancel 1`")
 	d.settles(claim.Release, claim.Settlement{ID: 1, Token: item.Token, Unknown: true})
 	_, errs, _ = d.tries("items", "cancel", "1")
 	require.Contains(t, errs, "a start was sent that Temporal has not answered")

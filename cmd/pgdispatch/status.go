@@ -17,11 +17,15 @@ import (
 	"github.com/pgdispatch/pgdispatch/summary"
 )
 
+// mostStalled is how much of what does not progress is shown.
+const mostStalled = 20
+
 // status is what `pgdispatch status` shows.
 type status struct {
 	Settings   claim.Settings              `json:"settings"`
 	Replicas   []claim.Replica             `json:"replicas"`
 	Workspaces []claim.WorkspaceStatistics `json:"workspaces"`
+	Stalled    []claim.StallFor            `json:"stalled"` // what runs and does not progress
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -56,7 +60,10 @@ func readStatus(ctx context.Context, store *claim.Store, limit int) (s status, e
 	if s.Replicas, err = store.Replicas(ctx); err != nil {
 		return s, err
 	}
-	s.Workspaces, err = store.WorkspaceStatistics(ctx, limit)
+	if s.Workspaces, err = store.WorkspaceStatistics(ctx, limit); err != nil {
+		return s, err
+	}
+	s.Stalled, err = store.Stalled(ctx, mostStalled)
 	return s, err
 }
 
@@ -88,6 +95,13 @@ func (a *app) printStatus(s status) error {
 	}
 	if len(s.Workspaces) == 0 {
 		fmt.Fprintln(table, "none: insert one into pgdispatch.workspaces")
+	}
+	if len(s.Stalled) > 0 {
+		fmt.Fprintln(table, "\nNOT PROGRESSING\tNAME\tEXECUTIONS\tSINCE\tWHY")
+	}
+	for _, stall := range s.Stalled {
+		kind := map[string]string{"TASK_QUEUE": "task queue", "EXECUTION": "execution"}[stall.Kind]
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", kind, printable(stall.Name), stall.Executions, shortly(stall.Since), printable(stall.Detail))
 	}
 	return table.Flush()
 }
