@@ -87,6 +87,7 @@ func TestAQueueWithoutAWorkerIsFoundAndShown(t *testing.T) {
 	held := s.enqueue("PRO", "Hold", 1)[0]
 	s.eventually(func() bool { return s.statusOf(stuck) == "DISPATCHED" && s.statusOf(held) == "DISPATCHED" }, "they run")
 	s.exec("update pgdispatch.workflow_executions set started_at = started_at - interval '1 hour'")
+	s.exec("update pgdispatch.stall_look set looked_at = '-infinity'") // one may have looked while they were young
 	s.eventually(func() bool {
 		return p.logs.has("No worker polls a task queue: start one, or correct the definitions' task_queue")
 	}, "it is found")
