@@ -27,16 +27,17 @@ const (
 // edges are all imports between the product's packages. A new one is a decision.
 var edges = map[string][]string{
 	"claim":          {"sql"},
-	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "sweeper", "telemetry"},
-	"complete":       {"claim"},
+	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "summary", "sweeper", "telemetry"},
+	"complete":       {"claim", "summary"},
 	"deploy/sbom":    nil,
 	"dispatch":       {"claim"},
 	"docs/clients":   nil,
-	"finish":         nil,
+	"finish":         {"summary"},
 	"notify":         nil,
 	"sql":            nil,
 	"sql/migrate":    {"sql"},
 	"sql/sqltest":    {"sql/migrate"},
+	"summary":        nil,
 	"sweeper":        {"claim"},
 	"telemetry":      {"claim"},
 }

@@ -65,7 +65,7 @@ func TestAdoptLeavesWhatHasEnded(t *testing.T) {
 	b := newBench(t)
 	b.alive(b.Store)
 	item := b.dispatched(b.Store, 1)[0]
-	_, err := b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "")
+	_, err := b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
 	b.claimed(b.Store, 1)
 	require.Empty(t, adopted(t, b.Store, 10))

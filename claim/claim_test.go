@@ -100,7 +100,7 @@ func TestBatchSaysWhetherAndWhenToLookAgain(t *testing.T) {
 	require.False(t, full.Capped)
 
 	b.enqueue(b.shop, 5)
-	_, err := b.SetSettings(t.Context(), ptr(6), nil, "me")
+	_, err := b.SetSettings(t.Context(), ptr(6), nil, nil, "me")
 	require.NoError(t, err)
 	capped := look(3)
 	require.Len(t, capped.Items, 1, "W is 6, and 5 are leased")
@@ -115,7 +115,7 @@ func TestBatchSaysWhetherAndWhenToLookAgain(t *testing.T) {
 	b.execute("update pgdispatch.workflow_execution_queue set run_at = '2199-12-31' where status = 'PENDING'")
 	require.Greater(t, look(3).LookAgainIn, 100*365*24*time.Hour)
 
-	_, err = b.SetSettings(t.Context(), nil, ptr(true), "me")
+	_, err = b.SetSettings(t.Context(), nil, ptr(true), nil, "me")
 	require.NoError(t, err)
 	paused := look(3)
 	require.Empty(t, paused.Items)
@@ -138,7 +138,7 @@ func TestBatchNamesAWorkspaceAtItsLimitOnceUntilItHasRoomAgain(t *testing.T) {
 	b.enqueue(b.shop, 3)
 	require.Equal(t, []Full{{WorkspaceID: b.shop, Active: 2, Limit: 2}}, full())
 	require.Empty(t, full(), "it was said")
-	_, err := b.Finish(t.Context(), items[0].ExecutionID, "COMPLETED", "")
+	_, err := b.Finish(t.Context(), items[0].ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
 	require.Equal(t, []Full{{WorkspaceID: b.shop, Active: 2, Limit: 2}}, full(), "it took the slot, and is full again")
 }

@@ -50,7 +50,7 @@ type claimers struct {
 func TestManyClaimersAtOncePassNoLimit(t *testing.T) {
 	t.Parallel()
 	c := &claimers{bench: newBench(t)}
-	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, "me")
+	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, nil, "me")
 	require.NoError(t, err)
 	limitOf := map[string]int{}
 	for n, limit := range limits {
@@ -96,7 +96,7 @@ type process struct {
 func TestPoisonAmongManyClaimersHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
 	c := &claimers{bench: newBench(t)}
-	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, "test")
+	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, nil, "test")
 	require.NoError(t, err)
 	limitOf := map[string]int{c.shop: 4, c.workspace("other", 20): 20}
 	c.execute("update pgdispatch.workspaces set max_concurrent_workflows = 4 where id = $1", c.shop)
@@ -161,7 +161,7 @@ func (p *process) step(ctx context.Context) error {
 	}
 	ids, err := p.Settle(ctx, s.Verb, []Settlement{s})
 	if err == nil && s.Verb == Dispatched {
-		_, err = p.Finish(ctx, item.ExecutionID, "COMPLETED", "")
+		_, err = p.Finish(ctx, item.ExecutionID, "COMPLETED", "", "")
 	}
 	if err != nil || len(ids) != 1 {
 		return fmt.Errorf("%s of item %d moved %d: %w", s.Verb, item.ID, len(ids), err)
@@ -200,7 +200,7 @@ func (c *claimers) work(ctx context.Context, store *Store) error {
 			}
 		}
 		for len(running) > 0 && (len(batch.Items) == 0 || rand.N(2) == 0) {
-			first, err := store.Finish(ctx, running[0], []string{"COMPLETED", "FAILED", "TIMED_OUT"}[rand.N(3)], "as it goes")
+			first, err := store.Finish(ctx, running[0], []string{"COMPLETED", "FAILED", "TIMED_OUT"}[rand.N(3)], "as it goes", "")
 			if err != nil || !first {
 				return fmt.Errorf("finish: first %t, %w", first, err)
 			}

@@ -66,7 +66,7 @@ func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.SetDeadLetterRetention(t.Context(), &keepDead, "me")
 	require.NoError(t, err)
-	settings, err := b.SetSettings(t.Context(), nil, nil, "me")
+	settings, err := b.SetSettings(t.Context(), nil, nil, nil, "me")
 	require.NoError(t, err)
 	require.Equal(t, Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead}, settings)
 	settings, err = b.SetRetention(t.Context(), nil, "me")

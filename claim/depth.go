@@ -23,6 +23,9 @@ type Depth struct {
 	Replicas      int64 // that live
 	MaxClaims     int   // W
 	Paused        bool
+	// IdleQueues are task queues with executions and without a poller, WithoutPoller the executions on them; Failing are
+	// executions whose workflow task fails again and again. As the last look found them.
+	IdleQueues, WithoutPoller, Failing int64
 }
 
 // QueueDepth reads the depth, without waiting for anybody.

@@ -22,7 +22,7 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 
 	b.dispatched(b.Store, 2)
 	ended := b.dispatched(b.Store, 1)[0]
-	_, err = b.Finish(t.Context(), ended.ExecutionID, "FAILED", "it broke")
+	_, err = b.Finish(t.Context(), ended.ExecutionID, "FAILED", "it broke", "")
 	require.NoError(t, err)
 	b.claimed(b.Store, 3)
 	b.enqueue(b.shop, 5)

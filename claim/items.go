@@ -31,29 +31,37 @@ type QueueItem struct {
 	LostLeaseCount       int             `json:"lost_lease_count"`
 	LastError            string          `json:"last_error,omitempty"`
 	// OutcomeUnknown: a start was sent that nobody answered, so the workflow may be running.
-	OutcomeUnknown      bool          `json:"outcome_unknown"`
-	CreatedAt           time.Time     `json:"created_at"`
-	Age                 time.Duration `json:"-"` // by the database's clock
-	ClaimedBy           string        `json:"claimed_by,omitempty"`
-	ClaimedAt           *time.Time    `json:"claimed_at"`
-	LeaseExpiresAt      *time.Time    `json:"lease_expires_at"`
-	LeaseIsOver         bool          `json:"-"`
-	DispatchedAt        *time.Time    `json:"dispatched_at"`
-	FinishedAt          *time.Time    `json:"finished_at"`
-	ReplayOf            *int64        `json:"replay_of"`
-	ExecutionStatus     string        `json:"execution_status,omitempty"` // "": no execution yet
-	RunID               string        `json:"run_id,omitempty"`           // "": no workflow was started
-	Watcher             string        `json:"watcher,omitempty"`          // the replica that waits for its end
-	VersionID           string        `json:"workflow_definition_version_id,omitempty"`
-	Version             *int          `json:"version"`
-	PreparedAt          *time.Time    `json:"prepared_at"` // when its execution was made, at its first claim
-	StartedAt           *time.Time    `json:"started_at"`
-	ExecutionFinishedAt *time.Time    `json:"execution_finished_at"`
-	ExecutionError      string        `json:"execution_error,omitempty"`
-	Mark                string        `json:"mark,omitempty"` // of a dead letter: REPLAYED or DISCARDED; "": neither
-	MarkedAt            *time.Time    `json:"marked_at"`
-	MarkedBy            string        `json:"marked_by,omitempty"`
-	ReplayID            *int64        `json:"replay_id"`
+	OutcomeUnknown      bool            `json:"outcome_unknown"`
+	CreatedAt           time.Time       `json:"created_at"`
+	Age                 time.Duration   `json:"-"` // by the database's clock
+	ClaimedBy           string          `json:"claimed_by,omitempty"`
+	ClaimedAt           *time.Time      `json:"claimed_at"`
+	LeaseExpiresAt      *time.Time      `json:"lease_expires_at"`
+	LeaseIsOver         bool            `json:"-"`
+	DispatchedAt        *time.Time      `json:"dispatched_at"`
+	FinishedAt          *time.Time      `json:"finished_at"`
+	ReplayOf            *int64          `json:"replay_of"`
+	ExecutionStatus     string          `json:"execution_status,omitempty"` // "": no execution yet
+	RunID               string          `json:"run_id,omitempty"`           // "": no workflow was started
+	Watcher             string          `json:"watcher,omitempty"`          // the replica that waits for its end
+	VersionID           string          `json:"workflow_definition_version_id,omitempty"`
+	Version             *int            `json:"version"`
+	PreparedAt          *time.Time      `json:"prepared_at"` // when its execution was made, at its first claim
+	StartedAt           *time.Time      `json:"started_at"`
+	ExecutionFinishedAt *time.Time      `json:"execution_finished_at"`
+	ExecutionError      string          `json:"execution_error,omitempty"`
+	Result              json.RawMessage `json:"result,omitempty"`      // nil: none is kept, or it was not asked for
+	ResultNote          string          `json:"result_note,omitempty"` // why none is kept, where there was one
+	Stop                string          `json:"stop,omitempty"`        // CANCEL or TERMINATE: somebody asked for its workflow's end
+	StopState           string          `json:"stop_state,omitempty"`  // OPEN until Temporal has taken it (SENT), or there was nothing to stop
+	StopRequestedAt     *time.Time      `json:"stop_requested_at,omitempty"`
+	StopRequestedBy     string          `json:"stop_requested_by,omitempty"`
+	StopReason          string          `json:"stop_reason,omitempty"`
+	StopError           string          `json:"stop_error,omitempty"` // what Temporal said to the last try
+	Mark                string          `json:"mark,omitempty"`       // of a dead letter: REPLAYED or DISCARDED; "": neither
+	MarkedAt            *time.Time      `json:"marked_at"`
+	MarkedBy            string          `json:"marked_by,omitempty"`
+	ReplayID            *int64          `json:"replay_id"`
 }
 
 // ItemFilter says which items are meant. Its zero value means all.

@@ -24,6 +24,8 @@ type Swept struct {
 	Open, Mine int
 	// Unwatched: nobody alive watches some of them.
 	Unwatched bool
+	// Stops: requests to stop executions are open.
+	Stops bool
 	// Deletes: a retention is set.
 	Deletes bool
 	// LanesChanged is another number whenever a lane was another.
@@ -47,9 +49,11 @@ func (s *Store) RecountLanes(ctx context.Context) (int, error) {
 }
 
 // Finish records the end of an execution: outcome is Temporal's name for it. It returns false where it had been recorded
-// before, or where no start was sent. An end of an item that is still CLAIMED takes effect when its start is settled.
-func (s *Store) Finish(ctx context.Context, executionID, outcome, reason string) (bool, error) {
-	return one[bool](ctx, s.async(), settleTimeout, "finish execution", sql.Finish, executionID, outcome, Clean(reason))
+// before, or where no start was sent. An end of an item that is still CLAIMED takes effect when its start is settled. The reason
+// is why it did not complete; of one that did, a note on its result. The result is JSON, "": none; one that is too large for the
+// settings, or that Postgres does not take, is left out.
+func (s *Store) Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error) {
+	return one[bool](ctx, s.async(), settleTimeout, "finish execution", sql.Finish, executionID, outcome, optional(Clean(reason)), optional(result))
 }
 
 // Alive says that this replica lives, for one lease from now.
@@ -82,6 +86,8 @@ type Settings struct {
 	Retention *time.Duration
 	// DeadLetterRetention is how long a dead letter is kept that nobody has seen to; nil: until somebody has.
 	DeadLetterRetention *time.Duration
+	// ResultBytes is how many bytes of a workflow's result are kept; a longer one is left out. 0: none.
+	ResultBytes int
 }
 
 // Settings reads the settings.
@@ -90,8 +96,8 @@ func (s *Store) Settings(ctx context.Context) (Settings, error) {
 }
 
 // SetSettings changes the settings that are not nil, and returns all.
-func (s *Store) SetSettings(ctx context.Context, maxClaims *int, paused *bool, who string) (Settings, error) {
-	return s.settings(ctx, "change settings", sql.SettingsSet, maxClaims, paused, who)
+func (s *Store) SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (Settings, error) {
+	return s.settings(ctx, "change settings", sql.SettingsSet, maxClaims, paused, resultBytes, who)
 }
 
 func (s *Store) settings(ctx context.Context, verb, statement string, args ...any) (Settings, error) {

@@ -122,20 +122,20 @@ func TestEndIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	item := b.dispatched(b.Store, 1)[0]
-	first, err := b.Finish(t.Context(), item.ExecutionID, "TERMINATED", "enough \x00 of\nit")
+	first, err := b.Finish(t.Context(), item.ExecutionID, "TERMINATED", "enough \x00 of\nit", "")
 	require.NoError(t, err)
 	require.True(t, first)
 	require.Equal(t, "FAILED", b.status(item))
 	require.Equal(t, "enough \uFFFD of it", scalar[string](b, "select last_error from pgdispatch.workflow_execution_queue"))
 	before := b.row(item)
-	first, err = b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "")
+	first, err = b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
 	require.False(t, first)
 	require.Equal(t, before, b.row(item))
 
-	_, err = b.Finish(t.Context(), item.ExecutionID, "VANISHED", "")
+	_, err = b.Finish(t.Context(), item.ExecutionID, "VANISHED", "", "")
 	require.ErrorContains(t, err, "finish execution: ")
-	first, err = b.Finish(t.Context(), "00000000-0000-4000-8000-000000000000", "COMPLETED", "")
+	first, err = b.Finish(t.Context(), "00000000-0000-4000-8000-000000000000", "COMPLETED", "", "")
 	require.NoError(t, err)
 	require.False(t, first)
 }
@@ -144,7 +144,7 @@ func TestEndOfAnItemThatIsStillClaimedIsKeptForItsSettle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	item := b.claimed(b.Store, 1)[0]
-	first, err := b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "")
+	first, err := b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
 	require.True(t, first)
 	require.Equal(t, "CLAIMED", b.status(item))

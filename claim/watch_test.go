@@ -64,7 +64,7 @@ func TestOnlyWhatRunsIsAskedAbout(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	running, ended, claimed := b.dispatched(b.Store, 1)[0], b.dispatched(b.Store, 1)[0], b.claimed(b.Store, 1)[0]
-	_, err := b.Finish(t.Context(), ended.ExecutionID, "COMPLETED", "")
+	_, err := b.Finish(t.Context(), ended.ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
 	open, err := b.OpenAmong(t.Context(), []string{running.ExecutionID, ended.ExecutionID, claimed.ExecutionID, "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"})
 	require.NoError(t, err)

@@ -77,7 +77,7 @@ func TestARefusedLongPollHalvesTheBoundOnceAndItCreepsUpAgain(t *testing.T) {
 		require.Equal(t, []string{"Temporal refuses long polls: watching fewer executions for a while"}, messages)
 
 		pass(20 * time.Second)
-		require.Equal(t, 24, p.limit(), "2 each time it looks")
+		require.Equal(t, 26, p.limit(), "2 every five seconds, when ten are over")
 		pass(10 * time.Minute)
 		require.Equal(t, 40, p.bound.now)
 		stop()
@@ -97,8 +97,11 @@ func TestAFullWatcherChangesWhatNobodyWaitsForAgainstWhatSomebodyDoes(t *testing
 		stop := p.run()
 		p.Watch("e1", "run-1")
 		p.Watch("e2", "run-2")
-		pass(20 * time.Second)
-		require.Equal(t, []int{1, 1}, p.seen().swaps, "every ten seconds, half of them at most")
+		for range 2 {
+			p.Unwatched(true)
+			pass(10 * time.Second)
+		}
+		require.Equal(t, []int{1, 1}, p.seen().swaps, "each time it is told, half of them at most")
 		require.Equal(t, 2, p.seen().now)
 		require.Contains(t, p.watching, "e3")
 		require.NotContains(t, p.watching, "e1")

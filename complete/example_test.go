@@ -3,7 +3,6 @@ package complete_test
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/complete"
@@ -14,12 +13,11 @@ func ExampleWatcher() {
 	var service complete.Service // of Temporal's client: client.WorkflowService()
 
 	watcher := &complete.Watcher{
-		Store:         store,
-		Waiter:        &complete.TemporalWaiter{Service: service, Namespace: "default"},
-		MaxWatches:    1000,
-		AdoptInterval: 10 * time.Second,
-		Freed:         func() {}, // wakes the dispatcher
-		Log:           slog.Default(),
+		Store:      store,
+		Waiter:     &complete.TemporalWaiter{Service: service, Namespace: "default"},
+		MaxWatches: 1000,
+		Freed:      func() {}, // wakes the dispatcher
+		Log:        slog.Default(),
 	}
 	// Blocks until ctx is cancelled. Meanwhile, watcher.Watch says what has been started.
 	run := func(ctx context.Context) error { return watcher.Run(ctx) }

@@ -62,7 +62,7 @@ func bubble(t *testing.T, test func(t *testing.T, p *post)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &post{t: t, began: time.Now()}
 		p.Watcher = &Watcher{
-			Store: fakeStore{p}, Waiter: fakeWaiter{p}, MaxWatches: 10, AdoptInterval: 10 * time.Second,
+			Store: fakeStore{p}, Waiter: fakeWaiter{p}, MaxWatches: 10,
 			Freed: func() { p.note(func(r *notes) { r.freed++ }) },
 			Log:   slog.New(&p.log),
 		}
@@ -133,7 +133,7 @@ func (f fakeStore) GiveUpWatches(_ context.Context, executions []string) error {
 	return nil
 }
 
-func (f fakeStore) Finish(_ context.Context, executionID, outcome, _ string) (bool, error) {
+func (f fakeStore) Finish(_ context.Context, executionID, outcome, _, _ string) (bool, error) {
 	f.note(func(r *notes) { r.finished = append(r.finished, executionID+"="+outcome) })
 	if f.onFinish != nil {
 		return f.onFinish(executionID)

@@ -85,20 +85,25 @@ func (t *TemporalWaiter) Look(ctx context.Context, execution claim.Execution) (e
 	return t.follow(ctx, claim.Execution{ID: execution.ID, RunID: info.GetExecution().GetRunId()}, t.closed)
 }
 
-// newest describes the newest run under an execution's workflow ID.
-func (t *TemporalWaiter) newest(ctx context.Context, executionID string) (info *workflowpb.WorkflowExecutionInfo, err error) {
-	err = bounded(ctx, func(ctx context.Context) error {
-		response, err := t.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+// newest returns the newest run under an execution's workflow ID.
+func (t *TemporalWaiter) newest(ctx context.Context, executionID string) (*workflowpb.WorkflowExecutionInfo, error) {
+	response, err := t.describe(ctx, executionID)
+	return response.GetWorkflowExecutionInfo(), err
+}
+
+// describe describes the newest run under an execution's workflow ID.
+func (t *TemporalWaiter) describe(ctx context.Context, executionID string) (response *workflowservice.DescribeWorkflowExecutionResponse, err error) {
+	err = bounded(ctx, func(ctx context.Context) (err error) {
+		response, err = t.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
 			Namespace: t.Namespace,
 			Execution: &commonpb.WorkflowExecution{WorkflowId: workflowIDPrefix + executionID},
 		})
-		info = response.GetWorkflowExecutionInfo()
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("describe workflow: %w", err)
 	}
-	return info, nil
+	return response, nil
 }
 
 func isOurs(info *workflowpb.WorkflowExecutionInfo, executionID string) bool {

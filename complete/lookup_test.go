@@ -45,7 +45,7 @@ func TestLookAsksForTheNewestRun(t *testing.T) {
 	service = &fakeService{newest: described("run-3", "e1", false), answers: []func() (*historyResponse, error){closed(completed(""))}}
 	end, ended := look(t, service)
 	require.True(t, ended)
-	require.Equal(t, End{"COMPLETED", ""}, end)
+	require.Equal(t, End{Outcome: "COMPLETED"}, end)
 	require.Equal(t, []string{"run-3"}, service.runs())
 	require.False(t, service.requests[0].WaitNewEvent)
 }
@@ -85,7 +85,7 @@ func TestAResetIsFollowedToTheRunThatGoesOn(t *testing.T) {
 		answers: []func() (*historyResponse, error){closed(terminated("reset")), closed(completed(""))}}
 	end, err := (&TemporalWaiter{Service: service}).Wait(t.Context(), claim.Execution{ID: "e1", RunID: "run-1"})
 	require.NoError(t, err)
-	require.Equal(t, End{"COMPLETED", ""}, end)
+	require.Equal(t, End{Outcome: "COMPLETED"}, end)
 	require.Equal(t, []string{"run-1", "run-2"}, service.runs())
 }
 
@@ -93,11 +93,24 @@ func TestAResetThatIsSeenAMomentLateIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		service := &fakeService{newest: described("run-1", "e1", false), late: described("run-2", "e1", true),
-			answers: []func() (*historyResponse, error){closed(terminated("reset")), closed(completed(""))}}
+			answers: []func() (*historyResponse, error){closed(terminatedBy(resetterIdentity, "again")), closed(completed(""))}}
 		end, err := (&TemporalWaiter{Service: service}).Wait(t.Context(), claim.Execution{ID: "e1", RunID: "run-1"})
 		require.NoError(t, err)
-		require.Equal(t, End{"COMPLETED", ""}, end)
+		require.Equal(t, End{Outcome: "COMPLETED"}, end)
 		require.Equal(t, []string{"run-1", "run-2"}, service.runs())
+	})
+}
+
+func TestATerminationThatIsNoResetIsSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		service := &fakeService{newest: described("run-1", "e1", false), answers: []func() (*historyResponse, error){closed(terminatedBy("ann@laptop", "enough"))}}
+		end, err := (&TemporalWaiter{Service: service}).Wait(t.Context(), claim.Execution{ID: "e1", RunID: "run-1"})
+		require.NoError(t, err)
+		require.Equal(t, "TERMINATED", end.Outcome)
+		require.Equal(t, 1, service.described, "it is asked once, whoever signed")
+		require.Zero(t, time.Since(began))
 	})
 }
 

@@ -68,7 +68,7 @@ func (l *ledger) Silent(context.Context, int, time.Duration) ([]claim.Execution,
 	return silent, nil
 }
 
-func (l *ledger) Finish(_ context.Context, id, outcome, _ string) (bool, error) {
+func (l *ledger) Finish(_ context.Context, id, outcome, _, _ string) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open = slices.DeleteFunc(l.open, func(open string) bool { return open == id })

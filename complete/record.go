@@ -15,13 +15,17 @@ import (
 func record(ctx context.Context, store Finisher, log *slog.Logger, executionID string, end End, freed func()) {
 	var first bool
 	err := insist(ctx, log, executionID, "Cannot record an execution's end", func(ctx context.Context) (err error) {
-		first, err = store.Finish(ctx, executionID, end.Outcome, end.Reason)
+		first, err = store.Finish(ctx, executionID, end.Outcome, end.Reason, end.Result)
 		return err
 	})
 	if err != nil || !first {
 		return
 	}
-	log.InfoContext(ctx, "Execution ended", "execution_id", executionID, "outcome", end.Outcome, "error", claim.Clean(end.Reason))
+	fields := []any{"execution_id", executionID, "outcome", end.Outcome}
+	if end.Outcome != "COMPLETED" {
+		fields = append(fields, "error", claim.Clean(end.Reason))
+	}
+	log.InfoContext(ctx, "Execution ended", fields...)
 	if freed != nil {
 		freed()
 	}

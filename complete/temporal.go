@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/summary"
 )
 
 // pollTimeout bounds one long poll. The server answers an empty one every 20 s, so one that takes longer has lost its
@@ -35,6 +36,9 @@ type Service interface {
 	GetWorkflowExecutionHistory(context.Context, *workflowservice.GetWorkflowExecutionHistoryRequest, ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error)
 	DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 	ListWorkflowExecutions(context.Context, *workflowservice.ListWorkflowExecutionsRequest, ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error)
+	RequestCancelWorkflowExecution(context.Context, *workflowservice.RequestCancelWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.RequestCancelWorkflowExecutionResponse, error)
+	TerminateWorkflowExecution(context.Context, *workflowservice.TerminateWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.TerminateWorkflowExecutionResponse, error)
+	DescribeTaskQueue(context.Context, *workflowservice.DescribeTaskQueueRequest, ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error)
 	DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error)
 }
 
@@ -76,7 +80,7 @@ func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
 		}
 		if end.Outcome == "TERMINATED" {
 			// A reset terminates the run and goes on with another, which the event does not name.
-			next, err = t.resetTo(ctx, execution.ID, runID)
+			next, err = t.resetTo(ctx, execution.ID, runID, looksReset(event))
 			if err != nil {
 				return End{}, false, err
 			}
@@ -88,12 +92,26 @@ func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
 	}
 }
 
+// resetterIdentity is who terminates a run in a reset.
+const resetterIdentity = "history-resetter"
+
 // resetPauses are when it is asked again whether another run goes on: it may be seen a moment after the end of the one before.
 var resetPauses = []time.Duration{50 * time.Millisecond, 150 * time.Millisecond, 500 * time.Millisecond}
 
-// resetTo returns the open run that goes on in place of a terminated one; "": there is none.
-func (t *TemporalWaiter) resetTo(ctx context.Context, executionID, terminated string) (string, error) {
+// looksReset says whether a run was terminated by a reset, as far as the event tells: Temporal's own resetter signs it, and gives
+// the reason that a person gave for the reset.
+func looksReset(event *historypb.HistoryEvent) bool {
+	attributes := event.GetWorkflowExecutionTerminatedEventAttributes()
+	return attributes.GetIdentity() == resetterIdentity || strings.Contains(strings.ToLower(attributes.GetReason()), "reset")
+}
+
+// resetTo returns the open run that goes on in place of a terminated one; "": there is none. It asks in any case, because a
+// signature may change with a version; it waits for a run that is not to be seen yet only where there was a reset.
+func (t *TemporalWaiter) resetTo(ctx context.Context, executionID, terminated string, reset bool) (string, error) {
 	for _, pause := range resetPauses {
+		if !reset {
+			break
+		}
 		if next, err := t.goesOn(ctx, executionID, terminated); next != "" || err != nil {
 			return next, err
 		}
@@ -219,10 +237,12 @@ func code(err error) codes.Code {
 func read(event *historypb.HistoryEvent) (end End, next string, err error) {
 	switch event.GetEventType() {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
-		return End{Outcome: "COMPLETED"}, event.GetWorkflowExecutionCompletedEventAttributes().GetNewExecutionRunId(), nil
+		attributes := event.GetWorkflowExecutionCompletedEventAttributes()
+		result, note := summary.Result(attributes.GetResult())
+		return End{Outcome: "COMPLETED", Reason: note, Result: result}, attributes.GetNewExecutionRunId(), nil
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
 		attributes := event.GetWorkflowExecutionFailedEventAttributes()
-		return End{Outcome: "FAILED", Reason: reason(attributes.GetFailure())}, attributes.GetNewExecutionRunId(), nil
+		return End{Outcome: "FAILED", Reason: summary.Failure(attributes.GetFailure())}, attributes.GetNewExecutionRunId(), nil
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
 		next := event.GetWorkflowExecutionTimedOutEventAttributes().GetNewExecutionRunId()
 		return End{Outcome: "TIMED_OUT", Reason: "workflow timed out"}, next, nil
@@ -230,19 +250,10 @@ func read(event *historypb.HistoryEvent) (end End, next string, err error) {
 		return End{Outcome: "CANCELED", Reason: "workflow was cancelled"}, "", nil
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
 		why := event.GetWorkflowExecutionTerminatedEventAttributes().GetReason()
-		return End{Outcome: "TERMINATED", Reason: "workflow was terminated: " + why}, "", nil
+		return End{Outcome: "TERMINATED", Reason: strings.TrimSuffix("workflow was terminated: "+why, ": ")}, "", nil
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
 		return End{}, event.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId(), nil
 	default:
 		return End{}, "", fmt.Errorf("read close event: type %s does not close a workflow", event.GetEventType())
 	}
-}
-
-// reason is the failure's own message and its cause's, which is the one that says what went wrong in an activity.
-func reason(failure *failurepb.Failure) string {
-	text := failure.GetMessage()
-	for cause := failure.GetCause(); cause != nil; cause = cause.GetCause() {
-		text += ": " + cause.GetMessage()
-	}
-	return text
 }

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
@@ -36,6 +38,9 @@ type fakeService struct {
 	late      *workflowpb.WorkflowExecutionInfo // what is described from the third time on; nil: newest
 	described int
 	describe  error
+	attempt   int32 // of the pending workflow task
+	stops     []string
+	stop      error // what a cancellation or termination answers
 	lists     []*workflowservice.ListWorkflowExecutionsRequest
 	list      func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
@@ -58,12 +63,30 @@ func (f *fakeService) DescribeWorkflowExecution(context.Context, *workflowservic
 	if f.newest == nil {
 		return nil, serviceerror.NewNotFound("workflow not found")
 	}
-	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: f.newest}, f.describe
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: f.newest,
+		PendingWorkflowTask: &workflowpb.PendingWorkflowTaskInfo{Attempt: f.attempt}}, f.describe
 }
 
 func (f *fakeService) ListWorkflowExecutions(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	f.lists = append(f.lists, proto.CloneOf(r))
 	return f.list(r)
+}
+
+func (f *fakeService) TerminateWorkflowExecution(_ context.Context, r *workflowservice.TerminateWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.TerminateWorkflowExecutionResponse, error) {
+	f.stops = append(f.stops, fmt.Sprintf("terminate %s %s by %s: %s", r.WorkflowExecution.WorkflowId, r.WorkflowExecution.RunId, r.Identity, r.Reason))
+	return nil, f.stop
+}
+
+func (f *fakeService) RequestCancelWorkflowExecution(_ context.Context, r *workflowservice.RequestCancelWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.RequestCancelWorkflowExecutionResponse, error) {
+	f.stops = append(f.stops, fmt.Sprintf("cancel %s %s by %s: %s (%s)", r.WorkflowExecution.WorkflowId, r.WorkflowExecution.RunId, r.Identity, r.Reason, r.RequestId))
+	return nil, f.stop
+}
+
+func (f *fakeService) DescribeTaskQueue(_ context.Context, r *workflowservice.DescribeTaskQueueRequest, _ ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
+	if r.TaskQueue.Name == "orders" && r.TaskQueueType == enumspb.TASK_QUEUE_TYPE_WORKFLOW {
+		return &workflowservice.DescribeTaskQueueResponse{Pollers: []*taskqueuepb.PollerInfo{{}}}, f.describe
+	}
+	return nil, f.describe
 }
 
 func (f *fakeService) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {
@@ -94,6 +117,14 @@ func completed(next string) *historypb.HistoryEvent {
 			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{NewExecutionRunId: next}}}
 }
 
+// returned is the end of a workflow with a result.
+func returned(encoding, data string) *historypb.HistoryEvent {
+	event := completed("")
+	event.GetWorkflowExecutionCompletedEventAttributes().Result = &commonpb.Payloads{Payloads: []*commonpb.Payload{
+		{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: []byte(data)}}}
+	return event
+}
+
 func failed(failure *failurepb.Failure, next string) *historypb.HistoryEvent {
 	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
@@ -112,10 +143,12 @@ func continued(next string) *historypb.HistoryEvent {
 			WorkflowExecutionContinuedAsNewEventAttributes: &historypb.WorkflowExecutionContinuedAsNewEventAttributes{NewExecutionRunId: next}}}
 }
 
-func terminated(reason string) *historypb.HistoryEvent {
+func terminated(reason string) *historypb.HistoryEvent { return terminatedBy("", reason) }
+
+func terminatedBy(identity, reason string) *historypb.HistoryEvent {
 	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionTerminatedEventAttributes{
-			WorkflowExecutionTerminatedEventAttributes: &historypb.WorkflowExecutionTerminatedEventAttributes{Reason: reason}}}
+			WorkflowExecutionTerminatedEventAttributes: &historypb.WorkflowExecutionTerminatedEventAttributes{Reason: reason, Identity: identity}}}
 }
 
 func wait(t *testing.T, answers ...func() (*historyResponse, error)) (End, *fakeService, error) {
@@ -142,14 +175,19 @@ func TestWaitSaysHowTheWorkflowEnded(t *testing.T) {
 		event *historypb.HistoryEvent
 		want  End
 	}{
-		"completed":            {completed(""), End{"COMPLETED", ""}},
-		"failed":               {failed(&failurepb.Failure{Message: "boom"}, ""), End{"FAILED", "boom"}},
-		"failed in a chain":    {failed(chain, ""), End{"FAILED", "activity error: charge failed: card expired"}},
-		"failed without words": {failed(nil, ""), End{"FAILED", ""}},
-		"timed out":            {timedOut(""), End{"TIMED_OUT", "workflow timed out"}},
-		"terminated":           {terminated("enough"), End{"TERMINATED", "workflow was terminated: enough"}},
+		"completed":         {completed(""), End{Outcome: "COMPLETED"}},
+		"failed":            {failed(&failurepb.Failure{Message: "boom"}, ""), End{Outcome: "FAILED", Reason: "boom"}},
+		"failed in a chain": {failed(chain, ""), End{Outcome: "FAILED", Reason: "activity error: charge failed: card expired"}},
+		"failed with a type": {failed(&failurepb.Failure{Message: "boom", FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+			ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: "Oven"}}}, ""), End{Outcome: "FAILED", Reason: "boom (Oven)"}},
+		"with a result":        {returned("json/plain", `{"total": 3}`), End{Outcome: "COMPLETED", Result: `{"total": 3}`}},
+		"with a secret":        {returned("binary/encrypted", "x"), End{Outcome: "COMPLETED", Reason: `encoding "binary/encrypted", 1 bytes: not kept`}},
+		"terminated, no words": {terminated(""), End{Outcome: "TERMINATED", Reason: "workflow was terminated"}},
+		"failed without words": {failed(nil, ""), End{Outcome: "FAILED"}},
+		"timed out":            {timedOut(""), End{Outcome: "TIMED_OUT", Reason: "workflow timed out"}},
+		"terminated":           {terminated("enough"), End{Outcome: "TERMINATED", Reason: "workflow was terminated: enough"}},
 		"cancelled": {&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED},
-			End{"CANCELED", "workflow was cancelled"}},
+			End{Outcome: "CANCELED", Reason: "workflow was cancelled"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

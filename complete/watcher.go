@@ -3,7 +3,6 @@
 package complete
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,7 +18,7 @@ import (
 
 // Finisher records ends.
 type Finisher interface {
-	Finish(ctx context.Context, executionID, outcome, reason string) (first bool, err error)
+	Finish(ctx context.Context, executionID, outcome, reason, result string) (first bool, err error)
 }
 
 // Store is the part of the store that the watcher needs.
@@ -39,7 +38,8 @@ type Waiter interface {
 // End is how an execution ended.
 type End struct {
 	Outcome string // Temporal's name for it: COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT
-	Reason  string // of any but COMPLETED
+	Reason  string // why it did not complete; of one that did, a note on its result
+	Result  string // of COMPLETED, as JSON; "": none is kept
 }
 
 const (
@@ -50,6 +50,8 @@ const (
 	jitterPercent = 50
 	// tendInterval is how soon the table hears of executions that are not watched after all.
 	tendInterval = time.Second
+	// easeInterval is how often a bound that was halved comes up again by a step.
+	easeInterval = 5 * time.Second
 	// atMostSwapped is how many watches change hands at once where there is no room for more.
 	atMostSwapped = 100
 )
@@ -63,9 +65,6 @@ type Watcher struct {
 	// a namespace and frontend by default, whoever polls; where it refuses one, this replica watches fewer for a while. What is
 	// above waits until there is room, or for the Reconciler: first what a slot is waited for.
 	MaxWatches int
-	// AdoptInterval is how often the watcher looks for executions that nobody watches. 0: at the start, and when it is told that
-	// there are some.
-	AdoptInterval time.Duration
 	// Reached says whether Temporal answers this replica. While it does not, the replica watches nothing, so that others may.
 	// Nil: it always does.
 	Reached func() bool
@@ -159,7 +158,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	var watches errgroup.Group
 	tend := time.NewTimer(0)
 	defer tend.Stop()
-	adoptAt := time.Now()
+	easeAt := time.Now()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -174,15 +173,16 @@ func (w *Watcher) Run(ctx context.Context) error {
 				return nil
 			})
 		case <-tend.C:
-			adoptAt = w.tend(ctx, adoptAt)
-			tend.Reset(min(tendInterval, w.interval()))
+			easeAt = w.tend(ctx, easeAt)
+			tend.Reset(tendInterval)
 		}
 	}
 	return watches.Wait()
 }
 
-// tend brings what is watched and what the table says together. It returns when to adopt next.
-func (w *Watcher) tend(ctx context.Context, adoptAt time.Time) time.Time {
+// tend brings what is watched and what the table says together: what it was told of is adopted, at the start too, and when it
+// reaches Temporal again. It returns when to ease the bound next.
+func (w *Watcher) tend(ctx context.Context, easeAt time.Time) time.Time {
 	if w.Reached != nil && !w.Reached() {
 		w.withdraw(ctx)
 		return time.Now()
@@ -190,11 +190,11 @@ func (w *Watcher) tend(ctx context.Context, adoptAt time.Time) time.Time {
 	w.mu.Lock()
 	excess := w.excess
 	w.excess = nil
-	due := !time.Now().Before(adoptAt)
-	adopts := w.told || (due && w.AdoptInterval > 0) || (w.wants && len(w.watching) < w.bound.now)
+	adopts := w.told || (w.wants && len(w.watching) < w.bound.now)
 	w.told = false
-	if due {
+	if now := time.Now(); !now.Before(easeAt) {
 		w.bound.ease()
+		easeAt = now.Add(easeInterval)
 	}
 	w.mu.Unlock()
 	if len(excess) > 0 {
@@ -202,21 +202,16 @@ func (w *Watcher) tend(ctx context.Context, adoptAt time.Time) time.Time {
 			w.complain(ctx, err)
 			w.mu.Lock()
 			w.excess = append(w.excess, excess...)
+			w.told = w.told || adopts
 			w.mu.Unlock()
-			return adoptAt
+			return easeAt
 		}
 	}
 	if adopts {
 		w.adopt(ctx)
 	}
-	if due {
-		return time.Now().Add(w.interval())
-	}
-	return adoptAt
+	return easeAt
 }
-
-// interval is AdoptInterval, or how often what does not need the table is seen to.
-func (w *Watcher) interval() time.Duration { return cmp.Or(w.AdoptInterval, 5*time.Second) }
 
 // withdraw ends all watches and says so in the table: another replica may reach Temporal where this one does not. It does so
 // once, and again for what was started since.

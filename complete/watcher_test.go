@@ -95,7 +95,7 @@ func TestNeverMoreWatchesThanMaxWatches(t *testing.T) {
 	})
 }
 
-func TestAdoptsAtStartAndOnItsInterval(t *testing.T) {
+func TestAdoptsAtStartAndWhenItIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.onAdopt = func(atMost int, _ []string) ([]claim.Execution, error) {
 			if len(p.seen().adopts) == 1 {
@@ -109,17 +109,17 @@ func TestAdoptsAtStartAndOnItsInterval(t *testing.T) {
 		}
 		stop := p.run()
 		p.Watch("e3", "run-3")
-		pass(20 * time.Second)
-		both := []string{"e1", "e2", "e3"}
-		require.Equal(t, []adoptCall{{0, 10, nil}, {10 * time.Second, 7, both}, {20 * time.Second, 7, both}}, p.seen().adopts)
+		pass(9500 * time.Millisecond)
+		p.Unwatched(true)
+		pass(10 * time.Second)
+		require.Equal(t, []adoptCall{{0, 10, nil}, {10 * time.Second, 7, []string{"e1", "e2", "e3"}}}, p.seen().adopts)
 		require.Equal(t, 3, p.seen().waits)
 		stop()
 	})
 }
 
-func TestAdoptsAtStartAndWhenItIsToldToWhereOthersLook(t *testing.T) {
+func TestAdoptsOnceEachTimeItIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
-		p.AdoptInterval = 0
 		stop := p.run()
 		pass(time.Hour)
 		require.Len(t, p.seen().adopts, 1, "what a predecessor left")
@@ -162,9 +162,10 @@ func TestAdoptsNothingWhenThereIsNoRoom(t *testing.T) {
 		stop := p.run()
 		p.Watch("e1", "run-1")
 		p.Watch("e2", "run-2")
-		pass(21 * time.Second)
-		one := []string{"e2"}
-		require.Equal(t, []adoptCall{{0, 2, nil}, {16 * time.Second, 1, one}, {20 * time.Second, 1, one}}, p.seen().adopts, "there is room from 15 s on")
+		pass(10500 * time.Millisecond)
+		p.Unwatched(true)
+		pass(10 * time.Second)
+		require.Equal(t, []adoptCall{{0, 2, nil}, {16 * time.Second, 1, []string{"e2"}}}, p.seen().adopts, "there is room from 15 s on")
 		stop()
 	})
 }
@@ -178,7 +179,11 @@ func TestAdoptThatFailsIsLoggedAndRepeated(t *testing.T) {
 			return []claim.Execution{{ID: "e1", RunID: "run-1"}}, nil
 		}
 		stop := p.run()
-		pass(25 * time.Second)
+		for range 2 { // by the sweeps that come
+			pass(500 * time.Millisecond)
+			p.Unwatched(true)
+			pass(2 * time.Second)
+		}
 		messages, errs := p.log.at(slog.LevelError)
 		require.Equal(t, []string{"Cannot look for executions to watch", "Cannot look for executions to watch"}, messages)
 		require.Equal(t, []string{"connection refused", "connection refused"}, errs)

@@ -17,15 +17,16 @@ import (
 	commandpb "go.temporal.io/api/command/v1"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+
+	"github.com/pgdispatch/pgdispatch/summary"
 )
 
 // Store records ends: a *claim.Store on a pool of the worker's own.
 type Store interface {
-	Finish(ctx context.Context, executionID, outcome, reason string) (first bool, err error)
+	Finish(ctx context.Context, executionID, outcome, reason, result string) (first bool, err error)
 }
 
 const (
@@ -51,10 +52,14 @@ type Reporter struct {
 
 // end is a workflow that its worker has closed.
 type end struct {
-	executionID, outcome, reason string
-	conn                         *grpc.ClientConn
-	namespace                    string
+	executionID string
+	how
+	conn      *grpc.ClientConn
+	namespace string
 }
+
+// how a workflow ended. The reason is why it did not complete; of one that did, a note on its result.
+type how struct{ outcome, reason, result string }
 
 // New makes a reporter. Give its Intercept to the connection of the worker's client, and run it beside the worker.
 func New(store Store, log *slog.Logger) *Reporter {
@@ -85,7 +90,7 @@ func (r *Reporter) say(ctx context.Context, e end) {
 	defer cancel()
 	over, err := isOver(bounded, e)
 	if err == nil && over {
-		_, err = r.Store.Finish(bounded, e.executionID, e.outcome, e.reason)
+		_, err = r.Store.Finish(bounded, e.executionID, e.outcome, e.reason, e.result)
 	}
 	if err == nil || ctx.Err() != nil {
 		return
@@ -139,32 +144,24 @@ func ended(request *workflowservice.RespondWorkflowTaskCompletedRequest) (end, b
 		return end{}, false
 	}
 	for _, command := range request.GetCommands() {
-		if outcome, reason := closes(command); outcome != "" {
-			return end{executionID: id, outcome: outcome, reason: reason, namespace: request.GetNamespace()}, true
+		if how := closes(command); how.outcome != "" {
+			return end{executionID: id, how: how, namespace: request.GetNamespace()}, true
 		}
 	}
 	return end{}, false
 }
 
-// closes says which end of a workflow a command asks for; "": none.
-func closes(command *commandpb.Command) (outcome, reason string) {
+// closes says which end of a workflow a command asks for; without an outcome: none.
+func closes(command *commandpb.Command) how {
 	switch command.GetCommandType() {
 	case enumspb.COMMAND_TYPE_COMPLETE_WORKFLOW_EXECUTION:
-		return "COMPLETED", ""
+		result, note := summary.Result(command.GetCompleteWorkflowExecutionCommandAttributes().GetResult())
+		return how{"COMPLETED", note, result}
 	case enumspb.COMMAND_TYPE_CANCEL_WORKFLOW_EXECUTION:
-		return "CANCELED", "workflow was cancelled"
+		return how{outcome: "CANCELED", reason: "workflow was cancelled"}
 	case enumspb.COMMAND_TYPE_FAIL_WORKFLOW_EXECUTION:
-		return "FAILED", words(command.GetFailWorkflowExecutionCommandAttributes().GetFailure())
+		return how{outcome: "FAILED", reason: summary.Failure(command.GetFailWorkflowExecutionCommandAttributes().GetFailure())}
 	default:
-		return "", ""
+		return how{}
 	}
-}
-
-// words are the failure's own message and its causes', as pgdispatch itself would record them.
-func words(failure *failurepb.Failure) string {
-	text := failure.GetMessage()
-	for cause := failure.GetCause(); cause != nil; cause = cause.GetCause() {
-		text += ": " + cause.GetMessage()
-	}
-	return text
 }

@@ -25,7 +25,7 @@ type ear struct {
 	fails error
 }
 
-func (e *ear) Finish(ctx context.Context, executionID, outcome, _ string) (bool, error) {
+func (e *ear) Finish(ctx context.Context, executionID, outcome, _, _ string) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.heard = append(e.heard, executionID+"="+outcome)

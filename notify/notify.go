@@ -22,6 +22,9 @@ import (
 // Channel is the one that the triggers notify. Its payload means nothing: any role can send one.
 const Channel = "pgdispatch"
 
+// StopChannel is the one on which a request to stop an execution is announced. Every replica hears it, the first carries it out.
+const StopChannel = "pgdispatch_stop"
+
 const (
 	// connectTimeout bounds a connection attempt together with its LISTEN.
 	connectTimeout = 3500 * time.Millisecond
@@ -44,6 +47,8 @@ type Listener struct {
 	Ring func()
 	// Called is called at each call of another replica, see HelpChannel; it must not block. Nil: calls are not heard.
 	Called func()
+	// Stopping is called when somebody has asked for an execution to be stopped; it must not block. Nil: nobody is told.
+	Stopping func()
 	// Ping proves that notifications still arrive: a connection can be dead without an error, and a transaction pooler
 	// never delivers one. Nil: no proof is asked for.
 	Ping Pinger
@@ -80,9 +85,12 @@ func (l *Listener) Run(ctx context.Context) error {
 		},
 	}
 	listener.Handle(Channel, bell{l})
-	if l.Called != nil {
-		listener.Handle(HelpChannel, pgxlisten.HandlerFunc(func(context.Context, *pgconn.Notification, *pgx.Conn) error {
-			l.Called()
+	for channel, call := range map[string]func(){HelpChannel: l.Called, StopChannel: l.Stopping} {
+		if call == nil {
+			continue
+		}
+		listener.Handle(channel, pgxlisten.HandlerFunc(func(context.Context, *pgconn.Notification, *pgx.Conn) error {
+			call()
 			return nil
 		}))
 	}
@@ -197,6 +205,9 @@ func (b bell) HandleBacklog(ctx context.Context, _ string, _ *pgx.Conn) error {
 	b.l.Ring()
 	if b.l.Called != nil {
 		b.l.Called() // a call may have been missed as well
+	}
+	if b.l.Stopping != nil {
+		b.l.Stopping()
 	}
 	return nil
 }

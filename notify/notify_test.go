@@ -137,6 +137,19 @@ func TestRingsWhenItHasBegunToListen(t *testing.T) {
 	require.False(t, p.Connected())
 }
 
+func TestTellsOfRequestsToStopAndOfThoseThatMayHaveBeenMissed(t *testing.T) {
+	t.Parallel()
+	p := newPost(t)
+	asked := make(chan struct{}, 10)
+	p.Stopping = func() { asked <- struct{}{} }
+	p.run()
+	p.hear("it listens")
+	<-asked // what was asked for before is not announced again
+	_, err := p.pool.Exec(t.Context(), "select pg_notify($1, '')", StopChannel)
+	require.NoError(t, err)
+	<-asked
+}
+
 func TestRingsAtEachNotification(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)

@@ -31,9 +31,9 @@ func TestNothingIsDueWhereNothingCanBeClaimed(t *testing.T) {
 
 	f.finish(running.ids()[0], "COMPLETED")
 	require.True(t, due(), "the slot is free")
-	f.exec(sql.SettingsSet, nil, true, "me")
+	f.exec(sql.SettingsSet, nil, true, nil, "me")
 	require.False(t, due(), "paused")
-	f.exec(sql.SettingsSet, nil, false, "me")
+	f.exec(sql.SettingsSet, nil, false, nil, "me")
 	f.dispatched(f.claim(10))
 	require.False(t, due())
 }

@@ -1,6 +1,7 @@
 package sql_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func TestFinishCountsOnceWhoeverSaysItAndHoweverOften(t *testing.T) {
 	require.False(t, f.finish(id, "COMPLETED"))
 	require.False(t, f.finish(id, "FAILED"), "the first counts")
 	require.Equal(t, "COMPLETED", f.status(id))
-	require.False(t, one[bool](f, sql.Finish, nobody, "COMPLETED", nil), "an execution that there is not")
+	require.False(t, one[bool](f, sql.Finish, nobody, "COMPLETED", nil, nil), "an execution that there is not")
 	require.Zero(t, one[int](f, "select pgdispatch.recount_lanes()"), "the slot was given back once")
 }
 
@@ -47,7 +48,7 @@ func TestFinishRefusesAnOutcomeThatThereIsNot(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, outcome := range []any{"CANCELLED", "completed", "", nil} {
-		refusal := f.refused(sql.Finish, nobody, outcome, nil)
+		refusal := f.refused(sql.Finish, nobody, outcome, nil, nil)
 		require.Equal(t, "PGD22", refusal.Code)
 		require.Contains(t, refusal.Message, "it must be COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT")
 	}
@@ -73,8 +74,8 @@ func TestFinishEndsAnExecutionWhoseItemWasDeleted(t *testing.T) {
 	f.exec("delete from pgdispatch.workflow_execution_queue")
 	execution := *b.items[0].ExecutionID
 	require.Len(t, all[string](f, "select id from ("+adoptable+") a"), 1)
-	require.True(t, one[bool](f, sql.Finish, execution, "TIMED_OUT", "too slow"))
-	require.False(t, one[bool](f, sql.Finish, execution, "COMPLETED", nil))
+	require.True(t, one[bool](f, sql.Finish, execution, "TIMED_OUT", "too slow", nil))
+	require.False(t, one[bool](f, sql.Finish, execution, "COMPLETED", nil, nil))
 	require.Equal(t, "TIMED_OUT too slow", one[string](f, "select status || ' ' || error from pgdispatch.workflow_executions"))
 	require.Empty(t, all[string](f, "select id from ("+adoptable+") a"))
 }
@@ -183,4 +184,59 @@ func TestAHolderThatComesBackClearsTheSuspicion(t *testing.T) {
 	require.Equal(t, 1, lost())
 	require.Len(t, f.release(again, true), 1)
 	require.Zero(t, lost())
+}
+
+// result is what an execution keeps of its workflow's result.
+func (f fixture) result(id int64) string {
+	f.t.Helper()
+	return one[string](f, "select concat_ws('; ', e.result::text, e.result_note) from pgdispatch.workflow_executions e where e.queue_item_id = $1", id)
+}
+
+func TestFinishKeepsAResultThatIsNotTooLarge(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.items(f.tenant("ENTERPRISE"), 9)
+	b := f.claim(9)
+	f.dispatched(b)
+	f.exec(sql.SettingsSet, nil, nil, 20, "me")
+	for n, row := range []struct {
+		outcome      string
+		note, result any
+		want         string
+	}{
+		{"COMPLETED", nil, `{"total":   3}`, `{"total": 3}`},
+		{"COMPLETED", nil, `null`, `null`},
+		{"COMPLETED", nil, nil, ``},
+		{"COMPLETED", `encoding "binary/encrypted"`, nil, `encoding "binary/encrypted"`},
+		{"COMPLETED", nil, `"abcdefghijklmnopqrs"`, `21 bytes, more than the 20 that the settings keep`},
+		{"FAILED", "boom", `{"total": 3}`, ``},
+		// What Postgres does not take must not keep the end from being recorded.
+		{"COMPLETED", nil, `"\u0000"`, `JSON that Postgres does not take: not kept`},
+		{"COMPLETED", nil, `"\ud800"`, `JSON that Postgres does not take: not kept`},
+		{"COMPLETED", nil, `1e999999999`, `JSON that Postgres does not take: not kept`},
+	} {
+		id := b.ids()[n]
+		require.True(t, one[bool](f, sql.Finish, f.execution(id), row.outcome, row.note, row.result), "%v", row)
+		require.Equal(t, row.want, f.result(id), "%v", row)
+	}
+}
+
+func TestNoResultIsKeptWhereTheSettingsSaySo(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.item(f.tenant("FREE"))
+	f.dispatched(f.claim(1))
+	f.exec(sql.SettingsSet, nil, nil, 0, "me")
+	require.True(t, one[bool](f, sql.Finish, f.execution(id), "COMPLETED", nil, `1`))
+	require.Empty(t, f.result(id))
+}
+
+// Deep nesting exhausts the server's stack long before it is too large.
+func TestAResultThatNoServerCanReadEndsItsExecutionAllTheSame(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.item(f.tenant("FREE"))
+	f.dispatched(f.claim(1))
+	require.True(t, one[bool](f, sql.Finish, f.execution(id), "COMPLETED", nil, strings.Repeat("[", 30000)+strings.Repeat("]", 30000)))
+	require.Equal(t, "COMPLETED", f.status(id))
 }

@@ -260,7 +260,7 @@ func (f fixture) release(b batch, unknown bool) []int64 {
 
 func (f fixture) finish(id int64, outcome string) bool {
 	f.t.Helper()
-	return one[bool](f, sql.Finish, f.execution(id), outcome, nil)
+	return one[bool](f, sql.Finish, f.execution(id), outcome, nil, nil)
 }
 
 // expire ends the leases of claimed items, as if a minute had passed.
@@ -273,5 +273,5 @@ func (f fixture) expire(ids ...int64) {
 
 func (f fixture) maxClaims(n int) {
 	f.t.Helper()
-	f.exec(sql.SettingsSet, n, nil, "me")
+	f.exec(sql.SettingsSet, n, nil, nil, "me")
 }

@@ -9,6 +9,8 @@ var (
 	ItemFind       = read("item_find")
 	ItemRead       = read("item_read")
 	ItemRetry      = read("item_retry")
+	Stalled        = read("stalled")
+	StopRequest    = read("stop_request")
 	TierList       = read("tier_list")
 	WorkspaceFind  = read("workspace_find")
 	WorkspaceList  = read("workspace_list")

@@ -86,7 +86,7 @@ func TestWhatWasNeverStartedCannotHaveEnded(t *testing.T) {
 	b := f.claim(1)
 	f.dispatched(b)
 	require.Equal(t, "DISPATCHED", f.status(id), "it is not taken at its earlier word")
-	require.True(t, one[bool](f, sql.Finish, f.execution(id), "COMPLETED", nil))
+	require.True(t, one[bool](f, sql.Finish, f.execution(id), "COMPLETED", nil, nil))
 	require.True(t, one[bool](f, "select not exists (select from pgdispatch.workflow_executions where finished_at is null)"))
 }
 
@@ -115,4 +115,32 @@ func TestAPlainUpdateDoesNotWaitForWhoeverHasTheItem(t *testing.T) {
 	require.Equal(t, "DISPATCHED", f.status(id), "its watcher ends it")
 	require.Equal(t, "FAILED", one[string](f, "select early_outcome from pgdispatch.workflow_executions"))
 	require.True(t, f.finish(id, "FAILED"))
+}
+
+func TestApplicationsSayWhatAWorkflowReturned(t *testing.T) {
+	t.Parallel()
+	for name, statement := range map[string]string{
+		"finish": `select pgdispatch.finish($1, 'COMPLETED', result => '{"total": 3}')`,
+		"update": `update pgdispatch.workflow_executions set status = 'COMPLETED', result = '{"total": 3}' where id = $1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			w := f.tenant("PRO")
+			settled, early, large := f.item(w), f.item(w), f.item(w)
+			f.dispatched(f.claim(1))
+			b := f.claim(2)
+			f.exec(statement, f.execution(settled))
+			require.Equal(t, `{"total": 3}`, f.result(settled))
+			f.exec(statement, f.execution(early))
+			f.exec("update pgdispatch.workflow_executions set status = 'COMPLETED', result = '9' where id = $1", f.execution(early))
+			f.exec("update pgdispatch.settings set result_bytes = 5")
+			f.exec(statement, f.execution(large))
+			f.dispatched(b)
+			require.Equal(t, "COMPLETED", f.status(early))
+			require.Equal(t, "12 bytes, more than the 5 that the settings keep", f.result(large))
+			require.False(t, one[bool](f, sql.Finish, f.execution(settled), "COMPLETED", "late", "7"))
+			require.Equal(t, `{"total": 3}`, f.result(settled), "the first counts")
+		})
+	}
 }

@@ -102,6 +102,7 @@ func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 			q.dispatched_at, q.finished_at
 		from pgdispatch.workflow_execution_queue q where q.id = $1`, id, w.version)
 	f.exec("insert into pgdispatch.lane_hints (workspace_id) values ($1)", w.workspace)
+	f.exec("insert into pgdispatch.stop_requests (execution_id, how, reason, requested_by) values ($1, 'CANCEL', '', 'me')", f.execution(id))
 	return id
 }
 
@@ -122,7 +123,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 	case "heartbeat":
 		return [][]any{{ids, tokens, lease}}
 	case "finish":
-		return [][]any{{execution, "COMPLETED", nil}, {execution, "FAILED", "it broke"}, {execution, "TIMED_OUT", nil}}
+		return [][]any{{execution, "COMPLETED", nil, `{"total": 3}`}, {execution, "FAILED", "it broke", nil}, {execution, "TIMED_OUT", nil, nil}}
 	case "cancel":
 		return [][]any{{execution}}
 	case "workspace_statistics", "queue_depth":
@@ -154,7 +155,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 	case "replica_alive":
 		return [][]any{{"replica-1", "dev", 4, lease}}
 	case "settings_set":
-		return [][]any{{50, false, "me"}}
+		return [][]any{{50, false, 100, "me"}}
 	case "retention_set":
 		return [][]any{{true, time.Hour, true, nil, "me"}}
 	case "dead_find":
@@ -172,11 +173,11 @@ func arguments(verb string, id int64, execution string) [][]any {
 	case "delete_finished":
 		return [][]any{{100}}
 	}
-	return operatorArguments(verb, id)
+	return operatorArguments(verb, id, execution)
 }
 
 // operatorArguments are those of the statements of a person at the command line.
-func operatorArguments(verb string, id int64) [][]any {
+func operatorArguments(verb string, id int64, execution string) [][]any {
 	ids := []int64{id}
 	switch verb {
 	case "audit_list":
@@ -193,6 +194,20 @@ func operatorArguments(verb string, id int64) [][]any {
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, false}}
 	case "item_read":
 		return [][]any{{ids, []string{}, true}}
+	case "stall_turn":
+		return [][]any{{time.Minute, time.Minute, 10}}
+	case "stall_pick":
+		return [][]any{{time.Minute, []string{}, 10}}
+	case "stall_record":
+		return [][]any{{[]string{"orders"}, []int{1}, []string{execution}, []string{execution}, []string{"it fails"}}}
+	case "stalled":
+		return [][]any{{10}}
+	case "stop_done":
+		return [][]any{{execution, "CANCEL", nil}}
+	case "stop_request":
+		return [][]any{{execution, "CANCEL", "enough", "me"}, {execution, "TERMINATE", "enough", "me"}}
+	case "stop_take":
+		return [][]any{{10}}
 	case "workspace_find":
 		return [][]any{{nil, nil, nil}}
 	case "workspace_list":

@@ -1,10 +1,10 @@
 -- CLAIMED -> PENDING, CLAIMED
 -- $1 at most, $2 replica. Returns how many leases had run out, in how many workspaces due items were found that no claim would
--- have noticed, how long until the next lease runs out, or a replica's presence (null: neither is there), how many leases from before the clock was set
--- back were shortened, and the database's time. And what there is to do for others, so that a replica with nothing to do asks for
--- nothing else: whether a claim would find work, how many executions are open, how many of them this replica is to watch, whether
--- nobody alive watches some, whether anything is ever deleted, and a number that rises when a lane changes. Hints that claims have
--- read go.
+-- have noticed, how long until the next lease runs out, or a replica's presence (null: neither is there), how many leases from
+-- before the clock was set back were shortened, and the database's time. And what there is to do for others, so that a replica
+-- with nothing to do asks for nothing else: whether a claim would find work, how many executions are open, how many of them this
+-- replica is to watch, whether nobody alive watches some, whether some are to be stopped, whether anything is ever deleted, and a
+-- number that rises when a lane changes. Hints that claims have read go.
 with read_hints as (
     delete from pgdispatch.lane_hints h
     using (select b.seen from pgdispatch.lane_book b order by b.version desc limit 1) b
@@ -13,8 +13,7 @@ with read_hints as (
 select pgdispatch.requeue_expired($1) as requeued,
        pgdispatch.find_unnoticed() as unnoticed,
        (
-           select min(x.expires_at) - clock_timestamp()
-           from (
+           select min(x.expires_at) - clock_timestamp() from (
                select q.lease_expires_at as expires_at from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED'
                union all
                select r.expires_at from pgdispatch.replicas r -- whose watches are free then
@@ -27,6 +26,7 @@ select pgdispatch.requeue_expired($1) as requeued,
        running.executions as open,
        running.mine,
        running.unwatched,
+       exists (select from pgdispatch.stop_requests r where r.state = 'OPEN') as stops,
        s.retention is not null or s.dead_letter_retention is not null as deletes,
        coalesce(pg_sequence_last_value('pgdispatch.lane_versions'), 0) as lanes_changed
 from pgdispatch.settings s

@@ -83,7 +83,7 @@ func (f *fakeStore) Sweep(context.Context, int) (claim.Swept, error) {
 
 func (f *fakeStore) RecountLanes(context.Context) (int, error) { return 4, f.others }
 
-func (f *fakeStore) Finish(context.Context, string, string, string) (bool, error) {
+func (f *fakeStore) Finish(context.Context, string, string, string, string) (bool, error) {
 	return f.others == nil, f.others
 }
 

@@ -106,6 +106,9 @@ func (g *Gauges) observeQueue(ctx context.Context, set setter) {
 	set("pgdispatch_replicas", float64(d.Replicas))
 	set("pgdispatch_max_claims", float64(d.MaxClaims))
 	set("pgdispatch_paused", truth(d.Paused))
+	set("pgdispatch_task_queues_without_poller", float64(d.IdleQueues))
+	set("pgdispatch_stalled_executions", float64(d.WithoutPoller), label("reason", "no_poller"))
+	set("pgdispatch_stalled_executions", float64(d.Failing), label("reason", "task_failing"))
 	for _, w := range seen.workspaces {
 		id := label("workspace_id", w.WorkspaceID)
 		set("pgdispatch_workspace_waiting", float64(w.Waiting), id)

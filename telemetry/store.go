@@ -18,7 +18,7 @@ type store interface {
 	Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error)
 	Sweep(ctx context.Context, atMost int) (claim.Swept, error)
 	RecountLanes(ctx context.Context) (int, error)
-	Finish(ctx context.Context, executionID, outcome, reason string) (bool, error)
+	Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error)
 	Adopt(ctx context.Context, atMost int, watching []string) ([]claim.Execution, error)
 	DeleteFinished(ctx context.Context, atMost int) (claim.Deleted, error)
 }
@@ -88,8 +88,8 @@ func (s *Store) RecountLanes(ctx context.Context) (int, error) {
 }
 
 // Finish is claim.Store's.
-func (s *Store) Finish(ctx context.Context, executionID, outcome, reason string) (bool, error) {
-	first, err := s.inner.Finish(ctx, executionID, outcome, reason)
+func (s *Store) Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error) {
+	first, err := s.inner.Finish(ctx, executionID, outcome, reason, result)
 	if s.t != nil {
 		s.t.failed("finish", err)
 		if first {

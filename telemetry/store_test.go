@@ -109,8 +109,8 @@ func useAll(ctx context.Context, store *Store) {
 	_, _ = store.Heartbeat(ctx, nil)
 	_, _ = store.Sweep(ctx, 1)
 	_, _ = store.RecountLanes(ctx)
-	_, _ = store.Finish(ctx, "", "COMPLETED", "")
-	_, _ = store.Finish(ctx, "", "TIMED_OUT", "")
+	_, _ = store.Finish(ctx, "", "COMPLETED", "", "")
+	_, _ = store.Finish(ctx, "", "TIMED_OUT", "", "")
 	_, _ = store.Adopt(ctx, 1, nil)
 	_, _ = store.DeleteFinished(ctx, 1)
 }

@@ -55,7 +55,8 @@ func TestAWorkerSaysWhatHasEnded(t *testing.T) {
 	executions := append(s.enqueue("FREE", "Echo", 5), s.enqueue("FREE", "Again", 1)...)
 	executions = append(executions, s.enqueue("FREE", "Fail", 1)...)
 	s.eventually(func() bool { return s.count("status in ('COMPLETED', 'FAILED')") == len(executions) }, "all ends are said")
-	require.Equal(t, "the oven is cold: no gas", one[string](s, "select last_error from pgdispatch.workflow_execution_queue where execution_id = $1", executions[6]))
+	require.Equal(t, "the oven is cold (Oven): no gas", one[string](s, "select last_error from pgdispatch.workflow_execution_queue where execution_id = $1", executions[6]))
+	s.requireResult(executions[0])
 	require.Equal(t, 1, one[int](s, "select max(n)::int from audit.greatest_held"))
 	require.LessOrEqual(t, s.greatestRunning()[s.workspace["FREE"]], 1, "in Temporal too")
 }

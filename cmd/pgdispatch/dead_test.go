@@ -324,10 +324,10 @@ func TestRetentionIsSetReadAndSwitchedOff(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	const rest = "max-claims 100\npaused false\n"
-	require.Equal(t, rest+"retention off\ndead-letter-retention off\n", d.types("settings", "get"))
-	require.Equal(t, rest+"retention 30d\ndead-letter-retention off\n", d.types("settings", "set", "retention", "30d"))
-	require.Equal(t, rest+"retention 30d\ndead-letter-retention 36h0m0s\n", d.types("settings", "set", "dead-letter-retention", "36h"))
-	require.Equal(t, rest+"retention off\ndead-letter-retention 36h0m0s\n", d.types("settings", "set", "retention", "off"))
+	require.Equal(t, rest+"retention off\ndead-letter-retention off\nresult-bytes 4096\n", d.types("settings", "get"))
+	require.Equal(t, rest+"retention 30d\ndead-letter-retention off\nresult-bytes 4096\n", d.types("settings", "set", "retention", "30d"))
+	require.Equal(t, rest+"retention 30d\ndead-letter-retention 36h0m0s\nresult-bytes 4096\n", d.types("settings", "set", "dead-letter-retention", "36h"))
+	require.Equal(t, rest+"retention off\ndead-letter-retention 36h0m0s\nresult-bytes 4096\n", d.types("settings", "set", "retention", "off"))
 	require.Contains(t, d.types("settings", "set", "max-claims", "7"), "dead-letter-retention 36h0m0s")
 	d.exec("update pgdispatch.settings set retention = '1 month'")
 	require.Contains(t, d.types("settings", "get"), "\nretention 30d\n", "Postgres takes a month for 30 days")
@@ -336,6 +336,15 @@ func TestRetentionIsSetReadAndSwitchedOff(t *testing.T) {
 		require.Equal(t, 1, code, "%q", value)
 		require.Equal(t, fmt.Sprintf("pgdispatch: retention is %q: it must be off, or from 1m to 36500d, such as 12h or 30d\n", value), errs)
 	}
+}
+
+func TestResultBytesAreSetWithinBounds(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	require.Contains(t, d.types("settings", "set", "result-bytes", "0"), "result-bytes 0\n")
+	require.Equal(t, `{"result_bytes": [4096, 0]}`, d.value("select details::text from pgdispatch.admin_log"))
+	_, errs, _ := d.tries("settings", "set", "result-bytes", "65537")
+	require.Equal(t, "pgdispatch: result-bytes is \"65537\": it must be a whole number from 0 to 65536\n", errs)
 }
 
 func TestAReplicaDeletesWhatIsOverAndSaysSo(t *testing.T) {

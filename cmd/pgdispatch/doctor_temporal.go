@@ -70,7 +70,7 @@ func temporalFault(check string, err error) finding {
 
 // checkRetention compares for how long Temporal remembers a closed workflow with how long an item may be tried.
 func checkRetention(keeps time.Duration, queues []claim.TaskQueue) finding {
-	const check, meaning = "retention", "A start that is repeated is recognised for as long as Temporal remembers the workflow. An item whose attempts, with an outage among them, take longer could be started twice."
+	const check, meaning = "retention", "A start that is repeated is recognised for as long as Temporal remembers the workflow. An item whose start was never answered for longer is not started again: it becomes a dead letter, for a person to replay or discard."
 	attempts := 1
 	for _, q := range queues {
 		attempts = max(attempts, q.MaxAttempts)

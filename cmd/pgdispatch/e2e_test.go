@@ -30,6 +30,13 @@ func TestARowBecomesARunningAndThenAFinishedWorkflow(t *testing.T) {
 	require.Equal(t, got.WorkflowDefinitionVersionID, one[string](s, "select workflow_definition_version_id::text from pgdispatch.workflow_executions where id = $1", execution))
 	require.Equal(t, got.QueueItemID, one[int64](s, "select id from pgdispatch.workflow_execution_queue where execution_id = $1", execution))
 	require.Equal(t, "COMPLETED", one[string](s, "select status from pgdispatch.workflow_executions where id = $1", execution))
+	s.requireResult(execution)
+}
+
+// requireResult sees that an execution of Echo has kept what it returned.
+func (s *stack) requireResult(execution string) {
+	s.t.Helper()
+	require.Equal(s.t, execution, one[string](s, "select result->>'executionId' from pgdispatch.workflow_executions where id = $1", execution))
 }
 
 func TestEveryEndOfAWorkflowIsRecordedAndFreesItsSlot(t *testing.T) {
@@ -53,7 +60,7 @@ func TestEveryEndOfAWorkflowIsRecordedAndFreesItsSlot(t *testing.T) {
 	s.eventually(func() bool { return s.statusOf(last) == "COMPLETED" }, "the last completes")
 
 	for execution, want := range map[string]struct{ status, reason string }{
-		failed:     {"FAILED", "the oven is cold: no gas"},
+		failed:     {"FAILED", "the oven is cold (Oven): no gas"},
 		continued:  {"FAILED", "second run failed"},
 		timedOut:   {"TIMED_OUT", "workflow timed out"},
 		cancelled:  {"CANCELED", "workflow was cancelled"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,32 +21,35 @@ import (
 func (a *app) executionsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "executions",
-		Short: "Show executions: the workflows that items have run",
-		Long:  "Show executions: the workflows that items have run.\nA REF is an execution's ID, a workflow's (execution-...), or its item's.",
+		Short: "Show and stop executions: the workflows that items have run",
+		Long:  "Show and stop executions: the workflows that items have run.\nA REF is an execution's ID, a workflow's (execution-...), or its item's.",
 	}
-	group.AddCommand(a.executionsShowCommand())
+	group.AddCommand(a.executionsShowCommand(), a.executionsCancelCommand(), a.executionsTerminateCommand())
 	return group
 }
 
 // shownExecution is what `executions show` shows.
 type shownExecution struct {
-	ID                   string     `json:"id"`
-	WorkflowID           string     `json:"workflow_id"`
-	RunID                string     `json:"run_id,omitempty"` // "": no workflow was started
-	Status               string     `json:"status,omitempty"` // "": the item was never claimed
-	Error                string     `json:"error,omitempty"`
-	QueueItemID          int64      `json:"queue_item_id"`
-	QueueItemStatus      string     `json:"queue_item_status"`
-	WorkspaceID          string     `json:"workspace_id"`
-	Workspace            string     `json:"workspace"`
-	WorkflowDefinitionID string     `json:"workflow_definition_id"`
-	WorkflowDefinition   string     `json:"workflow_definition"`
-	Version              *int       `json:"version"`
-	Watcher              string     `json:"watcher,omitempty"`
-	CreatedAt            *time.Time `json:"created_at"`
-	StartedAt            *time.Time `json:"started_at"`
-	FinishedAt           *time.Time `json:"finished_at"`
-	TemporalStatus       string     `json:"temporal_status,omitempty"` // "": Temporal was not asked
+	ID                   string          `json:"id"`
+	WorkflowID           string          `json:"workflow_id"`
+	RunID                string          `json:"run_id,omitempty"` // "": no workflow was started
+	Status               string          `json:"status,omitempty"` // "": the item was never claimed
+	Error                string          `json:"error,omitempty"`
+	Result               json.RawMessage `json:"result,omitempty"`
+	ResultNote           string          `json:"result_note,omitempty"` // why no result is kept, where there was one
+	QueueItemID          int64           `json:"queue_item_id"`
+	QueueItemStatus      string          `json:"queue_item_status"`
+	WorkspaceID          string          `json:"workspace_id"`
+	Workspace            string          `json:"workspace"`
+	WorkflowDefinitionID string          `json:"workflow_definition_id"`
+	WorkflowDefinition   string          `json:"workflow_definition"`
+	Version              *int            `json:"version"`
+	Watcher              string          `json:"watcher,omitempty"`
+	CreatedAt            *time.Time      `json:"created_at"`
+	StartedAt            *time.Time      `json:"started_at"`
+	FinishedAt           *time.Time      `json:"finished_at"`
+	Stop                 string          `json:"stop,omitempty"`            // who asked for its end, and what became of that
+	TemporalStatus       string          `json:"temporal_status,omitempty"` // "": Temporal was not asked
 }
 
 func (a *app) executionsShowCommand() *cobra.Command {
@@ -56,16 +60,20 @@ func (a *app) executionsShowCommand() *cobra.Command {
 		if err := checkOutput(output); err != nil {
 			return err
 		}
-		items, err := itemsOf(ctx, store, args, false)
+		items, err := itemsOf(ctx, store, args, true)
 		if err != nil {
 			return err
 		}
 		i := items[0]
 		shown := shownExecution{
 			ID: i.ExecutionID, WorkflowID: i.WorkflowID(), RunID: i.RunID, Status: i.ExecutionStatus, Error: i.ExecutionError,
+			Result: i.Result, ResultNote: i.ResultNote,
 			QueueItemID: i.ID, QueueItemStatus: i.Status, WorkspaceID: i.WorkspaceID, Workspace: i.Workspace,
 			WorkflowDefinitionID: i.WorkflowDefinitionID, WorkflowDefinition: i.WorkflowDefinition, Version: i.Version,
 			Watcher: i.Watcher, CreatedAt: i.PreparedAt, StartedAt: i.StartedAt, FinishedAt: i.ExecutionFinishedAt,
+		}
+		if i.Stop != "" {
+			shown.Stop = stopOf(i)
 		}
 		if ask {
 			c, err := readConfig(command.Flags(), a.lookupEnv, doctorOptions)
@@ -133,8 +141,22 @@ func (a *app) printExecution(e shownExecution) error {
 			line(at.name, "%s", stamp(*at.time))
 		}
 	}
+	if e.Stop != "" {
+		line("stop", "%s", printable(e.Stop))
+	}
 	if e.Error != "" {
 		line("error", "%s", printable(e.Error))
 	}
+	if shown := showResult(e.Result, e.ResultNote); shown != "" {
+		line("result", "%s", shown)
+	}
 	return table.Flush()
+}
+
+// showResult is what a workflow returned, or why it is not kept; "": it returned nothing, or has not ended.
+func showResult(result json.RawMessage, note string) string {
+	if result != nil {
+		return printable(string(result))
+	}
+	return printable(note)
 }

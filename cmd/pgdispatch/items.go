@@ -105,17 +105,17 @@ func (a *app) itemsShowCommand() *cobra.Command {
 func (a *app) itemsCancelCommand() *cobra.Command {
 	return a.itemActionCommand(itemAction{
 		verb: "cancel", past: "cancelled", short: "Withdraw items that have not been claimed",
-		long: "Cancel withdraws PENDING items: they are never started. What is claimed or dispatched already is not touched; its\n" +
-			"workflow is ended in Temporal.",
+		long: "Cancel withdraws PENDING items: they are never started. What is claimed or dispatched already is not touched: its\n" +
+			"workflow is ended by `pgdispatch executions cancel`.",
 		found: claim.ItemFilter{States: []string{"PENDING"}},
 		named: func(_ context.Context, _ *claim.Store, item claim.QueueItem, _ string, _ *itemOutcome) (bool, error) {
 			switch {
 			case item.Status == "PENDING" && !item.OutcomeUnknown:
 				return true, nil
 			case item.Status == "PENDING":
-				return false, fmt.Errorf("item %d cannot be cancelled now: a start was sent that Temporal has not answered, so its workflow may be running; try again when it is DISPATCHED, or end the workflow %s in Temporal", item.ID, item.WorkflowID())
+				return false, fmt.Errorf("item %d cannot be cancelled now: a start was sent that Temporal has not answered, so its workflow may be running: ask for its end, `pgdispatch executions cancel %d`", item.ID, item.ID)
 			case item.Status == "CLAIMED" || item.Status == "DISPATCHED":
-				return false, fmt.Errorf("item %d is %s, and only a PENDING one is cancelled: end its workflow in Temporal, `temporal workflow cancel --workflow-id %s`", item.ID, item.Status, item.WorkflowID())
+				return false, fmt.Errorf("item %d is %s, and only a PENDING one is cancelled: ask for its workflow's end, `pgdispatch executions cancel %d`", item.ID, item.Status, item.ID)
 			}
 			return false, fmt.Errorf("item %d is %s already: only a PENDING one is cancelled", item.ID, item.Status)
 		},

@@ -128,6 +128,9 @@ func storyOf(i claim.QueueItem, failures []claim.Failure) []event {
 		tell(i.ClaimedAt, "claimed for the last time, attempt %d", i.AttemptCount)
 	}
 	tell(i.StartedAt, "started: workflow %s, run %s", i.WorkflowID(), orNone(i.RunID))
+	if i.Stop != "" {
+		tell(i.StopRequestedAt, "%s", stopOf(i))
+	}
 	switch i.Status {
 	case "COMPLETED", "CANCELLED":
 		tell(i.FinishedAt, "%s", i.Status)
@@ -180,6 +183,9 @@ func (a *app) printItem(i claim.QueueItem, story []event) error {
 	if i.LastError != "" {
 		line("error", "%s", printable(i.LastError))
 	}
+	if shown := showResult(i.Result, i.ResultNote); shown != "" {
+		line("result", "%s", shown)
+	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -195,4 +201,22 @@ func orQuestion(n *int) string {
 		return "?"
 	}
 	return fmt.Sprint(*n)
+}
+
+// stopOf says who asked for the end of an item's workflow, and what became of that.
+func stopOf(i claim.QueueItem) string {
+	text := fmt.Sprintf("%s requested by %s", map[string]string{"CANCEL": "cancellation", "TERMINATE": "termination"}[i.Stop], i.StopRequestedBy)
+	if i.StopReason != "" {
+		text += ": " + i.StopReason
+	}
+	switch i.StopState {
+	case "OPEN":
+		text += "; not carried out yet"
+		if i.StopError != "" {
+			text += ": " + i.StopError
+		}
+	case "SENT":
+		text += "; Temporal has taken it"
+	}
+	return text
 }

@@ -126,7 +126,7 @@ func TestItemsShowTellsAnItemsStory(t *testing.T) {
 	d.settles(claim.Retry, claim.Settlement{ID: item.ID, Token: item.Token, Error: "oven cold"})
 	item = d.claims()[0]
 	d.settles(claim.Dispatched, claim.Settlement{ID: item.ID, Token: item.Token, RunID: "run-1"})
-	_, err := d.replica().Finish(t.Context(), execution, "TIMED_OUT", "too slow")
+	_, err := d.replica().Finish(t.Context(), execution, "TIMED_OUT", "too slow", "")
 	require.NoError(t, err)
 	d.types("dead", "replay", id, "--by", "ann")
 	require.Equal(t, []string{
@@ -144,6 +144,25 @@ func TestItemsShowTellsAnItemsStory(t *testing.T) {
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
 	}
+}
+
+func TestShowSaysWhatAWorkflowReturned(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, returned := range []struct{ note, result, shown string }{
+		{"", `{"total": "\u001b[2J"}`, `\{"total": "\\u001b\[2J"\}`},
+		{`encoding "binary/encrypted", 9 bytes: not kept`, "", `encoding "binary/encrypted", 9 bytes: not kept`},
+	} {
+		id := d.enqueues()
+		item := d.claims()[0]
+		d.settles(claim.Dispatched, claim.Settlement{ID: item.ID, Token: item.Token, RunID: "run"})
+		_, err := d.replica().Finish(t.Context(), item.ExecutionID, "COMPLETED", returned.note, returned.result)
+		require.NoError(t, err)
+		require.Regexp(t, `(?m)^result +`+returned.shown+`$`, d.types("items", "show", id))
+		require.Regexp(t, `(?m)^result +`+returned.shown+`$`, d.types("executions", "show", id))
+	}
+	require.Contains(t, d.types("items", "show", "1", "-o", "json"), `"total"`)
+	require.Contains(t, d.types("executions", "show", "2", "-o", "json"), `"result_note": "encoding`)
 }
 
 func TestItemsCancelWithdrawsWhatWaits(t *testing.T) {
@@ -172,7 +191,7 @@ func TestItemsCancelSaysHowToEndWhatRunsAlready(t *testing.T) {
 	d.enqueues()
 	item := d.claims()[0]
 	_, errs, _ := d.tries("items", "cancel", "1")
-	require.Contains(t, errs, "item 1 is CLAIMED, and only a PENDING one is cancelled: end its workflow in Temporal, `temporal workflow cancel --workflow-id execution-"+item.ExecutionID+"`")
+	require.Contains(t, errs, "item 1 is CLAIMED, and only a PENDING one is cancelled: ask for its workflow's end, `pgdispatch executions cancel 1`")
 	d.settles(claim.Release, claim.Settlement{ID: 1, Token: item.Token, Unknown: true})
 	_, errs, _ = d.tries("items", "cancel", "1")
 	require.Contains(t, errs, "a start was sent that Temporal has not answered")

@@ -94,7 +94,7 @@ func fixed(values ...string) completion {
 }
 
 func completeSetting(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	values := []string{"max-claims", "paused", "retention", "dead-letter-retention"}
+	values := []string{"max-claims", "paused", "retention", "dead-letter-retention", "result-bytes"}
 	if len(args) > 0 {
 		values = map[string][]string{"paused": {"true", "false"}, "retention": {"off", "30d"}, "dead-letter-retention": {"off", "365d"}}[args[0]]
 	}

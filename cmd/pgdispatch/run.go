@@ -43,6 +43,10 @@ const (
 	retentionInterval = 10 * time.Second
 	// closeInterval is how often closed workflows are listed while an open execution is not watched, by one of all replicas.
 	closeInterval = time.Second
+	// stallInterval is how often one of all replicas looks for executions that do not progress, and stallAge how long one must
+	// have run to be looked at.
+	stallInterval = time.Minute
+	stallAge      = time.Minute
 	// reachLimit is how long Temporal may be silent until this replica leaves its watches to others; with a lease below twice
 	// that, half of the lease.
 	reachLimit = 10 * time.Second
@@ -76,10 +80,13 @@ type replica struct {
 	store     *telemetry.Store
 	log       *slog.Logger
 	wake      chan string
+	stopWake  chan struct{}
 	dispatch  *dispatch.Dispatcher
 	reach     *complete.Reach
 	watcher   *complete.Watcher
 	reconcile *complete.Reconciler
+	stopper   *complete.Stopper
+	detector  *complete.Detector
 	sweeper   *sweeper.Sweeper
 	retention *sweeper.Retention
 	listener  *notify.Listener // nil: PGDISPATCH_LISTEN=off
@@ -127,7 +134,7 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 		return err
 	}
 
-	r := &replica{config: c, log: log, wake: make(chan string, 1)}
+	r := &replica{config: c, log: log, wake: make(chan string, 1), stopWake: make(chan struct{}, 1)}
 	r.store = t.Store(&claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease})
 	service := temporal.WorkflowService()
 	r.wire(t.Starter(&dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner}, outcomeName),
@@ -157,6 +164,11 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 		},
 		Freed: func() { r.ring("completion") }, Log: component("reconciler"),
 	}
+	r.stopper = &complete.Stopper{Store: r.store, Temporal: waiter, Wake: r.stopWake, Log: component("stopper")}
+	r.detector = &complete.Detector{
+		Store: r.store, Temporal: waiter, Interval: stallInterval, Age: stallAge,
+		Wanted: func() bool { return r.open.Load() && r.reach.Reached() }, Log: component("detector"),
+	}
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.store, Starter: starter, Workers: r.workers, Lease: r.lease,
 		StartTimeout: r.startTimeout, DrainTimeout: r.drainTimeout,
@@ -175,8 +187,8 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 		r.dispatch.Gate = r.gate
 		r.listener = &notify.Listener{
 			Connect: dialListener(r.databaseURL), Ring: r.notified,
-			Called: func() { r.gate.Called(); r.ring("call") },
-			Ping:   r.store, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.store.Owner, Log: component("listener"),
+			Called: func() { r.gate.Called(); r.ring("call") }, Stopping: r.stopping,
+			Ping: r.store, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.store.Owner, Log: component("listener"),
 		}
 	}
 }
@@ -189,6 +201,9 @@ func (r *replica) saw(swept claim.Swept) {
 	r.open.Store(swept.Open > 0)
 	r.unwatched.Store(swept.Unwatched)
 	r.deletes.Store(swept.Deletes)
+	if swept.Stops {
+		r.stopping()
+	}
 	r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching()) // more than it knows of: a settle whose answer was lost
 }
 
@@ -197,6 +212,14 @@ func (r *replica) saw(swept claim.Swept) {
 func (r *replica) notified() {
 	if r.gate.OnDuty() {
 		r.ring(dispatch.WakeNotification)
+	}
+}
+
+// stopping wakes the stopper.
+func (r *replica) stopping() {
+	select {
+	case r.stopWake <- struct{}{}:
+	default:
 	}
 }
 
@@ -230,6 +253,8 @@ func (r *replica) run(ctx context.Context) error {
 	background(r.reach.Run)
 	background(r.watcher.Run)
 	background(r.reconcile.Run)
+	background(r.stopper.Run)
+	background(r.detector.Run)
 	background(r.presence)
 	if r.listener != nil {
 		background(r.listener.Run)

@@ -14,13 +14,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/summary"
 )
+
+// mostStalled is how much of what does not progress is shown.
+const mostStalled = 20
 
 // status is what `pgdispatch status` shows.
 type status struct {
 	Settings   claim.Settings              `json:"settings"`
 	Replicas   []claim.Replica             `json:"replicas"`
 	Workspaces []claim.WorkspaceStatistics `json:"workspaces"`
+	Stalled    []claim.StallFor            `json:"stalled"` // what runs and does not progress
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -55,7 +60,10 @@ func readStatus(ctx context.Context, store *claim.Store, limit int) (s status, e
 	if s.Replicas, err = store.Replicas(ctx); err != nil {
 		return s, err
 	}
-	s.Workspaces, err = store.WorkspaceStatistics(ctx, limit)
+	if s.Workspaces, err = store.WorkspaceStatistics(ctx, limit); err != nil {
+		return s, err
+	}
+	s.Stalled, err = store.Stalled(ctx, mostStalled)
 	return s, err
 }
 
@@ -88,6 +96,13 @@ func (a *app) printStatus(s status) error {
 	if len(s.Workspaces) == 0 {
 		fmt.Fprintln(table, "none: insert one into pgdispatch.workspaces")
 	}
+	if len(s.Stalled) > 0 {
+		fmt.Fprintln(table, "\nNOT PROGRESSING\tNAME\tEXECUTIONS\tSINCE\tWHY")
+	}
+	for _, stall := range s.Stalled {
+		kind := map[string]string{"TASK_QUEUE": "task queue", "EXECUTION": "execution"}[stall.Kind]
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", kind, printable(stall.Name), stall.Executions, shortly(stall.Since), printable(stall.Detail))
+	}
 	return table.Flush()
 }
 
@@ -118,13 +133,14 @@ func (a *app) settingsCommand() *cobra.Command {
 		}),
 	}
 	set := &cobra.Command{
-		Use:   "set {max-claims N | paused true|false | retention TIME|off | dead-letter-retention TIME|off}",
+		Use:   "set {max-claims N | paused true|false | retention TIME|off | dead-letter-retention TIME|off | result-bytes N}",
 		Short: "Change one setting; it holds from the next claim on", Args: cobra.ExactArgs(2),
 		Long: "Change one setting, for all replicas.\n\n" +
 			"max-claims             how many items may be leased at once, over all replicas\n" +
 			"paused                 true: nothing is claimed\n" +
 			"retention              how long finished items are kept, such as 12h or 30d; off: for ever\n" +
-			"dead-letter-retention  how long dead letters are kept that nobody has seen to; off: until somebody has",
+			"dead-letter-retention  how long dead letters are kept that nobody has seen to; off: until somebody has\n" +
+			"result-bytes           how many bytes of a workflow's result are kept, up to 65536; 0: none",
 		ValidArgsFunction: completeSetting,
 		RunE: a.withStore(func(ctx context.Context, store *claim.Store, args []string) error {
 			if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
@@ -153,13 +169,17 @@ func (a *app) settingsCommand() *cobra.Command {
 // parseSetting returns what changes the setting.
 func parseSetting(name, text, who string) (func(context.Context, *claim.Store) (claim.Settings, error), error) {
 	switch name {
-	case "max-claims":
+	case "max-claims", "result-bytes":
+		most := map[string]int{"max-claims": 100000, "result-bytes": summary.MaxResult}[name]
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 || n > 100000 {
-			return nil, fmt.Errorf("max-claims is %q: it must be a whole number from 0 to 100000", text)
+		if err != nil || n < 0 || n > most {
+			return nil, fmt.Errorf("%s is %q: it must be a whole number from 0 to %d", name, text, most)
 		}
 		return func(ctx context.Context, s *claim.Store) (claim.Settings, error) {
-			return s.SetSettings(ctx, &n, nil, who)
+			if name == "max-claims" {
+				return s.SetSettings(ctx, &n, nil, nil, who)
+			}
+			return s.SetSettings(ctx, nil, nil, &n, who)
 		}, nil
 	case "paused":
 		b, err := strconv.ParseBool(text)
@@ -167,7 +187,7 @@ func parseSetting(name, text, who string) (func(context.Context, *claim.Store) (
 			return nil, fmt.Errorf("paused is %q: it must be true or false", text)
 		}
 		return func(ctx context.Context, s *claim.Store) (claim.Settings, error) {
-			return s.SetSettings(ctx, nil, &b, who)
+			return s.SetSettings(ctx, nil, &b, nil, who)
 		}, nil
 	case "retention", "dead-letter-retention":
 		keep, err := parseRetention(name, text)
@@ -181,7 +201,7 @@ func parseSetting(name, text, who string) (func(context.Context, *claim.Store) (
 			return s.SetDeadLetterRetention(ctx, keep, who)
 		}, nil
 	}
-	return nil, fmt.Errorf("there is no setting %q: use max-claims, paused, retention or dead-letter-retention", name)
+	return nil, fmt.Errorf("there is no setting %q: use max-claims, paused, retention, dead-letter-retention or result-bytes", name)
 }
 
 // parseRetention reads how long something is kept; nil: for ever. Zero is refused: it is "at once" to some and "off" to others.
@@ -231,15 +251,16 @@ type shownSettings struct {
 	Paused              bool   `json:"paused"`
 	Retention           string `json:"retention"`
 	DeadLetterRetention string `json:"dead_letter_retention"`
+	ResultBytes         int    `json:"result_bytes"`
 }
 
 func (a *app) printSettings(s claim.Settings, output string) error {
-	shown := shownSettings{s.MaxClaims, s.Paused, showRetention(s.Retention), showRetention(s.DeadLetterRetention)}
+	shown := shownSettings{s.MaxClaims, s.Paused, showRetention(s.Retention), showRetention(s.DeadLetterRetention), s.ResultBytes}
 	if output == "json" {
 		return a.printJSON(shown)
 	}
-	_, err := fmt.Fprintf(a.stdout, "max-claims %d\npaused %t\nretention %s\ndead-letter-retention %s\n",
-		shown.MaxClaims, shown.Paused, shown.Retention, shown.DeadLetterRetention)
+	_, err := fmt.Fprintf(a.stdout, "max-claims %d\npaused %t\nretention %s\ndead-letter-retention %s\nresult-bytes %d\n",
+		shown.MaxClaims, shown.Paused, shown.Retention, shown.DeadLetterRetention, shown.ResultBytes)
 	return err
 }
 

@@ -64,11 +64,12 @@ func TestWithoutAnyWatchEveryEndIsFound(t *testing.T) {
 	executions = append(append(executions, failing...), held...)
 	s.eventually(func() bool { return s.count("status in ('COMPLETED', 'FAILED')") == len(executions) }, "all ends are found")
 	for execution, want := range map[string]string{
-		executions[0]: "COMPLETED ", executions[60]: "FAILED second run failed", failing[1]: "FAILED the oven is cold: no gas",
+		executions[0]: "COMPLETED ", executions[60]: "FAILED second run failed", failing[1]: "FAILED the oven is cold (Oven): no gas",
 		held[0]: "TERMINATED workflow was terminated: enough", held[1]: "CANCELED workflow was cancelled",
 	} {
 		require.Equal(t, want, one[string](s, "select status || ' ' || coalesce(error, '') from pgdispatch.workflow_executions where id = $1", execution))
 	}
+	s.requireResult(executions[0])
 	s.requireOneRunEach(executions[:60])
 	require.Zero(t, one[int](s, "select pgdispatch.recount_lanes()"), "the books are right")
 }

@@ -183,7 +183,7 @@ func TestShellsCompleteNamesOfWorkspacesAndValuesOfFlags(t *testing.T) {
 		"items list --workspace she":    "shed\n:4\n",
 		"items list --state comp":       "pending\nclaimed\ndispatched\ncompleted\nfailed\ncancelled\n:4\n",
 		"dead list --output j":          "table\njson\n:4\n",
-		"settings set pa":               "max-claims\npaused\nretention\ndead-letter-retention\n:4\n",
+		"settings set pa":               "max-claims\npaused\nretention\ndead-letter-retention\nresult-bytes\n:4\n",
 		"workspaces set-plan shop GOLD": ":4\n",
 	} {
 		out, _, code := d.tries(append([]string{"__complete"}, strings.Fields(args)...)...)

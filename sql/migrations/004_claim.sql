@@ -37,7 +37,7 @@ drop trigger execution_said on pgdispatch.workflow_executions;
 drop function pgdispatch.end_early();
 drop function pgdispatch.execution_said();
 drop function pgdispatch.slot_wanted(uuid);
-drop function pgdispatch.finish(uuid, text, text);
+drop function pgdispatch.finish(uuid, text, text, jsonb);
 drop function pgdispatch.work_due();
 drop function pgdispatch.find_unnoticed();
 drop function pgdispatch.recount_lanes();

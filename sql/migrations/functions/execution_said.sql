@@ -11,9 +11,18 @@ declare
     item_id bigint;
     item_status text;
     unknown boolean;
+    most integer;
 begin
     if old.finished_at is not null then
         return null; -- the first counts
+    end if;
+    if new.result is not null then
+        select s.result_bytes into most from pgdispatch.settings s;
+        if outcome <> 'COMPLETED' or octet_length(new.result::text) > most then
+            new.result_note := case when outcome = 'COMPLETED' and most > 0 then
+                format('%s bytes, more than the %s that the settings keep', octet_length(new.result::text), most) end;
+            new.result := null;
+        end if;
     end if;
     select q.id, q.status, q.outcome_unknown into item_id, item_status, unknown
     from pgdispatch.workflow_execution_queue q
@@ -27,10 +36,10 @@ begin
     end if;
     if item_status in ('PENDING', 'CLAIMED') or (item_status = 'DISPATCHED' and not found) then
         -- Whoever has the item settles or ends it.
-        new := old;
-        new.early_outcome := coalesce(old.early_outcome, outcome);
-        new.early_reason := coalesce(old.early_reason, reason);
-        return new;
+        old.early_reason := coalesce(old.early_reason, case when old.early_outcome is null then coalesce(reason, new.result_note) end);
+        old.result := case when old.early_outcome is null then new.result else old.result end;
+        old.early_outcome := coalesce(old.early_outcome, outcome);
+        return old;
     end if;
     if item_status = 'DISPATCHED' then
         update pgdispatch.workflow_execution_queue q

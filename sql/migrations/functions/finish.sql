@@ -2,7 +2,9 @@
 -- Anyone may say it, and any number of times: the first counts, the others change nothing. It may be said before the item is
 -- DISPATCHED, because a workflow can end before its start has been settled: then the settle ends it. An execution whose item was
 -- deleted while it ran is ended too, or its watcher would come back to it for ever.
-create function pgdispatch.finish(execution uuid, outcome text, reason text default null) returns boolean
+-- The reason is why it did not complete; of one that did, a note on its result. How much of a result is kept is seen to by
+-- execution_said, whoever says it.
+create function pgdispatch.finish(execution uuid, outcome text, reason text default null, result jsonb default null) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
@@ -25,10 +27,10 @@ begin
         where q.execution_id = execution
         for no key update;
         if item_status = 'DISPATCHED' then
-            return pgdispatch.finish(execution, outcome, reason); -- settled while this waited
+            return pgdispatch.finish(execution, outcome, reason, result); -- settled while this waited
         elsif item_status in ('CLAIMED', 'PENDING') then
             update pgdispatch.workflow_executions e
-            set early_outcome = outcome, early_reason = left(reason, 2000)
+            set early_outcome = outcome, early_reason = left(reason, 2000), result = finish.result
             where e.id = execution and e.early_outcome is null;
             return found;
         elsif item_status = 'WAITING' then
@@ -38,6 +40,8 @@ begin
     update pgdispatch.workflow_executions e
     set status = outcome,
         error = case outcome when 'COMPLETED' then null else left(reason, 2000) end,
+        result = coalesce(finish.result, e.result),
+        result_note = case outcome when 'COMPLETED' then left(reason, 2000) end,
         finished_at = clock_timestamp(),
         watcher = null
     where e.id = execution and e.finished_at is null and (item_status is not null or e.status = 'RUNNING');

@@ -7,6 +7,9 @@ as $$
 begin
     delete from pgdispatch.item_failures f
     where f.item_id = any (array(select g.id from gone g));
+    -- The workflow of an item that was deleted while it ran is still to be stopped.
+    delete from pgdispatch.stop_requests s
+    where s.execution_id = any (array(select g.execution_id from gone g where g.status in ('COMPLETED', 'FAILED', 'CANCELLED')));
     delete from pgdispatch.dead_letter_marks m
     where m.item_id = any (array(select g.id from gone g))
        -- A replay that never came to its end leaves its dead letter open.

@@ -1,0 +1,157 @@
+package complete
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// stopDesk is where requests to stop are kept, and Temporal, for a synctest bubble.
+type stopDesk struct {
+	mu       sync.Mutex
+	open     []claim.Stop
+	takes    int
+	takeErr  error
+	asked    []string
+	answer   error
+	settled  []string // execution=problem
+	panicked bool
+}
+
+func (d *stopDesk) TakeStops(context.Context, int) ([]claim.Stop, bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.takes++
+	return d.open, len(d.open) > 0, d.takeErr
+}
+
+func (d *stopDesk) StopDone(_ context.Context, stop claim.Stop, problem string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.settled = append(d.settled, stop.ExecutionID+"="+problem)
+	if problem == "" {
+		d.open = nil
+	}
+	return nil
+}
+
+func (d *stopDesk) Stop(_ context.Context, stop claim.Stop) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, stop.How+" "+stop.ExecutionID)
+	if d.panicked {
+		panic("boom")
+	}
+	return d.answer
+}
+
+// answers changes what Temporal answers to those who ask from now on.
+func (d *stopDesk) answers(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.panicked, d.answer = false, err
+}
+
+// stopping runs a stopper in a bubble.
+func stopping(t *testing.T, test func(d *stopDesk, wake func(), log *logBook)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, log, bell := &stopDesk{}, &logBook{}, make(chan struct{}, 1)
+		s := &Stopper{Store: d, Temporal: d, Wake: bell, Log: slog.New(log)}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		synctest.Wait()
+		test(d, func() { bell <- struct{}{}; synctest.Wait() }, log)
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+func TestARequestIsCarriedOutAtOnceAndOnce(t *testing.T) {
+	stopping(t, func(d *stopDesk, wake func(), log *logBook) {
+		require.Equal(t, 1, d.takes, "what was asked for while nobody ran")
+		pass(time.Hour)
+		require.Equal(t, 1, d.takes, "nothing is open, and nobody looks")
+		d.open = []claim.Stop{{ExecutionID: "e1", How: "CANCEL", RequestedBy: "ann"}}
+		wake()
+		require.Equal(t, []string{"CANCEL e1"}, d.asked)
+		require.Equal(t, []string{"e1="}, d.settled)
+		pass(time.Hour)
+		require.Equal(t, []string{"CANCEL e1"}, d.asked)
+		require.Equal(t, 3, d.takes, "once more, to see that nothing is open")
+		messages, _ := log.at(slog.LevelInfo)
+		require.Equal(t, []string{"Asked Temporal to stop an execution"}, messages)
+	})
+}
+
+func TestARequestIsRepeatedUntilTemporalHasTakenIt(t *testing.T) {
+	stopping(t, func(d *stopDesk, wake func(), log *logBook) {
+		d.open = []claim.Stop{{ExecutionID: "e1", How: "TERMINATE"}}
+		d.panicked = true
+		wake()
+		d.answers(errors.New("connection refused"))
+		pass(10*stopPause + stopPause/2)
+		d.answers(nil)
+		pass(stopPause)
+		require.Len(t, d.asked, 12)
+		require.Equal(t, "e1=panic: boom", d.settled[0])
+		require.Equal(t, "e1=connection refused", d.settled[1])
+		require.Equal(t, "e1=", d.settled[11])
+		_, errs := log.at(slog.LevelWarn)
+		require.Equal(t, []string{"panic: boom", "connection refused"}, errs, "each error once")
+	})
+}
+
+func TestADatabaseThatIsAwayIsAskedAgain(t *testing.T) {
+	stopping(t, func(d *stopDesk, wake func(), log *logBook) {
+		d.takeErr = errors.New("connection refused")
+		wake()
+		pass(3*stopPause + stopPause/2)
+		require.Equal(t, 5, d.takes)
+		_, errs := log.at(slog.LevelWarn)
+		require.Equal(t, []string{"connection refused"}, errs)
+	})
+}
+
+func TestStopAsksForTheEndOfTheRunThatIsOpen(t *testing.T) {
+	t.Parallel()
+	stop := func(how string, service *fakeService) error {
+		return (&TemporalWaiter{Service: service, Namespace: "shop"}).Stop(t.Context(), claim.Stop{ExecutionID: "e1", How: how, Reason: "enough", RequestedBy: "ann"})
+	}
+	service := &fakeService{newest: described("run-3", "e1", true)}
+	require.NoError(t, stop("CANCEL", service))
+	require.NoError(t, stop("TERMINATE", service))
+	require.Equal(t, []string{"cancel execution-e1 run-3 by ann: enough (e1)", "terminate execution-e1 run-3 by ann: enough"}, service.stops)
+
+	service.stop = serviceerror.NewCancellationAlreadyRequested("again")
+	require.NoError(t, stop("CANCEL", service), "its answer to the first was lost")
+	service.stop = serviceerror.NewNotFound("workflow execution already completed")
+	require.ErrorIs(t, stop("TERMINATE", service), errNotOpen)
+	service.stop = serviceerror.NewUnavailable("connection refused")
+	require.ErrorIs(t, stop("TERMINATE", service), ErrAway)
+}
+
+func TestStopAsksForNobodyElsesEnd(t *testing.T) {
+	t.Parallel()
+	for name, service := range map[string]*fakeService{
+		"not known":  {},
+		"closed":     {newest: described("run-3", "e1", false)},
+		"a stranger": {newest: described("run-3", "somebody else", true)},
+		"away":       {newest: described("run-3", "e1", true), describe: serviceerror.NewUnavailable("x")},
+	} {
+		err := (&TemporalWaiter{Service: service}).Stop(t.Context(), claim.Stop{ExecutionID: "e1", How: "TERMINATE"})
+		require.Error(t, err, name)
+		require.Empty(t, service.stops, name)
+	}
+}

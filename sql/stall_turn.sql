@@ -1,0 +1,22 @@
+-- reads
+-- $1 how often at the most, $2 how long an execution must have run, $3 at most. Takes the turn to look for what does not progress:
+-- the task queues of executions that have run for so long, those of the most executions first. No row: it is not this replica's
+-- turn; one without a name: nothing has run for so long.
+with turn as (
+    update pgdispatch.stall_look l
+    set looked_at = clock_timestamp()
+    where l.looked_at not between clock_timestamp() - $1::interval and clock_timestamp()
+    returning l.singleton
+), queues as (
+    select d.task_queue, count(*)::integer as executions
+    from pgdispatch.workflow_executions e
+    join pgdispatch.workflow_definitions d on d.id = e.workflow_definition_id
+    where exists (select from turn)
+      and e.finished_at is null and e.status = 'RUNNING' and e.started_at <= clock_timestamp() - $2::interval
+    group by d.task_queue
+    order by count(*) desc, d.task_queue
+    limit $3
+)
+select q.task_queue, q.executions
+from turn
+left join queues q on true

@@ -1,0 +1,122 @@
+package sql_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// old makes all executions so old that a look is for them.
+func (f fixture) old() fixture {
+	f.t.Helper()
+	f.exec("update pgdispatch.workflow_executions set started_at = started_at - interval '1 hour'")
+	return f
+}
+
+// lines runs a statement and returns its rows as text, sorted.
+func lines(f fixture, statement string, args ...any) []string {
+	f.t.Helper()
+	rows, err := f.db.Query(f.t.Context(), statement, args...)
+	require.NoError(f.t, err)
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+		values, err := row.Values()
+		return strings.TrimSuffix(fmt.Sprintln(values...), "\n"), err
+	})
+	require.NoError(f.t, err)
+	slices.Sort(found)
+	return found
+}
+
+// turn takes the turn to look, and returns the task queues with how many executions each has.
+func (f fixture) turn() []string {
+	f.t.Helper()
+	return lines(f, sql.StallTurn, time.Minute, time.Minute, 2)
+}
+
+func (f fixture) pick(atMost int, without ...string) []string {
+	f.t.Helper()
+	return all[string](f, sql.StallPick, time.Minute, append([]string{}, without...), atMost)
+}
+
+// record records a look, and returns what has changed.
+func (f fixture) record(idle []string, asked, failing []string) []string {
+	f.t.Helper()
+	return lines(f, sql.StallRecord,
+		append([]string{}, idle...), slices.Repeat([]int{3}, len(idle)), append([]string{}, asked...), append([]string{}, failing...), slices.Repeat([]string{"it fails"}, len(failing)))
+}
+
+// running has so many items of a workspace run, and returns their executions in order.
+func (f fixture) running(w tenant, n int) []string {
+	f.t.Helper()
+	f.items(w, n)
+	f.dispatched(f.claim(n))
+	return all[string](f, "select id::text from pgdispatch.workflow_executions order by id")
+}
+
+func TestOneReplicaAMinuteLooksForWhatDoesNotProgress(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	f.running(w, 3)
+	in, tx := f.begin()
+	require.Equal(t, []string{"<nil> <nil>"}, in.turn(), "nothing has run for long")
+	require.NoError(t, tx.Rollback(t.Context()))
+	f.old()
+	f.exec("update pgdispatch.workflow_definitions set task_queue = 'orders'")
+	other := f.tenant("PRO")
+	f.running(other, 1)
+	f.old()
+	require.Equal(t, []string{"orders 3", "reports 1"}, f.turn())
+	require.Empty(t, f.turn(), "another replica has looked")
+	f.exec("update pgdispatch.stall_look set looked_at = clock_timestamp() + interval '1 day'")
+	require.Len(t, f.turn(), 2, "a clock that was set back keeps nobody from looking")
+}
+
+func TestLooksGoRoundThroughAllExecutions(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	executions := f.running(f.tenant("ENTERPRISE"), 5)
+	require.Empty(t, f.pick(2), "they have not run for long")
+	f.old()
+	require.Equal(t, executions[:2], f.pick(2))
+	require.Equal(t, executions[2:4], f.pick(2))
+	require.Equal(t, executions[4:], f.pick(2))
+	require.Equal(t, executions[:2], f.pick(2), "and begin anew")
+	require.Empty(t, f.pick(2, "reports"), "their queue is known to have no worker")
+
+	f.record(nil, executions[4:], executions[4:])
+	require.Equal(t, []string{executions[4], executions[0]}, f.pick(2), "what is known not to progress is asked about each time")
+	require.Equal(t, []string{executions[4], executions[1]}, f.pick(2))
+}
+
+func TestAStallIsNewOnceAndOverOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	e := f.running(f.tenant("ENTERPRISE"), 3)
+	require.Equal(t, []string{"false EXECUTION " + e[0] + " 1 it fails", "false TASK_QUEUE reports 3 no worker has polled it for minutes"}, f.record([]string{"reports"}, e[:2], e[:1]))
+	require.Empty(t, f.record([]string{"reports"}, e[:2], e[:1]))
+	require.Empty(t, f.record([]string{"reports"}, e[1:], nil), "nobody has asked about it")
+	require.Len(t, all[string](f, "select name from pgdispatch.stalled"), 2)
+	require.Equal(t, []string{"true EXECUTION " + e[0] + " 1 it fails", "true TASK_QUEUE reports 3 no worker has polled it for minutes"}, f.record(nil, e[:1], nil))
+	require.Empty(t, all[string](f, "select name from pgdispatch.stalls"))
+}
+
+func TestWhatHasEndedStallsNoLonger(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	id := f.item(w)
+	f.dispatched(f.claim(1))
+	e := []string{f.execution(id)}
+	f.record([]string{"reports"}, e, e)
+	f.finish(id, "TERMINATED")
+	require.Empty(t, all[string](f, "select name from pgdispatch.stalled"), "at once")
+	require.Len(t, f.record(nil, nil, nil), 2)
+}
