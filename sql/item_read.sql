@@ -8,7 +8,7 @@ select q.id, q.execution_id::text, q.status,
        q.created_at, clock_timestamp() - q.created_at as age,
        coalesce(q.claimed_by, '') as claimed_by, q.claimed_at, q.lease_expires_at, coalesce(q.lease_expires_at < clock_timestamp(), false) as lease_is_over,
        q.dispatched_at, q.finished_at, q.replay_of,
-       coalesce(e.status, '') as execution_status, coalesce(e.run_id, '') as run_id, coalesce(e.watcher, '') as watcher,
+       coalesce(e.status, '') as execution_status, coalesce(e.run_id, '') as run_id, coalesce(e.namespace, '') as namespace, coalesce(e.watcher, '') as watcher,
        coalesce(e.workflow_definition_version_id::text, '') as version_id, v.version, e.created_at as prepared_at, e.started_at,
        e.finished_at as execution_finished_at, coalesce(e.error, '') as execution_error,
        coalesce(m.mark, '') as mark, m.marked_at, coalesce(m.marked_by, '') as marked_by, m.replay_id
