@@ -42,6 +42,8 @@ type Item struct {
 	WorkflowDefinitionID        string
 	WorkflowDefinitionVersionID string
 
+	// Namespace is where its workflow is to be started, and found if it was.
+	Namespace        string
 	WorkflowType     string
 	TaskQueue        string
 	ExecutionTimeout time.Duration // 0: none
@@ -69,6 +71,14 @@ type Item struct {
 
 // WorkflowID is the ID that the item's workflow has in Temporal, the same for every attempt.
 func (i Item) WorkflowID() string { return "execution-" + i.ExecutionID }
+
+// Wanted says what a claim is to give.
+type Wanted struct {
+	AtMost int
+	// Namespaces are those that take no items for now, or not as many: of each, at most so many are given. A lane whose next
+	// hundred items of a priority are all of namespaces that take none is looked at again after 3 s.
+	Namespaces map[string]int
+}
 
 // Batch is the answer to a claim.
 type Batch struct {
@@ -105,6 +115,8 @@ type Store struct {
 	Owner string
 	// Lease is how long a claim or a heartbeat holds an item.
 	Lease time.Duration
+	// Namespace is where workflows are started whose definition names none.
+	Namespace string
 }
 
 func (s *Store) async() *pgxpool.Pool {
@@ -116,14 +128,14 @@ func (s *Store) async() *pgxpool.Pool {
 
 // Claim leases up to atMost due items. Limits hold exactly, over all replicas: W, every workspace's own, and pauses.
 func (s *Store) Claim(ctx context.Context, atMost int) (Batch, error) {
-	batch, _, err := s.SettleAndClaim(ctx, nil, atMost)
+	batch, _, err := s.SettleAndClaim(ctx, nil, Wanted{AtMost: atMost})
 	return batch, err
 }
 
 // SettleAndClaim ends claims whose workflows were started and claims anew, in one transaction: what the first part frees,
 // the second can give away. It returns the IDs that it ended; what is missing was lost. After an error nobody knows whether
 // it was done: settling once more changes nothing where it was.
-func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, atMost int) (Batch, []int64, error) {
+func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted Wanted) (Batch, []int64, error) {
 	const verb = "claim items"
 	batch, deadline := Batch{LookAgainIn: -1}, time.Now().Add(s.Lease)
 	ctx, cancel := bounded(ctx, claimTimeout, verb)
@@ -136,7 +148,11 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, atMost
 			return err
 		})
 	}
-	statements.Queue(sql.Claim, s.Owner, atMost, s.Lease).Query(func(rows pgx.Rows) error {
+	namespaces, allowed := make([]string, 0, len(wanted.Namespaces)), make([]int, 0, len(wanted.Namespaces))
+	for namespace, items := range wanted.Namespaces {
+		namespaces, allowed = append(namespaces, namespace), append(allowed, items)
+	}
+	statements.Queue(sql.Claim, s.Owner, wanted.AtMost, s.Lease, optional(s.Namespace), namespaces, allowed).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := scan(rows, deadline, &batch); err != nil {
 				return err
@@ -153,16 +169,17 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, atMost
 
 func scan(row pgx.Row, deadline time.Time, batch *Batch) error {
 	var (
-		i                                                 Item
-		id, token                                         *int64
-		execution, workspace, definition, version         *string
-		workflowType, taskQueue, nodes, params, trace, pr *string
-		full                                              *string
-		timeout, waited, unansweredFor, lookAgain         *time.Duration
-		attempts, failures, maxAttempts                   *int
-		unknown, more, capped, paused                     *bool
+		i                                         Item
+		id, token                                 *int64
+		execution, workspace, definition, version *string
+		namespace, workflowType, taskQueue        *string
+		nodes, params, trace, pr                  *string
+		full                                      *string
+		timeout, waited, unansweredFor, lookAgain *time.Duration
+		attempts, failures, maxAttempts           *int
+		unknown, more, capped, paused             *bool
 	)
-	if err := row.Scan(&id, &token, &execution, &workspace, &definition, &version, &workflowType, &taskQueue, &timeout,
+	if err := row.Scan(&id, &token, &execution, &workspace, &definition, &version, &namespace, &workflowType, &taskQueue, &timeout,
 		&nodes, &params, &trace, &attempts, &failures, &maxAttempts, &unknown, &unansweredFor, &pr, &waited, &more, &capped, &lookAgain,
 		&paused, &full); err != nil {
 		return err
@@ -182,7 +199,7 @@ func scan(row pgx.Row, deadline time.Time, batch *Batch) error {
 	i.ID, i.Token, i.Deadline = *id, *token, deadline
 	i.ExecutionID, i.WorkspaceID = value(execution), value(workspace)
 	i.WorkflowDefinitionID, i.WorkflowDefinitionVersionID = value(definition), value(version)
-	i.WorkflowType, i.TaskQueue, i.ExecutionTimeout = value(workflowType), value(taskQueue), value(timeout)
+	i.Namespace, i.WorkflowType, i.TaskQueue, i.ExecutionTimeout = value(namespace), value(workflowType), value(taskQueue), value(timeout)
 	i.NodeIDs, i.Params, i.Traceparent = []byte(value(nodes)), []byte(value(params)), value(trace)
 	i.AttemptCount, i.FailureCount, i.MaxAttempts = value(attempts), value(failures), value(maxAttempts)
 	i.OutcomeUnknown, i.UnansweredFor = value(unknown), value(unansweredFor)

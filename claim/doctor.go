@@ -74,6 +74,8 @@ type KnownReplica struct {
 	DeadFor  time.Duration // negative: it lives
 	Leased   int64
 	Watching int64
+	// Namespace is where it starts workflows whose definition names none; "": an earlier version, which does not say.
+	Namespace string
 }
 
 // KnownReplicas reads them, the oldest first.
@@ -83,6 +85,7 @@ func (s *Store) KnownReplicas(ctx context.Context) ([]KnownReplica, error) {
 
 // TaskQueue is one that definitions name.
 type TaskQueue struct {
+	Namespace      string // "": the replicas'
 	Name           string
 	Definitions    int64
 	MaxAttempts    int

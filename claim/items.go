@@ -43,6 +43,7 @@ type QueueItem struct {
 	ReplayOf            *int64          `json:"replay_of"`
 	ExecutionStatus     string          `json:"execution_status,omitempty"` // "": no execution yet
 	RunID               string          `json:"run_id,omitempty"`           // "": no workflow was started
+	Namespace           string          `json:"namespace,omitempty"`        // of the workflow
 	Watcher             string          `json:"watcher,omitempty"`          // the replica that waits for its end
 	VersionID           string          `json:"workflow_definition_version_id,omitempty"`
 	Version             *int            `json:"version"`

@@ -30,6 +30,8 @@ type Swept struct {
 	Deletes bool
 	// LanesChanged is another number whenever a lane was another.
 	LanesChanged int64
+	// Namespaces are those that definitions name, "" among them where some name none.
+	Namespaces []string
 }
 
 // Sweep gives items whose lease ran out back to PENDING, at most so many, and makes items known that nobody announced.
@@ -58,7 +60,7 @@ func (s *Store) Finish(ctx context.Context, executionID, outcome, reason, result
 
 // Alive says that this replica lives, for one lease from now.
 func (s *Store) Alive(ctx context.Context, version string, workers int) error {
-	return s.exec(ctx, "renew replica", sql.ReplicaAlive, s.Owner, version, workers, s.Lease)
+	return s.exec(ctx, "renew replica", sql.ReplicaAlive, s.Owner, version, workers, s.Lease, optional(s.Namespace))
 }
 
 // ReleaseOwned gives back whatever is still leased to this replica, and returns how many items that was. It is for the end,

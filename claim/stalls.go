@@ -11,6 +11,7 @@ import (
 
 // StalledQueue is a task queue with executions that have run for long.
 type StalledQueue struct {
+	Namespace  string // of Temporal; "": the replica's
 	Name       string
 	Executions int
 }
@@ -19,6 +20,7 @@ type StalledQueue struct {
 // and again.
 type Stall struct {
 	Kind       string `json:"kind"` // TASK_QUEUE or EXECUTION
+	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"` // the queue's, or the execution's ID
 	Executions int    `json:"executions"`
 	Detail     string `json:"detail"`
@@ -40,13 +42,14 @@ type StallChange struct {
 // queues of executions that have run for longer than age, at most so many.
 func (s *Store) StallTurn(ctx context.Context, often, age time.Duration, atMost int) (queues []StalledQueue, mine bool, err error) {
 	type row struct {
+		Namespace  *string
 		Name       *string
 		Executions *int
 	}
 	turn, err := read[row](ctx, s.async(), "take turn to look for stalls", sql.StallTurn, often, age, atMost)
 	for _, r := range turn {
 		if r.Name != nil {
-			queues = append(queues, StalledQueue{*r.Name, value(r.Executions)})
+			queues = append(queues, StalledQueue{value(r.Namespace), *r.Name, value(r.Executions)})
 		}
 	}
 	return queues, len(turn) > 0, err
@@ -54,21 +57,30 @@ func (s *Store) StallTurn(ctx context.Context, often, age time.Duration, atMost 
 
 // StallPick returns executions to ask about that have run for longer than age, at most so many: those that are known not to
 // progress, and the next ones of a round through all but those on some task queues.
-func (s *Store) StallPick(ctx context.Context, age time.Duration, without []string, atMost int) ([]string, error) {
-	return rows(ctx, s.async(), settleTimeout, "pick executions to ask about", pgx.RowTo[string], sql.StallPick, age, nonNil(without), atMost)
+func (s *Store) StallPick(ctx context.Context, age time.Duration, without []StalledQueue, atMost int) ([]Execution, error) {
+	queues, namespaces, _ := columns(without)
+	scan := func(row pgx.CollectableRow) (e Execution, err error) { return e, row.Scan(&e.ID, &e.Namespace) }
+	return rows(ctx, s.async(), settleTimeout, "pick executions to ask about", scan, sql.StallPick, age, queues, namespaces, atMost)
 }
 
 // StallRecord records what a look has found: task queues without a poller, which executions were asked about, and those of them
-// that do not progress. It returns what is new, and what is over.
-func (s *Store) StallRecord(ctx context.Context, idle []StalledQueue, asked []string, failing []Stall) ([]StallChange, error) {
-	queues, counts, names, details := []string{}, []int{}, []string{}, []string{}
-	for _, q := range idle {
-		queues, counts = append(queues, q.Name), append(counts, q.Executions)
-	}
+// that do not progress. Of namespaces that did not answer nothing changes. It returns what is new, and what is over.
+func (s *Store) StallRecord(ctx context.Context, idle []StalledQueue, asked []string, failing []Stall, silent []string) ([]StallChange, error) {
+	queues, namespaces, counts := columns(idle)
+	names, where, details := []string{}, []string{}, []string{}
 	for _, f := range failing {
-		names, details = append(names, f.Name), append(details, Clean(f.Detail))
+		names, where, details = append(names, f.Name), append(where, f.Namespace), append(details, Clean(f.Detail))
 	}
-	return read[StallChange](ctx, s.async(), "record stalls", sql.StallRecord, queues, counts, nonNil(asked), names, details)
+	return read[StallChange](ctx, s.async(), "record stalls", sql.StallRecord,
+		queues, namespaces, counts, nonNil(asked), names, where, details, nonNil(silent))
+}
+
+func columns(queues []StalledQueue) (names, namespaces []string, counts []int) {
+	names, namespaces, counts = []string{}, []string{}, []int{}
+	for _, q := range queues {
+		names, namespaces, counts = append(names, q.Name), append(namespaces, q.Namespace), append(counts, q.Executions)
+	}
+	return names, namespaces, counts
 }
 
 // Stalled reads what does not progress, at most so many, that of the most executions first.

@@ -9,6 +9,7 @@ import (
 // Stop is a request to end an execution's workflow.
 type Stop struct {
 	ExecutionID string
+	Namespace   string // of its workflow; "": the replica's. Not used by RequestStop
 	How         string // CANCEL or TERMINATE
 	Reason      string
 	RequestedBy string
@@ -24,14 +25,14 @@ func (s *Store) RequestStop(ctx context.Context, stop Stop) (string, error) {
 // is given them for a while.
 func (s *Store) TakeStops(ctx context.Context, atMost int) (stops []Stop, open bool, err error) {
 	type row struct {
-		Open                                  bool
-		ExecutionID, How, Reason, RequestedBy *string
+		Open                                             bool
+		ExecutionID, Namespace, How, Reason, RequestedBy *string
 	}
 	taken, err := read[row](ctx, s.async(), "take stop requests", sql.StopTake, atMost)
 	for _, r := range taken {
 		open = r.Open
 		if r.ExecutionID != nil {
-			stops = append(stops, Stop{*r.ExecutionID, value(r.How), value(r.Reason), value(r.RequestedBy)})
+			stops = append(stops, Stop{*r.ExecutionID, value(r.Namespace), value(r.How), value(r.Reason), value(r.RequestedBy)})
 		}
 	}
 	return stops, open, err

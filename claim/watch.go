@@ -9,8 +9,9 @@ import (
 
 // Execution is one that this replica is to watch, or to ask about.
 type Execution struct {
-	ID    string
-	RunID string
+	ID        string
+	RunID     string
+	Namespace string // "": the replica's, of an execution from before there were several
 }
 
 // Adopt takes over open executions that no live replica watches, and own ones that are not in watching, at most so many. Those
@@ -31,44 +32,41 @@ func (s *Store) GiveUpWatches(ctx context.Context, executionIDs []string) error 
 // many of this replica's that nobody waits for.
 func (s *Store) SwapWatches(ctx context.Context, atMost int) (taken []Execution, dropped []string, err error) {
 	type swapped struct {
-		ID    string
-		RunID *string
+		ID        string
+		RunID     *string
+		Namespace string
 	}
 	both, err := read[swapped](ctx, s.async(), "swap watches", sql.SwapWatches, s.Owner, atMost)
 	for _, e := range both {
 		if e.RunID == nil {
 			dropped = append(dropped, e.ID)
 		} else {
-			taken = append(taken, Execution{ID: e.ID, RunID: *e.RunID})
+			taken = append(taken, Execution{ID: e.ID, RunID: *e.RunID, Namespace: e.Namespace})
 		}
 	}
 	return taken, dropped, err
 }
 
-// Turn is the turn to list closed workflows. One replica has it at a time.
+// Turn is the turn to list the workflows that closed in a namespace. One replica has the turns at a time.
 type Turn struct {
-	Wide bool // the list is to reach far back, for what was late in the last ones
-	// Since is the close time to list from, by Temporal's clock; nil: there is no need to list anything.
-	Since *time.Time
+	Namespace string
+	Wide      bool      // the list is to reach far back, for what was late in the last ones
+	Since     time.Time // the close time to list from, by Temporal's clock
 }
 
-// CloseTurn takes the turn to list closed workflows; false: another replica had it, less than often ago. Every wide, a list
-// reaches far back.
-func (s *Store) CloseTurn(ctx context.Context, often, wide time.Duration) (Turn, bool, error) {
-	turns, err := read[Turn](ctx, s.async(), "take turn", sql.CloseTurn, often, wide)
-	if err != nil || len(turns) == 0 {
-		return Turn{}, false, err
-	}
-	return turns[0], true, nil
+// CloseTurns takes the turns to list closed workflows, in every namespace with open executions where there is need to; none: or
+// another replica took them, less than often ago. Every wide, a list reaches far back.
+func (s *Store) CloseTurns(ctx context.Context, often, wide time.Duration) ([]Turn, error) {
+	return read[Turn](ctx, s.async(), "take turns", sql.CloseTurn, often, wide, s.Namespace)
 }
 
-// CloseDone says how far closed workflows have been listed; a zero time: none was found.
-func (s *Store) CloseDone(ctx context.Context, newest time.Time, wide bool) error {
+// CloseDone says how far the closed workflows of a namespace have been listed; a zero time: none was found.
+func (s *Store) CloseDone(ctx context.Context, namespace string, newest time.Time, wide bool) error {
 	var seen *time.Time
 	if !newest.IsZero() {
 		seen = &newest
 	}
-	return s.exec(ctx, "end turn", sql.CloseDone, seen, wide)
+	return s.exec(ctx, "end turn", sql.CloseDone, namespace, seen, wide)
 }
 
 // OpenAmong returns those of some executions that run as far as is known.

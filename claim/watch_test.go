@@ -14,9 +14,13 @@ func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
 	b.alive(b.Store, other)
 	b.dispatched(b.Store, 1)
 	take := func(s *Store, often time.Duration) (Turn, bool) {
-		turn, mine, err := s.CloseTurn(t.Context(), often, time.Hour)
+		turns, err := s.CloseTurns(t.Context(), often, time.Hour)
 		require.NoError(t, err)
-		return turn, mine
+		if len(turns) == 0 {
+			return Turn{}, false
+		}
+		require.Len(t, turns, 1)
+		return turns[0], true
 	}
 	turn, mine := take(b.Store, time.Hour)
 	require.True(t, mine)
@@ -31,18 +35,17 @@ func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
 	require.True(t, mine)
 	require.True(t, turn.Wide)
 	newest := time.Date(2026, 8, 1, 10, 0, 0, 0, time.UTC)
-	require.NoError(t, other.CloseDone(t.Context(), newest, true))
-	require.NoError(t, b.CloseDone(t.Context(), newest.Add(-time.Minute), false))
-	require.NoError(t, b.CloseDone(t.Context(), time.Time{}, false))
+	require.NoError(t, other.CloseDone(t.Context(), "", newest, true))
+	require.NoError(t, b.CloseDone(t.Context(), "", newest.Add(-time.Minute), false))
+	require.NoError(t, b.CloseDone(t.Context(), "", time.Time{}, false))
 
-	turn, mine = take(b.Store, 0)
-	require.True(t, mine)
-	require.Nil(t, turn.Since, "everything is watched")
+	_, mine = take(b.Store, 0)
+	require.False(t, mine, "everything is watched")
 	require.NoError(t, b.GiveUpWatches(t.Context(), nil))
 	turn, _ = take(b.Store, 0)
 	require.Equal(t, newest.Add(-5*time.Second), turn.Since.UTC())
 	require.False(t, turn.Wide)
-	b.execute("update pgdispatch.close_sweep set wide_at = wide_at - interval '1 hour'")
+	b.execute("update pgdispatch.close_lists set wide_at = wide_at - interval '1 hour'")
 	turn, _ = take(b.Store, 0)
 	require.Equal(t, newest.Add(-time.Minute), turn.Since.UTC())
 	require.True(t, turn.Wide)
@@ -53,11 +56,10 @@ func TestExecutionsOfADeadReplicaAreReasonEnoughToList(t *testing.T) {
 	b := newBench(t)
 	b.alive(b.Store)
 	b.dispatched(b.replica("dead"), 1)
-	require.NoError(t, b.CloseDone(t.Context(), time.Now(), true))
-	turn, mine, err := b.CloseTurn(t.Context(), 0, time.Hour)
+	require.NoError(t, b.CloseDone(t.Context(), "", time.Now(), true))
+	turns, err := b.CloseTurns(t.Context(), 0, time.Hour)
 	require.NoError(t, err)
-	require.True(t, mine)
-	require.NotNil(t, turn.Since)
+	require.Len(t, turns, 1)
 }
 
 func TestOnlyWhatRunsIsAskedAbout(t *testing.T) {
@@ -68,7 +70,7 @@ func TestOnlyWhatRunsIsAskedAbout(t *testing.T) {
 	require.NoError(t, err)
 	open, err := b.OpenAmong(t.Context(), []string{running.ExecutionID, ended.ExecutionID, claimed.ExecutionID, "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"})
 	require.NoError(t, err)
-	require.Equal(t, []Execution{{running.ExecutionID, "run-" + running.ExecutionID}}, open)
+	require.Equal(t, []Execution{{ID: running.ExecutionID, RunID: "run-" + running.ExecutionID}}, open)
 }
 
 func TestSilentExecutionsAreAskedAboutOnceInAWhile(t *testing.T) {

@@ -61,6 +61,7 @@ type Definition struct {
 	ID               string         `json:"id"`
 	Name             string         `json:"name"`
 	WorkflowType     string         `json:"workflow_type"`
+	Namespace        string         `json:"namespace,omitempty"` // "": the replicas'
 	TaskQueue        string         `json:"task_queue"`
 	MaxAttempts      int            `json:"max_attempts"`
 	ExecutionTimeout *time.Duration `json:"execution_timeout_ns"` // nil: none

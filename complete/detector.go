@@ -1,10 +1,13 @@
 package complete
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -18,8 +21,8 @@ import (
 // StallStore is the part of the store that the detector needs.
 type StallStore interface {
 	StallTurn(ctx context.Context, often, age time.Duration, atMost int) (queues []claim.StalledQueue, mine bool, err error)
-	StallPick(ctx context.Context, age time.Duration, without []string, atMost int) ([]string, error)
-	StallRecord(ctx context.Context, idle []claim.StalledQueue, asked []string, failing []claim.Stall) ([]claim.StallChange, error)
+	StallPick(ctx context.Context, age time.Duration, without []claim.StalledQueue, atMost int) ([]claim.Execution, error)
+	StallRecord(ctx context.Context, idle []claim.StalledQueue, asked []string, failing []claim.Stall, silent []string) ([]claim.StallChange, error)
 }
 
 const (
@@ -42,9 +45,9 @@ type Detector struct {
 	Store    StallStore
 	Temporal interface {
 		// Polled says whether a worker takes workflow tasks from a queue.
-		Polled(ctx context.Context, taskQueue string) (bool, error)
+		Polled(ctx context.Context, queue claim.StalledQueue) (bool, error)
 		// TaskAttempt is at which attempt the execution's workflow task is; 0: it has none.
-		TaskAttempt(ctx context.Context, executionID string) (int, error)
+		TaskAttempt(ctx context.Context, execution claim.Execution) (int, error)
 	}
 	// Interval is how often one of all replicas looks.
 	Interval time.Duration
@@ -78,61 +81,64 @@ func (d *Detector) Run(ctx context.Context) error {
 	}
 }
 
-// look takes the turn if there is one, asks, and records what it has found. One that cannot be finished changes nothing.
+// look takes the turn if there is one, asks, and records what it has found. A namespace that does not answer changes nothing, and
+// holds up no other.
 func (d *Detector) look(ctx context.Context) error {
 	queues, mine, err := d.Store.StallTurn(ctx, d.Interval*9/10, d.Age, atMostQueues) // a little early, or every second turn would be missed
 	if err != nil || !mine {
 		return err
 	}
-	idle, names, err := d.idle(ctx, queues)
+	silent := map[string]error{}
+	idle := d.idle(ctx, queues, silent)
+	picked, err := d.Store.StallPick(ctx, d.Age, idle, atMostAsked)
 	if err != nil {
 		return err
 	}
-	asked, err := d.Store.StallPick(ctx, d.Age, names, atMostAsked)
-	if err != nil {
-		return err
+	asked, failing := d.failing(ctx, picked, silent)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	failing, err := d.failing(ctx, asked)
-	if err != nil {
-		return err
-	}
-	changes, err := d.Store.StallRecord(ctx, idle, asked, failing)
+	changes, err := d.Store.StallRecord(ctx, idle, asked, failing, slices.Sorted(maps.Keys(silent)))
 	for _, change := range changes {
 		d.report(ctx, change)
 	}
-	return err
+	return errors.Join(err, errors.Join(slices.Collect(maps.Values(silent))...))
 }
 
-func (d *Detector) idle(ctx context.Context, queues []claim.StalledQueue) (idle []claim.StalledQueue, names []string, err error) {
+// idle returns the queues without a poller. Namespaces that do not answer become silent, and are not asked again.
+func (d *Detector) idle(ctx context.Context, queues []claim.StalledQueue, silent map[string]error) (idle []claim.StalledQueue) {
 	for _, queue := range queues {
-		polled, err := d.Temporal.Polled(ctx, queue.Name)
-		if err != nil {
-			return nil, nil, err
+		if silent[queue.Namespace] != nil {
+			continue
 		}
-		if !polled {
-			idle, names = append(idle, queue), append(names, queue.Name)
-		}
-		if err := rest(ctx); err != nil {
-			return nil, nil, err
+		polled, err := d.Temporal.Polled(ctx, queue)
+		if err = cmp.Or(err, rest(ctx)); err != nil {
+			silent[queue.Namespace] = err
+		} else if !polled {
+			idle = append(idle, queue)
 		}
 	}
-	return idle, names, nil
+	return idle
 }
 
-func (d *Detector) failing(ctx context.Context, executionIDs []string) (failing []claim.Stall, err error) {
-	for _, id := range executionIDs {
-		attempt, err := d.Temporal.TaskAttempt(ctx, id)
-		if err != nil {
-			return nil, err
+// failing returns which executions were asked about, and those of them whose workflow task fails again and again.
+func (d *Detector) failing(ctx context.Context, executions []claim.Execution, silent map[string]error) (asked []string, failing []claim.Stall) {
+	for _, e := range executions {
+		if silent[e.Namespace] != nil {
+			continue
 		}
+		attempt, err := d.Temporal.TaskAttempt(ctx, e)
+		if err = cmp.Or(err, rest(ctx)); err != nil {
+			silent[e.Namespace] = err
+			continue
+		}
+		asked = append(asked, e.ID)
 		if attempt >= failingAttempts {
-			failing = append(failing, claim.Stall{Kind: "EXECUTION", Name: id, Executions: 1, Detail: fmt.Sprintf("its workflow task is at attempt %d", attempt)})
-		}
-		if err := rest(ctx); err != nil {
-			return nil, err
+			detail := fmt.Sprintf("its workflow task is at attempt %d", attempt)
+			failing = append(failing, claim.Stall{Kind: "EXECUTION", Namespace: e.Namespace, Name: e.ID, Executions: 1, Detail: detail})
 		}
 	}
-	return failing, nil
+	return asked, failing
 }
 
 func rest(ctx context.Context) error {
@@ -149,37 +155,37 @@ func (d *Detector) report(ctx context.Context, change claim.StallChange) {
 	case change.Over:
 		d.Log.InfoContext(ctx, "Progresses again, or has ended", "kind", change.Kind, "name", change.Name)
 	case change.Kind == "TASK_QUEUE":
-		d.Log.WarnContext(ctx, "No worker polls a task queue: start one, or correct the definitions' task_queue", "task_queue", change.Name, "executions", change.Executions)
+		d.Log.WarnContext(ctx, "No worker polls a task queue: start one, or correct the definitions' task_queue", "namespace", change.Namespace, "task_queue", change.Name, "executions", change.Executions)
 	default:
 		d.Log.WarnContext(ctx, "A workflow task fails again and again: mend the worker, or terminate the execution", "execution_id", change.Name, "detail", change.Detail)
 	}
 }
 
 // Polled says whether a worker has polled a task queue for workflow tasks within minutes.
-func (t *TemporalWaiter) Polled(ctx context.Context, taskQueue string) (polled bool, err error) {
+func (t *TemporalWaiter) Polled(ctx context.Context, queue claim.StalledQueue) (polled bool, err error) {
 	err = bounded(ctx, func(ctx context.Context) error {
 		response, err := t.Service.DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-			Namespace: t.Namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: taskQueue}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
+			Namespace: cmp.Or(queue.Namespace, t.Namespace), TaskQueue: &taskqueuepb.TaskQueue{Name: queue.Name}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
 		})
 		polled = len(response.GetPollers()) > 0
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("describe task queue %q: %w", taskQueue, err)
+		return false, fmt.Errorf("describe task queue %q: %w", queue.Name, err)
 	}
 	return polled, nil
 }
 
 // TaskAttempt is at which attempt the workflow task of an execution's newest run is; 0: it has none.
-func (t *TemporalWaiter) TaskAttempt(ctx context.Context, executionID string) (int, error) {
-	response, err := t.describe(ctx, executionID)
+func (t *TemporalWaiter) TaskAttempt(ctx context.Context, execution claim.Execution) (int, error) {
+	response, err := t.describe(ctx, execution)
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
 		return 0, nil
 	case err != nil:
 		return 0, err
-	case !isOurs(response.GetWorkflowExecutionInfo(), executionID):
+	case !isOurs(response.GetWorkflowExecutionInfo(), execution.ID):
 		return 0, nil
 	}
 	return int(response.GetPendingWorkflowTask().GetAttempt()), nil

@@ -24,11 +24,11 @@ type lookout struct {
 	polled  map[string]bool
 	open    []string
 	attempt map[string]int
-	err     error // what Temporal answers
+	err     map[string]error // what a namespace answers
 
 	turns    int
 	asked    atomic.Int64
-	without  []string
+	without  []claim.StalledQueue
 	recorded []string
 	change   []claim.StallChange
 }
@@ -38,13 +38,16 @@ func (l *lookout) StallTurn(context.Context, time.Duration, time.Duration, int) 
 	return l.queues, !l.others, nil
 }
 
-func (l *lookout) StallPick(_ context.Context, _ time.Duration, without []string, _ int) ([]string, error) {
+func (l *lookout) StallPick(_ context.Context, _ time.Duration, without []claim.StalledQueue, _ int) (open []claim.Execution, err error) {
 	l.without = without
-	return l.open, nil
+	for _, id := range l.open {
+		open = append(open, claim.Execution{ID: id})
+	}
+	return open, nil
 }
 
-func (l *lookout) StallRecord(_ context.Context, idle []claim.StalledQueue, asked []string, failing []claim.Stall) ([]claim.StallChange, error) {
-	words := fmt.Sprintf("idle %v, asked %v", idle, asked)
+func (l *lookout) StallRecord(_ context.Context, idle []claim.StalledQueue, asked []string, failing []claim.Stall, silent []string) ([]claim.StallChange, error) {
+	words := fmt.Sprintf("idle %v, asked %v, silent %q", idle, asked, silent)
 	for _, f := range failing {
 		words += ", " + f.Name + ": " + f.Detail
 	}
@@ -52,14 +55,14 @@ func (l *lookout) StallRecord(_ context.Context, idle []claim.StalledQueue, aske
 	return l.change, nil
 }
 
-func (l *lookout) Polled(_ context.Context, queue string) (bool, error) {
+func (l *lookout) Polled(_ context.Context, queue claim.StalledQueue) (bool, error) {
 	l.asked.Add(1)
-	return l.polled[queue], l.err
+	return l.polled[queue.Name], l.err[queue.Namespace]
 }
 
-func (l *lookout) TaskAttempt(_ context.Context, execution string) (int, error) {
+func (l *lookout) TaskAttempt(_ context.Context, execution claim.Execution) (int, error) {
 	l.asked.Add(1)
-	return l.attempt[execution], l.err
+	return l.attempt[execution.ID], l.err[execution.Namespace]
 }
 
 func looking(t *testing.T, l *lookout, wanted func() bool, test func(log *logBook)) {
@@ -88,8 +91,8 @@ func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 	}
 	looking(t, l, nil, func(log *logBook) {
 		pass(16 * time.Second)
-		require.Equal(t, []string{"idle [{typo 2}], asked [e1 e2], e2: its workflow task is at attempt 5"}, l.recorded)
-		require.Equal(t, []string{"typo"}, l.without, "what is known of a queue need not be asked of each execution")
+		require.Equal(t, []string{"idle [{ typo 2}], asked [e1 e2], silent [], e2: its workflow task is at attempt 5"}, l.recorded)
+		require.Equal(t, []claim.StalledQueue{{Name: "typo", Executions: 2}}, l.without, "what is known of a queue need not be asked of each execution")
 		warnings, _ := log.at(slog.LevelWarn)
 		require.Equal(t, []string{"No worker polls a task queue: start one, or correct the definitions' task_queue",
 			"A workflow task fails again and again: mend the worker, or terminate the execution"}, warnings)
@@ -125,11 +128,16 @@ func TestDetectorTakesItsTime(t *testing.T) {
 	})
 }
 
-func TestALookThatFailsChangesNothingAndIsLoggedOnce(t *testing.T) {
-	l := &lookout{queues: []claim.StalledQueue{{Name: "orders"}}, err: errors.New("connection refused")}
+func TestANamespaceThatDoesNotAnswerHoldsUpNoOtherAndIsLoggedOnce(t *testing.T) {
+	l := &lookout{
+		queues: []claim.StalledQueue{{Namespace: "gone", Name: "orders"}, {Namespace: "gone", Name: "typo"}, {Namespace: "shop", Name: "typo"}},
+		err:    map[string]error{"gone": errors.New("connection refused")},
+	}
 	looking(t, l, nil, func(log *logBook) {
+		pass(16 * time.Second)
+		require.Equal(t, []string{`idle [{shop typo 0}], asked [], silent ["gone"]`}, l.recorded)
+		require.EqualValues(t, 2, l.asked.Load(), "it is asked once a look")
 		pass(10 * time.Minute)
-		require.Empty(t, l.recorded)
 		_, errs := log.at(slog.LevelWarn)
 		require.Equal(t, []string{"connection refused"}, errs)
 	})
@@ -140,21 +148,21 @@ func TestTemporalSaysWhetherAQueueIsPolledAndHowOftenATaskWasTried(t *testing.T)
 	service := &fakeService{newest: described("run-1", "e1", true), attempt: 7}
 	waiter := &TemporalWaiter{Service: service, Namespace: "shop"}
 	for queue, want := range map[string]bool{"orders": true, "typo": false} {
-		polled, err := waiter.Polled(t.Context(), queue)
+		polled, err := waiter.Polled(t.Context(), claim.StalledQueue{Name: queue})
 		require.NoError(t, err)
 		require.Equal(t, want, polled)
 	}
 	for execution, want := range map[string]int{"e1": 7, "a stranger's": 0} {
-		attempt, err := waiter.TaskAttempt(t.Context(), execution)
+		attempt, err := waiter.TaskAttempt(t.Context(), claim.Execution{ID: execution})
 		require.NoError(t, err)
 		require.Equal(t, want, attempt)
 	}
 	service.describe = serviceerror.NewUnavailable("connection refused")
-	_, err := waiter.Polled(t.Context(), "orders")
+	_, err := waiter.Polled(t.Context(), claim.StalledQueue{Name: "orders"})
 	require.ErrorIs(t, err, ErrAway)
-	_, err = waiter.TaskAttempt(t.Context(), "e1")
+	_, err = waiter.TaskAttempt(t.Context(), claim.Execution{ID: "e1"})
 	require.ErrorIs(t, err, ErrAway)
-	attempt, err := (&TemporalWaiter{Service: &fakeService{}}).TaskAttempt(t.Context(), "e1")
+	attempt, err := (&TemporalWaiter{Service: &fakeService{}}).TaskAttempt(t.Context(), claim.Execution{ID: "e1"})
 	require.NoError(t, err)
 	require.Zero(t, attempt, "one that is gone")
 }

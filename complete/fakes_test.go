@@ -32,6 +32,10 @@ type post struct {
 	book notes
 }
 
+func (p *post) Watch(executionID, runID string) {
+	p.Watcher.Watch(claim.Execution{ID: executionID, RunID: runID})
+}
+
 // notes is what the fakes saw.
 type notes struct {
 	adopts   []adoptCall

@@ -1,6 +1,7 @@
 package complete
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,7 +36,7 @@ var gone = End{Outcome: "FAILED", Reason: "workflow is gone from Temporal: delet
 
 // Closed lists workflows that closed at since or later and whose ID is one of ours. Visibility is eventually consistent: what
 // has just closed comes a moment late.
-func (t *TemporalWaiter) Closed(ctx context.Context, since time.Time, page []byte) (Page, error) {
+func (t *TemporalWaiter) Closed(ctx context.Context, namespace string, since time.Time, page []byte) (Page, error) {
 	query := fmt.Sprintf("CloseTime >= '%s'", since.UTC().Format(time.RFC3339Nano))
 	if !t.noPrefix.Load() {
 		query += " and WorkflowId starts_with '" + workflowIDPrefix + "'"
@@ -43,13 +44,13 @@ func (t *TemporalWaiter) Closed(ctx context.Context, since time.Time, page []byt
 	var response *workflowservice.ListWorkflowExecutionsResponse
 	err := bounded(ctx, func(ctx context.Context) (err error) {
 		response, err = t.Service.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: t.Namespace, PageSize: pageSize, NextPageToken: page, Query: query,
+			Namespace: cmp.Or(namespace, t.Namespace), PageSize: pageSize, NextPageToken: page, Query: query,
 		})
 		return err
 	})
 	if code(err) == codes.InvalidArgument && !t.noPrefix.Swap(true) {
 		// A server whose visibility cannot search by prefix: what is not ours is left out below.
-		return t.Closed(ctx, since, nil)
+		return t.Closed(ctx, namespace, since, nil)
 	}
 	if err != nil {
 		return Page{}, fmt.Errorf("list closed workflows: %w", err)
@@ -70,7 +71,7 @@ func (t *TemporalWaiter) Closed(ctx context.Context, since time.Time, page []byt
 // Look says whether the execution's last run has closed, and how. Its last run is the newest one under its workflow ID, unless
 // that is a stranger's, who came after ours had ended.
 func (t *TemporalWaiter) Look(ctx context.Context, execution claim.Execution) (end End, ended bool, err error) {
-	info, err := t.newest(ctx, execution.ID)
+	info, err := t.newest(ctx, execution)
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
@@ -82,21 +83,22 @@ func (t *TemporalWaiter) Look(ctx context.Context, execution claim.Execution) (e
 	case isOpen(info):
 		return End{}, false, nil
 	}
-	return t.follow(ctx, claim.Execution{ID: execution.ID, RunID: info.GetExecution().GetRunId()}, t.closed)
+	execution.RunID = info.GetExecution().GetRunId()
+	return t.follow(ctx, execution, t.closed)
 }
 
 // newest returns the newest run under an execution's workflow ID.
-func (t *TemporalWaiter) newest(ctx context.Context, executionID string) (*workflowpb.WorkflowExecutionInfo, error) {
-	response, err := t.describe(ctx, executionID)
+func (t *TemporalWaiter) newest(ctx context.Context, execution claim.Execution) (*workflowpb.WorkflowExecutionInfo, error) {
+	response, err := t.describe(ctx, execution)
 	return response.GetWorkflowExecutionInfo(), err
 }
 
 // describe describes the newest run under an execution's workflow ID.
-func (t *TemporalWaiter) describe(ctx context.Context, executionID string) (response *workflowservice.DescribeWorkflowExecutionResponse, err error) {
+func (t *TemporalWaiter) describe(ctx context.Context, execution claim.Execution) (response *workflowservice.DescribeWorkflowExecutionResponse, err error) {
 	err = bounded(ctx, func(ctx context.Context) (err error) {
 		response, err = t.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
-			Namespace: t.Namespace,
-			Execution: &commonpb.WorkflowExecution{WorkflowId: workflowIDPrefix + executionID},
+			Namespace: cmp.Or(execution.Namespace, t.Namespace),
+			Execution: &commonpb.WorkflowExecution{WorkflowId: workflowIDPrefix + execution.ID},
 		})
 		return err
 	})

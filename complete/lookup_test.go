@@ -132,7 +132,7 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 	}}
 	waiter := &TemporalWaiter{Service: service, Namespace: "shop"}
 	for range 2 {
-		page, err := waiter.Closed(t.Context(), since, nil)
+		page, err := waiter.Closed(t.Context(), "", since, nil) // in the waiter's own
 		require.NoError(t, err)
 		require.Equal(t, Page{ExecutionIDs: []string{id}, Newest: late, Next: []byte("2")}, page)
 	}

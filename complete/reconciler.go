@@ -14,16 +14,16 @@ import (
 // Ledger is the part of the store that the reconciler needs.
 type Ledger interface {
 	Finisher
-	CloseTurn(ctx context.Context, often, wide time.Duration) (claim.Turn, bool, error)
-	CloseDone(ctx context.Context, newest time.Time, wide bool) error
+	CloseTurns(ctx context.Context, often, wide time.Duration) ([]claim.Turn, error)
+	CloseDone(ctx context.Context, namespace string, newest time.Time, wide bool) error
 	OpenAmong(ctx context.Context, executionIDs []string) ([]claim.Execution, error)
 	Silent(ctx context.Context, atMost int, after time.Duration) ([]claim.Execution, error)
 }
 
 // Temporal is asked by the reconciler: TemporalWaiter, or a fake in tests.
 type Temporal interface {
-	// Closed lists workflows that closed at since or later, page by page. What closed just now may be missing.
-	Closed(ctx context.Context, since time.Time, page []byte) (Page, error)
+	// Closed lists workflows of a namespace that closed at since or later, page by page. What closed just now may be missing.
+	Closed(ctx context.Context, namespace string, since time.Time, page []byte) (Page, error)
 	// Look says whether an execution has ended, and how, without waiting for it.
 	Look(ctx context.Context, execution claim.Execution) (end End, ended bool, err error)
 }
@@ -66,7 +66,7 @@ type Reconciler struct {
 	Freed func()
 	Log   *slog.Logger
 
-	last   string // the error that was logged last
+	last   map[string]string // the errors that were logged last: of a namespace, and under "" of a whole turn
 	wideAt time.Time
 }
 
@@ -99,34 +99,48 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		if r.wanted(time.Now()) && (r.Reached == nil || r.Reached()) {
 			if err := contained(ctx, r.turn); err != nil {
 				pause = max(failurePause, r.Interval)
-				r.complain(ctx, err)
+				r.complain(ctx, "", err)
 			} else {
-				r.last = ""
+				delete(r.last, "")
 			}
 		}
 		next.Reset(pause)
 	}
 }
 
-func (r *Reconciler) complain(ctx context.Context, err error) {
-	if ctx.Err() == nil && err.Error() != r.last {
-		r.last = err.Error()
-		r.Log.WarnContext(ctx, "Cannot look for ends that were not watched", "error", claim.Clean(r.last))
+// complain logs what failed in a namespace, "" for all, where it is news.
+func (r *Reconciler) complain(ctx context.Context, namespace string, err error) {
+	if ctx.Err() == nil && err.Error() != r.last[namespace] {
+		if r.last == nil {
+			r.last = map[string]string{}
+		}
+		r.last[namespace] = err.Error()
+		r.Log.WarnContext(ctx, "Cannot look for ends that were not watched", "error", claim.Clean(err.Error()), "namespace", namespace)
 	}
 }
 
-// turn takes the turn if there is one, lists what closed, and asks about what has been silent. A list that fails is begun again
-// from where the last one ended.
+// turn takes the turn if there is one, lists what closed in each namespace, and asks about what has been silent. A list that fails
+// is begun again from where the last one ended, and holds up no other namespace.
 func (r *Reconciler) turn(ctx context.Context) error {
-	turn, mine, err := r.Store.CloseTurn(ctx, r.Interval*9/10, wideInterval) // a little early, or every second turn would be missed
-	if err != nil || !mine || turn.Since == nil {
+	turns, err := r.Store.CloseTurns(ctx, r.Interval*9/10, wideInterval) // a little early, or every second turn would be missed
+	if err != nil || len(turns) == 0 {
 		return err
 	}
-	newest, err := r.list(ctx, *turn.Since)
-	if err != nil {
-		return err
+	faults := 0
+	for _, turn := range turns {
+		newest, fault := r.list(ctx, turn)
+		if fault == nil {
+			fault = r.Store.CloseDone(ctx, turn.Namespace, newest, turn.Wide)
+		}
+		if fault == nil {
+			delete(r.last, turn.Namespace)
+			continue
+		}
+		if faults, err = faults+1, fault; len(turns) > 1 {
+			r.complain(ctx, turn.Namespace, fault)
+		}
 	}
-	if err := r.Store.CloseDone(ctx, newest, turn.Wide); err != nil {
+	if faults == len(turns) {
 		return err
 	}
 	silent, err := r.Store.Silent(ctx, atMostSilent, silentAfter)
@@ -136,9 +150,9 @@ func (r *Reconciler) turn(ctx context.Context) error {
 	return r.look(ctx, silent)
 }
 
-func (r *Reconciler) list(ctx context.Context, since time.Time) (newest time.Time, err error) {
+func (r *Reconciler) list(ctx context.Context, turn claim.Turn) (newest time.Time, err error) {
 	for token := []byte(nil); ; {
-		page, err := r.Temporal.Closed(ctx, since, token)
+		page, err := r.Temporal.Closed(ctx, turn.Namespace, turn.Since, token)
 		if err != nil {
 			return newest, err
 		}

@@ -23,8 +23,9 @@ type ledger struct {
 	log   logBook
 	began time.Time
 
-	turn   claim.Turn
+	turns  []claim.Turn
 	mine   bool
+	away   string // a namespace that does not answer
 	pages  []Page
 	open   []string // executions that run, as far as the store knows
 	ended  map[string]End
@@ -40,11 +41,14 @@ type ledger struct {
 	freed    int
 }
 
-func (l *ledger) CloseTurn(context.Context, time.Duration, time.Duration) (claim.Turn, bool, error) {
-	return l.turn, l.mine, nil
+func (l *ledger) CloseTurns(context.Context, time.Duration, time.Duration) ([]claim.Turn, error) {
+	if !l.mine {
+		return nil, nil
+	}
+	return l.turns, nil
 }
 
-func (l *ledger) CloseDone(_ context.Context, newest time.Time, wide bool) error {
+func (l *ledger) CloseDone(_ context.Context, _ string, newest time.Time, wide bool) error {
 	l.done, l.newest = append(l.done, wide), newest
 	return nil
 }
@@ -76,7 +80,10 @@ func (l *ledger) Finish(_ context.Context, id, outcome, _, _ string) (bool, erro
 	return true, nil
 }
 
-func (l *ledger) Closed(_ context.Context, _ time.Time, token []byte) (Page, error) {
+func (l *ledger) Closed(_ context.Context, namespace string, _ time.Time, token []byte) (Page, error) {
+	if l.away != "" && namespace == l.away {
+		return Page{}, errors.New("Namespace " + namespace + " is not found.")
+	}
 	l.listed = append(l.listed, time.Since(l.began))
 	if l.fails != nil {
 		return Page{}, l.fails
@@ -104,7 +111,7 @@ func reconciling(t *testing.T, prepare func(*ledger), test func(l *ledger)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		l := &ledger{t: t, began: now, mine: true, turn: claim.Turn{Since: &now}, pages: []Page{{}}, ended: map[string]End{}}
+		l := &ledger{t: t, began: now, mine: true, turns: []claim.Turn{{Since: now}}, pages: []Page{{}}, ended: map[string]End{}}
 		l.Reconciler = &Reconciler{Store: l, Temporal: l, Interval: time.Second, Freed: func() { l.mu.Lock(); l.freed++; l.mu.Unlock() }, Log: slog.New(&l.log)}
 		prepare(l)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -114,6 +121,24 @@ func reconciling(t *testing.T, prepare func(*ledger), test func(l *ledger)) {
 		test(l)
 		cancel()
 		require.NoError(t, <-ended)
+	})
+}
+
+func TestANamespaceThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
+	reconciling(t, func(l *ledger) {
+		l.turns = []claim.Turn{{Namespace: "away", Since: l.began}, {Namespace: "shop", Since: l.began}}
+		l.away = "away"
+		l.open, l.ended["e1"] = []string{"e1"}, End{Outcome: "COMPLETED"}
+		l.silent, l.ended["e2"] = []string{"e2"}, End{Outcome: "FAILED"}
+		l.pages = []Page{{ExecutionIDs: []string{"e1"}}}
+	}, func(l *ledger) {
+		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, []string{"e1=COMPLETED", "e2=FAILED"}, l.finished)
+		require.Len(t, l.listed, 4, "every second, as if the other were not there")
+		require.Len(t, l.done, 4, "and only what was listed counts as listed")
+		_, errs := l.log.at(slog.LevelWarn)
+		require.Equal(t, []string{"Namespace away is not found."}, errs, "said once")
 	})
 }
 
@@ -137,7 +162,7 @@ func TestReconcilerRecordsTheEndsOfOpenExecutionsOnly(t *testing.T) {
 func TestReconcilerListsOnlyInItsTurnAndWhereThereIsNeed(t *testing.T) {
 	for name, prepare := range map[string]func(*ledger){
 		"another has the turn":    func(l *ledger) { l.mine = false },
-		"everything is watched":   func(l *ledger) { l.turn.Since = nil },
+		"everything is watched":   func(l *ledger) { l.turns = nil },
 		"Temporal does not reach": func(l *ledger) { l.Reached = func() bool { return false } },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package complete
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +103,7 @@ var errNotOpen = errors.New("workflow is not open")
 // Stop asks Temporal to cancel or to terminate the run of an execution's workflow that is open, whichever that is. Asking again
 // does no harm: a cancellation has a request ID, and what was terminated is not open.
 func (t *TemporalWaiter) Stop(ctx context.Context, stop claim.Stop) error {
-	info, err := t.newest(ctx, stop.ExecutionID)
+	info, err := t.newest(ctx, claim.Execution{ID: stop.ExecutionID, Namespace: stop.Namespace})
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
@@ -114,16 +115,17 @@ func (t *TemporalWaiter) Stop(ctx context.Context, stop claim.Stop) error {
 	case !isOpen(info):
 		return errNotOpen
 	}
+	namespace := cmp.Or(stop.Namespace, t.Namespace)
 	run := &commonpb.WorkflowExecution{WorkflowId: workflowIDPrefix + stop.ExecutionID, RunId: info.GetExecution().GetRunId()}
 	err = bounded(ctx, func(ctx context.Context) (err error) {
 		if stop.How == "TERMINATE" {
 			_, err = t.Service.TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
-				Namespace: t.Namespace, WorkflowExecution: run, Reason: stop.Reason, Identity: stop.RequestedBy,
+				Namespace: namespace, WorkflowExecution: run, Reason: stop.Reason, Identity: stop.RequestedBy,
 			})
 			return err
 		}
 		_, err = t.Service.RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
-			Namespace: t.Namespace, WorkflowExecution: run, RequestId: stop.ExecutionID, Reason: stop.Reason, Identity: stop.RequestedBy,
+			Namespace: namespace, WorkflowExecution: run, RequestId: stop.ExecutionID, Reason: stop.Reason, Identity: stop.RequestedBy,
 		})
 		return err
 	})

@@ -1,6 +1,7 @@
 package complete
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ type Service interface {
 // TemporalWaiter waits for close events by long polls, and asks about executions.
 type TemporalWaiter struct {
 	Service   Service
-	Namespace string
+	Namespace string // of executions that name none, and of the probe
 
 	noPrefix atomic.Bool // visibility cannot search by prefix
 }
@@ -61,9 +62,9 @@ func (t *TemporalWaiter) Wait(ctx context.Context, execution claim.Execution) (E
 // follow follows a chain of runs to the close event of its last, by a function that returns a run's close event; nil: the run
 // is open.
 func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
-	closeEvent func(ctx context.Context, workflowID, runID string) (*historypb.HistoryEvent, error)) (end End, ended bool, err error) {
-	for runID := execution.RunID; ; {
-		event, err := closeEvent(ctx, workflowIDPrefix+execution.ID, runID)
+	closeEvent func(ctx context.Context, execution claim.Execution) (*historypb.HistoryEvent, error)) (end End, ended bool, err error) {
+	for {
+		event, err := closeEvent(ctx, execution)
 		var notFound *serviceerror.NotFound
 		if errors.As(err, &notFound) {
 			return gone, true, nil
@@ -80,7 +81,7 @@ func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
 		}
 		if end.Outcome == "TERMINATED" {
 			// A reset terminates the run and goes on with another, which the event does not name.
-			next, err = t.resetTo(ctx, execution.ID, runID, looksReset(event))
+			next, err = t.resetTo(ctx, execution, looksReset(event))
 			if err != nil {
 				return End{}, false, err
 			}
@@ -88,7 +89,7 @@ func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
 		if next == "" {
 			return end, true, nil
 		}
-		runID = next
+		execution.RunID = next
 	}
 }
 
@@ -105,14 +106,14 @@ func looksReset(event *historypb.HistoryEvent) bool {
 	return attributes.GetIdentity() == resetterIdentity || strings.Contains(strings.ToLower(attributes.GetReason()), "reset")
 }
 
-// resetTo returns the open run that goes on in place of a terminated one; "": there is none. It asks in any case, because a
+// resetTo returns the open run that goes on in place of an execution's terminated one; "": there is none. It asks in any case, because a
 // signature may change with a version; it waits for a run that is not to be seen yet only where there was a reset.
-func (t *TemporalWaiter) resetTo(ctx context.Context, executionID, terminated string, reset bool) (string, error) {
+func (t *TemporalWaiter) resetTo(ctx context.Context, terminated claim.Execution, reset bool) (string, error) {
 	for _, pause := range resetPauses {
 		if !reset {
 			break
 		}
-		if next, err := t.goesOn(ctx, executionID, terminated); next != "" || err != nil {
+		if next, err := t.goesOn(ctx, terminated); next != "" || err != nil {
 			return next, err
 		}
 		select {
@@ -121,26 +122,26 @@ func (t *TemporalWaiter) resetTo(ctx context.Context, executionID, terminated st
 		case <-time.After(pause):
 		}
 	}
-	return t.goesOn(ctx, executionID, terminated)
+	return t.goesOn(ctx, terminated)
 }
 
-func (t *TemporalWaiter) goesOn(ctx context.Context, executionID, terminated string) (string, error) {
-	info, err := t.newest(ctx, executionID)
+func (t *TemporalWaiter) goesOn(ctx context.Context, terminated claim.Execution) (string, error) {
+	info, err := t.newest(ctx, terminated)
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
 		return "", nil
 	case err != nil:
 		return "", err
-	case !isOurs(info, executionID) || !isOpen(info) || info.GetExecution().GetRunId() == terminated:
+	case !isOurs(info, terminated.ID) || !isOpen(info) || info.GetExecution().GetRunId() == terminated.RunID:
 		return "", nil
 	}
 	return info.GetExecution().GetRunId(), nil
 }
 
 // closeEvent polls until the run's history has its last event.
-func (t *TemporalWaiter) closeEvent(ctx context.Context, workflowID, runID string) (*historypb.HistoryEvent, error) {
-	request := t.closeRequest(workflowID, runID)
+func (t *TemporalWaiter) closeEvent(ctx context.Context, execution claim.Execution) (*historypb.HistoryEvent, error) {
+	request := t.closeRequest(execution)
 	request.WaitNewEvent = true
 	for {
 		response, err := t.poll(ctx, request)
@@ -156,19 +157,19 @@ func (t *TemporalWaiter) closeEvent(ctx context.Context, workflowID, runID strin
 }
 
 // closed returns the run's last event; nil: it is open.
-func (t *TemporalWaiter) closed(ctx context.Context, workflowID, runID string) (event *historypb.HistoryEvent, err error) {
+func (t *TemporalWaiter) closed(ctx context.Context, execution claim.Execution) (event *historypb.HistoryEvent, err error) {
 	err = bounded(ctx, func(ctx context.Context) error {
-		response, err := t.Service.GetWorkflowExecutionHistory(ctx, t.closeRequest(workflowID, runID))
+		response, err := t.Service.GetWorkflowExecutionHistory(ctx, t.closeRequest(execution))
 		event = last(response)
 		return err
 	})
 	return event, err
 }
 
-func (t *TemporalWaiter) closeRequest(workflowID, runID string) *workflowservice.GetWorkflowExecutionHistoryRequest {
+func (t *TemporalWaiter) closeRequest(execution claim.Execution) *workflowservice.GetWorkflowExecutionHistoryRequest {
 	return &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace:              t.Namespace,
-		Execution:              &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID},
+		Namespace:              cmp.Or(execution.Namespace, t.Namespace),
+		Execution:              &commonpb.WorkflowExecution{WorkflowId: workflowIDPrefix + execution.ID, RunId: execution.RunID},
 		HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
 		SkipArchival:           true,
 	}
@@ -191,9 +192,14 @@ func (t *TemporalWaiter) poll(ctx context.Context, request *workflowservice.GetW
 	return response, classify(err)
 }
 
-// Probe asks Temporal for the namespace. A refusal is an answer, too, unless it means that all else would be refused.
+// Probe asks Temporal for the namespace. A refusal is an answer, too, unless it means that all else would be refused; that there
+// is no such namespace says nothing about others.
 func (t *TemporalWaiter) Probe(ctx context.Context) error {
 	_, err := t.Service.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: t.Namespace})
+	var missing *serviceerror.NamespaceNotFound
+	if errors.As(err, &missing) {
+		return nil
+	}
 	switch code(err) {
 	case codes.OK, codes.PermissionDenied, codes.Unimplemented, codes.ResourceExhausted:
 		return nil

@@ -94,27 +94,27 @@ type watch struct {
 
 // Watch begins to watch an execution that this replica has just started. It does not block; what does not fit is given up for
 // others to take, and so is what comes before Run.
-func (w *Watcher) Watch(executionID, runID string) {
+func (w *Watcher) Watch(execution claim.Execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holds = true
 	if w.queue == nil {
-		w.giveUp(executionID)
+		w.giveUp(execution.ID)
 		return
 	}
-	if _, watched := w.watching[executionID]; watched {
+	if _, watched := w.watching[execution.ID]; watched {
 		return
 	}
 	if len(w.watching) >= w.bound.now {
-		w.giveUp(executionID)
+		w.giveUp(execution.ID)
 		return
 	}
-	entry := &watch{Execution: claim.Execution{ID: executionID, RunID: runID}}
+	entry := &watch{Execution: execution}
 	select {
 	case w.queue <- entry:
-		w.watching[executionID] = entry
+		w.watching[execution.ID] = entry
 	default:
-		w.giveUp(executionID)
+		w.giveUp(execution.ID)
 	}
 }
 
@@ -274,7 +274,7 @@ func (w *Watcher) adopt(ctx context.Context) {
 	w.wants = room <= 0 || len(executions) >= room
 	w.mu.Unlock()
 	for _, execution := range executions {
-		w.Watch(execution.ID, execution.RunID)
+		w.Watch(execution)
 	}
 	if len(executions) > 0 {
 		w.Log.InfoContext(ctx, "Watching executions that nobody watched", "executions", len(executions))

@@ -20,7 +20,7 @@ import (
 
 // Store is the part of the store that the dispatcher needs.
 type Store interface {
-	SettleAndClaim(ctx context.Context, started []claim.Settlement, atMost int) (claim.Batch, []int64, error)
+	SettleAndClaim(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (claim.Batch, []int64, error)
 	Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error)
 	Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error)
 }
@@ -75,8 +75,11 @@ type Dispatcher struct {
 	Wake <-chan string
 	// Gate decides who is notified. Nil: nobody is on duty, and every ring is looked at.
 	Gate Gate
+	// Namespaces says which namespaces items may be of, as far as is known; it must not block. What one of them refuses does not
+	// hold up the others. Nil: all items are of one.
+	Namespaces func() []string
 	// Dispatched is called after each successful hand-over, and must not block. Nil: nobody is told.
-	Dispatched func(executionID, runID string)
+	Dispatched func(claim.Execution)
 	// Observer is told what the dispatcher does. Nil: nobody is told.
 	Observer Observer
 	Log      *slog.Logger
@@ -97,8 +100,7 @@ type run struct {
 	starved  bool // more is due than W or the workers allowed
 	paused   bool // by the settings, at the last claim
 	doze     doze
-	breaker  breaker
-	limiter  limiter
+	of       namespaces
 	errorGap retry.Backoff // nil: the last claim was answered
 	retryAt  time.Time
 	dueAt    time.Time // when an item that waits for its time is due; zero: none does
@@ -112,6 +114,7 @@ type result struct {
 	sent    time.Time // when
 	// waits is how long the item waits to be tried again; 0: it does not, or may be at once.
 	waits time.Duration
+	item  *claim.Item // that was handed over; nil: it was only settled
 	// started is what is to be settled; nil: the hand-over has ended.
 	started *started
 }
@@ -127,6 +130,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		outcomes:   make(chan result, d.Workers),
 		idle:       d.Workers,
 		hungry:     true,
+		of:         namespaces{inUse: d.Namespaces},
 	}
 	// Hand-overs outlive ctx: what is under way when it is cancelled is finished, not torn.
 	work, breakOff := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -172,16 +176,15 @@ func (r *run) claims(ctx context.Context) {
 			// Looked at here too: what came at the same moment as the timer may have taken its turn.
 			r.hungry, r.dueAt, source = true, time.Time{}, "timer"
 		}
-		if r.limiter.frees(now) {
-			r.Log.InfoContext(ctx, "Temporal takes all starts again: back to full speed")
-		}
+		r.free(ctx, now)
 		r.steer(now)
 		if !r.doze.lookAt.IsZero() && !now.Before(r.doze.lookAt) {
 			r.hungry, source = true, "timer"
 		}
 		free := r.idle + len(r.started)
-		wanted := r.limiter.allows(now, r.breaker.allows(now, free, r.Workers-free), r.hungry)
-		switch may := wanted > 0 && !now.Before(r.retryAt); {
+		wanted := r.of.allows(now, free, r.Workers, r.hungry)
+		r.hungry = r.hungry || r.of.reopened(wanted)
+		switch may := wanted.AtMost > 0 && !now.Before(r.retryAt); {
 		case r.hungry && may:
 			if !r.pace.gathers(now, free, r.Workers) {
 				r.claim(ctx, wanted, source)
@@ -206,12 +209,12 @@ func (r *run) claims(ctx context.Context) {
 }
 
 // claim claims once and gives what it got to the workers.
-func (r *run) claim(ctx context.Context, wanted int, source string) {
+func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	r.observe(func(o Observer) { o.Woken(source) })
 	began := time.Now()
 	// Not cancelled with ctx: a claim that is torn may be committed, and nobody would know what it holds.
 	batch, settled, err := r.ask(context.WithoutCancel(ctx), wanted)
-	r.pace.claimed(began, time.Now(), len(batch.Items) == wanted)
+	r.pace.claimed(began, time.Now(), len(batch.Items) == wanted.AtMost)
 	if err != nil {
 		r.settleStarted()
 		r.claimFailed(ctx, err)
@@ -223,16 +226,16 @@ func (r *run) claim(ctx context.Context, wanted int, source string) {
 		r.errorGap, r.retryAt = nil, time.Time{}
 	}
 	r.idle -= len(batch.Items)
-	r.limiter.claimed(time.Now(), len(batch.Items), len(batch.Items) == wanted)
+	r.of.claimed(time.Now(), wanted, batch.Items)
 	r.dueAt = time.Time{}
 	if batch.LookAgainIn >= 0 {
 		// A moment later than the database says, so that a clock that runs a little fast does not look in vain.
 		r.dueAt = time.Now().Add(batch.LookAgainIn + time.Millisecond)
 	}
 	// More, without W in the way, is what the claim was not asked for or has not looked at yet.
-	r.hungry = len(batch.Items) == wanted || (batch.More && !batch.Capped)
+	r.hungry = len(batch.Items) == wanted.AtMost || (batch.More && !batch.Capped)
 	r.starved = batch.More
-	r.looked(batch, wanted, source)
+	r.looked(batch, wanted.AtMost, source)
 	r.tell(ctx, batch)
 	if len(batch.Items) > 0 {
 		r.Log.DebugContext(ctx, "Processing queue items", "batch_size", len(batch.Items), "settled", len(settled),
@@ -244,7 +247,7 @@ func (r *run) claim(ctx context.Context, wanted int, source string) {
 }
 
 // ask has the store claim. Nobody knows what a panic has left there, so it is like no answer.
-func (r *run) ask(ctx context.Context, wanted int) (batch claim.Batch, settled []int64, err error) {
+func (r *run) ask(ctx context.Context, wanted claim.Wanted) (batch claim.Batch, settled []int64, err error) {
 	panicked := contained(r.Log, "store's claim", func() {
 		batch, settled, err = r.Store.SettleAndClaim(ctx, r.settlements(), wanted)
 	})
@@ -295,6 +298,9 @@ func (r *run) learn(done result) {
 	if !r.keep(done) {
 		r.idle++
 	}
+	if done.item != nil {
+		r.of.of(done.item.Namespace).busy--
+	}
 	r.hungry = r.hungry || r.starved || done.outcome == NotSent
 	if due := time.Now().Add(done.waits); done.waits > 0 && (r.dueAt.IsZero() || due.Before(r.dueAt)) {
 		r.dueAt = due // nobody may announce it
@@ -306,38 +312,51 @@ func (r *run) learn(done result) {
 
 // heed takes note of what Temporal answered, or that it did not.
 func (r *run) heed(done result) {
-	now := time.Now()
+	now, name := time.Now(), done.item.Namespace
+	limiter := &r.of.of(name).limiter
 	switch done.outcome {
 	case Blocked, Unreached, Unanswered:
-		if !r.breaker.open() {
+		if r.of.trip(now, name, done.outcome) {
 			r.Log.Error("Temporal does not take workflows: pausing, and probing until it does; items wait, and nothing is counted against them",
-				"outcome", done.outcome.String(), "error", done.err)
+				"outcome", done.outcome.String(), "error", done.err, "namespace", name, "remedy", remedy(done.err, name))
 		}
-		r.breaker.trip(now)
-		r.observe(func(o Observer) { o.Breaker(true) })
+		r.tellPauses()
 		r.hungry = true
 		return
 	case Throttled:
-		if r.limiter.learn(now, done.sent, true) {
+		if limiter.learn(now, done.sent, true) {
 			r.Log.Warn("Temporal limits the rate of starts: slowing down; items wait, and nothing is counted against them",
-				"starts_per_second", r.limiter.rate, "error", done.err)
+				"starts_per_second", limiter.rate, "error", done.err, "namespace", name)
 		}
 		r.hungry = true
 	default:
-		r.limiter.learn(now, done.sent, false)
+		limiter.learn(now, done.sent, false)
 	}
-	if r.breaker.open() {
-		r.breaker.close()
-		r.observe(func(o Observer) { o.Breaker(false) })
+	if r.of.answered(name) {
+		r.tellPauses()
 		r.hungry = true
-		r.Log.Info("Temporal takes workflows again: resuming")
+		r.Log.Info("Temporal takes workflows again: resuming", "namespace", name)
+	}
+}
+
+func (r *run) tellPauses() {
+	paused, all := r.of.paused()
+	r.observe(func(o Observer) { o.Paused(paused, all) })
+}
+
+// free ends limits of the rate that hold nothing back any more.
+func (r *run) free(ctx context.Context, now time.Time) {
+	for name, n := range r.of.known {
+		if n.limiter.frees(now) {
+			r.Log.InfoContext(ctx, "Temporal takes all starts again: back to full speed", "namespace", name)
+		}
 	}
 }
 
 // timer fires when the loop has something to do without being told: an item is due, a pause is over.
 func (r *run) timer(now time.Time) <-chan time.Time {
 	var at time.Time
-	for _, candidate := range []time.Time{r.dueAt, r.retryAt, r.breaker.until, r.limiter.until, r.doze.lookAt, r.doze.leaveAt, r.pace.until} {
+	for _, candidate := range r.of.until([]time.Time{r.dueAt, r.retryAt, r.doze.lookAt, r.doze.leaveAt, r.pace.until}) {
 		if candidate.After(now) && (at.IsZero() || candidate.Before(at)) {
 			at = candidate
 		}

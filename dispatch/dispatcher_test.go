@@ -247,7 +247,7 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 			if broken.Load() {
 				return claim.Batch{LookAgainIn: -1}, errors.New("connection refused")
 			}
-			return fakeStore{d}.take(atMost), nil
+			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
 		}
 		stop := d.run()
 		pass(time.Minute)
@@ -289,7 +289,7 @@ func TestClaimUnderWayIsNotTornByTheEnd(t *testing.T) {
 		d.enqueue(2)
 		d.onClaim = func(atMost int) (claim.Batch, error) {
 			time.Sleep(time.Second)
-			return fakeStore{d}.take(atMost), nil
+			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
 		}
 		stop := d.run()
 		synctest.Wait()
@@ -334,7 +334,7 @@ func TestOneClaimServesAllWorkersThatAreFree(t *testing.T) {
 		d.onStart = func(context.Context, claim.Item) (string, error) { time.Sleep(time.Millisecond); return "run", nil }
 		d.onClaim = func(atMost int) (claim.Batch, error) {
 			time.Sleep(2 * time.Millisecond)
-			return fakeStore{d}.take(atMost), nil
+			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
 		}
 		stop := d.run()
 		pass(time.Second)

@@ -73,7 +73,7 @@ func (r *run) looked(batch claim.Batch, wanted int, source string) {
 			r.Gate.Distrust(distrust)
 		}
 	}
-	if len(batch.Items) == wanted && batch.More && !batch.Capped && !r.limiter.limits() && now.Sub(r.doze.calledAt) > callInterval {
+	if len(batch.Items) == wanted && batch.More && !batch.Capped && !r.of.throttled() && now.Sub(r.doze.calledAt) > callInterval {
 		r.doze.calledAt = now
 		r.Gate.Call()
 	}

@@ -161,7 +161,7 @@ func TestAClaimThatTookLongDoesNotPutTheNextLookOff(t *testing.T) {
 				slow = false
 				time.Sleep(locked)
 			}
-			return fakeStore{d}.take(atMost), nil
+			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
 		}
 		d.enqueue(1)
 		pass(2*lookInterval + locked)

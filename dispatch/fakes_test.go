@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -42,6 +43,7 @@ type desk struct {
 // record is what the fakes saw.
 type record struct {
 	claims   []claimCall
+	limits   []map[string]int // of each claim
 	beats    []beatCall
 	settles  []settleCall
 	reported []string // what Dispatched was told
@@ -134,10 +136,10 @@ func (d *desk) poll(ctx context.Context) {
 
 func (d *desk) now() time.Duration { return time.Since(d.began) }
 
-func (d *desk) report(executionID, runID string) {
+func (d *desk) report(e claim.Execution) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.book.reported = append(d.book.reported, executionID+"="+runID)
+	d.book.reported = append(d.book.reported, e.ID+"="+e.RunID)
 }
 
 // seen is what the fakes have seen until now.
@@ -145,6 +147,7 @@ func (d *desk) seen() record {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	seen := d.book
+	seen.limits = slices.Clone(seen.limits)
 	seen.claims, seen.beats = slices.Clone(seen.claims), slices.Clone(seen.beats)
 	seen.settles, seen.reported = slices.Clone(seen.settles), slices.Clone(seen.reported)
 	return seen
@@ -179,7 +182,7 @@ func (d *desk) verbs() []claim.Verb {
 
 type fakeStore struct{ *desk }
 
-func (f fakeStore) SettleAndClaim(ctx context.Context, started []claim.Settlement, atMost int) (claim.Batch, []int64, error) {
+func (f fakeStore) SettleAndClaim(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (claim.Batch, []int64, error) {
 	var settled []int64
 	if len(started) > 0 {
 		var err error
@@ -187,16 +190,18 @@ func (f fakeStore) SettleAndClaim(ctx context.Context, started []claim.Settlemen
 			return claim.Batch{LookAgainIn: -1}, nil, err
 		}
 	}
-	batch, err := f.Claim(ctx, atMost)
+	batch, err := f.Claim(ctx, wanted)
 	return batch, settled, err
 }
 
-func (f fakeStore) Claim(ctx context.Context, atMost int) (claim.Batch, error) {
+func (f fakeStore) Claim(ctx context.Context, wanted claim.Wanted) (claim.Batch, error) {
+	atMost := wanted.AtMost
 	f.mu.Lock()
 	f.book.claims = append(f.book.claims, claimCall{f.now(), atMost})
+	f.book.limits = append(f.book.limits, maps.Clone(wanted.Namespaces))
 	f.mu.Unlock()
 	if f.onClaim == nil {
-		return f.take(atMost), nil
+		return f.take(wanted), nil
 	}
 	batch, err := f.onClaim(atMost)
 	if ctx.Err() != nil { // committed, and nobody hears of it
@@ -205,7 +210,9 @@ func (f fakeStore) Claim(ctx context.Context, atMost int) (claim.Batch, error) {
 	return batch, err
 }
 
-func (f fakeStore) take(atMost int) claim.Batch {
+// take gives items in their order, as many of each namespace as are wanted.
+func (f fakeStore) take(wanted claim.Wanted) claim.Batch {
+	atMost, left := wanted.AtMost, maps.Clone(wanted.Namespaces)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	batch := claim.Batch{LookAgainIn: -1}
@@ -220,6 +227,12 @@ func (f fakeStore) take(atMost int) claim.Batch {
 		case len(batch.Items) == atMost:
 			batch.More = true
 			return false
+		}
+		if allowed, limited := left[w.item.Namespace]; limited {
+			if allowed == 0 {
+				return false
+			}
+			left[w.item.Namespace]--
 		}
 		item := w.item
 		item.Token++

@@ -27,6 +27,14 @@ const (
 // may have ended so long ago that Temporal has forgotten it.
 var ErrForgotten = errors.New("an earlier start was never answered, and is so long ago that Temporal may have forgotten its workflow")
 
+// memories are one for each namespace.
+type memories struct{ of sync.Map }
+
+func (m *memories) namespace(name string) *memory {
+	found, _ := m.of.LoadOrStore(name, &memory{})
+	return found.(*memory)
+}
+
 // memory knows for how long Temporal remembers a workflow after its end: its namespace's retention. It is asked for when it
 // matters, which is rare, and never at the start of a replica: that must not need Temporal.
 type memory struct {
@@ -41,7 +49,7 @@ func (s *TemporalStarter) mayForget(ctx context.Context, item claim.Item) error 
 	if !item.OutcomeUnknown || item.UnansweredFor < remembered(shortestRetention) {
 		return nil
 	}
-	retention, assumed, err := s.retention(ctx)
+	retention, assumed, err := s.retention(ctx, s.namespace(item))
 	if err != nil {
 		return fmt.Errorf("read the namespace's retention: %w", err)
 	}
@@ -63,17 +71,18 @@ func remembered(retention time.Duration) time.Duration {
 
 // retention asks for the namespace's retention, or remembers it. Where Temporal answers without saying, the shortest is
 // assumed, and why.
-func (s *TemporalStarter) retention(ctx context.Context) (retention time.Duration, assumed, err error) {
-	s.memory.mu.Lock()
-	defer s.memory.mu.Unlock()
-	if !s.memory.readAt.IsZero() && time.Since(s.memory.readAt) < retentionAge {
-		return s.memory.lasts, nil, nil
+func (s *TemporalStarter) retention(ctx context.Context, namespace string) (retention time.Duration, assumed, err error) {
+	memory := s.memories.namespace(namespace)
+	memory.mu.Lock()
+	defer memory.mu.Unlock()
+	if !memory.readAt.IsZero() && time.Since(memory.readAt) < retentionAge {
+		return memory.lasts, nil, nil
 	}
-	response, err := s.Service.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.Namespace})
+	response, err := s.Service.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 	ttl := response.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
 	switch {
 	case err == nil && ttl > 0:
-		s.memory.lasts, s.memory.readAt = ttl, time.Now()
+		memory.lasts, memory.readAt = ttl, time.Now()
 		return ttl, nil, nil
 	case err == nil:
 		return shortestRetention, errors.New("the answer has none"), nil

@@ -54,6 +54,22 @@ func TestItemThatTemporalMayHaveForgottenIsNotStarted(t *testing.T) {
 	}
 }
 
+func TestEachNamespaceHasARetentionOfItsOwn(t *testing.T) {
+	t.Parallel()
+	service := &fakeService{retention: 24 * time.Hour}
+	starter := starterOn(service)
+	for _, namespace := range []string{"", "other", "", "other"} {
+		item := unanswered(2 * time.Hour)
+		item.Namespace = namespace
+		_, err := starter.Start(t.Context(), item)
+		require.NoError(t, err)
+	}
+	require.Len(t, service.asked, 2, "each is asked once")
+	require.Equal(t, "shop", service.asked[0].Namespace)
+	require.Equal(t, "other", service.asked[1].Namespace)
+	require.Equal(t, "other", service.started[1].Namespace, "and the start goes where the item belongs")
+}
+
 func TestItemWithoutDoubtIsStartedHoweverOldItIs(t *testing.T) {
 	t.Parallel()
 	service := &fakeService{retention: time.Hour}

@@ -4,8 +4,8 @@ package dispatch
 type Observer interface {
 	// Woken: the dispatcher is about to claim; source says what made it look.
 	Woken(source string)
-	// Breaker: Temporal does not take workflows and starting pauses, or does again.
-	Breaker(open bool)
+	// Paused: so many namespaces take no workflows; all: nothing is claimed but probes.
+	Paused(namespaces int, all bool)
 	// Lost: the claim of this item could not be ended by this replica. Each hand-over ends with this, once, or with a settle.
 	Lost(itemID int64)
 }

@@ -26,7 +26,7 @@ func (f *fakeObserver) Woken(source string) {
 	f.sources = append(f.sources, source)
 }
 
-func (f *fakeObserver) Breaker(open bool) {
+func (f *fakeObserver) Paused(_ int, open bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.breaker = append(f.breaker, open)

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -130,6 +131,22 @@ func classifyCode(code codes.Code, text string) Outcome {
 		return Blocked
 	default:
 		return Unanswered
+	}
+}
+
+// remedy says what a person can do about the error of a start; "": nothing, or nobody knows.
+func remedy(err error, namespace string) string {
+	var missing *serviceerror.NamespaceNotFound
+	switch {
+	case errors.As(err, &missing):
+		return "register it (temporal operator namespace create --namespace " + strconv.Quote(namespace) +
+			"), or correct workflow_definitions.namespace or TEMPORAL_NAMESPACE; waiting items then run by themselves"
+	case code(err) == codes.PermissionDenied:
+		return "allow the API key or certificate of pgdispatch to start workflows in this namespace"
+	case code(err) == codes.Unauthenticated:
+		return "correct TEMPORAL_API_KEY or the client certificate, and restart the replicas"
+	default:
+		return ""
 	}
 }
 

@@ -43,7 +43,7 @@ func TestPanicInAClaimIsLikeNoAnswer(t *testing.T) {
 			if len(d.claimTimes()) < 3 {
 				panic("boom")
 			}
-			return fakeStore{d}.take(atMost), nil
+			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
 		}
 		stop := d.run()
 		pass(time.Second)
@@ -73,7 +73,7 @@ func TestPanicInASettleIsLikeNoAnswer(t *testing.T) {
 func TestPanicOfWhoeverIsToldOfADispatchHarmsNobody(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(20)
-		d.Dispatched = func(string, string) { panic("boom") }
+		d.Dispatched = func(claim.Execution) { panic("boom") }
 		stop := d.run()
 		pass(time.Second)
 		require.Len(t, d.verbs(), 20)

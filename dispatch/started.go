@@ -58,7 +58,9 @@ func (r *run) end(s *started, err error) {
 	case err != nil:
 		r.lost(s.item, s.Verb, err)
 	case r.Dispatched != nil:
-		_ = contained(r.Log, "report of a dispatched execution", func() { r.Dispatched(s.item.ExecutionID, s.RunID) })
+		_ = contained(r.Log, "report of a dispatched execution", func() {
+			r.Dispatched(claim.Execution{ID: s.item.ExecutionID, RunID: s.RunID, Namespace: s.item.Namespace})
+		})
 	}
 }
 

@@ -105,7 +105,7 @@ func TestWorkersThatComeFreeOneAfterAnotherShareAClaim(t *testing.T) {
 		}
 		d.onClaim = func(atMost int) (claim.Batch, error) {
 			time.Sleep(claimTakes)
-			return fakeStore{d}.take(atMost), nil
+			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
 		}
 		stop := d.run()
 		pass(time.Second)

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,10 +49,10 @@ type Service interface {
 // TemporalStarter starts workflows, each once however often it is asked to.
 type TemporalStarter struct {
 	Service   Service
-	Namespace string
+	Namespace string // of items that name none
 	Identity  string // shown in the workflow's history as who started it
 
-	memory memory
+	memories memories
 }
 
 // Start starts an item's workflow, or finds that an earlier attempt has, and returns its run ID. The same item gives the
@@ -104,7 +105,7 @@ func (w *wire) unused() bool { return w.ended.Load() && w.peer.Addr == nil }
 // Find looks for the item's workflow, without starting it. Found is false where there is none, or a stranger's.
 func (s *TemporalStarter) Find(ctx context.Context, item claim.Item) (runID string, found bool, err error) {
 	response, err := s.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
-		Namespace: s.Namespace,
+		Namespace: s.namespace(item),
 		Execution: &commonpb.WorkflowExecution{WorkflowId: item.WorkflowID()},
 	})
 	var notFound *serviceerror.NotFound
@@ -118,6 +119,10 @@ func (s *TemporalStarter) Find(ctx context.Context, item claim.Item) (runID stri
 	return info.GetExecution().GetRunId(), isOurs(info, item), nil
 }
 
+func (s *TemporalStarter) namespace(item claim.Item) string {
+	return cmp.Or(item.Namespace, s.Namespace)
+}
+
 func isOurs(info *workflowpb.WorkflowExecutionInfo, item claim.Item) bool {
 	return bytes.Equal(info.GetMemo().GetFields()[memoKey].GetData(), jsonString(item.ExecutionID))
 }
@@ -128,7 +133,7 @@ func (s *TemporalStarter) request(item claim.Item) (*workflowservice.StartWorkfl
 		return nil, fmt.Errorf("workflow input has %d bytes, Temporal accepts %d: make params smaller", len(input), maxInputBytes)
 	}
 	request := &workflowservice.StartWorkflowExecutionRequest{
-		Namespace:                s.Namespace,
+		Namespace:                s.namespace(item),
 		WorkflowId:               item.WorkflowID(),
 		WorkflowType:             &commonpb.WorkflowType{Name: item.WorkflowType},
 		TaskQueue:                &taskqueuepb.TaskQueue{Name: item.TaskQueue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},

@@ -20,6 +20,7 @@ func (r *run) work(ctx context.Context) {
 			r.held.drop(item)
 			done = result{outcome: NotSent}
 		}
+		done.item = &item
 		r.outcomes <- done
 	}
 }

@@ -3,7 +3,7 @@ package main
 // policy: an outage costs probes, and a bad item harms nobody else.
 var policy = []mutant{
 	{"outage opens the breaker", "an outage has claims wait for a second, and no more",
-		[]edit{{"dispatch/dispatcher.go", "r.breaker.trip(", "r.retryAt = time.Now().Add(time.Second); new(breaker).trip("}},
+		[]edit{{"dispatch/dispatcher.go", "if r.of.trip(now, name, done.outcome) {", "if r.retryAt = time.Now().Add(time.Second); true {"}},
 		"./dispatch", "TestOutageIsProbedByOneItemAndBurnsNoAttempts"},
 	{"breaker pauses", "an open breaker lets every claim through",
 		[]edit{{"dispatch/breaker.go", "case !b.open():", "case true:"}},
@@ -30,6 +30,15 @@ var policy = []mutant{
 		[]edit{{"sql/migrations/functions/requeue_expired.sql", "then 0 else 1 end", "then 1 else 1 end"}},
 		"./sql", "TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem"},
 	{"limit of Temporal's slows down", "what may not be started is claimed all the same",
-		[]edit{{"dispatch/dispatcher.go", "r.limiter.allows(now, r.breaker.allows(now, free, r.Workers-free), r.hungry)", "r.breaker.allows(now, free, r.Workers-free)"}},
+		[]edit{{"dispatch/namespace.go", "n.limiter.allows(now, n.breaker.allows(now, wanted.AtMost, n.busy), hungry || n.held)", "n.breaker.allows(now, wanted.AtMost, n.busy)"}},
 		"./dispatch", "TestWhatMayNotStartIsNotClaimed"},
+	{"a namespace's trouble is its own", "what one namespace refuses pauses all",
+		[]edit{{"dispatch/namespace.go", "if outcome == Unreached || !s.several(name) {", "if true {"}},
+		"./dispatch", "TestOnlyTheNamespaceThatTakesNothingWaits"},
+	{"a namespace's allowance", "a claim gives of a limited namespace what there is",
+		[]edit{{"sql/migrations/functions/claim_around.sql", "o.place <= coalesce(remaining[array_position(namespaces, o.namespace)], room)", "true"}},
+		"./sql", "TestANamespaceGivesAsManyAsItIsAllowed"},
+	{"closed lanes are passed over", "a lane whose items must all wait is looked at in every claim",
+		[]edit{{"sql/migrations/functions/lane_head.sql", "cardinality(closed) > 0 and", "false and"}},
+		"./sql", "TestItemsOfAClosedNamespaceWaitAndDelayNobody"},
 }

@@ -17,4 +17,4 @@ update pgdispatch.workflow_executions e
 set watcher = $1
 from orphans
 where e.id = orphans.id
-returning e.id::text, e.run_id
+returning e.id::text, e.run_id, coalesce(e.namespace, '')

@@ -1,5 +1,7 @@
 -- reads
--- $1 the newest close time that was listed (null: none was), $2 whether the look back was wide. Turns may overlap: it only rises.
-update pgdispatch.close_sweep s
-set swept_to = greatest(s.swept_to, $1::timestamptz),
-    wide_at = case when $2::boolean then clock_timestamp() else s.wide_at end
+-- $1 namespace, $2 the newest close time that was listed (null: none was), $3 whether the look back was wide. Turns may overlap: it
+-- only rises.
+insert into pgdispatch.close_lists as l (namespace, swept_to, wide_at)
+values ($1, $2::timestamptz, case when $3::boolean then clock_timestamp() else '-infinity' end)
+on conflict (namespace) do update
+set swept_to = greatest(l.swept_to, excluded.swept_to), wide_at = greatest(l.wide_at, excluded.wide_at)

@@ -162,6 +162,7 @@ type claimRow struct {
 	WorkspaceID                 *string
 	WorkflowDefinitionID        *string
 	WorkflowDefinitionVersionID *string
+	Namespace                   *string
 	WorkflowType, TaskQueue     *string
 	ExecutionTimeout            *time.Duration
 	NodeIDs                     *string `db:"node_ids"`
@@ -204,7 +205,16 @@ func (b batch) tokens() []int64 {
 func (f fixture) tryClaim(atMost int) (batch, error) { return f.tryClaimBy("replica-1", atMost) }
 
 func (f fixture) tryClaimBy(owner string, atMost int) (batch, error) {
-	rows, err := f.db.Query(f.t.Context(), sql.Claim, owner, atMost, lease)
+	return f.tryClaimAround(owner, atMost, nil)
+}
+
+// tryClaimAround claims with limits of namespaces; that of definitions that name none is "default".
+func (f fixture) tryClaimAround(owner string, atMost int, limits map[string]int) (batch, error) {
+	namespaces, allowed := []string{}, []int{}
+	for namespace, items := range limits {
+		namespaces, allowed = append(namespaces, namespace), append(allowed, items)
+	}
+	rows, err := f.db.Query(f.t.Context(), sql.Claim, owner, atMost, lease, "default", namespaces, allowed)
 	if err != nil {
 		return batch{}, err
 	}

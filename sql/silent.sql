@@ -15,4 +15,4 @@ update pgdispatch.workflow_executions e
 set asked_at = clock_timestamp()
 from silent s
 where e.id = s.id
-returning e.id::text, e.run_id
+returning e.id::text, e.run_id, coalesce(e.namespace, '')

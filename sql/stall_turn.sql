@@ -8,15 +8,15 @@ with turn as (
     where l.looked_at not between clock_timestamp() - $1::interval and clock_timestamp()
     returning l.singleton
 ), queues as (
-    select d.task_queue, count(*)::integer as executions
+    select coalesce(e.namespace, '') as namespace, d.task_queue, count(*)::integer as executions
     from pgdispatch.workflow_executions e
     join pgdispatch.workflow_definitions d on d.id = e.workflow_definition_id
     where exists (select from turn)
       and e.finished_at is null and e.status = 'RUNNING' and e.started_at <= clock_timestamp() - $2::interval
-    group by d.task_queue
-    order by count(*) desc, d.task_queue
+    group by 1, 2
+    order by count(*) desc, 1, 2
     limit $3
 )
-select q.task_queue, q.executions
+select q.namespace, q.task_queue, q.executions
 from turn
 left join queues q on true

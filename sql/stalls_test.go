@@ -42,14 +42,24 @@ func (f fixture) turn() []string {
 
 func (f fixture) pick(atMost int, without ...string) []string {
 	f.t.Helper()
-	return all[string](f, sql.StallPick, time.Minute, append([]string{}, without...), atMost)
+	rows, err := f.db.Query(f.t.Context(), sql.StallPick, time.Minute, append([]string{}, without...), slices.Repeat([]string{"default"}, len(without)), atMost)
+	require.NoError(f.t, err)
+	picked, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id string, err error) {
+		var namespace string
+		err = row.Scan(&id, &namespace)
+		require.Equal(f.t, "default", namespace)
+		return id, err
+	})
+	require.NoError(f.t, err)
+	return picked
 }
 
 // record records a look, and returns what has changed.
-func (f fixture) record(idle []string, asked, failing []string) []string {
+func (f fixture) record(idle []string, asked, failing []string, silent ...string) []string {
 	f.t.Helper()
-	return lines(f, sql.StallRecord,
-		append([]string{}, idle...), slices.Repeat([]int{3}, len(idle)), append([]string{}, asked...), append([]string{}, failing...), slices.Repeat([]string{"it fails"}, len(failing)))
+	times := func(list []string, text string) []string { return slices.Repeat([]string{text}, len(list)) }
+	return lines(f, sql.StallRecord, append([]string{}, idle...), times(idle, "default"), slices.Repeat([]int{3}, len(idle)), append([]string{}, asked...),
+		append([]string{}, failing...), times(failing, "default"), times(failing, "it fails"), append([]string{}, silent...))
 }
 
 // running has so many items of a workspace run, and returns their executions in order.
@@ -66,14 +76,14 @@ func TestOneReplicaAMinuteLooksForWhatDoesNotProgress(t *testing.T) {
 	w := f.tenant("ENTERPRISE")
 	f.running(w, 3)
 	in, tx := f.begin()
-	require.Equal(t, []string{"<nil> <nil>"}, in.turn(), "nothing has run for long")
+	require.Equal(t, []string{"<nil> <nil> <nil>"}, in.turn(), "nothing has run for long")
 	require.NoError(t, tx.Rollback(t.Context()))
 	f.old()
 	f.exec("update pgdispatch.workflow_definitions set task_queue = 'orders'")
 	other := f.tenant("PRO")
 	f.running(other, 1)
 	f.old()
-	require.Equal(t, []string{"orders 3", "reports 1"}, f.turn())
+	require.Equal(t, []string{"default orders 3", "default reports 1"}, f.turn())
 	require.Empty(t, f.turn(), "another replica has looked")
 	f.exec("update pgdispatch.stall_look set looked_at = clock_timestamp() + interval '1 day'")
 	require.Len(t, f.turn(), 2, "a clock that was set back keeps nobody from looking")
@@ -100,11 +110,12 @@ func TestAStallIsNewOnceAndOverOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	e := f.running(f.tenant("ENTERPRISE"), 3)
-	require.Equal(t, []string{"false EXECUTION " + e[0] + " 1 it fails", "false TASK_QUEUE reports 3 no worker has polled it for minutes"}, f.record([]string{"reports"}, e[:2], e[:1]))
+	require.Equal(t, []string{"false EXECUTION default " + e[0] + " 1 it fails", "false TASK_QUEUE default reports 3 no worker has polled it for minutes"}, f.record([]string{"reports"}, e[:2], e[:1]))
 	require.Empty(t, f.record([]string{"reports"}, e[:2], e[:1]))
 	require.Empty(t, f.record([]string{"reports"}, e[1:], nil), "nobody has asked about it")
+	require.Empty(t, f.record(nil, nil, nil, "default"), "its namespace does not answer")
 	require.Len(t, all[string](f, "select name from pgdispatch.stalled"), 2)
-	require.Equal(t, []string{"true EXECUTION " + e[0] + " 1 it fails", "true TASK_QUEUE reports 3 no worker has polled it for minutes"}, f.record(nil, e[:1], nil))
+	require.Equal(t, []string{"true EXECUTION default " + e[0] + " 1 it fails", "true TASK_QUEUE default reports 3 no worker has polled it for minutes"}, f.record(nil, e[:1], nil))
 	require.Empty(t, all[string](f, "select name from pgdispatch.stalls"))
 }
 

@@ -111,7 +111,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 	ids, tokens, texts := []int64{id}, []int64{1}, []string{"text"}
 	switch verb {
 	case "claim":
-		return [][]any{{"replica-2", 10, lease}}
+		return [][]any{{"replica-2", 10, lease, "default", []string{}, []int{}}, {"replica-2", 10, lease, "default", []string{"other"}, []int{1}}}
 	case "dispatched":
 		return [][]any{{ids, tokens, texts, "replica-1"}}
 	case "retry":
@@ -139,9 +139,9 @@ func arguments(verb string, id int64, execution string) [][]any {
 	case "give_up_watches":
 		return [][]any{{"replica-1", nil}, {"replica-1", []string{execution}}}
 	case "close_turn":
-		return [][]any{{time.Second, time.Minute}}
+		return [][]any{{time.Second, time.Minute, "default"}}
 	case "close_done":
-		return [][]any{{time.Now(), true}}
+		return [][]any{{"default", time.Now(), true}}
 	case "open_among":
 		return [][]any{{[]string{nobody}}}
 	case "silent":
@@ -153,7 +153,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 	case "ping":
 		return [][]any{{"pgdispatch", "hello"}}
 	case "replica_alive":
-		return [][]any{{"replica-1", "dev", 4, lease}}
+		return [][]any{{"replica-1", "dev", 4, lease, "default"}}
 	case "settings_set":
 		return [][]any{{50, false, 100, "me"}}
 	case "retention_set":

@@ -25,4 +25,4 @@ with wanted as materialized (
 update pgdispatch.workflow_executions e
 set watcher = case when e.id = any (array(select p.taken from pairs p)) then $1 end
 where e.id = any (array(select p.taken from pairs p union all select p.dropped from pairs p))
-returning e.id::text, case when e.watcher is not null then e.run_id end
+returning e.id::text, case when e.watcher is not null then e.run_id end, coalesce(e.namespace, '')

@@ -3,8 +3,9 @@
 -- have noticed, how long until the next lease runs out, or a replica's presence (null: neither is there), how many leases from
 -- before the clock was set back were shortened, and the database's time. And what there is to do for others, so that a replica
 -- with nothing to do asks for nothing else: whether a claim would find work, how many executions are open, how many of them this
--- replica is to watch, whether nobody alive watches some, whether some are to be stopped, whether anything is ever deleted, and a
--- number that rises when a lane changes. Hints that claims have read go.
+-- replica is to watch, whether nobody alive watches some, whether some are to be stopped, whether anything is ever deleted, a
+-- number that rises when a lane changes, and the namespaces that definitions name ('': some name none). Hints that claims have
+-- read go.
 with read_hints as (
     delete from pgdispatch.lane_hints h
     using (select b.seen from pgdispatch.lane_book b order by b.version desc limit 1) b
@@ -28,7 +29,8 @@ select pgdispatch.requeue_expired($1) as requeued,
        running.unwatched,
        exists (select from pgdispatch.stop_requests r where r.state = 'OPEN') as stops,
        s.retention is not null or s.dead_letter_retention is not null as deletes,
-       coalesce(pg_sequence_last_value('pgdispatch.lane_versions'), 0) as lanes_changed
+       coalesce(pg_sequence_last_value('pgdispatch.lane_versions'), 0) as lanes_changed,
+       pgdispatch.namespaces_in_use() as namespaces
 from pgdispatch.settings s
 cross join (
     select count(*) as executions,

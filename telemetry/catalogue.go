@@ -104,6 +104,8 @@ func state() []Metric {
 		{Name: "pgdispatch_workers", Kind: gauge, Unit: "workers", Meaning: "Workers of this replica."},
 		{Name: "pgdispatch_watches", Kind: gauge, Unit: "executions", Meaning: "Executions that this replica waits for at Temporal."},
 		{Name: "pgdispatch_breaker_open", Kind: gauge, Unit: "0 or 1", Meaning: "1: Temporal does not take workflows, and this replica only probes."},
+		{Name: "pgdispatch_namespaces_paused", Kind: gauge, Unit: "namespaces",
+			Meaning: "Of several namespaces, those that take no workflows and are only probed by this replica."},
 		{Name: "pgdispatch_listener_connected", Kind: gauge, Unit: "0 or 1", Meaning: "1: LISTEN is in force. Not there with PGDISPATCH_LISTEN=off."},
 		{Name: "pgdispatch_on_duty", Kind: gauge, Unit: "0 or 1", Meaning: "1: enqueuers' notifications are meant for this replica. Not there with PGDISPATCH_LISTEN=off."},
 		{Name: "pgdispatch_ready", Kind: gauge, Unit: "0 or 1", Meaning: "1: /readyz says ready."},

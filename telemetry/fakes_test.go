@@ -67,7 +67,7 @@ type fakeStore struct {
 	others error
 }
 
-func (f *fakeStore) SettleAndClaim(context.Context, []claim.Settlement, int) (claim.Batch, []int64, error) {
+func (f *fakeStore) SettleAndClaim(context.Context, []claim.Settlement, claim.Wanted) (claim.Batch, []int64, error) {
 	return f.claim()
 }
 

@@ -80,6 +80,7 @@ func (g *Gauges) observeReplica(ctx context.Context, set setter) {
 	set("pgdispatch_workers", float64(g.Workers))
 	set("pgdispatch_watches", float64(g.t.watches.Load()))
 	set("pgdispatch_breaker_open", truth(g.t.BreakerOpen()))
+	set("pgdispatch_namespaces_paused", float64(g.t.paused.Load()))
 	set("pgdispatch_build_info", 1, label("version", g.t.version))
 	set("pgdispatch_ready", truth(g.Ready(ctx)))
 	if g.Listening != nil {

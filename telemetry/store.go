@@ -13,7 +13,7 @@ import (
 
 // store is what of a store is measured.
 type store interface {
-	SettleAndClaim(ctx context.Context, started []claim.Settlement, atMost int) (claim.Batch, []int64, error)
+	SettleAndClaim(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (claim.Batch, []int64, error)
 	Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error)
 	Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error)
 	Sweep(ctx context.Context, atMost int) (claim.Swept, error)
@@ -34,12 +34,12 @@ type Store struct {
 func (t *Telemetry) Store(of *claim.Store) *Store { return &Store{Store: of, inner: of, t: t} }
 
 // SettleAndClaim is claim.Store's.
-func (s *Store) SettleAndClaim(ctx context.Context, started []claim.Settlement, atMost int) (claim.Batch, []int64, error) {
+func (s *Store) SettleAndClaim(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (claim.Batch, []int64, error) {
 	if s.t == nil {
-		return s.inner.SettleAndClaim(ctx, started, atMost)
+		return s.inner.SettleAndClaim(ctx, started, wanted)
 	}
 	began := time.Now()
-	batch, settled, err := s.inner.SettleAndClaim(ctx, started, atMost)
+	batch, settled, err := s.inner.SettleAndClaim(ctx, started, wanted)
 	s.t.claimed(interval{began, time.Now()}, batch, err)
 	s.t.settled(claim.Dispatched, settled, interval{began, time.Now()})
 	return batch, settled, err

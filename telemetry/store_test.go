@@ -32,7 +32,7 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 		return claim.Batch{Items: items, AtCapacity: []claim.Full{{}, {}}}, nil, nil
 	}}
 	store := &Store{inner: fake, t: about}
-	batch, _, err := store.SettleAndClaim(t.Context(), nil, 5)
+	batch, _, err := store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 5})
 	require.NoError(t, err)
 	require.Equal(t, items, batch.Items, "the answer is the store's own")
 	require.Equal(t, 5, about.hands.held())
@@ -96,7 +96,7 @@ func TestClaimsWithoutALockAreToldFromOtherFailures(t *testing.T) {
 		fmt.Errorf("claim items: %w", context.DeadlineExceeded), errors.New("connection refused"), &pgconn.PgError{Code: "42P01"},
 	} {
 		store := &Store{t: about, inner: &fakeStore{claim: func() (claim.Batch, []int64, error) { return claim.Batch{}, nil, err }}}
-		_, _, got := store.SettleAndClaim(t.Context(), nil, 1)
+		_, _, got := store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 1})
 		require.Equal(t, err, got)
 	}
 	requireValue(t, about, "claim_lock_acquisition_failures", 4)
@@ -150,7 +150,7 @@ func TestWithoutTelemetryEverythingPassesThrough(t *testing.T) {
 		claim:  func() (claim.Batch, []int64, error) { return claim.Batch{More: true}, []int64{1}, nil },
 		settle: func() ([]int64, error) { return []int64{2}, nil },
 	}
-	batch, settled, err := store.SettleAndClaim(t.Context(), nil, 1)
+	batch, settled, err := store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 1})
 	require.NoError(t, err)
 	require.True(t, batch.More)
 	require.Equal(t, []int64{1}, settled)

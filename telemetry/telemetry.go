@@ -55,6 +55,7 @@ type Telemetry struct {
 	hands       hands
 	watches     atomic.Int64
 	breaker     atomic.Bool
+	paused      atomic.Int64
 	shutdown    []func(context.Context) error
 }
 
@@ -154,10 +155,13 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 // Woken counts what made the dispatcher look: dispatch.Observer.
 func (t *Telemetry) Woken(source string) { t.instruments.count("pgdispatch_wakeups_total", 1, source) }
 
-// Breaker takes note of the breaker: dispatch.Observer.
-func (t *Telemetry) Breaker(open bool) { t.breaker.Store(open) }
+// Paused takes note of what takes no workflows: dispatch.Observer.
+func (t *Telemetry) Paused(namespaces int, all bool) {
+	t.paused.Store(int64(namespaces))
+	t.breaker.Store(all)
+}
 
-// BreakerOpen says what the breaker last said. It is false where t is nil.
+// BreakerOpen says whether nothing is claimed but probes. It is false where t is nil.
 func (t *Telemetry) BreakerOpen() bool { return t != nil && t.breaker.Load() }
 
 // Lost counts a lost lease: dispatch.Observer.

@@ -138,9 +138,9 @@ func TestWithoutADatabaseTheQueuesGaugesAreNotThere(t *testing.T) {
 	t.Parallel()
 	about, _ := measured(t)
 	require.NoError(t, about.Observe(&Gauges{Queue: &fakeQueue{err: errors.New("gone")}, Ready: ready, Workers: 3}))
-	about.Breaker(true)
+	about.Paused(2, true)
 	for name, want := range map[string]float64{
-		"pgdispatch_database_up": 0, "pgdispatch_workers": 3, "pgdispatch_ready": 1, "pgdispatch_breaker_open": 1,
+		"pgdispatch_database_up": 0, "pgdispatch_workers": 3, "pgdispatch_ready": 1, "pgdispatch_breaker_open": 1, "pgdispatch_namespaces_paused": 2,
 		"pgdispatch_queue_items PENDING": -1, "pgdispatch_paused": -1, "pgdispatch_listener_connected": -1,
 	} {
 		requireValue(t, about, name, want)

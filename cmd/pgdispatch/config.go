@@ -4,14 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/pflag"
 )
 
-// config is what a replica is told. A flag is stronger than its environment variable, which is stronger than the default.
+// config is what a replica is told. A flag is stronger than its environment variable, which is stronger than the configuration
+// file, which is stronger than the default.
 type config struct {
 	databaseURL       string // "": libpq's PG* variables
 	temporalAddress   string // "": Temporal's own configuration, see temporalClient
@@ -48,8 +51,11 @@ type option struct {
 	set                             func(*config, string) error
 }
 
+// secret: the value is not to be shown, and may be read from a file whose name is in the variable with _FILE behind its name.
+func (o option) secret() bool { return o.flag == "database-url" || o.flag == "admin-token" }
+
 var databaseOption = option{"database-url", "DATABASE_URL", "", "Postgres to connect to; empty: libpq's PG* variables",
-	func(c *config, v string) error { c.databaseURL = v; return nil }}
+	func(c *config, v string) error { return parseDatabaseURL(v, &c.databaseURL) }}
 
 var runOptions = []option{
 	databaseOption,
@@ -96,22 +102,28 @@ func addFlags(flags *pflag.FlagSet, options []option) {
 		}
 		flags.String(o.flag, "", usage+"]")
 	}
+	flags.String(configFlag, "", "YAML file with values that no flag and no variable gives [$"+configVariable+"]")
 }
 
 // readConfig reads all options, and reports all that are wrong at once.
 func readConfig(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), options []option) (config, error) {
 	var c config
 	var faults []error
+	path, name := given(flags, lookupEnv, configFlag, configVariable)
+	var file map[string]fileValue
+	if path != "" {
+		var err error
+		if file, err = readConfigFile(path); err != nil {
+			faults = append(faults, fmt.Errorf("%s is %q: %w", name, path, err))
+		}
+	}
 	for _, o := range options {
-		text, name := o.fallback, o.variable
-		if v, ok := lookupEnv(o.variable); ok && v != "" {
-			text = v
+		text, name, err := o.text(flags, lookupEnv, file)
+		if err == nil {
+			err = o.set(&c, text)
 		}
-		if f := flags.Lookup(o.flag); f != nil && f.Changed {
-			text, name = f.Value.String(), "--"+o.flag
-		}
-		if err := o.set(&c, text); err != nil {
-			if o.flag == "admin-token" {
+		if err != nil {
+			if o.secret() {
 				text = "***"
 			}
 			faults = append(faults, fmt.Errorf("%s is %q: %w", name, text, err))
@@ -121,6 +133,42 @@ func readConfig(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), opt
 		return c, fmt.Errorf("configuration: %w", errors.Join(faults...))
 	}
 	return c, nil
+}
+
+// text is an option's value where it is given by what is strongest, and the name of that.
+func (o option) text(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), file map[string]fileValue) (text, name string, err error) {
+	text, name = given(flags, lookupEnv, o.flag, o.variable)
+	if path, ok := lookupEnv(o.variable + "_FILE"); ok && path != "" && o.secret() && name == "" {
+		content, err := os.ReadFile(path) //nolint:gosec // it is the user's own choice
+		return strings.TrimSpace(string(content)), o.variable + "_FILE", err
+	}
+	switch inFile, ok := file[o.key()]; {
+	case name != "":
+		return text, name, nil
+	case ok:
+		return inFile.text, inFile.place, nil
+	default:
+		return o.fallback, o.variable, nil
+	}
+}
+
+// given is what a flag says, or else a variable, and which of them; name "": neither. An empty variable is as good as none.
+func given(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), flag, variable string) (text, name string) {
+	if f := flags.Lookup(flag); f != nil && f.Changed {
+		return f.Value.String(), "--" + flag
+	}
+	if v, ok := lookupEnv(variable); ok && v != "" {
+		return v, variable
+	}
+	return "", ""
+}
+
+func parseDatabaseURL(text string, into *string) error {
+	if _, err := pgx.ParseConfig(text); err != nil {
+		return fmt.Errorf("%w: it must be such as postgres://user@host:5432/database", redact(err))
+	}
+	*into = text
+	return nil
 }
 
 func parseInt(text string, lowest, highest int, into *int) error {

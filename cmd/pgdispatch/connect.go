@@ -160,9 +160,9 @@ func connectOnce(ctx context.Context, databaseURL string) (*pgx.Conn, error) {
 // temporalClient reads Temporal's own configuration, the same as the temporal CLI's: environment variables and profile
 // file, TLS and API keys included. It connects when it is first used, so that a replica can start before Temporal does.
 func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
-	options, err := envconfig.LoadDefaultClientOptions()
+	options, err := temporalOptions()
 	if err != nil {
-		return nil, "", fmt.Errorf("read Temporal's configuration: %w", err)
+		return nil, "", err
 	}
 	if c.temporalAddress != "" {
 		options.HostPort = c.temporalAddress
@@ -185,6 +185,14 @@ func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
 		return nil, "", fmt.Errorf("make Temporal client: %w", err)
 	}
 	return temporal, options.Namespace, nil
+}
+
+func temporalOptions() (client.Options, error) {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return options, fmt.Errorf("read Temporal's configuration (TEMPORAL_* variables, or the profile in TEMPORAL_CONFIG_FILE): %w", err)
+	}
+	return options, nil
 }
 
 // credentials finds what stands between a URL's scheme and its last @, and the value of a password in a key=value string.

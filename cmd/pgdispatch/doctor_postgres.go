@@ -253,10 +253,13 @@ func checkTables(bad []claim.Defect) finding {
 
 func checkReplicas(replicas []claim.KnownReplica) finding {
 	const check = "replicas"
-	live, dead := 0, []string{}
+	live, dead, namespaces := 0, []string{}, []string{}
 	for _, r := range replicas {
 		if r.DeadFor < 0 {
 			live++
+			if r.Namespace != "" && !slices.Contains(namespaces, r.Namespace) {
+				namespaces = append(namespaces, r.Namespace)
+			}
 			continue
 		}
 		dead = append(dead, fmt.Sprintf("%s has been dead for %s", printable(r.ID), shortly(r.DeadFor)))
@@ -267,6 +270,8 @@ func checkReplicas(replicas []claim.KnownReplica) finding {
 	switch {
 	case live == 0:
 		return finding{check, warning, shortList(append([]string{"no replica runs"}, dead...)), "Items wait, and nobody learns of the ends of workflows.", "Start one: `pgdispatch run`."}
+	case len(namespaces) > 1:
+		return finding{check, problem, "they have different namespaces: " + shortList(namespaces), "An item whose definition names no namespace is started in that of whichever replica claims it first, once, and stays there.", "Give all replicas the same TEMPORAL_NAMESPACE, and definitions that belong elsewhere a namespace of their own (workflow_definitions.namespace)."}
 	case len(dead) > 0:
 		return finding{check, warning, fmt.Sprintf("%d run; %s", live, shortList(dead)), "It ended without a farewell. The others take over what it held when its lease ends; its row goes after a day.", "See in its log, or its machine's, why it was killed."}
 	}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
@@ -26,8 +29,9 @@ const (
 	leastRetention = 24 * time.Hour
 )
 
-// examineTemporal makes the checks that need Temporal. knowsQueues: the task queues could be read.
-func examineTemporal(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string, queues []claim.TaskQueue, knowsQueues bool) []finding {
+// examineTemporal makes the checks that need Temporal, in own, the namespace of definitions that name none, and in those that
+// definitions name. knowsQueues: the task queues could be read.
+func examineTemporal(ctx context.Context, service workflowservice.WorkflowServiceClient, own string, queues []claim.TaskQueue, knowsQueues bool) []finding {
 	ask, cancel := context.WithTimeout(ctx, temporalTimeout)
 	defer cancel()
 	system, err := service.GetSystemInfo(ask, &workflowservice.GetSystemInfoRequest{})
@@ -35,12 +39,34 @@ func examineTemporal(ctx context.Context, service workflowservice.WorkflowServic
 		return []finding{temporalFault("temporal", err)}
 	}
 	findings := []finding{ok("temporal", "reachable, version %s", orNone(printable(system.GetServerVersion())))}
+	byNamespace := map[string][]claim.TaskQueue{}
+	for _, q := range queues {
+		name := cmp.Or(q.Namespace, own)
+		byNamespace[name] = append(byNamespace[name], q)
+	}
+	if len(byNamespace) == 0 {
+		byNamespace[own] = nil
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
+		for _, f := range examineNamespace(ctx, service, namespace, byNamespace[namespace], knowsQueues) {
+			if len(byNamespace) > 1 {
+				f.Check += " (" + printable(namespace) + ")"
+			}
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
+func examineNamespace(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string, queues []claim.TaskQueue, knowsQueues bool) (findings []finding) {
+	ask, cancel := context.WithTimeout(ctx, temporalTimeout)
+	defer cancel()
 	described, err := service.DescribeNamespace(ask, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 	var missing *serviceerror.NamespaceNotFound
 	switch {
 	case errors.As(err, &missing):
-		return append(findings, finding{"namespace", problem, fmt.Sprintf("Temporal has no namespace %q", namespace), "Nothing can be started. Replicas pause, and items wait.",
-			"Set TEMPORAL_NAMESPACE, or `temporal operator namespace create --namespace ...`."})
+		return append(findings, finding{"namespace", problem, fmt.Sprintf("Temporal has no namespace %q", namespace), "Nothing can be started in it. Its items wait, and replicas probe.",
+			"Register it: `temporal operator namespace create --namespace ...`; or correct TEMPORAL_NAMESPACE or pgdispatch.workflow_definitions.namespace. Then they run by themselves."})
 	case err != nil:
 		return append(findings, temporalFault("namespace", err))
 	case described.GetNamespaceInfo().GetState() != enums.NAMESPACE_STATE_REGISTERED:

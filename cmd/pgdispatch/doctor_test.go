@@ -90,6 +90,24 @@ func TestDoctorSaysWhatIsWrongWithTemporal(t *testing.T) {
 	require.Equal(t, "no worker has polled 1 of 1 within minutes: orders", found["task queues"].Finding)
 }
 
+func TestDoctorLooksAtEveryNamespace(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue, namespace)
+		values ($1, 'elsewhere', 'Order', 'orders', 'nobody')`, d.workspace)
+	found, code := d.diagnosis("--temporal-address", temporalAddress(t), "--temporal-namespace", "default")
+	require.Equal(t, exitProblems, code)
+	require.Equal(t, fine, found["namespace (default)"].Severity)
+	require.Equal(t, "no worker has polled 1 of 1 within minutes: orders", found["task queues (default)"].Finding)
+	require.Equal(t, problem, found["namespace (nobody)"].Severity)
+	require.Contains(t, found["namespace (nobody)"].Remedy, "pgdispatch.workflow_definitions.namespace")
+	require.NotContains(t, found, "retention (nobody)")
+
+	d.exec("update pgdispatch.workflow_definitions set namespace = 'nobody'")
+	found, _ = d.diagnosis("--temporal-address", temporalAddress(t), "--temporal-namespace", "unused")
+	require.Equal(t, `Temporal has no namespace "nobody"`, found["namespace"].Finding, "one that no definition means is not asked for")
+}
+
 func TestDoctorLooksAtRetentionConservatively(t *testing.T) {
 	t.Parallel()
 	three, hundred := []claim.TaskQueue{{MaxAttempts: 1}, {MaxAttempts: 3}}, []claim.TaskQueue{{MaxAttempts: 100}}
@@ -225,6 +243,9 @@ func TestDoctorJudgesClocksReplicasAndSchemas(t *testing.T) {
 	require.Equal(t, fine, checkClock(2100*time.Millisecond, 100*time.Millisecond).Severity, "as far as the way there and back lets it be known")
 	require.Equal(t, "the database's clock differs by -3s from this machine's", checkClock(-3*time.Second, 0).Finding)
 	require.Equal(t, fine, checkReplicas([]claim.KnownReplica{{ID: "a", DeadFor: -time.Second}}).Severity)
+	require.Equal(t, "they have different namespaces: shop; default", checkReplicas([]claim.KnownReplica{
+		{ID: "a", DeadFor: -time.Second, Namespace: "shop"}, {ID: "b", DeadFor: -time.Second, Namespace: "default"},
+		{ID: "old", DeadFor: -time.Second}, {ID: "dead", DeadFor: time.Second, Namespace: "third"}}).Finding)
 	require.Equal(t, "1 run; b has been dead for 1m0s and holds 2 items and 3 watches",
 		checkReplicas([]claim.KnownReplica{{ID: "a", DeadFor: -time.Second}, {ID: "b", DeadFor: time.Minute, Leased: 2, Watching: 3}}).Finding)
 	require.Equal(t, problem, checkSchema(migrate.State{Current: 0, Newest: 7}).Severity)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,8 +33,9 @@ func (a *app) executionsCommand() *cobra.Command {
 type shownExecution struct {
 	ID                   string          `json:"id"`
 	WorkflowID           string          `json:"workflow_id"`
-	RunID                string          `json:"run_id,omitempty"` // "": no workflow was started
-	Status               string          `json:"status,omitempty"` // "": the item was never claimed
+	RunID                string          `json:"run_id,omitempty"`    // "": no workflow was started
+	Namespace            string          `json:"namespace,omitempty"` // "": the replica's, of one from before there were several
+	Status               string          `json:"status,omitempty"`    // "": the item was never claimed
 	Error                string          `json:"error,omitempty"`
 	Result               json.RawMessage `json:"result,omitempty"`
 	ResultNote           string          `json:"result_note,omitempty"` // why no result is kept, where there was one
@@ -66,7 +68,7 @@ func (a *app) executionsShowCommand() *cobra.Command {
 		}
 		i := items[0]
 		shown := shownExecution{
-			ID: i.ExecutionID, WorkflowID: i.WorkflowID(), RunID: i.RunID, Status: i.ExecutionStatus, Error: i.ExecutionError,
+			ID: i.ExecutionID, WorkflowID: i.WorkflowID(), RunID: i.RunID, Namespace: i.Namespace, Status: i.ExecutionStatus, Error: i.ExecutionError,
 			Result: i.Result, ResultNote: i.ResultNote,
 			QueueItemID: i.ID, QueueItemStatus: i.Status, WorkspaceID: i.WorkspaceID, Workspace: i.Workspace,
 			WorkflowDefinitionID: i.WorkflowDefinitionID, WorkflowDefinition: i.WorkflowDefinition, Version: i.Version,
@@ -80,7 +82,7 @@ func (a *app) executionsShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if shown.TemporalStatus, err = temporalStatus(ctx, c, shown.WorkflowID); err != nil {
+			if shown.TemporalStatus, err = temporalStatus(ctx, c, shown.Namespace, shown.WorkflowID); err != nil {
 				return err
 			}
 		}
@@ -95,9 +97,9 @@ func (a *app) executionsShowCommand() *cobra.Command {
 	return command
 }
 
-// temporalStatus is Temporal's own word for how a workflow is.
-func temporalStatus(ctx context.Context, c config, workflowID string) (string, error) {
-	temporal, namespace, err := temporalClient(c, slog.New(slog.DiscardHandler))
+// temporalStatus is Temporal's own word for how a workflow is. namespace "": that of the configuration.
+func temporalStatus(ctx context.Context, c config, namespace, workflowID string) (string, error) {
+	temporal, own, err := temporalClient(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err
 	}
@@ -105,7 +107,7 @@ func temporalStatus(ctx context.Context, c config, workflowID string) (string, e
 	ctx, cancel := context.WithTimeoutCause(ctx, temporalTimeout, fmt.Errorf("no answer from Temporal within %s", temporalTimeout))
 	defer cancel()
 	described, err := temporal.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
-		Namespace: namespace, Execution: &common.WorkflowExecution{WorkflowId: workflowID},
+		Namespace: cmp.Or(namespace, own), Execution: &common.WorkflowExecution{WorkflowId: workflowID},
 	})
 	var missing *serviceerror.NotFound
 	switch {
@@ -125,6 +127,7 @@ func (a *app) printExecution(e shownExecution) error {
 	line("execution", "%s", e.ID)
 	line("workflow", "%s", e.WorkflowID)
 	line("run", "%s", orNone(printable(e.RunID)))
+	line("namespace", "%s", orNone(printable(e.Namespace)))
 	line("status", "%s", orNone(e.Status))
 	if e.TemporalStatus != "" {
 		line("in Temporal", "%s", printable(e.TemporalStatus))

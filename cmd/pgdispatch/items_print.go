@@ -177,6 +177,9 @@ func (a *app) printItem(i claim.QueueItem, story []event) error {
 	if i.Status == "CLAIMED" && i.LeaseExpiresAt != nil {
 		line("held by", "%s, until %s", printable(i.ClaimedBy), stamp(*i.LeaseExpiresAt))
 	}
+	if i.Namespace != "" {
+		line("namespace", "%s", printable(i.Namespace))
+	}
 	if i.Watcher != "" {
 		line("watched by", "%s", printable(i.Watcher))
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -63,7 +65,8 @@ func (a *app) runCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := readConfig(command.Flags(), a.lookupEnv, runOptions)
-			if err != nil {
+			_, temporalErr := temporalOptions()
+			if err := errors.Join(err, temporalErr); err != nil {
 				return err
 			}
 			log := slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: c.logLevel}))
@@ -94,6 +97,7 @@ type replica struct {
 
 	// What the last sweep saw.
 	open, unwatched, deletes atomic.Bool
+	namespaces               atomic.Pointer[[]string]
 }
 
 func runReplica(ctx context.Context, c config, log *slog.Logger) error {
@@ -135,7 +139,7 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 	}
 
 	r := &replica{config: c, log: log, wake: make(chan string, 1), stopWake: make(chan struct{}, 1)}
-	r.store = t.Store(&claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease})
+	r.store = t.Store(&claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease, Namespace: namespace})
 	service := temporal.WorkflowService()
 	r.wire(t.Starter(&dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner}, outcomeName),
 		&complete.TemporalWaiter{Service: service, Namespace: namespace}, t)
@@ -172,7 +176,7 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.store, Starter: starter, Workers: r.workers, Lease: r.lease,
 		StartTimeout: r.startTimeout, DrainTimeout: r.drainTimeout,
-		Wake: r.wake, Dispatched: r.watcher.Watch, Log: component("dispatcher"),
+		Wake: r.wake, Namespaces: r.namespacesInUse, Dispatched: r.watcher.Watch, Log: component("dispatcher"),
 	}
 	r.sweeper = &sweeper.Sweeper{
 		Store: r.store, Interval: r.pollInterval, Lease: r.lease, RecountInterval: recountInterval,
@@ -204,7 +208,26 @@ func (r *replica) saw(swept claim.Swept) {
 	if swept.Stops {
 		r.stopping()
 	}
+	r.sawNamespaces(swept.Namespaces)
 	r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching()) // more than it knows of: a settle whose answer was lost
+}
+
+// sawNamespaces takes note of the namespaces that definitions name: a definition that names none means this replica's.
+func (r *replica) sawNamespaces(named []string) {
+	inUse := make([]string, 0, len(named))
+	for _, name := range named {
+		if name = cmp.Or(name, r.store.Namespace); !slices.Contains(inUse, name) {
+			inUse = append(inUse, name)
+		}
+	}
+	r.namespaces.Store(&inUse)
+}
+
+func (r *replica) namespacesInUse() []string {
+	if inUse := r.namespaces.Load(); inUse != nil {
+		return *inUse
+	}
+	return nil
 }
 
 // notified wakes the dispatcher where this replica is the one to be woken: one insert should cost one claim, however many

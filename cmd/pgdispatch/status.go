@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,11 +98,11 @@ func (a *app) printStatus(s status) error {
 		fmt.Fprintln(table, "none: insert one into pgdispatch.workspaces")
 	}
 	if len(s.Stalled) > 0 {
-		fmt.Fprintln(table, "\nNOT PROGRESSING\tNAME\tEXECUTIONS\tSINCE\tWHY")
+		fmt.Fprintln(table, "\nNOT PROGRESSING\tNAMESPACE\tNAME\tEXECUTIONS\tSINCE\tWHY")
 	}
 	for _, stall := range s.Stalled {
 		kind := map[string]string{"TASK_QUEUE": "task queue", "EXECUTION": "execution"}[stall.Kind]
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", kind, printable(stall.Name), stall.Executions, shortly(stall.Since), printable(stall.Detail))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", kind, cmp.Or(printable(stall.Namespace), "-"), printable(stall.Name), stall.Executions, shortly(stall.Since), printable(stall.Detail))
 	}
 	return table.Flush()
 }

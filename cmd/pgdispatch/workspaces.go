@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -248,7 +249,7 @@ func (a *app) printWorkspace(w claim.Workspace, definitions []claim.Definition) 
 	fmt.Fprintf(table, "workspace\t%s\nid\t%s\nplan\t%s\nlimit\t%d, %s\nrate\t%s\npaused\t%s\n", printable(w.Name), w.ID, w.Plan,
 		w.Limit, own, rateOf(w), yesNo(w.Paused))
 	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nwaiting\t%d\noldest waiting\t%s\ncreated\t%s\n\n", w.Running, w.Claimed, w.Waiting, oldestOf(w), stamp(w.CreatedAt))
-	fmt.Fprintln(table, "DEFINITION\tID\tWORKFLOW TYPE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT")
+	fmt.Fprintln(table, "DEFINITION\tID\tWORKFLOW TYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT")
 	for _, d := range definitions {
 		version, timeout := "none: it cannot be started", "-"
 		if d.Version != nil {
@@ -257,7 +258,8 @@ func (a *app) printWorkspace(w claim.Workspace, definitions []claim.Definition) 
 		if d.ExecutionTimeout != nil {
 			timeout = shortly(*d.ExecutionTimeout)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", printable(d.Name), d.ID, printable(d.WorkflowType), printable(d.TaskQueue), version, d.MaxAttempts, timeout)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", printable(d.Name), d.ID, printable(d.WorkflowType),
+			printable(cmp.Or(d.Namespace, "-")), printable(d.TaskQueue), version, d.MaxAttempts, timeout)
 	}
 	if len(definitions) == 0 {
 		fmt.Fprintln(table, "none: insert one into pgdispatch.workflow_definitions")

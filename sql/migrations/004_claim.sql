@@ -1,12 +1,16 @@
 -- The dispatcher's functions.
 {{ template "functions/tokens_now.sql" . }}
+{{ template "functions/passed_over.sql" . }}
 {{ template "functions/lane_head.sql" . }}
+{{ template "functions/allowance_left.sql" . }}
+{{ template "functions/unanswered_allowed.sql" . }}
 {{ template "functions/waiting_levels.sql" . }}
 {{ template "functions/catch_up.sql" . }}
 {{ template "functions/requeue_expired.sql" . }}
 {{ template "functions/shorten_leases.sql" . }}
 {{ template "functions/claim_unanswered.sql" . }}
 {{ template "functions/claim_aged.sql" . }}
+{{ template "functions/claim_around.sql" . }}
 {{ template "functions/claim.sql" . }}
 {{ template "functions/recount_lanes.sql" . }}
 {{ template "functions/find_unnoticed.sql" . }}
@@ -41,12 +45,16 @@ drop function pgdispatch.finish(uuid, text, text, jsonb);
 drop function pgdispatch.work_due();
 drop function pgdispatch.find_unnoticed();
 drop function pgdispatch.recount_lanes();
-drop function pgdispatch.claim(text, integer, interval);
-drop function pgdispatch.claim_aged(text, bigint, interval, timestamptz, timestamptz, timestamptz, integer[], pgdispatch.lane_now[]);
-drop function pgdispatch.claim_unanswered(text, integer, interval, timestamptz, bigint);
+drop function pgdispatch.claim(text, integer, interval, text, text[], integer[]);
+drop function pgdispatch.claim_around(text, integer, interval, timestamptz, integer[], bigint[], pgdispatch.lane_now[], uuid[], text, text[], integer[]);
+drop function pgdispatch.claim_aged(text, bigint, interval, timestamptz, timestamptz, timestamptz, integer[], pgdispatch.lane_now[], text, text[]);
+drop function pgdispatch.claim_unanswered(text, integer, interval, timestamptz, bigint, bigint[]);
 drop function pgdispatch.shorten_leases();
 drop function pgdispatch.requeue_expired(integer);
 drop function pgdispatch.catch_up(pg_snapshot, timestamptz, integer[], bigint[]);
 drop function pgdispatch.waiting_levels();
-drop function pgdispatch.lane_head(uuid, timestamptz, timestamptz, integer[]);
+drop function pgdispatch.unanswered_allowed(timestamptz, text, text[], integer[]);
+drop function pgdispatch.allowance_left(bigint[], text, text[], integer[]);
+drop function pgdispatch.lane_head(uuid, timestamptz, timestamptz, integer[], text, text[]);
+drop function pgdispatch.passed_over(uuid, integer, timestamptz, timestamptz, text, text[]);
 drop function pgdispatch.tokens_now(double precision, double precision, timestamptz, timestamptz);

@@ -5,13 +5,16 @@
 -- Whose turn it is: the highest priority that is due; among equals the workspace that was served least recently; in it, age.
 -- One of every ten items, though, is the one that has been due for longest, if for longer than settings.priority_aging: so
 -- whatever is urgent meanwhile, an item starts after at most ten times as many as have waited longer. See docs/enqueue.md.
+-- A namespace that takes no workflows for now, or not as many, is in namespaces, with how many of its items may be given in allowed.
+-- A definition that names none means own_namespace. Whoever limits no namespace pays nothing for it: see functions/claim_around.sql.
 -- Its last row has no id: it says whether more is due than was given, whether W, or an item that is handed over alone, left room
 -- for less than was asked for, and how soon to look again for what is due later (null: nothing is).
-create function pgdispatch.claim(owner text, at_most integer, lease interval)
+create function pgdispatch.claim(owner text, at_most integer, lease interval,
+                                 own_namespace text default null, namespaces text[] default '{}', allowed integer[] default '{}')
 returns table (
     id bigint, lease_token bigint, execution_id uuid, workspace_id uuid,
     workflow_definition_id uuid, workflow_definition_version_id uuid,
-    workflow_type text, task_queue text, execution_timeout interval, node_ids text, params text, traceparent text,
+    namespace text, workflow_type text, task_queue text, execution_timeout interval, node_ids text, params text, traceparent text,
     attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean,
     unanswered_for interval, problem text, waited interval, more boolean, capped boolean, look_again_in interval,
     paused boolean, at_capacity text
@@ -64,6 +67,12 @@ declare
     barren uuid[] := '{}';
     was_claimed integer;
     candidates bigint;
+    around constant boolean := cardinality(namespaces) > 0;
+    remaining integer[]; -- of allowed
+    closed text[] := '{}'; -- those of which none remains
+    look_until timestamptz;
+    rounds integer := 0;
+    gave_up boolean := false;
     by_age boolean;
     again boolean := true;
     gave_nothing uuid[];
@@ -110,6 +119,18 @@ begin
     room := case when halted or alone then 0 else room end; -- alone: this owner holds a suspect, see claim_unanswered
     seen := case when not restored then seen end; -- restored into another cluster, which counts its transactions anew
 
+    look_until := start_time;
+    if around then
+        select a.remaining, a.closed into remaining, closed from pgdispatch.allowance_left('{}', own_namespace, namespaces, allowed) a;
+        if cardinality(closed) < cardinality(namespaces) then
+            -- What may be given of a namespace again may be in lanes that were passed over for it.
+            select greatest(start_time, max(l.next_due_at)) into look_until
+            from (select l.next_due_at from pgdispatch.lanes l
+                  where l.active < l.slots and not l.paused and l.next_due_at >= due_from and l.next_due_at <= start_time + interval '3 seconds'
+                  order by l.next_due_at limit 100) l;
+        end if;
+    end if;
+
     -- What has changed since the last claim: new items, hints, lanes with something due. Nothing is written yet, so that a lane
     -- is written once. Items of transactions ahead of this cluster's are the sweeper's. A hint counts in the claim whose
     -- snapshot is the first to see it, and in no other.
@@ -139,7 +160,7 @@ begin
             union all
             (select l.workspace_id, 0, null, null
              from pgdispatch.lanes l
-             where l.active < l.slots and not l.paused and l.next_due_at >= due_from and l.next_due_at <= start_time
+             where l.active < l.slots and not l.paused and l.next_due_at >= due_from and l.next_due_at <= look_until
              order by l.next_due_at limit 1000)
         )
         select pg_current_snapshot(),
@@ -167,7 +188,7 @@ begin
         ) l on true
         left join pgdispatch.workspaces w on w.id = n.workspace_id
         left join pgdispatch.workspace_tiers t on t.plan = w.plan
-        cross join lateral pgdispatch.lane_head(n.workspace_id, start_time, least(l.waiting_from, n.run_at), all_levels) h;
+        cross join lateral pgdispatch.lane_head(n.workspace_id, start_time, least(l.waiting_from, n.run_at), all_levels, own_namespace, closed) h;
         sees := case when caught_up then seen else sees end;
         exit when caught_up or complete;
         select c.sees, c.levels, c.served_from into seen, all_levels, served_floors
@@ -189,7 +210,9 @@ begin
     end if;
 
     if unanswered and room > 0 then
-        select u.claimed, u.alone into claimed, alone from pgdispatch.claim_unanswered(owner, room, lease, start_time, token_floor) u;
+        select u.claimed, u.alone into claimed, alone
+        from pgdispatch.claim_unanswered(owner, room, lease, start_time, token_floor,
+            case when around then pgdispatch.unanswered_allowed(start_time, own_namespace, namespaces, allowed) end) u;
         room := case when alone then cardinality(claimed) else room end;
     end if;
 
@@ -201,11 +224,19 @@ begin
             select claimed || g.given, g.given_to, g.picked, g.oldest,
                    case when cardinality(g.given) = aged_share then turn + 10 * aged_share else last_token end
             into claimed, given_to, picked, aged_floor, turn
-            from pgdispatch.claim_aged(owner, aged_share, lease, start_time, aged_before, aged_floor, all_levels, touched) g;
+            from pgdispatch.claim_aged(owner, aged_share, lease, start_time, aged_before, aged_floor, all_levels, touched,
+                own_namespace, namespaces) g;
             aged_share := 0;
             by_age := picked is not null;
         end if;
-        if not by_age and cardinality(claimed) < room then
+        if around and not by_age and cardinality(claimed) < room then
+            select a.remaining into remaining from pgdispatch.allowance_left(claimed, own_namespace, namespaces, allowed) a;
+            select claimed || g.given, g.given_to, g.picked, g.candidates
+            into claimed, given_to, picked, candidates
+            from pgdispatch.claim_around(owner, room - cardinality(claimed), lease, start_time, all_levels, served_floors, touched, barren,
+                own_namespace, namespaces, remaining) g;
+            rounds := rounds + 1;
+        elsif not by_age and cardinality(claimed) < room then
             with candidate as (
                 select t.* from unnest(touched) t
                 where t.active < t.slots and not t.paused and t.ready_priority is not null and t.tokens >= 1
@@ -270,6 +301,9 @@ begin
             end if;
         end if;
         exit when picked is null and not book_it;
+        if around then
+            select a.closed into closed from pgdispatch.allowance_left(claimed, own_namespace, namespaces, allowed) a;
+        end if;
 
         -- What the lanes are now. The version is also the turn, taken in the order of service.
         with counted as (
@@ -286,7 +320,7 @@ begin
                        h.due_priority, h.next_due_at, h.oldest_due
                 from work n
                 left join counted c on c.workspace_id = n.workspace_id
-                cross join lateral pgdispatch.lane_head(n.workspace_id, start_time, n.waiting_from, all_levels) h
+                cross join lateral pgdispatch.lane_head(n.workspace_id, start_time, n.waiting_from, all_levels, own_namespace, closed) h
             ) k
         ), written as (
             update pgdispatch.lanes l
@@ -331,6 +365,8 @@ begin
         -- Of the lanes that were not picked, some may be ready too.
         again := cardinality(claimed) < room
                  and (again or by_age or candidates > cardinality(picked) or cardinality(picked) >= room - was_claimed);
+        gave_up := again and rounds >= 10; -- in passing over lanes: the others want the lock, too
+        again := again and not gave_up;
         touched := null; book_it := false;
     end loop;
 
@@ -338,6 +374,9 @@ begin
     return query
     with item as materialized (
         select q.id, q.lease_token, q.execution_id, q.workspace_id, q.workflow_definition_id, v.id as version_id,
+               -- Where a start may have arrived, it is repeated; where none did, the definition may have been corrected.
+               coalesce(case when q.outcome_unknown then (select e.namespace from pgdispatch.workflow_executions e where e.id = q.execution_id) end,
+                        d.namespace, own_namespace) as namespace,
                d.workflow_type, d.task_queue, d.execution_timeout, v.node_ids, q.params, q.traceparent,
                q.attempt_count, q.failure_count, d.max_attempts, q.outcome_unknown, q.priority, q.run_at, q.created_at,
                case when not q.outcome_unknown then start_time
@@ -364,16 +403,16 @@ begin
         where q.id = any (claimed)
     ), execution as (
         insert into pgdispatch.workflow_executions as e
-            (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, watcher, first_sent_at)
-        select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, owner, i.first_sent_at
+            (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, watcher, first_sent_at)
+        select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, owner, i.first_sent_at
         from item i
         where i.version_id is not null
         on conflict (id) do update
-        set workflow_definition_version_id = excluded.workflow_definition_version_id, watcher = excluded.watcher,
+        set workflow_definition_version_id = excluded.workflow_definition_version_id, namespace = excluded.namespace, watcher = excluded.watcher,
             first_sent_at = excluded.first_sent_at
     )
     select i.id, i.lease_token, i.execution_id, i.workspace_id, i.workflow_definition_id, i.version_id,
-           i.workflow_type, i.task_queue, i.execution_timeout, i.node_ids::text, i.params::text, i.traceparent,
+           i.namespace, i.workflow_type, i.task_queue, i.execution_timeout, i.node_ids::text, i.params::text, i.traceparent,
            i.attempt_count, i.failure_count, i.max_attempts, i.outcome_unknown, start_time - i.first_sent_at, i.problem,
            clock_timestamp() - greatest(i.created_at, i.run_at), null::boolean, null::boolean, null::interval,
            null::boolean, null::text
@@ -386,7 +425,7 @@ begin
     paused := halted;
     -- For the log: who is full and has more waiting, each said once until it has room again.
     at_capacity := array_to_json(full_lanes);
-    select not halted and cardinality(claimed) >= room and (unanswered or exists (
+    select gave_up or not halted and cardinality(claimed) >= room and (unanswered or exists (
                select
                from unnest(all_levels, served_floors) as level (priority, served_from)
                cross join lateral (

@@ -1,8 +1,10 @@
 -- PENDING -> CLAIMED, for claim: the items that have waited longest of those that are due since before a time, whatever their
 -- priority, of lanes with room. Returns them, whose they are, the lanes they are of, and since when the oldest lane has waited
--- of those that the claim has not touched: none that is ready waits longer.
+-- of those that the claim has not touched: none that is ready waits longer. Items of limited namespaces take no part; the lanes that
+-- were looked at for nothing are returned too.
 create function pgdispatch.claim_aged(owner text, at_most bigint, lease interval, start_time timestamptz, due_before timestamptz,
     since timestamptz, levels integer[], touched pgdispatch.lane_now[],
+    own_namespace text, limited text[],
     out given bigint[], out given_to uuid[], out picked pgdispatch.lane_now[], out oldest timestamptz)
 language plpgsql volatile
 as $$
@@ -30,14 +32,17 @@ begin
             select head.id, head.run_at
             from unnest(levels) as level (priority)
             cross join lateral (
-                select q.id, q.run_at
+                select q.id, q.run_at, q.workflow_definition_id
                 from pgdispatch.workflow_execution_queue q
                 where q.workspace_id = c.workspace_id and q.priority = level.priority
                   and q.status = 'PENDING' and not q.outcome_unknown
                   and q.run_at >= c.waiting_from and q.run_at < due_before
                 order by q.run_at, q.id
-                limit at_most
+                limit case when cardinality(limited) = 0 then at_most else 100 end
             ) head
+            where cardinality(limited) = 0 or not exists (
+                select from pgdispatch.workflow_definitions d
+                where d.id = head.workflow_definition_id and coalesce(d.namespace, own_namespace) = any (limited))
             order by head.run_at, head.id
             limit least(c.slots - c.active, floor(c.tokens))
         ) item
@@ -60,7 +65,7 @@ begin
     select coalesce(array_agg(t.id), '{}'), coalesce(array_agg(t.workspace_id), '{}'),
            (select array_agg(row(c.at, c.workspace_id, c.active, c.slots, c.paused, c.starts_per_second, c.tokens,
                 c.ready_priority, c.waiting_from, c.last_served, c.at_capacity)::pgdispatch.lane_now)
-            from candidate c where c.workspace_id in (select g.workspace_id from taken g)),
+            from candidate c where cardinality(limited) > 0 or c.workspace_id in (select g.workspace_id from taken g)),
            coalesce((select min(r.waiting_from) from ready r), due_before)
     into given, given_to, picked, oldest
     from taken t;

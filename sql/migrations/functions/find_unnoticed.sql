@@ -16,10 +16,11 @@ as $$
           and (l.workspace_id is null
                or w.run_at < l.waiting_from
                or w.priority <> all (b.levels)
-               -- Nothing makes a claim look, or not at this level: and it is not that the lane is full or has used up its rate.
+               -- Nothing makes a claim look, or not at this level: and it is not that the lane is full or has used up its rate, or that
+               -- what is next in it waits for its namespace (see lane_head).
                or (l.active < l.slots and not l.paused and l.tokens >= 1
                    and (l.ready_priority is null or l.ready_priority < w.priority)
-                   and (l.next_due_at is null or l.next_due_at < b.due_from or l.next_due_at > clock_timestamp())))
+                   and (l.next_due_at is null or l.next_due_at < b.due_from or l.next_due_at > clock_timestamp() + interval '3 seconds')))
           -- What the next claim notices by itself is not unnoticed.
           and (pg_visible_in_snapshot(w.enqueue_xid, b.seen) or w.enqueue_xid > pg_snapshot_xmax(pg_current_snapshot()))
           and not exists (

@@ -2,7 +2,7 @@
 -- puts its next try off, so nobody else takes it meanwhile, and somebody does where the caller dies. What has ended by itself is
 -- settled here; an item that came back instead of being started is withdrawn.
 create function pgdispatch.take_stops(at_most integer)
-returns table (execution_id uuid, how text, reason text, requested_by text)
+returns table (execution_id uuid, namespace text, how text, reason text, requested_by text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
@@ -12,7 +12,7 @@ declare
     outcome text;
 begin
     for request in
-        select s.execution_id, s.how, s.reason, s.requested_by, s.tries, e.status, e.finished_at,
+        select s.execution_id, s.how, s.reason, s.requested_by, s.tries, e.status, e.finished_at, e.namespace,
                coalesce(q.status = 'PENDING' and not q.outcome_unknown, false) as waits,
                e.id is null and q.id is null as gone
         from pgdispatch.stop_requests s
@@ -40,6 +40,7 @@ begin
             set tries = s.tries + 1, next_try_at = clock_timestamp() + least(interval '1 second' * 2 ^ least(s.tries, 10), interval '30 seconds')
             where s.execution_id = request.execution_id;
             execution_id := request.execution_id;
+            namespace := request.namespace;
             how := request.how;
             reason := request.reason;
             requested_by := request.requested_by;

@@ -2,12 +2,14 @@
 create table pgdispatch.stalls (
     -- TASK_QUEUE: no worker polls it. EXECUTION: its workflow task fails again and again.
     kind       text not null check (kind in ('TASK_QUEUE', 'EXECUTION')),
+    -- Of Temporal; '': the replicas', of executions from before there were several.
+    namespace  text not null,
     name       text not null,
     -- How many executions it concerns.
     executions integer not null,
     detail     text not null,
     since      timestamptz not null default clock_timestamp(),
-    primary key (kind, name)
+    primary key (kind, namespace, name)
 );
 
 create table pgdispatch.stall_look (
@@ -21,12 +23,12 @@ with (fillfactor = 50);
 insert into pgdispatch.stall_look default values;
 
 create view pgdispatch.stalled as
-select s.kind, s.name, s.executions, s.detail, s.since
+select s.kind, s.namespace, s.name, s.executions, s.detail, s.since
 from pgdispatch.stalls s
 where case s.kind
           when 'EXECUTION' then exists (select from pgdispatch.workflow_executions e where e.id = s.name::uuid and e.finished_at is null)
           else exists (select from pgdispatch.workflow_executions e join pgdispatch.workflow_definitions d on d.id = e.workflow_definition_id
-                       where e.finished_at is null and d.task_queue = s.name)
+                       where e.finished_at is null and d.task_queue = s.name and coalesce(e.namespace, '') = s.namespace)
       end;
 
 comment on view pgdispatch.stalled is

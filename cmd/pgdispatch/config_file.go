@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	configFlag     = "config"
+	configVariable = "PGDISPATCH_CONFIG"
+)
+
+// fileValue is a value of a configuration file, and where it stands.
+type fileValue struct{ text, place string }
+
+// key is an option's name in a configuration file.
+func (o option) key() string { return strings.ReplaceAll(o.flag, "-", "_") }
+
+// readConfigFile reads the values of a YAML file by their keys. A file is one for all commands, so it may have any option of
+// `run`. It reports all that is wrong with its form; what is wrong with a value is found by whoever needs it.
+func readConfigFile(path string) (map[string]fileValue, error) {
+	file, err := os.Open(path) //nolint:gosec // it is the user's own choice
+	if err != nil {
+		return nil, fmt.Errorf("%w: name a file that is there and may be read", err)
+	}
+	defer func() { _ = file.Close() }()
+	decoder := yaml.NewDecoder(file)
+	var document yaml.Node
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF): // nothing but comments
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("it must be one YAML document")
+	}
+	root := document.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, errors.New("it must have lines such as \"workers: 10\"")
+	}
+	return readValues(path, root.Content)
+}
+
+func readValues(path string, nodes []*yaml.Node) (map[string]fileValue, error) {
+	values := map[string]fileValue{}
+	var faults []error
+	for pair := range slices.Chunk(nodes, 2) {
+		key, value := pair[0].Value, pair[1]
+		place := fmt.Sprintf("%s in line %d of %s", key, pair[0].Line, path)
+		_, twice := values[key]
+		switch {
+		case !slices.ContainsFunc(runOptions, func(o option) bool { return o.key() == key }):
+			faults = append(faults, fmt.Errorf("%s is not known: %s", place, nearestKey(key)))
+		case twice:
+			faults = append(faults, fmt.Errorf("%s is there twice: take one away", place))
+		case value.Kind != yaml.ScalarNode:
+			faults = append(faults, fmt.Errorf("%s must be one value, such as %q", place, "workers: 10"))
+		case value.Tag == "!!null": // as good as none
+		default:
+			values[key] = fileValue{value.Value, place}
+		}
+	}
+	return values, errors.Join(faults...)
+}
+
+// nearestKey says what may have been meant.
+func nearestKey(key string) string {
+	keys := make([]string, len(runOptions))
+	for n, o := range runOptions {
+		keys[n] = o.key()
+	}
+	normal := strings.ToLower(strings.ReplaceAll(key, "-", "_"))
+	nearest := slices.MinFunc(keys, func(a, b string) int { return distance(normal, a) - distance(normal, b) })
+	if distance(normal, nearest) <= max(2, len(nearest)/3) {
+		return fmt.Sprintf("did you mean %s?", nearest)
+	}
+	return "the keys are " + strings.Join(keys, ", ")
+}
+
+// distance is how many characters must be changed, added or taken away to make one text of the other.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// register makes a namespace, with a worker for the stack's workflows in it.
+func (s *stack) register(namespace string) client.Client {
+	s.t.Helper()
+	_, err := s.client.WorkflowService().RegisterNamespace(s.t.Context(), &workflowservice.RegisterNamespaceRequest{
+		Namespace: namespace, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
+	})
+	require.NoError(s.t, err)
+	there, err := client.NewClientFromExisting(s.client, client.Options{Namespace: namespace})
+	require.NoError(s.t, err)
+	w := worker.New(there, s.queue, worker.Options{})
+	for name, function := range workflows {
+		w.RegisterWorkflowWithOptions(function, workflow.RegisterOptions{Name: name})
+	}
+	// The server's caches hear of a new namespace within seconds; until then a worker cannot start.
+	await(s.t, time.Minute, func() bool { return w.Start() == nil }, "a worker in the new namespace")
+	s.t.Cleanup(w.Stop)
+	return there
+}
+
+func TestAMissingNamespaceHoldsUpItsOwnItemsOnlyUntilItIsRegistered(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	missing := "shop-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	s.define(s.workspace["PRO"], "Elsewhere", "Echo", s.queue)
+	s.exec("update pgdispatch.workflow_definitions set namespace = $1 where name = 'Elsewhere'", missing)
+	elsewhere := s.enqueue("PRO", "Elsewhere", 10)
+	p := s.replica(anyPort).ready()
+	here := append(s.enqueue("PRO", "Echo", 10), s.enqueue("ENTERPRISE", "Echo", 10)...)
+
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 20 }, "those of the other namespace complete, in the same workspace too")
+	require.Equal(t, 10, s.count("status = 'PENDING' and not outcome_unknown and attempt_count = 0 and failure_count = 0"))
+	said := p.logs.String()
+	require.Equal(t, 1, strings.Count(said, "Temporal does not take workflows"), "one outage, one alarm")
+	require.Contains(t, said, `temporal operator namespace create --namespace \"`+missing+`\"`)
+	_, ready := p.get("/readyz")
+	require.Equal(t, "ready\n", ready, "it starts workflows")
+	require.InDelta(t, 1, sample(p.scrape(), "pgdispatch_namespaces_paused", ""), 0)
+
+	there := s.register(missing)
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 30 }, "they run by themselves, and their ends are seen")
+	s.requireOneRunEach(here)
+	for _, execution := range elsewhere {
+		require.Equal(t, missing, one[string](s, "select namespace from pgdispatch.workflow_executions where id = $1", execution))
+		_, err := there.WorkflowService().DescribeWorkflowExecution(t.Context(), &workflowservice.DescribeWorkflowExecutionRequest{
+			Namespace: missing, Execution: &commonpb.WorkflowExecution{WorkflowId: "execution-" + execution},
+		})
+		require.NoError(t, err)
+	}
+	require.InDelta(t, 0, sample(p.scrape(), "pgdispatch_namespaces_paused", ""), 0)
+}
+
+// What nobody long-polls is found by the lists, which are one for each namespace.
+func TestEndsInEveryNamespaceAreFoundWithoutLongPolls(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	other := "other-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	s.register(other)
+	s.define(s.workspace["PRO"], "Elsewhere", "Echo", s.queue)
+	s.exec("update pgdispatch.workflow_definitions set namespace = $1 where name = 'Elsewhere'", other)
+	s.enqueue("PRO", "Elsewhere", 3)
+	s.enqueue("PRO", "Echo", 2)
+	s.replica("PGDISPATCH_MAX_WATCHES=0").ready()
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 5 }, "all ends are found")
+	require.Equal(t, 2, one[int](s, "select count(*) from pgdispatch.close_lists"))
+}

@@ -1,0 +1,225 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// severally has items of namespaces, one of each in turn.
+func (d *desk) severally(items int, namespaces ...string) {
+	d.Namespaces = func() []string { return namespaces }
+	for range items {
+		for _, namespace := range namespaces {
+			d.enqueueItem(claim.Item{MaxAttempts: 3, Namespace: namespace})
+		}
+	}
+}
+
+// startsOf counts starts of each namespace, and has them answered.
+func (d *desk) startsOf(answer func(namespace string) error) map[string]int {
+	counted := map[string]int{}
+	d.onStart = func(_ context.Context, item claim.Item) (string, error) {
+		time.Sleep(time.Millisecond)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		counted[item.Namespace]++
+		return "run-" + item.ExecutionID, answer(item.Namespace)
+	}
+	return counted
+}
+
+func TestOnlyTheNamespaceThatTakesNothingWaits(t *testing.T) {
+	for name, err := range map[string]error{
+		"missing":    serviceerror.NewNamespaceNotFound("bad"),
+		"forbidden":  serviceerror.NewPermissionDenied("not yours", ""),
+		"unanswered": serviceerror.NewUnavailable("no hosts are available"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 4, func(t *testing.T, d *desk) {
+				const outage = 10 * time.Minute
+				observer := &fakeObserver{}
+				d.Observer = observer
+				d.severally(50, "good", "bad")
+				starts := d.startsOf(func(namespace string) error {
+					if namespace == "bad" && d.now() < outage {
+						return err
+					}
+					return nil
+				})
+				stop := d.run()
+				pass(time.Second)
+				require.Len(t, d.seen().reported, 50, "the others go on, and at full speed")
+				pass(outage - 2*time.Second)
+				require.Len(t, d.seen().reported, 50)
+				require.Less(t, starts["bad"], int(outage/(2*time.Second)), "it is probed, with growing pauses")
+				for _, s := range d.settlements() {
+					require.Contains(t, []claim.Verb{claim.Dispatched, claim.Release}, s.Verb, "nothing is counted")
+				}
+				require.Len(t, d.log.at(slog.LevelError), 1, "one outage, one alarm")
+				require.Equal(t, "bad", d.log.value("Temporal does not take workflows: pausing, and probing until it does; items wait, and nothing is counted against them", "namespace"))
+				require.Less(t, len(d.seen().claims), int(outage/time.Second), "what waits is not claimed over and over")
+				for _, item := range d.leased {
+					require.Zero(t, item.AttemptCount)
+				}
+				pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
+				require.Len(t, d.seen().reported, 100, "it resumes by itself, within the longest pause")
+				require.NotContains(t, observer.breaker, true, "there was always somebody to claim for")
+				stop()
+			})
+		})
+	}
+}
+
+func TestTheLogSaysWhatToDoAboutAMissingNamespace(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.severally(1, "shop")
+		d.startsOf(func(string) error { return serviceerror.NewNamespaceNotFound("shop") })
+		stop := d.run()
+		pass(time.Second)
+		said := d.log.value("Temporal does not take workflows: pausing, and probing until it does; items wait, and nothing is counted against them", "remedy")
+		require.Contains(t, said, `temporal operator namespace create --namespace "shop"`)
+		require.Contains(t, said, "workflow_definitions.namespace")
+		stop()
+	})
+}
+
+// Where nobody is there at all, it is as with one namespace: nothing is claimed but probes.
+func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
+	for name, err := range map[string]error{
+		"unreached":  unreachedError{errors.New("connection refused")},
+		"unanswered": serviceerror.NewUnavailable("connection reset"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 4, func(t *testing.T, d *desk) {
+				const outage = 10 * time.Minute
+				observer := &fakeObserver{}
+				d.Observer = observer
+				d.severally(25, "a", "b")
+				d.startsOf(func(string) error {
+					if d.now() < outage {
+						return err
+					}
+					return nil
+				})
+				stop := d.run()
+				pass(outage - time.Second)
+				seen := d.seen()
+				require.Less(t, len(seen.claims), 2*int(outage/(2*time.Second)), "it pauses between probes")
+				for n, probe := range seen.claims[3:] {
+					require.LessOrEqual(t, probe.atMost, 2, "claim %d: one of each, at the most", n)
+				}
+				require.Empty(t, seen.reported)
+				require.True(t, observer.breaker[len(observer.breaker)-1])
+				pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
+				require.Len(t, d.seen().reported, 50)
+				require.False(t, observer.breaker[len(observer.breaker)-1])
+				require.NotContains(t, d.verbs(), claim.Retry)
+				stop()
+			})
+		})
+	}
+}
+
+// While there is only one, a claim is not asked to look at namespaces: that costs.
+func TestOneNamespaceIsNeverLimitedInTheClaim(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.severally(50, "only")
+		d.startsOf(func(string) error {
+			switch at := d.now(); {
+			case at < 10*time.Second:
+				return serviceerror.NewNamespaceNotFound("only")
+			case at < 30*time.Second:
+				return tooMuch
+			}
+			return nil
+		})
+		stop := d.run()
+		pass(2 * time.Minute)
+		require.Len(t, d.seen().reported, 50)
+		for _, limits := range d.seen().limits {
+			require.Nil(t, limits)
+		}
+		stop()
+	})
+}
+
+func TestEachNamespaceHasARateOfItsOwn(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.severally(400, "fast", "slow")
+		var taken []time.Duration // of the slow one, in the last second
+		starts := d.startsOf(func(namespace string) error {
+			if namespace == "fast" {
+				return nil
+			}
+			for len(taken) > 0 && taken[0] < d.now()-time.Second {
+				taken = taken[1:]
+			}
+			if len(taken) >= 20 {
+				return tooMuch
+			}
+			taken = append(taken, d.now())
+			return nil
+		})
+		stop := d.run()
+		pass(time.Second)
+		d.mu.Lock()
+		require.Equal(t, 400, starts["fast"], "the one that is not limited is not slowed down")
+		d.mu.Unlock()
+		pass(19 * time.Second)
+		slow := 0
+		for _, reported := range d.seen().reported {
+			if reported != "" {
+				slow++
+			}
+		}
+		require.Greater(t, slow-400, 150, "the other goes as fast as it may: 20 a second")
+		d.mu.Lock()
+		require.Less(t, starts["slow"], 2*20*20, "and is not asked for much more")
+		d.mu.Unlock()
+		require.NotEmpty(t, d.log.at(slog.LevelWarn))
+		for _, message := range d.log.at(slog.LevelWarn) {
+			require.True(t, strings.HasPrefix(message, "Temporal limits the rate of starts"), message)
+		}
+		stop()
+	})
+}
+
+// Until it is known that there are others, one namespace is taken for all there is. What comes to be known later sets the others free.
+func TestANamespaceThatIsNewIsNotHeldUpByTheOnlyOneBefore(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.severally(10, "bad")
+		d.startsOf(func(namespace string) error {
+			if namespace == "bad" {
+				return serviceerror.NewNamespaceNotFound("bad")
+			}
+			return nil
+		})
+		inUse := []string{"bad"}
+		d.Namespaces = func() []string {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return inUse
+		}
+		stop := d.run()
+		pass(time.Minute)
+		d.mu.Lock()
+		inUse = []string{"bad", "good"}
+		d.mu.Unlock()
+		for range 10 {
+			d.enqueueItem(claim.Item{MaxAttempts: 3, Namespace: "good"})
+		}
+		d.wake <- WakeNotification
+		pass(probeCap*12/10 + 100*time.Millisecond)
+		require.Len(t, d.seen().reported, 10)
+		stop()
+	})
+}

@@ -1,0 +1,331 @@
+package sql_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// in adds a definition to a tenant's workspace whose workflows are started in a namespace.
+func (f fixture) in(w tenant, namespace string) tenant {
+	f.t.Helper()
+	w.definition, w.version = f.definition(w.workspace, "report in "+namespace)
+	f.exec("update pgdispatch.workflow_definitions set namespace = $2 where id = $1", w.definition, namespace)
+	return w
+}
+
+// claimAround claims with limits of namespaces; that of definitions that name none is "default".
+func (f fixture) claimAround(atMost int, limits map[string]int) batch {
+	f.t.Helper()
+	b, err := f.tryClaimAround("replica-1", atMost, limits)
+	require.NoError(f.t, err)
+	return b
+}
+
+// settleDown lets the lanes be looked at again that were passed over.
+func (f fixture) settleDown() {
+	f.t.Helper()
+	f.exec("update pgdispatch.lanes set next_due_at = clock_timestamp() where next_due_at is not null")
+}
+
+func TestAnItemIsStartedWhereItsDefinitionSays(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	ids := []int64{f.item(w), f.item(f.in(w, "other"))}
+	b := f.claim(5)
+	require.Equal(t, ids, b.ids())
+	require.Equal(t, "default", *b.items[0].Namespace, "the replica's, where the definition names none")
+	require.Equal(t, "other", *b.items[1].Namespace)
+	require.Equal(t, []string{"default", "other"}, all[string](f, "select namespace from pgdispatch.workflow_executions order by queue_item_id"))
+	require.ElementsMatch(t, []string{"", "other"}, one[[]string](f, "select pgdispatch.namespaces_in_use()"))
+	require.Equal(t, "23514", f.refused("update pgdispatch.workflow_definitions set namespace = ''").Code)
+}
+
+// A start that may have arrived is repeated in the same namespace; else there could be a second run.
+func TestAnUnansweredStartStaysInItsNamespace(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.in(f.tenant("PRO"), "first")
+	id := f.item(w)
+	b := f.claim(1)
+	f.release(b, true)
+	f.exec("update pgdispatch.workflow_definitions set namespace = 'second' where id = $1", w.definition)
+	b = f.claim(1)
+	require.Equal(t, []int64{id}, b.ids())
+	require.Equal(t, "first", *b.items[0].Namespace)
+	f.exec("update pgdispatch.workflow_definitions set namespace = null where id = $1", w.definition)
+	f.expire(id)
+	require.Equal(t, "first", *f.claim(1).items[0].Namespace)
+	f.exec("delete from pgdispatch.workflow_definitions where id = $1", w.definition)
+	f.expire(id)
+	b = f.claim(1)
+	require.Equal(t, "first", *b.items[0].Namespace, "where it is looked for before it fails")
+	require.Equal(t, []string{"first"}, all[string](f, "select namespace from pgdispatch.workflow_executions"))
+}
+
+// A misspelt namespace can be corrected, and what waits for it follows.
+func TestAStartThatWasRefusedFollowsItsDefinition(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.in(f.tenant("PRO"), "misspelt")
+	f.item(w)
+	f.release(f.claim(1), false)
+	f.exec("update pgdispatch.workflow_definitions set namespace = 'right' where id = $1", w.definition)
+	b := f.claim(1)
+	require.Equal(t, "right", *b.items[0].Namespace)
+	f.dispatched(b)
+	f.exec("update pgdispatch.workflow_definitions set namespace = 'another' where id = $1", w.definition)
+	require.Equal(t, []string{"right"}, all[string](f, "select namespace from pgdispatch.workflow_executions"))
+}
+
+func TestItemsOfAClosedNamespaceWaitAndDelayNobody(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	mixed, closed, good := f.tenant("ENTERPRISE"), f.tenant("PRO"), f.tenant("PRO")
+	closed = f.in(closed, "closed")
+	waiting := append(f.items(f.in(mixed, "closed"), 3), f.items(closed, 2)...)
+	given := append(f.items(mixed, 3), f.items(good, 2)...)
+
+	b := f.claimAround(20, map[string]int{"closed": 0})
+	require.ElementsMatch(t, given, b.ids())
+	require.False(t, b.more)
+	require.Positive(t, *b.lookAgainIn)
+	require.LessOrEqual(t, *b.lookAgainIn, 3*time.Second)
+	require.False(t, one[bool](f, "select pgdispatch.work_due()"), "nobody looks for it in vain")
+	require.Zero(t, one[int](f, "select pgdispatch.find_unnoticed()"), "nor is it taken for what nobody announced")
+	require.Empty(t, f.claimAround(20, map[string]int{"closed": 0}).items)
+	require.Zero(t, one[int](f, "select max(attempt_count) from pgdispatch.workflow_execution_queue where id = any ($1)", waiting))
+
+	f.settleDown()
+	require.Empty(t, f.claimAround(20, map[string]int{"closed": 0}).items)
+	require.ElementsMatch(t, waiting, f.claimAround(20, map[string]int{"closed": 20}).ids(), "who allows some looks for what was passed over")
+}
+
+func TestANewItemInAnOpenNamespaceIsNotHeldUpByAClosedOne(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.items(f.in(w, "closed"), 99)
+	require.Empty(t, f.claimAround(5, map[string]int{"closed": 0}).items)
+	id := f.item(w)
+	require.Equal(t, []int64{id}, f.claimAround(5, map[string]int{"closed": 0}).ids(), "it is within a look")
+	urgent := f.at(f.in(w, "closed too"), 5, 0)
+	id = f.at(w, -5, 0)
+	require.Equal(t, []int64{id}, f.claimAround(5, map[string]int{"closed": 0, "closed too": 0}).ids(), "each priority has a look of its own")
+	f.settleDown()
+	require.Equal(t, []int64{urgent}, f.claimAround(1, map[string]int{"closed": 0}).ids())
+}
+
+func TestALookIsAHundredItems(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.items(f.in(w, "closed"), 100)
+	behind := f.item(w)
+	require.Empty(t, f.claimAround(5, map[string]int{"closed": 0}).items)
+	f.exec("delete from pgdispatch.workflow_execution_queue where id = (select min(id) from pgdispatch.workflow_execution_queue)")
+	f.settleDown()
+	require.Equal(t, []int64{behind}, f.claimAround(5, map[string]int{"closed": 0}).ids())
+}
+
+func TestANamespaceGivesAsManyAsItIsAllowed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, other := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	slow := []tenant{f.in(w, "slow"), f.in(other, "slow")}
+	for _, s := range slow {
+		f.items(s, 5)
+	}
+	f.items(w, 2)
+	count := func(b batch) map[string]int {
+		n := map[string]int{}
+		for _, item := range b.items {
+			n[*item.Namespace]++
+		}
+		return n
+	}
+	require.Equal(t, map[string]int{"slow": 3, "default": 2}, count(f.claimAround(20, map[string]int{"slow": 3})))
+	b := f.claimAround(20, map[string]int{"slow": 1})
+	require.Equal(t, map[string]int{"slow": 1}, count(b))
+	f.release(b, true)
+	b = f.claimAround(20, map[string]int{"slow": 2})
+	require.Equal(t, map[string]int{"slow": 2}, count(b), "unanswered ones are counted")
+	require.True(t, *b.items[0].OutcomeUnknown || *b.items[1].OutcomeUnknown)
+	f.release(b, true)
+	require.Empty(t, f.claimAround(20, map[string]int{"slow": 0}).items, "nor is a start repeated where nothing is taken")
+	require.Equal(t, map[string]int{"slow": 7}, count(f.claim(20)))
+}
+
+// A suspect is handed over alone, by whoever holds nothing. One that must wait for its namespace holds up nobody.
+func TestASuspectOfAClosedNamespaceHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	suspect := f.item(f.in(w, "closed"))
+	f.claim(1)
+	f.expire(suspect)
+	f.exec("update pgdispatch.workflow_execution_queue set lost_lease_count = 2")
+	f.exec("select pgdispatch.requeue_expired(10)")
+	ids := f.items(w, 2)
+	require.Equal(t, ids, f.claimAround(5, map[string]int{"closed": 0}).ids())
+}
+
+func TestNobodyStarvesBesideAClosedNamespace(t *testing.T) {
+	t.Parallel()
+	f, urgent, patient := overloaded(t)
+	for range 20 {
+		w := f.in(f.tenant("PRO"), "closed")
+		f.at(w, -100, -time.Hour)
+	}
+	oldest := f.at(patient, -100, -4*time.Minute)
+	for range 10 {
+		f.flood(urgent, 5)
+		for _, id := range f.claimAround(5, map[string]int{"closed": 0}).ids() {
+			if id == oldest {
+				return
+			}
+		}
+	}
+	require.Fail(t, "what has waited longest, of what may start, has its turn")
+}
+
+// What a closed namespace costs does not grow with what waits for it, nor is it looked for again and again.
+func TestAClosedNamespaceCostsALookALane(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	const workspaces = 1500
+	limits := map[string]int{"closed": 0}
+	f.exec("insert into pgdispatch.workspaces (name, plan) select 'closed ' || n, 'PRO' from generate_series(1, $1::int) n", workspaces)
+	f.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue, namespace)
+		select id, 'report', 'Report', 'reports', 'closed' from pgdispatch.workspaces`)
+	f.exec(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
+		select id, 1, '{"nodes": []}' from pgdispatch.workflow_definitions`)
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
+		select workspace_id, id from pgdispatch.workflow_definitions`)
+	big := f.in(f.tenant("PRO"), "closed")
+	f.items(big, 20000)
+	last := f.item(f.tenant("PRO"))
+
+	found := false
+	for range 10 {
+		for _, id := range f.claimAround(10, limits).ids() {
+			require.Equal(t, last, id)
+			found = true
+		}
+	}
+	require.True(t, found, "it is found behind all of them, a part at a time")
+
+	c := f.conn()
+	c.exec("set enable_seqscan = off")
+	seen := c.scanned("workflow_execution_queue", func() { require.Empty(t, c.claimAround(10, limits).items) })
+	require.Less(t, seen.Index, int64(100), "they were looked at, and are not again before 3 s have passed")
+	good := f.tenant("PRO")
+	f.exec("update pgdispatch.lanes set next_due_at = null where workspace_id <> $1", big.workspace)
+	f.settleDown()
+	seen = c.scanned("workflow_execution_queue", func() {
+		c.item(good)
+		require.Len(t, c.claimAround(10, limits).items, 1)
+	})
+	require.Less(t, seen.Index, int64(1000), "a look into a lane is a look at a hundred items")
+}
+
+// Whatever is limited and whoever claims, no namespace gives more than it may, no workspace has more than its limit, and in the end
+// everything has been given once.
+func TestLimitsOfNamespacesHoldWhateverComes(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	random := rand.New(rand.NewPCG(20260815, 3))
+	names := []string{"default", "a", "b"}
+	var tenants []tenant
+	for range 4 {
+		w := f.tenant("PRO")
+		tenants = append(tenants, w, f.in(w, "a"), f.in(w, "b"))
+	}
+	enqueued, done := 0, map[int64]bool{}
+	for round := range 150 {
+		if round < 100 {
+			f.at(tenants[random.IntN(len(tenants))], random.IntN(3), 0)
+			enqueued++
+		}
+		limits := map[string]int{}
+		for _, name := range names {
+			if allowed := random.IntN(5); allowed < 3 && round < 120 {
+				limits[name] = allowed
+			}
+		}
+		if random.IntN(5) == 0 || round >= 120 {
+			f.settleDown()
+		}
+		b := f.claimAround(1+random.IntN(8), limits)
+		given := map[string]int{}
+		for _, item := range b.items {
+			require.False(t, done[*item.ID])
+			given[*item.Namespace]++
+		}
+		for name, allowed := range limits {
+			require.LessOrEqual(t, given[name], allowed, "round %d: %s", round, name)
+		}
+		require.LessOrEqual(t, one[int](f, `select max(n) from (select count(*) as n from pgdispatch.workflow_execution_queue
+			where status in ('CLAIMED', 'DISPATCHED') or outcome_unknown group by workspace_id) x`), 5)
+		switch random.IntN(4) {
+		case 0:
+			f.release(b, random.IntN(2) == 0)
+		default:
+			f.dispatched(b)
+			for _, id := range b.ids() {
+				done[id] = true
+				require.True(t, f.finish(id, "COMPLETED"))
+			}
+		}
+	}
+	for b := f.claim(8); len(b.items) > 0; b = f.claim(8) {
+		f.dispatched(b)
+		for _, id := range b.ids() {
+			require.False(t, done[id])
+			done[id] = true
+			f.finish(id, "COMPLETED")
+		}
+	}
+	require.Len(t, done, enqueued)
+	require.Zero(t, one[int](f, "select pgdispatch.recount_lanes()"), "the lanes are right")
+}
+
+func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.item(w)
+	f.item(f.in(w, "other"))
+	f.dispatched(f.claim(5))
+	turns := func() []string {
+		f.exec("update pgdispatch.close_sweep set looked_at = '-infinity'")
+		type turn struct {
+			namespace string
+			wide      bool
+			since     time.Time
+		}
+		rows, err := f.db.Query(t.Context(), sql.CloseTurn, time.Second, time.Hour, "default")
+		require.NoError(t, err)
+		defer rows.Close()
+		names := []string{}
+		for rows.Next() {
+			var got turn
+			require.NoError(t, rows.Scan(&got.namespace, &got.wide, &got.since))
+			names = append(names, got.namespace)
+		}
+		return names
+	}
+	require.ElementsMatch(t, []string{"default", "other"}, turns())
+	f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease, "default")
+	f.exec(sql.CloseDone, "default", time.Now(), true)
+	require.Equal(t, []string{"other"}, turns(), "the one is watched and was listed; the other was not")
+	f.exec(sql.CloseDone, "other", nil, true)
+	require.Empty(t, turns())
+	f.exec(sql.GiveUpWatches, "replica-1", nil)
+	require.Len(t, turns(), 2)
+}
