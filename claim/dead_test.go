@@ -68,10 +68,10 @@ func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
 	require.NoError(t, err)
 	settings, err := b.SetSettings(t.Context(), nil, nil, nil, "me")
 	require.NoError(t, err)
-	require.Equal(t, Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead}, settings)
+	require.Equal(t, Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096}, settings)
 	settings, err = b.SetRetention(t.Context(), nil, "me")
 	require.NoError(t, err)
-	require.Equal(t, Settings{MaxClaims: 100, DeadLetterRetention: &keepDead}, settings)
+	require.Equal(t, Settings{MaxClaims: 100, DeadLetterRetention: &keepDead, ResultBytes: 4096}, settings)
 
 	b.buried(2, "it broke")
 	deleted, err := b.DeleteFinished(t.Context(), 100)

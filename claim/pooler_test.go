@@ -53,7 +53,7 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 			require.NoError(t, err)
 			settings, err := store.Settings(ctx)
 			require.NoError(t, err)
-			require.Equal(t, Settings{MaxClaims: 7}, settings)
+			require.Equal(t, Settings{MaxClaims: 7, ResultBytes: 4096}, settings)
 			replicas, err := store.Replicas(ctx)
 			require.NoError(t, err)
 			require.Len(t, replicas, 1)

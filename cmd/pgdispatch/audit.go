@@ -26,7 +26,7 @@ func (a *app) auditListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List changes, the newest first", Args: cobra.NoArgs,
 		Long: "List what was changed by commands of pgdispatch, the newest first. BY is who said to have done it, ROLE the role of\n" +
-			"Postgres that did. Changes by plain SQL are not in it.",
+			"Postgres that did. Changes by plain SQL are not in it, but for requests to stop executions.",
 		RunE: a.withStore(func(ctx context.Context, store *claim.Store, _ []string) error {
 			err := errors.Join(checkOutput(output), checkLimit(limit), checkBefore(filter.Before), clean("by", filter.Who), clean("action", filter.Action))
 			if err != nil {

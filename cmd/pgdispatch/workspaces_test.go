@@ -202,7 +202,7 @@ func TestReadsAreJSONToo(t *testing.T) {
 		require.True(t, json.Valid([]byte(out)), args)
 		require.NotEqual(t, "null\n", out, "%s: an empty list is a list", args)
 	}
-	require.JSONEq(t, `{"max_claims": 100, "paused": false, "retention": "off", "dead_letter_retention": "off"}`, d.types("settings", "get", "-o", "json"))
+	require.JSONEq(t, `{"max_claims": 100, "paused": false, "retention": "off", "dead_letter_retention": "off", "result_bytes": 4096}`, d.types("settings", "get", "-o", "json"))
 }
 
 func TestAChangeThatCannotBeWrittenDownIsNotMade(t *testing.T) {
