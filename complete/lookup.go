@@ -85,6 +85,14 @@ func (t *TemporalWaiter) Look(ctx context.Context, execution claim.Execution) (e
 	return t.follow(ctx, claim.Execution{ID: execution.ID, RunID: info.GetExecution().GetRunId()}, t.closed)
 }
 
+// Ended says how a run has closed that is said to have, or how the last that went on in its place did.
+func (t *TemporalWaiter) Ended(ctx context.Context, execution claim.Execution) (end End, ended bool, err error) {
+	if execution.RunID == "" {
+		return t.Look(ctx, execution)
+	}
+	return t.follow(ctx, execution, t.closed)
+}
+
 // newest describes the newest run under an execution's workflow ID.
 func (t *TemporalWaiter) newest(ctx context.Context, executionID string) (info *workflowpb.WorkflowExecutionInfo, err error) {
 	err = bounded(ctx, func(ctx context.Context) error {

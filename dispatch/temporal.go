@@ -50,6 +50,8 @@ type TemporalStarter struct {
 	Service   Service
 	Namespace string
 	Identity  string // shown in the workflow's history as who started it
+	// Callback, if any, has Temporal say when a workflow has ended.
+	Callback *Callback
 
 	memory memory
 }
@@ -66,7 +68,7 @@ func (s *TemporalStarter) Start(ctx context.Context, item claim.Item) (string, e
 		return "", err
 	}
 	var wire wire
-	response, err := s.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+	response, err := s.start(ctx, request, item.ExecutionID, &wire)
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case err == nil:
