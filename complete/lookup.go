@@ -54,7 +54,7 @@ func (t *TemporalWaiter) Closed(ctx context.Context, since time.Time, page []byt
 	if err != nil {
 		return Page{}, fmt.Errorf("list closed workflows: %w", err)
 	}
-	result := Page{Next: response.GetNextPageToken()}
+	result := Page{Next: response.GetNextPageToken(), Runs: map[string]string{}}
 	for _, info := range response.GetExecutions() {
 		if closed := info.GetCloseTime().AsTime(); closed.After(result.Newest) {
 			result.Newest = closed
@@ -62,6 +62,9 @@ func (t *TemporalWaiter) Closed(ctx context.Context, since time.Time, page []byt
 		id, ours := strings.CutPrefix(info.GetExecution().GetWorkflowId(), workflowIDPrefix)
 		if ours && uuid.Validate(id) == nil && info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW {
 			result.ExecutionIDs = append(result.ExecutionIDs, id)
+			if isOurs(info, id) {
+				result.Runs[id] = info.GetExecution().GetRunId()
+			}
 		}
 	}
 	return result, nil
