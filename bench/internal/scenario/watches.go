@@ -24,7 +24,7 @@ const (
 	// watchIdle is how long they stay open while requests are counted: as long as a long poll lasts.
 	watchIdle = 20 * time.Second
 	// watchSteady is how long it takes to close half of them, one by one.
-	watchSteady = 20 * time.Second
+	watchSteady = 15 * time.Second
 	// soon is how late the last end may be noticed, in milliseconds.
 	soon = 3000
 )
@@ -67,7 +67,7 @@ func watch(ctx context.Context, t *Turn, s *stage) error {
 		}
 		closed[id] = s.server.Close(id)
 	}
-	if err := sleepUntil(ctx, time.Now().Add(5*time.Second)); err != nil {
+	if err := sleepUntil(ctx, time.Now().Add(soon*time.Millisecond)); err != nil {
 		return errors.Join(err, s.alive())
 	}
 	for _, id := range ids[half:] {
@@ -97,7 +97,7 @@ func watch(ctx context.Context, t *Turn, s *stage) error {
 func (s *stage) cost(ctx context.Context, t *Turn, before float64) error {
 	idle := Quickly(t, watchIdle, time.Second)
 	// The first polls of all were sent together, and are over together.
-	if err := sleepUntil(ctx, time.Now().Add(Quickly(t, 5*time.Second, 200*time.Millisecond))); err != nil {
+	if err := sleepUntil(ctx, time.Now().Add(Quickly(t, 2*time.Second, 200*time.Millisecond))); err != nil {
 		return err
 	}
 	from := s.server.Counts()
@@ -152,7 +152,7 @@ func Watches() *Scenario {
 	return &Scenario{
 		Name: "watches", Title: "5,000 open workflows, one replica",
 		Text: "The frontend holds long polls for 20 s and lists what has closed a second late, as a visibility of Elasticsearch's. Nothing ends for 20 s, in which requests are counted; then half " +
-			"of the workflows close, evenly over 20 s and in no order, and then all others at once. From a workflow's close until its end is recorded. What is not watched is found by listing what " +
+			"of the workflows close, evenly over 15 s and in no order, and then all others at once. From a workflow's close until its end is recorded. What is not watched is found by listing what " +
 			"closed. Memory is the process's resident set, and that of a watch what it grew by since before the items came, divided by the long polls.",
 		Entrants: []Entrant{watchEntrant(all, blue, openExecutions+100), watchEntrant(some, green, 800), watchEntrant(none, grey, 0)},
 		Columns: []Column{{"held", "long polls"}, {"memory", "memory MB"}, {"watch", "kB a watch"}, {"polls", "polls/s"}, {"lists", "lists/s"}, {"others", "other requests/s"},
