@@ -26,6 +26,7 @@ type post struct {
 	onSwap   func(atMost int) ([]claim.Execution, []string, error)
 	onGiveUp func(executions []string) error
 	onFinish func(executionID string) (bool, error)
+	onOpen   func(executions []string) ([]claim.Execution, error)
 	onWait   func(ctx context.Context, execution claim.Execution) (End, error)
 
 	mu   sync.Mutex
@@ -135,6 +136,13 @@ func (f fakeStore) GiveUpWatches(_ context.Context, executions []string) error {
 		return f.onGiveUp(executions)
 	}
 	return nil
+}
+
+func (f fakeStore) OpenAmong(_ context.Context, executions []string) ([]claim.Execution, error) {
+	if f.onOpen != nil {
+		return f.onOpen(executions)
+	}
+	return nil, nil
 }
 
 func (f fakeStore) Finish(_ context.Context, executionID, outcome, _, _ string) (bool, error) {

@@ -55,7 +55,7 @@ func (t *TemporalWaiter) Closed(ctx context.Context, namespace string, since tim
 	if err != nil {
 		return Page{}, fmt.Errorf("list closed workflows: %w", err)
 	}
-	result := Page{Next: response.GetNextPageToken()}
+	result := Page{Next: response.GetNextPageToken(), Runs: map[string]string{}}
 	for _, info := range response.GetExecutions() {
 		if closed := info.GetCloseTime().AsTime(); closed.After(result.Newest) {
 			result.Newest = closed
@@ -63,6 +63,9 @@ func (t *TemporalWaiter) Closed(ctx context.Context, namespace string, since tim
 		id, ours := strings.CutPrefix(info.GetExecution().GetWorkflowId(), workflowIDPrefix)
 		if ours && uuid.Validate(id) == nil && info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW {
 			result.ExecutionIDs = append(result.ExecutionIDs, id)
+			if isOurs(info, id) {
+				result.Runs[id] = info.GetExecution().GetRunId()
+			}
 		}
 	}
 	return result, nil
@@ -84,6 +87,14 @@ func (t *TemporalWaiter) Look(ctx context.Context, execution claim.Execution) (e
 		return End{}, false, nil
 	}
 	execution.RunID = info.GetExecution().GetRunId()
+	return t.follow(ctx, execution, t.closed)
+}
+
+// Ended says how a run has closed that is said to have, or how the last that went on in its place did.
+func (t *TemporalWaiter) Ended(ctx context.Context, execution claim.Execution) (end End, ended bool, err error) {
+	if execution.RunID == "" {
+		return t.Look(ctx, execution)
+	}
 	return t.follow(ctx, execution, t.closed)
 }
 

@@ -126,15 +126,18 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 		if len(r.Query) > 60 {
 			return nil, serviceerror.NewInvalidArgument("operator starts_with is not supported")
 		}
+		marked := info("execution-"+id, completed)
+		marked.Execution.RunId = "run-2"
+		marked.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{memoKey: {Data: []byte(`"` + id + `"`)}}}
 		return &listResponse{NextPageToken: []byte("2"), Executions: []*workflowpb.WorkflowExecutionInfo{
-			info("execution-"+id, completed), info("order-1", completed), info("execution-of-a-stranger", completed), info("execution-"+id, continued),
+			marked, info("order-1", completed), info("execution-of-a-stranger", completed), info("execution-"+id, continued),
 		}}, nil
 	}}
 	waiter := &TemporalWaiter{Service: service, Namespace: "shop"}
 	for range 2 {
 		page, err := waiter.Closed(t.Context(), "", since, nil) // in the waiter's own
 		require.NoError(t, err)
-		require.Equal(t, Page{ExecutionIDs: []string{id}, Newest: late, Next: []byte("2")}, page)
+		require.Equal(t, Page{ExecutionIDs: []string{id}, Runs: map[string]string{id: "run-2"}, Newest: late, Next: []byte("2")}, page)
 	}
 	queries := []string{}
 	for _, r := range service.lists {

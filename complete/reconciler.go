@@ -26,13 +26,16 @@ type Temporal interface {
 	Closed(ctx context.Context, namespace string, since time.Time, page []byte) (Page, error)
 	// Look says whether an execution has ended, and how, without waiting for it.
 	Look(ctx context.Context, execution claim.Execution) (end End, ended bool, err error)
+	Ender
 }
 
 // Page is one page of a list of closed workflows.
 type Page struct {
 	ExecutionIDs []string // of workflows whose ID is one of ours, whoever started them
-	Newest       time.Time
-	Next         []byte // empty: this is the last page
+	// Runs are, of those that are ours, the runs that were listed.
+	Runs   map[string]string
+	Newest time.Time
+	Next   []byte // empty: this is the last page
 }
 
 const (
@@ -95,7 +98,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			return nil
 		case <-next.C:
 		}
-		pause := r.Interval
+		began, pause := time.Now(), r.Interval
 		if r.wanted(time.Now()) && (r.Reached == nil || r.Reached()) {
 			if err := contained(ctx, r.turn); err != nil {
 				pause = max(failurePause, r.Interval)
@@ -104,7 +107,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 				delete(r.last, "")
 			}
 		}
-		next.Reset(pause)
+		next.Reset(pause - time.Since(began)) // many ends take a while
 	}
 }
 
@@ -147,7 +150,7 @@ func (r *Reconciler) turn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.look(ctx, silent)
+	return r.look(ctx, silent, r.Temporal.Look)
 }
 
 func (r *Reconciler) list(ctx context.Context, turn claim.Turn) (newest time.Time, err error) {
@@ -164,7 +167,13 @@ func (r *Reconciler) list(ctx context.Context, turn claim.Turn) (newest time.Tim
 			if err != nil {
 				return newest, err
 			}
-			if err := r.look(ctx, open); err != nil {
+			if err := r.look(ctx, open, func(ctx context.Context, execution claim.Execution) (End, bool, error) {
+				if run := page.Runs[execution.ID]; run != "" {
+					execution.RunID = run
+					return r.Temporal.Ended(ctx, execution)
+				}
+				return r.Temporal.Look(ctx, execution)
+			}); err != nil {
 				return newest, err
 			}
 		}
@@ -181,13 +190,13 @@ func (r *Reconciler) list(ctx context.Context, turn claim.Turn) (newest time.Tim
 
 // look asks about executions, some at a time, and records the ends. It returns an error where Temporal was away; an execution that
 // cannot be asked about for another reason is silent, and asked about again.
-func (r *Reconciler) look(ctx context.Context, executions []claim.Execution) error {
+func (r *Reconciler) look(ctx context.Context, executions []claim.Execution, ask func(context.Context, claim.Execution) (End, bool, error)) error {
 	var g errgroup.Group
 	g.SetLimit(looks)
 	for _, execution := range executions {
 		g.Go(func() error {
 			err := contained(ctx, func(ctx context.Context) error {
-				end, ended, err := r.Temporal.Look(ctx, execution)
+				end, ended, err := ask(ctx, execution)
 				if err == nil && ended {
 					record(ctx, r.Store, r.Log, execution.ID, end, r.Freed)
 				}

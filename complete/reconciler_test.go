@@ -105,6 +105,15 @@ func (l *ledger) Look(_ context.Context, e claim.Execution) (End, bool, error) {
 	return end, ended, nil
 }
 
+// Ended notes which run was asked about.
+func (l *ledger) Ended(ctx context.Context, e claim.Execution) (End, bool, error) {
+	end, ended, err := l.Look(ctx, claim.Execution{ID: e.ID})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.looked[len(l.looked)-1] = e.ID + "=" + e.RunID
+	return end, ended, err
+}
+
 // reconciling runs a reconciler for which it is always the turn, and lists from now.
 func reconciling(t *testing.T, prepare func(*ledger), test func(l *ledger)) {
 	t.Helper()
@@ -215,5 +224,26 @@ func TestReconcilerThatCannotListLeavesTheTurnToOthersAndSaysSoOnce(t *testing.T
 		messages, errs := l.log.at(slog.LevelWarn)
 		require.Equal(t, []string{"Cannot look for ends that were not watched"}, messages)
 		require.Equal(t, []string{"Temporal is away: connection refused"}, errs)
+	})
+}
+
+// Which saves a request for each, and says the same: its close event names the run that goes on in its place.
+func TestWhatIsOursInTheListIsAskedAboutByTheRunThatClosed(t *testing.T) {
+	reconciling(t, func(l *ledger) {
+		l.open = []string{"ours", "unmarked"}
+		l.pages = []Page{{ExecutionIDs: []string{"ours", "unmarked"}, Runs: map[string]string{"ours": "run-2"}}}
+	}, func(l *ledger) {
+		slices.Sort(l.looked)
+		require.Equal(t, []string{"ours=run-2", "unmarked"}, l.looked)
+	})
+}
+
+// A list that takes long does not put off the next one.
+func TestListsBeginOnceAnIntervalHoweverLongTheyTake(t *testing.T) {
+	reconciling(t, func(l *ledger) {
+		l.pages = []Page{{Next: []byte{1}}, {Next: []byte{2}}, {}} // two pauses of 250 ms
+	}, func(l *ledger) {
+		pass(2500 * time.Millisecond)
+		require.Equal(t, []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}, l.listed[:4])
 	})
 }

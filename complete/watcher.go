@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +25,7 @@ type Store interface {
 	Adopt(ctx context.Context, atMost int, watching []string) ([]claim.Execution, error)
 	SwapWatches(ctx context.Context, atMost int) (taken []claim.Execution, dropped []string, err error)
 	GiveUpWatches(ctx context.Context, executionIDs []string) error
+	OpenAmong(ctx context.Context, executionIDs []string) ([]claim.Execution, error)
 }
 
 // Waiter waits for an execution's end: TemporalWaiter, or a fake in tests. It returns ErrCrowded where Temporal has no room for
@@ -65,6 +64,8 @@ type Watcher struct {
 	// a namespace and frontend by default, whoever polls; where it refuses one, this replica watches fewer for a while. What is
 	// above waits until there is room, or for the Reconciler: first what a slot is waited for.
 	MaxWatches int
+	// Grace is how long WatchLater waits.
+	Grace time.Duration
 	// Reached says whether Temporal answers this replica. While it does not, the replica watches nothing, so that others may.
 	// Nil: it always does.
 	Reached func() bool
@@ -75,6 +76,7 @@ type Watcher struct {
 	mu       sync.Mutex
 	watching map[string]*watch // those with a goroutine, or in queue
 	queue    chan *watch       // made by Run
+	later    map[string]time.Time
 	bound    bound
 	// excess are executions that the table has as watched here, and that are not.
 	excess []string
@@ -82,8 +84,9 @@ type Watcher struct {
 	holds bool
 	// wants: there may be executions that nobody watches.
 	wants bool
-	// told: somebody has seen some.
-	told bool
+	// told: somebody has seen some. nudge: to look at once.
+	told  bool
+	nudge chan struct{}
 }
 
 // watch is one execution that is watched, or is about to be.
@@ -123,6 +126,12 @@ func (w *Watcher) Unwatched(are bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.told = w.told || are
+	if are {
+		select {
+		case w.nudge <- struct{}{}:
+		default: // it looks anyway, or does not run yet
+		}
+	}
 	w.wants = w.wants && (are || len(w.excess) > 0)
 }
 
@@ -133,11 +142,11 @@ func (w *Watcher) Wants() bool {
 	return w.wants
 }
 
-// Watching is how many executions are watched here.
+// Watching is how many executions are watched here, or will be if they stay open.
 func (w *Watcher) Watching() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.watching)
+	return len(w.watching) + len(w.later)
 }
 
 // giveUp notes, under the lock, that an execution is not watched here.
@@ -152,6 +161,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.watching = map[string]*watch{}
 	w.bound = bound{limit: w.MaxWatches, now: w.MaxWatches}
 	w.queue = make(chan *watch, w.MaxWatches)
+	w.nudge = make(chan struct{}, 1)
 	w.told = true // what this replica's predecessor left
 	w.mu.Unlock()
 
@@ -172,6 +182,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 				w.watch(ctx, watching, entry)
 				return nil
 			})
+		case <-w.nudge:
+			easeAt = w.tend(ctx, easeAt)
 		case <-tend.C:
 			easeAt = w.tend(ctx, easeAt)
 			tend.Reset(tendInterval)
@@ -207,6 +219,7 @@ func (w *Watcher) tend(ctx context.Context, easeAt time.Time) time.Time {
 			return easeAt
 		}
 	}
+	w.watchLate(ctx)
 	if adopts {
 		w.adopt(ctx)
 	}
@@ -218,7 +231,7 @@ func (w *Watcher) tend(ctx context.Context, easeAt time.Time) time.Time {
 func (w *Watcher) withdraw(ctx context.Context) {
 	w.mu.Lock()
 	holds := w.holds
-	w.holds, w.excess, w.wants = false, nil, true
+	w.holds, w.excess, w.wants, w.later = false, nil, true, nil
 	for _, entry := range w.watching {
 		if entry.cancel != nil {
 			entry.cancel()
@@ -246,8 +259,8 @@ func (w *Watcher) complain(ctx context.Context, err error) {
 // it changes watches that nobody waits for against such as somebody does.
 func (w *Watcher) adopt(ctx context.Context) {
 	w.mu.Lock()
-	watching := slices.Collect(maps.Keys(w.watching))
-	room := w.bound.now - len(watching)
+	watching := w.known()
+	room := w.bound.now - len(w.watching)
 	w.mu.Unlock()
 	var executions []claim.Execution
 	var dropped []string
@@ -270,6 +283,7 @@ func (w *Watcher) adopt(ctx context.Context) {
 			entry.cancel()
 			delete(w.watching, id)
 		}
+		delete(w.later, id)
 	}
 	w.wants = room <= 0 || len(executions) >= room
 	w.mu.Unlock()

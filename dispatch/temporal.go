@@ -51,6 +51,8 @@ type TemporalStarter struct {
 	Service   Service
 	Namespace string // of items that name none
 	Identity  string // shown in the workflow's history as who started it
+	// Callback, if any, has Temporal say when a workflow has ended.
+	Callback *Callback
 
 	memories memories
 }
@@ -67,7 +69,7 @@ func (s *TemporalStarter) Start(ctx context.Context, item claim.Item) (string, e
 		return "", err
 	}
 	var wire wire
-	response, err := s.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+	response, err := s.start(ctx, request, item.ExecutionID, &wire)
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case err == nil:

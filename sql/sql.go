@@ -20,6 +20,7 @@ var migrations embed.FS
 // The statements. Each file's comments name its parameters in order.
 var (
 	Adopt               = read("adopt")
+	CallbackKey         = read("callback_key")
 	Cancel              = read("cancel")
 	Claim               = read("claim")
 	CloseDone           = read("close_done")

@@ -92,6 +92,11 @@ func handing() []Metric {
 			Meaning: "Hand-overs whose claim this replica could not end: the lease had run out, or the database was away for as long as it lasts. Another replica has the item then; it is not started twice."},
 		{Name: "pgdispatch_executions_ended_total", Kind: counter, Unit: "executions", Label: "outcome",
 			Values: []string{"completed", "failed", "canceled", "terminated", "timed_out"}, Meaning: "Executions whose end this replica recorded."},
+		{Name: "pgdispatch_ends_found_total", Kind: counter, Unit: "executions", Label: "way", Values: []string{"watch", "callback", "sweep"},
+			Meaning: "Ends that this replica was the first to record, by how it learnt of them: its long poll, Temporal's callback, the list of closed workflows. What a worker or an application says itself is in none."},
+		{Name: "pgdispatch_callbacks_total", Kind: counter, Unit: "callbacks", Label: "result",
+			Values:  []string{"ended", "open", "unauthorized", "refused", "unavailable"},
+			Meaning: "Completion callbacks, by what came of them: the end is recorded (by this or before), another run goes on, the token is not valid, not a POST, Temporal or the database was away and the callback comes again."},
 		{Name: "pgdispatch_executions_adopted_total", Kind: counter, Unit: "executions",
 			Meaning: "Executions that nobody watched, and that this replica took over."},
 	}

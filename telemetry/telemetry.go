@@ -169,3 +169,17 @@ func (t *Telemetry) Lost(itemID int64) {
 	t.instruments.count("pgdispatch_lease_losses_total", 1, "")
 	t.hands.lost(itemID)
 }
+
+// Ended counts an end by how it was found. A nil t counts nothing.
+func (t *Telemetry) Ended(way string) {
+	if t != nil {
+		t.instruments.count("pgdispatch_ends_found_total", 1, way)
+	}
+}
+
+// Callback counts what came of a completion callback. A nil t counts nothing.
+func (t *Telemetry) Callback(result string) {
+	if t != nil {
+		t.instruments.count("pgdispatch_callbacks_total", 1, result)
+	}
+}

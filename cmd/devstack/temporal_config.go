@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"go.temporal.io/server/chasm/lib/callback"
 	"go.temporal.io/server/common/cluster"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/dynamicconfig"
@@ -122,12 +123,13 @@ func sqlStore(database string) *config.SQL {
 	}
 }
 
-// dynamicConfig lifts the rate limits that a load test would meet before it meets the machine's, and
-// keeps the server from asking its vendor for news.
+// dynamicConfig lifts the rate limits that a load test would meet before it meets the machine's, lets
+// workflows call back to this machine when they end, and keeps the server from asking its vendor for news.
 func dynamicConfig() dynamicconfig.StaticClient {
 	values := dynamicconfig.StaticClient{
 		dynamicconfig.EnableServerVersionCheck.Key():                false,
 		dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
+		callback.AllowedAddresses.Key():                             []any{map[string]any{"Pattern": "127.0.0.1:*", "AllowInsecure": true}},
 	}
 	for _, key := range []dynamicconfig.Key{
 		dynamicconfig.FrontendRPS.Key(),

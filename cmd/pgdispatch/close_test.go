@@ -66,13 +66,17 @@ func TestAWorkerSaysWhatHasEnded(t *testing.T) {
 //
 //	go test ./cmd/pgdispatch -run '^$' -bench CloseToNextStart -benchtime 1x
 func BenchmarkCloseToNextStart(b *testing.B) {
-	for name, reporting := range map[string]bool{"watched": false, "said by the worker": true} {
-		b.Run(name, func(b *testing.B) {
+	for _, way := range []string{"watched", "said by the worker", "called back"} {
+		b.Run(way, func(b *testing.B) {
 			s := newStack(b)
-			if reporting {
+			var options []string
+			switch way {
+			case "said by the worker":
 				s.exec("update pgdispatch.workflow_definitions set task_queue = $1", s.reportingWorker())
+			case "called back":
+				options = callbackTo(freeAddress(b))
 			}
-			s.replica().ready()
+			s.replica(options...).ready()
 			const items = 200
 			for b.Loop() {
 				executions := s.enqueue("FREE", "Echo", items)

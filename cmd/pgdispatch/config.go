@@ -30,6 +30,8 @@ type config struct {
 	adminAddr         string // "": nothing is served
 	adminToken        string // "": profiles are served on loopback only
 	metricsWorkspaces int
+	callbackURL       string // "": Temporal is not asked to call
+	callbackAddr      string
 	logLevel          slog.Level
 }
 
@@ -89,6 +91,10 @@ var runOptions = []option{
 		func(c *config, v string) error { return parseToken(v, &c.adminToken) }},
 	{"metrics-workspaces", "PGDISPATCH_METRICS_WORKSPACES", "0", "of how many workspaces there are metrics, those with the most items, 0 to 1000",
 		func(c *config, v string) error { return parseInt(v, 0, 1000, &c.metricsWorkspaces) }},
+	{"callback-url", "PGDISPATCH_CALLBACK_URL", "", "URL that Temporal is to call when a workflow has ended, and that leads to callback-addr of any replica; empty: none",
+		func(c *config, v string) error { return parseCallbackURL(v, &c.callbackURL) }},
+	{"callback-addr", "PGDISPATCH_CALLBACK_ADDR", "", "host:port that this replica hears such calls on; empty: nowhere",
+		func(c *config, v string) error { return parseAddress(v, &c.callbackAddr) }},
 	{"log-level", "PGDISPATCH_LOG_LEVEL", "info", "debug, info, warn or error",
 		func(c *config, v string) error { return parseLevel(v, &c.logLevel) }},
 }

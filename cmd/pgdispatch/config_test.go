@@ -59,6 +59,8 @@ var differing = map[string]string{
 	"admin-addr":         "127.0.0.1:9464",
 	"admin-token":        "0123456789abcdef",
 	"metrics-workspaces": "20",
+	"callback-url":       "https://pgdispatch.example.com/callbacks",
+	"callback-addr":      ":9465",
 	"log-level":          "debug",
 }
 

@@ -49,9 +49,9 @@ func ok(check, format string, args ...any) finding {
 	return finding{Check: check, Severity: fine, Finding: fmt.Sprintf(format, args...)}
 }
 
-// doctorOptions are those of `run` that say where Postgres and Temporal are.
+// doctorOptions are those of `run` that say where Postgres and Temporal are, and where Temporal finds us.
 var doctorOptions = slices.DeleteFunc(slices.Clone(runOptions), func(o option) bool {
-	return !slices.Contains([]string{"database-url", "temporal-address", "temporal-namespace", "listen"}, o.flag)
+	return !slices.Contains([]string{"database-url", "temporal-address", "temporal-namespace", "listen", "callback-url"}, o.flag)
 })
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -116,7 +116,8 @@ func examine(ctx context.Context, c config) []finding {
 			"Correct the TEMPORAL_* variables or the profile file; `temporal config list` shows them."})
 	}
 	defer temporal.Close()
-	return append(findings, examineTemporal(ctx, temporal.WorkflowService(), namespace, queues, database)...)
+	findings = append(findings, examineTemporal(ctx, temporal.WorkflowService(), namespace, queues, database)...)
+	return append(findings, checkCallbackURL(ctx, c)...)
 }
 
 // examineDatabase makes the checks that need Postgres, and reads the task queues for those of Temporal; false: it could not.

@@ -157,6 +157,7 @@ func TestARestartedReplicaWatchesWhatItsPredecessorStarted(t *testing.T) {
 		require.NoError(t, s.client.SignalWorkflow(context.Background(), "execution-"+execution, "", "go", nil))
 	}
 	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 5 }, "all ends are seen")
+	s.requireSlotsMatchTemporal()
 }
 
 func TestARollingRestartUnderLoadCountsNoAttempt(t *testing.T) {

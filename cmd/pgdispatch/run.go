@@ -66,7 +66,7 @@ func (a *app) runCommand() *cobra.Command {
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := readConfig(command.Flags(), a.lookupEnv, runOptions)
 			_, temporalErr := temporalOptions()
-			if err := errors.Join(err, temporalErr); err != nil {
+			if err := errors.Join(err, temporalErr, c.checkCallbacks()); err != nil {
 				return err
 			}
 			log := slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: c.logLevel}))
@@ -92,8 +92,9 @@ type replica struct {
 	detector  *complete.Detector
 	sweeper   *sweeper.Sweeper
 	retention *sweeper.Retention
-	listener  *notify.Listener // nil: PGDISPATCH_LISTEN=off
-	gate      *notify.Gate     // likewise
+	listener  *notify.Listener    // nil: PGDISPATCH_LISTEN=off
+	gate      *notify.Gate        // likewise
+	callbacks *complete.Callbacks // nil: Temporal is not asked to call
 
 	// What the last sweep saw.
 	open, unwatched, deletes atomic.Bool
@@ -118,8 +119,13 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 	defer temporal.Close()
 	log.Info("Starting", "version", buildVersion(), "namespace", namespace, "workers", c.workers, "lease", c.lease.String(),
 		"poll_interval", c.pollInterval.String(), "start_timeout", c.startTimeout.String(), "drain_timeout", c.drainTimeout.String(),
-		"max_watches", c.maxWatches, "listen", c.listen, "durable_commits", string(c.durable), "admin_addr", c.adminAddr)
+		"max_watches", c.maxWatches, "listen", c.listen, "durable_commits", string(c.durable), "admin_addr", c.adminAddr,
+		"callback_url", c.callbackURL, "callback_addr", c.callbackAddr)
 
+	callbacks, err := listenCallbacks(ctx, c)
+	if err != nil {
+		return err
+	}
 	forClaims, forOthers := poolSettings(c)
 	claims, err := openPool(ctx, c.databaseURL, claimConnections, forClaims)
 	if err != nil {
@@ -141,8 +147,19 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 	r := &replica{config: c, log: log, wake: make(chan string, 1), stopWake: make(chan struct{}, 1)}
 	r.store = t.Store(&claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease, Namespace: namespace})
 	service := temporal.WorkflowService()
-	r.wire(t.Starter(&dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner}, outcomeName),
-		&complete.TemporalWaiter{Service: service, Namespace: namespace}, t)
+	starter := &dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner}
+	waiter := &complete.TemporalWaiter{Service: service, Namespace: namespace}
+	if callbacks != nil {
+		starter.Callback, err = r.receive(ctx, callbacks, waiter, t)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.wire(t.Starter(starter, outcomeName), waiter, t)
+	r.dispatch.Dispatched = r.dispatched(starter.Callback)
 	if err := r.observe(t, health, others); err != nil {
 		return err
 	}
@@ -156,9 +173,9 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	component := func(name string) *slog.Logger { return r.log.With("component", name) }
 	r.reach = &complete.Reach{Probe: waiter.Probe, Limit: min(r.lease/2, reachLimit), Log: component("watcher")}
 	r.watcher = &complete.Watcher{
-		Store: r.store, Waiter: telemetry.NewWaiter(t, waiter), MaxWatches: r.maxWatches,
+		Store: r.store, Waiter: telemetry.NewWaiter(t, waiter), MaxWatches: r.maxWatches, Grace: watchGrace,
 		Reached: r.reach.Reached,
-		Freed:   func() { r.ring("completion") }, Log: component("watcher"),
+		Freed:   r.ended(t, "watch"), Log: component("watcher"),
 	}
 	r.reconcile = &complete.Reconciler{
 		Store: r.store, Temporal: waiter, Interval: closeInterval, Reached: r.reach.Reached,
@@ -166,7 +183,7 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 			wants := r.watcher.Wants()
 			return r.open.Load() || wants, r.unwatched.Load() || wants
 		},
-		Freed: func() { r.ring("completion") }, Log: component("reconciler"),
+		Freed: r.ended(t, "sweep"), Log: component("reconciler"),
 	}
 	r.stopper = &complete.Stopper{Store: r.store, Temporal: waiter, Wake: r.stopWake, Log: component("stopper")}
 	r.detector = &complete.Detector{
@@ -176,7 +193,7 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.store, Starter: starter, Workers: r.workers, Lease: r.lease,
 		StartTimeout: r.startTimeout, DrainTimeout: r.drainTimeout,
-		Wake: r.wake, Namespaces: r.namespacesInUse, Dispatched: r.watcher.Watch, Log: component("dispatcher"),
+		Wake: r.wake, Namespaces: r.namespacesInUse, Log: component("dispatcher"),
 	}
 	r.sweeper = &sweeper.Sweeper{
 		Store: r.store, Interval: r.pollInterval, Lease: r.lease, RecountInterval: recountInterval,
@@ -282,6 +299,9 @@ func (r *replica) run(ctx context.Context) error {
 	if r.listener != nil {
 		background(r.listener.Run)
 		background(r.gate.Run)
+	}
+	if r.callbacks != nil {
+		background(r.callbacks.Run)
 	}
 
 	// 1. No more claims; hand-overs under way finish, and their leases are renewed meanwhile.

@@ -14,7 +14,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -51,16 +50,23 @@ type Server struct {
 	inFlight atomic.Int64
 	greatest atomic.Int64
 	reads    atomic.Int64
+	held     atomic.Int64
+	others   atomic.Int64
+	lists    atomic.Int64
 
 	mu         sync.Mutex
 	arrivals   map[string]arrival
+	closures   []closure
 	duplicates int
 	unanswered map[string]chan struct{} // those who wait for a workflow to arrive
 }
 
 type arrival struct {
-	at  time.Time
-	run string
+	at     time.Time
+	run    string
+	memo   *commonpb.Memo
+	closed time.Time     // by Close; zero: it was not
+	ended  chan struct{} // closed by Close
 }
 
 // Start listens on a free port of the loopback interface and serves until Stop.
@@ -88,13 +94,17 @@ type Counts struct {
 	Duplicates int // starts of a workflow ID that was there already
 	Greatest   int // starts that were held at once
 	Polls      int // waits for a close event
+	Held       int // of them, those that wait now
+	Lists      int // lists of closed workflows
+	Others     int // questions about one workflow that wait for nothing
 }
 
 // Counts returns what was seen since Start.
 func (s *Server) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Counts{Starts: len(s.arrivals), Duplicates: s.duplicates, Greatest: int(s.greatest.Load()), Polls: int(s.reads.Load())}
+	return Counts{Starts: len(s.arrivals), Duplicates: s.duplicates, Greatest: int(s.greatest.Load()), Polls: int(s.reads.Load()),
+		Held: int(s.held.Load()), Lists: int(s.lists.Load()), Others: int(s.others.Load())}
 }
 
 // Arrivals returns when each workflow's first start arrived.
@@ -150,7 +160,7 @@ func (s *Server) StartWorkflowExecution(ctx context.Context, request *workflowse
 	if known {
 		s.duplicates++
 	} else {
-		a = arrival{now, "run-" + strconv.FormatInt(s.runs.Add(1), 10)}
+		a = arrival{at: now, run: "run-" + strconv.FormatInt(s.runs.Add(1), 10), memo: request.GetMemo(), ended: make(chan struct{})}
 		s.arrivals[id] = a
 	}
 	waiting := s.unanswered[id]
@@ -168,20 +178,25 @@ func (s *Server) StartWorkflowExecution(ctx context.Context, request *workflowse
 
 // GetWorkflowExecutionHistory answers with the close event once it is due, and empty when a long poll is over.
 func (s *Server) GetWorkflowExecutionHistory(ctx context.Context, request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
-	s.reads.Add(1)
 	a, known := s.lookup(request.GetExecution().GetWorkflowId())
 	if !known {
 		return nil, errNotFound
 	}
-	wait := time.Until(a.at.Add(s.options.CloseAfter))
-	if s.options.CloseAfter == Never || wait > longPoll {
-		if err := sleep(ctx, longPoll); err != nil {
+	if _, closed := s.closedAt(a); !closed && request.GetWaitNewEvent() {
+		s.reads.Add(1)
+		s.held.Add(1)
+		defer s.held.Add(-1)
+		if err := s.awaitClose(ctx, a); err != nil {
 			return nil, err
 		}
-		return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{}, NextPageToken: []byte("more")}, nil
+		a, _ = s.lookup(request.GetExecution().GetWorkflowId())
+	} else if request.GetWaitNewEvent() {
+		s.reads.Add(1)
+	} else {
+		s.others.Add(1)
 	}
-	if err := sleep(ctx, wait); err != nil {
-		return nil, err
+	if _, closed := s.closedAt(a); !closed {
+		return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{}, NextPageToken: []byte("more")}, nil
 	}
 	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{{
 		EventId: 5, EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
@@ -190,20 +205,34 @@ func (s *Server) GetWorkflowExecutionHistory(ctx context.Context, request *workf
 	}}}}, nil
 }
 
+// awaitClose returns when a workflow has closed, or when a long poll is over.
+func (s *Server) awaitClose(ctx context.Context, a arrival) error {
+	wait := longPoll
+	if s.options.CloseAfter != Never {
+		wait = min(wait, time.Until(a.at.Add(s.options.CloseAfter)))
+	}
+	over, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	select {
+	case <-a.ended:
+		return nil
+	case <-over.Done():
+	}
+	if ctx.Err() != nil {
+		return errGone
+	}
+	return nil
+}
+
 // DescribeWorkflowExecution says whether a workflow runs or has ended.
 func (s *Server) DescribeWorkflowExecution(_ context.Context, request *workflowservice.DescribeWorkflowExecutionRequest) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	s.others.Add(1)
 	id := request.GetExecution().GetWorkflowId()
 	a, known := s.lookup(id)
 	if !known {
 		return nil, errNotFound
 	}
-	state := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
-	if s.options.CloseAfter != Never && time.Since(a.at) >= s.options.CloseAfter {
-		state = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
-	}
-	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
-		Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: a.run}, Status: state,
-	}}, nil
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: s.info(id, a)}, nil
 }
 
 func (s *Server) lookup(workflowID string) (arrival, bool) {

@@ -117,3 +117,44 @@ func TestWorkflowsThatRunOnHoldTheirPolls(t *testing.T) {
 	require.Equal(t, codes.DeadlineExceeded, status.Code(err))
 	require.Equal(t, 1, server.Counts().Polls)
 }
+
+func TestCloseEndsPollsAtOnceAndIsListedASecondLater(t *testing.T) {
+	t.Parallel()
+	server, service := dial(t, frontend.Options{CloseAfter: frontend.Never})
+	for _, id := range []string{"a", "b", "c", "open"} {
+		_, err := service.StartWorkflowExecution(t.Context(), &workflowservice.StartWorkflowExecutionRequest{WorkflowId: id})
+		require.NoError(t, err)
+	}
+	var g errgroup.Group
+	g.Go(func() error {
+		history, err := service.GetWorkflowExecutionHistory(t.Context(), &workflowservice.GetWorkflowExecutionHistoryRequest{
+			Execution: &commonpb.WorkflowExecution{WorkflowId: "a"}, WaitNewEvent: true})
+		if err == nil && len(history.GetHistory().GetEvents()) != 1 {
+			err = fmt.Errorf("it has not ended: %v", history)
+		}
+		return err
+	})
+	require.Eventually(t, func() bool { return server.Counts().Held == 1 }, 10*time.Second, time.Millisecond)
+	first := server.Close("a")
+	require.NoError(t, g.Wait())
+	server.Close("b")
+	server.Close("c")
+	require.Equal(t, first, server.Close("a"), "it closes once")
+
+	list := func(since time.Time, page []byte) ([]string, []byte) {
+		response, err := service.ListWorkflowExecutions(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+			Query: "CloseTime >= '" + since.UTC().Format(time.RFC3339Nano) + "' and WorkflowId starts_with 'execution-'", PageSize: 2, NextPageToken: page})
+		require.NoError(t, err)
+		var ids []string
+		for _, info := range response.Executions {
+			ids = append(ids, info.GetExecution().GetWorkflowId())
+		}
+		return ids, response.NextPageToken
+	}
+	require.Eventually(t, func() bool { ids, _ := list(first, nil); return len(ids) == 2 }, 10*time.Second, 10*time.Millisecond)
+	ids, next := list(first, nil)
+	require.Equal(t, []string{"c", "b"}, ids, "the newest first")
+	ids, next = list(first, next)
+	require.Equal(t, []string{"a"}, ids)
+	require.Empty(t, next)
+}

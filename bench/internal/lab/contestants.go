@@ -43,6 +43,8 @@ type Replica struct {
 	Workers int
 	Poll    time.Duration
 	Deaf    bool // PGDISPATCH_LISTEN=off
+	// Variables are more of its configuration.
+	Variables []string
 }
 
 // Replica starts one replica of the product, as users run it: only what differs from the defaults is set.
@@ -60,5 +62,5 @@ func (l *Lab) Replica(database *Database, frontend string, options Replica) (*Pr
 	if options.Deaf {
 		variables = append(variables, "PGDISPATCH_LISTEN=off")
 	}
-	return l.start("pgdispatch", l.Binary, []string{"run"}, variables)
+	return l.start("pgdispatch", l.Binary, []string{"run"}, append(variables, options.Variables...))
 }

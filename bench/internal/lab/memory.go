@@ -1,0 +1,24 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+)
+
+var residentSize = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
+
+// Memory is how many bytes of memory the process has in use, as the kernel counts them.
+func (p *Process) Memory() (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
+	if err != nil {
+		return 0, fmt.Errorf("read memory of %s: %w", p.name, err)
+	}
+	found := residentSize.FindSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("read memory of %s: the kernel does not say", p.name)
+	}
+	kilobytes, err := strconv.ParseFloat(string(found[1]), 64)
+	return kilobytes * 1024, err
+}

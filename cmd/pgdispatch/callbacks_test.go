@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	temporalproxy "go.temporal.io/api/proxy"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// freeAddress is an address that nobody listens on.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return listener.Addr().String()
+}
+
+// callbackTo has a replica hear callbacks, and ask for them. The test's server allows 127.0.0.1, and localhost is not that.
+func callbackTo(address string) []string {
+	return []string{"PGDISPATCH_CALLBACK_URL=http://" + address + "/callbacks", "PGDISPATCH_CALLBACK_ADDR=" + address}
+}
+
+// onlyCallbacks keeps everybody else from finding ends: nothing is watched, and nothing that closed is listed.
+func (s *stack) onlyCallbacks() {
+	s.t.Helper()
+	s.exec("update pgdispatch.close_sweep set looked_at = 'infinity'")
+}
+
+func TestTemporalItselfSaysEveryEnd(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.onlyCallbacks()
+	address := freeAddress(t)
+	called := s.replica(append(callbackTo(address), "PGDISPATCH_MAX_WATCHES=0", anyPort)...).ready()
+	// Whoever started a workflow, whichever replica is called: what stands between may choose.
+	s.replica("PGDISPATCH_MAX_WATCHES=0", "PGDISPATCH_CALLBACK_URL=http://"+address+"/callbacks", "PGDISPATCH_CALLBACK_ADDR="+freeAddress(t)).ready()
+
+	s.exec(`update pgdispatch.workflow_definitions set execution_timeout = '1 second' where workspace_id = $1 and name = 'Hold'`, s.workspace["PRO"])
+	executions := append(s.enqueue("FREE", "Echo", 5), s.enqueue("PRO", "Again", 1)...)
+	executions = append(executions, s.enqueue("PRO", "Fail", 1)...)
+	executions = append(executions, s.enqueue("PRO", "Hold", 1)...)
+	held := s.enqueue("PRO", "Cancelled", 2)
+	s.eventually(func() bool { return s.statusOf(held[0]) == "DISPATCHED" && s.statusOf(held[1]) == "DISPATCHED" }, "they run")
+	require.NoError(t, s.client.TerminateWorkflow(context.Background(), "execution-"+held[0], "", "enough"))
+	require.NoError(t, s.client.CancelWorkflow(context.Background(), "execution-"+held[1], ""))
+	executions = append(executions, held...)
+
+	s.eventually(func() bool { return s.count("status in ('COMPLETED', 'FAILED')") == len(executions) }, "all ends are said")
+	for execution, want := range map[string]string{
+		executions[0]: "COMPLETED ", executions[5]: "FAILED second run failed", executions[6]: "FAILED the oven is cold: no gas",
+		executions[7]: "TIMED_OUT workflow timed out", held[0]: "TERMINATED workflow was terminated: enough", held[1]: "CANCELED workflow was cancelled",
+	} {
+		require.Equal(t, want, one[string](s, "select status || ' ' || coalesce(error, '') from pgdispatch.workflow_executions where id = $1", execution))
+	}
+	require.LessOrEqual(t, s.greatestRunning()[s.workspace["FREE"]], 1, "in Temporal too")
+	s.requireSlotsMatchTemporal()
+	require.Equal(t, strings.Count(called.logs.String(), `"msg":"Execution ended"`), len(executions), "each once")
+	_, metrics := called.get("/metrics")
+	require.Contains(t, metrics, `pgdispatch_ends_found_total{way="callback"} 10`)
+
+	response, err := http.Post("http://"+address+"/callbacks", "application/json", strings.NewReader("{}"))
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusUnauthorized, response.StatusCode)
+}
+
+func TestWhereTemporalAllowsNoCallbacksNothingFailsForThem(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	_, port, err := net.SplitHostPort(freeAddress(t))
+	require.NoError(t, err)
+	replica := s.replica(callbackTo("localhost:" + port)...).ready()
+	executions := append(s.enqueue("FREE", "Echo", 5), s.enqueue("PRO", "Echo", 20)...)
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all complete")
+	require.Zero(t, s.count("failure_count > 0"))
+	require.Equal(t, 1, strings.Count(replica.logs.String(), "Temporal refuses completion callbacks"), "it says so once")
+	s.requireOneRunEach(executions)
+	s.requireSlotsMatchTemporal()
+}
+
+// A workflow that ends at once has ended before the replica hears that it was started.
+func TestACallbackMayComeBeforeTheStartsAnswer(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.onlyCallbacks()
+	answers := s.holdStarts()
+	replica := s.replica(append(callbackTo(freeAddress(t)), "PGDISPATCH_MAX_WATCHES=0")...).ready()
+	execution, next := s.enqueue("FREE", "Echo", 1)[0], s.enqueue("FREE", "Echo", 1)[0]
+	s.eventually(func() bool {
+		return one[bool](s, "select exists (select from pgdispatch.workflow_executions where id = $1 and early_outcome = 'COMPLETED')", execution)
+	}, "its end is said")
+	require.Equal(t, "CLAIMED", s.statusOf(execution), "and nobody has said that it was started")
+	close(answers)
+	s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "the slot is free, once")
+	require.Equal(t, "COMPLETED", s.statusOf(execution))
+	require.Equal(t, 2, strings.Count(replica.logs.String(), `"msg":"Execution ended"`), "each ended once")
+	require.LessOrEqual(t, one[int](s, "select max(n)::int from audit.greatest_held"), 1)
+	s.requireSlotsMatchTemporal()
+}
+
+// holdStarts puts a frontend between replicas and Temporal that keeps the answers of starts to itself until the channel is closed.
+func (s *stack) holdStarts() chan struct{} {
+	s.t.Helper()
+	conn, err := grpc.NewClient(s.temporal, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(s.t, err)
+	passOn, err := temporalproxy.NewWorkflowServiceProxyServer(temporalproxy.WorkflowServiceProxyOptions{Client: workflowservice.NewWorkflowServiceClient(conn)})
+	require.NoError(s.t, err)
+	answers := make(chan struct{})
+	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		answer, err := handler(ctx, request)
+		if _, is := request.(*workflowservice.StartWorkflowExecutionRequest); is {
+			select {
+			case <-answers:
+			case <-ctx.Done():
+			}
+		}
+		return answer, err
+	}))
+	workflowservice.RegisterWorkflowServiceServer(server, passOn)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(s.t, err)
+	go func() { _ = server.Serve(listener) }() // ends with Stop
+	s.t.Cleanup(func() { server.Stop(); _ = conn.Close() })
+	s.temporal = listener.Addr().String()
+	return answers
+}
+
+// The run that a reset ends is not the execution's end, whoever is called about it.
+func TestACallbackOfAResetWorkflowComesAtItsEnd(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.onlyCallbacks()
+	s.replica(append(callbackTo(freeAddress(t)), "PGDISPATCH_MAX_WATCHES=0")...).ready()
+	execution := s.enqueue("FREE", "Hold", 1)[0]
+	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it runs")
+	run := &commonpb.WorkflowExecution{WorkflowId: "execution-" + execution,
+		RunId: one[string](s, "select run_id from pgdispatch.workflow_executions where id = $1", execution)}
+	s.eventually(func() bool {
+		_, err := s.client.ResetWorkflowExecution(context.Background(), &workflowservice.ResetWorkflowExecutionRequest{
+			Namespace: "default", WorkflowExecution: run, Reason: "again", RequestId: execution, WorkflowTaskFinishEventId: 4,
+		})
+		return err == nil
+	}, "its first task is completed, and it is reset")
+	next := s.enqueue("FREE", "Echo", 1)[0]
+	s.signal(execution)
+	s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "its end is said")
+	require.Equal(t, "COMPLETED", s.statusOf(execution))
+}
+
+// Temporal goes on calling for as long as nobody answers. Who is there by then hears of it.
+func TestACallbackThatFoundNobodyComesAgain(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.onlyCallbacks()
+	address := freeAddress(t)
+	first := s.replica(append(callbackTo(address), "PGDISPATCH_MAX_WATCHES=0", "PGDISPATCH_LEASE=1s")...).ready()
+	execution := s.enqueue("FREE", "Hold", 1)[0]
+	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it runs")
+	require.NoError(t, first.Process.Kill())
+	<-first.done
+	s.signal(execution)
+	var refused atomic.Bool
+	s.eventually(func() bool {
+		answer, err := s.client.DescribeWorkflowExecution(context.Background(), "execution-"+execution, "")
+		require.NoError(t, err)
+		for _, callback := range answer.GetCallbacks() {
+			refused.Store(callback.GetAttempt() > 0)
+		}
+		return refused.Load()
+	}, "Temporal has tried")
+	s.replica(append(callbackTo(address), "PGDISPATCH_MAX_WATCHES=0")...)
+	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "its end is said again")
+}
+
+func TestCallbacksAreConfiguredWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	const url, address = "https://pgdispatch.example.com/callbacks", ":9465"
+	require.NoError(t, config{}.checkCallbacks())
+	require.NoError(t, config{callbackURL: url, callbackAddr: address}.checkCallbacks())
+	require.ErrorContains(t, config{callbackURL: url}.checkCallbacks(), "PGDISPATCH_CALLBACK_ADDR")
+	require.ErrorContains(t, config{callbackAddr: address}.checkCallbacks(), "PGDISPATCH_CALLBACK_URL")
+
+	for _, bad := range []string{"pgdispatch.example.com", "ftp://pgdispatch.example.com", "https://", "https://ann:secret@pgdispatch.example.com/", "https://a/#b",
+		"https://pgdispatch.example.com/" + strings.Repeat("x", maxCallbackURL), "http://[::1"} {
+		var into string
+		require.Error(t, parseCallbackURL(bad, &into), bad)
+	}
+}
+
+func TestDoctorSeesWhetherTheCallbackURLLeadsToAReplica(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, checkCallbackURL(t.Context(), config{}), "they are off")
+	for status, want := range map[int]severity{http.StatusUnauthorized: fine, http.StatusOK: warning, http.StatusBadGateway: warning} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		found := checkCallbackURL(t.Context(), config{callbackURL: server.URL})
+		server.Close()
+		require.Len(t, found, 1)
+		require.Equal(t, want, found[0].Severity, "%d: %s", status, found[0].Finding)
+	}
+	found := checkCallbackURL(t.Context(), config{callbackURL: "http://" + freeAddress(t)})
+	require.Equal(t, warning, found[0].Severity, "nobody is there")
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+)
+
+// requireSlotsMatchTemporal sees that no slot has leaked, and none was given twice: each workspace uses as many as it has workflows
+// open in Temporal, and its lane says so.
+func (s *stack) requireSlotsMatchTemporal() {
+	s.t.Helper()
+	require.Zero(s.t, one[int](s, "select pgdispatch.recount_lanes()"), "the lanes say what the items do")
+	s.eventually(func() bool { // visibility is a moment late
+		open := map[string]int{}
+		for token := []byte(nil); ; {
+			page, err := s.client.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{
+				Query: "TaskQueue = '" + s.queue + "' and ExecutionStatus = 'Running'", NextPageToken: token,
+			})
+			require.NoError(s.t, err)
+			for _, e := range page.Executions {
+				open[one[string](s, "select workspace_id::text from pgdispatch.workflow_executions where 'execution-' || id = $1", e.GetExecution().GetWorkflowId())]++
+			}
+			if token = page.NextPageToken; len(token) == 0 {
+				break
+			}
+		}
+		for _, workspace := range s.workspace {
+			if open[workspace] != one[int](s, `select count(*)::int from pgdispatch.workflow_execution_queue
+				where workspace_id = $1 and pgdispatch.holds_slot(status, outcome_unknown)`, workspace) {
+				return false
+			}
+		}
+		return true
+	}, "as many slots are used as workflows are open")
+}
+
+// What a dead replica watched is watched by another when its lease is over, and no end is lost.
+func TestExecutionsOfAKilledReplicaAreWatchedAgain(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.watchAgain(s.enqueueHeld(20))
+}
+
+// BenchmarkWatchesOfAKilledReplica measures from the kill -9 of the replica that watches 100 executions until another watches all of
+// them, and how long that is after the end of the dead replica's lease.
+//
+//	go test ./cmd/pgdispatch -run '^$' -bench WatchesOfAKilledReplica -benchtime 3x
+func BenchmarkWatchesOfAKilledReplica(b *testing.B) {
+	var afterKill, afterLease float64
+	for b.Loop() {
+		s := newStack(b)
+		kill, lease := s.watchAgain(s.enqueueHeld(100))
+		afterKill, afterLease = max(afterKill, kill), max(afterLease, lease)
+	}
+	b.ReportMetric(afterKill*1000, "most-after-kill-ms")
+	b.ReportMetric(afterLease*1000, "most-after-lease-ms")
+}
+
+const watchLease = "PGDISPATCH_LEASE=3s"
+
+// enqueueHeld has a first replica start and watch workflows that run until they are told to end.
+func (s *stack) enqueueHeld(workflows int) (first *process, executions []string) {
+	s.t.Helper()
+	s.exec("update pgdispatch.workspaces set max_concurrent_workflows = $1 where id = $2", workflows, s.workspace["ENTERPRISE"])
+	first = s.replica(watchLease, "PGDISPATCH_WORKERS=50").ready()
+	executions = s.enqueue("ENTERPRISE", "Hold", workflows)
+	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == len(executions) }, "all start")
+	return first, executions
+}
+
+// watchAgain kills the first replica, and returns after how many seconds a second one watches all that it had watched, and how
+// many of them are after the end of the dead one's lease. Both are the database's times.
+func (s *stack) watchAgain(first *process, executions []string) (afterKill, afterLease float64) {
+	s.t.Helper()
+	second := s.replica(watchLease).ready()
+	names := func(p *process) string { return `like '%\_` + strconv.Itoa(p.Process.Pid) + `\_%'` }
+	watched := "select count(*)::int from pgdispatch.workflow_executions where finished_at is null and watcher " + names(second)
+	require.Zero(s.t, one[int](s, watched))
+	require.NoError(s.t, first.Process.Kill())
+	<-first.done
+	const now = "extract(epoch from clock_timestamp())::float8"
+	killed := one[float64](s, "select "+now)
+	expires := one[float64](s, "select extract(epoch from expires_at)::float8 from pgdispatch.replicas where id "+names(first))
+	s.eventually(func() bool { return one[int](s, watched) == len(executions) }, "all are watched again")
+	at := one[float64](s, "select "+now)
+
+	s.signal(executions[1:]...)
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions)-1 }, "their ends are seen")
+	s.requireSlotsMatchTemporal()
+	return at - killed, at - expires
+}

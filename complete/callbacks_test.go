@@ -1,0 +1,200 @@
+package complete
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net"
+	nethttp "net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+var callbackKey = []byte("a key of thirty-two bytes or more")
+
+// switchboard hears callbacks. Everything has completed and can be recorded, unless a test says otherwise.
+type switchboard struct {
+	*Callbacks
+	log      logBook
+	asked    []claim.Execution
+	finished []string
+	answers  []string
+	freed    int
+	open     bool
+	away     error // Temporal
+	lost     error // the database
+}
+
+func newSwitchboard() *switchboard {
+	b := &switchboard{}
+	b.Callbacks = &Callbacks{
+		Key: callbackKey, Store: b, Temporal: b, Freed: func() { b.freed++ },
+		Answered: func(result string) { b.answers = append(b.answers, result) }, Log: slog.New(&b.log),
+	}
+	return b
+}
+
+func (b *switchboard) Ended(_ context.Context, execution claim.Execution) (End, bool, error) {
+	b.asked = append(b.asked, execution)
+	return End{Outcome: "COMPLETED"}, !b.open && b.away == nil, b.away
+}
+
+func (b *switchboard) Finish(_ context.Context, executionID, outcome, _, _ string) (bool, error) {
+	b.finished = append(b.finished, executionID+"="+outcome)
+	return len(b.finished) == 1, b.lost
+}
+
+// header is that of an execution in namespace shop.
+func header(key []byte, executionID string) map[string]string {
+	return CallbackHeader(key, claim.Execution{ID: executionID, Namespace: "shop"})
+}
+
+// call is a callback as Temporal makes it.
+func call(executionID string) *nethttp.Request {
+	request := httptest.NewRequest(nethttp.MethodPost, "/any/path", strings.NewReader(`"result"`))
+	for name, value := range header(callbackKey, executionID) {
+		request.Header.Set(name, value)
+	}
+	request.Header.Set("Nexus-Operation-State", "succeeded")
+	request.Header.Set("Nexus-Link", "<temporal:///namespaces/default/workflows/execution-"+executionID+"/run-1/history?eventID=1&eventType=WorkflowExecutionStarted&referenceType=EventReference>; type=\"temporal.api.common.v1.Link.WorkflowEvent\"")
+	return request
+}
+
+func (b *switchboard) answer(request *nethttp.Request) int {
+	recorder := httptest.NewRecorder()
+	b.Handler().ServeHTTP(recorder, request)
+	return recorder.Code
+}
+
+func TestACallbackRecordsTheEndThatTemporalTells(t *testing.T) {
+	t.Parallel()
+	b := newSwitchboard()
+	id := uuid.NewString()
+	require.Equal(t, nethttp.StatusOK, b.answer(call(id)))
+	require.Equal(t, []claim.Execution{{ID: id, RunID: "run-1", Namespace: "shop"}}, b.asked, "of the run that has closed")
+	require.Equal(t, []string{id + "=COMPLETED"}, b.finished)
+	require.Equal(t, 1, b.freed)
+
+	require.Equal(t, nethttp.StatusOK, b.answer(call(id)), "sent again, because the answer was lost")
+	require.Equal(t, 1, b.freed, "and counted once")
+	require.Equal(t, []string{CallbackEnded, CallbackEnded}, b.answers)
+}
+
+func TestACallbackWithoutItsLinkMeansTheNewestRun(t *testing.T) {
+	t.Parallel()
+	b := newSwitchboard()
+	id := uuid.NewString()
+	for _, link := range []string{"", "nonsense", "<temporal:///namespaces/default/workflows/execution-" + uuid.NewString() + "/run-9/history?a=b>"} {
+		request := call(id)
+		request.Header.Set("Nexus-Link", link)
+		require.Equal(t, nethttp.StatusOK, b.answer(request))
+		require.Equal(t, claim.Execution{ID: id, Namespace: "shop"}, b.asked[len(b.asked)-1], link)
+	}
+}
+
+// Whoever has the token of one execution can say nothing of another, and who has none is not even asked about.
+func TestACallbackNeedsItsExecutionsOwnToken(t *testing.T) {
+	t.Parallel()
+	b := newSwitchboard()
+	id, other := uuid.NewString(), uuid.NewString()
+	_, others, _ := strings.Cut(header(callbackKey, other)["authorization"], ".")
+	for name, token := range map[string]string{
+		"none": "", "no scheme": id, "another scheme": "Basic " + id, "no proof": "Bearer " + id, "empty proof": "Bearer " + id + ".",
+		"another's": "Bearer " + id + "." + others, "no execution": "Bearer .." + token(callbackKey, "", ""),
+		"another namespace's": "Bearer " + id + ".b3RoZXI." + token(callbackKey, id, "c2hvcA"), "no namespace": "Bearer " + id + "." + token(callbackKey, id, ""),
+		"not an execution":     header(callbackKey, "select 1")["authorization"],
+		"another key":          header([]byte(rand.Text()+rand.Text()), id)["authorization"],
+		"longer than it is":    header(callbackKey, id)["authorization"] + "A",
+		"shorter than it is":   strings.TrimSuffix(header(callbackKey, id)["authorization"], "A")[:60],
+		"no key at all, empty": header(nil, id)["authorization"],
+	} {
+		request := call(id)
+		request.Header.Set("Authorization", token)
+		require.Equal(t, nethttp.StatusUnauthorized, b.answer(request), name)
+	}
+	require.Empty(t, b.asked)
+	require.Empty(t, b.finished)
+	require.Len(t, b.log.records, 1, "the log hears of it now and then")
+	for _, record := range b.log.records {
+		record.Attrs(func(attr slog.Attr) bool {
+			require.NotContains(t, attr.Value.String(), "Bearer", "tokens are not logged")
+			return true
+		})
+	}
+}
+
+func TestOnlyAPostIsACallback(t *testing.T) {
+	t.Parallel()
+	b := newSwitchboard()
+	request := call(uuid.NewString())
+	request.Method = nethttp.MethodGet
+	require.Equal(t, nethttp.StatusNotFound, b.answer(request), "which Temporal does not try again")
+	require.Equal(t, []string{CallbackRefused}, b.answers)
+}
+
+// Which Temporal tries again; a request that waits for an outage to end is given up before Temporal gives it up.
+func TestACallbackThatCannotBeRecordedComesAgain(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]func(*switchboard){
+		"Temporal": func(b *switchboard) { b.away = ErrAway },
+		"database": func(b *switchboard) { b.lost = errors.New("connection refused") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newSwitchboard()
+				away(b)
+				began := time.Now()
+				require.Equal(t, nethttp.StatusServiceUnavailable, b.answer(call(uuid.NewString())))
+				require.Less(t, time.Since(began), 10*time.Second, "Temporal's patience")
+				require.Equal(t, []string{CallbackUnavailable}, b.answers)
+				require.Zero(t, b.freed)
+			})
+		})
+	}
+}
+
+// A run that was reset closes, and the execution goes on.
+func TestACallbackOfARunThatIsContinuedEndsNothing(t *testing.T) {
+	t.Parallel()
+	b := newSwitchboard()
+	b.open = true
+	require.Equal(t, nethttp.StatusOK, b.answer(call(uuid.NewString())))
+	require.Empty(t, b.finished)
+	require.Equal(t, []string{CallbackOpen}, b.answers)
+}
+
+func TestCallbacksAreServedOverTheNetworkUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	b := newSwitchboard()
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	b.Listener = listener
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+
+	// A result as large as Temporal allows reaches us on a connection that is used again.
+	id := uuid.NewString()
+	for range 2 {
+		request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodPost, "http://"+listener.Addr().String()+"/x", strings.NewReader(strings.Repeat("x", 2<<20)))
+		require.NoError(t, err)
+		request.Header = call(id).Header
+		response, err := nethttp.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, nethttp.StatusOK, response.StatusCode)
+	}
+	cancel()
+	require.NoError(t, <-ended)
+}

@@ -1,0 +1,56 @@
+package complete
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+// WatchLater takes note of an execution that this replica has just started and that Temporal says the end of by itself. It is
+// watched if it is still open after Grace: most are not, and need no long poll.
+func (w *Watcher) WatchLater(executionID string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.holds = true
+	if w.later == nil {
+		w.later = map[string]time.Time{}
+	}
+	w.later[executionID] = time.Now().Add(w.Grace)
+}
+
+// watchLate begins to watch what is still open after its grace.
+func (w *Watcher) watchLate(ctx context.Context) {
+	w.mu.Lock()
+	var due []string
+	for id, at := range w.later {
+		if !time.Now().Before(at) {
+			due = append(due, id)
+		}
+	}
+	w.mu.Unlock()
+	if len(due) == 0 {
+		return
+	}
+	slices.Sort(due)
+	open, err := w.Store.OpenAmong(ctx, due)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.Log.ErrorContext(ctx, "Cannot look for executions to watch", "error", err)
+		}
+		return
+	}
+	w.mu.Lock()
+	for _, id := range due {
+		delete(w.later, id)
+	}
+	w.mu.Unlock()
+	for _, execution := range open {
+		w.Watch(execution)
+	}
+}
+
+// known are, under the lock, the executions that this replica watches, or will if it has to.
+func (w *Watcher) known() []string {
+	return slices.AppendSeq(slices.Collect(maps.Keys(w.watching)), maps.Keys(w.later))
+}

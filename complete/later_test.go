@@ -1,0 +1,95 @@
+package complete
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+func TestWhatTemporalCallsAboutIsWatchedOnlyIfItLasts(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.Grace = 5 * time.Second
+		p.onOpen = func(executions []string) ([]claim.Execution, error) {
+			require.Equal(t, []string{"a", "b"}, executions)
+			return []claim.Execution{{ID: "b", RunID: "run-b"}}, nil // a has ended by a callback
+		}
+		defer p.run()()
+		p.WatchLater("a")
+		p.WatchLater("b")
+		require.Equal(t, 2, p.Watching(), "the table has both as watched here")
+		pass(4 * time.Second)
+		require.Zero(t, p.seen().waits)
+		pass(4 * time.Second)
+		require.Equal(t, []string{"b=COMPLETED"}, p.seen().finished)
+		require.Equal(t, 1, p.seen().waits)
+		require.Zero(t, p.Watching())
+	})
+}
+
+// A look that fails is repeated, and what is beyond the bound is left to others as ever.
+func TestWhatLastsAndDoesNotFitIsGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.Grace, p.MaxWatches = 5*time.Second, 0
+		failures := 2
+		p.onOpen = func([]string) ([]claim.Execution, error) {
+			if failures--; failures >= 0 {
+				return nil, errors.New("connection refused")
+			}
+			return []claim.Execution{{ID: "a", RunID: "run-a"}}, nil
+		}
+		defer p.run()()
+		p.WatchLater("a")
+		pass(10 * time.Second)
+		require.Equal(t, []string{"a"}, p.seen().givenUp[0].executions)
+	})
+}
+
+func TestAReplicaThatLosesTemporalGivesUpWhatItWouldHaveWatchedLater(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.Grace = 5 * time.Second
+		var reached atomic.Bool
+		reached.Store(true)
+		p.Reached = reached.Load
+		defer p.run()()
+		p.WatchLater("a")
+		reached.Store(false)
+		pass(2 * time.Second)
+		require.Nil(t, p.seen().givenUp[0].executions, "all of them")
+		require.Zero(t, p.Watching())
+	})
+}
+
+// Adopting takes over what this replica has lost track of. It has not lost track of these.
+func TestWhatIsWatchedLaterIsNotAdopted(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.Grace = time.Minute
+		p.onWait = func(ctx context.Context, _ claim.Execution) (End, error) { <-ctx.Done(); return End{}, ctx.Err() }
+		defer p.run()()
+		p.WatchLater("a")
+		p.Watch("b", "run-b")
+		pass(time.Second)
+		p.Unwatched(true)
+		pass(time.Second)
+		adopts := p.seen().adopts
+		require.Equal(t, []string{"a", "b"}, adopts[len(adopts)-1].watching)
+		require.Equal(t, 9, adopts[len(adopts)-1].atMost, "there is room but for the one")
+	})
+}
+
+// The end of a dead replica's lease is known to the millisecond. What it watched is not to wait for the next look.
+func TestWhatNobodyWatchesIsTakenAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		defer p.run()()
+		pass(10*time.Second + 300*time.Millisecond) // between two looks
+		looks := len(p.seen().adopts)
+		p.Unwatched(true)
+		pass(time.Millisecond)
+		require.Len(t, p.seen().adopts, looks+1)
+	})
+}

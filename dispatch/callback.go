@@ -1,0 +1,107 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc/codes"
+)
+
+// refusalPause is how long starts go without callbacks after Temporal has refused one, until it is tried again.
+const refusalPause = time.Minute
+
+// Callback has Temporal call a URL when a workflow has ended. A server that does not want to is asked for the workflow alone: no
+// item fails for its callback. Its fields are set before use and not changed after.
+type Callback struct {
+	// URL is where Temporal calls. It must be one that the server allows.
+	URL string
+	// Header returns what each call about an execution brings along.
+	Header func(executionID, namespace string) map[string]string
+	Log    *slog.Logger
+
+	mu      sync.Mutex
+	refused bool
+	retryAt time.Time
+}
+
+// Taken says whether Temporal takes callbacks, as far as is known.
+func (c *Callback) Taken() bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.refused
+}
+
+// start sends a start with a callback, or without one where Temporal takes none. What is wrong with a request is not told apart
+// by words: if it is right without the callback, that was it.
+func (s *TemporalStarter) start(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest, executionID string, wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
+	if s.Callback == nil || !s.Callback.wanted() {
+		return s.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+	}
+	request.CompletionCallbacks = s.Callback.request(executionID, request.GetNamespace())
+	response, refusal := s.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+	if !isRefusal(refusal) {
+		if refusal == nil {
+			s.Callback.taken(ctx)
+		}
+		return response, refusal
+	}
+	request.CompletionCallbacks = nil
+	response, err := s.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+	if err == nil {
+		s.Callback.refuse(ctx, refusal)
+	}
+	return response, err
+}
+
+// isRefusal: Temporal has read the request, and does not do what it asks for. Nothing was started.
+func isRefusal(err error) bool {
+	return err != nil && (code(err) == codes.InvalidArgument || code(err) == codes.Unimplemented)
+}
+
+func (c *Callback) request(executionID, namespace string) []*commonpb.Callback {
+	return []*commonpb.Callback{{Variant: &commonpb.Callback_Nexus_{
+		Nexus: &commonpb.Callback_Nexus{Url: c.URL, Header: c.Header(executionID, namespace)},
+	}}}
+}
+
+// wanted says whether to ask for a callback: always, or now and then while Temporal refuses them.
+func (c *Callback) wanted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.refused {
+		return true
+	}
+	if time.Now().Before(c.retryAt) {
+		return false
+	}
+	c.retryAt = time.Now().Add(refusalPause)
+	return true
+}
+
+func (c *Callback) taken(ctx context.Context) {
+	c.mu.Lock()
+	again := c.refused
+	c.refused = false
+	c.mu.Unlock()
+	if again {
+		c.Log.InfoContext(ctx, "Temporal takes completion callbacks again")
+	}
+}
+
+func (c *Callback) refuse(ctx context.Context, err error) {
+	c.mu.Lock()
+	first := !c.refused
+	c.refused, c.retryAt = true, time.Now().Add(refusalPause)
+	c.mu.Unlock()
+	if first {
+		c.Log.WarnContext(ctx, "Temporal refuses completion callbacks: starting without. Allow PGDISPATCH_CALLBACK_URL in its dynamic configuration, callback.allowedAddresses",
+			"url", c.URL, "error", err)
+	}
+}
