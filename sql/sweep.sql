@@ -3,8 +3,7 @@
 -- have noticed, how long until the next lease runs out, or a replica's presence (null: neither is there), how many leases from before the clock was set
 -- back were shortened, and the database's time. And what there is to do for others, so that a replica with nothing to do asks for
 -- nothing else: whether a claim would find work, how many executions are open, how many of them this replica is to watch, whether
--- nobody alive watches some, whether anything is ever deleted, a number that rises when a lane changes, and the namespaces that
--- definitions name ('': some name none). Hints that claims have read go.
+-- nobody alive watches some, whether anything is ever deleted, a number that rises when a lane changes, and the namespaces that definitions name. Hints that were read go.
 with read_hints as (
     delete from pgdispatch.lane_hints h
     using (select b.seen from pgdispatch.lane_book b order by b.version desc limit 1) b
