@@ -13,6 +13,7 @@ import (
 func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	b.Namespace = "shop"
 	b.execute("update pgdispatch.workflow_definitions set max_attempts = 7, execution_timeout = '1 month 2 days 3.5 seconds'")
 	b.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority, traceparent)
 		select workspace_id, id, '{"n": 1e400, "ü": "\\"}', 3, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' from pgdispatch.workflow_definitions`)
@@ -33,6 +34,7 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		WorkspaceID:                 b.shop,
 		WorkflowDefinitionID:        scalar[string](b, "select id::text from pgdispatch.workflow_definitions"),
 		WorkflowDefinitionVersionID: scalar[string](b, "select id::text from pgdispatch.workflow_definition_versions"),
+		Namespace:                   "shop",
 		WorkflowType:                "Order",
 		TaskQueue:                   "orders",
 		ExecutionTimeout:            32*24*time.Hour + 3500*time.Millisecond,

@@ -75,7 +75,7 @@ func TestSweepOfNothingKnowsNoNextExpiry(t *testing.T) {
 	swept, err := b.Sweep(t.Context(), 10)
 	require.NoError(t, err)
 	require.WithinDuration(t, scalar[time.Time](b, "select clock_timestamp()"), swept.Now, 5*time.Second)
-	require.Equal(t, Swept{Now: swept.Now}, swept)
+	require.Equal(t, Swept{Now: swept.Now, Namespaces: []string{""}}, swept)
 }
 
 func TestSweepTakesNoMoreThanItIsAskedTo(t *testing.T) {

@@ -32,6 +32,13 @@ func (f *fakeObserver) Paused(_ int, open bool) {
 	f.breaker = append(f.breaker, open)
 }
 
+// pausedAll is what was last said of the breaker.
+func (f *fakeObserver) pausedAll() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.breaker) > 0 && f.breaker[len(f.breaker)-1]
+}
+
 func (f *fakeObserver) Lost(itemID int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
