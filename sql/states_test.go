@@ -152,7 +152,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 	case "ping":
 		return [][]any{{"pgdispatch", "hello"}}
 	case "replica_alive":
-		return [][]any{{"replica-1", "dev", 4, lease}}
+		return [][]any{{"replica-1", "dev", 4, lease, `{"busy": 1}`}}
 	case "settings_set":
 		return [][]any{{50, false, "me"}}
 	case "retention_set":
@@ -179,6 +179,10 @@ func arguments(verb string, id int64, execution string) [][]any {
 func operatorArguments(verb string, id int64) [][]any {
 	ids := []int64{id}
 	switch verb {
+	case "activity_note":
+		return [][]any{{1, []int64{1}}}
+	case "activity_read":
+		return [][]any{{time.Hour}}
 	case "audit_list":
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil}}
 	case "definition_list":
@@ -193,6 +197,14 @@ func operatorArguments(verb string, id int64) [][]any {
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, false}}
 	case "item_read":
 		return [][]any{{ids, []string{}, true}}
+	case "view_dead_group":
+		return [][]any{{10, "it broke", 10}}
+	case "view_dead_groups":
+		return [][]any{{10, 10}}
+	case "view_items":
+		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, id + 1, 10, 10}}
+	case "view_workspaces":
+		return [][]any{{nil, "name", nil, nil, nil, 10, 10, 10}}
 	case "workspace_find":
 		return [][]any{{nil, nil, nil}}
 	case "workspace_list":

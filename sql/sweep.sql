@@ -4,12 +4,7 @@
 -- back were shortened, and the database's time. And what there is to do for others, so that a replica with nothing to do asks for
 -- nothing else: whether a claim would find work, how many executions are open, how many of them this replica is to watch, whether
 -- nobody alive watches some, whether anything is ever deleted, and a number that rises when a lane changes. Hints that claims have
--- read go.
-with read_hints as (
-    delete from pgdispatch.lane_hints h
-    using (select b.seen from pgdispatch.lane_book b order by b.version desc limit 1) b
-    where h.xid < pg_snapshot_xmax(b.seen) and pg_visible_in_snapshot(h.xid, b.seen)
-)
+-- read go, and the ends that they tell of are counted.
 select pgdispatch.requeue_expired($1) as requeued,
        pgdispatch.find_unnoticed() as unnoticed,
        (
@@ -30,6 +25,7 @@ select pgdispatch.requeue_expired($1) as requeued,
        s.retention is not null or s.dead_letter_retention is not null as deletes,
        coalesce(pg_sequence_last_value('pgdispatch.lane_versions'), 0) as lanes_changed
 from pgdispatch.settings s
+cross join pgdispatch.drop_read_hints()
 cross join (
     select count(*) as executions,
            count(*) filter (where e.watcher = $2) as mine,
