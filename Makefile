@@ -83,6 +83,7 @@ golden: ## rewrite what is generated: the lifecycle's diagram, the page of comma
 	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares' -update
 	go test ./cmd/pgdispatch -run Page -update
 	go test ./telemetry -run Reference -update
+	go test ./view -run Screen -update
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities; needs the network
