@@ -27,7 +27,7 @@ const (
 // edges are all imports between the product's packages. A new one is a decision.
 var edges = map[string][]string{
 	"claim":          {"sql"},
-	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "sweeper", "telemetry"},
+	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "sweeper", "telemetry", "view", "web"},
 	"complete":       {"claim"},
 	"dispatch":       {"claim"},
 	"finish":         nil,
@@ -37,6 +37,8 @@ var edges = map[string][]string{
 	"sql/sqltest":    {"sql/migrate"},
 	"sweeper":        {"claim"},
 	"telemetry":      {"claim"},
+	"view":           {"claim"},
+	"web":            {"claim", "view"},
 }
 
 func TestPackagesKnowOnlyWhoTheyNeed(t *testing.T) {
