@@ -33,8 +33,11 @@ type fakeReader struct {
 	looks, rows             int
 }
 
-func (f *fakeReader) Overview(context.Context) (claim.Overview, error) {
+func (f *fakeReader) Overview(ctx context.Context) (claim.Overview, error) {
 	f.looks++
+	if ctx.Err() != nil {
+		return claim.Overview{}, ctx.Err()
+	}
 	if f.empty {
 		return claim.Overview{Depth: claim.Depth{MaxClaims: 100, DeadLettersExact: true}}, f.err
 	}
@@ -242,4 +245,9 @@ func TestTheLivePartIsSentUntilTheReaderGoes(t *testing.T) {
 	cancel()
 	_, err = io.ReadAll(response.Body)
 	require.Error(t, err)
+}
+
+func TestARemedyIsTextWithCommandsInIt(t *testing.T) {
+	t.Parallel()
+	require.EqualValues(t, "see <code>a &lt;b&gt;</code> &amp; c", remedy("see `a <b>` & c"))
 }

@@ -2,6 +2,7 @@
 -- whoever said it: a replica, a worker or an update by hand.
 create function pgdispatch.drop_read_hints() returns void
 language sql volatile
+set search_path = pg_catalog, pg_temp
 as $$
     with dropped as (
         delete from pgdispatch.lane_hints h

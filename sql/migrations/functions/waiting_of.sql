@@ -1,7 +1,8 @@
--- How many items of a workspace wait, of no more than at_most, and since when the one has been due that has been for longest: by the
--- index of each level of priority that was ever claimed, and not by a count.
-create function pgdispatch.waiting_of(workspace uuid, at_most integer, out items bigint, out oldest_due timestamptz)
+-- How many items of a workspace wait and run, of no more than at_most, and since when the one has been due that has been for longest:
+-- by the index of each level of priority that was ever claimed, and not by a count.
+create function pgdispatch.waiting_of(workspace uuid, at_most integer, out items bigint, out running bigint, out oldest_due timestamptz)
 language sql stable
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
@@ -10,6 +11,10 @@ as $$
                select count(*)
                from (select from pgdispatch.workflow_execution_queue q
                      where q.workspace_id = workspace and q.status = 'PENDING' and not q.outcome_unknown and q.run_at is not null limit at_most) n
+           ),
+           (
+               select count(*)
+               from (select from pgdispatch.workflow_execution_queue q where q.workspace_id = workspace and q.status = 'DISPATCHED' limit at_most) n
            ),
            (
                select min(head.run_at)
