@@ -101,6 +101,7 @@ golden: ## rewrite what is generated: the lifecycle's diagram, the tables of com
 	go test ./cmd/pgdispatch -run Page -update
 	go test ./telemetry -run Reference -update
 	go test ./docs/clients -run Page -update
+	go test ./view -run Screen -update
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities; needs the network

@@ -27,7 +27,7 @@ const (
 // edges are all imports between the product's packages. A new one is a decision.
 var edges = map[string][]string{
 	"claim":          {"sql"},
-	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "summary", "sweeper", "telemetry"},
+	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "summary", "sweeper", "telemetry", "view", "web"},
 	"complete":       {"claim", "summary"},
 	"deploy/sbom":    nil,
 	"dispatch":       {"claim"},
@@ -40,6 +40,8 @@ var edges = map[string][]string{
 	"summary":        nil,
 	"sweeper":        {"claim"},
 	"telemetry":      {"claim"},
+	"view":           {"claim"},
+	"web":            {"claim", "view"},
 }
 
 func TestPackagesKnowOnlyWhoTheyNeed(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 func (b *bench) alive(stores ...*Store) {
 	b.t.Helper()
 	for _, store := range stores {
-		require.NoError(b.t, store.Alive(b.t.Context(), "v1", 10))
+		require.NoError(b.t, store.Alive(b.t.Context(), Presence{Version: "v1", Workers: 10}))
 	}
 }
 

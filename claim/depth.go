@@ -12,21 +12,28 @@ import (
 const depthLimit = 10_000
 
 // Depth is the queue as a whole, as it is now. Counts of up to 10,000 are exact; above that they are what Postgres' statistics
-// say, and never less than 10,000. DeadLetters ends there.
+// say, and never less than 10,000.
 type Depth struct {
-	Pending     int64 // due or not
-	Claimed     int64
-	Dispatched  int64
-	DeadLetters int64 // that nobody has seen to
+	Pending     int64 `json:"pending"` // due or not
+	Claimed     int64 `json:"claimed"`
+	Dispatched  int64 `json:"dispatched"`
+	DeadLetters int64 `json:"dead_letters"` // that nobody has seen to, among the newest 10,000 failures
+	// DeadLettersExact: there are no others.
+	DeadLettersExact bool `json:"dead_letters_exact"`
 	// OldestWaiting is how long the item has been due that has been due longest; nil: none is.
-	OldestWaiting *time.Duration
-	Replicas      int64 // that live
-	MaxClaims     int   // W
-	Paused        bool
+	OldestWaiting *time.Duration `json:"oldest_waiting_ns"`
+	Replicas      int64          `json:"replicas"`   // that live
+	MaxClaims     int            `json:"max_claims"` // W
+	Paused        bool           `json:"paused"`
 	// IdleQueues are task queues with executions and without a poller, WithoutPoller the executions on them; Failing are
 	// executions whose workflow task fails again and again. As the last look found them.
-	IdleQueues, WithoutPoller, Failing int64
+	IdleQueues    int64 `json:"idle_task_queues"`
+	WithoutPoller int64 `json:"executions_without_poller"`
+	Failing       int64 `json:"executions_failing"`
 }
+
+// IsEstimate says whether a count of items that wait or run is what the statistics say.
+func IsEstimate(count int64) bool { return count >= depthLimit }
 
 // QueueDepth reads the depth, without waiting for anybody.
 func (s *Store) QueueDepth(ctx context.Context) (Depth, error) {

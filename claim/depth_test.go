@@ -12,13 +12,13 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	b := newBench(t)
 	empty, err := b.QueueDepth(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, Depth{MaxClaims: 100}, empty)
+	require.Equal(t, Depth{MaxClaims: 100, DeadLettersExact: true}, empty)
 
 	b.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions`)
 	later, err := b.QueueDepth(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, Depth{Pending: 1, MaxClaims: 100}, later, "what is for later does not wait yet")
+	require.Equal(t, Depth{Pending: 1, MaxClaims: 100, DeadLettersExact: true}, later, "what is for later does not wait yet")
 
 	b.dispatched(b.Store, 2)
 	ended := b.dispatched(b.Store, 1)[0]
@@ -30,14 +30,14 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 		where id = (select max(id) from pgdispatch.workflow_execution_queue)`)
 	b.execute(`update pgdispatch.workflow_execution_queue set run_at = run_at - interval '1 hour'
 		where id = (select min(id) from pgdispatch.workflow_execution_queue where status = 'PENDING' and run_at < now())`)
-	require.NoError(t, b.Alive(t.Context(), "v1", 10))
+	require.NoError(t, b.Alive(t.Context(), Presence{Version: "v1", Workers: 10}))
 	b.execute("update pgdispatch.settings set paused = true, max_claims = 7")
 
 	depth, err := b.QueueDepth(t.Context())
 	require.NoError(t, err)
 	require.InDelta(t, time.Hour, *depth.OldestWaiting, float64(time.Minute))
 	depth.OldestWaiting = nil
-	require.Equal(t, Depth{Pending: 6, Claimed: 3, Dispatched: 2, DeadLetters: 1, Replicas: 1, MaxClaims: 7, Paused: true}, depth)
+	require.Equal(t, Depth{Pending: 6, Claimed: 3, Dispatched: 2, DeadLetters: 1, DeadLettersExact: true, Replicas: 1, MaxClaims: 7, Paused: true}, depth)
 }
 
 func TestDepthOfALongQueueIsWhatTheStatisticsSay(t *testing.T) {

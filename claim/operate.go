@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -59,8 +60,12 @@ func (s *Store) Finish(ctx context.Context, executionID, outcome, reason, result
 }
 
 // Alive says that this replica lives, for one lease from now.
-func (s *Store) Alive(ctx context.Context, version string, workers int) error {
-	return s.exec(ctx, "renew replica", sql.ReplicaAlive, s.Owner, version, workers, s.Lease, optional(s.Namespace))
+func (s *Store) Alive(ctx context.Context, p Presence) error {
+	state, err := json.Marshal(p.State)
+	if err != nil {
+		return fmt.Errorf("renew replica: %w", err)
+	}
+	return s.exec(ctx, "renew replica", sql.ReplicaAlive, s.Owner, p.Version, p.Workers, s.Lease, optional(s.Namespace), string(state))
 }
 
 // ReleaseOwned gives back whatever is still leased to this replica, and returns how many items that was. It is for the end,
@@ -139,6 +144,8 @@ type Replica struct {
 	Up       time.Duration `json:"up_ns"`
 	Leased   int64         `json:"leased"`
 	Watching int64         `json:"watching"`
+	Heard    time.Duration `json:"heard_ns"` // how long ago its last heartbeat was
+	State    ReplicaState  `json:"state"`    // at that time
 }
 
 // Replicas reads the replicas that live, the oldest first.

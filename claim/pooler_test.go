@@ -25,7 +25,7 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 			store := &Store{Pool: pool, Owner: "pooled", Lease: b.Lease}
 			ctx := t.Context()
 
-			require.NoError(t, store.Alive(ctx, "v1", 10))
+			require.NoError(t, store.Alive(ctx, Presence{Version: "v1", Workers: 10}))
 			items := b.claimed(store, 5)
 			renewed, err := store.Heartbeat(ctx, []Held{{items[0].ID, items[0].Token}})
 			require.NoError(t, err)

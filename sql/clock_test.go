@@ -26,7 +26,7 @@ func TestAClockThatIsSetBackKeepsNoLeaseForLonger(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.items(f.tenant("PRO"), 3)
-	f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease, "default")
+	f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease, "default", "{}")
 	b := f.claim(2)
 	f.clockMoves(-time.Hour)
 	after := f.claim(1).ids()[0]

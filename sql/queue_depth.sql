@@ -1,6 +1,6 @@
 -- reads
 -- $1 how many items of a status are counted at the most.
-select d.pending, d.claimed, d.dispatched, d.dead, d.oldest_waiting, d.replicas, d.max_claims, d.paused,
+select d.pending, d.claimed, d.dispatched, d.dead, d.dead_is_all, d.oldest_waiting, d.replicas, d.max_claims, d.paused,
        s.task_queues, s.without_poller, s.failing
 from pgdispatch.queue_depth($1) d
 cross join (

@@ -153,7 +153,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 	case "ping":
 		return [][]any{{"pgdispatch", "hello"}}
 	case "replica_alive":
-		return [][]any{{"replica-1", "dev", 4, lease, "default"}}
+		return [][]any{{"replica-1", "dev", 4, lease, "default", `{"busy": 1}`}}
 	case "settings_set":
 		return [][]any{{50, false, 100, "me"}}
 	case "retention_set":
@@ -180,6 +180,10 @@ func arguments(verb string, id int64, execution string) [][]any {
 func operatorArguments(verb string, id int64, execution string) [][]any {
 	ids := []int64{id}
 	switch verb {
+	case "activity_note":
+		return [][]any{{1, []int64{1}}}
+	case "activity_read":
+		return [][]any{{time.Hour}}
 	case "audit_list":
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil}}
 	case "definition_list":
@@ -197,9 +201,9 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 	case "stall_turn":
 		return [][]any{{time.Minute, time.Minute, 10}}
 	case "stall_pick":
-		return [][]any{{time.Minute, []string{}, 10}}
+		return [][]any{{time.Minute, []string{}, []string{}, 10}}
 	case "stall_record":
-		return [][]any{{[]string{"orders"}, []int{1}, []string{execution}, []string{execution}, []string{"it fails"}}}
+		return [][]any{{[]string{"orders"}, []string{"default"}, []int{1}, []string{execution}, []string{execution}, []string{"default"}, []string{"it fails"}, []string{}}}
 	case "stalled":
 		return [][]any{{10}}
 	case "stop_done":
@@ -208,6 +212,14 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{execution, "CANCEL", "enough", "me"}, {execution, "TERMINATE", "enough", "me"}}
 	case "stop_take":
 		return [][]any{{10}}
+	case "view_dead_group":
+		return [][]any{{10, "it broke", 10}}
+	case "view_dead_groups":
+		return [][]any{{10, 10}}
+	case "view_items":
+		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, id + 1, 10, 10}}
+	case "view_workspaces":
+		return [][]any{{nil, "name", nil, nil, nil, 10, 10, 10}}
 	case "workspace_find":
 		return [][]any{{nil, nil, nil}}
 	case "workspace_list":

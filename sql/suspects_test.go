@@ -130,7 +130,7 @@ func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
 			f := open(t)
 			f.item(f.tenant("PRO"))
 			for range 5 {
-				f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease, "default")
+				f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease, "default", "{}")
 				b := f.claim(1)
 				require.Len(t, b.items, 1)
 				if b.items[0].Problem != nil {

@@ -5,12 +5,7 @@
 -- with nothing to do asks for nothing else: whether a claim would find work, how many executions are open, how many of them this
 -- replica is to watch, whether nobody alive watches some, whether some are to be stopped, whether anything is ever deleted, a
 -- number that rises when a lane changes, and the namespaces that definitions name ('': some name none). Hints that claims have
--- read go.
-with read_hints as (
-    delete from pgdispatch.lane_hints h
-    using (select b.seen from pgdispatch.lane_book b order by b.version desc limit 1) b
-    where h.xid < pg_snapshot_xmax(b.seen) and pg_visible_in_snapshot(h.xid, b.seen)
-)
+-- read go, and the ends that they tell of are counted.
 select pgdispatch.requeue_expired($1) as requeued,
        pgdispatch.find_unnoticed() as unnoticed,
        (
@@ -32,6 +27,7 @@ select pgdispatch.requeue_expired($1) as requeued,
        coalesce(pg_sequence_last_value('pgdispatch.lane_versions'), 0) as lanes_changed,
        pgdispatch.namespaces_in_use() as namespaces
 from pgdispatch.settings s
+cross join pgdispatch.drop_read_hints()
 cross join (
     select count(*) as executions,
            count(*) filter (where e.watcher = $2) as mine,

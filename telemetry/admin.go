@@ -25,7 +25,7 @@ const (
 	stopTimeout = time.Second
 )
 
-// Admin serves the state of a replica by HTTP: /livez, /readyz, /metrics and /debug/pprof/. Its fields are set before Run and
+// Admin serves the state of a replica by HTTP: /livez, /readyz, /metrics, /debug/pprof/ and the web view. Its fields are set before Run and
 // not changed after.
 type Admin struct {
 	// Listener is what is served; Run closes it.
@@ -33,7 +33,11 @@ type Admin struct {
 	// Metrics is what /metrics shows.
 	Metrics prometheus.Gatherer
 	Health  *Health
-	// Token opens /debug/pprof/ to who sends it as `Authorization: Bearer …`. "": it is open on loopback, and closed elsewhere.
+	// Pages is the web view, served at PagesPath and below; nil: there is none.
+	Pages     nethttp.Handler
+	PagesPath string
+	// Token opens /debug/pprof/ and the pages to who sends it as `Authorization: Bearer …`, or as the password that a browser asks
+	// for. "": they are open on loopback, and closed elsewhere.
 	Token string
 	Log   *slog.Logger
 }
@@ -52,7 +56,8 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 func (a *Admin) Run(ctx context.Context) error {
 	server := &nethttp.Server{
 		Handler: a.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
+		ErrorLog:    slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return ctx }, // a page that is live ends with Run
 	}
 	a.Log.InfoContext(ctx, "Serving health and metrics", "address", a.Listener.Addr().String())
 	var g errgroup.Group
@@ -86,6 +91,10 @@ func (a *Admin) Handler() nethttp.Handler {
 	} {
 		mux.HandleFunc(path, a.guarded(handler))
 	}
+	if a.Pages != nil {
+		mux.HandleFunc("GET "+a.PagesPath, a.guarded(a.Pages.ServeHTTP))
+		mux.Handle("GET /{$}", nethttp.RedirectHandler(a.PagesPath, nethttp.StatusFound))
+	}
 	return mux
 }
 
@@ -93,17 +102,20 @@ func (a *Admin) Handler() nethttp.Handler {
 // machine comes by another.
 func (a *Admin) guarded(next nethttp.HandlerFunc) nethttp.HandlerFunc {
 	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
-		given, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		given, sent := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if _, password, basic := r.BasicAuth(); basic {
+			given, sent = password, true
+		}
 		switch {
 		case a.Token == "" && isLoopback(a.Listener.Addr().String()) && isLoopback(r.Host):
 			next(w, r)
 		case a.Token == "":
-			nethttp.Error(w, "profiles are served on loopback only: set PGDISPATCH_ADMIN_TOKEN and send it as a bearer token", nethttp.StatusForbidden)
-		case bearer && subtle.ConstantTimeCompare([]byte(given), []byte(a.Token)) == 1:
+			nethttp.Error(w, "this is served on loopback only: set PGDISPATCH_ADMIN_TOKEN, and send it as a bearer token or as the password", nethttp.StatusForbidden)
+		case sent && subtle.ConstantTimeCompare([]byte(given), []byte(a.Token)) == 1:
 			next(w, r)
 		default:
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			nethttp.Error(w, "send PGDISPATCH_ADMIN_TOKEN as a bearer token", nethttp.StatusUnauthorized)
+			w.Header().Set("WWW-Authenticate", `Basic realm="pgdispatch: any name, and PGDISPATCH_ADMIN_TOKEN as the password"`)
+			nethttp.Error(w, "send PGDISPATCH_ADMIN_TOKEN as a bearer token, or as the password with any name", nethttp.StatusUnauthorized)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"io"
 	"net"
@@ -120,13 +121,18 @@ func TestProfilesAreForLoopbackOrForWhoHasTheToken(t *testing.T) {
 		"an address":                             {"", "10.0.0.1", nil, 403},
 		"an address, and a token that is none":   {"", "10.0.0.1", []string{"Authorization: Bearer "}, 403},
 		"the token":                              {token, "10.0.0.1", []string{bearer}, 200},
+		"the token as a password":                {token, "10.0.0.1", []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+token))}, 200},
+		"another password":                       {token, "10.0.0.1", []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("me:x"))}, 401},
 		"no token":                               {token, "10.0.0.1", nil, 401},
 		"another token":                          {token, "10.0.0.1", []string{bearer + "0"}, 401},
 		"the token in another form":              {token, "10.0.0.1", []string{"Authorization: " + token}, 401},
 		"loopback without the token":             {token, "127.0.0.1", nil, 401},
 	} {
-		status, _ := ask(&Admin{Token: c.token}, c.bound, "/debug/pprof/goroutine?debug=1", c.headers...)
-		require.Equal(t, c.want, status, name)
+		page := nethttp.HandlerFunc(func(nethttp.ResponseWriter, *nethttp.Request) {})
+		for _, path := range []string{"/debug/pprof/goroutine?debug=1", "/ui/items"} {
+			status, _ := ask(&Admin{Token: c.token, Pages: page, PagesPath: "/ui/"}, c.bound, path, c.headers...)
+			require.Equal(t, c.want, status, "%s: %s", name, path)
+		}
 	}
 	status, _ := ask(&Admin{}, "10.0.0.1", "/debug/pprof/profile?seconds=1")
 	require.Equal(t, 403, status)

@@ -28,18 +28,23 @@ type Store struct {
 	*claim.Store // what is not measured goes straight through
 	inner        store
 	t            *Telemetry
+	pulse        *Pulse
 }
 
-// Store measures a store. Where t is nil, it only passes on.
-func (t *Telemetry) Store(of *claim.Store) *Store { return &Store{Store: of, inner: of, t: t} }
+// Store measures a store. What it hands out and settles is told to the pulse; nothing else is measured where t is nil.
+func (t *Telemetry) Store(of *claim.Store, pulse *Pulse) *Store {
+	return &Store{Store: of, inner: of, t: t, pulse: pulse}
+}
 
 // SettleAndClaim is claim.Store's.
 func (s *Store) SettleAndClaim(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (claim.Batch, []int64, error) {
-	if s.t == nil {
-		return s.inner.SettleAndClaim(ctx, started, wanted)
-	}
 	began := time.Now()
 	batch, settled, err := s.inner.SettleAndClaim(ctx, started, wanted)
+	s.pulse.settled(claim.Dispatched, settled)
+	s.pulse.claimed(batch.Items)
+	if s.t == nil {
+		return batch, settled, err
+	}
 	s.t.claimed(interval{began, time.Now()}, batch, err)
 	s.t.settled(claim.Dispatched, settled, interval{began, time.Now()})
 	return batch, settled, err
@@ -49,6 +54,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []claim.Settlement, 
 func (s *Store) Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 	began := time.Now()
 	settled, err := s.inner.Settle(ctx, verb, batch)
+	s.pulse.settled(verb, settled)
 	if s.t != nil {
 		s.t.failed("settle", err)
 		if err == nil {

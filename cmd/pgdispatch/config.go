@@ -28,7 +28,7 @@ type config struct {
 	listen            bool
 	durable           durability
 	adminAddr         string // "": nothing is served
-	adminToken        string // "": profiles are served on loopback only
+	adminToken        string // "": profiles and the web view are served on loopback only
 	metricsWorkspaces int
 	callbackURL       string // "": Temporal is not asked to call
 	callbackAddr      string
@@ -85,9 +85,9 @@ var runOptions = []option{
 		func(c *config, v string) error { return parseSwitch(v, &c.listen) }},
 	{"durable-commits", "PGDISPATCH_DURABLE_COMMITS", "claims", "which commits wait for the disk: claims, all, or none (after a crash of Postgres, a workspace may then exceed its limit)",
 		func(c *config, v string) error { return parseDurability(v, &c.durable) }},
-	{"admin-addr", "PGDISPATCH_ADMIN_ADDR", "", "host:port that /livez, /readyz and /metrics are served on; empty: nowhere",
+	{"admin-addr", "PGDISPATCH_ADMIN_ADDR", "", "host:port that /livez, /readyz, /metrics and the web view at /ui/ are served on; empty: nowhere",
 		func(c *config, v string) error { return parseAddress(v, &c.adminAddr) }},
-	{"admin-token", "PGDISPATCH_ADMIN_TOKEN", "", "bearer token for profiles at /debug/pprof/, 16 characters or more; empty: without a token, on loopback only",
+	{"admin-token", "PGDISPATCH_ADMIN_TOKEN", "", "token for the web view and for profiles at /debug/pprof/, 16 characters or more; empty: without a token, on loopback only",
 		func(c *config, v string) error { return parseToken(v, &c.adminToken) }},
 	{"metrics-workspaces", "PGDISPATCH_METRICS_WORKSPACES", "0", "of how many workspaces there are metrics, those with the most items, 0 to 1000",
 		func(c *config, v string) error { return parseInt(v, 0, 1000, &c.metricsWorkspaces) }},

@@ -94,6 +94,16 @@ func poolSettings(c config) (forClaims, forOthers map[string]string) {
 		directSettings(plannedOnce, map[string]string{"synchronous_commit": others})
 }
 
+// viewSettings are for the web view, whose reads are planned for what they ask.
+func viewSettings(c config) map[string]string {
+	if !c.listen {
+		return nil
+	}
+	return directSettings(map[string]string{
+		"statement_timeout": "5s", "jit": "off", "plan_cache_mode": "force_custom_plan",
+	})
+}
+
 // prepare gives a connection what pgdispatch needs of it. Without settings, it must suit a transaction pooler.
 func prepare(connConfig *pgx.ConnConfig, settings map[string]string) {
 	connConfig.ConnectTimeout = connectTimeout

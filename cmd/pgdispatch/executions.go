@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/view"
 )
 
 func (a *app) executionsCommand() *cobra.Command {
@@ -75,7 +76,7 @@ func (a *app) executionsShowCommand() *cobra.Command {
 			Watcher: i.Watcher, CreatedAt: i.PreparedAt, StartedAt: i.StartedAt, FinishedAt: i.ExecutionFinishedAt,
 		}
 		if i.Stop != "" {
-			shown.Stop = stopOf(i)
+			shown.Stop = view.StopOf(i)
 		}
 		if ask {
 			c, err := readConfig(command.Flags(), a.lookupEnv, doctorOptions)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/view"
 )
 
 // itemBatch is how many items one transaction cancels or retries.
@@ -87,12 +88,12 @@ func (a *app) itemsShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			story := storyOf(items[0], failures)
+			story := view.Story(items[0], failures)
 			if output == "json" {
 				return a.printJSON(struct {
 					claim.QueueItem
 					Failures []claim.Failure `json:"failures"`
-					Story    []event         `json:"story"`
+					Story    []view.Event    `json:"story"`
 				}{items[0], failures, story})
 			}
 			return a.printItem(items[0], story)

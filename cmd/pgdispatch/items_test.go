@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/view"
 )
 
 // enqueues enqueues an item of the desk's workspace and returns its ID.
@@ -43,7 +44,7 @@ func (d *desk) settles(verb claim.Verb, s claim.Settlement) {
 // story is an item's, without its times.
 func (d *desk) story(item string) []string {
 	d.t.Helper()
-	var shown struct{ Story []event }
+	var shown struct{ Story []view.Event }
 	require.NoError(d.t, json.Unmarshal([]byte(d.types("items", "show", item, "-o", "json")), &shown))
 	lines := []string{}
 	for _, e := range shown.Story {

@@ -52,6 +52,8 @@ const (
 	// reachLimit is how long Temporal may be silent until this replica leaves its watches to others; with a lease below twice
 	// that, half of the lease.
 	reachLimit = 10 * time.Second
+	// presenceInterval is how often a replica says that it lives and how it is; with a lease below three times that, a third of it.
+	presenceInterval = 10 * time.Second
 	// farewellTimeout bounds what a replica says to the database as its last.
 	farewellTimeout = 3 * time.Second
 )
@@ -81,6 +83,7 @@ func (a *app) runCommand() *cobra.Command {
 type replica struct {
 	config
 	store     *telemetry.Store
+	pulse     *telemetry.Pulse
 	log       *slog.Logger
 	wake      chan string
 	stopWake  chan struct{}
@@ -145,7 +148,8 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 	}
 
 	r := &replica{config: c, log: log, wake: make(chan string, 1), stopWake: make(chan struct{}, 1)}
-	r.store = t.Store(&claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease, Namespace: namespace})
+	r.pulse = telemetry.NewPulse(t)
+	r.store = t.Store(&claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease, Namespace: namespace}, r.pulse)
 	service := temporal.WorkflowService()
 	starter := &dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner}
 	waiter := &complete.TemporalWaiter{Service: service, Namespace: namespace}
@@ -193,7 +197,7 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.store, Starter: starter, Workers: r.workers, Lease: r.lease,
 		StartTimeout: r.startTimeout, DrainTimeout: r.drainTimeout,
-		Wake: r.wake, Namespaces: r.namespacesInUse, Log: component("dispatcher"),
+		Wake: r.wake, Namespaces: r.namespacesInUse, Observer: r.pulse, Log: component("dispatcher"),
 	}
 	r.sweeper = &sweeper.Sweeper{
 		Store: r.store, Interval: r.pollInterval, Lease: r.lease, RecountInterval: recountInterval,
@@ -327,23 +331,10 @@ func contained(ctx context.Context, log *slog.Logger, part func(context.Context)
 	return part(ctx)
 }
 
-// presence says that this replica lives, so that others leave its watches alone.
-func (r *replica) presence(ctx context.Context) error {
-	for {
-		if err := r.store.Alive(ctx, buildVersion(), r.workers); err != nil && ctx.Err() == nil {
-			r.log.WarnContext(ctx, "Cannot renew this replica's presence", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(r.lease / 3):
-		}
-	}
-}
-
 func (r *replica) farewell(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, farewellTimeout, fmt.Errorf("farewell gave up after %s", farewellTimeout))
 	defer cancel()
+	r.noteStarts(ctx)
 	released, err := r.store.ReleaseOwned(ctx)
 	if released > 0 {
 		r.log.Warn("Released queue items whose claim was never answered", "items", released)

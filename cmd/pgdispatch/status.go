@@ -1,121 +1,97 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/summary"
+	"github.com/pgdispatch/pgdispatch/view"
 )
-
-// mostStalled is how much of what does not progress is shown.
-const mostStalled = 20
 
 // status is what `pgdispatch status` shows.
 type status struct {
-	Settings   claim.Settings              `json:"settings"`
-	Replicas   []claim.Replica             `json:"replicas"`
-	Workspaces []claim.WorkspaceStatistics `json:"workspaces"`
-	Stalled    []claim.StallFor            `json:"stalled"` // what runs and does not progress
+	Settings claim.Settings `json:"settings"`
+	claim.Overview
+	Concerns   []view.Concern       `json:"concerns"`
+	Workspaces []claim.WorkspaceRow `json:"workspaces"`
 }
 
 func (a *app) statusCommand() *cobra.Command {
-	var output string
+	var output, sort string
 	var limit int
+	var watches bool
+	var interval time.Duration
 	command := &cobra.Command{
-		Use: "status", Short: "Show settings, replicas and workspaces as they are now", Args: cobra.NoArgs,
+		Use: "status", Short: "Show what needs attention, totals, replicas and workspaces as they are now", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *claim.Store, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			by := claim.WorkspaceOrder(sort)
+			if err := errors.Join(checkOutput(output), checkLimit(limit), checkSort(by), checkWatch(watches, interval, output)); err != nil {
 				return err
 			}
-			s, err := readStatus(ctx, store, limit)
+			if watches {
+				return a.watch(ctx, store, interval, by, limit)
+			}
+			s, err := readStatus(ctx, store, by, limit)
 			if err != nil {
 				return err
 			}
 			if output == "json" {
 				return a.printJSON(s)
 			}
-			return a.printStatus(s)
+			screen := view.Screen{Overview: s.Overview, Workspaces: s.Workspaces, At: time.Now().UTC()}
+			_, err = fmt.Fprintln(a.stdout, strings.Join(screen.Lines(view.Style{}), "\n"))
+			return err
 		}),
 	}
 	addOutput(command.Flags(), &output)
-	command.Flags().IntVar(&limit, "limit", 50, "how many workspaces to show, those with the most items first")
+	command.Flags().IntVar(&limit, "limit", 50, "how many workspaces to show, 1 to 10000")
+	command.Flags().StringVar(&sort, "sort", string(claim.ByOldest), "which workspaces come first: oldest, running, failures or name")
+	command.Flags().BoolVar(&watches, "watch", false, "draw it again and again, until q or Ctrl-C")
+	command.Flags().DurationVar(&interval, "interval", time.Second, "of --watch: how often, 200ms to 1h")
 	addFlags(command.Flags(), []option{databaseOption})
 	return command
 }
 
-func readStatus(ctx context.Context, store *claim.Store, limit int) (s status, err error) {
+func checkSort(by claim.WorkspaceOrder) error {
+	switch by {
+	case claim.ByOldest, claim.ByRunning, claim.ByFailures, claim.ByName:
+		return nil
+	}
+	return fmt.Errorf("--sort is %.80q: it must be oldest, running, failures or name", by)
+}
+
+func checkWatch(watches bool, interval time.Duration, output string) error {
+	switch {
+	case watches && output == "json":
+		return errors.New("--watch draws for people: leave out --output json, or call status again and again")
+	case interval < 200*time.Millisecond || interval > time.Hour:
+		return fmt.Errorf("--interval is %s: it must be from 200ms to 1h", interval)
+	}
+	return nil
+}
+
+func readStatus(ctx context.Context, store *claim.Store, by claim.WorkspaceOrder, limit int) (s status, err error) {
 	if s.Settings, err = store.Settings(ctx); err != nil {
 		return s, err
 	}
-	if s.Replicas, err = store.Replicas(ctx); err != nil {
+	if s.Overview, err = store.Overview(ctx); err != nil {
 		return s, err
 	}
-	if s.Workspaces, err = store.WorkspaceStatistics(ctx, limit); err != nil {
-		return s, err
-	}
-	s.Stalled, err = store.Stalled(ctx, mostStalled)
+	s.Concerns = view.Concerns(s.Overview)
+	s.Workspaces, err = store.ListWorkspaces(ctx, "", by, nil, limit)
 	return s, err
 }
 
-func (a *app) printStatus(s status) error {
-	state := "running"
-	if s.Settings.Paused {
-		state = "PAUSED"
-	}
-	fmt.Fprintf(a.stdout, "%s, at most %d items leased at once\n\n", state, s.Settings.MaxClaims)
-	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "REPLICA\tVERSION\tUP\tWORKERS\tLEASED\tWATCHING")
-	for _, r := range s.Replicas {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\n", r.ID, r.Version, r.Up.Round(time.Second), r.Workers, r.Leased, r.Watching)
-	}
-	if len(s.Replicas) == 0 {
-		fmt.Fprintln(table, "none: start one with `pgdispatch run`")
-	}
-	fmt.Fprintln(table, "\nWORKSPACE\tPLAN\tWAITING\tCLAIMED\tRUNNING/LIMIT\tOLDEST WAITING\t")
-	for _, w := range s.Workspaces {
-		oldest, paused := "-", ""
-		if w.OldestWaiting != nil {
-			oldest = w.OldestWaiting.Round(time.Millisecond).String()
-		}
-		if w.Paused {
-			paused = "PAUSED"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d/%d\t%s\t%s\n", printable(w.Name), w.Plan, w.Waiting, w.Claimed,
-			w.Claimed+w.Running, w.MaxConcurrentWorkflows, oldest, paused)
-	}
-	if len(s.Workspaces) == 0 {
-		fmt.Fprintln(table, "none: insert one into pgdispatch.workspaces")
-	}
-	if len(s.Stalled) > 0 {
-		fmt.Fprintln(table, "\nNOT PROGRESSING\tNAMESPACE\tNAME\tEXECUTIONS\tSINCE\tWHY")
-	}
-	for _, stall := range s.Stalled {
-		kind := map[string]string{"TASK_QUEUE": "task queue", "EXECUTION": "execution"}[stall.Kind]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", kind, cmp.Or(printable(stall.Namespace), "-"), printable(stall.Name), stall.Executions, shortly(stall.Since), printable(stall.Detail))
-	}
-	return table.Flush()
-}
-
 // printable keeps a name from moving the terminal's cursor.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, text)
-}
+func printable(text string) string { return view.Printable(text) }
 
 func (a *app) settingsCommand() *cobra.Command {
 	group := &cobra.Command{Use: "settings", Short: "Read or change the settings that all replicas share, live"}

@@ -11,10 +11,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/telemetry"
+	"github.com/pgdispatch/pgdispatch/web"
 )
+
+// viewConnections is for the web view: its own, so that nobody who looks takes one from who works.
+const viewConnections = 2
 
 // minTokenLength keeps a token from being guessed.
 const minTokenLength = 16
@@ -41,7 +46,17 @@ func observed(ctx context.Context, c config, owner string, log *slog.Logger, run
 	if err != nil {
 		return fmt.Errorf("PGDISPATCH_ADMIN_ADDR is %q: %w", c.adminAddr, err)
 	}
-	admin := &telemetry.Admin{Listener: listener, Metrics: t.Registry, Health: health, Token: c.adminToken, Log: log.With("component", "admin")}
+	defer listener.Close()
+	pool, err := openPool(ctx, c.databaseURL, viewConnections, viewSettings(c))
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	site := &web.Site{Read: &claim.Store{Pool: pool}, Log: log.With("component", "web")}
+	admin := &telemetry.Admin{
+		Listener: listener, Metrics: t.Registry, Health: health, Token: c.adminToken, Log: log.With("component", "admin"),
+		Pages: site.Handler(), PagesPath: web.Prefix,
+	}
 
 	// It serves while the replica drains, and ends last.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -83,7 +98,6 @@ func (r *replica) observe(t *telemetry.Telemetry, health *telemetry.Health, pool
 	if t == nil {
 		return nil
 	}
-	r.dispatch.Observer = t
 	return t.Observe(gauges)
 }
 

@@ -17,8 +17,9 @@ begin
     if old.status = new.status and not (waits and (old.outcome_unknown or old.priority <> new.priority or old.run_at <> new.run_at)) then
         return null; -- nothing that a claim looks at
     end if;
-    insert into pgdispatch.lane_hints (workspace_id, freed, priority, run_at)
-    values (old.workspace_id, freed::integer, case when waits then new.priority end, case when waits then new.run_at end);
+    insert into pgdispatch.lane_hints (workspace_id, freed, priority, run_at, ended)
+    values (old.workspace_id, freed::integer, case when waits then new.priority end, case when waits then new.run_at end,
+            case when old.finished_at is null and new.finished_at is not null then new.status end);
     -- Items that are withdrawn together do not each look for those that are left.
     if new.status = 'PENDING' or not freed or exists (
         select from pgdispatch.workflow_execution_queue q

@@ -1,12 +1,16 @@
 -- The queue as a whole. Of each status no more items are counted than at_most; where there are more, the statistics of their
--- index say about how many.
+-- index say about how many. Dead letters are counted among the failures that are the newest; dead_is_all: those are all there are.
 create function pgdispatch.queue_depth(at_most integer)
-returns table (pending bigint, claimed bigint, dispatched bigint, dead bigint, oldest_waiting interval, replicas bigint, max_claims integer, paused boolean)
+returns table (pending bigint, claimed bigint, dispatched bigint, dead bigint, dead_is_all boolean, oldest_waiting interval, replicas bigint, max_claims integer, paused boolean)
 language sql stable
--- By indexes that need no sorting, however the table looked when it was last analyzed: else all is read for a part of it.
+-- By indexes that need no sorting, however the tables looked when they were last analyzed: else all is read for a part of it.
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+-- What is switched off costs 10^10, which would have the statement compiled, for most of a second.
+set jit = off
 as $$
     with waiting as materialized (
         -- By the time of their insert, so that those that wait longest are among what is read. Not "is not null", which the index
@@ -19,8 +23,14 @@ as $$
         select q.run_at from pgdispatch.workflow_execution_queue q where q.status = 'PENDING' and q.outcome_unknown limit at_most
     ), running as materialized (
         select from pgdispatch.workflow_execution_queue q where q.status = 'DISPATCHED' limit at_most
+    ), failures as materialized (
+        select q.id from pgdispatch.workflow_execution_queue q where q.status = 'FAILED' order by q.finished_at desc limit at_most
     ), dead as materialized (
-        select from pgdispatch.failed_items f where f.open limit at_most
+        -- As in failed_items, whose join could begin at all failures.
+        select from failures n
+        left join pgdispatch.dead_letter_marks m on m.item_id = n.id
+        left join pgdispatch.workflow_execution_queue r on r.id = m.replay_id
+        where m.item_id is null or r.status = 'CANCELLED'
     ), counted (waiting, unanswered, running) as (
         select (select count(*) from waiting), (select count(*) from unanswered), (select count(*) from running)
     ), about (waiting, running) as (
@@ -31,6 +41,7 @@ as $$
            (select count(*) from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED'),
            case when n.running < at_most then n.running else greatest(n.running, about.running)::bigint end,
            (select count(*) from dead),
+           (select count(*) < at_most from failures),
            (select clock_timestamp() - min(w.run_at) from (table waiting union all table unanswered) w where w.run_at <= clock_timestamp()),
            (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()),
            s.max_claims,

@@ -1,0 +1,1 @@
+set session_replication_role = replica

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// An end counts whoever says it: two are Temporal's, one is said by hand.
+func TestWhatAReplicaDoesIsSeenByStatusAndOnItsPages(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	p := s.replica(anyPort, "PGDISPATCH_LEASE=1s", "PGDISPATCH_POLL_INTERVAL=100ms").ready()
+	s.enqueue("ENTERPRISE", "Echo", 2)
+	running := s.enqueue("ENTERPRISE", "Hold", 1)[0]
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 2 && s.statusOf(running) == "DISPATCHED" }, "all are started, and two have ended")
+	s.exec("select pgdispatch.finish($1, 'FAILED', 'said by hand')", running)
+
+	store := &claim.Store{Pool: s.db}
+	var seen claim.Overview
+	s.eventually(func() bool {
+		var err error
+		seen, err = store.Overview(t.Context())
+		require.NoError(t, err)
+		completed, failed, _ := seen.Ended()
+		return completed == 2 && failed == 1 && seen.Pickup().Starts == 3 && len(seen.Replicas) == 1 && len(seen.Replicas[0].State.WakeUps) > 0
+	}, "it is counted")
+	require.NotNil(t, seen.Replicas[0].State.Listening)
+	require.True(t, *seen.Replicas[0].State.Listening)
+	require.Positive(t, seen.Pickup().P50)
+
+	for path, want := range map[string]string{
+		"/": "What needs attention", "/ui/": "1 dead letter waits", "/ui/workspaces": "ENTERPRISE", "/ui/items?status=FAILED": "said by hand",
+		"/ui/items/" + running: "execution-" + running, "/ui/dead": "said by hand",
+	} {
+		status, text := p.get(path)
+		require.Equal(t, http.StatusOK, status, path)
+		require.Contains(t, text, want, path)
+	}
+	require.NotContains(t, strings.ToLower(p.logs.String()), "cannot serve a page")
+}

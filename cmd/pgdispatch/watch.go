@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/view"
+)
+
+const (
+	// resizeInterval is how often the terminal is asked for its size.
+	resizeInterval = 200 * time.Millisecond
+	// enterScreen takes the terminal's second screen, without a cursor and without wrapping; leaveScreen gives the first one back.
+	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+)
+
+// watcher draws the state again and again, until it is told to end.
+type watcher struct {
+	Store interface {
+		Overview(ctx context.Context) (claim.Overview, error)
+		ListWorkspaces(ctx context.Context, search string, by claim.WorkspaceOrder, after *claim.WorkspaceKey, atMost int) ([]claim.WorkspaceRow, error)
+	}
+	Interval time.Duration
+	Sort     claim.WorkspaceOrder
+	Limit    int
+	Out      io.Writer
+	Colour   bool
+	// Size is the terminal's; nil: there is none, and what is drawn stands one below the other.
+	Size func() (width, height int)
+	// Keys are what is typed; nil: nothing is.
+	Keys <-chan byte
+}
+
+// Run draws until ctx is cancelled or q is typed. The first look must succeed; later ones may fail, and say so.
+func (w *watcher) Run(ctx context.Context) error {
+	var screen view.Screen
+	if err := w.look(ctx, &screen); err != nil {
+		return err
+	}
+	looks, sizes := time.NewTicker(w.Interval), time.NewTicker(resizeInterval)
+	defer looks.Stop()
+	defer sizes.Stop()
+	w.draw(screen)
+	width, height := w.size()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case key := <-w.Keys:
+			if strings.ContainsRune("qQ\x03\x04", rune(key)) { // Ctrl-C and Ctrl-D come as they are typed
+				return nil
+			}
+			continue
+		case <-sizes.C:
+			nowWidth, nowHeight := w.size()
+			if nowWidth == width && nowHeight == height {
+				continue
+			}
+			width, height = nowWidth, nowHeight
+		case <-looks.C:
+			if screen.Err = w.look(ctx, &screen); ctx.Err() != nil {
+				return nil
+			}
+		}
+		w.draw(screen)
+	}
+}
+
+func (w *watcher) size() (width, height int) {
+	if w.Size == nil {
+		return 0, 0
+	}
+	return w.Size()
+}
+
+// look reads everything anew. What it cannot read stays as it was.
+func (w *watcher) look(ctx context.Context, screen *view.Screen) error {
+	overview, err := w.Store.Overview(ctx)
+	if err != nil {
+		return redact(err)
+	}
+	workspaces, err := w.Store.ListWorkspaces(ctx, "", w.Sort, nil, w.Limit)
+	if err != nil {
+		return redact(err)
+	}
+	*screen = view.Screen{Overview: overview, Workspaces: workspaces, At: time.Now().UTC()}
+	return nil
+}
+
+func (w *watcher) draw(screen view.Screen) {
+	if w.Size == nil {
+		fmt.Fprintln(w.Out, strings.Join(screen.Lines(view.Style{}), "\n")+"\n")
+		return
+	}
+	width, height := w.Size()
+	screen.Footer = fmt.Sprintf("every %s; q ends", w.Interval)
+	var text strings.Builder
+	text.WriteString("\x1b[H")
+	for n, line := range screen.Lines(view.Style{Width: width, Height: height, Colour: w.Colour}) {
+		if n > 0 {
+			text.WriteString("\r\n")
+		}
+		text.WriteString(line + "\x1b[K")
+	}
+	text.WriteString("\x1b[J")
+	fmt.Fprint(w.Out, text.String()) // at once, so that no half of it is seen
+}
+
+// onTerminal runs the watcher on a terminal, and gives the terminal back as it was.
+func (w *watcher) onTerminal(ctx context.Context, in, out *os.File) (err error) {
+	state, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return fmt.Errorf("take the terminal: %w", err)
+	}
+	fmt.Fprint(out, enterScreen)
+	defer func() {
+		fmt.Fprint(out, leaveScreen)
+		if restoreErr := term.Restore(int(in.Fd()), state); restoreErr != nil {
+			err = errors.Join(err, fmt.Errorf("give the terminal back: %w", restoreErr))
+		}
+	}()
+	keys := make(chan byte)
+	go readKeys(in, keys, ctx.Done())
+	w.Keys = keys
+	w.Size = func() (int, int) {
+		width, height, err := term.GetSize(int(out.Fd()))
+		if err != nil {
+			return 80, 24
+		}
+		return width, height
+	}
+	return w.Run(ctx)
+}
+
+// readKeys passes on what is typed. It ends with the process: a read of a terminal cannot be called off.
+func readKeys(in io.Reader, keys chan<- byte, done <-chan struct{}) {
+	for key := make([]byte, 1); ; {
+		if _, err := in.Read(key); err != nil {
+			return
+		}
+		select {
+		case keys <- key[0]:
+		case <-done:
+			return
+		}
+	}
+}
+
+// terminals returns the files that a person sits at, if one does.
+func (a *app) terminals() (in, out *os.File, is bool) {
+	out, isFile := a.stdout.(*os.File)
+	dumb, _ := a.lookupEnv("TERM")
+	return os.Stdin, out, isFile && dumb != "dumb" && term.IsTerminal(int(out.Fd())) && term.IsTerminal(int(os.Stdin.Fd()))
+}
+
+func (a *app) watch(ctx context.Context, store *claim.Store, interval time.Duration, sort claim.WorkspaceOrder, limit int) error {
+	noColour, _ := a.lookupEnv("NO_COLOR")
+	w := &watcher{Store: store, Interval: interval, Sort: sort, Limit: limit, Out: a.stdout, Colour: noColour == ""}
+	if in, out, is := a.terminals(); is {
+		return w.onTerminal(ctx, in, out)
+	}
+	return w.Run(ctx)
+}

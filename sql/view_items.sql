@@ -1,0 +1,38 @@
+-- reads
+-- $1 status (null: any), $2 workspaces (null: any), $3 definitions (null: any), $4 part of the error, whatever its case; enqueued
+-- since $5 or, where that is null, for as long as $6; until $7 or $8, likewise; $9 only items before this one; $10 at most. Of all
+-- those that an index offers, $11 are looked at: it returns how many were, and the lowest ID among them. The newest first.
+with looked as materialized (
+    (select q.id from pgdispatch.workflow_execution_queue q
+     where coalesce($1::text, 'CANCELLED') in ('COMPLETED', 'CANCELLED') and q.id < $9::bigint order by q.id desc limit $11::bigint)
+    union all
+    (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'FAILED' and q.status = 'FAILED' order by q.finished_at desc limit $11::bigint)
+    union all
+    (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'CLAIMED' and q.status = 'CLAIMED' limit $11::bigint)
+    union all
+    (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'PENDING' and q.status = 'PENDING' and q.outcome_unknown limit $11::bigint)
+    union all
+    (select q.id from pgdispatch.workflow_execution_queue q
+     where $1::text = 'PENDING' and $2::text[] is null and q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid is not null
+     order by q.enqueue_xid desc limit $11::bigint)
+    union all
+    (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'DISPATCHED' and $2::text[] is null and q.status = 'DISPATCHED' limit $11::bigint)
+    union all
+    (select o.id from unnest($2::text[]::uuid[]) as w (id)
+     cross join lateral (
+         (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'PENDING' and q.workspace_id = w.id
+              and q.status = 'PENDING' and not q.outcome_unknown and q.run_at is not null limit $11::bigint)
+         union all
+         (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'DISPATCHED' and q.workspace_id = w.id and q.status = 'DISPATCHED' limit $11::bigint)
+     ) o limit $11::bigint)
+), found as (
+    select q.id
+    from looked l cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = l.id offset 0) q -- one by one
+    where q.id < $9::bigint and ($1::text is null or q.status = $1::text)
+      and ($2::text[] is null or q.workspace_id = any ($2::text[]::uuid[])) and ($3::text[] is null or q.workflow_definition_id = any ($3::text[]::uuid[]))
+      and ($4::text is null or position(lower($4::text) in lower(q.last_error)) > 0)
+      and q.created_at >= coalesce($5::timestamptz, clock_timestamp() - $6::interval, '-infinity')
+      and q.created_at <= coalesce($7::timestamptz, clock_timestamp() - $8::interval, 'infinity')
+    order by q.id desc limit $10::bigint
+)
+select f.id, n.looked, n.lowest from (select count(*) as looked, min(l.id) as lowest from looked l) n left join found f on true order by f.id desc

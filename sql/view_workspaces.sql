@@ -1,0 +1,40 @@
+-- reads
+-- $1 part of the name, whatever its case, or the ID (null: any); $2 the order: running, oldest or failures: first those that have any,
+-- then the others by name; or name; $3, $4 and $5 rank, name and ID of the last one shown (null: from the first); $6 at most. Of a
+-- workspace, no more than $7 items of a status are counted; of failures no more than the newest $8 of the last day, of all workspaces.
+with failed as materialized (
+    select n.workspace_id, count(*) as items
+    from (select q.workspace_id from pgdispatch.workflow_execution_queue q where q.status = 'FAILED' and q.finished_at > now() - interval '1 day'
+          order by q.finished_at desc limit $8::bigint) n group by n.workspace_id
+), ranked (id, rank) as (
+    select l.workspace_id, case $2::text when 'running' then -l.active else date_part('epoch', l.waiting_from) end::double precision
+    from pgdispatch.lanes l where case $2::text when 'running' then l.active > 0 when 'oldest' then l.ready_priority is not null else false end
+    union all
+    select f.workspace_id, -f.items::double precision from failed f where $2::text = 'failures'
+), ahead as materialized (
+    select r.id, r.rank from ranked r
+    where ($3::double precision is null or (r.rank, r.id) > ($3::double precision, $5::text::uuid))
+      and ($1::text is null or r.id in (
+          select w.id from pgdispatch.workspaces w where position(lower($1::text) in lower(w.name)) > 0 or w.id::text = lower($1::text)))
+    order by r.rank, r.id limit $6::bigint
+), page as materialized (
+    (select a.id, a.rank from ahead a) union all (
+     select w.id, 'infinity' from pgdispatch.workspaces w
+     where (select count(*) from ahead) < $6::bigint -- else nobody asks for them
+       and ($1::text is null or position(lower($1::text) in lower(w.name)) > 0 or w.id::text = lower($1::text))
+       and (w.name collate "C", w.id) > (case when $3::double precision = 'infinity' then $4::text else '' end,
+                                         case when $3::double precision = 'infinity' then $5::text else '00000000-0000-0000-0000-000000000000' end::uuid)
+       and (select count(*) from pgdispatch.lanes l where l.workspace_id = w.id -- counted, so that it is looked up one by one
+            and case $2::text when 'running' then l.active > 0 when 'oldest' then l.ready_priority is not null else false end) = 0
+       and not ($2::text = 'failures' and w.id in (select f.workspace_id from failed f))
+     order by w.name collate "C", w.id limit $6::bigint)
+), claimed as materialized (
+    select q.workspace_id, count(*) as items from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED' group by q.workspace_id
+)
+select w.id::text, w.name, w.plan, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as limit_in_force, w.paused,
+       n.items as waiting, coalesce(c.items, 0) as claimed, n.running,
+       clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank
+from page p join pgdispatch.workspaces w on w.id = p.id join pgdispatch.workspace_tiers t on t.plan = w.plan
+left join claimed c on c.workspace_id = p.id left join failed f on f.workspace_id = p.id
+cross join lateral pgdispatch.waiting_of(p.id, $7::integer) n
+order by p.rank, case when p.rank = 'infinity' then w.name end collate "C", p.id limit $6::bigint

@@ -1,0 +1,65 @@
+package telemetry
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch"
+)
+
+var _ dispatch.Observer = (*Pulse)(nil)
+
+func TestThePulseMeasuresFromWhenAnItemWasDueUntilItIsStarted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPulse(nil)
+		fake := &fakeStore{
+			claim: func() (claim.Batch, []int64, error) {
+				return claim.Batch{Items: []claim.Item{{ID: 1, Waited: time.Second}, {ID: 2}, {ID: 3}, {ID: 4}}}, nil, nil
+			},
+			settle: func() ([]int64, error) { return []int64{2}, nil },
+		}
+		store := &Store{inner: fake, pulse: p}
+		_, _, err := store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 4})
+		require.NoError(t, err)
+		require.Equal(t, 4, p.State().Busy)
+		time.Sleep(time.Second)
+		_, err = store.Settle(t.Context(), claim.Retry, nil) // 2 failed
+		require.NoError(t, err)
+		fake.claim = func() (claim.Batch, []int64, error) { return claim.Batch{}, []int64{1, 3}, nil }
+		_, _, err = store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 4})
+		require.NoError(t, err)
+		p.Lost(4)
+
+		state := p.State()
+		require.Zero(t, state.Busy)
+		require.InDelta(t, 2, state.StartsPerSecond, 1e-9, "two in the one second since it was asked last")
+		waits := p.Take()
+		require.EqualValues(t, 2, waits.Total())
+		require.InEpsilon(t, time.Second, waits.Quantile(.5), .19)
+		require.InEpsilon(t, 2*time.Second, waits.Quantile(.99), .19)
+		require.Empty(t, p.Take())
+		p.GiveBack(waits)
+		require.Equal(t, waits, p.Take(), "what could not be noted is noted next time")
+		time.Sleep(time.Second)
+		require.Zero(t, p.State().StartsPerSecond)
+	})
+}
+
+func TestThePulseHearsAndPassesOn(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	p := NewPulse(about)
+	p.Woken("poll")
+	p.Woken("poll")
+	p.Paused(1, true)
+	state := p.State()
+	require.True(t, state.BreakerOpen)
+	require.Equal(t, map[string]int64{"poll": 2}, state.WakeUps)
+	require.True(t, about.BreakerOpen())
+	requireValue(t, about, "pgdispatch_wakeups_total poll", 2)
+}

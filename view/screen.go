@@ -1,0 +1,196 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// Screen is one look at everything, as text.
+type Screen struct {
+	claim.Overview
+	Workspaces []claim.WorkspaceRow
+	Sort       claim.WorkspaceOrder
+	At         time.Time
+	// Err is why the last look failed; nil: it did not. What was seen before it is still shown.
+	Err error
+	// Footer is the last line, such as which keys there are.
+	Footer string
+}
+
+// Style says how text is drawn.
+type Style struct {
+	// Width and Height are the terminal's; 0: lines and their number are not limited.
+	Width, Height int
+	Colour        bool
+}
+
+const (
+	bold, faint, red, yellow, green = "1", "2", "31;1", "33", "32"
+	barWidth                        = 10
+	nameWidth                       = 30
+)
+
+// Lines draws it: no line is wider than the terminal, and there are no more than it has.
+func (s Screen) Lines(style Style) []string {
+	head := s.head(style)
+	tables := slices.Concat(s.replicas(style), s.stalled(style), s.workspaces(style))
+	lines := append(head, tables...)
+	if room := style.Height - truth(s.Footer != ""); style.Height > 0 && len(lines) > room {
+		lines = append(lines[:max(room-1, 0)], style.paint(faint, fmt.Sprintf("… %d more lines: a higher terminal shows them", len(lines)-room+1)))
+	}
+	if s.Footer != "" {
+		lines = append(lines, style.paint(faint, s.Footer))
+	}
+	for n := range lines {
+		lines[n] = style.cut(lines[n])
+	}
+	return lines
+}
+
+func (s Screen) head(style Style) []string {
+	d := s.Depth
+	lines := []string{style.paint(bold, "pgdispatch") + "  " + s.state(style) + "  " + s.At.Format("2006-01-02 15:04:05 MST")}
+	if s.Err != nil {
+		lines = append(lines, style.paint(red, "! cannot read the database: "+Printable(s.Err.Error())))
+	}
+	for _, c := range Concerns(s.Overview) {
+		lines = append(lines, style.paint(map[Severity]string{Critical: red, Warning: yellow}[c.Severity], "! "+c.What)+style.paint(faint, " → "+c.Remedy))
+	}
+	completed, failed, cancelled := s.Ended()
+	return append(lines, "",
+		fmt.Sprintf("waiting %s   claimed %s of %s   running %s   dead letters %s", Count(d.Pending), Number(d.Claimed), Number(int64(d.MaxClaims)), Count(d.Dispatched), Dead(d)),
+		fmt.Sprintf("oldest waiting %s   starts %s   pickup %s", SpanOf(d.OldestWaiting), Rate(s.StartsPerSecond()), PickupWords(s.Pickup())),
+		fmt.Sprintf("last hour: %s completed, %s failed, %s cancelled   %s", Number(completed), Number(failed), Number(cancelled), Sparkline(s.Minutes)), "")
+}
+
+func (s Screen) state(style Style) string {
+	if s.Err != nil {
+		return style.paint(red, "NO ANSWER, this is what was seen last")
+	}
+	for _, c := range Concerns(s.Overview) {
+		if c.Severity == Critical {
+			return style.paint(red, "NOTHING IS STARTED")
+		}
+	}
+	return style.paint(green, "running")
+}
+
+func (s Screen) replicas(style Style) []string {
+	table := grid{{"REPLICA", "VERSION", "UP", "BUSY", "LEASED", "WATCHING", "STARTS", "TEMPORAL", "WAKES", "HEARD"}}
+	for _, r := range s.Replicas {
+		table = append(table, []string{Printable(r.ID), Printable(r.Version), Span(r.Up), fmt.Sprintf("%d/%d", r.State.Busy, r.Workers), Number(r.Leased),
+			Number(r.Watching), Rate(r.State.StartsPerSecond), Temporal(r.State), Wakes(r.State), Span(r.Heard) + " ago"})
+	}
+	if len(s.Replicas) == 0 {
+		return append(table.lines(style), "none: start one with `pgdispatch run`", "")
+	}
+	return append(table.lines(style), "")
+}
+
+// stalled is what runs and does not progress, if anything does not.
+func (s Screen) stalled(style Style) []string {
+	if len(s.Stalled) == 0 {
+		return nil
+	}
+	table := grid{{"NOT PROGRESSING", "NAMESPACE", "NAME", "EXECUTIONS", "SINCE", "WHY"}}
+	for _, stall := range s.Stalled {
+		kind := map[string]string{"TASK_QUEUE": "task queue", "EXECUTION": "execution"}[stall.Kind]
+		table = append(table, []string{kind, orNone(Printable(stall.Namespace)), Printable(stall.Name), Number(int64(stall.Executions)), Span(stall.Since), Printable(stall.Detail)})
+	}
+	return append(table.lines(style), "")
+}
+
+func (s Screen) workspaces(style Style) []string {
+	table := grid{{"WORKSPACE", "PLAN", "RUNNING/LIMIT", "", "WAITING", "OLDEST WAITING", "FAILED IN A DAY", ""}}
+	for _, w := range s.Workspaces {
+		active := w.Claimed + w.Running
+		table = append(table, []string{Style{Width: nameWidth}.cut(Printable(w.Name)), w.Plan, bar(active, int64(w.Limit)), fmt.Sprintf("%s/%s", AtMost(active, claim.CountLimit), Number(int64(w.Limit))),
+			AtMost(w.Waiting, claim.CountLimit), SpanOf(w.OldestWaiting), Number(w.Failures), map[bool]string{true: "PAUSED"}[w.Paused]})
+	}
+	if len(s.Workspaces) == 0 {
+		return append(table.lines(style), "none: insert one into pgdispatch.workspaces")
+	}
+	return table.lines(style)
+}
+
+// bar shows how much of a limit is used.
+func bar(active, limit int64) string {
+	used := 0
+	if limit > 0 {
+		used = int(min((active*barWidth+limit-1)/limit, barWidth))
+	}
+	return strings.Repeat("█", used) + strings.Repeat("░", barWidth-used)
+}
+
+// Sparkline draws what ended in each minute.
+func Sparkline(minutes []claim.Minute) string {
+	most := int64(1)
+	for _, m := range minutes {
+		most = max(most, m.Completed+m.Failed)
+	}
+	line := ""
+	for _, m := range minutes {
+		ended := m.Completed + m.Failed
+		line += string([]rune(" ▁▂▃▄▅▆▇█")[(ended*8+most-1)/most])
+	}
+	return line
+}
+
+// grid is a table. Its first row is its head.
+type grid [][]string
+
+func (g grid) lines(style Style) []string {
+	widths := make([]int, len(g[0]))
+	for _, row := range g {
+		for n, cell := range row {
+			widths[n] = max(widths[n], utf8.RuneCountInString(cell))
+		}
+	}
+	lines := []string{}
+	for at, row := range g {
+		line := ""
+		for n, cell := range row {
+			line += cell + strings.Repeat(" ", widths[n]-utf8.RuneCountInString(cell)+2)
+		}
+		if line = strings.TrimRight(line, " "); at == 0 {
+			line = style.paint(faint, line)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (s Style) paint(how, text string) string {
+	if !s.Colour || how == "" {
+		return text
+	}
+	return "\x1b[" + how + "m" + text + "\x1b[0m"
+}
+
+// cut ends a line at the terminal's edge. What paints takes no room.
+func (s Style) cut(line string) string {
+	if s.Width <= 0 {
+		return line
+	}
+	var out strings.Builder
+	shown, escape := 0, false
+	for _, r := range line {
+		switch {
+		case r == '\x1b':
+			escape = true
+		case escape:
+			escape = r != 'm'
+		case shown == s.Width:
+			continue
+		default:
+			shown++
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}

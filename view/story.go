@@ -1,0 +1,95 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// Event is one thing that happened to an item.
+type Event struct {
+	At   time.Time `json:"at"`
+	What string    `json:"what"`
+}
+
+// Story tells what happened to an item, as far as rows remember it: of several claims, only the last is known.
+func Story(i claim.QueueItem, failures []claim.Failure) []Event {
+	story := []Event{}
+	tell := func(at *time.Time, format string, args ...any) {
+		if at != nil {
+			story = append(story, Event{*at, fmt.Sprintf(format, args...)})
+		}
+	}
+	if i.ReplayOf != nil {
+		tell(&i.CreatedAt, "inserted, as a replay of item %d", *i.ReplayOf)
+	} else {
+		tell(&i.CreatedAt, "inserted")
+	}
+	if i.AttemptCount != 1 || i.ClaimedAt == nil { // else the last claim, below, was the first one too
+		tell(i.PreparedAt, "claimed for the first time; its execution is made")
+	}
+	for _, f := range failures {
+		tell(&f.FailedAt, "failure %d, at attempt %d, on %s: %s", f.Failure, f.Attempt, orNone(f.Replica), f.Error)
+	}
+	switch {
+	case i.Status == "CLAIMED":
+		tell(i.ClaimedAt, "claimed by %s, attempt %d", i.ClaimedBy, i.AttemptCount)
+		if i.LeaseIsOver {
+			tell(i.LeaseExpiresAt, "the lease ran out; another replica takes it over")
+		}
+	case i.ClaimedAt != nil && i.AttemptCount == 1:
+		tell(i.ClaimedAt, "claimed, attempt 1")
+	case i.ClaimedAt != nil:
+		tell(i.ClaimedAt, "claimed for the last time, attempt %d", i.AttemptCount)
+	}
+	tell(i.StartedAt, "started: workflow %s, run %s", i.WorkflowID(), orNone(i.RunID))
+	if i.Stop != "" {
+		tell(i.StopRequestedAt, "%s", StopOf(i))
+	}
+	switch i.Status {
+	case "COMPLETED", "CANCELLED":
+		tell(i.FinishedAt, "%s", i.Status)
+	case "FAILED":
+		ended := "failed for good: "
+		if i.RunID != "" {
+			ended = fmt.Sprintf("the workflow ended, %s: ", i.ExecutionStatus)
+		}
+		tell(i.FinishedAt, "%s%s", ended, i.LastError)
+	}
+	switch {
+	case i.ReplayID != nil:
+		tell(i.MarkedAt, "replayed by %s, as item %d", i.MarkedBy, *i.ReplayID)
+	case i.MarkedAt != nil:
+		tell(i.MarkedAt, "discarded by %s", i.MarkedBy)
+	}
+	slices.SortStableFunc(story, func(a, b Event) int { return cmp.Compare(a.At.UnixNano(), b.At.UnixNano()) })
+	return story
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// StopOf says who asked for the end of an item's workflow, and what became of that.
+func StopOf(i claim.QueueItem) string {
+	text := fmt.Sprintf("%s requested by %s", map[string]string{"CANCEL": "cancellation", "TERMINATE": "termination"}[i.Stop], i.StopRequestedBy)
+	if i.StopReason != "" {
+		text += ": " + i.StopReason
+	}
+	switch i.StopState {
+	case "OPEN":
+		text += "; not carried out yet"
+		if i.StopError != "" {
+			text += ": " + i.StopError
+		}
+	case "SENT":
+		text += "; Temporal has taken it"
+	}
+	return text
+}

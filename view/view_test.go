@@ -1,0 +1,142 @@
+package view
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+var unpainted = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func requireGolden(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	golden, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(golden), text, "go test ./view -update rewrites %s; read the difference first", name)
+}
+
+func ptr[T any](value T) *T { return &value }
+
+// busy is a screen on which something of everything is to be seen.
+func busy() Screen {
+	minutes := make([]claim.Minute, 60)
+	for n := range minutes {
+		minutes[n].Completed, minutes[n].Failed = int64(n*n), int64(n%7)
+	}
+	for n := range 100 {
+		minutes[59].Waits.Add(time.Duration(n+1) * time.Millisecond)
+	}
+	return Screen{
+		At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC),
+		Overview: claim.Overview{
+			Depth: claim.Depth{Pending: 1_234_567, Claimed: 12, Dispatched: 2345, DeadLetters: 3, DeadLettersExact: true, OldestWaiting: ptr(75 * time.Hour), Replicas: 2, MaxClaims: 100},
+			Replicas: []claim.Replica{
+				{ID: "one_7_abcdef", Version: "v1.2.3", Workers: 10, Up: 49 * time.Hour, Leased: 7, Watching: 800, Heard: 3 * time.Second,
+					State: claim.ReplicaState{Busy: 7, Listening: ptr(true), OnDuty: true, StartsPerSecond: 123.4}},
+				{ID: "two_8_abcdef", Version: "v1.2.3", Workers: 10, Up: 90 * time.Second, Leased: 5, Watching: 12, Heard: 12 * time.Second,
+					State: claim.ReplicaState{Busy: 5, BreakerOpen: true, Listening: ptr(false), StartsPerSecond: .25}},
+			},
+			Minutes: minutes,
+		},
+		Workspaces: []claim.WorkspaceRow{
+			{Name: "Acme", Plan: "PRO", Limit: 5, Claimed: 2, Running: 3, Waiting: 1000, OldestWaiting: ptr(75 * time.Hour), Failures: 12},
+			{Name: "evil\x1b[2J\r\nname " + strings.Repeat("long ", 20), Plan: "FREE", Limit: 0, Paused: true, Waiting: 1, OldestWaiting: ptr(350 * time.Millisecond)},
+			{Name: "quiet", Plan: "ENTERPRISE", Limit: 100000},
+		},
+	}
+}
+
+func TestTheScreenShowsEverything(t *testing.T) {
+	t.Parallel()
+	for name, screen := range map[string]Screen{
+		"busy.golden":  busy(),
+		"empty.golden": {At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC), Overview: claim.Overview{Depth: claim.Depth{MaxClaims: 100, DeadLettersExact: true}}},
+	} {
+		requireGolden(t, name, strings.Join(screen.Lines(Style{}), "\n")+"\n")
+	}
+}
+
+func TestTheScreenFitsItsTerminal(t *testing.T) {
+	t.Parallel()
+	screen := busy()
+	screen.Err, screen.Footer = errors.New("connection\x1b refused"), "q ends"
+	for _, style := range []Style{{Width: 80, Height: 24}, {Width: 40, Height: 5}, {Width: 1, Height: 1}, {Width: 200, Height: 60}} {
+		lines := screen.Lines(style)
+		require.LessOrEqual(t, len(lines), max(style.Height, 2))
+		require.Equal(t, Style{Width: style.Width}.cut("q ends"), lines[len(lines)-1])
+		for _, line := range lines {
+			require.LessOrEqual(t, utf8.RuneCountInString(line), style.Width)
+			require.NotContains(t, line, "\x1b", "without colour there is nothing to escape from")
+		}
+		painted := style
+		painted.Colour = true
+		for n, line := range screen.Lines(painted) {
+			require.Equal(t, lines[n], unpainted.ReplaceAllString(line, ""), "colour takes no room")
+			require.Equal(t, strings.Count(line, "\x1b[")%2, 0, "what is painted ends: %q", line)
+		}
+	}
+}
+
+func TestConcernsSayTheWorstFirst(t *testing.T) {
+	t.Parallel()
+	well := claim.Overview{Depth: claim.Depth{MaxClaims: 100, DeadLettersExact: true}, Replicas: []claim.Replica{{}, {}}}
+	require.Empty(t, Concerns(well))
+	for what, change := range map[string]func(o *claim.Overview){
+		"No replica runs":               func(o *claim.Overview) { o.Replicas = nil },
+		"Everything is paused":          func(o *claim.Overview) { o.Depth.Paused = true },
+		"max-claims is 0":               func(o *claim.Overview) { o.Depth.MaxClaims = 0 },
+		"no workflows from any replica": func(o *claim.Overview) { o.Replicas = []claim.Replica{{State: claim.ReplicaState{BreakerOpen: true}}} },
+		"no workflows from 1 of 2 replicas": func(o *claim.Overview) {
+			o.Replicas = []claim.Replica{{State: claim.ReplicaState{BreakerOpen: true}}, {}}
+		},
+		"1 of 1 replicas do not listen": func(o *claim.Overview) {
+			o.Replicas = []claim.Replica{{State: claim.ReplicaState{Listening: ptr(false)}}}
+		},
+		"1 dead letter waits":                      func(o *claim.Overview) { o.Depth.DeadLetters = 1 },
+		"At least 9,000 dead letters wait":         func(o *claim.Overview) { o.Depth.DeadLetters, o.Depth.DeadLettersExact = 9000, false },
+		"due for 1 h 0 min.":                       func(o *claim.Overview) { o.Depth.OldestWaiting = ptr(time.Hour) },
+		"all 100 items that may be leased at once": func(o *claim.Overview) { o.Depth.OldestWaiting, o.Depth.Claimed = ptr(time.Hour), 100 },
+	} {
+		o := well
+		change(&o)
+		got := Concerns(o)
+		require.Len(t, got, 1, what)
+		require.Contains(t, got[0].What, what)
+		require.NotEmpty(t, got[0].Remedy)
+	}
+	all := busy().Overview
+	all.Depth.Paused = true
+	severities := []Severity{}
+	for _, c := range Concerns(all) {
+		severities = append(severities, c.Severity)
+	}
+	require.Equal(t, []Severity{Critical, Warning, Warning, Warning, Notice}, severities)
+}
+
+func TestNumbersAndSpansAreReadable(t *testing.T) {
+	t.Parallel()
+	for want, got := range map[string]string{
+		"1,234,567": Number(1234567), "-1,234": Number(-1234), "-123": Number(-123), "999": Number(999), "about 10,000": Count(10000), "9,999": Count(9999),
+		"1,000+": AtMost(1000, 1000), "0.3 ms": Span(300 * time.Microsecond), "12 ms": Span(12 * time.Millisecond), "1.5 s": Span(1500 * time.Millisecond),
+		"59 s": Span(59 * time.Second), "1 min 1 s": Span(61 * time.Second), "1 h 1 min": Span(61 * time.Minute), "47 h 0 min": Span(47 * time.Hour),
+		"2 d 1 h": Span(49 * time.Hour), "0.0 ms": Span(-time.Hour), "–": SpanOf(nil), "0/s": Rate(0), "0.3/s": Rate(.26), "1,235/s": Rate(1234.6),
+	} {
+		require.Equal(t, want, got)
+	}
+}

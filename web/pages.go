@@ -1,0 +1,236 @@
+package web
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	nethttp "net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/view"
+)
+
+const (
+	// pageSize is how many rows a list has, and groupsShown how many groups of dead letters.
+	pageSize    = 50
+	groupsShown = 100
+	// maxText is how long a text to search for may be.
+	maxText = 200
+)
+
+var statuses = []string{"PENDING", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED", "CANCELLED"}
+
+func (s *Site) overview(r *nethttp.Request) (string, any, error) {
+	seen, err := s.glance(r.Context())
+	return "overview", seen, err
+}
+
+// workspacesData is what the list of workspaces shows.
+type workspacesData struct {
+	Search string
+	Sort   claim.WorkspaceOrder
+	Rows   []claim.WorkspaceRow
+	Next   string // the URL of the next page; "": there is none
+	First  bool
+}
+
+func (s *Site) workspaces(r *nethttp.Request) (string, any, error) {
+	query := r.URL.Query()
+	d := workspacesData{Search: query.Get("q"), Sort: claim.WorkspaceOrder(query.Get("sort")), First: query.Get("after") == ""}
+	if !slices.Contains([]claim.WorkspaceOrder{claim.ByName, claim.ByRunning, claim.ByFailures}, d.Sort) {
+		d.Sort = claim.ByOldest
+	}
+	if err := checkText("q", d.Search); err != nil {
+		return "", nil, err
+	}
+	after, err := parseKey(query.Get("after"))
+	if err != nil {
+		return "", nil, err
+	}
+	if d.Rows, err = s.Read.ListWorkspaces(r.Context(), d.Search, d.Sort, after, pageSize); err != nil {
+		return "", nil, err
+	}
+	if len(d.Rows) == pageSize {
+		d.Next = with(r.URL, "after", formatKey(d.Rows[pageSize-1].Key()))
+	}
+	return "workspaces", d, nil
+}
+
+// itemsData is what the list of items shows.
+type itemsData struct {
+	Status, Workspace, Definition, Error, Since string
+	Statuses                                    []string
+	Spans                                       []span
+	Page                                        claim.ItemPage
+	Next                                        string
+	First, Filtered                             bool
+}
+
+// span is a choice of how far back to look.
+type span struct{ Value, Name string }
+
+var spans = []span{{"15m", "15 minutes"}, {"1h", "hour"}, {"24h", "day"}, {"168h", "week"}}
+
+func (s *Site) items(r *nethttp.Request) (string, any, error) {
+	query := r.URL.Query()
+	d := itemsData{Status: query.Get("status"), Workspace: query.Get("workspace"), Definition: query.Get("definition"), Error: query.Get("error"),
+		Since: query.Get("since"), Statuses: statuses, Spans: spans, First: query.Get("before") == ""}
+	d.Filtered = d.Status+d.Workspace+d.Definition+d.Error+d.Since != ""
+	filter, workspaces, definitions, err := s.itemFilter(r, d)
+	if err != nil {
+		return "", nil, err
+	}
+	if workspaces == nil || len(workspaces) > 0 { // else no workspace has that name
+		if d.Page, err = s.Read.ListItems(r.Context(), filter, d.Status, workspaces, definitions, pageSize); err != nil {
+			return "", nil, err
+		}
+	}
+	if d.Page.Next != 0 {
+		d.Next = with(r.URL, "before", strconv.FormatInt(d.Page.Next, 10))
+	}
+	return "items", d, nil
+}
+
+// itemFilter reads the filter from the URL. An empty list of workspaces is one of a name that none has.
+func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f claim.ItemFilter, workspaces, definitions []string, err error) {
+	for name, text := range map[string]string{"workspace": d.Workspace, "definition": d.Definition, "error": d.Error} {
+		if err := checkText(name, text); err != nil {
+			return f, nil, nil, err
+		}
+	}
+	f.Error = d.Error
+	if d.Status != "" && !slices.Contains(statuses, d.Status) {
+		return f, nil, nil, bad("status must be one of " + strings.Join(statuses, ", ") + ".")
+	}
+	if d.Since != "" {
+		ago, err := time.ParseDuration(d.Since)
+		if err != nil || ago <= 0 {
+			return f, nil, nil, bad("since must be how long ago, such as 15m or 24h.")
+		}
+		f.Since.Ago = &ago
+	}
+	if before := r.URL.Query().Get("before"); before != "" {
+		if f.Before, err = strconv.ParseInt(before, 10, 64); err != nil || f.Before < 1 {
+			return f, nil, nil, bad("before must be the number of an item.")
+		}
+	}
+	if d.Definition != "" {
+		if !isUUID(d.Definition) {
+			return f, nil, nil, bad("definition must be the ID of a workflow definition: an item's page leads to its own.")
+		}
+		definitions = []string{d.Definition}
+	}
+	if d.Workspace != "" {
+		found, err := s.Read.FindWorkspaces(r.Context(), d.Workspace)
+		if err != nil {
+			return f, nil, nil, err
+		}
+		workspaces = []string{}
+		for _, w := range found {
+			workspaces = append(workspaces, w.ID)
+		}
+	}
+	return f, workspaces, definitions, nil
+}
+
+// itemData is what an item's page shows.
+type itemData struct {
+	claim.QueueItem
+	Story  []view.Event
+	Params string
+}
+
+func (s *Site) item(r *nethttp.Request) (string, any, error) {
+	ref := strings.TrimPrefix(r.PathValue("id"), "execution-")
+	ids, executions := []int64{}, []string{}
+	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
+		ids = append(ids, id)
+	} else if isUUID(ref) {
+		executions = append(executions, ref)
+	} else {
+		return "", nil, bad("An item is named by its number, its execution's ID or its workflow's.")
+	}
+	items, err := s.Read.QueueItems(r.Context(), ids, executions, true)
+	if err != nil {
+		return "", nil, err
+	}
+	if len(items) == 0 {
+		return "", nil, problem{nethttp.StatusNotFound, "There is no such item.", "Retention may have deleted it, or it was never committed."}
+	}
+	failures, err := s.Read.Failures(r.Context(), items[0].ID)
+	if err != nil {
+		return "", nil, err
+	}
+	d := itemData{QueueItem: items[0], Story: view.Story(items[0], failures), Params: string(items[0].Params)}
+	var pretty strings.Builder
+	encoder := json.NewEncoder(&pretty)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(items[0].Params) == nil {
+		d.Params = pretty.String()
+	}
+	return "item", d, nil
+}
+
+func (s *Site) dead(r *nethttp.Request) (string, any, error) {
+	groups, err := s.Read.DeadGroups(r.Context(), groupsShown)
+	return "dead", groups, err
+}
+
+func bad(what string) problem {
+	return problem{nethttp.StatusBadRequest, what, "Correct the address, or begin anew from the links above."}
+}
+
+// checkText refuses what no row can hold.
+func checkText(name, text string) error {
+	if len(text) > maxText || view.Printable(text) != text {
+		return bad(name + " must be text of up to 200 characters, without control characters.")
+	}
+	return nil
+}
+
+func isUUID(text string) bool {
+	for n, r := range text {
+		if n == 8 || n == 13 || n == 18 || n == 23 {
+			if r != '-' {
+				return false
+			}
+		} else if !strings.ContainsRune("0123456789abcdefABCDEF", r) {
+			return false
+		}
+	}
+	return len(text) == 36
+}
+
+// with is the same URL with one parameter otherwise.
+func with(u *url.URL, name, value string) string {
+	query := u.Query()
+	query.Set(name, value)
+	return u.Path + "?" + query.Encode()
+}
+
+// formatKey writes where a page of workspaces ends into a URL.
+func formatKey(k claim.WorkspaceKey) string {
+	text := strconv.FormatFloat(k.Rank, 'g', -1, 64) + "\n" + k.ID + "\n" + k.Name
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+func parseKey(text string) (*claim.WorkspaceKey, error) {
+	if text == "" {
+		return nil, nil
+	}
+	decoded, err := base64.RawURLEncoding.DecodeString(text)
+	parts := strings.SplitN(string(decoded), "\n", 3)
+	if err != nil || len(parts) != 3 || !isUUID(parts[1]) || view.Printable(parts[2]) != parts[2] {
+		return nil, bad("after is no place in a list of workspaces.")
+	}
+	rank, err := strconv.ParseFloat(parts[0], 64)
+	if err != nil {
+		return nil, bad("after is no place in a list of workspaces.")
+	}
+	return &claim.WorkspaceKey{Rank: rank, ID: parts[1], Name: parts[2]}, nil
+}

@@ -1,0 +1,253 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	nethttp "net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// hostile is what nobody should be called.
+const hostile = `"><script>alert(1)</script>` + "\u202e"
+
+const id = "11111111-2222-3333-4444-555555555555"
+
+// fakeReader answers with one of everything, all of it hostile, and writes down what it was asked for.
+type fakeReader struct {
+	err                     error
+	empty                   bool
+	filter                  claim.ItemFilter
+	status                  string
+	workspaces, definitions []string
+	after                   *claim.WorkspaceKey
+	looks, rows             int
+}
+
+func (f *fakeReader) Overview(ctx context.Context) (claim.Overview, error) {
+	f.looks++
+	if ctx.Err() != nil {
+		return claim.Overview{}, ctx.Err()
+	}
+	if f.empty {
+		return claim.Overview{Depth: claim.Depth{MaxClaims: 100, DeadLettersExact: true}}, f.err
+	}
+	deaf := false
+	return claim.Overview{
+		Depth:    claim.Depth{Pending: 1_000_000, MaxClaims: 100, DeadLetters: 3, DeadLettersExact: true},
+		Replicas: []claim.Replica{{ID: hostile, Version: hostile, Workers: 10, State: claim.ReplicaState{Busy: 3, Listening: &deaf, BreakerOpen: true, WakeUps: map[string]int64{hostile: 1}}}},
+		Minutes:  []claim.Minute{{Completed: 10, Failed: 1}, {}},
+	}, f.err
+}
+
+func (f *fakeReader) ListWorkspaces(_ context.Context, _ string, _ claim.WorkspaceOrder, after *claim.WorkspaceKey, _ int) ([]claim.WorkspaceRow, error) {
+	f.after = after
+	rows := []claim.WorkspaceRow{}
+	for range f.rows {
+		rows = append(rows, claim.WorkspaceRow{ID: id, Name: hostile, Plan: "FREE", Limit: 5, Running: 2, Waiting: 1000, Rank: math.Inf(-1)})
+	}
+	return rows, f.err
+}
+
+func (f *fakeReader) FindWorkspaces(_ context.Context, idOrName string) ([]claim.WorkspaceName, error) {
+	if idOrName == "nobody" {
+		return nil, f.err
+	}
+	return []claim.WorkspaceName{{ID: id, Name: idOrName}}, f.err
+}
+
+func (f *fakeReader) ListItems(_ context.Context, filter claim.ItemFilter, status string, workspaces, definitions []string, _ int) (claim.ItemPage, error) {
+	f.looks++
+	f.filter, f.status, f.workspaces, f.definitions = filter, status, workspaces, definitions
+	if f.empty {
+		return claim.ItemPage{}, f.err
+	}
+	return claim.ItemPage{Items: []claim.QueueItem{dead}, Next: 7, Looked: 10_000, Bounded: true}, f.err
+}
+
+var dead = claim.QueueItem{ID: 8, ExecutionID: id, Status: "FAILED", Workspace: hostile, WorkspaceID: id, WorkflowDefinition: hostile, WorkflowDefinitionID: id,
+	LastError: hostile, IdempotencyKey: hostile, Traceparent: hostile, RunID: hostile, Params: []byte(`{"name": "</pre><script>alert(1)</script>", "n": 12345678901234567890}`),
+	CreatedAt: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
+
+func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []string, _ bool) ([]claim.QueueItem, error) {
+	if len(items) == 1 && items[0] == 8 || len(executions) == 1 && executions[0] == id {
+		return []claim.QueueItem{dead}, f.err
+	}
+	return nil, f.err
+}
+
+func (f *fakeReader) Failures(context.Context, int64) ([]claim.Failure, error) {
+	return []claim.Failure{{Failure: 1, Error: hostile, Replica: hostile}}, f.err
+}
+
+func (f *fakeReader) DeadGroups(context.Context, int) ([]claim.DeadGroup, error) {
+	if f.empty {
+		return nil, f.err
+	}
+	return []claim.DeadGroup{{Kind: hostile, Items: 3, Workspaces: 1, Newest: 8, Example: hostile}}, f.err
+}
+
+// get asks for a page, and returns how it was answered.
+func get(t *testing.T, f *fakeReader, path string) (int, string) {
+	t.Helper()
+	site := &Site{Read: f, Log: slog.New(slog.DiscardHandler)}
+	answer := httptest.NewRecorder()
+	site.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost"+path, nil))
+	require.Contains(t, answer.Header().Get("Content-Security-Policy"), "default-src 'none'")
+	require.Equal(t, "nosniff", answer.Header().Get("X-Content-Type-Options"))
+	return answer.Code, answer.Body.String()
+}
+
+var paths = []string{"/ui/", "/ui/workspaces", "/ui/workspaces?sort=name", "/ui/items", "/ui/items/8", "/ui/items/execution-" + id, "/ui/dead"}
+
+func TestPagesShowWhatOthersTypedAsText(t *testing.T) {
+	t.Parallel()
+	for _, path := range paths {
+		code, text := get(t, &fakeReader{rows: 2}, path)
+		require.Equal(t, 200, code, path)
+		require.Contains(t, text, "alert(1)", path)
+		require.NotContains(t, text, "<script>alert", path)
+		require.NotContains(t, text, "\u202e", "%s: text that turns the line around", path)
+		require.NotRegexp(t, ` (style|on[a-z]+)="`, text, "%s: the browser would refuse it", path)
+		require.Equal(t, 1, strings.Count(text, "<h1>"), path)
+	}
+	_, text := get(t, &fakeReader{}, "/ui/items?q="+"%22%3E%3Cscript%3Ealert(1)&workspace=%22%3E%3Cscript%3Ealert(1)%3C/script%3E")
+	require.NotContains(t, text, "<script>alert")
+}
+
+func TestAnItemsPageKeepsNumbersAsTheyAre(t *testing.T) {
+	t.Parallel()
+	_, text := get(t, &fakeReader{}, "/ui/items/8")
+	require.Contains(t, text, "12345678901234567890")
+	require.Contains(t, text, "2026-08-01 12:00:00.000 UTC")
+	require.Contains(t, text, "execution-"+id)
+}
+
+func TestEmptyPagesSayHowToFillThem(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/ui/": "pgdispatch run", "/ui/workspaces": "insert into pgdispatch.workspaces", "/ui/items": "insert into pgdispatch.workflow_execution_queue",
+		"/ui/items?status=FAILED": "No item matches", "/ui/workspaces?q=nobody": "No workspace matches", "/ui/dead": "An item comes here when",
+	} {
+		code, text := get(t, &fakeReader{empty: true}, path)
+		require.Equal(t, 200, code)
+		require.Contains(t, text, want, path)
+	}
+}
+
+func TestTheAddressSaysWhatIsListed(t *testing.T) {
+	t.Parallel()
+	f := &fakeReader{}
+	_, text := get(t, f, "/ui/items?status=FAILED&workspace=Acme&definition="+id+"&error=card&since=24h&before=100")
+	require.Equal(t, "FAILED", f.status)
+	require.Equal(t, []string{id}, f.workspaces)
+	require.Equal(t, []string{id}, f.definitions)
+	require.Equal(t, "card", f.filter.Error)
+	require.Equal(t, 24*time.Hour, *f.filter.Since.Ago)
+	require.EqualValues(t, 100, f.filter.Before)
+	require.Contains(t, text, "before=7&amp;definition="+id+"&amp;error=card&amp;since=24h&amp;status=FAILED&amp;workspace=Acme", "the next page keeps the filter")
+	f.looks = 0
+	_, text = get(t, f, "/ui/items?workspace=nobody")
+	require.Zero(t, f.looks, "a workspace that is none has no items")
+	require.Contains(t, text, "No item matches")
+
+	f.rows = pageSize
+	_, text = get(t, f, "/ui/workspaces?sort=oldest")
+	_, next, found := strings.Cut(text, `rel="next" href="`)
+	require.True(t, found)
+	next, _, _ = strings.Cut(next, `"`)
+	code, _ := get(t, f, strings.ReplaceAll(next, "&amp;", "&"))
+	require.Equal(t, 400, code, "a name that nobody may have, in an address that somebody made")
+	key := claim.WorkspaceKey{Rank: math.Inf(-1), Name: "Äcme\tx", ID: id}
+	_, err := parseKey(formatKey(key))
+	require.Error(t, err)
+	key.Name = "Äcme, and \"more\""
+	parsed, err := parseKey(formatKey(key))
+	require.NoError(t, err)
+	require.Equal(t, key, *parsed)
+}
+
+func TestABadAddressSaysWhatItShouldBe(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/ui/items?status=DONE": "status must be one of PENDING", "/ui/items?since=-1h": "since must be how long ago", "/ui/items?before=x": "before must be",
+		"/ui/items?definition=x": "definition must be the ID", "/ui/items?error=%00": "error must be text", "/ui/items?error=" + strings.Repeat("x", 201): "error must be text",
+		"/ui/items/zzz": "An item is named by", "/ui/workspaces?after=%25": "after is no place", "/ui/workspaces?after=eA": "after is no place", "/ui/workspaces?q=%1b": "q must be text",
+	} {
+		code, text := get(t, &fakeReader{}, path)
+		require.Equal(t, 400, code, path)
+		require.Contains(t, text, want, path)
+	}
+	for _, path := range []string{"/ui/nothing", "/ui/items/9", "/ui/static/nothing", "/ui/static/../web.go"} {
+		code, _ := get(t, &fakeReader{}, path)
+		require.Contains(t, []int{404, 307}, code, path)
+	}
+}
+
+func TestADatabaseThatIsAwayIsSaidWithoutItsWords(t *testing.T) {
+	t.Parallel()
+	for _, path := range paths {
+		code, text := get(t, &fakeReader{err: errors.New("password of user bob")}, path)
+		require.Equal(t, 503, code, path)
+		require.Contains(t, text, "The database did not answer")
+		require.NotContains(t, text, "bob")
+	}
+}
+
+func TestHoweverManyLookTheDatabaseIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	f := &fakeReader{}
+	site := &Site{Read: f, Log: slog.New(slog.DiscardHandler)}
+	handler := site.Handler()
+	for range 5 {
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/ui/", nil))
+	}
+	require.Equal(t, 1, f.looks)
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	f = &fakeReader{}
+	_, err := (&Site{Read: f}).glance(ended)
+	require.NoError(t, err, "who goes away does not spoil the look for the others")
+}
+
+func TestTheLivePartIsSentUntilTheReaderGoes(t *testing.T) {
+	t.Parallel()
+	site := &Site{Read: &fakeReader{rows: 1}, Log: slog.New(slog.DiscardHandler)}
+	server := httptest.NewServer(site.Handler())
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	request, err := nethttp.NewRequestWithContext(ctx, "GET", server.URL+"/ui/live", nil)
+	require.NoError(t, err)
+	response, err := nethttp.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
+	var text strings.Builder
+	for part := make([]byte, 4096); !strings.Contains(text.String(), "\n\n"); {
+		n, err := response.Body.Read(part)
+		require.NoError(t, err)
+		text.Write(part[:n])
+	}
+	for line := range strings.Lines(strings.TrimRight(text.String(), "\n")) {
+		require.True(t, strings.HasPrefix(line, "data: "), line)
+	}
+	require.Contains(t, text.String(), "about 1,000,000")
+	cancel()
+	_, err = io.ReadAll(response.Body)
+	require.Error(t, err)
+}
+
+func TestARemedyIsTextWithCommandsInIt(t *testing.T) {
+	t.Parallel()
+	require.EqualValues(t, "see <code>a &lt;b&gt;</code> &amp; c", remedy("see `a <b>` & c"))
+}
