@@ -44,7 +44,7 @@ func (a *app) statusCommand() *cobra.Command {
 	}
 	addOutput(command.Flags(), &output)
 	command.Flags().IntVar(&limit, "limit", 50, "how many workspaces to show, those with the most items first")
-	addFlags(command.Flags(), []option{databaseOption})
+	addFlags(command.Flags(), databaseOptions)
 	return command
 }
 
@@ -68,7 +68,7 @@ func (a *app) printStatus(s status) error {
 	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "REPLICA\tVERSION\tUP\tWORKERS\tLEASED\tWATCHING")
 	for _, r := range s.Replicas {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\n", r.ID, r.Version, r.Up.Round(time.Second), r.Workers, r.Leased, r.Watching)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\n", printable(r.ID), printable(r.Version), r.Up.Round(time.Second), r.Workers, r.Leased, r.Watching)
 	}
 	if len(s.Replicas) == 0 {
 		fmt.Fprintln(table, "none: start one with `pgdispatch run`")
@@ -95,6 +95,16 @@ func (a *app) printStatus(s status) error {
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, text)
+}
+
+// printableLines is printable for a text of several lines, such as some errors are.
+func printableLines(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
 			return r
 		}
 		return '\uFFFD'
@@ -144,7 +154,7 @@ func (a *app) settingsCommand() *cobra.Command {
 	addWho(set.Flags(), &who)
 	for _, command := range []*cobra.Command{get, set} {
 		addOutput(command.Flags(), &output)
-		addFlags(command.Flags(), []option{databaseOption})
+		addFlags(command.Flags(), databaseOptions)
 		group.AddCommand(command)
 	}
 	return group
@@ -246,11 +256,11 @@ func (a *app) printSettings(s claim.Settings, output string) error {
 // withStore wraps a command that reads or changes what the replicas share.
 func (a *app) withStore(do func(context.Context, *claim.Store, []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
-		c, err := readConfig(command.Flags(), a.lookupEnv, []option{databaseOption})
+		c, err := readConfig(command.Flags(), a.lookupEnv, databaseOptions)
 		if err != nil {
 			return err
 		}
-		pool, err := openPool(command.Context(), c.databaseURL, 1, nil)
+		pool, err := openPool(command.Context(), c, 1, nil)
 		if err != nil {
 			return err
 		}
