@@ -44,6 +44,19 @@ func (s *Store) Overrides(ctx context.Context) ([]Override, error) {
 	return read[Override](ctx, s.Pool, "read settings of roles", sql.DoctorOverrides)
 }
 
+// Role is the role of this session, as far as it matters to a replica.
+type Role struct {
+	Name             string
+	Superuser, Owner bool
+	GroupsExist      bool     // pgdispatch_owner, and so on
+	Lacks            []string // privileges of pgdispatch_dispatcher
+}
+
+// Role reads it.
+func (s *Store) Role(ctx context.Context) ([]Role, error) {
+	return read[Role](ctx, s.Pool, "read the role's privileges", sql.DoctorRole)
+}
+
 // Defect is something of the schema that is not as it should be.
 type Defect struct{ Name, Problem string }
 

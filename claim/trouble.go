@@ -32,7 +32,7 @@ var remedies = map[string]string{
 	diskFull:       "the database's disk is full: make room",
 	tooManyClients: "a replica needs 12 connections: raise max_connections or the role's limit, or end what holds the others",
 	queryCanceled:  "if the role, the database or a pooler sets a statement_timeout, remove it",
-	noPrivilege:    "connect as the role that ran `pgdispatch migrate up`, or as a member of it",
+	noPrivilege:    "grant the role what it needs: pgdispatch_dispatcher to run, pgdispatch_enqueuer to enqueue, pgdispatch_reader to look, pgdispatch_owner to change",
 }
 
 func hasCode(err error, code string) bool {

@@ -93,7 +93,7 @@ func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) 
 	t.Parallel()
 	for code, remedy := range map[string]string{
 		"25006": "DATABASE_URL must lead to the primary", "53100": "make room", "53200": "out of memory", "53300": "raise max_connections",
-		"40P01": "as raised", "57014": "remove it", "42501": "pgdispatch migrate up", "57P01": "as raised", "XX001": "as raised",
+		"40P01": "as raised", "57014": "remove it", "42501": "pgdispatch_dispatcher to run", "57P01": "as raised", "XX001": "as raised",
 	} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()

@@ -7,6 +7,7 @@ var (
 	DoctorListen      = read("doctor_listen")
 	DoctorOverrides   = read("doctor_overrides")
 	DoctorReplicas    = read("doctor_replicas")
+	DoctorRole        = read("doctor_role")
 	DoctorServer      = read("doctor_server")
 	DoctorSession     = read("doctor_session")
 	DoctorTables      = read("doctor_tables")

@@ -5,7 +5,7 @@ select x.relation || '.' || x.name as name,
 from (values ('workflow_execution_queue', 'refuse_change'), ('workflow_execution_queue', 'refuse_item'),
              ('workflow_execution_queue', 'item_enqueued'), ('workflow_execution_queue', 'item_moved'),
              ('workflow_execution_queue', 'item_deleted'), ('workflow_execution_queue', 'item_gone'),
-             ('workflow_executions', 'execution_said'), ('workflow_executions', 'end_early'),
+             ('workflow_executions', 'execution_said'), ('workflow_executions', 'end_early'), ('enqueue', 'enqueue_item'),
              ('workspaces', 'workspace_limits_changed'), ('workspaces', 'workspace_deleted'),
              ('workspace_tiers', 'tier_limits_changed'), ('settings', 'settings_changed')) as x (relation, name)
 left join pg_trigger t on t.tgrelid = to_regclass('pgdispatch.' || x.relation) and t.tgname = x.name

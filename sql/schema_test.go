@@ -41,7 +41,7 @@ with relation as (
     from relation r join pg_trigger t on t.tgrelid = r.oid and not t.tgisinternal
     union all
     select concat_ws(' ', 'function', p.proname || '(' || pg_get_function_arguments(p.oid) || ')', 'returns', pg_get_function_result(p.oid),
-        case p.provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end,
+        case p.provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end, case when p.prosecdef then 'security definer' end,
         'set ' || array_to_string(p.proconfig, ', '))
     from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace
 )

@@ -68,6 +68,20 @@ func Migrations() fs.FS {
 	return sub
 }
 
+// Roles returns what `pgdispatch migrate up` runs after the migrations: the first makes the roles, the second, where they are
+// there, says what each may do.
+func Roles() (roles, grants string) {
+	return readMigration("roles.sql"), readMigration("grants.sql")
+}
+
+func readMigration(name string) string {
+	text, err := migrations.ReadFile("migrations/" + name)
+	if err != nil {
+		panic(err) // the directory is embedded above
+	}
+	return string(text)
+}
+
 // Verbs returns the names of all statements, without their ending.
 func Verbs() []string {
 	files, err := fs.Glob(verbs, "*.sql")

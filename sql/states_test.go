@@ -235,7 +235,7 @@ func audited(t *testing.T) fixture {
 	t.Helper()
 	f := open(t)
 	f.exec(`create table public.moves (id bigint, from_status text, to_status text)`)
-	f.exec(`create function public.note_move() returns trigger language plpgsql as
+	f.exec(`create function public.note_move() returns trigger language plpgsql security definer as
 		$$ begin insert into public.moves values (old.id, old.status, new.status); return null; end $$`)
 	f.exec(`create trigger note_move after update on pgdispatch.workflow_execution_queue
 		for each row execute function public.note_move()`)

@@ -12,7 +12,7 @@ create table audit.changes (
     xid          xid8 not null default pg_current_xact_id()
 );
 
-create function audit.record() returns trigger language plpgsql as $$
+create function audit.record() returns trigger language plpgsql security definer as $$
 begin
     insert into audit.changes (item, workspace_id, old_status, new_status, leased, held)
     values (coalesce(new.id, old.id), coalesce(new.workspace_id, old.workspace_id), old.status, new.status,

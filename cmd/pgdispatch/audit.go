@@ -14,7 +14,7 @@ import (
 func (a *app) auditCommand() *cobra.Command {
 	group := &cobra.Command{Use: "audit", Short: "See who changed what from the command line, and when"}
 	list := a.auditListCommand()
-	addFlags(list.Flags(), []option{databaseOption})
+	addFlags(list.Flags(), databaseOptions)
 	group.AddCommand(list)
 	return group
 }

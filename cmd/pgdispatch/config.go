@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,23 +17,25 @@ import (
 // config is what a replica is told. A flag is stronger than its environment variable, which is stronger than the configuration
 // file, which is stronger than the default.
 type config struct {
-	databaseURL       string // "": libpq's PG* variables
-	temporalAddress   string // "": Temporal's own configuration, see temporalClient
-	temporalNamespace string // likewise
-	workers           int
-	lease             time.Duration
-	pollInterval      time.Duration
-	startTimeout      time.Duration
-	drainTimeout      time.Duration
-	maxWatches        int
-	listen            bool
-	durable           durability
-	adminAddr         string // "": nothing is served
-	adminToken        string // "": profiles and the web view are served on loopback only
-	metricsWorkspaces int
-	callbackURL       string // "": Temporal is not asked to call
-	callbackAddr      string
-	logLevel          slog.Level
+	databaseURL string // "": libpq's PG* variables
+	// Connections that leave this machine may go without verified TLS.
+	allowInsecureDatabase, allowInsecureTemporal bool
+	temporalAddress                              string // "": Temporal's own configuration, see temporalClient
+	temporalNamespace                            string // likewise
+	workers                                      int
+	lease                                        time.Duration
+	pollInterval                                 time.Duration
+	startTimeout                                 time.Duration
+	drainTimeout                                 time.Duration
+	maxWatches                                   int
+	listen                                       bool
+	durable                                      durability
+	adminAddr                                    string // "": nothing is served
+	adminToken                                   string // "": profiles and the web view are served on loopback only
+	metricsWorkspaces                            int
+	callbackURL                                  string // "": Temporal is not asked to call
+	callbackAddr                                 string
+	logLevel                                     slog.Level
 }
 
 // durability says which of a replica's commits wait until a crash of Postgres cannot undo them.
@@ -59,12 +62,19 @@ func (o option) secret() bool { return o.flag == "database-url" || o.flag == "ad
 var databaseOption = option{"database-url", "DATABASE_URL", "", "Postgres to connect to; empty: libpq's PG* variables",
 	func(c *config, v string) error { return parseDatabaseURL(v, &c.databaseURL) }}
 
-var runOptions = []option{
-	databaseOption,
+// databaseOptions are those of every command that needs the database.
+var databaseOptions = []option{databaseOption,
+	{"allow-insecure-database", "PGDISPATCH_ALLOW_INSECURE_DATABASE", "off", "on: connect to Postgres on another machine without verified TLS",
+		func(c *config, v string) error { return parseSwitch(v, &c.allowInsecureDatabase) }},
+}
+
+var runOptions = append(slices.Clone(databaseOptions), []option{
 	{"temporal-address", "TEMPORAL_ADDRESS", "", "host:port of Temporal's frontend; empty: Temporal's own configuration, else localhost:7233",
 		func(c *config, v string) error { c.temporalAddress = v; return nil }},
 	{"temporal-namespace", "TEMPORAL_NAMESPACE", "", "namespace that workflows are started in; empty: Temporal's own configuration, else default",
 		func(c *config, v string) error { c.temporalNamespace = v; return nil }},
+	{"allow-insecure-temporal", "PGDISPATCH_ALLOW_INSECURE_TEMPORAL", "off", "on: connect to Temporal on another machine without verified TLS",
+		func(c *config, v string) error { return parseSwitch(v, &c.allowInsecureTemporal) }},
 	{"workers", "PGDISPATCH_WORKERS", "10", "how many items this replica hands over at the same time, 1 to 1000",
 		func(c *config, v string) error { return parseInt(v, 1, 1000, &c.workers) }},
 	{"lease", "PGDISPATCH_LEASE", "30s", "how long a dead replica's items wait for another, 1s to 1h; renewed every third",
@@ -97,7 +107,7 @@ var runOptions = []option{
 		func(c *config, v string) error { return parseAddress(v, &c.callbackAddr) }},
 	{"log-level", "PGDISPATCH_LOG_LEVEL", "info", "debug, info, warn or error",
 		func(c *config, v string) error { return parseLevel(v, &c.logLevel) }},
-}
+}...)
 
 // addFlags adds a flag for each option. The defaults are shown and not set, because a variable may stand between.
 func addFlags(flags *pflag.FlagSet, options []option) {

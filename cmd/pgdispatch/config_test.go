@@ -45,23 +45,25 @@ func TestRunNeedsNoConfiguration(t *testing.T) {
 
 // differing has another value than the default for every option of `run`.
 var differing = map[string]string{
-	"database-url":       "postgres://other",
-	"temporal-address":   "temporal:7233",
-	"temporal-namespace": "shop",
-	"workers":            "3",
-	"lease":              "1m",
-	"poll-interval":      "50ms",
-	"start-timeout":      "7s",
-	"drain-timeout":      "0s",
-	"max-watches":        "5",
-	"listen":             "off",
-	"durable-commits":    "all",
-	"admin-addr":         "127.0.0.1:9464",
-	"admin-token":        "0123456789abcdef",
-	"metrics-workspaces": "20",
-	"callback-url":       "https://pgdispatch.example.com/callbacks",
-	"callback-addr":      ":9465",
-	"log-level":          "debug",
+	"database-url":            "postgres://other",
+	"allow-insecure-database": "on",
+	"allow-insecure-temporal": "on",
+	"temporal-address":        "temporal:7233",
+	"temporal-namespace":      "shop",
+	"workers":                 "3",
+	"lease":                   "1m",
+	"poll-interval":           "50ms",
+	"start-timeout":           "7s",
+	"drain-timeout":           "0s",
+	"max-watches":             "5",
+	"listen":                  "off",
+	"durable-commits":         "all",
+	"admin-addr":              "127.0.0.1:9464",
+	"admin-token":             "0123456789abcdef",
+	"metrics-workspaces":      "20",
+	"callback-url":            "https://pgdispatch.example.com/callbacks",
+	"callback-addr":           ":9465",
+	"log-level":               "debug",
 }
 
 func TestEveryOptionHasAFlagAVariableAndAWorkingDefault(t *testing.T) {
@@ -218,7 +220,7 @@ func TestErrorsOfBadAddressesHideThePassword(t *testing.T) {
 		require.Error(t, err, address)
 		require.NotContains(t, redact(err).Error(), "secret", address)
 		require.NotContains(t, redact(err).Error(), "and more", address)
-		_, err = openPool(t.Context(), address, 1, nil)
+		_, err = openPool(t.Context(), config{databaseURL: address}, 1, nil)
 		require.ErrorContains(t, err, "DATABASE_URL: ")
 		require.NotContains(t, err.Error(), "secret", address)
 	}

@@ -38,10 +38,13 @@ const (
 )
 
 // openPool makes a pool. Settings hold for each of its connections.
-func openPool(ctx context.Context, databaseURL string, size int32, settings map[string]string) (*pgxpool.Pool, error) {
-	poolConfig, err := pgxpool.ParseConfig(databaseURL)
+func openPool(ctx context.Context, c config, size int32, settings map[string]string) (*pgxpool.Pool, error) {
+	poolConfig, err := pgxpool.ParseConfig(c.databaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("DATABASE_URL: %w", redact(err))
+	}
+	if err := c.checkDatabase(poolConfig.ConnConfig); err != nil {
+		return nil, err
 	}
 	poolConfig.MaxConns = size
 	poolConfig.PingTimeout = pingTimeout
@@ -120,12 +123,21 @@ func prepare(connConfig *pgx.ConnConfig, settings map[string]string) {
 	}
 }
 
+// parseDatabase reads the address of the database for a connection outside of the pools.
+func parseDatabase(c config) (*pgx.ConnConfig, error) {
+	connConfig, err := pgx.ParseConfig(c.databaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("DATABASE_URL: %w", redact(err))
+	}
+	return connConfig, c.checkDatabase(connConfig)
+}
+
 // dialListener returns a function that connects anew each time, outside of the pools.
-func dialListener(databaseURL string) func(context.Context) (*pgx.Conn, error) {
+func dialListener(c config) func(context.Context) (*pgx.Conn, error) {
 	return func(ctx context.Context) (*pgx.Conn, error) {
-		connConfig, err := pgx.ParseConfig(databaseURL)
+		connConfig, err := parseDatabase(c)
 		if err != nil {
-			return nil, fmt.Errorf("DATABASE_URL: %w", redact(err))
+			return nil, err
 		}
 		prepare(connConfig, directSettings(map[string]string{"application_name": "pgdispatch listener", "tcp_user_timeout": tcpUserTimeout}))
 		return pgx.ConnectConfig(ctx, connConfig)
@@ -134,15 +146,15 @@ func dialListener(databaseURL string) func(context.Context) (*pgx.Conn, error) {
 
 // dialGate returns a function that connects a session for the gate's locks anew each time. The server finds out within
 // seconds when this machine is gone, and frees the locks.
-func dialGate(databaseURL string) func(context.Context) (notify.GateSession, error) {
+func dialGate(c config) func(context.Context) (notify.GateSession, error) {
 	settings := directSettings(map[string]string{
 		"application_name": "pgdispatch gate", "lock_timeout": claim.GateLockTimeout.String(),
 		"tcp_user_timeout": tcpUserTimeout, "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
 	})
 	return func(ctx context.Context) (notify.GateSession, error) {
-		connConfig, err := pgx.ParseConfig(databaseURL)
+		connConfig, err := parseDatabase(c)
 		if err != nil {
-			return nil, fmt.Errorf("DATABASE_URL: %w", redact(err))
+			return nil, err
 		}
 		prepare(connConfig, settings)
 		conn, err := pgx.ConnectConfig(ctx, connConfig)
@@ -153,13 +165,18 @@ func dialGate(databaseURL string) func(context.Context) (notify.GateSession, err
 	}
 }
 
-// connectOnce is for commands that end: no pool, one attempt.
-func connectOnce(ctx context.Context, databaseURL string) (*pgx.Conn, error) {
-	connConfig, err := pgx.ParseConfig(databaseURL)
+// connectOnce is for commands that end: no pool, one attempt. warn hears what the server warns of.
+func connectOnce(ctx context.Context, c config, warn func(*pgconn.Notice)) (*pgx.Conn, error) {
+	connConfig, err := parseDatabase(c)
 	if err != nil {
-		return nil, fmt.Errorf("DATABASE_URL: %w", redact(err))
+		return nil, err
 	}
 	prepare(connConfig, nil)
+	connConfig.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
+		if notice.SeverityUnlocalized == "WARNING" {
+			warn(notice)
+		}
+	}
 	conn, err := pgx.ConnectConfig(ctx, connConfig)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Postgres (set DATABASE_URL or --database-url, or libpq's PG* variables): %w", redact(err))
@@ -182,6 +199,9 @@ func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
 	}
 	if options.Namespace == "" {
 		options.Namespace = client.DefaultNamespace
+	}
+	if err := c.checkTemporal(options); err != nil {
+		return nil, "", err
 	}
 	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions,
 		// A start that is sent again is dispatch's decision: that it was not sent must mean that it never was.

@@ -51,7 +51,7 @@ func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
 	address := harsh(t)
 	forClaims, forOthers := poolSettings(config{listen: true, durable: durableClaims})
 	for commit, settings := range map[string]map[string]string{"on": forClaims, "off": forOthers} {
-		pool, err := openPool(t.Context(), address, 2, settings)
+		pool, err := openPool(t.Context(), config{databaseURL: address}, 2, settings)
 		require.NoError(t, err)
 		t.Cleanup(pool.Close)
 		require.Equal(t, map[string]string{
@@ -59,11 +59,11 @@ func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
 			"default_transaction_isolation": "read committed", "jit": "off", "synchronous_commit": commit,
 		}, show(t, pool, "statement_timeout", "lock_timeout", "idle_session_timeout", "default_transaction_isolation", "jit", "synchronous_commit"))
 	}
-	listener, err := dialListener(address)(t.Context())
+	listener, err := dialListener(config{databaseURL: address})(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close(context.Background()) })
 	require.Equal(t, map[string]string{"idle_session_timeout": "0", "statement_timeout": "0"}, show(t, listener, "idle_session_timeout", "statement_timeout"))
-	gate, err := dialGate(address)(t.Context())
+	gate, err := dialGate(config{databaseURL: address})(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = gate.Close(context.Background()) })
 	require.Equal(t, map[string]string{"idle_session_timeout": "0", "lock_timeout": "50ms"}, show(t, gate.(*claim.Session).Conn, "idle_session_timeout", "lock_timeout"))
@@ -74,11 +74,11 @@ func TestTheServerGivesUpAListenerAndAGateThatTakeNoData(t *testing.T) {
 	t.Parallel()
 	address := harsh(t)
 	// What the server's own socket says, in milliseconds and seconds.
-	listener, err := dialListener(address)(t.Context())
+	listener, err := dialListener(config{databaseURL: address})(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close(context.Background()) })
 	require.Equal(t, map[string]string{"tcp_user_timeout": "8000"}, show(t, listener, "tcp_user_timeout"))
-	gate, err := dialGate(address)(t.Context())
+	gate, err := dialGate(config{databaseURL: address})(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = gate.Close(context.Background()) })
 	require.Equal(t, map[string]string{
@@ -94,11 +94,11 @@ func TestAServerThatRefusesWritesIsNotConnectedTo(t *testing.T) {
 	query := address.Query()
 	query.Set("default_transaction_read_only", "on")
 	address.RawQuery = query.Encode()
-	pool, err := openPool(t.Context(), address.String(), 1, nil)
+	pool, err := openPool(t.Context(), config{databaseURL: address.String()}, 1, nil)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	require.ErrorContains(t, pool.Ping(t.Context()), "read only connection")
-	_, err = dialListener(address.String())(t.Context())
+	_, err = dialListener(config{databaseURL: address.String()})(t.Context())
 	require.ErrorContains(t, err, "read only connection")
 }
 
@@ -122,7 +122,7 @@ func TestAReplicaWaitsForAConnectionAndSaysWhatToDo(t *testing.T) {
 		_ = conn.Close(context.Background())
 	})
 	address.User = url.User(role)
-	pool, err := openPool(t.Context(), address.String(), 1, nil)
+	pool, err := openPool(t.Context(), config{databaseURL: address.String()}, 1, nil)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 

@@ -29,7 +29,7 @@ func (a *app) deadCommand() *cobra.Command {
 			"A REF is an item's ID, an execution's ID, or a workflow's (execution-...).",
 	}
 	for _, command := range []*cobra.Command{a.deadListCommand(), a.deadShowCommand(), a.deadReplayCommand(), a.deadDiscardCommand()} {
-		addFlags(command.Flags(), []option{databaseOption})
+		addFlags(command.Flags(), databaseOptions)
 		group.AddCommand(command)
 	}
 	return group

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/spf13/pflag"
 
@@ -92,7 +94,7 @@ func (a *app) printDeadLetter(l claim.DeadLetter, failures []claim.Failure) erro
 	}
 	line("item", "%d", l.ID)
 	line("workflow", "execution-%s", l.ExecutionID)
-	line("run", "%s", orNone(l.RunID))
+	line("run", "%s", orNone(printable(l.RunID)))
 	line("state", "%s", l.State)
 	if l.MarkedAt != nil {
 		line("marked", "%s by %s", stamp(*l.MarkedAt), printable(l.MarkedBy))
@@ -126,10 +128,24 @@ func (a *app) printDeadLetter(l claim.DeadLetter, failures []claim.Failure) erro
 	return table.Flush()
 }
 
+// printJSON escapes what a terminal might obey, too: JSON itself demands that of the first 32 characters only.
 func (a *app) printJSON(value any) error {
-	encoder := json.NewEncoder(a.stdout)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	var safe strings.Builder
+	for _, r := range string(text) {
+		if r == '\n' || unicode.IsPrint(r) {
+			safe.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&safe, `\u%04x`, unit)
+		}
+	}
+	_, err = fmt.Fprintln(a.stdout, safe.String())
+	return err
 }
 
 func addOutput(flags *pflag.FlagSet, output *string) {

@@ -51,7 +51,7 @@ func ok(check, format string, args ...any) finding {
 
 // doctorOptions are those of `run` that say where Postgres and Temporal are, and where Temporal finds us.
 var doctorOptions = slices.DeleteFunc(slices.Clone(runOptions), func(o option) bool {
-	return !slices.Contains([]string{"database-url", "temporal-address", "temporal-namespace", "listen", "callback-url"}, o.flag)
+	return !slices.Contains([]string{"database-url", "allow-insecure-database", "temporal-address", "temporal-namespace", "allow-insecure-temporal", "listen", "callback-url"}, o.flag)
 })
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -111,6 +111,9 @@ func examine(ctx context.Context, c config) []finding {
 	var queues []claim.TaskQueue
 	findings, database := examineDatabase(ctx, c, &queues)
 	temporal, namespace, err := temporalClient(c, slog.New(slog.DiscardHandler))
+	if errors.Is(err, errUnverified) {
+		return append(findings, refusedUnverified("temporal", err))
+	}
 	if err != nil {
 		return append(findings, finding{"temporal", unknown, redact(err).Error(), "Temporal's configuration cannot be read, so nothing is known of it.",
 			"Correct the TEMPORAL_* variables or the profile file; `temporal config list` shows them."})
@@ -122,7 +125,10 @@ func examine(ctx context.Context, c config) []finding {
 
 // examineDatabase makes the checks that need Postgres, and reads the task queues for those of Temporal; false: it could not.
 func examineDatabase(ctx context.Context, c config, queues *[]claim.TaskQueue) ([]finding, bool) {
-	pool, err := openPool(ctx, c.databaseURL, 1, nil)
+	pool, err := openPool(ctx, c, 1, nil)
+	if errors.Is(err, errUnverified) {
+		return []finding{refusedUnverified("database", err)}, false
+	}
 	if err != nil {
 		return []finding{unreachable(err)}, false
 	}
@@ -140,6 +146,7 @@ func examineDatabase(ctx context.Context, c config, queues *[]claim.TaskQueue) (
 	}
 	trip = min(trip, time.Since(before))
 	findings := []finding{ok("database", "reachable as role %s", printable(server.Role))}
+	findings = append(findings, checkEncryption(pool.Config().ConnConfig))
 	findings = append(findings, checkServer(server)...)
 	findings = append(findings, checkClock(server.Now.Sub(before.Add(trip/2)), trip))
 	findings = append(findings, checkList(ctx, "settings of roles", store.Overrides, checkOverrides))
@@ -152,6 +159,7 @@ func examineDatabase(ctx context.Context, c config, queues *[]claim.TaskQueue) (
 		return findings, false // what its tables are like is not known
 	}
 	findings = append(findings,
+		checkRole(ctx, store),
 		checkList(ctx, "triggers", store.BadTriggers, checkTriggers),
 		checkList(ctx, "tables", store.BadTables, checkTables),
 		checkList(ctx, "replicas", store.KnownReplicas, checkReplicas),

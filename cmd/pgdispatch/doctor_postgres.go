@@ -193,7 +193,7 @@ func checkListen(ctx context.Context, c config, store *claim.Store) finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorHearTimeout+connectTimeout)
 	defer cancel()
-	listener, err := dialListener(c.databaseURL)(ctx)
+	listener, err := dialListener(c)(ctx)
 	var postgres *pgconn.PgError
 	if errors.As(err, &postgres) && postgres.Code == "08P01" {
 		return deaf("the server refuses a session's settings: " + redact(err).Error())

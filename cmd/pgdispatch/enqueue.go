@@ -61,7 +61,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	flags.StringVar(&key, "idempotency-key", "", "enqueue it only where no item of the workspace has this key")
 	addWho(flags, &who)
 	addOutput(flags, &output)
-	addFlags(flags, []option{databaseOption})
+	addFlags(flags, databaseOptions)
 	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
 	return command
 }

@@ -26,7 +26,7 @@ func (a *app) itemsCommand() *cobra.Command {
 			"A REF is an item's ID, an execution's ID, or a workflow's (execution-...).",
 	}
 	for _, command := range []*cobra.Command{a.itemsListCommand(), a.itemsShowCommand(), a.itemsCancelCommand(), a.itemsRetryCommand()} {
-		addFlags(command.Flags(), []option{databaseOption})
+		addFlags(command.Flags(), databaseOptions)
 		group.AddCommand(command)
 	}
 	return group

@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, lookupEnv func(string) (string, boo
 	root := app.rootCommand()
 	root.SetArgs(args)
 	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(stderr, "pgdispatch:", redact(err))
+		fmt.Fprintln(stderr, "pgdispatch:", printableLines(redact(err).Error()))
 		return codeOf(err)
 	}
 	return 0

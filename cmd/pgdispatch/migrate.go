@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
@@ -68,7 +69,7 @@ func (a *app) migrateCommand() *cobra.Command {
 
 	addOutput(status.Flags(), &output)
 	for _, command := range []*cobra.Command{up, down, status} {
-		addFlags(command.Flags(), []option{databaseOption})
+		addFlags(command.Flags(), databaseOptions)
 		group.AddCommand(command)
 	}
 	return group
@@ -104,14 +105,22 @@ func (a *app) migrateTo(command *cobra.Command, conn *pgx.Conn, version int32) e
 	return err
 }
 
+// warn shows what the server warns of, and what to do about it.
+func (a *app) warn(notice *pgconn.Notice) {
+	fmt.Fprintf(a.stderr, "warning: %s\n", printable(notice.Message))
+	if notice.Hint != "" {
+		fmt.Fprintf(a.stderr, "  %s\n", printable(notice.Hint))
+	}
+}
+
 // withDatabase wraps a command that needs one connection.
 func (a *app) withDatabase(do func(*cobra.Command, *pgx.Conn) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, _ []string) error {
-		c, err := readConfig(command.Flags(), a.lookupEnv, []option{databaseOption})
+		c, err := readConfig(command.Flags(), a.lookupEnv, databaseOptions)
 		if err != nil {
 			return err
 		}
-		conn, err := connectOnce(command.Context(), c.databaseURL)
+		conn, err := connectOnce(command.Context(), c, a.warn)
 		if err != nil {
 			return err
 		}

@@ -130,12 +130,12 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 		return err
 	}
 	forClaims, forOthers := poolSettings(c)
-	claims, err := openPool(ctx, c.databaseURL, claimConnections, forClaims)
+	claims, err := openPool(ctx, c, claimConnections, forClaims)
 	if err != nil {
 		return err
 	}
 	defer claims.Close()
-	others, err := openPool(ctx, c.databaseURL, otherConnections, forOthers)
+	others, err := openPool(ctx, c, otherConnections, forOthers)
 	if err != nil {
 		return err
 	}
@@ -206,12 +206,12 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	r.retention = &sweeper.Retention{Store: r.store, Interval: retentionInterval, Wanted: r.deletes.Load, Log: component("retention")}
 	if r.listen {
 		r.gate = &notify.Gate{
-			Connect: dialGate(r.databaseURL), Interval: r.pollInterval,
+			Connect: dialGate(r.config), Interval: r.pollInterval,
 			Shutting: func() { r.ring("gate") }, Log: component("gate"),
 		}
 		r.dispatch.Gate = r.gate
 		r.listener = &notify.Listener{
-			Connect: dialListener(r.databaseURL), Ring: r.notified,
+			Connect: dialListener(r.config), Ring: r.notified,
 			Called: func() { r.gate.Called(); r.ring("call") }, Stopping: r.stopping,
 			Ping: r.store, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.store.Owner, Log: component("listener"),
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
@@ -56,7 +57,7 @@ func (a *app) statusCommand() *cobra.Command {
 	command.Flags().StringVar(&sort, "sort", string(claim.ByOldest), "which workspaces come first: oldest, running, failures or name")
 	command.Flags().BoolVar(&watches, "watch", false, "draw it again and again, until q or Ctrl-C")
 	command.Flags().DurationVar(&interval, "interval", time.Second, "of --watch: how often, 200ms to 1h")
-	addFlags(command.Flags(), []option{databaseOption})
+	addFlags(command.Flags(), databaseOptions)
 	return command
 }
 
@@ -92,6 +93,16 @@ func readStatus(ctx context.Context, store *claim.Store, by claim.WorkspaceOrder
 
 // printable keeps a name from moving the terminal's cursor.
 func printable(text string) string { return view.Printable(text) }
+
+// printableLines is printable for a text of several lines, such as some errors are.
+func printableLines(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, text)
+}
 
 func (a *app) settingsCommand() *cobra.Command {
 	group := &cobra.Command{Use: "settings", Short: "Read or change the settings that all replicas share, live"}
@@ -137,7 +148,7 @@ func (a *app) settingsCommand() *cobra.Command {
 	addWho(set.Flags(), &who)
 	for _, command := range []*cobra.Command{get, set} {
 		addOutput(command.Flags(), &output)
-		addFlags(command.Flags(), []option{databaseOption})
+		addFlags(command.Flags(), databaseOptions)
 		group.AddCommand(command)
 	}
 	return group
@@ -244,11 +255,11 @@ func (a *app) printSettings(s claim.Settings, output string) error {
 // withStore wraps a command that reads or changes what the replicas share.
 func (a *app) withStore(do func(context.Context, *claim.Store, []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
-		c, err := readConfig(command.Flags(), a.lookupEnv, []option{databaseOption})
+		c, err := readConfig(command.Flags(), a.lookupEnv, databaseOptions)
 		if err != nil {
 			return err
 		}
-		pool, err := openPool(command.Context(), c.databaseURL, 1, nil)
+		pool, err := openPool(command.Context(), c, 1, nil)
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func observed(ctx context.Context, c config, owner string, log *slog.Logger, run
 		return fmt.Errorf("PGDISPATCH_ADMIN_ADDR is %q: %w", c.adminAddr, err)
 	}
 	defer listener.Close()
-	pool, err := openPool(ctx, c.databaseURL, viewConnections, viewSettings(c))
+	pool, err := openPool(ctx, c, viewConnections, viewSettings(c))
 	if err != nil {
 		return err
 	}

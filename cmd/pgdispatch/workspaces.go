@@ -33,7 +33,7 @@ func (a *app) workspacesCommand() *cobra.Command {
 		a.workspaceChangeCommand("resume", "", "Start a paused workspace's items again", pauseChange(&resumed)),
 	}
 	for _, command := range commands {
-		addFlags(command.Flags(), []option{databaseOption})
+		addFlags(command.Flags(), databaseOptions)
 		group.AddCommand(command)
 	}
 	return group

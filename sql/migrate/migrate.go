@@ -33,6 +33,9 @@ type State struct {
 
 // To migrates to a version and reports each step before it is taken. Version 0 removes every table: everything in them
 // is lost. Several calls at once wait for each other, and the later ones find nothing left to do.
+//
+// At the newest version the roles get what they may do, each time: somebody may have made them only now. Where that cannot be,
+// the server sends a warning with what to do, and the schema is left to whoever owns it.
 func To(ctx context.Context, conn *pgx.Conn, version int32, report func(Step)) error {
 	return locked(ctx, conn, func() error {
 		m, err := open(ctx, conn)
@@ -47,7 +50,10 @@ func To(ctx context.Context, conn *pgx.Conn, version int32, report func(Step)) e
 		if err := m.MigrateTo(ctx, version); err != nil {
 			return fmt.Errorf("migrate to version %d: %w", version, err)
 		}
-		return nil
+		if version < Newest() {
+			return nil
+		}
+		return grant(ctx, conn)
 	})
 }
 
@@ -86,8 +92,15 @@ func Status(ctx context.Context, conn *pgx.Conn) (State, error) {
 }
 
 func open(ctx context.Context, conn *pgx.Conn) (*migrate.Migrator, error) {
-	if _, err := conn.Exec(ctx, "create schema if not exists pgdispatch"); err != nil {
-		return nil, fmt.Errorf("create schema: %w", err)
+	// "If not exists" would need the privilege to create one, even where it does.
+	var exists bool
+	if err := conn.QueryRow(ctx, "select to_regnamespace('pgdispatch') is not null").Scan(&exists); err != nil {
+		return nil, fmt.Errorf("look for schema: %w", err)
+	}
+	if !exists {
+		if _, err := conn.Exec(ctx, "create schema pgdispatch"); err != nil {
+			return nil, fmt.Errorf("create schema: %w", err)
+		}
 	}
 	m, err := migrate.NewMigrator(ctx, conn, versionTable)
 	if err != nil {
@@ -97,6 +110,25 @@ func open(ctx context.Context, conn *pgx.Conn) (*migrate.Migrator, error) {
 		return nil, fmt.Errorf("load migrations: %w", err)
 	}
 	return m, nil
+}
+
+// grant makes the roles and gives them their privileges. What others commit meanwhile, such as the same roles, is to be seen.
+func grant(ctx context.Context, conn *pgx.Conn) error {
+	roles, grants := sql.Roles()
+	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, roles); err != nil {
+			return fmt.Errorf("make roles: %w", err)
+		}
+		var complete bool
+		const count = "select count(*) = 4 from pg_roles where rolname in ('pgdispatch_owner', 'pgdispatch_dispatcher', 'pgdispatch_enqueuer', 'pgdispatch_reader')"
+		if err := tx.QueryRow(ctx, count).Scan(&complete); err != nil || !complete {
+			return err
+		}
+		if _, err := tx.Exec(ctx, grants); err != nil {
+			return fmt.Errorf("grant privileges: %w", err)
+		}
+		return nil
+	})
 }
 
 func locked(ctx context.Context, conn *pgx.Conn, do func() error) error {

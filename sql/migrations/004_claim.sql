@@ -19,6 +19,7 @@
 {{ template "functions/slot_wanted.sql" . }}
 {{ template "functions/execution_said.sql" . }}
 {{ template "functions/end_early.sql" . }}
+{{ template "functions/kept_out.sql" . }}
 {{ template "functions/cancel.sql" . }}
 
 create trigger execution_said
@@ -36,6 +37,7 @@ execute function pgdispatch.end_early();
 ---- create above / drop below ----
 
 drop function pgdispatch.cancel(uuid);
+drop function pgdispatch.kept_out(uuid);
 drop trigger end_early on pgdispatch.workflow_executions;
 drop trigger execution_said on pgdispatch.workflow_executions;
 drop function pgdispatch.end_early();

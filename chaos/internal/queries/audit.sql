@@ -44,7 +44,7 @@ create function chaos.holds(status text, outcome_unknown boolean) returns boolea
 language sql immutable
 return coalesce(status in ('CLAIMED', 'DISPATCHED') or (status = 'PENDING' and outcome_unknown), false);
 
-create function chaos.item_changed() returns trigger language plpgsql as $$
+create function chaos.item_changed() returns trigger language plpgsql security definer as $$
 begin
     insert into chaos.changes (kind, item, execution, workspace, old_status, new_status, old_token, new_token,
                                old_holds, new_holds, old_owner, new_owner, old_lease, new_lease, moved_at)
@@ -62,7 +62,7 @@ for each row execute function chaos.item_changed();
 -- Also where an application has switched triggers off.
 alter table pgdispatch.workflow_execution_queue enable always trigger chaos_audit;
 
-create function chaos.workspace_changed() returns trigger language plpgsql as $$
+create function chaos.workspace_changed() returns trigger language plpgsql security definer as $$
 begin
     insert into chaos.changes (kind, workspace, new_limit, new_paused)
     select 'workspace', new.id, coalesce(new.max_concurrent_workflows, t.max_concurrent_workflows), new.paused
@@ -75,7 +75,7 @@ $$;
 create trigger chaos_audit after insert or update on pgdispatch.workspaces
 for each row execute function chaos.workspace_changed();
 
-create function chaos.settings_changed() returns trigger language plpgsql as $$
+create function chaos.settings_changed() returns trigger language plpgsql security definer as $$
 begin
     insert into chaos.changes (kind, new_limit, new_paused) values ('settings', new.max_claims, new.paused);
     return null;

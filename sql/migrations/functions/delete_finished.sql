@@ -5,7 +5,7 @@
 -- at the items that are too young to be over; the next one begins a minute later. One transaction at a time walks, the others
 -- return at once; a row that somebody has locked is left to the next pass.
 create function pgdispatch.delete_finished(at_most integer, out items integer, out dead_letters integer, out executions integer, out more boolean)
-language plpgsql volatile
+language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set jit = off

@@ -2,7 +2,7 @@
 -- dispatcher is woken. One check a statement, by reading only: a foreign key would lock the workspace's row in every
 -- enqueuing transaction. A definition that is deleted later fails its items when they are claimed.
 create function pgdispatch.item_enqueued() returns trigger
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare

@@ -1,7 +1,7 @@
 -- Items were deleted, by hand or because their time was over: their history goes with them. The arrays have it read by
 -- index, whatever the planner takes a transition table for.
 create function pgdispatch.item_gone() returns trigger
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

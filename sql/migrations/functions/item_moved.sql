@@ -1,7 +1,7 @@
 -- After every move but those of the hand-over. A move that there is not is refused; where an item waits again or gave its
 -- workspace's slot back, its lane must be looked at, and a dispatcher may have work.
 create function pgdispatch.item_moved() returns trigger
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare

@@ -1,6 +1,6 @@
 -- A plan, an override, a pause or W was changed: it holds from this transaction's commit, and may free capacity.
 create function pgdispatch.limits_changed() returns trigger
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

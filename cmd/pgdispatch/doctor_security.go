@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// checkEncryption is of a connection that was made: one that is not verified was allowed to be so.
+func checkEncryption(connConfig *pgx.ConnConfig) finding {
+	const check = "encryption"
+	if host := unverifiedHost(connConfig); host != "" {
+		return finding{check, warning, fmt.Sprintf("the connection to %s is not verified, and PGDISPATCH_ALLOW_INSECURE_DATABASE allows that", printable(host)),
+			"Whoever is on the network between can read params and passwords, and change what is enqueued.", "Use sslmode=verify-full, unless you trust that network."}
+	}
+	return ok(check, "connections to the database stay on this machine, or TLS verifies them")
+}
+
+// refusedUnverified is of a connection that no replica would make.
+func refusedUnverified(check string, err error) finding {
+	return finding{check, problem, printable(err.Error()), "No command connects this way, and no replica starts.", "Set up TLS or allow this, by the variables that are named above."}
+}
+
+// checkRole is about the role that this session has: it should be able to do what `run` does, and little more.
+func checkRole(ctx context.Context, store *claim.Store) finding {
+	const check = "role"
+	roles, err := store.Role(ctx)
+	if err != nil || len(roles) == 0 {
+		return finding{check, unknown, printable(fmt.Sprint(err)), "What the role may do could not be found out.", "Run doctor as the role that `pgdispatch run` has."}
+	}
+	r := roles[0]
+	name := printable(r.Name)
+	const own = "create role app_dispatcher login password '...'; grant pgdispatch_dispatcher to app_dispatcher;"
+	switch {
+	case !r.GroupsExist:
+		return finding{check, warning, "there are no roles pgdispatch_owner, _dispatcher, _enqueuer and _reader", "Only the schema's owner and superusers can use it, so every program has the right to drop it.",
+			"Run `pgdispatch migrate up` as a role that may create roles: it makes them, and says so where it cannot."}
+	case len(r.Lacks) > 0:
+		return finding{check, problem, fmt.Sprintf("role %s lacks what `run` needs: %s", name, shortList(r.Lacks)), "A replica that has this role fails as soon as it needs that.",
+			"`grant pgdispatch_dispatcher to " + name + "`; doctor for another purpose than `run` may ignore this."}
+	case r.Superuser:
+		return finding{check, warning, "role " + name + " is a superuser", "Whoever takes over a replica has the whole server.", "Run replicas as a role of their own: " + own}
+	case r.Owner:
+		return finding{check, warning, "role " + name + " owns the schema", "Whoever takes over a replica can change definitions, limits and code in the database.", "Run replicas as a role of their own: " + own}
+	}
+	return ok(check, "%s may do what `run` needs, and owns nothing", name)
+}

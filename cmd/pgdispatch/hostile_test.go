@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+const (
+	// escapes would clear a terminal, set its title, and write lines that nobody has logged.
+	escapes = "\x1b[2J\x1b]0;owned\x07\r\n{\"level\":\"INFO\",\"msg\":\"forged\"}\x7f\u009b31m"
+	// sneaky is what a check for control characters passes: a reversed direction, a line separator, no width.
+	sneaky = "\u202egnp.exe\u2028\u200b"
+)
+
+// hostileDesk has an item that failed and one that waits, with such text wherever somebody can put it.
+func hostileDesk(t *testing.T) *desk {
+	t.Helper()
+	d := newDesk(t)
+	d.dead(d.workspace, 1, "broken")
+	d.enqueues()
+	tx, err := d.db.Begin(t.Context())
+	require.NoError(t, err)
+	set := func(statement string, args ...any) {
+		_, err := tx.Exec(t.Context(), statement, args...)
+		require.NoError(t, err, statement)
+	}
+	set("set local session_replication_role = replica")
+	set("update pgdispatch.workspaces set name = $1", sneaky)
+	set("update pgdispatch.workflow_definitions set name = $1, workflow_type = $1, task_queue = $1", sneaky)
+	set(`update pgdispatch.workflow_execution_queue set idempotency_key = id || $1, traceparent = $1, params = jsonb_build_object($1::text, $1::text),
+		last_error = $1, claimed_by = case status when 'CLAIMED' then $1 end`, escapes+sneaky)
+	set("update pgdispatch.workflow_executions set run_id = $1, error = $1, watcher = $1", escapes+sneaky)
+	set("update pgdispatch.item_failures set error = $1, replica = $1", escapes+sneaky)
+	set("insert into pgdispatch.replicas (id, version, workers, expires_at) values ($1, $1, 1, now() + interval '1 hour')", escapes+sneaky)
+	set("insert into pgdispatch.admin_log (who, action, subject, details) values ($1, $2, $2, jsonb_build_object($2::text, $2::text))", sneaky, escapes+sneaky)
+	require.NoError(t, tx.Commit(t.Context()))
+	return d
+}
+
+// Whatever is in the rows, no terminal is told to do anything, and no line is there that pgdispatch did not write.
+func TestNoCommandShowsATerminalWhatItWouldObey(t *testing.T) {
+	t.Parallel()
+	d := hostileDesk(t)
+	failed := d.value("select id::text from pgdispatch.workflow_execution_queue where status = 'FAILED'")
+	for _, command := range []string{
+		"status", "items list", "items show " + failed, "dead list", "dead show " + failed, "workspaces list", "workspaces show " + d.workspace,
+		"executions show " + failed, "audit list", "doctor --temporal-address " + nowhere, "enqueue order --workspace " + d.workspace,
+		"enqueue " + sneaky + " --workspace " + d.workspace, "items show \x1b[2J", "workspaces show \u009b31m", "dead list --workspace \x1b]0;x\x07", "items list --state \x1b[2J",
+	} {
+		for _, output := range []string{"table", "json"} {
+			out, errs, _ := d.tries(append(strings.Split(command, " "), "--output", output)...)
+			require.NotEmpty(t, out+errs, command)
+			for _, r := range strings.ReplaceAll(out, "\n", "") + strings.NewReplacer("\n", "", "\t", "").Replace(errs) {
+				require.True(t, unicode.IsPrint(r), "%s --output %s shows %U", command, output, r)
+			}
+			if output == "json" && out != "" {
+				require.True(t, json.Valid([]byte(out)), out)
+				continue
+			}
+			require.NotRegexp(t, `(?m)^{"level"`, out, command)
+		}
+	}
+	var list []struct {
+		LastError string `json:"last_error"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(d.types("items", "list", "--state", "failed", "-o", "json")), &list))
+	require.Equal(t, escapes+sneaky, list[0].LastError, "programs get it as it is")
+}
+
+func TestALogLineStaysOneLineWhateverIsInIt(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&out, nil))
+	log.Error("Cannot wait for an execution's end", "error", errors.New(escapes+sneaky), "workspace_id", escapes)
+	require.Equal(t, 1, strings.Count(out.String(), "\n"))
+	require.NotContains(t, out.String(), "\x1b")
+	var line map[string]string
+	require.NoError(t, json.Unmarshal(out.Bytes(), &line))
+	require.Equal(t, "Cannot wait for an execution's end", line["msg"])
+	for _, r := range claim.Clean(escapes + sneaky) {
+		require.False(t, unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r), "%U", r)
+	}
+}
+
+// Postgres says the row in an error's detail, hint or context. None of it gets into an error's text, nor so into a log or last_error.
+func TestWhatAnErrorOfPostgresSaysOfARowIsNotLogged(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, statement := range []string{
+		"insert into pgdispatch.workspaces (name, plan) values ('x', 'SECRET')",                                     // a foreign key: Key (plan)=(SECRET)
+		"insert into pgdispatch.workspaces (name, max_concurrent_workflows) values ('SECRET', -1)",                  // a check: the failing row
+		"insert into pgdispatch.workspaces (id, name) select id, 'SECRET' from pgdispatch.workspaces",               // a key
+		"insert into pgdispatch.workspaces (name) values (null) returning 'SECRET'",                                 // not null: the failing row
+		"do $$ begin raise exception 'broken' using detail = 'SECRET', hint = 'SECRET', column = 'SECRET'; end; $$", // a trigger of one's own
+		"do $$ begin execute 'select 1/0, ''SECRET'''; end; $$",                                                     // the context
+	} {
+		_, err := d.db.Exec(t.Context(), statement)
+		require.Error(t, err)
+		var out bytes.Buffer
+		log := slog.New(slog.NewJSONHandler(&out, nil))
+		log.Error("Cannot sweep", "error", claim.WithRemedy(err))
+		log.Error("Cannot sweep", "error", err)
+		require.Contains(t, out.String(), "SQLSTATE", statement)
+		require.NotContains(t, out.String()+claim.Clean(err.Error())+redact(err).Error(), "SECRET", statement)
+	}
+}

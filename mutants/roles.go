@@ -1,0 +1,32 @@
+package main
+
+// roles: nobody may more than is theirs, and what comes from outside is only shown.
+var roles = []mutant{
+	{"nothing is everybody's", "functions may be called by any role, which Postgres grants by itself",
+		[]edit{{"sql/migrations/roles.sql", "revoke all on all routines in schema pgdispatch from public;", ""}},
+		"./sql", "TestNothingIsGrantedToEverybody"},
+	{"enqueuers choose no ID", "an enqueuer sets the workflow's ID",
+		[]edit{{"sql/migrations/grants.sql", "grant insert (workspace_id,", "grant insert (execution_id, workspace_id,"}},
+		"./sql", "TestAnEnqueuerSetsWhatIsAClientsAndNothingElse"},
+	{"owner is no superuser", "what runs as its owner runs as whoever migrated",
+		[]edit{{"sql/migrations/roles.sql", "execute format('alter %s owner to pgdispatch_owner', thing);", "null;"}},
+		"./sql", "TestWhatRunsAsTheOwnerHasItsSearchPathPinned"},
+	{"search path is pinned", "a caller's operators are used with the owner's rights",
+		[]edit{{"sql/migrations/functions/item_enqueued.sql", "set search_path = pg_catalog, pg_temp", ""}},
+		"./sql", "TestWhatRunsAsTheOwnerHasItsSearchPathPinned"},
+	{"view shows its own transaction", "the view shows an enqueuer every item",
+		[]edit{{"sql/migrations/008_roles.sql", " and q.enqueue_xid = pg_current_xact_id_if_assigned()", ""}},
+		"./sql", "TestTheViewTakesAClientsColumnsWhateverElseIsNamed"},
+	{"workspaces are isolated", "the policies are there and not in force",
+		[]edit{{"sql/migrations/functions/isolate_workspaces.sql", "alter table pgdispatch.workflow_execution_queue enable row level security;", ""}},
+		"./sql", "TestIsolationKeepsAnEnqueuerToItsWorkspace"},
+	{"cancel knows of the isolation", "an enqueuer withdraws another workspace's item",
+		[]edit{{"sql/migrations/functions/cancel.sql", " and not pgdispatch.kept_out(q.workspace_id)", ""}},
+		"./sql", "TestIsolationKeepsAnEnqueuerToItsWorkspace"},
+	{"TLS is verified", "sslmode=require is good enough",
+		[]edit{{"cmd/pgdispatch/verified.go", "(!try.TLSConfig.InsecureSkipVerify ||", "(true ||"}},
+		"./cmd/pgdispatch", "TestADatabaseOffThisMachineMustBeVerified"},
+	{"terminals are told nothing", "a table shows a name as it is",
+		[]edit{{"cmd/pgdispatch/status.go", "\t\tif unicode.IsPrint(r) {", "\t\tif true {"}},
+		"./cmd/pgdispatch", "TestNoCommandShowsATerminalWhatItWouldObey"},
+}

@@ -1,0 +1,66 @@
+-- What each role may do. Whoever adds a table, view, sequence or function gives it its lines here, and runs `make golden`: a test
+-- has every privilege of every role in testdata/privileges.golden.
+--
+-- owner:      everything. Migrates; changes settings, workspaces and definitions; replays, discards, retries.
+-- dispatcher: what `pgdispatch run` does, and no more: nothing of it changes a definition, a limit or what an item carries.
+-- enqueuer:   inserts items with a client's own columns, finds them again, and withdraws them while they wait.
+-- reader:     reads everything, with the params of items.
+revoke all on schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_reader;
+revoke all on all tables in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_reader;
+revoke all on all sequences in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_reader;
+revoke all on all routines in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_reader;
+
+grant usage on schema pgdispatch to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_reader;
+
+-- Needed where the tables could not be given to the owner; see roles.sql.
+grant all on schema pgdispatch to pgdispatch_owner;
+grant all on all tables in schema pgdispatch to pgdispatch_owner;
+grant all on all sequences in schema pgdispatch to pgdispatch_owner;
+grant all on all routines in schema pgdispatch to pgdispatch_owner;
+
+-- reader, and the dispatcher, whose web view shows the same
+grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch_dispatcher;
+revoke select on pgdispatch.callback_key from pgdispatch_reader; -- with it, anybody could make valid tokens
+grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
+    pgdispatch.waiting_of(uuid, integer)
+    to pgdispatch_reader, pgdispatch_dispatcher;
+
+-- enqueuer
+grant insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent),
+      select (id, execution_id, workspace_id, workflow_definition_id, status, idempotency_key)
+    on pgdispatch.workflow_execution_queue to pgdispatch_enqueuer;
+grant insert, select on pgdispatch.enqueue to pgdispatch_enqueuer;
+grant execute on function pgdispatch.cancel(uuid) to pgdispatch_enqueuer;
+
+-- dispatcher: items, executions and their failures
+grant update (status, run_at, attempt_count, failure_count, lost_lease_count, last_error, claimed_by, claimed_at, lease_expires_at,
+              lease_token, outcome_unknown, dispatched_at, finished_at)
+    on pgdispatch.workflow_execution_queue to pgdispatch_dispatcher;
+grant insert, update on pgdispatch.workflow_executions to pgdispatch_dispatcher;
+grant insert on pgdispatch.item_failures to pgdispatch_dispatcher;
+-- claims
+grant insert, update on pgdispatch.lanes to pgdispatch_dispatcher;
+grant update on pgdispatch.lane_book, pgdispatch.close_sweep, pgdispatch.claim_lock to pgdispatch_dispatcher;
+grant insert, delete on pgdispatch.lane_hints to pgdispatch_dispatcher;
+grant usage on pgdispatch.lane_versions, pgdispatch.lease_tokens to pgdispatch_dispatcher;
+grant usage, update on pgdispatch.least_lease_token to pgdispatch_dispatcher;
+-- what replicas share
+grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdispatch.stalls to pgdispatch_dispatcher;
+grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
+grant update on pgdispatch.stall_look, pgdispatch.stop_requests to pgdispatch_dispatcher;
+grant execute on function
+    pgdispatch.allowance_left(bigint[], text, text[], integer[]), pgdispatch.cancel(uuid),
+    pgdispatch.catch_up(pg_snapshot, timestamptz, integer[], bigint[]),
+    pgdispatch.check_values(jsonb, integer, timestamptz, text, text),
+    pgdispatch.claim(text, integer, interval, text, text[], integer[]),
+    pgdispatch.claim_aged(text, bigint, interval, timestamptz, timestamptz, timestamptz, integer[], pgdispatch.lane_now[], text, text[]),
+    pgdispatch.claim_around(text, integer, interval, timestamptz, integer[], bigint[], pgdispatch.lane_now[], uuid[], text, text[], integer[]),
+    pgdispatch.claim_unanswered(text, integer, interval, timestamptz, bigint, bigint[]),
+    pgdispatch.delete_finished(integer), pgdispatch.drop_read_hints(), pgdispatch.find_unnoticed(),
+    pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.gate_key(),
+    pgdispatch.lane_head(uuid, timestamptz, timestamptz, integer[], text, text[]), pgdispatch.namespaces_in_use(),
+    pgdispatch.passed_over(uuid, integer, timestamptz, timestamptz, text, text[]), pgdispatch.recount_lanes(),
+    pgdispatch.requeue_expired(integer), pgdispatch.result_of(text), pgdispatch.shorten_leases(), pgdispatch.slot_wanted(uuid),
+    pgdispatch.take_stops(integer), pgdispatch.tokens_now(double precision, double precision, timestamptz, timestamptz),
+    pgdispatch.unanswered_allowed(timestamptz, text, text[], integer[]), pgdispatch.waiting_levels(), pgdispatch.work_due()
+    to pgdispatch_dispatcher;

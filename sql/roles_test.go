@@ -1,0 +1,279 @@
+package sql_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+const denied = "42501"
+
+// login is the same database, by a session of a role that has only this membership.
+func (f fixture) login(role string) fixture {
+	f.t.Helper()
+	return f.on(sqltest.Pool(f.t, sqltest.Login(f.t, f.pool.Config().ConnString(), "in role pgdispatch_"+role)))
+}
+
+func TestAnEnqueuerSetsWhatIsAClientsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	app := f.login("enqueuer")
+	id := app.item(w)
+	require.Equal(t, "PENDING", app.status(id))
+	require.NotEmpty(t, app.execution(id), "which the workflow's ID is made of")
+	require.Len(t, app.items(w, 3), 3)
+	require.EqualValues(t, 1, app.exec(`insert into pgdispatch.workflow_execution_queue
+		(workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent)
+		values ($1, $2, 5, now(), '{"a": 1}', 'once', null)
+		on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing`, w.workspace, w.definition))
+	require.True(t, one[bool](app, "select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where idempotency_key = 'once'"))
+
+	for column, value := range map[string]string{
+		"execution_id": "gen_random_uuid()", "status": "'PENDING'", "attempt_count": "0", "failure_count": "0", "lost_lease_count": "0", "last_error": "null",
+		"created_at": "now()", "enqueue_xid": "pg_current_xact_id()", "claimed_by": "null", "claimed_at": "null", "lease_expires_at": "null",
+		"lease_token": "0", "outcome_unknown": "false", "dispatched_at": "null", "finished_at": "null", "replay_of": "null",
+	} {
+		refusal := app.refused("insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, "+column+") values ($1, $2, "+value+")", w.workspace, w.definition)
+		require.Equal(t, denied, refusal.Code, column)
+	}
+	for _, statement := range []string{
+		"insert into pgdispatch.workflow_execution_queue (id, workspace_id, workflow_definition_id) overriding system value select 1, workspace_id, workflow_definition_id from pgdispatch.workflow_execution_queue limit 1",
+		"update pgdispatch.workflow_execution_queue set status = 'COMPLETED'", "update pgdispatch.workflow_execution_queue set priority = 100",
+		"delete from pgdispatch.workflow_execution_queue", "select params from pgdispatch.workflow_execution_queue", "truncate pgdispatch.workflow_execution_queue",
+		"select from pgdispatch.workspaces", "select from pgdispatch.workflow_definitions", "select from pgdispatch.settings", "update pgdispatch.workspaces set plan = 'ENTERPRISE'",
+		"select pgdispatch.finish(gen_random_uuid(), 'COMPLETED')", "select pgdispatch.claim('me', 1, '1 minute')", "do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode; end $$",
+		"select pgdispatch.kept_out(gen_random_uuid())", "select pgdispatch.isolate_workspaces(false)", "create table pgdispatch.mine ()",
+	} {
+		require.Equal(t, denied, app.refused(statement).Code, statement)
+	}
+}
+
+func TestAnEnqueuerCopiesIntoTheTable(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	conn, err := pgx.Connect(t.Context(), sqltest.Login(t, f.pool.Config().ConnString(), "in role pgdispatch_enqueuer"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	rows := strings.Repeat(w.workspace+"\t"+w.definition+"\n", 3)
+	tag, err := conn.PgConn().CopyFrom(t.Context(), strings.NewReader(rows),
+		"copy pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) from stdin")
+	require.NoError(t, err)
+	require.EqualValues(t, 3, tag.RowsAffected())
+}
+
+// everyColumn is how a client inserts that knows of no defaults, with what it must not set.
+const everyColumn = `
+insert into pgdispatch.enqueue
+    (id, execution_id, workspace_id, workflow_definition_id, status, priority, run_at, params, idempotency_key, traceparent,
+     attempt_count, last_error, created_at, claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at)
+values (7, '00000000-0000-4000-8000-000000000007', $1, $2, 'COMPLETED', $3, null, $4, null, null,
+     9, 'x', '2001-01-01', 'me', '2001-01-01', '2001-01-01', '2001-01-01', '2001-01-01')
+returning id, execution_id, status, priority, params, attempt_count, last_error, created_at = now(), run_at = now(),
+     claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at`
+
+func TestTheViewTakesAClientsColumnsWhateverElseIsNamed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	for _, role := range []string{"enqueuer", "owner"} {
+		app, tx := f.login(role).beginOn()
+		for _, given := range []struct {
+			priority, params any
+			has              int
+		}{{nil, nil, 0}, {4, `{"a": 1}`, 4}} {
+			var id int64
+			var execution, status, params string
+			var priority, attempts int
+			var created, runs bool
+			nulls := make([]*string, 6)
+			require.NoError(t, app.db.QueryRow(t.Context(), everyColumn, w.workspace, w.definition, given.priority, given.params).Scan(
+				&id, &execution, &status, &priority, &params, &attempts, &nulls[0], &created, &runs, &nulls[1], &nulls[2], &nulls[3], &nulls[4], &nulls[5]))
+			require.NotEqual(t, "00000000-0000-4000-8000-000000000007", execution)
+			require.Equal(t, "PENDING", status)
+			require.Equal(t, given.has, priority)
+			require.Zero(t, attempts)
+			require.True(t, created && runs)
+			require.Equal(t, make([]*string, 6), nulls)
+			require.Equal(t, []int64{id}, all[int64](app, "select id from pgdispatch.enqueue where execution_id = $1", execution), "it can be read back")
+		}
+		require.NoError(t, tx.Commit(t.Context()))
+		require.Empty(t, all[int64](app.on(f.pool), "select id from pgdispatch.enqueue"), "and only by who has enqueued it")
+	}
+	same := all[bool](f, `select q.status = 'PENDING' and q.attempt_count = 0 and q.params = case q.priority when 4 then '{"a": 1}' else '{}' end::jsonb
+		from pgdispatch.workflow_execution_queue q`)
+	require.Equal(t, []bool{true, true, true, true}, same)
+	refusal := f.login("enqueuer").refused("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id, params) values ($1, $2, '[]')", w.workspace, w.definition)
+	require.Equal(t, "PGD04", refusal.Code, "what is refused is refused here, too")
+}
+
+// beginOn is the same fixture in a transaction of its own pool.
+func (f fixture) beginOn() (fixture, pgx.Tx) {
+	f.t.Helper()
+	tx, err := f.db.(*pgxpool.Pool).Begin(f.t.Context())
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return f.on(tx), tx
+}
+
+func TestIsolationKeepsAnEnqueuerToItsWorkspace(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	mine, other := f.tenant("PRO"), f.tenant("FREE")
+	theirs := f.item(other)
+	f.login("owner").exec("select pgdispatch.isolate_workspaces(true)")
+
+	app, _ := f.login("enqueuer").beginOn()
+	app.exec("savepoint start")
+	again := func() { app.exec("rollback to start") }
+	require.Equal(t, denied, app.refused(insertItem, mine.workspace, mine.definition).Code, "no workspace is named yet")
+	again()
+	app.exec("select set_config('pgdispatch.workspace_id', $1, true)", mine.workspace)
+	app.exec("savepoint start")
+	own := app.item(mine)
+	app.exec("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id) values ($1, $2)", mine.workspace, mine.definition)
+	require.Equal(t, own, one[int64](app, "select min(id) from pgdispatch.workflow_execution_queue"), "nobody else's is seen")
+	require.True(t, one[bool](app, "select pgdispatch.cancel($1)", app.execution(own)))
+	require.False(t, one[bool](app, "select pgdispatch.cancel($1)", f.execution(theirs)), "nor withdrawn")
+	for _, into := range []string{insertItem, strings.Replace(insertItem, "workflow_execution_queue", "enqueue", 1)} {
+		require.Equal(t, denied, app.refused(into, other.workspace, other.definition).Code)
+		again()
+	}
+
+	for _, role := range []string{"owner", "reader", "dispatcher"} {
+		require.Equal(t, "PENDING", f.login(role).status(theirs), role)
+	}
+	require.True(t, one[bool](f.login("owner"), "select pgdispatch.cancel($1)", f.execution(theirs)))
+	f.login("owner").exec("select pgdispatch.isolate_workspaces(false)")
+	f.login("enqueuer").item(other)
+}
+
+func TestIsolationChangesNoPlanOfADispatcher(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	dispatcher := f.login("dispatcher")
+	plans := func() []string {
+		found := []string{}
+		for _, query := range []string{
+			"select * from pgdispatch.workflow_execution_queue where workspace_id = gen_random_uuid() and status = 'PENDING' and not outcome_unknown and run_at < now()",
+			"update pgdispatch.workflow_execution_queue set status = 'PENDING' where id = any ('{1,2}') and lease_token = 1 and claimed_by is not null",
+			"select pgdispatch.work_due()",
+		} {
+			found = append(found, all[string](dispatcher, "explain (costs off, verbose) "+query)...)
+		}
+		return found
+	}
+	before := plans()
+	f.exec("select pgdispatch.isolate_workspaces(true)")
+	require.Equal(t, before, plans())
+}
+
+func TestADispatcherDoesItsWorkInIsolation(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.exec("select pgdispatch.isolate_workspaces(true)")
+	f.items(w, 3)
+	dispatcher := f.login("dispatcher")
+	b := dispatcher.claim(10)
+	require.Len(t, b.items, 3)
+	dispatcher.dispatched(b)
+	require.True(t, dispatcher.finish(b.ids()[0], "COMPLETED"))
+}
+
+// Somebody without the right to create roles gets a schema that works, and is told what is missing.
+func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
+	t.Parallel()
+	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
+	admin := connect(t, cluster.URL("postgres"), nil)
+	for _, statement := range []string{
+		"create role plain login", "create role maker login createrole", "create database theirs owner plain", "create database made owner maker",
+	} {
+		_, err := admin.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	as := func(role, database string) string {
+		return strings.Replace(cluster.URL(database), "postgres@", role+"@", 1)
+	}
+
+	var warnings []*pgconn.Notice
+	plain := connect(t, as("plain", "theirs"), &warnings)
+	require.NoError(t, migrate.Up(t.Context(), plain, nil))
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0].Message, "role plain may not create roles")
+	require.Contains(t, warnings[0].Hint, "create role pgdispatch_reader nologin; grant pgdispatch_owner to plain;")
+	owned := fixture{t: t, db: plain}
+	owned.item(owned.tenant("FREE"))
+	require.Len(t, owned.claim(1).items, 1)
+
+	// One that may: it becomes a member of the owner, and hands over what it has made.
+	warnings = nil
+	made := connect(t, as("maker", "made"), &warnings)
+	require.NoError(t, migrate.Up(t.Context(), made, nil))
+	require.Empty(t, warnings)
+	require.Equal(t, "pgdispatch_owner", one[string](fixture{t: t, db: made}, "select nspowner::regrole::text from pg_namespace where nspname = 'pgdispatch'"))
+	require.NoError(t, migrate.To(t.Context(), made, 0, nil), "as a member of the owner")
+	require.NoError(t, migrate.Up(t.Context(), made, nil))
+
+	// The roles are there now, and the first may not make itself their member: grants are made, and it is told.
+	require.NoError(t, migrate.Up(t.Context(), plain, nil))
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0].Hint, "grant pgdispatch_owner to plain;")
+	_, err = admin.Exec(t.Context(), "grant pgdispatch_owner to plain")
+	require.NoError(t, err)
+	require.NoError(t, migrate.Up(t.Context(), plain, nil))
+	require.Equal(t, "pgdispatch_owner", one[string](owned, "select nspowner::regrole::text from pg_namespace where nspname = 'pgdispatch'"))
+	require.Equal(t, all[string](fixture{t: t, db: made}, privileges, "pgdispatch_dispatcher"), all[string](owned, privileges, "pgdispatch_dispatcher"))
+}
+
+// Roles belong to the cluster: all of these migrations make them, at the same moment.
+func TestDatabasesOfOneClusterMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
+	admin := connect(t, cluster.URL("postgres"), nil)
+	conns := []*pgx.Conn{}
+	for n := range 6 {
+		_, err := admin.Exec(t.Context(), fmt.Sprintf("create database shop_%d", n))
+		require.NoError(t, err)
+		conns = append(conns, connect(t, cluster.URL(fmt.Sprintf("shop_%d", n)), nil))
+	}
+	var databases errgroup.Group
+	for _, conn := range conns {
+		databases.Go(func() error { return migrate.Up(t.Context(), conn, nil) })
+	}
+	require.NoError(t, databases.Wait())
+	for _, conn := range conns {
+		require.NotEmpty(t, all[string](fixture{t: t, db: conn}, privileges, "pgdispatch_enqueuer"))
+	}
+}
+
+// connect opens a connection that keeps the server's warnings.
+func connect(t *testing.T, url string, warnings *[]*pgconn.Notice) *pgx.Conn {
+	t.Helper()
+	config, err := pgx.ParseConfig(url)
+	require.NoError(t, err)
+	config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
+		if warnings != nil && notice.Severity == "WARNING" {
+			*warnings = append(*warnings, notice)
+		}
+	}
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	return conn
+}
