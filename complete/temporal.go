@@ -91,7 +91,7 @@ func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
 // resetPauses are when it is asked again whether another run goes on: it may be seen a moment after the end of the one before.
 var resetPauses = []time.Duration{50 * time.Millisecond, 150 * time.Millisecond, 500 * time.Millisecond}
 
-// resetTo returns the open run that goes on in place of a terminated one; "": there is none.
+// resetTo returns the run that goes on in place of a terminated one, or did and has closed since; "": there is none.
 func (t *TemporalWaiter) resetTo(ctx context.Context, executionID, terminated string) (string, error) {
 	for _, pause := range resetPauses {
 		if next, err := t.goesOn(ctx, executionID, terminated); next != "" || err != nil {
@@ -114,7 +114,7 @@ func (t *TemporalWaiter) goesOn(ctx context.Context, executionID, terminated str
 		return "", nil
 	case err != nil:
 		return "", err
-	case !isOurs(info, executionID) || !isOpen(info) || info.GetExecution().GetRunId() == terminated:
+	case !isOurs(info, executionID) || info.GetExecution().GetRunId() == terminated:
 		return "", nil
 	}
 	return info.GetExecution().GetRunId(), nil
