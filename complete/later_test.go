@@ -60,6 +60,7 @@ func TestAReplicaThatLosesTemporalGivesUpWhatItWouldHaveWatchedLater(t *testing.
 		p.WatchLater("a")
 		reached.Store(false)
 		pass(2 * time.Second)
+		require.Len(t, p.seen().givenUp, 1)
 		require.Nil(t, p.seen().givenUp[0].executions, "all of them")
 		require.Zero(t, p.Watching())
 	})

@@ -146,3 +146,16 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 	const plain = "CloseTime >= '2026-08-01T10:00:00.000005Z'"
 	require.Equal(t, []string{plain + " and WorkflowId starts_with 'execution-'", plain, plain}, queries, "it asks for a prefix once")
 }
+
+// The run that goes on may have closed by the time that somebody looks.
+func TestARunThatWasResetAndHasClosedSinceIsTheEnd(t *testing.T) {
+	t.Parallel()
+	service := &fakeService{newest: described("run-2", "e1", false),
+		answers: []func() (*historyResponse, error){closed(terminated("reset")), closed(completed(""))}}
+	waiter := &TemporalWaiter{Service: service, Namespace: "shop"}
+	end, ended, err := waiter.Ended(t.Context(), claim.Execution{ID: "e1", RunID: "run-1"})
+	require.NoError(t, err)
+	require.True(t, ended)
+	require.Equal(t, "COMPLETED", end.Outcome)
+	require.Equal(t, []string{"run-1", "run-2"}, service.runs())
+}

@@ -106,8 +106,8 @@ func looksReset(event *historypb.HistoryEvent) bool {
 	return attributes.GetIdentity() == resetterIdentity || strings.Contains(strings.ToLower(attributes.GetReason()), "reset")
 }
 
-// resetTo returns the open run that goes on in place of an execution's terminated one; "": there is none. It asks in any case, because a
-// signature may change with a version; it waits for a run that is not to be seen yet only where there was a reset.
+// resetTo returns the run that goes on in place of an execution's terminated one, or did and has closed since; "": there is none. It
+// asks in any case, because a signature may change with a version; it waits for a run that is not to be seen yet only where there was a reset.
 func (t *TemporalWaiter) resetTo(ctx context.Context, terminated claim.Execution, reset bool) (string, error) {
 	for _, pause := range resetPauses {
 		if !reset {
@@ -133,7 +133,7 @@ func (t *TemporalWaiter) goesOn(ctx context.Context, terminated claim.Execution)
 		return "", nil
 	case err != nil:
 		return "", err
-	case !isOurs(info, terminated.ID) || !isOpen(info) || info.GetExecution().GetRunId() == terminated.RunID:
+	case !isOurs(info, terminated.ID) || info.GetExecution().GetRunId() == terminated.RunID:
 		return "", nil
 	}
 	return info.GetExecution().GetRunId(), nil
