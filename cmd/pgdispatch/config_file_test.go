@@ -55,7 +55,7 @@ func TestAllFaultsOfAllSourcesAreReportedAtOnce(t *testing.T) {
 	_, err := readRunConfig(t, map[string]string{"PGDISPATCH_LEASE": "0.5s", "DATABASE_URL": "postgres://app:secret@db:port/shop"}, "--config", path, "--log-level=loud")
 	require.ErrorContains(t, err, `--config is "`+path+`": worker in line 1 of `+path+` is not known: did you mean workers?
 LEASE in line 2 of `+path+` is not known: did you mean lease?
-colour in line 3 of `+path+` is not known: the keys are database_url, temporal_address,`)
+colour in line 3 of `+path+` is not known: the keys are database_url, allow_insecure_database,`)
 	require.ErrorContains(t, err, `listen in line 4 of `+path+` must be one value, such as "workers: 10"`)
 	require.ErrorContains(t, err, `PGDISPATCH_LEASE is "0.5s": it must be a duration`)
 	require.ErrorContains(t, err, `--log-level is "loud"`)
