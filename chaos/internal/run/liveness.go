@@ -11,6 +11,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/chaos/internal/proxy"
 )
 
+// Stay is the name of the faults that stay.
+const Stay = "faults-that-stay"
+
 const (
 	// livenessLimit is how long the core may take from the moment that all other faults stay: the leases of the two that
 	// are lost, and the work.
@@ -37,13 +40,7 @@ func liveness(ctx context.Context, l *lab.Lab, out *Outcome) error {
 	err = frozen.Process().Signal(syscall.SIGSTOP)
 	cut.Temporal.Set(proxy.Policy{Hole: true})
 	far.Postgres.Set(proxy.Policy{Delay: latency, Jitter: latencyJitter})
-	l.Load.Pause(true)
-	err = errors.Join(err, lab.Await(ctx, livenessLimit+livenessExtra, "a healthy core does what waits", func() (bool, error) {
-		var open int
-		var oldest []string
-		err := l.Row(ctx, "open_items", nil, &open, &oldest)
-		return open == 0, err
-	}))
+	err = errors.Join(err, l.Load.Drain(ctx, livenessLimit+livenessExtra))
 	out.Liveness, out.LivenessLimit = time.Since(began), livenessLimit
 	if err != nil {
 		var open int

@@ -37,8 +37,8 @@ type Options struct {
 	Faults []*fault.Fault
 	// Shard of Shards is the part of the measured faults that this run takes.
 	Shard, Shards int
-	// Partial leaves out random faults and those that stay.
-	Partial bool
+	// Partial leaves out random faults, and Stay has those that stay.
+	Partial, Stay bool
 	// Out receives the schedule and what happens.
 	Out io.Writer
 }
@@ -104,7 +104,7 @@ func work(ctx context.Context, l *lab.Lab, o Options, out *Outcome, measured, ra
 			return fmt.Errorf("after the random faults: %w", err)
 		}
 	}
-	if !o.Partial {
+	if o.Stay {
 		if err := liveness(ctx, l, out); err != nil {
 			return err
 		}
