@@ -30,7 +30,7 @@ var policy = []mutant{
 		[]edit{{"sql/migrations/functions/requeue_expired.sql", "then 0 else 1 end", "then 1 else 1 end"}},
 		"./sql", "TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem"},
 	{"a locked row is no outage", "a claim that was to settle a locked item pauses claiming",
-		[]edit{{"dispatch/dispatcher.go", "if !errors.Is(err, claim.ErrLocked) {", "if true {"}},
+		[]edit{{"dispatch/dispatcher.go", "if !errors.Is(err, claim.ErrLocked) {", "if !errors.Is(err, nil) {"}},
 		"./dispatch", "TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt"},
 	{"a locked row holds up its own settle", "what ends while a settle waits for a locked row waits with it",
 		[]edit{{"dispatch/settler.go", "case <-patience.C:", "case <-ctx.Done():"}},
