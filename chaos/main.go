@@ -96,11 +96,12 @@ func read(args []string, out io.Writer) (options, error) {
 	o.Length, o.Faults = time.Duration(minutes*float64(time.Minute)), fault.All()
 	if only != "" {
 		var err error
-		if o.Faults, err = choose(o.Faults, only); err != nil {
+		if o.Faults, o.Stay, err = choose(o.Faults, only); err != nil {
 			return o, err
 		}
 		o.Partial = true
 	} else {
+		o.Stay = true
 		o.Faults = slices.DeleteFunc(o.Faults, func(f *fault.Fault) bool { return f.Long && !o.long && minutes < longMinutes })
 		if o.out == "" {
 			o.out = defaultOut
@@ -110,16 +111,19 @@ func read(args []string, out io.Writer) (options, error) {
 	return o, nil
 }
 
-func choose(all []*fault.Fault, only string) ([]*fault.Fault, error) {
-	var chosen []*fault.Fault
+func choose(all []*fault.Fault, only string) (chosen []*fault.Fault, stay bool, err error) {
 	for name := range strings.SplitSeq(only, ",") {
+		if strings.TrimSpace(name) == run.Stay {
+			stay = true
+			continue
+		}
 		n := slices.IndexFunc(all, func(f *fault.Fault) bool { return f.Name == strings.TrimSpace(name) })
 		if n < 0 {
-			return nil, fmt.Errorf("there is no fault %q: see -list", name)
+			return nil, false, fmt.Errorf("there is no fault %q: see -list", name)
 		}
 		chosen = append(chosen, all[n])
 	}
-	return chosen, nil
+	return chosen, stay, nil
 }
 
 func do(ctx context.Context, args []string, out io.Writer) error {
@@ -131,6 +135,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 		for _, f := range o.Faults {
 			_, _ = fmt.Fprintf(out, "%-26s %v %s\n", f.Name, f.Matrix, f.How)
 		}
+		_, _ = fmt.Fprintf(out, "%-26s [75] the last ones, after all others\n", run.Stay)
 		return nil
 	}
 	for _, binary := range []*string{&o.Pgdispatch, &o.Devstack} {

@@ -22,6 +22,9 @@ import (
 // The update that was refused changed nothing.
 var ErrLost = errors.New("lease lost")
 
+// ErrLocked is a claim that was to settle an item whose row somebody else keeps locked. It settled and claimed nothing.
+var ErrLocked = errors.New("an item to settle is locked")
+
 // Statement timeouts. A statement that takes longer is given up by the replica; the database may still finish it.
 const (
 	// claimTimeout bounds a claim, its wait for other claims included.
@@ -134,7 +137,7 @@ func (s *Store) Claim(ctx context.Context, atMost int) (Batch, error) {
 
 // SettleAndClaim ends claims whose workflows were started and claims anew, in one transaction: what the first part frees,
 // the second can give away. It returns the IDs that it ended; what is missing was lost. After an error nobody knows whether
-// it was done: settling once more changes nothing where it was.
+// it was done: settling once more changes nothing where it was. After ErrLocked it was not.
 func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted Wanted) (Batch, []int64, error) {
 	const verb = "claim items"
 	batch, deadline := Batch{LookAgainIn: -1}, time.Now().Add(s.Lease)
@@ -145,6 +148,9 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted
 	if len(started) > 0 {
 		statements.Queue(sql.Dispatched, s.dispatchedArgs(started)...).Query(func(rows pgx.Rows) (err error) {
 			settled, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			if hasCode(err, lockNotAvailable) {
+				err = fmt.Errorf("%w: %w", ErrLocked, err)
+			}
 			return err
 		})
 	}

@@ -16,6 +16,10 @@ import (
 // that somebody else has locked. Others' own settles and heartbeats take milliseconds.
 const LockTimeout = time.Second
 
+// ClaimLockTimeout is the lock_timeout of those among them that claim: how long a claim waits for the row of an item that it
+// settles in passing. Everybody's items wait behind it; what it could not settle waits with nobody behind it.
+const ClaimLockTimeout = 100 * time.Millisecond
+
 // SQLSTATEs that are told apart.
 const (
 	readOnly         = "25006" // read_only_sql_transaction

@@ -69,6 +69,27 @@ func TestARowThatSomebodyKeepsLockedCostsNoOtherItsLease(t *testing.T) {
 	}
 }
 
+// Everybody's items wait behind a claim.
+func TestAClaimThatSettlesALockedItemSaysSoAndTheNextGoesOn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	items := b.claimed(b.Store, 2)
+	b.locked(items[0])
+	b.enqueue(b.shop, 2)
+	store := b.withSettings(2, map[string]string{"lock_timeout": "50ms"})
+
+	both := []Settlement{settlementOf(items[0], Dispatched), settlementOf(items[1], Dispatched)}
+	batch, settled, err := store.SettleAndClaim(t.Context(), both, Wanted{AtMost: 2})
+	require.ErrorIs(t, err, ErrLocked)
+	require.Empty(t, settled)
+	require.Empty(t, batch.Items)
+	require.Equal(t, "CLAIMED", b.status(items[1]), "nothing was settled")
+
+	batch, err = store.Claim(t.Context(), 2)
+	require.NoError(t, err)
+	require.Len(t, batch.Items, 2)
+}
+
 // What a transaction locks that waits, no claim waits for.
 func TestAClaimPassesOverRowsThatAreLocked(t *testing.T) {
 	t.Parallel()

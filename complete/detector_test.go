@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,7 @@ type lookout struct {
 	turns    int
 	asked    atomic.Int64
 	without  []claim.StalledQueue
+	mu       sync.Mutex
 	recorded []string
 	change   []claim.StallChange
 }
@@ -51,8 +53,17 @@ func (l *lookout) StallRecord(_ context.Context, idle []claim.StalledQueue, aske
 	for _, f := range failing {
 		words += ", " + f.Name + ": " + f.Detail
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.recorded = append(l.recorded, words)
 	return l.change, nil
+}
+
+// seen is what was recorded until now.
+func (l *lookout) seen() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.recorded
 }
 
 func (l *lookout) Polled(_ context.Context, queue claim.StalledQueue) (bool, error) {
@@ -91,7 +102,7 @@ func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 	}
 	looking(t, l, nil, func(log *logBook) {
 		pass(16 * time.Second)
-		require.Equal(t, []string{"idle [{ typo 2}], asked [e1 e2], silent [], e2: its workflow task is at attempt 5"}, l.recorded)
+		require.Equal(t, []string{"idle [{ typo 2}], asked [e1 e2], silent [], e2: its workflow task is at attempt 5"}, l.seen())
 		require.Equal(t, []claim.StalledQueue{{Name: "typo", Executions: 2}}, l.without, "what is known of a queue need not be asked of each execution")
 		warnings, _ := log.at(slog.LevelWarn)
 		require.Equal(t, []string{"No worker polls a task queue: start one, or correct the definitions' task_queue",
@@ -135,7 +146,7 @@ func TestANamespaceThatDoesNotAnswerHoldsUpNoOtherAndIsLoggedOnce(t *testing.T) 
 	}
 	looking(t, l, nil, func(log *logBook) {
 		pass(16 * time.Second)
-		require.Equal(t, []string{`idle [{shop typo 0}], asked [], silent ["gone"]`}, l.recorded)
+		require.Equal(t, []string{`idle [{shop typo 0}], asked [], silent ["gone"]`}, l.seen())
 		require.EqualValues(t, 2, l.asked.Load(), "it is asked once a look")
 		pass(10 * time.Minute)
 		_, errs := log.at(slog.LevelWarn)

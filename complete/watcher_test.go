@@ -112,7 +112,7 @@ func TestAdoptsAtStartAndWhenItIsTold(t *testing.T) {
 		pass(9500 * time.Millisecond)
 		p.Unwatched(true)
 		pass(10 * time.Second)
-		require.Equal(t, []adoptCall{{0, 10, nil}, {10 * time.Second, 7, []string{"e1", "e2", "e3"}}}, p.seen().adopts)
+		require.Equal(t, []adoptCall{{0, 10, nil}, {9500 * time.Millisecond, 7, []string{"e1", "e2", "e3"}}}, p.seen().adopts)
 		require.Equal(t, 3, p.seen().waits)
 		stop()
 	})

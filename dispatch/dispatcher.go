@@ -8,6 +8,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -217,7 +218,9 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	r.pace.claimed(began, time.Now(), len(batch.Items) == wanted.AtMost)
 	if err != nil {
 		r.settleStarted()
-		r.claimFailed(ctx, err)
+		if !errors.Is(err, claim.ErrLocked) { // the next claim has nothing to settle, and need not wait
+			r.claimFailed(ctx, err)
+		}
 		return
 	}
 	r.endStarted(settled)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sethvargo/go-retry"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 )
@@ -17,10 +18,14 @@ const (
 	// settleBase and settleCap bound the pauses between tries to settle while the database does not answer.
 	settleBase = 20 * time.Millisecond
 	settleCap  = time.Second
+	// settlePatience is how long the next batch waits for the one before it, which may meet a row that somebody keeps locked.
+	settlePatience = claim.ClaimLockTimeout
+	// settleBatches is how many batches are under way at the most: heartbeats and ends need connections, too.
+	settleBatches = 3
 )
 
 // settler settles what no claim takes with it. While one statement is under way, what the workers end meanwhile collects and
-// goes into the next: a busy replica settles in batches, and an idle one waits for nothing.
+// goes into the next: a busy replica settles in batches, and an idle one waits for nothing. One that takes long is not waited for.
 type settler struct {
 	store    Store
 	lease    time.Duration
@@ -42,14 +47,27 @@ func (s *settler) settle(settlement claim.Settlement) error {
 	return <-done
 }
 
-// run settles until requests is closed.
+// run settles until requests is closed and all that came is settled.
 func (s *settler) run(ctx context.Context) {
+	var batches errgroup.Group
+	batches.SetLimit(settleBatches)
 	for first := range s.requests {
-		batch := s.collect(first)
-		for _, verb := range []claim.Verb{claim.Dispatched, claim.Retry, claim.Release, claim.Fail} {
-			s.settleBatch(ctx, verb, batch)
+		batch, settled := s.collect(first), make(chan struct{})
+		batches.Go(func() error {
+			defer close(settled)
+			for _, verb := range []claim.Verb{claim.Dispatched, claim.Retry, claim.Release, claim.Fail} {
+				s.settleBatch(ctx, verb, batch)
+			}
+			return nil
+		})
+		patience := time.NewTimer(settlePatience)
+		select {
+		case <-settled:
+		case <-patience.C:
 		}
+		patience.Stop()
 	}
+	_ = batches.Wait() // they return no errors
 }
 
 func (s *settler) collect(first settleRequest) []settleRequest {

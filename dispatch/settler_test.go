@@ -76,7 +76,7 @@ func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
 			return starts(time.Duration(item.ID)*time.Millisecond)(ctx, item)
 		}
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
-			time.Sleep(time.Second)
+			time.Sleep(50 * time.Millisecond)
 			return fakeStore{d}.putBack(verb, batch), nil
 		}
 		stop := d.run()
@@ -85,7 +85,32 @@ func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
 		require.Len(t, settles, 2)
 		require.Len(t, settles[0].batch, 1, "the first waits for nobody")
 		require.Len(t, settles[1].batch, 9)
-		require.Equal(t, 1001*time.Millisecond, settles[1].at)
+		require.Equal(t, 51*time.Millisecond, settles[1].at)
+		require.Len(t, d.seen().reported, 10)
+		stop()
+	})
+}
+
+// It may have met a row that somebody keeps locked.
+func TestASettleThatTakesLongHoldsUpTheNextForAMoment(t *testing.T) {
+	bubble(t, 11, func(t *testing.T, d *desk) {
+		d.enqueue(10)
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			return starts(time.Duration(item.ID)*time.Millisecond)(ctx, item)
+		}
+		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+			if batch[0].ID == 1 {
+				time.Sleep(time.Second)
+			}
+			return fakeStore{d}.putBack(verb, batch), nil
+		}
+		stop := d.run()
+		pass(500 * time.Millisecond)
+		settles := d.seen().settles
+		require.Len(t, settles, 2)
+		require.Equal(t, time.Millisecond+settlePatience, settles[1].at)
+		require.Len(t, d.seen().reported, 9)
+		pass(time.Second)
 		require.Len(t, d.seen().reported, 10)
 		stop()
 	})

@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -60,6 +62,37 @@ func TestWhatAFailedClaimDidNotSettleIsSettledWithoutIt(t *testing.T) {
 		require.True(t, seen.settles[0].inClaim)
 		require.False(t, seen.settles[1].inClaim)
 		require.Equal(t, []string{"e1=run-e1", "e2=run-e2"}, seen.reported)
+		stop()
+	})
+}
+
+// A row that somebody keeps locked is no outage, and nobody else waits for it.
+func TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, d *desk) {
+		const unit = 10 * time.Millisecond
+		d.enqueue(4)
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			return starts(time.Duration(item.ID)*unit)(ctx, item)
+		}
+		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+			switch len(d.seen().settles) {
+			case 1: // in the claim that the first item's worker made
+				return nil, fmt.Errorf("claim items: %w", claim.ErrLocked)
+			case 2:
+				time.Sleep(time.Second)
+			}
+			return fakeStore{d}.putBack(verb, batch), nil
+		}
+		stop := d.run()
+		pass(500 * time.Millisecond)
+		seen := d.seen()
+		require.True(t, seen.settles[0].inClaim)
+		require.False(t, seen.settles[1].inClaim)
+		require.Equal(t, []string{"e2=run-e2", "e3=run-e3", "e4=run-e4"}, seen.reported)
+		require.Equal(t, 2*unit, seen.claims[1].at, "as soon as there was a worker")
+		require.Empty(t, d.log.at(slog.LevelError))
+		pass(time.Second)
+		require.Len(t, d.seen().reported, 4)
 		stop()
 	})
 }

@@ -45,7 +45,7 @@ var ends = []mutant{
 		[]edit{{"complete/watcher.go", "if w.Reached != nil && !w.Reached() {", "if false {"}},
 		"./complete", "TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing"},
 	{"a callback proves itself", "anybody may say that a workflow has ended",
-		[]edit{{"complete/token.go", "return executionID, hmac.Equal([]byte(proof), []byte(token(key, executionID)))", "return executionID, proof != \"\""}},
+		[]edit{{"complete/token.go", "hmac.Equal([]byte(proof), []byte(token(key, id, encoded)))", "proof != \"\""}},
 		"./complete", "TestACallbackNeedsItsExecutionsOwnToken"},
 	{"a callback is no answer", "a callback ends its execution whatever Temporal says",
 		[]edit{{"complete/callbacks.go", "if err != nil || !ended {", "if err != nil {"}},

@@ -15,7 +15,7 @@ var roles = []mutant{
 		[]edit{{"sql/migrations/functions/item_enqueued.sql", "set search_path = pg_catalog, pg_temp", ""}},
 		"./sql", "TestWhatRunsAsTheOwnerHasItsSearchPathPinned"},
 	{"view shows its own transaction", "the view shows an enqueuer every item",
-		[]edit{{"sql/migrations/008_roles.sql", " and q.enqueue_xid = pg_current_xact_id_if_assigned()", ""}},
+		[]edit{{"sql/migrations/014_roles.sql", " and q.enqueue_xid = pg_current_xact_id_if_assigned()", ""}},
 		"./sql", "TestTheViewTakesAClientsColumnsWhateverElseIsNamed"},
 	{"workspaces are isolated", "the policies are there and not in force",
 		[]edit{{"sql/migrations/functions/isolate_workspaces.sql", "alter table pgdispatch.workflow_execution_queue enable row level security;", ""}},
@@ -27,6 +27,6 @@ var roles = []mutant{
 		[]edit{{"cmd/pgdispatch/verified.go", "(!try.TLSConfig.InsecureSkipVerify ||", "(true ||"}},
 		"./cmd/pgdispatch", "TestADatabaseOffThisMachineMustBeVerified"},
 	{"terminals are told nothing", "a table shows a name as it is",
-		[]edit{{"cmd/pgdispatch/status.go", "\t\tif unicode.IsPrint(r) {", "\t\tif true {"}},
+		[]edit{{"view/view.go", "if unicode.IsPrint(r) {", "if unicode.IsPrint(r) || true {"}},
 		"./cmd/pgdispatch", "TestNoCommandShowsATerminalWhatItWouldObey"},
 }

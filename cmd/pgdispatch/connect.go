@@ -93,7 +93,7 @@ func poolSettings(c config) (forClaims, forOthers map[string]string) {
 	case durableNone:
 		claims = "off"
 	}
-	return directSettings(plannedOnce, map[string]string{"synchronous_commit": claims}),
+	return directSettings(plannedOnce, map[string]string{"synchronous_commit": claims, "lock_timeout": claim.ClaimLockTimeout.String()}),
 		directSettings(plannedOnce, map[string]string{"synchronous_commit": others})
 }
 

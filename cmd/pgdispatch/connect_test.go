@@ -50,13 +50,16 @@ func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
 	t.Parallel()
 	address := harsh(t)
 	forClaims, forOthers := poolSettings(config{listen: true, durable: durableClaims})
-	for commit, settings := range map[string]map[string]string{"on": forClaims, "off": forOthers} {
-		pool, err := openPool(t.Context(), config{databaseURL: address}, 2, settings)
+	for _, c := range []struct {
+		settings     map[string]string
+		commit, lock string
+	}{{forClaims, "on", "100ms"}, {forOthers, "off", "1s"}} {
+		pool, err := openPool(t.Context(), config{databaseURL: address}, 2, c.settings)
 		require.NoError(t, err)
 		t.Cleanup(pool.Close)
 		require.Equal(t, map[string]string{
-			"statement_timeout": "0", "lock_timeout": "1s", "idle_session_timeout": "0",
-			"default_transaction_isolation": "read committed", "jit": "off", "synchronous_commit": commit,
+			"statement_timeout": "0", "lock_timeout": c.lock, "idle_session_timeout": "0",
+			"default_transaction_isolation": "read committed", "jit": "off", "synchronous_commit": c.commit,
 		}, show(t, pool, "statement_timeout", "lock_timeout", "idle_session_timeout", "default_transaction_isolation", "jit", "synchronous_commit"))
 	}
 	listener, err := dialListener(config{databaseURL: address})(t.Context())

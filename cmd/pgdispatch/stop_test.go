@@ -91,7 +91,7 @@ func TestAQueueWithoutAWorkerIsFoundAndShown(t *testing.T) {
 	s.eventually(func() bool {
 		return p.logs.has("No worker polls a task queue: start one, or correct the definitions' task_queue")
 	}, "it is found")
-	require.Regexp(t, `(?m)^task queue +nobody +1 +\d+s +no worker has polled it for minutes$`, d.types("status"))
+	require.Regexp(t, `(?m)^task queue +default +nobody +1 +\S.* +no worker has polled it for minutes$`, d.types("status"))
 	var shown status
 	require.NoError(t, json.Unmarshal([]byte(d.types("status", "-o", "json")), &shown))
 	require.Len(t, shown.Stalled, 1)

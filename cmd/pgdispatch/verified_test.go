@@ -112,7 +112,7 @@ func TestDoctorLooksAtTheRoleThatAReplicaWouldHave(t *testing.T) {
 		"in role pgdispatch_dispatcher":                    {fine, "may do what `run` needs, and owns nothing"},
 		"superuser":                                        {warning, "is a superuser"},
 		"in role pgdispatch_owner":                         {warning, "owns the schema"},
-		"in role pgdispatch_reader":                        {problem, "lacks what `run` needs: delete on lane_hints"},
+		"in role pgdispatch_reader":                        {problem, "lacks what `run` needs: delete on activity"},
 		"in role pgdispatch_reader, pgdispatch_dispatcher": {fine, "may do what `run` needs"},
 	} {
 		found, _ := (&desk{t: t, url: sqltest.Login(t, d.url, membership)}).diagnosis("--temporal-address", nowhere)

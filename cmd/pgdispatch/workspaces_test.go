@@ -38,7 +38,7 @@ func TestWorkspacesShowHasItsDefinitions(t *testing.T) {
 	for _, line := range []string{
 		`workspace +shop`, `id +` + d.workspace, `plan +FREE`, `limit +5000, its own`, `rate +-`, `paused +no`, `waiting +0`,
 		`DEFINITION +ID +WORKFLOW TYPE +NAMESPACE +TASK QUEUE +VERSION +MAX ATTEMPTS +TIMEOUT`,
-		`bare +\S+ +Bare +b +none: it cannot be started +3 +1h0m0s`, `order +\S+ +Order +orders +1 +3 +-`,
+		`bare +\S+ +Bare +- +b +none: it cannot be started +3 +1h0m0s`, `order +\S+ +Order +- +orders +1 +3 +-`,
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
 	}

@@ -61,6 +61,8 @@ type Scene struct {
 	Rand *rand.Rand
 	// Hold is how long it will stay.
 	Hold time.Duration
+	// Measured: there is to be a figure, so it must not hit somebody who holds nothing.
+	Measured bool
 }
 
 // Result is what became of a fault.
@@ -109,7 +111,7 @@ func Kinds(faults []*Fault) []schedule.Kind {
 
 // Run makes a fault, keeps it, lifts it, and measures.
 func Run(ctx context.Context, l *lab.Lab, f *Fault, e schedule.Entry, measure bool) Result {
-	s := &Scene{Lab: l, Rand: rand.New(rand.NewPCG(e.Seed, 0)), Hold: e.Hold}
+	s := &Scene{Lab: l, Rand: rand.New(rand.NewPCG(e.Seed, 0)), Hold: e.Hold, Measured: measure}
 	l.Logf("%s: %s", f.Name, f.How)
 	lift, err := f.Inject(ctx, s)
 	if errors.Is(err, postgres.ErrNotHere) {

@@ -15,8 +15,6 @@ const (
 	backlog = 10000
 	// leasesAway is how many leases the outage lasts: 30 minutes with a lease of 30 s would be 60.
 	leasesAway = 30
-	// drainTimeout bounds the wait until the backlog has been worked off.
-	drainTimeout = 4 * time.Minute
 	// undisturbed is how long throughput is measured before the crash loop, and crashing how long the loop lasts.
 	undisturbed = 30 * time.Second
 	crashing    = 180 * time.Second
@@ -72,7 +70,7 @@ func longOutage(ctx context.Context, s *Scene) (Lift, error) {
 			return nil, err
 		}
 		s.Logf("the first workflow was started %.2f s after Temporal's return", value)
-		err = lab.Await(ctx, drainTimeout, "the backlog is worked off", func() (bool, error) {
+		err = lab.Await(ctx, drainTime, "the backlog is worked off", func() (bool, error) {
 			var open int
 			var oldest []string
 			err := s.Row(ctx, "open_items", nil, &open, &oldest)

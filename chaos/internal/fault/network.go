@@ -139,16 +139,17 @@ func halfOpenPool(ctx context.Context, s *Scene) (Lift, error) {
 }
 
 func postgresPartition(ctx context.Context, s *Scene) (Lift, error) {
-	r, err := busiest(ctx, s)
+	r, err := holding(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	at := time.Now()
 	r.Postgres.Set(proxy.Policy{Hole: true})
-	held, err := items(ctx, s, r.PID())
+	held, err := itemsOf(ctx, s, r.PID())
 	s.Logf("replica %d holds %d items", r.N, len(held))
 	return func(context.Context) (Measure, error) {
 		r.Postgres.Set(proxy.Policy{})
+		r.Frontend.Set(proxy.Rule{})
 		return reclaimed(s.Lab, held, at), nil
 	}, err
 }

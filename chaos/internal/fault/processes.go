@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -128,50 +127,45 @@ func limitReplica(r *lab.Replica, resource int, value uint64) error {
 	return nil
 }
 
-// outOfMemory gives no replica more memory, until the first has died of it.
+// outOfMemory gives one replica no more memory, and the others as much as they like: each that dies is one more to be measured.
 func outOfMemory(ctx context.Context, s *Scene) (Lift, error) {
-	const rows, bytes, most = 24, 1_500_000, 12
-	for _, r := range s.Replicas {
-		size, err := addressSpace(r)
-		if err != nil {
-			return nil, err
-		}
-		if err := limitReplica(r, unix.RLIMIT_AS, size); err != nil {
-			return nil, err
-		}
+	const rows, bytes, patience = 24, 1_500_000, 30 * time.Second
+	r, err := busiest(ctx, s)
+	if err != nil {
+		return nil, err
 	}
-	var dead *lab.Replica
-	var err error
-	for n := 0; dead == nil && n < most && err == nil; n++ {
-		err = errors.Join(s.Load.InsertLarge(ctx, s.Load.Workspaces[6+n%2], rows, bytes), lab.Sleep(ctx, answerLate))
-		for _, r := range s.Replicas {
-			if !r.Process().Running() {
-				dead = r
-			}
-		}
+	size, err := addressSpace(r)
+	if err != nil {
+		return nil, err
 	}
+	if err := limitReplica(r, unix.RLIMIT_AS, size); err != nil {
+		return nil, err
+	}
+	stop := background(ctx, func(ctx context.Context) {
+		for n := 0; r.Process().Running() && ctx.Err() == nil; n++ {
+			_ = s.Load.InsertLarge(ctx, s.Load.Workspaces[6+n%2], rows, bytes)
+			_ = lab.Sleep(ctx, answerLate)
+		}
+	})
+	died := r.Process().EndsWithin(patience)
 	at := time.Now()
-	for _, r := range s.Replicas {
-		if r.Process().Running() {
-			err = errors.Join(err, limitReplica(r, unix.RLIMIT_AS, math.MaxUint64))
-		}
-	}
-	if dead == nil {
-		return nil, errors.Join(err, errors.New("no replica has died of it"))
+	held, err := itemsOf(ctx, s, r.PID())
+	stop()
+	if !died {
+		return nil, errors.Join(err, errors.New("the replica has not died of it"))
 	}
 	// What a Go program says last is one of many things, where it has no memory for it; a panic of its own is none of them.
-	log, logErr := os.ReadFile(dead.Process().LogPath)
+	log, logErr := os.ReadFile(r.Process().LogPath)
 	if logErr != nil || strings.Contains(string(log), "\npanic: ") {
-		err = errors.Join(err, logErr, fmt.Errorf("replica %d died of something else\n%s", dead.N, dead.Process().Tail()))
+		err = errors.Join(err, logErr, fmt.Errorf("replica %d died of something else\n%s", r.N, r.Process().Tail()))
 	}
-	held, heldErr := items(ctx, s, dead.PID())
-	s.Logf("replica %d held %d items", dead.N, len(held))
+	s.Logf("replica %d held %d items", r.N, len(held))
 	return func(ctx context.Context) (Measure, error) {
 		value, measureErr := reclaimed(s.Lab, held, at)(ctx)
 		m := func(context.Context) (float64, error) { return value, measureErr }
 		// The others have grown by what was inserted, which is no leak.
-		return m, errors.Join(dead.Start(), dead.Ready(ctx), replace(ctx, s, func(*lab.Replica) {}))
-	}, errors.Join(err, heldErr)
+		return m, errors.Join(r.Start(), r.Ready(ctx), replace(ctx, s, func(*lab.Replica) {}))
+	}, err
 }
 
 // addressSpace is how much memory a replica has mapped, in bytes.

@@ -157,6 +157,9 @@ func emptyStore(ctx context.Context, s *Scene) (Lift, error) {
 			return failedAt != nil, err
 		})
 		runs, runsErr := temporal.Runs(ctx, s.Client)
+		for _, run := range runs {
+			s.Logf("%s was started in the empty store at %s", run.WorkflowID, run.Start.Format(time.TimeOnly))
+		}
 		err = errors.Join(err, runsErr, s.TemporalDown())
 		s.TemporalEmpty(false)
 		err = errors.Join(err, s.TemporalUp(), s.EndForgotten(ctx, forgotten))

@@ -21,34 +21,34 @@ const (
 func replicaFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
-		{Name: "kill", Matrix: []int{8, 9}, Domain: replicas, How: "kill -9 of a random replica", Lift: "it is started again",
-			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: 2 * s, Inject: killRandom},
+		{Name: "kill", Matrix: []int{8, 9}, Domain: replicas, How: "kill -9 of a replica that holds items", Lift: "it is started again",
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: 2 * s, Inject: kill(holding)},
 		{Name: "kill-before-claim", Matrix: []int{1}, Domain: replicas, How: "kill -9 of a replica that holds nothing, while all is paused", Lift: "resumed, and started again",
 			Figure: "from the resumption to the first claim", Limit: onePoll, Shortest: s / 2, Longest: s, Alone: true, Inject: killIdle},
 		{Name: "kill-in-claim", Matrix: []int{2, 7}, Domain: replicas, How: "a table lock stops claims and settles before their commit, and kill -9 of the replica", Lift: "the lock is given back",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s, Longest: s, Alone: true, Inject: killInTransaction},
-		{Name: "kill-claim-unread", Matrix: []int{3}, Domain: replicas, How: "an answer of Postgres is swallowed, and kill -9 of the replica", Lift: "it is started again",
+		{Name: "kill-claim-unread", Matrix: []int{3}, Domain: replicas, How: "an answer of Postgres that carries claimed items is swallowed, and kill -9 of the replica", Lift: "it is started again",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Alone: true, Inject: killUnread},
 		{Name: "kill-before-start", Matrix: []int{4}, Domain: replicas, How: "the request to start is swallowed, and kill -9 of the replica", Lift: "it is started again",
-			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Inject: killHolding(proxy.Rule{Method: proxy.Start, Swallow: true})},
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Inject: kill(inStart(proxy.Rule{Swallow: true}))},
 		{Name: "kill-start-unread", Matrix: []int{5}, Domain: replicas, How: "Temporal's answer to the start is swallowed, and kill -9 of the replica", Lift: "it is started again",
-			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Inject: killHolding(proxy.Rule{Method: proxy.Start, Void: true})},
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Inject: kill(inStart(proxy.Rule{Void: true}))},
 		{Name: "kill-before-settle", Matrix: []int{6}, Domain: replicas, How: "the start is answered while nothing reaches Postgres, and kill -9 of the replica", Lift: "it is started again",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Alone: true, Inject: killUnsettled},
 		{Name: "kill-all", Matrix: []int{10}, Domain: replicas, How: "kill -9 of all replicas", Lift: "all are started again",
 			Figure: "from the restart to the first start of a workflow", Limit: 5, Shortest: 2 * s, Longest: 5 * s, Inject: killAll},
 		{Name: "freeze", Matrix: []int{15}, Domain: replicas, How: "SIGSTOP of the busiest replica for longer than its leases", Lift: "SIGCONT",
-			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s, Inject: freeze(proxy.Rule{})},
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s, Inject: freeze(holding)},
 		{Name: "freeze-in-start", Matrix: []int{16}, Domain: replicas, How: "SIGSTOP of a replica while Temporal's answers are on their way, for longer than its leases", Lift: "SIGCONT",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s,
-			Inject: freeze(proxy.Rule{Method: proxy.Start, Delay: answerLate})},
+			Inject: freeze(inStart(proxy.Rule{Delay: answerLate}))},
 		{Name: "freeze-all", Matrix: []int{18}, Domain: replicas, How: "SIGSTOP of all replicas for longer than their leases", Lift: "SIGCONT",
 			Figure: "from SIGCONT to the first start of a workflow", Limit: 5, Shortest: lab.Lease + s/2, Longest: lab.Lease + s, Inject: freezeAll},
 		{Name: "terminate", Matrix: []int{71}, Domain: replicas, How: "SIGTERM to a replica under load; it must leave nothing leased", Lift: "it is started again",
-			Figure: "until it has ended with 0", Limit: lab.DrainTimeout.Seconds(), Shortest: s / 2, Longest: s, Inject: terminate(proxy.Rule{})},
+			Figure: "until it has ended with 0", Limit: lab.DrainTimeout.Seconds(), Shortest: s / 2, Longest: s, Inject: terminate(busiest)},
 		{Name: "terminate-hung", Matrix: []int{71}, Domain: replicas, How: "SIGTERM to a replica whose starts are not answered; it must leave nothing leased", Lift: "it is started again",
 			Figure: "until it has ended with 0", Limit: (lab.DrainTimeout + 5*s).Seconds(), Shortest: s / 2, Longest: s,
-			Inject: terminate(proxy.Rule{Method: proxy.Start, Void: true})},
+			Inject: terminate(inStart(proxy.Rule{Void: true}))},
 		{Name: "terminate-twice", Matrix: []int{71}, Domain: replicas, How: "SIGTERM twice to a replica whose starts are not answered", Lift: "it is started again",
 			Figure: "from the second signal to its end", Limit: 1, Shortest: s / 2, Longest: s, Inject: terminateTwice},
 		{Name: "rolling-restart", Matrix: []int{72}, Domain: replicas, How: "each replica in turn: SIGTERM, and a new one", Lift: "nothing is left to lift",
@@ -82,8 +82,8 @@ func busiest(ctx context.Context, s *Scene) (*lab.Replica, error) {
 	return pick(s), nil
 }
 
-// items are what a replica holds now.
-func items(ctx context.Context, s *Scene, pid string) (held []int64, err error) {
+// itemsOf are what a replica holds now.
+func itemsOf(ctx context.Context, s *Scene, pid string) (held []int64, err error) {
 	err = s.Row(ctx, "items_of", []any{pid}, &held)
 	return held, err
 }
@@ -94,12 +94,30 @@ func killNow(ctx context.Context, s *Scene, r *lab.Replica) (Lift, error) {
 	if err := r.Kill(); err != nil {
 		return nil, err
 	}
-	held, err := items(ctx, s, pid)
+	held, err := itemsOf(ctx, s, pid)
 	s.Logf("replica %d held %d items", r.N, len(held))
 	return restart(r, reclaimed(s.Lab, held, at)), err
 }
 
-func killRandom(ctx context.Context, s *Scene) (Lift, error) { return killNow(ctx, s, pick(s)) }
+// holding is a replica that holds items, and will for a moment: half of its starts are answered late, the others are not. In a
+// safety run, where the rules are others' too, it is the busiest.
+func holding(ctx context.Context, s *Scene) (*lab.Replica, error) {
+	if !s.Measured {
+		return busiest(ctx, s)
+	}
+	return caught(ctx, s, proxy.Rule{Share: 0.5, Delay: lab.StartTimeout * 9 / 10})
+}
+
+// kill kills a replica that is chosen so that it holds items.
+func kill(choose func(context.Context, *Scene) (*lab.Replica, error)) func(context.Context, *Scene) (Lift, error) {
+	return func(ctx context.Context, s *Scene) (Lift, error) {
+		r, err := choose(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return killNow(ctx, s, r)
+	}
+}
 
 func killIdle(ctx context.Context, s *Scene) (Lift, error) {
 	r := pick(s)
@@ -107,7 +125,7 @@ func killIdle(ctx context.Context, s *Scene) (Lift, error) {
 		return nil, err
 	}
 	err := lab.Await(ctx, holdTimeout, "the replica holds nothing", func() (bool, error) {
-		held, err := items(ctx, s, r.PID())
+		held, err := itemsOf(ctx, s, r.PID())
 		return len(held) == 0, err
 	})
 	if err = errors.Join(err, r.Kill()); err != nil {
@@ -134,43 +152,58 @@ func killInTransaction(ctx context.Context, s *Scene) (Lift, error) {
 	return func(ctx context.Context) (Measure, error) {
 		err := errors.Join(unlock(ctx), lab.Sleep(ctx, answerLate/2))
 		at := time.Now()
-		held, heldErr := items(ctx, s, pid)
+		held, heldErr := itemsOf(ctx, s, pid)
 		return reclaimed(s.Lab, held, at), errors.Join(err, heldErr, r.Start(), r.Ready(ctx))
 	}, err
 }
 
+// killUnread kills the first replica that claimed and was not told what.
 func killUnread(ctx context.Context, s *Scene) (Lift, error) {
-	r, err := busiest(ctx, s)
+	const items = 300 // bytes of an answer with an item; those without have half as many
+	policy := proxy.Policy{DropReplies: 1, DropFrom: items, Label: "pgdispatch", Except: "pgdispatch "}
+	before := make([]int, len(s.Replicas))
+	for n, r := range s.Replicas {
+		before[n] = r.Postgres.Dropped()
+		r.Postgres.Set(policy)
+	}
+	var found *lab.Replica
+	err := lab.Await(ctx, holdTimeout, "a claim's answer is swallowed", func() (bool, error) {
+		for n, r := range s.Replicas {
+			if r.Postgres.Dropped() == before[n] {
+				continue
+			}
+			held, err := itemsOf(ctx, s, r.PID())
+			if err != nil || len(held) > 0 {
+				found = r
+				return true, err
+			}
+			before[n] = r.Postgres.Dropped() // it was a long answer of another kind
+			r.Postgres.Set(policy)
+		}
+		return false, nil
+	})
+	for _, r := range s.Replicas {
+		r.Postgres.Set(proxy.Policy{})
+	}
 	if err != nil {
 		return nil, err
 	}
-	before := r.Postgres.Dropped()
-	r.Postgres.Set(proxy.Policy{DropReplies: 1, Label: "pgdispatch", Except: "pgdispatch "})
-	err = lab.Await(ctx, holdTimeout, "an answer is swallowed", func() (bool, error) { return r.Postgres.Dropped() > before, nil })
-	if err != nil {
-		return restart(r, nil), err
-	}
-	return killNow(ctx, s, r)
+	return killNow(ctx, s, found)
 }
 
-// killHolding kills a replica that hangs in a start.
-func killHolding(rule proxy.Rule) func(context.Context, *Scene) (Lift, error) {
-	return func(ctx context.Context, s *Scene) (Lift, error) {
-		r, err := caught(ctx, s, rule)
-		if err != nil {
-			return nil, err
-		}
-		return killNow(ctx, s, r)
-	}
+// inStart chooses the first replica that is in a start, to which the rule applies.
+func inStart(rule proxy.Rule) func(context.Context, *Scene) (*lab.Replica, error) {
+	return func(ctx context.Context, s *Scene) (*lab.Replica, error) { return caught(ctx, s, rule) }
 }
 
-// caught has the rule for every replica's calls, until the first is in one. The others are let go again.
+// caught has the rule for every replica's starts, until the first is in one. The others are let go again.
 func caught(ctx context.Context, s *Scene, rule proxy.Rule) (*lab.Replica, error) {
+	rule.Method = proxy.Start
 	var found *lab.Replica
 	for _, r := range s.Replicas {
 		r.Frontend.Set(rule)
 	}
-	err := lab.Await(ctx, holdTimeout, "a replica is in a call", func() (bool, error) {
+	err := lab.Await(ctx, holdTimeout, "a replica is in a start", func() (bool, error) {
 		for _, r := range s.Replicas {
 			if found == nil && r.Frontend.Hits() > 0 && r.Process().Running() {
 				found = r
@@ -187,7 +220,7 @@ func caught(ctx context.Context, s *Scene, rule proxy.Rule) (*lab.Replica, error
 }
 
 func killUnsettled(ctx context.Context, s *Scene) (Lift, error) {
-	r, err := caught(ctx, s, proxy.Rule{Method: proxy.Start, Delay: answerLate})
+	r, err := caught(ctx, s, proxy.Rule{Delay: answerLate})
 	if err != nil {
 		return nil, err
 	}
@@ -222,19 +255,10 @@ func startAll(ctx context.Context, s *Scene) error {
 	return err
 }
 
-// chosen is the busiest replica or, where there is a rule for a call, one in the middle of such a call.
-func chosen(ctx context.Context, s *Scene, rule proxy.Rule) (*lab.Replica, error) {
-	r, err := busiest(ctx, s)
-	if err == nil && rule.Method != "" {
-		return caught(ctx, s, rule)
-	}
-	return r, err
-}
-
-// freeze stops a replica, in the middle of a call where there is a rule for one.
-func freeze(rule proxy.Rule) func(context.Context, *Scene) (Lift, error) {
+// freeze stops a replica that is chosen so that it holds items.
+func freeze(choose func(context.Context, *Scene) (*lab.Replica, error)) func(context.Context, *Scene) (Lift, error) {
 	return func(ctx context.Context, s *Scene) (Lift, error) {
-		r, err := chosen(ctx, s, rule)
+		r, err := choose(ctx, s)
 		if err != nil {
 			return nil, err
 		}
@@ -242,7 +266,7 @@ func freeze(rule proxy.Rule) func(context.Context, *Scene) (Lift, error) {
 		if err := r.Process().Signal(syscall.SIGSTOP); err != nil {
 			return nil, err
 		}
-		held, err := items(ctx, s, r.PID())
+		held, err := itemsOf(ctx, s, r.PID())
 		s.Logf("replica %d holds %d items", r.N, len(held))
 		return func(context.Context) (Measure, error) {
 			err := r.Process().Signal(syscall.SIGCONT)
@@ -265,16 +289,16 @@ func freezeAll(_ context.Context, s *Scene) (Lift, error) {
 	}, signal(syscall.SIGSTOP)
 }
 
-// terminate asks a replica to end, in the middle of a call where there is a rule for one.
-func terminate(rule proxy.Rule) func(context.Context, *Scene) (Lift, error) {
+// terminate asks a replica to end.
+func terminate(choose func(context.Context, *Scene) (*lab.Replica, error)) func(context.Context, *Scene) (Lift, error) {
 	return func(ctx context.Context, s *Scene) (Lift, error) {
-		r, err := chosen(ctx, s, rule)
+		r, err := choose(ctx, s)
 		if err != nil {
 			return nil, err
 		}
 		pid := r.PID()
 		took, err := r.Stop()
-		held, heldErr := items(ctx, s, pid)
+		held, heldErr := itemsOf(ctx, s, pid)
 		if err = errors.Join(err, heldErr); err == nil && len(held) > 0 {
 			err = fmt.Errorf("replica %d ended and left %d items leased", r.N, len(held))
 		}
@@ -283,7 +307,7 @@ func terminate(rule proxy.Rule) func(context.Context, *Scene) (Lift, error) {
 }
 
 func terminateTwice(ctx context.Context, s *Scene) (Lift, error) {
-	r, err := caught(ctx, s, proxy.Rule{Method: proxy.Start, Void: true})
+	r, err := caught(ctx, s, proxy.Rule{Void: true})
 	if err != nil {
 		return nil, err
 	}

@@ -65,19 +65,12 @@ func failed(s *Scene, execution string, from time.Time) Measure {
 
 // poison kills whoever holds one item, which is alone in the system so that no other suffers for it.
 func poison(ctx context.Context, s *Scene) (Lift, error) {
-	s.Load.Pause(true)
 	lift := func(ctx context.Context) (Measure, error) {
 		setRule(s, proxy.Rule{})
 		s.Load.Pause(false)
 		return nil, startAll(ctx, s)
 	}
-	err := lab.Await(ctx, 4*tolerance, "nothing is open", func() (bool, error) {
-		var open int
-		var oldest []string
-		err := s.Row(ctx, "open_items", nil, &open, &oldest)
-		return open == 0, err
-	})
-	if err != nil {
+	if err := s.Load.Drain(ctx, drainTime); err != nil {
 		return lift, err
 	}
 	conn, err := s.Session(ctx)

@@ -94,10 +94,11 @@ type Load struct {
 	cancel context.CancelFunc
 	group  sync.WaitGroup
 
-	mu      sync.Mutex
-	rows    map[string]*Row
-	paused  bool
-	waiting int
+	mu       sync.Mutex
+	rows     map[string]*Row
+	paused   bool
+	waiting  int
+	underWay int
 }
 
 // tenants are the workspaces, and how much of the load is whose.
@@ -167,9 +168,9 @@ func (o *Load) Begin(ctx context.Context, seed uint64) {
 		o.group.Go(func() {
 			for ctx.Err() == nil {
 				wait := time.Duration(rng.ExpFloat64() * float64(pace))
-				if o.held() {
+				if !o.begins() {
 					wait = pace
-				} else if err := o.transaction(ctx, rng); err != nil {
+				} else if err := o.ended(o.transaction(ctx, rng)); err != nil {
 					wait = 2 * pace
 				}
 				_ = Sleep(ctx, wait)
@@ -196,13 +197,32 @@ func (o *Load) watch(ctx context.Context) {
 	}
 }
 
-func (o *Load) held() bool {
+// begins says whether a producer may begin a transaction. If so, it is under way until it has ended.
+func (o *Load) begins() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.paused || o.waiting > enough
+	if o.paused || o.waiting > enough {
+		return false
+	}
+	o.underWay++
+	return true
 }
 
-// Pause has the producers wait, or go on.
+func (o *Load) ended(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.underWay--
+	return err
+}
+
+// still says that the producers are paused, and none has a transaction that could yet be committed.
+func (o *Load) still() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.paused && o.underWay == 0
+}
+
+// Pause has the producers begin nothing more, or go on. What they have under way they finish: see Drain.
 func (o *Load) Pause(pause bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

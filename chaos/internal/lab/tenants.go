@@ -110,10 +110,14 @@ func (l *Lab) EndForgotten(ctx context.Context, execution string) error {
 	})
 }
 
-// Drain has the producers wait, and returns when nothing is open. Pause(false) has them go on.
+// Drain has the producers wait, and returns when nothing is open and nothing can come: a transaction that was under way may
+// be committed seconds later. Pause(false) has them go on.
 func (o *Load) Drain(ctx context.Context, limit time.Duration) error {
 	o.Pause(true)
 	return Await(ctx, limit, "nothing is open", func() (bool, error) {
+		if !o.still() {
+			return false, nil
+		}
 		var open int
 		var oldest []string
 		err := o.lab.Row(ctx, "open_items", nil, &open, &oldest)

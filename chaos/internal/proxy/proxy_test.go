@@ -134,6 +134,18 @@ func TestOneAnswerIsSwallowedAndTheConnectionIsCut(t *testing.T) {
 	require.Equal(t, "again", again.hears(soon), "it was one")
 }
 
+func TestAShortAnswerIsNotSwallowedWhereALongOneIsWanted(t *testing.T) {
+	t.Parallel()
+	p := newTCP(t)
+	s := dial(t, p, "pgdispatch")
+	p.Set(Policy{DropReplies: 1, DropFrom: 10})
+	s.say("short")
+	require.Equal(t, "short", s.hears(soon))
+	s.say("long enough")
+	require.Empty(t, s.hears(soon))
+	require.Equal(t, 1, p.Dropped())
+}
+
 func TestAnAddressThatRefusesCutsAndIsOpenAgain(t *testing.T) {
 	t.Parallel()
 	p := newTCP(t)

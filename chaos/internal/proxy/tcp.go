@@ -40,6 +40,8 @@ type Policy struct {
 	// DropReplies swallows so many more answers of the server, and cuts the connection each time: what was asked for has
 	// been done, and nobody hears of it.
 	DropReplies int
+	// DropFrom spares answers whose first piece has fewer bytes.
+	DropFrom int
 }
 
 // TCP is a proxy of one replica for one server.
@@ -223,7 +225,7 @@ func (p *TCP) pass(l *link, piece []byte, to io.Writer, fromClient bool) bool {
 	}
 	if fromClient {
 		l.asked = true
-	} else if p.policy.DropReplies > 0 && l.asked && l.label != "" && p.concerns(l) {
+	} else if p.policy.DropReplies > 0 && len(piece) >= p.policy.DropFrom && l.asked && l.label != "" && p.concerns(l) {
 		p.policy.DropReplies--
 		p.dropped++
 		p.mu.Unlock()

@@ -136,7 +136,7 @@ func Markdown(o *run.Outcome) string {
 			r.Fault.Figure, measured, r.Fault.Limit, unit, resultVerdict(r))
 	}
 	if o.LivenessLimit > 0 {
-		line("| faults that stay | 75 | one replica frozen, one cut off from Temporal, the third far from Postgres | after the figure | until the third has done all that waits | %.2f s | %.0f s | %s |",
+		line("| faults that stay | 75 | one replica frozen, one cut off from Temporal, the third far from Postgres | after the figure | until the third has done what fills every slot twice | %.2f s | %.0f s | %s |",
 			o.Liveness.Seconds(), o.LivenessLimit.Seconds(), verdict(o.Liveness <= o.LivenessLimit))
 	}
 	line("\nThen random faults, several at once, and the check after everything had ended:\n")

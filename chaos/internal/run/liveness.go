@@ -11,15 +11,22 @@ import (
 	"github.com/pgdispatch/pgdispatch/chaos/internal/proxy"
 )
 
+// Stay is the name of the faults that stay.
+const Stay = "faults-that-stay"
+
 const (
-	// livenessLimit is how long the core may take from the moment that all other faults stay: the leases of the two that
-	// are lost, and the work.
-	livenessLimit = 25 * time.Second
+	// waves is how many workflows there are to each slot of each workspace, one after another, and running how long each takes.
+	waves, running = 2, 2 * time.Second
+	// startedAfter is when the first wave runs, and the faults come.
+	startedAfter = 500 * time.Millisecond
+	// startingAll is how long the core takes to start as many workflows as there are slots, with all of its workers.
+	startingAll = 2 * time.Second
+	// livenessLimit is how long the core may take from the moment that all other faults stay. What the two that are lost held or
+	// watched is free when their leases are over; then all waves may be still to come in such a slot, and the last of them may have
+	// been the probe of the one that is cut off.
+	livenessLimit = lab.Lease + time.Second + waves*running + startingAll + lab.StartTimeout + lab.PollInterval
 	// livenessExtra is how much longer is waited before it counts as never.
-	livenessExtra = 5 * time.Second
-	// runningMillis is how long the workflows run that are under way when it begins, and startedAfter is when they are.
-	runningMillis = 2000
-	startedAfter  = 500 * time.Millisecond
+	livenessExtra = 15 * time.Second
 	// latency is that of the core's own connection to the database.
 	latency, latencyJitter = 5 * time.Millisecond, 10 * time.Millisecond
 )
@@ -37,13 +44,7 @@ func liveness(ctx context.Context, l *lab.Lab, out *Outcome) error {
 	err = frozen.Process().Signal(syscall.SIGSTOP)
 	cut.Temporal.Set(proxy.Policy{Hole: true})
 	far.Postgres.Set(proxy.Policy{Delay: latency, Jitter: latencyJitter})
-	l.Load.Pause(true)
-	err = errors.Join(err, lab.Await(ctx, livenessLimit+livenessExtra, "a healthy core does what waits", func() (bool, error) {
-		var open int
-		var oldest []string
-		err := l.Row(ctx, "open_items", nil, &open, &oldest)
-		return open == 0, err
-	}))
+	err = errors.Join(err, l.Load.Drain(ctx, livenessLimit+livenessExtra))
 	out.Liveness, out.LivenessLimit = time.Since(began), livenessLimit
 	if err != nil {
 		var open int
@@ -65,13 +66,15 @@ func liveness(ctx context.Context, l *lab.Lab, out *Outcome) error {
 	return errors.Join(err, stalled)
 }
 
-// roles has workflows run, and gives the replica that started the last of them to the partition: it watches them.
+// roles has every slot used and as much wait behind, and nothing else: what happens to wait after other faults takes as long as
+// its workspaces' limits have it take. The replica that started the last of it is given to the partition: it watches it.
 func roles(ctx context.Context, l *lab.Lab) (frozen, cut, far *lab.Replica, err error) {
+	if err := l.Load.Drain(ctx, quiescence); err != nil {
+		return nil, nil, nil, err
+	}
 	for _, w := range l.Load.Workspaces {
-		if w.Limit >= 5 {
-			if err := l.Load.InsertMany(ctx, w, w.Limit, runningMillis); err != nil {
-				return nil, nil, nil, err
-			}
+		if err := l.Load.InsertMany(ctx, w, waves*w.Limit, int(running.Milliseconds())); err != nil {
+			return nil, nil, nil, err
 		}
 	}
 	var pid string

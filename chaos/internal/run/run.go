@@ -37,8 +37,8 @@ type Options struct {
 	Faults []*fault.Fault
 	// Shard of Shards is the part of the measured faults that this run takes.
 	Shard, Shards int
-	// Partial leaves out random faults and those that stay.
-	Partial bool
+	// Partial leaves out random faults, and Stay has those that stay.
+	Partial, Stay bool
 	// Out receives the schedule and what happens.
 	Out io.Writer
 }
@@ -104,7 +104,7 @@ func work(ctx context.Context, l *lab.Lab, o Options, out *Outcome, measured, ra
 			return fmt.Errorf("after the random faults: %w", err)
 		}
 	}
-	if !o.Partial {
+	if o.Stay {
 		if err := liveness(ctx, l, out); err != nil {
 			return err
 		}
@@ -113,7 +113,8 @@ func work(ctx context.Context, l *lab.Lab, o Options, out *Outcome, measured, ra
 	return err
 }
 
-// heal lifts what a fault may have left and waits until work goes on: the next figure is to be the next fault's own.
+// heal lifts what a fault may have left and waits until work goes on: the next figure is to be the next fault's own. Work ends
+// too: the worker comes back to Temporal seconds after the replicas, and until then every slot fills, and nothing starts.
 func heal(ctx context.Context, l *lab.Lab) error {
 	for _, r := range l.Replicas {
 		r.Heal()
@@ -123,9 +124,9 @@ func heal(ctx context.Context, l *lab.Lab) error {
 	}
 	at := time.Now()
 	err := lab.Await(ctx, healTimeout, "work goes on", func() (bool, error) {
-		var first *time.Time
-		err := l.Row(ctx, "first_move", []any{"DISPATCHED", at}, &first)
-		return first != nil, err
+		var started, ended *time.Time
+		err := errors.Join(l.Row(ctx, "first_move", []any{"DISPATCHED", at}, &started), l.Row(ctx, "first_move", []any{"COMPLETED", at}, &ended))
+		return started != nil && ended != nil, err
 	})
 	return errors.Join(err, lab.Sleep(ctx, rest))
 }
