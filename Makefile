@@ -97,7 +97,7 @@ fmt: ## format the code
 
 .PHONY: golden
 golden: ## rewrite what is generated: the lifecycle's diagram, the tables of commands, metrics and SQLSTATEs, and the golden files
-	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares|SQLSTATEs' -update
+	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares|SQLSTATEs|Role' -update
 	go test ./cmd/pgdispatch -run Page -update
 	go test ./telemetry -run Reference -update
 	go test ./docs/clients -run Page -update

@@ -136,7 +136,7 @@ func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
 	for _, pod := range []struct {
 		containers []container
 		options    []option
-	}{{deployment.Template.Spec.Containers, runOptions}, {job.Template.Spec.Containers, []option{databaseOption}}} {
+	}{{deployment.Template.Spec.Containers, runOptions}, {job.Template.Spec.Containers, databaseOptions}} {
 		require.Len(t, pod.containers, 1)
 		requireCommand(t, pod.containers[0].Args)
 		for _, variable := range pod.containers[0].Env {

@@ -63,7 +63,7 @@ func (a *app) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	addWho(command.Flags(), &who)
 	addOutput(command.Flags(), &output)
-	addFlags(command.Flags(), []option{databaseOption})
+	addFlags(command.Flags(), databaseOptions)
 	return command
 }
 
