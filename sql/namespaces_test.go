@@ -322,7 +322,7 @@ func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {
 		return names
 	}
 	require.ElementsMatch(t, []string{"default", "other"}, turns())
-	f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease, "default")
+	f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease, "default", "{}")
 	f.exec(sql.CloseDone, "default", time.Now(), true)
 	require.Equal(t, []string{"other"}, turns(), "the one is watched and was listed; the other was not")
 	f.exec(sql.CloseDone, "other", nil, true)

@@ -18,8 +18,8 @@ func (f fixture) stop(id int64, how string) string {
 
 // taken is a row of the answer of stop_take.
 type taken struct {
-	Open                                  bool
-	ExecutionID, How, Reason, RequestedBy *string
+	Open                                             bool
+	ExecutionID, Namespace, How, Reason, RequestedBy *string
 }
 
 // stops are the executions that a replica is given to stop, and how; open says whether any request was.

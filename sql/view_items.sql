@@ -13,7 +13,7 @@ with looked as materialized (
     (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'PENDING' and q.status = 'PENDING' and q.outcome_unknown limit $11::bigint)
     union all
     (select q.id from pgdispatch.workflow_execution_queue q
-     where $1::text = 'PENDING' and $2::text[] is null and q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid is not null
+     where $1::text = 'PENDING' and $2::text[] is null and q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid >= '0'
      order by q.enqueue_xid desc limit $11::bigint)
     union all
     (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'DISPATCHED' and $2::text[] is null and q.status = 'DISPATCHED' limit $11::bigint)
@@ -21,7 +21,7 @@ with looked as materialized (
     (select o.id from unnest($2::text[]::uuid[]) as w (id)
      cross join lateral (
          (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'PENDING' and q.workspace_id = w.id
-              and q.status = 'PENDING' and not q.outcome_unknown and q.run_at is not null limit $11::bigint)
+              and q.status = 'PENDING' and not q.outcome_unknown and q.run_at >= '-infinity' limit $11::bigint)
          union all
          (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'DISPATCHED' and q.workspace_id = w.id and q.status = 'DISPATCHED' limit $11::bigint)
      ) o limit $11::bigint)

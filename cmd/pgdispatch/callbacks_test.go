@@ -58,7 +58,7 @@ func TestTemporalItselfSaysEveryEnd(t *testing.T) {
 
 	s.eventually(func() bool { return s.count("status in ('COMPLETED', 'FAILED')") == len(executions) }, "all ends are said")
 	for execution, want := range map[string]string{
-		executions[0]: "COMPLETED ", executions[5]: "FAILED second run failed", executions[6]: "FAILED the oven is cold: no gas",
+		executions[0]: "COMPLETED ", executions[5]: "FAILED second run failed", executions[6]: "FAILED the oven is cold (Oven): no gas",
 		executions[7]: "TIMED_OUT workflow timed out", held[0]: "TERMINATED workflow was terminated: enough", held[1]: "CANCELED workflow was cancelled",
 	} {
 		require.Equal(t, want, one[string](s, "select status || ' ' || coalesce(error, '') from pgdispatch.workflow_executions where id = $1", execution))

@@ -10,7 +10,7 @@ as $$
     select (
                select count(*)
                from (select from pgdispatch.workflow_execution_queue q
-                     where q.workspace_id = workspace and q.status = 'PENDING' and not q.outcome_unknown and q.run_at is not null limit at_most) n
+                     where q.workspace_id = workspace and q.status = 'PENDING' and not q.outcome_unknown and q.run_at >= '-infinity' limit at_most) n
            ),
            (
                select count(*)
@@ -23,7 +23,7 @@ as $$
                    select q.run_at
                    from pgdispatch.workflow_execution_queue q
                    where q.workspace_id = workspace and q.priority = level.priority
-                     and q.status = 'PENDING' and not q.outcome_unknown and q.run_at is not null
+                     and q.status = 'PENDING' and not q.outcome_unknown and q.run_at >= '-infinity'
                    order by q.run_at, q.id
                    limit 1
                ) head
