@@ -37,8 +37,6 @@ require (
 	google.golang.org/protobuf v1.36.11
 )
 
-require go.yaml.in/yaml/v3 v3.0.5
-
 require (
 	golang.org/x/sys v0.47.0
 	golang.org/x/term v0.45.0
