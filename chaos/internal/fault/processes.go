@@ -33,7 +33,7 @@ func processFaults() []*Fault {
 		{Name: "out-of-memory", Matrix: []int{12}, Domain: replicas, How: "a replica with rows of 1.5 MB is given no more memory than it has, and dies of it", Lift: "it is started again, and the others anew",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Alone: true, Inject: outOfMemory},
 		{Name: "few-files", Matrix: []int{73}, Domain: replicas, How: "a replica may open no more files, and all its connections are cut", Lift: "it may again",
-			Figure: "from then on to its first claim", Limit: postgresBack, Shortest: 3 * s, Longest: 4 * s, Alone: true, Inject: fewFiles},
+			Figure: "from then on to its first claim, with more waiting than the others have workers for", Limit: temporalBack, Shortest: 3 * s, Longest: 4 * s, Alone: true, Inject: fewFiles},
 		{Name: "frozen-listener", Matrix: []int{17}, Domain: replicas, How: "SIGSTOP of a replica while a stranger notifies all of some megabytes a second", Lift: "SIGCONT",
 			Figure: "from when its listener's session cannot write any more until the server has ended it", Limit: (tcpUserTimeout + 5*s).Seconds(), Alone: true, Inject: frozenListener},
 	}
@@ -194,9 +194,10 @@ func fewFiles(ctx context.Context, s *Scene) (Lift, error) {
 		if !r.Process().Running() {
 			return nil, fmt.Errorf("replica %d has died of it\n%s", r.N, r.Process().Tail())
 		}
-		const plenty = 4096
+		const plenty, waiting, millis = 4096, 200, 100
 		at := time.Now()
-		return claimedBy(s, pid, at), limitReplica(r, unix.RLIMIT_NOFILE, plenty)
+		return claimedBy(s, pid, at), errors.Join(limitReplica(r, unix.RLIMIT_NOFILE, plenty),
+			s.Load.InsertMany(ctx, s.Load.Workspaces[6], waiting, millis), s.Load.InsertMany(ctx, s.Load.Workspaces[7], waiting, millis))
 	}, nil
 }
 

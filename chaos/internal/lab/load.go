@@ -33,6 +33,9 @@ const (
 	enqueueTimeout = 5 * time.Second
 	// enough is how many items may wait before the producers pause: an outage must not become a backlog for the rest of the run.
 	enough = 600
+	// steady is how often a row comes of a workspace that has room for what stalls, so that there is always something to start:
+	// where no workflow ends, all others are full, and that nothing starts is then nobody's fault.
+	steady, room = 200 * time.Millisecond, 300
 )
 
 // Knowledge is what an application knows of a row that it inserted.
@@ -89,6 +92,7 @@ type Load struct {
 	Workspaces []*Workspace
 
 	lab    *Lab
+	spare  *Workspace
 	pool   *pgxpool.Pool
 	file   *os.File
 	cancel context.CancelFunc
@@ -132,7 +136,8 @@ func newLoad(ctx context.Context, l *Lab) (*Load, error) {
 		}
 		o.Workspaces = append(o.Workspaces, &w)
 	}
-	return o, nil
+	o.spare, err = o.AddWorkspace(ctx, "spare", room)
+	return o, err
 }
 
 // timesOut is a definition whose workflow ends by its execution timeout, and probe one whose workflow ends when told to.
@@ -177,6 +182,13 @@ func (o *Load) Begin(ctx context.Context, seed uint64) {
 			}
 		})
 	}
+	o.group.Go(func() {
+		for ; ctx.Err() == nil; _ = Sleep(ctx, steady) {
+			if o.begins() {
+				_ = o.ended(o.InsertMany(ctx, o.spare, 1, 0))
+			}
+		}
+	})
 	o.group.Go(func() { o.watch(ctx) })
 }
 
