@@ -165,7 +165,7 @@ func (d *Detector) report(ctx context.Context, change claim.StallChange) {
 func (t *TemporalWaiter) Polled(ctx context.Context, queue claim.StalledQueue) (polled bool, err error) {
 	err = bounded(ctx, func(ctx context.Context) error {
 		response, err := t.Service.DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-			Namespace: cmp.Or(queue.Namespace, t.Namespace), TaskQueue: &taskqueuepb.TaskQueue{Name: queue.Name}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
+			Namespace: t.namespace(queue.Namespace), TaskQueue: &taskqueuepb.TaskQueue{Name: queue.Name}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
 		})
 		polled = len(response.GetPollers()) > 0
 		return err

@@ -1,7 +1,6 @@
 package complete
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,7 +43,7 @@ func (t *TemporalWaiter) Closed(ctx context.Context, namespace string, since tim
 	var response *workflowservice.ListWorkflowExecutionsResponse
 	err := bounded(ctx, func(ctx context.Context) (err error) {
 		response, err = t.Service.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: cmp.Or(namespace, t.Namespace), PageSize: pageSize, NextPageToken: page, Query: query,
+			Namespace: t.namespace(namespace), PageSize: pageSize, NextPageToken: page, Query: query,
 		})
 		return err
 	})
@@ -108,7 +107,7 @@ func (t *TemporalWaiter) newest(ctx context.Context, execution claim.Execution) 
 func (t *TemporalWaiter) describe(ctx context.Context, execution claim.Execution) (response *workflowservice.DescribeWorkflowExecutionResponse, err error) {
 	err = bounded(ctx, func(ctx context.Context) (err error) {
 		response, err = t.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
-			Namespace: cmp.Or(execution.Namespace, t.Namespace),
+			Namespace: t.namespace(execution.Namespace),
 			Execution: &commonpb.WorkflowExecution{WorkflowId: workflowIDPrefix + execution.ID},
 		})
 		return err

@@ -1,7 +1,6 @@
 package complete
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,7 +114,7 @@ func (t *TemporalWaiter) Stop(ctx context.Context, stop claim.Stop) error {
 	case !isOpen(info):
 		return errNotOpen
 	}
-	namespace := cmp.Or(stop.Namespace, t.Namespace)
+	namespace := t.namespace(stop.Namespace)
 	run := &commonpb.WorkflowExecution{WorkflowId: workflowIDPrefix + stop.ExecutionID, RunId: info.GetExecution().GetRunId()}
 	err = bounded(ctx, func(ctx context.Context) (err error) {
 		if stop.How == "TERMINATE" {

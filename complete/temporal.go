@@ -51,6 +51,9 @@ type TemporalWaiter struct {
 	noPrefix atomic.Bool // visibility cannot search by prefix
 }
 
+// namespace is the one that is named, or else the waiter's.
+func (t *TemporalWaiter) namespace(named string) string { return cmp.Or(named, t.Namespace) }
+
 // Wait returns when the execution's last run has closed: a run that was continued, retried, reset or is due again by cron is
 // followed to the next. An execution that Temporal does not know (any more) has ended as well: nothing will free its slot
 // otherwise.
@@ -168,7 +171,7 @@ func (t *TemporalWaiter) closed(ctx context.Context, execution claim.Execution) 
 
 func (t *TemporalWaiter) closeRequest(execution claim.Execution) *workflowservice.GetWorkflowExecutionHistoryRequest {
 	return &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace:              cmp.Or(execution.Namespace, t.Namespace),
+		Namespace:              t.namespace(execution.Namespace),
 		Execution:              &commonpb.WorkflowExecution{WorkflowId: workflowIDPrefix + execution.ID, RunId: execution.RunID},
 		HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
 		SkipArchival:           true,

@@ -100,7 +100,7 @@ func (s Screen) stalled(style Style) []string {
 	table := grid{{"NOT PROGRESSING", "NAMESPACE", "NAME", "EXECUTIONS", "SINCE", "WHY"}}
 	for _, stall := range s.Stalled {
 		kind := map[string]string{"TASK_QUEUE": "task queue", "EXECUTION": "execution"}[stall.Kind]
-		table = append(table, []string{kind, orNone(Printable(stall.Namespace)), Printable(stall.Name), Number(int64(stall.Executions)), Span(stall.Since), Printable(stall.Detail)})
+		table = append(table, []string{kind, OrNone(Printable(stall.Namespace)), Printable(stall.Name), Number(int64(stall.Executions)), Span(stall.Since), Printable(stall.Detail)})
 	}
 	return append(table.lines(style), "")
 }

@@ -32,7 +32,7 @@ func Story(i claim.QueueItem, failures []claim.Failure) []Event {
 		tell(i.PreparedAt, "claimed for the first time; its execution is made")
 	}
 	for _, f := range failures {
-		tell(&f.FailedAt, "failure %d, at attempt %d, on %s: %s", f.Failure, f.Attempt, orNone(f.Replica), f.Error)
+		tell(&f.FailedAt, "failure %d, at attempt %d, on %s: %s", f.Failure, f.Attempt, OrNone(f.Replica), f.Error)
 	}
 	switch {
 	case i.Status == "CLAIMED":
@@ -45,7 +45,7 @@ func Story(i claim.QueueItem, failures []claim.Failure) []Event {
 	case i.ClaimedAt != nil:
 		tell(i.ClaimedAt, "claimed for the last time, attempt %d", i.AttemptCount)
 	}
-	tell(i.StartedAt, "started: workflow %s, run %s", i.WorkflowID(), orNone(i.RunID))
+	tell(i.StartedAt, "started: workflow %s, run %s", i.WorkflowID(), OrNone(i.RunID))
 	if i.Stop != "" {
 		tell(i.StopRequestedAt, "%s", StopOf(i))
 	}
@@ -69,12 +69,8 @@ func Story(i claim.QueueItem, failures []claim.Failure) []Event {
 	return story
 }
 
-func orNone(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
+// OrNone is a text, or a dash where there is none.
+func OrNone(text string) string { return cmp.Or(text, "-") }
 
 // StopOf says who asked for the end of an item's workflow, and what became of that.
 func StopOf(i claim.QueueItem) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/view"
 )
 
 // maxShownError is how many characters of an error a table shows.
@@ -94,7 +95,7 @@ func (a *app) printDeadLetter(l claim.DeadLetter, failures []claim.Failure) erro
 	}
 	line("item", "%d", l.ID)
 	line("workflow", "execution-%s", l.ExecutionID)
-	line("run", "%s", orNone(printable(l.RunID)))
+	line("run", "%s", view.OrNone(printable(l.RunID)))
 	line("state", "%s", l.State)
 	if l.MarkedAt != nil {
 		line("marked", "%s by %s", stamp(*l.MarkedAt), printable(l.MarkedBy))
@@ -103,7 +104,7 @@ func (a *app) printDeadLetter(l claim.DeadLetter, failures []claim.Failure) erro
 		line("replay of", "%d", *l.ReplayOf)
 	}
 	if l.ReplayID != nil {
-		line("replayed as", "%d, workflow execution-%s, %s", *l.ReplayID, orNone(l.ReplayExecutionID), orNone(l.ReplayStatus))
+		line("replayed as", "%d, workflow execution-%s, %s", *l.ReplayID, view.OrNone(l.ReplayExecutionID), view.OrNone(l.ReplayStatus))
 	}
 	line("workspace", "%s (%s)", orGone(l.Workspace), l.WorkspaceID)
 	line("definition", "%s (%s)", orGone(l.WorkflowDefinition), l.WorkflowDefinitionID)
@@ -123,7 +124,7 @@ func (a *app) printDeadLetter(l claim.DeadLetter, failures []claim.Failure) erro
 	}
 	fmt.Fprintln(table, "\nFAILURE\tATTEMPT\tAT\tREPLICA\tERROR")
 	for _, f := range failures {
-		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\n", f.Failure, f.Attempt, stamp(f.FailedAt), orNone(printable(f.Replica)), printable(f.Error))
+		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\n", f.Failure, f.Attempt, stamp(f.FailedAt), view.OrNone(printable(f.Replica)), printable(f.Error))
 	}
 	return table.Flush()
 }
@@ -172,13 +173,6 @@ func named(name, id string) string {
 		return id
 	}
 	return printable(name)
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 func orGone(name string) string {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/view"
 )
 
 const (
@@ -38,7 +39,7 @@ func examineTemporal(ctx context.Context, service workflowservice.WorkflowServic
 	if err != nil {
 		return []finding{temporalFault("temporal", err)}
 	}
-	findings := []finding{ok("temporal", "reachable, version %s", orNone(printable(system.GetServerVersion())))}
+	findings := []finding{ok("temporal", "reachable, version %s", view.OrNone(printable(system.GetServerVersion())))}
 	byNamespace := map[string][]claim.TaskQueue{}
 	for _, q := range queues {
 		name := cmp.Or(q.Namespace, own)

@@ -127,16 +127,16 @@ func (a *app) printExecution(e shownExecution) error {
 	}
 	line("execution", "%s", e.ID)
 	line("workflow", "%s", e.WorkflowID)
-	line("run", "%s", orNone(printable(e.RunID)))
-	line("namespace", "%s", orNone(printable(e.Namespace)))
-	line("status", "%s", orNone(e.Status))
+	line("run", "%s", view.OrNone(printable(e.RunID)))
+	line("namespace", "%s", view.OrNone(printable(e.Namespace)))
+	line("status", "%s", view.OrNone(e.Status))
 	if e.TemporalStatus != "" {
 		line("in Temporal", "%s", printable(e.TemporalStatus))
 	}
 	line("item", "%d, %s", e.QueueItemID, e.QueueItemStatus)
 	line("workspace", "%s (%s)", orGone(e.Workspace), e.WorkspaceID)
 	line("definition", "%s (%s), version %s", orGone(e.WorkflowDefinition), e.WorkflowDefinitionID, orQuestion(e.Version))
-	line("watched by", "%s", orNone(printable(e.Watcher)))
+	line("watched by", "%s", view.OrNone(printable(e.Watcher)))
 	for _, at := range []struct {
 		name string
 		time *time.Time

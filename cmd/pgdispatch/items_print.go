@@ -32,7 +32,7 @@ func (a *app) printItemOutcome(action itemAction, output string, o itemOutcome, 
 		return nil
 	}
 	for _, r := range o.Replayed {
-		fmt.Fprintf(a.stdout, "%d failed for good: item %d stands for it, workflow execution-%s\n", r.ID, r.ReplayID, orNone(r.ReplayExecutionID))
+		fmt.Fprintf(a.stdout, "%d failed for good: item %d stands for it, workflow execution-%s\n", r.ID, r.ReplayID, view.OrNone(r.ReplayExecutionID))
 	}
 	fmt.Fprintf(a.stdout, "%s %d of %s\n", action.past, done, itemCount(o.Matched))
 	if left := o.Matched - done; left > 0 && err == nil {
@@ -82,7 +82,7 @@ func noteOf(i claim.QueueItem) string {
 	case i.Status == "CLAIMED":
 		return "held by " + printable(i.ClaimedBy)
 	case i.Status == "DISPATCHED":
-		return "run " + orNone(printable(i.RunID))
+		return "run " + view.OrNone(printable(i.RunID))
 	case i.LastError != "":
 		return cut(i.LastError)
 	}
@@ -97,7 +97,7 @@ func (a *app) printItem(i claim.QueueItem, story []view.Event) error {
 	line("item", "%d", i.ID)
 	line("state", "%s%s", i.Status, map[bool]string{true: ", a start was sent that nobody answered"}[i.OutcomeUnknown])
 	line("workflow", "%s", i.WorkflowID())
-	line("run", "%s", orNone(printable(i.RunID)))
+	line("run", "%s", view.OrNone(printable(i.RunID)))
 	line("workspace", "%s (%s)", orGone(i.Workspace), i.WorkspaceID)
 	line("definition", "%s (%s)", orGone(i.WorkflowDefinition), i.WorkflowDefinitionID)
 	line("priority", "%d", i.Priority)
