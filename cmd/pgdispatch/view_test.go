@@ -27,7 +27,11 @@ func TestWhatAReplicaDoesIsSeenByStatusAndOnItsPages(t *testing.T) {
 		seen, err = store.Overview(t.Context())
 		require.NoError(t, err)
 		completed, failed, _ := seen.Ended()
-		return completed == 2 && failed == 1 && seen.Pickup().Starts == 3 && len(seen.Replicas) == 1 && len(seen.Replicas[0].State.WakeUps) > 0
+		if completed != 2 || failed != 1 || seen.Pickup().Starts != 3 || len(seen.Replicas) != 1 {
+			return false
+		}
+		state := seen.Replicas[0].State // as of its last heartbeat, which may be from before it listened
+		return len(state.WakeUps) > 0 && state.Listening != nil && *state.Listening
 	}, "it is counted")
 	require.NotNil(t, seen.Replicas[0].State.Listening)
 	require.True(t, *seen.Replicas[0].State.Listening)
