@@ -197,7 +197,7 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.store, Starter: starter, Workers: r.workers, Lease: r.lease,
 		StartTimeout: r.startTimeout, DrainTimeout: r.drainTimeout,
-		Wake: r.wake, Namespaces: r.namespacesInUse, Observer: r.pulse, Log: component("dispatcher"),
+		Wake: r.wake, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Observer: r.pulse, Log: component("dispatcher"),
 	}
 	r.sweeper = &sweeper.Sweeper{
 		Store: r.store, Interval: r.pollInterval, Lease: r.lease, RecountInterval: recountInterval,
