@@ -149,7 +149,8 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 
 	r := &replica{config: c, log: log, wake: make(chan string, 1), stopWake: make(chan struct{}, 1)}
 	r.pulse = telemetry.NewPulse(t)
-	r.store = t.Store(&claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease, Namespace: namespace}, r.pulse)
+	store := &claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease, Namespace: namespace}
+	r.store = t.Store(store, r.pulse)
 	service := temporal.WorkflowService()
 	starter := &dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner}
 	waiter := &complete.TemporalWaiter{Service: service, Namespace: namespace}
@@ -163,6 +164,9 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 		}
 	}
 	r.wire(t.Starter(starter, outcomeName), waiter, t)
+	if callbacks == nil { // else it waits to be called, for which there is always room
+		store.CanWatch = r.watcher.HasRoom
+	}
 	r.dispatch.Dispatched = r.dispatched(starter.Callback)
 	if err := r.observe(t, health, others); err != nil {
 		return err
