@@ -165,6 +165,12 @@ func TestAnErrorThatWouldSayAValueOfARowDoesNot(t *testing.T) {
 	}
 }
 
+func TestAnErrorOfAConnectionSaysWhichSettingIsWrong(t *testing.T) {
+	t.Parallel()
+	_, err := newBench(t).withSettings(1, map[string]string{"statement_timeout": "soon"}).Claim(t.Context(), 1)
+	require.ErrorContains(t, err, `invalid value for parameter "statement_timeout": "soon" (SQLSTATE 22023)`)
+}
+
 // A primary that was demoted under its connections refuses every write on them, for ever.
 func TestConnectionsThatRefuseWritesAreGivenUp(t *testing.T) {
 	t.Parallel()
