@@ -171,7 +171,8 @@ func TestOneTraceRunsFromTheInsertToTheActivity(t *testing.T) {
 	require.NoError(t, w.Start())
 	t.Cleanup(w.Stop)
 	definition := s.define(s.workspace["PRO"], "order", "Order", s.queue+"-traced")
-	s.replica("OTEL_EXPORTER_OTLP_ENDPOINT="+url, "OTEL_METRICS_EXPORTER=none", "OTEL_BSP_SCHEDULE_DELAY=100").ready()
+	s.replica("OTEL_EXPORTER_OTLP_ENDPOINT="+url, "OTEL_METRICS_EXPORTER=none", "OTEL_BSP_SCHEDULE_DELAY=100",
+		"PGDISPATCH_START_TIMEOUT=1m", "PGDISPATCH_LEASE=10m").ready() // handed over once, however slow the machine is
 
 	ctx, checkout := tracerOf(t, "shop", url).Start(t.Context(), "checkout")
 	carrier := propagation.MapCarrier{}
