@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -151,6 +152,12 @@ func readConfig(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), opt
 	return c, nil
 }
 
+// readVerified reads all options, and refuses an unverified connection to the database together with what else is wrong.
+func (a *app) readVerified(command *cobra.Command, options []option) (config, error) {
+	c, err := readConfig(command.Flags(), a.lookupEnv, options)
+	return c, errors.Join(err, c.checkDatabaseAddress())
+}
+
 // text is an option's value where it is given by what is strongest, and the name of that.
 func (o option) text(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), file map[string]fileValue) (text, name string, err error) {
 	text, name = given(flags, lookupEnv, o.flag, o.variable)
@@ -180,10 +187,10 @@ func given(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), flag, va
 }
 
 func parseDatabaseURL(text string, into *string) error {
+	*into = text
 	if _, err := pgx.ParseConfig(text); err != nil {
 		return fmt.Errorf("%w: it must be such as postgres://user@host:5432/database", redact(err))
 	}
-	*into = text
 	return nil
 }
 

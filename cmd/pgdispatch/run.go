@@ -66,9 +66,8 @@ func (a *app) runCommand() *cobra.Command {
 			"SIGTERM or Ctrl-C lets hand-overs under way finish; a second one exits at once.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := readConfig(command.Flags(), a.lookupEnv, runOptions)
-			_, temporalErr := temporalOptions()
-			if err := errors.Join(err, temporalErr, c.checkCallbacks()); err != nil {
+			c, err := a.readVerified(command, runOptions)
+			if err := errors.Join(err, c.checkTemporalAddress(), c.checkCallbacks()); err != nil {
 				return err
 			}
 			log := slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: c.logLevel}))
