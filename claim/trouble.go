@@ -48,6 +48,11 @@ func hasCode(err error, code string) bool {
 // IsForbidden says whether Postgres refused something for want of a privilege.
 func IsForbidden(err error) bool { return hasCode(err, noPrivilege) }
 
+// TookTooLong says whether a statement was ended by its timeout.
+func TookTooLong(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || hasCode(err, queryCanceled)
+}
+
 // Refusal is what a function of pgdispatch said where it refused something, and what to do about it; false: none did.
 func Refusal(err error) (what, remedy string, refused bool) {
 	var postgres *pgconn.PgError

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
@@ -340,6 +341,17 @@ func TestABulkThatStopsHalfWaySaysHowFarItCame(t *testing.T) {
 	_, text = b.post("/ui/dead/discard", url.Values{"items": {"7,8"}})
 	require.Contains(t, text, "0 dead letters discarded")
 	require.Contains(t, text, "2 others left as they were")
+}
+
+func TestASearchThatTakesTooLongSaysHowToNarrowIt(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	b.read.err = fmt.Errorf("find dead letters: %w", &pgconn.PgError{Code: "57014"})
+	for _, path := range []string{"/ui/dead/letters?error=card", "/ui/dead/replay?error=card"} {
+		code, text := b.get(path)
+		require.Equal(t, 503, code)
+		require.Contains(t, text, "Ask for a shorter time")
+	}
 }
 
 func TestWhatAnAddressSaysWasDoneIsNotShown(t *testing.T) {

@@ -81,7 +81,11 @@ func (f letterFilter) find(ctx context.Context, from Reader, atMost int) ([]int6
 	if err != nil {
 		return nil, err
 	}
-	return from.FindDeadLetters(ctx, claim.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: since}, atMost)
+	ids, err := from.FindDeadLetters(ctx, claim.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: since}, atMost)
+	if claim.TookTooLong(err) {
+		err = problem{nethttp.StatusServiceUnavailable, "There are too many failures to look through in time.", "Ask for a shorter time or for one workspace, or use `pgdispatch dead list`."}
+	}
+	return ids, err
 }
 
 // lettersData is what a list of dead letters shows.
