@@ -67,7 +67,7 @@ func (a *app) runCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := a.readVerified(command, runOptions)
-			if err := errors.Join(err, c.checkTemporalAddress(), c.checkCallbacks()); err != nil {
+			if err := errors.Join(err, c.checkOperatorAddress(), c.checkTemporalAddress(), c.checkCallbacks(), c.checkTokens()); err != nil {
 				return err
 			}
 			log := slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: c.logLevel}))
