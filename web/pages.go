@@ -68,6 +68,7 @@ type itemsData struct {
 	Page                                        claim.ItemPage
 	Next                                        string
 	First, Filtered                             bool
+	InTemporal                                  func(claim.QueueItem) string
 }
 
 // span is a choice of how far back to look.
@@ -78,7 +79,7 @@ var spans = []span{{"15m", "15 minutes"}, {"1h", "hour"}, {"24h", "day"}, {"168h
 func (s *Site) items(r *nethttp.Request) (string, any, error) {
 	query := r.URL.Query()
 	d := itemsData{Status: query.Get("status"), Workspace: query.Get("workspace"), Definition: query.Get("definition"), Error: query.Get("error"),
-		Since: query.Get("since"), Statuses: statuses, Spans: spans, First: query.Get("before") == ""}
+		Since: query.Get("since"), Statuses: statuses, Spans: spans, First: query.Get("before") == "", InTemporal: s.inTemporal}
 	d.Filtered = d.Status+d.Workspace+d.Definition+d.Error+d.Since != ""
 	filter, workspaces, definitions, err := s.itemFilter(r, d)
 	if err != nil {
@@ -137,11 +138,20 @@ func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f claim.ItemFilter, 
 	return f, workspaces, definitions, nil
 }
 
+// inTemporal is where Temporal shows the workflow of an item; "": nowhere that is known, or there is none.
+func (s *Site) inTemporal(i claim.QueueItem) string {
+	if s.TemporalUI == "" || i.Namespace == "" || i.RunID == "" {
+		return ""
+	}
+	return strings.TrimRight(s.TemporalUI, "/") + "/namespaces/" + url.PathEscape(i.Namespace) + "/workflows/" + url.PathEscape(i.WorkflowID()) + "/" + url.PathEscape(i.RunID)
+}
+
 // itemData is what an item's page shows.
 type itemData struct {
 	claim.QueueItem
-	Story  []view.Event
-	Params string
+	Story    []view.Event
+	Params   string
+	Temporal string // where Temporal shows its workflow; "": nowhere
 }
 
 func (s *Site) item(r *nethttp.Request) (string, any, error) {
@@ -165,7 +175,7 @@ func (s *Site) item(r *nethttp.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	d := itemData{QueueItem: items[0], Story: view.Story(items[0], failures), Params: string(items[0].Params)}
+	d := itemData{QueueItem: items[0], Story: view.Story(items[0], failures), Params: string(items[0].Params), Temporal: s.inTemporal(items[0])}
 	var pretty strings.Builder
 	encoder := json.NewEncoder(&pretty)
 	encoder.SetIndent("", "  ")

@@ -32,7 +32,9 @@ type Reader interface {
 // Site is the web view. Its fields are set before Handler and not changed after.
 type Site struct {
 	Read Reader
-	Log  *slog.Logger
+	// TemporalUI is the address of Temporal's own web interface; "": items have no links to it.
+	TemporalUI string
+	Log        *slog.Logger
 
 	live live
 }

@@ -32,6 +32,7 @@ type config struct {
 	durable                                      durability
 	adminAddr                                    string // "": nothing is served
 	adminToken                                   string // "": profiles and the web view are served on loopback only
+	temporalUI                                   string // "": the web view does not lead to Temporal's
 	metricsWorkspaces                            int
 	callbackURL                                  string // "": Temporal is not asked to call
 	callbackAddr                                 string
@@ -99,6 +100,8 @@ var runOptions = append(slices.Clone(databaseOptions), []option{
 		func(c *config, v string) error { return parseAddress(v, &c.adminAddr) }},
 	{"admin-token", "PGDISPATCH_ADMIN_TOKEN", "", "token for the web view and for profiles at /debug/pprof/, 16 characters or more; empty: without a token, on loopback only",
 		func(c *config, v string) error { return parseToken(v, &c.adminToken) }},
+	{"temporal-ui-url", "PGDISPATCH_TEMPORAL_UI_URL", "", "URL of Temporal's own web interface, such as http://localhost:8233, that the web view's items link to; empty: no links",
+		func(c *config, v string) error { return parseUIURL(v, &c.temporalUI) }},
 	{"metrics-workspaces", "PGDISPATCH_METRICS_WORKSPACES", "0", "of how many workspaces there are metrics, those with the most items, 0 to 1000",
 		func(c *config, v string) error { return parseInt(v, 0, 1000, &c.metricsWorkspaces) }},
 	{"callback-url", "PGDISPATCH_CALLBACK_URL", "", "URL that Temporal is to call when a workflow has ended, and that leads to callback-addr of any replica; empty: none",

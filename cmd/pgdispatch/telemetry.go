@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -52,7 +53,7 @@ func observed(ctx context.Context, c config, owner string, log *slog.Logger, run
 		return err
 	}
 	defer pool.Close()
-	site := &web.Site{Read: &claim.Store{Pool: pool}, Log: log.With("component", "web")}
+	site := &web.Site{Read: &claim.Store{Pool: pool}, TemporalUI: c.temporalUI, Log: log.With("component", "web")}
 	admin := &telemetry.Admin{
 		Listener: listener, Metrics: t.Registry, Health: health, Token: c.adminToken, Log: log.With("component", "admin"),
 		Pages: site.Handler(), PagesPath: web.Prefix,
@@ -135,6 +136,17 @@ func parseAddress(text string, into *string) error {
 func parseToken(text string, into *string) error {
 	if text != "" && len(text) < minTokenLength {
 		return fmt.Errorf("it must have %d characters or more", minTokenLength)
+	}
+	*into = text
+	return nil
+}
+
+func parseUIURL(text string, into *string) error {
+	if text != "" {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return errors.New("it must be a URL such as http://localhost:8233 or https://cloud.temporal.io, with no password and no query")
+		}
 	}
 	*into = text
 	return nil
