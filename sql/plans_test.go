@@ -138,6 +138,8 @@ func listsRead(c fixture) {
 	seen := c.scanned("workflow_execution_queue", func() { c.exec("select pgdispatch.note_minute()") })
 	require.Zero(c.t, seen.Sequential)
 	require.LessOrEqual(c.t, seen.Index, int64(10_000+1100), "what waits is counted up to there; and what runs")
+	c.exec("insert into pgdispatch.activity (minute, waiting) select minute + interval '1 minute', 0 from pgdispatch.activity") // the test may be in it by now
+	require.Zero(c.t, c.scanned("workflow_execution_queue", func() { c.exec("select pgdispatch.note_minute()") }), "once a minute is enough")
 
 	const page = 50
 	var rank *float64

@@ -20,7 +20,7 @@ function show(html) {
   for (const part of sent.content.children) waiting.set(part.id, part);
   for (const [id, part] of waiting) {
     const old = document.getElementById(id);
-    if (busy(old)) continue;
+    if (!old || busy(old)) continue;
     const open = [...old.querySelectorAll("details")].map((details) => details.open);
     part.querySelectorAll("details").forEach((details, n) => { details.open = open[n] ?? false; });
     old.replaceWith(part);
