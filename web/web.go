@@ -43,7 +43,9 @@ type Site struct {
 	Read Reader
 	// Change is used for who may act only, by Acting.
 	Change Changer
-	Log    *slog.Logger
+	// TemporalUI is the address of Temporal's own web interface; "": items have no links to it.
+	TemporalUI string
+	Log        *slog.Logger
 
 	live live
 }

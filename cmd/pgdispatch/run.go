@@ -149,7 +149,7 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 	r := &replica{config: c, log: log, wake: make(chan string, 1), stopWake: make(chan struct{}, 1)}
 	r.pulse = telemetry.NewPulse(t)
 	store := &claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease, Namespace: namespace}
-	r.store = t.Store(store, r.pulse)
+	r.store = r.pulse.Store(store)
 	service := temporal.WorkflowService()
 	starter := &dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner}
 	waiter := &complete.TemporalWaiter{Service: service, Namespace: namespace}

@@ -80,7 +80,7 @@ grant execute on function
     pgdispatch.delete_finished(integer), pgdispatch.drop_read_hints(), pgdispatch.find_unnoticed(),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.gate_key(),
     pgdispatch.lane_head(uuid, timestamptz, timestamptz, integer[], text, text[]), pgdispatch.namespaces_in_use(),
-    pgdispatch.passed_over(uuid, integer, timestamptz, timestamptz, text, text[]), pgdispatch.recount_lanes(),
+    pgdispatch.note_minute(), pgdispatch.passed_over(uuid, integer, timestamptz, timestamptz, text, text[]), pgdispatch.recount_lanes(),
     pgdispatch.requeue_expired(integer), pgdispatch.result_of(text), pgdispatch.shorten_leases(), pgdispatch.slot_wanted(uuid),
     pgdispatch.take_stops(integer), pgdispatch.tokens_now(double precision, double precision, timestamptz, timestamptz),
     pgdispatch.unanswered_allowed(timestamptz, text, text[], integer[]), pgdispatch.waiting_levels(), pgdispatch.work_due()
