@@ -42,6 +42,7 @@ test: devstack build lint ## lint, and every test with the race detector on a re
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
 	cd bench && $(GOTEST) ./internal/...
 	cd chaos && $(GOTEST) ./...
+	$(MAKE) --no-print-directory browser
 	cd mutants && $(GOTEST) -count=1 ./... # the files it looks at are not its own, so a cached answer may be wrong
 
 .PHONY: test-matrix
@@ -51,6 +52,14 @@ test-matrix: devstack build ## the product's tests on Postgres 14 to 18, whose p
 .PHONY: clients
 clients: ## run the programs of docs/clients in Go, Python, Node, Java, Ruby and psql; installs what is missing, on Debian as root
 	.ci/clients
+
+.PHONY: browser
+browser: devstack ## drive every page and action of the web view in headless Chromium, by keyboard too, with axe-core
+	cd browser && $(GOTEST) -parallel 4 -count=1 ./... # the binary that it builds is not its own, so a cached answer may be wrong
+
+.PHONY: screenshots
+screenshots: devstack ## take the pictures of the documentation anew; writes docs/images
+	cd browser && go test -count=1 -run Pictures . -args -screenshots ../docs/images
 
 .PHONY: bench
 bench: build ## measure beside River, a floor and the machine's limit; about an hour; writes docs/benchmarks.md
@@ -79,15 +88,17 @@ mutants: ## take each guard away and see a named test go red; some 4 minutes; wr
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and tidy modules, of all modules
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
-	go vet ./... && go vet -tags failpoint ./cmd/pgdispatch && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C chaos ./... && go vet -C mutants ./...
+	go vet ./... && go vet -tags failpoint ./cmd/pgdispatch && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C browser ./... && go vet -C chaos ./... && go vet -C mutants ./...
 	go run $(STATICCHECK) ./...
 	cd cmd/devstack && go run $(STATICCHECK) ./...
 	cd bench && go run $(STATICCHECK) ./...
+	cd browser && go run $(STATICCHECK) ./...
 	cd chaos && go run $(STATICCHECK) ./...
 	cd mutants && go run $(STATICCHECK) ./...
 	go mod tidy -diff
 	cd cmd/devstack && go mod tidy -diff
 	cd bench && go mod tidy -diff
+	cd browser && go mod tidy -diff
 	cd chaos && go mod tidy -diff
 	cd mutants && go mod tidy -diff
 
