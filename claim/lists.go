@@ -68,6 +68,21 @@ func (s *Store) ListWorkspaces(ctx context.Context, search string, by WorkspaceO
 		optional(search), string(by), rank, name, id, atMost, countLimit, depthLimit)
 }
 
+// WorkspaceDetail is a workspace on a page of its own. Waiting and Running end at CountLimit, and OldestWaiting is since it was due.
+type WorkspaceDetail struct {
+	Workspace
+	Failures int64 `json:"failures"` // in a day, among the newest 10,000 of all workspaces
+}
+
+// WorkspaceDetail reads one, at a cost that does not grow with its items; false: it is not there.
+func (s *Store) WorkspaceDetail(ctx context.Context, id string) (WorkspaceDetail, bool, error) {
+	found, err := read[WorkspaceDetail](ctx, s.async(), "read workspace", sql.ViewWorkspace, id, countLimit, depthLimit)
+	if err != nil || len(found) == 0 {
+		return WorkspaceDetail{}, false, err
+	}
+	return found[0], true, nil
+}
+
 // ItemPage is a part of the items, the newest first.
 type ItemPage struct {
 	Items []QueueItem

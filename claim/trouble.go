@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -42,6 +43,23 @@ var remedies = map[string]string{
 func hasCode(err error, code string) bool {
 	var postgres *pgconn.PgError
 	return errors.As(err, &postgres) && postgres.Code == code
+}
+
+// IsForbidden says whether Postgres refused something for want of a privilege.
+func IsForbidden(err error) bool { return hasCode(err, noPrivilege) }
+
+// TookTooLong says whether a statement was ended by its timeout.
+func TookTooLong(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || hasCode(err, queryCanceled)
+}
+
+// Refusal is what a function of pgdispatch said where it refused something, and what to do about it; false: none did.
+func Refusal(err error) (what, remedy string, refused bool) {
+	var postgres *pgconn.PgError
+	if !errors.As(err, &postgres) || !strings.HasPrefix(postgres.Code, "PGD") {
+		return "", "", false
+	}
+	return postgres.Message, postgres.Hint, true
 }
 
 // WithRemedy says what to do about an error of Postgres, where that is known.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -74,6 +76,11 @@ func (s *Store) Definitions(ctx context.Context, workspaceID string) ([]Definiti
 	return read[Definition](ctx, s.Pool, "read workflow definitions", sql.DefinitionList, workspaceID)
 }
 
+// FindDefinitions returns the IDs of workflow definitions whose ID or name this is, of these workspaces, nil for all; at most so many.
+func (s *Store) FindDefinitions(ctx context.Context, idOrName string, workspaces []string, atMost int) ([]string, error) {
+	return rows(ctx, s.async(), settleTimeout, "find workflow definitions", pgx.RowTo[string], sql.DefinitionFind, idOrName, workspaces, atMost)
+}
+
 // Plan is a tier that a workspace can be on.
 type Plan struct {
 	Name                   string `json:"plan"`
@@ -112,7 +119,7 @@ func (s *Store) ChangeWorkspace(ctx context.Context, id, who, command string, c 
 	return change, nil
 }
 
-// Administered is one change that somebody made from the command line.
+// Administered is one change that somebody made from the command line or from a page.
 type Administered struct {
 	ID      int64           `json:"id"`
 	At      time.Time       `json:"at"`
@@ -130,10 +137,20 @@ type AuditFilter struct {
 	Since  Moment
 	Until  Moment
 	Before int64 // only changes with a lower ID; 0: any
+	// Subject is what was changed, such as "settings" or "workspace " and an ID; "": anything. Only the newest 10,000 changes
+	// are looked at for it.
+	Subject string
 }
 
-// Audit reads what was changed from the command line, the newest first; at most so many.
+// changesLooked is how many changes are looked at for those of one subject.
+const changesLooked = 10_000
+
+// Audit reads what was changed from the command line and from pages, the newest first; at most so many.
 func (s *Store) Audit(ctx context.Context, f AuditFilter, atMost int) ([]Administered, error) {
+	var looked *int
+	if f.Subject != "" {
+		looked = optional(changesLooked)
+	}
 	return read[Administered](ctx, s.Pool, "read the log of changes", sql.AuditList, optional(f.Who), optional(f.Action),
-		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, optional(f.Before), atMost)
+		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, optional(f.Before), atMost, optional(f.Subject), looked)
 }

@@ -11,7 +11,9 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 	case "activity_read":
 		return [][]any{{time.Hour}}
 	case "audit_list":
-		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil}}
+		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, nil, 10}}
+	case "definition_find":
+		return [][]any{{"report", nil, 10}}
 	case "definition_list":
 		return [][]any{{nobody}}
 	case "doctor_horizon":
@@ -44,6 +46,8 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{10, 10}}
 	case "view_items":
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, id + 1, 10, 10}}
+	case "view_workspace":
+		return [][]any{{nobody, 10, 10}}
 	case "view_workspaces":
 		return [][]any{{nil, "name", nil, nil, nil, 10, 10, 10}}
 	case "workspace_find":

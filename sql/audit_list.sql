@@ -1,6 +1,7 @@
 -- reads
 -- $1 who; $2 how the action begins; since $3 or, where that is null, for as long as $4; until $5 or $6, likewise; $7 only rows
--- before this one; $8 at most. What is null filters nothing. The newest first.
+-- before this one; $8 at most; $9 subject; $10 how many of the newest rows are looked at. What is null filters nothing. The newest
+-- first.
 select a.id, a.at, a.who, a.role, a.action, a.subject, a.details
 from pgdispatch.admin_log a
 where ($1::text is null or a.who = $1::text)
@@ -8,5 +9,7 @@ where ($1::text is null or a.who = $1::text)
   and a.at >= coalesce($3::timestamptz, clock_timestamp() - $4::interval, '-infinity')
   and a.at <= coalesce($5::timestamptz, clock_timestamp() - $6::interval, 'infinity')
   and ($7::bigint is null or a.id < $7::bigint)
+  and ($9::text is null or a.subject = $9::text)
+  and a.id > coalesce((select max(n.id) from pgdispatch.admin_log n) - $10::bigint, 0)
 order by a.id desc
 limit $8::bigint

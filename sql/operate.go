@@ -3,6 +3,7 @@ package sql
 // The statements of a person at the command line. What changes something writes it into pgdispatch.admin_log too.
 var (
 	AuditList      = read("audit_list")
+	DefinitionFind = read("definition_find")
 	DefinitionList = read("definition_list")
 	ItemCancel     = read("item_cancel")
 	ItemEnqueue    = read("item_enqueue")

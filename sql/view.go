@@ -8,5 +8,6 @@ var (
 	ViewDeadGroup  = read("view_dead_group")
 	ViewDeadGroups = read("view_dead_groups")
 	ViewItems      = read("view_items")
+	ViewWorkspace  = read("view_workspace")
 	ViewWorkspaces = read("view_workspaces")
 )

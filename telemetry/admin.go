@@ -33,13 +33,14 @@ type Admin struct {
 	// Metrics is what /metrics shows.
 	Metrics prometheus.Gatherer
 	Health  *Health
-	// Pages is the web view, served at PagesPath and below; nil: there is none.
-	Pages     nethttp.Handler
-	PagesPath string
-	// Token opens /debug/pprof/ and the pages to who sends it as `Authorization: Bearer …`, or as the password that a browser asks
-	// for. "": they are open on loopback, and closed elsewhere.
-	Token string
-	Log   *slog.Logger
+	// Pages is the web view for who may only look, served at PagesPath and below, and ActingPages for who may change something, too;
+	// nil: there is none.
+	Pages, ActingPages nethttp.Handler
+	PagesPath          string
+	// Token opens /debug/pprof/ and ActingPages to who sends it as `Authorization: Bearer …`, or as the password that a browser asks
+	// for, and ViewToken opens Pages. Without any, Pages are open on loopback; without Token, so are profiles.
+	Token, ViewToken string
+	Log              *slog.Logger
 }
 
 // Listen opens the address that Admin is to serve.
@@ -89,35 +90,61 @@ func (a *Admin) Handler() nethttp.Handler {
 		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/profile": pprof.Profile,
 		"GET /debug/pprof/symbol": pprof.Symbol, "GET /debug/pprof/trace": pprof.Trace,
 	} {
-		mux.HandleFunc(path, a.guarded(handler))
+		mux.HandleFunc(path, a.profile(handler))
 	}
 	if a.Pages != nil {
-		mux.HandleFunc("GET "+a.PagesPath, a.guarded(a.Pages.ServeHTTP))
+		mux.HandleFunc(a.PagesPath, a.page)
 		mux.Handle("GET /{$}", nethttp.RedirectHandler(a.PagesPath, nethttp.StatusFound))
 	}
 	return mux
 }
 
-// guarded lets those in who have the token; without one, those who come over loopback by its name: a page in a browser on this
-// machine comes by another.
-func (a *Admin) guarded(next nethttp.HandlerFunc) nethttp.HandlerFunc {
+// profile lets those in who have the token; where none is set, those on this machine.
+func (a *Admin) profile(next nethttp.HandlerFunc) nethttp.HandlerFunc {
 	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
-		given, sent := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if _, password, basic := r.BasicAuth(); basic {
-			given, sent = password, true
-		}
-		switch {
-		case a.Token == "" && isLoopback(a.Listener.Addr().String()) && isLoopback(r.Host):
+		if a.sent(r, a.Token) || a.Token == "" && a.local(r) {
 			next(w, r)
-		case a.Token == "":
-			nethttp.Error(w, "this is served on loopback only: set PGDISPATCH_ADMIN_TOKEN, and send it as a bearer token or as the password", nethttp.StatusForbidden)
-		case sent && subtle.ConstantTimeCompare([]byte(given), []byte(a.Token)) == 1:
-			next(w, r)
-		default:
-			w.Header().Set("WWW-Authenticate", `Basic realm="pgdispatch: any name, and PGDISPATCH_ADMIN_TOKEN as the password"`)
-			nethttp.Error(w, "send PGDISPATCH_ADMIN_TOKEN as a bearer token, or as the password with any name", nethttp.StatusUnauthorized)
+			return
 		}
+		a.refuse(w, a.Token == "")
 	}
+}
+
+// page lets those act who have the token, and those look who have the other one; where neither is set, those on this machine look.
+// Who came over loopback may have been sent there by any page in a browser, so nobody acts without a token.
+func (a *Admin) page(w nethttp.ResponseWriter, r *nethttp.Request) {
+	open := a.Token == "" && a.ViewToken == ""
+	switch {
+	case a.sent(r, a.Token):
+		a.ActingPages.ServeHTTP(w, r)
+	case a.sent(r, a.ViewToken), open && a.local(r):
+		a.Pages.ServeHTTP(w, r)
+	default:
+		a.refuse(w, open)
+	}
+}
+
+// sent says whether a token that is set came with a request, as a bearer token or as a password.
+func (a *Admin) sent(r *nethttp.Request, token string) bool {
+	given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if _, password, basic := r.BasicAuth(); basic {
+		given, is = password, true
+	}
+	return is && token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
+}
+
+// local says whether a request came over loopback by its name: a page in a browser on this machine comes by another.
+func (a *Admin) local(r *nethttp.Request) bool {
+	return isLoopback(a.Listener.Addr().String()) && isLoopback(r.Host)
+}
+
+func (a *Admin) refuse(w nethttp.ResponseWriter, noToken bool) {
+	if noToken {
+		nethttp.Error(w, "this is served on loopback only: set PGDISPATCH_ADMIN_TOKEN, and send it as a bearer token or as the password", nethttp.StatusForbidden)
+		return
+	}
+	w.Header().Set("WWW-Authenticate", `Basic realm="pgdispatch: your name, and PGDISPATCH_ADMIN_TOKEN as the password", charset="UTF-8"`)
+	nethttp.Error(w, "send PGDISPATCH_ADMIN_TOKEN as a bearer token, or as the password with your name; to look at pages, PGDISPATCH_VIEW_TOKEN will do", nethttp.StatusUnauthorized)
 }
 
 func isLoopback(address string) bool {

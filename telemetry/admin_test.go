@@ -8,6 +8,7 @@ import (
 	"net"
 	nethttp "net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -130,12 +131,54 @@ func TestProfilesAreForLoopbackOrForWhoHasTheToken(t *testing.T) {
 	} {
 		page := nethttp.HandlerFunc(func(nethttp.ResponseWriter, *nethttp.Request) {})
 		for _, path := range []string{"/debug/pprof/goroutine?debug=1", "/ui/items"} {
-			status, _ := ask(&Admin{Token: c.token, Pages: page, PagesPath: "/ui/"}, c.bound, path, c.headers...)
+			status, _ := ask(&Admin{Token: c.token, Pages: page, ActingPages: page, PagesPath: "/ui/"}, c.bound, path, c.headers...)
 			require.Equal(t, c.want, status, "%s: %s", name, path)
 		}
 	}
 	status, _ := ask(&Admin{}, "10.0.0.1", "/debug/pprof/profile?seconds=1")
 	require.Equal(t, 403, status)
+}
+
+func TestWhoMayLookAndWhoMayAct(t *testing.T) {
+	t.Parallel()
+	const admin, view = "0123456789abcdef", "fedcba9876543210"
+	says := func(text string) nethttp.Handler {
+		return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) { _, _ = io.WriteString(w, text) })
+	}
+	password := func(text string) string {
+		return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("anna:"+text))
+	}
+	for name, c := range map[string]struct {
+		admin, view, bound, header string
+		pages, profiles            string // what is served; a number: refused with it
+	}{
+		"this machine, without tokens":      {"", "", "127.0.0.1", "", "looks", "200"},
+		"this machine, with an empty token": {"", "", "127.0.0.1", password(""), "looks", "200"},
+		"elsewhere, without tokens":         {"", "", "10.0.0.1", "", "403", "403"},
+		"elsewhere, with an empty token":    {"", "", "10.0.0.1", password(""), "403", "403"},
+		"the admin token":                   {admin, view, "10.0.0.1", "Authorization: Bearer " + admin, "acts", "200"},
+		"the admin token as a password":     {admin, "", "10.0.0.1", password(admin), "acts", "200"},
+		"the view token":                    {admin, view, "10.0.0.1", "Authorization: Bearer " + view, "looks", "401"},
+		"the view token as a password":      {"", view, "10.0.0.1", password(view), "looks", "403"},
+		"the view token on this machine":    {"", view, "127.0.0.1", password(view), "looks", "200"},
+		"only a view token, and not sent":   {"", view, "127.0.0.1", "", "401", "200"},
+		"neither of them":                   {admin, view, "127.0.0.1", password("x"), "401", "401"},
+		"no password":                       {admin, view, "127.0.0.1", password(""), "401", "401"},
+	} {
+		headers := []string{}
+		if c.header != "" {
+			headers = append(headers, c.header)
+		}
+		serve := func(path string) string {
+			status, text := ask(&Admin{Token: c.admin, ViewToken: c.view, Pages: says("looks"), ActingPages: says("acts"), PagesPath: "/ui/"}, c.bound, path, headers...)
+			if status != 200 || !strings.HasPrefix(path, "/ui/") {
+				return strconv.Itoa(status)
+			}
+			return text
+		}
+		require.Equal(t, c.pages, serve("/ui/items"), name)
+		require.Equal(t, c.profiles, serve("/debug/pprof/goroutine?debug=1"), name)
+	}
 }
 
 func TestTheServerServesUntilItIsToldToStop(t *testing.T) {

@@ -20,7 +20,7 @@ var functions = template.FuncMap{
 		completed, failed, cancelled := o.Ended()
 		return map[string]int64{"completed": completed, "failed": failed, "cancelled": cancelled}
 	},
-	"plot": plot, "lower": strings.ToLower, "remedy": remedy,
+	"changes": view.Changes, "plot": plot, "lower": strings.ToLower, "remedy": remedy,
 }
 
 // remedy sets what stands between backticks as code.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	nethttp "net/http"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/view"
@@ -20,6 +22,8 @@ const (
 	groupsShown = 100
 	// maxText is how long a text to search for may be.
 	maxText = 200
+	// definitionsFound is how many definitions a name may be that of.
+	definitionsFound = 1000
 )
 
 var statuses = []string{"PENDING", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED", "CANCELLED"}
@@ -84,7 +88,8 @@ func (s *Site) items(r *nethttp.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	if workspaces == nil || len(workspaces) > 0 { // else no workspace has that name
+	none := workspaces != nil && len(workspaces) == 0 || definitions != nil && len(definitions) == 0 // has that name
+	if !none {
 		if d.Page, err = s.Read.ListItems(r.Context(), filter, d.Status, workspaces, definitions, pageSize); err != nil {
 			return "", nil, err
 		}
@@ -95,7 +100,7 @@ func (s *Site) items(r *nethttp.Request) (string, any, error) {
 	return "items", d, nil
 }
 
-// itemFilter reads the filter from the URL. An empty list of workspaces is one of a name that none has.
+// itemFilter reads the filter from the URL. An empty list of workspaces or definitions is one of a name that none has.
 func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f claim.ItemFilter, workspaces, definitions []string, err error) {
 	for name, text := range map[string]string{"workspace": d.Workspace, "definition": d.Definition, "error": d.Error} {
 		if err := checkText(name, text); err != nil {
@@ -118,12 +123,6 @@ func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f claim.ItemFilter, 
 			return f, nil, nil, bad("before must be the number of an item.")
 		}
 	}
-	if d.Definition != "" {
-		if !isUUID(d.Definition) {
-			return f, nil, nil, bad("definition must be the ID of a workflow definition: an item's page leads to its own.")
-		}
-		definitions = []string{d.Definition}
-	}
 	if d.Workspace != "" {
 		found, err := s.Read.FindWorkspaces(r.Context(), d.Workspace)
 		if err != nil {
@@ -134,7 +133,22 @@ func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f claim.ItemFilter, 
 			workspaces = append(workspaces, w.ID)
 		}
 	}
-	return f, workspaces, definitions, nil
+	if d.Definition != "" {
+		definitions, err = s.findDefinitions(r.Context(), d.Definition, workspaces)
+	}
+	return f, workspaces, definitions, err
+}
+
+// findDefinitions returns the definition with this ID, or all with this name; an empty list: none has it.
+func (s *Site) findDefinitions(ctx context.Context, idOrName string, workspaces []string) ([]string, error) {
+	if isUUID(idOrName) {
+		return []string{idOrName}, nil
+	}
+	found, err := s.Read.FindDefinitions(ctx, idOrName, workspaces, definitionsFound+1)
+	if err == nil && len(found) > definitionsFound {
+		err = bad("More than 1,000 workflow definitions have this name: name a workspace, too, or the definition by its ID.")
+	}
+	return append([]string{}, found...), err
 }
 
 // itemData is what an item's page shows.
@@ -142,9 +156,23 @@ type itemData struct {
 	claim.QueueItem
 	Story  []view.Event
 	Params string
+	Acting bool
+	Can    choices
+	// Reason is what was typed, and Wrong why something was refused.
+	Reason, Wrong string
 }
 
-func (s *Site) item(r *nethttp.Request) (string, any, error) {
+func (v visit) item(r *nethttp.Request) (string, any, error) {
+	item, err := v.findItem(r)
+	if err != nil {
+		return "", nil, err
+	}
+	d, err := v.itemData(r, item)
+	return "item", d, err
+}
+
+// findItem reads the one that the address names.
+func (s *Site) findItem(r *nethttp.Request) (claim.QueueItem, error) {
 	ref := strings.TrimPrefix(r.PathValue("id"), "execution-")
 	ids, executions := []int64{}, []string{}
 	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
@@ -152,33 +180,42 @@ func (s *Site) item(r *nethttp.Request) (string, any, error) {
 	} else if isUUID(ref) {
 		executions = append(executions, ref)
 	} else {
-		return "", nil, bad("An item is named by its number, its execution's ID or its workflow's.")
+		return claim.QueueItem{}, bad("An item is named by its number, its execution's ID or its workflow's.")
 	}
 	items, err := s.Read.QueueItems(r.Context(), ids, executions, true)
 	if err != nil {
-		return "", nil, err
+		return claim.QueueItem{}, err
 	}
 	if len(items) == 0 {
-		return "", nil, problem{nethttp.StatusNotFound, "There is no such item.", "Retention may have deleted it, or it was never committed."}
+		return claim.QueueItem{}, problem{nethttp.StatusNotFound, "There is no such item.", "Retention may have deleted it, or it was never committed."}
 	}
-	failures, err := s.Read.Failures(r.Context(), items[0].ID)
+	return items[0], nil
+}
+
+func (v visit) itemData(r *nethttp.Request, item claim.QueueItem) (itemData, error) {
+	failures, err := v.Read.Failures(r.Context(), item.ID)
 	if err != nil {
-		return "", nil, err
+		return itemData{}, err
 	}
-	d := itemData{QueueItem: items[0], Story: view.Story(items[0], failures), Params: string(items[0].Params)}
+	d := itemData{QueueItem: item, Story: view.Story(item, failures), Params: string(item.Params), Acting: v.acting}
+	if v.acting {
+		if d.Can, err = v.choices(r.Context(), item); err != nil {
+			return d, err
+		}
+	}
 	var pretty strings.Builder
 	encoder := json.NewEncoder(&pretty)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	if encoder.Encode(items[0].Params) == nil {
+	if encoder.Encode(item.Params) == nil {
 		d.Params = pretty.String()
 	}
-	return "item", d, nil
+	return d, nil
 }
 
 func (s *Site) dead(r *nethttp.Request) (string, any, error) {
 	groups, err := s.Read.DeadGroups(r.Context(), groupsShown)
-	return "dead", groups, err
+	return "dead", deadData{Groups: groups, Spans: spans}, err
 }
 
 func bad(what string) problem {
@@ -225,7 +262,7 @@ func parseKey(text string) (*claim.WorkspaceKey, error) {
 	}
 	decoded, err := base64.RawURLEncoding.DecodeString(text)
 	parts := strings.SplitN(string(decoded), "\n", 3)
-	if err != nil || len(parts) != 3 || !isUUID(parts[1]) || view.Printable(parts[2]) != parts[2] {
+	if err != nil || len(parts) != 3 || !isUUID(parts[1]) || !utf8.ValidString(parts[2]) || strings.Contains(parts[2], "\x00") { // no name in Postgres is
 		return nil, bad("after is no place in a list of workspaces.")
 	}
 	rank, err := strconv.ParseFloat(parts[0], 64)

@@ -1,5 +1,5 @@
-// Package web serves the state of all replicas as pages: rendered here, with no assets of others and no build step. It reads and
-// changes nothing.
+// Package web serves the state of all replicas as pages: rendered here, with no assets of others and no build step. Who may act
+// changes from them what the command line changes, by the same statements and into the same log.
 package web
 
 import (
@@ -27,12 +27,23 @@ type Reader interface {
 	QueueItems(ctx context.Context, items []int64, executions []string, withParams bool) ([]claim.QueueItem, error)
 	Failures(ctx context.Context, item int64) ([]claim.Failure, error)
 	DeadGroups(ctx context.Context, atMost int) ([]claim.DeadGroup, error)
+	DeadOfKind(ctx context.Context, kind string, atMost int) ([]int64, error)
+	FindDeadLetters(ctx context.Context, filter claim.DeadFilter, atMost int) ([]int64, error)
+	DeadLetters(ctx context.Context, items []int64, executions []string) ([]claim.DeadLetter, error)
+	WorkspaceDetail(ctx context.Context, id string) (claim.WorkspaceDetail, bool, error)
+	Definitions(ctx context.Context, workspaceID string) ([]claim.Definition, error)
+	FindDefinitions(ctx context.Context, idOrName string, workspaces []string, atMost int) ([]string, error)
+	Plans(ctx context.Context) ([]claim.Plan, error)
+	Settings(ctx context.Context) (claim.Settings, error)
+	Audit(ctx context.Context, f claim.AuditFilter, atMost int) ([]claim.Administered, error)
 }
 
 // Site is the web view. Its fields are set before Handler and not changed after.
 type Site struct {
 	Read Reader
-	Log  *slog.Logger
+	// Change is used for who may act only, by Acting.
+	Change Changer
+	Log    *slog.Logger
 
 	live live
 }
@@ -44,10 +55,10 @@ var templateFiles embed.FS
 var staticFiles embed.FS
 
 // pages are the templates by the name of their page, each with the layout around it.
-var pages = parsePages("overview", "workspaces", "items", "item", "dead", "problem")
+var pages = parsePages("overview", "workspaces", "workspace", "items", "item", "dead", "letters", "confirm", "done", "settings", "problem")
 
 func parsePages(names ...string) map[string]*template.Template {
-	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/live.html"))
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/live.html", "templates/parts.html", "templates/itemforms.html"))
 	all := map[string]*template.Template{}
 	for _, name := range names {
 		all[name] = template.Must(template.Must(layout.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
@@ -55,20 +66,30 @@ func parsePages(names ...string) map[string]*template.Template {
 	return all
 }
 
-// Handler serves the pages below Prefix. Who may see them is for its caller to decide.
+// Handler serves the pages below Prefix to who may look. Who that is, is for its caller to decide.
 func (s *Site) Handler() nethttp.Handler {
+	mux := s.pages(visit{s, false})
+	mux.HandleFunc("POST "+Prefix, s.page(readOnly))
+	return withHeaders(mux)
+}
+
+// pages has those that only read.
+func (s *Site) pages(v visit) *nethttp.ServeMux {
 	mux := nethttp.NewServeMux()
-	mux.HandleFunc("GET "+Prefix+"{$}", s.page(s.overview))
-	mux.HandleFunc("GET "+Prefix+"workspaces", s.page(s.workspaces))
-	mux.HandleFunc("GET "+Prefix+"items", s.page(s.items))
-	mux.HandleFunc("GET "+Prefix+"items/{id}", s.page(s.item))
-	mux.HandleFunc("GET "+Prefix+"dead", s.page(s.dead))
+	for path, of := range map[string]handler{
+		"{$}": s.overview, "workspaces": s.workspaces, "workspaces/{id}": v.workspace, "items": s.items, "items/{id}": v.item,
+		"dead": s.dead, "dead/letters": v.letters, "settings": v.settings,
+	} {
+		mux.HandleFunc("GET "+Prefix+path, s.page(of))
+	}
 	mux.HandleFunc("GET "+Prefix+"live", s.stream)
 	mux.Handle("GET "+Prefix+"static/", nethttp.StripPrefix(strings.TrimSuffix(Prefix, "/"), nethttp.FileServerFS(staticFiles)))
-	mux.HandleFunc("GET "+Prefix, s.page(func(*nethttp.Request) (string, any, error) {
-		return "", nil, problem{nethttp.StatusNotFound, "There is no such page.", "The links above lead to all there are."}
-	}))
-	return withHeaders(mux)
+	mux.HandleFunc(Prefix, s.page(noSuchPage))
+	return mux
+}
+
+func noSuchPage(*nethttp.Request) (string, any, error) {
+	return "", nil, problem{nethttp.StatusNotFound, "There is no such page.", "The links above lead to all there are."}
 }
 
 // withHeaders has the browser run nothing and load nothing that is not from here, and show the pages in no frame.
@@ -92,34 +113,62 @@ type problem struct {
 
 func (p problem) Error() string { return p.What }
 
+// shown is a page that answers what was refused: it says why, and has what was typed.
+type shown struct {
+	Code int
+	Name string
+	Data any
+}
+
+func (s shown) Error() string { return "shown on page " + s.Name }
+
 // sheet is what a page's template is given.
 type sheet struct {
 	Title string
 	Path  string
+	Done  string // what was done, by who comes from there; "": nothing
 	Data  any
 }
 
-// page renders what a handler returns: the template's name, which is the page's title too, and its data.
-func (s *Site) page(of func(*nethttp.Request) (name string, data any, err error)) nethttp.HandlerFunc {
+// handler answers with a page: the template's name, which is the page's title too, and its data.
+type handler = func(*nethttp.Request) (name string, data any, err error)
+
+// page renders what a handler returns.
+func (s *Site) page(of handler) nethttp.HandlerFunc {
 	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		name, data, err := of(r)
-		code := nethttp.StatusOK
-		if err != nil {
-			var known problem
-			if !errors.As(err, &known) {
-				s.Log.WarnContext(r.Context(), "Cannot serve a page", "path", r.URL.Path, "error", err)
-				known = problem{nethttp.StatusServiceUnavailable, "The database did not answer.", "Try again in a moment; `pgdispatch doctor` says what is wrong with it."}
-			}
-			name, data, code = "problem", known, known.Code
-		}
-		var out strings.Builder
-		if err := pages[name].ExecuteTemplate(&out, "layout.html", sheet{name, r.URL.Path, data}); err != nil {
-			s.Log.ErrorContext(r.Context(), "Cannot render a page", "path", r.URL.Path, "error", err)
-			nethttp.Error(w, "this page cannot be rendered", nethttp.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.WriteHeader(code)
-		fmt.Fprint(w, out.String())
+		s.answer(w, r, name, data, err)
 	}
+}
+
+// answer writes a page, or what is wrong.
+func (s *Site) answer(w nethttp.ResponseWriter, r *nethttp.Request, name string, data any, err error) {
+	code := nethttp.StatusOK
+	if err != nil {
+		page := s.explain(r, err)
+		code, name, data = page.Code, page.Name, page.Data
+	}
+	var out strings.Builder
+	if err := pages[name].ExecuteTemplate(&out, "layout.html", sheet{name, r.URL.Path, doneWords[r.URL.Query().Get(doneParameter)], data}); err != nil {
+		s.Log.ErrorContext(r.Context(), "Cannot render a page", "path", r.URL.Path, "error", err)
+		nethttp.Error(w, "this page cannot be rendered", nethttp.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	fmt.Fprint(w, out.String())
+}
+
+// explain says what is wrong and what to do, without the words of what is behind: they may be secret.
+func (s *Site) explain(r *nethttp.Request, err error) shown {
+	var page shown
+	if errors.As(err, &page) {
+		return page
+	}
+	var known problem
+	if !errors.As(err, &known) {
+		known = problem{nethttp.StatusServiceUnavailable, "The database did not answer.", "Try again in a moment; `pgdispatch doctor` says what is wrong with it."}
+		s.Log.WarnContext(r.Context(), "Cannot serve a page", "path", r.URL.Path, "error", err)
+	}
+	return shown{known.Code, "problem", known}
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	nethttp "net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,13 @@ type fakeReader struct {
 	workspaces, definitions []string
 	after                   *claim.WorkspaceKey
 	looks, rows             int
+	item                    *claim.QueueItem // what item 8 is; nil: dead
+	status8                 string           // its status; "": FAILED
+	state                   string           // as a dead letter; "": OPEN
+	letters                 []int64
+	deadFilter              claim.DeadFilter
+	kind, subject           string
+	paused                  bool
 }
 
 func (f *fakeReader) Overview(ctx context.Context) (claim.Overview, error) {
@@ -79,8 +87,15 @@ var dead = claim.QueueItem{ID: 8, ExecutionID: id, Status: "FAILED", Workspace: 
 	CreatedAt: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
 
 func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []string, _ bool) ([]claim.QueueItem, error) {
-	if len(items) == 1 && items[0] == 8 || len(executions) == 1 && executions[0] == id {
-		return []claim.QueueItem{dead}, f.err
+	item := dead
+	if f.item != nil {
+		item = *f.item
+	}
+	if f.status8 != "" {
+		item.Status = f.status8
+	}
+	if len(items) > 0 && slices.Contains(f.letters, items[0]) || len(items) == 1 && items[0] == 8 || len(executions) == 1 && executions[0] == id {
+		return []claim.QueueItem{item}, f.err
 	}
 	return nil, f.err
 }
@@ -107,21 +122,32 @@ func get(t *testing.T, f *fakeReader, path string) (int, string) {
 	return answer.Code, answer.Body.String()
 }
 
-var paths = []string{"/ui/", "/ui/workspaces", "/ui/workspaces?sort=name", "/ui/items", "/ui/items/8", "/ui/items/execution-" + id, "/ui/dead"}
+var paths = []string{"/ui/", "/ui/workspaces", "/ui/workspaces?sort=name", "/ui/items", "/ui/items/8", "/ui/items/execution-" + id, "/ui/dead",
+	"/ui/dead/letters", "/ui/dead/letters?kind=%22%3E%3Cscript%3Ealert(1)", "/ui/workspaces/" + id, "/ui/settings"}
 
 func TestPagesShowWhatOthersTypedAsText(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
-		code, text := get(t, &fakeReader{rows: 2}, path)
+		code, text := get(t, &fakeReader{rows: 2, letters: []int64{8}}, path)
 		require.Equal(t, 200, code, path)
-		require.Contains(t, text, "alert(1)", path)
-		require.NotContains(t, text, "<script>alert", path)
-		require.NotContains(t, text, "\u202e", "%s: text that turns the line around", path)
-		require.NotRegexp(t, ` (style|on[a-z]+)="`, text, "%s: the browser would refuse it", path)
-		require.Equal(t, 1, strings.Count(text, "<h1>"), path)
+		requireHarmless(t, path, text)
+	}
+	for _, path := range append(paths, "/ui/items/8/discard", "/ui/dead/replay", "/ui/dead/discard?error=%22%3E%3Cscript%3Ealert(1)") {
+		code, text := newBrowser(t).get(path)
+		require.Equal(t, 200, code, path)
+		requireHarmless(t, path, text)
 	}
 	_, text := get(t, &fakeReader{}, "/ui/items?q="+"%22%3E%3Cscript%3Ealert(1)&workspace=%22%3E%3Cscript%3Ealert(1)%3C/script%3E")
 	require.NotContains(t, text, "<script>alert")
+}
+
+func requireHarmless(t *testing.T, path, text string) {
+	t.Helper()
+	require.Contains(t, text, "alert(1)", path)
+	require.NotContains(t, text, "<script>alert", path)
+	require.NotContains(t, text, "\u202e", "%s: text that turns the line around", path)
+	require.NotRegexp(t, ` (style|on[a-z]+)="`, text, "%s: the browser would refuse it", path)
+	require.Equal(t, 1, strings.Count(text, "<h1>"), path)
 }
 
 func TestAnItemsPageKeepsNumbersAsTheyAre(t *testing.T) {
@@ -166,28 +192,48 @@ func TestTheAddressSaysWhatIsListed(t *testing.T) {
 	require.True(t, found)
 	next, _, _ = strings.Cut(next, `"`)
 	code, _ := get(t, f, strings.ReplaceAll(next, "&amp;", "&"))
-	require.Equal(t, 400, code, "a name that nobody may have, in an address that somebody made")
-	key := claim.WorkspaceKey{Rank: math.Inf(-1), Name: "Äcme\tx", ID: id}
-	_, err := parseKey(formatKey(key))
-	require.Error(t, err)
-	key.Name = "Äcme, and \"more\""
-	parsed, err := parseKey(formatKey(key))
-	require.NoError(t, err)
-	require.Equal(t, key, *parsed)
+	require.Equal(t, 200, code)
+	require.Equal(t, hostile, f.after.Name, "any name leads on")
+	for _, name := range []string{"Äcme, and \"more\"", "a\nb\n", hostile} {
+		key := claim.WorkspaceKey{Rank: math.Inf(-1), Name: name, ID: id}
+		parsed, err := parseKey(formatKey(key))
+		require.NoError(t, err)
+		require.Equal(t, key, *parsed)
+	}
+	for _, name := range []string{"\x00", "\xff"} {
+		_, err := parseKey(formatKey(claim.WorkspaceKey{Name: name, ID: id}))
+		require.Error(t, err, "no name in Postgres")
+	}
+}
+
+func TestADefinitionIsFoundByItsName(t *testing.T) {
+	t.Parallel()
+	f := &fakeReader{}
+	_, _ = get(t, f, "/ui/items?definition=order&workspace=Acme")
+	require.Equal(t, []string{id, id}, f.definitions, "all of that name, among those of the workspace")
+	f.looks = 0
+	_, text := get(t, f, "/ui/items?definition=nobody")
+	require.Zero(t, f.looks)
+	require.Contains(t, text, "No item matches")
+	code, text := get(t, f, "/ui/items?definition=all")
+	require.Equal(t, 400, code)
+	require.Contains(t, text, "More than 1,000")
 }
 
 func TestABadAddressSaysWhatItShouldBe(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
 		"/ui/items?status=DONE": "status must be one of PENDING", "/ui/items?since=-1h": "since must be how long ago", "/ui/items?before=x": "before must be",
-		"/ui/items?definition=x": "definition must be the ID", "/ui/items?error=%00": "error must be text", "/ui/items?error=" + strings.Repeat("x", 201): "error must be text",
+		"/ui/items?definition=%00": "definition must be text", "/ui/workspaces/x": "A workspace is named by its ID",
+		"/ui/dead/letters?since=x": "since must be how long ago", "/ui/dead/letters?kind=%00": "kind must be text", "/ui/dead/letters?kind=a&error=b": "kind goes with no other",
+		"/ui/dead/letters?workspace=%1b": "workspace must be text", "/ui/items?error=%00": "error must be text", "/ui/items?error=" + strings.Repeat("x", 201): "error must be text",
 		"/ui/items/zzz": "An item is named by", "/ui/workspaces?after=%25": "after is no place", "/ui/workspaces?after=eA": "after is no place", "/ui/workspaces?q=%1b": "q must be text",
 	} {
 		code, text := get(t, &fakeReader{}, path)
 		require.Equal(t, 400, code, path)
 		require.Contains(t, text, want, path)
 	}
-	for _, path := range []string{"/ui/nothing", "/ui/items/9", "/ui/static/nothing", "/ui/static/../web.go"} {
+	for _, path := range []string{"/ui/nothing", "/ui/items/9", "/ui/workspaces/" + strings.Replace(id, "1", "2", 1), "/ui/static/nothing", "/ui/static/../web.go"} {
 		code, _ := get(t, &fakeReader{}, path)
 		require.Contains(t, []int{404, 307}, code, path)
 	}

@@ -31,7 +31,9 @@ type config struct {
 	listen                                       bool
 	durable                                      durability
 	adminAddr                                    string // "": nothing is served
-	adminToken                                   string // "": profiles and the web view are served on loopback only
+	adminToken                                   string // "": profiles and the web view are served on loopback only, and nobody acts
+	viewToken                                    string // "": who has no adminToken does not look either, but on loopback
+	operatorURL                                  string // "": the pages change what they change by databaseURL
 	metricsWorkspaces                            int
 	callbackURL                                  string // "": Temporal is not asked to call
 	callbackAddr                                 string
@@ -57,7 +59,9 @@ type option struct {
 }
 
 // secret: the value is not to be shown, and may be read from a file whose name is in the variable with _FILE behind its name.
-func (o option) secret() bool { return o.flag == "database-url" || o.flag == "admin-token" }
+func (o option) secret() bool {
+	return slices.Contains([]string{"database-url", "operator-database-url", "admin-token", "view-token"}, o.flag)
+}
 
 var databaseOption = option{"database-url", "DATABASE_URL", "", "Postgres to connect to; empty: libpq's PG* variables",
 	func(c *config, v string) error { return parseDatabaseURL(v, &c.databaseURL) }}
@@ -97,8 +101,12 @@ var runOptions = append(slices.Clone(databaseOptions), []option{
 		func(c *config, v string) error { return parseDurability(v, &c.durable) }},
 	{"admin-addr", "PGDISPATCH_ADMIN_ADDR", "", "host:port that /livez, /readyz, /metrics and the web view at /ui/ are served on; empty: nowhere",
 		func(c *config, v string) error { return parseAddress(v, &c.adminAddr) }},
-	{"admin-token", "PGDISPATCH_ADMIN_TOKEN", "", "token for the web view and for profiles at /debug/pprof/, 16 characters or more; empty: without a token, on loopback only",
+	{"admin-token", "PGDISPATCH_ADMIN_TOKEN", "", "token to look and act by the web view, and for profiles at /debug/pprof/, 16 characters or more; empty: nobody acts, and looks on loopback only",
 		func(c *config, v string) error { return parseToken(v, &c.adminToken) }},
+	{"view-token", "PGDISPATCH_VIEW_TOKEN", "", "another token, to look by the web view and no more, 16 characters or more; empty: none",
+		func(c *config, v string) error { return parseToken(v, &c.viewToken) }},
+	{"operator-database-url", "PGDISPATCH_OPERATOR_DATABASE_URL", "", "Postgres as a role that may change what is changed by the web view; empty: as the replica",
+		func(c *config, v string) error { return parseDatabaseURL(v, &c.operatorURL) }},
 	{"metrics-workspaces", "PGDISPATCH_METRICS_WORKSPACES", "0", "of how many workspaces there are metrics, those with the most items, 0 to 1000",
 		func(c *config, v string) error { return parseInt(v, 0, 1000, &c.metricsWorkspaces) }},
 	{"callback-url", "PGDISPATCH_CALLBACK_URL", "", "URL that Temporal is to call when a workflow has ended, and that leads to callback-addr of any replica; empty: none",

@@ -60,6 +60,8 @@ var differing = map[string]string{
 	"durable-commits":         "all",
 	"admin-addr":              "127.0.0.1:9464",
 	"admin-token":             "0123456789abcdef",
+	"view-token":              "fedcba9876543210",
+	"operator-database-url":   "postgres://operator@other",
 	"metrics-workspaces":      "20",
 	"callback-url":            "https://pgdispatch.example.com/callbacks",
 	"callback-addr":           ":9465",
@@ -141,6 +143,21 @@ PGDISPATCH_LISTEN is "maybe": it must be on or off
 PGDISPATCH_ADMIN_ADDR is "9464": it must be host:port, such as 127.0.0.1:9464 or :9464; port 0 takes any that is free
 PGDISPATCH_ADMIN_TOKEN is "***": it must have 16 characters or more
 --log-level is "loud": it must be debug, info, warn or error`)
+}
+
+func TestTheTokenForLookingIsAnotherThanTheOneForActing(t *testing.T) {
+	t.Parallel()
+	c, err := readRunConfig(t, map[string]string{"PGDISPATCH_ADMIN_TOKEN": "0123456789abcdef", "PGDISPATCH_VIEW_TOKEN": "0123456789abcdef"})
+	require.NoError(t, err)
+	require.ErrorContains(t, c.checkTokens(), "PGDISPATCH_VIEW_TOKEN is the same as PGDISPATCH_ADMIN_TOKEN")
+	c.viewToken = "fedcba9876543210"
+	require.NoError(t, c.checkTokens())
+	c.viewToken, c.adminToken = "", ""
+	require.NoError(t, c.checkTokens())
+	_, err = readRunConfig(t, map[string]string{"PGDISPATCH_VIEW_TOKEN": "short", "PGDISPATCH_OPERATOR_DATABASE_URL": "postgres://me:secret@db:port/x"})
+	require.ErrorContains(t, err, `PGDISPATCH_VIEW_TOKEN is "***": it must have 16 characters or more`)
+	require.ErrorContains(t, err, `PGDISPATCH_OPERATOR_DATABASE_URL is "***": `)
+	require.NotContains(t, err.Error(), "secret")
 }
 
 func TestWhatIsNoValueAtAllIsRefused(t *testing.T) {

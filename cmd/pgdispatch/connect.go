@@ -41,7 +41,7 @@ const (
 func openPool(ctx context.Context, c config, size int32, settings map[string]string) (*pgxpool.Pool, error) {
 	poolConfig, err := pgxpool.ParseConfig(c.databaseURL)
 	if err != nil {
-		return nil, fmt.Errorf("DATABASE_URL: %w", redact(err))
+		return nil, fmt.Errorf("%s: %w", c.databaseName(), redact(err))
 	}
 	if err := c.checkDatabase(poolConfig.ConnConfig); err != nil {
 		return nil, err
@@ -55,6 +55,20 @@ func openPool(ctx context.Context, c config, size int32, settings map[string]str
 		return nil, fmt.Errorf("open pool: %w", err)
 	}
 	return pool, nil
+}
+
+// asOperator is the configuration with the role that changes what is changed by the web view.
+func (c config) asOperator() config {
+	c.databaseURL = c.operatorURL
+	return c
+}
+
+// databaseName is the variable that says which database this is.
+func (c config) databaseName() string {
+	if c.operatorURL != "" && c.databaseURL == c.operatorURL {
+		return "PGDISPATCH_OPERATOR_DATABASE_URL"
+	}
+	return "DATABASE_URL"
 }
 
 // directSettings are for connections that are ours alone. A transaction pooler refuses them, or would hand them to whoever

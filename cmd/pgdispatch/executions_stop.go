@@ -68,7 +68,7 @@ func (a *app) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 }
 
 func checkReason(reason string) error {
-	if len([]rune(reason)) > 500 || claim.Clean(reason) != reason {
+	if !claim.ValidReason(reason) {
 		return fmt.Errorf("--reason is %.80q: it must have up to 500 characters, and no control characters", reason)
 	}
 	return nil

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,7 +23,7 @@ func addWho(flags *pflag.FlagSet, who *string) {
 }
 
 func checkWho(who string) error {
-	if n := utf8.RuneCountInString(who); n < 1 || n > 200 || !utf8.ValidString(who) || strings.ContainsFunc(who, unicode.IsControl) {
+	if !claim.ValidWho(who) {
 		return fmt.Errorf("--by is %.80q: it must have 1 to 200 characters and no control characters", who)
 	}
 	return nil

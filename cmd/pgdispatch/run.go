@@ -68,7 +68,7 @@ func (a *app) runCommand() *cobra.Command {
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := readConfig(command.Flags(), a.lookupEnv, runOptions)
 			_, temporalErr := temporalOptions()
-			if err := errors.Join(err, temporalErr, c.checkCallbacks()); err != nil {
+			if err := errors.Join(err, temporalErr, c.checkCallbacks(), c.checkTokens()); err != nil {
 				return err
 			}
 			log := slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: c.logLevel}))

@@ -18,7 +18,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/web"
 )
 
-// viewConnections is for the web view: its own, so that nobody who looks takes one from who works.
+// viewConnections is for the web view: its own, so that nobody who looks takes one from who works. As many again are for who acts
+// there, where that is another role's.
 const viewConnections = 2
 
 // minTokenLength keeps a token from being guessed.
@@ -47,15 +48,14 @@ func observed(ctx context.Context, c config, owner string, log *slog.Logger, run
 		return fmt.Errorf("PGDISPATCH_ADMIN_ADDR is %q: %w", c.adminAddr, err)
 	}
 	defer listener.Close()
-	pool, err := openPool(ctx, c, viewConnections, viewSettings(c))
+	site, closeSite, err := openSite(ctx, c, log.With("component", "web"))
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	site := &web.Site{Read: &claim.Store{Pool: pool}, Log: log.With("component", "web")}
+	defer closeSite()
 	admin := &telemetry.Admin{
-		Listener: listener, Metrics: t.Registry, Health: health, Token: c.adminToken, Log: log.With("component", "admin"),
-		Pages: site.Handler(), PagesPath: web.Prefix,
+		Listener: listener, Metrics: t.Registry, Health: health, Token: c.adminToken, ViewToken: c.viewToken, Log: log.With("component", "admin"),
+		Pages: site.Handler(), ActingPages: site.Acting(), PagesPath: web.Prefix,
 	}
 
 	// It serves while the replica drains, and ends last.
@@ -71,6 +71,25 @@ func observed(ctx context.Context, c config, owner string, log *slog.Logger, run
 	err = run(running, t, health)
 	stop()
 	return errors.Join(err, g.Wait())
+}
+
+// openSite makes the web view with its connections, which are made when somebody first looks, or acts.
+func openSite(ctx context.Context, c config, log *slog.Logger) (*web.Site, func(), error) {
+	pool, err := openPool(ctx, c, viewConnections, viewSettings(c))
+	if err != nil {
+		return nil, nil, err
+	}
+	site := &web.Site{Read: &claim.Store{Pool: pool}, Change: &claim.Store{Pool: pool}, Log: log}
+	if c.operatorURL == "" {
+		return site, pool.Close, nil
+	}
+	operator, err := openPool(ctx, c.asOperator(), viewConnections, viewSettings(c))
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	site.Change = &claim.Store{Pool: operator}
+	return site, func() { pool.Close(); operator.Close() }, nil
 }
 
 // observe gives telemetry and health what they look at.
@@ -137,6 +156,14 @@ func parseToken(text string, into *string) error {
 		return fmt.Errorf("it must have %d characters or more", minTokenLength)
 	}
 	*into = text
+	return nil
+}
+
+// checkTokens refuses one token for two purposes: the weaker one is shown more freely.
+func (c config) checkTokens() error {
+	if c.viewToken != "" && c.viewToken == c.adminToken {
+		return errors.New("configuration: PGDISPATCH_VIEW_TOKEN is the same as PGDISPATCH_ADMIN_TOKEN: who has it could act; make another")
+	}
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 var errUnverified = errors.New("not verified")
 
 const (
-	unverifiedDatabase = "DATABASE_URL: the connection to %s is %w: it leaves this machine, and nothing proves that the server is the right one. " +
+	unverifiedDatabase = "%s: the connection to %s is %w: it leaves this machine, and nothing proves that the server is the right one. " +
 		"Set sslmode=verify-full, with sslrootcert where the authority is your own; or, where you trust the network between, PGDISPATCH_ALLOW_INSECURE_DATABASE=on"
 	unverifiedTemporal = "TEMPORAL_ADDRESS: the connection to %s is %w: it leaves this machine without TLS, or with a certificate that nobody checks. " +
 		"Set TEMPORAL_TLS=true, with TEMPORAL_TLS_SERVER_CA_CERT_PATH where the authority is your own; or, where you trust the network between, PGDISPATCH_ALLOW_INSECURE_TEMPORAL=on"
@@ -25,7 +25,7 @@ const (
 // checkDatabase refuses an address off this machine that TLS does not verify, by verify-full or verify-ca.
 func (c config) checkDatabase(connConfig *pgx.ConnConfig) error {
 	if host := unverifiedHost(connConfig); host != "" && !c.allowInsecureDatabase {
-		return fmt.Errorf(unverifiedDatabase, host, errUnverified)
+		return fmt.Errorf(unverifiedDatabase, c.databaseName(), host, errUnverified)
 	}
 	return nil
 }

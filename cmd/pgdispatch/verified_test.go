@@ -51,6 +51,13 @@ func TestADatabaseOffThisMachineMustBeVerified(t *testing.T) {
 	}
 }
 
+func TestWhatPagesChangeGoesOverAVerifiedConnectionToo(t *testing.T) {
+	t.Parallel()
+	_, _, err := openSite(t.Context(), config{databaseURL: "postgres://app@localhost/shop", operatorURL: "postgres://app@db.example/shop"}, newQuietLogger())
+	require.ErrorIs(t, err, errUnverified)
+	require.ErrorContains(t, err, "PGDISPATCH_OPERATOR_DATABASE_URL: the connection to db.example")
+}
+
 func TestATemporalOffThisMachineMustBeVerified(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

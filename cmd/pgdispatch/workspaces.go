@@ -154,35 +154,15 @@ func planChange(ctx context.Context, store *claim.Store, value string) (claim.Wo
 	if err != nil {
 		return claim.WorkspaceChange{}, err
 	}
-	names := make([]string, len(plans))
-	for n, plan := range plans {
-		if names[n] = plan.Name; strings.EqualFold(plan.Name, value) {
-			return claim.WorkspaceChange{Plan: plan.Name}, nil
-		}
-	}
-	return claim.WorkspaceChange{}, fmt.Errorf("there is no plan %.80q: use %s, or insert it into pgdispatch.workspace_tiers", value, strings.Join(names, ", "))
+	return claim.PlanChange(plans, value)
 }
 
 func limitChange(_ context.Context, _ *claim.Store, value string) (claim.WorkspaceChange, error) {
-	if value == "plan" {
-		return claim.WorkspaceChange{SetLimit: true}, nil
-	}
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 0 || n > 100000 {
-		return claim.WorkspaceChange{}, fmt.Errorf("the limit is %.80q: it must be plan, or a whole number from 0 to 100000; 0 starts nothing", value)
-	}
-	return claim.WorkspaceChange{SetLimit: true, Limit: &n}, nil
+	return claim.LimitChange(value)
 }
 
 func rateChange(_ context.Context, _ *claim.Store, value string) (claim.WorkspaceChange, error) {
-	if value == "off" {
-		return claim.WorkspaceChange{SetStarts: true}, nil
-	}
-	rate, err := strconv.ParseFloat(value, 64)
-	if err != nil || !(rate >= 0.0001 && rate <= 100000) { // not a number is neither
-		return claim.WorkspaceChange{}, fmt.Errorf("the rate is %.80q: it must be off, or from 0.0001 to 100000 starts a second; to start nothing, pause the workspace", value)
-	}
-	return claim.WorkspaceChange{SetStarts: true, Starts: &rate}, nil
+	return claim.RateChange(value)
 }
 
 func pauseChange(paused *bool) makeChange {

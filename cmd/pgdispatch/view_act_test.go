@@ -1,0 +1,113 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+const adminToken, viewToken = "0123456789abcdef", "fedcba9876543210"
+
+// asks asks the replica with a password, and posts a form where there is one. A redirect is not followed: its target is the text.
+func (p *process) asks(password, path string, form url.Values, headers ...string) (int, string) {
+	p.t.Helper()
+	request, err := http.NewRequest("GET", p.admin()+path, nil)
+	if form != nil {
+		request, err = http.NewRequest("POST", p.admin()+path, strings.NewReader(form.Encode()))
+	}
+	require.NoError(p.t, err)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.SetBasicAuth("anna", password)
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Set(name, value)
+	}
+	response, err := http.DefaultTransport.RoundTrip(request)
+	require.NoError(p.t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(p.t, err)
+	if response.StatusCode == http.StatusSeeOther {
+		return response.StatusCode, response.Header.Get("Location")
+	}
+	return response.StatusCode, string(text)
+}
+
+// The replicas have the dispatcher's role, as they should: only one of them is given another for what its pages change.
+func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	replicas := *s
+	replicas.url = sqltest.Login(t, s.url, "in role pgdispatch_dispatcher")
+	tokens := []string{anyPort, "PGDISPATCH_ADMIN_TOKEN=" + adminToken, "PGDISPATCH_VIEW_TOKEN=" + viewToken}
+	weak := replicas.replica(tokens...).ready()
+	strong := replicas.replica(append(tokens, "PGDISPATCH_OPERATOR_DATABASE_URL="+sqltest.Login(t, s.url, "in role pgdispatch_owner"))...).ready()
+	page := "/ui/workspaces/" + s.workspace["PRO"]
+	paused := func() bool {
+		return one[bool](s, "select paused from pgdispatch.workspaces where id = $1", s.workspace["PRO"])
+	}
+
+	for name, c := range map[string]struct {
+		replica        *process
+		password       string
+		header         string
+		code           int
+		what, whatLogs string
+	}{
+		"no token":         {strong, "", "A: b", 401, "PGDISPATCH_ADMIN_TOKEN", ""},
+		"the view token":   {strong, viewToken, "A: b", 403, "for looking only", ""},
+		"another site":     {strong, adminToken, "Sec-Fetch-Site: cross-site", 403, "Another site asked for this", ""},
+		"the weak replica": {weak, adminToken, "A: b", 403, "PGDISPATCH_OPERATOR_DATABASE_URL", "Postgres does not let the pages change this"},
+	} {
+		code, text := c.replica.asks(c.password, page+"/pause", url.Values{}, c.header)
+		require.Equal(t, c.code, code, name)
+		require.Contains(t, text, c.what, name)
+		require.False(t, paused(), name)
+		require.True(t, c.whatLogs == "" || c.replica.logs.has(c.whatLogs), name)
+	}
+	require.Zero(t, one[int](s, "select count(*) from pgdispatch.admin_log"))
+	code, text := weak.asks(viewToken, page, nil)
+	require.Equal(t, http.StatusOK, code)
+	require.NotContains(t, text, `method="post"`)
+
+	failed := s.enqueue("FREE", "Fail", 2)
+	s.eventually(func() bool { return s.statusOf(failed[0]) == "FAILED" && s.statusOf(failed[1]) == "FAILED" }, "they fail")
+	code, text = strong.asks(adminToken, page+"/pause", url.Values{}, "Sec-Fetch-Site: same-origin")
+	require.Equal(t, http.StatusSeeOther, code, text)
+	require.Equal(t, page+"?done=changed", text)
+	require.True(t, paused())
+	code, text = strong.asks(adminToken, "/ui/items/"+failed[0], nil)
+	require.Equal(t, http.StatusOK, code)
+	replay := regexp.MustCompile(`/ui/items/\d+/replay`).FindString(text)
+	code, text = strong.asks(adminToken, replay, url.Values{})
+	require.Equal(t, http.StatusSeeOther, code, text)
+
+	code, text = strong.asks(adminToken, "/ui/dead/discard?workspace=FREE", nil)
+	require.Equal(t, http.StatusOK, code)
+	items := regexp.MustCompile(`name="items" value="([0-9,]+)"`).FindStringSubmatch(text)
+	require.NotNil(t, items, text)
+	code, text = strong.asks(adminToken, "/ui/dead/discard", url.Values{"items": items[1:]})
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, text, "discarded")
+
+	changes, err := (&claim.Store{Pool: s.db}).Audit(t.Context(), claim.AuditFilter{Who: "anna (web)"}, 10)
+	require.NoError(t, err)
+	actions := []string{}
+	for _, c := range changes {
+		actions = append(actions, c.Action)
+	}
+	require.Equal(t, []string{"dead discard", "dead replay", "workspaces pause"}, actions)
+	code, text = strong.asks(viewToken, page, nil)
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, text, "anna (web)")
+	require.Contains(t, text, "paused: false → true")
+	require.True(t, strong.logs.has("Changed from a page"))
+}

@@ -1,0 +1,23 @@
+package main
+
+// webPages: nobody changes anything from a page who may not.
+var webPages = []mutant{
+	{"nobody acts without the token", "who looks from this machine, where no token is set, may act",
+		[]edit{{"telemetry/admin.go", "case a.sent(r, a.Token):", "case a.sent(r, a.Token), open && a.local(r):"}},
+		"./telemetry", "TestWhoMayLookAndWhoMayAct"},
+	{"the view token is for looking", "who sends the view token may act",
+		[]edit{{"telemetry/admin.go", "case a.sent(r, a.Token):", "case a.sent(r, a.Token), a.sent(r, a.ViewToken):"}},
+		"./telemetry", "TestWhoMayLookAndWhoMayAct"},
+	{"an empty token is none", "an empty password opens what no token was set for",
+		[]edit{{"telemetry/admin.go", "return is && token != \"\" &&", "return is &&"}},
+		"./telemetry", "TestWhoMayLookAndWhoMayAct"},
+	{"other sites change nothing", "a form on any site changes something by the password that the browser knows",
+		[]edit{{"web/acting.go", "protection.Handler(nethttp.MaxBytesHandler(mux, maxBody))", "nethttp.MaxBytesHandler(mux, maxBody)"}},
+		"./web", "TestAnotherSitesFormsAreRefused"},
+	{"who looks has no forms", "pages for looking have forms",
+		[]edit{{"web/web.go", "visit{s, false}", "visit{s, true}"}},
+		"./web", "TestWhoLooksOnlyChangesNothingAndIsOfferedNothing"},
+	{"an address says nothing", "a page says what its address has it say",
+		[]edit{{"web/web.go", "doneWords[r.URL.Query().Get(doneParameter)]", "r.URL.Query().Get(doneParameter)"}},
+		"./web", "TestWhatAnAddressSaysWasDoneIsNotShown"},
+}

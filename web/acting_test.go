@@ -1,0 +1,362 @@
+package web
+
+import (
+	"fmt"
+	nethttp "net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// forms are all there are: where they go, what they have, what then is called, and where the browser goes on.
+var forms = []struct {
+	path       string
+	form       url.Values
+	call, then string
+}{
+	{"/ui/workspaces/" + id + "/pause", nil, `workspaces pause by web: {"Plan":"","Paused":true,"SetLimit":false,"Limit":null,"SetStarts":false,"Starts":null}`, "/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/resume", nil, `workspaces resume by web: {"Plan":"","Paused":false,"SetLimit":false,"Limit":null,"SetStarts":false,"Starts":null}`, "/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/plan", url.Values{"plan": {"PRO"}}, `workspaces set-plan by web: {"Plan":"PRO","Paused":null,"SetLimit":false,"Limit":null,"SetStarts":false,"Starts":null}`, "/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/limit", url.Values{"limit": {"12"}}, `workspaces set-limit by web: {"Plan":"","Paused":null,"SetLimit":true,"Limit":12,"SetStarts":false,"Starts":null}`, "/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/limit", url.Values{"limit": {""}}, `workspaces set-limit by web: {"Plan":"","Paused":null,"SetLimit":true,"Limit":null,"SetStarts":false,"Starts":null}`, "/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/rate", url.Values{"rate": {"0.5"}}, `workspaces set-rate by web: {"Plan":"","Paused":null,"SetLimit":false,"Limit":null,"SetStarts":true,"Starts":0.5}`, "/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/rate", url.Values{"rate": {""}}, `workspaces set-rate by web: {"Plan":"","Paused":null,"SetLimit":false,"Limit":null,"SetStarts":true,"Starts":null}`, "/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/items/8/cancel", nil, "cancel [8] by web", "/ui/items/8?done=cancelled"},
+	{"/ui/items/8/retry", nil, "retry [8] by web", "/ui/items/8?done=retried"},
+	{"/ui/items/8/request-cancel", url.Values{"reason": {"too slow"}}, `CANCEL "too slow" by web`, "/ui/items/8?done=requested"},
+	{"/ui/items/8/terminate", url.Values{"reason": {""}}, `TERMINATE "" by web`, "/ui/items/8?done=requested"},
+	{"/ui/items/8/replay", nil, "replay by web", "/ui/items/8?done=replayed"},
+	{"/ui/items/8/discard", nil, "discard [8] by web", "/ui/items/8?done=discarded"},
+	{"/ui/dead/replay", url.Values{"items": {"8,7,8"}}, "replay [7 8] by web", ""},
+	{"/ui/dead/discard", url.Values{"items": {"8"}}, "discard [8] by web", ""},
+	{"/ui/settings/pause", nil, "settings paused true by web", "/ui/settings?done=changed"},
+	{"/ui/settings/resume", nil, "settings paused false by web", "/ui/settings?done=changed"},
+	{"/ui/settings/max-claims", url.Values{"max-claims": {"50"}}, "settings max-claims 50 by web", "/ui/settings?done=changed"},
+}
+
+func TestFormsDoWhatTheCommandLineDoes(t *testing.T) {
+	t.Parallel()
+	for _, form := range forms {
+		b := newBrowser(t)
+		code, then := b.post(form.path, form.form)
+		require.Equal(t, []string{form.call}, b.change.calls, form.path)
+		if form.then == "" {
+			require.Equal(t, 200, code, form.path)
+			continue
+		}
+		require.Equal(t, 303, code, form.path)
+		require.Equal(t, form.then, then)
+		code, text := b.get(then)
+		require.Equal(t, 200, code)
+		require.Contains(t, text, `<p class="done" role="status">`, "it says that it was done")
+	}
+}
+
+func TestWhoLooksOnlyChangesNothingAndIsOfferedNothing(t *testing.T) {
+	t.Parallel()
+	for _, form := range forms {
+		b := newBrowser(t)
+		if form.form == nil {
+			form.form = url.Values{}
+		}
+		answer := b.ask(b.site().Handler(), form.path, form.form)
+		require.Equal(t, 403, answer.Code, form.path)
+		require.Contains(t, answer.Body.String(), "PGDISPATCH_ADMIN_TOKEN")
+		require.Empty(t, b.change.calls)
+	}
+	for _, path := range append(paths, "/ui/items/8/discard", "/ui/dead/replay", "/ui/settings/pause") {
+		b := newBrowser(t)
+		text := b.ask(b.site().Handler(), path, nil).Body.String()
+		require.NotContains(t, text, `method="post"`, path)
+		require.NotContains(t, text, `name="act"`, path)
+	}
+	for _, path := range []string{"/ui/workspaces/" + id, "/ui/items/8", "/ui/dead/letters", "/ui/settings"} {
+		b := newBrowser(t)
+		require.Contains(t, b.ask(b.site().Handler(), path, nil).Body.String(), "For looking only", path)
+	}
+}
+
+func TestAnotherSitesFormsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, header := range map[string]nethttp.Header{
+		"by what browsers say":         {"Sec-Fetch-Site": {"cross-site"}},
+		"from a sibling of the domain": {"Sec-Fetch-Site": {"same-site"}},
+		"by what old browsers say":     {"Origin": {"https://evil.example"}},
+		"from nowhere":                 {"Origin": {"null"}},
+		"of a page's upgrade":          {"Origin": {"http://localhost:81"}},
+	} {
+		for _, form := range forms {
+			b := newBrowser(t)
+			b.header = header
+			code, text := b.post(form.path, form.form)
+			require.Equal(t, 403, code, "%s: %s", name, form.path)
+			require.Contains(t, text, "Another site asked for this")
+			require.Empty(t, b.change.calls)
+		}
+	}
+	for _, header := range []nethttp.Header{{}, {"Origin": {"http://localhost"}}, {"Sec-Fetch-Site": {"none"}}} {
+		b := newBrowser(t)
+		b.header = header
+		code, _ := b.post("/ui/settings/resume", nil)
+		require.Equal(t, 303, code, "%v: curl, an old browser, and an address that was typed", header)
+	}
+}
+
+func TestAnAddressAloneChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, form := range forms {
+		b := newBrowser(t)
+		b.get(form.path + "?" + form.form.Encode())
+		require.Empty(t, b.change.calls, form.path)
+		if form.form != nil && !form.form.Has("reason") {
+			code, _ := b.post(form.path+"?"+form.form.Encode(), nil)
+			require.Contains(t, []int{400, 422}, code, "%s: what is in the address is not in the form", form.path)
+			require.Empty(t, b.change.calls, form.path)
+		}
+	}
+}
+
+func TestWhoDidItIsTheNameThatCameWithTheToken(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"anna": "anna (web)", "": "web", strings.Repeat("ä", 194): strings.Repeat("ä", 194) + " (web)"} {
+		b := newBrowser(t)
+		request, _ := nethttp.NewRequest("POST", "/", nil)
+		request.SetBasicAuth(name, "0123456789abcdef")
+		b.header.Set("Authorization", request.Header.Get("Authorization"))
+		code, _ := b.post("/ui/settings/resume", nil)
+		require.Equal(t, 303, code)
+		require.Equal(t, []string{"settings paused false by " + want}, b.change.calls)
+	}
+	for _, name := range []string{strings.Repeat("ä", 195), "a\nb", "\xff", "\x00"} {
+		b := newBrowser(t)
+		request, _ := nethttp.NewRequest("POST", "/", nil)
+		request.SetBasicAuth(name, "0123456789abcdef")
+		b.header.Set("Authorization", request.Header.Get("Authorization"))
+		code, text := b.post("/ui/settings/resume", nil)
+		require.Equal(t, 400, code)
+		require.Contains(t, text, "Sign in with a name of up to 194 characters")
+		require.Empty(t, b.change.calls)
+	}
+}
+
+func TestWhatWasTypedWrongIsKeptAndExplained(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ path, field, typed, want string }{
+		{"/ui/workspaces/" + id + "/limit", "limit", hostile, "must be plan, or a whole number from 0 to 100000"},
+		{"/ui/workspaces/" + id + "/limit", "limit", "-1", "must be plan, or a whole number"},
+		{"/ui/workspaces/" + id + "/rate", "rate", "NaN", "must be off, or from 0.0001 to 100000 starts a second"},
+		{"/ui/workspaces/" + id + "/plan", "plan", hostile, "use FREE, PRO, or insert it"},
+		{"/ui/settings/max-claims", "max-claims", "0", "must be a whole number from 1 to 100000; to start nothing, pause everything"},
+		{"/ui/items/8/request-cancel", "reason", "a\x07b", "up to 500 characters"},
+		{"/ui/items/8/terminate", "reason", strings.Repeat("x", 501), "up to 500 characters"},
+	} {
+		b := newBrowser(t)
+		b.read.status8 = "DISPATCHED"
+		code, text := b.post(c.path, url.Values{c.field: {c.typed}})
+		require.Equal(t, 422, code, c.path)
+		require.Contains(t, text, `role="alert">Nothing was changed: `, c.path)
+		require.Contains(t, text, c.want)
+		require.Empty(t, b.change.calls)
+		require.NotContains(t, text, "<script>alert")
+		if c.field != "plan" && c.typed != "a\x07b" {
+			typed := strings.NewReplacer(`"`, "&#34;", "<", "&lt;", ">", "&gt;").Replace(c.typed)
+			require.Contains(t, text, `value="`+typed, c.path)
+		}
+	}
+	b := newBrowser(t)
+	code, _ := b.post("/ui/workspaces/"+id+"/limit", url.Values{})
+	require.Equal(t, 422, code, "a field that was not sent is not an empty one")
+}
+
+func TestAFormThatIsTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	code, text := b.post("/ui/dead/replay", url.Values{"items": {strings.Repeat("1,", maxBody)}})
+	require.Equal(t, 413, code)
+	require.Contains(t, text, "Choose fewer items")
+	for _, items := range []string{"", "8,", "0", "x", "8;7", strings.Repeat("9,", bulkMost) + "9"} {
+		code, text := b.post("/ui/dead/replay", url.Values{"items": {items}})
+		require.Equal(t, 400, code)
+		require.Contains(t, text, "items must be 1 to 5,000 numbers")
+	}
+	require.Empty(t, b.change.calls)
+}
+
+func TestWherePostgresRefusesThePageSaysWhichSettingToMake(t *testing.T) {
+	t.Parallel()
+	for _, form := range forms {
+		b := newBrowser(t)
+		b.change.err = errForbidden
+		code, text := b.post(form.path, form.form)
+		require.Equal(t, 403, code, form.path)
+		require.Contains(t, text, "PGDISPATCH_OPERATOR_DATABASE_URL")
+		require.NotContains(t, text, "permission denied")
+
+		b = newBrowser(t)
+		b.change.err = errAway
+		code, text = b.post(form.path, form.form)
+		require.Equal(t, 503, code, form.path)
+		require.NotContains(t, text, "bob")
+	}
+}
+
+func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
+	t.Parallel()
+	button := regexp.MustCompile(`/ui/items/8/([a-z-]+)"`)
+	for name, c := range map[string]struct {
+		item  claim.QueueItem
+		state string
+		want  []string
+	}{
+		"waits":                     {claim.QueueItem{Status: "PENDING"}, "", []string{"cancel"}},
+		"waits for its time":        {claim.QueueItem{Status: "PENDING", DueIn: time.Minute}, "", []string{"cancel", "retry"}},
+		"may be running":            {claim.QueueItem{Status: "PENDING", OutcomeUnknown: true}, "", []string{"request-cancel", "terminate"}},
+		"is handed over":            {claim.QueueItem{Status: "CLAIMED"}, "", []string{"request-cancel", "terminate"}},
+		"runs":                      {claim.QueueItem{Status: "DISPATCHED"}, "", []string{"request-cancel", "terminate"}},
+		"runs, and is to be asked":  {claim.QueueItem{Status: "DISPATCHED", Stop: "CANCEL"}, "", []string{"terminate"}},
+		"runs, and is to be ended":  {claim.QueueItem{Status: "DISPATCHED", Stop: "TERMINATE"}, "", nil},
+		"failed":                    {claim.QueueItem{Status: "FAILED"}, "OPEN", []string{"replay", "discard"}},
+		"failed, and was discarded": {claim.QueueItem{Status: "FAILED"}, "DISCARDED", []string{"replay"}},
+		"failed, and was replayed":  {claim.QueueItem{Status: "FAILED"}, "REPLAYED", nil},
+		"completed":                 {claim.QueueItem{Status: "COMPLETED"}, "", nil},
+		"was withdrawn":             {claim.QueueItem{Status: "CANCELLED"}, "", nil},
+	} {
+		b := newBrowser(t)
+		c.item.ID = 8
+		b.read.item, b.read.state = &c.item, c.state
+		code, text := b.get("/ui/items/8")
+		require.Equal(t, 200, code)
+		var got []string
+		for _, found := range button.FindAllStringSubmatch(text, -1) {
+			got = append(got, found[1])
+		}
+		require.Equal(t, c.want, got, name)
+		require.Equal(t, c.want == nil, strings.Contains(text, "Nothing: it is as it will be."), name)
+	}
+}
+
+func TestAnItemThatHasMovedOnIsShownAsItIs(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"cancel", "retry", "request-cancel", "terminate", "replay", "discard"} {
+		b := newBrowser(t)
+		b.read.status8, b.change.late = "COMPLETED", true
+		code, text := b.post("/ui/items/8/"+verb, nil)
+		require.Equal(t, 409, code, verb)
+		require.Contains(t, text, "Nothing was changed: item 8 is COMPLETED by now")
+	}
+	for _, page := range []string{"terminate", "discard"} {
+		b := newBrowser(t)
+		b.read.status8 = "COMPLETED"
+		code, text := b.get("/ui/items/8/" + page)
+		require.Equal(t, 409, code, page)
+		require.Contains(t, text, "item 8 is COMPLETED by now", "and is not asked about")
+	}
+	b := newBrowser(t)
+	code, _ := b.post("/ui/items/9/cancel", nil)
+	require.Equal(t, 404, code)
+	b.change.late = true
+	_, then := b.post("/ui/workspaces/"+id+"/pause", nil)
+	require.Contains(t, then, "done=same")
+}
+
+func TestWhatIsNotUndoneAsksFirst(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	b.read.status8 = "DISPATCHED"
+	for path, want := range map[string]string{
+		"/ui/items/8/terminate": `action="/ui/items/8/terminate"`, "/ui/settings/pause": `action="/ui/settings/pause"`,
+		"/ui/dead/replay": `action="/ui/dead/replay"`, "/ui/dead/discard?error=card": `action="/ui/dead/discard"`,
+	} {
+		code, text := b.get(path)
+		require.Equal(t, 200, code, path)
+		require.Contains(t, text, want)
+		require.Contains(t, text, "Back, and change nothing")
+	}
+	b.read.status8 = ""
+	_, text := b.get("/ui/items/8/discard")
+	require.Contains(t, text, `action="/ui/items/8/discard"`)
+	require.Empty(t, b.change.calls)
+}
+
+func TestADryRunNamesExactlyWhatTheFormDoes(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	b.read.letters = nil
+	for n := range 1234 {
+		b.read.letters = append(b.read.letters, int64(2000-n))
+	}
+	code, text := b.get("/ui/dead/replay?workspace=Acme&error=card&since=24h")
+	require.Equal(t, 200, code)
+	require.Equal(t, "Acme", b.read.deadFilter.Workspace)
+	require.Equal(t, "card", b.read.deadFilter.Error)
+	require.Equal(t, 24*time.Hour, *b.read.deadFilter.Since.Ago)
+	require.Contains(t, text, "This would replay 1,234 dead letters of 1 workspace.")
+	require.Contains(t, text, "/ui/dead/letters?error=card&amp;since=24h&amp;workspace=Acme", "the way back keeps the filter")
+	_, items, _ := strings.Cut(text, `name="items" value="`)
+	items, _, _ = strings.Cut(items, `"`)
+
+	b.read.letters = append([]int64{2001}, b.read.letters...) // failed since
+	b.change.long = true
+	code, text = b.post("/ui/dead/replay", url.Values{"items": {items}})
+	require.Equal(t, 200, code)
+	require.Equal(t, []string{"replay 500 by web", "replay 500 by web", "replay 234 by web"}, b.change.calls, "in batches, and without the later one")
+	require.Contains(t, text, "1,234 dead letters replayed")
+
+	b = newBrowser(t)
+	b.read.letters = make([]int64, bulkMost+1)
+	_, text = b.get("/ui/dead/discard")
+	require.Contains(t, text, "This would discard 5,000 dead letters")
+	require.Contains(t, text, "There are more")
+	_, _ = b.get("/ui/dead/discard?kind=" + url.QueryEscape(hostile))
+	require.Equal(t, hostile, b.read.kind)
+	b.read.letters = nil
+	_, text = b.get("/ui/dead/discard")
+	require.Contains(t, text, "there is nothing to discard")
+	require.NotContains(t, text, `method="post"`)
+}
+
+func TestABulkThatStopsHalfWaySaysHowFarItCame(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	ids := []string{}
+	for n := range 1200 {
+		ids = append(ids, fmt.Sprint(n+1))
+	}
+	b.change.err, b.change.failsAt = errAway, 2
+	code, text := b.post("/ui/dead/discard", url.Values{"items": {strings.Join(ids, ",")}})
+	require.Equal(t, 200, code)
+	require.Contains(t, text, "500 of 1,200 dead letters discarded")
+	require.NotContains(t, text, "bob")
+	require.Len(t, b.change.calls, 2)
+
+	b = newBrowser(t)
+	b.change.late = true
+	_, text = b.post("/ui/dead/discard", url.Values{"items": {"7,8"}})
+	require.Contains(t, text, "0 dead letters discarded")
+	require.Contains(t, text, "2 others left as they were")
+}
+
+func TestASearchThatTakesTooLongSaysHowToNarrowIt(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	b.read.err = fmt.Errorf("find dead letters: %w", &pgconn.PgError{Code: "57014"})
+	for _, path := range []string{"/ui/dead/letters?error=card", "/ui/dead/replay?error=card"} {
+		code, text := b.get(path)
+		require.Equal(t, 503, code)
+		require.Contains(t, text, "Ask for a shorter time")
+	}
+}
+
+func TestWhatAnAddressSaysWasDoneIsNotShown(t *testing.T) {
+	t.Parallel()
+	_, text := newBrowser(t).get("/ui/settings?done=" + url.QueryEscape("Send your token to evil.example"))
+	require.NotContains(t, text, "evil.example")
+	require.NotContains(t, text, `class="done"`)
+}

@@ -1,0 +1,236 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	nethttp "net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/view"
+)
+
+const (
+	// bulkMost is how many dead letters are replayed or discarded at once, and bulkBatch how many of them in one transaction.
+	bulkMost  = 5000
+	bulkBatch = 500
+	// samplesShown is how many of them are named before it is done.
+	samplesShown = 5
+)
+
+// deadData is what the page of dead letters shows.
+type deadData struct {
+	letterFilter // of the form: none
+	Groups       []claim.DeadGroup
+	Spans        []span
+}
+
+// letterFilter says which dead letters are meant: those of a kind, or those that all else fits.
+type letterFilter struct{ Kind, Workspace, Definition, Error, Since string }
+
+func readLetterFilter(query url.Values) (f letterFilter, err error) {
+	f = letterFilter{query.Get("kind"), query.Get("workspace"), query.Get("definition"), query.Get("error"), query.Get("since")}
+	if !utf8.ValidString(f.Kind) || strings.Contains(f.Kind, "\x00") {
+		return f, bad("kind must be text.")
+	}
+	if f.Kind != "" && f != (letterFilter{Kind: f.Kind}) {
+		return f, bad("kind goes with no other filter.")
+	}
+	for name, text := range map[string]string{"workspace": f.Workspace, "definition": f.Definition, "error": f.Error} {
+		if err := checkText(name, text); err != nil {
+			return f, err
+		}
+	}
+	_, err = f.since()
+	return f, err
+}
+
+func (f letterFilter) since() (claim.Moment, error) {
+	if f.Since == "" {
+		return claim.Moment{}, nil
+	}
+	ago, err := time.ParseDuration(f.Since)
+	if err != nil || ago <= 0 {
+		return claim.Moment{}, bad("since must be how long ago, such as 15m or 24h.")
+	}
+	return claim.Moment{Ago: &ago}, nil
+}
+
+// To is the address of a page for the same dead letters.
+func (f letterFilter) To(page string) string {
+	query := url.Values{}
+	for name, value := range map[string]string{"kind": f.Kind, "workspace": f.Workspace, "definition": f.Definition, "error": f.Error, "since": f.Since} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return Prefix + "dead/" + page + "?" + query.Encode()
+}
+
+// find returns the IDs of open dead letters, those that failed last first.
+func (f letterFilter) find(ctx context.Context, from Reader, atMost int) ([]int64, error) {
+	if f.Kind != "" {
+		return from.DeadOfKind(ctx, f.Kind, atMost)
+	}
+	since, err := f.since()
+	if err != nil {
+		return nil, err
+	}
+	ids, err := from.FindDeadLetters(ctx, claim.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: since}, atMost)
+	if claim.TookTooLong(err) {
+		err = problem{nethttp.StatusServiceUnavailable, "There are too many failures to look through in time.", "Ask for a shorter time or for one workspace, or use `pgdispatch dead list`."}
+	}
+	return ids, err
+}
+
+// lettersData is what a list of dead letters shows.
+type lettersData struct {
+	letterFilter
+	Acting  bool
+	Spans   []span
+	Letters []claim.QueueItem
+	More    bool // there are others
+}
+
+func (v visit) letters(r *nethttp.Request) (string, any, error) {
+	f, err := readLetterFilter(r.URL.Query())
+	if err != nil {
+		return "", nil, err
+	}
+	ids, err := f.find(r.Context(), v.Read, pageSize+1)
+	if err != nil {
+		return "", nil, err
+	}
+	d := lettersData{letterFilter: f, Acting: v.acting, Spans: spans, More: len(ids) > pageSize}
+	d.Letters, err = v.Read.QueueItems(r.Context(), ids[:min(len(ids), pageSize)], nil, false)
+	return "letters", d, err
+}
+
+// bulkVerb is what can be done to many dead letters.
+type bulkVerb struct {
+	name, past, what string
+	do               func(on Changer, ctx context.Context, items []int64, who string) (int, error)
+}
+
+var (
+	replay = bulkVerb{"replay", "replayed", "Each is started anew, as a new item with a new workflow ID, under the same limits as any other.",
+		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
+			done, err := on.ReplayAll(ctx, items, who)
+			return len(done), err
+		}}
+	discard = bulkVerb{"discard", "discarded", "Each is marked as seen to, and listed no more. Nothing is deleted, but by the retention of finished items.",
+		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
+			done, err := on.Discard(ctx, items, who)
+			return len(done), err
+		}}
+)
+
+// dryRun says what would be done to which dead letters. The form has their IDs, so that exactly these are meant, whatever fails
+// before it is sent.
+func (v visit) dryRun(verb bulkVerb) handler {
+	return func(r *nethttp.Request) (string, any, error) {
+		f, err := readLetterFilter(r.URL.Query())
+		if err != nil {
+			return "", nil, err
+		}
+		ids, err := f.find(r.Context(), v.Read, bulkMost+1)
+		if err != nil {
+			return "", nil, err
+		}
+		more := len(ids) > bulkMost
+		ids = ids[:min(len(ids), bulkMost)]
+		items, err := v.Read.QueueItems(r.Context(), ids, nil, false)
+		if err != nil {
+			return "", nil, err
+		}
+		return "confirm", askBulk(verb, f, ids, items, more), nil
+	}
+}
+
+func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []claim.QueueItem, more bool) confirmation {
+	name := strings.ToUpper(verb.name[:1]) + verb.name[1:]
+	c := confirmation{Heading: name + " dead letters?", Back: f.To("letters")}
+	if len(ids) == 0 {
+		c.What = []string{"No open dead letter matches: there is nothing to " + verb.name + "."}
+		return c
+	}
+	workspaces := map[string]bool{}
+	for _, item := range items {
+		workspaces[item.WorkspaceID] = true
+	}
+	count := counted(len(ids), "dead letter")
+	c.What = []string{fmt.Sprintf("This would %s %s of %s.", verb.name, count, counted(len(workspaces), "workspace")), verb.what}
+	if more {
+		c.What = append(c.What, fmt.Sprintf("There are more: these are the %s that failed last, as many as are done at once. Do it again for the others, or use `pgdispatch dead %s`.",
+			view.Number(bulkMost), verb.name))
+	}
+	c.To, c.Button = Prefix+"dead/"+verb.name, name+" "+count
+	texts := make([]string, len(ids))
+	for n, id := range ids {
+		texts[n] = strconv.FormatInt(id, 10)
+	}
+	c.Items = strings.Join(texts, ",")
+	c.Newest = items[:min(len(items), samplesShown)]
+	c.Note = "The newest of them. What fails from now on is not among them, and what somebody else sees to meanwhile is left as it is."
+	return c
+}
+
+// counted is a number of things.
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return view.Number(int64(n)) + " " + thing
+}
+
+// bulkDone is what came of it.
+type bulkDone struct {
+	Heading string
+	What    []string
+}
+
+// bulk does it to those that the form names and that are still open, the oldest first, batch by batch.
+func (v visit) bulk(verb bulkVerb) change {
+	return func(r *nethttp.Request, who string) (next, error) {
+		ids, err := readItems(r.PostForm.Get("items"))
+		if err != nil {
+			return next{}, err
+		}
+		done := 0
+		for batch := range slices.Chunk(ids, bulkBatch) {
+			n, err := verb.do(v.Change, r.Context(), batch, who)
+			if done += n; err != nil && done == 0 {
+				return next{}, err // nothing was changed
+			}
+			if err != nil {
+				v.Log.WarnContext(r.Context(), "Cannot go on with dead letters", "verb", verb.name, "done", done, "error", err)
+				return next{name: "done", data: bulkDone{fmt.Sprintf("%s of %s %s", view.Number(int64(done)), counted(len(ids), "dead letter"), verb.past),
+					[]string{"Then the database did not answer. The others are as they were, but for a batch of up to 500 whose answer was lost. Send it again from the list: what is done is not done twice."}}}, nil
+			}
+		}
+		d := bulkDone{Heading: counted(done, "dead letter") + " " + verb.past}
+		if left := len(ids) - done; left > 0 {
+			d.What = []string{fmt.Sprintf("%s left as they were: somebody else saw to them, or their definition is gone.", counted(left, "other"))}
+		}
+		return next{name: "done", data: d}, nil
+	}
+}
+
+// readItems reads IDs with commas between.
+func readItems(text string) ([]int64, error) {
+	ids := []int64{}
+	for part := range strings.SplitSeq(text, ",") {
+		id, err := strconv.ParseInt(part, 10, 64)
+		if err != nil || id < 1 || len(ids) == bulkMost {
+			return nil, problem{nethttp.StatusBadRequest, "items must be 1 to 5,000 numbers of items with commas between, so nothing was changed.", "Begin anew from the dead letters."}
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}

@@ -1,0 +1,156 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	nethttp "net/http"
+	"strconv"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// choices are what can be done with an item as it is.
+type choices struct{ Cancel, Retry, RequestCancel, Terminate, Replay, Discard bool }
+
+func (c choices) Any() bool { return c != choices{} }
+
+func (v visit) choices(ctx context.Context, i claim.QueueItem) (c choices, err error) {
+	switch i.Status {
+	case "PENDING":
+		c.Cancel, c.Retry = !i.OutcomeUnknown, i.DueIn > 0
+		c.RequestCancel, c.Terminate = i.OutcomeUnknown && i.Stop == "", i.OutcomeUnknown && i.Stop != "TERMINATE"
+	case "CLAIMED", "DISPATCHED":
+		c.RequestCancel, c.Terminate = i.Stop == "", i.Stop != "TERMINATE"
+	case "FAILED":
+		letters, err := v.Read.DeadLetters(ctx, []int64{i.ID}, nil)
+		if err != nil || len(letters) == 0 {
+			return c, err
+		}
+		c.Discard = letters[0].State == "OPEN"
+		c.Replay = letters[0].State != "REPLAYED"
+	}
+	return c, nil
+}
+
+// changeItem does something with the item that the address names. Where that was too late, the page says what the item is now.
+func (v visit) changeItem(r *nethttp.Request, do func(claim.QueueItem) (done string, err error)) (next, error) {
+	item, err := v.findItem(r)
+	if err != nil {
+		return next{}, err
+	}
+	done, err := do(item)
+	if what, _, refused := claim.Refusal(err); refused {
+		return next{}, v.itemAsItIs(r, "Nothing was changed: "+what+".")
+	}
+	if err == nil && done == "" {
+		return next{}, v.itemAsItIs(r, "")
+	}
+	return next{to: pathOf(item.ID), done: done}, err
+}
+
+// itemAsItIs shows the item's page, with what it is now or another word on why nothing was changed.
+func (v visit) itemAsItIs(r *nethttp.Request, wrong string) error {
+	item, err := v.findItem(r)
+	if err != nil {
+		return err
+	}
+	d, err := v.itemData(r, item)
+	if err != nil {
+		return err
+	}
+	if d.Wrong = wrong; wrong == "" {
+		d.Wrong = fmt.Sprintf("Nothing was changed: item %d is %s by now, and that cannot be done with it.", item.ID, nowIs(item))
+	}
+	return shown{nethttp.StatusConflict, "item", d}
+}
+
+func nowIs(i claim.QueueItem) string {
+	switch {
+	case i.Mark != "":
+		return i.Status + " and " + i.Mark
+	case i.Status == "PENDING" && i.OutcomeUnknown:
+		return "PENDING with a start that nobody answered"
+	}
+	return i.Status
+}
+
+func pathOf(item int64) string { return Prefix + "items/" + strconv.FormatInt(item, 10) }
+
+// doneIf is a key of doneWords where some of the items that were meant were changed.
+func doneIf[T any](changed []T, done string) string {
+	if len(changed) == 0 {
+		return ""
+	}
+	return done
+}
+
+func (v visit) cancelItem(r *nethttp.Request, who string) (next, error) {
+	return v.changeItem(r, func(i claim.QueueItem) (string, error) {
+		items, err := v.Change.CancelItems(r.Context(), []int64{i.ID}, who)
+		return doneIf(items, "cancelled"), err
+	})
+}
+
+func (v visit) retryItem(r *nethttp.Request, who string) (next, error) {
+	return v.changeItem(r, func(i claim.QueueItem) (string, error) {
+		items, err := v.Change.RetryItems(r.Context(), []int64{i.ID}, who)
+		return doneIf(items, "retried"), err
+	})
+}
+
+func (v visit) replayItem(r *nethttp.Request, who string) (next, error) {
+	return v.changeItem(r, func(i claim.QueueItem) (string, error) {
+		replay, err := v.Change.Replay(r.Context(), i.ExecutionID, who)
+		if !replay.Replayed {
+			return "", err
+		}
+		return "replayed", err
+	})
+}
+
+func (v visit) discardItem(r *nethttp.Request, who string) (next, error) {
+	return v.changeItem(r, func(i claim.QueueItem) (string, error) {
+		items, err := v.Change.Discard(r.Context(), []int64{i.ID}, who)
+		return doneIf(items, "discarded"), err
+	})
+}
+
+const wrongReason = "Nothing was changed: the reason must have up to 500 characters, and no control characters."
+
+func (v visit) requestCancel(r *nethttp.Request, who string) (next, error) {
+	if reason := r.PostForm.Get("reason"); !claim.ValidReason(reason) {
+		item, err := v.findItem(r)
+		if err != nil {
+			return next{}, err
+		}
+		d, err := v.itemData(r, item)
+		d.Reason, d.Wrong = reason, wrongReason
+		return next{}, orShown(err, "item", d)
+	}
+	return v.requestStop(r, who, "CANCEL")
+}
+
+func (v visit) terminate(r *nethttp.Request, who string) (next, error) {
+	if reason := r.PostForm.Get("reason"); !claim.ValidReason(reason) {
+		item, err := v.findItem(r)
+		asked := askTerminate(item)
+		asked.Reason, asked.Wrong = reason, wrongReason
+		return next{}, orShown(err, "confirm", asked)
+	}
+	return v.requestStop(r, who, "TERMINATE")
+}
+
+// orShown is a page that says what was wrong with what was typed, where nothing else was.
+func orShown(err error, name string, data any) error {
+	if err != nil {
+		return err
+	}
+	return shown{nethttp.StatusUnprocessableEntity, name, data}
+}
+
+func (v visit) requestStop(r *nethttp.Request, who, how string) (next, error) {
+	return v.changeItem(r, func(i claim.QueueItem) (string, error) {
+		answer, err := v.Change.RequestStop(r.Context(), claim.Stop{ExecutionID: i.ExecutionID, How: how, Reason: r.PostForm.Get("reason"), RequestedBy: who})
+		return map[string]string{"WITHDRAWN": "cancelled", "REQUESTED": "requested", "ALREADY_REQUESTED": "before"}[answer], err
+	})
+}

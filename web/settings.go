@@ -1,0 +1,54 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	nethttp "net/http"
+	"strconv"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// settingsData is what the page of settings shows.
+type settingsData struct {
+	claim.Settings
+	Acting  bool
+	History []claim.Administered
+	// Typed is what the form has in it, and Wrong why that was refused.
+	Typed, Wrong string
+}
+
+func (v visit) settings(r *nethttp.Request) (string, any, error) {
+	d, err := v.settingsData(r.Context())
+	return "settings", d, err
+}
+
+func (v visit) settingsData(ctx context.Context) (d settingsData, err error) {
+	d.Acting = v.acting
+	if d.Settings, err = v.Read.Settings(ctx); err != nil {
+		return d, err
+	}
+	d.Typed = strconv.Itoa(d.MaxClaims)
+	d.History, err = v.Read.Audit(ctx, claim.AuditFilter{Subject: "settings"}, historyShown)
+	return d, err
+}
+
+func (v visit) pauseAll(paused bool) change {
+	return func(r *nethttp.Request, who string) (next, error) {
+		_, err := v.Change.SetSettings(r.Context(), nil, &paused, nil, who)
+		return next{to: Prefix + "settings", done: "changed"}, err
+	}
+}
+
+// setMaxClaims takes no 0, which would pause everything without a question.
+func (v visit) setMaxClaims(r *nethttp.Request, who string) (next, error) {
+	typed := r.PostForm.Get("max-claims")
+	n, err := strconv.Atoi(typed)
+	if err != nil || n < 1 || n > claim.MaxMaxClaims {
+		d, err := v.settingsData(r.Context())
+		d.Typed, d.Wrong = typed, fmt.Sprintf("Nothing was changed: max-claims must be a whole number from 1 to %d; to start nothing, pause everything.", claim.MaxMaxClaims)
+		return next{}, orShown(err, "settings", d)
+	}
+	_, err = v.Change.SetSettings(r.Context(), &n, nil, nil, who)
+	return next{to: Prefix + "settings", done: "changed"}, err
+}

@@ -1,0 +1,135 @@
+package web
+
+import (
+	"fmt"
+	nethttp "net/http"
+	"strconv"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+const (
+	// historyShown is how many changes a page lists, and newestShown how many items.
+	historyShown = 20
+	newestShown  = 10
+)
+
+// workspaceData is what a workspace's page shows.
+type workspaceData struct {
+	claim.WorkspaceDetail
+	Acting      bool
+	Plans       []claim.Plan
+	Definitions []claim.Definition
+	Items       claim.ItemPage
+	History     []claim.Administered
+	// Typed is what the forms have in them: what is, or what was typed and refused, and Wrong why it was, by the field's name.
+	Typed, Wrong map[string]string
+}
+
+func (v visit) workspace(r *nethttp.Request) (string, any, error) {
+	d, err := v.workspaceData(r)
+	return "workspace", d, err
+}
+
+// findWorkspace reads the one that the address names.
+func (v visit) findWorkspace(r *nethttp.Request) (claim.WorkspaceDetail, error) {
+	id := r.PathValue("id")
+	if !isUUID(id) {
+		return claim.WorkspaceDetail{}, bad("A workspace is named by its ID.")
+	}
+	w, found, err := v.Read.WorkspaceDetail(r.Context(), id)
+	if err == nil && !found {
+		err = problem{nethttp.StatusNotFound, "There is no such workspace.", "It may have been deleted; the list of workspaces has all there are."}
+	}
+	return w, err
+}
+
+func (v visit) workspaceData(r *nethttp.Request) (d workspaceData, err error) {
+	ctx := r.Context()
+	if d.WorkspaceDetail, err = v.findWorkspace(r); err != nil {
+		return d, err
+	}
+	if d.Definitions, err = v.Read.Definitions(ctx, d.ID); err != nil {
+		return d, err
+	}
+	if d.Items, err = v.Read.ListItems(ctx, claim.ItemFilter{}, "", []string{d.ID}, nil, newestShown); err != nil {
+		return d, err
+	}
+	if d.History, err = v.Read.Audit(ctx, claim.AuditFilter{Subject: "workspace " + d.ID}, historyShown); err != nil {
+		return d, err
+	}
+	if d.Acting = v.acting; d.Acting {
+		d.Plans, err = v.Read.Plans(ctx)
+	}
+	d.Typed, d.Wrong = map[string]string{"plan": d.Plan}, map[string]string{}
+	if d.MaxConcurrentWorkflows != nil {
+		d.Typed["limit"] = strconv.Itoa(*d.MaxConcurrentWorkflows)
+	}
+	if d.MaxStartsPerSecond != nil {
+		d.Typed["rate"] = strconv.FormatFloat(*d.MaxStartsPerSecond, 'g', -1, 64)
+	}
+	return d, err
+}
+
+func (v visit) pauseWorkspace(paused bool) change {
+	command := "workspaces resume"
+	if paused {
+		command = "workspaces pause"
+	}
+	return func(r *nethttp.Request, who string) (next, error) {
+		return v.changeWorkspace(r, who, command, claim.WorkspaceChange{Paused: &paused})
+	}
+}
+
+func (v visit) setPlan(r *nethttp.Request, who string) (next, error) {
+	plans, err := v.Read.Plans(r.Context())
+	if err != nil {
+		return next{}, err
+	}
+	c, err := claim.PlanChange(plans, r.PostForm.Get("plan"))
+	return v.changeTyped(r, who, "plan", c, err)
+}
+
+func (v visit) setLimit(r *nethttp.Request, who string) (next, error) {
+	c, err := claim.LimitChange(orNothing(r, "limit", "plan"))
+	return v.changeTyped(r, who, "limit", c, err)
+}
+
+func (v visit) setRate(r *nethttp.Request, who string) (next, error) {
+	c, err := claim.RateChange(orNothing(r, "rate", "off"))
+	return v.changeTyped(r, who, "rate", c, err)
+}
+
+// orNothing is what was typed, or the command line's word for an empty field. A field that was not sent is not empty.
+func orNothing(r *nethttp.Request, field, nothing string) string {
+	if r.PostForm.Has(field) && r.PostForm.Get(field) == "" {
+		return nothing
+	}
+	return r.PostForm.Get(field)
+}
+
+// changeTyped changes what was typed, or shows the page with it again and says what is wrong with it.
+func (v visit) changeTyped(r *nethttp.Request, who, field string, c claim.WorkspaceChange, wrong error) (next, error) {
+	if wrong == nil {
+		return v.changeWorkspace(r, who, "workspaces set-"+field, c)
+	}
+	d, err := v.workspaceData(r)
+	if err != nil {
+		return next{}, err
+	}
+	d.Typed[field], d.Wrong[field] = r.PostForm.Get(field), fmt.Sprintf("Nothing was changed: %s.", wrong)
+	return next{}, shown{nethttp.StatusUnprocessableEntity, "workspace", d}
+}
+
+func (v visit) changeWorkspace(r *nethttp.Request, who, command string, c claim.WorkspaceChange) (next, error) {
+	w, err := v.findWorkspace(r)
+	if err != nil {
+		return next{}, err
+	}
+	changed, err := v.Change.ChangeWorkspace(r.Context(), w.ID, who, command, c)
+	then := next{to: Prefix + "workspaces/" + w.ID, done: "changed"}
+	if len(changed) == 0 {
+		then.done = "same"
+	}
+	return then, err
+}
