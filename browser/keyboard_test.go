@@ -12,10 +12,10 @@ import (
 
 func TestTheKeyboardReachesEverythingInOrderAndItIsSeenWhereItIs(t *testing.T) {
 	t.Parallel()
-	for name, page := range pages(t, shared.full) {
+	for name, page := range places(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := shared.full.open(t, page.path, still)
+			p := page.site.open(t, page.path, still)
 			all := ask[int](p, helpers+`reachable().length`)
 			require.Greater(t, all, 4)
 			for n := range all {

@@ -96,7 +96,7 @@ func TestAProxyThatAnswersInsteadIsOutwaited(t *testing.T) {
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	p := openAt(t, server.URL, "/ui/")
+	p := openAt(t, server.URL, "", "/ui/")
 	p.updated()
 	down.Store(true)
 	server.CloseClientConnections()

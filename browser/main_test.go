@@ -24,6 +24,8 @@ const (
 	patience = time.Minute
 	// manyItems have ended in the full database.
 	manyItems = 300_000
+	// adminToken is for acting, and viewToken for looking.
+	adminToken, viewToken = "0123456789abcdef", "fedcba9876543210"
 )
 
 // screenshots is where those of the documentation are written.
@@ -35,8 +37,9 @@ var shared struct {
 	temporal *temporal
 	binary   string          // pgdispatch
 	browser  context.Context // chromedp's
-	// full has much of everything, empty has nothing.
-	full, empty *site
+	// full has much of everything, empty has nothing. acting is another replica of the database of full, for who may change something,
+	// and watched one of its pages as who may look only sees them.
+	full, empty, acting, watched *site
 }
 
 func TestMain(m *testing.M) {
@@ -87,11 +90,16 @@ func withShared(run func()) (err error) {
 	}
 	defer shared.full.close()
 	defer shared.empty.close()
-	for _, s := range []*site{shared.full, shared.empty} {
-		if err := s.start(ctx); err != nil {
+	shared.acting = &site{database: shared.full.database, db: shared.full.db, user: "anna:" + adminToken}
+	for s, tokens := range map[*site][]string{shared.full: nil, shared.empty: nil, shared.acting: {"PGDISPATCH_ADMIN_TOKEN=" + adminToken, "PGDISPATCH_VIEW_TOKEN=" + viewToken}} {
+		if err := s.start(ctx, tokens...); err != nil {
 			return err
 		}
+		defer s.replica.kill()
 	}
+	watched := *shared.acting
+	watched.user = "wall:" + viewToken
+	shared.watched = &watched
 	if err := shared.full.enqueue(ctx); err != nil {
 		return err
 	}
@@ -102,7 +110,7 @@ func withShared(run func()) (err error) {
 // startBrowser starts Chromium with a profile of its own. It ends with this process at the latest.
 func startBrowser(profile string) (stop func(), err error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(profile),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")) // whatever it would like to ask
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost")) // whatever it would like to ask
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
 	}

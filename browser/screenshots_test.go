@@ -27,7 +27,7 @@ const (
 
 func TestThePicturesOfTheDocumentationCanBeTaken(t *testing.T) {
 	t.Parallel()
-	all := pages(t, shared.full)
+	all := places(t)
 	for name, shot := range map[string]struct {
 		path  string
 		looks []step

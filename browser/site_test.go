@@ -50,7 +50,7 @@ func statement(name string) string {
 	return string(text)
 }
 
-// temporal is a real server, with a worker whose workflows end when they are told to.
+// temporal is a real server, with a worker whose workflows run until they are cancelled or terminated.
 type temporal struct {
 	address string
 	stop    func()
@@ -99,8 +99,7 @@ func startWorker(address string) (stop func(), err error) {
 	w := worker.New(c, queue, worker.Options{})
 	for _, name := range []string{"Order", "Refund", "Export"} {
 		w.RegisterWorkflowWithOptions(func(ctx workflow.Context, _ json.RawMessage) error {
-			workflow.GetSignalChannel(ctx, "go").Receive(ctx, nil)
-			return ctx.Err()
+			return workflow.Await(ctx, func() bool { return false })
 		}, workflow.RegisterOptions{Name: name})
 	}
 	if err := w.Start(); err != nil {
@@ -112,8 +111,10 @@ func startWorker(address string) (stop func(), err error) {
 
 // site is a database, and a replica that shows it.
 type site struct {
-	name, database string
-	db             *pgxpool.Pool
+	database string
+	db       *pgxpool.Pool
+	// user is the name and the token that the browser signs in with, with a colon between; "": it does not.
+	user string
 	// origin is the replica's administrative address, as a URL without a path.
 	origin  string
 	replica *replica
@@ -129,7 +130,7 @@ func newSite(ctx context.Context, name string, ended int) (*site, error) {
 	if _, err := admin.Exec(ctx, "create database "+pgx.Identifier{name}.Sanitize()); err != nil {
 		return nil, fmt.Errorf("make database %s: %w", name, err)
 	}
-	s := &site{name: name, database: shared.cluster.URL(name)}
+	s := &site{database: shared.cluster.URL(name)}
 	if s.db, err = pgxpool.New(ctx, s.database); err != nil {
 		return nil, fmt.Errorf("connect to database %s: %w", name, err)
 	}

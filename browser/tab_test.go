@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -54,10 +55,10 @@ type tab struct {
 // open opens a page of a site. What the browser finds wrong with it, then or later, fails the test.
 func (s *site) open(t testing.TB, path string, looks ...step) *tab {
 	t.Helper()
-	return openAt(t, s.origin, path, looks...)
+	return openAt(t, s.origin, s.user, path, looks...)
 }
 
-func openAt(t testing.TB, origin, path string, looks ...step) *tab {
+func openAt(t testing.TB, origin, user, path string, looks ...step) *tab {
 	t.Helper()
 	p := &tab{t: t, origin: origin}
 	var cancel context.CancelFunc
@@ -67,6 +68,9 @@ func openAt(t testing.TB, origin, path string, looks ...step) *tab {
 	p.run(command(network.Enable, network.EnableParams{}), command(audits.Enable, cdp.Empty{}),
 		command(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}), desk)
 	p.run(looks...)
+	if user != "" {
+		p.follow(chromedp.Navigate(strings.Replace(origin, "://", "://"+user+"@", 1) + "/ui/items?workspace=nobody")) // it knows the password from here on
+	}
 	p.visit(path)
 	t.Cleanup(func() {
 		require.Empty(t, p.forgive(), "what the browser found wrong")
@@ -112,7 +116,7 @@ func (p *tab) hear(event any) {
 			p.fault("request failed: %s", e.ErrorText)
 		}
 	case *network.EventRequestWillBeSent:
-		if !strings.HasPrefix(e.Request.URL, p.origin+"/") {
+		if asked, err := url.Parse(e.Request.URL); err != nil || asked.Scheme+"://"+asked.Host != p.origin {
 			p.fault("request to elsewhere: %s", e.Request.URL)
 		}
 	case *page.EventJavascriptDialogOpening:
@@ -200,13 +204,17 @@ func (p *tab) focus() focus {
 	})()`)
 }
 
-// tabTo presses Tab as often as it takes to come to the next thing whose label begins like this.
+// tabTo presses Tab as often as it takes to come to the next thing that is called so or, where there is none, whose label begins so.
 func (p *tab) tabTo(label string) {
 	p.t.Helper()
 	from := p.focus().Index
 	labels := ask[[]string](p, helpers+`reachable().map(label)`)
-	at := from + 1 + slices.IndexFunc(labels[from+1:], func(l string) bool { return strings.HasPrefix(l, label) })
-	require.Greater(p.t, at, from, "nothing further on is called %q: %q", label, labels)
+	after := slices.Index(labels[from+1:], label)
+	if after < 0 {
+		after = slices.IndexFunc(labels[from+1:], func(l string) bool { return strings.HasPrefix(l, label) })
+	}
+	at := from + 1 + after
+	require.GreaterOrEqual(p.t, after, 0, "nothing further on is called %q: %q", label, labels)
 	p.press(slices.Repeat([]string{kb.Tab}, at-from)...)
 	require.Equal(p.t, at, p.focus().Index, "Tab leads elsewhere")
 }
