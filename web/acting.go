@@ -34,10 +34,7 @@ type visit struct {
 func (s *Site) Acting() nethttp.Handler {
 	v := visit{s, true}
 	mux := s.pages(v)
-	for path, of := range map[string]handler{
-		"items/{id}/terminate": v.confirmTerminate, "items/{id}/discard": v.confirmDiscard,
-		"dead/replay": v.dryRun(replay), "dead/discard": v.dryRun(discard), "settings/pause": v.confirmPause,
-	} {
+	for path, of := range v.questions() {
 		mux.HandleFunc("GET "+Prefix+path, s.page(of))
 	}
 	for path, do := range map[string]change{
@@ -55,6 +52,14 @@ func (s *Site) Acting() nethttp.Handler {
 		return "", nil, problem{nethttp.StatusForbidden, "Another site asked for this, so nothing was changed.", "Open the page here, by the address that this one has, and do it there."}
 	}))
 	return withHeaders(protection.Handler(nethttp.MaxBytesHandler(mux, maxBody)))
+}
+
+// questions are the pages that ask before something is done.
+func (v visit) questions() map[string]handler {
+	return map[string]handler{
+		"items/{id}/terminate": v.confirmTerminate, "items/{id}/discard": v.confirmDiscard,
+		"dead/replay": v.dryRun(replay), "dead/discard": v.dryRun(discard), "settings/pause": v.confirmPause,
+	}
 }
 
 func readOnly(*nethttp.Request) (string, any, error) {

@@ -68,7 +68,11 @@ func parsePages(names ...string) map[string]*template.Template {
 
 // Handler serves the pages below Prefix to who may look. Who that is, is for its caller to decide.
 func (s *Site) Handler() nethttp.Handler {
-	mux := s.pages(visit{s, false})
+	v := visit{s, false}
+	mux := s.pages(v)
+	for path := range v.questions() {
+		mux.HandleFunc("GET "+Prefix+path, s.page(readOnly))
+	}
 	mux.HandleFunc("POST "+Prefix, s.page(readOnly))
 	return withHeaders(mux)
 }
