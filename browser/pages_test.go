@@ -132,3 +132,13 @@ func TestAnItemsPageTellsItsStory(t *testing.T) {
 	p.follow(chromedp.Click(chromedp.CSS(`.facts a`)))
 	require.Contains(t, p.text("main"), "Newest items")
 }
+
+// Digits that follow text from right to left go on with it, unless each is for itself.
+func TestANameFromRightToLeftMovesNothingBesideIt(t *testing.T) {
+	t.Parallel()
+	p := shared.full.open(t, "/ui/items/"+itemOf(t, "مؤسسة الاختبار 🚀 12", "COMPLETED"))
+	require.True(t, ask[bool](p, `(() => {
+		const [name, id] = [".facts a", ".facts small"].map(s => document.querySelector(s).getBoundingClientRect());
+		return name.right <= id.left;
+	})()`), "the ID stands after the name")
+}

@@ -7,12 +7,13 @@ with companies as (
     select name, n from unnest(array['Accra', 'Berlin', 'Cork', 'Dakar', 'Essen', 'Fez', 'Graz', 'Hue', 'Izmir', 'Jena', 'Kyoto', 'Lima', 'Minsk', 'Nice', 'Oslo'])
         with ordinality as c (name, n)
 ), w as (
-    insert into pgdispatch.workspaces (name, plan, paused)
-    select company.name || ' ' || city.name, case company.n % 4 when 0 then 'ENTERPRISE' when 1 then 'PRO' else 'FREE' end, (company.n + city.n) % 13 = 0
+    insert into pgdispatch.workspaces (id, name, plan, paused)
+    select gen_random_uuid(), company.name || ' ' || city.name, case company.n % 4 when 0 then 'ENTERPRISE' when 1 then 'PRO' else 'FREE' end, (company.n + city.n) % 13 = 0
     from companies company, cities city
     union all
-    select name, 'FREE', false
-    from (values ('"><script>alert(1)</script>'), ('مؤسسة الاختبار 🚀 12'), (repeat('W', 200))) odd (name)
+    select id::uuid, name, 'FREE', false
+    from (values (gen_random_uuid()::text, '"><script>alert(1)</script>'), ('12121212-1212-4212-8212-121212121212', 'مؤسسة الاختبار 🚀 12'),
+                 (gen_random_uuid()::text, repeat('W', 200))) odd (id, name)
     returning id
 ), d as (
     insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
