@@ -44,6 +44,7 @@ test: devstack build lint ## lint, and every test with the race detector on a re
 	cd bench && $(GOTEST) ./internal/...
 	cd chaos && $(GOTEST) ./...
 	cd deploy && $(GOTEST) ./...
+	$(MAKE) --no-print-directory browser
 	cd mutants && $(GOTEST) -count=1 ./... # the files it looks at are not its own, so a cached answer may be wrong
 
 .PHONY: test-matrix
@@ -57,6 +58,14 @@ clients: ## run the programs of docs/clients in Go, Python, Node, Java, Ruby and
 .PHONY: alerts
 alerts: ## see each alert of deploy/prometheus fire, and none without a reason, by promtool, which it fetches (Debian)
 	promtool=$$(.ci/promtool) && cd deploy/prometheus && $$promtool check rules alerts.yml && $$promtool test rules alerts_test.yml
+
+.PHONY: browser
+browser: devstack ## drive every page and action of the web view in headless Chromium, by keyboard too, with axe-core
+	cd browser && $(GOTEST) -parallel 4 -count=1 ./... # the binary that it builds is not its own, so a cached answer may be wrong
+
+.PHONY: screenshots
+screenshots: devstack ## take the pictures of the documentation anew; writes docs/images
+	cd browser && go test -count=1 -run Pictures . -args -screenshots ../docs/images
 
 .PHONY: bench
 bench: build ## measure beside River, a floor and the machine's limit; about an hour; writes docs/benchmarks.md
@@ -85,16 +94,18 @@ mutants: ## take each guard away and see a named test go red; some 4 minutes; wr
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and tidy modules, of all modules
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
-	go vet ./... && go vet -tags failpoint ./cmd/pgdispatch && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C chaos ./... && go vet -C mutants ./... && go vet -C deploy ./...
+	go vet ./... && go vet -tags failpoint ./cmd/pgdispatch && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C browser ./... && go vet -C chaos ./... && go vet -C mutants ./... && go vet -C deploy ./...
 	go run $(STATICCHECK) ./...
 	cd cmd/devstack && go run $(STATICCHECK) ./...
 	cd bench && go run $(STATICCHECK) ./...
+	cd browser && go run $(STATICCHECK) ./...
 	cd chaos && go run $(STATICCHECK) ./...
 	cd mutants && go run $(STATICCHECK) ./...
 	cd deploy && go run $(STATICCHECK) ./...
 	go mod tidy -diff
 	cd cmd/devstack && go mod tidy -diff
 	cd bench && go mod tidy -diff
+	cd browser && go mod tidy -diff
 	cd chaos && go mod tidy -diff
 	cd mutants && go mod tidy -diff
 	cd deploy && go mod tidy -diff

@@ -2,9 +2,10 @@
 const live = document.getElementById("live");
 const note = document.getElementById("connection");
 const waiting = new Map(); // parts that came while somebody was busy with them
+// retry is after how many milliseconds a server is asked again that answered otherwise.
+const retry = 3000;
 
 function say(text) {
-  note.hidden = text === "";
   if (note.textContent !== text) note.textContent = text;
 }
 
@@ -14,26 +15,47 @@ function busy(part) {
   return part.contains(document.activeElement) || (!selection.isCollapsed && selection.containsNode(part, true));
 }
 
+// take leaves a part as somebody has opened it, and as far to the side as somebody has moved it.
+function take(part, old) {
+  const open = [...old.querySelectorAll("details")].map((details) => details.open);
+  const moved = [...old.querySelectorAll(".scroll")].map((table) => table.scrollLeft);
+  old.replaceWith(part); // from now on it has a width
+  part.querySelectorAll("details").forEach((details, n) => { details.open = open[n] ?? false; });
+  part.querySelectorAll(".scroll").forEach((table, n) => { table.scrollLeft = moved[n] ?? 0; });
+}
+
 function show(html) {
   const sent = document.createElement("template");
   sent.innerHTML = html;
   for (const part of sent.content.children) waiting.set(part.id, part);
   for (const [id, part] of waiting) {
     const old = document.getElementById(id);
-    if (!old || busy(old)) continue;
-    const open = [...old.querySelectorAll("details")].map((details) => details.open);
-    part.querySelectorAll("details").forEach((details, n) => { details.open = open[n] ?? false; });
-    old.replaceWith(part);
+    const early = id === "asof" && waiting.size > 1; // else it would be said of what is held, too
+    if (!old || busy(old) || early) continue;
+    take(part, old);
     waiting.delete(id);
   }
 }
 
-if (live) {
+function listen() {
   const stream = new EventSource(live.dataset.stream);
   stream.addEventListener("message", (event) => {
     show(event.data);
-    say("");
+    say(waiting.size > 0 ? "Held still while something is selected. Escape lets it go on." : "");
   });
   stream.addEventListener("problem", (event) => say(event.data));
-  stream.addEventListener("error", () => say("The connection is lost, this is what was seen last. It is tried again."));
+  stream.addEventListener("error", () => {
+    say("The connection is lost, this is what was seen last. It is tried again.");
+    // A browser tries again by itself where there was no answer, but not after one that is an error, such as a proxy's.
+    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, retry);
+  });
+}
+
+if (live) {
+  listen();
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    document.activeElement.blur();
+    document.getSelection().removeAllRanges();
+  });
 }

@@ -1,0 +1,116 @@
+package browser
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+)
+
+// asOf is when what the overview shows was looked at.
+const asOf = `[...document.querySelectorAll("#live time")].at(-1).dateTime`
+
+// layout is how far the reader has scrolled, and where what is on every overview stands, down to the replicas: what follows may have more
+// lines when more has happened.
+const layout = `JSON.stringify([scrollY, document.querySelector("#replicas .scroll").scrollLeft,
+	...["h1", "#attention", ".figures", "#hour", ".plot", "#replicas", "#replicas .scroll"].map(e => Math.round(document.querySelector(e).getBoundingClientRect().top))])`
+
+// tablet is wide enough for every sentence above the replicas, and not for their table.
+var tablet = chromedp.EmulateViewport(700, 800)
+
+// updated waits until the page shows what was looked at later.
+func (p *tab) updated() {
+	p.t.Helper()
+	before := ask[string](p, asOf)
+	await(p.t, func() bool { return ask[string](p, asOf) != before }, "the overview changes")
+}
+
+// quiet waits until nothing is left that changes a site by itself.
+func quiet(t testing.TB) (*site, *tab) {
+	t.Helper()
+	s := small(t)
+	p := s.open(t, "/ui/", tablet)
+	await(t, func() bool {
+		return strings.Contains(p.text("#replicas .scroll"), "listening") && strings.Contains(p.text(".concerns"), "dead letters wait")
+	}, "the replica has said that it listens")
+	p.updated()
+	return s, p
+}
+
+func TestTheOverviewChangesByItselfAndNothingJumps(t *testing.T) {
+	t.Parallel()
+	s, p := quiet(t)
+	p.run(chromedp.Evaluate[chromedp.Void](`scrollTo(0, 200); document.querySelector("#replicas .scroll").scrollLeft = 60`))
+	before := ask[string](p, layout)
+	require.Contains(t, before, "[200,60,")
+	waiting := `document.querySelector(".figures dd").innerText`
+	require.Equal(t, "0", ask[string](p, waiting))
+	s.exec(t, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
+		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions limit 7`)
+	await(t, func() bool { return ask[string](p, waiting) == "7" }, "seven items wait")
+	p.updated()
+	require.Equal(t, before, ask[string](p, layout))
+}
+
+func TestWhatIsReadIsHeldStillAndThePageSaysSo(t *testing.T) {
+	t.Parallel()
+	_, p := quiet(t)
+	p.tabTo("Waiting")
+	held := ask[string](p, asOf)
+	await(t, func() bool { return p.text("#connection") != "" }, "the page says that it holds still")
+	require.Contains(t, p.text("#connection"), "Escape")
+	require.Equal(t, held, ask[string](p, asOf))
+	require.Equal(t, "Waiting", p.focus().Label)
+	p.press(kb.Escape)
+	await(t, func() bool { return p.text("#connection") == "" && ask[string](p, asOf) != held }, "it goes on")
+}
+
+func TestALostConnectionIsSaidAndTakenUpAgain(t *testing.T) {
+	t.Parallel()
+	s, p := quiet(t)
+	before := ask[string](p, layout)
+	s.replica.kill()
+	await(t, func() bool { return p.text("#connection") != "" }, "the page says that the connection is lost")
+	require.Contains(t, p.text("#connection"), "The connection is lost")
+	require.True(t, ask[bool](p, `document.getElementById("connection").checkVisibility()`))
+	require.Equal(t, before, ask[string](p, layout), "saying so moves nothing")
+	seen := ask[string](p, asOf)
+	require.NoError(t, s.start(t.Context()))
+	await(t, func() bool { return p.text("#connection") == "" && ask[string](p, asOf) != seen }, "the overview goes on")
+	p.forgive()
+}
+
+func TestAProxyThatAnswersInsteadIsOutwaited(t *testing.T) {
+	t.Parallel()
+	target, err := url.Parse(shared.empty.origin)
+	require.NoError(t, err)
+	var down atomic.Bool
+	var refused atomic.Int64
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, ErrorHandler: func(http.ResponseWriter, *http.Request, error) {}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			refused.Add(1)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	p := openAt(t, server.URL, "", "/ui/")
+	p.updated()
+	down.Store(true)
+	server.CloseClientConnections()
+	await(t, func() bool { return refused.Load() > 1 }, "the page asks again after an answer that is an error, which no browser does by itself")
+	require.Contains(t, p.text("#connection"), "The connection is lost")
+	down.Store(false)
+	seen := ask[string](p, asOf)
+	await(t, func() bool { return p.text("#connection") == "" && ask[string](p, asOf) != seen }, "the overview goes on")
+	p.forgive()
+}

@@ -1,0 +1,144 @@
+package browser
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// place is a page, with what is to be read there.
+type place struct {
+	site       *site
+	path, text string
+}
+
+// places are pages of each kind, by what they are, as who may look and as who may act sees them.
+func places(t testing.TB) map[string]place {
+	t.Helper()
+	full, acting := shared.full, shared.acting
+	id := func(query string) string { t.Helper(); return one[string](t, full, query) }
+	failed := id("select max(id)::text from pgdispatch.workflow_execution_queue where last_error like 'card%'")
+	completed := id(`select q.execution_id::text from pgdispatch.workflow_execution_queue q join pgdispatch.workspaces w on w.id = q.workspace_id
+		where q.status = 'COMPLETED' and q.params->>'note' like '%<script>%' and w.name like '%<script>%' order by q.id desc limit 1`)
+	ofLong := id(`select q.id::text from pgdispatch.workflow_execution_queue q join pgdispatch.workspaces w on w.id = q.workspace_id
+		where w.name like 'WWWW%' order by q.id desc limit 1`)
+	waiting, running := itemOf(t, "Dunder Oslo", "PENDING"), itemOf(t, "Dunder Oslo", "DISPATCHED")
+	long := strings.Repeat("W", 200)
+	return map[string]place{
+		"overview":                     {full, "/ui/", "What needs attention"},
+		"workspaces":                   {full, "/ui/workspaces", "Next page"},
+		"workspaces by name":           {full, "/ui/workspaces?sort=name&q=e", "Acme Berlin"},
+		"hostile workspace":            {full, "/ui/workspaces?q=%3Cscript", `"><script>alert(1)</script>`},
+		"foreign workspace":            {full, "/ui/workspaces?q=%F0%9F%9A%80", "مؤسسة الاختبار 🚀 12"},
+		"long name":                    {full, "/ui/workspaces?q=WWWW", long},
+		"workspace of a long name":     {full, "/ui/workspaces/" + workspaceID(t, long), "For looking only"},
+		"workspace of a hostile name":  {acting, "/ui/workspaces/" + workspaceID(t, `"><script>alert(1)</script>`), "Set plan"},
+		"items":                        {full, "/ui/items", "Older items"},
+		"items that failed":            {full, "/ui/items?status=FAILED", "no postcode"},
+		"items of a long name":         {full, "/ui/items?workspace=" + long, long},
+		"no item":                      {full, "/ui/items?workspace=nobody", "No item matches"},
+		"failed item":                  {full, "/ui/items/" + failed, "failure 1, at attempt 1, on web-1: start workflow: the connection was reset"},
+		"completed item":               {full, "/ui/items/" + completed, "</pre><script>alert(3)</script>"},
+		"item of a long name":          {full, "/ui/items/" + ofLong, long},
+		"waiting item to act on":       {acting, "/ui/items/" + waiting, "Cancel: withdraw it"},
+		"running item to act on":       {acting, "/ui/items/" + running, "Request cancellation"},
+		"failed item to act on":        {acting, "/ui/items/" + failed, "Replay: start it anew"},
+		"question before a terminate":  {acting, "/ui/items/" + running + "/terminate", "Back, and change nothing"},
+		"question before a discard":    {acting, "/ui/items/" + failed + "/discard", "Back, and change nothing"},
+		"dead letters":                 {full, "/ui/dead", "was refused by provider"},
+		"dead letters of an error":     {full, "/ui/dead/letters?error=postcode", "no postcode"},
+		"dead letters to act on":       {acting, "/ui/dead/letters?error=postcode", "Replay all of these"},
+		"dry run of many":              {acting, "/ui/dead/discard?error=postcode", "This would discard 1,"},
+		"settings":                     {full, "/ui/settings", "max-claims"},
+		"settings to change":           {acting, "/ui/settings", "Set max-claims"},
+		"question before a full pause": {acting, "/ui/settings/pause", "Nothing more is started"},
+	}
+}
+
+func TestEveryPageOpensWithoutAFaultAndIsAccessibleInLightAndDarkAndOnAPhone(t *testing.T) {
+	t.Parallel()
+	for name, page := range places(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := page.site.open(t, page.path, still)
+			require.Contains(t, p.text("main"), page.text)
+			require.Len(t, p.texts("h1"), 1)
+			require.Empty(t, p.violations())
+			require.Empty(t, ask[[]string](p, `[...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)`),
+				"what has to be moved sideways on a wide screen")
+			p.run(phone)
+			require.LessOrEqual(t, p.width(), 390, "the page scrolls sideways")
+			p.run(dark)
+			require.Empty(t, p.violations(), "dark, on a phone")
+		})
+	}
+}
+
+func TestPagesOfAnEmptyDatabaseTeachAndAreAccessible(t *testing.T) {
+	t.Parallel()
+	for path, text := range map[string]string{
+		"/ui/": "insert into pgdispatch.workspaces", "/ui/workspaces": "insert into pgdispatch.workspaces",
+		"/ui/items": "insert into pgdispatch.workflow_execution_queue", "/ui/dead": "An item comes here when",
+	} {
+		p := shared.empty.open(t, path, still, phone)
+		require.Contains(t, p.text("main"), text, path)
+		require.Empty(t, p.violations(), path)
+		require.LessOrEqual(t, p.width(), 390, path)
+	}
+}
+
+func TestAPageThatThereIsNotSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	for path, text := range map[string]string{"/ui/nothing": "The links above", "/ui/items/987654321": "Retention may have deleted it", "/ui/items?status=DONE": "Correct the address"} {
+		p := shared.full.open(t, path)
+		for _, fault := range p.forgive() {
+			require.Regexp(t, `^network: Failed to load resource: the server responded with a status of 40[04] `, fault)
+		}
+		require.Contains(t, p.text("main"), text)
+		require.Empty(t, p.violations(), path)
+		p.follow(chromedp.Click(chromedp.CSS(`nav a[href="/ui/"]`)))
+		require.Equal(t, "Overview", p.text("h1"))
+	}
+}
+
+func TestAnAddressShowsTheSameToWhoeverOpensIt(t *testing.T) {
+	t.Parallel()
+	p := shared.full.open(t, "/ui/items")
+	p.run(chromedp.SetValue(chromedp.CSS(`[name=status]`), "FAILED"), chromedp.SendKeys(chromedp.CSS(`[name=error]`), "POSTCODE"))
+	p.follow(chromedp.Click(chromedp.CSS(`main form button`)))
+	p.follow(chromedp.Click(chromedp.CSS(`a[rel=next]`)))
+	address, rows := ask[string](p, "location.pathname + location.search"), p.texts("tbody th")
+	require.Len(t, rows, 50)
+	for _, text := range p.texts("tbody .error") {
+		require.Contains(t, text, "no postcode")
+	}
+	require.Equal(t, rows, shared.full.open(t, address).texts("tbody th"))
+}
+
+func TestAnItemsPageTellsItsStory(t *testing.T) {
+	t.Parallel()
+	p := shared.full.open(t, "/ui/items?status=FAILED&error=currency")
+	p.follow(chromedp.Click(chromedp.CSS(`tbody th a`)))
+	require.Regexp(t, `^Item \d+ FAILED$`, p.text("h1"))
+	story := p.texts(".story li")
+	require.Len(t, story, 6)
+	for n, want := range []string{"inserted", "claimed for the first time", "failure 1, at attempt 1", "claimed for the last time, attempt 2", "started: workflow execution-", "is no currency"} {
+		require.Contains(t, story[n], want)
+	}
+	require.Regexp(t, ` UTC `, story[0])
+	require.Contains(t, p.text("pre"), "12345678901234567890", "no digit is lost")
+	p.follow(chromedp.Click(chromedp.CSS(`.facts a`)))
+	require.Contains(t, p.text("main"), "Newest items")
+}
+
+// Digits that follow text from right to left go on with it, unless each is for itself.
+func TestANameFromRightToLeftMovesNothingBesideIt(t *testing.T) {
+	t.Parallel()
+	p := shared.full.open(t, "/ui/items/"+itemOf(t, "مؤسسة الاختبار 🚀 12", "COMPLETED"))
+	require.True(t, ask[bool](p, `(() => {
+		const [name, id] = [".facts a", ".facts small"].map(s => document.querySelector(s).getBoundingClientRect());
+		return name.right <= id.left;
+	})()`), "the ID stands after the name")
+}

@@ -1,0 +1,79 @@
+package browser
+
+import (
+	"bytes"
+	"cmp"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// maxScreenshot is how large a picture of the documentation may be, in bytes.
+	maxScreenshot = 150_000
+	// minColours is more than an empty page has.
+	minColours = 16
+)
+
+func TestThePicturesOfTheDocumentationCanBeTaken(t *testing.T) {
+	t.Parallel()
+	all := places(t)
+	for name, shot := range map[string]struct {
+		path  string
+		looks []step
+	}{
+		"overview":       {all["overview"].path, nil},
+		"overview-dark":  {all["overview"].path, []step{dark}},
+		"overview-phone": {all["overview"].path, []step{phone}},
+		"workspaces":     {"/ui/workspaces?sort=running", nil},
+		"item":           {all["failed item"].path, nil},
+		"dead-letters":   {all["dead letters"].path, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := shared.full.open(t, shot.path, shot.looks...)
+			await(t, func() bool { return !strings.Contains(p.text("main"), "NOT LISTENING") }, "a heartbeat tells that the replica listens")
+			shown, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+			require.NoError(t, err)
+			decoded, err := png.Decode(bytes.NewReader(shown))
+			require.NoError(t, err)
+			picture := quantise(decoded)
+			require.Greater(t, len(picture.Palette), minColours, "there is something on the page")
+			var out bytes.Buffer
+			require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, picture))
+			require.Less(t, out.Len(), maxScreenshot)
+			if *screenshots != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(*screenshots, name+".png"), out.Bytes(), 0o644))
+			}
+		})
+	}
+}
+
+// quantise leaves a picture its 256 most frequent colours, and gives each other point the nearest of them: text on flat colours has few more.
+func quantise(from image.Image) *image.Paletted {
+	count := map[color.RGBA]int{}
+	for y := from.Bounds().Min.Y; y < from.Bounds().Max.Y; y++ {
+		for x := from.Bounds().Min.X; x < from.Bounds().Max.X; x++ {
+			count[color.RGBAModel.Convert(from.At(x, y)).(color.RGBA)]++
+		}
+	}
+	var palette color.Palette
+	for _, c := range slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int { return cmp.Compare(count[b], count[a]) }) {
+		if len(palette) < 256 {
+			palette = append(palette, c)
+		}
+	}
+	to := image.NewPaletted(from.Bounds(), palette)
+	draw.Draw(to, to.Bounds(), from, from.Bounds().Min, draw.Src)
+	return to
+}

@@ -1,0 +1,233 @@
+package browser
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/audits"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+)
+
+// step is something done in a tab.
+type step = chromedp.Action[chromedp.Void]
+
+func command[P, R any](c cdp.Command[P, R], params P) step {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, c, params)
+		return err
+	})
+}
+
+// What a page is looked at with.
+var (
+	desk  = chromedp.EmulateViewport(1280, 900)
+	phone = chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch)
+	dark  = command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
+	// still is a browser in which nothing changes by itself.
+	still = command(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `window.EventSource = class extends EventTarget {}`})
+)
+
+// tab is a page in a browser of its own: nobody shares its history, or what it remembers.
+type tab struct {
+	t   testing.TB
+	ctx context.Context
+	// origin is that of the site; whatever is loaded from elsewhere is a fault.
+	origin string
+
+	mu     sync.Mutex
+	faults []string
+}
+
+// open opens a page of a site. What the browser finds wrong with it, then or later, fails the test.
+func (s *site) open(t testing.TB, path string, looks ...step) *tab {
+	t.Helper()
+	return openAt(t, s.origin, s.user, path, looks...)
+}
+
+func openAt(t testing.TB, origin, user, path string, looks ...step) *tab {
+	t.Helper()
+	p := &tab{t: t, origin: origin}
+	var cancel context.CancelFunc
+	p.ctx, cancel = chromedp.NewContext(shared.browser, chromedp.WithNewBrowserContext(), chromedp.WithListener(p.hear))
+	t.Cleanup(cancel)
+	require.NoError(t, chromedp.Do(p.ctx)) // the tab lives as long as the context of its first step
+	p.run(command(network.Enable, network.EnableParams{}), command(audits.Enable, cdp.Empty{}),
+		command(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}), desk)
+	p.run(looks...)
+	if user != "" {
+		p.follow(chromedp.Navigate(strings.Replace(origin, "://", "://"+user+"@", 1) + "/ui/items?workspace=nobody")) // it knows the password from here on
+	}
+	p.visit(path)
+	t.Cleanup(func() {
+		require.Empty(t, p.forgive(), "what the browser found wrong")
+	})
+	return p
+}
+
+// visit goes to a page by its address, as if it had been typed.
+func (p *tab) visit(path string) { p.t.Helper(); p.follow(chromedp.Navigate(p.origin + path)) }
+
+// follow does what leads to another page, and waits for it.
+func (p *tab) follow(steps ...step) *network.Response {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	response, err := chromedp.RunResponse(ctx, steps...)
+	require.NoError(p.t, err)
+	return response
+}
+
+func (p *tab) run(steps ...step) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	require.NoError(p.t, chromedp.Do(ctx, steps...))
+}
+
+// hear is told of all that happens in the tab.
+func (p *tab) hear(event any) {
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		p.fault("exception: %s", describe(e.ExceptionDetails))
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning || e.Type == runtime.ConsoleAPICalledTypeAssert {
+			p.fault("console: %s", e.Type)
+		}
+	case *log.EventEntryAdded: // a refusal by the content security policy, and an answer that is an error, among others
+		p.fault("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
+	case *audits.EventIssueAdded:
+		p.fault("issue: %s", e.Issue.Code)
+	case *network.EventLoadingFailed:
+		if !e.Canceled {
+			p.fault("request failed: %s", e.ErrorText)
+		}
+	case *network.EventRequestWillBeSent:
+		if asked, err := url.Parse(e.Request.URL); err != nil || asked.Scheme+"://"+asked.Host != p.origin {
+			p.fault("request to elsewhere: %s", e.Request.URL)
+		}
+	case *page.EventJavascriptDialogOpening:
+		p.fault("dialog: %s", e.Message)
+		go func() {
+			_ = chromedp.Do(p.ctx, command(page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true}))
+		}() // else the page stands still
+	}
+}
+
+func describe(e *runtime.ExceptionDetails) string {
+	if e.Exception != nil {
+		return e.Text + " " + e.Exception.Description
+	}
+	return e.Text
+}
+
+func (p *tab) fault(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = append(p.faults, fmt.Sprintf(format, args...))
+}
+
+// forgive forgets what was found wrong until now, because it had to be.
+func (p *tab) forgive() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	faults := p.faults
+	p.faults = nil
+	return faults
+}
+
+// ask evaluates an expression in the page. One that is a promise is waited for.
+func ask[T any](p *tab, expression string) T {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	require.NoError(p.t, err)
+	return value
+}
+
+// texts are those of all elements that a selector finds.
+func (p *tab) texts(selector string) []string {
+	p.t.Helper()
+	return ask[[]string](p, fmt.Sprintf(`[...document.querySelectorAll(%q)].map(e => e.innerText.trim())`, selector))
+}
+
+func (p *tab) text(selector string) string {
+	p.t.Helper()
+	return strings.Join(p.texts(selector), "\n")
+}
+
+func (p *tab) width() int { p.t.Helper(); return ask[int](p, "document.documentElement.scrollWidth") }
+
+// press presses keys, one after another.
+func (p *tab) press(keys ...string) {
+	p.t.Helper()
+	p.run(chromedp.KeyEvent(strings.Join(keys, "")))
+}
+
+// helpers say in the page what Tab is to lead to, and how that is called.
+const helpers = `(() => {
+	window.reachable = () => [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")].filter(e => e.checkVisibility());
+	window.label = e => (e.labels?.[0]?.innerText || e.getAttribute("aria-label") || e.innerText || "").trim();
+})(); `
+
+// focus is where the keyboard is.
+type focus struct {
+	Index int    // among all that is reachable; -1: nowhere
+	Label string // what is there
+	Ring  bool   // it can be seen that the keyboard is there
+	Seen  bool   // it is on the screen
+}
+
+func (p *tab) focus() focus {
+	p.t.Helper()
+	return ask[focus](p, helpers+`(() => {
+		const e = document.activeElement, style = getComputedStyle(e), box = e.getBoundingClientRect();
+		return {
+			Index: reachable().indexOf(e), Label: label(e),
+			Ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
+			Seen: box.width > 0 && box.height > 0 && box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth,
+		};
+	})()`)
+}
+
+// tabTo presses Tab as often as it takes to come to the next thing that is called so or, where there is none, whose label begins so.
+func (p *tab) tabTo(label string) {
+	p.t.Helper()
+	from := p.focus().Index
+	labels := ask[[]string](p, helpers+`reachable().map(label)`)
+	after := slices.Index(labels[from+1:], label)
+	if after < 0 {
+		after = slices.IndexFunc(labels[from+1:], func(l string) bool { return strings.HasPrefix(l, label) })
+	}
+	at := from + 1 + after
+	require.GreaterOrEqual(p.t, after, 0, "nothing further on is called %q: %q", label, labels)
+	p.press(slices.Repeat([]string{kb.Tab}, at-from)...)
+	require.Equal(p.t, at, p.focus().Index, "Tab leads elsewhere")
+}
+
+// axe is axe-core. It is put into pages by the protocol of the browser's tools, which no content security policy is in the way of.
+//
+//go:embed testdata/axe/axe.min.js
+var axe string
+
+// violations are axe-core's: of WCAG 2 A and AA, and of good practice.
+func (p *tab) violations() []string {
+	p.t.Helper()
+	p.run(chromedp.Evaluate[chromedp.Void](axe))
+	return ask[[]string](p, `axe.run({resultTypes: ["violations"]}).then(found => found.violations.flatMap(v =>
+		v.nodes.map(n => v.impact + " " + v.id + ": " + n.html.slice(0, 200) + "\n" + n.failureSummary)))`)
+}

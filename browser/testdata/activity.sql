@@ -1,0 +1,9 @@
+-- What replicas would have noted of the items that were started in the last hour.
+with recent as (
+    select date_trunc('minute', q.dispatched_at) as minute, q.status, ceil(4 * log(2, 8000 * extract(epoch from q.dispatched_at - q.run_at)))::integer + 1 as class
+    from pgdispatch.workflow_execution_queue q where q.dispatched_at > now() - interval '1 hour' and q.finished_at is not null
+)
+insert into pgdispatch.activity (minute, started, completed, failed, waits)
+select r.minute, count(*), count(*) filter (where r.status = 'COMPLETED'), count(*) filter (where r.status = 'FAILED'),
+       (select array_agg((select count(*) from recent o where o.minute = r.minute and o.class = n)) from generate_series(1, 40) n)
+from recent r group by r.minute
