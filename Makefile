@@ -21,8 +21,9 @@ reproducible: build ## build once more, in another directory and without a cache
 	GOCACHE=$$copy/.cache $(MAKE) --no-print-directory -C "$$copy" build VERSION=$(VERSION) && cmp bin/pgdispatch "$$copy/bin/pgdispatch" && sha256sum bin/pgdispatch
 
 .PHONY: sbom
-sbom: build ## write bin/pgdispatch.cdx.json, a CycloneDX list of what is in bin/pgdispatch
-	go run ./deploy/sbom bin/pgdispatch $(VERSION) > bin/pgdispatch.cdx.json
+sbom: build ## write bin/pgdispatch.cdx.json, a CycloneDX list of what is in bin/pgdispatch, and hold it against CycloneDX's schema
+	go run -C deploy ./sbom $(CURDIR)/bin/pgdispatch $(VERSION) > bin/pgdispatch.cdx.json
+	go test -C deploy -run Schema ./sbom -sbom $(CURDIR)/bin/pgdispatch.cdx.json
 
 .PHONY: devstack
 devstack: ## build bin/devstack, the embedded Temporal server and the demo (minutes the first time)
@@ -42,6 +43,7 @@ test: devstack build lint ## lint, and every test with the race detector on a re
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
 	cd bench && $(GOTEST) ./internal/...
 	cd chaos && $(GOTEST) ./...
+	cd deploy && $(GOTEST) ./...
 	$(MAKE) --no-print-directory browser
 	cd mutants && $(GOTEST) -count=1 ./... # the files it looks at are not its own, so a cached answer may be wrong
 
@@ -52,6 +54,10 @@ test-matrix: devstack build ## the product's tests on Postgres 14 to 18, whose p
 .PHONY: clients
 clients: ## run the programs of docs/clients in Go, Python, Node, Java, Ruby and psql; installs what is missing, on Debian as root
 	.ci/clients
+
+.PHONY: alerts
+alerts: ## see each alert of deploy/prometheus fire, and none without a reason, by promtool, which it fetches (Debian)
+	promtool=$$(.ci/promtool) && cd deploy/prometheus && $$promtool check rules alerts.yml && $$promtool test rules alerts_test.yml
 
 .PHONY: browser
 browser: devstack ## drive every page and action of the web view in headless Chromium, by keyboard too, with axe-core
@@ -88,19 +94,21 @@ mutants: ## take each guard away and see a named test go red; some 4 minutes; wr
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and tidy modules, of all modules
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
-	go vet ./... && go vet -tags failpoint ./cmd/pgdispatch && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C browser ./... && go vet -C chaos ./... && go vet -C mutants ./...
+	go vet ./... && go vet -tags failpoint ./cmd/pgdispatch && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C browser ./... && go vet -C chaos ./... && go vet -C mutants ./... && go vet -C deploy ./...
 	go run $(STATICCHECK) ./...
 	cd cmd/devstack && go run $(STATICCHECK) ./...
 	cd bench && go run $(STATICCHECK) ./...
 	cd browser && go run $(STATICCHECK) ./...
 	cd chaos && go run $(STATICCHECK) ./...
 	cd mutants && go run $(STATICCHECK) ./...
+	cd deploy && go run $(STATICCHECK) ./...
 	go mod tidy -diff
 	cd cmd/devstack && go mod tidy -diff
 	cd bench && go mod tidy -diff
 	cd browser && go mod tidy -diff
 	cd chaos && go mod tidy -diff
 	cd mutants && go mod tidy -diff
+	cd deploy && go mod tidy -diff
 
 .PHONY: fmt
 fmt: ## format the code

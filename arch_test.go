@@ -29,7 +29,6 @@ var edges = map[string][]string{
 	"claim":          {"sql"},
 	"cmd/pgdispatch": {"claim", "complete", "dispatch", "notify", "sql/migrate", "summary", "sweeper", "telemetry", "view", "web"},
 	"complete":       {"claim", "summary"},
-	"deploy/sbom":    nil,
 	"dispatch":       {"claim"},
 	"docs/clients":   nil,
 	"finish":         {"summary"},

@@ -19,8 +19,8 @@ const asOf = `[...document.querySelectorAll("#live time")].at(-1).dateTime`
 
 // layout is how far the reader has scrolled, and where what is on every overview stands, down to the replicas: what follows may have more
 // lines when more has happened.
-const layout = `JSON.stringify([scrollY, document.querySelector("#replicas ~ .scroll").scrollLeft,
-	...["h1", "#attention", ".figures", "#hour", ".plot", "#replicas", "#replicas ~ .scroll"].map(e => Math.round(document.querySelector(e).getBoundingClientRect().top))])`
+const layout = `JSON.stringify([scrollY, document.querySelector("#replicas .scroll").scrollLeft,
+	...["h1", "#attention", ".figures", "#hour", ".plot", "#replicas", "#replicas .scroll"].map(e => Math.round(document.querySelector(e).getBoundingClientRect().top))])`
 
 // tablet is wide enough for every sentence above the replicas, and not for their table.
 var tablet = chromedp.EmulateViewport(700, 800)
@@ -38,7 +38,7 @@ func quiet(t testing.TB) (*site, *tab) {
 	s := small(t)
 	p := s.open(t, "/ui/", tablet)
 	await(t, func() bool {
-		return strings.Contains(p.text("#replicas ~ .scroll"), "listening") && strings.Contains(p.text(".concerns"), "dead letters wait")
+		return strings.Contains(p.text("#replicas .scroll"), "listening") && strings.Contains(p.text(".concerns"), "dead letters wait")
 	}, "the replica has said that it listens")
 	p.updated()
 	return s, p
@@ -47,7 +47,7 @@ func quiet(t testing.TB) (*site, *tab) {
 func TestTheOverviewChangesByItselfAndNothingJumps(t *testing.T) {
 	t.Parallel()
 	s, p := quiet(t)
-	p.run(chromedp.Evaluate[chromedp.Void](`scrollTo(0, 200); document.querySelector("#replicas ~ .scroll").scrollLeft = 60`))
+	p.run(chromedp.Evaluate[chromedp.Void](`scrollTo(0, 200); document.querySelector("#replicas .scroll").scrollLeft = 60`))
 	before := ask[string](p, layout)
 	require.Contains(t, before, "[200,60,")
 	waiting := `document.querySelector(".figures dd").innerText`

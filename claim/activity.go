@@ -94,7 +94,21 @@ type Minute struct {
 	Completed int64     `json:"completed"`
 	Failed    int64     `json:"failed"`
 	Cancelled int64     `json:"cancelled"`
-	Waits     Waits     `json:"-"`
+	// Waiting, Claimed and Running are how many items did at the first sweep of the minute, see Depth; nil: nobody swept.
+	Waiting *int64 `json:"waiting"`
+	Claimed *int64 `json:"claimed"`
+	Running *int64 `json:"running"`
+	Waits   Waits  `json:"-"`
+	// Passed is how much of the minute is over.
+	Passed time.Duration `json:"-" db:"-"`
+}
+
+// StartsPerSecond is what was started a second. Of the present minute, it is what the replicas have noted so far.
+func (m Minute) StartsPerSecond() float64 {
+	if m.Passed <= 0 {
+		return 0
+	}
+	return float64(m.Started) / m.Passed.Seconds()
 }
 
 // noted is a minute as it is read, and the time at which it was.
@@ -110,7 +124,8 @@ func (s *Store) activity(ctx context.Context, back time.Duration) ([]Minute, err
 		return nil, err
 	}
 	minutes := make([]Minute, int(back/time.Minute))
-	newest := rows[len(rows)-1].Now.Truncate(time.Minute)
+	now := rows[len(rows)-1].Now
+	newest := now.Truncate(time.Minute)
 	for n := range minutes {
 		minutes[n].At = newest.Add(-time.Duration(len(minutes)-1-n) * time.Minute)
 	}
@@ -118,6 +133,9 @@ func (s *Store) activity(ctx context.Context, back time.Duration) ([]Minute, err
 		if n := slices.IndexFunc(minutes, func(m Minute) bool { return m.At.Equal(row.At) }); n >= 0 {
 			minutes[n] = row.Minute
 		}
+	}
+	for n := range minutes {
+		minutes[n].Passed = min(now.Sub(minutes[n].At), time.Minute)
 	}
 	return minutes, nil
 }

@@ -146,6 +146,21 @@ func TestWhatASlotIsWaitedForIsAdoptedFirst(t *testing.T) {
 	require.NotContains(t, adopted(t, b.Store, 3, busy.ExecutionID), idle.ExecutionID, "the oldest of the rest")
 }
 
+func TestWhatAReplicaHasNoRoomToWatchIsSettledAsWatchedByNobody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := b.replica("other")
+	b.alive(other)
+	b.alive(b.Store)
+	var asked, room int
+	b.CanWatch = func(executions int) bool { asked = executions; return executions <= room }
+	unwatched := b.dispatched(b.Store, 1)
+	require.Equal(t, 1, asked)
+	room = 1
+	b.dispatched(b.Store, 1)
+	require.Equal(t, []string{unwatched[0].ExecutionID}, adopted(t, other, 10))
+}
+
 func TestAFullReplicaSwapsWatchesForThoseThatAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -120,6 +120,9 @@ type Store struct {
 	Lease time.Duration
 	// Namespace is where workflows are started whose definition names none.
 	Namespace string
+	// CanWatch says whether this replica has room to watch the ends of so many executions that it has just started; it must not
+	// block. Where it has not, they are settled as watched by nobody, for others to adopt. Nil: it has.
+	CanWatch func(executions int) bool
 }
 
 func (s *Store) async() *pgxpool.Pool {

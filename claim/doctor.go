@@ -48,6 +48,7 @@ func (s *Store) Overrides(ctx context.Context) ([]Override, error) {
 type Role struct {
 	Name             string
 	Superuser, Owner bool
+	Operator         bool     // or more
 	GroupsExist      bool     // pgdispatch_owner, and so on
 	Lacks            []string // privileges of pgdispatch_dispatcher
 }

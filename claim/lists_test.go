@@ -53,6 +53,14 @@ func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, last)
 	}
+	for _, by := range []WorkspaceOrder{ByName, ByRunning, ByOldest, ByFailures} {
+		found, err := b.ListWorkspaces(t.Context(), "B", by, nil, 10)
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"broken", "busy"}, namesOf(found), by)
+		strange := WorkspaceKey{Rank: -1e300, Name: "a", ID: late}
+		_, err = b.ListWorkspaces(t.Context(), "", by, &strange, 10)
+		require.NoError(t, err, "a place that nobody has been shown")
+	}
 	found, err := b.ListWorkspaces(t.Context(), "BUS", ByName, nil, 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{"busy"}, namesOf(found))
@@ -63,6 +71,39 @@ func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
 	require.Equal(t, []string{"late"}, namesOf(found), "by its ID")
 	require.EqualValues(t, 1, found[0].Waiting)
 	require.InDelta(t, time.Hour, *found[0].OldestWaiting, float64(time.Minute))
+}
+
+// Some have room and some have not, all since the same moment but one; the pages have everyone once.
+func TestThoseWhoWaitLongestAreListedPageByPageWhetherTheyHaveRoomOrNot(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ids := []string{}
+	for n := range 12 {
+		ids = append(ids, b.workspace(fmt.Sprint("w", n), n%3))
+	}
+	b.execute("update pgdispatch.workspaces set paused = true where id = $1::uuid", ids[5])
+	b.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
+		select workspace_id, id, now() - case when workspace_id = $1::uuid then interval '2 hours' else interval '1 hour' end
+		from pgdispatch.workflow_definitions where workspace_id = any ($2::text[]::uuid[])`, ids[4], ids)
+	_, err := b.Claim(t.Context(), 0)
+	require.NoError(t, err)
+	seen := []string{}
+	var after *WorkspaceKey
+	for {
+		page, err := b.ListWorkspaces(t.Context(), "", ByOldest, after, 5)
+		require.NoError(t, err)
+		for _, row := range page {
+			seen = append(seen, row.ID)
+			key := row.Key()
+			after = &key
+		}
+		if len(page) < 5 {
+			break
+		}
+	}
+	require.Equal(t, ids[4], seen[0], "it waits longest")
+	require.ElementsMatch(t, ids, seen[:12])
+	require.Len(t, seen, 13, "the shop, which has nothing, comes last")
 }
 
 func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 type Overview struct {
 	Depth    Depth     `json:"queue"`
 	Replicas []Replica `json:"replicas"`
-	// Minutes are the last sixty, the present one last; nil: nothing happened in them.
+	// Minutes are the last sixty, the present one last; nil: no replica ran in them.
 	Minutes []Minute `json:"minutes"`
 	// Stalled is what runs and does not progress, that of the most executions first.
 	Stalled []StallFor `json:"stalled"`

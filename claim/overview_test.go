@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -77,8 +78,69 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, o.Minutes)
 	b.execute("update pgdispatch.activity set minute = minute - interval '1 day'")
-	require.NoError(t, b.NoteStarts(t.Context(), fast))
+	_, err = b.Sweep(t.Context(), 10)
+	require.NoError(t, err)
 	require.Equal(t, 1, scalar[int](b, "select count(*) from pgdispatch.activity"), "what is older than a day goes")
+}
+
+func TestTheFirstSweepOfAMinuteNotesWhatWaitsIsClaimedAndRuns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	sweep := func() {
+		t.Helper()
+		_, err := b.Sweep(t.Context(), 10)
+		require.NoError(t, err)
+	}
+	b.dispatched(b.Store, 2)
+	b.claimed(b.Store, 1)
+	b.enqueue(b.shop, 3)
+	var waits Waits
+	waits.Add(time.Second)
+	require.NoError(t, b.NoteStarts(t.Context(), waits))
+	sweep()
+	o, err := b.Overview(t.Context())
+	require.NoError(t, err)
+	seen := slices.IndexFunc(o.Minutes, func(m Minute) bool { return m.Waiting != nil })
+	require.NotEqual(t, -1, seen)
+	m := o.Minutes[seen]
+	require.Equal(t, []int64{3, 1, 2}, []int64{*m.Waiting, *m.Claimed, *m.Running})
+	require.Nil(t, o.Minutes[0].Waiting, "nobody swept then")
+
+	b.execute("update pgdispatch.activity set waiting = 77")
+	sweep()
+	require.NotZero(t, scalar[int](b, "select count(*) from pgdispatch.activity where waiting = 77"), "once a minute is enough")
+	b.execute("update pgdispatch.activity set waiting = null")
+	sweep()
+	require.Equal(t, 3, scalar[int](b, "select waiting from pgdispatch.activity order by minute desc limit 1"), "what was started before it was swept changes nothing")
+	require.Equal(t, 1, scalar[int](b, "select sum(started)::integer from pgdispatch.activity"))
+}
+
+func TestTheNotesOfALongQueueAreTheEstimatesOfItsDepth(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueue(b.shop, depthLimit+500)
+	b.execute("analyze pgdispatch.workflow_execution_queue")
+	depth, err := b.QueueDepth(t.Context())
+	require.NoError(t, err)
+	_, err = b.Sweep(t.Context(), 10)
+	require.NoError(t, err)
+	noted := scalar[int64](b, "select waiting from pgdispatch.activity")
+	require.Equal(t, depth.Pending, noted)
+	require.True(t, IsEstimate(noted))
+}
+
+func TestTheRateOfThePresentMinuteIsThatOfWhatHasPassedOfIt(t *testing.T) {
+	t.Parallel()
+	require.InDelta(t, 2, Minute{Started: 120, Passed: time.Minute}.StartsPerSecond(), 1e-9)
+	require.InDelta(t, 12, Minute{Started: 120, Passed: 10 * time.Second}.StartsPerSecond(), 1e-9)
+	require.Zero(t, Minute{Started: 120}.StartsPerSecond())
+	b := newBench(t)
+	_, err := b.Sweep(t.Context(), 10)
+	require.NoError(t, err)
+	o, err := b.Overview(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, o.Minutes[0].Passed)
+	require.Less(t, o.Minutes[59].Passed, time.Minute, "it is not over")
 }
 
 func TestAReplicaSaysHowItIs(t *testing.T) {

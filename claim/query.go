@@ -69,7 +69,7 @@ func named(ctx context.Context, on any, verb string, err error) error {
 	if pool, ok := on.(*pgxpool.Pool); ok && hasCode(err, readOnly) {
 		pool.Reset()
 	}
-	err = WithRemedy(err)
+	err = WithRemedy(withoutData(err))
 	if ctx.Err() != nil && context.Cause(ctx) != ctx.Err() {
 		return fmt.Errorf("%s: %w: %w", verb, context.Cause(ctx), err)
 	}

@@ -75,7 +75,11 @@ func (s *Store) dispatchedArgs(batch []Settlement) []any {
 	for n, b := range batch {
 		runs[n] = b.RunID
 	}
-	return []any{ids, tokens, runs, s.Owner}
+	watcher := &s.Owner
+	if s.CanWatch != nil && !s.CanWatch(len(batch)) {
+		watcher = nil
+	}
+	return []any{ids, tokens, runs, watcher}
 }
 
 // keys sorts a batch, and returns its items and tokens. In one order everywhere, so that two batches never wait for each

@@ -29,6 +29,8 @@ const (
 	lockNotAvailable = "55P03"
 	queryCanceled    = "57014"
 	noPrivilege      = "42501"
+
+	dataException = "22" // a class of them
 )
 
 // remedies say what a person can do. Whatever it is, the replica goes on by itself as soon as it is done.
@@ -37,7 +39,7 @@ var remedies = map[string]string{
 	diskFull:       "the database's disk is full: make room",
 	tooManyClients: "a replica needs 12 connections: raise max_connections or the role's limit, or end what holds the others",
 	queryCanceled:  "if the role, the database or a pooler sets a statement_timeout, remove it",
-	noPrivilege:    "grant the role what it needs: pgdispatch_dispatcher to run, pgdispatch_enqueuer to enqueue, pgdispatch_reader to look, pgdispatch_owner to change",
+	noPrivilege:    "grant the role what it needs: pgdispatch_dispatcher to run, pgdispatch_enqueuer to enqueue, pgdispatch_reader to look, pgdispatch_operator to change",
 }
 
 func hasCode(err error, code string) bool {
@@ -67,6 +69,26 @@ func WithRemedy(err error) error {
 	var postgres *pgconn.PgError
 	if errors.As(err, &postgres) && remedies[postgres.Code] != "" {
 		return fmt.Errorf("%w: %s", err, remedies[postgres.Code])
+	}
+	return err
+}
+
+// withheld is a data exception of Postgres: its message may have a value of a row, such as `invalid input syntax for type integer:
+// "4711"` from a trigger of one's own. It is left out, and so is in no log and no trace; the server's log has it. Messages of all
+// other errors name things of the schema only. It unwraps to the error as it came.
+type withheld struct{ *pgconn.PgError }
+
+func (w withheld) Error() string {
+	return fmt.Sprintf("%s: a value that is not shown here was refused: the log of Postgres has it, and where that was (SQLSTATE %s)", w.Severity, w.Code)
+}
+
+func (w withheld) Unwrap() error { return w.PgError }
+
+// withoutData withholds what an error may say of a row. A FATAL one says what is wrong with a connection, and has seen no row.
+func withoutData(err error) error {
+	var postgres *pgconn.PgError
+	if errors.As(err, &postgres) && strings.HasPrefix(postgres.Code, dataException) && postgres.SeverityUnlocalized != "FATAL" {
+		return withheld{postgres}
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 )
@@ -135,6 +136,39 @@ func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) 
 			require.False(t, batch.Items[0].OutcomeUnknown)
 		})
 	}
+}
+
+// A trigger of somebody's own reads a value as what it is not, and Postgres says which value that was.
+func TestAnErrorThatWouldSayAValueOfARowDoesNot(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueue(b.shop, 1)
+	items := b.claimed(b.Store, 1)
+	b.enqueue(b.shop, 1)
+	for _, expression := range []string{
+		"perform 'SECRET'::integer", "perform '{SECRET'::jsonb", "perform 'SECRET'::timestamptz", "perform ('{\"a\": SECRET}')::jsonb", "perform 'SECRET'::uuid",
+		"perform 1 / 0", "perform repeat('SECRET', 9)::name, 'SECRET'::numeric(2)",
+	} {
+		b.execute("create or replace function public.derive() returns trigger language plpgsql as $$ begin " + expression + "; return new; end $$")
+		b.execute("create or replace trigger derive before update on pgdispatch.workflow_execution_queue for each row execute function public.derive()")
+		_, claimErr := b.Claim(t.Context(), 3)
+		_, settleErr := b.Settle(t.Context(), Dispatched, []Settlement{settlementOf(items[0], Dispatched)})
+		_, _, bothErr := b.SettleAndClaim(t.Context(), []Settlement{settlementOf(items[0], Dispatched)}, Wanted{AtMost: 1})
+		_, heartbeatErr := b.Heartbeat(t.Context(), []Held{{items[0].ID, items[0].Token}})
+		for _, err := range []error{claimErr, settleErr, bothErr, heartbeatErr} {
+			var postgres *pgconn.PgError
+			require.ErrorAs(t, err, &postgres, expression)
+			require.Equal(t, "22", postgres.Code[:2])
+			require.Contains(t, err.Error(), "SQLSTATE "+postgres.Code)
+			require.NotContains(t, err.Error(), "SECRET")
+		}
+	}
+}
+
+func TestAnErrorOfAConnectionSaysWhichSettingIsWrong(t *testing.T) {
+	t.Parallel()
+	_, err := newBench(t).withSettings(1, map[string]string{"statement_timeout": "soon"}).Claim(t.Context(), 1)
+	require.ErrorContains(t, err, `invalid value for parameter "statement_timeout": "soon" (SQLSTATE 22023)`)
 }
 
 // A primary that was demoted under its connections refuses every write on them, for ever.

@@ -10,7 +10,9 @@ const (
 )
 
 // bound is how many watches there may be: limit, or fewer for a while after Temporal has refused one. The namespace's long polls
-// are everybody's, so nobody can know how many are left.
+// are everybody's, so nobody can know how many are left. There is one for all namespaces, though each has a limit of its own: where
+// one is crowded, the others' executions are watched less too, and the reconciler finds their ends within a second or so. Bounds of
+// their own would have to be known to the statements that adopt and swap watches, or they would take what is then given up.
 type bound struct {
 	limit, now int
 	calm       time.Time // no refusal counts before

@@ -32,12 +32,15 @@ func TestWhatDoesNotFitIsGivenUpInOneStatement(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.onWait = forever
 		stop := p.run()
+		require.True(t, p.HasRoom(10))
+		require.False(t, p.HasRoom(11))
 		for n := range 15 {
 			p.Watch("e"+strconv.Itoa(n), "run")
 		}
 		pass(5 * time.Second)
 		require.Equal(t, []giveUpCall{{time.Second, []string{"e10", "e11", "e12", "e13", "e14"}}}, p.seen().givenUp)
 		require.Equal(t, 10, p.seen().now)
+		require.False(t, p.HasRoom(1))
 		stop()
 	})
 }

@@ -121,6 +121,13 @@ func (w *Watcher) Watch(execution claim.Execution) {
 	}
 }
 
+// HasRoom says whether so many more executions can be watched.
+func (w *Watcher) HasRoom(executions int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.watching)+executions <= w.bound.now
+}
+
 // Unwatched tells the watcher whether there are executions that nobody watches.
 func (w *Watcher) Unwatched(are bool) {
 	w.mu.Lock()

@@ -11,6 +11,9 @@ const (
 	// the first workflow is started.
 	probeBase = 100 * time.Millisecond
 	probeCap  = 3 * time.Second
+	// probeRarely is how long no item is tried while Temporal does not even answer a question: it may be that only questions are
+	// not answered.
+	probeRarely = 30 * time.Second
 	// retryBase is how long an item waits after its first own failure; the wait doubles up to retryCap.
 	retryBase = time.Second
 	retryCap  = 5 * time.Minute
@@ -23,6 +26,7 @@ const (
 type breaker struct {
 	backoff retry.Backoff // nil: closed
 	until   time.Time
+	tripped time.Time // by the last probe
 }
 
 func (b *breaker) open() bool { return b.backoff != nil }
@@ -37,7 +41,14 @@ func (b *breaker) trip(now time.Time) {
 		b.backoff = newBackoff(probeBase, probeCap)
 	}
 	pause, _ := b.backoff.Next()
-	b.until = now.Add(pause)
+	b.until, b.tripped = now.Add(pause), now
+}
+
+// postpone puts the next probe off for a moment: it would only hold up its item.
+func (b *breaker) postpone(now time.Time) {
+	if soon := now.Add(probeBase); b.open() && b.until.Before(soon) && now.Sub(b.tripped) < probeRarely {
+		b.until = soon
+	}
 }
 
 func (b *breaker) close() { *b = breaker{} }

@@ -79,6 +79,9 @@ type Dispatcher struct {
 	// Namespaces says which namespaces items may be of, as far as is known; it must not block. What one of them refuses does not
 	// hold up the others. Nil: all items are of one.
 	Namespaces func() []string
+	// Reached says whether Temporal answers this replica anything at all; it must not block. While it does not, a replica that has
+	// paused does not try items to find out whether it may go on: each would be kept from the other replicas. Nil: it tries them.
+	Reached func() bool
 	// Dispatched is called after each successful hand-over, and must not block. Nil: nobody is told.
 	Dispatched func(claim.Execution)
 	// Observer is told what the dispatcher does. Nil: nobody is told.
@@ -100,6 +103,7 @@ type run struct {
 	hungry   bool // a claim may find something
 	starved  bool // more is due than W or the workers allowed
 	paused   bool // by the settings, at the last claim
+	refused  bool // Temporal takes nothing: nothing is claimed but probes
 	doze     doze
 	of       namespaces
 	errorGap retry.Backoff // nil: the last claim was answered
@@ -131,7 +135,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		outcomes:   make(chan result, d.Workers),
 		idle:       d.Workers,
 		hungry:     true,
-		of:         namespaces{inUse: d.Namespaces},
+		of:         namespaces{inUse: d.Namespaces, reached: d.Reached},
 	}
 	// Hand-overs outlive ctx: what is under way when it is cancelled is finished, not torn.
 	work, breakOff := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -344,6 +348,7 @@ func (r *run) heed(done result) {
 
 func (r *run) tellPauses() {
 	paused, all := r.of.paused()
+	r.refused = all
 	r.observe(func(o Observer) { o.Paused(paused, all) })
 }
 

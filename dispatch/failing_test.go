@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,6 +80,39 @@ func TestOutageIsNotProbedWhileAStartIsUnderWay(t *testing.T) {
 		require.Len(t, d.seen().claims, 1)
 		pass(200 * time.Millisecond)
 		require.Greater(t, len(d.seen().claims), 1, "its success says that Temporal is there")
+		stop()
+	})
+}
+
+func TestWhileTemporalAnswersNothingNoItemIsTriedToFindOut(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		const outage = 2 * probeRarely
+		var reached atomic.Bool
+		d.Reached = reached.Load
+		d.enqueue(5)
+		d.onStart = d.failsWith(serviceerror.NewUnavailable("connection refused"), outage)
+		stop := d.run()
+		pass(probeRarely - time.Second)
+		require.Len(t, d.seen().claims, 1, "the one that found out")
+		pass(2 * time.Second)
+		require.Len(t, d.seen().claims, 2, "it may be that only questions are not answered")
+		pass(outage - probeRarely)
+		reached.Store(true)
+		pass(2*probeBase + 10*time.Millisecond)
+		require.Len(t, d.seen().reported, 5, "an answer to a question ends the wait")
+		stop()
+	})
+}
+
+func TestAReplicaThatTemporalRefusesLeavesDutyToAnother(t *testing.T) {
+	gatedBubble(t, 2, func(t *testing.T, d *desk, g *fakeGate) {
+		d.enqueue(1)
+		d.onStart = d.failsWith(serviceerror.NewUnavailable("connection refused"), time.Second)
+		stop := d.run()
+		pass(time.Second / 2)
+		require.Equal(t, []string{"sleep", "busy"}, g.seen())
+		pass(time.Second + probeCap)
+		require.Equal(t, []string{"sleep", "busy", "sleep"}, g.seen())
 		stop()
 	})
 }

@@ -11,6 +11,8 @@ import (
 type namespaces struct {
 	// inUse says which namespaces items may be of, as far as is known. Nil: of one.
 	inUse func() []string
+	// reached says whether Temporal answers at all. Nil: nobody knows.
+	reached func() bool
 	// connection is open while there is nobody to ask, or, where one namespace is all there is, while that takes none: then
 	// nothing is claimed but probes.
 	connection breaker
@@ -61,6 +63,12 @@ func (s *namespaces) several(name string) bool {
 // allows says what may be claimed now with so many workers free of all. Where only one namespace is in question, its limit is the
 // claim's own; else the claim is told of those that are limited, and gives of the others as before.
 func (s *namespaces) allows(now time.Time, free, workers int, hungry bool) claim.Wanted {
+	if s.reached != nil && !s.reached() {
+		s.connection.postpone(now)
+		for _, n := range s.known {
+			n.breaker.postpone(now)
+		}
+	}
 	wanted := claim.Wanted{AtMost: s.connection.allows(now, free, workers-free)}
 	for name, n := range s.known {
 		if !n.limited() && !n.resumed {

@@ -1,8 +1,5 @@
 -- reads
--- $1 how many items were started since the last note, $2 how long they had waited: see the table. What is older than a day goes.
-with old as (
-    delete from pgdispatch.activity a where a.minute < clock_timestamp() - interval '1 day'
-)
+-- $1 how many items were started since the last note, $2 how long they had waited: see the table.
 insert into pgdispatch.activity as a (minute, started, waits)
 values (date_trunc('minute', clock_timestamp()), $1::bigint, $2::bigint[])
 on conflict (minute) do update

@@ -1,5 +1,5 @@
 -- CLAIMED -> DISPATCHED
--- $1 ids, $2 tokens, $3 run IDs, $4 watcher: the replica that will wait for their end. A token is of one claim of one item.
+-- $1 ids, $2 tokens, $3 run IDs, $4 watcher: the replica that will wait for their end (null: none has room). A token is of one claim of one item.
 -- By lists and not by joins, and by the holder rather than the status: whatever the planner believes, it reads these rows only.
 with moved as (
     update pgdispatch.workflow_execution_queue q

@@ -75,6 +75,7 @@ func TestWhatIsReadDoesNotGrowWithTheBacklog(t *testing.T) {
 	c := f.conn()
 	claimReads(c, quiet)
 	readsRead(c, quiet)
+	listsRead(c)
 	enqueueReads(f.conn(), quiet)
 	withdrawalReads(f.conn())
 }
@@ -127,6 +128,39 @@ func readsRead(c fixture, quiet tenant) {
 		seen := c.scanned("workflow_execution_queue", func() { c.exec(statement) })
 		require.Zero(c.t, seen.Sequential, statement)
 		require.LessOrEqual(c.t, seen.Index, entries, statement)
+	}
+}
+
+// listsRead looks at what is written down once a minute, and at the list of those who wait longest, page by page.
+func listsRead(c fixture) {
+	c.t.Helper()
+	c.exec("delete from pgdispatch.activity")
+	seen := c.scanned("workflow_execution_queue", func() { c.exec("select pgdispatch.note_minute()") })
+	require.Zero(c.t, seen.Sequential)
+	require.LessOrEqual(c.t, seen.Index, int64(10_000+1100), "what waits is counted up to there; and what runs")
+	c.exec("insert into pgdispatch.activity (minute, waiting) select minute + interval '1 minute', 0 from pgdispatch.activity") // the test may be in it by now
+	require.Zero(c.t, c.scanned("workflow_execution_queue", func() { c.exec("select pgdispatch.note_minute()") }), "once a minute is enough")
+
+	const page = 50
+	var rank *float64
+	var name, id *string
+	for range 3 {
+		for table, entries := range map[string]int64{"lanes": 2 * (page + 1), "workspaces": 2 * page, "workflow_execution_queue": 10 * page} {
+			seen := c.scanned(table, func() { c.exec(sql.ViewWorkspaces, nil, "oldest", rank, name, id, page, 1000, 10_000) })
+			require.Zero(c.t, seen.Sequential, "a page read %s from end to end", table)
+			require.LessOrEqual(c.t, seen.Index, entries, "index entries of %s", table)
+		}
+		rows, err := c.db.Query(c.t.Context(), sql.ViewWorkspaces, nil, "oldest", rank, name, id, page, 1000, 10_000)
+		require.NoError(c.t, err)
+		shown := 0
+		for ; rows.Next(); shown++ {
+			values, err := rows.Values()
+			require.NoError(c.t, err)
+			lastID, lastName, lastRank := values[0].(string), values[1].(string), values[len(values)-1].(float64)
+			rank, name, id = &lastRank, &lastName, &lastID
+		}
+		require.NoError(c.t, rows.Err())
+		require.Equal(c.t, page, shown)
 	}
 }
 

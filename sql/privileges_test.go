@@ -14,7 +14,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-var roles = []string{"owner", "dispatcher", "enqueuer", "reader"}
+var roles = []string{"owner", "dispatcher", "enqueuer", "operator", "reader"}
 
 // objects lists all that privileges are granted on.
 const objects = `
@@ -81,7 +81,7 @@ func TestNothingIsGrantedToEverybody(t *testing.T) {
 func TestWhatRunsAsTheOwnerHasItsSearchPathPinned(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	require.Equal(t, []string{"cancel", "delete_finished", "item_enqueued", "item_gone", "item_moved", "limits_changed"},
+	require.Equal(t, []string{"cancel", "delete_finished", "discard_items", "item_enqueued", "item_gone", "item_moved", "limits_changed", "replay_items", "request_stop"},
 		all[string](f, "select proname::text from pg_proc where pronamespace = 'pgdispatch'::regnamespace and prosecdef order by 1"))
 	require.Empty(t, all[string](f, `select proname::text from pg_proc where pronamespace = 'pgdispatch'::regnamespace and prosecdef
 		and (proowner <> 'pgdispatch_owner'::regrole or not 'search_path=pg_catalog, pg_temp' = any (coalesce(proconfig, '{}')))`))

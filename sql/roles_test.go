@@ -59,6 +59,61 @@ func TestAnEnqueuerSetsWhatIsAClientsAndNothingElse(t *testing.T) {
 	}
 }
 
+func TestAnOperatorReadsWhatAReaderDoes(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	require.Empty(t, all[string](f, `
+		select c.relname::text from pg_class c where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'v')
+		and has_table_privilege('pgdispatch_reader', c.oid, 'SELECT') <> has_table_privilege('pgdispatch_operator', c.oid, 'SELECT')
+		union all
+		select p.proname::text from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace
+		and has_function_privilege('pgdispatch_reader', p.oid, 'EXECUTE') and not has_function_privilege('pgdispatch_operator', p.oid, 'EXECUTE')`))
+}
+
+// What it may do is done by the commands in cmd/pgdispatch; this is what it may not.
+func TestAnOperatorChangesNeitherWorkNorDefinitionsNorTheLogOfItsChanges(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.item(w)
+	operator := f.login("operator")
+	operator.exec("insert into pgdispatch.admin_log (who, action, subject) values ('me', 'settings set', 'settings')")
+	require.Equal(t, one[string](operator, "select session_user::text"), one[string](operator, "select role from pgdispatch.admin_log"))
+	for _, statement := range []string{
+		"insert into pgdispatch.admin_log (who, action, subject, role) values ('me', 'settings set', 'settings', 'somebody_else')",
+		"insert into pgdispatch.admin_log (who, action, subject, at) values ('me', 'settings set', 'settings', 'epoch')",
+		"update pgdispatch.admin_log set who = 'you'", "delete from pgdispatch.admin_log", "truncate pgdispatch.admin_log",
+		"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, execution_id) select workspace_id, workflow_definition_id, gen_random_uuid() from pgdispatch.workflow_execution_queue",
+		"update pgdispatch.workflow_execution_queue set status = 'COMPLETED'", "update pgdispatch.workflow_execution_queue set params = '{}'",
+		"update pgdispatch.workflow_execution_queue set replay_of = 1", "delete from pgdispatch.workflow_execution_queue",
+		"update pgdispatch.workflow_executions set status = 'COMPLETED'", "delete from pgdispatch.item_failures",
+		"insert into pgdispatch.dead_letter_marks (item_id, mark, marked_by) values (1, 'DISCARDED', 'me')",
+		"insert into pgdispatch.stop_requests (execution_id, how, reason, requested_by) values (gen_random_uuid(), 'CANCEL', '', 'me')",
+		"update pgdispatch.workflow_definitions set task_queue = 'mine'", "delete from pgdispatch.workflow_definitions",
+		"insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) select id, 2, '{}' from pgdispatch.workflow_definitions",
+		"insert into pgdispatch.workspaces (name) values ('mine')", "update pgdispatch.workspaces set name = 'mine'", "delete from pgdispatch.workspaces",
+		"update pgdispatch.workspace_tiers set max_concurrent_workflows = 1000", "update pgdispatch.settings set priority_aging = '1 hour'",
+		"update pgdispatch.lanes set workspace_id = workspace_id", "delete from pgdispatch.lane_hints", "select from pgdispatch.callback_key",
+		"select pgdispatch.finish(gen_random_uuid(), 'COMPLETED')", "select pgdispatch.claim('me', 1, '1 minute')", "select pgdispatch.delete_finished(1)",
+		"select pgdispatch.isolate_workspaces(false)", "do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode; end $$",
+		"create table pgdispatch.mine ()",
+	} {
+		require.Equal(t, denied, operator.refused(statement).Code, statement)
+	}
+}
+
+func TestAnOperatorIsAmongThoseWhomIsolationLetsSeeAllInADatabaseThatWasIsolatedBefore(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	id := f.item(w)
+	f.exec("select pgdispatch.isolate_workspaces(true)")
+	f.exec("alter policy sees_all on pgdispatch.workflow_execution_queue to pgdispatch_owner, pgdispatch_dispatcher, pgdispatch_reader")
+	require.Empty(t, all[int64](f.login("operator"), "select id from pgdispatch.workflow_execution_queue"))
+	require.NoError(t, migrate.Up(t.Context(), connect(t, f.pool.Config().ConnString(), nil), nil))
+	require.Equal(t, []int64{id}, all[int64](f.login("operator"), "select id from pgdispatch.workflow_execution_queue"))
+}
+
 func TestAnEnqueuerCopiesIntoTheTable(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -151,9 +206,11 @@ func TestIsolationKeepsAnEnqueuerToItsWorkspace(t *testing.T) {
 		again()
 	}
 
-	for _, role := range []string{"owner", "reader", "dispatcher"} {
+	for _, role := range []string{"owner", "reader", "operator", "dispatcher"} {
 		require.Equal(t, "PENDING", f.login(role).status(theirs), role)
 	}
+	operators := f.item(other)
+	require.True(t, one[bool](f.login("operator"), "select pgdispatch.cancel($1)", f.execution(operators)))
 	require.True(t, one[bool](f.login("owner"), "select pgdispatch.cancel($1)", f.execution(theirs)))
 	f.login("owner").exec("select pgdispatch.isolate_workspaces(false)")
 	f.login("enqueuer").item(other)
@@ -214,7 +271,7 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	require.NoError(t, migrate.Up(t.Context(), plain, nil))
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0].Message, "role plain may not create roles")
-	require.Contains(t, warnings[0].Hint, "create role pgdispatch_reader nologin; grant pgdispatch_owner to plain;")
+	require.Contains(t, warnings[0].Hint, "create role pgdispatch_operator nologin; create role pgdispatch_reader nologin; grant pgdispatch_owner to plain;")
 	owned := fixture{t: t, db: plain}
 	owned.item(owned.tenant("FREE"))
 	require.Len(t, owned.claim(1).items, 1)

@@ -5,7 +5,7 @@
 -- with nothing to do asks for nothing else: whether a claim would find work, how many executions are open, how many of them this
 -- replica is to watch, whether nobody alive watches some, whether some are to be stopped, whether anything is ever deleted, a
 -- number that rises when a lane changes, and the namespaces that definitions name ('': some name none). Hints that claims have
--- read go, and the ends that they tell of are counted.
+-- read go; the ends that they tell of are counted, and once a minute what waits, is claimed and runs.
 select pgdispatch.requeue_expired($1) as requeued,
        pgdispatch.find_unnoticed() as unnoticed,
        (
@@ -27,7 +27,7 @@ select pgdispatch.requeue_expired($1) as requeued,
        coalesce(pg_sequence_last_value('pgdispatch.lane_versions'), 0) as lanes_changed,
        pgdispatch.namespaces_in_use() as namespaces
 from pgdispatch.settings s
-cross join pgdispatch.drop_read_hints()
+cross join pgdispatch.note_minute()
 cross join (
     select count(*) as executions,
            count(*) filter (where e.watcher = $2) as mine,

@@ -15,6 +15,8 @@ import (
 type hands struct {
 	instruments *instruments
 	tracer      trace.Tracer // nil: no traces
+	// dispatched is told how long each item had been due that was started; nil: nobody is.
+	dispatched func(waited time.Duration)
 
 	mu  sync.Mutex
 	all map[int64]*hand
@@ -31,6 +33,9 @@ type hand struct {
 	outcome  string    // of the last start
 	span     trace.Span
 }
+
+// due is for how long the item has been due by now.
+func (o *hand) due() time.Duration { return o.waited + time.Since(o.since) }
 
 // batch is what was claimed at once.
 type batch struct {
@@ -77,6 +82,9 @@ func (h *hands) end(id int64, verb claim.Verb, took interval) {
 	}
 	switch verb {
 	case claim.Dispatched:
+		if h.dispatched != nil {
+			h.dispatched(one.due())
+		}
 		h.instruments.record("queue_item_attempts", float64(one.attempts))
 	case claim.Fail:
 		h.instruments.record("queue_item_attempts", float64(one.attempts))

@@ -8,7 +8,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments are the counters and histograms, by name, with their labels made beforehand: nothing is allocated per item.
+// instruments are the counters and histograms, by name, with their labels made beforehand: nothing is allocated per item. Nil ones
+// measure nothing.
 type instruments struct {
 	counters   map[string]counterOf
 	histograms map[string]metric.Float64Histogram
@@ -60,6 +61,9 @@ func (i *instruments) addCounter(meter metric.Meter, m Metric) error {
 
 // count adds to a counter; value is its label's, "" where it has none.
 func (i *instruments) count(name string, n int, value string) {
+	if i == nil {
+		return
+	}
 	c := i.counters[name]
 	switch option, known := c.values[value]; {
 	case n == 0:
@@ -73,7 +77,9 @@ func (i *instruments) count(name string, n int, value string) {
 }
 
 func (i *instruments) record(name string, value float64) {
-	i.histograms[name].Record(context.Background(), value)
+	if i != nil {
+		i.histograms[name].Record(context.Background(), value)
+	}
 }
 
 func label(key, value string) metric.MeasurementOption {

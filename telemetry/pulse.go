@@ -11,30 +11,36 @@ import (
 // Pulse counts what a replica tells the others, and whoever looks at the database, of itself. Unlike metrics, it always counts.
 // It hears what a dispatcher does, as its Observer, and passes it on. It is safe for concurrent use.
 type Pulse struct {
-	// On hears the same; nil: nobody does.
-	On *Telemetry
+	t *Telemetry // hears the same, and follows the items in hand
 
 	mu      sync.Mutex
-	due     map[int64]time.Time // the items in hand, and since when each was due, by this process's clock
-	waits   claim.Waits         // of what was started since the last note
-	started int64               // since the last look at the state
+	waits   claim.Waits // of what was started since the last note
+	started int64       // since the last look at the state
 	looked  time.Time
 	paused  int  // namespaces that take no workflows
 	breaker bool // all of them
 	wakeUps map[string]int64
 }
 
-// NewPulse returns one that passes on to t, if that is not nil.
+// NewPulse returns one that passes on to t. Where t is nil, nothing is measured but the pulse.
 func NewPulse(t *Telemetry) *Pulse {
-	return &Pulse{On: t, due: map[int64]time.Time{}, wakeUps: map[string]int64{}, looked: time.Now()}
+	if t == nil {
+		t = &Telemetry{}
+	}
+	p := &Pulse{t: t, wakeUps: map[string]int64{}, looked: time.Now()}
+	t.hands.dispatched = p.dispatched
+	return p
 }
+
+// Store measures a store, for the pulse and for what it passes on to.
+func (p *Pulse) Store(of *claim.Store) *Store { return &Store{Store: of, inner: of, t: p.t} }
 
 // State is how the replica is now. Its rate is that since the last call.
 func (p *Pulse) State() claim.ReplicaState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	since := time.Since(p.looked)
-	state := claim.ReplicaState{Busy: len(p.due), BreakerOpen: p.breaker, PausedNamespaces: p.paused, WakeUps: maps.Clone(p.wakeUps)}
+	state := claim.ReplicaState{Busy: p.t.hands.held(), BreakerOpen: p.breaker, PausedNamespaces: p.paused, WakeUps: maps.Clone(p.wakeUps)}
 	if since > 0 {
 		state.StartsPerSecond = float64(p.started) / since.Seconds()
 	}
@@ -58,35 +64,12 @@ func (p *Pulse) GiveBack(waits claim.Waits) {
 	p.waits.Merge(waits)
 }
 
-// claimed takes note of the items that were given.
-func (p *Pulse) claimed(items []claim.Item) {
-	if len(items) == 0 {
-		return
-	}
+// dispatched takes note of an item whose workflow was started, after it had been due for so long.
+func (p *Pulse) dispatched(waited time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	for _, item := range items {
-		p.due[item.ID] = now.Add(-item.Waited)
-	}
-}
-
-// settled takes note of the items whose claim has ended.
-func (p *Pulse) settled(verb claim.Verb, ids []int64) {
-	if len(ids) == 0 {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	for _, id := range ids {
-		due, known := p.due[id]
-		delete(p.due, id)
-		if verb == claim.Dispatched && known {
-			p.waits.Add(now.Sub(due))
-			p.started++
-		}
-	}
+	p.waits.Add(waited)
+	p.started++
 }
 
 // Woken is dispatch.Observer's.
@@ -94,9 +77,7 @@ func (p *Pulse) Woken(source string) {
 	p.mu.Lock()
 	p.wakeUps[source]++
 	p.mu.Unlock()
-	if p.On != nil {
-		p.On.Woken(source)
-	}
+	p.t.Woken(source)
 }
 
 // Paused is dispatch.Observer's.
@@ -104,17 +85,8 @@ func (p *Pulse) Paused(namespaces int, all bool) {
 	p.mu.Lock()
 	p.paused, p.breaker = namespaces, all
 	p.mu.Unlock()
-	if p.On != nil {
-		p.On.Paused(namespaces, all)
-	}
+	p.t.Paused(namespaces, all)
 }
 
 // Lost is dispatch.Observer's.
-func (p *Pulse) Lost(itemID int64) {
-	p.mu.Lock()
-	delete(p.due, itemID)
-	p.mu.Unlock()
-	if p.On != nil {
-		p.On.Lost(itemID)
-	}
-}
+func (p *Pulse) Lost(itemID int64) { p.t.Lost(itemID) }

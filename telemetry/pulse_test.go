@@ -23,7 +23,8 @@ func TestThePulseMeasuresFromWhenAnItemWasDueUntilItIsStarted(t *testing.T) {
 			},
 			settle: func() ([]int64, error) { return []int64{2}, nil },
 		}
-		store := &Store{inner: fake, pulse: p}
+		store := p.Store(nil)
+		store.inner = fake
 		_, _, err := store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 4})
 		require.NoError(t, err)
 		require.Equal(t, 4, p.State().Busy)

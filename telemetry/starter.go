@@ -42,7 +42,7 @@ func (s *Starter) Start(ctx context.Context, item claim.Item) (runID string, err
 		if one != nil {
 			one.outcome = outcome
 			if outcome == "started" {
-				s.t.instruments.record("pgdispatch_wait_seconds", (one.waited + time.Since(one.since)).Seconds())
+				s.t.instruments.record("pgdispatch_wait_seconds", one.due().Seconds())
 			}
 		}
 	}()

@@ -28,23 +28,12 @@ type Store struct {
 	*claim.Store // what is not measured goes straight through
 	inner        store
 	t            *Telemetry
-	pulse        *Pulse
-}
-
-// Store measures a store. What it hands out and settles is told to the pulse; nothing else is measured where t is nil.
-func (t *Telemetry) Store(of *claim.Store, pulse *Pulse) *Store {
-	return &Store{Store: of, inner: of, t: t, pulse: pulse}
 }
 
 // SettleAndClaim is claim.Store's.
 func (s *Store) SettleAndClaim(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (claim.Batch, []int64, error) {
 	began := time.Now()
 	batch, settled, err := s.inner.SettleAndClaim(ctx, started, wanted)
-	s.pulse.settled(claim.Dispatched, settled)
-	s.pulse.claimed(batch.Items)
-	if s.t == nil {
-		return batch, settled, err
-	}
 	s.t.claimed(interval{began, time.Now()}, batch, err)
 	s.t.settled(claim.Dispatched, settled, interval{began, time.Now()})
 	return batch, settled, err
@@ -54,14 +43,11 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []claim.Settlement, 
 func (s *Store) Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 	began := time.Now()
 	settled, err := s.inner.Settle(ctx, verb, batch)
-	s.pulse.settled(verb, settled)
-	if s.t != nil {
-		s.t.failed("settle", err)
-		if err == nil {
-			s.t.instruments.record("pgdispatch_settle_duration_seconds", time.Since(began).Seconds())
-		}
-		s.t.settled(verb, settled, interval{began, time.Now()})
+	s.t.failed("settle", err)
+	if err == nil {
+		s.t.instruments.record("pgdispatch_settle_duration_seconds", time.Since(began).Seconds())
 	}
+	s.t.settled(verb, settled, interval{began, time.Now()})
 	return settled, err
 }
 
@@ -75,35 +61,29 @@ func (s *Store) Heartbeat(ctx context.Context, held []claim.Held) ([]int64, erro
 // Sweep is claim.Store's.
 func (s *Store) Sweep(ctx context.Context, atMost int) (claim.Swept, error) {
 	swept, err := s.inner.Sweep(ctx, atMost)
-	if s.t != nil {
-		s.t.failed("sweep", err)
-		s.t.instruments.count("queue_stale_recovery_count", swept.Requeued, "")
-		s.t.instruments.count("pgdispatch_unannounced_total", swept.Unnoticed, "")
-	}
+	s.t.failed("sweep", err)
+	s.t.instruments.count("queue_stale_recovery_count", swept.Requeued, "")
+	s.t.instruments.count("pgdispatch_unannounced_total", swept.Unnoticed, "")
 	return swept, err
 }
 
 // RecountLanes is claim.Store's.
 func (s *Store) RecountLanes(ctx context.Context) (int, error) {
 	wrong, err := s.inner.RecountLanes(ctx)
-	if s.t != nil {
-		s.t.failed("recount", err)
-		s.t.instruments.count("pgdispatch_lanes_corrected_total", wrong, "")
-	}
+	s.t.failed("recount", err)
+	s.t.instruments.count("pgdispatch_lanes_corrected_total", wrong, "")
 	return wrong, err
 }
 
 // Finish is claim.Store's.
 func (s *Store) Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error) {
 	first, err := s.inner.Finish(ctx, executionID, outcome, reason, result)
-	if s.t != nil {
-		s.t.failed("finish", err)
-		if first {
-			how := strings.ToLower(outcome)
-			s.t.instruments.count("pgdispatch_executions_ended_total", 1, how)
-			if how != "completed" {
-				s.t.instruments.count("queue_items_failed_total", 1, "workflow_"+how)
-			}
+	s.t.failed("finish", err)
+	if first {
+		how := strings.ToLower(outcome)
+		s.t.instruments.count("pgdispatch_executions_ended_total", 1, how)
+		if how != "completed" {
+			s.t.instruments.count("queue_items_failed_total", 1, "workflow_"+how)
 		}
 	}
 	return first, err
@@ -112,28 +92,24 @@ func (s *Store) Finish(ctx context.Context, executionID, outcome, reason, result
 // Adopt is claim.Store's.
 func (s *Store) Adopt(ctx context.Context, atMost int, watching []string) ([]claim.Execution, error) {
 	adopted, err := s.inner.Adopt(ctx, atMost, watching)
-	if s.t != nil {
-		s.t.failed("adopt", err)
-		s.t.instruments.count("pgdispatch_executions_adopted_total", len(adopted), "")
-	}
+	s.t.failed("adopt", err)
+	s.t.instruments.count("pgdispatch_executions_adopted_total", len(adopted), "")
 	return adopted, err
 }
 
 // DeleteFinished is claim.Store's.
 func (s *Store) DeleteFinished(ctx context.Context, atMost int) (claim.Deleted, error) {
 	deleted, err := s.inner.DeleteFinished(ctx, atMost)
-	if s.t != nil {
-		s.t.failed("delete", err)
-		for kind, rows := range map[string]int{"items": deleted.Items, "dead_letters": deleted.DeadLetters, "executions": deleted.Executions} {
-			s.t.instruments.count("pgdispatch_deleted_total", rows, kind)
-		}
+	s.t.failed("delete", err)
+	for kind, rows := range map[string]int{"items": deleted.Items, "dead_letters": deleted.DeadLetters, "executions": deleted.Executions} {
+		s.t.instruments.count("pgdispatch_deleted_total", rows, kind)
 	}
 	return deleted, err
 }
 
 // failed counts a statement that failed.
 func (t *Telemetry) failed(operation string, err error) {
-	if t != nil && err != nil {
+	if err != nil {
 		t.instruments.count("pgdispatch_store_errors_total", 1, operation)
 	}
 }

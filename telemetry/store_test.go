@@ -31,7 +31,7 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 	fake := &fakeStore{claim: func() (claim.Batch, []int64, error) {
 		return claim.Batch{Items: items, AtCapacity: []claim.Full{{}, {}}}, nil, nil
 	}}
-	store := &Store{inner: fake, t: about, pulse: NewPulse(about)}
+	store := &Store{inner: fake, t: about}
 	batch, _, err := store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 5})
 	require.NoError(t, err)
 	require.Equal(t, items, batch.Items, "the answer is the store's own")
@@ -95,7 +95,7 @@ func TestClaimsWithoutALockAreToldFromOtherFailures(t *testing.T) {
 		&pgconn.PgError{Code: "55P03"}, &pgconn.PgError{Code: "57014"}, &pgconn.PgError{Code: "40P01"},
 		fmt.Errorf("claim items: %w", context.DeadlineExceeded), errors.New("connection refused"), &pgconn.PgError{Code: "42P01"},
 	} {
-		store := &Store{t: about, pulse: NewPulse(about), inner: &fakeStore{claim: func() (claim.Batch, []int64, error) { return claim.Batch{}, nil, err }}}
+		store := &Store{t: about, inner: &fakeStore{claim: func() (claim.Batch, []int64, error) { return claim.Batch{}, nil, err }}}
 		_, _, got := store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 1})
 		require.Equal(t, err, got)
 	}
@@ -118,7 +118,7 @@ func useAll(ctx context.Context, store *Store) {
 func TestWhatTheOthersDoIsCounted(t *testing.T) {
 	t.Parallel()
 	about, _ := measured(t)
-	useAll(t.Context(), &Store{t: about, pulse: NewPulse(about), inner: &fakeStore{}})
+	useAll(t.Context(), &Store{t: about, inner: &fakeStore{}})
 	for name, want := range map[string]float64{
 		"queue_stale_recovery_count": 3, "pgdispatch_unannounced_total": 2, "pgdispatch_lanes_corrected_total": 4,
 		"pgdispatch_executions_ended_total completed": 1, "pgdispatch_executions_ended_total timed_out": 1, "queue_items_failed_total workflow_timed_out": 1,
@@ -132,7 +132,7 @@ func TestWhatTheOthersDoIsCounted(t *testing.T) {
 func TestTheirErrorsAreCountedByOperation(t *testing.T) {
 	t.Parallel()
 	about, _ := measured(t)
-	useAll(t.Context(), &Store{t: about, pulse: NewPulse(about), inner: &fakeStore{others: errors.New("gone")}})
+	useAll(t.Context(), &Store{t: about, inner: &fakeStore{others: errors.New("gone")}})
 	for _, operation := range []string{"heartbeat", "sweep", "recount", "adopt", "delete"} {
 		requireValue(t, about, "pgdispatch_store_errors_total "+operation, 1)
 	}
@@ -145,7 +145,7 @@ func TestWithoutTelemetryEverythingPassesThrough(t *testing.T) {
 	about, err := New(t.Context(), Options{LookupEnv: environment(nil), Log: quiet()})
 	require.NoError(t, err)
 	require.Nil(t, about, "nobody wants to know")
-	store := about.Store(nil, NewPulse(about))
+	store := NewPulse(about).Store(nil)
 	store.inner = &fakeStore{
 		claim:  func() (claim.Batch, []int64, error) { return claim.Batch{More: true}, []int64{1}, nil },
 		settle: func() ([]int64, error) { return []int64{2}, nil },

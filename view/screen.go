@@ -33,12 +33,13 @@ const (
 	bold, faint, red, yellow, green = "1", "2", "31;1", "33", "32"
 	barWidth                        = 10
 	nameWidth                       = 30
+	plotsFrom                       = 36 // the height of a terminal that has room for them
 )
 
 // Lines draws it: no line is wider than the terminal, and there are no more than it has.
 func (s Screen) Lines(style Style) []string {
 	head := s.head(style)
-	tables := slices.Concat(s.replicas(style), s.stalled(style), s.workspaces(style))
+	tables := slices.Concat(s.plots(style), s.replicas(style), s.stalled(style), s.workspaces(style))
 	lines := append(head, tables...)
 	if room := style.Height - truth(s.Footer != ""); style.Height > 0 && len(lines) > room {
 		lines = append(lines[:max(room-1, 0)], style.paint(faint, fmt.Sprintf("… %d more lines: a higher terminal shows them", len(lines)-room+1)))
@@ -65,7 +66,20 @@ func (s Screen) head(style Style) []string {
 	return append(lines, "",
 		fmt.Sprintf("waiting %s   claimed %s of %s   running %s   dead letters %s", Count(d.Pending), Number(d.Claimed), Number(int64(d.MaxClaims)), Count(d.Dispatched), Dead(d)),
 		fmt.Sprintf("oldest waiting %s   starts %s   pickup %s", SpanOf(d.OldestWaiting), Rate(s.StartsPerSecond()), PickupWords(s.Pickup())),
-		fmt.Sprintf("last hour: %s completed, %s failed, %s cancelled   %s", Number(completed), Number(failed), Number(cancelled), Sparkline(s.Minutes)), "")
+		fmt.Sprintf("last hour: %s completed, %s failed, %s cancelled", Number(completed), Number(failed), Number(cancelled)), "")
+}
+
+// plots are those of the last hour, where there is room for them: on what has less, the tables are worth more.
+func (s Screen) plots(style Style) []string {
+	plots := Plots(s.Overview)
+	if len(plots) == 0 || style.Height > 0 && style.Height < plotsFrom {
+		return nil
+	}
+	table := grid{{"LAST HOUR", "BY THE MINUTE, TO " + plots[0].Bars[len(plots[0].Bars)-1].At.Format("15:04 MST"), "AT MOST"}}
+	for _, p := range plots {
+		table = append(table, []string{strings.ToLower(p.Name), p.Sparkline(), p.Top()})
+	}
+	return append(table.lines(style), "")
 }
 
 func (s Screen) state(style Style) string {
@@ -99,8 +113,7 @@ func (s Screen) stalled(style Style) []string {
 	}
 	table := grid{{"NOT PROGRESSING", "NAMESPACE", "NAME", "EXECUTIONS", "SINCE", "WHY"}}
 	for _, stall := range s.Stalled {
-		kind := map[string]string{"TASK_QUEUE": "task queue", "EXECUTION": "execution"}[stall.Kind]
-		table = append(table, []string{kind, OrNone(Printable(stall.Namespace)), Printable(stall.Name), Number(int64(stall.Executions)), Span(stall.Since), Printable(stall.Detail)})
+		table = append(table, []string{StallKind(stall.Kind), OrNone(Printable(stall.Namespace)), Printable(stall.Name), Number(int64(stall.Executions)), Span(stall.Since), Printable(stall.Detail)})
 	}
 	return append(table.lines(style), "")
 }
@@ -125,20 +138,6 @@ func bar(active, limit int64) string {
 		used = int(min((active*barWidth+limit-1)/limit, barWidth))
 	}
 	return strings.Repeat("█", used) + strings.Repeat("░", barWidth-used)
-}
-
-// Sparkline draws what ended in each minute.
-func Sparkline(minutes []claim.Minute) string {
-	most := int64(1)
-	for _, m := range minutes {
-		most = max(most, m.Completed+m.Failed)
-	}
-	line := ""
-	for _, m := range minutes {
-		ended := m.Completed + m.Failed
-		line += string([]rune(" ▁▂▃▄▅▆▇█")[(ended*8+most-1)/most])
-	}
-	return line
 }
 
 // grid is a table. Its first row is its head.

@@ -13,6 +13,8 @@ import (
 type Event struct {
 	At   time.Time `json:"at"`
 	What string    `json:"what"`
+	// Start: it is that of the workflow.
+	Start bool `json:"-"`
 }
 
 // Story tells what happened to an item, as far as rows remember it: of several claims, only the last is known.
@@ -20,7 +22,7 @@ func Story(i claim.QueueItem, failures []claim.Failure) []Event {
 	story := []Event{}
 	tell := func(at *time.Time, format string, args ...any) {
 		if at != nil {
-			story = append(story, Event{*at, fmt.Sprintf(format, args...)})
+			story = append(story, Event{At: *at, What: fmt.Sprintf(format, args...)})
 		}
 	}
 	if i.ReplayOf != nil {
@@ -45,7 +47,9 @@ func Story(i claim.QueueItem, failures []claim.Failure) []Event {
 	case i.ClaimedAt != nil:
 		tell(i.ClaimedAt, "claimed for the last time, attempt %d", i.AttemptCount)
 	}
-	tell(i.StartedAt, "started: workflow %s, run %s", i.WorkflowID(), OrNone(i.RunID))
+	if i.StartedAt != nil {
+		story = append(story, Event{*i.StartedAt, fmt.Sprintf("started: workflow %s, run %s", i.WorkflowID(), OrNone(i.RunID)), true})
+	}
 	if i.Stop != "" {
 		tell(i.StopRequestedAt, "%s", StopOf(i))
 	}

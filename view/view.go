@@ -110,6 +110,11 @@ func Temporal(s claim.ReplicaState) string {
 	return "taking"
 }
 
+// StallKind names what does not progress.
+func StallKind(kind string) string {
+	return map[string]string{"TASK_QUEUE": "task queue", "EXECUTION": "execution"}[kind]
+}
+
 // Wakes says what a replica is woken by.
 func Wakes(s claim.ReplicaState) string {
 	switch {

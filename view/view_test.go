@@ -37,7 +37,11 @@ func ptr[T any](value T) *T { return &value }
 func busy() Screen {
 	minutes := make([]claim.Minute, 60)
 	for n := range minutes {
-		minutes[n].Completed, minutes[n].Failed = int64(n*n), int64(n%7)
+		minutes[n].At, minutes[n].Passed = time.Date(2026, 8, 1, 11, 31+n, 0, 0, time.UTC), time.Minute
+		minutes[n].Completed, minutes[n].Failed, minutes[n].Started = int64(n*n), int64(n%7), int64(60*n)
+		if n > 30 { // there was no replica before
+			minutes[n].Waiting, minutes[n].Claimed, minutes[n].Running = ptr(int64(n*n*n)), ptr(int64(n%5)), ptr(int64(2000-n*n/2))
+		}
 	}
 	for n := range 100 {
 		minutes[59].Waits.Add(time.Duration(n+1) * time.Millisecond)
@@ -79,6 +83,7 @@ func TestTheScreenFitsItsTerminal(t *testing.T) {
 	for _, style := range []Style{{Width: 80, Height: 24}, {Width: 40, Height: 5}, {Width: 1, Height: 1}, {Width: 200, Height: 60}} {
 		lines := screen.Lines(style)
 		require.LessOrEqual(t, len(lines), max(style.Height, 2))
+		require.Equal(t, style.Height >= plotsFrom, strings.Contains(strings.Join(lines, "\n"), "LAST HOUR"), "only where they leave room for the tables")
 		require.Equal(t, Style{Width: style.Width}.cut("q ends"), lines[len(lines)-1])
 		for _, line := range lines {
 			require.LessOrEqual(t, utf8.RuneCountInString(line), style.Width)

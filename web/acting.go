@@ -33,7 +33,7 @@ type visit struct {
 // another site's page has it send is refused.
 func (s *Site) Acting() nethttp.Handler {
 	v := visit{s, true}
-	mux := s.pages(v)
+	mux := s.routes(v)
 	for path, of := range v.questions() {
 		mux.HandleFunc("GET "+Prefix+path, s.page(of))
 	}

@@ -20,7 +20,7 @@ type confirmation struct {
 	Wrong     string
 	// Items are the IDs of those that are meant, and Newest the first of them; of a change of many only.
 	Items  string
-	Newest []claim.QueueItem
+	Newest []listed
 	Note   string
 }
 
@@ -49,7 +49,7 @@ func (v visit) confirmDiscard(r *nethttp.Request) (string, any, error) {
 	return "confirm", confirmation{
 		Heading: fmt.Sprintf("Discard item %d?", item.ID),
 		What:    []string{"It is marked as seen to, and listed no more among the dead letters. Nothing is deleted, but by the retention of finished items. It can still be replayed from its page."},
-		To:      pathOf(item.ID) + "/discard", Button: "Discard", Back: pathOf(item.ID), Newest: []claim.QueueItem{item},
+		To:      pathOf(item.ID) + "/discard", Button: "Discard", Back: pathOf(item.ID), Newest: v.listed([]claim.QueueItem{item}),
 	}, err
 }
 

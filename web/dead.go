@@ -148,7 +148,11 @@ func (v visit) dryRun(verb bulkVerb) handler {
 		if err != nil {
 			return "", nil, err
 		}
-		return "confirm", askBulk(verb, f, ids, items, more), nil
+		ask := askBulk(verb, f, ids, items, more)
+		if len(ids) > 0 {
+			ask.Newest = v.listed(items[:min(len(items), samplesShown)])
+		}
+		return "confirm", ask, nil
 	}
 }
 
@@ -175,7 +179,6 @@ func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []claim.QueueItem
 		texts[n] = strconv.FormatInt(id, 10)
 	}
 	c.Items = strings.Join(texts, ",")
-	c.Newest = items[:min(len(items), samplesShown)]
 	c.Note = "The newest of them. What fails from now on is not among them, and what somebody else sees to meanwhile is left as it is."
 	return c
 }

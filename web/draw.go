@@ -13,14 +13,14 @@ import (
 // functions are what the templates call.
 var functions = template.FuncMap{
 	"number": func(n any) string { return view.Number(whole(n)) }, "count": view.Count, "span": view.Span, "spanOf": view.SpanOf, "rate": view.Rate, "deadCount": view.Dead,
-	"concerns": view.Concerns, "pickup": view.PickupWords, "temporal": view.Temporal, "wakes": view.Wakes, "show": view.Printable,
+	"concerns": view.Concerns, "pickup": view.PickupWords, "temporal": view.Temporal, "wakes": view.Wakes, "stallKind": view.StallKind, "show": view.Printable,
 	"atMost": func(n int64) string { return view.AtMost(n, claim.CountLimit) },
-	"sum":    func(a, b int64) int64 { return a + b },
-	"at":     at, "ended": func(o claim.Overview) map[string]int64 {
+	"sum":    func(a, b int64) int64 { return a + b }, "sub1": func(n int) int { return n - 1 },
+	"at": at, "ended": func(o claim.Overview) map[string]int64 {
 		completed, failed, cancelled := o.Ended()
 		return map[string]int64{"completed": completed, "failed": failed, "cancelled": cancelled}
 	},
-	"changes": view.Changes, "plot": plot, "lower": strings.ToLower, "remedy": remedy,
+	"changes": view.Changes, "plots": view.Plots, "plot": plot, "partClass": partClass, "minute": minute, "lower": strings.ToLower, "remedy": remedy,
 }
 
 // remedy sets what stands between backticks as code.
@@ -66,30 +66,41 @@ const (
 	barStep    = 10
 )
 
-// plot draws what ended in each minute, completed below failed. All that it writes are numbers.
-func plot(minutes []claim.Minute) template.HTML {
-	most := int64(1)
-	for _, m := range minutes {
-		most = max(most, m.Completed+m.Failed)
-	}
+// plot draws one figure's hour, a bar a minute, its parts one above the other. All that it writes are numbers and words of package view.
+func plot(p view.Plot) template.HTML {
 	var out strings.Builder
-	fmt.Fprintf(&out, `<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="Items that ended in each of the last 60 minutes; at the most %s in one">`,
-		max(len(minutes), 1)*barStep, plotHeight, view.Number(most))
-	for n, m := range minutes {
-		completed, failed := height(m.Completed, most), height(m.Failed, most)
-		fmt.Fprintf(&out, `<g><title>%s UTC: %s completed, %s failed</title><rect class="hover" x="%d" y="0" width="%d" height="%d"/>`+
-			`<rect class="completed" x="%d" y="%d" width="%d" height="%d"/><rect class="failed" x="%d" y="%d" width="%d" height="%d"/></g>`,
-			m.At.UTC().Format("15:04"), view.Number(m.Completed), view.Number(m.Failed), n*barStep, barStep, plotHeight,
-			n*barStep+1, plotHeight-completed, barStep-2, completed, n*barStep+1, plotHeight-completed-failed, barStep-2, failed)
+	fmt.Fprintf(&out, `<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s, by the minute: %s now, %s at the most">`,
+		len(p.Bars)*barStep, plotHeight, p.Name, p.Bars[len(p.Bars)-1].Words, p.Top())
+	for n, bar := range p.Bars {
+		fmt.Fprintf(&out, `<g><title>%s: %s</title><path class="hover" d="M%d 0h%dv%dh-%dz"/>`, minute(bar.At), bar.Words, n*barStep, barStep, plotHeight, barStep)
+		below := 0
+		for part, top := range bar.Tops {
+			if height := max(scaled(top, p.Most)-below, 0); height > 0 {
+				below += height
+				fmt.Fprintf(&out, `<path class="%s" d="M%d %dh%dv%dh-%dz"/>`, partClass(p, part), n*barStep+1, plotHeight-below, barStep-2, height, barStep-2)
+			}
+		}
+		out.WriteString("</g>")
 	}
 	out.WriteString("</svg>")
-	return template.HTML(out.String()) // numbers only
+	return template.HTML(out.String()) // see above
 }
 
-// height is a bar's; what is there at all is seen.
-func height(count, most int64) int {
-	if count == 0 {
+// scaled is how high something is drawn; what is there at all is seen.
+func scaled(value, most float64) int {
+	if value <= 0 {
 		return 0
 	}
-	return int(max(count*(plotHeight-4)/most, 2))
+	return int(max(value*(plotHeight-4)/most, 2))
 }
+
+// partClass names the colour of a part.
+func partClass(p view.Plot, part int) string {
+	if len(p.Parts) == 1 {
+		return "whole"
+	}
+	return p.Parts[part]
+}
+
+// minute writes a minute of a day, with its zone.
+func minute(at time.Time) string { return at.UTC().Format("15:04 MST") }

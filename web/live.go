@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	nethttp "net/http"
@@ -29,6 +28,9 @@ type live struct {
 	err  error
 }
 
+// parts are the templates of the live page, in their order. Each is an element whose ID is its name.
+var parts = []string{"attention", "totals", "hour", "replicas", "stalled", "longest", "asof"}
+
 // glance is what the overview shows.
 type glance struct {
 	claim.Overview
@@ -54,14 +56,15 @@ func (s *Site) glance(ctx context.Context) (glance, error) {
 	return s.live.seen, s.live.err
 }
 
-// stream sends the live part of the overview again and again, as server-sent events.
+// stream sends what has changed of the live page again and again, as server-sent events.
 func (s *Site) stream(w nethttp.ResponseWriter, r *nethttp.Request) {
 	flush := nethttp.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	ticker := time.NewTicker(liveInterval)
 	defer ticker.Stop()
+	sent := map[string]string{}
 	for {
-		if err := s.send(w, r); err != nil {
+		if err := s.send(w, r, sent); err != nil {
 			return // the reader is gone
 		}
 		if err := flush.Flush(); err != nil {
@@ -75,17 +78,25 @@ func (s *Site) stream(w nethttp.ResponseWriter, r *nethttp.Request) {
 	}
 }
 
-func (s *Site) send(w nethttp.ResponseWriter, r *nethttp.Request) error {
+// send sends the parts that are not as they were sent last.
+func (s *Site) send(w nethttp.ResponseWriter, r *nethttp.Request, sent map[string]string) error {
 	seen, err := s.glance(r.Context())
 	if err != nil {
 		_, err = fmt.Fprint(w, "event: problem\ndata: The database does not answer. This is what was seen last.\n\n")
 		return err
 	}
-	var out bytes.Buffer
-	if err := pages["overview"].ExecuteTemplate(&out, "live", seen); err != nil {
-		return err
+	changed := ""
+	for _, part := range parts {
+		var out strings.Builder
+		if err := pages["overview"].ExecuteTemplate(&out, part, seen); err != nil {
+			return err
+		}
+		if text := out.String(); text != sent[part] {
+			sent[part] = text
+			changed += text
+		}
 	}
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(changed) {
 		if _, err := fmt.Fprintf(w, "data: %s\n", strings.TrimRight(line, "\r\n")); err != nil {
 			return err
 		}

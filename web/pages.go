@@ -71,6 +71,7 @@ type itemsData struct {
 	Spans                                       []span
 	Page                                        claim.ItemPage
 	Next                                        string
+	Rows                                        []listed
 	First, Filtered                             bool
 }
 
@@ -94,6 +95,7 @@ func (s *Site) items(r *nethttp.Request) (string, any, error) {
 			return "", nil, err
 		}
 	}
+	d.Rows = s.listed(d.Page.Items)
 	if d.Page.Next != 0 {
 		d.Next = with(r.URL, "before", strconv.FormatInt(d.Page.Next, 10))
 	}
@@ -151,9 +153,31 @@ func (s *Site) findDefinitions(ctx context.Context, idOrName string, workspaces 
 	return append([]string{}, found...), err
 }
 
+// inTemporal is where Temporal shows the workflow of an item; "": nowhere that is known, or there is none.
+func (s *Site) inTemporal(i claim.QueueItem) string {
+	if s.TemporalUI == "" || i.Namespace == "" || i.RunID == "" {
+		return ""
+	}
+	return strings.TrimRight(s.TemporalUI, "/") + "/namespaces/" + url.PathEscape(i.Namespace) + "/workflows/" + url.PathEscape(i.WorkflowID()) + "/" + url.PathEscape(i.RunID)
+}
+
+// listed is an item in a table.
+type listed struct {
+	claim.QueueItem
+	InTemporal string // where Temporal shows its workflow; "": nowhere
+}
+
+func (s *Site) listed(items []claim.QueueItem) []listed {
+	rows := make([]listed, len(items))
+	for n, item := range items {
+		rows[n] = listed{item, s.inTemporal(item)}
+	}
+	return rows
+}
+
 // itemData is what an item's page shows.
 type itemData struct {
-	claim.QueueItem
+	listed
 	Story  []view.Event
 	Params string
 	Acting bool
@@ -197,7 +221,7 @@ func (v visit) itemData(r *nethttp.Request, item claim.QueueItem) (itemData, err
 	if err != nil {
 		return itemData{}, err
 	}
-	d := itemData{QueueItem: item, Story: view.Story(item, failures), Params: string(item.Params), Acting: v.acting}
+	d := itemData{listed: listed{item, v.inTemporal(item)}, Story: view.Story(item, failures), Params: string(item.Params), Acting: v.acting}
 	if v.acting {
 		if d.Can, err = v.choices(r.Context(), item); err != nil {
 			return d, err

@@ -43,7 +43,9 @@ type Site struct {
 	Read Reader
 	// Change is used for who may act only, by Acting.
 	Change Changer
-	Log    *slog.Logger
+	// TemporalUI is the address of Temporal's own web interface; "": items have no links to it.
+	TemporalUI string
+	Log        *slog.Logger
 
 	live live
 }
@@ -69,7 +71,7 @@ func parsePages(names ...string) map[string]*template.Template {
 // Handler serves the pages below Prefix to who may look. Who that is, is for its caller to decide.
 func (s *Site) Handler() nethttp.Handler {
 	v := visit{s, false}
-	mux := s.pages(v)
+	mux := s.routes(v)
 	for path := range v.questions() {
 		mux.HandleFunc("GET "+Prefix+path, s.page(readOnly))
 	}
@@ -77,8 +79,8 @@ func (s *Site) Handler() nethttp.Handler {
 	return withHeaders(mux)
 }
 
-// pages has those that only read.
-func (s *Site) pages(v visit) *nethttp.ServeMux {
+// routes lead to the pages that only read.
+func (s *Site) routes(v visit) *nethttp.ServeMux {
 	mux := nethttp.NewServeMux()
 	for path, of := range map[string]handler{
 		"{$}": s.overview, "workspaces": s.workspaces, "workspaces/{id}": v.workspace, "items": s.items, "items/{id}": v.item,

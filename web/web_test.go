@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/view"
 )
 
 // hostile is what nobody should be called.
@@ -49,11 +50,15 @@ func (f *fakeReader) Overview(ctx context.Context) (claim.Overview, error) {
 	if f.empty {
 		return claim.Overview{Depth: claim.Depth{MaxClaims: 100, DeadLettersExact: true}}, f.err
 	}
-	deaf := false
+	deaf, long := false, int64(12_000)
 	return claim.Overview{
 		Depth:    claim.Depth{Pending: 1_000_000, MaxClaims: 100, DeadLetters: 3, DeadLettersExact: true},
 		Replicas: []claim.Replica{{ID: hostile, Version: hostile, Workers: 10, State: claim.ReplicaState{Busy: 3, Listening: &deaf, BreakerOpen: true, WakeUps: map[string]int64{hostile: 1}}}},
-		Minutes:  []claim.Minute{{Completed: 10, Failed: 1}, {}},
+		Stalled: []claim.StallFor{{Stall: claim.Stall{Kind: "TASK_QUEUE", Name: hostile, Detail: hostile}}},
+		Minutes: []claim.Minute{
+			{At: time.Date(2026, 8, 1, 12, 29, 0, 0, time.UTC), Completed: 10, Failed: 1, Started: 120, Passed: time.Minute, Waiting: &long, Waits: claim.Waits{1, 2}},
+			{At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC)},
+		},
 	}, f.err
 }
 
@@ -83,7 +88,7 @@ func (f *fakeReader) ListItems(_ context.Context, filter claim.ItemFilter, statu
 }
 
 var dead = claim.QueueItem{ID: 8, ExecutionID: id, Status: "FAILED", Workspace: hostile, WorkspaceID: id, WorkflowDefinition: hostile, WorkflowDefinitionID: id,
-	LastError: hostile, IdempotencyKey: hostile, Traceparent: hostile, RunID: hostile, Params: []byte(`{"name": "</pre><script>alert(1)</script>", "n": 12345678901234567890}`),
+	LastError: hostile, IdempotencyKey: hostile, Traceparent: hostile, RunID: hostile, Namespace: "default", Params: []byte(`{"name": "</pre><script>alert(1)</script>", "n": 12345678901234567890}`),
 	CreatedAt: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
 
 func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []string, _ bool) ([]claim.QueueItem, error) {
@@ -291,6 +296,81 @@ func TestTheLivePartIsSentUntilTheReaderGoes(t *testing.T) {
 	cancel()
 	_, err = io.ReadAll(response.Body)
 	require.Error(t, err)
+}
+
+func TestThePlotsOfTheLastHourAreReadWithoutSeeingThem(t *testing.T) {
+	t.Parallel()
+	_, text := get(t, &fakeReader{}, "/ui/")
+	require.Equal(t, 6, strings.Count(text, `<svg class="plot"`))
+	for _, want := range []string{
+		`role="img" aria-label="Waiting, by the minute: – now, about 12,000 at the most"`, "<title>12:29 UTC: about 12,000</title>", "<title>12:30 UTC: –</title>",
+		`aria-label="Starts, by the minute: 0/s now, 2.0/s at the most"`, "<title>12:29 UTC: 10 completed, 1 failed</title>", "<td>10 completed, 1 failed</td>",
+		`<span>12:29 UTC</span><span>12:30 UTC</span>`, "<summary>The same as a table</summary>",
+	} {
+		require.Contains(t, text, want)
+	}
+	_, text = get(t, &fakeReader{empty: true}, "/ui/")
+	require.NotContains(t, text, "<svg")
+	require.Contains(t, text, "Nothing is known of it")
+}
+
+func TestBarsStandOnOneAnotherAndFitThePlot(t *testing.T) {
+	t.Parallel()
+	text := string(plot(view.Plot{Name: "Ended", Parts: []string{"completed", "failed"}, Most: 1000, Write: view.Rate,
+		Bars: []view.Bar{{Tops: []float64{999, 1000}}, {Tops: []float64{0, 1}}, {}}}))
+	require.Contains(t, text, `<path class="completed" d="M1 5h8v75h-8z"/><path class="failed" d="M1 4h8v1h-8z"/>`)
+	require.Contains(t, text, `<path class="failed" d="M11 78h8v2h-8z"/>`, "what is there at all is seen")
+	require.Equal(t, 1, strings.Count(text, `class="completed"`))
+}
+
+func TestAWorkflowHasALinkToTemporal(t *testing.T) {
+	t.Parallel()
+	item := dead
+	item.Namespace, item.RunID = "a/b ?\"", "run#1"
+	for base, want := range map[string]string{
+		"http://localhost:8233": "http://localhost:8233/namespaces/a%2Fb%20%3F%22/workflows/execution-" + id + "/run%231",
+		"https://t.example/ui/": "https://t.example/ui/namespaces/a%2Fb%20%3F%22/workflows/execution-" + id + "/run%231",
+		"":                      "",
+	} {
+		require.Equal(t, want, (&Site{TemporalUI: base}).inTemporal(item))
+	}
+	item.RunID = ""
+	require.Empty(t, (&Site{TemporalUI: "http://localhost:8233"}).inTemporal(item), "nothing was started")
+
+	for _, path := range []string{"/ui/items", "/ui/items/8"} {
+		_, text := get(t, &fakeReader{}, path)
+		require.NotContains(t, text, "in Temporal", "nobody said where")
+		answer := httptest.NewRecorder()
+		site := &Site{Read: &fakeReader{}, TemporalUI: "http://localhost:8233", Log: slog.New(slog.DiscardHandler)}
+		site.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost"+path, nil))
+		require.Contains(t, answer.Body.String(), `href="http://localhost:8233/namespaces/default/workflows/execution-`+id+"/%22%3E%3Cscript%3E")
+	}
+}
+
+func TestOnlyWhatHasChangedIsSentAgain(t *testing.T) {
+	t.Parallel()
+	f := &fakeReader{rows: 1}
+	site := &Site{Read: f, Log: slog.New(slog.DiscardHandler)}
+	sent := map[string]string{}
+	look := func() string {
+		site.live.at = time.Time{}
+		answer := httptest.NewRecorder()
+		require.NoError(t, site.send(answer, httptest.NewRequest("GET", "/ui/live", nil), sent))
+		return answer.Body.String()
+	}
+	first := look()
+	for _, part := range parts {
+		require.Contains(t, first, ` id="`+part+`"`)
+	}
+	_, page := get(t, f, "/ui/")
+	for _, part := range parts {
+		require.Equal(t, 1, strings.Count(page, ` id="`+part+`"`), "the page has %s, once", part)
+	}
+	require.NotContains(t, look(), `id="hour"`)
+	f.rows = 2
+	second := look()
+	require.Contains(t, second, `id="longest"`)
+	require.NotContains(t, second, `id="hour"`)
 }
 
 func TestARemedyIsTextWithCommandsInIt(t *testing.T) {

@@ -21,6 +21,7 @@ type workspaceData struct {
 	Plans       []claim.Plan
 	Definitions []claim.Definition
 	Items       claim.ItemPage
+	Rows        []listed // of Items
 	History     []claim.Administered
 	// Typed is what the forms have in them: what is, or what was typed and refused, and Wrong why it was, by the field's name.
 	Typed, Wrong map[string]string
@@ -55,6 +56,7 @@ func (v visit) workspaceData(r *nethttp.Request) (d workspaceData, err error) {
 	if d.Items, err = v.Read.ListItems(ctx, claim.ItemFilter{}, "", []string{d.ID}, nil, newestShown); err != nil {
 		return d, err
 	}
+	d.Rows = v.listed(d.Items.Items)
 	if d.History, err = v.Read.Audit(ctx, claim.AuditFilter{Subject: "workspace " + d.ID}, historyShown); err != nil {
 		return d, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -34,6 +35,7 @@ type config struct {
 	adminToken                                   string // "": profiles and the web view are served on loopback only, and nobody acts
 	viewToken                                    string // "": who has no adminToken does not look either, but on loopback
 	operatorURL                                  string // "": the pages change what they change by databaseURL
+	temporalUI                                   string // "": the web view does not lead to Temporal's
 	metricsWorkspaces                            int
 	callbackURL                                  string // "": Temporal is not asked to call
 	callbackAddr                                 string
@@ -107,6 +109,8 @@ var runOptions = append(slices.Clone(databaseOptions), []option{
 		func(c *config, v string) error { return parseToken(v, &c.viewToken) }},
 	{"operator-database-url", "PGDISPATCH_OPERATOR_DATABASE_URL", "", "Postgres as a role that may change what is changed by the web view; empty: as the replica",
 		func(c *config, v string) error { return parseDatabaseURL(v, &c.operatorURL) }},
+	{"temporal-ui-url", "PGDISPATCH_TEMPORAL_UI_URL", "", "URL of Temporal's own web interface, such as http://localhost:8233, that the web view's items link to; empty: no links",
+		func(c *config, v string) error { return parseUIURL(v, &c.temporalUI) }},
 	{"metrics-workspaces", "PGDISPATCH_METRICS_WORKSPACES", "0", "of how many workspaces there are metrics, those with the most items, 0 to 1000",
 		func(c *config, v string) error { return parseInt(v, 0, 1000, &c.metricsWorkspaces) }},
 	{"callback-url", "PGDISPATCH_CALLBACK_URL", "", "URL that Temporal is to call when a workflow has ended, and that leads to callback-addr of any replica; empty: none",
@@ -159,6 +163,12 @@ func readConfig(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), opt
 	return c, nil
 }
 
+// readVerified reads all options, and refuses an unverified connection to the database together with what else is wrong.
+func (a *app) readVerified(command *cobra.Command, options []option) (config, error) {
+	c, err := readConfig(command.Flags(), a.lookupEnv, options)
+	return c, errors.Join(err, c.checkDatabaseAddress())
+}
+
 // text is an option's value where it is given by what is strongest, and the name of that.
 func (o option) text(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), file map[string]fileValue) (text, name string, err error) {
 	text, name = given(flags, lookupEnv, o.flag, o.variable)
@@ -188,10 +198,10 @@ func given(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), flag, va
 }
 
 func parseDatabaseURL(text string, into *string) error {
+	*into = text
 	if _, err := pgx.ParseConfig(text); err != nil {
 		return fmt.Errorf("%w: it must be such as postgres://user@host:5432/database", redact(err))
 	}
-	*into = text
 	return nil
 }
 

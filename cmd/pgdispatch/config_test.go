@@ -62,6 +62,7 @@ var differing = map[string]string{
 	"admin-token":             "0123456789abcdef",
 	"view-token":              "fedcba9876543210",
 	"operator-database-url":   "postgres://operator@other",
+	"temporal-ui-url":         "http://localhost:8233",
 	"metrics-workspaces":      "20",
 	"callback-url":            "https://pgdispatch.example.com/callbacks",
 	"callback-addr":           ":9465",
@@ -163,7 +164,9 @@ func TestTheTokenForLookingIsAnotherThanTheOneForActing(t *testing.T) {
 func TestWhatIsNoValueAtAllIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, arg := range []string{"--workers=", "--workers=ten", "--workers=1e2", "--workers=1001", "--lease=", "--lease=-30s", "--lease=61m",
-		"--listen=", "--listen=1", "--log-level=", "--log-level=INFO+2"} {
+		"--listen=", "--listen=1", "--log-level=", "--log-level=INFO+2",
+		"--temporal-ui-url=localhost:8233", "--temporal-ui-url=javascript:alert(1)", "--temporal-ui-url=//host", "--temporal-ui-url=http://",
+		"--temporal-ui-url=http://me:secret@host", "--temporal-ui-url=http://host/?a=b", "--temporal-ui-url=http://host/#a", "--temporal-ui-url=http://%"} {
 		_, err := readRunConfig(t, nil, arg)
 		name, _, _ := strings.Cut(arg, "=")
 		require.ErrorContains(t, err, name+" is ", arg)

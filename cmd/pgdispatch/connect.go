@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -201,18 +202,9 @@ func connectOnce(ctx context.Context, c config, warn func(*pgconn.Notice)) (*pgx
 // temporalClient reads Temporal's own configuration, the same as the temporal CLI's: environment variables and profile
 // file, TLS and API keys included. It connects when it is first used, so that a replica can start before Temporal does.
 func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
-	options, err := temporalOptions()
+	options, err := c.temporalOptions()
 	if err != nil {
 		return nil, "", err
-	}
-	if c.temporalAddress != "" {
-		options.HostPort = c.temporalAddress
-	}
-	if c.temporalNamespace != "" {
-		options.Namespace = c.temporalNamespace
-	}
-	if options.Namespace == "" {
-		options.Namespace = client.DefaultNamespace
 	}
 	if err := c.checkTemporal(options); err != nil {
 		return nil, "", err
@@ -231,11 +223,14 @@ func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
 	return temporal, options.Namespace, nil
 }
 
-func temporalOptions() (client.Options, error) {
+// temporalOptions are Temporal's own configuration with what is ours of it.
+func (c config) temporalOptions() (client.Options, error) {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return options, fmt.Errorf("read Temporal's configuration (TEMPORAL_* variables, or the profile in TEMPORAL_CONFIG_FILE): %w", err)
 	}
+	options.HostPort = cmp.Or(c.temporalAddress, options.HostPort)
+	options.Namespace = cmp.Or(c.temporalNamespace, options.Namespace, client.DefaultNamespace)
 	return options, nil
 }
 

@@ -79,6 +79,15 @@ func has(names []string, label, operator, value string) bool {
 	})
 }
 
+func TestEveryAlertIsSeenToFireByMakeAlerts(t *testing.T) {
+	t.Parallel()
+	alerts := regexp.MustCompile(`(?m)- alert: (\w+)$`).FindAllStringSubmatch(readDeploy(t, "prometheus/alerts.yml"), -1)
+	require.NotEmpty(t, alerts)
+	for _, alert := range alerts {
+		require.Contains(t, readDeploy(t, "prometheus/alerts_test.yml"), "\n  - name: "+alert[1]+"\n")
+	}
+}
+
 func TestEveryPanelSelectsTheJobAndHasAPlaceOfItsOwn(t *testing.T) {
 	t.Parallel()
 	dashboard, _ := expressions(t)

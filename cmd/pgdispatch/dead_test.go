@@ -187,7 +187,7 @@ func TestDeadReplayOfManyGoesBatchByBatchAndIsNotEndless(t *testing.T) {
 	d := newDesk(t)
 	d.dead(d.workspace, 2*deadBatch+1, "card refused")
 	// Each replay fails at once, while the others are still being replayed.
-	d.exec(`create function public.fail_at_once() returns trigger language plpgsql as $$ begin
+	d.exec(`create function public.fail_at_once() returns trigger language plpgsql security definer as $$ begin
 		set local session_replication_role = replica;
 		update pgdispatch.workflow_execution_queue q
 		set status = 'FAILED', last_error = 'card refused', claimed_at = clock_timestamp(), finished_at = clock_timestamp()

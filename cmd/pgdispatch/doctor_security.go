@@ -36,7 +36,7 @@ func checkRole(ctx context.Context, store *claim.Store) finding {
 	const own = "create role app_dispatcher login password '...'; grant pgdispatch_dispatcher to app_dispatcher;"
 	switch {
 	case !r.GroupsExist:
-		return finding{check, warning, "there are no roles pgdispatch_owner, _dispatcher, _enqueuer and _reader", "Only the schema's owner and superusers can use it, so every program has the right to drop it.",
+		return finding{check, warning, "there are not all of the roles pgdispatch_owner, _dispatcher, _enqueuer, _operator and _reader", "Only the schema's owner and superusers can use it, so every program has the right to drop it.",
 			"Run `pgdispatch migrate up` as a role that may create roles: it makes them, and says so where it cannot."}
 	case len(r.Lacks) > 0:
 		return finding{check, problem, fmt.Sprintf("role %s lacks what `run` needs: %s", name, shortList(r.Lacks)), "A replica that has this role fails as soon as it needs that.",
@@ -45,6 +45,8 @@ func checkRole(ctx context.Context, store *claim.Store) finding {
 		return finding{check, warning, "role " + name + " is a superuser", "Whoever takes over a replica has the whole server.", "Run replicas as a role of their own: " + own}
 	case r.Owner:
 		return finding{check, warning, "role " + name + " owns the schema", "Whoever takes over a replica can change definitions, limits and code in the database.", "Run replicas as a role of their own: " + own}
+	case r.Operator:
+		return finding{check, warning, "role " + name + " is an operator too", "Whoever takes over a replica can change settings, plans and limits.", "Run replicas as a role of their own: " + own}
 	}
 	return ok(check, "%s may do what `run` needs, and owns nothing", name)
 }

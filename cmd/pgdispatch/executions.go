@@ -79,7 +79,7 @@ func (a *app) executionsShowCommand() *cobra.Command {
 			shown.Stop = view.StopOf(i)
 		}
 		if ask {
-			c, err := readConfig(command.Flags(), a.lookupEnv, doctorOptions)
+			c, err := a.readVerified(command, doctorOptions)
 			if err != nil {
 				return err
 			}

@@ -116,7 +116,7 @@ func (a *app) warn(notice *pgconn.Notice) {
 // withDatabase wraps a command that needs one connection.
 func (a *app) withDatabase(do func(*cobra.Command, *pgx.Conn) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, _ []string) error {
-		c, err := readConfig(command.Flags(), a.lookupEnv, databaseOptions)
+		c, err := a.readVerified(command, databaseOptions)
 		if err != nil {
 			return err
 		}

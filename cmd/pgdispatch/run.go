@@ -66,9 +66,8 @@ func (a *app) runCommand() *cobra.Command {
 			"SIGTERM or Ctrl-C lets hand-overs under way finish; a second one exits at once.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := readConfig(command.Flags(), a.lookupEnv, runOptions)
-			_, temporalErr := temporalOptions()
-			if err := errors.Join(err, temporalErr, c.checkCallbacks(), c.checkTokens()); err != nil {
+			c, err := a.readVerified(command, runOptions)
+			if err := errors.Join(err, c.checkOperatorAddress(), c.checkTemporalAddress(), c.checkCallbacks(), c.checkTokens()); err != nil {
 				return err
 			}
 			log := slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: c.logLevel}))
@@ -149,7 +148,8 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 
 	r := &replica{config: c, log: log, wake: make(chan string, 1), stopWake: make(chan struct{}, 1)}
 	r.pulse = telemetry.NewPulse(t)
-	r.store = t.Store(&claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease, Namespace: namespace}, r.pulse)
+	store := &claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease, Namespace: namespace}
+	r.store = r.pulse.Store(store)
 	service := temporal.WorkflowService()
 	starter := &dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner}
 	waiter := &complete.TemporalWaiter{Service: service, Namespace: namespace}
@@ -163,6 +163,9 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 		}
 	}
 	r.wire(t.Starter(starter, outcomeName), waiter, t)
+	if callbacks == nil { // else it waits to be called, for which there is always room
+		store.CanWatch = r.watcher.HasRoom
+	}
 	r.dispatch.Dispatched = r.dispatched(starter.Callback)
 	if err := r.observe(t, health, others); err != nil {
 		return err
@@ -197,7 +200,7 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.store, Starter: starter, Workers: r.workers, Lease: r.lease,
 		StartTimeout: r.startTimeout, DrainTimeout: r.drainTimeout,
-		Wake: r.wake, Namespaces: r.namespacesInUse, Observer: r.pulse, Log: component("dispatcher"),
+		Wake: r.wake, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Observer: r.pulse, Log: component("dispatcher"),
 	}
 	r.sweeper = &sweeper.Sweeper{
 		Store: r.store, Interval: r.pollInterval, Lease: r.lease, RecountInterval: recountInterval,

@@ -255,7 +255,7 @@ func (a *app) printSettings(s claim.Settings, output string) error {
 // withStore wraps a command that reads or changes what the replicas share.
 func (a *app) withStore(do func(context.Context, *claim.Store, []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
-		c, err := readConfig(command.Flags(), a.lookupEnv, databaseOptions)
+		c, err := a.readVerified(command, databaseOptions)
 		if err != nil {
 			return err
 		}

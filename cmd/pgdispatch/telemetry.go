@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -79,7 +80,7 @@ func openSite(ctx context.Context, c config, log *slog.Logger) (*web.Site, func(
 	if err != nil {
 		return nil, nil, err
 	}
-	site := &web.Site{Read: &claim.Store{Pool: pool}, Change: &claim.Store{Pool: pool}, Log: log}
+	site := &web.Site{Read: &claim.Store{Pool: pool}, Change: &claim.Store{Pool: pool}, TemporalUI: c.temporalUI, Log: log}
 	if c.operatorURL == "" {
 		return site, pool.Close, nil
 	}
@@ -164,6 +165,17 @@ func (c config) checkTokens() error {
 	if c.viewToken != "" && c.viewToken == c.adminToken {
 		return errors.New("configuration: PGDISPATCH_VIEW_TOKEN is the same as PGDISPATCH_ADMIN_TOKEN: who has it could act; make another")
 	}
+	return nil
+}
+
+func parseUIURL(text string, into *string) error {
+	if text != "" {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return errors.New("it must be a URL such as http://localhost:8233 or https://cloud.temporal.io, with no password and no query")
+		}
+	}
+	*into = text
 	return nil
 }
 

@@ -196,6 +196,6 @@ client_key_path = "`+a.path("replica.key")+`"
 	require.Equal(t, "other", namespace, "and a flag is stronger than both")
 
 	t.Setenv("TEMPORAL_PROFILE", "nobody")
-	_, err := temporalOptions()
+	_, err := config{}.temporalOptions()
 	require.ErrorContains(t, err, "read Temporal's configuration (TEMPORAL_* variables, or the profile in TEMPORAL_CONFIG_FILE)")
 }

@@ -30,6 +30,33 @@ func (c config) checkDatabase(connConfig *pgx.ConnConfig) error {
 	return nil
 }
 
+// checkDatabaseAddress is of a configuration that was read, whatever else is wrong with it. An address that cannot be parsed is a fault
+// of its own, and is not looked at here.
+func (c config) checkDatabaseAddress() error {
+	connConfig, err := pgx.ParseConfig(c.databaseURL)
+	if err != nil {
+		return nil
+	}
+	return c.checkDatabase(connConfig)
+}
+
+// checkOperatorAddress does the same for the address of what the web view changes, where that is another.
+func (c config) checkOperatorAddress() error {
+	if c.operatorURL == "" {
+		return nil
+	}
+	return c.asOperator().checkDatabaseAddress()
+}
+
+// checkTemporalAddress reads Temporal's own configuration too.
+func (c config) checkTemporalAddress() error {
+	options, err := c.temporalOptions()
+	if err != nil {
+		return err
+	}
+	return c.checkTemporal(options)
+}
+
 // unverifiedHost returns the first host that might be spoken to without a check of who it is: sslmode=prefer has a second try
 // without TLS, which is one of the fallbacks.
 func unverifiedHost(connConfig *pgx.ConnConfig) string {

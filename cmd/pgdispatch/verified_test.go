@@ -109,6 +109,29 @@ func TestEveryCommandRefusesWhatIsNotVerifiedAndTakesTheWaiver(t *testing.T) {
 	require.Contains(t, errs, "connect to Postgres")
 }
 
+func TestWhatIsNotVerifiedIsReportedWithAllElseThatIsWrong(t *testing.T) {
+	t.Parallel()
+	d := &desk{t: t, url: "postgres://app:hunter2@db.example/shop"}
+	_, errs, code := d.tries("run", "--workers=0", "--temporal-address=temporal.example:7233", "--callback-url=nonsense", "--log-level=loud")
+	require.Equal(t, 1, code)
+	for _, fault := range []string{
+		`--workers is "0"`, `--log-level is "loud"`, "DATABASE_URL: the connection to db.example is not verified",
+		"TEMPORAL_ADDRESS: the connection to temporal.example is not verified", `--callback-url is "nonsense"`,
+	} {
+		require.Contains(t, errs, fault)
+	}
+	require.NotContains(t, errs, "hunter2")
+	_, errs, _ = d.tries("status", "--allow-insecure-database=perhaps")
+	require.Contains(t, errs, `--allow-insecure-database is "perhaps"`)
+	require.Contains(t, errs, "DATABASE_URL: the connection to db.example is not verified")
+
+	d.url = "postgres://app:hunter2@db.example:port/shop"
+	_, errs, _ = d.tries("run", "--workers=0")
+	require.NotContains(t, errs, "not verified", "an address that cannot be read is one fault")
+	require.Contains(t, errs, "DATABASE_URL is ")
+	require.NotContains(t, errs, "hunter2")
+}
+
 func TestDoctorLooksAtTheRoleThatAReplicaWouldHave(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -116,11 +139,13 @@ func TestDoctorLooksAtTheRoleThatAReplicaWouldHave(t *testing.T) {
 		severity
 		finding string
 	}{
-		"in role pgdispatch_dispatcher":                    {fine, "may do what `run` needs, and owns nothing"},
-		"superuser":                                        {warning, "is a superuser"},
-		"in role pgdispatch_owner":                         {warning, "owns the schema"},
-		"in role pgdispatch_reader":                        {problem, "lacks what `run` needs: delete on activity"},
-		"in role pgdispatch_reader, pgdispatch_dispatcher": {fine, "may do what `run` needs"},
+		"in role pgdispatch_dispatcher":                      {fine, "may do what `run` needs, and owns nothing"},
+		"superuser":                                          {warning, "is a superuser"},
+		"in role pgdispatch_owner":                           {warning, "owns the schema"},
+		"in role pgdispatch_reader":                          {problem, "lacks what `run` needs: delete on activity"},
+		"in role pgdispatch_operator":                        {problem, "lacks what `run` needs: delete on activity"},
+		"in role pgdispatch_operator, pgdispatch_dispatcher": {warning, "is an operator too"},
+		"in role pgdispatch_reader, pgdispatch_dispatcher":   {fine, "may do what `run` needs"},
 	} {
 		found, _ := (&desk{t: t, url: sqltest.Login(t, d.url, membership)}).diagnosis("--temporal-address", nowhere)
 		require.Equal(t, want.severity, found["role"].Severity, membership)

@@ -120,7 +120,7 @@ func grant(ctx context.Context, conn *pgx.Conn) error {
 			return fmt.Errorf("make roles: %w", err)
 		}
 		var complete bool
-		const count = "select count(*) = 4 from pg_roles where rolname in ('pgdispatch_owner', 'pgdispatch_dispatcher', 'pgdispatch_enqueuer', 'pgdispatch_reader')"
+		const count = "select count(*) = 5 from pg_roles where rolname in ('pgdispatch_owner', 'pgdispatch_dispatcher', 'pgdispatch_enqueuer', 'pgdispatch_operator', 'pgdispatch_reader')"
 		if err := tx.QueryRow(ctx, count).Scan(&complete); err != nil || !complete {
 			return err
 		}

@@ -1,6 +1,6 @@
 -- What the replicas did, minute by minute, and how each of them is: for whoever looks. Nothing is decided by it.
 
--- One row a minute in which something happened, of the last day.
+-- One row a minute, of the last day.
 create table pgdispatch.activity (
     minute    timestamptz primary key,
     started   bigint not null default 0,

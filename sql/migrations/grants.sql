@@ -1,16 +1,18 @@
 -- What each role may do. Whoever adds a table, view, sequence or function gives it its lines here, and runs `make golden`: a test
 -- has every privilege of every role in testdata/privileges.golden.
 --
--- owner:      everything. Migrates; changes settings, workspaces and definitions; replays, discards, retries.
+-- owner:      everything. Migrates; adds workspaces and definitions.
+-- operator:   what a reader does, and what the commands and the web view change: settings, plans, limits, pauses, dead letters, items
+--             that wait, requests to stop. It cannot change a definition or an item, nor the log of what was changed.
 -- dispatcher: what `pgdispatch run` does, and no more: nothing of it changes a definition, a limit or what an item carries.
 -- enqueuer:   inserts items with a client's own columns, finds them again, and withdraws them while they wait.
 -- reader:     reads everything, with the params of items.
-revoke all on schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_reader;
-revoke all on all tables in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_reader;
-revoke all on all sequences in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_reader;
-revoke all on all routines in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_reader;
+revoke all on schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
+revoke all on all tables in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
+revoke all on all sequences in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
+revoke all on all routines in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
 
-grant usage on schema pgdispatch to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_reader;
+grant usage on schema pgdispatch to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
 
 -- Needed where the tables could not be given to the owner; see roles.sql.
 grant all on schema pgdispatch to pgdispatch_owner;
@@ -18,12 +20,13 @@ grant all on all tables in schema pgdispatch to pgdispatch_owner;
 grant all on all sequences in schema pgdispatch to pgdispatch_owner;
 grant all on all routines in schema pgdispatch to pgdispatch_owner;
 
--- reader, and the dispatcher, whose web view shows the same
-grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch_dispatcher;
-revoke select on pgdispatch.callback_key from pgdispatch_reader; -- with it, anybody could make valid tokens
+-- reader; the dispatcher, whose web view shows the same; and the operator, which is no member of the readers, because whoever migrates
+-- may always grant what is on the schema, and not always a membership
+grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
+revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator; -- with it, anybody could make valid tokens
 grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
     pgdispatch.waiting_of(uuid, integer)
-    to pgdispatch_reader, pgdispatch_dispatcher;
+    to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 
 -- enqueuer
 grant insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent),
@@ -31,6 +34,24 @@ grant insert (workspace_id, workflow_definition_id, priority, run_at, params, id
     on pgdispatch.workflow_execution_queue to pgdispatch_enqueuer;
 grant insert, select on pgdispatch.enqueue to pgdispatch_enqueuer;
 grant execute on function pgdispatch.cancel(uuid) to pgdispatch_enqueuer;
+
+-- operator: the functions that change items run as the owner, and change nothing else of them
+grant update (run_at), insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent)
+    on pgdispatch.workflow_execution_queue to pgdispatch_operator;
+grant update (plan, paused, max_concurrent_workflows, max_starts_per_second) on pgdispatch.workspaces to pgdispatch_operator;
+grant update (max_claims, paused, retention, dead_letter_retention, result_bytes) on pgdispatch.settings to pgdispatch_operator;
+grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator; -- when, and as which role, Postgres says
+grant execute on function
+    pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.row_change(jsonb, jsonb),
+    pgdispatch.discard(uuid, text), pgdispatch.discard_items(bigint[], text),
+    pgdispatch.replay(uuid, text), pgdispatch.replay_items(bigint[], text, boolean),
+    pgdispatch.request_cancel(uuid, text, text), pgdispatch.request_stop(uuid, text, text, text), pgdispatch.request_terminate(uuid, text, text)
+    to pgdispatch_operator;
+-- A database that was isolated before there was this role has a policy that does not name it.
+select pgdispatch.isolate_workspaces(true)
+from pg_class c
+where c.oid = 'pgdispatch.workflow_execution_queue'::regclass and c.relrowsecurity
+  and not exists (select from pg_policy p where p.polrelid = c.oid and 'pgdispatch_operator'::regrole = any (p.polroles));
 
 -- dispatcher: items, executions and their failures
 grant update (status, run_at, attempt_count, failure_count, lost_lease_count, last_error, claimed_by, claimed_at, lease_expires_at,
@@ -59,7 +80,7 @@ grant execute on function
     pgdispatch.delete_finished(integer), pgdispatch.drop_read_hints(), pgdispatch.find_unnoticed(),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.gate_key(),
     pgdispatch.lane_head(uuid, timestamptz, timestamptz, integer[], text, text[]), pgdispatch.namespaces_in_use(),
-    pgdispatch.passed_over(uuid, integer, timestamptz, timestamptz, text, text[]), pgdispatch.recount_lanes(),
+    pgdispatch.note_minute(), pgdispatch.passed_over(uuid, integer, timestamptz, timestamptz, text, text[]), pgdispatch.recount_lanes(),
     pgdispatch.requeue_expired(integer), pgdispatch.result_of(text), pgdispatch.shorten_leases(), pgdispatch.slot_wanted(uuid),
     pgdispatch.take_stops(integer), pgdispatch.tokens_now(double precision, double precision, timestamptz, timestamptz),
     pgdispatch.unanswered_allowed(timestamptz, text, text[], integer[]), pgdispatch.waiting_levels(), pgdispatch.work_due()

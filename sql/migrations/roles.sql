@@ -13,7 +13,7 @@ declare
     missing text[] := '{}';
     thing text;
 begin
-    foreach role in array array['pgdispatch_owner', 'pgdispatch_dispatcher', 'pgdispatch_enqueuer', 'pgdispatch_reader'] loop
+    foreach role in array array['pgdispatch_owner', 'pgdispatch_dispatcher', 'pgdispatch_enqueuer', 'pgdispatch_operator', 'pgdispatch_reader'] loop
         continue when exists (select from pg_roles r where r.rolname = role);
         begin
             execute format('create role %I nologin', role);

@@ -1,6 +1,7 @@
-// Replaces the live part of a page with what the server sends. Without it, the page is as it was when it was asked for.
-const part = document.getElementById("live");
+// Replaces the parts of a live page that the server sends anew. Without it, the page is as it was when it was asked for.
+const live = document.getElementById("live");
 const note = document.getElementById("connection");
+const waiting = new Map(); // parts that came while somebody was busy with them
 // retry is after how many milliseconds a server is asked again that answered otherwise.
 const retry = 3000;
 
@@ -8,20 +9,39 @@ function say(text) {
   if (note.textContent !== text) note.textContent = text;
 }
 
-// show leaves tables as far to the side as somebody has moved them.
-function show(html) {
-  const moved = [...part.querySelectorAll(".scroll")].map((table) => table.scrollLeft);
-  part.innerHTML = html;
+// What somebody reads or selects is not taken away under their hands.
+function busy(part) {
+  const selection = document.getSelection();
+  return part.contains(document.activeElement) || (!selection.isCollapsed && selection.containsNode(part, true));
+}
+
+// take leaves a part as somebody has opened it, and as far to the side as somebody has moved it.
+function take(part, old) {
+  const open = [...old.querySelectorAll("details")].map((details) => details.open);
+  const moved = [...old.querySelectorAll(".scroll")].map((table) => table.scrollLeft);
+  old.replaceWith(part); // from now on it has a width
+  part.querySelectorAll("details").forEach((details, n) => { details.open = open[n] ?? false; });
   part.querySelectorAll(".scroll").forEach((table, n) => { table.scrollLeft = moved[n] ?? 0; });
 }
 
+function show(html) {
+  const sent = document.createElement("template");
+  sent.innerHTML = html;
+  for (const part of sent.content.children) waiting.set(part.id, part);
+  for (const [id, part] of waiting) {
+    const old = document.getElementById(id);
+    const early = id === "asof" && waiting.size > 1; // else it would be said of what is held, too
+    if (!old || busy(old) || early) continue;
+    take(part, old);
+    waiting.delete(id);
+  }
+}
+
 function listen() {
-  const stream = new EventSource(part.dataset.stream);
+  const stream = new EventSource(live.dataset.stream);
   stream.addEventListener("message", (event) => {
-    // What somebody reads or selects is not taken away under their hands.
-    const held = part.contains(document.activeElement) || !document.getSelection().isCollapsed;
-    if (!held) show(event.data);
-    say(held ? "Held still while something is selected. Escape lets it go on." : "");
+    show(event.data);
+    say(waiting.size > 0 ? "Held still while something is selected. Escape lets it go on." : "");
   });
   stream.addEventListener("problem", (event) => say(event.data));
   stream.addEventListener("error", () => {
@@ -31,7 +51,7 @@ function listen() {
   });
 }
 
-if (part) {
+if (live) {
   listen();
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;

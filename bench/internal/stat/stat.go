@@ -31,6 +31,18 @@ func Median(samples []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
+// MedianWithin returns the interval that has the true median in at least 95 of 100 cases, whatever the samples' distribution, or the
+// least and the greatest where they are too few for that. It is NaN without samples.
+func MedianWithin(samples []float64) (least, most float64) {
+	n := len(samples)
+	if n == 0 {
+		return math.NaN(), math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	outside := max(int(float64(n)/2-1.96*math.Sqrt(float64(n))/2)-1, 0) // on each side, by the normal approximation of the binomial
+	return sorted[outside], sorted[n-1-outside]
+}
+
 // Spread is what one figure came to over the rounds of a run.
 type Spread struct{ Median, Min, Max float64 }
 

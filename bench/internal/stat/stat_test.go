@@ -2,6 +2,7 @@ package stat_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -30,6 +31,29 @@ func TestMedianOfAnEvenNumberLiesBetween(t *testing.T) {
 	require.Equal(t, 2.0, stat.Median([]float64{3, 1, 2}))
 	require.Equal(t, 2.5, stat.Median([]float64{4, 3, 1, 2}))
 	require.True(t, math.IsNaN(stat.Median(nil)))
+}
+
+func TestTheMediansIntervalHasItAtLeastAsOftenAsItSays(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{10, 60, 200} {
+		hits := 0
+		source := rand.New(rand.NewPCG(1, uint64(n)))
+		for range 2000 {
+			samples := make([]float64, n)
+			for at := range samples {
+				samples[at] = source.ExpFloat64() // whose median is ln 2
+			}
+			least, most := stat.MedianWithin(samples)
+			if least <= math.Ln2 && math.Ln2 <= most {
+				hits++
+			}
+		}
+		require.GreaterOrEqual(t, hits, 1900, "of 2,000 with %d samples", n)
+	}
+	least, most := stat.MedianWithin([]float64{3, 1, 2})
+	require.Equal(t, []float64{1, 3}, []float64{least, most}, "few samples say little")
+	least, _ = stat.MedianWithin(nil)
+	require.True(t, math.IsNaN(least))
 }
 
 func TestSpreadOfNothingIsUnknown(t *testing.T) {

@@ -25,6 +25,8 @@ const (
 	// watched is free when their leases are over; then all waves may be still to come in such a slot, and the last of them may have
 	// been the probe of the one that is cut off.
 	livenessLimit = lab.Lease + time.Second + waves*running + startingAll + lab.StartTimeout + lab.PollInterval
+	// calm is how long nothing waits before it: a replica that Temporal has slowed down is at full speed again by then.
+	calm = 7 * time.Second
 	// livenessExtra is how much longer is waited before it counts as never.
 	livenessExtra = 15 * time.Second
 	// latency is that of the core's own connection to the database.
@@ -69,7 +71,7 @@ func liveness(ctx context.Context, l *lab.Lab, out *Outcome) error {
 // roles has every slot used and as much wait behind, and nothing else: what happens to wait after other faults takes as long as
 // its workspaces' limits have it take. The replica that started the last of it is given to the partition: it watches it.
 func roles(ctx context.Context, l *lab.Lab) (frozen, cut, far *lab.Replica, err error) {
-	if err := l.Load.Drain(ctx, quiescence); err != nil {
+	if err := errors.Join(l.Load.Drain(ctx, quiescence), lab.Sleep(ctx, calm)); err != nil {
 		return nil, nil, nil, err
 	}
 	for _, w := range l.Load.Workspaces {

@@ -1,6 +1,6 @@
 -- Marks those of these dead letters that are open as discarded, and returns which these were.
 create function pgdispatch.discard_items(items bigint[], who text) returns setof bigint
-language plpgsql volatile
+language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

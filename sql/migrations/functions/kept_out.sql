@@ -6,7 +6,8 @@ set search_path = pg_catalog, pg_temp
 as $$
     select c.relrowsecurity
            and not pg_has_role(caller.name, c.relowner, 'usage')
-           and not coalesce(pg_has_role(caller.name, to_regrole('pgdispatch_dispatcher'), 'usage'), false) -- it withdraws for others
+           and not exists (select from unnest(array[to_regrole('pgdispatch_dispatcher'), to_regrole('pgdispatch_operator')]) r (withdraws_for_others)
+                           where pg_has_role(caller.name, r.withdraws_for_others, 'usage'))
            and workspace is distinct from nullif(current_setting('pgdispatch.workspace_id', true), '')::uuid
     from pg_class c
     cross join (select coalesce(nullif(current_setting('role'), 'none'), session_user)::name as name) caller

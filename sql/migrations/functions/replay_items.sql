@@ -2,7 +2,7 @@
 -- has lost its definition is left out. even_discarded: a discarded one is taken too.
 create function pgdispatch.replay_items(items bigint[], who text, even_discarded boolean default false)
 returns table (item_id bigint, replay_id bigint, replay_execution_id uuid)
-language plpgsql volatile
+language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column

@@ -2,7 +2,7 @@
 -- ALREADY_REQUESTED or ALREADY_ENDED. An item that is being handed over is asked for too: the request is carried out once its
 -- workflow runs. A request to terminate takes the place of one to cancel, and not the other way round.
 create function pgdispatch.request_stop(execution uuid, how text, reason text, who text) returns text
-language plpgsql volatile
+language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare

@@ -223,6 +223,7 @@ func (d *demo) invite(ctx context.Context) error {
 	d.screen.printf("\nenqueue one more, from another terminal (%s of %s):\n", e.Definition, e.Workspace)
 	d.screen.printf("  %s '%s' -c \"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)"+
 		" values ('%s', '%s', '{}') returning id, execution_id\"\n", d.stack.psql, d.stack.databaseURL, e.WorkspaceID, e.DefinitionID)
+	d.screen.printf("pgdispatch's web view: %s", d.stack.view)
 	if d.stack.temporal.UI != "" {
 		d.screen.printf("Temporal's web interface: %s", d.stack.temporal.UI)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +50,8 @@ type stack struct {
 	client      client.Client
 	workerFatal chan error
 	replicas    []*process
+	// view is where a browser finds the first replica's pages.
+	view string
 	// cleanups undo what was started, last first.
 	cleanups []cleanup
 }
@@ -197,6 +200,14 @@ func (st *stack) startReplicas(opts Options) (string, error) {
 		cmd := exec.Command(opts.Pgdispatch, "run")
 		cmd.Env = append(st.environment(),
 			"TEMPORAL_ADDRESS="+st.temporal.Address, "TEMPORAL_NAMESPACE="+namespace, "PGDISPATCH_WORKERS="+replicaWorkers)
+		if i == 0 { // its web view is everyone's
+			address, err := freeAddress()
+			if err != nil {
+				return "", err
+			}
+			cmd.Env = append(cmd.Env, "PGDISPATCH_ADMIN_ADDR="+address, "PGDISPATCH_TEMPORAL_UI_URL="+st.temporal.UI)
+			st.view = "http://" + address + "/ui/"
+		}
 		replica, err := startProcess(name, logPath, cmd)
 		if err != nil {
 			return "", err
@@ -205,6 +216,15 @@ func (st *stack) startReplicas(opts Options) (string, error) {
 		logs = append(logs, logPath)
 	}
 	return "logs " + strings.Join(logs, ", "), nil
+}
+
+// freeAddress is one on loopback that nobody listens on, a moment ago at least.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return listener.Addr().String(), listener.Close()
 }
 
 // stopReplicas stops all of them at the same time.

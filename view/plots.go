@@ -1,0 +1,110 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// Plot is how one figure went, minute by minute.
+type Plot struct {
+	Name string
+	// Parts name what a bar consists of, from below; one: the figure as a whole.
+	Parts []string
+	Bars  []Bar
+	Most  float64 // how high the highest bar is
+
+	Write func(float64) string // a height, with its unit
+}
+
+// Bar is a minute's. Tops say how high each of its parts reaches; none: nothing is known.
+type Bar struct {
+	At    time.Time
+	Tops  []float64
+	Words string // the same, with units
+}
+
+// Top writes how high the highest bar is, with its unit.
+func (p Plot) Top() string {
+	if !slices.ContainsFunc(p.Bars, func(b Bar) bool { return len(b.Tops) > 0 }) {
+		return unknown
+	}
+	return p.Write(p.Most)
+}
+
+// Height is a bar's.
+func (b Bar) Height() float64 {
+	if len(b.Tops) == 0 {
+		return 0
+	}
+	return b.Tops[len(b.Tops)-1]
+}
+
+// unknown is said of a minute of which nothing is known.
+const unknown = "–"
+
+// Plots are those of an overview's minutes; nil: nothing is known of any.
+func Plots(o claim.Overview) []Plot {
+	if len(o.Minutes) == 0 {
+		return nil
+	}
+	count := func(n float64) string { return Count(int64(n)) }
+	level := func(of func(claim.Minute) *int64) func(claim.Minute) Bar {
+		return func(m claim.Minute) Bar {
+			if n := of(m); n != nil {
+				return Bar{Tops: []float64{float64(*n)}, Words: Count(*n)}
+			}
+			return Bar{}
+		}
+	}
+	return []Plot{
+		plotOf(o, "Waiting", []string{"items"}, count, level(func(m claim.Minute) *int64 { return m.Waiting })),
+		plotOf(o, "Claimed", []string{"items"}, count, level(func(m claim.Minute) *int64 { return m.Claimed })),
+		plotOf(o, "Running", []string{"workflows"}, count, level(func(m claim.Minute) *int64 { return m.Running })),
+		plotOf(o, "Starts", []string{"a second"}, Rate, func(m claim.Minute) Bar {
+			return Bar{Tops: []float64{m.StartsPerSecond()}, Words: Rate(m.StartsPerSecond())}
+		}),
+		plotOf(o, "From due to started", []string{"p50", "p99"}, func(s float64) string { return Span(time.Duration(s * float64(time.Second))) }, pickupBar),
+		plotOf(o, "Ended", []string{"completed", "failed"}, func(n float64) string { return Number(int64(n)) }, func(m claim.Minute) Bar {
+			return Bar{Tops: []float64{float64(m.Completed), float64(m.Completed + m.Failed)},
+				Words: fmt.Sprintf("%s completed, %s failed", Number(m.Completed), Number(m.Failed))}
+		}),
+	}
+}
+
+func pickupBar(m claim.Minute) Bar {
+	if m.Waits.Total() == 0 {
+		return Bar{}
+	}
+	p50, p99 := m.Waits.Quantile(.5), m.Waits.Quantile(.99)
+	return Bar{Tops: []float64{p50.Seconds(), p99.Seconds()}, Words: fmt.Sprintf("p50 %s, p99 %s", Span(p50), Span(p99))}
+}
+
+func plotOf(o claim.Overview, name string, parts []string, write func(float64) string, bar func(claim.Minute) Bar) Plot {
+	p := Plot{Name: name, Parts: parts, Write: write}
+	for _, m := range o.Minutes {
+		b := bar(m)
+		b.At = m.At.UTC()
+		if b.Tops == nil {
+			b.Words = unknown
+		}
+		p.Most = max(p.Most, b.Height())
+		p.Bars = append(p.Bars, b)
+	}
+	return p
+}
+
+// Sparkline draws it in one line, a character a minute.
+func (p Plot) Sparkline() string {
+	line := []rune{}
+	for _, b := range p.Bars {
+		step := 0
+		if height := b.Height(); height > 0 {
+			step = max(int(height/p.Most*8), 1)
+		}
+		line = append(line, []rune(" ▁▂▃▄▅▆▇█")[step])
+	}
+	return string(line)
+}
