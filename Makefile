@@ -61,7 +61,7 @@ alerts: ## see each alert of deploy/prometheus fire, and none without a reason, 
 
 .PHONY: browser
 browser: devstack ## drive every page and action of the web view in headless Chromium, by keyboard too, with axe-core
-	cd browser && $(GOTEST) -parallel 4 -count=1 ./... # the binary that it builds is not its own, so a cached answer may be wrong
+	cd browser && go test -timeout 10m -parallel 4 -count=1 ./... # the binary that it builds is not its own, so a cached answer may be wrong
 
 .PHONY: screenshots
 screenshots: devstack ## take the pictures of the documentation anew; writes docs/images

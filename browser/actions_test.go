@@ -211,7 +211,7 @@ func TestWhoMayOnlyLookHasNoForms(t *testing.T) {
 	all := places(t)
 	for _, s := range []*site{shared.full, shared.watched} {
 		p := s.open(t, "/ui/")
-		for _, name := range []string{"workspace of a long name", "failed item", "dead letters of an error", "settings"} {
+		for _, name := range []string{"workspace of a long name", "failed item", "dead letters of a workspace", "settings"} {
 			p.visit(all[name].path)
 			require.Contains(t, p.text("main"), "For looking only", name)
 			require.Empty(t, p.texts(`form[method=post], .button, a[href$="/discard"]`), name)
