@@ -89,10 +89,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		if call == nil {
 			continue
 		}
-		listener.Handle(channel, pgxlisten.HandlerFunc(func(context.Context, *pgconn.Notification, *pgx.Conn) error {
-			call()
-			return nil
-		}))
+		listener.Handle(channel, caller(call))
 	}
 	if l.Ping != nil {
 		l.echoes = make(chan struct{}, 1)
@@ -203,12 +200,19 @@ func (b bell) HandleBacklog(ctx context.Context, _ string, _ *pgx.Conn) error {
 	b.l.connected.Store(true)
 	b.l.Log.InfoContext(ctx, "Listening")
 	b.l.Ring()
-	if b.l.Called != nil {
-		b.l.Called() // a call may have been missed as well
-	}
-	if b.l.Stopping != nil {
-		b.l.Stopping()
-	}
+	return nil
+}
+
+// caller calls at each notification, and when LISTEN is in force on its own channel, which is not when it is on the others.
+type caller func()
+
+func (c caller) HandleNotification(context.Context, *pgconn.Notification, *pgx.Conn) error {
+	c()
+	return nil
+}
+
+func (c caller) HandleBacklog(context.Context, string, *pgx.Conn) error {
+	c()
 	return nil
 }
 
