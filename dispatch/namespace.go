@@ -16,7 +16,9 @@ type namespaces struct {
 	// connection is open while there is nobody to ask, or, where one namespace is all there is, while that takes none: then
 	// nothing is claimed but probes.
 	connection breaker
-	known      map[string]*namespace
+	// only is the namespace whose refusal opened connection, because there seemed to be no other; "": none.
+	only  string
+	known map[string]*namespace
 }
 
 // namespace is one of them.
@@ -163,13 +165,17 @@ func (s *namespaces) paused() (paused int, all bool) {
 
 // trip pauses a namespace; or all, where nobody was there to be asked, or where it is the only one. It says whether that is new.
 func (s *namespaces) trip(now time.Time, name string, outcome Outcome) (opened bool) {
-	b := &s.of(name).breaker
-	if outcome == Unreached || !s.several(name) {
-		b = &s.connection
-	} else {
-		s.connection.close() // somebody answered
+	b, said := &s.of(name).breaker, false
+	switch {
+	case outcome == Unreached:
+		b, s.only = &s.connection, ""
+	case !s.several(name):
+		b, s.only = &s.connection, name
+	default:
+		said = s.connection.open() && s.only == name // before the others were known
+		s.connection.close()                         // somebody answered
 	}
-	opened = !b.open()
+	opened = !b.open() && !said
 	b.trip(now)
 	return opened
 }

@@ -217,6 +217,7 @@ func TestANamespaceThatIsNewIsNotHeldUpByTheOnlyOneBefore(t *testing.T) {
 		d.wake <- WakeNotification
 		pass(probeCap*12/10 + 100*time.Millisecond)
 		require.Len(t, d.seen().reported, 10)
+		require.Len(t, d.log.at(slog.LevelError), 1, "one outage, one alarm")
 		stop()
 	})
 }
