@@ -6,60 +6,35 @@ with failed as materialized (
     select n.workspace_id, count(*) as items
     from (select q.workspace_id from pgdispatch.workflow_execution_queue q where q.status = 'FAILED' and q.finished_at > now() - interval '1 day'
           order by q.finished_at desc limit $8::bigint) n group by n.workspace_id
-), last (waiting_from, id, searched) as (
-    select case when abs($3::double precision) < 1e11 then to_timestamp($3::double precision)
-                when $3::double precision > 0 then 'infinity' else '-infinity' end,
-           coalesce($5::text::uuid, '00000000-0000-0000-0000-000000000000'),
-           case when $1::text ~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then $1::text::uuid end
 ), matched as materialized ( -- by a look at every name
-    select w.id from pgdispatch.workspaces w where position(lower($1::text) in lower(w.name)) > 0 or w.id = (select n.searched from last n)
-), waits (id, since) as ( -- those with room and those without, each from its own index, from the last one shown on; where names are searched, all
-    (select l.workspace_id, l.waiting_from from pgdispatch.lanes l
-     where $2::text = 'oldest' and $1::text is null and l.active < l.slots and not l.paused and l.ready_priority is not null
-       and l.waiting_from >= (select n.waiting_from from last n)
-       and (l.waiting_from, l.workspace_id) >= ((select n.waiting_from from last n), (select n.id from last n))
-     order by l.waiting_from, l.workspace_id limit $6::bigint + 1)
-    union all
-    (select l.workspace_id, l.waiting_from from pgdispatch.lanes l
-     where $2::text = 'oldest' and $1::text is null and (l.active >= l.slots or l.paused) and l.ready_priority is not null
-       and l.waiting_from >= (select n.waiting_from from last n)
-       and (l.waiting_from, l.workspace_id) >= ((select n.waiting_from from last n), (select n.id from last n))
-     order by l.waiting_from, l.workspace_id limit $6::bigint + 1)
-    union all
-    select l.workspace_id, l.waiting_from from pgdispatch.lanes l where $2::text = 'oldest' and $1::text is not null and l.ready_priority is not null
+    select w.id from pgdispatch.workspaces w where position(lower($1::text) in lower(w.name)) > 0 or w.id::text = lower($1::text)
 ), ranked (id, rank) as (
-    select o.id, date_part('epoch', o.since)::double precision from waits o
+    select l.workspace_id, date_part('epoch', l.waiting_from)
+    from pgdispatch.longest_waiting($3::double precision, $5::text::uuid, $6::bigint + 1) l where $2::text = 'oldest' and $1::text is null
     union all
-    select l.workspace_id, -l.active::double precision from pgdispatch.lanes l where $2::text = 'running' and l.active > 0
+    select l.workspace_id, case $2::text when 'running' then -l.active else date_part('epoch', l.waiting_from) end::double precision from pgdispatch.lanes l
+    where case $2::text when 'running' then l.active > 0 when 'oldest' then $1::text is not null and l.ready_priority is not null else false end
     union all
     select f.workspace_id, -f.items::double precision from failed f where $2::text = 'failures'
 ), ahead as materialized (
     select r.id, r.rank from ranked r
-    where ($3::double precision is null or (r.rank, r.id) > ($3::double precision, $5::text::uuid))
-      and ($1::text is null or r.id in (select m.id from matched m))
+    where ($3::double precision is null or (r.rank, r.id) > ($3::double precision, $5::text::uuid)) and ($1::text is null or r.id in (select m.id from matched m))
     order by r.rank, r.id limit $6::bigint
 ), page as materialized (
     (select a.id, a.rank from ahead a) union all (
      select w.id, 'infinity' from pgdispatch.workspaces w
      where (select count(*) from ahead) < $6::bigint -- else nobody asks for them
-       and case when $1::text is null then true
-                when $2::text <> 'name' then w.id in (select m.id from matched m)
-                else position(lower($1::text) in lower(w.name)) > 0 or w.id = (select n.searched from last n) end
+       and case when $1::text is null then true when $2::text <> 'name' then w.id in (select m.id from matched m)
+                else position(lower($1::text) in lower(w.name)) > 0 or w.id::text = lower($1::text) end -- until there are enough
        and (w.name collate "C", w.id) > (case when $3::double precision = 'infinity' then $4::text else '' end,
                                          case when $3::double precision = 'infinity' then $5::text else '00000000-0000-0000-0000-000000000000' end::uuid)
        and (select count(*) from pgdispatch.lanes l where l.workspace_id = w.id -- counted, so that it is looked up one by one
             and case $2::text when 'running' then l.active > 0 when 'oldest' then l.ready_priority is not null else false end) = 0
        and not ($2::text = 'failures' and w.id in (select f.workspace_id from failed f))
      order by w.name collate "C", w.id limit $6::bigint)
-), claimed as materialized (
-    select q.workspace_id, count(*) as items from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED' group by q.workspace_id
-)
+), claimed as materialized (select q.workspace_id, count(*) as items from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED' group by q.workspace_id)
 select w.id::text, w.name, w.plan, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as limit_in_force, w.paused,
-       n.items as waiting, coalesce(c.items, 0) as claimed, n.running,
-       clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank
-from page p
-cross join lateral (select w.* from pgdispatch.workspaces w where w.id = p.id offset 0) w -- one by one
-join pgdispatch.workspace_tiers t on t.plan = w.plan
-left join claimed c on c.workspace_id = p.id left join failed f on f.workspace_id = p.id
-cross join lateral pgdispatch.waiting_of(p.id, $7::integer) n
+       n.items as waiting, coalesce(c.items, 0) as claimed, n.running, clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank
+from page p cross join lateral (select w.* from pgdispatch.workspaces w where w.id = p.id offset 0) w join pgdispatch.workspace_tiers t on t.plan = w.plan
+left join claimed c on c.workspace_id = p.id left join failed f on f.workspace_id = p.id cross join lateral pgdispatch.waiting_of(p.id, $7::integer) n
 order by p.rank, case when p.rank = 'infinity' then w.name end collate "C", p.id limit $6::bigint

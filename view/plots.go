@@ -67,7 +67,7 @@ func Plots(o claim.Overview) []Plot {
 			return Bar{Tops: []float64{m.StartsPerSecond()}, Words: Rate(m.StartsPerSecond())}
 		}),
 		plotOf(o, "From due to started", []string{"p50", "p99"}, func(s float64) string { return Span(time.Duration(s * float64(time.Second))) }, pickupBar),
-		plotOf(o, "Ended", []string{"completed", "failed"}, func(n float64) string { return Number(int64(n)) }, func(m claim.Minute) Bar {
+		plotOf(o, "Ended a minute", []string{"completed", "failed"}, func(n float64) string { return Number(int64(n)) }, func(m claim.Minute) Bar {
 			return Bar{Tops: []float64{float64(m.Completed), float64(m.Completed + m.Failed)},
 				Words: fmt.Sprintf("%s completed, %s failed", Number(m.Completed), Number(m.Failed))}
 		}),

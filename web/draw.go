@@ -69,7 +69,7 @@ const (
 // plot draws one figure's hour, a bar a minute, its parts one above the other. All that it writes are numbers and words of package view.
 func plot(p view.Plot) template.HTML {
 	var out strings.Builder
-	fmt.Fprintf(&out, `<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s, by the minute: %s now, %s at the most">`,
+	fmt.Fprintf(&out, `<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s, over the last hour: %s now, %s at the most">`,
 		len(p.Bars)*barStep, plotHeight, p.Name, p.Bars[len(p.Bars)-1].Words, p.Top())
 	for n, bar := range p.Bars {
 		fmt.Fprintf(&out, `<g><title>%s: %s</title><path class="hover" d="M%d 0h%dv%dh-%dz"/>`, minute(bar.At), bar.Words, n*barStep, barStep, plotHeight, barStep)

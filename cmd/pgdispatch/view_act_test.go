@@ -49,7 +49,7 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 	replicas.url = sqltest.Login(t, s.url, "in role pgdispatch_dispatcher")
 	tokens := []string{anyPort, "PGDISPATCH_ADMIN_TOKEN=" + adminToken, "PGDISPATCH_VIEW_TOKEN=" + viewToken}
 	weak := replicas.replica(tokens...).ready()
-	strong := replicas.replica(append(tokens, "PGDISPATCH_OPERATOR_DATABASE_URL="+sqltest.Login(t, s.url, "in role pgdispatch_owner"))...).ready()
+	strong := replicas.replica(append(tokens, "PGDISPATCH_OPERATOR_DATABASE_URL="+sqltest.Login(t, s.url, "in role pgdispatch_operator"))...).ready()
 	page := "/ui/workspaces/" + s.workspace["PRO"]
 	paused := func() bool {
 		return one[bool](s, "select paused from pgdispatch.workspaces where id = $1", s.workspace["PRO"])

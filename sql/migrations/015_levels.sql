@@ -14,11 +14,13 @@ create index lanes_aged on pgdispatch.lanes (waiting_from, workspace_id)
 create index lanes_held on pgdispatch.lanes (waiting_from, workspace_id)
     where (active >= slots or paused) and ready_priority is not null and waiting_from is not null;
 
+{{ template "functions/longest_waiting.sql" . }}
 {{ template "functions/note_minute.sql" . }}
 
 ---- create above / drop below ----
 
 drop function pgdispatch.note_minute();
+drop function pgdispatch.longest_waiting(double precision, uuid, bigint);
 drop index pgdispatch.lanes_held, pgdispatch.lanes_aged;
 create index lanes_aged on pgdispatch.lanes (waiting_from)
     where active < slots and not paused and ready_priority is not null and waiting_from is not null;

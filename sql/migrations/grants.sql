@@ -25,7 +25,7 @@ grant all on all routines in schema pgdispatch to pgdispatch_owner;
 grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator; -- with it, anybody could make valid tokens
 grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
-    pgdispatch.waiting_of(uuid, integer)
+    pgdispatch.longest_waiting(double precision, uuid, bigint), pgdispatch.waiting_of(uuid, integer)
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 
 -- enqueuer

@@ -43,7 +43,7 @@ begin
             select format('table %s', c.oid::regclass) -- so are views and sequences altered, too
             from pg_class c
             where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'S') and c.relowner <> 'pgdispatch_owner'::regrole
-              and not exists (select from pg_depend d where d.objid = c.oid and d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i')
+              and not exists (select from pg_depend d where d.objid = c.oid and d.objsubid = 0 and d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i')
                                                         and d.refclassid = 'pg_class'::regclass) -- an identity's sequence goes with its table
             union all
             select format('routine %s', p.oid::regprocedure)

@@ -27,7 +27,10 @@ function take(part, old) {
 function show(html) {
   const sent = document.createElement("template");
   sent.innerHTML = html;
-  for (const part of sent.content.children) waiting.set(part.id, part);
+  for (const part of sent.content.children) {
+    waiting.delete(part.id); // the last that came is the last to be shown
+    waiting.set(part.id, part);
+  }
   for (const [id, part] of waiting) {
     const old = document.getElementById(id);
     const early = id === "asof" && waiting.size > 1; // else it would be said of what is held, too
