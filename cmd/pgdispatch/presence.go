@@ -9,6 +9,7 @@ import (
 
 // presence says that this replica lives, so that others leave its watches alone, and how it is, for whoever looks.
 func (r *replica) presence(ctx context.Context) error {
+	pause := time.Second // what it said at first is from before it listened
 	for {
 		if err := r.store.Alive(ctx, claim.Presence{Version: buildVersion(), Workers: r.workers, State: r.state()}); err != nil && ctx.Err() == nil {
 			r.log.WarnContext(ctx, "Cannot renew this replica's presence", "error", err)
@@ -17,7 +18,8 @@ func (r *replica) presence(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(min(r.lease/3, presenceInterval)):
+		case <-time.After(min(r.lease/3, pause)):
+			pause = presenceInterval
 		}
 	}
 }
