@@ -116,7 +116,9 @@ func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 	<-first.shutting
 	second := newGate(t, url, "second")
 	second.Sleep()
-	within(t, func() bool { return taken(t, pool, "second") }, "the second tries")
+	within(t, func() bool { return asked(t, pool, "second", "gate_key() + 1") }, "the second tries")
+	second.Call()
+	within(t, func() bool { return asked(t, pool, "second", "pg_notify") }, "and has its answer, because it goes on")
 	require.False(t, second.OnDuty())
 
 	first.Busy()
@@ -125,12 +127,12 @@ func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 	require.True(t, second.OnDuty())
 }
 
-// taken says whether a session of that name has asked for duty by now.
-func taken(t *testing.T, pool *pgxpool.Pool, name string) (asked bool) {
+// asked says whether the last that a session of that name has asked has this text in it.
+func asked(t *testing.T, pool *pgxpool.Pool, name, text string) (is bool) {
 	t.Helper()
 	require.NoError(t, pool.QueryRow(t.Context(),
-		"select exists (select from pg_stat_activity where application_name = $1 and datname = current_database() and query like '%gate_key() + 1%')", name).Scan(&asked))
-	return asked
+		"select exists (select from pg_stat_activity where application_name = $1 and datname = current_database() and position($2 in query) > 0)", name, text).Scan(&is))
+	return is
 }
 
 func TestDutyPassesOnWhenItsHolderDies(t *testing.T) {

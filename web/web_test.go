@@ -54,7 +54,7 @@ func (f *fakeReader) Overview(ctx context.Context) (claim.Overview, error) {
 	return claim.Overview{
 		Depth:    claim.Depth{Pending: 1_000_000, MaxClaims: 100, DeadLetters: 3, DeadLettersExact: true},
 		Replicas: []claim.Replica{{ID: hostile, Version: hostile, Workers: 10, State: claim.ReplicaState{Busy: 3, Listening: &deaf, BreakerOpen: true, WakeUps: map[string]int64{hostile: 1}}}},
-		Stalled: []claim.StallFor{{Stall: claim.Stall{Kind: "TASK_QUEUE", Name: hostile, Detail: hostile}}},
+		Stalled:  []claim.StallFor{{Stall: claim.Stall{Kind: "TASK_QUEUE", Name: hostile, Detail: hostile}}},
 		Minutes: []claim.Minute{
 			{At: time.Date(2026, 8, 1, 12, 29, 0, 0, time.UTC), Completed: 10, Failed: 1, Started: 120, Passed: time.Minute, Waiting: &long, Waits: claim.Waits{1, 2}},
 			{At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC)},
