@@ -85,7 +85,7 @@ func (r *run) steer(now time.Time) {
 	d.lookAt, d.leaveAt = time.Time{}, time.Time{}
 	switch {
 	case r.Gate == nil:
-	case r.refused:
+	case r.refused && r.Reached != nil && !r.Reached():
 		r.Gate.Busy() // another may reach Temporal, and is not to wait for its poll
 	case r.idle+len(r.started) == 0:
 		if d.busyAt.IsZero() {

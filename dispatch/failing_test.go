@@ -104,15 +104,18 @@ func TestWhileTemporalAnswersNothingNoItemIsTriedToFindOut(t *testing.T) {
 	})
 }
 
-func TestAReplicaThatTemporalRefusesLeavesDutyToAnother(t *testing.T) {
+func TestAReplicaThatDoesNotReachTemporalLeavesDutyToAnother(t *testing.T) {
 	gatedBubble(t, 2, func(t *testing.T, d *desk, g *fakeGate) {
+		var reached atomic.Bool
+		d.Reached = reached.Load
 		d.enqueue(1)
-		d.onStart = d.failsWith(serviceerror.NewUnavailable("connection refused"), time.Second)
+		d.onStart = d.failsWith(serviceerror.NewUnavailable("connection refused"), time.Hour)
 		stop := d.run()
 		pass(time.Second / 2)
 		require.Equal(t, []string{"sleep", "busy"}, g.seen())
-		pass(time.Second + probeCap)
-		require.Equal(t, []string{"sleep", "busy", "sleep"}, g.seen())
+		reached.Store(true)
+		pass(probeBase + 10*time.Millisecond)
+		require.Equal(t, []string{"sleep", "busy", "sleep"}, g.seen(), "it may start again, and is to be woken for it")
 		stop()
 	})
 }
