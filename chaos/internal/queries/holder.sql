@@ -1,4 +1,4 @@
--- The process ID of the replica that holds an item, and how the item stands.
-select coalesce((regexp_match(q.claimed_by, '_(\d+)_[^_]*$'))[1], ''), q.status
+-- The process ID of the replica that holds an item, and how the item stands. Who has claimed it after three losses only fails it.
+select case when q.lost_lease_count < 3 then coalesce((regexp_match(q.claimed_by, '_(\d+)_[^_]*$'))[1], '') else '' end, q.status
 from pgdispatch.workflow_execution_queue q
 where q.execution_id = $1::uuid
