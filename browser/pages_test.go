@@ -123,7 +123,7 @@ func TestAnItemsPageTellsItsStory(t *testing.T) {
 	p.follow(chromedp.Click(chromedp.CSS(`tbody th a`)))
 	require.Regexp(t, `^Item \d+ FAILED$`, p.text("h1"))
 	story := p.texts(".story li")
-	require.Len(t, story, 6)
+	require.GreaterOrEqual(t, len(story), 6, "another test may have discarded it meanwhile")
 	for n, want := range []string{"inserted", "claimed for the first time", "failure 1, at attempt 1", "claimed for the last time, attempt 2", "started: workflow execution-", "is no currency"} {
 		require.Contains(t, story[n], want)
 	}
