@@ -18,7 +18,8 @@ import (
 // config is what a replica is told. A flag is stronger than its environment variable, which is stronger than the configuration
 // file, which is stronger than the default.
 type config struct {
-	databaseURL string // "": libpq's PG* variables
+	databaseURL      string // "": libpq's PG* variables
+	databaseVariable string // that it was read from; "": DATABASE_URL
 	// Connections that leave this machine may go without verified TLS.
 	allowInsecureDatabase, allowInsecureTemporal bool
 	temporalAddress                              string // "": Temporal's own configuration, see temporalClient
@@ -65,6 +66,9 @@ func (o option) secret() bool {
 	return slices.Contains([]string{"database-url", "operator-database-url", "admin-token", "view-token"}, o.flag)
 }
 
+// operatorVariable is named where its value is at fault, which is found only when it is used.
+const operatorVariable = "PGDISPATCH_OPERATOR_DATABASE_URL"
+
 var databaseOption = option{"database-url", "DATABASE_URL", "", "Postgres to connect to; empty: libpq's PG* variables",
 	func(c *config, v string) error { return parseDatabaseURL(v, &c.databaseURL) }}
 
@@ -107,7 +111,7 @@ var runOptions = append(slices.Clone(databaseOptions), []option{
 		func(c *config, v string) error { return parseToken(v, &c.adminToken) }},
 	{"view-token", "PGDISPATCH_VIEW_TOKEN", "", "another token, to look by the web view and no more, 16 characters or more; empty: none",
 		func(c *config, v string) error { return parseToken(v, &c.viewToken) }},
-	{"operator-database-url", "PGDISPATCH_OPERATOR_DATABASE_URL", "", "Postgres as a role that may change what is changed by the web view; empty: as the replica",
+	{"operator-database-url", operatorVariable, "", "Postgres as a role that may change what is changed by the web view; empty: as the replica",
 		func(c *config, v string) error { return parseDatabaseURL(v, &c.operatorURL) }},
 	{"temporal-ui-url", "PGDISPATCH_TEMPORAL_UI_URL", "", "URL of Temporal's own web interface, such as http://localhost:8233, that the web view's items link to; empty: no links",
 		func(c *config, v string) error { return parseUIURL(v, &c.temporalUI) }},

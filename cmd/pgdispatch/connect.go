@@ -60,16 +60,13 @@ func openPool(ctx context.Context, c config, size int32, settings map[string]str
 
 // asOperator is the configuration with the role that changes what is changed by the web view.
 func (c config) asOperator() config {
-	c.databaseURL = c.operatorURL
+	c.databaseURL, c.databaseVariable = c.operatorURL, operatorVariable
 	return c
 }
 
 // databaseName is the variable that says which database this is.
 func (c config) databaseName() string {
-	if c.operatorURL != "" && c.databaseURL == c.operatorURL {
-		return "PGDISPATCH_OPERATOR_DATABASE_URL"
-	}
-	return "DATABASE_URL"
+	return cmp.Or(c.databaseVariable, "DATABASE_URL")
 }
 
 // directSettings are for connections that are ours alone. A transaction pooler refuses them, or would hand them to whoever
