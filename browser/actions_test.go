@@ -29,8 +29,20 @@ func itemOf(t testing.TB, workspace, status string) string {
 // logged is what the log of changes has by who acts in these tests on a subject that contains this, the newest last.
 func logged(t testing.TB, about string) []string {
 	t.Helper()
-	return one[[]string](t, shared.full, `select coalesce(array_agg(action order by id), '{}') from pgdispatch.admin_log
+	return loggedIn(t, shared.full, about)
+}
+
+func loggedIn(t testing.TB, s *site, about string) []string {
+	t.Helper()
+	return one[[]string](t, s, `select coalesce(array_agg(action order by id), '{}') from pgdispatch.admin_log
 		where who = 'anna (web)' and position($1 in subject || details::text) > 0`, about)
+}
+
+// loggedItems is how many items, of those that a condition on their rows holds for, the log of changes has under an action.
+func loggedItems(t testing.TB, action, condition string, args ...any) int {
+	t.Helper()
+	return one[int](t, shared.full, `select count(*) from pgdispatch.admin_log l, jsonb_array_elements_text(l.details -> 'items') i
+		join pgdispatch.workflow_execution_queue q on q.id = i::bigint where l.who = 'anna (web)' and l.action = $1 and `+condition, append([]any{action}, args...)...)
 }
 
 // done is what a page says was done.
@@ -87,6 +99,9 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 	status := func(item string) string {
 		return one[string](t, shared.full, "select status from pgdispatch.workflow_execution_queue where id = $1::text::bigint", item)
 	}
+	execution := func(item string) string {
+		return one[string](t, shared.full, "select execution_id::text from pgdispatch.workflow_execution_queue where id = $1::text::bigint", item)
+	}
 	waiting := itemOf(t, "Hooli Graz", "PENDING")
 	p := shared.acting.open(t, "/ui/items/"+waiting)
 	p.tabTo("Cancel: withdraw it")
@@ -101,6 +116,7 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 	p.follow(chromedp.Click(chromedp.CSS(`[value=retry]`)))
 	require.Contains(t, p.done(), "due now")
 	require.True(t, one[bool](t, shared.full, "select run_at <= now() from pgdispatch.workflow_execution_queue where id = $1::text::bigint", later))
+	require.Equal(t, []string{"items retry"}, logged(t, "["+later+"]"))
 
 	running := itemOf(t, "Dunder Cork", "DISPATCHED")
 	p.visit("/ui/items/" + running)
@@ -111,6 +127,7 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 	await(t, func() bool { return status(running) == "FAILED" }, "its workflow is cancelled")
 	p.visit("/ui/items/" + running)
 	require.Contains(t, p.text(".story"), "cancellation requested by anna (web): the customer asked")
+	require.Equal(t, []string{"executions cancel"}, logged(t, execution(running)))
 
 	running = itemOf(t, "Dunder Cork", "DISPATCHED")
 	p.visit("/ui/items/" + running)
@@ -121,6 +138,7 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Contains(t, p.done(), "Requested")
 	await(t, func() bool { return status(running) == "FAILED" }, "its workflow is terminated")
+	require.Equal(t, []string{"executions terminate"}, logged(t, execution(running)))
 }
 
 func TestADeadLetterIsReplayedOrDiscardedFromItsPage(t *testing.T) {
@@ -134,6 +152,8 @@ func TestADeadLetterIsReplayedOrDiscardedFromItsPage(t *testing.T) {
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Contains(t, p.done(), "Replayed")
 	require.Equal(t, "REPLAYED", mark(first))
+	require.Equal(t, []string{"dead replay"}, logged(t, one[string](t, shared.full,
+		"select execution_id::text from pgdispatch.workflow_execution_queue where id = $1::text::bigint", first)))
 	p.run(chromedp.Evaluate[chromedp.Void](`document.querySelector(".facts a[href^='/ui/items/']").focus()`))
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Contains(t, p.text(".story"), "as a replay of item "+first)
@@ -169,7 +189,7 @@ func TestManyDeadLettersAreReplayedOrDiscardedAfterADryRun(t *testing.T) {
 	require.Equal(t, asked[1]+" dead letters replayed", p.text("h1"))
 	require.Empty(t, p.violations())
 	require.Equal(t, asked[1], strconv.Itoa(marked("REPLAYED", "%currency")))
-	require.Contains(t, logged(t, "replays"), "dead replay")
+	require.Equal(t, asked[1], strconv.Itoa(loggedItems(t, "dead replay", "q.last_error like '%currency'")))
 
 	p.visit("/ui/dead")
 	p.tabTo("Workspace")
@@ -178,9 +198,11 @@ func TestManyDeadLettersAreReplayedOrDiscardedAfterADryRun(t *testing.T) {
 	p.follow(chromedp.Click(chromedp.CSS(`a[href^="/ui/dead/discard"]`)))
 	p.follow(chromedp.Click(chromedp.CSS(`button.danger`)))
 	require.Regexp(t, `^\d+ dead letters discarded$`, p.text("h1"))
-	require.Equal(t, one[int](t, shared.full, "select count(*) from pgdispatch.workflow_execution_queue where status = 'FAILED' and workspace_id = $1", workspaceID(t, "Tyrell Lima")),
+	tyrell := workspaceID(t, "Tyrell Lima")
+	require.Equal(t, one[int](t, shared.full, "select count(*) from pgdispatch.workflow_execution_queue where status = 'FAILED' and workspace_id = $1", tyrell),
 		one[int](t, shared.full, `select count(*) from pgdispatch.dead_letter_marks m join pgdispatch.workflow_execution_queue q on q.id = m.item_id
-			where q.workspace_id = $1`, workspaceID(t, "Tyrell Lima")))
+			where q.workspace_id = $1`, tyrell))
+	require.Equal(t, strings.Fields(p.text("h1"))[0], strconv.Itoa(loggedItems(t, "dead discard", "q.workspace_id = $2", tyrell)))
 	p.visit("/ui/dead/letters?workspace=Tyrell+Lima")
 	require.Contains(t, p.text("main"), "No open dead letter matches")
 }
@@ -204,6 +226,7 @@ func TestEverythingIsPausedAfterAQuestion(t *testing.T) {
 	p.run(chromedp.SetValue(chromedp.CSS(`[name=max-claims]`), "50"))
 	p.follow(chromedp.Click(chromedp.CSS(`[value=max-claims]`)))
 	require.Equal(t, "50 false", settings())
+	require.Equal(t, []string{"settings set", "settings set", "settings set"}, loggedIn(t, s, "settings"))
 }
 
 func TestWhoMayOnlyLookHasNoForms(t *testing.T) {
