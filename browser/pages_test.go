@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,6 +116,25 @@ func TestAnAddressShowsTheSameToWhoeverOpensIt(t *testing.T) {
 		require.Contains(t, text, "no postcode")
 	}
 	require.Equal(t, rows, shared.full.open(t, address).texts("tbody th"))
+}
+
+func TestDeadLettersAreListedPageByPage(t *testing.T) {
+	t.Parallel()
+	p := shared.full.open(t, "/ui/dead/letters?error=timed+out")
+	first := p.texts("tbody th")
+	require.Len(t, first, 50)
+	p.follow(chromedp.Click(chromedp.CSS(`a[rel=next]`)))
+	second := p.texts("tbody th")
+	require.Len(t, second, 50)
+	require.Empty(t, intersection(first, second))
+	for _, text := range p.texts("tbody .error") {
+		require.Contains(t, text, "timed out")
+	}
+	require.Empty(t, p.violations())
+}
+
+func intersection(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(text string) bool { return !slices.Contains(b, text) })
 }
 
 func TestAnItemsPageTellsItsStory(t *testing.T) {

@@ -63,6 +63,21 @@ type DeadFilter struct {
 	Error      string // a part of last_error, whatever its case; "": any
 	Since      Moment
 	Until      Moment
+	After      *DeadKey // nil: from the first
+}
+
+// DeadKey is where a page of dead letters ends and the next one goes on.
+type DeadKey struct {
+	FailedAt time.Time
+	ID       int64
+}
+
+// columns are both, or null.
+func (k *DeadKey) columns() (failedAt *time.Time, id *int64) {
+	if k == nil {
+		return nil, nil
+	}
+	return &k.FailedAt, &k.ID
 }
 
 // Moment is a time, or a time that long ago by the database's clock. Its zero value is no limit.
@@ -77,9 +92,10 @@ func (s *Store) FindDeadLetters(ctx context.Context, filter DeadFilter, atMost i
 	if state == "" {
 		state = "open"
 	}
+	failedAt, id := filter.After.columns()
 	return rows(ctx, s.Pool, findTimeout, "find dead letters", pgx.RowTo[int64], sql.DeadFind,
 		state, optional(filter.Workspace), optional(filter.Definition), optional(filter.Error),
-		filter.Since.At, filter.Since.Ago, filter.Until.At, filter.Until.Ago, optional(atMost))
+		filter.Since.At, filter.Since.Ago, filter.Until.At, filter.Until.Ago, optional(atMost), failedAt, id)
 }
 
 // KnowsName returns whether there is a workspace, and a definition, of that name.

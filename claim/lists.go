@@ -15,8 +15,8 @@ const (
 	// page. Both are said where they end something.
 	countLimit  = 1000
 	itemsLooked = 10_000
-	// failuresLooked is how many of the newest failures are grouped.
-	failuresLooked = 2_000
+	// FailuresLooked is how many of the newest failures are grouped.
+	FailuresLooked = 2_000
 	// CountLimit is countLimit for those who show it.
 	CountLimit = countLimit
 )
@@ -142,10 +142,12 @@ type DeadGroup struct {
 
 // DeadGroups groups the open dead letters among the newest 2,000 failures, the largest groups first; at most so many.
 func (s *Store) DeadGroups(ctx context.Context, atMost int) ([]DeadGroup, error) {
-	return read[DeadGroup](ctx, s.async(), "group dead letters", sql.ViewDeadGroups, failuresLooked, atMost)
+	return read[DeadGroup](ctx, s.async(), "group dead letters", sql.ViewDeadGroups, FailuresLooked, atMost)
 }
 
-// DeadOfKind returns the IDs of a group's dead letters, those that failed last first; at most so many.
-func (s *Store) DeadOfKind(ctx context.Context, kind string, atMost int) ([]int64, error) {
-	return rows(ctx, s.async(), settleTimeout, "read a group of dead letters", pgx.RowTo[int64], sql.ViewDeadGroup, failuresLooked, kind, atMost)
+// DeadOfKind returns the IDs of a group's dead letters after the one with this key, nil for the first, those that failed last first; at
+// most so many. They are looked for where DeadGroups looks.
+func (s *Store) DeadOfKind(ctx context.Context, kind string, after *DeadKey, atMost int) ([]int64, error) {
+	failedAt, id := after.columns()
+	return rows(ctx, s.async(), settleTimeout, "read a group of dead letters", pgx.RowTo[int64], sql.ViewDeadGroup, FailuresLooked, kind, atMost, failedAt, id)
 }

@@ -200,7 +200,7 @@ func TestDeadLettersAreGroupedByWhatTheirErrorsHaveInCommon(t *testing.T) {
 	require.EqualValues(t, 3, groups[0].Items, "of those that are open")
 	require.Equal(t, items[3].ID, groups[0].Newest)
 	require.Contains(t, groups[0].Example, items[3].ExecutionID)
-	ids, err := b.DeadOfKind(t.Context(), groups[0].Kind, 10)
+	ids, err := b.DeadOfKind(t.Context(), groups[0].Kind, nil, 10)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []int64{items[1].ID, items[2].ID, items[3].ID}, ids)
 }

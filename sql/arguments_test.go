@@ -41,7 +41,7 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 	case "stop_take":
 		return [][]any{{10}}
 	case "view_dead_group":
-		return [][]any{{10, "it broke", 10}}
+		return [][]any{{10, "it broke", 10, nil, nil}}
 	case "view_dead_groups":
 		return [][]any{{10, 10}}
 	case "view_items":

@@ -1,7 +1,7 @@
 -- reads
 -- $1 state: open, replayed, discarded or any; $2 workspace and $3 definition: ID or name; $4 part of the error, whatever its
--- case; failed since $5 or, where that is null, for as long as $6; until $7 or $8, likewise; $9 at most (null: all). What is
--- null filters nothing. The newest first.
+-- case; failed since $5 or, where that is null, for as long as $6; until $7 or $8, likewise; $9 at most (null: all); after the one
+-- that failed at $10 and whose ID is $11. What is null filters nothing. The newest first.
 select f.id
 from pgdispatch.failed_items f
 where case $1::text when 'open' then f.open when 'any' then true else not f.open and f.mark = upper($1::text) end
@@ -11,6 +11,7 @@ where case $1::text when 'open' then f.open when 'any' then true else not f.open
        or f.workflow_definition_id = any (array(select d.id from pgdispatch.workflow_definitions d where d.name = $3::text)))
   and ($4::text is null or position(lower($4::text) in lower(f.last_error)) > 0)
   and f.finished_at >= coalesce($5::timestamptz, clock_timestamp() - $6::interval, '-infinity')
-  and f.finished_at <= coalesce($7::timestamptz, clock_timestamp() - $8::interval, 'infinity')
+  and f.finished_at <= coalesce($7::timestamptz, clock_timestamp() - $8::interval, $10::timestamptz, 'infinity')
+  and ($10::timestamptz is null or (f.finished_at, f.id) < ($10::timestamptz, $11::bigint))
 order by f.finished_at desc, f.id desc
 limit $9::bigint

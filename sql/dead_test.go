@@ -296,12 +296,37 @@ func TestAReplayDeletedBeforeItsEndLeavesTheDeadLetterOpen(t *testing.T) {
 // find runs dead_find with a filter's values by their parameters' numbers.
 func (f fixture) find(values map[int]any) []int64 {
 	f.t.Helper()
-	arguments := make([]any, 9)
+	arguments := make([]any, 11)
 	arguments[0] = "open"
 	for n, value := range values {
 		arguments[n-1] = value
 	}
 	return all[int64](f, sql.DeadFind, arguments...)
+}
+
+func TestDeadLettersAreReadPageByPageThoughManyFailedAtOneInstant(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	f.dead(w, 9)
+	f.exec(`update pgdispatch.workflow_execution_queue set finished_at = timestamptz '2026-11-20 12:00:00.123456Z' + (id % 2) * interval '1 us'`)
+	want := f.find(nil)
+	require.Len(t, want, 9)
+	kind := one[string](f, "select min(pgdispatch.error_kind(last_error)) from pgdispatch.dead_letters")
+	for name, next := range map[string]func(failedAt, id any) []int64{
+		"all":       func(failedAt, id any) []int64 { return f.find(map[int]any{9: 2, 10: failedAt, 11: id}) },
+		"of a kind": func(failedAt, id any) []int64 { return all[int64](f, sql.ViewDeadGroup, 100, kind, 2, failedAt, id) },
+	} {
+		var got []int64
+		var failedAt, id any
+		for page := next(failedAt, id); len(page) > 0; page = next(failedAt, id) {
+			got = append(got, page...)
+			require.LessOrEqual(t, len(got), len(want), "%s: none comes twice", name)
+			id = page[len(page)-1]
+			failedAt = one[time.Time](f, "select finished_at from pgdispatch.workflow_execution_queue where id = $1", id)
+		}
+		require.Equal(t, want, got, name)
+	}
 }
 
 func TestDeadLettersAreFoundByWorkspaceDefinitionErrorAndTime(t *testing.T) {

@@ -159,7 +159,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 	case "retention_set":
 		return [][]any{{true, time.Hour, true, nil, "me"}}
 	case "dead_find":
-		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil}}
+		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
 	case "dead_known":
 		return [][]any{{"tenant on FREE", "report"}}
 	case "dead_read":

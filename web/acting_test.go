@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"html"
 	nethttp "net/http"
 	"net/url"
 	"regexp"
@@ -128,19 +129,13 @@ func TestAnAddressAloneChangesNothing(t *testing.T) {
 func TestWhoDidItIsTheNameThatCameWithTheToken(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"anna": "anna (web)", "": "web", strings.Repeat("ä", 194): strings.Repeat("ä", 194) + " (web)"} {
-		b := newBrowser(t)
-		request, _ := nethttp.NewRequest("POST", "/", nil)
-		request.SetBasicAuth(name, "0123456789abcdef")
-		b.header.Set("Authorization", request.Header.Get("Authorization"))
+		b := newBrowser(t).as(name)
 		code, _ := b.post("/ui/settings/resume", nil)
 		require.Equal(t, 303, code)
 		require.Equal(t, []string{"settings paused false by " + want}, b.change.calls)
 	}
 	for _, name := range []string{strings.Repeat("ä", 195), "a\nb", "\xff", "\x00"} {
-		b := newBrowser(t)
-		request, _ := nethttp.NewRequest("POST", "/", nil)
-		request.SetBasicAuth(name, "0123456789abcdef")
-		b.header.Set("Authorization", request.Header.Get("Authorization"))
+		b := newBrowser(t).as(name)
 		code, text := b.post("/ui/settings/resume", nil)
 		require.Equal(t, 400, code)
 		require.Contains(t, text, "Sign in with a name of up to 194 characters")
@@ -318,10 +313,39 @@ func TestADryRunNamesExactlyWhatTheFormDoes(t *testing.T) {
 	require.Contains(t, text, "There are more")
 	_, _ = b.get("/ui/dead/discard?kind=" + url.QueryEscape(hostile))
 	require.Equal(t, hostile, b.read.kind)
+	_, text = b.get("/ui/dead/discard?kind=card")
+	require.Contains(t, text, "among the newest 2,000 failures")
 	b.read.letters = nil
 	_, text = b.get("/ui/dead/discard")
 	require.Contains(t, text, "there is nothing to discard")
 	require.NotContains(t, text, `method="post"`)
+}
+
+func TestDeadLettersAreListedPageByPage(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	b.read.letters = nil
+	for n := range pageSize + 1 {
+		b.read.letters = append(b.read.letters, int64(2000-n))
+	}
+	for _, path := range []string{"/ui/dead/letters?error=card", "/ui/dead/letters?kind=card"} {
+		_, text := b.get(path)
+		require.Nil(t, b.read.deadFilter.After)
+		_, next, _ := strings.Cut(text, `<a rel="next" href="`)
+		next, _, _ = strings.Cut(next, `"`)
+		code, _ := b.get(html.UnescapeString(next))
+		require.Equal(t, 200, code)
+		require.Equal(t, &claim.DeadKey{FailedAt: time.Unix(3, 123456000).UTC(), ID: 2000 - pageSize + 1}, b.read.deadFilter.After)
+		require.True(t, b.read.deadFilter.Error == "card" || b.read.kind == "card", "the filter is kept")
+	}
+	b.read.letters = nil
+	_, text := b.get("/ui/dead/letters?error=card&after=2026-11-20T12:00:00Z,7")
+	require.Contains(t, text, "There are no more")
+	for _, after := range []string{"7", "2026-11-20T12:00:00Z", "2026-11-20T12:00:00Z,0", "2026-11-20T12:00:00Z,x", "0000-01-01T00:00:00Z,7", "%00,7"} {
+		code, text := b.get("/ui/dead/letters?after=" + after)
+		require.Equal(t, 400, code, after)
+		require.Contains(t, text, "after is no place in a list of dead letters", after)
+	}
 }
 
 func TestABulkThatStopsHalfWaySaysHowFarItCame(t *testing.T) {

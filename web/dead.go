@@ -31,35 +31,27 @@ type deadData struct {
 }
 
 // letterFilter says which dead letters are meant: those of a kind, or those that all else fits.
-type letterFilter struct{ Kind, Workspace, Definition, Error, Since string }
+type letterFilter struct {
+	Kind string
+	narrow
+}
 
 func readLetterFilter(query url.Values) (f letterFilter, err error) {
-	f = letterFilter{query.Get("kind"), query.Get("workspace"), query.Get("definition"), query.Get("error"), query.Get("since")}
+	f.Kind = query.Get("kind")
 	if !utf8.ValidString(f.Kind) || strings.Contains(f.Kind, "\x00") {
 		return f, bad("kind must be text.")
+	}
+	if f.narrow, err = readNarrow(query); err != nil {
+		return f, err
 	}
 	if f.Kind != "" && f != (letterFilter{Kind: f.Kind}) {
 		return f, bad("kind goes with no other filter.")
 	}
-	for name, text := range map[string]string{"workspace": f.Workspace, "definition": f.Definition, "error": f.Error} {
-		if err := checkText(name, text); err != nil {
-			return f, err
-		}
-	}
-	_, err = f.since()
-	return f, err
+	return f, nil
 }
 
-func (f letterFilter) since() (claim.Moment, error) {
-	if f.Since == "" {
-		return claim.Moment{}, nil
-	}
-	ago, err := time.ParseDuration(f.Since)
-	if err != nil || ago <= 0 {
-		return claim.Moment{}, bad("since must be how long ago, such as 15m or 24h.")
-	}
-	return claim.Moment{Ago: &ago}, nil
-}
+// Looked is among how many of the newest failures those of a kind are looked for.
+func (letterFilter) Looked() int { return claim.FailuresLooked }
 
 // To is the address of a page for the same dead letters.
 func (f letterFilter) To(page string) string {
@@ -72,20 +64,22 @@ func (f letterFilter) To(page string) string {
 	return Prefix + "dead/" + page + "?" + query.Encode()
 }
 
-// find returns the IDs of open dead letters, those that failed last first.
-func (f letterFilter) find(ctx context.Context, from Reader, atMost int) ([]int64, error) {
-	if f.Kind != "" {
-		return from.DeadOfKind(ctx, f.Kind, atMost)
-	}
-	since, err := f.since()
+// findLetters reads the filter from the address, and returns with it the IDs of the open dead letters that it means, after the one with
+// this key, those that failed last first.
+func (v visit) findLetters(r *nethttp.Request, after *claim.DeadKey, atMost int) (letterFilter, []int64, error) {
+	f, err := readLetterFilter(r.URL.Query())
 	if err != nil {
-		return nil, err
+		return f, nil, err
 	}
-	ids, err := from.FindDeadLetters(ctx, claim.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: since}, atMost)
+	if f.Kind != "" {
+		ids, err := v.Read.DeadOfKind(r.Context(), f.Kind, after, atMost)
+		return f, ids, err
+	}
+	ids, err := v.Read.FindDeadLetters(r.Context(), claim.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: f.moment(), After: after}, atMost)
 	if claim.TookTooLong(err) {
 		err = problem{nethttp.StatusServiceUnavailable, "There are too many failures to look through in time.", "Ask for a shorter time or for one workspace, or use `pgdispatch dead list`."}
 	}
-	return ids, err
+	return f, ids, err
 }
 
 // lettersData is what a list of dead letters shows.
@@ -94,21 +88,49 @@ type lettersData struct {
 	Acting  bool
 	Spans   []span
 	Letters []claim.QueueItem
-	More    bool // there are others
+	First   bool
+	Next    string // the URL of the next page; "": there is none
 }
 
 func (v visit) letters(r *nethttp.Request) (string, any, error) {
-	f, err := readLetterFilter(r.URL.Query())
+	after, err := parseDeadKey(r.URL.Query().Get("after"))
 	if err != nil {
 		return "", nil, err
 	}
-	ids, err := f.find(r.Context(), v.Read, pageSize+1)
+	f, ids, err := v.findLetters(r, after, pageSize+1)
 	if err != nil {
 		return "", nil, err
 	}
-	d := lettersData{letterFilter: f, Acting: v.acting, Spans: spans, More: len(ids) > pageSize}
-	d.Letters, err = v.Read.QueueItems(r.Context(), ids[:min(len(ids), pageSize)], nil, false)
-	return "letters", d, err
+	d := lettersData{letterFilter: f, Acting: v.acting, Spans: spans, First: after == nil}
+	if d.Letters, err = v.Read.QueueItems(r.Context(), ids[:min(len(ids), pageSize)], nil, false); err != nil {
+		return "", nil, err
+	}
+	slices.SortFunc(d.Letters, func(a, b claim.QueueItem) int { return slices.Index(ids, a.ID) - slices.Index(ids, b.ID) })
+	if shown := len(d.Letters); len(ids) > pageSize && shown > 0 && d.Letters[shown-1].FinishedAt != nil {
+		d.Next = with(r.URL, "after", formatDeadKey(claim.DeadKey{FailedAt: *d.Letters[shown-1].FinishedAt, ID: d.Letters[shown-1].ID}))
+	}
+	return "letters", d, nil
+}
+
+// formatDeadKey writes where a page of dead letters ends into a URL.
+func formatDeadKey(k claim.DeadKey) string {
+	return k.FailedAt.UTC().Format(time.RFC3339Nano) + "," + strconv.FormatInt(k.ID, 10)
+}
+
+func parseDeadKey(text string) (*claim.DeadKey, error) {
+	if text == "" {
+		return nil, nil
+	}
+	at, number, _ := strings.Cut(text, ",")
+	failedAt, err := time.Parse(time.RFC3339Nano, at)
+	if err != nil || failedAt.Year() < 1 { // which Postgres has no such name for
+		return nil, bad("after is no place in a list of dead letters.")
+	}
+	id, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || id < 1 {
+		return nil, bad("after is no place in a list of dead letters.")
+	}
+	return &claim.DeadKey{FailedAt: failedAt, ID: id}, nil
 }
 
 // bulkVerb is what can be done to many dead letters.
@@ -134,11 +156,7 @@ var (
 // before it is sent.
 func (v visit) dryRun(verb bulkVerb) handler {
 	return func(r *nethttp.Request) (string, any, error) {
-		f, err := readLetterFilter(r.URL.Query())
-		if err != nil {
-			return "", nil, err
-		}
-		ids, err := f.find(r.Context(), v.Read, bulkMost+1)
+		f, ids, err := v.findLetters(r, nil, bulkMost+1)
 		if err != nil {
 			return "", nil, err
 		}
@@ -169,6 +187,9 @@ func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []claim.QueueItem
 	}
 	count := counted(len(ids), "dead letter")
 	c.What = []string{fmt.Sprintf("This would %s %s of %s.", verb.name, count, counted(len(workspaces), "workspace")), verb.what}
+	if f.Kind != "" {
+		c.What = append(c.What, fmt.Sprintf("They are of a kind, among the newest %s failures. Older ones are found by a part of their error.", view.Number(int64(f.Looked()))))
+	}
 	if more {
 		c.What = append(c.What, fmt.Sprintf("There are more: these are the %s that failed last, as many as are done at once. Do it again for the others, or use `pgdispatch dead %s`.",
 			view.Number(bulkMost), verb.name))

@@ -19,8 +19,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-func (f *fakeReader) DeadOfKind(_ context.Context, kind string, atMost int) ([]int64, error) {
-	f.kind = kind
+func (f *fakeReader) DeadOfKind(_ context.Context, kind string, after *claim.DeadKey, atMost int) ([]int64, error) {
+	f.kind, f.deadFilter.After = kind, after
 	return f.letters[:min(len(f.letters), atMost)], f.err
 }
 
@@ -159,6 +159,14 @@ type browser struct {
 
 func newBrowser(t *testing.T) *browser {
 	return &browser{t, &fakeReader{rows: 1, letters: []int64{8}}, &fakeChanger{}, nethttp.Header{"Sec-Fetch-Site": {"same-origin"}}}
+}
+
+// as is somebody of this name, who has the token to act.
+func (b *browser) as(name string) *browser {
+	var signed nethttp.Request
+	signed.Header = b.header
+	signed.SetBasicAuth(name, "0123456789abcdef")
+	return b
 }
 
 func (b *browser) site() *Site {

@@ -66,13 +66,39 @@ func (s *Site) workspaces(r *nethttp.Request) (string, any, error) {
 
 // itemsData is what the list of items shows.
 type itemsData struct {
-	Status, Workspace, Definition, Error, Since string
-	Statuses                                    []string
-	Spans                                       []span
-	Page                                        claim.ItemPage
-	Next                                        string
-	Rows                                        []listed
-	First, Filtered                             bool
+	Status string
+	narrow
+	Statuses        []string
+	Spans           []span
+	Page            claim.ItemPage
+	Next            string
+	Rows            []listed
+	First, Filtered bool
+}
+
+// narrow is what any list of items is narrowed by, as it was typed.
+type narrow struct{ Workspace, Definition, Error, Since string }
+
+func readNarrow(query url.Values) (narrow, error) {
+	f := narrow{query.Get("workspace"), query.Get("definition"), query.Get("error"), query.Get("since")}
+	for name, text := range map[string]string{"workspace": f.Workspace, "definition": f.Definition, "error": f.Error} {
+		if err := checkText(name, text); err != nil {
+			return f, err
+		}
+	}
+	if ago, err := time.ParseDuration(f.Since); f.Since != "" && (err != nil || ago <= 0) {
+		return f, bad("since must be how long ago, such as 15m or 24h.")
+	}
+	return f, nil
+}
+
+// moment is since when; the zero value: ever.
+func (f narrow) moment() claim.Moment {
+	ago, err := time.ParseDuration(f.Since)
+	if err != nil { // "": all else was refused
+		return claim.Moment{}
+	}
+	return claim.Moment{Ago: &ago}
 }
 
 // span is a choice of how far back to look.
@@ -82,9 +108,12 @@ var spans = []span{{"15m", "15 minutes"}, {"1h", "hour"}, {"24h", "day"}, {"168h
 
 func (s *Site) items(r *nethttp.Request) (string, any, error) {
 	query := r.URL.Query()
-	d := itemsData{Status: query.Get("status"), Workspace: query.Get("workspace"), Definition: query.Get("definition"), Error: query.Get("error"),
-		Since: query.Get("since"), Statuses: statuses, Spans: spans, First: query.Get("before") == ""}
-	d.Filtered = d.Status+d.Workspace+d.Definition+d.Error+d.Since != ""
+	d := itemsData{Status: query.Get("status"), Statuses: statuses, Spans: spans, First: query.Get("before") == ""}
+	var err error
+	if d.narrow, err = readNarrow(query); err != nil {
+		return "", nil, err
+	}
+	d.Filtered = d.Status != "" || d.narrow != narrow{}
 	filter, workspaces, definitions, err := s.itemFilter(r, d)
 	if err != nil {
 		return "", nil, err
@@ -104,21 +133,9 @@ func (s *Site) items(r *nethttp.Request) (string, any, error) {
 
 // itemFilter reads the filter from the URL. An empty list of workspaces or definitions is one of a name that none has.
 func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f claim.ItemFilter, workspaces, definitions []string, err error) {
-	for name, text := range map[string]string{"workspace": d.Workspace, "definition": d.Definition, "error": d.Error} {
-		if err := checkText(name, text); err != nil {
-			return f, nil, nil, err
-		}
-	}
-	f.Error = d.Error
+	f.Error, f.Since = d.Error, d.moment()
 	if d.Status != "" && !slices.Contains(statuses, d.Status) {
 		return f, nil, nil, bad("status must be one of " + strings.Join(statuses, ", ") + ".")
-	}
-	if d.Since != "" {
-		ago, err := time.ParseDuration(d.Since)
-		if err != nil || ago <= 0 {
-			return f, nil, nil, bad("since must be how long ago, such as 15m or 24h.")
-		}
-		f.Since.Ago = &ago
 	}
 	if before := r.URL.Query().Get("before"); before != "" {
 		if f.Before, err = strconv.ParseInt(before, 10, 64); err != nil || f.Before < 1 {

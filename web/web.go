@@ -27,7 +27,7 @@ type Reader interface {
 	QueueItems(ctx context.Context, items []int64, executions []string, withParams bool) ([]claim.QueueItem, error)
 	Failures(ctx context.Context, item int64) ([]claim.Failure, error)
 	DeadGroups(ctx context.Context, atMost int) ([]claim.DeadGroup, error)
-	DeadOfKind(ctx context.Context, kind string, atMost int) ([]int64, error)
+	DeadOfKind(ctx context.Context, kind string, after *claim.DeadKey, atMost int) ([]int64, error)
 	FindDeadLetters(ctx context.Context, filter claim.DeadFilter, atMost int) ([]int64, error)
 	DeadLetters(ctx context.Context, items []int64, executions []string) ([]claim.DeadLetter, error)
 	WorkspaceDetail(ctx context.Context, id string) (claim.WorkspaceDetail, bool, error)

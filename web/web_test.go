@@ -99,7 +99,15 @@ func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []s
 	if f.status8 != "" {
 		item.Status = f.status8
 	}
-	if len(items) > 0 && slices.Contains(f.letters, items[0]) || len(items) == 1 && items[0] == 8 || len(executions) == 1 && executions[0] == id {
+	if len(items) > 0 && slices.Contains(f.letters, items[0]) {
+		found := make([]claim.QueueItem, len(items))
+		for n, id := range items {
+			found[n] = item
+			found[n].ID, found[n].FinishedAt = id, new(time.Unix(3, 123456000))
+		}
+		return found, f.err
+	}
+	if len(items) == 1 && items[0] == 8 || len(executions) == 1 && executions[0] == id {
 		return []claim.QueueItem{item}, f.err
 	}
 	return nil, f.err
