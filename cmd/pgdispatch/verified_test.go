@@ -56,6 +56,12 @@ func TestWhatPagesChangeGoesOverAVerifiedConnectionToo(t *testing.T) {
 	_, _, err := openSite(t.Context(), config{databaseURL: "postgres://app@localhost/shop", operatorURL: "postgres://app@db.example/shop"}, newQuietLogger())
 	require.ErrorIs(t, err, errUnverified)
 	require.ErrorContains(t, err, "PGDISPATCH_OPERATOR_DATABASE_URL: the connection to db.example")
+
+	const both = "postgres://app@db.example/shop"
+	c := config{databaseURL: both, operatorURL: both}
+	require.ErrorContains(t, c.checkDatabaseAddress(), "DATABASE_URL: the connection to db.example")
+	require.NotContains(t, c.checkDatabaseAddress().Error(), "OPERATOR", "each by its own name")
+	require.ErrorContains(t, c.checkOperatorAddress(), "PGDISPATCH_OPERATOR_DATABASE_URL: the connection to db.example")
 }
 
 func TestATemporalOffThisMachineMustBeVerified(t *testing.T) {
