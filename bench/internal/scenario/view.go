@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,7 +19,7 @@ import (
 
 const (
 	// watchedPairs is how many times claims are measured alone and watched, one after the other.
-	watchedPairs = 60
+	watchedPairs = 150
 	// watchedTurn is how long each time: a look is at its beginning, so that is how often somebody looks.
 	watchedTurn = time.Second
 	// shownWorkspaces is how many workspaces a look shows, as the web view does.
@@ -83,7 +84,7 @@ func View() *Scenario {
 		Name: "view", Title: "What looking on costs",
 		Text: "The read model behind `status`, `status --watch` and the web view, beside 100,000 workspaces, 5,000,000 items that have ended (one in a hundred failed) and 1,000,000 that wait: each " +
 			"read 20 times, the overview with those who wait longest. A list's figure is the median of its slowest order or filter. Then claims of ten as in `claims`, alone and " +
-			"with a look at the overview, a second each, in 60 pairs of which every other begins with the look: the ratio of the mean claims of each pair, its median, and the interval that has the " +
+			"with a look at the overview, a second each, in " + strconv.Itoa(watchedPairs) + " pairs of which every other begins with the look: the ratio of the mean claims of each pair, its median, and the interval that has the " +
 			"true median in 95 of 100 cases. It is the interval's end that counts.",
 		Entrants: []Entrant{entrant(none, grey, nil), entrant(much, blue, fillMuch)},
 		Columns: []Column{{"overview", "overview ms"}, {"slowest", "slowest ms"}, {"oldest", "longest waiting ms"}, {"workspaces", "other workspaces ms"}, {"search", "a part of a name ms"},
