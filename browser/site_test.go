@@ -1,18 +1,15 @@
 package browser
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"sync"
 	"syscall"
@@ -27,6 +24,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/pgdispatch/pgdispatch/complete/temporaltest"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 )
 
@@ -57,37 +55,16 @@ type temporal struct {
 }
 
 func startTemporal() (*temporal, error) {
-	binary, err := filepath.Abs("../bin/devstack")
+	address, stop, err := temporaltest.Start("..")
 	if err != nil {
 		return nil, err
 	}
-	command := exec.Command(binary, "temporal", "--exit-with-parent")
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	lifeline, err := command.StdinPipe() // held open for as long as this process lives
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("start bin/devstack, which `make devstack` builds: %w", err)
-	}
-	stop := func() { _ = lifeline.Close(); _ = command.Wait() }
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	var ready struct{ Address string }
-	if err = errors.Join(err, json.Unmarshal(line, &ready)); err != nil {
-		stop()
-		return nil, fmt.Errorf("start bin/devstack temporal: %w: %s", err, stderr.String())
-	}
-	stopWorker, err := startWorker(ready.Address)
+	stopWorker, err := startWorker(address)
 	if err != nil {
 		stop()
 		return nil, err
 	}
-	return &temporal{ready.Address, func() { stopWorker(); stop() }}, nil
+	return &temporal{address, func() { stopWorker(); stop() }}, nil
 }
 
 func startWorker(address string) (stop func(), err error) {

@@ -40,16 +40,23 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	require.Equal(t, Depth{Pending: 6, Claimed: 3, Dispatched: 2, DeadLetters: 1, DeadLettersExact: true, Replicas: 1, MaxClaims: 7, Paused: true}, depth)
 }
 
+// longQueue has 500 items more than are counted, and returns the depth that the statistics say.
+func (b *bench) longQueue() Depth {
+	b.t.Helper()
+	b.enqueue(b.shop, depthLimit+500)
+	b.execute("analyze pgdispatch.workflow_execution_queue")
+	depth, err := b.QueueDepth(b.t.Context())
+	require.NoError(b.t, err)
+	return depth
+}
+
 func TestDepthOfALongQueueIsWhatTheStatisticsSay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.enqueue(b.shop, depthLimit+500)
-	b.execute("analyze pgdispatch.workflow_execution_queue")
-	depth, err := b.QueueDepth(t.Context())
-	require.NoError(t, err)
+	depth := b.longQueue()
 	require.InDelta(t, depthLimit+500, depth.Pending, 400)
 	b.execute("update pg_class set reltuples = 0 where oid = 'pgdispatch.workflow_execution_queue_arrivals'::regclass")
-	depth, err = b.QueueDepth(t.Context())
+	depth, err := b.QueueDepth(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, depthLimit, depth.Pending, "never less than was counted")
 }

@@ -118,11 +118,8 @@ func TestTheFirstSweepOfAMinuteNotesWhatWaitsIsClaimedAndRuns(t *testing.T) {
 func TestTheNotesOfALongQueueAreTheEstimatesOfItsDepth(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.enqueue(b.shop, depthLimit+500)
-	b.execute("analyze pgdispatch.workflow_execution_queue")
-	depth, err := b.QueueDepth(t.Context())
-	require.NoError(t, err)
-	_, err = b.Sweep(t.Context(), 10)
+	depth := b.longQueue()
+	_, err := b.Sweep(t.Context(), 10)
 	require.NoError(t, err)
 	noted := scalar[int64](b, "select waiting from pgdispatch.activity")
 	require.Equal(t, depth.Pending, noted)

@@ -224,8 +224,7 @@ func TestFinishKeepsAResultThatIsNotTooLarge(t *testing.T) {
 func TestNoResultIsKeptWhereTheSettingsSaySo(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	id := f.item(f.tenant("FREE"))
-	f.dispatched(f.claim(1))
+	id := f.oneRunning()
 	f.exec(sql.SettingsSet, nil, nil, 0, "me")
 	require.True(t, one[bool](f, sql.Finish, f.execution(id), "COMPLETED", nil, `1`))
 	require.Empty(t, f.result(id))
@@ -235,8 +234,7 @@ func TestNoResultIsKeptWhereTheSettingsSaySo(t *testing.T) {
 func TestAResultThatNoServerCanReadEndsItsExecutionAllTheSame(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	id := f.item(f.tenant("FREE"))
-	f.dispatched(f.claim(1))
+	id := f.oneRunning()
 	require.True(t, one[bool](f, sql.Finish, f.execution(id), "COMPLETED", nil, strings.Repeat("[", 30000)+strings.Repeat("]", 30000)))
 	require.Equal(t, "COMPLETED", f.status(id))
 }

@@ -262,6 +262,14 @@ func (f fixture) dispatched(b batch) []int64 {
 	return all[int64](f, sql.Dispatched, b.ids(), b.tokens(), repeated(len(b.items), "run"), "replica-1")
 }
 
+// oneRunning returns the item of a workflow that runs, of a workspace on FREE.
+func (f fixture) oneRunning() int64 {
+	f.t.Helper()
+	id := f.item(f.tenant("FREE"))
+	f.dispatched(f.claim(1))
+	return id
+}
+
 // release hands a batch back; unknown: a start was sent that nobody answered.
 func (f fixture) release(b batch, unknown bool) []int64 {
 	f.t.Helper()

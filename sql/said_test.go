@@ -94,8 +94,7 @@ func TestWhatWasNeverStartedCannotHaveEnded(t *testing.T) {
 func TestFinishEndsAnExecutionWhoseItemHasEnded(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	id := f.item(f.tenant("FREE"))
-	f.dispatched(f.claim(1))
+	id := f.oneRunning()
 	f.exec("update pgdispatch.workflow_execution_queue set status = 'COMPLETED', finished_at = now() where id = $1", id)
 	require.False(t, f.finish(id, "FAILED"))
 	require.Equal(t, "FAILED", one[string](f, "select status from pgdispatch.workflow_executions where finished_at is not null"))
@@ -105,8 +104,7 @@ func TestFinishEndsAnExecutionWhoseItemHasEnded(t *testing.T) {
 func TestAPlainUpdateDoesNotWaitForWhoeverHasTheItem(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	id := f.item(f.tenant("FREE"))
-	f.dispatched(f.claim(1))
+	id := f.oneRunning()
 	in, tx := f.begin()
 	in.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", id)
 	f.exec("set lock_timeout = '1s'")

@@ -75,8 +75,7 @@ func TestARunningWorkflowsEndIsAskedForAndFreesNoSlot(t *testing.T) {
 func TestARequestIsGivenToOneReplicaAndAgainWhereThatDies(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	id := f.item(f.tenant("FREE"))
-	f.dispatched(f.claim(1))
+	id := f.oneRunning()
 	f.stop(id, "CANCEL")
 	for try, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second} {
 		given, _ := f.stops()
@@ -93,8 +92,7 @@ func TestARequestIsGivenToOneReplicaAndAgainWhereThatDies(t *testing.T) {
 func TestTwoReplicasAtOnceAreGivenNothingTwice(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	id := f.item(f.tenant("FREE"))
-	f.dispatched(f.claim(1))
+	id := f.oneRunning()
 	f.stop(id, "CANCEL")
 	in, _ := f.begin()
 	given, _ := in.stops()
@@ -106,8 +104,7 @@ func TestTwoReplicasAtOnceAreGivenNothingTwice(t *testing.T) {
 func TestTerminateTakesThePlaceOfCancelAndNotTheOtherWayRound(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	id := f.item(f.tenant("FREE"))
-	f.dispatched(f.claim(1))
+	id := f.oneRunning()
 	f.stop(id, "CANCEL")
 	f.stops()
 	require.Equal(t, "REQUESTED", f.stop(id, "TERMINATE"))
@@ -177,8 +174,7 @@ func TestALockedItemKeepsNoOtherRequestWaiting(t *testing.T) {
 func TestARequestOfWhatHasEndedMeanwhileIsSettled(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	id := f.item(f.tenant("FREE"))
-	f.dispatched(f.claim(1))
+	id := f.oneRunning()
 	f.stop(id, "TERMINATE")
 	f.finish(id, "COMPLETED")
 	given, _ := f.stops()

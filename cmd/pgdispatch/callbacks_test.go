@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	commonpb "go.temporal.io/api/common/v1"
 	temporalproxy "go.temporal.io/api/proxy"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
@@ -144,14 +143,7 @@ func TestACallbackOfAResetWorkflowComesAtItsEnd(t *testing.T) {
 	s.replica(append(callbackTo(freeAddress(t)), "PGDISPATCH_MAX_WATCHES=0")...).ready()
 	execution := s.enqueue("FREE", "Hold", 1)[0]
 	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it runs")
-	run := &commonpb.WorkflowExecution{WorkflowId: "execution-" + execution,
-		RunId: one[string](s, "select run_id from pgdispatch.workflow_executions where id = $1", execution)}
-	s.eventually(func() bool {
-		_, err := s.client.ResetWorkflowExecution(context.Background(), &workflowservice.ResetWorkflowExecutionRequest{
-			Namespace: "default", WorkflowExecution: run, Reason: "again", RequestId: execution, WorkflowTaskFinishEventId: 4,
-		})
-		return err == nil
-	}, "its first task is completed, and it is reset")
+	s.reset(execution)
 	next := s.enqueue("FREE", "Echo", 1)[0]
 	s.signal(execution)
 	s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "its end is said")

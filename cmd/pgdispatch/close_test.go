@@ -49,8 +49,8 @@ func TestAWorkerSaysWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	s.exec("update pgdispatch.close_sweep set looked_at = 'infinity'") // nobody's turn
-	queue := s.reportingWorker()
-	s.exec("update pgdispatch.workflow_definitions set task_queue = $1", queue)
+	s.queue = s.reportingWorker()
+	s.exec("update pgdispatch.workflow_definitions set task_queue = $1", s.queue)
 	s.replica("PGDISPATCH_MAX_WATCHES=0").ready()
 	executions := append(s.enqueue("FREE", "Echo", 5), s.enqueue("FREE", "Again", 1)...)
 	executions = append(executions, s.enqueue("FREE", "Fail", 1)...)

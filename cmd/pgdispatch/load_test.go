@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/workflowservice/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 )
 
 // load is enough for every workspace to be at its limit for a while, on a server that does some hundred starts a second.
@@ -76,29 +76,23 @@ func (s *stack) requireLimits(maxClaims int) int {
 	return greatest
 }
 
-// greatestRunning returns, for each workspace, how many of its workflows ever ran at once by Temporal's own times.
+// greatestRunning returns, for each workspace, how many of its workflows ever ran at once by Temporal's own times. All must have ended.
 func (s *stack) greatestRunning() map[string]int {
 	s.t.Helper()
 	type event struct {
 		at    time.Time
 		delta int
 	}
+	var runs []*workflowpb.WorkflowExecutionInfo
+	s.eventually(func() bool {
+		runs, _ = s.listed("")
+		closed := !slices.ContainsFunc(runs, func(run *workflowpb.WorkflowExecutionInfo) bool { return run.CloseTime == nil })
+		return closed && len(runs) > 0 && len(runs) >= s.count("dispatched_at is not null")
+	}, "Temporal lists all that was started, and as closed")
 	events := map[string][]event{}
-	for token := []byte(nil); ; {
-		page, err := s.client.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{
-			Query: "TaskQueue = '" + s.queue + "'", NextPageToken: token,
-		})
-		require.NoError(s.t, err)
-		for _, e := range page.Executions {
-			workspace := one[string](s, "select workspace_id::text from pgdispatch.workflow_executions where 'execution-' || id = $1", e.GetExecution().GetWorkflowId())
-			events[workspace] = append(events[workspace], event{e.StartTime.AsTime(), 1})
-			if e.CloseTime != nil {
-				events[workspace] = append(events[workspace], event{e.CloseTime.AsTime(), -1})
-			}
-		}
-		if token = page.NextPageToken; len(token) == 0 {
-			break
-		}
+	for _, run := range runs {
+		workspace := s.workspaceOf(run)
+		events[workspace] = append(events[workspace], event{run.StartTime.AsTime(), 1}, event{run.CloseTime.AsTime(), -1})
 	}
 	greatest := map[string]int{}
 	for workspace, list := range events {

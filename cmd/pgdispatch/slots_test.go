@@ -1,12 +1,11 @@
 package main
 
 import (
-	"context"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/workflowservice/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 )
 
 // requireSlotsMatchTemporal sees that no slot has leaked, and none was given twice: each workspace uses as many as it has workflows
@@ -14,19 +13,14 @@ import (
 func (s *stack) requireSlotsMatchTemporal() {
 	s.t.Helper()
 	require.Zero(s.t, one[int](s, "select pgdispatch.recount_lanes()"), "the lanes say what the items do")
-	s.eventually(func() bool { // visibility is a moment late
+	s.eventually(func() bool {
 		open := map[string]int{}
-		for token := []byte(nil); ; {
-			page, err := s.client.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{
-				Query: "TaskQueue = '" + s.queue + "' and ExecutionStatus = 'Running'", NextPageToken: token,
-			})
-			require.NoError(s.t, err)
-			for _, e := range page.Executions {
-				open[one[string](s, "select workspace_id::text from pgdispatch.workflow_executions where 'execution-' || id = $1", e.GetExecution().GetWorkflowId())]++
-			}
-			if token = page.NextPageToken; len(token) == 0 {
-				break
-			}
+		listed, answered := s.listed(" and ExecutionStatus = 'Running'")
+		if !answered {
+			return false
+		}
+		for _, run := range listed {
+			open[s.workspaceOf(run)]++
 		}
 		for _, workspace := range s.workspace {
 			if open[workspace] != one[int](s, `select count(*)::int from pgdispatch.workflow_execution_queue
@@ -36,6 +30,12 @@ func (s *stack) requireSlotsMatchTemporal() {
 		}
 		return true
 	}, "as many slots are used as workflows are open")
+}
+
+// workspaceOf is the one whose item a run is of.
+func (s *stack) workspaceOf(run *workflowpb.WorkflowExecutionInfo) string {
+	s.t.Helper()
+	return one[string](s, "select workspace_id::text from pgdispatch.workflow_executions where 'execution-' || id = $1", run.GetExecution().GetWorkflowId())
 }
 
 // What a dead replica watched is watched by another when its lease is over, and no end is lost.

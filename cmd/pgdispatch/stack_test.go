@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -21,6 +18,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/pgdispatch/pgdispatch/complete/temporaltest"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -51,44 +49,9 @@ var temporalServer struct {
 // temporalAddress returns the address of a real Temporal server, started by the first who asks.
 func temporalAddress(t testing.TB) string {
 	t.Helper()
-	temporalServer.once.Do(func() { temporalServer.address, temporalServer.stop, temporalServer.err = startTemporal() })
+	temporalServer.once.Do(func() { temporalServer.address, temporalServer.stop, temporalServer.err = temporaltest.Start("../..") })
 	require.NoError(t, temporalServer.err)
 	return temporalServer.address
-}
-
-func startTemporal() (address string, stop func(), err error) {
-	binary, err := filepath.Abs("../../bin/devstack")
-	if err != nil {
-		return "", nil, err
-	}
-	if _, err := os.Stat(binary); err != nil {
-		return "", nil, fmt.Errorf("bin/devstack is missing, and with it the Temporal server for tests: run `make devstack`: %w", err)
-	}
-	command := exec.Command(binary, "temporal", "--exit-with-parent")
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	lifeline, err := command.StdinPipe() // held open for as long as this process lives
-	if err != nil {
-		return "", nil, err
-	}
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		return "", nil, err
-	}
-	if err := command.Start(); err != nil {
-		return "", nil, err
-	}
-	stop = func() { _ = lifeline.Close(); _ = command.Wait() }
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	if err != nil {
-		stop()
-		return "", nil, fmt.Errorf("bin/devstack temporal did not start: %w: %s", err, stderr.String())
-	}
-	var ready struct{ Address string }
-	if err := json.Unmarshal(line, &ready); err != nil {
-		return "", stop, fmt.Errorf("bin/devstack temporal printed %q: %w", line, err)
-	}
-	return ready.Address, stop, nil
 }
 
 // stack is a database, a Temporal server and a worker for one test.

@@ -114,6 +114,19 @@ func TestAnExecutionThatTemporalHasLostGivesItsSlotBack(t *testing.T) {
 	}
 }
 
+// reset has a workflow begin anew, as soon as it has done something.
+func (s *stack) reset(execution string) {
+	s.t.Helper()
+	run := &commonpb.WorkflowExecution{WorkflowId: "execution-" + execution,
+		RunId: one[string](s, "select run_id from pgdispatch.workflow_executions where id = $1", execution)}
+	s.eventually(func() bool {
+		_, err := s.client.ResetWorkflowExecution(context.Background(), &workflowservice.ResetWorkflowExecutionRequest{
+			Namespace: "default", WorkflowExecution: run, Reason: "again", RequestId: execution, WorkflowTaskFinishEventId: 4,
+		})
+		return err == nil
+	}, "its first task is completed, and it is reset")
+}
+
 // A reset goes on in a run of its own, which holds the slot as its predecessor did.
 func TestAResetWorkflowKeepsItsSlot(t *testing.T) {
 	t.Parallel()
@@ -124,14 +137,7 @@ func TestAResetWorkflowKeepsItsSlot(t *testing.T) {
 			s.replica("PGDISPATCH_MAX_WATCHES=" + watches).ready()
 			execution := s.enqueue("FREE", "Hold", 1)[0]
 			s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it runs")
-			run := &commonpb.WorkflowExecution{WorkflowId: "execution-" + execution,
-				RunId: one[string](s, "select run_id from pgdispatch.workflow_executions where id = $1", execution)}
-			s.eventually(func() bool {
-				_, err := s.client.ResetWorkflowExecution(context.Background(), &workflowservice.ResetWorkflowExecutionRequest{
-					Namespace: "default", WorkflowExecution: run, Reason: "again", RequestId: execution, WorkflowTaskFinishEventId: 4,
-				})
-				return err == nil
-			}, "its first task is completed, and it is reset")
+			s.reset(execution)
 			next := s.enqueue("FREE", "Echo", 1)[0]
 			s.signal(execution)
 			s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "its end is seen")
