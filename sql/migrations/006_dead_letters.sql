@@ -58,7 +58,7 @@ referencing old table as gone
 for each statement
 execute function pgdispatch.item_gone();
 
-create index workflow_execution_queue_dead on pgdispatch.workflow_execution_queue (finished_at) where status = 'FAILED';
+create index workflow_execution_queue_dead on pgdispatch.workflow_execution_queue (finished_at, id) where status = 'FAILED';
 
 create view pgdispatch.failed_items as
 select q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.priority, q.params,

@@ -24,12 +24,13 @@ as $$
     ), running as materialized (
         select from pgdispatch.workflow_execution_queue q where q.status = 'DISPATCHED' limit at_most
     ), failures as materialized (
-        select q.id from pgdispatch.workflow_execution_queue q where q.status = 'FAILED' order by q.finished_at desc limit at_most
+        select q.id from pgdispatch.workflow_execution_queue q where q.status = 'FAILED' order by q.finished_at desc, q.id desc limit at_most
     ), dead as materialized (
-        -- As in failed_items, whose join could begin at all failures.
+        -- As in failed_items, whose join could begin at all failures; and one by one, or all marks are read for each of them where there
+        -- were few at the last analyze.
         select from failures n
-        left join pgdispatch.dead_letter_marks m on m.item_id = n.id
-        left join pgdispatch.workflow_execution_queue r on r.id = m.replay_id
+        left join lateral (select m.item_id, m.replay_id from pgdispatch.dead_letter_marks m where m.item_id = n.id offset 0) m on true
+        left join lateral (select q.status from pgdispatch.workflow_execution_queue q where q.id = m.replay_id offset 0) r on true
         where m.item_id is null or r.status = 'CANCELLED'
     ), counted (waiting, unanswered, running) as (
         select (select count(*) from waiting), (select count(*) from unanswered), (select count(*) from running)
@@ -42,7 +43,7 @@ as $$
            case when n.running < at_most then n.running else greatest(n.running, about.running)::bigint end,
            (select count(*) from dead),
            (select count(*) < at_most from failures),
-           (select clock_timestamp() - min(w.run_at) from (table waiting union all table unanswered) w where w.run_at <= clock_timestamp()),
+           (select clock_timestamp() - min(w.run_at) from (table waiting union all table unanswered) w where w.run_at <= (select clock_timestamp())), -- once, and not for each
            (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()),
            s.max_claims,
            s.paused
