@@ -134,11 +134,11 @@ func outOfMemory(ctx context.Context, s *Scene) (Lift, error) {
 	if err != nil {
 		return nil, err
 	}
-	size, err := addressSpace(r)
+	size, err := memoryOf(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := limitReplica(r, unix.RLIMIT_AS, size); err != nil {
+	if err := limitReplica(r, unix.RLIMIT_DATA, size); err != nil {
 		return nil, err
 	}
 	stop := background(ctx, func(ctx context.Context) {
@@ -168,13 +168,14 @@ func outOfMemory(ctx context.Context, s *Scene) (Lift, error) {
 	}, err
 }
 
-// addressSpace is how much memory a replica has mapped, in bytes.
-func addressSpace(r *lab.Replica) (uint64, error) {
+// memoryOf is how much memory a replica may write to, in bytes. Its address space is more: Go reserves that in pieces of 64 MB, whose
+// last one may be enough for long.
+func memoryOf(r *lab.Replica) (uint64, error) {
 	text, err := os.ReadFile(filepath.Join("/proc", r.PID(), "statm"))
 	if err != nil {
 		return 0, fmt.Errorf("read memory of replica %d: %w", r.N, err)
 	}
-	pages, err := strconv.ParseUint(strings.Fields(string(text))[0], 10, 64)
+	pages, err := strconv.ParseUint(strings.Fields(string(text))[5], 10, 64)
 	return pages * uint64(os.Getpagesize()), err
 }
 
