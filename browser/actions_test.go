@@ -26,6 +26,12 @@ func itemOf(t testing.TB, workspace, status string) string {
 		workspaceID(t, workspace), status)
 }
 
+// executionOf is the execution's ID of an item.
+func executionOf(t testing.TB, item string) string {
+	t.Helper()
+	return one[string](t, shared.full, "select execution_id::text from pgdispatch.workflow_execution_queue where id = $1::text::bigint", item)
+}
+
 // logged is what the log of changes has by who acts in these tests on a subject that contains this, the newest last.
 func logged(t testing.TB, about string) []string {
 	t.Helper()
@@ -99,9 +105,6 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 	status := func(item string) string {
 		return one[string](t, shared.full, "select status from pgdispatch.workflow_execution_queue where id = $1::text::bigint", item)
 	}
-	execution := func(item string) string {
-		return one[string](t, shared.full, "select execution_id::text from pgdispatch.workflow_execution_queue where id = $1::text::bigint", item)
-	}
 	waiting := itemOf(t, "Hooli Graz", "PENDING")
 	p := shared.acting.open(t, "/ui/items/"+waiting)
 	p.tabTo("Cancel: withdraw it")
@@ -127,7 +130,7 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 	await(t, func() bool { return status(running) == "FAILED" }, "its workflow is cancelled")
 	p.visit("/ui/items/" + running)
 	require.Contains(t, p.text(".story"), "cancellation requested by anna (web): the customer asked")
-	require.Equal(t, []string{"executions cancel"}, logged(t, execution(running)))
+	require.Equal(t, []string{"executions cancel"}, logged(t, executionOf(t, running)))
 
 	running = itemOf(t, "Dunder Cork", "DISPATCHED")
 	p.visit("/ui/items/" + running)
@@ -138,7 +141,7 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Contains(t, p.done(), "Requested")
 	await(t, func() bool { return status(running) == "FAILED" }, "its workflow is terminated")
-	require.Equal(t, []string{"executions terminate"}, logged(t, execution(running)))
+	require.Equal(t, []string{"executions terminate"}, logged(t, executionOf(t, running)))
 }
 
 func TestADeadLetterIsReplayedOrDiscardedFromItsPage(t *testing.T) {
@@ -152,8 +155,7 @@ func TestADeadLetterIsReplayedOrDiscardedFromItsPage(t *testing.T) {
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Contains(t, p.done(), "Replayed")
 	require.Equal(t, "REPLAYED", mark(first))
-	require.Equal(t, []string{"dead replay"}, logged(t, one[string](t, shared.full,
-		"select execution_id::text from pgdispatch.workflow_execution_queue where id = $1::text::bigint", first)))
+	require.Equal(t, []string{"dead replay"}, logged(t, executionOf(t, first)))
 	p.run(chromedp.Evaluate[chromedp.Void](`document.querySelector(".facts a[href^='/ui/items/']").focus()`))
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Contains(t, p.text(".story"), "as a replay of item "+first)
