@@ -75,8 +75,10 @@ func directSettings(more ...map[string]string) map[string]string {
 	// A claim counts what others have committed while it waited for its lock, whatever the role's default is.
 	// What a role's settings would cut off is bounded already: each statement has a timeout with a name. A lock is waited for
 	// as long as it takes others to commit; what is behind a row that somebody keeps is not to wait with it.
+	// Every name in package sql has its schema. The search path is that of the functions, which would be planned anew each time that
+	// it is another than the last time.
 	settings := map[string]string{
-		"default_transaction_isolation": "read committed",
+		"default_transaction_isolation": "read committed", "search_path": "pg_catalog, pg_temp",
 		"statement_timeout":             "0", "lock_timeout": claim.LockTimeout.String(), "idle_session_timeout": "0",
 	}
 	for _, m := range more {

@@ -1,6 +1,9 @@
 -- The tables. Applications write the first five; everything below them is pgdispatch's own.
 -- Every time in a row is the database's: no replica's clock is ever compared with one.
 
+{{ template "functions/item_is_whole.sql" . }}
+{{ template "functions/execution_is_whole.sql" . }}
+
 create table pgdispatch.workspace_tiers (
     plan                     text primary key check (plan ~ '^[A-Z][A-Z0-9_]{0,62}$'),
     max_concurrent_workflows integer not null check (max_concurrent_workflows between 0 and 100000)
@@ -94,15 +97,9 @@ create table pgdispatch.workflow_execution_queue (
     dispatched_at          timestamptz,
     finished_at            timestamptz,
 
-    -- One constraint, and short: every statement that writes the table reads it anew. What a client may type is checked where
-    -- it is typed: functions/item_enqueued.sql and functions/refuse_change.sql.
-    constraint a_status_has_what_belongs_to_it check (
-        case when finished_at is null then status in ('PENDING', 'CLAIMED', 'DISPATCHED') and (dispatched_at is null) = (status <> 'DISPATCHED')
-             else status in ('COMPLETED', 'FAILED', 'CANCELLED') and (dispatched_at is null or status <> 'CANCELLED') end
-        and num_nonnulls(claimed_by, lease_expires_at) = case when status = 'CLAIMED' then 2 else 0 end
-        and (claimed_at is null) = (status in ('PENDING', 'CANCELLED'))
-        and case status when 'COMPLETED' then dispatched_at is not null when 'FAILED' then last_error is not null else true end
-        and not (outcome_unknown and num_nonnulls(dispatched_at, finished_at) > 0))
+    -- What a client may type is checked where it is typed: functions/item_enqueued.sql and functions/refuse_change.sql.
+    constraint a_status_has_what_belongs_to_it check (pgdispatch.item_is_whole(
+        status, outcome_unknown, claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at, last_error))
 )
 with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
       autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
@@ -156,9 +153,7 @@ create table pgdispatch.workflow_executions (
     -- How the workflow ended, where somebody said so before its start was settled; null: nobody did.
     early_outcome                  text,
     early_reason                   text,
-    constraint a_status_has_what_belongs_to_it check (
-        case when finished_at is null then status = 'STARTING' or (status = 'RUNNING' and started_at is not null)
-             else status in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT') end)
+    constraint a_status_has_what_belongs_to_it check (pgdispatch.execution_is_whole(status, started_at, finished_at))
 )
 with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
@@ -293,5 +288,7 @@ drop table pgdispatch.claim_lock, pgdispatch.lane_hints, pgdispatch.lane_book, p
     pgdispatch.close_sweep, pgdispatch.replicas, pgdispatch.settings,
     pgdispatch.workflow_executions, pgdispatch.workflow_execution_queue, pgdispatch.workflow_definition_versions,
     pgdispatch.workflow_definitions, pgdispatch.workspaces, pgdispatch.workspace_tiers;
+drop function pgdispatch.execution_is_whole(text, timestamptz, timestamptz);
+drop function pgdispatch.item_is_whole(text, boolean, text, timestamptz, timestamptz, timestamptz, timestamptz, text);
 drop type pgdispatch.lane_now;
 drop sequence pgdispatch.lane_versions, pgdispatch.least_lease_token, pgdispatch.lease_tokens;

@@ -3,15 +3,15 @@
 {{ template "functions/wake.sql" . }}
 {{ template "functions/refuse_item.sql" . }}
 {{ template "functions/item_enqueued.sql" . }}
+{{ template "functions/leaves_hand_over.sql" . }}
 {{ template "functions/item_moved.sql" . }}
 {{ template "functions/limits_changed.sql" . }}
 
--- A condition costs every statement: only what the table's constraint would refuse with a worse message.
+-- A condition costs every statement: only what the table's constraint would refuse with a worse message. See functions/item_is_whole.sql.
 create trigger refuse_item
 before insert on pgdispatch.workflow_execution_queue
 for each row
-when (new.status <> 'PENDING'
-      or num_nonnulls(new.claimed_by, new.claimed_at, new.lease_expires_at, new.dispatched_at, new.finished_at, new.replay_of) > 0)
+when (new.status <> 'PENDING')
 execute function pgdispatch.refuse_item();
 
 create trigger item_enqueued
@@ -25,7 +25,7 @@ execute function pgdispatch.item_enqueued();
 create trigger item_moved
 after update on pgdispatch.workflow_execution_queue
 for each row
-when (old.status || ' -> ' || new.status <> all ('{PENDING -> CLAIMED,CLAIMED -> CLAIMED,CLAIMED -> DISPATCHED}'))
+when (pgdispatch.leaves_hand_over(old.status, new.status))
 execute function pgdispatch.item_moved();
 
 create trigger item_deleted
@@ -69,6 +69,7 @@ drop trigger item_enqueued on pgdispatch.workflow_execution_queue;
 drop trigger refuse_item on pgdispatch.workflow_execution_queue;
 drop function pgdispatch.limits_changed();
 drop function pgdispatch.item_moved();
+drop function pgdispatch.leaves_hand_over(text, text);
 drop function pgdispatch.item_enqueued();
 drop function pgdispatch.refuse_item();
 drop function pgdispatch.wake();

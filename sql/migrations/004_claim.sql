@@ -25,13 +25,13 @@
 create trigger execution_said
 before update of status on pgdispatch.workflow_executions
 for each row
-when (new.status in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT'))
+when (new.status <> 'RUNNING')
 execute function pgdispatch.execution_said();
 
 create trigger end_early
 after update of status on pgdispatch.workflow_executions
 for each row
-when (old.status = 'STARTING' and new.status = 'RUNNING' and new.early_outcome is not null)
+when (new.early_outcome is not null)
 execute function pgdispatch.end_early();
 
 ---- create above / drop below ----

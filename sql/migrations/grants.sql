@@ -28,6 +28,12 @@ grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth
     pgdispatch.longest_waiting(double precision, uuid, bigint), pgdispatch.waiting_of(uuid, integer)
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 
+-- whoever writes items or executions: what the tables ask of a row, and of a move
+grant execute on function
+    pgdispatch.item_is_whole(text, boolean, text, timestamptz, timestamptz, timestamptz, timestamptz, text),
+    pgdispatch.execution_is_whole(text, timestamptz, timestamptz), pgdispatch.leaves_hand_over(text, text)
+    to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator;
+
 -- enqueuer
 grant insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent),
       select (id, execution_id, workspace_id, workflow_definition_id, status, idempotency_key)

@@ -4,7 +4,10 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform pgdispatch.finish(new.id, new.early_outcome, new.early_reason);
+    -- Asked here: a trigger's condition is read anew by every statement.
+    if old.status = 'STARTING' and new.status = 'RUNNING' then
+        perform pgdispatch.finish(new.id, new.early_outcome, new.early_reason);
+    end if;
     return null;
 end;
 $$;

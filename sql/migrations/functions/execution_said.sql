@@ -13,6 +13,9 @@ declare
     unknown boolean;
     most integer;
 begin
+    if outcome not in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT') then
+        return new; -- asked here: a trigger's condition is read anew by every statement
+    end if;
     if old.finished_at is not null then
         return null; -- the first counts
     end if;

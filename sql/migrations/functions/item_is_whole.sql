@@ -1,0 +1,32 @@
+-- Whether an item has what belongs to its status, and nothing else: the table's constraint. A function, and in plpgsql, because every
+-- statement that writes the table would read an expression of this length anew, at a higher cost than that of writing a row.
+create function pgdispatch.item_is_whole(status text, outcome_unknown boolean, claimed_by text, claimed_at timestamptz,
+    lease_expires_at timestamptz, dispatched_at timestamptz, finished_at timestamptz, last_error text) returns boolean
+language plpgsql immutable parallel safe
+as $$
+begin
+    case status
+    when 'PENDING' then
+        if num_nonnulls(claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at) > 0 then
+            -- Said here, or every insert would pay for a condition of refuse_item, too.
+            raise exception 'status, attempts, errors, claims, leases and times of an item are set by pgdispatch, not by the insert'
+                using errcode = 'PGD07',
+                      hint = 'Insert workspace_id, workflow_definition_id and params; optional are priority, run_at, idempotency_key and traceparent.',
+                      constraint = 'a_status_has_what_belongs_to_it';
+        end if;
+        return true;
+    when 'CLAIMED' then
+        return num_nulls(claimed_by, claimed_at, lease_expires_at) = 0 and num_nonnulls(dispatched_at, finished_at) = 0;
+    when 'DISPATCHED' then
+        return num_nulls(claimed_at, dispatched_at) = 0 and num_nonnulls(claimed_by, lease_expires_at, finished_at) = 0 and not outcome_unknown;
+    when 'COMPLETED' then
+        return num_nulls(claimed_at, dispatched_at, finished_at) = 0 and num_nonnulls(claimed_by, lease_expires_at) = 0 and not outcome_unknown;
+    when 'FAILED' then
+        return num_nulls(claimed_at, finished_at, last_error) = 0 and num_nonnulls(claimed_by, lease_expires_at) = 0 and not outcome_unknown;
+    when 'CANCELLED' then
+        return finished_at is not null and num_nonnulls(claimed_by, claimed_at, lease_expires_at, dispatched_at) = 0 and not outcome_unknown;
+    else
+        return false;
+    end case;
+end;
+$$;
