@@ -258,23 +258,25 @@ begin
                  ) l
                  limit room)
             ), top as materialized (
-                select c.*, least(count(*) over (), room - cardinality(claimed)) as lanes
+                select c.*, least(count(*) over (), room - cardinality(claimed)) as lanes,
+                       row_number() over (order by c.last_served, c.workspace_id) as place
                 from candidate c
                 where c.ready_priority = (select max(m.ready_priority) from candidate m)
                 order by c.last_served, c.workspace_id
                 limit room - cardinality(claimed)
             ), heads as materialized (
-                select head.id
+                select head.at, p.place
                 from top p
                 cross join lateral (
-                    select q.id
+                    select q.ctid as at
                     from pgdispatch.workflow_execution_queue q
                     where q.workspace_id = p.workspace_id and q.priority = p.ready_priority
                       and q.status = 'PENDING' and not q.outcome_unknown
                       and q.run_at >= p.waiting_from and q.run_at <= start_time
                     order by q.run_at, q.id
-                    -- Rounded up: whoever comes last in this turn may get less, and is first in the next.
-                    limit least(p.slots - p.active, floor(p.tokens), (room - cardinality(claimed) + p.lanes - 1) / p.lanes)
+                    -- Rounded up: whoever comes last in this turn may get less, and is first in the next. A turn is four items
+                    -- where there are more lanes than that leaves one for: a lane costs about as much as an item does.
+                    limit least(p.slots - p.active, floor(p.tokens), greatest(4, (room - cardinality(claimed) + p.lanes - 1) / p.lanes))
                     for update skip locked
                 ) head
                 limit room - cardinality(claimed)
@@ -283,12 +285,15 @@ begin
                 set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
                     lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'),
                     attempt_count = q.attempt_count + 1
-                where q.id = any (array(select h.id from heads h))
+                where q.ctid = any (array(select h.at from heads h)) -- they are locked, so that is where they stay
                 returning q.id, q.workspace_id
             )
             select claimed || array_agg(t.id), array_agg(t.workspace_id), (select count(*) from candidate),
                    (select array_agg(row(p.at, p.workspace_id, p.active, p.slots, p.paused, p.starts_per_second, p.tokens,
-                        p.ready_priority, p.waiting_from, p.last_served, p.at_capacity)::pgdispatch.lane_now) from top p)
+                        p.ready_priority, p.waiting_from, p.last_served, p.at_capacity)::pgdispatch.lane_now order by p.place)
+                    from top p
+                    -- Not those whose turn did not come.
+                    where (select count(*) from heads) < room - cardinality(claimed) or p.place <= (select max(h.place) from heads h))
             into claimed, given_to, candidates, picked
             from taken t;
             if last_token % 7 = 0 and cardinality(barren) = 0 and picked is not null then
