@@ -43,9 +43,10 @@ var limits = []mutant{
 		"./sql", "TestClaimGivesAtMostWhatWasAskedFor"},
 	{"materialised claim", "the LIMIT is evaluated again for each row: a sub-select instead of a materialised list",
 		[]edit{
-			{claimFile, "), taken as (", ") u where u.id = c.id offset 0) returning c.id, c.workspace_id), unused as ("},
+			{claimFile, "), taken as (", ") u where u.at = c.ctid offset 0) returning c.id, c.workspace_id), unused as ("},
 			{claimFile, "), heads as materialized (", "), taken as (update pgdispatch.workflow_execution_queue c " + takeIt + " where exists (select from ("},
-			{claimFile, "select h.id from heads h", "select null::bigint"},
+			{claimFile, "select h.at from heads h", "select null::tid"},
+			{claimFile, "where (select count(*) from heads) < room - cardinality(claimed) or p.place <= (select max(h.place) from heads h)", ""},
 		},
 		"./sql", "TestClaimGivesAtMostWhatWasAskedFor"},
 	{"pause of everything", "a paused database is claimed from",
