@@ -2,6 +2,7 @@ package main
 
 const (
 	claimFile      = "sql/migrations/functions/claim.sql"
+	arrivedFile    = "sql/migrations/functions/claim_arrived.sql"
 	unansweredFile = "sql/migrations/functions/claim_unanswered.sql"
 	lockClaims     = "lock table pgdispatch.claim_lock in share row exclusive mode;"
 )
@@ -49,6 +50,21 @@ var limits = []mutant{
 			{claimFile, "where (select count(*) from heads) < room - cardinality(claimed) or p.place <= (select max(h.place) from heads h)", ""},
 		},
 		"./sql", "TestClaimGivesAtMostWhatWasAskedFor"},
+	{"arrivals within the limit", "what has arrived is given to a workspace that has no room for all of it",
+		[]edit{{arrivedFile, "+ n.items <= l.slots", "+ n.items <= 1000000"}},
+		"./sql", "TestWhatArrivedWaitsForItsTurnWhereNotAllOfItFits"},
+	{"arrivals within W", "what has arrived is given although W has no room for all of it",
+		[]edit{{arrivedFile, "least(room, 999)", "999"}},
+		"./sql", "TestWhatArrivedWaitsForItsTurnWhereNotAllOfItFits"},
+	{"arrivals beside a change", "what has arrived is given by the limits from before a change of them",
+		[]edit{{arrivedFile, "then c.freed > 0 and c.priority is null", "then true"}},
+		"./sql", "TestWhatArrivedWaitsForItsTurnWhereNotAllOfItFits"},
+	{"arrivals behind what waits", "what has arrived goes before what waits",
+		[]edit{{claimFile, "if not busy and not unanswered", "if not unanswered"}},
+		"./sql", "TestWhatArrivedDoesNotOvertakeWhatIsReady"},
+	{"arrivals that are locked", "what has arrived and was locked is forgotten",
+		[]edit{{arrivedFile, "next_due_at = case when a.taken < a.items then start_time end", "next_due_at = null"}},
+		"./sql", "TestWhatArrivedAndIsLockedIsGivenWhenItIsNot"},
 	{"pause of everything", "a paused database is claimed from",
 		[]edit{{claimFile, "room := case when halted", "room := case when false"}},
 		"./sql", "TestGlobalPauseStopsClaims"},

@@ -5,12 +5,14 @@
 {{ template "functions/allowance_left.sql" . }}
 {{ template "functions/unanswered_allowed.sql" . }}
 {{ template "functions/waiting_levels.sql" . }}
+{{ template "functions/changed_since.sql" . }}
 {{ template "functions/catch_up.sql" . }}
 {{ template "functions/requeue_expired.sql" . }}
 {{ template "functions/shorten_leases.sql" . }}
 {{ template "functions/claim_unanswered.sql" . }}
 {{ template "functions/claim_aged.sql" . }}
 {{ template "functions/claim_around.sql" . }}
+{{ template "functions/claim_arrived.sql" . }}
 {{ template "functions/claim.sql" . }}
 {{ template "functions/recount_lanes.sql" . }}
 {{ template "functions/find_unnoticed.sql" . }}
@@ -49,11 +51,13 @@ drop function pgdispatch.find_unnoticed();
 drop function pgdispatch.recount_lanes();
 drop function pgdispatch.claim(text, integer, interval, text, text[], integer[]);
 drop function pgdispatch.claim_around(text, integer, interval, timestamptz, integer[], bigint[], pgdispatch.lane_now[], uuid[], text, text[], integer[]);
+drop function pgdispatch.claim_arrived(text, integer, interval, timestamptz, pg_snapshot, tid, integer[], bigint, bigint, timestamptz);
 drop function pgdispatch.claim_aged(text, bigint, interval, timestamptz, timestamptz, timestamptz, integer[], pgdispatch.lane_now[], text, text[]);
 drop function pgdispatch.claim_unanswered(text, integer, interval, timestamptz, bigint, bigint[]);
 drop function pgdispatch.shorten_leases();
 drop function pgdispatch.requeue_expired(integer);
 drop function pgdispatch.catch_up(pg_snapshot, timestamptz, integer[], bigint[]);
+drop function pgdispatch.changed_since(pg_snapshot);
 drop function pgdispatch.waiting_levels();
 drop function pgdispatch.unanswered_allowed(timestamptz, text, text[], integer[]);
 drop function pgdispatch.allowance_left(bigint[], text, text[], integer[]);

@@ -77,10 +77,11 @@ grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests to pgdispatch_dispatcher;
 grant execute on function
     pgdispatch.allowance_left(bigint[], text, text[], integer[]), pgdispatch.cancel(uuid),
-    pgdispatch.catch_up(pg_snapshot, timestamptz, integer[], bigint[]),
+    pgdispatch.catch_up(pg_snapshot, timestamptz, integer[], bigint[]), pgdispatch.changed_since(pg_snapshot),
     pgdispatch.check_values(jsonb, integer, timestamptz, text, text),
     pgdispatch.claim(text, integer, interval, text, text[], integer[]),
     pgdispatch.claim_aged(text, bigint, interval, timestamptz, timestamptz, timestamptz, integer[], pgdispatch.lane_now[], text, text[]),
+    pgdispatch.claim_arrived(text, integer, interval, timestamptz, pg_snapshot, tid, integer[], bigint, bigint, timestamptz),
     pgdispatch.claim_around(text, integer, interval, timestamptz, integer[], bigint[], pgdispatch.lane_now[], uuid[], text, text[], integer[]),
     pgdispatch.claim_unanswered(text, integer, interval, timestamptz, bigint, bigint[]),
     pgdispatch.delete_finished(integer), pgdispatch.drop_read_hints(), pgdispatch.find_unnoticed(),

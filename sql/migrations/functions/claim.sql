@@ -74,7 +74,9 @@ declare
     rounds integer := 0;
     gave_up boolean := false;
     by_age boolean;
-    again boolean := true;
+    again boolean;
+    busy boolean; -- something is ready, or due to be looked at, that has not arrived just now
+    arrived boolean := false;
     gave_nothing uuid[];
     full_now json[];
     full_lanes json[];
@@ -95,9 +97,19 @@ begin
            pg_snapshot_xmax(b.seen) > pg_snapshot_xmax(pg_current_snapshot()),
            start_time - s.priority_aging, s.paused, least(at_most, s.max_claims - n.leased), n.expired, coalesce(n.least_token, last_token), n.alone,
            exists (select from pgdispatch.workflow_execution_queue q
-                   where q.status = 'PENDING' and q.outcome_unknown and q.run_at <= start_time)
+                   where q.status = 'PENDING' and q.outcome_unknown and q.run_at <= start_time),
+           exists (select
+                   from unnest(b.levels, b.served_from) as level (priority, served_from)
+                   cross join lateral (
+                       select from pgdispatch.lanes l
+                       where l.active < l.slots and not l.paused and l.ready_priority = level.priority and l.last_served >= level.served_from
+                       limit 1
+                   ) l)
+               or exists (select from pgdispatch.lanes l
+                          where l.active < l.slots and not l.paused
+                            and l.next_due_at >= least(b.due_from, start_time) and l.next_due_at <= start_time)
     into book_at, seen, due_from, all_levels, served_floors, aged_floor, turn,
-         restored, aged_before, halted, room, expired, least_token, alone, unanswered
+         restored, aged_before, halted, room, expired, least_token, alone, unanswered, busy
     from (select b.ctid as at, b.* from pgdispatch.lane_book b order by b.version desc limit 1) b
     cross join pgdispatch.settings s
     cross join (
@@ -131,30 +143,18 @@ begin
         end if;
     end if;
 
+    if not busy and not unanswered and not around and room > 0 and seen is not null then
+        claimed := pgdispatch.claim_arrived(owner, room, lease, start_time, seen, book_at, all_levels, last_token, turn, aged_before);
+        arrived := claimed is not null;
+        claimed := coalesce(claimed, '{}');
+    end if;
+
     -- What has changed since the last claim: new items, hints, lanes with something due. Nothing is written yet, so that a lane
-    -- is written once. Items of transactions ahead of this cluster's are the sweeper's. A hint counts in the claim whose
-    -- snapshot is the first to see it, and in no other.
+    -- is written once.
     loop
+        exit when arrived;
         with arrival as (
-            select late.*
-            from (
-                select pg_snapshot_xmax(seen) as first_xid,
-                       greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id_if_assigned()) as last_xid
-                union all
-                select x.xid, x.xid from pg_snapshot_xip(seen) as x (xid)
-            ) span
-            -- With a limit and an offset, so that the planner asks for each span by itself.
-            cross join lateral (
-                (select q.workspace_id, 0 as freed, q.priority, q.run_at
-                 from pgdispatch.workflow_execution_queue q
-                 where q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid between span.first_xid and span.last_xid
-                 limit 1000)
-                union all
-                (select h.workspace_id, h.freed, h.priority, h.run_at
-                 from pgdispatch.lane_hints h
-                 where h.xid between span.first_xid and span.last_xid and pg_visible_in_snapshot(h.xid, (select pg_current_snapshot()))
-                 offset 0)
-            ) late
+            select c.workspace_id, c.freed, c.priority, c.run_at from pgdispatch.changed_since(seen) c
         ), change as (
             select * from arrival where not caught_up
             union all
@@ -197,7 +197,7 @@ begin
         book_it := true;
     end loop;
     book_it := book_it or touched is not null;
-    if last_token >= turn + 10 and room > 0 then
+    if last_token >= turn + 10 and room > 0 and not arrived then
         -- One item to every ten that were claimed is of those that have waited too long. What is owed to nobody is forgotten.
         aged := exists (
             select from pgdispatch.lanes l
@@ -217,6 +217,7 @@ begin
     end if;
 
     -- Then the share of those that have waited too long, and then the lanes with room, level by level.
+    again := not arrived;
     while again or book_it loop
         picked := null; given_to := null; by_age := false; was_claimed := cardinality(claimed);
         if aged_share > 0 and cardinality(claimed) < room then
@@ -380,28 +381,30 @@ begin
     with item as materialized (
         select q.id, q.lease_token, q.execution_id, q.workspace_id, q.workflow_definition_id, v.id as version_id,
                -- Where a start may have arrived, it is repeated; where none did, the definition may have been corrected.
-               coalesce(case when q.outcome_unknown then (select e.namespace from pgdispatch.workflow_executions e where e.id = q.execution_id) end,
-                        d.namespace, own_namespace) as namespace,
+               coalesce(e.namespace, d.namespace, own_namespace) as namespace,
                d.workflow_type, d.task_queue, d.execution_timeout, v.node_ids, q.params, q.traceparent,
                q.attempt_count, q.failure_count, d.max_attempts, q.outcome_unknown, q.priority, q.run_at, q.created_at,
-               case when not q.outcome_unknown then start_time
-                    else coalesce((select e.first_sent_at from pgdispatch.workflow_executions e where e.id = q.execution_id), q.created_at)
-               end as first_sent_at,
+               case when not q.outcome_unknown then start_time else coalesce(e.first_sent_at, q.created_at) end as first_sent_at,
                case
-                   when w.id is null then 'workspace not found'
+                   when d.id is null and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id) then 'workspace not found'
                    when d.id is null then 'workflow definition not found'
                    when v.id is null then 'workflow definition has no version'
                    when q.lost_lease_count >= 3 then 'holder lost three times, the last time with this item alone'
                end as problem
         from pgdispatch.workflow_execution_queue q
-        left join pgdispatch.workspaces w on w.id = q.workspace_id
         left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
+        -- Of a start that may have arrived, and only of that.
+        left join lateral (
+            select e.namespace, e.first_sent_at, e.workflow_definition_version_id as version_id
+            from pgdispatch.workflow_executions e
+            where q.outcome_unknown and e.id = q.execution_id
+            offset 0
+        ) e on true
         left join lateral (
             select v.id, v.node_ids
             from pgdispatch.workflow_definition_versions v
             where v.workflow_definition_id = q.workflow_definition_id
-              and (not q.outcome_unknown or v.id = coalesce(
-                  (select e.workflow_definition_version_id from pgdispatch.workflow_executions e where e.id = q.execution_id), v.id))
+              and (not q.outcome_unknown or v.id = coalesce(e.version_id, v.id))
             order by v.version desc
             limit 1
         ) v on true
