@@ -79,7 +79,7 @@ func directSettings(more ...map[string]string) map[string]string {
 	// it is another than the last time.
 	settings := map[string]string{
 		"default_transaction_isolation": "read committed", "search_path": "pg_catalog, pg_temp",
-		"statement_timeout":             "0", "lock_timeout": claim.LockTimeout.String(), "idle_session_timeout": "0",
+		"statement_timeout": "0", "lock_timeout": claim.LockTimeout.String(), "idle_session_timeout": "0",
 	}
 	for _, m := range more {
 		maps.Copy(settings, m)
