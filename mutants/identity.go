@@ -19,7 +19,7 @@ var identity = []mutant{
 		[]edit{{claimFile, "(not q.outcome_unknown or v.id = coalesce(", "(true or v.id = coalesce("}},
 		"./sql", "TestARepeatedStartKeepsItsVersionAndANewOneTakesTheNewest"},
 	{"repeated start keeps its namespace", "a start that may have arrived is repeated where its definition says now",
-		[]edit{{claimFile, "coalesce(case when q.outcome_unknown then (select e.namespace", "coalesce(case when false then (select e.namespace"}},
+		[]edit{{claimFile, "coalesce(e.namespace, d.namespace, own_namespace)", "coalesce(d.namespace, own_namespace)"}},
 		"./sql", "TestAnUnansweredStartStaysInItsNamespace"},
 	{"claim under way is not torn", "a claim is cancelled with its replica, and nobody knows what it holds",
 		[]edit{{"dispatch/dispatcher.go", "r.ask(context.WithoutCancel(ctx), wanted)", "r.ask(ctx, wanted)"}},

@@ -37,7 +37,7 @@ var limits = []mutant{
 		[]edit{{claimFile, "floor(p.tokens), ", ""}},
 		"./sql", "TestARateLimitGivesOneSecondsWorthAtOnceAndThenByTime"},
 	{"freed slot counts once", "a hint is read by a claim whose snapshot does not see it, and by the next again",
-		[]edit{{claimFile, "and pg_visible_in_snapshot(h.xid, (select pg_current_snapshot()))", ""}},
+		[]edit{{"sql/migrations/functions/changed_since.sql", "and pg_visible_in_snapshot(h.xid, (select pg_current_snapshot()))", ""}},
 		"./sql", "TestAFreedSlotCountsOnceWhateverWasOpen"},
 	{"claim's LIMIT", "what each workspace gives is not limited in all",
 		[]edit{{claimFile, ") head\n                limit room - cardinality(claimed)", ") head"}},

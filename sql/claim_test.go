@@ -56,6 +56,24 @@ func TestClaimSharesABatchAmongWorkspaces(t *testing.T) {
 	require.Equal(t, map[string]int{noisy.workspace: 7, quiet.workspace: 3}, count)
 }
 
+func TestManyWorkspacesTakeTurnsOfFourItems(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for range 20 {
+		f.items(f.tenant("ENTERPRISE"), 10)
+	}
+	served := map[string]int{}
+	for claims := range 4 {
+		for _, item := range f.claim(20).items {
+			served[*item.WorkspaceID]++
+		}
+		require.Len(t, served, 5*(claims+1), "whoever has not had a turn comes first")
+	}
+	for _, items := range served {
+		require.Equal(t, 4, items)
+	}
+}
+
 func TestClaimLeavesWhatIsNotDueAndSaysWhenItIs(t *testing.T) {
 	t.Parallel()
 	f := open(t)
