@@ -1,0 +1,172 @@
+// Command instructions counts what the server executes for an INSERT, a claim and a settle: exactly, and so on any machine the
+// same, however busy it is. Postgres runs in its single-user mode under valgrind, which counts nothing of the kernel, of the
+// disk and of waiting. For those there are the benchmarks.
+//
+//	go run -C bench ./instructions                             # bin/pgdispatch
+//	go run -C bench ./instructions -pgdispatch OTHER_BINARY    # another version
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgdispatch/pgdispatch/bench/internal/lab"
+	"github.com/pgdispatch/pgdispatch/bench/internal/queries"
+	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// Settings of the dispatcher's own sessions: see cmd/pgdispatch/connect.go.
+var settings = []string{
+	"plan_cache_mode=force_generic_plan", "jit=off", "search_path=pg_catalog,pg_temp",
+	"enable_seqscan=off", "enable_hashjoin=off", "enable_mergejoin=off", "enable_bitmapscan=off",
+}
+
+const settle = "select public.settle()"
+
+// settling puts what is claimed into the product's own statement.
+func settling() string {
+	return fmt.Sprintf(queries.Get("count_settle"), strings.NewReplacer(
+		"$1", "ids", "$2", "tokens", "$3", "runs", "$4", "'bench'", "select id from moved", "select count(*) into settled from moved",
+	).Replace(sql.Dispatched))
+}
+
+// measures are what one cycle of each executes. Whatever one has that another has not is what that costs.
+var measures = []struct {
+	name  string
+	waits int // items that wait before the first cycle
+	cycle []string
+}{
+	{"INSERT of one item", 0, []string{"execute enqueue(1)"}},
+	{"INSERT, claim and settle of one item", 0, []string{"execute enqueue(1)", "execute claim(100)", settle}},
+	{"INSERT, claim and settle of ten items of ten workspaces", 0, []string{"execute enqueue(10)", "execute claim(100)", settle}},
+	{"claim and settle of twenty of the items that wait in 20 workspaces", 4000, []string{"execute claim(20)", settle}},
+	{"claim and settle of fifty of them", 4000, []string{"execute claim(50)", settle}},
+}
+
+func main() {
+	binary := flag.String("pgdispatch", "../bin/pgdispatch", "the binary whose schema is measured, see `make build`")
+	flag.Parse()
+	if err := run(context.Background(), *binary, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "instructions:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, binary string, out io.Writer) error {
+	valgrind, err := exec.LookPath("valgrind")
+	if err != nil {
+		return fmt.Errorf("find valgrind: %w: apt-get install valgrind", err)
+	}
+	for _, m := range measures {
+		few, err := count(ctx, valgrind, binary, m.waits, m.cycle, 4)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		many, err := count(ctx, valgrind, binary, m.waits, m.cycle, 24)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		if _, err := fmt.Fprintf(out, "%7d thousand  %s\n", (many-few)/20/1000, m.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count executes so many cycles in a cluster of their own, and returns the instructions of all that the server did from its start.
+func count(ctx context.Context, valgrind, binary string, waits int, cycle []string, cycles int) (n int64, err error) {
+	l, err := lab.Open(ctx, lab.Options{Binary: binary})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	if err := prepare(ctx, l, waits); err != nil {
+		return 0, err
+	}
+	// In order, and what it wrote stays for the single user.
+	if err := syscall.Kill(l.Cluster.PID(), syscall.SIGINT); err != nil {
+		return 0, fmt.Errorf("shut the server down: %w", err)
+	}
+	<-l.Cluster.Exited()
+
+	script := "prepare enqueue(integer) as " + oneLine("count_enqueue") + ";\n\nprepare claim(integer) as " + oneLine("count_claim") + ";\n\n"
+	for range cycles {
+		script += strings.Join(cycle, ";\n\n") + ";\n\n"
+	}
+	return execute(ctx, valgrind, l.Cluster, script)
+}
+
+// prepare lets items wait, and lets the first claim make the workspaces' lanes: a workspace is new only once.
+func prepare(ctx context.Context, l *lab.Lab, waits int) error {
+	conn, err := pgx.Connect(ctx, l.Cluster.URL(lab.Ours))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	for _, statement := range []struct {
+		text      string
+		arguments []any
+	}{
+		{queries.Get("count_settings"), nil},
+		{settling(), nil},
+		{queries.Get("count_enqueue"), []any{nil}},
+		{queries.Get("count_claim"), []any{100}},
+		{settle, nil},
+		{queries.Get("count_enqueue_many"), []any{waits / lab.Workspaces}},
+		{queries.Get("count_claim"), []any{0}},
+		{"vacuum (analyze)", nil},
+	} {
+		if _, err := conn.Exec(ctx, statement.text, statement.arguments...); err != nil {
+			return fmt.Errorf("prepare: %w", err)
+		}
+	}
+	return nil
+}
+
+// oneLine is a query as a script has it, in which an empty line ends a statement.
+func oneLine(name string) string { return strings.TrimSpace(queries.Get(name)) }
+
+// execute has a single user execute a script, as the user whose the cluster is.
+func execute(ctx context.Context, valgrind string, cluster *sqltest.Cluster, script string) (int64, error) {
+	data := filepath.Join(cluster.Dir, "data")
+	info, err := os.Stat(data)
+	if err != nil {
+		return 0, err
+	}
+	args := []string{"--tool=callgrind", "--callgrind-out-file=/dev/null", filepath.Join(cluster.BinDir, "postgres"), "--single", "-j", "-D", data}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	command := exec.CommandContext(ctx, valgrind, append(args, lab.Ours)...)
+	owner := info.Sys().(*syscall.Stat_t)
+	if int(owner.Uid) != os.Getuid() {
+		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
+	}
+	var report bytes.Buffer
+	command.Dir, command.Stdin, command.Stderr = cluster.Dir, strings.NewReader(script), &report
+	if err := command.Run(); err != nil {
+		return 0, fmt.Errorf("run postgres --single: %w:\n%s", err, report.Bytes())
+	}
+	if failed := regexp.MustCompile(`ERROR: .*`).Find(report.Bytes()); failed != nil {
+		return 0, fmt.Errorf("run the script: %s", failed)
+	}
+	collected := regexp.MustCompile(`Collected : (\d+)`).FindSubmatch(report.Bytes())
+	if collected == nil {
+		return 0, fmt.Errorf("valgrind said nothing of instructions:\n%s", report.Bytes())
+	}
+	return strconv.ParseInt(string(collected[1]), 10, 64)
+}

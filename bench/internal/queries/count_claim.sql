@@ -1,0 +1,1 @@
+select count(*) from pgdispatch.claim('bench', $1, '30s', 'default', '{}', '{}')
