@@ -1,21 +1,21 @@
 package main
 
 import (
-	"os/exec"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestMoreCyclesAreMoreInstructions(t *testing.T) {
-	valgrind, err := exec.LookPath("valgrind")
-	if err != nil {
-		t.Skip("no valgrind: apt-get install valgrind")
-	}
-	cycle := []string{"execute enqueue(1)", "execute claim(100)", settle}
-	few, err := count(t.Context(), valgrind, "../../bin/pgdispatch", 0, cycle, 1)
-	require.NoError(t, err)
-	many, err := count(t.Context(), valgrind, "../../bin/pgdispatch", 0, cycle, 3)
-	require.NoError(t, err)
-	require.Greater(t, many, few+1_000_000)
+func TestWithoutValgrindItSaysWhatToInstall(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	err := run(t.Context(), "../../bin/pgdispatch", io.Discard)
+	require.ErrorContains(t, err, "apt-get install valgrind")
+}
+
+func TestSettlingIsTheProductsOwnStatement(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, settling(), "q.lease_token = any (tokens::bigint[])")
+	require.Contains(t, settling(), "select count(*) into settled from moved")
+	require.NotRegexp(t, `\$[0-9]`, settling())
 }
