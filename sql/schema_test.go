@@ -136,7 +136,11 @@ func TestEveryStateHasConstraintsThatHoldIt(t *testing.T) {
 		id := seed(in, w, row.state, live)
 		in.exec("set local session_replication_role = replica")
 		refusal := in.refused("update pgdispatch.workflow_execution_queue set "+row.set+" where id = $1", id)
-		require.Contains(t, []string{"23514", "PGD07"}, refusal.Code, "%s with %s", row.state, row.set)
+		code := "23514"
+		if row.state == "PENDING" && row.set != "status = 'LOST'" {
+			code = "PGD07" // as an insert of such an item
+		}
+		require.Equal(t, code, refusal.Code, "%s with %s", row.state, row.set)
 		require.Equal(t, "a_status_has_what_belongs_to_it", refusal.ConstraintName, "%s with %s", row.state, row.set)
 		require.NoError(t, tx.Rollback(t.Context()))
 	}

@@ -1,6 +1,6 @@
 -- What has changed for the lanes since a snapshot: items that arrived, and hints of other moves, which have no item_id. A hint counts in
 -- the claim whose snapshot is the first to see it, and in no other. Items of transactions ahead of this cluster's are the sweeper's.
--- Of one transaction no more than 1000 items. In SQL without a search_path of its own, so that it becomes part of the statements
+-- Of each span of transactions no more than 1000 items. In SQL without a search_path of its own, so that it becomes part of the statements
 -- that call it.
 create function pgdispatch.changed_since(seen pg_snapshot)
 returns table (item_id bigint, workspace_id uuid, freed integer, priority integer, run_at timestamptz)
