@@ -6,6 +6,7 @@
 {{ template "functions/unanswered_allowed.sql" . }}
 {{ template "functions/waiting_levels.sql" . }}
 {{ template "functions/changed_since.sql" . }}
+{{ template "functions/ready_lanes.sql" . }}
 {{ template "functions/catch_up.sql" . }}
 {{ template "functions/requeue_expired.sql" . }}
 {{ template "functions/shorten_leases.sql" . }}
@@ -57,6 +58,7 @@ drop function pgdispatch.claim_unanswered(text, integer, interval, timestamptz, 
 drop function pgdispatch.shorten_leases();
 drop function pgdispatch.requeue_expired(integer);
 drop function pgdispatch.catch_up(pg_snapshot, timestamptz, integer[], bigint[]);
+drop function pgdispatch.ready_lanes(integer[], bigint[], uuid[]);
 drop function pgdispatch.changed_since(pg_snapshot);
 drop function pgdispatch.waiting_levels();
 drop function pgdispatch.unanswered_allowed(timestamptz, text, text[], integer[]);

@@ -77,7 +77,7 @@ grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests to pgdispatch_dispatcher;
 grant execute on function
     pgdispatch.allowance_left(bigint[], text, text[], integer[]), pgdispatch.cancel(uuid),
-    pgdispatch.catch_up(pg_snapshot, timestamptz, integer[], bigint[]), pgdispatch.changed_since(pg_snapshot),
+    pgdispatch.catch_up(pg_snapshot, timestamptz, integer[], bigint[]), pgdispatch.changed_since(pg_snapshot), pgdispatch.ready_lanes(integer[], bigint[], uuid[]),
     pgdispatch.check_values(jsonb, integer, timestamptz, text, text),
     pgdispatch.claim(text, integer, interval, text, text[], integer[]),
     pgdispatch.claim_aged(text, bigint, interval, timestamptz, timestamptz, timestamptz, integer[], pgdispatch.lane_now[], text, text[]),

@@ -98,13 +98,7 @@ begin
            start_time - s.priority_aging, s.paused, least(at_most, s.max_claims - n.leased), n.expired, coalesce(n.least_token, last_token), n.alone,
            exists (select from pgdispatch.workflow_execution_queue q
                    where q.status = 'PENDING' and q.outcome_unknown and q.run_at <= start_time),
-           exists (select
-                   from unnest(b.levels, b.served_from) as level (priority, served_from)
-                   cross join lateral (
-                       select from pgdispatch.lanes l
-                       where l.active < l.slots and not l.paused and l.ready_priority = level.priority and l.last_served >= level.served_from
-                       limit 1
-                   ) l)
+           exists (select from pgdispatch.ready_lanes(b.levels, b.served_from))
                or exists (select from pgdispatch.lanes l
                           where l.active < l.slots and not l.paused
                             and l.next_due_at >= least(b.due_from, start_time) and l.next_due_at <= start_time)
@@ -433,15 +427,7 @@ begin
     paused := halted;
     -- For the log: who is full and has more waiting, each said once until it has room again.
     at_capacity := array_to_json(full_lanes);
-    select gave_up or not halted and cardinality(claimed) >= room and (unanswered or exists (
-               select
-               from unnest(all_levels, served_floors) as level (priority, served_from)
-               cross join lateral (
-                   select from pgdispatch.lanes l
-                   where l.active < l.slots and not l.paused and l.ready_priority = level.priority
-                     and l.last_served >= level.served_from and l.workspace_id <> all (barren)
-                   limit 1
-               ) l)),
+    select gave_up or not halted and cardinality(claimed) >= room and (unanswered or exists (select from pgdispatch.ready_lanes(all_levels, served_floors, barren))),
            case when not halted then least(
                (select min(l.next_due_at) from pgdispatch.lanes l
                 where l.active < l.slots and not l.paused and l.next_due_at >= due_from),

@@ -22,14 +22,7 @@ as $$
                 (select from pgdispatch.lane_hints h where h.xid = x.xid limit 1)
             ) late)
         -- What it left, and what has fallen due.
-        or exists (
-            select
-            from unnest(b.levels, b.served_from) as level (priority, served_from)
-            cross join lateral (
-                select from pgdispatch.lanes l
-                where l.active < l.slots and not l.paused and l.ready_priority = level.priority and l.last_served >= level.served_from
-                limit 1
-            ) l)
+        or exists (select from pgdispatch.ready_lanes(b.levels, b.served_from))
         or exists (
             select from pgdispatch.lanes l
             where l.active < l.slots and not l.paused and l.next_due_at >= b.due_from and l.next_due_at <= clock_timestamp())
