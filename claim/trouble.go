@@ -13,6 +13,15 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
+// Planning are the settings that a Store's connections are to have so that each statement is planned once a connection, for its indexes:
+// planning a settle of a few items anew costs more than the settle, and a plan that was made while a table was small would read all of it
+// when it is not. The search path is that of the functions, which would be planned anew each time that it is another than the last time.
+// A pooler may refuse them: without them, statements are slower and do the same.
+var Planning = map[string]string{
+	"search_path": "pg_catalog, pg_temp", "plan_cache_mode": "force_generic_plan", "jit": "off",
+	"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off",
+}
+
 // LockTimeout is the lock_timeout that a Store's connections are to have: how long a settle or a heartbeat waits for a row
 // that somebody else has locked. Others' own settles and heartbeats take milliseconds.
 const LockTimeout = time.Second

@@ -75,23 +75,15 @@ func directSettings(more ...map[string]string) map[string]string {
 	// A claim counts what others have committed while it waited for its lock, whatever the role's default is.
 	// What a role's settings would cut off is bounded already: each statement has a timeout with a name. A lock is waited for
 	// as long as it takes others to commit; what is behind a row that somebody keeps is not to wait with it.
-	// Every name in package sql has its schema. The search path is that of the functions, which would be planned anew each time that
-	// it is another than the last time.
+	// Every name in package sql has its schema.
 	settings := map[string]string{
-		"default_transaction_isolation": "read committed", "search_path": "pg_catalog, pg_temp",
+		"default_transaction_isolation": "read committed", "search_path": claim.Planning["search_path"],
 		"statement_timeout": "0", "lock_timeout": claim.LockTimeout.String(), "idle_session_timeout": "0",
 	}
 	for _, m := range more {
 		maps.Copy(settings, m)
 	}
 	return settings
-}
-
-// plannedOnce has each statement planned once a connection, for its indexes: planning a settle of a few items anew costs more
-// than the settle, and a plan that was made while a table was small would read all of it when it is not.
-var plannedOnce = map[string]string{
-	"plan_cache_mode": "force_generic_plan", "jit": "off",
-	"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off",
 }
 
 // poolSettings are for the connections that claim and for all others. Without LISTEN there may be a transaction pooler between,
@@ -107,8 +99,8 @@ func poolSettings(c config) (forClaims, forOthers map[string]string) {
 	case durableNone:
 		claims = "off"
 	}
-	return directSettings(plannedOnce, map[string]string{"synchronous_commit": claims, "lock_timeout": claim.ClaimLockTimeout.String()}),
-		directSettings(plannedOnce, map[string]string{"synchronous_commit": others})
+	return directSettings(claim.Planning, map[string]string{"synchronous_commit": claims, "lock_timeout": claim.ClaimLockTimeout.String()}),
+		directSettings(claim.Planning, map[string]string{"synchronous_commit": others})
 }
 
 // viewSettings are for the web view, whose reads are planned for what they ask.

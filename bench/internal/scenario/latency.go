@@ -63,6 +63,9 @@ func idleRun(ctx context.Context, t *Turn, s *stage, rate float64, ways map[stri
 	return s.requireStarts(warm + len(all))
 }
 
+// asyncClaims is a replica whose claims a crash of Postgres may undo, as the floor's: then a workspace may exceed its limit.
+var asyncClaims = lab.Replica{Variables: []string{"PGDISPATCH_DURABLE_COMMITS=none"}}
+
 // Idle is how long an item takes from its insert to its start when there is nothing else to do.
 func Idle() *Scenario {
 	both := func(statement string) map[string]Insert {
@@ -77,6 +80,7 @@ func Idle() *Scenario {
 			idleEntrant("floor", grey, byHand(lab.KindFloor, false), idleRate, 20, both("enqueue_floor")),
 			idleEntrant("floor, async claims", grey, byHand(lab.KindFloor, true), idleRate, 20, both("enqueue_floor")),
 			idleEntrant("pgdispatch", blue, replicas(1, lab.Replica{}, Alone("enqueue")), idleRate, 20, both("enqueue")),
+			idleEntrant("pgdispatch, async claims", blue, replicas(1, asyncClaims, Alone("enqueue")), idleRate, 20, both("enqueue")),
 			idleEntrant("River tuned", yellow, rivers(tunedCooldown), idleRate, 20, nil),
 			idleEntrant("River default", orange, rivers(0), idleRate, 20, nil),
 			idleEntrant("polled", violet, byHand(lab.KindPolled, false), 1, 1, both("enqueue_floor")).slow(),
@@ -86,6 +90,7 @@ func Idle() *Scenario {
 		Bars: []Bar{
 			{Text: "Idle insert to start, p50 / the floor with asynchronous claims", Value: Key{"pgdispatch", "alone50"}, Against: Key{"floor, async claims", "alone50"}, Level: 1.2},
 			{Text: "The same, p99", Value: Key{"pgdispatch", "alone99"}, Against: Key{"floor, async claims", "alone99"}, Level: 2},
+			{Text: "Idle insert to start, p50, claims asynchronous, too / the same floor", Value: Key{"pgdispatch, async claims", "alone50"}, Against: Key{"floor, async claims", "alone50"}, Informative: true},
 			{Text: "Idle insert to start, p50 / tuned River", Value: Key{"pgdispatch", "tx50"}, Against: Key{"River tuned", "tx50"}, Level: 0.75},
 		},
 	}

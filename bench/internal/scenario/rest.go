@@ -146,5 +146,5 @@ func shorten(query string) string {
 // All is every scenario, in the order of the report.
 func All() []*Scenario {
 	return []*Scenario{Enqueue(), SlowFlush(), Draining(), Idle(), Paced(), Greatest(), Drain(), SlowDrain(),
-		Claims(), Snapshot(), View(), Tenants(), Cost(), Herd(), Rest(), Watches()}
+		Claims(), Snapshot(), View(), Tenants(), Cost(), Herd(), Rest(), Watches(), Instructions()}
 }

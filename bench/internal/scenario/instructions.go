@@ -1,18 +1,10 @@
-// Command instructions counts what the server executes for an INSERT, a claim and a settle: exactly, and so on any machine the
-// same, however busy it is. Postgres runs in its single-user mode under valgrind, which counts nothing of the kernel, of the
-// disk and of waiting. For those there are the benchmarks.
-//
-//	go run -C bench ./instructions                             # bin/pgdispatch
-//	go run -C bench ./instructions -pgdispatch OTHER_BINARY    # another version
-package main
+package scenario
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,66 +17,58 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/bench/internal/lab"
 	"github.com/pgdispatch/pgdispatch/bench/internal/queries"
+	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// Settings of the dispatcher's own sessions: see cmd/pgdispatch/connect.go.
-var settings = []string{
-	"plan_cache_mode=force_generic_plan", "jit=off", "search_path=pg_catalog,pg_temp",
-	"enable_seqscan=off", "enable_hashjoin=off", "enable_mergejoin=off", "enable_bitmapscan=off",
+const settle = "select public.settle()"
+
+// Instructions counts what the server executes for a cycle: exactly, and so on any machine the same, however busy it is.
+func Instructions() *Scenario {
+	return &Scenario{
+		Name: "instructions", Title: "What the statements execute",
+		Text: "Thousands of instructions of the server for one cycle, counted by valgrind in Postgres' single-user mode: the same on any machine, " +
+			"however busy it is, to within 1 %. Nothing of the kernel is counted, of the disk, of the connection and of waiting, so a speed follows them " +
+			"in part only. `-only instructions -pgdispatch OTHER_BINARY` counts another version's.",
+		Entrants: []Entrant{
+			counted("INSERT of one item", 0, "execute enqueue(1)"),
+			counted("INSERT, claim and settle of one item", 0, "execute enqueue(1)", "execute claim(100)", settle),
+			counted("INSERT, claim and settle of ten items of ten workspaces", 0, "execute enqueue(10)", "execute claim(100)", settle),
+			counted("claim and settle of twenty of the items that wait in 20 workspaces", 4000, "execute claim(20)", settle),
+			counted("claim and settle of fifty of them", 4000, "execute claim(50)", settle),
+		},
+		Columns:   []Column{{"thousands", "thousand instructions"}},
+		MaxRounds: 1,
+	}
 }
 
-const settle = "select public.settle()"
+// counted is a cycle of statements, beside so many items that wait before the first. Whatever one has that another has not is what that costs.
+func counted(name string, waits int, cycle ...string) Entrant {
+	return Entrant{Name: name, Colour: blue, Run: func(ctx context.Context, t *Turn) error {
+		valgrind, err := exec.LookPath("valgrind")
+		if err != nil {
+			t.Notes = append(t.Notes, "Not measured: there is no valgrind. `apt-get install valgrind` has it.")
+			return nil
+		}
+		few, err := count(ctx, valgrind, t.Binary, waits, cycle, 4)
+		if err != nil {
+			return err
+		}
+		many, err := count(ctx, valgrind, t.Binary, waits, cycle, 24)
+		if err != nil {
+			return err
+		}
+		t.Figures["thousands"] = float64(many-few) / 20 / 1000
+		return nil
+	}}.slow()
+}
 
 // settling puts what is claimed into the product's own statement.
 func settling() string {
 	return fmt.Sprintf(queries.Get("count_settle"), strings.NewReplacer(
 		"$1", "ids", "$2", "tokens", "$3", "runs", "$4", "'bench'", "select id from moved", "select count(*) into settled from moved",
 	).Replace(sql.Dispatched))
-}
-
-// measures are what one cycle of each executes. Whatever one has that another has not is what that costs.
-var measures = []struct {
-	name  string
-	waits int // items that wait before the first cycle
-	cycle []string
-}{
-	{"INSERT of one item", 0, []string{"execute enqueue(1)"}},
-	{"INSERT, claim and settle of one item", 0, []string{"execute enqueue(1)", "execute claim(100)", settle}},
-	{"INSERT, claim and settle of ten items of ten workspaces", 0, []string{"execute enqueue(10)", "execute claim(100)", settle}},
-	{"claim and settle of twenty of the items that wait in 20 workspaces", 4000, []string{"execute claim(20)", settle}},
-	{"claim and settle of fifty of them", 4000, []string{"execute claim(50)", settle}},
-}
-
-func main() {
-	binary := flag.String("pgdispatch", "../bin/pgdispatch", "the binary whose schema is measured, see `make build`")
-	flag.Parse()
-	if err := run(context.Background(), *binary, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "instructions:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, binary string, out io.Writer) error {
-	valgrind, err := exec.LookPath("valgrind")
-	if err != nil {
-		return fmt.Errorf("find valgrind: %w: apt-get install valgrind", err)
-	}
-	for _, m := range measures {
-		few, err := count(ctx, valgrind, binary, m.waits, m.cycle, 4)
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
-		}
-		many, err := count(ctx, valgrind, binary, m.waits, m.cycle, 24)
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
-		}
-		if _, err := fmt.Fprintf(out, "%7d thousand  %s\n", (many-few)/20/1000, m.name); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // count executes so many cycles in a cluster of their own, and returns the instructions of all that the server did from its start.
@@ -148,8 +132,8 @@ func execute(ctx context.Context, valgrind string, cluster *sqltest.Cluster, scr
 		return 0, err
 	}
 	args := []string{"--tool=callgrind", "--callgrind-out-file=/dev/null", filepath.Join(cluster.BinDir, "postgres"), "--single", "-j", "-D", data}
-	for _, setting := range settings {
-		args = append(args, "-c", setting)
+	for name, value := range claim.Planning {
+		args = append(args, "-c", name+"="+value)
 	}
 	command := exec.CommandContext(ctx, valgrind, append(args, lab.Ours)...)
 	owner := info.Sys().(*syscall.Stat_t)

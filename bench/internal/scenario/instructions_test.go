@@ -1,16 +1,18 @@
-package main
+package scenario
 
 import (
-	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestWithoutValgrindItSaysWhatToInstall(t *testing.T) {
+func TestWithoutValgrindInstructionsAreSaidToBeMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	err := run(t.Context(), "../../bin/pgdispatch", io.Discard)
-	require.ErrorContains(t, err, "apt-get install valgrind")
+	turn := &Turn{Figures: Figures{}}
+	require.NoError(t, Instructions().Entrants[0].Run(t.Context(), turn))
+	require.Empty(t, turn.Figures)
+	require.Len(t, turn.Notes, 1)
+	require.Contains(t, turn.Notes[0], "apt-get install valgrind")
 }
 
 func TestSettlingIsTheProductsOwnStatement(t *testing.T) {
