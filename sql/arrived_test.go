@@ -45,54 +45,49 @@ func TestWhatArrivedIsGivenWithoutATurnWhereAllOfItFits(t *testing.T) {
 func TestWhatArrivedWaitsForItsTurnWhereNotAllOfItFits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(f fixture, a, b tenant)
-		atMost int
-		given  int
+		change     func(f fixture, a, b tenant)
+		atMost     int
+		given      int
+		namespaces map[string]int
 	}{
-		"more than the plan's limit": {func(f fixture, a, _ tenant) { f.items(a, 7) }, 10, 4},
-		"more than was asked for":    {func(f fixture, a, b tenant) { f.item(a); f.item(b) }, 1, 1},
-		"more than W":                {func(f fixture, a, _ tenant) { f.maxClaims(2); f.items(a, 3) }, 10, 2},
-		"a limit that was lowered":   {func(f fixture, a, _ tenant) { f.item(a); f.exec("update pgdispatch.workspaces set plan = 'FREE'") }, 10, 0},
-		"a limit of one's own": {func(f fixture, a, _ tenant) {
+		"more than the plan's limit": {change: func(f fixture, a, _ tenant) { f.items(a, 7) }, atMost: 10, given: 4},
+		"more than was asked for":    {change: func(f fixture, a, b tenant) { f.item(a); f.item(b) }, atMost: 1, given: 1},
+		"more than W":                {change: func(f fixture, a, _ tenant) { f.maxClaims(2); f.items(a, 3) }, atMost: 10, given: 2},
+		"a limit that was lowered":   {change: func(f fixture, a, _ tenant) { f.item(a); f.exec("update pgdispatch.workspaces set plan = 'FREE'") }, atMost: 10, given: 0},
+		"a limit of one's own": {change: func(f fixture, a, _ tenant) {
 			f.items(a, 3)
 			f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 2")
-		}, 10, 1},
-		"a pause":               {func(f fixture, a, _ tenant) { f.item(a); f.exec("update pgdispatch.workspaces set paused = true") }, 10, 0},
-		"a pause of everything": {func(f fixture, a, _ tenant) { f.item(a); f.exec("update pgdispatch.settings set paused = true") }, 10, 0},
-		"a rate": {func(f fixture, a, _ tenant) {
+		}, atMost: 10, given: 1},
+		"a pause":               {change: func(f fixture, a, _ tenant) { f.item(a); f.exec("update pgdispatch.workspaces set paused = true") }, atMost: 10, given: 0},
+		"a pause of everything": {change: func(f fixture, a, _ tenant) { f.item(a); f.exec("update pgdispatch.settings set paused = true") }, atMost: 10, given: 0},
+		"a rate": {change: func(f fixture, a, _ tenant) {
 			f.items(a, 3)
 			f.exec("update pgdispatch.workspaces set max_starts_per_second = 1")
-		}, 10, 1},
-		"an item for later":                {func(f fixture, a, _ tenant) { f.item(a); f.at(a, 0, time.Hour) }, 10, 1},
-		"a priority that was never used":   {func(f fixture, a, b tenant) { f.at(a, 7, 0); f.at(b, 5, 0) }, 10, 2},
-		"an item that has waited too long": {func(f fixture, a, _ tenant) { f.at(a, 0, -time.Hour) }, 10, 1},
-		"a workspace that is new":          {func(f fixture, a, _ tenant) { f.item(a); f.item(f.tenant("FREE")) }, 10, 2},
-		"an item that came back": {func(f fixture, a, b tenant) {
+		}, atMost: 10, given: 1},
+		"an item for later":                {change: func(f fixture, a, _ tenant) { f.item(a); f.at(a, 0, time.Hour) }, atMost: 10, given: 1},
+		"a priority that was never used":   {change: func(f fixture, a, b tenant) { f.at(a, 7, 0); f.at(b, 5, 0) }, atMost: 10, given: 2},
+		"an item that has waited too long": {change: func(f fixture, a, _ tenant) { f.at(a, 0, -time.Hour) }, atMost: 10, given: 1},
+		"a workspace that is new":          {change: func(f fixture, a, _ tenant) { f.item(a); f.item(f.tenant("FREE")) }, atMost: 10, given: 2},
+		"an item that came back": {change: func(f fixture, a, b tenant) {
 			f.item(a)
 			held := f.claim(1)
 			f.item(b)
 			f.release(held, false)
-		}, 10, 2},
-		"a namespace that takes nothing": {func(f fixture, a, b tenant) {
+		}, atMost: 10, given: 2},
+		"a namespace that takes nothing": {change: func(f fixture, a, b tenant) {
 			f.exec("update pgdispatch.workflow_definitions set namespace = 'shut' where workspace_id = $1", a.workspace)
 			f.item(a)
 			f.item(b)
-		}, 10, 1},
+		}, atMost: 10, given: 1, namespaces: map[string]int{"shut": 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, a, b := quiet(t)
 			c.change(f, a, b)
-			var given batch
-			if name == "a namespace that takes nothing" {
-				var err error
-				given, err = f.tryClaimAround("replica-1", c.atMost, map[string]int{"shut": 0})
-				require.NoError(t, err)
-			} else {
-				given = f.claim(c.atMost)
-			}
+			given, err := f.tryClaimAround("replica-1", c.atMost, c.namespaces)
+			require.NoError(t, err)
 			require.Len(t, given.items, c.given)
-			require.False(t, f.simply() && name != "a pause of everything")
+			require.False(t, f.simply())
 			require.Zero(t, recount(f))
 		})
 	}

@@ -56,9 +56,9 @@ var badRows = []badRow{
 	with("run_at null", "run_at", "null", "23502", "", ""),
 
 	owned("status", "'CLAIMED'"), owned("status", "'COMPLETED'"), owned("status", "'NONSENSE'"), owned("status", "''"),
-	owned("claimed_by", "'me'"), owned("claimed_at", "now()"), owned("lease_expires_at", "'infinity'"), owned("lease_token", "9"),
-	owned("attempt_count", "-1"), owned("failure_count", "1"), owned("lost_lease_count", "3"), owned("last_error", "''"),
-	owned("created_at", "'1970-01-01'"), owned("created_at", "'infinity'"), owned("dispatched_at", "now()"), owned("finished_at", "now()"),
+	claimed("claimed_by", "'me'"), claimed("claimed_at", "now()"), claimed("lease_expires_at", "'infinity'"), claimed("dispatched_at", "now()"),
+	claimed("finished_at", "now()"), owned("lease_token", "9"), owned("attempt_count", "-1"), owned("failure_count", "1"), owned("lost_lease_count", "3"), owned("last_error", "''"),
+	owned("created_at", "'1970-01-01'"), owned("created_at", "'infinity'"),
 	owned("outcome_unknown", "true"), owned("replay_of", "17"), owned("enqueue_xid", "'3'"), owned("enqueue_xid", "'9223372036854775807'"),
 	with("status null", "status", "null", "23502", "", ""),
 	with("an ID of one's own", "id", "7", "428C9", "", ""),
@@ -82,6 +82,11 @@ func with(name, column, value, code, message, hint string) badRow {
 func owned(column, value string) badRow {
 	return with(column+" = "+value, column, value, "PGD07", "status, attempts, errors, claims, leases and times of an item are set by pgdispatch",
 		"Insert workspace_id, workflow_definition_id and params")
+}
+
+// claimed is a row that sets a column which an item has from its claim on.
+func claimed(column, value string) badRow {
+	return with(column+" = "+value, column, value, "PGD07", "an item that waits has no claim, no lease and no end", "Leave out claimed_by")
 }
 
 func (r badRow) statement(w, other tenant) string {

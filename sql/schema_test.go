@@ -138,7 +138,7 @@ func TestEveryStateHasConstraintsThatHoldIt(t *testing.T) {
 		refusal := in.refused("update pgdispatch.workflow_execution_queue set "+row.set+" where id = $1", id)
 		code := "23514"
 		if row.state == "PENDING" && row.set != "status = 'LOST'" {
-			code = "PGD07" // as an insert of such an item
+			code = "PGD07"
 		}
 		require.Equal(t, code, refusal.Code, "%s with %s", row.state, row.set)
 		require.Equal(t, "a_status_has_what_belongs_to_it", refusal.ConstraintName, "%s with %s", row.state, row.set)

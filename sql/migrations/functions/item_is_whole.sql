@@ -9,9 +9,9 @@ begin
     when 'PENDING' then
         if num_nonnulls(claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at) > 0 then
             -- Said here, or every insert would pay for a condition of refuse_item, too.
-            raise exception 'status, attempts, errors, claims, leases and times of an item are set by pgdispatch, not by the insert'
+            raise exception 'an item that waits has no claim, no lease and no end: they are set by pgdispatch, and by nobody else'
                 using errcode = 'PGD07',
-                      hint = 'Insert workspace_id, workflow_definition_id and params; optional are priority, run_at, idempotency_key and traceparent.',
+                      hint = 'Leave out claimed_by, claimed_at, lease_expires_at, dispatched_at and finished_at; a failed item is run again by pgdispatch.replay.',
                       constraint = 'a_status_has_what_belongs_to_it';
         end if;
         return true;
