@@ -187,7 +187,7 @@ func TestANewPriorityInABacklogIsSeenAtOnce(t *testing.T) {
 	require.Equal(t, []int64{urgent}, f.claim(1).ids())
 	f.exec("update pgdispatch.workflow_execution_queue set priority = 43 where id = $1", backlog[9])
 	require.Equal(t, []int64{backlog[9]}, f.claim(1).ids())
-	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() - interval '1 second' where id = $1", backlog[12])
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() - interval '20 seconds' where id = $1", backlog[12])
 	require.Equal(t, []int64{backlog[12]}, f.claim(1).ids())
 	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour' where id = $1", backlog[1])
 	require.Equal(t, []int64{backlog[2]}, f.claim(1).ids())

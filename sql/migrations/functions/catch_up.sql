@@ -22,20 +22,14 @@ begin
     select pg_current_snapshot(), array_agg(h.workspace_id), array_agg(h.freed), array_agg(h.priority), array_agg(h.run_at)
     into sees, workspaces, freed, priorities, run_ats
     from (
-        select h.* from pgdispatch.lane_hints h where h.xid >= pg_snapshot_xmax(seen)
-        union all
-        select h.*
-        from pg_snapshot_xip(seen) as x (xid)
-        cross join lateral (select h.* from pgdispatch.lane_hints h where h.xid = x.xid offset 0) h
-    ) h
+        {{ template "parts/spans.sql" }}
+    ) span
+    cross join lateral (select h.* from pgdispatch.lane_hints h where h.xid between span.first_xid and span.last_xid offset 0) h
     where pg_visible_in_snapshot(h.xid, pg_current_snapshot());
 
     -- Each workspace and level once for each transaction.
     with recursive span as (
-        select pg_snapshot_xmax(seen) as first_xid,
-               greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id_if_assigned()) as last_xid
-        union all
-        select x.xid, x.xid from pg_snapshot_xip(seen) as x (xid)
+        {{ template "parts/spans.sql" }}
     ), arrived as (
         select head.*, s.last_xid
         from span s

@@ -8,10 +8,7 @@ language sql stable
 as $$
     select late.*
     from (
-        select pg_snapshot_xmax(seen) as first_xid,
-               greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id_if_assigned()) as last_xid
-        union all
-        select x.xid, x.xid from pg_snapshot_xip(seen) as x (xid)
+        {{ template "parts/spans.sql" }}
     ) span
     -- With a limit and an offset, so that the planner asks for each span by itself.
     cross join lateral (

@@ -233,25 +233,7 @@ begin
             rounds := rounds + 1;
         elsif not by_age and cardinality(claimed) < room then
             with candidate as (
-                select t.* from unnest(touched) t
-                where t.active < t.slots and not t.paused and t.ready_priority is not null and t.tokens >= 1
-                  and t.workspace_id <> all (barren)
-                union all
-                (select l.*
-                 from unnest(all_levels, served_floors) as level (priority, served_from)
-                 cross join lateral (
-                     select l.ctid, l.workspace_id, l.active, l.slots, l.paused, l.starts_per_second,
-                            pgdispatch.tokens_now(l.starts_per_second, l.tokens, l.tokens_at, start_time),
-                            l.ready_priority, l.waiting_from, l.last_served, l.at_capacity
-                     from pgdispatch.lanes l
-                     where l.active < l.slots and not l.paused and l.ready_priority = level.priority
-                       and l.last_served >= level.served_from
-                       and l.workspace_id <> all (array(select t.workspace_id from unnest(touched) t))
-                       and l.workspace_id <> all (barren)
-                     order by l.last_served, l.workspace_id
-                     limit room
-                 ) l
-                 limit room)
+                {{ template "parts/candidates.sql" "room" }}
             ), top as materialized (
                 select c.*, least(count(*) over (), room - cardinality(claimed)) as lanes,
                        row_number() over (order by c.last_served, c.workspace_id) as place
@@ -276,16 +258,12 @@ begin
                 ) head
                 limit room - cardinality(claimed)
             ), taken as (
-                update pgdispatch.workflow_execution_queue q
-                set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
-                    lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'),
-                    attempt_count = q.attempt_count + 1
+                {{ template "parts/take.sql" }}
                 where q.ctid = any (array(select h.at from heads h)) -- they are locked, so that is where they stay
                 returning q.id, q.workspace_id
             )
             select claimed || array_agg(t.id), array_agg(t.workspace_id), (select count(*) from candidate),
-                   (select array_agg(row(p.at, p.workspace_id, p.active, p.slots, p.paused, p.starts_per_second, p.tokens,
-                        p.ready_priority, p.waiting_from, p.last_served, p.at_capacity)::pgdispatch.lane_now order by p.place)
+                   (select array_agg({{ template "parts/lane_now.sql" "p" }} order by p.place)
                     from top p
                     -- Not those whose turn did not come.
                     where (select count(*) from heads) < room - cardinality(claimed) or p.place <= (select max(h.place) from heads h))

@@ -11,9 +11,7 @@ as $$
 #variable_conflict use_column
 begin
     with ready as materialized (
-        select l.ctid as at, l.workspace_id, l.active, l.slots, l.paused, l.starts_per_second,
-               pgdispatch.tokens_now(l.starts_per_second, l.tokens, l.tokens_at, start_time) as tokens,
-               l.ready_priority, l.waiting_from, l.last_served, l.at_capacity
+        select {{ template "parts/lane_columns.sql" }}
         from pgdispatch.lanes l
         where l.active < l.slots and not l.paused and l.ready_priority is not null
           and l.waiting_from >= since and l.waiting_from < due_before
@@ -55,16 +53,12 @@ begin
         limit at_most
         for update of q skip locked
     ), taken as (
-        update pgdispatch.workflow_execution_queue q
-        set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
-            lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'),
-            attempt_count = q.attempt_count + 1
+        {{ template "parts/take.sql" }}
         where q.id = any (array(select h.id from heads h))
         returning q.id, q.workspace_id
     )
     select coalesce(array_agg(t.id), '{}'), coalesce(array_agg(t.workspace_id), '{}'),
-           (select array_agg(row(c.at, c.workspace_id, c.active, c.slots, c.paused, c.starts_per_second, c.tokens,
-                c.ready_priority, c.waiting_from, c.last_served, c.at_capacity)::pgdispatch.lane_now)
+           (select array_agg({{ template "parts/lane_now.sql" "c" }})
             from candidate c where cardinality(limited) > 0 or c.workspace_id in (select g.workspace_id from taken g)),
            coalesce((select min(r.waiting_from) from ready r), due_before)
     into given, given_to, picked, oldest

@@ -46,10 +46,7 @@ begin
         where q.id = any (ids) and q.status = 'PENDING' and not q.outcome_unknown and (select e.fits from every e)
         for update skip locked
     ), taken as (
-        update pgdispatch.workflow_execution_queue q
-        set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
-            lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'),
-            attempt_count = q.attempt_count + 1
+        {{ template "parts/take.sql" }}
         where q.ctid = any (array(select h.at from heads h)) -- they are locked, so that is where they stay
         returning q.id, q.workspace_id
     ), written as (

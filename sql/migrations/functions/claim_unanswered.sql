@@ -27,10 +27,7 @@ as $$
         order by u.run_at, u.id
         limit 1
     ), taken as (
-        update pgdispatch.workflow_execution_queue q
-        set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
-            lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'),
-            attempt_count = q.attempt_count + 1
+        {{ template "parts/take.sql" }}
         where q.id = any (array(
             select u.id
             from unanswered u
