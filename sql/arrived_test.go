@@ -111,7 +111,7 @@ func TestWhatArrivedAndIsLockedIsGivenWhenItIsNot(t *testing.T) {
 	holder, tx := f.begin()
 	holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", locked)
 	require.ElementsMatch(t, []int64{free, other}, f.claim(10).ids())
-	require.True(t, f.simply())
+	require.False(t, f.simply())
 	require.Empty(t, f.claim(10).items)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, []int64{locked}, f.claim(10).ids())

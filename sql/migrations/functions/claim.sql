@@ -75,7 +75,9 @@ declare
     gave_up boolean := false;
     by_age boolean;
     again boolean;
-    busy boolean; -- something is ready, or due to be looked at, that has not arrived just now
+    ready boolean; -- something is, that has not arrived just now
+    lane_due timestamptz; -- when a lane is next due to be looked at
+    unanswered_due timestamptz; -- when a start that was not answered is next due to be repeated
     arrived boolean := false;
     gave_nothing uuid[];
     full_now json[];
@@ -96,14 +98,10 @@ begin
     select b.at, b.seen, least(b.due_from, start_time), b.levels, b.served_from, b.aged_from, least(b.aged_turn, last_token),
            pg_snapshot_xmax(b.seen) > pg_snapshot_xmax(pg_current_snapshot()),
            start_time - s.priority_aging, s.paused, least(at_most, s.max_claims - n.leased), n.expired, coalesce(n.least_token, last_token), n.alone,
-           exists (select from pgdispatch.workflow_execution_queue q
-                   where q.status = 'PENDING' and q.outcome_unknown and q.run_at <= start_time),
-           exists (select from pgdispatch.ready_lanes(b.levels, b.served_from))
-               or exists (select from pgdispatch.lanes l
-                          where l.active < l.slots and not l.paused
-                            and l.next_due_at >= least(b.due_from, start_time) and l.next_due_at <= start_time)
+           exists (select from pgdispatch.ready_lanes(b.levels, b.served_from)), d.lane_due, d.unanswered_due,
+           coalesce(d.unanswered_due <= start_time, false)
     into book_at, seen, due_from, all_levels, served_floors, aged_floor, turn,
-         restored, aged_before, halted, room, expired, least_token, alone, unanswered, busy
+         restored, aged_before, halted, room, expired, least_token, alone, ready, lane_due, unanswered_due, unanswered
     from (select b.ctid as at, b.* from pgdispatch.lane_book b order by b.version desc limit 1) b
     cross join pgdispatch.settings s
     cross join (
@@ -111,7 +109,16 @@ begin
                coalesce(bool_or(q.lost_lease_count >= 2 and q.claimed_by = owner and q.lease_expires_at > start_time), false) as alone
         from pgdispatch.workflow_execution_queue q
         where q.status = 'CLAIMED' and q.lease_token >= token_floor
-    ) n;
+    ) n
+    cross join lateral (
+        select (select l.next_due_at from pgdispatch.lanes l
+                where l.active < l.slots and not l.paused and l.next_due_at >= least(b.due_from, start_time)
+                order by l.next_due_at limit 1) as lane_due,
+               (select q.run_at from pgdispatch.workflow_execution_queue q
+                where q.status = 'PENDING' and q.outcome_unknown
+                order by q.run_at limit 1) as unanswered_due
+        offset 0
+    ) d;
     if expired > 0 then
         perform pgdispatch.requeue_expired(1000);
         select least(at_most, s.max_claims - n.leased), true into room, unanswered
@@ -137,7 +144,7 @@ begin
         end if;
     end if;
 
-    if not busy and not unanswered and not around and room > 0 and seen is not null then
+    if not (ready or (lane_due <= start_time) is true or unanswered or around) and room > 0 and seen is not null then
         claimed := pgdispatch.claim_arrived(owner, room, lease, start_time, seen, book_at, all_levels, last_token, turn, aged_before);
         arrived := claimed is not null;
         claimed := coalesce(claimed, '{}');
@@ -405,6 +412,12 @@ begin
     paused := halted;
     -- For the log: who is full and has more waiting, each said once until it has room again.
     at_capacity := array_to_json(full_lanes);
+    if arrived then
+        more := false; -- what there was has been given
+        look_again_in := least(lane_due, unanswered_due) - clock_timestamp();
+        return next;
+        return;
+    end if;
     select gave_up or not halted and cardinality(claimed) >= room and (unanswered or exists (select from pgdispatch.ready_lanes(all_levels, served_floors, barren))),
            case when not halted then least(
                (select min(l.next_due_at) from pgdispatch.lanes l
