@@ -268,6 +268,7 @@ func (b *backlog) beside(ctx context.Context, t *Turn) error {
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // or the pool would wait for it for ever
 	if _, err := tx.Exec(ctx, queries.Get("snapshot")); err != nil {
 		return fmt.Errorf("take a snapshot: %w", err)
 	}
@@ -305,6 +306,9 @@ func (b *backlog) busy(ctx context.Context, duration, last time.Duration) (p99, 
 	g.Go(func() error {
 		defer close(running)
 		for range enqueued {
+			if time.Since(began) > duration {
+				return nil // what a machine that is too slow for the load has left waits on
+			}
 			batch, d, err := b.claim(ctx, claimBatch)
 			if err != nil {
 				return err
