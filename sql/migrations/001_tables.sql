@@ -241,7 +241,8 @@ create type pgdispatch.lane_now as (
     ready_priority    integer,
     waiting_from      timestamptz,
     last_served       bigint,
-    at_capacity       boolean
+    at_capacity       boolean,
+    next_due_at       timestamptz
 );
 
 -- How far the claims have read. One row, read newest version first.

@@ -174,8 +174,9 @@ begin
                    case when w.max_starts_per_second is null then 1e9
                         else least(greatest(w.max_starts_per_second, 1),
                             pgdispatch.tokens_now(l.starts_per_second, l.tokens, l.tokens_at, start_time)) end,
-                   h.due_priority, least(l.waiting_from, n.run_at), l.last_served,
-                   l.at_capacity and l.active - n.freed >= coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1))::pgdispatch.lane_now),
+                   h.due_priority, coalesce(h.oldest_due, start_time), l.last_served,
+                   l.at_capacity and l.active - n.freed >= coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1),
+                   h.next_due_at)::pgdispatch.lane_now),
                min(h.oldest_due)
         into sees, complete, touched, oldest
         -- A workspace that is gone keeps one slot, through which its items are failed one after another.
@@ -302,10 +303,17 @@ begin
             select k.*, k.due_priority is not null and k.tokens_left < 1 as exhausted, nextval('pgdispatch.lane_versions') as version
             from (
                 select n.*, coalesce(c.items, 0) as items, n.tokens - coalesce(c.items, 0) as tokens_left,
-                       h.due_priority, h.next_due_at, h.oldest_due
+                       h.due_priority, h.due_next_at, h.waits_from
                 from work n
                 left join counted c on c.workspace_id = n.workspace_id
-                cross join lateral pgdispatch.lane_head(n.workspace_id, start_time, n.waiting_from, all_levels, own_namespace, closed) h
+                cross join lateral (
+                    select f.due_priority, f.next_due_at as due_next_at, coalesce(f.oldest_due, start_time) as waits_from
+                    from pgdispatch.lane_head(n.workspace_id, start_time, n.waiting_from, all_levels, own_namespace, closed) f
+                    where n.was_picked or around
+                    union all
+                    -- Nothing of it was taken since it was looked at.
+                    select n.ready_priority, n.next_due_at, n.waiting_from where not (n.was_picked or around)
+                ) h
             ) k
         ), written as (
             update pgdispatch.lanes l
@@ -318,9 +326,9 @@ begin
                 tokens_at = start_time,
                 ready_priority = case when not a.exhausted then a.due_priority end,
                 next_due_at = case when a.exhausted
-                    then least(a.next_due_at, start_time + (1 - a.tokens_left) / a.starts_per_second * interval '1 second' + interval '1 microsecond')
-                    else a.next_due_at end,
-                waiting_from = coalesce(a.oldest_due, start_time),
+                    then least(a.due_next_at, start_time + (1 - a.tokens_left) / a.starts_per_second * interval '1 second' + interval '1 microsecond')
+                    else a.due_next_at end,
+                waiting_from = a.waits_from,
                 last_served = case when a.items > 0 then a.version
                     else greatest(a.last_served, served_floors[array_position(all_levels, a.due_priority)]) end,
                 at_capacity = a.due_priority is not null and a.active + a.items >= a.slots and not a.paused
