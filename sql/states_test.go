@@ -1,6 +1,7 @@
 package sql_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -19,17 +20,19 @@ type move struct{ from, to string }
 
 func (m move) String() string { return m.from + " -> " + m.to }
 
-// statuses reads the states from the function of the constraint that knows them.
+// statuses reads the states from the function of the constraint that knows them, in the order in which an item comes to them.
 func statuses(f fixture) []string {
 	f.t.Helper()
 	check := one[string](f, "select prosrc from pg_proc where oid = 'pgdispatch.item_is_whole'::regproc")
 	found := []string{}
-	for _, match := range regexp.MustCompile(`when '([A-Z]+)' then`).FindAllStringSubmatch(check, -1) {
+	for _, match := range regexp.MustCompile(`if status = '([A-Z]+)' then`).FindAllStringSubmatch(check, -1) {
 		if !slices.Contains(found, match[1]) {
 			found = append(found, match[1])
 		}
 	}
 	require.Len(f.t, found, 6)
+	moves := one[string](f, "select prosrc from pg_proc where oid = 'pgdispatch.may_move'::regproc")
+	slices.SortFunc(found, func(a, b string) int { return cmp.Compare(strings.Index(moves, a), strings.Index(moves, b)) })
 	return found
 }
 

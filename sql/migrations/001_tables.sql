@@ -63,39 +63,41 @@ create table pgdispatch.workflow_definition_versions (
         check (octet_length(jsonb_path_query_array(graph, 'lax $.nodes[*].id')::text) <= 65536)
 );
 
+-- Of this table and the next the columns that every row has, and of a fixed width, come first, then the status: a row's other columns are
+-- found by walking over those before them, and a claim, a settle and every index look at these again and again.
 create table pgdispatch.workflow_execution_queue (
     id                     bigint generated always as identity primary key,
     -- The workflow ID is 'execution-' || execution_id. It never changes, so a start that is repeated is recognised.
     execution_id           uuid not null default gen_random_uuid() unique,
     workspace_id           uuid not null,
     workflow_definition_id uuid not null,
-    status                 text not null default 'PENDING',
-    priority               integer not null default 0,
     run_at                 timestamptz not null default now(),
-    params                 jsonb not null default '{}',
-    idempotency_key        text,
-    traceparent            text,
-    -- The dead letter that this item replays. Set by pgdispatch.replay, after its insert.
-    replay_of              bigint,
+    created_at             timestamptz not null default now(),
+    -- The transaction that enqueued the item: a claim finds what is new by it.
+    enqueue_xid            xid8 not null default pg_current_xact_id(),
+    -- Of a sequence, so that no claim ever has the token of another.
+    lease_token            bigint not null default 0,
+    priority               integer not null default 0,
     -- Claims, less those handed back unused (shutdown, outage). Waiting for capacity is not a claim.
     attempt_count          integer not null default 0,
     -- Failures of the item's own. Only these are held against the definition's max_attempts.
     failure_count          integer not null default 0,
     -- Leases in a row that expired under a holder that did not come back. One that did starts the count anew.
     lost_lease_count       integer not null default 0,
-    last_error             text,
-    created_at             timestamptz not null default now(),
-    -- The transaction that enqueued the item: a claim finds what is new by it.
-    enqueue_xid            xid8 not null default pg_current_xact_id(),
-    claimed_by             text,
-    claimed_at             timestamptz,
-    lease_expires_at       timestamptz,
-    -- Of a sequence, so that no claim ever has the token of another.
-    lease_token            bigint not null default 0,
+    status                 text not null default 'PENDING',
     -- A start was sent and never answered: the workflow may be running, so the item keeps its workspace's slot.
     outcome_unknown        boolean not null default false,
+    claimed_at             timestamptz,
+    lease_expires_at       timestamptz,
     dispatched_at          timestamptz,
     finished_at            timestamptz,
+    claimed_by             text,
+    params                 jsonb not null default '{}',
+    idempotency_key        text,
+    traceparent            text,
+    last_error             text,
+    -- The dead letter that this item replays. Set by pgdispatch.replay, after its insert.
+    replay_of              bigint,
 
     -- What a client may type is checked where it is typed: functions/item_enqueued.sql and functions/refuse_change.sql.
     constraint a_status_has_what_belongs_to_it check (pgdispatch.item_is_whole(
@@ -133,23 +135,23 @@ select setval('pgdispatch.least_lease_token', 1);
 
 create table pgdispatch.workflow_executions (
     id                             uuid primary key,
-    queue_item_id                  bigint not null,
     workspace_id                   uuid not null,
     workflow_definition_id         uuid not null,
     workflow_definition_version_id uuid not null,
-    run_id                         text,
-    status                         text not null default 'STARTING',
-    error                          text,
+    queue_item_id                  bigint not null,
     created_at                     timestamptz not null default now(),
-    started_at                     timestamptz,
-    finished_at                    timestamptz,
+    status                         text not null default 'STARTING',
     -- When it was claimed for the first start that may have been carried out. Temporal forgets a workflow some time after its
     -- end; once it may have, no start is sent again.
     first_sent_at                  timestamptz,
-    -- The replica that waits for this execution's end; its claim on it lives as long as its row in replicas.
-    watcher                        text,
+    started_at                     timestamptz,
+    finished_at                    timestamptz,
     -- When Temporal was last asked about it by itself; null: never.
     asked_at                       timestamptz,
+    -- The replica that waits for this execution's end; its claim on it lives as long as its row in replicas.
+    watcher                        text,
+    run_id                         text,
+    error                          text,
     -- How the workflow ended, where somebody said so before its start was settled; null: nobody did.
     early_outcome                  text,
     early_reason                   text,
@@ -199,18 +201,18 @@ create table pgdispatch.lanes (
     workspace_id       uuid not null,
     -- Rises with every change. A lane is read newest version first, so that versions which an old snapshot keeps cost nothing.
     version            bigint not null,
+    last_served        bigint not null default 0,
+    -- No item that is due and waits has an earlier run_at. Where the search for the next ones begins.
+    waiting_from       timestamptz not null default '-infinity',
     active             integer not null default 0,
     slots              integer not null default 0,
     paused             boolean not null default false,
+    -- A claim has said that this workspace is full and has more waiting.
+    at_capacity        boolean not null default false,
     -- The highest priority among the items that may be claimed now; null: there are none, or the rate limit is used up.
     ready_priority     integer,
     -- When ready_priority may change by itself: an item falls due, or the rate limit allows another; null: it will not.
     next_due_at        timestamptz,
-    -- No item that is due and waits has an earlier run_at. Where the search for the next ones begins.
-    waiting_from       timestamptz not null default '-infinity',
-    last_served        bigint not null default 0,
-    -- A claim has said that this workspace is full and has more waiting.
-    at_capacity        boolean not null default false,
     -- The workspace's rate limit, and its bucket: how many starts it allowed at tokens_at.
     starts_per_second  double precision,
     tokens             double precision not null default 1e9,

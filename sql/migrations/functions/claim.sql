@@ -370,7 +370,7 @@ begin
                -- Where a start may have arrived, it is repeated; where none did, the definition may have been corrected.
                coalesce(e.namespace, d.namespace, own_namespace) as namespace,
                d.workflow_type, d.task_queue, d.execution_timeout, v.node_ids, q.params, q.traceparent,
-               q.attempt_count, q.failure_count, d.max_attempts, q.outcome_unknown, q.priority, q.run_at, q.created_at,
+               q.attempt_count, q.failure_count, d.max_attempts, q.outcome_unknown, q.run_at, q.created_at,
                case when not q.outcome_unknown then start_time else coalesce(e.first_sent_at, q.created_at) end as first_sent_at,
                case
                    when d.id is null and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id) then 'workspace not found'
@@ -411,8 +411,7 @@ begin
            i.attempt_count, i.failure_count, i.max_attempts, i.outcome_unknown, start_time - i.first_sent_at, i.problem,
            clock_timestamp() - greatest(i.created_at, i.run_at), null::boolean, null::boolean, null::interval,
            null::boolean, null::text
-    from item i
-    order by i.priority desc, i.run_at, i.id;
+    from item i;
 
     -- A paused dispatcher has nothing to look for; the change of the setting will wake it.
     id := null; lease_token := null; execution_id := null; workspace_id := null;

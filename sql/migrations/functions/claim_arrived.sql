@@ -13,8 +13,10 @@ declare
     workspaces uuid[];
     freed integer[];
     items bigint;
+    items_of integer[];
+    lanes_at tid[];
+    items_at tid[];
     simple boolean;
-    given bigint[];
 begin
     -- Simple are ends of workflows, and new items that are due; a hint of anything else may have changed a limit or brought an item back.
     select pg_current_snapshot(), array_agg(c.item_id), array_agg(c.workspace_id), array_agg(c.freed), count(c.item_id),
@@ -26,8 +28,10 @@ begin
         return null;
     end if;
 
-    with lane as materialized (
-        select n.*, l.at, greatest(l.active - n.freed, 0) as active,
+    select array_agg(n.lane_at), array_agg(n.freed), array_agg(n.items), bool_and(n.fits)
+    into lanes_at, freed, items_of, simple
+    from (
+        select l.at as lane_at, n.freed, n.items,
                l.at is not null and l.ready_priority is null and l.next_due_at is null and l.starts_per_second is null
                    and (n.items = 0 or not l.paused and greatest(l.active - n.freed, 0) + n.items <= l.slots) as fits
         from (
@@ -38,34 +42,38 @@ begin
         left join lateral (
             select l.ctid as at, l.* from pgdispatch.lanes l where l.workspace_id = n.workspace_id order by l.version desc limit 1
         ) l on true
-    ), heads as materialized (
-        select q.ctid as at
+    ) n;
+    if not simple then
+        return null;
+    end if;
+    items_at := array(
+        select q.ctid
         from pgdispatch.workflow_execution_queue q
-        where q.id = any (ids) and q.status = 'PENDING' and not q.outcome_unknown and (select bool_and(l.fits) from lane l)
+        where q.id = any (ids) and q.status = 'PENDING' and not q.outcome_unknown
         for update skip locked
-    ), every as materialized (
-        select count(*) = items as held from heads h
-    ), taken as (
-        {{ template "parts/take.sql" }}
-        where q.ctid = any (array(select h.at from heads h where (select e.held from every e))) -- they are locked, so that is where they stay
-        returning q.id
-    ), written as (
-        update pgdispatch.lanes l
-        set version = a.version,
-            active = a.active + a.items,
-            waiting_from = start_time,
-            last_served = case when a.items > 0 then a.version else l.last_served end
-        from (select n.*, nextval('pgdispatch.lane_versions') as version from lane n) a
-        where l.ctid = a.at and (select e.held from every e)
-    ), booked as (
-        -- Nobody has waited too long: what would be owed to such is forgotten.
-        update pgdispatch.lane_book b
-        set version = nextval('pgdispatch.lane_versions'), seen = sees, due_from = start_time,
-            aged_turn = case when last_token >= turn + 10 then last_token else turn end,
-            aged_from = case when last_token >= turn + 10 then aged_before else b.aged_from end
-        where b.ctid = book_at and (select e.held from every e)
-    )
-    select array_agg(t.id) into given from taken t;
-    return given;
+    );
+    if cardinality(items_at) < items then
+        return null;
+    end if;
+
+    {{ template "parts/take.sql" }}
+    where q.ctid = any (items_at); -- they are locked, so that is where they stay
+    update pgdispatch.lanes l
+    set version = n.version,
+        active = greatest(l.active - n.freed, 0) + n.items,
+        waiting_from = start_time,
+        last_served = case when n.items > 0 then n.version else l.last_served end
+    from (
+        select u.*, nextval('pgdispatch.lane_versions') as version
+        from unnest(lanes_at, freed, items_of) as u (at, freed, items)
+    ) n
+    where l.ctid = n.at;
+    -- Nobody has waited too long: what would be owed to such is forgotten.
+    update pgdispatch.lane_book b
+    set version = nextval('pgdispatch.lane_versions'), seen = sees, due_from = start_time,
+        aged_turn = case when last_token >= turn + 10 then last_token else turn end,
+        aged_from = case when last_token >= turn + 10 then aged_before else b.aged_from end
+    where b.ctid = book_at;
+    return array_remove(ids, null);
 end;
 $$;

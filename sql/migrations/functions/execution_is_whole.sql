@@ -3,13 +3,11 @@ create function pgdispatch.execution_is_whole(status text, started_at timestampt
 language plpgsql immutable parallel safe
 as $$
 begin
-    case status
-    when 'STARTING' then
+    if status = 'STARTING' then
         return finished_at is null;
-    when 'RUNNING' then
+    elsif status = 'RUNNING' then
         return finished_at is null and started_at is not null;
-    else
-        return finished_at is not null and status in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT');
-    end case;
+    end if;
+    return finished_at is not null and status in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT');
 end;
 $$;
