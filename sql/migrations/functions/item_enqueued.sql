@@ -22,11 +22,9 @@ begin
     limit 1;
 
     if not found then
-        -- The gate: notify only where a dispatcher sleeps. See functions/wake.sql.
-        -- What that does, written out: whether a row is left is asked only where somebody sleeps.
-        if not pg_try_advisory_xact_lock_shared(pgdispatch.gate_key()) then
-            if exists (select from enqueued) -- "on conflict do nothing" may have left no row
-               and current_setting('pgdispatch.notify', true) is distinct from 'off' then
+        -- The gate: notify only where a dispatcher sleeps. See functions/wake.sql. Whether a row is left is asked only there.
+        if {{ template "parts/sleeps.sql" }} then
+            if exists (select from enqueued) then -- "on conflict do nothing" may have left no row
                 perform pg_notify('pgdispatch', '');
             end if;
         end if;

@@ -20,12 +20,14 @@ begin
     insert into pgdispatch.lane_hints (workspace_id, freed, priority, run_at, ended)
     values (old.workspace_id, freed::integer, case when waits then new.priority end, case when waits then new.run_at end,
             case when old.finished_at is null and new.finished_at is not null then new.status end);
-    -- Items that are withdrawn together do not each look for those that are left.
-    if new.status = 'PENDING' or not freed or exists (
-        select from pgdispatch.workflow_execution_queue q
-        where q.workspace_id = old.workspace_id and q.status = 'PENDING' and not q.outcome_unknown and q.run_at >= '-infinity'
-    ) then
-        perform pgdispatch.wake();
+    if {{ template "parts/sleeps.sql" }} then
+        -- A slot that came free is of use to those that wait only. Asked apart, because a row pays for a query even where nobody sleeps.
+        if new.status = 'PENDING' or not freed or exists (
+            select from pgdispatch.workflow_execution_queue q
+            where q.workspace_id = old.workspace_id and q.status = 'PENDING' and not q.outcome_unknown and q.run_at >= '-infinity'
+        ) then
+            perform pg_notify('pgdispatch', '');
+        end if;
     end if;
     return null;
 end;

@@ -16,8 +16,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if not pg_try_advisory_xact_lock_shared(pgdispatch.gate_key())
-       and current_setting('pgdispatch.notify', true) is distinct from 'off' then
+    if {{ template "parts/sleeps.sql" }} then
         perform pg_notify('pgdispatch', '');
     end if;
 end;
