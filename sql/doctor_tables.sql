@@ -5,7 +5,7 @@ select x.relation as name,
             else 'it has lost ' || array_to_string(array(select o from unnest(x.options) o except select o from unnest(c.options) o order by 1), ', ')
        end as problem
 from (values ('workflow_execution_queue', '{fillfactor=80,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_scale_factor=0.05,autovacuum_analyze_scale_factor=0.05,autovacuum_vacuum_cost_delay=0}'::text[]),
-             ('workflow_executions', '{fillfactor=70,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_cost_delay=0}'),
+             ('workflow_executions', '{fillfactor=50,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_cost_delay=0}'),
              ('lanes', '{fillfactor=50,autovacuum_vacuum_scale_factor=0.1,autovacuum_vacuum_threshold=500,autovacuum_vacuum_cost_delay=0}'),
              ('lane_book', '{fillfactor=50,autovacuum_vacuum_scale_factor=0,autovacuum_vacuum_threshold=500,autovacuum_vacuum_cost_delay=0}'),
              ('lane_hints', '{autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_threshold=-1,autovacuum_vacuum_cost_delay=0}'),

@@ -157,7 +157,7 @@ create table pgdispatch.workflow_executions (
     early_reason                   text,
     constraint a_status_has_what_belongs_to_it check (pgdispatch.execution_is_whole(status, started_at, finished_at))
 )
-with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
 -- Without status, so that STARTING -> RUNNING is a heap-only update.
 create index workflow_executions_watched on pgdispatch.workflow_executions (watcher, created_at) where finished_at is null;
