@@ -59,6 +59,38 @@ func (s *Store) Finish(ctx context.Context, executionID, outcome, reason, result
 	return one[bool](ctx, s.async(), settleTimeout, "finish execution", sql.Finish, executionID, outcome, optional(Clean(reason)), optional(result))
 }
 
+// Ended is how an execution ended, as Finish is told it.
+type Ended struct {
+	ExecutionID string
+	Outcome     string
+	Reason      string
+	Result      string
+}
+
+// FinishAll is Finish for many executions in one statement, each of them once. It answers for those that it could see to, and waits for
+// nobody: what is missing from the answer is left to Finish. Where it fails, some of them may be recorded or none.
+func (s *Store) FinishAll(ctx context.Context, ends []Ended) (first map[string]bool, err error) {
+	var (
+		ids      = make([]string, len(ends))
+		outcomes = make([]string, len(ends))
+		reasons  = make([]*string, len(ends))
+		results  = make([]*string, len(ends))
+	)
+	for n, end := range ends {
+		ids[n], outcomes[n], reasons[n], results[n] = end.ExecutionID, end.Outcome, optional(Clean(end.Reason)), optional(end.Result)
+	}
+	type answer struct {
+		ID    string
+		First bool
+	}
+	answers, err := read[answer](ctx, s.async(), "finish executions", sql.FinishAll, ids, outcomes, reasons, results)
+	first = make(map[string]bool, len(answers))
+	for _, a := range answers {
+		first[a.ID] = a.First
+	}
+	return first, err
+}
+
 // Alive says that this replica lives, for one lease from now.
 func (s *Store) Alive(ctx context.Context, p Presence) error {
 	state, err := json.Marshal(p.State)

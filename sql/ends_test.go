@@ -1,10 +1,13 @@
 package sql_test
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
@@ -237,4 +240,121 @@ func TestAResultThatNoServerCanReadEndsItsExecutionAllTheSame(t *testing.T) {
 	id := f.oneRunning()
 	require.True(t, one[bool](f, sql.Finish, f.execution(id), "COMPLETED", nil, strings.Repeat("[", 30000)+strings.Repeat("]", 30000)))
 	require.Equal(t, "COMPLETED", f.status(id))
+}
+
+// finishAll says of items how their workflows ended, and returns what is answered of each: whether it is the first to say so.
+func (f fixture) finishAll(ids []int64, outcomes []string, reasons, results []any) map[int64]bool {
+	f.t.Helper()
+	executions, of := make([]string, len(ids)), map[string]int64{}
+	for n, id := range ids {
+		executions[n] = f.execution(id)
+		of[executions[n]] = id
+	}
+	rows, err := f.db.Query(f.t.Context(), sql.FinishAll, executions, outcomes, reasons, results)
+	require.NoError(f.t, err)
+	answer := map[int64]bool{}
+	var execution string
+	var first bool
+	_, err = pgx.ForEachRow(rows, []any{&execution, &first}, func() error {
+		answer[of[execution]] = first
+		return nil
+	})
+	require.NoError(f.t, err)
+	return answer
+}
+
+// completed is finishAll of workflows that all completed.
+func (f fixture) completed(ids ...int64) map[int64]bool {
+	f.t.Helper()
+	return f.finishAll(ids, repeated(len(ids), "COMPLETED"), repeated[any](len(ids), nil), repeated[any](len(ids), nil))
+}
+
+// ended is all that an end leaves of an item and its execution, but the times.
+func (f fixture) ended(id int64) string {
+	f.t.Helper()
+	return one[string](f, `select jsonb_build_array(
+		to_jsonb(q) - '{id,execution_id,lease_token,created_at,run_at,enqueue_xid,claimed_at,dispatched_at,finished_at}'::text[],
+		to_jsonb(e) - '{id,queue_item_id,created_at,first_sent_at,started_at,finished_at}'::text[],
+		q.finished_at between now() - interval '1 minute' and clock_timestamp(), e.finished_at between now() - interval '1 minute' and clock_timestamp())::text
+		from pgdispatch.workflow_execution_queue q join pgdispatch.workflow_executions e on e.id = q.execution_id where q.id = $1`, id)
+}
+
+func TestEndsTogetherAreWhatTheyAreOneByOne(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	ends := []struct {
+		outcome        string
+		reason, result any
+	}{
+		{"COMPLETED", nil, nil},
+		{"COMPLETED", nil, `{"total": 3}`},
+		{"COMPLETED", nil, `null`},
+		{"COMPLETED", `encoding "binary/encrypted"`, nil},
+		{"COMPLETED", nil, `"abcdefghijklmnopqrs"`}, // too large
+		{"COMPLETED", nil, `"\u0000"`},
+		{"FAILED", "boom", `{"total": 3}`},
+		{"FAILED", "", nil},
+		{"CANCELED", nil, nil},
+		{"TERMINATED", strings.Repeat("é", 5000), nil},
+		{"TIMED_OUT", "too slow", nil},
+	}
+	f.exec(sql.SettingsSet, nil, nil, 20, "me")
+	w := f.tenant("ENTERPRISE")
+	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 50")
+	f.items(w, 2*len(ends))
+	b := f.claim(2 * len(ends))
+	f.dispatched(b)
+	apart, together := b.ids()[:len(ends)], b.ids()[len(ends):]
+	outcomes, reasons, results := []string{}, []any{}, []any{}
+	for n, end := range ends {
+		require.True(t, one[bool](f, sql.Finish, f.execution(apart[n]), end.outcome, end.reason, end.result))
+		outcomes, reasons, results = append(outcomes, end.outcome), append(reasons, end.reason), append(results, end.result)
+	}
+	first := f.finishAll(together, outcomes, reasons, results)
+	require.Len(t, first, len(ends))
+	for n, end := range ends {
+		require.True(t, first[together[n]], "%v", end)
+		require.Equal(t, f.ended(apart[n]), f.ended(together[n]), "%v", end)
+	}
+	require.Zero(t, one[int](f, "select pgdispatch.recount_lanes()"), "each slot was given back once")
+	again := f.completed(together...)
+	require.Len(t, again, len(ends))
+	require.NotContains(t, slices.Collect(maps.Values(again)), true, "the first counts")
+	require.Zero(t, one[int](f, "select pgdispatch.recount_lanes()"))
+}
+
+func TestEndsTogetherWaitForNobodyAndLeaveTheOthers(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.items(w, 5)
+	running := f.claim(4)
+	f.dispatched(running)
+	runs := running.ids()
+	claimed := f.claim(1).ids()[0]
+	waiting := f.item(w)
+	application, _ := f.begin()
+	application.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", runs[1])
+	application.exec("select from pgdispatch.workflow_executions where queue_item_id = $1 for update", runs[2])
+
+	other := f.impatient()
+	require.Equal(t, map[int64]bool{runs[0]: true, runs[3]: true}, other.completed(runs[0], runs[1], runs[2], claimed, waiting, runs[3]))
+	require.Empty(t, all[string](other, sql.FinishAll, []string{nobody}, []string{"COMPLETED"}, []any{nil}, []any{nil}), "an execution that there is not")
+	for id, status := range map[int64]string{runs[0]: "COMPLETED", runs[1]: "DISPATCHED", runs[2]: "DISPATCHED", claimed: "CLAIMED", waiting: "PENDING", runs[3]: "COMPLETED"} {
+		require.Equal(t, status, f.status(id))
+	}
+	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.workflow_executions where status = 'STARTING'"))
+	require.Zero(t, one[int](other, "select pgdispatch.recount_lanes()"))
+}
+
+// The caller is told, and records them one by one.
+func TestEndsTogetherAreRefusedWhereOneIsNoEnd(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.items(f.tenant("PRO"), 2)
+	b := f.claim(2)
+	f.dispatched(b)
+	refusal := f.refused(sql.FinishAll, []string{f.execution(b.ids()[0]), f.execution(b.ids()[1])}, []string{"COMPLETED", "CANCELLED"}, []any{nil, nil}, []any{nil, nil})
+	require.Equal(t, "23514", refusal.Code)
+	require.Equal(t, "DISPATCHED", f.status(b.ids()[0]))
 }

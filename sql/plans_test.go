@@ -123,6 +123,7 @@ func readsRead(c fixture, quiet tenant) {
 		fmt.Sprintf("select * from pgdispatch.workspace_statistics where workspace_id = '%s'", quiet.workspace):    5100,
 		fmt.Sprintf("select pgdispatch.cancel('%s')", nobody):                                                      100,
 		fmt.Sprintf("select pgdispatch.finish('%s', 'FAILED')", nobody):                                            100,
+		fmt.Sprintf("select pgdispatch.finish_all('{%s}', '{FAILED}', '{null}', '{null}')", nobody):                100,
 		"select id from pgdispatch.dead_letters order by finished_at desc limit 10":                                100,
 		"select id from pgdispatch.workflow_execution_queue where status = 'CLAIMED' and claimed_by = 'replica-1'": 100,
 	} {

@@ -28,6 +28,7 @@ var (
 	Dispatched          = read("dispatched")
 	Fail                = read("fail")
 	Finish              = read("finish")
+	FinishAll           = read("finish_all")
 	GateCall            = read("gate_call")
 	GateDuty            = read("gate_duty")
 	GateLeave           = read("gate_leave")

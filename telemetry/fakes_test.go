@@ -87,6 +87,14 @@ func (f *fakeStore) Finish(context.Context, string, string, string, string) (boo
 	return f.others == nil, f.others
 }
 
+// FinishAll says of the first that it is the first to say so, and of the last that it is left.
+func (f *fakeStore) FinishAll(_ context.Context, ends []claim.Ended) (map[string]bool, error) {
+	if f.others != nil {
+		return nil, f.others
+	}
+	return map[string]bool{ends[0].ExecutionID: true, ends[1].ExecutionID: false}, nil
+}
+
 func (f *fakeStore) Adopt(context.Context, int, []string) ([]claim.Execution, error) {
 	return []claim.Execution{{}}, f.others
 }

@@ -19,6 +19,7 @@ type store interface {
 	Sweep(ctx context.Context, atMost int) (claim.Swept, error)
 	RecountLanes(ctx context.Context) (int, error)
 	Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error)
+	FinishAll(ctx context.Context, ends []claim.Ended) (map[string]bool, error)
 	Adopt(ctx context.Context, atMost int, watching []string) ([]claim.Execution, error)
 	DeleteFinished(ctx context.Context, atMost int) (claim.Deleted, error)
 }
@@ -80,13 +81,30 @@ func (s *Store) Finish(ctx context.Context, executionID, outcome, reason, result
 	first, err := s.inner.Finish(ctx, executionID, outcome, reason, result)
 	s.t.failed("finish", err)
 	if first {
-		how := strings.ToLower(outcome)
-		s.t.instruments.count("pgdispatch_executions_ended_total", 1, how)
-		if how != "completed" {
-			s.t.instruments.count("queue_items_failed_total", 1, "workflow_"+how)
+		s.t.ended(outcome)
+	}
+	return first, err
+}
+
+// FinishAll is claim.Store's.
+func (s *Store) FinishAll(ctx context.Context, ends []claim.Ended) (map[string]bool, error) {
+	first, err := s.inner.FinishAll(ctx, ends)
+	s.t.failed("finish", err)
+	for _, end := range ends {
+		if first[end.ExecutionID] {
+			s.t.ended(end.Outcome)
 		}
 	}
 	return first, err
+}
+
+// ended counts an execution's end.
+func (t *Telemetry) ended(outcome string) {
+	how := strings.ToLower(outcome)
+	t.instruments.count("pgdispatch_executions_ended_total", 1, how)
+	if how != "completed" {
+		t.instruments.count("queue_items_failed_total", 1, "workflow_"+how)
+	}
 }
 
 // Adopt is claim.Store's.

@@ -55,7 +55,7 @@ func (r *replica) receive(ctx context.Context, listener net.Listener, asked comp
 		return nil, fmt.Errorf("read callback key: %w", err)
 	}
 	r.callbacks = &complete.Callbacks{
-		Listener: listener, Key: key, Store: r.store, Temporal: asked,
+		Listener: listener, Key: key, Store: r.ends, Temporal: asked,
 		Freed: r.ended(t, "callback"), Answered: t.Callback, Log: r.log.With("component", "callbacks"),
 	}
 	return &dispatch.Callback{

@@ -87,6 +87,7 @@ type replica struct {
 	wake      chan string
 	stopWake  chan struct{}
 	dispatch  *dispatch.Dispatcher
+	ends      *complete.Ends
 	reach     *complete.Reach
 	watcher   *complete.Watcher
 	reconcile *complete.Reconciler
@@ -150,6 +151,7 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 	r.pulse = telemetry.NewPulse(t)
 	store := &claim.Store{Pool: claims, Async: others, Owner: owner, Lease: c.lease, Namespace: namespace}
 	r.store = r.pulse.Store(store)
+	r.ends = complete.NewEnds(r.store)
 	service := temporal.WorkflowService()
 	starter := &dispatch.TemporalStarter{Service: service, Namespace: namespace, Identity: owner}
 	waiter := &complete.TemporalWaiter{Service: service, Namespace: namespace}
@@ -180,12 +182,12 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	component := func(name string) *slog.Logger { return r.log.With("component", name) }
 	r.reach = &complete.Reach{Probe: waiter.Probe, Limit: min(r.lease/2, reachLimit), Log: component("watcher")}
 	r.watcher = &complete.Watcher{
-		Store: r.store, Waiter: telemetry.NewWaiter(t, waiter), MaxWatches: r.maxWatches, Grace: watchGrace,
+		Store: together{r.store, r.ends}, Waiter: telemetry.NewWaiter(t, waiter), MaxWatches: r.maxWatches, Grace: watchGrace,
 		Reached: r.reach.Reached,
 		Freed:   r.ended(t, "watch"), Log: component("watcher"),
 	}
 	r.reconcile = &complete.Reconciler{
-		Store: r.store, Temporal: waiter, Interval: closeInterval, Reached: r.reach.Reached,
+		Store: together{r.store, r.ends}, Temporal: waiter, Interval: closeInterval, Reached: r.reach.Reached,
 		Open: func() (open, unwatched bool) {
 			wants := r.watcher.Wants()
 			return r.open.Load() || wants, r.unwatched.Load() || wants
@@ -254,6 +256,16 @@ func (r *replica) namespacesInUse() []string {
 	return nil
 }
 
+// together is the store, with ends recorded together.
+type together struct {
+	*telemetry.Store
+	ends *complete.Ends
+}
+
+func (t together) Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error) {
+	return t.ends.Finish(ctx, executionID, outcome, reason, result)
+}
+
 // notified wakes the dispatcher where this replica is the one to be woken: one insert should cost one claim, however many
 // replicas there are.
 func (r *replica) notified() {
@@ -297,6 +309,7 @@ func (r *replica) run(ctx context.Context) error {
 	}
 	background(r.sweeper.Run)
 	background(r.retention.Run)
+	background(r.ends.Run)
 	background(r.reach.Run)
 	background(r.watcher.Run)
 	background(r.reconcile.Run)

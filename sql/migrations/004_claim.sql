@@ -19,6 +19,7 @@
 {{ template "functions/find_unnoticed.sql" . }}
 {{ template "functions/work_due.sql" . }}
 {{ template "functions/finish.sql" . }}
+{{ template "functions/finish_all.sql" . }}
 {{ template "functions/slot_wanted.sql" . }}
 {{ template "functions/execution_said.sql" . }}
 {{ template "functions/end_early.sql" . }}
@@ -46,6 +47,7 @@ drop trigger execution_said on pgdispatch.workflow_executions;
 drop function pgdispatch.end_early();
 drop function pgdispatch.execution_said();
 drop function pgdispatch.slot_wanted(uuid);
+drop function pgdispatch.finish_all(uuid[], text[], text[], text[]);
 drop function pgdispatch.finish(uuid, text, text, jsonb);
 drop function pgdispatch.work_due();
 drop function pgdispatch.find_unnoticed();

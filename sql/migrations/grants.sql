@@ -85,7 +85,7 @@ grant execute on function
     pgdispatch.claim_around(text, integer, interval, timestamptz, integer[], bigint[], pgdispatch.lane_now[], uuid[], text, text[], integer[]),
     pgdispatch.claim_unanswered(text, integer, interval, timestamptz, bigint, bigint[]),
     pgdispatch.delete_finished(integer), pgdispatch.drop_read_hints(), pgdispatch.find_unnoticed(),
-    pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.gate_key(),
+    pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),
     pgdispatch.lane_head(uuid, timestamptz, timestamptz, integer[], text, text[]), pgdispatch.namespaces_in_use(),
     pgdispatch.note_minute(), pgdispatch.passed_over(uuid, integer, timestamptz, timestamptz, text, text[]), pgdispatch.recount_lanes(),
     pgdispatch.requeue_expired(integer), pgdispatch.result_of(text), pgdispatch.shorten_leases(), pgdispatch.slot_wanted(uuid),

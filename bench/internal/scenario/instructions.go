@@ -34,9 +34,11 @@ func Instructions() *Scenario {
 		Entrants: []Entrant{
 			counted("INSERT of one item", 0, "execute enqueue(1)"),
 			counted("INSERT, claim and settle of one item", 0, "execute enqueue(1)", "execute claim(100)", settle),
+			counted("the same and its workflow's end", 0, "execute enqueue(1)", "execute claim(100)", settle, "execute finish"),
 			counted("INSERT, claim and settle of ten items of ten workspaces", 0, "execute enqueue(10)", "execute claim(100)", settle),
 			counted("claim and settle of twenty of the items that wait in 20 workspaces", 4000, "execute claim(20)", settle),
 			counted("claim and settle of fifty of them", 4000, "execute claim(50)", settle),
+			counted("the same and their workflows' ends, together", 4000, "execute claim(50)", settle, "execute finish_all"),
 		},
 		Columns:   []Column{{"thousands", "thousand instructions"}},
 		MaxRounds: 1,
@@ -87,7 +89,12 @@ func count(ctx context.Context, valgrind, binary string, waits int, cycle []stri
 	}
 	<-l.Cluster.Exited()
 
-	script := "prepare enqueue(integer) as " + oneLine("count_enqueue") + ";\n\nprepare claim(integer) as " + oneLine("count_claim") + ";\n\n"
+	script := ""
+	for name, query := range map[string]string{
+		"enqueue(integer)": "count_enqueue", "claim(integer)": "count_claim", "finish": "count_end", "finish_all": "count_ends",
+	} {
+		script += "prepare " + name + " as " + oneLine(query) + ";\n\n"
+	}
 	for range cycles {
 		script += strings.Join(cycle, ";\n\n") + ";\n\n"
 	}

@@ -16,9 +16,7 @@ begin
             using errcode = 'PGD22', hint = 'Use the name that Temporal gives the closed workflow.';
     end if;
     update pgdispatch.workflow_execution_queue q
-    set status = case outcome when 'COMPLETED' then 'COMPLETED' else 'FAILED' end,
-        last_error = case outcome when 'COMPLETED' then null else left(coalesce(nullif(reason, ''), 'workflow ' || lower(outcome)), 2000) end,
-        finished_at = clock_timestamp()
+    {{ template "parts/item_ended.sql" "finish" }}
     where q.execution_id = execution and q.status = 'DISPATCHED';
     if not found then
         -- Its start may have been sent: whoever settles it waits for this row, and sees what is said here.
@@ -38,12 +36,7 @@ begin
         end if;
     end if;
     update pgdispatch.workflow_executions e
-    set status = outcome,
-        error = case outcome when 'COMPLETED' then null else left(reason, 2000) end,
-        result = coalesce(finish.result, e.result),
-        result_note = case outcome when 'COMPLETED' then left(reason, 2000) end,
-        finished_at = clock_timestamp(),
-        watcher = null
+    {{ template "parts/execution_ended.sql" "finish" }}
     where e.id = execution and e.finished_at is null and (item_status is not null or e.status = 'RUNNING');
     return found and item_status is null;
 end;

@@ -1,0 +1,223 @@
+package complete
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// register is the store of Ends in a synctest bubble. A statement takes a second, and all that is said is said first, unless a test
+// says otherwise.
+type register struct {
+	*Ends
+	onFinish    func(executionID string) (bool, error)
+	onFinishAll func(ends []claim.Ended) (map[string]bool, error)
+
+	mu         sync.Mutex
+	statements []string // the executions of each, in order
+}
+
+// registerStore is apart from the register because Ends has a Finish, too.
+type registerStore struct{ *register }
+
+func (s registerStore) Finish(_ context.Context, executionID, outcome, reason, result string) (bool, error) {
+	s.begin(executionID)
+	if s.onFinish != nil {
+		return s.onFinish(executionID)
+	}
+	return outcome == "COMPLETED" && reason == "" && result == "1", nil
+}
+
+func (s registerStore) FinishAll(_ context.Context, ends []claim.Ended) (map[string]bool, error) {
+	ids, first := []string{}, map[string]bool{}
+	for _, end := range ends {
+		ids, first[end.ExecutionID] = append(ids, end.ExecutionID), end == claim.Ended{ExecutionID: end.ExecutionID, Outcome: "COMPLETED", Result: "1"}
+	}
+	slices.Sort(ids)
+	s.begin(fmt.Sprint(ids))
+	if s.onFinishAll != nil {
+		return s.onFinishAll(ends)
+	}
+	return first, nil
+}
+
+// begin notes a statement, and lets it take its time.
+func (r *register) begin(statement string) {
+	r.mu.Lock()
+	r.statements = append(r.statements, statement)
+	r.mu.Unlock()
+	time.Sleep(time.Second)
+}
+
+func (r *register) seen() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.statements)
+}
+
+// registering runs a test in a bubble, beside Ends that run.
+func registering(t *testing.T, test func(t *testing.T, r *register)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &register{}
+		r.Ends = NewEnds(registerStore{r})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		test(t, r)
+		stop()
+		require.NoError(t, <-ended)
+	})
+}
+
+// say says at the same time that executions have ended, and returns where each answer will be.
+func (r *register) say(t *testing.T, executionIDs ...string) map[string]chan error {
+	t.Helper()
+	answers := map[string]chan error{}
+	for _, id := range executionIDs {
+		answer := make(chan error, 1)
+		answers[id] = answer
+		go func() {
+			first, err := r.Ends.Finish(t.Context(), id, "COMPLETED", "", "1")
+			if err == nil && !first {
+				err = errNotFirst
+			}
+			answer <- err
+		}()
+	}
+	synctest.Wait()
+	return answers
+}
+
+var errNotFirst = errors.New("not the first to say so")
+
+func TestAnEndIsRecordedAtOnceAndThoseThatComeMeanwhileTogether(t *testing.T) {
+	registering(t, func(t *testing.T, r *register) {
+		r.say(t, "a")
+		require.Equal(t, []string{"a"}, r.seen(), "nothing is waited for")
+		r.say(t, "b")
+		more := r.say(t, "c", "d", "e")
+		require.Equal(t, []string{"a", "b"}, r.seen(), "as many statements as may be are under way")
+		for _, answer := range more {
+			require.NoError(t, <-answer)
+		}
+		require.Equal(t, []string{"a", "b", "[c d e]"}, r.seen())
+	})
+}
+
+// A statement may wait for a row that somebody keeps locked: what ends meanwhile does not.
+func TestAStatementThatTakesLongIsNotWaitedFor(t *testing.T) {
+	registering(t, func(t *testing.T, r *register) {
+		r.say(t, "a")
+		r.say(t, "b")
+		r.say(t, "c", "d")
+		pass(endPatience)
+		require.Equal(t, []string{"a", "b", "[c d]"}, r.seen())
+	})
+}
+
+func TestWhatIsLeftIsRecordedByItself(t *testing.T) {
+	registering(t, func(t *testing.T, r *register) {
+		r.onFinishAll = func([]claim.Ended) (map[string]bool, error) { return map[string]bool{"c": true, "d": false}, nil }
+		r.onFinish = func(executionID string) (bool, error) {
+			if executionID == "e" {
+				return false, errors.New("it is locked")
+			}
+			return true, nil
+		}
+		r.say(t, "a")
+		r.say(t, "b")
+		answers := r.say(t, "c", "d", "e")
+		require.NoError(t, <-answers["c"])
+		require.ErrorIs(t, <-answers["d"], errNotFirst)
+		require.EqualError(t, <-answers["e"], "it is locked")
+		require.Equal(t, []string{"a", "b", "[c d e]", "e"}, r.seen())
+	})
+}
+
+// One that the database refuses is in nobody's way.
+func TestABatchThatFailsIsRecordedOneByOne(t *testing.T) {
+	for name, failing := range map[string]func([]claim.Ended) (map[string]bool, error){
+		"an error": func([]claim.Ended) (map[string]bool, error) { return nil, errors.New("no such outcome") },
+		"a panic":  func([]claim.Ended) (map[string]bool, error) { panic("no such outcome") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			registering(t, func(t *testing.T, r *register) {
+				r.onFinishAll = failing
+				r.onFinish = func(executionID string) (bool, error) {
+					if executionID == "d" {
+						panic("no such outcome")
+					}
+					return true, nil
+				}
+				r.say(t, "a")
+				r.say(t, "b")
+				answers := r.say(t, "c", "e")
+				require.NoError(t, <-answers["c"])
+				require.NoError(t, <-answers["e"])
+				require.EqualError(t, <-r.say(t, "d")["d"], "panic: no such outcome")
+			})
+		})
+	}
+}
+
+func TestAnEndThatIsSaidTwiceAtOnceIsFirstOnce(t *testing.T) {
+	registering(t, func(t *testing.T, r *register) {
+		r.onFinish = func(executionID string) (bool, error) { return executionID != "c", nil }
+		r.say(t, "a")
+		r.say(t, "b")
+		once, again := r.say(t, "c"), r.say(t, "c")
+		errs := []error{<-once["c"], <-again["c"]}
+		require.ElementsMatch(t, []error{nil, errNotFirst}, errs)
+		require.Equal(t, []string{"a", "b", "[c]", "c"}, r.seen())
+	})
+}
+
+func TestABatchIsBounded(t *testing.T) {
+	registering(t, func(t *testing.T, r *register) {
+		r.say(t, "a")
+		r.say(t, "b")
+		ids := make([]string, atMostEnds+50)
+		for n := range ids {
+			ids[n] = fmt.Sprintf("%03d", n)
+		}
+		for _, answer := range r.say(t, ids...) {
+			require.NoError(t, <-answer)
+		}
+		require.Len(t, r.seen(), 4)
+	})
+}
+
+// Who is cancelled hears of it at once, and takes nobody along.
+func TestWhoIsCancelledCancelsNobodyElse(t *testing.T) {
+	registering(t, func(t *testing.T, r *register) {
+		r.say(t, "a")
+		r.say(t, "b")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancelled := make(chan error, 1)
+		go func() {
+			_, err := r.Ends.Finish(ctx, "c", "COMPLETED", "", "1")
+			cancelled <- err
+		}()
+		answers := r.say(t, "d")
+		pass(500 * time.Millisecond) // they are under way
+		gone := errors.New("the caller is gone")
+		cancel(gone)
+		require.ErrorIs(t, <-cancelled, gone)
+		require.NoError(t, <-answers["d"])
+		ctx, cancel = context.WithCancelCause(t.Context())
+		cancel(gone)
+		_, err := NewEnds(nil).Finish(ctx, "e", "COMPLETED", "", "")
+		require.ErrorIs(t, err, gone, "nobody runs them")
+	})
+}

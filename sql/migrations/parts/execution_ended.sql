@@ -1,0 +1,7 @@
+{{- /* The same to its execution, e. What is given is the name of the row or function that has outcome, reason and result. */ -}}
+set status = {{ . }}.outcome,
+    error = case {{ . }}.outcome when 'COMPLETED' then null else left({{ . }}.reason, 2000) end,
+    result = coalesce({{ . }}.result, e.result),
+    result_note = case {{ . }}.outcome when 'COMPLETED' then left({{ . }}.reason, 2000) end,
+    finished_at = clock_timestamp(),
+    watcher = null
