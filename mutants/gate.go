@@ -1,8 +1,8 @@
 package main
 
 const (
-	tryGate  = "if not pg_try_advisory_xact_lock_shared(pgdispatch.gate_key())"
-	peepGate = "if not (pg_try_advisory_lock_shared(pgdispatch.gate_key()) and pg_advisory_unlock_shared(pgdispatch.gate_key()))"
+	tryGate  = `if {{ template "parts/sleeps.sql" }} then`
+	peepGate = "if not (pg_try_advisory_lock_shared(pgdispatch.gate_key()) and pg_advisory_unlock_shared(pgdispatch.gate_key())) then"
 )
 
 // gate: whoever sleeps is woken.
@@ -14,15 +14,21 @@ var gate = []mutant{
 		[]edit{{"notify/gate.go", "\t\t\tg.Shutting()\n", ""}},
 		"./notify", "TestWhoeverFallsAsleepIsToldToLookOnceMore"},
 	{"insert tries the gate", "an insert takes it that nobody sleeps",
-		[]edit{{"sql/migrations/functions/item_enqueued.sql", tryGate, "if false"}},
+		[]edit{{"sql/migrations/functions/item_enqueued.sql", tryGate, "if false then"}},
 		"./sql", "TestEveryCommittedEnqueueIsHeardOnce"},
 	{"insert keeps the gate to its end", "an insert looks at the gate and lets it go",
 		[]edit{{"sql/migrations/functions/item_enqueued.sql", tryGate, peepGate}},
 		"./sql", "TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd"},
 	{"freed slot tries the gate", "a move takes it that nobody sleeps",
-		[]edit{{"sql/migrations/functions/wake.sql", tryGate, "if false"}},
+		[]edit{{"sql/migrations/functions/item_moved.sql", tryGate, "if false then"}},
 		"./sql", "TestChangesThatMayFreeCapacityAreHeard"},
 	{"freed slot keeps the gate to its end", "a move looks at the gate and lets it go",
+		[]edit{{"sql/migrations/functions/item_moved.sql", tryGate, peepGate}},
+		"./sql", "TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd"},
+	{"changed limit tries the gate", "a change of a limit takes it that nobody sleeps",
+		[]edit{{"sql/migrations/functions/wake.sql", tryGate, "if false then"}},
+		"./sql", "TestChangesThatMayFreeCapacityAreHeard"},
+	{"changed limit keeps the gate to its end", "a change of a limit looks at the gate and lets it go",
 		[]edit{{"sql/migrations/functions/wake.sql", tryGate, peepGate}},
 		"./sql", "TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd"},
 	{"one on duty", "every replica is on duty, and each insert wakes all",

@@ -104,6 +104,9 @@ func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
 	for name, move := range map[string]func(in fixture, w tenant, waiting int64){
 		"an insert": func(in fixture, w tenant, _ int64) { in.item(w) },
 		"a move":    func(in fixture, _ tenant, waiting int64) { one[bool](in, sql.Cancel, in.execution(waiting)) },
+		"a change": func(in fixture, w tenant, _ int64) {
+			in.exec("update pgdispatch.workspaces set plan = 'PRO' where id = $1", w.workspace)
+		},
 	} {
 		f := open(t)
 		w := f.tenant("FREE")
