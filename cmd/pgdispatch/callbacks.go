@@ -67,6 +67,16 @@ func (r *replica) receive(ctx context.Context, listener net.Listener, asked comp
 	}, nil
 }
 
+// together is the store, with ends recorded together.
+type together struct {
+	*telemetry.Store
+	ends *complete.Ends
+}
+
+func (t together) Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error) {
+	return t.ends.Finish(ctx, executionID, outcome, reason, result)
+}
+
 // ended returns what is to be done when an end has been recorded that was found in this way.
 func (r *replica) ended(t *telemetry.Telemetry, way string) func() {
 	return func() {

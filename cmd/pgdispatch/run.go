@@ -256,16 +256,6 @@ func (r *replica) namespacesInUse() []string {
 	return nil
 }
 
-// together is the store, with ends recorded together.
-type together struct {
-	*telemetry.Store
-	ends *complete.Ends
-}
-
-func (t together) Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error) {
-	return t.ends.Finish(ctx, executionID, outcome, reason, result)
-}
-
 // notified wakes the dispatcher where this replica is the one to be woken: one insert should cost one claim, however many
 // replicas there are.
 func (r *replica) notified() {
