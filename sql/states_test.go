@@ -127,10 +127,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 	case "finish":
 		return [][]any{{execution, "COMPLETED", nil, `{"total": 3}`}, {execution, "FAILED", "it broke", nil}, {execution, "TIMED_OUT", nil, nil}}
 	case "finish_all":
-		return [][]any{
-			{[]string{execution}, []string{"COMPLETED"}, []any{nil}, []any{`{"total": 3}`}},
-			{[]string{execution}, []string{"FAILED"}, []any{"it broke"}, []any{nil}},
-		}
+		return [][]any{{[]string{execution}, []string{"COMPLETED"}, []any{nil}, []any{`{"total": 3}`}}, {[]string{execution}, []string{"FAILED"}, texts, []any{nil}}}
 	case "cancel":
 		return [][]any{{execution}}
 	case "workspace_statistics", "queue_depth":
