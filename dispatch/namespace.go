@@ -169,7 +169,7 @@ func (s *namespaces) trip(now time.Time, name string, outcome Outcome) (opened b
 	switch {
 	case outcome == Unreached:
 		b, s.only = &s.connection, ""
-	case !s.several(name):
+	case !s.of(name).breaker.open() && !s.several(name):
 		b, s.only = &s.connection, name
 	default:
 		said = s.connection.open() && s.only == name // before the others were known
@@ -183,6 +183,9 @@ func (s *namespaces) trip(now time.Time, name string, outcome Outcome) (opened b
 // answered takes note of a namespace that takes workflows. It says whether it did not before.
 func (s *namespaces) answered(name string) (closed bool) {
 	n := s.of(name)
+	if s.connection.open() && s.only != "" && s.only != name {
+		s.of(s.only).breaker = s.connection // it is that one alone, which has been said: there is another
+	}
 	n.resumed = n.resumed || n.breaker.open()
 	closed = s.connection.open() || n.breaker.open()
 	s.connection.close()

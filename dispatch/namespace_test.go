@@ -76,6 +76,31 @@ func TestOnlyTheNamespaceThatTakesNothingWaits(t *testing.T) {
 	}
 }
 
+// A replica that begins may meet a namespace that takes nothing before it knows that there is another.
+func TestANamespaceThatTookNothingBeforeOthersWereKnownIsSaidToOnce(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.severally(10, "bad", "good")
+		d.Namespaces = func() []string {
+			if d.now() < 10*time.Second {
+				return nil
+			}
+			return []string{"bad", "good"}
+		}
+		starts := d.startsOf(func(namespace string) error {
+			if namespace == "bad" {
+				return serviceerror.NewNamespaceNotFound("bad")
+			}
+			return nil
+		})
+		stop := d.run()
+		pass(time.Minute)
+		require.Len(t, d.seen().reported, 10, "the others go on")
+		require.Len(t, d.log.at(slog.LevelError), 1, "one outage, one alarm")
+		require.Less(t, starts["bad"], 40, "it is probed, with growing pauses")
+		stop()
+	})
+}
+
 func TestTheLogSaysWhatToDoAboutAMissingNamespace(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.severally(1, "shop")
