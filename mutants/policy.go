@@ -45,7 +45,7 @@ var policy = []mutant{
 		[]edit{{"dispatch/namespace.go", "n.limiter.allows(now, n.breaker.allows(now, wanted.AtMost, n.busy), hungry || n.held)", "n.breaker.allows(now, wanted.AtMost, n.busy)"}},
 		"./dispatch", "TestWhatMayNotStartIsNotClaimed"},
 	{"a namespace's trouble is its own", "what one namespace refuses pauses all",
-		[]edit{{"dispatch/namespace.go", "case !s.several(name):", "case true:"}},
+		[]edit{{"dispatch/namespace.go", "case !s.of(name).breaker.open() && !s.several(name):", "case true:"}},
 		"./dispatch", "TestOnlyTheNamespaceThatTakesNothingWaits"},
 	{"a namespace's allowance", "a claim gives of a limited namespace what there is",
 		[]edit{{"sql/migrations/functions/claim_around.sql", "o.place <= coalesce(remaining[array_position(namespaces, o.namespace)], room)", "true"}},
