@@ -2,6 +2,9 @@ package main
 
 const (
 	claimFile      = "sql/migrations/functions/claim.sql"
+	roomFile       = "sql/migrations/parts/claim_room.sql"
+	turnFile       = "sql/migrations/parts/claim_turn.sql"
+	answerFile     = "sql/migrations/parts/claim_answer.sql"
 	arrivedFile    = "sql/migrations/functions/claim_arrived.sql"
 	unansweredFile = "sql/migrations/functions/claim_unanswered.sql"
 	lockClaims     = "lock table pgdispatch.claim_lock in share row exclusive mode;"
@@ -15,39 +18,39 @@ var limits = []mutant{
 	{"W is counted under the lock", "W is counted before the lock is there",
 		[]edit{
 			{claimFile, lockClaims, "at_most := least(at_most, (select s.max_claims from pgdispatch.settings s) - (select count(*) from pgdispatch.workflow_execution_queue c where c.status = 'CLAIMED'));" + lockClaims},
-			{claimFile, "s.paused, least(at_most, s.max_claims - n.leased)", "s.paused, at_most"},
+			{roomFile, "s.paused, least(at_most, s.max_claims - n.leased)", "s.paused, at_most"},
 		},
 		"./sql", "TestAClaimThatWaitedCountsWhatItWaitedFor"},
 	{"claim demands READ COMMITTED", "a claim counts in a snapshot that is older than its lock",
 		[]edit{{claimFile, "if current_setting('transaction_isolation') <> 'read committed' then", "if false then"}},
 		"./sql", "TestClaimDemandsReadCommitted"},
 	{"W", "nothing is counted",
-		[]edit{{claimFile, "s.paused, least(at_most, s.max_claims - n.leased)", "s.paused, at_most"}},
+		[]edit{{roomFile, "s.paused, least(at_most, s.max_claims - n.leased)", "s.paused, at_most"}},
 		"./sql", "TestGlobalCapLimitsLeasesOverAllWorkspaces"},
 	{"W holds for repeated starts", "an unanswered start is claimed without room",
 		[]edit{{unansweredFile, "limit at_most", ""}},
 		"./sql", "TestGlobalCapHoldsForUnansweredStartsToo"},
 	{"a lease that is being renewed counts", "a lease that looks expired is not counted, although it could not be put back",
-		[]edit{{claimFile, "where q.status = 'CLAIMED' and q.lease_token >= token_floor) n;", "where q.status = 'CLAIMED' and q.lease_token >= token_floor and q.lease_expires_at > start_time) n;"}},
+		[]edit{{roomFile, "where q.status = 'CLAIMED' and q.lease_token >= token_floor) n;", "where q.status = 'CLAIMED' and q.lease_token >= token_floor and q.lease_expires_at > start_time) n;"}},
 		"./sql", "TestALeaseThatIsBeingRenewedIsCounted"},
 	{"workspace limit", "a workspace with room for one gets as many as are asked for",
-		[]edit{{claimFile, "limit least(p.slots - p.active, ", "limit least("}},
+		[]edit{{turnFile, "limit least(p.slots - p.active, ", "limit least("}},
 		"./sql", "TestPlanLimitsWhatAWorkspaceHolds"},
 	{"workspace's rate", "a workspace with one token gets as many as are asked for",
-		[]edit{{claimFile, "floor(p.tokens), ", ""}},
+		[]edit{{turnFile, "floor(p.tokens), ", ""}},
 		"./sql", "TestARateLimitGivesOneSecondsWorthAtOnceAndThenByTime"},
 	{"freed slot counts once", "a hint is read by a claim whose snapshot does not see it, and by the next again",
 		[]edit{{"sql/migrations/functions/changed_since.sql", "and pg_visible_in_snapshot(h.xid, (select pg_current_snapshot()))", ""}},
 		"./sql", "TestAFreedSlotCountsOnceWhateverWasOpen"},
 	{"claim's LIMIT", "what each workspace gives is not limited in all",
-		[]edit{{claimFile, ") head\n                limit room - cardinality(claimed)", ") head"}},
+		[]edit{{turnFile, ") head\n    limit room - cardinality(claimed)", ") head"}},
 		"./sql", "TestClaimGivesAtMostWhatWasAskedFor"},
 	{"materialised claim", "the LIMIT is evaluated again for each row: a sub-select instead of a materialised list",
 		[]edit{
-			{claimFile, "), taken as (", ") u where u.at = c.ctid offset 0) returning c.id, c.workspace_id), unused as ("},
-			{claimFile, "), heads as materialized (", "), taken as (update pgdispatch.workflow_execution_queue c " + takeIt + " where exists (select from ("},
-			{claimFile, "select h.at from heads h", "select null::tid"},
-			{claimFile, "where (select count(*) from heads) < room - cardinality(claimed) or p.place <= (select max(h.place) from heads h)", ""},
+			{turnFile, "), taken as (", ") u where u.at = c.ctid offset 0) returning c.id, c.workspace_id), unused as ("},
+			{turnFile, "), heads as materialized (", "), taken as (update pgdispatch.workflow_execution_queue c " + takeIt + " where exists (select from ("},
+			{turnFile, "select h.at from heads h", "select null::tid"},
+			{turnFile, "where (select count(*) from heads) < room - cardinality(claimed) or p.place <= (select max(h.place) from heads h)", ""},
 		},
 		"./sql", "TestClaimGivesAtMostWhatWasAskedFor"},
 	{"arrivals within the limit", "what has arrived is given to a workspace that has no room for all of it",
@@ -66,7 +69,7 @@ var limits = []mutant{
 		[]edit{{arrivedFile, "if cardinality(items_at) < items then", "if cardinality(items_at) = 0 then"}},
 		"./sql", "TestWhatArrivedAndIsLockedIsGivenWhenItIsNot"},
 	{"pause of everything", "a paused database is claimed from",
-		[]edit{{claimFile, "room := case when halted", "room := case when false"}},
+		[]edit{{roomFile, "room := case when halted", "room := case when false"}},
 		"./sql", "TestGlobalPauseStopsClaims"},
 }
 

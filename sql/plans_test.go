@@ -117,6 +117,7 @@ func readsRead(c fixture, quiet tenant) {
 	for statement, entries := range map[string]int64{
 		// Of 26,000 that wait, no more than the limit; and the 1,000 that run.
 		"select * from pgdispatch.queue_depth(5000)":                                                               5000 + 1100,
+		"select pgdispatch.work_due()":                                                                             100,
 		"select pgdispatch.requeue_expired(100)":                                                                   100,
 		"select pgdispatch.find_unnoticed()":                                                                       20 * 1002, // a few a workspace
 		fmt.Sprintf("select pgdispatch.pending_count('%s')", quiet.workspace):                                      5100,

@@ -7,20 +7,16 @@ as $$
         pg_snapshot_xmax(b.seen) > pg_snapshot_xmax(pg_current_snapshot()) -- restored into another cluster
         -- What has come since the last claim.
         or exists (
-            select from pgdispatch.workflow_execution_queue q
-            where q.status = 'PENDING' and not q.outcome_unknown
-              and q.enqueue_xid between pg_snapshot_xmax(b.seen)
-                  and greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id_if_assigned()))
-        or exists (select from pgdispatch.lane_hints h where h.xid >= pg_snapshot_xmax(b.seen))
-        or exists (
             select
-            from pg_snapshot_xip(b.seen) as x (xid)
+            from (
+                {{ template "parts/spans.sql" }}
+            ) span
             cross join lateral (
                 (select from pgdispatch.workflow_execution_queue q
-                 where q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid = x.xid limit 1)
+                 where q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid between span.first_xid and span.last_xid limit 1)
                 union all
-                (select from pgdispatch.lane_hints h where h.xid = x.xid limit 1)
-            ) late)
+                (select from pgdispatch.lane_hints h where h.xid between span.first_xid and span.last_xid limit 1)
+            ) change)
         -- What it left, and what has fallen due.
         or exists (select from pgdispatch.ready_lanes(b.levels, b.served_from))
         or exists (
