@@ -206,3 +206,55 @@ func TestNoStatementFindsItsIndexByWhatIsDropped(t *testing.T) {
 		}
 	}
 }
+
+// Statistics of a moment at which nothing runs make the index of what runs the smallest there is, and a plan that is made then is kept.
+func TestARowIsFoundByItsKeyHoweverFewRanWhenThatWasPlanned(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	in, tx := f.begin()
+	in.exec("alter table pgdispatch.workflow_execution_queue set (autovacuum_enabled = off)")
+	in.exec("alter table pgdispatch.workflow_executions set (autovacuum_enabled = off)")
+	in.exec("set local session_replication_role = replica")
+	in.items(w, 20_000)
+	const execution = `insert into pgdispatch.workflow_executions
+			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at, finished_at)
+		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, gen_random_uuid(), $2, now(), case when $2 <> 'RUNNING' then now() end
+		from pgdispatch.workflow_execution_queue q where q.status = $1`
+	in.exec(execution, "PENDING", "COMPLETED")
+	require.NoError(t, tx.Commit(t.Context()))
+	f.exec("vacuum (analyze) pgdispatch.workflow_execution_queue")
+	f.exec("vacuum (analyze) pgdispatch.workflow_executions")
+
+	c := f.conn()
+	c.exec("set plan_cache_mode = force_generic_plan")
+	statements := map[string]func(execution string){
+		"finish": func(e string) { c.exec("select pgdispatch.finish($1, 'COMPLETED')", e) },
+		"finish_all": func(e string) {
+			c.exec("select pgdispatch.finish_all(array[$1::uuid], '{COMPLETED}', '{null}', '{null}')", e)
+		},
+		"plain update": func(e string) {
+			c.exec("update pgdispatch.workflow_executions set status = 'COMPLETED' where id = $1", e)
+		},
+		"open_among": func(e string) { c.exec(sql.OpenAmong, []string{e}) },
+	}
+	for _, plan := range statements {
+		plan(nobody)
+	}
+	in, tx = f.begin()
+	in.exec("set local session_replication_role = replica")
+	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at, dispatched_at)
+		select $1, $2, 'DISPATCHED', now(), now() from generate_series(1, 3000)`, w.workspace, w.definition)
+	in.exec(execution, "DISPATCHED", "RUNNING")
+	require.NoError(t, tx.Commit(t.Context()))
+
+	running := all[string](f, "select execution_id::text from pgdispatch.workflow_execution_queue where status = 'DISPATCHED' order by id desc limit 4")
+	for name, run := range statements {
+		for _, table := range []string{"workflow_execution_queue", "workflow_executions"} {
+			seen := c.scanned(table, func() { run(running[0]) })
+			require.Zero(t, seen.Sequential, "%s read %s from end to end", name, table)
+			require.Less(t, seen.Index, int64(20), "%s read index entries of %s", name, table)
+		}
+		running = running[1:]
+	}
+}

@@ -16,7 +16,8 @@ with looked as materialized (
      where $1::text = 'PENDING' and $2::text[] is null and q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid >= '0'
      order by q.enqueue_xid desc limit $11::bigint)
     union all
-    (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'DISPATCHED' and $2::text[] is null and q.status = 'DISPATCHED' limit $11::bigint)
+    (select q.id from pgdispatch.workflow_execution_queue q
+     where $1::text = 'DISPATCHED' and $2::text[] is null and q.status = 'DISPATCHED' and q.workspace_id >= '00000000-0000-0000-0000-000000000000' limit $11::bigint)
     union all
     (select o.id from unnest($2::text[]::uuid[]) as w (id)
      cross join lateral (

@@ -71,7 +71,7 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 		require.Equal(t, c.code, code, name)
 		require.Contains(t, text, c.what, name)
 		require.False(t, paused(), name)
-		require.True(t, c.whatLogs == "" || c.replica.logs.has(c.whatLogs), name)
+		s.eventually(func() bool { return c.whatLogs == "" || c.replica.logs.has(c.whatLogs) }, name)
 	}
 	require.Zero(t, one[int](s, "select count(*) from pgdispatch.admin_log"))
 	code, text := weak.asks(viewToken, page, nil)

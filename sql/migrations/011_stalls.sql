@@ -26,7 +26,7 @@ create view pgdispatch.stalled as
 select s.kind, s.namespace, s.name, s.executions, s.detail, s.since
 from pgdispatch.stalls s
 where case s.kind
-          when 'EXECUTION' then exists (select from pgdispatch.workflow_executions e where e.id = s.name::uuid and e.finished_at is null)
+          when 'EXECUTION' then exists (select from pgdispatch.workflow_executions e where e.id = s.name::uuid and e.status in ('STARTING', 'RUNNING'))
           else exists (select from pgdispatch.workflow_executions e join pgdispatch.workflow_definitions d on d.id = e.workflow_definition_id
                        where e.finished_at is null and d.task_queue = s.name and coalesce(e.namespace, '') = s.namespace)
       end;

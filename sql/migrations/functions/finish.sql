@@ -7,6 +7,8 @@
 create function pgdispatch.finish(execution uuid, outcome text, reason text default null, result jsonb default null) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+-- Applications call it, too: in a session that plans it while the tables are small, it would read them from end to end when they are not.
+set enable_seqscan = off
 as $$
 declare
     item_status text;
@@ -37,7 +39,7 @@ begin
     end if;
     update pgdispatch.workflow_executions e
     {{ template "parts/execution_ended.sql" "finish" }}
-    where e.id = execution and e.finished_at is null and (item_status is not null or e.status = 'RUNNING');
+    where e.id = execution and (e.status = 'RUNNING' or e.status = 'STARTING' and item_status is not null);
     return found and item_status is null;
 end;
 $$;

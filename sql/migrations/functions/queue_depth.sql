@@ -22,7 +22,9 @@ as $$
     ), unanswered as materialized (
         select q.run_at from pgdispatch.workflow_execution_queue q where q.status = 'PENDING' and q.outcome_unknown limit at_most
     ), running as materialized (
-        select from pgdispatch.workflow_execution_queue q where q.status = 'DISPATCHED' limit at_most
+        select from pgdispatch.workflow_execution_queue q
+        where q.status = 'DISPATCHED' and q.workspace_id >= '00000000-0000-0000-0000-000000000000'
+        limit at_most
     ), failures as materialized (
         select q.id from pgdispatch.workflow_execution_queue q where q.status = 'FAILED' order by q.finished_at desc, q.id desc limit at_most
     ), dead as materialized (

@@ -20,7 +20,8 @@ begin
         from (
             select q.workspace_id, 1 as active from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED'
             union all
-            select q.workspace_id, 1 from pgdispatch.workflow_execution_queue q where q.status = 'DISPATCHED'
+            select q.workspace_id, 1 from pgdispatch.workflow_execution_queue q
+            where q.status = 'DISPATCHED' and q.workspace_id >= '00000000-0000-0000-0000-000000000000'
             union all
             select q.workspace_id, 1 from pgdispatch.workflow_execution_queue q where q.status = 'PENDING' and q.outcome_unknown
             union all

@@ -25,7 +25,7 @@ as $$
             claimed_at = null,
             lease_expires_at = null
         from expired
-        where q.id = expired.id and q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp()
+        where q.id = expired.id and q.claimed_by is not null and q.lease_expires_at <= clock_timestamp()
         returning q.id
     )
     select count(*)::integer from requeued;
