@@ -120,8 +120,8 @@ type Store struct {
 	Lease time.Duration
 	// Namespace is where workflows are started whose definition names none.
 	Namespace string
-	// CanWatch says whether this replica has room to watch the ends of so many executions that it has just started; it must not
-	// block. Where it has not, they are settled as watched by nobody, for others to adopt. Nil: it has.
+	// CanWatch says whether this replica has room to watch the ends of so many executions that it has just started, or is about to;
+	// it must not block. Where it has not, they are settled as watched by nobody, for others to adopt. Nil: it has.
 	CanWatch func(executions int) bool
 }
 
@@ -161,7 +161,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted
 	for namespace, items := range wanted.Namespaces {
 		namespaces, allowed = append(namespaces, namespace), append(allowed, items)
 	}
-	statements.Queue(sql.Claim, s.Owner, wanted.AtMost, s.Lease, optional(s.Namespace), namespaces, allowed).Query(func(rows pgx.Rows) error {
+	statements.Queue(sql.Claim, s.Owner, wanted.AtMost, s.Lease, optional(s.Namespace), namespaces, allowed, s.watcher(wanted.AtMost)).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := scan(rows, deadline, &batch); err != nil {
 				return err

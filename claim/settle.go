@@ -75,11 +75,15 @@ func (s *Store) dispatchedArgs(batch []Settlement) []any {
 	for n, b := range batch {
 		runs[n] = b.RunID
 	}
-	watcher := &s.Owner
-	if s.CanWatch != nil && !s.CanWatch(len(batch)) {
-		watcher = nil
+	return []any{ids, tokens, runs, s.watcher(len(batch))}
+}
+
+// watcher is who watches the ends of so many executions.
+func (s *Store) watcher(executions int) *string {
+	if s.CanWatch != nil && !s.CanWatch(executions) {
+		return nil
 	}
-	return []any{ids, tokens, runs, watcher}
+	return &s.Owner
 }
 
 // keys sorts a batch, and returns its items and tokens. In one order everywhere, so that two batches never wait for each

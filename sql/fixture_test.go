@@ -214,7 +214,7 @@ func (f fixture) tryClaimAround(owner string, atMost int, limits map[string]int)
 	for namespace, items := range limits {
 		namespaces, allowed = append(namespaces, namespace), append(allowed, items)
 	}
-	rows, err := f.db.Query(f.t.Context(), sql.Claim, owner, atMost, lease, "default", namespaces, allowed)
+	rows, err := f.db.Query(f.t.Context(), sql.Claim, owner, atMost, lease, "default", namespaces, allowed, owner)
 	if err != nil {
 		return batch{}, err
 	}

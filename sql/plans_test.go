@@ -258,3 +258,29 @@ func TestARowIsFoundByItsKeyHoweverFewRanWhenThatWasPlanned(t *testing.T) {
 		running = running[1:]
 	}
 }
+
+// Where the claim knows who is going to watch, the settle of an execution changes no indexed column.
+func TestASettleThatTheClaimForesawIsHeapOnly(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		claimed, settled any
+		heapOnly         int
+	}{
+		"watched":                   {"replica-1", "replica-1", 1},
+		"nobody has room":           {nil, nil, 1},
+		"there was room in the end": {nil, "replica-1", 0},
+		"there was none in the end": {"replica-1", nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t).conn()
+			id := f.item(f.tenant("FREE"))
+			f.exec(sql.Claim, "replica-1", 1, lease, "default", []string{}, []int{}, c.claimed)
+			tokens := all[int64](f, "select lease_token from pgdispatch.workflow_execution_queue where id = $1", id)
+			require.Equal(t, []int64{id}, all[int64](f, sql.Dispatched, []int64{id}, tokens, []string{"run"}, c.settled))
+			f.exec("select pg_stat_force_next_flush()")
+			require.Equal(t, c.heapOnly, one[int](f, "select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_executions'::regclass"))
+			require.Equal(t, c.settled, one[any](f, "select watcher from pgdispatch.workflow_executions"))
+		})
+	}
+}

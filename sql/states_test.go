@@ -113,7 +113,7 @@ func arguments(verb string, id int64, execution string) [][]any {
 	ids, tokens, texts := []int64{id}, []int64{1}, []string{"text"}
 	switch verb {
 	case "claim":
-		return [][]any{{"replica-2", 10, lease, "default", []string{}, []int{}}, {"replica-2", 10, lease, "default", []string{"other"}, []int{1}}}
+		return [][]any{{"replica-2", 10, lease, "default", []string{}, []int{}, "replica-1"}, {"replica-2", 10, lease, "default", []string{"other"}, []int{1}, nil}}
 	case "dispatched":
 		return [][]any{{ids, tokens, texts, "replica-1"}}
 	case "retry":

@@ -52,7 +52,7 @@ drop function pgdispatch.finish(uuid, text, text, jsonb);
 drop function pgdispatch.work_due();
 drop function pgdispatch.find_unnoticed();
 drop function pgdispatch.recount_lanes();
-drop function pgdispatch.claim(text, integer, interval, text, text[], integer[]);
+drop function pgdispatch.claim(text, integer, interval, text, text[], integer[], text);
 drop function pgdispatch.claim_around(text, integer, interval, timestamptz, integer[], bigint[], pgdispatch.lane_now[], uuid[], text, text[], integer[]);
 drop function pgdispatch.claim_arrived(text, integer, interval, timestamptz, pg_snapshot, tid, integer[], bigint, bigint, timestamptz);
 drop function pgdispatch.claim_aged(text, bigint, interval, timestamptz, timestamptz, timestamptz, integer[], pgdispatch.lane_now[], text, text[]);

@@ -79,7 +79,7 @@ grant execute on function
     pgdispatch.allowance_left(bigint[], text, text[], integer[]), pgdispatch.cancel(uuid),
     pgdispatch.catch_up(pg_snapshot, timestamptz, integer[], bigint[]), pgdispatch.changed_since(pg_snapshot), pgdispatch.ready_lanes(integer[], bigint[], uuid[]),
     pgdispatch.check_values(jsonb, integer, timestamptz, text, text),
-    pgdispatch.claim(text, integer, interval, text, text[], integer[]),
+    pgdispatch.claim(text, integer, interval, text, text[], integer[], text),
     pgdispatch.claim_aged(text, bigint, interval, timestamptz, timestamptz, timestamptz, integer[], pgdispatch.lane_now[], text, text[]),
     pgdispatch.claim_arrived(text, integer, interval, timestamptz, pg_snapshot, tid, integer[], bigint, bigint, timestamptz),
     pgdispatch.claim_around(text, integer, interval, timestamptz, integer[], bigint[], pgdispatch.lane_now[], uuid[], text, text[], integer[]),

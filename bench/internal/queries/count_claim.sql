@@ -1,1 +1,1 @@
-select count(*) from pgdispatch.claim('bench', $1, '30s', 'default', '{}', '{}')
+select count(*) from pgdispatch.claim('bench', $1, '30s', 'default', '{}', '{}', 'bench')

@@ -7,11 +7,13 @@
 -- whatever is urgent meanwhile, an item starts after at most ten times as many as have waited longer. See docs/enqueue.md.
 -- A namespace that takes no workflows for now, or not as many, is in namespaces, with how many of its items may be given in allowed.
 -- A definition that names none means own_namespace. Whoever limits no namespace pays nothing for it: see functions/claim_around.sql.
+-- watcher is who is going to wait for the ends of what is given (null: nobody has room). The settle decides it; where it says the same,
+-- it moves no entry of an index.
 -- Its last row has no id: it says whether more is due than was given, whether W, or an item that is handed over alone, left room
 -- for less than was asked for, and how soon to look again for what is due later (null: nothing is).
 -- Its steps are parts/claim_*.sql: put in as they are, with its variables, because a function for each would cost every claim.
 create function pgdispatch.claim(owner text, at_most integer, lease interval,
-                                 own_namespace text default null, namespaces text[] default '{}', allowed integer[] default '{}')
+                                 own_namespace text default null, namespaces text[] default '{}', allowed integer[] default '{}', watcher text default null)
 returns table (
     id bigint, lease_token bigint, execution_id uuid, workspace_id uuid,
     workflow_definition_id uuid, workflow_definition_version_id uuid,

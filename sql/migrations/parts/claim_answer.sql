@@ -33,7 +33,7 @@ with item as materialized (
 ), execution as (
     insert into pgdispatch.workflow_executions as e
         (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, watcher, first_sent_at)
-    select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, owner, i.first_sent_at
+    select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, watcher, i.first_sent_at
     from item i
     where i.version_id is not null
     on conflict (id) do update
