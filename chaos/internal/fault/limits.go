@@ -27,14 +27,14 @@ func cycle(ctx context.Context, s *Scene, query string, values []int, last int, 
 	const interval = 500 * time.Millisecond
 	stop := background(ctx, func(ctx context.Context) {
 		for n := 0; ctx.Err() == nil; n++ {
-			_ = s.Exec(ctx, query, append(append([]any{}, before...), values[n%len(values)], true)...)
+			_ = s.Exec(ctx, query, append(append([]any{}, before...), values[n%len(values)])...)
 			_ = lab.Sleep(ctx, interval)
 		}
 	})
 	return func(ctx context.Context) (Measure, error) {
 		stop()
 		at := time.Now()
-		err := s.Insist(ctx, query, append(append([]any{}, before...), last, false)...)
+		err := s.Insist(ctx, query, append(append([]any{}, before...), last)...)
 		return firstMove(s.Lab, "CLAIMED", at), err
 	}
 }
@@ -53,23 +53,23 @@ func limitLowered(ctx context.Context, s *Scene) (Lift, error) {
 }
 
 func pause(ctx context.Context, s *Scene) (Lift, error) {
-	if err := s.Insist(ctx, "set_pause", true, true); err != nil {
+	if err := s.Insist(ctx, "set_pause", true); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) (Measure, error) {
 		at := time.Now()
-		return firstMove(s.Lab, "CLAIMED", at), s.Insist(ctx, "set_pause", false, false)
+		return firstMove(s.Lab, "CLAIMED", at), s.Insist(ctx, "set_pause", false)
 	}, nil
 }
 
 func workspacePause(ctx context.Context, s *Scene) (Lift, error) {
 	w := s.Load.Workspaces[s.Rand.IntN(len(s.Load.Workspaces))]
 	at := time.Now()
-	if err := s.Insist(ctx, "set_workspace_pause", w.ID, true, true); err != nil {
+	if err := s.Insist(ctx, "set_workspace_pause", w.ID, true); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) (Measure, error) {
 		m := gap(s.Lab, "DISPATCHED", at)
-		return m, s.Insist(ctx, "set_workspace_pause", w.ID, false, false)
+		return m, s.Insist(ctx, "set_workspace_pause", w.ID, false)
 	}, nil
 }

@@ -121,7 +121,7 @@ func kill(choose func(context.Context, *Scene) (*lab.Replica, error)) func(conte
 
 func killIdle(ctx context.Context, s *Scene) (Lift, error) {
 	r := pick(s)
-	if err := s.Insist(ctx, "set_pause", true, true); err != nil {
+	if err := s.Insist(ctx, "set_pause", true); err != nil {
 		return nil, err
 	}
 	err := lab.Await(ctx, holdTimeout, "the replica holds nothing", func() (bool, error) {
@@ -129,11 +129,11 @@ func killIdle(ctx context.Context, s *Scene) (Lift, error) {
 		return len(held) == 0, err
 	})
 	if err = errors.Join(err, r.Kill()); err != nil {
-		return nil, errors.Join(err, s.Insist(ctx, "set_pause", false, false))
+		return nil, errors.Join(err, s.Insist(ctx, "set_pause", false))
 	}
 	return func(ctx context.Context) (Measure, error) {
 		at := time.Now()
-		err := s.Insist(ctx, "set_pause", false, false)
+		err := s.Insist(ctx, "set_pause", false)
 		return firstMove(s.Lab, "CLAIMED", at), errors.Join(err, r.Start(), r.Ready(ctx))
 	}, err
 }

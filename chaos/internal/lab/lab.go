@@ -181,7 +181,7 @@ func (l *Lab) prepare(ctx context.Context) error {
 	}
 	_, err = conn.Exec(ctx, queries.Get("audit"))
 	if err == nil {
-		_, err = conn.Exec(ctx, queries.Get("set_cap"), Cap, false)
+		_, err = conn.Exec(ctx, queries.Get("set_cap"), Cap)
 	}
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
 		return fmt.Errorf("install audit: %w", err)

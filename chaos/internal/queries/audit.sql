@@ -62,8 +62,20 @@ for each row execute function chaos.item_changed();
 -- Also where an application has switched triggers off.
 alter table pgdispatch.workflow_execution_queue enable always trigger chaos_audit;
 
+-- A commit has its time before it waits for the disk and the standby, and is seen after that. A claim in between goes by what was
+-- before, and the audit, which goes by the times of commits, would hold it against what was not seen yet. So what is tightened does
+-- not wait; what is loosened does, or a crash could forget it.
+create function chaos.seen_at_once(tightened boolean) returns void language plpgsql as $$
+begin
+    if tightened then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+end;
+$$;
+
 create function chaos.workspace_changed() returns trigger language plpgsql security definer as $$
 begin
+    perform chaos.seen_at_once(new.max_concurrent_workflows < old.max_concurrent_workflows or new.paused and not old.paused);
     insert into chaos.changes (kind, workspace, new_limit, new_paused)
     select 'workspace', new.id, coalesce(new.max_concurrent_workflows, t.max_concurrent_workflows), new.paused
     from pgdispatch.workspace_tiers t
@@ -77,6 +89,7 @@ for each row execute function chaos.workspace_changed();
 
 create function chaos.settings_changed() returns trigger language plpgsql security definer as $$
 begin
+    perform chaos.seen_at_once(new.max_claims < old.max_claims or new.paused and not old.paused);
     insert into chaos.changes (kind, new_limit, new_paused) values ('settings', new.max_claims, new.paused);
     return null;
 end;

@@ -1,4 +1,2 @@
--- $1 workspace, $2 limit, $3 as in set_cap.
-update pgdispatch.workspaces set max_concurrent_workflows = $2::integer
-where id = $1::uuid
-  and set_config('synchronous_commit', case when $3::boolean then 'off' else current_setting('synchronous_commit') end, true) is not null
+-- $1 workspace, $2 limit.
+update pgdispatch.workspaces set max_concurrent_workflows = $2::integer where id = $1::uuid
