@@ -42,10 +42,10 @@ func (c *Callback) Taken() bool {
 // by words: if it is right without the callback, that was it.
 func (s *TemporalStarter) start(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest, executionID string, wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
 	if s.Callback == nil || !s.Callback.wanted() {
-		return s.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+		return s.send(ctx, request, wire)
 	}
 	request.CompletionCallbacks = s.Callback.request(executionID, request.GetNamespace())
-	response, refusal := s.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+	response, refusal := s.send(ctx, request, wire)
 	if !isRefusal(refusal) {
 		if refusal == nil {
 			s.Callback.taken(ctx)
@@ -53,7 +53,7 @@ func (s *TemporalStarter) start(ctx context.Context, request *workflowservice.St
 		return response, refusal
 	}
 	request.CompletionCallbacks = nil
-	response, err := s.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+	response, err := s.send(ctx, request, wire)
 	if err == nil {
 		s.Callback.refuse(ctx, refusal)
 	}

@@ -49,7 +49,7 @@ func clientOf(t *testing.T, address string, config *tls.Config) client.Client {
 	t.Helper()
 	temporal, err := client.NewLazyClient(client.Options{
 		HostPort:          address,
-		ConnectionOptions: client.ConnectionOptions{TLS: config},
+		ConnectionOptions: client.ConnectionOptions{TLS: config, GrpcCompression: &client.GrpcCompressionNone{}},
 		Logger:            temporallog.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
 	})
 	require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -28,6 +29,8 @@ const (
 	// maxInputBytes is how much input a workflow can have: Temporal's limit.blobSize.error, 2 MiB by default. A server set
 	// lower answers InvalidArgument, which fails the item all the same.
 	maxInputBytes = 2 << 20
+	// compressAbove is how much input a start sends as it is. To compress less takes longer than to send it.
+	compressAbove = 64 << 10
 	// memoKey marks a workflow as ours. Runs that follow by continue-as-new, retry or cron keep the memo, and nothing else
 	// that would tell them from a stranger's.
 	memoKey = "pgdispatch_execution_id"
@@ -55,6 +58,8 @@ type TemporalStarter struct {
 	Callback *Callback
 
 	memories memories
+	// uncompressed: a compressed start was refused, and taken as it is.
+	uncompressed atomic.Bool
 }
 
 // Start starts an item's workflow, or finds that an earlier attempt has, and returns its run ID. The same item gives the
@@ -103,6 +108,24 @@ func (w *wire) options() []grpc.CallOption {
 
 // unused: gRPC itself says that the call has ended, and had no peer.
 func (w *wire) unused() bool { return w.ended.Load() && w.peer.Addr == nil }
+
+// send sends a start, and compresses a large one. Where that is not known, as by a proxy, the start is sent again as it is: one
+// large item must not stop the others.
+func (s *TemporalStarter) send(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest, wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
+	large := len(request.GetInput().GetPayloads()[0].GetData()) > compressAbove
+	if !large || s.uncompressed.Load() {
+		return s.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+	}
+	response, err := s.Service.StartWorkflowExecution(ctx, request, append(wire.options(), grpc.UseCompressor(gzip.Name))...)
+	if code(err) != codes.Unimplemented {
+		return response, err
+	}
+	response, err = s.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+	if err == nil {
+		s.uncompressed.Store(true)
+	}
+	return response, err
+}
 
 // Find looks for the item's workflow, without starting it. Found is false where there is none, or a stranger's.
 func (s *TemporalStarter) Find(ctx context.Context, item claim.Item) (runID string, found bool, err error) {

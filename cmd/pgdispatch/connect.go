@@ -206,6 +206,8 @@ func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
 		// Without a connection each probe fails at once: what decides when work resumes is when the connection is tried again.
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: backoff.Config{
 			BaseDelay: reconnectBase, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectCap}}))
+	// What is large enough is compressed by who sends it.
+	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	options.Logger = temporallog.NewStructuredLogger(log)
 	temporal, err := client.NewLazyClient(options)
 	if err != nil {
