@@ -90,7 +90,8 @@ var sqlText = regexp.MustCompile(`(?i)^\s*(select|insert|update|delete|with|lock
 
 // sqlAllowed are the places outside of package sql with a statement of their own, and why.
 var sqlAllowed = map[string]string{
-	"sql/migrate/migrate.go": "reads and locks the version table, which exists before any migration",
+	"sql/migrate/migrate.go":   "reads and locks the version table, which exists before any migration",
+	"sql/migrate/functions.go": "records what was applied, where verbs are not",
 }
 
 func TestSQLStandsInSQLFiles(t *testing.T) {

@@ -3,10 +3,10 @@ package main
 // ambiguity: what may have been started holds its slot until somebody knows.
 var ambiguity = []mutant{
 	{"unanswered start holds its slot", "an item that waits holds no slot, whatever may run",
-		[]edit{{"sql/migrations/functions/holds_slot.sql", "(status = 'PENDING' and outcome_unknown)", "(status = 'PENDING' and outcome_unknown and false)"}},
+		[]edit{{"sql/functions/holds_slot.sql", "(status = 'PENDING' and outcome_unknown)", "(status = 'PENDING' and outcome_unknown and false)"}},
 		"./sql", "TestUnansweredStartHoldsItsSlotUntilItIsAnswered"},
 	{"expired lease holds its slot", "an item whose holder died waits like any other",
-		[]edit{{"sql/migrations/functions/requeue_expired.sql", "outcome_unknown = true", "outcome_unknown = q.outcome_unknown"}},
+		[]edit{{"sql/functions/requeue_expired.sql", "outcome_unknown = true", "outcome_unknown = q.outcome_unknown"}},
 		"./sql", "TestExpiredLeasesAreNotCountedAndGoBackAtOnce"},
 	{"doubt outlives a release", "a later release answers for an earlier start",
 		[]edit{{"sql/release.sql", "q.outcome_unknown or done.unknown", "done.unknown"}},
@@ -21,7 +21,7 @@ var ambiguity = []mutant{
 		[]edit{{"dispatch/worker.go", "if settlement.Verb == claim.Fail && item.OutcomeUnknown {", "if false {"}},
 		"./dispatch", "TestItemThatMayBeRunningIsLookedForBeforeItFails"},
 	{"cancel leaves what may run", "only a constraint is in the way of withdrawing what may run",
-		[]edit{{"sql/migrations/functions/cancel.sql", "and not q.outcome_unknown", ""}},
+		[]edit{{"sql/functions/cancel.sql", "and not q.outcome_unknown", ""}},
 		"./sql", "TestCancelWithdrawsWhatWaitsAndNothingElse"},
 	{"what Temporal may have forgotten is parked", "a start is repeated however long ago the first one was",
 		[]edit{{"dispatch/memory.go", "if item.UnansweredFor < remembered(retention) {", "if true {"}},

@@ -1,12 +1,12 @@
 package main
 
 const (
-	claimFile      = "sql/migrations/functions/claim.sql"
-	roomFile       = "sql/migrations/parts/claim_room.sql"
-	turnFile       = "sql/migrations/parts/claim_turn.sql"
-	answerFile     = "sql/migrations/parts/claim_answer.sql"
-	arrivedFile    = "sql/migrations/functions/claim_arrived.sql"
-	unansweredFile = "sql/migrations/functions/claim_unanswered.sql"
+	claimFile      = "sql/functions/claim.sql"
+	roomFile       = "sql/parts/claim_room.sql"
+	turnFile       = "sql/parts/claim_turn.sql"
+	answerFile     = "sql/parts/claim_answer.sql"
+	arrivedFile    = "sql/functions/claim_arrived.sql"
+	unansweredFile = "sql/functions/claim_unanswered.sql"
 	lockClaims     = "lock table pgdispatch.claim_lock in share row exclusive mode;"
 )
 
@@ -40,7 +40,7 @@ var limits = []mutant{
 		[]edit{{turnFile, "floor(p.tokens), ", ""}},
 		"./sql", "TestARateLimitGivesOneSecondsWorthAtOnceAndThenByTime"},
 	{"freed slot counts once", "a hint is read by a claim whose snapshot does not see it, and by the next again",
-		[]edit{{"sql/migrations/functions/changed_since.sql", "and pg_visible_in_snapshot(h.xid, (select pg_current_snapshot()))", ""}},
+		[]edit{{"sql/functions/changed_since.sql", "and pg_visible_in_snapshot(h.xid, (select pg_current_snapshot()))", ""}},
 		"./sql", "TestAFreedSlotCountsOnceWhateverWasOpen"},
 	{"claim's LIMIT", "what each workspace gives is not limited in all",
 		[]edit{{turnFile, ") head\n    limit room - cardinality(claimed)", ") head"}},

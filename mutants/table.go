@@ -26,7 +26,7 @@ func (r result) check() string {
 func short(m mutant) string {
 	files := m.files()
 	for n, file := range files {
-		files[n] = strings.TrimPrefix(file, "sql/migrations/")
+		files[n] = strings.TrimPrefix(file, "sql/")
 	}
 	return strings.Join(files, ", ")
 }

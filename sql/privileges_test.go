@@ -59,10 +59,10 @@ func TestEveryRoleMayDoWhatTheGoldenFileSays(t *testing.T) {
 		require.NoError(t, err)
 		for _, object := range all[string](f, objects) {
 			require.Contains(t, string(golden), "\n"+object+": ", "%s is not in testdata/privileges.golden: "+
-				"say in sql/migrations/grants.sql which roles may use it (nothing there: the owner only), and run `make golden`", object)
+				"say in sql/schema/grants.sql which roles may use it (nothing there: the owner only), and run `make golden`", object)
 		}
 	}
-	text := "# Written by `make golden` from the catalogue of a migrated database. What is granted stands in sql/migrations/grants.sql.\n"
+	text := "# Written by `make golden` from the catalogue of a migrated database. What is granted stands in sql/schema/grants.sql.\n"
 	for _, role := range roles {
 		text += "\n## " + role + "\n" + strings.Join(all[string](f, privileges, "pgdispatch_"+role), "\n") + "\n"
 	}

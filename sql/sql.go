@@ -1,4 +1,4 @@
-// Package sql holds every statement that pgdispatch executes, one verb a file, and the migrations.
+// Package sql holds every statement that pgdispatch executes, one verb a file, and what the schema is made of: see schema.go.
 //
 // The first line of a file says which moves of an item it makes, or that it reads: the lifecycle's diagram is drawn from
 // these lines, and a test holds each statement against every status.
@@ -13,9 +13,6 @@ import (
 
 //go:embed *.sql
 var verbs embed.FS
-
-//go:embed migrations
-var migrations embed.FS
 
 // The statements. Each file's comments name its parameters in order.
 var (
@@ -59,29 +56,6 @@ var (
 	Unlocked            = read("unlocked")
 	WorkspaceStatistics = read("workspace_statistics")
 )
-
-// Migrations returns the migrations, in the form that tern reads.
-func Migrations() fs.FS {
-	sub, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the directory is embedded above
-	}
-	return sub
-}
-
-// Roles returns what `pgdispatch migrate up` runs after the migrations: the first makes the roles, the second, where they are
-// there, says what each may do.
-func Roles() (roles, grants string) {
-	return readMigration("roles.sql"), readMigration("grants.sql")
-}
-
-func readMigration(name string) string {
-	text, err := migrations.ReadFile("migrations/" + name)
-	if err != nil {
-		panic(err) // the directory is embedded above
-	}
-	return string(text)
-}
 
 // Verbs returns the names of all statements, without their ending.
 func Verbs() []string {

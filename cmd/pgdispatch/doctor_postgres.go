@@ -225,12 +225,18 @@ func deaf(what string) finding {
 func checkSchema(s migrate.State) finding {
 	const check = "migrations"
 	switch {
+	case s.BeforeBaseline > 0:
+		return finding{check, problem, fmt.Sprintf("the schema is of version %d from before the baseline", s.BeforeBaseline), "A replica of this version does not start, and the schema cannot be upgraded.",
+			"Export what you need, `drop schema pgdispatch cascade`, and `pgdispatch migrate up`."}
 	case s.Current == 0:
 		return finding{check, problem, "schema pgdispatch is not there", "Nothing can be enqueued.", "Run `pgdispatch migrate up`."}
 	case s.Current < s.Newest:
 		return finding{check, problem, fmt.Sprintf("the schema is at version %d, and this pgdispatch needs %d", s.Current, s.Newest), "A replica of this version does not start.", "Run `pgdispatch migrate up`."}
 	case s.Current > s.Newest:
 		return finding{check, warning, fmt.Sprintf("the schema is at version %d, and this pgdispatch knows %d", s.Current, s.Newest), "Somebody has migrated with a newer pgdispatch; this one may not work with it for long.", "Upgrade pgdispatch on this machine."}
+	case len(s.Outdated) > 0:
+		return finding{check, warning, fmt.Sprintf("version %d, and functions that are not this pgdispatch's: %s", s.Current, strings.Join(s.Outdated, ", ")),
+			"Replicas work by the functions of another pgdispatch, older or newer.", "Where this pgdispatch is the newer one: run `pgdispatch migrate up`."}
 	}
 	return ok(check, "version %d, the newest", s.Current)
 }
@@ -238,7 +244,7 @@ func checkSchema(s migrate.State) finding {
 func checkTriggers(bad []claim.Defect) finding {
 	if len(bad) > 0 {
 		return finding{"triggers", problem, shortDefects(bad), "Rows are not checked or not announced, or slots are not given back: items wait, or limits are wrong until the next recount.",
-			"`alter table pgdispatch.... enable trigger ...`; one that is missing comes back with `pgdispatch migrate down` and `up`, which deletes data, or from a dump of the schema."}
+			"`alter table pgdispatch.... enable trigger ...`; one that is missing comes back with `delete from pgdispatch.applied_functions where name = 'triggers'` and `pgdispatch migrate up`."}
 	}
 	return ok("triggers", "all there, all enabled")
 }

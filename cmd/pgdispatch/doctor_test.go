@@ -252,6 +252,8 @@ func TestDoctorJudgesClocksReplicasAndSchemas(t *testing.T) {
 	require.Equal(t, problem, checkSchema(migrate.State{Current: 0, Newest: 7}).Severity)
 	require.Equal(t, problem, checkSchema(migrate.State{Current: 6, Newest: 7}).Severity)
 	require.Equal(t, warning, checkSchema(migrate.State{Current: 8, Newest: 7}).Severity)
+	require.Equal(t, warning, checkSchema(migrate.State{Current: 7, Newest: 7, Outdated: []string{"claim"}}).Severity)
+	require.Contains(t, checkSchema(migrate.State{Newest: 1, BeforeBaseline: 15}).Remedy, "drop schema")
 	hour := time.Hour
 	require.Equal(t, unknown, checkPins(nil, false).Severity)
 	require.Equal(t, "prepared transaction a (app), for 1h0m0s; replication slot b (logical), nobody knows for how long",

@@ -15,7 +15,7 @@ func (a *app) migrateCommand() *cobra.Command {
 	group := &cobra.Command{Use: "migrate", Short: "Bring the schema pgdispatch up or down, or say where it is"}
 
 	up := &cobra.Command{
-		Use: "up", Short: "Apply the migrations that are missing; safe to repeat, and from several places at once", Args: cobra.NoArgs,
+		Use: "up", Short: "Apply the migrations that are missing and the functions that have changed; safe to repeat, and from several places at once", Args: cobra.NoArgs,
 		RunE: a.withDatabase(func(command *cobra.Command, conn *pgx.Conn) error {
 			return a.migrateTo(command, conn, migrate.Newest())
 		}),
@@ -28,6 +28,9 @@ func (a *app) migrateCommand() *cobra.Command {
 		RunE: a.withDatabase(func(command *cobra.Command, conn *pgx.Conn) error {
 			state, err := migrate.Status(command.Context(), conn)
 			if err != nil {
+				return err
+			}
+			if err := state.Err(); err != nil {
 				return err
 			}
 			target := to
@@ -48,7 +51,7 @@ func (a *app) migrateCommand() *cobra.Command {
 
 	var output string
 	status := &cobra.Command{
-		Use: "status", Short: "Say which migrations are applied; exits with 1 where some are missing", Args: cobra.NoArgs,
+		Use: "status", Short: "Say which migrations are applied; exits with 1 where some are missing or functions are outdated", Args: cobra.NoArgs,
 		RunE: a.withDatabase(func(command *cobra.Command, conn *pgx.Conn) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -57,13 +60,13 @@ func (a *app) migrateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if state.BeforeBaseline > 0 {
+				return state.Err()
+			}
 			if err := a.printMigrations(state, output); err != nil {
 				return err
 			}
-			if state.Current < state.Newest {
-				return errors.New("migrations are missing: run `pgdispatch migrate up`")
-			}
-			return nil
+			return incomplete(state)
 		}),
 	}
 
@@ -75,30 +78,60 @@ func (a *app) migrateCommand() *cobra.Command {
 	return group
 }
 
+// incomplete says what `migrate up` has yet to do.
+func incomplete(state migrate.State) error {
+	switch {
+	case state.Current < state.Newest:
+		return errors.New("migrations are missing: run `pgdispatch migrate up`")
+	case len(state.Outdated) > 0:
+		return errors.New("functions are outdated: run `pgdispatch migrate up`")
+	}
+	return nil
+}
+
+// printMigrations names every migration, and of the functions those that are not applied as this binary has them.
 func (a *app) printMigrations(state migrate.State, output string) error {
 	type migration struct {
 		Name    string `json:"name"`
 		Applied bool   `json:"applied"`
+		word    string
 	}
-	all := make([]migration, len(state.Names))
+	var all []migration
 	for n, name := range state.Names {
-		all[n] = migration{name, int32(n) < state.Current}
+		applied := int32(n) < state.Current
+		all = append(all, migration{name, applied, map[bool]string{true: "applied", false: "missing"}[applied]})
+	}
+	for _, name := range state.Outdated {
+		all = append(all, migration{name + ".sql", false, "outdated"})
 	}
 	if output == "json" {
 		return a.printJSON(all)
 	}
 	for _, m := range all {
-		fmt.Fprintln(a.stdout, map[bool]string{true: "applied", false: "missing"}[m.Applied], m.Name)
+		fmt.Fprintln(a.stdout, m.word, m.Name)
 	}
 	return nil
 }
 
 func (a *app) migrateTo(command *cobra.Command, conn *pgx.Conn, version int32) error {
-	steps := 0
+	steps, functions, triggers := 0, 0, 0
 	err := migrate.To(command.Context(), conn, version, func(step migrate.Step) {
 		steps++
-		fmt.Fprintln(a.stdout, step.Direction, step.Name)
+		switch {
+		case step.Direction != "replace":
+			fmt.Fprintln(a.stdout, step.Direction, step.Name)
+		case step.Name == "triggers":
+			triggers++
+		default:
+			functions++
+		}
 	})
+	if functions > 0 {
+		fmt.Fprintf(a.stdout, "applied %d %s\n", functions, map[bool]string{true: "function", false: "functions"}[functions == 1])
+	}
+	if triggers > 0 {
+		fmt.Fprintln(a.stdout, "applied triggers")
+	}
 	if err == nil && steps == 0 {
 		fmt.Fprintf(a.stdout, "nothing to do: the schema is at version %d\n", version)
 	}

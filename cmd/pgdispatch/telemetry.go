@@ -139,6 +139,9 @@ func databaseReady(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 func schemaTooOld(state migrate.State) error {
+	if err := state.Err(); err != nil {
+		return err
+	}
 	return fmt.Errorf("the schema is at version %d and this pgdispatch needs %d: run `pgdispatch migrate up`", state.Current, state.Newest)
 }
 

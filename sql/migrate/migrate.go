@@ -1,4 +1,4 @@
-// Package migrate brings the schema pgdispatch up or down, one migration at a time.
+// Package migrate brings the schema pgdispatch up or down, one migration at a time, and replaces its functions where they have changed.
 package migrate
 
 import (
@@ -11,41 +11,88 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-const versionTable = "pgdispatch.schema_version"
+const (
+	versionTable = "pgdispatch.migrations"
+	// formerVersionTable is there in schemas from before the baseline.
+	formerVersionTable = "pgdispatch.schema_version"
+)
 
 // lockKey is held while a migration runs, from before the schema exists: tern's own lock comes too late for that.
 // An advisory lock can be taken by any role, so a stranger could delay a migration, but not break one.
 const lockKey = 7210453188364021
 
-// Step is one migration that was run.
+// Step is one thing that was done.
 type Step struct {
-	Version   int32
+	Version   int32 // 0 where Direction is "replace"
 	Name      string
-	Direction string // "up" or "down"
+	Direction string // "up" or "down": a migration was run; "replace": a file of sql.Functions was
 }
 
-// State says which migrations a database has.
+// State says what a database has of the schema.
 type State struct {
 	Current int32 // 0: none
 	Newest  int32 // the newest this binary knows
 	Names   []string
+	// Outdated names the files of sql.Functions that the database does not have as this binary has them. It is known at the
+	// newest version only.
+	Outdated []string
+	// BeforeBaseline is the version of a schema from before the numbers began anew; 0: it is none. Current is 0 then.
+	BeforeBaseline int32
 }
 
-// To migrates to a version and reports each step before it is taken. Version 0 removes every table: everything in them
-// is lost. Several calls at once wait for each other, and the later ones find nothing left to do.
+// Err says why the schema cannot be migrated by this binary: a *BeforeBaselineError, a *NewerError, or nil.
+func (s State) Err() error {
+	switch {
+	case s.BeforeBaseline > 0:
+		return &BeforeBaselineError{s.BeforeBaseline}
+	case s.Current > s.Newest:
+		return &NewerError{s.Current, s.Newest}
+	}
+	return nil
+}
+
+// BeforeBaselineError refuses a schema from before the baseline, to which no migration leads.
+type BeforeBaselineError struct{ Version int32 }
+
+// Error says what to do.
+func (e *BeforeBaselineError) Error() string {
+	return fmt.Sprintf("the schema is of version %d from before the baseline and cannot be upgraded: "+
+		"export what you need, `drop schema pgdispatch cascade`, and `pgdispatch migrate up`", e.Version)
+}
+
+// NewerError refuses a schema that a newer pgdispatch has made.
+type NewerError struct{ Current, Newest int32 }
+
+// Error says what to do.
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("the schema is at version %d and this pgdispatch knows %d: migrate it with the newer pgdispatch", e.Current, e.Newest)
+}
+
+// To migrates to a version. It reports each migration before it is run, and each function when all are replaced. Version 0
+// removes every table: everything in them is lost. Several calls at once wait for each other, and the later ones find nothing
+// left to do. A schema of which State.Err says something is left as it is.
 //
-// At the newest version the roles get what they may do, each time: somebody may have made them only now. Where that cannot be,
-// the server sends a warning with what to do, and the schema is left to whoever owns it.
+// At the newest version, what has changed of sql.Functions is replaced, and the roles get what they may do, each time: somebody
+// may have made them only now. Where that cannot be, the server sends a warning with what to do, and the schema is left to whoever
+// owns it.
 func To(ctx context.Context, conn *pgx.Conn, version int32, report func(Step)) error {
+	if report == nil {
+		report = func(Step) {}
+	}
 	return locked(ctx, conn, func() error {
+		state, err := Status(ctx, conn)
+		if err != nil {
+			return err
+		}
+		if err := state.Err(); err != nil {
+			return err
+		}
 		m, err := open(ctx, conn)
 		if err != nil {
 			return err
 		}
 		m.OnStart = func(sequence int32, name, direction, _ string) {
-			if report != nil {
-				report(Step{Version: sequence, Name: name, Direction: direction})
-			}
+			report(Step{Version: sequence, Name: name, Direction: direction})
 		}
 		if err := m.MigrateTo(ctx, version); err != nil {
 			return fmt.Errorf("migrate to version %d: %w", version, err)
@@ -53,42 +100,52 @@ func To(ctx context.Context, conn *pgx.Conn, version int32, report func(Step)) e
 		if version < Newest() {
 			return nil
 		}
-		return grant(ctx, conn)
+		return repeat(ctx, conn, report)
 	})
 }
 
 // Newest returns the version that Up migrates to.
-func Newest() int32 {
-	names, err := migrate.FindMigrations(sql.Migrations())
-	if err != nil {
-		panic(err) // the migrations are embedded, and every test reads them
-	}
-	return int32(len(names))
-}
+func Newest() int32 { return int32(len(sql.Migrations())) }
 
 // Up migrates to the newest version.
 func Up(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
 	return To(ctx, conn, Newest(), report)
 }
 
-// Status reads which version a database has. It changes nothing: a database without the schema is at version 0.
+// Status reads what a database has. It changes nothing: a database without the schema is at version 0.
 func Status(ctx context.Context, conn *pgx.Conn) (State, error) {
-	names, err := migrate.FindMigrations(sql.Migrations())
-	if err != nil {
-		return State{}, fmt.Errorf("find migrations: %w", err)
+	state := State{}
+	for _, m := range sql.Migrations() {
+		state.Newest++
+		state.Names = append(state.Names, m.Name)
 	}
-	state := State{Newest: int32(len(names)), Names: names}
+	var err error
+	if state.BeforeBaseline, err = readVersion(ctx, conn, formerVersionTable); err != nil || state.BeforeBaseline > 0 {
+		return state, err
+	}
+	if state.Current, err = readVersion(ctx, conn, versionTable); err != nil || state.Current != state.Newest {
+		return state, err
+	}
+	functions, err := outdated(ctx, conn)
+	for _, f := range functions {
+		state.Outdated = append(state.Outdated, f.Name)
+	}
+	return state, err
+}
+
+// readVersion reads 0 where the table is not there.
+func readVersion(ctx context.Context, conn *pgx.Conn, table string) (version int32, err error) {
 	var exists bool
-	if err := conn.QueryRow(ctx, "select to_regclass($1) is not null", versionTable).Scan(&exists); err != nil {
-		return state, fmt.Errorf("look for %s: %w", versionTable, err)
+	if err := conn.QueryRow(ctx, "select to_regclass($1) is not null", table).Scan(&exists); err != nil {
+		return 0, fmt.Errorf("look for %s: %w", table, err)
 	}
 	if !exists {
-		return state, nil
+		return 0, nil
 	}
-	if err := conn.QueryRow(ctx, "select version from "+versionTable).Scan(&state.Current); err != nil {
-		return state, fmt.Errorf("read %s: %w", versionTable, err)
+	if err := conn.QueryRow(ctx, "select version from "+table).Scan(&version); err != nil {
+		return 0, fmt.Errorf("read %s: %w", table, err)
 	}
-	return state, nil
+	return version, nil
 }
 
 func open(ctx context.Context, conn *pgx.Conn) (*migrate.Migrator, error) {
@@ -106,29 +163,10 @@ func open(ctx context.Context, conn *pgx.Conn) (*migrate.Migrator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", versionTable, err)
 	}
-	if err := m.LoadMigrations(sql.Migrations()); err != nil {
-		return nil, fmt.Errorf("load migrations: %w", err)
+	for _, migration := range sql.Migrations() {
+		m.AppendMigration(migration.Name, migration.Up, migration.Down)
 	}
 	return m, nil
-}
-
-// grant makes the roles and gives them their privileges. What others commit meanwhile, such as the same roles, is to be seen.
-func grant(ctx context.Context, conn *pgx.Conn) error {
-	roles, grants := sql.Roles()
-	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, roles); err != nil {
-			return fmt.Errorf("make roles: %w", err)
-		}
-		var complete bool
-		const count = "select count(*) = 5 from pg_roles where rolname in ('pgdispatch_owner', 'pgdispatch_dispatcher', 'pgdispatch_enqueuer', 'pgdispatch_operator', 'pgdispatch_reader')"
-		if err := tx.QueryRow(ctx, count).Scan(&complete); err != nil || !complete {
-			return err
-		}
-		if _, err := tx.Exec(ctx, grants); err != nil {
-			return fmt.Errorf("grant privileges: %w", err)
-		}
-		return nil
-	})
 }
 
 func locked(ctx context.Context, conn *pgx.Conn, do func() error) error {

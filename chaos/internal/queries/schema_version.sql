@@ -1,1 +1,1 @@
-update pgdispatch.schema_version set version = version + $1::integer
+update pgdispatch.migrations set version = version + $1::integer

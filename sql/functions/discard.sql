@@ -1,0 +1,19 @@
+-- Marks a dead letter as seen to, without a replay; true if this call did it. False: it was discarded or replayed before.
+create or replace function pgdispatch.discard(execution uuid, who text default session_user) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    letter record;
+begin
+    select q.id, q.status into letter from pgdispatch.workflow_execution_queue q where q.execution_id = execution;
+    if not found then
+        raise exception 'no item has execution %', coalesce(execution::text, 'null')
+            using errcode = 'PGD23', hint = 'Use the execution_id of a row of pgdispatch.dead_letters.';
+    elsif letter.status <> 'FAILED' then
+        raise exception 'item % is %, only a FAILED one is replayed or discarded', letter.id, letter.status
+            using errcode = 'PGD24', hint = 'An item that waits is withdrawn with pgdispatch.cancel.';
+    end if;
+    return exists (select from pgdispatch.discard_items(array[letter.id], who));
+end;
+$$;

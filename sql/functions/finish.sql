@@ -1,0 +1,45 @@
+-- DISPATCHED -> COMPLETED, FAILED. Says that an execution's workflow has ended; true if this call is the first to say so.
+-- Anyone may say it, and any number of times: the first counts, the others change nothing. It may be said before the item is
+-- DISPATCHED, because a workflow can end before its start has been settled: then the settle ends it. An execution whose item was
+-- deleted while it ran is ended too, or its watcher would come back to it for ever.
+-- The reason is why it did not complete; of one that did, a note on its result. How much of a result is kept is seen to by
+-- execution_said, whoever says it.
+create or replace function pgdispatch.finish(execution uuid, outcome text, reason text default null, result jsonb default null) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+-- Applications call it, too: in a session that plans it while the tables are small, it would read them from end to end when they are not.
+set enable_seqscan = off
+as $$
+declare
+    item_status text;
+begin
+    if outcome is null or outcome not in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT') then
+        raise exception 'outcome is %, it must be COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT', coalesce(outcome, 'null')
+            using errcode = 'PGD22', hint = 'Use the name that Temporal gives the closed workflow.';
+    end if;
+    update pgdispatch.workflow_execution_queue q
+    {{ template "parts/item_ended.sql" "finish" }}
+    where q.execution_id = execution and q.status = 'DISPATCHED';
+    if not found then
+        -- Its start may have been sent: whoever settles it waits for this row, and sees what is said here.
+        select case when q.status = 'PENDING' and not q.outcome_unknown then 'WAITING' else q.status end into item_status
+        from pgdispatch.workflow_execution_queue q
+        where q.execution_id = execution
+        for no key update;
+        if item_status = 'DISPATCHED' then
+            return pgdispatch.finish(execution, outcome, reason, result); -- settled while this waited
+        elsif item_status in ('CLAIMED', 'PENDING') then
+            update pgdispatch.workflow_executions e
+            set early_outcome = outcome, early_reason = left(reason, 2000), result = finish.result
+            where e.id = execution and e.early_outcome is null;
+            return found;
+        elsif item_status = 'WAITING' then
+            return false;
+        end if;
+    end if;
+    update pgdispatch.workflow_executions e
+    {{ template "parts/execution_ended.sql" "finish" }}
+    where e.id = execution and (e.status = 'RUNNING' or e.status = 'STARTING' and item_status is not null);
+    return found and item_status is null;
+end;
+$$;

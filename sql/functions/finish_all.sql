@@ -1,0 +1,50 @@
+-- DISPATCHED -> COMPLETED, FAILED. Says how many executions' workflows have ended: finish, for all of them together, at a fifth of what
+-- they cost one by one. It waits for no row that somebody keeps locked, because that would hold up the others.
+-- Answers for those that it ended (first) and those that had ended. What is missing is left to finish: its row is locked, its item is not
+-- DISPATCHED yet, or is gone. A result is JSON; one that Postgres does not take is left out, and the execution says so.
+create or replace function pgdispatch.finish_all(executions uuid[], outcomes text[], reasons text[], results text[])
+returns table (execution uuid, first boolean)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+-- As in claim: no statistics talk the planner out of the indexes.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    held uuid[];
+begin
+    held := array(
+        select e.id
+        from pgdispatch.workflow_execution_queue q
+        join pgdispatch.workflow_executions e on e.id = q.execution_id
+        where q.execution_id = any (executions) and q.status = 'DISPATCHED' and e.status = 'RUNNING'
+        for no key update of q, e skip locked
+    );
+    update pgdispatch.workflow_execution_queue q
+    {{ template "parts/item_ended.sql" "s" }}
+    from unnest(executions, outcomes, reasons) as s (execution, outcome, reason)
+    where q.execution_id = s.execution and s.execution = any (held);
+    -- Apart, so that execution_said finds the items ended, and passes.
+    update pgdispatch.workflow_executions e
+    {{ template "parts/execution_ended.sql" "s" }}
+    from (
+        select g.execution, g.outcome, r.result,
+               case when g.given is not null and r.result is null then 'JSON that Postgres does not take: not kept' else g.reason end as reason
+        from unnest(executions, outcomes, reasons, results) as g (execution, outcome, reason, given)
+        cross join lateral (select case when g.given is not null then pgdispatch.result_of(g.given) end as result offset 0) r
+    ) s
+    where e.id = s.execution and s.execution = any (held);
+    return query
+    select h.id, true from unnest(held) as h (id)
+    union all
+    select e.id, false
+    from pgdispatch.workflow_executions e
+    join pgdispatch.workflow_execution_queue q on q.execution_id = e.id
+    where e.id = any (executions) and e.id <> all (held) and e.finished_at is not null and q.finished_at is not null;
+end;
+$$;

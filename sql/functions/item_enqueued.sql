@@ -1,0 +1,56 @@
+-- After an insert: every row must be one that can work, every definition must exist and belong to its workspace, and a
+-- dispatcher is woken. One check a statement, by reading only: a foreign key would lock the workspace's row in every
+-- enqueuing transaction. A definition that is deleted later fails its items when they are claimed.
+create or replace function pgdispatch.item_enqueued() returns trigger
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    bad record;
+begin
+    -- Short, because an insert pays for its preparation every time. A definition is of one workspace that exists: one look for both.
+    -- Not a join, which could begin at the definitions, and would for ever where the first insert had many rows.
+    perform from enqueued e
+    where (select d.workspace_id from pgdispatch.workflow_definitions d where d.id = e.workflow_definition_id) is distinct from e.workspace_id
+       or jsonb_typeof(e.params) <> 'object' or octet_length(e.params::text) > 1966080
+       or e.priority not between -100 and 100
+       or e.run_at not between timestamptz '2000-01-01 00:00Z' and timestamptz '2200-01-01 00:00Z'
+       or length(e.idempotency_key) not between 1 and 200
+       or e.traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
+       or e.attempt_count + e.failure_count + e.lost_lease_count + e.lease_token <> 0 or num_nonnulls(e.last_error, e.replay_of) > 0
+       or e.outcome_unknown or e.created_at <> now() or e.enqueue_xid <> pg_current_xact_id()
+    limit 1;
+
+    if not found then
+        -- The gate: notify only where a dispatcher sleeps. See functions/wake.sql. Whether a row is left is asked only there.
+        if {{ template "parts/sleeps.sql" }} then
+            if exists (select from enqueued) then -- "on conflict do nothing" may have left no row
+                perform pg_notify('pgdispatch', '');
+            end if;
+        end if;
+        return null;
+    end if;
+
+    for bad in
+        select e.*, w.id is null as no_workspace, d.id is null as no_definition, d.workspace_id <> e.workspace_id as of_another
+        from enqueued e
+        left join pgdispatch.workspaces w on w.id = e.workspace_id
+        left join pgdispatch.workflow_definitions d on d.id = e.workflow_definition_id
+    loop
+        perform pgdispatch.check_values(bad.params, bad.priority, bad.run_at, bad.idempotency_key, bad.traceparent);
+        if bad.no_workspace then
+            raise exception 'workspace % does not exist', bad.workspace_id
+                using errcode = 'PGD01', hint = 'Insert it into pgdispatch.workspaces first, in this transaction or an earlier one.';
+        elsif bad.no_definition then
+            raise exception 'workflow definition % does not exist', bad.workflow_definition_id
+                using errcode = 'PGD02', hint = 'Insert it into pgdispatch.workflow_definitions first, in this transaction or an earlier one.';
+        elsif bad.of_another then
+            raise exception 'workflow definition % does not belong to workspace %', bad.workflow_definition_id, bad.workspace_id
+                using errcode = 'PGD03', hint = 'Use a definition of this workspace.';
+        end if;
+    end loop;
+    raise exception 'status, attempts, errors, claims, leases and times of an item are set by pgdispatch, not by the insert'
+        using errcode = 'PGD07',
+              hint = 'Insert workspace_id, workflow_definition_id and params; optional are priority, run_at, idempotency_key and traceparent.';
+end;
+$$;

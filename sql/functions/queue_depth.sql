@@ -1,0 +1,53 @@
+-- The queue as a whole. Of each status no more items are counted than at_most; where there are more, the statistics of their
+-- index say about how many. Dead letters are counted among the failures that are the newest; dead_is_all: those are all there are.
+create or replace function pgdispatch.queue_depth(at_most integer)
+returns table (pending bigint, claimed bigint, dispatched bigint, dead bigint, dead_is_all boolean, oldest_waiting interval, replicas bigint, max_claims integer, paused boolean)
+language sql stable
+-- By indexes that need no sorting, however the tables looked when they were last analyzed: else all is read for a part of it.
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+-- What is switched off costs 10^10, which would have the statement compiled, for most of a second.
+set jit = off
+as $$
+    with waiting as materialized (
+        -- By the time of their insert, so that those that wait longest are among what is read. Not "is not null", which the index
+        -- has: from Postgres 17 on the planner drops it where the column is not null, and then does not see that the index fits.
+        select q.run_at from pgdispatch.workflow_execution_queue q
+        where q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid >= '0'
+        order by q.enqueue_xid
+        limit at_most
+    ), unanswered as materialized (
+        select q.run_at from pgdispatch.workflow_execution_queue q where q.status = 'PENDING' and q.outcome_unknown limit at_most
+    ), running as materialized (
+        select from pgdispatch.workflow_execution_queue q
+        where q.status = 'DISPATCHED' and q.workspace_id >= '00000000-0000-0000-0000-000000000000'
+        limit at_most
+    ), failures as materialized (
+        select q.id from pgdispatch.workflow_execution_queue q where q.status = 'FAILED' order by q.finished_at desc, q.id desc limit at_most
+    ), dead as materialized (
+        -- As in failed_items, whose join could begin at all failures; and one by one, or all marks are read for each of them where there
+        -- were few at the last analyze.
+        select from failures n
+        left join lateral (select m.item_id, m.replay_id from pgdispatch.dead_letter_marks m where m.item_id = n.id offset 0) m on true
+        left join lateral (select q.status from pgdispatch.workflow_execution_queue q where q.id = m.replay_id offset 0) r on true
+        where m.item_id is null or r.status = 'CANCELLED'
+    ), counted (waiting, unanswered, running) as (
+        select (select count(*) from waiting), (select count(*) from unanswered), (select count(*) from running)
+    ), about (waiting, running) as (
+        select (select c.reltuples from pg_class c where c.oid = 'pgdispatch.workflow_execution_queue_arrivals'::regclass),
+               (select c.reltuples from pg_class c where c.oid = 'pgdispatch.workflow_execution_queue_running'::regclass)
+    )
+    select case when n.waiting < at_most then n.waiting else greatest(n.waiting, about.waiting)::bigint end + n.unanswered,
+           (select count(*) from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED'),
+           case when n.running < at_most then n.running else greatest(n.running, about.running)::bigint end,
+           (select count(*) from dead),
+           (select count(*) < at_most from failures),
+           (select clock_timestamp() - min(w.run_at) from (table waiting union all table unanswered) w where w.run_at <= (select clock_timestamp())), -- once, and not for each
+           (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()),
+           s.max_claims,
+           s.paused
+    from counted n, about, pgdispatch.settings s;
+$$;

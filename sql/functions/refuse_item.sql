@@ -1,0 +1,12 @@
+-- Before an insert whose state is not a new item's: its trigger's condition has found so. The statement's own trigger finds
+-- the rest, but the table's constraint would speak before it.
+create or replace function pgdispatch.refuse_item() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    raise exception 'status, attempts, errors, claims, leases and times of an item are set by pgdispatch, not by the insert'
+        using errcode = 'PGD07',
+              hint = 'Insert workspace_id, workflow_definition_id and params; optional are priority, run_at, idempotency_key and traceparent.';
+end;
+$$;

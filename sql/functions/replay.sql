@@ -1,0 +1,58 @@
+-- Replays a dead letter as a new item with a new workflow ID, and returns the item that stands for it now. replayed is
+-- false where an earlier replay waits, runs, or has completed: then nothing is done, and that one is returned. Where the
+-- replay has failed too, the newest one is replayed.
+create or replace function pgdispatch.replay(execution uuid, who text default session_user,
+                                  out id bigint, out execution_id uuid, out replayed boolean)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    letter pgdispatch.workflow_execution_queue;
+    later bigint;
+begin
+    select * into letter from pgdispatch.workflow_execution_queue q where q.execution_id = execution;
+    if not found then
+        raise exception 'no item has execution %', coalesce(execution::text, 'null')
+            using errcode = 'PGD23', hint = 'Use the execution_id of a row of pgdispatch.dead_letters.';
+    elsif letter.status <> 'FAILED' and (letter.replay_of is null or letter.status = 'CANCELLED') then
+        raise exception 'item % is %, only a FAILED one is replayed or discarded', letter.id, letter.status
+            using errcode = 'PGD24', hint = 'Insert another item to run it once more.';
+    end if;
+
+    -- From each to the one that replays it. A replay that was withdrawn counts for nothing.
+    loop
+        select m.replay_id into later
+        from pgdispatch.dead_letter_marks m
+        left join pgdispatch.workflow_execution_queue r on r.id = m.replay_id
+        where m.item_id = letter.id and m.mark = 'REPLAYED' and r.status is distinct from 'CANCELLED';
+        exit when not found;
+        id := later;
+        select * into letter from pgdispatch.workflow_execution_queue q where q.id = later;
+        exit when not found; -- it has ended, and has been deleted since
+    end loop;
+    replayed := false;
+    if letter.id is null then
+        return;
+    end if;
+    id := letter.id;
+    execution_id := letter.execution_id;
+    if letter.status <> 'FAILED' then
+        return;
+    end if;
+    if not exists (select from pgdispatch.workflow_definitions d
+                   where d.id = letter.workflow_definition_id and d.workspace_id = letter.workspace_id) then
+        raise exception 'workflow definition % of item % is gone', letter.workflow_definition_id, letter.id
+            using errcode = 'PGD02', hint = 'Insert it anew with this id, or discard the item.';
+    end if;
+
+    select n.replay_id, n.replay_execution_id, true into id, execution_id, replayed
+    from pgdispatch.replay_items(array[letter.id], who, even_discarded => true) n;
+    if not found then -- somebody else was faster, and has it replayed
+        select m.replay_id, r.execution_id, false into id, execution_id, replayed
+        from pgdispatch.dead_letter_marks m
+        join pgdispatch.workflow_execution_queue r on r.id = m.replay_id
+        where m.item_id = letter.id;
+    end if;
+end;
+$$;

@@ -1,0 +1,49 @@
+-- Makes a new item for each of these dead letters that is still open, and marks it. What is not open, no longer there, or
+-- has lost its definition is left out. even_discarded: a discarded one is taken too.
+create or replace function pgdispatch.replay_items(items bigint[], who text, even_discarded boolean default false)
+returns table (item_id bigint, replay_id bigint, replay_execution_id uuid)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    old_ids bigint[];
+    new_ids bigint[];
+begin
+    perform pgdispatch.see_to(items, who);
+
+    with letters as materialized (
+        select q.id, gen_random_uuid() as execution_id, q.workspace_id, q.workflow_definition_id, q.params, q.priority, q.traceparent
+        from pgdispatch.workflow_execution_queue q
+        join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id and d.workspace_id = q.workspace_id
+        left join pgdispatch.dead_letter_marks m on m.item_id = q.id
+        left join pgdispatch.workflow_execution_queue r on r.id = m.replay_id
+        where q.id = any (items) and q.status = 'FAILED'
+          and (m.item_id is null or r.status = 'CANCELLED' or (even_discarded and m.mark = 'DISCARDED'))
+    ), made as (
+        insert into pgdispatch.workflow_execution_queue as n
+            (execution_id, workspace_id, workflow_definition_id, params, priority, traceparent)
+        select l.execution_id, l.workspace_id, l.workflow_definition_id, l.params, l.priority, l.traceparent
+        from letters l
+        order by l.id
+        returning n.id, n.execution_id
+    ), marked as (
+        insert into pgdispatch.dead_letter_marks as k (item_id, mark, marked_by, replay_id)
+        select l.id, 'REPLAYED', who, n.id
+        from made n
+        join letters l on l.execution_id = n.execution_id
+        on conflict (item_id) do update
+        set mark = excluded.mark, marked_at = excluded.marked_at, marked_by = excluded.marked_by, replay_id = excluded.replay_id
+        returning k.item_id, k.replay_id
+    )
+    select array_agg(m.item_id), array_agg(m.replay_id) into old_ids, new_ids from marked m;
+
+    -- An insert may not name what it replays, or anybody could.
+    return query
+    update pgdispatch.workflow_execution_queue n
+    set replay_of = x.item_id
+    from unnest(old_ids, new_ids) as x (item_id, replay_id)
+    where n.id = x.replay_id
+    returning x.item_id, n.id, n.execution_id;
+end;
+$$;

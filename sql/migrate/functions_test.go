@@ -1,0 +1,138 @@
+package migrate_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+const (
+	otherBody   = "create or replace function pgdispatch.error_kind(error text) returns text language sql immutable as $$ select 'another' $$"
+	otherRecord = "update pgdispatch.applied_functions set sha256 = 'another', applied_at = '2000-01-01' where name = 'error_kind'"
+	bodyOf      = "select md5(string_agg(pg_get_functiondef(oid), '' order by oid)) from pg_proc where pronamespace = 'pgdispatch'::regnamespace"
+	triggers    = "select md5(string_agg(pg_get_triggerdef(oid), '' order by oid)) from pg_trigger where not tgisinternal"
+)
+
+func TestUpReplacesTheFunctionsThatHaveChangedAndNoOther(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.URL(t))
+	bodies := read[string](t, conn, bodyOf)
+	execute(t, conn, otherBody)
+	execute(t, conn, otherRecord)
+	require.NotEqual(t, bodies, read[string](t, conn, bodyOf))
+	state, err := migrate.Status(t.Context(), conn)
+	require.NoError(t, err)
+	require.Equal(t, []string{"error_kind"}, state.Outdated)
+
+	steps := []migrate.Step{}
+	report := func(s migrate.Step) { steps = append(steps, s) }
+	require.NoError(t, migrate.Up(t.Context(), conn, report))
+	require.Equal(t, []migrate.Step{{Name: "error_kind", Direction: "replace"}}, steps)
+	require.Equal(t, bodies, read[string](t, conn, bodyOf))
+	require.Equal(t, "error_kind", read[string](t, conn, "select name from pgdispatch.applied_functions order by applied_at desc limit 1"))
+	state, err = migrate.Status(t.Context(), conn)
+	require.NoError(t, err)
+	require.Empty(t, state.Outdated)
+}
+
+func TestUpReplacesTriggersThatHaveChanged(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.URL(t))
+	before := read[string](t, conn, triggers)
+	execute(t, conn, "create or replace trigger refuse_item before insert on pgdispatch.workflow_execution_queue for each row execute function pgdispatch.refuse_item()")
+	execute(t, conn, "delete from pgdispatch.applied_functions where name = 'triggers'")
+	require.NotEqual(t, before, read[string](t, conn, triggers))
+	require.NoError(t, migrate.Up(t.Context(), conn, nil))
+	require.Equal(t, before, read[string](t, conn, triggers))
+}
+
+// A function that is no longer in the binary may be called by an older replica.
+func TestUpLeavesFunctionsAloneThatItDoesNotHave(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.URL(t))
+	execute(t, conn, "create function pgdispatch.former() returns integer language sql return 1")
+	execute(t, conn, "insert into pgdispatch.applied_functions (name, sha256) values ('former', 'any')")
+	require.NoError(t, migrate.Up(t.Context(), conn, func(s migrate.Step) { require.Fail(t, "it is not outdated", s.Name) }))
+	require.Equal(t, 1, read[int](t, conn, "select pgdispatch.former()"))
+}
+
+func TestAFunctionThatCannotBeReplacedLeavesAllAsTheyWere(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.URL(t))
+	execute(t, conn, "drop function pgdispatch.waiting_of(uuid, integer); create function pgdispatch.waiting_of(uuid, integer) returns integer language sql return 1")
+	execute(t, conn, otherBody)
+	execute(t, conn, "delete from pgdispatch.applied_functions where name in ('error_kind', 'waiting_of')")
+	before := read[string](t, conn, bodyOf)
+	require.ErrorContains(t, migrate.Up(t.Context(), conn, func(s migrate.Step) { require.Fail(t, "it was not applied", s.Name) }), "apply waiting_of.sql: ")
+	require.Equal(t, before, read[string](t, conn, bodyOf))
+	execute(t, conn, "drop function pgdispatch.waiting_of(uuid, integer)")
+	require.NoError(t, migrate.Up(t.Context(), conn, nil))
+}
+
+// They are made without a look at their bodies, so that their order does not matter; their bodies are right all the same.
+func TestEveryFunctionIsMadeWhereItsBodyIsLookedAt(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.URL(t))
+	before := read[string](t, conn, bodyOf)
+	require.Equal(t, sql.Triggers, sql.Functions()[len(sql.Functions())-1].Name)
+	for _, f := range sql.Functions() {
+		execute(t, conn, f.Text)
+	}
+	require.Equal(t, before, read[string](t, conn, bodyOf))
+}
+
+func TestUpWaitsForTheClaimUnderWay(t *testing.T) {
+	t.Parallel()
+	url := sqltest.URL(t)
+	conn, claiming := connect(t, url), connect(t, url)
+	execute(t, conn, otherRecord)
+	execute(t, conn, "set lock_timeout = '50ms'")
+	execute(t, claiming, "begin; lock table pgdispatch.claim_lock in share row exclusive mode")
+	require.ErrorContains(t, migrate.Up(t.Context(), conn, nil), "wait for claims: ")
+	execute(t, claiming, "commit")
+	require.NoError(t, migrate.Up(t.Context(), conn, nil))
+	execute(t, claiming, "begin; lock table pgdispatch.claim_lock in share row exclusive mode")
+	require.NoError(t, migrate.Up(t.Context(), conn, nil), "with nothing to replace it waits for none")
+	execute(t, claiming, "commit")
+}
+
+func TestASchemaFromBeforeTheBaselineIsRefusedWithWhatToDo(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.EmptyURL(t))
+	execute(t, conn, "create schema pgdispatch; create table pgdispatch.schema_version (version integer not null); insert into pgdispatch.schema_version values (15)")
+	before := relations(t, conn)
+	state, err := migrate.Status(t.Context(), conn)
+	require.NoError(t, err)
+	require.Equal(t, migrate.State{Newest: migrate.Newest(), Names: state.Names, BeforeBaseline: 15}, state)
+	for _, err := range []error{state.Err(), migrate.Up(t.Context(), conn, nil), migrate.To(t.Context(), conn, 0, nil)} {
+		old := &migrate.BeforeBaselineError{}
+		require.ErrorAs(t, err, &old)
+		require.EqualValues(t, 15, old.Version)
+		require.EqualError(t, err, "the schema is of version 15 from before the baseline and cannot be upgraded: "+
+			"export what you need, `drop schema pgdispatch cascade`, and `pgdispatch migrate up`")
+	}
+	require.Equal(t, before, relations(t, conn))
+	execute(t, conn, "drop schema pgdispatch cascade")
+	require.NoError(t, migrate.Up(t.Context(), conn, nil))
+}
+
+func TestANewerSchemaIsLeftToANewerBinary(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.URL(t))
+	execute(t, conn, "update pgdispatch.migrations set version = version + 1")
+	execute(t, conn, otherRecord)
+	before := relations(t, conn)
+	for _, version := range []int32{migrate.Newest(), 0} {
+		newer := &migrate.NewerError{}
+		err := migrate.To(t.Context(), conn, version, func(s migrate.Step) { require.Fail(t, "nothing is done", s.Name) })
+		require.True(t, errors.As(err, &newer), err)
+		require.ErrorContains(t, err, "migrate it with the newer pgdispatch")
+	}
+	require.Equal(t, before, relations(t, conn))
+	require.Equal(t, "another", read[string](t, conn, "select sha256 from pgdispatch.applied_functions where name = 'error_kind'"))
+}

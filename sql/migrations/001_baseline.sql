@@ -1,0 +1,366 @@
+-- What holds data, and what describes it: the tables with their indexes, sequences, types and first rows, and the views. Functions and
+-- triggers are no part of it: `pgdispatch migrate up` replaces those that have changed, from sql/functions and sql/triggers.sql.
+-- Applications write the first five tables; everything below them is pgdispatch's own.
+-- Every time in a row is the database's: no replica's clock is ever compared with one.
+
+-- Constraints call these two.
+{{ template "functions/item_is_whole.sql" . }}
+{{ template "functions/execution_is_whole.sql" . }}
+
+-- The functions that `pgdispatch migrate up` has applied, by their file, and what each file was.
+create table pgdispatch.applied_functions (
+    name       text primary key,
+    sha256     text not null,
+    applied_at timestamptz not null default clock_timestamp()
+);
+
+create table pgdispatch.workspace_tiers (
+    plan                     text primary key check (plan ~ '^[A-Z][A-Z0-9_]{0,62}$'),
+    max_concurrent_workflows integer not null check (max_concurrent_workflows between 0 and 100000)
+);
+
+insert into pgdispatch.workspace_tiers (plan, max_concurrent_workflows)
+values ('FREE', 1), ('PRO', 5), ('ENTERPRISE', 20);
+
+create table pgdispatch.workspaces (
+    id                       uuid primary key default gen_random_uuid(),
+    name                     text not null check (length(name) between 1 and 200 and name !~ '[[:cntrl:]]'),
+    plan                     text not null default 'FREE' references pgdispatch.workspace_tiers (plan),
+    -- null: the plan's. 0 is a limit like any other and starts nothing.
+    max_concurrent_workflows integer check (max_concurrent_workflows between 0 and 100000),
+    -- null: as fast as can be. A quiet workspace may start one second's worth at once, and always one.
+    max_starts_per_second    double precision check (max_starts_per_second between 0.0001 and 100000),
+    paused                   boolean not null default false,
+    created_at               timestamptz not null default now()
+);
+
+create index workspaces_by_plan on pgdispatch.workspaces (plan);
+-- For lists by name, page by page.
+create index workspaces_by_name on pgdispatch.workspaces (name collate "C", id);
+
+create table pgdispatch.workflow_definitions (
+    id                uuid primary key default gen_random_uuid(),
+    workspace_id      uuid not null references pgdispatch.workspaces (id) on delete cascade,
+    name              text not null check (length(name) between 1 and 200 and name !~ '[[:cntrl:]]'),
+    -- Temporal takes IDs of up to 1,000 bytes; control characters would only ever be an accident or an attack.
+    workflow_type     text not null check (octet_length(workflow_type) between 1 and 1000 and workflow_type !~ '[[:cntrl:]]'),
+    task_queue        text not null check (octet_length(task_queue) between 1 and 1000 and task_queue !~ '[[:cntrl:]]'),
+    -- Where its workflows are started; null: in the namespace that the replicas are given.
+    namespace         text check (octet_length(namespace) between 1 and 1000 and namespace !~ '[[:cntrl:]]'),
+    max_attempts      integer not null default 3 check (max_attempts between 1 and 100),
+    execution_timeout interval check (execution_timeout between interval '1 second' and interval '10 years'),
+    created_at        timestamptz not null default now(),
+    unique (workspace_id, name)
+);
+
+create index workflow_definitions_by_namespace on pgdispatch.workflow_definitions (namespace);
+
+create table pgdispatch.workflow_definition_versions (
+    id                     uuid primary key default gen_random_uuid(),
+    workflow_definition_id uuid not null references pgdispatch.workflow_definitions (id) on delete cascade,
+    version                integer not null check (version > 0),
+    graph                  jsonb not null,
+    node_ids               jsonb generated always as (jsonb_path_query_array(graph, 'lax $.nodes[*].id')) stored,
+    created_at             timestamptz not null default now(),
+    unique (workflow_definition_id, version),
+    constraint "graph must be an object with a nodes array"
+        check (jsonb_typeof(graph) = 'object' and jsonb_typeof(graph -> 'nodes') is not distinct from 'array'),
+    constraint "every node of a graph needs a string id"
+        -- Strict, because lax would look into a node or an id that is an array; silent, because the constraint above speaks
+        -- where there are no nodes at all.
+        check (coalesce(not jsonb_path_exists(graph,
+            'strict $.nodes[*] ? (@.type() != "object" || (@.id.type() == "string") is unknown || @.id.type() != "string")',
+            silent => true), true)),
+    constraint "edges of a graph must be an array of {from, to}"
+        check (coalesce(jsonb_typeof(graph -> 'edges'), 'array') = 'array'
+               and not jsonb_path_exists(graph, 'lax $.edges[*] ? (!exists(@.from) || !exists(@.to))')),
+    -- The node IDs travel in the workflow's input, beside params: see the limit on params.
+    constraint "node ids of a graph must fit 64 KiB"
+        check (octet_length(jsonb_path_query_array(graph, 'lax $.nodes[*].id')::text) <= 65536)
+);
+
+-- Of this table and the next the columns that every row has, and of a fixed width, come first, then the status: a row's other columns are
+-- found by walking over those before them, and a claim, a settle and every index look at these again and again.
+create table pgdispatch.workflow_execution_queue (
+    id                     bigint generated always as identity primary key,
+    -- The workflow ID is 'execution-' || execution_id. It never changes, so a start that is repeated is recognised.
+    execution_id           uuid not null default gen_random_uuid() unique,
+    workspace_id           uuid not null,
+    workflow_definition_id uuid not null,
+    run_at                 timestamptz not null default now(),
+    created_at             timestamptz not null default now(),
+    -- The transaction that enqueued the item: a claim finds what is new by it.
+    enqueue_xid            xid8 not null default pg_current_xact_id(),
+    -- Of a sequence, so that no claim ever has the token of another.
+    lease_token            bigint not null default 0,
+    priority               integer not null default 0,
+    -- Claims, less those handed back unused (shutdown, outage). Waiting for capacity is not a claim.
+    attempt_count          integer not null default 0,
+    -- Failures of the item's own. Only these are held against the definition's max_attempts.
+    failure_count          integer not null default 0,
+    -- Leases in a row that expired under a holder that did not come back. One that did starts the count anew.
+    lost_lease_count       integer not null default 0,
+    status                 text not null default 'PENDING',
+    -- A start was sent and never answered: the workflow may be running, so the item keeps its workspace's slot.
+    outcome_unknown        boolean not null default false,
+    claimed_at             timestamptz,
+    lease_expires_at       timestamptz,
+    dispatched_at          timestamptz,
+    finished_at            timestamptz,
+    claimed_by             text,
+    params                 jsonb not null default '{}',
+    idempotency_key        text,
+    traceparent            text,
+    last_error             text,
+    -- The dead letter that this item replays. Set by pgdispatch.replay, after its insert.
+    replay_of              bigint,
+
+    -- What a client may type is checked where it is typed: functions/item_enqueued.sql and functions/refuse_change.sql.
+    constraint a_status_has_what_belongs_to_it check (pgdispatch.item_is_whole(
+        status, outcome_unknown, claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at, last_error))
+)
+with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+      autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+create unique index workflow_execution_queue_idempotency
+    on pgdispatch.workflow_execution_queue (workspace_id, idempotency_key) where idempotency_key is not null;
+-- The next two hold the same items. What is true of all of them makes each fit for its own questions only: where a plan is made
+-- while the table is empty, one costs as much as the other, and later the wrong one would be read from end to end.
+-- What has arrived since the last claim. Ask with a condition on enqueue_xid that compares it.
+create index workflow_execution_queue_arrivals
+    on pgdispatch.workflow_execution_queue (enqueue_xid, workspace_id, priority, run_at)
+    where status = 'PENDING' and not outcome_unknown and enqueue_xid is not null;
+-- A lane's next items, one level of priority at a time. Ask with a condition on run_at.
+create index workflow_execution_queue_waiting
+    on pgdispatch.workflow_execution_queue (workspace_id, priority desc, run_at, id)
+    where status = 'PENDING' and not outcome_unknown and run_at is not null;
+create index workflow_execution_queue_unanswered
+    on pgdispatch.workflow_execution_queue (run_at, id) where status = 'PENDING' and outcome_unknown;
+-- Without lease_expires_at, so that a heartbeat is a heap-only update.
+create index workflow_execution_queue_claimed
+    on pgdispatch.workflow_execution_queue (lease_token) where status = 'CLAIMED';
+-- What runs, by workspace. Ask with a condition on workspace_id, or an item that is asked for by its ID and runs could be looked for in it:
+-- where few ran when that was planned, this is the smallest index of all.
+create index workflow_execution_queue_running
+    on pgdispatch.workflow_execution_queue (workspace_id) where status = 'DISPATCHED' and workspace_id is not null;
+create index workflow_execution_queue_dead on pgdispatch.workflow_execution_queue (finished_at, id) where status = 'FAILED';
+
+-- Each claim's number. It fences: an update with an earlier one changes nothing.
+create sequence pgdispatch.lease_tokens;
+-- No item is leased under a lower token than this one's last value, so a claim need not step over all that were. Unlike a row,
+-- a sequence has no old versions; and it is only ever raised to what is true whether or not the claim that says so commits.
+create sequence pgdispatch.least_lease_token;
+select setval('pgdispatch.least_lease_token', 1);
+
+create table pgdispatch.workflow_executions (
+    id                             uuid primary key,
+    workspace_id                   uuid not null,
+    workflow_definition_id         uuid not null,
+    workflow_definition_version_id uuid not null,
+    queue_item_id                  bigint not null,
+    created_at                     timestamptz not null default now(),
+    status                         text not null default 'STARTING',
+    -- When it was claimed for the first start that may have been carried out. Temporal forgets a workflow some time after its
+    -- end; once it may have, no start is sent again.
+    first_sent_at                  timestamptz,
+    started_at                     timestamptz,
+    finished_at                    timestamptz,
+    -- When Temporal was last asked about it by itself; null: never.
+    asked_at                       timestamptz,
+    -- The replica that waits for this execution's end; its claim on it lives as long as its row in replicas.
+    watcher                        text,
+    -- Where its workflow is, whatever its definition says since. Null: in the namespace that the replicas are given.
+    namespace                      text,
+    run_id                         text,
+    error                          text,
+    -- How the workflow ended, where somebody said so before its start was settled; null: nobody did.
+    early_outcome                  text,
+    early_reason                   text,
+    -- What the completed workflow returned, bounded by settings.result_bytes.
+    result                         jsonb,
+    -- Why there is none, where there was one: it was too large, encrypted, or no JSON.
+    result_note                    text,
+    constraint a_status_has_what_belongs_to_it check (pgdispatch.execution_is_whole(status, started_at, finished_at))
+)
+with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+
+-- Without status, so that STARTING -> RUNNING is a heap-only update.
+create index workflow_executions_watched on pgdispatch.workflow_executions (watcher, created_at) where finished_at is null;
+
+create table pgdispatch.settings (
+    singleton  boolean primary key default true check (singleton),
+    -- W: how many items may be leased at once, over all replicas.
+    max_claims integer not null default 100 check (max_claims between 0 and 100000),
+    -- true: nothing is claimed until it is false again; what was claimed is still handed over.
+    paused     boolean not null default false,
+    -- An item that has been due for longer takes part in every tenth turn, whatever its priority.
+    priority_aging interval not null default '1 minute' check (priority_aging between '0' and '100 years'),
+    -- How long a finished item is kept; null: for ever.
+    retention interval check (retention between interval '1 minute' and interval '100 years'),
+    -- How long a dead letter is kept that nobody has seen to; null: until somebody has, and then for retention.
+    dead_letter_retention interval check (dead_letter_retention between interval '1 minute' and interval '100 years'),
+    -- How many bytes of a result, as text, are kept; a longer one is not cut but left out. 0: none.
+    result_bytes integer not null default 4096 check (result_bytes between 0 and 65536)
+);
+
+insert into pgdispatch.settings default values;
+
+create table pgdispatch.replicas (
+    id         text primary key,
+    version    text not null,
+    workers    integer not null,
+    -- Where it starts workflows whose definition names no namespace.
+    namespace  text,
+    started_at timestamptz not null default now(),
+    renewed_at timestamptz not null default clock_timestamp(),
+    expires_at timestamptz not null,
+    -- How the replica is, by its last heartbeat: see claim.ReplicaState.
+    state      jsonb not null default '{}'
+);
+
+-- One replica lists closed workflows at a time, whichever takes the turn.
+create table pgdispatch.close_sweep (
+    singleton boolean primary key default true check (singleton),
+    -- When a turn was last taken.
+    looked_at timestamptz not null default '-infinity'
+)
+with (fillfactor = 50);
+
+insert into pgdispatch.close_sweep default values;
+
+-- How far closed workflows have been listed, in each namespace: one that does not answer must not hold up the others.
+create table pgdispatch.close_lists (
+    namespace text primary key,
+    -- The newest close time that was listed, by Temporal's clock; null: nothing was.
+    swept_to  timestamptz,
+    -- When a list last reached far back.
+    wide_at   timestamptz not null default '-infinity'
+)
+with (fillfactor = 50);
+
+-- One row per workspace that has or had work. Its only writer is the transaction that holds claim_lock.
+create table pgdispatch.lanes (
+    workspace_id       uuid not null,
+    -- Rises with every change. A lane is read newest version first, so that versions which an old snapshot keeps cost nothing.
+    version            bigint not null,
+    last_served        bigint not null default 0,
+    -- No item that is due and waits has an earlier run_at. Where the search for the next ones begins.
+    waiting_from       timestamptz not null default '-infinity',
+    active             integer not null default 0,
+    slots              integer not null default 0,
+    paused             boolean not null default false,
+    -- A claim has said that this workspace is full and has more waiting.
+    at_capacity        boolean not null default false,
+    -- The highest priority among the items that may be claimed now; null: there are none, or the rate limit is used up.
+    ready_priority     integer,
+    -- When ready_priority may change by itself: an item falls due, or the rate limit allows another; null: it will not.
+    next_due_at        timestamptz,
+    -- The workspace's rate limit, and its bucket: how many starts it allowed at tokens_at.
+    starts_per_second  double precision,
+    tokens             double precision not null default 1e9,
+    tokens_at          timestamptz not null default '2000-01-01',
+    primary key (workspace_id, version)
+)
+with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+
+-- What is true of all lanes makes each of these, too, fit for its own question only: the table is tiny to the planner, whatever an
+-- old snapshot keeps in it. Ask with a condition on last_served, on waiting_from, on next_due_at.
+create index lanes_ready on pgdispatch.lanes (ready_priority desc, last_served, workspace_id)
+    where active < slots and not paused and ready_priority is not null and last_served is not null;
+-- These two hold every lane with items due, each in one of them: those that have room and those that have none. With the
+-- workspace, so that those of the same moment have an order, and a page of them an end.
+create index lanes_aged on pgdispatch.lanes (waiting_from, workspace_id)
+    where active < slots and not paused and ready_priority is not null and waiting_from is not null;
+create index lanes_held on pgdispatch.lanes (waiting_from, workspace_id)
+    where (active >= slots or paused) and ready_priority is not null and waiting_from is not null;
+create index lanes_due on pgdispatch.lanes (next_due_at) where active < slots and not paused and next_due_at is not null;
+
+create sequence pgdispatch.lane_versions;
+
+-- A lane as a claim sees it before it writes it: with what has happened since, and what its rate limit allows by now.
+create type pgdispatch.lane_now as (
+    at                tid,
+    workspace_id      uuid,
+    active            integer,
+    slots             integer,
+    paused            boolean,
+    starts_per_second double precision,
+    tokens            double precision,
+    ready_priority    integer,
+    waiting_from      timestamptz,
+    last_served       bigint,
+    at_capacity       boolean,
+    next_due_at       timestamptz
+);
+
+-- How far the claims have read. One row, read newest version first.
+create table pgdispatch.lane_book (
+    version  bigint primary key,
+    -- Items and hints of the transactions that this snapshot sees are in lanes.
+    seen     pg_snapshot not null,
+    -- Every lane with an earlier next_due_at has been looked at.
+    due_from timestamptz not null default '-infinity',
+    -- Every level of priority that an item ever had, the highest first, so that a lane's levels can be asked one by one.
+    levels integer[] not null default '{}',
+    -- Floors, below which the indexes of lanes hold nothing but versions that are gone: no lane that is ready at a level has
+    -- a lower last_served than its level's here, and none that is ready an earlier waiting_from than this.
+    served_from bigint[] not null default '{}',
+    aged_from timestamptz not null default '-infinity',
+    -- The lease token up to which the aged items have had their share.
+    aged_turn bigint not null default 0
+)
+with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+
+insert into pgdispatch.lane_book (version, seen) values (0, '1:1:');
+
+-- Append-only: whoever moves an item, frees a slot or changes a limit says so here, in its own transaction, and waits for
+-- nobody. The next claim reads what lane_book has not seen; a sweep deletes what it has. New items need no hint.
+create table pgdispatch.lane_hints (
+    xid          xid8 not null default pg_current_xact_id(),
+    workspace_id uuid not null,
+    freed        integer not null default 0,
+    -- Of the item that waits again; null: none does.
+    priority     integer,
+    run_at       timestamptz,
+    -- How the item ended that left this hint; null: it did not. What ends is counted where hints are swept, so that nobody who
+    -- ends an item writes a row that another one writes.
+    ended        text
+)
+with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+      autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0);
+
+create index lane_hints_by_xid on pgdispatch.lane_hints (xid);
+
+-- A lock with a privilege. An advisory lock could be taken by any role at all, and then nobody would claim.
+create table pgdispatch.claim_lock ();
+
+{{ template "migrations/baseline/operations.sql" . }}
+{{ template "migrations/baseline/views.sql" . }}
+
+---- create above / drop below ----
+
+-- Everything of the schema but the table of versions. Without cascade: what somebody has built on it is named, and stays.
+do $$
+declare
+    statement text;
+begin
+    for statement in
+        select format('drop %s %s', d.kind, string_agg(d.name, ', '))
+        from (
+            select k.place, k.kind, c.oid::regclass::text as name
+            from (values ('v', 1, 'view'), ('r', 2, 'table'), ('S', 4, 'sequence'), ('c', 5, 'type')) as k (relkind, place, kind)
+            join pg_class c on c.relkind::text = k.relkind
+            where c.relnamespace = 'pgdispatch'::regnamespace and c.oid <> 'pgdispatch.migrations'::regclass
+              and not exists (select from pg_depend i where i.classid = 'pg_class'::regclass and i.objid = c.oid and i.deptype = 'i'
+                                                        and i.refclassid = 'pg_class'::regclass) -- an identity's sequence goes with its table
+            union all
+            select 3, 'function', p.oid::regprocedure::text
+            from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace
+        ) d
+        group by d.place, d.kind
+        order by d.place
+    loop
+        execute statement;
+    end loop;
+end;
+$$;

@@ -1,0 +1,81 @@
+-- Every trigger. A change of one is another `create or replace`; one that goes is dropped by a numbered migration.
+
+create or replace trigger refuse_change
+after update of id, execution_id, workspace_id, workflow_definition_id, created_at, enqueue_xid,
+    params, priority, run_at, idempotency_key, traceparent
+on pgdispatch.workflow_execution_queue
+for each row
+execute function pgdispatch.refuse_change();
+
+-- A condition costs every statement: only what the table's constraint would refuse with a worse message. See functions/item_is_whole.sql.
+create or replace trigger refuse_item
+before insert on pgdispatch.workflow_execution_queue
+for each row
+when (new.status <> 'PENDING')
+execute function pgdispatch.refuse_item();
+
+create or replace trigger item_enqueued
+after insert on pgdispatch.workflow_execution_queue
+referencing new table as enqueued
+for each statement
+execute function pgdispatch.item_enqueued();
+
+-- The moves of the hand-over concern no lane but the claim's, and pay for the comparison only. After, not before: a trigger
+-- before an update has every row locked first, with a record in the log for each.
+create or replace trigger item_moved
+after update on pgdispatch.workflow_execution_queue
+for each row
+when (pgdispatch.leaves_hand_over(old.status, new.status))
+execute function pgdispatch.item_moved();
+
+create or replace trigger item_deleted
+after delete on pgdispatch.workflow_execution_queue
+for each row
+when (old.status in ('PENDING', 'CLAIMED', 'DISPATCHED'))
+execute function pgdispatch.item_moved();
+
+create or replace trigger workspace_limits_changed
+after update on pgdispatch.workspaces
+referencing old table as changed
+for each statement
+execute function pgdispatch.limits_changed();
+
+create or replace trigger workspace_deleted
+after delete on pgdispatch.workspaces
+referencing old table as changed
+for each statement
+execute function pgdispatch.limits_changed();
+
+create or replace trigger tier_limits_changed
+after update on pgdispatch.workspace_tiers
+referencing old table as changed
+for each statement
+execute function pgdispatch.limits_changed();
+
+create or replace trigger settings_changed
+after update on pgdispatch.settings
+for each statement
+execute function pgdispatch.limits_changed();
+
+create or replace trigger execution_said
+before update of status on pgdispatch.workflow_executions
+for each row
+when (new.status <> 'RUNNING')
+execute function pgdispatch.execution_said();
+
+create or replace trigger end_early
+after update of status on pgdispatch.workflow_executions
+for each row
+when (new.early_outcome is not null)
+execute function pgdispatch.end_early();
+
+create or replace trigger item_gone
+after delete on pgdispatch.workflow_execution_queue
+referencing old table as gone
+for each statement
+execute function pgdispatch.item_gone();
+
+create or replace trigger enqueue_item
+instead of insert on pgdispatch.enqueue
+for each row
+execute function pgdispatch.enqueue_item();
