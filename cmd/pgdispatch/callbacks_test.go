@@ -64,7 +64,7 @@ func TestTemporalItselfSaysEveryEnd(t *testing.T) {
 	}
 	require.LessOrEqual(t, s.greatestRunning()[s.workspace["FREE"]], 1, "in Temporal too")
 	s.requireSlotsMatchTemporal()
-	require.Equal(t, strings.Count(called.logs.String(), `"msg":"Execution ended"`), len(executions), "each once")
+	s.eventually(func() bool { return strings.Count(called.logs.String(), `"msg":"Execution ended"`) == len(executions) }, "each once")
 	_, metrics := called.get("/metrics")
 	require.Contains(t, metrics, `pgdispatch_ends_found_total{way="callback"} 10`)
 
@@ -103,7 +103,7 @@ func TestACallbackMayComeBeforeTheStartsAnswer(t *testing.T) {
 	close(answers)
 	s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "the slot is free, once")
 	require.Equal(t, "COMPLETED", s.statusOf(execution))
-	require.Equal(t, 2, strings.Count(replica.logs.String(), `"msg":"Execution ended"`), "each ended once")
+	s.eventually(func() bool { return strings.Count(replica.logs.String(), `"msg":"Execution ended"`) == 2 }, "each ended once")
 	require.LessOrEqual(t, one[int](s, "select max(n)::int from audit.greatest_held"), 1)
 	s.requireSlotsMatchTemporal()
 }

@@ -169,7 +169,7 @@ func TestAnOutageOfTemporalFailsNothingAndEndsByItself(t *testing.T) {
 		s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "rows complete after the outage")
 	}
 	require.Equal(t, 1, one[int](s, "select max(attempt_count) from pgdispatch.workflow_execution_queue"))
-	require.True(t, p.logs.has("Temporal takes workflows again: resuming"))
+	s.eventually(func() bool { return p.logs.has("Temporal takes workflows again: resuming") }, "it says so")
 	s.requireOneRunEach(executions)
 }
 
@@ -261,6 +261,7 @@ func TestAReplicaRefusesASchemaItDoesNotKnow(t *testing.T) {
 	p := s.replica()
 	require.Equal(t, 1, p.exit())
 	require.Contains(t, p.logs.String(), "run `pgdispatch migrate up`")
+	require.Regexp(t, `(?s)^\{[^\n]*"Starting".*\}\npgdispatch: [^\n]*\n$`, p.logs.String(), "its log comes before its error")
 }
 
 func TestAReplicaNeverLogsItsPassword(t *testing.T) {

@@ -70,8 +70,10 @@ func (a *app) runCommand() *cobra.Command {
 			if err := errors.Join(err, c.checkOperatorAddress(), c.checkTemporalAddress(), c.checkCallbacks(), c.checkTokens()); err != nil {
 				return err
 			}
-			log := slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: c.logLevel}))
-			return runReplica(command.Context(), c, log)
+			lines := newLogLines(a.stderr)
+			return lines.During(command.Context(), func() error {
+				return runReplica(command.Context(), c, lines.Logger(c.logLevel))
+			})
 		},
 	}
 	addFlags(command.Flags(), runOptions)

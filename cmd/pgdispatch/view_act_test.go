@@ -109,5 +109,5 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, text, "anna (web)")
 	require.Contains(t, text, "paused: false → true")
-	require.True(t, strong.logs.has("Changed from a page"))
+	s.eventually(func() bool { return strong.logs.has("Changed from a page") }, "it is logged")
 }
