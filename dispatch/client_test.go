@@ -34,7 +34,7 @@ func (f *frontend) StartWorkflowExecution(_ context.Context, r *startRequest) (*
 }
 
 // realService is the service of Temporal's own client, connected to a frontend over the wire.
-func realService(t *testing.T, start func(*startRequest) (*startResponse, error)) workflowservice.WorkflowServiceClient {
+func realService(t testing.TB, start func(*startRequest) (*startResponse, error)) workflowservice.WorkflowServiceClient {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func realService(t *testing.T, start func(*startRequest) (*startResponse, error)
 	return clientOf(t, listener.Addr().String(), nil).WorkflowService()
 }
 
-func clientOf(t *testing.T, address string, config *tls.Config) client.Client {
+func clientOf(t testing.TB, address string, config *tls.Config) client.Client {
 	t.Helper()
 	temporal, err := client.NewLazyClient(client.Options{
 		HostPort:          address,

@@ -1,0 +1,75 @@
+package dispatch
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+)
+
+// benchItem has IDs and an input as they are in production.
+func benchItem(lease time.Duration) claim.Item {
+	return claim.Item{
+		ID: 123456, Token: 7,
+		ExecutionID: "8f6f3c1e-6d0c-4a55-9c6e-0d5a3f0f6d11", WorkspaceID: "2b0e6a8c-8c3c-4f6e-a4a0-6d2a4a6b7c22",
+		WorkflowDefinitionID: "c1d7a2de-1f2b-4b66-8a38-4f2f8b1e9d33", WorkflowDefinitionVersionID: "d4a9b7c3-52a0-4b1c-9f4d-1a6c3e2b8f44",
+		Namespace: "default", WorkflowType: "RunWorkflow", TaskQueue: "workflows", ExecutionTimeout: time.Hour,
+		NodeIDs: []byte(`["a", "b", "c"]`), Params: []byte(`{"orderId": "o-1", "amount": 12.5}`),
+		AttemptCount: 1, MaxAttempts: 3, Waited: time.Millisecond, Deadline: time.Now().Add(lease),
+	}
+}
+
+func BenchmarkRequest(b *testing.B) {
+	s, item := &TemporalStarter{Namespace: "default", Identity: "pgdispatch@bench"}, benchItem(time.Hour)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.request(item); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkHoldALease(b *testing.B) {
+	h, item := newHeld(time.Hour), benchItem(time.Hour)
+	b.ReportAllocs()
+	for b.Loop() {
+		_, release := h.add(b.Context(), item)
+		release()
+	}
+}
+
+// atOnce is a starter that succeeds at once.
+type atOnce struct{}
+
+func (atOnce) Start(context.Context, claim.Item) (string, error)      { return "run", nil }
+func (atOnce) Find(context.Context, claim.Item) (string, bool, error) { return "", false, nil }
+
+// BenchmarkHandOver is what an item costs its worker, Temporal aside.
+func BenchmarkHandOver(b *testing.B) {
+	r := &run{Dispatcher: &Dispatcher{Starter: atOnce{}, Lease: time.Hour, StartTimeout: 10 * time.Second,
+		Log: slog.New(slog.NewJSONHandler(io.Discard, nil)).With("component", "dispatcher")}, held: newHeld(time.Hour)}
+	ctx, cancel := context.WithCancelCause(b.Context())
+	defer cancel(nil)
+	item := benchItem(time.Hour)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.handOver(ctx, item).started.release()
+	}
+}
+
+// BenchmarkStart is a start through Temporal's client and over a connection, with the server's side of it.
+func BenchmarkStart(b *testing.B) {
+	service := realService(b, func(*startRequest) (*startResponse, error) { return &startResponse{RunId: "run"}, nil })
+	s, item := &TemporalStarter{Service: service, Namespace: "default", Identity: "pgdispatch@bench"}, benchItem(time.Hour)
+	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
+	defer cancel()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Start(ctx, item); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
