@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -173,7 +174,7 @@ func (s *TemporalStarter) request(item claim.Item) (*workflowservice.StartWorkfl
 		request.WorkflowExecutionTimeout = durationpb.New(item.ExecutionTimeout.Truncate(time.Millisecond))
 	}
 	if item.Traceparent != "" {
-		carrier := fmt.Appendf(nil, `{"traceparent":%s}`, jsonString(item.Traceparent))
+		carrier := append(appendString([]byte(`{"traceparent":`), item.Traceparent), '}')
 		request.Header = &commonpb.Header{Fields: map[string]*commonpb.Payload{traceHeader: jsonPayload(carrier)}}
 	}
 	return request, nil
@@ -182,21 +183,43 @@ func (s *TemporalStarter) request(item claim.Item) (*workflowservice.StartWorkfl
 // workflowInput puts the input together from JSON as Postgres printed it. Params are not decoded: a number of 400 digits
 // or an object 5,000 levels deep is the workflow's own business.
 func workflowInput(item claim.Item) []byte {
-	return fmt.Appendf(nil,
-		`{"executionId":%s,"workspaceId":%s,"workflowDefinitionId":%s,"workflowDefinitionVersionId":%s,"queueItemId":%d,"nodeIds":%s,"params":%s}`,
-		jsonString(item.ExecutionID), jsonString(item.WorkspaceID), jsonString(item.WorkflowDefinitionID),
-		jsonString(item.WorkflowDefinitionVersionID), item.ID, item.NodeIDs, item.Params)
+	const names = 160 // bytes at the most, the queue item's ID included
+	ids := len(item.ExecutionID) + len(item.WorkspaceID) + len(item.WorkflowDefinitionID) + len(item.WorkflowDefinitionVersionID)
+	input := make([]byte, 0, names+ids+len(item.NodeIDs)+len(item.Params))
+	input = appendString(append(input, `{"executionId":`...), item.ExecutionID)
+	input = appendString(append(input, `,"workspaceId":`...), item.WorkspaceID)
+	input = appendString(append(input, `,"workflowDefinitionId":`...), item.WorkflowDefinitionID)
+	input = appendString(append(input, `,"workflowDefinitionVersionId":`...), item.WorkflowDefinitionVersionID)
+	input = strconv.AppendInt(append(input, `,"queueItemId":`...), item.ID, 10)
+	input = append(append(input, `,"nodeIds":`...), item.NodeIDs...)
+	input = append(append(input, `,"params":`...), item.Params...)
+	return append(input, '}')
 }
 
 func jsonString(text string) []byte {
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		panic(err) // no string fails to marshal
-	}
-	return quoted
+	return appendString(make([]byte, 0, len(text)+2), text)
 }
+
+// appendString appends text as JSON. An ID, as most texts are, has nothing to escape.
+func appendString(to []byte, text string) []byte {
+	for n := range len(text) {
+		if c := text[n]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				panic(err) // no string fails to marshal
+			}
+			return append(to, quoted...)
+		}
+	}
+	to = append(to, '"')
+	to = append(to, text...)
+	return append(to, '"')
+}
+
+// jsonPlain is shared by all payloads, and not changed.
+var jsonPlain = map[string][]byte{"encoding": []byte("json/plain")}
 
 // jsonPayload is what every Temporal SDK's default data converter reads.
 func jsonPayload(data []byte) *commonpb.Payload {
-	return &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: data}
+	return &commonpb.Payload{Metadata: jsonPlain, Data: data}
 }
