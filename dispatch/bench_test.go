@@ -36,8 +36,7 @@ func BenchmarkHoldALease(b *testing.B) {
 	h, item := newHeld(time.Hour), benchItem(time.Hour)
 	b.ReportAllocs()
 	for b.Loop() {
-		_, release := h.add(b.Context(), item)
-		release()
+		h.release(h.add(&item, func(error) {}))
 	}
 }
 
@@ -51,12 +50,12 @@ func (atOnce) Find(context.Context, claim.Item) (string, bool, error) { return "
 func BenchmarkHandOver(b *testing.B) {
 	r := &run{Dispatcher: &Dispatcher{Starter: atOnce{}, Lease: time.Hour, StartTimeout: 10 * time.Second,
 		Log: slog.New(slog.NewJSONHandler(io.Discard, nil)).With("component", "dispatcher")}, held: newHeld(time.Hour)}
-	ctx, cancel := context.WithCancelCause(b.Context())
-	defer cancel(nil)
+	ctx, lose := context.WithCancelCause(b.Context())
+	defer lose(nil)
 	item := benchItem(time.Hour)
 	b.ReportAllocs()
 	for b.Loop() {
-		r.handOver(ctx, item).started.release()
+		r.held.release(r.handOver(ctx, lose, &item).started.lease)
 	}
 }
 

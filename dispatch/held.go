@@ -16,54 +16,92 @@ type held struct {
 
 	mu     sync.Mutex
 	leases map[int64]*lease
+	// expiry loses leases by this process's own monotonic clock, when they could not be renewed in time. It is one timer for all
+	// of them, and fires at firesAt: no later than the earliest deadline.
+	expiry  *time.Timer
+	firesAt time.Time // zero: not at all
 }
 
 type lease struct {
-	token    int64
-	settling bool // its claim is being ended: a heartbeat that finds it gone says nothing
-	lose     context.CancelCauseFunc
-	// expiry loses the lease by this process's own monotonic clock, when it could not be renewed in time.
-	expiry *time.Timer
+	id, token int64
+	deadline  time.Time
+	settling  bool // its claim is being ended: a heartbeat that finds it gone says nothing
+	lose      context.CancelCauseFunc
 }
 
 func newHeld(d time.Duration) *held { return &held{lease: d, leases: map[int64]*lease{}} }
 
-// add holds an item's lease until release is called. The context ends with claim.ErrLost when the lease is lost first.
-func (h *held) add(ctx context.Context, item claim.Item) (_ context.Context, release func()) {
-	ctx, lose := context.WithCancelCause(ctx)
-	l := &lease{token: item.Token, lose: lose}
-	l.expiry = time.AfterFunc(time.Until(item.Deadline), func() { lose(claim.ErrLost) })
+// add holds an item's lease until it is released. Where it is lost before its claim is being ended, lose is told so: claim.ErrLost.
+func (h *held) add(item *claim.Item, lose context.CancelCauseFunc) *lease {
+	l := &lease{id: item.ID, token: item.Token, deadline: item.Deadline, lose: lose}
 	h.mu.Lock()
-	h.leases[item.ID] = l
-	h.mu.Unlock()
-	return ctx, func() {
-		h.mu.Lock()
-		if h.leases[item.ID] == l {
-			delete(h.leases, item.ID)
-		}
-		h.mu.Unlock()
-		l.expiry.Stop()
-		lose(nil)
+	defer h.mu.Unlock()
+	h.leases[l.id] = l
+	if h.firesAt.IsZero() || l.deadline.Before(h.firesAt) {
+		h.fireAt(l.deadline)
+	}
+	return l
+}
+
+func (h *held) release(l *lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.leases[l.id] == l {
+		delete(h.leases, l.id)
 	}
 }
 
-// settling says that an item's claim is about to be ended.
-func (h *held) settling(item claim.Item) {
+// fireAt sets the timer. h.mu is held.
+func (h *held) fireAt(at time.Time) {
+	h.firesAt = at
+	if h.expiry == nil {
+		h.expiry = time.AfterFunc(time.Until(at), h.expire)
+		return
+	}
+	h.expiry.Reset(time.Until(at))
+}
+
+// expire loses the leases that are over, and has the timer fire when the next will be.
+func (h *held) expire() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l := h.leases[item.ID]; l != nil && l.token == item.Token {
-		l.settling = true
+	now, next := time.Now(), time.Time{}
+	for _, l := range h.leases {
+		switch {
+		case !now.Before(l.deadline):
+			l.lost()
+		case next.IsZero() || l.deadline.Before(next):
+			next = l.deadline
+		}
 	}
+	h.firesAt = time.Time{}
+	if !next.IsZero() {
+		h.fireAt(next)
+	}
+}
+
+// lost stops the worker. The one whose claim is being ended needs no telling, and may be at its next item. The mutex of whoever holds
+// the lease is held.
+func (l *lease) lost() {
+	if !l.settling {
+		l.lose(claim.ErrLost)
+	}
+}
+
+// settling says that a lease's claim is about to be ended.
+func (h *held) settling(l *lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.settling = true
 }
 
 // drop lets an item's lease run out.
-func (h *held) drop(item claim.Item) {
+func (h *held) drop(item *claim.Item) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l := h.leases[item.ID]; l != nil && l.token == item.Token {
 		delete(h.leases, item.ID)
-		l.expiry.Stop()
-		l.lose(claim.ErrLost)
+		l.lost()
 	}
 }
 
@@ -89,9 +127,9 @@ func (h *held) renewed(sent time.Time, asked []claim.Held, ids []int64) int {
 		switch {
 		case l == nil || l.token != a.Token: // settled meanwhile
 		case slices.Contains(ids, a.ID):
-			l.expiry.Reset(time.Until(sent.Add(h.lease)))
+			l.deadline = sent.Add(h.lease)
 		case !l.settling:
-			l.lose(claim.ErrLost)
+			l.lost()
 			lost++
 		}
 	}

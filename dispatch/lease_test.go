@@ -144,12 +144,13 @@ func TestHeldContextEndsAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(10 * time.Second)
 		item := claim.Item{ID: 1, Token: 1, Deadline: time.Now().Add(10 * time.Second)}
-		ctx, release := h.add(t.Context(), item)
+		ctx, lose := context.WithCancelCause(t.Context())
+		lease := h.add(&item, lose)
 		pass(10*time.Second - 1)
 		require.NoError(t, ctx.Err())
 		pass(1)
 		require.ErrorIs(t, context.Cause(ctx), claim.ErrLost)
-		release()
+		h.release(lease)
 		require.Empty(t, h.all())
 	})
 }
@@ -158,8 +159,8 @@ func TestHeldLeaseLastsFromTheSendingOfItsHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(10 * time.Second)
-		ctx, release := h.add(t.Context(), claim.Item{ID: 1, Token: 1, Deadline: time.Now().Add(10 * time.Second)})
-		defer release()
+		ctx, lose := context.WithCancelCause(t.Context())
+		defer h.release(h.add(&claim.Item{ID: 1, Token: 1, Deadline: time.Now().Add(10 * time.Second)}, lose))
 		sent := time.Now()
 		pass(4 * time.Second) // the answer is slow
 		require.Zero(t, h.renewed(sent, h.all(), []int64{1}))
@@ -175,12 +176,54 @@ func TestHeartbeatsAnswerIsNotHeldAgainstALaterClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(10 * time.Second)
 		deadline := time.Now().Add(10 * time.Second)
-		_, release := h.add(t.Context(), claim.Item{ID: 1, Token: 1, Deadline: deadline})
+		first := h.add(&claim.Item{ID: 1, Token: 1, Deadline: deadline}, func(error) {})
 		asked := h.all()
-		release()
-		again, release := h.add(t.Context(), claim.Item{ID: 1, Token: 2, Deadline: deadline})
-		defer release()
+		h.release(first)
+		again, lose := context.WithCancelCause(t.Context())
+		defer h.release(h.add(&claim.Item{ID: 1, Token: 2, Deadline: deadline}, lose))
 		require.Zero(t, h.renewed(time.Now(), asked, nil))
 		require.NoError(t, again.Err())
+	})
+}
+
+func TestEachLeaseEndsAtItsOwnDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, began, ended := newHeld(10*time.Second), time.Now(), map[int64]time.Duration{}
+		hold := func(id int64, lasts time.Duration) *lease {
+			return h.add(&claim.Item{ID: id, Token: 1, Deadline: time.Now().Add(lasts)}, func(err error) {
+				require.ErrorIs(t, err, claim.ErrLost)
+				if _, told := ended[id]; !told {
+					ended[id] = time.Since(began)
+				}
+			})
+		}
+		hold(1, 5*time.Second)
+		hold(2, 9*time.Second)
+		hold(3, 3*time.Second) // earlier than what is held already
+		h.release(hold(4, 2*time.Second))
+		h.settling(hold(5, 4*time.Second))
+		pass(time.Minute)
+		hold(6, 0) // long after the last
+		pass(time.Second)
+		require.Equal(t, map[int64]time.Duration{1: 5 * time.Second, 2: 9 * time.Second, 3: 3 * time.Second, 6: time.Minute}, ended)
+	})
+}
+
+func TestAWorkerGoesOnAfterALostLease(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.StartTimeout = time.Minute
+		d.enqueue(2)
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			if item.ID == 1 {
+				return starts(time.Minute)(ctx, item)
+			}
+			return "run", ctx.Err()
+		}
+		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return nil, nil }
+		stop := d.run()
+		pass(15 * time.Second)
+		require.Equal(t, []string{"e2=run"}, d.seen().reported)
+		stop()
 	})
 }

@@ -12,8 +12,8 @@ import (
 // is renewed until the claim is ended.
 type started struct {
 	claim.Settlement
-	item    claim.Item
-	release func()
+	item  *claim.Item
+	lease *lease
 }
 
 func (r *run) settlements() []claim.Settlement {
@@ -53,7 +53,7 @@ func (r *run) settleStarted() {
 }
 
 func (r *run) end(s *started, err error) {
-	s.release()
+	r.held.release(s.lease)
 	switch {
 	case err != nil:
 		r.lost(s.item, s.Verb, err)

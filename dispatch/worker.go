@@ -11,13 +11,19 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// work is one worker: it hands over one item after another until there are no more.
-func (r *run) work(ctx context.Context) {
+// work is one worker: it hands over one item after another until there are no more. They share a context, which ends when the
+// lease of one is lost.
+func (r *run) work(all context.Context) {
+	ctx, lose := context.WithCancelCause(all)
+	defer func() { lose(nil) }()
 	for item := range r.items {
+		if ctx.Err() != nil {
+			ctx, lose = context.WithCancelCause(all)
+		}
 		var done result
-		if err := contained(r.Log, "worker", func() { done = r.handOver(ctx, item) }); err != nil {
+		if err := contained(r.Log, "worker", func() { done = r.handOver(ctx, lose, &item) }); err != nil {
 			// Its lease is not renewed any more: whoever claims the item when that is over asks Temporal what came of it.
-			r.held.drop(item)
+			r.held.drop(&item)
 			done = result{outcome: NotSent}
 		}
 		done.item = &item
@@ -26,9 +32,9 @@ func (r *run) work(ctx context.Context) {
 }
 
 // handOver starts an item's workflow. What came of it the worker settles itself, except a success: that is left to the claim
-// loop, whose next claim takes it along.
-func (r *run) handOver(ctx context.Context, item claim.Item) result {
-	ctx, release := r.held.add(ctx, item)
+// loop, whose next claim takes it along. Lose ends ctx.
+func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *claim.Item) result {
+	lease := r.held.add(item, lose)
 	log := r.Log.With("queue_item_id", item.ID, "execution_id", item.ExecutionID, "workspace_id", item.WorkspaceID)
 	log.InfoContext(ctx, "Dispatching queue item", "workflow_definition_id", item.WorkflowDefinitionID,
 		"attempt", item.AttemptCount, "waited_ms", milliseconds(item.Waited))
@@ -38,23 +44,23 @@ func (r *run) handOver(ctx context.Context, item claim.Item) result {
 	outcome := Classify(err)
 	if errors.Is(context.Cause(ctx), claim.ErrLost) {
 		// Whoever holds the item now will ask the same, and is told that it is started if it is.
-		release()
+		r.held.release(lease)
 		log.WarnContext(ctx, "Lease lost", "error", err)
 		r.observe(func(o Observer) { o.Lost(item.ID) })
 		return result{outcome: Started}
 	}
-	settlement := r.settlement(item, outcome, runID, err)
+	settlement := r.settlement(*item, outcome, runID, err)
 	if settlement.Verb == claim.Fail && item.OutcomeUnknown {
 		runID, outcome, err = r.lookBeforeFailing(ctx, item, outcome, err)
 		asked = true
-		settlement = r.settlement(item, outcome, runID, err)
+		settlement = r.settlement(*item, outcome, runID, err)
 	}
-	r.held.settling(item)
+	r.held.settling(lease)
 	if settlement.Verb == claim.Dispatched {
 		log.InfoContext(ctx, "Dispatched execution", "workflow_id", item.WorkflowID(), "run_id", runID, "start_ms", milliseconds(time.Since(began)))
-		return result{outcome: outcome, asked: asked, sent: began, started: &started{Settlement: settlement, item: item, release: release}}
+		return result{outcome: outcome, asked: asked, sent: began, started: &started{Settlement: settlement, item: item, lease: lease}}
 	}
-	defer release()
+	defer r.held.release(lease)
 	if settleErr := r.settler.settle(settlement); settleErr != nil {
 		r.lost(item, settlement.Verb, settleErr)
 		return result{outcome: outcome, err: err, asked: asked, sent: began}
@@ -70,14 +76,14 @@ func (r *run) handOver(ctx context.Context, item claim.Item) result {
 }
 
 // lost says that a claim could not be ended.
-func (r *run) lost(item claim.Item, verb claim.Verb, err error) {
+func (r *run) lost(item *claim.Item, verb claim.Verb, err error) {
 	r.Log.Warn("Lease lost", "queue_item_id", item.ID, "execution_id", item.ExecutionID, "workspace_id", item.WorkspaceID,
 		"verb", string(verb), "error", err)
 	r.observe(func(o Observer) { o.Lost(item.ID) })
 }
 
 // attempt asks Temporal, or finds that there is nothing to ask. A panic fails the item, and nothing else.
-func (r *run) attempt(ctx context.Context, item claim.Item) (runID string, asked bool, err error) {
+func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, asked bool, err error) {
 	defer r.contain(ctx, item, &err)
 	if item.Problem != "" {
 		r.Log.WarnContext(ctx, problemMessage(item.Problem), "queue_item_id", item.ID,
@@ -90,7 +96,7 @@ func (r *run) attempt(ctx context.Context, item claim.Item) (runID string, asked
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("start of workflow gave up after %s", timeout))
 	defer cancel()
-	runID, err = r.Starter.Start(ctx, item)
+	runID, err = r.Starter.Start(ctx, *item)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
@@ -121,7 +127,7 @@ func problemMessage(problem string) string {
 }
 
 // contain is deferred where Temporal is asked. It makes an error of a panic.
-func (r *run) contain(ctx context.Context, item claim.Item, err *error) {
+func (r *run) contain(ctx context.Context, item *claim.Item, err *error) {
 	if recovered := recover(); recovered != nil {
 		r.Log.ErrorContext(ctx, "Panic while dispatching a queue item", "queue_item_id", item.ID,
 			"panic", claim.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
@@ -131,7 +137,7 @@ func (r *run) contain(ctx context.Context, item claim.Item, err *error) {
 
 // lookBeforeFailing asks whether an earlier attempt, which was never answered, has started the workflow after all: before
 // its definition was deleted, or its holder died. Then it is dispatched, and the failure is no matter.
-func (r *run) lookBeforeFailing(ctx context.Context, item claim.Item, outcome Outcome, failure error) (string, Outcome, error) {
+func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome Outcome, failure error) (string, Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.StartTimeout, fmt.Errorf("look for workflow gave up after %s", r.StartTimeout))
 	defer cancel()
 	runID, found, err := r.find(ctx, item)
@@ -148,9 +154,9 @@ func (r *run) lookBeforeFailing(ctx context.Context, item claim.Item, outcome Ou
 	}
 }
 
-func (r *run) find(ctx context.Context, item claim.Item) (runID string, found bool, err error) {
+func (r *run) find(ctx context.Context, item *claim.Item) (runID string, found bool, err error) {
 	defer r.contain(ctx, item, &err)
-	return r.Starter.Find(ctx, item)
+	return r.Starter.Find(ctx, *item)
 }
 
 // settlement says how a hand-over with this outcome ends its claim.
