@@ -35,9 +35,8 @@ func (r *run) work(all context.Context) {
 // loop, whose next claim takes it along. Lose ends ctx.
 func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *claim.Item) result {
 	lease := r.held.add(item, lose)
-	log := r.Log.With("queue_item_id", item.ID, "execution_id", item.ExecutionID, "workspace_id", item.WorkspaceID)
-	log.InfoContext(ctx, "Dispatching queue item", "workflow_definition_id", item.WorkflowDefinitionID,
-		"attempt", item.AttemptCount, "waited_ms", milliseconds(item.Waited))
+	r.note(ctx, item, "Dispatching queue item", slog.String("workflow_definition_id", item.WorkflowDefinitionID),
+		slog.Int("attempt", item.AttemptCount), slog.Float64("waited_ms", milliseconds(item.Waited)))
 
 	began := time.Now()
 	runID, asked, err := r.attempt(ctx, item)
@@ -45,7 +44,7 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 	if errors.Is(context.Cause(ctx), claim.ErrLost) {
 		// Whoever holds the item now will ask the same, and is told that it is started if it is.
 		r.held.release(lease)
-		log.WarnContext(ctx, "Lease lost", "error", err)
+		r.logAbout(item).WarnContext(ctx, "Lease lost", "error", err)
 		r.observe(func(o Observer) { o.Lost(item.ID) })
 		return result{outcome: Started}
 	}
@@ -57,7 +56,8 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 	}
 	r.held.settling(lease)
 	if settlement.Verb == claim.Dispatched {
-		log.InfoContext(ctx, "Dispatched execution", "workflow_id", item.WorkflowID(), "run_id", runID, "start_ms", milliseconds(time.Since(began)))
+		r.note(ctx, item, "Dispatched execution", slog.String("workflow_id", item.WorkflowID()), slog.String("run_id", runID),
+			slog.Float64("start_ms", milliseconds(time.Since(began))))
 		return result{outcome: outcome, asked: asked, sent: began, started: &started{Settlement: settlement, item: item, lease: lease}}
 	}
 	defer r.held.release(lease)
@@ -67,18 +67,33 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 	}
 	switch settlement.Verb {
 	case claim.Retry, claim.Fail:
-		log.ErrorContext(ctx, "Error processing queue item", "verb", string(settlement.Verb), "attempt", item.AttemptCount,
+		r.logAbout(item).ErrorContext(ctx, "Error processing queue item", "verb", string(settlement.Verb), "attempt", item.AttemptCount,
 			"retry_in_ms", milliseconds(settlement.Delay), "error", settlement.Error)
 	case claim.Release:
-		log.InfoContext(ctx, "Released queue item", "outcome", outcome.String())
+		r.logAbout(item).InfoContext(ctx, "Released queue item", "outcome", outcome.String())
 	}
 	return result{outcome: outcome, err: err, asked: asked, sent: began, waits: settlement.Delay}
 }
 
+// note logs a line that every item has, at level INFO. Unlike a Logger, it does not look for the line of code that logs, which
+// is not shown.
+func (r *run) note(ctx context.Context, item *claim.Item, message string, more ...slog.Attr) {
+	if !r.Log.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	record := slog.NewRecord(time.Now(), slog.LevelInfo, message, 0)
+	record.AddAttrs(slog.Int64("queue_item_id", item.ID), slog.String("execution_id", item.ExecutionID), slog.String("workspace_id", item.WorkspaceID))
+	record.AddAttrs(more...)
+	_ = r.Log.Handler().Handle(ctx, record) // as a Logger does
+}
+
+func (r *run) logAbout(item *claim.Item) *slog.Logger {
+	return r.Log.With("queue_item_id", item.ID, "execution_id", item.ExecutionID, "workspace_id", item.WorkspaceID)
+}
+
 // lost says that a claim could not be ended.
 func (r *run) lost(item *claim.Item, verb claim.Verb, err error) {
-	r.Log.Warn("Lease lost", "queue_item_id", item.ID, "execution_id", item.ExecutionID, "workspace_id", item.WorkspaceID,
-		"verb", string(verb), "error", err)
+	r.logAbout(item).Warn("Lease lost", "verb", string(verb), "error", err)
 	r.observe(func(o Observer) { o.Lost(item.ID) })
 }
 
