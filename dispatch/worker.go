@@ -109,7 +109,7 @@ func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, aske
 	if timeout <= 0 || ctx.Err() != nil {
 		return "", false, notSentError{errors.Join(errors.New("no time left to start the workflow"), context.Cause(ctx))}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("start of workflow gave up after %s", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, startTimeoutError(timeout))
 	defer cancel()
 	runID, err = r.Starter.Start(ctx, *item)
 	if err != nil && ctx.Err() != nil {
@@ -125,6 +125,14 @@ func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, aske
 			"outcome", outcome.String(), "error", claim.Clean(err.Error()))
 	}
 	return runID, true, err
+}
+
+// startTimeoutError is a start that was not answered in time. Every start has one, and hardly any shows it.
+type startTimeoutError time.Duration
+
+// Error implements error.
+func (e startTimeoutError) Error() string {
+	return fmt.Sprintf("start of workflow gave up after %s", time.Duration(e))
 }
 
 // problemMessage is the log's constant message for what makes an item impossible to start.
