@@ -1,0 +1,292 @@
+package schedule
+
+import "slices"
+
+// This model is of the claim's counting alone: sql/functions/claim_grants.sql in small. Replicas may propose anything at all, with the
+// receipts that they were given or without; everything that can happen does, in every order.
+
+const (
+	modelItems    = 3
+	modelLanes    = 2
+	modelReplicas = 2
+	undrawn       = 100 // a token that is never drawn
+)
+
+// What a row does.
+const (
+	rowWaits byte = iota
+	rowClaimed
+	rowDispatched
+	rowDoubt
+	rowEnded
+	rowForgettable // ended, by a commit that is not on disk yet
+)
+
+// What is under way with a row.
+const (
+	nothingOpen byte = iota
+	openRequeue
+	openTake // and which replica's claim it is
+)
+
+// modelRow is an item: next is the token that it has once what is under way commits.
+type modelRow struct{ lane, state, token, open, next byte }
+
+// modelReceipt is a receipt, if known is not 0.
+type modelReceipt struct{ known, floor, held, to byte }
+
+// modelReplica is what a replica knows, what an answer will tell it, and its claim under way.
+type modelReplica struct {
+	known, told, counted [modelLanes]modelReceipt
+	phase                byte // 0: no claim; 1: it has counted; 2: it has taken
+	grants, limits       [modelLanes]byte
+}
+
+// model is a state of Postgres and its replicas.
+type model struct {
+	rows         [modelItems]modelRow
+	limits       [modelLanes]byte
+	last         byte
+	faults, edit byte
+	replicas     [modelReplicas]modelReplica
+}
+
+// rules are what the protocol demands; each can be left out.
+type rules struct {
+	tokenFalls     bool // a requeue sets the token to zero
+	epochIgnored   bool // receipts outlive a crash
+	rolledBackTold bool // the answer of a claim that was rolled back is used
+	notCumulative  bool // each entry is granted for itself
+	aboveLastUsed  bool // a receipt for tokens that nobody has drawn is used
+	floorNotCapped bool // a floor may be above the next token
+	countedEarly   bool // the count does not wait for the lock
+	oneToken       bool // all items of a claim get the same token
+	loadTold       bool // what a load has read, without the lock, is a receipt
+	limitOld       bool // the limit is not read again
+}
+
+// setting bounds what happens.
+type setting struct {
+	name     string
+	lanes    [modelItems]byte
+	limits   [modelLanes]byte
+	faults   byte // rare events, at most
+	edits    byte // changes of a limit, at most
+	requeue  bool // leases run out
+	rollback bool // claims and requeues roll back
+	crash    bool
+	moved    bool // the database is copied without its sequence; its epoch is new
+	lie      bool // a receipt is of tokens that nobody has drawn
+	solo     bool // one replica only
+	kill     bool
+	twice    bool // proposals name a lane twice
+	release  bool
+	ownEnd   bool // a claim's transaction first ends an item, as a settle does for W
+}
+
+func (r modelRow) holds() bool {
+	return r.state == rowClaimed || r.state == rowDispatched || r.state == rowDoubt
+}
+
+// ending: the claim that is under way has ended it.
+func (r modelRow) ending() bool { return r.state == rowDispatched && r.open >= openTake }
+
+// explorer emits what can follow a state.
+type explorer struct {
+	setting
+	rules
+	emit func(next model, broken bool)
+}
+
+func (x *explorer) next(m model) {
+	for n := range m.rows {
+		x.row(m, n)
+	}
+	if m.edit < x.edits {
+		for limit := range byte(3) {
+			if limit != m.limits[0] {
+				o := m
+				o.limits[0], o.edit = limit, o.edit+1
+				x.emit(o, false)
+			}
+		}
+	}
+	for r := range m.replicas {
+		if r == 0 || !x.solo {
+			x.replica(m, r)
+		}
+	}
+	if m.faults == x.faults {
+		return
+	}
+	m.faults++
+	if x.crash {
+		x.crashes(m)
+	}
+	if x.moved && !m.busy() {
+		m.last, m.replicas = 0, [modelReplicas]modelReplica{}
+		x.emit(m, false)
+	}
+}
+
+// busy says whether a claim or a requeue is under way.
+func (m *model) busy() bool {
+	return slices.ContainsFunc(m.rows[:], func(r modelRow) bool { return r.open != nothingOpen }) ||
+		slices.ContainsFunc(m.replicas[:], func(r modelReplica) bool { return r.phase > 0 })
+}
+
+// row does what can happen to an item without a claim.
+func (x *explorer) row(m model, n int) {
+	r := &m.rows[n]
+	was := *r
+	become := func(next modelRow) {
+		*r = next
+		x.emit(m, false)
+		*r = was
+	}
+	with := func(state byte) modelRow { return modelRow{lane: was.lane, state: state, token: was.token} }
+	switch {
+	case was.open == openRequeue:
+		next := with(rowDoubt)
+		if next.token = was.next; x.tokenFalls {
+			next.token = 0
+		}
+		become(next)
+		if x.rollback {
+			become(with(rowClaimed))
+		}
+	case was.open != nothingOpen:
+	case was.state == rowClaimed:
+		become(with(rowDispatched))
+		if m.faults == x.faults {
+			break
+		}
+		m.faults++
+		if x.release {
+			become(with(rowWaits))
+		}
+		if x.requeue {
+			m.last++
+			become(modelRow{lane: was.lane, state: rowClaimed, token: was.token, open: openRequeue, next: m.last})
+		}
+	case was.state == rowDispatched && x.crash:
+		become(with(rowForgettable))
+	case was.state == rowDispatched:
+		become(with(rowEnded))
+	}
+}
+
+// crashes forgets ends that were not on disk and all that was under way; the sequence may fall back to what is known of it.
+func (x *explorer) crashes(m model) {
+	var top byte
+	for n := range m.rows {
+		r := &m.rows[n]
+		if r.state == rowForgettable {
+			r.state = rowDispatched
+		}
+		r.open, r.next = nothingOpen, 0
+		top = max(top, r.token)
+	}
+	for n := range m.replicas {
+		known := m.replicas[n].known
+		if m.replicas[n] = (modelReplica{}); x.epochIgnored {
+			m.replicas[n].known = known
+		}
+	}
+	x.emit(m, false)
+	if m.last != top {
+		m.last = top
+		x.emit(m, false)
+	}
+}
+
+// replica does what a replica can.
+func (x *explorer) replica(m model, n int) {
+	r := &m.replicas[n]
+	was := *r
+	if r.told != [modelLanes]modelReceipt{} {
+		r.told = [modelLanes]modelReceipt{}
+		x.emit(m, false) // the answer is lost
+		for lane, told := range was.told {
+			if told.known == 0 {
+				continue
+			}
+			r.known[lane] = told
+		}
+		x.emit(m, false)
+		*r = was
+	}
+	if was.phase > 0 {
+		x.claimGoesOn(m, n)
+		return
+	}
+	if x.loadTold {
+		x.load(m, n)
+	}
+	if x.kill && m.faults < x.faults && was != (modelReplica{}) {
+		m.faults++
+		*r = modelReplica{}
+		x.emit(m, false)
+		*r = was
+		m.faults--
+	}
+	if x.lie && m.faults < x.faults && was.known[0].known != 0 {
+		m.faults++
+		r.known[0].to = undrawn
+		x.emit(m, false)
+		*r = was
+		m.faults--
+	}
+	if m.claims() >= 0 && !x.countedEarly {
+		return
+	}
+	proposals := [][]byte{{0}, {0, 0}}
+	if x.twice {
+		proposals = append(proposals, []byte{0, modelLanes}, []byte{0, 0, modelLanes}) // a lane more than modelLanes: a second entry of it
+	}
+	if slices.Contains(x.lanes[:], 1) {
+		proposals = append(proposals, []byte{1}, []byte{0, 1}, []byte{0, 0, 1})
+	}
+	for _, p := range proposals {
+		for _, sent := range []bool{false, true} {
+			x.count(m, n, p, sent)
+			for at := range m.rows {
+				if row := &m.rows[at]; x.ownEnd && row.open == nothingOpen && row.state == rowDispatched {
+					row.open = openTake + byte(n)
+					x.count(m, n, p, sent)
+					row.open = nothingOpen
+				}
+			}
+		}
+	}
+}
+
+// claims is who has the lock; negative: nobody.
+func (m *model) claims() int {
+	return slices.IndexFunc(m.replicas[:], func(r modelReplica) bool { return r.phase > 0 })
+}
+
+// load reads without the lock: rows that a claim has taken and not committed are as they were.
+func (x *explorer) load(m model, n int) {
+	for lane := range byte(modelLanes) {
+		held, lowest := m.holders(lane, 0)
+		if held == 0 {
+			lowest = m.last + 1
+		}
+		m.replicas[n].known[lane] = modelReceipt{1, lowest, held, m.last}
+	}
+	x.emit(m, false)
+}
+
+// holders counts who holds a slot, from a token on.
+func (m *model) holders(lane, floor byte) (held, lowest byte) {
+	for _, r := range m.rows {
+		if r.lane == lane && r.holds() && !r.ending() && r.token >= floor {
+			held++
+			if lowest == 0 || r.token < lowest {
+				lowest = r.token
+			}
+		}
+	}
+	return held, lowest
+}

@@ -1,0 +1,278 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLaterItemsWaitForTheirTime(t *testing.T) {
+	d := newDesk(t)
+	require.Zero(t, d.s.Next(d.now), "nothing is known to come")
+	d.lane("a", 9)
+	d.lane("b", 9)
+	d.waits("a", 0, 1, -time.Minute)
+	d.waits("b", 0, 1, -time.Hour)
+	require.Empty(t, d.propose(9))
+	require.False(t, d.s.Ready(d.now))
+	minute := d.items[0].due
+	require.Equal(t, minute, d.s.Next(d.now))
+	d.now = minute.Add(-time.Microsecond)
+	require.Empty(t, d.claim(9))
+	d.now = minute
+	require.True(t, d.s.Ready(d.now))
+	require.Equal(t, "a1", d.claim(9))
+	require.Equal(t, d.items[0].due, d.s.Next(d.now))
+	d.now = d.items[0].due
+	require.Equal(t, "b2", d.claim(9))
+	require.Zero(t, d.s.Next(d.now))
+}
+
+func TestAnEarlierItemBringsItsLaneForward(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 9)
+	d.waits("a", 0, 1, -time.Hour)
+	d.waits("a", 0, 1, -time.Minute)
+	d.waits("a", 3, 1, -time.Minute)
+	require.Equal(t, d.items[1].due, d.s.Next(d.now))
+	d.waits("a", 0, 1, 0)
+	require.Equal(t, "a4", d.claim(9))
+	require.Equal(t, d.items[1].due, d.s.Next(d.now), "of both priorities the earlier")
+}
+
+func TestAFullLaneIsNotAskedForBeforeAMarkReopensIt(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 2)
+	d.waits("a", 0, 5, 0)
+	require.Equal(t, "a1 a2", d.claim(9))
+	require.Empty(t, d.propose(9))
+	require.False(t, d.s.Ready(d.now))
+	d.waits("a", 4, 1, 0)
+	require.Empty(t, d.propose(9), "what comes frees no slot")
+	d.ends("a", 1)
+	require.Equal(t, "a6", d.claim(9))
+	require.Empty(t, d.propose(9))
+	d.ends("a", 2)
+	require.Equal(t, "a3 a4", d.claim(9))
+}
+
+func TestAnItemThatWaitsAgainReopensItsLane(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 1)
+	d.waits("a", 0, 2, 0)
+	require.Equal(t, "a1", d.claim(9))
+	require.Empty(t, d.propose(9))
+	c := d.add("a", 0, d.now)
+	d.workspaces[laneOf("a")].held = 0
+	c.Items, c.Again = 0, true
+	d.s.Learn(c)
+	require.Equal(t, "a2", d.claim(9))
+}
+
+func TestARaisedLimitReopensALane(t *testing.T) {
+	d := newDesk(t)
+	w := d.lane("a", 1)
+	d.waits("a", 0, 9, 0)
+	require.Equal(t, "a1", d.claim(9))
+	w.limit = 4
+	require.Empty(t, d.propose(9), "nobody has said so")
+	d.s.Learn(Change{Lane: laneOf("a")})
+	require.Equal(t, "a2 a3 a4", d.claim(9))
+	w.limit = 5
+	d.s.LearnAll()
+	require.Equal(t, "a5", d.claim(9))
+}
+
+func TestAPausedLaneWaitsForItsMark(t *testing.T) {
+	d := newDesk(t)
+	w := d.lane("a", 4)
+	d.lane("b", 4)
+	w.paused = true
+	d.waits("a", 5, 1, 0)
+	d.waits("b", 0, 1, 0)
+	require.Equal(t, "b2", d.claim(1)+d.claim(1))
+	require.Empty(t, d.propose(9))
+	require.Empty(t, d.s.Full(d.now), "who is paused is not full")
+	w.paused = false
+	d.s.Learn(Change{Lane: laneOf("a")})
+	require.Equal(t, "a1", d.claim(9))
+}
+
+func TestAPauseOfAllHoldsEverything(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 4)
+	d.waits("a", 0, 1, 0)
+	d.waits("a", 0, 1, -time.Hour)
+	d.paused = true
+	require.Empty(t, d.claim(1), "the answer says so")
+	require.Zero(t, d.vain)
+	require.True(t, d.s.Paused())
+	require.Empty(t, d.propose(1))
+	require.False(t, d.s.Ready(d.now))
+	require.Zero(t, d.s.Next(d.now))
+	d.paused = false
+	d.s.Pause(false)
+	require.Equal(t, "a1", d.claim(1))
+}
+
+func TestAnUnknownLaneIsFirstHeardOfByWhatWaits(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 4)
+	d.s.Learn(Change{Lane: laneOf("a"), Items: 3})
+	d.s.Learn(Change{Lane: laneOf("a")})
+	lanes, levels := d.s.Lanes()
+	require.Zero(t, lanes+levels, "nothing waits there")
+	d.waits("a", 0, 1, 0)
+	d.waits("a", 1, 1, 0)
+	lanes, levels = d.s.Lanes()
+	require.Equal(t, []int{1, 2}, []int{lanes, levels})
+	for _, priority := range []int{-101, 101} {
+		d.s.Learn(Change{Lane: laneOf("a"), Waits: true, Priority: priority, Due: d.now})
+		d.s.Learn(Change{Lane: laneOf("b"), Waits: true, Priority: priority, Due: d.now})
+	}
+	lanes, levels = d.s.Lanes()
+	require.Equal(t, []int{1, 2}, []int{lanes, levels}, "there are no such priorities")
+}
+
+func TestALaneThatGaveNothingIsForgottenAndCounted(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 4)
+	d.waits("a", 0, 1, 0)
+	d.items = nil // another replica was given it
+	require.Empty(t, d.claim(1))
+	require.Equal(t, 1, d.vain)
+	require.Empty(t, d.propose(1))
+	d.waits("a", 0, 1, 0)
+	require.Equal(t, "a2", d.claim(1))
+	require.Zero(t, d.vain)
+}
+
+func TestARateSaysWhenItsLaneIsAskedForAgain(t *testing.T) {
+	d := newDesk(t)
+	w := d.lane("a", 9)
+	d.lane("b", 9)
+	d.waits("a", 5, 2, 0)
+	d.waits("a", 0, 1, 0)
+	d.waits("b", 0, 1, 0)
+	w.retryIn = 3 * time.Second
+	require.Empty(t, d.claim(1))
+	require.Equal(t, "b4", d.claim(1), "no level of the lane is asked for")
+	require.Equal(t, d.now.Add(3*time.Second), d.s.Next(d.now))
+	w.retryIn = 0
+	require.Empty(t, d.propose(1))
+	d.now = d.now.Add(3 * time.Second)
+	require.Equal(t, "a1", d.claim(1))
+}
+
+func TestALevelWhoseNamespacesTakeNoneIsPassedOver(t *testing.T) {
+	d := newDesk(t)
+	w := d.lane("a", 9)
+	d.lane("b", 9)
+	d.waits("a", 5, 1, 0)
+	d.waits("b", 0, 2, 0)
+	w.closed = true
+	require.Equal(t, "b2", d.claim(1)+d.claim(1))
+	require.Equal(t, d.now.Add(passedOverFor), d.s.Next(d.now))
+	w.closed = false
+	require.Equal(t, "b3", d.claim(1))
+	d.s.Reopened(false)
+	require.Empty(t, d.propose(1), "that one takes some more says nothing of those that take none")
+	d.s.Reopened(true)
+	require.Equal(t, "a1", d.claim(1))
+
+	d.waits("a", 5, 1, 0)
+	w.closed = true
+	require.Empty(t, d.claim(1))
+	w.closed = false
+	d.now = d.now.Add(passedOverFor)
+	require.Equal(t, "a4", d.claim(1), "it is asked for again in any case")
+}
+
+func TestALockedItemIsLeftAloneForAMoment(t *testing.T) {
+	d := newDesk(t)
+	w := d.lane("a", 9)
+	d.waits("a", 5, 1, 0)
+	w.locked = true
+	require.Empty(t, d.claim(1))
+	w.locked = false
+	require.Empty(t, d.propose(1))
+	require.Equal(t, d.now.Add(lockedFor), d.s.Next(d.now))
+	d.now = d.now.Add(lockedFor)
+	require.Equal(t, "a1", d.claim(1))
+}
+
+func TestWIsAskedAgainAsLongAsItHolds(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 9)
+	d.waits("a", 0, 3, 0)
+	d.w = 1
+	require.Equal(t, "a1", d.claim(2))
+	require.True(t, d.s.Capped())
+	require.True(t, d.s.Ready(d.now))
+	require.Empty(t, d.claim(2))
+	require.Zero(t, d.vain, "W is no fault of the lane")
+	d.w = 5
+	require.Equal(t, "a2 a3", d.claim(2))
+	require.False(t, d.s.Capped())
+}
+
+func TestAFullLaneIsReportedOnceUntilItIsGivenSomething(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 2)
+	d.lane("b", 2)
+	d.waits("a", 0, 4, 0)
+	d.waits("b", 0, 2, 0)
+	require.Equal(t, "a1 a2 b5 b6", d.claim(9))
+	report := []Full{{Lane: laneOf("a"), Active: 2, Limit: 2}}
+	require.Equal(t, report, d.s.Full(d.now), "nothing more waits in the other")
+	require.Empty(t, d.s.Full(d.now))
+	d.s.LearnAll()
+	require.Empty(t, d.claim(9))
+	require.Empty(t, d.s.Full(d.now), "it was full all the time")
+	d.ends("a", 1)
+	require.Equal(t, "a3", d.claim(9))
+	require.Equal(t, report, d.s.Full(d.now))
+}
+
+func TestALaneWithNothingDueIsNotReportedAsFull(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 1)
+	d.waits("a", 0, 1, 0)
+	d.waits("a", 0, 1, -time.Hour)
+	require.Equal(t, "a1", d.claim(9))
+	require.Empty(t, d.s.Full(d.now))
+}
+
+func TestANotificationIsAHint(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 1)
+	d.waits("a", 0, 2, 0)
+	number := d.workspaces[laneOf("a")].number
+	require.False(t, d.s.Named(number+1, Change{Waits: true, Due: d.now}), "somebody must look")
+	require.True(t, d.s.Named(number, Change{Waits: true, Priority: 101, Due: d.now}))
+	_, levels := d.s.Lanes()
+	require.Equal(t, 1, levels, "there is no such priority")
+
+	require.Equal(t, "a1", d.claim(1))
+	require.True(t, d.s.Named(number, Change{Waits: true, Due: d.now}))
+	require.Empty(t, d.propose(1), "a full lane stays full")
+	require.True(t, d.s.Named(number, Change{Items: 1}))
+	require.Empty(t, d.claim(1), "that was a lie")
+	require.Empty(t, d.propose(1))
+	require.True(t, d.s.Named(number, Change{Waits: true, Priority: 7, Due: d.now}))
+	d.ends("a", 1)
+	require.Empty(t, d.claim(1), "nothing waits at that priority")
+	require.Equal(t, "a2", d.claim(1))
+}
+
+func TestAHintOfATimeThatThereIsNotIsNoHint(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 9)
+	d.waits("a", 0, 1, 0)
+	for _, microseconds := range []int64{-1 << 63, 1<<63 - 1, 0} {
+		require.False(t, d.s.Named(1, Change{Waits: true, Due: time.UnixMicro(microseconds)}), "somebody must look")
+	}
+	p := d.s.Propose(d.now, Want{Free: 1})
+	require.Equal(t, d.items[0].due, p.Entries[0].From.Due)
+}

@@ -1,0 +1,89 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+)
+
+// Learn takes note of a change.
+func (s *Schedule) Learn(c Change) {
+	if c.Waits && (c.Priority < lowest || c.Priority > highest) {
+		return
+	}
+	l := s.lanes[c.Lane]
+	if l == nil {
+		if !c.Waits {
+			return // nothing waits there, or it would be known
+		}
+		l = s.add(c.Lane)
+	}
+	s.name(l, c.Number)
+	if c.Waits {
+		s.waits(l, c.Priority, Position{Due: c.Due}, c.Items)
+		if c.Again {
+			l.held = max(l.held-1, 0)
+			s.reopen(l)
+		}
+		return
+	}
+	if l.held = max(l.held-c.Items, 0); c.Items == 0 {
+		l.limit = unknown
+	}
+	s.reopen(l)
+}
+
+// LearnAll has every lane looked at again.
+func (s *Schedule) LearnAll() {
+	for _, l := range s.lanes {
+		l.limit = unknown
+		s.reopen(l)
+	}
+}
+
+// Unanswered says when the first start that nobody answered is to be repeated, and whether it may have killed its holders; a zero
+// time: there is none.
+func (s *Schedule) Unanswered(due time.Time, suspect bool) { s.doubt, s.suspect = due, suspect }
+
+// Named takes note of a notification, which anybody can send: items wait in the lane of this number, or it has changed in another
+// way. False: the lane is not known, or the time is none, and somebody must look.
+func (s *Schedule) Named(number int64, c Change) bool {
+	l := s.numbers[number]
+	if year := c.Due.UTC().Year(); l == nil || c.Waits && (year < 2000 || year > 2200) {
+		return false // such a time no item has, and Postgres might not know it
+	}
+	c.Lane = l.id
+	s.Learn(c)
+	return true
+}
+
+// waits notes that items wait at a level, from a place on.
+func (s *Schedule) waits(l *lane, priority int, from Position, items int) {
+	n, found := slices.BinarySearchFunc(l.levels, priority, func(v *level, p int) int { return p - v.priority })
+	if !found {
+		l.levels = slices.Insert(l.levels, n, newLevel(l, priority, from, items))
+	} else {
+		v := l.levels[n]
+		if from.Before(v.from) {
+			v.from = from
+		}
+		if v.items > 0 && items > 0 {
+			v.items += items
+		} else {
+			v.items = 0
+		}
+		if v.passed || v.short { // what came may be of another namespace
+			v.passed, v.short, v.not = false, false, time.Time{}
+		}
+	}
+	s.place(l.levels[n])
+	s.fill(l)
+}
+
+// reopen has a lane asked for again.
+func (s *Schedule) reopen(l *lane) {
+	l.closed = false
+	for _, v := range l.levels {
+		v.not = l.rested
+		s.place(v)
+	}
+}

@@ -1,0 +1,68 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+)
+
+// Waiting is a level of a lane at which items wait, as Postgres has it.
+type Waiting struct {
+	Lane     Lane
+	Number   int64
+	Priority int
+	From     Position
+	// Held is how many items of the lane hold a slot, and Limit how many may; 0: it is paused, too.
+	Held, Limit int
+	Paused      bool
+}
+
+// Reset forgets everything.
+func (s *Schedule) Reset() { *s = Schedule{Aging: s.Aging, served: s.served} }
+
+// Load adds all levels at which items wait. It returns how many lanes have something due that this memory would not have asked for:
+// after Reset that is all of them, and else those of which nobody said that they had changed, but for those that are known to have
+// changed since all was read. Receipts stay: a load does not hold the lock of claims.
+func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (missed int) {
+	s.ripen(now)
+	waits := map[*lane]bool{}
+	missing := map[*lane]bool{}
+	for _, w := range all {
+		if w.Priority < lowest || w.Priority > highest {
+			continue
+		}
+		l := s.lanes[w.Lane]
+		if l == nil {
+			l = s.add(w.Lane)
+		}
+		waits[l] = true
+		s.name(l, w.Number)
+		v := l.level(w.Priority)
+		due := !w.From.Due.After(now) && w.Held < w.Limit && !s.paused && !l.waits(now)
+		if due && (v == nil || w.From.Due.Before(v.from.Due) || l.closed) && !missing[l] && !changed[w.Lane] {
+			missing[l] = true
+			missed++
+		}
+		if w.Held < w.Limit {
+			l.closed = false
+		} else if !changed[w.Lane] {
+			l.closed, l.paused = true, w.Paused
+			for _, v := range l.levels {
+				s.place(v)
+			}
+		}
+		l.held, l.limit = w.Held, w.Limit
+		s.waits(l, w.Priority, w.From, 0)
+	}
+	for id, l := range s.lanes {
+		if !waits[l] && len(l.levels) == 0 {
+			delete(s.lanes, id)
+			delete(s.numbers, l.number)
+		}
+	}
+	return missed
+}
+
+// waits says whether the lane is left alone for a while: its rate or its namespaces allow nothing, or somebody has its rows locked.
+func (l *lane) waits(now time.Time) bool {
+	return slices.ContainsFunc(l.levels, func(v *level) bool { return v.not.After(now) })
+}

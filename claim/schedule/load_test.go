@@ -1,0 +1,137 @@
+package schedule
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestALoadTellsOfAllThatWaits(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 1)
+	d.lane("b", 9)
+	d.add("a", 3, d.now)
+	d.add("a", 0, d.now)
+	d.add("b", 0, d.now.Add(time.Hour))
+	all := append(d.levels(), Waiting{Lane: laneOf("c"), Priority: 101, From: Position{Due: d.now}})
+	require.Equal(t, 1, d.s.Load(d.now, all, nil), "one has something due that nobody told of")
+	require.Zero(t, d.s.Load(d.now, all, nil))
+	lanes, levels := d.s.Lanes()
+	require.Equal(t, []int{2, 3}, []int{lanes, levels})
+	require.Equal(t, "a1", d.claim(9))
+	require.Equal(t, d.now.Add(time.Hour), d.s.Next(d.now))
+	require.True(t, d.s.Named(2, Change{Items: 1}), "it is known by its number")
+}
+
+func TestALoadReopensWhatSeemedFullAndCountsIt(t *testing.T) {
+	d := newDesk(t)
+	w := d.lane("a", 1)
+	d.waits("a", 0, 3, 0)
+	require.Equal(t, "a1", d.claim(9))
+	require.Zero(t, d.s.Load(d.now, d.levels(), nil), "it is full")
+	require.Empty(t, d.propose(9))
+	w.held = 0 // and nobody says so
+	require.Zero(t, d.s.Load(d.now, d.levels(), map[Lane]bool{laneOf("a"): true}), "that has changed since")
+	require.Equal(t, "a2", d.claim(9))
+	w.held = 0
+	require.Equal(t, 1, d.s.Load(d.now, d.levels(), nil))
+	require.Equal(t, "a3", d.claim(9))
+}
+
+func TestALoadCountsWhatCameEarlierThanIsKnown(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 9)
+	d.waits("a", 0, 1, -time.Hour)
+	d.add("a", 0, d.now)
+	require.Equal(t, 1, d.s.Load(d.now, d.levels(), nil))
+	require.Equal(t, "a2", d.claim(9))
+}
+
+func TestALoadEvictsLanesWithNothingWaiting(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 9)
+	d.lane("b", 9)
+	d.waits("a", 0, 1, 0)
+	d.waits("b", 0, 2, 0)
+	require.Equal(t, "a1 b2", d.claims(2))
+	require.Zero(t, d.s.Load(d.now, d.levels(), nil))
+	lanes, _ := d.s.Lanes()
+	require.Equal(t, 1, lanes)
+	require.False(t, d.s.Named(1, Change{Items: 1}), "its number is forgotten, too")
+	require.True(t, d.s.Named(2, Change{Items: 1}))
+}
+
+func TestAResetForgetsAllButTheTurn(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 9)
+	d.waits("a", 0, 2, 0)
+	require.Equal(t, "a1", d.claim(1))
+	d.s.Reset()
+	lanes, levels := d.s.Lanes()
+	require.Zero(t, lanes+levels)
+	p := d.s.Propose(d.now, Want{Free: 1})
+	require.True(t, p.Empty())
+	require.Zero(t, p.Leased)
+	require.Zero(t, p.Epoch)
+	require.Equal(t, time.Minute, d.s.Aging)
+	require.Equal(t, int64(1), d.s.served)
+}
+
+// everybody is so many lanes in which something is due.
+func everybody(lanes int) []Waiting {
+	all := make([]Waiting, lanes)
+	for n := range all {
+		all[n] = Waiting{Lane: Lane{byte(n), byte(n >> 8), byte(n >> 16)}, Number: int64(n + 1), Limit: 10,
+			From: Position{Due: start.Add(-time.Duration(n) * time.Microsecond), ID: int64(n)}}
+	}
+	return all
+}
+
+func TestAHundredThousandLanesTakeFiftyMegabytesAtMost(t *testing.T) { // not parallel: the memory of others would be counted
+	var before, after runtime.MemStats
+	all := everybody(100_000)
+	s := Schedule{Aging: time.Minute}
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	s.Load(start, all, nil)
+	s.Propose(start, Want{Free: 100})
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	size := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	t.Logf("%d bytes", size)
+	require.Less(t, size, int64(50_000_000))
+	require.Len(t, s.lanes, 100_000)
+}
+
+func BenchmarkLoad(b *testing.B) {
+	all := everybody(100_000)
+	for b.Loop() {
+		s := Schedule{Aging: time.Minute}
+		s.Load(start, all, nil)
+	}
+}
+
+func BenchmarkPropose(b *testing.B) {
+	s := Schedule{Aging: time.Minute}
+	s.Load(start, everybody(100_000), nil)
+	for b.Loop() {
+		s.Propose(start, Want{Free: 100})
+	}
+}
+
+// A claim of a hundred items, one of each lane, as it goes on.
+func BenchmarkProposeAndApply(b *testing.B) {
+	s := Schedule{Aging: time.Minute}
+	s.Load(start, everybody(100_000), nil)
+	for b.Loop() {
+		p := s.Propose(start, Want{Free: 100})
+		a := Answer{Room: 1000, Lanes: make([]Standing, len(p.Entries))}
+		for n, e := range p.Entries {
+			next := e.From
+			a.Lanes[n] = Standing{Granted: e.Items, Taken: e.Items, Held: 1, Limit: 10, Next: &next}
+		}
+		s.Apply(start, p, a)
+	}
+}

@@ -1,0 +1,235 @@
+package schedule
+
+import (
+	"bytes"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// naive is whose turn it is, read off a list of items: docs/enqueue.md without any memory of what waits.
+type naive struct {
+	*truth
+	aging  time.Duration
+	served map[Lane]int
+	turns  int
+	owed   int // starts since age decided last
+}
+
+// next is the item that one free worker is to get.
+func (n *naive) next() (next item, found bool) {
+	var due []item
+	for _, i := range n.items {
+		if w := n.workspaces[i.lane]; !i.due.After(n.now) && !w.paused && w.held < w.limit {
+			due = append(due, i)
+		}
+	}
+	if len(due) == 0 || n.w == 0 {
+		n.owed = 0
+		return item{}, false
+	}
+	oldest := slices.MinFunc(due, func(a, b item) int { return a.due.Compare(b.due) })
+	late := oldest.due.Before(n.now.Add(-n.aging))
+	if !late {
+		n.owed = 0
+	}
+	next = slices.MinFunc(due, n.before)
+	if late && n.owed >= agedShare {
+		next, n.owed = oldest, n.owed-agedShare
+	}
+	n.owed++
+	n.turns++
+	n.served[next.lane] = n.turns
+	return next, true
+}
+
+// before says which of two comes first: by priority, then who was served least recently, then run_at.
+func (n *naive) before(a, b item) int {
+	switch {
+	case a.priority != b.priority:
+		return b.priority - a.priority
+	case a.lane != b.lane && n.served[a.lane] != n.served[b.lane]:
+		return n.served[a.lane] - n.served[b.lane]
+	case a.lane != b.lane:
+		return bytes.Compare(a.lane[:], b.lane[:])
+	default:
+		return a.due.Compare(b.due)
+	}
+}
+
+// beside is a schedule with the naive one beside it.
+type beside struct {
+	*desk
+	naive naive
+	byte  func(n int) int // a number below n
+	exact bool            // the memory is never wrong: where it is, what is asked for behind comes first
+}
+
+func newBeside(t *testing.T, next func(n int) int) *beside {
+	t.Helper()
+	b := &beside{desk: &desk{t: t, truth: newTruth(), s: Schedule{Aging: 10 * time.Second}}, byte: next}
+	b.naive = naive{truth: b.truth, aging: 10 * time.Second, served: map[Lane]int{}}
+	for n := range 1 + next(5) {
+		b.lane(string(rune('a'+n)), 1+next(4))
+	}
+	return b
+}
+
+func (b *beside) name() string { return string(rune('a' + b.byte(len(b.workspaces)))) }
+
+// happens has something happen, and the schedule told of it.
+func (b *beside) happens() {
+	name := b.name()
+	w := b.workspaces[laneOf(name)]
+	switch b.byte(12) {
+	case 0, 1, 2, 3:
+		for range 1 + b.byte(4) {
+			due := b.now.Add(time.Duration(b.byte(40)-30)*time.Second + time.Duration(b.nextID)*time.Microsecond)
+			b.s.Learn(b.add(name, b.byte(3)*50-100, due))
+		}
+	case 4, 5, 6, 7:
+		if w.held > 0 {
+			b.ends(name, 1+b.byte(w.held))
+		}
+	case 8:
+		if w.limit = 1 + b.byte(6); b.exact {
+			w.limit += w.held
+		}
+		b.s.Learn(Change{Lane: laneOf(name)})
+	case 9:
+		w.paused = !w.paused && !b.exact
+		b.s.Learn(Change{Lane: laneOf(name)})
+	case 10:
+		b.now = b.now.Add(time.Duration(1+b.byte(20)) * time.Second)
+	default:
+		all := b.levels()
+		missed := b.s.Load(b.now, all, nil)
+		maps.DeleteFunc(b.naive.served, func(l Lane, _ int) bool { // who has nothing waiting is evicted
+			return !slices.ContainsFunc(all, func(w Waiting) bool { return w.Lane == l })
+		})
+		require.Zero(b.t, missed, "all was said")
+	}
+}
+
+// one has the schedule claim one item, which must be the one that the naive one picks.
+func (b *beside) one() {
+	want, found := b.naive.next()
+	p := b.s.Propose(b.now, Want{Free: 1})
+	a, taken := b.answer(p)
+	for tries := 0; len(taken) == 0 && !p.Empty(); tries++ { // what it believed of a lane may be old: one answer puts it right
+		require.Less(b.t, tries, 20, "nothing comes of %+v", p)
+		b.s.Apply(b.now, p, a)
+		p = b.s.Propose(b.now, Want{Free: 1})
+		a, taken = b.answer(p)
+	}
+	b.s.Apply(b.now, p, a)
+	require.Empty(b.t, b.s.broken())
+	if found {
+		require.Equal(b.t, []item{want}, taken)
+	} else {
+		require.Empty(b.t, taken)
+	}
+}
+
+// many has it claim several at once, by the rules that hold for them: no lower priority before a higher one, but for its age; and nothing
+// of a lane that is believed to be full.
+func (b *beside) many(free int) {
+	p := b.s.Propose(b.now, Want{Free: free})
+	for _, e := range p.Entries {
+		require.False(b.t, b.s.lanes[e.Lane].closed)
+		require.Positive(b.t, e.Items)
+	}
+	a, taken := b.answer(p)
+	require.LessOrEqual(b.t, len(taken), free)
+	b.s.Apply(b.now, p, a)
+	require.Empty(b.t, b.s.broken())
+	for n, e := range p.Entries {
+		if a.Lanes[n].Held >= a.Lanes[n].Limit {
+			require.True(b.t, b.s.lanes[e.Lane].closed)
+		}
+	}
+}
+
+// drains gives away all that has room, within so many rounds.
+func (b *beside) drains() {
+	b.now = b.now.Add(time.Hour)
+	for rounds := 0; len(b.items) > 0; rounds++ {
+		require.Less(b.t, rounds, 500, "forgotten: %v", b.items)
+		for name := range b.workspaces {
+			w := b.workspaces[name]
+			if w.paused {
+				w.paused = false
+				b.s.Learn(Change{Lane: name})
+			}
+			if w.held > 0 {
+				b.ends(name.name(), w.held)
+			}
+		}
+		b.many(3)
+	}
+}
+
+func FuzzSchedule(f *testing.F) {
+	for seed := range uint64(50) {
+		r, script := rand.New(rand.NewPCG(seed, 5)), make([]byte, 100+20*seed)
+		for n := range script {
+			script[n] = byte(r.Uint32())
+		}
+		f.Add(script, seed%2 == 0)
+	}
+	f.Fuzz(func(t *testing.T, script []byte, singly bool) {
+		next := func(n int) int {
+			if len(script) == 0 {
+				return 0
+			}
+			one := int(script[0])
+			script = script[1:]
+			return one % n
+		}
+		b := newBeside(t, next)
+		b.exact = singly
+		for len(script) > 0 {
+			if b.happens(); singly {
+				b.one()
+			} else {
+				b.many(1 + next(12))
+			}
+		}
+		b.drains()
+	})
+}
+
+func TestTheScheduleGivesTheOrderOfANaiveList(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		b := newBeside(t, r.IntN)
+		b.exact = true
+		for range 150 {
+			for range r.IntN(3) {
+				b.happens()
+			}
+			b.one()
+		}
+		b.drains()
+	}
+}
+
+func TestNoLaneIsForgottenByClaimsOfSeveral(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		b := newBeside(t, r.IntN)
+		for range 60 {
+			for range r.IntN(3) {
+				b.happens()
+			}
+			b.many(1 + r.IntN(12))
+		}
+		b.drains()
+	}
+}

@@ -1,0 +1,331 @@
+package schedule
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// A small Postgres: rows, transactions that commit in any order, snapshots, marks, one sequence, an unlogged epoch, and crashes that forget
+// asynchronous commits. Its claims count as sql/functions/claim_grants.sql does.
+
+const (
+	simLease = 10 * time.Second
+	simW     = 4
+)
+
+type simRow struct {
+	item
+	status byte // rowWaits, rowClaimed, rowDispatched, rowDoubt or rowEnded
+	token  int64
+	owner  int
+	lease  time.Time
+	lost   int
+	xid    int64 // of the insert
+	locked bool
+}
+
+func (r *simRow) holds() bool { return r.status > rowWaits && r.status < rowEnded }
+
+// snapshot is what a transaction sees: all before xmax but those that were open.
+type snapshot struct {
+	xmax int64
+	open []int64
+}
+
+func (s snapshot) sees(xid int64) bool { return xid < s.xmax && !slices.Contains(s.open, xid) }
+
+func (s snapshot) xmin() int64 { return slices.Min(append([]int64{s.xmax}, s.open...)) }
+
+type simMark struct {
+	xid int64
+	Change
+}
+
+// simTx is a transaction: what rows become, and which marks it leaves.
+type simTx struct {
+	xid   int64
+	rows  []*simRow // as they will be; ID is their place in the table
+	marks []simMark
+	epoch Epoch
+	sync  bool
+	was   []simRow // before its commit
+}
+
+type simPostgres struct {
+	r        *rand.Rand
+	now      time.Time
+	rows     []*simRow
+	limits   []int
+	open     []*simTx
+	done     []*simTx // asynchronous commits that are not on disk, and those between
+	marks    []simMark
+	last     int64
+	next     int64 // transaction ID
+	epoch    Epoch
+	epochs   byte
+	trimmed  int64
+	trimNext int64
+	claiming *simTx // who has the lock
+}
+
+func (p *simPostgres) begin(sync bool) *simTx {
+	p.next++
+	tx := &simTx{xid: p.next, sync: sync}
+	p.open = append(p.open, tx)
+	return tx
+}
+
+// change gives a transaction a copy of a row to write, and locks the row.
+func (p *simPostgres) change(tx *simTx, r *simRow) *simRow {
+	for _, mine := range tx.rows {
+		if mine.id == r.id {
+			return mine
+		}
+	}
+	r.locked = true
+	next := *r
+	next.locked = false
+	tx.rows = append(tx.rows, &next)
+	return &next
+}
+
+func (tx *simTx) mark(c Change) { tx.marks = append(tx.marks, simMark{tx.xid, c}) }
+
+func (p *simPostgres) close(tx *simTx, commits bool) {
+	p.open = slices.DeleteFunc(p.open, func(o *simTx) bool { return o == tx })
+	if p.claiming == tx {
+		p.claiming = nil
+	}
+	for _, next := range tx.rows {
+		row := p.rows[next.id]
+		tx.was = append(tx.was, *row)
+		if row.locked = false; commits {
+			*row = *next
+		}
+	}
+	if !commits {
+		return
+	}
+	p.marks = append(p.marks, tx.marks...)
+	if tx.epoch != (Epoch{}) {
+		p.epoch = tx.epoch
+	}
+	if p.done = append(p.done, tx); tx.sync && len(tx.rows) > 0 {
+		p.done = nil // all before it is on disk; a commit that wrote nothing flushes nothing
+	}
+}
+
+// crash forgets the last asynchronous commits and all that is open. Transaction IDs and tokens that nobody knows of are given again.
+func (p *simPostgres) crash() {
+	for len(p.open) > 0 {
+		p.close(p.open[0], false)
+	}
+	kept := p.r.IntN(len(p.done) + 1)
+	for _, tx := range slices.Backward(p.done[kept:]) {
+		for n, next := range tx.rows {
+			was := tx.was[n]
+			was.locked = false
+			*p.rows[next.id] = was
+		}
+		p.marks = slices.DeleteFunc(p.marks, func(m simMark) bool { return m.xid == tx.xid })
+	}
+	p.done, p.epoch = nil, Epoch{}
+	var token, xid int64
+	for _, r := range p.rows {
+		token, xid = max(token, r.token), max(xid, r.xid)
+	}
+	for _, m := range p.marks {
+		xid = max(xid, m.xid)
+	}
+	p.last = token + p.r.Int64N(p.last-token+1)
+	p.next = max(xid, p.next-int64(p.r.IntN(3)), p.trimNext, p.trimmed)
+}
+
+func (p *simPostgres) snapshot() (s snapshot) {
+	s.xmax = p.next + 1
+	for _, tx := range p.open {
+		s.open = append(s.open, tx.xid)
+	}
+	return s
+}
+
+// look is sql/look.sql.
+func (p *simPostgres) look(seen snapshot) (now snapshot, changes []Change, gap bool) {
+	if now = p.snapshot(); seen.xmin() < p.trimmed || seen.xmax > now.xmax {
+		return now, nil, true
+	}
+	came := map[[2]int]int{}
+	for _, r := range p.rows {
+		if r.status != rowWaits || seen.sees(r.xid) {
+			continue
+		}
+		key := [2]int{int(r.lane[0]), r.priority}
+		n, found := came[key]
+		if !found {
+			n, came[key] = len(changes), len(changes)
+			changes = append(changes, Change{Lane: r.lane, Waits: true, Priority: r.priority, Due: r.due})
+		}
+		c := &changes[n]
+		if c.Items++; r.due.Before(c.Due) {
+			c.Due = r.due
+		}
+	}
+	for _, m := range p.marks {
+		if !seen.sees(m.xid) {
+			changes = append(changes, m.Change)
+		}
+	}
+	return now, changes, false
+}
+
+// load is sql/load.sql.
+func (p *simPostgres) load() (all []Waiting) {
+	for _, r := range p.rows {
+		if r.status != rowWaits {
+			continue
+		}
+		n := slices.IndexFunc(all, func(w Waiting) bool { return w.Lane == r.lane && w.Priority == r.priority })
+		if n < 0 {
+			held, _ := p.holders(r.lane, 0)
+			all = append(all, Waiting{Lane: r.lane, Number: int64(r.lane[0]), Priority: r.priority, From: r.position(), Held: held, Limit: p.limits[r.lane[0]]})
+		} else if r.position().Before(all[n].From) {
+			all[n].From = r.position()
+		}
+	}
+	return all
+}
+
+// doubt is when the first unanswered start is to be repeated.
+func (p *simPostgres) doubt() (due time.Time, suspect bool) {
+	for _, r := range p.rows {
+		if r.status == rowDoubt && (due.IsZero() || r.due.Before(due)) {
+			due, suspect = r.due, r.lost >= 2
+		}
+	}
+	return due, suspect
+}
+
+func (p *simPostgres) holders(lane Lane, floor int64) (held int, lowest int64) {
+	lowest = p.last + 1
+	for _, r := range p.rows {
+		if r.lane == lane && r.holds() && r.token >= floor {
+			held, lowest = held+1, min(lowest, r.token)
+		}
+	}
+	return held, lowest
+}
+
+// requeue is sql/functions/requeue_expired.sql.
+func (p *simPostgres) requeue(tx *simTx) {
+	for _, r := range p.rows {
+		if r.status == rowClaimed && !r.lease.After(p.now) && !r.locked {
+			next := p.change(tx, r)
+			p.last++
+			next.status, next.token, next.owner, next.lost = rowDoubt, p.last, 0, r.lost+1
+			tx.mark(Change{Lane: r.lane})
+		}
+	}
+}
+
+// trim is what a sweep does with marks: those are deleted that every transaction saw at the sweep before.
+func (p *simPostgres) trim() {
+	p.marks = slices.DeleteFunc(p.marks, func(m simMark) bool { return m.xid < p.trimNext })
+	p.trimmed, p.trimNext = p.trimNext, p.snapshot().xmin()
+}
+
+// claim is sql/functions/claim.sql: it counts, takes and leaves its transaction open.
+func (p *simPostgres) claim(owner int, q Proposal) (tx *simTx, a Answer, taken []*simRow) {
+	tx = p.begin(true)
+	p.claiming = tx
+	same := p.epoch != (Epoch{}) && p.epoch == q.Epoch
+	a = Answer{Epoch: p.epoch, Last: p.last, Room: simW, Lanes: make([]Standing, len(q.Entries))}
+	beyond, waits := int64(0), false
+	if same {
+		beyond, a.Room = q.Leased.To, simW-q.Leased.Held
+	}
+	for _, r := range p.rows {
+		if r.status == rowClaimed && r.token > beyond {
+			a.Leased = append(a.Leased, r.token)
+			a.Room--
+			waits = waits || r.owner == owner && r.lease.After(p.now) && (q.Alone || r.lost >= 2)
+		}
+	}
+	if a.Room = max(a.Room, 0); waits {
+		a.Room = 0
+	}
+	p.grant(q, same, &a)
+	p.requeue(tx)
+	most := min(q.AtMost, a.Room)
+	for _, r := range p.inOrder() {
+		if q.Unanswered > a.Repeated && most > a.Repeated && r.status == rowDoubt && !r.locked && !r.due.After(p.now) && (r.lost >= 2) == q.Alone {
+			a.Repeated++
+			taken = append(taken, p.take(tx, owner, r))
+		}
+	}
+	for n, e := range q.Entries {
+		st := &a.Lanes[n]
+		for _, r := range p.inOrder() {
+			if r.lane != e.Lane || r.priority != e.Priority || r.status != rowWaits || r.position().Before(e.From) {
+				continue
+			}
+			mine := slices.ContainsFunc(taken, func(o *simRow) bool { return o.id == r.id })
+			if !mine && !r.locked && st.Taken < st.Granted && len(taken) < most && !r.due.After(p.now) {
+				st.Taken++
+				taken = append(taken, p.take(tx, owner, r))
+			} else if at := r.position(); !mine && st.Next == nil {
+				st.Next = &at
+			}
+		}
+	}
+	for _, r := range taken[a.Repeated:] {
+		for n, e := range q.Entries {
+			if e.Lane == r.lane {
+				a.Lanes[n].Held++
+			}
+		}
+	}
+	if p.epoch == (Epoch{}) && len(taken) > 0 {
+		p.epochs++
+		tx.epoch = Epoch{p.epochs}
+	}
+	return tx, a, taken
+}
+
+// grant is sql/functions/claim_grants.sql.
+func (p *simPostgres) grant(q Proposal, same bool, a *Answer) {
+	used := map[Lane]int{}
+	first := map[Lane]int{}
+	for n, e := range q.Entries {
+		st := &a.Lanes[n]
+		*st = Standing{Limit: p.limits[e.Lane[0]], Bound: true, Receipt: e.Receipt, Number: int64(e.Lane[0])}
+		st.Held = e.Receipt.Held + int(p.last-e.Receipt.To)
+		if !same || e.Receipt.To > p.last || st.Held+e.Items > st.Limit {
+			floor := e.Receipt.Floor
+			if !same {
+				floor = 0
+			}
+			held, lowest := p.holders(e.Lane, floor)
+			st.Held, st.Counted, st.Bound, st.Receipt = held, held, false, Receipt{Floor: lowest, Held: held, To: p.last}
+		}
+		if used[e.Lane] == 0 {
+			first[e.Lane] = st.Held
+		}
+		st.Granted = max(min(e.Items, st.Limit-first[e.Lane]-used[e.Lane]), 0)
+		used[e.Lane] += st.Granted
+	}
+}
+
+func (p *simPostgres) take(tx *simTx, owner int, r *simRow) *simRow {
+	next := p.change(tx, r)
+	p.last++
+	next.status, next.token, next.owner, next.lease = rowClaimed, p.last, owner, p.now.Add(simLease)
+	return next
+}
+
+func (p *simPostgres) inOrder() []*simRow {
+	rows := slices.Clone(p.rows)
+	slices.SortFunc(rows, func(a, b *simRow) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id)) })
+	return rows
+}

@@ -1,0 +1,323 @@
+package schedule
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// simReplica is a dispatcher: the product's own schedule, and what claim.Store keeps beside it.
+type simReplica struct {
+	name     int
+	s        Schedule
+	seen     *snapshot // nil: it knows of nothing
+	compared time.Time
+	holding  []*simRow
+	waiting  *simAnswer // for an answer
+}
+
+// simAnswer is a claim that was sent.
+type simAnswer struct {
+	proposal  Proposal
+	answer    Answer
+	taken     []*simRow
+	tx        *simTx
+	committed bool
+}
+
+// simulation is a run. The same seed gives the same run.
+type simulation struct {
+	*simPostgres
+	replicas []*simReplica
+	names    int
+	calm     bool // nothing goes wrong any more
+	crashes  bool
+	missed   int
+	log      bytes.Buffer
+	broken   string
+}
+
+func newSimulation(seed uint64) *simulation {
+	r := rand.New(rand.NewPCG(seed, 9))
+	m := &simulation{simPostgres: &simPostgres{r: r, now: start}, crashes: seed%2 == 0}
+	for range 1 + r.IntN(3) {
+		m.limits = append(m.limits, 1+r.IntN(3))
+	}
+	for range 1 + r.IntN(4) {
+		m.replicas = append(m.replicas, m.replica())
+	}
+	return m
+}
+
+func (m *simulation) replica() *simReplica {
+	m.names++
+	return &simReplica{name: m.names, s: Schedule{Aging: 5 * time.Second}}
+}
+
+func (m *simulation) say(format string, args ...any) {
+	fmt.Fprintf(&m.log, "%d ", m.now.Sub(start).Milliseconds())
+	fmt.Fprintf(&m.log, format+"\n", args...)
+}
+
+// rare says whether something goes wrong now that does once in so many times.
+func (m *simulation) rare(times int) bool { return !m.calm && m.r.IntN(times) == 0 }
+
+func (m *simulation) step() {
+	m.now = m.now.Add(time.Duration(m.r.IntN(200)) * time.Millisecond)
+	switch n := m.r.IntN(20); {
+	case n < 3 && !m.calm:
+		m.enqueue()
+	case n < 7 && len(m.open) > 0:
+		m.commits(m.open[m.r.IntN(len(m.open))])
+	case n < 10:
+		m.ends()
+	case n == 10:
+		m.requeue(m.begin(false))
+	case n == 11:
+		m.trim()
+	case m.rare(60):
+		lane := m.r.IntN(len(m.limits))
+		m.limits[lane] = m.r.IntN(4)
+		tx := m.begin(false)
+		tx.mark(Change{Lane: Lane{byte(lane)}})
+		m.close(tx, true)
+	case m.crashes && m.rare(25):
+		m.say("crash, %d commits are not on disk", len(m.done))
+		m.crash()
+		for _, r := range m.replicas {
+			r.waiting = nil
+		}
+	case m.rare(60):
+		at := m.r.IntN(len(m.replicas))
+		m.say("%d is killed", m.replicas[at].name)
+		m.replicas[at] = m.replica()
+	default:
+		m.turn(m.replicas[m.r.IntN(len(m.replicas))])
+	}
+}
+
+func (m *simulation) enqueue() {
+	tx := m.begin(m.r.IntN(4) == 0)
+	lane, priority := Lane{byte(m.r.IntN(len(m.limits)))}, m.r.IntN(3)
+	for range 1 + m.r.IntN(3) {
+		id := int64(len(m.rows))
+		row := &simRow{item: item{lane, priority, m.now.Add(time.Duration(m.r.IntN(8000)-6000) * time.Millisecond), id}, xid: tx.xid, status: rowEnded}
+		m.rows = append(m.rows, row) // not there before its commit
+		m.change(tx, row).status = rowWaits
+	}
+}
+
+func (m *simulation) commits(tx *simTx) {
+	commits := !m.rare(20)
+	m.close(tx, commits)
+	m.say("%d commits: %t", tx.xid, commits)
+	for _, r := range m.replicas {
+		if r.waiting != nil && r.waiting.tx == tx {
+			if r.waiting.committed = commits; !commits {
+				r.waiting = nil
+			}
+		}
+	}
+}
+
+// ends has a workflow end, by a commit that a crash may forget.
+func (m *simulation) ends() {
+	for _, row := range m.rows {
+		if row.status == rowDispatched && !row.locked && m.r.IntN(2) == 0 {
+			tx := m.begin(false)
+			m.change(tx, row).status = rowEnded
+			tx.mark(Change{Lane: row.lane, Items: 1})
+			return
+		}
+	}
+}
+
+// turn is what a replica does next.
+func (m *simulation) turn(r *simReplica) {
+	switch w := r.waiting; {
+	case w != nil && w.committed && m.rare(10):
+		m.say("%d loses its answer", r.name)
+		r.waiting = nil
+	case w != nil && w.committed:
+		r.waiting = nil
+		vain := r.s.Apply(m.now, w.proposal, w.answer)
+		r.holding = append(r.holding, w.taken...)
+		m.say("%d is given %d of %d, %d in vain", r.name, len(w.taken), len(w.proposal.Entries), vain)
+	case w != nil:
+	case len(r.holding) > 0 && m.r.IntN(2) == 0:
+		m.settle(r)
+	case m.claiming == nil:
+		m.claims(r)
+	}
+	if at := r.s.broken(); at != "" {
+		m.broken = at
+	}
+}
+
+// settle ends a claim: it is started, or handed back, or put off, or its holder does not know.
+func (m *simulation) settle(r *simReplica) {
+	held := r.holding[0]
+	r.holding = r.holding[1:]
+	row := m.rows[held.id]
+	if row.token != held.token || row.status != rowClaimed || row.locked || !row.lease.After(m.now) {
+		return // it is lost, or will be
+	}
+	tx := m.begin(false)
+	next := m.change(tx, row)
+	next.lost, next.owner = 0, 0
+	switch n := m.r.IntN(8); {
+	case m.calm || n < 5:
+		next.status = rowDispatched
+		return
+	case n == 5:
+		next.status = rowDoubt
+	case n == 6:
+		next.due = m.now.Add(time.Second)
+		fallthrough
+	default:
+		next.status = rowWaits
+	}
+	tx.mark(Change{Lane: row.lane, Waits: next.status == rowWaits, Again: true, Priority: row.priority, Due: next.due})
+}
+
+// claims is claim.Store's: it looks or loads, proposes and claims.
+func (m *simulation) claims(r *simReplica) {
+	if r.seen != nil && m.r.IntN(3) > 0 {
+		now, changes, gap := m.look(*r.seen)
+		changed := map[Lane]bool{}
+		for _, c := range changes {
+			r.s.Learn(c)
+			changed[c.Lane] = true
+		}
+		if r.seen = &now; gap {
+			r.seen = nil
+		} else if m.now.Sub(r.compared) > 10*time.Second {
+			r.compared = m.now
+			missed := r.s.Load(m.now, m.load(), changed)
+			m.missed += missed
+			m.say("%d compares, %d were missed", r.name, missed)
+		}
+	}
+	if r.seen == nil {
+		now := m.snapshot()
+		r.seen, r.compared = &now, m.now
+		r.s.Reset()
+		r.s.Load(m.now, m.load(), nil)
+		m.say("%d loads", r.name)
+	}
+	r.s.Unanswered(m.doubt())
+	p := r.s.Propose(m.now, Want{Free: 1 + m.r.IntN(5), Holding: len(r.holding)})
+	if p.Empty() {
+		return
+	}
+	tx, a, taken := m.claim(r.name, p)
+	m.say("%d claims: %+v %+v", r.name, p.Entries, a.Leased)
+	m.check(tx, taken)
+	r.waiting = &simAnswer{proposal: p, answer: a, taken: taken, tx: tx}
+}
+
+// check holds what a claim took against a full count.
+func (m *simulation) check(tx *simTx, taken []*simRow) {
+	leased, held, gives := 0, map[Lane]int{}, map[Lane]bool{}
+	for _, row := range m.rows {
+		if was := row.status; slices.ContainsFunc(taken, func(o *simRow) bool { return o.id == row.id }) {
+			if was != rowWaits && was != rowDoubt {
+				m.broken = fmt.Sprintf("item %d is taken twice", row.id)
+			}
+			leased++
+			held[row.lane]++
+			gives[row.lane] = gives[row.lane] || was == rowWaits
+		} else if row.holds() {
+			held[row.lane]++
+			if was == rowClaimed { // also where this claim puts it back: see claim_grants
+				leased++
+			}
+		}
+	}
+	for lane := range gives {
+		if gives[lane] && held[lane] > m.limits[lane[0]] {
+			m.broken = fmt.Sprintf("lane %d has %d of %d, transaction %d", lane[0], held[lane], m.limits[lane[0]], tx.xid)
+		}
+	}
+	if len(taken) > 0 && leased > simW {
+		m.broken = fmt.Sprintf("%d are leased", leased)
+	}
+}
+
+// left is how many items have not ended.
+func (m *simulation) left() (left int) {
+	for _, row := range m.rows {
+		if row.status != rowEnded || row.locked {
+			left++
+		}
+	}
+	return left
+}
+
+// run goes through chaos and then through calm until all items have ended.
+func (m *simulation) run() string {
+	for range 400 {
+		if m.step(); m.broken != "" {
+			return m.broken
+		}
+	}
+	m.calm = true
+	for n := range m.limits {
+		m.limits[n] = max(m.limits[n], 1)
+		tx := m.begin(true)
+		tx.mark(Change{Lane: Lane{byte(n)}})
+		m.close(tx, true)
+	}
+	for steps := 0; m.left() > 0; steps++ {
+		if m.step(); m.broken != "" {
+			return m.broken
+		}
+		if steps > 20_000 {
+			return fmt.Sprintf("%d items have not ended", m.left())
+		}
+	}
+	if !m.crashes && m.missed > 0 {
+		return fmt.Sprintf("%d lanes were missed, and nothing had been forgotten", m.missed)
+	}
+	return ""
+}
+
+func TestReplicasOverAPostgresThatFailsPassNoLimitAndLoseNothing(t *testing.T) {
+	t.Parallel()
+	seeds := 300
+	if more, err := strconv.Atoi(os.Getenv("PGDISPATCH_SEEDS")); err == nil {
+		seeds = more
+	}
+	missed, rows, crashes, kills, lost := 0, 0, 0, 0, 0
+	for seed := range seeds {
+		m := newSimulation(uint64(seed))
+		said := m.run()
+		if said != "" {
+			t.Log(m.log.String())
+		}
+		require.Empty(t, said, "seed %d", seed)
+		missed += m.missed
+		rows += len(m.rows)
+		crashes += bytes.Count(m.log.Bytes(), []byte("crash, "))
+		kills += bytes.Count(m.log.Bytes(), []byte("is killed"))
+		lost += bytes.Count(m.log.Bytes(), []byte("loses its answer"))
+	}
+	t.Logf("%d seeds, %d items, %d crashes, %d kills, %d lost answers, %d lanes missed after crashes", seeds, rows, crashes, kills, lost, missed)
+	require.Positive(t, min(crashes, kills, lost))
+}
+
+func TestASeedGivesTheSameRunAgain(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		one, two := newSimulation(seed), newSimulation(seed)
+		require.Equal(t, one.run(), two.run())
+		require.True(t, bytes.Equal(one.log.Bytes(), two.log.Bytes()), "seed %d", seed)
+	}
+}

@@ -1,0 +1,270 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// laneOf is the lane with a name of one letter or a number.
+func laneOf(name string) (l Lane) {
+	copy(l[:], name)
+	return l
+}
+
+func (l Lane) name() string { return strings.TrimRight(string(l[:]), "\x00") }
+
+// item is one that waits.
+type item struct {
+	lane     Lane
+	priority int
+	due      time.Time
+	id       int64
+}
+
+func (i item) String() string { return fmt.Sprintf("%s%d", i.lane.name(), i.id) }
+
+func (i item) position() Position { return Position{Due: i.due, ID: i.id} }
+
+// workspace is what Postgres has of a lane.
+type workspace struct {
+	limit, held int
+	paused      bool
+	number      int64
+	retryIn     time.Duration // what its rate says of a claim that is given nothing; 0: it has none
+	locked      bool          // somebody has its items locked
+	closed      bool          // they are of a namespace that takes none
+}
+
+// truth is Postgres in a few lines: lists that are scanned. It answers proposals truthfully.
+type truth struct {
+	now        time.Time
+	items      []item
+	workspaces map[Lane]*workspace
+	w          int // room under W
+	paused     bool
+	epoch      Epoch
+	last       int64
+	nextID     int64
+}
+
+func newTruth() *truth {
+	return &truth{now: start, workspaces: map[Lane]*workspace{}, w: 1000, epoch: Epoch{1}}
+}
+
+// lane gives a lane a limit.
+func (p *truth) lane(name string, limit int) *workspace {
+	w := &workspace{limit: limit, number: int64(len(p.workspaces) + 1)}
+	p.workspaces[laneOf(name)] = w
+	return w
+}
+
+// add inserts an item and says what a look says of it.
+func (p *truth) add(name string, priority int, due time.Time) Change {
+	p.nextID++
+	i := item{laneOf(name), priority, due, p.nextID}
+	p.items = append(p.items, i)
+	return Change{Lane: i.lane, Number: p.workspaces[i.lane].number, Waits: true, Priority: priority, Due: due, Items: 1}
+}
+
+// answer takes what the limits allow of a proposal, in its order.
+func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
+	a = Answer{Epoch: p.epoch, Paused: p.paused, Last: p.last, Room: p.w, Lanes: make([]Standing, len(proposal.Entries))}
+	if p.paused {
+		a.Room = 0
+	}
+	used, most := map[Lane]int{}, min(proposal.AtMost, a.Room)
+	for n, e := range proposal.Entries {
+		w, st := p.workspaces[e.Lane], &a.Lanes[n]
+		*st = Standing{Limit: w.limit, Paused: w.paused, RetryIn: w.retryIn, Number: w.number, Counted: w.held}
+		if st.Granted = max(min(e.Items, w.limit-w.held-used[e.Lane]), 0); w.paused || w.retryIn > 0 {
+			st.Granted = 0
+		}
+		used[e.Lane] += st.Granted
+		if w.paused {
+			st.Limit = 0
+		}
+		for _, i := range p.level(e) {
+			if st.Taken == st.Granted || len(taken) == most || i.due.After(p.now) || w.locked || w.closed {
+				at := i.position()
+				st.Next = &at
+				break
+			}
+			st.Taken++
+			taken = append(taken, i)
+		}
+		a.Limited = a.Limited || w.closed
+	}
+	for _, i := range taken {
+		p.workspaces[i.lane].held++
+		p.items = slices.DeleteFunc(p.items, func(o item) bool { return o == i })
+	}
+	p.last += int64(len(taken))
+	p.w -= len(taken)
+	for n, e := range proposal.Entries {
+		w, st := p.workspaces[e.Lane], &a.Lanes[n]
+		st.Held = w.held
+		st.PassedOver = w.closed && st.Granted > 0 && len(taken) < most && st.Next != nil && !st.Next.Due.After(p.now)
+	}
+	return a, taken
+}
+
+// level is what waits at an entry's level from its place on, in order.
+func (p *truth) level(e Entry) (found []item) {
+	for _, i := range p.items {
+		if i.lane == e.Lane && i.priority == e.Priority && !i.position().Before(e.From) {
+			found = append(found, i)
+		}
+	}
+	slices.SortFunc(found, func(a, b item) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id)) })
+	return found
+}
+
+// levels is what a load reads.
+func (p *truth) levels() (all []Waiting) {
+	first := map[level]int{}
+	for _, i := range p.items {
+		key := level{lane: nil, priority: i.priority, from: Position{ID: int64(p.workspaces[i.lane].number)}}
+		n, found := first[key]
+		if !found {
+			w := p.workspaces[i.lane]
+			first[key] = len(all)
+			limit := w.limit
+			if w.paused {
+				limit = 0
+			}
+			all = append(all, Waiting{Lane: i.lane, Number: w.number, Priority: i.priority, From: i.position(), Held: w.held, Limit: limit})
+		} else if i.position().Before(all[n].From) {
+			all[n].From = i.position()
+		}
+	}
+	return all
+}
+
+// desk is a schedule with Postgres behind it.
+type desk struct {
+	*truth
+	t       *testing.T
+	s       Schedule
+	holding int
+	vain    int // of the last claim
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	t.Parallel()
+	return &desk{truth: newTruth(), t: t, s: Schedule{Aging: time.Minute}}
+}
+
+// waits has items of a lane inserted that have been due for so long, each a little longer than the next, and the schedule told.
+func (d *desk) waits(name string, priority, items int, since time.Duration) {
+	for range items {
+		d.s.Learn(d.add(name, priority, d.now.Add(-since-time.Millisecond+time.Duration(d.nextID)*time.Microsecond)))
+	}
+}
+
+// propose says what is proposed as "lane@priority*items".
+func (d *desk) propose(free int) string {
+	d.t.Helper()
+	p := d.s.Propose(d.now, Want{Free: free, Holding: d.holding})
+	var said []string
+	for _, e := range p.Entries {
+		said = append(said, fmt.Sprintf("%s@%d*%d", e.Lane.name(), e.Priority, e.Items))
+	}
+	d.requireWhole()
+	return strings.Join(said, " ")
+}
+
+// claim claims what the schedule proposes, and says what it was given: lanes and numbers of items.
+func (d *desk) claim(free int) string {
+	d.t.Helper()
+	p := d.s.Propose(d.now, Want{Free: free, Holding: d.holding})
+	a, taken := d.answer(p)
+	d.vain = d.s.Apply(d.now, p, a)
+	d.requireWhole()
+	said := make([]string, len(taken))
+	for n, i := range taken {
+		said[n] = i.String()
+	}
+	return strings.Join(said, " ")
+}
+
+// claims is so many claims of one item each.
+func (d *desk) claims(n int) string {
+	d.t.Helper()
+	said := make([]string, n)
+	for k := range said {
+		said[k] = d.claim(1)
+	}
+	return strings.Join(said, " ")
+}
+
+// ends frees slots of a lane, and the schedule is told by a mark.
+func (d *desk) ends(name string, items int) {
+	d.workspaces[laneOf(name)].held -= items
+	d.w += items
+	d.s.Learn(Change{Lane: laneOf(name), Items: items})
+}
+
+// requireWhole sees that the heaps are in order and hold what they should.
+func (d *desk) requireWhole() {
+	d.t.Helper()
+	require.Empty(d.t, d.s.broken())
+}
+
+// broken says what is wrong with the heaps; "": nothing.
+func (s *Schedule) broken() string {
+	for n := range s.ready {
+		if at := s.ready[n].broken(); at != "" {
+			return fmt.Sprintf("ready at %d: %s", n+lowest, at)
+		}
+		for _, v := range s.ready[n].levels {
+			if v.priority != n+lowest {
+				return fmt.Sprintf("a level of priority %d is among those of %d", v.priority, n+lowest)
+			}
+		}
+	}
+	for _, h := range []*heap{&s.oldest, &s.later} {
+		if at := h.broken(); at != "" {
+			return fmt.Sprintf("heap %d: %s", h.kind, at)
+		}
+	}
+	in := 0
+	for _, l := range s.lanes {
+		for n, v := range l.levels {
+			ready, oldest, later := v.at[inReady] >= 0, v.at[inOldest] >= 0, v.at[inLater] >= 0
+			if ready != oldest || ready && later || l.closed == (ready || later) {
+				return fmt.Sprintf("lane %s at %d: closed %t, ready %t, oldest %t, later %t", l.id.name(), v.priority, l.closed, ready, oldest, later)
+			}
+			if n > 0 && l.levels[n-1].priority <= v.priority {
+				return "levels are out of order"
+			}
+			if !l.closed {
+				in++
+			}
+		}
+	}
+	if in != s.oldest.len()+s.later.len() {
+		return fmt.Sprintf("%d levels are open, %d are asked for and %d wait", in, s.oldest.len(), s.later.len())
+	}
+	return ""
+}
+
+func (h *heap) broken() string {
+	for n, v := range h.levels {
+		if v.at[h.kind] != n {
+			return fmt.Sprintf("the level at %d believes to be at %d", n, v.at[h.kind])
+		}
+		if n > 0 && h.less(v, h.levels[(n-1)/2]) {
+			return fmt.Sprintf("the level at %d comes before its parent", n)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// repeats answers a proposal of unanswered starts.
+func (d *desk) repeats(p Proposal, repeated int) {
+	d.t.Helper()
+	a := Answer{Epoch: d.epoch, Room: d.w, Repeated: repeated, Lanes: make([]Standing, len(p.Entries))}
+	for n, e := range p.Entries {
+		at := e.From
+		a.Lanes[n] = Standing{Limit: 9, Next: &at}
+	}
+	d.s.Apply(d.now, p, a)
+	d.requireWhole()
+}
+
+func newDoubts(t *testing.T, suspect bool) *desk {
+	t.Helper()
+	d := newDesk(t)
+	d.lane("a", 9)
+	d.waits("a", 5, 9, 0)
+	d.s.Unanswered(d.now, suspect)
+	return d
+}
+
+func TestUnansweredStartsComeFirst(t *testing.T) {
+	d := newDoubts(t, false)
+	p := d.s.Propose(d.now, Want{Free: 3, Holding: 5})
+	require.Equal(t, 3, p.Unanswered)
+	require.False(t, p.Alone)
+	require.Len(t, p.Entries, 1, "what is left of the workers is for others")
+	require.False(t, p.Empty())
+}
+
+func TestAnUnansweredStartWaitsForItsTime(t *testing.T) {
+	d := newDesk(t)
+	d.s.Unanswered(d.now.Add(time.Second), false)
+	require.True(t, d.s.Propose(d.now, Want{Free: 3}).Empty())
+	require.False(t, d.s.Ready(d.now))
+	require.Equal(t, d.now.Add(time.Second), d.s.Next(d.now))
+	d.now = d.now.Add(time.Second)
+	require.True(t, d.s.Ready(d.now))
+	require.Equal(t, 3, d.s.Propose(d.now, Want{Free: 3}).Unanswered)
+	d.s.Unanswered(time.Time{}, false)
+	require.False(t, d.s.Ready(d.now))
+	require.Zero(t, d.s.Next(d.now))
+}
+
+func TestASuspectIsTakenAlone(t *testing.T) {
+	d := newDoubts(t, true)
+	require.True(t, d.s.Propose(d.now, Want{Free: 3, Holding: 1}).Empty(), "what is held beside it would be lost with it")
+	require.True(t, d.s.Capped())
+	p := d.s.Propose(d.now, Want{Free: 3})
+	require.Equal(t, Proposal{AtMost: 1, Unanswered: 1, Alone: true, Epoch: p.Epoch}, p)
+	d.repeats(p, 1)
+	require.True(t, d.s.Propose(d.now, Want{Free: 3, Holding: 1}).Empty(), "it is in the replica's hands")
+	require.True(t, d.s.Capped())
+	d.s.Unanswered(time.Time{}, false)
+	require.True(t, d.s.Propose(d.now, Want{Free: 3, Holding: 1}).Empty())
+	require.Equal(t, "a1", d.claim(1), "it no longer is")
+}
+
+func TestASuspectThatIsNotToBeHadIsPassedOver(t *testing.T) {
+	d := newDoubts(t, true)
+	d.repeats(d.s.Propose(d.now, Want{Free: 3}), 0)
+	p := d.s.Propose(d.now, Want{Free: 1, Holding: 3})
+	require.False(t, p.Alone)
+	require.Len(t, p.Entries, 1)
+}
+
+func TestUnansweredStartsThatAreLockedAreLeftAloneForAMoment(t *testing.T) {
+	d := newDoubts(t, false)
+	d.repeats(d.s.Propose(d.now, Want{Free: 3}), 0)
+	require.Zero(t, d.s.Propose(d.now, Want{Free: 3}).Unanswered)
+	d.now = d.now.Add(lockedFor)
+	p := d.s.Propose(d.now, Want{Free: 3})
+	require.Equal(t, 3, p.Unanswered)
+	d.repeats(p, 2)
+	require.Zero(t, d.s.Propose(d.now, Want{Free: 3}).Unanswered, "there were no more, before a look says otherwise")
+}
+
+func TestRepeatedStartsCountForAgeing(t *testing.T) {
+	d := newDoubts(t, false)
+	d.lane("b", 9)
+	d.waits("b", 0, 1, 2*time.Minute)
+	p := d.s.Propose(d.now, Want{Free: 10})
+	d.repeats(p, 10)
+	d.s.Unanswered(time.Time{}, false)
+	require.Equal(t, "b10", d.claim(1))
+}
