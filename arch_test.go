@@ -15,18 +15,24 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
 )
 
 const (
 	module = "github.com/pgdispatch/pgdispatch"
 	// maxFunctionLines and maxFileLines are what a reader can hold.
 	maxFunctionLines = 70
-	maxFileLines     = 400
+	// maxSQLFunctionLines is of a function as it is applied, with its parts.
+	maxSQLFunctionLines = 90
+	maxSQLColumns       = 150
+	maxFileLines        = 400
 )
 
 // edges are all imports between the product's packages. A new one is a decision.
 var edges = map[string][]string{
-	"claim":                 {"sql"},
+	"claim":                 {"claim/schedule", "sql"},
+	"claim/schedule":        nil,
 	"cmd/pgdispatch":        {"claim", "complete", "dispatch", "notify", "sql/migrate", "summary", "sweeper", "telemetry", "view", "web"},
 	"complete":              {"claim", "summary"},
 	"complete/temporaltest": nil,
@@ -108,6 +114,20 @@ func TestSQLStandsInSQLFiles(t *testing.T) {
 			}
 			return true
 		})
+	}
+}
+
+func TestSQLFunctionsAreOfAReadableLength(t *testing.T) {
+	t.Parallel()
+	for _, function := range sql.Functions() {
+		if function.Name == "triggers" {
+			continue // many, each of a few lines
+		}
+		lines := strings.Split(strings.TrimSpace(function.Text), "\n")
+		require.LessOrEqual(t, len(lines), maxSQLFunctionLines, function.Name)
+		for n, line := range lines {
+			require.LessOrEqual(t, len(line), maxSQLColumns, "%s: line %d", function.Name, n+1)
+		}
 	}
 }
 

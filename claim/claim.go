@@ -7,13 +7,10 @@ package claim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgdispatch/pgdispatch/sql"
 )
@@ -31,8 +28,6 @@ const (
 	claimTimeout = 10 * time.Second
 	// settleTimeout bounds every other statement that a worker, the sweeper or the watcher waits for.
 	settleTimeout = 5 * time.Second
-	// recountTimeout bounds the sweeper's recount, which reads every open item.
-	recountTimeout = time.Minute
 )
 
 // Item is a leased item and everything that starting its workflow needs.
@@ -63,6 +58,8 @@ type Item struct {
 	// UnansweredFor is how long ago the first of those starts was sent, at the most, by the database's clock; 0 where the
 	// outcome is known.
 	UnansweredFor time.Duration
+	// Priority is the level of its workspace at which it waited.
+	Priority int
 	// Problem says why the item cannot be started as it is, such as "workspace not found"; "": it can.
 	Problem string
 	// Waited is how long the item has been due, by the database's clock.
@@ -78,6 +75,12 @@ func (i Item) WorkflowID() string { return "execution-" + i.ExecutionID }
 // Wanted says what a claim is to give.
 type Wanted struct {
 	AtMost int
+	// Holding is how many items the replica has in its hands that this claim does not end.
+	Holding int
+	// Named are the payloads of notifications: hints of where items wait.
+	Named []string
+	// Look: something may have changed that no notification named. Quiet: whatever changes is announced, so there is no need to look.
+	Look, Quiet bool
 	// Namespaces are those that take no items for now, or not as many: of each, at most so many are given. A lane whose next
 	// hundred items of a priority are all of namespaces that take none is looked at again after 3 s.
 	Namespaces map[string]int
@@ -86,7 +89,15 @@ type Wanted struct {
 // Batch is the answer to a claim.
 type Batch struct {
 	Items []Item
-	// More: more is due than was given.
+	// Asked is how many entries the proposal had, and Vain how many of them gave nothing; 0: no claim was sent.
+	Asked, Vain int
+	// Unannounced is how many workspaces were found to have something due of which nobody had said so.
+	Unannounced int
+	// Flush is how long the commit took, at the most; 0: there was none. It includes a round trip.
+	Flush time.Duration
+	// Arrived is how many items were found to have come by a look.
+	Arrived int
+	// More: more is due than was given, as far as is known.
 	More bool
 	// Capped: W left room for less than was asked for. Where More is due too, it is W that holds it back.
 	Capped bool
@@ -105,15 +116,21 @@ type Full struct {
 	Limit       int    `json:"limit"`
 }
 
+// Database is what a Store executes its statements on: a pool, or one connection.
+type Database interface {
+	querier
+	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
+}
+
 // Store executes the statements. Its zero value is not ready: Pool and Owner are needed.
 type Store struct {
 	// Pool is for claims, whose commit must survive a crash of the database: see Async.
-	Pool *pgxpool.Pool
+	Pool Database
 	// Async is for everything else, and may commit with synchronous_commit = off: what a crash of the database makes it
 	// forget is found again, by the lease or by asking Temporal. Nil: Pool.
 	//
 	// A claim must not be forgotten, because its slot would be given to another item while the first one's workflow runs.
-	Async *pgxpool.Pool
+	Async Database
 	// Owner is this replica's name, unique among all replicas that ever ran at the same time.
 	Owner string
 	// Lease is how long a claim or a heartbeat holds an item.
@@ -123,98 +140,15 @@ type Store struct {
 	// CanWatch says whether this replica has room to watch the ends of so many executions that it has just started, or is about to;
 	// it must not block. Where it has not, they are settled as watched by nobody, for others to adopt. Nil: it has.
 	CanWatch func(executions int) bool
+
+	memory memory
 }
 
-func (s *Store) async() *pgxpool.Pool {
+func (s *Store) async() Database {
 	if s.Async != nil {
 		return s.Async
 	}
 	return s.Pool
-}
-
-// Claim leases up to atMost due items. Limits hold exactly, over all replicas: W, every workspace's own, and pauses.
-func (s *Store) Claim(ctx context.Context, atMost int) (Batch, error) {
-	batch, _, err := s.SettleAndClaim(ctx, nil, Wanted{AtMost: atMost})
-	return batch, err
-}
-
-// SettleAndClaim ends claims whose workflows were started and claims anew, in one transaction: what the first part frees,
-// the second can give away. It returns the IDs that it ended; what is missing was lost. After an error nobody knows whether
-// it was done: settling once more changes nothing where it was. After ErrLocked it was not.
-func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted Wanted) (Batch, []int64, error) {
-	const verb = "claim items"
-	batch, deadline := Batch{LookAgainIn: -1}, time.Now().Add(s.Lease)
-	ctx, cancel := bounded(ctx, claimTimeout, verb)
-	defer cancel()
-	statements := &pgx.Batch{}
-	var settled []int64
-	if len(started) > 0 {
-		statements.Queue(sql.Dispatched, s.dispatchedArgs(started)...).Query(func(rows pgx.Rows) (err error) {
-			settled, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-			if hasCode(err, lockNotAvailable) {
-				err = fmt.Errorf("%w: %w", ErrLocked, err)
-			}
-			return err
-		})
-	}
-	namespaces, allowed := make([]string, 0, len(wanted.Namespaces)), make([]int, 0, len(wanted.Namespaces))
-	for namespace, items := range wanted.Namespaces {
-		namespaces, allowed = append(namespaces, namespace), append(allowed, items)
-	}
-	statements.Queue(sql.Claim, s.Owner, wanted.AtMost, s.Lease, optional(s.Namespace), namespaces, allowed, s.watcher(wanted.AtMost)).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			if err := scan(rows, deadline, &batch); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
-	// One transaction without a BEGIN, because a batch is one.
-	if err := s.Pool.SendBatch(ctx, statements).Close(); err != nil {
-		return Batch{LookAgainIn: -1}, nil, named(ctx, s.Pool, verb, err)
-	}
-	return batch, settled, nil
-}
-
-func scan(row pgx.Row, deadline time.Time, batch *Batch) error {
-	var (
-		i                                         Item
-		id, token                                 *int64
-		execution, workspace, definition, version *string
-		namespace, workflowType, taskQueue        *string
-		nodes, params, trace, pr                  *string
-		full                                      *string
-		timeout, waited, unansweredFor, lookAgain *time.Duration
-		attempts, failures, maxAttempts           *int
-		unknown, more, capped, paused             *bool
-	)
-	if err := row.Scan(&id, &token, &execution, &workspace, &definition, &version, &namespace, &workflowType, &taskQueue, &timeout,
-		&nodes, &params, &trace, &attempts, &failures, &maxAttempts, &unknown, &unansweredFor, &pr, &waited, &more, &capped, &lookAgain,
-		&paused, &full); err != nil {
-		return err
-	}
-	if id == nil {
-		batch.More, batch.Capped, batch.Paused = value(more), value(capped), value(paused)
-		if full != nil {
-			if err := json.Unmarshal([]byte(*full), &batch.AtCapacity); err != nil {
-				return fmt.Errorf("read at_capacity: %w", err)
-			}
-		}
-		if lookAgain != nil {
-			batch.LookAgainIn = max(*lookAgain, 0)
-		}
-		return nil
-	}
-	i.ID, i.Token, i.Deadline = *id, *token, deadline
-	i.ExecutionID, i.WorkspaceID = value(execution), value(workspace)
-	i.WorkflowDefinitionID, i.WorkflowDefinitionVersionID = value(definition), value(version)
-	i.Namespace, i.WorkflowType, i.TaskQueue, i.ExecutionTimeout = value(namespace), value(workflowType), value(taskQueue), value(timeout)
-	i.NodeIDs, i.Params, i.Traceparent = []byte(value(nodes)), []byte(value(params)), value(trace)
-	i.AttemptCount, i.FailureCount, i.MaxAttempts = value(attempts), value(failures), value(maxAttempts)
-	i.OutcomeUnknown, i.UnansweredFor = value(unknown), value(unansweredFor)
-	i.Problem, i.Waited = value(pr), value(waited)
-	batch.Items = append(batch.Items, i)
-	return nil
 }
 
 func value[T any](p *T) T {

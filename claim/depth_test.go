@@ -26,7 +26,7 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	require.NoError(t, err)
 	b.claimed(b.Store, 3)
 	b.enqueue(b.shop, 5)
-	b.execute(`update pgdispatch.workflow_execution_queue set outcome_unknown = true
+	b.execute(`update pgdispatch.workflow_execution_queue set outcome_unknown = true, lease_token = nextval('pgdispatch.lease_tokens')
 		where id = (select max(id) from pgdispatch.workflow_execution_queue)`)
 	b.execute(`update pgdispatch.workflow_execution_queue set run_at = run_at - interval '1 hour'
 		where id = (select min(id) from pgdispatch.workflow_execution_queue where status = 'PENDING' and run_at < now())`)

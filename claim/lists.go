@@ -28,7 +28,7 @@ type WorkspaceOrder string
 const (
 	ByName     WorkspaceOrder = "name"
 	ByRunning  WorkspaceOrder = "running"
-	ByOldest   WorkspaceOrder = "oldest" // what its lane knows of the item that waits longest
+	ByOldest   WorkspaceOrder = "oldest" // by the item that has been due for longest
 	ByFailures WorkspaceOrder = "failures"
 )
 

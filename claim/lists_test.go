@@ -32,7 +32,7 @@ func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
 	}
 	b.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, now() - interval '1 hour' from pgdispatch.workflow_definitions where workspace_id = $1::uuid`, late)
-	_, err = b.Claim(t.Context(), 1) // the lanes learn of it
+	_, err = b.Claim(t.Context(), 1)
 	require.NoError(t, err)
 
 	for by, want := range map[WorkspaceOrder]string{

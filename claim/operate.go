@@ -11,16 +11,13 @@ import (
 
 // Swept is what a sweep found.
 type Swept struct {
-	Requeued  int // items whose lease ran out and that are PENDING again
-	Unnoticed int // workspaces with due items whose insert trigger had not fired
+	Requeued int // items whose lease ran out and that are PENDING again
 	// NextExpiryIn is how long until the next lease runs out, or the presence of a replica; nil: there is neither.
 	NextExpiryIn *time.Duration
 	// Shortened counts leases from before the database's clock was set back, which would have held until it has caught up.
 	Shortened int
 	// Now is the database's time.
 	Now time.Time
-	// Due: a claim would find work. It is not said of items that this sweep itself has found.
-	Due bool
 	// Open is how many executions run, and Mine how many of them this replica is to watch.
 	Open, Mine int
 	// Unwatched: nobody alive watches some of them.
@@ -29,13 +26,11 @@ type Swept struct {
 	Stops bool
 	// Deletes: a retention is set.
 	Deletes bool
-	// LanesChanged is another number whenever a lane was another.
-	LanesChanged int64
 	// Namespaces are those that definitions name, "" among them where some name none.
 	Namespaces []string
 }
 
-// Sweep gives items whose lease ran out back to PENDING, at most so many, and makes items known that nobody announced.
+// Sweep gives items whose lease ran out back to PENDING, at most so many, and sees what there is to do for others.
 // Any number of sweeps may run at once, beside any number of claims.
 func (s *Store) Sweep(ctx context.Context, atMost int) (Swept, error) {
 	swept, err := read[Swept](ctx, s.async(), "sweep", sql.Sweep, atMost, s.Owner)
@@ -43,12 +38,6 @@ func (s *Store) Sweep(ctx context.Context, atMost int) (Swept, error) {
 		return Swept{}, err
 	}
 	return swept[0], nil
-}
-
-// RecountLanes counts every workspace's slots anew and returns how many were wrong. More than 0 is a bug in pgdispatch or
-// an edit by hand.
-func (s *Store) RecountLanes(ctx context.Context) (int, error) {
-	return one[int](ctx, s.Pool, recountTimeout, "recount lanes", sql.RecountLanes)
 }
 
 // Finish records the end of an execution: outcome is Temporal's name for it. It returns false where it had been recorded

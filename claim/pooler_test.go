@@ -46,8 +46,6 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 			require.True(t, first)
 			_, err = store.Sweep(ctx, 10)
 			require.NoError(t, err)
-			_, err = store.RecountLanes(ctx)
-			require.NoError(t, err)
 			require.NoError(t, store.Ping(ctx, "pgdispatch", ""))
 			_, err = store.SetSettings(ctx, ptr(7), ptr(false), nil, "me")
 			require.NoError(t, err)

@@ -46,12 +46,10 @@ func TestLateSettleChangesNothing(t *testing.T) {
 		},
 		"claimed by another": func(item Item) {
 			b.expire(item)
+			_, err := other.Sweep(t.Context(), 10)
+			require.NoError(t, err)
 			batch, err := other.Claim(t.Context(), 10)
 			require.NoError(t, err)
-			if len(batch.Items) == 0 { // the first put it back
-				batch, err = other.Claim(t.Context(), 10)
-				require.NoError(t, err)
-			}
 			require.Len(t, batch.Items, 1)
 			require.Equal(t, item.ID, batch.Items[0].ID)
 		},

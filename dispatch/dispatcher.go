@@ -54,6 +54,9 @@ const (
 	// claimErrorBase and claimErrorCap bound the pauses after a claim that the database did not answer.
 	claimErrorBase = 50 * time.Millisecond
 	claimErrorCap  = 2 * time.Second
+	// cappedAgain is how long a replica that holds nothing waits after a claim that met W: what others hold is not announced when it
+	// ends.
+	cappedAgain = 250 * time.Millisecond
 	// settleGrace is how long after DrainTimeout a database that does not answer is still asked to settle.
 	settleGrace = 3 * time.Second
 )
@@ -74,6 +77,9 @@ type Dispatcher struct {
 	// else's to look for, who says WakePoll. Its capacity is 1, and rings that find it
 	// full are dropped: one look at the table serves them all.
 	Wake <-chan string
+	// Hints are what notifications said of where there is work; the ring of WakeNotification says that there are some. Nil: they say
+	// nothing, and every ring is looked at.
+	Hints *Hints
 	// Gate decides who is notified. Nil: nobody is on duty, and every ring is looked at.
 	Gate Gate
 	// Namespaces says which namespaces items may be of, as far as is known; it must not block. What one of them refuses does not
@@ -100,10 +106,12 @@ type run struct {
 	idle     int
 	started  []*started // their workers are free, their claims not ended yet
 	pace     pace
-	hungry   bool // a claim may find something
-	starved  bool // more is due than W or the workers allowed
-	paused   bool // by the settings, at the last claim
-	refused  bool // Temporal takes nothing: nothing is claimed but probes
+	hungry   bool     // a claim may find something
+	look     bool     // something may have changed that no hint names
+	starved  bool     // more is due than W or the workers allowed
+	paused   bool     // by the settings, at the last claim
+	refused  bool     // Temporal takes nothing: nothing is claimed but probes
+	named    []string // the hints that the next claim takes
 	doze     doze
 	of       namespaces
 	errorGap retry.Backoff // nil: the last claim was answered
@@ -135,6 +143,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		outcomes:   make(chan result, d.Workers),
 		idle:       d.Workers,
 		hungry:     true,
+		look:       true,
 		of:         namespaces{inUse: d.Namespaces, reached: d.Reached},
 	}
 	// Hand-overs outlive ctx: what is under way when it is cancelled is finished, not torn.
@@ -179,12 +188,12 @@ func (r *run) claims(ctx context.Context) {
 		now := time.Now()
 		if !r.dueAt.IsZero() && !now.Before(r.dueAt) {
 			// Looked at here too: what came at the same moment as the timer may have taken its turn.
-			r.hungry, r.dueAt, source = true, time.Time{}, "timer"
+			r.hungry, r.look, r.dueAt, source = true, true, time.Time{}, "timer"
 		}
 		r.free(ctx, now)
 		r.steer(now)
 		if !r.doze.lookAt.IsZero() && !now.Before(r.doze.lookAt) {
-			r.hungry, source = true, "timer"
+			r.hungry, r.look, source = true, true, "timer"
 		}
 		free := r.idle + len(r.started)
 		wanted := r.of.allows(now, free, r.Workers, r.hungry)
@@ -203,7 +212,7 @@ func (r *run) claims(ctx context.Context) {
 		case <-ctx.Done():
 		case source = <-r.Wake:
 			r.hungry = true
-			r.doze.woken(source, time.Now())
+			r.woken(source, time.Now())
 		case done := <-r.outcomes:
 			r.learn(done)
 			source = "worker"
@@ -217,10 +226,15 @@ func (r *run) claims(ctx context.Context) {
 func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	r.observe(func(o Observer) { o.Woken(source) })
 	began := time.Now()
+	wanted.Holding = r.Workers - r.idle - len(r.started)
+	wanted.Named, wanted.Look = r.named, r.look
+	wanted.Quiet = r.Gate != nil && r.Gate.IsAsleep()
+	r.named, r.look = nil, false
 	// Not cancelled with ctx: a claim that is torn may be committed, and nobody would know what it holds.
 	batch, settled, err := r.ask(context.WithoutCancel(ctx), wanted)
 	r.pace.claimed(began, time.Now(), len(batch.Items) == wanted.AtMost)
 	if err != nil {
+		r.look = true // what was named was not claimed
 		r.settleStarted()
 		if !errors.Is(err, claim.ErrLocked) { // the next claim has nothing to settle, and need not wait
 			r.claimFailed(ctx, err)
@@ -239,9 +253,11 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 		// A moment later than the database says, so that a clock that runs a little fast does not look in vain.
 		r.dueAt = time.Now().Add(batch.LookAgainIn + time.Millisecond)
 	}
-	// More, without W in the way, is what the claim was not asked for or has not looked at yet.
-	r.hungry = len(batch.Items) == wanted.AtMost || (batch.More && !batch.Capped)
-	r.starved = batch.More
+	// More, without W in the way, is what the claim was not asked for.
+	r.hungry, r.starved = batch.More && !batch.Capped, batch.More
+	if again := time.Now().Add(cappedAgain); batch.More && batch.Capped && r.idle == r.Workers && (r.dueAt.IsZero() || again.Before(r.dueAt)) {
+		r.dueAt = again
+	}
 	r.looked(batch, wanted.AtMost, source)
 	r.tell(ctx, batch)
 	if len(batch.Items) > 0 {
@@ -270,6 +286,9 @@ func (r *run) tell(ctx context.Context, batch claim.Batch) {
 			message = "Paused: nothing is claimed until the setting is changed"
 		}
 		r.Log.InfoContext(ctx, message)
+	}
+	if batch.Unannounced > 0 {
+		r.Log.WarnContext(ctx, "Found due items that nobody announced: please report this, unless rows were changed with triggers off", "workspaces", batch.Unannounced)
 	}
 	for _, full := range batch.AtCapacity {
 		r.Log.InfoContext(ctx, "Workspace at capacity", "workspace_id", full.WorkspaceID, "active_count", full.Active, "limit", full.Limit)
@@ -308,7 +327,10 @@ func (r *run) learn(done result) {
 	if done.item != nil {
 		r.of.of(done.item.Namespace).busy--
 	}
-	r.hungry = r.hungry || r.starved || done.outcome == NotSent
+	if done.outcome != Started { // its item may wait again
+		r.hungry, r.look = true, true
+	}
+	r.hungry = r.hungry || r.starved
 	if due := time.Now().Add(done.waits); done.waits > 0 && (r.dueAt.IsZero() || due.Before(r.dueAt)) {
 		r.dueAt = due // nobody may announce it
 	}

@@ -1,17 +1,23 @@
 package dispatch
 
 import (
+	"math"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 const (
-	// closeTogether is how near to each other wake-ups come under load, and wakeful how many of them keep the dispatcher
-	// awake: from then on it looks at the table every lookInterval, and nobody notifies it.
-	closeTogether = 10 * time.Millisecond
-	wakeful       = 3
-	lookInterval  = time.Millisecond
+	// Notifications that come so close together that commits queue behind one another keep the dispatcher awake: from then on it
+	// looks at the table every lookInterval, and nobody notifies it. A commit that notifies holds a lock of the whole cluster while
+	// it is flushed, so how close that is follows what a flush takes: notifyShare of the time.
+	notifyShare  = 0.25
+	lookInterval = time.Millisecond
+	// leastFlush and mostFlush bound what a flush is taken for.
+	leastFlush = 100 * time.Microsecond
+	mostFlush  = 2500 * time.Microsecond
+	// rateSpan is over how long the rate of commits is taken.
+	rateSpan = 20 * time.Millisecond
 	// linger is how long it stays awake without finding anything.
 	linger = 25 * time.Millisecond
 	// busyBefore is how long all workers must be busy before another replica is put on duty.
@@ -28,29 +34,68 @@ const (
 // time, which costs enqueuers nothing. It belongs to the claim loop.
 type doze struct {
 	awake    bool
-	wokenAt  time.Time // the last notification
-	together int       // how many have come close together
-	foundAt  time.Time // the last claim that found something, while awake
-	sleepAt  time.Time // since when sleep is wished for and not granted
-	lookAt   time.Time // when to look next; zero: when told
-	busyAt   time.Time // since when all workers are busy; zero: one is free
-	leaveAt  time.Time // when to leave duty for it; zero: not
+	commits  rate          // of work, as far as is known
+	flush    time.Duration // what a commit takes
+	foundAt  time.Time     // the last claim that found something, while awake
+	sleepAt  time.Time     // since when sleep is wished for and not granted
+	lookAt   time.Time     // when to look next; zero: when told
+	busyAt   time.Time     // since when all workers are busy; zero: one is free
+	leaveAt  time.Time     // when to leave duty for it; zero: not
 	calledAt time.Time
 }
 
-// woken takes note of a wake-up.
-func (d *doze) woken(source string, now time.Time) {
+// rate is how many events there are a second: each counts less the longer it is ago.
+type rate struct {
+	perSecond float64
+	at        time.Time
+}
+
+func (r *rate) add(now time.Time, events int) {
+	r.perSecond = r.now(now) + float64(events)/rateSpan.Seconds()
+	r.at = now
+}
+
+func (r *rate) now(now time.Time) float64 {
+	return r.perSecond * math.Exp(-now.Sub(r.at).Seconds()/rateSpan.Seconds())
+}
+
+// crowded says whether so many commits would queue if they notified, times share.
+func (d *doze) crowded(now time.Time, share float64) bool {
+	flush := min(max(d.flush, leastFlush), mostFlush)
+	return d.commits.now(now)*flush.Seconds() > share
+}
+
+// came takes note of commits that brought work.
+func (d *doze) came(now time.Time, commits int) {
+	d.commits.add(now, commits)
+	if !d.awake && d.crowded(now, notifyShare) {
+		d.awake, d.foundAt = true, now
+	}
+}
+
+// flushed takes note of what a commit took.
+func (d *doze) flushed(took time.Duration) {
+	if d.flush == 0 {
+		d.flush = took
+	}
+	d.flush += (took - d.flush) / 8
+}
+
+// woken takes note of a ring.
+func (r *run) woken(source string, now time.Time) {
+	if source != WakeNotification || r.Hints == nil {
+		r.look = true
+	}
 	if source != WakeNotification {
 		return
 	}
-	d.together++
-	if now.Sub(d.wokenAt) > closeTogether {
-		d.together = 1
+	commits := 1
+	if r.Hints != nil {
+		heard := r.Hints.take()
+		commits = len(heard)
+		r.named = append(r.named, heard...)
 	}
-	d.wokenAt = now
-	if d.together >= wakeful && !d.awake {
-		d.awake, d.foundAt = true, now
-	}
+	r.doze.came(now, commits)
 }
 
 // Sources of wake-ups.
@@ -67,6 +112,12 @@ func (r *run) looked(batch claim.Batch, wanted int, source string) {
 		return
 	}
 	now := time.Now()
+	if batch.Arrived > 0 {
+		r.doze.came(now, batch.Arrived)
+	}
+	if batch.Flush > 0 {
+		r.doze.flushed(batch.Flush)
+	}
 	if len(batch.Items) > 0 {
 		r.doze.foundAt = now
 		if source == WakePoll && !r.Gate.OnDuty() && batch.Items[0].Waited > overdue {
@@ -96,8 +147,8 @@ func (r *run) steer(now time.Time) {
 		}
 	default:
 		d.busyAt = time.Time{}
-		if d.awake && now.Sub(d.foundAt) > linger {
-			d.awake, d.together = false, 0
+		if d.awake && (now.Sub(d.foundAt) > linger || r.pace.ended.After(d.foundAt) && !d.crowded(now, notifyShare/2)) {
+			d.awake = false
 		}
 		if d.awake {
 			r.Gate.Awake()

@@ -70,6 +70,18 @@ func gatedBubble(t *testing.T, workers int, test func(t *testing.T, d *desk, g *
 	})
 }
 
+// crowd enqueues items one after another, so close together that their notifications would queue, until the gate is opened. It returns
+// how many.
+func (d *desk) crowd(g *fakeGate) (rung int) {
+	for len(g.seen()) < 2 && rung < 1000 {
+		d.enqueue(1)
+		d.wake <- WakeNotification
+		pass(leastFlush)
+		rung++
+	}
+	return rung
+}
+
 func TestSparseWorkIsClaimedOnceAndTheGateStaysShut(t *testing.T) {
 	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
 		stop := d.run()
@@ -89,16 +101,12 @@ func TestWakeUpsThatComeCloseTogetherKeepItAwakeUntilTheyEnd(t *testing.T) {
 	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
 		stop := d.run()
 		pass(100 * time.Millisecond)
-		for range wakeful {
-			d.enqueue(1)
-			d.wake <- WakeNotification
-			pass(2 * time.Millisecond)
-		}
+		rung := d.crowd(g)
 		require.Equal(t, []string{"sleep", "awake"}, g.seen())
 
 		d.enqueue(1) // nobody rings: it is found by looking
 		pass(2 * lookInterval)
-		require.Len(t, d.seen().reported, wakeful+1)
+		require.Len(t, d.seen().reported, rung+1)
 
 		pass(2 * linger)
 		require.Equal(t, []string{"sleep", "awake", "sleep"}, g.seen())
@@ -149,11 +157,7 @@ func TestAClaimThatTookLongDoesNotPutTheNextLookOff(t *testing.T) {
 		const locked = 4 * time.Second
 		stop := d.run()
 		pass(100 * time.Millisecond)
-		for range wakeful {
-			d.enqueue(1)
-			d.wake <- WakeNotification
-			pass(2 * time.Millisecond)
-		}
+		rung := d.crowd(g)
 		require.Equal(t, []string{"sleep", "awake"}, g.seen())
 		slow := true
 		d.onClaim = func(atMost int) (claim.Batch, error) {
@@ -167,7 +171,7 @@ func TestAClaimThatTookLongDoesNotPutTheNextLookOff(t *testing.T) {
 		pass(2*lookInterval + locked)
 		d.enqueue(1) // nobody rings: the gate was open
 		pass(2 * linger)
-		require.Len(t, d.seen().reported, wakeful+2)
+		require.Len(t, d.seen().reported, rung+2)
 		stop()
 	})
 }

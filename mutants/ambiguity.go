@@ -3,7 +3,7 @@ package main
 // ambiguity: what may have been started holds its slot until somebody knows.
 var ambiguity = []mutant{
 	{"unanswered start holds its slot", "an item that waits holds no slot, whatever may run",
-		[]edit{{"sql/functions/holds_slot.sql", "(status = 'PENDING' and outcome_unknown)", "(status = 'PENDING' and outcome_unknown and false)"}},
+		[]edit{{"sql/functions/item_stage.sql", "case when outcome_unknown then 'DOUBT' else 'WAITS' end", "'WAITS'"}},
 		"./sql", "TestUnansweredStartHoldsItsSlotUntilItIsAnswered"},
 	{"expired lease holds its slot", "an item whose holder died waits like any other",
 		[]edit{{"sql/functions/requeue_expired.sql", "outcome_unknown = true", "outcome_unknown = q.outcome_unknown"}},

@@ -79,7 +79,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 // all returns every mutant there is.
 func all() []mutant {
 	var list []mutant
-	for _, part := range [][]mutant{leases, limits, ambiguity, identity, gate, policy, ends, roles, webPages} {
+	for _, part := range [][]mutant{leases, limits, memories, ambiguity, identity, gate, policy, ends, roles, webPages} {
 		list = append(list, part...)
 	}
 	return list

@@ -25,7 +25,7 @@ func ExampleListener() {
 			config.DialFunc = notify.Dialer()
 			return pgx.ConnectConfig(ctx, config)
 		},
-		Ring: func() {
+		Ring: func(string) {
 			select {
 			case bell <- "notification":
 			default: // it rings already

@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Channel is the one that the triggers notify. Its payload means nothing: any role can send one.
+// Channel is the one that the triggers notify. Its payload says where there may be work, or nothing; it is a hint, because any role
+// can send one.
 const Channel = "pgdispatch"
 
 // StopChannel is the one on which a request to stop an execution is announced. Every replica hears it, the first carries it out.
@@ -42,9 +43,9 @@ type Listener struct {
 	// Connect dials a new connection each time it is called, outside of any pool. A connection that is used again after a
 	// loss is dead for good.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
-	// Ring is called at each notification and after each (re)connect, when something may have been missed. It must not
-	// block: a listener that reads slowly fills the notification queue of the whole database.
-	Ring func()
+	// Ring is called at each notification with its payload, and with "" after each (re)connect, when something may have been
+	// missed. It must not block: a listener that reads slowly fills the notification queue of the whole database.
+	Ring func(payload string)
 	// Called is called at each call of another replica, see HelpChannel; it must not block. Nil: calls are not heard.
 	Called func()
 	// Stopping is called when somebody has asked for an execution to be stopped; it must not block. Nil: nobody is told.
@@ -190,8 +191,8 @@ func (l *Listener) cut() {
 // bell rings at each notification, and when LISTEN is in force: what was inserted before is not announced again.
 type bell struct{ l *Listener }
 
-func (b bell) HandleNotification(context.Context, *pgconn.Notification, *pgx.Conn) error {
-	b.l.Ring()
+func (b bell) HandleNotification(_ context.Context, n *pgconn.Notification, _ *pgx.Conn) error {
+	b.l.Ring(n.Payload)
 	return nil
 }
 
@@ -199,7 +200,7 @@ func (b bell) HandleBacklog(ctx context.Context, _ string, _ *pgx.Conn) error {
 	b.l.hear(b.l.sent.Load()) // what was sent to the old connection is not waited for
 	b.l.connected.Store(true)
 	b.l.Log.InfoContext(ctx, "Listening")
-	b.l.Ring()
+	b.l.Ring("")
 	return nil
 }
 

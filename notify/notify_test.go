@@ -42,7 +42,7 @@ func listenAt(t *testing.T, url string, pool *pgxpool.Pool) *post {
 			p.dials.Add(1)
 			return pgx.Connect(ctx, url+"&application_name=listener")
 		},
-		Ring:         func() { p.rings <- struct{}{} },
+		Ring:         func(string) { p.rings <- struct{}{} },
 		PingInterval: time.Hour, PingTimeout: patience,
 		Name: "replica_1",
 		Log:  slog.New(lossBook{p}),

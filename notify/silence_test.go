@@ -111,7 +111,7 @@ func (s *server) made() int {
 const foundWithin = 9 * time.Second
 
 func (s *server) listener() *Listener {
-	return &Listener{Connect: s.connect, Ring: func() {}, Ping: s, PingInterval: 2 * time.Second, PingTimeout: 3 * time.Second,
+	return &Listener{Connect: s.connect, Ring: func(string) {}, Ping: s, PingInterval: 2 * time.Second, PingTimeout: 3 * time.Second,
 		Name: "replica_1", Log: slog.New(slog.DiscardHandler)}
 }
 

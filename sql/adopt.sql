@@ -1,6 +1,6 @@
 -- reads
--- $1 replica, $2 at most, $3 executions it watches already. Takes over executions that nobody alive watches, first those whose
--- slot is waited for.
+-- $1 replica, $2 at most, $3 executions it watches already. Takes over executions that nobody alive watches, first those in
+-- whose workspace work waits for a slot.
 -- The live replicas as an array: a join would not be looked at anew where another adopter was faster, and both would take.
 with orphans as materialized (
     select e.id
@@ -9,7 +9,7 @@ with orphans as materialized (
       and (e.watcher is null
            or e.watcher <> all (array(select r.id from pgdispatch.replicas r where r.expires_at > clock_timestamp()))
            or (e.watcher = $1 and e.id <> all ($3::uuid[])))
-    order by pgdispatch.slot_wanted(e.workspace_id) desc, e.started_at, e.id
+    order by e.workspace_id in (select w.workspace_id from pgdispatch.longest_waiting(10000) w) desc, e.started_at, e.id
     limit $2
     for update of e skip locked
 )

@@ -119,7 +119,7 @@ func TestALockedOldItemTakesNobodysTurn(t *testing.T) {
 	holder, _ := f.begin()
 	holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", locked)
 	given := []int64{}
-	for range 11 {
+	for range 12 {
 		f.flood(urgent, 1)
 		given = append(given, f.claim(1).ids()...)
 	}

@@ -16,6 +16,8 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{"report", nil, 10}}
 	case "definition_list":
 		return [][]any{{nobody}}
+	case "dead_read":
+		return [][]any{{ids, []string{}}}
 	case "doctor_horizon":
 		return [][]any{{time.Minute}}
 	case "item_cancel", "item_retry":

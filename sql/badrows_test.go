@@ -60,7 +60,7 @@ var badRows = []badRow{
 	claimed("finished_at", "now()"), owned("lease_token", "9"), owned("attempt_count", "-1"), owned("failure_count", "1"), owned("lost_lease_count", "3"), owned("last_error", "''"),
 	owned("created_at", "'1970-01-01'"), owned("created_at", "'infinity'"),
 	owned("outcome_unknown", "true"), owned("replay_of", "17"), owned("enqueue_xid", "'3'"), owned("enqueue_xid", "'9223372036854775807'"),
-	with("status null", "status", "null", "23502", "", ""),
+	with("status null", "status", "null", "PGD27", "", ""),
 	with("an ID of one's own", "id", "7", "428C9", "", ""),
 	with("execution_id null", "execution_id", "null", "23502", "", ""),
 

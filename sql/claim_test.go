@@ -50,7 +50,7 @@ func TestClaimSharesABatchAmongWorkspaces(t *testing.T) {
 	f.items(noisy, 100)
 	f.items(quiet, 3)
 	count := map[string]int{}
-	for _, item := range f.claim(10).items {
+	for _, item := range f.claimAll(10).items {
 		count[*item.WorkspaceID]++
 	}
 	require.Equal(t, map[string]int{noisy.workspace: 7, quiet.workspace: 3}, count)
@@ -91,9 +91,7 @@ func TestClaimLeavesWhatIsNotDueAndSaysWhenItIs(t *testing.T) {
 	require.Equal(t, []int64{sooner}, answer.ids())
 	require.InDelta(t, time.Hour, *answer.lookAgainIn, float64(time.Minute))
 
-	// As if the hour had passed: the hint was folded long ago, only the lane knows.
-	f.exec("set session_replication_role = replica; update pgdispatch.workflow_execution_queue set run_at = now(); "+
-		"update pgdispatch.lanes set next_due_at = now(); reset session_replication_role", pgx.QueryExecModeSimpleProtocol)
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1", later)
 	require.Equal(t, []int64{later}, f.claim(10).ids())
 }
 
@@ -159,15 +157,15 @@ func TestClaimDemandsReadCommitted(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
-		for _, statement := range []string{"select pgdispatch.claim('replica-1', 1, '1 minute')", sql.RecountLanes} {
-			tx, err := f.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-			refusal := f.on(tx).refused(statement)
-			require.Equal(t, "PGD30", refusal.Code)
-			require.Contains(t, refusal.Hint, "READ COMMITTED")
-			require.NoError(t, tx.Rollback(t.Context()))
-		}
+		f.item(f.tenant("PRO"))
+		tx, err := f.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+		_, err = f.on(tx).tryClaim(1)
+		refusal := f.pgError(err)
+		require.Equal(t, "PGD30", refusal.Code)
+		require.Contains(t, refusal.Hint, "READ COMMITTED")
+		require.NoError(t, tx.Rollback(t.Context()))
 	}
 }
 
@@ -264,7 +262,7 @@ func TestAHeadThatWasWithdrawnHidesNothingBehindIt(t *testing.T) {
 		f.claim(10)
 		f.exec(withdraw, head)
 		f.maxClaims(10)
-		require.Equal(t, []int64{behind}, f.claim(10).ids(), name)
+		require.Equal(t, []int64{behind}, f.claimAll(10).ids(), name)
 	}
 }
 
@@ -282,22 +280,6 @@ func TestAHeadThatSomebodyHoldsIsPassedOver(t *testing.T) {
 	require.False(t, answer.more, "asking again at once would be of no use")
 }
 
-func TestClaimFoldsAnyNumberOfHints(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
-	f.items(w, 2)
-	f.claim(1)
-	f.exec("update pgdispatch.lanes set active = 2501")
-	f.exec("insert into pgdispatch.lane_hints (workspace_id, freed) select $1, 1 from generate_series(1, 2500)", w.workspace)
-	require.Empty(t, f.claim(1).items)
-	require.Equal(t, 1, one[int](f, "select active from pgdispatch.lanes"), "all of them in one claim")
-	f.claim(1)
-	require.Equal(t, 1, one[int](f, "select active from pgdispatch.lanes"), "and each of them once")
-	f.exec(sql.Sweep, 10, "replica-1")
-	require.Zero(t, one[int](f, "select count(*) from pgdispatch.lane_hints"), "what was read goes")
-}
-
 func TestClaimRowsSayHowLongTheyWaited(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -306,7 +288,7 @@ func TestClaimRowsSayHowLongTheyWaited(t *testing.T) {
 		fmt.Sprintf(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, created_at, run_at)
 			values ('%[1]s', '%[2]s', now() - interval '1 hour', now() - interval '2 hours'),
 			       ('%[1]s', '%[2]s', now() - interval '2 hours', now() - interval '1 hour'); `, w.workspace, w.definition) +
-		"reset session_replication_role; select pgdispatch.find_unnoticed()")
+		"reset session_replication_role")
 	for _, item := range f.claim(10).items {
 		require.InDelta(t, time.Hour, *item.Waited, float64(time.Minute), "since it was there and due")
 	}

@@ -2,8 +2,14 @@
 -- Every replica that is known: whether it lives, for how long it does not (negative: it does), what it holds and watches, and its
 -- namespace ('': an earlier version's).
 select r.id, clock_timestamp() - r.expires_at as dead_for,
-       (select count(*) from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED' and q.claimed_by = r.id) as leased,
+       coalesce(l.leased, 0) as leased,
        (select count(*) from pgdispatch.workflow_executions e where e.finished_at is null and e.status = 'RUNNING' and e.watcher = r.id) as watching,
        coalesce(r.namespace, '') as namespace
 from pgdispatch.replicas r
+left join (
+    select q.claimed_by, count(*) as leased
+    from pgdispatch.workflow_execution_queue q
+    where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t) and q.status = 'CLAIMED'
+    group by q.claimed_by
+) l on l.claimed_by = r.id
 order by r.started_at

@@ -4,11 +4,10 @@ select x.relation as name,
        case when 'autovacuum_enabled=false' = any (c.options) or 'autovacuum_enabled=off' = any (c.options) then 'autovacuum is off for it'
             else 'it has lost ' || array_to_string(array(select o from unnest(x.options) o except select o from unnest(c.options) o order by 1), ', ')
        end as problem
-from (values ('workflow_execution_queue', '{fillfactor=80,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_scale_factor=0.05,autovacuum_analyze_scale_factor=0.05,autovacuum_vacuum_cost_delay=0}'::text[]),
+from (values ('workflow_execution_queue', '{fillfactor=50,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_scale_factor=0.05,autovacuum_analyze_scale_factor=0.05,autovacuum_vacuum_cost_delay=0}'::text[]),
              ('workflow_executions', '{fillfactor=50,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_cost_delay=0}'),
-             ('lanes', '{fillfactor=50,autovacuum_vacuum_scale_factor=0.1,autovacuum_vacuum_threshold=500,autovacuum_vacuum_cost_delay=0}'),
-             ('lane_book', '{fillfactor=50,autovacuum_vacuum_scale_factor=0,autovacuum_vacuum_threshold=500,autovacuum_vacuum_cost_delay=0}'),
-             ('lane_hints', '{autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_threshold=-1,autovacuum_vacuum_cost_delay=0}'),
+             ('marks', '{autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_threshold=-1,autovacuum_vacuum_cost_delay=0}'),
+             ('rates', '{fillfactor=50}'), ('mark_trim', '{fillfactor=50}'),
              ('retention_walk', '{fillfactor=50}'), ('close_sweep', '{fillfactor=50}'), ('close_lists', '{fillfactor=50}'), ('stall_look', '{fillfactor=50}'),
              ('activity', '{fillfactor=50}')) as x (relation, options)
 cross join lateral (

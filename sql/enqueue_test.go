@@ -18,7 +18,7 @@ const withKey = `insert into pgdispatch.workflow_execution_queue (workspace_id, 
 // left counts what refused or forgotten inserts must not leave behind.
 func (f fixture) left() int {
 	f.t.Helper()
-	return one[int](f, `select (select count(*) from pgdispatch.workflow_execution_queue) + (select count(*) from pgdispatch.lane_hints)
+	return one[int](f, `select (select count(*) from pgdispatch.workflow_execution_queue) + (select count(*) from pgdispatch.marks)
 		+ (select count(*) from pgdispatch.workflow_executions)`)
 }
 
@@ -100,7 +100,7 @@ func TestEnqueueManyRowsInOneStatement(t *testing.T) {
 	a, b := f.tenant("PRO"), f.tenant("PRO")
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
 		values ($1, $2, '{"n": 1}'), ($1, $2, '{"n": 2}'), ($3, $4, '{"n": 3}')`, a.workspace, a.definition, b.workspace, b.definition)
-	require.Zero(t, one[int](f, "select count(*) from pgdispatch.lane_hints"), "what is new is found by its transaction")
+	require.Zero(t, one[int](f, "select count(*) from pgdispatch.marks"), "what is new is found by its transaction")
 	require.Len(t, f.claim(10).items, 3)
 }
 

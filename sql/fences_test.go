@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/sql"
 )
 
 // The first holder repeats a settle whose answer it never got, when the item is another's already.
@@ -54,15 +52,14 @@ func TestAClaimThatWaitedCountsWhatItWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			f.items(f.tenant("ENTERPRISE"), 5)
+			w := f.tenant("ENTERPRISE")
+			f.items(w, 5)
 			f.exec(limit)
-			f.claim(0) // the lane is known, and nothing but the lock is waited for
-			var first, second batch
-			var err error
-			f.beside(func(in fixture) { first = in.claim(1) }, func(in fixture) { second, err = in.tryClaim(1) })
-			require.Len(t, first.items, 1)
-			require.NoError(t, err)
-			require.Empty(t, second.items)
+			one := []entry{{workspace: w.workspace, items: 1}}
+			var first, second standing
+			f.beside(func(in fixture) { first = in.ask(proposal{entries: one}) }, func(in fixture) { second = in.ask(proposal{owner: "another", entries: one, careful: true}) })
+			require.Len(t, first.ids, 1)
+			require.Empty(t, second.ids)
 		})
 	}
 }
@@ -103,13 +100,18 @@ func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]func(in fixture, w tenant, waiting int64){
 		"an insert": func(in fixture, w tenant, _ int64) { in.item(w) },
-		"a move":    func(in fixture, _ tenant, waiting int64) { one[bool](in, sql.Cancel, in.execution(waiting)) },
+		"a move": func(in fixture, _ tenant, waiting int64) {
+			in.exec("update pgdispatch.workflow_execution_queue set priority = 9 where id = $1", waiting)
+		},
+		"an end": func(in fixture, w tenant, _ int64) { in.finish(in.runs(w), "COMPLETED") },
 		"a change": func(in fixture, w tenant, _ int64) {
 			in.exec("update pgdispatch.workspaces set plan = 'PRO' where id = $1", w.workspace)
 		},
 	} {
 		f := open(t)
 		w := f.tenant("FREE")
+		f.item(w)
+		f.dispatched(f.claim(1))
 		waiting := f.items(w, 2)[0]
 		in, tx := f.begin()
 		move(in, w, waiting)
@@ -119,4 +121,9 @@ func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
 		require.NoError(t, tx.Commit(t.Context()))
 		require.True(t, shut(), name)
 	}
+}
+
+func (f fixture) runs(w tenant) int64 {
+	f.t.Helper()
+	return one[int64](f, "select min(id) from pgdispatch.workflow_execution_queue where workspace_id = $1 and status = 'DISPATCHED'", w.workspace)
 }

@@ -2,6 +2,8 @@ package sql_test
 
 import (
 	"context"
+	"encoding/json"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -21,19 +24,27 @@ type database interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
 // fixture is a test's own database with short words for what the tests do there.
 type fixture struct {
-	t    testing.TB
-	pool *pgxpool.Pool
-	db   database
+	t        testing.TB
+	pool     *pgxpool.Pool
+	db       database
+	replicas *replicas
+}
+
+// replicas are the stores that claim, by their owner.
+type replicas struct {
+	sync.Mutex
+	stores map[string]*claim.Store
 }
 
 func open(t testing.TB) fixture {
 	t.Helper()
 	pool := sqltest.Open(t)
-	return fixture{t: t, pool: pool, db: pool}
+	return fixture{t: t, pool: pool, db: pool, replicas: &replicas{stores: map[string]*claim.Store{}}}
 }
 
 // on is the same fixture on another connection or inside a transaction.
@@ -154,7 +165,7 @@ func (f fixture) execution(id int64) string {
 	return one[string](f, "select execution_id::text from pgdispatch.workflow_execution_queue where id = $1", id)
 }
 
-// claimRow is one row of the answer to a claim; the last one has no ID.
+// claimRow is an item as a claim gives it; nil is what it does not have.
 type claimRow struct {
 	ID                          *int64
 	LeaseToken                  *int64
@@ -165,7 +176,7 @@ type claimRow struct {
 	Namespace                   *string
 	WorkflowType, TaskQueue     *string
 	ExecutionTimeout            *time.Duration
-	NodeIDs                     *string `db:"node_ids"`
+	NodeIDs                     *string
 	Params, Traceparent         *string
 	AttemptCount, FailureCount  *int
 	MaxAttempts                 *int
@@ -173,16 +184,13 @@ type claimRow struct {
 	UnansweredFor               *time.Duration
 	Problem                     *string
 	Waited                      *time.Duration
-	More, Capped                *bool
-	LookAgainIn                 *time.Duration
-	Paused                      *bool
-	AtCapacity                  *string
 }
 
 type batch struct {
 	items                []claimRow
 	more, capped, paused bool
 	lookAgainIn          *time.Duration
+	unannounced          int
 	atCapacity           string // a JSON array; "": none
 }
 
@@ -208,36 +216,93 @@ func (f fixture) tryClaimBy(owner string, atMost int) (batch, error) {
 	return f.tryClaimAround(owner, atMost, nil)
 }
 
-// tryClaimAround claims with limits of namespaces; that of definitions that name none is "default".
+// tryClaimAround claims as a replica does, whose memory lasts as long as the test, with limits of namespaces; that of definitions that
+// name none is "default".
 func (f fixture) tryClaimAround(owner string, atMost int, limits map[string]int) (batch, error) {
-	namespaces, allowed := []string{}, []int{}
-	for namespace, items := range limits {
-		namespaces, allowed = append(namespaces, namespace), append(allowed, items)
+	f.t.Helper()
+	f.replicas.Lock()
+	defer f.replicas.Unlock()
+	store := f.replicas.stores[owner]
+	if store == nil {
+		store = &claim.Store{Owner: owner, Lease: lease, Namespace: "default"}
+		f.replicas.stores[owner] = store
 	}
-	rows, err := f.db.Query(f.t.Context(), sql.Claim, owner, atMost, lease, "default", namespaces, allowed, owner)
+	store.Pool = f.db
+	f.exec("select pgdispatch.requeue_expired(1000)") // as a sweep does, which waits for the moment
+	holding := one[int](f, `select count(*) from pgdispatch.workflow_execution_queue
+		where stage in ('HOLDS', 'DOUBT') and lease_token >= (select leased_from from pgdispatch.mark_trim)
+			and claimed_by = $1 and status = 'CLAIMED' and lease_expires_at > clock_timestamp()`, owner)
+	answer, _, err := store.SettleAndClaim(f.t.Context(), nil, claim.Wanted{AtMost: atMost, Holding: holding, Look: true, Quiet: true, Namespaces: limits})
 	if err != nil {
 		return batch{}, err
 	}
-	answer, err := pgx.CollectRows(rows, pgx.RowToStructByName[claimRow])
-	if err != nil {
-		return batch{}, err
+	b := batch{more: answer.More, capped: answer.Capped, paused: answer.Paused, unannounced: answer.Unannounced}
+	if answer.LookAgainIn >= 0 {
+		b.lookAgainIn = &answer.LookAgainIn
 	}
-	last := answer[len(answer)-1]
-	b := batch{items: answer[:len(answer)-1], more: *last.More, capped: *last.Capped, paused: *last.Paused, lookAgainIn: last.LookAgainIn}
-	if last.AtCapacity != nil {
-		b.atCapacity = *last.AtCapacity
+	if len(answer.AtCapacity) > 0 {
+		full, err := json.Marshal(answer.AtCapacity)
+		require.NoError(f.t, err)
+		b.atCapacity = string(full)
+	}
+	for _, item := range answer.Items {
+		b.items = append(b.items, rowOf(item))
 	}
 	return b, nil
 }
 
-// claim claims, and holds every claim of every test against what a poll would have said before: a replica that nobody woke
-// claims only where work is said to be due.
+func rowOf(i claim.Item) claimRow {
+	nodes, params := string(i.NodeIDs), string(i.Params)
+	return claimRow{
+		ID: &i.ID, LeaseToken: &i.Token, ExecutionID: &i.ExecutionID, WorkspaceID: &i.WorkspaceID,
+		WorkflowDefinitionID: &i.WorkflowDefinitionID, WorkflowDefinitionVersionID: some(i.WorkflowDefinitionVersionID),
+		Namespace: some(i.Namespace), WorkflowType: some(i.WorkflowType), TaskQueue: some(i.TaskQueue), ExecutionTimeout: some(i.ExecutionTimeout),
+		NodeIDs: some(nodes), Params: &params, Traceparent: some(i.Traceparent),
+		AttemptCount: &i.AttemptCount, FailureCount: &i.FailureCount, MaxAttempts: some(i.MaxAttempts),
+		OutcomeUnknown: &i.OutcomeUnknown, UnansweredFor: &i.UnansweredFor, Problem: some(i.Problem), Waited: &i.Waited,
+	}
+}
+
+// some is a pointer to a value; nil where it is the zero one.
+func some[T comparable](value T) *T {
+	var zero T
+	if value == zero {
+		return nil
+	}
+	return &value
+}
+
+// forget has all replicas know nothing, as if they were started anew.
+func (f fixture) forget() {
+	f.replicas.Lock()
+	defer f.replicas.Unlock()
+	clear(f.replicas.stores)
+}
+
+// claimAll claims as a dispatcher does, which asks again for as long as it has workers left and knows of more.
+func (f fixture) claimAll(atMost int) batch {
+	f.t.Helper()
+	return f.claimAllAround(atMost, nil)
+}
+
+func (f fixture) claimAllAround(atMost int, limits map[string]int) (all batch) {
+	f.t.Helper()
+	for range 100 {
+		b, err := f.tryClaimAround("replica-1", atMost-len(all.items), limits)
+		require.NoError(f.t, err)
+		b.items = append(all.items, b.items...)
+		if all = b; len(all.items) >= atMost || !b.more || b.capped {
+			return all
+		}
+	}
+	f.t.Fatal("a dispatcher would claim for ever")
+	return all
+}
+
 func (f fixture) claim(atMost int) batch {
 	f.t.Helper()
-	due := one[bool](f, "select pgdispatch.work_due()")
 	b, err := f.tryClaim(atMost)
 	require.NoError(f.t, err)
-	require.True(f.t, due || len(b.items) == 0, "items were claimed, and no poll would have looked for them")
 	return b
 }
 

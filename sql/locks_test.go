@@ -32,7 +32,6 @@ func TestAnOpenEnqueueBlocksNobody(t *testing.T) {
 	require.Contains(t, b.ids(), waiting)
 	other.dispatched(b)
 	require.True(t, other.finish(waiting, "COMPLETED"))
-	require.Zero(t, one[int](other, "select pgdispatch.recount_lanes()"))
 	other.exec("delete from pgdispatch.workspaces where id = $1", w.workspace)
 }
 
@@ -45,7 +44,7 @@ func TestAnOpenEnqueueLocksNoRowThatOthersHave(t *testing.T) {
 	enqueuer, _ := f.begin()
 	enqueuer.item(w)
 	for _, table := range []string{
-		"workspaces", "workspace_tiers", "workflow_definitions", "workflow_definition_versions", "settings", "lanes",
+		"workspaces", "workspace_tiers", "workflow_definitions", "workflow_definition_versions", "settings", "rates", "mark_trim", "epoch",
 		"workflow_execution_queue", "workflow_executions",
 	} {
 		in, tx := f.begin()
@@ -63,13 +62,13 @@ func TestAnEnqueueWaitsForNobody(t *testing.T) {
 	holder, _ := f.begin()
 	for _, statement := range []string{
 		"lock table pgdispatch.claim_lock in access exclusive mode",
-		"lock table pgdispatch.lanes, pgdispatch.settings, pgdispatch.workspace_tiers, pgdispatch.replicas, pgdispatch.workflow_executions in access exclusive mode",
+		"lock table pgdispatch.rates, pgdispatch.mark_trim, pgdispatch.settings, pgdispatch.workspace_tiers, pgdispatch.replicas, pgdispatch.workflow_executions in access exclusive mode",
 		"select from pgdispatch.workspaces for update",
 		"select from pgdispatch.workflow_definitions for update",
 		"select from pgdispatch.workflow_definition_versions for update",
 		"select from pgdispatch.workflow_execution_queue for update",
-		"insert into pgdispatch.lane_hints (workspace_id) select id from pgdispatch.workspaces",
-		"delete from pgdispatch.lane_hints",
+		"insert into pgdispatch.marks (workspaces) select array[id] from pgdispatch.workspaces",
+		"delete from pgdispatch.marks",
 	} {
 		holder.exec(statement)
 	}
@@ -86,7 +85,7 @@ func TestAnOpenClaimBlocksNoApplication(t *testing.T) {
 	running := f.claim(1)
 	f.dispatched(running)
 	claimer, _ := f.begin()
-	require.Len(t, claimer.claim(1).items, 1)
+	require.Len(t, claimer.claimBy("another", 1).items, 1)
 
 	application := f.impatient()
 	id := application.item(w)
@@ -106,7 +105,7 @@ func TestOneClaimAtATimeDecides(t *testing.T) {
 	f := open(t)
 	f.items(f.tenant("PRO"), 3)
 	claimer, tx := f.begin()
-	claimer.claim(1)
+	claimer.claimBy("another", 1)
 	locks := all[string](f, `select mode from pg_locks where relation = 'pgdispatch.claim_lock'::regclass and granted
 		and database = (select oid from pg_database where datname = current_database())`)
 	require.Equal(t, []string{"ShareRowExclusiveLock"}, locks)

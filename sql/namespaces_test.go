@@ -26,12 +26,6 @@ func (f fixture) claimAround(atMost int, limits map[string]int) batch {
 	return b
 }
 
-// settleDown lets the lanes be looked at again that were passed over.
-func (f fixture) settleDown() {
-	f.t.Helper()
-	f.exec("update pgdispatch.lanes set next_due_at = clock_timestamp() where next_due_at is not null")
-}
-
 func TestAnItemIsStartedWhereItsDefinitionSays(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -96,12 +90,10 @@ func TestItemsOfAClosedNamespaceWaitAndDelayNobody(t *testing.T) {
 	require.False(t, b.more)
 	require.Positive(t, *b.lookAgainIn)
 	require.LessOrEqual(t, *b.lookAgainIn, 3*time.Second)
-	require.False(t, one[bool](f, "select pgdispatch.work_due()"), "nobody looks for it in vain")
-	require.Zero(t, one[int](f, "select pgdispatch.find_unnoticed()"), "nor is it taken for what nobody announced")
 	require.Empty(t, f.claimAround(20, map[string]int{"closed": 0}).items)
 	require.Zero(t, one[int](f, "select max(attempt_count) from pgdispatch.workflow_execution_queue where id = any ($1)", waiting))
 
-	f.settleDown()
+	f.forget()
 	require.Empty(t, f.claimAround(20, map[string]int{"closed": 0}).items)
 	require.ElementsMatch(t, waiting, f.claimAround(20, map[string]int{"closed": 20}).ids(), "who allows some looks for what was passed over")
 }
@@ -117,7 +109,7 @@ func TestANewItemInAnOpenNamespaceIsNotHeldUpByAClosedOne(t *testing.T) {
 	urgent := f.at(f.in(w, "closed too"), 5, 0)
 	id = f.at(w, -5, 0)
 	require.Equal(t, []int64{id}, f.claimAround(5, map[string]int{"closed": 0, "closed too": 0}).ids(), "each priority has a look of its own")
-	f.settleDown()
+	f.forget()
 	require.Equal(t, []int64{urgent}, f.claimAround(1, map[string]int{"closed": 0}).ids())
 }
 
@@ -125,11 +117,11 @@ func TestALookIsAHundredItems(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	w := f.tenant("PRO")
-	f.items(f.in(w, "closed"), 100)
+	f.items(f.in(w, "closed"), 105) // beyond the five that it has room for
 	behind := f.item(w)
 	require.Empty(t, f.claimAround(5, map[string]int{"closed": 0}).items)
 	f.exec("delete from pgdispatch.workflow_execution_queue where id = (select min(id) from pgdispatch.workflow_execution_queue)")
-	f.settleDown()
+	f.forget()
 	require.Equal(t, []int64{behind}, f.claimAround(5, map[string]int{"closed": 0}).ids())
 }
 
@@ -154,11 +146,11 @@ func TestANamespaceGivesAsManyAsItIsAllowed(t *testing.T) {
 	require.Equal(t, map[string]int{"slow": 1}, count(b))
 	f.release(b, true)
 	b = f.claimAround(20, map[string]int{"slow": 2})
-	require.Equal(t, map[string]int{"slow": 2}, count(b), "unanswered ones are counted")
-	require.True(t, *b.items[0].OutcomeUnknown || *b.items[1].OutcomeUnknown)
+	require.Equal(t, map[string]int{"slow": 1}, count(b), "beside an unanswered one nothing else is given")
+	require.True(t, *b.items[0].OutcomeUnknown)
 	f.release(b, true)
 	require.Empty(t, f.claimAround(20, map[string]int{"slow": 0}).items, "nor is a start repeated where nothing is taken")
-	f.settleDown()
+	f.forget()
 	require.Equal(t, map[string]int{"slow": 7}, count(f.claim(20)))
 }
 
@@ -173,7 +165,7 @@ func TestASuspectOfAClosedNamespaceHoldsUpNobody(t *testing.T) {
 	f.exec("update pgdispatch.workflow_execution_queue set lost_lease_count = 2")
 	f.exec("select pgdispatch.requeue_expired(10)")
 	ids := f.items(w, 2)
-	require.Equal(t, ids, f.claimAround(5, map[string]int{"closed": 0}).ids())
+	require.Equal(t, ids, f.claimAllAround(5, map[string]int{"closed": 0}).ids())
 }
 
 func TestNobodyStarvesBesideAClosedNamespace(t *testing.T) {
@@ -213,11 +205,9 @@ func TestAClosedNamespaceCostsALookALane(t *testing.T) {
 	last := f.item(f.tenant("PRO"))
 
 	found := false
-	for range 10 {
-		for _, id := range f.claimAround(10, limits).ids() {
-			require.Equal(t, last, id)
-			found = true
-		}
+	for _, id := range f.claimAllAround(10, limits).ids() {
+		require.Equal(t, last, id)
+		found = true
 	}
 	require.True(t, found, "it is found behind all of them, a part at a time")
 
@@ -226,9 +216,8 @@ func TestAClosedNamespaceCostsALookALane(t *testing.T) {
 	seen := c.scanned("workflow_execution_queue", func() { require.Empty(t, c.claimAround(10, limits).items) })
 	require.Less(t, seen.Index, int64(100), "they were looked at, and are not again before 3 s have passed")
 	good := f.tenant("PRO")
-	f.exec("update pgdispatch.lanes set next_due_at = null where workspace_id <> $1", big.workspace)
-	f.settleDown()
 	seen = c.scanned("workflow_execution_queue", func() {
+		c.item(big)
 		c.item(good)
 		require.Len(t, c.claimAround(10, limits).items, 1)
 	})
@@ -260,7 +249,7 @@ func TestLimitsOfNamespacesHoldWhateverComes(t *testing.T) {
 			}
 		}
 		if random.IntN(5) == 0 || round >= 120 {
-			f.settleDown()
+			f.forget()
 		}
 		b := f.claimAround(1+random.IntN(8), limits)
 		given := map[string]int{}
@@ -293,7 +282,6 @@ func TestLimitsOfNamespacesHoldWhateverComes(t *testing.T) {
 		}
 	}
 	require.Len(t, done, enqueued)
-	require.Zero(t, one[int](f, "select pgdispatch.recount_lanes()"), "the lanes are right")
 }
 
 func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {

@@ -1,16 +1,24 @@
 package sql_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// heard runs do and returns how many wake-ups a listening connection got from it. Notifications arrive in the order of
-// their commits, so one of the test's own marks the end.
+// heard runs do and returns how many wake-ups a listening connection got from it.
 func (f fixture) heard(do func()) int {
+	f.t.Helper()
+	return len(f.payloads(do))
+}
+
+// payloads runs do and returns what wake-ups said. Notifications arrive in the order of their commits, so one of the test's own marks
+// the end.
+func (f fixture) payloads(do func()) []string {
 	f.t.Helper()
 	conn, err := f.pool.Acquire(f.t.Context())
 	require.NoError(f.t, err)
@@ -33,14 +41,40 @@ func (f fixture) heard(do func()) int {
 	}()
 	do()
 	f.exec(sql.Ping, "pgdispatch", "end")
-	for count := 0; ; count++ {
+	for said := []string{}; ; {
 		n, err := conn.Conn().WaitForNotification(f.t.Context())
 		require.NoError(f.t, err)
 		if n.Payload == "end" {
-			return count
+			return said
 		}
-		require.Empty(f.t, n.Payload)
+		said = append(said, n.Payload)
 	}
+}
+
+// A number and not an ID, because any role may listen.
+func TestAWakeUpNamesTheWorkspaceWhereSomethingHappened(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, other := f.tenant("FREE"), f.tenant("FREE")
+	number := one[int64](f, "select wake_number from pgdispatch.workspaces where id = $1", w.workspace)
+	level := func(priority int, id int64) string {
+		due := one[int64](f, "select (extract(epoch from run_at) * 1000000)::bigint from pgdispatch.workflow_execution_queue where id = $1", id)
+		return fmt.Sprintf("%d:%d:%d", number, priority, due)
+	}
+	var first, urgent int64
+	said := f.payloads(func() { first, urgent = f.item(w), f.at(w, 7, time.Hour) })
+	require.Equal(t, []string{level(0, first), level(7, urgent)}, said, "where items wait, and since when")
+	f.item(other)
+	f.dispatched(f.claim(1))
+	f.dispatched(f.claim(1))
+	f.item(w)
+	said = f.payloads(func() { f.finish(f.runs(w), "COMPLETED") })
+	require.Equal(t, []string{fmt.Sprint(number)}, said, "where a slot came free")
+	require.Equal(t, []string{""}, f.payloads(func() { f.maxClaims(7) }), "all are to be looked at")
+	said = f.payloads(func() {
+		f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority) select $1, $2, n from generate_series(1, 5) n`, w.workspace, w.definition)
+	})
+	require.Equal(t, []string{""}, said, "too many to be named")
 }
 
 func TestEveryCommittedEnqueueIsHeardOnce(t *testing.T) {
@@ -133,14 +167,13 @@ func TestAnInsertThatAddsNoRowWakesNobody(t *testing.T) {
 	require.Zero(t, f.heard(func() { f.exec(insert, w.workspace, w.definition) }))
 }
 
-// A claim may have passed over items of lower priority because their lane's head was locked by whoever withdrew it.
-func TestWithdrawingAnItemWakesForThoseBehindIt(t *testing.T) {
+func TestWithdrawingAnItemThatWaitsWakesNobody(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	w := f.tenant("FREE")
 	first, second, _ := f.item(w), f.item(w), f.item(w)
-	require.Equal(t, 1, f.heard(func() { f.exec(sql.Cancel, f.execution(first)) }))
-	require.Equal(t, 1, f.heard(func() { f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", second) }))
+	require.Zero(t, f.heard(func() { f.exec(sql.Cancel, f.execution(first)) }))
+	require.Zero(t, f.heard(func() { f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", second) }))
 }
 
 func TestAPreparedTransactionIsNotLost(t *testing.T) {

@@ -9,7 +9,9 @@ set status = 'PENDING',
     claimed_by = null,
     claimed_at = null,
     lease_expires_at = null
-where q.claimed_by = $1
+where q.stage in ('HOLDS', 'DOUBT')
+  and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t)
+  and q.claimed_by = $1
   and q.status = 'CLAIMED'
   and q.lease_expires_at > clock_timestamp()
 returning q.id

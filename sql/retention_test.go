@@ -97,7 +97,6 @@ func TestFinishedItemsAreDeletedWithAllThatBelongsToThem(t *testing.T) {
 	require.Equal(t, []int64{young}, f.kept())
 	require.Equal(t, []int64{young}, all[int64](f, "select queue_item_id from pgdispatch.workflow_executions"))
 	require.Zero(t, one[int](f, "select count(*) from pgdispatch.item_failures"))
-	require.Zero(t, one[int](f, "select pgdispatch.recount_lanes()"))
 }
 
 func TestWhatIsNotFinishedIsKeptHoweverOld(t *testing.T) {
@@ -230,7 +229,6 @@ func TestAnOpenDeletionIsInNobodysWay(t *testing.T) {
 	require.True(t, other.finish(next[1], "FAILED"))
 	require.True(t, one[bool](other, "select pgdispatch.discard($1)", other.execution(next[1])))
 	require.Zero(t, one[int](other, "select pgdispatch.requeue_expired(10)"))
-	require.Zero(t, one[int](other, "select pgdispatch.recount_lanes()"))
 	other.exec("update pgdispatch.settings set max_claims = 10")
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -52,7 +53,7 @@ func TestAnEnqueuerSetsWhatIsAClientsAndNothingElse(t *testing.T) {
 		"update pgdispatch.workflow_execution_queue set status = 'COMPLETED'", "update pgdispatch.workflow_execution_queue set priority = 100",
 		"delete from pgdispatch.workflow_execution_queue", "select params from pgdispatch.workflow_execution_queue", "truncate pgdispatch.workflow_execution_queue",
 		"select from pgdispatch.workspaces", "select from pgdispatch.workflow_definitions", "select from pgdispatch.settings", "update pgdispatch.workspaces set plan = 'ENTERPRISE'",
-		"select pgdispatch.finish(gen_random_uuid(), 'COMPLETED')", "select pgdispatch.claim('me', 1, '1 minute')", "do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode; end $$",
+		"select pgdispatch.finish(gen_random_uuid(), 'COMPLETED')", "select pgdispatch.trim_marks(null)", "do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode; end $$",
 		"select pgdispatch.kept_out(gen_random_uuid())", "select pgdispatch.isolate_workspaces(false)", "create table pgdispatch.mine ()",
 	} {
 		require.Equal(t, denied, app.refused(statement).Code, statement)
@@ -93,8 +94,8 @@ func TestAnOperatorChangesNeitherWorkNorDefinitionsNorTheLogOfItsChanges(t *test
 		"insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) select id, 2, '{}' from pgdispatch.workflow_definitions",
 		"insert into pgdispatch.workspaces (name) values ('mine')", "update pgdispatch.workspaces set name = 'mine'", "delete from pgdispatch.workspaces",
 		"update pgdispatch.workspace_tiers set max_concurrent_workflows = 1000", "update pgdispatch.settings set priority_aging = '1 hour'",
-		"update pgdispatch.lanes set workspace_id = workspace_id", "delete from pgdispatch.lane_hints", "select from pgdispatch.callback_key",
-		"select pgdispatch.finish(gen_random_uuid(), 'COMPLETED')", "select pgdispatch.claim('me', 1, '1 minute')", "select pgdispatch.delete_finished(1)",
+		"update pgdispatch.rates set tokens = 1", "delete from pgdispatch.marks", "select from pgdispatch.callback_key",
+		"select pgdispatch.finish(gen_random_uuid(), 'COMPLETED')", "select pgdispatch.trim_marks(null)", "select pgdispatch.delete_finished(1)",
 		"select pgdispatch.isolate_workspaces(false)", "do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode; end $$",
 		"create table pgdispatch.mine ()",
 	} {
@@ -223,9 +224,9 @@ func TestIsolationChangesNoPlanOfADispatcher(t *testing.T) {
 	plans := func() []string {
 		found := []string{}
 		for _, query := range []string{
-			"select * from pgdispatch.workflow_execution_queue where workspace_id = gen_random_uuid() and status = 'PENDING' and not outcome_unknown and run_at < now()",
+			"select * from pgdispatch.workflow_execution_queue where workspace_id = gen_random_uuid() and stage = 'WAITS' and run_at < now()",
 			"update pgdispatch.workflow_execution_queue set status = 'PENDING' where id = any ('{1,2}') and lease_token = 1 and claimed_by is not null",
-			"select pgdispatch.work_due()",
+			"select pgdispatch.requeue_expired(1)",
 		} {
 			found = append(found, all[string](dispatcher, "explain (costs off, verbose) "+query)...)
 		}
@@ -272,7 +273,7 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0].Message, "role plain may not create roles")
 	require.Contains(t, warnings[0].Hint, "create role pgdispatch_operator nologin; create role pgdispatch_reader nologin; grant pgdispatch_owner to plain;")
-	owned := fixture{t: t, db: plain}
+	owned := fixture{t: t, db: plain, replicas: &replicas{stores: map[string]*claim.Store{}}}
 	owned.item(owned.tenant("FREE"))
 	require.Len(t, owned.claim(1).items, 1)
 

@@ -136,7 +136,7 @@ func TestEveryStateHasConstraintsThatHoldIt(t *testing.T) {
 		id := seed(in, w, row.state, live)
 		in.exec("set local session_replication_role = replica")
 		refusal := in.refused("update pgdispatch.workflow_execution_queue set "+row.set+" where id = $1", id)
-		code := "23514"
+		code := "PGD27"
 		if row.state == "PENDING" && row.set != "status = 'LOST'" {
 			code = "PGD07"
 		}

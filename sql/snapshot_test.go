@@ -6,31 +6,25 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// rounds is the whole way of items, each step in a transaction of its own, as fast as the database can.
-const rounds = `
-create procedure public.rounds(rounds int, batch int, later interval, dispatched text) language plpgsql as $$
-declare
-	ids bigint[];
-	tokens bigint[];
-begin
-	for n in 1..rounds loop
-		insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at)
-		select d.workspace_id, d.id, n % 5 % 2, clock_timestamp() + later
-		from (select d.* from pgdispatch.workflow_definitions d order by d.created_at offset n % 5 limit 1) d, generate_series(1, batch);
-		commit;
-		select array_agg(c.id) filter (where c.id is not null), array_agg(c.lease_token) filter (where c.id is not null)
-		into ids, tokens from pgdispatch.claim('replica-1', batch, '1 minute') c;
-		commit;
-		execute dispatched using ids, tokens, ids::text[], 'replica-1'::text;
-		commit;
-		perform pgdispatch.finish(q.execution_id, 'COMPLETED') from pgdispatch.workflow_execution_queue q where q.id = any (ids);
-		commit;
-	end loop;
-end $$`
+// rounds is the whole way of items, one after another, each step in a transaction of its own.
+func (f fixture) rounds(rounds int, later time.Duration) {
+	f.t.Helper()
+	for n := range rounds {
+		f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at)
+			select d.workspace_id, d.id, $1::int % 5 % 2, clock_timestamp() + $2
+			from pgdispatch.workflow_definitions d order by d.created_at offset $1::int % 5 limit 1`, n, later)
+		b := f.claim(1)
+		f.dispatched(b)
+		if n == rounds-1 {
+			f.sweep() // while something runs, so that it finds where leases begin
+		}
+		for _, id := range b.ids() {
+			f.finish(id, "COMPLETED")
+		}
+	}
+}
 
 // claimBlocks is how many blocks of tables and indexes one claim reads. It takes nothing.
 func (c fixture) claimBlocks(atMost int) int {
@@ -67,24 +61,20 @@ func TestClaimsStayCheapWhileASnapshotIsHeldOpen(t *testing.T) {
 						w.workspace, w.definition, c.backlog)
 				}
 			}
-			f.exec(rounds)
-			run := func(rounds int) {
-				f.exec("call public.rounds($1, 1, $2, $3)", pgx.QueryExecModeExec, rounds, c.later, sql.Dispatched)
-			}
-			run(200)
+			f.rounds(100, c.later)
 			holder, err := f.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 			require.NoError(t, err)
 			defer func() { _ = holder.Rollback(t.Context()) }()
-			require.Positive(t, one[int](f.on(holder), "select count(*) from pgdispatch.lanes"))
-			run(50)
+			require.Positive(t, one[int](f.on(holder), "select count(*) from pgdispatch.workflow_execution_queue"))
+			f.rounds(20, c.later)
 			claimer := f.conn()
 			claimer.item(f.tenant("PRO"))
 			fresh := claimer.claimBlocks(1)
-			run(2000)
+			f.rounds(700, c.later)
 			f.exec("analyze")
 			claimer.item(f.tenant("PRO"))
 			held := claimer.claimBlocks(1)
-			t.Logf("%d blocks, after 2,000 rounds %d", fresh, held)
+			t.Logf("%d blocks, after 700 rounds %d", fresh, held)
 			require.LessOrEqual(t, held, 2*fresh, "a claim reads what nobody can see any longer")
 		})
 	}

@@ -1,13 +1,13 @@
 -- reads
--- $1 replica, $2 at most. For a replica that can watch no more: takes executions that nobody watches and whose slot is waited
--- for, and gives up as many whose slot is not. Returns both; run_id is null for what was given up.
-with full_workspaces as materialized (
-    select l.workspace_id from pgdispatch.lanes l where l.active >= l.slots and l.ready_priority is not null and not l.paused
+-- $1 replica, $2 at most. For a replica that can watch no more: takes executions that nobody watches and in whose workspace work
+-- waits for a slot, and gives up as many of which that is not true. Returns both; run_id is null for what was given up.
+with busy as materialized (
+    select w.workspace_id from pgdispatch.longest_waiting(10000) w
 ), wanted as materialized (
     select e.id
     from pgdispatch.workflow_executions e
     where e.finished_at is null and e.status = 'RUNNING' and e.watcher is null
-      and e.workspace_id in (select f.workspace_id from full_workspaces f)
+      and e.workspace_id in (select b.workspace_id from busy b)
     order by e.started_at, e.id
     limit $2
     for update skip locked
@@ -15,7 +15,7 @@ with full_workspaces as materialized (
     select e.id
     from pgdispatch.workflow_executions e
     where e.finished_at is null and e.status = 'RUNNING' and e.watcher = $1
-      and e.workspace_id not in (select f.workspace_id from full_workspaces f)
+      and e.workspace_id not in (select b.workspace_id from busy b)
     order by e.started_at, e.id
     limit $2
     for update skip locked

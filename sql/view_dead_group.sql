@@ -2,7 +2,7 @@
 -- $1 how many of the newest failures are looked at, $2 a kind of errors, $3 at most; after the one that failed at $4 and whose
 -- ID is $5 (null: from the first). Its open dead letters, the newest first.
 with failures as materialized (
-    select q.id from pgdispatch.workflow_execution_queue q where q.status = 'FAILED' order by q.finished_at desc limit $1::bigint
+    select q.id from pgdispatch.workflow_execution_queue q where q.stage = 'DEAD' order by q.finished_at desc limit $1::bigint
 )
 select f.id
 from failures n cross join lateral (select f.* from pgdispatch.failed_items f where f.id = n.id offset 0) f -- one by one

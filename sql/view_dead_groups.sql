@@ -1,7 +1,7 @@
 -- reads
 -- $1 how many of the newest failures are looked at, $2 groups at most. Open dead letters by the kind of their error, the largest group first.
 with failures as materialized (
-    select q.id from pgdispatch.workflow_execution_queue q where q.status = 'FAILED' order by q.finished_at desc limit $1::bigint
+    select q.id from pgdispatch.workflow_execution_queue q where q.stage = 'DEAD' order by q.finished_at desc limit $1::bigint
 )
 select pgdispatch.error_kind(f.last_error) as kind, count(*) as items, count(distinct f.workspace_id) as workspaces,
        min(f.finished_at) as first_at, max(f.finished_at) as last_at, max(f.id) as newest,

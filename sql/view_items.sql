@@ -6,25 +6,26 @@ with looked as materialized (
     (select q.id from pgdispatch.workflow_execution_queue q
      where coalesce($1::text, 'CANCELLED') in ('COMPLETED', 'CANCELLED') and q.id < $9::bigint order by q.id desc limit $11::bigint)
     union all
-    (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'FAILED' and q.status = 'FAILED' order by q.finished_at desc limit $11::bigint)
-    union all
-    (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'CLAIMED' and q.status = 'CLAIMED' limit $11::bigint)
-    union all
-    (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'PENDING' and q.status = 'PENDING' and q.outcome_unknown limit $11::bigint)
+    (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'FAILED' and q.stage = 'DEAD' order by q.finished_at desc limit $11::bigint)
     union all
     (select q.id from pgdispatch.workflow_execution_queue q
-     where $1::text = 'PENDING' and $2::text[] is null and q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid >= '0'
+     where q.stage in ('HOLDS', 'DOUBT') and q.status = $1::text and ($1::text = 'CLAIMED' or $1::text = 'DISPATCHED' and $2::text[] is null)
+         and q.lease_token >= case $1::text when 'CLAIMED' then (select t.leased_from from pgdispatch.mark_trim t) else 0 end
+     order by q.lease_token desc limit $11::bigint)
+    union all
+    (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'PENDING' and q.stage = 'DOUBT' limit $11::bigint)
+    union all
+    (select q.id from pgdispatch.workflow_execution_queue q
+     where $1::text = 'PENDING' and $2::text[] is null and q.stage = 'WAITS' and q.enqueue_xid >= '0'
      order by q.enqueue_xid desc limit $11::bigint)
-    union all
-    (select q.id from pgdispatch.workflow_execution_queue q
-     where $1::text = 'DISPATCHED' and $2::text[] is null and q.status = 'DISPATCHED' and q.workspace_id >= '00000000-0000-0000-0000-000000000000' limit $11::bigint)
     union all
     (select o.id from unnest($2::text[]::uuid[]) as w (id)
      cross join lateral (
          (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'PENDING' and q.workspace_id = w.id
-              and q.status = 'PENDING' and not q.outcome_unknown and q.run_at >= '-infinity' limit $11::bigint)
+              and q.stage = 'WAITS' and q.run_at >= '-infinity' limit $11::bigint)
          union all
-         (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'DISPATCHED' and q.workspace_id = w.id and q.status = 'DISPATCHED' limit $11::bigint)
+         (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'DISPATCHED' and q.workspace_id = w.id
+              and q.stage in ('HOLDS', 'DOUBT') and q.status = 'DISPATCHED' limit $11::bigint)
      ) o limit $11::bigint)
 ), found as (
     select q.id

@@ -2,11 +2,9 @@
 -- $1 workspace. No more than $2 of its items of a status are counted; of failures no more than the newest $3 of the last day, of
 -- all workspaces.
 select w.id::text, w.name, w.plan, w.max_concurrent_workflows, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as limit_in_force,
-       w.max_starts_per_second, w.paused, n.items as waiting,
-       (select count(*) from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED' and q.workspace_id = w.id) as claimed,
-       n.running, clock_timestamp() - n.oldest_due as oldest_waiting, w.created_at,
+       w.max_starts_per_second, w.paused, n.items as waiting, n.claimed, n.running, clock_timestamp() - n.oldest_due as oldest_waiting, w.created_at,
        (select count(*)
-        from (select q.workspace_id from pgdispatch.workflow_execution_queue q where q.status = 'FAILED' and q.finished_at > now() - interval '1 day'
+        from (select q.workspace_id from pgdispatch.workflow_execution_queue q where q.stage = 'DEAD' and q.finished_at > now() - interval '1 day'
               order by q.finished_at desc limit $3::bigint) f
         where f.workspace_id = w.id) as failures
 from pgdispatch.workspaces w

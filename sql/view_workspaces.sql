@@ -4,16 +4,17 @@
 -- workspace, no more than $7 items of a status are counted; of failures no more than the newest $8 of the last day, of all workspaces.
 with failed as materialized (
     select n.workspace_id, count(*) as items
-    from (select q.workspace_id from pgdispatch.workflow_execution_queue q where q.status = 'FAILED' and q.finished_at > now() - interval '1 day'
+    from (select q.workspace_id from pgdispatch.workflow_execution_queue q where q.stage = 'DEAD' and q.finished_at > now() - interval '1 day'
           order by q.finished_at desc limit $8::bigint) n group by n.workspace_id
 ), matched as materialized ( -- by a look at every name
     select w.id from pgdispatch.workspaces w where position(lower($1::text) in lower(w.name)) > 0 or w.id::text = lower($1::text)
+), held as materialized ( -- of all who hold a slot, no more than the first 100,000
+    select q.workspace_id from pgdispatch.workflow_execution_queue q
+    where $2::text = 'running' and q.stage in ('HOLDS', 'DOUBT') and q.workspace_id >= '00000000-0000-0000-0000-000000000000' limit 100000
 ), ranked (id, rank) as (
-    select l.workspace_id, date_part('epoch', l.waiting_from)
-    from pgdispatch.longest_waiting($3::double precision, $5::text::uuid, $6::bigint + 1) l where $2::text = 'oldest' and $1::text is null
+    select l.workspace_id, date_part('epoch', l.waiting_from) from pgdispatch.longest_waiting(10000) l where $2::text = 'oldest'
     union all
-    select l.workspace_id, case $2::text when 'running' then -l.active else date_part('epoch', l.waiting_from) end::double precision from pgdispatch.lanes l
-    where case $2::text when 'running' then l.active > 0 when 'oldest' then $1::text is not null and l.ready_priority is not null else false end
+    select h.workspace_id, -count(*)::double precision from held h group by h.workspace_id
     union all
     select f.workspace_id, -f.items::double precision from failed f where $2::text = 'failures'
 ), ahead as materialized (
@@ -28,13 +29,11 @@ with failed as materialized (
                 else position(lower($1::text) in lower(w.name)) > 0 or w.id::text = lower($1::text) end -- until there are enough
        and (w.name collate "C", w.id) > (case when $3::double precision = 'infinity' then $4::text else '' end,
                                          case when $3::double precision = 'infinity' then $5::text else '00000000-0000-0000-0000-000000000000' end::uuid)
-       and (select count(*) from pgdispatch.lanes l where l.workspace_id = w.id -- counted, so that it is looked up one by one
-            and case $2::text when 'running' then l.active > 0 when 'oldest' then l.ready_priority is not null else false end) = 0
-       and not ($2::text = 'failures' and w.id in (select f.workspace_id from failed f))
+       and w.id not in (select r.id from ranked r)
      order by w.name collate "C", w.id limit $6::bigint)
-), claimed as materialized (select q.workspace_id, count(*) as items from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED' group by q.workspace_id)
+)
 select w.id::text, w.name, w.plan, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as limit_in_force, w.paused,
-       n.items as waiting, coalesce(c.items, 0) as claimed, n.running, clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank
+       n.items as waiting, n.claimed, n.running, clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank
 from page p cross join lateral (select w.* from pgdispatch.workspaces w where w.id = p.id offset 0) w join pgdispatch.workspace_tiers t on t.plan = w.plan
-left join claimed c on c.workspace_id = p.id left join failed f on f.workspace_id = p.id cross join lateral pgdispatch.waiting_of(p.id, $7::integer) n
+left join failed f on f.workspace_id = p.id cross join lateral pgdispatch.waiting_of(p.id, $7::integer) n
 order by p.rank, case when p.rank = 'infinity' then w.name end collate "C", p.id limit $6::bigint

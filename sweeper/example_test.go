@@ -13,11 +13,10 @@ func ExampleSweeper() {
 	var store *claim.Store // on a pool of connections
 
 	s := &sweeper.Sweeper{
-		Store:           store,
-		Interval:        5 * time.Second,
-		RecountInterval: time.Minute,
-		Found:           func() {}, // wakes the dispatcher
-		Log:             slog.Default(),
+		Store:    store,
+		Interval: 5 * time.Second,
+		Found:    func() {}, // wakes the dispatcher
+		Log:      slog.Default(),
 	}
 	run := func(ctx context.Context) error { return s.Run(ctx) } // blocks until ctx is cancelled
 	_ = run

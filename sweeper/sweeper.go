@@ -1,5 +1,5 @@
-// Package sweeper is the safety net: it gives items whose owner died back to the queue, finds items that nobody announced,
-// and checks the books.
+// Package sweeper is the safety net: it gives items whose owner died back to the queue, and sees what there is to do for others. It also
+// deletes what is over.
 package sweeper
 
 import (
@@ -14,7 +14,6 @@ import (
 // Store is the part of the store that the sweeper needs.
 type Store interface {
 	Sweep(ctx context.Context, atMost int) (claim.Swept, error)
-	RecountLanes(ctx context.Context) (wrong int, err error)
 }
 
 const (
@@ -35,33 +34,22 @@ type Sweeper struct {
 	Interval time.Duration
 	// Lease is how long leases hold, for the log.
 	Lease time.Duration
-	// RecountInterval is how often every workspace's slots are counted anew, if they have changed.
-	RecountInterval time.Duration
-	// Found is called when a sweep put items back or found some that were not known; it must not block. Nil: nobody is told.
+	// Found is called when a sweep put items back; it must not block. Nil: nobody is told.
 	Found func()
 	// Saw is called after each sweep with what it returned, so that others need not look themselves; it must not block. Nil:
 	// nobody is told.
 	Saw func(claim.Swept)
 	Log *slog.Logger
 
-	clock   clock
-	changed int64 // the lanes' number at the last sweep, and when they were last counted
-	counted int64
+	clock clock
 }
 
 // Run sweeps until ctx is cancelled, and returns nil then. An error of the database is logged and the sweep repeated.
 func (s *Sweeper) Run(ctx context.Context) error {
-	// Not at once, and not by all replicas together when they are restarted together.
-	recountAt := time.Now().Add(rand.N(s.RecountInterval))
 	for ctx.Err() == nil {
-		pause := s.sweep(ctx)
-		if now := time.Now(); now.After(recountAt) && s.changed != s.counted {
-			s.recount(ctx)
-			recountAt = now.Add(s.RecountInterval)
-		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(s.sweep(ctx)):
 		}
 	}
 	return nil
@@ -69,22 +57,18 @@ func (s *Sweeper) Run(ctx context.Context) error {
 
 // sweep sweeps until it finds no more, and returns how long to wait for the next time.
 func (s *Sweeper) sweep(ctx context.Context) time.Duration {
-	requeued, unnoticed, pause := 0, 0, s.Interval
+	requeued, pause := 0, s.Interval
 	for more := true; more; {
 		sent := time.Now()
 		swept, err := s.Store.Sweep(ctx, batch)
 		if err != nil && ctx.Err() == nil {
 			s.Log.ErrorContext(ctx, "Cannot sweep", "error", err)
 		}
-		if err == nil {
-			s.changed = swept.LanesChanged
-			if s.Saw != nil {
-				s.Saw(swept)
-			}
+		if err == nil && s.Saw != nil {
+			s.Saw(swept)
 		}
 		requeued += swept.Requeued
 		s.watchClock(ctx, swept, sent)
-		unnoticed += swept.Unnoticed
 		if swept.NextExpiryIn != nil {
 			pause = min(*swept.NextExpiryIn+rand.N(maxJitter), s.Interval)
 		}
@@ -94,10 +78,7 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 		s.Log.WarnContext(ctx, "Recovering stale queue items", "count", requeued, "timeout", s.Lease.String())
 		s.Log.InfoContext(ctx, "Recovered stale queue items", "recovered_count", requeued)
 	}
-	if unnoticed > 0 {
-		s.Log.WarnContext(ctx, "Found due items that no insert trigger announced: is it disabled?", "workspaces", unnoticed)
-	}
-	if s.Found != nil && requeued+unnoticed > 0 {
+	if s.Found != nil && requeued > 0 {
 		s.Found()
 	}
 	return pause
@@ -110,21 +91,5 @@ func (s *Sweeper) watchClock(ctx context.Context, swept claim.Swept, sent time.T
 	}
 	if swept.Shortened > 0 {
 		s.Log.WarnContext(ctx, "Shortened leases from before the database's clock was set back", "leases", swept.Shortened)
-	}
-}
-
-func (s *Sweeper) recount(ctx context.Context) {
-	wrong, err := s.Store.RecountLanes(ctx)
-	if err == nil {
-		s.counted = s.changed
-	}
-	switch {
-	case err != nil && ctx.Err() == nil:
-		s.Log.ErrorContext(ctx, "Cannot recount lanes", "error", err)
-	case wrong > 0:
-		s.Log.ErrorContext(ctx, "Corrected lanes whose count of active executions was wrong: please report this", "lanes", wrong)
-		if s.Found != nil {
-			s.Found()
-		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// broom is a sweeper for a synctest bubble. A sweep finds nothing and a recount nothing wrong, unless a test says otherwise.
+// broom is a sweeper for a synctest bubble. A sweep finds nothing, unless a test says otherwise.
 // All times are counted from the broom's making.
 type broom struct {
 	*Sweeper
@@ -23,17 +23,14 @@ type broom struct {
 	log   logBook
 	began time.Time
 
-	onSweep   func(atMost int) (claim.Swept, error)
-	onRecount func() (int, error)
-
-	still bool // no lane changes
+	onSweep func(atMost int) (claim.Swept, error)
 
 	mu   sync.Mutex
 	book record
 }
 
 // record is when the fakes were called.
-type record struct{ sweeps, recounts, found, due []time.Duration }
+type record struct{ sweeps, found []time.Duration }
 
 func bubble(t *testing.T, test func(t *testing.T, b *broom)) {
 	t.Helper()
@@ -41,14 +38,9 @@ func bubble(t *testing.T, test func(t *testing.T, b *broom)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &broom{t: t, began: time.Now()}
 		b.Sweeper = &Sweeper{
-			Store: fakeStore{b}, Interval: 10 * time.Second, RecountInterval: time.Minute,
+			Store: fakeStore{b}, Interval: 10 * time.Second,
 			Found: func() { b.note(&b.book.found) },
-			Saw: func(swept claim.Swept) {
-				if swept.Due {
-					b.note(&b.book.due)
-				}
-			},
-			Log: slog.New(&b.log),
+			Log:   slog.New(&b.log),
 		}
 		test(t, b)
 	})
@@ -65,7 +57,7 @@ func (b *broom) note(into *[]time.Duration) {
 func (b *broom) seen() record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return record{slices.Clone(b.book.sweeps), slices.Clone(b.book.recounts), slices.Clone(b.book.found), slices.Clone(b.book.due)}
+	return record{slices.Clone(b.book.sweeps), slices.Clone(b.book.found)}
 }
 
 // runFor runs the sweeper for so long, and waits for its return.
@@ -83,23 +75,10 @@ func (f fakeStore) Sweep(ctx context.Context, atMost int) (claim.Swept, error) {
 	if err := ctx.Err(); err != nil {
 		return claim.Swept{}, err
 	}
-	var swept claim.Swept
-	var err error
 	if f.onSweep != nil {
-		swept, err = f.onSweep(atMost)
+		return f.onSweep(atMost)
 	}
-	if !f.still {
-		swept.LanesChanged = int64(len(f.seen().sweeps))
-	}
-	return swept, err
-}
-
-func (f fakeStore) RecountLanes(context.Context) (int, error) {
-	f.note(&f.book.recounts)
-	if f.onRecount != nil {
-		return f.onRecount()
-	}
-	return 0, nil
+	return claim.Swept{}, nil
 }
 
 // logBook is a slog handler that keeps what is logged.
@@ -193,15 +172,6 @@ func TestGoesOnAfterAFullBatch(t *testing.T) {
 	})
 }
 
-func TestTellsOfItemsThatNobodyAnnounced(t *testing.T) {
-	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(int) (claim.Swept, error) { return claim.Swept{Unnoticed: 2}, nil }
-		b.runFor(time.Second)
-		require.Equal(t, []time.Duration{0}, b.seen().found)
-		require.Equal(t, []string{"WARN Found due items that no insert trigger announced: is it disabled? workspaces=2"}, b.log.lines())
-	})
-}
-
 func TestSweepThatFailsIsLoggedAndRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		b.onSweep = func(int) (claim.Swept, error) {
@@ -236,46 +206,10 @@ func TestFailureAfterAFullBatchDoesNotHideWhatWasFound(t *testing.T) {
 	})
 }
 
-func TestRecountsOnItsIntervalAndNotAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, b *broom) {
-		b.runFor(10*time.Minute + time.Second)
-		recounts := b.seen().recounts
-		require.GreaterOrEqual(t, len(recounts), 8)
-		require.LessOrEqual(t, len(recounts), 10)
-		require.Positive(t, recounts[0])
-		for n := 1; n < len(recounts); n++ {
-			require.GreaterOrEqual(t, recounts[n]-recounts[n-1], time.Minute)
-			require.LessOrEqual(t, recounts[n]-recounts[n-1], time.Minute+b.Interval)
-		}
-	})
-}
-
-func TestWrongCountsAreCorrectedLoudly(t *testing.T) {
-	bubble(t, func(t *testing.T, b *broom) {
-		b.onRecount = func() (int, error) { return 3, nil }
-		b.runFor(70*time.Second + time.Millisecond)
-		require.NotEmpty(t, b.seen().recounts)
-		require.Equal(t, b.seen().recounts, b.seen().found, "a slot may be free")
-		require.Contains(t, b.log.lines()[0], "ERROR Corrected lanes")
-		require.Contains(t, b.log.lines()[0], "lanes=3")
-	})
-}
-
-func TestRecountThatFailsIsLoggedAndSurvived(t *testing.T) {
-	bubble(t, func(t *testing.T, b *broom) {
-		b.onRecount = func() (int, error) { return 0, errors.New("connection refused") }
-		b.runFor(3 * time.Minute)
-		require.Greater(t, len(b.seen().recounts), 1)
-		require.Contains(t, b.log.lines(), "ERROR Cannot recount lanes error=connection refused")
-		require.Empty(t, b.seen().found)
-	})
-}
-
 func TestSweeperWithoutFoundTellsNobody(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		b.Found = nil
-		b.onSweep = func(int) (claim.Swept, error) { return claim.Swept{Requeued: 1, Unnoticed: 1}, nil }
-		b.onRecount = func() (int, error) { return 1, nil }
+		b.onSweep = func(int) (claim.Swept, error) { return claim.Swept{Requeued: 1}, nil }
 		b.runFor(3 * time.Minute)
 	})
 }
@@ -293,24 +227,6 @@ func TestCancellationIsNoError(t *testing.T) {
 	})
 }
 
-func TestASweepThatSeesWorkThatNobodyClaimedSaysSo(t *testing.T) {
-	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(int) (claim.Swept, error) { return claim.Swept{Due: b.now() > 15*time.Second}, nil }
-		b.runFor(35 * time.Second)
-		require.Equal(t, []time.Duration{20 * time.Second, 30 * time.Second}, b.seen().due)
-		require.Empty(t, b.seen().found)
-	})
-}
-
-func TestLanesThatHaveNotChangedAreNotCountedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(int) (claim.Swept, error) { return claim.Swept{LanesChanged: 7}, nil }
-		b.still = true
-		b.runFor(time.Hour)
-		require.Len(t, b.seen().recounts, 1)
-	})
-}
-
 func TestOthersHearWhatASweepSaw(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		failed := errors.New("connection refused")
@@ -320,7 +236,6 @@ func TestOthersHearWhatASweepSaw(t *testing.T) {
 			}
 			return claim.Swept{Open: 3, Unwatched: true}, nil
 		}
-		b.still = true
 		var saw []claim.Swept
 		b.Saw = func(swept claim.Swept) { saw = append(saw, swept) }
 		b.runFor(15 * time.Second)

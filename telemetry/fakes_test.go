@@ -78,10 +78,8 @@ func (f *fakeStore) Settle(context.Context, claim.Verb, []claim.Settlement) ([]i
 func (f *fakeStore) Heartbeat(context.Context, []claim.Held) ([]int64, error) { return nil, f.others }
 
 func (f *fakeStore) Sweep(context.Context, int) (claim.Swept, error) {
-	return claim.Swept{Requeued: 3, Unnoticed: 2}, f.others
+	return claim.Swept{Requeued: 3}, f.others
 }
-
-func (f *fakeStore) RecountLanes(context.Context) (int, error) { return 4, f.others }
 
 func (f *fakeStore) Finish(context.Context, string, string, string, string) (bool, error) {
 	return f.others == nil, f.others

@@ -17,7 +17,6 @@ type store interface {
 	Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error)
 	Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error)
 	Sweep(ctx context.Context, atMost int) (claim.Swept, error)
-	RecountLanes(ctx context.Context) (int, error)
 	Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error)
 	FinishAll(ctx context.Context, ends []claim.Ended) (map[string]bool, error)
 	Adopt(ctx context.Context, atMost int, watching []string) ([]claim.Execution, error)
@@ -64,16 +63,7 @@ func (s *Store) Sweep(ctx context.Context, atMost int) (claim.Swept, error) {
 	swept, err := s.inner.Sweep(ctx, atMost)
 	s.t.failed("sweep", err)
 	s.t.instruments.count("queue_stale_recovery_count", swept.Requeued, "")
-	s.t.instruments.count("pgdispatch_unannounced_total", swept.Unnoticed, "")
 	return swept, err
-}
-
-// RecountLanes is claim.Store's.
-func (s *Store) RecountLanes(ctx context.Context) (int, error) {
-	wrong, err := s.inner.RecountLanes(ctx)
-	s.t.failed("recount", err)
-	s.t.instruments.count("pgdispatch_lanes_corrected_total", wrong, "")
-	return wrong, err
 }
 
 // Finish is claim.Store's.
@@ -141,6 +131,12 @@ func (i interval) seconds() float64 { return i.ended.Sub(i.began).Seconds() }
 func (t *Telemetry) claimed(took interval, batch claim.Batch, err error) {
 	t.failed("claim", err)
 	t.instruments.count("queue_items_at_capacity_total", len(batch.AtCapacity), "")
+	t.instruments.count("pgdispatch_unannounced_total", batch.Unannounced, "")
+	if err == nil && batch.Asked == 0 && len(batch.Items) == 0 {
+		return
+	}
+	t.instruments.count("pgdispatch_claim_entries_total", batch.Asked, "")
+	t.instruments.count("pgdispatch_claims_vain_total", batch.Vain, "")
 	result := "items"
 	switch {
 	case err != nil:

@@ -108,7 +108,6 @@ func TestClaimsWithoutALockAreToldFromOtherFailures(t *testing.T) {
 func useAll(ctx context.Context, store *Store) {
 	_, _ = store.Heartbeat(ctx, nil)
 	_, _ = store.Sweep(ctx, 1)
-	_, _ = store.RecountLanes(ctx)
 	_, _ = store.Finish(ctx, "", "COMPLETED", "", "")
 	_, _ = store.Finish(ctx, "", "TIMED_OUT", "", "")
 	_, _ = store.FinishAll(ctx, []claim.Ended{{ExecutionID: "a", Outcome: "CANCELED"}, {ExecutionID: "b", Outcome: "FAILED"}, {ExecutionID: "c", Outcome: "FAILED"}})
@@ -121,7 +120,7 @@ func TestWhatTheOthersDoIsCounted(t *testing.T) {
 	about, _ := measured(t)
 	useAll(t.Context(), &Store{t: about, inner: &fakeStore{}})
 	for name, want := range map[string]float64{
-		"queue_stale_recovery_count": 3, "pgdispatch_unannounced_total": 2, "pgdispatch_lanes_corrected_total": 4,
+		"queue_stale_recovery_count":                 3,
 		"pgdispatch_executions_ended_total canceled": 1, "queue_items_failed_total workflow_canceled": 1, "pgdispatch_executions_ended_total failed": 0,
 		"pgdispatch_executions_ended_total completed": 1, "pgdispatch_executions_ended_total timed_out": 1, "queue_items_failed_total workflow_timed_out": 1,
 		"pgdispatch_executions_adopted_total": 1, "pgdispatch_deleted_total items": 5, "pgdispatch_deleted_total dead_letters": 6,
@@ -135,7 +134,7 @@ func TestTheirErrorsAreCountedByOperation(t *testing.T) {
 	t.Parallel()
 	about, _ := measured(t)
 	useAll(t.Context(), &Store{t: about, inner: &fakeStore{others: errors.New("gone")}})
-	for _, operation := range []string{"heartbeat", "sweep", "recount", "adopt", "delete"} {
+	for _, operation := range []string{"heartbeat", "sweep", "adopt", "delete"} {
 		requireValue(t, about, "pgdispatch_store_errors_total "+operation, 1)
 	}
 	requireValue(t, about, "pgdispatch_store_errors_total finish", 3)

@@ -17,8 +17,8 @@ begin
     insert into audit.changes (item, workspace_id, old_status, new_status, leased, held)
     values (coalesce(new.id, old.id), coalesce(new.workspace_id, old.workspace_id), old.status, new.status,
             (new.status is not distinct from 'CLAIMED')::int - (old.status is not distinct from 'CLAIMED')::int,
-            coalesce(pgdispatch.holds_slot(new.status, new.outcome_unknown), false)::int
-            - coalesce(pgdispatch.holds_slot(old.status, old.outcome_unknown), false)::int);
+            coalesce(new.stage in ('HOLDS', 'DOUBT'), false)::int
+            - coalesce(old.stage in ('HOLDS', 'DOUBT'), false)::int);
     return null;
 end;
 $$;

@@ -23,8 +23,8 @@ const (
 	doctorHearTimeout = 3 * time.Second
 	// clockTolerance is by how much two clocks may differ that are kept by NTP.
 	clockTolerance = 2 * time.Second
-	// longestStatement is the longest that a replica gives one of its own: the recount.
-	longestStatement = time.Minute
+	// longestStatement is the longest that a replica gives one of its own: a claim.
+	longestStatement = 10 * time.Second
 	// replicaConnections are those of one replica: its pools, the listener and the gate.
 	replicaConnections = claimConnections + otherConnections + 2
 
@@ -108,7 +108,7 @@ func checkTimeouts(s claim.Server) finding {
 	}
 	slices.Sort(short)
 	if len(short) > 0 {
-		return finding{"timeouts", warning, "role " + printable(s.Role) + ": " + shortList(short), "A claim may wait 10s for others, a recount may read for 1m, and the listener's session is idle most of the time. What is cut off is tried again, and wake-ups come late meanwhile.",
+		return finding{"timeouts", warning, "role " + printable(s.Role) + ": " + shortList(short), "A claim may wait 10s for others, and the listener's session is idle most of the time. What is cut off is tried again, and wake-ups come late meanwhile.",
 			"`alter role ... set ... = 0` for the role of pgdispatch: it has timeouts of its own for every statement."}
 	}
 	return ok("timeouts", "role %s has none that would cut off a replica", printable(s.Role))
@@ -243,7 +243,7 @@ func checkSchema(s migrate.State) finding {
 
 func checkTriggers(bad []claim.Defect) finding {
 	if len(bad) > 0 {
-		return finding{"triggers", problem, shortDefects(bad), "Rows are not checked or not announced, or slots are not given back: items wait, or limits are wrong until the next recount.",
+		return finding{"triggers", problem, shortDefects(bad), "Rows are not checked or not announced, or slots are not given back: items wait until a replica looks through all that waits, which each does every minute.",
 			"`alter table pgdispatch.... enable trigger ...`; one that is missing comes back with `delete from pgdispatch.applied_functions where name = 'triggers'` and `pgdispatch migrate up`."}
 	}
 	return ok("triggers", "all there, all enabled")

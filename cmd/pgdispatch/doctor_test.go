@@ -130,8 +130,8 @@ func TestDoctorSaysWhatIsWrongWithTheDatabase(t *testing.T) {
 	d.exec("alter table pgdispatch.workflow_execution_queue disable trigger item_enqueued")
 	d.exec("drop trigger settings_changed on pgdispatch.settings")
 	d.exec("alter table pgdispatch.workspaces enable replica trigger workspace_deleted")
-	d.exec("alter table pgdispatch.lanes reset (fillfactor), set (autovacuum_enabled = off)")
-	d.exec("alter table pgdispatch.lane_hints reset (autovacuum_vacuum_threshold)")
+	d.exec("alter table pgdispatch.rates reset (fillfactor), set (autovacuum_enabled = off)")
+	d.exec("alter table pgdispatch.marks reset (autovacuum_vacuum_threshold)")
 	d.exec("delete from pgdispatch.workflow_definition_versions")
 	d.exec("insert into pgdispatch.replicas (id, version, workers, expires_at) values ('dead', 'v1', 1, now() - interval '2 hours')")
 	d.exec("do $$ begin execute format('alter role current_user in database %I set synchronous_commit = off', current_database()); end $$")
@@ -140,7 +140,7 @@ func TestDoctorSaysWhatIsWrongWithTheDatabase(t *testing.T) {
 	require.Equal(t, exitProblems, code)
 	for check, want := range map[string]finding{
 		"triggers":           {Severity: problem, Finding: "settings.settings_changed: missing; workflow_execution_queue.item_enqueued: disabled; workspaces.workspace_deleted: fires for replication only"},
-		"tables":             {Severity: warning, Finding: "lane_hints: it has lost autovacuum_vacuum_threshold=1000; lanes: autovacuum is off for it"},
+		"tables":             {Severity: warning, Finding: "marks: it has lost autovacuum_vacuum_threshold=1000; rates: autovacuum is off for it"},
 		"definitions":        {Severity: warning, Finding: "1 of 1 have no version"},
 		"replicas":           {Severity: warning, Finding: "no replica runs; dead has been dead for 2h0m0s"},
 		"synchronous_commit": {Severity: warning, Finding: "synchronous_commit is off by default"},
@@ -213,8 +213,8 @@ func TestDoctorJudgesServers(t *testing.T) {
 		{"synchronous_commit", warning, "synchronous_commit is off by default", func(s *claim.Server) { s.Settings["synchronous_commit"] = "off" }},
 		{"autovacuum", problem, "autovacuum off", func(s *claim.Server) { s.Settings["autovacuum"] = "off" }},
 		{"autovacuum", problem, "track_counts off", func(s *claim.Server) { s.Settings["track_counts"] = "off" }},
-		{"timeouts", warning, "role app: statement_timeout is 59s", func(s *claim.Server) { s.Settings["statement_timeout"] = "59000" }},
-		{"timeouts", fine, "role app has none that would cut off a replica", func(s *claim.Server) { s.Settings["statement_timeout"] = "60000" }},
+		{"timeouts", warning, "role app: statement_timeout is 9s", func(s *claim.Server) { s.Settings["statement_timeout"] = "9000" }},
+		{"timeouts", fine, "role app has none that would cut off a replica", func(s *claim.Server) { s.Settings["statement_timeout"] = "10000" }},
 		{"timeouts", warning, "role app: lock_timeout is 100ms", func(s *claim.Server) { s.Settings["lock_timeout"] = "100" }},
 		{"timeouts", warning, "role app: idle_session_timeout is 1h0m0s", func(s *claim.Server) { s.Settings["idle_session_timeout"] = "3600000" }},
 		{"timeouts", warning, "role app: transaction_timeout is 1s", func(s *claim.Server) { s.Settings["transaction_timeout"] = "1000" }},

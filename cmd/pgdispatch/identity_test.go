@@ -15,7 +15,7 @@ func TestAnItemThatTemporalMayHaveForgottenIsParkedForAPerson(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	executions := s.enqueue("PRO", "Echo", 3)
-	s.exec("update pgdispatch.workflow_execution_queue set outcome_unknown = true")
+	s.exec("update pgdispatch.workflow_execution_queue set outcome_unknown = true, lease_token = nextval('pgdispatch.lease_tokens')")
 	ran, forgotten, young := executions[0], executions[1], executions[2]
 	s.exec(`insert into pgdispatch.workflow_executions (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id)
 		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, v.id

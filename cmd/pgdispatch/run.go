@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	// claimConnections is for claims, which follow one another, and for the sweeper's recount.
+	// claimConnections is for claims, which follow one another, and for the commands of the web view.
 	claimConnections = 2
 	// otherConnections is for everything else: settles, heartbeats, sweeps, pings and recorded ends.
 	otherConnections = 8
@@ -39,8 +39,6 @@ const (
 	// that has died silently is cut within the two together.
 	pingInterval = 2 * time.Second
 	hearTimeout  = 3 * time.Second
-	// recountInterval is how often the sweeper checks the lanes.
-	recountInterval = time.Minute
 	// retentionInterval is how often the sweeper looks for finished items to delete.
 	retentionInterval = 10 * time.Second
 	// closeInterval is how often closed workflows are listed while an open execution is not watched, by one of all replicas.
@@ -88,6 +86,7 @@ type replica struct {
 	log       *slog.Logger
 	wake      chan string
 	stopWake  chan struct{}
+	hints     dispatch.Hints
 	dispatch  *dispatch.Dispatcher
 	ends      *complete.Ends
 	reach     *complete.Reach
@@ -204,10 +203,10 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.store, Starter: starter, Workers: r.workers, Lease: r.lease,
 		StartTimeout: r.startTimeout, DrainTimeout: r.drainTimeout,
-		Wake: r.wake, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Observer: r.pulse, Log: component("dispatcher"),
+		Wake: r.wake, Hints: &r.hints, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Observer: r.pulse, Log: component("dispatcher"),
 	}
 	r.sweeper = &sweeper.Sweeper{
-		Store: r.store, Interval: r.pollInterval, Lease: r.lease, RecountInterval: recountInterval,
+		Store: r.store, Interval: r.pollInterval, Lease: r.lease,
 		Found: func() { r.ring("sweeper") }, Saw: r.saw, Log: component("sweeper"),
 	}
 	r.retention = &sweeper.Retention{Store: r.store, Interval: retentionInterval, Wanted: r.deletes.Load, Log: component("retention")}
@@ -227,9 +226,7 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 
 // saw tells the parts what a sweep saw for them, so that they need not look themselves.
 func (r *replica) saw(swept claim.Swept) {
-	if swept.Due {
-		r.ring(dispatch.WakePoll)
-	}
+	r.ring(dispatch.WakePoll) // every poll looks: that is cheap
 	r.open.Store(swept.Open > 0)
 	r.unwatched.Store(swept.Unwatched)
 	r.deletes.Store(swept.Deletes)
@@ -260,8 +257,9 @@ func (r *replica) namespacesInUse() []string {
 
 // notified wakes the dispatcher where this replica is the one to be woken: one insert should cost one claim, however many
 // replicas there are.
-func (r *replica) notified() {
+func (r *replica) notified(payload string) {
 	if r.gate.OnDuty() {
+		r.hints.Add(payload)
 		r.ring(dispatch.WakeNotification)
 	}
 }

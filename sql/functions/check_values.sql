@@ -1,5 +1,6 @@
 -- Names what is wrong with what a client typed.
-create or replace function pgdispatch.check_values(params jsonb, priority integer, run_at timestamptz, idempotency_key text, traceparent text) returns void
+create or replace function pgdispatch.check_values(params jsonb, priority integer, run_at timestamptz, idempotency_key text,
+    traceparent text) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$

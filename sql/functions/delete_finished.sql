@@ -4,7 +4,8 @@
 -- It walks along the primary key: an index by finished_at would have every item that completes pay for an entry. A pass ends
 -- at the items that are too young to be over; the next one begins a minute later. One transaction at a time walks, the others
 -- return at once; a row that somebody has locked is left to the next pass.
-create or replace function pgdispatch.delete_finished(at_most integer, out items integer, out dead_letters integer, out executions integer, out more boolean)
+create or replace function pgdispatch.delete_finished(at_most integer, out items integer, out dead_letters integer, out executions integer,
+    out more boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan

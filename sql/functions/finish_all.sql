@@ -17,6 +17,8 @@ as $$
 #variable_conflict use_column
 declare
     held uuid[];
+    freed uuid[];
+    marked text;
 begin
     held := array(
         select e.id
@@ -25,20 +27,44 @@ begin
         where q.execution_id = any (executions) and q.status = 'DISPATCHED' and e.status = 'RUNNING'
         for no key update of q, e skip locked
     );
-    update pgdispatch.workflow_execution_queue q
-    {{ template "parts/item_ended.sql" "s" }}
-    from unnest(executions, outcomes, reasons) as s (execution, outcome, reason)
-    where q.execution_id = s.execution and s.execution = any (held);
-    -- Apart, so that execution_said finds the items ended, and passes.
+    -- One mark and one notification for all of them, instead of one each: see item_moved. And execution_said need not look at what is
+    -- whole: the items are ended, and the results are bounded here.
+    marked := set_config('pgdispatch.marked', 'on', true);
+    with ended as (
+        update pgdispatch.workflow_execution_queue q
+        {{ template "parts/item_ended.sql" "s" }}
+        from unnest(executions, outcomes, reasons) as s (execution, outcome, reason)
+        where q.execution_id = s.execution and s.execution = any (held)
+        returning q.workspace_id, q.status
+    ), noted as (
+        insert into pgdispatch.marks (workspaces, completed, failed)
+        select array_agg(distinct e.workspace_id), count(*) filter (where e.status = 'COMPLETED'), count(*) filter (where e.status = 'FAILED')
+        from ended e
+        having count(*) > 0
+        returning workspaces
+    )
+    select n.workspaces into freed from noted n;
     update pgdispatch.workflow_executions e
     {{ template "parts/execution_ended.sql" "s" }}
     from (
-        select g.execution, g.outcome, r.result,
-               case when g.given is not null and r.result is null then 'JSON that Postgres does not take: not kept' else g.reason end as reason
+        select g.execution, g.outcome, case when r.fits then r.result end as result,
+               case when g.given is not null and r.result is null then 'JSON that Postgres does not take: not kept'
+                    when g.outcome = 'COMPLETED' and not r.fits and r.most > 0
+                    then format('%s bytes, more than the %s that the settings keep', octet_length(r.result::text), r.most)
+                    else g.reason end as reason
         from unnest(executions, outcomes, reasons, results) as g (execution, outcome, reason, given)
-        cross join lateral (select case when g.given is not null then pgdispatch.result_of(g.given) end as result offset 0) r
+        cross join lateral (
+            select r.result, s.result_bytes as most, g.outcome = 'COMPLETED' and octet_length(r.result::text) <= s.result_bytes as fits
+            from pgdispatch.settings s
+            cross join lateral (select case when g.given is not null then pgdispatch.result_of(g.given) end as result offset 0) r
+            offset 0
+        ) r
     ) s
     where e.id = s.execution and s.execution = any (held);
+    marked := set_config('pgdispatch.marked', 'off', true);
+    if freed is not null then
+        perform pgdispatch.wake_for(freed);
+    end if;
     return query
     select h.id, true from unnest(held) as h (id)
     union all

@@ -22,10 +22,15 @@ begin
     limit 1;
 
     if not found then
-        -- The gate: notify only where a dispatcher sleeps. See functions/wake.sql. Whether a row is left is asked only there.
+        -- The gate: notify only where a dispatcher sleeps. See functions/wake.sql.
         if {{ template "parts/sleeps.sql" }} then
-            if exists (select from enqueued) then -- "on conflict do nothing" may have left no row
-                perform pg_notify('pgdispatch', '');
+            select count(*) as levels,
+                   string_agg(format('%s:%s:%s', w.wake_number, e.priority, (extract(epoch from e.due) * 1000000)::bigint), ',') as named
+            into bad
+            from (select n.workspace_id, n.priority, min(n.run_at) as due from enqueued n group by n.workspace_id, n.priority limit 5) e
+            left join pgdispatch.workspaces w on w.id = e.workspace_id;
+            if bad.levels > 0 then -- "on conflict do nothing" may have left no row
+                perform pg_notify('pgdispatch', case when bad.levels < 5 then bad.named else '' end);
             end if;
         end if;
         return null;

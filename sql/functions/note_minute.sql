@@ -1,5 +1,5 @@
--- What a sweep writes down of the present minute: the ends that hints tell of, and, if no sweep of this minute has, how much waits,
--- is claimed and runs. What is older than a day goes.
+-- What a sweep writes down of the present minute, if no sweep of this minute has: how much waits, is claimed and runs. What is older than
+-- a day goes.
 create or replace function pgdispatch.note_minute() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -7,11 +7,10 @@ as $$
 declare
     present constant timestamptz := date_trunc('minute', clock_timestamp());
 begin
-    perform pgdispatch.drop_read_hints();
     if exists (select from pgdispatch.activity a where a.minute = present and a.waiting is not null) then
         return;
     end if;
-    -- All who sweep lock hints first, then the minute, then what is old.
+    -- All who sweep lock the minute first, then what is old.
     insert into pgdispatch.activity as a (minute, waiting, claimed, running)
     select present, d.pending, d.claimed, d.dispatched
     from pgdispatch.queue_depth(10000) d

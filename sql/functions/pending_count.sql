@@ -4,10 +4,12 @@ language sql stable
 as $$
     select (
         select count(*) from pgdispatch.workflow_execution_queue q
-        where q.workspace_id = pending_count.workspace_id and q.status = 'PENDING' and not q.outcome_unknown
-          and q.run_at >= '-infinity' -- any: so that the lanes' index is used
+        where q.workspace_id = pending_count.workspace_id and q.stage = 'WAITS'
+          and q.run_at >= '-infinity' -- any: so that its index is used
     ) + (
-        select count(*) from pgdispatch.workflow_execution_queue q
-        where q.workspace_id = pending_count.workspace_id and q.status = 'PENDING' and q.outcome_unknown
+        -- Few at any time: in a query of their own, or what holds a slot of the workspace could be read for them.
+        select count(*)
+        from (select q.workspace_id from pgdispatch.workflow_execution_queue q where q.stage = 'DOUBT' offset 0) d
+        where d.workspace_id = pending_count.workspace_id
     );
 $$;

@@ -1,7 +1,9 @@
--- The queue as a whole. Of each status no more items are counted than at_most; where there are more, the statistics of their
--- index say about how many. Dead letters are counted among the failures that are the newest; dead_is_all: those are all there are.
+-- The queue as a whole. Of what waits and of what holds a slot no more items are counted than at_most; where there are more, the statistics
+-- of their index say about how many. Leased are the newest holders, so they are counted among ten times as many of the newest. Dead letters
+-- are counted among the failures that are the newest; dead_is_all: those are all there are.
 create or replace function pgdispatch.queue_depth(at_most integer)
-returns table (pending bigint, claimed bigint, dispatched bigint, dead bigint, dead_is_all boolean, oldest_waiting interval, replicas bigint, max_claims integer, paused boolean)
+returns table (pending bigint, claimed bigint, dispatched bigint, dead bigint, dead_is_all boolean, oldest_waiting interval,
+    replicas bigint, max_claims integer, paused boolean)
 language sql stable
 -- By indexes that need no sorting, however the tables looked when they were last analyzed: else all is read for a part of it.
 set enable_seqscan = off
@@ -16,17 +18,22 @@ as $$
         -- By the time of their insert, so that those that wait longest are among what is read. Not "is not null", which the index
         -- has: from Postgres 17 on the planner drops it where the column is not null, and then does not see that the index fits.
         select q.run_at from pgdispatch.workflow_execution_queue q
-        where q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid >= '0'
+        where q.stage = 'WAITS' and q.enqueue_xid >= '0'
         order by q.enqueue_xid
         limit at_most
     ), unanswered as materialized (
-        select q.run_at from pgdispatch.workflow_execution_queue q where q.status = 'PENDING' and q.outcome_unknown limit at_most
-    ), running as materialized (
-        select from pgdispatch.workflow_execution_queue q
-        where q.status = 'DISPATCHED' and q.workspace_id >= '00000000-0000-0000-0000-000000000000'
+        select q.run_at from pgdispatch.workflow_execution_queue q where q.stage = 'DOUBT' limit at_most
+    ), holders as materialized (
+        select from pgdispatch.workflow_execution_queue q where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= 0
+        order by q.lease_token desc
         limit at_most
+    ), newest as materialized (
+        select q.status from pgdispatch.workflow_execution_queue q
+        where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t)
+        order by q.lease_token desc
+        limit 10 * at_most
     ), failures as materialized (
-        select q.id from pgdispatch.workflow_execution_queue q where q.status = 'FAILED' order by q.finished_at desc, q.id desc limit at_most
+        select q.id from pgdispatch.workflow_execution_queue q where q.stage = 'DEAD' order by q.finished_at desc, q.id desc limit at_most
     ), dead as materialized (
         -- As in failed_items, whose join could begin at all failures; and one by one, or all marks are read for each of them where there
         -- were few at the last analyze.
@@ -34,18 +41,20 @@ as $$
         left join lateral (select m.item_id, m.replay_id from pgdispatch.dead_letter_marks m where m.item_id = n.id offset 0) m on true
         left join lateral (select q.status from pgdispatch.workflow_execution_queue q where q.id = m.replay_id offset 0) r on true
         where m.item_id is null or r.status = 'CANCELLED'
-    ), counted (waiting, unanswered, running) as (
-        select (select count(*) from waiting), (select count(*) from unanswered), (select count(*) from running)
-    ), about (waiting, running) as (
+    ), counted (waiting, unanswered, holders, claimed) as (
+        select (select count(*) from waiting), (select count(*) from unanswered), (select count(*) from holders),
+               (select count(*) from newest n where n.status = 'CLAIMED')
+    ), about (waiting, holders) as (
         select (select c.reltuples from pg_class c where c.oid = 'pgdispatch.workflow_execution_queue_arrivals'::regclass),
-               (select c.reltuples from pg_class c where c.oid = 'pgdispatch.workflow_execution_queue_running'::regclass)
+               (select c.reltuples from pg_class c where c.oid = 'pgdispatch.workflow_execution_queue_leased'::regclass)
     )
     select case when n.waiting < at_most then n.waiting else greatest(n.waiting, about.waiting)::bigint end + n.unanswered,
-           (select count(*) from pgdispatch.workflow_execution_queue q where q.status = 'CLAIMED'),
-           case when n.running < at_most then n.running else greatest(n.running, about.running)::bigint end,
+           n.claimed,
+           greatest(case when n.holders < at_most then n.holders else greatest(n.holders, about.holders)::bigint end - n.claimed - n.unanswered, 0),
            (select count(*) from dead),
            (select count(*) < at_most from failures),
-           (select clock_timestamp() - min(w.run_at) from (table waiting union all table unanswered) w where w.run_at <= (select clock_timestamp())), -- once, and not for each
+           (select clock_timestamp() - min(w.run_at) from (table waiting union all table unanswered) w
+            where w.run_at <= (select clock_timestamp())), -- once, and not for each
            (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()),
            s.max_claims,
            s.paused

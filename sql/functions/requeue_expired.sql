@@ -8,7 +8,8 @@ as $$
     with expired as materialized (
         select q.id
         from pgdispatch.workflow_execution_queue q
-        where q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp()
+        where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t)
+          and q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp()
         order by q.id
         limit at_most
         for update skip locked

@@ -9,7 +9,8 @@ as $$
     with ahead as materialized (
         select q.id
         from pgdispatch.workflow_execution_queue q
-        where q.status = 'CLAIMED' and q.claimed_at > clock_timestamp() + interval '1 second'
+        where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t)
+          and q.status = 'CLAIMED' and q.claimed_at > clock_timestamp() + interval '1 second'
         order by q.id
         for update skip locked
     ), shortened as (

@@ -4,8 +4,7 @@
 -- Every time in a row is the database's: no replica's clock is ever compared with one.
 
 -- Constraints call these two.
-{{ template "functions/item_is_whole.sql" . }}
-{{ template "functions/execution_is_whole.sql" . }}
+{{ template "functions/item_stage.sql" . }}
 
 -- The functions that `pgdispatch migrate up` has applied, by their file, and what each file was.
 create table pgdispatch.applied_functions (
@@ -31,6 +30,8 @@ create table pgdispatch.workspaces (
     -- null: as fast as can be. A quiet workspace may start one second's worth at once, and always one.
     max_starts_per_second    double precision check (max_starts_per_second between 0.0001 and 100000),
     paused                   boolean not null default false,
+    -- What notifications call it: a number of its own, because any role may listen to them.
+    wake_number              bigint not null default ('x' || substr(replace(gen_random_uuid()::text, '-', ''), 1, 15))::bit(60)::bigint,
     created_at               timestamptz not null default now()
 );
 
@@ -83,8 +84,10 @@ create table pgdispatch.workflow_definition_versions (
 -- found by walking over those before them, and a claim, a settle and every index look at these again and again.
 create table pgdispatch.workflow_execution_queue (
     id                     bigint generated always as identity primary key,
-    -- The workflow ID is 'execution-' || execution_id. It never changes, so a start that is repeated is recognised.
-    execution_id           uuid not null default gen_random_uuid() unique,
+    -- The workflow ID is 'execution-' || execution_id. It never changes, so a start that is repeated is recognised. A UUID of version 7,
+    -- which rises with time: the indexes of it grow at one end.
+    execution_id           uuid not null default (lpad(to_hex((extract(epoch from clock_timestamp()) * 1000)::bigint), 12, '0') || '7'
+                                                  || substr(replace(gen_random_uuid()::text, '-', ''), 14))::uuid unique,
     workspace_id           uuid not null,
     workflow_definition_id uuid not null,
     run_at                 timestamptz not null default now(),
@@ -116,41 +119,48 @@ create table pgdispatch.workflow_execution_queue (
     replay_of              bigint,
 
     -- What a client may type is checked where it is typed: functions/item_enqueued.sql and functions/refuse_change.sql.
-    constraint a_status_has_what_belongs_to_it check (pgdispatch.item_is_whole(
-        status, outcome_unknown, claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at, last_error))
+    -- What the item does, as far as claims are concerned: WAITS; HOLDS a slot; is in DOUBT, and holds one, too; is DEAD; null: it has
+    -- ended. An item that has not what belongs to its status is refused. Indexes name the stage and never the status, so a settle, which
+    -- changes the status alone, is a heap-only update.
+    stage                  text generated always as (pgdispatch.item_stage(
+        status, outcome_unknown, claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at, last_error)) stored
 )
-with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+-- Half of a page is left to the versions that a claim and a settle write.
+with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
       autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 create unique index workflow_execution_queue_idempotency
     on pgdispatch.workflow_execution_queue (workspace_id, idempotency_key) where idempotency_key is not null;
--- The next two hold the same items. What is true of all of them makes each fit for its own questions only: where a plan is made
+-- Some of these hold the same items. What is true of all of them makes each fit for its own questions only: where a plan is made
 -- while the table is empty, one costs as much as the other, and later the wrong one would be read from end to end.
--- What has arrived since the last claim. Ask with a condition on enqueue_xid that compares it.
+-- What has arrived since a snapshot. Ask with a condition on enqueue_xid that compares it.
 create index workflow_execution_queue_arrivals
     on pgdispatch.workflow_execution_queue (enqueue_xid, workspace_id, priority, run_at)
-    where status = 'PENDING' and not outcome_unknown and enqueue_xid is not null;
--- A lane's next items, one level of priority at a time. Ask with a condition on run_at.
+    where stage = 'WAITS' and enqueue_xid is not null;
+-- A workspace's next items, one level of priority at a time. Ask with a condition on run_at.
 create index workflow_execution_queue_waiting
     on pgdispatch.workflow_execution_queue (workspace_id, priority desc, run_at, id)
-    where status = 'PENDING' and not outcome_unknown and run_at is not null;
+    where stage = 'WAITS' and run_at is not null;
 create index workflow_execution_queue_unanswered
-    on pgdispatch.workflow_execution_queue (run_at, id) where status = 'PENDING' and outcome_unknown;
--- Without lease_expires_at, so that a heartbeat is a heap-only update.
-create index workflow_execution_queue_claimed
-    on pgdispatch.workflow_execution_queue (lease_token) where status = 'CLAIMED';
--- What runs, by workspace. Ask with a condition on workspace_id, or an item that is asked for by its ID and runs could be looked for in it:
--- where few ran when that was planned, this is the smallest index of all.
-create index workflow_execution_queue_running
-    on pgdispatch.workflow_execution_queue (workspace_id) where status = 'DISPATCHED' and workspace_id is not null;
-create index workflow_execution_queue_dead on pgdispatch.workflow_execution_queue (finished_at, id) where status = 'FAILED';
+    on pgdispatch.workflow_execution_queue (run_at, id) where stage = 'DOUBT';
+-- Who holds a workspace's slots, and who holds any, by the token that they drew. Ask with a condition on workspace_id, on lease_token.
+-- Without lease_expires_at, so that a heartbeat is a heap-only update, too.
+create index workflow_execution_queue_holders
+    on pgdispatch.workflow_execution_queue (workspace_id, lease_token) where stage in ('HOLDS', 'DOUBT') and workspace_id is not null;
+create index workflow_execution_queue_leased
+    on pgdispatch.workflow_execution_queue (lease_token) where stage in ('HOLDS', 'DOUBT') and lease_token is not null;
+create index workflow_execution_queue_dead on pgdispatch.workflow_execution_queue (finished_at, id) where stage = 'DEAD';
 
--- Each claim's number. It fences: an update with an earlier one changes nothing.
+-- What an item draws each time that it comes to hold a slot. A token fences: an update with an earlier one changes nothing. And it
+-- counts: a row's token never falls, so whoever held nothing below a token once holds nothing below it later. See claim/schedule.
 create sequence pgdispatch.lease_tokens;
--- No item is leased under a lower token than this one's last value, so a claim need not step over all that were. Unlike a row,
--- a sequence has no old versions; and it is only ever raised to what is true whether or not the claim that says so commits.
-create sequence pgdispatch.least_lease_token;
-select setval('pgdispatch.least_lease_token', 1);
+
+-- The time in which no commit was forgotten: a crash or a promotion empties an unlogged table. What was counted in another epoch is
+-- counted anew. Whoever restores or copies the database deletes the row, if it is there.
+create unlogged table pgdispatch.epoch (
+    singleton boolean primary key default true check (singleton),
+    id        uuid not null default gen_random_uuid()
+);
 
 create table pgdispatch.workflow_executions (
     id                             uuid primary key,
@@ -180,7 +190,9 @@ create table pgdispatch.workflow_executions (
     result                         jsonb,
     -- Why there is none, where there was one: it was too large, encrypted, or no JSON.
     result_note                    text,
-    constraint a_status_has_what_belongs_to_it check (pgdispatch.execution_is_whole(status, started_at, finished_at))
+    constraint a_status_has_what_belongs_to_it check (case
+        when status in ('STARTING', 'RUNNING') then finished_at is null and (status = 'STARTING' or started_at is not null)
+        else finished_at is not null and status in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT') end)
 )
 with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
@@ -238,98 +250,51 @@ create table pgdispatch.close_lists (
 )
 with (fillfactor = 50);
 
--- One row per workspace that has or had work. Its only writer is the transaction that holds claim_lock.
-create table pgdispatch.lanes (
-    workspace_id       uuid not null,
-    -- Rises with every change. A lane is read newest version first, so that versions which an old snapshot keeps cost nothing.
-    version            bigint not null,
-    last_served        bigint not null default 0,
-    -- No item that is due and waits has an earlier run_at. Where the search for the next ones begins.
-    waiting_from       timestamptz not null default '-infinity',
-    active             integer not null default 0,
-    slots              integer not null default 0,
-    paused             boolean not null default false,
-    -- A claim has said that this workspace is full and has more waiting.
-    at_capacity        boolean not null default false,
-    -- The highest priority among the items that may be claimed now; null: there are none, or the rate limit is used up.
-    ready_priority     integer,
-    -- When ready_priority may change by itself: an item falls due, or the rate limit allows another; null: it will not.
-    next_due_at        timestamptz,
-    -- The workspace's rate limit, and its bucket: how many starts it allowed at tokens_at.
-    starts_per_second  double precision,
-    tokens             double precision not null default 1e9,
-    tokens_at          timestamptz not null default '2000-01-01',
-    primary key (workspace_id, version)
+-- How many starts a workspace's rate allowed, and when: a bucket. Only claims write it. Where there is no row, it is full.
+create table pgdispatch.rates (
+    workspace_id uuid primary key,
+    tokens       double precision not null,
+    at           timestamptz not null,
+    -- The rate that holds since.
+    per_second   double precision not null
 )
-with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+with (fillfactor = 50);
 
--- What is true of all lanes makes each of these, too, fit for its own question only: the table is tiny to the planner, whatever an
--- old snapshot keeps in it. Ask with a condition on last_served, on waiting_from, on next_due_at.
-create index lanes_ready on pgdispatch.lanes (ready_priority desc, last_served, workspace_id)
-    where active < slots and not paused and ready_priority is not null and last_served is not null;
--- These two hold every lane with items due, each in one of them: those that have room and those that have none. With the
--- workspace, so that those of the same moment have an order, and a page of them an end.
-create index lanes_aged on pgdispatch.lanes (waiting_from, workspace_id)
-    where active < slots and not paused and ready_priority is not null and waiting_from is not null;
-create index lanes_held on pgdispatch.lanes (waiting_from, workspace_id)
-    where (active >= slots or paused) and ready_priority is not null and waiting_from is not null;
-create index lanes_due on pgdispatch.lanes (next_due_at) where active < slots and not paused and next_due_at is not null;
-
-create sequence pgdispatch.lane_versions;
-
--- A lane as a claim sees it before it writes it: with what has happened since, and what its rate limit allows by now.
-create type pgdispatch.lane_now as (
-    at                tid,
-    workspace_id      uuid,
-    active            integer,
-    slots             integer,
-    paused            boolean,
-    starts_per_second double precision,
-    tokens            double precision,
-    ready_priority    integer,
-    waiting_from      timestamptz,
-    last_served       bigint,
-    at_capacity       boolean,
-    next_due_at       timestamptz
-);
-
--- How far the claims have read. One row, read newest version first.
-create table pgdispatch.lane_book (
-    version  bigint primary key,
-    -- Items and hints of the transactions that this snapshot sees are in lanes.
-    seen     pg_snapshot not null,
-    -- Every lane with an earlier next_due_at has been looked at.
-    due_from timestamptz not null default '-infinity',
-    -- Every level of priority that an item ever had, the highest first, so that a lane's levels can be asked one by one.
-    levels integer[] not null default '{}',
-    -- Floors, below which the indexes of lanes hold nothing but versions that are gone: no lane that is ready at a level has
-    -- a lower last_served than its level's here, and none that is ready an earlier waiting_from than this.
-    served_from bigint[] not null default '{}',
-    aged_from timestamptz not null default '-infinity',
-    -- The lease token up to which the aged items have had their share.
-    aged_turn bigint not null default 0
-)
-with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
-
-insert into pgdispatch.lane_book (version, seen) values (0, '1:1:');
-
--- Append-only: whoever moves an item, frees a slot or changes a limit says so here, in its own transaction, and waits for
--- nobody. The next claim reads what lane_book has not seen; a sweep deletes what it has. New items need no hint.
-create table pgdispatch.lane_hints (
-    xid          xid8 not null default pg_current_xact_id(),
-    workspace_id uuid not null,
-    freed        integer not null default 0,
+-- Append-only: whoever moves an item, frees a slot or changes a limit says so here, in its own transaction, and waits for nobody. A
+-- mark says "look", and carries nothing that counts, so it does no harm to read one twice. New items need none.
+create table pgdispatch.marks (
+    xid        xid8 not null default pg_current_xact_id(),
+    -- Null: all.
+    workspaces uuid[],
     -- Of the item that waits again; null: none does.
-    priority     integer,
-    run_at       timestamptz,
-    -- How the item ended that left this hint; null: it did not. What ends is counted where hints are swept, so that nobody who
-    -- ends an item writes a row that another one writes.
-    ended        text
+    priority   integer,
+    due        timestamptz,
+    -- How many items ended. It is written down here, so that nobody who ends an item writes a row that another one writes.
+    completed  integer not null default 0,
+    failed     integer not null default 0,
+    cancelled  integer not null default 0
 )
 with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
       autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0);
 
-create index lane_hints_by_xid on pgdispatch.lane_hints (xid);
+create index marks_by_xid on pgdispatch.marks (xid);
+
+-- What has been done with marks. Whoever has its row locked is the one that does it.
+create table pgdispatch.mark_trim (
+    singleton  boolean primary key default true check (singleton),
+    -- Marks of earlier transactions may be gone: whoever has not seen them all must read what waits anew.
+    trimmed_to xid8 not null default '0',
+    -- What trimmed_to is to be next, and from when on. No transaction before it was under way when that was written.
+    next_to    xid8 not null default '0',
+    next_at    timestamptz not null default '-infinity',
+    -- The ends of the marks that this snapshot sees are in activity.
+    counted    pg_snapshot not null default '1:1:',
+    -- No item is CLAIMED with a lower lease_token: who looks for leases begins here. See functions/trim_marks.sql.
+    leased_from bigint not null default 0
+)
+with (fillfactor = 50);
+
+insert into pgdispatch.mark_trim default values;
 
 -- A lock with a privilege. An advisory lock could be taken by any role at all, and then nobody would claim.
 create table pgdispatch.claim_lock ();

@@ -25,13 +25,12 @@ grant all on all routines in schema pgdispatch to pgdispatch_owner;
 grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator; -- with it, anybody could make valid tokens
 grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
-    pgdispatch.longest_waiting(double precision, uuid, bigint), pgdispatch.waiting_of(uuid, integer)
+    pgdispatch.longest_waiting(bigint), pgdispatch.waiting_levels(), pgdispatch.waiting_of(uuid, integer)
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 
 -- whoever writes items or executions: what the tables ask of a row, and of a move
 grant execute on function
-    pgdispatch.item_is_whole(text, boolean, text, timestamptz, timestamptz, timestamptz, timestamptz, text),
-    pgdispatch.execution_is_whole(text, timestamptz, timestamptz), pgdispatch.leaves_hand_over(text, text)
+    pgdispatch.item_stage(text, boolean, text, timestamptz, timestamptz, timestamptz, timestamptz, text)
     to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator;
 
 -- enqueuer
@@ -66,29 +65,28 @@ grant update (status, run_at, attempt_count, failure_count, lost_lease_count, la
 grant insert, update on pgdispatch.workflow_executions to pgdispatch_dispatcher;
 grant insert on pgdispatch.item_failures to pgdispatch_dispatcher;
 -- claims
-grant insert, update on pgdispatch.lanes to pgdispatch_dispatcher;
-grant update on pgdispatch.lane_book, pgdispatch.close_sweep, pgdispatch.claim_lock to pgdispatch_dispatcher;
-grant insert, delete on pgdispatch.lane_hints to pgdispatch_dispatcher;
-grant usage on pgdispatch.lane_versions, pgdispatch.lease_tokens to pgdispatch_dispatcher;
-grant usage, update on pgdispatch.least_lease_token to pgdispatch_dispatcher;
+grant insert on pgdispatch.epoch to pgdispatch_dispatcher;
+grant insert, update on pgdispatch.rates to pgdispatch_dispatcher;
+grant update on pgdispatch.claim_lock, pgdispatch.close_sweep, pgdispatch.mark_trim to pgdispatch_dispatcher;
+grant insert, delete on pgdispatch.marks to pgdispatch_dispatcher;
+grant usage on pgdispatch.lease_tokens to pgdispatch_dispatcher;
 -- what replicas share
 grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdispatch.stalls to pgdispatch_dispatcher;
 grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests to pgdispatch_dispatcher;
 grant execute on function
-    pgdispatch.allowance_left(bigint[], text, text[], integer[]), pgdispatch.cancel(uuid),
-    pgdispatch.catch_up(pg_snapshot, timestamptz, integer[], bigint[]), pgdispatch.changed_since(pg_snapshot), pgdispatch.ready_lanes(integer[], bigint[], uuid[]),
-    pgdispatch.check_values(jsonb, integer, timestamptz, text, text),
-    pgdispatch.claim(text, integer, interval, text, text[], integer[], text),
-    pgdispatch.claim_aged(text, bigint, interval, timestamptz, timestamptz, timestamptz, integer[], pgdispatch.lane_now[], text, text[]),
-    pgdispatch.claim_arrived(text, integer, interval, timestamptz, pg_snapshot, tid, integer[], bigint, bigint, timestamptz),
-    pgdispatch.claim_around(text, integer, interval, timestamptz, integer[], bigint[], pgdispatch.lane_now[], uuid[], text, text[], integer[]),
-    pgdispatch.claim_unanswered(text, integer, interval, timestamptz, bigint, bigint[]),
-    pgdispatch.delete_finished(integer), pgdispatch.drop_read_hints(), pgdispatch.find_unnoticed(),
+    pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text),
+    pgdispatch.claim(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
+        bigint[], integer[], bigint[], boolean, text, text[], integer[]),
+    pgdispatch.claim_choose(text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
+        bigint[], integer[], bigint[], boolean, text, text[], integer[]),
+    pgdispatch.claim_debit(uuid[], double precision[], double precision[], bigint, timestamptz),
+    pgdispatch.claim_doubts(integer, boolean, timestamptz, text, text[], integer[]),
+    pgdispatch.claim_grants(text, boolean, uuid, integer, bigint, uuid[], integer[], bigint[], integer[], bigint[], timestamptz),
+    pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text, text[], integer[]),
+    pgdispatch.delete_finished(integer),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),
-    pgdispatch.lane_head(uuid, timestamptz, timestamptz, integer[], text, text[]), pgdispatch.namespaces_in_use(),
-    pgdispatch.note_minute(), pgdispatch.passed_over(uuid, integer, timestamptz, timestamptz, text, text[]), pgdispatch.recount_lanes(),
-    pgdispatch.requeue_expired(integer), pgdispatch.result_of(text), pgdispatch.shorten_leases(), pgdispatch.slot_wanted(uuid),
-    pgdispatch.take_stops(integer), pgdispatch.tokens_now(double precision, double precision, timestamptz, timestamptz),
-    pgdispatch.unanswered_allowed(timestamptz, text, text[], integer[]), pgdispatch.waiting_levels(), pgdispatch.work_due()
+    pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.requeue_expired(integer), pgdispatch.result_of(text),
+    pgdispatch.shorten_leases(), pgdispatch.take_stops(integer), pgdispatch.trim_marks(bigint), pgdispatch.wake(text),
+    pgdispatch.wake_for(uuid[])
     to pgdispatch_dispatcher;

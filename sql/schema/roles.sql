@@ -5,7 +5,6 @@ revoke all on schema pgdispatch from public;
 revoke all on all tables in schema pgdispatch from public;
 revoke all on all sequences in schema pgdispatch from public;
 revoke all on all routines in schema pgdispatch from public;
-revoke all on type pgdispatch.lane_now from public;
 
 do $$
 declare

@@ -7,7 +7,7 @@ on pgdispatch.workflow_execution_queue
 for each row
 execute function pgdispatch.refuse_change();
 
--- A condition costs every statement: only what the table's constraint would refuse with a worse message. See functions/item_is_whole.sql.
+-- A condition costs every statement: only what the table's constraint would refuse with a worse message. See functions/item_stage.sql.
 create or replace trigger refuse_item
 before insert on pgdispatch.workflow_execution_queue
 for each row
@@ -20,13 +20,17 @@ referencing new table as enqueued
 for each statement
 execute function pgdispatch.item_enqueued();
 
--- The moves of the hand-over concern no lane but the claim's, and pay for the comparison only. After, not before: a trigger
--- before an update has every row locked first, with a record in the log for each.
+-- The moves of the hand-over concern no lane but the claim's, and pay for the comparison only. After, not before: a trigger before an update
+-- has every row locked first, with a record in the log for each. Always, also while rows are replicated: no limit may be passed by it.
 create or replace trigger item_moved
 after update on pgdispatch.workflow_execution_queue
 for each row
-when (pgdispatch.leaves_hand_over(old.status, new.status))
+when ((new.stage is distinct from 'HOLDS' or old.status not in ('PENDING', 'CLAIMED')
+       or old.status = 'PENDING' and (new.status = 'DISPATCHED' or new.lease_token <= old.lease_token))
+      and current_setting('pgdispatch.marked', true) is distinct from 'on') -- by finish_all, which marks all of its ends at once
 execute function pgdispatch.item_moved();
+
+alter table pgdispatch.workflow_execution_queue enable always trigger item_moved;
 
 create or replace trigger item_deleted
 after delete on pgdispatch.workflow_execution_queue
@@ -60,7 +64,7 @@ execute function pgdispatch.limits_changed();
 create or replace trigger execution_said
 before update of status on pgdispatch.workflow_executions
 for each row
-when (new.status <> 'RUNNING')
+when (new.status <> 'RUNNING' and current_setting('pgdispatch.marked', true) is distinct from 'on')
 execute function pgdispatch.execution_said();
 
 create or replace trigger end_early

@@ -8,26 +8,27 @@ select w.id as workspace_id,
        coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as max_concurrent_workflows,
        waiting.items + coalesce(unanswered.items, 0) as waiting,
        coalesce(claimed.items, 0) as claimed,
-       running.items as running,
+       holders.items - coalesce(claimed.items, 0) - coalesce(unanswered.items, 0) as running,
        least(waiting.oldest, unanswered.oldest) as oldest_waiting_since
 from pgdispatch.workspaces w
 join pgdispatch.workspace_tiers t on t.plan = w.plan
 cross join lateral (
     select count(*) as items, min(q.created_at) as oldest
     from pgdispatch.workflow_execution_queue q
-    where q.workspace_id = w.id and q.status = 'PENDING' and not q.outcome_unknown and q.run_at >= '-infinity'
+    where q.workspace_id = w.id and q.stage = 'WAITS' and q.run_at >= '-infinity'
 ) waiting
 cross join lateral (
-    select count(*) as items from pgdispatch.workflow_execution_queue q where q.workspace_id = w.id and q.status = 'DISPATCHED'
-) running
+    select count(*) as items from pgdispatch.workflow_execution_queue q where q.workspace_id = w.id and q.stage in ('HOLDS', 'DOUBT')
+) holders
 -- Few at any time, so each is read once for all workspaces.
 left join (
     select q.workspace_id, count(*) as items from pgdispatch.workflow_execution_queue q
-    where q.status = 'CLAIMED' group by q.workspace_id
+    where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t) and q.status = 'CLAIMED'
+    group by q.workspace_id
 ) claimed on claimed.workspace_id = w.id
 left join (
     select q.workspace_id, count(*) as items, min(q.created_at) as oldest from pgdispatch.workflow_execution_queue q
-    where q.status = 'PENDING' and q.outcome_unknown group by q.workspace_id
+    where q.stage = 'DOUBT' group by q.workspace_id
 ) unanswered on unanswered.workspace_id = w.id;
 
 comment on view pgdispatch.workspace_statistics is
@@ -44,7 +45,7 @@ from pgdispatch.workflow_execution_queue q
 left join pgdispatch.workflow_executions e on e.id = q.execution_id
 left join pgdispatch.dead_letter_marks m on m.item_id = q.id
 left join pgdispatch.workflow_execution_queue r on r.id = m.replay_id
-where q.status = 'FAILED';
+where q.stage = 'DEAD';
 
 comment on view pgdispatch.failed_items is
     'Items that failed for good. open: nobody has replayed or discarded it, or its replay was withdrawn; else mark says which, when and by whom.';
@@ -77,7 +78,7 @@ create view pgdispatch.enqueue with (security_barrier) as
 select q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.status, q.priority, q.run_at, q.params, q.idempotency_key, q.traceparent,
        q.attempt_count, q.last_error, q.created_at, q.claimed_by, q.claimed_at, q.lease_expires_at, q.dispatched_at, q.finished_at
 from pgdispatch.workflow_execution_queue q
-where q.status = 'PENDING' and not q.outcome_unknown and q.enqueue_xid = pg_current_xact_id_if_assigned();
+where q.stage = 'WAITS' and q.enqueue_xid = pg_current_xact_id_if_assigned();
 
 comment on view pgdispatch.enqueue is
     'To insert into, for clients that name every column: only a client''s own columns are taken. Shows what this transaction has enqueued.';

@@ -1,0 +1,294 @@
+package claim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgdispatch/pgdispatch/claim/schedule"
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// lookAgain is how old a look may be at which a claim is sent without another beside it.
+const lookAgain = 2 * time.Millisecond
+
+// Claim leases up to atMost due items. Limits hold exactly, over all replicas: W, every workspace's own, and pauses.
+func (s *Store) Claim(ctx context.Context, atMost int) (Batch, error) {
+	batch, _, err := s.SettleAndClaim(ctx, nil, Wanted{AtMost: atMost, Look: true, Quiet: true})
+	return batch, err
+}
+
+// SettleAndClaim ends claims whose workflows were started and claims anew, in one transaction: what the first part frees,
+// the second can give away. It returns the IDs that it ended; what is missing was lost. After an error nobody knows whether
+// it was done: settling once more changes nothing where it was. After ErrLocked it was not.
+//
+// What to claim, this replica's memory decides: it is asked for nothing that is known not to be there.
+func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted Wanted) (batch Batch, settled []int64, err error) {
+	m := &s.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	batch.LookAgainIn, m.arrived = -1, 0
+	if !m.hear(wanted.Named) || wanted.Look || m.seen == "" {
+		if batch.Unannounced, err = s.look(ctx); err != nil {
+			return batch, nil, fmt.Errorf("%s: %w", claimVerb, err)
+		}
+	}
+	ctx, cancel := bounded(ctx, claimTimeout, claimVerb)
+	defer cancel()
+	m.reopen(wanted.Namespaces)
+	want := schedule.Want{Free: wanted.AtMost, Holding: wanted.Holding, Limited: len(wanted.Namespaces) > 0, Careful: m.careful()}
+	proposal := m.schedule.Propose(m.now(), want)
+	switch {
+	case !proposal.Empty():
+		settled, err = s.send(ctx, started, wanted, proposal, &batch)
+		if hasCode(err, lockNotAvailable) && !errors.Is(err, ErrLocked) && !m.careful() {
+			m.carefulTo, want.Careful = time.Now().Add(carefulFor), true
+			settled, err = s.send(ctx, started, wanted, m.schedule.Propose(m.now(), want), &batch)
+		}
+	case len(started) > 0:
+		settled, err = s.Settle(ctx, Dispatched, started)
+	}
+	if err != nil {
+		return Batch{LookAgainIn: -1}, nil, err
+	}
+	now := m.now()
+	batch.Arrived, batch.Paused = m.arrived, m.schedule.Paused()
+	for _, f := range m.schedule.Full(now) {
+		batch.AtCapacity = append(batch.AtCapacity, Full{WorkspaceID: uuid.UUID(f.Lane).String(), Active: f.Active, Limit: f.Limit})
+	}
+	batch.More, batch.Capped = m.schedule.Ready(now), m.schedule.Capped()
+	if next := m.schedule.Next(now); !next.IsZero() {
+		batch.LookAgainIn = max(next.Sub(now), 0)
+	}
+	return batch, settled, nil
+}
+
+const claimVerb = "claim items"
+
+// careful says whether claims pass over locked rows for now, instead of waiting for them.
+func (m *memory) careful() bool { return time.Now().Before(m.carefulTo) }
+
+// reopen has items asked for again that a namespace allowed no more of, where it does now.
+func (m *memory) reopen(namespaces map[string]int) {
+	some, all := false, false
+	for name, allowed := range m.limited {
+		if now, limited := namespaces[name]; !limited || now > 0 {
+			some, all = true, all || allowed == 0
+		}
+	}
+	if m.limited = maps.Clone(namespaces); some {
+		m.schedule.Reopened(all)
+	}
+}
+
+// send settles and claims, and takes the answer into the memory.
+func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p schedule.Proposal, batch *Batch) (settled []int64, err error) {
+	m := &s.memory
+	asked := time.Now()
+	statements := &pgx.Batch{}
+	if len(started) > 0 {
+		statements.Queue(sql.Dispatched, s.dispatchedArgs(started)...).Query(func(rows pgx.Rows) (err error) {
+			settled, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			if hasCode(err, lockNotAvailable) {
+				err = fmt.Errorf("%w: %w", ErrLocked, err)
+			}
+			return err
+		})
+	}
+	answer := claimAnswer{deadline: asked.Add(s.Lease)}
+	statements.Queue(sql.Claim, s.claimArgs(wanted, p)...).Query(answer.read)
+	var changes []news
+	looks := !wanted.Quiet && asked.Sub(m.lookedAt) > lookAgain
+	if looks {
+		statements.Queue(sql.Look, m.seen).Query(func(rows pgx.Rows) (err error) {
+			changes, err = pgx.CollectRows(rows, pgx.RowToStructByPos[news])
+			return err
+		})
+	}
+	// One transaction without a BEGIN, because a batch is one.
+	if err := s.Pool.SendBatch(ctx, statements).Close(); err != nil {
+		return nil, named(ctx, s.Pool, claimVerb, err)
+	}
+	if len(started) == 0 && !looks && len(answer.items) > 0 {
+		batch.Flush = max(time.Since(asked)-time.Duration(answer.standing.Took)*time.Microsecond, 0)
+	}
+	m.apply(p, wanted, answer, asked, batch)
+	if looks {
+		if whole, _ := m.learn(changes, asked); !whole {
+			m.seen = "" // the next claim loads
+		}
+	}
+	return settled, nil
+}
+
+func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {
+	namespaces, allowed := make([]string, 0, len(wanted.Namespaces)), make([]int, 0, len(wanted.Namespaces))
+	for namespace, items := range wanted.Namespaces {
+		namespaces, allowed = append(namespaces, namespace), append(allowed, items)
+	}
+	n := len(p.Entries)
+	lanes, priorities, items := make([]string, n), make([]int, n), make([]int, n)
+	due, ids := make([]time.Time, n), make([]int64, n)
+	floors, held, heldTo := make([]int64, n), make([]int, n), make([]int64, n)
+	for k, e := range p.Entries {
+		lanes[k], priorities[k], items[k] = uuid.UUID(e.Lane).String(), e.Priority, e.Items
+		due[k], ids[k] = e.From.Due, e.From.ID
+		floors[k], held[k], heldTo[k] = e.Receipt.Floor, e.Receipt.Held, e.Receipt.To
+	}
+	var epoch *string
+	if p.Epoch != (schedule.Epoch{}) {
+		id := uuid.UUID(p.Epoch).String()
+		epoch = &id
+	}
+	return []any{s.Owner, s.Lease, s.watcher(p.AtMost), epoch, p.AtMost, p.Unanswered, p.Alone, p.Leased.Held, p.Leased.To,
+		lanes, priorities, items, due, ids, floors, held, heldTo, s.memory.careful(), optional(s.Namespace), namespaces, allowed}
+}
+
+// apply takes the answer to a proposal into the memory and the batch.
+func (m *memory) apply(p schedule.Proposal, wanted Wanted, answer claimAnswer, asked time.Time, batch *Batch) {
+	if p.Epoch != (schedule.Epoch{}) && (answer.standing.Epoch == nil || schedule.Epoch(*answer.standing.Epoch) != p.Epoch) {
+		m.seen = "" // transactions may have been forgotten, too, and their numbers given again
+	}
+	m.tell(answer.standing.At, asked)
+	batch.Items, batch.Asked = answer.items, len(p.Entries)+min(p.Unanswered, 1)
+	batch.Vain = m.schedule.Apply(m.now(), p, answer.schedule(p, wanted.Namespaces))
+}
+
+// claimAnswer is what a claim returns.
+type claimAnswer struct {
+	deadline time.Time
+	items    []Item
+	lanes    []schedule.Lane // of the items
+	standing standing
+}
+
+// standing is the last row of a claim: arrays have an element for each entry of the proposal. See sql/functions/claim_choose.sql.
+type standing struct {
+	At        time.Time   `json:"at_time"`
+	Took      int64       `json:"took"` // microseconds
+	Epoch     *uuid.UUID  `json:"epoch"`
+	Paused    bool        `json:"paused"`
+	Room      int         `json:"room"`
+	LastToken int64       `json:"last_token"`
+	Tokens    []int64     `json:"tokens"`
+	Grants    []int       `json:"grants"`
+	Limits    []int       `json:"limits"`
+	Holders   []int       `json:"holders"`
+	Counted   []*int      `json:"counted"`
+	Lowest    []*int64    `json:"lowest"`
+	Pauses    []bool      `json:"pauses"`
+	Rates     []*float64  `json:"rates"`
+	Allows    []*float64  `json:"allows"`
+	Numbers   []*int64    `json:"numbers"`
+	NextPlace []int       `json:"next_place"`
+	NextDue   []time.Time `json:"next_due"`
+	NextID    []int64     `json:"next_id"`
+}
+
+func (a *claimAnswer) read(rows pgx.Rows) error {
+	for rows.Next() {
+		var (
+			i                                         Item
+			id, token                                 *int64
+			lane                                      *schedule.Lane
+			execution, definition, version            *string
+			namespace, workflowType, taskQueue        *string
+			nodes, params, trace, problem             *string
+			timeout, waited, unansweredFor            *time.Duration
+			attempts, failures, maxAttempts, priority *int
+			unknown                                   *bool
+			last                                      []byte
+		)
+		if err := rows.Scan(&id, &token, &execution, &lane, &definition, &version, &namespace, &workflowType, &taskQueue, &timeout,
+			&nodes, &params, &trace, &attempts, &failures, &maxAttempts, &unknown, &unansweredFor, &problem, &waited, &priority, &last); err != nil {
+			return err
+		}
+		if id == nil {
+			if err := json.Unmarshal(last, &a.standing); err != nil {
+				return fmt.Errorf("read how the lanes stand: %w", err)
+			}
+			continue
+		}
+		i.ID, i.Token, i.Deadline, i.Priority = *id, *token, a.deadline, value(priority)
+		i.ExecutionID, i.WorkspaceID = value(execution), uuid.UUID(*lane).String()
+		i.WorkflowDefinitionID, i.WorkflowDefinitionVersionID = value(definition), value(version)
+		i.Namespace, i.WorkflowType, i.TaskQueue, i.ExecutionTimeout = value(namespace), value(workflowType), value(taskQueue), value(timeout)
+		i.NodeIDs, i.Params, i.Traceparent = []byte(value(nodes)), []byte(value(params)), value(trace)
+		i.AttemptCount, i.FailureCount, i.MaxAttempts = value(attempts), value(failures), value(maxAttempts)
+		i.OutcomeUnknown, i.Problem, i.Waited = value(unknown), value(problem), value(waited)
+		if i.OutcomeUnknown {
+			i.UnansweredFor = value(unansweredFor)
+		}
+		a.items, a.lanes = append(a.items, i), append(a.lanes, *lane)
+	}
+	return rows.Err()
+}
+
+// schedule is the answer in the schedule's own terms.
+func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) schedule.Answer {
+	st := a.standing
+	answer := schedule.Answer{Paused: st.Paused, Limited: len(namespaces) > 0, Room: st.Room, Leased: st.Tokens, Last: st.LastToken, Lanes: make([]schedule.Standing, len(p.Entries))}
+	if st.Epoch != nil {
+		answer.Epoch = schedule.Epoch(*st.Epoch)
+	}
+	closed := answer.Limited
+	for _, allowed := range namespaces {
+		closed = closed && allowed == 0
+	}
+	type key struct {
+		lane     schedule.Lane
+		priority int
+	}
+	taken, ofLane := map[key]int{}, map[schedule.Lane]int{}
+	for n, item := range a.items {
+		if item.OutcomeUnknown {
+			answer.Repeated++
+			continue
+		}
+		taken[key{a.lanes[n], item.Priority}]++
+		ofLane[a.lanes[n]]++
+	}
+	for n, e := range p.Entries {
+		l := &answer.Lanes[n]
+		l.Granted, l.Taken = st.Grants[n], taken[key{e.Lane, e.Priority}]
+		l.Held, l.Limit, l.Paused, l.Number, l.Receipt = st.Holders[n]+ofLane[e.Lane], st.Limits[n], st.Pauses[n], value(st.Numbers[n]), e.Receipt
+		l.Bound = true
+		if l.Paused {
+			l.Limit = 0
+		}
+		if counted := st.Counted[n]; counted != nil {
+			l.Counted, l.Bound = *counted, false
+			l.Receipt = schedule.Receipt{Floor: st.LastToken + 1, Held: *counted, To: st.LastToken}
+			if lowest := st.Lowest[n]; lowest != nil {
+				l.Receipt.Floor = min(*lowest, st.LastToken+1)
+			}
+		}
+		if rate := st.Rates[n]; rate != nil {
+			if left := value(st.Allows[n]) - float64(ofLane[e.Lane]); left < 1 {
+				l.RetryIn = time.Duration((1-left) / *rate * float64(time.Second)) + time.Microsecond
+			}
+		}
+	}
+	last := -1 // that gave something
+	for n, l := range answer.Lanes {
+		if l.Taken > 0 {
+			last = n
+		}
+	}
+	cut := len(a.items) >= min(p.AtMost, st.Room) || answer.Repeated > 0
+	for n, place := range st.NextPlace {
+		l := &answer.Lanes[place-1]
+		next := schedule.Position{Due: st.NextDue[n], ID: st.NextID[n]}
+		if l.Next == nil || next.Before(*l.Next) {
+			l.Next = &next
+		}
+		l.PassedOver = closed && l.Taken == 0 && st.Grants[place-1] > 0 && !(cut && place > last) && !l.Next.Due.After(st.At)
+	}
+	return answer
+}

@@ -1,0 +1,245 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim/schedule"
+)
+
+// truths are the receipts that answers have brought: promises of Postgres, the only thing that a memory must not make up. They are true
+// for every store as long as their epoch is, and an old one is as true as the last.
+type truths struct {
+	mu     sync.Mutex
+	lanes  map[schedule.Epoch]map[schedule.Lane][]schedule.Receipt
+	leased map[schedule.Epoch][]schedule.Receipt
+}
+
+// take notes the receipts of a proposal.
+func (k *truths) take(p schedule.Proposal) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lanes[p.Epoch] == nil {
+		k.lanes[p.Epoch] = map[schedule.Lane][]schedule.Receipt{}
+	}
+	for _, e := range p.Entries {
+		k.lanes[p.Epoch][e.Lane] = append(k.lanes[p.Epoch][e.Lane], e.Receipt)
+	}
+	k.leased[p.Epoch] = append(k.leased[p.Epoch], p.Leased)
+}
+
+// mix puts receipts of any time and any store into a proposal.
+func (k *truths) mix(p *schedule.Proposal) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for n := range p.Entries {
+		p.Entries[n].Receipt = pick(k.lanes[p.Epoch][p.Entries[n].Lane])
+	}
+	p.Leased = pick(k.leased[p.Epoch])
+	if rand.N(10) == 0 {
+		p.Epoch = schedule.Epoch(uuid.New()) // of a time that nobody knows
+	}
+}
+
+// pick picks one of several, or none.
+func pick[T any](from []T) (one T) {
+	if n := rand.N(len(from) + 1); n < len(from) {
+		one = from[n]
+	}
+	return one
+}
+
+// liar is a store whose memory lies between its claims.
+type liar struct {
+	*claimers
+	*Store
+	truths *truths
+	known  []schedule.Lane
+	// numbers are what notifications call them.
+	numbers []int64
+	lies    int
+}
+
+func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	c := &claimers{bench: newBench(t)}
+	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, nil, "me")
+	require.NoError(t, err)
+	limitOf, known := map[string]int{}, []schedule.Lane{}
+	for n, limit := range limits {
+		id := c.workspace(fmt.Sprintf("workspace %d", n), limit)
+		limitOf[id], known = limit, append(known, schedule.Lane(uuid.MustParse(id)))
+		c.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority)
+			select d.workspace_id, d.id, n % 3 from pgdispatch.workflow_definitions d, generate_series(1, $2::integer) n
+			where d.workspace_id = $1::uuid`, id, items)
+	}
+	c.execute(audit)
+	c.open.Store(int64(len(limits) * items))
+	numbers := scalar[[]int64](c.bench, "select array_agg(w.wake_number) from pgdispatch.workspaces w")
+	told := &truths{lanes: map[schedule.Epoch]map[schedule.Lane][]schedule.Receipt{}, leased: map[schedule.Epoch][]schedule.Receipt{}}
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	liars := make([]*liar, replicas)
+	for n := range liars {
+		l := &liar{claimers: c, Store: c.replica(fmt.Sprintf("replica %d", n)), truths: told, known: known, numbers: numbers}
+		liars[n] = l
+		all.Go(func() {
+			if err := l.work(ctx); err != nil {
+				t.Error(err)
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	lies := 0
+	for _, l := range liars {
+		lies += l.lies
+	}
+	t.Logf("%d claims with lies", lies)
+	require.Positive(t, lies)
+	require.Zero(t, c.open.Load())
+	c.requireNoLimitPassed(limitOf)
+	require.Zero(t, scalar[int](c.bench, `select count(*) from pgdispatch.workflow_execution_queue
+		where status not in ('COMPLETED', 'FAILED') or stage in ('HOLDS', 'DOUBT')`))
+}
+
+// work claims and settles until every item has ended.
+func (l *liar) work(ctx context.Context) error {
+	var running []string
+	for l.open.Load() > 0 {
+		batch, err := l.claim(ctx)
+		if err != nil {
+			return err
+		}
+		for _, item := range batch.Items {
+			if other, taken := l.held.LoadOrStore(item.ID, item.Token); taken {
+				return fmt.Errorf("item %d is claimed with token %d and with token %v", item.ID, item.Token, other)
+			}
+		}
+		for _, item := range batch.Items {
+			dispatched, err := l.claimers.settle(ctx, l.Store, item)
+			if err != nil {
+				return err
+			}
+			if dispatched {
+				running = append(running, item.ExecutionID)
+			}
+		}
+		for len(running) > 0 && (len(batch.Items) == 0 || rand.N(2) == 0) {
+			if first, err := l.Finish(ctx, running[0], "COMPLETED", "", ""); err != nil || !first {
+				return fmt.Errorf("finish: first %t, %w", first, err)
+			}
+			running = running[1:]
+			l.open.Add(-1)
+		}
+	}
+	return nil
+}
+
+// claim claims what the memory believes, what nobody believes, or what a memory without lies does.
+func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
+	m := &l.memory
+	if m.seen == "" || rand.N(3) == 0 {
+		m.seen = "" // all that waits is loaded anew
+		return l.Claim(ctx, 1+rand.N(5))
+	}
+	l.lies++
+	l.lie()
+	if rand.N(2) == 0 {
+		batch, _, err = l.SettleAndClaim(ctx, nil, Wanted{AtMost: 1 + rand.N(8), Holding: rand.N(3), Named: []string{l.garbage()}, Look: rand.N(2) == 0, Quiet: rand.N(2) == 0})
+		return batch, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.schedule.Propose(m.now(), schedule.Want{Free: 1 + rand.N(8)})
+	l.truths.take(p)
+	l.invent(&p)
+	_, err = l.send(ctx, nil, Wanted{AtMost: p.AtMost, Quiet: rand.N(2) == 0}, p, &batch)
+	return batch, err
+}
+
+// lie has the memory believe what is not so.
+func (l *liar) lie() {
+	m := &l.memory
+	for range rand.N(6) {
+		c := schedule.Change{Lane: l.lane(), Number: rand.Int64N(9), Waits: rand.N(2) == 0, Priority: rand.N(203) - 101, Due: l.when(), Items: rand.N(1000)}
+		switch rand.N(6) {
+		case 0:
+			m.schedule.LearnAll()
+		case 1:
+			m.schedule.Unanswered(l.when(), rand.N(3) == 0)
+		case 2:
+			limit := rand.N(40)
+			m.schedule.Load(m.now(), []schedule.Waiting{{Lane: c.Lane, Number: c.Number, Priority: c.Priority,
+				From: l.place(), Held: rand.N(40), Limit: limit}}, nil)
+		case 3:
+			// An answer that nobody gave: full, paused, rated, nothing there. It brings no receipt.
+			p := m.schedule.Propose(m.now(), schedule.Want{Free: 1 + rand.N(9)})
+			l.truths.take(p)
+			a := schedule.Answer{Epoch: p.Epoch, Room: rand.N(9)}
+			for range p.Entries {
+				from := l.place()
+				a.Lanes = append(a.Lanes, schedule.Standing{Granted: rand.N(9), Taken: rand.N(9), Held: rand.N(9), Limit: rand.N(9),
+					Paused: rand.N(2) == 0, Next: &from, Bound: rand.N(2) == 0, RetryIn: rand.N(2 * time.Millisecond), PassedOver: rand.N(2) == 0})
+			}
+			p.Leased, a.Epoch = schedule.Receipt{}, schedule.Epoch{} // of no epoch: all receipts are forgotten
+			m.schedule.Apply(m.now(), p, a)
+		default:
+			m.schedule.Learn(c)
+		}
+	}
+}
+
+// invent changes a proposal, but for its receipts, which are true ones of any time.
+func (l *liar) invent(p *schedule.Proposal) {
+	p.AtMost, p.Unanswered, p.Alone = 1+rand.N(8), rand.N(3), rand.N(20) == 0
+	for n := range p.Entries {
+		if e := &p.Entries[n]; rand.N(2) == 0 {
+			e.Items, e.From = 1+rand.N(1000), l.place()
+		}
+	}
+	for range rand.N(5) {
+		p.Entries = append(p.Entries, schedule.Entry{Lane: l.lane(), Priority: []int{0, 1, 2, rand.N(400) - 200}[rand.N(4)], Items: rand.N(1000), From: l.place()})
+	}
+	rand.Shuffle(len(p.Entries), func(a, b int) { p.Entries[a], p.Entries[b] = p.Entries[b], p.Entries[a] })
+	l.truths.mix(p)
+}
+
+func (l *liar) lane() schedule.Lane {
+	if rand.N(9) == 0 {
+		return schedule.Lane(uuid.New())
+	}
+	return l.known[rand.N(len(l.known))]
+}
+
+func (l *liar) when() time.Time {
+	return l.memory.now().Add(time.Duration(rand.Int64N(int64(2*time.Hour))) - 110*time.Minute)
+}
+
+func (l *liar) place() schedule.Position {
+	if rand.N(2) == 0 {
+		return schedule.Position{}
+	}
+	return schedule.Position{Due: l.when(), ID: rand.Int64N(500)}
+}
+
+// garbage is what anybody may send as a notification.
+func (l *liar) garbage() string {
+	return pick([]string{
+		",,,", "x", "0", "1", "2:", "3:0", "4:0:x", "5:999:0", "1:2:3:4", "1:0:9223372036854775807", "2:0:-9223372036854775808",
+		"99999999999999999999", "-1:0:0", "3:-100:1", "\x00", "1,2,3,4,5,6",
+		fmt.Sprintf("%d", pick(l.numbers)),
+		fmt.Sprintf("%d:%d:%d", pick(l.numbers), rand.N(9)-4, l.when().UnixMicro()),
+		fmt.Sprintf("%d:%d:-9223372036854775808", pick(l.numbers), rand.N(3)), // a time that Postgres does not know
+		fmt.Sprintf("%d:0:%d,%d", pick(l.numbers), rand.Int64(), rand.Int64()),
+	})
+}

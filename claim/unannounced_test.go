@@ -1,0 +1,104 @@
+package claim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hidden inserts an item as logical replication brings it: no trigger sees it, and it is of another cluster's transaction.
+func (b *bench) hidden(workspace string, priority int, due time.Duration, xid string) int64 {
+	b.t.Helper()
+	tx, err := b.pool.Begin(b.t.Context())
+	require.NoError(b.t, err)
+	_, err = tx.Exec(b.t.Context(), "set local session_replication_role = replica")
+	require.NoError(b.t, err)
+	var id int64
+	require.NoError(b.t, tx.QueryRow(b.t.Context(), `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at, enqueue_xid)
+		select d.workspace_id, d.id, $2, now() + $3::interval, $4::text::xid8 from pgdispatch.workflow_definitions d where d.workspace_id = $1::uuid
+		returning id`, workspace, priority, due, xid).Scan(&id))
+	require.NoError(b.t, tx.Commit(b.t.Context()))
+	return id
+}
+
+// aMinuteLater claims as if the minute were over after which everything is compared.
+func (b *bench) aMinuteLater(wanted Wanted) Batch {
+	b.t.Helper()
+	b.memory.comparedAt = time.Time{}
+	wanted.Look, wanted.Quiet = true, true
+	batch, _, err := b.SettleAndClaim(b.t.Context(), nil, wanted)
+	require.NoError(b.t, err)
+	return batch
+}
+
+func (b *bench) ids(batch Batch) []int64 {
+	ids := []int64{}
+	for _, item := range batch.Items {
+		ids = append(ids, item.ID)
+	}
+	return ids
+}
+
+func TestRowsThatNoTriggerSawAreFoundWithinAMinuteAndCountedOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	unknown, later := b.workspace("unknown", 5), b.workspace("later", 5)
+	b.claimed(b.Store, 1)
+	want := []int64{b.hidden(b.shop, 0, 0, "3"), b.hidden(unknown, 0, 0, "9223372036854775807"), b.hidden(unknown, 3, 0, "3")}
+	b.hidden(later, 0, time.Hour, "3")
+	batch, err := b.Claim(t.Context(), 10)
+	require.NoError(t, err)
+	require.Empty(t, batch.Items, "nobody says so")
+	found := b.aMinuteLater(Wanted{AtMost: 0})
+	require.Equal(t, 2, found.Unannounced, "two workspaces have something due")
+	require.Zero(t, b.aMinuteLater(Wanted{AtMost: 0}).Unannounced, "it is known")
+	var given []int64
+	for batch.More = true; batch.More; given = append(given, b.ids(batch)...) {
+		batch, err = b.Claim(t.Context(), 10)
+		require.NoError(t, err)
+	}
+	require.ElementsMatch(t, want, given)
+	require.Zero(t, b.aMinuteLater(Wanted{AtMost: 10}).Unannounced)
+}
+
+func TestAnUrgentRowThatNobodyAnnouncedGoesFirstOnceItIsFound(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueue(b.shop, 3)
+	_, err := b.Claim(t.Context(), 1)
+	require.NoError(t, err)
+	urgent := b.hidden(b.shop, 5, 0, "3")
+	found := b.aMinuteLater(Wanted{AtMost: 1})
+	require.Equal(t, []int64{urgent}, b.ids(found))
+	require.Equal(t, 1, found.Unannounced)
+}
+
+func TestWhatCouldNotBeClaimedAnywayIsNotUnannounced(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		shut       string
+		namespaces map[string]int
+	}{
+		"its workspace is full":            {shut: "update pgdispatch.workspaces set max_concurrent_workflows = 1"},
+		"its workspace is paused":          {shut: "update pgdispatch.workspaces set paused = true"},
+		"everything is paused":             {shut: "update pgdispatch.settings set paused = true"},
+		"its workspace's rate is used up":  {shut: "update pgdispatch.workspaces set max_starts_per_second = 0.001"},
+		"its namespace takes no workflows": {shut: "update pgdispatch.workflow_definitions set namespace = 'shut'", namespaces: map[string]int{"shut": 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.claimed(b.Store, 1)
+			b.execute(c.shut)
+			b.enqueue(b.shop, 2)
+			for range 3 {
+				b.aMinuteLater(Wanted{AtMost: 5, Namespaces: c.namespaces})
+			}
+			b.hidden(b.shop, 7, 0, "3")
+			batch := b.aMinuteLater(Wanted{AtMost: 5, Namespaces: c.namespaces})
+			require.Empty(t, batch.Items)
+			require.Zero(t, batch.Unannounced)
+		})
+	}
+}

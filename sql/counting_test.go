@@ -1,0 +1,317 @@
+package sql_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// A memory may be wrong in any way: these tests send what one might send that is.
+
+func (f fixture) epoch() string {
+	f.t.Helper()
+	return one[string](f, "select coalesce((select id::text from pgdispatch.epoch), '')")
+}
+
+func (f fixture) lastToken() int64 {
+	f.t.Helper()
+	return one[int64](f, "select coalesce(pg_sequence_last_value('pgdispatch.lease_tokens'), 0)")
+}
+
+func TestAReceiptIsWorthNothingWhereItMayBeFalse(t *testing.T) {
+	t.Parallel()
+	for name, receipt := range map[string]func(epoch string, last int64) (string, entry){
+		"of another epoch":                   func(_ string, last int64) (string, entry) { return nobody, entry{floor: last + 1, heldTo: last} },
+		"of no epoch":                        func(_ string, last int64) (string, entry) { return "", entry{floor: last + 1, heldTo: last} },
+		"with a token that nobody has drawn": func(epoch string, last int64) (string, entry) { return epoch, entry{heldTo: last + 1000} },
+		"from before the last claims":        func(epoch string, _ int64) (string, entry) { return epoch, entry{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			w := f.tenant("PRO")
+			f.items(w, 10)
+			require.Len(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 3}}}).ids, 3)
+			epoch, e := receipt(f.epoch(), f.lastToken())
+			e.workspace, e.items = w.workspace, 4
+			s := f.ask(proposal{epoch: epoch, entries: []entry{e}})
+			require.Len(t, s.ids, 2, "five slots, and three are held")
+			require.Equal(t, 3, *s.Counted[0])
+		})
+	}
+}
+
+func TestWhatAReceiptBoundsIsNotCounted(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	f.items(w, 30)
+	f.dispatched(f.claim(6))
+	epoch, last := f.epoch(), f.lastToken()
+	s := f.ask(proposal{epoch: epoch, entries: []entry{{workspace: w.workspace, items: 2, held: 6, heldTo: last}}})
+	require.Len(t, s.ids, 2)
+	require.Nil(t, s.Counted[0], "six and two are within twenty")
+	require.Equal(t, []int{6}, s.Holders)
+	s = f.ask(proposal{epoch: epoch, entries: []entry{{workspace: w.workspace, items: 1, held: 100, floor: 5}}})
+	require.Equal(t, 4, *s.Counted[0], "a count begins at the floor")
+	require.EqualValues(t, 5, *s.Lowest[0])
+}
+
+func TestWhatIsLeasedIsCountedFromItsReceiptOn(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	f.items(w, 20)
+	f.maxClaims(5)
+	require.Len(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 3}}}).ids, 3)
+	epoch, last := f.epoch(), f.lastToken()
+	lanes := []entry{{workspace: w.workspace, items: 9}}
+	s := f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: lanes})
+	require.Len(t, s.ids, 2, "three are bounded, and none was counted")
+	require.Empty(t, f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: lanes}).ids, "and two were")
+	require.Empty(t, f.ask(proposal{epoch: nobody, leasedTo: f.lastToken(), entries: lanes}).ids, "another epoch's bounds nothing")
+	f.exec("update pgdispatch.settings set max_claims = 6")
+	require.Len(t, f.ask(proposal{entries: lanes}).ids, 1)
+}
+
+func TestGrantsAddUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		limit  string
+		atMost int
+		given  int
+	}{
+		"over the entries of a workspace":              {"update pgdispatch.workspaces set max_concurrent_workflows = 6", 100, 12},
+		"over W":                                       {"update pgdispatch.settings set max_claims = 7", 100, 7},
+		"over the owner's workers":                     {"", 9, 9},
+		"over the entries of a workspace, by its rate": {"update pgdispatch.workspaces set max_starts_per_second = 4", 100, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			var entries []entry
+			for range 2 {
+				w := f.tenant("ENTERPRISE")
+				f.items(w, 5)
+				for range 5 {
+					f.at(w, 5, 0)
+				}
+				entries = append(entries, entry{workspace: w.workspace, priority: 5, items: 5}, entry{workspace: w.workspace, items: 5})
+			}
+			if c.limit != "" {
+				f.exec(c.limit)
+			}
+			require.Len(t, f.ask(proposal{atMost: c.atMost, entries: entries}).ids, c.given)
+		})
+	}
+}
+
+// What is taken must still be what was looked at.
+func TestAnItemThatIsChangedBesideAClaimIsNotTaken(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"withdrawn": "select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue",
+		"put off":   "update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour'",
+		"lowered":   "update pgdispatch.workflow_execution_queue set priority = -7",
+		"deleted":   "delete from pgdispatch.workflow_execution_queue",
+		"claimed":   "update pgdispatch.workflow_execution_queue set status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now() + interval '1 hour', lease_token = nextval('pgdispatch.lease_tokens')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			w := f.tenant("PRO")
+			f.item(w)
+			var s standing
+			f.beside(func(in fixture) { in.exec(change) }, func(in fixture) {
+				s = in.ask(proposal{entries: []entry{{workspace: w.workspace, items: 1}}})
+			})
+			require.Empty(t, s.ids)
+		})
+	}
+}
+
+func TestOnlyAClaimGivesAnItemASlot(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.item(f.tenant("FREE"))
+	for _, role := range []string{"origin", "replica"} {
+		for name, set := range map[string]string{
+			"leased":      "status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now()",
+			"in doubt":    "outcome_unknown = true",
+			"handed over": "status = 'DISPATCHED', claimed_at = now(), dispatched_at = now()",
+		} {
+			in, tx := f.begin()
+			in.exec("set local session_replication_role = " + role)
+			refusal := in.refused("update pgdispatch.workflow_execution_queue set "+set+" where id = $1", id)
+			require.Equal(t, "PGD20", refusal.Code, name)
+			require.Contains(t, refusal.Message, "would hold a slot that no claim has counted", name)
+			require.NoError(t, tx.Rollback(t.Context()))
+		}
+	}
+}
+
+func TestAClaimThatTakesNothingWritesNothing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.rate(w, 1)
+	in, tx := f.begin()
+	require.Empty(t, in.ask(proposal{doubts: 5, entries: []entry{{workspace: w.workspace, items: 5}}}).ids)
+	require.True(t, one[bool](in, "select pg_current_xact_id_if_assigned() is null"))
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Empty(t, f.epoch())
+	require.Zero(t, f.lastToken())
+	f.item(w)
+	require.Len(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 5}}}).ids, 1)
+	require.NotEmpty(t, f.epoch(), "the first that takes something begins an epoch")
+	before := f.epoch()
+	f.pass(time.Second)
+	f.item(w)
+	require.Len(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 5}}}).ids, 1)
+	require.Equal(t, before, f.epoch())
+}
+
+// Whoever looks for leases, and whoever counts, goes by tokens.
+func TestALeaseThatIsPutBackDrawsAToken(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.item(f.tenant("PRO"))
+	b := f.claim(1)
+	f.expire(b.ids()...)
+	require.Equal(t, 1, one[int](f, "select pgdispatch.requeue_expired(10)"))
+	require.Greater(t, one[int64](f, "select lease_token from pgdispatch.workflow_execution_queue"), b.tokens()[0])
+}
+
+func TestWhoHoldsASuspectGetsNothing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	suspect := f.suspects(f.tenant("PRO"), 1)
+	f.exec("select pgdispatch.requeue_expired(10)")
+	f.items(w, 5)
+	more := []entry{{workspace: w.workspace, items: 1}}
+	require.Len(t, f.ask(proposal{entries: more}).ids, 1)
+	require.Empty(t, f.ask(proposal{doubts: 1, alone: true}).ids, "it holds another")
+	require.Empty(t, f.ask(proposal{owner: "free", doubts: 5}).ids, "a suspect is asked for by itself")
+	require.Equal(t, suspect, f.ask(proposal{owner: "free", doubts: 1, alone: true}).ids)
+	require.Empty(t, f.ask(proposal{owner: "free", entries: more}).ids, "it holds a suspect")
+	require.Len(t, f.ask(proposal{entries: more}).ids, 1)
+}
+
+func (f fixture) snapshot() string {
+	f.t.Helper()
+	return one[string](f, "select pg_current_snapshot()::text")
+}
+
+// told is what a look says has changed since a snapshot: workspaces, or "all".
+func (f fixture) told(seen string) []string {
+	f.t.Helper()
+	return all[string](f, "select distinct coalesce(l.workspace_id::text, 'all') from ("+sql.Look+") l where l.changed", seen)
+}
+
+func TestEveryMoveSaysWhereToLook(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		do  func(f fixture, w tenant, running, claimed batch, waiting int64)
+		all bool
+	}{
+		"an end":        {do: func(f fixture, _ tenant, running, _ batch, _ int64) { f.finish(running.ids()[0], "COMPLETED") }},
+		"ends together": {do: func(f fixture, _ tenant, running, _ batch, _ int64) { f.completed(running.ids()...) }},
+		"a release":     {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.release(claimed, false) }},
+		"a failure":     {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.fail(claimed, "boom") }},
+		"a retry":       {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.retry(claimed, "boom") }},
+		"a deleted holder": {do: func(f fixture, _ tenant, running, _ batch, _ int64) {
+			f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", running.ids()[0])
+		}},
+		"a priority": {do: func(f fixture, _ tenant, _, _ batch, waiting int64) {
+			f.exec("update pgdispatch.workflow_execution_queue set priority = 5 where id = $1", waiting)
+		}},
+		"a time": {do: func(f fixture, _ tenant, _, _ batch, waiting int64) {
+			f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1", waiting)
+		}},
+		"an item": {do: func(f fixture, w tenant, _, _ batch, _ int64) { f.item(w) }},
+		"a limit of one's own": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
+			f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 9 where id = $1", w.workspace)
+		}},
+		"a pause": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
+			f.exec("update pgdispatch.workspaces set paused = true where id = $1", w.workspace)
+		}},
+		"a rate": {do: func(f fixture, w tenant, _, _ batch, _ int64) { f.rate(w, 5) }},
+		"a workspace's end": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
+			f.exec("delete from pgdispatch.workspaces where id = $1", w.workspace)
+		}},
+		"a plan's limit": {all: true, do: func(f fixture, _ tenant, _, _ batch, _ int64) {
+			f.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 9")
+		}},
+		"a setting": {all: true, do: func(f fixture, _ tenant, _, _ batch, _ int64) { f.maxClaims(9) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			w := f.tenant("PRO")
+			f.item(f.tenant("PRO"))
+			f.items(w, 2)
+			running := f.claim(1)
+			for *running.items[0].WorkspaceID != w.workspace {
+				running = f.claim(1)
+			}
+			f.dispatched(running)
+			claimed := f.claim(1)
+			for *claimed.items[0].WorkspaceID != w.workspace {
+				claimed = f.claim(1)
+			}
+			waiting := f.at(w, 0, time.Hour)
+			seen := f.snapshot()
+			require.Empty(t, f.told(seen))
+			c.do(f, w, running, claimed, waiting)
+			want := w.workspace
+			if c.all {
+				want = "all"
+			}
+			require.Equal(t, []string{want}, f.told(seen))
+		})
+	}
+}
+
+// hidden inserts items as logical replication brings them: no trigger sees them, and they are of another cluster's transaction.
+func (f fixture) hidden(w tenant, priority, n int, due time.Duration, xid string) []int64 {
+	f.t.Helper()
+	in, tx := f.begin()
+	in.exec("set local session_replication_role = replica")
+	ids := all[int64](in, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at, enqueue_xid)
+		select $1, $2, $3, now() + $5::interval, $6::text::xid8 from generate_series(1, $4::int) returning id`, w.workspace, w.definition, priority, n, due, xid)
+	require.NoError(f.t, tx.Commit(f.t.Context()))
+	return ids
+}
+
+// Another cluster counts its transactions from another number, higher or lower; a memory from before it must read everything anew.
+func TestAMemoryThatMayHaveMissedSomethingReadsEverythingAnew(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ forget string }{
+		"marks that it had not read were deleted": {"update pgdispatch.mark_trim set trimmed_to = pg_snapshot_xmax(pg_current_snapshot())::text::xid8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			w := f.tenant("PRO")
+			f.items(w, 1)
+			f.claim(1)
+			ids := f.hidden(w, 0, 2, 0, "3")
+			require.Empty(t, f.claim(5).items)
+			f.exec("select pg_current_xact_id()")
+			f.exec(c.forget)
+			require.Equal(t, ids, f.claim(5).ids())
+			require.Empty(t, f.claim(5).items)
+		})
+	}
+	f := open(t)
+	gap := func(seen string) bool { return one[bool](f, "select l.gap from ("+sql.Look+") l limit 1", seen) }
+	require.False(t, gap(f.snapshot()))
+	require.True(t, gap("9000000001:9000000001:"), "of a cluster that has counted further")
+	f.exec("update pgdispatch.mark_trim set trimmed_to = '100'")
+	require.True(t, gap("99:200000:99"), "a transaction that was under way then may have left a mark")
+	require.False(t, gap("100:100:"))
+}

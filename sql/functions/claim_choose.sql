@@ -1,0 +1,52 @@
+-- For claim: takes the lock, so that one transaction at a time claims, and says which rows to take and how the proposal's entries stand.
+create or replace function pgdispatch.claim_choose(owner text, own_epoch uuid, at_most integer, doubts integer, alone boolean,
+    leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
+    floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[],
+    out at_time timestamptz, out heads tid[], out next_place integer[], out next_due timestamptz[], out next_id bigint[],
+    out epoch uuid, out paused boolean, out room integer, out last_token bigint, out tokens bigint[], out grants integer[],
+    out limits integer[], out holders integer[], out counted integer[], out lowest bigint[], out pauses boolean[],
+    out rates double precision[], out allows double precision[], out numbers bigint[], out took bigint)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    was text;
+    g record;
+    h record;
+    most integer; -- of all entries together
+    repeated tid[];
+begin
+    -- A snapshot from before the lock would count what others no longer are.
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'claim needs READ COMMITTED, this transaction is %', current_setting('transaction_isolation')
+            using errcode = 'PGD30', hint = 'BEGIN ISOLATION LEVEL READ COMMITTED, or call it outside a transaction.';
+    end if;
+    if current_setting('plan_cache_mode') <> 'force_generic_plan' then
+        -- Behind a pooler a connection has not what claim.Planning gives it. Every access has its index; statistics that are stale must not
+        -- talk the planner out of it, and what is switched off costs 10^10, which would have each statement compiled.
+        perform set_config(n.name, n.value, true)
+        from (values ('plan_cache_mode', 'force_generic_plan'), ('jit', 'off'), ('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'),
+                     ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off')) as n (name, value);
+    end if;
+    was := set_config('lock_timeout', '5s', true); -- longer than for a row
+    lock table pgdispatch.claim_lock in share row exclusive mode;
+    was := set_config('lock_timeout', '50ms', true);
+    at_time := clock_timestamp();
+    -- Assigned and not selected: a statement costs more than all of this.
+    g := pgdispatch.claim_grants(owner, alone, own_epoch, leased, leased_to, workspaces, items, floors, held, held_to, at_time);
+    epoch := g.epoch; paused := g.paused; room := g.room; last_token := g.last_token; tokens := g.tokens; grants := g.grants;
+    limits := g.limits; holders := g.holders; counted := g.counted; lowest := g.lowest; pauses := g.pauses;
+    rates := g.rates; allows := g.allowed; numbers := g.numbers;
+    if g.expired then
+        perform pgdispatch.requeue_expired(1000); -- without waiting for a sweeper; they count in this claim, as they did
+    end if;
+    most := least(at_most, room);
+    if doubts > 0 and most > 0 then
+        repeated := pgdispatch.claim_doubts(least(doubts, most), alone, at_time, own_namespace, namespaces, allowed);
+        -- Nothing else is taken where a namespace allows only so much.
+        most := case when cardinality(repeated) > 0 and cardinality(namespaces) > 0 then 0 else most - cardinality(repeated) end;
+    end if;
+    h := pgdispatch.claim_heads(workspaces, priorities, grants, due, ids, most, at_time, careful, own_namespace, namespaces, allowed);
+    heads := repeated || h.heads; next_place := h.next_place; next_due := h.next_due; next_id := h.next_id;
+end;
+$$;

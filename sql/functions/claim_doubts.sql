@@ -1,0 +1,24 @@
+-- For claim: rows of starts that were sent and not answered, the oldest first. They hold their slots already, and only an answer can free
+-- them. Whoever held such an item may have died of it, so one that lost two holders is taken alone, and no other with it.
+create or replace function pgdispatch.claim_doubts(at_most integer, alone boolean, at_time timestamptz, own_namespace text, namespaces text[],
+    allowed integer[]) returns tid[]
+language plpgsql volatile
+as $$
+begin
+    return array(
+        select d.at from (
+            select u.at, u.namespace, row_number() over (partition by u.namespace order by u.run_at, u.id) as nth from (
+                select q.ctid as at, q.run_at, q.id, coalesce(e.namespace, d.namespace, own_namespace) as namespace
+                from pgdispatch.workflow_execution_queue q
+                left join pgdispatch.workflow_executions e on e.id = q.execution_id
+                left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
+                where q.stage = 'DOUBT' and q.run_at <= at_time and (q.lost_lease_count >= 2) = alone
+                  and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id and w.paused)
+                  and coalesce(allowed[array_position(namespaces, coalesce(e.namespace, d.namespace, own_namespace))], 1) > 0
+                order by q.run_at, q.id limit at_most for update of q skip locked
+            ) u
+        ) d
+        where d.nth <= coalesce(allowed[array_position(namespaces, d.namespace)], d.nth)
+    );
+end;
+$$;

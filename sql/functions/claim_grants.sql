@@ -1,0 +1,69 @@
+-- For claim, under its lock: reads the limits again, counts who holds slots, and says how many items of each entry of a proposal may be taken. The
+-- caller's memory chose the entries and may be wrong in any way: what it sends beside them only saves counting. An entry's receipt says: none of the
+-- workspace's holders has a token below floors, and at most held of them have one up to held_to. Each item that comes to hold a slot draws the next
+-- token, so at most held + (the last token - held_to) hold one now. Where that is not within the limit, the holders are counted from floors on. A
+-- receipt is true as long as no commit is forgotten: one of another epoch counts for nothing. leased and leased_to are the same for the items that
+-- are leased, of all workspaces: at most leased up to there. Grants add up over a workspace that has several entries, in their order. room is what W
+-- leaves, over all. alone: the owner is to hold nothing beside what this claim gives. An owner that holds an item which was lost twice gets nothing.
+create or replace function pgdispatch.claim_grants(owner text, alone boolean, own_epoch uuid, leased integer, leased_to bigint,
+    workspaces uuid[], items integer[], floors bigint[], held integer[], held_to bigint[], at_time timestamptz,
+    out epoch uuid, out paused boolean, out room integer, out last_token bigint, out tokens bigint[],
+    out grants integer[], out limits integer[], out holders integer[], out counted integer[], out lowest bigint[], out pauses boolean[],
+    out rates double precision[], out allowed double precision[], out numbers bigint[], out expired boolean)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    first integer;
+    waits boolean;
+    used integer[] := array_fill(0, array[coalesce(cardinality(workspaces), 0)]);
+begin
+    select e.id, s.paused, t.last, n.tokens, s.max_claims - coalesce(cardinality(n.tokens), 0) - case when e.id = own_epoch then leased else 0 end,
+           n.guards or alone and n.holds, n.expired, l.limits, l.holders, l.counted, l.lowest, l.pauses, l.rates, l.allowed, l.numbers
+    into epoch, paused, last_token, tokens, room, waits, expired, limits, holders, counted, lowest, pauses, rates, allowed, numbers
+    from (select coalesce(pg_sequence_last_value('pgdispatch.lease_tokens'), 0) as last offset 0) t
+    cross join (select s.paused, s.max_claims from pgdispatch.settings s limit 1) s
+    cross join (select m.leased_from from pgdispatch.mark_trim m limit 1) m left join (select e.id from pgdispatch.epoch e limit 1) e on true
+    cross join lateral (
+        select array_agg(q.lease_token) as tokens, coalesce(bool_or(q.claimed_by = owner and q.lease_expires_at > at_time), false) as holds,
+               coalesce(bool_or(q.lost_lease_count >= 2 and q.claimed_by = owner and q.lease_expires_at > at_time), false) as guards,
+               coalesce(bool_or(q.lease_expires_at <= at_time), false) as expired
+        from pgdispatch.workflow_execution_queue q
+        where q.stage in ('HOLDS', 'DOUBT') and q.status = 'CLAIMED'
+          and q.lease_token > case when e.id = own_epoch then leased_to else m.leased_from - 1 end
+    ) n
+    cross join lateral (
+        select array_agg(coalesce(w.slots, 1)) as limits, array_agg(coalesce(k.holders, b.holders)) as holders,
+               array_agg(k.holders) as counted, array_agg(k.lowest) as lowest, array_agg(coalesce(w.paused, false)) as pauses,
+               array_agg(w.rate) as rates, array_agg(w.allowed) as allowed, array_agg(w.number) as numbers
+        from unnest(workspaces, items, floors, held, held_to) as p (workspace_id, items, floor, held, held_to)
+        -- A workspace that is gone keeps one slot, through which its items are failed one after another.
+        left join lateral (
+            select coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as slots, w.paused, w.max_starts_per_second as rate,
+                   w.wake_number as number,
+                   case when w.max_starts_per_second is not null then least(greatest(w.max_starts_per_second, 1), (
+                       -- At the rate that held until now, and of that no more than a second's worth.
+                       select least(greatest(r.per_second, 1), r.tokens + r.per_second * greatest(extract(epoch from at_time - r.at), 0))
+                       from pgdispatch.rates r where r.workspace_id = w.id)) end as allowed
+            from pgdispatch.workspaces w join pgdispatch.workspace_tiers t on t.plan = w.plan
+            where w.id = p.workspace_id offset 0
+        ) w on true
+        cross join lateral (select case when e.id = own_epoch and p.held_to <= t.last then p.held + (t.last - p.held_to) end as holders offset 0) b
+        left join lateral (
+            select count(*)::integer as holders, min(q.lease_token) as lowest from pgdispatch.workflow_execution_queue q
+            where q.workspace_id = p.workspace_id and q.stage in ('HOLDS', 'DOUBT')
+              and q.lease_token >= case when b.holders is not null then p.floor else 0 end
+              and (b.holders + p.items >= coalesce(w.slots, 1)) is not false
+            having (b.holders + p.items >= coalesce(w.slots, 1)) is not false
+        ) k on true
+    ) l;
+    room := case when paused or waits then 0 else greatest(room, 0) end;
+    grants := used;
+    for n in 1 .. coalesce(cardinality(workspaces), 0) loop
+        continue when pauses[n];
+        first := array_position(workspaces, workspaces[n]);
+        grants[n] := greatest(least(items[n], limits[first] - holders[first] - used[first], floor(allowed[first]) - used[first]), 0);
+        used[first] := used[first] + grants[n];
+    end loop;
+end;
+$$;

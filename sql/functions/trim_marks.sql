@@ -1,0 +1,75 @@
+-- What a sweep does with marks: it counts the ends that they tell of, deletes those that every replica has had time to read, and keeps
+-- leased_from up to date. One sweep at a time does it, and the others skip it. The ends are counted before their marks are deleted, in
+-- one transaction, so each end counts once, no matter who said it.
+--
+-- leased is the least lease_token of a CLAIMED item that the sweep has seen at leased_from or above. Where it has seen none, leased is one
+-- more than the greatest token of a DISPATCHED item there; null: it has seen neither. Either value bounds all leases, also those of claims
+-- that had not committed when the sweep looked: an item that becomes CLAIMED draws a new token; claims draw tokens under claim_lock, which
+-- they hold until their commit; so a claim that a snapshot does not see has higher tokens than all claims that it sees. No lease can
+-- therefore come to be below the bound later. The last value of the sequence is no such bound: a claim that is under way may have drawn it.
+create or replace function pgdispatch.trim_marks(leased bigint) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+declare
+    last_token constant bigint := coalesce(pg_sequence_last_value('pgdispatch.lease_tokens'), 0);
+    book pgdispatch.mark_trim;
+    seen pg_snapshot;
+    sees pg_snapshot;
+    ends bigint[];
+    due boolean;
+    restored boolean; -- into another cluster, which counts its transactions anew
+    raised bigint;
+begin
+    -- First without the lock, which would be a write: an idle queue has none.
+    if not exists (
+        select from pgdispatch.mark_trim t
+        where leased > t.leased_from + 100 or t.leased_from > last_token + 1
+           or pg_snapshot_xmax(t.counted) > pg_snapshot_xmax(pg_current_snapshot())
+           or exists (select from pgdispatch.marks m where m.xid >= t.trimmed_to)
+    ) then
+        return;
+    end if;
+    select t.* into book from pgdispatch.mark_trim t for update skip locked;
+    if not found then
+        return;
+    end if;
+    -- Of a database that was copied without its sequences, nothing is known.
+    raised := case when book.leased_from > last_token + 1 then 0 else greatest(book.leased_from, leased) end;
+    restored := pg_snapshot_xmax(book.counted) > pg_snapshot_xmax(pg_current_snapshot());
+    seen := case when restored then '1:1:' else book.counted end;
+    due := restored or book.next_at <= clock_timestamp() or book.next_at > clock_timestamp() + interval '30 seconds'; -- the clock was set back
+
+    select pg_current_snapshot(), array[sum(m.completed), sum(m.failed), sum(m.cancelled)]
+    into sees, ends
+    from (
+        {{ template "parts/spans.sql" }}
+    ) span
+    cross join lateral (
+        select m.* from pgdispatch.marks m
+        where m.xid between span.first_xid and case when restored then '18446744073709551615' else span.last_xid end
+        offset 0
+    ) m
+    where pg_visible_in_snapshot(m.xid, pg_current_snapshot()) or restored and m.xid >= pg_snapshot_xmax(pg_current_snapshot());
+    if ends[1] + ends[2] + ends[3] > 0 then
+        insert into pgdispatch.activity as a (minute, completed, failed, cancelled)
+        values (date_trunc('minute', clock_timestamp()), ends[1], ends[2], ends[3])
+        on conflict (minute) do update
+        set completed = a.completed + excluded.completed, failed = a.failed + excluded.failed, cancelled = a.cancelled + excluded.cancelled;
+    elsif not due and raised between book.leased_from and book.leased_from + 100 then
+        return; -- not worth a version of the row
+    end if;
+
+    if restored then -- what is left of the other cluster's
+        delete from pgdispatch.marks m where m.xid >= pg_snapshot_xmax(pg_current_snapshot());
+    elsif due then
+        delete from pgdispatch.marks m where m.xid < book.next_to;
+    end if;
+    update pgdispatch.mark_trim
+    set counted = sees, leased_from = raised,
+        trimmed_to = case when restored then '0' when due then book.next_to else trimmed_to end,
+        next_to = case when due then pg_snapshot_xmin(sees) else next_to end,
+        next_at = case when due then clock_timestamp() + interval '30 seconds' else next_at end;
+end;
+$$;

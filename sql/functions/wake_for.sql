@@ -1,0 +1,21 @@
+-- Notifies of slots that came free, where a dispatcher sleeps and somebody waits for one.
+create or replace function pgdispatch.wake_for(workspaces uuid[]) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    named text;
+begin
+    if {{ template "parts/sleeps.sql" }} then
+        -- Asked apart, because an end pays for a query even where nobody sleeps.
+        select string_agg(coalesce(w.wake_number, 0)::text, ',') into named
+        from unnest(workspaces) as n (id)
+        left join pgdispatch.workspaces w on w.id = n.id
+        where exists (select from pgdispatch.workflow_execution_queue q
+                      where q.workspace_id = n.id and q.stage = 'WAITS' and q.run_at >= '-infinity');
+        if named is not null then
+            perform pg_notify('pgdispatch', case when cardinality(workspaces) <= 4 then named else '' end);
+        end if;
+    end if;
+end;
+$$;

@@ -1,0 +1,26 @@
+-- reads
+-- All that waits: each level of a workspace, its first item, and how many of the workspace's items hold a slot of how many. Every row has
+-- the snapshot, the time and the unanswered starts as a look has them; it is there where nothing waits, too.
+with level as materialized (
+    select l.workspace_id, l.priority, l.run_at, l.id from pgdispatch.waiting_levels() l
+)
+select pg_current_snapshot()::text as seen, clock_timestamp() as now, d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
+       l.workspace_id, l.priority, l.run_at, l.id, coalesce(n.wake_number, 0) as wake_number, n.held, n.slots, n.paused as lane_paused
+from (select s.priority_aging, s.paused from pgdispatch.settings s limit 1) s
+left join lateral (
+    select q.run_at, q.lost_lease_count >= 2 as suspect
+    from pgdispatch.workflow_execution_queue q
+    where q.stage = 'DOUBT' and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id and w.paused)
+    order by q.run_at, q.id limit 1
+) d on true
+left join level l on true
+left join lateral ( -- one by one: where joins are switched off, a set would be read for each level
+    select w.wake_number, coalesce(w.paused, false) as paused,
+           coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1) * (not coalesce(w.paused, false))::integer as slots,
+           (select count(*)::integer from pgdispatch.workflow_execution_queue q
+            where q.workspace_id = l.workspace_id and q.stage in ('HOLDS', 'DOUBT')) as held
+    from (select) one
+    left join pgdispatch.workspaces w on w.id = l.workspace_id
+    left join pgdispatch.workspace_tiers t on t.plan = w.plan
+    offset 0
+) n on true

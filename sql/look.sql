@@ -1,0 +1,38 @@
+-- reads
+-- $1 the snapshot of the last look. What has changed since: a row for each level of a workspace at which items came or wait again; without
+-- a priority, a workspace where so many items ended or, without items, a limit was changed; and without a workspace, all limits. Every row has the new snapshot, the time, and of the unanswered
+-- starts when the first is to be repeated, and whether it lost two holders. A mark may be read twice, and never not at all: where some that
+-- the old snapshot does not see were trimmed, or it is another cluster's, gap is true and what waits must be loaded.
+with given as (select $1::text::pg_snapshot as seen), span as materialized (
+    select pg_snapshot_xmax(g.seen) as first_xid, pg_snapshot_xmax(pg_current_snapshot()) as last_xid from given g
+    union all
+    select x.xid, x.xid from given g, pg_snapshot_xip(g.seen) as x (xid)
+), change as (
+    select q.workspace_id, q.priority, min(q.run_at) as due, count(*)::integer as items
+    from span s
+    cross join lateral (
+        select q.workspace_id, q.priority, q.run_at from pgdispatch.workflow_execution_queue q
+        where q.stage = 'WAITS' and q.enqueue_xid between s.first_xid and s.last_xid offset 0
+    ) q
+    group by q.workspace_id, q.priority
+    union all
+    select w.id, m.priority, m.due, m.completed + m.failed + m.cancelled
+    from span s
+    cross join lateral (select m.* from pgdispatch.marks m where m.xid between s.first_xid and s.last_xid offset 0) m
+    left join lateral unnest(m.workspaces) as w (id) on true
+)
+select pg_current_snapshot()::text as seen, clock_timestamp() as now,
+       pg_snapshot_xmin(g.seen) < t.trimmed_to or pg_snapshot_xmax(g.seen) > pg_snapshot_xmax(pg_current_snapshot()) as gap,
+       d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
+       c.items is not null as changed, c.workspace_id, c.priority, c.due, c.items, w.wake_number
+from given g
+cross join (select t.trimmed_to from pgdispatch.mark_trim t limit 1) t
+cross join (select s.priority_aging, s.paused from pgdispatch.settings s limit 1) s
+left join lateral (
+    select q.run_at, q.lost_lease_count >= 2 as suspect
+    from pgdispatch.workflow_execution_queue q
+    where q.stage = 'DOUBT' and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id and w.paused)
+    order by q.run_at, q.id limit 1
+) d on true
+left join change c on true
+left join lateral (select w.wake_number from pgdispatch.workspaces w where w.id = c.workspace_id offset 0) w on true

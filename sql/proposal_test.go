@@ -1,0 +1,83 @@
+package sql_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// proposal is a claim's arguments, as a memory might send them that is wrong in any way.
+type proposal struct {
+	owner      string // "": replica-1
+	epoch      string // "": it knows of none
+	atMost     int    // 0: 100
+	doubts     int
+	alone      bool
+	leased     int
+	leasedTo   int64
+	entries    []entry
+	careful    bool
+	namespaces map[string]int
+}
+
+type entry struct {
+	workspace       string
+	priority, items int
+	floor           int64
+	held            int
+	heldTo          int64
+}
+
+// standing is what an answer says beside the items.
+type standing struct {
+	ids       []int64
+	Epoch     *string  `json:"epoch"`
+	Paused    bool     `json:"paused"`
+	Room      int      `json:"room"`
+	LastToken int64    `json:"last_token"`
+	Tokens    []int64  `json:"tokens"`
+	Grants    []int    `json:"grants"`
+	Holders   []int    `json:"holders"`
+	Counted   []*int   `json:"counted"`
+	Lowest    []*int64 `json:"lowest"`
+	NextPlace []int    `json:"next_place"`
+}
+
+// ask claims without a memory.
+func (f fixture) ask(p proposal) (s standing) {
+	f.t.Helper()
+	var epoch *string
+	if p.epoch != "" {
+		epoch = &p.epoch
+	}
+	n := len(p.entries)
+	workspaces, priorities, items, due := make([]string, n), make([]int, n), make([]int, n), make([]time.Time, n)
+	ids, floors, held, heldTo := make([]int64, n), make([]int64, n), make([]int, n), make([]int64, n)
+	for k, e := range p.entries {
+		workspaces[k], priorities[k], items[k], floors[k], held[k], heldTo[k] = e.workspace, e.priority, e.items, e.floor, e.held, e.heldTo
+	}
+	namespaces, allowed := []string{}, []int{}
+	for name, items := range p.namespaces {
+		namespaces, allowed = append(namespaces, name), append(allowed, items)
+	}
+	rows, err := f.db.Query(f.t.Context(), "select c.id, c.standing from ("+sql.Claim+") c", cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
+		p.doubts, p.alone, p.leased, p.leasedTo, workspaces, priorities, items, due, ids, floors, held, heldTo, p.careful, "default", namespaces, allowed)
+	require.NoError(f.t, err)
+	var id *int64
+	var said []byte
+	s.ids = []int64{}
+	_, err = pgx.ForEachRow(rows, []any{&id, &said}, func() error {
+		if id == nil {
+			return json.Unmarshal(said, &s)
+		}
+		s.ids = append(s.ids, *id)
+		return nil
+	})
+	require.NoError(f.t, err)
+	return s
+}

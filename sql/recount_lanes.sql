@@ -1,3 +1,0 @@
--- reads
--- Corrects lanes only.
-select pgdispatch.recount_lanes()
