@@ -1,6 +1,6 @@
 // Command bench measures pgdispatch beside others and writes what it found, with plots, to docs/benchmarks.md.
 //
-//	go run -C bench .                      # everything; about an hour
+//	go run -C bench .                      # everything; two to three hours
 //	go run -C bench . -only idle,drain     # some scenarios, to the terminal
 //	go run -C bench . -quick               # under a minute, to see that everything works
 package main
@@ -44,15 +44,16 @@ func main() {
 // options are the command line's.
 type options struct {
 	out, binary string
+	base        string
+	hold        time.Duration
 	rounds      int
 	quick       bool
 	scenarios   []*scenario.Scenario
 }
 
 func read(args []string, stderr io.Writer) (options, error) {
-	all := scenario.All()
 	var names []string
-	for _, s := range all {
+	for _, s := range scenario.All(scenario.Options{}) {
 		names = append(names, s.Name)
 	}
 	var o options
@@ -61,18 +62,21 @@ func read(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.out, "out", "", "where to write the report; default "+defaultOut+" for a whole run, else the terminal")
 	flags.StringVar(&o.binary, "pgdispatch", "../bin/pgdispatch", "the binary to measure, see `make build`")
+	flags.StringVar(&o.base, "base", "", "an older binary of before the redesign of claims: claimcost measures its schema beside the present one")
+	flags.DurationVar(&o.hold, "hold", scenario.DefaultHold, "how long scenario snapshot holds its snapshot")
 	flags.IntVar(&o.rounds, "rounds", 5, "how many times the contestants of each scenario take turns")
 	flags.BoolVar(&o.quick, "quick", false, "one round of a fraction of everything: to see that it works, not how fast")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas: "+strings.Join(names, ", "))
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if flags.NArg() > 0 || o.rounds < 1 {
-		return o, fmt.Errorf("run takes flags only, and at least one round: see -help")
+	if flags.NArg() > 0 || o.rounds < 1 || o.hold < time.Second {
+		return o, fmt.Errorf("run takes flags only, at least one round, and a snapshot held for at least a second: see -help")
 	}
 	if o.quick {
 		o.rounds = 1
 	}
+	all := scenario.All(scenario.Options{Hold: o.hold, Base: o.base != ""})
 	o.scenarios = all
 	if only != "" {
 		o.scenarios = nil
@@ -114,7 +118,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // measure runs the scenarios one after another on one cluster.
 func measure(ctx context.Context, o options, stderr io.Writer) (*report.Run, error) {
 	r := &report.Run{Began: time.Now(), Rounds: o.rounds, Quick: o.quick}
-	l, err := lab.Open(ctx, lab.Options{Binary: o.binary, Quick: o.quick})
+	l, err := lab.Open(ctx, lab.Options{Binary: o.binary, Base: o.base, Quick: o.quick})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,7 +30,7 @@ func TestEverythingRuns(t *testing.T) {
 	out, err := exec.Command("go", "build", "-C", "..", "-o", binary, "./cmd/pgdispatch").CombinedOutput()
 	require.NoError(t, err, string(out))
 
-	r, err := measure(t.Context(), options{binary: binary, rounds: 1, quick: true, scenarios: scenario.All()}, t.Output())
+	r, err := measure(t.Context(), options{binary: binary, rounds: 1, quick: true, scenarios: scenario.All(scenario.Options{})}, t.Output())
 	require.NoError(t, err)
 
 	for _, result := range r.Results {
@@ -64,7 +65,8 @@ func TestReadOptions(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, defaultOut, o.out)
 	require.Equal(t, 5, o.rounds)
-	require.Len(t, o.scenarios, len(scenario.All()))
+	require.Len(t, o.scenarios, len(scenario.All(scenario.Options{})))
+	require.Equal(t, 5*time.Minute, o.hold)
 
 	o, err = read([]string{"-quick", "-rounds", "7"}, io.Discard)
 	require.NoError(t, err)
@@ -76,7 +78,11 @@ func TestReadOptions(t *testing.T) {
 	require.Equal(t, "idle drain", strings.TrimSpace(fmt.Sprint(o.scenarios[0].Name, " ", o.scenarios[1].Name)))
 	require.Empty(t, o.out, "a part overwrites no report")
 
-	for _, args := range [][]string{{"-only", "nothing"}, {"-rounds", "0"}, {"word"}, {"-nonsense"}} {
+	o, err = read([]string{"-only", "claimcost", "-base", "older"}, io.Discard)
+	require.NoError(t, err)
+	require.NotEmpty(t, o.scenarios[0].Bars, "beside an older schema, what has become of it is held to something")
+
+	for _, args := range [][]string{{"-only", "nothing"}, {"-hold", "0"}, {"-rounds", "0"}, {"word"}, {"-nonsense"}} {
 		_, err := read(args, io.Discard)
 		require.Error(t, err, args)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,6 +15,8 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -41,11 +44,15 @@ func run(ctx context.Context, text string) error {
 	if err := json.Unmarshal([]byte(text), &child); err != nil {
 		return fmt.Errorf("read %s: %w", lab.ChildVariable, err)
 	}
-	starter, err := dial(child.Frontend)
+	connect := dial
+	if child.Kind == lab.KindRiver {
+		connect = dialSDK
+	}
+	starter, err := connect(child)
 	if err != nil {
 		return err
 	}
-	defer starter.conn.Close()
+	defer starter.close()
 	switch child.Kind {
 	case lab.KindFloor:
 		return floor(ctx, child, starter)
@@ -59,18 +66,33 @@ func run(ctx context.Context, text string) error {
 	return fmt.Errorf("run child: there is no kind %q", child.Kind)
 }
 
-// starter starts workflows by the bare stub: cheaper than an SDK's client, to the advantage of everybody but the product.
+// starter starts workflows.
 type starter struct {
-	conn    *grpc.ClientConn
 	service workflowservice.WorkflowServiceClient
+	close   func()
 }
 
-func dial(address string) (*starter, error) {
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+// dial connects the bare stub, which is cheaper than an SDK's client: it is for the floor and the limit.
+func dial(child lab.Child) (*starter, error) {
+	conn, err := grpc.NewClient(child.Frontend, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, fmt.Errorf("dial the frontend: %w", err)
 	}
-	return &starter{conn, workflowservice.NewWorkflowServiceClient(conn)}, nil
+	return &starter{workflowservice.NewWorkflowServiceClient(conn), func() { _ = conn.Close() }}, nil // the process ends
+}
+
+// dialSDK connects Temporal's SDK with its defaults, as who uses a queue beside Temporal does: by default it compresses.
+func dialSDK(child lab.Child) (*starter, error) {
+	options := client.Options{HostPort: child.Frontend, Logger: log.NewStructuredLogger(
+		slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))}
+	if child.GzipOff {
+		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+	}
+	temporal, err := client.NewLazyClient(options)
+	if err != nil {
+		return nil, fmt.Errorf("make Temporal's client: %w", err)
+	}
+	return &starter{temporal.WorkflowService(), temporal.Close}, nil
 }
 
 // start sends the request that the product would send: as many fields, an input of the same size.

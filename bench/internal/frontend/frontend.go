@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	_ "google.golang.org/grpc/encoding/gzip" // Temporal takes what an SDK's client compresses, and answers in kind
 	"google.golang.org/grpc/status"
 )
 

@@ -47,6 +47,14 @@ func TestRepeatedStartsAreCountedAndGetTheSameRun(t *testing.T) {
 	require.Len(t, server.Arrivals(), 2)
 }
 
+func TestStartsMayBeCompressed(t *testing.T) {
+	t.Parallel()
+	server, service := dial(t, frontend.Options{})
+	_, err := service.StartWorkflowExecution(t.Context(), &workflowservice.StartWorkflowExecutionRequest{WorkflowId: "a"}, grpc.UseCompressor("gzip"))
+	require.NoError(t, err)
+	require.Equal(t, 1, server.Counts().Starts)
+}
+
 func TestHeldStartsAreCountedAtOnce(t *testing.T) {
 	t.Parallel()
 	server, service := dial(t, frontend.Options{StartDelay: 200 * time.Millisecond})

@@ -3,6 +3,7 @@ package lab
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"strconv"
 	"time"
 )
@@ -25,6 +26,7 @@ type Child struct {
 	Frontend string        // host:port
 	Async    bool          // floor: claims with synchronous_commit = off
 	Cooldown time.Duration // River's FetchCooldown; 0: its default
+	GzipOff  bool          // River: its Temporal client does not compress
 	Workers  int           // River's MaxWorkers, or goroutines of the raw stub
 	Count    int           // how many starts the raw stub sends
 }
@@ -49,9 +51,13 @@ type Replica struct {
 
 // Replica starts one replica of the product, as users run it: only what differs from the defaults is set.
 func (l *Lab) Replica(database *Database, frontend string, options Replica) (*Process, error) {
+	admin, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
 	variables := []string{
 		"DATABASE_URL=" + database.URL, "TEMPORAL_ADDRESS=" + frontend, "TEMPORAL_NAMESPACE=default",
-		"PGDISPATCH_ADMIN_ADDR=127.0.0.1:0", "PGDISPATCH_LOG_LEVEL=warn",
+		"PGDISPATCH_ADMIN_ADDR=" + admin, "PGDISPATCH_LOG_LEVEL=warn",
 	}
 	if options.Workers > 0 {
 		variables = append(variables, "PGDISPATCH_WORKERS="+strconv.Itoa(options.Workers))
@@ -62,5 +68,19 @@ func (l *Lab) Replica(database *Database, frontend string, options Replica) (*Pr
 	if options.Deaf {
 		variables = append(variables, "PGDISPATCH_LISTEN=off")
 	}
-	return l.start("pgdispatch", l.Binary, []string{"run"}, append(variables, options.Variables...))
+	p, err := l.start("pgdispatch", l.Binary, []string{"run"}, append(variables, options.Variables...))
+	if err == nil {
+		p.admin = admin
+	}
+	return p, err
+}
+
+// freeAddress is one that nobody listened on a moment ago: a replica does not say which it was given.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
 }

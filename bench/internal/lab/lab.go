@@ -25,6 +25,8 @@ import (
 const (
 	// Ours has the product's schema, our own contestants' tables and Workspaces workspaces without a limit to speak of.
 	Ours = "template_ours"
+	// Base is Ours as Options.Base makes it. It is there where that is set.
+	Base = "template_base"
 	// Rivers has River's schema.
 	Rivers = "template_river"
 )
@@ -50,6 +52,8 @@ type Lab struct {
 	Cluster *sqltest.Cluster
 	// Binary is the pgdispatch to be measured.
 	Binary string
+	// Base is an older pgdispatch whose schema is measured beside it; "": none.
+	Base string
 	// Quick asks every scenario for a fraction of its time: to see that it works, not how fast.
 	Quick bool
 	// HasStatements says whether the server counts statements.
@@ -64,23 +68,27 @@ type Lab struct {
 // Options says where things are.
 type Options struct {
 	Binary string
+	Base   string // "": none
 	Quick  bool
 }
 
 // Open starts the cluster and prepares the templates.
 func Open(ctx context.Context, options Options) (*Lab, error) {
-	binary, err := filepath.Abs(options.Binary)
+	binary, err := findBinary(options.Binary)
 	if err != nil {
-		return nil, fmt.Errorf("find pgdispatch: %w", err)
+		return nil, fmt.Errorf("%w: run `make build`", err)
 	}
-	if _, err := os.Stat(binary); err != nil {
-		return nil, fmt.Errorf("find pgdispatch: %w: run `make build`", err)
+	base := ""
+	if options.Base != "" {
+		if base, err = findBinary(options.Base); err != nil {
+			return nil, err
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the benchmarks' own binary: %w", err)
 	}
-	l := &Lab{Binary: binary, Quick: options.Quick, self: self}
+	l := &Lab{Binary: binary, Base: base, Quick: options.Quick, self: self}
 	if l.dir, err = os.MkdirTemp("", "pgdispatch-bench-*"); err != nil {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
@@ -88,6 +96,17 @@ func Open(ctx context.Context, options Options) (*Lab, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+func findBinary(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find pgdispatch: %w", err)
+	}
+	return path, nil
 }
 
 func (l *Lab) open(ctx context.Context) error {
@@ -109,8 +128,13 @@ func (l *Lab) open(ctx context.Context) error {
 	if l.admin, err = pgxpool.New(ctx, l.Cluster.URL("postgres")); err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
-	if err := l.template(ctx, Ours, l.prepareOurs); err != nil {
+	if err := l.template(ctx, Ours, migratedBy(l.Binary)); err != nil {
 		return err
+	}
+	if l.Base != "" {
+		if err := l.template(ctx, Base, migratedBy(l.Base)); err != nil {
+			return err
+		}
 	}
 	return l.template(ctx, Rivers, prepareRiver)
 }
@@ -134,9 +158,13 @@ func (l *Lab) template(ctx context.Context, name string, prepare func(context.Co
 	return nil
 }
 
-// prepareOurs lets the binary make its own schema: what is measured is the product as it is shipped.
-func (l *Lab) prepareOurs(ctx context.Context, url string) error {
-	command := exec.CommandContext(ctx, l.Binary, "migrate", "up")
+// migratedBy lets a binary make its own schema: what is measured is the product as it is shipped.
+func migratedBy(binary string) func(context.Context, string) error {
+	return func(ctx context.Context, url string) error { return prepareOurs(ctx, binary, url) }
+}
+
+func prepareOurs(ctx context.Context, binary, url string) error {
+	command := exec.CommandContext(ctx, binary, "migrate", "up")
 	command.Env = append(os.Environ(), "DATABASE_URL="+url)
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("pgdispatch migrate up: %w:\n%s", err, out)

@@ -72,6 +72,20 @@ func (l *Lab) ServerCPU() (time.Duration, error) {
 	return total, nil
 }
 
+// BackendCPU is the CPU time that one backend has used so far, to the nanosecond once it waits again.
+func BackendCPU(pid uint32) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read a backend's CPU time: %w", err)
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	n, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read a backend's CPU time: %w", err)
+	}
+	return time.Duration(n), nil
+}
+
 // Machine is where a run took place.
 type Machine struct {
 	Cores        int

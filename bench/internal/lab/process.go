@@ -25,6 +25,7 @@ type Process struct {
 	PID int
 
 	name, logPath string
+	admin         string // where a replica serves its metrics; "": it is none
 	cmd           *exec.Cmd
 	exited        chan struct{}
 	waitErr       error // to be read once exited is closed

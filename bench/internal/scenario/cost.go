@@ -143,7 +143,7 @@ func herdRun(ctx context.Context, t *Turn) error {
 		return err
 	}
 	t.Figures["idle"] = float64(idle) / float64(seconds)
-	t.Figures["claims"] = float64(busy-idle) / float64(seconds)
+	t.Figures["claims"] = max(float64(busy-idle)/float64(seconds), 0) // starting up does not take the same number each time
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,6 +24,22 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
+// step is a part of a cycle.
+type step struct {
+	name  string
+	items int // of enqueue, in each workspace or in so many of them, and of claim: at the most
+}
+
+func enqueues(items int) step { return step{"enqueue", items} }
+func claims(items int) step   { return step{"claim", items} }
+
+var (
+	settles    = step{name: "settle"}
+	endsOne    = step{name: "end"}
+	endsAll    = step{name: "ends"}
+	statements = map[string]string{"enqueue": "count_enqueue", "end": "count_end", "ends": "count_ends"}
+)
+
 const settle = "select public.settle()"
 
 // Instructions counts what the server executes for a cycle: exactly, and so on any machine the same, however busy it is.
@@ -31,15 +48,15 @@ func Instructions() *Scenario {
 		Name: "instructions", Title: "What the statements execute",
 		Text: "Thousands of instructions of the server for one cycle, counted by valgrind in Postgres' single-user mode: the same on any machine, " +
 			"however busy it is, to within 1 %. Nothing of the kernel is counted, of the disk, of the connection and of waiting, so a speed follows them " +
-			"in part only. `-only instructions -pgdispatch OTHER_BINARY` counts another version's.",
+			"in part only. What each claim asks for is what the product's own store asked for in the same place: it is recorded in a copy of the database first.",
 		Entrants: []Entrant{
-			counted("INSERT of one item", 0, "execute enqueue(1)"),
-			counted("INSERT, claim and settle of one item", 0, "execute enqueue(1)", "execute claim(100)", settle),
-			counted("the same and its workflow's end", 0, "execute enqueue(1)", "execute claim(100)", settle, "execute finish_one"),
-			counted("INSERT, claim and settle of ten items of ten workspaces", 0, "execute enqueue(10)", "execute claim(100)", settle),
-			counted("claim and settle of twenty of the items that wait in 20 workspaces", 4000, "execute claim(20)", settle),
-			counted("claim and settle of fifty of them", 4000, "execute claim(50)", settle),
-			counted("the same and their workflows' ends, together", 4000, "execute claim(50)", settle, "execute finish_all"),
+			counted("INSERT of one item", 0, enqueues(1)),
+			counted("INSERT, claim and settle of one item", 0, enqueues(1), claims(100), settles),
+			counted("the same and its workflow's end", 0, enqueues(1), claims(100), settles, endsOne),
+			counted("INSERT, claim and settle of ten items of ten workspaces", 0, enqueues(10), claims(100), settles),
+			counted("claim and settle of twenty of the items that wait in 20 workspaces", 4000, claims(20), settles),
+			counted("claim and settle of fifty of them", 4000, claims(50), settles),
+			counted("the same and their workflows' ends, together", 4000, claims(50), settles, endsAll),
 		},
 		Columns:   []Column{{"thousands", "thousand instructions"}},
 		MaxRounds: 1,
@@ -47,7 +64,7 @@ func Instructions() *Scenario {
 }
 
 // counted is a cycle of statements, beside so many items that wait before the first. Whatever one has that another has not is what that costs.
-func counted(name string, waits int, cycle ...string) Entrant {
+func counted(name string, waits int, cycle ...step) Entrant {
 	return Entrant{Name: name, Colour: blue, Run: func(ctx context.Context, t *Turn) error {
 		valgrind, err := exec.LookPath("valgrind")
 		if err != nil {
@@ -75,13 +92,17 @@ func settling() string {
 }
 
 // count executes so many cycles in a cluster of their own, and returns the instructions of all that the server did from its start.
-func count(ctx context.Context, valgrind, binary string, waits int, cycle []string, cycles int) (n int64, err error) {
+func count(ctx context.Context, valgrind, binary string, waits int, cycle []step, cycles int) (n int64, err error) {
 	l, err := lab.Open(ctx, lab.Options{Binary: binary})
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	if err := prepare(ctx, l, waits); err != nil {
+		return 0, err
+	}
+	recorded, err := record(ctx, l, cycle, cycles)
+	if err != nil {
 		return 0, err
 	}
 	// In order, and what it wrote stays for the single user.
@@ -91,52 +112,59 @@ func count(ctx context.Context, valgrind, binary string, waits int, cycle []stri
 	<-l.Cluster.Exited()
 
 	script := ""
-	for _, p := range []struct{ name, arguments, query string }{
-		{"enqueue", "(integer)", "count_enqueue"}, {"claim", "(integer)", "count_claim"}, {"finish_one", "", "count_end"}, {"finish_all", "", "count_ends"},
+	for _, p := range []struct{ step, name, text string }{
+		{"enqueue", "enqueue(integer)", queries.Get("count_enqueue")}, {"claim", "claim", sql.Claim},
+		{"end", "finish_one", queries.Get("count_end")}, {"ends", "finish_all", queries.Get("count_ends")},
 	} {
-		// No other: an older version has not all that they call.
-		if slices.ContainsFunc(cycle, func(s string) bool { return strings.HasPrefix(s, "execute "+p.name) }) {
-			script += "prepare " + p.name + p.arguments + " as " + oneLine(p.query) + ";\n\n"
+		// No other: what is prepared is counted.
+		if slices.ContainsFunc(cycle, func(s step) bool { return s.name == p.step }) {
+			script += "prepare " + p.name + " as " + strings.TrimSpace(p.text) + ";\n\n" // an empty line ends a statement
 		}
 	}
-	for range cycles {
-		script += strings.Join(cycle, ";\n\n") + ";\n\n"
-	}
-	return execute(ctx, valgrind, l.Cluster, script)
+	return execute(ctx, valgrind, l.Cluster, script+recorded.script, recorded.items)
 }
 
-// prepare lets items wait, and lets the first claim make the workspaces' lanes: a workspace is new only once.
+// prepare lets items wait, and lets the first claim be made: an epoch begins only once.
 func prepare(ctx context.Context, l *lab.Lab, waits int) error {
-	conn, err := pgx.Connect(ctx, l.Cluster.URL(lab.Ours))
+	url := l.Cluster.URL(lab.Ours)
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
-	for _, statement := range []struct {
-		text      string
-		arguments []any
-	}{
-		{queries.Get("count_settings"), nil},
-		{settling(), nil},
-		{queries.Get("count_enqueue"), []any{nil}},
-		{queries.Get("count_claim"), []any{100}},
-		{settle, nil},
-		{queries.Get("count_enqueue_many"), []any{waits / lab.Workspaces}},
-		{queries.Get("count_claim"), []any{0}},
-		{"vacuum (analyze)", nil},
+	pool, err := storePool(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	claimed := func() error {
+		_, err := (&claim.Store{Pool: pool, Owner: "bench", Lease: time.Hour}).Claim(ctx, 100)
+		return err
+	}
+	execute := func(text string, arguments ...any) func() error {
+		return func() error {
+			_, err := conn.Exec(ctx, text, arguments...)
+			return err
+		}
+	}
+	for _, do := range []func() error{
+		execute(queries.Get("count_settings")),
+		execute(settling()),
+		execute(queries.Get("count_enqueue"), nil),
+		claimed,
+		execute(settle),
+		execute(queries.Get("count_enqueue_many"), waits/lab.Workspaces),
+		execute("vacuum (analyze)"),
 	} {
-		if _, err := conn.Exec(ctx, statement.text, statement.arguments...); err != nil {
+		if err := do(); err != nil {
 			return fmt.Errorf("prepare: %w", err)
 		}
 	}
 	return nil
 }
 
-// oneLine is a query as a script has it, in which an empty line ends a statement.
-func oneLine(name string) string { return strings.TrimSpace(queries.Get(name)) }
-
-// execute has a single user execute a script, as the user whose the cluster is.
-func execute(ctx context.Context, valgrind string, cluster *sqltest.Cluster, script string) (int64, error) {
+// execute has a single user execute a script that settles so many items, as the user whose the cluster is.
+func execute(ctx context.Context, valgrind string, cluster *sqltest.Cluster, script string, items int) (int64, error) {
 	data := filepath.Join(cluster.Dir, "data")
 	info, err := os.Stat(data)
 	if err != nil {
@@ -151,13 +179,21 @@ func execute(ctx context.Context, valgrind string, cluster *sqltest.Cluster, scr
 	if int(owner.Uid) != os.Getuid() {
 		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
 	}
-	var report bytes.Buffer
-	command.Dir, command.Stdin, command.Stderr = cluster.Dir, strings.NewReader(script), &report
+	var report, answers bytes.Buffer
+	command.Dir, command.Stdin, command.Stdout, command.Stderr = cluster.Dir, strings.NewReader(script), &answers, &report
 	if err := command.Run(); err != nil {
 		return 0, fmt.Errorf("run postgres --single: %w:\n%s", err, report.Bytes())
 	}
 	if failed := regexp.MustCompile(`ERROR: .*`).Find(report.Bytes()); failed != nil {
 		return 0, fmt.Errorf("run the script: %s", failed)
+	}
+	settled := 0
+	for _, found := range regexp.MustCompile(`settle = "(\d+)"`).FindAllSubmatch(answers.Bytes(), -1) {
+		one, _ := strconv.Atoi(string(found[1])) // it is digits
+		settled += one
+	}
+	if settled != items {
+		return 0, fmt.Errorf("the script settled %d items, and the store %d", settled, items)
 	}
 	collected := regexp.MustCompile(`Collected : (\d+)`).FindSubmatch(report.Bytes())
 	if collected == nil {

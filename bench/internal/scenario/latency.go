@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,8 +17,7 @@ import (
 const (
 	// idleRate is how many items a second an idle system gets: one each 35 ms, with jitter.
 	idleRate = 1000.0 / 35.0
-	// pacedRate and pacedWriters are a busy system's.
-	pacedRate    = 2000.0
+	// pacedWriters are a busy system's.
 	pacedWriters = 16
 )
 
@@ -81,17 +81,20 @@ func Idle() *Scenario {
 			idleEntrant("floor, async claims", grey, byHand(lab.KindFloor, true), idleRate, 20, both("enqueue_floor")),
 			idleEntrant("pgdispatch", blue, replicas(1, lab.Replica{}, Alone("enqueue")), idleRate, 20, both("enqueue")),
 			idleEntrant("pgdispatch, async claims", blue, replicas(1, asyncClaims, Alone("enqueue")), idleRate, 20, both("enqueue")),
-			idleEntrant("River tuned", yellow, rivers(tunedCooldown), idleRate, 20, nil),
+			idleEntrant(tuned, yellow, rivers(tunedCooldown), idleRate, 20, nil),
+			idleEntrant(tunedOff, orange, riverWithoutGzip(), idleRate, 20, nil),
 			idleEntrant("River default", orange, rivers(0), idleRate, 20, nil),
 			idleEntrant("polled", violet, byHand(lab.KindPolled, false), 1, 1, both("enqueue_floor")).slow(),
 		},
 		Columns: []Column{{"alone50", "alone: p50 ms"}, {"alone99", "p99 ms"}, {"tx50", "in a transaction: p50 ms"}, {"tx99", "p99 ms"}},
 		Charts:  []Chart{{"tx50", "Idle: insert to start, median", "ms"}, {"tx99", "Idle: insert to start, p99", "ms"}},
 		Bars: []Bar{
-			{Text: "Idle insert to start, p50 / the floor with asynchronous claims", Value: Key{"pgdispatch", "alone50"}, Against: Key{"floor, async claims", "alone50"}, Level: 1.2},
-			{Text: "The same, p99", Value: Key{"pgdispatch", "alone99"}, Against: Key{"floor, async claims", "alone99"}, Level: 2},
-			{Text: "Idle insert to start, p50, claims asynchronous, too / the same floor", Value: Key{"pgdispatch, async claims", "alone50"}, Against: Key{"floor, async claims", "alone50"}, Informative: true},
-			{Text: "Idle insert to start, p50 / tuned River", Value: Key{"pgdispatch", "tx50"}, Against: Key{"River tuned", "tx50"}, Level: 0.75},
+			{Text: "Idle insert to start, p50 / tuned River", Value: Key{ours, "tx50"}, Against: Key{tuned, "tx50"}, Level: 0.95},
+			{Text: "The same, p99", Value: Key{ours, "tx99"}, Against: Key{tuned, "tx99"}, Level: 1},
+			{Text: "Idle insert to start, p50 / tuned River, gzip off", Value: Key{ours, "tx50"}, Against: Key{tunedOff, "tx50"}, Informative: true},
+			{Text: "Idle insert to start, p50 / the floor with synchronous claims", Value: Key{ours, "alone50"}, Against: Key{"floor", "alone50"}, Level: 1.5},
+			{Text: "The same, p99", Value: Key{ours, "alone99"}, Against: Key{"floor", "alone99"}, Informative: true},
+			{Text: "Idle insert to start, p50, claims asynchronous / the floor's, too", Value: Key{"pgdispatch, async claims", "alone50"}, Against: Key{"floor, async claims", "alone50"}, Informative: true},
 		},
 	}
 }
@@ -112,13 +115,13 @@ func pacedOnce(ctx context.Context, s *stage, rate float64, duration time.Durati
 	return offered{stat.Milliseconds(fromCommit), Rate(sent), late}, errors.Join(err, s.alive())
 }
 
-func pacedEntrant(name string, colour int, c contestant) Entrant {
+func pacedEntrant(name string, colour int, c contestant, offers float64) Entrant {
 	return Entrant{Name: name, Colour: colour, Run: func(ctx context.Context, t *Turn) error {
 		s, err := t.run(ctx, c, frontend.Options{CloseAfter: frontend.Never}, warmUps(t))
 		if err != nil {
 			return err
 		}
-		rate := Quickly(t, pacedRate, 400)
+		rate := Quickly(t, offers, min(offers, 400))
 		warm, err := pacedOnce(ctx, s, rate, Quickly(t, 2*time.Second, 300*time.Millisecond))
 		if err != nil {
 			return s.close(err)
@@ -141,17 +144,43 @@ func pacedEntrant(name string, colour int, c contestant) Entrant {
 // busy is the product as River is: as many workers, and one row between a begin and a commit.
 func busy() contestant { return replicas(1, lab.Replica{Workers: riverWorkers}, Within("enqueue")) }
 
+// pacedRates are the rates that are offered, each with the ratios that p50 and p99 may come to; none: it is shown only.
+var pacedRates = []struct{ rate, p50, p99 float64 }{{rate: 100}, {300, 1.1, 1.3}, {1000, 1.2, 1.1}, {2000, 0.9, 1.2}, {rate: 4000}}
+
 // Paced is how long an item takes from its commit to its start in a busy system.
 func Paced() *Scenario {
-	return &Scenario{
-		Name: "paced", Title: "From commit to start at 2,000 items a second",
-		Text: "16 writers together offer 2,000 items a second, each with gaps of 0.5 to 1.5 of the mean; from before the commit is sent until the frontend " +
-			"has the start. Both have 100 workers in one process.",
-		Entrants: []Entrant{pacedEntrant("pgdispatch", blue, busy()), pacedEntrant("River tuned", yellow, rivers(tunedCooldown))},
-		Columns:  []Column{{"p50", "p50 ms"}, {"p99", "p99 ms"}, {"rate", "items/s kept"}},
-		Charts:   []Chart{{"p99", "2,000 items/s offered: commit to start, p99", "ms"}},
-		Bars: []Bar{
-			{Text: "2,000 items/s offered: commit to start p99 / tuned River", Value: Key{"pgdispatch", "p99"}, Against: Key{"River tuned", "p99"}, Level: 0.5},
-		},
+	s := &Scenario{
+		Name: "paced", Title: "From commit to start, by the rate that is offered",
+		Text: "16 writers together offer so many items a second, each with gaps of 0.5 to 1.5 of the mean, for 2 s and then for 10 s, which count; from before the commit is sent until the frontend " +
+			"has the start. All have 100 workers in one process. At each rate the contestants take turns before the next rate's come.",
+		Columns: []Column{{"p50", "p50 ms"}, {"p99", "p99 ms"}, {"rate", "items/s kept"}},
+		Charts:  []Chart{{"p50", "Commit to start by offered rate, median", "ms"}, {"p99", "Commit to start by offered rate, p99", "ms"}},
+		Limit:   4 * time.Minute,
 	}
+	for _, r := range pacedRates {
+		shown := r.p50 == 0
+		offered := grouped(r.rate) + "/s"
+		for _, e := range []Entrant{
+			pacedEntrant(offered+": "+ours, blue, busy(), r.rate),
+			pacedEntrant(offered+": "+tuned, yellow, rivers(tunedCooldown), r.rate),
+			pacedEntrant(offered+": "+tunedOff, orange, riverWithoutGzip(), r.rate),
+		} {
+			e.Slow = shown
+			s.Entrants = append(s.Entrants, e)
+		}
+		against := func(figure string, level float64) Bar {
+			return Bar{Text: "Offered " + offered + ": commit to start " + figure + " / tuned River", Value: Key{offered + ": " + ours, figure},
+				Against: Key{offered + ": " + tuned, figure}, Level: level, Informative: shown}
+		}
+		s.Bars = append(s.Bars, against("p50", r.p50), against("p99", r.p99))
+	}
+	return s
+}
+
+// grouped is a whole number of at most six digits, with a comma before the last three.
+func grouped(n float64) string {
+	if n < 1000 {
+		return strconv.Itoa(int(n))
+	}
+	return fmt.Sprintf("%d,%03d", int(n)/1000, int(n)%1000)
 }

@@ -74,7 +74,7 @@ func TestRoundsAreBoundedAndTurnsTimeOut(t *testing.T) {
 func TestEveryScenarioIsWellFormed(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
-	for _, s := range All() {
+	for _, s := range append(All(Options{}), renamed(ClaimCost(true))) {
 		require.False(t, names[s.Name], s.Name)
 		names[s.Name] = true
 		entrants, figures := map[string]bool{}, map[string]bool{}
@@ -93,6 +93,12 @@ func TestEveryScenarioIsWellFormed(t *testing.T) {
 			require.True(t, b.Against == Key{} || entrants[b.Against.Entrant] && figures[b.Against.Figure], "%s: %s", s.Name, b.Text)
 		}
 	}
+}
+
+// renamed is a scenario in another form.
+func renamed(s *Scenario) *Scenario {
+	s.Name += " again"
+	return s
 }
 
 func TestSearchFindsTheEdge(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -38,11 +39,16 @@ func by(insert Insert) func(*pgxpool.Pool) (Insert, error) {
 
 // replicas is the product, so many processes of it.
 func replicas(count int, options lab.Replica, insert Insert) contestant {
+	return each(slices.Repeat([]lab.Replica{options}, count), insert)
+}
+
+// each is the product, a process for each of these options.
+func each(replicas []lab.Replica, insert Insert) contestant {
 	return contestant{
 		template: lab.Ours, insert: by(insert), unsettled: "unsettled",
 		processes: func(l *lab.Lab, database *lab.Database, address string) ([]*lab.Process, error) {
 			var processes []*lab.Process
-			for range count {
+			for _, options := range replicas {
 				p, err := l.Replica(database, address, options)
 				if err != nil {
 					return processes, err
@@ -82,6 +88,20 @@ func rivers(cooldown time.Duration) contestant {
 		processes: child(lab.Child{Kind: lab.KindRiver, Cooldown: cooldown, Workers: riverWorkers}),
 	}
 }
+
+// riverWithoutGzip is tuned River whose Temporal client does not compress.
+func riverWithoutGzip() contestant {
+	c := rivers(tunedCooldown)
+	c.processes = child(lab.Child{Kind: lab.KindRiver, Cooldown: tunedCooldown, Workers: riverWorkers, GzipOff: true})
+	return c
+}
+
+// Contestants that several scenarios have.
+const (
+	ours     = "pgdispatch"
+	tuned    = "River tuned"
+	tunedOff = "River tuned, gzip off"
+)
 
 // stage is a contestant set up for one turn.
 type stage struct {

@@ -52,33 +52,12 @@ func fillMuch(ctx context.Context, t *Turn, b *backlog) error {
 	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_everywhere"), "full", 10, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
-	for range 150 { // until every lane knows
-		if _, _, err := b.claim(ctx, 1); err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.claimAll(ctx) // nothing: every workspace is known to be full then
 }
 
 // View is what those who look on cost.
 func View() *Scenario {
-	open := map[string]*backlog{}
-	entrant := func(name string, colour int, fill func(context.Context, *Turn, *backlog) error) Entrant {
-		return Entrant{Name: name, Colour: colour, Run: func(ctx context.Context, t *Turn) error {
-			b := open[name]
-			if b == nil {
-				var err error
-				if b, err = openBacklog(ctx, t, fill); err != nil {
-					if b != nil {
-						_ = b.db.Drop() // the error that counts is there
-					}
-					return err
-				}
-				open[name] = b
-			}
-			return b.look(ctx, t)
-		}}
-	}
+	open := backlogs{}
 	const none, much = "an empty database", "5,000,000 ended, 1,000,000 waiting"
 	return &Scenario{
 		Name: "view", Title: "What looking on costs",
@@ -86,7 +65,7 @@ func View() *Scenario {
 			"read 20 times, the overview with those who wait longest. A list's figure is the median of its slowest order or filter. Then claims of ten as in `claims`, alone and " +
 			"with a look at the overview, a second each, in " + strconv.Itoa(watchedPairs) + " pairs of which every other begins with the look: the ratio of the mean claims of each pair, its median, and the interval that has the " +
 			"true median in 95 of 100 cases. It is the interval's end that counts.",
-		Entrants: []Entrant{entrant(none, grey, nil), entrant(much, blue, fillMuch)},
+		Entrants: []Entrant{open.entrant(none, grey, nil, (*backlog).look), open.entrant(much, blue, fillMuch, (*backlog).look)},
 		Columns: []Column{{"overview", "overview ms"}, {"slowest", "slowest ms"}, {"oldest", "longest waiting ms"}, {"workspaces", "other workspaces ms"}, {"search", "a part of a name ms"},
 			{"items", "items ms"}, {"dead", "dead letters ms"}, {"alone", "claim alone ms"}, {"slower", "watched / alone"}, {"least", "from"}, {"most", "to"}},
 		Bars: []Bar{
@@ -95,24 +74,18 @@ func View() *Scenario {
 		},
 		MaxRounds: 2,
 		Limit:     15 * time.Minute,
-		Close: func() error {
-			for _, b := range open {
-				if err := b.db.Drop(); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		Close:     open.close,
 	}
 }
 
 // look times each read, and then the claims.
 func (b *backlog) look(ctx context.Context, t *Turn) error {
-	spectator, err := openSpectator(ctx, b)
+	pool, err := openSpectator(ctx, b)
 	if err != nil {
 		return err
 	}
-	defer spectator.Pool.Close()
+	defer pool.Close()
+	spectator := &claim.Store{Pool: pool}
 	hour := time.Hour
 	list := func(search string, by claim.WorkspaceOrder) func() error {
 		return func() error { _, err := spectator.ListWorkspaces(ctx, search, by, nil, 50); return err }
@@ -145,8 +118,8 @@ func (b *backlog) look(ctx context.Context, t *Turn) error {
 	return b.watched(ctx, t, spectator)
 }
 
-// openSpectator returns a store with a connection of its own, with the settings of the web view's: it takes none from who claims.
-func openSpectator(ctx context.Context, b *backlog) (*claim.Store, error) {
+// openSpectator returns a connection for a store of its own, with the settings of the web view's: it takes none from who claims.
+func openSpectator(ctx context.Context, b *backlog) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(b.db.URL)
 	if err != nil {
 		return nil, fmt.Errorf("read the database's address: %w", err)
@@ -157,7 +130,7 @@ func openSpectator(ctx context.Context, b *backlog) (*claim.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return &claim.Store{Pool: pool}, nil
+	return pool, nil
 }
 
 // overview is one look at all that the first page shows.
@@ -211,9 +184,9 @@ func (b *backlog) turn(ctx context.Context, duration time.Duration, looks bool, 
 	claims := 0
 	var err error
 	for began := time.Now(); err == nil && time.Since(began) < duration; claims++ {
-		var took time.Duration
+		var took []time.Duration
 		took, err = b.cycle(ctx)
-		sum += took
+		sum += total(took)
 	}
 	return float64(sum.Nanoseconds()) / 1e6 / float64(claims), errors.Join(err, g.Wait())
 }

@@ -1,0 +1,54 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Metrics reads a replica's metrics: the sum over its labels of each.
+func (p *Process) Metrics(ctx context.Context) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/metrics", nil)
+	if err != nil {
+		return nil, fmt.Errorf("read metrics of %s: %w", p.name, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("read metrics of %s: %w", p.name, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("read metrics of %s: %s", p.name, response.Status)
+	}
+	return parseMetrics(response.Body)
+}
+
+// parseMetrics reads Prometheus' text format. A line is a name, labels in braces if there are any, and a value.
+func parseMetrics(text io.Reader) (map[string]float64, error) {
+	sums := map[string]float64{}
+	lines := bufio.NewScanner(text)
+	for lines.Scan() {
+		line := lines.Text()
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, rest, _ := strings.Cut(line, " ")
+		if n := strings.IndexByte(line, '{'); n >= 0 {
+			name, rest = line[:n], line[strings.LastIndexByte(line, '}')+1:]
+		}
+		fields := strings.Fields(rest)
+		if len(fields) == 0 {
+			return nil, fmt.Errorf("read metrics: %q has no value", line)
+		}
+		value, err := strconv.ParseFloat(fields[0], 64)
+		if err != nil {
+			return nil, fmt.Errorf("read metrics: %w", err)
+		}
+		sums[name] += value
+	}
+	return sums, lines.Err()
+}
