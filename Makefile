@@ -68,7 +68,7 @@ screenshots: devstack ## take the pictures of the documentation anew; writes doc
 	cd browser && go test -count=1 -run Pictures . -args -screenshots ../docs/images
 
 .PHONY: bench
-bench: build ## measure beside River, a floor and the machine's limit; about an hour; writes docs/benchmarks.md
+bench: build ## measure beside River, a floor and the machine's limit; two to three hours; writes docs/benchmarks.md
 	go run -C bench . -pgdispatch $(CURDIR)/bin/pgdispatch
 
 .PHONY: bench-quick
