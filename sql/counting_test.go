@@ -137,14 +137,14 @@ func TestOnlyAClaimGivesAnItemASlot(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	id := f.item(f.tenant("FREE"))
-	for _, role := range []string{"origin", "replica"} {
+	for _, session := range []string{"session_replication_role = origin", "session_replication_role = replica", "pgdispatch.marked = on"} {
 		for name, set := range map[string]string{
 			"leased":      "status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now()",
 			"in doubt":    "outcome_unknown = true",
 			"handed over": "status = 'DISPATCHED', claimed_at = now(), dispatched_at = now()",
 		} {
 			in, tx := f.begin()
-			in.exec("set local session_replication_role = " + role)
+			in.exec("set local " + session)
 			refusal := in.refused("update pgdispatch.workflow_execution_queue set "+set+" where id = $1", id)
 			require.Equal(t, "PGD20", refusal.Code, name)
 			require.Contains(t, refusal.Message, "would hold a slot that no claim has counted", name)

@@ -27,7 +27,9 @@ after update on pgdispatch.workflow_execution_queue
 for each row
 when ((new.stage is distinct from 'HOLDS' or old.status not in ('PENDING', 'CLAIMED')
        or old.status = 'PENDING' and (new.status = 'DISPATCHED' or new.lease_token <= old.lease_token))
-      and current_setting('pgdispatch.marked', true) is distinct from 'on') -- by finish_all, which marks all of its ends at once
+      -- Nor the ends of finish_all, which marks them at once.
+      and not (old.status = 'DISPATCHED' and new.status in ('COMPLETED', 'FAILED')
+               and current_setting('pgdispatch.marked', true) is not distinct from 'on'))
 execute function pgdispatch.item_moved();
 
 alter table pgdispatch.workflow_execution_queue enable always trigger item_moved;
