@@ -44,16 +44,20 @@ func (m *memory) now() time.Time { return m.told.Add(time.Since(m.askedAt)) }
 
 func (m *memory) tell(now, asked time.Time) { m.told, m.askedAt = now, asked }
 
-// news is a row of a look or a load: what all of its rows say, and one thing that has changed.
-type news struct {
+// head is what every row of a look and of a load says.
+type head struct {
 	Seen    string
 	Now     time.Time
-	Gap     bool
 	Doubt   *time.Time
 	Suspect bool
 	Aging   time.Duration
 	Paused  bool
+}
 
+// news is a row of a look: one thing that has changed.
+type news struct {
+	head
+	Gap        bool
 	Changed    bool
 	Lane       *schedule.Lane
 	Priority   *int
@@ -68,7 +72,7 @@ func (m *memory) learn(rows []news, asked time.Time) (whole bool, changed map[sc
 		return false, nil
 	}
 	changed = map[schedule.Lane]bool{}
-	m.heads(asked, rows[0].Seen, rows[0].Now, rows[0].Doubt, rows[0].Suspect, rows[0].Aging, rows[0].Paused)
+	m.learnHead(rows[0].head, asked)
 	for _, r := range rows {
 		switch {
 		case !r.Changed:
@@ -87,13 +91,13 @@ func (m *memory) learn(rows []news, asked time.Time) (whole bool, changed map[sc
 	return true, changed
 }
 
-// heads takes what every row of a look or a load says.
-func (m *memory) heads(asked time.Time, seen string, now time.Time, doubt *time.Time, suspect bool, aging time.Duration, paused bool) {
-	m.seen, m.lookedAt = seen, asked
-	m.tell(now, asked)
-	m.schedule.Aging = aging
-	m.schedule.Pause(paused)
-	m.schedule.Unanswered(value(doubt), suspect)
+// learnHead takes what every row of a look or a load says.
+func (m *memory) learnHead(h head, asked time.Time) {
+	m.seen, m.lookedAt = h.Seen, asked
+	m.tell(h.Now, asked)
+	m.schedule.Aging = h.Aging
+	m.schedule.Pause(h.Paused)
+	m.schedule.Unanswered(value(h.Doubt), h.Suspect)
 }
 
 // hear takes the payloads of notifications. It returns false where one of them says no more than that somebody is to look.
@@ -138,29 +142,32 @@ func (s *Store) look(ctx context.Context) (missed int, err error) {
 	if m.seen == "" {
 		return 0, s.load(ctx)
 	}
-	asked := time.Now()
-	rows, err := read[news](ctx, s.Pool, "look for changes", sql.Look, m.seen)
-	if err != nil {
+	whole, _, err := s.readChanges(ctx)
+	switch {
+	case err != nil:
 		return 0, err
-	}
-	if whole, _ := m.learn(rows, asked); !whole {
+	case !whole:
 		return 0, s.load(ctx)
-	}
-	if asked.Sub(m.comparedAt) > compareInterval {
+	case m.lookedAt.Sub(m.comparedAt) > compareInterval:
 		return s.compare(ctx)
 	}
 	return 0, nil
 }
 
+// readChanges reads and learns what has changed since the last look. See learn for what it returns.
+func (s *Store) readChanges(ctx context.Context) (whole bool, changed map[schedule.Lane]bool, err error) {
+	asked := time.Now()
+	rows, err := read[news](ctx, s.Pool, "look for changes", sql.Look, s.memory.seen)
+	if err != nil {
+		return false, nil, err
+	}
+	whole, changed = s.memory.learn(rows, asked)
+	return whole, changed, nil
+}
+
 // waiting is a row of a load.
 type waiting struct {
-	Seen    string
-	Now     time.Time
-	Doubt   *time.Time
-	Suspect bool
-	Aging   time.Duration
-	Paused  bool
-
+	head
 	Lane       *schedule.Lane
 	Priority   *int
 	Due        *time.Time
@@ -196,7 +203,7 @@ func (s *Store) load(ctx context.Context) error {
 		return err
 	}
 	m.schedule.Reset()
-	m.heads(asked, found[0].Seen, found[0].Now, found[0].Doubt, found[0].Suspect, found[0].Aging, found[0].Paused)
+	m.learnHead(found[0].head, asked)
 	m.schedule.Load(m.now(), all, nil)
 	m.comparedAt = asked.Add(rand.N(compareInterval / 10)) // replicas that were started together do not compare together
 	return nil
@@ -211,12 +218,10 @@ func (s *Store) compare(ctx context.Context) (missed int, err error) {
 		return 0, err
 	}
 	// What has changed between the last look and this is no surprise: it is learned first.
-	asked := time.Now()
-	rows, err := read[news](ctx, s.Pool, "look for changes", sql.Look, m.seen)
+	whole, changed, err := s.readChanges(ctx)
 	if err != nil {
 		return 0, err
 	}
-	whole, changed := m.learn(rows, asked)
 	if !whole {
 		return 0, s.load(ctx)
 	}

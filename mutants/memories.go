@@ -33,7 +33,7 @@ var memories = []mutant{
 		[]edit{{"claim/schedule/learn.go", "if c.Again {", "if false {"}},
 		"./sql", "TestReleaseWithoutDoubtGivesTheSlotBack"},
 	{"everything is compared each minute", "what nobody announces is never found",
-		[]edit{{"claim/memory.go", "if asked.Sub(m.comparedAt) > compareInterval {", "if false {"}},
+		[]edit{{"claim/memory.go", "case m.lookedAt.Sub(m.comparedAt) > compareInterval:", "case false:"}},
 		"./claim", "TestRowsThatNoTriggerSawAreFoundWithinAMinuteAndCountedOnce"},
 	{"a full workspace is no surprise", "what could not be claimed counts as unannounced",
 		[]edit{{"claim/schedule/load.go", "&& w.Held < w.Limit && !s.paused && !l.waits(now)", ""}},

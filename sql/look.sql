@@ -1,8 +1,9 @@
 -- reads
 -- $1 the snapshot of the last look. What has changed since: a row for each level of a workspace at which items came or wait again; without
--- a priority, a workspace where so many items ended or, without items, a limit was changed; and without a workspace, all limits. Every row has the new snapshot, the time, and of the unanswered
--- starts when the first is to be repeated, and whether it lost two holders. A mark may be read twice, and never not at all: where some that
--- the old snapshot does not see were trimmed, or it is another cluster's, gap is true and what waits must be loaded.
+-- a priority, a workspace where so many items ended or, without items, a limit was changed; and without a workspace, all limits. Every row
+-- has the new snapshot, the time, and of the unanswered starts when the first is to be repeated, and whether it lost two holders. A mark
+-- may be read twice, and never not at all: where some that the old snapshot does not see were trimmed, or it is another cluster's, gap is
+-- true and what waits must be loaded.
 with given as (select $1::text::pg_snapshot as seen), span as materialized (
     select pg_snapshot_xmax(g.seen) as first_xid, pg_snapshot_xmax(pg_current_snapshot()) as last_xid from given g
     union all
@@ -22,8 +23,8 @@ with given as (select $1::text::pg_snapshot as seen), span as materialized (
     left join lateral unnest(m.workspaces) as w (id) on true
 )
 select pg_current_snapshot()::text as seen, clock_timestamp() as now,
-       pg_snapshot_xmin(g.seen) < t.trimmed_to or pg_snapshot_xmax(g.seen) > pg_snapshot_xmax(pg_current_snapshot()) as gap,
        d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
+       pg_snapshot_xmin(g.seen) < t.trimmed_to or pg_snapshot_xmax(g.seen) > pg_snapshot_xmax(pg_current_snapshot()) as gap,
        c.items is not null as changed, c.workspace_id, c.priority, c.due, c.items, w.wake_number
 from given g
 cross join (select t.trimmed_to from pgdispatch.mark_trim t limit 1) t

@@ -217,7 +217,7 @@ type level struct {
 	at       [heaps]int
 }
 
-// at is when the level may be asked for.
+// due is when the level may be asked for.
 func (l *level) due() time.Time {
 	return latest(l.not, l.from.Due)
 }
