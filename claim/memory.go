@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -184,6 +185,9 @@ func (s *Store) readWaiting(ctx context.Context) (found []waiting, all []schedul
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(found) == 0 {
+		return nil, nil, errors.New("load what waits: pgdispatch.settings has no row: insert into pgdispatch.settings default values")
+	}
 	all = make([]schedule.Waiting, 0, len(found))
 	for _, r := range found {
 		if r.Lane != nil {
@@ -214,7 +218,7 @@ func (s *Store) compare(ctx context.Context) (missed int, err error) {
 	m := &s.memory
 	m.comparedAt = time.Now()
 	found, all, err := s.readWaiting(ctx)
-	if err != nil || len(found) == 0 {
+	if err != nil {
 		return 0, err
 	}
 	// What has changed between the last look and this is no surprise: it is learned first.

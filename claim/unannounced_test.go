@@ -102,3 +102,16 @@ func TestWhatCouldNotBeClaimedAnywayIsNotUnannounced(t *testing.T) {
 		})
 	}
 }
+
+func TestSettingsWithoutTheirRowAreNamedWithTheRemedy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, err := b.pool.Exec(t.Context(), "delete from pgdispatch.settings")
+	require.NoError(t, err)
+	_, err = b.Claim(t.Context(), 1)
+	require.ErrorContains(t, err, "pgdispatch.settings has no row: insert into pgdispatch.settings default values")
+	_, err = b.pool.Exec(t.Context(), "insert into pgdispatch.settings default values")
+	require.NoError(t, err)
+	b.enqueue(b.shop, 1)
+	b.claimed(b.Store, 1)
+}

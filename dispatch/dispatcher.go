@@ -105,13 +105,12 @@ type run struct {
 
 	idle     int
 	started  []*started // their workers are free, their claims not ended yet
-	pace     pace
-	hungry   bool     // a claim may find something
-	look     bool     // something may have changed that no hint names
-	starved  bool     // more is due than W or the workers allowed
-	paused   bool     // by the settings, at the last claim
-	refused  bool     // Temporal takes nothing: nothing is claimed but probes
-	named    []string // the hints that the next claim takes
+	hungry   bool       // a claim may find something
+	look     bool       // something may have changed that no hint names
+	starved  bool       // more is due than W or the workers allowed
+	paused   bool       // by the settings, at the last claim
+	refused  bool       // Temporal takes nothing: nothing is claimed but probes
+	named    []string   // the hints that the next claim takes
 	doze     doze
 	of       namespaces
 	errorGap retry.Backoff // nil: the last claim was answered
@@ -200,10 +199,8 @@ func (r *run) claims(ctx context.Context) {
 		r.hungry = r.hungry || r.of.reopened(wanted)
 		switch may := wanted.AtMost > 0 && !now.Before(r.retryAt); {
 		case r.hungry && may:
-			if !r.pace.gathers(now, free, r.Workers) {
-				r.claim(ctx, wanted, source)
-				continue
-			}
+			r.claim(ctx, wanted, source)
+			continue
 		case r.doze.awake && !r.doze.lookAt.IsZero() && may: // the next look is about to come, and takes along what is started by then
 		default:
 			r.settleStarted()
@@ -232,7 +229,7 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	r.named, r.look = nil, false
 	// Not cancelled with ctx: a claim that is torn may be committed, and nobody would know what it holds.
 	batch, settled, err := r.ask(context.WithoutCancel(ctx), wanted)
-	r.pace.claimed(began, time.Now(), len(batch.Items) == wanted.AtMost)
+	r.doze.claimed(began, time.Now(), len(batch.Items) > 0)
 	if err != nil {
 		r.look = true // what was named was not claimed
 		r.settleStarted()
@@ -386,7 +383,7 @@ func (r *run) free(ctx context.Context, now time.Time) {
 // timer fires when the loop has something to do without being told: an item is due, a pause is over.
 func (r *run) timer(now time.Time) <-chan time.Time {
 	var at time.Time
-	for _, candidate := range r.of.until([]time.Time{r.dueAt, r.retryAt, r.doze.lookAt, r.doze.leaveAt, r.pace.until}) {
+	for _, candidate := range r.of.until([]time.Time{r.dueAt, r.retryAt, r.doze.lookAt, r.doze.leaveAt}) {
 		if candidate.After(now) && (at.IsZero() || candidate.Before(at)) {
 			at = candidate
 		}

@@ -36,7 +36,10 @@ type doze struct {
 	awake    bool
 	commits  rate          // of work, as far as is known
 	flush    time.Duration // what a commit takes
-	foundAt  time.Time     // the last claim that found something, while awake
+	ended    time.Time     // the last claim
+	took     time.Duration // what it took
+	found    bool          // it gave something
+	foundAt  time.Time     // the last claim that gave something, while awake
 	sleepAt  time.Time     // since when sleep is wished for and not granted
 	lookAt   time.Time     // when to look next; zero: when told
 	busyAt   time.Time     // since when all workers are busy; zero: one is free
@@ -70,6 +73,14 @@ func (d *doze) came(now time.Time, commits int) {
 	d.commits.add(now, commits)
 	if !d.awake && d.crowded(now, notifyShare) {
 		d.awake, d.foundAt = true, now
+	}
+}
+
+// claimed takes note of a claim.
+func (d *doze) claimed(began, ended time.Time, found bool) {
+	d.ended, d.took, d.found = ended, ended.Sub(began), found
+	if found {
+		d.foundAt = ended
 	}
 }
 
@@ -119,7 +130,6 @@ func (r *run) looked(batch claim.Batch, wanted int, source string) {
 		r.doze.flushed(batch.Flush)
 	}
 	if len(batch.Items) > 0 {
-		r.doze.foundAt = now
 		if source == WakePoll && !r.Gate.OnDuty() && batch.Items[0].Waited > overdue {
 			r.Gate.Distrust(distrust)
 		}
@@ -147,15 +157,19 @@ func (r *run) steer(now time.Time) {
 		}
 	default:
 		d.busyAt = time.Time{}
-		if d.awake && (now.Sub(d.foundAt) > linger || r.pace.ended.After(d.foundAt) && !d.crowded(now, notifyShare/2)) {
+		if d.awake && (now.Sub(d.foundAt) > linger || d.ended.After(d.foundAt) && !d.crowded(now, notifyShare/2)) {
 			d.awake = false
 		}
 		if d.awake {
 			r.Gate.Awake()
 			d.sleepAt = time.Time{}
+			if d.found && r.idle+len(r.started) == r.Workers {
+				d.lookAt = now // all that it gave is started, and more has come meanwhile
+				return
+			}
 			// From the last look on: what workers end meanwhile must not put the next one off. Nor may one claim that had to
 			// wait for long: nobody notifies meanwhile.
-			d.lookAt = r.pace.ended.Add(min(max(lookInterval, r.pace.took), linger))
+			d.lookAt = d.ended.Add(min(max(lookInterval, d.took), linger))
 			return
 		}
 		r.Gate.Sleep()
@@ -174,6 +188,6 @@ func (r *run) waitForSleep(now time.Time) {
 		d.sleepAt = now
 		d.lookAt = now.Add(lookInterval)
 	default:
-		d.lookAt = r.pace.ended.Add(max(lookInterval, now.Sub(d.sleepAt)/2))
+		d.lookAt = d.ended.Add(max(lookInterval, now.Sub(d.sleepAt)/2))
 	}
 }

@@ -1,8 +1,6 @@
 package dispatch
 
 import (
-	"time"
-
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
@@ -98,32 +96,4 @@ func (r *run) keep(done result) bool {
 		r.started = append(r.started, done.started)
 	}
 	return done.started != nil
-}
-
-// pace lets workers that come free shortly after one another share a claim, while there is more to claim than workers: a
-// claim of fifty costs little more than four of one. It waits for a quarter of the time that the last claim took, at the most,
-// so that a worker's wait is bounded by what a claim takes, and not by its neighbours.
-type pace struct {
-	full  bool // the last claim gave all that was asked for
-	ended time.Time
-	took  time.Duration
-	until time.Time // when to claim at the latest; zero: nothing is waited for
-}
-
-// claimed takes note of a claim.
-func (p *pace) claimed(began, ended time.Time, full bool) {
-	*p = pace{full: full, ended: ended, took: ended.Sub(began)}
-}
-
-// gathers says whether to wait for more workers: half of them have been enough.
-func (p *pace) gathers(now time.Time, free, workers int) bool {
-	p.until = time.Time{}
-	if !p.full || free*2 >= workers {
-		return false
-	}
-	if until := p.ended.Add(p.took / 4); now.Before(until) {
-		p.until = until
-		return true
-	}
-	return false
 }

@@ -47,11 +47,11 @@ func (s *Schedule) Unanswered(due time.Time, suspect bool) { s.doubt, s.suspect 
 // Named takes note of a notification, which anybody can send: items wait in the lane of this number, or it has changed in another
 // way. False: the lane is not known, or the time is none, and somebody must look.
 func (s *Schedule) Named(number int64, c Change) bool {
-	l := s.numbers[number]
-	if year := c.Due.UTC().Year(); l == nil || c.Waits && (year < 2000 || year > 2200) {
+	id, known := s.numbers[number]
+	if year := c.Due.UTC().Year(); !known || c.Waits && (year < 2000 || year > 2200) {
 		return false // such a time no item has, and Postgres might not know it
 	}
-	c.Lane = l.id
+	c.Lane, c.Number = id, number
 	s.Learn(c)
 	return true
 }

@@ -56,7 +56,9 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 	for id, l := range s.lanes {
 		if !waits[l] && len(l.levels) == 0 {
 			delete(s.lanes, id)
-			delete(s.numbers, l.number)
+			if len(s.numbers) > mostNumbers {
+				delete(s.numbers, l.number)
+			}
 		}
 	}
 	return missed

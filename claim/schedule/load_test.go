@@ -59,8 +59,20 @@ func TestALoadEvictsLanesWithNothingWaiting(t *testing.T) {
 	require.Zero(t, d.s.Load(d.now, d.levels(), nil))
 	lanes, _ := d.s.Lanes()
 	require.Equal(t, 1, lanes)
-	require.False(t, d.s.Named(1, Change{Items: 1}), "its number is forgotten, too")
-	require.True(t, d.s.Named(2, Change{Items: 1}))
+	require.True(t, d.s.Named(1, Change{Waits: true, Due: d.now}), "its number is still known")
+	require.Equal(t, "a@0*5 b@0*4", d.propose(9))
+}
+
+func TestNumbersBeyondABoundAreForgottenWithTheirLanes(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 9)
+	d.waits("a", 0, 1, 0)
+	require.Equal(t, "a1", d.claim(1))
+	for n := range int64(mostNumbers) {
+		d.s.numbers[-n-1] = Lane{}
+	}
+	require.Zero(t, d.s.Load(d.now, d.levels(), nil))
+	require.False(t, d.s.Named(1, Change{Items: 1}), "somebody must look")
 }
 
 func TestAResetForgetsAllButTheTurn(t *testing.T) {

@@ -36,6 +36,8 @@ const (
 	looks = 30
 	// countAgain is how long old leases are taken for held before they are counted again.
 	countAgain = time.Second
+	// mostNumbers is how many workspaces are known by their number. Of others, a notification says no more than that somebody is to look.
+	mostNumbers = 100_000
 	// unknown is the limit of a lane that no claim has told of.
 	unknown = math.MaxInt32
 )
@@ -169,7 +171,7 @@ type Schedule struct {
 	Aging time.Duration
 
 	lanes     map[Lane]*lane
-	numbers   map[int64]*lane            // by what notifications call them
+	numbers   map[int64]Lane             // by what notifications call them; also of lanes that have nothing waiting
 	ready     [highest - lowest + 1]heap // by turn, for each priority
 	oldest    heap                       // the same levels by age
 	later     heap                       // levels that are not to be asked for yet
@@ -231,7 +233,7 @@ func latest(a, b time.Time) time.Time {
 
 func (s *Schedule) add(id Lane) *lane {
 	if s.lanes == nil {
-		s.lanes, s.numbers = map[Lane]*lane{}, map[int64]*lane{}
+		s.lanes, s.numbers = map[Lane]*lane{}, map[int64]Lane{}
 		s.oldest.kind, s.later.kind = inOldest, inLater
 	}
 	l := &lane{id: id, limit: unknown}
@@ -243,7 +245,7 @@ func (s *Schedule) name(l *lane, number int64) {
 	if number != 0 && number != l.number {
 		delete(s.numbers, l.number)
 		l.number = number
-		s.numbers[number] = l
+		s.numbers[number] = l.id
 	}
 }
 
