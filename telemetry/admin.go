@@ -18,9 +18,16 @@ import (
 )
 
 const (
-	// headerTimeout and idleTimeout bound what a client may keep open without asking anything.
+	// headerTimeout and idleTimeout bound what a client may keep open without asking anything, bodyTimeout how long it may take to send
+	// what belongs to a request, and writeTimeout how long to read the answer. A live page and a profile have bounds of their own.
 	headerTimeout = 5 * time.Second
 	idleTimeout   = time.Minute
+	bodyTimeout   = 10 * time.Second
+	writeTimeout  = 30 * time.Second
+	// mostConnections are open at a time; for more, the idlest are closed.
+	mostConnections = 128
+	// mostScrapes is how many readings of /metrics are made at a time. Another is refused with 503.
+	mostScrapes = 4
 	// stopTimeout bounds how long requests under way may take once Run is to end.
 	stopTimeout = time.Second
 )
@@ -55,11 +62,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 
 // Run serves until ctx is cancelled, and returns nil then.
 func (a *Admin) Run(ctx context.Context) error {
-	server := &nethttp.Server{
-		Handler: a.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		ErrorLog:    slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
-		BaseContext: func(net.Listener) context.Context { return ctx }, // a page that is live ends with Run
-	}
+	server := a.server(ctx)
 	a.Log.InfoContext(ctx, "Serving health and metrics", "address", a.Listener.Addr().String())
 	var g errgroup.Group
 	g.Go(func() error {
@@ -80,12 +83,33 @@ func (a *Admin) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
+// server bounds what any client can hold, whether it has a token or not.
+func (a *Admin) server(ctx context.Context) *nethttp.Server {
+	open := &connections{most: mostConnections}
+	return &nethttp.Server{
+		Handler: a.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: writeTimeout,
+		ConnState:   open.changed,
+		ErrorLog:    slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return ctx }, // a page that is live ends with Run
+	}
+}
+
+// boundBody bounds how long a client may take to send a request's body. The server's ReadTimeout would end a long answer, too.
+func boundBody(next nethttp.Handler, timeout time.Duration) nethttp.Handler {
+	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		if r.ContentLength != 0 {
+			_ = nethttp.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout)) // only a test's connection knows none
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // Handler is what Run serves.
 func (a *Admin) Handler() nethttp.Handler {
 	mux := nethttp.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w nethttp.ResponseWriter, _ *nethttp.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", a.Health.serve)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.Metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelWarn)}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes, ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelWarn)}))
 	for path, handler := range map[string]nethttp.HandlerFunc{
 		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/profile": pprof.Profile,
 		"GET /debug/pprof/symbol": pprof.Symbol, "GET /debug/pprof/trace": pprof.Trace,
@@ -96,7 +120,7 @@ func (a *Admin) Handler() nethttp.Handler {
 		mux.HandleFunc(a.PagesPath, a.page)
 		mux.Handle("GET /{$}", nethttp.RedirectHandler(a.PagesPath, nethttp.StatusFound))
 	}
-	return mux
+	return boundBody(mux, bodyTimeout)
 }
 
 // profile lets those in who have the token; where none is set, those on this machine.

@@ -232,7 +232,9 @@ func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
 		require.Equal(t, 200, code)
 		var got []string
 		for _, found := range button.FindAllStringSubmatch(text, -1) {
-			got = append(got, found[1])
+			if found[1] != "params" { // to read, and always there
+				got = append(got, found[1])
+			}
 		}
 		require.Equal(t, c.want, got, name)
 		require.Equal(t, c.want == nil, strings.Contains(text, "Nothing: it is as it will be."), name)

@@ -58,12 +58,18 @@ func (s *Site) glance(ctx context.Context) (glance, error) {
 
 // stream sends what has changed of the live page again and again, as server-sent events.
 func (s *Site) stream(w nethttp.ResponseWriter, r *nethttp.Request) {
+	if !s.streams.take(r.Context(), streamsAtOnce, 0) {
+		nethttp.Error(w, "too many live pages are open", nethttp.StatusServiceUnavailable)
+		return
+	}
+	defer s.streams.give()
 	flush := nethttp.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	ticker := time.NewTicker(liveInterval)
 	defer ticker.Stop()
 	sent := map[string]string{}
-	for {
+	for ends := time.Now().Add(streamLasts); time.Now().Before(ends); {
+		_ = flush.SetWriteDeadline(time.Now().Add(streamWrite)) // only a test's writer knows none
 		if err := s.send(w, r, sent); err != nil {
 			return // the reader is gone
 		}

@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
+	"fmt"
 	nethttp "net/http"
 	"net/url"
 	"slices"
@@ -20,6 +20,8 @@ const (
 	// pageSize is how many rows a list has, and groupsShown how many groups of dead letters.
 	pageSize    = 50
 	groupsShown = 100
+	// paramsShown is how many bytes of an item's params its page shows.
+	paramsShown = 64 << 10
 	// maxText is how long a text to search for may be.
 	maxText = 200
 	// definitionsFound is how many definitions a name may be that of.
@@ -195,10 +197,12 @@ func (s *Site) listed(items []claim.QueueItem) []listed {
 // itemData is what an item's page shows.
 type itemData struct {
 	listed
-	Story  []view.Event
-	Params string
-	Acting bool
-	Can    choices
+	Story []view.Event
+	// Params are laid out in lines; ParamsCut: there is more of them.
+	Params    string
+	ParamsCut bool
+	Acting    bool
+	Can       choices
 	// Reason is what was typed, and Wrong why something was refused.
 	Reason, Wrong string
 }
@@ -210,6 +214,18 @@ func (v visit) item(r *nethttp.Request) (string, any, error) {
 	}
 	d, err := v.itemData(r, item)
 	return "item", d, err
+}
+
+// params sends an item's params as a file, as they are.
+func (s *Site) params(w nethttp.ResponseWriter, r *nethttp.Request) {
+	item, err := s.findItem(r)
+	if err != nil {
+		s.answer(w, r, "", nil, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="params-%d.json"`, item.ID))
+	_, _ = w.Write(item.Params)
 }
 
 // findItem reads the one that the address names.
@@ -238,18 +254,13 @@ func (v visit) itemData(r *nethttp.Request, item claim.QueueItem) (itemData, err
 	if err != nil {
 		return itemData{}, err
 	}
-	d := itemData{listed: listed{item, v.inTemporal(item)}, Story: view.Story(item, failures), Params: string(item.Params), Acting: v.acting}
+	d := itemData{listed: listed{item, v.inTemporal(item)}, Story: view.Story(item, failures), Acting: v.acting}
+	lines, whole := view.IndentJSON(string(item.Params), paramsShown)
+	d.Params, d.ParamsCut = lines, !whole
 	if v.acting {
 		if d.Can, err = v.choices(r.Context(), item); err != nil {
 			return d, err
 		}
-	}
-	var pretty strings.Builder
-	encoder := json.NewEncoder(&pretty)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	if encoder.Encode(item.Params) == nil {
-		d.Params = pretty.String()
 	}
 	return d, nil
 }

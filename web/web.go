@@ -47,7 +47,9 @@ type Site struct {
 	TemporalUI string
 	Log        *slog.Logger
 
-	live live
+	live    live
+	drawing turns
+	streams turns
 }
 
 //go:embed templates/*.html
@@ -88,6 +90,7 @@ func (s *Site) routes(v visit) *nethttp.ServeMux {
 	} {
 		mux.HandleFunc("GET "+Prefix+path, s.page(of))
 	}
+	mux.HandleFunc("GET "+Prefix+"items/{id}/params", s.inTurn(s.params))
 	mux.HandleFunc("GET "+Prefix+"live", s.stream)
 	mux.Handle("GET "+Prefix+"static/", nethttp.StripPrefix(strings.TrimSuffix(Prefix, "/"), nethttp.FileServerFS(staticFiles)))
 	mux.HandleFunc(Prefix, s.page(noSuchPage))
@@ -141,10 +144,10 @@ type handler = func(*nethttp.Request) (name string, data any, err error)
 
 // page renders what a handler returns.
 func (s *Site) page(of handler) nethttp.HandlerFunc {
-	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
+	return s.inTurn(func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		name, data, err := of(r)
 		s.answer(w, r, name, data, err)
-	}
+	})
 }
 
 // answer writes a page, or what is wrong.

@@ -19,9 +19,9 @@ type Waiting struct {
 // Reset forgets everything.
 func (s *Schedule) Reset() { *s = Schedule{Aging: s.Aging, served: s.served} }
 
-// Load adds all levels at which items wait. It returns how many lanes have something due that this memory would not have asked for:
-// after Reset that is all of them, and else those of which nobody said that they had changed, but for those that are known to have
-// changed since all was read. Receipts stay: a load does not hold the lock of claims.
+// Load adds all levels at which items wait. It returns in how many lanes something is due that this memory would not have asked for;
+// after Reset that is every lane with something due. Lanes in changed do not count, because they have changed since all was read.
+// Receipts stay: a load does not hold the lock of claims.
 func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (missed int) {
 	s.ripen(now)
 	waits := map[*lane]bool{}

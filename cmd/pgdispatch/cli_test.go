@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -96,4 +97,13 @@ func TestAnUnknownCommandSaysWhichThereAre(t *testing.T) {
 		require.Contains(t, out.String()+errs.String(), want, args)
 		require.Equal(t, 1, code, args)
 	}
+}
+
+func TestJSONOfDeepParamsIsNotMuchLargerThanTheyAre(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", 9000) + strings.Repeat("]", 9000)
+	var out bytes.Buffer
+	require.NoError(t, (&app{stdout: &out}).printJSON(map[string]any{"params": json.RawMessage(deep)}))
+	require.Less(t, out.Len(), 2*len(deep))
+	require.True(t, json.Valid(out.Bytes()))
 }

@@ -131,12 +131,13 @@ func (a *app) printDeadLetter(l claim.DeadLetter, failures []claim.Failure) erro
 
 // printJSON escapes what a terminal might obey, too: JSON itself demands that of the first 32 characters only.
 func (a *app) printJSON(value any) error {
-	text, err := json.MarshalIndent(value, "", "  ")
+	text, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
+	lines, _ := view.IndentJSON(string(text), 0)
 	var safe strings.Builder
-	for _, r := range string(text) {
+	for _, r := range lines {
 		if r == '\n' || unicode.IsPrint(r) {
 			safe.WriteRune(r)
 			continue
