@@ -30,7 +30,7 @@ type Swept struct {
 	Namespaces []string
 }
 
-// Sweep gives items whose lease ran out back to PENDING, at most so many, and sees what there is to do for others.
+// Sweep puts at most so many items whose lease ran out back to PENDING, and returns what other components have to do.
 // Any number of sweeps may run at once, beside any number of claims.
 func (s *Store) Sweep(ctx context.Context, atMost int) (Swept, error) {
 	swept, err := read[Swept](ctx, s.async(), "sweep", sql.Sweep, atMost, s.Owner)

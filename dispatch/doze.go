@@ -39,7 +39,7 @@ type doze struct {
 	ended    time.Time     // the last claim
 	took     time.Duration // what it took
 	found    bool          // it gave something
-	foundAt  time.Time     // the last claim that gave something, while awake
+	foundAt  time.Time     // the last claim that gave something, or when it woke
 	sleepAt  time.Time     // since when sleep is wished for and not granted
 	lookAt   time.Time     // when to look next; zero: when told
 	busyAt   time.Time     // since when all workers are busy; zero: one is free
@@ -129,10 +129,8 @@ func (r *run) looked(batch claim.Batch, wanted int, source string) {
 	if batch.Flush > 0 {
 		r.doze.flushed(batch.Flush)
 	}
-	if len(batch.Items) > 0 {
-		if source == WakePoll && !r.Gate.OnDuty() && batch.Items[0].Waited > overdue {
-			r.Gate.Distrust(distrust)
-		}
+	if len(batch.Items) > 0 && source == WakePoll && !r.Gate.OnDuty() && batch.Items[0].Waited > overdue {
+		r.Gate.Distrust(distrust)
 	}
 	if len(batch.Items) == wanted && batch.More && !batch.Capped && !r.of.throttled() && now.Sub(r.doze.calledAt) > callInterval {
 		r.doze.calledAt = now

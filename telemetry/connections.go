@@ -50,7 +50,7 @@ func (c *connections) closeOne() {
 		}
 	}
 	if victim != nil {
-		_ = victim.Close() // whoever reads or writes it is told
+		_ = victim.Close() // its request, if there is one, gets an error
 		delete(c.open, victim)
 	}
 }

@@ -20,10 +20,7 @@ func IndentJSON(text string, atMost int) (lines string, whole bool) {
 			out.WriteString("  ")
 		}
 	}
-	for n := range len(text) {
-		if atMost > 0 && out.Len() > atMost {
-			return cut(out.String(), atMost), false
-		}
+	for n := 0; n < len(text) && (atMost <= 0 || out.Len() <= atMost); n++ {
 		c := text[n]
 		switch {
 		case quoted:

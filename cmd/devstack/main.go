@@ -18,7 +18,7 @@ import (
 const usage = `devstack starts a Temporal server or a demonstration on this machine.
 
   devstack temporal   a Temporal server on 127.0.0.1, in memory unless --db says otherwise
-  devstack demo       Postgres, Temporal, a worker, two pgdispatch replicas and 200 items
+  devstack demo       Postgres, Temporal, a worker, two pgdispatch replicas and 202 items
 
 Each has --help.
 `

@@ -59,7 +59,7 @@ func rest(ctx context.Context, t *Turn, s *stage) error {
 	if err := s.warmUp(ctx, 5); err != nil {
 		return err
 	}
-	// Until what the warm-up has left is seen to.
+	// The replica still ends what the warm-up has started.
 	if err := sleepUntil(ctx, time.Now().Add(Quickly(t, 10*time.Second, time.Second))); err != nil {
 		return err
 	}
