@@ -30,7 +30,13 @@ type Depth struct {
 	IdleQueues    int64 `json:"idle_task_queues"`
 	WithoutPoller int64 `json:"executions_without_poller"`
 	Failing       int64 `json:"executions_failing"`
+	// NotifyQueue is how full the notification queue of the Postgres cluster is, 0 to 1; see NotifyBound.
+	NotifyQueue float64 `json:"notification_queue"`
 }
+
+// NotifyBound is how full the notification queue of the Postgres cluster is, of 1, when triggers stop notifying: when it is full,
+// every commit that notifies fails. See sql/parts/sleeps.sql.
+const NotifyBound = 0.1
 
 // IsEstimate says whether a count of items that wait or run is what the statistics say.
 func IsEstimate(count int64) bool { return count >= depthLimit }

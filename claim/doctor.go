@@ -25,6 +25,8 @@ type Server struct {
 	Connections        int64
 	ConnectionsAllowed int               // of ordinary roles
 	Settings           map[string]string // timeouts in milliseconds
+	// NotifyHolder may keep the NOTIFY queue from being emptied. It is looked for where NotifyUsage is NotifyBound or more.
+	NotifyHolder *Holder `db:"-"`
 }
 
 // Server reads them.
@@ -33,7 +35,11 @@ func (s *Store) Server(ctx context.Context) (Server, error) {
 	if err != nil || len(servers) == 0 {
 		return Server{}, err
 	}
-	return servers[0], nil
+	server := servers[0]
+	if server.NotifyUsage >= NotifyBound {
+		server.NotifyHolder, err = s.NotifyHolder(ctx)
+	}
+	return server, err
 }
 
 // Override is a setting that a role or a database was given for good.

@@ -28,6 +28,8 @@ type Swept struct {
 	Deletes bool
 	// Namespaces are those that definitions name, "" among them where some name none.
 	Namespaces []string
+	// NotifyQueue is how full the notification queue of the Postgres cluster is, 0 to 1.
+	NotifyQueue float64
 }
 
 // Sweep puts at most so many items whose lease ran out back to PENDING, and returns what other components have to do.
@@ -99,6 +101,31 @@ func (s *Store) ReleaseOwned(ctx context.Context) (int, error) {
 // Gone says that this replica ends, so that others take over its watches at once.
 func (s *Store) Gone(ctx context.Context) error {
 	return s.exec(ctx, "remove replica", sql.ReplicaGone, s.Owner)
+}
+
+// Holder is a session that may keep the notification queue from being emptied.
+type Holder struct {
+	PID                         int
+	Role, Database, Application string
+	Age                         *time.Duration // of its transaction; nil: this role may not see it
+}
+
+// String says which session it is, and how to end it.
+func (h Holder) String() string {
+	age := ""
+	if h.Age != nil {
+		age = fmt.Sprintf(", in one transaction for %s", h.Age.Round(time.Second))
+	}
+	return fmt.Sprintf("pid %d, role %q, database %q, application %q%s: `select pg_terminate_backend(%d)`", h.PID, h.Role, h.Database, h.Application, age, h.PID)
+}
+
+// NotifyHolder returns the session that has been in one transaction for longest, nil where none is in one.
+func (s *Store) NotifyHolder(ctx context.Context) (*Holder, error) {
+	holders, err := read[Holder](ctx, s.async(), "look for the session that holds the notification queue", sql.NotifyHolder)
+	if err != nil || len(holders) == 0 {
+		return nil, err
+	}
+	return &holders[0], nil
 }
 
 // Ping notifies a channel, to see whether LISTEN still delivers.

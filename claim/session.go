@@ -9,15 +9,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-const (
-	// gateTimeout bounds each statement of the gate's session. It is longer than the session's lock_timeout.
-	gateTimeout = 2 * time.Second
-	// GateLockTimeout is the lock_timeout that the gate's session is to have: how long Shut waits at a time.
-	GateLockTimeout = 50 * time.Millisecond
-)
+// gateTimeout bounds each statement of the gate's session.
+const gateTimeout = 2 * time.Second
 
-// Session is the gate's own connection: what it has locked is free when it ends, however it ends. It is not safe for
-// concurrent use.
+// Session is the gate's own connection: its duty ends with it, however it ends. It is not safe for concurrent use.
 type Session struct{ Conn *pgx.Conn }
 
 // TakeDuty makes this session the one on duty, and returns false where another is.
@@ -25,22 +20,18 @@ func (s *Session) TakeDuty(ctx context.Context) (bool, error) {
 	return one[bool](ctx, s.Conn, gateTimeout, "take duty", sql.GateDuty)
 }
 
-// Leave ends duty and opens the gate.
+// Leave opens the gate and ends the duty that this session has.
 func (s *Session) Leave(ctx context.Context) error {
 	return s.exec(ctx, "leave duty", sql.GateLeave)
 }
 
-// Shut shuts the gate, and returns false where a transaction that was told it is open has not ended by GateLockTimeout.
-// While Shut waits, whoever commits work notifies already.
+// Shut shuts the gate: from now on, whoever commits work notifies. It returns false where a transaction is under way that was told
+// before that this is not needed.
 func (s *Session) Shut(ctx context.Context) (bool, error) {
-	err := s.exec(ctx, "shut gate", sql.GateShut)
-	if hasCode(err, lockNotAvailable) {
-		return false, nil
-	}
-	return err == nil, err
+	return one[bool](ctx, s.Conn, gateTimeout, "shut gate", sql.GateShut)
 }
 
-// Open opens the gate.
+// Open opens the gate: nobody notifies from now on.
 func (s *Session) Open(ctx context.Context) error {
 	return s.exec(ctx, "open gate", sql.GateOpen)
 }

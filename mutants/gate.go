@@ -2,16 +2,16 @@ package main
 
 const (
 	tryGate  = `if {{ template "parts/sleeps.sql" }} then`
-	peepGate = "if not (pg_try_advisory_lock_shared(pgdispatch.gate_key()) and pg_advisory_unlock_shared(pgdispatch.gate_key())) then"
+	peepGate = "if coalesce(pg_sequence_last_value('pgdispatch.gate'), 1) <> 2 then"
 )
 
 // gate: whoever sleeps is woken.
 var gate = []mutant{
-	{"gate is shut exclusively", "a dispatcher sleeps without waiting for those that were told that nobody sleeps",
-		[]edit{{"sql/gate_shut.sql", "select pg_advisory_lock(", "select pg_advisory_lock_shared("}},
+	{"gate is tried exclusively", "a dispatcher sleeps without waiting for those that were told that nobody sleeps",
+		[]edit{{"sql/gate_shut.sql", "pg_try_advisory_xact_lock(", "pg_try_advisory_xact_lock_shared("}},
 		"./notify", "TestASleeperWaitsForWhoeverWasToldThatNobodySleeps"},
 	{"claim after the gate is shut", "a dispatcher sleeps without looking once more",
-		[]edit{{"notify/gate.go", "\t\t\tg.Shutting()\n", ""}},
+		[]edit{{"notify/gate.go", "\tg.Shutting()\n", ""}},
 		"./notify", "TestWhoeverFallsAsleepIsToldToLookOnceMore"},
 	{"insert tries the gate", "an insert takes it that nobody sleeps",
 		[]edit{{"sql/functions/item_enqueued.sql", tryGate, "if false then"}},
@@ -31,6 +31,9 @@ var gate = []mutant{
 	{"changed limit keeps the gate to its end", "a change of a limit looks at the gate and lets it go",
 		[]edit{{"sql/functions/wake.sql", tryGate, peepGate}},
 		"./sql", "TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd"},
+	{"nobody notifies while the queue fills", "an enqueue fails once a stranger has filled the notification queue",
+		[]edit{{"sql/parts/sleeps.sql", "           and pg_notification_queue_usage() < 0.1\n", ""}},
+		"./sql", "TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue"},
 	{"one on duty", "every replica is on duty, and each insert wakes all",
 		[]edit{{"sql/gate_duty.sql", "pg_try_advisory_lock(", "pg_try_advisory_lock_shared("}},
 		"./notify", "TestOneIsOnDutyAndABusyOneHandsItOver"},

@@ -16,6 +16,9 @@ const (
 	// gateRetryBase and gateRetryCap bound the pauses between tries to connect the gate's session.
 	gateRetryBase = 100 * time.Millisecond
 	gateRetryCap  = 3 * time.Second
+	// shutRetryBase is the first pause before the gate is shut again, where a transaction was under way that had been told that
+	// nobody sleeps. Each pause is half of the time since the first try, up to Gate.Interval.
+	shutRetryBase = time.Millisecond
 )
 
 // wish is what the dispatcher wants of the gate.
@@ -30,7 +33,7 @@ const (
 	open
 )
 
-// GateSession is the connection that holds the gate's locks: claim.Session.
+// GateSession is the connection that sets the gate and holds duty: claim.Session.
 type GateSession interface {
 	TakeDuty(ctx context.Context) (bool, error)
 	Leave(ctx context.Context) error
@@ -62,9 +65,14 @@ type Gate struct {
 	retry   bool      // try for duty now
 	aloneTo time.Time // until then, shut the gate even though another is on duty
 	duty    bool
-	asleep  bool          // the gate is shut
+	asleep  bool          // the gate is shut, and whoever was told otherwise has ended
 	changed chan struct{} // made by init
 	once    sync.Once
+
+	// Of the goroutine in Run.
+	opened bool      // it has opened the gate, and nobody on duty has shut it since
+	shutAt time.Time // when it first tried to shut the gate; zero: it is not trying
+	tryAt  time.Time // when to try again
 }
 
 func (g *Gate) init() { g.once.Do(func() { g.changed = make(chan struct{}, 1) }) }
@@ -155,8 +163,9 @@ func (g *Gate) connect(ctx context.Context) (session GateSession, err error) {
 
 // serve brings the session to what is wanted, one statement at a time.
 func (g *Gate) serve(ctx context.Context, session GateSession) error {
-	timer := time.NewTimer(g.Interval)
-	defer timer.Stop()
+	ticker := time.NewTicker(g.Interval)
+	defer ticker.Stop()
+	g.opened, g.shutAt = false, time.Time{}
 	tryDuty := true
 	for ctx.Err() == nil {
 		busy, err := g.step(ctx, session, tryDuty)
@@ -167,21 +176,41 @@ func (g *Gate) serve(ctx context.Context, session GateSession) error {
 		if busy {
 			continue
 		}
+		var again <-chan time.Time
+		if !g.shutAt.IsZero() {
+			again = time.After(time.Until(g.tryAt))
+		}
 		select {
 		case <-ctx.Done():
+		case <-again:
 		case <-g.changed:
 			g.mu.Lock()
 			tryDuty, g.retry = g.retry || !g.duty, false
 			g.mu.Unlock()
-		case <-timer.C:
-			timer.Reset(g.Interval)
-			if err := session.Ping(ctx); err != nil {
+		case <-ticker.C:
+			if err := g.confirm(ctx, session); err != nil {
 				return err
 			}
 			tryDuty = true
 		}
 	}
 	return nil
+}
+
+// confirm finds out whether the session still lives, and sets the gate once more: another may have moved it.
+func (g *Gate) confirm(ctx context.Context, session GateSession) error {
+	g.mu.Lock()
+	duty, asleep := g.duty, g.asleep
+	g.mu.Unlock()
+	switch {
+	case asleep:
+		done, err := session.Shut(ctx)
+		g.set(duty, done)
+		return err
+	case g.opened:
+		return session.Open(ctx)
+	}
+	return session.Ping(ctx)
 }
 
 // step does the next thing that is wanted, and returns whether there may be another.
@@ -191,21 +220,22 @@ func (g *Gate) step(ctx context.Context, session GateSession, tryDuty bool) (bus
 	g.call = false
 	g.mu.Unlock()
 
+	if wish != shut || !duty && !alone {
+		g.shutAt = time.Time{}
+		if asleep {
+			g.set(duty, false)
+		}
+	}
 	switch {
-	case wish == leave && (duty || asleep):
+	case wish == leave && duty:
 		if err := session.Leave(ctx); err != nil {
 			return false, err
 		}
 		g.set(false, false)
+		g.opened = false
 		return true, session.Call(ctx, HelpChannel)
 	case call:
 		return true, session.Call(ctx, HelpChannel)
-	case asleep && (wish == open || !duty && !alone):
-		if err := session.Open(ctx); err != nil {
-			return false, err
-		}
-		g.set(duty, false)
-		return true, nil
 	case wish != leave && !duty && tryDuty:
 		duty, err := session.TakeDuty(ctx)
 		if err != nil {
@@ -213,18 +243,35 @@ func (g *Gate) step(ctx context.Context, session GateSession, tryDuty bool) (bus
 		}
 		g.set(duty, asleep)
 		return duty || alone, nil
-	case wish == shut && (duty || alone) && !asleep:
-		done, err := session.Shut(ctx)
-		if err != nil {
-			return false, err
-		}
-		if done {
-			g.set(duty, true)
-			g.Shutting()
-		}
-		return true, nil
+	case wish == open && duty && !g.opened:
+		g.opened = true
+		return true, session.Open(ctx)
+	case wish == shut && (duty || alone) && !asleep && (g.shutAt.IsZero() || !time.Now().Before(g.tryAt)):
+		return true, g.shut(ctx, session, duty)
 	}
 	return false, nil
+}
+
+// shut shuts the gate. From the first try on, whoever commits work notifies; the tries go on until nobody is under way who was
+// told before that this is not needed.
+func (g *Gate) shut(ctx context.Context, session GateSession, duty bool) error {
+	g.opened = false
+	done, err := session.Shut(ctx)
+	if err != nil {
+		return err
+	}
+	if !done {
+		now := time.Now()
+		if g.shutAt.IsZero() {
+			g.shutAt = now
+		}
+		g.tryAt = now.Add(min(max(shutRetryBase, now.Sub(g.shutAt)/2), g.Interval))
+		return nil
+	}
+	g.shutAt = time.Time{}
+	g.set(duty, true)
+	g.Shutting()
+	return nil
 }
 
 func (g *Gate) set(duty, asleep bool) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,7 +33,6 @@ func newGate(t *testing.T, url, name string) gated {
 			if err != nil {
 				return nil, err
 			}
-			config.RuntimeParams["lock_timeout"] = claim.GateLockTimeout.String()
 			config.RuntimeParams["application_name"] = name
 			conn, err := pgx.ConnectConfig(ctx, config)
 			if err != nil {
@@ -65,15 +66,17 @@ func within(t *testing.T, condition func() bool, message string) {
 // wakes says whether a transaction that commits now would notify.
 func wakes(t *testing.T, pool *pgxpool.Pool) bool {
 	t.Helper()
-	var free bool
-	require.NoError(t, pool.QueryRow(t.Context(), "select pg_try_advisory_xact_lock_shared(pgdispatch.gate_key())").Scan(&free))
-	return !free
+	var awake bool
+	require.NoError(t, pool.QueryRow(t.Context(), "select coalesce(pg_sequence_last_value('pgdispatch.gate'), 1) = 2").Scan(&awake))
+	return !awake
 }
 
 func TestASleeperWaitsForWhoeverWasToldThatNobodySleeps(t *testing.T) {
 	t.Parallel()
 	url := sqltest.URL(t)
 	pool := sqltest.Pool(t, url)
+	_, err := pool.Exec(t.Context(), "select setval('pgdispatch.gate', 2)") // somebody is awake
+	require.NoError(t, err)
 	inFlight, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = inFlight.Rollback(context.Background()) }) // the pool's end would wait for it
@@ -180,4 +183,96 @@ func TestACallIsHeard(t *testing.T) {
 	gate.Call()
 	_, err = conn.Conn().WaitForNotification(t.Context())
 	require.NoError(t, err)
+}
+
+// What a gate that was moved by another makes dear or late lasts for an interval at the most.
+func TestAGateThatAnotherMovedIsSetAgain(t *testing.T) {
+	t.Parallel()
+	url := sqltest.URL(t)
+	pool := sqltest.Pool(t, url)
+	gate := newGate(t, url, "one")
+	move := func(to int) {
+		_, err := pool.Exec(t.Context(), "select setval('pgdispatch.gate', $1)", to)
+		require.NoError(t, err)
+	}
+	gate.Sleep()
+	<-gate.shutting
+	move(2)
+	within(t, func() bool { return wakes(t, pool) }, "it sleeps, and is notified again")
+	gate.Awake()
+	within(t, func() bool { return !wakes(t, pool) }, "the gate opens")
+	move(1)
+	within(t, func() bool { return !wakes(t, pool) }, "it is awake, and not notified any more")
+	gate.Sleep()
+	<-gate.shutting
+	gate.Busy()
+	within(t, func() bool { return !wakes(t, pool) }, "nobody is on duty")
+}
+
+// session is a GateSession whose lock is held by a transaction that was told that nobody sleeps.
+type session struct {
+	mu    sync.Mutex
+	held  bool
+	shuts int
+}
+
+func (s *session) Shut(context.Context) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shuts++
+	return !s.held, nil
+}
+
+func (s *session) free() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = false
+}
+
+func (s *session) tries() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shuts
+}
+
+func (s *session) TakeDuty(context.Context) (bool, error) { return true, nil }
+func (s *session) Leave(context.Context) error            { return nil }
+func (s *session) Open(context.Context) error             { return nil }
+func (s *session) Call(context.Context, string) error     { return nil }
+func (s *session) Ping(context.Context) error             { return nil }
+func (s *session) Close(context.Context) error            { return nil }
+
+func TestALongTransactionIsAskedAboutEverMoreRarely(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		held := &session{held: true}
+		looks := 0
+		gate := &notify.Gate{
+			Connect:  func(context.Context) (notify.GateSession, error) { return held, nil },
+			Interval: 5 * time.Second,
+			Shutting: func() { looks++ },
+			Log:      slog.New(slog.DiscardHandler),
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- gate.Run(ctx) }()
+
+		gate.Sleep()
+		time.Sleep(15 * time.Second)
+		require.Less(t, held.tries(), 40, "in 15 s")
+		time.Sleep(time.Hour)
+		require.InDelta(t, 2*time.Hour/(2*5*time.Second), held.tries(), 80, "and one an interval then")
+		require.False(t, gate.IsAsleep())
+
+		gate.Awake() // something came; what it tries next begins anew
+		time.Sleep(time.Second)
+		gate.Sleep()
+		time.Sleep(100 * time.Millisecond)
+		held.free()
+		time.Sleep(60 * time.Millisecond)
+		require.True(t, gate.IsAsleep(), "it waits for half as long again")
+		require.Equal(t, 1, looks)
+		cancel()
+		require.NoError(t, <-done)
+	})
 }

@@ -18,18 +18,19 @@ const (
 // What a transaction is up to.
 const (
 	unborn    = iota
-	toldOpen  // it inserted, and holds the gate's lock shared
-	toldShut  // it inserted, and will notify at its commit
+	locked    // it inserted, holds the gate's lock shared, and will read the gate
+	toldAwake // it has read that nobody is to be notified, and holds the lock
+	toldShut  // it has read that it is to notify at its commit, and holds the lock
 	committed // its row can be claimed
 	taken     // its row has been claimed
 )
 
 // What a replica is up to.
 const (
-	looking  = iota // will claim next
-	dry             // has claimed, found nothing, and will sleep
-	waiting         // for the gate's lock, exclusively
-	shutting        // has just got it, and will claim once more
+	looking = iota // will claim next
+	dry            // has claimed, found nothing, and will sleep
+	waiting        // has shut the gate, and tries the lock until it is free
+	settled        // has found it free, and will claim once more
 	asleep
 	busy // its worker is
 )
@@ -39,8 +40,8 @@ const nobody = 255
 type world struct {
 	txs   [transactions]uint8
 	reps  [replicas]uint8
-	gate  uint8 // who holds its lock exclusively
-	duty  uint8
+	awake bool           // what the gate says
+	duty  uint8          // who is on duty
 	rings [replicas]bool // a notification has arrived
 	calls [replicas]bool // a call has
 }
@@ -51,11 +52,13 @@ type rule string
 const (
 	complete        rule = "nothing is left out"
 	noSecondLook    rule = "the gate is shut without another look"
-	noWaiting       rule = "the gate is shut while somebody is in flight who was told that it is open"
-	noLookMeanwhile rule = "the replica that waits for the gate does not look meanwhile"
+	noWaiting       rule = "a replica sleeps while somebody is under way who was told that it is awake"
+	noLookMeanwhile rule = "the replica that waits for the lock does not look meanwhile"
+	readFirst       rule = "the gate is read before its lock is taken"
 	noHandingOver   rule = "a busy replica keeps duty"
 	noCall          rule = "duty is left without a call"
 	sleepOffDuty    rule = "a replica sleeps though nobody is on duty"
+	openLate        rule = "the gate is opened by a replica that is not on duty any more"
 )
 
 type step struct {
@@ -66,7 +69,7 @@ type step struct {
 func (w world) steps(broken rule) []step {
 	var next []step
 	for i := range w.txs {
-		next = append(next, w.transact(i)...)
+		next = append(next, w.transact(i, broken)...)
 	}
 	for r := range w.reps {
 		next = append(next, w.act(uint8(r), broken)...)
@@ -74,17 +77,24 @@ func (w world) steps(broken rule) []step {
 	return next
 }
 
-func (w world) transact(i int) []step {
+// transact goes on with a transaction. It may stay open for ever.
+func (w world) transact(i int, broken rule) []step {
+	told := uint8(toldShut)
+	if w.awake {
+		told = toldAwake
+	}
 	switch w.txs[i] {
 	case unborn:
-		w.txs[i] = toldOpen
-		if w.gate != nobody || w.anybody(waiting) {
-			w.txs[i] = toldShut
+		w.txs[i] = locked
+		if broken == readFirst {
+			w.txs[i] = told // and has no lock yet
 		}
-	case toldOpen, toldShut:
-		if w.txs[i] == toldShut {
-			w.rings = [replicas]bool{true, true}
-		}
+	case locked:
+		w.txs[i] = told
+	case toldShut:
+		w.rings = [replicas]bool{true, true}
+		w.txs[i] = committed
+	case toldAwake:
 		w.txs[i] = committed
 	default:
 		return nil
@@ -92,18 +102,9 @@ func (w world) transact(i int) []step {
 	return []step{{w, false}}
 }
 
-func (w world) anybody(state uint8) bool {
-	for _, s := range w.reps {
-		if s == state {
-			return true
-		}
-	}
-	return false
-}
-
 func (w world) act(r uint8, broken rule) []step {
 	switch w.reps[r] {
-	case looking, shutting:
+	case looking, settled:
 		return w.claim(r)
 	case dry:
 		return []step{{w.lieDown(r, broken), true}}
@@ -117,28 +118,32 @@ func (w world) act(r uint8, broken rule) []step {
 	return nil
 }
 
-// wait gets the gate's lock when nobody is in flight who was told that it is open, and looks at the table meanwhile.
+// wait finds the gate's lock free when nobody has it who was told that the replica is awake, and looks at the table meanwhile.
+// Those who notify have it too, and may end first.
 func (w world) wait(r uint8, broken rule) []step {
-	inFlight, row := false, false
+	held, row := false, false
 	for _, tx := range w.txs {
-		inFlight = inFlight || tx == toldOpen
+		held = held || tx == toldAwake && broken != readFirst || tx == locked || tx == toldShut
 		row = row || tx == committed
 	}
-	if inFlight && broken != noWaiting {
+	if held && broken != noWaiting {
 		if row && broken != noLookMeanwhile {
+			return w.claim(r)
+		}
+		if w.rings[r] {
+			w.rings[r] = false
 			return w.claim(r)
 		}
 		return nil
 	}
-	w.gate = r
-	w.reps[r] = shutting
+	w.reps[r] = settled
 	if broken == noSecondLook {
 		w.reps[r] = asleep
 	}
 	return []step{{w, true}}
 }
 
-// claim takes one row, or finds none. With the gate shut, a replica that finds something may open it or not.
+// claim takes one row, or finds none. A replica on duty that finds something may open the gate or not.
 func (w world) claim(r uint8) []step {
 	for i, tx := range w.txs {
 		if tx != committed {
@@ -147,27 +152,30 @@ func (w world) claim(r uint8) []step {
 		w.txs[i] = taken
 		w.reps[r] = busy
 		kept := step{w, true}
-		if w.gate != r {
+		if w.duty != r {
 			return []step{kept}
 		}
-		w.gate = nobody
+		w.awake = true
 		return []step{kept, {w, true}}
 	}
-	if w.gate == r {
+	switch w.reps[r] {
+	case settled:
 		w.reps[r] = asleep
-	} else {
+	case waiting: // goes on waiting
+	default:
 		w.reps[r] = dry
 	}
 	return []step{{w, true}}
 }
 
-// lieDown takes duty and asks for the gate, or sleeps because another is on duty.
+// lieDown takes duty and shuts the gate, or sleeps because another is on duty.
 func (w world) lieDown(r uint8, broken rule) world {
 	switch {
 	case broken == sleepOffDuty && w.duty != r:
 		w.reps[r] = asleep
 	case w.duty == nobody || w.duty == r:
 		w.duty = r
+		w.awake = false
 		w.reps[r] = waiting
 	default:
 		w.reps[r] = asleep
@@ -192,11 +200,13 @@ func (w world) work(r uint8, broken rule) []step {
 	freed := w
 	freed.reps[r] = looking
 	next := []step{{freed, false}}
+	if broken == openLate && w.duty != r {
+		late := w
+		late.awake = true
+		next = append(next, step{late, false})
+	}
 	if w.duty == r && broken != noHandingOver {
-		w.duty = nobody
-		if w.gate == r {
-			w.gate = nobody
-		}
+		w.duty, w.awake = nobody, true
 		for other := range w.calls {
 			w.calls[other] = w.calls[other] || (uint8(other) != r && broken != noCall)
 		}
@@ -219,7 +229,7 @@ func (w world) lost() bool {
 
 // explore visits every world that can be reached. It returns how many there are, and one in which a wake-up is lost.
 func explore(broken rule) (worlds int, found *world) {
-	start := world{gate: nobody, duty: nobody}
+	start := world{duty: nobody}
 	seen := map[world]bool{start: true}
 	for queue := []world{start}; len(queue) > 0; {
 		w := queue[0]
@@ -249,7 +259,7 @@ func TestNoInterleavingLosesAWakeUp(t *testing.T) {
 
 func TestEveryRuleOfTheGateIsNeeded(t *testing.T) {
 	t.Parallel()
-	for _, broken := range []rule{noSecondLook, noWaiting, noLookMeanwhile, noHandingOver, noCall, sleepOffDuty} {
+	for _, broken := range []rule{noSecondLook, noWaiting, noLookMeanwhile, readFirst, noHandingOver, noCall, sleepOffDuty, openLate} {
 		_, found := explore(broken)
 		require.NotNil(t, found, string(broken))
 	}

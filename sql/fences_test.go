@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
 )
 
 // The first holder repeats a settle whose answer it never got, when the item is another's already.
@@ -113,10 +115,10 @@ func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
 		f.item(w)
 		f.dispatched(f.claim(1))
 		waiting := f.items(w, 2)[0]
+		f.exec(sql.GateOpen)
 		in, tx := f.begin()
 		move(in, w, waiting)
-		sleeper := f.conn()
-		shut := func() bool { return one[bool](sleeper, "select pg_try_advisory_lock(pgdispatch.gate_key())") }
+		shut := func() bool { return one[bool](f, sql.GateShut) }
 		require.False(t, shut(), name)
 		require.NoError(t, tx.Commit(t.Context()))
 		require.True(t, shut(), name)

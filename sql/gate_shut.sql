@@ -1,3 +1,3 @@
 -- reads
--- Waits for every transaction that was told that nobody sleeps; from then on, whoever commits work notifies.
-select pg_advisory_lock(pgdispatch.gate_key())
+-- From now on, whoever commits work notifies. True once nobody is under way who was told before that this is not needed.
+select case setval('pgdispatch.gate', 1) when 1 then pg_try_advisory_xact_lock(pgdispatch.gate_key()) end

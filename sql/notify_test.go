@@ -26,15 +26,8 @@ func (f fixture) payloads(do func()) []string {
 	_, err = conn.Exec(f.t.Context(), "listen pgdispatch")
 	require.NoError(f.t, err)
 	// A dispatcher sleeps.
-	sleeper, err := f.pool.Acquire(f.t.Context())
-	require.NoError(f.t, err)
-	defer sleeper.Release()
-	_, err = sleeper.Exec(f.t.Context(), sql.GateShut)
-	require.NoError(f.t, err)
-	defer func() {
-		_, err := sleeper.Exec(f.t.Context(), sql.GateLeave)
-		require.NoError(f.t, err)
-	}()
+	f.exec(sql.GateShut)
+	defer f.exec(sql.GateOpen)
 	defer func() {
 		_, err := conn.Exec(f.t.Context(), "unlisten *")
 		require.NoError(f.t, err)

@@ -1,6 +1,7 @@
 package sql_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,15 +86,22 @@ func TestDownGoesThroughEveryVersion(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	f := fixture{t: t, db: conn}
+	// Functions and triggers are of the newest version, and stay until version 0.
+	migrated := func() []string {
+		return slices.DeleteFunc(all[string](f, catalogue), func(line string) bool {
+			return strings.HasPrefix(line, "function ") || strings.HasPrefix(line, "trigger ")
+		})
+	}
 	seen := [][]string{}
 	for version := range migrate.Newest() + 1 {
 		require.NoError(t, migrate.To(t.Context(), conn, version, nil))
-		seen = append(seen, all[string](f, catalogue))
+		seen = append(seen, migrated())
 	}
 	for version := migrate.Newest(); version >= 0; version-- {
 		require.NoError(t, migrate.To(t.Context(), conn, version, nil))
-		require.Equal(t, seen[version], all[string](f, catalogue), "version %d", version)
+		require.Equal(t, seen[version], migrated(), "version %d", version)
 	}
+	require.Empty(t, all[string](f, catalogue))
 }
 
 func TestTiersAreSeeded(t *testing.T) {

@@ -35,6 +35,7 @@ var (
 	Heartbeat           = read("heartbeat")
 	Load                = read("load")
 	Look                = read("look")
+	NotifyHolder        = read("notify_holder")
 	OpenAmong           = read("open_among")
 	Ping                = read("ping")
 	QueueDepth          = read("queue_depth")

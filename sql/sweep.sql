@@ -2,8 +2,8 @@
 -- $1 at most, $2 replica. Returns how many leases had run out, how long until the next lease runs out, or a replica's presence (null:
 -- neither is there), how many leases from before the clock was set back were shortened, and the database's time. And what there is to do
 -- for others, so that a replica with nothing to do asks for nothing else: how many executions are open, how many of them this replica is to
--- watch, whether nobody alive watches some, whether some are to be stopped, whether anything is ever deleted, and the namespaces that
--- definitions name ('': some name none). Ends that marks tell of are counted, marks that everybody has read go, and once a minute what waits,
+-- watch, whether nobody alive watches some, whether some are to be stopped, whether anything is ever deleted, the namespaces that
+-- definitions name ('': some name none), and how full the notification queue is. To ask empties it of what everybody has read. Ends that marks tell of are counted, marks that everybody has read go, and once a minute what waits,
 -- is claimed and runs is written down.
 with leases as materialized (
     select count(*) filter (where q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp()) as expired,
@@ -22,7 +22,8 @@ select case when l.expired > 0 then pgdispatch.requeue_expired($1) else 0 end as
        running.unwatched,
        exists (select from pgdispatch.stop_requests r where r.state = 'OPEN') as stops,
        s.retention is not null or s.dead_letter_retention is not null as deletes,
-       pgdispatch.namespaces_in_use() as namespaces
+       pgdispatch.namespaces_in_use() as namespaces,
+       pg_notification_queue_usage() as notify_queue
 from leases l
 cross join (select min(r.expires_at) filter (where r.expires_at > clock_timestamp()) as next_expiry, -- their watches are free then
                    count(*) filter (where r.renewed_at > clock_timestamp()) as ahead from pgdispatch.replicas r) r

@@ -14,6 +14,7 @@ import (
 // Store is the part of the store that the sweeper needs.
 type Store interface {
 	Sweep(ctx context.Context, atMost int) (claim.Swept, error)
+	NotifyHolder(ctx context.Context) (*claim.Holder, error)
 }
 
 const (
@@ -21,6 +22,8 @@ const (
 	batch = 500
 	// maxJitter spreads the sweeps of several replicas that wait for the same lease to run out.
 	maxJitter = 100 * time.Millisecond
+	// sayAgain is how often a notification queue that fills is logged.
+	sayAgain = time.Minute
 )
 
 // Sweeper sweeps. Every replica has one; none of them is the leader, because a sweep that finds its work done by another
@@ -41,7 +44,9 @@ type Sweeper struct {
 	Saw func(claim.Swept)
 	Log *slog.Logger
 
-	clock clock
+	clock  clock
+	fullAt time.Time // since when the notification queue fills; zero: it does not
+	saidAt time.Time // when that was logged last
 }
 
 // Run sweeps until ctx is cancelled, and returns nil then. An error of the database is logged and the sweep repeated.
@@ -67,6 +72,9 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 		if err == nil && s.Saw != nil {
 			s.Saw(swept)
 		}
+		if err == nil {
+			s.watchQueue(ctx, swept.NotifyQueue)
+		}
 		requeued += swept.Requeued
 		s.watchClock(ctx, swept, sent)
 		if swept.NextExpiryIn != nil {
@@ -91,5 +99,26 @@ func (s *Sweeper) watchClock(ctx context.Context, swept claim.Swept, sent time.T
 	}
 	if swept.Shortened > 0 {
 		s.Log.WarnContext(ctx, "Shortened leases from before the database's clock was set back", "leases", swept.Shortened)
+	}
+}
+
+// watchQueue says when the notification queue of the cluster fills, with the session that may be why, and when that is over.
+func (s *Sweeper) watchQueue(ctx context.Context, usage float64) {
+	now := time.Now()
+	switch {
+	case usage < claim.NotifyBound && !s.fullAt.IsZero():
+		s.Log.InfoContext(ctx, "The notification queue of Postgres has room again", "after_ms", now.Sub(s.fullAt).Milliseconds())
+		s.fullAt = time.Time{}
+	case usage >= claim.NotifyBound && (s.fullAt.IsZero() || now.Sub(s.saidAt) >= sayAgain):
+		if s.fullAt.IsZero() {
+			s.fullAt = now
+		}
+		s.saidAt = now
+		session := "unknown"
+		if holder, err := s.Store.NotifyHolder(ctx); err == nil && holder != nil {
+			session = holder.String()
+		}
+		s.Log.WarnContext(ctx, "The notification queue of Postgres fills: wake-ups come from the poll until it is emptied. End the session that holds it",
+			"percent", int(usage*100), "session", session)
 	}
 }

@@ -3,6 +3,7 @@ package sweeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -79,6 +80,10 @@ func (f fakeStore) Sweep(ctx context.Context, atMost int) (claim.Swept, error) {
 		return f.onSweep(atMost)
 	}
 	return claim.Swept{}, nil
+}
+
+func (f fakeStore) NotifyHolder(context.Context) (*claim.Holder, error) {
+	return &claim.Holder{PID: 7, Role: "stranger"}, nil
 }
 
 // logBook is a slog handler that keeps what is logged.
@@ -186,6 +191,29 @@ func TestSweepThatFailsIsLoggedAndRepeated(t *testing.T) {
 			"ERROR Cannot sweep error=connection refused",
 			"WARN Recovering stale queue items count=1 timeout=0s", "INFO Recovered stale queue items recovered_count=1",
 		}, b.log.lines())
+	})
+}
+
+func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, b *broom) {
+		b.onSweep = func(int) (claim.Swept, error) {
+			switch at := b.now(); {
+			case at < 10*time.Second:
+				return claim.Swept{NotifyQueue: 0.09}, nil
+			case at < 50*time.Second:
+				return claim.Swept{NotifyQueue: 0.1}, nil
+			case at < 55*time.Second:
+				return claim.Swept{}, errors.New("away") // says nothing of the queue
+			case at < 100*time.Second:
+				return claim.Swept{NotifyQueue: 0.9}, nil
+			}
+			return claim.Swept{}, nil
+		}
+		b.runFor(125 * time.Second)
+		fills := "WARN The notification queue of Postgres fills: wake-ups come from the poll until it is emptied. End the session that holds it percent=%d " +
+			`session=pid 7, role "stranger", database "", application "": ` + "`select pg_terminate_backend(7)`"
+		require.Equal(t, []string{fmt.Sprintf(fills, 10), "ERROR Cannot sweep error=away", fmt.Sprintf(fills, 90),
+			"INFO The notification queue of Postgres has room again after_ms=90000"}, b.log.lines())
 	})
 }
 

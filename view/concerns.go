@@ -52,6 +52,8 @@ func Concerns(o claim.Overview) []Concern {
 		"Temporal takes no workflows from %d of %d replicas: they pause, and probe.", refused, replicas)
 	add(without > 0, Warning, "the replicas' logs name it; `pgdispatch doctor` says what is wrong", "A namespace of Temporal takes no workflows: its items wait, and no others.")
 	add(deaf > 0, Warning, "`pgdispatch doctor` says whether LISTEN delivers", "%d of %d replicas do not listen: they are woken by polls.", deaf, replicas)
+	add(d.NotifyQueue >= claim.NotifyBound, Warning, "`pgdispatch doctor` names the session that holds it: end it",
+		"The notification queue of Postgres is %.0f %% full: starts wait for polls, up to 5 s each.", 100*d.NotifyQueue)
 	add(d.DeadLetters > 0, Warning, "`pgdispatch dead list`", "%s dead %s for somebody to replay or discard.", capital(Dead(d)), plural(d.DeadLetters, "letter waits", "letters wait"))
 	add(d.WithoutPoller > 0, Warning, "start workers, or correct the definitions' task_queue",
 		"%s on %s that no worker polls.", capital(Number(d.WithoutPoller)+plural(d.WithoutPoller, " execution is", " executions are")), plural(d.IdleQueues, "a task queue", "task queues"))

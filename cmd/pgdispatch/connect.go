@@ -150,12 +150,11 @@ func dialListener(c config) func(context.Context) (*pgx.Conn, error) {
 	}
 }
 
-// dialGate returns a function that connects a session for the gate's locks anew each time. The server finds out within
-// seconds when this machine is gone, and frees the locks.
+// dialGate returns a function that connects a session for the gate anew each time. The server finds out within seconds when
+// this machine is gone, and another replica takes duty.
 func dialGate(c config) func(context.Context) (notify.GateSession, error) {
 	settings := directSettings(map[string]string{
-		"application_name": "pgdispatch gate", "lock_timeout": claim.GateLockTimeout.String(),
-		"tcp_user_timeout": tcpUserTimeout, "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
+		"application_name": "pgdispatch gate", "synchronous_commit": "off", "tcp_user_timeout": tcpUserTimeout, "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
 	})
 	return func(ctx context.Context) (notify.GateSession, error) {
 		connConfig, err := parseDatabase(c)

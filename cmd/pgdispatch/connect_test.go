@@ -69,7 +69,7 @@ func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
 	gate, err := dialGate(config{databaseURL: address})(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = gate.Close(context.Background()) })
-	require.Equal(t, map[string]string{"idle_session_timeout": "0", "lock_timeout": "50ms"}, show(t, gate.(*claim.Session).Conn, "idle_session_timeout", "lock_timeout"))
+	require.Equal(t, map[string]string{"idle_session_timeout": "0", "synchronous_commit": "off"}, show(t, gate.(*claim.Session).Conn, "idle_session_timeout", "synchronous_commit"))
 }
 
 // A client that is stopped takes no data: its listener would pin the whole database's vacuum and fill its queue of notifications.

@@ -135,15 +135,19 @@ func checkConnections(s claim.Server) finding {
 
 func checkNotifyQueue(s claim.Server) finding {
 	text := fmt.Sprintf("%.0f %% full", s.NotifyUsage*100)
-	if s.NotifyUsage < 0.1 {
+	if s.NotifyUsage < claim.NotifyBound {
 		return ok("notification queue", "%s", text)
 	}
 	level := warning
 	if s.NotifyUsage > 0.5 {
 		level = problem
 	}
-	return finding{"notification queue", level, text, "Some session listens and has been in one transaction, or stopped, for long. When the queue is full, every transaction that notifies fails at its commit.",
-		"End the session that `select * from pg_stat_activity order by xact_start` shows first."}
+	remedy := "End the session that `select * from pg_stat_activity order by xact_start` shows first."
+	if s.NotifyHolder != nil {
+		remedy = "End it, " + s.NotifyHolder.String() + "."
+	}
+	return finding{"notification queue", level, text, "Some session listens and has been in one transaction, or stopped, for long. Enqueuers do not notify meanwhile, and items wait for polls; whoever else notifies fails at its commit once the queue is full.",
+		remedy}
 }
 
 func checkClock(offset, trip time.Duration) finding {

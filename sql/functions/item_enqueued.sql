@@ -25,10 +25,11 @@ begin
         -- The gate: notify only where a dispatcher sleeps. See functions/wake.sql.
         if {{ template "parts/sleeps.sql" }} then
             select count(*) as levels,
-                   string_agg(format('%s:%s:%s', w.wake_number, e.priority, (extract(epoch from e.due) * 1000000)::bigint), ',') as named
+                   -- Not a join, which could read all workspaces.
+                   string_agg(format('%s:%s:%s', (select w.wake_number from pgdispatch.workspaces w where w.id = e.workspace_id),
+                                     e.priority, (extract(epoch from e.due) * 1000000)::bigint), ',') as named
             into bad
-            from (select n.workspace_id, n.priority, min(n.run_at) as due from enqueued n group by n.workspace_id, n.priority limit 5) e
-            left join pgdispatch.workspaces w on w.id = e.workspace_id;
+            from (select n.workspace_id, n.priority, min(n.run_at) as due from enqueued n group by n.workspace_id, n.priority limit 5) e;
             if bad.levels > 0 then -- "on conflict do nothing" may have left no row
                 perform pg_notify('pgdispatch', case when bad.levels < 5 then bad.named else '' end);
             end if;

@@ -1,10 +1,14 @@
 -- The wake gate: notify only when a dispatcher sleeps. A transaction that notifies takes a lock of the whole database
 -- cluster at its commit and holds it across the flush, so commits that notify run one at a time.
 --
--- The dispatcher on duty holds the gate's lock exclusively while it sleeps. Where the shared try succeeds, nobody sleeps; and
--- because the lock is held until this transaction ends, a dispatcher that wants to sleep waits for it, and then looks at the
--- table once more. Where it fails, a dispatcher sleeps or is about to, and is notified. Any role can take an advisory lock, so
--- a stranger can make enqueuers notify or dispatchers poll; neither loses a row.
+-- The dispatcher on duty sets the sequence pgdispatch.gate. Whoever commits work takes the gate's lock, shared, holds it until its
+-- transaction ends, and then reads the gate: where it says awake, it notifies nobody. A dispatcher that is to sleep sets the gate first,
+-- so that whoever comes notifies, and then tries the lock until it is free: nobody is under way who was told otherwise. Then it looks at
+-- the table once more. Only a dispatcher may set the gate. Any role can take an advisory lock: a stranger who does has enqueuers notify,
+-- or the dispatcher look ever more rarely until the polls suffice.
+--
+-- Nobody notifies while the cluster's queue of notifications is a tenth full: when it is full, every commit that notifies fails.
+-- The polls find what was not announced.
 --
 -- A notification names the workspaces that it is about, where they are few, by their wake numbers: `number:priority:microseconds` where
 -- items wait since then, `number` where something else has changed; empty: look. Any role can notify, so it is a hint and no more.

@@ -8,9 +8,8 @@ declare
 begin
     if {{ template "parts/sleeps.sql" }} then
         -- Asked apart, because an end pays for a query even where nobody sleeps.
-        select string_agg(coalesce(w.wake_number, 0)::text, ',') into named
+        select string_agg(coalesce((select w.wake_number from pgdispatch.workspaces w where w.id = n.id), 0)::text, ',') into named
         from unnest(workspaces) as n (id)
-        left join pgdispatch.workspaces w on w.id = n.id
         where exists (select from pgdispatch.workflow_execution_queue q
                       where q.workspace_id = n.id and q.stage = 'WAITS' and q.run_at >= '-infinity');
         if named is not null then
