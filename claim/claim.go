@@ -19,8 +19,9 @@ import (
 // The update that was refused changed nothing.
 var ErrLost = errors.New("lease lost")
 
-// ErrLocked is a claim that was to settle an item whose row somebody else keeps locked. It settled and claimed nothing.
-var ErrLocked = errors.New("an item to settle is locked")
+// ErrApart is a claim that settled and claimed nothing because of an item that it was to settle, or to take beside: somebody keeps its
+// row locked, or a trigger or a constraint refuses the update. Settle apart, and claim again.
+var ErrApart = errors.New("settle and claim apart")
 
 // Statement timeouts. A statement that takes longer is given up by the replica; the database may still finish it.
 const (
@@ -95,6 +96,8 @@ type Batch struct {
 	Unannounced int
 	// Flush is how long the commit took, at the most; 0: there was none. It includes a round trip.
 	Flush time.Duration
+	// Parked are the items that were found to be refused by a trigger or a constraint of the database. Others are claimed meanwhile.
+	Parked []Parked
 	// Arrived is how many items were found to have come by a look.
 	Arrived int
 	// More: more is due than was given, as far as is known.
@@ -163,14 +166,20 @@ func value[T any](p *T) T {
 type Held struct{ ID, Token int64 }
 
 // Heartbeat renews leases, all in one statement, and returns the IDs that were renewed. What is missing is lost: it expired, or
-// will, because somebody keeps its row locked.
+// will, because somebody keeps its row locked, or a trigger or a constraint of the database refuses the update.
 func (s *Store) Heartbeat(ctx context.Context, held []Held) ([]int64, error) {
 	return aroundLocks(ctx, s, held, func(h Held) int64 { return h.ID }, func(held []Held) ([]int64, error) {
-		ids, tokens := make([]int64, len(held)), make([]int64, len(held))
-		for n, h := range held {
-			ids[n], tokens[n] = h.ID, h.Token
+		renewed, err := inHalves(held, func(held []Held) ([]int64, error) {
+			ids, tokens := make([]int64, len(held)), make([]int64, len(held))
+			for n, h := range held {
+				ids[n], tokens[n] = h.ID, h.Token
+			}
+			return s.ids(ctx, "renew leases", sql.Heartbeat, ids, tokens, s.Lease)
+		})
+		if refused(err) && len(renewed) > 0 {
+			err = nil
 		}
-		return s.ids(ctx, "renew leases", sql.Heartbeat, ids, tokens, s.Lease)
+		return renewed, err
 	})
 }
 

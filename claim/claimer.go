@@ -26,7 +26,7 @@ func (s *Store) Claim(ctx context.Context, atMost int) (Batch, error) {
 
 // SettleAndClaim ends claims whose workflows were started and claims anew, in one transaction: what the first part frees,
 // the second can give away. It returns the IDs that it ended; what is missing was lost. After an error nobody knows whether
-// it was done: settling once more changes nothing where it was. After ErrLocked it was not.
+// it was done: settling once more changes nothing where it was. After ErrApart it was not.
 //
 // What to claim, this replica's memory decides: it is asked for nothing that is known not to be there.
 func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted Wanted) (batch Batch, settled []int64, err error) {
@@ -46,13 +46,21 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted
 	proposal := m.schedule.Propose(m.now(), want)
 	switch {
 	case !proposal.Empty():
-		settled, err = s.send(ctx, started, wanted, proposal, &batch)
-		if hasCode(err, lockNotAvailable) && !errors.Is(err, ErrLocked) && !m.careful() {
+		settled, err = s.send(ctx, started, wanted, proposal, nil, &batch)
+		if hasCode(err, lockNotAvailable) && !errors.Is(err, ErrApart) && !m.careful() {
 			m.carefulTo, want.Careful = time.Now().Add(carefulFor), true
-			settled, err = s.send(ctx, started, wanted, m.schedule.Propose(m.now(), want), &batch)
+			settled, err = s.send(ctx, started, wanted, m.schedule.Propose(m.now(), want), nil, &batch)
+		}
+		switch {
+		case refused(err) && len(started) > 0:
+			err = fmt.Errorf("%w: %w", ErrApart, err)
+		case refused(err):
+			err = s.claimAround(ctx, wanted, want, err, &batch)
 		}
 	case len(started) > 0:
-		settled, err = s.Settle(ctx, Dispatched, started)
+		if settled, err = s.settle(ctx, Dispatched, started); refused(err) || hasCode(err, lockNotAvailable) {
+			err = fmt.Errorf("%w: %w", ErrApart, err)
+		}
 	}
 	if err != nil {
 		return Batch{LookAgainIn: -1}, nil, err
@@ -87,8 +95,9 @@ func (m *memory) reopen(namespaces map[string]int) {
 	}
 }
 
-// send settles and claims, and takes the answer into the memory.
-func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p schedule.Proposal, batch *Batch) (settled []int64, err error) {
+// send settles and claims, and takes the answer into the memory. It says in head, if that is not nil, which item a claim of one was about to
+// take, whether it could or not.
+func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p schedule.Proposal, head *refusedHead, batch *Batch) (settled []int64, err error) {
 	m := &s.memory
 	asked := time.Now()
 	statements := &pgx.Batch{}
@@ -96,13 +105,23 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 		statements.Queue(sql.Dispatched, s.dispatchedArgs(started)...).Query(func(rows pgx.Rows) (err error) {
 			settled, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 			if hasCode(err, lockNotAvailable) {
-				err = fmt.Errorf("%w: %w", ErrLocked, err)
+				err = fmt.Errorf("%w: %w", ErrApart, err)
+			}
+			return err
+		})
+	}
+	args := s.claimArgs(wanted, p)
+	if head != nil {
+		statements.Queue(sql.ClaimHead, append(args[:1:1], args[3:]...)...).Query(func(rows pgx.Rows) error {
+			heads, err := pgx.CollectRows(rows, pgx.RowToStructByPos[refusedHead])
+			if len(heads) > 0 {
+				*head = heads[0]
 			}
 			return err
 		})
 	}
 	answer := claimAnswer{deadline: asked.Add(s.Lease)}
-	statements.Queue(sql.Claim, s.claimArgs(wanted, p)...).Query(answer.read)
+	statements.Queue(sql.Claim, args...).Query(answer.read)
 	var changes []news
 	looks := !wanted.Quiet && asked.Sub(m.lookedAt) > lookAgain
 	if looks {

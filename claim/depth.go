@@ -32,6 +32,10 @@ type Depth struct {
 	Failing       int64 `json:"executions_failing"`
 	// NotifyQueue is how full the notification queue of the Postgres cluster is, 0 to 1; see NotifyBound.
 	NotifyQueue float64 `json:"notification_queue"`
+	// Parked is how many items wait that a trigger or a constraint of the database lets nobody claim, and ParkedFirst the ID and the
+	// error of the one that has been so for longest; "": there is none.
+	Parked      int64  `json:"parked"`
+	ParkedFirst string `json:"parked_first"`
 }
 
 // NotifyBound is how full the notification queue of the Postgres cluster is, of 1, when triggers stop notifying: when it is full,

@@ -163,7 +163,7 @@ func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
 	p := m.schedule.Propose(m.now(), schedule.Want{Free: 1 + rand.N(8)})
 	l.truths.take(p)
 	l.invent(&p)
-	_, err = l.send(ctx, nil, Wanted{AtMost: p.AtMost, Quiet: rand.N(2) == 0}, p, &batch)
+	_, err = l.send(ctx, nil, Wanted{AtMost: p.AtMost, Quiet: rand.N(2) == 0}, p, nil, &batch)
 	return batch, err
 }
 

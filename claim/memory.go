@@ -36,8 +36,9 @@ type memory struct {
 	lookedAt   time.Time // by this process's clock
 	comparedAt time.Time
 	carefulTo  time.Time
-	arrived    int            // items that looks have found since a claim was asked for
-	limited    map[string]int // how many items of which namespaces the last claim was to take
+	arrived    int                   // items that looks have found since a claim was asked for
+	limited    map[string]int        // how many items of which namespaces the last claim was to take
+	parked     map[schedule.Lane]int // how many items were parked since all that waits was last compared
 }
 
 // now is Postgres' time as far as is known. It is no earlier than it really is.
@@ -177,6 +178,7 @@ type waiting struct {
 	Held       *int
 	Limit      *int
 	LanePaused *bool
+	Parked     bool
 }
 
 // readWaiting reads all that waits.
@@ -229,5 +231,11 @@ func (s *Store) compare(ctx context.Context) (missed int, err error) {
 	if !whole {
 		return 0, s.load(ctx)
 	}
+	for _, r := range found {
+		if r.Parked {
+			changed[*r.Lane] = true // it is no surprise that this waits
+		}
+	}
+	m.parked = nil
 	return m.schedule.Load(found[0].Now, all, changed), nil
 }

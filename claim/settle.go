@@ -38,10 +38,11 @@ type Settlement struct {
 }
 
 // Settle ends claims of one verb, all in one statement, and returns the IDs it ended. What is missing was lost: its lease
-// had expired, whoever holds it now, or will, because somebody keeps its row locked.
+// had expired, whoever holds it now, or will, because somebody keeps its row locked. Where a trigger or a constraint of the database
+// refuses some of them, it ends the others, and returns an error, see IsRefused.
 func (s *Store) Settle(ctx context.Context, verb Verb, batch []Settlement) ([]int64, error) {
 	return aroundLocks(ctx, s, batch, func(b Settlement) int64 { return b.ID }, func(batch []Settlement) ([]int64, error) {
-		return s.settle(ctx, verb, batch)
+		return inHalves(batch, func(batch []Settlement) ([]int64, error) { return s.settle(ctx, verb, batch) })
 	})
 }
 

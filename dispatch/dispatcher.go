@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/sethvargo/go-retry"
@@ -93,6 +94,8 @@ type Dispatcher struct {
 	// Observer is told what the dispatcher does. Nil: nobody is told.
 	Observer Observer
 	Log      *slog.Logger
+
+	failing atomic.Pointer[error]
 }
 
 // run is the state of one Run. The fields below items belong to the claim loop alone.
@@ -233,15 +236,16 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	if err != nil {
 		r.look = true // what was named was not claimed
 		r.settleStarted()
-		if !errors.Is(err, claim.ErrLocked) { // the next claim has nothing to settle, and need not wait
+		if !errors.Is(err, claim.ErrApart) { // the next claim has nothing to settle, and need not wait
 			r.claimFailed(ctx, err)
 		}
 		return
 	}
 	r.endStarted(settled)
 	if r.errorGap != nil {
-		r.Log.InfoContext(ctx, "Database answers again")
+		r.Log.InfoContext(ctx, "Claims are answered again")
 		r.errorGap, r.retryAt = nil, time.Time{}
+		r.failing.Store(nil)
 	}
 	r.idle -= len(batch.Items)
 	r.of.claimed(time.Now(), wanted, batch.Items)
@@ -272,36 +276,6 @@ func (r *run) ask(ctx context.Context, wanted claim.Wanted) (batch claim.Batch, 
 		batch, settled, err = r.Store.SettleAndClaim(ctx, r.settlements(), wanted)
 	})
 	return batch, settled, cmp.Or(err, panicked)
-}
-
-// tell logs what a claim found out beside the items.
-func (r *run) tell(ctx context.Context, batch claim.Batch) {
-	if batch.Paused != r.paused {
-		r.paused = batch.Paused
-		message := "Resumed: items are claimed again"
-		if r.paused {
-			message = "Paused: nothing is claimed until the setting is changed"
-		}
-		r.Log.InfoContext(ctx, message)
-	}
-	if batch.Unannounced > 0 {
-		r.Log.WarnContext(ctx, "Found due items that nobody announced: please report this, unless rows were changed with triggers off", "workspaces", batch.Unannounced)
-	}
-	for _, full := range batch.AtCapacity {
-		r.Log.InfoContext(ctx, "Workspace at capacity", "workspace_id", full.WorkspaceID, "active_count", full.Active, "limit", full.Limit)
-	}
-}
-
-func (r *run) claimFailed(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	if r.errorGap == nil {
-		r.errorGap = newBackoff(claimErrorBase, claimErrorCap)
-		r.Log.ErrorContext(ctx, "Cannot claim: the database does not answer; items wait, and nothing is counted against them", "error", err)
-	}
-	pause, _ := r.errorGap.Next()
-	r.retryAt = time.Now().Add(pause)
 }
 
 // collect takes back all workers that are done, so that one claim serves them all.

@@ -256,13 +256,13 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 		for n := 1; n < len(times); n++ {
 			require.LessOrEqual(t, times[n]-times[n-1], claimErrorCap*12/10)
 		}
-		require.Equal(t, []string{"Cannot claim: the database does not answer; items wait, and nothing is counted against them"}, d.log.at(slog.LevelError))
+		require.Equal(t, []string{"Cannot claim: items wait, and nothing is counted against them"}, d.log.at(slog.LevelError))
 		require.Empty(t, d.seen().reported)
 
 		broken.Store(false)
 		pass(claimErrorCap * 12 / 10)
 		require.Len(t, d.seen().reported, 3)
-		require.Contains(t, d.log.at(slog.LevelInfo), "Database answers again")
+		require.Contains(t, d.log.at(slog.LevelInfo), "Claims are answered again")
 
 		broken.Store(true)
 		pass(time.Minute)

@@ -97,10 +97,10 @@ func (s *settler) settleBatch(ctx context.Context, verb claim.Verb, requests []s
 	settled, err := s.persist(ctx, verb, settlements)
 	for _, request := range requests {
 		switch {
-		case err != nil:
-			request.done(err)
 		case slices.Contains(settled, request.ID):
 			request.done(nil)
+		case err != nil:
+			request.done(err)
 		default:
 			request.done(claim.ErrLost)
 		}
@@ -116,6 +116,9 @@ func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []cl
 	err := retry.Do(ctx, backoff, func(ctx context.Context) error {
 		if panicked := contained(s.log, "settler", func() { settled, last = s.store.Settle(ctx, verb, settlements) }); panicked != nil {
 			settled, last = nil, panicked // like no answer
+		}
+		if claim.IsRefused(last) {
+			return last // the others are settled
 		}
 		return retry.RetryableError(last)
 	})

@@ -77,7 +77,7 @@ func TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt(t *testing.T) {
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 			switch len(d.seen().settles) {
 			case 1: // in the claim that the first item's worker made
-				return nil, fmt.Errorf("claim items: %w", claim.ErrLocked)
+				return nil, fmt.Errorf("claim items: %w", claim.ErrApart)
 			case 2:
 				time.Sleep(time.Second)
 			}

@@ -6,7 +6,7 @@ var ambiguity = []mutant{
 		[]edit{{"sql/functions/item_stage.sql", "case when outcome_unknown then 'DOUBT' else 'WAITS' end", "'WAITS'"}},
 		"./sql", "TestUnansweredStartHoldsItsSlotUntilItIsAnswered"},
 	{"expired lease holds its slot", "an item whose holder died waits like any other",
-		[]edit{{"sql/functions/requeue_expired.sql", "outcome_unknown = true", "outcome_unknown = q.outcome_unknown"}},
+		[]edit{{"sql/functions/requeue.sql", "outcome_unknown = true", "outcome_unknown = q.outcome_unknown"}},
 		"./sql", "TestExpiredLeasesAreNotCountedAndGoBackAtOnce"},
 	{"doubt outlives a release", "a later release answers for an earlier start",
 		[]edit{{"sql/release.sql", "q.outcome_unknown or done.unknown", "done.unknown"}},

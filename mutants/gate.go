@@ -2,7 +2,7 @@ package main
 
 const (
 	tryGate  = `if {{ template "parts/sleeps.sql" }} then`
-	peepGate = "if coalesce(pg_sequence_last_value('pgdispatch.gate'), 1) <> 2 then"
+	peepGate = "if pg_sequence_last_value('pgdispatch.gate') = 1 then"
 )
 
 // gate: whoever sleeps is woken.

@@ -49,7 +49,7 @@ var leases = []mutant{
 	{"sweeper's second look", "a lease is put back that was renewed after the sweeper had read it",
 		[]edit{
 			{"sql/functions/requeue_expired.sql", "for update skip locked", ""},
-			{"sql/functions/requeue_expired.sql", "q.id = expired.id and q.claimed_by is not null and q.lease_expires_at <= clock_timestamp()", "q.id = expired.id"},
+			{"sql/functions/requeue.sql", "q.id = any (items) and q.claimed_by is not null and q.lease_expires_at <= clock_timestamp()", "q.id = any (items)"},
 		},
 		"./sql", "TestALeaseThatIsRenewedBesideASweeperStays"},
 	{"worker's own deadline", "only the database's answer ends a lease",

@@ -95,7 +95,7 @@ var limits = []mutant{
 		[]edit{{claimFile, "if c.epoch is null and cardinality(c.heads) > 0 then", "if c.epoch is null then"}},
 		"./sql", "TestAClaimThatTakesNothingWritesNothing"},
 	{"a lease that is put back draws a token", "what comes to be in doubt has the token of its claim",
-		[]edit{{"sql/functions/requeue_expired.sql", "lease_token = nextval('pgdispatch.lease_tokens'),", ""}},
+		[]edit{{"sql/functions/requeue.sql", "lease_token = nextval('pgdispatch.lease_tokens'),", ""}},
 		"./sql", "TestALeaseThatIsPutBackDrawsAToken"},
 	{"workspace's rate", "a workspace with one token gets as many as are asked for",
 		[]edit{{grantsFile, ", floor(allowed[first]) - used[first]), 0)", "), 0)"}},

@@ -67,7 +67,7 @@ func within(t *testing.T, condition func() bool, message string) {
 func wakes(t *testing.T, pool *pgxpool.Pool) bool {
 	t.Helper()
 	var awake bool
-	require.NoError(t, pool.QueryRow(t.Context(), "select coalesce(pg_sequence_last_value('pgdispatch.gate'), 1) = 2").Scan(&awake))
+	require.NoError(t, pool.QueryRow(t.Context(), "select coalesce(pg_sequence_last_value('pgdispatch.gate'), 2) = 2").Scan(&awake))
 	return !awake
 }
 

@@ -166,6 +166,7 @@ func TestRingsWhenAnItemIsInserted(t *testing.T) {
 	p := newPost(t)
 	p.run()
 	p.hear("start")
+	p.execute("select setval('pgdispatch.gate', 1)") // a dispatcher sleeps
 	p.execute("insert into pgdispatch.workspaces (name) values ('shop')")
 	p.mute()
 	p.execute(`with d as (insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)

@@ -28,6 +28,8 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, false}}
 	case "item_read":
 		return [][]any{{ids, []string{}, true}}
+	case "park":
+		return [][]any{{id, "no"}}
 	case "stall_turn":
 		return [][]any{{time.Minute, time.Minute, 10}}
 	case "stall_pick":

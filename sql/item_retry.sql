@@ -11,6 +11,8 @@ with locked as materialized (
     from locked l
     where q.id = l.id and q.status = 'PENDING'
     returning q.id
+), unparked as (
+    delete from pgdispatch.parked_items p where p.item_id = any (array(select r.id from retried r))
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
     select $2::text, 'items retry', 'items', jsonb_build_object('items', jsonb_agg(r.id order by r.id))

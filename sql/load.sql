@@ -1,11 +1,12 @@
 -- reads
--- All that waits: each level of a workspace, its first item, and how many of the workspace's items hold a slot of how many. Every row has
+-- All that waits: each level of a workspace, its first item, whether it is parked, and how many of the workspace's items hold a slot of how many. Every row has
 -- the snapshot, the time and the unanswered starts as a look has them; it is there where nothing waits, too.
 with level as materialized (
     select l.workspace_id, l.priority, l.run_at, l.id from pgdispatch.waiting_levels() l
 )
 select pg_current_snapshot()::text as seen, clock_timestamp() as now, d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
-       l.workspace_id, l.priority, l.run_at, l.id, coalesce(n.wake_number, 0) as wake_number, n.held, n.slots, n.paused as lane_paused
+       l.workspace_id, l.priority, l.run_at, l.id, coalesce(n.wake_number, 0) as wake_number, n.held, n.slots, n.paused as lane_paused,
+       exists (select from pgdispatch.parked_items p where p.item_id = l.id) as parked
 from (select s.priority_aging, s.paused from pgdispatch.settings s limit 1) s
 left join lateral (
     select q.run_at, q.lost_lease_count >= 2 as suspect

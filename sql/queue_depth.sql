@@ -1,7 +1,8 @@
 -- reads
 -- $1 how many items of a status are counted at the most.
 select d.pending, d.claimed, d.dispatched, d.dead, d.dead_is_all, d.oldest_waiting, d.replicas, d.max_claims, d.paused,
-       s.task_queues, s.without_poller, s.failing, pg_notification_queue_usage() as notify_queue
+       s.task_queues, s.without_poller, s.failing, pg_notification_queue_usage() as notify_queue,
+       p.items as parked, p.first as parked_first
 from pgdispatch.queue_depth($1) d
 cross join (
     select count(*) filter (where s.kind = 'TASK_QUEUE') as task_queues,
@@ -9,3 +10,8 @@ cross join (
            count(*) filter (where s.kind = 'EXECUTION') as failing
     from pgdispatch.stalled s
 ) s
+cross join (
+    select count(*) as items, coalesce((array_agg(p.item_id || ': ' || p.error order by p.parked_at, p.item_id))[1], '') as first
+    from pgdispatch.parked_items p
+    join pgdispatch.workflow_execution_queue q on q.id = p.item_id and q.attempt_count = p.attempts and q.status in ('PENDING', 'CLAIMED')
+) p

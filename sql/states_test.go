@@ -112,8 +112,8 @@ func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 func arguments(verb string, id int64, execution, workspace string) [][]any {
 	ids, tokens, texts := []int64{id}, []int64{1}, []string{"text"}
 	switch verb {
-	case "claim":
-		return claimArguments(workspace)
+	case "claim", "claim_head":
+		return claimArguments(verb, workspace)
 	case "look":
 		return [][]any{{"1:1:"}}
 	case "dispatched":
@@ -181,12 +181,19 @@ func arguments(verb string, id int64, execution, workspace string) [][]any {
 }
 
 // claimArguments ask for an item of the workspace: with a row that may be waited for, and careful with namespaces.
-func claimArguments(workspace string) [][]any {
+// claimArguments are those of claim; claim_head has them without lease and watcher.
+func claimArguments(verb, workspace string) [][]any {
 	since, none := []time.Time{time.Unix(0, 0)}, []int64{0}
-	return [][]any{
+	calls := [][]any{
 		{"replica-2", lease, "replica-1", nil, 10, 0, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none, none, none, false, "default", []string{}, []int{}},
 		{"replica-2", lease, nil, nil, 10, 1, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none, none, none, true, "default", []string{"other"}, []int{1}},
 	}
+	if verb == "claim_head" {
+		for n, args := range calls {
+			calls[n] = append(args[:1:1], args[3:]...)
+		}
+	}
+	return calls
 }
 
 // audited returns a database in which every move of an item is written down by a trigger of the test's own.

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/sql"
 )
 
 // A claim finds what is new by the transactions that its predecessor did not see. These tests look for a row between two.
@@ -229,7 +227,6 @@ func TestAPreparedTransactionsItemsAreFound(t *testing.T) {
 		return // the server has none
 	}
 	w := f.tenant("PRO")
-	f.exec(sql.GateOpen) // a transaction that has notified is not prepared
 	c := f.conn()
 	c.exec("begin")
 	id := c.item(w)

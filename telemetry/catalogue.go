@@ -126,6 +126,8 @@ func state() []Metric {
 		{Name: "pgdispatch_replicas", Kind: gauge, Unit: "replicas", Meaning: "Replicas that live."},
 		{Name: "pgdispatch_max_claims", Kind: gauge, Unit: "items", Meaning: "W: how many items may be leased at once, over all replicas."},
 		{Name: "pgdispatch_paused", Kind: gauge, Unit: "0 or 1", Meaning: "1: the settings say that nothing is to be claimed."},
+		{Name: "pgdispatch_items_parked", Kind: gauge, Unit: "items",
+			Meaning: "Items that wait and that a trigger or a constraint of the database lets nobody claim; they are tried again every minute or more. The same in every replica."},
 		{Name: "pgdispatch_notification_queue_ratio", Kind: gauge, Unit: "0 to 1",
 			Meaning: "How full the notification queue of the Postgres cluster is. From 0.1 on, commits are not announced and items wait for a poll. The same in every replica."},
 		{Name: "pgdispatch_task_queues_without_poller", Kind: gauge, Unit: "queues",

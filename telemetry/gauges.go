@@ -108,6 +108,7 @@ func (g *Gauges) observeQueue(ctx context.Context, set setter) {
 	set("pgdispatch_max_claims", float64(d.MaxClaims))
 	set("pgdispatch_paused", truth(d.Paused))
 	set("pgdispatch_notification_queue_ratio", d.NotifyQueue)
+	set("pgdispatch_items_parked", float64(d.Parked))
 	set("pgdispatch_task_queues_without_poller", float64(d.IdleQueues))
 	set("pgdispatch_stalled_executions", float64(d.WithoutPoller), label("reason", "no_poller"))
 	set("pgdispatch_stalled_executions", float64(d.Failing), label("reason", "task_failing"))

@@ -52,6 +52,8 @@ func Concerns(o claim.Overview) []Concern {
 		"Temporal takes no workflows from %d of %d replicas: they pause, and probe.", refused, replicas)
 	add(without > 0, Warning, "the replicas' logs name it; `pgdispatch doctor` says what is wrong", "A namespace of Temporal takes no workflows: its items wait, and no others.")
 	add(deaf > 0, Warning, "`pgdispatch doctor` says whether LISTEN delivers", "%d of %d replicas do not listen: they are woken by polls.", deaf, replicas)
+	add(d.Parked > 0, Warning, "mend the trigger or constraint, then `pgdispatch items retry`",
+		"The database lets nobody claim %s. Item %s", Number(d.Parked)+plural(d.Parked, " item", " items"), d.ParkedFirst)
 	add(d.NotifyQueue >= claim.NotifyBound, Warning, "`pgdispatch doctor` names the session that holds it: end it",
 		"The notification queue of Postgres is %.0f %% full: starts wait for polls, up to 5 s each.", 100*d.NotifyQueue)
 	add(d.DeadLetters > 0, Warning, "`pgdispatch dead list`", "%s dead %s for somebody to replay or discard.", capital(Dead(d)), plural(d.DeadLetters, "letter waits", "letters wait"))

@@ -153,6 +153,19 @@ func (l *lane) due(now time.Time) bool {
 // room is how many more items the lane is believed to have slots for; always one, because only a claim knows.
 func (l *lane) room() int { return max(l.limit-l.held, 1) }
 
+// Defer leaves a lane alone until then, whatever is heard of its items.
+func (s *Schedule) Defer(id Lane, until time.Time) {
+	l := s.lanes[id]
+	if l == nil {
+		return
+	}
+	for _, v := range l.levels {
+		s.takeOut(v)
+		v.not = until
+		s.place(v)
+	}
+}
+
 // Reopened has lanes asked for again of which namespaces allowed no more; all: those that were passed over, too.
 func (s *Schedule) Reopened(all bool) {
 	if all {

@@ -104,6 +104,7 @@ func (r *replica) observe(t *telemetry.Telemetry, health *telemetry.Health, pool
 			return nil
 		}},
 	}
+	checks = append(checks, telemetry.Check{Name: "claims", Do: func(context.Context) error { return r.dispatch.Failing() }})
 	gauges := &telemetry.Gauges{Queue: r.store, Workspaces: r.metricsWorkspaces, Workers: r.workers, Ready: health.Ready}
 	if r.listener != nil {
 		gauges.Listening, gauges.OnDuty = r.listener.Connected, r.gate.OnDuty

@@ -12,7 +12,9 @@ begin
                 from pgdispatch.workflow_execution_queue q
                 left join pgdispatch.workflow_executions e on e.id = q.execution_id
                 left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
-                where q.stage = 'DOUBT' and q.run_at <= at_time and (q.lost_lease_count >= 2) = alone
+                where q.stage = 'DOUBT' and q.run_at <= at_time
+                  and q.id <> all ({{ template "parts/parked.sql" }})
+                  and (q.lost_lease_count >= 2) = alone
                   and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id and w.paused)
                   and coalesce(allowed[array_position(namespaces, coalesce(e.namespace, d.namespace, own_namespace))], 1) > 0
                 order by q.run_at, q.id limit at_most for update of q skip locked

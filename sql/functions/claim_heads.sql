@@ -7,6 +7,8 @@ create or replace function pgdispatch.claim_heads(workspaces uuid[], priorities 
 language plpgsql volatile
 as $$
 #variable_conflict use_column
+declare
+    parked bigint[] := {{ template "parts/parked.sql" }};
 begin
     if not careful and cardinality(namespaces) = 0 then
         select array_agg(h.at) filter (where h.gets), array_agg(h.place) filter (where not h.gets),
@@ -18,7 +20,7 @@ begin
                    row_number() over (order by q.run_at, q.id) <= p.grants and q.run_at <= at_time as gets
             from pgdispatch.workflow_execution_queue q
             where q.workspace_id = p.workspace_id and q.priority = p.priority and q.stage = 'WAITS'
-              and q.run_at >= p.due and (q.run_at, q.id) >= (p.due, p.id)
+              and q.run_at >= p.due and (q.run_at, q.id) >= (p.due, p.id) and q.id <> all (parked)
             order by q.run_at, q.id limit p.grants + 1
         ) h;
         if coalesce(cardinality(heads), 0) <= most then
@@ -35,7 +37,7 @@ begin
                     select q.id, q.run_at, q.workflow_definition_id
                     from pgdispatch.workflow_execution_queue q
                     where q.workspace_id = p.workspace_id and q.priority = p.priority and q.stage = 'WAITS'
-                      and q.run_at >= p.due and (q.run_at, q.id) >= (p.due, p.id) and q.run_at <= at_time
+                      and q.run_at >= p.due and (q.run_at, q.id) >= (p.due, p.id) and q.run_at <= at_time and q.id <> all (parked)
                     order by q.run_at, q.id limit p.grants + 100
                 ) near
                 left join pgdispatch.workflow_definitions d on d.id = near.workflow_definition_id
@@ -53,7 +55,7 @@ begin
         select p.place::integer as place, q.run_at, q.id
         from pgdispatch.workflow_execution_queue q
         where q.workspace_id = p.workspace_id and q.priority = p.priority and q.stage = 'WAITS'
-          and q.run_at >= p.due and (q.run_at, q.id) >= (p.due, p.id) and q.ctid <> all (coalesce(heads, '{}'))
+          and q.run_at >= p.due and (q.run_at, q.id) >= (p.due, p.id) and q.ctid <> all (coalesce(heads, '{}')) and q.id <> all (parked)
         order by q.run_at, q.id limit 1
     ) h;
 end;

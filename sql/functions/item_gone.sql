@@ -7,6 +7,7 @@ as $$
 begin
     delete from pgdispatch.item_failures f
     where f.item_id = any (array(select g.id from gone g));
+    delete from pgdispatch.parked_items p where p.item_id = any (array(select g.id from gone g));
     -- The workflow of an item that was deleted while it ran is still to be stopped.
     delete from pgdispatch.stop_requests s
     where s.execution_id = any (array(select g.execution_id from gone g where g.status in ('COMPLETED', 'FAILED', 'CANCELLED')));

@@ -1,33 +1,39 @@
 -- CLAIMED -> PENDING, for leases that ran out. Safe beside any number of others and of claims: a row that somebody else
--- is moving is left to them. The owner may have started the workflow, so the item keeps its slot until it is answered.
--- Lost are holders that may have died of the item. One that said it lives, in the second half of the lease, did not: the answer to
--- its claim was lost, or its claim's commit hung, and however often that happens, it is no fault of the item.
+-- is moving is left to them. One that a trigger or a constraint of somebody's own keeps where it is is parked, and costs the others nothing.
 create or replace function pgdispatch.requeue_expired(at_most integer) returns integer
-language sql volatile
+language plpgsql volatile
 as $$
-    with expired as materialized (
+declare
+    at_time constant timestamptz := clock_timestamp();
+    expired constant bigint[] := array(
         select q.id
         from pgdispatch.workflow_execution_queue q
         where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t)
-          and q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp()
+          and q.status = 'CLAIMED' and q.lease_expires_at <= at_time
+          and q.id <> all ({{ template "parts/parked.sql" }})
         order by q.id
         limit at_most
         for update skip locked
-    ), requeued as (
-        update pgdispatch.workflow_execution_queue q
-        set status = 'PENDING',
-            lease_token = nextval('pgdispatch.lease_tokens'),
-            lost_lease_count = q.lost_lease_count + case when exists (
-                select from pgdispatch.replicas r
-                where r.id = q.claimed_by and r.renewed_at > q.lease_expires_at - (r.expires_at - r.renewed_at) / 2) then 0 else 1 end,
-            outcome_unknown = true,
-            last_error = 'lease of ' || q.claimed_by || ' expired',
-            claimed_by = null,
-            claimed_at = null,
-            lease_expires_at = null
-        from expired
-        where q.id = expired.id and q.claimed_by is not null and q.lease_expires_at <= clock_timestamp()
-        returning q.id
-    )
-    select count(*)::integer from requeued;
+    );
+    item bigint;
+    requeued integer := 0;
+begin
+    begin
+        return pgdispatch.requeue(expired);
+    exception when others then
+        null; -- which one, the loop finds out
+    end;
+    foreach item in array expired loop
+        begin
+            requeued := requeued + pgdispatch.requeue(array[item]);
+        exception when others then
+            insert into pgdispatch.parked_items as p (item_id, error, attempts, try_at)
+            select q.id, left('its expired lease cannot be ended: ' || sqlerrm, 2000), q.attempt_count, at_time + interval '1 min'
+            from pgdispatch.workflow_execution_queue q where q.id = item
+            on conflict (item_id) do update
+            set error = excluded.error, attempts = excluded.attempts, tries = p.tries + 1, try_at = excluded.try_at;
+        end;
+    end loop;
+    return requeued;
+end;
 $$;

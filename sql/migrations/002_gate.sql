@@ -1,4 +1,4 @@
--- The wake gate says whether the dispatcher on duty is awake: 2, and nobody notifies it; anything else, and whoever commits work does.
+-- The wake gate. 1: the dispatcher on duty sleeps, or is about to, and whoever commits work notifies it. Anything else: nobody does.
 -- A sequence is changed outside of transactions and costs a reader microseconds. Unlogged, from Postgres 15 on, because a change of it
 -- is then not worth a commit; after a crash of the server it is as it is here.
 do $$

@@ -41,6 +41,7 @@ grant insert, select on pgdispatch.enqueue to pgdispatch_enqueuer;
 grant execute on function pgdispatch.cancel(uuid) to pgdispatch_enqueuer;
 
 -- operator: the functions that change items run as the owner, and change nothing else of them
+grant delete on pgdispatch.parked_items to pgdispatch_operator;
 grant update (run_at), insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent)
     on pgdispatch.workflow_execution_queue to pgdispatch_operator;
 grant update (plan, paused, max_concurrent_workflows, max_starts_per_second) on pgdispatch.workspaces to pgdispatch_operator;
@@ -69,6 +70,7 @@ grant insert on pgdispatch.epoch to pgdispatch_dispatcher;
 grant insert, update on pgdispatch.rates to pgdispatch_dispatcher;
 grant update on pgdispatch.claim_lock, pgdispatch.close_sweep, pgdispatch.mark_trim to pgdispatch_dispatcher;
 grant insert, delete on pgdispatch.marks to pgdispatch_dispatcher;
+grant insert, update, delete on pgdispatch.parked_items to pgdispatch_dispatcher;
 grant usage on pgdispatch.lease_tokens to pgdispatch_dispatcher;
 grant select, update on pgdispatch.gate to pgdispatch_dispatcher;
 -- what replicas share
@@ -87,7 +89,7 @@ grant execute on function
     pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text, text[], integer[]),
     pgdispatch.delete_finished(integer),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),
-    pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.requeue_expired(integer), pgdispatch.result_of(text),
+    pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.requeue(bigint[]), pgdispatch.requeue_expired(integer), pgdispatch.result_of(text),
     pgdispatch.shorten_leases(), pgdispatch.take_stops(integer), pgdispatch.trim_marks(bigint), pgdispatch.wake(text),
     pgdispatch.wake_for(uuid[])
     to pgdispatch_dispatcher;

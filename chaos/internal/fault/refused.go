@@ -15,6 +15,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/chaos/internal/lab"
 	"github.com/pgdispatch/pgdispatch/chaos/internal/proxy"
+	"github.com/pgdispatch/pgdispatch/chaos/internal/queries"
 	"github.com/pgdispatch/pgdispatch/chaos/internal/temporal"
 )
 
@@ -29,9 +30,48 @@ func refusedFaults() []*Fault {
 			Figure: "the longest wait of another tenant's row until it is started", Limit: onePoll, Alone: true, Inject: oddRows},
 		{Name: "start-refused", Matrix: []int{68}, Domain: server, How: "Temporal refuses an item's start with InvalidArgument", Lift: "it takes others",
 			Figure: "attempts until it has failed with that reason", Limit: 1, Unit: "attempts", Alone: true, Inject: startRefused},
+		{Name: "refusing-trigger", Matrix: []int{67}, Domain: sessions, How: "a trigger of an application's own refuses every update of one item, which waits first in its workspace", Lift: "it is dropped, and the item retried",
+			Figure: "the longest time without a start of a workflow", Limit: onePoll, Shortest: 4 * s, Longest: 5 * s, Alone: true, Inject: refusingTrigger},
 		{Name: "empty-store", Matrix: []int{50}, Domain: server, How: "Temporal is restarted without its database, with one workflow running and all others ended", Lift: "it has its database again",
 			Figure: "ended items that were started again", Limit: 0, Unit: "workflows", Shortest: 3 * s, Longest: 4 * s, Alone: true, Inject: emptyStore},
 	}
+}
+
+func refusingTrigger(ctx context.Context, s *Scene) (Lift, error) {
+	conn, err := s.Session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lift := func(ctx context.Context) error {
+		_, err := conn.Exec(ctx, queries.Get("refuse_end"))
+		return errors.Join(err, conn.Close(ctx))
+	}
+	if _, err := conn.Exec(ctx, queries.Get("refuse_begin")); err != nil {
+		return nil, errors.Join(fmt.Errorf("create the trigger: %w", err), conn.Close(ctx))
+	}
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return nil, errors.Join(err, lift(ctx))
+	}
+	execution, err := s.Load.Insert(ctx, conn, s.Load.Workspaces[len(s.Load.Workspaces)-2])
+	if err == nil {
+		_, err = tx.Exec(ctx, queries.Get("refuse_item"), execution)
+	}
+	if err = errors.Join(err, tx.Commit(ctx)); err != nil {
+		return nil, errors.Join(err, lift(ctx))
+	}
+	at := time.Now()
+	err = lab.Await(ctx, tolerance, "the item is parked", func() (bool, error) {
+		var parked *string
+		err := s.Row(ctx, "refused_error", []any{execution}, &parked)
+		return parked != nil && strings.Contains(*parked, execution), err
+	})
+	return func(ctx context.Context) (Measure, error) {
+		m := gap(s.Lab, "DISPATCHED", at)
+		seconds, err := m(ctx)
+		err = errors.Join(err, lift(ctx))
+		return func(context.Context) (float64, error) { return seconds, nil }, err
+	}, err
 }
 
 // grammar is what a column may be given.

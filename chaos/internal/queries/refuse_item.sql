@@ -1,0 +1,2 @@
+-- $1 execution
+insert into public.chaos_refused values ($1::text::uuid)

@@ -1,0 +1,2 @@
+{{- /* The IDs of the items that a claim passes over. */ -}}
+array(select p.item_id from pgdispatch.parked_items p where p.try_at > at_time)
