@@ -45,7 +45,7 @@ func main() {
 type options struct {
 	out, binary string
 	base        string
-	hold        time.Duration
+	hold, soak  time.Duration
 	rounds      int
 	quick       bool
 	scenarios   []*scenario.Scenario
@@ -64,6 +64,7 @@ func read(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.binary, "pgdispatch", "../bin/pgdispatch", "the binary to measure, see `make build`")
 	flags.StringVar(&o.base, "base", "", "an older binary of before the redesign of claims: claimcost measures its schema beside the present one")
 	flags.DurationVar(&o.hold, "hold", scenario.DefaultHold, "how long scenario snapshot holds its snapshot")
+	flags.DurationVar(&o.soak, "soak", scenario.DefaultSoak, "how long scenario soak takes, which runs only where -only names it")
 	flags.IntVar(&o.rounds, "rounds", 5, "how many times the contestants of each scenario take turns")
 	flags.BoolVar(&o.quick, "quick", false, "one round of a fraction of everything: to see that it works, not how fast")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas: "+strings.Join(names, ", "))
@@ -76,8 +77,8 @@ func read(args []string, stderr io.Writer) (options, error) {
 	if o.quick {
 		o.rounds = 1
 	}
-	all := scenario.All(scenario.Options{Hold: o.hold, Base: o.base != ""})
-	o.scenarios = all
+	all := scenario.All(scenario.Options{Hold: o.hold, Soak: o.soak, Base: o.base != ""})
+	o.scenarios = slices.DeleteFunc(slices.Clone(all), func(s *scenario.Scenario) bool { return s.Name == "soak" && !o.quick })
 	if only != "" {
 		o.scenarios = nil
 		for name := range strings.SplitSeq(only, ",") {

@@ -120,7 +120,10 @@ func (c *Cluster) Exited() <-chan struct{} { return c.server.exited }
 func (c *Cluster) PID() int { return c.server.cmd.Process.Pid }
 
 // LogTail is the end of the server's log, for error messages. It is empty after Stop.
-func (c *Cluster) LogTail() string { return logTail(c.logPath()) }
+func (c *Cluster) LogTail() string { return logTail(c.LogPath()) }
+
+// LogPath is the server's log. Stop removes it.
+func (c *Cluster) LogPath() string { return filepath.Join(c.Dir, "postgres.log") }
 
 // Stop shuts the server down in order (open connections are closed, the data is flushed) and removes
 // the directory. Later calls return what the first one returned.
@@ -188,7 +191,7 @@ func (c *Cluster) initdb(ctx context.Context, account account) error {
 
 // startServer starts postgres and waits until it is ready. It leaves no process behind when it fails.
 func (c *Cluster) startServer(ctx context.Context, account account, settings map[string]string) error {
-	logFile, err := os.Create(c.logPath())
+	logFile, err := os.Create(c.LogPath())
 	if err != nil {
 		return fmt.Errorf("create server log: %w", err)
 	}
@@ -220,7 +223,7 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	tick := time.NewTicker(readyPollInterval)
 	defer tick.Stop()
 	for {
-		log, err := os.ReadFile(c.logPath())
+		log, err := os.ReadFile(c.LogPath())
 		if err != nil {
 			return fmt.Errorf("read server log: %w", err)
 		}
@@ -252,7 +255,6 @@ func (c *Cluster) prepare(cmd *exec.Cmd, account account) {
 }
 
 func (c *Cluster) dataDir() string { return filepath.Join(c.Dir, "data") }
-func (c *Cluster) logPath() string { return filepath.Join(c.Dir, "postgres.log") }
 
 // serverSettings merges the caller's settings over the defaults. Where the server listens is not for
 // the caller to change: URL and Stop rely on it.

@@ -9,6 +9,8 @@ const DefaultHold = 5 * time.Minute
 type Options struct {
 	// Hold is how long an old snapshot is held; 0: DefaultHold.
 	Hold time.Duration
+	// Soak is how long scenario soak takes; 0: DefaultSoak.
+	Soak time.Duration
 	// Base: an older pgdispatch is there to be measured beside the present one.
 	Base bool
 }
@@ -18,6 +20,9 @@ func All(o Options) []*Scenario {
 	if o.Hold == 0 {
 		o.Hold = DefaultHold
 	}
+	if o.Soak == 0 {
+		o.Soak = DefaultSoak
+	}
 	return []*Scenario{Enqueue(), SlowFlush(), Draining(), Idle(), Paced(), Greatest(), Drain(), SlowDrain(), Vain(),
-		Claims(), ClaimCost(o.Base), Loading(), Snapshot(o.Hold), View(), Tenants(), Cost(), Herd(), Rest(), Watches(), Instructions()}
+		Claims(), ClaimCost(o.Base), Loading(), Snapshot(o.Hold), View(), Tenants(), Cost(), Herd(), Rest(), Watches(), Instructions(), Soak(o.Soak)}
 }
