@@ -20,11 +20,6 @@ reproducible: build ## build once more, in another directory and without a cache
 	@copy=$$(mktemp -d) && trap 'chmod -R u+w "$$copy" && rm -rf "$$copy"' EXIT && git ls-files -z | xargs -0 cp --parents -t "$$copy" && \
 	GOCACHE=$$copy/.cache $(MAKE) --no-print-directory -C "$$copy" build VERSION=$(VERSION) && cmp bin/pgdispatch "$$copy/bin/pgdispatch" && sha256sum bin/pgdispatch
 
-.PHONY: sbom
-sbom: build ## write bin/pgdispatch.cdx.json, a CycloneDX list of what is in bin/pgdispatch, and hold it against CycloneDX's schema
-	go run -C deploy ./sbom $(CURDIR)/bin/pgdispatch $(VERSION) > bin/pgdispatch.cdx.json
-	go test -C deploy -run Schema ./sbom -sbom $(CURDIR)/bin/pgdispatch.cdx.json
-
 .PHONY: devstack
 devstack: ## build bin/devstack, the embedded Temporal server and the demo (minutes the first time)
 	@echo "building bin/devstack with the embedded Temporal server: 4 to 7 minutes on two cores the first time, seconds later"
@@ -41,11 +36,9 @@ run: build devstack ## the whole thing on your machine: Postgres, Temporal, two 
 test: devstack build lint ## lint, and every test with the race detector on a real Postgres and a real Temporal
 	$(GOTEST) ./...
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
-	cd bench && $(GOTEST) ./internal/...
-	cd chaos && $(GOTEST) ./...
-	cd deploy && $(GOTEST) ./...
+	cd test && $(GOTEST) ./bench/internal/... ./chaos/... ./deploy/...
 	$(MAKE) --no-print-directory browser
-	cd mutants && $(GOTEST) -count=1 ./... # the files it looks at are not its own, so a cached answer may be wrong
+	cd test && $(GOTEST) -count=1 ./mutants/... # the files it looks at are not its own, so a cached answer may be wrong
 
 .PHONY: test-matrix
 test-matrix: devstack build ## the product's tests on Postgres 14 to 18, whose programs it fetches (Linux on x86-64); PG='17 18', PACKAGES
@@ -61,19 +54,19 @@ alerts: ## see each alert of deploy/prometheus fire, and none without a reason, 
 
 .PHONY: browser
 browser: devstack ## drive every page and action of the web view in headless Chromium, by keyboard too, with axe-core
-	cd browser && go test -timeout 10m -parallel 4 -count=1 ./... # the binary that it builds is not its own, so a cached answer may be wrong
+	cd test && go test -timeout 10m -parallel 4 -count=1 ./browser/... # the binary that it builds is not its own, so a cached answer may be wrong
 
 .PHONY: screenshots
 screenshots: devstack ## take the pictures of the documentation anew; writes docs/images
-	cd browser && go test -count=1 -run Pictures . -args -screenshots ../docs/images
+	cd test && go test -count=1 -run Pictures ./browser -args -screenshots $(CURDIR)/docs/images
 
 .PHONY: bench
 bench: build ## measure beside River, a floor and the machine's limit; two to three hours; writes docs/benchmarks.md
-	go run -C bench . -pgdispatch $(CURDIR)/bin/pgdispatch
+	go run -C test ./bench -pgdispatch $(CURDIR)/bin/pgdispatch
 
 .PHONY: bench-quick
 bench-quick: build ## the same in a minute, to the terminal: to see that it works, not how fast
-	go run -C bench . -quick -pgdispatch $(CURDIR)/bin/pgdispatch
+	go run -C test ./bench -quick -pgdispatch $(CURDIR)/bin/pgdispatch
 
 .PHONY: failpoint
 failpoint: ## build bin/pgdispatch-failpoint, which fails where it is told to: for make chaos
@@ -85,30 +78,22 @@ chaos-tools: ## install what some faults of make chaos need, on Debian: libfaket
 
 .PHONY: chaos
 chaos: failpoint devstack ## break everything around three replicas, and check every invariant; CHAOS_MINUTES, SEED; writes docs/reliability.md
-	go run -C chaos . -pgdispatch $(CURDIR)/bin/pgdispatch-failpoint -devstack $(CURDIR)/bin/devstack $(if $(SEED),-seed $(SEED))
+	go run -C test ./chaos -pgdispatch $(CURDIR)/bin/pgdispatch-failpoint -devstack $(CURDIR)/bin/devstack $(if $(SEED),-seed $(SEED))
 
 .PHONY: mutants
 mutants: ## take each guard away and see a named test go red; some 4 minutes; writes docs/mutants.md
-	go run -C mutants .
+	go run -C test ./mutants
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and tidy modules, of all modules
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
-	go vet ./... && go vet -tags failpoint ./cmd/pgdispatch && go vet -C cmd/devstack ./... && go vet -C bench ./... && go vet -C browser ./... && go vet -C chaos ./... && go vet -C mutants ./... && go vet -C deploy ./...
+	go vet ./... && go vet -tags failpoint ./cmd/pgdispatch && go vet -C cmd/devstack ./... && go vet -C test ./...
 	go run $(STATICCHECK) ./...
 	cd cmd/devstack && go run $(STATICCHECK) ./...
-	cd bench && go run $(STATICCHECK) ./...
-	cd browser && go run $(STATICCHECK) ./...
-	cd chaos && go run $(STATICCHECK) ./...
-	cd mutants && go run $(STATICCHECK) ./...
-	cd deploy && go run $(STATICCHECK) ./...
+	cd test && go run $(STATICCHECK) ./...
 	go mod tidy -diff
 	cd cmd/devstack && go mod tidy -diff
-	cd bench && go mod tidy -diff
-	cd browser && go mod tidy -diff
-	cd chaos && go mod tidy -diff
-	cd mutants && go mod tidy -diff
-	cd deploy && go mod tidy -diff
+	cd test && go mod tidy -diff
 
 .PHONY: fmt
 fmt: ## format the code

@@ -104,7 +104,7 @@ func TestSQLStandsInSQLFiles(t *testing.T) {
 	t.Parallel()
 	for path, file := range parse(t, false) {
 		if sqlAllowed[path] != "" || strings.HasPrefix(path, "sql/sqltest/") ||
-			strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "bench/") || strings.HasPrefix(path, "mutants/") ||
+			strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "test/bench/") || strings.HasPrefix(path, "test/mutants/") ||
 			strings.HasPrefix(path, "docs/clients/") {
 			continue
 		}
@@ -215,7 +215,7 @@ func TestEveryLogEventIsInTheDocs(t *testing.T) {
 	require.NoError(t, err)
 	found := 0
 	for path, file := range parse(t, false) {
-		if strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "bench/") {
+		if strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "test/bench/") {
 			continue
 		}
 		for _, call := range logCall.FindAllStringSubmatch(file.text, -1) {

@@ -51,7 +51,7 @@ func TestEveryLogEventOfTheDocsIsInTheCode(t *testing.T) {
 	table, _, _ = strings.Cut(table, "\n## ")
 	var code strings.Builder
 	for path, file := range parse(t, false) {
-		if !strings.HasPrefix(path, "cmd/devstack/") && !strings.HasPrefix(path, "bench/") && !strings.HasPrefix(path, "chaos/") {
+		if !strings.HasPrefix(path, "cmd/devstack/") && !strings.HasPrefix(path, "test/") {
 			code.WriteString(file.text)
 		}
 	}
@@ -77,7 +77,7 @@ func TestTheDocsSayAtWhichLevelAnEventIsLogged(t *testing.T) {
 		}
 	}
 	for path, file := range parse(t, false) {
-		if strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "bench/") {
+		if strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "test/bench/") {
 			continue
 		}
 		for _, call := range leveledCall.FindAllStringSubmatch(file.text, -1) {

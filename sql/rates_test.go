@@ -73,7 +73,7 @@ func TestARateBelowOneASecondGivesOneAtATime(t *testing.T) {
 // The timer is never too early: a dispatcher that looks when it was told to finds an item.
 func TestTheTimeToLookAgainIsWhenTheRateAllowsOne(t *testing.T) {
 	t.Parallel()
-	for _, perSecond := range []float64{0.0001, 0.3, 3, 7, 13, 333, 99999} {
+	for _, perSecond := range []float64{0.0001, 0.3, 3, 7, 13, 333, 9999} {
 		f := open(t)
 		w := f.tenant("ENTERPRISE")
 		f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")

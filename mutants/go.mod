@@ -1,3 +1,0 @@
-module github.com/pgdispatch/pgdispatch/mutants
-
-go 1.26.0

@@ -1,0 +1,262 @@
+// Package lab is where contestants meet: one durable Postgres cluster, a fresh database for each attempt, and processes
+// that end with it.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
+)
+
+// Templates that databases are copied from.
+const (
+	// Ours has the product's schema, our own contestants' tables and Workspaces workspaces without a limit to speak of.
+	Ours = "template_ours"
+	// Base is Ours as Options.Base makes it. It is there where that is set.
+	Base = "template_base"
+	// Rivers has River's schema.
+	Rivers = "template_river"
+)
+
+// Workspaces is how many workspaces the items of most scenarios are spread over.
+const Workspaces = 20
+
+// NoLimit is a workspace limit that is never reached.
+const NoLimit = 100000
+
+// Settings is how the cluster runs: durable, with room enough that no checkpoint falls into a measurement by its size.
+var Settings = map[string]string{
+	"fsync":              "on",
+	"full_page_writes":   "on",
+	"synchronous_commit": "on",
+	"shared_buffers":     "512MB",
+	"max_wal_size":       "8GB",
+	"max_connections":    "500",
+}
+
+// Lab is one cluster and what runs against it.
+type Lab struct {
+	Cluster *sqltest.Cluster
+	// Binary is the pgdispatch to be measured.
+	Binary string
+	// Base is an older pgdispatch whose schema is measured beside it; "": none.
+	Base string
+	// Quick asks every scenario for a fraction of its time: to see that it works, not how fast.
+	Quick bool
+	// HasStatements says whether the server counts statements.
+	HasStatements bool
+
+	dir   string
+	self  string
+	admin *pgxpool.Pool
+	names atomic.Int64
+}
+
+// Options says where things are.
+type Options struct {
+	Binary string
+	Base   string // "": none
+	Quick  bool
+}
+
+// Open starts the cluster and prepares the templates.
+func Open(ctx context.Context, options Options) (*Lab, error) {
+	binary, err := findBinary(options.Binary)
+	if err != nil {
+		return nil, fmt.Errorf("%w: run `make build`", err)
+	}
+	base := ""
+	if options.Base != "" {
+		if base, err = findBinary(options.Base); err != nil {
+			return nil, err
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the benchmarks' own binary: %w", err)
+	}
+	l := &Lab{Binary: binary, Base: base, Quick: options.Quick, self: self}
+	if l.dir, err = os.MkdirTemp("", "pgdispatch-bench-*"); err != nil {
+		return nil, fmt.Errorf("make directory: %w", err)
+	}
+	if err := l.open(ctx); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func findBinary(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find pgdispatch: %w", err)
+	}
+	return path, nil
+}
+
+func (l *Lab) open(ctx context.Context) error {
+	settings := map[string]string{}
+	for name, value := range Settings {
+		settings[name] = value
+	}
+	binDir, err := sqltest.FindBinDir(ctx)
+	if err != nil {
+		return err
+	}
+	if l.HasStatements = canCountStatements(ctx, binDir); l.HasStatements {
+		settings["shared_preload_libraries"] = "pg_stat_statements"
+		settings["pg_stat_statements.track"] = "none" // the one scenario that counts turns it on for its own database
+	}
+	if l.Cluster, err = sqltest.StartCluster(ctx, sqltest.Options{BinDir: binDir, Settings: settings}); err != nil {
+		return err
+	}
+	if l.admin, err = pgxpool.New(ctx, l.Cluster.URL("postgres")); err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
+	if err := l.template(ctx, Ours, migratedBy(l.Binary)); err != nil {
+		return err
+	}
+	if l.Base != "" {
+		if err := l.template(ctx, Base, migratedBy(l.Base)); err != nil {
+			return err
+		}
+	}
+	return l.template(ctx, Rivers, prepareRiver)
+}
+
+func canCountStatements(ctx context.Context, binDir string) bool {
+	out, err := exec.CommandContext(ctx, filepath.Join(binDir, "pg_config"), "--pkglibdir").Output()
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(filepath.Join(strings.TrimSpace(string(out)), "pg_stat_statements.so"))
+	return err == nil
+}
+
+func (l *Lab) template(ctx context.Context, name string, prepare func(context.Context, string) error) error {
+	if _, err := l.admin.Exec(ctx, "create database "+name+" template template0"); err != nil {
+		return fmt.Errorf("create %s: %w", name, err)
+	}
+	if err := prepare(ctx, l.Cluster.URL(name)); err != nil {
+		return fmt.Errorf("prepare %s: %w", name, err)
+	}
+	return nil
+}
+
+// migratedBy lets a binary make its own schema: what is measured is the product as it is shipped.
+func migratedBy(binary string) func(context.Context, string) error {
+	return func(ctx context.Context, url string) error { return prepareOurs(ctx, binary, url) }
+}
+
+func prepareOurs(ctx context.Context, binary, url string) error {
+	command := exec.CommandContext(ctx, binary, "migrate", "up")
+	command.Env = append(os.Environ(), "DATABASE_URL="+url)
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgdispatch migrate up: %w:\n%s", err, out)
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, queries.Get("tables")); err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, queries.Get("workspaces"), Workspaces, NoLimit, "team")
+	return err
+}
+
+func prepareRiver(ctx context.Context, url string) error {
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+	if err != nil {
+		return err
+	}
+	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	return err
+}
+
+// Version is what the server says it is.
+func (l *Lab) Version(ctx context.Context) (version string, err error) {
+	err = l.admin.QueryRow(ctx, "show server_version").Scan(&version)
+	return version, err
+}
+
+// Close ends the cluster and removes what was written.
+func (l *Lab) Close() error {
+	var err error
+	if l.admin != nil {
+		l.admin.Close()
+	}
+	if l.Cluster != nil {
+		err = l.Cluster.Stop()
+	}
+	return errors.Join(err, os.RemoveAll(l.dir))
+}
+
+// Database is a fresh database for one attempt.
+type Database struct {
+	Name, URL string
+	// Pool is for whoever measures. Its connections are durable.
+	Pool *pgxpool.Pool
+
+	lab *Lab
+}
+
+// Database makes a database as its template is, with settings of its own, and flushes everything that came before to the
+// disk, so that nobody pays for a predecessor.
+func (l *Lab) Database(ctx context.Context, template string, settings map[string]string) (*Database, error) {
+	d := &Database{Name: fmt.Sprintf("bench_%d", l.names.Add(1)), lab: l}
+	if _, err := l.admin.Exec(ctx, "create database "+d.Name+" template "+template); err != nil {
+		return nil, fmt.Errorf("create database: %w", err)
+	}
+	for name, value := range settings {
+		if _, err := l.admin.Exec(ctx, fmt.Sprintf("alter database %s set %s = '%s'", d.Name, name, value)); err != nil {
+			return nil, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	d.URL = l.Cluster.URL(d.Name)
+	config, err := pgxpool.ParseConfig(d.URL)
+	if err != nil {
+		return nil, fmt.Errorf("read the database's address: %w", err)
+	}
+	config.MaxConns = 40
+	if d.Pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	return d, l.Checkpoint(ctx)
+}
+
+// Checkpoint writes all dirty pages, so that what follows starts from the same point each time.
+func (l *Lab) Checkpoint(ctx context.Context) error {
+	_, err := l.admin.Exec(ctx, "checkpoint")
+	return err
+}
+
+// Drop removes the database, whoever is still connected.
+func (d *Database) Drop() error {
+	d.Pool.Close()
+	if _, err := d.lab.admin.Exec(context.Background(), "drop database "+d.Name+" with (force)"); err != nil {
+		return fmt.Errorf("drop database: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
+	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
+	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
+)
+
+const (
+	// costWarmUps is how many claims are not counted: their statements are planned, and what they read is read for the first time.
+	costWarmUps = 20
+	// backendRests is how long a backend gets to wait for its next statement, so that the kernel has its time.
+	backendRests = 200 * time.Microsecond
+)
+
+// ClaimCost is the CPU time that claims take of the one backend that executes them, beside that of an older schema.
+func ClaimCost(base bool) *Scenario {
+	one, hundred := costing("one item", 1, 1500), costing("100 items", 100, 60)
+	s := &Scenario{
+		Name: "claimcost", Title: "What a claim and a settle cost the database",
+		Text: "The CPU time of the one backend that claims and settles, by the kernel's count: an insert by another session, a claim by the product's own store, which was told of it by a notification, " +
+			"and a settle of what it got. Microseconds an item, the median of 1,500 claims of one and of 60 of a hundred.",
+		Entrants:  []Entrant{one, hundred},
+		Columns:   []Column{{"claim", "claim µs"}, {"settle", "settle µs"}, {"all", "both µs"}},
+		MaxRounds: 5,
+	}
+	if base {
+		s.Text += " `before` is an older pgdispatch's schema, claimed from by its own statements: each claim has one of it before or after it, by turns."
+		s.Columns = append(s.Columns, Column{"baseclaim", "before: claim µs"}, Column{"basesettle", "settle µs"}, Column{"base", "both µs"})
+		for _, e := range s.Entrants {
+			s.Bars = append(s.Bars, Bar{Text: "Backend CPU an item, claim and settle of " + e.Name + ": new / present", Value: Key{e.Name, "all"}, Against: Key{e.Name, "base"}, Level: 0.7})
+		}
+	}
+	return s
+}
+
+func costing(name string, items, rounds int) Entrant {
+	return Entrant{Name: name, Colour: blue, Run: func(ctx context.Context, t *Turn) (err error) {
+		templates := []string{lab.Ours}
+		if t.Base != "" {
+			templates = append(templates, lab.Base)
+		}
+		var all []*costed
+		for _, template := range templates {
+			c, err := openCosted(ctx, t, template)
+			if c != nil {
+				defer func() { err = errors.Join(err, c.close()) }()
+			}
+			if err != nil {
+				return err
+			}
+			all = append(all, c)
+		}
+		for n := range Quickly(t, rounds, 5) + costWarmUps {
+			for k := range all {
+				c := all[(n+k)%len(all)] // by turns the one or the other first
+				if err := c.once(ctx, items, n >= costWarmUps); err != nil {
+					return fmt.Errorf("%s, claim %d: %w", c.db.Name, n, err)
+				}
+			}
+		}
+		for k, c := range all {
+			claims, settles, both := stat.Median(c.claims), stat.Median(c.settles), stat.Median(c.both)
+			if k == 0 {
+				t.Figures["claim"], t.Figures["settle"], t.Figures["all"] = claims, settles, both
+			} else {
+				t.Figures["baseclaim"], t.Figures["basesettle"], t.Figures["base"] = claims, settles, both
+			}
+		}
+		return nil
+	}}
+}
+
+// costed is a schema of which is known what its claims cost.
+type costed struct {
+	db      *lab.Database
+	pool    *pgxpool.Pool // one connection, whose backend is counted
+	backend uint32
+	team    Team
+
+	claim  func(ctx context.Context, items int, since time.Time) (ids, tokens []int64, err error)
+	settle func(ctx context.Context, ids, tokens []int64) (settled int, err error)
+
+	claims, settles, both []float64 // µs an item
+}
+
+func openCosted(ctx context.Context, t *Turn, template string) (*costed, error) {
+	db, err := t.Database(ctx, template, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := &costed{db: db}
+	if c.pool, err = storePool(ctx, db.URL); err != nil {
+		return c, err
+	}
+	err = c.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		c.backend = conn.Conn().PgConn().PID()
+		return nil
+	})
+	if err != nil {
+		return c, fmt.Errorf("connect: %w", err)
+	}
+	teams, err := Teams(ctx, db.Pool)
+	if err != nil {
+		return c, err
+	}
+	c.team = teams[0]
+	if _, err := db.Pool.Exec(ctx, queries.Get("settings"), lab.NoLimit, false); err != nil {
+		return c, fmt.Errorf("set W: %w", err)
+	}
+	if template == lab.Base {
+		c.claim, c.settle = c.claimBefore, c.settleBefore
+		return c, nil
+	}
+	return c, c.byStore(ctx)
+}
+
+func (c *costed) close() error {
+	if c.pool != nil {
+		c.pool.Close()
+	}
+	return c.db.Drop()
+}
+
+// once lets items wait, claims them and settles them.
+func (c *costed) once(ctx context.Context, items int, counts bool) error {
+	since := time.Now().Add(-backendRests) // both clocks are this machine's
+	if _, err := c.db.Pool.Exec(ctx, queries.Get("enqueue_many"), c.team.Workspace, c.team.Definition, items, lab.Params); err != nil {
+		return fmt.Errorf("enqueue: %w", err)
+	}
+	var ids, tokens []int64
+	claimed, err := c.counted(func() (err error) {
+		ids, tokens, err = c.claim(ctx, items, since)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(ids) != items {
+		return fmt.Errorf("a claim of %d got %d", items, len(ids))
+	}
+	var settled int
+	ended, err := c.counted(func() (err error) {
+		settled, err = c.settle(ctx, ids, tokens)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if settled != items {
+		return fmt.Errorf("a settle of %d settled %d", items, settled)
+	}
+	if counts {
+		each := 1000 * float64(items) // nanoseconds for all of them
+		c.claims = append(c.claims, float64(claimed)/each)
+		c.settles = append(c.settles, float64(ended)/each)
+		c.both = append(c.both, float64(claimed+ended)/each)
+	}
+	return nil
+}
+
+// counted is the CPU time that the backend takes for something.
+func (c *costed) counted(do func() error) (time.Duration, error) {
+	before, err := lab.BackendCPU(c.backend)
+	if err != nil {
+		return 0, err
+	}
+	if err := do(); err != nil {
+		return 0, err
+	}
+	time.Sleep(backendRests)
+	after, err := lab.BackendCPU(c.backend)
+	return after - before, err
+}
+
+// byStore claims as a replica does that sleeps until it is notified, and settles likewise.
+func (c *costed) byStore(ctx context.Context) error {
+	store := &claim.Store{Pool: c.pool, Owner: "bench", Lease: time.Minute, Namespace: "default"}
+	var number int64
+	if err := c.db.Pool.QueryRow(ctx, queries.Get("wake_number"), c.team.Workspace).Scan(&number); err != nil {
+		return fmt.Errorf("read a workspace: %w", err)
+	}
+	looked := false
+	c.claim = func(ctx context.Context, items int, since time.Time) (ids, tokens []int64, err error) {
+		batch, _, err := store.SettleAndClaim(ctx, nil, claim.Wanted{AtMost: items, Quiet: true, Look: !looked,
+			Named: []string{fmt.Sprintf("%d:0:%d", number, since.UnixMicro())}})
+		looked = true
+		for _, item := range batch.Items {
+			ids, tokens = append(ids, item.ID), append(tokens, item.Token)
+		}
+		return ids, tokens, err
+	}
+	c.settle = func(ctx context.Context, ids, tokens []int64) (int, error) {
+		settlements := make([]claim.Settlement, len(ids))
+		for n := range ids {
+			settlements[n] = claim.Settlement{Verb: claim.Dispatched, ID: ids[n], Token: tokens[n], RunID: runID}
+		}
+		settled, err := store.Settle(ctx, claim.Dispatched, settlements)
+		return len(settled), err
+	}
+	return nil
+}
+
+// runID is as long as Temporal's.
+const runID = "0191f3f2-aaaa-7bbb-8ccc-0123456789ab"
+
+// claimBefore claims by the statement of before the redesign.
+func (c *costed) claimBefore(ctx context.Context, items int, _ time.Time) (ids, tokens []int64, err error) {
+	rows, err := c.pool.Query(ctx, queries.Get("old_claim"), "bench", items, time.Minute, "default", []string{}, []int{}, "bench")
+	if err != nil {
+		return nil, nil, fmt.Errorf("claim as before: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		values, err := rows.Values()
+		if err != nil {
+			return nil, nil, fmt.Errorf("claim as before: %w", err)
+		}
+		id, isItem := values[0].(int64) // the last row has none
+		token, _ := values[1].(int64)
+		if isItem {
+			ids, tokens = append(ids, id), append(tokens, token)
+		}
+	}
+	return ids, tokens, rows.Err()
+}
+
+// settleBefore settles by the statement of then.
+func (c *costed) settleBefore(ctx context.Context, ids, tokens []int64) (int, error) {
+	runs := make([]string, len(ids))
+	for n := range runs {
+		runs[n] = runID
+	}
+	rows, err := c.pool.Query(ctx, queries.Get("old_dispatched"), ids, tokens, runs, "bench")
+	if err != nil {
+		return 0, fmt.Errorf("settle as before: %w", err)
+	}
+	settled, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	return len(settled), err
+}

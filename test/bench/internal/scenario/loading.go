@@ -1,0 +1,77 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
+	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
+)
+
+// Loading is what it takes a replica to learn of all that waits.
+func Loading() *Scenario {
+	const lanes = "100,000 workspaces, 1,000,000 items"
+	open := backlogs{}
+	return &Scenario{
+		Name: "load", Title: "Learning what waits",
+		Text: "Ten items wait in each of 100,000 workspaces. A store that knows of nothing, on a connection of its own, is asked for no item: it loads what waits. " +
+			"`kept` is what the heap of this process has grown by after a collection, the store included, and `allocated` all that was on the way.",
+		Entrants: []Entrant{open.entrant(lanes, blue, fillLanes, (*backlog).load)},
+		Columns:  []Column{{"seconds", "seconds"}, {"kept", "kept MB"}, {"allocated", "allocated MB"}},
+		Bars: []Bar{
+			{Text: "Loading 100,000 lanes with 1,000,000 items waiting, s", Value: Key{lanes, "seconds"}, Level: 2},
+			{Text: "The same, MB kept", Value: Key{lanes, "kept"}, Level: 50},
+		},
+		Limit: 6 * time.Minute,
+		Close: open.close,
+	}
+}
+
+func fillLanes(ctx context.Context, t *Turn, b *backlog) error {
+	if _, err := AddTeams(ctx, b.pool, "lane", Quickly(t, 100_000, 500), 5); err != nil {
+		return err
+	}
+	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_everywhere"), "lane", 10, lab.Params); err != nil {
+		return fmt.Errorf("enqueue: %w", err)
+	}
+	return nil
+}
+
+// load lets a new store load what waits.
+func (b *backlog) load(ctx context.Context, t *Turn) error {
+	pool, err := storePool(ctx, b.db.URL)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := pool.Ping(ctx); err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	before := heap()
+	store := &claim.Store{Pool: pool, Owner: "bench", Lease: time.Minute}
+	began := time.Now()
+	batch, err := store.Claim(ctx, 0)
+	if err != nil {
+		return err
+	}
+	t.Figures["seconds"] = time.Since(began).Seconds()
+	after := heap()
+	runtime.KeepAlive(store)
+	t.Figures["kept"] = max(float64(after.HeapAlloc)-float64(before.HeapAlloc), 0) / (1 << 20)
+	t.Figures["allocated"] = float64(after.TotalAlloc-before.TotalAlloc) / (1 << 20)
+	if !batch.More || len(batch.Items) > 0 {
+		return fmt.Errorf("the store found %d items and does not say that more wait: %+v", len(batch.Items), batch)
+	}
+	return nil
+}
+
+// heap is what this process has in use, without what nobody needs any more.
+func heap() (stats runtime.MemStats) {
+	runtime.GC()
+	runtime.GC() // pools keep what they have for one collection
+	runtime.ReadMemStats(&stats)
+	return stats
+}

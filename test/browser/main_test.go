@@ -1,0 +1,139 @@
+package browser
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+const (
+	// startTimeout bounds the start of everything that the tests share, on a machine that does much else.
+	startTimeout = 4 * time.Minute
+	// patience is how long a test waits for what is to happen. Nobody waits for it otherwise.
+	patience = time.Minute
+	// manyItems have ended in the full database.
+	manyItems = 300_000
+	// adminToken is for acting, and viewToken for looking.
+	adminToken, viewToken = "0123456789abcdef", "fedcba9876543210"
+)
+
+// screenshots is where those of the documentation are written.
+var screenshots = flag.String("screenshots", "", "directory that the documentation's screenshots are written to; empty: they are looked at only")
+
+// shared is what all tests use.
+var shared struct {
+	cluster  *sqltest.Cluster
+	temporal *temporal
+	binary   string          // pgdispatch
+	browser  context.Context // chromedp's
+	// full has much of everything, empty has nothing. acting is another replica of the database of full, for who may change something,
+	// and watched one of its pages as who may look only sees them.
+	full, empty, acting, watched *site
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := 1
+	if err := withShared(func() { code = m.Run() }); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// withShared starts what the tests share, and stops it after them, whatever happened.
+func withShared(run func()) (err error) {
+	dir, err := os.MkdirTemp("", "pgdispatch-browser-*")
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if shared.cluster, err = sqltest.StartCluster(ctx, sqltest.Options{}); err != nil {
+		return fmt.Errorf("start Postgres: %w", err)
+	}
+	defer func() { err = errors.Join(err, shared.cluster.Stop()) }()
+	if shared.temporal, err = startTemporal(); err != nil {
+		return err
+	}
+	defer shared.temporal.stop()
+	closeBrowser, err := startBrowser(filepath.Join(dir, "profile"))
+	if err != nil {
+		return err
+	}
+	defer closeBrowser()
+	shared.binary = filepath.Join(dir, "pgdispatch")
+	var g errgroup.Group
+	g.Go(func() error {
+		out, err := exec.CommandContext(ctx, "go", "build", "-C", "../..", "-o", shared.binary, "./cmd/pgdispatch").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("build pgdispatch: %w: %s", err, out)
+		}
+		return nil
+	})
+	g.Go(func() (err error) { shared.full, err = newSite(ctx, "full", manyItems); return err })
+	g.Go(func() (err error) { shared.empty, err = newSite(ctx, "empty", 0); return err })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	defer shared.full.close()
+	defer shared.empty.close()
+	shared.acting = &site{database: shared.full.database, db: shared.full.db, user: "anna:" + adminToken}
+	for s, tokens := range map[*site][]string{shared.full: nil, shared.empty: nil, shared.acting: {"PGDISPATCH_ADMIN_TOKEN=" + adminToken, "PGDISPATCH_VIEW_TOKEN=" + viewToken}} {
+		if err := s.start(ctx, tokens...); err != nil {
+			return err
+		}
+		defer s.replica.kill()
+	}
+	watched := *shared.acting
+	watched.user = "wall:" + viewToken
+	shared.watched = &watched
+	if err := shared.full.enqueue(ctx); err != nil {
+		return err
+	}
+	run()
+	return nil
+}
+
+// startBrowser starts Chromium with a profile of its own. It ends with this process at the latest.
+func startBrowser(profile string) (stop func(), err error) {
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(profile),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost")) // whatever it would like to ask
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
+	}
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	browser, stopBrowser := chromedp.NewContext(allocator)
+	stop = func() { stopBrowser(); stopAllocator() }
+	if err := chromedp.Do(browser); err != nil {
+		stop()
+		return nil, fmt.Errorf("start Chromium, of Debian's package chromium: %w", err)
+	}
+	shared.browser = browser
+	return stop, nil
+}
+
+// await returns when condition holds; it may fail the test.
+func await(t testing.TB, condition func() bool, message string, about ...any) {
+	t.Helper()
+	deadline := time.After(patience)
+	for !condition() {
+		select {
+		case <-deadline:
+			t.Fatalf("never happened: "+message, about...)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
+)
+
+// clockFaults are jumps of the database's clock, which every lease is measured by. A Go program's own cannot be made to jump
+// from outside.
+func clockFaults() []*Fault {
+	s := time.Second
+	return []*Fault{
+		{Name: "clock-jumps", Matrix: []int{58}, Domain: database, How: "Postgres is restarted with a clock that is an hour ahead: all leases run out at once", Lift: "when nothing is open, it is restarted with the right clock",
+			Figure: "from Postgres' return to the first claim, the longer of the two", Limit: postgresBack, Shortest: 3 * s, Longest: 4 * s, Alone: true, Inject: clockJumps},
+		{Name: "failover-clock", Matrix: []int{59}, Domain: database, How: "failover to a standby whose clock is 90 s ahead", Lift: "when nothing is open, it is restarted with the right clock",
+			Figure: "from the promotion to the first claim", Limit: 5, Shortest: s, Longest: 2 * s, Alone: true, Inject: failoverClock},
+	}
+}
+
+// drainTime bounds the wait until nothing is open, on a machine that is slow.
+const drainTime = 4 * time.Minute
+
+// backToNow has nothing open, because what falls due is written by the wrong clock, and sets the right one.
+func backToNow(ctx context.Context, s *Scene) error {
+	return errors.Join(s.Load.Drain(ctx, drainTime), s.SetClock(ctx, 0))
+}
+
+func clockJumps(ctx context.Context, s *Scene) (Lift, error) {
+	if err := s.SetClock(ctx, time.Hour); err != nil {
+		return nil, err
+	}
+	forward := firstMove(s.Lab, "CLAIMED", time.Now())
+	return func(ctx context.Context) (Measure, error) {
+		defer s.Load.Pause(false)
+		first, err := forward(ctx)
+		if err = errors.Join(err, backToNow(ctx, s)); err != nil {
+			return nil, err
+		}
+		s.Load.Pause(false)
+		backward := firstMove(s.Lab, "CLAIMED", time.Now())
+		return func(ctx context.Context) (float64, error) {
+			second, err := backward(ctx)
+			s.Logf("%.2f s after the jump forward, %.2f s after the jump back", first, second)
+			return max(first, second), err
+		}, nil
+	}, nil
+}
+
+func failoverClock(ctx context.Context, s *Scene) (Lift, error) {
+	const ahead = 90 * time.Second
+	if err := s.StandbyClock(ctx, ahead); err != nil {
+		return nil, err
+	}
+	lift, err := failover(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (Measure, error) {
+		defer s.Load.Pause(false)
+		m, err := lift(ctx)
+		if err != nil {
+			return nil, err
+		}
+		value, err := m(ctx)
+		err = errors.Join(err, lab.Sleep(ctx, s.Hold), backToNow(ctx, s))
+		return func(context.Context) (float64, error) { return value, nil }, err
+	}, nil
+}

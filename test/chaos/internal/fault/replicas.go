@@ -1,0 +1,346 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
+)
+
+const (
+	// holdTimeout bounds the wait until a replica is in the middle of what the fault needs.
+	holdTimeout = 8 * time.Second
+	// answerLate is long enough to act while an answer is under way, and shorter than the start timeout.
+	answerLate = 400 * time.Millisecond
+)
+
+func replicaFaults() []*Fault {
+	s := time.Second
+	return []*Fault{
+		{Name: "kill", Matrix: []int{8, 9}, Domain: replicas, How: "kill -9 of a replica that holds items", Lift: "it is started again",
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: 2 * s, Inject: kill(holding)},
+		{Name: "kill-before-claim", Matrix: []int{1}, Domain: replicas, How: "kill -9 of a replica that holds nothing, while all is paused", Lift: "resumed, and started again",
+			Figure: "from the resumption to the first claim", Limit: onePoll, Shortest: s / 2, Longest: s, Alone: true, Inject: killIdle},
+		{Name: "kill-in-claim", Matrix: []int{2, 7}, Domain: replicas, How: "a table lock stops claims and settles before their commit, and kill -9 of the replica", Lift: "the lock is given back",
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s, Longest: s, Alone: true, Inject: killInTransaction},
+		{Name: "kill-claim-unread", Matrix: []int{3}, Domain: replicas, How: "an answer of Postgres that carries claimed items is swallowed, and kill -9 of the replica", Lift: "it is started again",
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Alone: true, Inject: killUnread},
+		{Name: "kill-before-start", Matrix: []int{4}, Domain: replicas, How: "the request to start is swallowed, and kill -9 of the replica", Lift: "it is started again",
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Inject: kill(inStart(proxy.Rule{Swallow: true}))},
+		{Name: "kill-start-unread", Matrix: []int{5}, Domain: replicas, How: "Temporal's answer to the start is swallowed, and kill -9 of the replica", Lift: "it is started again",
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Inject: kill(inStart(proxy.Rule{Void: true}))},
+		{Name: "kill-before-settle", Matrix: []int{6}, Domain: replicas, How: "the start is answered while nothing reaches Postgres, and kill -9 of the replica", Lift: "it is started again",
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Alone: true, Inject: killUnsettled},
+		{Name: "kill-all", Matrix: []int{10}, Domain: replicas, How: "kill -9 of all replicas", Lift: "all are started again",
+			Figure: "from the restart to the first start of a workflow", Limit: 5, Shortest: 2 * s, Longest: 5 * s, Inject: killAll},
+		{Name: "freeze", Matrix: []int{15}, Domain: replicas, How: "SIGSTOP of the busiest replica for longer than its leases", Lift: "SIGCONT",
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s, Inject: freeze(holding)},
+		{Name: "freeze-in-start", Matrix: []int{16}, Domain: replicas, How: "SIGSTOP of a replica while Temporal's answers are on their way, for longer than its leases", Lift: "SIGCONT",
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s,
+			Inject: freeze(inStart(proxy.Rule{Delay: answerLate}))},
+		{Name: "freeze-all", Matrix: []int{18}, Domain: replicas, How: "SIGSTOP of all replicas for longer than their leases", Lift: "SIGCONT",
+			Figure: "from SIGCONT to the first start of a workflow", Limit: 5, Shortest: lab.Lease + s/2, Longest: lab.Lease + s, Inject: freezeAll},
+		{Name: "terminate", Matrix: []int{71}, Domain: replicas, How: "SIGTERM to a replica under load; it must leave nothing leased", Lift: "it is started again",
+			Figure: "until it has ended with 0", Limit: lab.DrainTimeout.Seconds(), Shortest: s / 2, Longest: s, Inject: terminate(busiest)},
+		{Name: "terminate-hung", Matrix: []int{71}, Domain: replicas, How: "SIGTERM to a replica whose starts are not answered; it must leave nothing leased", Lift: "it is started again",
+			Figure: "until it has ended with 0", Limit: (lab.DrainTimeout + 5*s).Seconds(), Shortest: s / 2, Longest: s,
+			Inject: terminate(inStart(proxy.Rule{Void: true}))},
+		{Name: "terminate-twice", Matrix: []int{71}, Domain: replicas, How: "SIGTERM twice to a replica whose starts are not answered", Lift: "it is started again",
+			Figure: "from the second signal to its end", Limit: 1, Shortest: s / 2, Longest: s, Inject: terminateTwice},
+		{Name: "rolling-restart", Matrix: []int{72}, Domain: replicas, How: "each replica in turn: SIGTERM, and a new one", Lift: "nothing is left to lift",
+			Figure: "the longest time without a start of a workflow", Limit: onePoll, Inject: rolling},
+		{Name: "crash-loop", Matrix: []int{11}, Domain: replicas, How: "kill -9 of a random replica every 2 s, each started again at once", Lift: "the killing ends",
+			Figure: "from the last kill to the first start of a workflow", Limit: 5, Inject: crashLoop},
+	}
+}
+
+// restart is the lift of faults that leave a replica dead.
+func restart(r *lab.Replica, m Measure) Lift {
+	return func(ctx context.Context) (Measure, error) {
+		r.Heal()
+		return m, errors.Join(r.Start(), r.Ready(ctx))
+	}
+}
+
+func pick(s *Scene) *lab.Replica { return s.Replicas[s.Rand.IntN(len(s.Replicas))] }
+
+// busiest is the replica that claimed last, and is alive.
+func busiest(ctx context.Context, s *Scene) (*lab.Replica, error) {
+	var pid string
+	if err := s.Row(ctx, "last_claimer", nil, &pid); err != nil {
+		return nil, err
+	}
+	for _, r := range s.Replicas {
+		if r.PID() == pid && r.Process().Running() {
+			return r, nil
+		}
+	}
+	return pick(s), nil
+}
+
+// itemsOf are what a replica holds now.
+func itemsOf(ctx context.Context, s *Scene, pid string) (held []int64, err error) {
+	err = s.Row(ctx, "items_of", []any{pid}, &held)
+	return held, err
+}
+
+// killNow kills a replica, and measures from then on when what it held is claimed again.
+func killNow(ctx context.Context, s *Scene, r *lab.Replica) (Lift, error) {
+	pid, at := r.PID(), time.Now()
+	if err := r.Kill(); err != nil {
+		return nil, err
+	}
+	held, err := itemsOf(ctx, s, pid)
+	s.Logf("replica %d held %d items", r.N, len(held))
+	return restart(r, reclaimed(s.Lab, held, at)), err
+}
+
+// holding is a replica that holds items, and will for a moment: half of its starts are answered late, the others are not. In a
+// safety run, where the rules are others' too, it is the busiest.
+func holding(ctx context.Context, s *Scene) (*lab.Replica, error) {
+	if !s.Measured {
+		return busiest(ctx, s)
+	}
+	return caught(ctx, s, proxy.Rule{Share: 0.5, Delay: lab.StartTimeout * 9 / 10})
+}
+
+// kill kills a replica that is chosen so that it holds items.
+func kill(choose func(context.Context, *Scene) (*lab.Replica, error)) func(context.Context, *Scene) (Lift, error) {
+	return func(ctx context.Context, s *Scene) (Lift, error) {
+		r, err := choose(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return killNow(ctx, s, r)
+	}
+}
+
+func killIdle(ctx context.Context, s *Scene) (Lift, error) {
+	r := pick(s)
+	if err := s.Insist(ctx, "set_pause", true); err != nil {
+		return nil, err
+	}
+	err := lab.Await(ctx, holdTimeout, "the replica holds nothing", func() (bool, error) {
+		held, err := itemsOf(ctx, s, r.PID())
+		return len(held) == 0, err
+	})
+	if err = errors.Join(err, r.Kill()); err != nil {
+		return nil, errors.Join(err, s.Insist(ctx, "set_pause", false))
+	}
+	return func(ctx context.Context) (Measure, error) {
+		at := time.Now()
+		err := s.Insist(ctx, "set_pause", false)
+		return firstMove(s.Lab, "CLAIMED", at), errors.Join(err, r.Start(), r.Ready(ctx))
+	}, err
+}
+
+func killInTransaction(ctx context.Context, s *Scene) (Lift, error) {
+	r, err := busiest(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := holdTransaction(ctx, s, "lock_executions")
+	if err != nil {
+		return nil, err
+	}
+	pid := r.PID()
+	err = errors.Join(lab.Sleep(ctx, answerLate), r.Kill())
+	return func(ctx context.Context) (Measure, error) {
+		err := errors.Join(unlock(ctx), lab.Sleep(ctx, answerLate/2))
+		at := time.Now()
+		held, heldErr := itemsOf(ctx, s, pid)
+		return reclaimed(s.Lab, held, at), errors.Join(err, heldErr, r.Start(), r.Ready(ctx))
+	}, err
+}
+
+// killUnread kills the first replica that claimed and was not told what.
+func killUnread(ctx context.Context, s *Scene) (Lift, error) {
+	const items = 300 // bytes of an answer with an item; those without have half as many
+	policy := proxy.Policy{DropReplies: 1, DropFrom: items, Label: "pgdispatch", Except: "pgdispatch "}
+	before := make([]int, len(s.Replicas))
+	for n, r := range s.Replicas {
+		before[n] = r.Postgres.Dropped()
+		r.Postgres.Set(policy)
+	}
+	var found *lab.Replica
+	err := lab.Await(ctx, holdTimeout, "a claim's answer is swallowed", func() (bool, error) {
+		for n, r := range s.Replicas {
+			if r.Postgres.Dropped() == before[n] {
+				continue
+			}
+			held, err := itemsOf(ctx, s, r.PID())
+			if err != nil || len(held) > 0 {
+				found = r
+				return true, err
+			}
+			before[n] = r.Postgres.Dropped() // it was a long answer of another kind
+			r.Postgres.Set(policy)
+		}
+		return false, nil
+	})
+	for _, r := range s.Replicas {
+		r.Postgres.Set(proxy.Policy{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return killNow(ctx, s, found)
+}
+
+// inStart chooses the first replica that is in a start, to which the rule applies.
+func inStart(rule proxy.Rule) func(context.Context, *Scene) (*lab.Replica, error) {
+	return func(ctx context.Context, s *Scene) (*lab.Replica, error) { return caught(ctx, s, rule) }
+}
+
+// caught has the rule for every replica's starts, until the first is in one. The others are let go again.
+func caught(ctx context.Context, s *Scene, rule proxy.Rule) (*lab.Replica, error) {
+	rule.Method = proxy.Start
+	var found *lab.Replica
+	for _, r := range s.Replicas {
+		r.Frontend.Set(rule)
+	}
+	err := lab.Await(ctx, holdTimeout, "a replica is in a start", func() (bool, error) {
+		for _, r := range s.Replicas {
+			if found == nil && r.Frontend.Hits() > 0 && r.Process().Running() {
+				found = r
+			}
+		}
+		return found != nil, nil
+	})
+	for _, r := range s.Replicas {
+		if r != found {
+			r.Frontend.Set(proxy.Rule{})
+		}
+	}
+	return found, err
+}
+
+func killUnsettled(ctx context.Context, s *Scene) (Lift, error) {
+	r, err := caught(ctx, s, proxy.Rule{Delay: answerLate})
+	if err != nil {
+		return nil, err
+	}
+	r.Postgres.Set(proxy.Policy{Hole: true})
+	if err := lab.Sleep(ctx, answerLate+answerLate/2); err != nil {
+		return restart(r, nil), err
+	}
+	lift, err := killNow(ctx, s, r)
+	r.Postgres.Cut() // what it said last is lost, as it is with the machine
+	return lift, err
+}
+
+func killAll(ctx context.Context, s *Scene) (Lift, error) {
+	var err error
+	for _, r := range s.Replicas {
+		err = errors.Join(err, r.Kill())
+	}
+	return func(ctx context.Context) (Measure, error) {
+		at := time.Now()
+		return firstMove(s.Lab, "DISPATCHED", at), startAll(ctx, s)
+	}, err
+}
+
+func startAll(ctx context.Context, s *Scene) error {
+	var err error
+	for _, r := range s.Replicas {
+		err = errors.Join(err, r.Start())
+	}
+	for _, r := range s.Replicas {
+		err = errors.Join(err, r.Ready(ctx))
+	}
+	return err
+}
+
+// freeze stops a replica that is chosen so that it holds items.
+func freeze(choose func(context.Context, *Scene) (*lab.Replica, error)) func(context.Context, *Scene) (Lift, error) {
+	return func(ctx context.Context, s *Scene) (Lift, error) {
+		r, err := choose(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		at := time.Now()
+		if err := r.Process().Signal(syscall.SIGSTOP); err != nil {
+			return nil, err
+		}
+		held, err := itemsOf(ctx, s, r.PID())
+		s.Logf("replica %d holds %d items", r.N, len(held))
+		return func(context.Context) (Measure, error) {
+			err := r.Process().Signal(syscall.SIGCONT)
+			r.Frontend.Set(proxy.Rule{})
+			return reclaimed(s.Lab, held, at), err
+		}, err
+	}
+}
+
+func freezeAll(_ context.Context, s *Scene) (Lift, error) {
+	signal := func(signal syscall.Signal) (err error) {
+		for _, r := range s.Replicas {
+			err = errors.Join(err, r.Process().Signal(signal))
+		}
+		return err
+	}
+	return func(context.Context) (Measure, error) {
+		at := time.Now()
+		return firstMove(s.Lab, "DISPATCHED", at), signal(syscall.SIGCONT)
+	}, signal(syscall.SIGSTOP)
+}
+
+// terminate asks a replica to end.
+func terminate(choose func(context.Context, *Scene) (*lab.Replica, error)) func(context.Context, *Scene) (Lift, error) {
+	return func(ctx context.Context, s *Scene) (Lift, error) {
+		r, err := choose(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		pid := r.PID()
+		took, err := r.Stop()
+		held, heldErr := itemsOf(ctx, s, pid)
+		if err = errors.Join(err, heldErr); err == nil && len(held) > 0 {
+			err = fmt.Errorf("replica %d ended and left %d items leased", r.N, len(held))
+		}
+		return restart(r, func(context.Context) (float64, error) { return took.Seconds(), nil }), err
+	}
+}
+
+func terminateTwice(ctx context.Context, s *Scene) (Lift, error) {
+	r, err := caught(ctx, s, proxy.Rule{Void: true})
+	if err != nil {
+		return nil, err
+	}
+	p := r.Process()
+	err = errors.Join(p.Signal(syscall.SIGTERM), lab.Sleep(ctx, answerLate/4))
+	at := time.Now()
+	err = errors.Join(err, p.Signal(syscall.SIGTERM))
+	if !p.EndsWithin(lab.DrainTimeout) {
+		err = errors.Join(err, fmt.Errorf("replica %d ignores the second signal", r.N), r.Kill())
+	}
+	took := time.Since(at)
+	return restart(r, func(context.Context) (float64, error) { return took.Seconds(), nil }), err
+}
+
+func rolling(ctx context.Context, s *Scene) (Lift, error) {
+	from := time.Now()
+	var err error
+	for _, r := range s.Replicas {
+		_, stopErr := r.Stop()
+		err = errors.Join(err, stopErr, r.Start(), r.Ready(ctx))
+	}
+	return once(gap(s.Lab, "DISPATCHED", from)), err
+}
+
+// crashLoop kills for a while: the interval is the matrix's, the number of kills what a run has time for.
+func crashLoop(ctx context.Context, s *Scene) (Lift, error) {
+	const interval, kills = 2 * time.Second, 5
+	var err error
+	at := time.Now()
+	for range kills {
+		r := pick(s)
+		at = time.Now()
+		err = errors.Join(err, r.Kill(), r.Start(), lab.Sleep(ctx, interval))
+	}
+	return once(firstMove(s.Lab, "DISPATCHED", at)), err
+}

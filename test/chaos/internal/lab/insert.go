@@ -1,0 +1,117 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
+)
+
+// endProbesTimeout bounds the wait until the probes of the last check have ended.
+const endProbesTimeout = 30 * time.Second
+
+// OpenRow is a row whose transaction has not ended.
+type OpenRow struct {
+	// Execution is its execution ID.
+	Execution string
+
+	load      *Load
+	workspace *Workspace
+	sent      time.Time
+}
+
+// InsertOpen inserts a row of a workspace in a transaction that it begins and does not end.
+func (o *Load) InsertOpen(ctx context.Context, conn *pgx.Conn, w *Workspace) (*OpenRow, error) {
+	row := &OpenRow{Execution: uuid.NewString(), load: o, workspace: w, sent: time.Now()}
+	if _, err := conn.Exec(ctx, queries.Get("begin")); err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	if err := o.insert(ctx, conn, w, row.Execution, quick); err != nil {
+		return nil, err
+	}
+	row.Ended(Unknown)
+	return row, nil
+}
+
+// Ended says how the row's transaction ended.
+func (r *OpenRow) Ended(known Knowledge) {
+	b := batch{load: r.load, workspace: r.workspace, definition: temporal.Work, executions: []string{r.Execution}}
+	b.note(r.sent, known)
+}
+
+// Insert inserts a row of a workspace and commits it.
+func (o *Load) Insert(ctx context.Context, conn *pgx.Conn, w *Workspace) (string, error) {
+	row := &OpenRow{Execution: uuid.NewString(), load: o, workspace: w, sent: time.Now()}
+	err := o.insert(ctx, conn, w, row.Execution, quick)
+	row.Ended(outcome(err))
+	return row.Execution, err
+}
+
+// quick are the params of a workflow that takes a millisecond.
+const quick = `{"ms": 1}`
+
+func (o *Load) insert(ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string) error {
+	_, err := conn.Exec(ctx, queries.Get("enqueue"), w.ID, w.definitions[temporal.Work], []string{execution}, params, 0, time.Duration(0))
+	if err != nil {
+		return fmt.Errorf("enqueue: %w", err)
+	}
+	return nil
+}
+
+// InsertProbes inserts so many items whose workflows wait to be told to end.
+func (o *Load) InsertProbes(ctx context.Context, conn *pgx.Conn, w *Workspace, items int) ([]string, error) {
+	b := batch{load: o, workspace: w, definition: probe}
+	for range items {
+		b.executions = append(b.executions, uuid.NewString())
+	}
+	sent := time.Now()
+	_, err := conn.Exec(ctx, queries.Get("enqueue"), w.ID, w.definitions[probe], b.executions, `{}`, 0, time.Duration(0))
+	b.note(sent, outcome(err))
+	if err != nil {
+		return nil, fmt.Errorf("enqueue probes: %w", err)
+	}
+	return b.executions, nil
+}
+
+// EndProbes tells the probes to end, those that start late too, and waits until all have.
+func (o *Load) EndProbes(ctx context.Context, executions map[string][]string) error {
+	return Await(ctx, endProbesTimeout, "the probes end", func() (bool, error) {
+		for _, list := range executions {
+			for _, execution := range list {
+				// One that has ended, or has not begun, cannot be told.
+				_ = o.lab.Client.SignalWorkflow(ctx, "execution-"+execution, "", temporal.Release, nil)
+			}
+		}
+		var open int
+		var oldest []string
+		err := o.lab.Row(ctx, "open_items", nil, &open, &oldest)
+		return open == 0, err
+	})
+}
+
+// InsertMany inserts so many items of a workspace, in one statement, whose workflows take so many milliseconds.
+func (o *Load) InsertMany(ctx context.Context, w *Workspace, items, millis int) error {
+	b := batch{load: o, workspace: w, definition: temporal.Work, items: items, millis: millis}
+	return b.enqueue(ctx, autocommit, 0)
+}
+
+// InsertDoomed inserts a row that must fail, under an execution ID that may be taken by a stranger's workflow.
+func (o *Load) InsertDoomed(ctx context.Context, conn *pgx.Conn, w *Workspace, execution string, foreign bool) error {
+	return o.InsertFailing(ctx, conn, w, execution, quick, foreign)
+}
+
+// InsertFailing inserts a row that must fail, for what its params say.
+func (o *Load) InsertFailing(ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string, foreign bool) error {
+	row := &OpenRow{Execution: execution, load: o, workspace: w, sent: time.Now()}
+	err := o.insert(ctx, conn, w, execution, params)
+	row.Ended(outcome(err))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.rows[execution].Want, o.rows[execution].Counted, o.rows[execution].Foreign = "FAILED", true, foreign
+	return err
+}

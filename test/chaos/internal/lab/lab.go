@@ -1,0 +1,350 @@
+// Package lab is where the faults happen: three replicas, a Postgres cluster with a standby, a Temporal server, proxies
+// between all of them, applications that enqueue and a worker that ends what is started.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
+)
+
+// How the replicas run: as in production, only faster, so that a minute holds many leases.
+const (
+	// Replicas is how many there are.
+	Replicas = 3
+	// Workers is each replica's.
+	Workers = 8
+	// Cap is W at the start: fewer than the workers together.
+	Cap = 20
+	// Lease, PollInterval, StartTimeout and DrainTimeout are each replica's settings of these names.
+	Lease        = 3 * time.Second
+	PollInterval = time.Second
+	StartTimeout = time.Second
+	DrainTimeout = 4 * time.Second
+)
+
+// Database is the name of the one database.
+const Database = "chaos"
+
+const (
+	// queryTimeout bounds one look of the harness at the database.
+	queryTimeout = 10 * time.Second
+	// patience bounds how long the harness itself waits for a database that is away.
+	patience = 60 * time.Second
+	// retryInterval is how often it asks again.
+	retryInterval = 50 * time.Millisecond
+)
+
+// Options says what to run.
+type Options struct {
+	// Pgdispatch and Devstack are the binaries.
+	Pgdispatch, Devstack string
+	// Seed is the run's.
+	Seed uint64
+	// Keep leaves the directory with all logs.
+	Keep bool
+	// Log receives what happens.
+	Log io.Writer
+}
+
+// Lab is one run's installation.
+type Lab struct {
+	// Dir holds all data and logs.
+	Dir string
+	// Temporal is the server.
+	Temporal *temporal.Server
+	// Client talks to Temporal past all proxies.
+	Client client.Client
+	// Replicas are the replicas, and stay so when their processes die.
+	Replicas []*Replica
+	// Load is what applications do.
+	Load *Load
+	// Replication stands between the standby and the primary.
+	Replication *proxy.TCP
+	// App is the proxy between applications and the database.
+	App *proxy.TCP
+
+	options Options
+	worker  worker.Worker
+	admin   *proxy.TCP
+	db      *pgxpool.Pool
+	began   time.Time
+
+	mu      sync.Mutex
+	primary *postgres.Node
+	standby *postgres.Node
+	nodes   int
+	all     []*postgres.Node
+	lossy   []Window
+}
+
+// Open starts everything but the load.
+func Open(ctx context.Context, options Options) (*Lab, error) {
+	dir, err := os.MkdirTemp("", "pgdispatch-chaos-*")
+	if err != nil {
+		return nil, fmt.Errorf("make directory: %w", err)
+	}
+	l := &Lab{Dir: dir, options: options, began: time.Now()}
+	if err := l.open(ctx); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func (l *Lab) open(ctx context.Context) error {
+	if err := os.Chmod(l.Dir, 0o755); err != nil { // the server's user must enter
+		return fmt.Errorf("open directory: %w", err)
+	}
+	port, err := postgres.FreePort()
+	if err != nil {
+		return err
+	}
+	l.Temporal = &temporal.Server{Binary: l.options.Devstack, Port: port, Database: filepath.Join(l.Dir, "temporal.db"), LogPath: filepath.Join(l.Dir, "temporal.log")}
+	started := make(chan error, 1)
+	go func() { started <- l.Temporal.Start() }()
+	err = l.openPostgres(ctx)
+	if err = errors.Join(<-started, err); err != nil {
+		return err
+	}
+	if l.Client, err = temporal.Connect(l.Temporal.Address()); err != nil {
+		return fmt.Errorf("make client of Temporal: %w", err)
+	}
+	l.worker = temporal.NewWorker(l.Client)
+	if err := l.worker.Start(); err != nil {
+		return fmt.Errorf("start worker: %w", err)
+	}
+	if l.App, err = proxy.NewTCP(l.Primary().Address()); err != nil {
+		return err
+	}
+	if l.Load, err = newLoad(ctx, l); err != nil {
+		return err
+	}
+	return l.openReplicas(ctx)
+}
+
+func (l *Lab) openPostgres(ctx context.Context) (err error) {
+	if l.primary, err = postgres.New(ctx, l.Dir, "postgres-1"); err != nil {
+		return err
+	}
+	l.nodes, l.all = 1, []*postgres.Node{l.primary}
+	if err := l.primary.Start(ctx); err != nil {
+		return err
+	}
+	if err := l.prepare(ctx); err != nil {
+		return err
+	}
+	if l.admin, err = proxy.NewTCP(l.primary.Address()); err != nil {
+		return err
+	}
+	if l.db, err = pgxpool.New(ctx, postgres.URL(l.admin.Address, Database)+"&application_name=chaos&pool_max_conns=6"+postgres.Patient); err != nil {
+		return fmt.Errorf("open pool: %w", err)
+	}
+	if l.Replication, err = proxy.NewTCP(l.primary.Address()); err != nil {
+		return err
+	}
+	return l.AddStandby(ctx)
+}
+
+// prepare makes the database, with the product's schema and the audit.
+func (l *Lab) prepare(ctx context.Context) error {
+	conn, err := l.primary.Connect(ctx, "postgres")
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "create database "+Database)
+	if err = errors.Join(err, conn.Close(ctx)); err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	migrate := exec.CommandContext(ctx, l.options.Pgdispatch, "migrate", "up", "--database-url", l.primary.URL(Database))
+	if out, err := migrate.CombinedOutput(); err != nil {
+		return fmt.Errorf("migrate: %w\n%s", err, out)
+	}
+	if conn, err = l.primary.Connect(ctx, Database); err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, queries.Get("audit"))
+	if err == nil {
+		_, err = conn.Exec(ctx, queries.Get("set_cap"), Cap)
+	}
+	if err = errors.Join(err, conn.Close(ctx)); err != nil {
+		return fmt.Errorf("install audit: %w", err)
+	}
+	return nil
+}
+
+func (l *Lab) openReplicas(ctx context.Context) error {
+	for n := range Replicas {
+		r, err := newReplica(l, n)
+		if r != nil {
+			l.Replicas = append(l.Replicas, r)
+		}
+		if err != nil {
+			return err
+		}
+		if err := r.Start(); err != nil {
+			return err
+		}
+	}
+	for _, r := range l.Replicas {
+		if err := r.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends everything and removes the directory, unless it is to be kept.
+func (l *Lab) Close() error {
+	var err error
+	if l.Load != nil {
+		l.Load.close()
+	}
+	for _, r := range l.Replicas {
+		err = errors.Join(err, r.close())
+	}
+	if l.worker != nil {
+		l.worker.Stop()
+	}
+	if l.Client != nil {
+		l.Client.Close()
+	}
+	if l.Temporal != nil && l.Temporal.Process() != nil {
+		err = errors.Join(err, l.Temporal.Process().Kill())
+	}
+	if l.db != nil {
+		l.db.Close()
+	}
+	err = errors.Join(err, l.closePostgres())
+	if l.options.Keep {
+		l.Logf("logs are in %s", l.Dir)
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(l.Dir))
+}
+
+// Logf says what happens, and when.
+func (l *Lab) Logf(format string, args ...any) {
+	_, _ = fmt.Fprintf(l.options.Log, "%7.2f  %s\n", time.Since(l.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// Exec executes a statement on the primary, once.
+func (l *Lab) Exec(ctx context.Context, query string, args ...any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
+	defer cancel()
+	if _, err := l.db.Exec(ctx, queries.Get(query), args...); err != nil {
+		return fmt.Errorf("execute %s: %w", query, err)
+	}
+	return nil
+}
+
+// Script executes several statements, each for itself.
+func (l *Lab) Script(ctx context.Context, query string) error {
+	for statement := range strings.SplitSeq(queries.Get(query), ";") {
+		err := l.insist(ctx, func() error {
+			ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
+			defer cancel()
+			_, err := l.db.Exec(ctx, statement)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("execute %s: %w", query, err)
+		}
+	}
+	return nil
+}
+
+// Insist executes a statement that may be repeated until the primary has answered it.
+func (l *Lab) Insist(ctx context.Context, query string, args ...any) error {
+	return l.insist(ctx, func() error { return l.Exec(ctx, query, args...) })
+}
+
+// Row reads one row of the primary, and asks again while it is away.
+func (l *Lab) Row(ctx context.Context, query string, args []any, into ...any) error {
+	return l.insist(ctx, func() error {
+		ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
+		defer cancel()
+		if err := l.db.QueryRow(ctx, queries.Get(query), args...).Scan(into...); err != nil {
+			return fmt.Errorf("read %s: %w", query, err)
+		}
+		return nil
+	})
+}
+
+// Rows reads all rows of the primary.
+func Rows[T any](ctx context.Context, l *Lab, query string, scan pgx.RowToFunc[T]) (all []T, err error) {
+	err = l.insist(ctx, func() error {
+		rows, err := l.db.Query(ctx, queries.Get(query))
+		if err != nil {
+			return fmt.Errorf("read %s: %w", query, err)
+		}
+		all, err = pgx.CollectRows(rows, scan)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", query, err)
+		}
+		return nil
+	})
+	return all, err
+}
+
+func (l *Lab) insist(ctx context.Context, ask func() error) error {
+	deadline := time.Now().Add(patience)
+	for {
+		err := ask()
+		if err == nil || ctx.Err() != nil || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryInterval):
+		}
+	}
+}
+
+// Session opens a session of an application's, past all proxies.
+func (l *Lab) Session(ctx context.Context) (*pgx.Conn, error) {
+	return l.Primary().Connect(ctx, Database)
+}
+
+// Sleep waits, unless ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// Await asks until the answer is true, and gives up after a time.
+func Await(ctx context.Context, limit time.Duration, what string, ask func() (bool, error)) error {
+	deadline := time.Now().Add(limit)
+	for {
+		ok, err := ask()
+		if ok && err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("%s: not within %s", what, limit), err)
+		}
+		if err := Sleep(ctx, 5*readyInterval); err != nil {
+			return err
+		}
+	}
+}

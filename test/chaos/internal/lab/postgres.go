@@ -1,0 +1,246 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
+)
+
+// standbyTimeout bounds the wait until a standby follows.
+const standbyTimeout = 20 * time.Second
+
+// forgottenRuns is how long a workflow may run whose claim was forgotten.
+const forgottenRuns = 5 * time.Second
+
+// Primary is the server that takes writes.
+func (l *Lab) Primary() *postgres.Node {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.primary
+}
+
+// Standby is the server that follows, or nil.
+func (l *Lab) Standby() *postgres.Node {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.standby
+}
+
+// AddStandby makes a standby of the primary, and returns when it follows.
+func (l *Lab) AddStandby(ctx context.Context) error {
+	l.mu.Lock()
+	l.nodes++
+	name := fmt.Sprintf("postgres-%d", l.nodes)
+	l.mu.Unlock()
+	standby, err := postgres.Standby(ctx, l.Dir, name, l.Replication.Address)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.all = append(l.all, standby)
+	l.mu.Unlock()
+	if err := standby.Start(ctx); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.standby = standby
+	l.mu.Unlock()
+	return l.awaitStandby(ctx, false)
+}
+
+// awaitStandby waits until the standby follows, and commits wait for it if they are to.
+func (l *Lab) awaitStandby(ctx context.Context, synchronous bool) error {
+	return Await(ctx, standbyTimeout, "the standby follows", func() (bool, error) {
+		var follows, waits bool
+		err := l.Row(ctx, "standby_state", nil, &follows, &waits)
+		return follows && waits == synchronous, err
+	})
+}
+
+// Synchronous makes commits wait for the standby, or not. On: it returns when they do and the standby has all that was
+// committed before.
+func (l *Lab) Synchronous(ctx context.Context, on bool) error {
+	query := "standby_off"
+	if on {
+		query = "standby_on"
+	}
+	if err := errors.Join(l.Insist(ctx, query), l.Insist(ctx, "reload")); err != nil {
+		return err
+	}
+	if !on {
+		return nil
+	}
+	if err := l.awaitStandby(ctx, true); err != nil {
+		return err
+	}
+	// A commit that has waited for the standby says that everything before it is there too.
+	return l.Insist(ctx, "marker")
+}
+
+// Failover kills the primary and promotes the standby in its place. For a moment the address leads to a server that can
+// only be read, as it does where an address is moved before the promotion. It returns when the new primary takes writes.
+func (l *Lab) Failover(ctx context.Context, readOnly time.Duration) error {
+	l.mu.Lock()
+	old, standby := l.primary, l.standby
+	l.mu.Unlock()
+	if standby == nil {
+		return errors.New("fail over: there is no standby")
+	}
+	if err := old.Kill(); err != nil {
+		return err
+	}
+	l.retarget(standby.Address())
+	l.Replication.Cut() // what was under way to the standby is lost with the primary
+	l.Replication.Set(proxy.Policy{})
+	if err := Sleep(ctx, readOnly); err != nil {
+		return err
+	}
+	conn, err := standby.Connect(ctx, "postgres")
+	if err != nil {
+		return err
+	}
+	// Commits must not wait for a standby that is not there yet.
+	if _, err = conn.Exec(ctx, queries.Get("promote")); err == nil {
+		if _, err = conn.Exec(ctx, queries.Get("standby_off")); err == nil {
+			_, err = conn.Exec(ctx, queries.Get("reload"))
+		}
+	}
+	if err = errors.Join(err, conn.Close(ctx)); err != nil {
+		return fmt.Errorf("promote standby: %w", err)
+	}
+	l.mu.Lock()
+	l.primary, l.standby = standby, nil
+	l.mu.Unlock()
+	l.Replication.SetTarget(standby.Address())
+	return nil
+}
+
+func (l *Lab) retarget(address string) {
+	l.admin.SetTarget(address)
+	l.App.SetTarget(address)
+	for _, r := range l.Replicas {
+		r.Postgres.SetTarget(address)
+	}
+}
+
+func (l *Lab) closePostgres() error {
+	var err error
+	for _, node := range []*postgres.Node{l.Standby(), l.Primary()} {
+		if node != nil {
+			err = errors.Join(err, node.Stop(syscall.SIGQUIT))
+		}
+	}
+	for _, node := range l.all {
+		err = errors.Join(err, node.Unmount())
+	}
+	return err
+}
+
+// SetClock stops the primary and starts it again with a clock that is so far ahead of the machine's.
+func (l *Lab) SetClock(ctx context.Context, ahead time.Duration) error {
+	primary := l.Primary()
+	if err := primary.Stop(syscall.SIGINT); err != nil {
+		return err
+	}
+	before := primary.Clock
+	primary.Clock = ahead
+	err := primary.Start(ctx)
+	if errors.Is(err, postgres.ErrNotHere) {
+		primary.Clock = before
+		err = errors.Join(err, primary.Start(ctx))
+	}
+	return err
+}
+
+// StandbyClock starts the standby again with a clock that is so far ahead of the machine's.
+func (l *Lab) StandbyClock(ctx context.Context, ahead time.Duration) error {
+	standby := l.Standby()
+	if err := standby.Stop(syscall.SIGINT); err != nil {
+		return err
+	}
+	standby.Clock = ahead
+	err := standby.Start(ctx)
+	if errors.Is(err, postgres.ErrNotHere) {
+		standby.Clock = 0
+		return errors.Join(err, standby.Start(ctx))
+	}
+	return errors.Join(err, l.awaitStandby(ctx, false))
+}
+
+// TemporalEmpty has Temporal forget everything, or remember it again. It must be down.
+func (l *Lab) TemporalEmpty(empty bool) {
+	l.Temporal.Database = filepath.Join(l.Dir, "temporal.db")
+	if empty {
+		l.Temporal.Database = filepath.Join(l.Dir, "empty.db")
+	}
+}
+
+// TemporalDown kills Temporal, and has its address refuse connections as the machine would.
+func (l *Lab) TemporalDown() error {
+	l.refuseTemporal(true)
+	return l.Temporal.Process().Kill()
+}
+
+// TemporalUp starts Temporal again. It returns when it answers and can be reached.
+func (l *Lab) TemporalUp() error {
+	if err := l.Temporal.Start(); err != nil {
+		return err
+	}
+	l.refuseTemporal(false)
+	return nil
+}
+
+// Window is a time between two moments.
+type Window struct {
+	// From and To are its ends.
+	From, To time.Time
+}
+
+// Contains says whether a moment is in it.
+func (w Window) Contains(at time.Time) bool { return !at.Before(w.From) && !at.After(w.To) }
+
+// Lossy are the times in which the database forgot claims that it had committed, because a standby took over that did not
+// have them.
+func (l *Lab) Lossy() []Window {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lossy
+}
+
+// FailoverLossy promotes a standby that has not followed for a while. Rows that were acknowledged before it stopped to
+// follow must all be there; of those after, it notes which are lost.
+func (l *Lab) FailoverLossy(ctx context.Context, behind time.Duration) error {
+	if err := l.Synchronous(ctx, true); err != nil {
+		return err
+	}
+	// The standby has all that was acknowledged before this moment.
+	from := time.Now()
+	l.Replication.Set(proxy.Policy{Hole: true})
+	if err := errors.Join(l.Synchronous(ctx, false), Sleep(ctx, behind)); err != nil {
+		return err
+	}
+	if err := l.Failover(ctx, 0); err != nil {
+		return err
+	}
+	// What ran when it was forgotten has ended some seconds later.
+	window := Window{From: from, To: time.Now().Add(forgottenRuns)}
+	l.mu.Lock()
+	l.lossy = append(l.lossy, window)
+	l.mu.Unlock()
+	there, err := Rows(ctx, l, "executions", pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	lost := l.Load.lose(there, window)
+	l.Logf("%d rows that were acknowledged after the standby stopped to follow are lost", lost)
+	return nil
+}

@@ -1,0 +1,126 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
+)
+
+// AddWorkspace makes a tenant that no application uses by itself.
+func (o *Load) AddWorkspace(ctx context.Context, name string, limit int) (*Workspace, error) {
+	w := &Workspace{Name: name, Limit: limit}
+	if err := o.lab.Row(ctx, "workspace", []any{name, "FREE", limit}, &w.ID); err != nil {
+		return nil, err
+	}
+	return w, o.define(ctx, w)
+}
+
+// InsertLarge inserts so many rows of so many bytes.
+func (o *Load) InsertLarge(ctx context.Context, w *Workspace, items, bytes int) error {
+	b := batch{load: o, workspace: w, definition: temporal.Work, items: items, params: `{"ms": 1, "x": "` + strings.Repeat("x", bytes) + `"}`}
+	return b.enqueue(ctx, autocommit, 0)
+}
+
+// InsertWithdrawn inserts so many rows of a workspace that must never start anything, ahead of all others.
+func (o *Load) InsertWithdrawn(ctx context.Context, w *Workspace, items int) error {
+	b := batch{load: o, workspace: w, definition: temporal.Work, items: items, priority: 100}
+	err := b.enqueue(ctx, autocommit, 0)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, execution := range b.executions {
+		o.rows[execution].Want = "CANCELLED"
+	}
+	return err
+}
+
+// InsertSpread makes so many workspaces with a row each.
+func (o *Load) InsertSpread(ctx context.Context, conn *pgx.Conn, workspaces int) error {
+	ids, executions := make([]string, workspaces), make([]string, workspaces)
+	for n := range workspaces {
+		ids[n], executions[n] = uuid.NewString(), uuid.NewString()
+	}
+	sent := time.Now()
+	if _, err := conn.Exec(ctx, queries.Get("spread"), ids, temporal.Work, temporal.TaskQueue); err != nil {
+		return fmt.Errorf("make %d workspaces: %w", workspaces, err)
+	}
+	_, err := conn.Exec(ctx, queries.Get("spread_rows"), ids, executions)
+	for n := range workspaces {
+		b := batch{load: o, workspace: &Workspace{ID: ids[n]}, definition: temporal.Work, executions: executions[n : n+1]}
+		b.note(sent, outcome(err))
+	}
+	if err != nil {
+		return fmt.Errorf("enqueue a row of each of %d workspaces: %w", workspaces, err)
+	}
+	return nil
+}
+
+// InsertOdd inserts a row whose further columns are SQL text that may be refused. One that is not is withdrawn if it is not
+// too late. It says whether the row was taken.
+func (o *Load) InsertOdd(ctx context.Context, conn *pgx.Conn, w *Workspace, columns, values string) (bool, error) {
+	b := batch{load: o, workspace: w, definition: temporal.Any, executions: []string{uuid.NewString()}}
+	text := strings.NewReplacer("@columns", columns, "@values", values, "@workspace", w.ID, "@definition", w.definitions[temporal.Any],
+		"@execution", b.executions[0]).Replace(queries.Get("odd"))
+	sent := time.Now()
+	_, err := conn.Exec(ctx, text)
+	known := outcome(err)
+	b.note(sent, known)
+	if known != Acknowledged {
+		if known == Unknown {
+			return false, errors.Join(errors.New("the database went away"), err)
+		}
+		return false, nil
+	}
+	var done bool
+	if err := conn.QueryRow(ctx, queries.Get("cancel"), b.executions[0]).Scan(&done); err != nil {
+		return true, fmt.Errorf("cancel: %w", err)
+	}
+	if done {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.rows[b.executions[0]].Want = "CANCELLED"
+	}
+	return true, nil
+}
+
+// InsertForgotten inserts a row whose workflow waits to be told to end, and that Temporal will forget.
+func (o *Load) InsertForgotten(ctx context.Context, conn *pgx.Conn, w *Workspace) (string, error) {
+	executions, err := o.InsertProbes(ctx, conn, w, 1)
+	if err != nil {
+		return "", err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.rows[executions[0]].Want = "FAILED"
+	return executions[0], nil
+}
+
+// EndForgotten has the workflow of a row that failed without it end in the same way.
+func (l *Lab) EndForgotten(ctx context.Context, execution string) error {
+	return Await(ctx, endProbesTimeout, "the forgotten workflow ends", func() (bool, error) {
+		err := l.Client.SignalWorkflow(ctx, "execution-"+execution, "", temporal.GiveUp, nil)
+		return err == nil, err
+	})
+}
+
+// Drain has the producers wait, and returns when nothing is open and nothing can come: a transaction that was under way may
+// be committed seconds later. Pause(false) has them go on.
+func (o *Load) Drain(ctx context.Context, limit time.Duration) error {
+	o.Pause(true)
+	return Await(ctx, limit, "nothing is open", func() (bool, error) {
+		if !o.still() {
+			return false, nil
+		}
+		var open int
+		var oldest []string
+		err := o.lab.Row(ctx, "open_items", nil, &open, &oldest)
+		return open == 0, err
+	})
+}

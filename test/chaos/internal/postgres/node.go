@@ -1,0 +1,305 @@
+// Package postgres runs a private server that can be killed and started again, and standbys of it.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/process"
+)
+
+const (
+	// prepareTimeout bounds initdb and pg_basebackup.
+	prepareTimeout = 60 * time.Second
+	// startTimeout bounds the wait until a started server answers, crash recovery included.
+	startTimeout = 40 * time.Second
+	// stopTimeout bounds each way to stop a server.
+	stopTimeout = 15 * time.Second
+	// readyInterval is how often a starting server is asked.
+	readyInterval = 20 * time.Millisecond
+	// connectTimeout bounds one attempt to connect.
+	connectTimeout = 2 * time.Second
+	// replicationName is how a standby introduces itself to its primary.
+	replicationName = "chaos_standby"
+)
+
+// settings are every node's. Durable against the death of the server, which is what the harness brings about; not
+// against the death of the machine, which would cost a flush for every commit.
+var settings = map[string]string{
+	"fsync":                               "off",
+	"full_page_writes":                    "on",
+	"max_connections":                     "120",
+	"superuser_reserved_connections":      "5",
+	"shared_buffers":                      "128MB",
+	"track_commit_timestamp":              "on",
+	"track_functions":                     "pl",
+	"wal_level":                           "replica",
+	"max_wal_senders":                     "5",
+	"wal_keep_size":                       "256MB",
+	"max_wal_size":                        "512MB",
+	"max_prepared_transactions":           "20",
+	"hot_standby_feedback":                "off",
+	"lc_messages":                         "C",
+	"listen_addresses":                    "127.0.0.1",
+	"unix_socket_directories":             "",
+	"logging_collector":                   "off",
+	"wal_receiver_status_interval":        "1s",
+	"wal_retrieve_retry_interval":         "200ms",
+	"restart_after_crash":                 "on",
+	"log_min_error_statement":             "panic",
+	"checkpoint_timeout":                  "5min",
+	"synchronous_standby_names":           "",
+	"log_line_prefix":                     "%m [%p] %a ",
+	"idle_in_transaction_session_timeout": "0",
+}
+
+// Node is a server, running or not, with its data.
+type Node struct {
+	// Port is its TCP port on 127.0.0.1.
+	Port int
+	// Name is what messages call it.
+	Name string
+	// Clock is how far ahead of the machine's the server's clock is, from its next start on.
+	Clock time.Duration
+
+	small   bool // its directories are disks of their own
+	dir     string
+	binDir  string
+	user    *syscall.Credential
+	process *process.Process
+}
+
+// New makes the data of a server that is not started yet, in a directory of its own below parent.
+func New(ctx context.Context, parent, name string) (*Node, error) {
+	n, err := blank(ctx, parent, name)
+	if err != nil {
+		return nil, err
+	}
+	return n, n.prepare(ctx, "initdb", "--pgdata", n.data(), "--waldir", n.wal(), "--username", "postgres", "--auth", "trust",
+		"--encoding", "UTF8", "--locale", "C", "--no-sync")
+}
+
+// Standby makes a copy of the running node behind an address that follows it, not started yet.
+func Standby(ctx context.Context, parent, name, address string) (*Node, error) {
+	n, err := blank(ctx, parent, name)
+	if err != nil {
+		return nil, err
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("read address of the primary: %w", err)
+	}
+	source := fmt.Sprintf("host=%s port=%s user=postgres application_name=%s", host, port, replicationName)
+	return n, n.prepare(ctx, "pg_basebackup", "--pgdata", n.data(), "--waldir", n.wal(), "--dbname", source,
+		"--write-recovery-conf", "--checkpoint", "fast", "--wal-method", "stream", "--no-sync")
+}
+
+func blank(ctx context.Context, parent, name string) (*Node, error) {
+	binDir, err := findBinDir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	user, err := Credential()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{Name: name, dir: filepath.Join(parent, name), binDir: binDir, user: user}
+	if err := os.Mkdir(n.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make directory of %s: %w", name, err)
+	}
+	if user != nil {
+		if err := os.Chown(n.dir, int(user.Uid), int(user.Gid)); err != nil {
+			return nil, fmt.Errorf("give directory of %s to the server's user: %w", name, err)
+		}
+	}
+	if err := n.mount(); err != nil {
+		return nil, err
+	}
+	if n.Port, err = FreePort(); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *Node) prepare(ctx context.Context, program string, args ...string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, prepareTimeout, fmt.Errorf("%s took longer than %s", program, prepareTimeout))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(n.binDir, program), args...)
+	cmd.Dir, cmd.Env = n.dir, environment()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: n.user}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("run %s for %s: %w\n%s", program, n.Name, err, out)
+	}
+	return nil
+}
+
+// environment is the harness's without what would point at another server.
+func environment() []string {
+	return append(slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "PG") || strings.HasPrefix(variable, "LC_") || strings.HasPrefix(variable, "LANG")
+	}), "LC_ALL=C")
+}
+
+// Start starts the server and returns when it answers: a standby as soon as it can be read.
+func (n *Node) Start(ctx context.Context) error {
+	if n.Running() {
+		return nil
+	}
+	args := []string{"-D", n.data(), "-c", "port=" + strconv.Itoa(n.Port)}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if name != "synchronous_standby_names" { // changed by ALTER SYSTEM, which the command line would overrule
+			args = append(args, "-c", name+"="+settings[name])
+		}
+	}
+	env, err := n.clock()
+	if err != nil {
+		return err
+	}
+	// The audit subtracts it, so that its times are the machine's.
+	args = append(args, "-c", fmt.Sprintf("chaos.ahead=%d seconds", int(n.Clock.Seconds())))
+	// SIGQUIT is an immediate stop: the server takes its own processes along.
+	n.process, err = process.Start(process.Spec{Name: n.Name, Program: filepath.Join(n.binDir, "postgres"), Args: args,
+		Env: append(environment(), env...), Dir: n.dir, LogPath: n.LogPath(), Credential: n.user, DeathSignal: syscall.SIGQUIT})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("%s did not answer within %s", n.Name, startTimeout))
+	defer cancel()
+	tick := time.NewTicker(readyInterval)
+	defer tick.Stop()
+	for {
+		conn, err := n.Connect(ctx, "postgres")
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-n.process.Exited():
+			return fmt.Errorf("start %s: it exited\n%s", n.Name, n.process.Tail())
+		case <-ctx.Done():
+			return fmt.Errorf("start %s: %w: %w\n%s", n.Name, context.Cause(ctx), err, n.process.Tail())
+		case <-tick.C:
+		}
+	}
+}
+
+// Running says whether the server's process is there.
+func (n *Node) Running() bool { return n.process != nil && n.process.Running() }
+
+// Kill kills the server's first process with SIGKILL, and waits until its children have noticed and gone: none of them
+// can finish anything.
+func (n *Node) Kill() error {
+	if err := n.process.Kill(); err != nil {
+		return err
+	}
+	return n.awaitPortFree()
+}
+
+// Stop stops the server: SIGINT is fast, SIGQUIT is immediate.
+func (n *Node) Stop(how syscall.Signal) error {
+	if !n.Running() {
+		return nil
+	}
+	if err := n.process.Signal(how); err != nil {
+		return err
+	}
+	if !n.process.EndsWithin(stopTimeout) {
+		return errors.Join(fmt.Errorf("stop %s: still there after %s", n.Name, stopTimeout), n.process.Kill())
+	}
+	return nil
+}
+
+// awaitPortFree waits until orphaned children have let go of the data: Postgres refuses to start before.
+func (n *Node) awaitPortFree() error {
+	deadline := time.Now().Add(stopTimeout)
+	for time.Now().Before(deadline) {
+		if !n.orphaned() {
+			return nil
+		}
+		time.Sleep(readyInterval)
+	}
+	return fmt.Errorf("kill %s: its children are still there after %s", n.Name, stopTimeout)
+}
+
+// orphaned says whether a process of a killed server still works on its data.
+func (n *Node) orphaned() bool {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return false
+	}
+	for _, entry := range entries {
+		if _, err := strconv.Atoi(entry.Name()); err != nil {
+			continue
+		}
+		if dir, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd")); err == nil && dir == n.data() && !zombie(entry.Name()) {
+			return true
+		}
+	}
+	return false
+}
+
+func zombie(pid string) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+// PID is the server's first process.
+func (n *Node) PID() int { return n.process.PID }
+
+// Connect opens a session of the superuser.
+func (n *Node) Connect(ctx context.Context, database string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(n.URL(database) + "&application_name=chaos" + Patient)
+	if err != nil {
+		return nil, fmt.Errorf("read address of %s: %w", n.Name, err)
+	}
+	config.ConnectTimeout = connectTimeout
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", n.Name, err)
+	}
+	return conn, nil
+}
+
+// Patient is the end of an address: no timeout that a role has ends these sessions.
+const Patient = "&statement_timeout=0&lock_timeout=0&idle_session_timeout=0&idle_in_transaction_session_timeout=0"
+
+// Address is host and port.
+func (n *Node) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.Port)) }
+
+// URL is the address of a database, for the superuser.
+func (n *Node) URL(database string) string { return URL(n.Address(), database) }
+
+// URL is the address of a database behind host and port, for the superuser.
+func URL(address, database string) string {
+	return "postgres://postgres@" + address + "/" + database + "?sslmode=disable"
+}
+
+// LogPath is the server's log.
+func (n *Node) LogPath() string { return n.dir + ".log" }
+
+func (n *Node) data() string { return filepath.Join(n.dir, "disk", "data") }
+
+// FreePort asks the kernel for a TCP port that nobody uses right now.
+func FreePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		return 0, fmt.Errorf("release the free port: %w", err)
+	}
+	return port, nil
+}

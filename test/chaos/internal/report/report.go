@@ -1,0 +1,190 @@
+// Package report writes what a run found: to the terminal, and as docs/reliability.md.
+package report
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/fault"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/run"
+)
+
+// matrixSize is how many faults the matrix has.
+const matrixSize = 76
+
+// Print writes the outcome for a reader at a terminal.
+func Print(w io.Writer, o *run.Outcome) {
+	_, _ = fmt.Fprintf(w, "\nseed %d, %s\n", o.Seed, o.Length.Round(time.Second))
+	for _, r := range o.Results {
+		_, _ = fmt.Fprintf(w, "  %-12s %-26s %s: %s\n", resultVerdict(r), r.Fault.Name, r.Fault.Figure, r)
+	}
+	if o.LivenessLimit > 0 {
+		_, _ = fmt.Fprintf(w, "  %-12s %-26s %.1f s (limit %.0f)\n", verdict(o.Liveness <= o.LivenessLimit), "faults that stay", o.Liveness.Seconds(), o.LivenessLimit.Seconds())
+	}
+	for _, line := range check(o) {
+		_, _ = fmt.Fprintln(w, line)
+	}
+	for _, v := range o.Check.Violations {
+		_, _ = fmt.Fprintln(w, "VIOLATION", v)
+	}
+	_, _ = fmt.Fprintf(w, "%d violations\n", len(o.Check.Violations))
+}
+
+func verdict(ok bool) string {
+	if ok {
+		return "ok"
+	}
+	return "NOT OK"
+}
+
+// resultVerdict tells a fault that hit nobody from one that was withstood.
+func resultVerdict(r fault.Result) string {
+	if r.Err == nil && !r.Measured {
+		return "not measured"
+	}
+	return verdict(r.OK())
+}
+
+// missed names what is not within its limit, or has no figure.
+func missed(o *run.Outcome) []string {
+	var list []string
+	for _, r := range o.Results {
+		if !r.OK() || !r.Measured {
+			list = append(list, r.Fault.Name)
+		}
+	}
+	if o.Liveness > o.LivenessLimit {
+		list = append(list, "faults that stay")
+	}
+	return list
+}
+
+// names are names in brackets; nothing where there are none.
+func names(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(list, ", ") + ")"
+}
+
+// check is the check in lines.
+func check(o *run.Outcome) []string {
+	c := o.Check
+	lines := []string{
+		fmt.Sprintf("%d random faults, of which %d could not be made because of the others", o.Random, o.Failed),
+		fmt.Sprintf("%d rows acknowledged, %d rolled back, %d whose commit was not answered: %d of these are there", c.Acknowledged, c.RolledBack, c.Unknown, c.Resolved),
+		fmt.Sprintf("%d rows lost because a standby took over that did not have them, all of them acknowledged after it had stopped to follow; %d starts over a limit because it had forgotten a claim", c.Lost, c.Excused),
+		fmt.Sprintf("%d attempts beyond an item's first", c.Repeated),
+		fmt.Sprintf("%d changes replayed in commit order: %d claims, %d leases that ran out, at most %d leased at once (W %d)",
+			c.Replay.Changes, c.Replay.Claims, c.Replay.Expired, c.Replay.Leased, lab.Cap),
+		fmt.Sprintf("%d runs in Temporal; the most of a workspace at once, by Temporal's own times:", c.Runs),
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Running)) {
+		lines = append(lines, fmt.Sprintf("  %s %d of %d", name, c.Running[name][0], c.Running[name][1]))
+	}
+	lines = append(lines, fmt.Sprintf("everything had ended %.1f s after the last fault", c.Quiet.Seconds()))
+	for _, r := range c.Resources {
+		lines = append(lines, fmt.Sprintf("%s: %d goroutines, %d files, %d MiB; %d sessions of all replicas", r.Replica, r.Goroutines, r.Files, r.Memory>>10, r.Sessions))
+	}
+	return lines
+}
+
+// Write writes the outcome as a document.
+func Write(path string, o *run.Outcome) error {
+	if err := os.WriteFile(path, []byte(Markdown(o)), 0o644); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// Markdown is the outcome as a document.
+func Markdown(o *run.Outcome) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	covered := numbers(o)
+	missed := missed(o)
+	line("# What was broken, and what held\n")
+	line("Written by `make chaos`; do not edit. Seed %d, %s, on %d CPUs, %s.\n", o.Seed, o.Length.Round(time.Second), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
+	line("%d replicas with %d workers each, lease %s, poll interval %s, start timeout %s, W %d. A real Postgres with a standby and a real",
+		lab.Replicas, lab.Workers, lab.Lease, lab.PollInterval, lab.StartTimeout, lab.Cap)
+	line("Temporal server, each killed, frozen and cut off while applications enqueue all the time and workflows end all the time.\n")
+	line("**%d violations.** **%d of %d figures are missed or were not measured%s.** Made and measured: %d of the %d numbers of the fault matrix: %s.\n",
+		len(o.Check.Violations), len(missed), len(o.Results)+1, names(missed), len(covered), matrixSize, covered)
+	line("Everything is shorter than the matrix asks: what it lets last for minutes or hours lasts for seconds here, a few leases.\n")
+	line("| fault | matrix | how it is made | how it ends | figure | measured | limit | |")
+	line("|---|---|---|---|---|---|---|---|")
+	results := slices.Clone(o.Results)
+	slices.SortStableFunc(results, func(a, b fault.Result) int { return order(a.Fault) - order(b.Fault) })
+	for _, r := range results {
+		unit := r.Fault.Unit
+		if unit == "" {
+			unit = "s"
+		}
+		measured := fmt.Sprintf("%.2f %s", r.Value, unit)
+		if !r.Measured {
+			measured = "–"
+		}
+		line("| `%s` | %s | %s | %s | %s | %s | %.0f %s | %s |", r.Fault.Name, list(r.Fault.Matrix), r.Fault.How, r.Fault.Lift,
+			r.Fault.Figure, measured, r.Fault.Limit, unit, resultVerdict(r))
+	}
+	if o.LivenessLimit > 0 {
+		line("| faults that stay | 75 | one replica frozen, one cut off from Temporal, the third far from Postgres | after the figure | until the third has done what fills every slot twice | %.2f s | %.0f s | %s |",
+			o.Liveness.Seconds(), o.LivenessLimit.Seconds(), verdict(o.Liveness <= o.LivenessLimit))
+	}
+	line("\nThen random faults, several at once, and the check after everything had ended:\n")
+	for _, text := range check(o) {
+		if rest, ok := strings.CutPrefix(text, "  "); ok {
+			line("  - %s", rest)
+			continue
+		}
+		line("- %s", text)
+	}
+	line("\nThe check replays every change of every item in commit order (%s; %s; %s; %s; %s; %s), compares the applications' own books with the table",
+		audit.RuleMoves, audit.RuleCap, audit.RuleLimit, audit.RuleTokens, audit.RuleExpiry, audit.RulePause)
+	line("(%s; %s; %s) and both with Temporal's list of runs (%s; %s; %s).", audit.RuleLost, audit.RuleEnd, audit.RuleCounted, audit.RuleOneRun, audit.RulePhantom, audit.RuleRunning)
+	for _, v := range o.Check.Violations {
+		line("- **violation**: %s", v)
+	}
+	return b.String()
+}
+
+// order is where a fault stands in the table of faults.
+func order(f *fault.Fault) int {
+	return slices.IndexFunc(fault.All(), func(other *fault.Fault) bool { return other.Name == f.Name })
+}
+
+// list is numbers with commas.
+func list(numbers []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ", "), "[]")
+}
+
+// matrix are numbers of the fault matrix.
+type matrix []int
+
+// String is the numbers with commas.
+func (m matrix) String() string { return list(m) }
+
+// numbers are those of the fault matrix that were made and measured. A soak of 24 hours (74) is none of them.
+func numbers(o *run.Outcome) matrix {
+	seen := map[int]bool{}
+	if o.LivenessLimit > 0 {
+		seen[75] = true
+	}
+	for _, r := range o.Results {
+		if !r.Measured {
+			continue
+		}
+		for _, n := range r.Fault.Matrix {
+			seen[n] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}

@@ -1,0 +1,230 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
+)
+
+const (
+	// quiescence bounds the wait until everything has ended after the last fault: Temporal itself repeats what was under
+	// way when it died only after 10 s, and a long poll that went into a hole is given up after a minute.
+	quiescence = 100 * time.Second
+	// listTimeout bounds the wait until Temporal's list, which comes late, is complete.
+	listTimeout = 30 * time.Second
+	// tellInterval is how often it is said what is waited for.
+	tellInterval = 5 * time.Second
+	// elasticMost is the greatest limit that the faults ever give to a workspace.
+	elasticMost = 6
+)
+
+// Rules of the check beside those of package audit.
+const (
+	ruleQuiet = "everything ends when the faults have ended"
+	ruleBooks = "no execution is open when every item has ended"
+	ruleSlots = "every slot can be used again"
+)
+
+// Check is what was found after a run.
+type Check struct {
+	// Lost counts rows that were acknowledged by a server whose standby did not have them, and Excused the starts over a
+	// workspace's limit that its forgotten claims caused.
+	Lost, Excused int
+	// Acknowledged, Unknown, Resolved and RolledBack count the applications' rows: Resolved are the unknown that were there.
+	Acknowledged, Unknown, Resolved, RolledBack int
+	// Repeated is how many claims there were beyond each item's first, those handed back unused not counted.
+	Repeated int
+	// Runs is how many Temporal had.
+	Runs int
+	// Replay is what the database did.
+	Replay audit.Summary
+	// Running is the greatest number of workflows of a workspace that ran at once, beside its limit.
+	Running map[string][2]int
+	// Quiet is how long everything took to end after the last fault.
+	Quiet time.Duration
+	// Resources are the replicas' at the end beside those at the beginning.
+	Resources []Resource
+	// Violations are what must never be.
+	Violations []audit.Violation
+}
+
+// Examine lifts nothing: all faults are over. It stops the load, waits for the end of everything, and compares all books.
+func Examine(ctx context.Context, l *lab.Lab, baseline Resource) (Check, error) {
+	var c Check
+	l.Load.End()
+	if err := c.quiet(ctx, l); err != nil {
+		return c, err
+	}
+	if err := c.slots(ctx, l); err != nil {
+		return c, err
+	}
+	if err := c.books(ctx, l); err != nil {
+		return c, err
+	}
+	if err := c.histories(ctx, l); err != nil {
+		return c, err
+	}
+	err := c.resources(ctx, l, baseline)
+	return c, err
+}
+
+func (c *Check) fail(rule, format string, args ...any) {
+	c.Violations = append(c.Violations, audit.Violation{Rule: rule, Detail: fmt.Sprintf(format, args...)})
+}
+
+// quiet waits until nothing is open.
+func (c *Check) quiet(ctx context.Context, l *lab.Lab) error {
+	began := time.Now()
+	var open int
+	var oldest []string
+	told := began
+	for {
+		if err := l.Row(ctx, "open_items", nil, &open, &oldest); err != nil {
+			return err
+		}
+		c.Quiet = time.Since(began)
+		if time.Since(told) > tellInterval {
+			told = time.Now()
+			l.Logf("%d items are open, among them %q", open, oldest)
+		}
+		if open == 0 {
+			l.Logf("everything has ended, %.1f s after the last fault", c.Quiet.Seconds())
+			return nil
+		}
+		if c.Quiet > quiescence {
+			c.fail(ruleQuiet, "%d items are open %s after the last fault, among them %q", open, quiescence, oldest)
+			return nil
+		}
+		if err := lab.Sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// books asks for executions that are open where everything has ended.
+func (c *Check) books(ctx context.Context, l *lab.Lab) error {
+	var open int
+	if err := l.Row(ctx, "executions_open", nil, &open); err != nil {
+		return err
+	}
+	if open > 0 && c.Quiet <= quiescence {
+		c.fail(ruleBooks, "%d executions are open though every item has ended", open)
+	}
+	return nil
+}
+
+// histories compares the applications' books, the database's history and Temporal's list.
+func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
+	changes, err := lab.Rows(ctx, l, "changes", scanChange)
+	if err != nil {
+		return err
+	}
+	c.Replay = audit.Replay(changes, lab.Cap)
+	c.Violations = append(c.Violations, c.Replay.Violations...)
+	found, err := lab.Rows(ctx, l, "rows", func(row pgx.CollectableRow) (f audit.Found, err error) {
+		err = row.Scan(&f.Execution, &f.Workspace, &f.Status, &f.Failures, &f.Attempts, &f.Error, &f.ExecutionStatus, &f.RunID)
+		return f, err
+	})
+	if err != nil {
+		return err
+	}
+	expected := c.expected(l.Load.Rows())
+	violations, resolved := audit.Rows(expected, found)
+	c.Resolved = resolved
+	for _, f := range found {
+		c.Repeated += max(f.Attempts-1, 0)
+	}
+	runs, err := listRuns(ctx, l, expected, found)
+	if err != nil {
+		return err
+	}
+	c.Runs = len(runs)
+	c.Violations = append(append(c.Violations, violations...), audit.Runs(expected, found, runs)...)
+
+	limits := map[string]int{}
+	for _, w := range l.Load.Workspaces {
+		limits[w.ID] = w.Limit
+		if w.Elastic {
+			limits[w.ID] = elasticMost
+		}
+	}
+	violations, greatest := audit.Running(expected, found, runs, limits)
+	for _, v := range violations {
+		// A forgotten claim has a workflow that runs, and a slot that is given to another: what an asynchronous standby costs.
+		if slices.ContainsFunc(l.Lossy(), func(w lab.Window) bool { return w.Contains(v.At) }) {
+			c.Excused++
+		} else {
+			c.Violations = append(c.Violations, v)
+		}
+	}
+	c.Running = map[string][2]int{}
+	for _, w := range l.Load.Workspaces {
+		c.Running[w.Name] = [2]int{greatest[w.ID], limits[w.ID]}
+	}
+	return nil
+}
+
+func (c *Check) expected(rows []lab.Row) []audit.Expected {
+	expected := make([]audit.Expected, 0, len(rows))
+	for _, row := range rows {
+		e := audit.Expected{Execution: row.Execution, Workspace: row.Workspace, Want: row.Want, Or: row.Or, Runs: 1, Counted: row.Counted, Foreign: row.Foreign,
+			Acknowledged: row.Known == lab.Acknowledged, RolledBack: row.Known == lab.RolledBack}
+		if row.Type == temporal.Again {
+			e.Runs = 2
+		}
+		switch row.Known {
+		case lab.Acknowledged:
+			c.Acknowledged++
+		case lab.Lost:
+			c.Lost++
+			e.Lost = true
+		case lab.Unknown:
+			c.Unknown++
+		case lab.RolledBack:
+			c.RolledBack++
+		}
+		expected = append(expected, e)
+	}
+	return expected
+}
+
+// listRuns lists all runs, again until the list is complete or that has taken too long.
+func listRuns(ctx context.Context, l *lab.Lab, expected []audit.Expected, found []audit.Found) ([]audit.Run, error) {
+	deadline := time.Now().Add(listTimeout)
+	for {
+		listed, err := temporal.Runs(ctx, l.Client)
+		if err != nil {
+			return nil, err
+		}
+		runs := make([]audit.Run, 0, len(listed))
+		for _, r := range listed {
+			runs = append(runs, audit.Run{WorkflowID: r.WorkflowID, RunID: r.RunID, Status: r.Status, Start: r.Start, Close: r.Close})
+		}
+		if audit.Complete(expected, found, runs) || time.Now().After(deadline) {
+			return runs, nil
+		}
+		if err := lab.Sleep(ctx, time.Second); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func scanChange(row pgx.CollectableRow) (c audit.Change, err error) {
+	var moved *time.Time
+	var ahead int64
+	err = row.Scan(&c.Kind, &c.ID, &c.Execution, &c.Workspace, &c.Old, &c.New, &c.OldToken, &c.NewToken, &c.Held, &c.Holds,
+		&c.OldOwner, &c.NewOwner, &c.OldLease, &c.NewLease, &moved, &c.Limit, &c.Paused,
+		&c.Began, &c.At, &c.Committed, &c.Transaction, &ahead)
+	c.Ahead = time.Duration(ahead) * time.Second
+	if moved != nil {
+		c.Moved = *moved
+	}
+	return c, err
+}

@@ -1,0 +1,151 @@
+// Command mutants takes the product's guards away, one at a time, and sees that a named test goes red without each.
+//
+//	go run -C test ./mutants                  # all of them; some minutes; writes docs/mutants.md
+//	go run -C test ./mutants -only heartbeat  # those whose name has this in it, to the terminal only
+//	go run -C test ./mutants -show            # with what the tests said: are they red for the right reason?
+//
+// A mutant is a few replacements of text in files of the product. Nothing is written there: the go command is given the
+// changed files by its -overlay flag, for Go and for embedded SQL alike.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// atOnce is how many mutants are tested at the same time. Each has a build, a test process and perhaps a Postgres.
+const atOnce = 2
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := do(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(2)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func do(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
+	flags.SetOutput(out)
+	root := flags.String("root", "..", "the repository's `directory`")
+	only := flags.String("only", "", "the mutants whose name has this `text` in it; docs/mutants.md is left as it is")
+	show := flags.Bool("show", false, "print what the tests said, too")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%q is no flag: flags begin with a dash, see -help", flags.Arg(0))
+	}
+	directory, err := filepath.Abs(*root)
+	if err != nil {
+		return fmt.Errorf("find the repository: %w", err)
+	}
+	chosen := named(all(), *only)
+	if len(chosen) == 0 {
+		return fmt.Errorf("no mutant has %q in its name: leave -only out for the whole table", *only)
+	}
+	results, err := testAll(ctx, lab{root: directory}, chosen, out)
+	if err != nil {
+		return err
+	}
+	if *show {
+		for _, r := range results {
+			fmt.Fprintf(out, "\n%s: %s\n%s\n", r.mutant.name, r.verdict, tail(r.output))
+		}
+	}
+	if *only == "" {
+		if err := os.WriteFile(filepath.Join(directory, "docs", "mutants.md"), []byte(page(results)), 0o644); err != nil {
+			return fmt.Errorf("write the table: %w", err)
+		}
+	}
+	return summary(results, out)
+}
+
+// all returns every mutant there is.
+func all() []mutant {
+	var list []mutant
+	for _, part := range [][]mutant{leases, limits, memories, ambiguity, identity, gate, policy, ends, roles, webPages} {
+		list = append(list, part...)
+	}
+	return list
+}
+
+func named(list []mutant, text string) []mutant {
+	var chosen []mutant
+	for _, m := range list {
+		if strings.Contains(m.name, text) {
+			chosen = append(chosen, m)
+		}
+	}
+	return chosen
+}
+
+// testAll tests the mutants, after their tests without them, and prints a line for each as it ends. The results are in the
+// order of the list.
+func testAll(ctx context.Context, l lab, list []mutant, out io.Writer) ([]result, error) {
+	began := time.Now()
+	fmt.Fprintf(out, "the named tests without any mutant must be green ... ")
+	if err := l.baseline(ctx, list); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(out, "they are, in %.0f s\n\n%s\n", time.Since(began).Seconds(), heading())
+	results := make([]result, len(list))
+	var workers sync.WaitGroup
+	var printing sync.Mutex
+	next := make(chan int)
+	for range atOnce {
+		workers.Go(func() {
+			for n := range next {
+				results[n] = l.test(ctx, list[n])
+				printing.Lock()
+				fmt.Fprintln(out, results[n].line())
+				printing.Unlock()
+			}
+		})
+	}
+	for n := range list {
+		next <- n
+	}
+	close(next)
+	workers.Wait()
+	return results, ctx.Err()
+}
+
+// summary says what has to be done, and is an error where something has.
+func summary(results []result, out io.Writer) error {
+	var wrong []string
+	for _, r := range results {
+		if r.verdict.pass() {
+			continue
+		}
+		wrong = append(wrong, r.mutant.name)
+		fmt.Fprintf(out, "\n%s: %s: %s\n%s\n", r.mutant.name, r.verdict, r.verdict.remedy(), tail(r.output))
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%d of %d guards are not shown to be needed: %s", len(wrong), len(results), strings.Join(wrong, "; "))
+	}
+	fmt.Fprintf(out, "\nPASS: %d mutants, and a named test went red for each\n", len(results))
+	return nil
+}
+
+// tail is the end of a test's output, where what went wrong is.
+func tail(output string) string {
+	const lines = 30
+	all := strings.Split(strings.TrimSpace(output), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestEveryMutantStillAppliesAndIsGo(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, m := range all() {
+		if names[m.name] {
+			t.Errorf("two mutants are named %q", m.name)
+		}
+		names[m.name] = true
+		texts, err := m.mutated("../..")
+		if err != nil {
+			t.Error(err)
+		}
+		for file, text := range texts {
+			if filepath.Ext(file) != ".go" {
+				continue
+			}
+			if _, err := parser.ParseFile(token.NewFileSet(), file, text, 0); err != nil {
+				t.Errorf("mutant %q: %v", m.name, err)
+			}
+		}
+	}
+}
+
+func TestEveryNamedTestIsThere(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{}
+	for _, m := range all() {
+		if _, read := tests[m.pkg]; !read {
+			files, err := filepath.Glob(filepath.Join("../..", m.pkg, "*_test.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tests[m.pkg] += string(text)
+			}
+		}
+		if !strings.Contains(tests[m.pkg], "\nfunc "+m.test+"(t *testing.T) {") {
+			t.Errorf("mutant %q: %s has no %s", m.name, m.pkg, m.test)
+		}
+	}
+}
+
+func TestThePageFitsTheList(t *testing.T) {
+	t.Parallel()
+	var results []result
+	for _, m := range all() {
+		results = append(results, result{mutant: m, verdict: red})
+	}
+	text, err := os.ReadFile("../../docs/mutants.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != page(results) {
+		t.Error("docs/mutants.md is not what the list of mutants gives when all pass: run make mutants")
+	}
+}
+
+func TestJudgeKnowsARedTestFromABrokenMutant(t *testing.T) {
+	t.Parallel()
+	exit := &exec.ExitError{}
+	for name, c := range map[string]struct {
+		output string
+		err    error
+		want   verdict
+	}{
+		"green":                {"--- PASS: TestA (0.1s)\nok", nil, survived},
+		"red":                  {"=== RUN   TestA\n--- FAIL: TestA (0.1s)\nFAIL", exit, red},
+		"red by a subtest":     {"--- FAIL: TestA (0.1s)\n    --- FAIL: TestA/b (0.1s)", exit, red},
+		"another test is red":  {"=== RUN   TestA\n--- FAIL: TestAB (0.1s)\nFAIL", exit, broken},
+		"hung":                 {"=== RUN   TestA\npanic: test timed out after 45s", exit, hung},
+		"crashed":              {"=== RUN   TestA\npanic: boom\nFAIL", exit, crashed},
+		"does not build":       {"FAIL\tpkg [build failed]", exit, broken},
+		"is no SQL":            {"--- FAIL: TestA (0.1s)\n ERROR: syntax error (SQLSTATE 42601)", exit, broken},
+		"a refusal is no typo": {"--- FAIL: TestA (0.1s)\n ERROR: no (SQLSTATE 42501)", exit, red},
+		"no such test":         {"testing: warning: no tests to run\nok", nil, broken},
+		"go is not there":      {"", errors.New("no such file"), broken},
+	} {
+		if got := judge("TestA", c.output, c.err); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// repository is a module with one guard in Go, one in embedded text, and a test that misses them.
+func repository(t *testing.T, test string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":        "module example.com/guarded\n\ngo 1.26.0\n",
+		"a/guard.go":    "package a\n\nimport _ \"embed\"\n\n//go:embed guard.sql\nvar text string\n\nfunc guarded() bool { return true }\n",
+		"a/guard.sql":   "where token = $1",
+		"a/any_test.go": "package a\n\nimport \"testing\"\n\nfunc TestGuards(t *testing.T) {\n\t" + test + "\n}\n",
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+var examples = []mutant{
+	{"code", "", []edit{{"a/guard.go", "return true", "return false"}}, "./a", "TestGuards"},
+	{"embedded text", "", []edit{{"a/guard.sql", "where token = $1", ""}}, "./a", "TestGuards"},
+	{"text that is no more", "", []edit{{"a/guard.sql", "where owner = $1", ""}}, "./a", "TestGuards"},
+	{"no Go", "", []edit{{"a/guard.go", "return true", "return 1"}}, "./a", "TestGuards"},
+}
+
+const missesGuards = `if !guarded() || text == "" { t.Error("the guard is gone") }`
+
+func TestGuardsInGoAndInEmbeddedSQLAreTakenAway(t *testing.T) {
+	t.Parallel()
+	root := repository(t, missesGuards)
+	var out bytes.Buffer
+	results, err := testAll(t.Context(), lab{root}, examples, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range []verdict{red, red, stale, broken} {
+		if results[n].verdict != want {
+			t.Errorf("%s: %s, want %s\n%s", results[n].mutant.name, results[n].verdict, want, results[n].output)
+		}
+	}
+	err = summary(results, &out)
+	if err == nil || err.Error() != "2 of 4 guards are not shown to be needed: text that is no more; no Go" {
+		t.Error(err)
+	}
+	if err := summary(results[:2], &out); err != nil {
+		t.Error(err)
+	}
+	left, err := os.ReadFile(filepath.Join(root, "a", "guard.sql"))
+	if err != nil || string(left) != "where token = $1" {
+		t.Errorf("the product was touched: %q %v", left, err)
+	}
+}
+
+func TestAGuardThatNoTestMissesIsAnError(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	results, err := testAll(t.Context(), lab{repository(t, "_ = guarded()")}, examples[:1], &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := summary(results, &out); err == nil || results[0].verdict != survived {
+		t.Error(results[0].verdict, err)
+	}
+	if !strings.Contains(out.String(), "code: SURVIVED: write a test that fails without the guard") {
+		t.Error(out.String())
+	}
+	if !strings.Contains(page(results), "FAIL, SURVIVED") {
+		t.Error(page(results))
+	}
+}
+
+func TestTestsThatAreRedAnywayOrNotThereShowNothing(t *testing.T) {
+	t.Parallel()
+	missing := examples[0]
+	missing.test = "TestOther"
+	for name, c := range map[string]struct {
+		test   string
+		mutant mutant
+		want   string
+	}{
+		"red anyway": {`t.Error("always")`, examples[0], "test ./a without any mutant: exit status 1"},
+		"not there":  {missesGuards, missing, "test ./a without any mutant: there is no TestOther"},
+	} {
+		_, err := testAll(t.Context(), lab{repository(t, c.test)}, []mutant{c.mutant}, &bytes.Buffer{})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+func TestFlagsThatSayNothingAreRefused(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		`no mutant has "nothing like it" in its name`: {"-only", "nothing like it"},
+		`"heartbeat" is no flag`:                      {"heartbeat"},
+	} {
+		if err := do(t.Context(), args, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
