@@ -103,9 +103,9 @@ fmt: ## format the code
 golden: ## rewrite what is generated: the lifecycle's diagram, the tables of commands, metrics and SQLSTATEs, and the golden files
 	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares|SQLSTATEs|Role' -update
 	go test ./cmd/pgdispatch -run Page -update
-	go test ./telemetry -run Reference -update
+	go test ./internal/telemetry -run Reference -update
 	go test ./docs/clients -run Page -update
-	go test ./view -run Screen -update
+	go test ./internal/operate/view -run Screen -update
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities; needs the network

@@ -31,23 +31,24 @@ const (
 
 // edges are all imports between the product's packages. A new one is a decision.
 var edges = map[string][]string{
-	"claim":                 {"claim/schedule", "sql"},
-	"claim/schedule":        nil,
-	"cmd/pgdispatch":        {"claim", "complete", "dispatch", "notify", "sql/migrate", "summary", "sweeper", "telemetry", "view", "web"},
-	"complete":              {"claim", "summary"},
-	"complete/temporaltest": nil,
+	"claim":          {"claim/schedule", "sql"},
+	"claim/schedule": nil,
+	"cmd/pgdispatch": {"claim", "complete", "dispatch", "internal/operate/view", "internal/operate/web", "internal/summary", "internal/telemetry", "notify",
+		"sql/migrate", "sweeper"},
+	"complete":              {"claim", "internal/summary"},
 	"dispatch":              {"claim"},
 	"docs/clients":          nil,
-	"finish":                {"summary"},
+	"finish":                {"internal/summary"},
+	"internal/operate/view": {"claim"},
+	"internal/operate/web":  {"claim", "internal/operate/view"},
+	"internal/summary":      nil,
+	"internal/telemetry":    {"claim"},
+	"internal/temporaltest": nil,
 	"notify":                nil,
 	"sql":                   nil,
 	"sql/migrate":           {"sql"},
 	"sql/sqltest":           {"sql/migrate"},
-	"summary":               nil,
 	"sweeper":               {"claim"},
-	"telemetry":             {"claim"},
-	"view":                  {"claim"},
-	"web":                   {"claim", "view"},
 }
 
 func TestPackagesKnowOnlyWhoTheyNeed(t *testing.T) {

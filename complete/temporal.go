@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pgdispatch/pgdispatch/claim"
-	"github.com/pgdispatch/pgdispatch/summary"
+	"github.com/pgdispatch/pgdispatch/internal/summary"
 )
 
 // pollTimeout bounds one long poll. The server answers an empty one every 20 s, so one that takes longer has lost its

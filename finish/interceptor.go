@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	"github.com/pgdispatch/pgdispatch/summary"
+	"github.com/pgdispatch/pgdispatch/internal/summary"
 )
 
 // Store records ends: a *claim.Store on a pool of the worker's own.

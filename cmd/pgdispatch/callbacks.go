@@ -13,7 +13,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/dispatch"
-	"github.com/pgdispatch/pgdispatch/telemetry"
+	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/telemetry"
+	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 )
 
 var (

@@ -17,7 +17,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/pgdispatch/pgdispatch/claim"
-	"github.com/pgdispatch/pgdispatch/view"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
 func (a *app) executionsCommand() *cobra.Command {

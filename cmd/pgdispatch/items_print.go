@@ -5,7 +5,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/pgdispatch/pgdispatch/claim"
-	"github.com/pgdispatch/pgdispatch/view"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
 // itemOutcome is what was done to items.

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/telemetry"
+	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 )
 
 const anyPort = "PGDISPATCH_ADMIN_ADDR=127.0.0.1:0"

@@ -24,10 +24,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/dispatch"
+	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sweeper"
-	"github.com/pgdispatch/pgdispatch/telemetry"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/pgdispatch/pgdispatch/complete/temporaltest"
+	"github.com/pgdispatch/pgdispatch/internal/temporaltest"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 

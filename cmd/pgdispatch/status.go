@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pgdispatch/pgdispatch/claim"
-	"github.com/pgdispatch/pgdispatch/summary"
-	"github.com/pgdispatch/pgdispatch/view"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/summary"
 )
 
 // status is what `pgdispatch status` shows.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch"
+	"github.com/pgdispatch/pgdispatch/internal/operate/web"
+	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
-	"github.com/pgdispatch/pgdispatch/telemetry"
-	"github.com/pgdispatch/pgdispatch/web"
 )
 
 // viewConnections is for the web view: its own, so that nobody who looks takes one from who works. As many again are for who acts

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/pgdispatch/pgdispatch/claim"
-	"github.com/pgdispatch/pgdispatch/view"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
 const (

@@ -36,6 +36,6 @@ var roles = []mutant{
 		[]edit{{"cmd/pgdispatch/verified.go", "(!try.TLSConfig.InsecureSkipVerify ||", "(true ||"}},
 		"./cmd/pgdispatch", "TestADatabaseOffThisMachineMustBeVerified"},
 	{"terminals are told nothing", "a table shows a name as it is",
-		[]edit{{"view/view.go", "if unicode.IsPrint(r) {", "if unicode.IsPrint(r) || true {"}},
+		[]edit{{"internal/operate/view/view.go", "if unicode.IsPrint(r) {", "if unicode.IsPrint(r) || true {"}},
 		"./cmd/pgdispatch", "TestNoCommandShowsATerminalWhatItWouldObey"},
 }

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md")
 
 const (
-	tableBegins = "<!-- The table is generated from telemetry/catalogue.go: make golden -->\n"
+	tableBegins = "<!-- The table is generated from internal/telemetry/catalogue.go: make golden -->\n"
 	tableEnds   = "<!-- The table ends -->\n"
 )
 
@@ -42,7 +42,7 @@ func table() string {
 
 func TestTheReferenceHasEveryMetric(t *testing.T) {
 	t.Parallel()
-	const path = "../docs/metrics.md"
+	const path = "../../docs/metrics.md"
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), tableBegins)

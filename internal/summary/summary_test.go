@@ -9,7 +9,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	failurepb "go.temporal.io/api/failure/v1"
 
-	"github.com/pgdispatch/pgdispatch/summary"
+	"github.com/pgdispatch/pgdispatch/internal/summary"
 )
 
 // failure is an application's, of a type.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
-	"github.com/pgdispatch/pgdispatch/view"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
 // functions are what the templates call.

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
-	"github.com/pgdispatch/pgdispatch/view"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
 // hostile is what nobody should be called.
