@@ -3,22 +3,25 @@ package complete
 import "time"
 
 const (
-	// crowdedPause is how long the bound stays after Temporal has refused a long poll, and how soon another refusal may halve it.
+	// crowdedPause is the minimum time between two halvings, and the delay before the bound grows again.
 	crowdedPause = 10 * time.Second
-	// easeSteps is in how many steps a bound that was never refused would come back from nothing.
+	// easeSteps is the number of ease calls in which the bound grows from zero to limit.
 	easeSteps = 20
 )
 
-// bound is how many watches there may be: limit, or fewer for a while after Temporal has refused one. The namespace's long polls
-// are everybody's, so nobody can know how many are left. There is one for all namespaces, though each has a limit of its own: where
-// one is crowded, the others' executions are watched less too, and the reconciler finds their ends within a second or so. Bounds of
-// their own would have to be known to the statements that adopt and swap watches, or they would take what is then given up.
+// bound caps the number of concurrent watches. It equals limit and drops temporarily when Temporal refuses a long poll.
+// All clients of a namespace share its long polls, so the remaining capacity cannot be known in advance.
+//
+// One bound covers all namespaces, although Temporal limits each separately. If one namespace is crowded, executions of
+// the others are also watched less, and the Reconciler finds their ends within about a second. Per-namespace bounds
+// would have to be passed to the statements that adopt and swap watches, which would otherwise take watches that are
+// then given up.
 type bound struct {
 	limit, now int
-	calm       time.Time // no refusal counts before
+	calm       time.Time // refusals before this time are ignored
 }
 
-// refused halves the bound, once for all refusals of a while.
+// refused halves the bound and reports whether it did so. It ignores refusals within crowdedPause of a halving.
 func (b *bound) refused(watching int) (halved bool) {
 	if time.Now().Before(b.calm) {
 		return false
@@ -28,7 +31,7 @@ func (b *bound) refused(watching int) (halved bool) {
 	return true
 }
 
-// ease lets the bound creep up again.
+// ease raises the bound by one step. It does nothing until crowdedPause has passed since the last halving.
 func (b *bound) ease() {
 	if b.now < b.limit && !time.Now().Before(b.calm) {
 		b.now = min(b.limit, b.now+max(1, b.limit/easeSteps))

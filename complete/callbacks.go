@@ -19,65 +19,67 @@ import (
 )
 
 const (
-	// headerTimeout, callbackTimeout and idleTimeout bound what a client may keep open: until its headers are there, until its
-	// request is, and between two requests.
+	// headerTimeout, callbackTimeout and idleTimeout limit how long a client may take to send its headers, to complete
+	// a request, and to stay idle between two requests.
 	headerTimeout   = 5 * time.Second
 	callbackTimeout = 15 * time.Second
 	idleTimeout     = time.Minute
-	// endTimeout bounds what is done for one callback. Temporal waits for 10 s by default.
+	// endTimeout limits the work for one callback. Temporal waits 10 s by default.
 	endTimeout = 8 * time.Second
-	// callbackStopTimeout bounds how long callbacks under way may take once Run is to end. Temporal tries again what is cut off.
+	// callbackStopTimeout limits how long callbacks in progress may take after ctx is cancelled. Temporal retries those
+	// that are cut off.
 	callbackStopTimeout = 2 * time.Second
-	// maxHeaderBytes is twice what Temporal allows a callback's headers to have.
+	// maxHeaderBytes is twice the header size that Temporal allows for a callback.
 	maxHeaderBytes = 16 << 10
-	// maxBodyBytes is twice what Temporal allows a result to have. The body is not looked at.
+	// maxBodyBytes is twice the result size that Temporal allows. The body is discarded.
 	maxBodyBytes = 4 << 20
-	// atMostCallbacks is how many are seen to at once; the others wait. Each takes a connection to the database for a moment, and
-	// leases are renewed by the same few.
+	// atMostCallbacks limits concurrent callbacks; more wait. Each uses a database connection briefly, from the small
+	// pool that also serves lease renewals.
 	atMostCallbacks = 4
 )
 
-// complaintInterval is how often the log hears of callers without a valid token: anybody may call.
+// complaintInterval is the minimum time between two warnings about invalid tokens. Anyone can send such requests.
 const complaintInterval = time.Minute
 
 var errCallbackTime = fmt.Errorf("callback gave up after %s", endTimeout)
 
-// What came of a callback, for Callbacks.Answered.
+// Results of a callback, passed to Callbacks.Answered.
 const (
-	CallbackEnded        = "ended"        // the end is recorded, by this callback or before
-	CallbackOpen         = "open"         // another run goes on in place of the one that closed
-	CallbackUnauthorized = "unauthorized" // the token is missing, or not the execution's
+	CallbackEnded        = "ended"        // the end is recorded, by this callback or earlier
+	CallbackOpen         = "open"         // another run continues the one that closed
+	CallbackUnauthorized = "unauthorized" // the token is missing or belongs to another execution
 	CallbackRefused      = "refused"      // not a POST
-	CallbackUnavailable  = "unavailable"  // Temporal or the database is away: to be sent again
+	CallbackUnavailable  = "unavailable"  // Temporal or the database is unavailable; Temporal retries
 )
 
-// Ender says how an execution has ended: TemporalWaiter, or a fake in tests.
+// Ender looks up how an execution ended. TemporalWaiter implements it.
 type Ender interface {
-	// Ended is asked when a run is said to have closed. Without a run ID, the newest one is meant.
+	// Ended reports whether an execution has ended, and how. It is called for a run that is believed to be closed. An
+	// empty RunID means the newest run.
 	Ended(ctx context.Context, execution claim.Execution) (end End, ended bool, err error)
 }
 
-// Callbacks is called by Temporal when a workflow has ended, if its start asked for that. It takes a callback as a reason to ask
-// Temporal, and not as an answer: how a workflow ended is read in one place, and a token that has become known lets a stranger do
-// no more than have us look. Its fields are set before Run and not changed after.
+// Callbacks serves the completion callbacks that Temporal sends when a workflow closes, if its start requested one. A
+// callback only triggers a query to Temporal; its content is not trusted. A leaked token therefore allows no more than
+// triggering such a query. Set the fields before Run and do not change them afterwards.
 type Callbacks struct {
-	// Listener is what is served; Run closes it.
+	// Listener accepts the callbacks. Run closes it.
 	Listener net.Listener
-	// Key is what tokens are made with, the same in all replicas: any of them may be called.
+	// Key signs and verifies the tokens. All replicas must share it, because a callback can reach any of them.
 	Key      []byte
 	Store    Finisher
 	Temporal Ender
-	// Freed is called when an execution has ended, and a slot is free; it must not block. Nil: nobody is told.
+	// Freed is called after an end is recorded and its slot is free. It must not block. Nil disables it.
 	Freed func()
-	// Answered is called with what came of each callback. Nil: nobody is told.
+	// Answered is called with the result of each callback. Nil disables it.
 	Answered func(result string)
 	Log      *slog.Logger
 
 	places     chan struct{}
-	complained atomic.Int64 // when, in Unix nanoseconds
+	complained atomic.Int64 // time of the last warning, in Unix nanoseconds
 }
 
-// Run serves until ctx is cancelled, and returns nil then.
+// Run serves callbacks until ctx is cancelled, then returns nil.
 func (c *Callbacks) Run(ctx context.Context) error {
 	server := &nethttp.Server{
 		Handler: c.Handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: callbackTimeout, WriteTimeout: callbackTimeout,
@@ -96,14 +98,14 @@ func (c *Callbacks) Run(ctx context.Context) error {
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), callbackStopTimeout)
 		defer cancel()
 		if server.Shutdown(stopping) != nil {
-			_ = server.Close() // who still asks is cut off
+			_ = server.Close() // cut off requests still in progress
 		}
 		return nil
 	})
 	return g.Wait()
 }
 
-// Handler is what Run serves, whatever the path: what stands between may have one of its own.
+// Handler returns the handler that Run serves. It ignores the path, because a proxy in between may use its own.
 func (c *Callbacks) Handler() nethttp.Handler {
 	c.places = make(chan struct{}, atMostCallbacks)
 	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
@@ -118,8 +120,8 @@ func (c *Callbacks) Handler() nethttp.Handler {
 	})
 }
 
-// serve sees to one request. Temporal does not send again what was answered by 400, 401, 403, 404, 409 or 501; whatever else is
-// not a success it does, for ever.
+// serve handles one request. Temporal does not retry responses 400, 401, 403, 404, 409 and 501. It retries every other
+// non-success response forever.
 func (c *Callbacks) serve(w nethttp.ResponseWriter, r *nethttp.Request) (status int, result string) {
 	ctx := r.Context()
 	if r.Method != nethttp.MethodPost {
@@ -137,12 +139,12 @@ func (c *Callbacks) serve(w nethttp.ResponseWriter, r *nethttp.Request) (status 
 	if err != nil {
 		level := slog.LevelWarn
 		if errors.Is(err, ErrAway) || errors.Is(err, errCallbackTime) {
-			level = slog.LevelDebug // of an outage, the log hears from elsewhere
+			level = slog.LevelDebug // outages are logged elsewhere
 		}
 		c.Log.Log(ctx, level, "Cannot take a completion callback: Temporal sends it again", "execution_id", execution.ID, "error", claim.Clean(err.Error()))
 		return nethttp.StatusServiceUnavailable, CallbackUnavailable
 	}
-	// The result is in the body. What is left unread of it would cost its sender the connection.
+	// Drain the body, which holds the result. Unread data would make the server close the connection.
 	_, _ = io.Copy(io.Discard, nethttp.MaxBytesReader(w, r.Body, maxBodyBytes))
 	if !ended {
 		return nethttp.StatusOK, CallbackOpen
@@ -155,7 +157,7 @@ func (c *Callbacks) mayComplain() bool {
 	return now-last >= int64(complaintInterval) && c.complained.CompareAndSwap(last, now)
 }
 
-// end records an execution's end, if it has come.
+// end records the execution's end and reports whether it has ended.
 func (c *Callbacks) end(ctx context.Context, execution claim.Execution) (ended bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, endTimeout, errCallbackTime)
 	defer cancel()
@@ -170,13 +172,13 @@ func (c *Callbacks) end(ctx context.Context, execution claim.Execution) (ended b
 		return false, err
 	}
 	record(ctx, c.Store, c.Log, execution.ID, end, c.Freed)
-	return true, context.Cause(ctx) // it insists until it succeeds, or ctx ends
+	return true, context.Cause(ctx) // record retries until it succeeds or ctx ends
 }
 
-// runInLink finds the run in the link that Temporal sends along: temporal:///namespaces/…/workflows/<ID>/<run>/history?…
+// runInLink matches the link that Temporal sends: temporal:///namespaces/…/workflows/<ID>/<run>/history?…
 var runInLink = regexp.MustCompile(`/workflows/([^/]+)/([^/?>]+)/history`)
 
-// runOf is the run that has closed, as far as the request says; "": it does not.
+// runOf returns the ID of the closed run, or "" if the request does not name it.
 func runOf(header nethttp.Header, executionID string) string {
 	for _, link := range header.Values("Nexus-Link") {
 		found := runInLink.FindStringSubmatch(link)

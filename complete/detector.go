@@ -18,7 +18,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// StallStore is the part of the store that the detector needs.
+// StallStore is the part of the store that Detector needs.
 type StallStore interface {
 	StallTurn(ctx context.Context, often, age time.Duration, atMost int) (queues []claim.StalledQueue, mine bool, err error)
 	StallPick(ctx context.Context, age time.Duration, without []claim.StalledQueue, atMost int) ([]claim.Execution, error)
@@ -26,41 +26,43 @@ type StallStore interface {
 }
 
 const (
-	// atMostQueues is how many task queues a look asks about, those of the most executions first.
+	// atMostQueues limits the task queues checked per look. Those with the most executions come first.
 	atMostQueues = 100
-	// atMostAsked is how many executions a look asks about. The next one goes on where it ended.
+	// atMostAsked limits the executions checked per look. The next look continues where this one ended.
 	atMostAsked = 50
-	// askPause is between two questions, so that a look takes little of the namespace's rate.
+	// askPause separates two requests, so that a look uses little of the namespace's rate limit.
 	askPause = 50 * time.Millisecond
-	// failingAttempts is from which attempt on a workflow task counts as failing again and again. One that succeeds is the first,
-	// or the second after a worker has died.
+	// failingAttempts is the attempt from which a workflow task counts as failing repeatedly. A healthy task succeeds
+	// on its first attempt, or on its second after a worker died.
 	failingAttempts = 5
-	// turnsPerLook is how often each replica asks for the turn, so that a dead one's is taken soon.
+	// turnsPerLook is how many times per Interval each replica tries to take the turn. A dead replica's turn is thus
+	// taken over soon.
 	turnsPerLook = 4
 )
 
-// Detector looks for executions that run and do not progress: on task queues that no worker polls, or with a workflow task that
-// fails again and again. It changes nothing about them. Its fields are set before Run and not changed after.
+// Detector finds executions that are running but make no progress: their task queue has no poller, or their workflow
+// task fails repeatedly. It only reports them. Set the fields before Run and do not change them afterwards.
 type Detector struct {
 	Store    StallStore
 	Temporal interface {
-		// Polled says whether a worker takes workflow tasks from a queue.
+		// Polled reports whether a worker polls the queue for workflow tasks.
 		Polled(ctx context.Context, queue claim.StalledQueue) (bool, error)
-		// TaskAttempt is at which attempt the execution's workflow task is; 0: it has none.
+		// TaskAttempt returns the attempt of the execution's pending workflow task. Zero means that there is none.
 		TaskAttempt(ctx context.Context, execution claim.Execution) (int, error)
 	}
-	// Interval is how often one of all replicas looks.
+	// Interval is the time between two looks, across all replicas.
 	Interval time.Duration
-	// Age is how long an execution must have run.
+	// Age is the minimum run time of the executions to check.
 	Age time.Duration
-	// Wanted says whether executions are open and this replica reaches Temporal, as far as is known. Nil: they may be.
+	// Wanted reports whether open executions exist and Temporal is reachable, as last observed. If nil, Run asks for
+	// every turn.
 	Wanted func() bool
 	Log    *slog.Logger
 
-	last string // the error that was logged last
+	last string // last error logged
 }
 
-// Run looks until ctx is cancelled, and returns nil then.
+// Run looks for stalled executions until ctx is cancelled, then returns nil.
 func (d *Detector) Run(ctx context.Context) error {
 	for {
 		select {
@@ -81,10 +83,11 @@ func (d *Detector) Run(ctx context.Context) error {
 	}
 }
 
-// look takes the turn if there is one, asks, and records what it has found. A namespace that does not answer changes nothing, and
-// holds up no other.
+// look takes the turn if it is due, checks queues and executions, and records the findings. If a namespace does not
+// answer, its recorded state is kept and the other namespaces are still checked.
 func (d *Detector) look(ctx context.Context) error {
-	queues, mine, err := d.Store.StallTurn(ctx, d.Interval*9/10, d.Age, atMostQueues) // a little early, or every second turn would be missed
+	// Slightly less than Interval, or every second turn would be missed.
+	queues, mine, err := d.Store.StallTurn(ctx, d.Interval*9/10, d.Age, atMostQueues)
 	if err != nil || !mine {
 		return err
 	}
@@ -105,7 +108,8 @@ func (d *Detector) look(ctx context.Context) error {
 	return errors.Join(err, errors.Join(slices.Collect(maps.Values(silent))...))
 }
 
-// idle returns the queues without a poller. Namespaces that do not answer become silent, and are not asked again.
+// idle returns the queues without a poller. It adds namespaces that do not answer to silent and skips them from then
+// on.
 func (d *Detector) idle(ctx context.Context, queues []claim.StalledQueue, silent map[string]error) (idle []claim.StalledQueue) {
 	for _, queue := range queues {
 		if silent[queue.Namespace] != nil {
@@ -121,7 +125,7 @@ func (d *Detector) idle(ctx context.Context, queues []claim.StalledQueue, silent
 	return idle
 }
 
-// failing returns which executions were asked about, and those of them whose workflow task fails again and again.
+// failing returns the IDs of the executions it checked, and those of them whose workflow task fails repeatedly.
 func (d *Detector) failing(ctx context.Context, executions []claim.Execution, silent map[string]error) (asked []string, failing []claim.Stall) {
 	for _, e := range executions {
 		if silent[e.Namespace] != nil {
@@ -161,7 +165,7 @@ func (d *Detector) report(ctx context.Context, change claim.StallChange) {
 	}
 }
 
-// Polled says whether a worker has polled a task queue for workflow tasks within minutes.
+// Polled reports whether a worker has polled the task queue for workflow tasks within the last minutes.
 func (t *TemporalWaiter) Polled(ctx context.Context, queue claim.StalledQueue) (polled bool, err error) {
 	err = bounded(ctx, func(ctx context.Context) error {
 		response, err := t.Service.DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
@@ -176,7 +180,8 @@ func (t *TemporalWaiter) Polled(ctx context.Context, queue claim.StalledQueue) (
 	return polled, nil
 }
 
-// TaskAttempt is at which attempt the workflow task of an execution's newest run is; 0: it has none.
+// TaskAttempt returns the attempt of the pending workflow task in the execution's newest run. Zero means that there is
+// none.
 func (t *TemporalWaiter) TaskAttempt(ctx context.Context, execution claim.Execution) (int, error) {
 	response, err := t.describe(ctx, execution)
 	var notFound *serviceerror.NotFound

@@ -9,44 +9,45 @@ import (
 )
 
 const (
-	// endBatches is how many statements that record ends are under way at once: claims and heartbeats need the database, too.
+	// endBatches limits the concurrent statements that record ends. Claims and heartbeats need the database, too.
 	endBatches = 2
-	// endPatience is how long a statement counts as one of those. It may wait for a row that somebody keeps locked.
+	// endPatience is how long a statement counts towards endBatches. It may be waiting for a locked row.
 	endPatience = 100 * time.Millisecond
-	// atMostEnds is how many ends one statement records: their items are locked meanwhile.
+	// atMostEnds limits the ends in one statement, which locks their items.
 	atMostEnds = 100
 )
 
-// EndStore records ends, one by one and together.
+// EndStore records ends, singly and in batches.
 type EndStore interface {
 	Finisher
-	// FinishAll records ends, each of another execution, and waits for no row. What is missing from its answer is left to Finish.
+	// FinishAll records the ends of distinct executions without waiting for row locks. Ends that are missing from its
+	// result must be recorded with Finish.
 	FinishAll(ctx context.Context, ends []claim.Ended) (first map[string]bool, err error)
 }
 
-// Ends is a Finisher that records together what ends at the same time. While its statements are under way, what ends meanwhile
-// collects and goes into the next: a busy replica records in batches, and an idle one waits for nothing.
+// Ends is a Finisher that batches concurrent ends. Ends that arrive while its statements are in progress go into the
+// next batch. A busy replica thus records batches, and an idle one records each end immediately.
 type Ends struct {
 	store EndStore
 	comes chan ending
 }
 
-// ending is an end that somebody waits to have recorded.
+// ending is an end whose caller waits until it is recorded.
 type ending struct {
 	claim.Ended
-	answer chan answer // has room for it: who asked may have gone
+	answer chan answer // capacity 1, because the caller may be gone
 }
 
 type answer struct {
 	first bool
 	err   error
-	alone bool // whoever asked is to record it by itself
+	alone bool // the caller must record its end by itself
 }
 
-// NewEnds makes one that records in a store. Finish waits until Run runs.
+// NewEnds returns an Ends that records in store. Finish blocks until Run is running.
 func NewEnds(store EndStore) *Ends { return &Ends{store: store, comes: make(chan ending)} }
 
-// Finish is claim.Store's. Where ctx is cancelled, the end may be recorded or not.
+// Finish records an end like claim.Store.Finish. If ctx is cancelled, the end may or may not be recorded.
 func (e *Ends) Finish(ctx context.Context, executionID, outcome, reason, result string) (first bool, err error) {
 	end := ending{
 		Ended:  claim.Ended{ExecutionID: executionID, Outcome: outcome, Reason: reason, Result: result},
@@ -68,7 +69,8 @@ func (e *Ends) Finish(ctx context.Context, executionID, outcome, reason, result 
 	}
 }
 
-// Run records until ctx is cancelled, and returns nil then. Whoever waits is to be cancelled, too: another replica finds what is left.
+// Run records ends until ctx is cancelled, then returns nil. Cancel the callers of Finish, too; another replica finds
+// the ends that remain.
 func (e *Ends) Run(ctx context.Context) error {
 	var under sync.WaitGroup
 	defer under.Wait()
@@ -101,7 +103,7 @@ func (e *Ends) Run(ctx context.Context) error {
 	}
 }
 
-// collect takes along what waits already.
+// collect adds the ends that are already waiting, up to atMostEnds.
 func (e *Ends) collect(first ending) []ending {
 	batch := []ending{first}
 	for len(batch) < atMostEnds {
@@ -115,7 +117,7 @@ func (e *Ends) collect(first ending) []ending {
 	return batch
 }
 
-// record records a batch. One that fails is left to those who asked, each for itself: so nobody's end is in the way of another's.
+// record records a batch. If the batch fails, each caller records its own end, so that one end cannot block another.
 func (e *Ends) record(ctx context.Context, batch []ending) {
 	if len(batch) == 1 {
 		var a answer

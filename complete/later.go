@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// WatchLater takes note of an execution that this replica has just started and that Temporal says the end of by itself. It is
-// watched if it is still open after Grace: most are not, and need no long poll.
+// WatchLater registers an execution that this replica has just started and whose end Temporal reports by callback. If
+// it is still open after Grace, it is watched. Most have ended by then and need no long poll.
 func (w *Watcher) WatchLater(executionID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -19,7 +19,7 @@ func (w *Watcher) WatchLater(executionID string) {
 	w.later[executionID] = time.Now().Add(w.Grace)
 }
 
-// watchLate begins to watch what is still open after its grace.
+// watchLate watches the executions that are still open after their grace period.
 func (w *Watcher) watchLate(ctx context.Context) {
 	w.mu.Lock()
 	var due []string
@@ -50,7 +50,7 @@ func (w *Watcher) watchLate(ctx context.Context) {
 	}
 }
 
-// known are, under the lock, the executions that this replica watches, or will if it has to.
+// known returns the executions that this replica watches or may watch later. The caller holds mu.
 func (w *Watcher) known() []string {
 	return slices.AppendSeq(slices.Collect(maps.Keys(w.watching)), maps.Keys(w.later))
 }

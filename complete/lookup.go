@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// requestTimeout bounds a request that waits for nothing.
+	// requestTimeout limits a request that is not a long poll.
 	requestTimeout = 5 * time.Second
-	// pageSize is the most that Temporal's visibility gives by default.
+	// pageSize is the largest page that Temporal's visibility returns by default.
 	pageSize = 1000
-	// workflowIDPrefix is before the execution's ID in its workflow's ID.
+	// workflowIDPrefix precedes the execution ID in a workflow ID.
 	workflowIDPrefix = "execution-"
-	// memoKey marks a workflow as ours, and every run that goes on in its place.
+	// memoKey marks a workflow as ours. Every run that continues it carries the memo, too.
 	memoKey = "pgdispatch_execution_id"
 )
 
-// gone is the end of a workflow that Temporal does not know, although it had been started.
+// gone is the end of a workflow that was started but that Temporal no longer knows.
 var gone = End{Outcome: "FAILED", Reason: "workflow is gone from Temporal: deleted, or its retention is over"}
 
-// Closed lists workflows that closed at since or later and whose ID is one of ours. Visibility is eventually consistent: what
-// has just closed comes a moment late.
+// Closed lists the workflows that closed at or after since and whose ID has our format. Visibility is eventually
+// consistent, so the latest ones may be missing.
 func (t *TemporalWaiter) Closed(ctx context.Context, namespace string, since time.Time, page []byte) (Page, error) {
 	query := fmt.Sprintf("CloseTime >= '%s'", since.UTC().Format(time.RFC3339Nano))
 	if !t.noPrefix.Load() {
@@ -48,7 +48,7 @@ func (t *TemporalWaiter) Closed(ctx context.Context, namespace string, since tim
 		return err
 	})
 	if code(err) == codes.InvalidArgument && !t.noPrefix.Swap(true) {
-		// A server whose visibility cannot search by prefix: what is not ours is left out below.
+		// This server's visibility cannot search by prefix. The loop below filters instead.
 		return t.Closed(ctx, namespace, since, nil)
 	}
 	if err != nil {
@@ -70,8 +70,8 @@ func (t *TemporalWaiter) Closed(ctx context.Context, namespace string, since tim
 	return result, nil
 }
 
-// Look says whether the execution's last run has closed, and how. Its last run is the newest one under its workflow ID, unless
-// that is a stranger's, who came after ours had ended.
+// Look reports whether the execution's last run has closed, and how. The last run is the newest one under the workflow
+// ID, unless that run is not ours: somebody reused the ID after our workflow ended.
 func (t *TemporalWaiter) Look(ctx context.Context, execution claim.Execution) (end End, ended bool, err error) {
 	info, err := t.newest(ctx, execution)
 	var notFound *serviceerror.NotFound
@@ -89,7 +89,8 @@ func (t *TemporalWaiter) Look(ctx context.Context, execution claim.Execution) (e
 	return t.follow(ctx, execution, t.closed)
 }
 
-// Ended says how a run has closed that is said to have, or how the last that went on in its place did.
+// Ended reports whether the chain of runs that starts at execution.RunID has closed, and how. If RunID is empty, it
+// behaves like Look.
 func (t *TemporalWaiter) Ended(ctx context.Context, execution claim.Execution) (end End, ended bool, err error) {
 	if execution.RunID == "" {
 		return t.Look(ctx, execution)
@@ -97,13 +98,13 @@ func (t *TemporalWaiter) Ended(ctx context.Context, execution claim.Execution) (
 	return t.follow(ctx, execution, t.closed)
 }
 
-// newest returns the newest run under an execution's workflow ID.
+// newest returns the newest run under the execution's workflow ID.
 func (t *TemporalWaiter) newest(ctx context.Context, execution claim.Execution) (*workflowpb.WorkflowExecutionInfo, error) {
 	response, err := t.describe(ctx, execution)
 	return response.GetWorkflowExecutionInfo(), err
 }
 
-// describe describes the newest run under an execution's workflow ID.
+// describe describes the newest run under the execution's workflow ID.
 func (t *TemporalWaiter) describe(ctx context.Context, execution claim.Execution) (response *workflowservice.DescribeWorkflowExecutionResponse, err error) {
 	err = bounded(ctx, func(ctx context.Context) (err error) {
 		response, err = t.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
@@ -128,7 +129,7 @@ func isOpen(info *workflowpb.WorkflowExecutionInfo) bool {
 	return info.GetCloseTime() == nil
 }
 
-// bounded makes a request that waits for nothing.
+// bounded makes a request with requestTimeout and classifies its error.
 func bounded(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("request gave up after %s", requestTimeout))
 	defer cancel()

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Reach knows whether this replica reaches Temporal. One that does not must not keep what others could watch. Its fields are set
-// before Run and not changed after.
+// Reach tracks whether this replica can reach Temporal. A replica that cannot must not keep executions that others
+// could watch. Set the fields before Run and do not change them afterwards.
 type Reach struct {
-	// Probe asks Temporal something cheap.
+	// Probe makes a cheap request to Temporal.
 	Probe func(ctx context.Context) error
-	// Limit is how long Temporal may stay silent until it counts as out of reach. It is asked four times as often.
+	// Limit is how long Temporal may stay silent before it counts as unreachable. It is probed every Limit/4.
 	Limit time.Duration
 	Log   *slog.Logger
 
 	reached atomic.Bool
 }
 
-// Reached is true while Temporal answers; before the first answer it is false.
+// Reached reports whether Temporal answers. It is false until the first answer.
 func (r *Reach) Reached() bool { return r.reached.Load() }
 
-// Run asks until ctx is cancelled, and returns nil then.
+// Run probes Temporal until ctx is cancelled, then returns nil.
 func (r *Reach) Run(ctx context.Context) error {
 	last, complained := time.Now(), false
 	ask := time.NewTimer(0)

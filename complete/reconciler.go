@@ -11,7 +11,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// Ledger is the part of the store that the reconciler needs.
+// Ledger is the part of the store that Reconciler needs.
 type Ledger interface {
 	Finisher
 	CloseTurns(ctx context.Context, often, wide time.Duration) ([]claim.Turn, error)
@@ -20,60 +20,66 @@ type Ledger interface {
 	Silent(ctx context.Context, atMost int, after time.Duration) ([]claim.Execution, error)
 }
 
-// Temporal is asked by the reconciler: TemporalWaiter, or a fake in tests.
+// Temporal is what Reconciler asks about executions. TemporalWaiter implements it.
 type Temporal interface {
-	// Closed lists workflows of a namespace that closed at since or later, page by page. What closed just now may be missing.
+	// Closed lists the workflows of a namespace that closed at or after since, page by page. The latest ones may be
+	// missing.
 	Closed(ctx context.Context, namespace string, since time.Time, page []byte) (Page, error)
-	// Look says whether an execution has ended, and how, without waiting for it.
+	// Look reports whether an execution has ended, and how. It does not wait for the end.
 	Look(ctx context.Context, execution claim.Execution) (end End, ended bool, err error)
 	Ender
 }
 
 // Page is one page of a list of closed workflows.
 type Page struct {
-	ExecutionIDs []string // of workflows whose ID is one of ours, whoever started them
-	// Runs are, of those that are ours, the runs that were listed.
+	ExecutionIDs []string // executions whose workflow ID has our format, whoever started the workflow
+	// Runs maps those executions that are ours to the run listed for them.
 	Runs   map[string]string
 	Newest time.Time
-	Next   []byte // empty: this is the last page
+	Next   []byte // empty on the last page
 }
 
 const (
-	// wideInterval is how often a list reaches a minute back: for what visibility showed late, and for a settle that came late.
+	// wideInterval is the interval of lists that reach back one minute. They find closes that visibility showed late
+	// and executions that were settled late.
 	wideInterval = 30 * time.Second
-	// pagePause keeps a long list within visibility's rate, which is 10 requests a second in a namespace by default.
+	// pagePause keeps a long list within visibility's rate limit: by default 10 requests per second and namespace.
 	pagePause = 250 * time.Millisecond
-	// failurePause leaves the turn to others after this replica could not list.
+	// failurePause leaves the turn to other replicas after this one failed to list.
 	failurePause = 5 * time.Second
-	// silentAfter is how long an execution may be unwatched until Temporal is asked about it by itself, and again.
+	// silentAfter is how long an execution may stay unwatched before Temporal is asked about it directly. It is also
+	// the interval between two such questions.
 	silentAfter = time.Minute
-	// atMostSilent is how many are asked about in a turn.
+	// atMostSilent limits the unwatched executions asked about per turn.
 	atMostSilent = 50
-	// looks is how many executions are asked about at once.
+	// looks limits concurrent requests about executions.
 	looks = 8
 )
 
-// Reconciler finds the ends that no long poll saw: of executions beyond the bound of watches, of those that ended while no
-// replica ran, and of workflows that are gone. Its fields are set before Run and not changed after.
+// Reconciler finds the ends that no long poll saw: executions beyond the watch limit, executions that ended while no
+// replica was running, and workflows that Temporal no longer knows. Set the fields before Run and do not change them
+// afterwards.
 type Reconciler struct {
 	Store    Ledger
 	Temporal Temporal
-	// Interval is how often closed workflows are listed while an open execution is not watched, by one of all replicas at a
-	// time. While all are watched, they are listed every half minute.
+	// Interval is how often one of all replicas lists closed workflows while an open execution is unwatched. While all
+	// are watched, the list runs every 30 seconds.
 	Interval time.Duration
-	// Open says whether executions are open and whether some are not watched, as far as somebody has seen. Nil: both may be.
+	// Open reports whether open executions exist and whether some of them are unwatched, as last observed. If nil, both
+	// are assumed.
 	Open func() (open, unwatched bool)
-	// Reached says whether Temporal answers this replica; where it does not, the turns are left to others. Nil: it always does.
+	// Reached reports whether this replica reaches Temporal. If not, it leaves the turns to others. If nil, Temporal is
+	// assumed to be reachable.
 	Reached func() bool
-	// Freed is called when an execution has ended, and a slot is free; it must not block. Nil: nobody is told.
+	// Freed is called after an end is recorded and its slot is free. It must not block. Nil disables it.
 	Freed func()
 	Log   *slog.Logger
 
-	last   map[string]string // the errors that were logged last: of a namespace, and under "" of a whole turn
+	last   map[string]string // last error logged per namespace; key "" is for a whole turn
 	wideAt time.Time
 }
 
-// wanted says whether to ask for the turn: while an execution is not watched each time, else for the wide look.
+// wanted reports whether to ask for the turn: always while an execution is unwatched, otherwise once per wideInterval.
 func (r *Reconciler) wanted(now time.Time) bool {
 	if r.Open == nil {
 		return true
@@ -88,7 +94,7 @@ func (r *Reconciler) wanted(now time.Time) bool {
 	return true
 }
 
-// Run reconciles until ctx is cancelled, and returns nil then.
+// Run finds and records ends until ctx is cancelled, then returns nil.
 func (r *Reconciler) Run(ctx context.Context) error {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -107,11 +113,11 @@ func (r *Reconciler) Run(ctx context.Context) error {
 				delete(r.last, "")
 			}
 		}
-		next.Reset(pause - time.Since(began)) // many ends take a while
+		next.Reset(pause - time.Since(began)) // recording many ends may take longer than pause
 	}
 }
 
-// complain logs what failed in a namespace, "" for all, where it is news.
+// complain logs an error if it differs from the last one for that namespace. Namespace "" stands for a whole turn.
 func (r *Reconciler) complain(ctx context.Context, namespace string, err error) {
 	if ctx.Err() == nil && err.Error() != r.last[namespace] {
 		if r.last == nil {
@@ -122,10 +128,12 @@ func (r *Reconciler) complain(ctx context.Context, namespace string, err error) 
 	}
 }
 
-// turn takes the turn if there is one, lists what closed in each namespace, and asks about what has been silent. A list that fails
-// is begun again from where the last one ended, and holds up no other namespace.
+// turn takes the turn if it is due, lists the workflows that closed in each namespace, and asks about executions that
+// were silent for too long. A failed list restarts from the end of the last successful one and does not block other
+// namespaces.
 func (r *Reconciler) turn(ctx context.Context) error {
-	turns, err := r.Store.CloseTurns(ctx, r.Interval*9/10, wideInterval) // a little early, or every second turn would be missed
+	// Slightly less than Interval, or every second turn would be missed.
+	turns, err := r.Store.CloseTurns(ctx, r.Interval*9/10, wideInterval)
 	if err != nil || len(turns) == 0 {
 		return err
 	}
@@ -188,8 +196,8 @@ func (r *Reconciler) list(ctx context.Context, turn claim.Turn) (newest time.Tim
 	}
 }
 
-// look asks about executions, some at a time, and records the ends. It returns an error where Temporal was away; an execution that
-// cannot be asked about for another reason is silent, and asked about again.
+// look asks about executions concurrently and records their ends. It returns an error only if ctx is cancelled or
+// Temporal is unavailable. For other errors the execution stays silent and is asked about again.
 func (r *Reconciler) look(ctx context.Context, executions []claim.Execution, ask func(context.Context, claim.Execution) (End, bool, error)) error {
 	var g errgroup.Group
 	g.SetLimit(looks)

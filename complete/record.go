@@ -11,7 +11,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// record records an end, however long the database is away, and says so where nobody had before.
+// record records an end, retrying until it succeeds or ctx ends. It logs the end and calls freed only if the end was
+// not recorded before.
 func record(ctx context.Context, store Finisher, log *slog.Logger, executionID string, end End, freed func()) {
 	var first bool
 	err := insist(ctx, log, executionID, "Cannot record an execution's end", func(ctx context.Context) (err error) {
@@ -31,8 +32,9 @@ func record(ctx context.Context, store Finisher, log *slog.Logger, executionID s
 	}
 }
 
-// insist tries until it succeeds, or ctx is cancelled, or there are too many who try. A panic is a try that failed. The log
-// hears of an error when it is another than the last one; of an outage it hears from elsewhere, once for all.
+// insist retries until try succeeds, ctx is cancelled, or try returns ErrCrowded. A panic counts as a failed try. An
+// error is logged if it differs from the last one. ErrAway is logged at debug level only, because outages are logged
+// elsewhere.
 func insist(ctx context.Context, log *slog.Logger, executionID, complaint string, try func(context.Context) error) error {
 	backoff := retry.WithJitterPercent(jitterPercent, retry.WithCappedDuration(retryCap, retry.NewExponential(retryBase)))
 	last := ""

@@ -14,37 +14,37 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// StopStore is the part of the store that the stopper needs.
+// StopStore is the part of the store that Stopper needs.
 type StopStore interface {
 	TakeStops(ctx context.Context, atMost int) (stops []claim.Stop, open bool, err error)
 	StopDone(ctx context.Context, stop claim.Stop, problem string) error
 }
 
 const (
-	// stopPause is how long it takes until open requests are looked at again: for those that Temporal has not taken, and those
-	// whose workflow was not started yet.
+	// stopPause is the delay before open requests are tried again: those that Temporal did not accept, and those whose
+	// workflow was not started yet.
 	stopPause = time.Second
-	// atMostStops is how many requests are taken at once.
+	// atMostStops limits the requests taken at once.
 	atMostStops = 20
 )
 
-// Stopper carries out requests to cancel or to terminate workflows. It ends no execution: what frees the slot is the workflow's
-// end, which is noticed like any other. Its fields are set before Run and not changed after.
+// Stopper carries out requests to cancel or terminate workflows. It does not end executions: the slot is freed when the
+// workflow closes, which is detected like any other end. Set the fields before Run and do not change them afterwards.
 type Stopper struct {
 	Store    StopStore
 	Temporal interface {
 		Stop(ctx context.Context, stop claim.Stop) error
 	}
-	// Wake says that there may be a request: from the one who made it, or from somebody who has seen it.
+	// Wake signals that a request may exist.
 	Wake <-chan struct{}
 	Log  *slog.Logger
 
-	last string // the error that was logged last
+	last string // last error logged
 }
 
-// Run carries out requests until ctx is cancelled, and returns nil then.
+// Run carries out requests until ctx is cancelled, then returns nil.
 func (s *Stopper) Run(ctx context.Context) error {
-	again := time.NewTimer(0) // what was asked for while nobody ran
+	again := time.NewTimer(0) // run at once, for requests made while no replica was running
 	defer again.Stop()
 	for {
 		select {
@@ -63,7 +63,7 @@ func (s *Stopper) Run(ctx context.Context) error {
 	}
 }
 
-// look carries out what there is, and returns whether a request was left open.
+// look carries out pending requests and reports whether some remain open.
 func (s *Stopper) look(ctx context.Context) (open bool, err error) {
 	stops, open, err := s.Store.TakeStops(ctx, atMostStops)
 	if err != nil {
@@ -96,11 +96,11 @@ func (s *Stopper) complain(ctx context.Context, executionID string, err error) {
 	}
 }
 
-// errNotOpen is a workflow whose newest run is closed, or not known: its end is about to be noticed, or a new run to be seen.
+// errNotOpen means that the newest run is closed or unknown. Its end, or a new run, will be seen shortly.
 var errNotOpen = errors.New("workflow is not open")
 
-// Stop asks Temporal to cancel or to terminate the run of an execution's workflow that is open, whichever that is. Asking again
-// does no harm: a cancellation has a request ID, and what was terminated is not open.
+// Stop asks Temporal to cancel or terminate the open run of an execution's workflow. It may be called repeatedly: a
+// cancellation has a request ID, and a terminated run is no longer open.
 func (t *TemporalWaiter) Stop(ctx context.Context, stop claim.Stop) error {
 	info, err := t.newest(ctx, claim.Execution{ID: stop.ExecutionID, Namespace: stop.Namespace})
 	var notFound *serviceerror.NotFound
@@ -133,7 +133,7 @@ func (t *TemporalWaiter) Stop(ctx context.Context, stop claim.Stop) error {
 	case err == nil, errors.As(err, &before):
 		return nil
 	case errors.As(err, &notFound):
-		return errNotOpen // closed since, or gone on in another run
+		return errNotOpen // closed meanwhile, or continued in another run
 	}
 	return fmt.Errorf("ask Temporal: %w", err)
 }

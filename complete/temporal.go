@@ -22,17 +22,17 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/summary"
 )
 
-// pollTimeout bounds one long poll. The server answers an empty one every 20 s, so one that takes longer has lost its
-// connection without being told.
+// pollTimeout limits one long poll. The server answers an empty poll every 20 s, so a poll that takes longer has lost
+// its connection.
 const pollTimeout = 65 * time.Second
 
-// ErrCrowded is a long poll that Temporal refused, because the namespace has as many as it may.
+// ErrCrowded means that Temporal refused a long poll because the namespace has reached its limit.
 var ErrCrowded = errors.New("too many long polls")
 
-// ErrAway is a request that Temporal did not answer, or had no capacity to.
+// ErrAway means that Temporal did not answer or had no capacity.
 var ErrAway = errors.New("Temporal is away")
 
-// Service is the part of Temporal's workflow service that waiting needs.
+// Service is the part of Temporal's workflow service that TemporalWaiter needs.
 type Service interface {
 	GetWorkflowExecutionHistory(context.Context, *workflowservice.GetWorkflowExecutionHistoryRequest, ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error)
 	DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error)
@@ -43,27 +43,27 @@ type Service interface {
 	DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error)
 }
 
-// TemporalWaiter waits for close events by long polls, and asks about executions.
+// TemporalWaiter waits for close events by long polls and queries executions.
 type TemporalWaiter struct {
 	Service   Service
-	Namespace string // of executions that name none, and of the probe
+	Namespace string // for Probe and for executions that name none
 
 	noPrefix atomic.Bool // visibility cannot search by prefix
 }
 
-// namespace is the one that is named, or else the waiter's.
+// namespace returns named, or the waiter's namespace if named is empty.
 func (t *TemporalWaiter) namespace(named string) string { return cmp.Or(named, t.Namespace) }
 
-// Wait returns when the execution's last run has closed: a run that was continued, retried, reset or is due again by cron is
-// followed to the next. An execution that Temporal does not know (any more) has ended as well: nothing will free its slot
-// otherwise.
+// Wait returns when the execution's last run has closed. It follows runs that were continued as new, retried, reset or
+// rescheduled by cron. An execution that Temporal does not know (any more) counts as ended, because nothing else would
+// free its slot.
 func (t *TemporalWaiter) Wait(ctx context.Context, execution claim.Execution) (End, error) {
 	end, _, err := t.follow(ctx, execution, t.closeEvent)
 	return end, err
 }
 
-// follow follows a chain of runs to the close event of its last, by a function that returns a run's close event; nil: the run
-// is open.
+// follow follows a chain of runs to the close event of the last one. closeEvent returns a run's close event, or nil if
+// the run is open.
 func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
 	closeEvent func(ctx context.Context, execution claim.Execution) (*historypb.HistoryEvent, error)) (end End, ended bool, err error) {
 	for {
@@ -83,7 +83,7 @@ func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
 			return End{}, false, err
 		}
 		if end.Outcome == "TERMINATED" {
-			// A reset terminates the run and goes on with another, which the event does not name.
+			// A reset terminates the run and continues in another run, which the event does not name.
 			next, err = t.resetTo(ctx, execution, looksReset(event))
 			if err != nil {
 				return End{}, false, err
@@ -96,21 +96,23 @@ func (t *TemporalWaiter) follow(ctx context.Context, execution claim.Execution,
 	}
 }
 
-// resetterIdentity is who terminates a run in a reset.
+// resetterIdentity is the identity with which a reset terminates a run.
 const resetterIdentity = "history-resetter"
 
-// resetPauses are when it is asked again whether another run goes on: it may be seen a moment after the end of the one before.
+// resetPauses are the delays between lookups of the next run, which may become visible shortly after the previous one
+// closed.
 var resetPauses = []time.Duration{50 * time.Millisecond, 150 * time.Millisecond, 500 * time.Millisecond}
 
-// looksReset says whether a run was terminated by a reset, as far as the event tells: Temporal's own resetter signs it, and gives
-// the reason that a person gave for the reset.
+// looksReset reports whether the event looks like a termination by a reset. Temporal's resetter sets the identity and
+// copies the reason given for the reset.
 func looksReset(event *historypb.HistoryEvent) bool {
 	attributes := event.GetWorkflowExecutionTerminatedEventAttributes()
 	return attributes.GetIdentity() == resetterIdentity || strings.Contains(strings.ToLower(attributes.GetReason()), "reset")
 }
 
-// resetTo returns the run that goes on in place of an execution's terminated one, or did and has closed since; "": there is none. It
-// asks in any case, because a signature may change with a version; it waits for a run that is not to be seen yet only where there was a reset.
+// resetTo returns the run that continues a terminated run, even if it has closed since, or "" if there is none. It
+// always looks once, because the resetter's identity may change between versions. Only after a reset does it wait for a
+// run that is not visible yet.
 func (t *TemporalWaiter) resetTo(ctx context.Context, terminated claim.Execution, reset bool) (string, error) {
 	for _, pause := range resetPauses {
 		if !reset {
@@ -142,7 +144,7 @@ func (t *TemporalWaiter) goesOn(ctx context.Context, terminated claim.Execution)
 	return info.GetExecution().GetRunId(), nil
 }
 
-// closeEvent polls until the run's history has its last event.
+// closeEvent long-polls until the run closes, and returns its close event.
 func (t *TemporalWaiter) closeEvent(ctx context.Context, execution claim.Execution) (*historypb.HistoryEvent, error) {
 	request := t.closeRequest(execution)
 	request.WaitNewEvent = true
@@ -154,12 +156,12 @@ func (t *TemporalWaiter) closeEvent(ctx context.Context, execution claim.Executi
 		if event := last(response); event != nil {
 			return event, nil
 		}
-		// Without a token the server has nothing more to say of this request: ask anew.
+		// Without a token the server has finished this request; poll again from the start.
 		request.NextPageToken = response.GetNextPageToken()
 	}
 }
 
-// closed returns the run's last event; nil: it is open.
+// closed returns the run's close event, or nil if the run is open.
 func (t *TemporalWaiter) closed(ctx context.Context, execution claim.Execution) (event *historypb.HistoryEvent, err error) {
 	err = bounded(ctx, func(ctx context.Context) error {
 		response, err := t.Service.GetWorkflowExecutionHistory(ctx, t.closeRequest(execution))
@@ -195,8 +197,8 @@ func (t *TemporalWaiter) poll(ctx context.Context, request *workflowservice.GetW
 	return response, classify(err)
 }
 
-// Probe asks Temporal for the namespace. A refusal is an answer, too, unless it means that all else would be refused; that there
-// is no such namespace says nothing about others.
+// Probe describes the namespace. A refusal counts as an answer unless it implies that all other requests would fail,
+// too. A missing namespace is not an error, because other namespaces may exist.
 func (t *TemporalWaiter) Probe(ctx context.Context) error {
 	_, err := t.Service.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: t.Namespace})
 	var missing *serviceerror.NamespaceNotFound
@@ -211,7 +213,7 @@ func (t *TemporalWaiter) Probe(ctx context.Context) error {
 	}
 }
 
-// classify marks the errors that say nothing about the execution that was asked for.
+// classify marks errors that say nothing about the requested execution as ErrCrowded or ErrAway.
 func classify(err error) error {
 	var exhausted *serviceerror.ResourceExhausted
 	switch {
@@ -228,7 +230,7 @@ func classify(err error) error {
 	}
 }
 
-// code finds an error's gRPC code behind any number of wrappings.
+// code returns the gRPC code of a possibly wrapped error.
 func code(err error) codes.Code {
 	var service serviceerror.ServiceError
 	switch {
@@ -242,7 +244,7 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// read says how a run closed, or which run goes on in its place.
+// read returns how a run closed, or the ID of the run that continues it.
 func read(event *historypb.HistoryEvent) (end End, next string, err error) {
 	switch event.GetEventType() {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:

@@ -12,9 +12,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// CallbackHeader is what Temporal is to send along when an execution's workflow has ended: who it is about, and proof that we
-// asked for it. It is a header and not a part of the URL, because URLs are logged wherever they pass. Temporal shows it to whoever
-// may describe the workflow.
+// CallbackHeader returns the header that Temporal sends with an execution's completion callback. It names the execution
+// and proves that the callback was requested by pgdispatch. The token is in a header because URLs are often logged.
+// Temporal shows the header to everyone who may describe the workflow.
 func CallbackHeader(key []byte, execution claim.Execution) map[string]string {
 	namespace := base64.RawURLEncoding.EncodeToString([]byte(execution.Namespace))
 	return map[string]string{"authorization": bearer + execution.ID + "." + namespace + "." + token(key, execution.ID, namespace)}
@@ -22,14 +22,14 @@ func CallbackHeader(key []byte, execution claim.Execution) map[string]string {
 
 const bearer = "Bearer "
 
-// token is valid for one execution.
+// token returns the proof for one execution. It is valid for that execution only.
 func token(key []byte, executionID, namespace string) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("pgdispatch callback " + executionID + " " + namespace))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// checkCallback says which execution a request is about, if its token is that execution's.
+// checkCallback returns the execution that a request names, and whether its token is valid for that execution.
 func checkCallback(key []byte, header nethttp.Header) (execution claim.Execution, valid bool) {
 	given, found := strings.CutPrefix(header.Get("Authorization"), bearer)
 	id, rest, _ := strings.Cut(given, ".")

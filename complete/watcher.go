@@ -1,5 +1,5 @@
-// Package complete learns how workflows end: it long-polls Temporal for the close event of each open execution, follows a
-// chain of runs to its last, and records the end, which frees the workspace's slot.
+// Package complete detects the end of workflows. It long-polls Temporal for the close event of each open execution,
+// follows chains of runs to the last one, and records the end, which frees the workspace's slot.
 package complete
 
 import (
@@ -14,12 +14,12 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// Finisher records ends.
+// Finisher records the end of an execution. first reports whether the end was not recorded before.
 type Finisher interface {
 	Finish(ctx context.Context, executionID, outcome, reason, result string) (first bool, err error)
 }
 
-// Store is the part of the store that the watcher needs.
+// Store is the part of the store that Watcher needs.
 type Store interface {
 	Finisher
 	Adopt(ctx context.Context, atMost int, watching []string) ([]claim.Execution, error)
@@ -28,75 +28,76 @@ type Store interface {
 	OpenAmong(ctx context.Context, executionIDs []string) ([]claim.Execution, error)
 }
 
-// Waiter waits for an execution's end: TemporalWaiter, or a fake in tests. It returns ErrCrowded where Temporal has no room for
-// one more long poll, and ErrAway where Temporal did not answer.
+// Waiter waits for the end of an execution. It returns ErrCrowded if Temporal refuses another long poll, and ErrAway if
+// Temporal does not answer. TemporalWaiter implements it.
 type Waiter interface {
 	Wait(ctx context.Context, execution claim.Execution) (End, error)
 }
 
-// End is how an execution ended.
+// End describes how an execution ended.
 type End struct {
-	Outcome string // Temporal's name for it: COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT
-	Reason  string // why it did not complete; of one that did, a note on its result
-	Result  string // of COMPLETED, as JSON; "": none is kept
+	Outcome string // Temporal's status: COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT
+	Reason  string // why it did not complete; for COMPLETED, a note about the result
+	Result  string // for COMPLETED, the result as JSON; empty if none is kept
 }
 
 const (
-	// retryBase and retryCap bound the pauses between tries to wait for an end or to record it.
+	// retryBase and retryCap limit the backoff for waiting for an end and for recording it.
 	retryBase = 50 * time.Millisecond
 	retryCap  = 5 * time.Second
-	// jitterPercent keeps the watches that an outage broke from coming back together.
+	// jitterPercent spreads the watches that an outage interrupted, so that they do not all resume at once.
 	jitterPercent = 50
-	// tendInterval is how soon the table hears of executions that are not watched after all.
+	// tendInterval is how often given-up watches are written to the table.
 	tendInterval = time.Second
-	// easeInterval is how often a bound that was halved comes up again by a step.
+	// easeInterval is the time between two steps in which a halved bound grows again.
 	easeInterval = 5 * time.Second
-	// atMostSwapped is how many watches change hands at once where there is no room for more.
+	// atMostSwapped limits the watches swapped at once when there is no room for more.
 	atMostSwapped = 100
 )
 
-// Watcher watches the executions that this replica started, and those that a dead replica left. Its fields are set before
-// Run and not changed after.
+// Watcher watches the executions that this replica started, and those that a dead replica left. Set the fields before
+// Run and do not change them afterwards.
 type Watcher struct {
 	Store  Store
 	Waiter Waiter
-	// MaxWatches is how many executions are watched at once, each with a long poll of its own; 0: none. Temporal allows 1,200 in
-	// a namespace and frontend by default, whoever polls; where it refuses one, this replica watches fewer for a while. What is
-	// above waits until there is room, or for the Reconciler: first what a slot is waited for.
+	// MaxWatches limits concurrent watches, each of which uses one long poll. Zero disables watching. Temporal allows
+	// 1,200 long polls per namespace and frontend by default, across all clients. If Temporal refuses one, this replica
+	// temporarily watches fewer. Excess executions wait for room or for the Reconciler. Those whose workspace has items
+	// waiting for a slot come first.
 	MaxWatches int
-	// Grace is how long WatchLater waits.
+	// Grace is the delay before an execution passed to WatchLater is watched.
 	Grace time.Duration
-	// Reached says whether Temporal answers this replica. While it does not, the replica watches nothing, so that others may.
-	// Nil: it always does.
+	// Reached reports whether this replica reaches Temporal. While it does not, it gives up its watches for others to
+	// take. If nil, Temporal is assumed to be reachable.
 	Reached func() bool
-	// Freed is called when an execution has ended, and a slot is free; it must not block. Nil: nobody is told.
+	// Freed is called after an end is recorded and its slot is free. It must not block. Nil disables it.
 	Freed func()
 	Log   *slog.Logger
 
 	mu       sync.Mutex
-	watching map[string]*watch // those with a goroutine, or in queue
+	watching map[string]*watch // those with a goroutine, and those in queue
 	queue    chan *watch       // made by Run
 	later    map[string]time.Time
 	bound    bound
-	// excess are executions that the table has as watched here, and that are not.
+	// excess holds executions that the table assigns to this replica but that it does not watch.
 	excess []string
-	// holds: the table may have executions as watched here.
+	// holds means that the table may assign executions to this replica.
 	holds bool
-	// wants: there may be executions that nobody watches.
+	// wants means that unwatched executions may exist.
 	wants bool
-	// told: somebody has seen some. nudge: to look at once.
+	// told means that unwatched executions were reported. nudge triggers an immediate look.
 	told  bool
 	nudge chan struct{}
 }
 
-// watch is one execution that is watched, or is about to be.
+// watch is an execution that is watched or queued.
 type watch struct {
 	claim.Execution
-	cancel context.CancelFunc // nil: in queue
+	cancel context.CancelFunc // nil while in queue
 }
 
-// Watch begins to watch an execution that this replica has just started. It does not block; what does not fit is given up for
-// others to take, and so is what comes before Run.
+// Watch starts watching an execution that this replica has just started. It does not block. Before Run, or if there is
+// no room, the execution is given up for other replicas.
 func (w *Watcher) Watch(execution claim.Execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,14 +122,14 @@ func (w *Watcher) Watch(execution claim.Execution) {
 	}
 }
 
-// HasRoom says whether so many more executions can be watched.
+// HasRoom reports whether that many more executions can be watched.
 func (w *Watcher) HasRoom(executions int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.watching)+executions <= w.bound.now
 }
 
-// Unwatched tells the watcher whether there are executions that nobody watches.
+// Unwatched reports to the watcher whether unwatched executions exist.
 func (w *Watcher) Unwatched(are bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,40 +137,40 @@ func (w *Watcher) Unwatched(are bool) {
 	if are {
 		select {
 		case w.nudge <- struct{}{}:
-		default: // it looks anyway, or does not run yet
+		default: // a nudge is pending, or Run has not started
 		}
 	}
 	w.wants = w.wants && (are || len(w.excess) > 0)
 }
 
-// Wants says whether this replica knows of executions that nobody watches.
+// Wants reports whether this replica knows of unwatched executions.
 func (w *Watcher) Wants() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.wants
 }
 
-// Watching is how many executions are watched here, or will be if they stay open.
+// Watching returns the number of executions that are watched here or that WatchLater has registered.
 func (w *Watcher) Watching() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.watching) + len(w.later)
 }
 
-// giveUp notes, under the lock, that an execution is not watched here.
+// giveUp notes that an execution is not watched here. The caller holds mu.
 func (w *Watcher) giveUp(executionID string) {
 	w.excess = append(w.excess, executionID)
 	w.wants = true
 }
 
-// Run watches until ctx is cancelled, and returns nil then.
+// Run watches executions until ctx is cancelled, then returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	w.mu.Lock()
 	w.watching = map[string]*watch{}
 	w.bound = bound{limit: w.MaxWatches, now: w.MaxWatches}
 	w.queue = make(chan *watch, w.MaxWatches)
 	w.nudge = make(chan struct{}, 1)
-	w.told = true // what this replica's predecessor left
+	w.told = true // adopt what this replica's predecessor left
 	w.mu.Unlock()
 
 	var watches errgroup.Group
@@ -199,8 +200,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return watches.Wait()
 }
 
-// tend brings what is watched and what the table says together: what it was told of is adopted, at the start too, and when it
-// reaches Temporal again. It returns when to ease the bound next.
+// tend reconciles the actual watches with the table: it gives up excess watches and adopts reported executions. It also
+// adopts at the start and when Temporal becomes reachable again. It returns the time at which to ease the bound next.
 func (w *Watcher) tend(ctx context.Context, easeAt time.Time) time.Time {
 	if w.Reached != nil && !w.Reached() {
 		w.withdraw(ctx)
@@ -233,8 +234,8 @@ func (w *Watcher) tend(ctx context.Context, easeAt time.Time) time.Time {
 	return easeAt
 }
 
-// withdraw ends all watches and says so in the table: another replica may reach Temporal where this one does not. It does so
-// once, and again for what was started since.
+// withdraw cancels all watches and gives them up in the table, because another replica may still reach Temporal. It
+// writes to the table once, and again for executions started since.
 func (w *Watcher) withdraw(ctx context.Context) {
 	w.mu.Lock()
 	holds := w.holds
@@ -262,8 +263,9 @@ func (w *Watcher) complain(ctx context.Context, err error) {
 	}
 }
 
-// adopt takes over what nobody alive watches: at the start, that is what this replica's predecessor left. Where there is no room,
-// it changes watches that nobody waits for against such as somebody does.
+// adopt takes over executions that no live replica watches. At the start, these include those that this replica's
+// predecessor left. If there is no room, it swaps watches in workspaces without waiting items for executions in
+// workspaces with waiting items.
 func (w *Watcher) adopt(ctx context.Context) {
 	w.mu.Lock()
 	watching := w.known()
@@ -302,13 +304,13 @@ func (w *Watcher) adopt(ctx context.Context) {
 	}
 }
 
-// watch waits for one execution's end, for as long as it is to be watched, and records it. An end that is known is recorded in
-// any case.
+// watch waits for the end of an execution until watching is cancelled. An end that is known is recorded even then,
+// until ctx ends.
 func (w *Watcher) watch(ctx, watching context.Context, entry *watch) {
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.watching[entry.ID] == entry { // not watched anew meanwhile
+		if w.watching[entry.ID] == entry { // unless it is watched anew
 			delete(w.watching, entry.ID)
 		}
 	}()
@@ -325,7 +327,7 @@ func (w *Watcher) watch(ctx, watching context.Context, entry *watch) {
 	}
 }
 
-// crowded takes Temporal's word that there are too many long polls.
+// crowded handles a long poll that Temporal refused: it gives up the watch and halves the bound.
 func (w *Watcher) crowded(ctx context.Context, executionID string) {
 	w.mu.Lock()
 	w.giveUp(executionID)

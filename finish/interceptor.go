@@ -1,9 +1,10 @@
-// Package finish is for workers: it tells pgdispatch that a workflow has ended as soon as Temporal has taken the worker's word
-// for it, a few milliseconds before pgdispatch would have learnt of it. It is optional, and a matter of speed only: an end that
-// it does not say is found by pgdispatch itself.
+// Package finish lets a worker report to pgdispatch that a workflow has ended as soon as Temporal has accepted the
+// completion, a few milliseconds before pgdispatch would detect it. It is an optional optimization: pgdispatch detects
+// ends that are not reported.
 //
-// It listens at the worker's connection, and not in the workflow: an activity at the workflow's end would speak before Temporal
-// has closed the workflow, and the next one of the workspace could start while this one is still open.
+// It intercepts the worker's connection instead of running in the workflow. An activity at the end of the workflow
+// would report before Temporal has closed the workflow, and the workspace's next workflow could start while this one is
+// still open.
 package finish
 
 import (
@@ -24,33 +25,35 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/summary"
 )
 
-// Store records ends: a *claim.Store on a pool of the worker's own.
+// Store records ends. Use a *claim.Store on a pool of the worker's own.
 type Store interface {
 	Finish(ctx context.Context, executionID, outcome, reason, result string) (first bool, err error)
 }
 
 const (
-	// sayTimeout bounds what saying one end may take. What takes longer is left to pgdispatch.
+	// sayTimeout limits reporting one end. After that, pgdispatch detects the end.
 	sayTimeout = 2 * time.Second
-	// failurePause is for how long ends are left to pgdispatch after one could not be said.
+	// failurePause is how long a goroutine pauses after a failed report. pgdispatch detects the ends that are dropped
+	// meanwhile.
 	failurePause = time.Second
-	// atMostWaiting is how many ends wait to be said; those that come on top are left to pgdispatch.
+	// atMostWaiting is the queue's capacity. Further ends are dropped, and pgdispatch detects them.
 	atMostWaiting = 1000
-	// speakers is how many ends are said at once.
+	// speakers is the number of ends reported concurrently.
 	speakers = 4
 )
 
-// Reporter says that workflows have ended. Its fields are set before it is used and not changed after. Make it with New.
+// Reporter reports that workflows have ended. Create it with New. Set the fields before use and do not change them
+// afterwards.
 type Reporter struct {
 	// Store records the ends.
 	Store Store
-	// Log hears of ends that could not be said. Nil: nobody does.
+	// Log receives a warning for each end that could not be reported. Nil disables it.
 	Log *slog.Logger
 
 	ends chan end
 }
 
-// end is a workflow that its worker has closed.
+// end is the end of a workflow whose close command Temporal has accepted.
 type end struct {
 	executionID string
 	how
@@ -58,15 +61,16 @@ type end struct {
 	namespace string
 }
 
-// how a workflow ended. The reason is why it did not complete; of one that did, a note on its result.
+// how describes how a workflow ended. reason is why it did not complete, or a note about the result if it did.
 type how struct{ outcome, reason, result string }
 
-// New makes a reporter. Give its Intercept to the connection of the worker's client, and run it beside the worker.
+// New returns a reporter. Set its Intercept as an interceptor of the worker's Temporal client, and call Run alongside
+// the worker. A nil log disables warnings.
 func New(store Store, log *slog.Logger) *Reporter {
 	return &Reporter{Store: store, Log: log, ends: make(chan end, atMostWaiting)}
 }
 
-// Run says what ends until ctx is cancelled, and returns nil then.
+// Run reports ends until ctx is cancelled, then returns nil.
 func (r *Reporter) Run(ctx context.Context) error {
 	var g errgroup.Group
 	for range speakers {
@@ -84,7 +88,8 @@ func (r *Reporter) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// say records one end. Where it fails, the database is likely to be away: ends that come meanwhile fall off the queue's end.
+// say records one end. On failure it pauses, because the database is probably unavailable. The queue may overflow
+// meanwhile.
 func (r *Reporter) say(ctx context.Context, e end) {
 	bounded, cancel := context.WithTimeoutCause(ctx, sayTimeout, fmt.Errorf("saying it gave up after %s", sayTimeout))
 	defer cancel()
@@ -104,7 +109,8 @@ func (r *Reporter) say(ctx context.Context, e end) {
 	}
 }
 
-// isOver asks Temporal whether a failed workflow goes on in another run, because it has a retry policy: the worker cannot know.
+// isOver reports whether the workflow has ended. A failed workflow may continue in another run if it has a retry
+// policy. The worker cannot know that, so isOver asks Temporal.
 func isOver(ctx context.Context, e end) (bool, error) {
 	if e.outcome == "COMPLETED" || e.outcome == "CANCELED" {
 		return true, nil
@@ -119,10 +125,10 @@ func isOver(ctx context.Context, e end) (bool, error) {
 	return response.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, nil
 }
 
-// workflowIDPrefix is before the execution's ID in its workflow's ID.
+// workflowIDPrefix precedes the execution ID in a workflow ID.
 const workflowIDPrefix = "execution-"
 
-// Intercept is a grpc.UnaryClientInterceptor. It changes no request and no answer, and waits for nothing.
+// Intercept is a grpc.UnaryClientInterceptor. It changes neither requests nor responses, and never blocks.
 func (r *Reporter) Intercept(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, answer, conn, options...)
 	if completed, ok := request.(*workflowservice.RespondWorkflowTaskCompletedRequest); ok && err == nil {
@@ -130,14 +136,14 @@ func (r *Reporter) Intercept(ctx context.Context, method string, request, answer
 			e.conn = conn
 			select {
 			case r.ends <- e:
-			default: // more end than can be said
+			default: // queue full
 			}
 		}
 	}
 	return err
 }
 
-// ended finds the command that closes a workflow of ours, if there is one. Continue-as-new closes a run, not a workflow.
+// ended finds the command that closes one of our workflows. Continue-as-new closes only a run.
 func ended(request *workflowservice.RespondWorkflowTaskCompletedRequest) (end, bool) {
 	id, ours := strings.CutPrefix(request.GetResourceId(), "workflow:"+workflowIDPrefix)
 	if !ours || uuid.Validate(id) != nil {
@@ -151,7 +157,7 @@ func ended(request *workflowservice.RespondWorkflowTaskCompletedRequest) (end, b
 	return end{}, false
 }
 
-// closes says which end of a workflow a command asks for; without an outcome: none.
+// closes returns how a command ends its workflow. An empty outcome means that it does not.
 func closes(command *commandpb.Command) how {
 	switch command.GetCommandType() {
 	case enumspb.COMMAND_TYPE_COMPLETE_WORKFLOW_EXECUTION:

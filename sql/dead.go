@@ -1,6 +1,6 @@
 package sql
 
-// The statements about items that are over.
+// Statements about finished items.
 var (
 	DeadDiscard    = read("dead_discard")
 	DeadFind       = read("dead_find")

@@ -1,6 +1,6 @@
 package sql
 
-// The statements of `pgdispatch doctor`. Each lists what is wrong, or what a judgement needs.
+// Statements of `pgdispatch doctor`. Each lists problems, or what is needed to detect them.
 var (
 	DoctorDefinitions = read("doctor_definitions")
 	DoctorHorizon     = read("doctor_horizon")

@@ -1,6 +1,6 @@
 package sql
 
-// The statements of a person at the command line. What changes something writes it into pgdispatch.admin_log too.
+// Statements for operators. Those that change something also write to pgdispatch.admin_log.
 var (
 	AuditList      = read("audit_list")
 	DefinitionFind = read("definition_find")

@@ -12,11 +12,11 @@ import (
 	"text/template"
 )
 
-// What the schema is made of:
+// files are the files of the schema:
 //
-//   - migrations: numbered, each run once. They make what holds data. A file in a folder there is a piece of one.
-//   - functions: one a file, repeatable; parts are put into them as templates, and cost nothing.
-//   - schema: triggers, repeatable; and roles and grants, which are run each time.
+//   - migrations: numbered, each run once. They create what holds data. Files in subfolders are parts of a migration.
+//   - functions: one per file, repeatable. They include the files of parts as templates, at no run-time cost.
+//   - schema: triggers, repeatable; roles and grants, run on each `pgdispatch migrate up`.
 //
 //go:embed migrations functions parts schema
 var files embed.FS
@@ -24,28 +24,28 @@ var files embed.FS
 // dropBelow divides a migration into its way up and its way down.
 const dropBelow = "---- create above / drop below ----"
 
-// Migration is a numbered step. Its number is its place among Migrations, from 1 on.
+// Migration is a numbered step. Its number is its position in Migrations, starting at 1.
 type Migration struct {
-	Name     string // of its file
+	Name     string // file name
 	Up, Down string
 }
 
-// Function is a file that makes functions, or the triggers: whoever runs it again makes the same once more.
+// Function is a file that creates functions, or the triggers. Running it again has no further effect.
 type Function struct {
-	Name string // of its file, without the ending
+	Name string // file name without extension
 	Text string
 }
 
-// SHA256 identifies the text, in hexadecimal digits.
+// SHA256 returns the hash of the text, in hexadecimal.
 func (f Function) SHA256() string {
 	sum := sha256.Sum256([]byte(f.Text))
 	return hex.EncodeToString(sum[:])
 }
 
-// Triggers is the name of the last of Functions.
+// Triggers is the name of the last entry of Functions.
 const Triggers = "triggers"
 
-// Migrations returns the numbered steps in their order.
+// Migrations returns the numbered steps in order.
 func Migrations() []Migration {
 	var all []Migration
 	for _, file := range glob("migrations/*.sql") {
@@ -55,8 +55,8 @@ func Migrations() []Migration {
 	return all
 }
 
-// Functions returns what is made anew where it has changed, in the order of application: the functions by name, then the
-// triggers. A function may call one that comes later: apply them with check_function_bodies off.
+// Functions returns the files that are re-applied when they change, in order of application: the functions by name,
+// then the triggers. A function may call a later one, so apply them with check_function_bodies off.
 func Functions() []Function { return slices.Clone(functions()) }
 
 var functions = sync.OnceValue(func() []Function {
@@ -67,20 +67,20 @@ var functions = sync.OnceValue(func() []Function {
 	return all
 })
 
-// Roles returns what `pgdispatch migrate up` runs after the functions: the first makes the roles, the second, where they are
-// there, says what each may do.
+// Roles returns the statements that `pgdispatch migrate up` runs after the functions. roles creates the roles. grants
+// sets their privileges, and is run only if all roles exist.
 func Roles() (roles, grants string) {
 	return render("schema/roles.sql"), render("schema/grants.sql")
 }
 
-// templates are all files by their paths.
+// templates holds all files by path.
 var templates = sync.OnceValue(func() *template.Template {
 	all := template.New("")
 	for _, pattern := range []string{"migrations/*.sql", "migrations/*/*.sql", "functions/*.sql", "parts/*.sql", "schema/*.sql"} {
 		for _, file := range glob(pattern) {
 			text, err := files.ReadFile(file)
 			if err != nil {
-				panic(err) // the folders are embedded above
+				panic(err) // unreachable: the folders are embedded
 			}
 			template.Must(all.New(file).Parse(string(text)))
 		}
@@ -91,7 +91,7 @@ var templates = sync.OnceValue(func() *template.Template {
 func glob(pattern string) []string {
 	found, err := fs.Glob(files, pattern)
 	if err != nil {
-		panic(err) // the patterns are constants
+		panic(err) // unreachable: the patterns are constants
 	}
 	return found
 }
@@ -99,7 +99,7 @@ func glob(pattern string) []string {
 func render(file string) string {
 	var text strings.Builder
 	if err := templates().ExecuteTemplate(&text, file, nil); err != nil {
-		panic(err) // every file is rendered by any test that has a database
+		panic(err) // any test with a database renders every file
 	}
 	return text.String()
 }

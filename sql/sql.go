@@ -1,7 +1,8 @@
-// Package sql holds every statement that pgdispatch executes, one verb a file, and what the schema is made of: see schema.go.
+// Package sql contains the statements that pgdispatch executes, one per file, and the files of the schema: see
+// schema.go.
 //
-// The first line of a file says which moves of an item it makes, or that it reads: the lifecycle's diagram is drawn from
-// these lines, and a test holds each statement against every status.
+// The first line of a statement's file names the item transitions that it makes, or says that it reads. The lifecycle
+// diagram is generated from these lines, and a test runs each statement against every status.
 package sql
 
 import (
@@ -14,7 +15,7 @@ import (
 //go:embed *.sql
 var verbs embed.FS
 
-// The statements. Each file's comments name its parameters in order.
+// The statements. The comments in each file describe its parameters in order.
 var (
 	Adopt               = read("adopt")
 	CallbackKey         = read("callback_key")
@@ -61,11 +62,11 @@ var (
 	WorkspaceStatistics = read("workspace_statistics")
 )
 
-// Verbs returns the names of all statements, without their ending.
+// Verbs returns the names of all statements, without the extension.
 func Verbs() []string {
 	files, err := fs.Glob(verbs, "*.sql")
 	if err != nil {
-		panic(err) // the pattern is a constant
+		panic(err) // unreachable: the pattern is a constant
 	}
 	for i, file := range files {
 		files[i] = strings.TrimSuffix(path.Base(file), ".sql")
@@ -73,13 +74,13 @@ func Verbs() []string {
 	return files
 }
 
-// Text returns the statement of that name, as its file has it. It panics where there is none.
+// Text returns the statement with that name. It panics if there is none.
 func Text(verb string) string { return read(verb) }
 
 func read(verb string) string {
 	text, err := verbs.ReadFile(verb + ".sql")
 	if err != nil {
-		panic(err) // a name above without its file is found by any test
+		panic(err) // a wrong name above fails any test
 	}
 	return string(text)
 }

@@ -1,7 +1,7 @@
 package sql
 
-// The statements of whoever looks on: `status`, its live view and the web view. What each costs is bounded, however much the
-// tables hold.
+// Statements for `status`, its live view and the web view. The cost of each is bounded, whatever the size of the
+// tables.
 var (
 	ActivityNote   = read("activity_note")
 	ActivityRead   = read("activity_read")

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// watchGrace is for how long an execution that Temporal is to call about is not watched.
+	// watchGrace is how long an execution with a callback stays unwatched.
 	watchGrace = 5 * time.Second
-	// keyInterval is how often the key of callbacks is asked for until the database answers.
+	// keyInterval is how often the callback key is requested until the database answers.
 	keyInterval = time.Second
-	// maxCallbackURL is how long a callback's URL may be for Temporal.
+	// maxCallbackURL is the longest callback URL that Temporal accepts, in bytes.
 	maxCallbackURL = 1000
 )
 
-// listenCallbacks opens the address that Temporal calls. It is not that of health, metrics and profiles: who may reach the one need
-// not reach the other, and Temporal's network is a part of the world.
+// listenCallbacks opens the address that Temporal calls. It is separate from the admin address, because Temporal's
+// network need not reach health, metrics and profiles. It returns nil if callbacks are disabled.
 func listenCallbacks(ctx context.Context, c config) (net.Listener, error) {
 	if c.callbackURL == "" {
 		return nil, nil
@@ -39,7 +39,8 @@ func listenCallbacks(ctx context.Context, c config) (net.Listener, error) {
 	return listener, nil
 }
 
-// receive makes what hears of callbacks, and what asks for them. It waits for the database, which has the key.
+// receive creates the callback server and returns the callback that starts request. It waits for the database, which
+// holds the key.
 func (r *replica) receive(ctx context.Context, listener net.Listener, asked complete.Ender, t *telemetry.Telemetry) (*dispatch.Callback, error) {
 	var key []byte
 	complained := false
@@ -67,7 +68,7 @@ func (r *replica) receive(ctx context.Context, listener net.Listener, asked comp
 	}, nil
 }
 
-// together is the store, with ends recorded together.
+// together is the store, but records ends in batches.
 type together struct {
 	*telemetry.Store
 	ends *complete.Ends
@@ -77,7 +78,7 @@ func (t together) Finish(ctx context.Context, executionID, outcome, reason, resu
 	return t.ends.Finish(ctx, executionID, outcome, reason, result)
 }
 
-// ended returns what is to be done when an end has been recorded that was found in this way.
+// ended returns the function to call when an end is recorded. way names how it was detected.
 func (r *replica) ended(t *telemetry.Telemetry, way string) func() {
 	return func() {
 		t.Ended(way)
@@ -85,7 +86,8 @@ func (r *replica) ended(t *telemetry.Telemetry, way string) func() {
 	}
 }
 
-// dispatched has an execution watched: at once, or where Temporal calls when it ends, if it lasts.
+// dispatched returns the function that watches a started execution. If Temporal will call back, watching starts only
+// after watchGrace.
 func (r *replica) dispatched(callback *dispatch.Callback) func(claim.Execution) {
 	return func(execution claim.Execution) {
 		if callback.Taken() {
@@ -107,7 +109,7 @@ func parseCallbackURL(text string, into *string) error {
 	return nil
 }
 
-// checkCallbacks: neither is of use without the other.
+// checkCallbacks requires that both the callback URL and address are set, or neither.
 func (c config) checkCallbacks() error {
 	switch {
 	case c.callbackURL != "" && c.callbackAddr == "":

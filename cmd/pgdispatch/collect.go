@@ -8,22 +8,23 @@ import (
 )
 
 const (
-	// smallHeap is what a replica keeps with small params, and smallHeapPercent how much may come to it until garbage is
-	// collected: at Go's default of 100, a replica under load spends a fifth of its time collecting some megabytes.
+	// smallHeap is the largest live heap, in bytes, that is collected at smallHeapPercent. A replica with small params
+	// stays below it. At Go's default of 100, a replica under load spends a fifth of its time collecting a few
+	// megabytes.
 	smallHeap        = 16 << 20
 	smallHeapPercent = 400
-	// largeHeapPercent is Go's default: beside params of megabytes, collecting is cheap and memory is not.
+	// largeHeapPercent is Go's default. With params of megabytes, collection is cheap relative to the memory it saves.
 	largeHeapPercent = 100
 )
 
-// collectByHeap has garbage collected rarely while the heap is small. GOGC overrides it.
+// collectByHeap makes garbage collection rare while the heap is small. GOGC overrides it.
 func collectByHeap() {
 	if os.Getenv("GOGC") == "" {
 		afterCollection(debug.SetGCPercent, smallHeapPercent)
 	}
 }
 
-// afterCollection sets how much may come to the heap, and does so anew after each collection, by what that has left.
+// afterCollection sets the GC percentage now, and again after each collection according to the live heap.
 func afterCollection(set func(int) int, percent int) {
 	set(percent)
 	sentinel := new([64]byte)
@@ -37,7 +38,7 @@ func percentFor(live uint64) int {
 	return largeHeapPercent
 }
 
-// liveHeap is what the last collection has left.
+// liveHeap returns the heap that the last collection left, in bytes.
 func liveHeap() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)

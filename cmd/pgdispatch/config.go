@@ -15,14 +15,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// config is what a replica is told. A flag is stronger than its environment variable, which is stronger than the configuration
-// file, which is stronger than the default.
+// config holds all options. A flag overrides its environment variable, which overrides the configuration file, which
+// overrides the default.
 type config struct {
-	databaseURL      string // "": libpq's PG* variables
-	databaseVariable string // that it was read from; "": DATABASE_URL
-	// Connections that leave this machine may go without verified TLS.
+	databaseURL      string // empty means libpq's PG* variables
+	databaseVariable string // variable it was read from; empty means DATABASE_URL
+	// Allow connections to other machines without verified TLS.
 	allowInsecureDatabase, allowInsecureTemporal bool
-	temporalAddress                              string // "": Temporal's own configuration, see temporalClient
+	temporalAddress                              string // empty means Temporal's own configuration, see temporalClient
 	temporalNamespace                            string // likewise
 	workers                                      int
 	lease                                        time.Duration
@@ -32,47 +32,48 @@ type config struct {
 	maxWatches                                   int
 	listen                                       bool
 	durable                                      durability
-	adminAddr                                    string // "": nothing is served
-	adminToken                                   string // "": profiles and the web view are served on loopback only, and nobody acts
-	viewToken                                    string // "": who has no adminToken does not look either, but on loopback
-	operatorURL                                  string // "": the pages change what they change by databaseURL
-	temporalUI                                   string // "": the web view does not lead to Temporal's
+	adminAddr                                    string // empty disables the admin server
+	adminToken                                   string // empty means read-only pages, and profiles on loopback only
+	viewToken                                    string // empty means viewing takes adminToken; without both, loopback
+	operatorURL                                  string // role for changes in the web view; empty means databaseURL
+	temporalUI                                   string // base URL for links to Temporal's web UI; empty disables them
 	metricsWorkspaces                            int
-	callbackURL                                  string // "": Temporal is not asked to call
+	callbackURL                                  string // empty disables callbacks
 	callbackAddr                                 string
 	logLevel                                     slog.Level
 }
 
-// durability says which of a replica's commits wait until a crash of Postgres cannot undo them.
+// durability selects the commits that wait until a crash of Postgres cannot undo them.
 type durability string
 
 const (
-	// durableClaims: claims do. What else a crash undoes is found again.
+	// durableClaims makes claims durable. Everything else that a crash undoes is recovered.
 	durableClaims durability = "claims"
 	durableAll    durability = "all"
-	// durableNone: not even claims. A crash that undoes one gives its workspace's slot to another item, while the first one's
-	// workflow may be running.
+	// durableNone makes no commits durable, not even claims. A crash can then undo a claim and give its workspace's
+	// slot to another item while the first workflow is running.
 	durableNone durability = "none"
 )
 
-// option is one value of the configuration: its flag, its variable, its default, and how to read it.
+// option defines one configuration value: its flag, variable, default and parser.
 type option struct {
 	flag, variable, fallback, usage string
 	set                             func(*config, string) error
 }
 
-// secret: the value is not to be shown, and may be read from a file whose name is in the variable with _FILE behind its name.
+// secret reports whether the value must not be shown. A secret may also be read from the file that <variable>_FILE
+// names.
 func (o option) secret() bool {
 	return slices.Contains([]string{"database-url", "operator-database-url", "admin-token", "view-token"}, o.flag)
 }
 
-// operatorVariable is named where its value is at fault, which is found only when it is used.
+// operatorVariable is also named in errors that appear only when its value is used.
 const operatorVariable = "PGDISPATCH_OPERATOR_DATABASE_URL"
 
 var databaseOption = option{"database-url", "DATABASE_URL", "", "Postgres to connect to; empty: libpq's PG* variables",
 	func(c *config, v string) error { return parseDatabaseURL(v, &c.databaseURL) }}
 
-// databaseOptions are those of every command that needs the database.
+// databaseOptions are the options of all commands that need the database.
 var databaseOptions = []option{databaseOption,
 	{"allow-insecure-database", "PGDISPATCH_ALLOW_INSECURE_DATABASE", "off", "on: connect to Postgres on another machine without verified TLS",
 		func(c *config, v string) error { return parseSwitch(v, &c.allowInsecureDatabase) }},
@@ -125,7 +126,8 @@ var runOptions = append(slices.Clone(databaseOptions), []option{
 		func(c *config, v string) error { return parseLevel(v, &c.logLevel) }},
 }...)
 
-// addFlags adds a flag for each option. The defaults are shown and not set, because a variable may stand between.
+// addFlags adds a flag for each option. Defaults appear in the usage text only, because variables and the file come
+// before them.
 func addFlags(flags *pflag.FlagSet, options []option) {
 	for _, o := range options {
 		usage := o.usage + " [$" + o.variable
@@ -137,7 +139,7 @@ func addFlags(flags *pflag.FlagSet, options []option) {
 	flags.String(configFlag, "", "YAML file with values that no flag and no variable gives [$"+configVariable+"]")
 }
 
-// readConfig reads all options, and reports all that are wrong at once.
+// readConfig reads all options and reports all errors at once.
 func readConfig(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), options []option) (config, error) {
 	var c config
 	var faults []error
@@ -167,17 +169,17 @@ func readConfig(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), opt
 	return c, nil
 }
 
-// readVerified reads all options, and refuses an unverified connection to the database together with what else is wrong.
+// readVerified reads all options and also refuses an unverified database connection. It reports all errors at once.
 func (a *app) readVerified(command *cobra.Command, options []option) (config, error) {
 	c, err := readConfig(command.Flags(), a.lookupEnv, options)
 	return c, errors.Join(err, c.checkDatabaseAddress())
 }
 
-// text is an option's value where it is given by what is strongest, and the name of that.
+// text returns an option's value from the source with the highest precedence, and the name of that source.
 func (o option) text(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), file map[string]fileValue) (text, name string, err error) {
 	text, name = given(flags, lookupEnv, o.flag, o.variable)
 	if path, ok := lookupEnv(o.variable + "_FILE"); ok && path != "" && o.secret() && name == "" {
-		content, err := os.ReadFile(path) //nolint:gosec // it is the user's own choice
+		content, err := os.ReadFile(path) //nolint:gosec // the user chooses the path
 		return strings.TrimSpace(string(content)), o.variable + "_FILE", err
 	}
 	switch inFile, ok := file[o.key()]; {
@@ -190,7 +192,8 @@ func (o option) text(flags *pflag.FlagSet, lookupEnv func(string) (string, bool)
 	}
 }
 
-// given is what a flag says, or else a variable, and which of them; name "": neither. An empty variable is as good as none.
+// given returns the value of a flag, or else of a variable, and the source's name. The name is empty if neither is set.
+// An empty variable counts as unset.
 func given(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), flag, variable string) (text, name string) {
 	if f := flags.Lookup(flag); f != nil && f.Changed {
 		return f.Value.String(), "--" + flag

@@ -16,16 +16,16 @@ const (
 	configVariable = "PGDISPATCH_CONFIG"
 )
 
-// fileValue is a value of a configuration file, and where it stands.
+// fileValue is a value from the configuration file, with its position for error messages.
 type fileValue struct{ text, place string }
 
-// key is an option's name in a configuration file.
+// key returns the option's name in the configuration file.
 func (o option) key() string { return strings.ReplaceAll(o.flag, "-", "_") }
 
-// readConfigFile reads the values of a YAML file by their keys. A file is one for all commands, so it may have any option of
-// `run`. It reports all that is wrong with its form; what is wrong with a value is found by whoever needs it.
+// readConfigFile reads the values of a YAML file by key. All commands share one file, so any option of `run` is
+// allowed. It reports all syntax errors at once. Values are checked only by the commands that use them.
 func readConfigFile(path string) (map[string]fileValue, error) {
-	file, err := os.Open(path) //nolint:gosec // it is the user's own choice
+	file, err := os.Open(path) //nolint:gosec // the user chooses the path
 	if err != nil {
 		return nil, fmt.Errorf("%w: name a file that is there and may be read", err)
 	}
@@ -33,7 +33,7 @@ func readConfigFile(path string) (map[string]fileValue, error) {
 	decoder := yaml.NewDecoder(file)
 	var document yaml.Node
 	switch err := decoder.Decode(&document); {
-	case errors.Is(err, io.EOF): // nothing but comments
+	case errors.Is(err, io.EOF): // empty or comments only
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -62,7 +62,7 @@ func readValues(path string, nodes []*yaml.Node) (map[string]fileValue, error) {
 			faults = append(faults, fmt.Errorf("%s is there twice: take one away", place))
 		case value.Kind != yaml.ScalarNode:
 			faults = append(faults, fmt.Errorf("%s must be one value, such as %q", place, "workers: 10"))
-		case value.Tag == "!!null": // as good as none
+		case value.Tag == "!!null": // counts as unset
 		default:
 			values[key] = fileValue{value.Value, place}
 		}
@@ -70,7 +70,7 @@ func readValues(path string, nodes []*yaml.Node) (map[string]fileValue, error) {
 	return values, errors.Join(faults...)
 }
 
-// nearestKey says what may have been meant.
+// nearestKey suggests the key that was probably meant, or lists all keys.
 func nearestKey(key string) string {
 	keys := make([]string, len(runOptions))
 	for n, o := range runOptions {
@@ -84,7 +84,7 @@ func nearestKey(key string) string {
 	return "the keys are " + strings.Join(keys, ", ")
 }
 
-// distance is how many characters must be changed, added or taken away to make one text of the other.
+// distance returns the Levenshtein distance between a and b, in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -26,19 +26,19 @@ import (
 )
 
 const (
-	// connectTimeout bounds one attempt to connect to Postgres.
+	// connectTimeout limits one attempt to connect to Postgres.
 	connectTimeout = 5 * time.Second
-	// pingTimeout bounds the check of a pooled connection that was idle.
+	// pingTimeout limits the check of an idle pooled connection.
 	pingTimeout = time.Second
-	// reconnectBase and reconnectCap bound the pauses between tries to connect to Temporal.
+	// reconnectBase and reconnectCap limit the backoff for connecting to Temporal.
 	reconnectBase = 100 * time.Millisecond
 	reconnectCap  = time.Second
-	// tcpUserTimeout is how long the server keeps a connection whose client takes no data: a listener that is stopped
-	// would otherwise pin the whole database's vacuum and fill its notification queue.
+	// tcpUserTimeout is how long the server keeps a connection whose client does not acknowledge data. Without it, a
+	// stopped listener would hold back vacuum in the whole database and fill the notification queue.
 	tcpUserTimeout = "8s"
 )
 
-// openPool makes a pool. Settings hold for each of its connections.
+// openPool opens a pool of at most size connections, each with the given settings.
 func openPool(ctx context.Context, c config, size int32, settings map[string]string) (*pgxpool.Pool, error) {
 	poolConfig, err := pgxpool.ParseConfig(c.databaseURL)
 	if err != nil {
@@ -58,24 +58,24 @@ func openPool(ctx context.Context, c config, size int32, settings map[string]str
 	return pool, nil
 }
 
-// asOperator is the configuration with the role that changes what is changed by the web view.
+// asOperator returns the configuration for the connections that carry out changes made in the web view.
 func (c config) asOperator() config {
 	c.databaseURL, c.databaseVariable = c.operatorURL, operatorVariable
 	return c
 }
 
-// databaseName is the variable that says which database this is.
+// databaseName returns the name of the variable that the database URL was read from.
 func (c config) databaseName() string {
 	return cmp.Or(c.databaseVariable, "DATABASE_URL")
 }
 
-// directSettings are for connections that are ours alone. A transaction pooler refuses them, or would hand them to whoever
-// uses the server's connection next.
+// directSettings are for direct connections. A transaction pooler refuses them, or would leak them to the next client
+// of the server connection.
 func directSettings(more ...map[string]string) map[string]string {
-	// A claim counts what others have committed while it waited for its lock, whatever the role's default is.
-	// What a role's settings would cut off is bounded already: each statement has a timeout with a name. A lock is waited for
-	// as long as it takes others to commit; what is behind a row that somebody keeps is not to wait with it.
-	// Every name in package sql has its schema.
+	// A claim must see what others committed while it waited for its lock, whatever the role's default isolation is.
+	// The role's timeouts are overridden because each statement has a timeout of its own. lock_timeout is long enough
+	// for others to commit, and keeps one locked row from blocking everything behind it. search_path is safe to set
+	// because every name in package sql is schema-qualified.
 	settings := map[string]string{
 		"default_transaction_isolation": "read committed", "search_path": claim.Planning["search_path"],
 		"statement_timeout": "0", "lock_timeout": claim.LockTimeout.String(), "idle_session_timeout": "0",
@@ -86,8 +86,8 @@ func directSettings(more ...map[string]string) map[string]string {
 	return settings
 }
 
-// poolSettings are for the connections that claim and for all others. Without LISTEN there may be a transaction pooler between,
-// which takes no settings: every commit is durable then.
+// poolSettings returns the settings of the connections for claims and for everything else. Without LISTEN there may be
+// a transaction pooler in between, which accepts no settings. Both are nil then, and every commit is durable.
 func poolSettings(c config) (forClaims, forOthers map[string]string) {
 	if !c.listen {
 		return nil, nil
@@ -103,7 +103,7 @@ func poolSettings(c config) (forClaims, forOthers map[string]string) {
 		directSettings(claim.Planning, map[string]string{"synchronous_commit": others})
 }
 
-// viewSettings are for the web view, whose reads are planned for what they ask.
+// viewSettings are for the web view. Its queries are planned for their actual parameters.
 func viewSettings(c config) map[string]string {
 	if !c.listen {
 		return nil
@@ -113,23 +113,23 @@ func viewSettings(c config) map[string]string {
 	})
 }
 
-// prepare gives a connection what pgdispatch needs of it. Without settings, it must suit a transaction pooler.
+// prepare configures a connection. If settings is nil, the connection also works through a transaction pooler.
 func prepare(connConfig *pgx.ConnConfig, settings map[string]string) {
 	connConfig.ConnectTimeout = connectTimeout
 	connConfig.DialFunc = notify.Dialer()
 	connConfig.RuntimeParams["application_name"] = "pgdispatch"
 	maps.Copy(connConfig.RuntimeParams, settings)
 	if settings == nil && connConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-		// A statement that was prepared on one of a pooler's connections is not there on the next.
+		// A prepared statement may be missing on the pooler's next server connection.
 		connConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	if connConfig.ValidateConnect == nil {
-		// After a failover the old primary may come back on the old address, and refuse every write for ever.
+		// After a failover the old primary may return at the old address and refuse all writes.
 		connConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 }
 
-// parseDatabase reads the address of the database for a connection outside of the pools.
+// parseDatabase parses the database URL for a connection outside the pools.
 func parseDatabase(c config) (*pgx.ConnConfig, error) {
 	connConfig, err := pgx.ParseConfig(c.databaseURL)
 	if err != nil {
@@ -138,7 +138,7 @@ func parseDatabase(c config) (*pgx.ConnConfig, error) {
 	return connConfig, c.checkDatabase(connConfig)
 }
 
-// dialListener returns a function that connects anew each time, outside of the pools.
+// dialListener returns a function that opens a new connection outside the pools on each call.
 func dialListener(c config) func(context.Context) (*pgx.Conn, error) {
 	return func(ctx context.Context) (*pgx.Conn, error) {
 		connConfig, err := parseDatabase(c)
@@ -150,8 +150,8 @@ func dialListener(c config) func(context.Context) (*pgx.Conn, error) {
 	}
 }
 
-// dialGate returns a function that connects a session for the gate anew each time. The server finds out within seconds when
-// this machine is gone, and another replica takes duty.
+// dialGate returns a function that opens a new gate session on each call. If this machine disappears, the server
+// notices within seconds and another replica takes over.
 func dialGate(c config) func(context.Context) (notify.GateSession, error) {
 	settings := directSettings(map[string]string{
 		"application_name": "pgdispatch gate", "synchronous_commit": "off", "tcp_user_timeout": tcpUserTimeout, "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
@@ -170,7 +170,8 @@ func dialGate(c config) func(context.Context) (notify.GateSession, error) {
 	}
 }
 
-// connectOnce is for commands that end: no pool, one attempt. warn hears what the server warns of.
+// connectOnce makes one connection attempt, without a pool, for short-lived commands. warn receives the server's
+// warnings.
 func connectOnce(ctx context.Context, c config, warn func(*pgconn.Notice)) (*pgx.Conn, error) {
 	connConfig, err := parseDatabase(c)
 	if err != nil {
@@ -189,8 +190,9 @@ func connectOnce(ctx context.Context, c config, warn func(*pgconn.Notice)) (*pgx
 	return conn, nil
 }
 
-// temporalClient reads Temporal's own configuration, the same as the temporal CLI's: environment variables and profile
-// file, TLS and API keys included. It connects when it is first used, so that a replica can start before Temporal does.
+// temporalClient creates a client from Temporal's own configuration, like the temporal CLI: environment variables and
+// profile file, including TLS and API keys. It connects on first use, so that a replica can start before Temporal. It
+// also returns the namespace.
 func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
 	options, err := c.temporalOptions()
 	if err != nil {
@@ -200,12 +202,12 @@ func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
 		return nil, "", err
 	}
 	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions,
-		// A start that is sent again is dispatch's decision: that it was not sent must mean that it never was.
+		// Only dispatch may resend a start. If a start is reported as not sent, it must never have been sent.
 		grpc.WithDisableRetry(),
-		// Without a connection each probe fails at once: what decides when work resumes is when the connection is tried again.
+		// Without a connection every probe fails at once, so the reconnect backoff determines how soon work resumes.
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: backoff.Config{
 			BaseDelay: reconnectBase, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectCap}}))
-	// What is large enough is compressed by who sends it.
+	// The senders of large requests compress them themselves.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	options.Logger = temporallog.NewStructuredLogger(log)
 	temporal, err := client.NewLazyClient(options)
@@ -215,7 +217,7 @@ func temporalClient(c config, log *slog.Logger) (client.Client, string, error) {
 	return temporal, options.Namespace, nil
 }
 
-// temporalOptions are Temporal's own configuration with what is ours of it.
+// temporalOptions returns Temporal's own configuration with the overrides from c.
 func (c config) temporalOptions() (client.Options, error) {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
@@ -226,10 +228,10 @@ func (c config) temporalOptions() (client.Options, error) {
 	return options, nil
 }
 
-// credentials finds what stands between a URL's scheme and its last @, and the value of a password in a key=value string.
+// credentials matches the text between a URL's scheme and its last @, and the password in a key=value string.
 var credentials = regexp.MustCompile(`(://)[^\s]*@|(?i)(password\s*=\s*)('(\\.|[^'\\])*'|\S+)`)
 
-// redact takes credentials out of an error's text. pgx does so itself, to the best of its knowledge.
+// redact removes credentials from an error's text. pgx does so only on a best-effort basis.
 func redact(err error) error {
 	var bad *url.Error
 	if errors.As(err, &bad) {

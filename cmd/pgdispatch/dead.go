@@ -18,7 +18,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// deadBatch is how many dead letters one transaction replays or discards.
+// deadBatch is the number of dead letters that one transaction replays or discards.
 const deadBatch = 500
 
 func (a *app) deadCommand() *cobra.Command {
@@ -147,9 +147,9 @@ func (a *app) deadDiscardCommand() *cobra.Command {
 }
 
 type (
-	// actOnNamed acts on dead letters that were named one by one.
+	// actOnNamed acts on dead letters that were named individually.
 	actOnNamed func(ctx context.Context, store *claim.Store, letters []claim.DeadLetter, who string) (outcome, error)
-	// actOnFound acts on a batch of those that a filter found.
+	// actOnFound acts on one batch of the dead letters that a filter matched.
 	actOnFound func(ctx context.Context, store *claim.Store, ids []int64, who string, o *outcome) error
 )
 
@@ -185,8 +185,8 @@ func (a *app) deadActionCommand(verb, short, long string, named actOnNamed, foun
 				return err
 			}
 		}
-		// Exactly those that were counted: what fails meanwhile, replays among them, was not agreed to.
-		slices.Reverse(ids) // the one that failed first is replayed first
+		// Act only on the dead letters that were counted. Later failures, such as failed replays, were not confirmed.
+		slices.Reverse(ids) // replay the oldest failure first
 		o := outcome{Matched: len(ids)}
 		for batch := range slices.Chunk(ids, deadBatch) {
 			if err = found(ctx, store, batch, who, &o); err != nil {
@@ -205,7 +205,7 @@ func (a *app) deadActionCommand(verb, short, long string, named actOnNamed, foun
 	return command
 }
 
-// confirm asks on standard error, and takes anything but a yes for a no.
+// confirm asks on standard error. Anything but yes cancels.
 func (a *app) confirm(answers io.Reader, what string) error {
 	fmt.Fprintf(a.stderr, "%s? [y/N] ", what)
 	answer, err := bufio.NewReader(answers).ReadString('\n')
@@ -219,7 +219,7 @@ func (a *app) confirm(answers io.Reader, what string) error {
 	return errors.New("nothing was done: answer y, or repeat it with --yes")
 }
 
-// defaultWho is the user and machine that this process runs as, as far as that can be found out.
+// defaultWho returns the user and machine that this process runs as, as far as they can be determined.
 func defaultWho() string {
 	who := "unknown"
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -231,10 +231,10 @@ func defaultWho() string {
 	return claim.Clean(who)
 }
 
-// filterFlags are the flags that say which dead letters are meant.
+// filterFlags are the flags that select dead letters.
 type filterFlags struct{ workspace, definition, errorText, since, until string }
 
-// add adds the flags; happened says what --since and --until are about.
+// add adds the flags. happened names the event that --since and --until refer to.
 func (f *filterFlags) add(flags *pflag.FlagSet, happened string) {
 	flags.StringVar(&f.workspace, "workspace", "", "only of this workspace, by ID or name")
 	flags.StringVar(&f.definition, "definition", "", "only of this workflow definition, by ID or name")
@@ -245,7 +245,7 @@ func (f *filterFlags) add(flags *pflag.FlagSet, happened string) {
 
 func (f *filterFlags) given() bool { return *f != filterFlags{} }
 
-// find returns the IDs of dead letters that the flags mean, those that failed last first; at most so many, 0: all.
+// find returns the IDs of the matching dead letters, latest failure first. Zero means no limit.
 func (f *filterFlags) find(ctx context.Context, store *claim.Store, state string, limit int) ([]int64, error) {
 	since, until, err := f.read(ctx, store)
 	if err != nil {
@@ -255,7 +255,7 @@ func (f *filterFlags) find(ctx context.Context, store *claim.Store, state string
 	return store.FindDeadLetters(ctx, filter, limit)
 }
 
-// read returns the times that the flags mean, and finds out whether the names in them are known.
+// read parses the time flags and checks that the given names exist.
 func (f *filterFlags) read(ctx context.Context, store *claim.Store) (since, until claim.Moment, err error) {
 	since, until, err = parsePeriod(f.since, f.until)
 	if err := errors.Join(err, clean("workspace", f.workspace), clean("definition", f.definition), clean("error", f.errorText)); err != nil {
@@ -273,7 +273,7 @@ func (f *filterFlags) read(ctx context.Context, store *claim.Store) (since, unti
 	return since, until, nil
 }
 
-// clean refuses what no row can hold, and what the database would refuse with a worse message.
+// clean refuses text that no row can contain, with a better message than the database's.
 func clean(flag, text string) error {
 	switch {
 	case claim.Clean(text) != strings.TrimSpace(text):
@@ -284,7 +284,7 @@ func clean(flag, text string) error {
 	return nil
 }
 
-// parsePeriod reads --since and --until.
+// parsePeriod parses --since and --until.
 func parsePeriod(sinceText, untilText string) (since, until claim.Moment, err error) {
 	since, sinceErr := parseMoment("since", sinceText)
 	until, untilErr := parseMoment("until", untilText)
@@ -297,7 +297,7 @@ func parsePeriod(sinceText, untilText string) (since, until claim.Moment, err er
 	return since, until, nil
 }
 
-// parseMoment reads a time, a day or a duration ago.
+// parseMoment parses a time, a day, or a duration before now.
 func parseMoment(flag, text string) (claim.Moment, error) {
 	if text == "" {
 		return claim.Moment{}, nil

@@ -18,10 +18,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-// maxShownError is how many characters of an error a table shows.
+// maxShownError is the maximum length of an error in a table, in characters.
 const maxShownError = 80
 
-// outcome is what was done to dead letters.
+// outcome is the result of an action on dead letters.
 type outcome struct {
 	Matched   int              `json:"matched"`
 	DryRun    bool             `json:"dry_run"`
@@ -30,7 +30,7 @@ type outcome struct {
 	Discarded []int64          `json:"discarded,omitempty"`
 }
 
-// printOutcome says what was done; nothing, where an error says it already and nothing came of it.
+// printOutcome prints the result. It prints nothing if the action failed without any effect, because the error says so.
 func (a *app) printOutcome(verb, output string, o outcome, err error) error {
 	done := len(o.Replayed) + len(o.Discarded)
 	switch {
@@ -129,7 +129,7 @@ func (a *app) printDeadLetter(l claim.DeadLetter, failures []claim.Failure) erro
 	return table.Flush()
 }
 
-// printJSON escapes what a terminal might obey, too: JSON itself demands that of the first 32 characters only.
+// printJSON also escapes control characters beyond the first 32, which JSON allows but terminals may interpret.
 func (a *app) printJSON(value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -161,7 +161,7 @@ func checkOutput(output string) error {
 	return nil
 }
 
-// howItEnded says what became of the workflow.
+// howItEnded describes how the workflow ended.
 func howItEnded(l claim.DeadLetter) string {
 	if l.RunID == "" {
 		return "not started"
@@ -192,7 +192,7 @@ func cut(text string) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// shortly shows a duration to the second, and a long one in days.
+// shortly formats a duration to the second, or in days and hours if it is long.
 func shortly(d time.Duration) string {
 	if d = d.Round(time.Second); d < 48*time.Hour {
 		return d.String()
@@ -204,15 +204,15 @@ var uuidText = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-
 
 func isUUID(text string) bool { return uuidText.MatchString(text) }
 
-// refKey is how a REF looks that names the same item: its number, or its execution's ID.
+// refKey returns the canonical form of a REF: the item's number or its execution's ID.
 func refKey(ref string) string {
 	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
-		return strconv.FormatInt(id, 10) // +7 and 007 are 7
+		return strconv.FormatInt(id, 10) // normalizes +7 and 007 to 7
 	}
 	return strings.ToLower(strings.TrimPrefix(ref, "execution-"))
 }
 
-// parseRefs reads items' IDs, executions' and workflows'.
+// parseRefs parses references to items by item ID, execution ID or workflow ID.
 func parseRefs(refs []string) (items []int64, executions []string, err error) {
 	items, executions = []int64{}, []string{}
 	for _, ref := range refs {
@@ -230,7 +230,7 @@ func parseRefs(refs []string) (items []int64, executions []string, err error) {
 	return items, executions, nil
 }
 
-// lettersOf reads the dead letters that were named, in the order of the names. One that is none is an error.
+// lettersOf reads the named dead letters in the given order. A name that is not a dead letter is an error.
 func lettersOf(ctx context.Context, store *claim.Store, refs []string) ([]claim.DeadLetter, error) {
 	items, executions, err := parseRefs(refs)
 	if err != nil {
@@ -244,7 +244,7 @@ func lettersOf(ctx context.Context, store *claim.Store, refs []string) ([]claim.
 		"is no dead letter: there is no such item, or it has not failed; `pgdispatch dead list --state any` lists them")
 }
 
-// inOrder returns what was found in the order in which it was named, each once. What was named and not found is an error.
+// inOrder returns the found entries in the order of refs, without duplicates. A ref that was not found is an error.
 func inOrder[T any](refs []string, found []T, keys func(T) (int64, string), missing string) ([]T, error) {
 	byRef := map[string]T{}
 	for _, one := range found {

@@ -17,26 +17,26 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 )
 
-// Exit codes of doctor, for scripts.
+// Exit codes of doctor.
 const (
-	exitProblems = 1 // something was found that must be mended
-	exitUnknown  = 2 // something could not be found out, and nothing worse was found
+	exitProblems = 1 // a problem was found
+	exitUnknown  = 2 // a check could not be made, and no problem was found
 )
 
-// severity says how bad a finding is.
+// severity is the severity of a finding.
 type severity string
 
 const (
 	fine severity = "ok"
-	// warning: it works, but not as well or as safely as it could.
+	// warning means that it works, but not as well or as safely as it could.
 	warning severity = "warning"
-	// problem: it does not work, or does not hold what it promises.
+	// problem means that it does not work or breaks a guarantee.
 	problem severity = "error"
-	// unknown: it could not be found out.
+	// unknown means that the check could not be made.
 	unknown severity = "unknown"
 )
 
-// finding is what one check has found.
+// finding is the result of one check.
 type finding struct {
 	Check    string   `json:"check"`
 	Severity severity `json:"severity"`
@@ -49,7 +49,7 @@ func ok(check, format string, args ...any) finding {
 	return finding{Check: check, Severity: fine, Finding: fmt.Sprintf(format, args...)}
 }
 
-// doctorOptions are those of `run` that say where Postgres and Temporal are, and where Temporal finds us.
+// doctorOptions are the options of `run` that concern the addresses of Postgres, Temporal and the callback server.
 var doctorOptions = slices.DeleteFunc(slices.Clone(runOptions), func(o option) bool {
 	return !slices.Contains([]string{"database-url", "allow-insecure-database", "temporal-address", "temporal-namespace", "allow-insecure-temporal", "listen", "callback-url"}, o.flag)
 })
@@ -86,7 +86,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	return command
 }
 
-// verdict is nil where everything is fine, else an error with the exit code.
+// verdict returns nil if everything is fine, otherwise an error with the exit code.
 func verdict(findings []finding, strict bool) error {
 	n := countBySeverity(findings)
 	switch {
@@ -106,7 +106,7 @@ func countBySeverity(findings []finding) map[severity]int {
 	return n
 }
 
-// examine makes all checks. One that cannot be made is a finding too.
+// examine makes all checks. A check that cannot be made yields a finding, too.
 func examine(ctx context.Context, c config) []finding {
 	var queues []claim.TaskQueue
 	findings, database := examineDatabase(ctx, c, &queues)
@@ -123,7 +123,8 @@ func examine(ctx context.Context, c config) []finding {
 	return append(findings, checkCallbackURL(ctx, c)...)
 }
 
-// examineDatabase makes the checks that need Postgres, and reads the task queues for those of Temporal; false: it could not.
+// examineDatabase makes the checks that need Postgres, and stores the task queues for the Temporal checks. It returns
+// false if it did not get as far as the task queues.
 func examineDatabase(ctx context.Context, c config, queues *[]claim.TaskQueue) ([]finding, bool) {
 	pool, err := openPool(ctx, c, 1, nil)
 	if errors.Is(err, errUnverified) {
@@ -156,7 +157,7 @@ func examineDatabase(ctx context.Context, c config, queues *[]claim.TaskQueue) (
 	schema := checkSchema(state)
 	findings = append(findings, schema)
 	if state.Current != state.Newest {
-		return findings, false // what its tables are like is not known
+		return findings, false // the tables are unknown in another version
 	}
 	findings = append(findings,
 		checkRole(ctx, store),
@@ -184,7 +185,7 @@ func unreachable(err error) finding {
 		"Set DATABASE_URL, --database-url or libpq's PG* variables; see that the server runs, that this machine may connect (pg_hba.conf, firewall, TLS) and that the role may log in and read schema pgdispatch."}
 }
 
-// checkList reads what a check needs, and says so where it cannot.
+// checkList reads what a check needs and judges it. If the read fails, the finding is unknown.
 func checkList[T any](ctx context.Context, check string, read func(context.Context) ([]T, error), judge func([]T) finding) finding {
 	found, err := read(ctx)
 	if err != nil {

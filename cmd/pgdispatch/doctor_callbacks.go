@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// callbackReachTimeout bounds the one call that doctor makes.
+// callbackReachTimeout limits doctor's call to the callback URL.
 const callbackReachTimeout = 5 * time.Second
 
-// checkCallbackURL calls without a token what Temporal is to call with one: a replica answers that there is none. It says nothing
-// of whether Temporal's own machine gets there, and allows it.
+// checkCallbackURL calls the callback URL without a token, which a replica answers as unauthorized. It cannot tell
+// whether Temporal's machine reaches the URL, or is allowed to call it.
 func checkCallbackURL(ctx context.Context, c config) []finding {
 	if c.callbackURL == "" {
 		return nil

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// longPin is for how long a transaction may be open before doctor speaks of it.
+	// longPin is how long a transaction may be open before doctor reports it.
 	longPin = 5 * time.Minute
-	// doctorHearTimeout bounds the wait for doctor's own notification.
+	// doctorHearTimeout limits the wait for doctor's own notification.
 	doctorHearTimeout = 3 * time.Second
-	// clockTolerance is by how much two clocks may differ that are kept by NTP.
+	// clockTolerance is the accepted difference between two NTP-synchronized clocks.
 	clockTolerance = 2 * time.Second
-	// longestStatement is the longest that a replica gives one of its own: a claim.
+	// longestStatement is the longest statement timeout of a replica, that of a claim.
 	longestStatement = 10 * time.Second
-	// replicaConnections are those of one replica: its pools, the listener and the gate.
+	// replicaConnections is the number of connections of one replica: its pools, the listener and the gate.
 	replicaConnections = claimConnections + otherConnections + 2
 
-	// The versions that the tests are run on: make test-matrix.
+	// Range of Postgres versions that the tests run on: make test-matrix.
 	oldestPostgres, newestPostgres = 14, 18
 )
 
@@ -67,7 +67,7 @@ func checkDurability(s claim.Server) finding {
 	return ok("durability", "fsync and full_page_writes are on")
 }
 
-// checkCommits looks at the default of whoever enqueues: a replica sets its own.
+// checkCommits checks the default for clients that enqueue. Replicas set their own.
 func checkCommits(s claim.Server) finding {
 	if s.Settings["synchronous_commit"] == "off" {
 		return finding{"synchronous_commit", warning, "synchronous_commit is off by default", "An application that enqueues by this default can be told that its item is committed, and lose it in a crash of Postgres.",
@@ -98,7 +98,7 @@ func checkAutovacuum(s claim.Server) finding {
 	return ok("autovacuum", "on")
 }
 
-// checkTimeouts looks at what would cut off a replica's statements and sessions.
+// checkTimeouts checks for timeouts that would cut off a replica's statements and sessions.
 func checkTimeouts(s claim.Server) finding {
 	short := []string{}
 	for name, least := range map[string]time.Duration{"statement_timeout": longestStatement, "transaction_timeout": longestStatement, "lock_timeout": 10 * time.Second, "idle_session_timeout": 100 * 365 * 24 * time.Hour} {
@@ -189,7 +189,7 @@ func checkPins(pins []claim.Pin, seesAll bool) finding {
 	return finding{check, warning, shortList(list), meaning, strings.Join(remedy, " ")}
 }
 
-// checkListen has a notification come back, as a replica's listener would.
+// checkListen sends a notification and waits for it, as a replica's listener would.
 func checkListen(ctx context.Context, c config, store *claim.Store) finding {
 	const check = "listen"
 	if !c.listen {
@@ -317,7 +317,7 @@ func shortDefects(defects []claim.Defect) string {
 	return shortList(list)
 }
 
-// shortList names the first few of many.
+// shortList joins the first few entries of a list.
 func shortList(list []string) string {
 	const most = 5
 	if len(list) > most {

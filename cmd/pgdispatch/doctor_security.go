@@ -9,7 +9,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// checkEncryption is of a connection that was made: one that is not verified was allowed to be so.
+// checkEncryption checks an established connection. An unverified one was explicitly allowed.
 func checkEncryption(connConfig *pgx.ConnConfig) finding {
 	const check = "encryption"
 	if host := unverifiedHost(connConfig); host != "" {
@@ -19,12 +19,12 @@ func checkEncryption(connConfig *pgx.ConnConfig) finding {
 	return ok(check, "connections to the database stay on this machine, or TLS verifies them")
 }
 
-// refusedUnverified is of a connection that no replica would make.
+// refusedUnverified is the finding for a connection that replicas refuse to make.
 func refusedUnverified(check string, err error) finding {
 	return finding{check, problem, printable(err.Error()), "No command connects this way, and no replica starts.", "Set up TLS or allow this, by the variables that are named above."}
 }
 
-// checkRole is about the role that this session has: it should be able to do what `run` does, and little more.
+// checkRole checks that the session's role can do what `run` does, and little more.
 func checkRole(ctx context.Context, store *claim.Store) finding {
 	const check = "role"
 	roles, err := store.Role(ctx)

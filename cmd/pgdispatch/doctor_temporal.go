@@ -20,18 +20,19 @@ import (
 )
 
 const (
-	// temporalTimeout bounds each question to Temporal.
+	// temporalTimeout limits each request to Temporal.
 	temporalTimeout = 5 * time.Second
-	// mostQueues is how many task queues are asked after.
+	// mostQueues limits the task queues that are checked.
 	mostQueues = 100
-	// longestAttempt is more than lies between two attempts at one item: 5m and the jitter.
+	// longestAttempt exceeds the time between two attempts at an item: 5m plus jitter.
 	longestAttempt = 6 * time.Minute
-	// leastRetention is what a namespace should keep, so that an outage of a day in the midst of an item's attempts does no harm.
+	// leastRetention is the recommended minimum retention of a namespace. It covers an outage of a day between an
+	// item's attempts.
 	leastRetention = 24 * time.Hour
 )
 
-// examineTemporal makes the checks that need Temporal, in own, the namespace of definitions that name none, and in those that
-// definitions name. knowsQueues: the task queues could be read.
+// examineTemporal makes the checks that need Temporal. It covers the namespaces that definitions use, and own, the
+// namespace of definitions that name none. knowsQueues reports whether the task queues could be read.
 func examineTemporal(ctx context.Context, service workflowservice.WorkflowServiceClient, own string, queues []claim.TaskQueue, knowsQueues bool) []finding {
 	ask, cancel := context.WithTimeout(ctx, temporalTimeout)
 	defer cancel()
@@ -95,7 +96,7 @@ func temporalFault(check string, err error) finding {
 	return f
 }
 
-// checkRetention compares for how long Temporal remembers a closed workflow with how long an item may be tried.
+// checkRetention compares how long Temporal keeps closed workflows with how long an item may be retried.
 func checkRetention(keeps time.Duration, queues []claim.TaskQueue) finding {
 	const check, meaning = "retention", "A start that is repeated is recognised for as long as Temporal remembers the workflow. An item whose start was never answered for longer is not started again: it becomes a dead letter, for a person to replay or discard."
 	attempts := 1
@@ -115,7 +116,7 @@ func checkRetention(keeps time.Duration, queues []claim.TaskQueue) finding {
 	return ok(check, "closed workflows are remembered for %s; an item is tried for %s at the most, outages apart", shortly(keeps), shortly(longest))
 }
 
-// checkPollers asks of each task queue whether a worker takes workflows from it.
+// checkPollers checks that workers poll each task queue for workflow tasks.
 func checkPollers(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string, queues []claim.TaskQueue) finding {
 	const check = "task queues"
 	idle := []string{}

@@ -13,7 +13,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// maxParams is what the insert takes, in bytes, as Postgres writes them.
+// maxParams is the size limit of params that the insert accepts, in bytes of Postgres's text form.
 const maxParams = 1966080
 
 func (a *app) enqueueCommand() *cobra.Command {
@@ -66,7 +66,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	return command
 }
 
-// readParams returns what was typed, or what stands on standard input.
+// readParams returns the value of --params, or standard input if it is "-". It must be a JSON object.
 func readParams(params string, stdin io.Reader) (string, error) {
 	if params == "-" {
 		text, err := io.ReadAll(io.LimitReader(stdin, 2*maxParams))
@@ -92,7 +92,7 @@ func checkItem(item claim.NewItem) error {
 	return nil
 }
 
-// definitionOf finds the definition by ID or name in the workspace, and says in the item which it is.
+// definitionOf finds a workspace's definition by ID or name, and sets both IDs in item.
 func definitionOf(ctx context.Context, store *claim.Store, workspace, definition string, item *claim.NewItem) (claim.Definition, error) {
 	found, err := workspaceOf(ctx, store, workspace)
 	if err != nil {

@@ -30,16 +30,16 @@ func (a *app) executionsCommand() *cobra.Command {
 	return group
 }
 
-// shownExecution is what `executions show` shows.
+// shownExecution is the output of `executions show`.
 type shownExecution struct {
 	ID                   string          `json:"id"`
 	WorkflowID           string          `json:"workflow_id"`
-	RunID                string          `json:"run_id,omitempty"`    // "": no workflow was started
-	Namespace            string          `json:"namespace,omitempty"` // "": the replica's, of one from before there were several
-	Status               string          `json:"status,omitempty"`    // "": the item was never claimed
+	RunID                string          `json:"run_id,omitempty"`    // empty if no workflow was started
+	Namespace            string          `json:"namespace,omitempty"` // empty means the replica's (old rows)
+	Status               string          `json:"status,omitempty"`    // empty if the item was never claimed
 	Error                string          `json:"error,omitempty"`
 	Result               json.RawMessage `json:"result,omitempty"`
-	ResultNote           string          `json:"result_note,omitempty"` // why no result is kept, where there was one
+	ResultNote           string          `json:"result_note,omitempty"` // why the result is not kept
 	QueueItemID          int64           `json:"queue_item_id"`
 	QueueItemStatus      string          `json:"queue_item_status"`
 	WorkspaceID          string          `json:"workspace_id"`
@@ -51,8 +51,8 @@ type shownExecution struct {
 	CreatedAt            *time.Time      `json:"created_at"`
 	StartedAt            *time.Time      `json:"started_at"`
 	FinishedAt           *time.Time      `json:"finished_at"`
-	Stop                 string          `json:"stop,omitempty"`            // who asked for its end, and what became of that
-	TemporalStatus       string          `json:"temporal_status,omitempty"` // "": Temporal was not asked
+	Stop                 string          `json:"stop,omitempty"`            // who requested its stop, and the outcome
+	TemporalStatus       string          `json:"temporal_status,omitempty"` // empty if Temporal was not asked
 }
 
 func (a *app) executionsShowCommand() *cobra.Command {
@@ -98,7 +98,7 @@ func (a *app) executionsShowCommand() *cobra.Command {
 	return command
 }
 
-// temporalStatus is Temporal's own word for how a workflow is. namespace "": that of the configuration.
+// temporalStatus returns Temporal's status of a workflow. An empty namespace means the configured one.
 func temporalStatus(ctx context.Context, c config, namespace, workflowID string) (string, error) {
 	temporal, own, err := temporalClient(c, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -157,7 +157,7 @@ func (a *app) printExecution(e shownExecution) error {
 	return table.Flush()
 }
 
-// showResult is what a workflow returned, or why it is not kept; "": it returned nothing, or has not ended.
+// showResult formats a workflow's result, or the note why it is not kept. It returns "" if there is neither.
 func showResult(result json.RawMessage, note string) string {
 	if result != nil {
 		return printable(string(result))

@@ -10,7 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// stopped is what came of a request to stop an execution.
+// stopped is the outcome of a request to stop an execution.
 type stopped struct {
 	ID          string `json:"id"`
 	QueueItemID int64  `json:"queue_item_id"`

@@ -15,10 +15,11 @@ import (
 	"github.com/pgdispatch/pgdispatch/dispatch"
 )
 
-// failpointsVariable names a directory. While it holds a file "stall-heartbeat-<process ID>", that replica's heartbeats hang.
+// failpointsVariable names a directory. While it contains a file "stall-heartbeat-<process ID>", the heartbeats of that
+// replica hang.
 const failpointsVariable = "PGDISPATCH_FAILPOINTS"
 
-// failpoints makes a replica that fails where it is told to: by an item's params, or by a file in a directory.
+// failpoints makes a replica fail on request: through an item's params, or a file in a directory.
 func failpoints(r *replica) {
 	r.dispatch.Starter = failingStarter{r.dispatch.Starter}
 	if directory := os.Getenv(failpointsVariable); directory != "" {
@@ -26,7 +27,8 @@ func failpoints(r *replica) {
 	}
 }
 
-// failingStarter panics, or kills its process, where an item's params say {"failpoint": "panic"} or "kill".
+// failingStarter panics or kills the process if an item's params contain {"failpoint": "panic"} or {"failpoint":
+// "kill"}.
 type failingStarter struct{ dispatch.Starter }
 
 func (s failingStarter) Start(ctx context.Context, item claim.Item) (string, error) {
@@ -43,7 +45,7 @@ func (s failingStarter) Start(ctx context.Context, item claim.Item) (string, err
 	return s.Starter.Start(ctx, item)
 }
 
-// stallingStore hangs in a heartbeat while a file is there.
+// stallingStore blocks heartbeats while a file exists.
 type stallingStore struct {
 	dispatch.Store
 	file string

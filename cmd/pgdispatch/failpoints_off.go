@@ -2,5 +2,5 @@
 
 package main
 
-// failpoints does nothing: only a binary that is built with -tags failpoint can be told to fail.
+// failpoints does nothing. Build with -tags failpoint to enable it.
 func failpoints(*replica) {}

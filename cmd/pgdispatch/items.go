@@ -13,7 +13,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-// itemBatch is how many items one transaction cancels or retries.
+// itemBatch is the number of items that one transaction cancels or retries.
 const itemBatch = 500
 
 var itemStates = []string{"pending", "claimed", "dispatched", "completed", "failed", "cancelled"}
@@ -136,7 +136,7 @@ func (a *app) itemsRetryCommand() *cobra.Command {
 			case "PENDING":
 				return true, nil
 			case "FAILED":
-				if store == nil { // asked only
+				if store == nil { // dry check
 					return false, nil
 				}
 				replay, err := store.Replay(ctx, item.ExecutionID, who)
@@ -151,12 +151,13 @@ func (a *app) itemsRetryCommand() *cobra.Command {
 	})
 }
 
-// itemAction is something that is done to items.
+// itemAction is an action on items.
 type itemAction struct {
 	verb, past, short, long string
-	// found says which items a filter means.
+	// found selects the items that a filter may match.
 	found claim.ItemFilter
-	// named says whether act is for this item, or does itself what is to be done. An error: nothing can be. A nil store only asks.
+	// named reports whether act applies to the item. If another action applies, it carries that out and returns false.
+	// An error means that nothing can be done. With a nil store it only checks.
 	named func(ctx context.Context, store *claim.Store, item claim.QueueItem, who string, o *itemOutcome) (bool, error)
 	act   func(store *claim.Store, ctx context.Context, items []int64, who string) ([]int64, error)
 }
@@ -188,7 +189,7 @@ func (a *app) itemActionCommand(action itemAction) *cobra.Command {
 			}
 		}
 		o := itemOutcome{Matched: len(ids)}
-		slices.Reverse(ids) // the oldest first
+		slices.Reverse(ids) // oldest first
 		return a.actOnItems(ctx, store, action, ids, who, output, o)
 	})
 	filter.add(command.Flags(), "enqueued")
@@ -201,7 +202,7 @@ func (a *app) itemActionCommand(action itemAction) *cobra.Command {
 	return command
 }
 
-// actOnNamedItems acts on all that were named, or, where one of them cannot be acted on, on none.
+// actOnNamedItems acts on all named items, or on none if the action is not possible for one of them.
 func (a *app) actOnNamedItems(ctx context.Context, store *claim.Store, action itemAction, refs []string, who, output string, dryRun bool) error {
 	items, err := itemsOf(ctx, store, refs, false)
 	if err != nil {
@@ -228,7 +229,7 @@ func (a *app) actOnNamedItems(ctx context.Context, store *claim.Store, action it
 	return a.actOnItems(ctx, store, action, ids, who, output, o)
 }
 
-// actOnItems acts on items batch by batch, and says what came of it, of an error too.
+// actOnItems acts on items in batches and prints the result, even after an error.
 func (a *app) actOnItems(ctx context.Context, store *claim.Store, action itemAction, ids []int64, who, output string, o itemOutcome) error {
 	for batch := range slices.Chunk(ids, itemBatch) {
 		done, err := action.act(store, ctx, batch, who)
@@ -240,7 +241,7 @@ func (a *app) actOnItems(ctx context.Context, store *claim.Store, action itemAct
 	return a.printItemOutcome(action, output, o, nil)
 }
 
-// findItems returns the IDs of items that the flags mean, the newest first; at most so many, 0: all.
+// findItems returns the IDs of the matching items, newest first. Zero means no limit.
 func (f *filterFlags) findItems(ctx context.Context, store *claim.Store, filter claim.ItemFilter, limit int) ([]int64, error) {
 	since, until, err := f.read(ctx, store)
 	if err != nil {
@@ -250,7 +251,7 @@ func (f *filterFlags) findItems(ctx context.Context, store *claim.Store, filter 
 	return store.FindItems(ctx, filter, limit)
 }
 
-// itemsOf reads the items that were named, in the order of the names. One that is not there is an error.
+// itemsOf reads the named items in the given order. An item that does not exist is an error.
 func itemsOf(ctx context.Context, store *claim.Store, refs []string, withParams bool) ([]claim.QueueItem, error) {
 	items, executions, err := parseRefs(refs)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-// itemOutcome is what was done to items.
+// itemOutcome is the result of an action on items.
 type itemOutcome struct {
 	Matched  int              `json:"matched"`
 	DryRun   bool             `json:"dry_run"`
@@ -16,7 +16,8 @@ type itemOutcome struct {
 	Replayed []claim.Replayed `json:"replayed,omitempty"`
 }
 
-// printItemOutcome says what was done; nothing, where an error says it already and nothing came of it.
+// printItemOutcome prints the result. It prints nothing if the action failed without any effect, because the error says
+// so.
 func (a *app) printItemOutcome(action itemAction, output string, o itemOutcome, err error) error {
 	done := len(o.Done) + len(o.Replayed)
 	switch {
@@ -68,7 +69,7 @@ func (a *app) printItems(items []claim.QueueItem, limit int) error {
 	return nil
 }
 
-// noteOf says what an operator would ask first about an item in its state.
+// noteOf returns what an operator most likely wants to know about an item in its state.
 func noteOf(i claim.QueueItem) string {
 	switch {
 	case i.Status == "PENDING" && i.OutcomeUnknown:

@@ -10,36 +10,37 @@ import (
 )
 
 const (
-	// lineDelay is how long a line may wait for others to be written with it.
+	// lineDelay is how long a line may be buffered.
 	lineDelay = 100 * time.Millisecond
-	// linesSize is how many bytes of lines may wait.
+	// linesSize is the size of the buffer, in bytes.
 	linesSize = 64 << 10
 )
 
-// logLines writes the lines of a log, many at once, because a busy replica would write thousands a second. While Run runs, a line
-// waits for others for up to lineDelay; one of level WARN or above is written at once, with all that wait. Before and after, every
-// line is written at once. Lines stay whole and in order. Where a write fails, what waits is written with the next.
+// logLines buffers log lines and writes them in batches, because a busy replica logs thousands per second. While Run is
+// running, a line is delayed by up to lineDelay. A line of level WARN or above is written at once, together with all
+// buffered lines. Before and after Run, every line is written at once. Lines stay whole and in order. Lines that could
+// not be written are retried with the next write.
 type logLines struct {
-	// out takes the lines. Who logs waits while it does, as for a direct write.
+	// out receives the lines. Loggers block while it writes, as with direct writes.
 	out io.Writer
-	// arrived says that a first line waits.
+	// arrived signals the first buffered line.
 	arrived chan struct{}
 
 	mu      sync.Mutex
 	waiting []byte
-	delays  bool // Run runs
+	delays  bool // whether Run is running
 }
 
 func newLogLines(out io.Writer) *logLines {
 	return &logLines{out: out, arrived: make(chan struct{}, 1)}
 }
 
-// Logger returns a logger of JSON lines.
+// Logger returns a logger that writes JSON lines.
 func (l *logLines) Logger(level slog.Leveler) *slog.Logger {
 	return slog.New(urgentHandler{slog.NewJSONHandler(l, &slog.HandlerOptions{Level: level}), l})
 }
 
-// Run lets lines wait until ctx is cancelled. What waits then is written.
+// Run enables buffering until ctx is cancelled, then writes the remaining lines.
 func (l *logLines) Run(ctx context.Context) error {
 	l.delay(true)
 	defer l.delay(false)
@@ -55,12 +56,12 @@ func (l *logLines) Run(ctx context.Context) error {
 		case <-time.After(lineDelay):
 		}
 		if err := l.Flush(); err != nil {
-			l.arrive() // what waits is tried again
+			l.arrive() // retry
 		}
 	}
 }
 
-// During runs do, and lets lines wait until ctx is cancelled or do returns or panics.
+// During runs do with buffering enabled, until ctx is cancelled or do returns or panics.
 func (l *logLines) During(ctx context.Context, do func() error) error {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
@@ -76,7 +77,8 @@ func (l *logLines) delay(delays bool) {
 	_ = l.write()
 }
 
-// Write takes one line. One that has no room and cannot be written is lost, as it would be without waiting.
+// Write buffers one line. If the buffer is full and cannot be written, the line is lost, as it would be without
+// buffering.
 func (l *logLines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,14 +98,14 @@ func (l *logLines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Flush writes what waits.
+// Flush writes the buffered lines.
 func (l *logLines) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.write()
 }
 
-// write writes what waits, and keeps what was not written. l.mu is held.
+// write writes the buffered lines and keeps what was not written. The caller holds mu.
 func (l *logLines) write() error {
 	if len(l.waiting) == 0 {
 		return nil
@@ -120,7 +122,7 @@ func (l *logLines) arrive() {
 	}
 }
 
-// urgentHandler has a warning written at once.
+// urgentHandler flushes the buffer after each record of level WARN or above.
 type urgentHandler struct {
 	slog.Handler
 	lines *logLines

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the Makefile; without it the module's own version is shown.
+// version is set by the Makefile. If empty, the module's version is used.
 var version = ""
 
 func main() {
@@ -24,7 +24,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
 }
 
-// interruptible returns a context that the first SIGINT or SIGTERM cancels. The second ends the process at once.
+// interruptible returns a context that the first SIGINT or SIGTERM cancels. The second one exits at once.
 func interruptible() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -39,7 +39,7 @@ func interruptible() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// run is main without the process around it, so that tests can call it.
+// run is main without the process, for tests. It returns the exit code.
 func run(ctx context.Context, args []string, lookupEnv func(string) (string, bool), stdout, stderr io.Writer) int {
 	app := &app{lookupEnv: lookupEnv, stdout: stdout, stderr: stderr}
 	root := app.rootCommand()
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, lookupEnv func(string) (string, boo
 	return 0
 }
 
-// coded is an error that ends the process with a code of its own.
+// coded is an error with an exit code.
 type coded struct {
 	error
 	code int
@@ -59,7 +59,7 @@ type coded struct {
 
 func (c coded) Unwrap() error { return c.error }
 
-// codeOf returns the exit code for an error: 1 but where it has its own.
+// codeOf returns the exit code for an error: 1 unless it is coded.
 func codeOf(err error) int {
 	var c coded
 	if errors.As(err, &c) {
@@ -88,7 +88,8 @@ func (a *app) rootCommand() *cobra.Command {
 	return root
 }
 
-// refuseUnknown is for a group of commands, of which none was named. Cobra would show the help and call that a success.
+// refuseUnknown runs a command group that was called without one of its commands. Cobra would accept an unknown name,
+// show the help and report success.
 func refuseUnknown(group *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return group.Help()
@@ -100,7 +101,7 @@ func refuseUnknown(group *cobra.Command, args []string) error {
 	return fmt.Errorf("%s has no command %.80q: it has %s", group.CommandPath(), args[0], strings.Join(names, ", "))
 }
 
-// commands are all there are, but for cobra's own help and completion.
+// commands returns all commands except cobra's own help and completion.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.runCommand(), a.migrateCommand(), a.statusCommand(), a.settingsCommand(), a.enqueueCommand(), a.itemsCommand(),

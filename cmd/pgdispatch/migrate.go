@@ -78,7 +78,7 @@ func (a *app) migrateCommand() *cobra.Command {
 	return group
 }
 
-// incomplete says what `migrate up` has yet to do.
+// incomplete returns an error if `migrate up` has anything left to do.
 func incomplete(state migrate.State) error {
 	switch {
 	case state.Current < state.Newest:
@@ -89,7 +89,7 @@ func incomplete(state migrate.State) error {
 	return nil
 }
 
-// printMigrations names every migration, and of the functions those that are not applied as this binary has them.
+// printMigrations lists all migrations and the outdated functions.
 func (a *app) printMigrations(state migrate.State, output string) error {
 	type migration struct {
 		Name    string `json:"name"`
@@ -138,7 +138,7 @@ func (a *app) migrateTo(command *cobra.Command, conn *pgx.Conn, version int32) e
 	return err
 }
 
-// warn shows what the server warns of, and what to do about it.
+// warn prints a warning from the server, with its hint.
 func (a *app) warn(notice *pgconn.Notice) {
 	fmt.Fprintf(a.stderr, "warning: %s\n", printable(notice.Message))
 	if notice.Hint != "" {

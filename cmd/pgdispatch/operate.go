@@ -13,13 +13,13 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// completionTimeout bounds a look into the database for a shell's completion. Nobody waits longer for a tab.
+// completionTimeout limits a database query for shell completion.
 const completionTimeout = 2 * time.Second
 
-// addWho adds the flag that says who changes something.
+// addWho adds the flag that says who makes a change.
 func addWho(flags *pflag.FlagSet, who *string) {
 	flags.StringVar(who, "by", defaultWho(), "who does it, for the log of changes; left out: this user and machine")
-	flags.Lookup("by").DefValue = "" // it is another on each machine, and the help says what it is
+	flags.Lookup("by").DefValue = "" // differs per machine; the usage text describes it
 }
 
 func checkWho(who string) error {
@@ -43,7 +43,7 @@ func checkBefore(before int64) error {
 	return nil
 }
 
-// workspaceOf finds the one workspace that has this ID or name.
+// workspaceOf finds the workspace with this ID or name. It returns an error unless exactly one matches.
 func workspaceOf(ctx context.Context, store *claim.Store, idOrName string) (claim.WorkspaceName, error) {
 	none := claim.WorkspaceName{}
 	if claim.Clean(idOrName) != strings.TrimSpace(idOrName) || strings.TrimSpace(idOrName) == "" {
@@ -65,19 +65,19 @@ func workspaceOf(ctx context.Context, store *claim.Store, idOrName string) (clai
 	return found[0], nil
 }
 
-// completion returns what a shell offers for text that was begun.
+// completion returns a shell's suggestions for partial text.
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// complete registers what a shell offers for the values of flags. --output has its two everywhere.
+// complete registers completions for flag values. completeOutputs handles --output.
 func (a *app) complete(command *cobra.Command, flags map[string]completion) {
 	for flag, function := range flags {
 		if err := command.RegisterFlagCompletionFunc(flag, function); err != nil {
-			panic(err) // the flag is not there: any test finds it
+			panic(err) // the flag does not exist, which any test detects
 		}
 	}
 }
 
-// completeOutputs offers the values of --output on every command that has it.
+// completeOutputs registers completions for --output on every command that has it.
 func (a *app) completeOutputs(command *cobra.Command) {
 	if command.Flags().Lookup("output") != nil {
 		a.complete(command, map[string]completion{"output": fixed("table", "json")})
@@ -99,7 +99,7 @@ func completeSetting(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	return values, cobra.ShellCompDirectiveNoFileComp
 }
 
-// workspaceNames offers the names of workspaces. Where the database does not answer, it offers nothing.
+// workspaceNames suggests workspace names. It suggests nothing if the database does not answer.
 func (a *app) workspaceNames(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	ctx := command.Context()
 	if ctx == nil {
@@ -119,7 +119,7 @@ func (a *app) workspaceNames(command *cobra.Command, _ []string, begun string) (
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// firstIsWorkspace offers workspaces for a command's first argument.
+// firstIsWorkspace suggests workspaces for a command's first argument.
 func (a *app) firstIsWorkspace(command *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -7,9 +7,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// presence says that this replica lives, so that others leave its watches alone, and how it is, for whoever looks.
+// presence renews this replica's presence, so that others leave its watches alone, and reports its state for operators.
 func (r *replica) presence(ctx context.Context) error {
-	pause := time.Second // what it said at first is from before it listened
+	pause := time.Second // the first report precedes listening, so renew it soon
 	for {
 		if err := r.store.Alive(ctx, claim.Presence{Version: buildVersion(), Workers: r.workers, State: r.state()}); err != nil && ctx.Err() == nil {
 			r.log.WarnContext(ctx, "Cannot renew this replica's presence", "error", err)
@@ -33,7 +33,8 @@ func (r *replica) state() claim.ReplicaState {
 	return state
 }
 
-// noteStarts adds to the minute what was started since the last time. A note whose answer is lost may count twice.
+// noteStarts adds the starts since the last call to the current minute's statistics. If the database's answer is lost,
+// they may be counted twice.
 func (r *replica) noteStarts(ctx context.Context) {
 	waits := r.pulse.Take()
 	if len(waits) == 0 {

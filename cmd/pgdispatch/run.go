@@ -31,28 +31,29 @@ import (
 )
 
 const (
-	// claimConnections is for claims, which follow one another, and for the commands of the web view.
+	// claimConnections serves claims, which run one at a time.
 	claimConnections = 2
-	// otherConnections is for everything else: settles, heartbeats, sweeps, pings and recorded ends.
+	// otherConnections serves everything else: settles, heartbeats, sweeps, pings and recorded ends.
 	otherConnections = 8
-	// pingInterval is how often the listener proves that it still hears, and hearTimeout how long that may take: a connection
-	// that has died silently is cut within the two together.
+	// pingInterval is how often the listener checks its connection, and hearTimeout how long an answer may take. A dead
+	// connection is thus closed within their sum.
 	pingInterval = 2 * time.Second
 	hearTimeout  = 3 * time.Second
 	// retentionInterval is how often the sweeper looks for finished items to delete.
 	retentionInterval = 10 * time.Second
-	// closeInterval is how often closed workflows are listed while an open execution is not watched, by one of all replicas.
+	// closeInterval is how often one of all replicas lists closed workflows while an open execution is unwatched.
 	closeInterval = time.Second
-	// stallInterval is how often one of all replicas looks for executions that do not progress, and stallAge how long one must
-	// have run to be looked at.
+	// stallInterval is how often one of all replicas looks for executions without progress, and stallAge the minimum
+	// run time of the executions it checks.
 	stallInterval = time.Minute
 	stallAge      = time.Minute
-	// reachLimit is how long Temporal may be silent until this replica leaves its watches to others; with a lease below twice
-	// that, half of the lease.
+	// reachLimit is how long Temporal may stay silent before this replica gives up its watches. It is capped at half of
+	// the lease.
 	reachLimit = 10 * time.Second
-	// presenceInterval is how often a replica says that it lives and how it is; with a lease below three times that, a third of it.
+	// presenceInterval is how often a replica renews its presence and reports its state. It is capped at a third of the
+	// lease.
 	presenceInterval = 10 * time.Second
-	// farewellTimeout bounds what a replica says to the database as its last.
+	// farewellTimeout limits the final database calls of a stopping replica.
 	farewellTimeout = 3 * time.Second
 )
 
@@ -78,7 +79,7 @@ func (a *app) runCommand() *cobra.Command {
 	return command
 }
 
-// replica is all the parts of one, wired.
+// replica holds all parts of a replica.
 type replica struct {
 	config
 	store     *telemetry.Store
@@ -96,11 +97,11 @@ type replica struct {
 	detector  *complete.Detector
 	sweeper   *sweeper.Sweeper
 	retention *sweeper.Retention
-	listener  *notify.Listener    // nil: PGDISPATCH_LISTEN=off
-	gate      *notify.Gate        // likewise
-	callbacks *complete.Callbacks // nil: Temporal is not asked to call
+	listener  *notify.Listener    // nil if PGDISPATCH_LISTEN=off
+	gate      *notify.Gate        // nil if PGDISPATCH_LISTEN=off
+	callbacks *complete.Callbacks // nil if no callback URL is configured
 
-	// What the last sweep saw.
+	// Results of the last sweep.
 	open, unwatched, deletes atomic.Bool
 	namespaces               atomic.Pointer[[]string]
 }
@@ -114,7 +115,7 @@ func runReplica(ctx context.Context, c config, log *slog.Logger) error {
 	})
 }
 
-// runObserved runs a replica whose telemetry is there.
+// runObserved runs a replica with its telemetry set up.
 func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, t *telemetry.Telemetry, health *telemetry.Health) error {
 	temporal, namespace, err := temporalClient(c, log)
 	if err != nil {
@@ -166,7 +167,7 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 		}
 	}
 	r.wire(t.Starter(starter, outcomeName), waiter, t)
-	if callbacks == nil { // else it waits to be called, for which there is always room
+	if callbacks == nil { // callbacks need no long poll, so no limit applies
 		store.CanWatch = r.watcher.HasRoom
 	}
 	r.dispatch.Dispatched = r.dispatched(starter.Callback)
@@ -178,7 +179,7 @@ func runObserved(ctx context.Context, c config, owner string, log *slog.Logger, 
 	return r.run(ctx)
 }
 
-// wire connects the parts to one another: they know of each other only what is said here.
+// wire creates the parts and connects them. They depend on each other only through what is set here.
 func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter, t *telemetry.Telemetry) {
 	component := func(name string) *slog.Logger { return r.log.With("component", name) }
 	r.reach = &complete.Reach{Probe: waiter.Probe, Limit: min(r.lease/2, reachLimit), Log: component("watcher")}
@@ -224,9 +225,9 @@ func (r *replica) wire(starter dispatch.Starter, waiter *complete.TemporalWaiter
 	}
 }
 
-// saw tells the parts what a sweep saw for them, so that they need not look themselves.
+// saw passes the results of a sweep to the parts, so that they need no queries of their own.
 func (r *replica) saw(swept claim.Swept) {
-	r.ring(dispatch.WakePoll) // every poll looks: that is cheap
+	r.ring(dispatch.WakePoll) // cheap, so every poll triggers a claim
 	r.open.Store(swept.Open > 0)
 	r.unwatched.Store(swept.Unwatched)
 	r.deletes.Store(swept.Deletes)
@@ -234,10 +235,11 @@ func (r *replica) saw(swept claim.Swept) {
 		r.stopping()
 	}
 	r.sawNamespaces(swept.Namespaces)
-	r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching()) // more than it knows of: a settle whose answer was lost
+	// If the table assigns more executions to this replica than it knows of, the answer to a settle was lost.
+	r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching())
 }
 
-// sawNamespaces takes note of the namespaces that definitions name: a definition that names none means this replica's.
+// sawNamespaces stores the namespaces that definitions use. An empty name stands for this replica's namespace.
 func (r *replica) sawNamespaces(named []string) {
 	inUse := make([]string, 0, len(named))
 	for _, name := range named {
@@ -255,8 +257,8 @@ func (r *replica) namespacesInUse() []string {
 	return nil
 }
 
-// notified wakes the dispatcher where this replica is the one to be woken: one insert should cost one claim, however many
-// replicas there are.
+// notified wakes the dispatcher if this replica is on duty. One insert should cost one claim, regardless of the number
+// of replicas.
 func (r *replica) notified(payload string) {
 	if r.gate.OnDuty() {
 		r.hints.Add(payload)
@@ -272,7 +274,7 @@ func (r *replica) stopping() {
 	}
 }
 
-// ring wakes the dispatcher. A bell that rings already is not rung again: one look serves both.
+// ring wakes the dispatcher. Wake-ups are merged while one is pending.
 func (r *replica) ring(source string) {
 	select {
 	case r.wake <- source:
@@ -280,7 +282,7 @@ func (r *replica) ring(source string) {
 	}
 }
 
-// run runs the parts until ctx is cancelled or one of them cannot go on, and then ends them in order.
+// run runs the parts until ctx is cancelled or a part fails, then stops them in order.
 func (r *replica) run(ctx context.Context) error {
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -292,7 +294,7 @@ func (r *replica) run(ctx context.Context) error {
 		g.Go(func() error {
 			err := contained(parts, r.log, part)
 			if err != nil {
-				stopIntake() // a part that cannot go on takes the replica down, in order
+				stopIntake() // shut down in order if a part fails
 			}
 			return err
 		})
@@ -314,19 +316,20 @@ func (r *replica) run(ctx context.Context) error {
 		background(r.callbacks.Run)
 	}
 
-	// 1. No more claims; hand-overs under way finish, and their leases are renewed meanwhile.
+	// 1. Stop claiming. Hand-overs in progress finish, and their leases are still renewed.
 	err := r.dispatch.Run(intake)
 	r.log.Info("Stopping")
-	// 2. The others, whose work another replica goes on with.
+	// 2. Stop the other parts. Other replicas continue their work.
 	stop()
 	err = errors.Join(err, g.Wait())
-	// 3. What is left in the database under this replica's name.
+	// 3. Release what the database still holds under this replica's name.
 	r.farewell(context.WithoutCancel(ctx))
 	r.log.Info("Stopped")
 	return err
 }
 
-// contained runs a part and makes an error of its panic, so that a replica without it ends in order, and is not half dead.
+// contained runs a part and turns a panic into an error, so that the replica shuts down in order instead of running
+// without the part.
 func contained(ctx context.Context, log *slog.Logger, part func(context.Context) error) (err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
@@ -350,14 +353,14 @@ func (r *replica) farewell(ctx context.Context) {
 	}
 }
 
-// awaitSchema waits for a database that answers, and makes sure that it has the schema that this binary knows.
+// awaitSchema waits until the database answers, and checks that it has the schema that this binary needs.
 func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	complained := false
 	backoff := retry.WithCappedDuration(2*time.Second, retry.NewExponential(50*time.Millisecond))
 	return retry.Do(ctx, backoff, func(ctx context.Context) error {
 		conn, err := pool.Acquire(ctx)
 		var postgres *pgconn.PgError
-		if errors.As(err, &postgres) && postgres.Code == "08P01" { // protocol_violation, as PgBouncer names a setting it does not pass on
+		if errors.As(err, &postgres) && postgres.Code == "08P01" { // protocol_violation: PgBouncer refuses a setting
 			return fmt.Errorf("connect to Postgres: %w: is there a transaction pooler between? Set PGDISPATCH_LISTEN=off, or connect directly", redact(err))
 		}
 		if err != nil {
@@ -381,7 +384,7 @@ func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) erro
 	})
 }
 
-// replicaName is unique among all replicas, and fits the name of a channel.
+// replicaName returns a name that is unique among replicas and valid as a notification channel.
 func replicaName() string {
 	host, err := os.Hostname()
 	if err != nil {

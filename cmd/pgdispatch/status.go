@@ -17,7 +17,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/summary"
 )
 
-// status is what `pgdispatch status` shows.
+// status is the output of `pgdispatch status`.
 type status struct {
 	Settings claim.Settings `json:"settings"`
 	claim.Overview
@@ -91,10 +91,10 @@ func readStatus(ctx context.Context, store *claim.Store, by claim.WorkspaceOrder
 	return s, err
 }
 
-// printable keeps a name from moving the terminal's cursor.
+// printable escapes characters that would control the terminal.
 func printable(text string) string { return view.Printable(text) }
 
-// printableLines is printable for a text of several lines, such as some errors are.
+// printableLines is printable for text of several lines, such as some errors.
 func printableLines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
@@ -154,7 +154,7 @@ func (a *app) settingsCommand() *cobra.Command {
 	return group
 }
 
-// parseSetting returns what changes the setting.
+// parseSetting returns a function that changes the setting.
 func parseSetting(name, text, who string) (func(context.Context, *claim.Store) (claim.Settings, error), error) {
 	switch name {
 	case "max-claims", "result-bytes":
@@ -192,7 +192,8 @@ func parseSetting(name, text, who string) (func(context.Context, *claim.Store) (
 	return nil, fmt.Errorf("there is no setting %q: use max-claims, paused, retention, dead-letter-retention or result-bytes", name)
 }
 
-// parseRetention reads how long something is kept; nil: for ever. Zero is refused: it is "at once" to some and "off" to others.
+// parseRetention parses a retention period. Nil means unlimited. Zero is refused because it could mean "at once" or
+// "off".
 func parseRetention(name, text string) (*time.Duration, error) {
 	if text == "off" {
 		return nil, nil
@@ -204,10 +205,10 @@ func parseRetention(name, text string) (*time.Duration, error) {
 	return &keep, nil
 }
 
-// maxDays is a hundred years, less a few days.
+// maxDays is about a hundred years.
 const maxDays = 36500
 
-// parseDays reads a duration, in days too.
+// parseDays parses a duration, which may also be a whole number of days such as 30d.
 func parseDays(text string) (time.Duration, error) {
 	if number, ok := strings.CutSuffix(text, "d"); ok {
 		days, err := strconv.ParseUint(number, 10, 32)
@@ -233,7 +234,7 @@ func showRetention(keep *time.Duration) string {
 	return keep.String()
 }
 
-// shownSettings are the settings in the words of `settings set`.
+// shownSettings are the settings under the names that `settings set` uses.
 type shownSettings struct {
 	MaxClaims           int    `json:"max_claims"`
 	Paused              bool   `json:"paused"`
@@ -252,7 +253,7 @@ func (a *app) printSettings(s claim.Settings, output string) error {
 	return err
 }
 
-// withStore wraps a command that reads or changes what the replicas share.
+// withStore wraps a command that uses the store.
 func (a *app) withStore(do func(context.Context, *claim.Store, []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
 		c, err := a.readVerified(command, databaseOptions)
@@ -271,7 +272,7 @@ func (a *app) withStore(do func(context.Context, *claim.Store, []string) error) 
 	}
 }
 
-// hint says what to do about the error that a new user meets first.
+// hint returns the remedy for common errors of new users, or nil.
 func hint(err error) error {
 	var postgres *pgconn.PgError
 	if !errors.As(err, &postgres) {

@@ -19,15 +19,15 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 )
 
-// viewConnections is for the web view: its own, so that nobody who looks takes one from who works. As many again are for who acts
-// there, where that is another role's.
+// viewConnections is the size of the web view's own pool, so that viewers take no connections from the replica. A
+// separate operator role gets a second pool of this size.
 const viewConnections = 2
 
-// minTokenLength keeps a token from being guessed.
+// minTokenLength makes tokens hard to guess.
 const minTokenLength = 16
 
-// observed runs a replica with its telemetry around it: it is there before the database is, so that /readyz can say what is
-// waited for, and until the last span is exported.
+// observed runs a replica within its telemetry. Telemetry starts before the database is reached, so that /readyz can
+// report what the replica waits for, and ends after the last span is exported.
 func observed(ctx context.Context, c config, owner string, log *slog.Logger, run func(context.Context, *telemetry.Telemetry, *telemetry.Health) error) error {
 	t, err := telemetry.New(ctx, telemetry.Options{
 		Version: buildVersion(), Replica: owner, Scraped: c.adminAddr != "", LookupEnv: os.LookupEnv, Log: log.With("component", "telemetry"),
@@ -59,14 +59,14 @@ func observed(ctx context.Context, c config, owner string, log *slog.Logger, run
 		Pages: site.Handler(), ActingPages: site.Acting(), PagesPath: web.Prefix,
 	}
 
-	// It serves while the replica drains, and ends last.
+	// The admin server runs while the replica drains, and stops last.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	running, stopRunning := context.WithCancel(ctx)
 	defer stopRunning()
 	var g errgroup.Group
 	g.Go(func() error {
-		defer stopRunning() // without it the replica would be taken for dead
+		defer stopRunning() // without the admin server the replica would look dead
 		return admin.Run(serving)
 	})
 	err = run(running, t, health)
@@ -74,7 +74,7 @@ func observed(ctx context.Context, c config, owner string, log *slog.Logger, run
 	return errors.Join(err, g.Wait())
 }
 
-// openSite makes the web view with its connections, which are made when somebody first looks, or acts.
+// openSite creates the web view with its pools. They connect on first use.
 func openSite(ctx context.Context, c config, log *slog.Logger) (*web.Site, func(), error) {
 	pool, err := openPool(ctx, c, viewConnections, viewSettings(c))
 	if err != nil {
@@ -93,7 +93,7 @@ func openSite(ctx context.Context, c config, log *slog.Logger) (*web.Site, func(
 	return site, func() { pool.Close(); operator.Close() }, nil
 }
 
-// observe gives telemetry and health what they look at.
+// observe registers what telemetry and health report.
 func (r *replica) observe(t *telemetry.Telemetry, health *telemetry.Health, pool *pgxpool.Pool) error {
 	checks := []telemetry.Check{
 		{Name: "database", Do: func(ctx context.Context) error { return databaseReady(ctx, pool) }},
@@ -122,7 +122,7 @@ func (r *replica) observe(t *telemetry.Telemetry, health *telemetry.Health, pool
 	return t.Observe(gauges)
 }
 
-// databaseReady says whether the database answers, and has the schema that this binary knows.
+// databaseReady checks that the database answers and has the schema that this binary needs.
 func databaseReady(ctx context.Context, pool *pgxpool.Pool) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -164,7 +164,7 @@ func parseToken(text string, into *string) error {
 	return nil
 }
 
-// checkTokens refuses one token for two purposes: the weaker one is shown more freely.
+// checkTokens refuses one token for both purposes, because the view token is shared more freely.
 func (c config) checkTokens() error {
 	if c.viewToken != "" && c.viewToken == c.adminToken {
 		return errors.New("configuration: PGDISPATCH_VIEW_TOKEN is the same as PGDISPATCH_ADMIN_TOKEN: who has it could act; make another")
@@ -183,7 +183,7 @@ func parseUIURL(text string, into *string) error {
 	return nil
 }
 
-// outcomeName is the starts' label.
+// outcomeName returns the metric label for a start's result.
 func outcomeName(err error) string {
 	if errors.Is(err, dispatch.ErrForgotten) {
 		return "forgotten"

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// errUnverified is of a connection that whoever stands between could read and change.
+// errUnverified marks a connection that a man in the middle could read and change.
 var errUnverified = errors.New("not verified")
 
 const (
@@ -22,7 +22,7 @@ const (
 		"Set TEMPORAL_TLS=true, with TEMPORAL_TLS_SERVER_CA_CERT_PATH where the authority is your own; or, where you trust the network between, PGDISPATCH_ALLOW_INSECURE_TEMPORAL=on"
 )
 
-// checkDatabase refuses an address off this machine that TLS does not verify, by verify-full or verify-ca.
+// checkDatabase refuses a remote address unless TLS verifies it, through verify-full or verify-ca.
 func (c config) checkDatabase(connConfig *pgx.ConnConfig) error {
 	if host := unverifiedHost(connConfig); host != "" && !c.allowInsecureDatabase {
 		return fmt.Errorf(unverifiedDatabase, c.databaseName(), host, errUnverified)
@@ -30,8 +30,8 @@ func (c config) checkDatabase(connConfig *pgx.ConnConfig) error {
 	return nil
 }
 
-// checkDatabaseAddress is of a configuration that was read, whatever else is wrong with it. An address that cannot be parsed is a fault
-// of its own, and is not looked at here.
+// checkDatabaseAddress checks the database URL of a configuration that may have other errors. It ignores a URL that
+// cannot be parsed, which is reported elsewhere.
 func (c config) checkDatabaseAddress() error {
 	connConfig, err := pgx.ParseConfig(c.databaseURL)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c config) checkDatabaseAddress() error {
 	return c.checkDatabase(connConfig)
 }
 
-// checkOperatorAddress does the same for the address of what the web view changes, where that is another.
+// checkOperatorAddress does the same for the operator's database URL, if set.
 func (c config) checkOperatorAddress() error {
 	if c.operatorURL == "" {
 		return nil
@@ -48,7 +48,7 @@ func (c config) checkOperatorAddress() error {
 	return c.asOperator().checkDatabaseAddress()
 }
 
-// checkTemporalAddress reads Temporal's own configuration too.
+// checkTemporalAddress does the same for Temporal. It also reads Temporal's own configuration.
 func (c config) checkTemporalAddress() error {
 	options, err := c.temporalOptions()
 	if err != nil {
@@ -57,12 +57,12 @@ func (c config) checkTemporalAddress() error {
 	return c.checkTemporal(options)
 }
 
-// unverifiedHost returns the first host that might be spoken to without a check of who it is: sslmode=prefer has a second try
-// without TLS, which is one of the fallbacks.
+// unverifiedHost returns the first remote host that may be contacted without verification, or "". It includes
+// fallbacks: sslmode=prefer, for example, retries without TLS.
 func unverifiedHost(connConfig *pgx.ConnConfig) string {
 	tries := append([]*pgconn.FallbackConfig{{Host: connConfig.Host, TLSConfig: connConfig.TLSConfig}}, connConfig.Fallbacks...)
 	for _, try := range tries {
-		// pgx checks the certificate itself for verify-ca, which Go's own way of saying "skip" leaves open.
+		// For verify-ca, pgx sets InsecureSkipVerify and verifies the certificate in VerifyPeerCertificate.
 		verified := try.TLSConfig != nil && (!try.TLSConfig.InsecureSkipVerify || try.TLSConfig.VerifyPeerCertificate != nil)
 		if !verified && !onThisMachine(try.Host) {
 			return try.Host
@@ -82,7 +82,7 @@ func (c config) checkTemporal(options client.Options) error {
 func unverifiedFrontend(options client.Options) string {
 	connection := options.ConnectionOptions
 	host := options.HostPort
-	if connection.TLS != nil && !connection.TLSDisabled && !connection.TLS.InsecureSkipVerify || host == "" { // "": localhost:7233
+	if connection.TLS != nil && !connection.TLSDisabled && !connection.TLS.InsecureSkipVerify || host == "" { // "" is localhost
 		return ""
 	}
 	if strings.HasPrefix(host, "unix:") {
@@ -100,9 +100,10 @@ func unverifiedFrontend(options client.Options) string {
 	return host
 }
 
-// onThisMachine says whether what is sent to a host stays here. A name is not looked up: who answers may be somebody else.
+// onThisMachine reports whether traffic to a host stays on this machine. Names other than localhost are not resolved,
+// because another host could answer.
 func onThisMachine(host string) bool {
-	if host == "localhost" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") { // the directory of a socket
+	if host == "localhost" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") { // directory of a socket
 		return true
 	}
 	address, err := netip.ParseAddr(host)

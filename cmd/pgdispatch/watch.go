@@ -16,14 +16,15 @@ import (
 )
 
 const (
-	// resizeInterval is how often the terminal is asked for its size.
+	// resizeInterval is how often the terminal's size is checked.
 	resizeInterval = 200 * time.Millisecond
-	// enterScreen takes the terminal's second screen, without a cursor and without wrapping; leaveScreen gives the first one back.
+	// enterScreen switches to the terminal's alternate screen, without cursor and line wrapping. leaveScreen switches
+	// back.
 	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 )
 
-// watcher draws the state again and again, until it is told to end.
+// watcher redraws the status periodically until it is stopped.
 type watcher struct {
 	Store interface {
 		Overview(ctx context.Context) (claim.Overview, error)
@@ -34,13 +35,13 @@ type watcher struct {
 	Limit    int
 	Out      io.Writer
 	Colour   bool
-	// Size is the terminal's; nil: there is none, and what is drawn stands one below the other.
+	// Size returns the terminal's size. If nil, the output is not a terminal and each status is appended.
 	Size func() (width, height int)
-	// Keys are what is typed; nil: nothing is.
+	// Keys receives typed keys. Nil disables input.
 	Keys <-chan byte
 }
 
-// Run draws until ctx is cancelled or q is typed. The first look must succeed; later ones may fail, and say so.
+// Run draws until ctx is cancelled or q is typed. The first read must succeed. Later errors are shown on the screen.
 func (w *watcher) Run(ctx context.Context) error {
 	var screen view.Screen
 	if err := w.look(ctx, &screen); err != nil {
@@ -56,7 +57,7 @@ func (w *watcher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case key := <-w.Keys:
-			if strings.ContainsRune("qQ\x03\x04", rune(key)) { // Ctrl-C and Ctrl-D come as they are typed
+			if strings.ContainsRune("qQ\x03\x04", rune(key)) { // raw mode passes Ctrl-C and Ctrl-D as bytes
 				return nil
 			}
 			continue
@@ -82,7 +83,7 @@ func (w *watcher) size() (width, height int) {
 	return w.Size()
 }
 
-// look reads everything anew. What it cannot read stays as it was.
+// look reads everything anew. On an error the screen keeps its contents.
 func (w *watcher) look(ctx context.Context, screen *view.Screen) error {
 	overview, err := w.Store.Overview(ctx)
 	if err != nil {
@@ -112,10 +113,10 @@ func (w *watcher) draw(screen view.Screen) {
 		text.WriteString(line + "\x1b[K")
 	}
 	text.WriteString("\x1b[J")
-	fmt.Fprint(w.Out, text.String()) // at once, so that no half of it is seen
+	fmt.Fprint(w.Out, text.String()) // in one write, to avoid flicker
 }
 
-// onTerminal runs the watcher on a terminal, and gives the terminal back as it was.
+// onTerminal runs the watcher on a terminal and restores the terminal afterwards.
 func (w *watcher) onTerminal(ctx context.Context, in, out *os.File) (err error) {
 	state, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
@@ -141,7 +142,8 @@ func (w *watcher) onTerminal(ctx context.Context, in, out *os.File) (err error) 
 	return w.Run(ctx)
 }
 
-// readKeys passes on what is typed. It ends with the process: a read of a terminal cannot be called off.
+// readKeys forwards typed keys. A blocked read of a terminal cannot be cancelled, so it may last until the process
+// ends.
 func readKeys(in io.Reader, keys chan<- byte, done <-chan struct{}) {
 	for key := make([]byte, 1); ; {
 		if _, err := in.Read(key); err != nil {
@@ -155,7 +157,7 @@ func readKeys(in io.Reader, keys chan<- byte, done <-chan struct{}) {
 	}
 }
 
-// terminals returns the files that a person sits at, if one does.
+// terminals returns the input and output files, and whether both are interactive terminals.
 func (a *app) terminals() (in, out *os.File, is bool) {
 	out, isFile := a.stdout.(*os.File)
 	dumb, _ := a.lookupEnv("TERM")

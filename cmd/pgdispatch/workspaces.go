@@ -114,7 +114,7 @@ func readWorkspace(ctx context.Context, store *claim.Store, idOrName string) (cl
 	return w, definitions, err
 }
 
-// makeChange reads the value that was typed, "" where the command takes none.
+// makeChange parses a command's value, which is empty if the command takes none.
 type makeChange func(ctx context.Context, store *claim.Store, value string) (claim.WorkspaceChange, error)
 
 func (a *app) workspaceChangeCommand(verb, value, short string, parse makeChange) *cobra.Command {

@@ -1,5 +1,5 @@
-// Package summary says in a bounded text how a workflow ended: what failed, and with which result. Both the dispatcher, which
-// reads close events, and package finish, which sees the worker's commands, keep the same words.
+// Package summary formats how a workflow ended, its failure or its result, as text of bounded size. The dispatcher uses
+// it for close events and package finish for the worker's commands, so both record the same text.
 package summary
 
 import (
@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// MaxResult is how many bytes of JSON are looked at to be kept. The setting result-bytes ends here.
+	// MaxResult is the size limit of a result in bytes of JSON, and the maximum of the setting result-bytes.
 	MaxResult = 64 << 10
-	// maxFailure is where a failure's text ends, in bytes: above what a row keeps of it.
+	// maxFailure is the length in bytes at which a failure's text ends. A row keeps less than that.
 	maxFailure = 8000
-	// maxCauses is how many causes of a failure are told.
+	// maxCauses limits the causes of a failure that are included.
 	maxCauses = 10
-	// maxEncoding is how many bytes of an encoding's name are shown: whoever wrote the payload has chosen it.
+	// maxEncoding limits the bytes shown of an encoding's name, which the payload's author chose.
 	maxEncoding = 100
 )
 
-// nameless are the types that Go has for errors without one of their own. They say nothing.
+// nameless are the type names of generic Go errors. They carry no information.
 var nameless = []string{"", "errorString", "wrapError", "wrapErrors", "joinError"}
 
-// Failure is the failure's own message and its causes', which say what went wrong in an activity, each with its type where it
-// has one.
+// Failure returns the failure's message followed by those of its causes, which contain, for example, an activity's
+// error. Each is followed by its error type, if it has one.
 func Failure(failure *failurepb.Failure) string {
 	var text strings.Builder
 	for n := 0; failure != nil && n <= maxCauses && text.Len() < maxFailure; n++ {
@@ -45,8 +45,8 @@ func Failure(failure *failurepb.Failure) string {
 	return strings.ToValidUTF8(text.String(), "\uFFFD")
 }
 
-// Result is a workflow's result as JSON, or a note why it is not kept; both are empty where the workflow returned nothing. What
-// a codec has encrypted or compressed is not JSON, and stays so.
+// Result returns a workflow's result as JSON, or a note why it is not kept. Both are empty if the workflow returned
+// nothing. A payload that a codec has encrypted or compressed is not JSON and is not kept.
 func Result(payloads *commonpb.Payloads) (result, note string) {
 	if len(payloads.GetPayloads()) == 0 {
 		return "", ""

@@ -1,4 +1,4 @@
-// Package temporaltest starts the real Temporal server that tests use.
+// Package temporaltest starts a real Temporal server for tests.
 package temporaltest
 
 import (
@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 )
 
-// Start starts the server in the checkout's bin/devstack, whose directory this is, and returns its frontend's host:port. It ends
-// with stop, and with this process at the latest.
+// Start starts the Temporal server of bin/devstack in the checkout at path checkout, and returns its frontend's
+// host:port. The server runs until stop is called or this process ends.
 func Start(checkout string) (address string, stop func(), err error) {
 	binary, err := filepath.Abs(filepath.Join(checkout, "bin", "devstack"))
 	if err != nil {
@@ -25,7 +25,7 @@ func Start(checkout string) (address string, stop func(), err error) {
 	command := exec.Command(binary, "temporal", "--exit-with-parent")
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
-	lifeline, err := command.StdinPipe() // held open for as long as this process lives
+	lifeline, err := command.StdinPipe() // the server exits when this closes
 	if err != nil {
 		return "", nil, fmt.Errorf("start bin/devstack: %w", err)
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// querier is a connection, or a transaction of one.
+// querier is a connection or a transaction.
 type querier interface {
 	Query(ctx context.Context, statement string, args ...any) (pgx.Rows, error)
 }
 
-// outdated returns the files of sql.Functions that the database does not have as this binary has them, in the order of application.
-// What the database has beyond them is left alone: an older replica may call it, and a migration drops it.
+// outdated returns the files of sql.Functions that differ from the database's version, in order of application.
+// Functions that exist only in the database are kept: an older replica may call them, and a migration drops them.
 func outdated(ctx context.Context, db querier) ([]sql.Function, error) {
 	rows, err := db.Query(ctx, "select name, sha256 from pgdispatch.applied_functions")
 	if err != nil {
@@ -38,8 +38,9 @@ func outdated(ctx context.Context, db querier) ([]sql.Function, error) {
 	return found, nil
 }
 
-// repeat replaces what has changed of sql.Functions, and sees to the roles: all of it or nothing, so that nobody may call a new
-// function before its privileges are what they should be. What others commit meanwhile, such as the same roles, is to be seen.
+// repeat replaces the changed files of sql.Functions and updates the roles, all in one transaction. No one can thus
+// call a new function before its privileges are set. The transaction is READ COMMITTED, so that it sees what others
+// commit meanwhile, such as the same roles.
 func repeat(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
 	var changed []sql.Function
 	err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
@@ -61,17 +62,17 @@ func repeat(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
 	return nil
 }
 
-// replace runs the files and records them.
+// replace applies the files and records them.
 func replace(ctx context.Context, tx pgx.Tx, changed []sql.Function) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	// A claim holds this lock to its end, so none is under way while what it calls is replaced. One that waits for the lock goes on
-	// in claim as it was, with what that calls as it is from now on.
+	// A claim holds this lock until it ends, so none is in progress while the functions it calls are replaced. A claim
+	// that waits for the lock continues in the old claim function, which then calls the new versions of the others.
 	if _, err := tx.Exec(ctx, "lock table pgdispatch.claim_lock in share row exclusive mode"); err != nil {
 		return fmt.Errorf("wait for claims: %w", err)
 	}
-	// A function may call one that comes later.
+	// A function may call a later one.
 	if _, err := tx.Exec(ctx, "set local check_function_bodies = off"); err != nil {
 		return fmt.Errorf("switch off check_function_bodies: %w", err)
 	}
@@ -88,7 +89,7 @@ func replace(ctx context.Context, tx pgx.Tx, changed []sql.Function) error {
 	return nil
 }
 
-// grant makes the roles and gives them their privileges.
+// grant creates the roles and sets their privileges.
 func grant(ctx context.Context, tx pgx.Tx) error {
 	roles, grants := sql.Roles()
 	if _, err := tx.Exec(ctx, roles); err != nil {

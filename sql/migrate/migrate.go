@@ -1,4 +1,5 @@
-// Package migrate brings the schema pgdispatch up or down, one migration at a time, and replaces its functions where they have changed.
+// Package migrate migrates the pgdispatch schema up or down, one migration at a time, and replaces functions that have
+// changed.
 package migrate
 
 import (
@@ -13,34 +14,35 @@ import (
 
 const (
 	versionTable = "pgdispatch.migrations"
-	// formerVersionTable is there in schemas from before the baseline.
+	// formerVersionTable exists in schemas from before the baseline.
 	formerVersionTable = "pgdispatch.schema_version"
 )
 
-// lockKey is held while a migration runs, from before the schema exists: tern's own lock comes too late for that.
-// An advisory lock can be taken by any role, so a stranger could delay a migration, but not break one.
+// lockKey is the advisory lock held during a migration. It is taken before the schema exists, which is too early for
+// tern's own lock. Any role can take an advisory lock, so another client could delay a migration, but not break it.
 const lockKey = 7210453188364021
 
-// Step is one thing that was done.
+// Step is one change, passed to the report callback.
 type Step struct {
-	Version   int32 // 0 where Direction is "replace"
+	Version   int32 // 0 if Direction is "replace"
 	Name      string
-	Direction string // "up" or "down": a migration was run; "replace": a file of sql.Functions was
+	Direction string // "up" or "down" for a migration; "replace" for a file of sql.Functions
 }
 
-// State says what a database has of the schema.
+// State is the state of the schema in a database.
 type State struct {
-	Current int32 // 0: none
-	Newest  int32 // the newest this binary knows
+	Current int32 // 0 means no schema
+	Newest  int32 // the newest version that this binary knows
 	Names   []string
-	// Outdated names the files of sql.Functions that the database does not have as this binary has them. It is known at the
-	// newest version only.
+	// Outdated names the files of sql.Functions that differ from the database's version. It is set only if Current is
+	// Newest.
 	Outdated []string
-	// BeforeBaseline is the version of a schema from before the numbers began anew; 0: it is none. Current is 0 then.
+	// BeforeBaseline is the version of a schema from before the baseline, when version numbers restarted. Zero means
+	// that it is not such a schema. If it is nonzero, Current is 0.
 	BeforeBaseline int32
 }
 
-// Err says why the schema cannot be migrated by this binary: a *BeforeBaselineError, a *NewerError, or nil.
+// Err returns an error if this binary cannot migrate the schema: a *BeforeBaselineError or a *NewerError.
 func (s State) Err() error {
 	switch {
 	case s.BeforeBaseline > 0:
@@ -51,30 +53,30 @@ func (s State) Err() error {
 	return nil
 }
 
-// BeforeBaselineError refuses a schema from before the baseline, to which no migration leads.
+// BeforeBaselineError reports a schema from before the baseline, which cannot be migrated.
 type BeforeBaselineError struct{ Version int32 }
 
-// Error says what to do.
+// Error includes the remedy.
 func (e *BeforeBaselineError) Error() string {
 	return fmt.Sprintf("the schema is of version %d from before the baseline and cannot be upgraded: "+
 		"export what you need, `drop schema pgdispatch cascade`, and `pgdispatch migrate up`", e.Version)
 }
 
-// NewerError refuses a schema that a newer pgdispatch has made.
+// NewerError reports a schema created by a newer pgdispatch.
 type NewerError struct{ Current, Newest int32 }
 
-// Error says what to do.
+// Error includes the remedy.
 func (e *NewerError) Error() string {
 	return fmt.Sprintf("the schema is at version %d and this pgdispatch knows %d: migrate it with the newer pgdispatch", e.Current, e.Newest)
 }
 
-// To migrates to a version. It reports each migration before it is run, and each function when all are replaced. Version 0
-// removes every table: everything in them is lost. Several calls at once wait for each other, and the later ones find nothing
-// left to do. A schema of which State.Err says something is left as it is.
+// To migrates to a version. It calls report before each migration, and for each function once all are replaced. A nil
+// report disables this. Version 0 drops all tables with their data. Concurrent calls wait for each other, and the later
+// ones find nothing left to do. If State.Err returns an error, To returns it and changes nothing.
 //
-// At the newest version, what has changed of sql.Functions is replaced, and the roles get what they may do, each time: somebody
-// may have made them only now. Where that cannot be, the server sends a warning with what to do, and the schema is left to whoever
-// owns it.
+// At the newest version, each call also replaces changed files of sql.Functions and sets the privileges of the roles,
+// which may have been created since. If the roles cannot be set up, the server sends a warning with the remedy, and the
+// schema keeps its owner.
 func To(ctx context.Context, conn *pgx.Conn, version int32, report func(Step)) error {
 	if report == nil {
 		report = func(Step) {}
@@ -107,12 +109,12 @@ func To(ctx context.Context, conn *pgx.Conn, version int32, report func(Step)) e
 // Newest returns the version that Up migrates to.
 func Newest() int32 { return int32(len(sql.Migrations())) }
 
-// Up migrates to the newest version.
+// Up migrates to the newest version. See To.
 func Up(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
 	return To(ctx, conn, Newest(), report)
 }
 
-// Status reads what a database has. It changes nothing: a database without the schema is at version 0.
+// Status reads the state of the schema. It changes nothing. Without a schema, Current is 0.
 func Status(ctx context.Context, conn *pgx.Conn) (State, error) {
 	state := State{}
 	for _, m := range sql.Migrations() {
@@ -133,7 +135,7 @@ func Status(ctx context.Context, conn *pgx.Conn) (State, error) {
 	return state, err
 }
 
-// readVersion reads 0 where the table is not there.
+// readVersion returns 0 if the table does not exist.
 func readVersion(ctx context.Context, conn *pgx.Conn, table string) (version int32, err error) {
 	var exists bool
 	if err := conn.QueryRow(ctx, "select to_regclass($1) is not null", table).Scan(&exists); err != nil {
@@ -149,7 +151,7 @@ func readVersion(ctx context.Context, conn *pgx.Conn, table string) (version int
 }
 
 func open(ctx context.Context, conn *pgx.Conn) (*migrate.Migrator, error) {
-	// "If not exists" would need the privilege to create one, even where it does.
+	// "create schema if not exists" requires the privilege to create one even if it exists.
 	var exists bool
 	if err := conn.QueryRow(ctx, "select to_regnamespace('pgdispatch') is not null").Scan(&exists); err != nil {
 		return nil, fmt.Errorf("look for schema: %w", err)
@@ -173,7 +175,7 @@ func locked(ctx context.Context, conn *pgx.Conn, do func() error) error {
 	if _, err := conn.Exec(ctx, "select pg_advisory_lock($1)", int64(lockKey)); err != nil {
 		return fmt.Errorf("wait for other migrations: %w", err)
 	}
-	// The session's end frees the lock too, so an error here loses nothing.
+	// The lock is also released when the session ends, so errors can be ignored.
 	defer conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock($1)", int64(lockKey)) //nolint:errcheck
 	return do()
 }

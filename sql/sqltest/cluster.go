@@ -1,4 +1,4 @@
-// Package sqltest gives tests a real Postgres: a private cluster for the process, and a fresh database for each test.
+// Package sqltest provides tests with a real Postgres: a private cluster per process and a fresh database per test.
 package sqltest
 
 import (
@@ -20,52 +20,51 @@ import (
 )
 
 const (
-	// initTimeout bounds initdb.
+	// initTimeout limits initdb.
 	initTimeout = 60 * time.Second
-	// startTimeout bounds the wait until a started server accepts connections.
+	// startTimeout limits the wait for a started server to accept connections.
 	startTimeout = 30 * time.Second
-	// stopTimeout bounds each of the three ways to stop a server, from the polite one to the last.
+	// stopTimeout limits each of the three ways to stop a server, from fast shutdown to SIGKILL.
 	stopTimeout = 10 * time.Second
-	// startAttempts is how many ports are tried before giving up: a port that was free when it was
-	// looked for may be taken a moment later.
+	// startAttempts is the number of ports to try. A free port may be taken by another process before the server
+	// starts.
 	startAttempts = 5
-	// readyPollInterval is how often the log of a starting server is looked at.
+	// readyPollInterval is how often the log of a starting server is read.
 	readyPollInterval = 10 * time.Millisecond
-	// logTailLines is how much of the server's log goes into an error.
+	// logTailLines is the number of log lines included in an error.
 	logTailLines = 20
 )
 
-// readyMessage is what Postgres logs once its sockets are open and recovery is over. The server runs
-// with lc_messages=C, so the text does not depend on the machine.
+// readyMessage is logged by Postgres once it accepts connections. The server runs with lc_messages=C, so the text does
+// not depend on the machine.
 const readyMessage = "database system is ready to accept connections"
 
-// errPortTaken reports that another process took the port between choosing and using it.
+// errPortTaken means that another process took the port after it was chosen.
 var errPortTaken = errors.New("port already in use")
 
-// Options says what StartCluster should differ in. The zero value is right for tests.
+// Options configures StartCluster. The zero value is suitable for tests.
 type Options struct {
-	// BinDir holds initdb and postgres. Empty: FindBinDir decides.
+	// BinDir is the directory of initdb and postgres. If empty, FindBinDir is used.
 	BinDir string
-	// ParentDir is where the cluster's private directory is made. Empty: os.TempDir. When the caller
-	// is root, the user that the server runs as must be able to enter it.
+	// ParentDir is where the cluster's private directory is created. If empty, os.TempDir is used. If the caller is
+	// root, the server's user must be able to enter it.
 	ParentDir string
-	// Settings override the server's settings by name, for example {"fsync": "on"}. The defaults give
-	// up crash safety for speed, because nothing in a test has to survive its cluster.
+	// Settings override server settings by name, for example {"fsync": "on"}. The defaults trade crash safety for
+	// speed, because no test data outlives its cluster.
 	Settings map[string]string
-	// Log receives one line for each step that takes time. Nil: nothing is written.
+	// Log receives a line for each slow step. Nil disables it.
 	Log io.Writer
 }
 
-// Cluster is a private Postgres server on 127.0.0.1 with its own data directory. It accepts the
-// superuser postgres without a password, so it is for tests and demonstrations only. On Linux the
-// server dies with the process that started it, even by kill -9; the directory it then leaves behind
-// is removed by the next StartCluster.
+// Cluster is a private Postgres server on 127.0.0.1 with its own data directory. It accepts the superuser postgres
+// without a password, so use it only for tests and demos. On Linux the server dies with the process that started it,
+// even on kill -9. The next StartCluster then removes the leftover directory.
 type Cluster struct {
 	// Port is the TCP port on 127.0.0.1.
 	Port int
-	// Dir is the private directory: data directory, log file and lock file. Stop removes it.
+	// Dir is the private directory with the data directory, log file and lock file. Stop removes it.
 	Dir string
-	// BinDir holds the server's programs, and usually psql.
+	// BinDir is the directory of the server's programs, usually including psql.
 	BinDir string
 
 	server   *server
@@ -74,8 +73,8 @@ type Cluster struct {
 	stopErr  error
 }
 
-// StartCluster makes a new cluster and returns when it accepts connections. ctx bounds the start only;
-// the server runs until Stop. Starting takes one to three seconds, nearly all of it initdb's.
+// StartCluster creates a cluster and returns once it accepts connections. ctx limits the start only; the server runs
+// until Stop. Starting takes one to three seconds, mostly for initdb.
 func StartCluster(ctx context.Context, opts Options) (*Cluster, error) {
 	binDir := opts.BinDir
 	if binDir == "" {
@@ -100,8 +99,8 @@ func StartCluster(ctx context.Context, opts Options) (*Cluster, error) {
 	return c, nil
 }
 
-// URL is the connection URL of a database of the cluster, for the superuser. The databases postgres,
-// template0 and template1 exist from the start.
+// URL returns the superuser's connection URL for a database of the cluster. The databases postgres, template0 and
+// template1 exist from the start.
 func (c *Cluster) URL(database string) string {
 	u := url.URL{
 		Scheme:   "postgres",
@@ -113,20 +112,20 @@ func (c *Cluster) URL(database string) string {
 	return u.String()
 }
 
-// Exited is closed when the server process has ended, wanted or not.
+// Exited returns a channel that is closed when the server process has ended for any reason.
 func (c *Cluster) Exited() <-chan struct{} { return c.server.exited }
 
-// PID is the process ID of the server, for tests that stop, freeze or kill it.
+// PID returns the server's process ID, for tests that stop, freeze or kill it.
 func (c *Cluster) PID() int { return c.server.cmd.Process.Pid }
 
-// LogTail is the end of the server's log, for error messages. It is empty after Stop.
+// LogTail returns the end of the server's log, for error messages. It is empty after Stop.
 func (c *Cluster) LogTail() string { return logTail(c.LogPath()) }
 
-// LogPath is the server's log. Stop removes it.
+// LogPath returns the path of the server's log. Stop removes the file.
 func (c *Cluster) LogPath() string { return filepath.Join(c.Dir, "postgres.log") }
 
-// Stop shuts the server down in order (open connections are closed, the data is flushed) and removes
-// the directory. Later calls return what the first one returned.
+// Stop shuts the server down cleanly (it closes connections and flushes data) and removes the directory. Later calls
+// return the first call's result.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() {
 		var err error
@@ -141,7 +140,7 @@ func (c *Cluster) Stop() error {
 	return c.stopErr
 }
 
-// start runs initdb and then the server, on another port if the first is taken after all.
+// start runs initdb and then the server. It tries another port if the chosen one was taken meanwhile.
 func (c *Cluster) start(ctx context.Context, opts Options) error {
 	account, err := serverAccount()
 	if err != nil {
@@ -189,7 +188,7 @@ func (c *Cluster) initdb(ctx context.Context, account account) error {
 	return nil
 }
 
-// startServer starts postgres and waits until it is ready. It leaves no process behind when it fails.
+// startServer starts postgres and waits until it is ready. On failure it leaves no process behind.
 func (c *Cluster) startServer(ctx context.Context, account account, settings map[string]string) error {
 	logFile, err := os.Create(c.LogPath())
 	if err != nil {
@@ -216,7 +215,7 @@ func (c *Cluster) startServer(ctx context.Context, account account, settings map
 	return nil
 }
 
-// awaitReady returns when the server says that it accepts connections.
+// awaitReady waits until the server accepts connections.
 func (c *Cluster) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("postgres was not ready within %s", startTimeout))
 	defer cancel()
@@ -243,8 +242,8 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	}
 }
 
-// prepare makes cmd run as account, inside the cluster's directory, without any PG* variable that
-// would point it at another cluster.
+// prepare makes cmd run as account in the cluster's directory, without PG* variables that could refer to another
+// cluster.
 func (c *Cluster) prepare(cmd *exec.Cmd, account account) {
 	cmd.Dir = c.Dir
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {
@@ -256,8 +255,8 @@ func (c *Cluster) prepare(cmd *exec.Cmd, account account) {
 
 func (c *Cluster) dataDir() string { return filepath.Join(c.Dir, "data") }
 
-// serverSettings merges the caller's settings over the defaults. Where the server listens is not for
-// the caller to change: URL and Stop rely on it.
+// serverSettings merges the caller's settings into the defaults. The caller cannot change where the server listens,
+// because URL and Stop rely on it.
 func serverSettings(port int, overrides map[string]string) map[string]string {
 	settings := map[string]string{
 		"fsync":                     "off",
@@ -277,7 +276,7 @@ func serverSettings(port int, overrides map[string]string) map[string]string {
 	return settings
 }
 
-// freePort asks the kernel for a TCP port that nobody uses right now.
+// freePort asks the kernel for an unused TCP port.
 func freePort(ctx context.Context) (int, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -291,7 +290,7 @@ func freePort(ctx context.Context) (int, error) {
 	return port, nil
 }
 
-// logTail returns the last lines of a file, or nothing if it cannot be read.
+// logTail returns the last lines of a file, or "" if it cannot be read.
 func logTail(path string) string {
 	log, err := os.ReadFile(path)
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// account is the user that the server's programs run as. Postgres refuses to run as root, so root
-// hands over to somebody else; everybody else stays who they are.
+// account is the user that runs the server's programs. Postgres refuses to run as root, so for root it is another user.
+// Otherwise it is the caller's own.
 type account struct {
 	name     string
 	uid, gid int
-	// change says that the account is not the caller's own.
+	// change is set if the account is not the caller's own.
 	change bool
 }
 
-// serverAccount chooses the account: the caller's own, and for root the user postgres or else nobody.
+// serverAccount returns the caller's own account, or for root the user postgres or else nobody.
 func serverAccount() (account, error) {
 	if os.Geteuid() != 0 {
 		return account{name: "uid " + strconv.Itoa(os.Geteuid())}, nil
@@ -40,7 +40,7 @@ func serverAccount() (account, error) {
 	return account{}, fmt.Errorf("find a user to run postgres as, which refuses root: %w", missing)
 }
 
-// own gives path to the account.
+// own makes the account the owner of path.
 func (a account) own(path string) error {
 	if !a.change {
 		return nil
@@ -48,8 +48,8 @@ func (a account) own(path string) error {
 	return os.Chown(path, a.uid, a.gid)
 }
 
-// attributes are those of a process of the account: a process group of its own, so that a Ctrl-C in
-// the terminal reaches the owner of the cluster and not the server behind its back.
+// attributes returns the attributes of a process of the account. It gets its own process group, so that Ctrl-C in the
+// terminal reaches the cluster's owner but not the server directly.
 func (a account) attributes() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if a.change {

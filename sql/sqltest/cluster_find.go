@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// BinDirVariable is the environment variable that says where initdb and postgres are.
+// BinDirVariable is the environment variable that names the directory of initdb and postgres.
 const BinDirVariable = "PGDISPATCH_PG_BINDIR"
 
-// errNoPostgres tells a reader without Postgres what to do about it.
+// errNoPostgres explains how to install Postgres.
 var errNoPostgres = errors.New(`find Postgres: no directory with both initdb and postgres
   Debian, Ubuntu:  apt-get install postgresql
   Fedora, RHEL:    dnf install postgresql-server
   macOS:           brew install postgresql
   elsewhere:       set ` + BinDirVariable + ` to the directory that holds initdb and postgres`)
 
-// packageDirs are where packages put a server's programs without putting them on the PATH.
+// packageDirs are where packages install the server's programs outside the PATH.
 var packageDirs = []string{
 	"/usr/lib/postgresql/*/bin",
 	"/usr/pgsql-*/bin",
@@ -30,8 +30,8 @@ var packageDirs = []string{
 	"/usr/local/opt/postgresql*/bin",
 }
 
-// FindBinDir finds the directory of initdb and postgres: the one that PGDISPATCH_PG_BINDIR names, the
-// PATH's, pg_config's, or the newest of the places where packages put them.
+// FindBinDir returns the directory of initdb and postgres. It uses PGDISPATCH_PG_BINDIR if set, otherwise the PATH,
+// pg_config, or the newest of the usual package directories, in this order.
 func FindBinDir(ctx context.Context) (string, error) {
 	if dir := os.Getenv(BinDirVariable); dir != "" {
 		if !hasServer(dir) {
@@ -41,7 +41,7 @@ func FindBinDir(ctx context.Context) (string, error) {
 	}
 	var candidates []string
 	if path, err := exec.LookPath("initdb"); err == nil {
-		// The PATH may hold links only to these two; psql is beside what they point to.
+		// The PATH may contain only symlinks to these two. psql is next to their targets.
 		if target, err := filepath.EvalSymlinks(path); err == nil {
 			path = target
 		}
@@ -64,7 +64,7 @@ func FindBinDir(ctx context.Context) (string, error) {
 	return "", errNoPostgres
 }
 
-// hasServer says whether dir holds the two programs that a cluster needs.
+// hasServer reports whether dir contains initdb and postgres.
 func hasServer(dir string) bool {
 	for _, program := range []string{"initdb", "postgres"} {
 		if _, err := exec.LookPath(filepath.Join(dir, program)); err != nil {
@@ -76,7 +76,7 @@ func hasServer(dir string) bool {
 
 var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
 
-// newestFirst sorts directories by the version number in their names; those without one go last.
+// newestFirst sorts directories by the version number in their names, newest first. Those without one go last.
 func newestFirst(dirs []string) []string {
 	version := func(dir string) float64 {
 		v, _ := strconv.ParseFloat(number.FindString(dir), 64)

@@ -4,6 +4,6 @@ package sqltest
 
 import "syscall"
 
-// dieWithParent does nothing where there is no parent death signal: a server whose owner was killed
-// runs on until the next StartCluster sweeps its directory away.
+// dieWithParent does nothing on systems without a parent death signal. A server whose owner was killed runs on until
+// the next StartCluster removes its directory.
 func dieWithParent(*syscall.SysProcAttr) {}

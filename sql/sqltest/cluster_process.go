@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// dirPattern names the private directories, so that abandoned ones can be recognised.
+	// dirPattern matches the private directories, so that abandoned ones can be found.
 	dirPattern = "pgdispatch-pg-*"
-	// lockName is the file in the directory on which the owning process holds a lock all its life.
+	// lockName is the file in the directory that the owning process keeps locked until it exits.
 	lockName = "owner.lock"
-	// abandonedAge keeps the sweep away from a directory whose owner is about to take its lock.
+	// abandonedAge protects a new directory whose owner has not locked it yet.
 	abandonedAge = time.Minute
 )
 
@@ -24,13 +24,13 @@ const (
 type server struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
-	// waitErr is what Wait returned; it may be read once exited is closed.
+	// waitErr is the result of Wait. Read it only after exited is closed.
 	waitErr error
 }
 
-// startProcess starts cmd from an operating system thread that lives as long as the process does. That
-// is what makes the parent death signal mean the death of this process: the kernel sends it when the
-// thread that started the child ends, and Go ends idle threads when it likes.
+// startProcess starts cmd from an OS thread that lives as long as the process does. The kernel sends the parent death
+// signal when the thread that started the child ends, and Go may end idle threads at any time. With a locked thread,
+// the signal means that this process has died.
 func startProcess(cmd *exec.Cmd) (*server, error) {
 	s := &server{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error, 1)
@@ -51,8 +51,8 @@ func startProcess(cmd *exec.Cmd) (*server, error) {
 	return s, nil
 }
 
-// stop ends the server: fast shutdown, then immediate, then by force. An orderly end is not an error,
-// nor is a server that has ended already.
+// stop ends the server: fast shutdown, then immediate shutdown, then SIGKILL. It returns nil after a clean exit, or if
+// the server has already ended.
 func (s *server) stop() error {
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, os.Kill} {
 		if err := s.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -69,7 +69,7 @@ func (s *server) stop() error {
 	return fmt.Errorf("stop postgres: process %d is still there after SIGKILL and %s", s.cmd.Process.Pid, stopTimeout)
 }
 
-// exitError is how the server ended. Call it only once exited is closed.
+// exitError returns how the server ended. Call it only after exited is closed.
 func (s *server) exitError() error {
 	if s.waitErr == nil {
 		return errors.New("exit status 0")
@@ -77,7 +77,7 @@ func (s *server) exitError() error {
 	return s.waitErr
 }
 
-// makeDir makes the private directory and locks it for the life of this process.
+// makeDir creates the private directory and locks it until this process exits.
 func makeDir(parent string) (string, *os.File, error) {
 	dir, err := os.MkdirTemp(parent, dirPattern)
 	if err != nil {
@@ -93,9 +93,9 @@ func makeDir(parent string) (string, *os.File, error) {
 	return dir, lock, nil
 }
 
-// sweepAbandoned removes the directories of clusters whose owner was killed before it could. It is a
-// courtesy to the disk: whatever goes wrong is left to the next sweep. A server that still runs on
-// such a directory (where there is no parent death signal) notices within a minute and ends itself.
+// sweepAbandoned removes the directories of clusters whose owner was killed. It is best effort: failures are left to
+// the next sweep. A server that still runs in such a directory, on systems without a parent death signal, notices
+// within a minute and exits.
 func sweepAbandoned(parent string) {
 	dirs, err := filepath.Glob(filepath.Join(parent, dirPattern))
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Login makes a role of the test's own that may log in, with these attributes or memberships, such as "in role pgdispatch_reader",
-// and returns the address of the same database for it. The role goes when the test ends, with what it owns there.
+// Login creates a login role for the test, with the given attributes or memberships, such as "in role
+// pgdispatch_reader". It returns the URL of the same database for that role. The role and what it owns in the database
+// are removed when the test ends.
 func Login(t testing.TB, databaseURL, attributes string) string {
 	t.Helper()
 	ctx := context.Background()

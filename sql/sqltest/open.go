@@ -15,23 +15,23 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 )
 
-// template is the migrated database that each test's own is copied from.
+// template is the migrated database that the tests' databases are copied from.
 const template = "pgdispatch_template"
 
-// shared is the one cluster of a test process. Main stops it.
+// shared is the test process's cluster. Run stops it.
 var shared struct {
 	once    sync.Once
 	cluster *Cluster
 	err     error
 	names   atomic.Int64
-	// copying: a template can be copied by one session at a time.
+	// copying serializes copies, because only one session at a time can copy a template.
 	copying sync.Mutex
 }
 
-// Main is a TestMain for packages that need nothing else.
+// Main can serve as TestMain in packages that need no other setup.
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
-// Run runs a package's tests, then stops the cluster if a test started it, and returns the exit code.
+// Run runs a package's tests, stops the cluster if one was started, and returns the exit code.
 func Run(m *testing.M) int {
 	code := m.Run()
 	if shared.cluster != nil {
@@ -43,14 +43,14 @@ func Run(m *testing.M) int {
 	return code
 }
 
-// URL returns the address of a fresh, migrated database, which is dropped when the test ends.
+// URL returns the URL of a fresh, migrated database. It is dropped when the test ends.
 func URL(t testing.TB) string {
 	t.Helper()
 	cluster := Shared(t)
 	return cluster.URL(create(t, cluster, template))
 }
 
-// EmptyURL returns the address of a fresh database without the schema, which is dropped when the test ends.
+// EmptyURL returns the URL of a fresh database without the schema. It is dropped when the test ends.
 func EmptyURL(t testing.TB) string {
 	t.Helper()
 	cluster := Shared(t)
@@ -63,7 +63,7 @@ func Open(t testing.TB) *pgxpool.Pool {
 	return Pool(t, URL(t))
 }
 
-// Pool returns a pool on a database, closed when the test ends.
+// Pool returns a pool on a database. It is closed when the test ends.
 func Pool(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), url)
@@ -72,7 +72,7 @@ func Pool(t testing.TB, url string) *pgxpool.Pool {
 	return pool
 }
 
-// Shared returns the test process's cluster, started by the first who asks.
+// Shared returns the test process's cluster. The first call starts it.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	shared.once.Do(func() {
