@@ -8,7 +8,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/cmd/devstack/internal/demo"
 )
 
-// runDemo is the command demo: everything together, on this machine.
+// runDemo implements the command demo: everything together, on this machine.
 func runDemo(ctx context.Context, args []string, std streams) error {
 	opts := demo.Options{Out: std.out, StartTemporal: startDemoTemporal}
 	flags := flag.NewFlagSet("devstack demo", flag.ContinueOnError)
@@ -23,7 +23,7 @@ func runDemo(ctx context.Context, args []string, std streams) error {
 	return demo.Run(ctx, opts)
 }
 
-// startDemoTemporal starts the server inside this process, in memory and with its web interface.
+// startDemoTemporal starts an in-memory server in this process, with its web interface.
 func startDemoTemporal(ctx context.Context, namespace, logFile string) (demo.Temporal, error) {
 	logger, err := serverLogger("error", logFile)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/server/common/log/tag"
 )
 
-// serverLogger is the Temporal server's logger. An empty file means standard error.
+// serverLogger returns the Temporal server's logger. An empty file means standard error.
 func serverLogger(level, file string) (log.Logger, error) {
 	switch level {
 	case "off":
@@ -22,11 +22,11 @@ func serverLogger(level, file string) (log.Logger, error) {
 	}
 }
 
-// quietLogger is for a Temporal client whose errors are returned or shown elsewhere.
+// quietLogger discards logs. It is for a Temporal client whose errors are returned or shown elsewhere.
 func quietLogger() sdklog.Logger { return sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)) }
 
-// fatalPanics panics where the server would end the process, as it does when a port is taken: while it
-// is being put together that is an error like any other, and afterwards a panic ends the process too.
+// fatalPanics panics where the server would exit the process, for example when a port is taken. While the server is
+// being constructed, the panic is turned into an error. Later it ends the process as well.
 type fatalPanics struct{ log.Logger }
 
 // Fatal panics with a fatalError.
@@ -39,8 +39,8 @@ func (l fatalPanics) Fatal(message string, tags ...tag.Tag) {
 	panic(fatalError(text.String()))
 }
 
-// fatalError is what the server would have written before it ended the process.
+// fatalError is the message that the server would have logged before exiting the process.
 type fatalError string
 
-// Error is the message and its tags.
+// Error returns the message and its tags.
 func (e fatalError) Error() string { return string(e) }

@@ -1,7 +1,7 @@
-// Command devstack starts what pgdispatch needs around it on a developer's machine: a real Temporal
-// server inside this process, and a demonstration of the whole system. It is a module of its own, so
-// that nothing of the server ends up among pgdispatch's dependencies. It is not for production: nothing
-// it starts has a password, and everything listens on 127.0.0.1 only.
+// Command devstack starts what pgdispatch needs around it on a developer's machine: a real Temporal server inside this
+// process, and a demonstration of the whole system. It is a separate module, so that the server's dependencies do not
+// become pgdispatch's. Do not use it in production: nothing that it starts has a password, and everything listens on
+// 127.0.0.1 only.
 package main
 
 import (
@@ -25,7 +25,7 @@ Each has --help.
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second Ctrl-C ends the process at once; the processes that it started die with it.
+	// A second Ctrl-C ends the process at once. The processes that it started die with it.
 	context.AfterFunc(ctx, stop)
 	code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	stop()
@@ -38,7 +38,7 @@ type streams struct {
 	out, err io.Writer
 }
 
-// run is the whole program but for the process around it. It returns the exit status.
+// run is the program without process setup. It returns the exit status.
 func run(ctx context.Context, args []string, std streams) int {
 	if len(args) == 0 {
 		_, _ = fmt.Fprint(std.err, usage)
@@ -69,10 +69,10 @@ func run(ctx context.Context, args []string, std streams) int {
 	}
 }
 
-// usageError is a mistake in the command line, as opposed to something that went wrong.
+// usageError is a mistake in the command line, as opposed to a runtime error.
 type usageError struct{ error }
 
-// Unwrap gives errors.Is the mistake itself.
+// Unwrap returns the underlying error.
 func (e usageError) Unwrap() error { return e.error }
 
 // parse parses the flags of a command that takes no arguments.

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// namespaceFlag collects the values of a flag that may be repeated.
+// namespaceFlag collects the values of a repeatable flag.
 type namespaceFlag []string
 
-// String is the flag's value as it would be typed.
+// String returns the flag's values, separated by commas.
 func (n *namespaceFlag) String() string { return strings.Join(*n, ",") }
 
-// Set adds a namespace, once.
+// Set adds a namespace if it is not already present.
 func (n *namespaceFlag) Set(name string) error {
 	if name == "" {
 		return errors.New("empty name")
@@ -28,17 +28,17 @@ func (n *namespaceFlag) Set(name string) error {
 	return nil
 }
 
-// readyLine is what the command writes to its standard output, as one line, once it is ready.
+// readyLine is written to standard output as one line once the command is ready.
 type readyLine struct {
-	// Address is the host and port of the frontend.
+	// Address is the frontend's host:port.
 	Address string `json:"address"`
 	// Namespace is the first of the namespaces.
 	Namespace string `json:"namespace"`
-	// UI is the address of the web UI, with its scheme; empty if there is none.
+	// UI is the web UI's URL, or empty if there is none.
 	UI string `json:"ui"`
 }
 
-// runTemporal is the command temporal: a server that runs until ctx ends, or until standard input does.
+// runTemporal implements the command temporal: a server that runs until ctx ends or standard input is closed.
 func runTemporal(ctx context.Context, args []string, std streams) error {
 	var opts temporalOptions
 	var namespaces namespaceFlag
@@ -69,7 +69,7 @@ func runTemporal(ctx context.Context, args []string, std streams) error {
 	return serveTemporal(ctx, opts, std.out)
 }
 
-// serveTemporal starts the server and its UI, says where they are, and stops them when ctx ends.
+// serveTemporal starts the server and its UI, prints their addresses, and stops them when ctx ends.
 func serveTemporal(ctx context.Context, opts temporalOptions, out io.Writer) error {
 	server, err := startTemporal(ctx, opts)
 	if err != nil {
@@ -86,8 +86,8 @@ func serveTemporal(ctx context.Context, opts temporalOptions, out io.Writer) err
 	return server.stop()
 }
 
-// untilEOF returns a context that ends with ctx or when in does. The goroutine that reads ends with
-// the process: a read of standard input cannot be called off.
+// untilEOF returns a context that ends with ctx or at the end of in. The reading goroutine lives until the process
+// ends, because a read of standard input cannot be cancelled.
 func untilEOF(ctx context.Context, in io.Reader) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

@@ -17,20 +17,20 @@ import (
 const (
 	// storeName is the only data store: SQLite holds executions and visibility.
 	storeName = sqliteplugin.PluginName
-	// historyShards are the shards of the only history host.
+	// historyShards is the number of shards of the only history host.
 	historyShards = 4
 	// clusterName is the name of the only cluster.
 	clusterName = "active"
-	// unlimited is a rate, per second, that one machine does not reach.
+	// unlimited is a rate per second that one machine does not reach.
 	unlimited = 1_000_000
 )
 
-// ports are the places where the four services of the server listen.
+// ports are the addresses of the server's four services.
 type ports struct {
 	frontend, history, matching, worker endpoint
 }
 
-// choosePorts takes the frontend's address as it is given and free ports for the rest.
+// choosePorts uses the given frontend address and free ports for the other services.
 func choosePorts(frontend string) (ports, error) {
 	var p ports
 	var err error
@@ -45,7 +45,7 @@ func choosePorts(frontend string) (ports, error) {
 	return p, nil
 }
 
-// hosts says who the members of the cluster are, which makes gossip between them unnecessary.
+// hosts lists the cluster's members, which makes gossip between them unnecessary.
 func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
 	single := func(e endpoint) static.Hosts {
 		return static.Hosts{All: []string{e.String()}, Self: e.String()}
@@ -58,7 +58,7 @@ func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
 	}
 }
 
-// serverConfig is the static configuration: one cluster on one host, without archival.
+// serverConfig returns the static configuration: one cluster on one host, without archival.
 func serverConfig(p ports, database string) *config.Config {
 	service := func(e endpoint) config.Service {
 		return config.Service{RPC: config.RPC{GRPCPort: e.port, BindOnIP: e.host}}
@@ -101,8 +101,7 @@ func serverConfig(p ports, database string) *config.Config {
 	}
 }
 
-// sqlStore is the SQLite database: a file, or memory under a name that no other server in this process
-// has taken.
+// sqlStore returns the SQLite database: a file, or an in-memory database with a name that is unique in this process.
 func sqlStore(database string) *config.SQL {
 	if database == "" {
 		return &config.SQL{
@@ -123,8 +122,8 @@ func sqlStore(database string) *config.SQL {
 	}
 }
 
-// dynamicConfig lifts the rate limits that a load test would meet before it meets the machine's, lets
-// workflows call back to this machine when they end, and keeps the server from asking its vendor for news.
+// dynamicConfig lifts the rate limits that a load test would reach before the machine's own limits, allows workflow
+// callbacks to this machine, and disables the server's version check at its vendor.
 func dynamicConfig() dynamicconfig.StaticClient {
 	values := dynamicconfig.StaticClient{
 		dynamicconfig.EnableServerVersionCheck.Key():                false,

@@ -20,38 +20,38 @@ import (
 const (
 	// temporalReadyTimeout bounds the wait until every namespace answers.
 	temporalReadyTimeout = 30 * time.Second
-	// temporalReadyInterval is how often a namespace that does not answer yet is asked again.
+	// temporalReadyInterval is the interval between checks of a namespace that does not answer yet.
 	temporalReadyInterval = 50 * time.Millisecond
 	// temporalStartAttempts is how many sets of free ports are tried.
 	temporalStartAttempts = 3
 )
 
-// temporalOptions says what kind of server to start.
+// temporalOptions configures a server.
 type temporalOptions struct {
-	// address of the frontend; port 0 takes a free one.
+	// address is the frontend's address. Port 0 selects a free port.
 	address string
-	// database is a SQLite file. Empty: in memory.
+	// database is the path of a SQLite file. Empty means in memory.
 	database string
-	// namespaces are created if they are not there, with a retention of 24 hours.
+	// namespaces are created if they do not exist, with a retention of 24 hours.
 	namespaces []string
-	// uiAddress of the web UI; port 0 takes a free one. Empty: no UI.
+	// uiAddress is the web UI's address. Port 0 selects a free port. Empty disables the UI.
 	uiAddress string
-	// logger of the server.
+	// logger is the server's logger.
 	logger log.Logger
 }
 
 // temporalServer is a running server.
 type temporalServer struct {
-	// address is the frontend's host and port.
+	// address is the frontend's host:port.
 	address string
-	// ui is the web UI's address with its scheme, or empty.
+	// ui is the web UI's URL, or empty.
 	ui string
 
 	server temporal.Server
 	web    *webUI
 }
 
-// startTemporal returns when every namespace of the new server answers. The server runs until stop.
+// startTemporal starts a server and returns when every namespace answers. The server runs until stop.
 func startTemporal(ctx context.Context, opts temporalOptions) (*temporalServer, error) {
 	for attempt := 1; ; attempt++ {
 		s, err := tryTemporal(ctx, opts)
@@ -65,7 +65,7 @@ func startTemporal(ctx context.Context, opts temporalOptions) (*temporalServer, 
 	}
 }
 
-// tryTemporal is one attempt to start with one set of ports.
+// tryTemporal makes one attempt to start with one set of ports.
 func tryTemporal(ctx context.Context, opts temporalOptions) (*temporalServer, error) {
 	ports, err := choosePorts(opts.address)
 	if err != nil {
@@ -91,7 +91,7 @@ func tryTemporal(ctx context.Context, opts temporalOptions) (*temporalServer, er
 	return s, nil
 }
 
-// newServer prepares the database and puts the server together.
+// newServer prepares the database and constructs the server.
 func newServer(cfg *config.Config, ports ports, opts temporalOptions) (server temporal.Server, err error) {
 	defer func() {
 		switch cause := recover().(type) {
@@ -129,8 +129,8 @@ func newServer(cfg *config.Config, ports ports, opts temporalOptions) (server te
 	return server, nil
 }
 
-// createNamespaces writes the namespaces into the database before the server reads it, so that they
-// answer from the first moment.
+// createNamespaces writes the namespaces to the database before the server reads it, so that they are available from
+// the start.
 func createNamespaces(cfg *config.Config, names []string) error {
 	var namespaces []*sqlite.NamespaceConfig
 	for _, name := range names {
@@ -174,7 +174,7 @@ func awaitNamespaces(ctx context.Context, address string, names []string) error 
 	return nil
 }
 
-// stop ends the UI and then the server.
+// stop stops the UI and then the server.
 func (s *temporalServer) stop() error {
 	if s.web != nil {
 		s.web.stop()
@@ -185,7 +185,7 @@ func (s *temporalServer) stop() error {
 	return nil
 }
 
-// freePort asks the kernel for a TCP port of host that nobody uses right now.
+// freePort asks the kernel for a currently unused TCP port of host.
 func freePort(host string) (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -204,10 +204,10 @@ type endpoint struct {
 	port int
 }
 
-// String is the endpoint as it is dialled.
+// String returns the endpoint as host:port.
 func (e endpoint) String() string { return net.JoinHostPort(e.host, strconv.Itoa(e.port)) }
 
-// parseEndpoint reads an address of this machine; port 0 is replaced by a free one.
+// parseEndpoint parses an address of this machine and replaces port 0 with a free port.
 func parseEndpoint(address string) (endpoint, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {

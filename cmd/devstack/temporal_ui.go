@@ -15,21 +15,21 @@ import (
 const (
 	// uiReadyTimeout bounds the wait until the web UI listens.
 	uiReadyTimeout = 10 * time.Second
-	// uiReadyInterval is how often it is tried meanwhile.
+	// uiReadyInterval is the interval between connection attempts meanwhile.
 	uiReadyInterval = 20 * time.Millisecond
 )
 
-// webUI is Temporal's web interface, served from inside this process.
+// webUI is Temporal's web interface, served by this process.
 type webUI struct {
-	// url is where a browser finds it.
+	// url is the address for a browser.
 	url string
 
 	server *uiserver.Server
 	done   chan struct{}
 }
 
-// startUI serves the web interface of a Temporal server. The library ends the process when it cannot
-// listen, so the port is tried first.
+// startUI serves the web interface of a Temporal server. The UI library exits the process if it cannot listen, so the
+// port is tried first.
 func startUI(ctx context.Context, address, temporal, namespace string) (*webUI, error) {
 	at, err := parseEndpoint(address)
 	if err != nil {
@@ -70,7 +70,7 @@ func (w *webUI) stop() {
 	<-w.done
 }
 
-// awaitListener returns when somebody accepts connections at the endpoint.
+// awaitListener returns when the endpoint accepts connections.
 func awaitListener(ctx context.Context, at endpoint) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, uiReadyTimeout, fmt.Errorf("web UI did not listen within %s", uiReadyTimeout))
 	defer cancel()

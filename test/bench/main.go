@@ -1,4 +1,5 @@
-// Command bench measures pgdispatch beside others and writes what it found, with plots, to docs/benchmarks.md.
+// Command bench measures pgdispatch against other contestants and writes the results, with plots, to
+// docs/benchmarks.md.
 //
 //	go run -C test ./bench                      # everything; two to three hours
 //	go run -C test ./bench -only idle,drain     # some scenarios, to the terminal
@@ -24,7 +25,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/scenario"
 )
 
-// defaultOut is where a whole run writes; others write only where they are told to.
+// defaultOut is where a complete run writes. Other runs write only to a path that is given.
 const defaultOut = "../docs/benchmarks.md"
 
 func main() {
@@ -41,7 +42,7 @@ func main() {
 	}
 }
 
-// options are the command line's.
+// options are the command-line options.
 type options struct {
 	out, binary string
 	base        string

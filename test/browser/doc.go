@@ -1,2 +1,2 @@
-// Package browser holds no product: its tests drive the web view in a real browser, against real replicas.
+// Package browser holds tests only. They drive the web view in a real browser, against real replicas.
 package browser

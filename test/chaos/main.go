@@ -1,4 +1,4 @@
-// Command chaos breaks everything around pgdispatch that can be broken on one machine, and then checks exactly that nothing
+// Command chaos breaks everything around pgdispatch that can be broken on one machine, and then checks that nothing
 // was lost, done twice, or over a limit.
 //
 //	go run -C test ./chaos                        # all faults; some minutes, more with CHAOS_MINUTES
@@ -28,13 +28,13 @@ import (
 )
 
 const (
-	// defaultOut is where a whole run writes; others write only where they are told to.
+	// defaultOut is where a complete run writes. Other runs write only to a path that is given.
 	defaultOut = "../docs/reliability.md"
-	// minutesVariable says how long a run takes.
+	// minutesVariable is the environment variable for the duration of a run in minutes.
 	minutesVariable = "CHAOS_MINUTES"
-	// defaultMinutes is how long it takes unless it says so.
+	// defaultMinutes is the duration if the variable is not set.
 	defaultMinutes = 12
-	// longMinutes is from when on there is time for faults that take minutes.
+	// longMinutes is the duration from which faults that take minutes are included.
 	longMinutes = 15
 )
 
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// options are the command line's.
+// options are the command-line options.
 type options struct {
 	run.Options
 	out, record string
@@ -160,7 +160,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// write writes the report, of all shards where the run has several and this is the last.
+// write writes the report. In a sharded run, the last shard writes the report of all shards.
 func write(o options, outcome *run.Outcome) error {
 	if o.Shards > 1 {
 		if err := report.Save(o.record, o.Shard, o.Shards, outcome); err != nil {

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// readTimeout bounds every look at the database.
+	// readTimeout bounds each reading of the database.
 	readTimeout = 10 * time.Second
 	// failuresShown is how many of the last failures the board lists.
 	failuresShown = 3
 )
 
-// workspaceRow is what the table shows of a workspace.
+// workspaceRow is a workspace's row of the table.
 type workspaceRow struct {
 	ID        string
 	Name      string
@@ -27,32 +27,32 @@ type workspaceRow struct {
 	Completed int
 	Failed    int
 	Cancelled int
-	// P50 and P99 are the pickup latency in milliseconds; nil before the first start.
+	// P50 and P99 are the pickup latency in milliseconds. They are nil before the first start.
 	P50, P99 *float64
 }
 
-// failure is an item that failed.
+// failure is a failed item.
 type failure struct {
 	ItemID    int64
 	Workspace string
 	Error     string
 }
 
-// board is one look at the queue.
+// board is one reading of the queue.
 type board struct {
 	Workspaces []workspaceRow
 	Failures   []failure
-	// Peaks are the most running items that any look has seen, by workspace ID.
+	// Peaks are the most running items that any reading has found, by workspace ID.
 	Peaks map[string]int
 }
 
-// boardReader looks at the queue again and again, and remembers the peaks.
+// boardReader reads the queue repeatedly and remembers the peaks.
 type boardReader struct {
 	pool  *pgxpool.Pool
 	peaks map[string]int
 }
 
-// read takes one look.
+// read takes one reading.
 func (r *boardReader) read(ctx context.Context) (board, error) {
 	workspaces, err := collect[workspaceRow](ctx, r.pool, boardQuery)
 	if err != nil {

@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// visibilityTimeout bounds the wait until Temporal lists what it has run: the list lags behind.
+	// visibilityTimeout bounds the wait until Temporal's visibility, which lags behind, lists all runs.
 	visibilityTimeout = 15 * time.Second
 	// visibilityInterval is how often the list is read meanwhile.
 	visibilityInterval = 200 * time.Millisecond
-	// namedInCheck is how many culprits a failed check names.
+	// namedInCheck is how many offenders a failed check names.
 	namedInCheck = 5
 )
 
-// check is something that must be true in the end.
+// check is a condition that must hold at the end.
 type check struct {
-	// Name says what must be true.
+	// Name states the condition.
 	Name string
-	// Wrong lists what is not; empty if all is well.
+	// Wrong lists the violations. It is empty if the condition holds.
 	Wrong []string
 }
 
-// String is the check with its result, as one line.
+// String returns the check and its result as one line.
 func (c check) String() string {
 	if len(c.Wrong) == 0 {
 		return "  ok    " + c.Name
@@ -47,17 +47,17 @@ type outcome struct {
 	LastError   string
 }
 
-// workflowID is the ID that the item's workflow has in Temporal.
+// workflowID returns the ID of the item's workflow in Temporal.
 func (o outcome) workflowID() string { return "execution-" + o.ExecutionID }
 
-// peakRow is the exact maximum of a workspace.
+// peakRow is the exact maximum of running items of a workspace.
 type peakRow struct {
 	WorkspaceID string
 	Peak        int
 }
 
-// checkOutcomes wants every item completed, except those that were asked to fail, which must have
-// failed and say why.
+// checkOutcomes requires that every item completed, except those that were asked to fail, which must have failed with
+// an error.
 func checkOutcomes(outcomes []outcome) check {
 	failing := 0
 	c := check{}
@@ -81,7 +81,7 @@ func checkOutcomes(outcomes []outcome) check {
 	return c
 }
 
-// checkPeaks wants no workspace to have been over its limit at any moment.
+// checkPeaks requires that no workspace exceeded its limit at any moment.
 func checkPeaks(workspaces []workspaceRow, peaks []peakRow) check {
 	exact := make(map[string]int, len(peaks))
 	for _, p := range peaks {
@@ -99,8 +99,8 @@ func checkPeaks(workspaces []workspaceRow, peaks []peakRow) check {
 	return c
 }
 
-// checkWorkflows wants Temporal to have run exactly one workflow for each item, and nothing else.
-// runs are the workflow IDs of everything that it has run, one for each run.
+// checkWorkflows requires that Temporal ran exactly one workflow for each item, and nothing else. runs holds one
+// workflow ID per run.
 func checkWorkflows(outcomes []outcome, runs []string) check {
 	count := make(map[string]int, len(runs))
 	for _, id := range runs {
@@ -119,8 +119,8 @@ func checkWorkflows(outcomes []outcome, runs []string) check {
 	return c
 }
 
-// listRuns lists the workflow IDs of all runs of the namespace, once it lists at least want of them or
-// has had long enough.
+// listRuns returns the workflow IDs of all runs of the namespace. It polls until at least want runs are listed, or
+// until visibilityTimeout has passed.
 func listRuns(ctx context.Context, c client.Client, want int) ([]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*visibilityTimeout, fmt.Errorf("took longer than %s", 2*visibilityTimeout))
 	defer cancel()

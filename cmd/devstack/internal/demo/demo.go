@@ -1,6 +1,6 @@
-// Package demo shows pgdispatch at work on a developer's machine: a private Postgres and a Temporal server,
-// a worker, replicas of pgdispatch, a few hundred items inserted with psql, and a table to watch them in.
-// In the end it checks what pgdispatch promises.
+// Package demo demonstrates pgdispatch on a developer's machine. It runs a private Postgres, a Temporal server, a
+// worker and replicas of pgdispatch, inserts a few hundred items with psql, and shows their progress in a table. At
+// the end it checks pgdispatch's guarantees.
 package demo
 
 import (
@@ -14,40 +14,39 @@ import (
 	"time"
 )
 
-// Options say what the demonstration runs, and for how long.
+// Options configures the demonstration.
 type Options struct {
 	// Pgdispatch is the path of the binary to demonstrate.
 	Pgdispatch string
-	// Data is the directory of workspaces.sql and enqueue.sql.
+	// Data is the directory that holds workspaces.sql and enqueue.sql.
 	Data string
-	// Replicas is how many processes of pgdispatch run.
+	// Replicas is the number of pgdispatch processes.
 	Replicas int
 	// Once ends the demonstration after its checks.
 	Once bool
-	// Timeout bounds the time until every item has ended: without it a broken system would be watched
-	// for ever.
+	// Timeout bounds the time until every item has ended, so that a broken system does not run forever.
 	Timeout time.Duration
-	// StartTemporal starts a Temporal server with one namespace, which logs into a file.
+	// StartTemporal starts a Temporal server with one namespace that logs to a file.
 	StartTemporal func(ctx context.Context, namespace, logFile string) (Temporal, error)
-	// Out receives what there is to see.
+	// Out receives the output.
 	Out io.Writer
 }
 
 // Temporal is a running Temporal server.
 type Temporal struct {
-	// Address is the frontend's host and port.
+	// Address is the frontend's host:port.
 	Address string
-	// UI is the web interface's address with its scheme; empty if there is none.
+	// UI is the web interface's URL, or empty if there is none.
 	UI string
 	// Stop ends the server.
 	Stop func() error
 }
 
-// errUnfinished is what an interrupted demonstration ends with under --once.
+// errUnfinished is returned if a demonstration with --once is interrupted.
 var errUnfinished = errors.New("interrupted before every item had ended")
 
-// Run shows pgdispatch at work until the items have ended, and without Options.Once until ctx does. It
-// leaves neither a process nor a file behind, whatever it returns.
+// Run demonstrates pgdispatch until all items have ended, and without Options.Once until ctx ends. It always removes
+// its processes and files, whatever it returns.
 func Run(ctx context.Context, opts Options) error {
 	if err := opts.resolve(); err != nil {
 		return err
@@ -65,7 +64,7 @@ func Run(ctx context.Context, opts Options) error {
 	return errors.Join(err, stack.stop())
 }
 
-// resolve checks what was typed before anything is started.
+// resolve validates the options before anything is started.
 func (o *Options) resolve() error {
 	path, err := exec.LookPath(o.Pgdispatch)
 	if err == nil {
@@ -86,8 +85,8 @@ func (o *Options) resolve() error {
 	return nil
 }
 
-// interrupted turns the consequences of a Ctrl-C into the result of the command: there is nothing wrong
-// with one, unless somebody relies on the checks.
+// interrupted maps the error of an interrupted run to the result of the command. A Ctrl-C is no error unless the
+// checks were requested with --once.
 func interrupted(err error, once bool) error {
 	if once {
 		return errUnfinished
@@ -98,10 +97,10 @@ func interrupted(err error, once bool) error {
 	return nil
 }
 
-// errChecks is what a demonstration ends with if something is not as it must be.
+// errChecks is returned if a check fails.
 var errChecks = errors.New("not everything is as it must be, see the lines with WRONG")
 
-// demo is what happens on a running stack.
+// demo runs on a started stack.
 type demo struct {
 	opts   Options
 	screen *screen
@@ -109,8 +108,8 @@ type demo struct {
 	reader *boardReader
 }
 
-// run feeds the replicas, watches until every item has ended, and checks the result. Without --once it
-// then goes on watching until ctx ends.
+// run inserts the items, watches until all have ended, and checks the result. Without --once it continues to watch
+// until ctx ends.
 func (d *demo) run(ctx context.Context) error {
 	d.screen.printf("\n%d replicas with %s workers each; psql -f %s inserts the items:\n",
 		d.opts.Replicas, replicaWorkers, filepath.Join(d.opts.Data, enqueueFile))
@@ -140,7 +139,7 @@ func (d *demo) feedAndWatch(ctx context.Context) error {
 		select {
 		case feedErr = <-fed:
 			feeding = false
-			return feedErr != nil // otherwise the next look is the first to see every item
+			return feedErr != nil // otherwise the next reading is the first to see every item
 		default:
 			return !feeding && b.unfinished() == 0
 		}
@@ -155,7 +154,7 @@ func (d *demo) feedAndWatch(ctx context.Context) error {
 	return feedErr
 }
 
-// watch draws the table until done says so, a part of the stack dies, or ctx ends.
+// watch draws the table until done returns true, a part of the stack dies, or ctx ends.
 func (d *demo) watch(ctx context.Context, done func(board) bool) error {
 	tick := time.NewTicker(liveInterval)
 	defer tick.Stop()
@@ -183,7 +182,7 @@ func (d *demo) watch(ctx context.Context, done func(board) bool) error {
 	}
 }
 
-// check compares the tables and Temporal with what must be true.
+// check runs the checks against the tables and Temporal.
 func (d *demo) check(ctx context.Context) error {
 	outcomes, err := collect[outcome](ctx, d.stack.pool, outcomesQuery)
 	if err != nil {
@@ -212,7 +211,7 @@ func (d *demo) check(ctx context.Context) error {
 	return wrong
 }
 
-// invite says how to enqueue one more item.
+// invite prints how to enqueue one more item.
 func (d *demo) invite(ctx context.Context) error {
 	type example struct{ WorkspaceID, DefinitionID, Workspace, Definition string }
 	examples, err := collect[example](ctx, d.stack.pool, exampleQuery)

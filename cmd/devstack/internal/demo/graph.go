@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// graph is a version of a workflow definition, as it is stored in workflow_definition_versions.
+// graph is a version of a workflow definition as stored in workflow_definition_versions.
 type graph struct {
 	Nodes []graphNode `json:"nodes"`
 	Edges []graphEdge `json:"edges"`
@@ -16,13 +16,13 @@ type graphNode struct {
 	ID string `json:"id"`
 }
 
-// graphEdge says that To waits for From.
+// graphEdge means that To waits for From.
 type graphEdge struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// nodeIDs lists the nodes in the order in which they are written.
+// nodeIDs returns the nodes in the order of the definition.
 func (g graph) nodeIDs() []string {
 	ids := make([]string, 0, len(g.Nodes))
 	for _, n := range g.Nodes {
@@ -31,8 +31,8 @@ func (g graph) nodeIDs() []string {
 	return ids
 }
 
-// order sorts the nodes so that each comes after everything that it waits for, and otherwise in the
-// order in which they are written. It is the same for the same graph, as a workflow needs it.
+// order sorts the nodes topologically, otherwise in the order of the definition. It is deterministic, as workflow code
+// requires.
 func (g graph) order() ([]string, error) {
 	waitsFor := make(map[string]int, len(g.Nodes))
 	for _, n := range g.Nodes {

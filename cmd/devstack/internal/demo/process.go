@@ -12,32 +12,31 @@ import (
 )
 
 const (
-	// processStopTimeout is how long a process may take to end after SIGTERM before it is killed.
+	// processStopTimeout is how long a process may take to exit after SIGTERM before it is killed.
 	processStopTimeout = 25 * time.Second
-	// processKillTimeout is how long it may take to go after SIGKILL.
+	// processKillTimeout is how long a process may take to exit after SIGKILL.
 	processKillTimeout = 5 * time.Second
-	// tailLines is how much of a log goes into an error.
+	// tailLines is how many lines of a log an error includes.
 	tailLines = 8
 )
 
 // process is a program that runs beside this one, with its output in a file.
 type process struct {
-	// name is what messages call it.
+	// name identifies the process in messages.
 	name string
 	// logPath is where its output goes.
 	logPath string
 
 	cmd    *exec.Cmd
 	exited chan struct{}
-	// waitErr is what Wait returned; it may be read once exited is closed.
+	// waitErr is the result of Wait. It is valid once exited is closed.
 	waitErr error
-	// reported says that alive has told of the end, so that stop need not.
+	// reported means that alive has already returned the error, so that stop need not.
 	reported bool
 }
 
-// startProcess starts cmd in a process group of its own, so that a Ctrl-C reaches only us. On Linux it
-// dies with us: the signal for that is sent when the thread that started it ends, so that thread waits
-// for it.
+// startProcess starts cmd in its own process group, so that a Ctrl-C reaches only this process. On Linux the child
+// dies with this process: the kernel signals it when the thread that started it ends, so that thread waits for it.
 func startProcess(name, logPath string, cmd *exec.Cmd) (*process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -77,8 +76,8 @@ func (p *process) alive() error {
 	}
 }
 
-// stop asks the process to end and waits. It is an error if the process has to be killed, or ends with
-// another status than 0 without alive having said so.
+// stop sends SIGTERM and waits. It is an error if the process has to be killed, or if it exits with a non-zero status
+// that alive has not reported.
 func (p *process) stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal %s: %w", p.name, err)
@@ -100,7 +99,7 @@ func (p *process) stop() error {
 	return err
 }
 
-// endsWithin waits for the end of the process, but not for ever.
+// endsWithin waits at most timeout and reports whether the process has ended.
 func (p *process) endsWithin(timeout time.Duration) bool {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()

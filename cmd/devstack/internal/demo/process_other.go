@@ -4,5 +4,5 @@ package demo
 
 import "syscall"
 
-// dieWithParent does nothing where there is no parent death signal.
+// dieWithParent does nothing on systems without a parent death signal.
 func dieWithParent(*syscall.SysProcAttr) {}

@@ -2,7 +2,7 @@ package demo
 
 import _ "embed"
 
-// The statements of the demonstration. They read only what the contract says that users may read.
+// The demonstration's statements. They read only columns that the contract allows users to read.
 var (
 	//go:embed queries/board.sql
 	boardQuery string

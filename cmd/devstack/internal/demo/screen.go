@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// liveInterval is how often the table is drawn in place on a terminal.
+	// liveInterval is how often the table is redrawn in place on a terminal.
 	liveInterval = 200 * time.Millisecond
-	// plainInterval is how often it is written one below the other elsewhere.
+	// plainInterval is how often the table is written elsewhere, one below the other.
 	plainInterval = 2 * time.Second
 )
 
-// screen writes progress line by line, and a table that is redrawn in place where there is a terminal.
+// screen writes progress line by line, and a table that is redrawn in place on a terminal.
 type screen struct {
 	out io.Writer
 	// terminal is the file descriptor of the terminal, or negative if there is none.
 	terminal int
-	// started is when the clock of the progress lines began.
+	// started is the zero point of the times in progress lines.
 	started time.Time
 
 	drawn     int
 	lastPlain time.Time
 }
 
-// newScreen finds out whether out is a terminal that understands cursor movement.
+// newScreen detects whether out is a terminal that supports cursor movement.
 func newScreen(out io.Writer) *screen {
 	s := &screen{out: out, terminal: -1, started: time.Now()}
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
@@ -39,13 +39,13 @@ func newScreen(out io.Writer) *screen {
 	return s
 }
 
-// printf writes a line below everything that is there.
+// printf writes a line below the existing output.
 func (s *screen) printf(format string, args ...any) {
 	s.drawn = 0
 	_, _ = fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// step runs f and says how long it took and what came of it.
+// step runs f and prints its duration and result.
 func (s *screen) step(what string, f func() (string, error)) error {
 	s.drawn = 0
 	begun := time.Now()
@@ -60,8 +60,9 @@ func (s *screen) step(what string, f func() (string, error)) error {
 	return nil
 }
 
-// table shows lines: in place of the last table on a terminal, and otherwise below it every now and then.
-// last shows them in any case. The notes stay below the table on a terminal; elsewhere they come once.
+// table shows lines. On a terminal it redraws the last table in place, with the notes below it. Elsewhere it writes
+// the table at most once per plainInterval, and the notes only with the last table. If last is set, the table is
+// always shown.
 func (s *screen) table(lines, notes []string, last bool) {
 	if s.terminal < 0 {
 		if !last && time.Since(s.lastPlain) < plainInterval {
@@ -89,7 +90,7 @@ func (s *screen) table(lines, notes []string, last bool) {
 	_, _ = io.WriteString(s.out, text.String())
 }
 
-// width is how many characters fit on a line without wrapping it, which would upset the next redraw.
+// width returns how many characters fit on a line. A wrapped line would break the next redraw.
 func (s *screen) width() int {
 	width, _, err := term.GetSize(s.terminal)
 	if err != nil || width <= 0 {

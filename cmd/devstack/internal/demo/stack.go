@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// workspacesFile and enqueueFile are the demonstration's data: who there is, and what they enqueue.
+	// workspacesFile and enqueueFile are the demonstration's data: the workspaces and the items that they enqueue.
 	workspacesFile = "workspaces.sql"
 	enqueueFile    = "enqueue.sql"
-	// namespace is Temporal's namespace of the demonstration.
+	// namespace is the demonstration's Temporal namespace.
 	namespace = "default"
 	// replicaWorkers is PGDISPATCH_WORKERS of each replica.
 	replicaWorkers = "8"
@@ -36,11 +36,11 @@ const (
 
 // stack is everything that runs during the demonstration.
 type stack struct {
-	// dir holds the logs. It is the cluster's, so that it goes when that goes, even after a kill -9.
+	// dir holds the logs. It belongs to the cluster and is removed with it, even after a kill -9.
 	dir string
-	// databaseURL is where Postgres is.
+	// databaseURL is the connection URL of the database.
 	databaseURL string
-	// psql is the path of the client program.
+	// psql is the path of the psql program.
 	psql string
 
 	screen      *screen
@@ -50,9 +50,9 @@ type stack struct {
 	client      client.Client
 	workerFatal chan error
 	replicas    []*process
-	// view is where a browser finds the first replica's pages.
+	// view is the URL of the first replica's web view.
 	view string
-	// cleanups undo what was started, last first.
+	// cleanups undo the starts, in reverse order.
 	cleanups []cleanup
 }
 
@@ -62,8 +62,8 @@ type cleanup struct {
 	undo func() error
 }
 
-// startStack starts one part after another. It returns what has started even when it fails: the caller
-// stops it in either case.
+// startStack starts the parts one after another. It returns what it has started even if it fails. The caller must stop
+// it in either case.
 func startStack(ctx context.Context, opts Options, s *screen) (*stack, error) {
 	st := &stack{screen: s, workerFatal: make(chan error, 1)}
 	for _, part := range []struct {
@@ -84,7 +84,7 @@ func startStack(ctx context.Context, opts Options, s *screen) (*stack, error) {
 	return st, nil
 }
 
-// stop undoes everything, last first. What cannot be undone does not keep the rest from it.
+// stop runs all cleanups in reverse order. A failed cleanup does not prevent the others.
 func (st *stack) stop() error {
 	var errs []error
 	for _, c := range slices.Backward(st.cleanups) {
@@ -111,7 +111,7 @@ func (st *stack) alive() error {
 	}
 }
 
-// startPostgres starts a private server that keeps its promises, unlike those of tests.
+// startPostgres starts a private server with durable settings, unlike those of tests.
 func (st *stack) startPostgres(ctx context.Context) (string, error) {
 	cluster, err := sqltest.StartCluster(ctx, sqltest.Options{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
 	if err != nil {
@@ -190,7 +190,7 @@ func (st *stack) startWorker(ctx context.Context) (string, error) {
 	return "workflow " + workflowType + " on task queue " + taskQueue, nil
 }
 
-// startReplicas starts pgdispatch as many times as asked.
+// startReplicas starts the requested number of pgdispatch processes.
 func (st *stack) startReplicas(opts Options) (string, error) {
 	st.cleanups = append(st.cleanups, cleanup{"stop the replicas (SIGTERM)", st.stopReplicas})
 	var logs []string
@@ -200,7 +200,7 @@ func (st *stack) startReplicas(opts Options) (string, error) {
 		cmd := exec.Command(opts.Pgdispatch, "run")
 		cmd.Env = append(st.environment(),
 			"TEMPORAL_ADDRESS="+st.temporal.Address, "TEMPORAL_NAMESPACE="+namespace, "PGDISPATCH_WORKERS="+replicaWorkers)
-		if i == 0 { // its web view is everyone's
+		if i == 0 { // one web view serves the whole stack
 			address, err := freeAddress()
 			if err != nil {
 				return "", err
@@ -218,7 +218,7 @@ func (st *stack) startReplicas(opts Options) (string, error) {
 	return "logs " + strings.Join(logs, ", "), nil
 }
 
-// freeAddress is one on loopback that nobody listens on, a moment ago at least.
+// freeAddress returns a loopback address that was free a moment ago.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -227,7 +227,7 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// stopReplicas stops all of them at the same time.
+// stopReplicas stops all replicas concurrently.
 func (st *stack) stopReplicas() error {
 	var g errgroup.Group
 	errs := make([]error, len(st.replicas))
@@ -241,14 +241,15 @@ func (st *stack) stopReplicas() error {
 	return errors.Join(errs...)
 }
 
-// isolate gives a short-lived program its environment, and a process group of its own: a Ctrl-C is for us
-// to act upon, not for it to fail of.
+// isolate gives a short-lived program its environment and its own process group, so that a Ctrl-C reaches this process
+// only and does not make the program fail.
 func (st *stack) isolate(cmd *exec.Cmd) {
 	cmd.Env = st.environment()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
-// environment is ours without anything that would point pgdispatch at another database or server.
+// environment returns this process's environment without variables that would point pgdispatch to another database or
+// server.
 func (st *stack) environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		for _, prefix := range []string{"PG", "TEMPORAL_", "DATABASE_URL="} {
@@ -261,7 +262,7 @@ func (st *stack) environment() []string {
 	return append(env, "DATABASE_URL="+st.databaseURL)
 }
 
-// psqlFile runs a file of the demonstration's data with psql: a client that knows nothing of pgdispatch.
+// psqlFile runs a file of the demonstration's data with psql, a client without knowledge of pgdispatch.
 func (st *stack) psqlFile(ctx context.Context, dir, name string) error {
 	cmd := exec.CommandContext(ctx, st.psql, "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1",
 		"--file", filepath.Join(dir, name), st.databaseURL)
@@ -275,7 +276,7 @@ func (st *stack) psqlFile(ctx context.Context, dir, name string) error {
 	return nil
 }
 
-// findPsql finds psql beside the server's programs, or else on the PATH.
+// findPsql looks for psql beside the server's programs, then on the PATH.
 func findPsql(binDir string) (string, error) {
 	for _, name := range []string{filepath.Join(binDir, "psql"), "psql"} {
 		if path, err := exec.LookPath(name); err == nil {

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// tableLayout is one line of the table: workspace, plan, pending, running, peak, completed, failed, pickup.
+// tableLayout formats one line of the table: workspace, plan, pending, running, peak, completed, failed, pickup.
 const tableLayout = "  %-16s %-11s %8s %9s %9s %10s %7s %10s %10s"
 
-// tableNotes explain the columns that do not explain themselves.
+// tableNotes explain the less obvious columns.
 var tableNotes = []string{
 	"  running: now / limit of the plan. peak: the most seen running at once.",
 	"  pickup: from the moment an item could start (inserted, due, and a slot of its workspace free)",
@@ -31,7 +31,7 @@ func (b board) lines() []string {
 	return out
 }
 
-// milliseconds renders a latency; a dash before there is one.
+// milliseconds formats a latency, or a dash if there is none yet.
 func milliseconds(ms *float64) string {
 	if ms == nil {
 		return "-"
@@ -39,13 +39,13 @@ func milliseconds(ms *float64) string {
 	return fmt.Sprintf("%.1f ms", *ms)
 }
 
-// firstLine is text up to its first line break.
+// firstLine returns text up to its first line break.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return line
 }
 
-// shorten cuts text that is longer than width characters.
+// shorten truncates text that is longer than width characters.
 func shorten(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text

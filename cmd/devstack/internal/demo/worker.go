@@ -23,12 +23,12 @@ const (
 	taskQueue    = "demo"
 	// activityTimeout bounds one attempt of an activity.
 	activityTimeout = 30 * time.Second
-	// shortestWork and workSpread say how long a node works: at least the one, and up to the other more.
+	// A node works for shortestWork plus up to workSpread.
 	shortestWork = 100 * time.Millisecond
 	workSpread   = 300 * time.Millisecond
 )
 
-// workflowInput is what pgdispatch hands to every workflow that it starts.
+// workflowInput is the input that pgdispatch passes to every workflow.
 type workflowInput struct {
 	ExecutionID                 string         `json:"executionId"`
 	WorkspaceID                 string         `json:"workspaceId"`
@@ -46,8 +46,8 @@ type nodeTask struct {
 	Fail bool `json:"fail"`
 }
 
-// newWorker registers the workflow and its activities on a worker that is not started yet. fatal
-// receives the error that ends the worker, if one does.
+// newWorker registers the workflow and its activities on a worker and does not start it. fatal receives the error that
+// ends the worker, if any.
 func newWorker(c client.Client, activities *graphActivities, fatal chan<- error) worker.Worker {
 	w := worker.New(c, taskQueue, worker.Options{
 		OnFatalError: func(err error) {
@@ -62,8 +62,8 @@ func newWorker(c client.Client, activities *graphActivities, fatal chan<- error)
 	return w
 }
 
-// runGraph is the workflow: it runs the nodes of its definition's graph one after another, each after
-// everything that it waits for. It returns the nodes in the order in which they ran.
+// runGraph is the workflow. It runs the nodes of its definition's graph one after another, each after its
+// predecessors. It returns the nodes in the order in which they ran.
 func runGraph(ctx workflow.Context, in workflowInput) ([]string, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: activityTimeout})
 	var activities *graphActivities
@@ -88,8 +88,8 @@ func runGraph(ctx workflow.Context, in workflowInput) ([]string, error) {
 	return order, nil
 }
 
-// nodeFailure is the workflow's error for a node that failed: the activity's own words, without the
-// event numbers and causes around them.
+// nodeFailure returns the workflow's error for a failed node: the activity's message without Temporal's event numbers
+// and causes.
 func nodeFailure(id string, err error) error {
 	reason := err.Error()
 	var application *temporal.ApplicationError
@@ -99,14 +99,14 @@ func nodeFailure(id string, err error) error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf("node %s %s", id, reason), "NodeFailed", nil)
 }
 
-// rowQuerier is what LoadGraph needs of a pool of connections.
+// rowQuerier is the part of a connection pool that LoadGraph needs.
 type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 // graphActivities are the activities of the workflow.
 type graphActivities struct {
-	// db is the database of pgdispatch.
+	// db is pgdispatch's database.
 	db rowQuerier
 }
 
@@ -123,7 +123,7 @@ func (a *graphActivities) LoadGraph(ctx context.Context, versionID string) (grap
 	return g, nil
 }
 
-// RunNode works for a moment, as long as the node's name says, and fails where it is asked to.
+// RunNode works for a time that depends on the node's name, and fails if the task says so.
 func (a *graphActivities) RunNode(ctx context.Context, task nodeTask) error {
 	timer := time.NewTimer(workTime(task.ID))
 	defer timer.Stop()
@@ -139,7 +139,7 @@ func (a *graphActivities) RunNode(ctx context.Context, task nodeTask) error {
 	return nil
 }
 
-// workTime is how long a node works: always the same for the same name.
+// workTime returns how long a node works. It is always the same for the same name.
 func workTime(node string) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(node))

@@ -1,5 +1,5 @@
-// Package entrant holds the contestants that are not the product, as processes of their own: the hand-written loop, the
-// polled design, River, and starts without any queue. Each ends at SIGTERM.
+// Package entrant holds the contestants other than the product: the hand-written loop, the polled design, River, and
+// starts without a queue. Each runs as a process of its own and exits on SIGTERM.
 package entrant
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
 )
 
-// Main runs the contestant that the environment asks for and ends the process. Where it asks for none, it returns.
+// Main runs the contestant that the environment selects and ends the process. It returns if none is selected.
 func Main() {
 	text := os.Getenv(lab.ChildVariable)
 	if text == "" {
@@ -72,7 +72,7 @@ type starter struct {
 	close   func()
 }
 
-// dial connects the bare stub, which is cheaper than an SDK's client: it is for the floor and the limit.
+// dial connects the bare gRPC stub, which is cheaper than an SDK client. The floor and the limit use it.
 func dial(child lab.Child) (*starter, error) {
 	conn, err := grpc.NewClient(child.Frontend, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -81,7 +81,8 @@ func dial(child lab.Child) (*starter, error) {
 	return &starter{workflowservice.NewWorkflowServiceClient(conn), func() { _ = conn.Close() }}, nil // the process ends
 }
 
-// dialSDK connects Temporal's SDK with its defaults, as who uses a queue beside Temporal does: by default it compresses.
+// dialSDK connects Temporal's SDK with its defaults, as an application with a queue beside Temporal would. By default
+// the SDK compresses its requests.
 func dialSDK(child lab.Child) (*starter, error) {
 	options := client.Options{HostPort: child.Frontend, Logger: log.NewStructuredLogger(
 		slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))}
@@ -95,7 +96,7 @@ func dialSDK(child lab.Child) (*starter, error) {
 	return &starter{temporal.WorkflowService(), temporal.Close}, nil
 }
 
-// start sends the request that the product would send: as many fields, an input of the same size.
+// start sends the same request as the product: the same number of fields and an input of the same size.
 func (s *starter) start(ctx context.Context, id int64, execution, workspace, definition, params string) error {
 	input := fmt.Appendf(nil,
 		`{"executionId":%q,"workspaceId":%q,"workflowDefinitionId":%q,"workflowDefinitionVersionId":%q,"queueItemId":%d,"nodeIds":["charge", "ship"],"params":%s}`,

@@ -14,11 +14,11 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
-// pollInterval is the polled design's.
+// pollInterval is the poll interval of the polled design.
 const pollInterval = 5 * time.Second
 
-// floor is the least that a hand-written loop could do: it hears of a row, claims it and starts it. It settles nothing,
-// survives nothing and limits nobody.
+// floor is the minimum that a hand-written loop could do: it is notified of a row, claims it and starts its workflow.
+// It settles nothing, recovers from nothing and enforces no limits.
 func floor(ctx context.Context, child lab.Child, s *starter) error {
 	listener, err := pgx.Connect(ctx, child.URL)
 	if err != nil {
@@ -73,7 +73,7 @@ func floorOne(ctx context.Context, conn *pgx.Conn, s *starter) (bool, error) {
 	return true, s.start(ctx, id, execution, workspace, definition, params)
 }
 
-// polled is the design that pgdispatch replaces: every five seconds it takes ten items and hands them over one after
+// polled is the design that pgdispatch replaces: every five seconds it takes ten items and starts them one after
 // another.
 func polled(ctx context.Context, child lab.Child, s *starter) error {
 	conn, err := connect(ctx, child)
@@ -120,7 +120,7 @@ func polledBatch(ctx context.Context, conn *pgx.Conn, s *starter) error {
 	return nil
 }
 
-// raw is what the machine can do without any queue: so many starts, by so many goroutines.
+// raw measures what the machine can do without a queue: a number of starts, sent by a number of goroutines.
 func raw(ctx context.Context, child lab.Child, s *starter) error {
 	var g errgroup.Group
 	for n := range child.Workers {

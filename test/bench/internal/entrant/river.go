@@ -16,7 +16,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
 )
 
-// riverConnections is as many as a replica of the product opens for its claims and settles together.
+// riverConnections is the number of connections that a product replica opens for claims and settles together.
 const riverConnections = 10
 
 // riverStop bounds River's soft stop.
@@ -44,7 +44,8 @@ func (w *orderWorker) Work(ctx context.Context, job *river.Job[OrderArgs]) error
 	return w.starter.start(ctx, job.ID, a.Execution, a.Workspace, a.Definition, string(a.Params))
 }
 
-// RiverClient makes a client as a Go team would. A cooldown of 0 is River's default; without workers it only inserts.
+// RiverClient creates a client as a Go team would. Zero cooldown means River's default. With nil work the client only
+// inserts.
 func RiverClient(pool *pgxpool.Pool, cooldown time.Duration, workers int, work *river.Workers) (*river.Client[pgx.Tx], error) {
 	config := &river.Config{FetchCooldown: cooldown, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if work != nil {
@@ -58,7 +59,7 @@ func RiverClient(pool *pgxpool.Pool, cooldown time.Duration, workers int, work *
 	return client, nil
 }
 
-// works is River as a Go team would use it.
+// works runs River as a Go team would.
 func works(ctx context.Context, child lab.Child, s *starter) error {
 	config, err := pgxpool.ParseConfig(child.URL)
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// visibleAfter is when a list shows what has closed: Elasticsearch's default refresh interval.
+// visibleAfter is the delay until a list shows a closed workflow: Elasticsearch's default refresh interval.
 const visibleAfter = time.Second
 
-// closure is a workflow that was closed by Close.
+// closure is a workflow that Close closed.
 type closure struct {
 	id string
 	at time.Time
 }
 
-// Close closes a workflow that has been started, and says when that was. It closes once.
+// Close closes a started workflow and returns the time at which it closed. Further calls return the same time.
 func (s *Server) Close(workflowID string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *Server) Close(workflowID string) time.Time {
 	return a.closed
 }
 
-// ListWorkflowExecutions lists what Close has closed since a time, the newest first.
+// ListWorkflowExecutions lists the workflows that Close closed since a given time, newest first.
 func (s *Server) ListWorkflowExecutions(_ context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	s.lists.Add(1)
 	since, err := sinceOf(request.GetQuery())
@@ -93,7 +93,7 @@ func (s *Server) info(workflowID string, a arrival) *workflowpb.WorkflowExecutio
 	return info
 }
 
-// closedAt says when a workflow has closed, if it has.
+// closedAt returns when a workflow closed, and reports whether it has.
 func (s *Server) closedAt(a arrival) (at time.Time, closed bool) {
 	switch due := a.at.Add(s.options.CloseAfter); {
 	case !a.closed.IsZero():

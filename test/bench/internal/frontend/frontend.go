@@ -1,5 +1,5 @@
-// Package frontend is a Temporal frontend that does nothing: it takes starts, notes when each arrived, and answers. What
-// is measured against it is the dispatcher and its database, and no workflow engine.
+// Package frontend is a Temporal frontend without a workflow engine: it accepts starts, records when each arrived, and
+// answers. Measurements against it show the cost of the dispatcher and its database only.
 package frontend
 
 import (
@@ -17,14 +17,15 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	_ "google.golang.org/grpc/encoding/gzip" // Temporal takes what an SDK's client compresses, and answers in kind
+	// Temporal accepts compressed requests of an SDK client and answers in kind.
+	_ "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/status"
 )
 
-// longPoll is how long an unanswered wait for a close event is held, as a real frontend does.
+// longPoll is how long an unanswered long poll for a close event is held, as by a real frontend.
 const longPoll = 20 * time.Second
 
-// Never is a CloseAfter for workflows that run on.
+// Never, as CloseAfter, means that workflows never close by themselves.
 const Never = time.Duration(-1)
 
 var (
@@ -32,15 +33,16 @@ var (
 	errGone     = status.Error(codes.Canceled, "the caller has gone")
 )
 
-// Options is how a frontend behaves. The zero value answers at once, and every workflow has ended when it is asked for.
+// Options configures a frontend. With the zero value it answers at once, and every workflow has already closed when it
+// is queried.
 type Options struct {
-	// StartDelay is how long a start is held before it is answered.
+	// StartDelay is how long each start is held before it is answered.
 	StartDelay time.Duration
-	// CloseAfter is how long a workflow runs after its start arrived. Never: for ever.
+	// CloseAfter is how long a workflow runs after its start arrived. Never means forever.
 	CloseAfter time.Duration
 }
 
-// Server is a running frontend. Its clock is this process's, so that arrivals can be set against what this process sent.
+// Server is a running frontend. It uses this process's clock, so arrivals can be compared with what this process sent.
 type Server struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 
@@ -59,14 +61,14 @@ type Server struct {
 	arrivals   map[string]arrival
 	closures   []closure
 	duplicates int
-	unanswered map[string]chan struct{} // those who wait for a workflow to arrive
+	unanswered map[string]chan struct{} // waiters for a workflow's arrival
 }
 
 type arrival struct {
 	at     time.Time
 	run    string
 	memo   *commonpb.Memo
-	closed time.Time     // by Close; zero: it was not
+	closed time.Time     // set by Close; zero if it was not called
 	ended  chan struct{} // closed by Close
 }
 
@@ -79,28 +81,28 @@ func Start(options Options) (*Server, error) {
 	s := &Server{options: options, grpc: grpc.NewServer(), address: listener.Addr().String(),
 		arrivals: map[string]arrival{}, unanswered: map[string]chan struct{}{}}
 	workflowservice.RegisterWorkflowServiceServer(s.grpc, s)
-	go func() { _ = s.grpc.Serve(listener) }() // ends with Stop, and has nothing to say then
+	go func() { _ = s.grpc.Serve(listener) }() // ends with Stop; its error then carries no information
 	return s, nil
 }
 
-// Address is where to find it.
+// Address returns the server's address as host:port.
 func (s *Server) Address() string { return s.address }
 
-// Stop ends it at once, long polls included.
+// Stop ends the server at once, long polls included.
 func (s *Server) Stop() { s.grpc.Stop() }
 
-// Counts is what a frontend has seen so far.
+// Counts holds what a frontend has seen so far.
 type Counts struct {
 	Starts     int // different workflow IDs
-	Duplicates int // starts of a workflow ID that was there already
-	Greatest   int // starts that were held at once
-	Polls      int // waits for a close event
-	Held       int // of them, those that wait now
+	Duplicates int // starts of a workflow ID that already existed
+	Greatest   int // the most starts held at once
+	Polls      int // long polls for a close event
+	Held       int // long polls that are held now
 	Lists      int // lists of closed workflows
-	Others     int // questions about one workflow that wait for nothing
+	Others     int // queries about one workflow that do not wait
 }
 
-// Counts returns what was seen since Start.
+// Counts returns the counts since Start.
 func (s *Server) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +121,7 @@ func (s *Server) Arrivals() map[string]time.Time {
 	return arrivals
 }
 
-// Await waits until a workflow's start has arrived, and says when.
+// Await waits until a workflow's start has arrived, and returns the time of arrival.
 func (s *Server) Await(ctx context.Context, workflowID string) (time.Time, error) {
 	s.mu.Lock()
 	a, ok := s.arrivals[workflowID]
@@ -142,12 +144,12 @@ func (s *Server) Await(ctx context.Context, workflowID string) (time.Time, error
 	}
 }
 
-// GetSystemInfo is asked by every SDK before anything else.
+// GetSystemInfo answers the request that every SDK sends first.
 func (s *Server) GetSystemInfo(context.Context, *workflowservice.GetSystemInfoRequest) (*workflowservice.GetSystemInfoResponse, error) {
 	return &workflowservice.GetSystemInfoResponse{ServerVersion: "1.0.0", Capabilities: &workflowservice.GetSystemInfoResponse_Capabilities{}}, nil
 }
 
-// StartWorkflowExecution notes the arrival and answers. A workflow ID that is known gets the run that it got before.
+// StartWorkflowExecution records the arrival and answers. A known workflow ID gets the run ID of its first start.
 func (s *Server) StartWorkflowExecution(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest) (*workflowservice.StartWorkflowExecutionResponse, error) {
 	now := time.Now()
 	held := s.inFlight.Add(1)
@@ -177,7 +179,7 @@ func (s *Server) StartWorkflowExecution(ctx context.Context, request *workflowse
 	return &workflowservice.StartWorkflowExecutionResponse{RunId: a.run, Started: !known, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}, nil
 }
 
-// GetWorkflowExecutionHistory answers with the close event once it is due, and empty when a long poll is over.
+// GetWorkflowExecutionHistory returns the close event once it is due. A long poll that times out gets an empty answer.
 func (s *Server) GetWorkflowExecutionHistory(ctx context.Context, request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
 	a, known := s.lookup(request.GetExecution().GetWorkflowId())
 	if !known {
@@ -206,7 +208,7 @@ func (s *Server) GetWorkflowExecutionHistory(ctx context.Context, request *workf
 	}}}}, nil
 }
 
-// awaitClose returns when a workflow has closed, or when a long poll is over.
+// awaitClose returns when the workflow has closed or the long poll has timed out.
 func (s *Server) awaitClose(ctx context.Context, a arrival) error {
 	wait := longPoll
 	if s.options.CloseAfter != Never {
@@ -225,7 +227,7 @@ func (s *Server) awaitClose(ctx context.Context, a arrival) error {
 	return nil
 }
 
-// DescribeWorkflowExecution says whether a workflow runs or has ended.
+// DescribeWorkflowExecution tells whether a workflow is running or has closed.
 func (s *Server) DescribeWorkflowExecution(_ context.Context, request *workflowservice.DescribeWorkflowExecutionRequest) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	s.others.Add(1)
 	id := request.GetExecution().GetWorkflowId()

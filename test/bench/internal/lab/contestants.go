@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// ChildVariable makes the bench's binary behave as one of the contestants; it holds a Child as JSON.
+// ChildVariable is the environment variable that makes the bench's binary run as one of the contestants. It holds a
+// Child as JSON.
 const ChildVariable = "PGDISPATCH_BENCH_CHILD"
 
 // Kinds of children.
@@ -19,19 +20,19 @@ const (
 	KindRaw    = "raw"
 )
 
-// Child says which contestant a child process is, and what it is to do.
+// Child selects a contestant and configures it.
 type Child struct {
 	Kind     string
 	URL      string        // of the database
 	Frontend string        // host:port
 	Async    bool          // floor: claims with synchronous_commit = off
-	Cooldown time.Duration // River's FetchCooldown; 0: its default
+	Cooldown time.Duration // River's FetchCooldown; zero means its default
 	GzipOff  bool          // River: its Temporal client does not compress
 	Workers  int           // River's MaxWorkers, or goroutines of the raw stub
-	Count    int           // how many starts the raw stub sends
+	Count    int           // number of starts that the raw stub sends
 }
 
-// Child starts one of our own contestants as a process.
+// Child starts one of the bench's own contestants as a process.
 func (l *Lab) Child(child Child) (*Process, error) {
 	text, err := json.Marshal(child)
 	if err != nil {
@@ -40,16 +41,16 @@ func (l *Lab) Child(child Child) (*Process, error) {
 	return l.start(child.Kind, l.self, nil, []string{ChildVariable + "=" + string(text)})
 }
 
-// Replica is how a replica of the product is to run. Zero values are its defaults.
+// Replica configures a replica of the product. Zero values mean the product's defaults.
 type Replica struct {
 	Workers int
 	Poll    time.Duration
 	Deaf    bool // PGDISPATCH_LISTEN=off
-	// Variables are more of its configuration.
+	// Variables are additional environment variables.
 	Variables []string
 }
 
-// Replica starts one replica of the product, as users run it: only what differs from the defaults is set.
+// Replica starts one replica of the product as users run it: only what differs from the defaults is set.
 func (l *Lab) Replica(database *Database, frontend string, options Replica) (*Process, error) {
 	admin, err := freeAddress()
 	if err != nil {
@@ -75,7 +76,7 @@ func (l *Lab) Replica(database *Database, frontend string, options Replica) (*Pr
 	return p, err
 }
 
-// freeAddress is one that nobody listened on a moment ago: a replica does not say which it was given.
+// freeAddress returns an address that was free a moment ago. A replica does not report which port it was given.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package lab is where contestants meet: one durable Postgres cluster, a fresh database for each attempt, and processes
-// that end with it.
+// Package lab is where contestants are measured: one durable Postgres cluster, a fresh database for each attempt, and
+// processes that end with it.
 package lab
 
 import (
@@ -23,21 +23,23 @@ import (
 
 // Templates that databases are copied from.
 const (
-	// Ours has the product's schema, our own contestants' tables and Workspaces workspaces without a limit to speak of.
+	// Ours has the product's schema, the tables of our own contestants, and Workspaces workspaces with a limit that is
+	// never reached.
 	Ours = "template_ours"
-	// Base is Ours as Options.Base makes it. It is there where that is set.
+	// Base is Ours made by the binary Options.Base. It exists only if that is set.
 	Base = "template_base"
 	// Rivers has River's schema.
 	Rivers = "template_river"
 )
 
-// Workspaces is how many workspaces the items of most scenarios are spread over.
+// Workspaces is the number of workspaces that the items of most scenarios are spread over.
 const Workspaces = 20
 
 // NoLimit is a workspace limit that is never reached.
 const NoLimit = 100000
 
-// Settings is how the cluster runs: durable, with room enough that no checkpoint falls into a measurement by its size.
+// Settings are the cluster's settings: durable, with max_wal_size large enough that no checkpoint is triggered by size
+// during a measurement.
 var Settings = map[string]string{
 	"fsync":              "on",
 	"full_page_writes":   "on",
@@ -50,13 +52,13 @@ var Settings = map[string]string{
 // Lab is one cluster and what runs against it.
 type Lab struct {
 	Cluster *sqltest.Cluster
-	// Binary is the pgdispatch to be measured.
+	// Binary is the pgdispatch binary to measure.
 	Binary string
-	// Base is an older pgdispatch whose schema is measured beside it; "": none.
+	// Base is an older pgdispatch binary whose schema is measured beside it. Empty disables this.
 	Base string
-	// Quick asks every scenario for a fraction of its time: to see that it works, not how fast.
+	// Quick gives every scenario a fraction of its time, to check that it works. The figures are meaningless then.
 	Quick bool
-	// HasStatements says whether the server counts statements.
+	// HasStatements reports whether the server has pg_stat_statements.
 	HasStatements bool
 
 	dir   string
@@ -65,10 +67,10 @@ type Lab struct {
 	names atomic.Int64
 }
 
-// Options says where things are.
+// Options configures a Lab.
 type Options struct {
 	Binary string
-	Base   string // "": none
+	Base   string // empty if there is none
 	Quick  bool
 }
 
@@ -120,7 +122,8 @@ func (l *Lab) open(ctx context.Context) error {
 	}
 	if l.HasStatements = canCountStatements(ctx, binDir); l.HasStatements {
 		settings["shared_preload_libraries"] = "pg_stat_statements"
-		settings["pg_stat_statements.track"] = "none" // the one scenario that counts turns it on for its own database
+		// The one scenario that counts statements enables it for its own database.
+		settings["pg_stat_statements.track"] = "none"
 	}
 	if l.Cluster, err = sqltest.StartCluster(ctx, sqltest.Options{BinDir: binDir, Settings: settings}); err != nil {
 		return err
@@ -158,7 +161,7 @@ func (l *Lab) template(ctx context.Context, name string, prepare func(context.Co
 	return nil
 }
 
-// migratedBy lets a binary make its own schema: what is measured is the product as it is shipped.
+// migratedBy has a binary create its own schema, so that the product is measured as shipped.
 func migratedBy(binary string) func(context.Context, string) error {
 	return func(ctx context.Context, url string) error { return prepareOurs(ctx, binary, url) }
 }
@@ -195,13 +198,13 @@ func prepareRiver(ctx context.Context, url string) error {
 	return err
 }
 
-// Version is what the server says it is.
+// Version returns the server's version.
 func (l *Lab) Version(ctx context.Context) (version string, err error) {
 	err = l.admin.QueryRow(ctx, "show server_version").Scan(&version)
 	return version, err
 }
 
-// Close ends the cluster and removes what was written.
+// Close stops the cluster and removes its files.
 func (l *Lab) Close() error {
 	var err error
 	if l.admin != nil {
@@ -216,14 +219,14 @@ func (l *Lab) Close() error {
 // Database is a fresh database for one attempt.
 type Database struct {
 	Name, URL string
-	// Pool is for whoever measures. Its connections are durable.
+	// Pool is for measuring. Its connections commit durably.
 	Pool *pgxpool.Pool
 
 	lab *Lab
 }
 
-// Database makes a database as its template is, with settings of its own, and flushes everything that came before to the
-// disk, so that nobody pays for a predecessor.
+// Database creates a database from a template, with its own settings. It flushes all earlier writes to disk first, so
+// that no contestant pays for its predecessor.
 func (l *Lab) Database(ctx context.Context, template string, settings map[string]string) (*Database, error) {
 	d := &Database{Name: fmt.Sprintf("bench_%d", l.names.Add(1)), lab: l}
 	if _, err := l.admin.Exec(ctx, "create database "+d.Name+" template "+template); err != nil {
@@ -246,13 +249,13 @@ func (l *Lab) Database(ctx context.Context, template string, settings map[string
 	return d, l.Checkpoint(ctx)
 }
 
-// Checkpoint writes all dirty pages, so that what follows starts from the same point each time.
+// Checkpoint writes all dirty pages, so that every measurement starts from the same point.
 func (l *Lab) Checkpoint(ctx context.Context) error {
 	_, err := l.admin.Exec(ctx, "checkpoint")
 	return err
 }
 
-// Drop removes the database, whoever is still connected.
+// Drop removes the database, even while clients are connected.
 func (d *Database) Drop() error {
 	d.Pool.Close()
 	if _, err := d.lab.admin.Exec(context.Background(), "drop database "+d.Name+" with (force)"); err != nil {

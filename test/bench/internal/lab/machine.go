@@ -14,16 +14,16 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
-// clockTick is a unit of /proc's CPU times: USER_HZ, which is 100 on every Linux that Go runs on.
+// clockTick is the unit of CPU times in /proc: USER_HZ, which is 100 on every Linux that Go supports.
 const clockTick = 10 * time.Millisecond
 
-// procStat is what /proc/<pid>/stat says of one process. Its CPU time, and that of children it has buried.
+// procStat is the content of /proc/<pid>/stat: CPU time of the process and of the children that it has reaped.
 type procStat struct {
 	parent      int
 	own, buried time.Duration
 }
 
-// readStat reads /proc/<pid>/stat. The name in it may hold anything, so what is read begins after its last bracket.
+// readStat reads /proc/<pid>/stat. The process name may contain anything, so fields are read after its last bracket.
 func readStat(pid int) (procStat, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -39,20 +39,21 @@ func parseStat(text string) (procStat, error) {
 		return procStat{}, fmt.Errorf("read process state: %q", text)
 	}
 	number := func(field int) time.Duration {
-		n, _ := strconv.ParseInt(fields[field], 10, 64) // the kernel writes numbers
+		n, _ := strconv.ParseInt(fields[field], 10, 64) // the kernel writes only numbers here
 		return time.Duration(n) * clockTick
 	}
 	parent, _ := strconv.Atoi(fields[1])
 	return procStat{parent: parent, own: number(11) + number(12), buried: number(13) + number(14)}, nil
 }
 
-// CPU is the CPU time that the process has used so far.
+// CPU returns the CPU time that the process has used so far.
 func (p *Process) CPU() (time.Duration, error) {
 	s, err := readStat(p.PID)
 	return s.own, err
 }
 
-// ServerCPU is the CPU time that the server and all its backends have used so far, those that have ended included.
+// ServerCPU returns the CPU time that the server and all its backends have used so far, including backends that have
+// ended.
 func (l *Lab) ServerCPU() (time.Duration, error) {
 	server, err := readStat(l.Cluster.PID())
 	if err != nil {
@@ -65,14 +66,16 @@ func (l *Lab) ServerCPU() (time.Duration, error) {
 	}
 	for _, path := range paths {
 		pid, _ := strconv.Atoi(filepath.Base(path))
-		if s, err := readStat(pid); err == nil && s.parent == l.Cluster.PID() { // one that has just ended is counted as buried
+		// A backend that has just ended is already counted as reaped.
+		if s, err := readStat(pid); err == nil && s.parent == l.Cluster.PID() {
 			total += s.own
 		}
 	}
 	return total, nil
 }
 
-// BackendCPU is the CPU time that one backend has used so far, to the nanosecond once it waits again.
+// BackendCPU returns the CPU time that one backend has used so far. It is exact to the nanosecond once the backend is
+// idle.
 func BackendCPU(pid uint32) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
 	if err != nil {
@@ -86,15 +89,15 @@ func BackendCPU(pid uint32) (time.Duration, error) {
 	return time.Duration(n), nil
 }
 
-// Machine is where a run took place.
+// Machine describes where a run took place.
 type Machine struct {
 	Cores        int
 	CPU, Kernel  string
 	Go, Postgres string
-	Fsync        time.Duration // median of an 8 kB write and fsync where the cluster's data is
-	LoadAverage  string        // as the run began
+	Fsync        time.Duration // median of an 8 kB write and fsync in the cluster's data directory
+	LoadAverage  string        // at the start of the run
 	MemoryGB     float64
-	River        string // its version
+	River        string // River's version
 }
 
 var (

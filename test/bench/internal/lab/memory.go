@@ -9,7 +9,7 @@ import (
 
 var residentSize = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
 
-// Memory is how many bytes of memory the process has in use, as the kernel counts them.
+// Memory returns the process's memory in use, in bytes, as the kernel counts it.
 func (p *Process) Memory() (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Metrics reads a replica's metrics: the sum over its labels of each.
+// Metrics reads a replica's metrics, each summed over its labels.
 func (p *Process) Metrics(ctx context.Context) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/metrics", nil)
 	if err != nil {
@@ -27,7 +27,7 @@ func (p *Process) Metrics(ctx context.Context) (map[string]float64, error) {
 	return parseMetrics(response.Body)
 }
 
-// parseMetrics reads Prometheus' text format. A line is a name, labels in braces if there are any, and a value.
+// parseMetrics reads Prometheus' text format: each line is a name, optional labels in braces, and a value.
 func parseMetrics(text io.Reader) (map[string]float64, error) {
 	sums := map[string]float64{}
 	lines := bufio.NewScanner(text)

@@ -15,23 +15,22 @@ import (
 const (
 	// stopTimeout is how long a process may take to end after SIGTERM before it is killed.
 	stopTimeout = 30 * time.Second
-	// tailLines is how much of its log an error shows.
+	// tailLines is how many lines of the log an error shows.
 	tailLines = 12
 )
 
-// Process is a contestant: a program of its own, so that each brings its own runtime and none shares the bench's.
+// Process is a contestant. Each is a program of its own with its own runtime, separate from the bench's.
 type Process struct {
-	// PID is its process ID.
 	PID int
 
 	name, logPath string
-	admin         string // where a replica serves its metrics; "": it is none
+	admin         string // where a replica serves its metrics; empty for other processes
 	cmd           *exec.Cmd
 	exited        chan struct{}
-	waitErr       error // to be read once exited is closed
+	waitErr       error // valid once exited is closed
 }
 
-// start runs a program with the environment's variables and more. Its output goes to a file.
+// start runs a program with the given variables added to the environment. Its output goes to a file.
 func (l *Lab) start(name, program string, args, variables []string) (*Process, error) {
 	p := &Process{name: name, exited: make(chan struct{}), logPath: filepath.Join(l.dir, fmt.Sprintf("%s-%d.log", name, l.names.Add(1)))}
 	log, err := os.Create(p.logPath)
@@ -46,7 +45,7 @@ func (l *Lab) start(name, program string, args, variables []string) (*Process, e
 	dieWithParent(p.cmd.SysProcAttr)
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // the signal of the parent's death is bound to the thread
+		runtime.LockOSThread() // the parent death signal is bound to the thread
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		started <- err
@@ -75,7 +74,7 @@ func (p *Process) Alive() error {
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Stop asks the process to end and waits, and kills it if that takes too long. A process that does not end well is an error.
+// Stop sends SIGTERM and waits, and kills the process if that takes too long. A non-zero exit is an error.
 func (p *Process) Stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal %s: %w", p.name, err)
@@ -91,7 +90,7 @@ func (p *Process) Stop() error {
 	}
 }
 
-// Kill ends the process without asking, for one that has nothing more to give.
+// Kill ends the process with SIGKILL. It is for processes that have nothing more to report.
 func (p *Process) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill %s: %w", p.name, err)

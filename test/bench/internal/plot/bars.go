@@ -7,7 +7,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
-// Bar is one value with its spread. Colour tells who it belongs to, the same in every plot.
+// Bar is one value with its spread. Colour identifies the contestant and is the same in every plot.
 type Bar struct {
 	Label  string
 	Spread stat.Spread
@@ -23,8 +23,8 @@ const (
 	barBottom = 34
 )
 
-// Bars draws horizontal bars as long as their medians, with whiskers from the least to the greatest value. Bars without
-// a value are left out.
+// Bars draws horizontal bars as long as their medians, with whiskers from minimum to maximum. Bars without a value are
+// omitted.
 func Bars(title, unit string, bars []Bar) string {
 	var shown []Bar
 	highest := 0.0

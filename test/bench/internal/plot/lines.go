@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Point is one place of a line.
+// Point is one point of a line.
 type Point struct{ X, Y float64 }
 
-// Line is a series of points in order of X.
+// Line is a series of points, ordered by X.
 type Line struct {
 	Label  string
 	Colour int
 	Points []Point
 }
 
-// Axes says what a plot of lines is about.
+// Axes configures a line plot.
 type Axes struct {
 	Title, X, Y string
-	// MaxY cuts the plot off: what is above is drawn at its edge. 0: nothing is cut.
+	// MaxY clips the plot: values above it are drawn at its edge. Zero disables clipping.
 	MaxY float64
-	// Mark draws a level to compare with, 0: none.
+	// Mark draws a horizontal reference level. Zero means none.
 	Mark float64
 }
 
@@ -34,7 +34,7 @@ const (
 	lineBottom = 44
 )
 
-// Lines draws lines in one pair of axes, both from 0.
+// Lines draws lines in one pair of axes. Both axes start at 0.
 func Lines(axes Axes, lines []Line) string {
 	highX, highY := 0.0, axes.Mark
 	for _, line := range lines {

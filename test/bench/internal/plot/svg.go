@@ -1,4 +1,4 @@
-// Package plot draws the few plots that the benchmarks need, as SVG that reads on light and on dark pages.
+// Package plot draws the benchmarks' plots as SVG that is readable on light and dark pages.
 package plot
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// style follows the reader's page: ink and grid change, the colours of the series hold on both.
+// style follows the page's colour scheme: ink and grid change, the colours of the series stay.
 const style = `<style>
 .ink{fill:#1f2328}.dim{fill:#59636e}.grid{stroke:#d1d9e0;stroke-width:1}.axis{stroke:#59636e;stroke-width:1}.bar{stroke:#1f2328;stroke-width:1.2}
 .c0{fill:#2f81f7;stroke:#2f81f7}.c1{fill:#8b949e;stroke:#8b949e}.c2{fill:#d29922;stroke:#d29922}.c3{fill:#db6d28;stroke:#db6d28}
@@ -38,14 +38,14 @@ func (c *canvas) rect(x, y, width, height float64, class string) {
 	fmt.Fprintf(c, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"/>`+"\n", x, y, width, height, class)
 }
 
-// svg closes the drawing. The title is also what a screen reader says.
+// svg closes the drawing. The title is also the text for screen readers.
 func (c *canvas) svg(title string) string {
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+"\n",
 		c.width, c.height, c.width, c.height, html.EscapeString(title)) + style + "\n" + c.String() + "</svg>\n"
 }
 
-// Ticks returns round values from 0 to at least highest, about four of them. A highest that is no positive number is
-// taken for 1.
+// Ticks returns about four round values from 0 to at least highest. A highest that is not a positive number counts as
+// 1.
 func Ticks(highest float64) []float64 {
 	if !(highest > 0) || math.IsInf(highest, 0) {
 		highest = 1
@@ -64,7 +64,7 @@ func Ticks(highest float64) []float64 {
 	return ticks
 }
 
-// Number writes a value the way a reader takes it in: three digits that count, thousands set apart.
+// Number formats a value for reading: three significant digits, with separated thousands.
 func Number(value float64) string {
 	switch magnitude := math.Abs(value); {
 	case math.IsNaN(value):

@@ -1,4 +1,4 @@
--- The ends of all workflows that run, together.
+-- Ends all running workflows together.
 select count(*)
 from (
     select array_agg(e.id) as ids, array_agg('COMPLETED'::text) as outcomes, array_agg(null::text) as nothing

@@ -1,4 +1,5 @@
--- Settles what is claimed by the product's own statement, which is put in: a script does not know what was claimed.
+-- Settles the claimed items with the product's own statement, which is inserted here: a script does not know what was
+-- claimed.
 create function public.settle() returns bigint
 language plpgsql
 as $function$

@@ -1,4 +1,4 @@
--- $1 name, $2 how many in each workspace of that name, $3 params.
+-- $1 name, $2 number of items in each workspace of that name, $3 params.
 insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
 select d.workspace_id, d.id, $3::jsonb
 from pgdispatch.workspaces w

@@ -1,7 +1,8 @@
--- The claim of before the redesign, for databases that a binary of then has migrated.
+-- The claim from before the redesign, for databases migrated by a binary of that time.
 -- PENDING -> CLAIMED; CLAIMED -> PENDING
--- $1 owner, $2 at most, $3 lease, $4 the owner's namespace, $5 limited namespaces, $6 how many items of each, $7 who is going
--- to wait for their ends (null: nobody has room). Leases that ran out go back first. The last row has no id: see the function.
+-- $1 owner, $2 maximum, $3 lease, $4 the owner's namespace, $5 limited namespaces, $6 number of items of each, $7 the
+-- replica that will wait for their ends (null if none has room). Items with expired leases go back first. The last row
+-- has no id: see the function.
 select c.id, c.lease_token, c.execution_id::text, c.workspace_id::text, c.workflow_definition_id::text, c.workflow_definition_version_id::text,
        c.namespace, c.workflow_type, c.task_queue, c.execution_timeout, c.node_ids, c.params, c.traceparent,
        c.attempt_count, c.failure_count, c.max_attempts, c.outcome_unknown, c.unanswered_for, c.problem, c.waited, c.more, c.capped, c.look_again_in,

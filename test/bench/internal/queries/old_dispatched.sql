@@ -1,7 +1,9 @@
--- The settle of then, likewise.
+-- The settle statement from before the redesign.
 -- CLAIMED -> DISPATCHED
--- $1 ids, $2 tokens, $3 run IDs, $4 watcher: the replica that will wait for their end (null: none has room). A token is of one claim of one item.
--- By lists and not by joins, and by the holder rather than the status: whatever the planner believes, it reads these rows only.
+-- $1 ids, $2 tokens, $3 run IDs, $4 watcher: the replica that will wait for their end (null if none has room). A token
+-- belongs to one claim of one item.
+-- Reads lists instead of joins, and filters by the holder instead of the status, so that any plan reads only these
+-- rows.
 with moved as (
     update pgdispatch.workflow_execution_queue q
     set status = 'DISPATCHED',

@@ -1,4 +1,4 @@
-// Package queries holds the benchmarks' SQL, one statement or script a file.
+// Package queries holds the benchmarks' SQL, one statement or script per file.
 package queries
 
 import (
@@ -9,7 +9,7 @@ import (
 //go:embed *.sql
 var files embed.FS
 
-// Get returns the text of a file, without its ending in the name. A name that there is not is a mistake in the program.
+// Get returns the text of a file, named without its extension. It panics if there is no such file.
 func Get(name string) string {
 	text, err := files.ReadFile(name + ".sql")
 	if err != nil {

@@ -1,2 +1,2 @@
--- Anything that takes a snapshot.
+-- Any statement that takes a snapshot.
 select count(*) from pgdispatch.settings

@@ -1,4 +1,5 @@
--- Bytes of pgdispatch's tables and of their indexes, replicas' connections, how full the notification queue is, and rows that have not ended.
+-- Bytes of pgdispatch's tables and of their indexes, connections of replicas, usage of the notification queue, and
+-- number of rows that have not ended.
 select sum(pg_table_size(c.oid))::double precision, sum(pg_indexes_size(c.oid))::double precision,
        (select count(*)::double precision from pg_stat_activity a where a.datname = current_database() and a.application_name like 'pgdispatch%'),
        pg_notification_queue_usage(),

@@ -1,7 +1,7 @@
--- What the contestants of our own making use, beside the product's schema. Run it in a migrated database.
+-- The tables of the bench's own contestants, beside the product's schema. Run it in a migrated database.
 create schema bench;
 
--- The product's table without its triggers, and with a NOTIFY for each statement in their place.
+-- The product's table without its triggers, with a NOTIFY per statement instead.
 create table bench.plain (like pgdispatch.workflow_execution_queue including all);
 create table bench.naive (like pgdispatch.workflow_execution_queue including all);
 
@@ -13,7 +13,7 @@ end;
 $$;
 create trigger notify_naive after insert on bench.naive for each statement execute function bench.notify_naive();
 
--- What a hand-written loop would have: a queue, one index and a NOTIFY.
+-- The tables of a hand-written loop: a queue, one index and a NOTIFY.
 create table bench.floor (
     id                     bigint generated always as identity primary key,
     execution_id           uuid not null default gen_random_uuid(),

@@ -1,5 +1,5 @@
--- The database's counters so far: WAL position, transactions, and row versions that died, by update (heap-only ones of
--- them) and by delete.
+-- The database's counters so far: WAL position, transactions, and dead row versions by update (and how many of these
+-- were heap-only) and by delete.
 select pg_current_wal_insert_lsn() - '0/0'::pg_lsn, d.xact_commit, t.updated, t.heap_only, t.deleted
 from pg_stat_database d
 cross join (

@@ -1,5 +1,6 @@
--- $1 how many, $2 the first one's number, $3 of how many in all. Items that ended over the last month, one in a hundred of them
--- failed, every tenth of those discarded. With triggers off, because nobody is to hear of them.
+-- $1 number of items, $2 number of the first item, $3 total number of items. Inserts items that ended over the last
+-- month. One in a hundred failed, and every tenth of those was discarded. Triggers are off, so that nothing is
+-- notified.
 with d as (
     select array_agg(w.workspace_id) as workspaces, array_agg(w.id) as definitions, count(*) as number from pgdispatch.workflow_definitions w
 ), made as (

@@ -1,4 +1,4 @@
--- $1 how many, $2 limit of each, $3 name. Each gets one definition with one version; returns both IDs.
+-- $1 number of workspaces, $2 limit of each, $3 name. Each gets one definition with one version. Returns both IDs.
 with w as (
     insert into pgdispatch.workspaces (name, max_concurrent_workflows)
     select $3::text || ' ' || n, $2::integer from generate_series(1, $1::integer) n

@@ -1,4 +1,4 @@
-// Package report writes what a run came to, as a page of Markdown with plots beside it.
+// Package report writes the results of a run as a Markdown page with plots beside it.
 package report
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
-// Run is what there is to report.
+// Run is what is reported of a run.
 type Run struct {
 	Command string
 	Began   time.Time
@@ -26,7 +26,7 @@ type Run struct {
 	Results []*scenario.Result
 }
 
-// Markdown is the page. Plots are linked relative to it, in a directory of this name.
+// Markdown returns the page. Plots are linked relative to it, in a directory with the given name.
 func (r *Run) Markdown(plots string) string {
 	var b strings.Builder
 	b.WriteString("# Benchmarks\n\n")
@@ -59,7 +59,7 @@ func (r *Run) machine(b *strings.Builder) {
 		"in brackets; a ratio is taken within each round.\n\n", r.Rounds)
 }
 
-// bars is the table of what should be reached, and was or was not.
+// bars writes the table of targets and whether each was met.
 func (r *Run) bars(b *strings.Builder) {
 	b.WriteString("## What was to be reached\n\n| what | measured | bar | reached |\n|---|---|---|---|\n")
 	for _, result := range r.Results {
@@ -79,7 +79,7 @@ func (r *Run) bars(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// Cell is a figure with its spread, as the tables show it. One value has none.
+// Cell formats a figure with its spread for a table. A single value has no spread.
 func Cell(s stat.Spread) string {
 	switch {
 	case !s.Known():
@@ -126,7 +126,7 @@ func section(b *strings.Builder, result *scenario.Result, plots string) {
 // Drawing is a plot and its title.
 type Drawing struct{ Title, SVG string }
 
-// Plots draws a result's plots, by file name, in order.
+// Plots yields a result's plots by file name, in order.
 func Plots(result *scenario.Result) func(yield func(string, Drawing) bool) {
 	return func(yield func(string, Drawing) bool) {
 		for _, chart := range result.Charts {
@@ -166,7 +166,7 @@ func linesOf(result *scenario.Result) string {
 	return plot.Lines(plot.Axes{Title: l.Title, X: l.X, Y: l.Y, MaxY: l.MaxY, Mark: l.Mark}, lines)
 }
 
-// Write writes the page to a path, and the plots into a directory beside it that is named like the page.
+// Write writes the page to path, and the plots to a directory beside it that is named after the page.
 func (r *Run) Write(path string) error {
 	dir := strings.TrimSuffix(path, filepath.Ext(path))
 	if err := os.MkdirAll(dir, 0o755); err != nil {

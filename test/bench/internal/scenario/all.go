@@ -2,20 +2,20 @@ package scenario
 
 import "time"
 
-// DefaultHold is how long scenario snapshot holds its snapshot.
+// DefaultHold is how long scenario snapshot holds its snapshot by default.
 const DefaultHold = 5 * time.Minute
 
-// Options is what scenarios may be told.
+// Options configures scenarios.
 type Options struct {
-	// Hold is how long an old snapshot is held; 0: DefaultHold.
+	// Hold is how long an old snapshot is held. Zero means DefaultHold.
 	Hold time.Duration
-	// Soak is how long scenario soak takes; 0: DefaultSoak.
+	// Soak is how long scenario soak takes. Zero means DefaultSoak.
 	Soak time.Duration
-	// Base: an older pgdispatch is there to be measured beside the present one.
+	// Base reports whether an older pgdispatch is available to be measured beside the present one.
 	Base bool
 }
 
-// All is every scenario, in the order of the report.
+// All returns every scenario, in the order of the report.
 func All(o Options) []*Scenario {
 	if o.Hold == 0 {
 		o.Hold = DefaultHold

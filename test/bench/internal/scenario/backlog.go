@@ -18,8 +18,8 @@ import (
 // claimBatch is how many items each measured claim takes.
 const claimBatch = 10
 
-// backlog is a database with so much waiting, and a store to claim from it, with connections as a replica has them. It is made once
-// and used in every round.
+// backlog is a database with many waiting items, and a store that claims from it on connections configured like a
+// replica's. It is made once and used in every round.
 type backlog struct {
 	db     *lab.Database
 	pool   *pgxpool.Pool
@@ -28,8 +28,8 @@ type backlog struct {
 	teams  []Team
 }
 
-// openBacklog makes a database and fills it. Claims commit without waiting for the disk, so that they are measured and it
-// is not.
+// openBacklog creates a database and fills it. Its claims commit asynchronously, so that the claims are measured and
+// not the disk.
 func openBacklog(ctx context.Context, t *Turn, fill func(context.Context, *Turn, *backlog) error) (*backlog, error) {
 	db, err := t.Database(ctx, lab.Ours, map[string]string{"synchronous_commit": "off"})
 	if err != nil {
@@ -57,7 +57,7 @@ func openBacklog(ctx context.Context, t *Turn, fill func(context.Context, *Turn,
 	return b, t.Checkpoint(ctx)
 }
 
-// storePool is one connection, with the settings that a replica's connections have.
+// storePool opens a single connection with the settings of a replica's connections.
 func storePool(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -81,17 +81,17 @@ func (b *backlog) close() error {
 	return b.db.Drop()
 }
 
-// backlogs are those of a scenario, by the entrant whose they are.
+// backlogs are the backlogs of a scenario, by entrant.
 type backlogs map[string]*backlog
 
-// entrant measures beside a backlog that it makes in its first turn.
+// entrant measures against a backlog that it creates in its first turn.
 func (all backlogs) entrant(name string, colour int, fill func(context.Context, *Turn, *backlog) error, measure func(*backlog, context.Context, *Turn) error) Entrant {
 	return Entrant{Name: name, Colour: colour, Run: func(ctx context.Context, t *Turn) error {
 		if all[name] == nil {
 			b, err := openBacklog(ctx, t, fill)
 			if err != nil {
 				if b != nil {
-					_ = b.close() // the error that counts is there
+					_ = b.close() // the first error is the one to report
 				}
 				return err
 			}
@@ -109,14 +109,14 @@ func (all backlogs) close() error {
 	return errors.Join(errs...)
 }
 
-// claim claims once, beside a look at what has changed, and says how long both took.
+// claim reads what has changed, claims once, and returns how long both took.
 func (b *backlog) claim(ctx context.Context, atMost int) (claim.Batch, time.Duration, error) {
 	began := time.Now()
 	batch, err := b.store.Claim(ctx, atMost)
 	return batch, time.Since(began), err
 }
 
-// hold settles what was claimed as dispatched, and leaves it running.
+// hold settles the claimed items as dispatched and leaves their workflows running.
 func (b *backlog) hold(ctx context.Context, batch claim.Batch) (executions []string, err error) {
 	settlements := make([]claim.Settlement, len(batch.Items))
 	for n, item := range batch.Items {
@@ -130,7 +130,7 @@ func (b *backlog) hold(ctx context.Context, batch claim.Batch) (executions []str
 	return executions, err
 }
 
-// enqueue inserts a batch, each item by a transaction of its own.
+// enqueue inserts a batch, one transaction per item.
 func (b *backlog) enqueue(ctx context.Context) error {
 	for range claimBatch {
 		team := b.teams[rand.IntN(len(b.teams))]
@@ -141,9 +141,9 @@ func (b *backlog) enqueue(ctx context.Context) error {
 	return nil
 }
 
-// cycle enqueues a batch, claims as many, settles them and ends them: what a busy dispatcher does all day. It returns how
-// long the claims took, one after another until they have given as many: where a store does not know how much waits in a workspace,
-// one claim may give less than it asks for.
+// cycle enqueues a batch, claims as many items, settles them and ends them: a busy dispatcher's steady state. It
+// returns how long each claim took. One claim may return fewer items than requested, because a store may not know how
+// many items wait in a workspace; cycle claims until the batch is complete.
 func (b *backlog) cycle(ctx context.Context) (took []time.Duration, err error) {
 	if err := b.enqueue(ctx); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (b *backlog) cycle(ctx context.Context) (took []time.Duration, err error) {
 	return took, nil
 }
 
-// total is how long claims took together.
+// total returns the sum of the claims' durations.
 func total(took []time.Duration) (sum time.Duration) {
 	for _, d := range took {
 		sum += d

@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// costWarmUps is how many claims are not counted: their statements are planned, and what they read is read for the first time.
+	// costWarmUps is how many claims are not counted. They plan the statements and read the data for the first time.
 	costWarmUps = 20
-	// backendRests is how long a backend gets to wait for its next statement, so that the kernel has its time.
+	// backendRests is how long a backend is left idle before its CPU time is read, so that the kernel's count is
+	// complete.
 	backendRests = 200 * time.Microsecond
 )
 
-// ClaimCost is the CPU time that claims take of the one backend that executes them, beside that of an older schema.
+// ClaimCost measures the CPU time of claims in the backend that executes them, beside that of an older schema.
 func ClaimCost(base bool) *Scenario {
 	one, hundred := costing("one item", 1, 1500), costing("100 items", 100, 60)
 	s := &Scenario{
@@ -62,7 +63,7 @@ func costing(name string, items, rounds int) Entrant {
 		}
 		for n := range Quickly(t, rounds, 5) + costWarmUps {
 			for k := range all {
-				c := all[(n+k)%len(all)] // by turns the one or the other first
+				c := all[(n+k)%len(all)] // alternate the order
 				if err := c.once(ctx, items, n >= costWarmUps); err != nil {
 					return fmt.Errorf("%s, claim %d: %w", c.db.Name, n, err)
 				}
@@ -80,7 +81,7 @@ func costing(name string, items, rounds int) Entrant {
 	}}
 }
 
-// costed is a schema of which is known what its claims cost.
+// costed is a schema whose claims are measured.
 type costed struct {
 	db      *lab.Database
 	pool    *pgxpool.Pool // one connection, whose backend is counted
@@ -90,7 +91,7 @@ type costed struct {
 	claim  func(ctx context.Context, items int, since time.Time) (ids, tokens []int64, err error)
 	settle func(ctx context.Context, ids, tokens []int64) (settled int, err error)
 
-	claims, settles, both []float64 // µs an item
+	claims, settles, both []float64 // µs per item
 }
 
 func openCosted(ctx context.Context, t *Turn, template string) (*costed, error) {
@@ -131,9 +132,9 @@ func (c *costed) close() error {
 	return c.db.Drop()
 }
 
-// once lets items wait, claims them and settles them.
+// once inserts items, claims them and settles them.
 func (c *costed) once(ctx context.Context, items int, counts bool) error {
-	since := time.Now().Add(-backendRests) // both clocks are this machine's
+	since := time.Now().Add(-backendRests) // both times are of this machine's clock
 	if _, err := c.db.Pool.Exec(ctx, queries.Get("enqueue_many"), c.team.Workspace, c.team.Definition, items, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
@@ -160,7 +161,7 @@ func (c *costed) once(ctx context.Context, items int, counts bool) error {
 		return fmt.Errorf("a settle of %d settled %d", items, settled)
 	}
 	if counts {
-		each := 1000 * float64(items) // nanoseconds for all of them
+		each := 1000 * float64(items) // nanoseconds for all items
 		c.claims = append(c.claims, float64(claimed)/each)
 		c.settles = append(c.settles, float64(ended)/each)
 		c.both = append(c.both, float64(claimed+ended)/each)
@@ -168,7 +169,7 @@ func (c *costed) once(ctx context.Context, items int, counts bool) error {
 	return nil
 }
 
-// counted is the CPU time that the backend takes for something.
+// counted returns the CPU time that the backend uses while do runs.
 func (c *costed) counted(do func() error) (time.Duration, error) {
 	before, err := lab.BackendCPU(c.backend)
 	if err != nil {
@@ -182,7 +183,7 @@ func (c *costed) counted(do func() error) (time.Duration, error) {
 	return after - before, err
 }
 
-// byStore claims as a replica does that sleeps until it is notified, and settles likewise.
+// byStore claims and settles as a replica does that sleeps until it is notified.
 func (c *costed) byStore(ctx context.Context) error {
 	store := &claim.Store{Pool: c.pool, Owner: "bench", Lease: time.Minute, Namespace: "default"}
 	var number int64
@@ -210,10 +211,10 @@ func (c *costed) byStore(ctx context.Context) error {
 	return nil
 }
 
-// runID is as long as Temporal's.
+// runID has the length of Temporal's run IDs.
 const runID = "0191f3f2-aaaa-7bbb-8ccc-0123456789ab"
 
-// claimBefore claims by the statement of before the redesign.
+// claimBefore claims with the statement from before the redesign.
 func (c *costed) claimBefore(ctx context.Context, items int, _ time.Time) (ids, tokens []int64, err error) {
 	rows, err := c.pool.Query(ctx, queries.Get("old_claim"), "bench", items, time.Minute, "default", []string{}, []int{}, "bench")
 	if err != nil {
@@ -225,7 +226,7 @@ func (c *costed) claimBefore(ctx context.Context, items int, _ time.Time) (ids, 
 		if err != nil {
 			return nil, nil, fmt.Errorf("claim as before: %w", err)
 		}
-		id, isItem := values[0].(int64) // the last row has none
+		id, isItem := values[0].(int64) // the last row has no ID
 		token, _ := values[1].(int64)
 		if isItem {
 			ids, tokens = append(ids, id), append(tokens, token)
@@ -234,7 +235,7 @@ func (c *costed) claimBefore(ctx context.Context, items int, _ time.Time) (ids, 
 	return ids, tokens, rows.Err()
 }
 
-// settleBefore settles by the statement of then.
+// settleBefore settles with the statement from before the redesign.
 func (c *costed) settleBefore(ctx context.Context, ids, tokens []int64) (int, error) {
 	runs := make([]string, len(ids))
 	for n := range runs {

@@ -10,7 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
-// fillFull makes one workspace with a huge backlog and many with a small one, and claims until all of them are full.
+// fillFull creates one workspace with a huge backlog and many with a small one, and claims until all are full.
 func fillFull(ctx context.Context, t *Turn, b *backlog) error {
 	huge, err := AddTeams(ctx, b.pool, "huge", 1, 1)
 	if err != nil {
@@ -40,7 +40,7 @@ func fillFull(ctx context.Context, t *Turn, b *backlog) error {
 	return nil
 }
 
-// claimAll claims until the store knows that there is room for nothing more, and lets what it got run.
+// claimAll claims until the store knows that no workspace has room, and leaves the claimed items running.
 func (b *backlog) claimAll(ctx context.Context) error {
 	for {
 		batch, _, err := b.claim(ctx, 1000)
@@ -56,7 +56,7 @@ func (b *backlog) claimAll(ctx context.Context) error {
 	}
 }
 
-// fillWide makes many workspaces with one item each, all of which may be claimed.
+// fillWide creates many workspaces with one claimable item each.
 func fillWide(ctx context.Context, t *Turn, b *backlog) error {
 	if _, err := AddTeams(ctx, b.pool, "single", Quickly(t, 100000, 500), 5); err != nil {
 		return err
@@ -64,11 +64,11 @@ func fillWide(ctx context.Context, t *Turn, b *backlog) error {
 	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_everywhere"), "single", 1, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
-	_, _, err := b.claim(ctx, 0) // loads what waits
+	_, _, err := b.claim(ctx, 0) // loads the waiting items
 	return err
 }
 
-// Claims is what a claim costs beside a large backlog.
+// Claims measures what a claim costs with a large backlog.
 func Claims() *Scenario {
 	open := backlogs{}
 	const none, full, wide = "nothing else waits", "1,000,000 in one full, 10,000 other full", "100,000 workspaces, one item each"

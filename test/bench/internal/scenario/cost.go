@@ -13,10 +13,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
-// costRate is how many items a second are offered while their cost is taken.
+// costRate is how many items per second are offered while costs are measured.
 const costRate = 1000.0
 
-// usage is what a database has used so far.
+// usage holds a database's counters so far.
 type usage struct {
 	wal                                        float64
 	transactions, updated, heapOnly, deletions int64
@@ -24,7 +24,8 @@ type usage struct {
 }
 
 func (s *stage) usage(ctx context.Context) (u usage, err error) {
-	pool, err := pgxpool.New(ctx, s.db.URL) // of its own, because those of the load are closed to have their counts
+	// A pool of its own, because the load's connections are closed to flush their counters.
+	pool, err := pgxpool.New(ctx, s.db.URL)
 	if err != nil {
 		return u, fmt.Errorf("connect: %w", err)
 	}
@@ -46,8 +47,9 @@ func costEntrant(name string, colour int, c contestant, options frontend.Options
 	}}
 }
 
-// cost offers items for a while and divides what the database used by their number. Backends report their counters at the
-// latest when they end, so the load's are closed and the contestant is ended before they are read.
+// cost offers items for a while and divides the database's usage by their number. Backends report their counters when
+// they end at the latest, so the load's connections are closed and the contestant is stopped before the counters are
+// read.
 func cost(ctx context.Context, t *Turn, s *stage, until string) error {
 	if err := s.awaitNone(ctx, until); err != nil {
 		return err
@@ -89,7 +91,7 @@ func cost(ctx context.Context, t *Turn, s *stage, until string) error {
 	return nil
 }
 
-// Cost is what an item costs the database.
+// Cost measures what an item costs the database.
 func Cost() *Scenario {
 	never := frontend.Options{CloseAfter: frontend.Never}
 	return &Scenario{
@@ -114,7 +116,7 @@ func Cost() *Scenario {
 	}
 }
 
-// Herd is how many claims one item costs among many replicas.
+// Herd measures how many claims one item causes with many replicas.
 func Herd() *Scenario {
 	return &Scenario{
 		Name: "herd", Title: "Twenty replicas, one item a second",
@@ -143,11 +145,12 @@ func herdRun(ctx context.Context, t *Turn) error {
 		return err
 	}
 	t.Figures["idle"] = float64(idle) / float64(seconds)
-	t.Figures["claims"] = max(float64(busy-idle)/float64(seconds), 0) // starting up does not take the same number each time
+	// The number of claims at startup varies, so the difference may be negative.
+	t.Figures["claims"] = max(float64(busy-idle)/float64(seconds), 0)
 	return nil
 }
 
-// herdClaims counts the claims of all replicas over some seconds with so many items.
+// herdClaims counts the claims of all replicas over some seconds with the given number of items.
 func herdClaims(ctx context.Context, t *Turn, items, seconds int) (claims int64, err error) {
 	c := replicas(Quickly(t, herdReplicas, 3), lab.Replica{}, Alone("enqueue"))
 	c.settings = map[string]string{"track_functions": "all"}
@@ -156,7 +159,8 @@ func herdClaims(ctx context.Context, t *Turn, items, seconds int) (claims int64,
 		return 0, err
 	}
 	err = func() error {
-		if err := sleepUntil(ctx, time.Now().Add(Quickly(t, 2*time.Second, 500*time.Millisecond))); err != nil { // all replicas are there
+		// All replicas are up by then.
+		if err := sleepUntil(ctx, time.Now().Add(Quickly(t, 2*time.Second, 500*time.Millisecond))); err != nil {
 			return err
 		}
 		end := time.Now().Add(time.Duration(seconds) * time.Second)
@@ -172,7 +176,7 @@ func herdClaims(ctx context.Context, t *Turn, items, seconds int) (claims int64,
 		if err := errors.Join(sleepUntil(ctx, end), s.endProcesses()); err != nil {
 			return err
 		}
-		// Backends report what they have counted when they end.
+		// Backends report their counters when they end.
 		if err := sleepUntil(ctx, time.Now().Add(time.Second)); err != nil {
 			return err
 		}

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// drainWorkers is W, and how many workers or goroutines everybody has.
+	// drainWorkers is W, and the number of workers or goroutines of every contestant.
 	drainWorkers = 100
-	// slowStart is how long the slow frontend takes.
+	// slowStart is how long the slow frontend takes to answer a start.
 	slowStart = 10 * time.Millisecond
 )
 
-// drainEntrant fills the queue first, starts the processes then, and measures from the first start to the last.
+// drainEntrant fills the queue, then starts the processes, and measures from the first start to the last.
 func drainEntrant(name string, colour int, c contestant, options frontend.Options, fill func(context.Context, *stage, int) error) Entrant {
 	return Entrant{Name: name, Colour: colour, Run: func(ctx context.Context, t *Turn) error {
 		items := Quickly(t, 20000, 500)
@@ -61,7 +61,7 @@ func (s *stage) drain(ctx context.Context, t *Turn, items int, fill func(context
 	if s.server.Counts().Greatest > drainWorkers {
 		return fmt.Errorf("%d starts at once, with W = %d", s.server.Counts().Greatest, drainWorkers)
 	}
-	if fill == nil { // the stub is done, and has ended
+	if fill == nil { // the raw stub has exited by then
 		s.processes = nil
 		return s.requireStarts(items)
 	}
@@ -77,7 +77,8 @@ func (s *stage) drain(ctx context.Context, t *Turn, items int, fill func(context
 	return s.requireStarts(items)
 }
 
-// fill lets items wait, and returns the CPU time that the server took for it: what tidies up before the drain is not in it.
+// fill inserts items and returns the CPU time that the server took for the inserts. The vacuum and checkpoint after
+// them are not included.
 func (s *stage) fill(ctx context.Context, items int, fill func(context.Context, *stage, int) error) (time.Duration, error) {
 	if fill == nil {
 		return 0, s.lab.Checkpoint(ctx)
@@ -99,7 +100,7 @@ func (s *stage) fill(ctx context.Context, items int, fill func(context.Context, 
 	return after - before, s.lab.Checkpoint(ctx)
 }
 
-// awaitStarts waits until so many workflows have been started. A contestant that ends before is an error.
+// awaitStarts waits until the given number of workflows has been started. It fails if a contestant exits before.
 func (s *stage) awaitStarts(ctx context.Context, items int) error {
 	for s.server.Counts().Starts < items {
 		err := sleepUntil(ctx, time.Now().Add(5*time.Millisecond))
@@ -113,7 +114,7 @@ func (s *stage) awaitStarts(ctx context.Context, items int) error {
 	return nil
 }
 
-// ends are the first and the last arrival.
+// ends returns the first and the last arrival.
 func ends(arrivals map[string]time.Time) (first, last time.Time) {
 	for _, at := range arrivals {
 		if first.IsZero() || at.Before(first) {
@@ -163,7 +164,7 @@ const (
 	drainEnds  = "pgdispatch, ends recorded too"
 )
 
-// drainers are those that every drain has.
+// drainers returns the contestants of every drain.
 func drainers(options frontend.Options) []Entrant {
 	one := replicas(1, lab.Replica{Workers: drainWorkers}, Alone("enqueue"))
 	one.maxClaims = drainWorkers
@@ -176,10 +177,10 @@ func drainers(options frontend.Options) []Entrant {
 
 var drainColumns = []Column{{"rate", "starts/s"}, {"settled", "settled/s"}, {"cpu", "database CPU µs an item"}, {"greatest", "at once"}}
 
-// Drain is how fast a full queue is handed over.
+// Drain measures how fast a full queue is dispatched.
 func Drain() *Scenario {
 	never := frontend.Options{CloseAfter: frontend.Never}
-	three := each([]lab.Replica{{Workers: 34}, {Workers: 33}, {Workers: 33}}, Alone("enqueue")) // as many as drainWorkers
+	three := each([]lab.Replica{{Workers: 34}, {Workers: 33}, {Workers: 33}}, Alone("enqueue")) // drainWorkers in total
 	ended := replicas(1, lab.Replica{Workers: drainWorkers}, Alone("enqueue"))
 	three.maxClaims, ended.maxClaims = drainWorkers, drainWorkers
 	return &Scenario{
@@ -206,7 +207,7 @@ func Drain() *Scenario {
 	}
 }
 
-// SlowDrain is Drain with a frontend that takes its time.
+// SlowDrain is Drain with a slow frontend.
 func SlowDrain() *Scenario {
 	atMost := drainWorkers / slowStart.Seconds()
 	return &Scenario{

@@ -21,11 +21,10 @@ const (
 
 const enqueueWriters = 32
 
-// slowFlush makes each flush of the log wait 4 ms for others, whoever there is: a disk that is slow, on a machine whose
-// disk is not.
+// slowFlush delays each WAL flush by 4 ms, however many sessions are active. It simulates a slow disk.
 var slowFlush = map[string]string{"commit_delay": "4000", "commit_siblings": "0"}
 
-// flood is an entrant that inserts as fast as 32 writers can, into a database that nobody drains.
+// flood is an entrant that inserts as fast as 32 writers can, into a database that is not drained.
 func flood(name string, colour int, c contestant, settings map[string]string) Entrant {
 	c.settings = settings
 	return Entrant{Name: name, Colour: colour, Run: func(ctx context.Context, t *Turn) error {
@@ -59,7 +58,7 @@ func enqueueEntrants(settings map[string]string) []Entrant {
 	}
 }
 
-// Enqueue is how fast rows can be inserted.
+// Enqueue measures how fast rows can be inserted.
 func Enqueue() *Scenario {
 	return &Scenario{
 		Name: "enqueue", Title: "Enqueue throughput",
@@ -92,7 +91,7 @@ func SlowFlush() *Scenario {
 	}
 }
 
-// Draining is how fast rows can be inserted while replicas hand them over.
+// Draining measures how fast rows can be inserted while replicas dispatch them.
 func Draining() *Scenario {
 	drained := func(name string, colour int, deaf bool) Entrant {
 		c := replicas(2, lab.Replica{Workers: 50, Deaf: deaf, Poll: poll(deaf)}, Alone("enqueue"))
@@ -123,7 +122,8 @@ func Draining() *Scenario {
 	}
 }
 
-// poll is the poll interval of a replica: that of a deaf one is short, or warming it up would take minutes.
+// poll returns a replica's poll interval. A deaf replica polls often, because otherwise its warm-up would take
+// minutes.
 func poll(deaf bool) time.Duration {
 	if deaf {
 		return 100 * time.Millisecond

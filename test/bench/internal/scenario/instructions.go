@@ -27,7 +27,7 @@ import (
 // step is a part of a cycle.
 type step struct {
 	name  string
-	items int // of enqueue, in each workspace or in so many of them, and of claim: at the most
+	items int // enqueue: items per workspace, or number of workspaces; claim: the maximum
 }
 
 func enqueues(items int) step { return step{"enqueue", items} }
@@ -42,7 +42,8 @@ var (
 
 const settle = "select public.settle()"
 
-// Instructions counts what the server executes for a cycle: exactly, and so on any machine the same, however busy it is.
+// Instructions counts the instructions that the server executes for a cycle. The count is exact and the same on any
+// machine, however busy it is.
 func Instructions() *Scenario {
 	return &Scenario{
 		Name: "instructions", Title: "What the statements execute",
@@ -63,7 +64,8 @@ func Instructions() *Scenario {
 	}
 }
 
-// counted is a cycle of statements, beside so many items that wait before the first. Whatever one has that another has not is what that costs.
+// counted runs a cycle of statements, with the given number of items waiting before the first. Differences between
+// entrants are the cost of the steps in which they differ.
 func counted(name string, waits int, cycle ...step) Entrant {
 	return Entrant{Name: name, Colour: blue, Run: func(ctx context.Context, t *Turn) error {
 		valgrind, err := exec.LookPath("valgrind")
@@ -84,14 +86,15 @@ func counted(name string, waits int, cycle ...step) Entrant {
 	}}.slow()
 }
 
-// settling puts what is claimed into the product's own statement.
+// settling returns the settle script with the product's own statement inserted.
 func settling() string {
 	return fmt.Sprintf(queries.Get("count_settle"), strings.NewReplacer(
 		"$1", "ids", "$2", "tokens", "$3", "runs", "$4", "'bench'", "select id from moved", "select count(*) into settled from moved",
 	).Replace(sql.Dispatched))
 }
 
-// count executes so many cycles in a cluster of their own, and returns the instructions of all that the server did from its start.
+// count executes the cycles in a cluster of their own, and returns the instructions that the server executed since its
+// start.
 func count(ctx context.Context, valgrind, binary string, waits int, cycle []step, cycles int) (n int64, err error) {
 	l, err := lab.Open(ctx, lab.Options{Binary: binary})
 	if err != nil {
@@ -105,7 +108,7 @@ func count(ctx context.Context, valgrind, binary string, waits int, cycle []step
 	if err != nil {
 		return 0, err
 	}
-	// In order, and what it wrote stays for the single user.
+	// A fast shutdown keeps the data for the single-user server.
 	if err := syscall.Kill(l.Cluster.PID(), syscall.SIGINT); err != nil {
 		return 0, fmt.Errorf("shut the server down: %w", err)
 	}
@@ -116,15 +119,16 @@ func count(ctx context.Context, valgrind, binary string, waits int, cycle []step
 		{"enqueue", "enqueue(integer)", queries.Get("count_enqueue")}, {"claim", "claim", sql.Claim},
 		{"end", "finish_one", queries.Get("count_end")}, {"ends", "finish_all", queries.Get("count_ends")},
 	} {
-		// No other: what is prepared is counted.
+		// Prepare no other statements, because preparing is counted too.
 		if slices.ContainsFunc(cycle, func(s step) bool { return s.name == p.step }) {
-			script += "prepare " + p.name + " as " + strings.TrimSpace(p.text) + ";\n\n" // an empty line ends a statement
+			// Single-user mode ends a statement at an empty line.
+			script += "prepare " + p.name + " as " + strings.TrimSpace(p.text) + ";\n\n"
 		}
 	}
 	return execute(ctx, valgrind, l.Cluster, script+recorded.script, recorded.items)
 }
 
-// prepare lets items wait, and lets the first claim be made: an epoch begins only once.
+// prepare inserts waiting items and makes the first claim, because an epoch begins only once.
 func prepare(ctx context.Context, l *lab.Lab, waits int) error {
 	url := l.Cluster.URL(lab.Ours)
 	conn, err := pgx.Connect(ctx, url)
@@ -163,7 +167,8 @@ func prepare(ctx context.Context, l *lab.Lab, waits int) error {
 	return nil
 }
 
-// execute has a single user execute a script that settles so many items, as the user whose the cluster is.
+// execute has a single-user server execute a script that settles the given number of items. It runs as the cluster's
+// user.
 func execute(ctx context.Context, valgrind string, cluster *sqltest.Cluster, script string, items int) (int64, error) {
 	data := filepath.Join(cluster.Dir, "data")
 	info, err := os.Stat(data)
@@ -189,7 +194,7 @@ func execute(ctx context.Context, valgrind string, cluster *sqltest.Cluster, scr
 	}
 	settled := 0
 	for _, found := range regexp.MustCompile(`settle = "(\d+)"`).FindAllSubmatch(answers.Bytes(), -1) {
-		one, _ := strconv.Atoi(string(found[1])) // it is digits
+		one, _ := strconv.Atoi(string(found[1])) // the pattern matches digits only
 		settled += one
 	}
 	if settled != items {

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// idleRate is how many items a second an idle system gets: one each 35 ms, with jitter.
+	// idleRate is how many items per second an idle system gets: one every 35 ms, with jitter.
 	idleRate = 1000.0 / 35.0
-	// pacedWriters are a busy system's.
+	// pacedWriters is the number of writers of a busy system.
 	pacedWriters = 16
 )
 
-// idleEntrant inserts now and then, by turns of the given ways, and takes the percentiles of each.
+// idleEntrant inserts at a low rate, cycling through the given ways to insert, and takes the percentiles of each way.
 func idleEntrant(name string, colour int, c contestant, rate float64, warmUps int, ways map[string]Insert) Entrant {
 	return Entrant{Name: name, Colour: colour, Run: func(ctx context.Context, t *Turn) error {
 		s, err := t.run(ctx, c, frontend.Options{CloseAfter: frontend.Never}, Quickly(t, warmUps, 1))
@@ -63,10 +63,11 @@ func idleRun(ctx context.Context, t *Turn, s *stage, rate float64, ways map[stri
 	return s.requireStarts(warm + len(all))
 }
 
-// asyncClaims is a replica whose claims a crash of Postgres may undo, as the floor's: then a workspace may exceed its limit.
+// asyncClaims is a replica that claims asynchronously, as the floor does. A crash of Postgres may undo its claims, so
+// that a workspace may exceed its limit.
 var asyncClaims = lab.Replica{Variables: []string{"PGDISPATCH_DURABLE_COMMITS=none"}}
 
-// Idle is how long an item takes from its insert to its start when there is nothing else to do.
+// Idle measures the time from an item's insert to its start when there is nothing else to do.
 func Idle() *Scenario {
 	both := func(statement string) map[string]Insert {
 		return map[string]Insert{"alone": Alone(statement), "tx": Within(statement)}
@@ -99,10 +100,10 @@ func Idle() *Scenario {
 	}
 }
 
-// offered is what became of items that were offered at a rate.
+// offered is the result of offering items at a rate.
 type offered struct {
 	milliseconds []float64 // from commit to start
-	kept         float64   // the rate that the writers kept
+	kept         float64   // the rate that the writers achieved
 	late         int       // items that were not started in time
 }
 
@@ -141,13 +142,15 @@ func pacedEntrant(name string, colour int, c contestant, offers float64) Entrant
 	}}
 }
 
-// busy is the product as River is: as many workers, and one row between a begin and a commit.
+// busy is the product configured like River: the same number of workers, and each row inserted between a begin and a
+// commit.
 func busy() contestant { return replicas(1, lab.Replica{Workers: riverWorkers}, Within("enqueue")) }
 
-// pacedRates are the rates that are offered, each with the ratios that p50 and p99 may come to; none: it is shown only.
+// pacedRates are the offered rates, each with the maximum ratios of p50 and p99. Zero means that the ratio has no
+// target.
 var pacedRates = []struct{ rate, p50, p99 float64 }{{rate: 100}, {300, 1.1, 1.3}, {1000, 1.2, 1.1}, {2000, 0.9, 1.2}, {rate: 4000}}
 
-// Paced is how long an item takes from its commit to its start in a busy system.
+// Paced measures the time from an item's commit to its start in a busy system.
 func Paced() *Scenario {
 	s := &Scenario{
 		Name: "paced", Title: "From commit to start, by the rate that is offered",
@@ -177,7 +180,7 @@ func Paced() *Scenario {
 	return s
 }
 
-// grouped is a whole number of at most six digits, with a comma before the last three.
+// grouped formats a whole number of at most six digits, with a comma before the last three.
 func grouped(n float64) string {
 	if n < 1000 {
 		return strconv.Itoa(int(n))

@@ -18,22 +18,22 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
-// Team is a workspace with the one definition that it has.
+// Team is a workspace and its only definition.
 type Team struct{ Workspace, Definition string }
 
-// Sent is one item that was enqueued.
+// Sent is an enqueued item.
 type Sent struct {
 	WorkflowID string
-	Due        time.Time // when it was to be sent; zero where there was no plan
+	Due        time.Time // when it was planned to be sent; zero without a plan
 	Began      time.Time // before the INSERT was sent
-	Committing time.Time // before the commit was sent; the same as Began where the INSERT commits by itself
-	Done       time.Time // the commit was answered
+	Committing time.Time // before the commit was sent; equals Began if the INSERT commits by itself
+	Done       time.Time // when the answer to the commit arrived
 }
 
 // Insert enqueues one item in a transaction of its own.
 type Insert func(ctx context.Context, conn *pgx.Conn, team Team) (Sent, error)
 
-// Alone inserts by a statement that commits by itself.
+// Alone inserts with a single statement that commits by itself.
 func Alone(statement string) Insert {
 	statement = queries.Get(statement)
 	return func(ctx context.Context, conn *pgx.Conn, team Team) (Sent, error) {
@@ -47,7 +47,8 @@ func Alone(statement string) Insert {
 	}
 }
 
-// Within inserts by the same statement, between a begin and a commit, as an application does that has more to write.
+// Within inserts with the same statement between a begin and a commit, like an application that writes more in the
+// transaction.
 func Within(statement string) Insert {
 	alone := Alone(statement)
 	return func(ctx context.Context, conn *pgx.Conn, team Team) (sent Sent, err error) {
@@ -59,7 +60,7 @@ func Within(statement string) Insert {
 	}
 }
 
-// ByRiver inserts by River's client, which needs a transaction to be given.
+// ByRiver inserts with River's client, which requires a transaction.
 func ByRiver(client *river.Client[pgx.Tx]) Insert {
 	return func(ctx context.Context, conn *pgx.Conn, team Team) (sent Sent, err error) {
 		execution := uuid.NewString()
@@ -80,7 +81,7 @@ func inTransaction(ctx context.Context, conn *pgx.Conn, sent *Sent, do func(pgx.
 		return fmt.Errorf("begin: %w", err)
 	}
 	if err := do(tx); err != nil {
-		_ = tx.Rollback(ctx) // the error that counts is there
+		_ = tx.Rollback(ctx) // the first error is the one to report
 		return err
 	}
 	sent.Committing = time.Now()
@@ -91,7 +92,7 @@ func inTransaction(ctx context.Context, conn *pgx.Conn, sent *Sent, do func(pgx.
 	return nil
 }
 
-// Teams reads the workspaces of a database that was made from our template.
+// Teams reads the workspaces of a database made from the Ours template.
 func Teams(ctx context.Context, pool *pgxpool.Pool) ([]Team, error) {
 	rows, err := pool.Query(ctx, queries.Get("teams"))
 	if err != nil {
@@ -109,7 +110,7 @@ func AddTeams(ctx context.Context, pool *pgxpool.Pool, name string, count, limit
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Team])
 }
 
-// Load is a number of writers, each on a connection of its own.
+// Load is a number of writers, each on its own connection.
 type Load struct {
 	Pool    *pgxpool.Pool
 	Insert  Insert
@@ -117,7 +118,7 @@ type Load struct {
 	Writers int
 }
 
-// each runs a function for every writer at the same time, and collects what they sent.
+// each runs write concurrently for every writer, and collects what they sent.
 func (l *Load) each(ctx context.Context, write func(ctx context.Context, conn *pgx.Conn, writer int) ([]Sent, error)) ([]Sent, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	sent := make([][]Sent, l.Writers)
@@ -147,7 +148,8 @@ func (l *Load) team(n int) Team {
 	return l.Teams[n%len(l.Teams)]
 }
 
-// Flood inserts as fast as the writers can, and returns how many commits a second were answered after the warm-up.
+// Flood inserts as fast as the writers can, and returns the number of commits per second that were answered after the
+// warm-up.
 func (l *Load) Flood(ctx context.Context, warmUp, duration time.Duration) (perSecond float64, all []Sent, err error) {
 	began := time.Now()
 	from, until := began.Add(warmUp), began.Add(warmUp+duration)
@@ -170,9 +172,9 @@ func (l *Load) Flood(ctx context.Context, warmUp, duration time.Duration) (perSe
 	return float64(counted) / duration.Seconds(), all, err
 }
 
-// Paced inserts at a rate, evenly shared by the writers: each item is due up to a quarter of a gap before or after its
-// turn, so that gaps are 0.5 to 1.5 of the mean. A writer that is late goes on at once: the plan does not wait for the
-// database. At twice the planned time all give up.
+// Paced inserts at a rate that the writers share evenly. Each item is due up to a quarter of a gap before or after its
+// turn, so that gaps are 0.5 to 1.5 of the mean. A late writer continues at once: the plan does not wait for the
+// database. All writers give up at twice the planned time.
 func (l *Load) Paced(ctx context.Context, rate float64, duration time.Duration) ([]Sent, error) {
 	gap := time.Duration(float64(l.Writers) / rate * float64(time.Second))
 	count := int(rate * duration.Seconds() / float64(l.Writers))
@@ -198,7 +200,7 @@ func (l *Load) Paced(ctx context.Context, rate float64, duration time.Duration) 
 	})
 }
 
-// Rate is how many items a second were really sent: from the first to the last answer.
+// Rate returns the achieved rate in items per second, from the first to the last answer.
 func Rate(sent []Sent) float64 {
 	if len(sent) < 2 {
 		return 0
@@ -230,11 +232,11 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 	}
 }
 
-// startsWithin bounds the wait for the last start once all is enqueued.
+// startsWithin bounds the wait for the last start once all items are enqueued.
 const startsWithin = time.Minute
 
 // Latencies waits for every item's start and returns how long each took: from before the INSERT, and from before the
-// commit. An item that is not started in time is an error.
+// commit. It is an error if an item is not started in time.
 func Latencies(ctx context.Context, server *frontend.Server, sent []Sent) (fromInsert, fromCommit []time.Duration, err error) {
 	fromInsert, fromCommit, late, err := latencies(ctx, server, sent)
 	if err == nil && late > 0 {
@@ -243,8 +245,8 @@ func Latencies(ctx context.Context, server *frontend.Server, sent []Sent) (fromI
 	return fromInsert, fromCommit, err
 }
 
-// latencies is Latencies for loads that may be more than a contestant can take. Items that are not started in time are
-// counted, and taken for as late as they are by then: less than the truth.
+// latencies is Latencies for loads that may exceed a contestant's capacity. Items that are not started in time are
+// counted as late, and their latency is taken to be the time waited so far, which understates it.
 func latencies(ctx context.Context, server *frontend.Server, sent []Sent) (fromInsert, fromCommit []time.Duration, late int, err error) {
 	patient, cancel := context.WithTimeout(ctx, startsWithin)
 	defer cancel()
@@ -262,5 +264,5 @@ func latencies(ctx context.Context, server *frontend.Server, sent []Sent) (fromI
 	return fromInsert, fromCommit, late, nil
 }
 
-// repeatable holds one snapshot from its first statement to its end.
+// repeatable uses one snapshot from the first statement to the end of the transaction.
 var repeatable = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}

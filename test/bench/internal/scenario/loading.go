@@ -11,7 +11,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
-// Loading is what it takes a replica to learn of all that waits.
+// Loading measures what a replica needs to load everything that is waiting.
 func Loading() *Scenario {
 	const lanes = "100,000 workspaces, 1,000,000 items"
 	open := backlogs{}
@@ -40,7 +40,7 @@ func fillLanes(ctx context.Context, t *Turn, b *backlog) error {
 	return nil
 }
 
-// load lets a new store load what waits.
+// load has a new store load everything that is waiting.
 func (b *backlog) load(ctx context.Context, t *Turn) error {
 	pool, err := storePool(ctx, b.db.URL)
 	if err != nil {
@@ -68,10 +68,10 @@ func (b *backlog) load(ctx context.Context, t *Turn) error {
 	return nil
 }
 
-// heap is what this process has in use, without what nobody needs any more.
+// heap returns this process's memory statistics after a garbage collection.
 func heap() (stats runtime.MemStats) {
 	runtime.GC()
-	runtime.GC() // pools keep what they have for one collection
+	runtime.GC() // sync.Pools keep their content for one collection
 	runtime.ReadMemStats(&stats)
 	return stats
 }

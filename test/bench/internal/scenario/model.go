@@ -1,4 +1,5 @@
-// Package scenario holds what is measured. A scenario is a list of entrants that take turns; a round is one turn of each.
+// Package scenario holds what is measured. A scenario is a list of entrants that take turns. A round is one turn of
+// each.
 package scenario
 
 import (
@@ -13,26 +14,26 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
-// Figures is what one turn of an entrant came to, by the names of the scenario's columns.
+// Figures are the results of one turn of an entrant, by the names of the scenario's columns.
 type Figures map[string]float64
 
-// Curve is a line of a plot: what an entrant came to at each load that it was tried at.
+// Curve is a line of a plot: an entrant's result at each load that it was measured at.
 type Curve struct {
 	Entrant string
 	X, Y    []float64
 }
 
-// Turn is one turn: the lab, and what it found.
+// Turn is one turn: the lab and the results.
 type Turn struct {
 	*lab.Lab
 	Figures Figures
-	// Curve, if any, is drawn in the scenario's plot of lines.
+	// Curve is drawn in the scenario's line plot. It may be empty.
 	Curve Curve
-	// Notes are said below the scenario's table, once each.
+	// Notes are printed below the scenario's table, each once.
 	Notes []string
 }
 
-// Quickly returns one of two values: the second where all is only to be seen to work.
+// Quickly returns full, or quick in a quick run.
 func Quickly[T any](t *Turn, full, quick T) T {
 	if t.Quick {
 		return quick
@@ -40,7 +41,7 @@ func Quickly[T any](t *Turn, full, quick T) T {
 	return full
 }
 
-// Entrant is one of those that take turns.
+// Entrant is one of the participants that take turns.
 type Entrant struct {
 	Name   string
 	Colour int
@@ -60,21 +61,21 @@ type Column struct{ Figure, Title string }
 // Key names a figure of an entrant.
 type Key struct{ Entrant, Figure string }
 
-// Bar is what a figure, or a ratio of two of them, should reach.
+// Bar is the target for a figure or for a ratio of two figures.
 type Bar struct {
 	Text        string
 	Value       Key
-	Against     Key // zero: Value itself is what counts
+	Against     Key // the divisor; if zero, Value itself is compared
 	AtLeast     bool
 	Level       float64
-	Constant    float64 // a divisor in place of Against: a figure that needs no measuring
-	Informative bool    // shown, and held to nothing
+	Constant    float64 // a fixed divisor in place of Against, for a figure that needs no measuring
+	Informative bool    // shown, but not a target
 }
 
-// Chart is a plot of bars over one figure.
+// Chart is a bar plot of one figure.
 type Chart struct{ Figure, Title, Unit string }
 
-// Scenario is what is measured together.
+// Scenario is a set of measurements that are compared with each other.
 type Scenario struct {
 	Name, Title, Text string
 	Entrants          []Entrant
@@ -82,11 +83,11 @@ type Scenario struct {
 	Bars              []Bar
 	Charts            []Chart
 	Lines             *LinesChart
-	// MaxRounds bounds the rounds of a scenario that takes long; 0: as many as the run has.
+	// MaxRounds bounds the number of rounds of a slow scenario. Zero means as many as the run has.
 	MaxRounds int
-	// Close is called once all rounds are over. Nil: there is nothing to close.
+	// Close is called after all rounds. It may be nil.
 	Close func() error
-	// Limit bounds one turn; 0: two minutes.
+	// Limit bounds one turn. Zero means two minutes.
 	Limit time.Duration
 }
 
@@ -96,18 +97,19 @@ type LinesChart struct {
 	MaxY, Mark  float64
 }
 
-// Result is what all turns of a scenario came to. Values have one entry a round, NaN where the turn failed.
+// Result holds the results of all turns of a scenario. Values have one entry per round, NaN where the turn failed.
 type Result struct {
 	*Scenario
 	Values map[Key][]float64
-	Curves []Curve // of the last round that had one, one an entrant
+	Curves []Curve // of the last round that had one; one per entrant
 	Notes  []string
 	Errors []error
 }
 
 const defaultLimit = 2 * time.Minute
 
-// Run takes rounds in turns: A B C, A B C. A turn that fails is kept as an error, and the others go on.
+// Run runs the rounds, with the entrants taking turns: A B C, A B C. A failed turn is recorded as an error, and the
+// others continue.
 func (s *Scenario) Run(ctx context.Context, l *lab.Lab, rounds int, say func(string, ...any)) *Result {
 	result := &Result{Scenario: s, Values: map[Key][]float64{}}
 	if s.MaxRounds > 0 {
@@ -190,7 +192,7 @@ func dropCurve(curves []Curve, entrant string) []Curve {
 	return kept
 }
 
-// Spread is what a figure came to over the rounds.
+// Spread returns a figure's spread over the rounds.
 func (r *Result) Spread(key Key) stat.Spread {
 	var known []float64
 	for _, value := range r.Values[key] {
@@ -201,7 +203,7 @@ func (r *Result) Spread(key Key) stat.Spread {
 	return stat.Of(known)
 }
 
-// Of is what a bar's value came to over the rounds, and whether its median reaches the level.
+// Of returns the spread of a bar's value over the rounds, and reports whether its median meets the target.
 func (r *Result) Of(bar Bar) (stat.Spread, bool) {
 	var spread stat.Spread
 	switch {

@@ -12,19 +12,20 @@ import (
 )
 
 const (
-	// patience is the p99 that an offered rate must keep to count, in milliseconds.
+	// patience is the maximum p99, in milliseconds, at which an offered rate counts as kept.
 	patience = 50.0
-	// keeps is the share of an offered rate that the writers must really have sent.
+	// keeps is the minimum share of an offered rate that the writers must have achieved.
 	keeps = 0.97
 )
 
-// searchStep is what an offered rate came to.
+// searchStep is the result of one offered rate.
 type searchStep struct {
 	rate, p99 float64
 	good      bool
 }
 
-// search finds the greatest rate that try calls good: upwards by a quarter until one is not, then halving the gap.
+// search finds the greatest rate that try calls good. It raises the rate by a quarter until one is not good, then
+// bisects.
 func search(from, limit float64, halvings int, try func(rate float64) (searchStep, error)) (float64, []searchStep, error) {
 	var steps []searchStep
 	attempt := func(rate float64) (bool, error) {
@@ -84,7 +85,7 @@ func rateEntrant(name string, colour int, c contestant) Entrant {
 	}}
 }
 
-// Greatest is the highest rate that can be offered before items wait.
+// Greatest measures the highest rate that can be offered before items wait.
 func Greatest() *Scenario {
 	return &Scenario{
 		Name: "rate", Title: "The highest offered rate with a p99 of 50 ms",

@@ -16,13 +16,13 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
-// recording is what a script is to do, and how many items it settles.
+// recording is a script and the number of items that it settles.
 type recording struct {
 	script string
 	items  int
 }
 
-// recorder keeps what the last claim was sent with.
+// recorder keeps the arguments of the last claim.
 type recorder struct {
 	claim.Database
 	claimed []any
@@ -38,8 +38,8 @@ func (r *recorder) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchRes
 	return r.Database.SendBatch(ctx, batch)
 }
 
-// record does the cycles in a copy of the database, where the product's own store claims, and returns the script that does the same in
-// the original: IDs, tokens and workspaces are the same in both.
+// record runs the cycles in a copy of the database, where the product's own store claims. It returns a script that
+// does the same in the original: IDs, tokens and workspaces are equal in both.
 func record(ctx context.Context, l *lab.Lab, cycle []step, cycles int) (r recording, err error) {
 	db, err := l.Database(ctx, lab.Ours, nil)
 	if err != nil {
@@ -83,7 +83,7 @@ func record(ctx context.Context, l *lab.Lab, cycle []step, cycles int) (r record
 	return r, nil
 }
 
-// literals are arguments of a statement as text.
+// literals formats the arguments of a statement as SQL text.
 func literals(args []any) string {
 	texts := make([]string, len(args))
 	for n, arg := range args {
@@ -114,7 +114,7 @@ func literal(arg any) string {
 	}
 }
 
-// array is of elements that need no quotes but a time's.
+// array formats an array literal. Elements must not contain double quotes.
 func array[T any](elements []T) string {
 	texts := make([]string, len(elements))
 	for n, e := range elements {

@@ -14,10 +14,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
-// restPoll is the poll interval's default, by which an idle replica's statements are counted.
+// restPoll is the default poll interval, by which an idle replica's statements are counted.
 const restPoll = 5 * time.Second
 
-// Rest is what a replica does when there is nothing to do.
+// Rest measures what a replica does when there is nothing to do.
 func Rest() *Scenario {
 	return &Scenario{
 		Name: "rest", Title: "An idle replica",
@@ -59,7 +59,7 @@ func rest(ctx context.Context, t *Turn, s *stage) error {
 	if err := s.warmUp(ctx, 5); err != nil {
 		return err
 	}
-	// The replica still ends what the warm-up has started.
+	// The replica still records the ends of the warm-up's workflows.
 	if err := sleepUntil(ctx, time.Now().Add(Quickly(t, 10*time.Second, time.Second))); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func rest(ctx context.Context, t *Turn, s *stage) error {
 	return nil
 }
 
-// countRest divides what was asked between two looks into liveness and the rest, and notes what it was.
+// countRest divides the statements between two readings into liveness and the rest, and adds a note with their texts.
 func (t *Turn) countRest(before, after map[string]int64, polls float64) {
 	t.Figures["alive"], t.Figures["statements"] = 0, 0
 	for query, calls := range after {
@@ -110,7 +110,7 @@ func (t *Turn) countRest(before, after map[string]int64, polls float64) {
 	}
 }
 
-// statements returns what the database was asked so far, and how often, our own look apart.
+// statements returns the statements that the database has executed so far and their counts, without this query.
 func (s *stage) statements(ctx context.Context) (map[string]int64, error) {
 	if !s.lab.HasStatements {
 		return nil, nil
@@ -129,7 +129,7 @@ func (s *stage) statements(ctx context.Context) (map[string]int64, error) {
 	return calls, err
 }
 
-// shorten leaves a statement's comments out and keeps its beginning.
+// shorten removes a statement's comments and keeps its beginning.
 func shorten(query string) string {
 	var kept []string
 	for line := range strings.Lines(query) {

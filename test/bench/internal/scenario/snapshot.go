@@ -13,7 +13,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
-// Snapshot is what claims cost after minutes of load with an old snapshot held open, which keeps every dead row.
+// Snapshot measures what claims cost after minutes of load while an old snapshot is held, which keeps every dead row.
 func Snapshot(hold time.Duration) *Scenario {
 	return &Scenario{
 		Name: "snapshot", Title: "Claims beside an old snapshot",
@@ -39,7 +39,7 @@ func Snapshot(hold time.Duration) *Scenario {
 	}
 }
 
-// inMinutes says how long something takes.
+// inMinutes formats a duration.
 func inMinutes(d time.Duration) string {
 	switch {
 	case d == time.Minute:
@@ -62,7 +62,8 @@ func (b *backlog) beside(ctx context.Context, t *Turn, hold time.Duration) error
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // or the pool would wait for it for ever
+	// Without a rollback the pool would wait for the connection forever.
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	if _, err := tx.Exec(ctx, queries.Get("snapshot")); err != nil {
 		return fmt.Errorf("take a snapshot: %w", err)
 	}
@@ -78,10 +79,10 @@ func (b *backlog) beside(ctx context.Context, t *Turn, hold time.Duration) error
 	return err
 }
 
-// busy enqueues, claims, settles and ends a hundred batches a second, each of the three by a session of its own as in a system
-// that runs, and returns the p99 of the claims in the last part of the time.
+// busy enqueues, claims, settles and ends a hundred batches per second. As in a running system, each of the three uses
+// a session of its own. It returns the p99 of the claims in the last part of the time.
 func (b *backlog) busy(ctx context.Context, duration, last time.Duration) (p99, rate float64, err error) {
-	const most = 1 << 16 // batches that can wait for the next session, so that a slow one holds no other up
+	const most = 1 << 16 // batches that can wait for the next session, so that a slow one does not block the others
 	enqueued, running := make(chan struct{}, most), make(chan []string, most)
 	began := time.Now()
 	g, ctx := errgroup.WithContext(ctx)
@@ -101,7 +102,7 @@ func (b *backlog) busy(ctx context.Context, duration, last time.Duration) (p99, 
 		defer close(running)
 		for range enqueued {
 			if time.Since(began) > duration {
-				return nil // what a machine that is too slow for the load has left waits on
+				return nil // what a machine too slow for the load has left over stays unprocessed
 			}
 			batch, d, err := b.claim(ctx, claimBatch)
 			if err != nil {

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// DefaultSoak is how long scenario soak offers its load.
+	// DefaultSoak is how long scenario soak offers its load by default.
 	DefaultSoak = time.Hour
 	soakRate    = 1000.0
-	// longest is how long a transaction that has enqueued stays open at the most.
+	// longest is the maximum time that an enqueuing transaction stays open.
 	longest = 15 * time.Second
-	// soakStable is when memory and tables are to have come to their size.
+	// soakStable is the time after which memory and tables should have reached their final size.
 	soakStable = 10 * time.Minute
 	soakSample = 10 * time.Second
 )
 
-// Soak is what becomes of memory, connections and tables over a long time.
+// Soak measures how memory, connections and tables develop over a long time.
 func Soak(length time.Duration) *Scenario {
 	return &Scenario{
 		Name: "soak", Title: "A long time under load",
@@ -57,7 +57,7 @@ func Soak(length time.Duration) *Scenario {
 	}
 }
 
-// sample is how things are at a moment.
+// sample holds the readings at one moment.
 type sample struct{ memory, goroutines, tables, indexes, connections, queue, open float64 }
 
 func (s *stage) soak(ctx context.Context, t *Turn, length time.Duration) error {
@@ -132,7 +132,8 @@ func greatestOf(samples []sample, of func(sample) float64) (most float64) {
 	return most
 }
 
-// holdOpen enqueues in one transaction after another that stays open for a while, until ctx is cancelled. It returns how many there were.
+// holdOpen enqueues in one transaction after another, each of which stays open for a while, until ctx is cancelled. It
+// returns the number of transactions.
 func (s *stage) holdOpen(ctx context.Context) (held int, err error) {
 	for ; ctx.Err() == nil; held++ {
 		tx, err := s.db.Pool.Begin(context.WithoutCancel(ctx))
@@ -143,7 +144,7 @@ func (s *stage) holdOpen(ctx context.Context) (held int, err error) {
 		if _, err := Alone("enqueue")(context.WithoutCancel(ctx), tx.Conn(), team); err != nil {
 			return held, err
 		}
-		_ = sleepUntil(ctx, time.Now().Add(rand.N(longest))) // cancelled: it commits now
+		_ = sleepUntil(ctx, time.Now().Add(rand.N(longest))) // on cancellation the transaction commits at once
 		if err := tx.Commit(context.WithoutCancel(ctx)); err != nil {
 			return held, fmt.Errorf("commit: %w", err)
 		}
@@ -151,7 +152,7 @@ func (s *stage) holdOpen(ctx context.Context) (held int, err error) {
 	return held, nil
 }
 
-// samples looks once an interval until ctx is cancelled.
+// samples takes a sample every interval until ctx is cancelled.
 func (s *stage) samples(ctx context.Context, interval time.Duration) (all []sample, err error) {
 	p := s.processes[0]
 	for ctx.Err() == nil {
@@ -169,12 +170,12 @@ func (s *stage) samples(ctx context.Context, interval time.Duration) (all []samp
 			return all, fmt.Errorf("look at the database: %w", err)
 		}
 		all = append(all, one)
-		_ = sleepUntil(ctx, time.Now().Add(interval)) // cancelled: it ends
+		_ = sleepUntil(ctx, time.Now().Add(interval)) // on cancellation the loop ends
 	}
 	return all, nil
 }
 
-// logged counts the errors in Postgres' log.
+// logged returns the number of errors in Postgres' log.
 func (s *stage) logged() (errors int, err error) {
 	text, err := os.ReadFile(s.lab.Cluster.LogPath())
 	if err != nil {

@@ -15,21 +15,21 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
-// tunedCooldown is River's least.
+// tunedCooldown is the minimum that River allows.
 const tunedCooldown = time.Millisecond
 
-// riverWorkers is what River's own documentation recommends to begin with.
+// riverWorkers is the number of workers that River's documentation recommends to begin with.
 const riverWorkers = 100
 
-// contestant is how one of them is set up: its database, its way to insert, and its processes.
+// contestant is a contestant's setup: its database, its way to insert, and its processes.
 type contestant struct {
 	template string
 	settings map[string]string
-	// maxClaims is W, of ours. 0: the default.
+	// W, for the product only; zero means the default
 	maxClaims int
 	insert    func(*pgxpool.Pool) (Insert, error)
 	processes func(l *lab.Lab, database *lab.Database, address string) ([]*lab.Process, error)
-	// unsettled names the query for what is not settled yet; "": nothing is ever settled.
+	// unsettled names the query for items that are not settled yet. Empty means that the contestant never settles.
 	unsettled string
 }
 
@@ -37,12 +37,12 @@ func by(insert Insert) func(*pgxpool.Pool) (Insert, error) {
 	return func(*pgxpool.Pool) (Insert, error) { return insert, nil }
 }
 
-// replicas is the product, so many processes of it.
+// replicas is the product with the given number of processes.
 func replicas(count int, options lab.Replica, insert Insert) contestant {
 	return each(slices.Repeat([]lab.Replica{options}, count), insert)
 }
 
-// each is the product, a process for each of these options.
+// each is the product with one process for each of the given options.
 func each(replicas []lab.Replica, insert Insert) contestant {
 	return contestant{
 		template: lab.Ours, insert: by(insert), unsettled: "unsettled",
@@ -89,14 +89,14 @@ func rivers(cooldown time.Duration) contestant {
 	}
 }
 
-// riverWithoutGzip is tuned River whose Temporal client does not compress.
+// riverWithoutGzip is tuned River with a Temporal client that does not compress.
 func riverWithoutGzip() contestant {
 	c := rivers(tunedCooldown)
 	c.processes = child(lab.Child{Kind: lab.KindRiver, Cooldown: tunedCooldown, Workers: riverWorkers, GzipOff: true})
 	return c
 }
 
-// Contestants that several scenarios have.
+// Contestants used by several scenarios.
 const (
 	ours     = "pgdispatch"
 	tuned    = "River tuned"
@@ -114,7 +114,7 @@ type stage struct {
 	processes []*lab.Process
 }
 
-// setUp makes the database and the frontend. Nothing runs yet.
+// setUp creates the database and the frontend. It starts no processes.
 func (t *Turn) setUp(ctx context.Context, c contestant, options frontend.Options) (*stage, error) {
 	s := &stage{contestant: c, lab: t.Lab}
 	var err error
@@ -142,7 +142,7 @@ func (s *stage) start() (err error) {
 	return err
 }
 
-// run is setUp, start and some items to warm up with: after it, the contestant is known to work.
+// run calls setUp and start, and inserts some warm-up items. After it the contestant is known to work.
 func (t *Turn) run(ctx context.Context, c contestant, options frontend.Options, warmUps int) (*stage, error) {
 	s, err := t.setUp(ctx, c, options)
 	if err != nil {
@@ -157,10 +157,10 @@ func (t *Turn) run(ctx context.Context, c contestant, options frontend.Options, 
 	return s, nil
 }
 
-// warmUps is how many items come before a measurement.
+// warmUps returns how many items precede a measurement.
 func warmUps(t *Turn) int { return Quickly(t, 20, 3) }
 
-// warmUp inserts items one after another, each when the last has been started.
+// warmUp inserts items one after another, each after the previous one has been started.
 func (s *stage) warmUp(ctx context.Context, items int) error {
 	load := s.load(1)
 	conn, err := s.db.Pool.Acquire(ctx)
@@ -192,7 +192,7 @@ func (s *stage) alive() error {
 	return errors.Join(errs...)
 }
 
-// awaitSettled waits until the database says that nothing is left to hand over.
+// awaitSettled waits until the database has no unsettled items.
 func (s *stage) awaitSettled(ctx context.Context) error { return s.awaitNone(ctx, s.unsettled) }
 
 func (s *stage) awaitNone(ctx context.Context, query string) error {
@@ -213,7 +213,7 @@ func (s *stage) awaitNone(ctx context.Context, query string) error {
 	}
 }
 
-// endProcesses ends the contestant, which has nothing more to give. One that had ended by itself is an error.
+// endProcesses ends the contestant's processes. It is an error if one had exited by itself.
 func (s *stage) endProcesses() error {
 	errs := []error{s.alive()}
 	for _, p := range s.processes {
@@ -223,7 +223,8 @@ func (s *stage) endProcesses() error {
 	return errors.Join(errs...)
 }
 
-// close ends everything. What was started twice is an error: a benchmark of something that is wrong is worth nothing.
+// close ends everything. It fails if a workflow was started twice, because a benchmark of an incorrect run is
+// worthless.
 func (s *stage) close(err error) error {
 	err = errors.Join(err, s.endProcesses())
 	if duplicates := s.server.Counts().Duplicates; duplicates > 0 {
@@ -233,7 +234,7 @@ func (s *stage) close(err error) error {
 	return errors.Join(err, s.db.Drop())
 }
 
-// requireStarts demands that exactly so many workflows were started.
+// requireStarts fails unless exactly the given number of workflows was started.
 func (s *stage) requireStarts(want int) error {
 	if got := s.server.Counts().Starts; got != want {
 		return fmt.Errorf("%d workflows were started for %d items", got, want)

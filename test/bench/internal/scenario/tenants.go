@@ -17,7 +17,7 @@ import (
 
 const (
 	quietRate = 20.0
-	// noisyTimes is how much more the noisy workspace enqueues.
+	// noisyTimes is how many times more items the noisy workspace enqueues.
 	noisyTimes = 100
 	// noisyRows is how many rows each of its statements inserts.
 	noisyRows = 20
@@ -59,7 +59,7 @@ func tenants(ctx context.Context, t *Turn, s *stage, beside bool) error {
 		})
 	}
 	g.Go(func() error {
-		if err := sleepUntil(loads, time.Now().Add(time.Second)); err != nil { // the noise comes first
+		if err := sleepUntil(loads, time.Now().Add(time.Second)); err != nil { // the noise starts first
 			return err
 		}
 		load := &Load{Pool: s.db.Pool, Teams: quiet, Writers: 1, Insert: s.insert}
@@ -83,7 +83,7 @@ func tenants(ctx context.Context, t *Turn, s *stage, beside bool) error {
 	return nil
 }
 
-// Tenants is how much of a noisy neighbour a quiet workspace feels.
+// Tenants measures how a noisy neighbour affects a quiet workspace.
 func Tenants() *Scenario {
 	return &Scenario{
 		Name: "tenants", Title: "A quiet workspace beside a noisy one",

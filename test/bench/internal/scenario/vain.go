@@ -11,10 +11,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
 )
 
-// vainRate is how many items a second are offered besides.
+// vainRate is how many items per second are offered in addition.
 const vainRate = 300.0
 
-// Vain is how often replicas that race for the same items ask for what another has taken.
+// Vain measures how often replicas that race for the same items ask for items that another has already taken.
 func Vain() *Scenario {
 	two, twenty := vainEntrant(2, blue), vainEntrant(20, green)
 	return &Scenario{
@@ -84,10 +84,11 @@ func vain(ctx context.Context, t *Turn, s *stage) error {
 	return s.requireStarts(warm + len(sent) + len(paced))
 }
 
-// entries is what all replicas have asked for so far, and how much of it in vain.
+// entries counts what all replicas have asked for so far, and how much of it in vain.
 type entries struct{ all, vain float64 }
 
-// until returns the share of those that came since which were in vain, in percent, and how many there were an item.
+// until compares two counts. It returns the percentage of entries between them that were in vain, and the entries per
+// item.
 func (e entries) until(later entries, items int) (vain, each float64) {
 	all := later.all - e.all
 	return 100 * (later.vain - e.vain) / max(all, 1), all / float64(max(items, 1))

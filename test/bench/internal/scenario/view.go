@@ -18,17 +18,18 @@ import (
 )
 
 const (
-	// watchedPairs is how many times claims are measured alone and watched, one after the other.
+	// watchedPairs is how many pairs of turns are measured: claims alone, and claims with a spectator.
 	watchedPairs = 150
-	// watchedTurn is how long each time: a look is at its beginning, so that is how often somebody looks.
+	// watchedTurn is the length of a turn. A watched turn begins with one look, so this is also the interval between
+	// looks.
 	watchedTurn = time.Second
-	// shownWorkspaces is how many workspaces a look shows, as the web view does.
+	// shownWorkspaces is how many workspaces a look shows, as in the web view.
 	shownWorkspaces = 10
-	// fillBatch is how many finished items are made at once.
+	// fillBatch is how many finished items one statement inserts.
 	fillBatch = 250_000
 )
 
-// fillMuch makes many workspaces, items that have ended, and items that wait in workspaces without room.
+// fillMuch creates many workspaces, finished items, and waiting items in workspaces without room.
 func fillMuch(ctx context.Context, t *Turn, b *backlog) error {
 	if _, err := AddTeams(ctx, b.pool, "full", Quickly(t, 100_000, 300), 0); err != nil {
 		return err
@@ -52,10 +53,10 @@ func fillMuch(ctx context.Context, t *Turn, b *backlog) error {
 	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_everywhere"), "full", 10, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
-	return b.claimAll(ctx) // nothing: every workspace is known to be full then
+	return b.claimAll(ctx) // claims nothing, but the store then knows that every workspace is full
 }
 
-// View is what those who look on cost.
+// View measures what readers of the web view cost.
 func View() *Scenario {
 	open := backlogs{}
 	const none, much = "an empty database", "5,000,000 ended, 1,000,000 waiting"
@@ -118,7 +119,8 @@ func (b *backlog) look(ctx context.Context, t *Turn) error {
 	return b.watched(ctx, t, spectator)
 }
 
-// openSpectator returns a connection for a store of its own, with the settings of the web view's: it takes none from who claims.
+// openSpectator returns a connection pool for a separate store, with the settings of the web view's pool. It takes no
+// connections from the claiming store.
 func openSpectator(ctx context.Context, b *backlog) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(b.db.URL)
 	if err != nil {
@@ -133,7 +135,7 @@ func openSpectator(ctx context.Context, b *backlog) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// overview is one look at all that the first page shows.
+// overview performs the reads of the web view's first page.
 func overview(ctx context.Context, spectator *claim.Store) error {
 	_, err := spectator.Overview(ctx)
 	if err == nil {
@@ -154,8 +156,8 @@ func timed(times int, read func() error) ([]float64, error) {
 	return stat.Milliseconds(took), nil
 }
 
-// watched compares claims alone and watched, pair by pair, so that what changes meanwhile changes both. Every other pair begins
-// with the look, so that what gets slower from turn to turn is held against neither.
+// watched compares claims alone and with a spectator, pair by pair, so that a change during the run affects both.
+// Every other pair begins with the watched turn, so that a slowdown from turn to turn is attributed to neither.
 func (b *backlog) watched(ctx context.Context, t *Turn, spectator *claim.Store) error {
 	var means [2][]float64 // alone, watched
 	for pair := range Quickly(t, watchedPairs, 3) {
@@ -174,7 +176,7 @@ func (b *backlog) watched(ctx context.Context, t *Turn, spectator *claim.Store) 
 	return nil
 }
 
-// turn claims for so long, beside one look or none, and returns the mean time of a claim, in milliseconds.
+// turn claims for the given time, beside one look or none, and returns the mean time of a claim in milliseconds.
 func (b *backlog) turn(ctx context.Context, duration time.Duration, looks bool, spectator *claim.Store) (float64, error) {
 	var g errgroup.Group
 	if looks {

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// openExecutions is how many workflows are open at once.
+	// openExecutions is how many workflows are open at the same time.
 	openExecutions = 5000
-	// watchIdle is how long they stay open while requests are counted: as long as a long poll lasts.
+	// watchIdle is how long they stay open while requests are counted. It is the duration of a long poll.
 	watchIdle = 20 * time.Second
-	// watchSteady is how long it takes to close half of them, one by one.
+	// watchSteady is the time over which half of them are closed one by one.
 	watchSteady = 15 * time.Second
-	// soon is how late the last end may be noticed, in milliseconds.
+	// soon is the maximum delay, in milliseconds, until the last end is noticed.
 	soon = 3000
 )
 
@@ -40,7 +40,8 @@ func watchEntrant(name string, colour, watches int) Entrant {
 	}}
 }
 
-// watch opens all, counts what it costs to wait for them, and closes them: half one by one, the others all at once.
+// watch opens all workflows, measures what it costs to wait for them, and closes them: half one by one, the others at
+// once.
 func watch(ctx context.Context, t *Turn, s *stage) error {
 	before, err := s.processes[0].Memory()
 	if err != nil {
@@ -93,10 +94,10 @@ func watch(ctx context.Context, t *Turn, s *stage) error {
 	return nil
 }
 
-// cost is what a replica asks Temporal for while nothing ends, and what memory it takes.
+// cost measures a replica's requests to Temporal while nothing ends, and its memory.
 func (s *stage) cost(ctx context.Context, t *Turn, before float64) error {
 	idle := Quickly(t, watchIdle, time.Second)
-	// The first polls of all were sent together, and are over together.
+	// All first polls were sent together, and end together.
 	if err := sleepUntil(ctx, time.Now().Add(Quickly(t, 2*time.Second, 200*time.Millisecond))); err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (s *stage) cost(ctx context.Context, t *Turn, before float64) error {
 	return nil
 }
 
-// enqueueMany enqueues so many items, evenly over the workspaces.
+// enqueueMany enqueues the given number of items, evenly over the workspaces.
 func (s *stage) enqueueMany(ctx context.Context, items int) error {
 	for _, team := range s.teams {
 		if _, err := s.db.Pool.Exec(ctx, queries.Get("enqueue_many"), team.Workspace, team.Definition, items/len(s.teams), lab.Params); err != nil {
@@ -130,7 +131,7 @@ func (s *stage) enqueueMany(ctx context.Context, items int) error {
 	return nil
 }
 
-// ended reads when each end was recorded, by this machine's clock as the database reads it.
+// ended reads when each end was recorded. The database uses this machine's clock.
 func (s *stage) ended(ctx context.Context) (map[string]time.Time, error) {
 	rows, err := s.db.Pool.Query(ctx, queries.Get("ended"))
 	if err != nil {
@@ -146,7 +147,7 @@ func (s *stage) ended(ctx context.Context) (map[string]time.Time, error) {
 	return ended, err
 }
 
-// Watches is how soon ends are noticed where very many workflows are open, and what that costs.
+// Watches measures how soon ends are noticed with very many open workflows, and what that costs.
 func Watches() *Scenario {
 	all, some, none := "5,000 watched", "800 watched, the default", "none watched"
 	return &Scenario{

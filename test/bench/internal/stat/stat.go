@@ -1,4 +1,4 @@
-// Package stat holds the few numbers that the benchmarks are made of: percentiles, medians, and ratios with their spread.
+// Package stat holds the statistics of the benchmarks: percentiles, medians, and ratios with their spread.
 package stat
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Percentile returns the value below or at which a share p (0 to 1) of the samples lies, by the nearest rank. It needs no
-// order, changes nothing, and is NaN without samples.
+// Percentile returns the p-quantile (p from 0 to 1) of the samples by the nearest-rank method. The samples need not be
+// sorted and are not modified. It returns NaN without samples.
 func Percentile(samples []float64, p float64) float64 {
 	if len(samples) == 0 {
 		return math.NaN()
@@ -18,7 +18,7 @@ func Percentile(samples []float64, p float64) float64 {
 	return sorted[min(max(rank, 0), len(sorted)-1)]
 }
 
-// Median returns the middle sample, or the mean of the two in the middle. It is NaN without samples.
+// Median returns the middle sample, or the mean of the two middle samples. It returns NaN without samples.
 func Median(samples []float64) float64 {
 	if len(samples) == 0 {
 		return math.NaN()
@@ -31,8 +31,8 @@ func Median(samples []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// MedianWithin returns the interval that has the true median in at least 95 of 100 cases, whatever the samples' distribution, or the
-// least and the greatest where they are too few for that. It is NaN without samples.
+// MedianWithin returns an interval that contains the true median with a probability of at least 95 %, for any
+// distribution. With too few samples it returns the minimum and maximum, and without samples NaN.
 func MedianWithin(samples []float64) (least, most float64) {
 	n := len(samples)
 	if n == 0 {
@@ -43,10 +43,10 @@ func MedianWithin(samples []float64) (least, most float64) {
 	return sorted[outside], sorted[n-1-outside]
 }
 
-// Spread is what one figure came to over the rounds of a run.
+// Spread is the spread of one figure over the rounds of a run.
 type Spread struct{ Median, Min, Max float64 }
 
-// Of returns the spread of one value a round. Without values, all of it is NaN.
+// Of returns the spread of values, one per round. All fields are NaN without values.
 func Of(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{math.NaN(), math.NaN(), math.NaN()}
@@ -54,11 +54,11 @@ func Of(values []float64) Spread {
 	return Spread{Median(values), slices.Min(values), slices.Max(values)}
 }
 
-// Known says whether there was any value.
+// Known reports whether there was any value.
 func (s Spread) Known() bool { return !math.IsNaN(s.Median) }
 
-// Ratios divides round by round, because the two values of one round were measured side by side. Rounds that only one
-// of them has are left out, and so is a division by zero.
+// Ratios divides round by round, because the two values of one round were measured side by side. It omits rounds that
+// only one side has, and divisions by zero.
 func Ratios(numerators, denominators []float64) []float64 {
 	var ratios []float64
 	for n := range min(len(numerators), len(denominators)) {
@@ -69,7 +69,7 @@ func Ratios(numerators, denominators []float64) []float64 {
 	return ratios
 }
 
-// Milliseconds turns durations into numbers that read well.
+// Milliseconds converts durations to milliseconds.
 func Milliseconds(durations []time.Duration) []float64 {
 	values := make([]float64, len(durations))
 	for n, d := range durations {

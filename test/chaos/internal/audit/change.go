@@ -1,5 +1,6 @@
-// Package audit checks a run after the fact: what the database did, commit by commit, what Temporal ran, and what became
-// of every row that an application inserted. It reads only what it is given, so each of its rules can be shown to fail.
+// Package audit checks a run after the fact: the database's changes commit by commit, Temporal's runs, and the final
+// state of every row that an application inserted. It reads only its arguments, so tests can show that each rule finds
+// its violation.
 package audit
 
 import (
@@ -13,7 +14,7 @@ const (
 	Item = "item"
 	// Workspace is a change of a workspace's limit or pause.
 	Workspace = "workspace"
-	// Settings is a change of W or of the pause of everything.
+	// Settings is a change of W or of the global pause.
 	Settings = "settings"
 )
 
@@ -21,44 +22,45 @@ const (
 type Change struct {
 	// Kind is Item, Workspace or Settings.
 	Kind string
-	// ID, Execution and Workspace are the item's; Workspace also a workspace's own.
+	// ID, Execution and Workspace identify the item. For a workspace change, Workspace is the workspace's own ID.
 	ID        int64
 	Execution string
 	Workspace string
-	// Old and New are the item's status before and after; empty: it was not there, or is not.
+	// Old and New are the item's status before and after. Empty means that the item did not exist.
 	Old, New string
-	// OldToken and NewToken are the item's lease tokens.
+	// OldToken and NewToken are the item's lease tokens before and after.
 	OldToken, NewToken int64
-	// Held and Holds say whether the item held a slot before, and holds one now.
+	// Held and Holds report whether the item held a slot before and after.
 	Held, Holds bool
-	// OldOwner and NewOwner are the holders.
+	// OldOwner and NewOwner are the lease holders.
 	OldOwner, NewOwner string
-	// OldLease and NewLease are when the lease ends.
+	// OldLease and NewLease are the times of lease expiry.
 	OldLease, NewLease time.Time
-	// Moved is the time that the statement which settled the item wrote into it; zero: it wrote none.
+	// Moved is the time that the settling statement wrote into the item. Zero means that it wrote none.
 	Moved time.Time
-	// Limit and Paused are a workspace's or the settings', from now on.
+	// Limit and Paused are the new values of a workspace or of the settings.
 	Limit  int
 	Paused bool
-	// Began is when the transaction began, At when the row was changed, Committed when the transaction was committed.
+	// Began, At and Committed are when the transaction began, when the row was changed, and when the transaction
+	// committed.
 	Began, At, Committed time.Time
-	// Ahead is how far the server's clock was ahead of the times here.
+	// Ahead is how far the server's clock was ahead of the other times here.
 	Ahead time.Duration
-	// Transaction is its ID.
+	// Transaction is the transaction ID.
 	Transaction int64
 }
 
-// Violation is something that must never be.
+// Violation is a broken rule.
 type Violation struct {
-	// Rule is the invariant, in a few words.
+	// Rule names the invariant.
 	Rule string
-	// Detail is what happened, and when.
+	// Detail describes what happened, and when.
 	Detail string
-	// At is when, where that matters; else zero.
+	// At is the time of the violation. Zero means that the time does not matter.
 	At time.Time
 }
 
-// String is one line.
+// String returns the violation as one line.
 func (v Violation) String() string { return v.Rule + ": " + v.Detail }
 
 func violation(rule, format string, args ...any) Violation {

@@ -7,65 +7,68 @@ import (
 	"time"
 )
 
-// Names of the rules about what is left after a run.
+// Rules about the final state of a run.
 const (
-	// RuleLost: nothing is lost.
+	// RuleLost forbids lost rows.
 	RuleLost = "every acknowledged row is there"
-	// RuleEnd: everything ends as it should.
+	// RuleEnd requires that every row ends as expected.
 	RuleEnd = "every row ends as its workflow does"
-	// RuleCounted: faults are not held against items.
+	// RuleCounted forbids counting failures that were caused by faults only.
 	RuleCounted = "no failure is counted that only faults caused"
-	// RulePhantom: nothing that was rolled back, or that nobody inserted, is there or ran.
+	// RulePhantom forbids rows and runs that were rolled back or never inserted.
 	RulePhantom = "nothing runs that nobody committed"
-	// RuleOneRun: one workflow for one execution.
+	// RuleOneRun requires one workflow per execution.
 	RuleOneRun = "one workflow for one execution"
-	// RuleRunning: never over a workspace's limit in Temporal.
+	// RuleRunning forbids exceeding a workspace's limit in Temporal.
 	RuleRunning = "never over a workspace's limit in Temporal"
 )
 
-// workflowPrefix is what a workflow ID is made of, before the execution ID.
+// workflowPrefix precedes the execution ID in a workflow ID.
 const workflowPrefix = "execution-"
 
 // Expected is a row as its application knows it.
 type Expected struct {
-	// Execution and Workspace name it.
+	// Execution and Workspace identify the row.
 	Execution, Workspace string
-	// Want is the status that it must end with, and Or another that it may; empty: none.
+	// Want is the status that the row must end with. Or is another allowed status, or empty.
 	Want, Or string
-	// Runs is how many runs its workflow has when it has all.
+	// Runs is how many runs its workflow has once it is complete.
 	Runs int
-	// Counted: a failure of its own is right. Foreign: its workflow ID is taken by a stranger's workflow.
+	// Counted allows a counted failure of the row itself. Foreign means that an unrelated workflow has taken its
+	// workflow ID.
 	Counted, Foreign bool
-	// Lost: it was acknowledged by a server that took the row with it, and its workflow may have run.
+	// Lost means that the row was acknowledged by a server that was lost together with the row. Its workflow may have
+	// run.
 	Lost bool
-	// Acknowledged: its commit was answered. RolledBack: it was surely not committed. Neither: nobody knows.
+	// Acknowledged means that the commit was answered. RolledBack means that the row was certainly not committed. If
+	// neither is set, the outcome is unknown.
 	Acknowledged, RolledBack bool
 }
 
-// Found is a row as it stands in the database.
+// Found is a row as found in the database.
 type Found struct {
-	// Execution and Workspace name it.
+	// Execution and Workspace identify the row.
 	Execution, Workspace string
 	// Status and Error are the item's.
 	Status, Error string
-	// Failures and Attempts are its counts.
+	// Failures and Attempts are the item's counts.
 	Failures, Attempts int
-	// ExecutionStatus and RunID are the execution's; empty where there is none.
+	// ExecutionStatus and RunID are the execution's. They are empty if there is no execution.
 	ExecutionStatus, RunID string
 }
 
-// Run is a run as Temporal tells it.
+// Run is a run as listed by Temporal.
 type Run struct {
-	// WorkflowID and RunID name it.
+	// WorkflowID and RunID identify the run.
 	WorkflowID, RunID string
-	// Status is how it ended, or RUNNING.
+	// Status is how the run ended, or RUNNING.
 	Status string
-	// Start and Close are Temporal's times; Close is zero where it runs.
+	// Start and Close are Temporal's times. Close is zero while the run is open.
 	Start, Close time.Time
 }
 
-// Rows compares what applications know with what the database has. Resolved is how many unknown commits turned out to
-// have happened.
+// Rows compares the applications' books with the database. Resolved is the number of unknown commits that turned out
+// to have happened.
 func Rows(expected []Expected, found []Found) (violations []Violation, resolved int) {
 	known := map[string]*Expected{}
 	for i := range expected {
@@ -99,7 +102,7 @@ func Rows(expected []Expected, found []Found) (violations []Violation, resolved 
 	return violations, resolved
 }
 
-// Missing are the acknowledged rows that the database does not have.
+// Missing returns the acknowledged rows that the database does not have.
 func Missing(expected []Expected, found []Found) []Expected {
 	there := map[string]bool{}
 	for _, f := range found {
@@ -108,7 +111,7 @@ func Missing(expected []Expected, found []Found) []Expected {
 	return slices.DeleteFunc(slices.Clone(expected), func(e Expected) bool { return !e.Acknowledged || there[e.Execution] })
 }
 
-// Complete says whether Temporal's list has every run that the rows speak of: it comes a moment late.
+// Complete reports whether Temporal's list, which lags behind, has every run that the rows mention.
 func Complete(expected []Expected, found []Found, runs []Run) bool {
 	listed := map[string]int{}
 	for _, r := range runs {
@@ -128,7 +131,7 @@ func Complete(expected []Expected, found []Found, runs []Run) bool {
 	return true
 }
 
-// Runs compares what Temporal ran with what the rows say.
+// Runs compares Temporal's runs with the rows.
 func Runs(expected []Expected, found []Found, runs []Run) []Violation {
 	var violations []Violation
 	byWorkflow := map[string][]Run{}
@@ -177,8 +180,8 @@ func chain(f Found, runs []Run, wanted int) []Violation {
 	return nil
 }
 
-// Running replays Temporal's own times against each workspace's limit. Limits are the greatest that ever held. It returns
-// the greatest number that ran at once, by workspace.
+// Running replays Temporal's own times against each workspace's limit. Limits holds each workspace's greatest limit
+// during the run. Running returns the most workflows that ran at the same time, by workspace.
 func Running(expected []Expected, found []Found, runs []Run, limits map[string]int) (violations []Violation, greatest map[string]int) {
 	type event struct {
 		at    time.Time
@@ -198,9 +201,9 @@ func Running(expected []Expected, found []Found, runs []Run, limits map[string]i
 	for id, list := range group(runs) {
 		owner, ok := workspace[id]
 		if !ok {
-			continue // a phantom, which is told elsewhere, or a stranger's
+			continue // a phantom, which is reported elsewhere, or an unrelated workflow
 		}
-		// One slot from the first run's start to the last one's end.
+		// A chain of runs uses one slot, from the first run's start to the last run's end.
 		events[owner] = append(events[owner], event{list[0].Start, 1, id})
 		if last := list[len(list)-1]; !last.Close.IsZero() {
 			events[owner] = append(events[owner], event{last.Close, -1, id})
@@ -223,7 +226,7 @@ func Running(expected []Expected, found []Found, runs []Run, limits map[string]i
 	return violations, greatest
 }
 
-// group sorts runs by workflow, oldest first.
+// group groups runs by workflow, oldest first.
 func group(runs []Run) map[string][]Run {
 	grouped := map[string][]Run{}
 	for _, r := range runs {

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// moves are the state machine's, as the documentation draws it: a copy on purpose, so that a change of the product's own
-// does not change what is checked.
+// moves are the documented transitions of the state machine. This is a deliberate copy, so that a change of the
+// product does not change the check.
 var moves = map[[2]string]bool{
 	{"", "PENDING"}:             true,
 	{"PENDING", "CLAIMED"}:      true,
@@ -17,35 +17,35 @@ var moves = map[[2]string]bool{
 	{"DISPATCHED", "FAILED"}:    true,
 }
 
-// Names of the rules.
+// Rules of the replay.
 const (
-	// RuleMoves: only legal transitions, each from where the one before ended.
+	// RuleMoves allows only legal transitions, each from the status in which the previous one ended.
 	RuleMoves = "only legal moves"
-	// RuleCap: never over W.
+	// RuleCap forbids more than W unexpired leases.
 	RuleCap = "never over W leased"
-	// RuleLimit: never over a workspace's limit.
+	// RuleLimit forbids exceeding a workspace's limit.
 	RuleLimit = "never over a workspace's limit"
-	// RuleTokens: tokens fence.
+	// RuleTokens requires that tokens fence.
 	RuleTokens = "a token changes at every claim, and only its owner settles"
-	// RuleExpiry: a lease is not taken from a holder before it ends, and not used after.
+	// RuleExpiry forbids taking a lease from its holder before its expiry, and using it afterwards.
 	RuleExpiry = "a lease is over when it is over, and not before"
-	// RulePause: what is paused is not claimed.
+	// RulePause forbids claims of paused items.
 	RulePause = "what is paused is not claimed"
 )
 
-// Summary is what a replay saw.
+// Summary is the result of a replay.
 type Summary struct {
-	// Changes and Claims are how many there were.
+	// Changes and Claims are the numbers of changes and claims.
 	Changes, Claims int
-	// Leased is the greatest number of unexpired leases at a commit.
+	// Leased is the greatest number of unexpired leases at any commit.
 	Leased int
-	// Expired is how many leases ran out.
+	// Expired is the number of leases that expired and were taken.
 	Expired int
-	// Violations are what must never be.
+	// Violations are the broken rules.
 	Violations []Violation
 }
 
-// item is what is known of one at a moment of the replay.
+// item is the state of an item at a moment of the replay.
 type item struct {
 	status    string
 	workspace string
@@ -54,20 +54,20 @@ type item struct {
 	token     int64
 }
 
-// period is a value that held from a commit on.
+// period is a value that holds from a commit on.
 type period struct {
 	from   time.Time
 	limit  int
 	paused bool
 }
 
-// periods are a value's history, oldest first.
+// periods is a value's history, oldest first.
 type periods []period
 
-// greatest is the greatest limit that held at any time between two moments.
+// greatest returns the greatest limit that held at any time between two moments.
 func (p periods) greatest(from, to time.Time) (greatest int, known bool) {
 	for i, one := range p {
-		over := i+1 < len(p) && !p[i+1].from.After(from) // it had ended when the time began
+		over := i+1 < len(p) && !p[i+1].from.After(from) // ended before the interval began
 		if !over && !one.from.After(to) {
 			greatest, known = max(greatest, one.limit), true
 		}
@@ -75,7 +75,7 @@ func (p periods) greatest(from, to time.Time) (greatest int, known bool) {
 	return greatest, known
 }
 
-// pausedThroughout says whether the value was paused at every moment between two.
+// pausedThroughout reports whether the value was paused at every moment between two.
 func (p periods) pausedThroughout(from, to time.Time) bool {
 	throughout := false
 	for i, one := range p {
@@ -101,8 +101,8 @@ type replay struct {
 	Summary
 }
 
-// Replay goes through all changes, which are in commit order, and checks what was true after each transaction. Cap is W at
-// the beginning.
+// Replay applies all changes, which are in commit order, and checks the state after each transaction. Cap is W at the
+// beginning.
 func Replay(changes []Change, cap int) Summary {
 	r := &replay{items: map[int64]*item{}, held: map[string]int{}, leased: map[int64]bool{}, limits: map[string]periods{},
 		cap: periods{{limit: cap}}}
@@ -119,7 +119,7 @@ func Replay(changes []Change, cap int) Summary {
 	return r.Summary
 }
 
-// history collects which limits held when, before anything is held against them.
+// history collects when each limit held, before the checks use it.
 func (r *replay) history(changes []Change) {
 	for _, c := range changes {
 		p := period{from: c.Committed, limit: c.Limit, paused: c.Paused}
@@ -136,7 +136,7 @@ func (r *replay) fail(rule, format string, args ...any) {
 	r.Violations = append(r.Violations, violation(rule, format, args...))
 }
 
-// transaction applies the changes of one transaction, and then looks at the limits.
+// transaction applies the changes of one transaction, and then checks the limits.
 func (r *replay) transaction(changes []Change) {
 	claimed := false
 	grown := map[string]bool{}
@@ -160,7 +160,7 @@ func (r *replay) transaction(changes []Change) {
 		r.checkCap(last)
 	}
 	for workspace := range grown {
-		// A claim may go by the limits that held when it began.
+		// A claim may use the limits that held when it began.
 		limit, known := r.limits[workspace].greatest(last.Began, last.Committed)
 		if known && r.held[workspace] > limit {
 			r.fail(RuleLimit, "workspace %s holds %d slots of %d after transaction %d, committed %s",
@@ -169,7 +169,7 @@ func (r *replay) transaction(changes []Change) {
 	}
 }
 
-// apply makes the change the state.
+// apply applies the change to the state.
 func (r *replay) apply(c Change) {
 	if c.New == "" {
 		delete(r.items, c.ID)
@@ -231,7 +231,7 @@ func (r *replay) move(c Change) {
 			r.fail(RuleTokens, "item %d was claimed with token %d after %d at %s", c.ID, c.NewToken, c.OldToken, clock(c.At))
 		}
 	case c.Old == "CLAIMED" && c.NewToken != c.OldToken:
-		// Taken from its holder.
+		// The lease was taken from its holder.
 		r.Expired++
 		if c.New != "PENDING" || !c.Holds {
 			r.fail(RuleTokens, "item %d was taken from its holder and is %q, slot held: %t, at %s", c.ID, c.New, c.Holds, clock(c.At))

@@ -8,8 +8,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
 )
 
-// clockFaults are jumps of the database's clock, which every lease is measured by. A Go program's own cannot be made to jump
-// from outside.
+// clockFaults are jumps of the database's clock, which measures every lease. The clock of a Go program cannot be
+// changed from outside.
 func clockFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
@@ -20,10 +20,11 @@ func clockFaults() []*Fault {
 	}
 }
 
-// drainTime bounds the wait until nothing is open, on a machine that is slow.
+// drainTime bounds the wait until nothing is open, on a slow machine.
 const drainTime = 4 * time.Minute
 
-// backToNow has nothing open, because what falls due is written by the wrong clock, and sets the right one.
+// backToNow drains the load and then corrects the clock. It drains first because due times were written with the wrong
+// clock.
 func backToNow(ctx context.Context, s *Scene) error {
 	return errors.Join(s.Load.Drain(ctx, drainTime), s.SetClock(ctx, 0))
 }

@@ -1,5 +1,5 @@
-// Package fault is the table of all faults that the harness can make: what each is, which of the matrix it covers, how it is
-// made and lifted, and what is measured of it against which limit.
+// Package fault is the table of all faults that the harness can inject: what each is, which entries of the matrix it
+// covers, how it is injected and lifted, what is measured, and the limit of that figure.
 package fault
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/schedule"
 )
 
-// Domains: what a fault breaks. Two faults of one domain are never there at the same time.
+// Domains of faults. Two faults of one domain are never active at the same time.
 const (
 	replicas = "replicas"
 	database = "postgres"
@@ -24,62 +24,61 @@ const (
 	sessions = "sessions"
 )
 
-// Fault is one way in which the world is not as it should be.
+// Fault is a condition that the harness can inject.
 type Fault struct {
-	// Name is what the schedule calls it.
+	// Name is the name in the schedule.
 	Name string
-	// Matrix are the numbers of the fault matrix that it covers.
+	// Matrix holds the numbers of the fault matrix that it covers.
 	Matrix []int
 	// Domain is what it breaks.
 	Domain string
-	// How says how it is made, and Lift how it ends.
+	// How describes how it is injected, and Lift how it ends.
 	How, Lift string
-	// Figure says what is measured, in seconds unless Unit says otherwise, and Limit is what it may be at the most.
+	// Figure describes what is measured, in seconds unless Unit is set. Limit is its maximum.
 	Figure string
 	Limit  float64
 	Unit   string
-	// Shortest and Longest say how long it stays.
+	// Shortest and Longest bound how long it lasts.
 	Shortest, Longest time.Duration
-	// Alone keeps it out of safety runs, where several come together: what it needs could not be had there.
+	// Alone excludes it from safety runs, where several faults overlap and its preconditions cannot be met.
 	Alone bool
-	// Long keeps it out of short runs.
+	// Long excludes it from short runs.
 	Long bool
-	// Inject makes it. What it returns lifts it, after Scene.Hold.
+	// Inject injects the fault. The returned Lift is called after Scene.Hold.
 	Inject func(ctx context.Context, s *Scene) (Lift, error)
 }
 
-// Lift ends a fault. What it returns measures the recovery; nil: it is measured already or there is nothing to measure.
+// Lift ends a fault. The returned Measure measures the recovery. Nil means that there is nothing left to measure.
 type Lift func(ctx context.Context) (Measure, error)
 
 // Measure returns the figure.
 type Measure func(ctx context.Context) (float64, error)
 
-// Scene is where a fault happens.
+// Scene is the environment of a fault.
 type Scene struct {
 	*lab.Lab
-	// Rand makes its choices.
+	// Rand makes the fault's choices.
 	Rand *rand.Rand
-	// Hold is how long it will stay.
+	// Hold is how long the fault will last.
 	Hold time.Duration
-	// Measured: there is to be a figure, so it must not hit somebody who holds nothing.
+	// Measured means that a figure is needed, so the fault must hit a replica that holds items.
 	Measured bool
 }
 
-// Result is what became of a fault.
+// Result is the result of a fault.
 type Result struct {
-	// Fault is which.
 	Fault *Fault
-	// Value is the figure; Measured says that there is one.
+	// Value is the figure. It is valid if Measured is set.
 	Value    float64
 	Measured bool
-	// Err is why the fault could not be made, lifted or measured.
+	// Err is why the fault could not be injected, lifted or measured.
 	Err error
 }
 
-// OK says that the fault was made and its figure is within the limit.
+// OK reports whether the fault was injected and lifted without error and its figure, if measured, is within the limit.
 func (r Result) OK() bool { return r.Err == nil && (!r.Measured || r.Value <= r.Fault.Limit) }
 
-// String is the figure beside its limit.
+// String returns the figure beside its limit.
 func (r Result) String() string {
 	unit := r.Fault.Unit
 	if unit == "" {
@@ -94,13 +93,13 @@ func (r Result) String() string {
 	return fmt.Sprintf("%.2f %s (limit %.2f)", r.Value, unit, r.Fault.Limit)
 }
 
-// All are all faults.
+// All returns all faults.
 func All() []*Fault {
 	return slices.Concat(replicaFaults(), postgresFaults(), sessionFaults(), networkFaults(), temporalFaults(), limitFaults(), rowFaults(),
 		processFaults(), storageFaults(), clockFaults(), tenantFaults(), refusedFaults(), settingFaults(), longFaults())
 }
 
-// Kinds are what the schedule needs to know of faults.
+// Kinds returns what the schedule needs to know of faults.
 func Kinds(faults []*Fault) []schedule.Kind {
 	kinds := make([]schedule.Kind, 0, len(faults))
 	for _, f := range faults {
@@ -109,7 +108,7 @@ func Kinds(faults []*Fault) []schedule.Kind {
 	return kinds
 }
 
-// Run makes a fault, keeps it, lifts it, and measures.
+// Run injects a fault, holds it, lifts it, and measures.
 func Run(ctx context.Context, l *lab.Lab, f *Fault, e schedule.Entry, measure bool) Result {
 	s := &Scene{Lab: l, Rand: rand.New(rand.NewPCG(e.Seed, 0)), Hold: e.Hold, Measured: measure}
 	l.Logf("%s: %s", f.Name, f.How)
@@ -136,18 +135,19 @@ func Run(ctx context.Context, l *lab.Lab, f *Fault, e schedule.Entry, measure bo
 	}
 	value, err := m(ctx)
 	if errors.Is(err, errNothingHeld) {
-		return Result{Fault: f} // it hit nobody: that is no pass
+		return Result{Fault: f} // it hit nothing, which does not count as a pass
 	}
 	return Result{Fault: f, Value: value, Measured: err == nil, Err: err}
 }
 
-// errNothingHeld is that a replica held no item when the fault came, so that there is nothing to be claimed again.
+// errNothingHeld means that the replica held no item when the fault came, so that there is nothing to reclaim.
 var errNothingHeld = errors.New("the replica held nothing")
 
-// tolerance is how long a figure is waited for, beyond its limit, before it counts as never.
+// tolerance is how long a figure is awaited beyond its limit before it counts as never.
 const tolerance = 15 * time.Second
 
-// firstMove measures how long after a time the first item was moved to a status, by a transaction that began after it.
+// firstMove measures the time from a moment until the first item is moved to a status by a transaction that began
+// after it.
 func firstMove(l *lab.Lab, status string, from time.Time) Measure {
 	return func(ctx context.Context) (float64, error) {
 		var at *time.Time
@@ -162,7 +162,7 @@ func firstMove(l *lab.Lab, status string, from time.Time) Measure {
 	}
 }
 
-// gap measures the longest time without a move to a status, from a time until a little after now.
+// gap measures the longest time without a transition to a status, from a moment until shortly after now.
 func gap(l *lab.Lab, status string, from time.Time) Measure {
 	return func(ctx context.Context) (float64, error) {
 		to := time.Now()
@@ -175,7 +175,7 @@ func gap(l *lab.Lab, status string, from time.Time) Measure {
 	}
 }
 
-// reclaimed measures how long after a time the last of these items was claimed again, or had ended.
+// reclaimed measures the time from a moment until the last of these items has been claimed again or has ended.
 func reclaimed(l *lab.Lab, items []int64, from time.Time) Measure {
 	return func(ctx context.Context) (float64, error) {
 		if len(items) == 0 {
@@ -193,7 +193,7 @@ func reclaimed(l *lab.Lab, items []int64, from time.Time) Measure {
 	}
 }
 
-// Limits in seconds, from what the replicas are told.
+// Limits in seconds, derived from the replicas' settings.
 var (
 	deadHolder    = (lab.Lease + time.Second).Seconds()
 	postgresBack  = (3*time.Second + lab.PollInterval).Seconds()
@@ -203,5 +203,5 @@ var (
 	oneReplicaOut = (lab.PollInterval + lab.StartTimeout + time.Second).Seconds()
 )
 
-// once is a fault that is over as soon as it is made.
+// once is the Lift of a fault that is over as soon as it is injected.
 func once(m Measure) Lift { return func(context.Context) (Measure, error) { return m, nil } }

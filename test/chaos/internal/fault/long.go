@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// backlog is how many items wait through a long outage.
+	// backlog is how many items wait during a long outage.
 	backlog = 10000
-	// leasesAway is how many leases the outage lasts: 30 minutes with a lease of 30 s would be 60.
+	// leasesAway is how many leases the outage lasts. 30 minutes with a lease of 30 s would be 60 leases.
 	leasesAway = 30
-	// standstill is how long it may take to work off stride items of it.
+	// standstill bounds the time to process the next stride items of the backlog.
 	standstill, stride = 30 * time.Second, 100
-	// undisturbed is how long throughput is measured before the crash loop, and crashing how long the loop lasts.
+	// undisturbed is how long throughput is measured before the crash loop. crashing is how long the loop lasts.
 	undisturbed = 30 * time.Second
 	crashing    = 180 * time.Second
 	// crashInterval is the time between two kills.
 	crashInterval = 2 * time.Second
-	// fed is how many items wait at least while throughput is measured.
+	// fed is the minimum number of waiting items while throughput is measured.
 	fed = 300
 )
 
-// longFaults take minutes, and are for runs that have them.
+// longFaults take minutes. They are for runs that have the time.
 func longFaults() []*Fault {
 	return []*Fault{
 		{Name: "long-outage", Matrix: []int{42}, Domain: server, Long: true, Alone: true,
@@ -72,7 +72,7 @@ func longOutage(ctx context.Context, s *Scene) (Lift, error) {
 			return nil, err
 		}
 		s.Logf("the first workflow was started %.2f s after Temporal's return", value)
-		// However few a second the server starts on this machine, it is not to come to a standstill.
+		// However low the server's start rate is on this machine, it must not come to a standstill.
 		for open := backlog; open > 0; {
 			most := max(open-stride, 0)
 			err := lab.Await(ctx, standstill, fmt.Sprintf("of the backlog no more than %d items are left", most), func() (bool, error) {
@@ -89,7 +89,8 @@ func longOutage(ctx context.Context, s *Scene) (Lift, error) {
 	}, nil
 }
 
-// longCrashLoop feeds the largest workspaces all the time, and measures what ends without and with the killing.
+// longCrashLoop keeps the largest workspaces filled, and measures the rate of completed items without and with the
+// kills.
 func longCrashLoop(ctx context.Context, s *Scene) (Lift, error) {
 	s.Load.Pause(true)
 	stopFeeding := background(ctx, func(ctx context.Context) { feed(ctx, s) })

@@ -33,7 +33,8 @@ func networkFaults() []*Fault {
 	}
 }
 
-// postgresPolicy is for all replicas. Outage: nothing works meanwhile, so what is measured is the return.
+// postgresPolicy sets a policy for all replicas. With outage, nothing works while it lasts, so the recovery is
+// measured.
 func postgresPolicy(policy proxy.Policy, outage bool) func(context.Context, *Scene) (Lift, error) {
 	return func(_ context.Context, s *Scene) (Lift, error) {
 		at := time.Now()
@@ -53,7 +54,7 @@ func postgresPolicy(policy proxy.Policy, outage bool) func(context.Context, *Sce
 	}
 }
 
-// repeatedly does something to a proxy until it is lifted, and measures the longest time without a start.
+// repeatedly applies do to a proxy until the fault is lifted, and measures the longest time without a start.
 func repeatedly(ctx context.Context, s *Scene, interval time.Duration, do, undo func()) Lift {
 	at := time.Now()
 	stop := background(ctx, func(ctx context.Context) {

@@ -32,7 +32,7 @@ func postgresFaults() []*Fault {
 	}
 }
 
-// back measures from when the database answers to the first claim.
+// back measures the time from the database's first answer to the first claim.
 func back(ctx context.Context, s *Scene) (Measure, error) {
 	var open int
 	var oldest []string
@@ -47,7 +47,7 @@ func postgresUp(s *Scene) Lift {
 		if err := s.Primary().Start(ctx); err != nil {
 			return nil, err
 		}
-		at := time.Now() // the server has answered
+		at := time.Now() // the server answers by now
 		return firstMove(s.Lab, "CLAIMED", at), nil
 	}
 }
@@ -90,7 +90,7 @@ func failoverLossy(ctx context.Context, s *Scene) (Lift, error) {
 	return newStandby(s), nil
 }
 
-// newStandby measures the time to the first claim, and makes a standby for the new primary.
+// newStandby measures the time to the first claim, and creates a standby for the new primary.
 func newStandby(s *Scene) Lift {
 	m := firstMove(s.Lab, "CLAIMED", time.Now())
 	return func(ctx context.Context) (Measure, error) {

@@ -17,10 +17,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
 )
 
-// tcpUserTimeout is how long a listener that takes nothing is kept by the server: the replicas' own setting.
+// tcpUserTimeout is how long the server keeps a listener that does not read. The replicas set it themselves.
 const tcpUserTimeout = 8 * time.Second
 
-// processFaults are replicas that fail from inside, or are short of something.
+// processFaults are replicas that fail from inside, or that run short of a resource.
 func processFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
@@ -39,7 +39,7 @@ func processFaults() []*Fault {
 	}
 }
 
-// failing inserts an item that does what its params say to whoever starts it.
+// failing inserts an item whose params trigger the failpoint in the replica that starts it.
 func failing(ctx context.Context, s *Scene, failpoint string) (execution string, err error) {
 	conn, err := s.Session(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func heartbeatStalls(ctx context.Context, s *Scene) (Lift, error) {
 	}, nil
 }
 
-// limitReplica sets one of a replica's limits, up to the highest that it may have.
+// limitReplica sets one of a replica's resource limits, up to the highest that it may have.
 func limitReplica(r *lab.Replica, resource int, value uint64) error {
 	var limit unix.Rlimit
 	err := unix.Prlimit(r.Process().PID, resource, nil, &limit)
@@ -127,7 +127,8 @@ func limitReplica(r *lab.Replica, resource int, value uint64) error {
 	return nil
 }
 
-// outOfMemory gives one replica no more memory, and the others as much as they like: each that dies is one more to be measured.
+// outOfMemory gives one replica no more memory and does not restrict the others: every replica that dies would have to
+// be measured.
 func outOfMemory(ctx context.Context, s *Scene) (Lift, error) {
 	const rows, bytes, patience = 24, 1_500_000, 30 * time.Second
 	r, err := busiest(ctx, s)
@@ -154,7 +155,8 @@ func outOfMemory(ctx context.Context, s *Scene) (Lift, error) {
 	if !died {
 		return nil, errors.Join(err, errors.New("the replica has not died of it"))
 	}
-	// What a Go program says last is one of many things, where it has no memory for it; a panic of its own is none of them.
+	// The last output of a Go program that runs out of memory varies. An ordinary panic is not among the
+	// possibilities.
 	log, logErr := os.ReadFile(r.Process().LogPath)
 	if logErr != nil || strings.Contains(string(log), "\npanic: ") {
 		err = errors.Join(err, logErr, fmt.Errorf("replica %d died of something else\n%s", r.N, r.Process().Tail()))
@@ -163,13 +165,14 @@ func outOfMemory(ctx context.Context, s *Scene) (Lift, error) {
 	return func(ctx context.Context) (Measure, error) {
 		value, measureErr := reclaimed(s.Lab, held, at)(ctx)
 		m := func(context.Context) (float64, error) { return value, measureErr }
-		// The others have grown by what was inserted, which is no leak.
+		// The other replicas have grown by the inserted load, which is not a leak. They are restarted for the later
+		// comparison.
 		return m, errors.Join(r.Start(), r.Ready(ctx), replace(ctx, s, func(*lab.Replica) {}))
 	}, err
 }
 
-// memoryOf is how much memory a replica may write to, in bytes. Its address space is more: Go reserves that in pieces of 64 MB, whose
-// last one may be enough for long.
+// memoryOf returns how much memory a replica may write to, in bytes. Its address space is larger: Go reserves it in
+// pieces of 64 MB, and the last piece may suffice for a long time.
 func memoryOf(r *lab.Replica) (uint64, error) {
 	text, err := os.ReadFile(filepath.Join("/proc", r.PID(), "statm"))
 	if err != nil {
@@ -202,7 +205,7 @@ func fewFiles(ctx context.Context, s *Scene) (Lift, error) {
 	}, nil
 }
 
-// claimedBy measures how long after a time a replica claimed.
+// claimedBy measures the time from a moment until a replica has claimed.
 func claimedBy(s *Scene, pid string, from time.Time) Measure {
 	return func(ctx context.Context) (float64, error) {
 		var at *time.Time
@@ -227,11 +230,11 @@ func frozenListener(ctx context.Context, s *Scene) (Lift, error) {
 		return nil, err
 	}
 	stop := background(ctx, func(ctx context.Context) {
-		const interval = 150 * time.Millisecond // more would fill the disk before the server notices
+		const interval = 150 * time.Millisecond // a shorter interval would fill the disk before the server notices
 		for lab.Sleep(ctx, interval) == nil && repeatOnce(ctx, conn, "large_notify") {
 		}
 	})
-	// Buffers on the way are filled first.
+	// The buffers in between fill first.
 	var at time.Time
 	fullest := 0.0
 	err = lab.Await(ctx, tcpUserTimeout+2*tolerance, "the server ends the listener's session", func() (bool, error) {

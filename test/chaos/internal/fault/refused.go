@@ -19,10 +19,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
-// odd is how many rows are made up.
+// odd is how many odd rows are generated.
 const odd = 2000
 
-// refusedFaults are rows that somebody refuses, and a Temporal that has forgotten what it ran.
+// refusedFaults are rows that are refused, and a Temporal that has forgotten its runs.
 func refusedFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
@@ -74,7 +74,7 @@ func refusingTrigger(ctx context.Context, s *Scene) (Lift, error) {
 	}, err
 }
 
-// grammar is what a column may be given.
+// grammar lists the values that a column may be given.
 var grammar = map[string][]string{
 	"params": {`'{}'`, `'{"a": 1}'`, `'[]'`, `'1'`, `'null'`, `null`, `'{"a": "\u0000"}'`, `'{"a": "\ud800"}'`, `'{"a": 1e400}'`, `'{"a": NaN}'`, `'{"a": '`,
 		`'{"a": 1, "a": 2}'`, `(repeat('{"a":', 2000) || '1' || repeat('}', 2000))::jsonb`, `(repeat('{"a":', 20000) || '1' || repeat('}', 20000))::jsonb`,

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// holdTimeout bounds the wait until a replica is in the middle of what the fault needs.
+	// holdTimeout bounds the wait until a replica is in the state that the fault needs.
 	holdTimeout = 8 * time.Second
-	// answerLate is long enough to act while an answer is under way, and shorter than the start timeout.
+	// answerLate is long enough to act while an answer is delayed, and shorter than the start timeout.
 	answerLate = 400 * time.Millisecond
 )
 
@@ -68,7 +68,7 @@ func restart(r *lab.Replica, m Measure) Lift {
 
 func pick(s *Scene) *lab.Replica { return s.Replicas[s.Rand.IntN(len(s.Replicas))] }
 
-// busiest is the replica that claimed last, and is alive.
+// busiest returns the replica that claimed last and is alive.
 func busiest(ctx context.Context, s *Scene) (*lab.Replica, error) {
 	var pid string
 	if err := s.Row(ctx, "last_claimer", nil, &pid); err != nil {
@@ -82,13 +82,13 @@ func busiest(ctx context.Context, s *Scene) (*lab.Replica, error) {
 	return pick(s), nil
 }
 
-// itemsOf are what a replica holds now.
+// itemsOf returns the items that a replica holds now.
 func itemsOf(ctx context.Context, s *Scene, pid string) (held []int64, err error) {
 	err = s.Row(ctx, "items_of", []any{pid}, &held)
 	return held, err
 }
 
-// killNow kills a replica, and measures from then on when what it held is claimed again.
+// killNow kills a replica, and measures the time from then until its items are claimed again.
 func killNow(ctx context.Context, s *Scene, r *lab.Replica) (Lift, error) {
 	pid, at := r.PID(), time.Now()
 	if err := r.Kill(); err != nil {
@@ -99,8 +99,8 @@ func killNow(ctx context.Context, s *Scene, r *lab.Replica) (Lift, error) {
 	return restart(r, reclaimed(s.Lab, held, at)), err
 }
 
-// holding is a replica that holds items, and will for a moment: half of its starts are answered late, the others are not. In a
-// safety run, where the rules are others' too, it is the busiest.
+// holding returns a replica that holds items and will for a moment: half of its starts are answered late, the others
+// are not. In a safety run, where other faults may have set the proxies' rules, it returns the busiest replica.
 func holding(ctx context.Context, s *Scene) (*lab.Replica, error) {
 	if !s.Measured {
 		return busiest(ctx, s)
@@ -108,7 +108,7 @@ func holding(ctx context.Context, s *Scene) (*lab.Replica, error) {
 	return caught(ctx, s, proxy.Rule{Share: 0.5, Delay: lab.StartTimeout * 9 / 10})
 }
 
-// kill kills a replica that is chosen so that it holds items.
+// kill kills the chosen replica, which should hold items.
 func kill(choose func(context.Context, *Scene) (*lab.Replica, error)) func(context.Context, *Scene) (Lift, error) {
 	return func(ctx context.Context, s *Scene) (Lift, error) {
 		r, err := choose(ctx, s)
@@ -157,9 +157,9 @@ func killInTransaction(ctx context.Context, s *Scene) (Lift, error) {
 	}, err
 }
 
-// killUnread kills the first replica that claimed and was not told what.
+// killUnread kills the first replica whose claim committed but whose answer was lost.
 func killUnread(ctx context.Context, s *Scene) (Lift, error) {
-	const items = 300 // bytes of an answer with an item; those without have half as many
+	const items = 300 // bytes of an answer with an item; answers without items have half as many
 	policy := proxy.Policy{DropReplies: 1, DropFrom: items, Label: "pgdispatch", Except: "pgdispatch "}
 	before := make([]int, len(s.Replicas))
 	for n, r := range s.Replicas {
@@ -191,12 +191,13 @@ func killUnread(ctx context.Context, s *Scene) (Lift, error) {
 	return killNow(ctx, s, found)
 }
 
-// inStart chooses the first replica that is in a start, to which the rule applies.
+// inStart chooses the first replica that has a start under way to which the rule applies.
 func inStart(rule proxy.Rule) func(context.Context, *Scene) (*lab.Replica, error) {
 	return func(ctx context.Context, s *Scene) (*lab.Replica, error) { return caught(ctx, s, rule) }
 }
 
-// caught has the rule for every replica's starts, until the first is in one. The others are let go again.
+// caught applies the rule to every replica's starts until the first replica has a start under way, and then removes it
+// from the others.
 func caught(ctx context.Context, s *Scene, rule proxy.Rule) (*lab.Replica, error) {
 	rule.Method = proxy.Start
 	var found *lab.Replica
@@ -229,7 +230,7 @@ func killUnsettled(ctx context.Context, s *Scene) (Lift, error) {
 		return restart(r, nil), err
 	}
 	lift, err := killNow(ctx, s, r)
-	r.Postgres.Cut() // what it said last is lost, as it is with the machine
+	r.Postgres.Cut() // the last data that it sent is lost, as when a machine dies
 	return lift, err
 }
 
@@ -255,7 +256,7 @@ func startAll(ctx context.Context, s *Scene) error {
 	return err
 }
 
-// freeze stops a replica that is chosen so that it holds items.
+// freeze stops the chosen replica with SIGSTOP. It should hold items.
 func freeze(choose func(context.Context, *Scene) (*lab.Replica, error)) func(context.Context, *Scene) (Lift, error) {
 	return func(ctx context.Context, s *Scene) (Lift, error) {
 		r, err := choose(ctx, s)
@@ -289,7 +290,7 @@ func freezeAll(_ context.Context, s *Scene) (Lift, error) {
 	}, signal(syscall.SIGSTOP)
 }
 
-// terminate asks a replica to end.
+// terminate sends SIGTERM to the chosen replica.
 func terminate(choose func(context.Context, *Scene) (*lab.Replica, error)) func(context.Context, *Scene) (Lift, error) {
 	return func(ctx context.Context, s *Scene) (Lift, error) {
 		r, err := choose(ctx, s)
@@ -332,7 +333,7 @@ func rolling(ctx context.Context, s *Scene) (Lift, error) {
 	return once(gap(s.Lab, "DISPATCHED", from)), err
 }
 
-// crashLoop kills for a while: the interval is the matrix's, the number of kills what a run has time for.
+// crashLoop kills repeatedly for a while. The interval is the matrix's. The number of kills depends on the run's time.
 func crashLoop(ctx context.Context, s *Scene) (Lift, error) {
 	const interval, kills = 2 * time.Second, 5
 	var err error

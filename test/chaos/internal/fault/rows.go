@@ -17,7 +17,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
-// rowFaults are rows that can only fail, and a machine that has no time.
+// rowFaults are rows that can only fail, and a machine without CPU time.
 func rowFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
@@ -48,7 +48,7 @@ func strangerWorkflow(ctx context.Context, s *Scene) (Lift, error) {
 	return once(failed(s, execution, at)), err
 }
 
-// failed measures how long after a time an execution had failed.
+// failed measures the time from a moment until an execution has failed.
 func failed(s *Scene, execution string, from time.Time) Measure {
 	return func(ctx context.Context) (float64, error) {
 		var at *time.Time
@@ -63,7 +63,7 @@ func failed(s *Scene, execution string, from time.Time) Measure {
 	}
 }
 
-// poison kills whoever holds one item, which is alone in the system so that no other suffers for it.
+// poison kills every replica that holds one item. It is the only item in the system, so that no other is affected.
 func poison(ctx context.Context, s *Scene) (Lift, error) {
 	lift := func(ctx context.Context) (Measure, error) {
 		setRule(s, proxy.Rule{})
@@ -90,7 +90,7 @@ func poison(ctx context.Context, s *Scene) (Lift, error) {
 	}, err
 }
 
-// killHolders kills each replica that holds an item, until it has failed.
+// killHolders kills each replica that holds an item, until the item has failed.
 func killHolders(ctx context.Context, s *Scene, execution string) (kills int, err error) {
 	const most = 6
 	for kills < most {
@@ -121,7 +121,7 @@ func deadlocks(ctx context.Context, s *Scene) (Lift, error) {
 	for _, query := range []string{"touch_forwards", "touch_backwards"} {
 		stops = append(stops, background(ctx, func(ctx context.Context) {
 			for ctx.Err() == nil {
-				_ = s.Exec(ctx, query) // the database may end one of the two
+				_ = s.Exec(ctx, query) // the database may abort one of the two
 				_ = lab.Sleep(ctx, 5*time.Millisecond)
 			}
 		}))

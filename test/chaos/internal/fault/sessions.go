@@ -43,14 +43,14 @@ func sessionFaults() []*Fault {
 	}
 }
 
-// holdTransaction executes a query in a transaction that stays open. What it returns rolls it back.
+// holdTransaction executes a query in a transaction that stays open. The returned function rolls it back.
 func holdTransaction(ctx context.Context, s *Scene, query string) (func(context.Context) error, error) {
 	conn, err := s.Session(ctx)
 	if err != nil {
 		return nil, err
 	}
 	options := pgx.TxOptions{}
-	if query == "old_snapshot" { // at READ COMMITTED it would end with its statement
+	if query == "old_snapshot" { // at READ COMMITTED the snapshot would end with its statement
 		options.IsoLevel = pgx.RepeatableRead
 	}
 	tx, err := conn.BeginTx(ctx, options)
@@ -61,7 +61,7 @@ func holdTransaction(ctx context.Context, s *Scene, query string) (func(context.
 		return nil, errors.Join(fmt.Errorf("execute %s: %w", query, err), conn.Close(ctx))
 	}
 	return func(ctx context.Context) error {
-		_ = tx.Rollback(ctx) // the server may have gone meanwhile, and the transaction with it
+		_ = tx.Rollback(ctx) // the server may be gone, and the transaction with it
 		_ = conn.Close(ctx)
 		return nil
 	}, nil
@@ -76,7 +76,7 @@ func heldTransaction(query string) func(context.Context, *Scene) (Lift, error) {
 		}
 		return func(ctx context.Context) (Measure, error) {
 			m := gap(s.Lab, "DISPATCHED", at)
-			value, err := m(ctx) // while it is still there
+			value, err := m(ctx) // while it is still active
 			return func(context.Context) (float64, error) { return value, err }, release(ctx)
 		}, nil
 	}
@@ -127,7 +127,7 @@ func sessionsEnded(ctx context.Context, s *Scene) (Lift, error) {
 	return func(context.Context) (Measure, error) { stop(); return gap(s.Lab, "DISPATCHED", at), nil }, nil
 }
 
-// background runs something until what it returns is called, which waits for its end.
+// background runs a function until the returned stop is called. stop waits for the function to return.
 func background(ctx context.Context, run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -157,7 +157,7 @@ func exhausted(ctx context.Context, s *Scene) (Lift, error) {
 	for len(strangers) < most {
 		conn, err := s.Session(ctx)
 		if err != nil {
-			break // that is what is wanted
+			break // this failure is intended
 		}
 		strangers = append(strangers, conn)
 	}
@@ -184,13 +184,13 @@ func notifyFlood(ctx context.Context, s *Scene) (Lift, error) {
 	}, nil
 }
 
-// repeatOnce says whether a query could be executed.
+// repeatOnce reports whether a query could be executed.
 func repeatOnce(ctx context.Context, conn *pgx.Conn, query string) bool {
 	_, err := conn.Exec(ctx, queries.Get(query))
 	return err == nil
 }
 
-// repeat executes a query again and again, and counts.
+// repeat executes a query repeatedly and counts the executions.
 func repeat(ctx context.Context, conn *pgx.Conn, query string) (times int) {
 	for ctx.Err() == nil && repeatOnce(ctx, conn, query) {
 		times++
@@ -211,7 +211,7 @@ func gateStranger(ctx context.Context, s *Scene) (Lift, error) {
 		taken <- err
 	}()
 	var ended int
-	for range 10 { // a replica may be quicker than the stranger
+	for range 10 { // a replica may be faster than the unrelated session
 		err = errors.Join(s.Row(ctx, "terminate", []any{"pgdispatch gate"}, &ended), lab.Sleep(ctx, 50*time.Millisecond))
 		if len(taken) > 0 || err != nil {
 			break
@@ -241,7 +241,7 @@ func noTrigger(ctx context.Context, s *Scene) (Lift, error) {
 	return once(started(s.Lab, execution, at)), err
 }
 
-// started measures how long after a time an execution was handed over.
+// started measures the time from a moment until an execution was dispatched.
 func started(l *lab.Lab, execution string, from time.Time) Measure {
 	return func(ctx context.Context) (float64, error) {
 		var at *time.Time
@@ -256,7 +256,7 @@ func started(l *lab.Lab, execution string, from time.Time) Measure {
 	}
 }
 
-// openTransaction enqueues in a transaction that stays open, prepared or not. Others must not wait for it.
+// openTransaction enqueues in a transaction that stays open, prepared or not. Other transactions must not wait for it.
 func openTransaction(prepared bool) func(context.Context, *Scene) (Lift, error) {
 	return func(ctx context.Context, s *Scene) (Lift, error) {
 		conn, err := s.Session(ctx)
@@ -265,7 +265,7 @@ func openTransaction(prepared bool) func(context.Context, *Scene) (Lift, error) 
 		}
 		end := "commit"
 		var open *lab.OpenRow
-		// One that has notified cannot be prepared; the application tries again.
+		// A transaction that has executed NOTIFY cannot be prepared. The application tries again.
 		for attempt := 0; ; attempt++ {
 			if open, err = s.Load.InsertOpen(ctx, conn, s.Load.Workspaces[s.Rand.IntN(3)]); err != nil {
 				return nil, errors.Join(err, conn.Close(ctx))

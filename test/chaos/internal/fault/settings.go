@@ -8,7 +8,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
 )
 
-// settingFaults are installations that are not as the documentation asks.
+// settingFaults are installations that differ from what the documentation asks for.
 func settingFaults() []*Fault {
 	s := time.Second
 	const longest = "the longest time without a start of a workflow"
@@ -29,13 +29,13 @@ func shortTimeouts(ctx context.Context, s *Scene) (Lift, error) {
 	}
 	at := time.Now()
 	return func(ctx context.Context) (Measure, error) {
-		value, err := gap(s.Lab, "DISPATCHED", at)(ctx) // while it is so
+		value, err := gap(s.Lab, "DISPATCHED", at)(ctx) // while the settings are in effect
 		err = errors.Join(err, s.Script(ctx, "timeouts_none"), s.Row(ctx, "terminate", []any{"pgdispatch%"}, &ended))
 		return func(context.Context) (float64, error) { return value, nil }, err
 	}, nil
 }
 
-// replace stops every replica in turn, changes it, and starts it again.
+// replace stops each replica in turn, changes it, and starts it again.
 func replace(ctx context.Context, s *Scene, change func(*lab.Replica)) error {
 	for _, r := range s.Replicas {
 		if _, err := r.Stop(); err != nil {

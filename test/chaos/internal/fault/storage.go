@@ -8,7 +8,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
 )
 
-// storageFaults are disks that are full, and tables that nobody cleans.
+// storageFaults are full disks, and tables without vacuum.
 func storageFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
@@ -53,7 +53,7 @@ func logDiskFull(ctx context.Context, s *Scene) (Lift, error) {
 	s.Logf("the session has ended: %t", conn.IsClosed())
 	return func(ctx context.Context) (Measure, error) {
 		err := primary.Free(true)
-		if primary.Running() { // it may be trying to recover, and give up at any moment
+		if primary.Running() { // it may be in recovery, and exit at any moment
 			err = errors.Join(err, primary.Kill())
 		}
 		err = errors.Join(err, primary.Start(ctx))

@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// noisy is how many rows a tenant inserts at once, and ahead how many of a full one stand before all others.
+	// noisy is how many rows a tenant inserts at once. ahead is how many rows of a full tenant precede all others.
 	noisy, ahead = 1500, 20000
-	// spread is how many workspaces have a row each.
+	// spread is how many workspaces have one row each.
 	spread = 1000
-	// quiet is how many rows a quiet tenant inserts, one after another.
+	// quiet is how many rows a quiet tenant inserts one after another.
 	quiet = 6
 )
 
-// tenantFaults are others' loads.
+// tenantFaults are loads of other tenants.
 func tenantFaults() []*Fault {
 	const longest = "the longest wait of another tenant's row until it is started"
 	return []*Fault{
@@ -30,7 +30,8 @@ func tenantFaults() []*Fault {
 	}
 }
 
-// longestWait inserts rows of a tenant of its own, one after another, and returns how long the slowest took to be started.
+// longestWait inserts rows of a tenant of its own one after another, and returns the longest time from insert to
+// start.
 func longestWait(ctx context.Context, s *Scene) (worst float64, err error) {
 	conn, err := s.Session(ctx)
 	if err != nil {
@@ -75,7 +76,8 @@ func fullTenant(ctx context.Context, s *Scene) (Lift, error) {
 	worst, err := longestWait(ctx, s)
 	return func(ctx context.Context) (Measure, error) {
 		var err error
-		for left := 1; left > 0 && err == nil; { // in batches: in one transaction, each would step over all before it
+		// In batches: in a single transaction, each cancellation would step over all before it.
+		for left := 1; left > 0 && err == nil; {
 			err = s.Row(ctx, "cancel_some", []any{w.ID}, &left)
 		}
 		return func(context.Context) (float64, error) { return worst, nil }, err
@@ -93,7 +95,8 @@ func manyTenants(ctx context.Context, s *Scene) (Lift, error) {
 	}
 	return func(ctx context.Context) (Measure, error) {
 		value, err := gap(s.Lab, "DISPATCHED", at)(ctx)
-		err = errors.Join(err, s.Load.Drain(ctx, drainTime)) // or the applications would wait, and the next figure be of their pause
+		// Otherwise the applications would pause, and the next figure would measure their pause.
+		err = errors.Join(err, s.Load.Drain(ctx, drainTime))
 		s.Load.Pause(false)
 		return func(context.Context) (float64, error) { return value, nil }, err
 	}, nil

@@ -17,7 +17,7 @@ const endProbesTimeout = 30 * time.Second
 
 // OpenRow is a row whose transaction has not ended.
 type OpenRow struct {
-	// Execution is its execution ID.
+	// Execution is the execution ID.
 	Execution string
 
 	load      *Load
@@ -25,7 +25,7 @@ type OpenRow struct {
 	sent      time.Time
 }
 
-// InsertOpen inserts a row of a workspace in a transaction that it begins and does not end.
+// InsertOpen inserts a row of a workspace in a transaction that it begins and leaves open.
 func (o *Load) InsertOpen(ctx context.Context, conn *pgx.Conn, w *Workspace) (*OpenRow, error) {
 	row := &OpenRow{Execution: uuid.NewString(), load: o, workspace: w, sent: time.Now()}
 	if _, err := conn.Exec(ctx, queries.Get("begin")); err != nil {
@@ -38,13 +38,13 @@ func (o *Load) InsertOpen(ctx context.Context, conn *pgx.Conn, w *Workspace) (*O
 	return row, nil
 }
 
-// Ended says how the row's transaction ended.
+// Ended records how the row's transaction ended.
 func (r *OpenRow) Ended(known Knowledge) {
 	b := batch{load: r.load, workspace: r.workspace, definition: temporal.Work, executions: []string{r.Execution}}
 	b.note(r.sent, known)
 }
 
-// Insert inserts a row of a workspace and commits it.
+// Insert inserts a row of a workspace, commits it, and returns its execution ID.
 func (o *Load) Insert(ctx context.Context, conn *pgx.Conn, w *Workspace) (string, error) {
 	row := &OpenRow{Execution: uuid.NewString(), load: o, workspace: w, sent: time.Now()}
 	err := o.insert(ctx, conn, w, row.Execution, quick)
@@ -63,7 +63,7 @@ func (o *Load) insert(ctx context.Context, conn *pgx.Conn, w *Workspace, executi
 	return nil
 }
 
-// InsertProbes inserts so many items whose workflows wait to be told to end.
+// InsertProbes inserts the given number of items whose workflows wait for a signal to end.
 func (o *Load) InsertProbes(ctx context.Context, conn *pgx.Conn, w *Workspace, items int) ([]string, error) {
 	b := batch{load: o, workspace: w, definition: probe}
 	for range items {
@@ -78,12 +78,12 @@ func (o *Load) InsertProbes(ctx context.Context, conn *pgx.Conn, w *Workspace, i
 	return b.executions, nil
 }
 
-// EndProbes tells the probes to end, those that start late too, and waits until all have.
+// EndProbes signals the probes to end, including those that start late, and waits until all have ended.
 func (o *Load) EndProbes(ctx context.Context, executions map[string][]string) error {
 	return Await(ctx, endProbesTimeout, "the probes end", func() (bool, error) {
 		for _, list := range executions {
 			for _, execution := range list {
-				// One that has ended, or has not begun, cannot be told.
+				// A workflow that has ended or has not begun cannot be signalled.
 				_ = o.lab.Client.SignalWorkflow(ctx, "execution-"+execution, "", temporal.Release, nil)
 			}
 		}
@@ -94,18 +94,19 @@ func (o *Load) EndProbes(ctx context.Context, executions map[string][]string) er
 	})
 }
 
-// InsertMany inserts so many items of a workspace, in one statement, whose workflows take so many milliseconds.
+// InsertMany inserts the given number of items of a workspace in one statement. Each workflow takes millis
+// milliseconds.
 func (o *Load) InsertMany(ctx context.Context, w *Workspace, items, millis int) error {
 	b := batch{load: o, workspace: w, definition: temporal.Work, items: items, millis: millis}
 	return b.enqueue(ctx, autocommit, 0)
 }
 
-// InsertDoomed inserts a row that must fail, under an execution ID that may be taken by a stranger's workflow.
+// InsertDoomed inserts a row that must fail. Foreign means that an unrelated workflow may have taken its workflow ID.
 func (o *Load) InsertDoomed(ctx context.Context, conn *pgx.Conn, w *Workspace, execution string, foreign bool) error {
 	return o.InsertFailing(ctx, conn, w, execution, quick, foreign)
 }
 
-// InsertFailing inserts a row that must fail, for what its params say.
+// InsertFailing inserts a row that must fail because of its params.
 func (o *Load) InsertFailing(ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string, foreign bool) error {
 	row := &OpenRow{Execution: execution, load: o, workspace: w, sent: time.Now()}
 	err := o.insert(ctx, conn, w, execution, params)

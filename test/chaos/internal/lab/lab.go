@@ -1,5 +1,5 @@
-// Package lab is where the faults happen: three replicas, a Postgres cluster with a standby, a Temporal server, proxies
-// between all of them, applications that enqueue and a worker that ends what is started.
+// Package lab is the installation in which faults are injected: three replicas, a Postgres cluster with a standby, a
+// Temporal server, proxies between all of them, applications that enqueue, and a worker that completes workflows.
 package lab
 
 import (
@@ -25,13 +25,13 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
-// How the replicas run: as in production, only faster, so that a minute holds many leases.
+// The replicas' settings. They are as in production but shorter, so that a minute holds many leases.
 const (
-	// Replicas is how many there are.
+	// Replicas is the number of replicas.
 	Replicas = 3
-	// Workers is each replica's.
+	// Workers is each replica's number of workers.
 	Workers = 8
-	// Cap is W at the start: fewer than the workers together.
+	// Cap is W at the start, fewer than all workers together.
 	Cap = 20
 	// Lease, PollInterval, StartTimeout and DrainTimeout are each replica's settings of these names.
 	Lease        = 3 * time.Second
@@ -40,43 +40,43 @@ const (
 	DrainTimeout = 4 * time.Second
 )
 
-// Database is the name of the one database.
+// Database is the name of the only database.
 const Database = "chaos"
 
 const (
-	// queryTimeout bounds one look of the harness at the database.
+	// queryTimeout bounds one query of the harness.
 	queryTimeout = 10 * time.Second
-	// patience bounds how long the harness itself waits for a database that is away.
+	// patience bounds how long the harness waits for an unavailable database.
 	patience = 60 * time.Second
-	// retryInterval is how often it asks again.
+	// retryInterval is the interval between its attempts.
 	retryInterval = 50 * time.Millisecond
 )
 
-// Options says what to run.
+// Options configures a Lab.
 type Options struct {
-	// Pgdispatch and Devstack are the binaries.
+	// Pgdispatch and Devstack are the paths of the binaries.
 	Pgdispatch, Devstack string
-	// Seed is the run's.
+	// Seed is the run's seed.
 	Seed uint64
-	// Keep leaves the directory with all logs.
+	// Keep keeps the directory with all logs.
 	Keep bool
-	// Log receives what happens.
+	// Log receives the progress messages.
 	Log io.Writer
 }
 
-// Lab is one run's installation.
+// Lab is the installation of one run.
 type Lab struct {
 	// Dir holds all data and logs.
 	Dir string
-	// Temporal is the server.
+	// Temporal is the Temporal server.
 	Temporal *temporal.Server
-	// Client talks to Temporal past all proxies.
+	// Client connects to Temporal directly, past all proxies.
 	Client client.Client
-	// Replicas are the replicas, and stay so when their processes die.
+	// Replicas are the replicas. They stay the same when their processes die.
 	Replicas []*Replica
-	// Load is what applications do.
+	// Load is the applications' load.
 	Load *Load
-	// Replication stands between the standby and the primary.
+	// Replication is the proxy between the standby and the primary.
 	Replication *proxy.TCP
 	// App is the proxy between applications and the database.
 	App *proxy.TCP
@@ -95,7 +95,7 @@ type Lab struct {
 	lossy   []Window
 }
 
-// Open starts everything but the load.
+// Open starts everything except the load.
 func Open(ctx context.Context, options Options) (*Lab, error) {
 	dir, err := os.MkdirTemp("", "pgdispatch-chaos-*")
 	if err != nil {
@@ -109,7 +109,7 @@ func Open(ctx context.Context, options Options) (*Lab, error) {
 }
 
 func (l *Lab) open(ctx context.Context) error {
-	if err := os.Chmod(l.Dir, 0o755); err != nil { // the server's user must enter
+	if err := os.Chmod(l.Dir, 0o755); err != nil { // the server's user must be able to enter
 		return fmt.Errorf("open directory: %w", err)
 	}
 	port, err := postgres.FreePort()
@@ -162,7 +162,7 @@ func (l *Lab) openPostgres(ctx context.Context) (err error) {
 	return l.AddStandby(ctx)
 }
 
-// prepare makes the database, with the product's schema and the audit.
+// prepare creates the database with the product's schema and the audit.
 func (l *Lab) prepare(ctx context.Context) error {
 	conn, err := l.primary.Connect(ctx, "postgres")
 	if err != nil {
@@ -210,7 +210,7 @@ func (l *Lab) openReplicas(ctx context.Context) error {
 	return nil
 }
 
-// Close ends everything and removes the directory, unless it is to be kept.
+// Close stops everything and removes the directory, unless it is to be kept.
 func (l *Lab) Close() error {
 	var err error
 	if l.Load != nil {
@@ -239,12 +239,12 @@ func (l *Lab) Close() error {
 	return errors.Join(err, os.RemoveAll(l.Dir))
 }
 
-// Logf says what happens, and when.
+// Logf writes a progress message with the time.
 func (l *Lab) Logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(l.options.Log, "%7.2f  %s\n", time.Since(l.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// Exec executes a statement on the primary, once.
+// Exec executes a statement on the primary, without retries.
 func (l *Lab) Exec(ctx context.Context, query string, args ...any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
 	defer cancel()
@@ -254,7 +254,7 @@ func (l *Lab) Exec(ctx context.Context, query string, args ...any) error {
 	return nil
 }
 
-// Script executes several statements, each for itself.
+// Script executes the statements of a script one by one, each with retries. Statements are split at semicolons.
 func (l *Lab) Script(ctx context.Context, query string) error {
 	for statement := range strings.SplitSeq(queries.Get(query), ";") {
 		err := l.insist(ctx, func() error {
@@ -270,12 +270,12 @@ func (l *Lab) Script(ctx context.Context, query string) error {
 	return nil
 }
 
-// Insist executes a statement that may be repeated until the primary has answered it.
+// Insist executes a repeatable statement on the primary, and retries until the primary has answered.
 func (l *Lab) Insist(ctx context.Context, query string, args ...any) error {
 	return l.insist(ctx, func() error { return l.Exec(ctx, query, args...) })
 }
 
-// Row reads one row of the primary, and asks again while it is away.
+// Row reads one row from the primary, and retries while the primary is unavailable.
 func (l *Lab) Row(ctx context.Context, query string, args []any, into ...any) error {
 	return l.insist(ctx, func() error {
 		ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
@@ -287,7 +287,7 @@ func (l *Lab) Row(ctx context.Context, query string, args []any, into ...any) er
 	})
 }
 
-// Rows reads all rows of the primary.
+// Rows reads all rows from the primary, and retries while it is unavailable.
 func Rows[T any](ctx context.Context, l *Lab, query string, scan pgx.RowToFunc[T]) (all []T, err error) {
 	err = l.insist(ctx, func() error {
 		rows, err := l.db.Query(ctx, queries.Get(query))
@@ -317,12 +317,12 @@ func (l *Lab) insist(ctx context.Context, ask func() error) error {
 	}
 }
 
-// Session opens a session of an application's, past all proxies.
+// Session opens an application's session directly, past all proxies.
 func (l *Lab) Session(ctx context.Context) (*pgx.Conn, error) {
 	return l.Primary().Connect(ctx, Database)
 }
 
-// Sleep waits, unless ctx ends.
+// Sleep waits for d or until ctx ends.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -332,7 +332,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Await asks until the answer is true, and gives up after a time.
+// Await polls ask until it returns true, and fails after limit.
 func Await(ctx context.Context, limit time.Duration, what string, ask func() (bool, error)) error {
 	deadline := time.Now().Add(limit)
 	for {

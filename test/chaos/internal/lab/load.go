@@ -23,50 +23,53 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
-// How much applications do.
+// The applications' load.
 const (
-	// producers is how many enqueue at the same time.
+	// producers is the number of concurrent producers.
 	producers = 3
-	// pace is how long a producer waits between two transactions, on average.
+	// pace is the mean pause of a producer between two transactions.
 	pace = 130 * time.Millisecond
 	// enqueueTimeout bounds one transaction of an application.
 	enqueueTimeout = 5 * time.Second
-	// enough is how many items may wait before the producers pause: an outage must not become a backlog for the rest of the run.
+	// enough is the number of waiting items at which the producers pause, so that an outage does not become a backlog
+	// for the rest of the run.
 	enough = 600
-	// steady is how often a row comes of a workspace that has room for what stalls, so that there is always something to start:
-	// where no workflow ends, all others are full, and that nothing starts is then nobody's fault.
+	// steady is the interval of rows for a workspace whose limit, room, is large enough for stalled workflows. It
+	// ensures that there is always something to start: if no workflow ends, all other workspaces are full, and a gap
+	// in starts would say nothing about the replicas.
 	steady, room = 200 * time.Millisecond, 300
 )
 
-// Knowledge is what an application knows of a row that it inserted.
+// Knowledge is what an application knows about the commit of a row.
 type Knowledge string
 
 const (
-	// Acknowledged rows were committed, says the database.
+	// Acknowledged means that the database confirmed the commit.
 	Acknowledged Knowledge = "acknowledged"
-	// Unknown rows were committed or not: the answer was lost.
+	// Unknown means that the answer was lost: the row was committed or not.
 	Unknown Knowledge = "unknown"
-	// RolledBack rows were never committed.
+	// RolledBack means that the row was never committed.
 	RolledBack Knowledge = "rolled back"
-	// Lost rows were acknowledged by a primary whose standby did not have them when it took over.
+	// Lost means that the row was acknowledged by a primary whose standby did not have it when it took over.
 	Lost Knowledge = "lost"
 )
 
 // Row is a row in the application's own books.
 type Row struct {
-	// Execution is its execution ID, chosen by the application.
+	// Execution is the execution ID, chosen by the application.
 	Execution string `json:"execution"`
-	// Workspace is whose it is.
+	// Workspace is the workspace ID.
 	Workspace string `json:"workspace"`
-	// Want is how it must end: COMPLETED, FAILED, or CANCELLED.
+	// Want is the status that the row must end with: COMPLETED, FAILED, or CANCELLED.
 	Want string `json:"want"`
-	// Or is how it may end as well, where a cancellation was not answered; empty: no other way.
+	// Or is another allowed status if a cancellation was not answered. Empty means none.
 	Or string `json:"or,omitempty"`
-	// Type is its workflow's.
+	// Type is the workflow type.
 	Type string `json:"type"`
-	// Known is what the application knows of its commit.
+	// Known is what the application knows of the commit.
 	Known Knowledge `json:"known"`
-	// Counted: a failure of its own is right. Foreign: its workflow ID is taken by a stranger's workflow.
+	// Counted allows a counted failure of the row itself. Foreign means that an unrelated workflow has taken its
+	// workflow ID.
 	Counted bool `json:"counted,omitempty"`
 	Foreign bool `json:"foreign,omitempty"`
 	// Sent and Answered are when the commit was sent and answered, by this machine's clock.
@@ -76,17 +79,17 @@ type Row struct {
 
 // Workspace is a tenant of the run.
 type Workspace struct {
-	// ID and Name are its row's.
+	// ID and Name are those of its row.
 	ID, Name string
-	// Limit is how many workflows it may run at once. Elastic: the faults change it.
+	// Limit is how many workflows it may run at the same time. Elastic means that faults change the limit.
 	Limit   int
 	Elastic bool
 
 	weight      int
-	definitions map[string]string // name -> ID
+	definitions map[string]string // IDs by name
 }
 
-// Load is what applications do: they enqueue, and keep books.
+// Load simulates applications: they enqueue, and keep books.
 type Load struct {
 	// Workspaces are the tenants.
 	Workspaces []*Workspace
@@ -105,7 +108,7 @@ type Load struct {
 	underWay int
 }
 
-// tenants are the workspaces, and how much of the load is whose.
+// tenants are the workspaces and their shares of the load.
 var tenants = []Workspace{
 	{Name: "free-1", Limit: 1, weight: 1}, {Name: "free-2", Limit: 1, weight: 1}, {Name: "free-3", Limit: 1, weight: 1},
 	{Name: "pro-1", Limit: 5, weight: 5}, {Name: "pro-2", Limit: 5, weight: 5}, {Name: "pro-3", Limit: 5, weight: 3},
@@ -140,7 +143,7 @@ func newLoad(ctx context.Context, l *Lab) (*Load, error) {
 	return o, err
 }
 
-// timesOut is a definition whose workflow ends by its execution timeout, and probe one whose workflow ends when told to.
+// timesOut is a definition whose workflow ends by its execution timeout. probe is one whose workflow ends on a signal.
 const (
 	timesOut = "TimesOut"
 	probe    = "Probe"
@@ -192,7 +195,7 @@ func (o *Load) Begin(ctx context.Context, seed uint64) {
 	o.group.Go(func() { o.watch(ctx) })
 }
 
-// watch looks how much waits, so that the producers know when it is enough.
+// watch polls the number of waiting items, so that the producers know when to pause.
 func (o *Load) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		var open int
@@ -209,7 +212,7 @@ func (o *Load) watch(ctx context.Context) {
 	}
 }
 
-// begins says whether a producer may begin a transaction. If so, it is under way until it has ended.
+// begins reports whether a producer may begin a transaction. If so, it counts as under way until ended is called.
 func (o *Load) begins() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -227,21 +230,21 @@ func (o *Load) ended(err error) error {
 	return err
 }
 
-// still says that the producers are paused, and none has a transaction that could yet be committed.
+// still reports whether the producers are paused and no transaction is under way that could yet commit.
 func (o *Load) still() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.paused && o.underWay == 0
 }
 
-// Pause has the producers begin nothing more, or go on. What they have under way they finish: see Drain.
+// Pause pauses or resumes the producers. Transactions that are under way are finished: see Drain.
 func (o *Load) Pause(pause bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.paused = pause
 }
 
-// End stops the producers and waits for what they have under way.
+// End stops the producers and waits for their transactions.
 func (o *Load) End() {
 	if o.cancel != nil {
 		o.cancel()
@@ -255,7 +258,7 @@ func (o *Load) close() {
 	_ = o.file.Close()
 }
 
-// Rows are the applications' books.
+// Rows returns the applications' books.
 func (o *Load) Rows() []Row {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -266,7 +269,7 @@ func (o *Load) Rows() []Row {
 	return rows
 }
 
-// How a transaction ends.
+// ending is how a transaction ends.
 type ending int
 
 const (
@@ -285,12 +288,13 @@ type batch struct {
 	delay      time.Duration
 	millis     int
 	executions []string
-	params     string // empty: how long the workflow takes
+	params     string // if empty, only the duration of the workflow
 }
 
-// enqueue inserts the batch, stays open for a while where it is told to, and keeps the books.
+// enqueue inserts the batch, keeps the transaction open for the given time, ends it, and records the outcome in the
+// books.
 func (b *batch) enqueue(ctx context.Context, how ending, open time.Duration) error {
-	// What has begun is finished: a producer that is told to stop must still learn how its commit ended.
+	// A transaction that has begun is finished: a stopped producer must still learn how its commit ended.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), enqueueTimeout+open, errors.New("enqueueing took too long"))
 	defer cancel()
 	for range b.items {
@@ -321,8 +325,8 @@ func (b *batch) enqueue(ctx context.Context, how ending, open time.Duration) err
 	return err
 }
 
-// outcome is what an error of a commit says about it. A refusal says that it did not happen; anything else, also that the
-// session was ended, says nothing.
+// outcome derives from a commit's error what is known about the commit. A refusal means that it did not happen. Any
+// other error, including the end of the session, leaves it unknown.
 func outcome(err error) Knowledge {
 	var refused *pgconn.PgError
 	switch {
@@ -351,7 +355,7 @@ func (b *batch) note(sent time.Time, known Knowledge) {
 	}
 }
 
-// withdraw cancels an item, if it is not too late.
+// withdraw cancels an item unless it is too late.
 func (o *Load) withdraw(ctx context.Context, execution string) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), enqueueTimeout, errors.New("cancelling took too long"))
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
-// transaction is one of an application's: some rows of one workspace, committed or rolled back.
+// transaction runs one transaction of an application: some rows of one workspace, committed or rolled back.
 func (o *Load) transaction(ctx context.Context, rng *rand.Rand) error {
 	w := o.pick(rng)
 	items, roll := 1, rng.IntN(100)
@@ -66,7 +66,7 @@ func (o *Load) pickDefinition(rng *rand.Rand, w *Workspace) string {
 	}
 }
 
-// wants is how the items of a definition end.
+// wants returns how the items of a definition end.
 func wants(definition string) string {
 	if definition == temporal.Fail || definition == timesOut {
 		return "FAILED"
@@ -74,7 +74,7 @@ func wants(definition string) string {
 	return "COMPLETED"
 }
 
-// lose marks the rows that were acknowledged in a time and are not there, and counts them.
+// lose marks the rows that were acknowledged within the window and are missing, and returns their number.
 func (o *Load) lose(there []string, window Window) (lost int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

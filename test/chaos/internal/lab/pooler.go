@@ -27,7 +27,7 @@ default_pool_size = 20
 ignore_startup_parameters = extra_float_digits
 `
 
-// Pooler starts PgBouncer in transaction mode before the primary.
+// Pooler starts PgBouncer in transaction mode in front of the primary.
 func (l *Lab) Pooler(ctx context.Context) (address string, stop func() error, err error) {
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {

@@ -18,24 +18,24 @@ import (
 // standbyTimeout bounds the wait until a standby follows.
 const standbyTimeout = 20 * time.Second
 
-// forgottenRuns is how long a workflow may run whose claim was forgotten.
+// forgottenRuns is how long a workflow whose claim was forgotten may run.
 const forgottenRuns = 5 * time.Second
 
-// Primary is the server that takes writes.
+// Primary returns the server that accepts writes.
 func (l *Lab) Primary() *postgres.Node {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.primary
 }
 
-// Standby is the server that follows, or nil.
+// Standby returns the server that follows, or nil.
 func (l *Lab) Standby() *postgres.Node {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.standby
 }
 
-// AddStandby makes a standby of the primary, and returns when it follows.
+// AddStandby creates a standby of the primary, and returns when it follows.
 func (l *Lab) AddStandby(ctx context.Context) error {
 	l.mu.Lock()
 	l.nodes++
@@ -57,7 +57,7 @@ func (l *Lab) AddStandby(ctx context.Context) error {
 	return l.awaitStandby(ctx, false)
 }
 
-// awaitStandby waits until the standby follows, and commits wait for it if they are to.
+// awaitStandby waits until the standby follows and its replication is synchronous or asynchronous, as requested.
 func (l *Lab) awaitStandby(ctx context.Context, synchronous bool) error {
 	return Await(ctx, standbyTimeout, "the standby follows", func() (bool, error) {
 		var follows, waits bool
@@ -66,8 +66,8 @@ func (l *Lab) awaitStandby(ctx context.Context, synchronous bool) error {
 	})
 }
 
-// Synchronous makes commits wait for the standby, or not. On: it returns when they do and the standby has all that was
-// committed before.
+// Synchronous switches synchronous replication on or off. When switching it on, it returns once commits wait for the
+// standby and the standby has everything that was committed before.
 func (l *Lab) Synchronous(ctx context.Context, on bool) error {
 	query := "standby_off"
 	if on {
@@ -82,12 +82,12 @@ func (l *Lab) Synchronous(ctx context.Context, on bool) error {
 	if err := l.awaitStandby(ctx, true); err != nil {
 		return err
 	}
-	// A commit that has waited for the standby says that everything before it is there too.
+	// Once this commit has been confirmed by the standby, the standby has everything before it too.
 	return l.Insist(ctx, "marker")
 }
 
-// Failover kills the primary and promotes the standby in its place. For a moment the address leads to a server that can
-// only be read, as it does where an address is moved before the promotion. It returns when the new primary takes writes.
+// Failover kills the primary and promotes the standby in its place. For the time readOnly the address leads to a
+// read-only server, as when an address is moved before the promotion. It returns when the new primary accepts writes.
 func (l *Lab) Failover(ctx context.Context, readOnly time.Duration) error {
 	l.mu.Lock()
 	old, standby := l.primary, l.standby
@@ -99,7 +99,7 @@ func (l *Lab) Failover(ctx context.Context, readOnly time.Duration) error {
 		return err
 	}
 	l.retarget(standby.Address())
-	l.Replication.Cut() // what was under way to the standby is lost with the primary
+	l.Replication.Cut() // data on its way to the standby is lost with the primary
 	l.Replication.Set(proxy.Policy{})
 	if err := Sleep(ctx, readOnly); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (l *Lab) Failover(ctx context.Context, readOnly time.Duration) error {
 	if err != nil {
 		return err
 	}
-	// Commits must not wait for a standby that is not there yet.
+	// Commits must not wait for a standby that does not exist yet.
 	if _, err = conn.Exec(ctx, queries.Get("promote")); err == nil {
 		if _, err = conn.Exec(ctx, queries.Get("standby_off")); err == nil {
 			_, err = conn.Exec(ctx, queries.Get("reload"))
@@ -145,7 +145,7 @@ func (l *Lab) closePostgres() error {
 	return err
 }
 
-// SetClock stops the primary and starts it again with a clock that is so far ahead of the machine's.
+// SetClock restarts the primary with a clock that is ahead of the machine's by the given duration.
 func (l *Lab) SetClock(ctx context.Context, ahead time.Duration) error {
 	primary := l.Primary()
 	if err := primary.Stop(syscall.SIGINT); err != nil {
@@ -161,7 +161,7 @@ func (l *Lab) SetClock(ctx context.Context, ahead time.Duration) error {
 	return err
 }
 
-// StandbyClock starts the standby again with a clock that is so far ahead of the machine's.
+// StandbyClock restarts the standby with a clock that is ahead of the machine's by the given duration.
 func (l *Lab) StandbyClock(ctx context.Context, ahead time.Duration) error {
 	standby := l.Standby()
 	if err := standby.Stop(syscall.SIGINT); err != nil {
@@ -176,7 +176,7 @@ func (l *Lab) StandbyClock(ctx context.Context, ahead time.Duration) error {
 	return errors.Join(err, l.awaitStandby(ctx, false))
 }
 
-// TemporalEmpty has Temporal forget everything, or remember it again. It must be down.
+// TemporalEmpty switches Temporal to an empty database, or back to its own. Temporal must be down.
 func (l *Lab) TemporalEmpty(empty bool) {
 	l.Temporal.Database = filepath.Join(l.Dir, "temporal.db")
 	if empty {
@@ -184,13 +184,13 @@ func (l *Lab) TemporalEmpty(empty bool) {
 	}
 }
 
-// TemporalDown kills Temporal, and has its address refuse connections as the machine would.
+// TemporalDown kills Temporal, and makes its address refuse connections as the machine would.
 func (l *Lab) TemporalDown() error {
 	l.refuseTemporal(true)
 	return l.Temporal.Process().Kill()
 }
 
-// TemporalUp starts Temporal again. It returns when it answers and can be reached.
+// TemporalUp starts Temporal again. It returns when the server answers and is reachable.
 func (l *Lab) TemporalUp() error {
 	if err := l.Temporal.Start(); err != nil {
 		return err
@@ -199,30 +199,29 @@ func (l *Lab) TemporalUp() error {
 	return nil
 }
 
-// Window is a time between two moments.
+// Window is a time interval.
 type Window struct {
-	// From and To are its ends.
+	// From and To are its ends, both included.
 	From, To time.Time
 }
 
-// Contains says whether a moment is in it.
+// Contains reports whether a moment is in the window.
 func (w Window) Contains(at time.Time) bool { return !at.Before(w.From) && !at.After(w.To) }
 
-// Lossy are the times in which the database forgot claims that it had committed, because a standby took over that did not
-// have them.
+// Lossy returns the windows in which the database forgot committed claims, because a standby without them took over.
 func (l *Lab) Lossy() []Window {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lossy
 }
 
-// FailoverLossy promotes a standby that has not followed for a while. Rows that were acknowledged before it stopped to
-// follow must all be there; of those after, it notes which are lost.
+// FailoverLossy promotes a standby that has lagged behind for a while. Rows acknowledged before the lag began must all
+// exist. Of the rows acknowledged later, it records which are lost.
 func (l *Lab) FailoverLossy(ctx context.Context, behind time.Duration) error {
 	if err := l.Synchronous(ctx, true); err != nil {
 		return err
 	}
-	// The standby has all that was acknowledged before this moment.
+	// The standby has everything that was acknowledged before this moment.
 	from := time.Now()
 	l.Replication.Set(proxy.Policy{Hole: true})
 	if err := errors.Join(l.Synchronous(ctx, false), Sleep(ctx, behind)); err != nil {
@@ -231,7 +230,7 @@ func (l *Lab) FailoverLossy(ctx context.Context, behind time.Duration) error {
 	if err := l.Failover(ctx, 0); err != nil {
 		return err
 	}
-	// What ran when it was forgotten has ended some seconds later.
+	// Workflows whose claims were forgotten end some seconds later.
 	window := Window{From: from, To: time.Now().Add(forgottenRuns)}
 	l.mu.Lock()
 	l.lossy = append(l.lossy, window)

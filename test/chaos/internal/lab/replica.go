@@ -21,21 +21,23 @@ import (
 const (
 	// readyTimeout bounds the wait until a started replica listens.
 	readyTimeout = 20 * time.Second
-	// readyInterval is how often its log is looked at.
+	// readyInterval is how often its log is read meanwhile.
 	readyInterval = 10 * time.Millisecond
-	// stopTimeout is how long a replica may take to end after SIGTERM: its drain timeout, and what the documentation adds.
+	// stopTimeout is how long a replica may take to exit after SIGTERM: its drain timeout plus the documented extra
+	// time.
 	stopTimeout = DrainTimeout + 5*time.Second
 )
 
-// Replica is one pgdispatch, with a proxy of its own for everything that it talks to.
+// Replica is one pgdispatch with its own proxy for each server that it talks to.
 type Replica struct {
 	// N is its number, from 0.
 	N int
-	// Postgres stands between it and the database, Temporal between it and Frontend, and Frontend between that and Temporal.
+	// Postgres stands between the replica and the database. Temporal stands between the replica and Frontend, and
+	// Frontend between Temporal and the server.
 	Postgres, Temporal *proxy.TCP
 	Frontend           *proxy.Frontend
 
-	// Env is added to its environment, and comes last, from its next start on.
+	// Env is appended to its environment from its next start on, and so overrides the other variables.
 	Env []string
 
 	lab *Lab
@@ -71,7 +73,7 @@ func (r *Replica) close() error {
 	return err
 }
 
-// Start starts the process if there is none, and does not wait for it.
+// Start starts the process if it is not running, and does not wait for it.
 func (r *Replica) Start() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,14 +118,14 @@ func (r *Replica) Ready(ctx context.Context) error {
 	}
 }
 
-// Process is the running process, or the last one.
+// Process returns the running process, or the last one.
 func (r *Replica) Process() *process.Process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.process
 }
 
-// PID is the process ID, by which its leases are recognised.
+// PID returns the process ID, which identifies the replica's leases.
 func (r *Replica) PID() string { return strconv.Itoa(r.Process().PID) }
 
 // Kill kills the process with SIGKILL.
@@ -134,7 +136,8 @@ func (r *Replica) Kill() error {
 	return nil
 }
 
-// Stop asks the process to end and returns how long it took. To be killed, or to end with anything but 0, is an error.
+// Stop sends SIGTERM and returns how long the process took to exit. It is an error if the process has to be killed or
+// exits with a non-zero status.
 func (r *Replica) Stop() (time.Duration, error) {
 	p, began := r.Process(), time.Now()
 	if err := p.Signal(syscall.SIGTERM); err != nil {
@@ -149,14 +152,14 @@ func (r *Replica) Stop() (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-// Heal makes its proxies pass everything on.
+// Heal makes its proxies forward everything.
 func (r *Replica) Heal() {
 	r.Postgres.Set(proxy.Policy{})
 	r.Temporal.Set(proxy.Policy{})
 	r.Frontend.Set(proxy.Rule{})
 }
 
-// StallHeartbeat has the replica's heartbeats hang, and nothing else of it, or lets them go on.
+// StallHeartbeat makes only the replica's heartbeats hang, or lets them continue.
 func (r *Replica) StallHeartbeat(stall bool) error {
 	path := filepath.Join(r.lab.Dir, "stall-heartbeat-"+r.PID())
 	if stall {
@@ -165,7 +168,7 @@ func (r *Replica) StallHeartbeat(stall bool) error {
 	return os.Remove(path)
 }
 
-// refuseTemporal has the address of Temporal refuse connections, for all replicas.
+// refuseTemporal makes Temporal's address refuse connections, for all replicas.
 func (l *Lab) refuseTemporal(refuse bool) {
 	for _, r := range l.Replicas {
 		r.Temporal.Set(proxy.Policy{Refuse: refuse})

@@ -14,7 +14,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
-// AddWorkspace makes a tenant that no application uses by itself.
+// AddWorkspace creates a tenant without a regular load.
 func (o *Load) AddWorkspace(ctx context.Context, name string, limit int) (*Workspace, error) {
 	w := &Workspace{Name: name, Limit: limit}
 	if err := o.lab.Row(ctx, "workspace", []any{name, "FREE", limit}, &w.ID); err != nil {
@@ -23,13 +23,14 @@ func (o *Load) AddWorkspace(ctx context.Context, name string, limit int) (*Works
 	return w, o.define(ctx, w)
 }
 
-// InsertLarge inserts so many rows of so many bytes.
+// InsertLarge inserts the given number of rows with params of the given size in bytes.
 func (o *Load) InsertLarge(ctx context.Context, w *Workspace, items, bytes int) error {
 	b := batch{load: o, workspace: w, definition: temporal.Work, items: items, params: `{"ms": 1, "x": "` + strings.Repeat("x", bytes) + `"}`}
 	return b.enqueue(ctx, autocommit, 0)
 }
 
-// InsertWithdrawn inserts so many rows of a workspace that must never start anything, ahead of all others.
+// InsertWithdrawn inserts the given number of rows, ahead of all others, of a workspace that must never start
+// anything.
 func (o *Load) InsertWithdrawn(ctx context.Context, w *Workspace, items int) error {
 	b := batch{load: o, workspace: w, definition: temporal.Work, items: items, priority: 100}
 	err := b.enqueue(ctx, autocommit, 0)
@@ -41,7 +42,7 @@ func (o *Load) InsertWithdrawn(ctx context.Context, w *Workspace, items int) err
 	return err
 }
 
-// InsertSpread makes so many workspaces with a row each.
+// InsertSpread creates the given number of workspaces with one row each.
 func (o *Load) InsertSpread(ctx context.Context, conn *pgx.Conn, workspaces int) error {
 	ids, executions := make([]string, workspaces), make([]string, workspaces)
 	for n := range workspaces {
@@ -62,8 +63,8 @@ func (o *Load) InsertSpread(ctx context.Context, conn *pgx.Conn, workspaces int)
 	return nil
 }
 
-// InsertOdd inserts a row whose further columns are SQL text that may be refused. One that is not is withdrawn if it is not
-// too late. It says whether the row was taken.
+// InsertOdd inserts a row whose additional columns are SQL text that the database may refuse. It cancels an accepted
+// row unless it is too late. It reports whether the row was accepted.
 func (o *Load) InsertOdd(ctx context.Context, conn *pgx.Conn, w *Workspace, columns, values string) (bool, error) {
 	b := batch{load: o, workspace: w, definition: temporal.Any, executions: []string{uuid.NewString()}}
 	text := strings.NewReplacer("@columns", columns, "@values", values, "@workspace", w.ID, "@definition", w.definitions[temporal.Any],
@@ -90,7 +91,8 @@ func (o *Load) InsertOdd(ctx context.Context, conn *pgx.Conn, w *Workspace, colu
 	return true, nil
 }
 
-// InsertForgotten inserts a row whose workflow waits to be told to end, and that Temporal will forget.
+// InsertForgotten inserts a row whose workflow waits for a signal to end and that Temporal will forget. It returns the
+// execution ID.
 func (o *Load) InsertForgotten(ctx context.Context, conn *pgx.Conn, w *Workspace) (string, error) {
 	executions, err := o.InsertProbes(ctx, conn, w, 1)
 	if err != nil {
@@ -102,7 +104,7 @@ func (o *Load) InsertForgotten(ctx context.Context, conn *pgx.Conn, w *Workspace
 	return executions[0], nil
 }
 
-// EndForgotten has the workflow of a row that failed without it end in the same way.
+// EndForgotten makes the workflow of a row that failed without it fail as well.
 func (l *Lab) EndForgotten(ctx context.Context, execution string) error {
 	return Await(ctx, endProbesTimeout, "the forgotten workflow ends", func() (bool, error) {
 		err := l.Client.SignalWorkflow(ctx, "execution-"+execution, "", temporal.GiveUp, nil)
@@ -110,8 +112,8 @@ func (l *Lab) EndForgotten(ctx context.Context, execution string) error {
 	})
 }
 
-// Drain has the producers wait, and returns when nothing is open and nothing can come: a transaction that was under way may
-// be committed seconds later. Pause(false) has them go on.
+// Drain pauses the producers, and returns when no item is open and no more can come, because a transaction under way
+// may commit seconds later. Pause(false) resumes the producers.
 func (o *Load) Drain(ctx context.Context, limit time.Duration) error {
 	o.Pause(true)
 	return Await(ctx, limit, "nothing is open", func() (bool, error) {

@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 )
 
-// ErrNotHere is that this machine has not what a fault needs.
+// ErrNotHere means that this machine lacks what a fault needs.
 var ErrNotHere = errors.New("not on this machine")
 
-// fakeTime is where packages put the library that gives a program another clock.
+// fakeTime is where packages install the library that gives a program another clock.
 const fakeTime = "/usr/lib/*/faketime/libfaketime.so.1"
 
-// clock is what the server's environment needs for its clock.
+// clock returns the environment variables that set the server's clock.
 func (n *Node) clock() ([]string, error) {
 	if n.Clock == 0 {
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// diskBytes is the size of each of a server's two disks, where it has its own: one for data, one for the log.
+// diskBytes is the size of each of a server's two disks, if it has its own: one for data, one for the WAL.
 const diskBytes = 1 << 30
 
 // ballast is the name of the file that fills a disk.
@@ -17,7 +17,8 @@ const ballast = "ballast"
 
 func (n *Node) wal() string { return filepath.Join(n.dir, "log", "wal") }
 
-// mount gives the server two disks in memory, where the harness may: one that is full must not be the machine's.
+// mount gives the server two disks in memory if the harness may mount them, so that a full disk is never the machine's
+// own.
 func (n *Node) mount() error {
 	for _, dir := range []string{n.disk(false), n.disk(true)} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -34,7 +35,7 @@ func (n *Node) mount() error {
 	return nil
 }
 
-// Unmount gives the disks back, with all that is on them.
+// Unmount unmounts the disks and discards their content.
 func (n *Node) Unmount() error {
 	if !n.small {
 		return nil
@@ -42,7 +43,7 @@ func (n *Node) Unmount() error {
 	return errors.Join(unmount(n.disk(false)), unmount(n.disk(true)))
 }
 
-// disk is the directory of the disk for the log, or of that for all other data.
+// disk returns the directory of the disk for the WAL, or of the disk for all other data.
 func (n *Node) disk(log bool) string {
 	if log {
 		return filepath.Join(n.dir, "log")
@@ -50,7 +51,7 @@ func (n *Node) disk(log bool) string {
 	return filepath.Join(n.dir, "disk")
 }
 
-// Fill takes all the space that is left on a disk of the server's.
+// Fill uses all remaining space on one of the server's disks.
 func (n *Node) Fill(log bool) error {
 	if !n.small {
 		return fmt.Errorf("%w: a disk of its own for the server takes root and Linux", ErrNotHere)
@@ -66,7 +67,7 @@ func (n *Node) Fill(log bool) error {
 	return nil
 }
 
-// Free gives the space back.
+// Free releases the space again.
 func (n *Node) Free(log bool) error {
 	if err := os.Remove(filepath.Join(n.disk(log), ballast)); err != nil {
 		return fmt.Errorf("free disk of %s: %w", n.Name, err)
@@ -74,8 +75,8 @@ func (n *Node) Free(log bool) error {
 	return nil
 }
 
-// zeros never ends.
+// zeros is an endless reader.
 type zeros struct{}
 
-// Read gives zeros.
+// Read leaves p unchanged. A fresh buffer holds zeros.
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

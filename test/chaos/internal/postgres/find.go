@@ -13,11 +13,11 @@ import (
 	"syscall"
 )
 
-// binDirVariable says where initdb and postgres are; it is the one that the product's tests know.
+// binDirVariable names the directory of initdb and postgres. The product's tests use the same variable.
 const binDirVariable = "PGDISPATCH_PG_BINDIR"
 
-// findBinDir finds the server's programs: where the variable says, on the PATH, where pg_config says, or where packages
-// put them.
+// findBinDir finds the server's programs: in the variable's directory, on the PATH, in pg_config's directory, or in
+// the directories of packages.
 func findBinDir(ctx context.Context) (string, error) {
 	candidates := []string{os.Getenv(binDirVariable)}
 	if path, err := exec.LookPath("initdb"); err == nil {
@@ -52,7 +52,8 @@ func findBinDir(ctx context.Context) (string, error) {
 	return "", errors.New("find Postgres: no directory with initdb, postgres and pg_basebackup; install it or set " + binDirVariable)
 }
 
-// Credential is the user that the server runs as where the harness is root, which Postgres refuses to be; else nil.
+// Credential returns the user that the server runs as if the harness is root, because Postgres refuses to run as root.
+// Otherwise it returns nil.
 func Credential() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

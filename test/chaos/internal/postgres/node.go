@@ -1,4 +1,4 @@
-// Package postgres runs a private server that can be killed and started again, and standbys of it.
+// Package postgres runs a private server that can be killed and restarted, and standbys of it.
 package postgres
 
 import (
@@ -24,20 +24,20 @@ import (
 const (
 	// prepareTimeout bounds initdb and pg_basebackup.
 	prepareTimeout = 60 * time.Second
-	// startTimeout bounds the wait until a started server answers, crash recovery included.
+	// startTimeout bounds the wait until a started server answers, including crash recovery.
 	startTimeout = 40 * time.Second
 	// stopTimeout bounds each way to stop a server.
 	stopTimeout = 15 * time.Second
-	// readyInterval is how often a starting server is asked.
+	// readyInterval is the interval between connection attempts to a starting server.
 	readyInterval = 20 * time.Millisecond
 	// connectTimeout bounds one attempt to connect.
 	connectTimeout = 2 * time.Second
-	// replicationName is how a standby introduces itself to its primary.
+	// replicationName is the application_name of a standby's replication connection.
 	replicationName = "chaos_standby"
 )
 
-// settings are every node's. Durable against the death of the server, which is what the harness brings about; not
-// against the death of the machine, which would cost a flush for every commit.
+// settings apply to every node. Commits survive the death of the server, which the harness causes. They need not
+// survive the death of the machine, which would cost a flush per commit.
 var settings = map[string]string{
 	"fsync":                               "off",
 	"full_page_writes":                    "on",
@@ -70,9 +70,9 @@ var settings = map[string]string{
 type Node struct {
 	// Port is its TCP port on 127.0.0.1.
 	Port int
-	// Name is what messages call it.
+	// Name identifies the server in messages.
 	Name string
-	// Clock is how far ahead of the machine's the server's clock is, from its next start on.
+	// Clock is how far the server's clock is ahead of the machine's, from its next start on.
 	Clock time.Duration
 
 	small   bool // its directories are disks of their own
@@ -82,7 +82,7 @@ type Node struct {
 	process *process.Process
 }
 
-// New makes the data of a server that is not started yet, in a directory of its own below parent.
+// New creates the data of a server in its own directory below parent. It does not start the server.
 func New(ctx context.Context, parent, name string) (*Node, error) {
 	n, err := blank(ctx, parent, name)
 	if err != nil {
@@ -92,7 +92,7 @@ func New(ctx context.Context, parent, name string) (*Node, error) {
 		"--encoding", "UTF8", "--locale", "C", "--no-sync")
 }
 
-// Standby makes a copy of the running node behind an address that follows it, not started yet.
+// Standby copies a running node into a standby that follows it through address. It does not start the standby.
 func Standby(ctx context.Context, parent, name, address string) (*Node, error) {
 	n, err := blank(ctx, parent, name)
 	if err != nil {
@@ -146,21 +146,21 @@ func (n *Node) prepare(ctx context.Context, program string, args ...string) erro
 	return nil
 }
 
-// environment is the harness's without what would point at another server.
+// environment returns the harness's environment without variables that would point to another server.
 func environment() []string {
 	return append(slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "PG") || strings.HasPrefix(variable, "LC_") || strings.HasPrefix(variable, "LANG")
 	}), "LC_ALL=C")
 }
 
-// Start starts the server and returns when it answers: a standby as soon as it can be read.
+// Start starts the server and returns when it answers. A standby answers as soon as it accepts reads.
 func (n *Node) Start(ctx context.Context) error {
 	if n.Running() {
 		return nil
 	}
 	args := []string{"-D", n.data(), "-c", "port=" + strconv.Itoa(n.Port)}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		if name != "synchronous_standby_names" { // changed by ALTER SYSTEM, which the command line would overrule
+		if name != "synchronous_standby_names" { // set with ALTER SYSTEM, which the command line would override
 			args = append(args, "-c", name+"="+settings[name])
 		}
 	}
@@ -170,7 +170,7 @@ func (n *Node) Start(ctx context.Context) error {
 	}
 	// The audit subtracts it, so that its times are the machine's.
 	args = append(args, "-c", fmt.Sprintf("chaos.ahead=%d seconds", int(n.Clock.Seconds())))
-	// SIGQUIT is an immediate stop: the server takes its own processes along.
+	// SIGQUIT is an immediate shutdown, which also ends the server's child processes.
 	n.process, err = process.Start(process.Spec{Name: n.Name, Program: filepath.Join(n.binDir, "postgres"), Args: args,
 		Env: append(environment(), env...), Dir: n.dir, LogPath: n.LogPath(), Credential: n.user, DeathSignal: syscall.SIGQUIT})
 	if err != nil {
@@ -195,11 +195,11 @@ func (n *Node) Start(ctx context.Context) error {
 	}
 }
 
-// Running says whether the server's process is there.
+// Running reports whether the server's process is running.
 func (n *Node) Running() bool { return n.process != nil && n.process.Running() }
 
-// Kill kills the server's first process with SIGKILL, and waits until its children have noticed and gone: none of them
-// can finish anything.
+// Kill kills the server's main process with SIGKILL and waits until its children have exited. None of them can
+// complete anything.
 func (n *Node) Kill() error {
 	if err := n.process.Kill(); err != nil {
 		return err
@@ -207,7 +207,7 @@ func (n *Node) Kill() error {
 	return n.awaitPortFree()
 }
 
-// Stop stops the server: SIGINT is fast, SIGQUIT is immediate.
+// Stop stops the server. SIGINT is a fast shutdown, SIGQUIT an immediate one.
 func (n *Node) Stop(how syscall.Signal) error {
 	if !n.Running() {
 		return nil
@@ -221,7 +221,7 @@ func (n *Node) Stop(how syscall.Signal) error {
 	return nil
 }
 
-// awaitPortFree waits until orphaned children have let go of the data: Postgres refuses to start before.
+// awaitPortFree waits until orphaned children have released the data. Postgres refuses to start before.
 func (n *Node) awaitPortFree() error {
 	deadline := time.Now().Add(stopTimeout)
 	for time.Now().Before(deadline) {
@@ -233,7 +233,7 @@ func (n *Node) awaitPortFree() error {
 	return fmt.Errorf("kill %s: its children are still there after %s", n.Name, stopTimeout)
 }
 
-// orphaned says whether a process of a killed server still works on its data.
+// orphaned reports whether a process of a killed server still uses its data.
 func (n *Node) orphaned() bool {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -255,10 +255,10 @@ func zombie(pid string) bool {
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-// PID is the server's first process.
+// PID returns the process ID of the server's main process.
 func (n *Node) PID() int { return n.process.PID }
 
-// Connect opens a session of the superuser.
+// Connect opens a session as the superuser.
 func (n *Node) Connect(ctx context.Context, database string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(n.URL(database) + "&application_name=chaos" + Patient)
 	if err != nil {
@@ -272,26 +272,26 @@ func (n *Node) Connect(ctx context.Context, database string) (*pgx.Conn, error) 
 	return conn, nil
 }
 
-// Patient is the end of an address: no timeout that a role has ends these sessions.
+// Patient is appended to a connection URL. It disables the role's timeouts for these sessions.
 const Patient = "&statement_timeout=0&lock_timeout=0&idle_session_timeout=0&idle_in_transaction_session_timeout=0"
 
-// Address is host and port.
+// Address returns host:port.
 func (n *Node) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.Port)) }
 
-// URL is the address of a database, for the superuser.
+// URL returns the superuser's connection URL of a database.
 func (n *Node) URL(database string) string { return URL(n.Address(), database) }
 
-// URL is the address of a database behind host and port, for the superuser.
+// URL returns the superuser's connection URL of a database at a host:port.
 func URL(address, database string) string {
 	return "postgres://postgres@" + address + "/" + database + "?sslmode=disable"
 }
 
-// LogPath is the server's log.
+// LogPath returns the path of the server's log.
 func (n *Node) LogPath() string { return n.dir + ".log" }
 
 func (n *Node) data() string { return filepath.Join(n.dir, "disk", "data") }
 
-// FreePort asks the kernel for a TCP port that nobody uses right now.
+// FreePort asks the kernel for a currently unused TCP port.
 func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package process runs other programs: replicas and servers that are killed, frozen and started anew, and that die with
-// the harness.
+// Package process runs replicas and servers as child processes that can be killed, frozen and restarted, and that die
+// with the harness.
 package process
 
 import (
@@ -15,48 +15,48 @@ import (
 )
 
 const (
-	// tailLines is how much of a log an error shows.
+	// tailLines is how many lines of a log an error shows.
 	tailLines = 15
-	// killTimeout is how long a process may take to go after SIGKILL.
+	// killTimeout is how long a process may take to exit after SIGKILL.
 	killTimeout = 10 * time.Second
 )
 
-// Spec says what to run.
+// Spec describes a program to run.
 type Spec struct {
-	// Name is what messages call it.
+	// Name identifies the process in messages.
 	Name string
 	// Program and Args are the command line.
 	Program string
 	Args    []string
-	// Env is the whole environment.
+	// Env is the complete environment.
 	Env []string
-	// Dir is the working directory; empty: the harness's.
+	// Dir is the working directory. Empty means the harness's.
 	Dir string
-	// LogPath is the file that standard error is appended to, and standard output too where Stdout is nil.
+	// LogPath is the file to which standard error is appended, and standard output too if Stdout is nil.
 	LogPath string
-	// Stdout receives standard output. Nil: the log does.
+	// Stdout receives standard output. If nil, the log does.
 	Stdout io.Writer
-	// Credential is the user to run as. Nil: the harness's.
+	// Credential is the user to run as. Nil means the harness's user.
 	Credential *syscall.Credential
-	// DeathSignal is what the kernel sends it when the harness ends; 0: SIGKILL.
+	// DeathSignal is the signal that the kernel sends when the harness ends. Zero means SIGKILL.
 	DeathSignal syscall.Signal
 }
 
 // Process is a running program, or one that has ended.
 type Process struct {
-	// Name is what messages call it.
+	// Name identifies the process in messages.
 	Name string
-	// PID is its process ID.
+	// PID is the process ID.
 	PID int
-	// LogPath is where its output goes.
+	// LogPath is the path of the log.
 	LogPath string
 
 	cmd     *exec.Cmd
 	exited  chan struct{}
-	waitErr error // to be read once exited is closed
+	waitErr error // valid once exited is closed
 }
 
-// Start starts a program in a process group of its own, so that a Ctrl-C reaches only the harness.
+// Start starts a program in its own process group, so that a Ctrl-C reaches only the harness.
 func Start(spec Spec) (*Process, error) {
 	log, err := os.OpenFile(spec.LogPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -77,7 +77,7 @@ func Start(spec Spec) (*Process, error) {
 	dieWithParent(p.cmd.SysProcAttr, signal)
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // the signal of the parent's death is bound to the thread
+		runtime.LockOSThread() // the parent death signal is bound to the thread
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		started <- err
@@ -96,7 +96,7 @@ func Start(spec Spec) (*Process, error) {
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Running says whether the process has not ended.
+// Running reports whether the process is still running.
 func (p *Process) Running() bool {
 	select {
 	case <-p.exited:
@@ -106,10 +106,10 @@ func (p *Process) Running() bool {
 	}
 }
 
-// ExitCode is what the process ended with; -1 where a signal ended it. Call it only once Exited is closed.
+// ExitCode returns the exit code, or -1 if a signal ended the process. Call it only after Exited is closed.
 func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 
-// Signal sends a signal. A process that has ended already is no error.
+// Signal sends a signal. It returns no error if the process has already ended.
 func (p *Process) Signal(signal syscall.Signal) error {
 	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal %s: %w", p.Name, err)
@@ -117,7 +117,7 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// Kill ends the process without asking and waits until it is gone.
+// Kill sends SIGKILL and waits until the process is gone.
 func (p *Process) Kill() error {
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// EndsWithin waits for the end of the process, but not for ever.
+// EndsWithin waits at most timeout and reports whether the process has ended.
 func (p *Process) EndsWithin(timeout time.Duration) bool {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -140,10 +140,10 @@ func (p *Process) EndsWithin(timeout time.Duration) bool {
 	}
 }
 
-// Tail is the end of the process's log, for error messages.
+// Tail returns the end of the process's log, for error messages.
 func (p *Process) Tail() string { return Tail(p.LogPath) }
 
-// Tail is the end of a log.
+// Tail returns the last lines of a log.
 func Tail(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// maxMessageBytes is above what either side would accept: to refuse is Temporal's business.
+	// maxMessageBytes is above the limits of both sides: refusing a message is up to Temporal.
 	maxMessageBytes = 64 << 20
-	// reconnectCap is the longest pause between two attempts to reach Temporal: the proxy must not add to an outage.
+	// reconnectCap is the longest pause between two attempts to reach Temporal, so that the proxy does not prolong an
+	// outage.
 	reconnectCap = 100 * time.Millisecond
 	// connectTimeout bounds one attempt to reach Temporal.
 	connectTimeout = time.Second
@@ -31,29 +32,29 @@ const (
 // Start is the method that starts workflows.
 const Start = "StartWorkflowExecution"
 
-// Rule is what happens to calls of one method. Its zero value, with a method, passes them on.
+// Rule configures what happens to calls of one method. With only Method set, calls are forwarded.
 type Rule struct {
-	// Method is the last part of the method's name; empty: every method.
+	// Method is the last part of the method's name. Empty means every method.
 	Method string
-	// Calls is how many calls it applies to; 0: all, until it is lifted.
+	// Calls is how many calls the rule applies to. Zero means all until the rule is replaced.
 	Calls int
-	// Share is the part of the calls that it applies to, between 0 and 1; 0: all.
+	// Share is the fraction of calls that the rule applies to, between 0 and 1. Zero means all.
 	Share float64
-	// Refuse answers without passing the call on.
+	// Refuse, if set, is returned as the error without forwarding the call.
 	Refuse error
-	// Swallow passes nothing on and never answers.
+	// Swallow neither forwards the call nor answers it.
 	Swallow bool
-	// Void passes the call on and never answers: it was done, and nobody hears of it.
+	// Void forwards the call and never answers: it takes effect, but the caller does not learn of it.
 	Void bool
-	// Lie passes the call on, and answers with this error all the same.
+	// Lie, if set, is returned as the error although the call is forwarded.
 	Lie error
-	// Delay holds the answer back.
+	// Delay delays the answer.
 	Delay time.Duration
 }
 
-// Frontend is a proxy that knows Temporal's calls, and passes them on as the bytes they are.
+// Frontend is a proxy that distinguishes Temporal's methods and forwards messages as raw bytes.
 type Frontend struct {
-	// Address is where it listens.
+	// Address is the address on which it listens.
 	Address string
 
 	server   *grpc.Server
@@ -63,7 +64,7 @@ type Frontend struct {
 	rule Rule
 	left int
 	hits int
-	done chan struct{} // closed when the rule is replaced: calls that were held are broken off
+	done chan struct{} // closed when the rule is replaced, which ends the held calls
 }
 
 // NewFrontend starts a proxy for Temporal's frontend.
@@ -89,13 +90,13 @@ func NewFrontend(target string) (*Frontend, error) {
 	return f, nil
 }
 
-// Close ends the proxy and its calls.
+// Close stops the proxy and its calls.
 func (f *Frontend) Close() error {
 	f.server.Stop()
 	return f.upstream.Close()
 }
 
-// Set replaces the rule. Calls that the former one holds are answered with Unavailable.
+// Set replaces the rule. Calls held by the previous rule are answered with Unavailable.
 func (f *Frontend) Set(rule Rule) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,14 +104,14 @@ func (f *Frontend) Set(rule Rule) {
 	f.rule, f.left, f.hits, f.done = rule, rule.Calls, 0, make(chan struct{})
 }
 
-// Hits is how many calls the present rule was applied to.
+// Hits returns how many calls the current rule was applied to.
 func (f *Frontend) Hits() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hits
 }
 
-// ruleFor returns the rule if this call is one that it applies to, and what ends it.
+// ruleFor returns the rule if it applies to this call, and the channel that is closed when it is replaced.
 func (f *Frontend) ruleFor(method string) (Rule, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,7 +128,7 @@ func (f *Frontend) ruleFor(method string) (Rule, <-chan struct{}) {
 
 var errHeld = status.Error(codes.Unavailable, "the connection broke")
 
-// handle serves every method: all of Temporal's are one message each way.
+// handle serves every method. All of Temporal's methods are unary.
 func (f *Frontend) handle(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	ctx := stream.Context()
@@ -172,7 +173,7 @@ func (f *Frontend) handle(_ any, stream grpc.ServerStream) error {
 	return stream.SendMsg(&response)
 }
 
-// passedOn leaves out what the next connection says by itself.
+// passedOn removes the headers that the outgoing connection sets itself.
 func passedOn(incoming metadata.MD) metadata.MD {
 	outgoing := metadata.MD{}
 	for name, values := range incoming {
@@ -183,18 +184,18 @@ func passedOn(incoming metadata.MD) metadata.MD {
 	return outgoing
 }
 
-// raw is a codec that leaves messages as they are.
+// raw is a codec that does not decode messages.
 type raw struct{}
 
-// Name is the name of what is passed on.
+// Name is the content type's name that is forwarded.
 func (raw) Name() string { return "proto" }
 
-// Marshal gives a message's bytes.
+// Marshal returns the message's bytes.
 func (raw) Marshal(message any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(*message.(*[]byte))}, nil
 }
 
-// Unmarshal keeps a message's bytes.
+// Unmarshal stores the message's bytes.
 func (raw) Unmarshal(data mem.BufferSlice, message any) error {
 	*message.(*[]byte) = data.Materialize()
 	return nil

@@ -5,10 +5,11 @@ import (
 	"encoding/binary"
 )
 
-// protocolVersion3 is the major version in the first message of a Postgres session.
+// protocolVersion3 is the major protocol version in the startup message of a Postgres session.
 const protocolVersion3 = 3
 
-// applicationName reads the name under which a Postgres session introduces itself; empty where it is none, or has no name.
+// applicationName returns the application_name in a Postgres startup message. It is empty if the message is of another
+// kind or has no name.
 func applicationName(greeting []byte) string {
 	const header = 8 // length and version
 	if len(greeting) < header || binary.BigEndian.Uint16(greeting[4:6]) != protocolVersion3 {

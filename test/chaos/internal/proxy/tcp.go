@@ -1,4 +1,4 @@
-// Package proxy stands between replicas and what they talk to, and does to the traffic what networks do.
+// Package proxy stands between replicas and their servers, and applies network faults to the traffic.
 package proxy
 
 import (
@@ -14,39 +14,40 @@ import (
 const (
 	// dialTimeout bounds one attempt to reach the server.
 	dialTimeout = 5 * time.Second
-	// chunkBytes is how much is read at a time.
+	// chunkBytes is the maximum size of one read.
 	chunkBytes = 32 << 10
 )
 
-// Policy is what a proxy does to its traffic. The zero value passes everything on.
+// Policy configures what a proxy does to its traffic. The zero value forwards everything.
 type Policy struct {
-	// Refuse closes connections that are there and those that come.
+	// Refuse closes existing and new connections.
 	Refuse bool
-	// Hole passes nothing on in either direction, and closes nothing. What was sent meanwhile is delivered when it ends,
-	// as TCP would.
+	// Hole forwards nothing in either direction and closes nothing. Held data is delivered when the hole ends, as TCP
+	// would.
 	Hole bool
-	// OneWay holds back what the server says, and passes on what it is told.
+	// OneWay holds the server's data and forwards the client's.
 	OneWay bool
-	// Label limits Hole, OneWay and DropReplies to Postgres sessions whose application_name contains it; empty: all.
+	// Label limits Hole, OneWay and DropReplies to Postgres sessions whose application_name contains it. Empty means
+	// all sessions.
 	Label string
-	// Except spares sessions whose application_name contains it; empty: none.
+	// Except exempts sessions whose application_name contains it. Empty exempts none.
 	Except string
-	// Present limits Hole to connections that are there when the policy is set.
+	// Present limits Hole to the connections that exist when the policy is set.
 	Present bool
-	// Delay holds each piece back, and Jitter up to so much longer.
+	// Delay delays each piece of data. Jitter adds a random delay of up to its value.
 	Delay, Jitter time.Duration
-	// Slice cuts what is passed on into pieces of so many bytes; 0: as it comes.
+	// Slice splits forwarded data into pieces of this many bytes. Zero disables splitting.
 	Slice int
-	// DropReplies swallows so many more answers of the server, and cuts the connection each time: what was asked for has
-	// been done, and nobody hears of it.
+	// DropReplies is how many more answers of the server are dropped. The connection is cut each time: the request has
+	// taken effect, but the client does not learn of it.
 	DropReplies int
-	// DropFrom spares answers whose first piece has fewer bytes.
+	// DropFrom exempts answers whose first piece has fewer bytes.
 	DropFrom int
 }
 
-// TCP is a proxy of one replica for one server.
+// TCP is a proxy between one replica and one server.
 type TCP struct {
-	// Address is where it listens.
+	// Address is the address on which it listens.
 	Address string
 
 	listener net.Listener
@@ -63,13 +64,14 @@ type TCP struct {
 // link is one connection through the proxy.
 type link struct {
 	client, server net.Conn
-	label          string // application_name of a Postgres session
-	old            bool   // it was there when the policy was set
-	asked          bool   // the client has said something that the server has not answered
+	label          string // application_name of the Postgres session
+	old            bool   // it existed when the policy was set
+	asked          bool   // the client has sent something that the server has not answered
 	cut            bool
 }
 
-// NewTCP starts a proxy for a server. Label says whether its clients are Postgres sessions, which introduce themselves.
+// NewTCP starts a proxy for a server. Label means that its clients are Postgres sessions, which send an
+// application_name.
 func NewTCP(target string) (*TCP, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -81,7 +83,7 @@ func NewTCP(target string) (*TCP, error) {
 	return p, nil
 }
 
-// Close ends the proxy and its connections.
+// Close stops the proxy and its connections.
 func (p *TCP) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -90,7 +92,7 @@ func (p *TCP) Close() error {
 	return p.listener.Close()
 }
 
-// Set changes the policy, for connections that are there as well.
+// Set changes the policy, also for existing connections.
 func (p *TCP) Set(policy Policy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +106,7 @@ func (p *TCP) Set(policy Policy) {
 	p.changed.Broadcast()
 }
 
-// SetTarget moves the address to another server, as a failover does. Connections to the old one are cut.
+// SetTarget moves the address to another server, as a failover does. It cuts connections to the old server.
 func (p *TCP) SetTarget(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +115,7 @@ func (p *TCP) SetTarget(target string) {
 	p.changed.Broadcast()
 }
 
-// Cut closes the connections that are there; new ones are welcome.
+// Cut closes the existing connections. New ones are accepted.
 func (p *TCP) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,14 +123,14 @@ func (p *TCP) Cut() {
 	p.changed.Broadcast()
 }
 
-// Dropped is how many answers were swallowed so far.
+// Dropped returns how many answers were dropped so far.
 func (p *TCP) Dropped() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.dropped
 }
 
-// cutAll is called with the lock held.
+// cutAll requires the lock.
 func (p *TCP) cutAll() {
 	for l := range p.links {
 		l.close()
@@ -136,7 +138,7 @@ func (p *TCP) cutAll() {
 	}
 }
 
-// close is called with the proxy's lock held.
+// close requires the proxy's lock.
 func (l *link) close() {
 	l.cut = true
 	_ = l.client.Close()
@@ -155,7 +157,8 @@ func (p *TCP) accept() {
 
 func (p *TCP) serve(client net.Conn) {
 	p.mu.Lock()
-	// A hole in the network answers no greeting either; one that concerns some sessions only lets others in.
+	// A hole in the network does not answer a startup message either. A hole for some sessions only lets new
+	// connections in.
 	for p.policy.Hole && !p.policy.Present && p.policy.Label == "" && p.policy.Except == "" && !p.closed {
 		p.changed.Wait()
 	}
@@ -183,7 +186,7 @@ func (p *TCP) serve(client net.Conn) {
 	p.pump(l, server, client, false)
 }
 
-// pump passes on what one side says until it, or the other, has ended.
+// pump forwards one side's data until either side has ended.
 func (p *TCP) pump(l *link, from, to net.Conn, fromClient bool) {
 	buffer := make([]byte, chunkBytes)
 	for first := fromClient; ; first = false {
@@ -213,7 +216,7 @@ func (p *TCP) introduce(l *link, greeting []byte) {
 	p.mu.Unlock()
 }
 
-// pass does to one piece what the policy says. False: the connection is over.
+// pass applies the policy to one piece of data. It returns false if the connection is over.
 func (p *TCP) pass(l *link, piece []byte, to io.Writer, fromClient bool) bool {
 	p.mu.Lock()
 	for !l.cut && p.concerns(l) && (p.policy.Hole || p.policy.OneWay && !fromClient) {
@@ -256,7 +259,7 @@ func (p *TCP) pass(l *link, piece []byte, to io.Writer, fromClient bool) bool {
 	return true
 }
 
-// concerns is called with the lock held.
+// concerns requires the lock.
 func (p *TCP) concerns(l *link) bool {
 	return (l.old || !p.policy.Present) && strings.Contains(l.label, p.policy.Label) && (p.policy.Except == "" || !strings.Contains(l.label, p.policy.Except))
 }

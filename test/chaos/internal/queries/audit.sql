@@ -1,8 +1,8 @@
--- Records every change of an item and of a limit with the transaction that made it, so that what was true at each commit can
--- be replayed in commit order. Needs track_commit_timestamp = on.
+-- Records every change of an item and of a limit with its transaction, so that the state at each commit can be
+-- replayed in commit order. Needs track_commit_timestamp = on.
 create schema chaos;
 
--- How far this server's clock is ahead of the machine's: all times here are the machine's, but for ends of leases.
+-- How far this server's clock is ahead of the machine's. All times here are the machine's, except lease expiries.
 create function chaos.ahead() returns interval
 language sql stable
 return coalesce(nullif(current_setting('chaos.ahead', true), ''), '0')::interval;
@@ -25,9 +25,9 @@ create table chaos.changes (
     new_owner   text,
     old_lease   timestamptz,
     new_lease   timestamptz,
-    -- The time that the statement itself wrote when it settled the item, before it waited for anything.
+    -- The time that the settling statement itself wrote into the item, before it waited for anything.
     moved_at    timestamptz,
-    -- Of a workspace or of the settings, as they are from now on.
+    -- The new values of a workspace or of the settings.
     new_limit   integer,
     new_paused  boolean,
     began       timestamptz not null default transaction_timestamp() - chaos.ahead(),
@@ -59,12 +59,13 @@ $$;
 
 create trigger chaos_audit after insert or update or delete on pgdispatch.workflow_execution_queue
 for each row execute function chaos.item_changed();
--- Also where an application has switched triggers off.
+-- Also fires where an application has disabled triggers.
 alter table pgdispatch.workflow_execution_queue enable always trigger chaos_audit;
 
--- A commit has its time before it waits for the disk and the standby, and is seen after that. A claim in between goes by what was
--- before, and the audit, which goes by the times of commits, would hold it against what was not seen yet. So what is tightened does
--- not wait; what is loosened does, or a crash could forget it.
+-- A commit gets its timestamp before it waits for the disk and the standby, and becomes visible after that. A claim in
+-- between uses the previous values, but the audit, which uses commit timestamps, would check it against values that
+-- were not visible yet. So commits that tighten a limit do not wait. Commits that loosen it do wait, because otherwise
+-- a crash could forget them.
 create function chaos.seen_at_once(tightened boolean) returns void language plpgsql as $$
 begin
     if tightened then
@@ -98,5 +99,5 @@ $$;
 create trigger chaos_audit after update on pgdispatch.settings
 for each row execute function chaos.settings_changed();
 
--- Moments that a standby has reached or not.
+-- Markers that show whether a standby has caught up.
 create table chaos.markers (id bigint generated always as identity primary key, at timestamptz not null default clock_timestamp());

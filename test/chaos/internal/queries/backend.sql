@@ -1,4 +1,4 @@
--- One server process of a replica's.
+-- One server process of a replica.
 select a.pid
 from pg_stat_activity a
 where a.application_name like 'pgdispatch%'

@@ -1,4 +1,4 @@
--- Withdraws some of what waits of a workspace, and says how many these were.
+-- Cancels some waiting items of a workspace, and returns their number.
 select count(*) filter (where pgdispatch.cancel(x.execution_id))::integer
 from (
     select q.execution_id from pgdispatch.workflow_execution_queue q

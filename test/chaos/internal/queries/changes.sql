@@ -1,4 +1,4 @@
--- Every change in commit order. Where the server's clock jumped, everything from before it had ended.
+-- Every change in commit order. When the server's clock jumped, everything from before the jump had ended.
 select c.kind, coalesce(c.item, 0), coalesce(c.execution::text, ''), coalesce(c.workspace::text, ''),
        coalesce(c.old_status, ''), coalesce(c.new_status, ''), coalesce(c.old_token, 0), coalesce(c.new_token, 0),
        coalesce(c.old_holds, false), coalesce(c.new_holds, false), coalesce(c.old_owner, ''), coalesce(c.new_owner, ''),

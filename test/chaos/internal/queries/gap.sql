@@ -1,4 +1,4 @@
--- The longest time without a move to a status, between two times.
+-- The longest time without a transition to a status, between two times.
 select coalesce(extract(epoch from max(t.at - t.before)), 0)::float8
 from (
     select m.at, lag(m.at) over (order by m.at) as before

@@ -1,2 +1,2 @@
--- A stranger takes the locks that replicas and enqueuers agree by.
+-- An unrelated session takes the locks by which replicas and enqueuers coordinate.
 select pg_advisory_lock(pgdispatch.gate_key()), pg_advisory_lock(pgdispatch.gate_key() + 1)

@@ -1,4 +1,4 @@
--- Holds some items that wait or are claimed, as somebody who looks at them for too long does.
+-- Locks some pending or claimed items, as a session that reads them with locks for too long does.
 select q.id
 from pgdispatch.workflow_execution_queue q
 where q.status in ('PENDING', 'CLAIMED')

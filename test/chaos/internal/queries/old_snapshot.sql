@@ -1,2 +1,2 @@
--- A transaction that has a snapshot, and an ID, and does nothing with either.
+-- A transaction that holds a snapshot and a transaction ID, and uses neither.
 select count(*), pg_current_xact_id() from pgdispatch.workspaces

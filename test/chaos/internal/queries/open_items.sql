@@ -1,4 +1,4 @@
--- How many items have not ended, and how the oldest of them stand.
+-- The number of items that have not ended, and the state of the oldest.
 select count(*)::integer,
        coalesce((array_agg(format('%s %s since %s, attempt %s, by %s: %s', q.execution_id, q.status, to_char(coalesce(q.dispatched_at, q.claimed_at, q.created_at), 'HH24:MI:SS.MS'), q.attempt_count,
                                   coalesce(q.claimed_by, '-'), left(coalesce(q.last_error, '-'), 200)) order by q.id))[1:5], '{}')::text[]

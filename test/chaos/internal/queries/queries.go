@@ -1,7 +1,7 @@
-// Package queries holds the harness's SQL, one statement or script a file.
+// Package queries holds the harness's SQL, one statement or script per file.
 //
-// The scripts use what applications use: the documented tables, columns and functions. What looks inside is in audit.sql
-// (two columns of an item that no application reads) and in books.sql.
+// The scripts use what applications use: the documented tables, columns and functions. In addition, audit.sql reads
+// two columns of an item that no application reads.
 package queries
 
 import (
@@ -12,7 +12,7 @@ import (
 //go:embed *.sql
 var files embed.FS
 
-// Get returns the text of a file, without its ending in the name. A name that there is not is a mistake in the program.
+// Get returns the text of a file, named without its extension. It panics if there is no such file.
 func Get(name string) string {
 	text, err := files.ReadFile(name + ".sql")
 	if err != nil {

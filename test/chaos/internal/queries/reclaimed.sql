@@ -1,4 +1,4 @@
--- When the last of these items was claimed again, or ended, since a time; null while one has not been.
+-- When the last of these items was claimed again or ended, since a time. Null while an item has been neither.
 select case when count(*) = count(t.at) then max(t.at) end
 from unnest($1::bigint[]) as i (item)
 left join lateral (

@@ -1,4 +1,4 @@
--- A trigger of an application's own that refuses every update of some items.
+-- A trigger of an application that refuses every update of some items.
 create table public.chaos_refused (execution_id uuid primary key);
 create function public.chaos_refuse() returns trigger language plpgsql security definer as $$
 begin

@@ -1,4 +1,4 @@
--- What an operator does who has mended the trigger: the second half is `pgdispatch items retry`.
+-- What an operator does after fixing the trigger. The second half is `pgdispatch items retry`.
 drop function public.chaos_refuse() cascade;
 drop table public.chaos_refused;
 delete from pgdispatch.parked_items;

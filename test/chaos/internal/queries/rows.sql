@@ -1,4 +1,4 @@
--- Every item with its execution, as it stands.
+-- Every item with its execution, in its current state.
 select q.execution_id::text, q.workspace_id::text, q.status, q.failure_count, q.attempt_count, coalesce(q.last_error, ''),
        coalesce(e.status, ''), coalesce(e.run_id, '')
 from pgdispatch.workflow_execution_queue q

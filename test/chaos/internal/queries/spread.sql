@@ -1,4 +1,4 @@
--- $1 workspaces, $2 workflow type, $3 task queue: each gets a definition with its own ID.
+-- $1 workspaces, $2 workflow type, $3 task queue. Each workspace gets a definition with its own ID.
 with workspace as (
     insert into pgdispatch.workspaces (id, name)
     select w, 'spread' from unnest($1::uuid[]) as w

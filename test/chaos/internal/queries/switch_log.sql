@@ -1,2 +1,2 @@
--- Begins another file of the log, as a load does that fills one.
+-- Switches to a new WAL file, as a load does that fills one.
 select pg_switch_wal()

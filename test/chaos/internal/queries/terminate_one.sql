@@ -1,4 +1,4 @@
--- Ends one session of a replica.
+-- Terminates one session of a replica.
 select count(pg_terminate_backend(x.pid))::integer
 from (
     select a.pid from pg_stat_activity a

@@ -11,13 +11,13 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/run"
 )
 
-// record is an outcome in a file.
+// record is an outcome as stored in a file.
 type record struct {
 	Outcome *run.Outcome
 	Results []savedResult
 }
 
-// savedResult is a fault's result, with the fault by name.
+// savedResult is a fault's result with the fault's name.
 type savedResult struct {
 	Fault    string
 	Value    float64
@@ -29,7 +29,7 @@ func recordPath(dir string, shard, shards int) string {
 	return filepath.Join(dir, fmt.Sprintf("chaos-%d-of-%d.json", shard, shards))
 }
 
-// Save keeps the outcome of one shard of a run.
+// Save stores the outcome of one shard of a run.
 func Save(dir string, shard, shards int, o *run.Outcome) error {
 	r := record{Outcome: o}
 	for _, result := range o.Results {
@@ -49,7 +49,7 @@ func Save(dir string, shard, shards int, o *run.Outcome) error {
 	return nil
 }
 
-// Merge puts the shards of a run together. Complete is false while one of them is missing.
+// Merge combines the shards of a run. Complete is false while a shard is missing.
 func Merge(dir string, shards int) (whole *run.Outcome, complete bool, err error) {
 	for shard := 1; shard <= shards; shard++ {
 		text, err := os.ReadFile(recordPath(dir, shard, shards))

@@ -1,4 +1,4 @@
-// Package report writes what a run found: to the terminal, and as docs/reliability.md.
+// Package report writes the results of a run to the terminal and to docs/reliability.md.
 package report
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/run"
 )
 
-// matrixSize is how many faults the matrix has.
+// matrixSize is the number of faults in the matrix.
 const matrixSize = 76
 
-// Print writes the outcome for a reader at a terminal.
+// Print writes the outcome to a terminal.
 func Print(w io.Writer, o *run.Outcome) {
 	_, _ = fmt.Fprintf(w, "\nseed %d, %s\n", o.Seed, o.Length.Round(time.Second))
 	for _, r := range o.Results {
@@ -45,7 +45,7 @@ func verdict(ok bool) string {
 	return "NOT OK"
 }
 
-// resultVerdict tells a fault that hit nobody from one that was withstood.
+// resultVerdict distinguishes a fault that hit nothing from one that was withstood.
 func resultVerdict(r fault.Result) string {
 	if r.Err == nil && !r.Measured {
 		return "not measured"
@@ -53,7 +53,7 @@ func resultVerdict(r fault.Result) string {
 	return verdict(r.OK())
 }
 
-// missed names what is not within its limit, or has no figure.
+// missed names the figures that are over their limit or missing.
 func missed(o *run.Outcome) []string {
 	var list []string
 	for _, r := range o.Results {
@@ -67,7 +67,7 @@ func missed(o *run.Outcome) []string {
 	return list
 }
 
-// names are names in brackets; nothing where there are none.
+// names formats names in brackets. It returns an empty string for an empty list.
 func names(list []string) string {
 	if len(list) == 0 {
 		return ""
@@ -75,7 +75,7 @@ func names(list []string) string {
 	return " (" + strings.Join(list, ", ") + ")"
 }
 
-// check is the check in lines.
+// check formats the check as lines.
 func check(o *run.Outcome) []string {
 	c := o.Check
 	lines := []string{
@@ -97,7 +97,7 @@ func check(o *run.Outcome) []string {
 	return lines
 }
 
-// Write writes the outcome as a document.
+// Write writes the outcome as a document to path.
 func Write(path string, o *run.Outcome) error {
 	if err := os.WriteFile(path, []byte(Markdown(o)), 0o644); err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -105,7 +105,7 @@ func Write(path string, o *run.Outcome) error {
 	return nil
 }
 
-// Markdown is the outcome as a document.
+// Markdown returns the outcome as a document.
 func Markdown(o *run.Outcome) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -156,23 +156,23 @@ func Markdown(o *run.Outcome) string {
 	return b.String()
 }
 
-// order is where a fault stands in the table of faults.
+// order returns a fault's position in the table of faults.
 func order(f *fault.Fault) int {
 	return slices.IndexFunc(fault.All(), func(other *fault.Fault) bool { return other.Name == f.Name })
 }
 
-// list is numbers with commas.
+// list joins numbers with commas.
 func list(numbers []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ", "), "[]")
 }
 
-// matrix are numbers of the fault matrix.
+// matrix holds numbers of the fault matrix.
 type matrix []int
 
-// String is the numbers with commas.
+// String joins the numbers with commas.
 func (m matrix) String() string { return list(m) }
 
-// numbers are those of the fault matrix that were made and measured. A soak of 24 hours (74) is none of them.
+// numbers returns the matrix numbers that were injected and measured. The 24-hour soak (74) is never among them.
 func numbers(o *run.Outcome) matrix {
 	seen := map[int]bool{}
 	if o.LivenessLimit > 0 {

@@ -14,48 +14,50 @@ import (
 )
 
 const (
-	// quiescence bounds the wait until everything has ended after the last fault: Temporal itself repeats what was under
-	// way when it died only after 10 s, and a long poll that went into a hole is given up after a minute.
+	// quiescence bounds the wait until everything has ended after the last fault. Temporal itself retries the work
+	// that was under way when it died only after 10 s, and a long poll that was sent into a hole is given up after a
+	// minute.
 	quiescence = 100 * time.Second
-	// listTimeout bounds the wait until Temporal's list, which comes late, is complete.
+	// listTimeout bounds the wait until Temporal's list, which lags behind, is complete.
 	listTimeout = 30 * time.Second
-	// tellInterval is how often it is said what is waited for.
+	// tellInterval is the interval between progress messages while waiting.
 	tellInterval = 5 * time.Second
 	// elasticMost is the greatest limit that the faults ever give to a workspace.
 	elasticMost = 6
 )
 
-// Rules of the check beside those of package audit.
+// Rules of the check in addition to those of package audit.
 const (
 	ruleQuiet = "everything ends when the faults have ended"
 	ruleBooks = "no execution is open when every item has ended"
 	ruleSlots = "every slot can be used again"
 )
 
-// Check is what was found after a run.
+// Check is the result of the check after a run.
 type Check struct {
-	// Lost counts rows that were acknowledged by a server whose standby did not have them, and Excused the starts over a
-	// workspace's limit that its forgotten claims caused.
+	// Lost counts rows that were acknowledged by a server whose standby did not have them. Excused counts the starts
+	// over a workspace's limit that were caused by claims lost with that server.
 	Lost, Excused int
-	// Acknowledged, Unknown, Resolved and RolledBack count the applications' rows: Resolved are the unknown that were there.
+	// Acknowledged, Unknown, Resolved and RolledBack count the applications' rows. Resolved is the number of unknown
+	// rows that exist.
 	Acknowledged, Unknown, Resolved, RolledBack int
-	// Repeated is how many claims there were beyond each item's first, those handed back unused not counted.
+	// Repeated is the number of claims beyond each item's first, excluding claims that were handed back unused.
 	Repeated int
-	// Runs is how many Temporal had.
+	// Runs is the number of runs in Temporal.
 	Runs int
-	// Replay is what the database did.
+	// Replay is the result of replaying the database's changes.
 	Replay audit.Summary
-	// Running is the greatest number of workflows of a workspace that ran at once, beside its limit.
+	// Running holds the most workflows of a workspace that ran at the same time, and its limit.
 	Running map[string][2]int
 	// Quiet is how long everything took to end after the last fault.
 	Quiet time.Duration
-	// Resources are the replicas' at the end beside those at the beginning.
+	// Resources are the replicas' resources at the end, beside those at the beginning.
 	Resources []Resource
-	// Violations are what must never be.
+	// Violations are the broken rules.
 	Violations []audit.Violation
 }
 
-// Examine lifts nothing: all faults are over. It stops the load, waits for the end of everything, and compares all books.
+// Examine stops the load, waits for the end of everything, and compares all books. All faults must have been lifted.
 func Examine(ctx context.Context, l *lab.Lab, baseline Resource) (Check, error) {
 	var c Check
 	l.Load.End()
@@ -108,7 +110,7 @@ func (c *Check) quiet(ctx context.Context, l *lab.Lab) error {
 	}
 }
 
-// books asks for executions that are open where everything has ended.
+// books checks that no execution is open once every item has ended.
 func (c *Check) books(ctx context.Context, l *lab.Lab) error {
 	var open int
 	if err := l.Row(ctx, "executions_open", nil, &open); err != nil {
@@ -157,7 +159,8 @@ func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
 	}
 	violations, greatest := audit.Running(expected, found, runs, limits)
 	for _, v := range violations {
-		// A forgotten claim has a workflow that runs, and a slot that is given to another: what an asynchronous standby costs.
+		// A forgotten claim has a running workflow while its slot is given to another item. This is the cost of an
+		// asynchronous standby.
 		if slices.ContainsFunc(l.Lossy(), func(w lab.Window) bool { return w.Contains(v.At) }) {
 			c.Excused++
 		} else {
@@ -195,7 +198,7 @@ func (c *Check) expected(rows []lab.Row) []audit.Expected {
 	return expected
 }
 
-// listRuns lists all runs, again until the list is complete or that has taken too long.
+// listRuns lists all runs. It retries until the list is complete or listTimeout has passed.
 func listRuns(ctx context.Context, l *lab.Lab, expected []audit.Expected, found []audit.Found) ([]audit.Run, error) {
 	deadline := time.Now().Add(listTimeout)
 	for {

@@ -15,27 +15,29 @@ import (
 const Stay = "faults-that-stay"
 
 const (
-	// waves is how many workflows there are to each slot of each workspace, one after another, and running how long each takes.
+	// waves is how many workflows each slot of each workspace gets, one after another. running is how long each
+	// workflow takes.
 	waves, running = 2, 2 * time.Second
-	// startedAfter is when the first wave runs, and the faults come.
+	// startedAfter is when the faults begin. By then the first wave is running.
 	startedAfter = 500 * time.Millisecond
-	// startingAll is how long the core takes to start as many workflows as there are slots, with all of its workers.
+	// startingAll is how long the core takes to start one workflow per slot with all of its workers.
 	startingAll = 2 * time.Second
-	// livenessLimit is how long the core may take from the moment that all other faults stay. What the two that are lost held or
-	// watched is free when their leases are over; then all waves may be still to come in such a slot, and the last of them may have
-	// been the probe of the one that is cut off.
+	// livenessLimit bounds the time that the core takes, counted from the moment when all other faults stay. What the
+	// two lost replicas held or watched is free when their leases have expired. All waves may still be to come in such
+	// a slot, and the last of them may have been the probe of the replica that is cut off.
 	livenessLimit = lab.Lease + time.Second + waves*running + startingAll + lab.StartTimeout + lab.PollInterval
-	// calm is how long nothing waits before it: a replica that Temporal has slowed down is at full speed again by then.
+	// calm is the rest before the phase, with nothing waiting. It lets a replica that Temporal has slowed down return
+	// to full speed.
 	calm = 7 * time.Second
-	// livenessExtra is how much longer is waited before it counts as never.
+	// livenessExtra is how much longer the harness waits before the result counts as never.
 	livenessExtra = 15 * time.Second
-	// latency is that of the core's own connection to the database.
+	// latency and latencyJitter apply to the core's connection to the database.
 	latency, latencyJitter = 5 * time.Millisecond, 10 * time.Millisecond
 )
 
-// liveness lets one replica be frozen for good, the one that has started most be cut off from Temporal, and the third far
-// from the database, and asks that everything that waits or runs ends all the same: faults that heal by chance hide what
-// never would.
+// liveness freezes one replica for good, cuts the one that has started most off from Temporal, and delays the third
+// one's connection to the database. It requires that everything waiting or running ends nevertheless. Faults that heal
+// by themselves would hide work that never ends.
 func liveness(ctx context.Context, l *lab.Lab, out *Outcome) error {
 	frozen, cut, far, err := roles(ctx, l)
 	if err != nil {
@@ -62,14 +64,15 @@ func liveness(ctx context.Context, l *lab.Lab, out *Outcome) error {
 		r.Heal()
 	}
 	if err != nil && ctx.Err() == nil {
-		l.Logf("%v", err) // it counts as a figure that was missed
+		l.Logf("%v", err) // counted as a missed figure
 		err = nil
 	}
 	return errors.Join(err, stalled)
 }
 
-// roles has every slot used and as much wait behind, and nothing else: what happens to wait after other faults takes as long as
-// its workspaces' limits have it take. The replica that started the last of it is given to the partition: it watches it.
+// roles fills every slot, with as much work waiting behind, and nothing else. Work left over from other faults would
+// take as long as its workspaces' limits impose. The replica that claimed last is the one to be cut off, because it
+// watches that work.
 func roles(ctx context.Context, l *lab.Lab) (frozen, cut, far *lab.Replica, err error) {
 	if err := errors.Join(l.Load.Drain(ctx, quiescence), lab.Sleep(ctx, calm)); err != nil {
 		return nil, nil, nil, err

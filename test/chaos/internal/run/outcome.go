@@ -6,22 +6,24 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/fault"
 )
 
-// Outcome is what a run found out.
+// Outcome is the result of a run.
 type Outcome struct {
-	// Seed and Length are the run's.
+	// Seed and Length are those of the run.
 	Seed   uint64
 	Length time.Duration
-	// Results are the measured faults'.
+	// Results are the results of the measured faults.
 	Results []fault.Result `json:"-"`
-	// Random is how many random faults there were, and Failed how many of them could not be made or lifted because of others.
+	// Random is the number of random faults. Failed is how many of them could not be injected or lifted because of
+	// others.
 	Random, Failed int
-	// Liveness is how long the healthy core took for its work, and LivenessLimit how long it may; 0: it was not asked.
+	// Liveness is how long the healthy core took for its work, and LivenessLimit the limit. Zero means that it was not
+	// measured.
 	Liveness, LivenessLimit time.Duration
-	// Check is what the check found.
+	// Check is the result of the check.
 	Check Check
 }
 
-// OK says that nothing is wrong and every figure is within its limit.
+// OK reports whether there are no violations and every figure is within its limit.
 func (o *Outcome) OK() bool {
 	for _, r := range o.Results {
 		if !r.OK() {

@@ -18,26 +18,27 @@ import (
 const (
 	// settleTime is how long a replica rests before it is measured.
 	settleTime = 3 * time.Second
-	// dumpTimeout bounds the wait for the list of goroutines.
+	// dumpTimeout bounds the wait for the goroutine dump.
 	dumpTimeout = 5 * time.Second
-	// ruleLeaks is that nothing is left behind.
+	// ruleLeaks requires that no resources are left behind.
 	ruleLeaks = "goroutines, memory, files and sessions are back where they were"
-	// allowed is how much more than at the beginning there may be: pools keep what they have opened.
+	// These are the allowed increases since the beginning. Pools keep what they have opened. Memory is in KiB.
 	allowedGoroutines, allowedFiles, allowedMemory = 25, 15, 60 << 10
-	// sessionsEach is how many sessions the documentation allows a replica.
+	// sessionsEach is the documented maximum number of sessions per replica.
 	sessionsEach = 12
 )
 
-// Resource is what a replica uses.
+// Resource holds the resources that a replica uses.
 type Resource struct {
-	// Replica names it.
+	// Replica names the replica.
 	Replica string
-	// Goroutines, Files and Memory (KiB, resident) are its own; Sessions are those of all replicas at the database.
+	// Goroutines, Files and Memory (resident, in KiB) are the replica's own. Sessions are those of all replicas at the
+	// database.
 	Goroutines, Files, Memory, Sessions int
 }
 
-// Baseline measures a replica that has not done anything yet, and starts another in its place: the list of goroutines
-// that a Go program prints when it is told to quit is the only one that can be had from outside.
+// Baseline measures a replica that has not done any work yet, and replaces it with a new one. Measuring ends the
+// replica, because the goroutine dump on SIGQUIT is the only one available from outside.
 func Baseline(ctx context.Context, l *lab.Lab) (Resource, error) {
 	if err := lab.Sleep(ctx, settleTime/2); err != nil {
 		return Resource{}, err
@@ -49,7 +50,7 @@ func Baseline(ctx context.Context, l *lab.Lab) (Resource, error) {
 	return r, errors.Join(l.Replicas[0].Start(), l.Replicas[0].Ready(ctx))
 }
 
-// resources measures every replica at the end, and ends it.
+// resources measures every replica at the end of the run, which also ends it.
 func (c *Check) resources(ctx context.Context, l *lab.Lab, baseline Resource) error {
 	if err := lab.Sleep(ctx, settleTime); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package run is one run of the harness: measured faults one after another, random ones together, faults that stay, and
-// then the check of everything that happened.
+// Package run performs one run of the harness: measured faults one after another, random faults together, faults that
+// stay, and then the check of everything that happened.
 package run
 
 import (
@@ -16,34 +16,34 @@ import (
 )
 
 const (
-	// warmUp is how long all goes well before the first fault.
+	// warmUp is the undisturbed time before the first fault.
 	warmUp = 2 * time.Second
-	// rest is how long all goes well between two measured faults.
+	// rest is the undisturbed time between two measured faults.
 	rest = 400 * time.Millisecond
-	// healTimeout bounds the wait until work goes on after a fault.
+	// healTimeout bounds the wait until work proceeds after a fault.
 	healTimeout = 30 * time.Second
-	// shortestSafety is how long random faults come at the least.
+	// shortestSafety is the minimum duration of the random faults.
 	shortestSafety = 20 * time.Second
-	// forTheRest of a run's time is for starting, quiescence and the check.
+	// forTheRest is the part of a run's time for startup, quiescence and the check.
 	forTheRest = 40 * time.Second
 )
 
-// Options says what to run.
+// Options configures a run.
 type Options struct {
 	lab.Options
-	// Length is how long the run is to take in all, about.
+	// Length is the approximate total duration of the run.
 	Length time.Duration
-	// Faults are those to measure.
+	// Faults are the faults to measure.
 	Faults []*fault.Fault
-	// Shard of Shards is the part of the measured faults that this run takes.
+	// Shard of Shards selects the part of the measured faults that this run takes.
 	Shard, Shards int
-	// Partial leaves out random faults, and Stay has those that stay.
+	// Partial leaves out random faults. Stay includes the faults that stay.
 	Partial, Stay bool
-	// Out receives the schedule and what happens.
+	// Out receives the schedule and the progress.
 	Out io.Writer
 }
 
-// Do runs everything once.
+// Do performs one run.
 func Do(ctx context.Context, o Options) (*Outcome, error) {
 	began := time.Now()
 	out := &Outcome{Seed: o.Seed}
@@ -113,8 +113,9 @@ func work(ctx context.Context, l *lab.Lab, o Options, out *Outcome, measured, ra
 	return err
 }
 
-// heal lifts what a fault may have left and waits until work goes on: the next figure is to be the next fault's own. Work ends
-// too: the worker comes back to Temporal seconds after the replicas, and until then every slot fills, and nothing starts.
+// heal lifts what a fault may have left behind and waits until work proceeds, so that the next figure measures only
+// the next fault. Workflows must end as well: the worker reconnects to Temporal seconds after the replicas, and until
+// then every slot fills up and nothing starts.
 func heal(ctx context.Context, l *lab.Lab) error {
 	for _, r := range l.Replicas {
 		r.Heal()
@@ -131,11 +132,11 @@ func heal(ctx context.Context, l *lab.Lab) error {
 	return errors.Join(err, lab.Sleep(ctx, rest))
 }
 
-// overlap makes faults when the schedule says, without waiting for one another.
+// overlap injects faults at their scheduled times, without waiting for one another.
 func overlap(ctx context.Context, l *lab.Lab, byName map[string]*fault.Fault, entries []schedule.Entry) []fault.Result {
 	began := time.Now()
 	results := make([]fault.Result, len(entries))
-	domains := map[string]*sync.Mutex{} // one that takes long to lift makes the next of its domain late
+	domains := map[string]*sync.Mutex{} // a slow lift delays the next fault of its domain
 	for _, e := range entries {
 		domains[byName[e.Fault].Domain] = &sync.Mutex{}
 	}
@@ -158,7 +159,7 @@ func overlap(ctx context.Context, l *lab.Lab, byName map[string]*fault.Fault, en
 	return results
 }
 
-// together are the faults that may come several at once.
+// together returns the faults that may overlap.
 func together() []*fault.Fault {
 	var faults []*fault.Fault
 	for _, f := range fault.All() {
@@ -169,7 +170,7 @@ func together() []*fault.Fault {
 	return faults
 }
 
-// estimate is how long measured faults take, about.
+// estimate returns the approximate duration of measured faults.
 func estimate(entries []schedule.Entry) time.Duration {
 	const each = 2 * time.Second
 	total := time.Duration(0)

@@ -11,15 +11,16 @@ import (
 const (
 	// slotsTimeout bounds the wait until every slot of every workspace is used.
 	slotsTimeout = 15 * time.Second
-	// overTime is how long it is looked whether one too many is started.
+	// overTime is how long the check waits for one start too many.
 	overTime = 500 * time.Millisecond
 )
 
-// slots fills every workspace with workflows that do not end by themselves, and one more: exactly as many as the limit
-// allows must start, or a slot has been lost or invented. Then they are told to end.
+// slots gives every workspace as many workflows that do not end by themselves as it has slots, and one more. Exactly
+// as many as the limit allows must start. Otherwise a slot has been lost or invented. Then the workflows are told to
+// end.
 func (c *Check) slots(ctx context.Context, l *lab.Lab) error {
 	if c.Quiet > quiescence {
-		return nil // what is open holds slots, and is told already
+		return nil // open items hold slots, and have been reported already
 	}
 	conn, err := l.Session(ctx)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package schedule decides which faults come when: from a seed, so that a run can be repeated.
+// Package schedule decides which faults occur when. It derives the schedule from a seed, so that a run can be
+// repeated.
 package schedule
 
 import (
@@ -11,39 +12,41 @@ import (
 
 // Kind is what a schedule needs to know of a fault.
 type Kind struct {
-	// Name is the fault's.
+	// Name is the fault's name.
 	Name string
-	// Domain is what it breaks: two faults of one domain do not overlap, because the one would lift the other.
+	// Domain is what the fault breaks. Two faults of one domain do not overlap, because lifting one would lift the
+	// other.
 	Domain string
-	// Shortest and Longest say how long it stays.
+	// Shortest and Longest bound how long it lasts.
 	Shortest, Longest time.Duration
 }
 
 // Entry is one fault at one time.
 type Entry struct {
-	// Fault is its name.
+	// Fault is the fault's name.
 	Fault string
-	// At is when it begins, after the phase's own beginning; 0 where it begins when the one before is over.
+	// At is when the fault begins, relative to the phase. It is zero if the fault begins when the previous one is
+	// over.
 	At time.Duration
-	// Hold is how long it stays.
+	// Hold is how long the fault lasts.
 	Hold time.Duration
-	// Seed is for all that the fault itself chooses.
+	// Seed seeds the fault's own choices.
 	Seed uint64
 }
 
-// String is one line of the printed schedule.
+// String returns one line of the printed schedule.
 func (e Entry) String() string {
 	return fmt.Sprintf("%6.1fs  %-32s for %4.1fs  seed %d", e.At.Seconds(), e.Fault, e.Hold.Seconds(), e.Seed)
 }
 
-// streams keep the phases' random numbers apart.
+// The streams keep the phases' random numbers independent.
 const (
 	streamMeasured = 1
 	streamSafety   = 2
 )
 
-// Measured puts each kind into the schedule once, in an order of the seed's. They follow one another, so that what is
-// measured is due to one of them.
+// Measured schedules each kind once, in an order that depends on the seed. The faults do not overlap, so that each
+// figure is due to one fault.
 func Measured(seed uint64, kinds []Kind) []Entry {
 	rng := rand.New(rand.NewPCG(seed, streamMeasured))
 	entries := make([]Entry, 0, len(kinds))
@@ -53,15 +56,15 @@ func Measured(seed uint64, kinds []Kind) []Entry {
 	return entries
 }
 
-// Shard is one part of a schedule that is run in several, from 1.
+// Shard returns one part of a schedule that is divided into several. Parts are numbered from 1.
 func Shard(entries []Entry, shard, shards int) []Entry {
 	return entries[len(entries)*(shard-1)/shards : len(entries)*shard/shards]
 }
 
-// Safety fills a time with faults that overlap, up to one of each domain at any moment.
+// Safety fills a period with overlapping faults, at most one of each domain at any moment.
 func Safety(seed uint64, kinds []Kind, length time.Duration) []Entry {
 	rng := rand.New(rand.NewPCG(seed, streamSafety))
-	const rest = 3 * time.Second // between two faults of a domain, at the most
+	const rest = 3 * time.Second // the maximum between two faults of a domain
 	domains := map[string][]Kind{}
 	var names []string
 	for _, k := range kinds {
@@ -91,7 +94,7 @@ func entry(rng *rand.Rand, k Kind) Entry {
 	return Entry{Fault: k.Name, Hold: jitter(rng, k.Shortest, k.Longest).Round(10 * time.Millisecond), Seed: rng.Uint64N(1 << 32)}
 }
 
-// jitter is between two durations.
+// jitter returns a random duration between two durations.
 func jitter(rng *rand.Rand, shortest, longest time.Duration) time.Duration {
 	if longest <= shortest {
 		return shortest

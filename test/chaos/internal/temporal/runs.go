@@ -10,18 +10,18 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// pageSize is how many runs are listed at a time.
+// pageSize is the number of runs per page.
 const pageSize = 1000
 
-// Run is one run in Temporal's own words.
+// Run is one run as listed by Temporal.
 type Run struct {
-	// WorkflowID and RunID name it.
+	// WorkflowID and RunID identify the run.
 	WorkflowID, RunID string
-	// Type is its workflow type.
+	// Type is the workflow type.
 	Type string
-	// Status is how it stands, such as COMPLETED.
+	// Status is the run's status, such as COMPLETED.
 	Status string
-	// Start and Close are Temporal's times; Close is zero while it runs.
+	// Start and Close are Temporal's times. Close is zero while the run is open.
 	Start, Close time.Time
 }
 
@@ -35,7 +35,7 @@ var statuses = map[enumspb.WorkflowExecutionStatus]string{
 	enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW: "CONTINUED_AS_NEW",
 }
 
-// Runs lists all runs there are.
+// Runs lists all runs.
 func Runs(ctx context.Context, c client.Client) ([]Run, error) {
 	var runs []Run
 	for token := []byte(nil); ; {

@@ -1,4 +1,4 @@
-// Package temporal runs a real Temporal server whose memory survives its death, and the worker that ends the workflows.
+// Package temporal runs a real Temporal server with persistent state, and the worker that completes the workflows.
 package temporal
 
 import (
@@ -19,19 +19,19 @@ const readyTimeout = 60 * time.Second
 
 // Server is a Temporal server with a database file, running or not.
 type Server struct {
-	// Binary is devstack, which embeds the server.
+	// Binary is the path of devstack, which embeds the server.
 	Binary string
-	// Port is the frontend's on 127.0.0.1; it stays the same over restarts.
+	// Port is the frontend's port on 127.0.0.1. It stays the same across restarts.
 	Port int
-	// Database is the file.
+	// Database is the path of the database file.
 	Database string
-	// LogPath is its log.
+	// LogPath is the path of the log.
 	LogPath string
 
 	process *process.Process
 }
 
-// Address is host and port of the frontend.
+// Address returns the frontend's host:port.
 func (s *Server) Address() string { return "127.0.0.1:" + strconv.Itoa(s.Port) }
 
 // Start starts the server and returns when it answers.
@@ -69,5 +69,5 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Process is the server's, to be killed or frozen.
+// Process returns the server's process, for example to kill or freeze it.
 func (s *Server) Process() *process.Process { return s.process }

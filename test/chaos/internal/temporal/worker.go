@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// TaskQueue is where all workflows of the harness run.
+// TaskQueue is the task queue of all the harness's workflows.
 const TaskQueue = "chaos"
 
 // Workflow types, which are also the names of their definitions.
@@ -24,31 +24,31 @@ const (
 	Work = "Work"
 	// Fail fails.
 	Fail = "Fail"
-	// Again goes on as a second run, which completes.
+	// Again continues as a second run, which completes.
 	Again = "Again"
-	// Any completes at once, whatever its input.
+	// Any completes at once, whatever its input is.
 	Any = "Any"
-	// Hold waits for a signal, or until its execution timeout.
+	// Hold waits for a signal or for its execution timeout.
 	Hold = "Hold"
 )
 
-// deliberate is why Fail fails.
+// deliberate is the error with which Fail fails.
 const deliberate = "as it should"
 
-// Release is the signal that Hold waits for.
+// Release is the signal that completes Hold.
 const Release = "release"
 
-// GiveUp is the signal that has Hold fail.
+// GiveUp is the signal that makes Hold fail.
 const GiveUp = "give-up"
 
-// workTimeout bounds what a workflow does.
+// workTimeout bounds the work of a workflow.
 const workTimeout = 10 * time.Second
 
-// Input is what pgdispatch hands to every workflow, as far as these need it.
+// Input holds the fields that these workflows need of pgdispatch's workflow input.
 type Input struct {
-	// Params are the item's.
+	// Params are the item's params.
 	Params struct {
-		// Millis is how long the workflow takes.
+		// Millis is how long the workflow takes, in milliseconds.
 		Millis int `json:"ms"`
 	} `json:"params"`
 }
@@ -58,7 +58,8 @@ var workflows = map[string]any{
 		if in.Params.Millis == 0 {
 			return nil
 		}
-		// Not a timer: the server's are a second late, and every workflow would take that long.
+		// This is not a timer, because the server's timers fire up to a second late, which would lengthen every
+		// workflow.
 		ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{ScheduleToCloseTimeout: workTimeout})
 		return workflow.ExecuteLocalActivity(ctx, work, in.Params.Millis).Get(ctx, nil)
 	},
@@ -85,7 +86,7 @@ var workflows = map[string]any{
 	},
 }
 
-// work takes a while.
+// work waits for the given number of milliseconds.
 func work(ctx context.Context, millis int) error {
 	select {
 	case <-ctx.Done():
@@ -95,13 +96,13 @@ func work(ctx context.Context, millis int) error {
 	}
 }
 
-// Connect makes a client that outlives the server's restarts.
+// Connect creates a client that survives restarts of the server.
 func Connect(address string) (client.Client, error) {
 	quiet := log.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	return client.NewLazyClient(client.Options{HostPort: address, Logger: quiet})
 }
 
-// NewWorker makes the worker, not started yet.
+// NewWorker creates the worker and does not start it.
 func NewWorker(c client.Client) worker.Worker {
 	w := worker.New(c, TaskQueue, worker.Options{MaxConcurrentWorkflowTaskPollers: 4})
 	for name, function := range workflows {

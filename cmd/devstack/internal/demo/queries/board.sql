@@ -1,6 +1,6 @@
--- One row per workspace: how many items are where, and how long an item waited from the moment it could
--- start (inserted, due, and a slot of its workspace free) until Temporal had accepted its workflow.
--- With n slots, the k-th start of a workspace needs the end of k - n others: that is when its slot was free.
+-- One row per workspace: how many items are in which state, and the latency from the moment when an item could start
+-- (inserted, due, and a slot of its workspace free) until Temporal had accepted its workflow.
+-- With n slots, the k-th start of a workspace needs k - n other items to have ended. That is when its slot was free.
 with workspace as (
     select w.id, w.name, w.plan, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as slots
     from pgdispatch.workspaces w

@@ -1,4 +1,4 @@
--- A definition to show how one more item is enqueued.
+-- A definition for the printed example of enqueuing an item.
 select d.workspace_id, d.id, w.name, d.name
 from pgdispatch.workflow_definitions d
 join pgdispatch.workspaces w on w.id = d.workspace_id

@@ -1,5 +1,5 @@
--- The most items of each workspace that ever ran at once, by sweeping over the ends of their intervals
--- from claim to finish. Where one ends in the very microsecond that another begins, the end counts first.
+-- The most items of each workspace that ever ran at the same time, by a sweep over the ends of their intervals from
+-- claim to finish. If one item ends in the same microsecond in which another begins, the end counts first.
 with edge as (
     select workspace_id, claimed_at as at, 1 as change
     from pgdispatch.workflow_execution_queue
