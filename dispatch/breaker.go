@@ -7,32 +7,32 @@ import (
 )
 
 const (
-	// probeBase is how long the first pause lasts, and probeCap the longest: it bounds how long after Temporal's return
-	// the first workflow is started.
+	// probeBase is the first pause and probeCap the longest one. probeCap bounds the time from Temporal's recovery to
+	// the first started workflow.
 	probeBase = 100 * time.Millisecond
 	probeCap  = 3 * time.Second
-	// probeRarely is how long no item is tried while Temporal does not even answer a question: it may be that only questions are
-	// not answered.
+	// probeRarely is how long probes may be postponed while Temporal does not answer questions either. After that an
+	// item is tried anyway, because questions may be all that is unanswered.
 	probeRarely = 30 * time.Second
-	// retryBase is how long an item waits after its first own failure; the wait doubles up to retryCap.
+	// retryBase is the delay of an item after its first failure. The delay doubles up to retryCap.
 	retryBase = time.Second
 	retryCap  = 5 * time.Minute
-	// jitterPercent keeps replicas and items that failed together from coming back together.
+	// jitterPercent keeps replicas and items that failed together from retrying together.
 	jitterPercent = 20
 )
 
-// breaker stops claiming while Temporal does not take workflows, so that an outage costs probes and not attempts. It is
-// closed at first, and belongs to the claim loop: it is not safe for concurrent use.
+// breaker stops claims while Temporal accepts no workflows, so that an outage costs probes and not attempts. It starts
+// closed. Only the claim loop uses it: it is not safe for concurrent use.
 type breaker struct {
-	backoff retry.Backoff // nil: closed
+	backoff retry.Backoff // nil if closed
 	until   time.Time
-	tripped time.Time // by the last probe
+	tripped time.Time // time of the last failed probe
 }
 
 func (b *breaker) open() bool { return b.backoff != nil }
 
-// trip opens the breaker, or lets it pause longer where it is open. A failure that was under way before the present pause
-// began says nothing new, and changes nothing.
+// trip opens the breaker, or backs off further if it is open. It ignores a failure during a pause, because the request
+// was in progress before the pause began.
 func (b *breaker) trip(now time.Time) {
 	if b.open() && now.Before(b.until) {
 		return
@@ -44,7 +44,7 @@ func (b *breaker) trip(now time.Time) {
 	b.until, b.tripped = now.Add(pause), now
 }
 
-// postpone puts the next probe off for a moment: it would only hold up its item.
+// postpone delays the next probe by up to probeBase, because the probe would only hold up its item.
 func (b *breaker) postpone(now time.Time) {
 	if soon := now.Add(probeBase); b.open() && b.until.Before(soon) && now.Sub(b.tripped) < probeRarely {
 		b.until = soon
@@ -53,7 +53,7 @@ func (b *breaker) postpone(now time.Time) {
 
 func (b *breaker) close() { *b = breaker{} }
 
-// allows says how many items may be claimed now: all that are free while closed, one as a probe after a pause.
+// allows returns how many items may be claimed now: free while the breaker is closed, one as a probe after each pause.
 func (b *breaker) allows(now time.Time, free, busy int) int {
 	switch {
 	case !b.open():
@@ -65,7 +65,7 @@ func (b *breaker) allows(now time.Time, free, busy int) int {
 	}
 }
 
-// retryDelay is how long an item waits after so many failures of its own; the first is 1.
+// retryDelay returns the delay of an item after the given number of failures, counted from 1.
 func retryDelay(failures int) time.Duration {
 	backoff := newBackoff(retryBase, retryCap)
 	var delay time.Duration
@@ -75,7 +75,7 @@ func retryDelay(failures int) time.Duration {
 	return delay
 }
 
-// newBackoff makes a new one for each use, because a Backoff is single-use state.
+// newBackoff returns a new Backoff for each use, because a Backoff is stateful.
 func newBackoff(base, longest time.Duration) retry.Backoff {
 	return retry.WithJitterPercent(jitterPercent, retry.WithCappedDuration(longest, retry.NewExponential(base)))
 }

@@ -11,15 +11,16 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// refusalPause is how long starts go without callbacks after Temporal has refused one, until it is tried again.
+// refusalPause is how long workflows are started without callbacks after Temporal has refused one.
 const refusalPause = time.Minute
 
-// Callback has Temporal call a URL when a workflow has ended. A server that does not want to is asked for the workflow alone: no
-// item fails for its callback. Its fields are set before use and not changed after.
+// Callback makes Temporal call a URL when a workflow ends. If the server refuses callbacks, the workflow is started
+// without one, so no item fails because of its callback. Its fields must be set before use and must not change
+// afterwards.
 type Callback struct {
-	// URL is where Temporal calls. It must be one that the server allows.
+	// URL is the URL that Temporal calls. The server must allow it.
 	URL string
-	// Header returns what each call about an execution brings along.
+	// Header returns the headers of the call for an execution.
 	Header func(executionID, namespace string) map[string]string
 	Log    *slog.Logger
 
@@ -28,7 +29,7 @@ type Callback struct {
 	retryAt time.Time
 }
 
-// Taken says whether Temporal takes callbacks, as far as is known.
+// Taken reports whether Temporal accepts callbacks, as far as known. It is false for a nil Callback.
 func (c *Callback) Taken() bool {
 	if c == nil {
 		return false
@@ -38,8 +39,8 @@ func (c *Callback) Taken() bool {
 	return !c.refused
 }
 
-// start sends a start with a callback, or without one where Temporal takes none. What is wrong with a request is not told apart
-// by words: if it is right without the callback, that was it.
+// start sends a start with a callback, or without one while Temporal refuses callbacks. It does not parse error texts:
+// if the request succeeds without the callback, the callback was the reason for the refusal.
 func (s *TemporalStarter) start(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest, executionID string, wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
 	if s.Callback == nil || !s.Callback.wanted() {
 		return s.send(ctx, request, wire)
@@ -60,7 +61,7 @@ func (s *TemporalStarter) start(ctx context.Context, request *workflowservice.St
 	return response, err
 }
 
-// isRefusal: Temporal has read the request, and does not do what it asks for. Nothing was started.
+// isRefusal reports whether Temporal read the request and rejected it. Nothing was started.
 func isRefusal(err error) bool {
 	return err != nil && (code(err) == codes.InvalidArgument || code(err) == codes.Unimplemented)
 }
@@ -71,7 +72,7 @@ func (c *Callback) request(executionID, namespace string) []*commonpb.Callback {
 	}}}
 }
 
-// wanted says whether to ask for a callback: always, or now and then while Temporal refuses them.
+// wanted reports whether to request a callback: always, or once per refusalPause while Temporal refuses them.
 func (c *Callback) wanted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

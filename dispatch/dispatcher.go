@@ -1,8 +1,8 @@
-// Package dispatch hands items over to Temporal: it claims as many as it has workers free, starts their workflows, and
-// settles what came of it.
+// Package dispatch dispatches items to Temporal: it claims one item per free worker, starts the workflows, and settles
+// the outcomes.
 //
-// An item may be handed over more than once, when a replica dies or an answer is lost. Its workflow is started once all the
-// same, because every hand-over sends the same request.
+// An item may be dispatched more than once if a replica dies or an answer is lost. Its workflow is still started only
+// once, because every attempt sends the same request.
 package dispatch
 
 import (
@@ -27,116 +27,118 @@ type Store interface {
 	Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error)
 }
 
-// Starter starts workflows: TemporalStarter, or a fake in tests.
+// Starter starts workflows. TemporalStarter implements it; tests use a fake.
 type Starter interface {
 	Start(ctx context.Context, item claim.Item) (runID string, err error)
 	Find(ctx context.Context, item claim.Item) (runID string, found bool, err error)
 }
 
-// Gate is what a dispatcher that sleeps agrees on with enqueuers, so that they notify it when it sleeps and only then:
-// notify.Gate.
+// Gate coordinates a dispatcher with enqueuers, so that commits notify it while it sleeps and only then. notify.Gate
+// implements it.
 type Gate interface {
-	// Sleep: the dispatcher is about to sleep. When IsAsleep is true, every commit wakes it; what was committed before can be
-	// seen by a claim from then on.
+	// Sleep announces that the dispatcher is about to sleep. Once IsAsleep is true, every commit wakes it, and claims
+	// can see everything committed before.
 	Sleep()
-	// Awake: the dispatcher looks at the table all the time, and wants no notifications.
+	// Awake announces that the dispatcher looks at the table continuously and needs no notifications.
 	Awake()
-	// Busy: all workers are busy, and have been for a while. Another replica is to be woken in its place.
+	// Busy announces that all workers have been busy for a while. Another replica is to be woken instead.
 	Busy()
-	// Call wakes the other replicas: more is due than this one has workers for.
+	// Call wakes the other replicas because more items are due than this replica has workers for.
 	Call()
-	// Distrust: work was due that whoever is on duty should have been woken for.
+	// Distrust reports due work for which the replica on duty should have been woken. For the given time this replica
+	// is woken, too.
+	// OnDuty reports whether notifications are meant for this replica.
 	Distrust(how time.Duration)
+	// IsAsleep reports whether every commit of work wakes this replica.
 	OnDuty() bool
 	IsAsleep() bool
 }
 
 const (
-	// claimErrorBase and claimErrorCap bound the pauses after a claim that the database did not answer.
+	// claimErrorBase and claimErrorCap bound the backoff after a failed claim.
 	claimErrorBase = 50 * time.Millisecond
 	claimErrorCap  = 2 * time.Second
-	// cappedAgain is how long a replica that holds nothing waits after a claim that met W: what others hold is not announced when it
-	// ends.
+	// cappedAgain is how long an idle replica waits after a claim that hit the lease limit W. When another replica
+	// frees room, no notification announces it.
 	cappedAgain = 250 * time.Millisecond
-	// settleGrace is how long after DrainTimeout a database that does not answer is still asked to settle.
+	// settleGrace is how long after DrainTimeout settling is still retried while the database does not answer.
 	settleGrace = 3 * time.Second
 )
 
-// Dispatcher claims items and hands them over. Its fields are set before Run and not changed after.
+// Dispatcher claims items and dispatches them. Its fields must be set before Run and must not change afterwards.
 type Dispatcher struct {
 	Store   Store
 	Starter Starter
-	// Workers is how many items are handed over at the same time, at least 1. Each holds at most one leased item.
+	// Workers is how many items are dispatched concurrently, at least 1. Each worker holds at most one leased item.
 	Workers int
-	// Lease is how long a claim holds an item without a heartbeat, which is sent every third of it.
+	// Lease is how long a claim holds an item without a heartbeat. Heartbeats are sent every Lease/3.
 	Lease time.Duration
-	// StartTimeout bounds one request to start a workflow. What is not answered by then is sent again later.
+	// StartTimeout bounds one request to start a workflow. A request that is not answered in time is sent again later.
 	StartTimeout time.Duration
-	// DrainTimeout bounds how long hand-overs under way may take once Run is to end.
+	// DrainTimeout bounds how long dispatches in progress may take after Run is cancelled.
 	DrainTimeout time.Duration
-	// Wake says that there may be work; the text says who says so, for the log. Work that nobody has announced in time is somebody
-	// else's to look for, who says WakePoll. Its capacity is 1, and rings that find it
-	// full are dropped: one look at the table serves them all.
+	// Wake delivers wake-ups: there may be work. The text is the reason to look, for the log; use WakePoll for a poll,
+	// which looks for work that was not announced. Capacity 1; extra sends are dropped: one look serves them all.
 	Wake <-chan string
-	// Hints are what notifications said of where there is work; the ring of WakeNotification says that there are some. Nil: they say
-	// nothing, and every ring is looked at.
+	// Hints holds the payloads of notifications, which say where there is work. A wake-up by WakeNotification means
+	// that there are some. If nil, payloads are ignored and every wake-up looks at the table.
 	Hints *Hints
-	// Gate decides who is notified. Nil: nobody is on duty, and every ring is looked at.
+	// Gate decides which replica is notified. If nil, no replica is on duty and every wake-up looks at the table.
 	Gate Gate
-	// Namespaces says which namespaces items may be of, as far as is known; it must not block. What one of them refuses does not
-	// hold up the others. Nil: all items are of one.
+	// Namespaces returns the known namespaces that items may use; it must not block. A refusal by one namespace does
+	// not hold up the others. If nil, all items use one namespace.
 	Namespaces func() []string
-	// Reached says whether Temporal answers this replica anything at all; it must not block. While it does not, a replica that has
-	// paused does not try items to find out whether it may go on: each would be kept from the other replicas. Nil: it tries them.
+	// Reached reports whether this replica can reach Temporal; it must not block. While it is false, a paused replica
+	// does not probe with items, because each probe would keep its item from the other replicas. If nil, it probes.
 	Reached func() bool
-	// Dispatched is called after each successful hand-over, and must not block. Nil: nobody is told.
+	// Dispatched is called after each successful dispatch and must not block. If nil, nothing is reported.
 	Dispatched func(claim.Execution)
-	// Observer is told what the dispatcher does. Nil: nobody is told.
+	// Observer is told what the dispatcher does. If nil, nothing is reported.
 	Observer Observer
 	Log      *slog.Logger
 
 	failing atomic.Pointer[error]
 }
 
-// run is the state of one Run. The fields below items belong to the claim loop alone.
+// run is the state of one Run. Only the claim loop uses the fields below outcomes.
 type run struct {
 	*Dispatcher
 	settler  *settler
 	held     *held
-	items    chan claim.Item // never blocks: at most as many as there are workers
-	outcomes chan result     // likewise: one at a time of each hand-over
+	items    chan claim.Item // sends never block: at most one item per worker
+	outcomes chan result     // sends never block: each dispatch has at most one result in it
 
 	idle     int
-	started  []*started // their workers are free, their claims not ended yet
+	started  []*started // their workers are free, their claims are not ended yet
 	hungry   bool       // a claim may find something
 	look     bool       // something may have changed that no hint names
 	starved  bool       // more is due than W or the workers allowed
-	paused   bool       // by the settings, at the last claim
-	refused  bool       // Temporal takes nothing: nothing is claimed but probes
-	named    []string   // the hints that the next claim takes
+	paused   bool       // by the settings, as of the last claim
+	refused  bool       // Temporal accepts nothing: only probes are claimed
+	named    []string   // hints for the next claim
 	doze     doze
 	of       namespaces
-	errorGap retry.Backoff // nil: the last claim was answered
+	errorGap retry.Backoff // nil if the last claim was answered
 	retryAt  time.Time
-	dueAt    time.Time // when an item that waits for its time is due; zero: none does
+	dueAt    time.Time // when the next item becomes due; zero if none does
 }
 
-// result is what the claim loop learns of a hand-over.
+// result is what a dispatch reports to the claim loop.
 type result struct {
 	outcome Outcome
 	err     error
-	asked   bool      // Temporal was asked
-	sent    time.Time // when
-	// waits is how long the item waits to be tried again; 0: it does not, or may be at once.
+	asked   bool      // whether Temporal was asked
+	sent    time.Time // when Temporal was asked
+	// waits is how long the item waits before its retry. Zero means that it does not wait.
 	waits time.Duration
-	item  *claim.Item // that was handed over; nil: it was only settled
-	// started is what is to be settled; nil: the hand-over has ended.
+	item  *claim.Item // the dispatched item; nil if it was only settled
+	// started still has to be settled. Nil means that the dispatch has ended.
 	started *started
 }
 
-// Run claims and hands over until ctx is cancelled. Then it claims nothing more, lets hand-overs under way finish for
-// DrainTimeout, breaks off and releases the rest, and returns nil. What it could not release, because the database did not
-// answer, is given up to the leases' expiry. A panic in the loop that claims ends it in the same way, with an error.
+// Run claims and dispatches until ctx is cancelled. Then it stops claiming, lets dispatches in progress finish for up
+// to DrainTimeout, cancels and releases the rest, and returns nil. Claims that it cannot release, because the database
+// does not answer, end by lease expiry. A panic in the claim loop ends Run in the same way, with an error.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	r := &run{
 		Dispatcher: d,
@@ -148,7 +150,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		look:       true,
 		of:         namespaces{inUse: d.Namespaces, reached: d.Reached},
 	}
-	// Hand-overs outlive ctx: what is under way when it is cancelled is finished, not torn.
+	// Dispatches outlive ctx, so that those in progress finish instead of being cut off.
 	work, breakOff := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer breakOff(nil)
 	r.held = newHeld(d.Lease)
@@ -166,7 +168,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 	err := contained(d.Log, "claim loop", func() { r.claims(ctx) })
 	if r.Gate != nil {
-		r.Gate.Busy() // for good: whoever is put on duty now finds what this replica would have been woken for
+		r.Gate.Busy() // for good: the next replica on duty finds what this one would have been woken for
 	}
 
 	close(r.items)
@@ -176,7 +178,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer grace.Stop()
 	r.drain(&workers)
 	close(r.settler.requests)
-	_ = settling.Wait() // they return no errors
+	_ = settling.Wait() // always nil
 	stopBeating()
 	_ = beating.Wait()
 	return err
@@ -189,7 +191,7 @@ func (r *run) claims(ctx context.Context) {
 		r.collect()
 		now := time.Now()
 		if !r.dueAt.IsZero() && !now.Before(r.dueAt) {
-			// Looked at here too: what came at the same moment as the timer may have taken its turn.
+			// Checked here as well, because another event at the same moment may have won the select.
 			r.hungry, r.look, r.dueAt, source = true, true, time.Time{}, "timer"
 		}
 		r.free(ctx, now)
@@ -204,7 +206,7 @@ func (r *run) claims(ctx context.Context) {
 		case r.hungry && may:
 			r.claim(ctx, wanted, source)
 			continue
-		case r.doze.awake && !r.doze.lookAt.IsZero() && may: // the next look is about to come, and takes along what is started by then
+		case r.doze.awake && !r.doze.lookAt.IsZero() && may: // the coming look takes the started items along
 		default:
 			r.settleStarted()
 		}
@@ -222,7 +224,7 @@ func (r *run) claims(ctx context.Context) {
 	}
 }
 
-// claim claims once and gives what it got to the workers.
+// claim makes one claim and passes its items to the workers.
 func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	r.observe(func(o Observer) { o.Woken(source) })
 	began := time.Now()
@@ -230,13 +232,13 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	wanted.Named, wanted.Look = r.named, r.look
 	wanted.Quiet = r.Gate != nil && r.Gate.IsAsleep()
 	r.named, r.look = nil, false
-	// Not cancelled with ctx: a claim that is torn may be committed, and nobody would know what it holds.
+	// Not cancelled with ctx: a cancelled claim may have committed, and its items would be unknown.
 	batch, settled, err := r.ask(context.WithoutCancel(ctx), wanted)
 	r.doze.claimed(began, time.Now(), len(batch.Items) > 0)
 	if err != nil {
-		r.look = true // what was named was not claimed
+		r.look = true // the named lanes were not claimed
 		r.settleStarted()
-		if !errors.Is(err, claim.ErrApart) { // the next claim has nothing to settle, and need not wait
+		if !errors.Is(err, claim.ErrApart) { // after ErrApart the next claim has nothing to settle and need not wait
 			r.claimFailed(ctx, err)
 		}
 		return
@@ -251,10 +253,10 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	r.of.claimed(time.Now(), wanted, batch.Items)
 	r.dueAt = time.Time{}
 	if batch.LookAgainIn >= 0 {
-		// A moment later than the database says, so that a clock that runs a little fast does not look in vain.
+		// Add 1 ms, so that a slightly fast clock does not look too early.
 		r.dueAt = time.Now().Add(batch.LookAgainIn + time.Millisecond)
 	}
-	// More, without W in the way, is what the claim was not asked for.
+	// If W was not the limit, more is due because the claim asked for less.
 	r.hungry, r.starved = batch.More && !batch.Capped, batch.More
 	if again := time.Now().Add(cappedAgain); batch.More && batch.Capped && r.idle == r.Workers && (r.dueAt.IsZero() || again.Before(r.dueAt)) {
 		r.dueAt = again
@@ -270,7 +272,7 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	}
 }
 
-// ask has the store claim. Nobody knows what a panic has left there, so it is like no answer.
+// ask calls the store's claim. After a panic the store's state is unknown, so a panic counts as no answer.
 func (r *run) ask(ctx context.Context, wanted claim.Wanted) (batch claim.Batch, settled []int64, err error) {
 	panicked := contained(r.Log, "store's claim", func() {
 		batch, settled, err = r.Store.SettleAndClaim(ctx, r.settlements(), wanted)
@@ -278,7 +280,7 @@ func (r *run) ask(ctx context.Context, wanted claim.Wanted) (batch claim.Batch, 
 	return batch, settled, cmp.Or(err, panicked)
 }
 
-// collect takes back all workers that are done, so that one claim serves them all.
+// collect takes back all finished workers, so that one claim serves them all.
 func (r *run) collect() {
 	for {
 		select {
@@ -290,7 +292,7 @@ func (r *run) collect() {
 	}
 }
 
-// learn takes a worker back, and what its hand-over told of Temporal.
+// learn takes a worker back and records what its dispatch revealed about Temporal.
 func (r *run) learn(done result) {
 	if !r.keep(done) {
 		r.idle++
@@ -303,14 +305,14 @@ func (r *run) learn(done result) {
 	}
 	r.hungry = r.hungry || r.starved
 	if due := time.Now().Add(done.waits); done.waits > 0 && (r.dueAt.IsZero() || due.Before(r.dueAt)) {
-		r.dueAt = due // nobody may announce it
+		r.dueAt = due // no notification may announce it
 	}
 	if done.asked {
 		r.heed(done)
 	}
 }
 
-// heed takes note of what Temporal answered, or that it did not.
+// heed records Temporal's answer, or its absence.
 func (r *run) heed(done result) {
 	now, name := time.Now(), done.item.Namespace
 	limiter := &r.of.of(name).limiter
@@ -345,7 +347,7 @@ func (r *run) tellPauses() {
 	r.observe(func(o Observer) { o.Paused(paused, all) })
 }
 
-// free ends limits of the rate that hold nothing back any more.
+// free lifts rate limits that no longer hold anything back.
 func (r *run) free(ctx context.Context, now time.Time) {
 	for name, n := range r.of.known {
 		if n.limiter.frees(now) {
@@ -354,7 +356,7 @@ func (r *run) free(ctx context.Context, now time.Time) {
 	}
 }
 
-// timer fires when the loop has something to do without being told: an item is due, a pause is over.
+// timer fires when the loop has to act without a wake-up: an item becomes due or a pause ends.
 func (r *run) timer(now time.Time) <-chan time.Time {
 	var at time.Time
 	for _, candidate := range r.of.until([]time.Time{r.dueAt, r.retryAt, r.doze.lookAt, r.doze.leaveAt}) {

@@ -8,46 +8,46 @@ import (
 )
 
 const (
-	// Notifications that come so close together that commits queue behind one another keep the dispatcher awake: from then on it
-	// looks at the table every lookInterval, and nobody notifies it. A commit that notifies holds a lock of the whole cluster while
-	// it is flushed, so how close that is follows what a flush takes: notifyShare of the time.
+	// A commit that notifies holds a cluster-wide lock while it is flushed. When such commits would hold the lock for
+	// more than notifyShare of the time, they queue: the dispatcher then stays awake, looks at the table every
+	// lookInterval, and needs no notifications.
 	notifyShare  = 0.25
 	lookInterval = time.Millisecond
-	// leastFlush and mostFlush bound what a flush is taken for.
+	// leastFlush and mostFlush bound the estimated duration of a flush.
 	leastFlush = 100 * time.Microsecond
 	mostFlush  = 2500 * time.Microsecond
-	// rateSpan is over how long the rate of commits is taken.
+	// rateSpan is the time constant of the commit rate.
 	rateSpan = 20 * time.Millisecond
-	// linger is how long it stays awake without finding anything.
+	// linger is how long the dispatcher stays awake without finding anything.
 	linger = 25 * time.Millisecond
-	// busyBefore is how long all workers must be busy before another replica is put on duty.
+	// busyBefore is how long all workers must be busy before the replica leaves duty.
 	busyBefore = 10 * time.Millisecond
-	// callInterval is how often the other replicas are called, at the most.
+	// callInterval is the minimum time between two calls to the other replicas.
 	callInterval = 50 * time.Millisecond
-	// overdue is how long an item must have been due for a poll that finds it to distrust who is on duty, and distrust for
-	// how long.
+	// overdue is how long an item found by a poll must have been due before the replica on duty is distrusted. distrust
+	// is for how long.
 	overdue  = time.Second
 	distrust = 30 * time.Second
 )
 
-// doze decides between sleep, from which every commit of work wakes the dispatcher by a notification, and looking all the
-// time, which costs enqueuers nothing. It belongs to the claim loop.
+// doze decides between sleeping, where every commit of work sends a notification, and looking continuously, which costs
+// enqueuers nothing. Only the claim loop uses it.
 type doze struct {
 	awake    bool
-	commits  rate          // of work, as far as is known
-	flush    time.Duration // what a commit takes
-	ended    time.Time     // the last claim
-	took     time.Duration // what it took
-	found    bool          // it gave something
-	foundAt  time.Time     // the last claim that gave something, or when it woke
-	sleepAt  time.Time     // since when sleep is wished for and not granted
-	lookAt   time.Time     // when to look next; zero: when told
-	busyAt   time.Time     // since when all workers are busy; zero: one is free
-	leaveAt  time.Time     // when to leave duty for it; zero: not
+	commits  rate          // commits of work, as far as known
+	flush    time.Duration // moving average of a commit's duration
+	ended    time.Time     // end of the last claim
+	took     time.Duration // duration of the last claim
+	found    bool          // whether the last claim returned items
+	foundAt  time.Time     // end of the last claim that returned items, or when the dispatcher woke
+	sleepAt  time.Time     // when sleep was first requested but not yet granted; zero if it is not pending
+	lookAt   time.Time     // when to look next; zero means on the next wake-up
+	busyAt   time.Time     // when all workers became busy; zero if one is free
+	leaveAt  time.Time     // when to leave duty because all are busy; zero if not planned
 	calledAt time.Time
 }
 
-// rate is how many events there are a second: each counts less the longer it is ago.
+// rate is an exponentially decaying average of events per second.
 type rate struct {
 	perSecond float64
 	at        time.Time
@@ -62,13 +62,13 @@ func (r *rate) now(now time.Time) float64 {
 	return r.perSecond * math.Exp(-now.Sub(r.at).Seconds()/rateSpan.Seconds())
 }
 
-// crowded says whether so many commits would queue if they notified, times share.
+// crowded reports whether commits, if they all notified, would hold the lock for more than share of the time.
 func (d *doze) crowded(now time.Time, share float64) bool {
 	flush := min(max(d.flush, leastFlush), mostFlush)
 	return d.commits.now(now)*flush.Seconds() > share
 }
 
-// came takes note of commits that brought work.
+// came records commits that brought work.
 func (d *doze) came(now time.Time, commits int) {
 	d.commits.add(now, commits)
 	if !d.awake && d.crowded(now, notifyShare) {
@@ -76,7 +76,7 @@ func (d *doze) came(now time.Time, commits int) {
 	}
 }
 
-// claimed takes note of a claim.
+// claimed records a claim.
 func (d *doze) claimed(began, ended time.Time, found bool) {
 	d.ended, d.took, d.found = ended, ended.Sub(began), found
 	if found {
@@ -84,7 +84,7 @@ func (d *doze) claimed(began, ended time.Time, found bool) {
 	}
 }
 
-// flushed takes note of what a commit took.
+// flushed records the duration of a commit.
 func (d *doze) flushed(took time.Duration) {
 	if d.flush == 0 {
 		d.flush = took
@@ -92,7 +92,7 @@ func (d *doze) flushed(took time.Duration) {
 	d.flush += (took - d.flush) / 8
 }
 
-// woken takes note of a ring.
+// woken records a wake-up.
 func (r *run) woken(source string, now time.Time) {
 	if source != WakeNotification || r.Hints == nil {
 		r.look = true
@@ -111,13 +111,13 @@ func (r *run) woken(source string, now time.Time) {
 
 // Sources of wake-ups.
 const (
-	// WakeNotification: an enqueuer's.
+	// WakeNotification is a notification from an enqueuer.
 	WakeNotification = "notification"
-	// WakePoll: there is work that nobody has announced in time.
+	// WakePoll is a poll: there may be work that was not announced in time.
 	WakePoll = "poll"
 )
 
-// looked takes note of a claim's answer.
+// looked records the answer to a claim.
 func (r *run) looked(batch claim.Batch, wanted int, source string) {
 	if r.Gate == nil {
 		return
@@ -138,14 +138,14 @@ func (r *run) looked(batch claim.Batch, wanted int, source string) {
 	}
 }
 
-// steer tells the gate what the dispatcher is about to do, and sets when to look without being told.
+// steer tells the gate what the dispatcher is about to do, and schedules the next look.
 func (r *run) steer(now time.Time) {
 	d := &r.doze
 	d.lookAt, d.leaveAt = time.Time{}, time.Time{}
 	switch {
 	case r.Gate == nil:
 	case r.refused && r.Reached != nil && !r.Reached():
-		r.Gate.Busy() // another may reach Temporal, and is not to wait for its poll
+		r.Gate.Busy() // another replica may reach Temporal, and must not wait for its poll
 	case r.idle+len(r.started) == 0:
 		if d.busyAt.IsZero() {
 			d.busyAt = now
@@ -162,11 +162,11 @@ func (r *run) steer(now time.Time) {
 			r.Gate.Awake()
 			d.sleepAt = time.Time{}
 			if d.found && r.idle+len(r.started) == r.Workers {
-				d.lookAt = now // all that it gave is started, and more has come meanwhile
+				d.lookAt = now // all items of the last claim are started, and more have come meanwhile
 				return
 			}
-			// From the last look on: what workers end meanwhile must not put the next one off. Nor may one claim that had to
-			// wait for long: nobody notifies meanwhile.
+			// Measured from the last look, so that finishing workers do not postpone the next one. The cap does the
+			// same for one slow claim: while awake, no commit notifies.
 			d.lookAt = d.ended.Add(min(max(lookInterval, d.took), linger))
 			return
 		}
@@ -175,8 +175,8 @@ func (r *run) steer(now time.Time) {
 	}
 }
 
-// waitForSleep looks while the gate waits for a transaction that was told that nobody sleeps, ever more rarely: none waits
-// for much longer than it has been open itself.
+// waitForSleep looks at the table while the gate waits for transactions that read it as open and so will not notify.
+// The interval grows: the work of such a transaction waits not much longer than the transaction itself was open.
 func (r *run) waitForSleep(now time.Time) {
 	d := &r.doze
 	switch {

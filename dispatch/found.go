@@ -7,7 +7,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// tell logs what a claim found out beside the items.
+// tell logs what a claim returned besides items.
 func (r *run) tell(ctx context.Context, batch claim.Batch) {
 	if batch.Paused != r.paused {
 		r.paused = batch.Paused
@@ -31,7 +31,7 @@ func (r *run) tell(ctx context.Context, batch claim.Batch) {
 	}
 }
 
-// claimFailed has the next claim wait, ever longer.
+// claimFailed delays the next claim, with exponential backoff.
 func (r *run) claimFailed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -45,7 +45,7 @@ func (r *run) claimFailed(ctx context.Context, err error) {
 	r.retryAt = time.Now().Add(pause)
 }
 
-// Failing returns why the last claim failed; nil: it did not.
+// Failing returns the error of the last claim, or nil if it succeeded.
 func (d *Dispatcher) Failing() error {
 	if err := d.failing.Load(); err != nil {
 		return *err

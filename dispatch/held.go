@@ -10,28 +10,29 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// held knows which leases the workers hold, so that one heartbeat renews them all and a lost one stops its worker.
+// held tracks the workers' leases, so that one heartbeat renews them all and a lost lease stops its worker.
 type held struct {
 	lease time.Duration
 
 	mu     sync.Mutex
 	leases map[int64]*lease
-	// expiry loses leases by this process's own monotonic clock, when they could not be renewed in time. It is one timer for all
-	// of them, and fires at firesAt: no later than the earliest deadline.
+	// expiry ends leases that were not renewed in time, by this process's monotonic clock. One timer serves all leases.
+	// It fires at firesAt, which is no later than the earliest deadline.
 	expiry  *time.Timer
-	firesAt time.Time // zero: not at all
+	firesAt time.Time // zero if the timer is not set
 }
 
 type lease struct {
 	id, token int64
 	deadline  time.Time
-	settling  bool // its claim is being ended: a heartbeat that finds it gone says nothing
+	settling  bool // the claim is being ended, so a heartbeat that does not find it is not a loss
 	lose      context.CancelCauseFunc
 }
 
 func newHeld(d time.Duration) *held { return &held{lease: d, leases: map[int64]*lease{}} }
 
-// add holds an item's lease until it is released. Where it is lost before its claim is being ended, lose is told so: claim.ErrLost.
+// add tracks an item's lease until it is released. If the lease is lost before settling is called, lose is called with
+// claim.ErrLost.
 func (h *held) add(item *claim.Item, lose context.CancelCauseFunc) *lease {
 	l := &lease{id: item.ID, token: item.Token, deadline: item.Deadline, lose: lose}
 	h.mu.Lock()
@@ -51,7 +52,7 @@ func (h *held) release(l *lease) {
 	}
 }
 
-// fireAt sets the timer. h.mu is held.
+// fireAt sets the timer. The caller must hold h.mu.
 func (h *held) fireAt(at time.Time) {
 	h.firesAt = at
 	if h.expiry == nil {
@@ -61,7 +62,7 @@ func (h *held) fireAt(at time.Time) {
 	h.expiry.Reset(time.Until(at))
 }
 
-// expire loses the leases that are over, and has the timer fire when the next will be.
+// expire ends the leases that have expired and sets the timer for the next deadline.
 func (h *held) expire() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,22 +81,22 @@ func (h *held) expire() {
 	}
 }
 
-// lost stops the worker. The one whose claim is being ended needs no telling, and may be at its next item. The mutex of whoever holds
-// the lease is held.
+// lost stops the worker. A worker that is settling is not stopped, because it may already be at its next item. The
+// caller must hold held.mu.
 func (l *lease) lost() {
 	if !l.settling {
 		l.lose(claim.ErrLost)
 	}
 }
 
-// settling says that a lease's claim is about to be ended.
+// settling marks a lease whose claim is about to be ended.
 func (h *held) settling(l *lease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.settling = true
 }
 
-// drop lets an item's lease run out.
+// drop stops renewing an item's lease, so that it expires, and stops its worker.
 func (h *held) drop(item *claim.Item) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,8 +117,8 @@ func (h *held) all() []claim.Held {
 	return all
 }
 
-// renewed takes the answer to a heartbeat that was sent at sent for asked: what is not in ids is lost. It returns how many
-// are.
+// renewed applies the answer to a heartbeat for asked that was sent at sent. Leases that are not in ids are lost. It
+// returns how many were lost.
 func (h *held) renewed(sent time.Time, asked []claim.Held, ids []int64) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +154,7 @@ func (r *run) heartbeats(ctx context.Context) {
 	}
 }
 
-// beat renews all leases once, and says when to do so again.
+// beat renews all leases once and returns the time until the next heartbeat.
 func (r *run) beat(ctx context.Context) time.Duration {
 	interval := r.Lease / 3
 	asked := r.held.all()

@@ -3,19 +3,21 @@ package dispatch
 import "sync"
 
 const (
-	// mostHints is how many hints are kept; what is beyond is found by a look.
+	// mostHints is how many hints are kept. A look finds the work of those that are dropped.
 	mostHints = 64
-	// longestHint is how many bytes a payload may have that pgdispatch itself has sent.
+	// longestHint is the maximum length in bytes of a payload that pgdispatch sends.
 	longestHint = 250
 )
 
-// Hints are the payloads of notifications that nobody has heeded yet. The zero value is ready, and safe for concurrent use.
+// Hints holds the payloads of notifications until a claim uses them. The zero value is ready to use. It is safe for
+// concurrent use.
 type Hints struct {
 	mu       sync.Mutex
 	payloads []string
 }
 
-// Add keeps a payload. It never blocks. Where there are too many, or where one is not ours, "look" is all that is kept of it.
+// Add keeps a payload. It never blocks. If there are too many payloads, or if one is too long to be from pgdispatch, it
+// keeps an empty payload instead, which requests a look.
 func (h *Hints) Add(payload string) {
 	if len(payload) > longestHint {
 		payload = ""
@@ -29,7 +31,7 @@ func (h *Hints) Add(payload string) {
 	h.payloads = append(h.payloads, payload)
 }
 
-// take returns what was added since the last time.
+// take returns the payloads added since the last call.
 func (h *Hints) take() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

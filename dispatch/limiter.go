@@ -3,54 +3,54 @@ package dispatch
 import "time"
 
 const (
-	// slowest is the rate that is never gone below: starts per second of this replica. They are the probes that find out that
-	// Temporal takes more again.
+	// slowest is the minimum rate in starts per second of this replica. Starts at this rate detect when Temporal
+	// accepts more again.
 	slowest = 1
-	// cutInterval is how far apart two cuts of the rate are at the least, so that one is felt before the next.
+	// cutInterval is the minimum time between two cuts of the rate, so that a cut takes effect before the next.
 	cutInterval = time.Second
-	// regrowth is how long the rate takes to grow back to what it was before it was halved, and steepen how long it grows
-	// unrefused until it grows twice as fast: a limit that was lifted is left behind in a minute or two.
+	// regrowth is how long the rate takes to return to its value before it was halved. steepen is the time without
+	// refusals after which growth doubles: a lifted limit stops slowing starts within a minute or two.
 	regrowth = 5 * time.Second
 	steepen  = 10 * time.Second
-	// freeAfter is how long the limiter must not have held anything back to be of no use any more.
+	// freeAfter is how long nothing must have been held back before the limiter is removed.
 	freeAfter = 5 * time.Second
-	// grantsPerSecond is how often starts are let through, at the most: at a high rate a claim takes several.
+	// grantsPerSecond is the maximum number of grants per second. At a high rate a grant is several starts.
 	grantsPerSecond = 50
 )
 
-// limiter slows starts down to what Temporal takes: the rate is halved when Temporal says that too much is asked of it, and
-// grows back by as much every second.
+// limiter adapts the rate of starts to what Temporal accepts: it halves the rate when Temporal reports that the rate is
+// too high, and then raises it by growth every second.
 //
-// It limits a rate, and not how many starts are under way at once: Temporal's limits are of requests per second, and one
-// worker that is answered within a millisecond can exceed them alone. Each replica finds a rate of its own, without knowing
-// of the others: refused is whoever asks when the limit of the namespace is used up, so their sum is what settles.
+// It limits the rate and not the concurrency, because Temporal limits requests per second, and one worker with
+// responses within a millisecond can exceed that alone. Each replica adapts on its own: Temporal refuses any replica
+// once the namespace's limit is used up, so the sum of the rates converges.
 //
-// It belongs to the claim loop: it is not safe for concurrent use.
+// Only the claim loop uses it: it is not safe for concurrent use.
 type limiter struct {
-	rate   float64 // starts per second; 0: not limited
-	growth float64 // by how much the rate grows in a second
-	tokens float64 // starts that are allowed now
+	rate   float64 // starts per second; zero means no limit
+	growth float64 // increase of the rate per second
+	tokens float64 // starts allowed now
 	at     time.Time
 	cutAt  time.Time
-	// steepenAt is when growth doubles.
+	// steepenAt is when growth doubles next.
 	steepenAt time.Time
 	heldAt    time.Time // when something was last held back
-	short     bool      // less was allowed than was asked for
-	until     time.Time // when more is allowed; zero: nothing is held back
+	short     bool      // fewer were allowed than requested
+	until     time.Time // when more starts are allowed; zero if nothing is held back
 
 	answered, taken meter
 }
 
 func (l *limiter) limits() bool { return l.rate > 0 }
 
-// learn takes note of an answer to a start that was sent at a time, and says whether it slows an unlimited replica down.
+// learn records the answer to a start that was sent at sent. It reports whether it put a limit on an unlimited replica.
 func (l *limiter) learn(now, sent time.Time, refused bool) (slows bool) {
 	l.answered.add(now)
 	if !refused {
 		l.taken.add(now)
 		return false
 	}
-	// What was under way when the rate was cut says nothing about the rate since.
+	// Starts in progress when the rate was cut say nothing about the new rate.
 	if l.limits() && (sent.Before(l.cutAt) || now.Sub(l.cutAt) < cutInterval) {
 		return false
 	}
@@ -59,14 +59,14 @@ func (l *limiter) learn(now, sent time.Time, refused bool) (slows bool) {
 	if slows {
 		was = l.answered.rate(now)
 	}
-	// Less than half where much less was taken: what was far too fast need not find it out step by step.
+	// Cut below half if far fewer were accepted, so that a rate that is far too high falls in one step.
 	l.rate = max(slowest, min(was/2, l.taken.rate(now)))
 	l.growth = l.rate / regrowth.Seconds()
 	l.tokens, l.at, l.cutAt, l.heldAt, l.steepenAt = 0, now, now, now, now.Add(steepen)
 	return slows
 }
 
-// allows says how many of the wanted items may be claimed now, so that they can be started at once.
+// allows returns how many of the wanted items may be claimed now, so that they can be started at once.
 func (l *limiter) allows(now time.Time, wanted int, hungry bool) int {
 	l.until, l.short = time.Time{}, false
 	if !l.limits() || wanted == 0 {
@@ -75,7 +75,7 @@ func (l *limiter) allows(now time.Time, wanted int, hungry bool) int {
 	l.grow(now)
 	grant := min(float64(wanted), l.grant())
 	if l.tokens < grant {
-		// A moment later than computed, so that it is not just too early.
+		// Add 1 µs, so that the wake-up is not slightly too early.
 		l.until = now.Add(time.Duration((grant-l.tokens)/l.rate*float64(time.Second)) + time.Microsecond)
 		if hungry {
 			l.heldAt = now
@@ -87,7 +87,7 @@ func (l *limiter) allows(now time.Time, wanted int, hungry bool) int {
 	return allowed
 }
 
-// claimed takes note of what was claimed of what was allowed.
+// claimed records how many of the allowed items were claimed.
 func (l *limiter) claimed(now time.Time, items int, all bool) {
 	if l.limits() {
 		l.tokens -= float64(items)
@@ -97,7 +97,7 @@ func (l *limiter) claimed(now time.Time, items int, all bool) {
 	}
 }
 
-// frees says whether the limiter has ended, because it has held nothing back for a while.
+// frees removes the limit if nothing was held back for a while. It reports whether it did.
 func (l *limiter) frees(now time.Time) bool {
 	if !l.limits() || now.Sub(l.heldAt) < freeAfter {
 		return false
@@ -117,12 +117,12 @@ func (l *limiter) grow(now time.Time) {
 	l.tokens = min(l.tokens+l.rate*passed, 2*l.grant())
 }
 
-// grant is how many starts are let through at once.
+// grant is how many starts are allowed at once.
 func (l *limiter) grant() float64 { return max(1, float64(int(l.rate/grantsPerSecond))) }
 
-// meter counts what happened in the last second.
+// meter measures events per second over the last second.
 type meter struct {
-	began        time.Time // of the second that is counted
+	began        time.Time // start of the second being counted
 	counted, was float64
 }
 
@@ -131,7 +131,7 @@ func (m *meter) add(now time.Time) {
 	m.counted++
 }
 
-// rate is how many there were a second until now. Of the second before the present one it counts the part that is not over.
+// rate returns the events in the last second. Of the previous second it counts the share that still lies within it.
 func (m *meter) rate(now time.Time) float64 {
 	m.roll(now)
 	return m.counted + m.was*(1-now.Sub(m.began).Seconds())

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// shortestRetention is the least that Temporal accepts for a namespace: what is younger need not be looked up, and what is
-	// assumed where Temporal does not say.
+	// shortestRetention is the minimum retention that Temporal accepts. Items that have been unanswered for less than
+	// that need no lookup. It is assumed if Temporal does not tell the retention.
 	shortestRetention = time.Hour
-	// greatestMargin and its tenth of the retention are how much earlier than Temporal may forget an item is parked. Clocks are
-	// not the same everywhere, and a start takes its time.
+	// greatestMargin caps the safety margin, which is a tenth of the retention: an item is given up that much before
+	// Temporal may have forgotten its workflow. The margin covers clock differences and the duration of a start.
 	greatestMargin = time.Hour
-	// retentionAge is how long a retention that was read is believed.
+	// retentionAge is how long a retention is cached.
 	retentionAge = time.Minute
 )
 
-// ErrForgotten is an item that must not be started again: an earlier start of it was never answered, and if that one ran, it
-// may have ended so long ago that Temporal has forgotten it.
+// ErrForgotten reports an item that must not be started again: an earlier start was never answered. If its workflow
+// ran, it may have ended so long ago that Temporal has forgotten it.
 var ErrForgotten = errors.New("an earlier start was never answered, and is so long ago that Temporal may have forgotten its workflow")
 
-// memories are one for each namespace.
+// memories holds a memory per namespace.
 type memories struct{ of sync.Map }
 
 func (m *memories) namespace(name string) *memory {
@@ -35,16 +35,16 @@ func (m *memories) namespace(name string) *memory {
 	return found.(*memory)
 }
 
-// memory knows for how long Temporal remembers a workflow after its end: its namespace's retention. It is asked for when it
-// matters, which is rare, and never at the start of a replica: that must not need Temporal.
+// memory caches a namespace's retention: how long Temporal remembers a workflow after its end. It is read only when an
+// item requires it, which is rare, and never at startup, so that a replica can start without Temporal.
 type memory struct {
 	mu     sync.Mutex
 	lasts  time.Duration
 	readAt time.Time
 }
 
-// mayForget returns an error when the item's workflow may have run and been forgotten: a start would run it twice. Where that
-// cannot be known because Temporal does not answer, the error says that.
+// mayForget returns an error if the item's workflow may have run and been forgotten, so that a start would run it
+// twice. If Temporal does not answer, the error says so.
 func (s *TemporalStarter) mayForget(ctx context.Context, item claim.Item) error {
 	if !item.OutcomeUnknown || item.UnansweredFor < remembered(shortestRetention) {
 		return nil
@@ -64,13 +64,13 @@ func (s *TemporalStarter) mayForget(ctx context.Context, item claim.Item) error 
 		ErrForgotten, item.UnansweredFor.Round(time.Second), why)}
 }
 
-// remembered is for how long an item may be started again.
+// remembered returns how long an item may be started again.
 func remembered(retention time.Duration) time.Duration {
 	return retention - min(retention/10, greatestMargin)
 }
 
-// retention asks for the namespace's retention, or remembers it. Where Temporal answers without saying, the shortest is
-// assumed, and why.
+// retention returns the namespace's retention, cached for retentionAge. If Temporal answers without telling it,
+// retention returns shortestRetention and the reason in assumed.
 func (s *TemporalStarter) retention(ctx context.Context, namespace string) (retention time.Duration, assumed, err error) {
 	memory := s.memories.namespace(namespace)
 	memory.mu.Lock()

@@ -6,30 +6,30 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// namespaces is what a replica knows of the namespaces that it starts workflows in: which of them take none for now, or not as
-// many in a second as there are. What one of them refuses says nothing about another. It belongs to the claim loop.
+// namespaces tracks which namespaces accept no workflows now, or only a limited rate. A refusal by one says nothing
+// about the others. Only the claim loop uses it.
 type namespaces struct {
-	// inUse says which namespaces items may be of, as far as is known. Nil: of one.
+	// inUse returns the known namespaces that items may use. If nil, there is only one.
 	inUse func() []string
-	// reached says whether Temporal answers at all. Nil: nobody knows.
+	// reached reports whether Temporal answers at all. If nil, that is not known.
 	reached func() bool
-	// connection is open while there is nobody to ask, or, where one namespace is all there is, while that takes none: then
-	// nothing is claimed but probes.
+	// connection is open while Temporal cannot be reached, or while the only namespace in use accepts no workflows.
+	// Then only probes are claimed.
 	connection breaker
-	// only is the namespace whose refusal opened connection, because there seemed to be no other; "": none.
+	// only is the namespace whose refusal opened connection, because no other was known. It is empty otherwise.
 	only  string
 	known map[string]*namespace
 }
 
-// namespace is one of them.
+// namespace is the state of one namespace.
 type namespace struct {
 	breaker breaker
 	limiter limiter
-	busy    int // hand-overs under way
-	allowed int // how many of its items the next claim may give, where that is limited
-	// held: the last claim may have left due items behind, because it was not allowed as many.
+	busy    int // dispatches in progress
+	allowed int // how many of its items the next claim may take, if it is limited
+	// held means that the last claim may have left due items because of allowed.
 	held bool
-	// resumed: it takes workflows again, and no claim has looked for what was passed over since.
+	// resumed means that it accepts workflows again, but no claim has looked for the skipped items yet.
 	resumed bool
 }
 
@@ -45,7 +45,7 @@ func (s *namespaces) of(name string) *namespace {
 	return s.known[name]
 }
 
-// several says whether items may be of other namespaces than this one and those that are limited.
+// several reports whether items may use namespaces other than name, counting those that are limited.
 func (s *namespaces) several(name string) bool {
 	for other, n := range s.known {
 		if other != name && (n.limited() || n.resumed) {
@@ -62,8 +62,9 @@ func (s *namespaces) several(name string) bool {
 	return false
 }
 
-// allows says what may be claimed now with so many workers free of all. Where only one namespace is in question, its limit is the
-// claim's own; else the claim is told of those that are limited, and gives of the others as before.
+// allows returns what may be claimed now, with free of all workers free. If only one namespace is in use, its limit
+// bounds the whole claim. Otherwise the claim gets the limited namespaces with their limits, and takes items of the
+// others as usual.
 func (s *namespaces) allows(now time.Time, free, workers int, hungry bool) claim.Wanted {
 	if s.reached != nil && !s.reached() {
 		s.connection.postpone(now)
@@ -105,7 +106,7 @@ func (s *namespaces) allLimited(limits map[string]int) bool {
 	return true
 }
 
-// reopened says whether a namespace of which the last claim may have left something behind allows some now.
+// reopened reports whether a namespace of which the last claim may have left items allows some now.
 func (s *namespaces) reopened(wanted claim.Wanted) bool {
 	for name, items := range wanted.Namespaces {
 		if items > 0 && s.known[name].held {
@@ -115,7 +116,7 @@ func (s *namespaces) reopened(wanted claim.Wanted) bool {
 	return false
 }
 
-// claimed takes note of what a claim gave.
+// claimed records the result of a claim.
 func (s *namespaces) claimed(now time.Time, wanted claim.Wanted, items []claim.Item) {
 	given := map[string]int{}
 	for _, item := range items {
@@ -132,7 +133,7 @@ func (s *namespaces) claimed(now time.Time, wanted claim.Wanted, items []claim.I
 	}
 }
 
-// until adds when a pause is over, or when more may be started, to a list.
+// until appends the times when pauses end or more starts are allowed.
 func (s *namespaces) until(times []time.Time) []time.Time {
 	times = append(times, s.connection.until)
 	for _, n := range s.known {
@@ -141,7 +142,7 @@ func (s *namespaces) until(times []time.Time) []time.Time {
 	return times
 }
 
-// throttled says whether any of them is limited to a rate.
+// throttled reports whether any namespace has a rate limit.
 func (s *namespaces) throttled() bool {
 	for _, n := range s.known {
 		if n.limiter.limits() {
@@ -151,7 +152,7 @@ func (s *namespaces) throttled() bool {
 	return false
 }
 
-// paused says how many of them take no workflows, and whether that means that nothing is claimed but probes.
+// paused returns how many namespaces accept no workflows, and whether therefore only probes are claimed.
 func (s *namespaces) paused() (paused int, all bool) {
 	limits := map[string]int{}
 	for name, n := range s.known {
@@ -163,7 +164,8 @@ func (s *namespaces) paused() (paused int, all bool) {
 	return len(limits), all
 }
 
-// trip pauses a namespace; or all, where nobody was there to be asked, or where it is the only one. It says whether that is new.
+// trip pauses a namespace, or everything if Temporal could not be reached or if it is the only namespace. It reports
+// whether that is new.
 func (s *namespaces) trip(now time.Time, name string, outcome Outcome) (opened bool) {
 	b, said := &s.of(name).breaker, false
 	switch {
@@ -172,19 +174,19 @@ func (s *namespaces) trip(now time.Time, name string, outcome Outcome) (opened b
 	case !s.of(name).breaker.open() && !s.several(name):
 		b, s.only = &s.connection, name
 	default:
-		said = s.connection.open() && s.only == name // before the others were known
-		s.connection.close()                         // somebody answered
+		said = s.connection.open() && s.only == name // logged before the others were known
+		s.connection.close()                         // Temporal answered
 	}
 	opened = !b.open() && !said
 	b.trip(now)
 	return opened
 }
 
-// answered takes note of a namespace that takes workflows. It says whether it did not before.
+// answered records that a namespace accepts workflows. It reports whether it did not before.
 func (s *namespaces) answered(name string) (closed bool) {
 	n := s.of(name)
 	if s.connection.open() && s.only != "" && s.only != name {
-		s.of(s.only).breaker = s.connection // it is that one alone, which has been said: there is another
+		s.of(s.only).breaker = s.connection // only that namespace is paused, and that was logged: there is another one
 	}
 	n.resumed = n.resumed || n.breaker.open()
 	closed = s.connection.open() || n.breaker.open()

@@ -1,16 +1,19 @@
 package dispatch
 
-// Observer is told what the dispatcher does, for metrics and traces. It must not block, and is called from several goroutines.
+// Observer is told what the dispatcher does, for metrics and traces. Its methods must not block. They are called from
+// several goroutines.
 type Observer interface {
-	// Woken: the dispatcher is about to claim; source says what made it look.
+	// Woken is called before each claim. source is the reason to look.
 	Woken(source string)
-	// Paused: so many namespaces take no workflows; all: nothing is claimed but probes.
+	// Paused is called when pauses may have changed. namespaces is how many accept no workflows; all means that only
+	// probes are claimed.
 	Paused(namespaces int, all bool)
-	// Lost: the claim of this item could not be ended by this replica. Each hand-over ends with this, once, or with a settle.
+	// Lost is called when this replica could not end an item's claim. Each dispatch ends with exactly one Lost or one
+	// settlement.
 	Lost(itemID int64)
 }
 
-// observe tells the observer, if there is one.
+// observe calls tell if there is an observer.
 func (d *Dispatcher) observe(tell func(Observer)) {
 	if d.Observer != nil {
 		tell(d.Observer)

@@ -12,50 +12,52 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Outcome is what an attempt to start a workflow means for its item and for the dispatcher.
+// Outcome is the result of an attempt to start a workflow, for its item and for the dispatcher.
 type Outcome int
 
 // The outcomes.
 const (
-	// Started: Temporal has the workflow.
+	// Started means that Temporal has the workflow.
 	Started Outcome = iota
-	// Permanent: this request can never succeed. The item fails; the dispatcher goes on.
+	// Permanent means that this request can never succeed. The item fails and the dispatcher continues.
 	Permanent
-	// Retryable: a failure of this item alone, which may pass. It is counted, up to the definition's max_attempts.
+	// Retryable means a failure of this item alone, which may be temporary. It counts toward the definition's
+	// max_attempts.
 	Retryable
-	// NotSent: the attempt ended before anything was sent. Nothing is counted.
+	// NotSent means that the attempt ended before anything was sent. Nothing is counted.
 	NotSent
-	// Blocked: Temporal refuses everything that this dispatcher asks, and a person must mend it: the namespace, the
-	// permission, the version. Nothing was started and nothing is counted; the dispatcher pauses and probes.
+	// Blocked means that Temporal refuses all requests of this dispatcher until a person fixes the namespace, the
+	// permission or the version. Nothing was started and nothing is counted. The dispatcher pauses and probes.
 	Blocked
-	// Unreached: there was no connection to Temporal to send anything on. Nothing was started and nothing is counted; the
+	// Unreached means that there was no connection to Temporal. Nothing was started and nothing is counted. The
 	// dispatcher pauses and probes.
 	Unreached
-	// Throttled: Temporal refuses for now because too much is asked of it, by whomever. The item keeps its slot, because a part
-	// of the request may have been carried out, and nothing is counted; the dispatcher starts fewer in a second.
+	// Throttled means that Temporal limits the rate of requests, of this or any other client. The item keeps its slot,
+	// because a part of the request may have been carried out. Nothing is counted. The dispatcher lowers its rate of
+	// starts.
 	Throttled
-	// Unanswered: the request was sent and may have been carried out: an outage, an overload, a timeout. The item keeps
-	// its slot and nothing is counted; the dispatcher pauses and probes.
+	// Unanswered means that the request was sent and may have been carried out: an outage, an overload, a timeout. The
+	// item keeps its slot and nothing is counted. The dispatcher pauses and probes.
 	Unanswered
 )
 
-// String returns the outcome's name in logs.
+// String returns the outcome's name for logs.
 func (o Outcome) String() string {
 	return [...]string{"started", "permanent", "retryable", "not sent", "blocked", "unreached", "throttled", "unanswered"}[o]
 }
 
-// systemic: it says something about Temporal, and nothing about the item.
+// systemic reports whether the outcome is about Temporal rather than the item.
 func (o Outcome) systemic() bool { return o >= Blocked }
 
-// Errors made on this side of the wire.
+// Errors of this side of the connection.
 type (
-	// permanentError is one of the request itself.
+	// permanentError is an error of the request itself.
 	permanentError struct{ error }
-	// panicError is a failure of the item's own, as far as one can know.
+	// panicError is a panic, which is assumed to be caused by the item.
 	panicError struct{ error }
-	// notSentError ended a hand-over before anything was sent.
+	// notSentError means that a dispatch ended before anything was sent.
 	notSentError struct{ error }
-	// unreachedError found no connection to send a request on.
+	// unreachedError means that there was no connection to send a request on.
 	unreachedError struct{ error }
 )
 
@@ -63,8 +65,8 @@ func (e permanentError) Unwrap() error { return e.error }
 func (e notSentError) Unwrap() error   { return e.error }
 func (e unreachedError) Unwrap() error { return e.error }
 
-// Classify says what the error of a start means. It is a pure function of the error, and the only place that knows
-// Temporal's errors.
+// Classify returns what the error of a start means. It is a pure function, and the only place that knows Temporal's
+// errors.
 func Classify(err error) Outcome {
 	if err == nil {
 		return Started
@@ -93,7 +95,7 @@ func Classify(err error) Outcome {
 	return classifyCode(code(err), err.Error())
 }
 
-// isBlocked knows the errors whose type says more than their code.
+// isBlocked reports whether err is a Blocked error that its gRPC code alone does not identify.
 func isBlocked(err error) bool {
 	var (
 		namespaceNotFound *serviceerror.NamespaceNotFound
@@ -105,7 +107,7 @@ func isBlocked(err error) bool {
 		errors.As(err, &clientVersion) || errors.As(err, &serverVersion)
 }
 
-// isPassing knows the errors whose code alone would say something else.
+// isPassing reports whether err is a temporary error that its gRPC code would misclassify.
 func isPassing(err error) bool {
 	var notActive *serviceerror.NamespaceNotActive // during a failover between clusters
 	return errors.As(err, &notActive) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
@@ -116,13 +118,13 @@ func classifyCode(code codes.Code, text string) Outcome {
 	case codes.InvalidArgument, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
 		return Permanent
 	case codes.ResourceExhausted:
-		// gRPC's own error, and not Temporal's: the message is larger than the server takes.
+		// An error of gRPC and not of Temporal: the message is larger than the server accepts.
 		if strings.Contains(text, "larger than max") {
 			return Permanent
 		}
 		return Throttled
 	case codes.Internal:
-		// Made by gRPC on this side: nothing was sent.
+		// gRPC made this error on the client: nothing was sent.
 		if strings.Contains(text, "error while marshaling") {
 			return Permanent
 		}
@@ -134,7 +136,7 @@ func classifyCode(code codes.Code, text string) Outcome {
 	}
 }
 
-// remedy says what a person can do about the error of a start; "": nothing, or nobody knows.
+// remedy returns what a person can do about the error of a start, or "" if that is not known.
 func remedy(err error, namespace string) string {
 	var missing *serviceerror.NamespaceNotFound
 	switch {
@@ -150,7 +152,7 @@ func remedy(err error, namespace string) string {
 	}
 }
 
-// isForbidden: Temporal answers, and does not do this for whoever asks.
+// isForbidden reports whether Temporal answers but does not serve this request for this client.
 func isForbidden(err error) bool {
 	switch code(err) {
 	case codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
@@ -160,7 +162,7 @@ func isForbidden(err error) bool {
 	}
 }
 
-// code finds an error's gRPC code behind any number of wrappings.
+// code returns the gRPC code of an error, which may be wrapped.
 func code(err error) codes.Code {
 	var service serviceerror.ServiceError
 	if errors.As(err, &service) {

@@ -8,8 +8,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// contained runs a part of the dispatcher and makes an error of its panic, so that no part is gone while the others go on
-// without it.
+// contained runs a part of the dispatcher and returns its panic as an error, so that no part ends while the others
+// continue without it.
 func contained(log *slog.Logger, part string, do func()) (err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {

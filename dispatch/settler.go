@@ -15,17 +15,19 @@ import (
 )
 
 const (
-	// settleBase and settleCap bound the pauses between tries to settle while the database does not answer.
+	// settleBase and settleCap bound the backoff between attempts to settle while the database does not answer.
 	settleBase = 20 * time.Millisecond
 	settleCap  = time.Second
-	// settlePatience is how long the next batch waits for the one before it, which may meet a row that somebody keeps locked.
+	// settlePatience is how long the next batch waits for the previous one, which may wait for a row lock.
 	settlePatience = claim.ClaimLockTimeout
-	// settleBatches is how many batches are under way at the most: heartbeats and ends need connections, too.
+	// settleBatches is the maximum number of concurrent batches: heartbeats and the ends of executions need
+	// connections, too.
 	settleBatches = 3
 )
 
-// settler settles what no claim takes with it. While one statement is under way, what the workers end meanwhile collects and
-// goes into the next: a busy replica settles in batches, and an idle one waits for nothing. One that takes long is not waited for.
+// settler settles the claims that no claim statement settles. Requests that arrive while one batch runs form the next:
+// a busy replica settles in batches, and an idle one settles at once. A slow batch delays the next by settlePatience at
+// most.
 type settler struct {
 	store    Store
 	lease    time.Duration
@@ -35,19 +37,20 @@ type settler struct {
 
 type settleRequest struct {
 	claim.Settlement
-	// done is told what came of it, and must not block.
+	// done is called with the result and must not block.
 	done func(error)
 }
 
-// settle ends a claim and waits for it. It returns claim.ErrLost where the lease was lost, and another error where the database could not
-// be asked for as long as the lease may last: then it is not known whether the claim is ended, and its expiry will end it.
+// settle ends a claim and waits for the result. It returns claim.ErrLost if the lease was lost. Any other error means
+// that the database could not be asked for as long as the lease may last: the claim may or may not have ended, and
+// otherwise ends by lease expiry.
 func (s *settler) settle(settlement claim.Settlement) error {
 	done := make(chan error, 1)
 	s.requests <- settleRequest{settlement, func(err error) { done <- err }}
 	return <-done
 }
 
-// run settles until requests is closed and all that came is settled.
+// run settles until requests is closed and all requests are settled.
 func (s *settler) run(ctx context.Context) {
 	var batches errgroup.Group
 	batches.SetLimit(settleBatches)
@@ -67,7 +70,7 @@ func (s *settler) run(ctx context.Context) {
 		}
 		patience.Stop()
 	}
-	_ = batches.Wait() // they return no errors
+	_ = batches.Wait() // always nil
 }
 
 func (s *settler) collect(first settleRequest) []settleRequest {
@@ -107,15 +110,15 @@ func (s *settler) settleBatch(ctx context.Context, verb claim.Verb, requests []s
 	}
 }
 
-// persist asks again while the database does not answer. An answer that was lost may have been a success: then the next
-// try moves nothing and the items are reported as lost, which is what their owner must assume.
+// persist retries while the database does not answer. If a lost answer was a success, the retry changes nothing and
+// reports the items as lost, which is what their owner must assume.
 func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []claim.Settlement) ([]int64, error) {
 	var settled []int64
 	var last error
 	backoff := retry.WithMaxDuration(s.lease, newBackoff(settleBase, settleCap))
 	err := retry.Do(ctx, backoff, func(ctx context.Context) error {
 		if panicked := contained(s.log, "settler", func() { settled, last = s.store.Settle(ctx, verb, settlements) }); panicked != nil {
-			settled, last = nil, panicked // like no answer
+			settled, last = nil, panicked // treated as no answer
 		}
 		if claim.IsRefused(last) {
 			return last // the others are settled
@@ -123,7 +126,7 @@ func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []cl
 		return retry.RetryableError(last)
 	})
 	if err != nil && last != nil && !errors.Is(err, last) {
-		// A cancelled Do returns the cancellation only.
+		// Do returns only ctx's error after a cancellation.
 		err = fmt.Errorf("%w: %w", err, last)
 	}
 	return settled, err

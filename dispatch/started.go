@@ -6,8 +6,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// started is a hand-over whose workflow runs and whose claim is not ended yet. Its worker is free for another item; the lease
-// is renewed until the claim is ended.
+// started is a dispatch whose workflow runs and whose claim has not ended yet. Its worker is free for another item. The
+// lease is renewed until the claim ends.
 type started struct {
 	claim.Settlement
 	item  *claim.Item
@@ -22,7 +22,7 @@ func (r *run) settlements() []claim.Settlement {
 	return all
 }
 
-// endStarted takes note of what a claim has settled in passing. What it did not find was lost.
+// endStarted records which started items a claim has settled. Those missing from settled were lost.
 func (r *run) endStarted(settled []int64) {
 	ended := make(map[int64]bool, len(settled))
 	for _, id := range settled {
@@ -39,7 +39,7 @@ func (r *run) endStarted(settled []int64) {
 	r.started = r.started[:0]
 }
 
-// settleStarted has the settler end what no claim is about to take along.
+// settleStarted passes to the settler what no claim is about to settle.
 func (r *run) settleStarted() {
 	for _, s := range r.started {
 		r.settler.requests <- settleRequest{s.Settlement, func(err error) {
@@ -62,12 +62,12 @@ func (r *run) end(s *started, err error) {
 	}
 }
 
-// drain waits for hand-overs under way, once nothing is claimed any more, and gives their claims to the settler to end. It
-// counts nothing, so it ends whatever state the claim loop is left in.
+// drain waits for dispatches in progress once claiming has stopped, and passes their claims to the settler. It keeps no
+// counts, so it ends regardless of the claim loop's state.
 func (r *run) drain(workers *errgroup.Group) {
 	ended := make(chan struct{})
 	go func() {
-		_ = workers.Wait() // they return no errors
+		_ = workers.Wait() // always nil
 		close(ended)
 	}()
 	for under := true; under; {
@@ -90,7 +90,7 @@ func (r *run) drain(workers *errgroup.Group) {
 	}
 }
 
-// keep keeps what a hand-over has started until it is settled. It says whether there is something.
+// keep keeps a started item until it is settled. It reports whether there is one.
 func (r *run) keep(done result) bool {
 	if done.started != nil {
 		r.started = append(r.started, done.started)

@@ -27,45 +27,46 @@ import (
 )
 
 const (
-	// maxInputBytes is how much input a workflow can have: Temporal's limit.blobSize.error, 2 MiB by default. A server set
-	// lower answers InvalidArgument, which fails the item all the same.
+	// maxInputBytes is the maximum size of a workflow's input: Temporal's limit.blobSize.error, 2 MiB by default. A
+	// server with a lower limit answers InvalidArgument, which fails the item as well.
 	maxInputBytes = 2 << 20
-	// compressAbove is how much input a start sends as it is. To compress less takes longer than to send it.
+	// compressAbove is the input size in bytes above which a start is compressed. Compressing less takes longer than
+	// sending it.
 	compressAbove = 64 << 10
-	// memoKey marks a workflow as ours. Runs that follow by continue-as-new, retry or cron keep the memo, and nothing else
-	// that would tell them from a stranger's.
+	// memoKey marks a workflow as ours. Runs that follow by continue-as-new, retry or cron keep the memo, and nothing
+	// else that distinguishes them from other clients' workflows.
 	memoKey = "pgdispatch_execution_id"
-	// traceHeader is where the tracing interceptors of Temporal's SDKs look for the caller's span.
+	// traceHeader is the header in which the tracing interceptors of Temporal's SDKs expect the caller's span.
 	traceHeader = "_tracer-data"
 )
 
-// ErrForeign is a start whose workflow ID is taken by a workflow that pgdispatch did not start.
+// ErrForeign reports that the workflow ID is in use by a workflow that pgdispatch did not start.
 var ErrForeign = errors.New("workflow ID is taken by a workflow that pgdispatch did not start")
 
-// Service is the part of Temporal's workflow service that starting needs. The raw service, because the SDK's client cannot
-// set a request ID, takes a workflow that is already there for its own, and retries by itself.
+// Service is the part of Temporal's workflow service that TemporalStarter needs. It is the raw service, because the
+// SDK's client cannot set a request ID, accepts an existing workflow as its own, and retries on its own.
 type Service interface {
 	StartWorkflowExecution(context.Context, *workflowservice.StartWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.StartWorkflowExecutionResponse, error)
 	DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 	DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error)
 }
 
-// TemporalStarter starts workflows, each once however often it is asked to.
+// TemporalStarter starts workflows. Each item's workflow is started once, no matter how often Start is called.
 type TemporalStarter struct {
 	Service   Service
-	Namespace string // of items that name none
-	Identity  string // shown in the workflow's history as who started it
-	// Callback, if any, has Temporal say when a workflow has ended.
+	Namespace string // for items without a namespace
+	Identity  string // shown in the workflow's history
+	// Callback makes Temporal report the end of workflows. If nil, no callback is requested.
 	Callback *Callback
 
 	memories memories
-	// uncompressed: a compressed start was refused, and taken as it is.
+	// uncompressed is set once a compressed start was refused but accepted uncompressed.
 	uncompressed atomic.Bool
 }
 
-// Start starts an item's workflow, or finds that an earlier attempt has, and returns its run ID. The same item gives the
-// same request, down to its request ID: Temporal answers a repeated request with the run that the first one started, even
-// when that has ended since. An item whose workflow Temporal may have forgotten is not started: ErrForgotten.
+// Start starts an item's workflow, or finds that an earlier attempt started it, and returns its run ID. The same item
+// yields the same request with the same request ID: Temporal answers a repeated request with the run that the first one
+// started, even if that run has ended. Start returns ErrForgotten if Temporal may have forgotten the item's workflow.
 func (s *TemporalStarter) Start(ctx context.Context, item claim.Item) (string, error) {
 	request, err := s.request(item)
 	if err != nil {
@@ -83,7 +84,8 @@ func (s *TemporalStarter) Start(ctx context.Context, item claim.Item) (string, e
 	case errors.As(err, &started) && started.StartRequestId == request.RequestId:
 		return started.RunId, nil
 	case code(err) == codes.AlreadyExists:
-		// A run that continued ours has a request ID of its own; so has a stranger's. Or nobody says whose it is.
+		// A run that continued ours has a different request ID, and so does another client's run. Or the answer lacks
+		// the ID.
 		runID, found, err := s.Find(ctx, item)
 		if err == nil && !found {
 			err = permanentError{fmt.Errorf("%w: %s", ErrForeign, request.WorkflowId)}
@@ -96,8 +98,8 @@ func (s *TemporalStarter) Start(ctx context.Context, item claim.Item) (string, e
 	}
 }
 
-// wire knows whether a call had a connection to be sent on. One that had none was not carried out, whatever its error says;
-// so an outage leaves no doubt about the items that are tried during it.
+// wire records whether a call had a connection to be sent on. A call without one was not carried out, whatever its
+// error says, so items tried during an outage have a known outcome.
 type wire struct {
 	peer  peer.Peer
 	ended atomic.Bool
@@ -107,11 +109,11 @@ func (w *wire) options() []grpc.CallOption {
 	return []grpc.CallOption{grpc.Peer(&w.peer), grpc.OnFinish(func(error) { w.ended.Store(true) })}
 }
 
-// unused: gRPC itself says that the call has ended, and had no peer.
+// unused reports whether the call has ended without a peer, according to gRPC itself.
 func (w *wire) unused() bool { return w.ended.Load() && w.peer.Addr == nil }
 
-// send sends a start, and compresses a large one. Where that is not known, as by a proxy, the start is sent again as it is: one
-// large item must not stop the others.
+// send sends a start, compressed if it is large. If compression is not supported, for example by a proxy, it resends
+// uncompressed, so that one large item does not stop the others.
 func (s *TemporalStarter) send(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest, wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
 	large := len(request.GetInput().GetPayloads()[0].GetData()) > compressAbove
 	if !large || s.uncompressed.Load() {
@@ -128,7 +130,8 @@ func (s *TemporalStarter) send(ctx context.Context, request *workflowservice.Sta
 	return response, err
 }
 
-// Find looks for the item's workflow, without starting it. Found is false where there is none, or a stranger's.
+// Find looks for the item's workflow without starting it. found is false if there is none, or only one that pgdispatch
+// did not start for this item.
 func (s *TemporalStarter) Find(ctx context.Context, item claim.Item) (runID string, found bool, err error) {
 	response, err := s.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
 		Namespace: s.namespace(item),
@@ -180,10 +183,10 @@ func (s *TemporalStarter) request(item claim.Item) (*workflowservice.StartWorkfl
 	return request, nil
 }
 
-// workflowInput puts the input together from JSON as Postgres printed it. Params are not decoded: a number of 400 digits
-// or an object 5,000 levels deep is the workflow's own business.
+// workflowInput builds the input from JSON as Postgres printed it. Params are not decoded: a number of 400 digits or an
+// object 5,000 levels deep is passed through unchanged.
 func workflowInput(item claim.Item) []byte {
-	const names = 160 // bytes at the most, the queue item's ID included
+	const names = 160 // upper bound in bytes, including the queue item's ID
 	ids := len(item.ExecutionID) + len(item.WorkspaceID) + len(item.WorkflowDefinitionID) + len(item.WorkflowDefinitionVersionID)
 	input := make([]byte, 0, names+ids+len(item.NodeIDs)+len(item.Params))
 	input = appendString(append(input, `{"executionId":`...), item.ExecutionID)
@@ -200,7 +203,7 @@ func jsonString(text string) []byte {
 	return appendString(make([]byte, 0, len(text)+2), text)
 }
 
-// appendString appends text as JSON. An ID, as most texts are, has nothing to escape.
+// appendString appends text as JSON. Most texts, such as IDs, need no escaping.
 func appendString(to []byte, text string) []byte {
 	for n := range len(text) {
 		if c := text[n]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
@@ -216,10 +219,10 @@ func appendString(to []byte, text string) []byte {
 	return append(to, '"')
 }
 
-// jsonPlain is shared by all payloads, and not changed.
+// jsonPlain is shared by all payloads and must not be changed.
 var jsonPlain = map[string][]byte{"encoding": []byte("json/plain")}
 
-// jsonPayload is what every Temporal SDK's default data converter reads.
+// jsonPayload returns a payload that the default data converter of every Temporal SDK can read.
 func jsonPayload(data []byte) *commonpb.Payload {
 	return &commonpb.Payload{Metadata: jsonPlain, Data: data}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// work is one worker: it hands over one item after another until there are no more. They share a context, which ends when the
-// lease of one is lost.
+// work is one worker: it dispatches items until the channel is closed. Consecutive items share a context until a lease
+// is lost, which cancels it.
 func (r *run) work(all context.Context) {
 	ctx, lose := context.WithCancelCause(all)
 	defer func() { lose(nil) }()
@@ -22,7 +22,7 @@ func (r *run) work(all context.Context) {
 		}
 		var done result
 		if err := contained(r.Log, "worker", func() { done = r.handOver(ctx, lose, &item) }); err != nil {
-			// Its lease is not renewed any more: whoever claims the item when that is over asks Temporal what came of it.
+			// The lease is no longer renewed. Whoever claims the item after its expiry asks Temporal for the outcome.
 			r.held.drop(&item)
 			done = result{outcome: NotSent}
 		}
@@ -31,8 +31,8 @@ func (r *run) work(all context.Context) {
 	}
 }
 
-// handOver starts an item's workflow. What came of it the worker settles itself, except a success: that is left to the claim
-// loop, whose next claim takes it along. Lose ends ctx.
+// handOver starts an item's workflow. It settles the outcome itself, except a success, which the claim loop's next
+// claim settles. lose cancels ctx.
 func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *claim.Item) result {
 	lease := r.held.add(item, lose)
 	r.note(ctx, item, "Dispatching queue item", slog.String("workflow_definition_id", item.WorkflowDefinitionID),
@@ -42,7 +42,7 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 	runID, asked, err := r.attempt(ctx, item)
 	outcome := Classify(err)
 	if errors.Is(context.Cause(ctx), claim.ErrLost) {
-		// Whoever holds the item now will ask the same, and is told that it is started if it is.
+		// The next claimant sends the same request, and learns from Temporal if the workflow has started.
 		r.held.release(lease)
 		r.logAbout(item).WarnContext(ctx, "Lease lost", "error", err)
 		r.observe(func(o Observer) { o.Lost(item.ID) })
@@ -75,8 +75,8 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 	return result{outcome: outcome, err: err, asked: asked, sent: began, waits: settlement.Delay}
 }
 
-// note logs a line that every item has, at level INFO. Unlike a Logger, it does not look for the line of code that logs, which
-// is not shown.
+// note logs a line that every item has, at level INFO. Unlike a Logger's methods, it does not determine the source
+// position, which is not shown.
 func (r *run) note(ctx context.Context, item *claim.Item, message string, more ...slog.Attr) {
 	if !r.Log.Enabled(ctx, slog.LevelInfo) {
 		return
@@ -84,20 +84,20 @@ func (r *run) note(ctx context.Context, item *claim.Item, message string, more .
 	record := slog.NewRecord(time.Now(), slog.LevelInfo, message, 0)
 	record.AddAttrs(slog.Int64("queue_item_id", item.ID), slog.String("execution_id", item.ExecutionID), slog.String("workspace_id", item.WorkspaceID))
 	record.AddAttrs(more...)
-	_ = r.Log.Handler().Handle(ctx, record) // as a Logger does
+	_ = r.Log.Handler().Handle(ctx, record) // Logger ignores this error, too
 }
 
 func (r *run) logAbout(item *claim.Item) *slog.Logger {
 	return r.Log.With("queue_item_id", item.ID, "execution_id", item.ExecutionID, "workspace_id", item.WorkspaceID)
 }
 
-// lost says that a claim could not be ended.
+// lost reports that a claim could not be ended.
 func (r *run) lost(item *claim.Item, verb claim.Verb, err error) {
 	r.logAbout(item).Warn("Lease lost", "verb", string(verb), "error", err)
 	r.observe(func(o Observer) { o.Lost(item.ID) })
 }
 
-// attempt asks Temporal, or finds that there is nothing to ask. A panic fails the item, and nothing else.
+// attempt asks Temporal to start the item, unless there is nothing to ask. A panic becomes an error of this item only.
 func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, asked bool, err error) {
 	defer r.contain(ctx, item, &err)
 	if item.Problem != "" {
@@ -116,7 +116,7 @@ func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, aske
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	if err != nil {
-		// An outage is logged as an error once, by the claim loop.
+		// The claim loop logs an outage once, as an error.
 		level, outcome := slog.LevelError, Classify(err)
 		if outcome.systemic() {
 			level = slog.LevelDebug
@@ -127,7 +127,8 @@ func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, aske
 	return runID, true, err
 }
 
-// startTimeoutError is a start that was not answered in time. Every start has one, and hardly any shows it.
+// startTimeoutError reports that a start was not answered in time. Its text is formatted lazily, because every start
+// creates one and few show it.
 type startTimeoutError time.Duration
 
 // Error implements error.
@@ -135,7 +136,7 @@ func (e startTimeoutError) Error() string {
 	return fmt.Sprintf("start of workflow gave up after %s", time.Duration(e))
 }
 
-// problemMessage is the log's constant message for what makes an item impossible to start.
+// problemMessage returns the log message for a problem that makes an item impossible to start.
 func problemMessage(problem string) string {
 	switch problem {
 	case "workspace not found":
@@ -149,7 +150,7 @@ func problemMessage(problem string) string {
 	}
 }
 
-// contain is deferred where Temporal is asked. It makes an error of a panic.
+// contain is deferred around calls to Temporal. It turns a panic into an error.
 func (r *run) contain(ctx context.Context, item *claim.Item, err *error) {
 	if recovered := recover(); recovered != nil {
 		r.Log.ErrorContext(ctx, "Panic while dispatching a queue item", "queue_item_id", item.ID,
@@ -158,8 +159,8 @@ func (r *run) contain(ctx context.Context, item *claim.Item, err *error) {
 	}
 }
 
-// lookBeforeFailing asks whether an earlier attempt, which was never answered, has started the workflow after all: before
-// its definition was deleted, or its holder died. Then it is dispatched, and the failure is no matter.
+// lookBeforeFailing checks whether an earlier, unanswered attempt has started the workflow, for example before its
+// definition was deleted or its owner died. If so, the item counts as started and the failure is ignored.
 func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome Outcome, failure error) (string, Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.StartTimeout, fmt.Errorf("look for workflow gave up after %s", r.StartTimeout))
 	defer cancel()
@@ -182,7 +183,7 @@ func (r *run) find(ctx context.Context, item *claim.Item) (runID string, found b
 	return r.Starter.Find(ctx, *item)
 }
 
-// settlement says how a hand-over with this outcome ends its claim.
+// settlement returns how a dispatch with this outcome ends its claim.
 func (r *run) settlement(item claim.Item, outcome Outcome, runID string, err error) claim.Settlement {
 	settlement := claim.Settlement{ID: item.ID, Token: item.Token}
 	if err != nil {
@@ -194,7 +195,7 @@ func (r *run) settlement(item claim.Item, outcome Outcome, runID string, err err
 	case Retryable:
 		settlement.Verb, settlement.Delay = claim.Retry, retryDelay(item.FailureCount+1)
 		var panicked panicError
-		settlement.Unknown = errors.As(err, &panicked) // before or after the request was sent, who knows
+		settlement.Unknown = errors.As(err, &panicked) // it is not known whether the request was sent before the panic
 		if item.FailureCount+1 >= item.MaxAttempts {
 			settlement.Verb = claim.Fail
 		}

@@ -9,31 +9,32 @@ import (
 	"github.com/sethvargo/go-retry"
 )
 
-// HelpChannel is the one on which a replica calls the others: it has more work than workers, or has left duty.
+// HelpChannel is the channel on which a replica calls the others, because it has more work than workers or has left
+// duty.
 const HelpChannel = "pgdispatch_help"
 
 const (
-	// gateRetryBase and gateRetryCap bound the pauses between tries to connect the gate's session.
+	// gateRetryBase and gateRetryCap bound the backoff between attempts to connect the gate's session.
 	gateRetryBase = 100 * time.Millisecond
 	gateRetryCap  = 3 * time.Second
-	// shutRetryBase is the first pause before the gate is shut again, where a transaction was under way that had been told that
-	// nobody sleeps. Each pause is half of the time since the first try, up to Gate.Interval.
+	// shutRetryBase is the first pause before Shut is retried, if transactions are in progress that read the gate as
+	// open. Each pause is half of the time since the first attempt, up to Gate.Interval.
 	shutRetryBase = time.Millisecond
 )
 
-// wish is what the dispatcher wants of the gate.
+// wish is the state of the gate that the dispatcher wants.
 type wish int
 
 const (
-	// leave: not to be the one that is woken, because all workers are busy.
+	// leave duty, because all workers are busy.
 	leave wish = iota
-	// shut: to be woken for every commit, because the dispatcher is about to sleep.
+	// shut the gate, so that every commit wakes the dispatcher, which is about to sleep.
 	shut
-	// open: not to be notified, because the dispatcher looks at the table all the time.
+	// open the gate: no notifications are needed, because the dispatcher looks at the table continuously.
 	open
 )
 
-// GateSession is the connection that sets the gate and holds duty: claim.Session.
+// GateSession is the connection that sets the gate and holds duty. claim.Session implements it.
 type GateSession interface {
 	TakeDuty(ctx context.Context) (bool, error)
 	Leave(ctx context.Context) error
@@ -44,40 +45,41 @@ type GateSession interface {
 	Close(ctx context.Context) error
 }
 
-// Gate makes sleep safe without making enqueuers notify all the time: see functions/wake.sql. One replica is on duty; the
-// others sleep without holding the gate, because the one on duty either is woken or calls them. It leaves duty when all its
-// workers are busy. If it dies, the others' polls find what it missed, and one of them takes duty.
+// Gate makes sleeping safe without requiring enqueuers to notify all the time: see functions/wake.sql. One replica is
+// on duty. The others sleep without shutting the gate, because the replica on duty is either woken or calls them. It
+// leaves duty when all its workers are busy. If it dies, the others' polls find the work that it missed, and one of
+// them takes duty.
 //
-// Its fields are set before Run and not changed after.
+// Its fields must be set before Run and must not change afterwards.
 type Gate struct {
-	// Connect dials a new session each time it is called.
+	// Connect dials a new session on each call.
 	Connect func(ctx context.Context) (GateSession, error)
-	// Interval is how often a replica that is not on duty tries to be, and how often the session is pinged.
+	// Interval is how often a replica that is not on duty tries to take it, and how often the session is checked.
 	Interval time.Duration
-	// Shutting is called when the gate has been shut: what was committed while it was open can be seen now, and is not
-	// announced. It must not block.
+	// Shutting is called once the gate is shut. Work that was committed while it was open is visible now, but is not
+	// announced. Shutting must not block.
 	Shutting func()
 	Log      *slog.Logger
 
 	mu      sync.Mutex
 	wish    wish
 	call    bool
-	retry   bool      // try for duty now
-	aloneTo time.Time // until then, shut the gate even though another is on duty
+	retry   bool      // try to take duty now
+	aloneTo time.Time // until then, shut the gate even if another replica is on duty
 	duty    bool
-	asleep  bool          // the gate is shut, and whoever was told otherwise has ended
-	changed chan struct{} // made by init
+	asleep  bool          // the gate is shut, and all transactions that read it as open have ended
+	changed chan struct{} // created by init
 	once    sync.Once
 
-	// Of the goroutine in Run.
-	opened bool      // it has opened the gate, and nobody on duty has shut it since
-	shutAt time.Time // when it first tried to shut the gate; zero: it is not trying
-	tryAt  time.Time // when to try again
+	// Used only by the goroutine in Run.
+	opened bool      // this replica opened the gate, and has not shut it or left duty since
+	shutAt time.Time // first attempt to shut the gate; zero if no attempt is in progress
+	tryAt  time.Time // when to retry
 }
 
 func (g *Gate) init() { g.once.Do(func() { g.changed = make(chan struct{}, 1) }) }
 
-// tell changes what the gate's goroutine is to do, and wakes it.
+// tell changes what the gate's goroutine has to do, and wakes it.
 func (g *Gate) tell(change func()) {
 	g.init()
 	g.mu.Lock()
@@ -89,13 +91,14 @@ func (g *Gate) tell(change func()) {
 	}
 }
 
-// Sleep wants the gate shut: the dispatcher is about to sleep. It does not wait for it, nor do Awake and Busy.
+// Sleep requests that the gate be shut, because the dispatcher is about to sleep. Like Awake and Busy, it does not
+// wait.
 func (g *Gate) Sleep() { g.want(shut) }
 
-// Awake wants the gate open: the dispatcher looks at the table all the time.
+// Awake requests that the gate be opened, because the dispatcher looks at the table continuously.
 func (g *Gate) Awake() { g.want(open) }
 
-// Busy wants to leave duty: all workers are busy.
+// Busy requests to leave duty, because all workers are busy.
 func (g *Gate) Busy() { g.want(leave) }
 
 func (g *Gate) want(wish wish) {
@@ -107,30 +110,31 @@ func (g *Gate) want(wish wish) {
 	}
 }
 
-// Call calls the other replicas.
+// Call wakes the other replicas.
 func (g *Gate) Call() { g.tell(func() { g.call = true }) }
 
-// Called says that another replica has called: it may have left duty.
+// Called tells the gate that another replica called. That replica may have left duty.
 func (g *Gate) Called() { g.tell(func() { g.retry = true }) }
 
-// Distrust says that work was found that the one on duty should have noticed: for that long, be woken beside it.
+// Distrust reports work of which the replica on duty should have been notified. For that long, this replica shuts the
+// gate and is woken as well.
 func (g *Gate) Distrust(how time.Duration) { g.tell(func() { g.aloneTo = time.Now().Add(how) }) }
 
-// OnDuty says whether notifications are meant for this replica.
+// OnDuty reports whether notifications are meant for this replica.
 func (g *Gate) OnDuty() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.duty || time.Now().Before(g.aloneTo)
 }
 
-// IsAsleep says whether the gate is shut, so that every commit of work notifies.
+// IsAsleep reports whether the gate is shut, so that every commit of work notifies.
 func (g *Gate) IsAsleep() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.asleep
 }
 
-// Run keeps a session and does what is wanted of it until ctx is cancelled, and returns nil then.
+// Run keeps a session and carries out the requests until ctx is cancelled. It returns nil then.
 func (g *Gate) Run(ctx context.Context) error {
 	g.init()
 	for ctx.Err() == nil {
@@ -143,7 +147,7 @@ func (g *Gate) Run(ctx context.Context) error {
 		g.duty, g.asleep = false, false
 		g.mu.Unlock()
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		_ = session.Close(closing) // its locks end with it, whatever it says
+		_ = session.Close(closing) // its locks end with the session, even after an error
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			g.Log.WarnContext(ctx, "Wake gate lost its session: wake-ups come from the poll until it is back", "error", err)
@@ -161,7 +165,7 @@ func (g *Gate) connect(ctx context.Context) (session GateSession, err error) {
 	return session, err
 }
 
-// serve brings the session to what is wanted, one statement at a time.
+// serve applies the requests to the session, one statement at a time.
 func (g *Gate) serve(ctx context.Context, session GateSession) error {
 	ticker := time.NewTicker(g.Interval)
 	defer ticker.Stop()
@@ -197,7 +201,7 @@ func (g *Gate) serve(ctx context.Context, session GateSession) error {
 	return nil
 }
 
-// confirm finds out whether the session still lives, and sets the gate once more: another may have moved it.
+// confirm checks that the session is alive and sets the gate again, because another session may have changed it.
 func (g *Gate) confirm(ctx context.Context, session GateSession) error {
 	g.mu.Lock()
 	duty, asleep := g.duty, g.asleep
@@ -213,7 +217,7 @@ func (g *Gate) confirm(ctx context.Context, session GateSession) error {
 	return session.Ping(ctx)
 }
 
-// step does the next thing that is wanted, and returns whether there may be another.
+// step takes the next step that is due. It reports whether another may follow at once.
 func (g *Gate) step(ctx context.Context, session GateSession, tryDuty bool) (busy bool, err error) {
 	g.mu.Lock()
 	wish, call, duty, asleep, alone := g.wish, g.call, g.duty, g.asleep, time.Now().Before(g.aloneTo)
@@ -252,8 +256,8 @@ func (g *Gate) step(ctx context.Context, session GateSession, tryDuty bool) (bus
 	return false, nil
 }
 
-// shut shuts the gate. From the first try on, whoever commits work notifies; the tries go on until nobody is under way who was
-// told before that this is not needed.
+// shut tries to shut the gate. From the first attempt on, every commit of work notifies. The attempts are repeated
+// until no transaction is left that read the gate as open.
 func (g *Gate) shut(ctx context.Context, session GateSession, duty bool) error {
 	g.opened = false
 	done, err := session.Shut(ctx)

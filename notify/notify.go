@@ -1,6 +1,6 @@
-// Package notify hears the notifications that say there may be work.
+// Package notify receives the Postgres notifications that say there may be work.
 //
-// A notification that is missed costs latency, never a row: whoever is woken looks at the table, and a ticker looks too.
+// A missed notification costs latency, never a row: each wake-up looks at the table, and so does a ticker.
 package notify
 
 import (
@@ -19,61 +19,62 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Channel is the one that the triggers notify. Its payload says where there may be work, or nothing; it is a hint, because any role
-// can send one.
+// Channel is the channel that the triggers notify. Its payload says where there may be work, or is empty. It is only a
+// hint, because any role can send one.
 const Channel = "pgdispatch"
 
-// StopChannel is the one on which a request to stop an execution is announced. Every replica hears it, the first carries it out.
+// StopChannel is the channel that announces a request to stop an execution. Every replica receives it; the first one
+// carries it out.
 const StopChannel = "pgdispatch_stop"
 
 const (
-	// connectTimeout bounds a connection attempt together with its LISTEN.
+	// connectTimeout bounds a connection attempt including its LISTEN.
 	connectTimeout = 3500 * time.Millisecond
-	// reconnectDelay is how long a lost connection stays lost, at least. pgxlisten's own default is a minute.
+	// reconnectDelay is the pause before a lost connection is replaced. The default of pgxlisten is one minute.
 	reconnectDelay = 250 * time.Millisecond
 )
 
-// Pinger notifies a channel through another connection than the listener's.
+// Pinger sends a notification through a connection other than the listener's.
 type Pinger interface {
 	Ping(ctx context.Context, channel, payload string) error
 }
 
-// Listener listens. Its fields are set before Run and not changed after.
+// Listener receives notifications. Its fields must be set before Run and must not change afterwards.
 type Listener struct {
-	// Connect dials a new connection each time it is called, outside of any pool. A connection that is used again after a
-	// loss is dead for good.
+	// Connect dials a new connection on each call, outside of any pool. It must not return a connection that was lost.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
-	// Ring is called at each notification with its payload, and with "" after each (re)connect, when something may have been
-	// missed. It must not block: a listener that reads slowly fills the notification queue of the whole database.
+	// Ring is called with the payload of each notification, and with "" after each (re)connect, because notifications
+	// may have been missed. It must not block: a slow listener fills the notification queue of the whole cluster.
 	Ring func(payload string)
-	// Called is called at each call of another replica, see HelpChannel; it must not block. Nil: calls are not heard.
+	// Called is called when another replica calls, see HelpChannel. It must not block. If nil, calls are ignored.
 	Called func()
-	// Stopping is called when somebody has asked for an execution to be stopped; it must not block. Nil: nobody is told.
+	// Stopping is called when a request to stop an execution is announced. It must not block. If nil, such requests are
+	// ignored.
 	Stopping func()
 	// Ping proves that notifications still arrive: a connection can be dead without an error, and a transaction pooler
-	// never delivers one. Nil: no proof is asked for.
+	// never delivers any. If nil, the connection is not checked.
 	Ping Pinger
-	// PingInterval is how often the proof is asked for, and PingTimeout how long it may take: to send a ping and to hear it.
-	// A dead connection is cut within the two together, as long as pings can be sent, and has been replaced or given up again
-	// within reconnectDelay and connectTimeout more.
+	// PingInterval is how often a ping is sent. PingTimeout bounds sending a ping and receiving it. A dead connection
+	// is closed within the sum of both, provided that pings can be sent, and is replaced or given up again within
+	// another reconnectDelay plus connectTimeout.
 	PingInterval, PingTimeout time.Duration
-	// Name sets this listener's pings apart from other replicas'. It must fit an identifier of Postgres.
+	// Name distinguishes this listener's pings from those of other replicas. It must fit in a Postgres identifier.
 	Name string
 	Log  *slog.Logger
 
 	connected atomic.Bool
-	sent      atomic.Int64  // the newest ping sent
-	heard     atomic.Int64  // the newest ping heard
-	echoes    chan struct{} // says that heard has changed
+	sent      atomic.Int64  // number of the newest ping sent
+	heard     atomic.Int64  // number of the newest ping received
+	echoes    chan struct{} // signals that heard has changed
 
 	mu   sync.Mutex
-	conn *pgx.Conn // what Run listens on; nil: nothing
+	conn *pgx.Conn // the connection that Run listens on; nil if there is none
 }
 
-// Connected says whether LISTEN is in force, as far as is known.
+// Connected reports whether LISTEN is known to be in effect.
 func (l *Listener) Connected() bool { return l.connected.Load() }
 
-// Run listens until ctx is cancelled, and returns nil then. A connection that is lost is made anew.
+// Run listens until ctx is cancelled and returns nil then. It replaces a lost connection.
 func (l *Listener) Run(ctx context.Context) error {
 	listener := &pgxlisten.Listener{
 		Connect:        l.connect,
@@ -124,13 +125,13 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	l.mu.Lock()
 	l.conn = conn
 	l.mu.Unlock()
-	// The LISTEN that follows is not bounded by this ctx, and nothing else would end it.
+	// This ctx does not bound the LISTEN that follows, and nothing else does.
 	deadline, _ := ctx.Deadline()
 	time.AfterFunc(time.Until(deadline), func() { l.cutDeaf(conn) })
 	return conn, nil
 }
 
-// cutDeaf closes a connection whose LISTEN has not been answered by now.
+// cutDeaf closes conn if its LISTEN has not been answered.
 func (l *Listener) cutDeaf(conn *pgx.Conn) {
 	l.mu.Lock()
 	current := l.conn == conn
@@ -140,7 +141,7 @@ func (l *Listener) cutDeaf(conn *pgx.Conn) {
 	}
 }
 
-// pings sends a ping each interval, and cuts the connection when it has not been heard in time.
+// pings sends a ping each interval, and closes the connection if the ping is not received in time.
 func (l *Listener) pings(ctx context.Context) {
 	ticker := time.NewTicker(l.PingInterval)
 	defer ticker.Stop()
@@ -158,8 +159,8 @@ func (l *Listener) pings(ctx context.Context) {
 	}
 }
 
-// deaf sends a ping, and says that it was not heard. One that could not be sent proves nothing: the database does not answer,
-// and to a connection that works another one may not be had.
+// deaf sends a ping and reports whether it was not received. A ping that cannot be sent proves nothing: the database
+// does not answer then, and a working connection may be impossible to replace.
 func (l *Listener) deaf(ctx context.Context) bool {
 	bounded, cancel := context.WithTimeoutCause(ctx, l.PingTimeout, fmt.Errorf("listener's ping gave up after %s", l.PingTimeout))
 	defer cancel()
@@ -177,18 +178,18 @@ func (l *Listener) deaf(ctx context.Context) bool {
 	return false
 }
 
-// cut closes the listener's socket under it. Its read returns an error, and pgxlisten connects anew.
+// cut closes the listener's socket. The pending read returns an error, and pgxlisten reconnects.
 func (l *Listener) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.connected.Store(false)
 	if l.conn != nil {
-		_ = l.conn.PgConn().Conn().Close() // it is thrown away whatever it says
+		_ = l.conn.PgConn().Conn().Close() // the connection is discarded, even after an error
 		l.conn = nil
 	}
 }
 
-// bell rings at each notification, and when LISTEN is in force: what was inserted before is not announced again.
+// bell rings at each notification, and when LISTEN takes effect, because rows inserted before are not announced again.
 type bell struct{ l *Listener }
 
 func (b bell) HandleNotification(_ context.Context, n *pgconn.Notification, _ *pgx.Conn) error {
@@ -197,14 +198,15 @@ func (b bell) HandleNotification(_ context.Context, n *pgconn.Notification, _ *p
 }
 
 func (b bell) HandleBacklog(ctx context.Context, _ string, _ *pgx.Conn) error {
-	b.l.hear(b.l.sent.Load()) // what was sent to the old connection is not waited for
+	b.l.hear(b.l.sent.Load()) // do not wait for pings sent to the old connection
 	b.l.connected.Store(true)
 	b.l.Log.InfoContext(ctx, "Listening")
 	b.l.Ring("")
 	return nil
 }
 
-// caller calls at each notification, and when LISTEN is in force on its own channel, which is not when it is on the others.
+// caller calls at each notification, and when LISTEN takes effect on its own channel. That is not the moment when it
+// takes effect on the others.
 type caller func()
 
 func (c caller) HandleNotification(context.Context, *pgconn.Notification, *pgx.Conn) error {
@@ -217,7 +219,7 @@ func (c caller) HandleBacklog(context.Context, string, *pgx.Conn) error {
 	return nil
 }
 
-// echo hears this listener's own pings.
+// echo receives this listener's own pings.
 type echo struct{ l *Listener }
 
 func (e echo) HandleNotification(_ context.Context, n *pgconn.Notification, _ *pgx.Conn) error {
@@ -227,7 +229,8 @@ func (e echo) HandleNotification(_ context.Context, n *pgconn.Notification, _ *p
 	return nil
 }
 
-// hear notes that this ping, and those before it, need not be waited for. Only the connection's reader calls it.
+// hear records that this ping and those before it need not be waited for. Only the goroutine that reads the connection
+// calls it.
 func (l *Listener) hear(number int64) {
 	l.heard.Store(max(l.heard.Load(), number))
 	select {
@@ -236,8 +239,8 @@ func (l *Listener) hear(number int64) {
 	}
 }
 
-// Dialer returns a dial function for the listener's connection that finds out by itself when its peer is gone: keepalive
-// probes after 5 s of silence, given up within 10 s.
+// Dialer returns a dial function for the listener's connection that detects a dead peer: it sends keepalive probes
+// after 5 s of silence and gives up within 10 s.
 func Dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}}
 	return dialer.DialContext

@@ -2,17 +2,19 @@ package sweeper
 
 import "time"
 
-// maxDrift is what a clock that is disciplined in small steps may deviate between two sweeps.
+// maxDrift is how much a clock that is slewed in small steps may deviate between two sweeps.
 const maxDrift = time.Second
 
-// clock notices jumps of the database's clock by this process's monotonic one. It is used by one goroutine.
+// clock detects jumps of the database's clock by comparing it to this process's monotonic clock. Only one goroutine may
+// use it.
 type clock struct {
-	database time.Time // zero: not read yet
-	from, to time.Time // read in between
+	database time.Time // zero if not read yet
+	from, to time.Time // database was read between these
 }
 
-// read takes the database's time, which was read between sent and received, and returns by how much it has jumped since the
-// last; 0: it has not. A machine that was suspended sees a jump too, if the database's was not.
+// read takes the database's time, which was read between sent and received, and returns by how much it has jumped since
+// the last call. Zero means no jump. If this machine was suspended and the database's was not, that counts as a jump as
+// well.
 func (c *clock) read(database, sent, received time.Time) (jumped time.Duration) {
 	if database.IsZero() {
 		return 0 // the statement failed

@@ -8,31 +8,32 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// Finished is the part of the store that the retention needs.
+// Finished is the part of the store that Retention needs.
 type Finished interface {
 	DeleteFinished(ctx context.Context, atMost int) (claim.Deleted, error)
 }
 
 const (
-	// deleteBatch is how many items one statement looks at. It deletes all of them in some 10 ms at the worst.
+	// deleteBatch is how many items one statement examines. Deleting all of them takes about 10 ms at worst.
 	deleteBatch = 500
-	// deletePause is between two batches, so that the deletion leaves most of the database's time to others: 8,000 items a
-	// second are the most that it does.
+	// deletePause is the pause between two batches. It leaves most of the database's time to other work and bounds
+	// deletion to 8,000 items per second.
 	deletePause = 50 * time.Millisecond
 )
 
-// Retention deletes finished items whose time is over, as the settings have it; where they are off, it does nothing. Every
-// replica has one, and they take turns batch by batch. It is a loop of its own, so that no lease waits for it to be swept.
+// Retention deletes finished items whose retention is over. If retention is disabled in the settings, it does nothing.
+// Every replica runs one, and they take turns batch by batch. It is a separate loop, so that deletion does not delay
+// the sweep of expired leases.
 type Retention struct {
 	Store Finished
-	// Interval is how long there is between two looks.
+	// Interval is the time between two runs.
 	Interval time.Duration
-	// Wanted says whether a retention is set, as far as somebody has seen. Nil: it may be.
+	// Wanted reports whether a retention is set, as last observed. If nil, one may be set.
 	Wanted func() bool
 	Log    *slog.Logger
 }
 
-// Run deletes until ctx is cancelled, and returns nil then. An error of the database is logged and the batch repeated.
+// Run deletes until ctx is cancelled and returns nil then. A database error is logged and the batch is retried.
 func (r *Retention) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if r.Wanted == nil || r.Wanted() {
@@ -43,7 +44,7 @@ func (r *Retention) Run(ctx context.Context) error {
 	return nil
 }
 
-// look deletes batch by batch until there is no more to look at, and logs what that was.
+// look deletes batch by batch until nothing is left to examine, and logs the totals.
 func (r *Retention) look(ctx context.Context) {
 	var sum claim.Deleted
 	for more := true; more && ctx.Err() == nil; {

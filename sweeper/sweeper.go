@@ -1,5 +1,5 @@
-// Package sweeper is the safety net: it gives items whose owner died back to the queue, and sees what there is to do for others. It also
-// deletes what is over.
+// Package sweeper is the safety net: it requeues items whose owner died and collects what other components have to do.
+// It also deletes finished items.
 package sweeper
 
 import (
@@ -20,36 +20,36 @@ type Store interface {
 const (
 	// batch is how many expired leases one statement requeues.
 	batch = 500
-	// maxJitter spreads the sweeps of several replicas that wait for the same lease to run out.
+	// maxJitter spreads the sweeps of replicas that wait for the same lease to expire.
 	maxJitter = 100 * time.Millisecond
-	// sayAgain is how often a notification queue that fills is logged.
+	// sayAgain is how often a filling notification queue is logged.
 	sayAgain = time.Minute
 )
 
-// Sweeper sweeps. Every replica has one; none of them is the leader, because a sweep that finds its work done by another
-// does nothing.
+// Sweeper requeues items whose lease has expired. Every replica runs one. There is no leader, because a sweep changes
+// nothing that another sweep has already done.
 //
-// It requeues purely by time: an owner that lives and could not renew its lease is told that it is lost, and if it has
-// started the workflow by then, whoever claims the item next is told so by Temporal.
+// Requeueing depends on time only. A live owner that could not renew its lease learns that the lease is lost. If it has
+// started the workflow by then, Temporal reports that to the next claimant.
 type Sweeper struct {
 	Store Store
-	// Interval is how long there is between sweeps at the most. A lease that runs out before is waited for.
+	// Interval is the maximum time between sweeps. If a lease expires earlier, the next sweep waits only for that.
 	Interval time.Duration
-	// Lease is how long leases hold, for the log.
+	// Lease is the duration of leases, for the log.
 	Lease time.Duration
-	// Found is called when a sweep put items back; it must not block. Nil: nobody is told.
+	// Found is called when a sweep has requeued items. It must not block. If nil, nothing is reported.
 	Found func()
-	// Saw is called after each sweep with what it returned, so that others need not look themselves; it must not block. Nil:
-	// nobody is told.
+	// Saw is called after each sweep with its result, so that other components need not query. It must not block. If
+	// nil, nothing is reported.
 	Saw func(claim.Swept)
 	Log *slog.Logger
 
 	clock  clock
-	fullAt time.Time // since when the notification queue fills; zero: it does not
-	saidAt time.Time // when that was logged last
+	fullAt time.Time // since when the notification queue has been filling; zero if it is not
+	saidAt time.Time // when that was last logged
 }
 
-// Run sweeps until ctx is cancelled, and returns nil then. An error of the database is logged and the sweep repeated.
+// Run sweeps until ctx is cancelled and returns nil then. A database error is logged and the sweep is retried.
 func (s *Sweeper) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
@@ -60,7 +60,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// sweep sweeps until it finds no more, and returns how long to wait for the next time.
+// sweep sweeps until nothing is left to requeue, and returns the time until the next sweep.
 func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 	requeued, pause := 0, s.Interval
 	for more := true; more; {
@@ -92,7 +92,7 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 	return pause
 }
 
-// watchClock says what a sweep that was sent at sent found out about the database's clock.
+// watchClock logs what a sweep that was sent at sent reveals about the database's clock.
 func (s *Sweeper) watchClock(ctx context.Context, swept claim.Swept, sent time.Time) {
 	if jumped := s.clock.read(swept.Now, sent, time.Now()); jumped != 0 {
 		s.Log.ErrorContext(ctx, "The database's clock jumped: leases, run_at and rate limits go by it", "jumped_ms", jumped.Milliseconds())
@@ -102,7 +102,8 @@ func (s *Sweeper) watchClock(ctx context.Context, swept claim.Swept, sent time.T
 	}
 }
 
-// watchQueue says when the notification queue of the cluster fills, with the session that may be why, and when that is over.
+// watchQueue logs when the cluster's notification queue fills, with the session that may hold it, and when it has room
+// again.
 func (s *Sweeper) watchQueue(ctx context.Context, usage float64) {
 	now := time.Now()
 	switch {

@@ -2,24 +2,24 @@ package schedule
 
 import "time"
 
-// Apply takes the answer to a proposal. It returns how many entries were asked for in vain.
+// Apply applies the answer to a proposal. It returns how many entries gave nothing although they were looked for.
 func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 	if a.Epoch != s.epoch {
 		s.forget(a.Epoch)
 	}
 	if a.Epoch != p.Epoch {
-		p.Leased = Receipt{} // nor was it used
+		p.Leased = Receipt{} // the claim did not use it either
 	}
 	s.leased, s.paused = p.Leased.After(a.Leased, a.Last), a.Paused
 	if a.Epoch == (Epoch{}) {
-		s.leased = Receipt{} // the commit that brings the first epoch may be forgotten
+		s.leased = Receipt{} // the commit that creates the first epoch may be lost
 	}
 	if p.Leased.Held == 0 {
 		s.countedAt = now
 	}
 	s.repeated(now, p, a)
 	taken := a.Repeated
-	last := -1 // that gave something
+	last := -1 // last entry that gave something
 	for n := range p.Entries {
 		if taken += a.Lanes[n].Taken; a.Lanes[n].Taken > 0 {
 			last = n
@@ -41,12 +41,12 @@ func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 	return vain
 }
 
-// ended says whether a claim took nothing more because it was to take no more.
+// ended reports whether a claim stopped because it was not allowed to take more.
 func (a Answer) ended(p Proposal, taken int) bool {
 	return a.Paused || taken >= min(p.AtMost, a.Room) || a.Limited && a.Repeated > 0
 }
 
-// forget gives up what was true in another epoch.
+// forget drops the receipts of the previous epoch.
 func (s *Schedule) forget(epoch Epoch) {
 	s.epoch, s.leased = epoch, Receipt{}
 	for _, l := range s.lanes {
@@ -54,7 +54,7 @@ func (s *Schedule) forget(epoch Epoch) {
 	}
 }
 
-// repeated takes note of what came of the unanswered starts. Whether there are more, the next look says.
+// repeated records the result for unanswered starts. The next look reports whether there are more.
 func (s *Schedule) repeated(now time.Time, p Proposal, a Answer) {
 	if p.Unanswered == 0 {
 		return
@@ -73,15 +73,15 @@ func (s *Schedule) repeated(now time.Time, p Proposal, a Answer) {
 	}
 }
 
-// stands takes note of how a lane stood.
+// stands records the state of a lane.
 func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, limited bool) {
 	for _, v := range l.levels {
-		s.takeOut(v) // before anything changes that a heap is ordered by
+		s.takeOut(v) // before changing any key of a heap
 	}
 	s.name(l, st.Number)
 	l.held, l.limit, l.receipt = st.Held, st.Limit, st.Receipt
 	if s.epoch == (Epoch{}) {
-		l.receipt = Receipt{} // as above
+		l.receipt = Receipt{} // the first epoch may be lost, as in Apply
 	}
 	if st.Taken > 0 || st.PassedOver {
 		s.served++
@@ -106,7 +106,7 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 	s.fill(l)
 }
 
-// left takes note of what a claim has left of a level.
+// left records what a claim has left at a level.
 func (s *Schedule) left(now time.Time, v *level, st Standing, cut, limited bool) {
 	if st.Next == nil {
 		s.remove(v)
@@ -114,14 +114,14 @@ func (s *Schedule) left(now time.Time, v *level, st Standing, cut, limited bool)
 	}
 	v.from, v.not, v.passed, v.short, v.deep = *st.Next, time.Time{}, st.PassedOver, false, !st.Next.Due.After(now)
 	if v.items -= st.Taken; v.items < 0 {
-		v.items = 0 // more than was known of
+		v.items = 0 // more than was known
 	}
 	switch {
 	case st.PassedOver:
 		v.not = now.Add(passedOverFor)
 	case !cut && v.deep && limited:
 		v.short, v.not = true, now.Add(lockedFor)
-	case !cut && v.deep: // somebody has it locked, and the lane's lower levels wait with it
+	case !cut && v.deep: // another transaction has locked it, and the lane's lower levels wait with it
 		for _, o := range v.lane.levels {
 			if o.priority <= v.priority {
 				o.not = latest(o.not, now.Add(lockedFor))
@@ -130,7 +130,7 @@ func (s *Schedule) left(now time.Time, v *level, st Standing, cut, limited bool)
 	}
 }
 
-// level finds the level of a priority; nil: nothing waits at it.
+// level returns the level of a priority, or nil if nothing waits there.
 func (l *lane) level(priority int) *level {
 	for _, v := range l.levels {
 		if v.priority == priority {
@@ -140,7 +140,7 @@ func (l *lane) level(priority int) *level {
 	return nil
 }
 
-// due says whether something of the lane is.
+// due reports whether the lane has a due item.
 func (l *lane) due(now time.Time) bool {
 	for _, v := range l.levels {
 		if !v.from.Due.After(now) {
@@ -150,10 +150,10 @@ func (l *lane) due(now time.Time) bool {
 	return false
 }
 
-// room is how many more items the lane is believed to have slots for; always one, because only a claim knows.
+// room returns how many free slots the lane is believed to have, but at least one, because only a claim knows.
 func (l *lane) room() int { return max(l.limit-l.held, 1) }
 
-// Defer leaves a lane alone until then, whatever is heard of its items.
+// Defer skips the lane until the given time. Reports of new items do not shorten that.
 func (s *Schedule) Defer(id Lane, until time.Time) {
 	l := s.lanes[id]
 	if l == nil {
@@ -166,7 +166,8 @@ func (s *Schedule) Defer(id Lane, until time.Time) {
 	}
 }
 
-// Reopened has lanes asked for again of which namespaces allowed no more; all: those that were passed over, too.
+// Reopened makes levels available again whose namespaces allowed no more items. If all is true, that includes levels
+// and unanswered starts that were skipped.
 func (s *Schedule) Reopened(all bool) {
 	if all {
 		s.doubtNot, s.besides = time.Time{}, time.Time{}

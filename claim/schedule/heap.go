@@ -1,6 +1,6 @@
 package schedule
 
-// The heaps that a level may be in.
+// Indexes of the heaps in level.at.
 const (
 	inReady = iota
 	inOldest
@@ -8,7 +8,8 @@ const (
 	heaps
 )
 
-// heap orders levels and knows where each one is, so that any of them can be taken out. kind says which heap it is.
+// heap is a priority queue of levels. It tracks each level's index, so that any level can be removed. kind says which
+// heap it is.
 type heap struct {
 	kind   int
 	levels []*level
@@ -42,7 +43,7 @@ func (h *heap) push(l *level) {
 	h.up(len(h.levels) - 1)
 }
 
-// remove takes a level out, if it is in.
+// remove removes a level if the heap contains it.
 func (h *heap) remove(l *level) {
 	n := l.at[h.kind]
 	if n < 0 || n >= len(h.levels) || h.levels[n] != l {
@@ -91,12 +92,12 @@ func (h *heap) down(n int) {
 	}
 }
 
-// walk goes through the levels in order for as long as visit says so. The heap must not change meanwhile.
+// walk calls visit for the levels in order until visit returns false. The heap must not change meanwhile.
 func (h *heap) walk(visit func(*level) bool) {
 	if len(h.levels) == 0 {
 		return
 	}
-	next := []int{0} // places in the heap whose parents were visited
+	next := []int{0} // indexes whose parents were visited
 	for len(next) > 0 {
 		least := 0
 		for k := range next {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Learn takes note of a change.
+// Learn applies a change.
 func (s *Schedule) Learn(c Change) {
 	if c.Waits && (c.Priority < lowest || c.Priority > highest) {
 		return
@@ -13,7 +13,7 @@ func (s *Schedule) Learn(c Change) {
 	l := s.lanes[c.Lane]
 	if l == nil {
 		if !c.Waits {
-			return // nothing waits there, or it would be known
+			return // nothing waits there, or the lane would be known
 		}
 		l = s.add(c.Lane)
 	}
@@ -32,7 +32,7 @@ func (s *Schedule) Learn(c Change) {
 	s.reopen(l)
 }
 
-// LearnAll has every lane looked at again.
+// LearnAll discards all known limits and makes every lane available again.
 func (s *Schedule) LearnAll() {
 	for _, l := range s.lanes {
 		l.limit = unknown
@@ -40,23 +40,23 @@ func (s *Schedule) LearnAll() {
 	}
 }
 
-// Unanswered says when the first start that nobody answered is to be repeated, and whether it may have killed its holders; a zero
-// time: there is none.
+// Unanswered sets when the first unanswered start is to be repeated, and whether it may have crashed its holders. A
+// zero time means that there is none.
 func (s *Schedule) Unanswered(due time.Time, suspect bool) { s.doubt, s.suspect = due, suspect }
 
-// Named takes note of a notification, which anybody can send: items wait in the lane of this number, or it has changed in another
-// way. False: the lane is not known, or the time is none, and somebody must look.
+// Named applies a change that a notification reports for the lane with this number. Any role can send notifications.
+// Named returns false if the lane is not known or the time is not plausible; then the table must be looked at.
 func (s *Schedule) Named(number int64, c Change) bool {
 	id, known := s.numbers[number]
 	if year := c.Due.UTC().Year(); !known || c.Waits && (year < 2000 || year > 2200) {
-		return false // such a time no item has, and Postgres might not know it
+		return false // no item has such a time, and Postgres may not support it
 	}
 	c.Lane, c.Number = id, number
 	s.Learn(c)
 	return true
 }
 
-// waits notes that items wait at a level, from a place on.
+// waits records that items wait at a level, from a position on.
 func (s *Schedule) waits(l *lane, priority int, from Position, items int) {
 	n, found := slices.BinarySearchFunc(l.levels, priority, func(v *level, p int) int { return p - v.priority })
 	if !found {
@@ -71,7 +71,7 @@ func (s *Schedule) waits(l *lane, priority int, from Position, items int) {
 		} else {
 			v.items = 0
 		}
-		if v.passed || v.short { // what came may be of another namespace
+		if v.passed || v.short { // the new items may use other namespaces
 			v.passed, v.short, v.not = false, false, time.Time{}
 		}
 	}
@@ -79,7 +79,7 @@ func (s *Schedule) waits(l *lane, priority int, from Position, items int) {
 	s.fill(l)
 }
 
-// reopen has a lane asked for again.
+// reopen makes a lane available again.
 func (s *Schedule) reopen(l *lane) {
 	l.closed = false
 	for _, v := range l.levels {

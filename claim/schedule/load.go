@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Waiting is a level of a lane at which items wait, as Postgres has it.
+// Waiting is a level of a lane with waiting items, as read from Postgres.
 type Waiting struct {
 	Lane     Lane
 	Number   int64
 	Priority int
 	From     Position
-	// Held is how many items of the lane hold a slot, and Limit how many may; 0: it is paused, too.
+	// Held is how many items of the lane hold a slot. Limit is how many may; it is zero if the lane is paused, too.
 	Held, Limit int
 	Paused      bool
 }
 
-// Reset forgets everything.
+// Reset forgets everything except Aging and the count of turns.
 func (s *Schedule) Reset() { *s = Schedule{Aging: s.Aging, served: s.served} }
 
-// Load adds all levels at which items wait. It returns in how many lanes something is due that this memory would not have asked for;
-// after Reset that is every lane with something due. Lanes in changed do not count, because they have changed since all was read.
-// Receipts stay: a load does not hold the lock of claims.
+// Load adds all levels with waiting items. It returns in how many lanes something is due that the schedule would not
+// have asked for; after Reset that is every lane with something due. Lanes in changed are not counted, because they
+// changed after all was read. Receipts are kept: a load does not hold the lock of claims.
 func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (missed int) {
 	s.ripen(now)
 	waits := map[*lane]bool{}
@@ -64,7 +64,7 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 	return missed
 }
 
-// waits says whether the lane is left alone for a while: its rate or its namespaces allow nothing, or somebody has its rows locked.
+// waits reports whether the lane is skipped for a while, because of its rate limit, its namespaces, or locked rows.
 func (l *lane) waits(now time.Time) bool {
 	return slices.ContainsFunc(l.levels, func(v *level) bool { return v.not.After(now) })
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Propose says what to claim now. It leaves the memory as it is: an answer changes it, see Apply, and a claim without an answer
-// changes nothing.
+// Propose returns what to claim now. Only an answer, see Apply, updates what is known of the lanes, so a claim without
+// an answer changes nothing.
 func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 	s.ripen(now)
 	p := Proposal{AtMost: want.Free, Leased: s.leased, Epoch: s.epoch}
@@ -19,13 +19,13 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 	}
 	doubtful := s.doubtful(now)
 	suspect := doubtful && s.suspect && !s.besides.After(now)
-	// A suspect is handed over alone: what is held beside it would be lost with it.
+	// A suspect is dispatched alone: if it crashed the replica, everything held with it would be lost.
 	s.busy = s.guarding || suspect && want.Holding > 0
 	switch {
 	case s.busy:
 		return p
 	case suspect:
-		p.AtMost, p.Unanswered, p.Alone, p.Leased = 1, 1, true, p.Leased.Anew() // what the owner holds is counted, too
+		p.AtMost, p.Unanswered, p.Alone, p.Leased = 1, 1, true, p.Leased.Anew() // counts the owner's own leases, too
 		return p
 	case doubtful:
 		p.Unanswered = want.Free
@@ -34,7 +34,7 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 		levels: map[*level]int{}, lanes: map[*lane]int{}, open: map[*lane]bool{}}
 	d.aged(now)
 	d.turns()
-	// Some of that may not be there: as much is asked for behind it, and taken only as far as workers are left.
+	// Some of these items may not exist. Ask for as many behind them; only as many are taken as workers are free.
 	d.free, d.behind = d.free+d.unsure, true
 	if want.Limited {
 		d.free = max(d.free, looks)
@@ -43,27 +43,28 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 	return p
 }
 
-// doubtful says whether a start that nobody answered is to be repeated now.
+// doubtful reports whether an unanswered start is to be repeated now.
 func (s *Schedule) doubtful(now time.Time) bool {
 	return !s.doubt.IsZero() && !s.doubt.After(now) && !s.doubtNot.After(now)
 }
 
-// draft is a proposal in the making.
+// draft is a proposal under construction.
 type draft struct {
 	schedule *Schedule
 	proposal *Proposal
 	free     int
-	unsure   int            // how many items are asked for that may not be there
-	behind   bool           // what is asked for now comes after those
-	limited  bool           // what is asked for may not be given
-	careful  bool           // of a lane only the highest level is asked for
-	levels   map[*level]int // the entry of each in the proposal, and one
-	lanes    map[*lane]int  // how many items of each are asked for
-	open     map[*lane]bool // of these more is asked for than may be there
-	shut     bool           // what comes may not be theirs: no lower priority is asked for
+	unsure   int            // how many of the requested items may not exist
+	behind   bool           // now asking for items behind the unsure ones
+	limited  bool           // requested items may not be granted
+	careful  bool           // ask only for the highest level of a lane
+	levels   map[*level]int // a level's index in the proposal's entries, plus one
+	lanes    map[*lane]int  // how many items are requested per lane
+	open     map[*lane]bool // lanes from which more is requested than may exist
+	shut     bool           // what follows may belong to an open lane: ask for no lower priority
 }
 
-// ask asks for so many items of a level, as far as it is believed to have them and its lane room for them. It returns how many.
+// ask requests up to items items of a level, limited by what is believed to wait there and by its lane's room. It
+// returns how many it requested.
 func (d *draft) ask(l *level, items int) int {
 	items = min(items, d.free, l.lane.room()-d.lanes[l.lane])
 	place := d.levels[l]
@@ -78,7 +79,7 @@ func (d *draft) ask(l *level, items int) int {
 		items = min(items, l.items-asked)
 	}
 	if items <= 0 {
-		d.shut = d.shut || asked == 0 && d.open[l.lane] // its lane may have room for it after all
+		d.shut = d.shut || asked == 0 && d.open[l.lane] // the lane may have room for this level after all
 		return 0
 	}
 	d.open[l.lane] = d.open[l.lane] || l.items == 0 && (asked+items > 1 || !l.deep)
@@ -94,21 +95,21 @@ func (d *draft) ask(l *level, items int) int {
 	d.proposal.Entries[place-1].Items += items
 	d.lanes[l.lane] += items
 	if d.behind && l.items == 0 && !l.deep {
-		d.free-- // only its first item is known to be there
+		d.free-- // only its first item is known to exist
 	} else {
 		d.free -= items
 	}
 	return items
 }
 
-// hidden says whether a level comes after a higher one of its lane whose first item may be locked.
+// hidden reports whether the lane has a higher ready level, whose first item may be locked.
 func (d *draft) hidden(l *level) bool {
 	return d.careful && l.lane.levels[0] != l && slices.ContainsFunc(l.lane.levels, func(o *level) bool {
 		return o.priority > l.priority && o.at[inReady] >= 0
 	})
 }
 
-// aged asks for what is owed to those that have been due for longest: one of every ten starts.
+// aged requests the share of the items that have been due longest: one in ten starts.
 func (d *draft) aged(now time.Time) {
 	s, overdue := d.schedule, now.Add(-d.schedule.Aging)
 	share := min(s.owed/agedShare, d.free)
@@ -120,7 +121,7 @@ func (d *draft) aged(now time.Time) {
 		return len(late) < max(share, 1) && l.from.Due.Before(overdue)
 	})
 	if len(late) == 0 {
-		s.owed = 0 // what is owed to nobody is forgotten
+		s.owed = 0 // a share that nobody needs is forfeited
 	}
 	for asked := true; asked && share > 0; {
 		asked = false
@@ -133,12 +134,12 @@ func (d *draft) aged(now time.Time) {
 	}
 }
 
-// turns asks for the rest, by priority and by who was served least recently.
+// turns requests the rest, by priority and then by the least recently served lane.
 func (d *draft) turns() {
 	s := d.schedule
 	for p := len(s.ready) - 1; p >= 0 && d.free > 0 && !d.shut; p-- {
 		h := &s.ready[p]
-		// Rounded up: who comes last may get less, and is first in the next turn.
+		// Rounded up: the last lanes may get less, and come first in the next turn.
 		share := (d.free + max(h.len(), 1) - 1) / max(h.len(), 1)
 		if !d.limited {
 			share = max(share, turn)

@@ -2,15 +2,17 @@ package schedule
 
 import "slices"
 
-// recent is how far back in tokens it costs nothing to count.
+// recent is how many of the newest tokens cost nothing to count again.
 const recent = 1000
 
-// After is what is known once holders beyond To were counted: their tokens, and the last token that anybody has drawn. What is counted
-// the next time begins at To. One old holder would have all that were counted since read again and again, so it is kept as a number:
-// To is put where the most tokens in a row have no holder.
+// After returns the receipt after a count of the holders beyond To. tokens are their tokens; last is the last token
+// drawn so far. The next count starts at the new To. If To had to stay below one old holder, every later count would
+// read all tokens since. Therefore old holders are kept as the number Held, and To is placed at the widest gap between
+// tokens.
 func (r Receipt) After(tokens []int64, last int64) Receipt {
 	slices.Sort(tokens)
-	// In a database that was copied without its sequence, some are of tokens still to come: they are counted again and again.
+	// In a database that was copied without its sequence, some tokens are still to be drawn. They are counted each
+	// time.
 	for len(tokens) > 0 && tokens[len(tokens)-1] > last {
 		tokens = tokens[:len(tokens)-1]
 	}
@@ -41,5 +43,5 @@ func (r Receipt) After(tokens []int64, last int64) Receipt {
 	return next
 }
 
-// Anew is the same receipt for a count of all holders.
+// Anew returns the same receipt for a count of all holders.
 func (r Receipt) Anew() Receipt { return Receipt{Floor: r.Floor, To: max(r.Floor-1, 0)} }

@@ -1,14 +1,15 @@
-// Package schedule is a replica's memory of what waits, and decides whose turn it is.
+// Package schedule is a replica's in-memory view of waiting items. It decides which workspace is served next.
 //
-// A schedule proposes, and Postgres grants: a claim re-reads the limits and counts who holds slots, so a schedule that is wrong
-// costs a round trip or a moment, never a limit and never an item. It keeps something for each workspace with waiting items and
-// nothing for a waiting item, so its size does not grow with the backlog.
+// The schedule proposes and Postgres grants: a claim re-reads the limits and counts the items that hold slots. A wrong
+// schedule costs a round trip or a short delay. It never exceeds a limit and never loses an item. The schedule stores
+// something per workspace with waiting items and nothing per waiting item, so its size does not grow with the backlog.
 //
-// Whose turn it is: the highest priority that is due in any workspace with room; among equals the workspace that was served least
-// recently; in a workspace the earliest run_at. One of every ten starts goes to what has been due for longest, if for longer than
-// the ageing allows. See docs/enqueue.md.
+// Order: the highest due priority of any workspace with room; among equals the workspace that was served least
+// recently; within a workspace the earliest run_at. One in ten starts goes to the items that have been due longest, if
+// they have been due longer than Aging. See docs/enqueue.md.
 //
-// The package is pure: no SQL, no clock, no goroutine, no log. Times are the database's. One goroutine owns a Schedule.
+// The package is pure: no SQL, no clock, no goroutine, no log. All times are the database's. A Schedule is not safe for
+// concurrent use.
 package schedule
 
 import (
@@ -19,48 +20,53 @@ import (
 )
 
 const (
-	// lowest and highest bound the priorities there are.
+	// lowest and highest are the bounds of priorities.
 	lowest, highest = -100, 100
-	// turn is how many items a workspace may get before it is another's turn, where more wait than there are workers.
+	// turn is how many items a workspace may get before the next workspace is served, if more items wait than workers
+	// are free.
 	turn = 4
-	// agedShare is how many starts there are for one that ageing decides.
+	// agedShare is the share of age: one in agedShare starts is decided by it.
 	agedShare = 10
-	// passedOverFor is how long a level is left alone whose next items are all of namespaces that take none.
+	// passedOverFor is how long a level is skipped if the namespaces of its next items accept no workflows.
 	passedOverFor = 3 * time.Second
-	// lockedFor is how long a level is left alone whose next item somebody else has locked.
+	// lockedFor is how long a level is skipped if another transaction has locked its next item.
 	lockedFor = 100 * time.Millisecond
-	// costly is a count of holders that is not to be repeated at once, and rest how long to wait for each of them.
+	// costly is the number of counted holders above which the count is not repeated at once. rest is the wait per
+	// holder.
 	costly = 1000
 	rest   = 2 * time.Microsecond
-	// looks is how many items are asked for where namespaces are limited, so that those which may be given are found.
+	// looks is the minimum number of items to ask for while namespaces are limited, so that items of other namespaces
+	// are found.
 	looks = 30
-	// countAgain is how long old leases are taken for held before they are counted again.
+	// countAgain is how long old leases are assumed to be held before they are counted again.
 	countAgain = time.Second
-	// mostNumbers is how many workspaces are known by their number. Of others, a notification says no more than that somebody is to look.
+	// mostNumbers is how many workspaces are kept by number. For other workspaces, a notification only means that the
+	// table must be looked at.
 	mostNumbers = 100_000
-	// unknown is the limit of a lane that no claim has told of.
+	// unknown is the limit of a lane before a claim has reported it.
 	unknown = math.MaxInt32
 )
 
-// Lane is a workspace, by its ID.
+// Lane is a workspace ID.
 type Lane [16]byte
 
-// Epoch names a time in which no commit was forgotten. Receipts of another epoch are worth nothing. Zero: there is none yet.
+// Epoch identifies a period in which no commit was lost. Receipts of another epoch are invalid. Zero means that there
+// is no epoch yet.
 type Epoch [16]byte
 
-// Position is a place in a level of a lane: items are taken by run_at, then ID.
+// Position is a position in a level of a lane. Items are taken by run_at, then by ID.
 type Position struct {
 	Due time.Time
 	ID  int64
 }
 
-// Before compares places.
+// Before reports whether p comes before q.
 func (p Position) Before(q Position) bool {
 	return p.Due.Before(q.Due) || p.Due.Equal(q.Due) && p.ID < q.ID
 }
 
-// Receipt bounds how many items hold a slot now, by tokens: each item that comes to hold one draws the next. No holder has a token
-// below Floor, and at most Held of them have one up to To. The zero value is always true.
+// Receipt bounds how many items hold a slot, by lease tokens: an item that takes a slot draws the next token. No holder
+// has a token below Floor, and at most Held holders have a token up to To. The zero value always holds.
 type Receipt struct {
 	Floor int64
 	Held  int
@@ -72,138 +78,141 @@ type Entry struct {
 	Lane     Lane
 	Priority int
 	Items    int
-	// From is a place before which nothing waits, as far as is known.
+	// From is the first position at which an item may wait, as far as known.
 	From    Position
 	Receipt Receipt
 
-	aged int // items of these that are asked for because of their age
+	aged int // how many of Items are asked for because of their age
 }
 
-// Proposal is what a claim is asked to give, in this order.
+// Proposal is what a claim is asked to take, in order.
 type Proposal struct {
 	AtMost  int
 	Entries []Entry
-	// Unanswered is how many starts that nobody answered are to be repeated; they come first. Alone: it is one that may have
-	// killed its holders, and nothing else is to be claimed with it.
+	// Unanswered is how many unanswered starts to repeat; they come first. Alone means that the start to repeat may
+	// have crashed its earlier holders, and that nothing else may be claimed with it.
 	Unanswered int
 	Alone      bool
-	// Leased bounds the items that are leased, over all lanes.
+	// Leased bounds the leased items of all lanes.
 	Leased Receipt
 	Epoch  Epoch
 }
 
-// Empty says whether it asks for nothing.
+// Empty reports whether the proposal asks for nothing.
 func (p Proposal) Empty() bool { return len(p.Entries) == 0 && p.Unanswered == 0 }
 
-// Want is what a replica can do now.
+// Want is what a replica can take now.
 type Want struct {
-	// Free is how many workers have nothing to do, and Holding how many items the replica has in its hands.
+	// Free is the number of free workers. Holding is how many items the replica holds.
 	Free, Holding int
-	// Limited: namespaces are, so that what is asked for may not be given.
+	// Limited means that namespaces are limited, so that a claim may return less than it asks for.
 	Limited bool
-	// Careful: somebody keeps rows locked. Of a lane only the highest level is asked for, whose first item may be one of them.
+	// Careful means that another transaction keeps rows locked. Then only the highest level of a lane is asked for,
+	// because its first item may be locked.
 	Careful bool
 }
 
-// Standing is how a lane stood at a claim.
+// Standing is the state of a lane at a claim.
 type Standing struct {
-	// Granted is how many items the lane's limits allowed, and Taken how many were taken.
+	// Granted is how many items the lane's limits allowed. Taken is how many were taken.
 	Granted, Taken int
-	// Held is how many items of the lane held a slot, these included, at the most, and Limit how many may; 0: it is paused, too.
+	// Held is how many of the lane's items hold a slot, including those taken. Limit is how many may; it is zero if the
+	// lane is paused, too.
 	Held, Limit int
 	Paused      bool
-	// Counted is how many holders were counted for it; 0: a bound sufficed. Bound: Held is one, and fewer may hold.
+	// Counted is how many holders were counted. Zero means that a bound sufficed. Bound means that Held is only an
+	// upper bound: fewer items may hold slots.
 	Counted int
 	Bound   bool
 	Receipt Receipt
-	// Next is the first item that was left, due or not; nil: nothing waits at this level.
+	// Next is the first item left at this level, due or not. Nil means that none waits.
 	Next *Position
-	// RetryIn is how long until the lane's rate allows another; 0: it does.
+	// RetryIn is the time until the lane's rate limit allows another item. Zero means that it allows one now.
 	RetryIn time.Duration
-	// PassedOver: what is due was left, because its namespaces take none.
+	// PassedOver means that due items were skipped because their namespaces accept no workflows.
 	PassedOver bool
-	// Number is the lane's in notifications.
+	// Number is the lane's number in notifications.
 	Number int64
 }
 
-// Answer is what a claim gave and how the lanes stand.
+// Answer is what a claim took, and the state of the lanes.
 type Answer struct {
 	Epoch Epoch
-	// Paused: nothing is claimed at all.
+	// Paused means that the settings stop all claims.
 	Paused bool
-	// Limited: namespaces were.
+	// Limited means that namespaces were limited.
 	Limited bool
-	// Room is how many items W allowed to be taken.
+	// Room is how many items the global lease limit W allowed the claim to take.
 	Room int
-	// Leased are the tokens of what is leased, beyond what the proposal's receipt bounds; Last is the last token that anybody drew
-	// before this claim.
+	// Leased are the tokens of leased items beyond those that the proposal's receipt bounds. Last is the last token
+	// that was drawn before this claim.
 	Leased []int64
 	Last   int64
-	// Lanes has a row for each entry of the proposal.
+	// Lanes has one row per entry of the proposal.
 	Lanes []Standing
 	// Repeated is how many unanswered starts were taken.
 	Repeated int
 }
 
-// Full is a lane that has come to its limit with more waiting.
+// Full is a lane that is at its limit and has more items due.
 type Full struct {
 	Lane          Lane
 	Active, Limit int
 }
 
-// Change is what has happened to a lane.
+// Change is a change of a lane.
 type Change struct {
 	Lane   Lane
-	Number int64 // 0: it is not said
-	// Waits: items wait at Priority from Due on; Items is how many came, 0: it is not said. Else so many Items at the most gave their
-	// slots back; 0: a limit was changed.
+	Number int64 // zero if unknown
+	// Waits means that items wait at Priority from Due on, and Items is how many came, or zero if unknown. Otherwise at
+	// most Items items gave their slots back; zero means that a limit changed.
 	Waits    bool
 	Priority int
 	Due      time.Time
 	Items    int
-	// Again: an item waits again, or at another place, and may have given its slot back.
+	// Again means that an item waits again or at another position, and may have given its slot back.
 	Again bool
 }
 
-// Schedule is the memory. Its zero value knows of nothing.
+// Schedule is the in-memory view. The zero value is empty and ready to use.
 type Schedule struct {
-	// Aging is how long an item may have been due before its age decides.
+	// Aging is how long an item must have been due before its age decides.
 	Aging time.Duration
 
 	lanes     map[Lane]*lane
-	numbers   map[int64]Lane             // by what notifications call them; also of lanes that have nothing waiting
-	ready     [highest - lowest + 1]heap // by turn, for each priority
+	numbers   map[int64]Lane             // by number in notifications; includes lanes without waiting items
+	ready     [highest - lowest + 1]heap // by turn, one per priority
 	oldest    heap                       // the same levels by age
-	later     heap                       // levels that are not to be asked for yet
-	served    int64                      // the last turn that was given
-	owed      int                        // starts since ageing decided last
-	full      []*lane                    // to be reported
+	later     heap                       // levels that must not be asked for yet
+	served    int64                      // the last turn given
+	owed      int                        // starts since age last decided
+	full      []*lane                    // lanes to report
 	leased    Receipt
-	countedAt time.Time // when all that is leased was last counted
+	countedAt time.Time // when all leases were last counted
 	epoch     Epoch
 	paused    bool
 	capped    bool      // the last claim got less than it asked for because of W
-	doubt     time.Time // when the first unanswered start is to be repeated; zero: there is none
-	doubtNot  time.Time // and not before
-	suspect   bool      // it may have killed its holders
-	besides   time.Time // until then it is passed over
-	guarding  bool      // such a one is in the replica's hands
-	busy      bool      // nothing was asked for, because of what the replica has in its hands
+	doubt     time.Time // when the first unanswered start is to be repeated; zero if there is none
+	doubtNot  time.Time // earliest time to repeat it
+	suspect   bool      // that start may have crashed its holders
+	besides   time.Time // the suspect is skipped until then
+	guarding  bool      // the replica holds a suspect
+	busy      bool      // nothing was asked for because of what the replica holds
 }
 
-// lane is what is known of a workspace.
+// lane is the state of a workspace.
 type lane struct {
 	id      Lane
 	number  int64
 	held    int
 	limit   int
 	served  int64
-	closed  bool // full or paused: not asked for before somebody says that it has changed
+	closed  bool // full or paused: not asked for until a change is reported
 	paused  bool
-	full    bool      // that it is full and has more waiting has been reported, or is to be
-	rested  time.Time // not to be asked for before, because its holders are many to count
+	full    bool      // full with more waiting: reported or about to be reported
+	rested  time.Time // not asked for until then, because counting its holders is expensive
 	receipt Receipt
-	levels  []*level // the highest priority first
+	levels  []*level // highest priority first
 }
 
 // level is a priority of a lane at which items wait.
@@ -211,15 +220,15 @@ type level struct {
 	lane     *lane
 	priority int
 	from     Position
-	items    int       // how many wait, at the most; 0: it is not known
-	not      time.Time // not to be asked for before
-	passed   bool      // over, for its namespaces
-	short    bool      // of items, because its namespaces allowed no more
-	deep     bool      // the last claim left some of it
+	items    int       // at most how many wait; zero if unknown
+	not      time.Time // not asked for until then
+	passed   bool      // skipped because of its namespaces
+	short    bool      // got less than asked for because of its namespaces
+	deep     bool      // the last claim left due items
 	at       [heaps]int
 }
 
-// due is when the level may be asked for.
+// due returns when the level may be asked for.
 func (l *level) due() time.Time {
 	return latest(l.not, l.from.Due)
 }
@@ -249,7 +258,7 @@ func (s *Schedule) name(l *lane, number int64) {
 	}
 }
 
-// fill has a lane reported that is at its limit with something waiting.
+// fill marks a lane for Full if it is at its limit and has waiting items.
 func (s *Schedule) fill(l *lane) {
 	if l.closed && !l.paused && !l.full && len(l.levels) > 0 {
 		l.full = true
@@ -257,7 +266,8 @@ func (s *Schedule) fill(l *lane) {
 	}
 }
 
-// Full returns the lanes that have come to their limit with something due, each once until it has been given something again.
+// Full returns the lanes that have reached their limit and have more items due. Each is returned once, until it gets an
+// item again.
 func (s *Schedule) Full(now time.Time) (full []Full) {
 	for _, l := range s.full {
 		if l.full = l.closed && l.due(now); l.full {
@@ -268,13 +278,13 @@ func (s *Schedule) Full(now time.Time) (full []Full) {
 	return full
 }
 
-// Pause says whether nothing is claimed at all.
+// Pause sets whether claims are paused by the settings.
 func (s *Schedule) Pause(paused bool) { s.paused = paused }
 
-// Paused says whether nothing is claimed at all.
+// Paused reports whether claims are paused by the settings.
 func (s *Schedule) Paused() bool { return s.paused }
 
-// place puts a level where it belongs: among those to come, from where ripen takes it, or nowhere.
+// place queues a level in later, from which ripen takes it. A level of a closed lane is in no heap.
 func (s *Schedule) place(v *level) {
 	s.takeOut(v)
 	if !v.lane.closed {
@@ -282,7 +292,7 @@ func (s *Schedule) place(v *level) {
 	}
 }
 
-// ripen makes ready what may be asked for by now.
+// ripen moves the levels that may be asked for now to the ready heaps.
 func (s *Schedule) ripen(now time.Time) {
 	for s.later.len() > 0 && !s.later.first().due().After(now) {
 		v := s.later.first()
@@ -292,7 +302,7 @@ func (s *Schedule) ripen(now time.Time) {
 	}
 }
 
-// takeOut takes a level out of all heaps.
+// takeOut removes a level from all heaps.
 func (s *Schedule) takeOut(v *level) {
 	s.ready[v.priority-lowest].remove(v)
 	s.oldest.remove(v)
@@ -305,17 +315,19 @@ func (s *Schedule) remove(v *level) {
 	v.lane.levels = slices.DeleteFunc(v.lane.levels, func(o *level) bool { return o == v })
 }
 
-// Ready says whether something could be asked for now.
+// Ready reports whether there is something to ask for now.
 func (s *Schedule) Ready(now time.Time) bool {
 	s.ripen(now)
 	return !s.paused && (s.oldest.len() > 0 || s.doubtful(now))
 }
 
-// Capped says whether nothing more is to be had before something ends: the last claim met W, or an unanswered start that may have
-// killed its holders waits for a replica that holds nothing else, or is in this one's hands.
+// Capped reports whether no more can be claimed until a lease ends: the last claim hit W, or the replica holds a
+// suspect (an unanswered start that may have crashed its holders), or a suspect waits for the replica to hold nothing
+// else.
 func (s *Schedule) Capped() bool { return s.capped || s.guarding || s.busy }
 
-// Next is when something may be asked for that may not be asked for now; zero: never, unless somebody says so.
+// Next returns when something that must not be asked for now may be asked for. Zero means not before a change is
+// reported.
 func (s *Schedule) Next(now time.Time) (at time.Time) {
 	if s.paused {
 		return at
@@ -330,7 +342,7 @@ func (s *Schedule) Next(now time.Time) (at time.Time) {
 	return at
 }
 
-// Lanes is how many lanes are known, and Levels how many of their priorities wait.
+// Lanes returns the number of known lanes and of their levels with waiting items.
 func (s *Schedule) Lanes() (lanes, levels int) {
 	for _, l := range s.lanes {
 		levels += len(l.levels)
@@ -338,7 +350,7 @@ func (s *Schedule) Lanes() (lanes, levels int) {
 	return len(s.lanes), levels
 }
 
-// compare orders lanes that were served at the same turn.
+// compare orders lanes by the turn at which they were last served, then by ID.
 func (l *lane) compare(o *lane) int {
 	switch {
 	case l.served < o.served:

@@ -63,8 +63,8 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 		what, whatLogs string
 	}{
 		"no token":         {strong, "", "A: b", 401, "PGDISPATCH_ADMIN_TOKEN", ""},
-		"the view token":   {strong, viewToken, "A: b", 403, "for looking only", ""},
-		"another site":     {strong, adminToken, "Sec-Fetch-Site: cross-site", 403, "Another site asked for this", ""},
+		"the view token":   {strong, viewToken, "A: b", 403, "these pages are read-only", ""},
+		"another site":     {strong, adminToken, "Sec-Fetch-Site: cross-site", 403, "the request came from another site", ""},
 		"the weak replica": {weak, adminToken, "A: b", 403, "PGDISPATCH_OPERATOR_DATABASE_URL", "Postgres does not let the pages change this"},
 	} {
 		code, text := c.replica.asks(c.password, page+"/pause", url.Values{}, c.header)

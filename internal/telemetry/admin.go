@@ -18,39 +18,41 @@ import (
 )
 
 const (
-	// headerTimeout and idleTimeout bound what a client may keep open without asking anything, bodyTimeout how long it may take to send
-	// what belongs to a request, and writeTimeout how long to read the answer. A live page and a profile have bounds of their own.
+	// headerTimeout and idleTimeout bound how long a client may keep a connection open without a request. bodyTimeout
+	// bounds how long it may take to send a request's body, and writeTimeout how long to read the response. Live pages
+	// and profiles have their own bounds.
 	headerTimeout = 5 * time.Second
 	idleTimeout   = time.Minute
 	bodyTimeout   = 10 * time.Second
 	writeTimeout  = 30 * time.Second
-	// mostConnections are open at a time; for more, the idlest are closed.
+	// mostConnections is the number of connections open at a time. Beyond it, the longest idle ones are closed.
 	mostConnections = 128
-	// mostScrapes is how many readings of /metrics are made at a time. Another is refused with 503.
+	// mostScrapes is the number of concurrent scrapes of /metrics. Further ones are refused with 503.
 	mostScrapes = 4
-	// stopTimeout bounds how long requests under way may take once Run is to end.
+	// stopTimeout bounds how long requests in flight may take once Run's context is cancelled.
 	stopTimeout = time.Second
 )
 
-// Admin serves the state of a replica by HTTP: /livez, /readyz, /metrics, /debug/pprof/ and the web view. Its fields are set before Run and
-// not changed after.
+// Admin serves the state of a replica over HTTP: /livez, /readyz, /metrics, /debug/pprof/ and the web view. Set its
+// fields before Run and do not change them afterwards.
 type Admin struct {
-	// Listener is what is served; Run closes it.
+	// Listener accepts the connections. Run closes it.
 	Listener net.Listener
-	// Metrics is what /metrics shows.
+	// Metrics is served at /metrics.
 	Metrics prometheus.Gatherer
 	Health  *Health
-	// Pages is the web view for who may only look, served at PagesPath and below, and ActingPages for who may change something, too;
-	// nil: there is none.
+	// Pages is the read-only web view, served at PagesPath and below. ActingPages is the web view for those who may
+	// also change things. Nil disables the web view.
 	Pages, ActingPages nethttp.Handler
 	PagesPath          string
-	// Token opens /debug/pprof/ and ActingPages to who sends it as `Authorization: Bearer …`, or as the password that a browser asks
-	// for, and ViewToken opens Pages. Without any, Pages are open on loopback; without Token, so are profiles.
+	// Token grants access to /debug/pprof/ and ActingPages, ViewToken to Pages. Clients send either as a bearer token
+	// or as the password of basic authentication. If both are empty, Pages is open on loopback. If Token is empty, so
+	// are profiles.
 	Token, ViewToken string
 	Log              *slog.Logger
 }
 
-// Listen opens the address that Admin is to serve.
+// Listen opens the TCP listener for Admin.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
@@ -60,7 +62,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Run serves until ctx is cancelled, and returns nil then.
+// Run serves until ctx is cancelled, then returns nil. Requests in flight get one second to finish.
 func (a *Admin) Run(ctx context.Context) error {
 	server := a.server(ctx)
 	a.Log.InfoContext(ctx, "Serving health and metrics", "address", a.Listener.Addr().String())
@@ -76,35 +78,36 @@ func (a *Admin) Run(ctx context.Context) error {
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if server.Shutdown(stopping) != nil {
-			_ = server.Close() // who still asks is cut off
+			_ = server.Close() // cuts off requests in flight
 		}
 		return nil
 	})
 	return g.Wait()
 }
 
-// server bounds what any client can hold, whether it has a token or not.
+// server bounds what any client can hold, with or without a token.
 func (a *Admin) server(ctx context.Context) *nethttp.Server {
 	open := &connections{most: mostConnections}
 	return &nethttp.Server{
 		Handler: a.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: writeTimeout,
 		ConnState:   open.changed,
 		ErrorLog:    slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
-		BaseContext: func(net.Listener) context.Context { return ctx }, // a page that is live ends with Run
+		BaseContext: func(net.Listener) context.Context { return ctx }, // ends live pages with Run
 	}
 }
 
-// boundBody bounds how long a client may take to send a request's body. The server's ReadTimeout would end a long answer, too.
+// boundBody bounds how long a client may take to send a request's body. The server's ReadTimeout would also end long
+// responses.
 func boundBody(next nethttp.Handler, timeout time.Duration) nethttp.Handler {
 	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		if r.ContentLength != 0 {
-			_ = nethttp.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout)) // only a test's connection knows none
+			_ = nethttp.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout)) // unsupported only in tests
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// Handler is what Run serves.
+// Handler returns the handler that Run serves.
 func (a *Admin) Handler() nethttp.Handler {
 	mux := nethttp.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w nethttp.ResponseWriter, _ *nethttp.Request) { fmt.Fprintln(w, "ok") })
@@ -123,7 +126,7 @@ func (a *Admin) Handler() nethttp.Handler {
 	return boundBody(mux, bodyTimeout)
 }
 
-// profile lets those in who have the token; where none is set, those on this machine.
+// profile requires the token. If no token is set, it requires loopback.
 func (a *Admin) profile(next nethttp.HandlerFunc) nethttp.HandlerFunc {
 	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		if a.sent(r, a.Token) || a.Token == "" && a.local(r) {
@@ -134,8 +137,8 @@ func (a *Admin) profile(next nethttp.HandlerFunc) nethttp.HandlerFunc {
 	}
 }
 
-// page lets those act who have the token, and those look who have the other one; where neither is set, those on this machine look.
-// Who came over loopback may have been sent there by any page in a browser, so nobody acts without a token.
+// page serves ActingPages to requests with Token and Pages to requests with ViewToken. If neither is set, it serves
+// Pages on loopback. Any site open in a local browser can send requests over loopback, so acting always requires Token.
 func (a *Admin) page(w nethttp.ResponseWriter, r *nethttp.Request) {
 	open := a.Token == "" && a.ViewToken == ""
 	switch {
@@ -148,7 +151,7 @@ func (a *Admin) page(w nethttp.ResponseWriter, r *nethttp.Request) {
 	}
 }
 
-// sent says whether a token that is set came with a request, as a bearer token or as a password.
+// sent reports whether a request carries token, as a bearer token or as a password. It is false if token is empty.
 func (a *Admin) sent(r *nethttp.Request, token string) bool {
 	given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if _, password, basic := r.BasicAuth(); basic {
@@ -157,7 +160,8 @@ func (a *Admin) sent(r *nethttp.Request, token string) bool {
 	return is && token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
 }
 
-// local says whether a request came over loopback by its name: a page in a browser on this machine comes by another.
+// local reports whether the listener and the request's Host are loopback. The Host check prevents DNS rebinding: a
+// foreign page in a local browser sends its own host name.
 func (a *Admin) local(r *nethttp.Request) bool {
 	return isLoopback(a.Listener.Addr().String()) && isLoopback(r.Host)
 }

@@ -7,14 +7,14 @@ const (
 	histogram = "histogram"
 )
 
-// Metric describes one metric. Its name is the same in a scrape and by OTLP, unit and kind included.
+// Metric describes one metric. Scrapes and OTLP use the same name, which includes unit and kind.
 type Metric struct {
 	Name, Kind, Unit string
-	// Label is the one label that the metric has; "": none.
+	// Label is the metric's only label. Empty means that it has none.
 	Label string
-	// Values are the label's values. A counter's are there from the start, with 0.
+	// Values are the label's values. A counter exports each of them from the start, as 0.
 	Values []string
-	// Buckets are a histogram's bounds.
+	// Buckets are the upper bounds of a histogram's buckets.
 	Buckets []float64
 	Meaning string
 }
@@ -26,13 +26,13 @@ var (
 	tries   = []float64{1, 2, 3, 4, 5, 7, 10, 20, 50, 100}
 )
 
-// Catalogue returns all metrics, in the order of the reference. Nothing else is measured: an instrument is made from its line
-// here.
+// Catalogue returns all metrics, in the order of the reference documentation. Every instrument is created from its
+// entry here.
 func Catalogue() []Metric {
 	return append(append(processing(), handing()...), state()...)
 }
 
-// processing are the metrics of claims, and of what the database has to do.
+// processing returns the metrics of claims and of other database work.
 func processing() []Metric {
 	return []Metric{
 		{Name: "pgdispatch_wakeups_total", Kind: counter, Unit: "claims", Label: "source",
@@ -72,7 +72,7 @@ func processing() []Metric {
 	}
 }
 
-// handing are the metrics of items on their way to Temporal, and of their executions.
+// handing returns the metrics of starts and of their executions.
 func handing() []Metric {
 	return []Metric{
 		{Name: "queue_items_dispatched_total", Kind: counter, Unit: "items",
@@ -104,7 +104,7 @@ func handing() []Metric {
 	}
 }
 
-// state are the metrics that say how things are at the time of the scrape.
+// state returns the gauges, which are read at the time of the scrape.
 func state() []Metric {
 	return []Metric{
 		{Name: "pgdispatch_items_held", Kind: gauge, Unit: "items", Meaning: "Items that this replica has claimed and not settled."},

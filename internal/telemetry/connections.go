@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// connections keeps the open connections of a server within a bound. Beyond it, each new one has another closed: the one that has gone
-// longest without a request, else the one whose request is the oldest. So a probe is answered however many connections somebody holds.
+// connections bounds the open connections of a server. Beyond the bound, each new connection closes another: the one
+// idle longest or, if none is idle, the one with the oldest request. So probes are answered however many connections a
+// client holds.
 type connections struct {
 	most int
 
@@ -16,13 +17,13 @@ type connections struct {
 	open map[net.Conn]connection
 }
 
-// connection is what a connection does, and since when.
+// connection is the state of a connection and the time since it is in that state.
 type connection struct {
 	asks  bool
 	since time.Time
 }
 
-// changed is a server's ConnState.
+// changed is the server's ConnState hook.
 func (c *connections) changed(conn net.Conn, state nethttp.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +37,7 @@ func (c *connections) changed(conn net.Conn, state nethttp.ConnState) {
 	if state == nethttp.StateNew && len(c.open) >= c.most {
 		c.closeOne()
 	}
-	if _, known := c.open[conn]; known || state == nethttp.StateNew { // else it was closed here
+	if _, known := c.open[conn]; known || state == nethttp.StateNew { // otherwise closeOne closed it
 		c.open[conn] = connection{state == nethttp.StateActive, time.Now()}
 	}
 }
@@ -50,7 +51,7 @@ func (c *connections) closeOne() {
 		}
 	}
 	if victim != nil {
-		_ = victim.Close() // its request, if there is one, gets an error
+		_ = victim.Close() // its request, if any, fails
 		delete(c.open, victim)
 	}
 }

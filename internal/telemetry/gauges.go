@@ -14,28 +14,30 @@ import (
 )
 
 const (
-	// depthTimeout bounds one look at the queue, below what a scrape waits for.
+	// depthTimeout bounds one read of the queue's depth. It is shorter than a scrape's timeout.
 	depthTimeout = 3 * time.Second
-	// depthAge is how old a look may be: however many ask, the database is asked no more often.
+	// depthAge is the maximum age of a cached read. It bounds how often scrapes query the database.
 	depthAge = 5 * time.Second
 )
 
-// Queue is the part of the store that gauges read.
+// Queue is the part of the store that Gauges reads.
 type Queue interface {
 	QueueDepth(ctx context.Context) (claim.Depth, error)
 	WorkspaceStatistics(ctx context.Context, atMost int) ([]claim.WorkspaceStatistics, error)
 }
 
-// Gauges say how a replica is at the time of a scrape. Its fields are set before Observe and not changed after.
+// Gauges reads a replica's state at the time of a scrape. Set its fields before Observe and do not change them
+// afterwards.
 type Gauges struct {
 	Queue Queue
-	// Workspaces is of how many workspaces there are gauges, those with the most items; 0: none. Their look counts every item
-	// of every workspace.
+	// Workspaces is the number of workspaces with gauges of their own, those with the most items first. Zero disables
+	// these gauges. Reading them counts every item of every workspace.
 	Workspaces int
 	Workers    int
-	// Listening says whether LISTEN is in force, OnDuty whether notifications are meant for this replica. Nil: LISTEN is off.
+	// Listening reports whether LISTEN is active, OnDuty whether notifications are addressed to this replica.
+	// Nil means that LISTEN is off.
 	Listening, OnDuty func() bool
-	// Ready says whether the replica is ready.
+	// Ready reports whether the replica is ready.
 	Ready func(ctx context.Context) bool
 
 	t  *Telemetry
@@ -43,7 +45,7 @@ type Gauges struct {
 	look
 }
 
-// look is what was read of the queue.
+// look is one read of the queue's state.
 type look struct {
 	at         time.Time
 	depth      claim.Depth
@@ -51,7 +53,7 @@ type look struct {
 	err        error
 }
 
-// Observe has the gauges read whenever somebody wants to know.
+// Observe registers g, so that every scrape and every export reads it.
 func (t *Telemetry) Observe(g *Gauges) error {
 	g.t = t
 	gauges := t.instruments.gauges
@@ -120,7 +122,7 @@ func (g *Gauges) observeQueue(ctx context.Context, set setter) {
 	}
 }
 
-// recent looks at the queue, or remembers what was seen a moment ago. Those who ask meanwhile wait for the one look.
+// recent reads the queue's state, or returns a read no older than depthAge. Concurrent callers share one read.
 func (g *Gauges) recent(ctx context.Context) look {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,41 +10,41 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// hands follows hand-overs from their claim to their end. There are as many as this replica holds items. It is safe for
-// concurrent use.
+// hands tracks each item that this replica holds, from its claim to its settle or loss. It is safe for concurrent use.
 type hands struct {
 	instruments *instruments
-	tracer      trace.Tracer // nil: no traces
-	// dispatched is told how long each item had been due that was started; nil: nobody is.
+	tracer      trace.Tracer // nil if tracing is off
+	// dispatched is called for each started item, with how long the item had been due. Nil disables the callback.
 	dispatched func(waited time.Duration)
 
 	mu  sync.Mutex
 	all map[int64]*hand
 }
 
-// hand is one hand-over. Its outcome is its worker's, until it is settled.
+// hand is one tracked item. Only its worker writes outcome, before the item is settled.
 type hand struct {
 	batch    *batch
 	token    int64
 	attempts int
 	problem  string
 	waited   time.Duration
-	since    time.Time // when it had waited for so long
+	since    time.Time // when waited was measured
 	outcome  string    // of the last start
 	span     trace.Span
 }
 
-// due is for how long the item has been due by now.
+// due returns how long the item has been due.
 func (o *hand) due() time.Duration { return o.waited + time.Since(o.since) }
 
-// batch is what was claimed at once.
+// batch is the items of one claim.
 type batch struct {
 	began time.Time
 	left  int
 	flow  trace.Span
 }
 
-// take follows the items of a claim. One that was followed before was lost without anybody being told.
+// take tracks the items of a claim. If an item is already tracked, its earlier lease was lost unnoticed and its entry
+// is replaced.
 func (h *hands) take(took interval, claimed claim.Batch) {
 	b := &batch{began: took.began, left: len(claimed.Items), flow: h.claimSpans(took, claimed)}
 	h.mu.Lock()
@@ -58,7 +58,7 @@ func (h *hands) take(took interval, claimed claim.Batch) {
 	}
 }
 
-// of returns the hand-over of an item; nil: it is not followed.
+// of returns the entry of an item with the same token, or nil if it is not tracked.
 func (h *hands) of(item claim.Item) *hand {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +74,7 @@ func (h *hands) held() int {
 	return len(h.all)
 }
 
-// end ends a hand-over that was settled.
+// end measures a settled item and stops tracking it.
 func (h *hands) end(id int64, verb claim.Verb, took interval) {
 	one, last := h.remove(id)
 	if one == nil {
@@ -94,7 +94,7 @@ func (h *hands) end(id int64, verb claim.Verb, took interval) {
 	h.ended(one, last)
 }
 
-// lost ends a hand-over whose lease is another's, or nobody's.
+// lost stops tracking an item whose lease this replica no longer holds.
 func (h *hands) lost(id int64) {
 	one, last := h.remove(id)
 	if one == nil {
@@ -104,7 +104,7 @@ func (h *hands) lost(id int64) {
 	h.ended(one, last)
 }
 
-// ended measures the batch when the last of its items has ended.
+// ended measures the batch once its last item has ended.
 func (h *hands) ended(one *hand, last bool) {
 	if last {
 		h.instruments.record("queue_processing_duration_seconds", time.Since(one.batch.began).Seconds())
@@ -123,7 +123,7 @@ func (h *hands) remove(id int64) (one *hand, last bool) {
 	return one, one.batch.left == 0
 }
 
-// reason is why an item failed for good, in words that are few.
+// reason returns why an item failed for good, from the fixed set of label values.
 func (o *hand) reason() string {
 	switch o.problem {
 	case "":
@@ -145,5 +145,5 @@ func (o *hand) reason() string {
 	return "attempts_exhausted"
 }
 
-// word makes a label of an outcome's name.
+// word turns an outcome's name into a label value.
 func word(text string) string { return strings.ReplaceAll(text, " ", "_") }

@@ -10,46 +10,46 @@ import (
 )
 
 const (
-	// checkTimeout bounds all checks of one look, below what a probe waits for by default in most places.
+	// checkTimeout bounds one round of all checks. It is shorter than the usual default timeout of a probe.
 	checkTimeout = 900 * time.Millisecond
-	// checkAge is how old a look may be.
+	// checkAge is how long the result of a round is reused.
 	checkAge = time.Second
 )
 
-// Check is one thing that a replica needs to do its work. Do says what is wrong; nil: nothing.
+// Check tests one thing that a replica needs to work. Do returns nil if it is available.
 type Check struct {
 	Name string
 	Do   func(ctx context.Context) error
 }
 
-// Health says whether a replica does its work, and why not. It is not ready at first.
+// Health reports whether a replica is ready, and why not. It starts as not ready.
 type Health struct {
 	mu       sync.Mutex
 	checks   []Check
-	why      string // "": the checks decide
+	why      string // if empty, the checks decide
 	problems []string
 	at       time.Time
 }
 
-// NewHealth returns one that is not ready, and says why.
+// NewHealth returns a Health that is not ready, for the reason why.
 func NewHealth(why string) *Health { return &Health{why: why} }
 
-// Waiting says that the replica is not ready, whatever the checks say, and why.
+// Waiting marks the replica as not ready, for the reason why, regardless of the checks.
 func (h *Health) Waiting(why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.why = why
 }
 
-// Working has the checks decide from now on.
+// Working lets the checks decide from now on.
 func (h *Health) Working(checks ...Check) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.why, h.checks, h.at = "", checks, time.Time{}
 }
 
-// Problems returns what is wrong, each with its name; none: the replica is ready. However many ask, the checks are done once a
-// second.
+// Problems returns the failed checks, each prefixed with its name. An empty result means that the replica is ready.
+// The checks run at most once a second, however many callers there are.
 func (h *Health) Problems(ctx context.Context) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,7 +71,7 @@ func (h *Health) Problems(ctx context.Context) []string {
 	return h.problems
 }
 
-// Ready says whether nothing is wrong.
+// Ready reports whether there are no problems.
 func (h *Health) Ready(ctx context.Context) bool { return len(h.Problems(ctx)) == 0 }
 
 func (h *Health) serve(w nethttp.ResponseWriter, r *nethttp.Request) {

@@ -8,8 +8,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments are the counters and histograms, by name, with their labels made beforehand: nothing is allocated per item. Nil ones
-// measure nothing.
+// instruments holds all instruments by name. Labels are prebuilt, so that counting an item allocates nothing. A nil
+// *instruments measures nothing.
 type instruments struct {
 	counters   map[string]counterOf
 	histograms map[string]metric.Float64Histogram
@@ -22,7 +22,7 @@ type counterOf struct {
 	values map[string]metric.AddOption
 }
 
-// newInstruments makes all of the catalogue.
+// newInstruments creates all instruments of the catalogue.
 func newInstruments(meter metric.Meter) (*instruments, error) {
 	all := &instruments{map[string]counterOf{}, map[string]metric.Float64Histogram{}, map[string]metric.Float64ObservableGauge{}}
 	for _, m := range Catalogue() {
@@ -59,7 +59,7 @@ func (i *instruments) addCounter(meter metric.Meter, m Metric) error {
 	return nil
 }
 
-// count adds to a counter; value is its label's, "" where it has none.
+// count adds n to a counter. value is the label's value, empty if the counter has no label.
 func (i *instruments) count(name string, n int, value string) {
 	if i == nil {
 		return

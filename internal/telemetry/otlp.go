@@ -18,7 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// protocol is what OTLP is spoken over.
+// protocol is an OTLP transport.
 type protocol string
 
 const (
@@ -27,9 +27,9 @@ const (
 	grpc protocol = "grpc"
 )
 
-// exporterOf reads the standard variables: what a signal, METRICS or TRACES, is exported by. Unlike in the standard, nothing is
-// exported until an endpoint is named or OTEL_<signal>_EXPORTER says otlp: a replica does not look for a collector that nobody
-// has mentioned.
+// exporterOf reads the standard variables and returns the OTLP protocol of a signal, METRICS or TRACES. Unlike the
+// standard, it exports nothing until an endpoint is set or OTEL_<signal>_EXPORTER is otlp, so a replica never tries a
+// collector that is not configured.
 func exporterOf(lookupEnv func(string) (string, bool), signal string) (protocol, error) {
 	read := func(name string) string {
 		value, _ := lookupEnv(name)
@@ -71,10 +71,10 @@ func newMetricExporter(ctx context.Context, over protocol) (sdkmetric.Exporter, 
 	return otlpmetrichttp.New(ctx)
 }
 
-// complainInterval is how often the log hears of the same failure to export.
+// complainInterval is the minimum time between two log entries for the same export error.
 const complainInterval = time.Minute
 
-// handleErrors has OpenTelemetry complain in the log. It is one for the whole process.
+// handleErrors sends OpenTelemetry's errors to log. The handler is global to the process.
 func handleErrors(log *slog.Logger) {
 	var mu sync.Mutex
 	var last string

@@ -8,21 +8,21 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// Pulse counts what a replica tells the others, and whoever looks at the database, of itself. Unlike metrics, it always counts.
-// It hears what a dispatcher does, as its Observer, and passes it on. It is safe for concurrent use.
+// Pulse counts what a replica publishes about itself in the database. Unlike metrics, it is always on. It is the
+// dispatcher's Observer and forwards each call to Telemetry. It is safe for concurrent use.
 type Pulse struct {
-	t *Telemetry // hears the same, and follows the items in hand
+	t *Telemetry // receives the same calls, and tracks the items held
 
 	mu      sync.Mutex
-	waits   claim.Waits // of what was started since the last note
-	started int64       // since the last look at the state
+	waits   claim.Waits // of the starts since the last Take
+	started int64       // since the last State
 	looked  time.Time
-	paused  int  // namespaces that take no workflows
-	breaker bool // all of them
+	paused  int  // namespaces that accept no workflows
+	breaker bool // no namespace accepts workflows
 	wakeUps map[string]int64
 }
 
-// NewPulse returns one that passes on to t. Where t is nil, nothing is measured but the pulse.
+// NewPulse returns a Pulse that forwards to t. If t is nil, only the pulse is measured.
 func NewPulse(t *Telemetry) *Pulse {
 	if t == nil {
 		t = &Telemetry{}
@@ -32,10 +32,10 @@ func NewPulse(t *Telemetry) *Pulse {
 	return p
 }
 
-// Store measures a store, for the pulse and for what it passes on to.
+// Store wraps a store so that the pulse and Telemetry measure it.
 func (p *Pulse) Store(of *claim.Store) *Store { return &Store{Store: of, inner: of, t: p.t} }
 
-// State is how the replica is now. Its rate is that since the last call.
+// State returns the replica's current state. StartsPerSecond is the rate since the last call.
 func (p *Pulse) State() claim.ReplicaState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +48,7 @@ func (p *Pulse) State() claim.ReplicaState {
 	return state
 }
 
-// Take returns what was started since the last Take.
+// Take returns the waits of the items started since the last Take.
 func (p *Pulse) Take() claim.Waits {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,14 +57,14 @@ func (p *Pulse) Take() claim.Waits {
 	return waits
 }
 
-// GiveBack returns what was taken and could not be noted.
+// GiveBack restores waits that were taken but could not be saved.
 func (p *Pulse) GiveBack(waits claim.Waits) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waits.Merge(waits)
 }
 
-// dispatched takes note of an item whose workflow was started, after it had been due for so long.
+// dispatched records a started item that had been due for waited.
 func (p *Pulse) dispatched(waited time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func (p *Pulse) dispatched(waited time.Duration) {
 	p.started++
 }
 
-// Woken is dispatch.Observer's.
+// Woken implements dispatch.Observer.
 func (p *Pulse) Woken(source string) {
 	p.mu.Lock()
 	p.wakeUps[source]++
@@ -80,7 +80,7 @@ func (p *Pulse) Woken(source string) {
 	p.t.Woken(source)
 }
 
-// Paused is dispatch.Observer's.
+// Paused implements dispatch.Observer.
 func (p *Pulse) Paused(namespaces int, all bool) {
 	p.mu.Lock()
 	p.paused, p.breaker = namespaces, all
@@ -88,5 +88,5 @@ func (p *Pulse) Paused(namespaces int, all bool) {
 	p.t.Paused(namespaces, all)
 }
 
-// Lost is dispatch.Observer's.
+// Lost implements dispatch.Observer.
 func (p *Pulse) Lost(itemID int64) { p.t.Lost(itemID) }

@@ -16,7 +16,7 @@ import (
 // traceContext reads and writes traceparent.
 var traceContext propagation.TraceContext
 
-// span begins a span; it is nil, and nothing happens, where there are no traces.
+// span starts a span. It returns nil if tracing is off.
 func (h *hands) span(parent trace.Span, name string, began time.Time, options ...trace.SpanStartOption) trace.Span {
 	if h.tracer == nil {
 		return nil
@@ -35,8 +35,8 @@ func endSpan(span trace.Span, options ...trace.SpanEndOption) {
 	}
 }
 
-// claimSpans writes down a claim that found items, and returns the flow's span, which ends with the last of them. What the
-// claim does inside of its one statement has no times of its own: it is in events.
+// claimSpans records a claim that found items and returns the flow's span, which ends with the last of these items. The
+// steps inside the claim's single statement have no times of their own, so they are recorded as events.
 func (h *hands) claimSpans(took interval, claimed claim.Batch) trace.Span {
 	flow := h.span(nil, "flow:queue_processing", took.began, trace.WithNewRoot())
 	if flow == nil {
@@ -53,8 +53,8 @@ func (h *hands) claimSpans(took interval, claimed claim.Batch) trace.Span {
 	return flow
 }
 
-// itemSpan begins an item's span. It continues the enqueuer's, and is linked to the claim; where the enqueuer has none, it is
-// the claim's.
+// itemSpan starts an item's span. Its parent is the enqueuer's span, with a link to the claim. If the enqueuer has
+// none, the parent is the claim's flow span.
 func (h *hands) itemSpan(took interval, of *batch, item claim.Item) trace.Span {
 	if of.flow == nil {
 		return nil
@@ -71,7 +71,7 @@ func (h *hands) itemSpan(took interval, of *batch, item claim.Item) trace.Span {
 	return h.span(parent, "step:process_item", took.ended, options...)
 }
 
-// remote is the span that a traceparent names; nil: none.
+// remote returns the span named by traceparent, or nil if there is none.
 func remote(traceparent string) trace.Span {
 	ctx := traceContext.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
 	if !trace.SpanContextFromContext(ctx).IsValid() {
@@ -80,7 +80,8 @@ func remote(traceparent string) trace.Span {
 	return trace.SpanFromContext(ctx)
 }
 
-// startSpans begins the spans of a start and returns the item as it is to be started, and what ends them.
+// startSpans starts the spans of a start. It returns the item with its Traceparent set to the new span, and a function
+// that ends the spans.
 func (h *hands) startSpans(one *hand, item claim.Item) (claim.Item, func(runID, outcome string, err error)) {
 	if one == nil || one.span == nil {
 		return item, func(string, string, error) {}
@@ -107,12 +108,12 @@ func (h *hands) startSpans(one *hand, item claim.Item) (claim.Item, func(runID, 
 	}
 }
 
-// steps names the last step of an item by how its claim ended.
+// steps maps how a claim ended to the name of the item's last step.
 var steps = map[claim.Verb]string{
 	claim.Dispatched: "step:mark_dispatched", claim.Retry: "step:release_to_pending", claim.Release: "step:release_to_pending", claim.Fail: "step:mark_failed",
 }
 
-// settleSpans writes down an item's settle and ends its span.
+// settleSpans records an item's settle and ends its span.
 func (h *hands) settleSpans(one *hand, verb claim.Verb, took interval) {
 	if one.span == nil {
 		return

@@ -13,7 +13,7 @@ type starter interface {
 	Find(ctx context.Context, item claim.Item) (runID string, found bool, err error)
 }
 
-// Starter is a starter that is measured. With traces on, the workflow continues the dispatcher's span, which continues the
+// Starter measures a starter. If tracing is on, the workflow continues the dispatcher's span, which continues the
 // enqueuer's.
 type Starter struct {
 	starter
@@ -21,7 +21,7 @@ type Starter struct {
 	classify func(error) string
 }
 
-// Starter measures a starter. Where t is nil, it only passes on. Classify names what an error means.
+// Starter wraps a starter. classify returns the outcome that an error means. If t is nil, nothing is measured.
 func (t *Telemetry) Starter(of starter, classify func(error) string) *Starter {
 	return &Starter{starter: of, t: t, classify: classify}
 }
@@ -51,7 +51,7 @@ func (s *Starter) Start(ctx context.Context, item claim.Item) (runID string, err
 	return runID, err
 }
 
-// Waiter is a waiter that is measured; End is what it returns.
+// Waiter counts the running waits of a waiter whose Wait returns End.
 type Waiter[End any] struct {
 	t     *Telemetry
 	inner waiter[End]
@@ -61,7 +61,7 @@ type waiter[End any] interface {
 	Wait(ctx context.Context, execution claim.Execution) (End, error)
 }
 
-// NewWaiter measures a waiter. Where t is nil, it only passes on.
+// NewWaiter wraps a waiter. If t is nil, nothing is measured.
 func NewWaiter[End any](t *Telemetry, of waiter[End]) *Waiter[End] { return &Waiter[End]{t, of} }
 
 // Wait waits for an execution's end.

@@ -11,7 +11,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// store is what of a store is measured.
+// store lists the measured methods of claim.Store.
 type store interface {
 	SettleAndClaim(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (claim.Batch, []int64, error)
 	Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error)
@@ -23,14 +23,14 @@ type store interface {
 	DeleteFinished(ctx context.Context, atMost int) (claim.Deleted, error)
 }
 
-// Store is a store that is measured. What it answers is the store's own answer.
+// Store measures a claim.Store. It returns the results of the wrapped store unchanged.
 type Store struct {
-	*claim.Store // what is not measured goes straight through
+	*claim.Store // serves the methods that are not measured
 	inner        store
 	t            *Telemetry
 }
 
-// SettleAndClaim is claim.Store's.
+// SettleAndClaim measures claim.Store.SettleAndClaim.
 func (s *Store) SettleAndClaim(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (claim.Batch, []int64, error) {
 	began := time.Now()
 	batch, settled, err := s.inner.SettleAndClaim(ctx, started, wanted)
@@ -39,7 +39,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []claim.Settlement, 
 	return batch, settled, err
 }
 
-// Settle is claim.Store's.
+// Settle measures claim.Store.Settle.
 func (s *Store) Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 	began := time.Now()
 	settled, err := s.inner.Settle(ctx, verb, batch)
@@ -51,14 +51,14 @@ func (s *Store) Settle(ctx context.Context, verb claim.Verb, batch []claim.Settl
 	return settled, err
 }
 
-// Heartbeat is claim.Store's.
+// Heartbeat measures claim.Store.Heartbeat.
 func (s *Store) Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error) {
 	renewed, err := s.inner.Heartbeat(ctx, held)
 	s.t.failed("heartbeat", err)
 	return renewed, err
 }
 
-// Sweep is claim.Store's.
+// Sweep measures claim.Store.Sweep.
 func (s *Store) Sweep(ctx context.Context, atMost int) (claim.Swept, error) {
 	swept, err := s.inner.Sweep(ctx, atMost)
 	s.t.failed("sweep", err)
@@ -66,7 +66,7 @@ func (s *Store) Sweep(ctx context.Context, atMost int) (claim.Swept, error) {
 	return swept, err
 }
 
-// Finish is claim.Store's.
+// Finish measures claim.Store.Finish.
 func (s *Store) Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error) {
 	first, err := s.inner.Finish(ctx, executionID, outcome, reason, result)
 	s.t.failed("finish", err)
@@ -76,7 +76,7 @@ func (s *Store) Finish(ctx context.Context, executionID, outcome, reason, result
 	return first, err
 }
 
-// FinishAll is claim.Store's.
+// FinishAll measures claim.Store.FinishAll.
 func (s *Store) FinishAll(ctx context.Context, ends []claim.Ended) (map[string]bool, error) {
 	first, err := s.inner.FinishAll(ctx, ends)
 	s.t.failed("finish", err)
@@ -88,7 +88,7 @@ func (s *Store) FinishAll(ctx context.Context, ends []claim.Ended) (map[string]b
 	return first, err
 }
 
-// ended counts an execution's end.
+// ended counts an execution's end by its outcome.
 func (t *Telemetry) ended(outcome string) {
 	how := strings.ToLower(outcome)
 	t.instruments.count("pgdispatch_executions_ended_total", 1, how)
@@ -97,7 +97,7 @@ func (t *Telemetry) ended(outcome string) {
 	}
 }
 
-// Adopt is claim.Store's.
+// Adopt measures claim.Store.Adopt.
 func (s *Store) Adopt(ctx context.Context, atMost int, watching []string) ([]claim.Execution, error) {
 	adopted, err := s.inner.Adopt(ctx, atMost, watching)
 	s.t.failed("adopt", err)
@@ -105,7 +105,7 @@ func (s *Store) Adopt(ctx context.Context, atMost int, watching []string) ([]cla
 	return adopted, err
 }
 
-// DeleteFinished is claim.Store's.
+// DeleteFinished measures claim.Store.DeleteFinished.
 func (s *Store) DeleteFinished(ctx context.Context, atMost int) (claim.Deleted, error) {
 	deleted, err := s.inner.DeleteFinished(ctx, atMost)
 	s.t.failed("delete", err)
@@ -122,12 +122,12 @@ func (t *Telemetry) failed(operation string, err error) {
 	}
 }
 
-// interval is when something began and ended.
+// interval is the time between two instants.
 type interval struct{ began, ended time.Time }
 
 func (i interval) seconds() float64 { return i.ended.Sub(i.began).Seconds() }
 
-// claimed measures a claim, and begins to follow its items.
+// claimed measures a claim and begins to track its items.
 func (t *Telemetry) claimed(took interval, batch claim.Batch, err error) {
 	t.failed("claim", err)
 	t.instruments.count("queue_items_at_capacity_total", len(batch.AtCapacity), "")
@@ -157,7 +157,7 @@ func (t *Telemetry) claimed(took interval, batch claim.Batch, err error) {
 	}
 }
 
-// isLockFailure knows how Postgres says that a claim got no further than its lock, and how a claim says that it waited too long.
+// isLockFailure reports whether a claim failed on the claim lock: Postgres cancelled it, or the claim timed out.
 func isLockFailure(err error) bool {
 	var postgres *pgconn.PgError
 	if errors.As(err, &postgres) {
@@ -169,7 +169,7 @@ func isLockFailure(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded)
 }
 
-// settled measures what one statement settled, and ends following it.
+// settled measures the items that one statement settled and stops tracking them.
 func (t *Telemetry) settled(verb claim.Verb, ids []int64, took interval) {
 	if len(ids) == 0 {
 		return

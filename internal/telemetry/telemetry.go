@@ -1,8 +1,8 @@
-// Package telemetry measures a replica from outside: it stands between the parts and what they call, and counts what passes.
-// It decides nothing, and nothing depends on it. Without it, the parts do the same.
+// Package telemetry measures a replica from outside: it wraps the interfaces between its parts and counts the calls.
+// It does not change their behaviour.
 //
-// Metrics are made by OpenTelemetry and read by a scrape, by OTLP or both; traces go by OTLP. The standard OTEL_* variables
-// say where to.
+// Metrics are OpenTelemetry instruments, exported by scrape, by OTLP or both. Traces are exported by OTLP. The standard
+// OTEL_* variables set the endpoints.
 package telemetry
 
 import (
@@ -25,33 +25,33 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope names this package as the maker of metrics and spans.
+// scope is the instrumentation scope of all metrics and spans.
 const scope = "github.com/pgdispatch/pgdispatch"
 
 // shutdownTimeout bounds the last export.
 const shutdownTimeout = 3 * time.Second
 
-// Options say what is measured, and for whom.
+// Options configures New.
 type Options struct {
-	// Version and Replica name the process.
+	// Version and Replica identify the process.
 	Version, Replica string
-	// Scraped: metrics are asked for at Registry.
+	// Scraped enables Registry.
 	Scraped bool
-	// LookupEnv reads the OTEL_* variables that say whether there is anything to export to. The exporters read the others
+	// LookupEnv reads the OTEL_* variables that enable exporters. The exporters read the other OTEL_* variables
 	// themselves.
 	LookupEnv func(string) (string, bool)
 	Log       *slog.Logger
 }
 
-// Telemetry is what a replica measures. A nil one measures nothing, and costs nothing.
+// Telemetry holds a replica's metrics and traces. A nil *Telemetry measures nothing and costs nothing.
 type Telemetry struct {
-	// Registry is what a scrape reads.
+	// Registry serves scrapes.
 	Registry *prometheus.Registry
 
 	version     string
 	meter       metric.Meter
 	instruments *instruments
-	tracer      trace.Tracer // nil: no traces
+	tracer      trace.Tracer // nil if tracing is off
 	hands       hands
 	watches     atomic.Int64
 	breaker     atomic.Bool
@@ -59,7 +59,8 @@ type Telemetry struct {
 	shutdown    []func(context.Context) error
 }
 
-// New returns nil where nobody wants to know anything.
+// New returns nil if metrics are neither scraped nor exported and tracing is off. It installs the global error handler
+// of OpenTelemetry, which logs to o.Log.
 func New(ctx context.Context, o Options) (*Telemetry, error) {
 	metrics, metricsErr := exporterOf(o.LookupEnv, "METRICS")
 	traces, tracesErr := exporterOf(o.LookupEnv, "TRACES")
@@ -88,7 +89,8 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// describe says who reports. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES are stronger.
+// describe returns the resource attributes of the process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override
+// them.
 func describe(ctx context.Context, o Options) (*resource.Resource, error) {
 	about, err := resource.New(ctx, resource.WithAttributes(
 		attribute.String("service.name", "pgdispatch"),
@@ -128,14 +130,14 @@ func (t *Telemetry) addMetrics(ctx context.Context, scraped bool, otlp protocol,
 	return err
 }
 
-// trace begins to trace.
+// trace turns tracing on.
 func (t *Telemetry) trace(provider *sdktrace.TracerProvider) {
 	t.tracer = provider.Tracer(scope)
 	t.hands.tracer = t.tracer
 	t.shutdown = append(t.shutdown, provider.Shutdown)
 }
 
-// Shutdown exports what is left, and gives up after three seconds.
+// Shutdown exports the remaining metrics and spans. It gives up after three seconds. A nil t returns nil.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -152,32 +154,32 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Woken counts what made the dispatcher look: dispatch.Observer.
+// Woken counts a wake-up of the dispatcher by its source. It implements dispatch.Observer.
 func (t *Telemetry) Woken(source string) { t.instruments.count("pgdispatch_wakeups_total", 1, source) }
 
-// Paused takes note of what takes no workflows: dispatch.Observer.
+// Paused records how many namespaces accept no workflows, and whether all do not. It implements dispatch.Observer.
 func (t *Telemetry) Paused(namespaces int, all bool) {
 	t.paused.Store(int64(namespaces))
 	t.breaker.Store(all)
 }
 
-// BreakerOpen says whether nothing is claimed but probes. It is false where t is nil.
+// BreakerOpen reports whether only probes are claimed. It is false if t is nil.
 func (t *Telemetry) BreakerOpen() bool { return t != nil && t.breaker.Load() }
 
-// Lost counts a lost lease: dispatch.Observer.
+// Lost counts a lost lease. It implements dispatch.Observer.
 func (t *Telemetry) Lost(itemID int64) {
 	t.instruments.count("pgdispatch_lease_losses_total", 1, "")
 	t.hands.lost(itemID)
 }
 
-// Ended counts an end by how it was found. A nil t counts nothing.
+// Ended counts an end by the way it was found. A nil t counts nothing.
 func (t *Telemetry) Ended(way string) {
 	if t != nil {
 		t.instruments.count("pgdispatch_ends_found_total", 1, way)
 	}
 }
 
-// Callback counts what came of a completion callback. A nil t counts nothing.
+// Callback counts a completion callback by its result. A nil t counts nothing.
 func (t *Telemetry) Callback(result string) {
 	if t != nil {
 		t.instruments.count("pgdispatch_callbacks_total", 1, result)

@@ -75,7 +75,7 @@ func TestAWorkspaceIsChangedFromItsPage(t *testing.T) {
 	p.press("P")
 	p.tabTo("Set plan")
 	p.follow(chromedp.KeyEvent(" "))
-	p.tabTo("Workflows at once")
+	p.tabTo("Concurrent workflows")
 	p.press("7")
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	p.run(chromedp.SendKeys(chromedp.CSS(`[name=rate]`), "2.5"))
@@ -107,9 +107,9 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 	}
 	waiting := itemOf(t, "Hooli Graz", "PENDING")
 	p := shared.acting.open(t, "/ui/items/"+waiting)
-	p.tabTo("Cancel: withdraw it")
+	p.tabTo("Cancel this item")
 	p.follow(chromedp.KeyEvent(kb.Enter))
-	require.Contains(t, p.done(), "Withdrawn")
+	require.Contains(t, p.done(), "Cancelled")
 	require.Equal(t, "CANCELLED", status(waiting))
 	require.Equal(t, []string{"items cancel"}, logged(t, "["+waiting+"]"))
 
@@ -134,7 +134,7 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 
 	running = itemOf(t, "Dunder Cork", "DISPATCHED")
 	p.visit("/ui/items/" + running)
-	p.tabTo("Terminate its workflow")
+	p.tabTo("Terminate workflow")
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Equal(t, "DISPATCHED", status(running), "it was only asked")
 	p.tabTo("Terminate")
@@ -151,7 +151,7 @@ func TestADeadLetterIsReplayedOrDiscardedFromItsPage(t *testing.T) {
 	}
 	first, second := itemOf(t, "Stark Oslo", "FAILED"), itemOf(t, "Stark Nice", "FAILED")
 	p := shared.acting.open(t, "/ui/items/"+first)
-	p.tabTo("Replay: start it anew")
+	p.tabTo("Replay as a new item")
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Contains(t, p.done(), "Replayed")
 	require.Equal(t, "REPLAYED", mark(first))
@@ -238,7 +238,7 @@ func TestWhoMayOnlyLookHasNoForms(t *testing.T) {
 		p := s.open(t, "/ui/")
 		for _, name := range []string{"workspace of a long name", "failed item", "dead letters of a workspace", "settings"} {
 			p.visit(all[name].path)
-			require.Contains(t, p.text("main"), "For looking only", name)
+			require.Contains(t, p.text("main"), "Read-only. To act", name)
 			require.Empty(t, p.texts(`form[method=post], .button, a[href$="/discard"]`), name)
 		}
 	}
@@ -258,7 +258,7 @@ func TestAPageOfAnotherSiteChangesNothing(t *testing.T) {
 		await(t, func() bool {
 			return ask[bool](p, fmt.Sprintf(`location.origin === %q && document.readyState === "complete"`, shared.acting.origin))
 		}, "the browser sends the form, with the password that it knows")
-		require.Contains(t, p.text("main"), "Another site asked for this, so nothing was changed.")
+		require.Contains(t, p.text("main"), "Nothing was changed: the request came from another site.")
 		require.NotEmpty(t, p.forgive())
 	}
 	require.False(t, one[bool](t, shared.full, "select paused from pgdispatch.workspaces where id = $1", id))

@@ -34,7 +34,7 @@ func TestTheSkipLinkLeadsPastTheNavigation(t *testing.T) {
 	t.Parallel()
 	p := shared.full.open(t, "/ui/workspaces")
 	p.press(kb.Tab)
-	require.Equal(t, "To the content", p.focus().Label)
+	require.Equal(t, "Skip to content", p.focus().Label)
 	p.press(kb.Enter, kb.Tab)
 	require.Equal(t, "Name or ID", p.focus().Label)
 }
@@ -50,11 +50,11 @@ func TestListsAreSearchedAndSortedByKeyboard(t *testing.T) {
 	for _, name := range names {
 		require.True(t, strings.HasPrefix(name, "Globex "), name)
 	}
-	p.tabTo("First")
-	p.press("b", "y") // as far as "by name"
+	p.tabTo("Sort by")
+	p.press("n") // as far as "name"
 	p.tabTo("Show")
 	p.follow(chromedp.KeyEvent(kb.Enter))
-	require.Equal(t, "by name", ask[string](p, `document.querySelector("[name=sort]").selectedOptions[0].text`))
+	require.Equal(t, "name", ask[string](p, `document.querySelector("[name=sort]").selectedOptions[0].text`))
 	require.IsIncreasing(t, p.texts("tbody th"))
 
 	p.visit("/ui/items")

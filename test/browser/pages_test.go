@@ -34,7 +34,7 @@ func places(t testing.TB) map[string]place {
 		"hostile workspace":            {full, "/ui/workspaces?q=%3Cscript", `"><script>alert(1)</script>`},
 		"foreign workspace":            {full, "/ui/workspaces?q=%F0%9F%9A%80", "مؤسسة الاختبار 🚀 12"},
 		"long name":                    {full, "/ui/workspaces?q=WWWW", long},
-		"workspace of a long name":     {full, "/ui/workspaces/" + workspaceID(t, long), "For looking only"},
+		"workspace of a long name":     {full, "/ui/workspaces/" + workspaceID(t, long), "Read-only. To act"},
 		"workspace of a hostile name":  {acting, "/ui/workspaces/" + workspaceID(t, `"><script>alert(1)</script>`), "Set plan"},
 		"items":                        {full, "/ui/items", "Older items"},
 		"items that failed":            {full, "/ui/items?status=FAILED&workspace=Sterling+Oslo", "FAILED"},
@@ -43,18 +43,18 @@ func places(t testing.TB) map[string]place {
 		"failed item":                  {full, "/ui/items/" + failed, "failure 1, at attempt 1, on web-1: start workflow: the connection was reset"},
 		"completed item":               {full, "/ui/items/" + completed, "</pre><script>alert(3)</script>"},
 		"item of a long name":          {full, "/ui/items/" + ofLong, long},
-		"waiting item to act on":       {acting, "/ui/items/" + waiting, "Cancel: withdraw it"},
-		"running item to act on":       {acting, "/ui/items/" + running, "Request cancellation"},
-		"failed item to act on":        {acting, "/ui/items/" + failed, "Replay: start it anew"},
-		"question before a terminate":  {acting, "/ui/items/" + running + "/terminate", "Back, and change nothing"},
-		"question before a discard":    {acting, "/ui/items/" + failed + "/discard", "Back, and change nothing"},
+		"waiting item to act on":       {acting, "/ui/items/" + waiting, "Cancel this item"},
+		"running item to act on":       {acting, "/ui/items/" + running, "Request workflow cancellation"},
+		"failed item to act on":        {acting, "/ui/items/" + failed, "Replay as a new item"},
+		"question before a terminate":  {acting, "/ui/items/" + running + "/terminate", "Back without changes"},
+		"question before a discard":    {acting, "/ui/items/" + failed + "/discard", "Back without changes"},
 		"dead letters":                 {full, "/ui/dead", "was refused by provider"},
 		"dead letters of a workspace":  {full, "/ui/dead/letters?workspace=Sterling+Oslo", "Sterling Oslo"},
 		"dead letters to act on":       {acting, "/ui/dead/letters?workspace=Sterling+Oslo", "Replay all of these"},
 		"dry run of many":              {acting, "/ui/dead/discard?error=postcode", "This would discard 1,"},
 		"settings":                     {full, "/ui/settings", "max-claims"},
 		"settings to change":           {acting, "/ui/settings", "Set max-claims"},
-		"question before a full pause": {acting, "/ui/settings/pause", "Nothing more is started"},
+		"question before a full pause": {acting, "/ui/settings/pause", "No replica starts anything"},
 	}
 }
 
@@ -81,7 +81,7 @@ func TestPagesOfAnEmptyDatabaseTeachAndAreAccessible(t *testing.T) {
 	t.Parallel()
 	for path, text := range map[string]string{
 		"/ui/": "insert into pgdispatch.workspaces", "/ui/workspaces": "insert into pgdispatch.workspaces",
-		"/ui/items": "insert into pgdispatch.workflow_execution_queue", "/ui/dead": "An item comes here when",
+		"/ui/items": "insert into pgdispatch.workflow_execution_queue", "/ui/dead": "An item is listed here when",
 	} {
 		p := shared.empty.open(t, path, still, phone)
 		require.Contains(t, p.text("main"), text, path)
@@ -92,7 +92,7 @@ func TestPagesOfAnEmptyDatabaseTeachAndAreAccessible(t *testing.T) {
 
 func TestAPageThatThereIsNotSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	for path, text := range map[string]string{"/ui/nothing": "The links above", "/ui/items/987654321": "Retention may have deleted it", "/ui/items?status=DONE": "Correct the address"} {
+	for path, text := range map[string]string{"/ui/nothing": "Use the links above", "/ui/items/987654321": "Retention may have deleted it", "/ui/items?status=DONE": "Correct the address"} {
 		p := shared.full.open(t, path)
 		for _, fault := range p.forgive() {
 			require.Regexp(t, `^network: Failed to load resource: the server responded with a status of 40[04] `, fault)

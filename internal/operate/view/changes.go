@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Changes says what an entry of the log of changes changed, one column each: "plan: FREE → PRO".
+// Changes lists the columns that an entry of the log of changes changed, such as "plan: FREE → PRO". It returns nil if
+// details is not a JSON object.
 func Changes(details json.RawMessage) []string {
 	var columns map[string]json.RawMessage
 	if json.Unmarshal(details, &columns) != nil {
@@ -26,7 +27,7 @@ func Changes(details json.RawMessage) []string {
 	return words
 }
 
-// valueOf writes a value of a column as a person would.
+// valueOf formats the JSON value of a column: strings without quotes, null as "not set".
 func valueOf(value json.RawMessage) string {
 	var text *string
 	switch err := json.Unmarshal(value, &text); {

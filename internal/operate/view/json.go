@@ -5,12 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// indentDepth is how deep JSON is indented. What is deeper stays on its line: the indentation of each line of a deep value would
-// together be as large as the square of its depth.
+// indentDepth is the depth to which JSON is indented. Deeper values stay on one line, because the total indentation of
+// a deep value grows with the square of its depth.
 const indentDepth = 20
 
-// IndentJSON lays valid JSON out in lines, in time and space that grow with its length only. Nothing of a value is changed. atMost
-// bounds the bytes that are returned, and whole is false where more would follow; 0: all is returned.
+// IndentJSON indents valid JSON, in time and space linear in its length. Values are not changed. It returns at most
+// atMost bytes, and whole is false if the text was cut. If atMost is 0, it returns the whole text.
 func IndentJSON(text string, atMost int) (lines string, whole bool) {
 	var out strings.Builder
 	depth, quoted, escaped, opened := 0, false, false, false
@@ -61,7 +61,7 @@ func IndentJSON(text string, atMost int) (lines string, whole bool) {
 	return out.String(), true
 }
 
-// cut shortens text to at most so many bytes, and leaves no part of a character.
+// cut shortens text to at most atMost bytes without splitting a character.
 func cut(text string, atMost int) string {
 	for atMost > 0 && !utf8.RuneStart(text[atMost]) {
 		atMost--

@@ -8,25 +8,25 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// Plot is how one figure went, minute by minute.
+// Plot is the course of one figure, one bar a minute.
 type Plot struct {
 	Name string
-	// Parts name what a bar consists of, from below; one: the figure as a whole.
+	// Parts names the parts of a bar, from the bottom up. A single part is the whole figure, and its name is the unit.
 	Parts []string
 	Bars  []Bar
-	Most  float64 // how high the highest bar is
+	Most  float64 // height of the highest bar
 
-	Write func(float64) string // a height, with its unit
+	Write func(float64) string // formats a height with its unit
 }
 
-// Bar is a minute's. Tops say how high each of its parts reaches; none: nothing is known.
+// Bar is one minute. Tops holds the upper end of each part. It is empty if nothing is known of that minute.
 type Bar struct {
 	At    time.Time
 	Tops  []float64
-	Words string // the same, with units
+	Words string // the values as text, with units
 }
 
-// Top writes how high the highest bar is, with its unit.
+// Top formats the height of the highest bar with its unit, or a dash if nothing is known of any minute.
 func (p Plot) Top() string {
 	if !slices.ContainsFunc(p.Bars, func(b Bar) bool { return len(b.Tops) > 0 }) {
 		return unknown
@@ -34,7 +34,7 @@ func (p Plot) Top() string {
 	return p.Write(p.Most)
 }
 
-// Height is a bar's.
+// Height returns the height of the bar, 0 if nothing is known.
 func (b Bar) Height() float64 {
 	if len(b.Tops) == 0 {
 		return 0
@@ -42,10 +42,10 @@ func (b Bar) Height() float64 {
 	return b.Tops[len(b.Tops)-1]
 }
 
-// unknown is said of a minute of which nothing is known.
+// unknown is the text for a minute of which nothing is known.
 const unknown = "–"
 
-// Plots are those of an overview's minutes; nil: nothing is known of any.
+// Plots returns the plots of an overview's minutes, or nil if it has none.
 func Plots(o claim.Overview) []Plot {
 	if len(o.Minutes) == 0 {
 		return nil
@@ -96,7 +96,7 @@ func plotOf(o claim.Overview, name string, parts []string, write func(float64) s
 	return p
 }
 
-// Sparkline draws it in one line, a character a minute.
+// Sparkline draws the plot in one line, one character a minute.
 func (p Plot) Sparkline() string {
 	line := []rune{}
 	for _, b := range p.Bars {

@@ -10,21 +10,21 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// Screen is one look at everything, as text.
+// Screen is one frame of `pgdispatch status`.
 type Screen struct {
 	claim.Overview
 	Workspaces []claim.WorkspaceRow
 	Sort       claim.WorkspaceOrder
 	At         time.Time
-	// Err is why the last look failed; nil: it did not. What was seen before it is still shown.
+	// Err is why the last read failed, or nil. The screen still shows the data read before.
 	Err error
-	// Footer is the last line, such as which keys there are.
+	// Footer is the last line, such as a list of keys.
 	Footer string
 }
 
-// Style says how text is drawn.
+// Style is how a Screen is drawn.
 type Style struct {
-	// Width and Height are the terminal's; 0: lines and their number are not limited.
+	// Width and Height are the terminal's, in characters and lines. Zero means unlimited.
 	Width, Height int
 	Colour        bool
 }
@@ -33,10 +33,10 @@ const (
 	bold, faint, red, yellow, green = "1", "2", "31;1", "33", "32"
 	barWidth                        = 10
 	nameWidth                       = 30
-	plotsFrom                       = 36 // the height of a terminal that has room for them
+	plotsFrom                       = 36 // minimum terminal height for plots
 )
 
-// Lines draws it: no line is wider than the terminal, and there are no more than it has.
+// Lines draws the screen within the width and height of style.
 func (s Screen) Lines(style Style) []string {
 	head := s.head(style)
 	tables := slices.Concat(s.plots(style), s.replicas(style), s.stalled(style), s.workspaces(style))
@@ -69,7 +69,7 @@ func (s Screen) head(style Style) []string {
 		fmt.Sprintf("last hour: %s completed, %s failed, %s cancelled", Number(completed), Number(failed), Number(cancelled)), "")
 }
 
-// plots are those of the last hour, where there is room for them: on what has less, the tables are worth more.
+// plots draws the last hour. On a small terminal it draws nothing and leaves the room to the tables.
 func (s Screen) plots(style Style) []string {
 	plots := Plots(s.Overview)
 	if len(plots) == 0 || style.Height > 0 && style.Height < plotsFrom {
@@ -106,7 +106,7 @@ func (s Screen) replicas(style Style) []string {
 	return append(table.lines(style), "")
 }
 
-// stalled is what runs and does not progress, if anything does not.
+// stalled draws the table of stalled task queues and executions, if there are any.
 func (s Screen) stalled(style Style) []string {
 	if len(s.Stalled) == 0 {
 		return nil
@@ -131,7 +131,7 @@ func (s Screen) workspaces(style Style) []string {
 	return table.lines(style)
 }
 
-// bar shows how much of a limit is used.
+// bar draws the share of a limit in use. Any use shows at least one block.
 func bar(active, limit int64) string {
 	used := 0
 	if limit > 0 {
@@ -140,7 +140,7 @@ func bar(active, limit int64) string {
 	return strings.Repeat("█", used) + strings.Repeat("░", barWidth-used)
 }
 
-// grid is a table. Its first row is its head.
+// grid is a table. Its first row is the header.
 type grid [][]string
 
 func (g grid) lines(style Style) []string {
@@ -171,7 +171,7 @@ func (s Style) paint(how, text string) string {
 	return "\x1b[" + how + "m" + text + "\x1b[0m"
 }
 
-// cut ends a line at the terminal's edge. What paints takes no room.
+// cut ends a line at the terminal's width. Colour sequences take no width.
 func (s Style) cut(line string) string {
 	if s.Width <= 0 {
 		return line

@@ -13,11 +13,12 @@ import (
 type Event struct {
 	At   time.Time `json:"at"`
 	What string    `json:"what"`
-	// Start: it is that of the workflow.
+	// Start marks the start of the workflow.
 	Start bool `json:"-"`
 }
 
-// Story tells what happened to an item, as far as rows remember it: of several claims, only the last is known.
+// Story returns an item's history, oldest first, as far as its rows record it. Of several claims, they record only the
+// first and the last.
 func Story(i claim.QueueItem, failures []claim.Failure) []Event {
 	story := []Event{}
 	tell := func(at *time.Time, format string, args ...any) {
@@ -30,7 +31,7 @@ func Story(i claim.QueueItem, failures []claim.Failure) []Event {
 	} else {
 		tell(&i.CreatedAt, "inserted")
 	}
-	if i.AttemptCount != 1 || i.ClaimedAt == nil { // else the last claim, below, was the first one too
+	if i.AttemptCount != 1 || i.ClaimedAt == nil { // otherwise the only claim is reported below
 		tell(i.PreparedAt, "claimed for the first time; its execution is made")
 	}
 	for _, f := range failures {
@@ -73,10 +74,10 @@ func Story(i claim.QueueItem, failures []claim.Failure) []Event {
 	return story
 }
 
-// OrNone is a text, or a dash where there is none.
+// OrNone returns text, or a dash if it is empty.
 func OrNone(text string) string { return cmp.Or(text, "-") }
 
-// StopOf says who asked for the end of an item's workflow, and what became of that.
+// StopOf describes the request to cancel or terminate an item's workflow, and its progress.
 func StopOf(i claim.QueueItem) string {
 	text := fmt.Sprintf("%s requested by %s", map[string]string{"CANCEL": "cancellation", "TERMINATE": "termination"}[i.Stop], i.StopRequestedBy)
 	if i.StopReason != "" {

@@ -1,5 +1,5 @@
-// Package view says in words, and draws on a terminal, what the read model of package claim holds. The web view says the same
-// in the same words.
+// Package view formats the read model of package claim as text and draws it on a terminal. The web view uses the same
+// texts.
 package view
 
 import (
@@ -12,7 +12,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// Printable keeps text that others typed from moving the terminal's cursor, or the reader's eye.
+// Printable replaces each unprintable character of untrusted text, such as terminal escapes and bidirectional controls,
+// by U+FFFD.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -22,7 +23,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// Number writes a number with its thousands apart.
+// Number formats n with thousands separators.
 func Number(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
@@ -31,7 +32,7 @@ func Number(n int64) string {
 	return text
 }
 
-// Count writes how many items wait or run: beyond what is counted, it is an estimate, and says so.
+// Count formats a number of waiting or running items. Estimates are prefixed with "about".
 func Count(n int64) string {
 	if claim.IsEstimate(n) {
 		return "about " + Number(n)
@@ -39,7 +40,7 @@ func Count(n int64) string {
 	return Number(n)
 }
 
-// AtMost writes a count that ends at a limit.
+// AtMost formats a count that stops at limit, such as "1,000+".
 func AtMost(n, limit int64) string {
 	if n >= limit {
 		return Number(n) + "+"
@@ -47,7 +48,7 @@ func AtMost(n, limit int64) string {
 	return Number(n)
 }
 
-// Dead writes how many dead letters are open.
+// Dead formats the number of open dead letters.
 func Dead(d claim.Depth) string {
 	if !d.DeadLettersExact {
 		return "at least " + Number(d.DeadLetters)
@@ -55,7 +56,7 @@ func Dead(d claim.Depth) string {
 	return Number(d.DeadLetters)
 }
 
-// Rate writes how often a second something happens.
+// Rate formats a rate per second.
 func Rate(perSecond float64) string {
 	switch {
 	case perSecond >= 10:
@@ -66,7 +67,7 @@ func Rate(perSecond float64) string {
 	return strconv.FormatFloat(perSecond, 'f', 1, 64) + "/s"
 }
 
-// Span writes a duration with two units at the most.
+// Span formats a duration with at most two units. Negative durations become zero.
 func Span(d time.Duration) string {
 	day := 24 * time.Hour
 	switch d = max(d, 0); {
@@ -86,7 +87,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)
 }
 
-// SpanOf writes a duration that there may not be.
+// SpanOf formats a duration, or a dash for nil.
 func SpanOf(d *time.Duration) string {
 	if d == nil {
 		return "–"
@@ -94,7 +95,7 @@ func SpanOf(d *time.Duration) string {
 	return Span(*d)
 }
 
-// PickupWords says how long items waited for their start.
+// PickupWords describes how long items waited for their start.
 func PickupWords(p claim.Pickup) string {
 	if p.Starts == 0 {
 		return "nothing was started in the last hour"
@@ -102,7 +103,7 @@ func PickupWords(p claim.Pickup) string {
 	return fmt.Sprintf("p50 %s, p99 %s (%s starts in %s)", Span(p.P50), Span(p.P99), Number(p.Starts), Span(p.Over))
 }
 
-// Temporal says whether Temporal takes workflows from a replica.
+// Temporal describes whether Temporal accepts workflows from a replica.
 func Temporal(s claim.ReplicaState) string {
 	if s.BreakerOpen {
 		return "PAUSED, probing"
@@ -110,12 +111,12 @@ func Temporal(s claim.ReplicaState) string {
 	return "taking"
 }
 
-// StallKind names what does not progress.
+// StallKind returns the name of a kind of stall.
 func StallKind(kind string) string {
 	return map[string]string{"TASK_QUEUE": "task queue", "EXECUTION": "execution"}[kind]
 }
 
-// Wakes says what a replica is woken by.
+// Wakes describes what wakes a replica.
 func Wakes(s claim.ReplicaState) string {
 	switch {
 	case s.Listening == nil:

@@ -113,12 +113,12 @@ func TestConcernsSayTheWorstFirst(t *testing.T) {
 		"1 of 1 replicas do not listen": func(o *claim.Overview) {
 			o.Replicas = []claim.Replica{{State: claim.ReplicaState{Listening: ptr(false)}}}
 		},
-		"lets nobody claim 1 item. Item 7: no":        func(o *claim.Overview) { o.Depth.Parked, o.Depth.ParkedFirst = 1, "7: no" },
+		"prevents the claim of 1 item. Item 7: no":    func(o *claim.Overview) { o.Depth.Parked, o.Depth.ParkedFirst = 1, "7: no" },
 		"notification queue of Postgres is 12 % full": func(o *claim.Overview) { o.Depth.NotifyQueue = 0.12 },
 		"1 dead letter waits":                         func(o *claim.Overview) { o.Depth.DeadLetters = 1 },
 		"At least 9,000 dead letters wait":            func(o *claim.Overview) { o.Depth.DeadLetters, o.Depth.DeadLettersExact = 9000, false },
 		"due for 1 h 0 min.":                          func(o *claim.Overview) { o.Depth.OldestWaiting = ptr(time.Hour) },
-		"all 100 items that may be leased at once":    func(o *claim.Overview) { o.Depth.OldestWaiting, o.Depth.Claimed = ptr(time.Hour), 100 },
+		"all 100 leases are in use":                   func(o *claim.Overview) { o.Depth.OldestWaiting, o.Depth.Claimed = ptr(time.Hour), 100 },
 	} {
 		o := well
 		change(&o)

@@ -8,7 +8,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// Changer is what the pages change. Each change writes who asked for it into the log of changes, in the same statement.
+// Changer makes the changes. Each writes who requested it into the log of changes, in the same statement.
 type Changer interface {
 	ChangeWorkspace(ctx context.Context, id, who, command string, c claim.WorkspaceChange) (claim.Change, error)
 	SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (claim.Settings, error)
@@ -20,17 +20,17 @@ type Changer interface {
 	Discard(ctx context.Context, items []int64, who string) ([]int64, error)
 }
 
-// maxBody is how many bytes a form may have: the IDs of as many items as are changed at once fit.
+// maxBody is the maximum size of a form in bytes. The IDs of bulkMost items fit.
 const maxBody = 256 << 10
 
-// visit is the pages as one visitor has them.
+// visit is the site for visitors with the same rights.
 type visit struct {
 	*Site
-	acting bool // whether they may change something
+	acting bool // whether they may make changes
 }
 
-// Acting serves the pages below Prefix to who may change something, too. A browser sends the password of its own accord, so what
-// another site's page has it send is refused.
+// Acting returns the pages below Prefix with the forms that make changes. It does no authentication. Because a browser
+// sends the password with every request, it refuses requests that come from other sites.
 func (s *Site) Acting() nethttp.Handler {
 	v := visit{s, true}
 	mux := s.routes(v)
@@ -49,12 +49,12 @@ func (s *Site) Acting() nethttp.Handler {
 	}
 	protection := nethttp.NewCrossOriginProtection()
 	protection.SetDenyHandler(s.page(func(*nethttp.Request) (string, any, error) {
-		return "", nil, problem{nethttp.StatusForbidden, "Another site asked for this, so nothing was changed.", "Open the page here, by the address that this one has, and do it there."}
+		return "", nil, problem{nethttp.StatusForbidden, "Nothing was changed: the request came from another site.", "Open the page at this address and try again."}
 	}))
 	return withHeaders(protection.Handler(nethttp.MaxBytesHandler(mux, maxBody)))
 }
 
-// questions are the pages that ask before something is done.
+// questions are the pages that ask for confirmation.
 func (v visit) questions() map[string]handler {
 	return map[string]handler{
 		"items/{id}/terminate": v.confirmTerminate, "items/{id}/discard": v.confirmDiscard,
@@ -63,36 +63,36 @@ func (v visit) questions() map[string]handler {
 }
 
 func readOnly(*nethttp.Request) (string, any, error) {
-	return "", nil, problem{nethttp.StatusForbidden, "Nothing was changed: these pages are for looking only.",
-		"To act, sign in with `PGDISPATCH_ADMIN_TOKEN` as the password; a replica that has none needs one first."}
+	return "", nil, problem{nethttp.StatusForbidden, "Nothing was changed: these pages are read-only.",
+		"To act, sign in with `PGDISPATCH_ADMIN_TOKEN` as the password. The replica must have one configured."}
 }
 
-// change does what a form asks for, and says where the browser goes on: at a page by a redirect, with a word on what was done, or at
-// once.
+// change carries out a form and returns the next page: a redirect with a note on the result, or a page to show
+// directly.
 type change func(r *nethttp.Request, who string) (next, error)
 
 type next struct {
-	to, done string // a path, and a key of doneWords
-	name     string // of a page to show instead
+	to, done string // a path to redirect to, and a key of doneWords
+	name     string // if to is empty, the page to show
 	data     any
 }
 
 const doneParameter = "done"
 
-// doneWords are all that an address can have a page say.
+// doneWords are the only texts that a URL can make a page show.
 var doneWords = map[string]string{
-	"changed":   "Done. It holds from the next claim on.",
-	"same":      "It was like that already: nothing was changed.",
-	"cancelled": "Withdrawn: it is not started.",
-	"retried":   "It is due now, and waits its turn under the same limits.",
-	"requested": "Requested. A replica carries it out.",
-	"before":    "That was requested before: nothing was changed.",
-	"replayed":  "Replayed, as a new item.",
-	"discarded": "Discarded: it is listed no more.",
+	"changed":   "Done. It applies from the next claim.",
+	"same":      "Nothing was changed: it already had this value.",
+	"cancelled": "Cancelled. It will not be started.",
+	"retried":   "It is due now. The usual limits apply.",
+	"requested": "Requested. A replica will carry it out.",
+	"before":    "Nothing was changed: this was requested before.",
+	"replayed":  "Replayed as a new item.",
+	"discarded": "Discarded. It is no longer listed.",
 }
 
-// act has a form do something, in the name of who sent it, and redirects, so that to load the answer again does nothing again. A
-// change that was begun is finished, whoever still waits for it.
+// act carries out a form in the sender's name and then redirects, so that reloading the result does not repeat the
+// change. A change that has begun is completed even if the client disconnects.
 func (v visit) act(do change) nethttp.HandlerFunc {
 	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		who, err := whoSent(r)
@@ -116,12 +116,13 @@ func (v visit) act(do change) nethttp.HandlerFunc {
 	}
 }
 
-// refused says what to do where Postgres or pgdispatch in it refused a change. Each statement is done as a whole or not at all.
+// refused explains a change that Postgres or pgdispatch's functions refused. Each statement is applied completely or
+// not at all.
 func (v visit) refused(r *nethttp.Request, err error, who string) error {
 	if claim.IsForbidden(err) {
 		v.Log.WarnContext(r.Context(), "Postgres does not let the pages change this", "path", r.URL.Path, "who", who, "error", err)
-		return problem{nethttp.StatusForbidden, "Postgres does not let this replica's role change that, so nothing was changed.",
-			"Have `PGDISPATCH_OPERATOR_DATABASE_URL` connect the replica as a role that may, such as one in `pgdispatch_operator`; or use the command line."}
+		return problem{nethttp.StatusForbidden, "Nothing was changed: this replica's Postgres role may not make this change.",
+			"Set `PGDISPATCH_OPERATOR_DATABASE_URL` to connect as a role that may, such as a member of `pgdispatch_operator`, or use the command line."}
 	}
 	if what, remedy, is := claim.Refusal(err); is {
 		return problem{nethttp.StatusConflict, "Nothing was changed: " + what + ".", remedy}
@@ -129,15 +130,15 @@ func (v visit) refused(r *nethttp.Request, err error, who string) error {
 	return err
 }
 
-// whoSent is the name that came with the token, for the log of changes.
+// whoSent returns the user name sent with the token, for the log of changes.
 func whoSent(r *nethttp.Request) (string, error) {
 	who := "web"
 	if name, _, basic := r.BasicAuth(); basic && name != "" {
 		who = name + " (web)"
 	}
 	if !claim.ValidWho(who) {
-		return "", problem{nethttp.StatusBadRequest, "The log of changes cannot have the name that came with the token, so nothing was changed.",
-			"Sign in with a name of up to 194 characters, without control characters."}
+		return "", problem{nethttp.StatusBadRequest, "Nothing was changed: the log of changes cannot store the name sent with the token.",
+			"Sign in with a name of at most 194 characters, without control characters."}
 	}
 	return who, nil
 }
@@ -147,9 +148,9 @@ func readForm(r *nethttp.Request) error {
 	var tooLarge *nethttp.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return problem{nethttp.StatusRequestEntityTooLarge, "The form is too large, so nothing was changed.", "Choose fewer items, or use the command line."}
+		return problem{nethttp.StatusRequestEntityTooLarge, "Nothing was changed: the form is too large.", "Choose fewer items, or use the command line."}
 	case err != nil:
-		return problem{nethttp.StatusBadRequest, "The form cannot be read, so nothing was changed.", "Send it from its page."}
+		return problem{nethttp.StatusBadRequest, "Nothing was changed: the form cannot be read.", "Send it from its page."}
 	}
 	return nil
 }

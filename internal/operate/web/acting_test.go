@@ -82,7 +82,7 @@ func TestWhoLooksOnlyChangesNothingAndIsOfferedNothing(t *testing.T) {
 	}
 	for _, path := range []string{"/ui/workspaces/" + id, "/ui/items/8", "/ui/dead/letters", "/ui/settings"} {
 		b := newBrowser(t)
-		require.Contains(t, b.ask(b.site().Handler(), path, nil).Body.String(), "For looking only", path)
+		require.Contains(t, b.ask(b.site().Handler(), path, nil).Body.String(), "Read-only. To act", path)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestAnotherSitesFormsAreRefused(t *testing.T) {
 			b.header = header
 			code, text := b.post(form.path, form.form)
 			require.Equal(t, 403, code, "%s: %s", name, form.path)
-			require.Contains(t, text, "Another site asked for this")
+			require.Contains(t, text, "the request came from another site")
 			require.Empty(t, b.change.calls)
 		}
 	}
@@ -138,7 +138,7 @@ func TestWhoDidItIsTheNameThatCameWithTheToken(t *testing.T) {
 		b := newBrowser(t).as(name)
 		code, text := b.post("/ui/settings/resume", nil)
 		require.Equal(t, 400, code)
-		require.Contains(t, text, "Sign in with a name of up to 194 characters")
+		require.Contains(t, text, "Sign in with a name of at most 194 characters")
 		require.Empty(t, b.change.calls)
 	}
 }
@@ -150,9 +150,9 @@ func TestWhatWasTypedWrongIsKeptAndExplained(t *testing.T) {
 		{"/ui/workspaces/" + id + "/limit", "limit", "-1", "must be plan, or a whole number"},
 		{"/ui/workspaces/" + id + "/rate", "rate", "NaN", "must be off, or from 0.0001 to 100000 starts a second"},
 		{"/ui/workspaces/" + id + "/plan", "plan", hostile, "use FREE, PRO, or insert it"},
-		{"/ui/settings/max-claims", "max-claims", "0", "must be a whole number from 1 to 100000; to start nothing, pause everything"},
-		{"/ui/items/8/request-cancel", "reason", "a\x07b", "up to 500 characters"},
-		{"/ui/items/8/terminate", "reason", strings.Repeat("x", 501), "up to 500 characters"},
+		{"/ui/settings/max-claims", "max-claims", "0", "must be a whole number from 1 to 100000. To stop all starts, pause everything"},
+		{"/ui/items/8/request-cancel", "reason", "a\x07b", "at most 500 characters"},
+		{"/ui/items/8/terminate", "reason", strings.Repeat("x", 501), "at most 500 characters"},
 	} {
 		b := newBrowser(t)
 		b.read.status8 = "DISPATCHED"
@@ -181,7 +181,7 @@ func TestAFormThatIsTooLargeIsRefused(t *testing.T) {
 	for _, items := range []string{"", "8,", "0", "x", "8;7", strings.Repeat("9,", bulkMost) + "9"} {
 		code, text := b.post("/ui/dead/replay", url.Values{"items": {items}})
 		require.Equal(t, 400, code)
-		require.Contains(t, text, "items must be 1 to 5,000 numbers")
+		require.Contains(t, text, "items must be 1 to 5,000 item numbers")
 	}
 	require.Empty(t, b.change.calls)
 }
@@ -237,7 +237,7 @@ func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
 			}
 		}
 		require.Equal(t, c.want, got, name)
-		require.Equal(t, c.want == nil, strings.Contains(text, "Nothing: it is as it will be."), name)
+		require.Equal(t, c.want == nil, strings.Contains(text, "No actions: this item is final."), name)
 	}
 }
 
@@ -248,14 +248,14 @@ func TestAnItemThatHasMovedOnIsShownAsItIs(t *testing.T) {
 		b.read.status8, b.change.late = "COMPLETED", true
 		code, text := b.post("/ui/items/8/"+verb, nil)
 		require.Equal(t, 409, code, verb)
-		require.Contains(t, text, "Nothing was changed: item 8 is COMPLETED by now")
+		require.Contains(t, text, "Nothing was changed: item 8 is now COMPLETED")
 	}
 	for _, page := range []string{"terminate", "discard"} {
 		b := newBrowser(t)
 		b.read.status8 = "COMPLETED"
 		code, text := b.get("/ui/items/8/" + page)
 		require.Equal(t, 409, code, page)
-		require.Contains(t, text, "item 8 is COMPLETED by now", "and is not asked about")
+		require.Contains(t, text, "item 8 is now COMPLETED", "and is not asked about")
 	}
 	b := newBrowser(t)
 	code, _ := b.post("/ui/items/9/cancel", nil)
@@ -276,7 +276,7 @@ func TestWhatIsNotUndoneAsksFirst(t *testing.T) {
 		code, text := b.get(path)
 		require.Equal(t, 200, code, path)
 		require.Contains(t, text, want)
-		require.Contains(t, text, "Back, and change nothing")
+		require.Contains(t, text, "Back without changes")
 	}
 	b.read.status8 = ""
 	_, text := b.get("/ui/items/8/discard")
@@ -368,7 +368,7 @@ func TestABulkThatStopsHalfWaySaysHowFarItCame(t *testing.T) {
 	b.change.late = true
 	_, text = b.post("/ui/dead/discard", url.Values{"items": {"7,8"}})
 	require.Contains(t, text, "0 dead letters discarded")
-	require.Contains(t, text, "2 others left as they were")
+	require.Contains(t, text, "2 others unchanged")
 }
 
 func TestASearchThatTakesTooLongSaysHowToNarrowIt(t *testing.T) {
@@ -378,7 +378,7 @@ func TestASearchThatTakesTooLongSaysHowToNarrowIt(t *testing.T) {
 	for _, path := range []string{"/ui/dead/letters?error=card", "/ui/dead/replay?error=card"} {
 		code, text := b.get(path)
 		require.Equal(t, 503, code)
-		require.Contains(t, text, "Ask for a shorter time")
+		require.Contains(t, text, "Choose a shorter time")
 	}
 }
 

@@ -7,18 +7,18 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// confirmation asks before something is done that is not undone by another form.
+// confirmation is the data of a page that asks for confirmation of a change that no other form undoes.
 type confirmation struct {
 	Heading string
-	What    []string // what would be done, a paragraph each
-	To      string   // where the form goes
+	What    []string // paragraphs that describe the change
+	To      string   // target of the form
 	Button  string
-	Back    string // where to go instead
-	// AskReason: there is a field for it, in which Reason was typed.
+	Back    string // target of the link that changes nothing
+	// AskReason adds a field for a reason. Reason is its value.
 	AskReason bool
 	Reason    string
 	Wrong     string
-	// Items are the IDs of those that are meant, and Newest the first of them; of a change of many only.
+	// Items holds the comma-separated IDs of a bulk change, Newest the items to list.
 	Items  string
 	Newest []listed
 	Note   string
@@ -27,8 +27,8 @@ type confirmation struct {
 func askTerminate(i claim.QueueItem) confirmation {
 	return confirmation{
 		Heading: fmt.Sprintf("Terminate the workflow of item %d?", i.ID),
-		What: []string{"Its workflow " + i.WorkflowID() + " ends at once: its code hears nothing of it, and cleans nothing up. The item becomes a dead letter, " +
-			"which can be replayed.", "Where the workflow may still clean up, request its cancellation instead."},
+		What: []string{"Its workflow " + i.WorkflowID() + " ends at once. Its code is not notified and cannot clean up. The item becomes a dead letter, " +
+			"which can be replayed.", "To let the workflow clean up, request its cancellation instead."},
 		To: pathOf(i.ID) + "/terminate", Button: "Terminate", Back: pathOf(i.ID), AskReason: true,
 	}
 }
@@ -48,7 +48,7 @@ func (v visit) confirmDiscard(r *nethttp.Request) (string, any, error) {
 	}
 	return "confirm", confirmation{
 		Heading: fmt.Sprintf("Discard item %d?", item.ID),
-		What:    []string{"It is marked as seen to, and listed no more among the dead letters. Nothing is deleted, but by the retention of finished items. It can still be replayed from its page."},
+		What:    []string{"It is marked as handled and no longer listed among the dead letters. Only the retention of finished items deletes it. It can still be replayed from its page."},
 		To:      pathOf(item.ID) + "/discard", Button: "Discard", Back: pathOf(item.ID), Newest: v.listed([]claim.QueueItem{item}),
 	}, err
 }
@@ -65,7 +65,7 @@ func (v visit) itemAndChoices(r *nethttp.Request) (claim.QueueItem, choices, err
 func (v visit) confirmPause(*nethttp.Request) (string, any, error) {
 	return "confirm", confirmation{
 		Heading: "Pause everything?",
-		What:    []string{"Nothing more is started, of any workspace and by any replica, until it is resumed. What runs goes on, and its ends are recorded; what is enqueued waits."},
+		What:    []string{"No replica starts anything for any workspace until you resume. Running workflows continue, and their ends are recorded. New items wait."},
 		To:      Prefix + "settings/pause", Button: "Pause everything", Back: Prefix + "settings",
 	}, nil
 }

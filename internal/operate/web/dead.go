@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// bulkMost is how many dead letters are replayed or discarded at once, and bulkBatch how many of them in one transaction.
+	// bulkMost is the maximum number of dead letters per form, bulkBatch the number per transaction.
 	bulkMost  = 5000
 	bulkBatch = 500
-	// samplesShown is how many of them are named before it is done.
+	// samplesShown is how many of them the confirmation page lists.
 	samplesShown = 5
 )
 
-// deadData is what the page of dead letters shows.
+// deadData is the data of the page of dead letters.
 type deadData struct {
-	letterFilter // of the form: none
+	letterFilter // always empty; the form needs it
 	Groups       []claim.DeadGroup
 	Spans        []span
 }
 
-// letterFilter says which dead letters are meant: those of a kind, or those that all else fits.
+// letterFilter selects dead letters, either by kind or by all other filters.
 type letterFilter struct {
 	Kind string
 	narrow
@@ -45,15 +45,15 @@ func readLetterFilter(query url.Values) (f letterFilter, err error) {
 		return f, err
 	}
 	if f.Kind != "" && f != (letterFilter{Kind: f.Kind}) {
-		return f, bad("kind goes with no other filter.")
+		return f, bad("kind cannot be combined with other filters.")
 	}
 	return f, nil
 }
 
-// Looked is among how many of the newest failures those of a kind are looked for.
+// Looked returns how many of the newest failures are searched for a kind.
 func (letterFilter) Looked() int { return claim.FailuresLooked }
 
-// To is the address of a page for the same dead letters.
+// To returns the URL of a page for the same dead letters.
 func (f letterFilter) To(page string) string {
 	query := url.Values{}
 	for name, value := range map[string]string{"kind": f.Kind, "workspace": f.Workspace, "definition": f.Definition, "error": f.Error, "since": f.Since} {
@@ -64,8 +64,8 @@ func (f letterFilter) To(page string) string {
 	return Prefix + "dead/" + page + "?" + query.Encode()
 }
 
-// findLetters reads the filter from the address, and returns with it the IDs of the open dead letters that it means, after the one with
-// this key, those that failed last first.
+// findLetters reads the filter from the URL and returns it with the IDs of the matching open dead letters, latest
+// failure first, starting after the key.
 func (v visit) findLetters(r *nethttp.Request, after *claim.DeadKey, atMost int) (letterFilter, []int64, error) {
 	f, err := readLetterFilter(r.URL.Query())
 	if err != nil {
@@ -77,19 +77,19 @@ func (v visit) findLetters(r *nethttp.Request, after *claim.DeadKey, atMost int)
 	}
 	ids, err := v.Read.FindDeadLetters(r.Context(), claim.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: f.moment(), After: after}, atMost)
 	if claim.TookTooLong(err) {
-		err = problem{nethttp.StatusServiceUnavailable, "There are too many failures to look through in time.", "Ask for a shorter time or for one workspace, or use `pgdispatch dead list`."}
+		err = problem{nethttp.StatusServiceUnavailable, "There are too many failures to search in time.", "Choose a shorter time or one workspace, or use `pgdispatch dead list`."}
 	}
 	return f, ids, err
 }
 
-// lettersData is what a list of dead letters shows.
+// lettersData is the data of a list of dead letters.
 type lettersData struct {
 	letterFilter
 	Acting  bool
 	Spans   []span
 	Letters []claim.QueueItem
 	First   bool
-	Next    string // the URL of the next page; "": there is none
+	Next    string // URL of the next page, or empty
 }
 
 func (v visit) letters(r *nethttp.Request) (string, any, error) {
@@ -112,7 +112,7 @@ func (v visit) letters(r *nethttp.Request) (string, any, error) {
 	return "letters", d, nil
 }
 
-// formatDeadKey writes where a page of dead letters ends into a URL.
+// formatDeadKey encodes the end of a page of dead letters for a URL.
 func formatDeadKey(k claim.DeadKey) string {
 	return k.FailedAt.UTC().Format(time.RFC3339Nano) + "," + strconv.FormatInt(k.ID, 10)
 }
@@ -123,7 +123,7 @@ func parseDeadKey(text string) (*claim.DeadKey, error) {
 	}
 	at, number, _ := strings.Cut(text, ",")
 	failedAt, err := time.Parse(time.RFC3339Nano, at)
-	if err != nil || failedAt.Year() < 1 { // which Postgres has no such name for
+	if err != nil || failedAt.Year() < 1 { // Postgres has no year 0
 		return nil, bad("after is no place in a list of dead letters.")
 	}
 	id, err := strconv.ParseInt(number, 10, 64)
@@ -133,27 +133,27 @@ func parseDeadKey(text string) (*claim.DeadKey, error) {
 	return &claim.DeadKey{FailedAt: failedAt, ID: id}, nil
 }
 
-// bulkVerb is what can be done to many dead letters.
+// bulkVerb is an action on many dead letters.
 type bulkVerb struct {
 	name, past, what string
 	do               func(on Changer, ctx context.Context, items []int64, who string) (int, error)
 }
 
 var (
-	replay = bulkVerb{"replay", "replayed", "Each is started anew, as a new item with a new workflow ID, under the same limits as any other.",
+	replay = bulkVerb{"replay", "replayed", "Each is started again as a new item with a new workflow ID, under the usual limits.",
 		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
 			done, err := on.ReplayAll(ctx, items, who)
 			return len(done), err
 		}}
-	discard = bulkVerb{"discard", "discarded", "Each is marked as seen to, and listed no more. Nothing is deleted, but by the retention of finished items.",
+	discard = bulkVerb{"discard", "discarded", "Each is marked as handled and no longer listed. Only the retention of finished items deletes it.",
 		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
 			done, err := on.Discard(ctx, items, who)
 			return len(done), err
 		}}
 )
 
-// dryRun says what would be done to which dead letters. The form has their IDs, so that exactly these are meant, whatever fails
-// before it is sent.
+// dryRun asks for confirmation and lists the dead letters. The form contains their IDs, so later failures are not
+// included.
 func (v visit) dryRun(verb bulkVerb) handler {
 	return func(r *nethttp.Request) (string, any, error) {
 		f, ids, err := v.findLetters(r, nil, bulkMost+1)
@@ -178,7 +178,7 @@ func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []claim.QueueItem
 	name := strings.ToUpper(verb.name[:1]) + verb.name[1:]
 	c := confirmation{Heading: name + " dead letters?", Back: f.To("letters")}
 	if len(ids) == 0 {
-		c.What = []string{"No open dead letter matches: there is nothing to " + verb.name + "."}
+		c.What = []string{"No open dead letter matches, so there is nothing to " + verb.name + "."}
 		return c
 	}
 	workspaces := map[string]bool{}
@@ -188,10 +188,10 @@ func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []claim.QueueItem
 	count := counted(len(ids), "dead letter")
 	c.What = []string{fmt.Sprintf("This would %s %s of %s.", verb.name, count, counted(len(workspaces), "workspace")), verb.what}
 	if f.Kind != "" {
-		c.What = append(c.What, fmt.Sprintf("They are of a kind, among the newest %s failures. Older ones are found by a part of their error.", view.Number(int64(f.Looked()))))
+		c.What = append(c.What, fmt.Sprintf("They have the same kind of error and are among the newest %s failures. To find older ones, filter by a part of their error.", view.Number(int64(f.Looked()))))
 	}
 	if more {
-		c.What = append(c.What, fmt.Sprintf("There are more: these are the %s that failed last, as many as are done at once. Do it again for the others, or use `pgdispatch dead %s`.",
+		c.What = append(c.What, fmt.Sprintf("There are more. These are the %s that failed last, the maximum at once. Repeat this for the others, or use `pgdispatch dead %s`.",
 			view.Number(bulkMost), verb.name))
 	}
 	c.To, c.Button = Prefix+"dead/"+verb.name, name+" "+count
@@ -200,11 +200,11 @@ func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []claim.QueueItem
 		texts[n] = strconv.FormatInt(id, 10)
 	}
 	c.Items = strings.Join(texts, ",")
-	c.Note = "The newest of them. What fails from now on is not among them, and what somebody else sees to meanwhile is left as it is."
+	c.Note = "The newest of them. Later failures are not included. Dead letters that others handle in the meantime are skipped."
 	return c
 }
 
-// counted is a number of things.
+// counted formats a number of things.
 func counted(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -212,13 +212,13 @@ func counted(n int, thing string) string {
 	return view.Number(int64(n)) + " " + thing
 }
 
-// bulkDone is what came of it.
+// bulkDone is the data of the page that shows a bulk action's result.
 type bulkDone struct {
 	Heading string
 	What    []string
 }
 
-// bulk does it to those that the form names and that are still open, the oldest first, batch by batch.
+// bulk applies verb to the items named in the form that are still open, lowest ID first, one transaction per batch.
 func (v visit) bulk(verb bulkVerb) change {
 	return func(r *nethttp.Request, who string) (next, error) {
 		ids, err := readItems(r.PostForm.Get("items"))
@@ -234,24 +234,24 @@ func (v visit) bulk(verb bulkVerb) change {
 			if err != nil {
 				v.Log.WarnContext(r.Context(), "Cannot go on with dead letters", "verb", verb.name, "done", done, "error", err)
 				return next{name: "done", data: bulkDone{fmt.Sprintf("%s of %s %s", view.Number(int64(done)), counted(len(ids), "dead letter"), verb.past),
-					[]string{"Then the database did not answer. The others are as they were, but for a batch of up to 500 whose answer was lost. Send it again from the list: what is done is not done twice."}}}, nil
+					[]string{"Then the database did not answer. The others are unchanged, except perhaps one batch of up to 500. Start again from the list: nothing is done twice."}}}, nil
 			}
 		}
 		d := bulkDone{Heading: counted(done, "dead letter") + " " + verb.past}
 		if left := len(ids) - done; left > 0 {
-			d.What = []string{fmt.Sprintf("%s left as they were: somebody else saw to them, or their definition is gone.", counted(left, "other"))}
+			d.What = []string{fmt.Sprintf("%s unchanged: already handled by someone else, or their definition was deleted.", counted(left, "other"))}
 		}
 		return next{name: "done", data: d}, nil
 	}
 }
 
-// readItems reads IDs with commas between.
+// readItems parses comma-separated IDs. It sorts them and removes duplicates.
 func readItems(text string) ([]int64, error) {
 	ids := []int64{}
 	for part := range strings.SplitSeq(text, ",") {
 		id, err := strconv.ParseInt(part, 10, 64)
 		if err != nil || id < 1 || len(ids) == bulkMost {
-			return nil, problem{nethttp.StatusBadRequest, "items must be 1 to 5,000 numbers of items with commas between, so nothing was changed.", "Begin anew from the dead letters."}
+			return nil, problem{nethttp.StatusBadRequest, "Nothing was changed: items must be 1 to 5,000 item numbers, separated by commas.", "Start again from the dead letters."}
 		}
 		ids = append(ids, id)
 	}

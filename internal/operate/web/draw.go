@@ -10,7 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-// functions are what the templates call.
+// functions are the functions of the templates.
 var functions = template.FuncMap{
 	"number": func(n any) string { return view.Number(whole(n)) }, "count": view.Count, "span": view.Span, "spanOf": view.SpanOf, "rate": view.Rate, "deadCount": view.Dead,
 	"concerns": view.Concerns, "pickup": view.PickupWords, "temporal": view.Temporal, "wakes": view.Wakes, "stallKind": view.StallKind, "show": view.Printable,
@@ -23,7 +23,7 @@ var functions = template.FuncMap{
 	"changes": view.Changes, "plots": view.Plots, "plot": plot, "partClass": partClass, "minute": minute, "lower": strings.ToLower, "remedy": remedy,
 }
 
-// remedy sets what stands between backticks as code.
+// remedy escapes text and renders what is between backticks as code.
 func remedy(text string) template.HTML {
 	var out strings.Builder
 	for n, part := range strings.Split(text, "`") {
@@ -45,7 +45,7 @@ func whole(n any) int64 {
 	return 0
 }
 
-// at writes a time with its zone, for people and for machines.
+// at renders a time in UTC as a time element, or a dash for nil.
 func at(t any) template.HTML {
 	var when time.Time
 	switch t := t.(type) {
@@ -66,7 +66,8 @@ const (
 	barStep    = 10
 )
 
-// plot draws one figure's hour, a bar a minute, its parts one above the other. All that it writes are numbers and words of package view.
+// plot draws one figure as SVG, a stacked bar a minute. It does not escape: its input is numbers and texts of package
+// view.
 func plot(p view.Plot) template.HTML {
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s, over the last hour: %s now, %s at the most">`,
@@ -86,7 +87,7 @@ func plot(p view.Plot) template.HTML {
 	return template.HTML(out.String()) // see above
 }
 
-// scaled is how high something is drawn; what is there at all is seen.
+// scaled returns the height of value on the plot. Any positive value is at least 2 high, so that it is visible.
 func scaled(value, most float64) int {
 	if value <= 0 {
 		return 0
@@ -94,7 +95,7 @@ func scaled(value, most float64) int {
 	return int(max(value*(plotHeight-4)/most, 2))
 }
 
-// partClass names the colour of a part.
+// partClass returns the CSS class of a part, which sets its colour.
 func partClass(p view.Plot, part int) string {
 	if len(p.Parts) == 1 {
 		return "whole"
@@ -102,5 +103,5 @@ func partClass(p view.Plot, part int) string {
 	return p.Parts[part]
 }
 
-// minute writes a minute of a day, with its zone.
+// minute formats the minute of the day in UTC.
 func minute(at time.Time) string { return at.UTC().Format("15:04 MST") }

@@ -9,7 +9,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// choices are what can be done with an item as it is.
+// choices are the actions possible in an item's current state.
 type choices struct{ Cancel, Retry, RequestCancel, Terminate, Replay, Discard bool }
 
 func (c choices) Any() bool { return c != choices{} }
@@ -32,7 +32,8 @@ func (v visit) choices(ctx context.Context, i claim.QueueItem) (c choices, err e
 	return c, nil
 }
 
-// changeItem does something with the item that the address names. Where that was too late, the page says what the item is now.
+// changeItem applies do to the item named by the path. If the item's state no longer allows the change, the page shows
+// its current state.
 func (v visit) changeItem(r *nethttp.Request, do func(claim.QueueItem) (done string, err error)) (next, error) {
 	item, err := v.findItem(r)
 	if err != nil {
@@ -48,7 +49,8 @@ func (v visit) changeItem(r *nethttp.Request, do func(claim.QueueItem) (done str
 	return next{to: pathOf(item.ID), done: done}, err
 }
 
-// itemAsItIs shows the item's page, with what it is now or another word on why nothing was changed.
+// itemAsItIs shows the item's page with the reason why nothing was changed. If wrong is empty, the reason is the item's
+// current state.
 func (v visit) itemAsItIs(r *nethttp.Request, wrong string) error {
 	item, err := v.findItem(r)
 	if err != nil {
@@ -59,7 +61,7 @@ func (v visit) itemAsItIs(r *nethttp.Request, wrong string) error {
 		return err
 	}
 	if d.Wrong = wrong; wrong == "" {
-		d.Wrong = fmt.Sprintf("Nothing was changed: item %d is %s by now, and that cannot be done with it.", item.ID, nowIs(item))
+		d.Wrong = fmt.Sprintf("Nothing was changed: item %d is now %s, which does not allow this action.", item.ID, nowIs(item))
 	}
 	return shown{nethttp.StatusConflict, "item", d}
 }
@@ -69,14 +71,14 @@ func nowIs(i claim.QueueItem) string {
 	case i.Mark != "":
 		return i.Status + " and " + i.Mark
 	case i.Status == "PENDING" && i.OutcomeUnknown:
-		return "PENDING with a start that nobody answered"
+		return "PENDING with an unanswered start"
 	}
 	return i.Status
 }
 
 func pathOf(item int64) string { return Prefix + "items/" + strconv.FormatInt(item, 10) }
 
-// doneIf is a key of doneWords where some of the items that were meant were changed.
+// doneIf returns done, a key of doneWords, if anything was changed. Otherwise it returns "".
 func doneIf[T any](changed []T, done string) string {
 	if len(changed) == 0 {
 		return ""
@@ -115,7 +117,7 @@ func (v visit) discardItem(r *nethttp.Request, who string) (next, error) {
 	})
 }
 
-const wrongReason = "Nothing was changed: the reason must have up to 500 characters, and no control characters."
+const wrongReason = "Nothing was changed: the reason must have at most 500 characters and no control characters."
 
 func (v visit) requestCancel(r *nethttp.Request, who string) (next, error) {
 	if reason := r.PostForm.Get("reason"); !claim.ValidReason(reason) {
@@ -140,7 +142,7 @@ func (v visit) terminate(r *nethttp.Request, who string) (next, error) {
 	return v.requestStop(r, who, "TERMINATE")
 }
 
-// orShown is a page that says what was wrong with what was typed, where nothing else was.
+// orShown returns err or, if it is nil, the page that shows what was wrong with the input.
 func orShown(err error, name string, data any) error {
 	if err != nil {
 		return err

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// liveInterval is how often a live page is drawn anew, and liveAge how old what it shows may be: however many look, the
-	// database is asked no more often.
+	// liveInterval is how often a live page is redrawn. liveAge is the maximum age of cached data; it bounds how often
+	// visitors query the database.
 	liveInterval = 2 * time.Second
 	liveAge      = time.Second
-	// liveWorkspaces is how many workspaces the overview shows.
+	// liveWorkspaces is the number of workspaces on the overview.
 	liveWorkspaces = 10
 )
 
-// live is the last look, for all who ask.
+// live caches the last read for all visitors.
 type live struct {
 	mu   sync.Mutex
 	at   time.Time
@@ -28,18 +28,18 @@ type live struct {
 	err  error
 }
 
-// parts are the templates of the live page, in their order. Each is an element whose ID is its name.
+// parts are the templates of the live page, in order. Each renders one element whose ID is the template's name.
 var parts = []string{"attention", "totals", "hour", "replicas", "stalled", "longest", "asof"}
 
-// glance is what the overview shows.
+// glance is the data of the overview.
 type glance struct {
 	claim.Overview
 	Workspaces []claim.WorkspaceRow
 	At         time.Time
 }
 
-// glance looks, or remembers what was seen a moment ago. Those who ask meanwhile wait for the one look, which does not end with
-// the one who asked for it.
+// glance reads the overview, or returns a read no older than liveAge. Concurrent callers share one read, which goes on
+// even if the request that began it is cancelled.
 func (s *Site) glance(ctx context.Context) (glance, error) {
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *Site) glance(ctx context.Context) (glance, error) {
 	return s.live.seen, s.live.err
 }
 
-// stream sends what has changed of the live page again and again, as server-sent events.
+// stream sends the changed parts of the live page as server-sent events.
 func (s *Site) stream(w nethttp.ResponseWriter, r *nethttp.Request) {
 	if !s.streams.take(r.Context(), streamsAtOnce, 0) {
 		nethttp.Error(w, "too many live pages are open", nethttp.StatusServiceUnavailable)
@@ -69,9 +69,9 @@ func (s *Site) stream(w nethttp.ResponseWriter, r *nethttp.Request) {
 	defer ticker.Stop()
 	sent := map[string]string{}
 	for ends := time.Now().Add(streamLasts); time.Now().Before(ends); {
-		_ = flush.SetWriteDeadline(time.Now().Add(streamWrite)) // only a test's writer knows none
+		_ = flush.SetWriteDeadline(time.Now().Add(streamWrite)) // unsupported only in tests
 		if err := s.send(w, r, sent); err != nil {
-			return // the reader is gone
+			return // the client disconnected
 		}
 		if err := flush.Flush(); err != nil {
 			return
@@ -84,11 +84,11 @@ func (s *Site) stream(w nethttp.ResponseWriter, r *nethttp.Request) {
 	}
 }
 
-// send sends the parts that are not as they were sent last.
+// send sends the parts that have changed since they were last sent.
 func (s *Site) send(w nethttp.ResponseWriter, r *nethttp.Request, sent map[string]string) error {
 	seen, err := s.glance(r.Context())
 	if err != nil {
-		_, err = fmt.Fprint(w, "event: problem\ndata: The database does not answer. This is what was seen last.\n\n")
+		_, err = fmt.Fprint(w, "event: problem\ndata: The database does not answer. The page shows the last known state.\n\n")
 		return err
 	}
 	changed := ""

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// pageSize is how many rows a list has, and groupsShown how many groups of dead letters.
+	// pageSize is the maximum number of rows of a list, groupsShown that of groups of dead letters.
 	pageSize    = 50
 	groupsShown = 100
-	// paramsShown is how many bytes of an item's params its page shows.
+	// paramsShown is the maximum number of bytes of an item's params on its page.
 	paramsShown = 64 << 10
-	// maxText is how long a text to search for may be.
+	// maxText is the maximum length of a search text in bytes.
 	maxText = 200
-	// definitionsFound is how many definitions a name may be that of.
+	// definitionsFound is the maximum number of definitions that one name may match.
 	definitionsFound = 1000
 )
 
@@ -35,12 +35,12 @@ func (s *Site) overview(r *nethttp.Request) (string, any, error) {
 	return "overview", seen, err
 }
 
-// workspacesData is what the list of workspaces shows.
+// workspacesData is the data of the list of workspaces.
 type workspacesData struct {
 	Search string
 	Sort   claim.WorkspaceOrder
 	Rows   []claim.WorkspaceRow
-	Next   string // the URL of the next page; "": there is none
+	Next   string // URL of the next page, or empty
 	First  bool
 }
 
@@ -66,7 +66,7 @@ func (s *Site) workspaces(r *nethttp.Request) (string, any, error) {
 	return "workspaces", d, nil
 }
 
-// itemsData is what the list of items shows.
+// itemsData is the data of the list of items.
 type itemsData struct {
 	Status string
 	narrow
@@ -78,7 +78,7 @@ type itemsData struct {
 	First, Filtered bool
 }
 
-// narrow is what any list of items is narrowed by, as it was typed.
+// narrow holds the filters that all lists of items share, as typed.
 type narrow struct{ Workspace, Definition, Error, Since string }
 
 func readNarrow(query url.Values) (narrow, error) {
@@ -94,16 +94,16 @@ func readNarrow(query url.Values) (narrow, error) {
 	return f, nil
 }
 
-// moment is since when; the zero value: ever.
+// moment returns the start of the time range. The zero value means no limit.
 func (f narrow) moment() claim.Moment {
 	ago, err := time.ParseDuration(f.Since)
-	if err != nil { // "": all else was refused
+	if err != nil { // empty: readNarrow refuses all other invalid values
 		return claim.Moment{}
 	}
 	return claim.Moment{Ago: &ago}
 }
 
-// span is a choice of how far back to look.
+// span is a choice of how far back to search.
 type span struct{ Value, Name string }
 
 var spans = []span{{"15m", "15 minutes"}, {"1h", "hour"}, {"24h", "day"}, {"168h", "week"}}
@@ -120,7 +120,7 @@ func (s *Site) items(r *nethttp.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	none := workspaces != nil && len(workspaces) == 0 || definitions != nil && len(definitions) == 0 // has that name
+	none := workspaces != nil && len(workspaces) == 0 || definitions != nil && len(definitions) == 0 // no match for the name
 	if !none {
 		if d.Page, err = s.Read.ListItems(r.Context(), filter, d.Status, workspaces, definitions, pageSize); err != nil {
 			return "", nil, err
@@ -133,7 +133,8 @@ func (s *Site) items(r *nethttp.Request) (string, any, error) {
 	return "items", d, nil
 }
 
-// itemFilter reads the filter from the URL. An empty list of workspaces or definitions is one of a name that none has.
+// itemFilter reads the filter from the URL. A nil list of workspaces or definitions means no filter. An empty list
+// means that nothing has the name.
 func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f claim.ItemFilter, workspaces, definitions []string, err error) {
 	f.Error, f.Since = d.Error, d.moment()
 	if d.Status != "" && !slices.Contains(statuses, d.Status) {
@@ -160,19 +161,21 @@ func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f claim.ItemFilter, 
 	return f, workspaces, definitions, err
 }
 
-// findDefinitions returns the definition with this ID, or all with this name; an empty list: none has it.
+// findDefinitions returns the definition with this ID, or the IDs of all definitions with this name. The list is empty
+// if there are none.
 func (s *Site) findDefinitions(ctx context.Context, idOrName string, workspaces []string) ([]string, error) {
 	if isUUID(idOrName) {
 		return []string{idOrName}, nil
 	}
 	found, err := s.Read.FindDefinitions(ctx, idOrName, workspaces, definitionsFound+1)
 	if err == nil && len(found) > definitionsFound {
-		err = bad("More than 1,000 workflow definitions have this name: name a workspace, too, or the definition by its ID.")
+		err = bad("More than 1,000 workflow definitions have this name: filter by workspace, too, or use the definition's ID.")
 	}
 	return append([]string{}, found...), err
 }
 
-// inTemporal is where Temporal shows the workflow of an item; "": nowhere that is known, or there is none.
+// inTemporal returns the URL of an item's workflow in Temporal's web interface. It is empty if TemporalUI is not set or
+// the item has no known run.
 func (s *Site) inTemporal(i claim.QueueItem) string {
 	if s.TemporalUI == "" || i.Namespace == "" || i.RunID == "" {
 		return ""
@@ -183,7 +186,7 @@ func (s *Site) inTemporal(i claim.QueueItem) string {
 // listed is an item in a table.
 type listed struct {
 	claim.QueueItem
-	InTemporal string // where Temporal shows its workflow; "": nowhere
+	InTemporal string // URL of its workflow in Temporal's web interface, or empty
 }
 
 func (s *Site) listed(items []claim.QueueItem) []listed {
@@ -194,16 +197,16 @@ func (s *Site) listed(items []claim.QueueItem) []listed {
 	return rows
 }
 
-// itemData is what an item's page shows.
+// itemData is the data of an item's page.
 type itemData struct {
 	listed
 	Story []view.Event
-	// Params are laid out in lines; ParamsCut: there is more of them.
+	// Params is indented JSON. ParamsCut reports whether it was cut.
 	Params    string
 	ParamsCut bool
 	Acting    bool
 	Can       choices
-	// Reason is what was typed, and Wrong why something was refused.
+	// Reason is the text typed into the form, Wrong the reason why a change was refused.
 	Reason, Wrong string
 }
 
@@ -216,7 +219,7 @@ func (v visit) item(r *nethttp.Request) (string, any, error) {
 	return "item", d, err
 }
 
-// params sends an item's params as a file, as they are.
+// params sends an item's params unchanged, as a file.
 func (s *Site) params(w nethttp.ResponseWriter, r *nethttp.Request) {
 	item, err := s.findItem(r)
 	if err != nil {
@@ -228,7 +231,7 @@ func (s *Site) params(w nethttp.ResponseWriter, r *nethttp.Request) {
 	_, _ = w.Write(item.Params)
 }
 
-// findItem reads the one that the address names.
+// findItem reads the item named by the path: by its number, its execution's ID or its workflow's ID.
 func (s *Site) findItem(r *nethttp.Request) (claim.QueueItem, error) {
 	ref := strings.TrimPrefix(r.PathValue("id"), "execution-")
 	ids, executions := []int64{}, []string{}
@@ -237,14 +240,14 @@ func (s *Site) findItem(r *nethttp.Request) (claim.QueueItem, error) {
 	} else if isUUID(ref) {
 		executions = append(executions, ref)
 	} else {
-		return claim.QueueItem{}, bad("An item is named by its number, its execution's ID or its workflow's.")
+		return claim.QueueItem{}, bad("An item is identified by its number, its execution's ID or its workflow's ID.")
 	}
 	items, err := s.Read.QueueItems(r.Context(), ids, executions, true)
 	if err != nil {
 		return claim.QueueItem{}, err
 	}
 	if len(items) == 0 {
-		return claim.QueueItem{}, problem{nethttp.StatusNotFound, "There is no such item.", "Retention may have deleted it, or it was never committed."}
+		return claim.QueueItem{}, problem{nethttp.StatusNotFound, "There is no such item.", "Retention may have deleted it, or its insert was never committed."}
 	}
 	return items[0], nil
 }
@@ -271,10 +274,10 @@ func (s *Site) dead(r *nethttp.Request) (string, any, error) {
 }
 
 func bad(what string) problem {
-	return problem{nethttp.StatusBadRequest, what, "Correct the address, or begin anew from the links above."}
+	return problem{nethttp.StatusBadRequest, what, "Correct the address, or start again from the links above."}
 }
 
-// checkText refuses what no row can hold.
+// checkText refuses text that is too long or has unprintable characters.
 func checkText(name, text string) error {
 	if len(text) > maxText || view.Printable(text) != text {
 		return bad(name + " must be text of up to 200 characters, without control characters.")
@@ -295,14 +298,14 @@ func isUUID(text string) bool {
 	return len(text) == 36
 }
 
-// with is the same URL with one parameter otherwise.
+// with returns the URL with one query parameter replaced.
 func with(u *url.URL, name, value string) string {
 	query := u.Query()
 	query.Set(name, value)
 	return u.Path + "?" + query.Encode()
 }
 
-// formatKey writes where a page of workspaces ends into a URL.
+// formatKey encodes the end of a page of workspaces for a URL.
 func formatKey(k claim.WorkspaceKey) string {
 	text := strconv.FormatFloat(k.Rank, 'g', -1, 64) + "\n" + k.ID + "\n" + k.Name
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
@@ -314,7 +317,7 @@ func parseKey(text string) (*claim.WorkspaceKey, error) {
 	}
 	decoded, err := base64.RawURLEncoding.DecodeString(text)
 	parts := strings.SplitN(string(decoded), "\n", 3)
-	if err != nil || len(parts) != 3 || !isUUID(parts[1]) || !utf8.ValidString(parts[2]) || strings.Contains(parts[2], "\x00") { // no name in Postgres is
+	if err != nil || len(parts) != 3 || !isUUID(parts[1]) || !utf8.ValidString(parts[2]) || strings.Contains(parts[2], "\x00") { // not possible in Postgres
 		return nil, bad("after is no place in a list of workspaces.")
 	}
 	rank, err := strconv.ParseFloat(parts[0], 64)

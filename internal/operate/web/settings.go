@@ -9,12 +9,12 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// settingsData is what the page of settings shows.
+// settingsData is the data of the settings page.
 type settingsData struct {
 	claim.Settings
 	Acting  bool
 	History []claim.Administered
-	// Typed is what the form has in it, and Wrong why that was refused.
+	// Typed is the form's value, Wrong the reason why it was refused.
 	Typed, Wrong string
 }
 
@@ -40,13 +40,13 @@ func (v visit) pauseAll(paused bool) change {
 	}
 }
 
-// setMaxClaims takes no 0, which would pause everything without a question.
+// setMaxClaims refuses 0, which would pause everything without confirmation.
 func (v visit) setMaxClaims(r *nethttp.Request, who string) (next, error) {
 	typed := r.PostForm.Get("max-claims")
 	n, err := strconv.Atoi(typed)
 	if err != nil || n < 1 || n > claim.MaxMaxClaims {
 		d, err := v.settingsData(r.Context())
-		d.Typed, d.Wrong = typed, fmt.Sprintf("Nothing was changed: max-claims must be a whole number from 1 to %d; to start nothing, pause everything.", claim.MaxMaxClaims)
+		d.Typed, d.Wrong = typed, fmt.Sprintf("Nothing was changed: max-claims must be a whole number from 1 to %d. To stop all starts, pause everything.", claim.MaxMaxClaims)
 		return next{}, orShown(err, "settings", d)
 	}
 	_, err = v.Change.SetSettings(r.Context(), &n, nil, nil, who)

@@ -8,25 +8,26 @@ import (
 )
 
 const (
-	// pagesAtOnce is how many pages are drawn at a time, and pageWait how long another waits for its turn. A page may be as large as
-	// what it shows, and is held until its reader has read it.
+	// pagesAtOnce is the number of pages rendered concurrently, pageWait how long a further request waits. Each page is
+	// held in memory until the client has read it, and may be as large as the data it shows.
 	pagesAtOnce = 8
 	pageWait    = 5 * time.Second
-	// streamsAtOnce is how many live pages are kept up to date. Any other stays as it was drawn, and tries again.
+	// streamsAtOnce is the number of concurrent live streams. Further pages stay as rendered and retry.
 	streamsAtOnce = 64
-	// streamWrite is how long the reader of a live page may take to read what has changed, and streamLasts how long a stream lasts at
-	// the most: a browser opens it again by itself.
+	// streamWrite bounds how long a client may take to read an update. streamLasts bounds a stream's lifetime; browsers
+	// reconnect by themselves.
 	streamWrite = 10 * time.Second
 	streamLasts = time.Hour
 )
 
-// turns lets so many in at a time. The zero value is ready.
+// turns is a semaphore. The zero value is ready for use.
 type turns struct {
 	once  sync.Once
 	taken chan struct{}
 }
 
-// take takes one of so many turns, and waits for it within a time. Whoever got one gives it back.
+// take waits up to within for one of most turns and reports whether it got one. The caller must then call give. most is
+// fixed by the first call.
 func (t *turns) take(ctx context.Context, most int, within time.Duration) bool {
 	t.once.Do(func() { t.taken = make(chan struct{}, most) })
 	select {
@@ -47,12 +48,12 @@ func (t *turns) take(ctx context.Context, most int, within time.Duration) bool {
 
 func (t *turns) give() { <-t.taken }
 
-// inTurn draws a page when it is its turn.
+// inTurn runs draw once it gets one of pagesAtOnce turns. After pageWait it answers 503.
 func (s *Site) inTurn(draw nethttp.HandlerFunc) nethttp.HandlerFunc {
 	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		if !s.drawing.take(r.Context(), pagesAtOnce, pageWait) {
 			w.Header().Set("Retry-After", "1")
-			nethttp.Error(w, "too many pages are asked for at once: try again in a moment", nethttp.StatusServiceUnavailable)
+			nethttp.Error(w, "too many pages are requested at once: try again in a moment", nethttp.StatusServiceUnavailable)
 			return
 		}
 		defer s.drawing.give()

@@ -1,5 +1,6 @@
-// Package web serves the state of all replicas as pages: rendered here, with no assets of others and no build step. Who may act
-// changes from them what the command line changes, by the same statements and into the same log.
+// Package web serves the state of all replicas as HTML pages, rendered on the server, without third-party assets or a
+// build step. Visitors with the admin token can make the same changes as the command line, with the same statements and
+// the same log of changes.
 package web
 
 import (
@@ -15,10 +16,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// Prefix is the path that all pages are below.
+// Prefix is the path prefix of all pages.
 const Prefix = "/ui/"
 
-// Reader is the read model. What each of its methods costs is bounded, however much the tables hold.
+// Reader is the read model. The cost of each method is bounded, regardless of the size of the tables.
 type Reader interface {
 	Overview(ctx context.Context) (claim.Overview, error)
 	ListWorkspaces(ctx context.Context, search string, by claim.WorkspaceOrder, after *claim.WorkspaceKey, atMost int) ([]claim.WorkspaceRow, error)
@@ -38,12 +39,12 @@ type Reader interface {
 	Audit(ctx context.Context, f claim.AuditFilter, atMost int) ([]claim.Administered, error)
 }
 
-// Site is the web view. Its fields are set before Handler and not changed after.
+// Site is the web view. Set its fields before Handler and do not change them afterwards.
 type Site struct {
 	Read Reader
-	// Change is used for who may act only, by Acting.
+	// Change is used only by Acting.
 	Change Changer
-	// TemporalUI is the address of Temporal's own web interface; "": items have no links to it.
+	// TemporalUI is the URL of Temporal's web interface. If empty, items have no links to it.
 	TemporalUI string
 	Log        *slog.Logger
 
@@ -58,7 +59,7 @@ var templateFiles embed.FS
 //go:embed static
 var staticFiles embed.FS
 
-// pages are the templates by the name of their page, each with the layout around it.
+// pages holds the template of each page, with the layout, by the page's name.
 var pages = parsePages("overview", "workspaces", "workspace", "items", "item", "dead", "letters", "confirm", "done", "settings", "problem")
 
 func parsePages(names ...string) map[string]*template.Template {
@@ -70,7 +71,7 @@ func parsePages(names ...string) map[string]*template.Template {
 	return all
 }
 
-// Handler serves the pages below Prefix to who may look. Who that is, is for its caller to decide.
+// Handler returns the read-only pages below Prefix. It does no authentication.
 func (s *Site) Handler() nethttp.Handler {
 	v := visit{s, false}
 	mux := s.routes(v)
@@ -81,7 +82,7 @@ func (s *Site) Handler() nethttp.Handler {
 	return withHeaders(mux)
 }
 
-// routes lead to the pages that only read.
+// routes registers the pages that only read.
 func (s *Site) routes(v visit) *nethttp.ServeMux {
 	mux := nethttp.NewServeMux()
 	for path, of := range map[string]handler{
@@ -98,10 +99,10 @@ func (s *Site) routes(v visit) *nethttp.ServeMux {
 }
 
 func noSuchPage(*nethttp.Request) (string, any, error) {
-	return "", nil, problem{nethttp.StatusNotFound, "There is no such page.", "The links above lead to all there are."}
+	return "", nil, problem{nethttp.StatusNotFound, "There is no such page.", "Use the links above."}
 }
 
-// withHeaders has the browser run nothing and load nothing that is not from here, and show the pages in no frame.
+// withHeaders lets the browser load scripts and other resources from this origin only, and forbids framing.
 func withHeaders(next nethttp.Handler) nethttp.Handler {
 	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		header := w.Header()
@@ -114,7 +115,7 @@ func withHeaders(next nethttp.Handler) nethttp.Handler {
 	})
 }
 
-// problem is an answer that is no page: what is wrong, and what to do.
+// problem is an error shown as a page: what is wrong and what to do.
 type problem struct {
 	Code         int
 	What, Remedy string
@@ -122,7 +123,7 @@ type problem struct {
 
 func (p problem) Error() string { return p.What }
 
-// shown is a page that answers what was refused: it says why, and has what was typed.
+// shown is an error that shows a page again after a refused change, with the reason and the input.
 type shown struct {
 	Code int
 	Name string
@@ -131,15 +132,15 @@ type shown struct {
 
 func (s shown) Error() string { return "shown on page " + s.Name }
 
-// sheet is what a page's template is given.
+// sheet is the data of the layout template.
 type sheet struct {
 	Title string
 	Path  string
-	Done  string // what was done, by who comes from there; "": nothing
+	Done  string // result of the change that redirected here, or empty
 	Data  any
 }
 
-// handler answers with a page: the template's name, which is the page's title too, and its data.
+// handler returns a page: its template's name, which is also its title, and its data.
 type handler = func(*nethttp.Request) (name string, data any, err error)
 
 // page renders what a handler returns.
@@ -150,7 +151,7 @@ func (s *Site) page(of handler) nethttp.HandlerFunc {
 	})
 }
 
-// answer writes a page, or what is wrong.
+// answer writes a page, or the page that explains err.
 func (s *Site) answer(w nethttp.ResponseWriter, r *nethttp.Request, name string, data any, err error) {
 	code := nethttp.StatusOK
 	if err != nil {
@@ -168,7 +169,7 @@ func (s *Site) answer(w nethttp.ResponseWriter, r *nethttp.Request, name string,
 	fmt.Fprint(w, out.String())
 }
 
-// explain says what is wrong and what to do, without the words of what is behind: they may be secret.
+// explain returns the page for an error. It hides the text of unexpected errors, which may contain secrets.
 func (s *Site) explain(r *nethttp.Request, err error) shown {
 	var page shown
 	if errors.As(err, &page) {
@@ -176,7 +177,7 @@ func (s *Site) explain(r *nethttp.Request, err error) shown {
 	}
 	var known problem
 	if !errors.As(err, &known) {
-		known = problem{nethttp.StatusServiceUnavailable, "The database did not answer.", "Try again in a moment; `pgdispatch doctor` says what is wrong with it."}
+		known = problem{nethttp.StatusServiceUnavailable, "The database did not answer.", "Try again in a moment, or run `pgdispatch doctor` to find the cause."}
 		s.Log.WarnContext(r.Context(), "Cannot serve a page", "path", r.URL.Path, "error", err)
 	}
 	return shown{known.Code, "problem", known}

@@ -175,7 +175,7 @@ func TestEmptyPagesSayHowToFillThem(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
 		"/ui/": "pgdispatch run", "/ui/workspaces": "insert into pgdispatch.workspaces", "/ui/items": "insert into pgdispatch.workflow_execution_queue",
-		"/ui/items?status=FAILED": "No item matches", "/ui/workspaces?q=nobody": "No workspace matches", "/ui/dead": "An item comes here when",
+		"/ui/items?status=FAILED": "No item matches", "/ui/workspaces?q=nobody": "No workspace matches", "/ui/dead": "An item is listed here when",
 	} {
 		code, text := get(t, &fakeReader{empty: true}, path)
 		require.Equal(t, 200, code)
@@ -237,10 +237,10 @@ func TestABadAddressSaysWhatItShouldBe(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
 		"/ui/items?status=DONE": "status must be one of PENDING", "/ui/items?since=-1h": "since must be how long ago", "/ui/items?before=x": "before must be",
-		"/ui/items?definition=%00": "definition must be text", "/ui/workspaces/x": "A workspace is named by its ID",
-		"/ui/dead/letters?since=x": "since must be how long ago", "/ui/dead/letters?kind=%00": "kind must be text", "/ui/dead/letters?kind=a&error=b": "kind goes with no other",
+		"/ui/items?definition=%00": "definition must be text", "/ui/workspaces/x": "A workspace is identified by its ID",
+		"/ui/dead/letters?since=x": "since must be how long ago", "/ui/dead/letters?kind=%00": "kind must be text", "/ui/dead/letters?kind=a&error=b": "kind cannot be combined with",
 		"/ui/dead/letters?workspace=%1b": "workspace must be text", "/ui/items?error=%00": "error must be text", "/ui/items?error=" + strings.Repeat("x", 201): "error must be text",
-		"/ui/items/zzz": "An item is named by", "/ui/workspaces?after=%25": "after is no place", "/ui/workspaces?after=eA": "after is no place", "/ui/workspaces?q=%1b": "q must be text",
+		"/ui/items/zzz": "An item is identified by", "/ui/workspaces?after=%25": "after is no place", "/ui/workspaces?after=eA": "after is no place", "/ui/workspaces?q=%1b": "q must be text",
 	} {
 		code, text := get(t, &fakeReader{}, path)
 		require.Equal(t, 400, code, path)
@@ -319,7 +319,7 @@ func TestThePlotsOfTheLastHourAreReadWithoutSeeingThem(t *testing.T) {
 	}
 	_, text = get(t, &fakeReader{empty: true}, "/ui/")
 	require.NotContains(t, text, "<svg")
-	require.Contains(t, text, "Nothing is known of it")
+	require.Contains(t, text, "No data yet")
 }
 
 func TestBarsStandOnOneAnotherAndFitThePlot(t *testing.T) {

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// historyShown is how many changes a page lists, and newestShown how many items.
+	// historyShown is the maximum number of changes on a page, newestShown that of items.
 	historyShown = 20
 	newestShown  = 10
 )
 
-// workspaceData is what a workspace's page shows.
+// workspaceData is the data of a workspace's page.
 type workspaceData struct {
 	claim.WorkspaceDetail
 	Acting      bool
@@ -23,7 +23,7 @@ type workspaceData struct {
 	Items       claim.ItemPage
 	Rows        []listed // of Items
 	History     []claim.Administered
-	// Typed is what the forms have in them: what is, or what was typed and refused, and Wrong why it was, by the field's name.
+	// Typed holds the forms' values by field: the current value, or the refused input. Wrong holds why it was refused.
 	Typed, Wrong map[string]string
 }
 
@@ -32,15 +32,15 @@ func (v visit) workspace(r *nethttp.Request) (string, any, error) {
 	return "workspace", d, err
 }
 
-// findWorkspace reads the one that the address names.
+// findWorkspace reads the workspace named by the path.
 func (v visit) findWorkspace(r *nethttp.Request) (claim.WorkspaceDetail, error) {
 	id := r.PathValue("id")
 	if !isUUID(id) {
-		return claim.WorkspaceDetail{}, bad("A workspace is named by its ID.")
+		return claim.WorkspaceDetail{}, bad("A workspace is identified by its ID.")
 	}
 	w, found, err := v.Read.WorkspaceDetail(r.Context(), id)
 	if err == nil && !found {
-		err = problem{nethttp.StatusNotFound, "There is no such workspace.", "It may have been deleted; the list of workspaces has all there are."}
+		err = problem{nethttp.StatusNotFound, "There is no such workspace.", "It may have been deleted. See the list of workspaces."}
 	}
 	return w, err
 }
@@ -102,7 +102,8 @@ func (v visit) setRate(r *nethttp.Request, who string) (next, error) {
 	return v.changeTyped(r, who, "rate", c, err)
 }
 
-// orNothing is what was typed, or the command line's word for an empty field. A field that was not sent is not empty.
+// orNothing returns the input, or nothing, the command line's word for an empty field. A missing field is not an empty
+// field.
 func orNothing(r *nethttp.Request, field, nothing string) string {
 	if r.PostForm.Has(field) && r.PostForm.Get(field) == "" {
 		return nothing
@@ -110,7 +111,7 @@ func orNothing(r *nethttp.Request, field, nothing string) string {
 	return r.PostForm.Get(field)
 }
 
-// changeTyped changes what was typed, or shows the page with it again and says what is wrong with it.
+// changeTyped applies the change. If wrong is not nil, it shows the page again with the input and the reason.
 func (v visit) changeTyped(r *nethttp.Request, who, field string, c claim.WorkspaceChange, wrong error) (next, error) {
 	if wrong == nil {
 		return v.changeWorkspace(r, who, "workspaces set-"+field, c)
