@@ -9,39 +9,40 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// Presence is what a replica says of itself with every heartbeat.
+// Presence is what a replica reports about itself with every heartbeat.
 type Presence struct {
 	Version string
 	Workers int
 	State   ReplicaState
 }
 
-// ReplicaState is how a replica was at its last heartbeat.
+// ReplicaState is the state of a replica at its last heartbeat.
 type ReplicaState struct {
-	// Busy is how many items it had in its hands.
+	// Busy is the number of items it held.
 	Busy int `json:"busy"`
-	// BreakerOpen: Temporal does not take workflows from it; it has paused and probes.
+	// BreakerOpen reports whether its circuit breaker is open: Temporal accepts no workflows from it, so it has paused and
+	// probes.
 	BreakerOpen bool `json:"breaker_open"`
-	// PausedNamespaces is how many of Temporal's namespaces take none from it.
+	// PausedNamespaces is the number of Temporal namespaces that it has paused because they accept no workflows.
 	PausedNamespaces int `json:"paused_namespaces"`
-	// Listening says whether LISTEN is in force; nil: it is off.
+	// Listening reports whether LISTEN is active. Nil means that LISTEN is disabled.
 	Listening *bool `json:"listening,omitempty"`
-	// OnDuty: notifications are meant for this replica.
+	// OnDuty reports whether it is the replica that notifications are for.
 	OnDuty bool `json:"on_duty"`
-	// StartsPerSecond is what it started since the heartbeat before.
+	// StartsPerSecond is its rate of starts since the previous heartbeat.
 	StartsPerSecond float64 `json:"starts_per_second"`
-	// WakeUps counts what made it look at the table, since it was started.
+	// WakeUps counts, by source, what made it look at the table since it started.
 	WakeUps map[string]int64 `json:"wake_ups,omitempty"`
 }
 
-// Waits counts starts by how long their items had waited: the nth of those of up to 2^(n/4) eighths of a millisecond, which is
-// less than a fifth more than those of the one before.
+// Waits is a histogram of how long items waited to be started. Bucket n ends at 2^(n/4)/8 ms, less than 20% above the
+// bucket before it.
 type Waits []int64
 
-// maxWaits is enough for a month.
+// maxWaits is the maximum number of buckets; they reach beyond a month.
 const maxWaits = 140
 
-// Add counts one.
+// Add counts one item.
 func (w *Waits) Add(waited time.Duration) {
 	n := 0
 	if eighths := waited.Seconds() * 8000; eighths > 1 {
@@ -53,7 +54,7 @@ func (w *Waits) Add(waited time.Duration) {
 	(*w)[n]++
 }
 
-// Merge counts what another one counted.
+// Merge adds the counts of another histogram.
 func (w *Waits) Merge(other Waits) {
 	if len(other) > len(*w) {
 		*w = append(*w, make(Waits, len(other)-len(*w))...)
@@ -63,7 +64,7 @@ func (w *Waits) Merge(other Waits) {
 	}
 }
 
-// Total is how many were counted.
+// Total returns the number of counted items.
 func (w Waits) Total() (total int64) {
 	for _, count := range w {
 		total += count
@@ -71,7 +72,8 @@ func (w Waits) Total() (total int64) {
 	return total
 }
 
-// Quantile is what that share of all waited at the most, a fifth too long at the worst; 0 where there are none.
+// Quantile returns an upper bound on the wait of that share of the items, for example 0.99. It is less than 20% too
+// high. Zero if nothing was counted.
 func (w Waits) Quantile(share float64) time.Duration {
 	rank, seen := int64(math.Ceil(share*float64(w.Total()))), int64(0)
 	for n, count := range w {
@@ -82,28 +84,29 @@ func (w Waits) Quantile(share float64) time.Duration {
 	return 0
 }
 
-// NoteStarts adds what this replica started since its last note to the present minute.
+// NoteStarts adds the starts since this replica's last call to the counts of the current minute.
 func (s *Store) NoteStarts(ctx context.Context, waits Waits) error {
 	return s.exec(ctx, "note starts", sql.ActivityNote, waits.Total(), []int64(waits))
 }
 
-// Minute is what happened in one. Ends are counted when a sweep sees them, some seconds later.
+// Minute is the activity of one minute. Ends are counted when a sweep sees them, some seconds later.
 type Minute struct {
 	At        time.Time `json:"at"`
 	Started   int64     `json:"started"`
 	Completed int64     `json:"completed"`
 	Failed    int64     `json:"failed"`
 	Cancelled int64     `json:"cancelled"`
-	// Waiting, Claimed and Running are how many items did at the first sweep of the minute, see Depth; nil: nobody swept.
+	// Waiting, Claimed and Running are numbers of items at the first sweep of the minute, see Depth. Nil if there was no
+	// sweep.
 	Waiting *int64 `json:"waiting"`
 	Claimed *int64 `json:"claimed"`
 	Running *int64 `json:"running"`
 	Waits   Waits  `json:"-"`
-	// Passed is how much of the minute is over.
+	// Passed is the elapsed part of the minute.
 	Passed time.Duration `json:"-" db:"-"`
 }
 
-// StartsPerSecond is what was started a second. Of the present minute, it is what the replicas have noted so far.
+// StartsPerSecond returns the rate of starts. For the current minute it covers what the replicas have noted so far.
 func (m Minute) StartsPerSecond() float64 {
 	if m.Passed <= 0 {
 		return 0
@@ -111,13 +114,13 @@ func (m Minute) StartsPerSecond() float64 {
 	return float64(m.Started) / m.Passed.Seconds()
 }
 
-// noted is a minute as it is read, and the time at which it was.
+// noted is a minute and the database time at which it was read.
 type noted struct {
 	Minute
 	Now time.Time
 }
 
-// activity reads the minutes of so long, none left out, the present one last.
+// activity returns the minutes since back ago without gaps, the current minute last. Nil if nothing was recorded.
 func (s *Store) activity(ctx context.Context, back time.Duration) ([]Minute, error) {
 	rows, err := read[noted](ctx, s.async(), "read activity", sql.ActivityRead, back)
 	if err != nil || len(rows) == 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// CallbackKey is what the tokens of completion callbacks are made with: the same for all replicas. It is never logged.
+// CallbackKey returns the secret key for tokens of completion callbacks. All replicas share it. It must not be logged.
 func (s *Store) CallbackKey(ctx context.Context) ([]byte, error) {
 	return one[[]byte](ctx, s.async(), settleTimeout, "read callback key", sql.CallbackKey)
 }

@@ -1,8 +1,8 @@
-// Package claim is the store: the one package that executes SQL for the dispatcher, the sweeper and the watcher.
+// Package claim is the store: the only package that executes SQL for the dispatcher, the sweeper and the watcher.
 //
-// A Store's methods are one statement each, and each statement is in package sql. What a method reports as done is
-// committed; what it reports as an error may be committed or not, because an answer can be lost after a commit. Nothing
-// needs to know which: a claim that was lost expires, and a settle that is repeated changes nothing.
+// Most methods of a Store execute one statement, which is defined in package sql. If a method succeeds, its effect is
+// committed. If it returns an error, the effect may still be committed, because a response can be lost after the
+// commit. Callers need not know which: the lease of a lost claim expires, and repeating a settle changes nothing.
 package claim
 
 import (
@@ -15,133 +15,140 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// ErrLost is what an owner is told whose lease is no longer its own: it expired, and somebody else may hold the item.
-// The update that was refused changed nothing.
+// ErrLost means that the caller no longer holds the lease: it expired, and another replica may hold the item.
+// The rejected update changed nothing.
 var ErrLost = errors.New("lease lost")
 
-// ErrApart is a claim that settled and claimed nothing because of an item that it was to settle, or to take beside: somebody keeps its
-// row locked, or a trigger or a constraint refuses the update. Settle apart, and claim again.
+// ErrApart is returned when a combined settle and claim did neither because of one of its items: the item's row is
+// locked, or a trigger or constraint rejects the update. Call Settle first, then claim again.
 var ErrApart = errors.New("settle and claim apart")
 
-// Statement timeouts. A statement that takes longer is given up by the replica; the database may still finish it.
+// Statement timeouts. When one expires, the replica stops waiting; the database may still finish the statement.
 const (
-	// claimTimeout bounds a claim, its wait for other claims included.
+	// claimTimeout bounds a claim, including its wait for other claims.
 	claimTimeout = 10 * time.Second
-	// settleTimeout bounds every other statement that a worker, the sweeper or the watcher waits for.
+	// settleTimeout bounds all other statements of workers, the sweeper and the watcher.
 	settleTimeout = 5 * time.Second
 )
 
-// Item is a leased item and everything that starting its workflow needs.
+// Item is a leased item with everything needed to start its workflow.
 type Item struct {
 	ID    int64
-	Token int64 // changes at every claim; a settle with an older one is refused
+	Token int64 // changes with every claim; a settle with an older token is rejected
 
 	ExecutionID                 string
 	WorkspaceID                 string
 	WorkflowDefinitionID        string
 	WorkflowDefinitionVersionID string
 
-	// Namespace is where its workflow is to be started, and found if it was.
+	// Namespace is the Temporal namespace to start the workflow in, or to find it in if it was started before.
 	Namespace        string
 	WorkflowType     string
 	TaskQueue        string
-	ExecutionTimeout time.Duration // 0: none
+	ExecutionTimeout time.Duration // zero means no timeout
 	NodeIDs          []byte        // a JSON array of strings, as stored
 	Params           []byte        // a JSON object, as stored; never decoded
-	Traceparent      string        // "": none
+	Traceparent      string        // empty if there is none
 
-	AttemptCount int // this claim included
-	FailureCount int // earlier failures of the item's own
+	AttemptCount int // including this claim
+	FailureCount int // earlier failures counted against the item
 	MaxAttempts  int
 
-	// OutcomeUnknown: an earlier start was sent and never answered, so the workflow may be running.
+	// OutcomeUnknown reports whether an earlier start request got no response, so that the workflow may be running.
 	OutcomeUnknown bool
-	// UnansweredFor is how long ago the first of those starts was sent, at the most, by the database's clock; 0 where the
-	// outcome is known.
+	// UnansweredFor is an upper bound on the time since the first such request was sent, by the database's clock.
+	// Zero if the outcome is known.
 	UnansweredFor time.Duration
-	// Priority is the level of its workspace at which it waited.
+	// Priority is the priority level of its workspace at which the item waited.
 	Priority int
-	// Problem says why the item cannot be started as it is, such as "workspace not found"; "": it can.
+	// Problem is the reason why the item cannot be started, such as "workspace not found". Empty if it can be.
 	Problem string
-	// Waited is how long the item has been due, by the database's clock.
+	// Waited is the time since the item became due, by the database's clock.
 	Waited time.Duration
-	// Deadline is when the lease ends at the latest, by this process's monotonic clock. It was set before the claim was
-	// sent, so it is never later than the database's own end of the lease.
+	// Deadline is the lease expiry by this process's monotonic clock. It is computed before the claim is sent, so it is
+	// never later than the lease expiry in the database.
 	Deadline time.Time
 }
 
-// WorkflowID is the ID that the item's workflow has in Temporal, the same for every attempt.
+// WorkflowID returns the ID of the item's workflow in Temporal. It is the same for every attempt.
 func (i Item) WorkflowID() string { return "execution-" + i.ExecutionID }
 
-// Wanted says what a claim is to give.
+// Wanted is the input of a claim.
 type Wanted struct {
+	// AtMost is the maximum number of items to claim.
 	AtMost int
-	// Holding is how many items the replica has in its hands that this claim does not end.
+	// Holding is the number of items that the replica holds and that this call does not settle.
 	Holding int
-	// Named are the payloads of notifications: hints of where items wait.
+	// Named are notification payloads: hints about which workspaces have waiting items.
 	Named []string
-	// Look: something may have changed that no notification named. Quiet: whatever changes is announced, so there is no need to look.
+	// Look reads changes that no notification named before claiming. Quiet means that every change is announced, so the
+	// claim need not be combined with a look.
 	Look, Quiet bool
-	// Namespaces are those that take no items for now, or not as many: of each, at most so many are given. A lane whose next
-	// hundred items of a priority are all of namespaces that take none is looked at again after 3 s.
+	// Namespaces limits the number of items to claim per Temporal namespace, for namespaces that are paused (0) or
+	// limited. If the next 100 items of a workspace at one priority all belong to paused namespaces, the claim tries that
+	// workspace again after 3 s.
 	Namespaces map[string]int
 }
 
-// Batch is the answer to a claim.
+// Batch is the result of a claim.
 type Batch struct {
 	Items []Item
-	// Asked is how many entries the proposal had, and Vain how many of them gave nothing; 0: no claim was sent.
+	// Asked is the number of entries in the proposal, and Vain the number of those that yielded no item. Asked is zero if
+	// no claim was sent.
 	Asked, Vain int
-	// Unannounced is how many workspaces were found to have something due of which nobody had said so.
+	// Unannounced is the number of workspaces with due items for which no notification or look had reported them.
 	Unannounced int
-	// Flush is how long the commit took, at the most; 0: there was none. It includes a round trip.
+	// Flush is an upper bound on the duration of the commit; it includes one round trip. Zero if it was not measured.
 	Flush time.Duration
-	// Parked are the items that were found to be refused by a trigger or a constraint of the database. Others are claimed meanwhile.
+	// Parked are the items that this claim parked because a trigger or constraint rejects their claim. Other items were
+	// claimed in their place.
 	Parked []Parked
-	// Arrived is how many items were found to have come by a look.
+	// Arrived is the number of new items that looks have found since this claim began.
 	Arrived int
-	// More: more is due than was given, as far as is known.
+	// More reports whether more items appear to be due than were claimed.
 	More bool
-	// Capped: W left room for less than was asked for. Where More is due too, it is W that holds it back.
+	// Capped reports whether W limited this claim, or an unanswered start must wait for a replica that holds nothing
+	// else. If More is set too, this is what holds the remaining items back.
 	Capped bool
-	// Paused: the settings say that nothing is to be claimed.
+	// Paused reports whether the settings pause all claims.
 	Paused bool
-	// AtCapacity names workspaces that are at their limit and have more waiting, each once until it has room again.
+	// AtCapacity lists workspaces that are at their limit and have more items waiting. A workspace is listed once until
+	// it receives items again.
 	AtCapacity []Full
-	// LookAgainIn is how long until an item that waits for its time is due; negative: none does.
+	// LookAgainIn is the time until a claim may find an item that it cannot take now. Negative if there is no such time.
 	LookAgainIn time.Duration
 }
 
-// Full is a workspace at its limit.
+// Full is a workspace that has reached its limit.
 type Full struct {
 	WorkspaceID string `json:"workspace_id"`
 	Active      int    `json:"active"`
 	Limit       int    `json:"limit"`
 }
 
-// Database is what a Store executes its statements on: a pool, or one connection.
+// Database executes the statements of a Store: a pool or a single connection.
 type Database interface {
 	querier
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
-// Store executes the statements. Its zero value is not ready: Pool and Owner are needed.
+// Store executes the statements. Pool is always required; Owner is required to claim or to watch.
 type Store struct {
-	// Pool is for claims, whose commit must survive a crash of the database: see Async.
+	// Pool executes claims. A claim's commit must survive a crash of the database: if it were lost, the item's slot could
+	// go to another item while the workflow of the first is running.
 	Pool Database
-	// Async is for everything else, and may commit with synchronous_commit = off: what a crash of the database makes it
-	// forget is found again, by the lease or by asking Temporal. Nil: Pool.
-	//
-	// A claim must not be forgotten, because its slot would be given to another item while the first one's workflow runs.
+	// Async executes statements that a crash of the database may undo. It may commit with synchronous_commit = off: what
+	// is lost is recovered by lease expiry or by asking Temporal. If nil, Pool is used.
 	Async Database
-	// Owner is this replica's name, unique among all replicas that ever ran at the same time.
+	// Owner is this replica's name. It must be unique among replicas that run at the same time.
 	Owner string
-	// Lease is how long a claim or a heartbeat holds an item.
+	// Lease is the lease duration that a claim or a heartbeat sets.
 	Lease time.Duration
-	// Namespace is where workflows are started whose definition names none.
+	// Namespace is the Temporal namespace for workflows whose definition names none.
 	Namespace string
-	// CanWatch says whether this replica has room to watch the ends of so many executions that it has just started, or is about to;
-	// it must not block. Where it has not, they are settled as watched by nobody, for others to adopt. Nil: it has.
+	// CanWatch reports whether this replica can watch that many executions, just started or about to start, for their
+	// end. It must not block. If it returns false, they are settled without a watcher and other replicas adopt them.
+	// Nil means always true.
 	CanWatch func(executions int) bool
 
 	memory memory
@@ -162,11 +169,11 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// Held names a leased item for a heartbeat.
+// Held identifies a leased item for Heartbeat.
 type Held struct{ ID, Token int64 }
 
-// Heartbeat renews leases, all in one statement, and returns the IDs that were renewed. What is missing is lost: it expired, or
-// will, because somebody keeps its row locked, or a trigger or a constraint of the database refuses the update.
+// Heartbeat renews leases and returns the renewed IDs. Treat a missing ID as lost: its lease has expired, or will,
+// because its row is locked or a trigger or constraint rejects the update.
 func (s *Store) Heartbeat(ctx context.Context, held []Held) ([]int64, error) {
 	return aroundLocks(ctx, s, held, func(h Held) int64 { return h.ID }, func(held []Held) ([]int64, error) {
 		renewed, err := inHalves(held, func(held []Held) ([]int64, error) {
@@ -183,12 +190,11 @@ func (s *Store) Heartbeat(ctx context.Context, held []Held) ([]int64, error) {
 	})
 }
 
-// ids runs a statement that returns the IDs it moved.
+// ids runs a statement that returns the IDs of the items it updated.
 func (s *Store) ids(ctx context.Context, verb, statement string, args ...any) ([]int64, error) {
 	return rows(ctx, s.async(), settleTimeout, verb, pgx.RowTo[int64], statement, args...)
 }
 
-// exec runs a statement that returns nothing.
 func (s *Store) exec(ctx context.Context, verb, statement string, args ...any) error {
 	return exec(ctx, s.async(), settleTimeout, verb, statement, args...)
 }

@@ -15,20 +15,21 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// lookAgain is how old a look may be at which a claim is sent without another beside it.
+// lookAgain is the age up to which the last look counts as current, so that a claim is sent without another look.
 const lookAgain = 2 * time.Millisecond
 
-// Claim leases up to atMost due items. Limits hold exactly, over all replicas: W, every workspace's own, and pauses.
+// Claim leases up to atMost due items. W, workspace limits and pauses are enforced exactly across all replicas.
 func (s *Store) Claim(ctx context.Context, atMost int) (Batch, error) {
 	batch, _, err := s.SettleAndClaim(ctx, nil, Wanted{AtMost: atMost, Look: true, Quiet: true})
 	return batch, err
 }
 
-// SettleAndClaim ends claims whose workflows were started and claims anew, in one transaction: what the first part frees,
-// the second can give away. It returns the IDs that it ended; what is missing was lost. After an error nobody knows whether
-// it was done: settling once more changes nothing where it was. After ErrApart it was not.
+// SettleAndClaim settles claims whose workflows were started and claims new items, in one transaction, so that the
+// claim can use the slots that the settle frees. It returns the settled IDs; the lease of a missing ID was lost. After
+// ErrApart nothing was done. After any other error the transaction may have been committed; settling again is then a
+// no-op.
 //
-// What to claim, this replica's memory decides: it is asked for nothing that is known not to be there.
+// This replica's in-memory schedule decides what to ask for. It does not ask for items that it knows not to exist.
 func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted Wanted) (batch Batch, settled []int64, err error) {
 	m := &s.memory
 	m.mu.Lock()
@@ -79,10 +80,11 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted
 
 const claimVerb = "claim items"
 
-// careful says whether claims pass over locked rows for now, instead of waiting for them.
+// careful reports whether claims currently skip locked rows instead of waiting for them.
 func (m *memory) careful() bool { return time.Now().Before(m.carefulTo) }
 
-// reopen has items asked for again that a namespace allowed no more of, where it does now.
+// reopen makes the schedule ask again for items that the last claim skipped because of their namespace, if that
+// namespace now allows more.
 func (m *memory) reopen(namespaces map[string]int) {
 	some, all := false, false
 	for name, allowed := range m.limited {
@@ -95,8 +97,8 @@ func (m *memory) reopen(namespaces map[string]int) {
 	}
 }
 
-// send settles and claims, and takes the answer into the memory. It says in head, if that is not nil, which item a claim of one was about to
-// take, whether it could or not.
+// send settles and claims, and applies the answer to the memory. If head is not nil, send sets it to the item that a
+// claim of a single item was about to take, even if that claim fails.
 func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p schedule.Proposal, head *refusedHead, batch *Batch) (settled []int64, err error) {
 	m := &s.memory
 	asked := time.Now()
@@ -130,7 +132,7 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 			return err
 		})
 	}
-	// One transaction without a BEGIN, because a batch is one.
+	// The batch is one implicit transaction; it needs no BEGIN.
 	if err := s.Pool.SendBatch(ctx, statements).Close(); err != nil {
 		return nil, named(ctx, s.Pool, claimVerb, err)
 	}
@@ -169,17 +171,17 @@ func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {
 		lanes, priorities, items, due, ids, floors, held, heldTo, s.memory.careful(), optional(s.Namespace), namespaces, allowed}
 }
 
-// apply takes the answer to a proposal into the memory and the batch.
+// apply stores the answer to a proposal in the memory and in the batch.
 func (m *memory) apply(p schedule.Proposal, wanted Wanted, answer claimAnswer, asked time.Time, batch *Batch) {
 	if p.Epoch != (schedule.Epoch{}) && (answer.standing.Epoch == nil || schedule.Epoch(*answer.standing.Epoch) != p.Epoch) {
-		m.seen = "" // transactions may have been forgotten, too, and their numbers given again
+		m.seen = "" // a crash may also have lost transactions, whose IDs are then reused
 	}
 	m.tell(answer.standing.At, asked)
 	batch.Items, batch.Asked = answer.items, len(p.Entries)+min(p.Unanswered, 1)
 	batch.Vain = m.schedule.Apply(m.now(), p, answer.schedule(p, wanted.Namespaces))
 }
 
-// claimAnswer is what a claim returns.
+// claimAnswer is the result of a claim.
 type claimAnswer struct {
 	deadline time.Time
 	items    []Item
@@ -187,7 +189,7 @@ type claimAnswer struct {
 	standing standing
 }
 
-// standing is the last row of a claim: arrays have an element for each entry of the proposal. See sql/functions/claim_choose.sql.
+// standing is the last row of a claim. See sql/functions/claim_choose.sql.
 type standing struct {
 	At        time.Time   `json:"at_time"`
 	Took      int64       `json:"took"` // microseconds
@@ -249,7 +251,7 @@ func (a *claimAnswer) read(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-// schedule is the answer in the schedule's own terms.
+// schedule converts the answer to a schedule.Answer.
 func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) schedule.Answer {
 	st := a.standing
 	answer := schedule.Answer{Paused: st.Paused, Limited: len(namespaces) > 0, Room: st.Room, Leased: st.Tokens, Last: st.LastToken, Lanes: make([]schedule.Standing, len(p.Entries))}
@@ -294,7 +296,7 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 			}
 		}
 	}
-	last := -1 // that gave something
+	last := -1 // the last entry that yielded an item
 	for n, l := range answer.Lanes {
 		if l.Taken > 0 {
 			last = n

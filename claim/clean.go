@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxErrorLength is how many characters of an error are kept, the column's own limit.
+// maxErrorLength is the maximum length of a stored error in characters, which is the limit of the column.
 const maxErrorLength = 2000
 
-// Clean makes an error's text fit to be stored, logged and shown: valid UTF-8 on one line, without control and
-// direction-changing characters, and of bounded length. Postgres refuses a NUL, and a row whose error cannot be stored
-// could never be failed.
+// Clean makes an error text safe to store, log and display: valid UTF-8 on one line, without control characters and
+// bidirectional controls, and at most 2,000 characters. Postgres rejects NUL, and an item whose error cannot be stored
+// could never be marked as failed.
 func Clean(text string) string {
 	var clean strings.Builder
 	length := 0

@@ -17,28 +17,28 @@ const (
 	deleteTimeout = 30 * time.Second
 )
 
-// DeadLetter is an item that failed for good, whoever has seen to it.
+// DeadLetter is an item that failed permanently, whether open, replayed or discarded.
 type DeadLetter struct {
 	ID                   int64           `json:"id"`
 	ExecutionID          string          `json:"execution_id"`
 	State                string          `json:"state"` // OPEN, REPLAYED or DISCARDED
 	WorkspaceID          string          `json:"workspace_id"`
-	Workspace            string          `json:"workspace"` // its name; "": it is gone
+	Workspace            string          `json:"workspace"` // its name; empty if it was deleted
 	WorkflowDefinitionID string          `json:"workflow_definition_id"`
-	WorkflowDefinition   string          `json:"workflow_definition"` // its name; "": it is gone
+	WorkflowDefinition   string          `json:"workflow_definition"` // its name; empty if it was deleted
 	Priority             int             `json:"priority"`
 	Params               json.RawMessage `json:"params"`
 	Traceparent          string          `json:"traceparent,omitempty"`
 	AttemptCount         int             `json:"attempt_count"`
 	FailureCount         int             `json:"failure_count"`
 	LastError            string          `json:"last_error"`
-	ExecutionStatus      string          `json:"execution_status,omitempty"` // how the workflow ended; see RunID
-	RunID                string          `json:"run_id,omitempty"`           // "": no workflow was started
+	ExecutionStatus      string          `json:"execution_status,omitempty"` // status of the workflow; see RunID
+	RunID                string          `json:"run_id,omitempty"`           // empty if no workflow was started
 	CreatedAt            time.Time       `json:"created_at"`
 	DispatchedAt         *time.Time      `json:"dispatched_at"`
 	FinishedAt           time.Time       `json:"finished_at"`
 	FailedAgo            time.Duration   `json:"-"`         // by the database's clock
-	ReplayOf             *int64          `json:"replay_of"` // the dead letter that this item replayed
+	ReplayOf             *int64          `json:"replay_of"` // the dead letter that this item replays
 	MarkedAt             *time.Time      `json:"marked_at"`
 	MarkedBy             string          `json:"marked_by,omitempty"`
 	ReplayID             *int64          `json:"replay_id"` // the item that replays this one
@@ -46,7 +46,7 @@ type DeadLetter struct {
 	ReplayStatus         string          `json:"replay_status,omitempty"`
 }
 
-// Failure is one that was counted against an item.
+// Failure is a failure that was counted against an item.
 type Failure struct {
 	Failure  int       `json:"failure"` // 1 is the first
 	Attempt  int       `json:"attempt"`
@@ -55,24 +55,24 @@ type Failure struct {
 	Replica  string    `json:"replica,omitempty"`
 }
 
-// DeadFilter says which dead letters are meant. Its zero value means all that are open.
+// DeadFilter selects dead letters. The zero value selects all open ones.
 type DeadFilter struct {
-	State      string // open, replayed, discarded or any; "": open
-	Workspace  string // ID or name; "": any. A name may be that of several.
-	Definition string // likewise
-	Error      string // a part of last_error, whatever its case; "": any
-	Since      Moment
-	Until      Moment
-	After      *DeadKey // nil: from the first
+	State      string   // open, replayed, discarded or any; empty means open
+	Workspace  string   // ID or name; empty means any; a name selects all workspaces with that name
+	Definition string   // ID or name; empty means any
+	Error      string   // a part of last_error, ignoring case; empty means any
+	Since      Moment   // failed at or after
+	Until      Moment   // failed at or before
+	After      *DeadKey // nil starts at the first page
 }
 
-// DeadKey is where a page of dead letters ends and the next one goes on.
+// DeadKey is the position of the last dead letter of a page, after which the next page starts.
 type DeadKey struct {
 	FailedAt time.Time
 	ID       int64
 }
 
-// columns are both, or null.
+// columns returns both columns of the key, or nulls if k is nil.
 func (k *DeadKey) columns() (failedAt *time.Time, id *int64) {
 	if k == nil {
 		return nil, nil
@@ -80,13 +80,15 @@ func (k *DeadKey) columns() (failedAt *time.Time, id *int64) {
 	return &k.FailedAt, &k.ID
 }
 
-// Moment is a time, or a time that long ago by the database's clock. Its zero value is no limit.
+// Moment is an absolute time or, with Ago, a duration before the database's current time. The zero value means no
+// limit.
 type Moment struct {
 	At  *time.Time
 	Ago *time.Duration
 }
 
-// FindDeadLetters returns the IDs of dead letters, those that failed last first; at most so many, 0: all.
+// FindDeadLetters returns the IDs of up to atMost dead letters, the latest failure first. If atMost is zero, it
+// returns all.
 func (s *Store) FindDeadLetters(ctx context.Context, filter DeadFilter, atMost int) ([]int64, error) {
 	state := filter.State
 	if state == "" {
@@ -98,7 +100,7 @@ func (s *Store) FindDeadLetters(ctx context.Context, filter DeadFilter, atMost i
 		filter.Since.At, filter.Since.Ago, filter.Until.At, filter.Until.Ago, optional(atMost), failedAt, id)
 }
 
-// KnowsName returns whether there is a workspace, and a definition, of that name.
+// KnowsName reports whether a workspace and a definition with these names exist.
 func (s *Store) KnowsName(ctx context.Context, workspace, definition string) (workspaceKnown, definitionKnown bool, err error) {
 	type answer struct{ Workspace, Definition bool }
 	known, err := read[answer](ctx, s.Pool, "look for names", sql.DeadKnown, workspace, definition)
@@ -108,24 +110,27 @@ func (s *Store) KnowsName(ctx context.Context, workspace, definition string) (wo
 	return known[0].Workspace, known[0].Definition, nil
 }
 
-// DeadLetters reads dead letters by the IDs of items and of executions, those that failed last first. What is none is left out.
+// DeadLetters returns dead letters by item ID or execution ID, the latest failure first. IDs that are not dead letters
+// are omitted.
 func (s *Store) DeadLetters(ctx context.Context, items []int64, executions []string) ([]DeadLetter, error) {
 	return read[DeadLetter](ctx, s.Pool, "read dead letters", sql.DeadRead, items, executions)
 }
 
-// Failures reads what was counted against an item, the first failure first.
+// Failures returns the failures that were counted against an item, the first failure first.
 func (s *Store) Failures(ctx context.Context, item int64) ([]Failure, error) {
 	return read[Failure](ctx, s.Pool, "read failures", sql.DeadHistory, item)
 }
 
-// Replay is the item that stands for a dead letter now.
+// Replay is the item that currently replays a dead letter.
 type Replay struct {
 	ID          int64
-	ExecutionID string // "": it has ended, and has been deleted since
-	Replayed    bool   // by this call; false: by an earlier one, whose replay waits, runs or has completed
+	ExecutionID string // empty if the replay has ended and was deleted
+	Replayed    bool   // by this call; false if an earlier replay waits, runs or has completed
 }
 
-// Replay makes a new item for a dead letter or, where it has been replayed and has failed again, for the newest of its replays.
+// Replay inserts a new item for a dead letter. If the dead letter was replayed and failed again, Replay replays the
+// newest of its replays. If an earlier replay waits, runs or has completed, Replay changes nothing and returns that
+// item.
 func (s *Store) Replay(ctx context.Context, executionID, who string) (Replay, error) {
 	replays, err := read[Replay](ctx, s.Pool, "replay dead letter", sql.DeadReplay, executionID, who)
 	if err != nil || len(replays) == 0 {
@@ -134,33 +139,34 @@ func (s *Store) Replay(ctx context.Context, executionID, who string) (Replay, er
 	return replays[0], nil
 }
 
-// Replayed is a dead letter and the new item that replays it.
+// Replayed is a dead letter with the new item that replays it.
 type Replayed struct {
 	ID                int64  `json:"id"`
 	ReplayID          int64  `json:"replay_id"`
 	ReplayExecutionID string `json:"replay_execution_id"`
 }
 
-// ReplayAll makes a new item for each of these that is open, and returns them. What is no longer open, or has lost its
-// definition, is left out.
+// ReplayAll inserts a new item for each given dead letter that is open, and returns them. Dead letters that are no
+// longer open or whose definition was deleted are omitted.
 func (s *Store) ReplayAll(ctx context.Context, items []int64, who string) ([]Replayed, error) {
 	return read[Replayed](ctx, s.Pool, "replay dead letters", sql.DeadReplayAll, items, who)
 }
 
-// Discard marks those of these dead letters that are open as seen to, and returns which they were.
+// Discard marks the given dead letters that are open as discarded, and returns their IDs.
 func (s *Store) Discard(ctx context.Context, items []int64, who string) ([]int64, error) {
 	return rows(ctx, s.Pool, settleTimeout, "discard dead letters", pgx.RowTo[int64], sql.DeadDiscard, items, who)
 }
 
-// Deleted is what a batch of the retention deleted.
+// Deleted is the result of one batch of retention deletes.
 type Deleted struct {
-	Items       int // COMPLETED and CANCELLED ones
+	Items       int // COMPLETED and CANCELLED items
 	DeadLetters int
 	Executions  int
-	More        bool // there is more to look at now
+	More        bool // whether more items can be looked at now
 }
 
-// DeleteFinished looks at the next so many items and deletes those whose retention is over. Any number may run at once.
+// DeleteFinished looks at the next atMost items and deletes those whose retention has expired. Concurrent calls are
+// safe: one does the work, and the others return at once.
 func (s *Store) DeleteFinished(ctx context.Context, atMost int) (Deleted, error) {
 	deleted, err := rows(ctx, s.async(), deleteTimeout, "remove finished items", pgx.RowToStructByPos[Deleted], sql.DeleteFinished, atMost)
 	if err != nil || len(deleted) == 0 {
@@ -169,17 +175,17 @@ func (s *Store) DeleteFinished(ctx context.Context, atMost int) (Deleted, error)
 	return deleted[0], nil
 }
 
-// SetRetention changes how long finished items are kept, dead letters excepted; nil: for ever.
+// SetRetention changes how long finished items are kept, except for open dead letters. Nil keeps them forever.
 func (s *Store) SetRetention(ctx context.Context, keep *time.Duration, who string) (Settings, error) {
 	return s.settings(ctx, "change retention", sql.RetentionSet, true, keep, false, (*time.Duration)(nil), who)
 }
 
-// SetDeadLetterRetention changes how long dead letters are kept that nobody has seen to; nil: until somebody has.
+// SetDeadLetterRetention changes how long open dead letters are kept. Nil keeps them for as long as they are open.
 func (s *Store) SetDeadLetterRetention(ctx context.Context, keep *time.Duration, who string) (Settings, error) {
 	return s.settings(ctx, "change retention of dead letters", sql.RetentionSet, false, (*time.Duration)(nil), true, keep, who)
 }
 
-// optional is nil where the value is its type's zero.
+// optional returns nil if value is the zero value of its type.
 func optional[T comparable](value T) *T {
 	var zero T
 	if value == zero {

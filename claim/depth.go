@@ -8,44 +8,45 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// depthLimit is how many items of a status are counted, so that what a look costs does not grow with the queue.
+// depthLimit is the number of items up to which a status is counted exactly. It bounds the cost of a read, however long
+// the queue is.
 const depthLimit = 10_000
 
-// Depth is the queue as a whole, as it is now. Counts of up to 10,000 are exact; above that they are what Postgres' statistics
-// say, and never less than 10,000.
+// Depth is the current state of the whole queue. Counts below 10,000 are exact. From 10,000 on they are estimates from
+// Postgres' statistics and never less than 10,000.
 type Depth struct {
 	Pending     int64 `json:"pending"` // due or not
 	Claimed     int64 `json:"claimed"`
 	Dispatched  int64 `json:"dispatched"`
-	DeadLetters int64 `json:"dead_letters"` // that nobody has seen to, among the newest 10,000 failures
-	// DeadLettersExact: there are no others.
+	DeadLetters int64 `json:"dead_letters"` // open, among the newest 10,000 failures
+	// DeadLettersExact reports whether DeadLetters counts all open dead letters.
 	DeadLettersExact bool `json:"dead_letters_exact"`
-	// OldestWaiting is how long the item has been due that has been due longest; nil: none is.
+	// OldestWaiting is how long the oldest due item has been due. Nil if no item is due.
 	OldestWaiting *time.Duration `json:"oldest_waiting_ns"`
-	Replicas      int64          `json:"replicas"`   // that live
+	Replicas      int64          `json:"replicas"`   // live replicas
 	MaxClaims     int            `json:"max_claims"` // W
 	Paused        bool           `json:"paused"`
-	// IdleQueues are task queues with executions and without a poller, WithoutPoller the executions on them; Failing are
-	// executions whose workflow task fails again and again. As the last look found them.
+	// IdleQueues is the number of task queues with executions but no poller, WithoutPoller the number of executions on
+	// them, and Failing the number of executions whose workflow task fails repeatedly, as of the last look for stalls.
 	IdleQueues    int64 `json:"idle_task_queues"`
 	WithoutPoller int64 `json:"executions_without_poller"`
 	Failing       int64 `json:"executions_failing"`
-	// NotifyQueue is how full the notification queue of the Postgres cluster is, 0 to 1; see NotifyBound.
+	// NotifyQueue is the used fraction of the Postgres cluster's notification queue, 0 to 1; see NotifyBound.
 	NotifyQueue float64 `json:"notification_queue"`
-	// Parked is how many items wait that a trigger or a constraint of the database lets nobody claim, and ParkedFirst the ID and the
-	// error of the one that has been so for longest; "": there is none.
+	// Parked is the number of items that cannot be claimed because a trigger or constraint rejects the update, and
+	// ParkedFirst the ID and error of the one that was parked first. ParkedFirst is empty if there is none.
 	Parked      int64  `json:"parked"`
 	ParkedFirst string `json:"parked_first"`
 }
 
-// NotifyBound is how full the notification queue of the Postgres cluster is, of 1, when triggers stop notifying: when it is full,
+// NotifyBound is the used fraction of the notification queue at which triggers stop notifying. When the queue is full,
 // every commit that notifies fails. See sql/parts/sleeps.sql.
 const NotifyBound = 0.1
 
-// IsEstimate says whether a count of items that wait or run is what the statistics say.
+// IsEstimate reports whether a count of waiting or running items is an estimate from Postgres' statistics.
 func IsEstimate(count int64) bool { return count >= depthLimit }
 
-// QueueDepth reads the depth, without waiting for anybody.
+// QueueDepth returns the state of the queue. It waits for no locks.
 func (s *Store) QueueDepth(ctx context.Context) (Depth, error) {
 	depths, err := read[Depth](ctx, s.async(), "read queue depth", sql.QueueDepth, depthLimit)
 	if err == nil && len(depths) != 1 {

@@ -10,26 +10,27 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// doctorChannel is the one that Hear listens on. Its name stands in doctor_listen.sql too.
+// doctorChannel is the channel that Hear listens on. Keep it in sync with doctor_listen.sql.
 const doctorChannel = "pgdispatch_doctor"
 
-// Server is what the server, the database and the role of this session are like.
+// Server describes the server, the database and the role of this session.
 type Server struct {
 	Version            int // such as 180001
 	VersionText        string
 	Encoding           string
 	Role               string
-	SeesAll            bool // the role sees what other roles' sessions do
+	SeesAll            bool // whether the role can see the activity of other roles' sessions
 	Now                time.Time
-	NotifyUsage        float64 // of the NOTIFY queue, 0 to 1
+	NotifyUsage        float64 // used fraction of the NOTIFY queue, 0 to 1
 	Connections        int64
-	ConnectionsAllowed int               // of ordinary roles
+	ConnectionsAllowed int               // for ordinary roles
 	Settings           map[string]string // timeouts in milliseconds
-	// NotifyHolder may keep the NOTIFY queue from being emptied. It is looked for where NotifyUsage is NotifyBound or more.
+	// NotifyHolder is a session that may keep the NOTIFY queue from being emptied. It is read only if NotifyUsage is
+	// NotifyBound or more.
 	NotifyHolder *Holder `db:"-"`
 }
 
-// Server reads them.
+// Server returns the properties of the server, the database and the role.
 func (s *Store) Server(ctx context.Context) (Server, error) {
 	servers, err := read[Server](ctx, s.Pool, "read the server's settings", sql.DoctorServer)
 	if err != nil || len(servers) == 0 {
@@ -42,37 +43,37 @@ func (s *Store) Server(ctx context.Context) (Server, error) {
 	return server, err
 }
 
-// Override is a setting that a role or a database was given for good.
+// Override is a setting stored for a role or a database, as by ALTER ROLE SET.
 type Override struct{ Role, Scope, Setting string }
 
-// Overrides reads those that would harm.
+// Overrides returns the harmful overrides.
 func (s *Store) Overrides(ctx context.Context) ([]Override, error) {
 	return read[Override](ctx, s.Pool, "read settings of roles", sql.DoctorOverrides)
 }
 
-// Role is the role of this session, as far as it matters to a replica.
+// Role is the role of this session: what matters to a replica.
 type Role struct {
 	Name             string
 	Superuser, Owner bool
-	Operator         bool     // or more
-	GroupsExist      bool     // pgdispatch_owner, and so on
-	Lacks            []string // privileges of pgdispatch_dispatcher
+	Operator         bool     // whether it has the privileges of pgdispatch_operator
+	GroupsExist      bool     // whether pgdispatch_owner and the other group roles exist
+	Lacks            []string // missing privileges of pgdispatch_dispatcher
 }
 
-// Role reads it.
+// Role returns the role of this session, as at most one row.
 func (s *Store) Role(ctx context.Context) ([]Role, error) {
 	return read[Role](ctx, s.Pool, "read the role's privileges", sql.DoctorRole)
 }
 
-// Defect is something of the schema that is not as it should be.
+// Defect is a schema object in a wrong state.
 type Defect struct{ Name, Problem string }
 
-// BadTriggers reads triggers that are missing or do not fire.
+// BadTriggers returns the triggers that are missing or do not fire.
 func (s *Store) BadTriggers(ctx context.Context) ([]Defect, error) {
 	return read[Defect](ctx, s.Pool, "read triggers", sql.DoctorTriggers)
 }
 
-// BadTables reads tables that have lost the settings which keep them small.
+// BadTables returns the tables that have lost the storage settings that keep them small, or that have autovacuum off.
 func (s *Store) BadTables(ctx context.Context) ([]Defect, error) {
 	return read[Defect](ctx, s.Pool, "read settings of tables", sql.DoctorTables)
 }
@@ -80,51 +81,53 @@ func (s *Store) BadTables(ctx context.Context) ([]Defect, error) {
 // Pin is something that keeps vacuum from removing dead rows.
 type Pin struct {
 	Kind, Name, Detail string
-	Age                *time.Duration // nil: nobody knows
+	Age                *time.Duration // nil if unknown
 }
 
-// Pins reads those that are at least so old.
+// Pins returns sessions and prepared transactions that are older than long, and unused replication slots of any age.
 func (s *Store) Pins(ctx context.Context, long time.Duration) ([]Pin, error) {
 	return read[Pin](ctx, s.Pool, "read old transactions", sql.DoctorHorizon, long)
 }
 
-// KnownReplica is one that lives or has ended without a farewell.
+// KnownReplica is a replica that is alive or that ended without calling Gone.
 type KnownReplica struct {
 	ID       string
-	DeadFor  time.Duration // negative: it lives
+	DeadFor  time.Duration // negative if it is alive
 	Leased   int64
 	Watching int64
-	// Namespace is where it starts workflows whose definition names none; "": an earlier version, which does not say.
+	// Namespace is where it starts workflows whose definition names none. Empty if it is an earlier version, which does
+	// not report it.
 	Namespace string
 }
 
-// KnownReplicas reads them, the oldest first.
+// KnownReplicas returns the known replicas, the oldest first.
 func (s *Store) KnownReplicas(ctx context.Context) ([]KnownReplica, error) {
 	return read[KnownReplica](ctx, s.Pool, "read replicas", sql.DoctorReplicas)
 }
 
-// TaskQueue is one that definitions name.
+// TaskQueue is a task queue that definitions name.
 type TaskQueue struct {
-	Namespace      string // "": the replicas'
+	Namespace      string // empty means the replicas'
 	Name           string
 	Definitions    int64
-	MaxAttempts    int
-	WithoutVersion int64 // definitions that cannot be started
+	MaxAttempts    int   // the highest of these definitions
+	WithoutVersion int64 // definitions without a version, which cannot be started
 }
 
-// TaskQueues reads them, that of the most definitions first.
+// TaskQueues returns the task queues, those with the most definitions first.
 func (s *Store) TaskQueues(ctx context.Context) ([]TaskQueue, error) {
 	return read[TaskQueue](ctx, s.Pool, "read task queues", sql.DoctorDefinitions)
 }
 
-// ListenSession is a connection that is to listen.
+// ListenSession describes a connection for LISTEN.
 type ListenSession struct {
-	TCPUserTimeout int // in milliseconds; 0: the server keeps a stopped listener for ever
+	TCPUserTimeout int // in milliseconds; if zero, the server keeps the session of a stopped listener forever
 	OverTCP        bool
 }
 
-// Hear sends a notification to a connection of its own, and returns what that is like and how long it took to hear it. An
-// error that is the context's own: nothing was heard.
+// Hear listens on listener, sends a notification with token as its payload, and returns the properties of the
+// listener's session and the time from sending to receiving. An error that wraps the context's error means that the
+// notification did not arrive in time.
 func (s *Store) Hear(ctx context.Context, listener *pgx.Conn, token string) (ListenSession, time.Duration, error) {
 	sessions, err := read[ListenSession](ctx, listener, "read the listener's settings", sql.DoctorSession)
 	if err != nil || len(sessions) == 0 {

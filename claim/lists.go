@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// countLimit is how many items of a workspace's status a list counts, and itemsLooked how many items it looks through for a
-	// page. Both are said where they end something.
+	// countLimit is the number of items up to which a list counts a status of a workspace, and itemsLooked the number of
+	// items that a list looks at for one page. The results show where a limit was reached.
 	countLimit  = 1000
 	itemsLooked = 10_000
-	// FailuresLooked is how many of the newest failures are grouped.
+	// FailuresLooked is the number of newest failures that DeadGroups groups.
 	FailuresLooked = 2_000
-	// CountLimit is countLimit for those who show it.
+	// CountLimit is the number of items up to which WorkspaceRow and WorkspaceDetail count exactly.
 	CountLimit = countLimit
 )
 
-// WorkspaceOrder is what a list of workspaces is sorted by, the most first; names in their order.
+// WorkspaceOrder is the sort order of a list of workspaces: the highest value first, or by name.
 type WorkspaceOrder string
 
 // The orders.
 const (
 	ByName     WorkspaceOrder = "name"
 	ByRunning  WorkspaceOrder = "running"
-	ByOldest   WorkspaceOrder = "oldest" // by the item that has been due for longest
+	ByOldest   WorkspaceOrder = "oldest" // by the item that has been due longest
 	ByFailures WorkspaceOrder = "failures"
 )
 
@@ -39,25 +39,25 @@ type WorkspaceRow struct {
 	Plan          string         `json:"plan"`
 	Limit         int            `json:"max_concurrent_workflows"` // the one in force
 	Paused        bool           `json:"paused"`
-	Waiting       int64          `json:"waiting"` // due or not; CountLimit: at least
+	Waiting       int64          `json:"waiting"` // due or not; CountLimit means that many or more
 	Claimed       int64          `json:"claimed"`
-	Running       int64          `json:"running"`           // CountLimit: at least
-	OldestWaiting *time.Duration `json:"oldest_waiting_ns"` // since it was due; nil: none is
+	Running       int64          `json:"running"`           // CountLimit means that many or more
+	OldestWaiting *time.Duration `json:"oldest_waiting_ns"` // time since it became due; nil if nothing is due
 	Failures      int64          `json:"failures"`          // in a day, among the newest 10,000 of all workspaces
 	Rank          float64        `json:"-"`
 }
 
-// WorkspaceKey is where a page of workspaces ends and the next one goes on.
+// WorkspaceKey is the position of the last workspace of a page, after which the next page starts.
 type WorkspaceKey struct {
 	Rank     float64
 	Name, ID string
 }
 
-// Key is the row's own.
+// Key returns the key to list the workspaces after w.
 func (w WorkspaceRow) Key() WorkspaceKey { return WorkspaceKey{w.Rank, w.Name, w.ID} }
 
-// ListWorkspaces reads workspaces with a part of the name, or the ID, "" for all, after the one with this key, nil for the
-// first; at most so many.
+// ListWorkspaces returns up to atMost workspaces whose name contains search, ignoring case, or whose ID it is. An empty
+// search matches all. The list starts after the given key, or at the first workspace if after is nil.
 func (s *Store) ListWorkspaces(ctx context.Context, search string, by WorkspaceOrder, after *WorkspaceKey, atMost int) ([]WorkspaceRow, error) {
 	var rank *float64
 	var name, id *string
@@ -68,13 +68,14 @@ func (s *Store) ListWorkspaces(ctx context.Context, search string, by WorkspaceO
 		optional(search), string(by), rank, name, id, atMost, countLimit, depthLimit)
 }
 
-// WorkspaceDetail is a workspace on a page of its own. Waiting and Running end at CountLimit, and OldestWaiting is since it was due.
+// WorkspaceDetail is a workspace with its recent failures. Waiting and Running count up to CountLimit, and
+// OldestWaiting is the time since the item became due.
 type WorkspaceDetail struct {
 	Workspace
 	Failures int64 `json:"failures"` // in a day, among the newest 10,000 of all workspaces
 }
 
-// WorkspaceDetail reads one, at a cost that does not grow with its items; false: it is not there.
+// WorkspaceDetail returns a workspace, or false if it does not exist. Its cost does not grow with the number of items.
 func (s *Store) WorkspaceDetail(ctx context.Context, id string) (WorkspaceDetail, bool, error) {
 	found, err := read[WorkspaceDetail](ctx, s.async(), "read workspace", sql.ViewWorkspace, id, countLimit, depthLimit)
 	if err != nil || len(found) == 0 {
@@ -83,18 +84,18 @@ func (s *Store) WorkspaceDetail(ctx context.Context, id string) (WorkspaceDetail
 	return found[0], true, nil
 }
 
-// ItemPage is a part of the items, the newest first.
+// ItemPage is a page of items, the newest first.
 type ItemPage struct {
 	Items []QueueItem
-	// Next is where the next page begins, see ItemFilter.Before; 0: there is none.
+	// Next is the ItemFilter.Before of the next page. Zero if there is none.
 	Next int64
-	// Looked is how many items were looked at, and Bounded whether there may be others that were not.
+	// Looked is the number of items that were looked at. Bounded reports whether there may be more that were not.
 	Looked  int64
 	Bounded bool
 }
 
-// ListItems reads a page of items. It looks at so many of them and no more, by the index that has the fewest: where few match,
-// the page may be short, and Next goes on.
+// ListItems returns a page of up to atMost items. It looks at a bounded number of items, by the index with the fewest
+// candidates. If few of them match, the page may be short although Next is set.
 func (s *Store) ListItems(ctx context.Context, f ItemFilter, status string, workspaces, definitions []string, atMost int) (ItemPage, error) {
 	before := f.Before
 	if before == 0 {
@@ -123,13 +124,13 @@ func (s *Store) ListItems(ctx context.Context, f ItemFilter, status string, work
 	case len(ids) == atMost:
 		page.Next = ids[atMost-1]
 	case byID && page.Bounded:
-		page.Next = *rows[0].Lowest // nothing more among these; older ones were not looked at
+		page.Next = *rows[0].Lowest // no more matches among these; older items were not looked at
 	}
 	page.Items, err = s.QueueItems(ctx, ids, nil, false)
 	return page, err
 }
 
-// DeadGroup is open dead letters with one kind of error: the same but for IDs and numbers.
+// DeadGroup is a group of open dead letters whose errors differ only in IDs and numbers.
 type DeadGroup struct {
 	Kind       string    `json:"kind"`
 	Items      int64     `json:"items"`
@@ -140,13 +141,14 @@ type DeadGroup struct {
 	Example    string    `json:"example"` // its error
 }
 
-// DeadGroups groups the open dead letters among the newest 2,000 failures, the largest groups first; at most so many.
+// DeadGroups groups the open dead letters among the newest 2,000 failures. It returns up to atMost groups, the largest
+// first.
 func (s *Store) DeadGroups(ctx context.Context, atMost int) ([]DeadGroup, error) {
 	return read[DeadGroup](ctx, s.async(), "group dead letters", sql.ViewDeadGroups, FailuresLooked, atMost)
 }
 
-// DeadOfKind returns the IDs of a group's dead letters after the one with this key, nil for the first, those that failed last first; at
-// most so many. They are looked for where DeadGroups looks.
+// DeadOfKind returns the IDs of up to atMost dead letters of a group, the latest failure first. The list starts after
+// the given key, or at the first if after is nil. It looks at the same failures as DeadGroups.
 func (s *Store) DeadOfKind(ctx context.Context, kind string, after *DeadKey, atMost int) ([]int64, error) {
 	failedAt, id := after.columns()
 	return rows(ctx, s.async(), settleTimeout, "read a group of dead letters", pgx.RowTo[int64], sql.ViewDeadGroup, FailuresLooked, kind, atMost, failedAt, id)

@@ -16,37 +16,38 @@ import (
 )
 
 const (
-	// compareInterval is how often all that waits is held against the memory.
+	// compareInterval is how often the memory is compared with everything that waits in the database.
 	compareInterval = time.Minute
-	// carefulFor is how long claims pass over locked rows once one has waited for such a row in vain.
+	// carefulFor is how long claims skip locked rows after one has timed out waiting for such a row.
 	carefulFor = time.Second
-	// loadTimeout bounds reading all that waits.
+	// loadTimeout bounds reading everything that waits.
 	loadTimeout = 20 * time.Second
 )
 
-// memory is a store's schedule, and how far it has read. One claim at a time uses it.
+// memory is a store's schedule and its read position. mu allows one claim at a time.
 type memory struct {
 	mu       sync.Mutex
 	schedule schedule.Schedule
-	// seen is the snapshot up to which the schedule knows of changes; "": it knows of nothing.
+	// seen is the snapshot up to which the schedule has read changes. Empty means that it must load.
 	seen string
-	// Postgres' time when it was last told, and this process's when it was asked.
+	// told is Postgres' clock in its last answer, and askedAt this process's clock when that question was sent.
 	told       time.Time
 	askedAt    time.Time
 	lookedAt   time.Time // by this process's clock
 	comparedAt time.Time
 	carefulTo  time.Time
-	arrived    int                   // items that looks have found since a claim was asked for
-	limited    map[string]int        // how many items of which namespaces the last claim was to take
-	parked     map[schedule.Lane]int // how many items were parked since all that waits was last compared
+	arrived    int                   // items that looks have found since the current claim began
+	limited    map[string]int        // Wanted.Namespaces of the last claim
+	parked     map[schedule.Lane]int // items parked since the last compare, per workspace
 }
 
-// now is Postgres' time as far as is known. It is no earlier than it really is.
+// now estimates Postgres' clock. The estimate is never behind: the elapsed time counts from before the question was
+// sent.
 func (m *memory) now() time.Time { return m.told.Add(time.Since(m.askedAt)) }
 
 func (m *memory) tell(now, asked time.Time) { m.told, m.askedAt = now, asked }
 
-// head is what every row of a look and of a load says.
+// head are the columns that every row of a look and of a load begins with.
 type head struct {
 	Seen    string
 	Now     time.Time
@@ -56,7 +57,7 @@ type head struct {
 	Paused  bool
 }
 
-// news is a row of a look: one thing that has changed.
+// news is a row of a look: one change.
 type news struct {
 	head
 	Gap        bool
@@ -68,7 +69,7 @@ type news struct {
 	WakeNumber *int64
 }
 
-// learn takes what a look has found. It returns false where something may be missing, and what waits must be loaded.
+// learn applies the rows of a look. It returns whole = false if changes may be missing, so that the caller must load.
 func (m *memory) learn(rows []news, asked time.Time) (whole bool, changed map[schedule.Lane]bool) {
 	if len(rows) == 0 || rows[0].Gap {
 		return false, nil
@@ -93,7 +94,7 @@ func (m *memory) learn(rows []news, asked time.Time) (whole bool, changed map[sc
 	return true, changed
 }
 
-// learnHead takes what every row of a look or a load says.
+// learnHead applies the common columns of a look or a load.
 func (m *memory) learnHead(h head, asked time.Time) {
 	m.seen, m.lookedAt = h.Seen, asked
 	m.tell(h.Now, asked)
@@ -102,7 +103,8 @@ func (m *memory) learnHead(h head, asked time.Time) {
 	m.schedule.Unanswered(value(h.Doubt), h.Suspect)
 }
 
-// hear takes the payloads of notifications. It returns false where one of them says no more than that somebody is to look.
+// hear applies notification payloads. It returns false if one of them does not name a known workspace or a usable
+// time, so that a look is needed.
 func (m *memory) hear(payloads []string) (named bool) {
 	named = true
 	for _, payload := range payloads {
@@ -114,7 +116,8 @@ func (m *memory) hear(payloads []string) (named bool) {
 	return named
 }
 
-// parseName reads what a notification says of a workspace: see sql/functions/wake.sql. Anybody may send one.
+// parseName parses one workspace's part of a notification payload: see sql/functions/wake.sql. The payload is
+// untrusted: any session can notify.
 func parseName(name string) (number int64, c schedule.Change, ok bool) {
 	parts := strings.Split(name, ":")
 	number, err := strconv.ParseInt(parts[0], 10, 64)
@@ -138,7 +141,8 @@ func parseName(name string) (number int64, c schedule.Change, ok bool) {
 	return number, schedule.Change{Waits: true, Priority: priority, Due: time.UnixMicro(due)}, true
 }
 
-// look reads what has changed since the last look.
+// look reads the changes since the last look. It loads everything if changes may be missing, and compares everything
+// once per compareInterval. See compare for what it returns.
 func (s *Store) look(ctx context.Context) (missed int, err error) {
 	m := &s.memory
 	if m.seen == "" {
@@ -156,7 +160,7 @@ func (s *Store) look(ctx context.Context) (missed int, err error) {
 	return 0, nil
 }
 
-// readChanges reads and learns what has changed since the last look. See learn for what it returns.
+// readChanges reads and applies the changes since the last look. See learn for what it returns.
 func (s *Store) readChanges(ctx context.Context) (whole bool, changed map[schedule.Lane]bool, err error) {
 	asked := time.Now()
 	rows, err := read[news](ctx, s.Pool, "look for changes", sql.Look, s.memory.seen)
@@ -181,7 +185,7 @@ type waiting struct {
 	Parked     bool
 }
 
-// readWaiting reads all that waits.
+// readWaiting reads everything that waits.
 func (s *Store) readWaiting(ctx context.Context) (found []waiting, all []schedule.Waiting, err error) {
 	found, err = rows(ctx, s.Pool, loadTimeout, "load what waits", pgx.RowToStructByPos[waiting], sql.Load)
 	if err != nil {
@@ -200,7 +204,7 @@ func (s *Store) readWaiting(ctx context.Context) (found []waiting, all []schedul
 	return found, all, nil
 }
 
-// load forgets what is known and reads all that waits.
+// load resets the schedule and reads everything that waits.
 func (s *Store) load(ctx context.Context) error {
 	m := &s.memory
 	asked := time.Now()
@@ -211,11 +215,12 @@ func (s *Store) load(ctx context.Context) error {
 	m.schedule.Reset()
 	m.learnHead(found[0].head, asked)
 	m.schedule.Load(m.now(), all, nil)
-	m.comparedAt = asked.Add(rand.N(compareInterval / 10)) // replicas that were started together do not compare together
+	m.comparedAt = asked.Add(rand.N(compareInterval / 10)) // jitter: replicas that start together do not compare together
 	return nil
 }
 
-// compare reads all that waits and returns how many workspaces have something due that nobody had announced.
+// compare reads everything that waits, corrects the schedule, and returns the number of workspaces with due items that
+// no notification or look had reported.
 func (s *Store) compare(ctx context.Context) (missed int, err error) {
 	m := &s.memory
 	m.comparedAt = time.Now()
@@ -223,7 +228,7 @@ func (s *Store) compare(ctx context.Context) (missed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// What has changed between the last look and this is no surprise: it is learned first.
+	// Changes since the last look do not count as missed: read them first.
 	whole, changed, err := s.readChanges(ctx)
 	if err != nil {
 		return 0, err
@@ -233,7 +238,7 @@ func (s *Store) compare(ctx context.Context) (missed int, err error) {
 	}
 	for _, r := range found {
 		if r.Parked {
-			changed[*r.Lane] = true // it is no surprise that this waits
+			changed[*r.Lane] = true // a parked item does not count as missed
 		}
 	}
 	m.parked = nil

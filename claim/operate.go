@@ -9,31 +9,33 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// Swept is what a sweep found.
+// Swept is the result of a sweep.
 type Swept struct {
-	Requeued int // items whose lease ran out and that are PENDING again
-	// NextExpiryIn is how long until the next lease runs out, or the presence of a replica; nil: there is neither.
+	Requeued int // items whose lease expired and that are PENDING again
+	// NextExpiryIn is the time until the next expiry of an item's lease or of a replica's presence. Nil if there is
+	// neither.
 	NextExpiryIn *time.Duration
-	// Shortened counts leases from before the database's clock was set back, which would have held until it has caught up.
+	// Shortened is the number of leases shortened because they were set before the database's clock was set back, and
+	// would have lasted until the clock caught up.
 	Shortened int
 	// Now is the database's time.
 	Now time.Time
-	// Open is how many executions run, and Mine how many of them this replica is to watch.
+	// Open is the number of running executions, and Mine the number of those that this replica is recorded to watch.
 	Open, Mine int
-	// Unwatched: nobody alive watches some of them.
+	// Unwatched reports whether no live replica watches some of them.
 	Unwatched bool
-	// Stops: requests to stop executions are open.
+	// Stops reports whether requests to stop executions are open.
 	Stops bool
-	// Deletes: a retention is set.
+	// Deletes reports whether a retention is set.
 	Deletes bool
-	// Namespaces are those that definitions name, "" among them where some name none.
+	// Namespaces are the namespaces that definitions name. It contains "" if some definitions name none.
 	Namespaces []string
-	// NotifyQueue is how full the notification queue of the Postgres cluster is, 0 to 1.
+	// NotifyQueue is the used fraction of the Postgres cluster's notification queue, 0 to 1.
 	NotifyQueue float64
 }
 
-// Sweep puts at most so many items whose lease ran out back to PENDING, and returns what other components have to do.
-// Any number of sweeps may run at once, beside any number of claims.
+// Sweep returns up to atMost items whose lease expired to PENDING, and reports the work that there is for other
+// components. Sweeps are safe to run concurrently with each other and with claims.
 func (s *Store) Sweep(ctx context.Context, atMost int) (Swept, error) {
 	swept, err := read[Swept](ctx, s.async(), "sweep", sql.Sweep, atMost, s.Owner)
 	if err != nil || len(swept) == 0 {
@@ -42,15 +44,15 @@ func (s *Store) Sweep(ctx context.Context, atMost int) (Swept, error) {
 	return swept[0], nil
 }
 
-// Finish records the end of an execution: outcome is Temporal's name for it. It returns false where it had been recorded
-// before, or where no start was sent. An end of an item that is still CLAIMED takes effect when its start is settled. The reason
-// is why it did not complete; of one that did, a note on its result. The result is JSON, "": none; one that is too large for the
-// settings, or that Postgres does not take, is left out.
+// Finish records the end of an execution. Outcome is Temporal's name for it. Finish returns false if the end was
+// recorded before or no start was sent. If the item is still CLAIMED, the end takes effect when its start is settled.
+// Reason is why the execution did not complete or, if it completed, a note on its result. Result is JSON; empty means
+// none. A result that exceeds Settings.ResultBytes or that Postgres rejects is not stored.
 func (s *Store) Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error) {
 	return one[bool](ctx, s.async(), settleTimeout, "finish execution", sql.Finish, executionID, outcome, optional(Clean(reason)), optional(result))
 }
 
-// Ended is how an execution ended, as Finish is told it.
+// Ended is the end of an execution: the arguments of Finish.
 type Ended struct {
 	ExecutionID string
 	Outcome     string
@@ -58,8 +60,9 @@ type Ended struct {
 	Result      string
 }
 
-// FinishAll is Finish for many executions in one statement, each of them once. It answers for those that it could see to, and waits for
-// nobody: what is missing from the answer is left to Finish. Where it fails, some of them may be recorded or none.
+// FinishAll is Finish for many executions in one statement; each may occur once. The result maps execution IDs to what
+// Finish would return. FinishAll does not wait for locks: call Finish for executions that are missing from the result.
+// After an error, some or none of the ends may be recorded.
 func (s *Store) FinishAll(ctx context.Context, ends []Ended) (first map[string]bool, err error) {
 	var (
 		ids      = make([]string, len(ends))
@@ -82,7 +85,7 @@ func (s *Store) FinishAll(ctx context.Context, ends []Ended) (first map[string]b
 	return first, err
 }
 
-// Alive says that this replica lives, for one lease from now.
+// Alive records that this replica is alive, for one lease duration from now.
 func (s *Store) Alive(ctx context.Context, p Presence) error {
 	state, err := json.Marshal(p.State)
 	if err != nil {
@@ -91,26 +94,26 @@ func (s *Store) Alive(ctx context.Context, p Presence) error {
 	return s.exec(ctx, "renew replica", sql.ReplicaAlive, s.Owner, p.Version, p.Workers, s.Lease, optional(s.Namespace), string(state))
 }
 
-// ReleaseOwned gives back whatever is still leased to this replica, and returns how many items that was. It is for the end,
-// when no worker holds any.
+// ReleaseOwned releases all items that are still leased to this replica and returns their number. Call it at shutdown,
+// when no worker holds an item.
 func (s *Store) ReleaseOwned(ctx context.Context) (int, error) {
 	ids, err := s.ids(ctx, "release owned items", sql.ReleaseOwned, s.Owner)
 	return len(ids), err
 }
 
-// Gone says that this replica ends, so that others take over its watches at once.
+// Gone records that this replica has stopped, so that other replicas can adopt its executions at once.
 func (s *Store) Gone(ctx context.Context) error {
 	return s.exec(ctx, "remove replica", sql.ReplicaGone, s.Owner)
 }
 
-// Holder is a session that may keep the notification queue from being emptied.
+// Holder is a session that may keep Postgres from emptying the notification queue.
 type Holder struct {
 	PID                         int
 	Role, Database, Application string
-	Age                         *time.Duration // of its transaction; nil: this role may not see it
+	Age                         *time.Duration // of its transaction; nil if this role may not see it
 }
 
-// String says which session it is, and how to end it.
+// String describes the session and how to end it.
 func (h Holder) String() string {
 	age := ""
 	if h.Age != nil {
@@ -119,7 +122,8 @@ func (h Holder) String() string {
 	return fmt.Sprintf("pid %d, role %q, database %q, application %q%s: `select pg_terminate_backend(%d)`", h.PID, h.Role, h.Database, h.Application, age, h.PID)
 }
 
-// NotifyHolder returns the session that has been in one transaction for longest, nil where none is in one.
+// NotifyHolder returns the session with the oldest transaction in the cluster. Nil if no other session is in a
+// transaction.
 func (s *Store) NotifyHolder(ctx context.Context) (*Holder, error) {
 	holders, err := read[Holder](ctx, s.async(), "look for the session that holds the notification queue", sql.NotifyHolder)
 	if err != nil || len(holders) == 0 {
@@ -128,29 +132,30 @@ func (s *Store) NotifyHolder(ctx context.Context) (*Holder, error) {
 	return &holders[0], nil
 }
 
-// Ping notifies a channel, to see whether LISTEN still delivers.
+// Ping notifies a channel, to check whether LISTEN still delivers.
 func (s *Store) Ping(ctx context.Context, channel, payload string) error {
 	return s.exec(ctx, "ping listener", sql.Ping, channel, payload)
 }
 
-// Settings are the ones that all replicas share. They are read at every claim, so a change holds at once.
+// Settings are shared by all replicas. Every claim reads them, so a change applies to the next claim.
 type Settings struct {
-	MaxClaims int  // W: how many items may be leased at once, over all replicas
-	Paused    bool // nothing is claimed
-	// Retention is how long a finished item is kept; nil: for ever.
+	MaxClaims int  // W: the maximum number of leased items across all replicas
+	Paused    bool // whether all claims are paused
+	// Retention is how long finished items are kept. Nil keeps them forever.
 	Retention *time.Duration
-	// DeadLetterRetention is how long a dead letter is kept that nobody has seen to; nil: until somebody has.
+	// DeadLetterRetention is how long open dead letters are kept. Nil keeps them for as long as they are open.
 	DeadLetterRetention *time.Duration
-	// ResultBytes is how many bytes of a workflow's result are kept; a longer one is left out. 0: none.
+	// ResultBytes is the maximum size in bytes of a stored workflow result. Larger results are not stored. Zero stores
+	// none.
 	ResultBytes int
 }
 
-// Settings reads the settings.
+// Settings returns the settings.
 func (s *Store) Settings(ctx context.Context) (Settings, error) {
 	return s.settings(ctx, "read settings", sql.SettingsGet)
 }
 
-// SetSettings changes the settings that are not nil, and returns all.
+// SetSettings changes the settings whose argument is not nil, and returns all settings. The audit log records who.
 func (s *Store) SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (Settings, error) {
 	return s.settings(ctx, "change settings", sql.SettingsSet, maxClaims, paused, resultBytes, who)
 }
@@ -166,7 +171,7 @@ func (s *Store) settings(ctx context.Context, verb, statement string, args ...an
 	return settings[0], nil
 }
 
-// WorkspaceStatistics is one workspace as it is now.
+// WorkspaceStatistics is the current state of a workspace.
 type WorkspaceStatistics struct {
 	WorkspaceID            string         `json:"workspace_id"`
 	Name                   string         `json:"name"`
@@ -176,15 +181,15 @@ type WorkspaceStatistics struct {
 	Waiting                int64          `json:"waiting"`
 	Claimed                int64          `json:"claimed"`
 	Running                int64          `json:"running"`
-	OldestWaiting          *time.Duration `json:"oldest_waiting_ns"` // nil: nothing waits
+	OldestWaiting          *time.Duration `json:"oldest_waiting_ns"` // nil if nothing waits
 }
 
-// WorkspaceStatistics reads at most so many workspaces, those with the most items first.
+// WorkspaceStatistics returns up to atMost workspaces, those with the most items first.
 func (s *Store) WorkspaceStatistics(ctx context.Context, atMost int) ([]WorkspaceStatistics, error) {
 	return read[WorkspaceStatistics](ctx, s.Pool, "read workspace statistics", sql.WorkspaceStatistics, atMost)
 }
 
-// Replica is one that lives.
+// Replica is a live replica.
 type Replica struct {
 	ID       string        `json:"id"`
 	Version  string        `json:"version"`
@@ -192,11 +197,11 @@ type Replica struct {
 	Up       time.Duration `json:"up_ns"`
 	Leased   int64         `json:"leased"`
 	Watching int64         `json:"watching"`
-	Heard    time.Duration `json:"heard_ns"` // how long ago its last heartbeat was
-	State    ReplicaState  `json:"state"`    // at that time
+	Heard    time.Duration `json:"heard_ns"` // time since its last heartbeat
+	State    ReplicaState  `json:"state"`    // as of its last heartbeat
 }
 
-// Replicas reads the replicas that live, the oldest first.
+// Replicas returns the live replicas, the oldest first.
 func (s *Store) Replicas(ctx context.Context) ([]Replica, error) {
 	return read[Replica](ctx, s.Pool, "read replicas", sql.Replicas)
 }

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Overview is all of it at a glance. What it costs to read does not grow with the queue.
+// Overview is a summary of the queue and the replicas. The cost of reading it does not grow with the queue.
 type Overview struct {
 	Depth    Depth     `json:"queue"`
 	Replicas []Replica `json:"replicas"`
-	// Minutes are the last sixty, the present one last; nil: no replica ran in them.
+	// Minutes are the last sixty minutes, the current one last. Nil if no replica ran in them.
 	Minutes []Minute `json:"minutes"`
-	// Stalled is what runs and does not progress, that of the most executions first.
+	// Stalled lists what runs without progress, those with the most executions first.
 	Stalled []StallFor `json:"stalled"`
 }
 
-// overviewSpan is how far back an overview looks.
+// overviewSpan is the time that Minutes covers.
 const overviewSpan = time.Hour
 
-// mostStalled is how much an overview has of what does not progress.
+// mostStalled is the maximum length of Stalled.
 const mostStalled = 20
 
-// Overview reads it.
+// Overview returns the current overview.
 func (s *Store) Overview(ctx context.Context) (o Overview, err error) {
 	if o.Depth, err = s.QueueDepth(ctx); err != nil {
 		return o, err
@@ -36,7 +36,7 @@ func (s *Store) Overview(ctx context.Context) (o Overview, err error) {
 	return o, err
 }
 
-// Ended counts what ended within the overview's minutes.
+// Ended returns the number of executions that ended within the overview's minutes.
 func (o Overview) Ended() (completed, failed, cancelled int64) {
 	for _, m := range o.Minutes {
 		completed, failed, cancelled = completed+m.Completed, failed+m.Failed, cancelled+m.Cancelled
@@ -44,14 +44,14 @@ func (o Overview) Ended() (completed, failed, cancelled int64) {
 	return completed, failed, cancelled
 }
 
-// Pickup is how long items waited, from when they were due until their workflow was started.
+// Pickup is the pickup latency: the time from when an item became due until its workflow was started.
 type Pickup struct {
 	P50, P99 time.Duration
-	Starts   int64         // that were measured
-	Over     time.Duration // the time in which they were
+	Starts   int64         // number of measured starts
+	Over     time.Duration // length of the measured period
 }
 
-// Pickup is that of the last two minutes or, where nothing was started in them, of the hour.
+// Pickup returns the latency over the last two minutes or, if nothing was started in them, over the whole overview.
 func (o Overview) Pickup() Pickup {
 	for _, minutes := range []int{2, len(o.Minutes)} {
 		var waits Waits
@@ -65,7 +65,7 @@ func (o Overview) Pickup() Pickup {
 	return Pickup{}
 }
 
-// StartsPerSecond is what the replicas started of late, each since its heartbeat before the last.
+// StartsPerSecond returns the sum of the replicas' start rates, each measured between its last two heartbeats.
 func (o Overview) StartsPerSecond() (sum float64) {
 	for _, r := range o.Replicas {
 		sum += r.State.StartsPerSecond
@@ -73,7 +73,7 @@ func (o Overview) StartsPerSecond() (sum float64) {
 	return sum
 }
 
-// WakeUps counts what made the replicas look at the table, since each was started.
+// WakeUps returns the sums of the replicas' wake-ups by source, each counted since the replica started.
 func (o Overview) WakeUps() map[string]int64 {
 	all := map[string]int64{}
 	for _, r := range o.Replicas {

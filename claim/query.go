@@ -10,14 +10,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// querier is a pool or a connection.
+// querier executes statements: a pool or a connection.
 type querier interface {
 	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, statement string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, statement string, args ...any) pgx.Row
 }
 
-// rows runs a statement and reads each row of its answer by rowTo.
+// rows runs a statement and scans each row with rowTo.
 func rows[T any](ctx context.Context, on querier, timeout time.Duration, verb string, rowTo pgx.RowToFunc[T], statement string, args ...any) ([]T, error) {
 	ctx, cancel := bounded(ctx, timeout, verb)
 	defer cancel()
@@ -32,7 +32,7 @@ func rows[T any](ctx context.Context, on querier, timeout time.Duration, verb st
 	return result, nil
 }
 
-// read runs a statement and reads each row of its answer into a struct.
+// read runs a statement and scans each row into a struct by position.
 func read[T any](ctx context.Context, on querier, verb, statement string, args ...any) ([]T, error) {
 	return rows(ctx, on, settleTimeout, verb, pgx.RowToStructByPos[T], statement, args...)
 }
@@ -58,13 +58,13 @@ func exec(ctx context.Context, on querier, timeout time.Duration, verb, statemen
 	return nil
 }
 
-// bounded gives a statement its timeout, which says in its error what gave up.
+// bounded returns a context with a timeout whose cause names the statement.
 func bounded(ctx context.Context, timeout time.Duration, verb string) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s gave up after %s", verb, timeout))
 }
 
-// named says what was tried, which timeout ended it if one did, and what to do where it is known. Connections to a server that
-// refuses writes are given up, all of them: it may have been the primary once.
+// named wraps err with the statement's verb, the timeout that ended it, and the remedy if one is known. If the server
+// is read-only, named resets the pool, because the server may be a former primary.
 func named(ctx context.Context, on any, verb string, err error) error {
 	if pool, ok := on.(*pgxpool.Pool); ok && hasCode(err, readOnly) {
 		pool.Reset()

@@ -14,33 +14,34 @@ import (
 )
 
 const (
-	// mostParked is how many items one claim parks at the most, before it gives up with the error.
+	// mostParked is the maximum number of items that one claim parks before it returns the error.
 	mostParked = 4
-	// mostOfLane is how many of a workspace's items a replica has parked before it leaves the workspace alone for parkedFor.
+	// mostOfLane is the number of items of one workspace that a replica parks before it skips the workspace for parkedFor.
 	mostOfLane = 16
 	parkedFor  = compareInterval
 )
 
-// Parked is an item that waits and that cannot be claimed.
+// Parked is a waiting item that cannot be claimed because a trigger or constraint rejects the update.
 type Parked struct {
 	ID          int64
 	WorkspaceID string
-	// New: it was not parked before.
+	// New reports whether the item was not parked before.
 	New bool
 	Err error
 }
 
-// refusedHead is the item that a claim of one was about to take.
+// refusedHead is the item that a claim of a single item was about to take.
 type refusedHead struct {
 	ID   int64
 	Lane schedule.Lane
 }
 
-// notOfRows are the classes of errors that say nothing of a row: connections, transactions, locks, resources and the operator.
+// notOfRows are the SQLSTATE classes that are not about a row: connections, transactions, locks, resources and operator
+// intervention.
 var notOfRows = []string{"08", "25", "28", "3D", "40", "53", "55", "57", "58"}
 
-// refused says whether Postgres refused a statement for what is in a row, so that it may take the statement without that row. A trigger or
-// a constraint of somebody's own can do that.
+// refused reports whether Postgres rejected a statement because of a row, so that the statement may succeed without
+// that row. User-defined triggers and constraints can cause this.
 func refused(err error) bool {
 	var postgres *pgconn.PgError
 	if !errors.As(err, &postgres) || postgres.Severity == "FATAL" || len(postgres.Code) != 5 || postgres.Code == "PGD30" {
@@ -49,18 +50,18 @@ func refused(err error) bool {
 	switch class := postgres.Code[:2]; {
 	case slices.Contains(notOfRows, class):
 		return false
-	case class == "42": // a privilege or a name that is not there: of a row only where somebody else's function missed it
+	case class == "42": // a missing privilege or name: about a row only if raised inside a user-defined function
 		return postgres.Where != "" && !strings.HasPrefix(postgres.Where, "PL/pgSQL function pgdispatch.")
 	}
 	return true
 }
 
-// IsRefused says whether some of the items of a Settle were refused by a trigger or a constraint of the database. It is of no use to repeat
-// them at once.
+// IsRefused reports whether err means that a trigger or constraint rejected some of the items of a Settle. Retrying
+// them immediately does not help.
 func IsRefused(err error) bool { return refused(err) }
 
-// inHalves moves items by do, which returns the IDs that it moved. Where some of them are refused, it moves the others, and returns why those
-// were refused.
+// inHalves calls do, which returns the IDs of the items it updated. If some items are rejected, inHalves bisects the
+// batch to update the others, and returns the errors of the rejected ones.
 func inHalves[T any](items []T, do func([]T) ([]int64, error)) ([]int64, error) {
 	moved, err := do(items)
 	if len(items) <= 1 || !refused(err) {
@@ -75,15 +76,16 @@ func inHalves[T any](items []T, do func([]T) ([]int64, error)) ([]int64, error) 
 	return append(first, second...), errors.Join(err, others)
 }
 
-// claimAround claims what it can where a claim was refused with err: in smaller parts, until the item at fault stands alone and is
-// parked, and then without it. An item that is parked is passed over by all replicas for a while: see sql/park.sql.
+// claimAround claims what it can after a claim was rejected with err. It halves the claim until it asks for one item,
+// parks that item if it is rejected, and continues without it. All replicas skip a parked item for a while: see
+// sql/park.sql.
 func (s *Store) claimAround(ctx context.Context, wanted Wanted, want schedule.Want, err error, batch *Batch) error {
 	m := &s.memory
 	for head := (*refusedHead)(nil); refused(err); {
 		switch {
 		case want.Free > 1:
 			want.Free /= 2
-		case head == nil: // once more, to know which item it is
+		case head == nil: // repeat, to identify the item
 			head = &refusedHead{}
 		case head.ID == 0 || len(batch.Parked) == mostParked:
 			return err
@@ -102,7 +104,8 @@ func (s *Store) claimAround(ctx context.Context, wanted Wanted, want schedule.Wa
 	return err
 }
 
-// park has an item passed over, and leaves its workspace alone where it has many of them.
+// park makes all replicas skip an item for a while, and makes this one skip its workspace if it has parked many of its
+// items.
 func (s *Store) park(ctx context.Context, head refusedHead, why error, batch *Batch) error {
 	isNew, err := one[bool](ctx, s.async(), settleTimeout, "park item", sql.Park, head.ID, Clean(why.Error()))
 	if err != nil {

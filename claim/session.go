@@ -9,39 +9,41 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// gateTimeout bounds each statement of the gate's session.
+// gateTimeout bounds each statement of the gate session.
 const gateTimeout = 2 * time.Second
 
-// Session is the gate's own connection: its duty ends with it, however it ends. It is not safe for concurrent use.
+// Session is the connection of the wake-up gate: see sql/functions/wake.sql. Its duty is a session-level advisory lock
+// and ends with the connection. A Session is not safe for concurrent use.
 type Session struct{ Conn *pgx.Conn }
 
-// TakeDuty makes this session the one on duty, and returns false where another is.
+// TakeDuty tries to put this session on duty. It returns false if another session is on duty.
 func (s *Session) TakeDuty(ctx context.Context) (bool, error) {
 	return one[bool](ctx, s.Conn, gateTimeout, "take duty", sql.GateDuty)
 }
 
-// Leave opens the gate and ends the duty that this session has.
+// Leave opens the gate and then ends this session's duty.
 func (s *Session) Leave(ctx context.Context) error {
 	return s.exec(ctx, "leave duty", sql.GateLeave)
 }
 
-// Shut shuts the gate: from now on, whoever commits work notifies. It returns false where a transaction is under way that was told
-// before that this is not needed.
+// Shut shuts the gate: transactions that commit work notify from now on. It returns false while a transaction is in
+// progress that read the gate as open, and so will not notify.
 func (s *Session) Shut(ctx context.Context) (bool, error) {
 	return one[bool](ctx, s.Conn, gateTimeout, "shut gate", sql.GateShut)
 }
 
-// Open opens the gate: nobody notifies from now on.
+// Open opens the gate: transactions that commit work no longer notify.
 func (s *Session) Open(ctx context.Context) error {
 	return s.exec(ctx, "open gate", sql.GateOpen)
 }
 
-// Call notifies the other replicas that there is work for them.
+// Call notifies the other replicas that there is work for them. It does nothing if the notification queue is a tenth
+// full.
 func (s *Session) Call(ctx context.Context, channel string) error {
 	return s.exec(ctx, "call other replicas", sql.GateCall, channel)
 }
 
-// Ping finds out whether the session still lives.
+// Ping checks whether the connection is alive.
 func (s *Session) Ping(ctx context.Context) error {
 	ctx, cancel := bounded(ctx, gateTimeout, "ping gate")
 	defer cancel()

@@ -10,18 +10,18 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// Verb is how a claim ends.
+// Verb is the outcome of a claim.
 type Verb string
 
-// The verbs. Each is a statement of its own in package sql.
+// The verbs. Each has its own statement in package sql.
 const (
-	// Dispatched: Temporal has the workflow.
+	// Dispatched means that Temporal has the workflow.
 	Dispatched Verb = "dispatched"
-	// Retry: a failure of the item's own; it waits for Delay and is tried again.
+	// Retry counts a failure against the item, which is retried after Delay.
 	Retry Verb = "retry"
-	// Release: handed back through no fault of the item. Nothing is counted.
+	// Release returns the item to the queue without counting the attempt or a failure.
 	Release Verb = "release"
-	// Fail: failed for good.
+	// Fail means that the item failed permanently and becomes a dead letter.
 	Fail Verb = "fail"
 )
 
@@ -30,16 +30,16 @@ type Settlement struct {
 	Verb  Verb
 	ID    int64
 	Token int64
-	RunID string        // of Dispatched
-	Error string        // of Retry, Release and Fail: what goes into last_error, cleaned by Clean
-	Delay time.Duration // of Retry
-	// Unknown, of Retry and Release: a start was sent that nobody answered. The item keeps its workspace's slot.
+	RunID string        // for Dispatched
+	Error string        // for Retry, Release and Fail: stored in last_error, after Clean
+	Delay time.Duration // for Retry: time until the next attempt
+	// Unknown, for Retry and Release, means that a start request got no response. The item keeps its workspace's slot.
 	Unknown bool
 }
 
-// Settle ends claims of one verb, all in one statement, and returns the IDs it ended. What is missing was lost: its lease
-// had expired, whoever holds it now, or will, because somebody keeps its row locked. Where a trigger or a constraint of the database
-// refuses some of them, it ends the others, and returns an error, see IsRefused.
+// Settle ends claims with one verb and returns the IDs of the claims that it ended. Treat a missing ID as lost: its
+// lease has expired, or will, because its row is locked. If a trigger or constraint rejects some of the items, Settle
+// ends the others and returns an error for which IsRefused is true. Repeating a Settle changes nothing.
 func (s *Store) Settle(ctx context.Context, verb Verb, batch []Settlement) ([]int64, error) {
 	return aroundLocks(ctx, s, batch, func(b Settlement) int64 { return b.ID }, func(batch []Settlement) ([]int64, error) {
 		return inHalves(batch, func(batch []Settlement) ([]int64, error) { return s.settle(ctx, verb, batch) })
@@ -79,7 +79,7 @@ func (s *Store) dispatchedArgs(batch []Settlement) []any {
 	return []any{ids, tokens, runs, s.watcher(len(batch))}
 }
 
-// watcher is who watches the ends of so many executions.
+// watcher returns the replica that will watch that many executions. Nil leaves them for other replicas to adopt.
 func (s *Store) watcher(executions int) *string {
 	if s.CanWatch != nil && !s.CanWatch(executions) {
 		return nil
@@ -87,8 +87,8 @@ func (s *Store) watcher(executions int) *string {
 	return &s.Owner
 }
 
-// keys sorts a batch, and returns its items and tokens. In one order everywhere, so that two batches never wait for each
-// other's rows in a circle.
+// keys sorts a batch by ID and returns its IDs and tokens. All batches lock rows in this order, which prevents
+// deadlocks.
 func keys(batch []Settlement) (ids, tokens []int64) {
 	slices.SortFunc(batch, func(a, b Settlement) int { return cmp.Compare(a.ID, b.ID) })
 	ids, tokens = make([]int64, len(batch)), make([]int64, len(batch))

@@ -9,37 +9,37 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// StalledQueue is a task queue with executions that have run for long.
+// StalledQueue is a task queue with long-running executions.
 type StalledQueue struct {
-	Namespace  string // of Temporal; "": the replica's
+	Namespace  string // in Temporal; empty means the replica's
 	Name       string
 	Executions int
 }
 
-// Stall is something that does not progress: a task queue that no worker polls, or an execution whose workflow task fails again
-// and again.
+// Stall is something that makes no progress: a task queue that no worker polls, or an execution whose workflow task
+// fails repeatedly.
 type Stall struct {
 	Kind       string `json:"kind"` // TASK_QUEUE or EXECUTION
 	Namespace  string `json:"namespace,omitempty"`
-	Name       string `json:"name"` // the queue's, or the execution's ID
+	Name       string `json:"name"` // of the task queue, or the execution's ID
 	Executions int    `json:"executions"`
 	Detail     string `json:"detail"`
 }
 
-// StallFor is a stall and since when it is known.
+// StallFor is a stall and its age.
 type StallFor struct {
 	Stall
-	Since time.Duration `json:"since_ns"`
+	Since time.Duration `json:"since_ns"` // time since it was detected
 }
 
-// StallChange is one that is new, or over.
+// StallChange is a stall that is new or, if Over is set, has ended.
 type StallChange struct {
 	Over bool
 	Stall
 }
 
-// StallTurn takes the turn to look for what does not progress; false: a replica has, less than often ago. It returns the task
-// queues of executions that have run for longer than age, at most so many.
+// StallTurn takes the turn to look for stalls. It returns mine = false if a replica took the turn within `often`. It
+// returns up to atMost task queues of executions that have run for longer than age.
 func (s *Store) StallTurn(ctx context.Context, often, age time.Duration, atMost int) (queues []StalledQueue, mine bool, err error) {
 	type row struct {
 		Namespace  *string
@@ -55,16 +55,17 @@ func (s *Store) StallTurn(ctx context.Context, often, age time.Duration, atMost 
 	return queues, len(turn) > 0, err
 }
 
-// StallPick returns executions to ask about that have run for longer than age, at most so many: those that are known not to
-// progress, and the next ones of a round through all but those on some task queues.
+// StallPick returns up to atMost executions to ask Temporal about: known stalls, up to half of them, and then the next
+// of a round through all executions that have run for longer than age, except those on the task queues in without.
 func (s *Store) StallPick(ctx context.Context, age time.Duration, without []StalledQueue, atMost int) ([]Execution, error) {
 	queues, namespaces, _ := columns(without)
 	scan := func(row pgx.CollectableRow) (e Execution, err error) { return e, row.Scan(&e.ID, &e.Namespace) }
 	return rows(ctx, s.async(), settleTimeout, "pick executions to ask about", scan, sql.StallPick, age, queues, namespaces, atMost)
 }
 
-// StallRecord records what a look has found: task queues without a poller, which executions were asked about, and those of them
-// that do not progress. Of namespaces that did not answer nothing changes. It returns what is new, and what is over.
+// StallRecord records the result of a look and returns the stalls that are new or over. The arguments are: idle, the
+// task queues without a poller; asked, the executions that were asked about; failing, those of them that make no
+// progress; silent, the namespaces that did not answer, whose task queues keep their state.
 func (s *Store) StallRecord(ctx context.Context, idle []StalledQueue, asked []string, failing []Stall, silent []string) ([]StallChange, error) {
 	queues, namespaces, counts := columns(idle)
 	names, where, details := []string{}, []string{}, []string{}
@@ -83,12 +84,12 @@ func columns(queues []StalledQueue) (names, namespaces []string, counts []int) {
 	return names, namespaces, counts
 }
 
-// Stalled reads what does not progress, at most so many, that of the most executions first.
+// Stalled returns up to atMost stalls, those with the most executions first.
 func (s *Store) Stalled(ctx context.Context, atMost int) ([]StallFor, error) {
 	return read[StallFor](ctx, s.Pool, "read stalls", sql.Stalled, atMost)
 }
 
-// nonNil keeps a list from becoming null, which compares with nothing.
+// nonNil replaces a nil list, because comparing with a null array is never true.
 func nonNil(list []string) []string {
 	if list == nil {
 		return []string{}

@@ -13,24 +13,26 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// Planning are the settings that a Store's connections are to have so that each statement is planned once a connection, for its indexes:
-// planning a settle of a few items anew costs more than the settle, and a plan that was made while a table was small would read all of it
-// when it is not. The search path is that of the functions, which would be planned anew each time that it is another than the last time.
-// A pooler may refuse them: without them, statements are slower and do the same.
+// Planning are the settings for a Store's connections. They make Postgres plan each statement once per connection and
+// use indexes. Planning a settle of a few items costs more than the settle itself, and a plan made while a table was
+// small would scan the whole table later. search_path matches that of the functions, which are planned again whenever
+// it changes. The settings are optional, because a pooler may reject them: without them statements are slower, with
+// the same results.
 var Planning = map[string]string{
 	"search_path": "pg_catalog, pg_temp", "plan_cache_mode": "force_generic_plan", "jit": "off",
 	"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off",
 }
 
-// LockTimeout is the lock_timeout that a Store's connections are to have: how long a settle or a heartbeat waits for a row
-// that somebody else has locked. Others' own settles and heartbeats take milliseconds.
+// LockTimeout is the lock_timeout for a Store's connections: how long a settle or a heartbeat waits for a locked row.
+// Settles and heartbeats of other replicas hold their locks for milliseconds.
 const LockTimeout = time.Second
 
-// ClaimLockTimeout is the lock_timeout of those among them that claim: how long a claim waits for the row of an item that it
-// settles in passing. Everybody's items wait behind it; what it could not settle waits with nobody behind it.
+// ClaimLockTimeout is the lock_timeout for connections that claim: how long a combined settle and claim waits for the
+// row of an item that it settles. It is short because all other claims queue behind it. Items that it could not settle
+// are settled separately, where they block no claim.
 const ClaimLockTimeout = 100 * time.Millisecond
 
-// SQLSTATEs that are told apart.
+// SQLSTATEs that are handled individually.
 const (
 	readOnly         = "25006" // read_only_sql_transaction
 	diskFull         = "53100"
@@ -39,10 +41,10 @@ const (
 	queryCanceled    = "57014"
 	noPrivilege      = "42501"
 
-	dataException = "22" // a class of them
+	dataException = "22" // an SQLSTATE class
 )
 
-// remedies say what a person can do. Whatever it is, the replica goes on by itself as soon as it is done.
+// remedies tell the operator what to do. The replica continues by itself once that is done.
 var remedies = map[string]string{
 	readOnly:       "this server takes no writes: DATABASE_URL must lead to the primary",
 	diskFull:       "the database's disk is full: make room",
@@ -56,15 +58,16 @@ func hasCode(err error, code string) bool {
 	return errors.As(err, &postgres) && postgres.Code == code
 }
 
-// IsForbidden says whether Postgres refused something for want of a privilege.
+// IsForbidden reports whether Postgres rejected a statement because of a missing privilege.
 func IsForbidden(err error) bool { return hasCode(err, noPrivilege) }
 
-// TookTooLong says whether a statement was ended by its timeout.
+// TookTooLong reports whether a statement was ended by a timeout or canceled by the server.
 func TookTooLong(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || hasCode(err, queryCanceled)
 }
 
-// Refusal is what a function of pgdispatch said where it refused something, and what to do about it; false: none did.
+// Refusal returns the message and the hint of an error that a pgdispatch SQL function raised. It returns false for all
+// other errors.
 func Refusal(err error) (what, remedy string, refused bool) {
 	var postgres *pgconn.PgError
 	if !errors.As(err, &postgres) || !strings.HasPrefix(postgres.Code, "PGD") {
@@ -73,7 +76,7 @@ func Refusal(err error) (what, remedy string, refused bool) {
 	return postgres.Message, postgres.Hint, true
 }
 
-// WithRemedy says what to do about an error of Postgres, where that is known.
+// WithRemedy appends what to do about a Postgres error, if that is known.
 func WithRemedy(err error) error {
 	var postgres *pgconn.PgError
 	if errors.As(err, &postgres) && remedies[postgres.Code] != "" {
@@ -82,9 +85,9 @@ func WithRemedy(err error) error {
 	return err
 }
 
-// withheld is a data exception of Postgres: its message may have a value of a row, such as `invalid input syntax for type integer:
-// "4711"` from a trigger of one's own. It is left out, and so is in no log and no trace; the server's log has it. Messages of all
-// other errors name things of the schema only. It unwraps to the error as it came.
+// withheld is a data exception without its message, which may contain a value of a row, such as `invalid input syntax
+// for type integer: "4711"` from a user-defined trigger. Thus no value reaches logs or traces; the Postgres log has
+// it. Messages of all other errors name only schema objects. withheld unwraps to the original error.
 type withheld struct{ *pgconn.PgError }
 
 func (w withheld) Error() string {
@@ -93,7 +96,7 @@ func (w withheld) Error() string {
 
 func (w withheld) Unwrap() error { return w.PgError }
 
-// withoutData withholds what an error may say of a row. A FATAL one says what is wrong with a connection, and has seen no row.
+// withoutData hides the message of an error that may contain row data. FATAL errors concern the connection, not a row.
 func withoutData(err error) error {
 	var postgres *pgconn.PgError
 	if errors.As(err, &postgres) && strings.HasPrefix(postgres.Code, dataException) && postgres.SeverityUnlocalized != "FATAL" {
@@ -102,9 +105,9 @@ func withoutData(err error) error {
 	return err
 }
 
-// aroundLocks moves items by do, which returns the IDs that it moved. Where a row is locked for longer than LockTimeout, it moves
-// the others without it: one that somebody forgot in a transaction must not cost its neighbours their leases. Where all are
-// locked it returns an error, as they may be free the next time.
+// aroundLocks calls do, which returns the IDs of the items it updated. If do times out on a locked row, aroundLocks
+// calls it again without the locked rows: a forgotten transaction that locks one row must not cost other items their
+// leases. If all rows are locked it returns an error, because a retry may succeed.
 func aroundLocks[T any](ctx context.Context, s *Store, items []T, id func(T) int64, do func([]T) ([]int64, error)) ([]int64, error) {
 	moved, err := do(items)
 	if !hasCode(err, lockNotAvailable) {

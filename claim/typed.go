@@ -9,30 +9,32 @@ import (
 	"unicode/utf8"
 )
 
-// What people type is read here, so that the command line and the pages take the same and refuse it in the same words.
+// User input is parsed here, so that the command line and the pages accept the same input with the same error messages.
 
 const (
 	maxWho    = 200
 	maxReason = 500
-	// MaxMaxClaims is the highest max-claims, and maxLimit a workspace's highest limit.
+	// MaxMaxClaims is the maximum of Settings.MaxClaims, and maxLimit the maximum limit of a workspace.
 	MaxMaxClaims = 100_000
 	maxLimit     = 100_000
-	// minRate and maxRate bound a workspace's starts a second.
+	// minRate and maxRate bound a workspace's rate, in starts per second.
 	minRate, maxRate = 0.0001, 100_000
 )
 
-// ValidWho says whether the log of changes can have this as who did something.
+// ValidWho reports whether who is valid as the author of a change in the audit log: 1 to 200 characters of valid UTF-8
+// without control characters.
 func ValidWho(who string) bool {
 	n := utf8.RuneCountInString(who)
 	return n >= 1 && n <= maxWho && utf8.ValidString(who) && !strings.ContainsFunc(who, unicode.IsControl)
 }
 
-// ValidReason says whether the log of changes and Temporal can have this as why a workflow is to end.
+// ValidReason reports whether reason is valid as the reason for stopping a workflow, in the audit log and in Temporal:
+// up to 500 characters that Clean does not change.
 func ValidReason(reason string) bool {
 	return utf8.RuneCountInString(reason) <= maxReason && Clean(reason) == reason
 }
 
-// PlanChange reads the name of a plan, whatever its case.
+// PlanChange parses the name of a plan, ignoring case. It returns an error if plans does not contain it.
 func PlanChange(plans []Plan, text string) (WorkspaceChange, error) {
 	names := make([]string, len(plans))
 	for n, plan := range plans {
@@ -43,7 +45,7 @@ func PlanChange(plans []Plan, text string) (WorkspaceChange, error) {
 	return WorkspaceChange{}, fmt.Errorf("there is no plan %.80q: use %s, or insert it into pgdispatch.workspace_tiers", text, strings.Join(names, ", "))
 }
 
-// LimitChange reads how many workflows may run at once, or "plan" for as many as the plan has.
+// LimitChange parses the maximum number of concurrent workflows, or "plan" for the plan's limit.
 func LimitChange(text string) (WorkspaceChange, error) {
 	if text == "plan" {
 		return WorkspaceChange{SetLimit: true}, nil
@@ -55,7 +57,7 @@ func LimitChange(text string) (WorkspaceChange, error) {
 	return WorkspaceChange{SetLimit: true, Limit: &n}, nil
 }
 
-// RateChange reads how many workflows may be started a second, or "off" for as many as can be.
+// RateChange parses the maximum number of starts per second, or "off" for no rate limit.
 func RateChange(text string) (WorkspaceChange, error) {
 	if text == "off" {
 		return WorkspaceChange{SetStarts: true}, nil

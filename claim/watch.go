@@ -7,29 +7,30 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// Execution is one that this replica is to watch, or to ask about.
+// Execution is a workflow execution to watch or to ask Temporal about.
 type Execution struct {
 	ID        string
 	RunID     string
-	Namespace string // "": the replica's, of an execution from before there were several
+	Namespace string // empty means the replica's: executions from before there were several namespaces
 }
 
-// Adopt takes over open executions that no live replica watches, and own ones that are not in watching, at most so many. Those
-// whose slot is waited for come first.
+// Adopt takes over up to atMost open executions that no live replica watches, and returns them. It also returns this
+// replica's own executions that are not in watching. Executions of workspaces with items due come first.
 func (s *Store) Adopt(ctx context.Context, atMost int, watching []string) ([]Execution, error) {
 	if watching == nil {
-		watching = []string{} // a null array would compare with nothing, and no own execution be taken
+		watching = []string{} // comparing with a null array is never true: own executions would be missed
 	}
 	return read[Execution](ctx, s.async(), "adopt executions", sql.Adopt, s.Owner, atMost, watching)
 }
 
-// GiveUpWatches says that this replica watches executions no longer: nil means all of its own. Others adopt them.
+// GiveUpWatches records that this replica no longer watches these executions, so that other replicas can adopt them.
+// Nil means all of its executions.
 func (s *Store) GiveUpWatches(ctx context.Context, executionIDs []string) error {
 	return s.exec(ctx, "give up watches", sql.GiveUpWatches, s.Owner, executionIDs)
 }
 
-// SwapWatches takes executions that nobody watches and whose workspace waits for their slot, at most so many, and gives up as
-// many of this replica's that nobody waits for.
+// SwapWatches takes over up to atMost unwatched executions of workspaces with items due. In exchange it gives up as
+// many of this replica's executions of workspaces without items due.
 func (s *Store) SwapWatches(ctx context.Context, atMost int) (taken []Execution, dropped []string, err error) {
 	type swapped struct {
 		ID        string
@@ -47,20 +48,21 @@ func (s *Store) SwapWatches(ctx context.Context, atMost int) (taken []Execution,
 	return taken, dropped, err
 }
 
-// Turn is the turn to list the workflows that closed in a namespace. One replica has the turns at a time.
+// Turn is the turn to list the workflows that closed in a namespace. One replica takes the turns at a time.
 type Turn struct {
 	Namespace string
-	Wide      bool      // the list is to reach far back, for what was late in the last ones
+	Wide      bool      // list further back, for workflows that became visible too late for the previous lists
 	Since     time.Time // the close time to list from, by Temporal's clock
 }
 
-// CloseTurns takes the turns to list closed workflows, in every namespace with open executions where there is need to; none: or
-// another replica took them, less than often ago. Every wide, a list reaches far back.
+// CloseTurns takes the turns to list closed workflows: one for each namespace with open executions that no live replica
+// watches, or whose last wide list is older than `wide`. Empty if no namespace needs a list, or if another replica took
+// the turns within `often`.
 func (s *Store) CloseTurns(ctx context.Context, often, wide time.Duration) ([]Turn, error) {
 	return read[Turn](ctx, s.async(), "take turns", sql.CloseTurn, often, wide, s.Namespace)
 }
 
-// CloseDone says how far the closed workflows of a namespace have been listed; a zero time: none was found.
+// CloseDone records the newest close time that was listed in a namespace. The zero time means that the list was empty.
 func (s *Store) CloseDone(ctx context.Context, namespace string, newest time.Time, wide bool) error {
 	var seen *time.Time
 	if !newest.IsZero() {
@@ -69,13 +71,13 @@ func (s *Store) CloseDone(ctx context.Context, namespace string, newest time.Tim
 	return s.exec(ctx, "end turn", sql.CloseDone, namespace, seen, wide)
 }
 
-// OpenAmong returns those of some executions that run as far as is known.
+// OpenAmong returns those of the given executions that are recorded as RUNNING.
 func (s *Store) OpenAmong(ctx context.Context, executionIDs []string) ([]Execution, error) {
 	return read[Execution](ctx, s.async(), "read open executions", sql.OpenAmong, executionIDs)
 }
 
-// Silent returns open executions that nobody watches and nobody has asked about for so long, at most so many. They count as
-// asked about from then on.
+// Silent returns up to atMost open executions that no live replica watches and that were started or last asked about
+// longer than after ago. It records them as asked about now.
 func (s *Store) Silent(ctx context.Context, atMost int, after time.Duration) ([]Execution, error) {
 	return read[Execution](ctx, s.async(), "read silent executions", sql.Silent, atMost, after)
 }

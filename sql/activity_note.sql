@@ -1,5 +1,5 @@
 -- reads
--- $1 how many items were started since the last note, $2 how long they had waited: see the table.
+-- $1 how many items were started since the last note, $2 histogram of how long they had waited: see the table.
 insert into pgdispatch.activity as a (minute, started, waits)
 values (date_trunc('minute', clock_timestamp()), $1::bigint, $2::bigint[])
 on conflict (minute) do update

@@ -1,6 +1,6 @@
 -- reads
--- $1 since how long ago. Minute by minute, the earliest first; those in which nobody swept and nothing happened have no row. And
--- the present time.
+-- $1 how far back. Minute by minute, earliest first, with the current time. A minute without a sweep in which nothing
+-- happened has no row.
 select a.minute, a.started, a.completed, a.failed, a.cancelled, a.waiting, a.claimed, a.running, a.waits, clock_timestamp() as now
 from pgdispatch.activity a
 where a.minute > date_trunc('minute', clock_timestamp()) - $1::interval

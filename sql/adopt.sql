@@ -1,7 +1,8 @@
 -- reads
--- $1 replica, $2 at most, $3 executions it watches already. Takes over executions that nobody alive watches, first those in
--- whose workspace work waits for a slot.
--- The live replicas as an array: a join would not be looked at anew where another adopter was faster, and both would take.
+-- $1 replica, $2 at most, $3 executions it already watches. Takes over executions that no live replica watches, first
+-- those in whose workspace work waits for a slot.
+-- The live replicas are an array: a join would not be evaluated again if another adopter was faster, and both would
+-- take.
 with orphans as materialized (
     select e.id
     from pgdispatch.workflow_executions e

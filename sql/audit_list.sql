@@ -1,6 +1,6 @@
 -- reads
--- $1 who; $2 how the action begins; since $3 or, where that is null, for as long as $4; until $5 or $6, likewise; $7 only rows
--- before this one; $8 at most; $9 subject; $10 how many of the newest rows are looked at. What is null filters nothing. The newest
+-- $1 who; $2 prefix of the action; since $3 or, if that is null, since $4 ago; until $5 or $6, likewise; $7 only rows
+-- before this ID; $8 at most; $9 subject; $10 how many of the newest rows are searched. Null filters nothing. Newest
 -- first.
 select a.id, a.at, a.who, a.role, a.action, a.subject, a.details
 from pgdispatch.admin_log a

@@ -1,3 +1,3 @@
 -- reads
--- What the tokens of completion callbacks are made with.
+-- The key for the tokens of completion callbacks.
 select k.key from pgdispatch.callback_key k

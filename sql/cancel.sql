@@ -1,3 +1,3 @@
 -- PENDING -> CANCELLED
--- $1 execution. True if this call withdrew it.
+-- $1 execution. Returns true if this call withdrew it.
 select pgdispatch.cancel($1)

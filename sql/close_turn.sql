@@ -1,7 +1,7 @@
 -- reads
--- $1 how often at the most, $2 how often with a wide look back, $3 the replica's namespace. Rows are the turn to list closed
--- workflows, for one replica at a time: in which namespaces, and since when. None where another replica had the turn, or where every
--- open execution is watched and no wide look is due.
+-- $1 the interval of turns, $2 the interval of lists that reach far back, $3 the replica's namespace. Takes the turn to
+-- list closed workflows, one replica at a time, and returns in which namespaces and since when. Empty if another
+-- replica took the turn within $1, or if every open execution is watched and no list that reaches far back is due.
 with turn as (
     update pgdispatch.close_sweep s
     set looked_at = clock_timestamp()

@@ -1,5 +1,5 @@
 -- reads
--- $1 items, $2 who. Marks those of these dead letters that are open, and returns them.
+-- $1 items, $2 who. Discards the open ones of these dead letters and returns them.
 with discarded as materialized (
     select d.id from pgdispatch.discard_items($1::bigint[], $2::text) as d (id)
 ), noted as (

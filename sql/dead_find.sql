@@ -1,7 +1,7 @@
 -- reads
--- $1 state: open, replayed, discarded or any; $2 workspace and $3 definition: ID or name; $4 part of the error, whatever its
--- case; failed since $5 or, where that is null, for as long as $6; until $7 or $8, likewise; $9 at most (null: all); after the one
--- that failed at $10 and whose ID is $11. What is null filters nothing. The newest first.
+-- $1 state: open, replayed, discarded or any; $2 workspace and $3 definition: ID or name; $4 part of the error,
+-- case-insensitive; failed since $5 or, if that is null, since $6 ago; until $7 or $8, likewise; $9 at most (null:
+-- all); after the row that failed at $10 with ID $11. Null filters nothing. Newest first.
 select f.id
 from pgdispatch.failed_items f
 where case $1::text when 'open' then f.open when 'any' then true else not f.open and f.mark = upper($1::text) end

@@ -1,5 +1,5 @@
 -- reads
--- $1 item. The failures that were counted against it, the first one first.
+-- $1 item. Its counted failures, earliest first.
 select h.failure, h.attempt, h.failed_at, h.error, coalesce(h.replica, '') as replica
 from pgdispatch.item_failures h
 where h.item_id = $1::bigint

@@ -1,5 +1,5 @@
 -- reads
--- $1 item IDs, $2 execution IDs. Items that failed for good, the newest first, whoever has seen to them.
+-- $1 item IDs, $2 execution IDs. Permanently failed items, handled or not, newest first.
 select f.id, f.execution_id::text, case when f.open then 'OPEN' else f.mark end as state,
        f.workspace_id::text, coalesce(w.name, '') as workspace, f.workflow_definition_id::text, coalesce(d.name, '') as definition,
        f.priority, f.params, coalesce(q.traceparent, '') as traceparent,

@@ -1,5 +1,5 @@
 -- reads
--- $1 execution, $2 who. Inserts a new item, PENDING like any other, or finds the one that was inserted before.
+-- $1 execution, $2 who. Inserts a new PENDING item, or finds the one that was inserted before.
 with stands as materialized (
     select r.id, r.execution_id, r.replayed from pgdispatch.replay($1::uuid, $2::text) r
 ), noted as (

@@ -1,5 +1,5 @@
 -- reads
--- $1 items, $2 who. Inserts a new item for each of these dead letters that is open.
+-- $1 items, $2 who. Inserts a new item for each open one of these dead letters.
 with replayed as materialized (
     select r.item_id, r.replay_id, r.replay_execution_id from pgdispatch.replay_items($1::bigint[], $2::text) r
 ), noted as (

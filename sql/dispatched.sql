@@ -1,6 +1,7 @@
 -- CLAIMED -> DISPATCHED
--- $1 ids, $2 tokens, $3 run IDs, $4 watcher: the replica that will wait for their end (null: none has room). A token is of one claim of one item.
--- By lists and not by joins, and by the holder rather than the status: whatever the planner believes, it reads these rows only.
+-- $1 ids, $2 tokens, $3 run IDs, $4 watcher: the replica that will watch for their end (null: no room). A token belongs
+-- to one claim of one item.
+-- Lists instead of joins, and the holder instead of the status, so that every plan reads only these rows.
 with moved as (
     update pgdispatch.workflow_execution_queue q
     set status = 'DISPATCHED',

@@ -1,5 +1,6 @@
 -- reads
--- $1 how long is long. What keeps vacuum from removing dead rows, for how long it has (null: nobody knows), the longest first.
+-- $1 the age from which to report. What keeps vacuum from removing dead rows, and for how long (null: unknown), longest
+-- first.
 select h.kind, h.name, h.detail, h.age
 from (
     select 'session' as kind, a.pid::text as name, concat_ws(', ', a.usename, nullif(a.application_name, ''), a.state) as detail,

@@ -1,5 +1,5 @@
 -- reads
--- Settings that would harm and that a role or this database was given for good.
+-- Harmful settings that were stored for roles or for this database.
 select coalesce(r.rolname::text, 'every role') as role, coalesce('database ' || d.datname, 'every database') as scope, c.setting
 from pg_db_role_setting s
 cross join unnest(s.setconfig) as c (setting)

@@ -1,6 +1,6 @@
 -- reads
--- Every replica that is known: whether it lives, for how long it does not (negative: it does), what it holds and watches, and its
--- namespace ('': an earlier version's).
+-- Every known replica: how long ago it expired (negative: it lives), how many items it holds and executions it watches,
+-- and its namespace ('': it is of an earlier version).
 select r.id, clock_timestamp() - r.expires_at as dead_for,
        coalesce(l.leased, 0) as leased,
        (select count(*) from pgdispatch.workflow_executions e where e.finished_at is null and e.status = 'RUNNING' and e.watcher = r.id) as watching,

@@ -1,6 +1,6 @@
 -- reads
--- This session's role: whether it is more than a replica needs to be, and what it lacks of what was granted to the group of the
--- dispatchers. The groups' own grants are those of `pgdispatch migrate up`.
+-- This session's role: whether it has more privileges than a replica needs, and which of those granted to the
+-- dispatchers' group it lacks. `pgdispatch migrate up` sets the grants of the groups.
 with dispatcher (oid) as (
     select r.oid from pg_roles r where r.rolname = 'pgdispatch_dispatcher'
 ), granted (thing, privilege, held) as (

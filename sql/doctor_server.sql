@@ -1,5 +1,5 @@
 -- reads
--- What the server, the database and this session's role are like. Settings in their own units: timeouts in milliseconds.
+-- The server, the database and this session's role. Settings are in their own units: timeouts in milliseconds.
 select current_setting('server_version_num')::integer as version,
        current_setting('server_version') as version_text,
        (select pg_encoding_to_char(d.encoding)::text from pg_database d where d.datname = current_database()) as encoding,

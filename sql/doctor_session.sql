@@ -1,5 +1,5 @@
 -- reads
--- Of this session: how long the server keeps it when its client takes no data, in milliseconds, and whether it goes over TCP.
+-- This session: how long the server keeps it if its client takes no data, in milliseconds, and whether it uses TCP.
 select s.setting::integer as tcp_user_timeout, inet_server_addr() is not null as over_tcp
 from pg_settings s
 where s.name = 'tcp_user_timeout'

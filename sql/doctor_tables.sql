@@ -1,5 +1,5 @@
 -- reads
--- Tables of pgdispatch whose storage settings are not what the migrations gave them, or that autovacuum passes over.
+-- Tables of pgdispatch whose storage settings differ from those of the migrations, or that autovacuum skips.
 select x.relation as name,
        case when 'autovacuum_enabled=false' = any (c.options) or 'autovacuum_enabled=off' = any (c.options) then 'autovacuum is off for it'
             else 'it has lost ' || array_to_string(array(select o from unnest(x.options) o except select o from unnest(c.options) o order by 1), ', ')

@@ -1,6 +1,6 @@
 -- CLAIMED -> FAILED
--- Failed for good, without a workflow. $1 ids, $2 tokens, $3 errors.
--- By lists and by the holder, so that whatever the planner believes of the tables, it reads these rows only.
+-- Permanent failure, without a workflow. $1 ids, $2 tokens, $3 errors.
+-- Lists, and the holder instead of the status, so that every plan reads only these rows.
 with moved as (
     update pgdispatch.workflow_execution_queue q
     set status = 'FAILED',
@@ -11,7 +11,7 @@ with moved as (
         claimed_by = null,
         lease_expires_at = null
     from unnest($1::bigint[], $2::bigint[], $3::text[]) as done (id, token, error)
-    join pgdispatch.workflow_execution_queue was on was.id = done.id -- returning knows the new row only
+    join pgdispatch.workflow_execution_queue was on was.id = done.id -- returning sees only the new row
     where q.id = done.id
       and q.id = any ($1::bigint[])
       and q.lease_token = done.token
@@ -23,7 +23,7 @@ with moved as (
     select m.id, m.failure_count, m.attempt_count, m.last_error, m.claimed_by
     from moved m
     where m.failure_count <= 100
-    on conflict do nothing -- a count that was set back by hand
+    on conflict do nothing -- a count that was reset by hand
 ), closed as (
     update pgdispatch.workflow_executions e
     set status = 'FAILED', error = moved.last_error, finished_at = clock_timestamp()

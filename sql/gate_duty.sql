@@ -1,3 +1,3 @@
 -- reads
--- True if this session is now the one on duty: at most one is, in the database.
+-- Returns true if this session is now on duty. At most one session in the database is.
 select pg_try_advisory_lock(pgdispatch.gate_key() + 1)

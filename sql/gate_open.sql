@@ -1,3 +1,3 @@
 -- reads
--- From now on, nobody notifies.
+-- Opens the gate: from now on, nobody notifies.
 select setval('pgdispatch.gate', 2)

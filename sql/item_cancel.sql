@@ -1,5 +1,5 @@
 -- PENDING -> CANCELLED
--- $1 items, $2 who. Withdraws those of these that wait, and returns them.
+-- $1 items, $2 who. Withdraws those that wait, and returns them.
 with named as materialized (
     select q.id, q.execution_id from pgdispatch.workflow_execution_queue q where q.id = any ($1::bigint[]) order by q.id
 ), cancelled as materialized (

@@ -1,6 +1,6 @@
 -- reads
--- $1 workspace, $2 definition, $3 params, $4 priority, $5 run_at or, where that is null, in $6 (null: at once), $7 idempotency key,
--- $8 who. Inserts one item, PENDING like any other, or finds the one that has this key already.
+-- $1 workspace, $2 definition, $3 params, $4 priority, $5 run_at or, if that is null, $6 from now (null: at once), $7
+-- idempotency key, $8 who. Inserts one PENDING item, or finds the one that already has this key.
 with made as (
     insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key)
     values ($1::text::uuid, $2::text::uuid, $3::text::jsonb, $4::integer, coalesce($5::timestamptz, now() + $6::interval, now()), $7::text)

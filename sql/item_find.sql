@@ -1,7 +1,7 @@
 -- reads
--- $1 states; $2 workspace and $3 definition: ID or name; $4 part of the error, whatever its case; enqueued since $5 or, where
--- that is null, for as long as $6; until $7 or $8, likewise; $9 only items before this one; $10 at most; $11 only those that
--- wait after a failure. What is null filters nothing. The newest first.
+-- $1 states; $2 workspace and $3 definition: ID or name; $4 part of the error, case-insensitive; enqueued since $5 or,
+-- if that is null, since $6 ago; until $7 or $8, likewise; $9 only items before this ID; $10 at most; $11 only those
+-- that wait after a failure. Null filters nothing. Newest first.
 select q.id
 from pgdispatch.workflow_execution_queue q
 where ($1::text[] is null or q.status = any ($1::text[]))

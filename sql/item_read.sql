@@ -1,5 +1,5 @@
 -- reads
--- $1 item IDs, $2 execution IDs, $3 whether with their params and results, which may be large. The newest first.
+-- $1 item IDs, $2 execution IDs, $3 whether to include params and results, which may be large. Newest first.
 select q.id, q.execution_id::text, q.status,
        q.workspace_id::text, coalesce(w.name, '') as workspace, q.workflow_definition_id::text, coalesce(d.name, '') as definition,
        q.priority, q.run_at, greatest(q.run_at - clock_timestamp(), '0') as due_in,

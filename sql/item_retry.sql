@@ -1,5 +1,5 @@
 -- PENDING -> PENDING
--- $1 items, $2 who. Has those of these that wait for their time run at once, and returns them.
+-- $1 items, $2 who. Makes those that are PENDING due now, and returns them.
 with locked as materialized (
     select q.id from pgdispatch.workflow_execution_queue q
     where q.id = any ($1::bigint[]) and q.status = 'PENDING'

@@ -1,6 +1,7 @@
 -- reads
--- All that waits: each level of a workspace, its first item, whether it is parked, and how many of the workspace's items hold a slot of how many. Every row has
--- the snapshot, the time and the unanswered starts as a look has them; it is there where nothing waits, too.
+-- Everything that waits: each priority level of a workspace, its first item, whether that is parked, and how many of
+-- how many slots of the workspace are held. Every row also has the snapshot, the time and the unanswered starts, as in
+-- look. If nothing waits, there is one row with only these.
 with level as materialized (
     select l.workspace_id, l.priority, l.run_at, l.id from pgdispatch.waiting_levels() l
 )
@@ -15,7 +16,7 @@ left join lateral (
     order by q.run_at, q.id limit 1
 ) d on true
 left join level l on true
-left join lateral ( -- one by one: where joins are switched off, a set would be read for each level
+left join lateral ( -- one by one: with joins disabled, a set would be read for each level
     select w.wake_number, coalesce(w.paused, false) as paused,
            coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1) * (not coalesce(w.paused, false))::integer as slots,
            (select count(*)::integer from pgdispatch.workflow_execution_queue q

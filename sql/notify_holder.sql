@@ -1,6 +1,6 @@
 -- reads
--- What may keep the notification queue of the cluster from being emptied: the session that has been in one transaction for longest, in
--- whatever database. Those that this role may not look into come last, with no age.
+-- What may keep the cluster's notification queue from being emptied: the session with the longest open transaction, in
+-- any database. Sessions that this role may not inspect come last, without an age.
 select a.pid, coalesce(a.usename::text, '') as role, coalesce(a.datname::text, '') as database, coalesce(a.application_name, '') as application,
        clock_timestamp() - a.xact_start as age
 from pg_locks l

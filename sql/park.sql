@@ -1,6 +1,6 @@
 -- reads
--- $1 item, $2 why it cannot be claimed. It is tried again in a minute, and ever more rarely, up to a quarter of an hour. True: it was not parked.
--- Those that have been claimed since they were parked are forgotten.
+-- $1 item, $2 why it cannot be claimed. It is retried in a minute, and then ever more rarely, up to every 15 minutes.
+-- Returns true if it was not parked before. Forgets parked items that have been claimed since.
 with over as (
     delete from pgdispatch.parked_items p
     where p.item_id <> $1 and not exists (select from pgdispatch.workflow_execution_queue q where q.id = p.item_id and q.attempt_count = p.attempts)

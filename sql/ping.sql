@@ -1,3 +1,3 @@
 -- reads
--- $1 channel, $2 payload: a notification to oneself, to see that LISTEN still delivers.
+-- $1 channel, $2 payload: a notification to this replica itself, to check that LISTEN still delivers.
 select pg_notify($1, $2)

@@ -1,5 +1,5 @@
 -- reads
--- $1 how many items of a status are counted at the most.
+-- $1 how many items of a status are counted at most.
 select d.pending, d.claimed, d.dispatched, d.dead, d.dead_is_all, d.oldest_waiting, d.replicas, d.max_claims, d.paused,
        s.task_queues, s.without_poller, s.failing, pg_notification_queue_usage() as notify_queue,
        p.items as parked, p.first as parked_first

@@ -1,7 +1,7 @@
 -- CLAIMED -> PENDING
--- Handed back through no fault of the item: neither the attempt nor a failure is counted, and it may run again at once.
--- $1 ids, $2 tokens, $3 errors ('' where there is none), $4 whether a start was sent that nobody answered.
--- By lists and by the holder, so that whatever the planner believes of the tables, it reads these rows only.
+-- Released through no fault of the item: neither an attempt nor a failure is counted, and it may run again at once.
+-- $1 ids, $2 tokens, $3 errors ('' for none), $4 whether a start was sent and not answered.
+-- Lists, and the holder instead of the status, so that every plan reads only these rows.
 update pgdispatch.workflow_execution_queue q
 set status = 'PENDING',
     attempt_count = greatest(q.attempt_count - 1, 0),

@@ -1,6 +1,6 @@
 -- CLAIMED -> PENDING
--- $1 owner. The last thing a replica does: what it still holds are claims whose answer it never got, or that it could not
--- settle. It may have started them, so they keep their slots; and it lived, so none of them is suspected of its death.
+-- $1 owner. The last statement of a replica: it still holds claims whose answer it never got, or that it could not
+-- settle. It may have started them, so they keep their slots. It lived, so no item is suspected of having killed it.
 update pgdispatch.workflow_execution_queue q
 set status = 'PENDING',
     attempt_count = greatest(q.attempt_count - 1, 0),

@@ -1,5 +1,5 @@
 -- reads
--- Live replicas, with the items each has leased and the executions each watches, and how each was by its last heartbeat.
+-- Live replicas: how many items each has leased, how many executions it watches, and its state at its last heartbeat.
 select r.id, r.version, r.workers, clock_timestamp() - r.started_at as up,
        coalesce(l.leased, 0) as leased,
        (select count(*) from pgdispatch.workflow_executions e where e.finished_at is null and e.status = 'RUNNING' and e.watcher = r.id) as watching,

@@ -1,5 +1,5 @@
 -- reads
--- $1 whether to set retention and $2 what to, $3 and $4 likewise for dead letters. Null is off: kept for ever. $5 who.
+-- $1 whether to set retention, $2 its value; $3 and $4 likewise for dead letters. Null is off: kept forever. $5 who.
 with was as materialized (
     select s.* from pgdispatch.settings s for update
 ), changed as (

@@ -1,7 +1,7 @@
 -- CLAIMED -> PENDING
--- A failure of the item's own: it is counted and written down, and the item waits.
--- $1 ids, $2 tokens, $3 errors, $4 how long each waits, $5 whether a start was sent that nobody answered.
--- By lists and by the holder, so that whatever the planner believes of the tables, it reads these rows only.
+-- The item's own failure: it is counted and recorded, and the item waits.
+-- $1 ids, $2 tokens, $3 errors, $4 how long each waits, $5 whether a start was sent and not answered.
+-- Lists, and the holder instead of the status, so that every plan reads only these rows.
 with moved as (
     update pgdispatch.workflow_execution_queue q
     set status = 'PENDING',
@@ -15,7 +15,7 @@ with moved as (
         lease_expires_at = null
     from unnest($1::bigint[], $2::bigint[], $3::text[], $4::interval[], $5::boolean[])
         as done (id, token, error, delay, unknown)
-    join pgdispatch.workflow_execution_queue was on was.id = done.id -- returning knows the new row only
+    join pgdispatch.workflow_execution_queue was on was.id = done.id -- returning sees only the new row
     where q.id = done.id
       and q.id = any ($1::bigint[])
       and q.lease_token = done.token
@@ -27,6 +27,6 @@ with moved as (
     select m.id, m.failure_count, m.attempt_count, coalesce(m.last_error, ''), m.claimed_by
     from moved m
     where m.failure_count <= 100
-    on conflict do nothing -- a count that was set back by hand
+    on conflict do nothing -- a count that was reset by hand
 )
 select id from moved

@@ -1,5 +1,5 @@
 -- reads
--- $1 max_claims, $2 paused, $3 result_bytes; null leaves one as it is. $4 who.
+-- $1 max_claims, $2 paused, $3 result_bytes; null leaves one unchanged. $4 who.
 with was as materialized (
     select s.* from pgdispatch.settings s for update
 ), changed as (

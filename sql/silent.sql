@@ -1,5 +1,5 @@
 -- reads
--- $1 at most, $2 for how long. Executions that nobody watches and of which nothing was heard for so long: to be asked about.
+-- $1 at most, $2 how long. Unwatched executions of which nothing was heard for that long: to be asked about.
 with silent as materialized (
     select e.id
     from pgdispatch.workflow_executions e

@@ -1,6 +1,6 @@
 -- reads
--- $1 how long an execution must have run, $2 task queues to leave out and $3 their namespaces, $4 at most. Executions to be asked
--- about: those that are known not to progress, to half of them, and then the next ones of a round through all.
+-- $1 minimum run time of an execution, $2 task queues to skip and $3 their namespaces, $4 at most. Executions to ask
+-- about: first those known not to progress, up to half of $4, then the next ones of a round through all.
 with known as materialized (
     select e.id, e.namespace
     from pgdispatch.stalls s

@@ -1,7 +1,7 @@
 -- reads
--- $1 task queues without a poller, $2 their namespaces and $3 how many executions each has; $4 executions that were asked about; $5
--- those of them that do not progress, $6 their namespaces and $7 why; $8 namespaces that did not answer, of which nothing changes.
--- Returns what is new, and what is over.
+-- $1 task queues without a poller, $2 their namespaces and $3 how many executions each has; $4 executions that were
+-- asked about; $5 those of them that do not progress, $6 their namespaces and $7 why; $8 namespaces that did not
+-- answer, for which nothing changes. Returns what is new, and what is over.
 with over as (
     delete from pgdispatch.stalls s
     where case s.kind

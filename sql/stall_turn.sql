@@ -1,7 +1,7 @@
 -- reads
--- $1 how often at the most, $2 how long an execution must have run, $3 at most. Takes the turn to look for what does not progress:
--- the task queues of executions that have run for so long, those of the most executions first. No row: it is not this replica's
--- turn; one without a name: nothing has run for so long.
+-- $1 the interval of turns, $2 minimum run time of an execution, $3 at most. Takes the turn to look for what does not
+-- progress: the task queues of executions that have run for that long, those with the most executions first. No row
+-- means that it is not this replica's turn; a row without a name means that nothing has run for that long.
 with turn as (
     update pgdispatch.stall_look l
     set looked_at = clock_timestamp()

@@ -1,5 +1,5 @@
 -- reads
--- $1 execution, $2 how; $3 what Temporal said, null: it has taken the request. A request that was made stronger meanwhile stays open.
+-- $1 execution, $2 how, $3 Temporal's error (null: it accepted). A request that became TERMINATE meanwhile stays open.
 update pgdispatch.stop_requests s
 set state = case when $3::text is null then 'SENT' else s.state end,
     settled_at = case when $3::text is null then clock_timestamp() end,

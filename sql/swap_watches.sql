@@ -1,6 +1,7 @@
 -- reads
--- $1 replica, $2 at most. For a replica that can watch no more: takes executions that nobody watches and in whose workspace work
--- waits for a slot, and gives up as many of which that is not true. Returns both; run_id is null for what was given up.
+-- $1 replica, $2 at most. For a replica that can watch no more: takes unwatched executions in whose workspace work
+-- waits for a slot, and gives up as many in whose workspace none waits. Returns both; run_id is null for those given
+-- up.
 with busy as materialized (
     select w.workspace_id from pgdispatch.longest_waiting(10000) w
 ), wanted as materialized (

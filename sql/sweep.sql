@@ -1,10 +1,10 @@
 -- CLAIMED -> PENDING, CLAIMED
--- $1 at most, $2 replica. Returns how many leases had run out, how long until the next lease runs out, or a replica's presence (null:
--- neither is there), how many leases from before the clock was set back were shortened, and the database's time. And what there is to do
--- for others, so that a replica with nothing to do asks for nothing else: how many executions are open, how many of them this replica is to
--- watch, whether nobody alive watches some, whether some are to be stopped, whether anything is ever deleted, the namespaces that
--- definitions name ('': some name none), and how full the notification queue is. To ask empties it of what everybody has read. Ends that marks tell of are counted, marks that everybody has read go, and once a minute what waits,
--- is claimed and runs is written down.
+-- $1 at most, $2 replica. Returns how many leases had expired, how long until the next lease or replica expires (null:
+-- there is none), how many leases from before the clock was set back were shortened, and the database's time. Also what
+-- else there is to do, so that an idle replica asks for nothing more: how many executions are open, how many this
+-- replica is to watch, whether some have no live watcher, open stop requests, whether retention is on, the namespaces
+-- of definitions ('': some name none), and the use of the notification queue; asking empties it of what all have read.
+-- Counts and trims marks, and records queue depths once a minute.
 with leases as materialized (
     select count(*) filter (where q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp()) as expired,
            min(q.lease_expires_at) filter (where q.status = 'CLAIMED' and q.lease_expires_at > clock_timestamp()) as next_expiry,
@@ -25,7 +25,7 @@ select case when l.expired > 0 then pgdispatch.requeue_expired($1) else 0 end as
        pgdispatch.namespaces_in_use() as namespaces,
        pg_notification_queue_usage() as notify_queue
 from leases l
-cross join (select min(r.expires_at) filter (where r.expires_at > clock_timestamp()) as next_expiry, -- their watches are free then
+cross join (select min(r.expires_at) filter (where r.expires_at > clock_timestamp()) as next_expiry, -- then unwatched
                    count(*) filter (where r.renewed_at > clock_timestamp()) as ahead from pgdispatch.replicas r) r
 cross join pgdispatch.settings s
 cross join pgdispatch.trim_marks(l.leased)

@@ -1,5 +1,5 @@
 -- reads
--- $1 ids. Which of them nobody has locked.
+-- $1 ids. Returns those that are not locked.
 select q.id
 from pgdispatch.workflow_execution_queue q
 where q.id = any ($1::bigint[])

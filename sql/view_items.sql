@@ -1,7 +1,7 @@
 -- reads
--- $1 status (null: any), $2 workspaces (null: any), $3 definitions (null: any), $4 part of the error, whatever its case; enqueued
--- since $5 or, where that is null, for as long as $6; until $7 or $8, likewise; $9 only items before this one; $10 at most. Of all
--- those that an index offers, $11 are looked at: it returns how many were, and the lowest ID among them. The newest first.
+-- $1 status, $2 workspaces, $3 definitions (null: any), $4 part of the error, case-insensitive; enqueued since $5 or,
+-- if null, since $6 ago; until $7 or $8, likewise; $9 only items before this ID; $10 at most. Looks at up to $11 items
+-- of each index, and returns how many it looked at and their lowest ID. Newest first.
 with looked as materialized (
     (select q.id from pgdispatch.workflow_execution_queue q
      where coalesce($1::text, 'CANCELLED') in ('COMPLETED', 'CANCELLED') and q.id < $9::bigint order by q.id desc limit $11::bigint)
@@ -29,7 +29,7 @@ with looked as materialized (
      ) o limit $11::bigint)
 ), found as (
     select q.id
-    from looked l cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = l.id offset 0) q -- one by one
+    from looked l cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = l.id offset 0) q -- per row
     where q.id < $9::bigint and ($1::text is null or q.status = $1::text)
       and ($2::text[] is null or q.workspace_id = any ($2::text[]::uuid[])) and ($3::text[] is null or q.workflow_definition_id = any ($3::text[]::uuid[]))
       and ($4::text is null or position(lower($4::text) in lower(q.last_error)) > 0)

@@ -1,5 +1,5 @@
 -- reads
--- $1 workspace. No more than $2 of its items of a status are counted; of failures no more than the newest $3 of the last day, of
+-- $1 workspace. Counts at most $2 of its items of each status, and its failures among the newest $3 of the last day, of
 -- all workspaces.
 select w.id::text, w.name, w.plan, w.max_concurrent_workflows, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as limit_in_force,
        w.max_starts_per_second, w.paused, n.items as waiting, n.claimed, n.running, clock_timestamp() - n.oldest_due as oldest_waiting, w.created_at,

@@ -1,14 +1,15 @@
 -- reads
--- $1 part of the name, whatever its case, or the ID (null: any); $2 the order: running, oldest or failures: first those that have any,
--- then the others by name; or name; $3, $4 and $5 rank, name and ID of the last one shown (null: from the first); $6 at most. Of a
--- workspace, no more than $7 items of a status are counted; of failures no more than the newest $8 of the last day, of all workspaces.
+-- $1 part of the name, case-insensitive, or the ID (null: any); $2 order: running, oldest or failures (those with any
+-- first, then the others by name), or name; $3, $4 and $5 rank, name and ID of the last one shown (null: from the
+-- first); $6 at most. Counts at most $7 items of a status per workspace, and failures among the newest $8 of the last
+-- day, of all workspaces.
 with failed as materialized (
     select n.workspace_id, count(*) as items
     from (select q.workspace_id from pgdispatch.workflow_execution_queue q where q.stage = 'DEAD' and q.finished_at > now() - interval '1 day'
           order by q.finished_at desc limit $8::bigint) n group by n.workspace_id
-), matched as materialized ( -- by a look at every name
+), matched as materialized ( -- reads every name
     select w.id from pgdispatch.workspaces w where position(lower($1::text) in lower(w.name)) > 0 or w.id::text = lower($1::text)
-), held as materialized ( -- of all who hold a slot, no more than the first 100,000
+), held as materialized ( -- at most the first 100,000 slot holders
     select q.workspace_id from pgdispatch.workflow_execution_queue q
     where $2::text = 'running' and q.stage in ('HOLDS', 'DOUBT') and q.workspace_id >= '00000000-0000-0000-0000-000000000000' limit 100000
 ), ranked (id, rank) as (
@@ -24,9 +25,9 @@ with failed as materialized (
 ), page as materialized (
     (select a.id, a.rank from ahead a) union all (
      select w.id, 'infinity' from pgdispatch.workspaces w
-     where (select count(*) from ahead) < $6::bigint -- else nobody asks for them
+     where (select count(*) from ahead) < $6::bigint -- otherwise they are not needed
        and case when $1::text is null then true when $2::text <> 'name' then w.id in (select m.id from matched m)
-                else position(lower($1::text) in lower(w.name)) > 0 or w.id::text = lower($1::text) end -- until there are enough
+                else position(lower($1::text) in lower(w.name)) > 0 or w.id::text = lower($1::text) end -- until enough
        and (w.name collate "C", w.id) > (case when $3::double precision = 'infinity' then $4::text else '' end,
                                          case when $3::double precision = 'infinity' then $5::text else '00000000-0000-0000-0000-000000000000' end::uuid)
        and w.id not in (select r.id from ranked r)

@@ -1,6 +1,6 @@
 -- reads
--- $1 IDs (null: all), $2 part of the name, whatever its case (null: any), $3 only those after this ID (null: from the first),
--- $4 at most. In the order of names.
+-- $1 IDs (null: all), $2 part of the name, case-insensitive (null: any), $3 only those after this ID (null: from the
+-- first), $4 at most. Ordered by name.
 with page as materialized (
     select w.id
     from pgdispatch.workspaces w

@@ -1,6 +1,7 @@
 -- reads
--- $1 workspace, $2 who, $3 by which command; $4 plan and $5 paused, null leaves them; $6 whether to set the limit and $7 what to
--- (null: the plan's); $8 and $9 likewise the starts a second (null: as many as can be). Returns {"column": [before, after]}.
+-- $1 workspace, $2 who, $3 the command; $4 plan and $5 paused (null: unchanged); $6 whether to set the limit and $7 its
+-- value (null: the plan's); $8 and $9 likewise the starts per second (null: no limit). Returns {"column": [before,
+-- after]}.
 with was as materialized (
     select w.* from pgdispatch.workspaces w where w.id = $1::text::uuid for update
 ), changed as (

@@ -1,5 +1,5 @@
 -- reads
--- $1 at most: the workspaces with the most at stake first.
+-- $1 at most. Workspaces with the most items first.
 select w.workspace_id::text, w.name, w.plan, w.paused, w.max_concurrent_workflows,
        w.waiting, w.claimed, w.running, clock_timestamp() - w.oldest_waiting_since
 from pgdispatch.workspace_statistics w

@@ -1,5 +1,5 @@
--- PENDING -> CANCELLED. Withdraws an item; true if this call did it. An item that was handed over is not withdrawn here,
--- nor one whose start was sent and never answered: its workflow may be running.
+-- PENDING -> CANCELLED. Withdraws a waiting item and returns true if this call did it. It does not withdraw an item
+-- that was handed over, nor one whose start was sent and never answered: its workflow may be running.
 create or replace function pgdispatch.cancel(execution uuid) returns boolean
 language sql volatile security definer
 set search_path = pg_catalog, pg_temp

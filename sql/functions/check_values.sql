@@ -1,4 +1,4 @@
--- Names what is wrong with what a client typed.
+-- Raises an error that names the first invalid value among those that a client set.
 create or replace function pgdispatch.check_values(params jsonb, priority integer, run_at timestamptz, idempotency_key text,
     traceparent text) returns void
 language plpgsql

@@ -1,10 +1,11 @@
--- PENDING -> CLAIMED. Gives an owner what a proposal asks for, as far as the limits allow, and all that starting it needs. Who is next, the caller's
--- memory has decided: see package claim/schedule. What it sends is held against the tables: see claim_grants. doubts is how many unanswered starts
--- are to be taken; alone: it is one that may have killed its holders. Of a namespace in namespaces no more items are given than allowed says; a
--- definition that names none means own_namespace. careful: rows that somebody has locked are passed over; else they are waited for, but not for long.
--- watcher is who is going to wait for the ends of what is given (null: nobody has room); the settle decides it, and where it says the same, it moves
--- no entry of an index. Its last row has no id, and says as JSON how the entries stand. A receipt in it is true once this transaction has been
--- committed.
+-- PENDING -> CLAIMED. Claims the items that a proposal asks for, as far as the limits allow, and returns all that is
+-- needed to start them. The caller's memory has decided whose turn it is: see package claim/schedule. claim_grants
+-- checks the proposal against the tables. doubts is how many unanswered starts to repeat; alone means that it is one
+-- that may have killed its holders. Of a namespace in namespaces, at most allowed items are claimed; definitions
+-- without a namespace use own_namespace. If careful, locked rows are skipped; otherwise the claim waits for them, up to
+-- the lock_timeout that claim_choose sets. watcher is the replica that will watch the executions; null means no room.
+-- The settle decides it, and if it writes the same value, no index entry changes. The last row has a null id; its
+-- standing is JSON that says how the entries stand. A receipt in it is true once this transaction has committed.
 create or replace function pgdispatch.claim(owner text, lease interval, watcher text, own_epoch uuid, at_most integer, doubts integer, alone boolean,
     leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
     floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[])
@@ -27,12 +28,12 @@ begin
         update pgdispatch.workflow_execution_queue q
         set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
             lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'), attempt_count = q.attempt_count + 1
-        where q.ctid = any (c.heads) and q.run_at <= c.at_time -- what was moved since it was looked at is not taken
+        where q.ctid = any (c.heads) and q.run_at <= c.at_time -- skips rows that changed since they were chosen
           and (q.stage = 'WAITS' and q.workspace_id = any (workspaces) and q.priority = any (priorities) or doubts > 0 and q.stage = 'DOUBT')
         returning q.*
     ), item as materialized (
         select q.*, v.id as version_id, v.node_ids, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
-               -- Where a start may have arrived, it is repeated; where none did, the definition may have been corrected.
+               -- A start that may have arrived is repeated unchanged; otherwise the definition may have been corrected.
                coalesce(e.namespace, d.namespace, own_namespace) as namespace,
                case when q.outcome_unknown then coalesce(e.first_sent_at, q.created_at) else c.at_time end as first_sent_at,
                case
@@ -50,7 +51,7 @@ begin
             where v.workflow_definition_id = q.workflow_definition_id and (not q.outcome_unknown or v.id = coalesce(e.version_id, v.id))
             order by v.version desc limit 1
         ) v on true
-    ), execution as ( -- there before its start is sent
+    ), execution as ( -- the row exists before its start is sent
         insert into pgdispatch.workflow_executions as e
             (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, watcher, first_sent_at)
         select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, watcher, i.first_sent_at
@@ -71,7 +72,7 @@ begin
         insert into pgdispatch.epoch default values on conflict do nothing;
     end if;
     c.heads := null;
-    c.took := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000; -- what the caller waits for longer is the commit
+    c.took := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000; -- microseconds, without commit
     standing := to_json(c);
     return next;
 end;

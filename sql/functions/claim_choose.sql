@@ -1,4 +1,5 @@
--- For claim: takes the lock, so that one transaction at a time claims, and says which rows to take and how the proposal's entries stand.
+-- For claim: takes claim_lock, so that claims run one at a time. Returns which rows to claim and how the proposal's
+-- entries stand.
 create or replace function pgdispatch.claim_choose(owner text, own_epoch uuid, at_most integer, doubts integer, alone boolean,
     leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
     floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[],
@@ -13,17 +14,18 @@ declare
     was text;
     g record;
     h record;
-    most integer; -- of all entries together
+    most integer; -- over all entries
     repeated tid[];
 begin
-    -- A snapshot from before the lock would count what others no longer are.
+    -- A snapshot from before the lock would count outdated holders.
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'claim needs READ COMMITTED, this transaction is %', current_setting('transaction_isolation')
             using errcode = 'PGD30', hint = 'BEGIN ISOLATION LEVEL READ COMMITTED, or call it outside a transaction.';
     end if;
     if current_setting('plan_cache_mode') <> 'force_generic_plan' then
-        -- Behind a pooler a connection has not what claim.Planning gives it. Every access has its index; statistics that are stale must not
-        -- talk the planner out of it, and what is switched off costs 10^10, which would have each statement compiled.
+        -- Behind a pooler, a connection lacks the settings of claim.Planning. Every access has its index, and stale
+        -- statistics must not make the planner avoid it. A disabled plan type costs 10^10, which would compile each
+        -- statement with JIT.
         perform set_config(n.name, n.value, true)
         from (values ('plan_cache_mode', 'force_generic_plan'), ('jit', 'off'), ('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'),
                      ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off')) as n (name, value);
@@ -32,18 +34,18 @@ begin
     lock table pgdispatch.claim_lock in share row exclusive mode;
     was := set_config('lock_timeout', '50ms', true);
     at_time := clock_timestamp();
-    -- Assigned and not selected: a statement costs more than all of this.
+    -- Assignments, because a SELECT would cost more than all of them.
     g := pgdispatch.claim_grants(owner, alone, own_epoch, leased, leased_to, workspaces, items, floors, held, held_to, at_time);
     epoch := g.epoch; paused := g.paused; room := g.room; last_token := g.last_token; tokens := g.tokens; grants := g.grants;
     limits := g.limits; holders := g.holders; counted := g.counted; lowest := g.lowest; pauses := g.pauses;
     rates := g.rates; allows := g.allowed; numbers := g.numbers;
     if g.expired then
-        perform pgdispatch.requeue_expired(1000); -- without waiting for a sweeper; they count in this claim, as they did
+        perform pgdispatch.requeue_expired(1000); -- does not wait for a sweeper; they still count in this claim
     end if;
     most := least(at_most, room);
     if doubts > 0 and most > 0 then
         repeated := pgdispatch.claim_doubts(least(doubts, most), alone, at_time, own_namespace, namespaces, allowed);
-        -- Nothing else is taken where a namespace allows only so much.
+        -- While namespaces are limited, nothing is claimed besides repeated starts.
         most := case when cardinality(repeated) > 0 and cardinality(namespaces) > 0 then 0 else most - cardinality(repeated) end;
     end if;
     h := pgdispatch.claim_heads(workspaces, priorities, grants, due, ids, most, at_time, careful, own_namespace, namespaces, allowed);

@@ -1,4 +1,5 @@
--- For claim: takes what it has given out of the workspaces' buckets. One whose rate was changed is written, too: from now on it is the new.
+-- For claim: takes what was claimed out of the workspaces' buckets. Also writes a bucket whose rate changed: the new
+-- rate applies from now on.
 create or replace function pgdispatch.claim_debit(workspaces uuid[], rates double precision[], allows double precision[], last_token bigint,
     at_time timestamptz) returns void
 language sql volatile

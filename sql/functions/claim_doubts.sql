@@ -1,5 +1,5 @@
--- For claim: rows of starts that were sent and not answered, the oldest first. They hold their slots already, and only an answer can free
--- them. Whoever held such an item may have died of it, so one that lost two holders is taken alone, and no other with it.
+-- For claim: rows whose start was sent and not answered, oldest first. They already hold their slots, and only an
+-- answer can free them. Such an item may have killed its holder, so one that lost two holders is claimed alone.
 create or replace function pgdispatch.claim_doubts(at_most integer, alone boolean, at_time timestamptz, own_namespace text, namespaces text[],
     allowed integer[]) returns tid[]
 language plpgsql volatile

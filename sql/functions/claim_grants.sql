@@ -1,10 +1,15 @@
--- For claim, under its lock: reads the limits again, counts who holds slots, and says how many items of each entry of a proposal may be taken. The
--- caller's memory chose the entries and may be wrong in any way: what it sends beside them only saves counting. An entry's receipt says: none of the
--- workspace's holders has a token below floors, and at most held of them have one up to held_to. Each item that comes to hold a slot draws the next
--- token, so at most held + (the last token - held_to) hold one now. Where that is not within the limit, the holders are counted from floors on. A
--- receipt is true as long as no commit is forgotten: one of another epoch counts for nothing. leased and leased_to are the same for the items that
--- are leased, of all workspaces: at most leased up to there. Grants add up over a workspace that has several entries, in their order. room is what W
--- leaves, over all. alone: the owner is to hold nothing beside what this claim gives. An owner that holds an item which was lost twice gets nothing.
+-- For claim, under its lock: re-reads the limits, counts who holds slots, and returns how many items of each entry of a
+-- proposal may be claimed. The caller's memory chose the entries and may be wrong in any way; the receipts that it
+-- sends with them only save counting.
+--
+-- An entry's receipt says: none of the workspace's holders has a token below floors, and at most held of them have one
+-- up to held_to. Each item that comes to hold a slot draws the next token, so at most held + (last token - held_to)
+-- items hold one now. If that is not within the limit, the holders are counted from floors on. A receipt is true only
+-- while no commit is lost, so one of another epoch is ignored. leased and leased_to are the same for the leased items
+-- of all workspaces: at most leased of them have a token up to leased_to.
+--
+-- The entries of one workspace share its grants, in their order. room is what W leaves in total. If alone, the owner
+-- must hold nothing besides what this claim gives. An owner that holds an item that was lost twice gets nothing.
 create or replace function pgdispatch.claim_grants(owner text, alone boolean, own_epoch uuid, leased integer, leased_to bigint,
     workspaces uuid[], items integer[], floors bigint[], held integer[], held_to bigint[], at_time timestamptz,
     out epoch uuid, out paused boolean, out room integer, out last_token bigint, out tokens bigint[],
@@ -37,12 +42,12 @@ begin
                array_agg(k.holders) as counted, array_agg(k.lowest) as lowest, array_agg(coalesce(w.paused, false)) as pauses,
                array_agg(w.rate) as rates, array_agg(w.allowed) as allowed, array_agg(w.number) as numbers
         from unnest(workspaces, items, floors, held, held_to) as p (workspace_id, items, floor, held, held_to)
-        -- A workspace that is gone keeps one slot, through which its items are failed one after another.
+        -- A deleted workspace keeps one slot, through which its items are failed one by one.
         left join lateral (
             select coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as slots, w.paused, w.max_starts_per_second as rate,
                    w.wake_number as number,
                    case when w.max_starts_per_second is not null then least(greatest(w.max_starts_per_second, 1), (
-                       -- At the rate that held until now, and of that no more than a second's worth.
+                       -- Refilled at the rate that applied until now, to at most one second's worth of it.
                        select least(greatest(r.per_second, 1), r.tokens + r.per_second * greatest(extract(epoch from at_time - r.at), 0))
                        from pgdispatch.rates r where r.workspace_id = w.id)) end as allowed
             from pgdispatch.workspaces w join pgdispatch.workspace_tiers t on t.plan = w.plan

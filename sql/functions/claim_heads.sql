@@ -1,6 +1,7 @@
--- For claim: the rows to take for each entry's grant, in the order of run_at, and no more than most in all, in the order of the entries; and of each
--- entry the first items that are left, due or not. Careful, or where namespaces allow only so much, it passes over rows and looks at a hundred beyond
--- the grant, and not behind them: what a claim costs must not grow with what waits for a namespace.
+-- For claim: the rows to claim for each entry's grant, ordered by run_at; in total at most `most`, in the order of the
+-- entries. Also returns the first remaining item of each entry, due or not. If careful, or if namespaces are limited,
+-- it may skip rows, and looks at up to 100 beyond the grant but no further: the cost of a claim must not grow with a
+-- namespace's backlog.
 create or replace function pgdispatch.claim_heads(workspaces uuid[], priorities integer[], grants integer[], due timestamptz[], ids bigint[],
     most integer, at_time timestamptz, careful boolean, own_namespace text, namespaces text[], allowed integer[],
     out heads tid[], out next_place integer[], out next_due timestamptz[], out next_id bigint[])

@@ -1,9 +1,9 @@
--- Deletes items whose retention is over, with their executions and history: looks at the next at_most items and returns what
--- it deleted, and whether there is more to look at. Settings that are off keep everything.
+-- Deletes items whose retention is over, with their executions and history. Looks at the next at_most items, and
+-- returns what it deleted and whether there is more to look at. A retention that is null keeps its items forever.
 --
--- It walks along the primary key: an index by finished_at would have every item that completes pay for an entry. A pass ends
--- at the items that are too young to be over; the next one begins a minute later. One transaction at a time walks, the others
--- return at once; a row that somebody has locked is left to the next pass.
+-- It walks the primary key, because an index on finished_at would cost every completed item an entry. A pass ends at
+-- items that are too young; the next pass begins a minute later. One transaction at a time walks, and the others return
+-- at once. A locked row is left for the next pass.
 create or replace function pgdispatch.delete_finished(at_most integer, out items integer, out dead_letters integer, out executions integer,
     out more boolean)
 language plpgsql volatile security definer
@@ -34,7 +34,7 @@ begin
         return;
     end if;
 
-    -- What is younger than that has not been finished for longer.
+    -- An item younger than this cannot have been finished for longer.
     select array_agg(x.id), count(*) = at_most and bool_and(x.created_at < youngest), max(x.id) into looked_at, more, walked_to
     from (
         select q.id, q.created_at from pgdispatch.workflow_execution_queue q where q.id > walked_to order by q.id limit at_most
@@ -44,7 +44,7 @@ begin
     set after_id = case when more then walked_to else 0 end,
         next_pass_at = case when more then next_pass_at else clock_timestamp() + interval '1 minute' end;
 
-    -- First the lock, then, in a statement of its own, the look at the marks, as in see_to.
+    -- Lock first, then read the marks in a separate statement, as in see_to.
     looked_at := array(
         select q.id from pgdispatch.workflow_execution_queue q
         where q.id = any (looked_at) and q.status in ('COMPLETED', 'CANCELLED', 'FAILED') and q.finished_at < youngest
@@ -58,7 +58,7 @@ begin
         where q.id = any (looked_at)
           and case
                   when q.status <> 'FAILED' then q.finished_at < clock_timestamp() - keep
-                  -- One that somebody has seen to is kept from then on as long as any other item.
+                  -- A handled dead letter is kept from then on as long as any other item.
                   else q.finished_at < clock_timestamp() - keep_dead
                        or (m.item_id is not null and r.status is distinct from 'CANCELLED' and m.marked_at < clock_timestamp() - keep)
               end

@@ -1,4 +1,5 @@
--- Marks a dead letter as seen to, without a replay; true if this call did it. False: it was discarded or replayed before.
+-- Marks a dead letter as handled without a replay, and returns true if this call did it. Returns false if it was
+-- already discarded or replayed.
 create or replace function pgdispatch.discard(execution uuid, who text default session_user) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Marks those of these dead letters that are open as discarded, and returns which these were.
+-- Marks the open ones of these dead letters as discarded, and returns their IDs.
 create or replace function pgdispatch.discard_items(items bigint[], who text) returns setof bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- An insert through the view enqueue: what is a client's to say is taken, and everything else left to its default, whatever was
--- sent. It runs as the caller, whose privileges and policies hold as for an insert into the table.
+-- An insert through the view enqueue: takes the columns that a client may set and leaves all others at their defaults,
+-- whatever was sent. It runs as the caller, whose privileges and policies apply as for an insert into the table.
 create or replace function pgdispatch.enqueue_item() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -13,7 +13,7 @@ begin
     values (new.workspace_id, new.workflow_definition_id, new.priority, new.run_at, new.params, new.idempotency_key, new.traceparent)
     returning q.id, q.execution_id into new.id, new.execution_id;
 
-    -- What the row has now, for "returning".
+    -- The row's values, for RETURNING.
     new.status := 'PENDING';
     new.attempt_count := 0;
     new.created_at := now();

@@ -1,4 +1,4 @@
--- What errors of one kind have in common: the text without its IDs and numbers, to group by.
+-- The text of an error without its IDs and numbers, to group errors of one kind.
 create or replace function pgdispatch.error_kind(error text) returns text
 language sql immutable
 as $$

@@ -1,6 +1,7 @@
--- An application may say that a workflow has ended by a plain update of its execution's status, as by calling finish: what else
--- belongs to it is filled in, and the item moved. pgdispatch's own statements move the item first, and pass.
--- It has the execution locked and must not wait for the item: whoever has that locked may be waiting for the execution.
+-- An application may report a workflow's end by updating its execution's status, instead of calling finish. This
+-- trigger fills in the other columns and moves the item. pgdispatch's own statements move the item first and pass
+-- through. The trigger holds the execution's lock and must not wait for the item's: its holder may wait for the
+-- execution.
 create or replace function pgdispatch.execution_said() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -14,10 +15,10 @@ declare
     most integer;
 begin
     if outcome not in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT') then
-        return new; -- asked here: a trigger's condition is read anew by every statement
+        return new; -- checked here: every statement would parse a condition of the trigger again
     end if;
     if old.finished_at is not null then
-        return null; -- the first counts
+        return null; -- the first report counts
     end if;
     if new.result is not null then
         select s.result_bytes into most from pgdispatch.settings s;
@@ -38,7 +39,7 @@ begin
         perform from pgdispatch.workflow_execution_queue q where q.id = item_id and q.status = 'DISPATCHED' for no key update skip locked;
     end if;
     if item_status in ('PENDING', 'CLAIMED') or (item_status = 'DISPATCHED' and not found) then
-        -- Whoever has the item settles or ends it.
+        -- The item's holder settles or ends it.
         old.early_reason := coalesce(old.early_reason, case when old.early_outcome is null then coalesce(reason, new.result_note) end);
         old.result := case when old.early_outcome is null then new.result else old.result end;
         old.early_outcome := coalesce(old.early_outcome, outcome);

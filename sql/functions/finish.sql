@@ -1,13 +1,15 @@
--- DISPATCHED -> COMPLETED, FAILED. Says that an execution's workflow has ended; true if this call is the first to say so.
--- Anyone may say it, and any number of times: the first counts, the others change nothing. It may be said before the item is
--- DISPATCHED, because a workflow can end before its start has been settled: then the settle ends it. An execution whose item was
--- deleted while it ran is ended too, or its watcher would come back to it for ever.
--- The reason is why it did not complete; of one that did, a note on its result. How much of a result is kept is seen to by
--- execution_said, whoever says it.
+-- DISPATCHED -> COMPLETED, FAILED. Reports that an execution's workflow has ended; returns true if this call is the
+-- first to report it. Anyone may report it, any number of times: the first report counts, the others change nothing. It
+-- may be reported before the item is DISPATCHED, because a workflow can end before its start is settled; the settle
+-- then applies the end. An execution whose item was deleted while it ran is ended too; otherwise its watcher would
+-- return to it forever.
+-- reason says why the workflow did not complete; for a completed workflow it is a note on the result. execution_said
+-- bounds the size of a result, whoever reports it.
 create or replace function pgdispatch.finish(execution uuid, outcome text, reason text default null, result jsonb default null) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
--- Applications call it, too: in a session that plans it while the tables are small, it would read them from end to end when they are not.
+-- Applications call it too. A session that plans it while the tables are small would scan them from end to end once
+-- they are large.
 set enable_seqscan = off
 as $$
 declare
@@ -21,7 +23,7 @@ begin
     {{ template "parts/item_ended.sql" "finish" }}
     where q.execution_id = execution and q.status = 'DISPATCHED';
     if not found then
-        -- Its start may have been sent: whoever settles it waits for this row, and sees what is said here.
+        -- The start may have been sent: the settle waits for this row and then sees what is recorded here.
         select case when q.status = 'PENDING' and not q.outcome_unknown then 'WAITING' else q.status end into item_status
         from pgdispatch.workflow_execution_queue q
         where q.execution_id = execution

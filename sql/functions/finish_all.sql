@@ -1,12 +1,13 @@
--- DISPATCHED -> COMPLETED, FAILED. Says how many executions' workflows have ended: finish, for all of them together, at a fifth of what
--- they cost one by one. It waits for no row that somebody keeps locked, because that would hold up the others.
--- Answers for those that it ended (first) and those that had ended. What is missing is left to finish: its row is locked, its item is not
--- DISPATCHED yet, or is gone. A result is JSON; one that Postgres does not take is left out, and the execution says so.
+-- DISPATCHED -> COMPLETED, FAILED. finish for several executions at once, at a fifth of the cost of single calls. It
+-- does not wait for locked rows, which would hold up the others.
+-- Returns the executions that it ended (first is true) and those that had already ended. Those that are missing are
+-- left to finish: the row is locked, or the item is not yet DISPATCHED, or is gone. Results are JSON; one that Postgres
+-- rejects is omitted, and the execution says so.
 create or replace function pgdispatch.finish_all(executions uuid[], outcomes text[], reasons text[], results text[])
 returns table (execution uuid, first boolean)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
--- As in claim: no statistics talk the planner out of the indexes.
+-- As in claim: statistics must not make the planner avoid the indexes.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -27,8 +28,8 @@ begin
         where q.execution_id = any (executions) and q.status = 'DISPATCHED' and e.status = 'RUNNING'
         for no key update of q, e skip locked
     );
-    -- One mark and one notification for all of them, instead of one each: see item_moved. And execution_said need not look at what is
-    -- whole: the items are ended, and the results are bounded here.
+    -- One mark and one notification for all ends, instead of one each: see item_moved. execution_said need not check
+    -- these rows: the items are ended and the results are bounded here.
     marked := set_config('pgdispatch.marked', 'on', true);
     with ended as (
         update pgdispatch.workflow_execution_queue q

@@ -1,5 +1,5 @@
--- Keeps each enqueuer to the workspace that its session names in pgdispatch.workspace_id, or no longer does. Whoever owns the
--- table, and a dispatcher, an operator and a reader, see every row as before; a role that is none of these sees none.
+-- Restricts each enqueuer to the workspace that its session names in pgdispatch.workspace_id, or lifts the restriction.
+-- The table's owner, dispatchers, operators and readers still see every row; any other role sees none.
 create or replace function pgdispatch.isolate_workspaces(isolated boolean) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -11,7 +11,7 @@ begin
     if isolated then
         create policy sees_all on pgdispatch.workflow_execution_queue
             to pgdispatch_owner, pgdispatch_dispatcher, pgdispatch_operator, pgdispatch_reader using (true);
-        -- In a sub-select, so that it is read once a statement and not once a row.
+        -- In a sub-select, so that it is read once per statement instead of once per row.
         create policy own_workspace on pgdispatch.workflow_execution_queue to pgdispatch_enqueuer
             using (workspace_id = (select nullif(current_setting('pgdispatch.workspace_id', true), '')::uuid));
         alter table pgdispatch.workflow_execution_queue enable row level security;

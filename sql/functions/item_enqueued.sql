@@ -1,6 +1,6 @@
--- After an insert: every row must be one that can work, every definition must exist and belong to its workspace, and a
--- dispatcher is woken. One check a statement, by reading only: a foreign key would lock the workspace's row in every
--- enqueuing transaction. A definition that is deleted later fails its items when they are claimed.
+-- After an insert: every row must be valid, and every definition must exist and belong to its workspace. Then wakes a
+-- dispatcher. One read-only check per statement, because a foreign key would lock the workspace's row in every
+-- enqueuing transaction. If a definition is deleted later, its items fail when they are claimed.
 create or replace function pgdispatch.item_enqueued() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -8,8 +8,9 @@ as $$
 declare
     bad record;
 begin
-    -- Short, because an insert pays for its preparation every time. A definition is of one workspace that exists: one look for both.
-    -- Not a join, which could begin at the definitions, and would for ever where the first insert had many rows.
+    -- Short, because each insert pays for its preparation. A definition belongs to one existing workspace, so one
+    -- lookup checks both. Not a join: a plan could start from the definitions, and would do so forever if the first
+    -- insert had many rows.
     perform from enqueued e
     where (select d.workspace_id from pgdispatch.workflow_definitions d where d.id = e.workflow_definition_id) is distinct from e.workspace_id
        or jsonb_typeof(e.params) <> 'object' or octet_length(e.params::text) > 1966080
@@ -22,7 +23,7 @@ begin
     limit 1;
 
     if not found then
-        -- The gate: notify only where a dispatcher sleeps. See functions/wake.sql.
+        -- The gate: notify only if a dispatcher sleeps. See functions/wake.sql.
         if {{ template "parts/sleeps.sql" }} then
             select count(*) as levels,
                    -- Not a join, which could read all workspaces.

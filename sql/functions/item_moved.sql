@@ -1,5 +1,5 @@
--- After every move but those of the hand-over. A move that there is not is refused; where an item waits again or gave its workspace's slot
--- back, replicas are to look at the workspace.
+-- After every move except those of the hand-over. Rejects invalid transitions. If an item waits again or freed a slot
+-- of its workspace, tells the replicas to look at the workspace.
 create or replace function pgdispatch.item_moved() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -14,14 +14,14 @@ begin
         raise exception 'item % would hold a slot that no claim has counted', old.id
             using errcode = 'PGD20', hint = 'Only a claim gives an item a slot.';
     elsif current_setting('session_replication_role') = 'replica' then
-        return null; -- the move was looked at where it was made
+        return null; -- the move was checked where it was made
     elsif not pgdispatch.may_move(old.status, new.status) then -- null after a delete
         raise exception 'item % is %, it cannot become %', old.id, old.status, new.status
             using errcode = 'PGD20', hint = 'docs/lifecycle.md has the moves there are.';
     end if;
     if old.status = new.status and not (waits and (old.stage <> 'WAITS' or old.priority <> new.priority or old.run_at <> new.run_at))
        and not (new.stage = 'DOUBT' and old.run_at <> new.run_at) then
-        return null; -- nothing that a claim looks at
+        return null; -- nothing that matters to a claim
     end if;
     insert into pgdispatch.marks (workspaces, priority, due, completed, failed, cancelled)
     values (array[old.workspace_id], case when waits then new.priority end, case when waits then new.run_at end,

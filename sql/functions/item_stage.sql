@@ -1,6 +1,7 @@
--- What an item does, as far as claims are concerned: see the column. It refuses an item that has not what belongs to its status, or has
--- more: the table's one constraint, evaluated where the stage is. In plpgsql, because each statement that writes the table would read a
--- plain expression of this length anew. The states of the hand-over come first, because every item passes through them.
+-- The stage of an item, as claims see it: see the column. Rejects an item whose columns do not match its status: this
+-- is the table's one constraint, evaluated where the stage is. In plpgsql, because each statement that writes the table
+-- would parse a plain expression of this length again. The states of the hand-over come first, because every item
+-- passes through them.
 create or replace function pgdispatch.item_stage(status text, outcome_unknown boolean, claimed_by text, claimed_at timestamptz,
     lease_expires_at timestamptz, dispatched_at timestamptz, finished_at timestamptz, last_error text) returns text
 language plpgsql immutable parallel safe

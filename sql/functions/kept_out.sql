@@ -1,5 +1,5 @@
--- Whether the isolation of workspaces keeps whoever calls out of this one: for functions that run as their owner, whom no policy
--- holds. current_user is that owner; the setting is what the caller has made itself by SET ROLE.
+-- Whether workspace isolation keeps the caller out of this workspace. For functions that run as their owner, to whom no
+-- policy applies. current_user is that owner; the setting role is what the caller chose by SET ROLE.
 create or replace function pgdispatch.kept_out(workspace uuid) returns boolean
 language sql stable
 set search_path = pg_catalog, pg_temp

@@ -1,4 +1,5 @@
--- A plan, an override, a pause, a rate or W was changed: it holds from this transaction's commit, and may free capacity.
+-- A plan, an override, a pause, a rate or W changed. The change applies from this transaction's commit and may free
+-- capacity.
 create or replace function pgdispatch.limits_changed() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -7,7 +8,7 @@ begin
     if tg_table_name = 'workspaces' then
         insert into pgdispatch.marks (workspaces) select array_agg(c.id) from changed c having count(*) > 0;
     else
-        insert into pgdispatch.marks (workspaces) values (null); -- all: a plan may have any number of workspaces
+        insert into pgdispatch.marks (workspaces) values (null); -- all workspaces: a plan may have any number of them
     end if;
     perform pgdispatch.wake();
     return null;

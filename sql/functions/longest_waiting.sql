@@ -1,10 +1,10 @@
--- Workspaces with items due, and since when the one of each has been due that has been for longest. It looks at no more than at_most of the
--- levels of priority at which items wait, in the order of the workspaces' IDs, so its cost has a bound, whatever waits.
+-- Workspaces with due items, and since when the longest-due item of each has been due. Looks at no more than at_most of
+-- the priority levels at which items wait, ordered by workspace ID, so its cost is bounded, whatever waits.
 create or replace function pgdispatch.longest_waiting(at_most bigint)
 returns table (workspace_id uuid, waiting_from timestamptz)
 language sql stable
 set search_path = pg_catalog, pg_temp
--- By the index, however the table looked when it was last analyzed.
+-- Uses the index, whatever the table looked like at its last ANALYZE.
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off

@@ -1,4 +1,4 @@
--- The namespaces that definitions name, each once; '' where some name none. One step into the index for each.
+-- The distinct namespaces that definitions name; includes '' if some name none. One index step per namespace.
 create or replace function pgdispatch.namespaces_in_use() returns text[]
 language sql stable
 as $$

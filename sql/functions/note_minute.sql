@@ -1,5 +1,5 @@
--- What a sweep writes down of the present minute, if no sweep of this minute has: how much waits, is claimed and runs. What is older than
--- a day goes.
+-- Records how much waits, is claimed and runs, unless a sweep has done so in the present minute. Deletes what is older
+-- than a day.
 create or replace function pgdispatch.note_minute() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -10,7 +10,7 @@ begin
     if exists (select from pgdispatch.activity a where a.minute = present and a.waiting is not null) then
         return;
     end if;
-    -- All who sweep lock the minute first, then what is old.
+    -- Every sweep locks the present minute first, then the old rows.
     insert into pgdispatch.activity as a (minute, waiting, claimed, running)
     select present, d.pending, d.claimed, d.dispatched
     from pgdispatch.queue_depth(10000) d

@@ -1,22 +1,24 @@
--- The queue as a whole. Of what waits and of what holds a slot no more items are counted than at_most; where there are more, the statistics
--- of their index say about how many. Leased are the newest holders, so they are counted among ten times as many of the newest. Dead letters
--- are counted among the failures that are the newest; dead_is_all: those are all there are.
+-- The queue as a whole. Counts at most at_most of the waiting items and of the slot holders; if there are more, the
+-- statistics of their index give an estimate. Leased items are the newest holders, so they are counted among ten times
+-- as many of the newest. Dead letters are counted among the newest failures; dead_is_all is true if those are all
+-- failures.
 create or replace function pgdispatch.queue_depth(at_most integer)
 returns table (pending bigint, claimed bigint, dispatched bigint, dead bigint, dead_is_all boolean, oldest_waiting interval,
     replicas bigint, max_claims integer, paused boolean)
 language sql stable
--- By indexes that need no sorting, however the tables looked when they were last analyzed: else all is read for a part of it.
+-- Uses indexes that need no sorting, whatever the tables looked like at their last ANALYZE. Otherwise all rows are
+-- read.
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
 set enable_hashjoin = off
 set enable_mergejoin = off
--- What is switched off costs 10^10, which would have the statement compiled, for most of a second.
+-- A disabled plan type costs 10^10, which would compile the statement with JIT for most of a second.
 set jit = off
 as $$
     with waiting as materialized (
-        -- By the time of their insert, so that those that wait longest are among what is read. Not "is not null", which the index
-        -- has: from Postgres 17 on the planner drops it where the column is not null, and then does not see that the index fits.
+        -- Ordered by insert, so that the longest-waiting items are among those read. Not "is not null", which the index
+        -- has: since Postgres 17, the planner drops it for a not-null column and then does not see that the index fits.
         select q.run_at from pgdispatch.workflow_execution_queue q
         where q.stage = 'WAITS' and q.enqueue_xid >= '0'
         order by q.enqueue_xid
@@ -35,8 +37,8 @@ as $$
     ), failures as materialized (
         select q.id from pgdispatch.workflow_execution_queue q where q.stage = 'DEAD' order by q.finished_at desc, q.id desc limit at_most
     ), dead as materialized (
-        -- As in failed_items, whose join could begin at all failures; and one by one, or all marks are read for each of them where there
-        -- were few at the last analyze.
+        -- As in failed_items, whose join could start from all failures. One by one, because otherwise all marks are
+        -- read for each failure if there were few at the last ANALYZE.
         select from failures n
         left join lateral (select m.item_id, m.replay_id from pgdispatch.dead_letter_marks m where m.item_id = n.id offset 0) m on true
         left join lateral (select q.status from pgdispatch.workflow_execution_queue q where q.id = m.replay_id offset 0) r on true
@@ -54,7 +56,7 @@ as $$
            (select count(*) from dead),
            (select count(*) < at_most from failures),
            (select clock_timestamp() - min(w.run_at) from (table waiting union all table unanswered) w
-            where w.run_at <= (select clock_timestamp())), -- once, and not for each
+            where w.run_at <= (select clock_timestamp())), -- once, not per row
            (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()),
            s.max_claims,
            s.paused

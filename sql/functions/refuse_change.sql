@@ -1,4 +1,4 @@
--- After an update that names a column which is the client's: some are fixed, the others have the limits they had at the insert.
+-- After an update that names a client's column: some are fixed, the others keep the limits of the insert.
 create or replace function pgdispatch.refuse_change() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- Before an insert whose state is not a new item's: its trigger's condition has found so. The statement's own trigger finds
--- the rest, but the table's constraint would speak before it.
+-- Before an insert whose status is not a new item's: the trigger's condition has found that. The statement's own
+-- trigger finds the rest, but the table's constraint would report this case before it.
 create or replace function pgdispatch.refuse_item() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp

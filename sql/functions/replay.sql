@@ -1,6 +1,6 @@
 -- Replays a dead letter as a new item with a new workflow ID, and returns the item that stands for it now. replayed is
--- false where an earlier replay waits, runs, or has completed: then nothing is done, and that one is returned. Where the
--- replay has failed too, the newest one is replayed.
+-- false if an earlier replay waits, runs, or has completed: nothing is done, and that replay is returned. If the replay
+-- failed too, the newest one is replayed.
 create or replace function pgdispatch.replay(execution uuid, who text default session_user,
                                   out id bigint, out execution_id uuid, out replayed boolean)
 language plpgsql volatile
@@ -20,7 +20,7 @@ begin
             using errcode = 'PGD24', hint = 'Insert another item to run it once more.';
     end if;
 
-    -- From each to the one that replays it. A replay that was withdrawn counts for nothing.
+    -- Follows the chain of replays. A withdrawn replay does not count.
     loop
         select m.replay_id into later
         from pgdispatch.dead_letter_marks m
@@ -29,7 +29,7 @@ begin
         exit when not found;
         id := later;
         select * into letter from pgdispatch.workflow_execution_queue q where q.id = later;
-        exit when not found; -- it has ended, and has been deleted since
+        exit when not found; -- it ended and was deleted since
     end loop;
     replayed := false;
     if letter.id is null then
@@ -48,7 +48,7 @@ begin
 
     select n.replay_id, n.replay_execution_id, true into id, execution_id, replayed
     from pgdispatch.replay_items(array[letter.id], who, even_discarded => true) n;
-    if not found then -- somebody else was faster, and has it replayed
+    if not found then -- a concurrent call has replayed it
         select m.replay_id, r.execution_id, false into id, execution_id, replayed
         from pgdispatch.dead_letter_marks m
         join pgdispatch.workflow_execution_queue r on r.id = m.replay_id

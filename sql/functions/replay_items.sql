@@ -1,5 +1,5 @@
--- Makes a new item for each of these dead letters that is still open, and marks it. What is not open, no longer there, or
--- has lost its definition is left out. even_discarded: a discarded one is taken too.
+-- Inserts a new item for each of these dead letters that is still open, and marks it as replayed. Skips those that are
+-- not open, are gone, or have lost their definition. If even_discarded, discarded ones are replayed too.
 create or replace function pgdispatch.replay_items(items bigint[], who text, even_discarded boolean default false)
 returns table (item_id bigint, replay_id bigint, replay_execution_id uuid)
 language plpgsql volatile security definer
@@ -38,7 +38,7 @@ begin
     )
     select array_agg(m.item_id), array_agg(m.replay_id) into old_ids, new_ids from marked m;
 
-    -- An insert may not name what it replays, or anybody could.
+    -- An insert may not set replay_of, or any client could.
     return query
     update pgdispatch.workflow_execution_queue n
     set replay_of = x.item_id

@@ -1,6 +1,6 @@
--- PENDING -> CANCELLED. Withdraws an item that waits, or asks for the end of its workflow, and says which: WITHDRAWN, REQUESTED,
--- ALREADY_REQUESTED or ALREADY_ENDED. An item that is being handed over is asked for too: the request is carried out once its
--- workflow runs. A request to terminate takes the place of one to cancel, and not the other way round.
+-- PENDING -> CANCELLED. Withdraws a waiting item or requests the end of its workflow, and returns which: WITHDRAWN,
+-- REQUESTED, ALREADY_REQUESTED or ALREADY_ENDED. For an item that is being handed over, the request is carried out once
+-- its workflow runs. A request to terminate replaces one to cancel, but not vice versa.
 create or replace function pgdispatch.request_stop(execution uuid, how text, reason text, who text) returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp

@@ -1,6 +1,7 @@
--- CLAIMED -> PENDING, for items whose lease ran out. The owner may have started the workflow, so the item keeps its slot until it is answered.
--- Lost are holders that may have died of the item. One that said it lives, in the second half of the lease, did not: the answer to
--- its claim was lost, or its claim's commit hung, and however often that happens, it is no fault of the item.
+-- CLAIMED -> PENDING, for items whose lease expired. The owner may have started the workflow, so the item keeps its
+-- slot until its start is answered. A lost lease counts only if the item may have killed its holder. A holder that
+-- renewed its presence in the second half of the lease was alive: the answer to its claim was lost, or its claim's
+-- commit hung. That never counts against the item.
 create or replace function pgdispatch.requeue(items bigint[]) returns integer
 language sql volatile
 as $$

@@ -1,5 +1,6 @@
--- CLAIMED -> PENDING, for leases that ran out. Safe beside any number of others and of claims: a row that somebody else
--- is moving is left to them. One that a trigger or a constraint of somebody's own keeps where it is is parked, and costs the others nothing.
+-- CLAIMED -> PENDING, for expired leases. Safe to run concurrently with itself and with claims: a row that another
+-- transaction is moving is skipped. An item that a user's trigger or constraint does not let go is parked and does not
+-- hold up the others.
 create or replace function pgdispatch.requeue_expired(at_most integer) returns integer
 language plpgsql volatile
 as $$

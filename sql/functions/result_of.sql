@@ -1,5 +1,5 @@
--- A result as jsonb; null where Postgres does not take it: a \u0000, half of a surrogate pair, a number beyond all bounds. An end
--- that could not be recorded for its result would hold its slot for ever.
+-- A result as jsonb; null if Postgres rejects it: a \u0000, half of a surrogate pair, or a number out of range.
+-- Otherwise the end could not be recorded, and the item would hold its slot forever.
 create or replace function pgdispatch.result_of(given text) returns jsonb
 language plpgsql immutable
 set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- What differs between two versions of a row: {"column": [before, after]}.
+-- The differences between two versions of a row: {"column": [before, after]}.
 create or replace function pgdispatch.row_change(before jsonb, after jsonb) returns jsonb
 language sql immutable
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- The first thing that whoever sees to dead letters does: locks their rows, and looks at their marks in the next statement, which
--- sees what the one before it has done. who must be fit to be kept with a mark.
+-- The first step of everything that handles dead letters: locks their rows. The caller reads their marks in its next
+-- statement, which sees what the previous holder of the locks did. who must be valid as the author of a mark.
 create or replace function pgdispatch.see_to(items bigint[], who text) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,8 +1,8 @@
--- CLAIMED -> CLAIMED, for leases from before the database's clock was set back. By a clock that went back an hour, what a dead
--- holder had would be its own for an hour more. Claims and heartbeats write the present, so a claimed_at in the future proves
--- that neither was since; less than a second is not worth a word. The lease begins anew: no holder that lives believes in a
--- later end than the one it is given here, and each renews it as ever.
--- The same for what replicas have said of themselves. Returns how many leases were shortened.
+-- CLAIMED -> CLAIMED, for leases from before the database's clock was set back. If it went back an hour, a dead
+-- holder's lease would last an hour longer. Claims and heartbeats write the current time, so a claimed_at in the future
+-- proves that neither happened since. Less than a second is ignored. The lease starts again from now: no living holder
+-- assumes a later expiry than the one set here, and holders renew it as usual.
+-- Does the same for the presence of replicas. Returns how many leases were shortened.
 create or replace function pgdispatch.shorten_leases() returns integer
 language sql volatile
 as $$

@@ -1,6 +1,6 @@
--- PENDING -> CANCELLED. The open requests whose turn it is, of workflows that run: to be carried out by the caller. Taking one
--- puts its next try off, so nobody else takes it meanwhile, and somebody does where the caller dies. What has ended by itself is
--- settled here; an item that came back instead of being started is withdrawn.
+-- PENDING -> CANCELLED. Returns the open requests that are due and whose workflows run, for the caller to carry out.
+-- Taking a request postpones its next try: nobody else takes it meanwhile, and another replica does if the caller dies.
+-- Requests whose workflow has ended are settled here. An item that returned instead of being started is withdrawn.
 create or replace function pgdispatch.take_stops(at_most integer)
 returns table (execution_id uuid, namespace text, how text, reason text, requested_by text)
 language plpgsql volatile
@@ -25,7 +25,7 @@ begin
     loop
         outcome := case when request.gone or request.finished_at is not null then 'ENDED' end;
         if request.waits then
-            -- One that somebody has locked is left to the next look: the other requests do not wait with it.
+            -- A locked item is left to the next look, so that the other requests do not wait for it.
             perform from pgdispatch.workflow_execution_queue q where q.execution_id = request.execution_id for no key update skip locked;
             if found and pgdispatch.cancel(request.execution_id) then
                 outcome := 'WITHDRAWN';

@@ -1,12 +1,13 @@
--- What a sweep does with marks: it counts the ends that they tell of, deletes those that every replica has had time to read, and keeps
--- leased_from up to date. One sweep at a time does it, and the others skip it. The ends are counted before their marks are deleted, in
--- one transaction, so each end counts once, no matter who said it.
+-- Called by each sweep: counts the ends that marks record, deletes marks that every replica has had time to read, and
+-- keeps leased_from up to date. One sweep at a time does it, and the others skip it. The ends are counted before their
+-- marks are deleted, in one transaction, so each end counts once, whoever reported it.
 --
--- leased is the least lease_token of a CLAIMED item that the sweep has seen at leased_from or above. Where it has seen none, leased is one
--- more than the greatest token of a DISPATCHED item there; null: it has seen neither. Either value bounds all leases, also those of claims
--- that had not committed when the sweep looked: an item that becomes CLAIMED draws a new token; claims draw tokens under claim_lock, which
--- they hold until their commit; so a claim that a snapshot does not see has higher tokens than all claims that it sees. No lease can
--- therefore come to be below the bound later. The last value of the sequence is no such bound: a claim that is under way may have drawn it.
+-- leased is the lowest lease_token of a CLAIMED item that the sweep has seen at or above leased_from. If it has seen
+-- none, leased is one more than the highest token of a DISPATCHED item there; null means that it has seen neither.
+-- Either value is a lower bound for all leases, even those of claims that had not committed when the sweep looked: an
+-- item that becomes CLAIMED draws a new token; claims draw tokens under claim_lock, which they hold until their commit;
+-- so a claim that a snapshot does not see has higher tokens than all claims that it sees. Therefore no lease can later
+-- be below the bound. The last value of the sequence is no such bound: a claim in progress may have drawn it.
 create or replace function pgdispatch.trim_marks(leased bigint) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -19,10 +20,10 @@ declare
     sees pg_snapshot;
     ends bigint[];
     due boolean;
-    restored boolean; -- into another cluster, which counts its transactions anew
+    restored boolean; -- into another cluster, with transaction IDs of its own
     raised bigint;
 begin
-    -- First without the lock, which would be a write: an idle queue has none.
+    -- First without the lock, which would be a write: an idle queue must not write.
     if not exists (
         select from pgdispatch.mark_trim t
         where leased > t.leased_from + 100 or t.leased_from > last_token + 1
@@ -35,11 +36,12 @@ begin
     if not found then
         return;
     end if;
-    -- Of a database that was copied without its sequences, nothing is known.
+    -- If the database was copied without its sequences, nothing is known.
     raised := case when book.leased_from > last_token + 1 then 0 else greatest(book.leased_from, leased) end;
     restored := pg_snapshot_xmax(book.counted) > pg_snapshot_xmax(pg_current_snapshot());
     seen := case when restored then '1:1:' else book.counted end;
-    due := restored or book.next_at <= clock_timestamp() or book.next_at > clock_timestamp() + interval '30 seconds'; -- the clock was set back
+    -- or the clock was set back
+    due := restored or book.next_at <= clock_timestamp() or book.next_at > clock_timestamp() + interval '30 seconds';
 
     select pg_current_snapshot(), array[sum(m.completed), sum(m.failed), sum(m.cancelled)]
     into sees, ends
@@ -58,10 +60,10 @@ begin
         on conflict (minute) do update
         set completed = a.completed + excluded.completed, failed = a.failed + excluded.failed, cancelled = a.cancelled + excluded.cancelled;
     elsif not due and raised between book.leased_from and book.leased_from + 100 then
-        return; -- not worth a version of the row
+        return; -- not worth a new version of the row
     end if;
 
-    if restored then -- what is left of the other cluster's
+    if restored then -- marks left from the other cluster
         delete from pgdispatch.marks m where m.xid >= pg_snapshot_xmax(pg_current_snapshot());
     elsif due then
         delete from pgdispatch.marks m where m.xid < book.next_to;

@@ -1,6 +1,6 @@
--- Every workspace with items waiting, and each of its levels of priority, with the first item of each: by stepping through the
--- index, so the cost is the rows that the caller takes, and no more: a caller may set a limit. In SQL without a search_path of
--- its own, so that it becomes part of the statements that call it.
+-- Every workspace with waiting items, and each of its priority levels, with the first item of each. Steps through the
+-- index, so the cost is that of the rows that the caller takes, who may set a limit. An SQL function without its own
+-- search_path, so that it is inlined into the statements that call it.
 create or replace function pgdispatch.waiting_levels()
 returns table (workspace_id uuid, priority integer, run_at timestamptz, id bigint, enqueue_xid xid8)
 language sql stable

@@ -1,5 +1,5 @@
--- How many items of a workspace wait, are leased and run, of no more than at_most, and since when the one has been due that has been for
--- longest: by a step into the index for each level of priority, and not by a count.
+-- How many items of a workspace wait, are leased and run, each counted up to at_most, and since when the longest-due
+-- one has been due: by an index step for each priority level, not by a count.
 create or replace function pgdispatch.waiting_of(workspace uuid, at_most integer, out items bigint, out claimed bigint,
     out running bigint, out oldest_due timestamptz)
 language sql stable

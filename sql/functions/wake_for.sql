@@ -1,4 +1,4 @@
--- Notifies of slots that came free, where a dispatcher sleeps and somebody waits for one.
+-- Notifies about freed slots, if a dispatcher sleeps and items wait for one.
 create or replace function pgdispatch.wake_for(workspaces uuid[]) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -7,7 +7,7 @@ declare
     named text;
 begin
     if {{ template "parts/sleeps.sql" }} then
-        -- Asked apart, because an end pays for a query even where nobody sleeps.
+        -- Nested, so that an end does not pay for this query while nobody sleeps.
         select string_agg(coalesce((select w.wake_number from pgdispatch.workspaces w where w.id = n.id), 0)::text, ',') into named
         from unnest(workspaces) as n (id)
         where exists (select from pgdispatch.workflow_execution_queue q

@@ -1,6 +1,7 @@
--- The wake gate. 1: the dispatcher on duty sleeps, or is about to, and whoever commits work notifies it. Anything else: nobody does.
--- A sequence is changed outside of transactions and costs a reader microseconds. Unlogged, from Postgres 15 on, because a change of it
--- is then not worth a commit; after a crash of the server it is as it is here.
+-- The wake gate. 1 means that the dispatcher on duty sleeps or is about to, and that transactions that commit work
+-- notify it. Any other value means that nobody notifies. A sequence changes outside of transactions, and reading it
+-- costs microseconds. Unlogged since Postgres 15, because a change of it then costs no commit; after a crash of the
+-- server it is as created here.
 do $$
 begin
     execute format('create %s sequence pgdispatch.gate maxvalue 2',

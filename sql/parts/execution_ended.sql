@@ -1,4 +1,4 @@
-{{- /* The same to its execution, e. What is given is the name of the row or function that has outcome, reason and result. */ -}}
+{{- /* The end of the workflow, for its execution e. The argument names the row or function with outcome, reason and result. */ -}}
 set status = {{ . }}.outcome,
     error = case {{ . }}.outcome when 'COMPLETED' then null else left({{ . }}.reason, 2000) end,
     result = coalesce({{ . }}.result, e.result),

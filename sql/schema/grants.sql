@@ -1,12 +1,12 @@
--- What each role may do. Whoever adds a table, view, sequence or function gives it its lines here, and runs `make golden`: a test
--- has every privilege of every role in testdata/privileges.golden.
+-- What each role may do. When you add a table, view, sequence or function, add its grants here and run `make golden`: a
+-- test compares every privilege of every role with testdata/privileges.golden.
 --
 -- owner:      everything. Migrates; adds workspaces and definitions.
--- operator:   what a reader does, and what the commands and the web view change: settings, plans, limits, pauses, dead letters, items
---             that wait, requests to stop. It cannot change a definition or an item, nor the log of what was changed.
--- dispatcher: what `pgdispatch run` does, and no more: nothing of it changes a definition, a limit or what an item carries.
+-- operator:   what a reader does, and what the commands and the web view change: settings, plans, limits, pauses, dead
+--             letters, waiting items, stop requests. It cannot change a definition or an item, nor the admin log.
+-- dispatcher: only what `pgdispatch run` does. It cannot change a definition, a limit or what an item carries.
 -- enqueuer:   inserts items with a client's own columns, finds them again, and withdraws them while they wait.
--- reader:     reads everything, with the params of items.
+-- reader:     reads everything, including the params of items.
 revoke all on schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
 revoke all on all tables in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
 revoke all on all sequences in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
@@ -14,21 +14,22 @@ revoke all on all routines in schema pgdispatch from pgdispatch_dispatcher, pgdi
 
 grant usage on schema pgdispatch to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
 
--- Needed where the tables could not be given to the owner; see roles.sql.
+-- Needed if the tables could not be given to the owner; see roles.sql.
 grant all on schema pgdispatch to pgdispatch_owner;
 grant all on all tables in schema pgdispatch to pgdispatch_owner;
 grant all on all sequences in schema pgdispatch to pgdispatch_owner;
 grant all on all routines in schema pgdispatch to pgdispatch_owner;
 
--- reader; the dispatcher, whose web view shows the same; and the operator, which is no member of the readers, because whoever migrates
--- may always grant what is on the schema, and not always a membership
+-- reader; the dispatcher, whose web view shows the same; and the operator. The operator is not a member of the readers,
+-- because the role that migrates may always grant privileges on the schema, but not always a membership.
 grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
-revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator; -- with it, anybody could make valid tokens
+-- with it, anybody could forge valid tokens
+revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator;
 grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
     pgdispatch.longest_waiting(bigint), pgdispatch.waiting_levels(), pgdispatch.waiting_of(uuid, integer)
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 
--- whoever writes items or executions: what the tables ask of a row, and of a move
+-- roles that write items or executions: the tables' checks of a row and of a move
 grant execute on function
     pgdispatch.item_stage(text, boolean, text, timestamptz, timestamptz, timestamptz, timestamptz, text)
     to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator;
@@ -40,20 +41,21 @@ grant insert (workspace_id, workflow_definition_id, priority, run_at, params, id
 grant insert, select on pgdispatch.enqueue to pgdispatch_enqueuer;
 grant execute on function pgdispatch.cancel(uuid) to pgdispatch_enqueuer;
 
--- operator: the functions that change items run as the owner, and change nothing else of them
+-- operator: the functions that change items run as the owner, and change nothing else in them
 grant delete on pgdispatch.parked_items to pgdispatch_operator;
 grant update (run_at), insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent)
     on pgdispatch.workflow_execution_queue to pgdispatch_operator;
 grant update (plan, paused, max_concurrent_workflows, max_starts_per_second) on pgdispatch.workspaces to pgdispatch_operator;
 grant update (max_claims, paused, retention, dead_letter_retention, result_bytes) on pgdispatch.settings to pgdispatch_operator;
-grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator; -- when, and as which role, Postgres says
+-- Postgres sets the time and the role
+grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator;
 grant execute on function
     pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.row_change(jsonb, jsonb),
     pgdispatch.discard(uuid, text), pgdispatch.discard_items(bigint[], text),
     pgdispatch.replay(uuid, text), pgdispatch.replay_items(bigint[], text, boolean),
     pgdispatch.request_cancel(uuid, text, text), pgdispatch.request_stop(uuid, text, text, text), pgdispatch.request_terminate(uuid, text, text)
     to pgdispatch_operator;
--- A database that was isolated before there was this role has a policy that does not name it.
+-- A database that was isolated before this role existed has a policy that does not name it.
 select pgdispatch.isolate_workspaces(true)
 from pg_class c
 where c.oid = 'pgdispatch.workflow_execution_queue'::regclass and c.relrowsecurity

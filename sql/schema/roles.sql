@@ -1,6 +1,6 @@
--- The roles, and what is everybody's: nothing. `pgdispatch migrate up` runs this and grants.sql after the functions, in their
--- transaction, each time: roles belong to the cluster and not to this database, so they may be there already, come to be at the same
--- moment by the migration of another database, or be made by an administrator later.
+-- The roles. PUBLIC gets no privileges. `pgdispatch migrate up` runs this and grants.sql after the functions, in their
+-- transaction, each time: roles belong to the cluster and not to this database, so they may exist already, be created
+-- at the same moment by the migration of another database, or be created by an administrator later.
 revoke all on schema pgdispatch from public;
 revoke all on all tables in schema pgdispatch from public;
 revoke all on all sequences in schema pgdispatch from public;
@@ -29,9 +29,10 @@ begin
         return;
     end if;
 
-    -- Functions that are security definer run as the owner: that is not to be whoever happened to migrate, who may be a superuser.
+    -- Functions with security definer run as the owner. That must not be the role that migrated, which may be a
+    -- superuser.
     begin
-        -- From Postgres 16 on, who creates a role may grant it, and is not yet a member that could use it.
+        -- Since Postgres 16, the creator of a role may grant it, but is not yet a member that can use it.
         if not (pg_has_role(current_user, 'pgdispatch_owner', 'usage')
                 and pg_has_role(current_user, 'pgdispatch_owner', case when current_setting('server_version_num')::integer >= 160000 then 'set' else 'member' end)) then
             execute format('grant pgdispatch_owner to %I', current_user);
@@ -39,11 +40,12 @@ begin
         for thing in
             select 'schema pgdispatch' from pg_namespace n where n.nspname = 'pgdispatch' and n.nspowner <> 'pgdispatch_owner'::regrole
             union all
-            select format('table %s', c.oid::regclass) -- so are views and sequences altered, too
+            select format('table %s', c.oid::regclass) -- `alter table` works for views and sequences too
             from pg_class c
             where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'S') and c.relowner <> 'pgdispatch_owner'::regrole
+              -- an identity's sequence goes with its table
               and not exists (select from pg_depend d where d.objid = c.oid and d.objsubid = 0 and d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i')
-                                                        and d.refclassid = 'pg_class'::regclass) -- an identity's sequence goes with its table
+                                                        and d.refclassid = 'pg_class'::regclass)
             union all
             select format('routine %s', p.oid::regprocedure)
             from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace and p.proowner <> 'pgdispatch_owner'::regrole

@@ -1,4 +1,4 @@
--- Every trigger. A change of one is another `create or replace`; one that goes is dropped by a numbered migration.
+-- Every trigger. To change one, change its `create or replace`; to remove one, drop it in a numbered migration.
 
 create or replace trigger refuse_change
 after update of id, execution_id, workspace_id, workflow_definition_id, created_at, enqueue_xid,
@@ -7,7 +7,8 @@ on pgdispatch.workflow_execution_queue
 for each row
 execute function pgdispatch.refuse_change();
 
--- A condition costs every statement: only what the table's constraint would refuse with a worse message. See functions/item_stage.sql.
+-- Every statement pays for a condition, so this one covers only what the table's constraint would reject with a worse
+-- message. See functions/item_stage.sql.
 create or replace trigger refuse_item
 before insert on pgdispatch.workflow_execution_queue
 for each row
@@ -20,14 +21,15 @@ referencing new table as enqueued
 for each statement
 execute function pgdispatch.item_enqueued();
 
--- The moves of the hand-over concern no lane but the claim's, and pay for the comparison only. After, not before: a trigger before an update
--- has every row locked first, with a record in the log for each. Always, also while rows are replicated: no limit may be passed by it.
+-- The moves of the hand-over concern no lane but the claim's, so they pay only for the comparison. After, because a
+-- trigger before an update has every row locked first, with a WAL record for each. Always, even during replication, so
+-- that no limit can be bypassed.
 create or replace trigger item_moved
 after update on pgdispatch.workflow_execution_queue
 for each row
 when ((new.stage is distinct from 'HOLDS' or old.status not in ('PENDING', 'CLAIMED')
        or old.status = 'PENDING' and (new.status = 'DISPATCHED' or new.lease_token <= old.lease_token))
-      -- Nor the ends of finish_all, which marks them at once.
+      -- Nor the ends of finish_all, which marks them all at once.
       and not (old.status = 'DISPATCHED' and new.status in ('COMPLETED', 'FAILED')
                and current_setting('pgdispatch.marked', true) is not distinct from 'on'))
 execute function pgdispatch.item_moved();

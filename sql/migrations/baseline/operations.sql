@@ -1,10 +1,11 @@
--- Dead letters stand beside the queue, in tables and indexes of their own: an item that succeeds pays for none of it.
+-- Dead letters have tables and indexes of their own, beside the queue: an item that succeeds pays for none of it.
 
--- One row per failure that was counted, written with the count and never changed. No foreign key to the queue: its check
+-- One row per counted failure, written with the count and never changed. No foreign key to the queue, because its check
 -- would run at every update there.
 create table pgdispatch.item_failures (
     item_id   bigint not null,
-    -- The item's failure_count with this one. The bound is that of max_attempts, so an item has 100 rows at the most.
+    -- The item's failure_count including this failure. The bound is that of max_attempts, so an item has at most 100
+    -- rows.
     failure   integer not null check (failure between 1 and 100),
     attempt   integer not null,
     failed_at timestamptz not null default clock_timestamp(),
@@ -13,7 +14,7 @@ create table pgdispatch.item_failures (
     primary key (item_id, failure)
 );
 
--- Dead letters that somebody has seen to. One without a row here is open.
+-- Handled dead letters. A dead letter without a row here is open.
 create table pgdispatch.dead_letter_marks (
     item_id   bigint primary key,
     mark      text not null check (mark in ('REPLAYED', 'DISCARDED')),
@@ -24,10 +25,10 @@ create table pgdispatch.dead_letter_marks (
     constraint only_a_replayed_one_names_its_replay check ((mark = 'REPLAYED') = (replay_id is not null))
 );
 
--- How far the deletion has come. Whoever has its row locked is the one that deletes.
+-- How far the deletion has come. The transaction that holds the row's lock deletes.
 create table pgdispatch.retention_walk (
     singleton    boolean primary key default true check (singleton),
-    -- Items up to this one were looked at in this pass.
+    -- Items up to this ID were looked at in this pass.
     after_id     bigint not null default 0,
     next_pass_at timestamptz not null default '-infinity'
 )
@@ -35,49 +36,49 @@ with (fillfactor = 50);
 
 insert into pgdispatch.retention_walk default values;
 
--- What was changed by hand. A verb that changes something writes its row in the same statement, so neither is there without the other. Nothing reads it but
--- `pgdispatch audit list`, and nothing deletes from it.
+-- Changes made by hand. A statement that changes something writes its row here too, so neither exists without the
+-- other. Only `pgdispatch audit list` reads it, and nothing deletes from it.
 create table pgdispatch.admin_log (
     id      bigint generated always as identity primary key,
     at      timestamptz not null default clock_timestamp(),
-    -- Who says to have done it, and the role of Postgres that did.
+    -- Who made the change, as stated, and the Postgres role that did.
     who     text not null check (length(who) between 1 and 200 and who !~ '[[:cntrl:]]'),
     role    text not null default session_user,
-    -- The command, such as 'workspaces set-plan', and what it was done to, such as 'workspace' and its ID.
+    -- The command, such as 'workspaces set-plan', and its subject, such as 'workspace' and its ID.
     action  text not null,
     subject text not null,
-    -- Of a change: {"column": [before, after]}. Else what it was done to.
+    -- For a change: {"column": [before, after]}. Otherwise what was affected.
     details jsonb not null default '{}'
 );
 
--- Requests to end what runs. A request is durable: whichever replica is first carries it out, and repeats it until Temporal has
--- taken it. It frees no slot; the workflow's end does.
+-- Requests to stop what runs. A request is durable: the first replica to take it carries it out, and repeats it until
+-- Temporal has accepted it. It frees no slot; the workflow's end does.
 create table pgdispatch.stop_requests (
     execution_id uuid primary key,
     how          text not null check (how in ('CANCEL', 'TERMINATE')),
     reason       text not null,
     requested_by text not null,
     requested_at timestamptz not null default clock_timestamp(),
-    -- SENT: Temporal has taken it. ENDED: the workflow had ended before. WITHDRAWN: its item had not been started.
+    -- SENT: Temporal has accepted it. ENDED: the workflow had already ended. WITHDRAWN: its item had not been started.
     state        text not null default 'OPEN' check (state in ('OPEN', 'SENT', 'ENDED', 'WITHDRAWN')),
     settled_at   timestamptz,
     tries        integer not null default 0,
     next_try_at  timestamptz not null default clock_timestamp(),
-    -- What Temporal said to the last try; null: it was not asked, or has taken it.
+    -- Temporal's error at the last try. Null means that it was not asked, or has accepted the request.
     error        text,
     constraint an_open_one_is_not_settled check ((state = 'OPEN') = (settled_at is null))
 );
 
 create index stop_requests_open on pgdispatch.stop_requests (next_try_at) where state = 'OPEN';
 
--- What runs and does not progress, as a look has found it. The replicas take turns to look.
+-- What runs and does not progress, as the last look found it. The replicas take turns to look.
 create table pgdispatch.stalls (
     -- TASK_QUEUE: no worker polls it. EXECUTION: its workflow task fails again and again.
     kind       text not null check (kind in ('TASK_QUEUE', 'EXECUTION')),
-    -- Of Temporal; '': the one that the replicas are given.
+    -- Of Temporal; '' means the one that the replicas are given.
     namespace  text not null,
     name       text not null,
-    -- How many executions it concerns.
+    -- How many executions are affected.
     executions integer not null,
     detail     text not null,
     since      timestamptz not null default clock_timestamp(),
@@ -94,8 +95,9 @@ with (fillfactor = 50);
 
 insert into pgdispatch.stall_look default values;
 
--- What the tokens of completion callbacks are made with, by which Temporal itself says when a workflow has ended. It is here so that all replicas have the same one, and nobody has to hand it out. Random
--- by gen_random_uuid, which is all that Postgres has without an extension; two of them are 244 bits.
+-- The key for the tokens of completion callbacks, by which Temporal itself reports a workflow's end. It is stored here
+-- so that all replicas share it and nobody has to distribute it. Random by gen_random_uuid, the only source in Postgres
+-- without an extension; two UUIDs have 244 random bits.
 create table pgdispatch.callback_key (
     singleton boolean primary key default true check (singleton),
     key       bytea not null default decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')
@@ -104,18 +106,18 @@ create table pgdispatch.callback_key (
 
 insert into pgdispatch.callback_key default values;
 
--- What the replicas did, one row a minute, of the last day: for whoever looks. Nothing is decided by it.
+-- What the replicas did, one row per minute, of the last day. For display only: no decision depends on it.
 create table pgdispatch.activity (
     minute    timestamptz primary key,
     started   bigint not null default 0,
     completed bigint not null default 0,
     failed    bigint not null default 0,
     cancelled bigint not null default 0,
-    -- At one moment of the minute, as queue_depth says: estimates beyond 10,000. Null: nobody swept in it.
+    -- At one moment of the minute, as queue_depth counts: estimates beyond 10,000. Null means that no sweep ran in it.
     waiting   bigint,
     claimed   bigint,
     running   bigint,
-    -- Of those started, how many had waited for how long: the nth is of those of up to 2^((n-1)/4) eighths of a millisecond.
+    -- Histogram of how long the started items had waited: element n ends at 2^((n-1)/4)/8 ms.
     waits     bigint[] not null default '{}'
 )
 with (fillfactor = 50);

@@ -72,8 +72,8 @@ where case s.kind
 comment on view pgdispatch.stalled is
     'What runs and does not progress: task queues that no worker polls, and executions whose workflow task fails again and again. As the last look found it, at most a minute or so ago.';
 
--- For clients that name every column of an insert. It shows what its own transaction has enqueued, so that an object that is read
--- back is there, and nothing else of anybody: it reads as its owner, whom no policy holds.
+-- For clients that name every column of an insert. It shows only what its own transaction has enqueued, so that an
+-- object can be read back. It reads as its owner, to whom no policy applies.
 create view pgdispatch.enqueue with (security_barrier) as
 select q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.status, q.priority, q.run_at, q.params, q.idempotency_key, q.traceparent,
        q.attempt_count, q.last_error, q.created_at, q.claimed_by, q.claimed_at, q.lease_expires_at, q.dispatched_at, q.finished_at
