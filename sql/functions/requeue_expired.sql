@@ -21,18 +21,21 @@ declare
 begin
     begin
         return pgdispatch.requeue(expired);
-    exception when others then
-        null; -- which one, the loop finds out
+    exception
+        when lock_not_available or deadlock_detected then raise;
+        when others then null; -- which one, the loop finds out
     end;
     foreach item in array expired loop
         begin
             requeued := requeued + pgdispatch.requeue(array[item]);
-        exception when others then
-            insert into pgdispatch.parked_items as p (item_id, error, attempts, try_at)
-            select q.id, left('its expired lease cannot be ended: ' || sqlerrm, 2000), q.attempt_count, at_time + interval '1 min'
-            from pgdispatch.workflow_execution_queue q where q.id = item
-            on conflict (item_id) do update
-            set error = excluded.error, attempts = excluded.attempts, tries = p.tries + 1, try_at = excluded.try_at;
+        exception
+            when lock_not_available or deadlock_detected then null; -- the next sweep
+            when others then
+                insert into pgdispatch.parked_items as p (item_id, error, attempts, try_at)
+                select q.id, left('its expired lease cannot be ended: ' || sqlerrm, 2000), q.attempt_count, at_time + interval '1 min'
+                from pgdispatch.workflow_execution_queue q where q.id = item
+                on conflict (item_id) do update
+                set error = excluded.error, attempts = excluded.attempts, tries = p.tries + 1, try_at = excluded.try_at;
         end;
     end loop;
     return requeued;

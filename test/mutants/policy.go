@@ -61,7 +61,7 @@ var policy = []mutant{
 		[]edit{{"claim/refused.go", "if len(items) <= 1 || !refused(err) {", "if true {"}},
 		"./claim", "TestItemsBesideOneThatIsRefusedAreSettledAndRenewed"},
 	{"a refused lease is requeued around", "one expired lease that a trigger keeps holds up all others",
-		[]edit{{"sql/functions/requeue_expired.sql", "    exception when others then\n        null; -- which one, the loop finds out\n", ""}},
+		[]edit{{"sql/functions/requeue_expired.sql", "when others then null; -- which one, the loop finds out", "when others then raise;"}},
 		"./claim", "TestAnExpiredLeaseThatIsRefusedKeepsNoOther"},
 	{"a locked row is no outage", "a claim that was to settle a locked item pauses claiming",
 		[]edit{{"dispatch/dispatcher.go", "if !errors.Is(err, claim.ErrApart) {", "if !errors.Is(err, nil) {"}},
