@@ -183,7 +183,7 @@ func (s *Store) Heartbeat(ctx context.Context, held []Held) ([]int64, error) {
 			}
 			return s.ids(ctx, "renew leases", sql.Heartbeat, ids, tokens, s.Lease)
 		})
-		if refused(err) && len(renewed) > 0 {
+		if IsRefused(err) && len(renewed) > 0 {
 			err = nil
 		}
 		return renewed, err

@@ -53,13 +53,13 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted
 			settled, err = s.send(ctx, started, wanted, m.schedule.Propose(m.now(), want), nil, &batch)
 		}
 		switch {
-		case refused(err) && len(started) > 0:
+		case IsRefused(err) && len(started) > 0:
 			err = fmt.Errorf("%w: %w", ErrApart, err)
-		case refused(err):
+		case IsRefused(err):
 			err = s.claimAround(ctx, wanted, want, err, &batch)
 		}
 	case len(started) > 0:
-		if settled, err = s.settle(ctx, Dispatched, started); refused(err) || hasCode(err, lockNotAvailable) {
+		if settled, err = s.settle(ctx, Dispatched, started); IsRefused(err) || hasCode(err, lockNotAvailable) {
 			err = fmt.Errorf("%w: %w", ErrApart, err)
 		}
 	}

@@ -40,9 +40,9 @@ type refusedHead struct {
 // intervention.
 var notOfRows = []string{"08", "25", "28", "3D", "40", "53", "55", "57", "58"}
 
-// refused reports whether Postgres rejected a statement because of a row, so that the statement may succeed without
-// that row. User-defined triggers and constraints can cause this.
-func refused(err error) bool {
+// IsRefused reports whether Postgres rejected a statement because of a row, so that the statement may succeed without
+// that row. User-defined triggers and constraints can cause this. Retrying it immediately does not help.
+func IsRefused(err error) bool {
 	var postgres *pgconn.PgError
 	if !errors.As(err, &postgres) || postgres.Severity == "FATAL" || len(postgres.Code) != 5 || postgres.Code == "PGD30" {
 		return false
@@ -56,20 +56,16 @@ func refused(err error) bool {
 	return true
 }
 
-// IsRefused reports whether err means that a trigger or constraint rejected some of the items of a Settle. Retrying
-// them immediately does not help.
-func IsRefused(err error) bool { return refused(err) }
-
 // inHalves calls do, which returns the IDs of the items it updated. If some items are rejected, inHalves bisects the
 // batch to update the others, and returns the errors of the rejected ones.
 func inHalves[T any](items []T, do func([]T) ([]int64, error)) ([]int64, error) {
 	moved, err := do(items)
-	if len(items) <= 1 || !refused(err) {
+	if len(items) <= 1 || !IsRefused(err) {
 		return moved, err
 	}
 	half := len(items) / 2
 	first, err := inHalves(items[:half], do)
-	if err != nil && !refused(err) {
+	if err != nil && !IsRefused(err) {
 		return first, err
 	}
 	second, others := inHalves(items[half:], do)
@@ -81,7 +77,7 @@ func inHalves[T any](items []T, do func([]T) ([]int64, error)) ([]int64, error) 
 // sql/park.sql.
 func (s *Store) claimAround(ctx context.Context, wanted Wanted, want schedule.Want, err error, batch *Batch) error {
 	m := &s.memory
-	for head := (*refusedHead)(nil); refused(err); {
+	for head := (*refusedHead)(nil); IsRefused(err); {
 		switch {
 		case want.Free > 1:
 			want.Free /= 2

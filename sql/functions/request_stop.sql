@@ -33,7 +33,7 @@ begin
             return 'ALREADY_REQUESTED';
         end if;
         answer := 'REQUESTED';
-        if current_setting('pgdispatch.notify', true) is distinct from 'off' and pg_notification_queue_usage() < 0.1 then
+        if current_setting('pgdispatch.notify', true) is distinct from 'off' and {{ template "parts/room.sql" }} then
             perform pg_notify('pgdispatch_stop', '');
         end if;
     end if;

@@ -58,7 +58,7 @@ var policy = []mutant{
 		[]edit{{"claim/refused.go", `return postgres.Where != "" && !strings.HasPrefix(postgres.Where, "PL/pgSQL function pgdispatch.")`, `return !strings.HasPrefix(postgres.Where, "nobody")`}},
 		"./claim", "TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo"},
 	{"a refused item is settled around", "one item that a trigger refuses costs its neighbours their leases",
-		[]edit{{"claim/refused.go", "if len(items) <= 1 || !refused(err) {", "if true {"}},
+		[]edit{{"claim/refused.go", "if len(items) <= 1 || !IsRefused(err) {", "if true {"}},
 		"./claim", "TestItemsBesideOneThatIsRefusedAreSettledAndRenewed"},
 	{"a refused lease is requeued around", "one expired lease that a trigger keeps holds up all others",
 		[]edit{{"sql/functions/requeue_expired.sql", "when others then null; -- which one, the loop finds out", "when others then raise;"}},
