@@ -2,16 +2,26 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/sethvargo/go-retry"
 
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
+// lockNotAvailable is the SQLSTATE of an expired lock_timeout.
+const lockNotAvailable = "55P03"
+
 // querier is a connection or a transaction.
 type querier interface {
 	Query(ctx context.Context, statement string, args ...any) (pgx.Rows, error)
+	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
 }
 
 // outdated returns the files of sql.Functions that differ from the database's version, in order of application.
@@ -38,21 +48,36 @@ func outdated(ctx context.Context, db querier) ([]sql.Function, error) {
 	return found, nil
 }
 
-// repeat replaces the changed files of sql.Functions and updates the roles, all in one transaction. No one can thus
-// call a new function before its privileges are set. The transaction is READ COMMITTED, so that it sees what others
-// commit meanwhile, such as the same roles.
+const (
+	// triggerLockTimeout bounds one wait for a table. New writers queue behind it.
+	triggerLockTimeout = "1s"
+	// triggerPause lets writers pass between two attempts, and triggerPatience bounds all attempts at one step.
+	triggerPause    = time.Second
+	triggerPatience = time.Minute
+)
+
+// repeat replaces the changed files of sql.Functions and updates the roles, then replaces the triggers if they changed.
 func repeat(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
-	var changed []sql.Function
-	err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		var err error
-		if changed, err = outdated(ctx, tx); err != nil {
-			return err
-		}
-		if err := replace(ctx, tx, changed); err != nil {
+	changed, err := outdated(ctx, conn)
+	if err != nil {
+		return err
+	}
+	triggers := slices.IndexFunc(changed, func(f sql.Function) bool { return f.Name == sql.Triggers })
+	functions := changed
+	if triggers >= 0 {
+		functions = slices.Delete(slices.Clone(changed), triggers, triggers+1)
+	}
+	// One transaction: no one can call a new function before its privileges are set. READ COMMITTED, to see what others
+	// commit meanwhile, such as the same roles.
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if err := replaceFunctions(ctx, tx, functions); err != nil {
 			return err
 		}
 		return grant(ctx, tx)
 	})
+	if err == nil && triggers >= 0 {
+		err = replaceTriggers(ctx, conn, changed[triggers])
+	}
 	if err != nil {
 		return err
 	}
@@ -62,8 +87,8 @@ func repeat(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
 	return nil
 }
 
-// replace applies the files and records them.
-func replace(ctx context.Context, tx pgx.Tx, changed []sql.Function) error {
+// replaceFunctions applies the files and records them.
+func replaceFunctions(ctx context.Context, tx pgx.Tx, changed []sql.Function) error {
 	if len(changed) == 0 {
 		return nil
 	}
@@ -76,15 +101,45 @@ func replace(ctx context.Context, tx pgx.Tx, changed []sql.Function) error {
 	if _, err := tx.Exec(ctx, "set local check_function_bodies = off"); err != nil {
 		return fmt.Errorf("switch off check_function_bodies: %w", err)
 	}
-	const record = `insert into pgdispatch.applied_functions as a (name, sha256) values ($1, $2)
-		on conflict (name) do update set sha256 = excluded.sha256, applied_at = excluded.applied_at`
 	for _, f := range changed {
 		if _, err := tx.Exec(ctx, f.Text); err != nil {
 			return fmt.Errorf("apply %s.sql: %w", f.Name, err)
 		}
-		if _, err := tx.Exec(ctx, record, f.Name, f.SHA256()); err != nil {
-			return fmt.Errorf("record %s.sql: %w", f.Name, err)
+		if err := record(ctx, tx, f); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// replaceTriggers applies each step of the file in a transaction of its own. A step locks one table against writers. A
+// transaction that held two such locks could deadlock with an application that writes both tables.
+func replaceTriggers(ctx context.Context, conn *pgx.Conn, file sql.Function) error {
+	for step := range strings.SplitSeq(file.Text, "\n\n") {
+		try := func(ctx context.Context) error {
+			err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, "set local lock_timeout = '"+triggerLockTimeout+"';"+step)
+				return err
+			})
+			var postgres *pgconn.PgError
+			if errors.As(err, &postgres) && postgres.Code == lockNotAvailable {
+				return retry.RetryableError(fmt.Errorf("%w: a transaction has been writing to the table for %s: end it and migrate again", err, triggerPatience))
+			}
+			return err
+		}
+		if err := retry.Do(ctx, retry.WithMaxDuration(triggerPatience, retry.NewConstant(triggerPause)), try); err != nil {
+			return fmt.Errorf("apply %s.sql: %w", file.Name, err)
+		}
+	}
+	return record(ctx, conn, file)
+}
+
+// record notes that a file was applied.
+func record(ctx context.Context, db querier, f sql.Function) error {
+	const statement = `insert into pgdispatch.applied_functions as a (name, sha256) values ($1, $2)
+		on conflict (name) do update set sha256 = excluded.sha256, applied_at = excluded.applied_at`
+	if _, err := db.Exec(ctx, statement, f.Name, f.SHA256()); err != nil {
+		return fmt.Errorf("record %s.sql: %w", f.Name, err)
 	}
 	return nil
 }

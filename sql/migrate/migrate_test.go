@@ -3,6 +3,7 @@ package migrate_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -121,4 +122,22 @@ func TestAMigrationThatFailsLeavesTheVersionBeforeIt(t *testing.T) {
 	require.Zero(t, state.Current)
 	execute(t, conn, "drop table pgdispatch.workspaces")
 	require.NoError(t, migrate.Up(t.Context(), connect(t, conn.Config().ConnString()), nil), "and its lock is free")
+}
+
+func TestTriggersAreReplacedWithoutADeadlockWithATransactionThatWritesSeveralTables(t *testing.T) {
+	t.Parallel()
+	url := sqltest.URL(t)
+	application, migrating, watching := connect(t, url), connect(t, url), connect(t, url)
+	execute(t, migrating, "update pgdispatch.applied_functions set sha256 = '' where name = 'triggers'")
+	execute(t, application, "begin")
+	execute(t, application, "update pgdispatch.workflow_executions set status = status")
+	migrated := make(chan error, 1)
+	go func() { migrated <- migrate.Up(t.Context(), migrating, nil) }()
+	require.Eventually(t, func() bool {
+		return read[bool](t, watching, "select exists (select from pg_locks where not granted and relation = 'pgdispatch.workflow_executions'::regclass)")
+	}, 30*time.Second, time.Millisecond)
+	execute(t, application, "set local lock_timeout = '100ms'")
+	execute(t, application, "update pgdispatch.workflow_execution_queue set status = status")
+	execute(t, application, "commit")
+	require.NoError(t, <-migrated)
 }

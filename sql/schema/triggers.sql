@@ -1,4 +1,5 @@
 -- Every trigger. To change one, change its `create or replace`; to remove one, drop it in a numbered migration.
+-- A blank line ends a step, which is applied in a transaction of its own: see migrate.replaceTriggers.
 
 create or replace trigger refuse_change
 after update of id, execution_id, workspace_id, workflow_definition_id, created_at, enqueue_xid,
@@ -33,7 +34,6 @@ when ((new.stage is distinct from 'HOLDS' or old.status not in ('PENDING', 'CLAI
       and not (old.status = 'DISPATCHED' and new.status in ('COMPLETED', 'FAILED')
                and current_setting('pgdispatch.marked', true) is not distinct from 'on'))
 execute function pgdispatch.item_moved();
-
 alter table pgdispatch.workflow_execution_queue enable always trigger item_moved;
 
 create or replace trigger item_deleted
