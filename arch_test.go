@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,24 +32,32 @@ const (
 
 // edges are all imports between the product's packages. A new one is a decision.
 var edges = map[string][]string{
-	"claim":          {"claim/schedule", "sql"},
-	"claim/schedule": nil,
-	"cmd/pgdispatch": {"claim", "complete", "dispatch", "internal/operate/view", "internal/operate/web", "internal/summary", "internal/telemetry", "notify",
-		"sql/migrate", "sweeper"},
-	"complete":              {"claim", "internal/summary"},
-	"dispatch":              {"claim"},
-	"docs/clients":          nil,
-	"finish":                {"internal/summary"},
-	"internal/operate/view": {"claim"},
-	"internal/operate/web":  {"claim", "internal/operate/view"},
-	"internal/summary":      nil,
-	"internal/telemetry":    {"claim"},
+	"claim":                   {"claim/schedule", "internal/postgres", "internal/temporal", "sql"},
+	"claim/schedule":          nil, // pure
+	"cmd/pgdispatch":          {"internal/config", "internal/operate/cli", "internal/replica", "internal/telemetry"},
+	"complete":                {"internal/postgres", "internal/temporal", "sql"},
+	"dispatch":                {"claim", "internal/postgres", "internal/temporal"},
+	"docs/clients":            nil,
+	"finish":                  {"internal/temporal"}, // for workers: as little as may be
+	"internal/config":         {"internal/postgres", "internal/temporal"},
+	"internal/local":          nil,
+	"internal/operate":        {"internal/postgres", "internal/temporal", "notify", "sql"},
+	"internal/operate/cli":    {"internal/config", "internal/operate", "internal/operate/doctor", "internal/operate/view", "internal/postgres", "internal/temporal", "sql/migrate"},
+	"internal/operate/doctor": {"internal/config", "internal/local", "internal/operate", "internal/operate/view", "internal/postgres", "notify", "sql/migrate"},
+	"internal/operate/view":   {"internal/operate"},
+	"internal/operate/web":    {"internal/operate", "internal/operate/view", "internal/postgres", "internal/temporal"},
+	"internal/postgres":       {"internal/local"},
+	"internal/replica": {"claim", "complete", "dispatch", "internal/config", "internal/operate", "internal/operate/web", "internal/postgres",
+		"internal/telemetry", "internal/temporal", "notify", "sql", "sql/migrate", "sweeper"}, // wires all of it
+	"internal/storetest":    {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},
+	"internal/telemetry":    {"claim", "internal/operate", "internal/postgres", "sweeper"}, // hears from them, and reads gauges
+	"internal/temporal":     {"internal/local"},
 	"internal/temporaltest": nil,
-	"notify":                nil,
+	"notify":                {"internal/postgres", "sql"},
 	"sql":                   nil,
 	"sql/migrate":           {"sql"},
 	"sql/sqltest":           {"sql/migrate"},
-	"sweeper":               {"claim"},
+	"sweeper":               {"internal/postgres", "notify", "sql"},
 }
 
 func TestPackagesKnowOnlyWhoTheyNeed(t *testing.T) {
@@ -74,12 +83,13 @@ func TestTestCodeStaysOutOfTheBinary(t *testing.T) {
 	t.Parallel()
 	for _, dependency := range goList(t, "{{.ImportPath}}", "-deps", "./cmd/pgdispatch") {
 		require.NotContains(t, dependency, "sqltest")
+		require.NotContains(t, dependency, "storetest")
 		require.NotContains(t, dependency, "temporaltest")
 		require.NotContains(t, dependency, "go.temporal.io/server")
 	}
 	// Temporal's SDK imports testify itself; pgdispatch's own packages do not.
 	for _, line := range goList(t, `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
-		if !strings.HasPrefix(line, module+"/sql/sqltest ") {
+		if !strings.HasPrefix(line, module+"/sql/sqltest ") && !strings.HasPrefix(line, module+"/internal/storetest ") {
 			require.NotContains(t, line, "testify")
 			require.NotContains(t, strings.Fields(line), "testing")
 		}
@@ -194,18 +204,46 @@ func TestNoTestSleepsOutsideABubble(t *testing.T) {
 	}
 }
 
-func TestVerbsAreShortAndSayWhatTheyMove(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("sql/*.sql")
+// statements are the statement files, as folder and verb.
+func statements(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("sql/*/*.sql")
 	require.NoError(t, err)
-	require.NotEmpty(t, files)
+	folders := map[string]string{}
 	for _, path := range files {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		require.LessOrEqual(t, len(lines), 40, path)
-		require.Regexp(t, `^-- (reads|[A-Z]+ -> [A-Z, ]+(; [A-Z]+ -> [A-Z, ]+)*)$`, lines[0], path)
+		if folder := filepath.Base(filepath.Dir(path)); !slices.Contains([]string{"functions", "parts", "schema", "tables"}, folder) {
+			folders[strings.TrimSuffix(filepath.Base(path), ".sql")] = folder
+		}
 	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(folders)), sql.Verbs())
+	return folders
+}
+
+func TestStatementsAreShortAndSayWhatTheyMove(t *testing.T) {
+	t.Parallel()
+	for verb, folder := range statements(t) {
+		lines := strings.Split(strings.TrimSpace(sql.Text(verb)), "\n")
+		require.LessOrEqual(t, len(lines), 40, "%s/%s", folder, verb)
+		require.Regexp(t, `^-- (reads|writes,? [a-z_ ,]+|[A-Z]+ -> [A-Z, ]+(; [A-Z]+ -> [A-Z, ]+)*)$`, lines[0], "%s/%s", folder, verb)
+	}
+}
+
+var statementUse = regexp.MustCompile(`sql\.Text\("([a-z_]+)"\)`)
+
+func TestAStatementIsInTheFolderOfThePackageThatExecutesIt(t *testing.T) {
+	t.Parallel()
+	folders := statements(t)
+	unused := maps.Clone(folders)
+	for path, file := range parse(t, false) {
+		if strings.HasPrefix(path, "test/") || strings.HasPrefix(path, "internal/storetest/") {
+			continue
+		}
+		for _, use := range statementUse.FindAllStringSubmatch(file.text, -1) {
+			require.Equal(t, folders[use[1]], filepath.Base(filepath.Dir(path)), "%s executes %s", path, use[1])
+			delete(unused, use[1])
+		}
+	}
+	require.Equal(t, map[string]string{"cancel": "client"}, unused)
 }
 
 var logCall = regexp.MustCompile(`(?:Debug|Info|Warn|Error|Log)(?:Context)?\((?:ctx, )?(?:level, )?"([^"]+)"`)

@@ -8,10 +8,13 @@ package claim
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -23,13 +26,8 @@ var ErrLost = errors.New("lease lost")
 // locked, or a trigger or constraint rejects the update. Call Settle first, then claim again.
 var ErrApart = errors.New("settle and claim apart")
 
-// Statement timeouts. When one expires, the replica stops waiting; the database may still finish the statement.
-const (
-	// claimTimeout bounds a claim, including its wait for other claims.
-	claimTimeout = 10 * time.Second
-	// settleTimeout bounds all other statements of workers, the sweeper and the watcher.
-	settleTimeout = 5 * time.Second
-)
+// claimTimeout bounds a claim, including its wait for other claims.
+const claimTimeout = 10 * time.Second
 
 // Item is a leased item with everything needed to start its workflow.
 type Item struct {
@@ -61,17 +59,28 @@ type Item struct {
 	UnansweredFor time.Duration
 	// Priority is the priority level of its workspace at which the item waited.
 	Priority int
-	// Problem is the reason why the item cannot be started, such as "workspace not found". Empty if it can be.
-	Problem string
+	// Problem is the reason why the item cannot be started. Empty if it can be.
+	Problem Problem
 	// Waited is the time since the item became due, by the database's clock.
 	Waited time.Duration
 	// Deadline is the lease expiry by this process's monotonic clock. It is computed before the claim is sent, so it is
 	// never later than the lease expiry in the database.
-	Deadline time.Time
+	Deadline time.Time `db:"-"`
 }
 
+// Problem is a reason why an item cannot be started. The text is stored in the item's last_error.
+type Problem string
+
+// The problems. See sql/functions/claim.sql.
+const (
+	NoWorkspace  Problem = "workspace not found"
+	NoDefinition Problem = "workflow definition not found"
+	NoVersion    Problem = "workflow definition has no version"
+	HolderLost   Problem = "holder lost three times, the last time with this item alone"
+)
+
 // WorkflowID returns the ID of the item's workflow in Temporal. It is the same for every attempt.
-func (i Item) WorkflowID() string { return "execution-" + i.ExecutionID }
+func (i Item) WorkflowID() string { return temporal.WorkflowID(i.ExecutionID) }
 
 // Wanted is the input of a claim.
 type Wanted struct {
@@ -128,7 +137,7 @@ type Full struct {
 
 // Database executes the statements of a Store: a pool or a single connection.
 type Database interface {
-	querier
+	postgres.Conn
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
@@ -161,14 +170,6 @@ func (s *Store) async() Database {
 	return s.Pool
 }
 
-func value[T any](p *T) T {
-	if p == nil {
-		var zero T
-		return zero
-	}
-	return *p
-}
-
 // Held identifies a leased item for Heartbeat.
 type Held struct{ ID, Token int64 }
 
@@ -181,9 +182,9 @@ func (s *Store) Heartbeat(ctx context.Context, held []Held) ([]int64, error) {
 			for n, h := range held {
 				ids[n], tokens[n] = h.ID, h.Token
 			}
-			return s.ids(ctx, "renew leases", sql.Heartbeat, ids, tokens, s.Lease)
+			return s.ids(ctx, "renew leases", sql.Text("heartbeat"), ids, tokens, s.Lease)
 		})
-		if IsRefused(err) && len(renewed) > 0 {
+		if postgres.IsRefused(err) && len(renewed) > 0 {
 			err = nil
 		}
 		return renewed, err
@@ -192,9 +193,24 @@ func (s *Store) Heartbeat(ctx context.Context, held []Held) ([]int64, error) {
 
 // ids runs a statement that returns the IDs of the items it updated.
 func (s *Store) ids(ctx context.Context, verb, statement string, args ...any) ([]int64, error) {
-	return rows(ctx, s.async(), settleTimeout, verb, pgx.RowTo[int64], statement, args...)
+	return postgres.Values[int64](ctx, s.async(), verb, statement, args...)
 }
 
-func (s *Store) exec(ctx context.Context, verb, statement string, args ...any) error {
-	return exec(ctx, s.async(), settleTimeout, verb, statement, args...)
+// aroundLocks calls do, which returns the IDs of the items it updated. If do times out on a locked row, aroundLocks
+// calls it again without the locked rows: a forgotten transaction that locks one row must not cost other items their
+// leases. If all rows are locked it returns an error, because a retry may succeed.
+func aroundLocks[T any](ctx context.Context, s *Store, items []T, id func(T) int64, do func([]T) ([]int64, error)) ([]int64, error) {
+	moved, err := do(items)
+	if !postgres.HasCode(err, postgres.LockNotAvailable) {
+		return moved, err
+	}
+	ids := make([]int64, len(items))
+	for n, item := range items {
+		ids[n] = id(item)
+	}
+	free, lookErr := s.ids(ctx, "find unlocked items", sql.Text("unlocked"), ids)
+	if lookErr != nil || len(free) == 0 {
+		return nil, errors.Join(err, lookErr)
+	}
+	return do(slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !slices.Contains(free, id(item)) }))
 }

@@ -7,15 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/stretchr/testify/require"
 )
 
 func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Namespace = "shop"
-	b.execute("update pgdispatch.workflow_definitions set max_attempts = 7, execution_timeout = '1 month 2 days 3.5 seconds'")
-	b.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority, traceparent)
+	b.Store.Namespace = "shop"
+	b.Execute("update pgdispatch.workflow_definitions set max_attempts = 7, execution_timeout = '1 month 2 days 3.5 seconds'")
+	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority, traceparent)
 		select workspace_id, id, '{"n": 1e400, "ü": "\\"}', 3, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' from pgdispatch.workflow_definitions`)
 	// A first attempt that failed and may have been sent leaves its marks.
 	batch, err := b.Claim(t.Context(), 1)
@@ -30,16 +31,16 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 
 	want := Item{
 		ID: first.ID, Token: first.Token + 1,
-		ExecutionID:                 scalar[string](b, "select execution_id::text from pgdispatch.workflow_execution_queue"),
-		WorkspaceID:                 b.shop,
-		WorkflowDefinitionID:        scalar[string](b, "select id::text from pgdispatch.workflow_definitions"),
-		WorkflowDefinitionVersionID: scalar[string](b, "select id::text from pgdispatch.workflow_definition_versions"),
+		ExecutionID:                 sqltest.Scalar[string](b.Shop, "select execution_id::text from pgdispatch.workflow_execution_queue"),
+		WorkspaceID:                 b.Shop.Shop,
+		WorkflowDefinitionID:        sqltest.Scalar[string](b.Shop, "select id::text from pgdispatch.workflow_definitions"),
+		WorkflowDefinitionVersionID: sqltest.Scalar[string](b.Shop, "select id::text from pgdispatch.workflow_definition_versions"),
 		Namespace:                   "shop",
 		WorkflowType:                "Order",
 		TaskQueue:                   "orders",
 		ExecutionTimeout:            32*24*time.Hour + 3500*time.Millisecond,
 		NodeIDs:                     []byte(`["n1", "n2"]`),
-		Params:                      []byte(scalar[string](b, "select params::text from pgdispatch.workflow_execution_queue")),
+		Params:                      []byte(sqltest.Scalar[string](b.Shop, "select params::text from pgdispatch.workflow_execution_queue")),
 		Traceparent:                 "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		AttemptCount:                2, FailureCount: 1, MaxAttempts: 7,
 		OutcomeUnknown: true, UnansweredFor: item.UnansweredFor,
@@ -61,7 +62,7 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 func TestItemThatCannotBeStartedSaysWhy(t *testing.T) {
 	t.Parallel()
 	for problem, breakIt := range map[string]string{
-		"workspace not found":                                         "delete from pgdispatch.workspaces",
+		string(NoWorkspace):                                           "delete from pgdispatch.workspaces",
 		"workflow definition not found":                               "delete from pgdispatch.workflow_definitions",
 		"workflow definition has no version":                          "delete from pgdispatch.workflow_definition_versions",
 		"holder lost three times, the last time with this item alone": "update pgdispatch.workflow_execution_queue set lost_lease_count = 3",
@@ -69,12 +70,12 @@ func TestItemThatCannotBeStartedSaysWhy(t *testing.T) {
 		t.Run(problem, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.enqueue(b.shop, 1)
-			b.execute(breakIt)
+			b.Insert(b.Shop.Shop, 1)
+			b.Execute(breakIt)
 			batch, err := b.Claim(t.Context(), 1)
 			require.NoError(t, err)
 			require.Len(t, batch.Items, 1)
-			require.Equal(t, problem, batch.Items[0].Problem)
+			require.Equal(t, Problem(problem), batch.Items[0].Problem)
 			ids, err := b.Settle(t.Context(), Fail, []Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, Error: problem}})
 			require.NoError(t, err)
 			require.Len(t, ids, 1)
@@ -94,14 +95,14 @@ func TestBatchSaysWhetherAndWhenToLookAgain(t *testing.T) {
 	empty := look(5)
 	require.Equal(t, Batch{LookAgainIn: -1}, empty)
 
-	b.enqueue(b.shop, 5)
+	b.Insert(b.Shop.Shop, 5)
 	require.True(t, look(2).More)
 	full := look(3)
 	require.Len(t, full.Items, 3)
 	require.False(t, full.More)
 	require.False(t, full.Capped)
 
-	b.enqueue(b.shop, 5)
+	b.Insert(b.Shop.Shop, 5)
 	_, err := b.SetSettings(t.Context(), ptr(6), nil, nil, "me")
 	require.NoError(t, err)
 	capped := look(3)
@@ -109,15 +110,15 @@ func TestBatchSaysWhetherAndWhenToLookAgain(t *testing.T) {
 	require.True(t, capped.Capped)
 	require.True(t, capped.More)
 
-	b.execute("update pgdispatch.workflow_execution_queue set run_at = clock_timestamp() + interval '1 hour' where status = 'PENDING'")
+	b.Execute("update pgdispatch.workflow_execution_queue set run_at = clock_timestamp() + interval '1 hour' where status = 'PENDING'")
 	later := look(3)
 	require.Empty(t, later.Items)
 	require.InDelta(t, time.Hour, later.LookAgainIn, float64(time.Minute))
 
-	b.execute("delete from pgdispatch.workflow_execution_queue where status = 'PENDING'")
-	b.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
-		select workspace_id, id, '2199-12-31' from pgdispatch.workflow_definitions where workspace_id = $1`, b.shop)
-	b.execute("update pgdispatch.workflow_execution_queue set run_at = '2199-12-31' where status = 'PENDING'")
+	b.Execute("delete from pgdispatch.workflow_execution_queue where status = 'PENDING'")
+	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
+		select workspace_id, id, '2199-12-31' from pgdispatch.workflow_definitions where workspace_id = $1`, b.Shop.Shop)
+	b.Execute("update pgdispatch.workflow_execution_queue set run_at = '2199-12-31' where status = 'PENDING'")
 	b.Store = b.replica("a") // with nothing in its memory
 	require.Greater(t, look(3).LookAgainIn, 100*365*24*time.Hour)
 
@@ -133,7 +134,7 @@ func TestBatchSaysWhetherAndWhenToLookAgain(t *testing.T) {
 func TestBatchNamesAWorkspaceAtItsLimitOnceUntilItHasRoomAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.execute("update pgdispatch.workspaces set max_concurrent_workflows = 2")
+	b.Execute("update pgdispatch.workspaces set max_concurrent_workflows = 2")
 	items := b.dispatched(b.Store, 2)
 	full := func() []Full {
 		t.Helper()
@@ -141,12 +142,12 @@ func TestBatchNamesAWorkspaceAtItsLimitOnceUntilItHasRoomAgain(t *testing.T) {
 		require.NoError(t, err)
 		return batch.AtCapacity
 	}
-	b.enqueue(b.shop, 3)
-	require.Equal(t, []Full{{WorkspaceID: b.shop, Active: 2, Limit: 2}}, full())
+	b.Insert(b.Shop.Shop, 3)
+	require.Equal(t, []Full{{WorkspaceID: b.Shop.Shop, Active: 2, Limit: 2}}, full())
 	require.Empty(t, full(), "it was said")
 	_, err := b.Finish(t.Context(), items[0].ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
-	require.Equal(t, []Full{{WorkspaceID: b.shop, Active: 2, Limit: 2}}, full(), "it took the slot, and is full again")
+	require.Equal(t, []Full{{WorkspaceID: b.Shop.Shop, Active: 2, Limit: 2}}, full(), "it took the slot, and is full again")
 }
 
 func ptr[T any](value T) *T { return &value }
@@ -154,9 +155,9 @@ func ptr[T any](value T) *T { return &value }
 func TestDeadlineIsNotLaterThanTheLeaseInTheDatabase(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.enqueue(b.shop, 1)
+	b.Insert(b.Shop.Shop, 1)
 	// The claim waits for another, and its lease begins after that in the database.
-	other, err := b.pool.Begin(t.Context())
+	other, err := b.Conns.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = other.Exec(t.Context(), "lock table pgdispatch.claim_lock in share row exclusive mode")
 	require.NoError(t, err)
@@ -165,7 +166,7 @@ func TestDeadlineIsNotLaterThanTheLeaseInTheDatabase(t *testing.T) {
 		batch, _ := b.Claim(context.Background(), 1)
 		answer <- batch
 	}()
-	for scalar[int](b, "select count(*) from pg_locks where not granted and relation = 'pgdispatch.claim_lock'::regclass and database = (select oid from pg_database where datname = current_database())") == 0 {
+	for sqltest.Scalar[int](b.Shop, "select count(*) from pg_locks where not granted and relation = 'pgdispatch.claim_lock'::regclass and database = (select oid from pg_database where datname = current_database())") == 0 {
 	}
 	released := time.Now()
 	require.NoError(t, other.Commit(t.Context()))
@@ -188,7 +189,7 @@ func TestClaimThatIsCancelledSaysWhatWasTried(t *testing.T) {
 func TestClaimOfADatabaseWithoutTheSchemaIsAnError(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.execute("drop schema pgdispatch cascade")
+	b.Execute("drop schema pgdispatch cascade")
 	_, err := b.Claim(t.Context(), 1)
 	require.ErrorContains(t, err, "claim items: ")
 	_, err = b.Heartbeat(t.Context(), []Held{{1, 1}})

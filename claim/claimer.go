@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -40,7 +41,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted
 			return batch, nil, fmt.Errorf("%s: %w", claimVerb, err)
 		}
 	}
-	ctx, cancel := bounded(ctx, claimTimeout, claimVerb)
+	ctx, cancel := postgres.Bound(ctx, claimTimeout, claimVerb)
 	defer cancel()
 	m.reopen(wanted.Namespaces)
 	want := schedule.Want{Free: wanted.AtMost, Holding: wanted.Holding, Limited: len(wanted.Namespaces) > 0, Careful: m.careful()}
@@ -48,18 +49,18 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted
 	switch {
 	case !proposal.Empty():
 		settled, err = s.send(ctx, started, wanted, proposal, nil, &batch)
-		if hasCode(err, lockNotAvailable) && !errors.Is(err, ErrApart) && !m.careful() {
+		if postgres.HasCode(err, postgres.LockNotAvailable) && !errors.Is(err, ErrApart) && !m.careful() {
 			m.carefulTo, want.Careful = time.Now().Add(carefulFor), true
 			settled, err = s.send(ctx, started, wanted, m.schedule.Propose(m.now(), want), nil, &batch)
 		}
 		switch {
-		case IsRefused(err) && len(started) > 0:
+		case postgres.IsRefused(err) && len(started) > 0:
 			err = fmt.Errorf("%w: %w", ErrApart, err)
-		case IsRefused(err):
+		case postgres.IsRefused(err):
 			err = s.claimAround(ctx, wanted, want, err, &batch)
 		}
 	case len(started) > 0:
-		if settled, err = s.settle(ctx, Dispatched, started); IsRefused(err) || hasCode(err, lockNotAvailable) {
+		if settled, err = s.settle(ctx, Dispatched, started); postgres.IsRefused(err) || postgres.HasCode(err, postgres.LockNotAvailable) {
 			err = fmt.Errorf("%w: %w", ErrApart, err)
 		}
 	}
@@ -104,9 +105,9 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	asked := time.Now()
 	statements := &pgx.Batch{}
 	if len(started) > 0 {
-		statements.Queue(sql.Dispatched, s.dispatchedArgs(started)...).Query(func(rows pgx.Rows) (err error) {
+		statements.Queue(sql.Text("dispatched"), s.dispatchedArgs(started)...).Query(func(rows pgx.Rows) (err error) {
 			settled, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-			if hasCode(err, lockNotAvailable) {
+			if postgres.HasCode(err, postgres.LockNotAvailable) {
 				err = fmt.Errorf("%w: %w", ErrApart, err)
 			}
 			return err
@@ -114,8 +115,8 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	}
 	args := s.claimArgs(wanted, p)
 	if head != nil {
-		statements.Queue(sql.ClaimHead, append(args[:1:1], args[3:]...)...).Query(func(rows pgx.Rows) error {
-			heads, err := pgx.CollectRows(rows, pgx.RowToStructByPos[refusedHead])
+		statements.Queue(sql.Text("claim_head"), append(args[:1:1], args[3:]...)...).Query(func(rows pgx.Rows) error {
+			heads, err := pgx.CollectRows(rows, pgx.RowToStructByName[refusedHead])
 			if len(heads) > 0 {
 				*head = heads[0]
 			}
@@ -123,18 +124,18 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 		})
 	}
 	answer := claimAnswer{deadline: asked.Add(s.Lease)}
-	statements.Queue(sql.Claim, args...).Query(answer.read)
+	statements.Queue(sql.Text("claim"), args...).Query(answer.read)
 	var changes []news
 	looks := !wanted.Quiet && asked.Sub(m.lookedAt) > lookAgain
 	if looks {
-		statements.Queue(sql.Look, m.seen).Query(func(rows pgx.Rows) (err error) {
-			changes, err = pgx.CollectRows(rows, pgx.RowToStructByPos[news])
+		statements.Queue(sql.Text("look"), m.seen).Query(func(rows pgx.Rows) (err error) {
+			changes, err = pgx.CollectRows(rows, pgx.RowToStructByName[news])
 			return err
 		})
 	}
 	// The batch is one implicit transaction; it needs no BEGIN.
 	if err := s.Pool.SendBatch(ctx, statements).Close(); err != nil {
-		return nil, named(ctx, s.Pool, claimVerb, err)
+		return nil, postgres.Explain(ctx, s.Pool, claimVerb, err)
 	}
 	if len(started) == 0 && !looks && len(answer.items) > 0 {
 		batch.Flush = max(time.Since(asked)-time.Duration(answer.standing.Took)*time.Microsecond, 0)
@@ -168,7 +169,7 @@ func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {
 		epoch = &id
 	}
 	return []any{s.Owner, s.Lease, s.watcher(p.AtMost), epoch, p.AtMost, p.Unanswered, p.Alone, p.Leased.Held, p.Leased.To,
-		lanes, priorities, items, due, ids, floors, held, heldTo, s.memory.careful(), optional(s.Namespace), namespaces, allowed}
+		lanes, priorities, items, due, ids, floors, held, heldTo, s.memory.careful(), postgres.OrNull(s.Namespace), namespaces, allowed}
 }
 
 // apply stores the answer to a proposal in the memory and in the batch.
@@ -187,6 +188,13 @@ type claimAnswer struct {
 	items    []Item
 	lanes    []schedule.Lane // of the items
 	standing standing
+}
+
+// claimed is a row of a claim.
+type claimed struct {
+	Item
+	Lane     *schedule.Lane
+	Standing []byte // not nil in the last row, which has no item
 }
 
 // standing is the last row of a claim. See sql/functions/claim_choose.sql.
@@ -213,42 +221,18 @@ type standing struct {
 }
 
 func (a *claimAnswer) read(rows pgx.Rows) error {
-	for rows.Next() {
-		var (
-			i                                         Item
-			id, token                                 *int64
-			lane                                      *schedule.Lane
-			execution, definition, version            *string
-			namespace, workflowType, taskQueue        *string
-			nodes, params, trace, problem             *string
-			timeout, waited, unansweredFor            *time.Duration
-			attempts, failures, maxAttempts, priority *int
-			unknown                                   *bool
-			last                                      []byte
-		)
-		if err := rows.Scan(&id, &token, &execution, &lane, &definition, &version, &namespace, &workflowType, &taskQueue, &timeout,
-			&nodes, &params, &trace, &attempts, &failures, &maxAttempts, &unknown, &unansweredFor, &problem, &waited, &priority, &last); err != nil {
-			return err
-		}
-		if id == nil {
-			if err := json.Unmarshal(last, &a.standing); err != nil {
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[claimed])
+	for _, row := range all {
+		if row.Standing != nil {
+			if err := json.Unmarshal(row.Standing, &a.standing); err != nil {
 				return fmt.Errorf("read how the lanes stand: %w", err)
 			}
 			continue
 		}
-		i.ID, i.Token, i.Deadline, i.Priority = *id, *token, a.deadline, value(priority)
-		i.ExecutionID, i.WorkspaceID = value(execution), uuid.UUID(*lane).String()
-		i.WorkflowDefinitionID, i.WorkflowDefinitionVersionID = value(definition), value(version)
-		i.Namespace, i.WorkflowType, i.TaskQueue, i.ExecutionTimeout = value(namespace), value(workflowType), value(taskQueue), value(timeout)
-		i.NodeIDs, i.Params, i.Traceparent = []byte(value(nodes)), []byte(value(params)), value(trace)
-		i.AttemptCount, i.FailureCount, i.MaxAttempts = value(attempts), value(failures), value(maxAttempts)
-		i.OutcomeUnknown, i.Problem, i.Waited = value(unknown), value(problem), value(waited)
-		if i.OutcomeUnknown {
-			i.UnansweredFor = value(unansweredFor)
-		}
-		a.items, a.lanes = append(a.items, i), append(a.lanes, *lane)
+		row.Deadline = a.deadline
+		a.items, a.lanes = append(a.items, row.Item), append(a.lanes, *row.Lane)
 	}
-	return rows.Err()
+	return err
 }
 
 // schedule converts the answer to a schedule.Answer.
@@ -278,7 +262,7 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 	for n, e := range p.Entries {
 		l := &answer.Lanes[n]
 		l.Granted, l.Taken = st.Grants[n], taken[key{e.Lane, e.Priority}]
-		l.Held, l.Limit, l.Paused, l.Number, l.Receipt = st.Holders[n]+ofLane[e.Lane], st.Limits[n], st.Pauses[n], value(st.Numbers[n]), e.Receipt
+		l.Held, l.Limit, l.Paused, l.Number, l.Receipt = st.Holders[n]+ofLane[e.Lane], st.Limits[n], st.Pauses[n], postgres.OrZero(st.Numbers[n]), e.Receipt
 		l.Bound = true
 		if l.Paused {
 			l.Limit = 0
@@ -291,7 +275,7 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 			}
 		}
 		if rate := st.Rates[n]; rate != nil {
-			if left := value(st.Allows[n]) - float64(ofLane[e.Lane]); left < 1 {
+			if left := postgres.OrZero(st.Allows[n]) - float64(ofLane[e.Lane]); left < 1 {
 				l.RetryIn = time.Duration((1-left) / *rate * float64(time.Second)) + time.Microsecond
 			}
 		}

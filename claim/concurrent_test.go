@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -54,11 +55,11 @@ func TestManyClaimersAtOncePassNoLimit(t *testing.T) {
 	require.NoError(t, err)
 	limitOf := map[string]int{}
 	for n, limit := range limits {
-		id := c.workspace(fmt.Sprintf("workspace %d", n), limit)
+		id := c.NewWorkspace(fmt.Sprintf("workspace %d", n), limit)
 		limitOf[id] = limit
-		c.enqueue(id, items)
+		c.Insert(id, items)
 	}
-	c.execute(audit)
+	c.Execute(audit)
 	c.open.Store(int64(len(limits) * items))
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -76,7 +77,7 @@ func TestManyClaimersAtOncePassNoLimit(t *testing.T) {
 	all.Wait()
 	require.Zero(t, c.open.Load())
 	c.requireNoLimitPassed(limitOf)
-	require.Zero(t, scalar[int](c.bench, `select count(*) from pgdispatch.workflow_execution_queue
+	require.Zero(t, sqltest.Scalar[int](c.Shop, `select count(*) from pgdispatch.workflow_execution_queue
 		where status not in ('COMPLETED', 'FAILED') or stage in ('HOLDS', 'DOUBT')`))
 }
 
@@ -95,12 +96,12 @@ func TestPoisonAmongManyClaimersHarmsNobodyElse(t *testing.T) {
 	c := &claimers{bench: newBench(t)}
 	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, nil, "test")
 	require.NoError(t, err)
-	limitOf := map[string]int{c.shop: 4, c.workspace("other", 20): 20}
-	c.execute("update pgdispatch.workspaces set max_concurrent_workflows = 4 where id = $1", c.shop)
+	limitOf := map[string]int{c.Shop.Shop: 4, c.NewWorkspace("other", 20): 20}
+	c.Execute("update pgdispatch.workspaces set max_concurrent_workflows = 4 where id = $1", c.Shop.Shop)
 	for id := range limitOf {
-		c.enqueue(id, items)
+		c.Insert(id, items)
 	}
-	c.execute(audit)
+	c.Execute(audit)
 	c.open.Store(int64(len(limitOf) * items))
 	poison := map[int64]*atomic.Int64{1: {}, 7: {}, items + 1: {}}
 
@@ -123,7 +124,7 @@ func TestPoisonAmongManyClaimersHarmsNobodyElse(t *testing.T) {
 	for id, died := range poison {
 		require.EqualValues(t, 3, died.Load(), "of item %d", id)
 	}
-	require.Equal(t, []int64{1, 7, items + 1}, scalar[[]int64](c.bench,
+	require.Equal(t, []int64{1, 7, items + 1}, sqltest.Scalar[[]int64](c.Shop,
 		"select array_agg(id order by id) from pgdispatch.workflow_execution_queue where status = 'FAILED'"), "and of no other")
 	c.requireNoLimitPassed(limitOf)
 }
@@ -152,7 +153,7 @@ func (p *process) step(ctx context.Context) error {
 	}
 	item := p.held[0]
 	p.held = p.held[1:]
-	s := Settlement{Verb: Dispatched, ID: item.ID, Token: item.Token, RunID: "run", Error: item.Problem}
+	s := Settlement{Verb: Dispatched, ID: item.ID, Token: item.Token, RunID: "run", Error: string(item.Problem)}
 	if item.Problem != "" {
 		s.Verb = Fail
 	}
@@ -197,7 +198,7 @@ func (c *claimers) work(ctx context.Context, store *Store) error {
 			}
 		}
 		for len(running) > 0 && (len(batch.Items) == 0 || rand.N(2) == 0) {
-			first, err := store.Finish(ctx, running[0], []string{"COMPLETED", "FAILED", "TIMED_OUT"}[rand.N(3)], "as it goes", "")
+			first, err := c.Finish(ctx, running[0], []string{"COMPLETED", "FAILED", "TIMED_OUT"}[rand.N(3)], "as it goes", "")
 			if err != nil || !first {
 				return fmt.Errorf("finish: first %t, %w", first, err)
 			}
@@ -249,7 +250,7 @@ type move struct {
 func (c *claimers) requireNoLimitPassed(limitOf map[string]int) {
 	c.t.Helper()
 	// What is freed at an instant comes before what is taken at it.
-	rows, err := c.pool.Query(c.t.Context(), `select item_id, workspace_id::text, status, held_before, holds_slot, token from public.audit
+	rows, err := c.Conns.Query(c.t.Context(), `select item_id, workspace_id::text, status, held_before, holds_slot, token from public.audit
 		order by pg_xact_commit_timestamp(xmin), status = 'CLAIMED', n`)
 	require.NoError(c.t, err)
 	moves, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m move, err error) {

@@ -2,7 +2,6 @@ package claim_test
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -31,9 +30,4 @@ func ExampleStore() {
 		return err
 	}
 	_ = handOver
-}
-
-func ExampleClean() {
-	fmt.Println(claim.Clean("dial tcp\n127.0.0.1:7233:\tconnection refused\n"))
-	// Output: dial tcp 127.0.0.1:7233: connection refused
 }

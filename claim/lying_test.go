@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // truths are the receipts that answers have brought: promises of Postgres, the only thing that a memory must not make up. They are true
@@ -74,15 +75,15 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 	limitOf, known := map[string]int{}, []schedule.Lane{}
 	for n, limit := range limits {
-		id := c.workspace(fmt.Sprintf("workspace %d", n), limit)
+		id := c.NewWorkspace(fmt.Sprintf("workspace %d", n), limit)
 		limitOf[id], known = limit, append(known, schedule.Lane(uuid.MustParse(id)))
-		c.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority)
+		c.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority)
 			select d.workspace_id, d.id, n % 3 from pgdispatch.workflow_definitions d, generate_series(1, $2::integer) n
 			where d.workspace_id = $1::uuid`, id, items)
 	}
-	c.execute(audit)
+	c.Execute(audit)
 	c.open.Store(int64(len(limits) * items))
-	numbers := scalar[[]int64](c.bench, "select array_agg(w.wake_number) from pgdispatch.workspaces w")
+	numbers := sqltest.Scalar[[]int64](c.Shop, "select array_agg(w.wake_number) from pgdispatch.workspaces w")
 	told := &truths{lanes: map[schedule.Epoch]map[schedule.Lane][]schedule.Receipt{}, leased: map[schedule.Epoch][]schedule.Receipt{}}
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -108,7 +109,7 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 	require.Positive(t, lies)
 	require.Zero(t, c.open.Load())
 	c.requireNoLimitPassed(limitOf)
-	require.Zero(t, scalar[int](c.bench, `select count(*) from pgdispatch.workflow_execution_queue
+	require.Zero(t, sqltest.Scalar[int](c.Shop, `select count(*) from pgdispatch.workflow_execution_queue
 		where status not in ('COMPLETED', 'FAILED') or stage in ('HOLDS', 'DOUBT')`))
 }
 

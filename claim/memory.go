@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -62,7 +61,7 @@ type news struct {
 	head
 	Gap        bool
 	Changed    bool
-	Lane       *schedule.Lane
+	Lane       *schedule.Lane `db:"workspace_id"`
 	Priority   *int
 	Due        *time.Time
 	Items      *int
@@ -83,8 +82,8 @@ func (m *memory) learn(rows []news, asked time.Time) (whole bool, changed map[sc
 			m.schedule.LearnAll()
 		default:
 			changed[*r.Lane] = true
-			c := schedule.Change{Lane: *r.Lane, Number: value(r.WakeNumber)}
-			if c.Items = value(r.Items); r.Priority != nil && r.Due != nil {
+			c := schedule.Change{Lane: *r.Lane, Number: postgres.OrZero(r.WakeNumber)}
+			if c.Items = postgres.OrZero(r.Items); r.Priority != nil && r.Due != nil {
 				c.Waits, c.Priority, c.Due, c.Again = true, *r.Priority, *r.Due, c.Items == 0
 				m.arrived += c.Items
 			}
@@ -100,7 +99,7 @@ func (m *memory) learnHead(h head, asked time.Time) {
 	m.tell(h.Now, asked)
 	m.schedule.Aging = h.Aging
 	m.schedule.Pause(h.Paused)
-	m.schedule.Unanswered(value(h.Doubt), h.Suspect)
+	m.schedule.Unanswered(postgres.OrZero(h.Doubt), h.Suspect)
 }
 
 // hear applies notification payloads. It returns false if one of them does not name a known workspace or a usable
@@ -163,7 +162,7 @@ func (s *Store) look(ctx context.Context) (missed int, err error) {
 // readChanges reads and applies the changes since the last look. See learn for what it returns.
 func (s *Store) readChanges(ctx context.Context) (whole bool, changed map[schedule.Lane]bool, err error) {
 	asked := time.Now()
-	rows, err := read[news](ctx, s.Pool, "look for changes", sql.Look, s.memory.seen)
+	rows, err := postgres.Read[news](ctx, s.Pool, "look for changes", sql.Text("look"), s.memory.seen)
 	if err != nil {
 		return false, nil, err
 	}
@@ -174,20 +173,20 @@ func (s *Store) readChanges(ctx context.Context) (whole bool, changed map[schedu
 // waiting is a row of a load.
 type waiting struct {
 	head
-	Lane       *schedule.Lane
+	Lane       *schedule.Lane `db:"workspace_id"`
 	Priority   *int
-	Due        *time.Time
+	Due        *time.Time `db:"run_at"`
 	ID         *int64
 	WakeNumber int64
 	Held       *int
-	Limit      *int
+	Limit      *int `db:"slots"`
 	LanePaused *bool
 	Parked     bool
 }
 
 // readWaiting reads everything that waits.
 func (s *Store) readWaiting(ctx context.Context) (found []waiting, all []schedule.Waiting, err error) {
-	found, err = rows(ctx, s.Pool, loadTimeout, "load what waits", pgx.RowToStructByPos[waiting], sql.Load)
+	found, err = postgres.ReadWithin[waiting](ctx, loadTimeout, s.Pool, "load what waits", sql.Text("load"))
 	if err != nil {
 		return nil, nil, err
 	}

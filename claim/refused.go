@@ -3,13 +3,11 @@ package claim
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -33,39 +31,19 @@ type Parked struct {
 // refusedHead is the item that a claim of a single item was about to take.
 type refusedHead struct {
 	ID   int64
-	Lane schedule.Lane
-}
-
-// notOfRows are the SQLSTATE classes that are not about a row: connections, transactions, locks, resources and operator
-// intervention.
-var notOfRows = []string{"08", "25", "28", "3D", "40", "53", "55", "57", "58"}
-
-// IsRefused reports whether Postgres rejected a statement because of a row, so that the statement may succeed without
-// that row. User-defined triggers and constraints can cause this. Retrying it immediately does not help.
-func IsRefused(err error) bool {
-	var postgres *pgconn.PgError
-	if !errors.As(err, &postgres) || postgres.Severity == "FATAL" || len(postgres.Code) != 5 || postgres.Code == "PGD30" {
-		return false
-	}
-	switch class := postgres.Code[:2]; {
-	case slices.Contains(notOfRows, class):
-		return false
-	case class == "42": // a missing privilege or name: about a row only if raised inside a user-defined function
-		return postgres.Where != "" && !strings.HasPrefix(postgres.Where, "PL/pgSQL function pgdispatch.")
-	}
-	return true
+	Lane schedule.Lane `db:"workspace_id"`
 }
 
 // inHalves calls do, which returns the IDs of the items it updated. If some items are rejected, inHalves bisects the
 // batch to update the others, and returns the errors of the rejected ones.
 func inHalves[T any](items []T, do func([]T) ([]int64, error)) ([]int64, error) {
 	moved, err := do(items)
-	if len(items) <= 1 || !IsRefused(err) {
+	if len(items) <= 1 || !postgres.IsRefused(err) {
 		return moved, err
 	}
 	half := len(items) / 2
 	first, err := inHalves(items[:half], do)
-	if err != nil && !IsRefused(err) {
+	if err != nil && !postgres.IsRefused(err) {
 		return first, err
 	}
 	second, others := inHalves(items[half:], do)
@@ -74,10 +52,10 @@ func inHalves[T any](items []T, do func([]T) ([]int64, error)) ([]int64, error) 
 
 // claimAround claims what it can after a claim was rejected with err. It halves the claim until it asks for one item,
 // parks that item if it is rejected, and continues without it. All replicas skip a parked item for a while: see
-// sql/park.sql.
+// sql/claim/park.sql.
 func (s *Store) claimAround(ctx context.Context, wanted Wanted, want schedule.Want, err error, batch *Batch) error {
 	m := &s.memory
-	for head := (*refusedHead)(nil); IsRefused(err); {
+	for head := (*refusedHead)(nil); postgres.IsRefused(err); {
 		switch {
 		case want.Free > 1:
 			want.Free /= 2
@@ -103,7 +81,7 @@ func (s *Store) claimAround(ctx context.Context, wanted Wanted, want schedule.Wa
 // park makes all replicas skip an item for a while, and makes this one skip its workspace if it has parked many of its
 // items.
 func (s *Store) park(ctx context.Context, head refusedHead, why error, batch *Batch) error {
-	isNew, err := one[bool](ctx, s.async(), settleTimeout, "park item", sql.Park, head.ID, Clean(why.Error()))
+	isNew, err := postgres.Value[bool](ctx, s.async(), "park item", sql.Text("park"), head.ID, postgres.Clean(why.Error()))
 	if err != nil {
 		return err
 	}

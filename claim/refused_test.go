@@ -4,33 +4,35 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/stretchr/testify/require"
 )
 
 // poison has a trigger of somebody's own refuse the update of items whose idempotency key begins with "poison", when the condition holds.
 func (b *bench) poison(when string) {
 	b.t.Helper()
-	b.execute(`create function public.audit() returns trigger language plpgsql as $$ begin
+	b.Execute(`create function public.audit() returns trigger language plpgsql as $$ begin
 		raise exception 'audit says no to %', new.idempotency_key; end $$`)
-	b.execute(`create trigger audit after update on pgdispatch.workflow_execution_queue for each row
+	b.Execute(`create trigger audit after update on pgdispatch.workflow_execution_queue for each row
 		when (new.idempotency_key like 'poison%' and ` + when + `) execute function public.audit()`)
 }
 
 // marked enqueues an item of a workspace with that key, before all others of it.
 func (b *bench) marked(workspace, key string) int64 {
 	b.t.Helper()
-	return scalar[int64](b, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key, run_at)
+	return sqltest.Scalar[int64](b.Shop, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key, run_at)
 		select d.workspace_id, d.id, $2, now() - interval '1 hour' from pgdispatch.workflow_definitions d where d.workspace_id = $1::uuid returning id`, workspace, key)
 }
 
 func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	other := b.workspace("other", 100)
+	other := b.NewWorkspace("other", 100)
 	b.poison("new.status = 'CLAIMED'")
-	b.enqueue(b.shop, 20)
-	id := b.marked(b.shop, "poison")
-	b.enqueue(other, 20)
+	b.Insert(b.Shop.Shop, 20)
+	id := b.marked(b.Shop.Shop, "poison")
+	b.Insert(other, 20)
 
 	var claimed int
 	var parked []Parked
@@ -43,7 +45,7 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	require.Equal(t, 40, claimed)
 	require.Len(t, parked, 1)
 	require.Equal(t, id, parked[0].ID)
-	require.Equal(t, b.shop, parked[0].WorkspaceID)
+	require.Equal(t, b.Shop.Shop, parked[0].WorkspaceID)
 	require.True(t, parked[0].New)
 	require.ErrorContains(t, parked[0].Err, "audit says no to poison")
 	depth, err := b.QueueDepth(t.Context())
@@ -56,7 +58,7 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 
 	// Another replica passes it over, too, and what all wait for is no surprise.
 	second := b.replica("b")
-	b.enqueue(b.shop, 3)
+	b.Insert(b.Shop.Shop, 3)
 	batch, err := second.Claim(t.Context(), 50)
 	require.NoError(t, err)
 	require.Len(t, batch.Items, 3)
@@ -68,7 +70,7 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 
 	// Once its time has come it is tried again, and once the trigger is mended it is claimed.
 	again := func() Batch {
-		b.execute("update pgdispatch.parked_items set try_at = '-infinity'")
+		b.Execute("update pgdispatch.parked_items set try_at = '-infinity'")
 		b.Store.memory.comparedAt = time.Time{}
 		batch, err := b.Claim(t.Context(), 50)
 		require.NoError(t, err)
@@ -78,7 +80,7 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	require.Empty(t, batch.Items)
 	require.Len(t, batch.Parked, 1)
 	require.False(t, batch.Parked[0].New)
-	b.execute("drop trigger audit on pgdispatch.workflow_execution_queue")
+	b.Execute("drop trigger audit on pgdispatch.workflow_execution_queue")
 	batch = again()
 	require.Len(t, batch.Items, 1)
 	require.Equal(t, id, batch.Items[0].ID)
@@ -90,19 +92,19 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 func TestAWorkspaceOfItemsThatAreRefusedHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	other := b.workspace("other", 100)
+	other := b.NewWorkspace("other", 100)
 	b.poison("new.status = 'CLAIMED'")
-	b.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key, run_at)
+	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key, run_at)
 		select d.workspace_id, d.id, 'poison' || n, now() - interval '1 hour' from pgdispatch.workflow_definitions d, generate_series(1, 100) n
-		where d.workspace_id = $1::uuid`, b.shop)
-	b.enqueue(other, 20)
+		where d.workspace_id = $1::uuid`, b.Shop.Shop)
+	b.Insert(other, 20)
 	claimed, calls := 0, 0
 	for ; claimed < 20; calls++ {
 		batch, _ := b.Claim(t.Context(), 10)
 		claimed += len(batch.Items)
 		require.Less(t, calls, 20)
 	}
-	require.LessOrEqual(t, scalar[int](b, "select count(*) from pgdispatch.parked_items"), mostOfLane)
+	require.LessOrEqual(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.parked_items"), mostOfLane)
 	batch, err := b.Claim(t.Context(), 10)
 	require.NoError(t, err, "the workspace is left alone")
 	require.Empty(t, batch.Items)
@@ -111,7 +113,7 @@ func TestAWorkspaceOfItemsThatAreRefusedHoldsUpNoOther(t *testing.T) {
 func TestItemsBesideOneThatIsRefusedAreSettledAndRenewed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.marked(b.shop, "poison")
+	b.marked(b.Shop.Shop, "poison")
 	items := b.claimed(b.Store, 6)
 	b.poison("true")
 	held := make([]Held, len(items))
@@ -126,31 +128,31 @@ func TestItemsBesideOneThatIsRefusedAreSettledAndRenewed(t *testing.T) {
 	require.ErrorIs(t, err, ErrApart)
 	settled, err := b.Settle(t.Context(), Dispatched, settlements)
 	require.ErrorContains(t, err, "audit says no")
-	require.True(t, IsRefused(err))
+	require.True(t, postgres.IsRefused(err))
 	require.Len(t, settled, len(items)-1)
 }
 
 func TestAnExpiredLeaseThatIsRefusedKeepsNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	id := b.marked(b.shop, "poison")
+	id := b.marked(b.Shop.Shop, "poison")
 	b.claimed(b.Store, 4)
-	b.execute("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp() - interval '1 ms' where status = 'CLAIMED'")
+	b.Execute("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp() - interval '1 ms' where status = 'CLAIMED'")
 	b.poison("new.status = 'PENDING'")
 	swept, err := b.Sweep(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, 3, swept.Requeued)
-	require.Contains(t, scalar[string](b, "select error from pgdispatch.parked_items where item_id = $1", id), "its expired lease cannot be ended: audit says no")
-	require.Equal(t, "CLAIMED", scalar[string](b, "select status from pgdispatch.workflow_execution_queue where id = $1", id))
+	require.Contains(t, sqltest.Scalar[string](b.Shop, "select error from pgdispatch.parked_items where item_id = $1", id), "its expired lease cannot be ended: audit says no")
+	require.Equal(t, "CLAIMED", sqltest.Scalar[string](b.Shop, "select status from pgdispatch.workflow_execution_queue where id = $1", id))
 }
 
 // What concerns every row is no fault of an item.
 func TestWhatRefusesEveryClaimParksNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.enqueue(b.shop, 5)
-	b.execute("alter function pgdispatch.claim_grants rename to gone")
+	b.Insert(b.Shop.Shop, 5)
+	b.Execute("alter function pgdispatch.claim_grants rename to gone")
 	_, err := b.Claim(t.Context(), 5)
 	require.ErrorContains(t, err, "claim_grants")
-	require.Zero(t, scalar[int64](b, "select count(*) from pgdispatch.parked_items"))
+	require.Zero(t, sqltest.Scalar[int64](b.Shop, "select count(*) from pgdispatch.parked_items"))
 }

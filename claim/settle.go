@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -48,7 +49,7 @@ func (s *Store) Settle(ctx context.Context, verb Verb, batch []Settlement) ([]in
 
 func (s *Store) settle(ctx context.Context, verb Verb, batch []Settlement) ([]int64, error) {
 	if verb == Dispatched {
-		return s.ids(ctx, "settle dispatched items", sql.Dispatched, s.dispatchedArgs(batch)...)
+		return s.ids(ctx, "settle dispatched items", sql.Text("dispatched"), s.dispatchedArgs(batch)...)
 	}
 	ids, tokens := keys(batch)
 	var (
@@ -57,15 +58,15 @@ func (s *Store) settle(ctx context.Context, verb Verb, batch []Settlement) ([]in
 		unknown = make([]bool, len(batch))
 	)
 	for n, b := range batch {
-		texts[n], delays[n], unknown[n] = Clean(b.Error), b.Delay, b.Unknown
+		texts[n], delays[n], unknown[n] = postgres.Clean(b.Error), b.Delay, b.Unknown
 	}
 	switch verb {
 	case Retry:
-		return s.ids(ctx, "settle items to retry", sql.Retry, ids, tokens, texts, delays, unknown)
+		return s.ids(ctx, "settle items to retry", sql.Text("retry"), ids, tokens, texts, delays, unknown)
 	case Release:
-		return s.ids(ctx, "release items", sql.Release, ids, tokens, texts, unknown)
+		return s.ids(ctx, "release items", sql.Text("release"), ids, tokens, texts, unknown)
 	case Fail:
-		return s.ids(ctx, "settle failed items", sql.Fail, ids, tokens, texts)
+		return s.ids(ctx, "settle failed items", sql.Text("fail"), ids, tokens, texts)
 	}
 	return nil, fmt.Errorf("settle items: unknown verb %q", verb)
 }

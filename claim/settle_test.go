@@ -1,9 +1,12 @@
 package claim
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,11 +25,11 @@ func TestSettleMovesTheItem(t *testing.T) {
 			ids, err := b.Settle(t.Context(), verb, []Settlement{settlementOf(item, verb)})
 			require.NoError(t, err)
 			require.Equal(t, []int64{item.ID}, ids)
-			require.Equal(t, want, scalar[string](b, `select q.status || ' attempts=' || q.attempt_count || ' failures=' || q.failure_count
+			require.Equal(t, want, sqltest.Scalar[string](b.Shop, `select q.status || ' attempts=' || q.attempt_count || ' failures=' || q.failure_count
 				|| ' unknown=' || q.outcome_unknown || ' error=' || coalesce(q.last_error, '') || ' execution=' || e.status
 				|| ' run=' || coalesce(e.run_id, '') || ' watcher=' || coalesce(e.watcher, '')
 				from pgdispatch.workflow_execution_queue q join pgdispatch.workflow_executions e on e.id = q.execution_id`))
-			waits := scalar[bool](b, "select run_at > clock_timestamp() + interval '59 minutes' from pgdispatch.workflow_execution_queue")
+			waits := sqltest.Scalar[bool](b.Shop, "select run_at > clock_timestamp() + interval '59 minutes' from pgdispatch.workflow_execution_queue")
 			require.Equal(t, verb == Retry, waits)
 		})
 	}
@@ -40,13 +43,13 @@ func TestLateSettleChangesNothing(t *testing.T) {
 		"its lease ran out and no sweeper came": func(item Item) { b.expire(item) },
 		"swept": func(item Item) {
 			b.expire(item)
-			swept, err := other.Sweep(t.Context(), 10)
+			swept, err := b.Sweep(t.Context(), 10)
 			require.NoError(t, err)
 			require.Equal(t, 1, swept.Requeued)
 		},
 		"claimed by another": func(item Item) {
 			b.expire(item)
-			_, err := other.Sweep(t.Context(), 10)
+			_, err := b.Sweep(t.Context(), 10)
 			require.NoError(t, err)
 			batch, err := other.Claim(t.Context(), 10)
 			require.NoError(t, err)
@@ -60,7 +63,7 @@ func TestLateSettleChangesNothing(t *testing.T) {
 	} {
 		item := b.claimed(b.Store, 1)[0]
 		overtake(item)
-		before := b.row(item)
+		before := b.Row(item.ID)
 		for _, verb := range verbs {
 			ids, err := b.Settle(t.Context(), verb, []Settlement{settlementOf(item, verb)})
 			require.NoError(t, err)
@@ -69,8 +72,8 @@ func TestLateSettleChangesNothing(t *testing.T) {
 		ids, err := b.Heartbeat(t.Context(), []Held{{item.ID, item.Token}})
 		require.NoError(t, err)
 		require.Empty(t, ids)
-		require.Equal(t, before, b.row(item), name)
-		b.execute("delete from pgdispatch.workflow_execution_queue")
+		require.Equal(t, before, b.Row(item.ID), name)
+		b.Execute("delete from pgdispatch.workflow_execution_queue")
 	}
 }
 
@@ -87,7 +90,7 @@ func TestSettleReportsExactlyWhatItMoved(t *testing.T) {
 	ids, err := b.Settle(t.Context(), Dispatched, batch)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []int64{items[0].ID, items[2].ID, items[3].ID, items[4].ID}, ids)
-	require.Equal(t, 4, scalar[int](b, "select count(*) from pgdispatch.workflow_executions where run_id = 'run-' || id"), "each its own")
+	require.Equal(t, 4, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.workflow_executions where run_id = 'run-' || id"), "each its own")
 }
 
 func TestSettleOfNothingAndOfAnUnknownVerb(t *testing.T) {
@@ -113,7 +116,7 @@ func TestReleaseWithoutAnErrorKeepsTheLastOne(t *testing.T) {
 	item = batch.Items[0]
 	_, err = b.Settle(t.Context(), Release, []Settlement{{ID: item.ID, Token: item.Token}})
 	require.NoError(t, err)
-	require.Equal(t, "boom", scalar[string](b, "select last_error from pgdispatch.workflow_execution_queue"))
+	require.Equal(t, "boom", sqltest.Scalar[string](b.Shop, "select last_error from pgdispatch.workflow_execution_queue"))
 }
 
 func TestEndIsRecordedOnce(t *testing.T) {
@@ -123,13 +126,13 @@ func TestEndIsRecordedOnce(t *testing.T) {
 	first, err := b.Finish(t.Context(), item.ExecutionID, "TERMINATED", "enough \x00 of\nit", "")
 	require.NoError(t, err)
 	require.True(t, first)
-	require.Equal(t, "FAILED", b.status(item))
-	require.Equal(t, "enough \uFFFD of it", scalar[string](b, "select last_error from pgdispatch.workflow_execution_queue"))
-	before := b.row(item)
+	require.Equal(t, "FAILED", b.Status(item.ID))
+	require.Equal(t, "enough \uFFFD of it", sqltest.Scalar[string](b.Shop, "select last_error from pgdispatch.workflow_execution_queue"))
+	before := b.Row(item.ID)
 	first, err = b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
 	require.False(t, first)
-	require.Equal(t, before, b.row(item))
+	require.Equal(t, before, b.Row(item.ID))
 
 	_, err = b.Finish(t.Context(), item.ExecutionID, "VANISHED", "", "")
 	require.ErrorContains(t, err, "finish execution: ")
@@ -145,20 +148,20 @@ func TestEndOfAnItemThatIsStillClaimedIsKeptForItsSettle(t *testing.T) {
 	first, err := b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
 	require.True(t, first)
-	require.Equal(t, "CLAIMED", b.status(item))
+	require.Equal(t, "CLAIMED", b.Status(item.ID))
 	_, err = b.Settle(t.Context(), Dispatched, []Settlement{{ID: item.ID, Token: item.Token, RunID: "run"}})
 	require.NoError(t, err)
-	require.Equal(t, "COMPLETED", b.status(item))
+	require.Equal(t, "COMPLETED", b.Status(item.ID))
 }
 
 func TestAnyCleanErrorCanBeStored(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for name, c := range nastyTexts {
+	for name, text := range map[string]string{"NUL": "a\x00b", "not UTF-8": "a\xff\xc3(b", "lines": "a\r\nb", "long": strings.Repeat("日", 3000)} {
 		item := b.claimed(b.Store, 1)[0]
-		ids, err := b.Settle(t.Context(), Fail, []Settlement{{ID: item.ID, Token: item.Token, Error: c.text, Delay: time.Second}})
+		ids, err := b.Settle(t.Context(), Fail, []Settlement{{ID: item.ID, Token: item.Token, Error: text, Delay: time.Second}})
 		require.NoError(t, err, name)
 		require.Len(t, ids, 1, name)
-		require.Equal(t, c.clean, scalar[string](b, "select last_error from pgdispatch.workflow_execution_queue where id = $1", item.ID), name)
+		require.Equal(t, postgres.Clean(text), sqltest.Scalar[string](b.Shop, "select last_error from pgdispatch.workflow_execution_queue where id = $1", item.ID), name)
 	}
 }

@@ -6,13 +6,14 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/stretchr/testify/require"
 )
 
 // withSettings is the bench's store on connections of its own.
 func (b *bench) withSettings(connections int32, settings map[string]string) *Store {
 	b.t.Helper()
-	config := b.pool.Config()
+	config := b.Conns.Config()
 	config.MaxConns, config.MinConns = connections, 0
 	for name, value := range settings {
 		config.ConnConfig.RuntimeParams[name] = value
@@ -20,13 +21,13 @@ func (b *bench) withSettings(connections int32, settings map[string]string) *Sto
 	pool, err := pgxpool.NewWithConfig(b.t.Context(), config)
 	require.NoError(b.t, err)
 	b.t.Cleanup(pool.Close)
-	return &Store{Pool: pool, Owner: b.Owner, Lease: b.Lease}
+	return &Store{Pool: pool, Owner: b.Store.Owner, Lease: b.Lease}
 }
 
 // locked locks an item's row in a transaction that does nothing until the test ends.
 func (b *bench) locked(items ...Item) {
 	b.t.Helper()
-	tx, err := b.pool.Begin(b.t.Context())
+	tx, err := b.Conns.Begin(b.t.Context())
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	for _, item := range items {
@@ -58,11 +59,11 @@ func TestARowThatSomebodyKeepsLockedCostsNoOtherItsLease(t *testing.T) {
 			settled, err := store.Settle(t.Context(), verb, batch)
 			require.NoError(t, err)
 			require.ElementsMatch(t, others, settled)
-			require.Equal(t, "CLAIMED", b.status(items[1]), "its lease will end it")
+			require.Equal(t, "CLAIMED", b.Status(items[1].ID), "its lease will end it")
 
 			_, err = store.Settle(t.Context(), verb, batch[1:2])
 			require.ErrorContains(t, err, "55P03", "it may be free the next time")
-			b.enqueue(b.shop, 2)
+			b.Insert(b.Shop.Shop, 2)
 			more, err := store.Claim(t.Context(), 2)
 			require.NoError(t, err)
 			require.Len(t, more.Items, 2, "claims go on")
@@ -76,7 +77,7 @@ func TestAClaimThatSettlesALockedItemSaysSoAndTheNextGoesOn(t *testing.T) {
 	b := newBench(t)
 	items := b.claimed(b.Store, 2)
 	b.locked(items[0])
-	b.enqueue(b.shop, 2)
+	b.Insert(b.Shop.Shop, 2)
 	store := b.withSettings(2, map[string]string{"lock_timeout": "50ms"})
 
 	both := []Settlement{settlementOf(items[0], Dispatched), settlementOf(items[1], Dispatched)}
@@ -84,7 +85,7 @@ func TestAClaimThatSettlesALockedItemSaysSoAndTheNextGoesOn(t *testing.T) {
 	require.ErrorIs(t, err, ErrApart)
 	require.Empty(t, settled)
 	require.Empty(t, batch.Items)
-	require.Equal(t, "CLAIMED", b.status(items[1]), "nothing was settled")
+	require.Equal(t, "CLAIMED", b.Status(items[1].ID), "nothing was settled")
 
 	batch, err = store.Claim(t.Context(), 2)
 	require.NoError(t, err)
@@ -95,8 +96,8 @@ func TestAClaimThatSettlesALockedItemSaysSoAndTheNextGoesOn(t *testing.T) {
 func TestAClaimPassesOverRowsThatAreLocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.enqueue(b.shop, 8)
-	tx, err := b.pool.Begin(t.Context())
+	b.Insert(b.Shop.Shop, 8)
+	tx, err := b.Conns.Begin(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	_, err = tx.Exec(t.Context(), "select from pgdispatch.workflow_execution_queue where id <= 5 for update")
@@ -121,15 +122,15 @@ func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) 
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.enqueue(b.shop, 3)
-			b.execute(`create function pgdispatch.refuse() returns trigger language plpgsql as
+			b.Insert(b.Shop.Shop, 3)
+			b.Execute(`create function pgdispatch.refuse() returns trigger language plpgsql as
 				$$ begin raise exception 'as raised: out of memory' using errcode = '` + code + `'; end $$`)
-			b.execute("create trigger refuse before update on pgdispatch.workflow_execution_queue for each row execute function pgdispatch.refuse()")
+			b.Execute("create trigger refuse before update on pgdispatch.workflow_execution_queue for each row execute function pgdispatch.refuse()")
 			_, err := b.Claim(t.Context(), 3)
 			require.ErrorContains(t, err, "claim items: ")
 			require.ErrorContains(t, err, code)
 			require.ErrorContains(t, err, remedy)
-			b.execute("drop trigger refuse on pgdispatch.workflow_execution_queue")
+			b.Execute("drop trigger refuse on pgdispatch.workflow_execution_queue")
 			batch, err := b.Claim(t.Context(), 3)
 			require.NoError(t, err)
 			require.Len(t, batch.Items, 3)
@@ -143,20 +144,20 @@ func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) 
 func TestAnErrorThatWouldSayAValueOfARowDoesNot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.enqueue(b.shop, 1)
+	b.Insert(b.Shop.Shop, 1)
 	items := b.claimed(b.Store, 1)
-	b.enqueue(b.shop, 1)
+	b.Insert(b.Shop.Shop, 1)
 	for _, expression := range []string{
 		"perform 'SECRET'::integer", "perform '{SECRET'::jsonb", "perform 'SECRET'::timestamptz", "perform ('{\"a\": SECRET}')::jsonb", "perform 'SECRET'::uuid",
 		"perform 1 / 0", "perform repeat('SECRET', 9)::name, 'SECRET'::numeric(2)",
 	} {
-		b.execute("create or replace function public.derive() returns trigger language plpgsql as $$ begin " + expression + "; return new; end $$")
-		b.execute("create or replace trigger derive before update on pgdispatch.workflow_execution_queue for each row execute function public.derive()")
-		b.execute("truncate pgdispatch.parked_items")
+		b.Execute("create or replace function public.derive() returns trigger language plpgsql as $$ begin " + expression + "; return new; end $$")
+		b.Execute("create or replace trigger derive before update on pgdispatch.workflow_execution_queue for each row execute function public.derive()")
+		b.Execute("truncate pgdispatch.parked_items")
 		batch, err := b.replica("c").Claim(t.Context(), 3)
 		require.NoError(t, err)
 		claimErr := batch.Parked[0].Err
-		require.NotContains(t, scalar[string](b, "select error from pgdispatch.parked_items"), "SECRET")
+		require.NotContains(t, sqltest.Scalar[string](b.Shop, "select error from pgdispatch.parked_items"), "SECRET")
 		_, settleErr := b.Settle(t.Context(), Dispatched, []Settlement{settlementOf(items[0], Dispatched)})
 		_, _, bothErr := b.SettleAndClaim(t.Context(), []Settlement{settlementOf(items[0], Dispatched)}, Wanted{AtMost: 1})
 		_, heartbeatErr := b.Heartbeat(t.Context(), []Held{{items[0].ID, items[0].Token}})
@@ -180,7 +181,7 @@ func TestAnErrorOfAConnectionSaysWhichSettingIsWrong(t *testing.T) {
 func TestConnectionsThatRefuseWritesAreGivenUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.enqueue(b.shop, 1)
+	b.Insert(b.Shop.Shop, 1)
 	store := b.withSettings(2, nil)
 	var conns []*pgxpool.Conn
 	for range 2 {
@@ -206,9 +207,9 @@ func TestConnectionsThatRefuseWritesAreGivenUp(t *testing.T) {
 func TestAStatementTimeoutOfTheRoleCorruptsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.enqueue(b.shop, 2)
+	b.Insert(b.Shop.Shop, 2)
 	short := b.withSettings(1, map[string]string{"statement_timeout": "20ms"})
-	tx, err := b.pool.Begin(t.Context())
+	tx, err := b.Conns.Begin(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	_, err = tx.Exec(t.Context(), "lock table pgdispatch.claim_lock in share row exclusive mode")

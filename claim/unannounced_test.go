@@ -10,7 +10,7 @@ import (
 // hidden inserts an item as logical replication brings it: no trigger sees it, and it is of another cluster's transaction.
 func (b *bench) hidden(workspace string, priority int, due time.Duration, xid string) int64 {
 	b.t.Helper()
-	tx, err := b.pool.Begin(b.t.Context())
+	tx, err := b.Conns.Begin(b.t.Context())
 	require.NoError(b.t, err)
 	_, err = tx.Exec(b.t.Context(), "set local session_replication_role = replica")
 	require.NoError(b.t, err)
@@ -43,9 +43,9 @@ func (b *bench) ids(batch Batch) []int64 {
 func TestRowsThatNoTriggerSawAreFoundWithinAMinuteAndCountedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	unknown, later := b.workspace("unknown", 5), b.workspace("later", 5)
+	unknown, later := b.NewWorkspace("unknown", 5), b.NewWorkspace("later", 5)
 	b.claimed(b.Store, 1)
-	want := []int64{b.hidden(b.shop, 0, 0, "3"), b.hidden(unknown, 0, 0, "9223372036854775807"), b.hidden(unknown, 3, 0, "3")}
+	want := []int64{b.hidden(b.Shop.Shop, 0, 0, "3"), b.hidden(unknown, 0, 0, "9223372036854775807"), b.hidden(unknown, 3, 0, "3")}
 	b.hidden(later, 0, time.Hour, "3")
 	batch, err := b.Claim(t.Context(), 10)
 	require.NoError(t, err)
@@ -65,10 +65,10 @@ func TestRowsThatNoTriggerSawAreFoundWithinAMinuteAndCountedOnce(t *testing.T) {
 func TestAnUrgentRowThatNobodyAnnouncedGoesFirstOnceItIsFound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.enqueue(b.shop, 3)
+	b.Insert(b.Shop.Shop, 3)
 	_, err := b.Claim(t.Context(), 1)
 	require.NoError(t, err)
-	urgent := b.hidden(b.shop, 5, 0, "3")
+	urgent := b.hidden(b.Shop.Shop, 5, 0, "3")
 	found := b.aMinuteLater(Wanted{AtMost: 1})
 	require.Equal(t, []int64{urgent}, b.ids(found))
 	require.Equal(t, 1, found.Unannounced)
@@ -90,12 +90,12 @@ func TestWhatCouldNotBeClaimedAnywayIsNotUnannounced(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.claimed(b.Store, 1)
-			b.execute(c.shut)
-			b.enqueue(b.shop, 2)
+			b.Execute(c.shut)
+			b.Insert(b.Shop.Shop, 2)
 			for range 3 {
 				b.aMinuteLater(Wanted{AtMost: 5, Namespaces: c.namespaces})
 			}
-			b.hidden(b.shop, 7, 0, "3")
+			b.hidden(b.Shop.Shop, 7, 0, "3")
 			batch := b.aMinuteLater(Wanted{AtMost: 5, Namespaces: c.namespaces})
 			require.Empty(t, batch.Items)
 			require.Zero(t, batch.Unannounced)
@@ -106,12 +106,12 @@ func TestWhatCouldNotBeClaimedAnywayIsNotUnannounced(t *testing.T) {
 func TestSettingsWithoutTheirRowAreNamedWithTheRemedy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	_, err := b.pool.Exec(t.Context(), "delete from pgdispatch.settings")
+	_, err := b.Conns.Exec(t.Context(), "delete from pgdispatch.settings")
 	require.NoError(t, err)
 	_, err = b.Claim(t.Context(), 1)
 	require.ErrorContains(t, err, "pgdispatch.settings has no row: insert into pgdispatch.settings default values")
-	_, err = b.pool.Exec(t.Context(), "insert into pgdispatch.settings default values")
+	_, err = b.Conns.Exec(t.Context(), "insert into pgdispatch.settings default values")
 	require.NoError(t, err)
-	b.enqueue(b.shop, 1)
+	b.Insert(b.Shop.Shop, 1)
 	b.claimed(b.Store, 1)
 }

@@ -8,15 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // forever watches what never ends.
-func forever(ctx context.Context, _ claim.Execution) (End, error) {
+func forever(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
 	<-ctx.Done()
-	return End{}, ctx.Err()
+	return temporal.End{}, ctx.Err()
 }
 
 // limit is the bound as it is now.
@@ -62,9 +61,9 @@ func TestWithoutWatchesEverythingIsGivenUp(t *testing.T) {
 func TestARefusedLongPollHalvesTheBoundOnceAndItCreepsUpAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.MaxWatches = 40
-		p.onWait = func(ctx context.Context, e claim.Execution) (End, error) {
+		p.onWait = func(ctx context.Context, e temporal.Execution) (temporal.End, error) {
 			if p.seen().now > 30 {
-				return End{}, fmt.Errorf("%w: namespace concurrent poller limit exceeded", ErrCrowded)
+				return temporal.End{}, fmt.Errorf("%w: namespace concurrent poller limit exceeded", temporal.ErrCrowded)
 			}
 			return forever(ctx, e)
 		}
@@ -91,11 +90,11 @@ func TestAFullWatcherChangesWhatNobodyWaitsForAgainstWhatSomebodyDoes(t *testing
 	bubble(t, func(t *testing.T, p *post) {
 		p.MaxWatches = 2
 		p.onWait = forever
-		p.onSwap = func(int) ([]claim.Execution, []string, error) {
+		p.onSwap = func(int) ([]temporal.Execution, []string, error) {
 			if len(p.seen().swaps) > 1 {
 				return nil, nil, nil
 			}
-			return []claim.Execution{{ID: "e3", RunID: "run-3"}}, []string{"e1"}, nil
+			return []temporal.Execution{{ID: "e3", RunID: "run-3"}}, []string{"e1"}, nil
 		}
 		stop := p.run()
 		p.Watch("e1", "run-1")

@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 const (
@@ -52,11 +52,11 @@ const (
 	CallbackUnavailable  = "unavailable"  // Temporal or the database is unavailable; Temporal retries
 )
 
-// Ender looks up how an execution ended. TemporalWaiter implements it.
+// Ender looks up how an execution ended. temporal.Client implements it.
 type Ender interface {
 	// Ended reports whether an execution has ended, and how. It is called for a run that is believed to be closed. An
 	// empty RunID means the newest run.
-	Ended(ctx context.Context, execution claim.Execution) (end End, ended bool, err error)
+	Ended(ctx context.Context, execution temporal.Execution) (end temporal.End, ended bool, err error)
 }
 
 // Callbacks serves the completion callbacks that Temporal sends when a workflow closes, if its start requested one. A
@@ -127,7 +127,7 @@ func (c *Callbacks) serve(w nethttp.ResponseWriter, r *nethttp.Request) (status 
 	if r.Method != nethttp.MethodPost {
 		return nethttp.StatusNotFound, CallbackRefused
 	}
-	execution, valid := checkCallback(c.Key, r.Header)
+	execution, valid := temporal.CheckCallback(c.Key, r.Header)
 	if !valid {
 		if c.mayComplain() {
 			c.Log.WarnContext(ctx, "Refused a completion callback: its token is not valid", "from", r.RemoteAddr)
@@ -138,10 +138,10 @@ func (c *Callbacks) serve(w nethttp.ResponseWriter, r *nethttp.Request) (status 
 	ended, err := c.end(ctx, execution)
 	if err != nil {
 		level := slog.LevelWarn
-		if errors.Is(err, ErrAway) || errors.Is(err, errCallbackTime) {
+		if errors.Is(err, temporal.ErrAway) || errors.Is(err, errCallbackTime) {
 			level = slog.LevelDebug // outages are logged elsewhere
 		}
-		c.Log.Log(ctx, level, "Cannot take a completion callback: Temporal sends it again", "execution_id", execution.ID, "error", claim.Clean(err.Error()))
+		c.Log.Log(ctx, level, "Cannot take a completion callback: Temporal sends it again", "execution_id", execution.ID, "error", postgres.Clean(err.Error()))
 		return nethttp.StatusServiceUnavailable, CallbackUnavailable
 	}
 	// Drain the body, which holds the result. Unread data would make the server close the connection.
@@ -158,7 +158,7 @@ func (c *Callbacks) mayComplain() bool {
 }
 
 // end records the execution's end and reports whether it has ended.
-func (c *Callbacks) end(ctx context.Context, execution claim.Execution) (ended bool, err error) {
+func (c *Callbacks) end(ctx context.Context, execution temporal.Execution) (ended bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, endTimeout, errCallbackTime)
 	defer cancel()
 	select {
@@ -185,7 +185,7 @@ func runOf(header nethttp.Header, executionID string) string {
 		if found == nil {
 			continue
 		}
-		if workflowID, err := url.PathUnescape(found[1]); err == nil && workflowID == workflowIDPrefix+executionID {
+		if workflowID, err := url.PathUnescape(found[1]); err == nil && workflowID == temporal.WorkflowID(executionID) {
 			return found[2]
 		}
 	}

@@ -14,9 +14,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 var callbackKey = []byte("a key of thirty-two bytes or more")
@@ -25,7 +24,7 @@ var callbackKey = []byte("a key of thirty-two bytes or more")
 type switchboard struct {
 	*Callbacks
 	log      logBook
-	asked    []claim.Execution
+	asked    []temporal.Execution
 	finished []string
 	answers  []string
 	freed    int
@@ -43,9 +42,9 @@ func newSwitchboard() *switchboard {
 	return b
 }
 
-func (b *switchboard) Ended(_ context.Context, execution claim.Execution) (End, bool, error) {
+func (b *switchboard) Ended(_ context.Context, execution temporal.Execution) (temporal.End, bool, error) {
 	b.asked = append(b.asked, execution)
-	return End{Outcome: "COMPLETED"}, !b.open && b.away == nil, b.away
+	return temporal.End{Outcome: "COMPLETED"}, !b.open && b.away == nil, b.away
 }
 
 func (b *switchboard) Finish(_ context.Context, executionID, outcome, _, _ string) (bool, error) {
@@ -55,7 +54,14 @@ func (b *switchboard) Finish(_ context.Context, executionID, outcome, _, _ strin
 
 // header is that of an execution in namespace shop.
 func header(key []byte, executionID string) map[string]string {
-	return CallbackHeader(key, claim.Execution{ID: executionID, Namespace: "shop"})
+	return temporal.CallbackHeader(key, temporal.Execution{ID: executionID, Namespace: "shop"})
+}
+
+// proof is the last part of an execution's token.
+func proof(executionID, namespace string) string {
+	header := temporal.CallbackHeader(callbackKey, temporal.Execution{ID: executionID, Namespace: namespace})
+	parts := strings.Split(header["authorization"], ".")
+	return parts[len(parts)-1]
 }
 
 // call is a callback as Temporal makes it.
@@ -80,7 +86,7 @@ func TestACallbackRecordsTheEndThatTemporalTells(t *testing.T) {
 	b := newSwitchboard()
 	id := uuid.NewString()
 	require.Equal(t, nethttp.StatusOK, b.answer(call(id)))
-	require.Equal(t, []claim.Execution{{ID: id, RunID: "run-1", Namespace: "shop"}}, b.asked, "of the run that has closed")
+	require.Equal(t, []temporal.Execution{{ID: id, RunID: "run-1", Namespace: "shop"}}, b.asked, "of the run that has closed")
 	require.Equal(t, []string{id + "=COMPLETED"}, b.finished)
 	require.Equal(t, 1, b.freed)
 
@@ -97,7 +103,7 @@ func TestACallbackWithoutItsLinkMeansTheNewestRun(t *testing.T) {
 		request := call(id)
 		request.Header.Set("Nexus-Link", link)
 		require.Equal(t, nethttp.StatusOK, b.answer(request))
-		require.Equal(t, claim.Execution{ID: id, Namespace: "shop"}, b.asked[len(b.asked)-1], link)
+		require.Equal(t, temporal.Execution{ID: id, Namespace: "shop"}, b.asked[len(b.asked)-1], link)
 	}
 }
 
@@ -109,8 +115,8 @@ func TestACallbackNeedsItsExecutionsOwnToken(t *testing.T) {
 	_, others, _ := strings.Cut(header(callbackKey, other)["authorization"], ".")
 	for name, token := range map[string]string{
 		"none": "", "no scheme": id, "another scheme": "Basic " + id, "no proof": "Bearer " + id, "empty proof": "Bearer " + id + ".",
-		"another's": "Bearer " + id + "." + others, "no execution": "Bearer .." + token(callbackKey, "", ""),
-		"another namespace's": "Bearer " + id + ".b3RoZXI." + token(callbackKey, id, "c2hvcA"), "no namespace": "Bearer " + id + "." + token(callbackKey, id, ""),
+		"another's": "Bearer " + id + "." + others, "no execution": "Bearer .." + proof("", ""),
+		"another namespace's": "Bearer " + id + ".b3RoZXI." + proof(id, "shop"), "no namespace": "Bearer " + id + "." + proof(id, ""),
 		"not an execution":     header(callbackKey, "select 1")["authorization"],
 		"another key":          header([]byte(rand.Text()+rand.Text()), id)["authorization"],
 		"longer than it is":    header(callbackKey, id)["authorization"] + "A",
@@ -145,7 +151,7 @@ func TestOnlyAPostIsACallback(t *testing.T) {
 func TestACallbackThatCannotBeRecordedComesAgain(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(*switchboard){
-		"Temporal": func(b *switchboard) { b.away = ErrAway },
+		"Temporal": func(b *switchboard) { b.away = temporal.ErrAway },
 		"database": func(b *switchboard) { b.lost = errors.New("connection refused") },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,19 +10,15 @@ import (
 	"slices"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
-	taskqueuepb "go.temporal.io/api/taskqueue/v1"
-	"go.temporal.io/api/workflowservice/v1"
-
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // StallStore is the part of the store that Detector needs.
 type StallStore interface {
-	StallTurn(ctx context.Context, often, age time.Duration, atMost int) (queues []claim.StalledQueue, mine bool, err error)
-	StallPick(ctx context.Context, age time.Duration, without []claim.StalledQueue, atMost int) ([]claim.Execution, error)
-	StallRecord(ctx context.Context, idle []claim.StalledQueue, asked []string, failing []claim.Stall, silent []string) ([]claim.StallChange, error)
+	StallTurn(ctx context.Context, often, age time.Duration, atMost int) (queues []StalledQueue, mine bool, err error)
+	StallPick(ctx context.Context, age time.Duration, without []StalledQueue, atMost int) ([]temporal.Execution, error)
+	StallRecord(ctx context.Context, idle []StalledQueue, asked []string, failing []Stall, silent []string) ([]StallChange, error)
 }
 
 const (
@@ -46,9 +42,9 @@ type Detector struct {
 	Store    StallStore
 	Temporal interface {
 		// Polled reports whether a worker polls the queue for workflow tasks.
-		Polled(ctx context.Context, queue claim.StalledQueue) (bool, error)
+		Polled(ctx context.Context, queue temporal.TaskQueue) (bool, error)
 		// TaskAttempt returns the attempt of the execution's pending workflow task. Zero means that there is none.
-		TaskAttempt(ctx context.Context, execution claim.Execution) (int, error)
+		TaskAttempt(ctx context.Context, execution temporal.Execution) (int, error)
 	}
 	// Interval is the time between two looks, across all replicas.
 	Interval time.Duration
@@ -78,7 +74,7 @@ func (d *Detector) Run(ctx context.Context) error {
 			d.last = ""
 		case ctx.Err() == nil && err.Error() != d.last:
 			d.last = err.Error()
-			d.Log.WarnContext(ctx, "Cannot look for executions that do not progress", "error", claim.Clean(d.last))
+			d.Log.WarnContext(ctx, "Cannot look for executions that do not progress", "error", postgres.Clean(d.last))
 		}
 	}
 }
@@ -110,12 +106,12 @@ func (d *Detector) look(ctx context.Context) error {
 
 // idle returns the queues without a poller. It adds namespaces that do not answer to silent and skips them from then
 // on.
-func (d *Detector) idle(ctx context.Context, queues []claim.StalledQueue, silent map[string]error) (idle []claim.StalledQueue) {
+func (d *Detector) idle(ctx context.Context, queues []StalledQueue, silent map[string]error) (idle []StalledQueue) {
 	for _, queue := range queues {
 		if silent[queue.Namespace] != nil {
 			continue
 		}
-		polled, err := d.Temporal.Polled(ctx, queue)
+		polled, err := d.Temporal.Polled(ctx, queue.TaskQueue)
 		if err = cmp.Or(err, rest(ctx)); err != nil {
 			silent[queue.Namespace] = err
 		} else if !polled {
@@ -126,7 +122,7 @@ func (d *Detector) idle(ctx context.Context, queues []claim.StalledQueue, silent
 }
 
 // failing returns the IDs of the executions it checked, and those of them whose workflow task fails repeatedly.
-func (d *Detector) failing(ctx context.Context, executions []claim.Execution, silent map[string]error) (asked []string, failing []claim.Stall) {
+func (d *Detector) failing(ctx context.Context, executions []temporal.Execution, silent map[string]error) (asked []string, failing []Stall) {
 	for _, e := range executions {
 		if silent[e.Namespace] != nil {
 			continue
@@ -139,7 +135,7 @@ func (d *Detector) failing(ctx context.Context, executions []claim.Execution, si
 		asked = append(asked, e.ID)
 		if attempt >= failingAttempts {
 			detail := fmt.Sprintf("its workflow task is at attempt %d", attempt)
-			failing = append(failing, claim.Stall{Kind: "EXECUTION", Namespace: e.Namespace, Name: e.ID, Executions: 1, Detail: detail})
+			failing = append(failing, Stall{Kind: "EXECUTION", Namespace: e.Namespace, Name: e.ID, Executions: 1, Detail: detail})
 		}
 	}
 	return asked, failing
@@ -154,7 +150,7 @@ func rest(ctx context.Context) error {
 	}
 }
 
-func (d *Detector) report(ctx context.Context, change claim.StallChange) {
+func (d *Detector) report(ctx context.Context, change StallChange) {
 	switch {
 	case change.Over:
 		d.Log.InfoContext(ctx, "Progresses again, or has ended", "kind", change.Kind, "name", change.Name)
@@ -163,35 +159,4 @@ func (d *Detector) report(ctx context.Context, change claim.StallChange) {
 	default:
 		d.Log.WarnContext(ctx, "A workflow task fails again and again: mend the worker, or terminate the execution", "execution_id", change.Name, "detail", change.Detail)
 	}
-}
-
-// Polled reports whether a worker has polled the task queue for workflow tasks within the last minutes.
-func (t *TemporalWaiter) Polled(ctx context.Context, queue claim.StalledQueue) (polled bool, err error) {
-	err = bounded(ctx, func(ctx context.Context) error {
-		response, err := t.Service.DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-			Namespace: t.namespace(queue.Namespace), TaskQueue: &taskqueuepb.TaskQueue{Name: queue.Name}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
-		})
-		polled = len(response.GetPollers()) > 0
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("describe task queue %q: %w", queue.Name, err)
-	}
-	return polled, nil
-}
-
-// TaskAttempt returns the attempt of the pending workflow task in the execution's newest run. Zero means that there is
-// none.
-func (t *TemporalWaiter) TaskAttempt(ctx context.Context, execution claim.Execution) (int, error) {
-	response, err := t.describe(ctx, execution)
-	var notFound *serviceerror.NotFound
-	switch {
-	case errors.As(err, &notFound):
-		return 0, nil
-	case err != nil:
-		return 0, err
-	case !isOurs(response.GetWorkflowExecutionInfo(), execution.ID):
-		return 0, nil
-	}
-	return int(response.GetPendingWorkflowTask().GetAttempt()), nil
 }

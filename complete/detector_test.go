@@ -12,16 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/serviceerror"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // lookout is the store and Temporal of a detector in a synctest bubble. It has every turn, unless a test says otherwise.
 type lookout struct {
 	others  bool // have the turn
-	queues  []claim.StalledQueue
+	queues  []StalledQueue
 	polled  map[string]bool
 	open    []string
 	attempt map[string]int
@@ -29,26 +27,26 @@ type lookout struct {
 
 	turns    int
 	asked    atomic.Int64
-	without  []claim.StalledQueue
+	without  []StalledQueue
 	mu       sync.Mutex
 	recorded []string
-	change   []claim.StallChange
+	change   []StallChange
 }
 
-func (l *lookout) StallTurn(context.Context, time.Duration, time.Duration, int) ([]claim.StalledQueue, bool, error) {
+func (l *lookout) StallTurn(context.Context, time.Duration, time.Duration, int) ([]StalledQueue, bool, error) {
 	l.turns++
 	return l.queues, !l.others, nil
 }
 
-func (l *lookout) StallPick(_ context.Context, _ time.Duration, without []claim.StalledQueue, _ int) (open []claim.Execution, err error) {
+func (l *lookout) StallPick(_ context.Context, _ time.Duration, without []StalledQueue, _ int) (open []temporal.Execution, err error) {
 	l.without = without
 	for _, id := range l.open {
-		open = append(open, claim.Execution{ID: id})
+		open = append(open, temporal.Execution{ID: id})
 	}
 	return open, nil
 }
 
-func (l *lookout) StallRecord(_ context.Context, idle []claim.StalledQueue, asked []string, failing []claim.Stall, silent []string) ([]claim.StallChange, error) {
+func (l *lookout) StallRecord(_ context.Context, idle []StalledQueue, asked []string, failing []Stall, silent []string) ([]StallChange, error) {
 	words := fmt.Sprintf("idle %v, asked %v, silent %q", idle, asked, silent)
 	for _, f := range failing {
 		words += ", " + f.Name + ": " + f.Detail
@@ -66,12 +64,12 @@ func (l *lookout) seen() []string {
 	return l.recorded
 }
 
-func (l *lookout) Polled(_ context.Context, queue claim.StalledQueue) (bool, error) {
+func (l *lookout) Polled(_ context.Context, queue temporal.TaskQueue) (bool, error) {
 	l.asked.Add(1)
 	return l.polled[queue.Name], l.err[queue.Namespace]
 }
 
-func (l *lookout) TaskAttempt(_ context.Context, execution claim.Execution) (int, error) {
+func (l *lookout) TaskAttempt(_ context.Context, execution temporal.Execution) (int, error) {
 	l.asked.Add(1)
 	return l.attempt[execution.ID], l.err[execution.Namespace]
 }
@@ -93,17 +91,17 @@ func looking(t *testing.T, l *lookout, wanted func() bool, test func(log *logBoo
 
 func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 	l := &lookout{
-		queues: []claim.StalledQueue{{Name: "orders", Executions: 3}, {Name: "typo", Executions: 2}}, polled: map[string]bool{"orders": true},
+		queues: []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "orders"}, Executions: 3}, {TaskQueue: temporal.TaskQueue{Name: "typo"}, Executions: 2}}, polled: map[string]bool{"orders": true},
 		open: []string{"e1", "e2"}, attempt: map[string]int{"e1": failingAttempts - 1, "e2": failingAttempts},
-		change: []claim.StallChange{
-			{Stall: claim.Stall{Kind: "TASK_QUEUE", Name: "typo"}}, {Stall: claim.Stall{Kind: "EXECUTION", Name: "e2"}},
-			{Over: true, Stall: claim.Stall{Kind: "EXECUTION", Name: "e3"}},
+		change: []StallChange{
+			{Stall: Stall{Kind: "TASK_QUEUE", Name: "typo"}}, {Stall: Stall{Kind: "EXECUTION", Name: "e2"}},
+			{Over: true, Stall: Stall{Kind: "EXECUTION", Name: "e3"}},
 		},
 	}
 	looking(t, l, nil, func(log *logBook) {
 		pass(16 * time.Second)
-		require.Equal(t, []string{"idle [{ typo 2}], asked [e1 e2], silent [], e2: its workflow task is at attempt 5"}, l.seen())
-		require.Equal(t, []claim.StalledQueue{{Name: "typo", Executions: 2}}, l.without, "what is known of a queue need not be asked of each execution")
+		require.Equal(t, []string{"idle [{{ typo} 2}], asked [e1 e2], silent [], e2: its workflow task is at attempt 5"}, l.seen())
+		require.Equal(t, []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "typo"}, Executions: 2}}, l.without, "what is known of a queue need not be asked of each execution")
 		warnings, _ := log.at(slog.LevelWarn)
 		require.Equal(t, []string{"No worker polls a task queue: start one, or correct the definitions' task_queue",
 			"A workflow task fails again and again: mend the worker, or terminate the execution"}, warnings)
@@ -113,7 +111,7 @@ func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 }
 
 func TestDetectorAsksNothingWhereItIsAnothersTurn(t *testing.T) {
-	l := &lookout{others: true, queues: []claim.StalledQueue{{Name: "orders"}}, open: []string{"e1"}}
+	l := &lookout{others: true, queues: []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "orders"}}}, open: []string{"e1"}}
 	looking(t, l, nil, func(*logBook) {
 		pass(10 * time.Minute)
 		require.Zero(t, l.asked.Load())
@@ -141,39 +139,15 @@ func TestDetectorTakesItsTime(t *testing.T) {
 
 func TestANamespaceThatDoesNotAnswerHoldsUpNoOtherAndIsLoggedOnce(t *testing.T) {
 	l := &lookout{
-		queues: []claim.StalledQueue{{Namespace: "gone", Name: "orders"}, {Namespace: "gone", Name: "typo"}, {Namespace: "shop", Name: "typo"}},
+		queues: []StalledQueue{{TaskQueue: temporal.TaskQueue{Namespace: "gone", Name: "orders"}}, {TaskQueue: temporal.TaskQueue{Namespace: "gone", Name: "typo"}}, {TaskQueue: temporal.TaskQueue{Namespace: "shop", Name: "typo"}}},
 		err:    map[string]error{"gone": errors.New("connection refused")},
 	}
 	looking(t, l, nil, func(log *logBook) {
 		pass(16 * time.Second)
-		require.Equal(t, []string{`idle [{shop typo 0}], asked [], silent ["gone"]`}, l.seen())
+		require.Equal(t, []string{`idle [{{shop typo} 0}], asked [], silent ["gone"]`}, l.seen())
 		require.EqualValues(t, 2, l.asked.Load(), "it is asked once a look")
 		pass(10 * time.Minute)
 		_, errs := log.at(slog.LevelWarn)
 		require.Equal(t, []string{"connection refused"}, errs)
 	})
-}
-
-func TestTemporalSaysWhetherAQueueIsPolledAndHowOftenATaskWasTried(t *testing.T) {
-	t.Parallel()
-	service := &fakeService{newest: described("run-1", "e1", true), attempt: 7}
-	waiter := &TemporalWaiter{Service: service, Namespace: "shop"}
-	for queue, want := range map[string]bool{"orders": true, "typo": false} {
-		polled, err := waiter.Polled(t.Context(), claim.StalledQueue{Name: queue})
-		require.NoError(t, err)
-		require.Equal(t, want, polled)
-	}
-	for execution, want := range map[string]int{"e1": 7, "a stranger's": 0} {
-		attempt, err := waiter.TaskAttempt(t.Context(), claim.Execution{ID: execution})
-		require.NoError(t, err)
-		require.Equal(t, want, attempt)
-	}
-	service.describe = serviceerror.NewUnavailable("connection refused")
-	_, err := waiter.Polled(t.Context(), claim.StalledQueue{Name: "orders"})
-	require.ErrorIs(t, err, ErrAway)
-	_, err = waiter.TaskAttempt(t.Context(), claim.Execution{ID: "e1"})
-	require.ErrorIs(t, err, ErrAway)
-	attempt, err := (&TemporalWaiter{Service: &fakeService{}}).TaskAttempt(t.Context(), claim.Execution{ID: "e1"})
-	require.NoError(t, err)
-	require.Zero(t, attempt, "one that is gone")
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 const (
@@ -22,19 +20,20 @@ type EndStore interface {
 	Finisher
 	// FinishAll records the ends of distinct executions without waiting for row locks. Ends that are missing from its
 	// result must be recorded with Finish.
-	FinishAll(ctx context.Context, ends []claim.Ended) (first map[string]bool, err error)
+	FinishAll(ctx context.Context, ends []Ended) (first map[string]bool, err error)
 }
 
 // Ends is a Finisher that batches concurrent ends. Ends that arrive while its statements are in progress go into the
 // next batch. A busy replica thus records batches, and an idle one records each end immediately.
 type Ends struct {
 	store EndStore
+	saw   func(outcome string, err error)
 	comes chan ending
 }
 
 // ending is an end whose caller waits until it is recorded.
 type ending struct {
-	claim.Ended
+	Ended
 	answer chan answer // capacity 1, because the caller may be gone
 }
 
@@ -44,13 +43,20 @@ type answer struct {
 	alone bool // the caller must record its end by itself
 }
 
-// NewEnds returns an Ends that records in store. Finish blocks until Run is running.
-func NewEnds(store EndStore) *Ends { return &Ends{store: store, comes: make(chan ending)} }
+// NewEnds returns an Ends that records in store. Finish blocks until Run is running. saw is called with the outcome of
+// each end that was not recorded before, and with the error of each statement that failed. It must not block. If nil,
+// nothing is reported.
+func NewEnds(store EndStore, saw func(outcome string, err error)) *Ends {
+	if saw == nil {
+		saw = func(string, error) {}
+	}
+	return &Ends{store: store, saw: saw, comes: make(chan ending)}
+}
 
-// Finish records an end like claim.Store.Finish. If ctx is cancelled, the end may or may not be recorded.
+// Finish records an end like Postgres.Finish. If ctx is cancelled, the end may or may not be recorded.
 func (e *Ends) Finish(ctx context.Context, executionID, outcome, reason, result string) (first bool, err error) {
 	end := ending{
-		Ended:  claim.Ended{ExecutionID: executionID, Outcome: outcome, Reason: reason, Result: result},
+		Ended:  Ended{ExecutionID: executionID, Outcome: outcome, Reason: reason, Result: result},
 		answer: make(chan answer, 1),
 	}
 	select {
@@ -61,12 +67,21 @@ func (e *Ends) Finish(ctx context.Context, executionID, outcome, reason, result 
 	select {
 	case a := <-end.answer:
 		if a.alone {
-			return e.store.Finish(ctx, executionID, outcome, reason, result)
+			return e.finish(ctx, end.Ended)
 		}
 		return a.first, a.err
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
+}
+
+// finish records one end.
+func (e *Ends) finish(ctx context.Context, end Ended) (first bool, err error) {
+	first, err = e.store.Finish(ctx, end.ExecutionID, end.Outcome, end.Reason, end.Result)
+	if first || err != nil {
+		e.saw(end.Outcome, err)
+	}
+	return first, err
 }
 
 // Run records ends until ctx is cancelled, then returns nil. Cancel the callers of Finish, too; another replica finds
@@ -122,13 +137,13 @@ func (e *Ends) record(ctx context.Context, batch []ending) {
 	if len(batch) == 1 {
 		var a answer
 		a.err = contained(ctx, func(ctx context.Context) (err error) {
-			a.first, err = e.store.Finish(ctx, batch[0].ExecutionID, batch[0].Outcome, batch[0].Reason, batch[0].Result)
+			a.first, err = e.finish(ctx, batch[0].Ended)
 			return err
 		})
 		batch[0].answer <- a
 		return
 	}
-	ends, of := make([]claim.Ended, 0, len(batch)), make(map[string]ending, len(batch))
+	ends, of := make([]Ended, 0, len(batch)), make(map[string]ending, len(batch))
 	for _, end := range batch {
 		if _, twice := of[end.ExecutionID]; twice {
 			end.answer <- answer{alone: true}
@@ -141,8 +156,14 @@ func (e *Ends) record(ctx context.Context, batch []ending) {
 		first, err = e.store.FinishAll(ctx, ends)
 		return err
 	})
+	if err != nil {
+		e.saw("", err)
+	}
 	for id, end := range of {
 		was, known := first[id]
+		if was {
+			e.saw(end.Outcome, nil)
+		}
 		end.answer <- answer{first: was, alone: err != nil || !known}
 	}
 }

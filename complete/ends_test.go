@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // register is the store of Ends in a synctest bubble. A statement takes a second, and all that is said is said first, unless a test
@@ -20,7 +18,7 @@ import (
 type register struct {
 	*Ends
 	onFinish    func(executionID string) (bool, error)
-	onFinishAll func(ends []claim.Ended) (map[string]bool, error)
+	onFinishAll func(ends []Ended) (map[string]bool, error)
 
 	mu         sync.Mutex
 	statements []string // the executions of each, in order
@@ -37,10 +35,10 @@ func (s registerStore) Finish(_ context.Context, executionID, outcome, reason, r
 	return outcome == "COMPLETED" && reason == "" && result == "1", nil
 }
 
-func (s registerStore) FinishAll(_ context.Context, ends []claim.Ended) (map[string]bool, error) {
+func (s registerStore) FinishAll(_ context.Context, ends []Ended) (map[string]bool, error) {
 	ids, first := []string{}, map[string]bool{}
 	for _, end := range ends {
-		ids, first[end.ExecutionID] = append(ids, end.ExecutionID), end == claim.Ended{ExecutionID: end.ExecutionID, Outcome: "COMPLETED", Result: "1"}
+		ids, first[end.ExecutionID] = append(ids, end.ExecutionID), end == Ended{ExecutionID: end.ExecutionID, Outcome: "COMPLETED", Result: "1"}
 	}
 	slices.Sort(ids)
 	s.begin(fmt.Sprint(ids))
@@ -70,7 +68,7 @@ func registering(t *testing.T, test func(t *testing.T, r *register)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &register{}
-		r.Ends = NewEnds(registerStore{r})
+		r.Ends = NewEnds(registerStore{r}, nil)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
@@ -128,7 +126,7 @@ func TestAStatementThatTakesLongIsNotWaitedFor(t *testing.T) {
 
 func TestWhatIsLeftIsRecordedByItself(t *testing.T) {
 	registering(t, func(t *testing.T, r *register) {
-		r.onFinishAll = func([]claim.Ended) (map[string]bool, error) { return map[string]bool{"c": true, "d": false}, nil }
+		r.onFinishAll = func([]Ended) (map[string]bool, error) { return map[string]bool{"c": true, "d": false}, nil }
 		r.onFinish = func(executionID string) (bool, error) {
 			if executionID == "e" {
 				return false, errors.New("it is locked")
@@ -147,9 +145,9 @@ func TestWhatIsLeftIsRecordedByItself(t *testing.T) {
 
 // One that the database refuses is in nobody's way.
 func TestABatchThatFailsIsRecordedOneByOne(t *testing.T) {
-	for name, failing := range map[string]func([]claim.Ended) (map[string]bool, error){
-		"an error": func([]claim.Ended) (map[string]bool, error) { return nil, errors.New("no such outcome") },
-		"a panic":  func([]claim.Ended) (map[string]bool, error) { panic("no such outcome") },
+	for name, failing := range map[string]func([]Ended) (map[string]bool, error){
+		"an error": func([]Ended) (map[string]bool, error) { return nil, errors.New("no such outcome") },
+		"a panic":  func([]Ended) (map[string]bool, error) { panic("no such outcome") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			registering(t, func(t *testing.T, r *register) {
@@ -217,7 +215,7 @@ func TestWhoIsCancelledCancelsNobodyElse(t *testing.T) {
 		require.NoError(t, <-answers["d"])
 		ctx, cancel = context.WithCancelCause(t.Context())
 		cancel(gone)
-		_, err := NewEnds(nil).Finish(ctx, "e", "COMPLETED", "", "")
+		_, err := NewEnds(nil, nil).Finish(ctx, "e", "COMPLETED", "", "")
 		require.ErrorIs(t, err, gone, "nobody runs them")
 	})
 }

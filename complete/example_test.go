@@ -4,17 +4,16 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/complete"
 )
 
 func ExampleWatcher() {
-	var store *claim.Store       // on a pool of connections
-	var service complete.Service // of Temporal's client: client.WorkflowService()
+	var store *complete.Postgres // on a pool of connections
+	var waiter complete.Waiter   // which asks Temporal
 
 	watcher := &complete.Watcher{
 		Store:      store,
-		Waiter:     &complete.TemporalWaiter{Service: service, Namespace: "default"},
+		Waiter:     waiter,
 		MaxWatches: 1000,
 		Freed:      func() {}, // wakes the dispatcher
 		Log:        slog.Default(),

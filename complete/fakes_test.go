@@ -9,9 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // post is a watcher for a synctest bubble. Nothing is adopted and everything completes after a second, unless a test says
@@ -22,19 +21,19 @@ type post struct {
 	log   logBook
 	began time.Time
 
-	onAdopt  func(atMost int, watching []string) ([]claim.Execution, error)
-	onSwap   func(atMost int) ([]claim.Execution, []string, error)
+	onAdopt  func(atMost int, watching []string) ([]temporal.Execution, error)
+	onSwap   func(atMost int) ([]temporal.Execution, []string, error)
 	onGiveUp func(executions []string) error
 	onFinish func(executionID string) (bool, error)
-	onOpen   func(executions []string) ([]claim.Execution, error)
-	onWait   func(ctx context.Context, execution claim.Execution) (End, error)
+	onOpen   func(executions []string) ([]temporal.Execution, error)
+	onWait   func(ctx context.Context, execution temporal.Execution) (temporal.End, error)
 
 	mu   sync.Mutex
 	book notes
 }
 
 func (p *post) Watch(executionID, runID string) {
-	p.Watcher.Watch(claim.Execution{ID: executionID, RunID: runID})
+	p.Watcher.Watch(temporal.Execution{ID: executionID, RunID: runID})
 }
 
 // notes is what the fakes saw.
@@ -112,7 +111,7 @@ func (p *post) seen() notes {
 
 type fakeStore struct{ *post }
 
-func (f fakeStore) Adopt(_ context.Context, atMost int, watching []string) ([]claim.Execution, error) {
+func (f fakeStore) Adopt(_ context.Context, atMost int, watching []string) ([]temporal.Execution, error) {
 	slices.Sort(watching)
 	f.note(func(r *notes) { r.adopts = append(r.adopts, adoptCall{f.now(), atMost, watching}) })
 	if f.onAdopt != nil {
@@ -121,7 +120,7 @@ func (f fakeStore) Adopt(_ context.Context, atMost int, watching []string) ([]cl
 	return nil, nil
 }
 
-func (f fakeStore) SwapWatches(_ context.Context, atMost int) ([]claim.Execution, []string, error) {
+func (f fakeStore) SwapWatches(_ context.Context, atMost int) ([]temporal.Execution, []string, error) {
 	f.note(func(r *notes) { r.swaps = append(r.swaps, atMost) })
 	if f.onSwap != nil {
 		return f.onSwap(atMost)
@@ -138,7 +137,7 @@ func (f fakeStore) GiveUpWatches(_ context.Context, executions []string) error {
 	return nil
 }
 
-func (f fakeStore) OpenAmong(_ context.Context, executions []string) ([]claim.Execution, error) {
+func (f fakeStore) OpenAmong(_ context.Context, executions []string) ([]temporal.Execution, error) {
 	if f.onOpen != nil {
 		return f.onOpen(executions)
 	}
@@ -155,7 +154,7 @@ func (f fakeStore) Finish(_ context.Context, executionID, outcome, _, _ string) 
 
 type fakeWaiter struct{ *post }
 
-func (f fakeWaiter) Wait(ctx context.Context, execution claim.Execution) (End, error) {
+func (f fakeWaiter) Wait(ctx context.Context, execution temporal.Execution) (temporal.End, error) {
 	f.note(func(r *notes) { r.waits++; r.now++; r.most = max(r.most, r.now) })
 	defer f.note(func(r *notes) { r.now-- })
 	if f.onWait != nil {
@@ -163,9 +162,9 @@ func (f fakeWaiter) Wait(ctx context.Context, execution claim.Execution) (End, e
 	}
 	select {
 	case <-ctx.Done():
-		return End{}, ctx.Err()
+		return temporal.End{}, ctx.Err()
 	case <-time.After(time.Second):
-		return End{Outcome: "COMPLETED"}, nil
+		return temporal.End{Outcome: "COMPLETED"}, nil
 	}
 }
 

@@ -7,17 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 func TestWhatTemporalCallsAboutIsWatchedOnlyIfItLasts(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.Grace = 5 * time.Second
-		p.onOpen = func(executions []string) ([]claim.Execution, error) {
+		p.onOpen = func(executions []string) ([]temporal.Execution, error) {
 			require.Equal(t, []string{"a", "b"}, executions)
-			return []claim.Execution{{ID: "b", RunID: "run-b"}}, nil // a has ended by a callback
+			return []temporal.Execution{{ID: "b", RunID: "run-b"}}, nil // a has ended by a callback
 		}
 		defer p.run()()
 		p.WatchLater("a")
@@ -37,11 +36,11 @@ func TestWhatLastsAndDoesNotFitIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.Grace, p.MaxWatches = 5*time.Second, 0
 		failures := 2
-		p.onOpen = func([]string) ([]claim.Execution, error) {
+		p.onOpen = func([]string) ([]temporal.Execution, error) {
 			if failures--; failures >= 0 {
 				return nil, errors.New("connection refused")
 			}
-			return []claim.Execution{{ID: "a", RunID: "run-a"}}, nil
+			return []temporal.Execution{{ID: "a", RunID: "run-a"}}, nil
 		}
 		defer p.run()()
 		p.WatchLater("a")
@@ -70,7 +69,10 @@ func TestAReplicaThatLosesTemporalGivesUpWhatItWouldHaveWatchedLater(t *testing.
 func TestWhatIsWatchedLaterIsNotAdopted(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.Grace = time.Minute
-		p.onWait = func(ctx context.Context, _ claim.Execution) (End, error) { <-ctx.Done(); return End{}, ctx.Err() }
+		p.onWait = func(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
+			<-ctx.Done()
+			return temporal.End{}, ctx.Err()
+		}
 		defer p.run()()
 		p.WatchLater("a")
 		p.Watch("b", "run-b")

@@ -9,9 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // reaching runs a Reach of 10 s whose probe a test answers.
@@ -92,9 +91,9 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		var reached atomic.Bool
 		reached.Store(true)
 		p.Reached = reached.Load
-		p.onWait = func(ctx context.Context, _ claim.Execution) (End, error) {
+		p.onWait = func(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
 			<-ctx.Done()
-			return End{}, ctx.Err()
+			return temporal.End{}, ctx.Err()
 		}
 		stop := p.run()
 		p.Watch("e1", "run-1")
@@ -113,8 +112,8 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		messages, _ := p.log.at(slog.LevelWarn)
 		require.Empty(t, messages)
 
-		p.onAdopt = func(int, []string) ([]claim.Execution, error) {
-			return []claim.Execution{{ID: "e1", RunID: "run-1"}}, nil
+		p.onAdopt = func(int, []string) ([]temporal.Execution, error) {
+			return []temporal.Execution{{ID: "e1", RunID: "run-1"}}, nil
 		}
 		reached.Store(true)
 		pass(time.Second)
@@ -133,9 +132,9 @@ func TestGivingUpIsRepeatedUntilTheDatabaseKnows(t *testing.T) {
 			}
 			return nil
 		}
-		p.onWait = func(ctx context.Context, _ claim.Execution) (End, error) {
+		p.onWait = func(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
 			<-ctx.Done()
-			return End{}, ctx.Err()
+			return temporal.End{}, ctx.Err()
 		}
 		stop := p.run()
 		p.Watch("e1", "run-1")

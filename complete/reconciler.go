@@ -6,37 +6,28 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // Ledger is the part of the store that Reconciler needs.
 type Ledger interface {
 	Finisher
-	CloseTurns(ctx context.Context, often, wide time.Duration) ([]claim.Turn, error)
+	CloseTurns(ctx context.Context, often, wide time.Duration) ([]Turn, error)
 	CloseDone(ctx context.Context, namespace string, newest time.Time, wide bool) error
-	OpenAmong(ctx context.Context, executionIDs []string) ([]claim.Execution, error)
-	Silent(ctx context.Context, atMost int, after time.Duration) ([]claim.Execution, error)
+	OpenAmong(ctx context.Context, executionIDs []string) ([]temporal.Execution, error)
+	Silent(ctx context.Context, atMost int, after time.Duration) ([]temporal.Execution, error)
 }
 
-// Temporal is what Reconciler asks about executions. TemporalWaiter implements it.
+// Temporal is what Reconciler asks about executions. temporal.Client implements it.
 type Temporal interface {
 	// Closed lists the workflows of a namespace that closed at or after since, page by page. The latest ones may be
 	// missing.
-	Closed(ctx context.Context, namespace string, since time.Time, page []byte) (Page, error)
+	Closed(ctx context.Context, namespace string, since time.Time, page []byte) (temporal.Page, error)
 	// Look reports whether an execution has ended, and how. It does not wait for the end.
-	Look(ctx context.Context, execution claim.Execution) (end End, ended bool, err error)
+	Look(ctx context.Context, execution temporal.Execution) (end temporal.End, ended bool, err error)
 	Ender
-}
-
-// Page is one page of a list of closed workflows.
-type Page struct {
-	ExecutionIDs []string // executions whose workflow ID has our format, whoever started the workflow
-	// Runs maps those executions that are ours to the run listed for them.
-	Runs   map[string]string
-	Newest time.Time
-	Next   []byte // empty on the last page
 }
 
 const (
@@ -124,7 +115,7 @@ func (r *Reconciler) complain(ctx context.Context, namespace string, err error) 
 			r.last = map[string]string{}
 		}
 		r.last[namespace] = err.Error()
-		r.Log.WarnContext(ctx, "Cannot look for ends that were not watched", "error", claim.Clean(err.Error()), "namespace", namespace)
+		r.Log.WarnContext(ctx, "Cannot look for ends that were not watched", "error", postgres.Clean(err.Error()), "namespace", namespace)
 	}
 }
 
@@ -161,7 +152,7 @@ func (r *Reconciler) turn(ctx context.Context) error {
 	return r.look(ctx, silent, r.Temporal.Look)
 }
 
-func (r *Reconciler) list(ctx context.Context, turn claim.Turn) (newest time.Time, err error) {
+func (r *Reconciler) list(ctx context.Context, turn Turn) (newest time.Time, err error) {
 	for token := []byte(nil); ; {
 		page, err := r.Temporal.Closed(ctx, turn.Namespace, turn.Since, token)
 		if err != nil {
@@ -175,7 +166,7 @@ func (r *Reconciler) list(ctx context.Context, turn claim.Turn) (newest time.Tim
 			if err != nil {
 				return newest, err
 			}
-			if err := r.look(ctx, open, func(ctx context.Context, execution claim.Execution) (End, bool, error) {
+			if err := r.look(ctx, open, func(ctx context.Context, execution temporal.Execution) (temporal.End, bool, error) {
 				if run := page.Runs[execution.ID]; run != "" {
 					execution.RunID = run
 					return r.Temporal.Ended(ctx, execution)
@@ -198,7 +189,7 @@ func (r *Reconciler) list(ctx context.Context, turn claim.Turn) (newest time.Tim
 
 // look asks about executions concurrently and records their ends. It returns an error only if ctx is cancelled or
 // Temporal is unavailable. For other errors the execution stays silent and is asked about again.
-func (r *Reconciler) look(ctx context.Context, executions []claim.Execution, ask func(context.Context, claim.Execution) (End, bool, error)) error {
+func (r *Reconciler) look(ctx context.Context, executions []temporal.Execution, ask func(context.Context, temporal.Execution) (temporal.End, bool, error)) error {
 	var g errgroup.Group
 	g.SetLimit(looks)
 	for _, execution := range executions {
@@ -210,8 +201,8 @@ func (r *Reconciler) look(ctx context.Context, executions []claim.Execution, ask
 				}
 				return err
 			})
-			if err != nil && !errors.Is(err, ErrAway) && ctx.Err() == nil {
-				r.Log.WarnContext(ctx, "Cannot ask about an execution", "execution_id", execution.ID, "error", claim.Clean(err.Error()))
+			if err != nil && !errors.Is(err, temporal.ErrAway) && ctx.Err() == nil {
+				r.Log.WarnContext(ctx, "Cannot ask about an execution", "execution_id", execution.ID, "error", postgres.Clean(err.Error()))
 				err = nil
 			}
 			return err

@@ -11,9 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // ledger is a reconciler for a synctest bubble, with a store and a Temporal that a test answers for.
@@ -23,12 +22,12 @@ type ledger struct {
 	log   logBook
 	began time.Time
 
-	turns  []claim.Turn
+	turns  []Turn
 	mine   bool
 	away   string // a namespace that does not answer
-	pages  []Page
+	pages  []temporal.Page
 	open   []string // executions that run, as far as the store knows
-	ended  map[string]End
+	ended  map[string]temporal.End
 	silent []string
 	fails  error // what Closed answers
 
@@ -41,7 +40,7 @@ type ledger struct {
 	freed    int
 }
 
-func (l *ledger) CloseTurns(context.Context, time.Duration, time.Duration) ([]claim.Turn, error) {
+func (l *ledger) CloseTurns(context.Context, time.Duration, time.Duration) ([]Turn, error) {
 	if !l.mine {
 		return nil, nil
 	}
@@ -53,20 +52,20 @@ func (l *ledger) CloseDone(_ context.Context, _ string, newest time.Time, wide b
 	return nil
 }
 
-func (l *ledger) OpenAmong(_ context.Context, ids []string) ([]claim.Execution, error) {
-	var open []claim.Execution
+func (l *ledger) OpenAmong(_ context.Context, ids []string) ([]temporal.Execution, error) {
+	var open []temporal.Execution
 	for _, id := range ids {
 		if slices.Contains(l.open, id) {
-			open = append(open, claim.Execution{ID: id, RunID: "run-" + id})
+			open = append(open, temporal.Execution{ID: id, RunID: "run-" + id})
 		}
 	}
 	return open, nil
 }
 
-func (l *ledger) Silent(context.Context, int, time.Duration) ([]claim.Execution, error) {
-	var silent []claim.Execution
+func (l *ledger) Silent(context.Context, int, time.Duration) ([]temporal.Execution, error) {
+	var silent []temporal.Execution
 	for _, id := range l.silent {
-		silent = append(silent, claim.Execution{ID: id, RunID: "run-" + id})
+		silent = append(silent, temporal.Execution{ID: id, RunID: "run-" + id})
 	}
 	l.silent = nil
 	return silent, nil
@@ -80,13 +79,13 @@ func (l *ledger) Finish(_ context.Context, id, outcome, _, _ string) (bool, erro
 	return true, nil
 }
 
-func (l *ledger) Closed(_ context.Context, namespace string, _ time.Time, token []byte) (Page, error) {
+func (l *ledger) Closed(_ context.Context, namespace string, _ time.Time, token []byte) (temporal.Page, error) {
 	if l.away != "" && namespace == l.away {
-		return Page{}, errors.New("Namespace " + namespace + " is not found.")
+		return temporal.Page{}, errors.New("Namespace " + namespace + " is not found.")
 	}
 	l.listed = append(l.listed, time.Since(l.began))
 	if l.fails != nil {
-		return Page{}, l.fails
+		return temporal.Page{}, l.fails
 	}
 	if len(token) == 0 {
 		return l.pages[0], nil
@@ -94,20 +93,20 @@ func (l *ledger) Closed(_ context.Context, namespace string, _ time.Time, token 
 	return l.pages[int(token[0])], nil
 }
 
-func (l *ledger) Look(_ context.Context, e claim.Execution) (End, bool, error) {
+func (l *ledger) Look(_ context.Context, e temporal.Execution) (temporal.End, bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.looked = append(l.looked, e.ID)
 	if e.ID == "odd" {
-		return End{}, false, errors.New("read close event: type X does not close a workflow")
+		return temporal.End{}, false, errors.New("read close event: type X does not close a workflow")
 	}
 	end, ended := l.ended[e.ID]
 	return end, ended, nil
 }
 
 // Ended notes which run was asked about.
-func (l *ledger) Ended(ctx context.Context, e claim.Execution) (End, bool, error) {
-	end, ended, err := l.Look(ctx, claim.Execution{ID: e.ID})
+func (l *ledger) Ended(ctx context.Context, e temporal.Execution) (temporal.End, bool, error) {
+	end, ended, err := l.Look(ctx, temporal.Execution{ID: e.ID})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.looked[len(l.looked)-1] = e.ID + "=" + e.RunID
@@ -120,7 +119,7 @@ func reconciling(t *testing.T, prepare func(*ledger), test func(l *ledger)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		l := &ledger{t: t, began: now, mine: true, turns: []claim.Turn{{Since: now}}, pages: []Page{{}}, ended: map[string]End{}}
+		l := &ledger{t: t, began: now, mine: true, turns: []Turn{{Since: now}}, pages: []temporal.Page{{}}, ended: map[string]temporal.End{}}
 		l.Reconciler = &Reconciler{Store: l, Temporal: l, Interval: time.Second, Freed: func() { l.mu.Lock(); l.freed++; l.mu.Unlock() }, Log: slog.New(&l.log)}
 		prepare(l)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -135,11 +134,11 @@ func reconciling(t *testing.T, prepare func(*ledger), test func(l *ledger)) {
 
 func TestANamespaceThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 	reconciling(t, func(l *ledger) {
-		l.turns = []claim.Turn{{Namespace: "away", Since: l.began}, {Namespace: "shop", Since: l.began}}
+		l.turns = []Turn{{Namespace: "away", Since: l.began}, {Namespace: "shop", Since: l.began}}
 		l.away = "away"
-		l.open, l.ended["e1"] = []string{"e1"}, End{Outcome: "COMPLETED"}
-		l.silent, l.ended["e2"] = []string{"e2"}, End{Outcome: "FAILED"}
-		l.pages = []Page{{ExecutionIDs: []string{"e1"}}}
+		l.open, l.ended["e1"] = []string{"e1"}, temporal.End{Outcome: "COMPLETED"}
+		l.silent, l.ended["e2"] = []string{"e2"}, temporal.End{Outcome: "FAILED"}
+		l.pages = []temporal.Page{{ExecutionIDs: []string{"e1"}}}
 	}, func(l *ledger) {
 		time.Sleep(3500 * time.Millisecond)
 		synctest.Wait()
@@ -155,8 +154,8 @@ func TestReconcilerRecordsTheEndsOfOpenExecutionsOnly(t *testing.T) {
 	reconciling(t, func(l *ledger) {
 		newest := l.began.Add(time.Hour)
 		l.open = []string{"e1", "e2", "e3"}
-		l.ended["e1"], l.ended["e3"] = End{Outcome: "COMPLETED"}, End{Outcome: "TIMED_OUT"}
-		l.pages = []Page{{ExecutionIDs: []string{"e1", "e2", "stranger"}, Newest: newest, Next: []byte{1}}, {ExecutionIDs: []string{"e3"}}}
+		l.ended["e1"], l.ended["e3"] = temporal.End{Outcome: "COMPLETED"}, temporal.End{Outcome: "TIMED_OUT"}
+		l.pages = []temporal.Page{{ExecutionIDs: []string{"e1", "e2", "stranger"}, Newest: newest, Next: []byte{1}}, {ExecutionIDs: []string{"e3"}}}
 	}, func(l *ledger) {
 		pass(500 * time.Millisecond)
 		require.ElementsMatch(t, []string{"e1=COMPLETED", "e3=TIMED_OUT"}, l.finished, "e2 goes on in another run")
@@ -205,7 +204,7 @@ func TestReconcilerAsksForTheTurnAsOftenAsThereIsNeed(t *testing.T) {
 func TestReconcilerAsksAboutWhatIsSilent(t *testing.T) {
 	reconciling(t, func(l *ledger) {
 		l.silent = []string{"e1", "e2", "odd"}
-		l.ended["e2"] = gone
+		l.ended["e2"] = temporal.End{Outcome: "FAILED"}
 	}, func(l *ledger) {
 		pass(10 * time.Second)
 		require.ElementsMatch(t, []string{"e1", "e2", "odd"}, l.looked)
@@ -217,7 +216,7 @@ func TestReconcilerAsksAboutWhatIsSilent(t *testing.T) {
 }
 
 func TestReconcilerThatCannotListLeavesTheTurnToOthersAndSaysSoOnce(t *testing.T) {
-	reconciling(t, func(l *ledger) { l.fails = fmt.Errorf("%w: connection refused", ErrAway) }, func(l *ledger) {
+	reconciling(t, func(l *ledger) { l.fails = fmt.Errorf("%w: connection refused", temporal.ErrAway) }, func(l *ledger) {
 		pass(time.Minute)
 		require.Len(t, l.listed, 13, "every five seconds")
 		require.Empty(t, l.done, "it is listed again from where it was")
@@ -231,7 +230,7 @@ func TestReconcilerThatCannotListLeavesTheTurnToOthersAndSaysSoOnce(t *testing.T
 func TestWhatIsOursInTheListIsAskedAboutByTheRunThatClosed(t *testing.T) {
 	reconciling(t, func(l *ledger) {
 		l.open = []string{"ours", "unmarked"}
-		l.pages = []Page{{ExecutionIDs: []string{"ours", "unmarked"}, Runs: map[string]string{"ours": "run-2"}}}
+		l.pages = []temporal.Page{{ExecutionIDs: []string{"ours", "unmarked"}, Runs: map[string]string{"ours": "run-2"}}}
 	}, func(l *ledger) {
 		slices.Sort(l.looked)
 		require.Equal(t, []string{"ours=run-2", "unmarked"}, l.looked)
@@ -241,7 +240,7 @@ func TestWhatIsOursInTheListIsAskedAboutByTheRunThatClosed(t *testing.T) {
 // A list that takes long does not put off the next one.
 func TestListsBeginOnceAnIntervalHoweverLongTheyTake(t *testing.T) {
 	reconciling(t, func(l *ledger) {
-		l.pages = []Page{{Next: []byte{1}}, {Next: []byte{2}}, {}} // two pauses of 250 ms
+		l.pages = []temporal.Page{{Next: []byte{1}}, {Next: []byte{2}}, {}} // two pauses of 250 ms
 	}, func(l *ledger) {
 		pass(2500 * time.Millisecond)
 		require.Equal(t, []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}, l.listed[:4])

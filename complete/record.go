@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/sethvargo/go-retry"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // record records an end, retrying until it succeeds or ctx ends. It logs the end and calls freed only if the end was
 // not recorded before.
-func record(ctx context.Context, store Finisher, log *slog.Logger, executionID string, end End, freed func()) {
+func record(ctx context.Context, store Finisher, log *slog.Logger, executionID string, end temporal.End, freed func()) {
 	var first bool
 	err := insist(ctx, log, executionID, "Cannot record an execution's end", func(ctx context.Context) (err error) {
 		first, err = store.Finish(ctx, executionID, end.Outcome, end.Reason, end.Result)
@@ -24,7 +24,7 @@ func record(ctx context.Context, store Finisher, log *slog.Logger, executionID s
 	}
 	fields := []any{"execution_id", executionID, "outcome", end.Outcome}
 	if end.Outcome != "COMPLETED" {
-		fields = append(fields, "error", claim.Clean(end.Reason))
+		fields = append(fields, "error", postgres.Clean(end.Reason))
 	}
 	log.InfoContext(ctx, "Execution ended", fields...)
 	if freed != nil {
@@ -33,23 +33,23 @@ func record(ctx context.Context, store Finisher, log *slog.Logger, executionID s
 }
 
 // insist retries until try succeeds, ctx is cancelled, or try returns ErrCrowded. A panic counts as a failed try. An
-// error is logged if it differs from the last one. ErrAway is logged at debug level only, because outages are logged
+// error is logged if it differs from the last one. temporal.ErrAway is logged at debug level only, because outages are logged
 // elsewhere.
 func insist(ctx context.Context, log *slog.Logger, executionID, complaint string, try func(context.Context) error) error {
 	backoff := retry.WithJitterPercent(jitterPercent, retry.WithCappedDuration(retryCap, retry.NewExponential(retryBase)))
 	last := ""
 	return retry.Do(ctx, backoff, func(ctx context.Context) error {
 		err := contained(ctx, try)
-		if err == nil || errors.Is(err, ErrCrowded) {
+		if err == nil || errors.Is(err, temporal.ErrCrowded) {
 			return err
 		}
 		if ctx.Err() == nil && err.Error() != last {
 			last = err.Error()
 			level := slog.LevelWarn
-			if errors.Is(err, ErrAway) {
+			if errors.Is(err, temporal.ErrAway) {
 				level = slog.LevelDebug
 			}
-			log.Log(ctx, level, complaint, "execution_id", executionID, "error", claim.Clean(last))
+			log.Log(ctx, level, complaint, "execution_id", executionID, "error", postgres.Clean(last))
 		}
 		return retry.RetryableError(err)
 	})

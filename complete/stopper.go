@@ -2,22 +2,17 @@ package complete
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
-
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // StopStore is the part of the store that Stopper needs.
 type StopStore interface {
-	TakeStops(ctx context.Context, atMost int) (stops []claim.Stop, open bool, err error)
-	StopDone(ctx context.Context, stop claim.Stop, problem string) error
+	TakeStops(ctx context.Context, atMost int) (stops []temporal.Stop, open bool, err error)
+	StopDone(ctx context.Context, stop temporal.Stop, problem string) error
 }
 
 const (
@@ -33,7 +28,7 @@ const (
 type Stopper struct {
 	Store    StopStore
 	Temporal interface {
-		Stop(ctx context.Context, stop claim.Stop) error
+		Stop(ctx context.Context, stop temporal.Stop) error
 	}
 	// Wake signals that a request may exist.
 	Wake <-chan struct{}
@@ -80,7 +75,7 @@ func (s *Stopper) look(ctx context.Context) (open bool, err error) {
 			s.complain(ctx, stop.ExecutionID, err)
 		default:
 			s.last = ""
-			s.Log.InfoContext(ctx, "Asked Temporal to stop an execution", "execution_id", stop.ExecutionID, "how", stop.How, "requested_by", claim.Clean(stop.RequestedBy))
+			s.Log.InfoContext(ctx, "Asked Temporal to stop an execution", "execution_id", stop.ExecutionID, "how", stop.How, "requested_by", postgres.Clean(stop.RequestedBy))
 		}
 		if err := s.Store.StopDone(ctx, stop, problem); err != nil {
 			return open, err
@@ -92,48 +87,6 @@ func (s *Stopper) look(ctx context.Context) (open bool, err error) {
 func (s *Stopper) complain(ctx context.Context, executionID string, err error) {
 	if err.Error() != s.last {
 		s.last = err.Error()
-		s.Log.WarnContext(ctx, "Cannot stop an execution: trying again", "execution_id", executionID, "error", claim.Clean(s.last))
+		s.Log.WarnContext(ctx, "Cannot stop an execution: trying again", "execution_id", executionID, "error", postgres.Clean(s.last))
 	}
-}
-
-// errNotOpen means that the newest run is closed or unknown. Its end, or a new run, will be seen shortly.
-var errNotOpen = errors.New("workflow is not open")
-
-// Stop asks Temporal to cancel or terminate the open run of an execution's workflow. It may be called repeatedly: a
-// cancellation has a request ID, and a terminated run is no longer open.
-func (t *TemporalWaiter) Stop(ctx context.Context, stop claim.Stop) error {
-	info, err := t.newest(ctx, claim.Execution{ID: stop.ExecutionID, Namespace: stop.Namespace})
-	var notFound *serviceerror.NotFound
-	switch {
-	case errors.As(err, &notFound):
-		return errNotOpen
-	case err != nil:
-		return err
-	case !isOurs(info, stop.ExecutionID):
-		return errors.New("workflow is not pgdispatch's")
-	case !isOpen(info):
-		return errNotOpen
-	}
-	namespace := t.namespace(stop.Namespace)
-	run := &commonpb.WorkflowExecution{WorkflowId: workflowIDPrefix + stop.ExecutionID, RunId: info.GetExecution().GetRunId()}
-	err = bounded(ctx, func(ctx context.Context) (err error) {
-		if stop.How == "TERMINATE" {
-			_, err = t.Service.TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
-				Namespace: namespace, WorkflowExecution: run, Reason: stop.Reason, Identity: stop.RequestedBy,
-			})
-			return err
-		}
-		_, err = t.Service.RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
-			Namespace: namespace, WorkflowExecution: run, RequestId: stop.ExecutionID, Reason: stop.Reason, Identity: stop.RequestedBy,
-		})
-		return err
-	})
-	var before *serviceerror.CancellationAlreadyRequested
-	switch {
-	case err == nil, errors.As(err, &before):
-		return nil
-	case errors.As(err, &notFound):
-		return errNotOpen // closed meanwhile, or continued in another run
-	}
-	return fmt.Errorf("ask Temporal: %w", err)
 }

@@ -9,16 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/serviceerror"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // stopDesk is where requests to stop are kept, and Temporal, for a synctest bubble.
 type stopDesk struct {
 	mu       sync.Mutex
-	open     []claim.Stop
+	open     []temporal.Stop
 	takes    int
 	takeErr  error
 	asked    []string
@@ -27,14 +25,14 @@ type stopDesk struct {
 	panicked bool
 }
 
-func (d *stopDesk) TakeStops(context.Context, int) ([]claim.Stop, bool, error) {
+func (d *stopDesk) TakeStops(context.Context, int) ([]temporal.Stop, bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.takes++
 	return d.open, len(d.open) > 0, d.takeErr
 }
 
-func (d *stopDesk) StopDone(_ context.Context, stop claim.Stop, problem string) error {
+func (d *stopDesk) StopDone(_ context.Context, stop temporal.Stop, problem string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.settled = append(d.settled, stop.ExecutionID+"="+problem)
@@ -44,7 +42,7 @@ func (d *stopDesk) StopDone(_ context.Context, stop claim.Stop, problem string) 
 	return nil
 }
 
-func (d *stopDesk) Stop(_ context.Context, stop claim.Stop) error {
+func (d *stopDesk) Stop(_ context.Context, stop temporal.Stop) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, stop.How+" "+stop.ExecutionID)
@@ -83,7 +81,7 @@ func TestARequestIsCarriedOutAtOnceAndOnce(t *testing.T) {
 		require.Equal(t, 1, d.takes, "what was asked for while nobody ran")
 		pass(time.Hour)
 		require.Equal(t, 1, d.takes, "nothing is open, and nobody looks")
-		d.open = []claim.Stop{{ExecutionID: "e1", How: "CANCEL", RequestedBy: "ann"}}
+		d.open = []temporal.Stop{{ExecutionID: "e1", How: "CANCEL", RequestedBy: "ann"}}
 		wake()
 		require.Equal(t, []string{"CANCEL e1"}, d.asked)
 		require.Equal(t, []string{"e1="}, d.settled)
@@ -97,7 +95,7 @@ func TestARequestIsCarriedOutAtOnceAndOnce(t *testing.T) {
 
 func TestARequestIsRepeatedUntilTemporalHasTakenIt(t *testing.T) {
 	stopping(t, func(d *stopDesk, wake func(), log *logBook) {
-		d.open = []claim.Stop{{ExecutionID: "e1", How: "TERMINATE"}}
+		d.open = []temporal.Stop{{ExecutionID: "e1", How: "TERMINATE"}}
 		d.panicked = true
 		wake()
 		d.answers(errors.New("connection refused"))
@@ -122,36 +120,4 @@ func TestADatabaseThatIsAwayIsAskedAgain(t *testing.T) {
 		_, errs := log.at(slog.LevelWarn)
 		require.Equal(t, []string{"connection refused"}, errs)
 	})
-}
-
-func TestStopAsksForTheEndOfTheRunThatIsOpen(t *testing.T) {
-	t.Parallel()
-	stop := func(how string, service *fakeService) error {
-		return (&TemporalWaiter{Service: service, Namespace: "shop"}).Stop(t.Context(), claim.Stop{ExecutionID: "e1", How: how, Reason: "enough", RequestedBy: "ann"})
-	}
-	service := &fakeService{newest: described("run-3", "e1", true)}
-	require.NoError(t, stop("CANCEL", service))
-	require.NoError(t, stop("TERMINATE", service))
-	require.Equal(t, []string{"cancel execution-e1 run-3 by ann: enough (e1)", "terminate execution-e1 run-3 by ann: enough"}, service.stops)
-
-	service.stop = serviceerror.NewCancellationAlreadyRequested("again")
-	require.NoError(t, stop("CANCEL", service), "its answer to the first was lost")
-	service.stop = serviceerror.NewNotFound("workflow execution already completed")
-	require.ErrorIs(t, stop("TERMINATE", service), errNotOpen)
-	service.stop = serviceerror.NewUnavailable("connection refused")
-	require.ErrorIs(t, stop("TERMINATE", service), ErrAway)
-}
-
-func TestStopAsksForNobodyElsesEnd(t *testing.T) {
-	t.Parallel()
-	for name, service := range map[string]*fakeService{
-		"not known":  {},
-		"closed":     {newest: described("run-3", "e1", false)},
-		"a stranger": {newest: described("run-3", "somebody else", true)},
-		"away":       {newest: described("run-3", "e1", true), describe: serviceerror.NewUnavailable("x")},
-	} {
-		err := (&TemporalWaiter{Service: service}).Stop(t.Context(), claim.Stop{ExecutionID: "e1", How: "TERMINATE"})
-		require.Error(t, err, name)
-		require.Empty(t, service.stops, name)
-	}
 }

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // Finisher records the end of an execution. first reports whether the end was not recorded before.
@@ -22,23 +22,16 @@ type Finisher interface {
 // Store is the part of the store that Watcher needs.
 type Store interface {
 	Finisher
-	Adopt(ctx context.Context, atMost int, watching []string) ([]claim.Execution, error)
-	SwapWatches(ctx context.Context, atMost int) (taken []claim.Execution, dropped []string, err error)
+	Adopt(ctx context.Context, atMost int, watching []string) ([]temporal.Execution, error)
+	SwapWatches(ctx context.Context, atMost int) (taken []temporal.Execution, dropped []string, err error)
 	GiveUpWatches(ctx context.Context, executionIDs []string) error
-	OpenAmong(ctx context.Context, executionIDs []string) ([]claim.Execution, error)
+	OpenAmong(ctx context.Context, executionIDs []string) ([]temporal.Execution, error)
 }
 
-// Waiter waits for the end of an execution. It returns ErrCrowded if Temporal refuses another long poll, and ErrAway if
-// Temporal does not answer. TemporalWaiter implements it.
+// Waiter waits for the end of an execution. It returns temporal.ErrCrowded if Temporal refuses another long poll, and temporal.ErrAway if
+// Temporal does not answer. temporal.Client implements it.
 type Waiter interface {
-	Wait(ctx context.Context, execution claim.Execution) (End, error)
-}
-
-// End describes how an execution ended.
-type End struct {
-	Outcome string // Temporal's status: COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT
-	Reason  string // why it did not complete; for COMPLETED, a note about the result
-	Result  string // for COMPLETED, the result as JSON; empty if none is kept
+	Wait(ctx context.Context, execution temporal.Execution) (temporal.End, error)
 }
 
 const (
@@ -72,8 +65,11 @@ type Watcher struct {
 	Reached func() bool
 	// Freed is called after an end is recorded and its slot is free. It must not block. Nil disables it.
 	Freed func()
-	Log   *slog.Logger
+	// Adopted is called after each attempt to take over unwatched executions. It must not block. Nil disables it.
+	Adopted func(executions int, err error)
+	Log     *slog.Logger
 
+	waiting  atomic.Int64
 	mu       sync.Mutex
 	watching map[string]*watch // those with a goroutine, and those in queue
 	queue    chan *watch       // made by Run
@@ -92,13 +88,13 @@ type Watcher struct {
 
 // watch is an execution that is watched or queued.
 type watch struct {
-	claim.Execution
+	temporal.Execution
 	cancel context.CancelFunc // nil while in queue
 }
 
 // Watch starts watching an execution that this replica has just started. It does not block. Before Run, or if there is
 // no room, the execution is given up for other replicas.
-func (w *Watcher) Watch(execution claim.Execution) {
+func (w *Watcher) Watch(execution temporal.Execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holds = true
@@ -149,6 +145,9 @@ func (w *Watcher) Wants() bool {
 	defer w.mu.Unlock()
 	return w.wants
 }
+
+// Waiting returns the number of executions whose end this replica waits for at Temporal.
+func (w *Watcher) Waiting() int { return int(w.waiting.Load()) }
 
 // Watching returns the number of executions that are watched here or that WatchLater has registered.
 func (w *Watcher) Watching() int {
@@ -271,12 +270,15 @@ func (w *Watcher) adopt(ctx context.Context) {
 	watching := w.known()
 	room := w.bound.now - len(w.watching)
 	w.mu.Unlock()
-	var executions []claim.Execution
+	var executions []temporal.Execution
 	var dropped []string
 	var err error
 	switch {
 	case room > 0:
 		executions, err = w.Store.Adopt(ctx, room, watching)
+		if w.Adopted != nil {
+			w.Adopted(len(executions), err)
+		}
 	case w.MaxWatches > 0:
 		executions, dropped, err = w.Store.SwapWatches(ctx, min(atMostSwapped, max(w.MaxWatches/2, 1)))
 	}
@@ -314,12 +316,14 @@ func (w *Watcher) watch(ctx, watching context.Context, entry *watch) {
 			delete(w.watching, entry.ID)
 		}
 	}()
-	var end End
+	var end temporal.End
 	err := insist(watching, w.Log, entry.ID, "Cannot wait for an execution's end", func(ctx context.Context) (err error) {
+		w.waiting.Add(1)
+		defer w.waiting.Add(-1)
 		end, err = w.Waiter.Wait(ctx, entry.Execution)
 		return err
 	})
-	if errors.Is(err, ErrCrowded) {
+	if errors.Is(err, temporal.ErrCrowded) {
 		w.crowded(ctx, entry.ID)
 	}
 	if err == nil {

@@ -11,9 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 func TestWatchRecordsTheEndAndFreesTheSlot(t *testing.T) {
@@ -97,15 +96,15 @@ func TestNeverMoreWatchesThanMaxWatches(t *testing.T) {
 
 func TestAdoptsAtStartAndWhenItIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
-		p.onAdopt = func(atMost int, _ []string) ([]claim.Execution, error) {
+		p.onAdopt = func(atMost int, _ []string) ([]temporal.Execution, error) {
 			if len(p.seen().adopts) == 1 {
-				return []claim.Execution{{ID: "e1", RunID: "run-1"}, {ID: "e2", RunID: "run-2"}}, nil
+				return []temporal.Execution{{ID: "e1", RunID: "run-1"}, {ID: "e2", RunID: "run-2"}}, nil
 			}
 			return nil, nil
 		}
-		p.onWait = func(ctx context.Context, _ claim.Execution) (End, error) {
+		p.onWait = func(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
 			<-ctx.Done()
-			return End{}, ctx.Err()
+			return temporal.End{}, ctx.Err()
 		}
 		stop := p.run()
 		p.Watch("e3", "run-3")
@@ -148,15 +147,15 @@ func TestWhatCameBeforeTheWatcherRanIsGivenUp(t *testing.T) {
 func TestAdoptsNothingWhenThereIsNoRoom(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.MaxWatches = 2
-		p.onWait = func(ctx context.Context, e claim.Execution) (End, error) {
+		p.onWait = func(ctx context.Context, e temporal.Execution) (temporal.End, error) {
 			if e.ID == "e1" && p.now() > 15*time.Second {
-				return End{Outcome: "COMPLETED"}, nil
+				return temporal.End{Outcome: "COMPLETED"}, nil
 			}
 			select {
 			case <-ctx.Done():
-				return End{}, ctx.Err()
+				return temporal.End{}, ctx.Err()
 			case <-time.After(15 * time.Second):
-				return End{}, errors.New("connection reset")
+				return temporal.End{}, errors.New("connection reset")
 			}
 		}
 		stop := p.run()
@@ -172,11 +171,11 @@ func TestAdoptsNothingWhenThereIsNoRoom(t *testing.T) {
 
 func TestAdoptThatFailsIsLoggedAndRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
-		p.onAdopt = func(int, []string) ([]claim.Execution, error) {
+		p.onAdopt = func(int, []string) ([]temporal.Execution, error) {
 			if len(p.seen().adopts) < 3 {
 				return nil, errors.New("connection refused")
 			}
-			return []claim.Execution{{ID: "e1", RunID: "run-1"}}, nil
+			return []temporal.Execution{{ID: "e1", RunID: "run-1"}}, nil
 		}
 		stop := p.run()
 		for range 2 { // by the sweeps that come
@@ -194,14 +193,14 @@ func TestAdoptThatFailsIsLoggedAndRepeated(t *testing.T) {
 
 func TestWaitIsRepeatedAndItsErrorLoggedWhenItChanges(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
-		p.onWait = func(context.Context, claim.Execution) (End, error) {
+		p.onWait = func(context.Context, temporal.Execution) (temporal.End, error) {
 			switch {
 			case p.now() < time.Minute:
-				return End{}, errors.New("connection refused")
+				return temporal.End{}, errors.New("connection refused")
 			case p.now() < 2*time.Minute:
-				return End{}, errors.New("namespace is\nnot active")
+				return temporal.End{}, errors.New("namespace is\nnot active")
 			}
-			return End{Outcome: "TERMINATED", Reason: "workflow was terminated: enough"}, nil
+			return temporal.End{Outcome: "TERMINATED", Reason: "workflow was terminated: enough"}, nil
 		}
 		stop := p.run()
 		p.Watch("e1", "run-1")
@@ -236,11 +235,11 @@ func TestEndThatCannotBeRecordedIsNotForgotten(t *testing.T) {
 
 func TestPanicInAWatchIsContained(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
-		p.onWait = func(_ context.Context, e claim.Execution) (End, error) {
+		p.onWait = func(_ context.Context, e temporal.Execution) (temporal.End, error) {
 			if e.ID == "e1" && p.now() < time.Minute {
 				panic(fmt.Sprintf("boom %s", e.ID))
 			}
-			return End{Outcome: "COMPLETED"}, nil
+			return temporal.End{Outcome: "COMPLETED"}, nil
 		}
 		stop := p.run()
 		p.Watch("e1", "run-1")
@@ -256,12 +255,14 @@ func TestPanicInAWatchIsContained(t *testing.T) {
 }
 
 func TestStopIsPromptAndRecordsNothing(t *testing.T) {
-	for name, wait := range map[string]func(context.Context, claim.Execution) (End, error){
-		"while waiting": func(ctx context.Context, _ claim.Execution) (End, error) {
+	for name, wait := range map[string]func(context.Context, temporal.Execution) (temporal.End, error){
+		"while waiting": func(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
 			<-ctx.Done()
-			return End{}, ctx.Err()
+			return temporal.End{}, ctx.Err()
 		},
-		"while backing off": func(context.Context, claim.Execution) (End, error) { return End{}, errors.New("connection refused") },
+		"while backing off": func(context.Context, temporal.Execution) (temporal.End, error) {
+			return temporal.End{}, errors.New("connection refused")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, p *post) {

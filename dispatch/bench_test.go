@@ -22,16 +22,6 @@ func benchItem(lease time.Duration) claim.Item {
 	}
 }
 
-func BenchmarkRequest(b *testing.B) {
-	s, item := &TemporalStarter{Namespace: "default", Identity: "pgdispatch@bench"}, benchItem(time.Hour)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.request(item); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func BenchmarkHoldALease(b *testing.B) {
 	h, item := newHeld(time.Hour), benchItem(time.Hour)
 	b.ReportAllocs()
@@ -48,7 +38,7 @@ func (atOnce) Find(context.Context, claim.Item) (string, bool, error) { return "
 
 // BenchmarkHandOver is what an item costs its worker, Temporal aside.
 func BenchmarkHandOver(b *testing.B) {
-	r := &run{Dispatcher: &Dispatcher{Starter: atOnce{}, Lease: time.Hour, StartTimeout: 10 * time.Second,
+	r := &run{observer: nobody{}, Dispatcher: &Dispatcher{Starter: atOnce{}, Lease: time.Hour, StartTimeout: 10 * time.Second,
 		Log: slog.New(slog.NewJSONHandler(io.Discard, nil)).With("component", "dispatcher")}, held: newHeld(time.Hour)}
 	ctx, lose := context.WithCancelCause(b.Context())
 	defer lose(nil)
@@ -56,19 +46,5 @@ func BenchmarkHandOver(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r.held.release(r.handOver(ctx, lose, &item).started.lease)
-	}
-}
-
-// BenchmarkStart is a start through Temporal's client and over a connection, with the server's side of it.
-func BenchmarkStart(b *testing.B) {
-	service := realService(b, func(*startRequest) (*startResponse, error) { return &startResponse{RunId: "run"}, nil })
-	s, item := &TemporalStarter{Service: service, Namespace: "default", Identity: "pgdispatch@bench"}, benchItem(time.Hour)
-	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
-	defer cancel()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Start(ctx, item); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // Store is the part of the store that the dispatcher needs.
@@ -92,7 +93,7 @@ type Dispatcher struct {
 	// does not probe with items, because each probe would keep its item from the other replicas. If nil, it probes.
 	Reached func() bool
 	// Dispatched is called after each successful dispatch and must not block. If nil, nothing is reported.
-	Dispatched func(claim.Execution)
+	Dispatched func(temporal.Execution)
 	// Observer is told what the dispatcher does. If nil, nothing is reported.
 	Observer Observer
 	Log      *slog.Logger
@@ -103,6 +104,7 @@ type Dispatcher struct {
 // run is the state of one Run. Only the claim loop uses the fields below outcomes.
 type run struct {
 	*Dispatcher
+	observer Observer // never nil
 	settler  *settler
 	held     *held
 	items    chan claim.Item // sends never block: at most one item per worker
@@ -125,7 +127,7 @@ type run struct {
 
 // result is what a dispatch reports to the claim loop.
 type result struct {
-	outcome Outcome
+	outcome temporal.Outcome
 	err     error
 	asked   bool      // whether Temporal was asked
 	sent    time.Time // when Temporal was asked
@@ -140,9 +142,11 @@ type result struct {
 // to DrainTimeout, cancels and releases the rest, and returns nil. Claims that it cannot release, because the database
 // does not answer, end by lease expiry. A panic in the claim loop ends Run in the same way, with an error.
 func (d *Dispatcher) Run(ctx context.Context) error {
+	observer := cmp.Or[Observer](d.Observer, nobody{})
 	r := &run{
 		Dispatcher: d,
-		settler:    &settler{store: d.Store, lease: d.Lease, log: d.Log, requests: make(chan settleRequest, d.Workers)},
+		observer:   observer,
+		settler:    &settler{store: d.Store, observer: observer, lease: d.Lease, log: d.Log, requests: make(chan settleRequest, d.Workers)},
 		items:      make(chan claim.Item, d.Workers),
 		outcomes:   make(chan result, d.Workers),
 		idle:       d.Workers,
@@ -226,7 +230,7 @@ func (r *run) claims(ctx context.Context) {
 
 // claim makes one claim and passes its items to the workers.
 func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
-	r.observe(func(o Observer) { o.Woken(source) })
+	r.observer.Woken(source)
 	began := time.Now()
 	wanted.Holding = r.Workers - r.idle - len(r.started)
 	wanted.Named, wanted.Look = r.named, r.look
@@ -275,7 +279,9 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 // ask calls the store's claim. After a panic the store's state is unknown, so a panic counts as no answer.
 func (r *run) ask(ctx context.Context, wanted claim.Wanted) (batch claim.Batch, settled []int64, err error) {
 	panicked := contained(r.Log, "store's claim", func() {
+		began := time.Now()
 		batch, settled, err = r.Store.SettleAndClaim(ctx, r.settlements(), wanted)
+		r.observer.Claimed(began, batch, settled, err)
 	})
 	return batch, settled, cmp.Or(err, panicked)
 }
@@ -300,7 +306,7 @@ func (r *run) learn(done result) {
 	if done.item != nil {
 		r.of.of(done.item.Namespace).busy--
 	}
-	if done.outcome != Started { // its item may wait again
+	if done.outcome != temporal.Started { // its item may wait again
 		r.hungry, r.look = true, true
 	}
 	r.hungry = r.hungry || r.starved
@@ -317,15 +323,15 @@ func (r *run) heed(done result) {
 	now, name := time.Now(), done.item.Namespace
 	limiter := &r.of.of(name).limiter
 	switch done.outcome {
-	case Blocked, Unreached, Unanswered:
+	case temporal.Blocked, temporal.Unreached, temporal.Unanswered:
 		if r.of.trip(now, name, done.outcome) {
 			r.Log.Error("Temporal does not take workflows: pausing, and probing until it does; items wait, and nothing is counted against them",
-				"outcome", done.outcome.String(), "error", done.err, "namespace", name, "remedy", remedy(done.err, name))
+				"outcome", done.outcome.String(), "error", done.err, "namespace", name, "remedy", temporal.Remedy(done.err, name))
 		}
 		r.tellPauses()
 		r.hungry = true
 		return
-	case Throttled:
+	case temporal.Throttled:
 		if limiter.learn(now, done.sent, true) {
 			r.Log.Warn("Temporal limits the rate of starts: slowing down; items wait, and nothing is counted against them",
 				"starts_per_second", limiter.rate, "error", done.err, "namespace", name)
@@ -344,7 +350,7 @@ func (r *run) heed(done result) {
 func (r *run) tellPauses() {
 	paused, all := r.of.paused()
 	r.refused = all
-	r.observe(func(o Observer) { o.Paused(paused, all) })
+	r.observer.Paused(paused, all)
 }
 
 // free lifts rate limits that no longer hold anything back.

@@ -126,7 +126,7 @@ func TestClaimsWhenAnItemThatWaitsForItsTimeIsDue(t *testing.T) {
 // A worker that ends just as an item comes due must not take the timer's turn away from it.
 func TestItemThatIsDueIsNotMissedBecauseTheLoopWasBusy(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
-		r := &run{Dispatcher: d.Dispatcher, idle: 4, outcomes: make(chan result, 4), items: make(chan claim.Item, 4), dueAt: time.Now()}
+		r := &run{observer: nobody{}, Dispatcher: d.Dispatcher, idle: 4, outcomes: make(chan result, 4), items: make(chan claim.Item, 4), dueAt: time.Now()}
 		ctx, cancel := context.WithCancel(t.Context())
 		go r.claims(ctx)
 		synctest.Wait()

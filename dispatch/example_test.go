@@ -11,12 +11,12 @@ import (
 
 func ExampleDispatcher() {
 	var store *claim.Store       // on a pool of connections
-	var service dispatch.Service // of Temporal's client: client.WorkflowService()
+	var starter dispatch.Starter // which asks Temporal
 
 	wake := make(chan string, 1)
 	dispatcher := &dispatch.Dispatcher{
 		Store:        store,
-		Starter:      &dispatch.TemporalStarter{Service: service, Namespace: "default", Identity: "replica_1"},
+		Starter:      starter,
 		Workers:      10,
 		Lease:        30 * time.Second,
 		StartTimeout: 5 * time.Second,

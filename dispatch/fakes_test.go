@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // desk is a dispatcher for a synctest bubble, with a queue in memory instead of a database and a starter that succeeds at
@@ -136,7 +137,7 @@ func (d *desk) poll(ctx context.Context) {
 
 func (d *desk) now() time.Duration { return time.Since(d.began) }
 
-func (d *desk) report(e claim.Execution) {
+func (d *desk) report(e temporal.Execution) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.book.reported = append(d.book.reported, e.ID+"="+e.RunID)

@@ -163,6 +163,7 @@ func (r *run) beat(ctx context.Context) time.Duration {
 	}
 	sent := time.Now()
 	ids, err := r.Store.Heartbeat(ctx, asked)
+	r.observer.Renewed(err)
 	if err != nil {
 		if ctx.Err() == nil {
 			r.Log.WarnContext(ctx, "Cannot renew leases", "leases", len(asked), "error", err)

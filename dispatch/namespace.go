@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // namespaces tracks which namespaces accept no workflows now, or only a limited rate. A refusal by one says nothing
@@ -166,10 +167,10 @@ func (s *namespaces) paused() (paused int, all bool) {
 
 // trip pauses a namespace, or everything if Temporal could not be reached or if it is the only namespace. It reports
 // whether that is new.
-func (s *namespaces) trip(now time.Time, name string, outcome Outcome) (opened bool) {
+func (s *namespaces) trip(now time.Time, name string, outcome temporal.Outcome) (opened bool) {
 	b, said := &s.of(name).breaker, false
 	switch {
-	case outcome == Unreached:
+	case outcome == temporal.Unreached:
 		b, s.only = &s.connection, ""
 	case !s.of(name).breaker.open() && !s.several(name):
 		b, s.only = &s.connection, name

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // severally has items of namespaces, one of each in turn.
@@ -117,7 +118,7 @@ func TestTheLogSaysWhatToDoAboutAMissingNamespace(t *testing.T) {
 // Where nobody is there at all, it is as with one namespace: nothing is claimed but probes.
 func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 	for name, err := range map[string]error{
-		"unreached":  unreachedError{errors.New("connection refused")},
+		"unreached":  temporal.As(temporal.Unreached, errors.New("connection refused")),
 		"unanswered": serviceerror.NewUnavailable("connection reset"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -10,10 +12,12 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // fakeObserver writes down what it is told.
 type fakeObserver struct {
+	nobody
 	mu      sync.Mutex
 	sources []string
 	breaker []bool
@@ -92,5 +96,48 @@ func TestTheObserverHearsOnceOfEachLostLease(t *testing.T) {
 		pass(time.Minute)
 		stop()
 		require.Equal(t, []int64{2, 3}, slices.Sorted(slices.Values(observer.lost)))
+	})
+}
+
+// book is an observer that writes down starts and settles.
+type book struct {
+	nobody
+	mu    sync.Mutex
+	lines []string
+}
+
+func (b *book) note(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lines = append(b.lines, fmt.Sprintf(format, args...))
+}
+
+func (b *book) Starting(request *claim.Item) func(string, string, error) {
+	request.Traceparent = "changed"
+	return func(runID, outcome string, err error) { b.note("start %d: %s", request.ID, outcome) }
+}
+
+func (b *book) Settled(_ time.Time, verb claim.Verb, settled []int64, err error) {
+	b.note("%s %v %v", verb, settled, err)
+}
+
+func (b *book) Renewed(err error) { b.note("heartbeat %v", err) }
+
+func TestTheObserverHearsOfEachStartSettleAndHeartbeat(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		observer := &book{}
+		d.Observer = observer
+		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
+			require.Equal(t, "changed", item.Traceparent)
+			if item.ID == 2 {
+				panic("boom")
+			}
+			return "", temporal.As(temporal.Permanent, temporal.ErrForgotten)
+		}
+		d.enqueue(2)
+		stop := d.run()
+		pass(100 * time.Millisecond)
+		stop()
+		require.Subset(t, observer.lines, []string{"start 1: forgotten", "fail [1] <nil>", "start 2: panic", "retry [2] <nil>"})
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
 // contained runs a part of the dispatcher and returns its panic as an error, so that no part ends while the others
@@ -14,7 +14,7 @@ func contained(log *slog.Logger, part string, do func()) (err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
 			err = fmt.Errorf("panic in the %s: %v", part, recovered)
-			log.Error("Panic in the dispatcher", "part", part, "panic", claim.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
+			log.Error("Panic in the dispatcher", "part", part, "panic", postgres.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
 		}
 	}()
 	do()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 func TestPanicInAHeartbeatIsNotTheLastHeartbeat(t *testing.T) {
@@ -73,7 +74,7 @@ func TestPanicInASettleIsLikeNoAnswer(t *testing.T) {
 func TestPanicOfWhoeverIsToldOfADispatchHarmsNobody(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(20)
-		d.Dispatched = func(claim.Execution) { panic("boom") }
+		d.Dispatched = func(temporal.Execution) { panic("boom") }
 		stop := d.run()
 		pass(time.Second)
 		require.Len(t, d.verbs(), 20)
@@ -102,7 +103,7 @@ func TestItemWhoseWorkerPanickedIsNotHeldForEver(t *testing.T) {
 		d.enqueue(2)
 		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
 			if item.ID == 1 {
-				return "", notSentError{errors.New("no time")}
+				return "", temporal.As(temporal.NotSent, errors.New("no time"))
 			}
 			return starts(25*time.Second)(t.Context(), item)
 		}

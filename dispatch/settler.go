@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
 const (
@@ -30,6 +31,7 @@ const (
 // most.
 type settler struct {
 	store    Store
+	observer Observer
 	lease    time.Duration
 	log      *slog.Logger
 	requests chan settleRequest
@@ -117,10 +119,14 @@ func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []cl
 	var last error
 	backoff := retry.WithMaxDuration(s.lease, newBackoff(settleBase, settleCap))
 	err := retry.Do(ctx, backoff, func(ctx context.Context) error {
-		if panicked := contained(s.log, "settler", func() { settled, last = s.store.Settle(ctx, verb, settlements) }); panicked != nil {
+		if panicked := contained(s.log, "settler", func() {
+			began := time.Now()
+			settled, last = s.store.Settle(ctx, verb, settlements)
+			s.observer.Settled(began, verb, settled, last)
+		}); panicked != nil {
 			settled, last = nil, panicked // treated as no answer
 		}
-		if claim.IsRefused(last) {
+		if postgres.IsRefused(last) {
 			return last // the others are settled
 		}
 		return retry.RetryableError(last)

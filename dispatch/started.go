@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // started is a dispatch whose workflow runs and whose claim has not ended yet. Its worker is free for another item. The
@@ -44,7 +45,7 @@ func (r *run) settleStarted() {
 	for _, s := range r.started {
 		r.settler.requests <- settleRequest{s.Settlement, func(err error) {
 			r.end(s, err)
-			r.outcomes <- result{outcome: Started}
+			r.outcomes <- result{outcome: temporal.Started}
 		}}
 	}
 	r.started = r.started[:0]
@@ -57,7 +58,7 @@ func (r *run) end(s *started, err error) {
 		r.lost(s.item, s.Verb, err)
 	case r.Dispatched != nil:
 		_ = contained(r.Log, "report of a dispatched execution", func() {
-			r.Dispatched(claim.Execution{ID: s.item.ExecutionID, RunID: s.RunID, Namespace: s.item.Namespace})
+			r.Dispatched(temporal.Execution{ID: s.item.ExecutionID, RunID: s.RunID, Namespace: s.item.Namespace})
 		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // work is one worker: it dispatches items until the channel is closed. Consecutive items share a context until a lease
@@ -24,7 +26,7 @@ func (r *run) work(all context.Context) {
 		if err := contained(r.Log, "worker", func() { done = r.handOver(ctx, lose, &item) }); err != nil {
 			// The lease is no longer renewed. Whoever claims the item after its expiry asks Temporal for the outcome.
 			r.held.drop(&item)
-			done = result{outcome: NotSent}
+			done = result{outcome: temporal.NotSent}
 		}
 		done.item = &item
 		r.outcomes <- done
@@ -40,13 +42,13 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 
 	began := time.Now()
 	runID, asked, err := r.attempt(ctx, item)
-	outcome := Classify(err)
+	outcome := temporal.Classify(err)
 	if errors.Is(context.Cause(ctx), claim.ErrLost) {
 		// The next claimant sends the same request, and learns from Temporal if the workflow has started.
 		r.held.release(lease)
 		r.logAbout(item).WarnContext(ctx, "Lease lost", "error", err)
-		r.observe(func(o Observer) { o.Lost(item.ID) })
-		return result{outcome: Started}
+		r.observer.Lost(item.ID)
+		return result{outcome: temporal.Started}
 	}
 	settlement := r.settlement(*item, outcome, runID, err)
 	if settlement.Verb == claim.Fail && item.OutcomeUnknown {
@@ -94,7 +96,7 @@ func (r *run) logAbout(item *claim.Item) *slog.Logger {
 // lost reports that a claim could not be ended.
 func (r *run) lost(item *claim.Item, verb claim.Verb, err error) {
 	r.logAbout(item).Warn("Lease lost", "verb", string(verb), "error", err)
-	r.observe(func(o Observer) { o.Lost(item.ID) })
+	r.observer.Lost(item.ID)
 }
 
 // attempt asks Temporal to start the item, unless there is nothing to ask. A panic becomes an error of this item only.
@@ -103,29 +105,43 @@ func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, aske
 	if item.Problem != "" {
 		r.Log.WarnContext(ctx, problemMessage(item.Problem), "queue_item_id", item.ID,
 			"workspace_id", item.WorkspaceID, "workflow_definition_id", item.WorkflowDefinitionID)
-		return "", false, permanentError{errors.New(item.Problem)}
+		return "", false, temporal.As(temporal.Permanent, errors.New(string(item.Problem)))
 	}
 	timeout := min(r.StartTimeout, time.Until(item.Deadline)-r.Lease/10)
 	if timeout <= 0 || ctx.Err() != nil {
-		return "", false, notSentError{errors.Join(errors.New("no time left to start the workflow"), context.Cause(ctx))}
+		return "", false, temporal.As(temporal.NotSent, errors.Join(errors.New("no time left to start the workflow"), context.Cause(ctx)))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, startTimeoutError(timeout))
 	defer cancel()
-	runID, err = r.Starter.Start(ctx, *item)
+	runID, err = r.start(ctx, *item)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	if err != nil {
 		// The claim loop logs an outage once, as an error.
-		level, outcome := slog.LevelError, Classify(err)
-		if outcome.systemic() {
+		level, outcome := slog.LevelError, temporal.Classify(err)
+		if outcome.IsSystemic() {
 			level = slog.LevelDebug
 		}
 		r.Log.Log(ctx, level, "Failed to start Temporal workflow", "queue_item_id", item.ID,
-			"outcome", outcome.String(), "error", claim.Clean(err.Error()))
+			"outcome", outcome.String(), "error", postgres.Clean(err.Error()))
 	}
 	return runID, true, err
 }
+
+// start sends the request, and tells the observer.
+func (r *run) start(ctx context.Context, request claim.Item) (runID string, err error) {
+	started, outcome := r.observer.Starting(&request), "panic"
+	defer func() { started(runID, outcome, err) }()
+	runID, err = r.Starter.Start(ctx, request)
+	outcome = outcomeName(err)
+	return runID, err
+}
+
+// panicError is a panic, which is assumed to be caused by the item.
+type panicError struct{ error }
+
+func (e panicError) Unwrap() error { return e.error }
 
 // startTimeoutError reports that a start was not answered in time. Its text is formatted lazily, because every start
 // creates one and few show it.
@@ -137,13 +153,13 @@ func (e startTimeoutError) Error() string {
 }
 
 // problemMessage returns the log message for a problem that makes an item impossible to start.
-func problemMessage(problem string) string {
+func problemMessage(problem claim.Problem) string {
 	switch problem {
-	case "workspace not found":
+	case claim.NoWorkspace:
 		return "Workspace not found"
-	case "workflow definition not found":
+	case claim.NoDefinition:
 		return "Workflow definition not found"
-	case "workflow definition has no version":
+	case claim.NoVersion:
 		return "Workflow definition has no version"
 	default:
 		return "Queue item cannot be started"
@@ -154,14 +170,14 @@ func problemMessage(problem string) string {
 func (r *run) contain(ctx context.Context, item *claim.Item, err *error) {
 	if recovered := recover(); recovered != nil {
 		r.Log.ErrorContext(ctx, "Panic while dispatching a queue item", "queue_item_id", item.ID,
-			"panic", claim.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
-		*err = panicError{fmt.Errorf("panic: %v", recovered)}
+			"panic", postgres.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
+		*err = panicError{temporal.As(temporal.Retryable, fmt.Errorf("panic: %v", recovered))}
 	}
 }
 
 // lookBeforeFailing checks whether an earlier, unanswered attempt has started the workflow, for example before its
 // definition was deleted or its owner died. If so, the item counts as started and the failure is ignored.
-func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome Outcome, failure error) (string, Outcome, error) {
+func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome temporal.Outcome, failure error) (string, temporal.Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.StartTimeout, fmt.Errorf("look for workflow gave up after %s", r.StartTimeout))
 	defer cancel()
 	runID, found, err := r.find(ctx, item)
@@ -170,9 +186,9 @@ func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome O
 	}
 	switch {
 	case err != nil:
-		return "", Classify(err), err
+		return "", temporal.Classify(err), err
 	case found:
-		return runID, Started, nil
+		return runID, temporal.Started, nil
 	default:
 		return "", outcome, failure
 	}
@@ -184,26 +200,26 @@ func (r *run) find(ctx context.Context, item *claim.Item) (runID string, found b
 }
 
 // settlement returns how a dispatch with this outcome ends its claim.
-func (r *run) settlement(item claim.Item, outcome Outcome, runID string, err error) claim.Settlement {
+func (r *run) settlement(item claim.Item, outcome temporal.Outcome, runID string, err error) claim.Settlement {
 	settlement := claim.Settlement{ID: item.ID, Token: item.Token}
 	if err != nil {
-		settlement.Error = claim.Clean(err.Error())
+		settlement.Error = postgres.Clean(err.Error())
 	}
 	switch outcome {
-	case Started:
+	case temporal.Started:
 		settlement.Verb, settlement.RunID = claim.Dispatched, runID
-	case Retryable:
+	case temporal.Retryable:
 		settlement.Verb, settlement.Delay = claim.Retry, retryDelay(item.FailureCount+1)
 		var panicked panicError
 		settlement.Unknown = errors.As(err, &panicked) // it is not known whether the request was sent before the panic
 		if item.FailureCount+1 >= item.MaxAttempts {
 			settlement.Verb = claim.Fail
 		}
-	case Permanent:
+	case temporal.Permanent:
 		settlement.Verb = claim.Fail
-	case NotSent, Blocked, Unreached:
+	case temporal.NotSent, temporal.Blocked, temporal.Unreached:
 		settlement.Verb = claim.Release
-	case Throttled, Unanswered:
+	case temporal.Throttled, temporal.Unanswered:
 		settlement.Verb, settlement.Unknown = claim.Release, true
 	}
 	return settlement

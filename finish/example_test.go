@@ -8,14 +8,14 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/finish"
 )
 
 func Example() {
 	var pool *pgxpool.Pool // on pgdispatch's database, with synchronous_commit = off
 
-	reporter := finish.New(&claim.Store{Pool: pool}, slog.Default())
+	reporter := finish.New(&complete.Postgres{DB: pool}, slog.Default())
 	options := client.Options{ConnectionOptions: client.ConnectionOptions{
 		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(reporter.Intercept)},
 	}}

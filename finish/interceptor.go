@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	commandpb "go.temporal.io/api/command/v1"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -22,7 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	"github.com/pgdispatch/pgdispatch/internal/summary"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // Store records ends. Use a *claim.Store on a pool of the worker's own.
@@ -117,16 +116,13 @@ func isOver(ctx context.Context, e end) (bool, error) {
 	}
 	response, err := workflowservice.NewWorkflowServiceClient(e.conn).DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
 		Namespace: e.namespace,
-		Execution: &commonpb.WorkflowExecution{WorkflowId: workflowIDPrefix + e.executionID},
+		Execution: &commonpb.WorkflowExecution{WorkflowId: temporal.WorkflowID(e.executionID)},
 	})
 	if err != nil {
 		return false, fmt.Errorf("describe workflow: %w", err)
 	}
 	return response.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, nil
 }
-
-// workflowIDPrefix precedes the execution ID in a workflow ID.
-const workflowIDPrefix = "execution-"
 
 // Intercept is a grpc.UnaryClientInterceptor. It changes neither requests nor responses, and never blocks.
 func (r *Reporter) Intercept(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
@@ -145,8 +141,9 @@ func (r *Reporter) Intercept(ctx context.Context, method string, request, answer
 
 // ended finds the command that closes one of our workflows. Continue-as-new closes only a run.
 func ended(request *workflowservice.RespondWorkflowTaskCompletedRequest) (end, bool) {
-	id, ours := strings.CutPrefix(request.GetResourceId(), "workflow:"+workflowIDPrefix)
-	if !ours || uuid.Validate(id) != nil {
+	workflowID, isWorkflow := strings.CutPrefix(request.GetResourceId(), "workflow:")
+	id, ours := temporal.ExecutionID(workflowID)
+	if !isWorkflow || !ours {
 		return end{}, false
 	}
 	for _, command := range request.GetCommands() {
@@ -161,12 +158,12 @@ func ended(request *workflowservice.RespondWorkflowTaskCompletedRequest) (end, b
 func closes(command *commandpb.Command) how {
 	switch command.GetCommandType() {
 	case enumspb.COMMAND_TYPE_COMPLETE_WORKFLOW_EXECUTION:
-		result, note := summary.Result(command.GetCompleteWorkflowExecutionCommandAttributes().GetResult())
+		result, note := temporal.Result(command.GetCompleteWorkflowExecutionCommandAttributes().GetResult())
 		return how{"COMPLETED", note, result}
 	case enumspb.COMMAND_TYPE_CANCEL_WORKFLOW_EXECUTION:
 		return how{outcome: "CANCELED", reason: "workflow was cancelled"}
 	case enumspb.COMMAND_TYPE_FAIL_WORKFLOW_EXECUTION:
-		return how{outcome: "FAILED", reason: summary.Failure(command.GetFailWorkflowExecutionCommandAttributes().GetFailure())}
+		return how{outcome: "FAILED", reason: temporal.Failure(command.GetFailWorkflowExecutionCommandAttributes().GetFailure())}
 	default:
 		return how{}
 	}

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/notify"
 )
 
 func ExampleListener() {
-	var store *claim.Store // its Ping goes through a pool, and so another connection
+	var pool *pgxpool.Pool // the pings go through it, and so through another connection
 
 	bell := make(chan string, 1)
 	listener := &notify.Listener{
@@ -22,7 +22,6 @@ func ExampleListener() {
 			if err != nil {
 				return nil, err
 			}
-			config.DialFunc = notify.Dialer()
 			return pgx.ConnectConfig(ctx, config)
 		},
 		Ring: func(string) {
@@ -31,7 +30,7 @@ func ExampleListener() {
 			default: // it rings already
 			}
 		},
-		Ping:         store,
+		Ping:         &notify.PoolPinger{DB: pool},
 		PingInterval: 2 * time.Second,
 		PingTimeout:  3 * time.Second,
 		Name:         "replica_1",

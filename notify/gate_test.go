@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -38,7 +37,7 @@ func newGate(t *testing.T, url, name string) gated {
 			if err != nil {
 				return nil, err
 			}
-			return &claim.Session{Conn: conn}, nil
+			return &notify.Session{Conn: conn}, nil
 		},
 		Interval: 50 * time.Millisecond,
 		Shutting: func() { g.shutting <- struct{}{} },

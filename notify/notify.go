@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -237,11 +236,4 @@ func (l *Listener) hear(number int64) {
 	case l.echoes <- struct{}{}:
 	default:
 	}
-}
-
-// Dialer returns a dial function for the listener's connection that detects a dead peer: it sends keepalive probes
-// after 5 s of silence and gives up within 10 s.
-func Dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}}
-	return dialer.DialContext
 }

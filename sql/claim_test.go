@@ -100,7 +100,7 @@ func TestClaimSaysWhenAnUnansweredStartIsDue(t *testing.T) {
 	f := open(t)
 	f.item(f.tenant("FREE"))
 	b := f.claim(1)
-	all[int64](f, sql.Retry, b.ids(), b.tokens(), []string{"no answer"}, []time.Duration{time.Hour}, []bool{true})
+	all[int64](f, sql.Text("retry"), b.ids(), b.tokens(), []string{"no answer"}, []time.Duration{time.Hour}, []bool{true})
 	answer := f.claim(1)
 	require.Empty(t, answer.items)
 	require.InDelta(t, time.Hour, *answer.lookAgainIn, float64(time.Minute))
@@ -135,7 +135,7 @@ func TestUnansweredStartHoldsItsSlotUntilItIsAnswered(t *testing.T) {
 	f.expire(first.ids()...)
 	answered := f.claim(10)
 	require.Equal(t, first.ids(), answered.ids())
-	all[int64](f, sql.Fail, answered.ids(), answered.tokens(), []string{"refused"})
+	all[int64](f, sql.Text("fail"), answered.ids(), answered.tokens(), []string{"refused"})
 	require.Len(t, f.claim(10).items, 1)
 }
 

@@ -26,14 +26,14 @@ func TestAClockThatIsSetBackKeepsNoLeaseForLonger(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.items(f.tenant("PRO"), 3)
-	f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease, "default", "{}")
+	f.exec(sql.Text("replica_alive"), "replica-1", "dev", 4, lease, "default", "{}")
 	b := f.claim(2)
 	f.clockMoves(-time.Hour)
 	after := f.claim(1).ids()[0]
 	dead, alive := b.ids()[0], b.ids()[1]
 	require.Greater(t, f.leftOf(dead), time.Hour)
 
-	require.Equal(t, []int64{alive}, all[int64](f, sql.Heartbeat, []int64{alive}, b.tokens()[1:], lease))
+	require.Equal(t, []int64{alive}, all[int64](f, sql.Text("heartbeat"), []int64{alive}, b.tokens()[1:], lease))
 	require.InDelta(t, lease, f.leftOf(alive), float64(20*time.Second), "a heartbeat sets it anew")
 	shorten := func() int { return one[int](f, "select pgdispatch.shorten_leases()") }
 	require.Equal(t, 1, shorten(), "what was neither claimed nor renewed since")
@@ -52,7 +52,7 @@ func TestALeaseWithinItsTimeIsNotShortened(t *testing.T) {
 	f.items(f.tenant("PRO"), 2)
 	b := f.claim(2)
 	f.exec("update pgdispatch.workflow_execution_queue set claimed_at = claimed_at - interval '10 minutes'")
-	all[int64](f, sql.Heartbeat, b.ids(), b.tokens(), time.Hour)
+	all[int64](f, sql.Text("heartbeat"), b.ids(), b.tokens(), time.Hour)
 	before := all[string](f, "select q::text from pgdispatch.workflow_execution_queue q")
 	require.Zero(t, one[int](f, "select pgdispatch.shorten_leases()"))
 	require.Equal(t, before, all[string](f, "select q::text from pgdispatch.workflow_execution_queue q"))
@@ -78,7 +78,7 @@ func TestAClockThatIsSetForwardFencesEveryHolder(t *testing.T) {
 	b := f.claim(5)
 	f.clockMoves(time.Hour)
 	require.Empty(t, f.dispatched(b))
-	require.Empty(t, all[int64](f, sql.Heartbeat, b.ids(), b.tokens(), lease))
+	require.Empty(t, all[int64](f, sql.Text("heartbeat"), b.ids(), b.tokens(), lease))
 	again := f.claimBy("replica-2", 9)
 	require.ElementsMatch(t, b.ids(), again.ids())
 	for n, item := range again.items {

@@ -209,7 +209,7 @@ func (f fixture) snapshot() string {
 // told is what a look says has changed since a snapshot: workspaces, or "all".
 func (f fixture) told(seen string) []string {
 	f.t.Helper()
-	return all[string](f, "select distinct coalesce(l.workspace_id::text, 'all') from ("+sql.Look+") l where l.changed", seen)
+	return all[string](f, "select distinct coalesce(l.workspace_id::text, 'all') from ("+sql.Text("look")+") l where l.changed", seen)
 }
 
 func TestEveryMoveSaysWhereToLook(t *testing.T) {
@@ -308,7 +308,9 @@ func TestAMemoryThatMayHaveMissedSomethingReadsEverythingAnew(t *testing.T) {
 		})
 	}
 	f := open(t)
-	gap := func(seen string) bool { return one[bool](f, "select l.gap from ("+sql.Look+") l limit 1", seen) }
+	gap := func(seen string) bool {
+		return one[bool](f, "select l.gap from ("+sql.Text("look")+") l limit 1", seen)
+	}
 	require.False(t, gap(f.snapshot()))
 	require.True(t, gap("9000000001:9000000001:"), "of a cluster that has counted further")
 	f.exec("update pgdispatch.mark_trim set trimmed_to = '100'")

@@ -44,13 +44,13 @@ func (f fixture) discard(id int64) bool {
 // fail ends a batch for good.
 func (f fixture) fail(b batch, reason string) []int64 {
 	f.t.Helper()
-	return all[int64](f, sql.Fail, b.ids(), b.tokens(), repeated(len(b.items), reason))
+	return all[int64](f, sql.Text("fail"), b.ids(), b.tokens(), repeated(len(b.items), reason))
 }
 
 // retry counts a failure against each item of a batch; they are due again at once.
 func (f fixture) retry(b batch, reason string) []int64 {
 	f.t.Helper()
-	return all[int64](f, sql.Retry, b.ids(), b.tokens(), repeated(len(b.items), reason), repeated(len(b.items), time.Duration(0)), repeated(len(b.items), false))
+	return all[int64](f, sql.Text("retry"), b.ids(), b.tokens(), repeated(len(b.items), reason), repeated(len(b.items), time.Duration(0)), repeated(len(b.items), false))
 }
 
 // dead enqueues so many items and fails them.
@@ -301,7 +301,7 @@ func (f fixture) find(values map[int]any) []int64 {
 	for n, value := range values {
 		arguments[n-1] = value
 	}
-	return all[int64](f, sql.DeadFind, arguments...)
+	return all[int64](f, sql.Text("dead_find"), arguments...)
 }
 
 func TestDeadLettersAreReadPageByPageThoughManyFailedAtOneInstant(t *testing.T) {
@@ -314,8 +314,10 @@ func TestDeadLettersAreReadPageByPageThoughManyFailedAtOneInstant(t *testing.T) 
 	require.Len(t, want, 9)
 	kind := one[string](f, "select min(pgdispatch.error_kind(last_error)) from pgdispatch.dead_letters")
 	for name, next := range map[string]func(failedAt, id any) []int64{
-		"all":       func(failedAt, id any) []int64 { return f.find(map[int]any{9: 2, 10: failedAt, 11: id}) },
-		"of a kind": func(failedAt, id any) []int64 { return all[int64](f, sql.ViewDeadGroup, 100, kind, 2, failedAt, id) },
+		"all": func(failedAt, id any) []int64 { return f.find(map[int]any{9: 2, 10: failedAt, 11: id}) },
+		"of a kind": func(failedAt, id any) []int64 {
+			return all[int64](f, sql.Text("view_dead_group"), 100, kind, 2, failedAt, id)
+		},
 	} {
 		var got []int64
 		var failedAt, id any

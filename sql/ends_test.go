@@ -24,7 +24,7 @@ func TestFinishCountsOnceWhoeverSaysItAndHoweverOften(t *testing.T) {
 	require.False(t, f.finish(id, "COMPLETED"))
 	require.False(t, f.finish(id, "FAILED"), "the first counts")
 	require.Equal(t, "COMPLETED", f.status(id))
-	require.False(t, one[bool](f, sql.Finish, nobody, "COMPLETED", nil, nil), "an execution that there is not")
+	require.False(t, one[bool](f, sql.Text("finish"), nobody, "COMPLETED", nil, nil), "an execution that there is not")
 }
 
 func TestFinishKeepsHowAWorkflowEnded(t *testing.T) {
@@ -50,7 +50,7 @@ func TestFinishRefusesAnOutcomeThatThereIsNot(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, outcome := range []any{"CANCELLED", "completed", "", nil} {
-		refusal := f.refused(sql.Finish, nobody, outcome, nil, nil)
+		refusal := f.refused(sql.Text("finish"), nobody, outcome, nil, nil)
 		require.Equal(t, "PGD22", refusal.Code)
 		require.Contains(t, refusal.Message, "it must be COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT")
 	}
@@ -76,8 +76,8 @@ func TestFinishEndsAnExecutionWhoseItemWasDeleted(t *testing.T) {
 	f.exec("delete from pgdispatch.workflow_execution_queue")
 	execution := *b.items[0].ExecutionID
 	require.Len(t, all[string](f, "select id from ("+adoptable+") a"), 1)
-	require.True(t, one[bool](f, sql.Finish, execution, "TIMED_OUT", "too slow", nil))
-	require.False(t, one[bool](f, sql.Finish, execution, "COMPLETED", nil, nil))
+	require.True(t, one[bool](f, sql.Text("finish"), execution, "TIMED_OUT", "too slow", nil))
+	require.False(t, one[bool](f, sql.Text("finish"), execution, "COMPLETED", nil, nil))
 	require.Equal(t, "TIMED_OUT too slow", one[string](f, "select status || ' ' || error from pgdispatch.workflow_executions"))
 	require.Empty(t, all[string](f, "select id from ("+adoptable+") a"))
 }
@@ -89,11 +89,11 @@ func TestCancelWithdrawsWhatWaitsAndNothingElse(t *testing.T) {
 	f := open(t)
 	w := f.tenant("PRO")
 	id := f.item(w)
-	cancel := func(id int64) bool { return one[bool](f, sql.Cancel, f.execution(id)) }
+	cancel := func(id int64) bool { return one[bool](f, sql.Text("cancel"), f.execution(id)) }
 	require.True(t, cancel(id))
 	require.False(t, cancel(id), "only once")
 	require.Empty(t, f.claim(10).items)
-	require.False(t, one[bool](f, sql.Cancel, nobody))
+	require.False(t, one[bool](f, sql.Text("cancel"), nobody))
 
 	id = f.item(w)
 	b := f.claim(1)
@@ -111,7 +111,7 @@ func TestCancelEndsTheExecutionOfAnItemThatWasTried(t *testing.T) {
 	f := open(t)
 	id := f.item(f.tenant("FREE"))
 	f.release(f.claim(1), false)
-	require.True(t, one[bool](f, sql.Cancel, f.execution(id)))
+	require.True(t, one[bool](f, sql.Text("cancel"), f.execution(id)))
 	require.Equal(t, "CANCELED", one[string](f, "select status from pgdispatch.workflow_executions where finished_at is not null"))
 }
 
@@ -138,11 +138,11 @@ func TestExpiryIsFinalEvenWithoutASweeper(t *testing.T) {
 	f.items(f.tenant("PRO"), 1)
 	b := f.claim(1)
 	f.expire(b.ids()...)
-	require.Empty(t, all[int64](f, sql.Heartbeat, b.ids(), b.tokens(), lease))
+	require.Empty(t, all[int64](f, sql.Text("heartbeat"), b.ids(), b.tokens(), lease))
 	require.Empty(t, f.dispatched(b))
 	require.Empty(t, f.release(b, false))
-	require.Empty(t, all[int64](f, sql.Fail, b.ids(), b.tokens(), []string{"x"}))
-	require.Empty(t, all[int64](f, sql.ReleaseOwned, "replica-1"))
+	require.Empty(t, all[int64](f, sql.Text("fail"), b.ids(), b.tokens(), []string{"x"}))
+	require.Empty(t, all[int64](f, sql.Text("release_owned"), "replica-1"))
 	require.Equal(t, "CLAIMED", f.status(b.ids()[0]))
 }
 
@@ -155,9 +155,9 @@ func TestASettleWithAnOlderTokenChangesNothing(t *testing.T) {
 	second := f.claim(1)
 	require.Empty(t, f.dispatched(first))
 	require.Empty(t, f.release(first, false))
-	require.Empty(t, all[int64](f, sql.Fail, first.ids(), first.tokens(), []string{"x"}))
-	require.Empty(t, all[int64](f, sql.Retry, first.ids(), first.tokens(), []string{"x"}, []time.Duration{0}, []bool{false}))
-	require.Empty(t, all[int64](f, sql.Heartbeat, first.ids(), first.tokens(), lease))
+	require.Empty(t, all[int64](f, sql.Text("fail"), first.ids(), first.tokens(), []string{"x"}))
+	require.Empty(t, all[int64](f, sql.Text("retry"), first.ids(), first.tokens(), []string{"x"}, []time.Duration{0}, []bool{false}))
+	require.Empty(t, all[int64](f, sql.Text("heartbeat"), first.ids(), first.tokens(), lease))
 	require.Equal(t, second.ids(), f.dispatched(second))
 }
 
@@ -167,7 +167,7 @@ func TestReleaseOwnedGivesBackAReplicasOwnClaimsOnly(t *testing.T) {
 	f.items(f.tenant("PRO"), 2)
 	mine := f.claim(1)
 	f.claimBy("replica-2", 1)
-	require.Equal(t, mine.ids(), all[int64](f, sql.ReleaseOwned, "replica-1"))
+	require.Equal(t, mine.ids(), all[int64](f, sql.Text("release_owned"), "replica-1"))
 	require.Equal(t, []string{"replica-2"}, all[string](f, "select claimed_by from pgdispatch.workflow_execution_queue where status = 'CLAIMED'"))
 	require.True(t, one[bool](f, "select outcome_unknown from pgdispatch.workflow_execution_queue where id = $1", mine.ids()[0]))
 }
@@ -200,7 +200,7 @@ func TestFinishKeepsAResultThatIsNotTooLarge(t *testing.T) {
 	f.items(f.tenant("ENTERPRISE"), 9)
 	b := f.claim(9)
 	f.dispatched(b)
-	f.exec(sql.SettingsSet, nil, nil, 20, "me")
+	f.exec(sql.Text("settings_set"), nil, nil, 20, "me")
 	for n, row := range []struct {
 		outcome      string
 		note, result any
@@ -218,7 +218,7 @@ func TestFinishKeepsAResultThatIsNotTooLarge(t *testing.T) {
 		{"COMPLETED", nil, `1e999999999`, `JSON that Postgres does not take: not kept`},
 	} {
 		id := b.ids()[n]
-		require.True(t, one[bool](f, sql.Finish, f.execution(id), row.outcome, row.note, row.result), "%v", row)
+		require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), row.outcome, row.note, row.result), "%v", row)
 		require.Equal(t, row.want, f.result(id), "%v", row)
 	}
 }
@@ -227,8 +227,8 @@ func TestNoResultIsKeptWhereTheSettingsSaySo(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	id := f.oneRunning()
-	f.exec(sql.SettingsSet, nil, nil, 0, "me")
-	require.True(t, one[bool](f, sql.Finish, f.execution(id), "COMPLETED", nil, `1`))
+	f.exec(sql.Text("settings_set"), nil, nil, 0, "me")
+	require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), "COMPLETED", nil, `1`))
 	require.Empty(t, f.result(id))
 }
 
@@ -237,7 +237,7 @@ func TestAResultThatNoServerCanReadEndsItsExecutionAllTheSame(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	id := f.oneRunning()
-	require.True(t, one[bool](f, sql.Finish, f.execution(id), "COMPLETED", nil, strings.Repeat("[", 30000)+strings.Repeat("]", 30000)))
+	require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), "COMPLETED", nil, strings.Repeat("[", 30000)+strings.Repeat("]", 30000)))
 	require.Equal(t, "COMPLETED", f.status(id))
 }
 
@@ -249,7 +249,7 @@ func (f fixture) finishAll(ids []int64, outcomes []string, reasons, results []an
 		executions[n] = f.execution(id)
 		of[executions[n]] = id
 	}
-	rows, err := f.db.Query(f.t.Context(), sql.FinishAll, executions, outcomes, reasons, results)
+	rows, err := f.db.Query(f.t.Context(), sql.Text("finish_all"), executions, outcomes, reasons, results)
 	require.NoError(f.t, err)
 	answer := map[int64]bool{}
 	var execution string
@@ -297,7 +297,7 @@ func TestEndsTogetherAreWhatTheyAreOneByOne(t *testing.T) {
 		{"TERMINATED", strings.Repeat("é", 5000), nil},
 		{"TIMED_OUT", "too slow", nil},
 	}
-	f.exec(sql.SettingsSet, nil, nil, 20, "me")
+	f.exec(sql.Text("settings_set"), nil, nil, 20, "me")
 	w := f.tenant("ENTERPRISE")
 	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 50")
 	f.items(w, 2*len(ends))
@@ -306,7 +306,7 @@ func TestEndsTogetherAreWhatTheyAreOneByOne(t *testing.T) {
 	apart, together := b.ids()[:len(ends)], b.ids()[len(ends):]
 	outcomes, reasons, results := []string{}, []any{}, []any{}
 	for n, end := range ends {
-		require.True(t, one[bool](f, sql.Finish, f.execution(apart[n]), end.outcome, end.reason, end.result))
+		require.True(t, one[bool](f, sql.Text("finish"), f.execution(apart[n]), end.outcome, end.reason, end.result))
 		outcomes, reasons, results = append(outcomes, end.outcome), append(reasons, end.reason), append(results, end.result)
 	}
 	first := f.finishAll(together, outcomes, reasons, results)
@@ -336,7 +336,7 @@ func TestEndsTogetherWaitForNobodyAndLeaveTheOthers(t *testing.T) {
 
 	other := f.impatient()
 	require.Equal(t, map[int64]bool{runs[0]: true, runs[3]: true}, other.completed(runs[0], runs[1], runs[2], claimed, waiting, runs[3]))
-	require.Empty(t, all[string](other, sql.FinishAll, []string{nobody}, []string{"COMPLETED"}, []any{nil}, []any{nil}), "an execution that there is not")
+	require.Empty(t, all[string](other, sql.Text("finish_all"), []string{nobody}, []string{"COMPLETED"}, []any{nil}, []any{nil}), "an execution that there is not")
 	for id, status := range map[int64]string{runs[0]: "COMPLETED", runs[1]: "DISPATCHED", runs[2]: "DISPATCHED", claimed: "CLAIMED", waiting: "PENDING", runs[3]: "COMPLETED"} {
 		require.Equal(t, status, f.status(id))
 	}
@@ -350,7 +350,7 @@ func TestEndsTogetherAreRefusedWhereOneIsNoEnd(t *testing.T) {
 	f.items(f.tenant("PRO"), 2)
 	b := f.claim(2)
 	f.dispatched(b)
-	refusal := f.refused(sql.FinishAll, []string{f.execution(b.ids()[0]), f.execution(b.ids()[1])}, []string{"COMPLETED", "CANCELLED"}, []any{nil, nil}, []any{nil, nil})
+	refusal := f.refused(sql.Text("finish_all"), []string{f.execution(b.ids()[0]), f.execution(b.ids()[1])}, []string{"COMPLETED", "CANCELLED"}, []any{nil, nil}, []any{nil, nil})
 	require.Equal(t, "23514", refusal.Code)
 	require.Equal(t, "DISPATCHED", f.status(b.ids()[0]))
 }

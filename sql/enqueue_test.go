@@ -215,7 +215,7 @@ func TestReadsOfAnApplication(t *testing.T) {
 	row := one[string](f, `select format('%s %s %s %s %s', waiting, claimed, running, max_concurrent_workflows, oldest_waiting_since is not null)
 		from pgdispatch.workspace_statistics where workspace_id = $1`, w.workspace)
 	require.Equal(t, "2 1 1 5 t", row)
-	first := one[string](f, "select name from ("+strings.ReplaceAll(sql.WorkspaceStatistics, "$1", "1")+") s")
+	first := one[string](f, "select name from ("+strings.ReplaceAll(sql.Text("workspace_statistics"), "$1", "1")+") s")
 	require.Equal(t, "tenant on PRO", first, "the workspace with the most at stake comes first")
 }
 
@@ -236,7 +236,7 @@ func TestDeadLettersAreTheItemsThatFailedForGood(t *testing.T) {
 	f.items(w, 3)
 	claimed := f.claim(3)
 	one, two := *claimed.items[0].ID, *claimed.items[1].ID
-	all[int64](f, sql.Fail, []int64{one}, claimed.tokens()[:1], []string{"input too large"})
+	all[int64](f, sql.Text("fail"), []int64{one}, claimed.tokens()[:1], []string{"input too large"})
 	f.dispatched(claimed)
 	f.finish(two, "TERMINATED")
 	dead := all[string](f, "select format('%s %s %s', id, execution_status, last_error) from pgdispatch.dead_letters order by id")

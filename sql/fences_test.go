@@ -115,10 +115,10 @@ func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
 		f.item(w)
 		f.dispatched(f.claim(1))
 		waiting := f.items(w, 2)[0]
-		f.exec(sql.GateOpen)
+		f.exec(sql.Text("gate_open"))
 		in, tx := f.begin()
 		move(in, w, waiting)
-		shut := func() bool { return one[bool](f, sql.GateShut) }
+		shut := func() bool { return one[bool](f, sql.Text("gate_shut")) }
 		require.False(t, shut(), name)
 		require.NoError(t, tx.Commit(t.Context()))
 		require.True(t, shut(), name)

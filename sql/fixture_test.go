@@ -259,7 +259,7 @@ func rowOf(i claim.Item) claimRow {
 		Namespace: some(i.Namespace), WorkflowType: some(i.WorkflowType), TaskQueue: some(i.TaskQueue), ExecutionTimeout: some(i.ExecutionTimeout),
 		NodeIDs: some(nodes), Params: &params, Traceparent: some(i.Traceparent),
 		AttemptCount: &i.AttemptCount, FailureCount: &i.FailureCount, MaxAttempts: some(i.MaxAttempts),
-		OutcomeUnknown: &i.OutcomeUnknown, UnansweredFor: &i.UnansweredFor, Problem: some(i.Problem), Waited: &i.Waited,
+		OutcomeUnknown: &i.OutcomeUnknown, UnansweredFor: &i.UnansweredFor, Problem: some(string(i.Problem)), Waited: &i.Waited,
 	}
 }
 
@@ -324,7 +324,7 @@ func repeated[T any](n int, value T) []T {
 // dispatched settles a batch: its workflows run. It returns the IDs that were moved.
 func (f fixture) dispatched(b batch) []int64 {
 	f.t.Helper()
-	return all[int64](f, sql.Dispatched, b.ids(), b.tokens(), repeated(len(b.items), "run"), "replica-1")
+	return all[int64](f, sql.Text("dispatched"), b.ids(), b.tokens(), repeated(len(b.items), "run"), "replica-1")
 }
 
 // oneRunning returns the item of a workflow that runs, of a workspace on FREE.
@@ -338,12 +338,12 @@ func (f fixture) oneRunning() int64 {
 // release hands a batch back; unknown: a start was sent that nobody answered.
 func (f fixture) release(b batch, unknown bool) []int64 {
 	f.t.Helper()
-	return all[int64](f, sql.Release, b.ids(), b.tokens(), repeated(len(b.items), ""), repeated(len(b.items), unknown))
+	return all[int64](f, sql.Text("release"), b.ids(), b.tokens(), repeated(len(b.items), ""), repeated(len(b.items), unknown))
 }
 
 func (f fixture) finish(id int64, outcome string) bool {
 	f.t.Helper()
-	return one[bool](f, sql.Finish, f.execution(id), outcome, nil, nil)
+	return one[bool](f, sql.Text("finish"), f.execution(id), outcome, nil, nil)
 }
 
 // expire ends the leases of claimed items, as if a minute had passed.
@@ -356,5 +356,5 @@ func (f fixture) expire(ids ...int64) {
 
 func (f fixture) maxClaims(n int) {
 	f.t.Helper()
-	f.exec(sql.SettingsSet, n, nil, nil, "me")
+	f.exec(sql.Text("settings_set"), n, nil, nil, "me")
 }

@@ -17,7 +17,7 @@ func (f fixture) endings() []int64 {
 		from pgdispatch.activity`)
 }
 
-func (f fixture) sweep() { f.t.Helper(); f.exec(sql.Sweep, 100, "replica-1") }
+func (f fixture) sweep() { f.t.Helper(); f.exec(sql.Text("sweep"), 100, "replica-1") }
 
 // trimNow has the next sweep trim, as if half a minute had passed.
 func (f fixture) trimNow() {
@@ -53,7 +53,7 @@ func TestEachEndCountsOnceHoweverLateItsTransactionCommits(t *testing.T) {
 	require.True(t, late.finish(ids[0], "COMPLETED"))
 	require.True(t, f.finish(ids[1], "COMPLETED"))
 	require.True(t, f.finish(ids[2], "FAILED"))
-	f.exec(sql.Cancel, f.execution(waiting[5]))
+	f.exec(sql.Text("cancel"), f.execution(waiting[5]))
 	for range 3 {
 		f.sweep()
 		require.Equal(t, []int64{1, 1, 1}, f.endings())
@@ -77,7 +77,7 @@ func TestAMarkStaysUntilEverybodyHasHadTimeToReadIt(t *testing.T) {
 	f.trimNow()
 	old, tx := f.begin()
 	old.exec("select pg_current_xact_id()")
-	f.exec(sql.Cancel, f.execution(f.item(f.tenant("FREE"))))
+	f.exec(sql.Text("cancel"), f.execution(f.item(f.tenant("FREE"))))
 	require.Equal(t, 1, marks())
 	f.trimNow() // from here on, half a minute
 	f.sweep()
@@ -89,7 +89,7 @@ func TestAMarkStaysUntilEverybodyHasHadTimeToReadIt(t *testing.T) {
 	require.Equal(t, 1, marks())
 	f.requireTrimmed("-1 second")
 	require.True(t, one[bool](f, "select trimmed_to > '3' and trimmed_to <= pg_snapshot_xmin(pg_current_snapshot()) from pgdispatch.mark_trim"))
-	f.exec(sql.Cancel, f.execution(f.item(f.tenant("FREE"))))
+	f.exec(sql.Text("cancel"), f.execution(f.item(f.tenant("FREE"))))
 	f.requireTrimmed("1 hour") // the clock was set back
 	before := one[string](f, "select xmin::text from pgdispatch.mark_trim")
 	f.sweep()
@@ -99,7 +99,7 @@ func TestAMarkStaysUntilEverybodyHasHadTimeToReadIt(t *testing.T) {
 func TestASweepWaitsForNoOtherThatTrims(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.exec(sql.Cancel, f.execution(f.item(f.tenant("FREE"))))
+	f.exec(sql.Text("cancel"), f.execution(f.item(f.tenant("FREE"))))
 	other, tx := f.begin()
 	other.exec("select from pgdispatch.mark_trim for update")
 	sweeper := f.impatient()
@@ -158,7 +158,7 @@ func TestMarksOfARestoredDatabaseAreCountedAndGo(t *testing.T) {
 	f.exec("set session_replication_role = replica; insert into pgdispatch.marks (xid, completed) values ('9000000002', 3), ('8999999000', 7); "+
 		"update pgdispatch.mark_trim set counted = '9000000001:9000000001:', trimmed_to = '9000000000', next_to = '9000000000'; "+
 		"reset session_replication_role", pgx.QueryExecModeSimpleProtocol)
-	f.exec(sql.Cancel, f.execution(f.item(f.tenant("FREE"))))
+	f.exec(sql.Text("cancel"), f.execution(f.item(f.tenant("FREE"))))
 	f.sweep()
 	require.EqualValues(t, 1, f.endings()[2])
 	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.marks"), "its own")

@@ -298,7 +298,7 @@ func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {
 			wide      bool
 			since     time.Time
 		}
-		rows, err := f.db.Query(t.Context(), sql.CloseTurn, time.Second, time.Hour, "default")
+		rows, err := f.db.Query(t.Context(), sql.Text("close_turn"), time.Second, time.Hour, "default")
 		require.NoError(t, err)
 		defer rows.Close()
 		names := []string{}
@@ -310,11 +310,11 @@ func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {
 		return names
 	}
 	require.ElementsMatch(t, []string{"default", "other"}, turns())
-	f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease, "default", "{}")
-	f.exec(sql.CloseDone, "default", time.Now(), true)
+	f.exec(sql.Text("replica_alive"), "replica-1", "dev", 4, lease, "default", "{}")
+	f.exec(sql.Text("close_done"), "default", time.Now(), true)
 	require.Equal(t, []string{"other"}, turns(), "the one is watched and was listed; the other was not")
-	f.exec(sql.CloseDone, "other", nil, true)
+	f.exec(sql.Text("close_done"), "other", nil, true)
 	require.Empty(t, turns())
-	f.exec(sql.GiveUpWatches, "replica-1", nil)
+	f.exec(sql.Text("give_up_watches"), "replica-1", nil)
 	require.Len(t, turns(), 2)
 }

@@ -12,9 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
 // A role without any grant listens, stays in one transaction, and has the notification queue of the whole cluster fill, to a tenth of
@@ -33,15 +36,15 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	t.Cleanup(pool.Close)
 	f := fixture{t: t, pool: pool, db: pool, replicas: &replicas{stores: map[string]*claim.Store{}}}
 	w := f.tenant("PRO")
-	store := &claim.Store{Pool: pool, Owner: "replica"}
+	sweeps := &sweeper.Postgres{DB: pool, Owner: "replica"}
 	usage := func() float64 {
-		swept, err := store.Sweep(t.Context(), 1)
+		swept, err := sweeps.Sweep(t.Context(), 1)
 		require.NoError(t, err)
 		return swept.NotifyQueue
 	}
 	dispatcher := f.conn()
 	dispatcher.exec("listen pgdispatch")
-	f.exec(sql.GateShut)
+	f.exec(sql.Text("gate_shut"))
 
 	f.exec("create role stranger login")
 	stranger, err := pgx.Connect(t.Context(), strings.Replace(cluster.URL("postgres"), "postgres@", "stranger@", 1))
@@ -51,24 +54,24 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 		_, err = stranger.Exec(t.Context(), statement)
 		require.NoError(t, err)
 	}
-	for flooded := 0; usage() < claim.NotifyBound; flooded++ {
+	for flooded := 0; usage() < notify.QueueBound; flooded++ {
 		require.Less(t, flooded, 100)
 		f.exec("select count(pg_notify('x', repeat('x', 7980) || n)) from generate_series(1, 2000) n")
 	}
 	for range 10 {
 		f.item(w)
 	}
-	f.exec(sql.GateCall, "x")
-	depth, err := store.QueueDepth(t.Context())
+	f.exec(sql.Text("gate_call"), "x")
+	depth, err := (&operate.Store{DB: pool}).QueueDepth(t.Context())
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, depth.NotifyQueue, claim.NotifyBound)
-	holder, err := store.NotifyHolder(t.Context())
+	require.GreaterOrEqual(t, depth.NotifyQueue, notify.QueueBound)
+	holder, err := sweeps.QueueHolder(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, stranger.PgConn().PID(), holder.PID)
 	require.Len(t, f.claim(10).items, 5, "what no notification announced is found all the same")
 
 	require.NoError(t, stranger.Close(t.Context()))
-	require.Eventually(t, func() bool { return usage() < claim.NotifyBound }, 20*time.Second, 10*time.Millisecond, "a sweep empties the queue")
+	require.Eventually(t, func() bool { return usage() < notify.QueueBound }, 20*time.Second, 10*time.Millisecond, "a sweep empties the queue")
 	f.item(w)
 	heard, err := dispatcher.db.(*pgxpool.Conn).Conn().WaitForNotification(t.Context())
 	require.NoError(t, err)

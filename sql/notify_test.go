@@ -26,14 +26,14 @@ func (f fixture) payloads(do func()) []string {
 	_, err = conn.Exec(f.t.Context(), "listen pgdispatch")
 	require.NoError(f.t, err)
 	// A dispatcher sleeps.
-	f.exec(sql.GateShut)
-	defer f.exec(sql.GateOpen)
+	f.exec(sql.Text("gate_shut"))
+	defer f.exec(sql.Text("gate_open"))
 	defer func() {
 		_, err := conn.Exec(f.t.Context(), "unlisten *")
 		require.NoError(f.t, err)
 	}()
 	do()
-	f.exec(sql.Ping, "pgdispatch", "end")
+	f.exec(sql.Text("ping"), "pgdispatch", "end")
 	for said := []string{}; ; {
 		n, err := conn.Conn().WaitForNotification(f.t.Context())
 		require.NoError(f.t, err)
@@ -165,7 +165,7 @@ func TestWithdrawingAnItemThatWaitsWakesNobody(t *testing.T) {
 	f := open(t)
 	w := f.tenant("FREE")
 	first, second, _ := f.item(w), f.item(w), f.item(w)
-	require.Zero(t, f.heard(func() { f.exec(sql.Cancel, f.execution(first)) }))
+	require.Zero(t, f.heard(func() { f.exec(sql.Text("cancel"), f.execution(first)) }))
 	require.Zero(t, f.heard(func() { f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", second) }))
 }
 

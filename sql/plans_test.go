@@ -2,7 +2,6 @@ package sql_test
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -39,7 +38,7 @@ func crowded(t *testing.T) (f fixture, quiet tenant) {
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Empty(t, f.claim(1000).items, "they are all full")
 	require.Empty(t, f.claim(1000).items, "the second thousand too")
-	f.exec(sql.Sweep, 10, "replica-1")
+	f.exec(sql.Text("sweep"), 10, "replica-1")
 	require.Equal(t, 1002, one[int](f, "select leased_from from pgdispatch.mark_trim"), "all of them run")
 	quiet = f.tenant("PRO")
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at)
@@ -119,13 +118,13 @@ func readsRead(c fixture, quiet tenant) {
 	c.items(quiet, 3)
 	for statement, entries := range map[string]int64{
 		// Of 26,000 that wait, no more than the limit; and the 1,000 that run.
-		"select * from pgdispatch.queue_depth(5000)":  5000 + 1100,
-		"select pgdispatch.requeue_expired(100)":      100, // of those that were claimed since the oldest lease
-		"select pgdispatch.shorten_leases()":          100,
-		"select from pgdispatch.waiting_levels()":     3 * 1003, // a few a level
-		"select from pgdispatch.longest_waiting(100)": 3 * 100,
-		sql.Replicas: 100,
-		fmt.Sprintf("select pgdispatch.pending_count('%s')", quiet.workspace):                                   5100,
+		"select * from pgdispatch.queue_depth(5000)":                          5000 + 1100,
+		"select pgdispatch.requeue_expired(100)":                              100, // of those that were claimed since the oldest lease
+		"select pgdispatch.shorten_leases()":                                  100,
+		"select from pgdispatch.waiting_levels()":                             3 * 1003, // a few a level
+		"select from pgdispatch.longest_waiting(100)":                         3 * 100,
+		sql.Text("replicas"):                                                  100,
+		fmt.Sprintf("select pgdispatch.pending_count('%s')", quiet.workspace): 5100,
 		fmt.Sprintf("select * from pgdispatch.workspace_statistics where workspace_id = '%s'", quiet.workspace): 5100,
 		fmt.Sprintf("select pgdispatch.cancel('%s')", nobody):                                                   100,
 		fmt.Sprintf("select pgdispatch.finish('%s', 'FAILED')", nobody):                                         100,
@@ -136,7 +135,7 @@ func readsRead(c fixture, quiet tenant) {
 		require.Zero(c.t, seen.Sequential, statement)
 		require.LessOrEqual(c.t, seen.Index, entries, statement)
 	}
-	for statement, args := range map[string][]any{sql.Sweep: {100, "replica-1"}, sql.ReleaseOwned: {"replica-1"}} {
+	for statement, args := range map[string][]any{sql.Text("sweep"): {100, "replica-1"}, sql.Text("release_owned"): {"replica-1"}} {
 		c.exec("insert into pgdispatch.activity (minute, waiting) select date_trunc('minute', now()) + n * interval '1 minute', 0 from generate_series(0, 1) n on conflict do nothing")
 		seen := c.scanned("workflow_execution_queue", func() { c.exec(statement, args...) })
 		require.Zero(c.t, seen.Sequential, statement)
@@ -158,7 +157,7 @@ func listsRead(c fixture) {
 	const page = 50
 	var rank, name, id any
 	list := func() []map[string]any {
-		rows, err := c.db.Query(c.t.Context(), sql.ViewWorkspaces, nil, "oldest", rank, name, id, page, 1000, 10_000)
+		rows, err := c.db.Query(c.t.Context(), sql.Text("view_workspaces"), nil, "oldest", rank, name, id, page, 1000, 10_000)
 		require.NoError(c.t, err)
 		shown, err := pgx.CollectRows(rows, pgx.RowToMap)
 		require.NoError(c.t, err)
@@ -202,9 +201,7 @@ func TestNoStatementFindsItsIndexByWhatIsDropped(t *testing.T) {
 	f := open(t)
 	statements := all[string](f, "select prosrc from pg_proc where pronamespace = 'pgdispatch'::regnamespace")
 	for _, verb := range sql.Verbs() {
-		text, err := os.ReadFile(verb + ".sql")
-		require.NoError(t, err)
-		statements = append(statements, string(text))
+		statements = append(statements, sql.Text(verb))
 	}
 	columns := all[string](f, `select distinct a.attname::text
 		from pg_index i
@@ -247,7 +244,7 @@ func TestARowIsFoundByItsKeyHoweverFewRanWhenThatWasPlanned(t *testing.T) {
 		"plain update": func(e string) {
 			c.exec("update pgdispatch.workflow_executions set status = 'COMPLETED' where id = $1", e)
 		},
-		"open_among": func(e string) { c.exec(sql.OpenAmong, []string{e}) },
+		"open_among": func(e string) { c.exec(sql.Text("open_among"), []string{e}) },
 	}
 	for _, plan := range statements {
 		plan(nobody)
@@ -293,7 +290,7 @@ func TestASettleThatTheClaimForesawIsHeapOnly(t *testing.T) {
 			f.exec("select pg_stat_force_next_flush()")
 			before := one[int](f, "select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_execution_queue'::regclass")
 			tokens := all[int64](f, "select lease_token from pgdispatch.workflow_execution_queue where id = $1", id)
-			require.Equal(t, []int64{id}, all[int64](f, sql.Dispatched, []int64{id}, tokens, []string{"run"}, c.settled))
+			require.Equal(t, []int64{id}, all[int64](f, sql.Text("dispatched"), []int64{id}, tokens, []string{"run"}, c.settled))
 			f.exec("select pg_stat_force_next_flush()")
 			f.exec("select pg_stat_clear_snapshot()")
 			require.Equal(t, c.heapOnly, one[int](f, "select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_executions'::regclass"))

@@ -65,7 +65,7 @@ func (f fixture) ask(p proposal) (s standing) {
 	for name, items := range p.namespaces {
 		namespaces, allowed = append(namespaces, name), append(allowed, items)
 	}
-	rows, err := f.db.Query(f.t.Context(), "select c.id, c.standing from ("+sql.Claim+") c", cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
+	rows, err := f.db.Query(f.t.Context(), "select nullif(c.id, 0), c.standing from ("+sql.Text("claim")+") c", cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
 		p.doubts, p.alone, p.leased, p.leasedTo, workspaces, priorities, items, due, ids, floors, held, heldTo, p.careful, "default", namespaces, allowed)
 	require.NoError(f.t, err)
 	var id *int64

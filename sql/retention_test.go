@@ -19,7 +19,7 @@ type deleted struct {
 
 func (f fixture) deleteFinished(atMost int) deleted {
 	f.t.Helper()
-	rows, err := f.db.Query(f.t.Context(), sql.DeleteFinished, atMost)
+	rows, err := f.db.Query(f.t.Context(), sql.Text("delete_finished"), atMost)
 	require.NoError(f.t, err)
 	answer, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[deleted])
 	require.NoError(f.t, err)
@@ -36,7 +36,7 @@ func (f fixture) anew() fixture {
 // keep sets how long finished items and dead letters are kept; nil: for ever.
 func (f fixture) keep(finished, dead any) {
 	f.t.Helper()
-	f.exec(sql.RetentionSet, true, finished, true, dead, "me")
+	f.exec(sql.Text("retention_set"), true, finished, true, dead, "me")
 }
 
 // age makes items as old as if they had been finished, and seen to, that long ago.

@@ -84,7 +84,7 @@ func TestWhatWasNeverStartedCannotHaveEnded(t *testing.T) {
 	b := f.claim(1)
 	f.dispatched(b)
 	require.Equal(t, "DISPATCHED", f.status(id), "it is not taken at its earlier word")
-	require.True(t, one[bool](f, sql.Finish, f.execution(id), "COMPLETED", nil, nil))
+	require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), "COMPLETED", nil, nil))
 	require.True(t, one[bool](f, "select not exists (select from pgdispatch.workflow_executions where finished_at is null)"))
 }
 
@@ -135,7 +135,7 @@ func TestApplicationsSayWhatAWorkflowReturned(t *testing.T) {
 			f.dispatched(b)
 			require.Equal(t, "COMPLETED", f.status(early))
 			require.Equal(t, "12 bytes, more than the 5 that the settings keep", f.result(large))
-			require.False(t, one[bool](f, sql.Finish, f.execution(settled), "COMPLETED", "late", "7"))
+			require.False(t, one[bool](f, sql.Text("finish"), f.execution(settled), "COMPLETED", "late", "7"))
 			require.Equal(t, `{"total": 3}`, f.result(settled), "the first counts")
 		})
 	}

@@ -14,11 +14,11 @@ import (
 
 // files are the files of the schema:
 //
-//   - migrations: numbered, each run once. They create what holds data. Files in subfolders are parts of a migration.
+//   - tables: migrations, numbered, each run once. They create what holds data. Files in subfolders are parts of a migration.
 //   - functions: one per file, repeatable. They include the files of parts as templates, at no run-time cost.
 //   - schema: triggers, repeatable; roles and grants, run on each `pgdispatch migrate up`.
 //
-//go:embed migrations functions parts schema
+//go:embed tables functions parts schema
 var files embed.FS
 
 // dropBelow divides a migration into its way up and its way down.
@@ -48,7 +48,7 @@ const Triggers = "triggers"
 // Migrations returns the numbered steps in order.
 func Migrations() []Migration {
 	var all []Migration
-	for _, file := range glob("migrations/*.sql") {
+	for _, file := range glob("tables/*.sql") {
 		up, down, _ := strings.Cut(render(file), dropBelow)
 		all = append(all, Migration{path.Base(file), strings.TrimSpace(up), strings.TrimSpace(down)})
 	}
@@ -76,7 +76,7 @@ func Roles() (roles, grants string) {
 // templates holds all files by path.
 var templates = sync.OnceValue(func() *template.Template {
 	all := template.New("")
-	for _, pattern := range []string{"migrations/*.sql", "migrations/*/*.sql", "functions/*.sql", "parts/*.sql", "schema/*.sql"} {
+	for _, pattern := range []string{"tables/*.sql", "tables/*/*.sql", "functions/*.sql", "parts/*.sql", "schema/*.sql"} {
 		for _, file := range glob(pattern) {
 			text, err := files.ReadFile(file)
 			if err != nil {

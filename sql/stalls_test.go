@@ -37,16 +37,16 @@ func lines(f fixture, statement string, args ...any) []string {
 // turn takes the turn to look, and returns the task queues with how many executions each has.
 func (f fixture) turn() []string {
 	f.t.Helper()
-	return lines(f, sql.StallTurn, time.Minute, time.Minute, 2)
+	return lines(f, sql.Text("stall_turn"), time.Minute, time.Minute, 2)
 }
 
 func (f fixture) pick(atMost int, without ...string) []string {
 	f.t.Helper()
-	rows, err := f.db.Query(f.t.Context(), sql.StallPick, time.Minute, append([]string{}, without...), slices.Repeat([]string{"default"}, len(without)), atMost)
+	rows, err := f.db.Query(f.t.Context(), sql.Text("stall_pick"), time.Minute, append([]string{}, without...), slices.Repeat([]string{"default"}, len(without)), atMost)
 	require.NoError(f.t, err)
 	picked, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id string, err error) {
-		var namespace string
-		err = row.Scan(&id, &namespace)
+		var run, namespace string
+		err = row.Scan(&id, &run, &namespace)
 		require.Equal(f.t, "default", namespace)
 		return id, err
 	})
@@ -58,7 +58,7 @@ func (f fixture) pick(atMost int, without ...string) []string {
 func (f fixture) record(idle []string, asked, failing []string, silent ...string) []string {
 	f.t.Helper()
 	times := func(list []string, text string) []string { return slices.Repeat([]string{text}, len(list)) }
-	return lines(f, sql.StallRecord, append([]string{}, idle...), times(idle, "default"), slices.Repeat([]int{3}, len(idle)), append([]string{}, asked...),
+	return lines(f, sql.Text("stall_record"), append([]string{}, idle...), times(idle, "default"), slices.Repeat([]int{3}, len(idle)), append([]string{}, asked...),
 		append([]string{}, failing...), times(failing, "default"), times(failing, "it fails"), append([]string{}, silent...))
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
@@ -53,13 +54,13 @@ func allowed(f fixture) []move {
 	return moves
 }
 
-// header reads a verb's first line: "-- reads", or its moves as "-- A -> B, C; D -> E".
+// header reads a verb's first line: "-- reads", "-- writes" and what, or its moves as "-- A -> B, C; D -> E".
 func header(t testing.TB, verb string) []move {
 	t.Helper()
 	line, _, _ := strings.Cut(sql.Text(verb), "\n")
 	text, found := strings.CutPrefix(line, "-- ")
 	require.True(t, found, "%s.sql must begin with its moves", verb)
-	if text == "reads" {
+	if text == "reads" || strings.HasPrefix(text, "writes") {
 		return nil
 	}
 	moves := []move{}
@@ -231,6 +232,25 @@ func TestEveryStatementMakesOnlyTheMovesOfItsHeader(t *testing.T) {
 		}
 		for _, m := range declared {
 			require.True(t, made[m], "%s.sql declares %s and never does it", verb, m)
+		}
+	}
+}
+
+func TestAStatementWritesOnlyIfItsHeaderSaysSo(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	for _, verb := range sql.Verbs() {
+		for n := range arguments(verb, 0, "", "") {
+			in, tx := f.begin()
+			id := seed(in, w, "DISPATCHED", live)
+			args := arguments(verb, id, in.execution(id), w.workspace)[n]
+			in.exec("set transaction read only")
+			_, err := in.db.Exec(t.Context(), sql.Text(verb), args...)
+			if err != nil && strings.HasPrefix(sql.Text(verb), "-- reads\n") {
+				assert.NotEqual(t, "25006", f.pgError(err).Code, "%s.sql writes, and its header says that it reads", verb)
+			}
+			require.NoError(t, tx.Rollback(context.Background()))
 		}
 	}
 }

@@ -25,7 +25,7 @@ type taken struct {
 // stops are the executions that a replica is given to stop, and how; open says whether any request was.
 func (f fixture) stops() (given []string, open bool) {
 	f.t.Helper()
-	rows, err := f.db.Query(f.t.Context(), sql.StopTake, 10)
+	rows, err := f.db.Query(f.t.Context(), sql.Text("stop_take"), 10)
 	require.NoError(f.t, err)
 	answer, err := pgx.CollectRows(rows, pgx.RowToStructByPos[taken])
 	require.NoError(f.t, err)
@@ -62,7 +62,7 @@ func TestARunningWorkflowsEndIsAskedForAndFreesNoSlot(t *testing.T) {
 	require.True(t, open)
 	require.Equal(t, "DISPATCHED", f.status(id))
 	require.Empty(t, f.claim(1).items, "the slot is not free")
-	f.exec(sql.StopDone, f.execution(id), "CANCEL", nil)
+	f.exec(sql.Text("stop_done"), f.execution(id), "CANCEL", nil)
 	_, open = f.stops()
 	require.False(t, open)
 	require.Equal(t, "ALREADY_REQUESTED", f.stop(id, "CANCEL"), "Temporal has it")
@@ -85,7 +85,7 @@ func TestARequestIsGivenToOneReplicaAndAgainWhereThatDies(t *testing.T) {
 		require.True(t, open)
 		f.later(pause)
 	}
-	f.exec(sql.StopDone, f.execution(id), "CANCEL", "connection refused")
+	f.exec(sql.Text("stop_done"), f.execution(id), "CANCEL", "connection refused")
 	require.Equal(t, "OPEN connection refused", one[string](f, "select state || ' ' || error from pgdispatch.stop_requests"))
 }
 
@@ -108,7 +108,7 @@ func TestTerminateTakesThePlaceOfCancelAndNotTheOtherWayRound(t *testing.T) {
 	f.stop(id, "CANCEL")
 	f.stops()
 	require.Equal(t, "REQUESTED", f.stop(id, "TERMINATE"))
-	f.exec(sql.StopDone, f.execution(id), "CANCEL", nil)
+	f.exec(sql.Text("stop_done"), f.execution(id), "CANCEL", nil)
 	require.Equal(t, "OPEN", f.stopState(id), "what Temporal took was the weaker one")
 	given, _ := f.stops()
 	require.Equal(t, []string{"TERMINATE " + f.execution(id)}, given)

@@ -80,7 +80,7 @@ func TestASettledSuspectIsNoneAnyMore(t *testing.T) {
 		"released without an answer": func(f fixture, b batch) { f.release(b, true) },
 		"failed, to be tried again":  func(f fixture, b batch) { f.retry(b, "once") },
 		"released by its own farewell": func(f fixture, b batch) {
-			require.Equal(f.t, b.ids(), all[int64](f, sql.ReleaseOwned, "replica-1"))
+			require.Equal(f.t, b.ids(), all[int64](f, sql.Text("release_owned"), "replica-1"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
 			f := open(t)
 			f.item(f.tenant("PRO"))
 			for range 5 {
-				f.exec(sql.ReplicaAlive, "replica-1", "dev", 4, lease, "default", "{}")
+				f.exec(sql.Text("replica_alive"), "replica-1", "dev", 4, lease, "default", "{}")
 				b := f.claim(1)
 				require.Len(t, b.items, 1)
 				if b.items[0].Problem != nil {

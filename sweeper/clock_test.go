@@ -6,20 +6,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 const jump = "ERROR The database's clock jumped: leases, run_at and rate limits go by it jumped_ms="
 
 // withClock gives the database a clock that is set by so much before the second sweep.
 func (b *broom) withClock(set time.Duration) {
-	b.onSweep = func(int) (claim.Swept, error) {
+	b.onSweep = func(int) (Swept, error) {
 		now := time.Now().Add(72 * time.Hour) // whatever it shows: only what it does is looked at
 		if len(b.seen().sweeps) > 1 {
 			now = now.Add(set)
 		}
-		return claim.Swept{Now: now}, nil
+		return Swept{Now: now}, nil
 	}
 }
 
@@ -51,15 +49,15 @@ func TestAClockThatIsDisciplinedIsNoAlarm(t *testing.T) {
 // Neither a statement that failed nor one that took long says anything about the clock.
 func TestASlowSweepIsNoJump(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(int) (claim.Swept, error) {
+		b.onSweep = func(int) (Swept, error) {
 			switch n := len(b.seen().sweeps); n {
 			case 2, 3:
 				time.Sleep(4 * time.Second)
-				return claim.Swept{Now: time.Now().Add(-time.Duration(n-2) * 4 * time.Second)}, nil
+				return Swept{Now: time.Now().Add(-time.Duration(n-2) * 4 * time.Second)}, nil
 			case 4:
-				return claim.Swept{}, errors.New("connection refused")
+				return Swept{}, errors.New("connection refused")
 			}
-			return claim.Swept{Now: time.Now()}, nil
+			return Swept{Now: time.Now()}, nil
 		}
 		b.runFor(55 * time.Second)
 		require.Equal(t, []string{"ERROR Cannot sweep error=connection refused"}, b.log.lines())
@@ -68,7 +66,7 @@ func TestASlowSweepIsNoJump(t *testing.T) {
 
 func TestShortenedLeasesAreSaid(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(int) (claim.Swept, error) { return claim.Swept{Shortened: 3}, nil }
+		b.onSweep = func(int) (Swept, error) { return Swept{Shortened: 3}, nil }
 		b.runFor(5 * time.Second)
 		require.Equal(t, []string{"WARN Shortened leases from before the database's clock was set back leases=3"}, b.log.lines())
 		require.Empty(t, b.seen().found, "there is nothing to claim yet")

@@ -5,12 +5,11 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
 func ExampleSweeper() {
-	var store *claim.Store // on a pool of connections
+	var store *sweeper.Postgres // on a pool of connections
 
 	s := &sweeper.Sweeper{
 		Store:    store,

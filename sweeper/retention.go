@@ -4,13 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"time"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // Finished is the part of the store that Retention needs.
 type Finished interface {
-	DeleteFinished(ctx context.Context, atMost int) (claim.Deleted, error)
+	DeleteFinished(ctx context.Context, atMost int) (Deleted, error)
 }
 
 const (
@@ -30,7 +28,9 @@ type Retention struct {
 	Interval time.Duration
 	// Wanted reports whether a retention is set, as last observed. If nil, one may be set.
 	Wanted func() bool
-	Log    *slog.Logger
+	// Deleted is called after each batch with its result. It must not block. If nil, nothing is reported.
+	Deleted func(Deleted, error)
+	Log     *slog.Logger
 }
 
 // Run deletes until ctx is cancelled and returns nil then. A database error is logged and the batch is retried.
@@ -46,9 +46,12 @@ func (r *Retention) Run(ctx context.Context) error {
 
 // look deletes batch by batch until nothing is left to examine, and logs the totals.
 func (r *Retention) look(ctx context.Context) {
-	var sum claim.Deleted
+	var sum Deleted
 	for more := true; more && ctx.Err() == nil; {
 		deleted, err := r.Store.DeleteFinished(ctx, deleteBatch)
+		if r.Deleted != nil {
+			r.Deleted(deleted, err)
+		}
 		if err != nil && ctx.Err() == nil {
 			r.Log.ErrorContext(ctx, "Cannot delete finished items", "error", err)
 		}

@@ -9,29 +9,27 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // shredder is a retention for a synctest bubble. Its store answers with what a test says, call by call, and then with nothing.
 type shredder struct {
 	*Retention
 	log     logBook
-	answers []any // claim.Deleted or error
+	answers []any // Deleted or error
 	calls   []time.Duration
 	asked   []int
 	began   time.Time
 }
 
-func (s *shredder) DeleteFinished(_ context.Context, atMost int) (claim.Deleted, error) {
+func (s *shredder) DeleteFinished(_ context.Context, atMost int) (Deleted, error) {
 	s.calls, s.asked = append(s.calls, time.Since(s.began)), append(s.asked, atMost)
 	if n := len(s.calls); n <= len(s.answers) {
 		if err, failed := s.answers[n-1].(error); failed {
-			return claim.Deleted{}, err
+			return Deleted{}, err
 		}
-		return s.answers[n-1].(claim.Deleted), nil
+		return s.answers[n-1].(Deleted), nil
 	}
-	return claim.Deleted{}, nil
+	return Deleted{}, nil
 }
 
 func retaining(t *testing.T, d time.Duration, answers ...any) *shredder {
@@ -59,14 +57,14 @@ func TestRetentionLooksAtOnceAndOnItsInterval(t *testing.T) {
 func TestRetentionGoesOnAfterAPauseWhileThereIsMore(t *testing.T) {
 	t.Parallel()
 	s := retaining(t, 5*time.Second,
-		claim.Deleted{Items: 499, DeadLetters: 1, Executions: 500, More: true}, claim.Deleted{More: true}, claim.Deleted{Items: 7, Executions: 6})
+		Deleted{Items: 499, DeadLetters: 1, Executions: 500, More: true}, Deleted{More: true}, Deleted{Items: 7, Executions: 6})
 	require.Equal(t, []time.Duration{0, deletePause, 2 * deletePause}, s.calls, "a batch that deletes nothing may have more behind it")
 	require.Equal(t, []string{"INFO Deleted finished items items=506 dead_letters=1 executions=506"}, s.log.lines(), "said once")
 }
 
 func TestRetentionThatFailsIsLoggedAndRepeated(t *testing.T) {
 	t.Parallel()
-	s := retaining(t, 15*time.Second, claim.Deleted{Items: 2, More: true}, errors.New("connection refused"), claim.Deleted{DeadLetters: 1})
+	s := retaining(t, 15*time.Second, Deleted{Items: 2, More: true}, errors.New("connection refused"), Deleted{DeadLetters: 1})
 	require.Equal(t, []time.Duration{0, deletePause, deletePause + 10*time.Second}, s.calls)
 	require.Equal(t, []string{
 		"ERROR Cannot delete finished items error=connection refused",
@@ -79,7 +77,7 @@ func TestRetentionStopsBetweenTwoBatches(t *testing.T) {
 	t.Parallel()
 	endless := make([]any, 1000)
 	for n := range endless {
-		endless[n] = claim.Deleted{Items: 1, More: true}
+		endless[n] = Deleted{Items: 1, More: true}
 	}
 	// Not to the instant of a batch: which of two things that are due at once comes first is anybody's guess.
 	s := retaining(t, time.Second-deletePause/2, endless...)

@@ -8,13 +8,13 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/notify"
 )
 
 // Store is the part of the store that the sweeper needs.
 type Store interface {
-	Sweep(ctx context.Context, atMost int) (claim.Swept, error)
-	NotifyHolder(ctx context.Context) (*claim.Holder, error)
+	Sweep(ctx context.Context, atMost int) (Swept, error)
+	QueueHolder(ctx context.Context) (*notify.Holder, error)
 }
 
 const (
@@ -41,7 +41,7 @@ type Sweeper struct {
 	Found func()
 	// Saw is called after each sweep with its result, so that other components need not query. It must not block. If
 	// nil, nothing is reported.
-	Saw func(claim.Swept)
+	Saw func(Swept, error)
 	Log *slog.Logger
 
 	clock  clock
@@ -69,8 +69,8 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 		if err != nil && ctx.Err() == nil {
 			s.Log.ErrorContext(ctx, "Cannot sweep", "error", err)
 		}
-		if err == nil && s.Saw != nil {
-			s.Saw(swept)
+		if s.Saw != nil {
+			s.Saw(swept, err)
 		}
 		if err == nil {
 			s.watchQueue(ctx, swept.NotifyQueue)
@@ -93,7 +93,7 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 }
 
 // watchClock logs what a sweep that was sent at sent reveals about the database's clock.
-func (s *Sweeper) watchClock(ctx context.Context, swept claim.Swept, sent time.Time) {
+func (s *Sweeper) watchClock(ctx context.Context, swept Swept, sent time.Time) {
 	if jumped := s.clock.read(swept.Now, sent, time.Now()); jumped != 0 {
 		s.Log.ErrorContext(ctx, "The database's clock jumped: leases, run_at and rate limits go by it", "jumped_ms", jumped.Milliseconds())
 	}
@@ -107,16 +107,16 @@ func (s *Sweeper) watchClock(ctx context.Context, swept claim.Swept, sent time.T
 func (s *Sweeper) watchQueue(ctx context.Context, usage float64) {
 	now := time.Now()
 	switch {
-	case usage < claim.NotifyBound && !s.fullAt.IsZero():
+	case usage < notify.QueueBound && !s.fullAt.IsZero():
 		s.Log.InfoContext(ctx, "The notification queue of Postgres has room again", "after_ms", now.Sub(s.fullAt).Milliseconds())
 		s.fullAt = time.Time{}
-	case usage >= claim.NotifyBound && (s.fullAt.IsZero() || now.Sub(s.saidAt) >= sayAgain):
+	case usage >= notify.QueueBound && (s.fullAt.IsZero() || now.Sub(s.saidAt) >= sayAgain):
 		if s.fullAt.IsZero() {
 			s.fullAt = now
 		}
 		s.saidAt = now
 		session := "unknown"
-		if holder, err := s.Store.NotifyHolder(ctx); err == nil && holder != nil {
+		if holder, err := s.Store.QueueHolder(ctx); err == nil && holder != nil {
 			session = holder.String()
 		}
 		s.Log.WarnContext(ctx, "The notification queue of Postgres fills: wake-ups come from the poll until it is emptied. End the session that holds it",

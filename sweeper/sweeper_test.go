@@ -11,9 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // broom is a sweeper for a synctest bubble. A sweep finds nothing, unless a test says otherwise.
@@ -24,7 +23,7 @@ type broom struct {
 	log   logBook
 	began time.Time
 
-	onSweep func(atMost int) (claim.Swept, error)
+	onSweep func(atMost int) (Swept, error)
 
 	mu   sync.Mutex
 	book record
@@ -71,19 +70,19 @@ func (b *broom) runFor(d time.Duration) {
 
 type fakeStore struct{ *broom }
 
-func (f fakeStore) Sweep(ctx context.Context, atMost int) (claim.Swept, error) {
+func (f fakeStore) Sweep(ctx context.Context, atMost int) (Swept, error) {
 	f.note(&f.book.sweeps)
 	if err := ctx.Err(); err != nil {
-		return claim.Swept{}, err
+		return Swept{}, err
 	}
 	if f.onSweep != nil {
 		return f.onSweep(atMost)
 	}
-	return claim.Swept{}, nil
+	return Swept{}, nil
 }
 
-func (f fakeStore) NotifyHolder(context.Context) (*claim.Holder, error) {
-	return &claim.Holder{PID: 7, Role: "stranger"}, nil
+func (f fakeStore) QueueHolder(context.Context) (*notify.Holder, error) {
+	return &notify.Holder{PID: 7, Role: "stranger"}, nil
 }
 
 // logBook is a slog handler that keeps what is logged.
@@ -130,12 +129,12 @@ func TestSweepsAtOnceAndOnItsInterval(t *testing.T) {
 
 func TestWaitsForTheLeaseThatRunsOutNext(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(int) (claim.Swept, error) {
+		b.onSweep = func(int) (Swept, error) {
 			if len(b.seen().sweeps) == 1 {
 				next := 3 * time.Second
-				return claim.Swept{NextExpiryIn: &next}, nil
+				return Swept{NextExpiryIn: &next}, nil
 			}
-			return claim.Swept{}, nil
+			return Swept{}, nil
 		}
 		b.runFor(5 * time.Second)
 		sweeps := b.seen().sweeps
@@ -147,9 +146,9 @@ func TestWaitsForTheLeaseThatRunsOutNext(t *testing.T) {
 
 func TestNeverWaitsLongerThanItsInterval(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(int) (claim.Swept, error) {
+		b.onSweep = func(int) (Swept, error) {
 			next := time.Hour
-			return claim.Swept{NextExpiryIn: &next}, nil
+			return Swept{NextExpiryIn: &next}, nil
 		}
 		b.runFor(25 * time.Second)
 		require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, b.seen().sweeps)
@@ -159,15 +158,15 @@ func TestNeverWaitsLongerThanItsInterval(t *testing.T) {
 func TestGoesOnAfterAFullBatch(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		var asked []int
-		b.onSweep = func(atMost int) (claim.Swept, error) {
+		b.onSweep = func(atMost int) (Swept, error) {
 			asked = append(asked, atMost)
 			switch len(asked) {
 			case 1, 2:
-				return claim.Swept{Requeued: atMost}, nil
+				return Swept{Requeued: atMost}, nil
 			case 3:
-				return claim.Swept{Requeued: 7}, nil
+				return Swept{Requeued: 7}, nil
 			}
-			return claim.Swept{}, nil
+			return Swept{}, nil
 		}
 		b.runFor(5 * time.Second)
 		require.Equal(t, []int{batch, batch, batch}, asked)
@@ -179,11 +178,11 @@ func TestGoesOnAfterAFullBatch(t *testing.T) {
 
 func TestSweepThatFailsIsLoggedAndRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(int) (claim.Swept, error) {
+		b.onSweep = func(int) (Swept, error) {
 			if b.now() < 20*time.Second {
-				return claim.Swept{}, errors.New("connection refused")
+				return Swept{}, errors.New("connection refused")
 			}
-			return claim.Swept{Requeued: 1}, nil
+			return Swept{Requeued: 1}, nil
 		}
 		b.runFor(25 * time.Second)
 		require.Equal(t, []string{
@@ -196,18 +195,18 @@ func TestSweepThatFailsIsLoggedAndRepeated(t *testing.T) {
 
 func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(int) (claim.Swept, error) {
+		b.onSweep = func(int) (Swept, error) {
 			switch at := b.now(); {
 			case at < 10*time.Second:
-				return claim.Swept{NotifyQueue: 0.09}, nil
+				return Swept{NotifyQueue: 0.09}, nil
 			case at < 50*time.Second:
-				return claim.Swept{NotifyQueue: 0.1}, nil
+				return Swept{NotifyQueue: 0.1}, nil
 			case at < 55*time.Second:
-				return claim.Swept{}, errors.New("away") // says nothing of the queue
+				return Swept{}, errors.New("away") // says nothing of the queue
 			case at < 100*time.Second:
-				return claim.Swept{NotifyQueue: 0.9}, nil
+				return Swept{NotifyQueue: 0.9}, nil
 			}
-			return claim.Swept{}, nil
+			return Swept{}, nil
 		}
 		b.runFor(125 * time.Second)
 		fills := "WARN The notification queue of Postgres fills: wake-ups come from the poll until it is emptied. End the session that holds it percent=%d " +
@@ -219,11 +218,11 @@ func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T
 
 func TestFailureAfterAFullBatchDoesNotHideWhatWasFound(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(atMost int) (claim.Swept, error) {
+		b.onSweep = func(atMost int) (Swept, error) {
 			if len(b.seen().sweeps) == 1 {
-				return claim.Swept{Requeued: atMost}, nil
+				return Swept{Requeued: atMost}, nil
 			}
-			return claim.Swept{}, errors.New("connection refused")
+			return Swept{}, errors.New("connection refused")
 		}
 		b.runFor(5 * time.Second)
 		require.Equal(t, []time.Duration{0}, b.seen().found)
@@ -237,7 +236,7 @@ func TestFailureAfterAFullBatchDoesNotHideWhatWasFound(t *testing.T) {
 func TestSweeperWithoutFoundTellsNobody(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		b.Found = nil
-		b.onSweep = func(int) (claim.Swept, error) { return claim.Swept{Requeued: 1}, nil }
+		b.onSweep = func(int) (Swept, error) { return Swept{Requeued: 1}, nil }
 		b.runFor(3 * time.Minute)
 	})
 }
@@ -245,9 +244,9 @@ func TestSweeperWithoutFoundTellsNobody(t *testing.T) {
 func TestCancellationIsNoError(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		ctx, cancel := context.WithCancel(t.Context())
-		b.onSweep = func(int) (claim.Swept, error) {
+		b.onSweep = func(int) (Swept, error) {
 			cancel()
-			return claim.Swept{}, context.Canceled
+			return Swept{}, context.Canceled
 		}
 		require.NoError(t, b.Run(ctx))
 		require.Len(t, b.seen().sweeps, 1)
@@ -258,15 +257,23 @@ func TestCancellationIsNoError(t *testing.T) {
 func TestOthersHearWhatASweepSaw(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		failed := errors.New("connection refused")
-		b.onSweep = func(int) (claim.Swept, error) {
+		b.onSweep = func(int) (Swept, error) {
 			if b.now() == 0 {
-				return claim.Swept{}, failed
+				return Swept{}, failed
 			}
-			return claim.Swept{Open: 3, Unwatched: true}, nil
+			return Swept{Open: 3, Unwatched: true}, nil
 		}
-		var saw []claim.Swept
-		b.Saw = func(swept claim.Swept) { saw = append(saw, swept) }
+		var saw []Swept
+		var errs []error
+		b.Saw = func(swept Swept, err error) {
+			if err != nil {
+				errs = append(errs, err)
+				return
+			}
+			saw = append(saw, swept)
+		}
 		b.runFor(15 * time.Second)
-		require.Equal(t, []claim.Swept{{Open: 3, Unwatched: true}}, saw, "and nothing of one that failed")
+		require.Equal(t, []Swept{{Open: 3, Unwatched: true}}, saw)
+		require.Equal(t, []error{failed}, errs)
 	})
 }

@@ -151,7 +151,7 @@ func (p *simPostgres) snapshot() (s snapshot) {
 	return s
 }
 
-// look is sql/look.sql.
+// look is sql/claim/look.sql.
 func (p *simPostgres) look(seen snapshot) (now snapshot, changes []Change, gap bool) {
 	if now = p.snapshot(); seen.xmin() < p.trimmed || seen.xmax > now.xmax {
 		return now, nil, true
@@ -180,7 +180,7 @@ func (p *simPostgres) look(seen snapshot) (now snapshot, changes []Change, gap b
 	return now, changes, false
 }
 
-// load is sql/load.sql.
+// load is sql/claim/load.sql.
 func (p *simPostgres) load() (all []Waiting) {
 	for _, r := range p.rows {
 		if r.status != rowWaits {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -173,33 +172,4 @@ func TestACallbackThatFoundNobodyComesAgain(t *testing.T) {
 	}, "Temporal has tried")
 	s.replica(append(callbackTo(address), "PGDISPATCH_MAX_WATCHES=0")...)
 	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "its end is said again")
-}
-
-func TestCallbacksAreConfiguredWholeOrNotAtAll(t *testing.T) {
-	t.Parallel()
-	const url, address = "https://pgdispatch.example.com/callbacks", ":9465"
-	require.NoError(t, config{}.checkCallbacks())
-	require.NoError(t, config{callbackURL: url, callbackAddr: address}.checkCallbacks())
-	require.ErrorContains(t, config{callbackURL: url}.checkCallbacks(), "PGDISPATCH_CALLBACK_ADDR")
-	require.ErrorContains(t, config{callbackAddr: address}.checkCallbacks(), "PGDISPATCH_CALLBACK_URL")
-
-	for _, bad := range []string{"pgdispatch.example.com", "ftp://pgdispatch.example.com", "https://", "https://ann:secret@pgdispatch.example.com/", "https://a/#b",
-		"https://pgdispatch.example.com/" + strings.Repeat("x", maxCallbackURL), "http://[::1"} {
-		var into string
-		require.Error(t, parseCallbackURL(bad, &into), bad)
-	}
-}
-
-func TestDoctorSeesWhetherTheCallbackURLLeadsToAReplica(t *testing.T) {
-	t.Parallel()
-	require.Empty(t, checkCallbackURL(t.Context(), config{}), "they are off")
-	for status, want := range map[int]severity{http.StatusUnauthorized: fine, http.StatusOK: warning, http.StatusBadGateway: warning} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
-		found := checkCallbackURL(t.Context(), config{callbackURL: server.URL})
-		server.Close()
-		require.Len(t, found, 1)
-		require.Equal(t, want, found[0].Severity, "%d: %s", status, found[0].Finding)
-	}
-	found := checkCallbackURL(t.Context(), config{callbackURL: "http://" + freeAddress(t)})
-	require.Equal(t, warning, found[0].Severity, "nobody is there")
 }

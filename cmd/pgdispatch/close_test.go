@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/finish"
 )
 
@@ -27,7 +27,7 @@ func (s *stack) reportingWorker() (queue string) {
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	require.NoError(s.t, err)
-	reporter := finish.New(&claim.Store{Pool: pool}, nil)
+	reporter := finish.New(&complete.Postgres{DB: pool}, nil)
 	c, err := client.Dial(client.Options{HostPort: temporalAddress(s.t), Logger: temporallog.NewStructuredLogger(newQuietLogger()),
 		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(reporter.Intercept)}}})
 	require.NoError(s.t, err)

@@ -9,13 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
-
-	"github.com/pgdispatch/pgdispatch/claim"
-	"github.com/pgdispatch/pgdispatch/dispatch"
 )
 
 // encodings hears what each call that arrives is compressed with.
@@ -49,18 +47,18 @@ func TestStartsTravelUncompressedUnlessTheyAreLarge(t *testing.T) {
 	require.NoError(t, err)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	temporal, namespace, err := temporalClient(config{temporalAddress: listener.Addr().String()}, slog.New(slog.DiscardHandler))
+	connection, namespace, err := temporal.Target{Address: listener.Addr().String()}.Dial(slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	t.Cleanup(temporal.Close)
-	starter := &dispatch.TemporalStarter{Service: temporal.WorkflowService(), Namespace: namespace}
+	t.Cleanup(connection.Close)
+	starter := &temporal.Client{Service: connection.WorkflowService(), Namespace: namespace}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for _, c := range []struct {
 		params   int
 		encoding string
 	}{{1 << 10, ""}, {1 << 20, "gzip"}} {
-		_, err := starter.Start(ctx, claim.Item{
-			ID: 1, ExecutionID: "11111111-1111-4111-8111-111111111111", WorkflowType: "Order", TaskQueue: "orders",
+		_, err := starter.Start(ctx, temporal.Start{
+			QueueItemID: 1, ExecutionID: "11111111-1111-4111-8111-111111111111", WorkflowType: "Order", TaskQueue: "orders",
 			NodeIDs: []byte("[]"), Params: fmt.Appendf(nil, "%q", strings.Repeat("x", c.params)),
 		})
 		require.NoError(t, err)

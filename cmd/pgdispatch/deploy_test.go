@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 )
@@ -26,12 +28,19 @@ const drainMargin = 5 * time.Second
 var foreign = []string{"TEMPORAL_API_KEY"}
 
 // variablesOf are those that options stand for, and the foreign ones.
-func variablesOf(options []option) []string {
+func variablesOf(options []config.Option) []string {
 	names := slices.Clone(foreign)
 	for _, o := range options {
-		names = append(names, o.variable)
+		names = append(names, o.Variable)
 	}
 	return names
+}
+
+// readRunConfig reads the configuration of `run` from variables.
+func readRunConfig(variables map[string]string) (config.Config, error) {
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	config.AddFlags(flags, config.RunOptions)
+	return config.Read(flags, func(name string) (string, bool) { value, ok := variables[name]; return value, ok }, config.RunOptions)
 }
 
 func readDeploy(t *testing.T, name string) string {
@@ -44,7 +53,7 @@ func readDeploy(t *testing.T, name string) string {
 // requireCommand sees that a command line is one of ours, flags included.
 func requireCommand(t *testing.T, args []string) {
 	t.Helper()
-	command, rest, err := (&app{}).rootCommand().Find(args)
+	command, rest, err := root().Find(args)
 	require.NoError(t, err)
 	require.NotNil(t, command.RunE, "%v is a group of commands", args)
 	require.NoError(t, command.ParseFlags(rest))
@@ -127,7 +136,7 @@ func kustomized(t *testing.T) (map[string]manifest, map[string]string) {
 func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
 	t.Parallel()
 	manifests, settings := kustomized(t)
-	c, err := readRunConfig(t, settings)
+	c, err := readRunConfig(settings)
 	require.NoError(t, err)
 	deployment, job := manifests["Deployment"].Spec, manifests["Job"].Spec
 	require.Equal(t, deployment.Selector.MatchLabels, deployment.Template.Metadata.Labels)
@@ -135,8 +144,8 @@ func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
 	require.Greater(t, deployment.Replicas, 1, "one may go")
 	for _, pod := range []struct {
 		containers []container
-		options    []option
-	}{{deployment.Template.Spec.Containers, runOptions}, {job.Template.Spec.Containers, databaseOptions}} {
+		options    []config.Option
+	}{{deployment.Template.Spec.Containers, config.RunOptions}, {job.Template.Spec.Containers, config.DatabaseOptions}} {
 		require.Len(t, pod.containers, 1)
 		requireCommand(t, pod.containers[0].Args)
 		for _, variable := range pod.containers[0].Env {
@@ -148,12 +157,12 @@ func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
 	}
 	require.True(t, deployment.Template.Spec.SecurityContext.NonRoot && job.Template.Spec.SecurityContext.NonRoot)
 	for name := range settings {
-		require.Contains(t, variablesOf(runOptions), name)
+		require.Contains(t, variablesOf(config.RunOptions), name)
 	}
-	require.Greater(t, time.Duration(deployment.Template.Spec.Grace)*time.Second, c.drainTimeout+drainMargin)
+	require.Greater(t, time.Duration(deployment.Template.Spec.Grace)*time.Second, c.DrainTimeout+drainMargin)
 
 	replica := deployment.Template.Spec.Containers[0]
-	_, port, err := net.SplitHostPort(c.adminAddr)
+	_, port, err := net.SplitHostPort(c.AdminAddr)
 	require.NoError(t, err)
 	require.Equal(t, port, strconv.Itoa(replica.Ports[0].ContainerPort))
 	require.Equal(t, port, deployment.Template.Metadata.Annotations["prometheus.io/port"])
@@ -170,19 +179,19 @@ func TestSystemdUnitSaysWhatTheBinaryUnderstands(t *testing.T) {
 		unit[line[1]] = line[2]
 		if line[1] == "Environment" {
 			name, value, _ := strings.Cut(line[2], "=")
-			require.Contains(t, variablesOf(runOptions), name)
+			require.Contains(t, variablesOf(config.RunOptions), name)
 			settings[name] = value
 		}
 	}
-	c, err := readRunConfig(t, settings)
+	c, err := readRunConfig(settings)
 	require.NoError(t, err)
-	require.NotEmpty(t, c.adminAddr)
+	require.NotEmpty(t, c.AdminAddr)
 	path, args, _ := strings.Cut(unit["ExecStart"], " ")
 	require.Equal(t, "/usr/local/bin/pgdispatch", path)
 	requireCommand(t, strings.Fields(args))
 	patience, err := strconv.Atoi(unit["TimeoutStopSec"])
 	require.NoError(t, err)
-	require.Greater(t, time.Duration(patience)*time.Second, c.drainTimeout+drainMargin)
+	require.Greater(t, time.Duration(patience)*time.Second, c.DrainTimeout+drainMargin)
 	for name, want := range map[string]string{"DynamicUser": "yes", "ProtectSystem": "strict", "NoNewPrivileges": "yes", "Restart": "always", "CapabilityBoundingSet": ""} {
 		require.Equal(t, want, unit[name], name)
 	}

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 const (
@@ -86,7 +85,7 @@ func TestALogLineStaysOneLineWhateverIsInIt(t *testing.T) {
 	var line map[string]string
 	require.NoError(t, json.Unmarshal(out.Bytes(), &line))
 	require.Equal(t, "Cannot wait for an execution's end", line["msg"])
-	for _, r := range claim.Clean(escapes + sneaky) {
+	for _, r := range postgres.Clean(escapes + sneaky) {
 		require.False(t, unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r), "%U", r)
 	}
 }
@@ -107,9 +106,9 @@ func TestWhatAnErrorOfPostgresSaysOfARowIsNotLogged(t *testing.T) {
 		require.Error(t, err)
 		var out bytes.Buffer
 		log := slog.New(slog.NewJSONHandler(&out, nil))
-		log.Error("Cannot sweep", "error", claim.WithRemedy(err))
+		log.Error("Cannot sweep", "error", postgres.WithRemedy(err))
 		log.Error("Cannot sweep", "error", err)
 		require.Contains(t, out.String(), "SQLSTATE", statement)
-		require.NotContains(t, out.String()+claim.Clean(err.Error())+redact(err).Error(), "SECRET", statement)
+		require.NotContains(t, out.String()+postgres.Clean(err.Error())+postgres.Redact(err).Error(), "SECRET", statement)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,13 +51,13 @@ func TestANamespaceThatIsNotThereFailsNothingAndSaysSo(t *testing.T) {
 	require.Equal(t, 3, s.count("status = 'PENDING' and not outcome_unknown and attempt_count = 0 and failure_count = 0"))
 }
 
-func TestAPanicOfAPartIsAnErrorThatEndsTheReplica(t *testing.T) {
+func TestAReplicasLogEndsWithStopped(t *testing.T) {
 	t.Parallel()
-	var text logBuffer
-	log := slog.New(slog.NewJSONHandler(&text, nil))
-	err := contained(t.Context(), log, func(context.Context) error { panic("boom") })
-	require.EqualError(t, err, "panic: boom")
-	require.True(t, text.has("Panic: this replica ends"))
-	require.Contains(t, text.String(), "identity_test.go", "the stack")
-	require.NoError(t, contained(t.Context(), log, func(context.Context) error { return nil }))
+	s := newStack(t)
+	p := s.replica().ready()
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.Zero(t, p.exit())
+	lines := strings.Split(strings.TrimSpace(p.logs.String()), "\n")
+	require.Contains(t, lines[0], `"msg":"Starting"`)
+	require.Contains(t, lines[len(lines)-1], `"msg":"Stopped"`)
 }

@@ -9,13 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/complete"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
 // enqueues enqueues an item of the desk's workspace and returns its ID.
 func (d *desk) enqueues(flags ...string) string {
 	d.t.Helper()
-	var made claim.Enqueued
+	var made operate.Enqueued
 	out := d.types(append([]string{"enqueue", "order", "--workspace", "shop", "--output", "json"}, flags...)...)
 	require.NoError(d.t, json.Unmarshal([]byte(out), &made))
 	return d.value("select $1::bigint::text", made.ID)
@@ -96,7 +98,7 @@ func TestItemsListFiltersAndGoesPageByPage(t *testing.T) {
 	d.addWorkspace("bank")
 	d.types("enqueue", "order", "--workspace", "bank")
 	ids := func(args ...string) []int64 {
-		var items []claim.QueueItem
+		var items []operate.QueueItem
 		require.NoError(t, json.Unmarshal([]byte(d.types(append([]string{"items", "list", "-o", "json"}, args...)...)), &items))
 		found := []int64{}
 		for _, item := range items {
@@ -127,7 +129,7 @@ func TestItemsShowTellsAnItemsStory(t *testing.T) {
 	d.settles(claim.Retry, claim.Settlement{ID: item.ID, Token: item.Token, Error: "oven cold"})
 	item = d.claims()[0]
 	d.settles(claim.Dispatched, claim.Settlement{ID: item.ID, Token: item.Token, RunID: "run-1"})
-	_, err := d.replica().Finish(t.Context(), execution, "TIMED_OUT", "too slow", "")
+	_, err := (&complete.Postgres{DB: d.db}).Finish(t.Context(), execution, "TIMED_OUT", "too slow", "")
 	require.NoError(t, err)
 	d.types("dead", "replay", id, "--by", "ann")
 	require.Equal(t, []string{
@@ -157,7 +159,7 @@ func TestShowSaysWhatAWorkflowReturned(t *testing.T) {
 		id := d.enqueues()
 		item := d.claims()[0]
 		d.settles(claim.Dispatched, claim.Settlement{ID: item.ID, Token: item.Token, RunID: "run"})
-		_, err := d.replica().Finish(t.Context(), item.ExecutionID, "COMPLETED", returned.note, returned.result)
+		_, err := (&complete.Postgres{DB: d.db}).Finish(t.Context(), item.ExecutionID, "COMPLETED", returned.note, returned.result)
 		require.NoError(t, err)
 		require.Regexp(t, `(?m)^result +`+returned.shown+`$`, d.types("items", "show", id))
 		require.Regexp(t, `(?m)^result +`+returned.shown+`$`, d.types("executions", "show", id))

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 func TestExecutionsAreStoppedByRequest(t *testing.T) {
@@ -92,10 +93,17 @@ func TestAQueueWithoutAWorkerIsFoundAndShown(t *testing.T) {
 		return p.logs.has("No worker polls a task queue: start one, or correct the definitions' task_queue")
 	}, "it is found")
 	require.Regexp(t, `(?m)^task queue +default +nobody +1 +\S.* +no worker has polled it for minutes$`, d.types("status"))
-	var shown status
+	var shown operate.Overview
 	require.NoError(t, json.Unmarshal([]byte(d.types("status", "-o", "json")), &shown))
 	require.Len(t, shown.Stalled, 1)
 	d.types("executions", "terminate", stuck, "--yes")
 	s.eventually(func() bool { return s.statusOf(stuck) == "FAILED" }, "it is terminated")
 	require.NotContains(t, d.types("status"), "NOT PROGRESSING")
+}
+
+// stopped is a row of what `executions cancel` and `terminate` print as JSON.
+type stopped struct {
+	ID          string `json:"id"`
+	QueueItemID int64  `json:"queue_item_id"`
+	Answer      string `json:"answer"`
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
@@ -159,7 +160,8 @@ func TestTemporalsOwnConfigurationIsObeyed(t *testing.T) {
 	a := newAuthority(t)
 	a.issue("replica")
 	address, heard := frontend(t, a.server(true))
-	profile := written(t, "temporal.toml", `
+	profile := filepath.Join(t.TempDir(), "temporal.toml")
+	require.NoError(t, os.WriteFile(profile, []byte(`
 [profile.shop]
 address = "`+address+`"
 namespace = "shop.a1b2c"
@@ -169,33 +171,33 @@ server_name = "temporal.internal"
 server_ca_cert_path = "`+a.path("ca.pem")+`"
 client_cert_path = "`+a.path("replica.pem")+`"
 client_key_path = "`+a.path("replica.key")+`"
-`)
+`), 0o600))
 	for name, value := range map[string]string{"TEMPORAL_ADDRESS": "", "TEMPORAL_NAMESPACE": "", "TEMPORAL_CONFIG_FILE": profile, "TEMPORAL_PROFILE": "shop"} {
 		t.Setenv(name, value)
 		if value == "" {
 			require.NoError(t, os.Unsetenv(name))
 		}
 	}
-	ask := func(c config) (metadata.MD, string) {
-		temporal, namespace, err := temporalClient(c, slog.New(slog.DiscardHandler))
+	ask := func(target temporal.Target) (metadata.MD, string) {
+		connection, namespace, err := target.Dial(slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
-		defer temporal.Close()
+		defer connection.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		_, err = temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+		_, err = connection.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 		require.ErrorContains(t, err, "not now")
 		return <-heard, namespace
 	}
-	md, namespace := ask(config{})
+	md, namespace := ask(temporal.Target{})
 	require.Equal(t, []string{"Bearer key-of-the-profile"}, md.Get("authorization"))
 	require.Equal(t, "shop.a1b2c", namespace)
 
 	t.Setenv("TEMPORAL_API_KEY", "key-of-the-environment")
-	md, namespace = ask(config{temporalNamespace: "other"})
+	md, namespace = ask(temporal.Target{Namespace: "other"})
 	require.Equal(t, []string{"Bearer key-of-the-environment"}, md.Get("authorization"), "a variable is stronger than the profile")
 	require.Equal(t, "other", namespace, "and a flag is stronger than both")
 
 	t.Setenv("TEMPORAL_PROFILE", "nobody")
-	_, err := config{}.temporalOptions()
+	err := temporal.Target{}.Verify()
 	require.ErrorContains(t, err, "read Temporal's configuration (TEMPORAL_* variables, or the profile in TEMPORAL_CONFIG_FILE)")
 }

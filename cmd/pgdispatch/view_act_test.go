@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -98,7 +98,7 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, text, "discarded")
 
-	changes, err := (&claim.Store{Pool: s.db}).Audit(t.Context(), claim.AuditFilter{Who: "anna (web)"}, 10)
+	changes, err := (&operate.Store{DB: s.db}).Audit(t.Context(), operate.AuditFilter{Who: "anna (web)"}, 10)
 	require.NoError(t, err)
 	actions := []string{}
 	for _, c := range changes {

@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // An end counts whoever says it: two are Temporal's, one is said by hand.
@@ -20,8 +19,8 @@ func TestWhatAReplicaDoesIsSeenByStatusAndOnItsPages(t *testing.T) {
 	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 2 && s.statusOf(running) == "DISPATCHED" }, "all are started, and two have ended")
 	s.exec("select pgdispatch.finish($1, 'FAILED', 'said by hand')", running)
 
-	store := &claim.Store{Pool: s.db}
-	var seen claim.Overview
+	store := &operate.Store{DB: s.db}
+	var seen operate.Overview
 	s.eventually(func() bool {
 		var err error
 		seen, err = store.Overview(t.Context())

@@ -58,7 +58,7 @@ func TestTheWatchGivesTheTerminalBackAsItWas(t *testing.T) {
 			p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 			require.NoError(t, p.Start())
 			await(t, 20*time.Second, func() bool { return strings.Contains(seen.String(), "shop") }, "the workspace is shown")
-			require.Contains(t, seen.String(), enterScreen)
+			require.Contains(t, seen.String(), "\x1b[?1049h")
 			require.NotContains(t, seen.String(), "\x1b[31", "NO_COLOR")
 			size(5, 80)
 			await(t, 20*time.Second, func() bool { return strings.Contains(seen.String(), "a higher terminal shows them") }, "a smaller terminal is noticed")
@@ -68,7 +68,7 @@ func TestTheWatchGivesTheTerminalBackAsItWas(t *testing.T) {
 			after, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
 			require.NoError(t, err)
 			require.Equal(t, before, after)
-			await(t, 20*time.Second, func() bool { return strings.Contains(seen.String(), leaveScreen) }, "the first screen is back")
+			await(t, 20*time.Second, func() bool { return strings.Contains(seen.String(), "\x1b[?1049l") }, "the first screen is back")
 		})
 	}
 }

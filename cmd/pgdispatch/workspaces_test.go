@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 func TestWorkspacesListShowsEachWithItsLimit(t *testing.T) {
@@ -43,8 +42,8 @@ func TestWorkspacesShowHasItsDefinitions(t *testing.T) {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
 	}
 	var w struct {
-		claim.Workspace
-		Definitions []claim.Definition `json:"workflow_definitions"`
+		operate.Workspace
+		Definitions []operate.Definition `json:"workflow_definitions"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(d.types("workspaces", "show", "shop", "-o", "json")), &w))
 	require.Equal(t, 5000, w.Limit)
@@ -89,7 +88,7 @@ func TestEveryCommandThatChangesSomethingIsWrittenDown(t *testing.T) {
 	} {
 		d.tries(append(strings.Fields(command), "--by", "ann")...)
 	}
-	var changes []claim.Administered
+	var changes []operate.Administered
 	require.NoError(t, json.Unmarshal([]byte(d.types("audit", "list", "--by", "ann", "-o", "json")), &changes))
 	seen := []string{}
 	for _, c := range changes {

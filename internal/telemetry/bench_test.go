@@ -20,7 +20,7 @@ func BenchmarkHandOver(b *testing.B) {
 			if traced {
 				about.trace(sdktrace.NewTracerProvider())
 			}
-			starter, items, ids := about.Starter(nowhere{}, classify), make([]claim.Item, 10), make([]int64, 10)
+			items, ids := make([]claim.Item, 10), make([]int64, 10)
 			for n := range items {
 				items[n].ID, ids[n] = int64(n), int64(n)
 			}
@@ -29,7 +29,7 @@ func BenchmarkHandOver(b *testing.B) {
 				now := time.Now()
 				about.claimed(interval{now, now}, claim.Batch{Items: items}, nil)
 				for _, item := range items {
-					_, _ = starter.Start(b.Context(), item)
+					about.Starting(&item)("run", "started", nil)
 				}
 				about.settled(claim.Dispatched, ids, interval{now, now})
 			}

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 
@@ -60,63 +61,12 @@ func sum(t *testing.T, from prometheus.Gatherer, name string) float64 {
 	return -1
 }
 
-// fakeStore answers what it is told to. The functions that a test does not need are nil, and others is the error of the rest.
-type fakeStore struct {
-	claim  func() (claim.Batch, []int64, error)
-	settle func() ([]int64, error)
-	others error
-}
-
-func (f *fakeStore) SettleAndClaim(context.Context, []claim.Settlement, claim.Wanted) (claim.Batch, []int64, error) {
-	return f.claim()
-}
-
-func (f *fakeStore) Settle(context.Context, claim.Verb, []claim.Settlement) ([]int64, error) {
-	return f.settle()
-}
-
-func (f *fakeStore) Heartbeat(context.Context, []claim.Held) ([]int64, error) { return nil, f.others }
-
-func (f *fakeStore) Sweep(context.Context, int) (claim.Swept, error) {
-	return claim.Swept{Requeued: 3}, f.others
-}
-
-func (f *fakeStore) Finish(context.Context, string, string, string, string) (bool, error) {
-	return f.others == nil, f.others
-}
-
-// FinishAll says of the first that it is the first to say so, and of the last that it is left.
-func (f *fakeStore) FinishAll(_ context.Context, ends []claim.Ended) (map[string]bool, error) {
-	if f.others != nil {
-		return nil, f.others
+// start starts an item, with this outcome, and returns the request as it was sent.
+func start(about *Telemetry, item claim.Item, outcome string) claim.Item {
+	var err error
+	if outcome != "started" {
+		err = errors.New(outcome)
 	}
-	return map[string]bool{ends[0].ExecutionID: true, ends[1].ExecutionID: false}, nil
+	about.Starting(&item)("run", outcome, err)
+	return item
 }
-
-func (f *fakeStore) Adopt(context.Context, int, []string) ([]claim.Execution, error) {
-	return []claim.Execution{{}}, f.others
-}
-
-func (f *fakeStore) DeleteFinished(context.Context, int) (claim.Deleted, error) {
-	return claim.Deleted{Items: 5, DeadLetters: 6, Executions: 7}, f.others
-}
-
-// fakeStarter starts what it is asked to, and remembers it.
-type fakeStarter struct {
-	err   error
-	items []claim.Item
-}
-
-func (f *fakeStarter) Start(_ context.Context, item claim.Item) (string, error) {
-	f.items = append(f.items, item)
-	return "run", f.err
-}
-
-func (f *fakeStarter) Find(context.Context, claim.Item) (string, bool, error) { return "", false, nil }
-
-// nowhere starts nothing, and succeeds.
-type nowhere struct{}
-
-func (nowhere) Start(context.Context, claim.Item) (string, error) { return "", nil }
-
-func (nowhere) Find(context.Context, claim.Item) (string, bool, error) { return "", false, nil }

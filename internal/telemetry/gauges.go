@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"go.opentelemetry.io/otel/metric"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 const (
@@ -22,8 +21,8 @@ const (
 
 // Queue is the part of the store that Gauges reads.
 type Queue interface {
-	QueueDepth(ctx context.Context) (claim.Depth, error)
-	WorkspaceStatistics(ctx context.Context, atMost int) ([]claim.WorkspaceStatistics, error)
+	QueueDepth(ctx context.Context) (operate.Depth, error)
+	WorkspaceStatistics(ctx context.Context, atMost int) ([]operate.WorkspaceStatistics, error)
 }
 
 // Gauges reads a replica's state at the time of a scrape. Set its fields before Observe and do not change them
@@ -34,6 +33,8 @@ type Gauges struct {
 	// these gauges. Reading them counts every item of every workspace.
 	Workspaces int
 	Workers    int
+	// Watches returns the number of executions that the replica waits for at Temporal.
+	Watches func() int
 	// Listening reports whether LISTEN is active, OnDuty whether notifications are addressed to this replica.
 	// Nil means that LISTEN is off.
 	Listening, OnDuty func() bool
@@ -48,13 +49,16 @@ type Gauges struct {
 // look is one read of the queue's state.
 type look struct {
 	at         time.Time
-	depth      claim.Depth
-	workspaces []claim.WorkspaceStatistics
+	depth      operate.Depth
+	workspaces []operate.WorkspaceStatistics
 	err        error
 }
 
-// Observe registers g, so that every scrape and every export reads it.
+// Observe registers g, so that every scrape and every export reads it. It does nothing if metrics are off.
 func (t *Telemetry) Observe(g *Gauges) error {
+	if t.instruments == nil {
+		return nil
+	}
 	g.t = t
 	gauges := t.instruments.gauges
 	all := make([]metric.Observable, 0, len(gauges))
@@ -80,9 +84,10 @@ type setter func(name string, value float64, labels ...metric.ObserveOption)
 func (g *Gauges) observeReplica(ctx context.Context, set setter) {
 	set("pgdispatch_items_held", float64(g.t.hands.held()))
 	set("pgdispatch_workers", float64(g.Workers))
-	set("pgdispatch_watches", float64(g.t.watches.Load()))
-	set("pgdispatch_breaker_open", truth(g.t.BreakerOpen()))
-	set("pgdispatch_namespaces_paused", float64(g.t.paused.Load()))
+	set("pgdispatch_watches", float64(g.Watches()))
+	paused, all := g.t.pulse.pauses()
+	set("pgdispatch_breaker_open", truth(all))
+	set("pgdispatch_namespaces_paused", float64(paused))
 	set("pgdispatch_build_info", 1, label("version", g.t.version))
 	set("pgdispatch_ready", truth(g.Ready(ctx)))
 	if g.Listening != nil {

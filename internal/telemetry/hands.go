@@ -26,7 +26,7 @@ type hand struct {
 	batch    *batch
 	token    int64
 	attempts int
-	problem  string
+	problem  claim.Problem
 	waited   time.Duration
 	since    time.Time // when waited was measured
 	outcome  string    // of the last start
@@ -127,11 +127,11 @@ func (h *hands) remove(id int64) (one *hand, last bool) {
 func (o *hand) reason() string {
 	switch o.problem {
 	case "":
-	case "workspace not found":
+	case claim.NoWorkspace:
 		return "workspace_not_found"
-	case "workflow definition not found":
+	case claim.NoDefinition:
 		return "definition_not_found"
-	case "workflow definition has no version":
+	case claim.NoVersion:
 		return "no_version"
 	default:
 		return "holder_lost"

@@ -11,29 +11,18 @@ import (
 	"github.com/pgdispatch/pgdispatch/dispatch"
 )
 
-var _ dispatch.Observer = (*Pulse)(nil)
+var _ dispatch.Observer = (*Telemetry)(nil)
 
 func TestThePulseMeasuresFromWhenAnItemWasDueUntilItIsStarted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPulse(nil)
-		fake := &fakeStore{
-			claim: func() (claim.Batch, []int64, error) {
-				return claim.Batch{Items: []claim.Item{{ID: 1, Waited: time.Second}, {ID: 2}, {ID: 3}, {ID: 4}}}, nil, nil
-			},
-			settle: func() ([]int64, error) { return []int64{2}, nil },
-		}
-		store := p.Store(nil)
-		store.inner = fake
-		_, _, err := store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 4})
+		p, err := New(t.Context(), Options{LookupEnv: environment(nil), Log: quiet()})
 		require.NoError(t, err)
+		p.Claimed(time.Now(), claim.Batch{Items: []claim.Item{{ID: 1, Waited: time.Second}, {ID: 2}, {ID: 3}, {ID: 4}}}, nil, nil)
 		require.Equal(t, 4, p.State().Busy)
 		time.Sleep(time.Second)
-		_, err = store.Settle(t.Context(), claim.Retry, nil) // 2 failed
-		require.NoError(t, err)
-		fake.claim = func() (claim.Batch, []int64, error) { return claim.Batch{}, []int64{1, 3}, nil }
-		_, _, err = store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 4})
-		require.NoError(t, err)
+		p.Settled(time.Now(), claim.Retry, []int64{2}, nil)
+		p.Claimed(time.Now(), claim.Batch{}, []int64{1, 3}, nil)
 		p.Lost(4)
 
 		state := p.State()
@@ -54,7 +43,7 @@ func TestThePulseMeasuresFromWhenAnItemWasDueUntilItIsStarted(t *testing.T) {
 func TestThePulseHearsAndPassesOn(t *testing.T) {
 	t.Parallel()
 	about, _ := measured(t)
-	p := NewPulse(about)
+	p := about
 	p.Woken("poll")
 	p.Woken("poll")
 	p.Paused(1, true)

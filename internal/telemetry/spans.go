@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
 // traceContext reads and writes traceparent.
@@ -80,11 +81,11 @@ func remote(traceparent string) trace.Span {
 	return trace.SpanFromContext(ctx)
 }
 
-// startSpans starts the spans of a start. It returns the item with its Traceparent set to the new span, and a function
-// that ends the spans.
-func (h *hands) startSpans(one *hand, item claim.Item) (claim.Item, func(runID, outcome string, err error)) {
+// startSpans starts the spans of a start and sets the item's Traceparent to the new span. It returns a function that
+// ends the spans.
+func (h *hands) startSpans(one *hand, item *claim.Item) (ended func(runID, outcome string, err error)) {
 	if one == nil || one.span == nil {
-		return item, func(string, string, error) {}
+		return func(string, string, error) {}
 	}
 	now := time.Now()
 	step := h.span(one.span, "step:dispatch_temporal", now)
@@ -94,14 +95,14 @@ func (h *hands) startSpans(one *hand, item claim.Item) (claim.Item, func(runID, 
 	carrier := propagation.MapCarrier{}
 	traceContext.Inject(trace.ContextWithSpan(context.Background(), start), carrier)
 	item.Traceparent = carrier["traceparent"]
-	return item, func(runID, outcome string, err error) {
+	return func(runID, outcome string, err error) {
 		start.SetAttributes(attribute.String("temporalRunID", runID), attribute.String("pgdispatch.outcome", outcome))
 		if err != nil || outcome == "panic" {
 			start.SetStatus(codes.Error, outcome)
 			step.SetStatus(codes.Error, outcome)
 		}
 		if err != nil {
-			start.RecordError(errors.New(claim.Clean(err.Error())))
+			start.RecordError(errors.New(postgres.Clean(err.Error())))
 		}
 		start.End()
 		step.End()

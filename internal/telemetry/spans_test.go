@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -38,21 +37,19 @@ func find(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.Rea
 }
 
 // handOver claims an item, starts it, and has it settled.
-func handOver(t *testing.T, about *Telemetry, item claim.Item, failure error, verb claim.Verb) claim.Item {
+func handOver(t *testing.T, about *Telemetry, item claim.Item, outcome string, verb claim.Verb) claim.Item {
 	t.Helper()
 	now := time.Now()
 	about.claimed(interval{now, now.Add(time.Millisecond)}, claim.Batch{Items: []claim.Item{item}}, nil)
-	fake := &fakeStarter{err: failure}
-	_, err := about.Starter(fake, classify).Start(t.Context(), item)
-	require.Equal(t, failure, err)
+	request := start(about, item, outcome)
 	about.settled(verb, []int64{item.ID}, interval{time.Now(), time.Now()})
-	return fake.items[0]
+	return request
 }
 
 func TestTheEnqueuersTraceGoesThroughTheDispatcherIntoTheWorkflow(t *testing.T) {
 	t.Parallel()
 	about, spans := measured(t)
-	item := handOver(t, about, claim.Item{ID: 1, Token: 1, ExecutionID: "e", Traceparent: enqueuer}, nil, claim.Dispatched)
+	item := handOver(t, about, claim.Item{ID: 1, Token: 1, ExecutionID: "e", Traceparent: enqueuer}, "started", claim.Dispatched)
 
 	process, start, flow := find(t, spans, "step:process_item"), find(t, spans, "temporal:start_workflow"), find(t, spans, "flow:queue_processing")
 	require.Equal(t, "0af7651916cd43dd8448eb211c80319c", process.SpanContext().TraceID().String())
@@ -75,7 +72,7 @@ func TestAnItemWithoutATraceIsPartOfItsClaims(t *testing.T) {
 	t.Parallel()
 	for _, traceparent := range []string{"", "nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01"} {
 		about, spans := measured(t)
-		handOver(t, about, claim.Item{ID: 1, Token: 1, Traceparent: traceparent}, nil, claim.Dispatched)
+		handOver(t, about, claim.Item{ID: 1, Token: 1, Traceparent: traceparent}, "started", claim.Dispatched)
 		require.Equal(t, "flow:queue_processing", tree(spans)["step:process_item"])
 	}
 }
@@ -83,7 +80,7 @@ func TestAnItemWithoutATraceIsPartOfItsClaims(t *testing.T) {
 func TestAnEnqueuersTraceThatIsNotSampledIsNotRecordedAndStillContinued(t *testing.T) {
 	t.Parallel()
 	about, spans := measured(t)
-	item := handOver(t, about, claim.Item{ID: 1, Token: 1, Traceparent: enqueuer[:53] + "00"}, nil, claim.Dispatched)
+	item := handOver(t, about, claim.Item{ID: 1, Token: 1, Traceparent: enqueuer[:53] + "00"}, "started", claim.Dispatched)
 	require.Regexp(t, "^00-0af7651916cd43dd8448eb211c80319c-[0-9a-f]{16}-00$", item.Traceparent)
 	require.NotContains(t, tree(spans), "step:process_item")
 	require.Contains(t, tree(spans), "flow:queue_processing")
@@ -92,7 +89,7 @@ func TestAnEnqueuersTraceThatIsNotSampledIsNotRecordedAndStillContinued(t *testi
 func TestFailuresMarkTheirSpans(t *testing.T) {
 	t.Parallel()
 	about, spans := measured(t)
-	handOver(t, about, claim.Item{ID: 1, Token: 1}, errors.New("permanent"), claim.Fail)
+	handOver(t, about, claim.Item{ID: 1, Token: 1}, "permanent", claim.Fail)
 	require.Equal(t, "step:process_item", tree(spans)["step:mark_failed"])
 	for _, name := range []string{"temporal:start_workflow", "step:dispatch_temporal", "step:process_item"} {
 		require.Equal(t, "Error", find(t, spans, name).Status().Code.String(), name)
@@ -113,7 +110,7 @@ func TestAPanickingStarterLeavesNoSpanOpen(t *testing.T) {
 	about, spans := measured(t)
 	item := claim.Item{ID: 1, Token: 1}
 	about.claimed(interval{time.Now(), time.Now()}, claim.Batch{Items: []claim.Item{item}}, nil)
-	require.Panics(t, func() { _, _ = about.Starter(nil, classify).Start(t.Context(), item) })
+	about.Starting(&item)("", "panic", nil)
 	require.Equal(t, "panic", find(t, spans, "temporal:start_workflow").Status().Description)
 	requireValue(t, about, "queue_dispatch_failures_total panic", 1)
 }

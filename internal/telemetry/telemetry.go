@@ -1,5 +1,4 @@
-// Package telemetry measures a replica from outside: it wraps the interfaces between its parts and counts the calls.
-// It does not change their behaviour.
+// Package telemetry measures a replica: its parts call it with what they did.
 //
 // Metrics are OpenTelemetry instruments, exported by scrape, by OTLP or both. Traces are exported by OTLP. The standard
 // OTEL_* variables set the endpoints.
@@ -10,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,39 +41,40 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Telemetry holds a replica's metrics and traces. A nil *Telemetry measures nothing and costs nothing.
+// Telemetry holds a replica's metrics and traces, and the pulse that it publishes in the database. It implements
+// dispatch.Observer and is safe for concurrent use.
 type Telemetry struct {
-	// Registry serves scrapes.
+	// Registry serves scrapes. Nil if metrics are not scraped.
 	Registry *prometheus.Registry
 
 	version     string
 	meter       metric.Meter
-	instruments *instruments
+	instruments *instruments // nil if metrics are off
 	tracer      trace.Tracer // nil if tracing is off
 	hands       hands
-	watches     atomic.Int64
-	breaker     atomic.Bool
-	paused      atomic.Int64
+	pulse       pulse
 	shutdown    []func(context.Context) error
 }
 
-// New returns nil if metrics are neither scraped nor exported and tracing is off. It installs the global error handler
-// of OpenTelemetry, which logs to o.Log.
+// New sets up what o and the OTEL_* variables ask for. If that is nothing, only the pulse is measured. Otherwise it
+// installs the global error handler of OpenTelemetry, which logs to o.Log.
 func New(ctx context.Context, o Options) (*Telemetry, error) {
 	metrics, metricsErr := exporterOf(o.LookupEnv, "METRICS")
 	traces, tracesErr := exporterOf(o.LookupEnv, "TRACES")
 	if err := errors.Join(metricsErr, tracesErr); err != nil {
 		return nil, err
 	}
+	t := &Telemetry{version: o.Version, pulse: pulse{looked: time.Now(), wakeUps: map[string]int64{}}}
+	t.hands.dispatched = t.pulse.dispatched
 	if !o.Scraped && metrics == off && traces == off {
-		return nil, nil
+		return t, nil
 	}
 	handleErrors(o.Log)
 	about, err := describe(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	t := &Telemetry{Registry: prometheus.NewRegistry(), version: o.Version}
+	t.Registry = prometheus.NewRegistry()
 	if err := t.addMetrics(ctx, o.Scraped, metrics, about); err != nil {
 		return nil, err
 	}
@@ -137,11 +136,8 @@ func (t *Telemetry) trace(provider *sdktrace.TracerProvider) {
 	t.shutdown = append(t.shutdown, provider.Shutdown)
 }
 
-// Shutdown exports the remaining metrics and spans. It gives up after three seconds. A nil t returns nil.
+// Shutdown exports the remaining metrics and spans. It gives up after three seconds.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
-	if t == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, shutdownTimeout, fmt.Errorf("last export gave up after %s", shutdownTimeout))
 	defer cancel()
 	var all []error
@@ -152,36 +148,4 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("export what is left: %w", err)
 	}
 	return nil
-}
-
-// Woken counts a wake-up of the dispatcher by its source. It implements dispatch.Observer.
-func (t *Telemetry) Woken(source string) { t.instruments.count("pgdispatch_wakeups_total", 1, source) }
-
-// Paused records how many namespaces accept no workflows, and whether all do not. It implements dispatch.Observer.
-func (t *Telemetry) Paused(namespaces int, all bool) {
-	t.paused.Store(int64(namespaces))
-	t.breaker.Store(all)
-}
-
-// BreakerOpen reports whether only probes are claimed. It is false if t is nil.
-func (t *Telemetry) BreakerOpen() bool { return t != nil && t.breaker.Load() }
-
-// Lost counts a lost lease. It implements dispatch.Observer.
-func (t *Telemetry) Lost(itemID int64) {
-	t.instruments.count("pgdispatch_lease_losses_total", 1, "")
-	t.hands.lost(itemID)
-}
-
-// Ended counts an end by the way it was found. A nil t counts nothing.
-func (t *Telemetry) Ended(way string) {
-	if t != nil {
-		t.instruments.count("pgdispatch_ends_found_total", 1, way)
-	}
-}
-
-// Callback counts a completion callback by its result. A nil t counts nothing.
-func (t *Telemetry) Callback(result string) {
-	if t != nil {
-		t.instruments.count("pgdispatch_callbacks_total", 1, result)
-	}
 }

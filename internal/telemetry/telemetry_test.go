@@ -11,9 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md")
@@ -89,21 +88,21 @@ func TestCountersAreThereBeforeTheyCount(t *testing.T) {
 type fakeQueue struct {
 	asked int
 	err   error
-	depth claim.Depth
+	depth operate.Depth
 	slow  bool
 }
 
-func (f *fakeQueue) QueueDepth(ctx context.Context) (claim.Depth, error) {
+func (f *fakeQueue) QueueDepth(ctx context.Context) (operate.Depth, error) {
 	f.asked++
 	if f.slow {
 		<-ctx.Done()
-		return claim.Depth{}, context.Cause(ctx)
+		return operate.Depth{}, context.Cause(ctx)
 	}
 	return f.depth, f.err
 }
 
-func (f *fakeQueue) WorkspaceStatistics(_ context.Context, atMost int) ([]claim.WorkspaceStatistics, error) {
-	return make([]claim.WorkspaceStatistics, atMost), f.err
+func (f *fakeQueue) WorkspaceStatistics(_ context.Context, atMost int) ([]operate.WorkspaceStatistics, error) {
+	return make([]operate.WorkspaceStatistics, atMost), f.err
 }
 
 func ready(context.Context) bool { return true }
@@ -137,7 +136,7 @@ func TestALookThatTakesTooLongIsGivenUp(t *testing.T) {
 func TestWithoutADatabaseTheQueuesGaugesAreNotThere(t *testing.T) {
 	t.Parallel()
 	about, _ := measured(t)
-	require.NoError(t, about.Observe(&Gauges{Queue: &fakeQueue{err: errors.New("gone")}, Ready: ready, Workers: 3}))
+	require.NoError(t, about.Observe(&Gauges{Queue: &fakeQueue{err: errors.New("gone")}, Ready: ready, Workers: 3, Watches: func() int { return 0 }}))
 	about.Paused(2, true)
 	for name, want := range map[string]float64{
 		"pgdispatch_database_up": 0, "pgdispatch_workers": 3, "pgdispatch_ready": 1, "pgdispatch_breaker_open": 1, "pgdispatch_namespaces_paused": 2,
@@ -152,7 +151,7 @@ func TestWorkspacesAreNamedOnlyWhereThatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for workspaces, want := range map[int]float64{0: -1, 1: 0} {
 		about, _ := measured(t)
-		require.NoError(t, about.Observe(&Gauges{Queue: &fakeQueue{}, Ready: ready, Workspaces: workspaces}))
+		require.NoError(t, about.Observe(&Gauges{Queue: &fakeQueue{}, Ready: ready, Workspaces: workspaces, Watches: func() int { return 7 }}))
 		requireValue(t, about, "pgdispatch_workspace_waiting", want)
 	}
 }

@@ -8,7 +8,7 @@ const (
 // gate: whoever sleeps is woken.
 var gate = []mutant{
 	{"gate is tried exclusively", "a dispatcher sleeps without waiting for those that were told that nobody sleeps",
-		[]edit{{"sql/gate_shut.sql", "pg_try_advisory_xact_lock(", "pg_try_advisory_xact_lock_shared("}},
+		[]edit{{"sql/notify/gate_shut.sql", "pg_try_advisory_xact_lock(", "pg_try_advisory_xact_lock_shared("}},
 		"./notify", "TestASleeperWaitsForWhoeverWasToldThatNobodySleeps"},
 	{"claim after the gate is shut", "a dispatcher sleeps without looking once more",
 		[]edit{{"notify/gate.go", "\tg.Shutting()\n", ""}},
@@ -35,6 +35,6 @@ var gate = []mutant{
 		[]edit{{"sql/parts/sleeps.sql", "           and {{ template \"parts/room.sql\" }}\n", ""}},
 		"./sql", "TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue"},
 	{"one on duty", "every replica is on duty, and each insert wakes all",
-		[]edit{{"sql/gate_duty.sql", "pg_try_advisory_lock(", "pg_try_advisory_lock_shared("}},
+		[]edit{{"sql/notify/gate_duty.sql", "pg_try_advisory_lock(", "pg_try_advisory_lock_shared("}},
 		"./notify", "TestOneIsOnDutyAndABusyOneHandsItOver"},
 }

@@ -8,7 +8,7 @@ const (
 	doubtsFile = "sql/functions/claim_doubts.sql"
 	debitFile  = "sql/functions/claim_debit.sql"
 	movedFile  = "sql/functions/item_moved.sql"
-	lookFile   = "sql/look.sql"
+	lookFile   = "sql/claim/look.sql"
 	applyFile  = "claim/schedule/apply.go"
 	lockClaims = "lock table pgdispatch.claim_lock in share row exclusive mode;"
 )

@@ -24,7 +24,7 @@ var roles = []mutant{
 		[]edit{{"sql/functions/item_enqueued.sql", "set search_path = pg_catalog, pg_temp", ""}},
 		"./sql", "TestWhatRunsAsTheOwnerHasItsSearchPathPinned"},
 	{"view shows its own transaction", "the view shows an enqueuer every item",
-		[]edit{{"sql/migrations/baseline/views.sql", " and q.enqueue_xid = pg_current_xact_id_if_assigned()", ""}},
+		[]edit{{"sql/tables/baseline/views.sql", " and q.enqueue_xid = pg_current_xact_id_if_assigned()", ""}},
 		"./sql", "TestTheViewTakesAClientsColumnsWhateverElseIsNamed"},
 	{"workspaces are isolated", "the policies are there and not in force",
 		[]edit{{"sql/functions/isolate_workspaces.sql", "alter table pgdispatch.workflow_execution_queue enable row level security;", ""}},

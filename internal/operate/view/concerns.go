@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 // Severity is the urgency of a Concern.
@@ -29,7 +29,7 @@ type Concern struct {
 const lateAfter = 5 * time.Minute
 
 // Concerns returns what needs attention, the most severe first. It is empty if the overview shows no problem.
-func Concerns(o claim.Overview) []Concern {
+func Concerns(o operate.Overview) []Concern {
 	concerns := []Concern{}
 	add := func(is bool, severity Severity, remedy, format string, args ...any) {
 		if is {
@@ -55,7 +55,7 @@ func Concerns(o claim.Overview) []Concern {
 	add(deaf > 0, Warning, "`pgdispatch doctor` says whether LISTEN delivers", "%d of %d replicas do not listen: only polls wake them.", deaf, replicas)
 	add(d.Parked > 0, Warning, "fix the trigger or constraint, then `pgdispatch items retry`",
 		"A trigger or constraint prevents the claim of %s. Item %s", Number(d.Parked)+plural(d.Parked, " item", " items"), d.ParkedFirst)
-	add(d.NotifyQueue >= claim.NotifyBound, Warning, "`pgdispatch doctor` names the session that holds it: end it",
+	add(d.NotifyQueueFills(), Warning, "`pgdispatch doctor` names the session that holds it: end it",
 		"The notification queue of Postgres is %.0f %% full: starts wait for polls, up to 5 s each.", 100*d.NotifyQueue)
 	add(d.DeadLetters > 0, Warning, "`pgdispatch dead list`",
 		"%s dead %s to be replayed or discarded.", capital(Dead(d)), plural(d.DeadLetters, "letter waits", "letters wait"))

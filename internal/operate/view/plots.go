@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 // Plot is the course of one figure, one bar a minute.
@@ -46,13 +46,13 @@ func (b Bar) Height() float64 {
 const unknown = "–"
 
 // Plots returns the plots of an overview's minutes, or nil if it has none.
-func Plots(o claim.Overview) []Plot {
+func Plots(o operate.Overview) []Plot {
 	if len(o.Minutes) == 0 {
 		return nil
 	}
 	count := func(n float64) string { return Count(int64(n)) }
-	level := func(of func(claim.Minute) *int64) func(claim.Minute) Bar {
-		return func(m claim.Minute) Bar {
+	level := func(of func(operate.Minute) *int64) func(operate.Minute) Bar {
+		return func(m operate.Minute) Bar {
 			if n := of(m); n != nil {
 				return Bar{Tops: []float64{float64(*n)}, Words: Count(*n)}
 			}
@@ -60,21 +60,21 @@ func Plots(o claim.Overview) []Plot {
 		}
 	}
 	return []Plot{
-		plotOf(o, "Waiting", []string{"items"}, count, level(func(m claim.Minute) *int64 { return m.Waiting })),
-		plotOf(o, "Claimed", []string{"items"}, count, level(func(m claim.Minute) *int64 { return m.Claimed })),
-		plotOf(o, "Running", []string{"workflows"}, count, level(func(m claim.Minute) *int64 { return m.Running })),
-		plotOf(o, "Starts", []string{"a second"}, Rate, func(m claim.Minute) Bar {
+		plotOf(o, "Waiting", []string{"items"}, count, level(func(m operate.Minute) *int64 { return m.Waiting })),
+		plotOf(o, "Claimed", []string{"items"}, count, level(func(m operate.Minute) *int64 { return m.Claimed })),
+		plotOf(o, "Running", []string{"workflows"}, count, level(func(m operate.Minute) *int64 { return m.Running })),
+		plotOf(o, "Starts", []string{"a second"}, Rate, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{m.StartsPerSecond()}, Words: Rate(m.StartsPerSecond())}
 		}),
 		plotOf(o, "From due to started", []string{"p50", "p99"}, func(s float64) string { return Span(time.Duration(s * float64(time.Second))) }, pickupBar),
-		plotOf(o, "Ended a minute", []string{"completed", "failed"}, func(n float64) string { return Number(int64(n)) }, func(m claim.Minute) Bar {
+		plotOf(o, "Ended a minute", []string{"completed", "failed"}, func(n float64) string { return Number(int64(n)) }, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{float64(m.Completed), float64(m.Completed + m.Failed)},
 				Words: fmt.Sprintf("%s completed, %s failed", Number(m.Completed), Number(m.Failed))}
 		}),
 	}
 }
 
-func pickupBar(m claim.Minute) Bar {
+func pickupBar(m operate.Minute) Bar {
 	if m.Waits.Total() == 0 {
 		return Bar{}
 	}
@@ -82,7 +82,7 @@ func pickupBar(m claim.Minute) Bar {
 	return Bar{Tops: []float64{p50.Seconds(), p99.Seconds()}, Words: fmt.Sprintf("p50 %s, p99 %s", Span(p50), Span(p99))}
 }
 
-func plotOf(o claim.Overview, name string, parts []string, write func(float64) string, bar func(claim.Minute) Bar) Plot {
+func plotOf(o operate.Overview, name string, parts []string, write func(float64) string, bar func(operate.Minute) Bar) Plot {
 	p := Plot{Name: name, Parts: parts, Write: write}
 	for _, m := range o.Minutes {
 		b := bar(m)

@@ -7,14 +7,14 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 // Screen is one frame of `pgdispatch status`.
 type Screen struct {
-	claim.Overview
-	Workspaces []claim.WorkspaceRow
-	Sort       claim.WorkspaceOrder
+	operate.Overview
+	Workspaces []operate.WorkspaceRow
+	Sort       operate.WorkspaceOrder
 	At         time.Time
 	// Err is why the last read failed, or nil. The screen still shows the data read before.
 	Err error
@@ -122,8 +122,8 @@ func (s Screen) workspaces(style Style) []string {
 	table := grid{{"WORKSPACE", "PLAN", "RUNNING/LIMIT", "", "WAITING", "OLDEST WAITING", "FAILED IN A DAY", ""}}
 	for _, w := range s.Workspaces {
 		active := w.Claimed + w.Running
-		table = append(table, []string{Style{Width: nameWidth}.cut(Printable(w.Name)), w.Plan, bar(active, int64(w.Limit)), fmt.Sprintf("%s/%s", AtMost(active, claim.CountLimit), Number(int64(w.Limit))),
-			AtMost(w.Waiting, claim.CountLimit), SpanOf(w.OldestWaiting), Number(w.Failures), map[bool]string{true: "PAUSED"}[w.Paused]})
+		table = append(table, []string{Style{Width: nameWidth}.cut(Printable(w.Name)), w.Plan, bar(active, int64(w.Limit)), fmt.Sprintf("%s/%s", AtMost(active, operate.CountLimit), Number(int64(w.Limit))),
+			AtMost(w.Waiting, operate.CountLimit), SpanOf(w.OldestWaiting), Number(w.Failures), map[bool]string{true: "PAUSED"}[w.Paused]})
 	}
 	if len(s.Workspaces) == 0 {
 		return append(table.lines(style), "none: insert one into pgdispatch.workspaces")

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 // Event is one thing that happened to an item.
@@ -19,7 +19,7 @@ type Event struct {
 
 // Story returns an item's history, oldest first, as far as its rows record it. Of several claims, they record only the
 // first and the last.
-func Story(i claim.QueueItem, failures []claim.Failure) []Event {
+func Story(i operate.QueueItem, failures []operate.Failure) []Event {
 	story := []Event{}
 	tell := func(at *time.Time, format string, args ...any) {
 		if at != nil {
@@ -78,7 +78,7 @@ func Story(i claim.QueueItem, failures []claim.Failure) []Event {
 func OrNone(text string) string { return cmp.Or(text, "-") }
 
 // StopOf describes the request to cancel or terminate an item's workflow, and its progress.
-func StopOf(i claim.QueueItem) string {
+func StopOf(i operate.QueueItem) string {
 	text := fmt.Sprintf("%s requested by %s", map[string]string{"CANCEL": "cancellation", "TERMINATE": "termination"}[i.Stop], i.StopRequestedBy)
 	if i.StopReason != "" {
 		text += ": " + i.StopReason

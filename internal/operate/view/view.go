@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 // Printable replaces each unprintable character of untrusted text, such as terminal escapes and bidirectional controls,
@@ -34,7 +34,7 @@ func Number(n int64) string {
 
 // Count formats a number of waiting or running items. Estimates are prefixed with "about".
 func Count(n int64) string {
-	if claim.IsEstimate(n) {
+	if operate.IsEstimate(n) {
 		return "about " + Number(n)
 	}
 	return Number(n)
@@ -49,7 +49,7 @@ func AtMost(n, limit int64) string {
 }
 
 // Dead formats the number of open dead letters.
-func Dead(d claim.Depth) string {
+func Dead(d operate.Depth) string {
 	if !d.DeadLettersExact {
 		return "at least " + Number(d.DeadLetters)
 	}
@@ -96,7 +96,7 @@ func SpanOf(d *time.Duration) string {
 }
 
 // PickupWords describes how long items waited for their start.
-func PickupWords(p claim.Pickup) string {
+func PickupWords(p operate.Pickup) string {
 	if p.Starts == 0 {
 		return "nothing was started in the last hour"
 	}
@@ -104,7 +104,7 @@ func PickupWords(p claim.Pickup) string {
 }
 
 // Temporal describes whether Temporal accepts workflows from a replica.
-func Temporal(s claim.ReplicaState) string {
+func Temporal(s operate.ReplicaState) string {
 	if s.BreakerOpen {
 		return "PAUSED, probing"
 	}
@@ -117,7 +117,7 @@ func StallKind(kind string) string {
 }
 
 // Wakes describes what wakes a replica.
-func Wakes(s claim.ReplicaState) string {
+func Wakes(s operate.ReplicaState) string {
 	switch {
 	case s.Listening == nil:
 		return "by polls only"
@@ -127,4 +127,12 @@ func Wakes(s claim.ReplicaState) string {
 		return "listening, on duty"
 	}
 	return "listening"
+}
+
+// Shortly formats a duration to the second, or in days and hours if it is long.
+func Shortly(d time.Duration) string {
+	if d = d.Round(time.Second); d < 48*time.Hour {
+		return d.String()
+	}
+	return fmt.Sprintf("%dd%s", d/(24*time.Hour), (d % (24 * time.Hour)).Truncate(time.Hour))
 }

@@ -11,9 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 var unpainted = regexp.MustCompile("\x1b\\[[0-9;]*m")
@@ -35,7 +34,7 @@ func ptr[T any](value T) *T { return &value }
 
 // busy is a screen on which something of everything is to be seen.
 func busy() Screen {
-	minutes := make([]claim.Minute, 60)
+	minutes := make([]operate.Minute, 60)
 	for n := range minutes {
 		minutes[n].At, minutes[n].Passed = time.Date(2026, 8, 1, 11, 31+n, 0, 0, time.UTC), time.Minute
 		minutes[n].Completed, minutes[n].Failed, minutes[n].Started = int64(n*n), int64(n%7), int64(60*n)
@@ -48,17 +47,17 @@ func busy() Screen {
 	}
 	return Screen{
 		At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC),
-		Overview: claim.Overview{
-			Depth: claim.Depth{Pending: 1_234_567, Claimed: 12, Dispatched: 2345, DeadLetters: 3, DeadLettersExact: true, OldestWaiting: ptr(75 * time.Hour), Replicas: 2, MaxClaims: 100},
-			Replicas: []claim.Replica{
+		Overview: operate.Overview{
+			Depth: operate.Depth{Pending: 1_234_567, Claimed: 12, Dispatched: 2345, DeadLetters: 3, DeadLettersExact: true, OldestWaiting: ptr(75 * time.Hour), Replicas: 2, MaxClaims: 100},
+			Replicas: []operate.Replica{
 				{ID: "one_7_abcdef", Version: "v1.2.3", Workers: 10, Up: 49 * time.Hour, Leased: 7, Watching: 800, Heard: 3 * time.Second,
-					State: claim.ReplicaState{Busy: 7, Listening: ptr(true), OnDuty: true, StartsPerSecond: 123.4}},
+					State: operate.ReplicaState{Busy: 7, Listening: ptr(true), OnDuty: true, StartsPerSecond: 123.4}},
 				{ID: "two_8_abcdef", Version: "v1.2.3", Workers: 10, Up: 90 * time.Second, Leased: 5, Watching: 12, Heard: 12 * time.Second,
-					State: claim.ReplicaState{Busy: 5, BreakerOpen: true, Listening: ptr(false), StartsPerSecond: .25}},
+					State: operate.ReplicaState{Busy: 5, BreakerOpen: true, Listening: ptr(false), StartsPerSecond: .25}},
 			},
 			Minutes: minutes,
 		},
-		Workspaces: []claim.WorkspaceRow{
+		Workspaces: []operate.WorkspaceRow{
 			{Name: "Acme", Plan: "PRO", Limit: 5, Claimed: 2, Running: 3, Waiting: 1000, OldestWaiting: ptr(75 * time.Hour), Failures: 12},
 			{Name: "evil\x1b[2J\r\nname " + strings.Repeat("long ", 20), Plan: "FREE", Limit: 0, Paused: true, Waiting: 1, OldestWaiting: ptr(350 * time.Millisecond)},
 			{Name: "quiet", Plan: "ENTERPRISE", Limit: 100000},
@@ -70,7 +69,7 @@ func TestTheScreenShowsEverything(t *testing.T) {
 	t.Parallel()
 	for name, screen := range map[string]Screen{
 		"busy.golden":  busy(),
-		"empty.golden": {At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC), Overview: claim.Overview{Depth: claim.Depth{MaxClaims: 100, DeadLettersExact: true}}},
+		"empty.golden": {At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC), Overview: operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}}},
 	} {
 		requireGolden(t, name, strings.Join(screen.Lines(Style{}), "\n")+"\n")
 	}
@@ -100,25 +99,27 @@ func TestTheScreenFitsItsTerminal(t *testing.T) {
 
 func TestConcernsSayTheWorstFirst(t *testing.T) {
 	t.Parallel()
-	well := claim.Overview{Depth: claim.Depth{MaxClaims: 100, DeadLettersExact: true}, Replicas: []claim.Replica{{}, {}}}
+	well := operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}, Replicas: []operate.Replica{{}, {}}}
 	require.Empty(t, Concerns(well))
-	for what, change := range map[string]func(o *claim.Overview){
-		"No replica runs":               func(o *claim.Overview) { o.Replicas = nil },
-		"Everything is paused":          func(o *claim.Overview) { o.Depth.Paused = true },
-		"max-claims is 0":               func(o *claim.Overview) { o.Depth.MaxClaims = 0 },
-		"no workflows from any replica": func(o *claim.Overview) { o.Replicas = []claim.Replica{{State: claim.ReplicaState{BreakerOpen: true}}} },
-		"no workflows from 1 of 2 replicas": func(o *claim.Overview) {
-			o.Replicas = []claim.Replica{{State: claim.ReplicaState{BreakerOpen: true}}, {}}
+	for what, change := range map[string]func(o *operate.Overview){
+		"No replica runs":      func(o *operate.Overview) { o.Replicas = nil },
+		"Everything is paused": func(o *operate.Overview) { o.Depth.Paused = true },
+		"max-claims is 0":      func(o *operate.Overview) { o.Depth.MaxClaims = 0 },
+		"no workflows from any replica": func(o *operate.Overview) {
+			o.Replicas = []operate.Replica{{State: operate.ReplicaState{BreakerOpen: true}}}
 		},
-		"1 of 1 replicas do not listen": func(o *claim.Overview) {
-			o.Replicas = []claim.Replica{{State: claim.ReplicaState{Listening: ptr(false)}}}
+		"no workflows from 1 of 2 replicas": func(o *operate.Overview) {
+			o.Replicas = []operate.Replica{{State: operate.ReplicaState{BreakerOpen: true}}, {}}
 		},
-		"prevents the claim of 1 item. Item 7: no":    func(o *claim.Overview) { o.Depth.Parked, o.Depth.ParkedFirst = 1, "7: no" },
-		"notification queue of Postgres is 12 % full": func(o *claim.Overview) { o.Depth.NotifyQueue = 0.12 },
-		"1 dead letter waits":                         func(o *claim.Overview) { o.Depth.DeadLetters = 1 },
-		"At least 9,000 dead letters wait":            func(o *claim.Overview) { o.Depth.DeadLetters, o.Depth.DeadLettersExact = 9000, false },
-		"due for 1 h 0 min.":                          func(o *claim.Overview) { o.Depth.OldestWaiting = ptr(time.Hour) },
-		"all 100 leases are in use":                   func(o *claim.Overview) { o.Depth.OldestWaiting, o.Depth.Claimed = ptr(time.Hour), 100 },
+		"1 of 1 replicas do not listen": func(o *operate.Overview) {
+			o.Replicas = []operate.Replica{{State: operate.ReplicaState{Listening: ptr(false)}}}
+		},
+		"prevents the claim of 1 item. Item 7: no":    func(o *operate.Overview) { o.Depth.Parked, o.Depth.ParkedFirst = 1, "7: no" },
+		"notification queue of Postgres is 12 % full": func(o *operate.Overview) { o.Depth.NotifyQueue = 0.12 },
+		"1 dead letter waits":                         func(o *operate.Overview) { o.Depth.DeadLetters = 1 },
+		"At least 9,000 dead letters wait":            func(o *operate.Overview) { o.Depth.DeadLetters, o.Depth.DeadLettersExact = 9000, false },
+		"due for 1 h 0 min.":                          func(o *operate.Overview) { o.Depth.OldestWaiting = ptr(time.Hour) },
+		"all 100 leases are in use":                   func(o *operate.Overview) { o.Depth.OldestWaiting, o.Depth.Claimed = ptr(time.Hour), 100 },
 	} {
 		o := well
 		change(&o)

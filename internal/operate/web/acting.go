@@ -5,18 +5,20 @@ import (
 	"errors"
 	nethttp "net/http"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // Changer makes the changes. Each writes who requested it into the log of changes, in the same statement.
 type Changer interface {
-	ChangeWorkspace(ctx context.Context, id, who, command string, c claim.WorkspaceChange) (claim.Change, error)
-	SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (claim.Settings, error)
+	ChangeWorkspace(ctx context.Context, id, who, command string, c operate.WorkspaceChange) (operate.Change, error)
+	SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (operate.Settings, error)
 	CancelItems(ctx context.Context, items []int64, who string) ([]int64, error)
 	RetryItems(ctx context.Context, items []int64, who string) ([]int64, error)
-	RequestStop(ctx context.Context, stop claim.Stop) (string, error)
-	Replay(ctx context.Context, executionID, who string) (claim.Replay, error)
-	ReplayAll(ctx context.Context, items []int64, who string) ([]claim.Replayed, error)
+	RequestStop(ctx context.Context, stop temporal.Stop) (string, error)
+	Replay(ctx context.Context, executionID, who string) (operate.Replay, error)
+	ReplayAll(ctx context.Context, items []int64, who string) ([]operate.Replayed, error)
 	Discard(ctx context.Context, items []int64, who string) ([]int64, error)
 }
 
@@ -119,12 +121,12 @@ func (v visit) act(do change) nethttp.HandlerFunc {
 // refused explains a change that Postgres or pgdispatch's functions refused. Each statement is applied completely or
 // not at all.
 func (v visit) refused(r *nethttp.Request, err error, who string) error {
-	if claim.IsForbidden(err) {
+	if postgres.IsForbidden(err) {
 		v.Log.WarnContext(r.Context(), "Postgres does not let the pages change this", "path", r.URL.Path, "who", who, "error", err)
 		return problem{nethttp.StatusForbidden, "Nothing was changed: this replica's Postgres role may not make this change.",
 			"Set `PGDISPATCH_OPERATOR_DATABASE_URL` to connect as a role that may, such as a member of `pgdispatch_operator`, or use the command line."}
 	}
-	if what, remedy, is := claim.Refusal(err); is {
+	if what, remedy, is := postgres.Refusal(err); is {
 		return problem{nethttp.StatusConflict, "Nothing was changed: " + what + ".", remedy}
 	}
 	return err
@@ -136,7 +138,7 @@ func whoSent(r *nethttp.Request) (string, error) {
 	if name, _, basic := r.BasicAuth(); basic && name != "" {
 		who = name + " (web)"
 	}
-	if !claim.ValidWho(who) {
+	if !operate.ValidWho(who) {
 		return "", problem{nethttp.StatusBadRequest, "Nothing was changed: the log of changes cannot store the name sent with the token.",
 			"Sign in with a name of at most 194 characters, without control characters."}
 	}

@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
 // forms are all there are: where they go, what they have, what then is called, and where the browser goes on.
@@ -208,22 +207,22 @@ func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
 	t.Parallel()
 	button := regexp.MustCompile(`/ui/items/8/([a-z-]+)"`)
 	for name, c := range map[string]struct {
-		item  claim.QueueItem
+		item  operate.QueueItem
 		state string
 		want  []string
 	}{
-		"waits":                     {claim.QueueItem{Status: "PENDING"}, "", []string{"cancel"}},
-		"waits for its time":        {claim.QueueItem{Status: "PENDING", DueIn: time.Minute}, "", []string{"cancel", "retry"}},
-		"may be running":            {claim.QueueItem{Status: "PENDING", OutcomeUnknown: true}, "", []string{"request-cancel", "terminate"}},
-		"is handed over":            {claim.QueueItem{Status: "CLAIMED"}, "", []string{"request-cancel", "terminate"}},
-		"runs":                      {claim.QueueItem{Status: "DISPATCHED"}, "", []string{"request-cancel", "terminate"}},
-		"runs, and is to be asked":  {claim.QueueItem{Status: "DISPATCHED", Stop: "CANCEL"}, "", []string{"terminate"}},
-		"runs, and is to be ended":  {claim.QueueItem{Status: "DISPATCHED", Stop: "TERMINATE"}, "", nil},
-		"failed":                    {claim.QueueItem{Status: "FAILED"}, "OPEN", []string{"replay", "discard"}},
-		"failed, and was discarded": {claim.QueueItem{Status: "FAILED"}, "DISCARDED", []string{"replay"}},
-		"failed, and was replayed":  {claim.QueueItem{Status: "FAILED"}, "REPLAYED", nil},
-		"completed":                 {claim.QueueItem{Status: "COMPLETED"}, "", nil},
-		"was withdrawn":             {claim.QueueItem{Status: "CANCELLED"}, "", nil},
+		"waits":                     {operate.QueueItem{Status: "PENDING"}, "", []string{"cancel"}},
+		"waits for its time":        {operate.QueueItem{Status: "PENDING", DueIn: time.Minute}, "", []string{"cancel", "retry"}},
+		"may be running":            {operate.QueueItem{Status: "PENDING", OutcomeUnknown: true}, "", []string{"request-cancel", "terminate"}},
+		"is handed over":            {operate.QueueItem{Status: "CLAIMED"}, "", []string{"request-cancel", "terminate"}},
+		"runs":                      {operate.QueueItem{Status: "DISPATCHED"}, "", []string{"request-cancel", "terminate"}},
+		"runs, and is to be asked":  {operate.QueueItem{Status: "DISPATCHED", Stop: "CANCEL"}, "", []string{"terminate"}},
+		"runs, and is to be ended":  {operate.QueueItem{Status: "DISPATCHED", Stop: "TERMINATE"}, "", nil},
+		"failed":                    {operate.QueueItem{Status: "FAILED"}, "OPEN", []string{"replay", "discard"}},
+		"failed, and was discarded": {operate.QueueItem{Status: "FAILED"}, "DISCARDED", []string{"replay"}},
+		"failed, and was replayed":  {operate.QueueItem{Status: "FAILED"}, "REPLAYED", nil},
+		"completed":                 {operate.QueueItem{Status: "COMPLETED"}, "", nil},
+		"was withdrawn":             {operate.QueueItem{Status: "CANCELLED"}, "", nil},
 	} {
 		b := newBrowser(t)
 		c.item.ID = 8
@@ -337,7 +336,7 @@ func TestDeadLettersAreListedPageByPage(t *testing.T) {
 		next, _, _ = strings.Cut(next, `"`)
 		code, _ := b.get(html.UnescapeString(next))
 		require.Equal(t, 200, code)
-		require.Equal(t, &claim.DeadKey{FailedAt: time.Unix(3, 123456000).UTC(), ID: 2000 - pageSize + 1}, b.read.deadFilter.After)
+		require.Equal(t, &operate.DeadKey{FailedAt: time.Unix(3, 123456000).UTC(), ID: 2000 - pageSize + 1}, b.read.deadFilter.After)
 		require.True(t, b.read.deadFilter.Error == "card" || b.read.kind == "card", "the filter is kept")
 	}
 	b.read.letters = nil

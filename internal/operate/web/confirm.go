@@ -4,7 +4,7 @@ import (
 	"fmt"
 	nethttp "net/http"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 // confirmation is the data of a page that asks for confirmation of a change that no other form undoes.
@@ -24,7 +24,7 @@ type confirmation struct {
 	Note   string
 }
 
-func askTerminate(i claim.QueueItem) confirmation {
+func askTerminate(i operate.QueueItem) confirmation {
 	return confirmation{
 		Heading: fmt.Sprintf("Terminate the workflow of item %d?", i.ID),
 		What: []string{"Its workflow " + i.WorkflowID() + " ends at once. Its code is not notified and cannot clean up. The item becomes a dead letter, " +
@@ -49,11 +49,11 @@ func (v visit) confirmDiscard(r *nethttp.Request) (string, any, error) {
 	return "confirm", confirmation{
 		Heading: fmt.Sprintf("Discard item %d?", item.ID),
 		What:    []string{"It is marked as handled and no longer listed among the dead letters. Only the retention of finished items deletes it. It can still be replayed from its page."},
-		To:      pathOf(item.ID) + "/discard", Button: "Discard", Back: pathOf(item.ID), Newest: v.listed([]claim.QueueItem{item}),
+		To:      pathOf(item.ID) + "/discard", Button: "Discard", Back: pathOf(item.ID), Newest: v.listed([]operate.QueueItem{item}),
 	}, err
 }
 
-func (v visit) itemAndChoices(r *nethttp.Request) (claim.QueueItem, choices, error) {
+func (v visit) itemAndChoices(r *nethttp.Request) (operate.QueueItem, choices, error) {
 	item, err := v.findItem(r)
 	if err != nil {
 		return item, choices{}, err

@@ -11,8 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 // deadData is the data of the page of dead letters.
 type deadData struct {
 	letterFilter // always empty; the form needs it
-	Groups       []claim.DeadGroup
+	Groups       []operate.DeadGroup
 	Spans        []span
 }
 
@@ -51,7 +52,7 @@ func readLetterFilter(query url.Values) (f letterFilter, err error) {
 }
 
 // Looked returns how many of the newest failures are searched for a kind.
-func (letterFilter) Looked() int { return claim.FailuresLooked }
+func (letterFilter) Looked() int { return operate.FailuresLooked }
 
 // To returns the URL of a page for the same dead letters.
 func (f letterFilter) To(page string) string {
@@ -66,7 +67,7 @@ func (f letterFilter) To(page string) string {
 
 // findLetters reads the filter from the URL and returns it with the IDs of the matching open dead letters, latest
 // failure first, starting after the key.
-func (v visit) findLetters(r *nethttp.Request, after *claim.DeadKey, atMost int) (letterFilter, []int64, error) {
+func (v visit) findLetters(r *nethttp.Request, after *operate.DeadKey, atMost int) (letterFilter, []int64, error) {
 	f, err := readLetterFilter(r.URL.Query())
 	if err != nil {
 		return f, nil, err
@@ -75,8 +76,8 @@ func (v visit) findLetters(r *nethttp.Request, after *claim.DeadKey, atMost int)
 		ids, err := v.Read.DeadOfKind(r.Context(), f.Kind, after, atMost)
 		return f, ids, err
 	}
-	ids, err := v.Read.FindDeadLetters(r.Context(), claim.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: f.moment(), After: after}, atMost)
-	if claim.TookTooLong(err) {
+	ids, err := v.Read.FindDeadLetters(r.Context(), operate.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: f.moment(), After: after}, atMost)
+	if postgres.TookTooLong(err) {
 		err = problem{nethttp.StatusServiceUnavailable, "There are too many failures to search in time.", "Choose a shorter time or one workspace, or use `pgdispatch dead list`."}
 	}
 	return f, ids, err
@@ -87,7 +88,7 @@ type lettersData struct {
 	letterFilter
 	Acting  bool
 	Spans   []span
-	Letters []claim.QueueItem
+	Letters []operate.QueueItem
 	First   bool
 	Next    string // URL of the next page, or empty
 }
@@ -105,19 +106,19 @@ func (v visit) letters(r *nethttp.Request) (string, any, error) {
 	if d.Letters, err = v.Read.QueueItems(r.Context(), ids[:min(len(ids), pageSize)], nil, false); err != nil {
 		return "", nil, err
 	}
-	slices.SortFunc(d.Letters, func(a, b claim.QueueItem) int { return slices.Index(ids, a.ID) - slices.Index(ids, b.ID) })
+	slices.SortFunc(d.Letters, func(a, b operate.QueueItem) int { return slices.Index(ids, a.ID) - slices.Index(ids, b.ID) })
 	if shown := len(d.Letters); len(ids) > pageSize && shown > 0 && d.Letters[shown-1].FinishedAt != nil {
-		d.Next = with(r.URL, "after", formatDeadKey(claim.DeadKey{FailedAt: *d.Letters[shown-1].FinishedAt, ID: d.Letters[shown-1].ID}))
+		d.Next = with(r.URL, "after", formatDeadKey(operate.DeadKey{FailedAt: *d.Letters[shown-1].FinishedAt, ID: d.Letters[shown-1].ID}))
 	}
 	return "letters", d, nil
 }
 
 // formatDeadKey encodes the end of a page of dead letters for a URL.
-func formatDeadKey(k claim.DeadKey) string {
+func formatDeadKey(k operate.DeadKey) string {
 	return k.FailedAt.UTC().Format(time.RFC3339Nano) + "," + strconv.FormatInt(k.ID, 10)
 }
 
-func parseDeadKey(text string) (*claim.DeadKey, error) {
+func parseDeadKey(text string) (*operate.DeadKey, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -130,7 +131,7 @@ func parseDeadKey(text string) (*claim.DeadKey, error) {
 	if err != nil || id < 1 {
 		return nil, bad("after is no place in a list of dead letters.")
 	}
-	return &claim.DeadKey{FailedAt: failedAt, ID: id}, nil
+	return &operate.DeadKey{FailedAt: failedAt, ID: id}, nil
 }
 
 // bulkVerb is an action on many dead letters.
@@ -174,7 +175,7 @@ func (v visit) dryRun(verb bulkVerb) handler {
 	}
 }
 
-func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []claim.QueueItem, more bool) confirmation {
+func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []operate.QueueItem, more bool) confirmation {
 	name := strings.ToUpper(verb.name[:1]) + verb.name[1:]
 	c := confirmation{Heading: name + " dead letters?", Back: f.To("letters")}
 	if len(ids) == 0 {

@@ -14,37 +14,37 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-func (f *fakeReader) DeadOfKind(_ context.Context, kind string, after *claim.DeadKey, atMost int) ([]int64, error) {
+func (f *fakeReader) DeadOfKind(_ context.Context, kind string, after *operate.DeadKey, atMost int) ([]int64, error) {
 	f.kind, f.deadFilter.After = kind, after
 	return f.letters[:min(len(f.letters), atMost)], f.err
 }
 
-func (f *fakeReader) FindDeadLetters(_ context.Context, filter claim.DeadFilter, atMost int) ([]int64, error) {
+func (f *fakeReader) FindDeadLetters(_ context.Context, filter operate.DeadFilter, atMost int) ([]int64, error) {
 	f.deadFilter = filter
 	return f.letters[:min(len(f.letters), atMost)], f.err
 }
 
-func (f *fakeReader) DeadLetters(context.Context, []int64, []string) ([]claim.DeadLetter, error) {
+func (f *fakeReader) DeadLetters(context.Context, []int64, []string) ([]operate.DeadLetter, error) {
 	state := f.state
 	if state == "" {
 		state = "OPEN"
 	}
-	return []claim.DeadLetter{{ID: 8, State: state}}, f.err
+	return []operate.DeadLetter{{ID: 8, State: state}}, f.err
 }
 
-func (f *fakeReader) WorkspaceDetail(_ context.Context, asked string) (claim.WorkspaceDetail, bool, error) {
+func (f *fakeReader) WorkspaceDetail(_ context.Context, asked string) (operate.WorkspaceDetail, bool, error) {
 	limit, rate := 7, 2.5
-	return claim.WorkspaceDetail{Workspace: claim.Workspace{ID: asked, Name: hostile, Plan: "FREE", Limit: 7, MaxConcurrentWorkflows: &limit, MaxStartsPerSecond: &rate}},
+	return operate.WorkspaceDetail{Workspace: operate.Workspace{ID: asked, Name: hostile, Plan: "FREE", Limit: 7, MaxConcurrentWorkflows: &limit, MaxStartsPerSecond: &rate}},
 		asked == id, f.err
 }
 
-func (f *fakeReader) Definitions(context.Context, string) ([]claim.Definition, error) {
-	return []claim.Definition{{ID: id, Name: hostile, WorkflowType: hostile, Namespace: hostile, TaskQueue: hostile}}, f.err
+func (f *fakeReader) Definitions(context.Context, string) ([]operate.Definition, error) {
+	return []operate.Definition{{ID: id, Name: hostile, WorkflowType: hostile, Namespace: hostile, TaskQueue: hostile}}, f.err
 }
 
 func (f *fakeReader) FindDefinitions(_ context.Context, name string, workspaces []string, atMost int) ([]string, error) {
@@ -57,18 +57,18 @@ func (f *fakeReader) FindDefinitions(_ context.Context, name string, workspaces 
 	return append([]string{id}, workspaces...), f.err
 }
 
-func (f *fakeReader) Plans(context.Context) ([]claim.Plan, error) {
-	return []claim.Plan{{Name: "FREE", MaxConcurrentWorkflows: 1}, {Name: "PRO", MaxConcurrentWorkflows: 5}}, f.err
+func (f *fakeReader) Plans(context.Context) ([]operate.Plan, error) {
+	return []operate.Plan{{Name: "FREE", MaxConcurrentWorkflows: 1}, {Name: "PRO", MaxConcurrentWorkflows: 5}}, f.err
 }
 
-func (f *fakeReader) Settings(context.Context) (claim.Settings, error) {
-	return claim.Settings{MaxClaims: 100, Paused: f.paused}, f.err
+func (f *fakeReader) Settings(context.Context) (operate.Settings, error) {
+	return operate.Settings{MaxClaims: 100, Paused: f.paused}, f.err
 }
 
-func (f *fakeReader) Audit(_ context.Context, filter claim.AuditFilter, _ int) ([]claim.Administered, error) {
+func (f *fakeReader) Audit(_ context.Context, filter operate.AuditFilter, _ int) ([]operate.Administered, error) {
 	f.subject = filter.Subject
 	name, _ := json.Marshal(hostile)
-	return []claim.Administered{{At: time.Unix(1, 0), Who: hostile, Action: hostile, Details: fmt.Appendf(nil, `{"name": [null, %s]}`, name)}}, f.err
+	return []operate.Administered{{At: time.Unix(1, 0), Who: hostile, Action: hostile, Details: fmt.Appendf(nil, `{"name": [null, %s]}`, name)}}, f.err
 }
 
 // fakeChanger writes down what was changed and by whom. Each call is one line.
@@ -88,20 +88,20 @@ func (f *fakeChanger) call(format string, args ...any) error {
 	return nil
 }
 
-func (f *fakeChanger) ChangeWorkspace(_ context.Context, id, who, command string, c claim.WorkspaceChange) (claim.Change, error) {
+func (f *fakeChanger) ChangeWorkspace(_ context.Context, id, who, command string, c operate.WorkspaceChange) (operate.Change, error) {
 	asked, _ := json.Marshal(c)
 	err := f.call("%s by %s: %s", command, who, asked)
 	if f.late {
 		return nil, err
 	}
-	return claim.Change{"plan": {1, 2}}, err
+	return operate.Change{"plan": {1, 2}}, err
 }
 
-func (f *fakeChanger) SetSettings(_ context.Context, maxClaims *int, paused *bool, _ *int, who string) (claim.Settings, error) {
+func (f *fakeChanger) SetSettings(_ context.Context, maxClaims *int, paused *bool, _ *int, who string) (operate.Settings, error) {
 	if paused != nil {
-		return claim.Settings{}, f.call("settings paused %t by %s", *paused, who)
+		return operate.Settings{}, f.call("settings paused %t by %s", *paused, who)
 	}
-	return claim.Settings{}, f.call("settings max-claims %d by %s", *maxClaims, who)
+	return operate.Settings{}, f.call("settings max-claims %d by %s", *maxClaims, who)
 }
 
 func (f *fakeChanger) items(verb string, items []int64, who string) ([]int64, error) {
@@ -123,7 +123,7 @@ func (f *fakeChanger) RetryItems(_ context.Context, items []int64, who string) (
 	return f.items("retry", items, who)
 }
 
-func (f *fakeChanger) RequestStop(_ context.Context, stop claim.Stop) (string, error) {
+func (f *fakeChanger) RequestStop(_ context.Context, stop temporal.Stop) (string, error) {
 	answer := "REQUESTED"
 	if f.late {
 		answer = "ALREADY_ENDED"
@@ -131,13 +131,13 @@ func (f *fakeChanger) RequestStop(_ context.Context, stop claim.Stop) (string, e
 	return answer, f.call("%s %q by %s", stop.How, stop.Reason, stop.RequestedBy)
 }
 
-func (f *fakeChanger) Replay(_ context.Context, _, who string) (claim.Replay, error) {
-	return claim.Replay{ID: 9, Replayed: !f.late}, f.call("replay by %s", who)
+func (f *fakeChanger) Replay(_ context.Context, _, who string) (operate.Replay, error) {
+	return operate.Replay{ID: 9, Replayed: !f.late}, f.call("replay by %s", who)
 }
 
-func (f *fakeChanger) ReplayAll(_ context.Context, items []int64, who string) ([]claim.Replayed, error) {
+func (f *fakeChanger) ReplayAll(_ context.Context, items []int64, who string) ([]operate.Replayed, error) {
 	done, err := f.items("replay", items, who)
-	return make([]claim.Replayed, len(done)), err
+	return make([]operate.Replayed, len(done)), err
 }
 
 func (f *fakeChanger) Discard(_ context.Context, items []int64, who string) ([]int64, error) {

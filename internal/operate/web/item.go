@@ -6,7 +6,9 @@ import (
 	nethttp "net/http"
 	"strconv"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // choices are the actions possible in an item's current state.
@@ -14,7 +16,7 @@ type choices struct{ Cancel, Retry, RequestCancel, Terminate, Replay, Discard bo
 
 func (c choices) Any() bool { return c != choices{} }
 
-func (v visit) choices(ctx context.Context, i claim.QueueItem) (c choices, err error) {
+func (v visit) choices(ctx context.Context, i operate.QueueItem) (c choices, err error) {
 	switch i.Status {
 	case "PENDING":
 		c.Cancel, c.Retry = !i.OutcomeUnknown, i.DueIn > 0
@@ -34,13 +36,13 @@ func (v visit) choices(ctx context.Context, i claim.QueueItem) (c choices, err e
 
 // changeItem applies do to the item named by the path. If the item's state no longer allows the change, the page shows
 // its current state.
-func (v visit) changeItem(r *nethttp.Request, do func(claim.QueueItem) (done string, err error)) (next, error) {
+func (v visit) changeItem(r *nethttp.Request, do func(operate.QueueItem) (done string, err error)) (next, error) {
 	item, err := v.findItem(r)
 	if err != nil {
 		return next{}, err
 	}
 	done, err := do(item)
-	if what, _, refused := claim.Refusal(err); refused {
+	if what, _, refused := postgres.Refusal(err); refused {
 		return next{}, v.itemAsItIs(r, "Nothing was changed: "+what+".")
 	}
 	if err == nil && done == "" {
@@ -66,7 +68,7 @@ func (v visit) itemAsItIs(r *nethttp.Request, wrong string) error {
 	return shown{nethttp.StatusConflict, "item", d}
 }
 
-func nowIs(i claim.QueueItem) string {
+func nowIs(i operate.QueueItem) string {
 	switch {
 	case i.Mark != "":
 		return i.Status + " and " + i.Mark
@@ -87,21 +89,21 @@ func doneIf[T any](changed []T, done string) string {
 }
 
 func (v visit) cancelItem(r *nethttp.Request, who string) (next, error) {
-	return v.changeItem(r, func(i claim.QueueItem) (string, error) {
+	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
 		items, err := v.Change.CancelItems(r.Context(), []int64{i.ID}, who)
 		return doneIf(items, "cancelled"), err
 	})
 }
 
 func (v visit) retryItem(r *nethttp.Request, who string) (next, error) {
-	return v.changeItem(r, func(i claim.QueueItem) (string, error) {
+	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
 		items, err := v.Change.RetryItems(r.Context(), []int64{i.ID}, who)
 		return doneIf(items, "retried"), err
 	})
 }
 
 func (v visit) replayItem(r *nethttp.Request, who string) (next, error) {
-	return v.changeItem(r, func(i claim.QueueItem) (string, error) {
+	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
 		replay, err := v.Change.Replay(r.Context(), i.ExecutionID, who)
 		if !replay.Replayed {
 			return "", err
@@ -111,7 +113,7 @@ func (v visit) replayItem(r *nethttp.Request, who string) (next, error) {
 }
 
 func (v visit) discardItem(r *nethttp.Request, who string) (next, error) {
-	return v.changeItem(r, func(i claim.QueueItem) (string, error) {
+	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
 		items, err := v.Change.Discard(r.Context(), []int64{i.ID}, who)
 		return doneIf(items, "discarded"), err
 	})
@@ -120,7 +122,7 @@ func (v visit) discardItem(r *nethttp.Request, who string) (next, error) {
 const wrongReason = "Nothing was changed: the reason must have at most 500 characters and no control characters."
 
 func (v visit) requestCancel(r *nethttp.Request, who string) (next, error) {
-	if reason := r.PostForm.Get("reason"); !claim.ValidReason(reason) {
+	if reason := r.PostForm.Get("reason"); !operate.ValidReason(reason) {
 		item, err := v.findItem(r)
 		if err != nil {
 			return next{}, err
@@ -133,7 +135,7 @@ func (v visit) requestCancel(r *nethttp.Request, who string) (next, error) {
 }
 
 func (v visit) terminate(r *nethttp.Request, who string) (next, error) {
-	if reason := r.PostForm.Get("reason"); !claim.ValidReason(reason) {
+	if reason := r.PostForm.Get("reason"); !operate.ValidReason(reason) {
 		item, err := v.findItem(r)
 		asked := askTerminate(item)
 		asked.Reason, asked.Wrong = reason, wrongReason
@@ -151,8 +153,8 @@ func orShown(err error, name string, data any) error {
 }
 
 func (v visit) requestStop(r *nethttp.Request, who, how string) (next, error) {
-	return v.changeItem(r, func(i claim.QueueItem) (string, error) {
-		answer, err := v.Change.RequestStop(r.Context(), claim.Stop{ExecutionID: i.ExecutionID, How: how, Reason: r.PostForm.Get("reason"), RequestedBy: who})
+	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
+		answer, err := v.Change.RequestStop(r.Context(), temporal.Stop{ExecutionID: i.ExecutionID, How: how, Reason: r.PostForm.Get("reason"), RequestedBy: who})
 		return map[string]string{"WITHDRAWN": "cancelled", "REQUESTED": "requested", "ALREADY_REQUESTED": "before"}[answer], err
 	})
 }

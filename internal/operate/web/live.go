@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 const (
@@ -33,8 +33,8 @@ var parts = []string{"attention", "totals", "hour", "replicas", "stalled", "long
 
 // glance is the data of the overview.
 type glance struct {
-	claim.Overview
-	Workspaces []claim.WorkspaceRow
+	operate.Overview
+	Workspaces []operate.WorkspaceRow
 	At         time.Time
 }
 
@@ -50,7 +50,7 @@ func (s *Site) glance(ctx context.Context) (glance, error) {
 	seen := glance{At: time.Now()}
 	seen.Overview, s.live.err = s.Read.Overview(ctx)
 	if s.live.err == nil {
-		seen.Workspaces, s.live.err = s.Read.ListWorkspaces(ctx, "", claim.ByOldest, nil, liveWorkspaces)
+		seen.Workspaces, s.live.err = s.Read.ListWorkspaces(ctx, "", operate.ByOldest, nil, liveWorkspaces)
 	}
 	s.live.seen, s.live.at = seen, time.Now()
 	return s.live.seen, s.live.err

@@ -12,8 +12,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 const (
@@ -38,17 +39,17 @@ func (s *Site) overview(r *nethttp.Request) (string, any, error) {
 // workspacesData is the data of the list of workspaces.
 type workspacesData struct {
 	Search string
-	Sort   claim.WorkspaceOrder
-	Rows   []claim.WorkspaceRow
+	Sort   operate.WorkspaceOrder
+	Rows   []operate.WorkspaceRow
 	Next   string // URL of the next page, or empty
 	First  bool
 }
 
 func (s *Site) workspaces(r *nethttp.Request) (string, any, error) {
 	query := r.URL.Query()
-	d := workspacesData{Search: query.Get("q"), Sort: claim.WorkspaceOrder(query.Get("sort")), First: query.Get("after") == ""}
-	if !slices.Contains([]claim.WorkspaceOrder{claim.ByName, claim.ByRunning, claim.ByFailures}, d.Sort) {
-		d.Sort = claim.ByOldest
+	d := workspacesData{Search: query.Get("q"), Sort: operate.WorkspaceOrder(query.Get("sort")), First: query.Get("after") == ""}
+	if !slices.Contains([]operate.WorkspaceOrder{operate.ByName, operate.ByRunning, operate.ByFailures}, d.Sort) {
+		d.Sort = operate.ByOldest
 	}
 	if err := checkText("q", d.Search); err != nil {
 		return "", nil, err
@@ -72,7 +73,7 @@ type itemsData struct {
 	narrow
 	Statuses        []string
 	Spans           []span
-	Page            claim.ItemPage
+	Page            operate.ItemPage
 	Next            string
 	Rows            []listed
 	First, Filtered bool
@@ -95,12 +96,12 @@ func readNarrow(query url.Values) (narrow, error) {
 }
 
 // moment returns the start of the time range. The zero value means no limit.
-func (f narrow) moment() claim.Moment {
+func (f narrow) moment() operate.Moment {
 	ago, err := time.ParseDuration(f.Since)
 	if err != nil { // empty: readNarrow refuses all other invalid values
-		return claim.Moment{}
+		return operate.Moment{}
 	}
-	return claim.Moment{Ago: &ago}
+	return operate.Moment{Ago: &ago}
 }
 
 // span is a choice of how far back to search.
@@ -135,7 +136,7 @@ func (s *Site) items(r *nethttp.Request) (string, any, error) {
 
 // itemFilter reads the filter from the URL. A nil list of workspaces or definitions means no filter. An empty list
 // means that nothing has the name.
-func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f claim.ItemFilter, workspaces, definitions []string, err error) {
+func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f operate.ItemFilter, workspaces, definitions []string, err error) {
 	f.Error, f.Since = d.Error, d.moment()
 	if d.Status != "" && !slices.Contains(statuses, d.Status) {
 		return f, nil, nil, bad("status must be one of " + strings.Join(statuses, ", ") + ".")
@@ -176,7 +177,7 @@ func (s *Site) findDefinitions(ctx context.Context, idOrName string, workspaces 
 
 // inTemporal returns the URL of an item's workflow in Temporal's web interface. It is empty if TemporalUI is not set or
 // the item has no known run.
-func (s *Site) inTemporal(i claim.QueueItem) string {
+func (s *Site) inTemporal(i operate.QueueItem) string {
 	if s.TemporalUI == "" || i.Namespace == "" || i.RunID == "" {
 		return ""
 	}
@@ -185,11 +186,11 @@ func (s *Site) inTemporal(i claim.QueueItem) string {
 
 // listed is an item in a table.
 type listed struct {
-	claim.QueueItem
+	operate.QueueItem
 	InTemporal string // URL of its workflow in Temporal's web interface, or empty
 }
 
-func (s *Site) listed(items []claim.QueueItem) []listed {
+func (s *Site) listed(items []operate.QueueItem) []listed {
 	rows := make([]listed, len(items))
 	for n, item := range items {
 		rows[n] = listed{item, s.inTemporal(item)}
@@ -232,27 +233,27 @@ func (s *Site) params(w nethttp.ResponseWriter, r *nethttp.Request) {
 }
 
 // findItem reads the item named by the path: by its number, its execution's ID or its workflow's ID.
-func (s *Site) findItem(r *nethttp.Request) (claim.QueueItem, error) {
-	ref := strings.TrimPrefix(r.PathValue("id"), "execution-")
+func (s *Site) findItem(r *nethttp.Request) (operate.QueueItem, error) {
+	ref := temporal.TrimID(r.PathValue("id"))
 	ids, executions := []int64{}, []string{}
 	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
 		ids = append(ids, id)
 	} else if isUUID(ref) {
 		executions = append(executions, ref)
 	} else {
-		return claim.QueueItem{}, bad("An item is identified by its number, its execution's ID or its workflow's ID.")
+		return operate.QueueItem{}, bad("An item is identified by its number, its execution's ID or its workflow's ID.")
 	}
 	items, err := s.Read.QueueItems(r.Context(), ids, executions, true)
 	if err != nil {
-		return claim.QueueItem{}, err
+		return operate.QueueItem{}, err
 	}
 	if len(items) == 0 {
-		return claim.QueueItem{}, problem{nethttp.StatusNotFound, "There is no such item.", "Retention may have deleted it, or its insert was never committed."}
+		return operate.QueueItem{}, problem{nethttp.StatusNotFound, "There is no such item.", "Retention may have deleted it, or its insert was never committed."}
 	}
 	return items[0], nil
 }
 
-func (v visit) itemData(r *nethttp.Request, item claim.QueueItem) (itemData, error) {
+func (v visit) itemData(r *nethttp.Request, item operate.QueueItem) (itemData, error) {
 	failures, err := v.Read.Failures(r.Context(), item.ID)
 	if err != nil {
 		return itemData{}, err
@@ -306,12 +307,12 @@ func with(u *url.URL, name, value string) string {
 }
 
 // formatKey encodes the end of a page of workspaces for a URL.
-func formatKey(k claim.WorkspaceKey) string {
+func formatKey(k operate.WorkspaceKey) string {
 	text := strconv.FormatFloat(k.Rank, 'g', -1, 64) + "\n" + k.ID + "\n" + k.Name
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-func parseKey(text string) (*claim.WorkspaceKey, error) {
+func parseKey(text string) (*operate.WorkspaceKey, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -324,5 +325,5 @@ func parseKey(text string) (*claim.WorkspaceKey, error) {
 	if err != nil {
 		return nil, bad("after is no place in a list of workspaces.")
 	}
-	return &claim.WorkspaceKey{Rank: rank, ID: parts[1], Name: parts[2]}, nil
+	return &operate.WorkspaceKey{Rank: rank, ID: parts[1], Name: parts[2]}, nil
 }

@@ -6,14 +6,14 @@ import (
 	nethttp "net/http"
 	"strconv"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 // settingsData is the data of the settings page.
 type settingsData struct {
-	claim.Settings
+	operate.Settings
 	Acting  bool
-	History []claim.Administered
+	History []operate.Administered
 	// Typed is the form's value, Wrong the reason why it was refused.
 	Typed, Wrong string
 }
@@ -29,7 +29,7 @@ func (v visit) settingsData(ctx context.Context) (d settingsData, err error) {
 		return d, err
 	}
 	d.Typed = strconv.Itoa(d.MaxClaims)
-	d.History, err = v.Read.Audit(ctx, claim.AuditFilter{Subject: "settings"}, historyShown)
+	d.History, err = v.Read.Audit(ctx, operate.AuditFilter{Subject: "settings"}, historyShown)
 	return d, err
 }
 
@@ -44,9 +44,9 @@ func (v visit) pauseAll(paused bool) change {
 func (v visit) setMaxClaims(r *nethttp.Request, who string) (next, error) {
 	typed := r.PostForm.Get("max-claims")
 	n, err := strconv.Atoi(typed)
-	if err != nil || n < 1 || n > claim.MaxMaxClaims {
+	if err != nil || n < 1 || n > operate.MaxMaxClaims {
 		d, err := v.settingsData(r.Context())
-		d.Typed, d.Wrong = typed, fmt.Sprintf("Nothing was changed: max-claims must be a whole number from 1 to %d. To stop all starts, pause everything.", claim.MaxMaxClaims)
+		d.Typed, d.Wrong = typed, fmt.Sprintf("Nothing was changed: max-claims must be a whole number from 1 to %d. To stop all starts, pause everything.", operate.MaxMaxClaims)
 		return next{}, orShown(err, "settings", d)
 	}
 	_, err = v.Change.SetSettings(r.Context(), &n, nil, nil, who)

@@ -13,7 +13,7 @@ import (
 	nethttp "net/http"
 	"strings"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 // Prefix is the path prefix of all pages.
@@ -21,22 +21,22 @@ const Prefix = "/ui/"
 
 // Reader is the read model. The cost of each method is bounded, regardless of the size of the tables.
 type Reader interface {
-	Overview(ctx context.Context) (claim.Overview, error)
-	ListWorkspaces(ctx context.Context, search string, by claim.WorkspaceOrder, after *claim.WorkspaceKey, atMost int) ([]claim.WorkspaceRow, error)
-	FindWorkspaces(ctx context.Context, idOrName string) ([]claim.WorkspaceName, error)
-	ListItems(ctx context.Context, f claim.ItemFilter, status string, workspaces, definitions []string, atMost int) (claim.ItemPage, error)
-	QueueItems(ctx context.Context, items []int64, executions []string, withParams bool) ([]claim.QueueItem, error)
-	Failures(ctx context.Context, item int64) ([]claim.Failure, error)
-	DeadGroups(ctx context.Context, atMost int) ([]claim.DeadGroup, error)
-	DeadOfKind(ctx context.Context, kind string, after *claim.DeadKey, atMost int) ([]int64, error)
-	FindDeadLetters(ctx context.Context, filter claim.DeadFilter, atMost int) ([]int64, error)
-	DeadLetters(ctx context.Context, items []int64, executions []string) ([]claim.DeadLetter, error)
-	WorkspaceDetail(ctx context.Context, id string) (claim.WorkspaceDetail, bool, error)
-	Definitions(ctx context.Context, workspaceID string) ([]claim.Definition, error)
+	Overview(ctx context.Context) (operate.Overview, error)
+	ListWorkspaces(ctx context.Context, search string, by operate.WorkspaceOrder, after *operate.WorkspaceKey, atMost int) ([]operate.WorkspaceRow, error)
+	FindWorkspaces(ctx context.Context, idOrName string) ([]operate.WorkspaceName, error)
+	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces, definitions []string, atMost int) (operate.ItemPage, error)
+	QueueItems(ctx context.Context, items []int64, executions []string, withParams bool) ([]operate.QueueItem, error)
+	Failures(ctx context.Context, item int64) ([]operate.Failure, error)
+	DeadGroups(ctx context.Context, atMost int) ([]operate.DeadGroup, error)
+	DeadOfKind(ctx context.Context, kind string, after *operate.DeadKey, atMost int) ([]int64, error)
+	FindDeadLetters(ctx context.Context, filter operate.DeadFilter, atMost int) ([]int64, error)
+	DeadLetters(ctx context.Context, items []int64, executions []string) ([]operate.DeadLetter, error)
+	WorkspaceDetail(ctx context.Context, id string) (operate.WorkspaceDetail, bool, error)
+	Definitions(ctx context.Context, workspaceID string) ([]operate.Definition, error)
 	FindDefinitions(ctx context.Context, idOrName string, workspaces []string, atMost int) ([]string, error)
-	Plans(ctx context.Context) ([]claim.Plan, error)
-	Settings(ctx context.Context) (claim.Settings, error)
-	Audit(ctx context.Context, f claim.AuditFilter, atMost int) ([]claim.Administered, error)
+	Plans(ctx context.Context) ([]operate.Plan, error)
+	Settings(ctx context.Context) (operate.Settings, error)
+	Audit(ctx context.Context, f operate.AuditFilter, atMost int) ([]operate.Administered, error)
 }
 
 // Site is the web view. Set its fields before Handler and do not change them afterwards.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
@@ -28,70 +28,70 @@ const id = "11111111-2222-3333-4444-555555555555"
 type fakeReader struct {
 	err                     error
 	empty                   bool
-	filter                  claim.ItemFilter
+	filter                  operate.ItemFilter
 	status                  string
 	workspaces, definitions []string
-	after                   *claim.WorkspaceKey
+	after                   *operate.WorkspaceKey
 	looks, rows             int
-	item                    *claim.QueueItem // what item 8 is; nil: dead
-	status8                 string           // its status; "": FAILED
-	state                   string           // as a dead letter; "": OPEN
+	item                    *operate.QueueItem // what item 8 is; nil: dead
+	status8                 string             // its status; "": FAILED
+	state                   string             // as a dead letter; "": OPEN
 	letters                 []int64
-	deadFilter              claim.DeadFilter
+	deadFilter              operate.DeadFilter
 	kind, subject           string
 	paused                  bool
 }
 
-func (f *fakeReader) Overview(ctx context.Context) (claim.Overview, error) {
+func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
 	f.looks++
 	if ctx.Err() != nil {
-		return claim.Overview{}, ctx.Err()
+		return operate.Overview{}, ctx.Err()
 	}
 	if f.empty {
-		return claim.Overview{Depth: claim.Depth{MaxClaims: 100, DeadLettersExact: true}}, f.err
+		return operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}}, f.err
 	}
 	deaf, long := false, int64(12_000)
-	return claim.Overview{
-		Depth:    claim.Depth{Pending: 1_000_000, MaxClaims: 100, DeadLetters: 3, DeadLettersExact: true},
-		Replicas: []claim.Replica{{ID: hostile, Version: hostile, Workers: 10, State: claim.ReplicaState{Busy: 3, Listening: &deaf, BreakerOpen: true, WakeUps: map[string]int64{hostile: 1}}}},
-		Stalled:  []claim.StallFor{{Stall: claim.Stall{Kind: "TASK_QUEUE", Name: hostile, Detail: hostile}}},
-		Minutes: []claim.Minute{
-			{At: time.Date(2026, 8, 1, 12, 29, 0, 0, time.UTC), Completed: 10, Failed: 1, Started: 120, Passed: time.Minute, Waiting: &long, Waits: claim.Waits{1, 2}},
+	return operate.Overview{
+		Depth:    operate.Depth{Pending: 1_000_000, MaxClaims: 100, DeadLetters: 3, DeadLettersExact: true},
+		Replicas: []operate.Replica{{ID: hostile, Version: hostile, Workers: 10, State: operate.ReplicaState{Busy: 3, Listening: &deaf, BreakerOpen: true, WakeUps: map[string]int64{hostile: 1}}}},
+		Stalled:  []operate.StallFor{{Stall: operate.Stall{Kind: "TASK_QUEUE", Name: hostile, Detail: hostile}}},
+		Minutes: []operate.Minute{
+			{At: time.Date(2026, 8, 1, 12, 29, 0, 0, time.UTC), Completed: 10, Failed: 1, Started: 120, Passed: time.Minute, Waiting: &long, Waits: operate.Waits{1, 2}},
 			{At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC)},
 		},
 	}, f.err
 }
 
-func (f *fakeReader) ListWorkspaces(_ context.Context, _ string, _ claim.WorkspaceOrder, after *claim.WorkspaceKey, _ int) ([]claim.WorkspaceRow, error) {
+func (f *fakeReader) ListWorkspaces(_ context.Context, _ string, _ operate.WorkspaceOrder, after *operate.WorkspaceKey, _ int) ([]operate.WorkspaceRow, error) {
 	f.after = after
-	rows := []claim.WorkspaceRow{}
+	rows := []operate.WorkspaceRow{}
 	for range f.rows {
-		rows = append(rows, claim.WorkspaceRow{ID: id, Name: hostile, Plan: "FREE", Limit: 5, Running: 2, Waiting: 1000, Rank: math.Inf(-1)})
+		rows = append(rows, operate.WorkspaceRow{ID: id, Name: hostile, Plan: "FREE", Limit: 5, Running: 2, Waiting: 1000, Rank: math.Inf(-1)})
 	}
 	return rows, f.err
 }
 
-func (f *fakeReader) FindWorkspaces(_ context.Context, idOrName string) ([]claim.WorkspaceName, error) {
+func (f *fakeReader) FindWorkspaces(_ context.Context, idOrName string) ([]operate.WorkspaceName, error) {
 	if idOrName == "nobody" {
 		return nil, f.err
 	}
-	return []claim.WorkspaceName{{ID: id, Name: idOrName}}, f.err
+	return []operate.WorkspaceName{{ID: id, Name: idOrName}}, f.err
 }
 
-func (f *fakeReader) ListItems(_ context.Context, filter claim.ItemFilter, status string, workspaces, definitions []string, _ int) (claim.ItemPage, error) {
+func (f *fakeReader) ListItems(_ context.Context, filter operate.ItemFilter, status string, workspaces, definitions []string, _ int) (operate.ItemPage, error) {
 	f.looks++
 	f.filter, f.status, f.workspaces, f.definitions = filter, status, workspaces, definitions
 	if f.empty {
-		return claim.ItemPage{}, f.err
+		return operate.ItemPage{}, f.err
 	}
-	return claim.ItemPage{Items: []claim.QueueItem{dead}, Next: 7, Looked: 10_000, Bounded: true}, f.err
+	return operate.ItemPage{Items: []operate.QueueItem{dead}, Next: 7, Looked: 10_000, Bounded: true}, f.err
 }
 
-var dead = claim.QueueItem{ID: 8, ExecutionID: id, Status: "FAILED", Workspace: hostile, WorkspaceID: id, WorkflowDefinition: hostile, WorkflowDefinitionID: id,
+var dead = operate.QueueItem{ID: 8, ExecutionID: id, Status: "FAILED", Workspace: hostile, WorkspaceID: id, WorkflowDefinition: hostile, WorkflowDefinitionID: id,
 	LastError: hostile, IdempotencyKey: hostile, Traceparent: hostile, RunID: hostile, Namespace: "default", Params: []byte(`{"name": "</pre><script>alert(1)</script>", "n": 12345678901234567890}`),
 	CreatedAt: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
 
-func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []string, _ bool) ([]claim.QueueItem, error) {
+func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []string, _ bool) ([]operate.QueueItem, error) {
 	item := dead
 	if f.item != nil {
 		item = *f.item
@@ -100,7 +100,7 @@ func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []s
 		item.Status = f.status8
 	}
 	if len(items) > 0 && slices.Contains(f.letters, items[0]) {
-		found := make([]claim.QueueItem, len(items))
+		found := make([]operate.QueueItem, len(items))
 		for n, id := range items {
 			found[n] = item
 			found[n].ID, found[n].FinishedAt = id, new(time.Unix(3, 123456000))
@@ -108,20 +108,20 @@ func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []s
 		return found, f.err
 	}
 	if len(items) == 1 && items[0] == 8 || len(executions) == 1 && executions[0] == id {
-		return []claim.QueueItem{item}, f.err
+		return []operate.QueueItem{item}, f.err
 	}
 	return nil, f.err
 }
 
-func (f *fakeReader) Failures(context.Context, int64) ([]claim.Failure, error) {
-	return []claim.Failure{{Failure: 1, Error: hostile, Replica: hostile}}, f.err
+func (f *fakeReader) Failures(context.Context, int64) ([]operate.Failure, error) {
+	return []operate.Failure{{Failure: 1, Error: hostile, Replica: hostile}}, f.err
 }
 
-func (f *fakeReader) DeadGroups(context.Context, int) ([]claim.DeadGroup, error) {
+func (f *fakeReader) DeadGroups(context.Context, int) ([]operate.DeadGroup, error) {
 	if f.empty {
 		return nil, f.err
 	}
-	return []claim.DeadGroup{{Kind: hostile, Items: 3, Workspaces: 1, Newest: 8, Example: hostile}}, f.err
+	return []operate.DeadGroup{{Kind: hostile, Items: 3, Workspaces: 1, Newest: 8, Example: hostile}}, f.err
 }
 
 // get asks for a page, and returns how it was answered.
@@ -208,13 +208,13 @@ func TestTheAddressSaysWhatIsListed(t *testing.T) {
 	require.Equal(t, 200, code)
 	require.Equal(t, hostile, f.after.Name, "any name leads on")
 	for _, name := range []string{"Äcme, and \"more\"", "a\nb\n", hostile} {
-		key := claim.WorkspaceKey{Rank: math.Inf(-1), Name: name, ID: id}
+		key := operate.WorkspaceKey{Rank: math.Inf(-1), Name: name, ID: id}
 		parsed, err := parseKey(formatKey(key))
 		require.NoError(t, err)
 		require.Equal(t, key, *parsed)
 	}
 	for _, name := range []string{"\x00", "\xff"} {
-		_, err := parseKey(formatKey(claim.WorkspaceKey{Name: name, ID: id}))
+		_, err := parseKey(formatKey(operate.WorkspaceKey{Name: name, ID: id}))
 		require.Error(t, err, "no name in Postgres")
 	}
 }

@@ -5,7 +5,7 @@ import (
 	nethttp "net/http"
 	"strconv"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 const (
@@ -16,13 +16,13 @@ const (
 
 // workspaceData is the data of a workspace's page.
 type workspaceData struct {
-	claim.WorkspaceDetail
+	operate.WorkspaceDetail
 	Acting      bool
-	Plans       []claim.Plan
-	Definitions []claim.Definition
-	Items       claim.ItemPage
+	Plans       []operate.Plan
+	Definitions []operate.Definition
+	Items       operate.ItemPage
 	Rows        []listed // of Items
-	History     []claim.Administered
+	History     []operate.Administered
 	// Typed holds the forms' values by field: the current value, or the refused input. Wrong holds why it was refused.
 	Typed, Wrong map[string]string
 }
@@ -33,10 +33,10 @@ func (v visit) workspace(r *nethttp.Request) (string, any, error) {
 }
 
 // findWorkspace reads the workspace named by the path.
-func (v visit) findWorkspace(r *nethttp.Request) (claim.WorkspaceDetail, error) {
+func (v visit) findWorkspace(r *nethttp.Request) (operate.WorkspaceDetail, error) {
 	id := r.PathValue("id")
 	if !isUUID(id) {
-		return claim.WorkspaceDetail{}, bad("A workspace is identified by its ID.")
+		return operate.WorkspaceDetail{}, bad("A workspace is identified by its ID.")
 	}
 	w, found, err := v.Read.WorkspaceDetail(r.Context(), id)
 	if err == nil && !found {
@@ -53,11 +53,11 @@ func (v visit) workspaceData(r *nethttp.Request) (d workspaceData, err error) {
 	if d.Definitions, err = v.Read.Definitions(ctx, d.ID); err != nil {
 		return d, err
 	}
-	if d.Items, err = v.Read.ListItems(ctx, claim.ItemFilter{}, "", []string{d.ID}, nil, newestShown); err != nil {
+	if d.Items, err = v.Read.ListItems(ctx, operate.ItemFilter{}, "", []string{d.ID}, nil, newestShown); err != nil {
 		return d, err
 	}
 	d.Rows = v.listed(d.Items.Items)
-	if d.History, err = v.Read.Audit(ctx, claim.AuditFilter{Subject: "workspace " + d.ID}, historyShown); err != nil {
+	if d.History, err = v.Read.Audit(ctx, operate.AuditFilter{Subject: "workspace " + d.ID}, historyShown); err != nil {
 		return d, err
 	}
 	if d.Acting = v.acting; d.Acting {
@@ -79,7 +79,7 @@ func (v visit) pauseWorkspace(paused bool) change {
 		command = "workspaces pause"
 	}
 	return func(r *nethttp.Request, who string) (next, error) {
-		return v.changeWorkspace(r, who, command, claim.WorkspaceChange{Paused: &paused})
+		return v.changeWorkspace(r, who, command, operate.WorkspaceChange{Paused: &paused})
 	}
 }
 
@@ -88,17 +88,17 @@ func (v visit) setPlan(r *nethttp.Request, who string) (next, error) {
 	if err != nil {
 		return next{}, err
 	}
-	c, err := claim.PlanChange(plans, r.PostForm.Get("plan"))
+	c, err := operate.PlanChange(plans, r.PostForm.Get("plan"))
 	return v.changeTyped(r, who, "plan", c, err)
 }
 
 func (v visit) setLimit(r *nethttp.Request, who string) (next, error) {
-	c, err := claim.LimitChange(orNothing(r, "limit", "plan"))
+	c, err := operate.LimitChange(orNothing(r, "limit", "plan"))
 	return v.changeTyped(r, who, "limit", c, err)
 }
 
 func (v visit) setRate(r *nethttp.Request, who string) (next, error) {
-	c, err := claim.RateChange(orNothing(r, "rate", "off"))
+	c, err := operate.RateChange(orNothing(r, "rate", "off"))
 	return v.changeTyped(r, who, "rate", c, err)
 }
 
@@ -112,7 +112,7 @@ func orNothing(r *nethttp.Request, field, nothing string) string {
 }
 
 // changeTyped applies the change. If wrong is not nil, it shows the page again with the input and the reason.
-func (v visit) changeTyped(r *nethttp.Request, who, field string, c claim.WorkspaceChange, wrong error) (next, error) {
+func (v visit) changeTyped(r *nethttp.Request, who, field string, c operate.WorkspaceChange, wrong error) (next, error) {
 	if wrong == nil {
 		return v.changeWorkspace(r, who, "workspaces set-"+field, c)
 	}
@@ -124,7 +124,7 @@ func (v visit) changeTyped(r *nethttp.Request, who, field string, c claim.Worksp
 	return next{}, shown{nethttp.StatusUnprocessableEntity, "workspace", d}
 }
 
-func (v visit) changeWorkspace(r *nethttp.Request, who, command string, c claim.WorkspaceChange) (next, error) {
+func (v visit) changeWorkspace(r *nethttp.Request, who, command string, c operate.WorkspaceChange) (next, error) {
 	w, err := v.findWorkspace(r)
 	if err != nil {
 		return next{}, err

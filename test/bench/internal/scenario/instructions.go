@@ -90,7 +90,7 @@ func counted(name string, waits int, cycle ...step) Entrant {
 func settling() string {
 	return fmt.Sprintf(queries.Get("count_settle"), strings.NewReplacer(
 		"$1", "ids", "$2", "tokens", "$3", "runs", "$4", "'bench'", "select id from moved", "select count(*) into settled from moved",
-	).Replace(sql.Dispatched))
+	).Replace(sql.Text("dispatched")))
 }
 
 // count executes the cycles in a cluster of their own, and returns the instructions that the server executed since its
@@ -116,7 +116,7 @@ func count(ctx context.Context, valgrind, binary string, waits int, cycle []step
 
 	script := ""
 	for _, p := range []struct{ step, name, text string }{
-		{"enqueue", "enqueue(integer)", queries.Get("count_enqueue")}, {"claim", "claim", sql.Claim},
+		{"enqueue", "enqueue(integer)", queries.Get("count_enqueue")}, {"claim", "claim", sql.Text("claim")},
 		{"end", "finish_one", queries.Get("count_end")}, {"ends", "finish_all", queries.Get("count_ends")},
 	} {
 		// Prepare no other statements, because preparing is counted too.

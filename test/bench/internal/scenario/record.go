@@ -31,7 +31,7 @@ type recorder struct {
 // SendBatch sends a batch and keeps the arguments of the claim in it.
 func (r *recorder) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
 	for _, q := range batch.QueuedQueries {
-		if q.SQL == sql.Claim {
+		if q.SQL == sql.Text("claim") {
 			r.claimed = q.Arguments
 		}
 	}

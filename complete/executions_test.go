@@ -1,0 +1,100 @@
+package complete_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/complete"
+	"github.com/pgdispatch/pgdispatch/internal/storetest"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	other := b.Replica("b")
+	b.Alive()
+	other.Alive()
+	b.Dispatched(1)
+	take := func(s *storetest.Bench, often time.Duration) (complete.Turn, bool) {
+		turns, err := s.CloseTurns(t.Context(), often, time.Hour)
+		require.NoError(t, err)
+		if len(turns) == 0 {
+			return complete.Turn{}, false
+		}
+		require.Len(t, turns, 1)
+		return turns[0], true
+	}
+	turn, mine := take(b, time.Hour)
+	require.True(t, mine)
+	require.True(t, turn.Wide)
+	started := sqltest.Scalar[time.Time](b.Shop, "select min(started_at) from pgdispatch.workflow_executions")
+	require.True(t, turn.Since.Before(started), "the first list begins before all that may have ended")
+	_, mine = take(other, time.Hour)
+	require.False(t, mine)
+
+	// The one that had it came to nothing: another begins where it had.
+	turn, mine = take(other, 0)
+	require.True(t, mine)
+	require.True(t, turn.Wide)
+	newest := time.Date(2026, 8, 1, 10, 0, 0, 0, time.UTC)
+	require.NoError(t, other.CloseDone(t.Context(), "", newest, true))
+	require.NoError(t, b.CloseDone(t.Context(), "", newest.Add(-time.Minute), false))
+	require.NoError(t, b.CloseDone(t.Context(), "", time.Time{}, false))
+
+	_, mine = take(b, 0)
+	require.False(t, mine, "everything is watched")
+	require.NoError(t, b.GiveUpWatches(t.Context(), nil))
+	turn, _ = take(b, 0)
+	require.Equal(t, newest.Add(-5*time.Second), turn.Since.UTC())
+	require.False(t, turn.Wide)
+	b.Execute("update pgdispatch.close_lists set wide_at = wide_at - interval '1 hour'")
+	turn, _ = take(b, 0)
+	require.Equal(t, newest.Add(-time.Minute), turn.Since.UTC())
+	require.True(t, turn.Wide)
+}
+
+func TestExecutionsOfADeadReplicaAreReasonEnoughToList(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	b.Alive()
+	b.Replica("dead").Dispatched(1)
+	require.NoError(t, b.CloseDone(t.Context(), "", time.Now(), true))
+	turns, err := b.CloseTurns(t.Context(), 0, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, turns, 1)
+}
+
+func TestOnlyWhatRunsIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	running, ended, claimed := b.Dispatched(1)[0], b.Dispatched(1)[0], b.Claimed(1)[0]
+	_, err := b.Finish(t.Context(), ended.ExecutionID, "COMPLETED", "", "")
+	require.NoError(t, err)
+	open, err := b.OpenAmong(t.Context(), []string{running.ExecutionID, ended.ExecutionID, claimed.ExecutionID, "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"})
+	require.NoError(t, err)
+	require.Equal(t, []temporal.Execution{{ID: running.ExecutionID, RunID: "run-" + running.ExecutionID}}, open)
+}
+
+func TestSilentExecutionsAreAskedAboutOnceInAWhile(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	b.Alive()
+	watched, old, young := b.Dispatched(1)[0], b.Replica("dead").Dispatched(1)[0], b.Replica("dead").Dispatched(1)[0]
+	b.Replica("dead").Claimed(1)
+	b.Execute("update pgdispatch.workflow_executions set started_at = started_at - interval '2 minutes' where id = any ($1)", []string{watched.ExecutionID, old.ExecutionID})
+	silent := func() (ids []string) {
+		executions, err := b.Silent(t.Context(), 10, time.Minute)
+		require.NoError(t, err)
+		for _, e := range executions {
+			ids = append(ids, e.ID)
+		}
+		return ids
+	}
+	require.Equal(t, []string{old.ExecutionID}, silent())
+	require.Empty(t, silent(), "it was asked about just now")
+	b.Execute("update pgdispatch.workflow_executions set asked_at = asked_at - interval '2 minutes', started_at = started_at - interval '2 minutes'")
+	require.ElementsMatch(t, []string{old.ExecutionID, young.ExecutionID}, silent())
+}

@@ -1,0 +1,234 @@
+// Package config is every setting: its flag, environment variable, default and check, each written once.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
+	"github.com/spf13/pflag"
+)
+
+// Config holds all options. A flag overrides its environment variable, which overrides the configuration file, which
+// overrides the default.
+type Config struct {
+	Database postgres.Target
+	Temporal temporal.Target
+	// OperatorURL is the database URL of the role for changes in the web view. Empty means that of Database.
+	OperatorURL       string
+	Workers           int
+	Lease             time.Duration
+	PollInterval      time.Duration
+	StartTimeout      time.Duration
+	DrainTimeout      time.Duration
+	MaxWatches        int
+	Listen            bool
+	Durable           Durability
+	AdminAddr         string // empty disables the admin server
+	AdminToken        string // empty means read-only pages, and profiles on loopback only
+	ViewToken         string // empty means viewing takes AdminToken; without both, loopback
+	TemporalUI        string // base URL for links to Temporal's web UI; empty disables them
+	MetricsWorkspaces int
+	CallbackURL       string // empty disables callbacks
+	CallbackAddr      string
+	LogLevel          slog.Level
+}
+
+// Operator returns the database to connect to for changes in the web view.
+func (c Config) Operator() postgres.Target {
+	if c.OperatorURL == "" {
+		return c.Database
+	}
+	return postgres.Target{URL: c.OperatorURL, Variable: operatorVariable, AllowUnverified: c.Database.AllowUnverified}
+}
+
+// Check refuses settings that contradict each other, and connections to other machines without verified TLS.
+func (c Config) Check() error {
+	var operator error
+	if c.OperatorURL != "" {
+		operator = c.Operator().Verify()
+	}
+	return errors.Join(operator, c.Temporal.Verify(), c.checkCallbacks(), c.checkTokens())
+}
+
+const (
+	// ClaimConnections serves claims, which run one at a time.
+	ClaimConnections = 2
+	// OtherConnections serves everything else: settles, heartbeats, sweeps, pings and recorded ends.
+	OtherConnections = 8
+	// Connections is the number of connections of one replica: its pools, the listener and the gate. The web view opens
+	// more when somebody looks.
+	Connections = ClaimConnections + OtherConnections + 2
+)
+
+// Durability selects the commits that wait until a crash of Postgres cannot undo them.
+type Durability string
+
+const (
+	// DurableClaims makes claims durable. Everything else that a crash undoes is recovered.
+	DurableClaims Durability = "claims"
+	DurableAll    Durability = "all"
+	// DurableNone makes no commits durable, not even claims. A crash can then undo a claim and give its workspace's
+	// slot to another item while the first workflow is running.
+	DurableNone Durability = "none"
+)
+
+// Option defines one configuration value: its flag, variable, default and parser.
+type Option struct {
+	Flag, Variable, Default, Usage string
+	set                            func(*Config, string) error
+}
+
+// Secret reports whether the value must not be shown. A secret may also be read from the file that <variable>_FILE
+// names.
+func (o Option) Secret() bool {
+	return slices.Contains([]string{"database-url", "operator-database-url", "admin-token", "view-token"}, o.Flag)
+}
+
+// operatorVariable is also named in errors that appear only when its value is used.
+const operatorVariable = "PGDISPATCH_OPERATOR_DATABASE_URL"
+
+var databaseURL = Option{"database-url", "DATABASE_URL", "", "Postgres to connect to; empty: libpq's PG* variables",
+	func(c *Config, v string) error { return parseDatabaseURL(v, &c.Database.URL) }}
+
+// DatabaseOptions are the options of all commands that need the database.
+var DatabaseOptions = []Option{databaseURL,
+	{"allow-insecure-database", "PGDISPATCH_ALLOW_INSECURE_DATABASE", "off", "on: connect to Postgres on another machine without verified TLS",
+		func(c *Config, v string) error { return parseSwitch(v, &c.Database.AllowUnverified) }},
+}
+
+var RunOptions = append(slices.Clone(DatabaseOptions), []Option{
+	{"temporal-address", "TEMPORAL_ADDRESS", "", "host:port of Temporal's frontend; empty: Temporal's own configuration, else localhost:7233",
+		func(c *Config, v string) error { c.Temporal.Address = v; return nil }},
+	{"temporal-namespace", "TEMPORAL_NAMESPACE", "", "namespace that workflows are started in; empty: Temporal's own configuration, else default",
+		func(c *Config, v string) error { c.Temporal.Namespace = v; return nil }},
+	{"allow-insecure-temporal", "PGDISPATCH_ALLOW_INSECURE_TEMPORAL", "off", "on: connect to Temporal on another machine without verified TLS",
+		func(c *Config, v string) error { return parseSwitch(v, &c.Temporal.AllowUnverified) }},
+	{"workers", "PGDISPATCH_WORKERS", "10", "how many items this replica hands over at the same time, 1 to 1000",
+		func(c *Config, v string) error { return parseInt(v, 1, 1000, &c.Workers) }},
+	{"lease", "PGDISPATCH_LEASE", "30s", "how long a dead replica's items wait for another, 1s to 1h; renewed every third",
+		func(c *Config, v string) error { return parseDuration(v, time.Second, time.Hour, &c.Lease) }},
+	{"poll-interval", "PGDISPATCH_POLL_INTERVAL", "5s", "how often to look for work that no notification announced, 10ms to 1h",
+		func(c *Config, v string) error {
+			return parseDuration(v, 10*time.Millisecond, time.Hour, &c.PollInterval)
+		}},
+	{"start-timeout", "PGDISPATCH_START_TIMEOUT", "5s", "how long Temporal may take to answer a start before it is asked again, 10ms to 5m",
+		func(c *Config, v string) error {
+			return parseDuration(v, 10*time.Millisecond, 5*time.Minute, &c.StartTimeout)
+		}},
+	{"drain-timeout", "PGDISPATCH_DRAIN_TIMEOUT", "20s", "how long hand-overs under way may take after SIGTERM, 0s to 1h; what is left is released",
+		func(c *Config, v string) error { return parseDuration(v, 0, time.Hour, &c.DrainTimeout) }},
+	{"max-watches", "PGDISPATCH_MAX_WATCHES", "800", "how many open executions this replica long-polls at once, 0 to 100000",
+		func(c *Config, v string) error { return parseInt(v, 0, 100000, &c.MaxWatches) }},
+	{"listen", "PGDISPATCH_LISTEN", "on", "on: be woken by notifications; off: poll only, for a transaction pooler",
+		func(c *Config, v string) error { return parseSwitch(v, &c.Listen) }},
+	{"durable-commits", "PGDISPATCH_DURABLE_COMMITS", "claims", "which commits wait for the disk: claims, all, or none (after a crash of Postgres, a workspace may then exceed its limit)",
+		func(c *Config, v string) error { return parseDurability(v, &c.Durable) }},
+	{"admin-addr", "PGDISPATCH_ADMIN_ADDR", "", "host:port that /livez, /readyz, /metrics and the web view at /ui/ are served on; empty: nowhere",
+		func(c *Config, v string) error { return parseAddress(v, &c.AdminAddr) }},
+	{"admin-token", "PGDISPATCH_ADMIN_TOKEN", "", "token to look and act by the web view, and for profiles at /debug/pprof/, 16 characters or more; empty: nobody acts, and looks on loopback only",
+		func(c *Config, v string) error { return parseToken(v, &c.AdminToken) }},
+	{"view-token", "PGDISPATCH_VIEW_TOKEN", "", "another token, to look by the web view and no more, 16 characters or more; empty: none",
+		func(c *Config, v string) error { return parseToken(v, &c.ViewToken) }},
+	{"operator-database-url", operatorVariable, "", "Postgres as a role that may change what is changed by the web view; empty: as the replica",
+		func(c *Config, v string) error { return parseDatabaseURL(v, &c.OperatorURL) }},
+	{"temporal-ui-url", "PGDISPATCH_TEMPORAL_UI_URL", "", "URL of Temporal's own web interface, such as http://localhost:8233, that the web view's items link to; empty: no links",
+		func(c *Config, v string) error { return parseUIURL(v, &c.TemporalUI) }},
+	{"metrics-workspaces", "PGDISPATCH_METRICS_WORKSPACES", "0", "of how many workspaces there are metrics, those with the most items, 0 to 1000",
+		func(c *Config, v string) error { return parseInt(v, 0, 1000, &c.MetricsWorkspaces) }},
+	{"callback-url", "PGDISPATCH_CALLBACK_URL", "", "URL that Temporal is to call when a workflow has ended, and that leads to callback-addr of any replica; empty: none",
+		func(c *Config, v string) error { return parseCallbackURL(v, &c.CallbackURL) }},
+	{"callback-addr", "PGDISPATCH_CALLBACK_ADDR", "", "host:port that this replica hears such calls on; empty: nowhere",
+		func(c *Config, v string) error { return parseAddress(v, &c.CallbackAddr) }},
+	{"log-level", "PGDISPATCH_LOG_LEVEL", "info", "debug, info, warn or error",
+		func(c *Config, v string) error { return parseLevel(v, &c.LogLevel) }},
+}...)
+
+// DoctorOptions are the options of `run` that concern the addresses of Postgres, Temporal and the callback server.
+var DoctorOptions = slices.DeleteFunc(slices.Clone(RunOptions), func(o Option) bool {
+	return !slices.Contains([]string{"database-url", "allow-insecure-database", "temporal-address", "temporal-namespace", "allow-insecure-temporal", "listen", "callback-url"}, o.Flag)
+})
+
+// AddFlags adds a flag for each Option. Defaults appear in the usage text only, because variables and the file come
+// before them.
+func AddFlags(flags *pflag.FlagSet, options []Option) {
+	for _, o := range options {
+		usage := o.Usage + " [$" + o.Variable
+		if o.Default != "" {
+			usage += ", default " + o.Default
+		}
+		flags.String(o.Flag, "", usage+"]")
+	}
+	flags.String(configFlag, "", "YAML file with values that no flag and no variable gives [$"+configVariable+"]")
+}
+
+// Read reads all options and reports all errors at once.
+func Read(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), options []Option) (Config, error) {
+	var c Config
+	var faults []error
+	path, name := given(flags, lookupEnv, configFlag, configVariable)
+	var file map[string]fileValue
+	if path != "" {
+		var err error
+		if file, err = readConfigFile(path); err != nil {
+			faults = append(faults, fmt.Errorf("%s is %q: %w", name, path, err))
+		}
+	}
+	for _, o := range options {
+		text, name, err := o.text(flags, lookupEnv, file)
+		if err == nil {
+			err = o.set(&c, text)
+		}
+		if err != nil {
+			if o.Secret() {
+				text = "***"
+			}
+			faults = append(faults, fmt.Errorf("%s is %q: %w", name, text, err))
+		}
+	}
+	if len(faults) > 0 {
+		return c, fmt.Errorf("configuration: %w", errors.Join(faults...))
+	}
+	return c, nil
+}
+
+// ReadVerified reads the options and also refuses an unverified database connection. It reports all errors at once.
+func ReadVerified(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), options []Option) (Config, error) {
+	c, err := Read(flags, lookupEnv, options)
+	return c, errors.Join(err, c.Database.Verify())
+}
+
+// text returns an Option's value from the source with the highest precedence, and the name of that source.
+func (o Option) text(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), file map[string]fileValue) (text, name string, err error) {
+	text, name = given(flags, lookupEnv, o.Flag, o.Variable)
+	if path, ok := lookupEnv(o.Variable + "_FILE"); ok && path != "" && o.Secret() && name == "" {
+		content, err := os.ReadFile(path) //nolint:gosec // the user chooses the path
+		return strings.TrimSpace(string(content)), o.Variable + "_FILE", err
+	}
+	switch inFile, ok := file[o.key()]; {
+	case name != "":
+		return text, name, nil
+	case ok:
+		return inFile.text, inFile.place, nil
+	default:
+		return o.Default, o.Variable, nil
+	}
+}
+
+// given returns the value of a flag, or else of a variable, and the source's name. The name is empty if neither is set.
+// An empty variable counts as unset.
+func given(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), flag, variable string) (text, name string) {
+	if f := flags.Lookup(flag); f != nil && f.Changed {
+		return f.Value.String(), "--" + flag
+	}
+	if v, ok := lookupEnv(variable); ok && v != "" {
+		return v, variable
+	}
+	return "", ""
+}

@@ -1,0 +1,181 @@
+package config
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+// readRunConfig reads the configuration of `run` from flags and variables.
+func readRunConfig(t *testing.T, variables map[string]string, args ...string) (Config, error) {
+	t.Helper()
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	AddFlags(flags, RunOptions)
+	require.NoError(t, flags.Parse(args))
+	return Read(flags, func(name string) (string, bool) {
+		value, ok := variables[name]
+		return value, ok
+	}, RunOptions)
+}
+
+func TestRunNeedsNoConfiguration(t *testing.T) {
+	t.Parallel()
+	c, err := readRunConfig(t, nil)
+	require.NoError(t, err)
+	require.Equal(t, Config{
+		Workers:      10,
+		Lease:        30 * time.Second,
+		PollInterval: 5 * time.Second,
+		StartTimeout: 5 * time.Second,
+		DrainTimeout: 20 * time.Second,
+		MaxWatches:   800,
+		Listen:       true,
+		Durable:      DurableClaims,
+		LogLevel:     slog.LevelInfo,
+	}, c)
+}
+
+// differing has another value than the default for every Option of `run`.
+var differing = map[string]string{
+	"database-url":            "postgres://other",
+	"allow-insecure-database": "on",
+	"allow-insecure-temporal": "on",
+	"temporal-address":        "temporal:7233",
+	"temporal-namespace":      "shop",
+	"workers":                 "3",
+	"lease":                   "1m",
+	"poll-interval":           "50ms",
+	"start-timeout":           "7s",
+	"drain-timeout":           "0s",
+	"max-watches":             "5",
+	"listen":                  "off",
+	"durable-commits":         "all",
+	"admin-addr":              "127.0.0.1:9464",
+	"admin-token":             "0123456789abcdef",
+	"view-token":              "fedcba9876543210",
+	"operator-database-url":   "postgres://operator@other",
+	"temporal-ui-url":         "http://localhost:8233",
+	"metrics-workspaces":      "20",
+	"callback-url":            "https://pgdispatch.example.com/callbacks",
+	"callback-addr":           ":9465",
+	"log-level":               "debug",
+}
+
+func TestEveryOptionHasAFlagAVariableAndAWorkingDefault(t *testing.T) {
+	t.Parallel()
+	defaults, err := readRunConfig(t, nil)
+	require.NoError(t, err)
+	flags, variables := map[string]bool{}, map[string]bool{}
+	for _, o := range RunOptions {
+		value, known := differing[o.Flag]
+		require.True(t, known, "option --%s is not in this test", o.Flag)
+		require.NotEmpty(t, o.Usage)
+		require.False(t, flags[o.Flag] || variables[o.Variable], "two options are named %s", o.Flag)
+		flags[o.Flag], variables[o.Variable] = true, true
+
+		byFlag, err := readRunConfig(t, nil, "--"+o.Flag+"="+value)
+		require.NoError(t, err)
+		byVariable, err := readRunConfig(t, map[string]string{o.Variable: value})
+		require.NoError(t, err)
+		require.Equal(t, byFlag, byVariable, o.Flag)
+		require.NotEqual(t, defaults, byFlag, o.Flag)
+	}
+}
+
+func TestFlagBeatsVariableBeatsDefault(t *testing.T) {
+	t.Parallel()
+	variables := map[string]string{"PGDISPATCH_WORKERS": "20", "PGDISPATCH_LEASE": "20s", "PGDISPATCH_LISTEN": "off"}
+	c, err := readRunConfig(t, variables, "--workers=30", "--listen", "on")
+	require.NoError(t, err)
+	require.Equal(t, 30, c.Workers)
+	require.Equal(t, 20*time.Second, c.Lease)
+	require.True(t, c.Listen)
+	require.Equal(t, 5*time.Second, c.PollInterval)
+}
+
+func TestEmptyVariableIsAsGoodAsNone(t *testing.T) {
+	t.Parallel()
+	variables := map[string]string{}
+	for _, o := range RunOptions {
+		variables[o.Variable] = ""
+	}
+	c, err := readRunConfig(t, variables)
+	require.NoError(t, err)
+	defaults, err := readRunConfig(t, nil)
+	require.NoError(t, err)
+	require.Equal(t, defaults, c)
+}
+
+func TestFlagThatSaysTheDefaultStillBeatsTheVariable(t *testing.T) {
+	t.Parallel()
+	c, err := readRunConfig(t, map[string]string{"PGDISPATCH_WORKERS": "20"}, "--workers=10")
+	require.NoError(t, err)
+	require.Equal(t, 10, c.Workers)
+}
+
+func TestAllFaultsAreReportedAtOnceByName(t *testing.T) {
+	t.Parallel()
+	_, err := readRunConfig(t, map[string]string{
+		"PGDISPATCH_LEASE":         "0.5s",
+		"PGDISPATCH_POLL_INTERVAL": "5",
+		"PGDISPATCH_START_TIMEOUT": "6m",
+		"PGDISPATCH_DRAIN_TIMEOUT": "-1s",
+		"PGDISPATCH_MAX_WATCHES":   "100001",
+		"PGDISPATCH_LISTEN":        "maybe",
+		"PGDISPATCH_ADMIN_ADDR":    "9464",
+		"PGDISPATCH_ADMIN_TOKEN":   "too short",
+		"PGDISPATCH_WORKERS":       "10", // hidden by the flag
+	}, "--workers=0", "--log-level=loud")
+	require.EqualError(t, err, `configuration: --workers is "0": it must be a whole number from 1 to 1000
+PGDISPATCH_LEASE is "0.5s": it must be a duration from 1s to 1h0m0s, such as 500ms, 30s or 5m
+PGDISPATCH_POLL_INTERVAL is "5": it must be a duration from 10ms to 1h0m0s, such as 500ms, 30s or 5m
+PGDISPATCH_START_TIMEOUT is "6m": it must be a duration from 10ms to 5m0s, such as 500ms, 30s or 5m
+PGDISPATCH_DRAIN_TIMEOUT is "-1s": it must be a duration from 0s to 1h0m0s, such as 500ms, 30s or 5m
+PGDISPATCH_MAX_WATCHES is "100001": it must be a whole number from 0 to 100000
+PGDISPATCH_LISTEN is "maybe": it must be on or off
+PGDISPATCH_ADMIN_ADDR is "9464": it must be host:port, such as 127.0.0.1:9464 or :9464; port 0 takes any that is free
+PGDISPATCH_ADMIN_TOKEN is "***": it must have 16 characters or more
+--log-level is "loud": it must be debug, info, warn or error`)
+}
+
+func TestTheTokenForLookingIsAnotherThanTheOneForActing(t *testing.T) {
+	t.Parallel()
+	c, err := readRunConfig(t, map[string]string{"PGDISPATCH_ADMIN_TOKEN": "0123456789abcdef", "PGDISPATCH_VIEW_TOKEN": "0123456789abcdef"})
+	require.NoError(t, err)
+	require.ErrorContains(t, c.checkTokens(), "PGDISPATCH_VIEW_TOKEN is the same as PGDISPATCH_ADMIN_TOKEN")
+	c.ViewToken = "fedcba9876543210"
+	require.NoError(t, c.checkTokens())
+	c.ViewToken, c.AdminToken = "", ""
+	require.NoError(t, c.checkTokens())
+	_, err = readRunConfig(t, map[string]string{"PGDISPATCH_VIEW_TOKEN": "short", "PGDISPATCH_OPERATOR_DATABASE_URL": "postgres://me:secret@db:port/x"})
+	require.ErrorContains(t, err, `PGDISPATCH_VIEW_TOKEN is "***": it must have 16 characters or more`)
+	require.ErrorContains(t, err, `PGDISPATCH_OPERATOR_DATABASE_URL is "***": `)
+	require.NotContains(t, err.Error(), "secret")
+}
+
+func TestWhatIsNoValueAtAllIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, arg := range []string{"--workers=", "--workers=ten", "--workers=1e2", "--workers=1001", "--lease=", "--lease=-30s", "--lease=61m",
+		"--listen=", "--listen=1", "--log-level=", "--log-level=INFO+2",
+		"--temporal-ui-url=localhost:8233", "--temporal-ui-url=javascript:alert(1)", "--temporal-ui-url=//host", "--temporal-ui-url=http://",
+		"--temporal-ui-url=http://me:secret@host", "--temporal-ui-url=http://host/?a=b", "--temporal-ui-url=http://host/#a", "--temporal-ui-url=http://%"} {
+		_, err := readRunConfig(t, nil, arg)
+		name, _, _ := strings.Cut(arg, "=")
+		require.ErrorContains(t, err, name+" is ", arg)
+	}
+}
+
+func TestUsageNamesVariableAndDefault(t *testing.T) {
+	t.Parallel()
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	AddFlags(flags, RunOptions)
+	for _, o := range RunOptions {
+		usage := flags.Lookup(o.Flag).Usage
+		require.Contains(t, usage, "$"+o.Variable)
+		require.Equal(t, o.Default != "", strings.Contains(usage, "default "+o.Default+"]"), o.Flag)
+	}
+}

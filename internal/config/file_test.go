@@ -1,0 +1,132 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// written writes a file of the test's own, and returns its path.
+func written(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestEveryOptionMayStandInAFile(t *testing.T) {
+	t.Parallel()
+	lines := []string{"---"}
+	for _, o := range RunOptions {
+		lines = append(lines, o.key()+": "+differing[o.Flag])
+		alone := written(t, "one.yaml", o.key()+": "+differing[o.Flag]+"\n")
+		inFile, err := readRunConfig(t, nil, "--config", alone)
+		require.NoError(t, err)
+		byFlag, err := readRunConfig(t, nil, "--"+o.Flag+"="+differing[o.Flag])
+		require.NoError(t, err)
+		require.Equal(t, byFlag, inFile, o.Flag)
+	}
+	c, err := readRunConfig(t, map[string]string{"PGDISPATCH_CONFIG": written(t, "all.yaml", strings.Join(lines, "\n"))})
+	require.NoError(t, err)
+	require.Equal(t, "shop", c.Temporal.Namespace)
+}
+
+func TestFlagBeatsVariableBeatsFileBeatsDefault(t *testing.T) {
+	t.Parallel()
+	path := written(t, "c.yaml", "workers: 1\nlease: 1m\nlisten: off\nadmin_addr:\n")
+	c, err := readRunConfig(t, map[string]string{"PGDISPATCH_WORKERS": "2", "PGDISPATCH_LEASE": "2m", "PGDISPATCH_LISTEN": "", "PGDISPATCH_CONFIG": "/nowhere"},
+		"--config", path, "--workers=3")
+	require.NoError(t, err)
+	require.Equal(t, 3, c.Workers)
+	require.Equal(t, 2*time.Minute, c.Lease)
+	require.False(t, c.Listen)
+	require.Equal(t, 5*time.Second, c.PollInterval)
+	require.Empty(t, c.AdminAddr, "a key without a value is as good as none")
+}
+
+func TestAllFaultsOfAllSourcesAreReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	path := written(t, "c.yaml", "worker: 10\nLEASE: 30s\ncolour: blue\nlisten: [on]\nlisten: on\npoll_interval: 5\nadmin_token: short\n")
+	_, err := readRunConfig(t, map[string]string{"PGDISPATCH_LEASE": "0.5s", "DATABASE_URL": "postgres://app:secret@db:port/shop"}, "--config", path, "--log-level=loud")
+	require.ErrorContains(t, err, `--config is "`+path+`": worker in line 1 of `+path+` is not known: did you mean workers?
+LEASE in line 2 of `+path+` is not known: did you mean lease?
+colour in line 3 of `+path+` is not known: the keys are database_url, allow_insecure_database,`)
+	require.ErrorContains(t, err, `listen in line 4 of `+path+` must be one value, such as "workers: 10"`)
+	require.ErrorContains(t, err, `PGDISPATCH_LEASE is "0.5s": it must be a duration`)
+	require.ErrorContains(t, err, `--log-level is "loud"`)
+	require.ErrorContains(t, err, `DATABASE_URL is "***": `)
+	require.NotContains(t, err.Error(), "secret")
+}
+
+func TestFaultsOfValuesInAFileNameTheirLine(t *testing.T) {
+	t.Parallel()
+	path := written(t, "c.yaml", "# a comment\npoll_interval: 5\nadmin_token: short\nworkers: 3\nworkers: 4\n")
+	_, err := readRunConfig(t, nil, "--config", path)
+	require.ErrorContains(t, err, "workers in line 5 of "+path+" is there twice: take one away")
+	path = written(t, "c.yaml", "# a comment\npoll_interval: 5\nadmin_token: short\n")
+	_, err = readRunConfig(t, nil, "--config", path)
+	require.EqualError(t, err, `configuration: poll_interval in line 2 of `+path+` is "5": it must be a duration from 10ms to 1h0m0s, such as 500ms, 30s or 5m
+admin_token in line 3 of `+path+` is "***": it must have 16 characters or more`)
+}
+
+func TestAFileThatIsNoneIsRefused(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"workers":                          `it must have lines such as "workers: 10"`,
+		"- workers":                        `it must have lines such as "workers: 10"`,
+		"workers: 10\n---\nworkers: 11":    "it must be one YAML document",
+		"workers: [":                       "yaml: ",
+		"lease: &a 30s\nstart_timeout: *a": "must be one value",
+	} {
+		_, err := readRunConfig(t, nil, "--config", written(t, "c.yaml", text))
+		require.ErrorContains(t, err, want, text)
+	}
+	_, err := readRunConfig(t, map[string]string{"PGDISPATCH_CONFIG": "/nowhere/c.yaml"})
+	require.ErrorContains(t, err, `PGDISPATCH_CONFIG is "/nowhere/c.yaml": open /nowhere/c.yaml: no such file or directory: name a file`)
+	c, err := readRunConfig(t, nil, "--config", written(t, "c.yaml", "# nothing yet\n"))
+	require.NoError(t, err)
+	require.Equal(t, 10, c.Workers)
+}
+
+func TestASecretMayStandInAFileOfItsOwn(t *testing.T) {
+	t.Parallel()
+	url := written(t, "url", "postgres://app:secret@db/shop\n")
+	c, err := readRunConfig(t, map[string]string{"DATABASE_URL_FILE": url, "PGDISPATCH_ADMIN_TOKEN_FILE": written(t, "token", "0123456789abcdef\n")})
+	require.NoError(t, err)
+	require.Equal(t, "postgres://app:secret@db/shop", c.Database.URL)
+	require.Equal(t, "0123456789abcdef", c.AdminToken)
+	c, err = readRunConfig(t, map[string]string{"DATABASE_URL_FILE": url, "DATABASE_URL": "postgres://other"})
+	require.NoError(t, err)
+	require.Equal(t, "postgres://other", c.Database.URL)
+	_, err = readRunConfig(t, map[string]string{"DATABASE_URL_FILE": "/nowhere", "PGDISPATCH_WORKERS_FILE": url})
+	require.EqualError(t, err, `configuration: DATABASE_URL_FILE is "***": open /nowhere: no such file or directory`)
+}
+
+// The example names every Option, and its defaults are the defaults.
+func TestTheExampleFileIsTrue(t *testing.T) {
+	t.Parallel()
+	const path = "../../deploy/pgdispatch.yaml"
+	example, err := os.ReadFile(path)
+	require.NoError(t, err)
+	defaults, err := readRunConfig(t, nil)
+	require.NoError(t, err)
+	c, err := readRunConfig(t, nil, "--config", path)
+	require.NoError(t, err)
+	require.Equal(t, defaults, c)
+
+	active := regexp.MustCompile(`(?m)^# ([a-z_]+: \S+)$`).ReplaceAll(example, []byte("$1"))
+	values, err := readConfigFile(written(t, "active.yaml", string(active)))
+	require.NoError(t, err)
+	for _, o := range RunOptions {
+		require.Contains(t, values, o.key())
+		require.NoError(t, o.set(new(Config), values[o.key()].text))
+		if o.Default != "" {
+			require.Equal(t, o.Default, values[o.key()].text, o.key())
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/spf13/cobra"
+)
+
+func (a *App) auditCommand() *cobra.Command {
+	group := &cobra.Command{Use: "audit", Short: "See who changed what from the command line, and when"}
+	list := a.auditListCommand()
+	config.AddFlags(list.Flags(), config.DatabaseOptions)
+	group.AddCommand(list)
+	return group
+}
+
+func (a *App) auditListCommand() *cobra.Command {
+	var filter operate.AuditFilter
+	var since, until, output string
+	var limit int
+	command := &cobra.Command{
+		Use: "list", Short: "List changes, the newest first", Args: cobra.NoArgs,
+		Long: "List what was changed by commands of pgdispatch, the newest first. BY is who said to have done it, ROLE the role of\n" +
+			"Postgres that did. Changes by plain SQL are not in it, but for requests to stop executions.",
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
+			err := errors.Join(checkOutput(output), checkLimit(limit), checkBefore(filter.Before), clean("by", filter.Who), clean("action", filter.Action))
+			if err != nil {
+				return err
+			}
+			if filter.Since, filter.Until, err = parsePeriod(since, until); err != nil {
+				return err
+			}
+			changes, err := store.Audit(ctx, filter, limit)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return a.printJSON(changes)
+			}
+			return a.printAudit(changes, limit)
+		}),
+	}
+	command.Flags().StringVar(&filter.Who, "by", "", "only what this one did")
+	command.Flags().StringVar(&filter.Action, "action", "", "only actions that begin so, such as workspaces or 'dead replay'")
+	command.Flags().StringVar(&since, "since", "", "only done since then: a time, a day in UTC, or so long ago (30m, 2h, 7d)")
+	command.Flags().StringVar(&until, "until", "", "only done until then, likewise")
+	command.Flags().Int64Var(&filter.Before, "before", 0, "only changes with a lower ID: the next page")
+	command.Flags().IntVar(&limit, "limit", 50, "how many to list, 1 to 10000")
+	addOutput(command.Flags(), &output)
+	return command
+}
+
+func (a *App) printAudit(changes []operate.Administered, limit int) error {
+	if len(changes) == 0 {
+		fmt.Fprintln(a.Stdout, "no changes match")
+		return nil
+	}
+	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tAT\tBY\tROLE\tACTION\tSUBJECT\tDETAILS")
+	for _, c := range changes {
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, stamp(c.At), view.Printable(c.Who), view.Printable(c.Role), view.Printable(c.Action),
+			view.Printable(c.Subject), cut(string(c.Details)))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(changes) == limit {
+		fmt.Fprintf(a.Stdout, "there may be more: go on with --before %d\n", changes[limit-1].ID)
+	}
+	return nil
+}

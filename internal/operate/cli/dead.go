@@ -1,0 +1,315 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// deadBatch is the number of dead letters that one transaction replays or discards.
+const deadBatch = 500
+
+func (a *App) deadCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "dead",
+		Short: "List, replay and discard dead letters: items that failed for good",
+		Long: "List, replay and discard dead letters: items that failed for good.\n" +
+			"A REF is an item's ID, an execution's ID, or a workflow's (execution-...).",
+	}
+	for _, command := range []*cobra.Command{a.deadListCommand(), a.deadShowCommand(), a.deadReplayCommand(), a.deadDiscardCommand()} {
+		config.AddFlags(command.Flags(), config.DatabaseOptions)
+		group.AddCommand(command)
+	}
+	return group
+}
+
+func (a *App) deadListCommand() *cobra.Command {
+	var filter filterFlags
+	var state, output string
+	var limit int
+	command := &cobra.Command{
+		Use: "list", Short: "List dead letters, those that failed last first", Args: cobra.NoArgs,
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if !slices.Contains([]string{"open", "replayed", "discarded", "any"}, state) {
+				return fmt.Errorf("--state is %q: it must be open, replayed, discarded or any", state)
+			}
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			ids, err := filter.find(ctx, store, state, limit)
+			if err != nil {
+				return err
+			}
+			letters, err := store.DeadLetters(ctx, ids, nil)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return a.printJSON(letters)
+			}
+			return a.printDeadLetters(letters, limit)
+		}),
+	}
+	filter.add(command.Flags(), "failed")
+	command.Flags().StringVar(&state, "state", "open", "open, replayed, discarded or any")
+	command.Flags().IntVar(&limit, "limit", 50, "how many to list, 1 to 10000")
+	addOutput(command.Flags(), &output)
+	a.complete(command, map[string]completion{"workspace": a.workspaceNames, "state": fixed("open", "replayed", "discarded", "any")})
+	return command
+}
+
+func (a *App) deadShowCommand() *cobra.Command {
+	var output string
+	command := &cobra.Command{
+		Use: "show REF", Short: "Show a dead letter with its params, its error and its history", Args: cobra.ExactArgs(1),
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			letters, err := lettersOf(ctx, store, args)
+			if err != nil {
+				return err
+			}
+			failures, err := store.Failures(ctx, letters[0].ID)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return a.printJSON(struct {
+					operate.DeadLetter
+					Failures []operate.Failure `json:"failures"`
+				}{letters[0], failures})
+			}
+			return a.printDeadLetter(letters[0], failures)
+		}),
+	}
+	addOutput(command.Flags(), &output)
+	return command
+}
+
+func (a *App) deadReplayCommand() *cobra.Command {
+	return a.deadActionCommand("replay", "Start dead letters anew, as new items with new workflow IDs",
+		"Replay makes a new item with the same workspace, definition, params, priority and traceparent, and links the two.\n"+
+			"A dead letter that was replayed before is replayed again only where that replay has failed too: then the newest is.",
+		func(ctx context.Context, store *operate.Store, letters []operate.DeadLetter, who string) (o outcome, err error) {
+			for _, letter := range letters {
+				replay, err := store.Replay(ctx, letter.ExecutionID, who)
+				if err != nil {
+					return o, err
+				}
+				replayed := operate.Replayed{ID: letter.ID, ReplayID: replay.ID, ReplayExecutionID: replay.ExecutionID}
+				if replay.Replayed {
+					o.Replayed = append(o.Replayed, replayed)
+				} else {
+					o.Before = append(o.Before, replayed)
+				}
+			}
+			return o, nil
+		},
+		func(ctx context.Context, store *operate.Store, ids []int64, who string, o *outcome) error {
+			replayed, err := store.ReplayAll(ctx, ids, who)
+			o.Replayed = append(o.Replayed, replayed...)
+			return err
+		})
+}
+
+func (a *App) deadDiscardCommand() *cobra.Command {
+	discard := func(ctx context.Context, store *operate.Store, ids []int64, who string, o *outcome) error {
+		discarded, err := store.Discard(ctx, ids, who)
+		o.Discarded = append(o.Discarded, discarded...)
+		return err
+	}
+	return a.deadActionCommand("discard", "Mark dead letters as seen to; they are listed no more, and nothing is deleted",
+		"Discard marks dead letters as seen to, with who did it and when. They are listed no more, unless asked for by --state,\n"+
+			"and from then on kept as long as any other finished item: see `pgdispatch settings set retention`.",
+		func(ctx context.Context, store *operate.Store, letters []operate.DeadLetter, who string) (o outcome, err error) {
+			ids := make([]int64, len(letters))
+			for n, letter := range letters {
+				ids[n] = letter.ID
+			}
+			return o, discard(ctx, store, ids, who, &o)
+		}, discard)
+}
+
+type (
+	// actOnNamed acts on dead letters that were named individually.
+	actOnNamed func(ctx context.Context, store *operate.Store, letters []operate.DeadLetter, who string) (outcome, error)
+	// actOnFound acts on one batch of the dead letters that a filter matched.
+	actOnFound func(ctx context.Context, store *operate.Store, ids []int64, who string, o *outcome) error
+)
+
+func (a *App) deadActionCommand(verb, short, long string, named actOnNamed, found actOnFound) *cobra.Command {
+	var filter filterFlags
+	var output, who string
+	var all, dryRun, yes bool
+	command := &cobra.Command{Use: verb + " {REF... | filters | --all}", Short: short, Long: long}
+	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+		if err := checkOutput(output); err != nil {
+			return err
+		}
+		switch filtered := all || filter.given(); {
+		case len(args) > 0 && filtered:
+			return errors.New("name dead letters or filter them, not both at once")
+		case len(args) > 0:
+			letters, err := lettersOf(ctx, store, args)
+			if err != nil || dryRun {
+				return errors.Join(err, a.printOutcome(verb, output, outcome{Matched: len(letters), DryRun: true}, err))
+			}
+			o, err := named(ctx, store, letters, who)
+			o.Matched = len(letters)
+			return errors.Join(err, a.printOutcome(verb, output, o, err))
+		case !filtered:
+			return fmt.Errorf("say what to %s: IDs, filters (--workspace, --definition, --error, --since, --until), or --all", verb)
+		}
+		ids, err := filter.find(ctx, store, "open", 0)
+		if err != nil || dryRun || len(ids) == 0 {
+			return errors.Join(err, a.printOutcome(verb, output, outcome{Matched: len(ids), DryRun: dryRun}, err))
+		}
+		if !yes {
+			if err := a.confirm(command.InOrStdin(), verb+" "+letterCount(len(ids))); err != nil {
+				return err
+			}
+		}
+		// Act only on the dead letters that were counted. Later failures, such as failed replays, were not confirmed.
+		slices.Reverse(ids) // replay the oldest failure first
+		o := outcome{Matched: len(ids)}
+		for batch := range slices.Chunk(ids, deadBatch) {
+			if err = found(ctx, store, batch, who, &o); err != nil {
+				break
+			}
+		}
+		return errors.Join(err, a.printOutcome(verb, output, o, err))
+	})
+	filter.add(command.Flags(), "failed")
+	command.Flags().BoolVar(&all, "all", false, "all that are open, without a filter")
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "say how many it would be, and do nothing")
+	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	addWho(command.Flags(), &who)
+	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
+	addOutput(command.Flags(), &output)
+	return command
+}
+
+// confirm asks on standard error. Anything but yes cancels.
+func (a *App) confirm(answers io.Reader, what string) error {
+	fmt.Fprintf(a.Stderr, "%s? [y/N] ", what)
+	answer, err := bufio.NewReader(answers).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing was done: answer y, or repeat it with --yes")
+}
+
+// defaultWho returns the user and machine that this process runs as, as far as they can be determined.
+func defaultWho() string {
+	who := "unknown"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		who = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		who += "@" + host
+	}
+	return postgres.Clean(who)
+}
+
+// filterFlags are the flags that select dead letters.
+type filterFlags struct{ workspace, definition, errorText, since, until string }
+
+// add adds the flags. happened names the event that --since and --until refer to.
+func (f *filterFlags) add(flags *pflag.FlagSet, happened string) {
+	flags.StringVar(&f.workspace, "workspace", "", "only of this workspace, by ID or name")
+	flags.StringVar(&f.definition, "definition", "", "only of this workflow definition, by ID or name")
+	flags.StringVar(&f.errorText, "error", "", "only with this text in the error, whatever its case")
+	flags.StringVar(&f.since, "since", "", "only "+happened+" since then: a time (2026-08-01T10:00:00Z), a day in UTC (2026-08-01), or so long ago (30m, 2h, 7d)")
+	flags.StringVar(&f.until, "until", "", "only "+happened+" until then, likewise")
+}
+
+func (f *filterFlags) given() bool { return *f != filterFlags{} }
+
+// find returns the IDs of the matching dead letters, latest failure first. Zero means no limit.
+func (f *filterFlags) find(ctx context.Context, store *operate.Store, state string, limit int) ([]int64, error) {
+	since, until, err := f.read(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	filter := operate.DeadFilter{State: state, Workspace: f.workspace, Definition: f.definition, Error: f.errorText, Since: since, Until: until}
+	return store.FindDeadLetters(ctx, filter, limit)
+}
+
+// read parses the time flags and checks that the given names exist.
+func (f *filterFlags) read(ctx context.Context, store *operate.Store) (since, until operate.Moment, err error) {
+	since, until, err = parsePeriod(f.since, f.until)
+	if err := errors.Join(err, clean("workspace", f.workspace), clean("definition", f.definition), clean("error", f.errorText)); err != nil {
+		return since, until, err
+	}
+	workspaceKnown, definitionKnown, err := store.KnowsName(ctx, f.workspace, f.definition)
+	switch {
+	case err != nil:
+		return since, until, err
+	case f.workspace != "" && !workspaceKnown && !isUUID(f.workspace):
+		return since, until, fmt.Errorf("--workspace is %q: no workspace has this name, and it is no ID; `pgdispatch workspaces list` shows them", f.workspace)
+	case f.definition != "" && !definitionKnown && !isUUID(f.definition):
+		return since, until, fmt.Errorf("--definition is %q: no workflow definition has this name, and it is no ID; `pgdispatch workspaces show` lists a workspace's", f.definition)
+	}
+	return since, until, nil
+}
+
+// clean refuses text that no row can contain, with a better message than the database's.
+func clean(flag, text string) error {
+	switch {
+	case postgres.Clean(text) != strings.TrimSpace(text):
+		return fmt.Errorf("--%s is %.80q: it must be text of up to 2000 characters, without control characters", flag, text)
+	case text != "" && strings.TrimSpace(text) == "":
+		return fmt.Errorf("--%s is blank: leave it out to filter nothing", flag)
+	}
+	return nil
+}
+
+// parsePeriod parses --since and --until.
+func parsePeriod(sinceText, untilText string) (since, until operate.Moment, err error) {
+	since, sinceErr := parseMoment("since", sinceText)
+	until, untilErr := parseMoment("until", untilText)
+	if err := errors.Join(sinceErr, untilErr); err != nil {
+		return since, until, err
+	}
+	if since.At != nil && until.At != nil && since.At.After(*until.At) || since.Ago != nil && until.Ago != nil && *since.Ago < *until.Ago {
+		return since, until, fmt.Errorf("--since %s is later than --until %s", sinceText, untilText)
+	}
+	return since, until, nil
+}
+
+// parseMoment parses a time, a day, or a duration before now.
+func parseMoment(flag, text string) (operate.Moment, error) {
+	if text == "" {
+		return operate.Moment{}, nil
+	}
+	if ago, err := parseDays(text); err == nil && ago >= 0 {
+		return operate.Moment{Ago: &ago}, nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return operate.Moment{At: &at}, nil
+		}
+	}
+	return operate.Moment{}, fmt.Errorf("--%s is %q: it must be a time such as 2026-08-01T10:00:00Z, a day such as 2026-08-01, or how long ago, such as 30m, 2h or 7d", flag, text)
+}

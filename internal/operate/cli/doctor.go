@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate/doctor"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of doctor.
+const (
+	exitProblems = 1 // a problem was found
+	exitUnknown  = 2 // a check could not be made, and no problem was found
+)
+
+func (a *App) doctorCommand() *cobra.Command {
+	var output string
+	var strict bool
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use: "doctor", Short: "Find out what is wrong with Postgres, Temporal and the schema, and what to do about it", Args: cobra.NoArgs,
+		Long: "Find out what is wrong with Postgres, Temporal and the schema, and what to do about it. Nothing is changed. Give it what\n" +
+			"`pgdispatch run` is given, on the machine and with the role that it runs with.\n\n" +
+			"Exit code 0: doctor.Fine, or warnings only. 1: at least one error was found. 2: no error was found, but something could not be\n" +
+			"found out, or doctor was called wrongly.",
+		RunE: func(command *cobra.Command, _ []string) error {
+			c, err := config.Read(command.Flags(), a.LookupEnv, config.DoctorOptions)
+			if err = errors.Join(err, checkOutput(output)); err != nil {
+				return coded{err, exitUnknown}
+			}
+			ctx, cancel := context.WithTimeoutCause(command.Context(), timeout, fmt.Errorf("doctor gave up after %s: see --timeout", timeout))
+			defer cancel()
+			findings := doctor.Examine(ctx, c)
+			if err := a.printFindings(findings, output); err != nil {
+				return coded{err, exitUnknown}
+			}
+			return verdict(findings, strict)
+		},
+	}
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded{err, exitUnknown} })
+	command.Flags().BoolVar(&strict, "strict", false, "take a warning for an error")
+	command.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long all checks may take together")
+	addOutput(command.Flags(), &output)
+	config.AddFlags(command.Flags(), config.DoctorOptions)
+	return command
+}
+
+// verdict returns nil if everything is doctor.Fine, otherwise an error with the exit code.
+func verdict(findings []doctor.Finding, strict bool) error {
+	n := countBySeverity(findings)
+	switch {
+	case n[doctor.Problem] > 0 || strict && n[doctor.Warning] > 0:
+		return coded{errors.New("problems were found: each says what to do"), exitProblems}
+	case n[doctor.Unknown] > 0:
+		return coded{errors.New("not everything could be found out"), exitUnknown}
+	}
+	return nil
+}
+
+func countBySeverity(findings []doctor.Finding) map[doctor.Severity]int {
+	n := map[doctor.Severity]int{}
+	for _, f := range findings {
+		n[f.Severity]++
+	}
+	return n
+}
+
+func (a *App) printFindings(findings []doctor.Finding, output string) error {
+	n := countBySeverity(findings)
+	if output == "json" {
+		return a.printJSON(struct {
+			Findings []doctor.Finding        `json:"findings"`
+			Summary  map[doctor.Severity]int `json:"summary"`
+		}{findings, n})
+	}
+	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	for _, f := range findings {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", strings.ToUpper(string(f.Severity)), f.Check, view.Printable(f.Finding))
+		if f.Severity != doctor.Fine {
+			fmt.Fprintf(table, "\t\t  meaning: %s\n\t\t  remedy: %s\n", f.Meaning, f.Remedy)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.Stdout, "\n%d doctor.Fine, %d warnings, %d errors, %d could not be found out\n", n[doctor.Fine], n[doctor.Warning], n[doctor.Problem], n[doctor.Unknown])
+	return err
+}

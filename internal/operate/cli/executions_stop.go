@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
+	"github.com/spf13/cobra"
+)
+
+// stopped is the outcome of a request to stop an execution.
+type stopped struct {
+	ID          string `json:"id"`
+	QueueItemID int64  `json:"queue_item_id"`
+	Answer      string `json:"answer"` // WITHDRAWN, REQUESTED, ALREADY_REQUESTED or ALREADY_ENDED
+}
+
+func (a *App) executionsCancelCommand() *cobra.Command {
+	return a.executionsStopCommand("cancel", "CANCEL", "Ask workflows to end, in their own way",
+		"Cancel requests cancellation: the workflow hears of it and may clean up before it ends, or go on.")
+}
+
+func (a *App) executionsTerminateCommand() *cobra.Command {
+	return a.executionsStopCommand("terminate", "TERMINATE", "End workflows at once, without asking them",
+		"Terminate ends a workflow at once: its code hears nothing of it, and cleans nothing up.")
+}
+
+func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Command {
+	var output, who, reason string
+	var yes bool
+	command := &cobra.Command{
+		Use: verb + " REF...", Short: short, Args: cobra.MinimumNArgs(1),
+		Long: long + "\n\nThe request is kept in the database, and carried out by a replica at once, or as soon as Temporal answers. An item that\n" +
+			"waits is withdrawn instead; one that is being handed over is stopped once it runs. The workspace's slot is free when the\n" +
+			"workflow has ended. Saying it again changes nothing, but that terminate takes the place of cancel.",
+	}
+	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+		if err := errors.Join(checkOutput(output), checkWho(who), checkReason(reason)); err != nil {
+			return err
+		}
+		items, err := itemsOf(ctx, store, args, false)
+		if err != nil {
+			return err
+		}
+		if !yes {
+			if err := a.confirm(command.InOrStdin(), fmt.Sprintf("%s the workflow of %s", verb, itemCount(len(items)))); err != nil {
+				return err
+			}
+		}
+		outcome := []stopped{}
+		for _, item := range items {
+			answer, stopErr := store.RequestStop(ctx, temporal.Stop{ExecutionID: item.ExecutionID, How: how, Reason: reason, RequestedBy: who})
+			if err = stopErr; err != nil {
+				break
+			}
+			outcome = append(outcome, stopped{item.ExecutionID, item.ID, answer})
+		}
+		return errors.Join(err, a.printStopped(outcome, output))
+	})
+	command.Flags().StringVar(&reason, "reason", "", "why, for the log of changes and for Temporal; up to 500 characters")
+	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	addWho(command.Flags(), &who)
+	addOutput(command.Flags(), &output)
+	config.AddFlags(command.Flags(), config.DatabaseOptions)
+	return command
+}
+
+func checkReason(reason string) error {
+	if !operate.ValidReason(reason) {
+		return fmt.Errorf("--reason is %.80q: it must have up to 500 characters, and no control characters", reason)
+	}
+	return nil
+}
+
+func (a *App) printStopped(outcome []stopped, output string) error {
+	if output == "json" {
+		return a.printJSON(outcome)
+	}
+	words := map[string]string{
+		"WITHDRAWN": "withdrawn: it had not been started", "REQUESTED": "requested: a replica carries it out",
+		"ALREADY_REQUESTED": "requested before", "ALREADY_ENDED": "already ended",
+	}
+	for _, o := range outcome {
+		fmt.Fprintf(a.Stdout, "%d  execution-%s  %s\n", o.QueueItemID, o.ID, words[o.Answer])
+	}
+	return nil
+}

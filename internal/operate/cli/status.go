@@ -1,0 +1,288 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/spf13/cobra"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
+)
+
+// status is the output of `pgdispatch status`.
+type status struct {
+	Settings operate.Settings `json:"settings"`
+	operate.Overview
+	Concerns   []view.Concern         `json:"concerns"`
+	Workspaces []operate.WorkspaceRow `json:"workspaces"`
+}
+
+func (a *App) statusCommand() *cobra.Command {
+	var output, sort string
+	var limit int
+	var watches bool
+	var interval time.Duration
+	command := &cobra.Command{
+		Use: "status", Short: "Show what needs attention, totals, replicas and workspaces as they are now", Args: cobra.NoArgs,
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
+			by := operate.WorkspaceOrder(sort)
+			if err := errors.Join(checkOutput(output), checkLimit(limit), checkSort(by), checkWatch(watches, interval, output)); err != nil {
+				return err
+			}
+			if watches {
+				return a.watch(ctx, store, interval, by, limit)
+			}
+			s, err := readStatus(ctx, store, by, limit)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return a.printJSON(s)
+			}
+			screen := view.Screen{Overview: s.Overview, Workspaces: s.Workspaces, At: time.Now().UTC()}
+			_, err = fmt.Fprintln(a.Stdout, strings.Join(screen.Lines(view.Style{}), "\n"))
+			return err
+		}),
+	}
+	addOutput(command.Flags(), &output)
+	command.Flags().IntVar(&limit, "limit", 50, "how many workspaces to show, 1 to 10000")
+	command.Flags().StringVar(&sort, "sort", string(operate.ByOldest), "which workspaces come first: oldest, running, failures or name")
+	command.Flags().BoolVar(&watches, "watch", false, "draw it again and again, until q or Ctrl-C")
+	command.Flags().DurationVar(&interval, "interval", time.Second, "of --watch: how often, 200ms to 1h")
+	config.AddFlags(command.Flags(), config.DatabaseOptions)
+	return command
+}
+
+func checkSort(by operate.WorkspaceOrder) error {
+	switch by {
+	case operate.ByOldest, operate.ByRunning, operate.ByFailures, operate.ByName:
+		return nil
+	}
+	return fmt.Errorf("--sort is %.80q: it must be oldest, running, failures or name", by)
+}
+
+func checkWatch(watches bool, interval time.Duration, output string) error {
+	switch {
+	case watches && output == "json":
+		return errors.New("--watch draws for people: leave out --output json, or call status again and again")
+	case interval < 200*time.Millisecond || interval > time.Hour:
+		return fmt.Errorf("--interval is %s: it must be from 200ms to 1h", interval)
+	}
+	return nil
+}
+
+func readStatus(ctx context.Context, store *operate.Store, by operate.WorkspaceOrder, limit int) (s status, err error) {
+	if s.Settings, err = store.Settings(ctx); err != nil {
+		return s, err
+	}
+	if s.Overview, err = store.Overview(ctx); err != nil {
+		return s, err
+	}
+	s.Concerns = view.Concerns(s.Overview)
+	s.Workspaces, err = store.ListWorkspaces(ctx, "", by, nil, limit)
+	return s, err
+}
+
+// PrintableLines is view.Printable for text of several lines, such as some errors.
+func PrintableLines(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, text)
+}
+
+func (a *App) settingsCommand() *cobra.Command {
+	group := &cobra.Command{Use: "settings", Short: "Read or change the settings that all replicas share, live"}
+	var output, who string
+	get := &cobra.Command{
+		Use: "get", Short: "Show the settings", Args: cobra.NoArgs,
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			settings, err := store.Settings(ctx)
+			if err != nil {
+				return err
+			}
+			return a.printSettings(settings, output)
+		}),
+	}
+	set := &cobra.Command{
+		Use:   "set {max-claims N | paused true|false | retention TIME|off | dead-letter-retention TIME|off | result-bytes N}",
+		Short: "Change one setting; it holds from the next claim on", Args: cobra.ExactArgs(2),
+		Long: "Change one setting, for all replicas.\n\n" +
+			"max-claims             how many items may be leased at once, over all replicas\n" +
+			"paused                 true: nothing is claimed\n" +
+			"retention              how long finished items are kept, such as 12h or 30d; off: for ever\n" +
+			"dead-letter-retention  how long dead letters are kept that nobody has seen to; off: until somebody has\n" +
+			"result-bytes           how many bytes of a workflow's result are kept, up to 65536; 0: none",
+		ValidArgsFunction: completeSetting,
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+			if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
+				return err
+			}
+			change, err := parseSetting(args[0], args[1], who)
+			if err != nil {
+				return err
+			}
+			settings, err := change(ctx, store)
+			if err != nil {
+				return err
+			}
+			return a.printSettings(settings, output)
+		}),
+	}
+	addWho(set.Flags(), &who)
+	for _, command := range []*cobra.Command{get, set} {
+		addOutput(command.Flags(), &output)
+		config.AddFlags(command.Flags(), config.DatabaseOptions)
+		group.AddCommand(command)
+	}
+	return group
+}
+
+// parseSetting returns a function that changes the setting.
+func parseSetting(name, text, who string) (func(context.Context, *operate.Store) (operate.Settings, error), error) {
+	switch name {
+	case "max-claims", "result-bytes":
+		most := map[string]int{"max-claims": 100000, "result-bytes": temporal.MaxResult}[name]
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 || n > most {
+			return nil, fmt.Errorf("%s is %q: it must be a whole number from 0 to %d", name, text, most)
+		}
+		return func(ctx context.Context, s *operate.Store) (operate.Settings, error) {
+			if name == "max-claims" {
+				return s.SetSettings(ctx, &n, nil, nil, who)
+			}
+			return s.SetSettings(ctx, nil, nil, &n, who)
+		}, nil
+	case "paused":
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return nil, fmt.Errorf("paused is %q: it must be true or false", text)
+		}
+		return func(ctx context.Context, s *operate.Store) (operate.Settings, error) {
+			return s.SetSettings(ctx, nil, &b, nil, who)
+		}, nil
+	case "retention", "dead-letter-retention":
+		keep, err := parseRetention(name, text)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, s *operate.Store) (operate.Settings, error) {
+			if name == "retention" {
+				return s.SetRetention(ctx, keep, who)
+			}
+			return s.SetDeadLetterRetention(ctx, keep, who)
+		}, nil
+	}
+	return nil, fmt.Errorf("there is no setting %q: use max-claims, paused, retention, dead-letter-retention or result-bytes", name)
+}
+
+// parseRetention parses a retention period. Nil means unlimited. Zero is refused because it could mean "at once" or
+// "off".
+func parseRetention(name, text string) (*time.Duration, error) {
+	if text == "off" {
+		return nil, nil
+	}
+	keep, err := parseDays(text)
+	if err != nil || keep < time.Minute {
+		return nil, fmt.Errorf("%s is %q: it must be off, or from 1m to %dd, such as 12h or 30d", name, text, maxDays)
+	}
+	return &keep, nil
+}
+
+// maxDays is about a hundred years.
+const maxDays = 36500
+
+// parseDays parses a duration, which may also be a whole number of days such as 30d.
+func parseDays(text string) (time.Duration, error) {
+	if number, ok := strings.CutSuffix(text, "d"); ok {
+		days, err := strconv.ParseUint(number, 10, 32)
+		if err != nil || days > maxDays {
+			return 0, fmt.Errorf("it must be a whole number of days, up to %d", maxDays)
+		}
+		return time.Duration(days) * 24 * time.Hour, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && d > maxDays*24*time.Hour {
+		err = fmt.Errorf("it must be up to %d days", maxDays)
+	}
+	return d, err
+}
+
+func showRetention(keep *time.Duration) string {
+	switch {
+	case keep == nil:
+		return "off"
+	case *keep%(24*time.Hour) == 0:
+		return fmt.Sprintf("%dd", *keep/(24*time.Hour))
+	}
+	return keep.String()
+}
+
+// shownSettings are the settings under the names that `settings set` uses.
+type shownSettings struct {
+	MaxClaims           int    `json:"max_claims"`
+	Paused              bool   `json:"paused"`
+	Retention           string `json:"retention"`
+	DeadLetterRetention string `json:"dead_letter_retention"`
+	ResultBytes         int    `json:"result_bytes"`
+}
+
+func (a *App) printSettings(s operate.Settings, output string) error {
+	shown := shownSettings{s.MaxClaims, s.Paused, showRetention(s.Retention), showRetention(s.DeadLetterRetention), s.ResultBytes}
+	if output == "json" {
+		return a.printJSON(shown)
+	}
+	_, err := fmt.Fprintf(a.Stdout, "max-claims %d\npaused %t\nretention %s\ndead-letter-retention %s\nresult-bytes %d\n",
+		shown.MaxClaims, shown.Paused, shown.Retention, shown.DeadLetterRetention, shown.ResultBytes)
+	return err
+}
+
+// withStore wraps a command that uses the store.
+func (a *App) withStore(do func(context.Context, *operate.Store, []string) error) func(*cobra.Command, []string) error {
+	return func(command *cobra.Command, args []string) error {
+		c, err := config.ReadVerified(command.Flags(), a.LookupEnv, config.DatabaseOptions)
+		if err != nil {
+			return err
+		}
+		pool, err := c.Database.OpenPool(command.Context(), 1, nil)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		if err := do(command.Context(), &operate.Store{DB: pool}, args); err != nil {
+			return errors.Join(err, hint(err))
+		}
+		return nil
+	}
+}
+
+// hint returns the remedy for common errors of new users, or nil.
+func hint(err error) error {
+	var postgres *pgconn.PgError
+	if !errors.As(err, &postgres) {
+		return nil
+	}
+	switch {
+	case postgres.Code == "42P01" || postgres.Code == "3F000": // undefined_table, invalid_schema_name
+		return errors.New("the schema is not there, or an old one: run `pgdispatch migrate up`")
+	case postgres.Code == "42703" || postgres.Code == "42883": // undefined_column, undefined_function
+		return errors.New("the schema is an old one: run `pgdispatch migrate up`")
+	case strings.HasPrefix(postgres.Code, "PGD"):
+		return errors.New(postgres.Hint)
+	}
+	return nil
+}

@@ -1,0 +1,270 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/spf13/cobra"
+)
+
+func (a *App) workspacesCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "workspaces",
+		Short: "List, show, limit and pause workspaces, live",
+		Long: "List, show, limit and pause workspaces. A change holds from the next claim on; what runs already goes on.\n" +
+			"A WORKSPACE is an ID or, where only one has it, a name.",
+	}
+	paused, resumed := true, false
+	commands := []*cobra.Command{
+		a.workspacesListCommand(), a.workspacesShowCommand(),
+		a.workspaceChangeCommand("set-plan", "PLAN", "Put a workspace on another plan", planChange),
+		a.workspaceChangeCommand("set-limit", "{N|plan}", "Limit how many workflows run at once; plan: as its plan has it", limitChange),
+		a.workspaceChangeCommand("set-rate", "{N|off}", "Limit how many workflows are started a second", rateChange),
+		a.workspaceChangeCommand("pause", "", "Start nothing more of a workspace; what runs goes on", pauseChange(&paused)),
+		a.workspaceChangeCommand("resume", "", "Start a paused workspace's items again", pauseChange(&resumed)),
+	}
+	for _, command := range commands {
+		config.AddFlags(command.Flags(), config.DatabaseOptions)
+		group.AddCommand(command)
+	}
+	return group
+}
+
+func (a *App) workspacesListCommand() *cobra.Command {
+	var name, after, output string
+	var limit int
+	command := &cobra.Command{
+		Use: "list", Short: "List workspaces by name", Args: cobra.NoArgs,
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
+			if err := errors.Join(checkOutput(output), checkLimit(limit), clean("name", name)); err != nil {
+				return err
+			}
+			if after != "" {
+				last, err := workspaceOf(ctx, store, after)
+				if err != nil {
+					return fmt.Errorf("--after: %w", err)
+				}
+				after = last.ID
+			}
+			workspaces, err := store.Workspaces(ctx, name, after, limit)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return a.printJSON(workspaces)
+			}
+			return a.printWorkspaces(workspaces, limit)
+		}),
+	}
+	command.Flags().StringVar(&name, "name", "", "only with this text in the name, whatever its case")
+	command.Flags().StringVar(&after, "after", "", "only those after this one, by ID or name: the next page")
+	command.Flags().IntVar(&limit, "limit", 50, "how many to list, 1 to 10000")
+	addOutput(command.Flags(), &output)
+	return command
+}
+
+func (a *App) workspacesShowCommand() *cobra.Command {
+	var output string
+	command := &cobra.Command{
+		Use: "show WORKSPACE", Short: "Show a workspace and its workflow definitions", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: a.firstIsWorkspace,
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			w, definitions, err := readWorkspace(ctx, store, args[0])
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return a.printJSON(struct {
+					operate.Workspace
+					Definitions []operate.Definition `json:"workflow_definitions"`
+				}{w, definitions})
+			}
+			return a.printWorkspace(w, definitions)
+		}),
+	}
+	addOutput(command.Flags(), &output)
+	return command
+}
+
+func readWorkspace(ctx context.Context, store *operate.Store, idOrName string) (operate.Workspace, []operate.Definition, error) {
+	found, err := workspaceOf(ctx, store, idOrName)
+	if err != nil {
+		return operate.Workspace{}, nil, err
+	}
+	w, there, err := store.Workspace(ctx, found.ID)
+	if err == nil && !there {
+		err = fmt.Errorf("workspace %s was deleted just now", found.ID)
+	}
+	if err != nil {
+		return operate.Workspace{}, nil, err
+	}
+	definitions, err := store.Definitions(ctx, found.ID)
+	return w, definitions, err
+}
+
+// makeChange parses a command's value, which is empty if the command takes none.
+type makeChange func(ctx context.Context, store *operate.Store, value string) (operate.WorkspaceChange, error)
+
+func (a *App) workspaceChangeCommand(verb, value, short string, parse makeChange) *cobra.Command {
+	var output, who string
+	args := cobra.ExactArgs(1)
+	if value != "" {
+		args = cobra.ExactArgs(2)
+	}
+	command := &cobra.Command{
+		Use: strings.TrimSpace(verb + " WORKSPACE " + value), Short: short, Args: args, ValidArgsFunction: a.firstIsWorkspace,
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+			if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
+				return err
+			}
+			change, err := parse(ctx, store, strings.Join(args[1:], ""))
+			if err != nil {
+				return err
+			}
+			workspace, err := workspaceOf(ctx, store, args[0])
+			if err != nil {
+				return err
+			}
+			changed, err := store.ChangeWorkspace(ctx, workspace.ID, who, "workspaces "+verb, change)
+			if err != nil {
+				return err
+			}
+			return a.printChange(workspace, changed, output)
+		}),
+	}
+	addWho(command.Flags(), &who)
+	addOutput(command.Flags(), &output)
+	return command
+}
+
+func planChange(ctx context.Context, store *operate.Store, value string) (operate.WorkspaceChange, error) {
+	plans, err := store.Plans(ctx)
+	if err != nil {
+		return operate.WorkspaceChange{}, err
+	}
+	return operate.PlanChange(plans, value)
+}
+
+func limitChange(_ context.Context, _ *operate.Store, value string) (operate.WorkspaceChange, error) {
+	return operate.LimitChange(value)
+}
+
+func rateChange(_ context.Context, _ *operate.Store, value string) (operate.WorkspaceChange, error) {
+	return operate.RateChange(value)
+}
+
+func pauseChange(paused *bool) makeChange {
+	return func(context.Context, *operate.Store, string) (operate.WorkspaceChange, error) {
+		return operate.WorkspaceChange{Paused: paused}, nil
+	}
+}
+
+func (a *App) printChange(workspace operate.WorkspaceName, changed operate.Change, output string) error {
+	if output == "json" {
+		return a.printJSON(struct {
+			ID      string         `json:"id"`
+			Changed operate.Change `json:"changed"`
+		}{workspace.ID, changed})
+	}
+	if len(changed) == 0 {
+		_, err := fmt.Fprintf(a.Stdout, "%s is like that already: nothing was changed\n", view.Printable(workspace.Name))
+		return err
+	}
+	columns := []string{}
+	for column := range changed {
+		columns = append(columns, column)
+	}
+	slices.Sort(columns)
+	for _, column := range columns {
+		fmt.Fprintf(a.Stdout, "%s: %s was %s and is %s\n", view.Printable(workspace.Name), column, shownValue(changed[column][0]), shownValue(changed[column][1]))
+	}
+	return nil
+}
+
+func shownValue(value any) string {
+	if value == nil {
+		return "not set"
+	}
+	return view.Printable(fmt.Sprint(value))
+}
+
+func (a *App) printWorkspaces(workspaces []operate.Workspace, limit int) error {
+	if len(workspaces) == 0 {
+		fmt.Fprintln(a.Stdout, "no workspaces match; insert one into pgdispatch.workspaces")
+		return nil
+	}
+	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "WORKSPACE\tID\tPLAN\tRUNNING/LIMIT\tRATE\tWAITING\tOLDEST WAITING\tPAUSED")
+	for _, w := range workspaces {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d/%d\t%s\t%d\t%s\t%s\n", view.Printable(w.Name), w.ID, w.Plan, w.Claimed+w.Running, w.Limit,
+			rateOf(w), w.Waiting, oldestOf(w), yesNo(w.Paused))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(workspaces) == limit {
+		fmt.Fprintf(a.Stdout, "there may be more: go on with --after %s\n", workspaces[limit-1].ID)
+	}
+	return nil
+}
+
+func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definition) error {
+	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	own := "its plan's"
+	if w.MaxConcurrentWorkflows != nil {
+		own = "its own"
+	}
+	fmt.Fprintf(table, "workspace\t%s\nid\t%s\nplan\t%s\nlimit\t%d, %s\nrate\t%s\npaused\t%s\n", view.Printable(w.Name), w.ID, w.Plan,
+		w.Limit, own, rateOf(w), yesNo(w.Paused))
+	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nwaiting\t%d\noldest waiting\t%s\ncreated\t%s\n\n", w.Running, w.Claimed, w.Waiting, oldestOf(w), stamp(w.CreatedAt))
+	fmt.Fprintln(table, "DEFINITION\tID\tWORKFLOW TYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT")
+	for _, d := range definitions {
+		version, timeout := "none: it cannot be started", "-"
+		if d.Version != nil {
+			version = strconv.Itoa(*d.Version)
+		}
+		if d.ExecutionTimeout != nil {
+			timeout = view.Shortly(*d.ExecutionTimeout)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", view.Printable(d.Name), d.ID, view.Printable(d.WorkflowType),
+			view.Printable(cmp.Or(d.Namespace, "-")), view.Printable(d.TaskQueue), version, d.MaxAttempts, timeout)
+	}
+	if len(definitions) == 0 {
+		fmt.Fprintln(table, "none: insert one into pgdispatch.workflow_definitions")
+	}
+	return table.Flush()
+}
+
+func rateOf(w operate.Workspace) string {
+	if w.MaxStartsPerSecond == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*w.MaxStartsPerSecond, 'g', -1, 64) + "/s"
+}
+
+func oldestOf(w operate.Workspace) string {
+	if w.OldestWaiting == nil {
+		return "-"
+	}
+	return view.Shortly(max(*w.OldestWaiting, time.Duration(0)))
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}

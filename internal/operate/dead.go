@@ -1,0 +1,165 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+const (
+	// findTimeout bounds a search through all dead letters.
+	findTimeout = time.Minute
+)
+
+// DeadLetter is an item that failed permanently, whether open, replayed or discarded.
+type DeadLetter struct {
+	ID                   int64           `json:"id"`
+	ExecutionID          string          `json:"execution_id"`
+	State                string          `json:"state"` // OPEN, REPLAYED or DISCARDED
+	WorkspaceID          string          `json:"workspace_id"`
+	Workspace            string          `json:"workspace"` // its name; empty if it was deleted
+	WorkflowDefinitionID string          `json:"workflow_definition_id"`
+	WorkflowDefinition   string          `json:"workflow_definition"` // its name; empty if it was deleted
+	Priority             int             `json:"priority"`
+	Params               json.RawMessage `json:"params"`
+	Traceparent          string          `json:"traceparent,omitempty"`
+	AttemptCount         int             `json:"attempt_count"`
+	FailureCount         int             `json:"failure_count"`
+	LastError            string          `json:"last_error"`
+	ExecutionStatus      string          `json:"execution_status,omitempty"` // status of the workflow; see RunID
+	RunID                string          `json:"run_id,omitempty"`           // empty if no workflow was started
+	CreatedAt            time.Time       `json:"created_at"`
+	DispatchedAt         *time.Time      `json:"dispatched_at"`
+	FinishedAt           time.Time       `json:"finished_at"`
+	FailedAgo            time.Duration   `json:"-"`         // by the database's clock
+	ReplayOf             *int64          `json:"replay_of"` // the dead letter that this item replays
+	MarkedAt             *time.Time      `json:"marked_at"`
+	MarkedBy             string          `json:"marked_by,omitempty"`
+	ReplayID             *int64          `json:"replay_id"` // the item that replays this one
+	ReplayExecutionID    string          `json:"replay_execution_id,omitempty"`
+	ReplayStatus         string          `json:"replay_status,omitempty"`
+}
+
+// Failure is a failure that was counted against an item.
+type Failure struct {
+	Failure  int       `json:"failure"` // 1 is the first
+	Attempt  int       `json:"attempt"`
+	FailedAt time.Time `json:"failed_at"`
+	Error    string    `json:"error"`
+	Replica  string    `json:"replica,omitempty"`
+}
+
+// DeadFilter selects dead letters. The zero value selects all open ones.
+type DeadFilter struct {
+	State      string   // open, replayed, discarded or any; empty means open
+	Workspace  string   // ID or name; empty means any; a name selects all workspaces with that name
+	Definition string   // ID or name; empty means any
+	Error      string   // a part of last_error, ignoring case; empty means any
+	Since      Moment   // failed at or after
+	Until      Moment   // failed at or before
+	After      *DeadKey // nil starts at the first page
+}
+
+// DeadKey is the position of the last dead letter of a page, after which the next page starts.
+type DeadKey struct {
+	FailedAt time.Time
+	ID       int64
+}
+
+// columns returns both columns of the key, or nulls if k is nil.
+func (k *DeadKey) columns() (failedAt *time.Time, id *int64) {
+	if k == nil {
+		return nil, nil
+	}
+	return &k.FailedAt, &k.ID
+}
+
+// Moment is an absolute time or, with Ago, a duration before the database's current time. The zero value means no
+// limit.
+type Moment struct {
+	At  *time.Time
+	Ago *time.Duration
+}
+
+// FindDeadLetters returns the IDs of up to atMost dead letters, the latest failure first. If atMost is zero, it
+// returns all.
+func (s *Store) FindDeadLetters(ctx context.Context, filter DeadFilter, atMost int) ([]int64, error) {
+	state := filter.State
+	if state == "" {
+		state = "open"
+	}
+	failedAt, id := filter.After.columns()
+	return postgres.ValuesWithin[int64](ctx, findTimeout, s.DB, "find dead letters", sql.Text("dead_find"),
+		state, postgres.OrNull(filter.Workspace), postgres.OrNull(filter.Definition), postgres.OrNull(filter.Error),
+		filter.Since.At, filter.Since.Ago, filter.Until.At, filter.Until.Ago, postgres.OrNull(atMost), failedAt, id)
+}
+
+// KnowsName reports whether a workspace and a definition with these names exist.
+func (s *Store) KnowsName(ctx context.Context, workspace, definition string) (workspaceKnown, definitionKnown bool, err error) {
+	type answer struct{ Workspace, Definition bool }
+	known, err := postgres.Read[answer](ctx, s.DB, "look for names", sql.Text("dead_known"), workspace, definition)
+	if err != nil || len(known) == 0 {
+		return false, false, err
+	}
+	return known[0].Workspace, known[0].Definition, nil
+}
+
+// DeadLetters returns dead letters by item ID or execution ID, the latest failure first. IDs that are not dead letters
+// are omitted.
+func (s *Store) DeadLetters(ctx context.Context, items []int64, executions []string) ([]DeadLetter, error) {
+	return postgres.Read[DeadLetter](ctx, s.DB, "read dead letters", sql.Text("dead_read"), items, executions)
+}
+
+// Failures returns the failures that were counted against an item, the first failure first.
+func (s *Store) Failures(ctx context.Context, item int64) ([]Failure, error) {
+	return postgres.Read[Failure](ctx, s.DB, "read failures", sql.Text("dead_history"), item)
+}
+
+// Replay is the item that currently replays a dead letter.
+type Replay struct {
+	ID          int64
+	ExecutionID string // empty if the replay has ended and was deleted
+	Replayed    bool   // by this call; false if an earlier replay waits, runs or has completed
+}
+
+// Replay inserts a new item for a dead letter. If the dead letter was replayed and failed again, Replay replays the
+// newest of its replays. If an earlier replay waits, runs or has completed, Replay changes nothing and returns that
+// item.
+func (s *Store) Replay(ctx context.Context, executionID, who string) (Replay, error) {
+	replays, err := postgres.Read[Replay](ctx, s.DB, "replay dead letter", sql.Text("dead_replay"), executionID, who)
+	if err != nil || len(replays) == 0 {
+		return Replay{}, err
+	}
+	return replays[0], nil
+}
+
+// Replayed is a dead letter with the new item that replays it.
+type Replayed struct {
+	ID                int64  `json:"id"`
+	ReplayID          int64  `json:"replay_id"`
+	ReplayExecutionID string `json:"replay_execution_id"`
+}
+
+// ReplayAll inserts a new item for each given dead letter that is open, and returns them. Dead letters that are no
+// longer open or whose definition was deleted are omitted.
+func (s *Store) ReplayAll(ctx context.Context, items []int64, who string) ([]Replayed, error) {
+	return postgres.Read[Replayed](ctx, s.DB, "replay dead letters", sql.Text("dead_replay_all"), items, who)
+}
+
+// Discard marks the given dead letters that are open as discarded, and returns their IDs.
+func (s *Store) Discard(ctx context.Context, items []int64, who string) ([]int64, error) {
+	return postgres.Values[int64](ctx, s.DB, "discard dead letters", sql.Text("dead_discard"), items, who)
+}
+
+// SetRetention changes how long finished items are kept, except for open dead letters. Nil keeps them forever.
+func (s *Store) SetRetention(ctx context.Context, keep *time.Duration, who string) (Settings, error) {
+	return s.settings(ctx, "change retention", sql.Text("retention_set"), true, keep, false, (*time.Duration)(nil), who)
+}
+
+// SetDeadLetterRetention changes how long open dead letters are kept. Nil keeps them for as long as they are open.
+func (s *Store) SetDeadLetterRetention(ctx context.Context, keep *time.Duration, who string) (Settings, error) {
+	return s.settings(ctx, "change retention of dead letters", sql.Text("retention_set"), false, (*time.Duration)(nil), true, keep, who)
+}

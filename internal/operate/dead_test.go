@@ -1,0 +1,69 @@
+package operate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/storetest"
+	"github.com/pgdispatch/pgdispatch/sweeper"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDeadLettersAreFoundReadReplayedAndDiscarded(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	items := b.Buried(3, "line\nbreak")
+	hour := time.Hour
+	ids, err := b.FindDeadLetters(t.Context(), operate.DeadFilter{Workspace: "shop", Definition: "order", Error: "LINE", Since: operate.Moment{Ago: &hour}}, 2)
+	require.NoError(t, err)
+	require.Len(t, ids, 2)
+	ids, err = b.FindDeadLetters(t.Context(), operate.DeadFilter{Until: operate.Moment{Ago: &hour}}, 0)
+	require.NoError(t, err)
+	require.Empty(t, ids)
+
+	letters, err := b.DeadLetters(t.Context(), []int64{items[0].ID, 999}, []string{items[1].ExecutionID})
+	require.NoError(t, err)
+	require.Len(t, letters, 2)
+	require.Equal(t, "line break", letters[0].LastError)
+	failures, err := b.Failures(t.Context(), items[0].ID)
+	require.NoError(t, err)
+	require.Len(t, failures, 1)
+	require.Equal(t, "a", failures[0].Replica)
+
+	replay, err := b.Replay(t.Context(), items[0].ExecutionID, "ann")
+	require.NoError(t, err)
+	require.True(t, replay.Replayed)
+	replayed, err := b.ReplayAll(t.Context(), []int64{items[0].ID, items[1].ID}, "ann")
+	require.NoError(t, err)
+	require.Len(t, replayed, 1)
+	require.Equal(t, items[1].ID, replayed[0].ID)
+	discarded, err := b.Discard(t.Context(), []int64{items[1].ID, items[2].ID}, "ann")
+	require.NoError(t, err)
+	require.Equal(t, []int64{items[2].ID}, discarded)
+	workspace, definition, err := b.KnowsName(t.Context(), "shop", "oder")
+	require.NoError(t, err)
+	require.True(t, workspace)
+	require.False(t, definition)
+}
+
+func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	keep, keepDead := 36*time.Hour, 24*time.Hour
+	_, err := b.SetRetention(t.Context(), &keep, "me")
+	require.NoError(t, err)
+	_, err = b.SetDeadLetterRetention(t.Context(), &keepDead, "me")
+	require.NoError(t, err)
+	settings, err := b.SetSettings(t.Context(), nil, nil, nil, "me")
+	require.NoError(t, err)
+	require.Equal(t, operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096}, settings)
+	settings, err = b.SetRetention(t.Context(), nil, "me")
+	require.NoError(t, err)
+	require.Equal(t, operate.Settings{MaxClaims: 100, DeadLetterRetention: &keepDead, ResultBytes: 4096}, settings)
+
+	b.Buried(2, "it broke")
+	deleted, err := b.DeleteFinished(t.Context(), 100)
+	require.NoError(t, err)
+	require.Equal(t, sweeper.Deleted{}, deleted)
+}

@@ -1,0 +1,154 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/notify"
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// doctorChannel is the channel that Hear listens on. Keep it in sync with doctor_listen.sql.
+const doctorChannel = "pgdispatch_doctor"
+
+// Server describes the server, the database and the role of this session.
+type Server struct {
+	Version            int // such as 180001
+	VersionText        string
+	Encoding           string
+	Role               string
+	SeesAll            bool // whether the role can see the activity of other roles' sessions
+	Now                time.Time
+	NotifyUsage        float64 // used fraction of the NOTIFY queue, 0 to 1
+	Connections        int64
+	ConnectionsAllowed int               // for ordinary roles
+	Settings           map[string]string // timeouts in milliseconds
+	// NotifyHolder is a session that may keep the NOTIFY queue from being emptied. It is read only if NotifyUsage is
+	// notify.QueueBound or more.
+	NotifyHolder *notify.Holder `db:"-"`
+}
+
+// Server returns the properties of the server, the database and the role.
+func (s *Store) Server(ctx context.Context) (Server, error) {
+	servers, err := postgres.Read[Server](ctx, s.DB, "read the server's settings", sql.Text("doctor_server"))
+	if err != nil || len(servers) == 0 {
+		return Server{}, err
+	}
+	server := servers[0]
+	if server.NotifyUsage >= notify.QueueBound {
+		server.NotifyHolder, err = notify.QueueHolder(ctx, s.DB)
+	}
+	return server, err
+}
+
+// Override is a setting stored for a role or a database, as by ALTER ROLE SET.
+type Override struct{ Role, Scope, Setting string }
+
+// Overrides returns the harmful overrides.
+func (s *Store) Overrides(ctx context.Context) ([]Override, error) {
+	return postgres.Read[Override](ctx, s.DB, "read settings of roles", sql.Text("doctor_overrides"))
+}
+
+// Role is the role of this session: what matters to a replica.
+type Role struct {
+	Name             string
+	Superuser, Owner bool
+	Operator         bool     // whether it has the privileges of pgdispatch_operator
+	GroupsExist      bool     // whether pgdispatch_owner and the other group roles exist
+	Lacks            []string // missing privileges of pgdispatch_dispatcher
+}
+
+// Role returns the role of this session, as at most one row.
+func (s *Store) Role(ctx context.Context) ([]Role, error) {
+	return postgres.Read[Role](ctx, s.DB, "read the role's privileges", sql.Text("doctor_role"))
+}
+
+// Defect is a schema object in a wrong state.
+type Defect struct{ Name, Problem string }
+
+// BadTriggers returns the triggers that are missing or do not fire.
+func (s *Store) BadTriggers(ctx context.Context) ([]Defect, error) {
+	return postgres.Read[Defect](ctx, s.DB, "read triggers", sql.Text("doctor_triggers"))
+}
+
+// BadTables returns the tables that have lost the storage settings that keep them small, or that have autovacuum off.
+func (s *Store) BadTables(ctx context.Context) ([]Defect, error) {
+	return postgres.Read[Defect](ctx, s.DB, "read settings of tables", sql.Text("doctor_tables"))
+}
+
+// Pin is something that keeps vacuum from removing dead rows.
+type Pin struct {
+	Kind, Name, Detail string
+	Age                *time.Duration // nil if unknown
+}
+
+// Pins returns sessions and prepared transactions that are older than long, and unused replication slots of any age.
+func (s *Store) Pins(ctx context.Context, long time.Duration) ([]Pin, error) {
+	return postgres.Read[Pin](ctx, s.DB, "read old transactions", sql.Text("doctor_horizon"), long)
+}
+
+// KnownReplica is a replica that is alive or that ended without calling Gone.
+type KnownReplica struct {
+	ID       string
+	DeadFor  time.Duration // negative if it is alive
+	Leased   int64
+	Watching int64
+	// Namespace is where it starts workflows whose definition names none. Empty if it is an earlier version, which does
+	// not report it.
+	Namespace string
+}
+
+// KnownReplicas returns the known replicas, the oldest first.
+func (s *Store) KnownReplicas(ctx context.Context) ([]KnownReplica, error) {
+	return postgres.Read[KnownReplica](ctx, s.DB, "read replicas", sql.Text("doctor_replicas"))
+}
+
+// TaskQueue is a task queue that definitions name.
+type TaskQueue struct {
+	Namespace      string // empty means the replicas'
+	Name           string
+	Definitions    int64
+	MaxAttempts    int   // the highest of these definitions
+	WithoutVersion int64 // definitions without a version, which cannot be started
+}
+
+// TaskQueues returns the task queues, those with the most definitions first.
+func (s *Store) TaskQueues(ctx context.Context) ([]TaskQueue, error) {
+	return postgres.Read[TaskQueue](ctx, s.DB, "read task queues", sql.Text("doctor_definitions"))
+}
+
+// ListenSession describes a connection for LISTEN.
+type ListenSession struct {
+	TCPUserTimeout int // in milliseconds; if zero, the server keeps the session of a stopped listener forever
+	OverTCP        bool
+}
+
+// Hear listens on listener, sends a notification with token as its payload, and returns the properties of the
+// listener's session and the time from sending to receiving. An error that wraps the context's error means that the
+// notification did not arrive in time.
+func (s *Store) Hear(ctx context.Context, listener *pgx.Conn, token string) (ListenSession, time.Duration, error) {
+	sessions, err := postgres.Read[ListenSession](ctx, listener, "read the listener's settings", sql.Text("doctor_session"))
+	if err != nil || len(sessions) == 0 {
+		return ListenSession{}, 0, err
+	}
+	if err := postgres.Exec(ctx, listener, "listen", sql.Text("doctor_listen")); err != nil {
+		return sessions[0], 0, err
+	}
+	sent := time.Now()
+	if err := (&notify.PoolPinger{DB: s.DB}).Ping(ctx, doctorChannel, token); err != nil {
+		return sessions[0], 0, err
+	}
+	for {
+		heard, err := listener.WaitForNotification(ctx)
+		if err != nil {
+			return sessions[0], 0, fmt.Errorf("hear a notification: %w", err)
+		}
+		if heard.Payload == token {
+			return sessions[0], time.Since(sent), nil
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	nethttp "net/http"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+)
+
+// callbackReachTimeout limits doctor's call to the callback URL.
+const callbackReachTimeout = 5 * time.Second
+
+// checkCallbackURL calls the callback URL without a token, which a replica answers as unauthorized. It cannot tell
+// whether Temporal's machine reaches the URL, or is allowed to call it.
+func checkCallbackURL(ctx context.Context, c config.Config) []Finding {
+	if c.CallbackURL == "" {
+		return nil
+	}
+	const check, meaning = "callbacks", "Temporal calls in vain: ends are found by watching and by listing what closed, some seconds later."
+	const remedy = "See that PGDISPATCH_CALLBACK_URL leads to PGDISPATCH_CALLBACK_ADDR of a replica that runs, through whatever stands between."
+	ctx, cancel := context.WithTimeout(ctx, callbackReachTimeout)
+	defer cancel()
+	request, err := nethttp.NewRequestWithContext(ctx, nethttp.MethodPost, c.CallbackURL, nil)
+	if err != nil {
+		return []Finding{{check, Problem, postgres.Redact(err).Error(), meaning, remedy}}
+	}
+	response, err := nethttp.DefaultClient.Do(request)
+	if err != nil {
+		return []Finding{{check, Warning, postgres.Redact(err).Error(), meaning, remedy}}
+	}
+	defer response.Body.Close()
+	if response.StatusCode != nethttp.StatusUnauthorized {
+		return []Finding{{check, Warning, fmt.Sprintf("the URL answers %s to a call without a token, and a replica answers 401", response.Status), meaning, remedy}}
+	}
+	return []Finding{ok(check, "the URL leads to a replica; whether Temporal may call it, the replicas' logs say")}
+}

@@ -1,0 +1,134 @@
+// Package doctor checks Postgres, the schema, Temporal and their settings, and says what each Finding means and how to
+// correct it.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/local"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+)
+
+// Severity is the Severity of a Finding.
+type Severity string
+
+const (
+	Fine Severity = "ok"
+	// warning means that it works, but not as well or as safely as it could.
+	Warning Severity = "warning"
+	// problem means that it does not work or breaks a guarantee.
+	Problem Severity = "error"
+	// unknown means that the check could not be made.
+	Unknown Severity = "unknown"
+)
+
+// finding is the result of one check.
+type Finding struct {
+	Check    string   `json:"check"`
+	Severity Severity `json:"severity"`
+	Finding  string   `json:"finding"`
+	Meaning  string   `json:"meaning,omitempty"`
+	Remedy   string   `json:"remedy,omitempty"`
+}
+
+func ok(check, format string, args ...any) Finding {
+	return Finding{Check: check, Severity: Fine, Finding: fmt.Sprintf(format, args...)}
+}
+
+// Examine makes all checks. A check that cannot be made yields a Finding, too.
+func Examine(ctx context.Context, c config.Config) []Finding {
+	var queues []operate.TaskQueue
+	findings, database := examineDatabase(ctx, c, &queues)
+	connection, namespace, err := c.Temporal.Dial(slog.New(slog.DiscardHandler))
+	if errors.Is(err, local.ErrUnverified) {
+		return append(findings, refusedUnverified("temporal", err))
+	}
+	if err != nil {
+		return append(findings, Finding{"temporal", Unknown, postgres.Redact(err).Error(), "Temporal's configuration cannot be read, so nothing is known of it.",
+			"Correct the TEMPORAL_* variables or the profile file; `temporal config list` shows them."})
+	}
+	defer connection.Close()
+	findings = append(findings, examineTemporal(ctx, connection.WorkflowService(), namespace, queues, database)...)
+	return append(findings, checkCallbackURL(ctx, c)...)
+}
+
+// examineDatabase makes the checks that need Postgres, and stores the task queues for the Temporal checks. It returns
+// false if it did not get as far as the task queues.
+func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.TaskQueue) ([]Finding, bool) {
+	pool, err := c.Database.OpenPool(ctx, 1, nil)
+	if errors.Is(err, local.ErrUnverified) {
+		return []Finding{refusedUnverified("database", err)}, false
+	}
+	if err != nil {
+		return []Finding{unreachable(err)}, false
+	}
+	defer pool.Close()
+	store := &operate.Store{DB: pool}
+	before := time.Now()
+	state, err := readSchema(ctx, pool)
+	if err != nil {
+		return []Finding{unreachable(err)}, false
+	}
+	before, trip := time.Now(), time.Since(before)
+	server, err := store.Server(ctx)
+	if err != nil {
+		return []Finding{unreachable(err)}, false
+	}
+	trip = min(trip, time.Since(before))
+	findings := []Finding{ok("database", "reachable as role %s", view.Printable(server.Role))}
+	findings = append(findings, checkEncryption(pool.Config().ConnConfig))
+	findings = append(findings, checkServer(server)...)
+	findings = append(findings, checkClock(server.Now.Sub(before.Add(trip/2)), trip))
+	findings = append(findings, checkList(ctx, "settings of roles", store.Overrides, checkOverrides))
+	findings = append(findings, checkList(ctx, "vacuum horizon", func(ctx context.Context) ([]operate.Pin, error) { return store.Pins(ctx, longPin) },
+		func(pins []operate.Pin) Finding { return checkPins(pins, server.SeesAll) }))
+	findings = append(findings, checkListen(ctx, c, store))
+	schema := checkSchema(state)
+	findings = append(findings, schema)
+	if state.Current != state.Newest {
+		return findings, false // the tables are unknown in another version
+	}
+	findings = append(findings,
+		checkRole(ctx, store),
+		checkList(ctx, "triggers", store.BadTriggers, checkTriggers),
+		checkList(ctx, "tables", store.BadTables, checkTables),
+		checkList(ctx, "replicas", store.KnownReplicas, checkReplicas),
+		checkList(ctx, "definitions", store.TaskQueues, func(found []operate.TaskQueue) Finding {
+			*queues = found
+			return checkDefinitions(found)
+		}))
+	return findings, true
+}
+
+func readSchema(ctx context.Context, pool *pgxpool.Pool) (migrate.State, error) {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return migrate.State{}, fmt.Errorf("connect to Postgres: %w", err)
+	}
+	defer conn.Release()
+	return migrate.Status(ctx, conn.Conn())
+}
+
+func unreachable(err error) Finding {
+	return Finding{"database", Unknown, postgres.Redact(err).Error(), "Nothing of the database can be checked, and no replica could work.",
+		"Set DATABASE_URL, --database-url or libpq's PG* variables; see that the server runs, that this machine may connect (pg_hba.conf, firewall, TLS) and that the role may log in and read schema pgdispatch."}
+}
+
+// checkList reads what a check needs and judges it. If the read fails, the finding is unknown.
+func checkList[T any](ctx context.Context, check string, read func(context.Context) ([]T, error), judge func([]T) Finding) Finding {
+	found, err := read(ctx)
+	if err != nil {
+		return Finding{check, Unknown, postgres.Redact(err).Error(), "This could not be found out.", "Where the role may not read it: run doctor as the owner of the schema, or grant pg_monitor to the role."}
+	}
+	return judge(found)
+}

@@ -1,0 +1,128 @@
+package doctor
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDoctorLooksAtRetentionConservatively(t *testing.T) {
+	t.Parallel()
+	three, hundred := []operate.TaskQueue{{MaxAttempts: 1}, {MaxAttempts: 3}}, []operate.TaskQueue{{MaxAttempts: 100}}
+	for _, row := range []struct {
+		keeps  time.Duration
+		queues []operate.TaskQueue
+		want   Severity
+	}{
+		{72 * time.Hour, three, Fine}, {24 * time.Hour, three, Fine}, {23 * time.Hour, three, Warning}, {17 * time.Minute, three, Problem},
+		{24 * time.Hour, hundred, Fine}, {19 * time.Hour, hundred, Warning}, {9 * time.Hour, hundred, Problem}, {72 * time.Hour, nil, Fine},
+		{0, three, Unknown},
+	} {
+		require.Equal(t, row.want, checkRetention(row.keeps, row.queues).Severity, "%s", row.keeps)
+	}
+}
+
+func TestDoctorJudgesServers(t *testing.T) {
+	t.Parallel()
+	good := func() operate.Server {
+		return operate.Server{Version: 160004, VersionText: "16.4", Encoding: "UTF8", Role: "app", SeesAll: true, Connections: 10, ConnectionsAllowed: 97,
+			Settings: map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on",
+				"statement_timeout": "0", "lock_timeout": "0", "idle_session_timeout": "0", "default_transaction_read_only": "off", "session_replication_role": "origin"}}
+	}
+	for _, f := range checkServer(good()) {
+		require.Equal(t, Fine, f.Severity, "%v", f)
+	}
+	for _, row := range []struct {
+		check   string
+		want    Severity
+		finding string
+		ail     func(*operate.Server)
+	}{
+		{"postgres version", Problem, "13.9", func(s *operate.Server) { s.Version, s.VersionText = 130009, "13.9" }},
+		{"postgres version", Fine, "14.1", func(s *operate.Server) { s.Version, s.VersionText = 140001, "14.1" }},
+		{"postgres version", Warning, "19beta1", func(s *operate.Server) { s.Version, s.VersionText = 190000, "19beta1" }},
+		{"encoding", Problem, "the database's encoding is LATIN1", func(s *operate.Server) { s.Encoding = "LATIN1" }},
+		{"durability", Problem, "fsync off", func(s *operate.Server) { s.Settings["fsync"] = "off" }},
+		{"durability", Problem, "full_page_writes off", func(s *operate.Server) { s.Settings["full_page_writes"] = "off" }},
+		{"synchronous_commit", Warning, "synchronous_commit is off by default", func(s *operate.Server) { s.Settings["synchronous_commit"] = "off" }},
+		{"autovacuum", Problem, "autovacuum off", func(s *operate.Server) { s.Settings["autovacuum"] = "off" }},
+		{"autovacuum", Problem, "track_counts off", func(s *operate.Server) { s.Settings["track_counts"] = "off" }},
+		{"timeouts", Warning, "role app: statement_timeout is 9s", func(s *operate.Server) { s.Settings["statement_timeout"] = "9000" }},
+		{"timeouts", Fine, "role app has none that would cut off a replica", func(s *operate.Server) { s.Settings["statement_timeout"] = "10000" }},
+		{"timeouts", Warning, "role app: lock_timeout is 100ms", func(s *operate.Server) { s.Settings["lock_timeout"] = "100" }},
+		{"timeouts", Warning, "role app: idle_session_timeout is 1h0m0s", func(s *operate.Server) { s.Settings["idle_session_timeout"] = "3600000" }},
+		{"timeouts", Warning, "role app: transaction_timeout is 1s", func(s *operate.Server) { s.Settings["transaction_timeout"] = "1000" }},
+		{"transactions", Problem, "default_transaction_read_only is on", func(s *operate.Server) { s.Settings["default_transaction_read_only"] = "on" }},
+		{"transactions", Problem, "session_replication_role is replica", func(s *operate.Server) { s.Settings["session_replication_role"] = "replica" }},
+		{"connections", Warning, "86 of 97 are in use", func(s *operate.Server) { s.Connections = 86 }},
+		{"connections", Fine, "85 of 97 are in use", func(s *operate.Server) { s.Connections = 85 }},
+		{"notification queue", Fine, "9 % full", func(s *operate.Server) { s.NotifyUsage = 0.09 }},
+		{"notification queue", Warning, "10 % full", func(s *operate.Server) { s.NotifyUsage = 0.1 }},
+		{"notification queue", Problem, "60 % full", func(s *operate.Server) { s.NotifyUsage = 0.6 }},
+	} {
+		server := good()
+		row.ail(&server)
+		for _, f := range checkServer(server) {
+			if f.Check == row.check {
+				require.Equal(t, row.want, f.Severity, row.finding)
+				require.Equal(t, row.finding, f.Finding)
+			} else {
+				require.Equal(t, Fine, f.Severity, "%s has nothing to do with %v", row.finding, f)
+			}
+		}
+	}
+}
+
+func TestDoctorJudgesClocksReplicasAndSchemas(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, Fine, checkClock(2100*time.Millisecond, 100*time.Millisecond).Severity, "as far as the way there and back lets it be known")
+	require.Equal(t, "the database's clock differs by -3s from this machine's", checkClock(-3*time.Second, 0).Finding)
+	require.Equal(t, Fine, checkReplicas([]operate.KnownReplica{{ID: "a", DeadFor: -time.Second}}).Severity)
+	require.Equal(t, "they have different namespaces: shop; default", checkReplicas([]operate.KnownReplica{
+		{ID: "a", DeadFor: -time.Second, Namespace: "shop"}, {ID: "b", DeadFor: -time.Second, Namespace: "default"},
+		{ID: "old", DeadFor: -time.Second}, {ID: "dead", DeadFor: time.Second, Namespace: "third"}}).Finding)
+	require.Equal(t, "1 run; b has been dead for 1m0s and holds 2 items and 3 watches",
+		checkReplicas([]operate.KnownReplica{{ID: "a", DeadFor: -time.Second}, {ID: "b", DeadFor: time.Minute, Leased: 2, Watching: 3}}).Finding)
+	require.Equal(t, Problem, checkSchema(migrate.State{Current: 0, Newest: 7}).Severity)
+	require.Equal(t, Problem, checkSchema(migrate.State{Current: 6, Newest: 7}).Severity)
+	require.Equal(t, Warning, checkSchema(migrate.State{Current: 8, Newest: 7}).Severity)
+	require.Equal(t, Warning, checkSchema(migrate.State{Current: 7, Newest: 7, Outdated: []string{"claim"}}).Severity)
+	require.Contains(t, checkSchema(migrate.State{Newest: 1, BeforeBaseline: 15}).Remedy, "drop schema")
+	hour := time.Hour
+	require.Equal(t, Unknown, checkPins(nil, false).Severity)
+	require.Equal(t, "prepared transaction a (app), for 1h0m0s; replication slot b (logical), nobody knows for how long",
+		checkPins([]operate.Pin{{Kind: "prepared transaction", Name: "a", Detail: "app", Age: &hour}, {Kind: "replication slot", Name: "b", Detail: "logical"}}, true).Finding)
+}
+
+func TestDoctorSeesWhetherTheCallbackURLLeadsToAReplica(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, checkCallbackURL(t.Context(), config.Config{}), "they are off")
+	for status, want := range map[int]Severity{http.StatusUnauthorized: Fine, http.StatusOK: Warning, http.StatusBadGateway: Warning} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		found := checkCallbackURL(t.Context(), config.Config{CallbackURL: server.URL})
+		server.Close()
+		require.Len(t, found, 1)
+		require.Equal(t, want, found[0].Severity, "%d: %s", status, found[0].Finding)
+	}
+	found := checkCallbackURL(t.Context(), config.Config{CallbackURL: "http://127.0.0.1:1"})
+	require.Equal(t, Warning, found[0].Severity, "nobody is there")
+}
+
+// Notifications do not go from one database to another: for a listener that is as deaf as behind a transaction pooler.
+func TestDoctorSaysThatLISTENDoesNotDeliver(t *testing.T) {
+	t.Parallel()
+	f := checkListen(t.Context(), config.Config{Database: postgres.Target{URL: sqltest.URL(t)}, Listen: true}, &operate.Store{DB: sqltest.Open(t)})
+	require.Equal(t, Problem, f.Severity)
+	require.Equal(t, "a notification was not heard within 3s", f.Finding)
+	require.Contains(t, f.Remedy, "PGDISPATCH_LISTEN=off")
+}
+
+func TestMain(m *testing.M) { sqltest.Main(m) }

@@ -1,0 +1,149 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc/codes"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+)
+
+const (
+	// temporalTimeout limits each request to Temporal.
+	temporalTimeout = 5 * time.Second
+	// mostQueues limits the task queues that are checked.
+	mostQueues = 100
+	// longestAttempt exceeds the time between two attempts at an item: 5m plus jitter.
+	longestAttempt = 6 * time.Minute
+	// leastRetention is the recommended minimum retention of a namespace. It covers an outage of a day between an
+	// item's attempts.
+	leastRetention = 24 * time.Hour
+)
+
+// examineTemporal makes the checks that need Temporal. It covers the namespaces that definitions use, and own, the
+// namespace of definitions that name none. knowsQueues reports whether the task queues could be read.
+func examineTemporal(ctx context.Context, service workflowservice.WorkflowServiceClient, own string, queues []operate.TaskQueue, knowsQueues bool) []Finding {
+	ask, cancel := context.WithTimeout(ctx, temporalTimeout)
+	defer cancel()
+	system, err := service.GetSystemInfo(ask, &workflowservice.GetSystemInfoRequest{})
+	if err != nil {
+		return []Finding{temporalFault("temporal", err)}
+	}
+	findings := []Finding{ok("temporal", "reachable, version %s", view.OrNone(view.Printable(system.GetServerVersion())))}
+	byNamespace := map[string][]operate.TaskQueue{}
+	for _, q := range queues {
+		name := cmp.Or(q.Namespace, own)
+		byNamespace[name] = append(byNamespace[name], q)
+	}
+	if len(byNamespace) == 0 {
+		byNamespace[own] = nil
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
+		for _, f := range examineNamespace(ctx, service, namespace, byNamespace[namespace], knowsQueues) {
+			if len(byNamespace) > 1 {
+				f.Check += " (" + view.Printable(namespace) + ")"
+			}
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
+func examineNamespace(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string, queues []operate.TaskQueue, knowsQueues bool) (findings []Finding) {
+	ask, cancel := context.WithTimeout(ctx, temporalTimeout)
+	defer cancel()
+	described, err := service.DescribeNamespace(ask, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+	var missing *serviceerror.NamespaceNotFound
+	switch {
+	case errors.As(err, &missing):
+		return append(findings, Finding{"namespace", Problem, fmt.Sprintf("Temporal has no namespace %q", namespace), "Nothing can be started in it. Its items wait, and replicas probe.",
+			"Register it: `temporal operator namespace create --namespace ...`; or correct TEMPORAL_NAMESPACE or pgdispatch.workflow_definitions.namespace. Then they run by themselves."})
+	case err != nil:
+		return append(findings, temporalFault("namespace", err))
+	case described.GetNamespaceInfo().GetState() != enums.NAMESPACE_STATE_REGISTERED:
+		findings = append(findings, Finding{"namespace", Problem, fmt.Sprintf("namespace %q is %s", namespace, described.GetNamespaceInfo().GetState()), "It takes no new workflows, or will be gone.", "Use another namespace."})
+	default:
+		findings = append(findings, ok("namespace", "%s", view.Printable(namespace)))
+	}
+	if !knowsQueues {
+		return append(findings, Finding{"task queues", Unknown, "the definitions could not be read", "Whether workers wait for work is not known.", "Mend the database first."})
+	}
+	keeps := described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
+	return append(findings, checkRetention(keeps, queues), checkPollers(ctx, service, namespace, queues))
+}
+
+func temporalFault(check string, err error) Finding {
+	f := Finding{check, Problem, postgres.Redact(err).Error(), "Nothing can be started. Replicas pause, and items wait.", "See that Temporal runs, and that TEMPORAL_ADDRESS, TLS and the network between are right."}
+	var denied *serviceerror.PermissionDenied
+	switch {
+	case errors.As(err, &denied):
+		f.Severity, f.Remedy = Unknown, "Give the API key or certificate the right to read the namespace, or run doctor with one that has it."
+		f.Meaning = "Temporal does not say: these credentials may not ask."
+	case serviceerror.ToStatus(err).Code() == codes.Unauthenticated:
+		f.Remedy = "Correct TEMPORAL_API_KEY, or the client certificate."
+	}
+	return f
+}
+
+// checkRetention compares how long Temporal keeps closed workflows with how long an item may be retried.
+func checkRetention(keeps time.Duration, queues []operate.TaskQueue) Finding {
+	const check, meaning = "retention", "A start that is repeated is recognised for as long as Temporal remembers the workflow. An item whose start was never answered for longer is not started again: it becomes a dead letter, for a person to replay or discard."
+	attempts := 1
+	for _, q := range queues {
+		attempts = max(attempts, q.MaxAttempts)
+	}
+	longest := time.Duration(attempts) * longestAttempt
+	remedy := fmt.Sprintf("`temporal operator namespace update --retention ...` to %s or more.", view.Shortly(max(2*longest, leastRetention)))
+	switch {
+	case keeps <= 0:
+		return Finding{check, Unknown, "Temporal does not say for how long it remembers", meaning, remedy}
+	case keeps < longest:
+		return Finding{check, Problem, fmt.Sprintf("closed workflows are forgotten after %s, and an item may be tried for %s", view.Shortly(keeps), view.Shortly(longest)), meaning, remedy}
+	case keeps < max(2*longest, leastRetention):
+		return Finding{check, Warning, fmt.Sprintf("closed workflows are forgotten after %s, and an item may be tried for %s", view.Shortly(keeps), view.Shortly(longest)), meaning, remedy}
+	}
+	return ok(check, "closed workflows are remembered for %s; an item is tried for %s at the most, outages apart", view.Shortly(keeps), view.Shortly(longest))
+}
+
+// checkPollers checks that workers poll each task queue for workflow tasks.
+func checkPollers(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string, queues []operate.TaskQueue) Finding {
+	const check = "task queues"
+	idle := []string{}
+	for n, q := range queues {
+		if n == mostQueues {
+			break
+		}
+		ask, cancel := context.WithTimeout(ctx, temporalTimeout)
+		answer, err := service.DescribeTaskQueue(ask, &workflowservice.DescribeTaskQueueRequest{
+			Namespace: namespace, TaskQueue: &taskqueue.TaskQueue{Name: q.Name}, TaskQueueType: enums.TASK_QUEUE_TYPE_WORKFLOW,
+		})
+		cancel()
+		if err != nil {
+			return Finding{check, Unknown, fmt.Sprintf("%s: %s", view.Printable(q.Name), postgres.Redact(err)), "Whether workers wait for work is not known.", "See that the queue's name is one that Temporal takes, and that the credentials may ask."}
+		}
+		if len(answer.GetPollers()) == 0 {
+			idle = append(idle, view.Printable(q.Name))
+		}
+	}
+	asked := fmt.Sprint(len(queues))
+	if len(queues) > mostQueues {
+		asked = fmt.Sprintf("the first %d of %d", mostQueues, len(queues))
+	}
+	if len(idle) > 0 {
+		return Finding{check, Warning, fmt.Sprintf("no worker has polled %d of %s within minutes: %s", len(idle), asked, shortList(idle)), "Workflows on them are started and do nothing, and hold their workspace's slots.",
+			"Start the workers, or correct task_queue in pgdispatch.workflow_definitions."}
+	}
+	return ok(check, "workers poll all of %s", asked)
+}

@@ -1,0 +1,7 @@
+package operate
+
+// Constants for tests.
+const (
+	DepthLimit  = depthLimit
+	ItemsLooked = itemsLooked
+)

@@ -1,0 +1,209 @@
+package operate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/storetest"
+	"github.com/stretchr/testify/require"
+)
+
+func namesOf(rows []operate.WorkspaceRow) (names []string) {
+	for _, row := range rows {
+		names = append(names, row.Name)
+	}
+	return names
+}
+
+func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	busy, late, broken := b.NewWorkspace("busy", 5), b.NewWorkspace("late", 0), b.NewWorkspace("broken", 5)
+	b.Insert(busy, 3)
+	b.Insert(broken, 2)
+	batch, err := b.Claim(t.Context(), 5)
+	require.NoError(t, err)
+	for _, item := range batch.Items {
+		if item.WorkspaceID == broken {
+			_, err := b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: item.ID, Token: item.Token, Error: "no"}})
+			require.NoError(t, err)
+		}
+	}
+	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
+		select workspace_id, id, now() - interval '1 hour' from pgdispatch.workflow_definitions where workspace_id = $1::uuid`, late)
+	_, err = b.Claim(t.Context(), 1)
+	require.NoError(t, err)
+
+	for by, want := range map[operate.WorkspaceOrder]string{
+		operate.ByName: "broken busy late shop", operate.ByRunning: "busy broken late shop", operate.ByOldest: "late broken busy shop", operate.ByFailures: "broken busy late shop",
+	} {
+		var names []string
+		var after *operate.WorkspaceKey
+		for range 4 {
+			page, err := b.ListWorkspaces(t.Context(), "", by, after, 1)
+			require.NoError(t, err)
+			require.Len(t, page, 1, by)
+			names = append(names, page[0].Name)
+			key := page[0].Key()
+			after = &key
+		}
+		require.Equal(t, want, strings.Join(names, " "), by)
+		last, err := b.ListWorkspaces(t.Context(), "", by, after, 1)
+		require.NoError(t, err)
+		require.Empty(t, last)
+	}
+	for _, by := range []operate.WorkspaceOrder{operate.ByName, operate.ByRunning, operate.ByOldest, operate.ByFailures} {
+		found, err := b.ListWorkspaces(t.Context(), "B", by, nil, 10)
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"broken", "busy"}, namesOf(found), by)
+		strange := operate.WorkspaceKey{Rank: -1e300, Name: "a", ID: late}
+		_, err = b.ListWorkspaces(t.Context(), "", by, &strange, 10)
+		require.NoError(t, err, "a place that nobody has been shown")
+	}
+	found, err := b.ListWorkspaces(t.Context(), "BUS", operate.ByName, nil, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"busy"}, namesOf(found))
+	require.EqualValues(t, 3, found[0].Claimed)
+	require.Nil(t, found[0].OldestWaiting)
+	found, err = b.ListWorkspaces(t.Context(), late, operate.ByName, nil, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"late"}, namesOf(found), "by its ID")
+	require.EqualValues(t, 1, found[0].Waiting)
+	require.InDelta(t, time.Hour, *found[0].OldestWaiting, float64(time.Minute))
+}
+
+// Some have room and some have not, all since the same moment but one; the pages have everyone once.
+func TestThoseWhoWaitLongestAreListedPageByPageWhetherTheyHaveRoomOrNot(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	ids := []string{}
+	for n := range 12 {
+		ids = append(ids, b.NewWorkspace(fmt.Sprint("w", n), n%3))
+	}
+	b.Execute("update pgdispatch.workspaces set paused = true where id = $1::uuid", ids[5])
+	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
+		select workspace_id, id, now() - case when workspace_id = $1::uuid then interval '2 hours' else interval '1 hour' end
+		from pgdispatch.workflow_definitions where workspace_id = any ($2::text[]::uuid[])`, ids[4], ids)
+	_, err := b.Claim(t.Context(), 0)
+	require.NoError(t, err)
+	seen := []string{}
+	var after *operate.WorkspaceKey
+	for {
+		page, err := b.ListWorkspaces(t.Context(), "", operate.ByOldest, after, 5)
+		require.NoError(t, err)
+		for _, row := range page {
+			seen = append(seen, row.ID)
+			key := row.Key()
+			after = &key
+		}
+		if len(page) < 5 {
+			break
+		}
+	}
+	require.Equal(t, ids[4], seen[0], "it waits longest")
+	require.ElementsMatch(t, ids, seen[:12])
+	require.Len(t, seen, 13, "the shop, which has nothing, comes last")
+}
+
+func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	other := b.NewWorkspace("other", 5)
+	running := b.Dispatched(2)
+	claimed := b.Claimed(1)
+	dead := b.Claimed(1)
+	_, err := b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: dead[0].ID, Token: dead[0].Token, Error: "card 42 refused"}})
+	require.NoError(t, err)
+	b.Insert(b.Shop.Shop, 3)
+	b.Insert(other, 1)
+
+	count := func(f operate.ItemFilter, status string, workspaces ...string) int {
+		t.Helper()
+		page, err := b.ListItems(t.Context(), f, status, workspaces, nil, 100)
+		require.NoError(t, err)
+		for _, item := range page.Items {
+			require.True(t, status == "" || item.Status == status)
+		}
+		return len(page.Items)
+	}
+	require.Equal(t, 8, count(operate.ItemFilter{}, ""))
+	require.Equal(t, len(running), count(operate.ItemFilter{}, "DISPATCHED"))
+	require.Equal(t, len(running), count(operate.ItemFilter{}, "DISPATCHED", b.Shop.Shop))
+	require.Zero(t, count(operate.ItemFilter{}, "DISPATCHED", other))
+	require.Equal(t, len(claimed), count(operate.ItemFilter{}, "CLAIMED", b.Shop.Shop))
+	require.Equal(t, 4, count(operate.ItemFilter{}, "PENDING"))
+	require.Equal(t, 1, count(operate.ItemFilter{}, "PENDING", other))
+	require.Equal(t, 4, count(operate.ItemFilter{}, "PENDING", other, b.Shop.Shop))
+	require.Equal(t, 1, count(operate.ItemFilter{Error: "CARD"}, "FAILED"))
+	require.Equal(t, 1, count(operate.ItemFilter{Error: "CARD"}, ""))
+	require.Zero(t, count(operate.ItemFilter{Error: "%"}, "FAILED"), "it is text and no pattern")
+	hour := time.Hour
+	require.Equal(t, 8, count(operate.ItemFilter{Since: operate.Moment{Ago: &hour}}, ""))
+	require.Zero(t, count(operate.ItemFilter{Until: operate.Moment{Ago: &hour}}, ""))
+	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "", nil, []string{"00000000-0000-0000-0000-000000000000"}, 10)
+	require.NoError(t, err)
+	require.Empty(t, page.Items)
+
+	var seen []int64
+	for next := int64(0); ; {
+		page, err := b.ListItems(t.Context(), operate.ItemFilter{Before: next}, "", nil, nil, 3)
+		require.NoError(t, err)
+		for _, item := range page.Items {
+			seen = append(seen, item.ID)
+		}
+		if next = page.Next; next == 0 {
+			break
+		}
+	}
+	require.Len(t, seen, 8)
+	require.IsDecreasing(t, seen)
+}
+
+func TestASearchThatFindsLittleLooksAtABoundedNumberAndGoesOn(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	b.Insert(b.Shop.Shop, 1)
+	b.Insert(b.NewWorkspace("loud", 1), operate.ItemsLooked)
+	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "", []string{b.Shop.Shop}, nil, 10)
+	require.NoError(t, err)
+	require.Empty(t, page.Items)
+	require.True(t, page.Bounded)
+	require.NotZero(t, page.Next)
+	page, err = b.ListItems(t.Context(), operate.ItemFilter{Before: page.Next}, "", []string{b.Shop.Shop}, nil, 10)
+	require.NoError(t, err)
+	require.Len(t, page.Items, 1)
+	require.Zero(t, page.Next)
+	page, err = b.ListItems(t.Context(), operate.ItemFilter{}, "PENDING", []string{b.Shop.Shop}, nil, 10)
+	require.NoError(t, err)
+	require.Len(t, page.Items, 1, "by the index of what waits, at once")
+}
+
+func TestDeadLettersAreGroupedByWhatTheirErrorsHaveInCommon(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	items := b.Claimed(5)
+	for n, item := range items {
+		text := fmt.Sprintf("order %d of %s: card refused", n, item.ExecutionID)
+		if n == 4 {
+			text = "no such customer"
+		}
+		_, err := b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: item.ID, Token: item.Token, Error: text}})
+		require.NoError(t, err)
+	}
+	_, err := b.Discard(t.Context(), []int64{items[0].ID}, "me")
+	require.NoError(t, err)
+	groups, err := b.DeadGroups(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, groups, 2)
+	require.Equal(t, "order … of …: card refused", groups[0].Kind)
+	require.EqualValues(t, 3, groups[0].Items, "of those that are open")
+	require.Equal(t, items[3].ID, groups[0].Newest)
+	require.Contains(t, groups[0].Example, items[3].ExecutionID)
+	ids, err := b.DeadOfKind(t.Context(), groups[0].Kind, nil, 10)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []int64{items[1].ID, items[2].ID, items[3].ID}, ids)
+}

@@ -1,0 +1,85 @@
+package operate
+
+import (
+	"context"
+	"time"
+)
+
+// Overview is a summary of the queue and the replicas. The cost of reading it does not grow with the queue.
+type Overview struct {
+	Depth    Depth     `json:"queue"`
+	Replicas []Replica `json:"replicas"`
+	// Minutes are the last sixty minutes, the current one last. Nil if no replica ran in them.
+	Minutes []Minute `json:"minutes"`
+	// Stalled lists what runs without progress, those with the most executions first.
+	Stalled []StallFor `json:"stalled"`
+}
+
+// overviewSpan is the time that Minutes covers.
+const overviewSpan = time.Hour
+
+// mostStalled is the maximum length of Stalled.
+const mostStalled = 20
+
+// Overview returns the current overview.
+func (s *Store) Overview(ctx context.Context) (o Overview, err error) {
+	if o.Depth, err = s.QueueDepth(ctx); err != nil {
+		return o, err
+	}
+	if o.Replicas, err = s.Replicas(ctx); err != nil {
+		return o, err
+	}
+	if o.Stalled, err = s.Stalled(ctx, mostStalled); err != nil {
+		return o, err
+	}
+	o.Minutes, err = s.activity(ctx, overviewSpan)
+	return o, err
+}
+
+// Ended returns the number of executions that ended within the overview's minutes.
+func (o Overview) Ended() (completed, failed, cancelled int64) {
+	for _, m := range o.Minutes {
+		completed, failed, cancelled = completed+m.Completed, failed+m.Failed, cancelled+m.Cancelled
+	}
+	return completed, failed, cancelled
+}
+
+// Pickup is the pickup latency: the time from when an item became due until its workflow was started.
+type Pickup struct {
+	P50, P99 time.Duration
+	Starts   int64         // number of measured starts
+	Over     time.Duration // length of the measured period
+}
+
+// Pickup returns the latency over the last two minutes or, if nothing was started in them, over the whole overview.
+func (o Overview) Pickup() Pickup {
+	for _, minutes := range []int{2, len(o.Minutes)} {
+		var waits Waits
+		for _, m := range o.Minutes[max(len(o.Minutes)-minutes, 0):] {
+			waits.Merge(m.Waits)
+		}
+		if total := waits.Total(); total > 0 {
+			return Pickup{waits.Quantile(.5), waits.Quantile(.99), total, time.Duration(minutes) * time.Minute}
+		}
+	}
+	return Pickup{}
+}
+
+// StartsPerSecond returns the sum of the replicas' start rates, each measured between its last two heartbeats.
+func (o Overview) StartsPerSecond() (sum float64) {
+	for _, r := range o.Replicas {
+		sum += r.State.StartsPerSecond
+	}
+	return sum
+}
+
+// WakeUps returns the sums of the replicas' wake-ups by source, each counted since the replica started.
+func (o Overview) WakeUps() map[string]int64 {
+	all := map[string]int64{}
+	for _, r := range o.Replicas {
+		for source, count := range r.State.WakeUps {
+			all[source] += count
+		}
+	}
+	return all
+}

@@ -1,0 +1,169 @@
+package operate_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/storetest"
+	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWaitsKnowTheirQuantilesToAFifth(t *testing.T) {
+	t.Parallel()
+	var w operate.Waits
+	require.Zero(t, w.Quantile(.5))
+	for n := 1; n <= 1000; n++ {
+		w.Add(time.Duration(n) * time.Millisecond)
+	}
+	for share, want := range map[float64]time.Duration{.5: 500 * time.Millisecond, .99: 990 * time.Millisecond, 1: time.Second} {
+		require.GreaterOrEqual(t, w.Quantile(share), want-time.Microsecond)
+		require.LessOrEqual(t, w.Quantile(share), want*119/100+time.Microsecond, "%v", share)
+	}
+	var odd operate.Waits
+	odd.Add(-time.Hour)
+	odd.Add(0)
+	odd.Add(1e6 * time.Hour)
+	require.EqualValues(t, 3, odd.Total())
+	require.Less(t, odd.Quantile(.5), time.Millisecond)
+	other := operate.Waits{0, 1}
+	other.Merge(odd)
+	require.EqualValues(t, 4, other.Total())
+}
+
+// noteStarts records starts, as a replica does.
+func noteStarts(b *storetest.Bench, waits operate.Waits) {
+	b.Execute(sql.Text("activity_note"), waits.Total(), []int64(waits))
+}
+
+func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	empty, err := b.Overview(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, empty.Minutes)
+	require.Zero(t, empty.Pickup())
+
+	items := b.Dispatched(3)
+	for n, outcome := range []string{"COMPLETED", "FAILED"} {
+		_, err := b.Finish(t.Context(), items[n].ExecutionID, outcome, "it broke", "")
+		require.NoError(t, err)
+	}
+	b.Insert(b.Shop.Shop, 2)
+	b.Execute(`select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where status = 'PENDING' limit 1`)
+	for range 2 { // a hint goes once a claim has read it
+		_, err = b.Claim(t.Context(), 0)
+		require.NoError(t, err)
+		_, err = b.Sweep(t.Context(), 10)
+		require.NoError(t, err)
+	}
+	var slow, fast operate.Waits
+	slow.Add(time.Minute)
+	fast.Add(time.Millisecond)
+	fast.Add(time.Millisecond)
+	noteStarts(b, slow)
+	noteStarts(b, fast)
+
+	o, err := b.Overview(t.Context())
+	require.NoError(t, err)
+	require.Len(t, o.Minutes, 60, "those in which nothing happened too")
+	completed, failed, cancelled := o.Ended()
+	require.Equal(t, []int64{1, 1, 1}, []int64{completed, failed, cancelled}, "each end counts once")
+	require.EqualValues(t, 3, o.Minutes[59].Started+o.Minutes[58].Started)
+	pickup := o.Pickup()
+	require.EqualValues(t, 3, pickup.Starts)
+	require.InEpsilon(t, time.Millisecond, pickup.P50, .19)
+	require.InEpsilon(t, time.Minute, pickup.P99, .19)
+
+	b.Execute("update pgdispatch.activity set minute = minute - interval '30 minutes'")
+	o, err = b.Overview(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 3, o.Pickup().Starts, "where nothing was started of late, the hour counts")
+	b.Execute("update pgdispatch.activity set minute = minute - interval '31 minutes'")
+	o, err = b.Overview(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, o.Minutes)
+	b.Execute("update pgdispatch.activity set minute = minute - interval '1 day'")
+	_, err = b.Sweep(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.activity"), "what is older than a day goes")
+}
+
+func TestTheFirstSweepOfAMinuteNotesWhatWaitsIsClaimedAndRuns(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	sweep := func() {
+		t.Helper()
+		_, err := b.Sweep(t.Context(), 10)
+		require.NoError(t, err)
+	}
+	b.Dispatched(2)
+	b.Claimed(1)
+	b.Insert(b.Shop.Shop, 3)
+	var waits operate.Waits
+	waits.Add(time.Second)
+	noteStarts(b, waits)
+	sweep()
+	o, err := b.Overview(t.Context())
+	require.NoError(t, err)
+	seen := slices.IndexFunc(o.Minutes, func(m operate.Minute) bool { return m.Waiting != nil })
+	require.NotEqual(t, -1, seen)
+	m := o.Minutes[seen]
+	require.Equal(t, []int64{3, 1, 2}, []int64{*m.Waiting, *m.Claimed, *m.Running})
+	require.Nil(t, o.Minutes[0].Waiting, "nobody swept then")
+
+	b.Execute("update pgdispatch.activity set waiting = 77")
+	sweep()
+	require.NotZero(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.activity where waiting = 77"), "once a minute is enough")
+	b.Execute("update pgdispatch.activity set waiting = null")
+	sweep()
+	require.Equal(t, 3, sqltest.Scalar[int](b.Shop, "select waiting from pgdispatch.activity order by minute desc limit 1"), "what was started before it was swept changes nothing")
+	require.Equal(t, 1, sqltest.Scalar[int](b.Shop, "select sum(started)::integer from pgdispatch.activity"))
+}
+
+func TestTheNotesOfALongQueueAreTheEstimatesOfItsDepth(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	depth := longQueue(t, b)
+	_, err := b.Sweep(t.Context(), 10)
+	require.NoError(t, err)
+	noted := sqltest.Scalar[int64](b.Shop, "select waiting from pgdispatch.activity")
+	require.Equal(t, depth.Pending, noted)
+	require.True(t, operate.IsEstimate(noted))
+}
+
+func TestTheRateOfThePresentMinuteIsThatOfWhatHasPassedOfIt(t *testing.T) {
+	t.Parallel()
+	require.InDelta(t, 2, operate.Minute{Started: 120, Passed: time.Minute}.StartsPerSecond(), 1e-9)
+	require.InDelta(t, 12, operate.Minute{Started: 120, Passed: 10 * time.Second}.StartsPerSecond(), 1e-9)
+	require.Zero(t, operate.Minute{Started: 120}.StartsPerSecond())
+	b := storetest.New(t)
+	_, err := b.Sweep(t.Context(), 10)
+	require.NoError(t, err)
+	o, err := b.Overview(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, o.Minutes[0].Passed)
+	require.Less(t, o.Minutes[59].Passed, time.Minute, "it is not over")
+}
+
+func TestAReplicaSaysHowItIs(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	on := true
+	state := operate.ReplicaState{Busy: 2, BreakerOpen: true, Listening: &on, OnDuty: true, StartsPerSecond: 1.5, WakeUps: map[string]int64{"poll": 3}}
+	for _, owner := range []string{"a", "a", "b"} {
+		report, err := json.Marshal(state)
+		require.NoError(t, err)
+		b.Execute(sql.Text("replica_alive"), owner, "v1", 10, b.Lease, nil, string(report))
+	}
+	o, err := b.Overview(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, state, o.Replicas[0].State)
+	require.Less(t, o.Replicas[0].Heard, time.Minute)
+	require.InDelta(t, 3, o.StartsPerSecond(), 1e-9)
+	require.Equal(t, map[string]int64{"poll": 6}, o.WakeUps())
+}

@@ -1,0 +1,105 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// SQLSTATEs that are handled individually.
+const (
+	readOnly         = "25006" // read_only_sql_transaction
+	diskFull         = "53100"
+	tooManyClients   = "53300" // too_many_connections
+	LockNotAvailable = "55P03"
+	queryCanceled    = "57014"
+	noPrivilege      = "42501"
+
+	dataException = "22" // an SQLSTATE class
+)
+
+// remedies tell the operator what to do. The replica continues by itself once that is done.
+var remedies = map[string]string{
+	readOnly:       "this server takes no writes: DATABASE_URL must lead to the primary",
+	diskFull:       "the database's disk is full: make room",
+	tooManyClients: "a replica needs 12 connections: raise max_connections or the role's limit, or end what holds the others",
+	queryCanceled:  "if the role, the database or a pooler sets a statement_timeout, remove it",
+	noPrivilege:    "grant the role what it needs: pgdispatch_dispatcher to run, pgdispatch_enqueuer to enqueue, pgdispatch_reader to look, pgdispatch_operator to change",
+}
+
+// HasCode reports whether err is an error of Postgres with this SQLSTATE.
+func HasCode(err error, code string) bool {
+	var postgres *pgconn.PgError
+	return errors.As(err, &postgres) && postgres.Code == code
+}
+
+// IsForbidden reports whether Postgres rejected a statement because of a missing privilege.
+func IsForbidden(err error) bool { return HasCode(err, noPrivilege) }
+
+// TookTooLong reports whether a statement was ended by a timeout or canceled by the server.
+func TookTooLong(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || HasCode(err, queryCanceled)
+}
+
+// Refusal returns the message and the hint of an error that a pgdispatch SQL function raised. It returns false for all
+// other errors.
+func Refusal(err error) (what, remedy string, refused bool) {
+	var postgres *pgconn.PgError
+	if !errors.As(err, &postgres) || !strings.HasPrefix(postgres.Code, "PGD") {
+		return "", "", false
+	}
+	return postgres.Message, postgres.Hint, true
+}
+
+// WithRemedy appends what to do about a Postgres error, if that is known.
+func WithRemedy(err error) error {
+	var postgres *pgconn.PgError
+	if errors.As(err, &postgres) && remedies[postgres.Code] != "" {
+		return fmt.Errorf("%w: %s", err, remedies[postgres.Code])
+	}
+	return err
+}
+
+// withheld is a data exception without its message, which may contain a value of a row, such as `invalid input syntax
+// for type integer: "4711"` from a user-defined trigger. Thus no value reaches logs or traces; the Postgres log has
+// it. Messages of all other errors name only schema objects. withheld unwraps to the original error.
+type withheld struct{ *pgconn.PgError }
+
+func (w withheld) Error() string {
+	return fmt.Sprintf("%s: a value that is not shown here was refused: the log of Postgres has it, and where that was (SQLSTATE %s)", w.Severity, w.Code)
+}
+
+func (w withheld) Unwrap() error { return w.PgError }
+
+// withoutData hides the message of an error that may contain row data. FATAL errors concern the connection, not a row.
+func withoutData(err error) error {
+	var postgres *pgconn.PgError
+	if errors.As(err, &postgres) && strings.HasPrefix(postgres.Code, dataException) && postgres.SeverityUnlocalized != "FATAL" {
+		return withheld{postgres}
+	}
+	return err
+}
+
+// notOfRows are the SQLSTATE classes that are not about a row: connections, transactions, locks, resources and operator
+// intervention.
+var notOfRows = []string{"08", "25", "28", "3D", "40", "53", "55", "57", "58"}
+
+// IsRefused reports whether Postgres rejected a statement because of a row, so that the statement may succeed without
+// that row. User-defined triggers and constraints can cause this. Retrying it immediately does not help.
+func IsRefused(err error) bool {
+	var postgres *pgconn.PgError
+	if !errors.As(err, &postgres) || postgres.Severity == "FATAL" || len(postgres.Code) != 5 || postgres.Code == "PGD30" {
+		return false
+	}
+	switch class := postgres.Code[:2]; {
+	case slices.Contains(notOfRows, class):
+		return false
+	case class == "42": // a missing privilege or name: about a row only if raised inside a user-defined function
+		return postgres.Where != "" && !strings.HasPrefix(postgres.Where, "PL/pgSQL function pgdispatch.")
+	}
+	return true
+}

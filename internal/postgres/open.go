@@ -1,0 +1,156 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pgdispatch/pgdispatch/internal/local"
+)
+
+const (
+	// ConnectTimeout limits one attempt to connect.
+	ConnectTimeout = 5 * time.Second
+	// pingTimeout limits the check of an idle pooled connection.
+	pingTimeout = time.Second
+)
+
+const unverified = "%s: the connection to %s is %w: it leaves this machine, and nothing proves that the server is the right one. " +
+	"Set sslmode=verify-full, with sslrootcert where the authority is your own; or, where you trust the network between, PGDISPATCH_ALLOW_INSECURE_DATABASE=on"
+
+// Target is a database to connect to.
+type Target struct {
+	URL      string // empty means libpq's PG* variables
+	Variable string // that the URL was read from, for errors; empty means DATABASE_URL
+	// AllowUnverified allows connections to other machines without verified TLS.
+	AllowUnverified bool
+}
+
+// Name returns the name of the variable that the URL was read from.
+func (t Target) Name() string { return cmp.Or(t.Variable, "DATABASE_URL") }
+
+// Verify refuses a remote address unless TLS verifies it, through verify-full or verify-ca. It ignores a URL that cannot
+// be parsed, which is reported elsewhere.
+func (t Target) Verify() error {
+	config, err := pgx.ParseConfig(t.URL)
+	if err != nil {
+		return nil
+	}
+	return t.verify(config)
+}
+
+func (t Target) verify(config *pgx.ConnConfig) error {
+	if host := UnverifiedHost(config); host != "" && !t.AllowUnverified {
+		return fmt.Errorf(unverified, t.Name(), host, local.ErrUnverified)
+	}
+	return nil
+}
+
+// OpenPool opens a pool of at most size connections, each with the given settings. It connects on first use.
+func (t Target) OpenPool(ctx context.Context, size int32, settings map[string]string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(t.URL)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.Name(), Redact(err))
+	}
+	if err := t.verify(config.ConnConfig); err != nil {
+		return nil, err
+	}
+	config.MaxConns = size
+	config.PingTimeout = pingTimeout
+	config.MaxConnLifetimeJitter = 5 * time.Minute
+	prepare(config.ConnConfig, settings)
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open pool: %w", err)
+	}
+	return pool, nil
+}
+
+// Connect makes one connection attempt, outside of any pool. It calls warn, unless it is nil, with the server's warnings.
+func (t Target) Connect(ctx context.Context, settings map[string]string, warn func(*pgconn.Notice)) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(t.URL)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.Name(), Redact(err))
+	}
+	if err := t.verify(config); err != nil {
+		return nil, err
+	}
+	prepare(config, settings)
+	if warn != nil {
+		config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
+			if notice.SeverityUnlocalized == "WARNING" {
+				warn(notice)
+			}
+		}
+	}
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// prepare configures a connection. If settings is nil, the connection also works through a transaction pooler.
+func prepare(connConfig *pgx.ConnConfig, settings map[string]string) {
+	connConfig.ConnectTimeout = ConnectTimeout
+	connConfig.DialFunc = dialer()
+	connConfig.RuntimeParams["application_name"] = "pgdispatch"
+	maps.Copy(connConfig.RuntimeParams, settings)
+	if settings == nil && connConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		// A prepared statement may be missing on the pooler's next server connection.
+		connConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	if connConfig.ValidateConnect == nil {
+		// After a failover the old primary may return at the old address and refuse all writes.
+		connConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+}
+
+// dialer returns a dial function that detects a dead peer: it sends keepalive probes after 5 s of silence and gives up
+// within 10 s.
+func dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}}
+	return dialer.DialContext
+}
+
+// UnverifiedHost returns the first remote host that may be contacted without verification, or "". It includes
+// fallbacks: sslmode=prefer, for example, retries without TLS.
+func UnverifiedHost(connConfig *pgx.ConnConfig) string {
+	tries := append([]*pgconn.FallbackConfig{{Host: connConfig.Host, TLSConfig: connConfig.TLSConfig}}, connConfig.Fallbacks...)
+	for _, try := range tries {
+		// For verify-ca, pgx sets InsecureSkipVerify and verifies the certificate in VerifyPeerCertificate.
+		verified := try.TLSConfig != nil && (!try.TLSConfig.InsecureSkipVerify || try.TLSConfig.VerifyPeerCertificate != nil)
+		if !verified && !local.Host(try.Host) {
+			return try.Host
+		}
+	}
+	return ""
+}
+
+// credentials matches the text between a URL's scheme and its last @, and the password in a key=value string.
+var credentials = regexp.MustCompile(`(://)[^\s]*@|(?i)(password\s*=\s*)('(\\.|[^'\\])*'|\S+)`)
+
+// Redact removes credentials from an error's text. pgx does so only on a best-effort basis.
+func Redact(err error) error {
+	var bad *url.Error
+	if errors.As(err, &bad) {
+		return errors.New("cannot be parsed as a URL")
+	}
+	text := err.Error()
+	clean := credentials.ReplaceAllStringFunc(text, func(found string) string {
+		if strings.HasPrefix(found, "://") {
+			return "://***@"
+		}
+		return "password=***"
+	})
+	if clean == text {
+		return err
+	}
+	return errors.New(clean)
+}

@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRedactHidesPasswords(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"cannot parse `postgres://app:secret@db:5432/shop`: bad port",
+		"cannot parse `postgresql://app:secret@db/shop?sslmode=x`: bad sslmode",
+		"dial postgres://secret@db/shop: refused",
+		"two of them: postgres://a:secret@db/x and postgres://b:secret@db/y",
+		"cannot parse `host=db user=app password=secret dbname=shop`: bad keyword",
+		"cannot parse `host=db password='secret and more' user=app`: bad keyword",
+		"cannot parse `postgres://db/shop?password=secret`: bad keyword",
+		"cannot parse `password=secret`",
+	} {
+		clean := Redact(errors.New(text)).Error()
+		require.NotContains(t, clean, "secret", text)
+		require.NotContains(t, clean, "and more", text)
+	}
+}
+
+func TestRedactLeavesTheRestAsItIs(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"connection refused",
+		"dial tcp 127.0.0.1:5432: connect: connection refused",
+		"failed to connect to `user=app database=shop`: server error: FATAL: password authentication failed for user \"app\"",
+		"postgres://db:5432/shop: no such host",
+	} {
+		err := fmt.Errorf("open pool: %w", errors.New(text))
+		require.Equal(t, err, Redact(err), "an error without credentials stays what it is")
+	}
+	clean := Redact(errors.New("cannot parse `postgres://app:secret@db:5432/shop`: bad port")).Error()
+	require.Contains(t, clean, "@db:5432/shop`: bad port")
+}
+
+func TestRedactHidesAnAddressThatIsNoURL(t *testing.T) {
+	t.Parallel()
+	address := strings.Join([]string{"postgres://app:secret@db", "port/shop"}, ":")
+	_, err := url.Parse(address)
+	require.Error(t, err)
+	require.NotContains(t, Redact(fmt.Errorf("DATABASE_URL: %w", err)).Error(), "secret")
+}
+
+// What pgx itself says of an address that it cannot read.
+func TestErrorsOfBadAddressesHideThePassword(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{
+		"postgres://app:secret@db:port/shop",
+		"postgres://app:secret@db/shop?sslmode=nonsense",
+		"postgres://app:sec%zzsecret@db/shop",
+		"host=db user=app password=secret port=nonsense",
+		"host=db user=app password='secret and more' connect_timeout=x",
+		"password=secret nonsense",
+	} {
+		_, err := pgx.ParseConfig(address)
+		require.Error(t, err, address)
+		require.NotContains(t, Redact(err).Error(), "secret", address)
+		require.NotContains(t, Redact(err).Error(), "and more", address)
+		_, err = Target{URL: address}.OpenPool(t.Context(), 1, nil)
+		require.ErrorContains(t, err, "DATABASE_URL: ")
+		require.NotContains(t, err.Error(), "secret", address)
+	}
+}
+
+func TestRedactHidesAwkwardPasswords(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"host=db password = s3cret dbname=shop",
+		`host=db PASSWORD='it\'s s3cret' dbname=shop`,
+		"cannot parse `postgres://app:p@s3cret@db:5432/shop`",
+	} {
+		require.NotContains(t, Redact(errors.New(text)).Error(), "s3cret")
+	}
+}

@@ -1,0 +1,61 @@
+package replica
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/notify"
+)
+
+// poolSettings returns the settings of the connections for claims and for everything else. Without LISTEN there may be
+// a transaction pooler in between, which accepts no settings. Both are nil then, and every commit is durable.
+func poolSettings(c config.Config) (forClaims, forOthers map[string]string) {
+	if !c.Listen {
+		return nil, nil
+	}
+	claims, others := "on", "off"
+	switch c.Durable {
+	case config.DurableAll:
+		others = "on"
+	case config.DurableNone:
+		claims = "off"
+	}
+	return postgres.DirectSettings(postgres.Planning, map[string]string{"synchronous_commit": claims, "lock_timeout": claim.ClaimLockTimeout.String()}),
+		postgres.DirectSettings(postgres.Planning, map[string]string{"synchronous_commit": others})
+}
+
+// viewSettings are for the web view. Its queries are planned for their actual parameters.
+func viewSettings(c config.Config) map[string]string {
+	if !c.Listen {
+		return nil
+	}
+	return postgres.DirectSettings(map[string]string{
+		"statement_timeout": "5s", "jit": "off", "plan_cache_mode": "force_custom_plan",
+	})
+}
+
+// dialListener returns a function that opens a new connection outside the pools on each call.
+func dialListener(to postgres.Target) func(context.Context) (*pgx.Conn, error) {
+	return func(ctx context.Context) (*pgx.Conn, error) {
+		return to.Connect(ctx, postgres.ListenerSettings(), nil)
+	}
+}
+
+// dialGate returns a function that opens a new gate session on each call. If this machine disappears, the server
+// notices within seconds and another replica takes over.
+func dialGate(to postgres.Target) func(context.Context) (notify.GateSession, error) {
+	settings := postgres.DirectSettings(map[string]string{
+		"application_name": "pgdispatch gate", "synchronous_commit": "off", "tcp_user_timeout": postgres.TCPUserTimeout,
+		"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
+	})
+	return func(ctx context.Context) (notify.GateSession, error) {
+		conn, err := to.Connect(ctx, settings, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &notify.Session{Conn: conn}, nil
+	}
+}

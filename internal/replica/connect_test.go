@@ -1,0 +1,186 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/notify"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// harsh is a database whose settings end everything soon.
+func harsh(t *testing.T) string {
+	t.Helper()
+	address := sqltest.URL(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	for _, setting := range []string{
+		"statement_timeout = '50ms'", "lock_timeout = '50ms'", "idle_session_timeout = '50ms'",
+		"default_transaction_isolation = 'serializable'", "tcp_user_timeout = 0", "jit = on", "synchronous_commit = local",
+	} {
+		_, err := conn.Exec(t.Context(), `do $$ begin execute format('alter database %I set `+strings.ReplaceAll(setting, "'", "''")+`', current_database()); end $$`)
+		require.NoError(t, err, setting)
+	}
+	return address
+}
+
+func show(t *testing.T, on interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, names ...string) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	for _, name := range names {
+		var value string
+		require.NoError(t, on.QueryRow(t.Context(), "select current_setting($1)", name).Scan(&value))
+		values[name] = value
+	}
+	return values
+}
+
+func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
+	t.Parallel()
+	address := harsh(t)
+	forClaims, forOthers := poolSettings(config.Config{Listen: true, Durable: config.DurableClaims})
+	for _, c := range []struct {
+		settings     map[string]string
+		commit, lock string
+	}{{forClaims, "on", "100ms"}, {forOthers, "off", "1s"}} {
+		pool, err := postgres.Target{URL: address}.OpenPool(t.Context(), 2, c.settings)
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		require.Equal(t, map[string]string{
+			"statement_timeout": "0", "lock_timeout": c.lock, "idle_session_timeout": "0",
+			"default_transaction_isolation": "read committed", "jit": "off", "synchronous_commit": c.commit,
+		}, show(t, pool, "statement_timeout", "lock_timeout", "idle_session_timeout", "default_transaction_isolation", "jit", "synchronous_commit"))
+	}
+	listener, err := dialListener(postgres.Target{URL: address})(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close(context.Background()) })
+	require.Equal(t, map[string]string{"idle_session_timeout": "0", "statement_timeout": "0"}, show(t, listener, "idle_session_timeout", "statement_timeout"))
+	gate, err := dialGate(postgres.Target{URL: address})(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = gate.Close(context.Background()) })
+	require.Equal(t, map[string]string{"idle_session_timeout": "0", "synchronous_commit": "off"}, show(t, gate.(*notify.Session).Conn, "idle_session_timeout", "synchronous_commit"))
+}
+
+// A client that is stopped takes no data: its listener would pin the whole database's vacuum and fill its queue of notifications.
+func TestTheServerGivesUpAListenerAndAGateThatTakeNoData(t *testing.T) {
+	t.Parallel()
+	address := harsh(t)
+	// What the server's own socket says, in milliseconds and seconds.
+	listener, err := dialListener(postgres.Target{URL: address})(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close(context.Background()) })
+	require.Equal(t, map[string]string{"tcp_user_timeout": "8000"}, show(t, listener, "tcp_user_timeout"))
+	gate, err := dialGate(postgres.Target{URL: address})(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = gate.Close(context.Background()) })
+	require.Equal(t, map[string]string{
+		"tcp_user_timeout": "8000", "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
+	}, show(t, gate.(*notify.Session).Conn, "tcp_user_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"))
+}
+
+// After a failover the old primary may come back on the old address.
+func TestAServerThatRefusesWritesIsNotConnectedTo(t *testing.T) {
+	t.Parallel()
+	address, err := url.Parse(sqltest.URL(t))
+	require.NoError(t, err)
+	query := address.Query()
+	query.Set("default_transaction_read_only", "on")
+	address.RawQuery = query.Encode()
+	pool, err := postgres.Target{URL: address.String()}.OpenPool(t.Context(), 1, nil)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	require.ErrorContains(t, pool.Ping(t.Context()), "read only connection")
+	_, err = dialListener(postgres.Target{URL: address.String()})(t.Context())
+	require.ErrorContains(t, err, "read only connection")
+}
+
+func TestAReplicaWaitsForAConnectionAndSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	address, err := url.Parse(sqltest.URL(t))
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), address.String())
+	require.NoError(t, err)
+	role := fmt.Sprintf("limited_%d", time.Now().UnixNano())
+	execute := func(statement string) {
+		_, err := conn.Exec(context.Background(), statement)
+		require.NoError(t, err)
+	}
+	execute("create role " + role + " login connection limit 0")
+	execute("grant usage on schema pgdispatch to " + role)
+	execute("grant select on all tables in schema pgdispatch to " + role)
+	t.Cleanup(func() {
+		execute("drop owned by " + role)
+		execute("drop role " + role)
+		_ = conn.Close(context.Background())
+	})
+	address.User = url.User(role)
+	pool, err := postgres.Target{URL: address.String()}.OpenPool(t.Context(), 1, nil)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+
+	logs, ready := &logBuffer{}, make(chan error, 1)
+	go func() { ready <- awaitSchema(t.Context(), pool, slog.New(slog.NewJSONHandler(logs, nil))) }()
+	require.Eventually(t, func() bool { return strings.Contains(logs.String(), "Waiting for Postgres") }, 20*time.Second, 5*time.Millisecond)
+	require.Contains(t, logs.String(), "53300")
+	require.Contains(t, logs.String(), "raise max_connections or the role's limit")
+	execute("alter role " + role + " connection limit 5")
+	require.NoError(t, <-ready)
+}
+
+func TestDurableCommitsSayWhatWaitsForTheDisk(t *testing.T) {
+	t.Parallel()
+	for durable, want := range map[config.Durability][2]string{config.DurableClaims: {"on", "off"}, config.DurableAll: {"on", "on"}, config.DurableNone: {"off", "off"}} {
+		claims, others := poolSettings(config.Config{Listen: true, Durable: durable})
+		require.Equal(t, want, [2]string{claims["synchronous_commit"], others["synchronous_commit"]}, durable)
+		require.Equal(t, "read committed", claims["default_transaction_isolation"])
+	}
+	claims, others := poolSettings(config.Config{Durable: config.DurableNone})
+	require.Nil(t, claims, "a transaction pooler takes no settings")
+	require.Nil(t, others)
+}
+
+func TestMain(m *testing.M) { sqltest.Main(m) }
+
+// logBuffer is a buffer that several goroutines use.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func TestASchemaFromBeforeTheBaselineIsRefused(t *testing.T) {
+	t.Parallel()
+	pool := sqltest.Pool(t, sqltest.EmptyURL(t))
+	for _, statement := range []string{"create schema pgdispatch", "create table pgdispatch.schema_version as select 15 as version"} {
+		_, err := pool.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	require.ErrorContains(t, awaitSchema(t.Context(), pool, slog.New(slog.DiscardHandler)), "`drop schema pgdispatch cascade`", "no replica starts")
+	require.ErrorContains(t, databaseReady(t.Context(), pool), "`drop schema pgdispatch cascade`")
+}

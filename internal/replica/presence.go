@@ -1,0 +1,73 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// presence renews this replica's presence, so that others leave its watches alone, and reports its state for operators.
+func (r *replica) presence(ctx context.Context) error {
+	pause := time.Second // the first report precedes listening, so renew it soon
+	for {
+		if err := r.alive(ctx); err != nil && ctx.Err() == nil {
+			r.log.WarnContext(ctx, "Cannot renew this replica's presence", "error", err)
+		}
+		r.noteStarts(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(min(r.Lease/3, pause)):
+			pause = presenceInterval
+		}
+	}
+}
+
+func (r *replica) state() operate.ReplicaState {
+	state := r.telemetry.State()
+	if r.listener != nil {
+		connected := r.listener.Connected()
+		state.Listening, state.OnDuty = &connected, r.gate.OnDuty()
+	}
+	return state
+}
+
+// alive records that this replica is alive, for one lease duration from now, and its state.
+func (r *replica) alive(ctx context.Context) error {
+	state, err := json.Marshal(r.state())
+	if err != nil {
+		return fmt.Errorf("renew replica: %w", err)
+	}
+	return postgres.Exec(ctx, r.database, "renew replica", sql.Text("replica_alive"),
+		r.name, r.version, r.Workers, r.Lease, postgres.OrNull(r.namespace), string(state))
+}
+
+// noteStarts adds the starts since the last call to the current minute's statistics. If the database's answer is lost,
+// they may be counted twice.
+func (r *replica) noteStarts(ctx context.Context) {
+	waits := r.telemetry.Take()
+	if len(waits) == 0 {
+		return
+	}
+	if err := postgres.Exec(ctx, r.database, "note starts", sql.Text("activity_note"), waits.Total(), []int64(waits)); err != nil {
+		r.telemetry.GiveBack(waits)
+		r.log.DebugContext(ctx, "Cannot note what was started", "error", err)
+	}
+}
+
+// releaseOwned releases all items that are still leased to this replica and returns their number. Call it when no worker
+// holds an item.
+func (r *replica) releaseOwned(ctx context.Context) (int, error) {
+	ids, err := postgres.Values[int64](ctx, r.database, "release owned items", sql.Text("release_owned"), r.name)
+	return len(ids), err
+}
+
+// gone records that this replica has stopped, so that other replicas can adopt its executions at once.
+func (r *replica) gone(ctx context.Context) error {
+	return postgres.Exec(ctx, r.database, "remove replica", sql.Text("replica_gone"), r.name)
+}

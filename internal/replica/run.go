@@ -1,0 +1,380 @@
+// Package replica is one process of pgdispatch: it opens the connections, wires the parts together, runs them and stops
+// them in order.
+package replica
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/sethvargo/go-retry"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/complete"
+	"github.com/pgdispatch/pgdispatch/dispatch"
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/telemetry"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/notify"
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+	"github.com/pgdispatch/pgdispatch/sweeper"
+)
+
+const (
+	// pingInterval is how often the listener checks its connection, and hearTimeout how long an answer may take. A dead
+	// connection is thus closed within their sum.
+	pingInterval = 2 * time.Second
+	hearTimeout  = 3 * time.Second
+	// retentionInterval is how often the sweeper looks for finished items to delete.
+	retentionInterval = 10 * time.Second
+	// closeInterval is how often one of all replicas lists closed workflows while an open execution is unwatched.
+	closeInterval = time.Second
+	// stallInterval is how often one of all replicas looks for executions without progress, and stallAge the minimum
+	// run time of the executions it checks.
+	stallInterval = time.Minute
+	stallAge      = time.Minute
+	// reachLimit is how long Temporal may stay silent before this replica gives up its watches. It is capped at half of
+	// the lease.
+	reachLimit = 10 * time.Second
+	// presenceInterval is how often a replica renews its presence and reports its state. It is capped at a third of the
+	// lease.
+	presenceInterval = 10 * time.Second
+	// farewellTimeout limits the final database calls of a stopping replica.
+	farewellTimeout = 3 * time.Second
+)
+
+// replica holds all parts of a replica.
+type replica struct {
+	config.Config
+	name      string
+	version   string
+	namespace string        // of definitions that name none
+	database  *pgxpool.Pool // for all but claims
+	claims    *claim.Store
+	store     *complete.Postgres
+	telemetry *telemetry.Telemetry
+	log       *slog.Logger
+	wake      chan string
+	stopWake  chan struct{}
+	hints     dispatch.Hints
+	dispatch  *dispatch.Dispatcher
+	ends      *complete.Ends
+	reach     *complete.Reach
+	watcher   *complete.Watcher
+	reconcile *complete.Reconciler
+	stopper   *complete.Stopper
+	detector  *complete.Detector
+	sweeper   *sweeper.Sweeper
+	retention *sweeper.Retention
+	listener  *notify.Listener    // nil if PGDISPATCH_LISTEN=off
+	gate      *notify.Gate        // nil if PGDISPATCH_LISTEN=off
+	callbacks *complete.Callbacks // nil if no callback URL is configured
+
+	// Results of the last sweep.
+	open, unwatched, deletes atomic.Bool
+	namespaces               atomic.Pointer[[]string]
+}
+
+// Run runs a replica until ctx is cancelled, then lets hand-overs in progress finish. version is that of the binary.
+func Run(ctx context.Context, c config.Config, version string, log *slog.Logger) error {
+	collectByHeap()
+	r := &replica{Config: c, name: replicaName(), version: version, wake: make(chan string, 1), stopWake: make(chan struct{}, 1)}
+	r.log = log.With("replica", r.name)
+	return r.observed(ctx, r.start)
+}
+
+// start opens the connections and runs the replica. Its telemetry is set up.
+func (r *replica) start(ctx context.Context, health *telemetry.Health) error {
+	c, log := r.Config, r.log
+	connection, namespace, err := c.Temporal.Dial(log)
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	r.namespace = namespace
+	log.Info("Starting", "version", r.version, "namespace", namespace, "workers", c.Workers, "lease", c.Lease.String(),
+		"poll_interval", c.PollInterval.String(), "start_timeout", c.StartTimeout.String(), "drain_timeout", c.DrainTimeout.String(),
+		"max_watches", c.MaxWatches, "listen", c.Listen, "durable_commits", string(c.Durable), "admin_addr", c.AdminAddr,
+		"callback_url", c.CallbackURL, "callback_addr", c.CallbackAddr)
+
+	callbacks, err := listenCallbacks(ctx, c)
+	if err != nil {
+		return err
+	}
+	forClaims, forOthers := poolSettings(c)
+	claims, err := c.Database.OpenPool(ctx, config.ClaimConnections, forClaims)
+	if err != nil {
+		return err
+	}
+	defer claims.Close()
+	r.database, err = c.Database.OpenPool(ctx, config.OtherConnections, forOthers)
+	if err != nil {
+		return err
+	}
+	defer r.database.Close()
+	if err := awaitSchema(ctx, claims, log); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+
+	r.claims = &claim.Store{Pool: claims, Async: r.database, Owner: r.name, Lease: c.Lease, Namespace: namespace}
+	r.store = &complete.Postgres{DB: r.database, Owner: r.name, Namespace: namespace}
+	r.ends = complete.NewEnds(r.store, r.telemetry.Finished)
+	client := &temporal.Client{Service: connection.WorkflowService(), Namespace: namespace, Identity: r.name}
+	if callbacks != nil {
+		client.Callback, err = r.receive(ctx, callbacks, client)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.wire(client)
+	if callbacks == nil { // callbacks need no long poll, so no limit applies
+		r.claims.CanWatch = r.watcher.HasRoom
+	}
+	r.dispatch.Dispatched = r.dispatched(client.Callback)
+	if err := r.observe(health); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { health.Waiting("stopping: nothing more is claimed") })()
+	failpoints(r)
+	return r.run(ctx)
+}
+
+// wire creates the parts and connects them. They depend on each other only through what is set here.
+func (r *replica) wire(client *temporal.Client) {
+	component := func(name string) *slog.Logger { return r.log.With("component", name) }
+	r.reach = &complete.Reach{Probe: client.Probe, Limit: min(r.Lease/2, reachLimit), Log: component("watcher")}
+	r.watcher = &complete.Watcher{
+		Store: together{r.store, r.ends}, Waiter: client, MaxWatches: r.MaxWatches, Grace: watchGrace,
+		Reached: r.reach.Reached,
+		Freed:   r.ended("watch"), Adopted: r.telemetry.Adopted, Log: component("watcher"),
+	}
+	r.reconcile = &complete.Reconciler{
+		Store: together{r.store, r.ends}, Temporal: client, Interval: closeInterval, Reached: r.reach.Reached,
+		Open: func() (open, unwatched bool) {
+			wants := r.watcher.Wants()
+			return r.open.Load() || wants, r.unwatched.Load() || wants
+		},
+		Freed: r.ended("sweep"), Log: component("reconciler"),
+	}
+	r.stopper = &complete.Stopper{Store: r.store, Temporal: client, Wake: r.stopWake, Log: component("stopper")}
+	r.detector = &complete.Detector{
+		Store: r.store, Temporal: client, Interval: stallInterval, Age: stallAge,
+		Wanted: func() bool { return r.open.Load() && r.reach.Reached() }, Log: component("detector"),
+	}
+	r.dispatch = &dispatch.Dispatcher{
+		Store: r.claims, Starter: &dispatch.TemporalStarter{Client: client}, Workers: r.Workers, Lease: r.Lease,
+		StartTimeout: r.StartTimeout, DrainTimeout: r.DrainTimeout,
+		Wake: r.wake, Hints: &r.hints, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Observer: r.telemetry, Log: component("dispatcher"),
+	}
+	sweeps := &sweeper.Postgres{DB: r.database, Owner: r.name}
+	r.sweeper = &sweeper.Sweeper{
+		Store: sweeps, Interval: r.PollInterval, Lease: r.Lease,
+		Found: func() { r.ring("sweeper") }, Saw: r.saw, Log: component("sweeper"),
+	}
+	r.retention = &sweeper.Retention{Store: sweeps, Interval: retentionInterval, Wanted: r.deletes.Load, Deleted: r.telemetry.Deleted, Log: component("retention")}
+	if r.Listen {
+		r.gate = &notify.Gate{
+			Connect: dialGate(r.Database), Interval: r.PollInterval,
+			Shutting: func() { r.ring("gate") }, Log: component("gate"),
+		}
+		r.dispatch.Gate = r.gate
+		r.listener = &notify.Listener{
+			Connect: dialListener(r.Database), Ring: r.notified,
+			Called: func() { r.gate.Called(); r.ring("call") }, Stopping: r.stopping,
+			Ping: &notify.PoolPinger{DB: r.database}, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.name, Log: component("listener"),
+		}
+	}
+}
+
+// saw passes the results of a sweep to the parts, so that they need no queries of their own.
+func (r *replica) saw(swept sweeper.Swept, err error) {
+	r.telemetry.Swept(swept, err)
+	if err != nil {
+		return
+	}
+	r.ring(dispatch.WakePoll) // cheap, so every poll triggers a claim
+	r.open.Store(swept.Open > 0)
+	r.unwatched.Store(swept.Unwatched)
+	r.deletes.Store(swept.Deletes)
+	if swept.Stops {
+		r.stopping()
+	}
+	r.sawNamespaces(swept.Namespaces)
+	// If the table assigns more executions to this replica than it knows of, the answer to a settle was lost.
+	r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching())
+}
+
+// sawNamespaces stores the namespaces that definitions use. An empty name stands for this replica's namespace.
+func (r *replica) sawNamespaces(named []string) {
+	inUse := make([]string, 0, len(named))
+	for _, name := range named {
+		if name = cmp.Or(name, r.namespace); !slices.Contains(inUse, name) {
+			inUse = append(inUse, name)
+		}
+	}
+	r.namespaces.Store(&inUse)
+}
+
+func (r *replica) namespacesInUse() []string {
+	if inUse := r.namespaces.Load(); inUse != nil {
+		return *inUse
+	}
+	return nil
+}
+
+// notified wakes the dispatcher if this replica is on duty. One insert should cost one claim, regardless of the number
+// of replicas.
+func (r *replica) notified(payload string) {
+	if r.gate.OnDuty() {
+		r.hints.Add(payload)
+		r.ring(dispatch.WakeNotification)
+	}
+}
+
+// stopping wakes the stopper.
+func (r *replica) stopping() {
+	select {
+	case r.stopWake <- struct{}{}:
+	default:
+	}
+}
+
+// ring wakes the dispatcher. Wake-ups are merged while one is pending.
+func (r *replica) ring(source string) {
+	select {
+	case r.wake <- source:
+	default:
+	}
+}
+
+// run runs the parts until ctx is cancelled or a part fails, then stops them in order.
+func (r *replica) run(ctx context.Context) error {
+	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	intake, stopIntake := context.WithCancel(ctx)
+	defer stopIntake()
+
+	var g errgroup.Group
+	background := func(part func(context.Context) error) {
+		g.Go(func() error {
+			err := contained(parts, r.log, part)
+			if err != nil {
+				stopIntake() // shut down in order if a part fails
+			}
+			return err
+		})
+	}
+	background(r.sweeper.Run)
+	background(r.retention.Run)
+	background(r.ends.Run)
+	background(r.reach.Run)
+	background(r.watcher.Run)
+	background(r.reconcile.Run)
+	background(r.stopper.Run)
+	background(r.detector.Run)
+	background(r.presence)
+	if r.listener != nil {
+		background(r.listener.Run)
+		background(r.gate.Run)
+	}
+	if r.callbacks != nil {
+		background(r.callbacks.Run)
+	}
+
+	// 1. Stop claiming. Hand-overs in progress finish, and their leases are still renewed.
+	err := r.dispatch.Run(intake)
+	r.log.Info("Stopping")
+	// 2. Stop the other parts. Other replicas continue their work.
+	stop()
+	err = errors.Join(err, g.Wait())
+	// 3. Release what the database still holds under this replica's name.
+	r.farewell(context.WithoutCancel(ctx))
+	r.log.Info("Stopped")
+	return err
+}
+
+// contained runs a part and turns a panic into an error, so that the replica shuts down in order instead of running
+// without the part.
+func contained(ctx context.Context, log *slog.Logger, part func(context.Context) error) (err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			log.Error("Panic: this replica ends", "panic", postgres.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", recovered)
+		}
+	}()
+	return part(ctx)
+}
+
+func (r *replica) farewell(ctx context.Context) {
+	ctx, cancel := context.WithTimeoutCause(ctx, farewellTimeout, fmt.Errorf("farewell gave up after %s", farewellTimeout))
+	defer cancel()
+	r.noteStarts(ctx)
+	released, err := r.releaseOwned(ctx)
+	if released > 0 {
+		r.log.Warn("Released queue items whose claim was never answered", "items", released)
+	}
+	if err = errors.Join(err, r.gone(ctx)); err != nil {
+		r.log.Warn("Cannot say farewell: what is left expires by itself", "error", err)
+	}
+}
+
+// awaitSchema waits until the database answers, and checks that it has the schema that this binary needs.
+func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
+	complained := false
+	backoff := retry.WithCappedDuration(2*time.Second, retry.NewExponential(50*time.Millisecond))
+	return retry.Do(ctx, backoff, func(ctx context.Context) error {
+		conn, err := pool.Acquire(ctx)
+		var refusal *pgconn.PgError
+		if errors.As(err, &refusal) && refusal.Code == "08P01" { // protocol_violation: PgBouncer refuses a setting
+			return fmt.Errorf("connect to Postgres: %w: is there a transaction pooler between? Set PGDISPATCH_LISTEN=off, or connect directly", postgres.Redact(err))
+		}
+		if err != nil {
+			if !complained && ctx.Err() == nil {
+				complained = true
+				log.Error("Waiting for Postgres", "error", postgres.Redact(postgres.WithRemedy(err)))
+			}
+			return retry.RetryableError(err)
+		}
+		defer conn.Release()
+		state, err := migrate.Status(ctx, conn.Conn())
+		switch {
+		case err != nil:
+			return retry.RetryableError(err)
+		case state.Current < state.Newest:
+			return schemaTooOld(state)
+		case state.Current > state.Newest:
+			log.Warn("The schema is newer than this pgdispatch", "schema", state.Current, "known", state.Newest)
+		}
+		return nil
+	})
+}
+
+// replicaName returns a name that is unique among replicas and valid as a notification channel.
+func replicaName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host"
+	}
+	host = regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(host), "_")
+	return fmt.Sprintf("%.20s_%d_%s", host, os.Getpid(), strings.ToLower(rand.Text()[:6]))
+}

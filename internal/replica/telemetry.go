@@ -1,0 +1,142 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/web"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/telemetry"
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+)
+
+// viewConnections is the size of the web view's own pool, so that viewers take no connections from the replica. A
+// separate operator role gets a second pool of this size.
+const viewConnections = 2
+
+// observed runs a replica within its telemetry. Telemetry starts before the database is reached, so that /readyz can
+// report what the replica waits for, and ends after the last span is exported.
+func (r *replica) observed(ctx context.Context, run func(context.Context, *telemetry.Health) error) error {
+	c, log := r.Config, r.log
+	t, err := telemetry.New(ctx, telemetry.Options{
+		Version: r.version, Replica: r.name, Scraped: c.AdminAddr != "", LookupEnv: os.LookupEnv, Log: log.With("component", "telemetry"),
+	})
+	if err != nil {
+		return err
+	}
+	r.telemetry = t
+	defer func() {
+		if err := t.Shutdown(context.WithoutCancel(ctx)); err != nil {
+			log.Warn("Cannot export telemetry", "error", postgres.Redact(err))
+		}
+	}()
+	health := telemetry.NewHealth("database: not reached yet")
+	if c.AdminAddr == "" {
+		return run(ctx, health)
+	}
+	listener, err := telemetry.Listen(ctx, c.AdminAddr)
+	if err != nil {
+		return fmt.Errorf("PGDISPATCH_ADMIN_ADDR is %q: %w", c.AdminAddr, err)
+	}
+	defer listener.Close()
+	site, closeSite, err := openSite(ctx, c, log.With("component", "web"))
+	if err != nil {
+		return err
+	}
+	defer closeSite()
+	admin := &telemetry.Admin{
+		Listener: listener, Metrics: t.Registry, Health: health, Token: c.AdminToken, ViewToken: c.ViewToken, Log: log.With("component", "admin"),
+		Pages: site.Handler(), ActingPages: site.Acting(), PagesPath: web.Prefix,
+	}
+
+	// The admin server runs while the replica drains, and stops last.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	running, stopRunning := context.WithCancel(ctx)
+	defer stopRunning()
+	var g errgroup.Group
+	g.Go(func() error {
+		defer stopRunning() // without the admin server the replica would look dead
+		return admin.Run(serving)
+	})
+	err = run(running, health)
+	stop()
+	return errors.Join(err, g.Wait())
+}
+
+// openSite creates the web view with its pools. They connect on first use.
+func openSite(ctx context.Context, c config.Config, log *slog.Logger) (*web.Site, func(), error) {
+	pool, err := c.Database.OpenPool(ctx, viewConnections, viewSettings(c))
+	if err != nil {
+		return nil, nil, err
+	}
+	site := &web.Site{Read: &operate.Store{DB: pool}, Change: &operate.Store{DB: pool}, TemporalUI: c.TemporalUI, Log: log}
+	if c.OperatorURL == "" {
+		return site, pool.Close, nil
+	}
+	operator, err := c.Operator().OpenPool(ctx, viewConnections, viewSettings(c))
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	site.Change = &operate.Store{DB: operator}
+	return site, func() { pool.Close(); operator.Close() }, nil
+}
+
+// observe registers what telemetry and health report.
+func (r *replica) observe(health *telemetry.Health) error {
+	checks := []telemetry.Check{
+		{Name: "database", Do: func(ctx context.Context) error { return databaseReady(ctx, r.database) }},
+		{Name: "temporal", Do: func(context.Context) error {
+			if r.telemetry.BreakerOpen() {
+				return errors.New("it does not take workflows; starting is paused, and probed")
+			}
+			return nil
+		}},
+	}
+	checks = append(checks, telemetry.Check{Name: "claims", Do: func(context.Context) error { return r.dispatch.Failing() }})
+	gauges := &telemetry.Gauges{Queue: &operate.Store{DB: r.database}, Workspaces: r.MetricsWorkspaces, Workers: r.Workers, Watches: r.watcher.Waiting, Ready: health.Ready}
+	if r.listener != nil {
+		gauges.Listening, gauges.OnDuty = r.listener.Connected, r.gate.OnDuty
+		checks = append(checks, telemetry.Check{Name: "listener", Do: func(context.Context) error {
+			if !r.listener.Connected() {
+				return errors.New("it does not listen; wake-ups come from the poll")
+			}
+			return nil
+		}})
+	}
+	health.Working(checks...)
+	return r.telemetry.Observe(gauges)
+}
+
+// databaseReady checks that the database answers and has the schema that this binary needs.
+func databaseReady(ctx context.Context, pool *pgxpool.Pool) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return postgres.Redact(err)
+	}
+	defer conn.Release()
+	state, err := migrate.Status(ctx, conn.Conn())
+	if err != nil {
+		return postgres.Redact(err)
+	}
+	if state.Current < state.Newest {
+		return schemaTooOld(state)
+	}
+	return nil
+}
+
+func schemaTooOld(state migrate.State) error {
+	if err := state.Err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("the schema is at version %d and this pgdispatch needs %d: run `pgdispatch migrate up`", state.Current, state.Newest)
+}

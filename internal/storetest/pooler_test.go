@@ -1,0 +1,85 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/notify"
+	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { sqltest.Main(m) }
+
+// Behind a transaction pooler no statement can be prepared, and pgx must know every parameter's type by itself.
+func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeCacheDescribe} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			b := New(t)
+			config := b.Conns.Config()
+			config.ConnConfig.DefaultQueryExecMode = mode
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			require.NoError(t, err)
+			t.Cleanup(pool.Close)
+			store := On(t, &sqltest.Shop{Conns: pool, Shop: b.Shop.Shop}, "pooled")
+			ctx := t.Context()
+
+			require.NoError(t, postgres.Exec(ctx, pool, "renew replica", sql.Text("replica_alive"), "pooled", "v1", 10, b.Lease, nil, "{}"))
+			items := claimed(t, b, store, 5)
+			renewed, err := store.Heartbeat(ctx, []claim.Held{{ID: items[0].ID, Token: items[0].Token}})
+			require.NoError(t, err)
+			require.Len(t, renewed, 1)
+			for n, verb := range []claim.Verb{claim.Dispatched, claim.Retry, claim.Release, claim.Fail} {
+				ids, err := store.Settle(ctx, verb, []claim.Settlement{{ID: items[n].ID, Token: items[n].Token, RunID: "run", Error: "boom", Delay: time.Hour, Unknown: true}})
+				require.NoError(t, err)
+				require.Len(t, ids, 1, verb)
+			}
+			executions, err := store.Adopt(ctx, 10, nil)
+			require.NoError(t, err)
+			require.Len(t, executions, 1)
+			executions, err = store.Adopt(ctx, 10, []string{items[0].ExecutionID})
+			require.NoError(t, err)
+			require.Empty(t, executions)
+			first, err := store.Finish(ctx, items[0].ExecutionID, "FAILED", "boom", "")
+			require.NoError(t, err)
+			require.True(t, first)
+			_, err = store.Sweep(ctx, 10)
+			require.NoError(t, err)
+			require.NoError(t, (&notify.PoolPinger{DB: pool}).Ping(ctx, "pgdispatch", ""))
+			_, err = store.SetSettings(ctx, new(7), new(false), nil, "me")
+			require.NoError(t, err)
+			settings, err := store.Settings(ctx)
+			require.NoError(t, err)
+			require.Equal(t, operate.Settings{MaxClaims: 7, ResultBytes: 4096}, settings)
+			replicas, err := store.Replicas(ctx)
+			require.NoError(t, err)
+			require.Len(t, replicas, 1)
+			require.Equal(t, "pooled", replicas[0].ID)
+			workspaces, err := store.WorkspaceStatistics(ctx, 10)
+			require.NoError(t, err)
+			require.Len(t, workspaces, 1)
+			released, err := postgres.Values[int64](ctx, pool, "release owned items", sql.Text("release_owned"), "pooled")
+			require.NoError(t, err)
+			require.Len(t, released, 1)
+			require.NoError(t, postgres.Exec(ctx, pool, "remove replica", sql.Text("replica_gone"), "pooled"))
+		})
+	}
+}
+
+// claimed enqueues items through one bench and has another's store claim them.
+func claimed(t *testing.T, b, store *Bench, items int) []claim.Item {
+	t.Helper()
+	b.Insert(b.Shop.Shop, items)
+	batch, err := store.Claim(t.Context(), items)
+	require.NoError(t, err)
+	require.Len(t, batch.Items, items)
+	return batch.Items
+}

@@ -1,0 +1,139 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/sweeper"
+)
+
+func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	items := []claim.Item{
+		{ID: 1, Token: 1, AttemptCount: 1, Waited: time.Minute}, {ID: 2, Token: 1, AttemptCount: 3}, {ID: 3, Token: 1, Problem: "workspace not found"},
+		{ID: 4, Token: 1}, {ID: 5, Token: 1},
+	}
+	about.Claimed(time.Now(), claim.Batch{Items: items, Asked: 1, AtCapacity: []claim.Full{{}, {}}}, nil, nil)
+	require.Equal(t, 5, about.hands.held())
+
+	settle := func(verb claim.Verb, ids ...int64) { about.Settled(time.Now(), verb, ids, nil) }
+	start(about, items[0], "started")
+	settle(claim.Dispatched, 1)
+	start(about, items[1], "permanent")
+	settle(claim.Fail, 2)
+	settle(claim.Fail, 3)
+	start(about, items[3], "not sent")
+	settle(claim.Release, 4)
+	require.InDelta(t, -1, value(t, about.Registry, "queue_processing_duration_seconds", ""), 0, "one is still under way")
+	about.Lost(5)
+	about.Lost(5)
+
+	for name, want := range map[string]float64{
+		"pgdispatch_claims_total items": 1, "queue_processing_batch_size": 1, "queue_processing_duration_seconds": 1, "queue_items_at_capacity_total": 2,
+		"queue_items_dispatched_total": 1, "pgdispatch_settles_total fail": 2, "pgdispatch_settles_total release": 1, "queue_item_attempts": 3,
+		"queue_items_failed_total refused": 1, "queue_items_failed_total workspace_not_found": 1, "queue_items_failed_total attempts_exhausted": 0,
+		"queue_dispatch_failures_total permanent": 1, "queue_dispatch_failures_total not_sent": 1, "pgdispatch_wait_seconds": 1,
+		"pgdispatch_start_duration_seconds": 3, "pgdispatch_lease_losses_total": 2, "pgdispatch_settle_batch_size": 4,
+	} {
+		requireValue(t, about, name, want)
+	}
+	require.Zero(t, about.hands.held())
+	require.InDelta(t, 60, sum(t, about.Registry, "pgdispatch_wait_seconds"), 10, "it had been due for a minute when it was claimed")
+}
+
+// requireValue reads a metric by its name and, after a space, its label's value.
+func requireValue(t *testing.T, about *Telemetry, name string, want float64) {
+	t.Helper()
+	var metric, label string
+	_, _ = fmt.Sscan(name, &metric, &label)
+	require.InDelta(t, want, value(t, about.Registry, metric, label), 0, name)
+}
+
+func TestAnItemThatIsClaimedAgainIsNotTakenForItsFormerSelf(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	about.claimed(interval{}, claim.Batch{Items: []claim.Item{{ID: 1, Token: 1}}}, nil)
+	about.claimed(interval{}, claim.Batch{Items: []claim.Item{{ID: 1, Token: 2}}}, nil)
+	require.Nil(t, about.hands.of(claim.Item{ID: 1, Token: 1}))
+	require.NotNil(t, about.hands.of(claim.Item{ID: 1, Token: 2}))
+	require.Equal(t, 1, about.hands.held())
+}
+
+func TestClaimsWithoutALockAreToldFromOtherFailures(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	for _, err := range []error{
+		&pgconn.PgError{Code: "55P03"}, &pgconn.PgError{Code: "57014"}, &pgconn.PgError{Code: "40P01"},
+		fmt.Errorf("claim items: %w", context.DeadlineExceeded), errors.New("connection refused"), &pgconn.PgError{Code: "42P01"},
+	} {
+		about.Claimed(time.Now(), claim.Batch{}, nil, err)
+	}
+	requireValue(t, about, "claim_lock_acquisition_failures", 4)
+	requireValue(t, about, "pgdispatch_claims_total error", 6)
+	requireValue(t, about, "pgdispatch_store_errors_total claim", 6)
+	requireValue(t, about, "pgdispatch_claim_duration_seconds", -1)
+}
+
+// tellAll tells of everything but claims, starts and settles.
+func tellAll(about *Telemetry, err error) {
+	about.Renewed(err)
+	about.Swept(sweeper.Swept{Requeued: 3}, err)
+	for _, outcome := range []string{"COMPLETED", "TIMED_OUT", "CANCELED"} {
+		about.Finished(outcome, err)
+	}
+	about.Adopted(1, err)
+	about.Deleted(sweeper.Deleted{Items: 5, DeadLetters: 6, Executions: 7}, err)
+}
+
+func TestWhatTheOthersDoIsCounted(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	tellAll(about, nil)
+	for name, want := range map[string]float64{
+		"queue_stale_recovery_count":                 3,
+		"pgdispatch_executions_ended_total canceled": 1, "queue_items_failed_total workflow_canceled": 1, "pgdispatch_executions_ended_total failed": 0,
+		"pgdispatch_executions_ended_total completed": 1, "pgdispatch_executions_ended_total timed_out": 1, "queue_items_failed_total workflow_timed_out": 1,
+		"pgdispatch_executions_adopted_total": 1, "pgdispatch_deleted_total items": 5, "pgdispatch_deleted_total dead_letters": 6,
+		"pgdispatch_deleted_total executions": 7, "pgdispatch_store_errors_total sweep": 0,
+	} {
+		requireValue(t, about, name, want)
+	}
+}
+
+func TestTheirErrorsAreCountedByOperation(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	tellAll(about, errors.New("gone"))
+	about.Settled(time.Now(), claim.Fail, nil, errors.New("gone"))
+	for _, operation := range []string{"heartbeat", "sweep", "adopt", "delete", "settle"} {
+		requireValue(t, about, "pgdispatch_store_errors_total "+operation, 1)
+	}
+	requireValue(t, about, "pgdispatch_store_errors_total finish", 3)
+	requireValue(t, about, "pgdispatch_executions_ended_total completed", 0)
+	requireValue(t, about, "pgdispatch_settle_duration_seconds", -1)
+}
+
+func TestWithoutMetricsOnlyThePulseIsMeasured(t *testing.T) {
+	t.Parallel()
+	about, err := New(t.Context(), Options{LookupEnv: environment(nil), Log: quiet()})
+	require.NoError(t, err)
+	require.Nil(t, about.Registry)
+	about.Claimed(time.Now(), claim.Batch{Items: []claim.Item{{ID: 1}}}, []int64{2}, nil)
+	require.Equal(t, "as it is", start(about, claim.Item{Traceparent: "as it is"}, "started").Traceparent)
+	about.Settled(time.Now(), claim.Dispatched, []int64{1}, nil)
+	tellAll(about, nil)
+	about.Ended("watch")
+	about.Callback("ended")
+	require.EqualValues(t, 1, about.Take().Total())
+	require.False(t, about.BreakerOpen())
+	require.NoError(t, about.Observe(&Gauges{}))
+	require.NoError(t, about.Shutdown(t.Context()))
+}

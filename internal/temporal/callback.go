@@ -1,0 +1,108 @@
+package temporal
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc/codes"
+)
+
+// refusalPause is how long workflows are started without callbacks after Temporal has refused one.
+const refusalPause = time.Minute
+
+// Callback makes Temporal call a URL when a workflow ends. If the server refuses callbacks, the workflow is started
+// without one, so no item fails because of its callback. Its fields must be set before use and must not change
+// afterwards.
+type Callback struct {
+	// URL is the URL that Temporal calls. The server must allow it.
+	URL string
+	// Header returns the headers of the call for an execution.
+	Header func(executionID, namespace string) map[string]string
+	Log    *slog.Logger
+
+	mu      sync.Mutex
+	refused bool
+	retryAt time.Time
+}
+
+// Taken reports whether Temporal accepts callbacks, as far as known. It is false for a nil Callback.
+func (c *Callback) Taken() bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.refused
+}
+
+// start sends a start with a callback, or without one while Temporal refuses callbacks. It does not parse error texts:
+// if the request succeeds without the callback, the callback was the reason for the refusal.
+func (t *Client) start(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest, executionID string, wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
+	if t.Callback == nil || !t.Callback.wanted() {
+		return t.send(ctx, request, wire)
+	}
+	request.CompletionCallbacks = t.Callback.request(executionID, request.GetNamespace())
+	response, refusal := t.send(ctx, request, wire)
+	if !isRefusal(refusal) {
+		if refusal == nil {
+			t.Callback.taken(ctx)
+		}
+		return response, refusal
+	}
+	request.CompletionCallbacks = nil
+	response, err := t.send(ctx, request, wire)
+	if err == nil {
+		t.Callback.refuse(ctx, refusal)
+	}
+	return response, err
+}
+
+// isRefusal reports whether Temporal read the request and rejected it. Nothing was started.
+func isRefusal(err error) bool {
+	return err != nil && (Code(err) == codes.InvalidArgument || Code(err) == codes.Unimplemented)
+}
+
+func (c *Callback) request(executionID, namespace string) []*commonpb.Callback {
+	return []*commonpb.Callback{{Variant: &commonpb.Callback_Nexus_{
+		Nexus: &commonpb.Callback_Nexus{Url: c.URL, Header: c.Header(executionID, namespace)},
+	}}}
+}
+
+// wanted reports whether to request a callback: always, or once per refusalPause while Temporal refuses them.
+func (c *Callback) wanted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.refused {
+		return true
+	}
+	if time.Now().Before(c.retryAt) {
+		return false
+	}
+	c.retryAt = time.Now().Add(refusalPause)
+	return true
+}
+
+func (c *Callback) taken(ctx context.Context) {
+	c.mu.Lock()
+	again := c.refused
+	c.refused = false
+	c.mu.Unlock()
+	if again {
+		c.Log.InfoContext(ctx, "Temporal takes completion callbacks again")
+	}
+}
+
+func (c *Callback) refuse(ctx context.Context, err error) {
+	c.mu.Lock()
+	first := !c.refused
+	c.refused, c.retryAt = true, time.Now().Add(refusalPause)
+	c.mu.Unlock()
+	if first {
+		c.Log.WarnContext(ctx, "Temporal refuses completion callbacks: starting without. Allow PGDISPATCH_CALLBACK_URL in its dynamic configuration, callback.allowedAddresses",
+			"url", c.URL, "error", err)
+	}
+}

@@ -1,0 +1,118 @@
+package temporal
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"google.golang.org/protobuf/proto"
+)
+
+// caller starts workflows with a callback, at a service that takes them or does not.
+type caller struct {
+	*Client
+	service *startService
+	sent    []*startRequest // as they were when they were sent
+	refuses error           // what a callback is answered with; nil: it is taken
+	fails   error           // what the workflow itself is answered with
+}
+
+func newCaller() *caller {
+	c := &caller{service: &startService{}}
+	c.service.start = func(r *startRequest) (*startResponse, error) {
+		c.sent = append(c.sent, proto.CloneOf(r))
+		switch {
+		case len(r.CompletionCallbacks) > 0 && c.refuses != nil:
+			return nil, c.refuses
+		case c.fails != nil:
+			return nil, c.fails
+		}
+		return &startResponse{RunId: "run", Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}, nil
+	}
+	c.Client = &Client{Service: c.service, Namespace: "default", Callback: &Callback{
+		URL: "https://pgdispatch.example.com/callbacks", Log: slog.New(slog.DiscardHandler),
+		Header: func(executionID, namespace string) map[string]string {
+			return map[string]string{"authorization": "Bearer " + namespace + executionID}
+		},
+	}}
+	return c
+}
+
+func (c *caller) requireStart(t *testing.T) {
+	t.Helper()
+	runID, err := c.Start(t.Context(), anItem())
+	require.NoError(t, err)
+	require.Equal(t, "run", runID)
+}
+
+func TestAStartAsksForACallbackWithTheExecutionsHeader(t *testing.T) {
+	t.Parallel()
+	c := newCaller()
+	c.requireStart(t)
+	require.Len(t, c.sent, 1)
+	require.Len(t, c.sent[0].CompletionCallbacks, 1)
+	callback := c.sent[0].CompletionCallbacks[0].GetNexus()
+	require.Equal(t, "https://pgdispatch.example.com/callbacks", callback.GetUrl())
+	require.Equal(t, map[string]string{"authorization": "Bearer default" + anItem().ExecutionID}, callback.GetHeader())
+	require.True(t, c.Callback.Taken())
+}
+
+func TestNoItemFailsWhereTemporalRefusesCallbacks(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]error{
+		"not allowed": serviceerror.NewInvalidArgument("invalid url: url does not match any configured callback address"),
+		"not known":   serviceerror.NewUnimplemented("unknown callback variant"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCaller()
+				c.refuses = refusal
+				c.requireStart(t)
+				require.Len(t, c.sent, 2)
+				require.Equal(t, c.sent[0].RequestId, c.sent[1].RequestId, "it is the same start")
+				require.Empty(t, c.sent[1].CompletionCallbacks)
+				require.False(t, c.Callback.Taken(), "so it is to be watched")
+
+				c.requireStart(t)
+				require.Len(t, c.sent, 3, "the next start does not ask")
+
+				time.Sleep(refusalPause)
+				c.requireStart(t)
+				c.requireStart(t)
+				require.Len(t, c.sent, 6, "after a while, one does")
+
+				c.refuses = nil
+				time.Sleep(refusalPause)
+				c.requireStart(t)
+				require.Len(t, c.sent, 7)
+				require.True(t, c.Callback.Taken(), "somebody has allowed it")
+			})
+		})
+	}
+}
+
+// What is wrong with the item itself is not put down to its callback.
+func TestAnItemThatCannotBeStartedLeavesCallbacksOn(t *testing.T) {
+	t.Parallel()
+	c := newCaller()
+	c.refuses = serviceerror.NewInvalidArgument("task queue name is too long")
+	c.fails = c.refuses
+	_, err := c.Start(t.Context(), anItem())
+	require.Equal(t, Permanent, Classify(err))
+	require.True(t, c.Callback.Taken())
+}
+
+func TestAnOutageSaysNothingAboutCallbacks(t *testing.T) {
+	t.Parallel()
+	c := newCaller()
+	c.refuses = serviceerror.NewUnavailable("shutting down")
+	_, err := c.Start(t.Context(), anItem())
+	require.Equal(t, Unanswered, Classify(err))
+	require.Len(t, c.sent, 1)
+	require.True(t, c.Callback.Taken())
+}

@@ -1,0 +1,111 @@
+package temporal
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/local"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	temporallog "go.temporal.io/sdk/log"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+const (
+	// connectTimeout limits one attempt to connect.
+	connectTimeout = 5 * time.Second
+	// reconnectBase and reconnectCap limit the backoff for connecting.
+	reconnectBase = 100 * time.Millisecond
+	reconnectCap  = time.Second
+)
+
+const unverified = "TEMPORAL_ADDRESS: the connection to %s is %w: it leaves this machine without TLS, or with a certificate that nobody checks. " +
+	"Set TEMPORAL_TLS=true, with TEMPORAL_TLS_SERVER_CA_CERT_PATH where the authority is your own; or, where you trust the network between, PGDISPATCH_ALLOW_INSECURE_TEMPORAL=on"
+
+// Target is a Temporal frontend to connect to. What it leaves empty is read from Temporal's own configuration.
+type Target struct {
+	Address   string // host:port
+	Namespace string
+	// AllowUnverified allows connections to other machines without verified TLS.
+	AllowUnverified bool
+}
+
+// Verify refuses a remote address without verified TLS. It also reads Temporal's own configuration.
+func (t Target) Verify() error {
+	options, err := t.options()
+	if err != nil {
+		return err
+	}
+	return t.verify(options)
+}
+
+func (t Target) verify(options client.Options) error {
+	if host := unverifiedFrontend(options); host != "" && !t.AllowUnverified {
+		return fmt.Errorf(unverified, host, local.ErrUnverified)
+	}
+	return nil
+}
+
+// Dial creates a client from Temporal's own configuration, like the temporal CLI: environment variables and
+// profile file, including TLS and API keys. It connects on first use, so that a replica can start before Temporal. It
+// also returns the namespace.
+func (t Target) Dial(log *slog.Logger) (client.Client, string, error) {
+	options, err := t.options()
+	if err != nil {
+		return nil, "", err
+	}
+	if err := t.verify(options); err != nil {
+		return nil, "", err
+	}
+	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions,
+		// Only dispatch may resend a start. If a start is reported as not sent, it must never have been sent.
+		grpc.WithDisableRetry(),
+		// Without a connection every probe fails at once, so the reconnect backoff determines how soon work resumes.
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: backoff.Config{
+			BaseDelay: reconnectBase, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectCap}}))
+	// The senders of large requests compress them themselves.
+	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+	options.Logger = temporallog.NewStructuredLogger(log)
+	temporal, err := client.NewLazyClient(options)
+	if err != nil {
+		return nil, "", fmt.Errorf("make Temporal client: %w", err)
+	}
+	return temporal, options.Namespace, nil
+}
+
+// options returns Temporal's own configuration with t's overrides.
+func (t Target) options() (client.Options, error) {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return options, fmt.Errorf("read Temporal's configuration (TEMPORAL_* variables, or the profile in TEMPORAL_CONFIG_FILE): %w", err)
+	}
+	options.HostPort = cmp.Or(t.Address, options.HostPort)
+	options.Namespace = cmp.Or(t.Namespace, options.Namespace, client.DefaultNamespace)
+	return options, nil
+}
+
+func unverifiedFrontend(options client.Options) string {
+	connection := options.ConnectionOptions
+	host := options.HostPort
+	if connection.TLS != nil && !connection.TLSDisabled && !connection.TLS.InsecureSkipVerify || host == "" { // "" is localhost
+		return ""
+	}
+	if strings.HasPrefix(host, "unix:") {
+		return ""
+	}
+	if _, target, resolved := strings.Cut(host, ":///"); resolved { // such as dns:///temporal:7233
+		host = target
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if local.Host(host) {
+		return ""
+	}
+	return host
+}

@@ -1,0 +1,159 @@
+package temporal
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+type listResponse = workflowservice.ListWorkflowExecutionsResponse
+
+// described is a run of e1's workflow; open: without a close time.
+func described(runID, memo string, open bool) *workflowpb.WorkflowExecutionInfo {
+	info := &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{RunId: runID},
+		Memo: &commonpb.Memo{Fields: map[string]*commonpb.Payload{memoKey: {Data: []byte(`"` + memo + `"`)}}}}
+	if !open {
+		info.CloseTime = timestamppb.Now()
+	}
+	return info
+}
+
+func look(t *testing.T, service *fakeService) (End, bool) {
+	t.Helper()
+	end, ended, err := (&Client{Service: service, Namespace: "shop"}).Look(t.Context(), Execution{ID: "e1", RunID: "run-1"})
+	require.NoError(t, err)
+	return end, ended
+}
+
+func TestLookAsksForTheNewestRun(t *testing.T) {
+	t.Parallel()
+	service := &fakeService{newest: described("run-3", "e1", true)}
+	_, ended := look(t, service)
+	require.False(t, ended)
+	require.Empty(t, service.requests, "it is open, however the runs before it closed")
+
+	service = &fakeService{newest: described("run-3", "e1", false), answers: []func() (*historyResponse, error){closed(completed(""))}}
+	end, ended := look(t, service)
+	require.True(t, ended)
+	require.Equal(t, End{Outcome: "COMPLETED"}, end)
+	require.Equal(t, []string{"run-3"}, service.runs())
+	require.False(t, service.requests[0].WaitNewEvent)
+}
+
+func TestLookFollowsARunThatWentOnMeanwhile(t *testing.T) {
+	t.Parallel()
+	service := &fakeService{newest: described("run-3", "e1", false), answers: []func() (*historyResponse, error){closed(continued("run-4")), empty("")}}
+	_, ended := look(t, service)
+	require.False(t, ended)
+	require.Equal(t, []string{"run-3", "run-4"}, service.runs())
+}
+
+func TestLookTakesNoStrangersRunForOurs(t *testing.T) {
+	t.Parallel()
+	service := &fakeService{newest: described("run-9", "somebody else", true), answers: []func() (*historyResponse, error){closed(terminated("enough"))}}
+	end, ended := look(t, service)
+	require.True(t, ended)
+	require.Equal(t, "TERMINATED", end.Outcome)
+	require.Equal(t, []string{"run-1"}, service.runs())
+}
+
+func TestLookFindsThatAWorkflowIsGone(t *testing.T) {
+	t.Parallel()
+	end, ended := look(t, &fakeService{})
+	require.True(t, ended)
+	require.Equal(t, gone, end)
+
+	service := &fakeService{newest: described("", "", true), describe: serviceerror.NewUnavailable("connection refused")}
+	_, ended, err := (&Client{Service: service}).Look(t.Context(), Execution{ID: "e1"})
+	require.ErrorIs(t, err, ErrAway)
+	require.False(t, ended, "an outage says nothing about it")
+}
+
+func TestAResetIsFollowedToTheRunThatGoesOn(t *testing.T) {
+	t.Parallel()
+	service := &fakeService{newest: described("run-2", "e1", true),
+		answers: []func() (*historyResponse, error){closed(terminated("reset")), closed(completed(""))}}
+	end, err := (&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})
+	require.NoError(t, err)
+	require.Equal(t, End{Outcome: "COMPLETED"}, end)
+	require.Equal(t, []string{"run-1", "run-2"}, service.runs())
+}
+
+func TestAResetThatIsSeenAMomentLateIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		service := &fakeService{newest: described("run-1", "e1", false), late: described("run-2", "e1", true),
+			answers: []func() (*historyResponse, error){closed(terminatedBy(resetterIdentity, "again")), closed(completed(""))}}
+		end, err := (&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})
+		require.NoError(t, err)
+		require.Equal(t, End{Outcome: "COMPLETED"}, end)
+		require.Equal(t, []string{"run-1", "run-2"}, service.runs())
+	})
+}
+
+func TestATerminationThatIsNoResetIsSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		service := &fakeService{newest: described("run-1", "e1", false), answers: []func() (*historyResponse, error){closed(terminatedBy("ann@laptop", "enough"))}}
+		end, err := (&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})
+		require.NoError(t, err)
+		require.Equal(t, "TERMINATED", end.Outcome)
+		require.Equal(t, 1, service.described, "it is asked once, whoever signed")
+		require.Zero(t, time.Since(began))
+	})
+}
+
+func TestClosedListsWhatMayBeOurs(t *testing.T) {
+	t.Parallel()
+	const id = "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"
+	since, late := time.Date(2026, 8, 1, 10, 0, 0, 5000, time.UTC), time.Date(2026, 8, 1, 10, 5, 0, 0, time.UTC)
+	info := func(workflowID string, status enumspb.WorkflowExecutionStatus) *workflowpb.WorkflowExecutionInfo {
+		return &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID}, Status: status, CloseTime: timestamppb.New(late)}
+	}
+	const completed, continued = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
+	service := &fakeService{list: func(r *workflowservice.ListWorkflowExecutionsRequest) (*listResponse, error) {
+		if len(r.Query) > 60 {
+			return nil, serviceerror.NewInvalidArgument("operator starts_with is not supported")
+		}
+		marked := info("execution-"+id, completed)
+		marked.Execution.RunId = "run-2"
+		marked.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{memoKey: {Data: []byte(`"` + id + `"`)}}}
+		return &listResponse{NextPageToken: []byte("2"), Executions: []*workflowpb.WorkflowExecutionInfo{
+			marked, info("order-1", completed), info("execution-of-a-stranger", completed), info("execution-"+id, continued),
+		}}, nil
+	}}
+	waiter := &Client{Service: service, Namespace: "shop"}
+	for range 2 {
+		page, err := waiter.Closed(t.Context(), "", since, nil) // in the waiter's own
+		require.NoError(t, err)
+		require.Equal(t, Page{ExecutionIDs: []string{id}, Runs: map[string]string{id: "run-2"}, Newest: late, Next: []byte("2")}, page)
+	}
+	queries := []string{}
+	for _, r := range service.lists {
+		queries = append(queries, r.Query)
+	}
+	const plain = "CloseTime >= '2026-08-01T10:00:00.000005Z'"
+	require.Equal(t, []string{plain + " and WorkflowId starts_with 'execution-'", plain, plain}, queries, "it asks for a prefix once")
+}
+
+// The run that goes on may have closed by the time that somebody looks.
+func TestARunThatWasResetAndHasClosedSinceIsTheEnd(t *testing.T) {
+	t.Parallel()
+	service := &fakeService{newest: described("run-2", "e1", false),
+		answers: []func() (*historyResponse, error){closed(terminated("reset")), closed(completed(""))}}
+	waiter := &Client{Service: service, Namespace: "shop"}
+	end, ended, err := waiter.Ended(t.Context(), Execution{ID: "e1", RunID: "run-1"})
+	require.NoError(t, err)
+	require.True(t, ended)
+	require.Equal(t, "COMPLETED", end.Outcome)
+	require.Equal(t, []string{"run-1", "run-2"}, service.runs())
+}

@@ -1,0 +1,127 @@
+package temporal
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+)
+
+// unanswered is an item whose first start was sent so long ago, and never answered.
+func unanswered(since time.Duration) Start {
+	item := anItem()
+	item.UnansweredFor = since
+	return item
+}
+
+func TestItemThatTemporalMayHaveForgottenIsNotStarted(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		retention, age time.Duration
+		parked         bool
+	}{
+		"young":                          {day, time.Minute, false},
+		"still remembered":               {day, 23*time.Hour - 1, false},
+		"within the margin":              {day, 23 * time.Hour, true},
+		"long forgotten":                 {day, 100 * day, true},
+		"a short retention, remembered":  {time.Hour, 54*time.Minute - 1, false},
+		"a short retention, not":         {time.Hour, 54 * time.Minute, true},
+		"a long retention, remembered":   {30 * day, 30*day - time.Hour - 1, false},
+		"a long retention, not":          {30 * day, 30*day - time.Hour, true},
+		"a very short one, never looked": {time.Minute, 30 * time.Minute, false}, // no Temporal accepts it
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			service := &startService{retention: c.retention}
+			_, err := starterOn(service).Start(t.Context(), unanswered(c.age))
+			if !c.parked {
+				require.NoError(t, err)
+				require.Len(t, service.started, 1)
+				return
+			}
+			require.ErrorIs(t, err, ErrForgotten)
+			require.Equal(t, Permanent, Classify(err))
+			require.ErrorContains(t, err, "the namespace's retention is "+c.retention.String())
+			require.ErrorContains(t, err, "replay it if its workflow did not run")
+			require.Empty(t, service.started)
+			require.Equal(t, "shop", service.asked[0].Namespace)
+		})
+	}
+}
+
+func TestEachNamespaceHasARetentionOfItsOwn(t *testing.T) {
+	t.Parallel()
+	service := &startService{retention: 24 * time.Hour}
+	starter := starterOn(service)
+	for _, namespace := range []string{"", "other", "", "other"} {
+		item := unanswered(2 * time.Hour)
+		item.Namespace = namespace
+		_, err := starter.Start(t.Context(), item)
+		require.NoError(t, err)
+	}
+	require.Len(t, service.asked, 2, "each is asked once")
+	require.Equal(t, "shop", service.asked[0].Namespace)
+	require.Equal(t, "other", service.asked[1].Namespace)
+	require.Equal(t, "other", service.started[1].Namespace, "and the start goes where the item belongs")
+}
+
+func TestItemWithoutDoubtIsStartedWithoutALookAtTheRetention(t *testing.T) {
+	t.Parallel()
+	service := &startService{retention: time.Hour}
+	_, err := starterOn(service).Start(t.Context(), unanswered(0))
+	require.NoError(t, err)
+	require.Empty(t, service.asked)
+}
+
+func TestRetentionThatCannotBeReadIsTakenForTheShortest(t *testing.T) {
+	t.Parallel()
+	for name, service := range map[string]*startService{
+		"not allowed": {retentionError: serviceerror.NewPermissionDenied("not yours", "")},
+		"not said":    {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := starterOn(service).Start(t.Context(), unanswered(53*time.Minute))
+			require.NoError(t, err)
+			_, err = starterOn(service).Start(t.Context(), unanswered(55*time.Minute))
+			require.ErrorIs(t, err, ErrForgotten)
+			require.ErrorContains(t, err, "cannot be read, so 1h0m0s is assumed")
+			require.Len(t, service.started, 1)
+		})
+	}
+}
+
+func TestOutageWhileTheRetentionIsReadDecidesNothing(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]Outcome{
+		serviceerror.NewUnavailable("connection refused"):    Unanswered,
+		serviceerror.NewNamespaceNotFound("shop"):            Blocked,
+		serviceerror.NewResourceExhausted(1, "rate limited"): Throttled,
+	} {
+		service := &startService{retentionError: err}
+		_, got := starterOn(service).Start(t.Context(), unanswered(time.Hour))
+		require.ErrorIs(t, got, err)
+		require.Equal(t, want.String(), Classify(got).String())
+		require.Empty(t, service.started)
+	}
+}
+
+func TestRetentionIsReadNowAndThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		service := &startService{retention: 72 * time.Hour}
+		starter := starterOn(service)
+		for range 5 {
+			_, err := starter.Start(t.Context(), unanswered(48*time.Hour))
+			require.NoError(t, err)
+		}
+		require.Len(t, service.asked, 1)
+		service.retention = 24 * time.Hour
+		time.Sleep(retentionAge)
+		_, err := starter.Start(t.Context(), unanswered(48*time.Hour))
+		require.ErrorIs(t, err, ErrForgotten, "it was made shorter")
+	})
+}

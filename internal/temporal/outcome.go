@@ -1,0 +1,190 @@
+package temporal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Outcome is the result of an attempt to start a workflow, for its item and for the dispatcher.
+type Outcome int
+
+// The outcomes.
+const (
+	// Started means that Temporal has the workflow.
+	Started Outcome = iota
+	// Permanent means that this request can never succeed. The item fails and the dispatcher continues.
+	Permanent
+	// Retryable means a failure of this item alone, which may be temporary. It counts toward the definition's
+	// max_attempts.
+	Retryable
+	// NotSent means that the attempt ended before anything was sent. Nothing is counted.
+	NotSent
+	// Blocked means that Temporal refuses all requests of this dispatcher until a person fixes the namespace, the
+	// permission or the version. Nothing was started and nothing is counted. The dispatcher pauses and probes.
+	Blocked
+	// Unreached means that there was no connection to Temporal. Nothing was started and nothing is counted. The
+	// dispatcher pauses and probes.
+	Unreached
+	// Throttled means that Temporal limits the rate of requests, of this or any other client. The item keeps its slot,
+	// because a part of the request may have been carried out. Nothing is counted. The dispatcher lowers its rate of
+	// starts.
+	Throttled
+	// Unanswered means that the request was sent and may have been carried out: an outage, an overload, a timeout. The
+	// item keeps its slot and nothing is counted. The dispatcher pauses and probes.
+	Unanswered
+)
+
+// String returns the outcome's name for logs.
+func (o Outcome) String() string {
+	return [...]string{"started", "permanent", "retryable", "not sent", "blocked", "unreached", "throttled", "unanswered"}[o]
+}
+
+// IsSystemic reports whether the outcome is about Temporal rather than the item.
+func (o Outcome) IsSystemic() bool { return o >= Blocked }
+
+// outcomeError is an error of this side of the connection, whose outcome is known.
+type outcomeError struct {
+	error
+	outcome Outcome
+}
+
+func (e outcomeError) Unwrap() error { return e.error }
+
+// As marks err, so that Classify returns outcome for it.
+func As(outcome Outcome, err error) error { return outcomeError{err, outcome} }
+
+// Classify returns what the error of a start means. It is a pure function, and the only place that knows Temporal's
+// errors.
+func Classify(err error) Outcome {
+	if err == nil {
+		return Started
+	}
+	var marked outcomeError
+	var exhausted *serviceerror.ResourceExhausted
+	switch {
+	case errors.As(err, &marked):
+		return marked.outcome
+	case errors.As(err, &exhausted) && exhausted.Cause == enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW:
+		return Retryable
+	case isBlocked(err):
+		return Blocked
+	case isPassing(err):
+		return Unanswered
+	}
+	return classifyCode(Code(err), err.Error())
+}
+
+// isBlocked reports whether err is a Blocked error that its gRPC code alone does not identify.
+func isBlocked(err error) bool {
+	var (
+		namespaceNotFound *serviceerror.NamespaceNotFound
+		namespaceState    *serviceerror.NamespaceInvalidState
+		clientVersion     *serviceerror.ClientVersionNotSupported
+		serverVersion     *serviceerror.ServerVersionNotSupported
+	)
+	return errors.As(err, &namespaceNotFound) || errors.As(err, &namespaceState) ||
+		errors.As(err, &clientVersion) || errors.As(err, &serverVersion)
+}
+
+// isPassing reports whether err is a temporary error that its gRPC code would misclassify.
+func isPassing(err error) bool {
+	var notActive *serviceerror.NamespaceNotActive // during a failover between clusters
+	return errors.As(err, &notActive) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+func classifyCode(code codes.Code, text string) Outcome {
+	switch code {
+	case codes.InvalidArgument, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
+		return Permanent
+	case codes.ResourceExhausted:
+		// An error of gRPC and not of Temporal: the message is larger than the server accepts.
+		if strings.Contains(text, "larger than max") {
+			return Permanent
+		}
+		return Throttled
+	case codes.Internal:
+		// gRPC made this error on the client: nothing was sent.
+		if strings.Contains(text, "error while marshaling") {
+			return Permanent
+		}
+		return Unanswered
+	case codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
+		return Blocked
+	default:
+		return Unanswered
+	}
+}
+
+// Remedy returns what a person can do about the error of a start, or "" if that is not known.
+func Remedy(err error, namespace string) string {
+	var missing *serviceerror.NamespaceNotFound
+	switch {
+	case errors.As(err, &missing):
+		return "register it (temporal operator namespace create --namespace " + strconv.Quote(namespace) +
+			"), or correct workflow_definitions.namespace or TEMPORAL_NAMESPACE; waiting items then run by themselves"
+	case Code(err) == codes.PermissionDenied:
+		return "allow the API key or certificate of pgdispatch to start workflows in this namespace"
+	case Code(err) == codes.Unauthenticated:
+		return "correct TEMPORAL_API_KEY or the client certificate, and restart the replicas"
+	default:
+		return ""
+	}
+}
+
+// isForbidden reports whether Temporal answers but does not serve this request for this client.
+func isForbidden(err error) bool {
+	switch Code(err) {
+	case codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
+		return true
+	default:
+		return false
+	}
+}
+
+// ErrCrowded means that Temporal refused a long poll because the namespace has reached its limit.
+var ErrCrowded = errors.New("too many long polls")
+
+// ErrAway means that Temporal did not answer or had no capacity.
+var ErrAway = errors.New("Temporal is away")
+
+// away marks errors that say nothing about the requested execution as ErrCrowded or ErrAway.
+func away(err error) error {
+	var exhausted *serviceerror.ResourceExhausted
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &exhausted) && exhausted.Cause == enumspb.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT:
+		return fmt.Errorf("%w: %w", ErrCrowded, err)
+	}
+	switch Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted:
+		return fmt.Errorf("%w: %w", ErrAway, err)
+	default:
+		return err
+	}
+}
+
+// Code returns the gRPC code of an error, which may be wrapped.
+func Code(err error) codes.Code {
+	var service serviceerror.ServiceError
+	var grpc interface{ GRPCStatus() *status.Status }
+	switch {
+	case err == nil:
+		return codes.OK
+	case errors.As(err, &service):
+		return service.Status().Code()
+	case errors.As(err, &grpc):
+		return grpc.GRPCStatus().Code()
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded
+	}
+	return codes.Unknown
+}

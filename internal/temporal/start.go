@@ -1,0 +1,214 @@
+package temporal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+const (
+	// maxInputBytes is the maximum size of a workflow's input: Temporal's limit.blobSize.error, 2 MiB by default. A
+	// server with a lower limit answers InvalidArgument, which fails the item as well.
+	maxInputBytes = 2 << 20
+	// compressAbove is the input size in bytes above which a start is compressed. Compressing less takes longer than
+	// sending it.
+	compressAbove = 64 << 10
+	// traceHeader is the header in which the tracing interceptors of Temporal's SDKs expect the caller's span.
+	traceHeader = "_tracer-data"
+)
+
+// ErrForeign reports that the workflow ID is in use by a workflow that pgdispatch did not start.
+var ErrForeign = errors.New("workflow ID is taken by a workflow that pgdispatch did not start")
+
+// Start is a request to start an item's workflow.
+type Start struct {
+	ExecutionID string
+	Namespace   string // empty means the client's
+
+	WorkflowType     string
+	TaskQueue        string
+	ExecutionTimeout time.Duration // zero means no timeout
+	Traceparent      string        // empty if there is none
+
+	// The rest of the workflow's input.
+	QueueItemID                 int64
+	WorkspaceID                 string
+	WorkflowDefinitionID        string
+	WorkflowDefinitionVersionID string
+	NodeIDs                     []byte // a JSON array of strings, as stored
+	Params                      []byte // a JSON object, as stored; never decoded
+
+	// UnansweredFor is an upper bound on the time since the first request for this execution that got no response. Zero
+	// if there was none.
+	UnansweredFor time.Duration
+}
+
+// Start starts a workflow, or finds that an earlier attempt started it, and returns its run ID. The same execution
+// yields the same request with the same request ID: Temporal answers a repeated request with the run that the first one
+// started, even if that run has ended. Start returns ErrForgotten if Temporal may have forgotten the workflow.
+func (t *Client) Start(ctx context.Context, start Start) (string, error) {
+	request, err := t.request(start)
+	if err != nil {
+		return "", As(Permanent, err)
+	}
+	if err := t.mayForget(ctx, start); err != nil {
+		return "", err
+	}
+	var wire wire
+	response, err := t.start(ctx, request, start.ExecutionID, &wire)
+	var started *serviceerror.WorkflowExecutionAlreadyStarted
+	switch {
+	case err == nil:
+		return response.GetRunId(), nil
+	case errors.As(err, &started) && started.StartRequestId == request.RequestId:
+		return started.RunId, nil
+	case Code(err) == codes.AlreadyExists:
+		// A run that continued ours has a different request ID, and so does another client's run. Or the answer lacks
+		// the ID.
+		runID, found, err := t.Find(ctx, Execution{ID: start.ExecutionID, Namespace: start.Namespace})
+		if err == nil && !found {
+			err = As(Permanent, fmt.Errorf("%w: %s", ErrForeign, request.WorkflowId))
+		}
+		return runID, err
+	case wire.unused():
+		return "", As(Unreached, fmt.Errorf("start workflow: %w", err))
+	default:
+		return "", fmt.Errorf("start workflow: %w", err)
+	}
+}
+
+// wire records whether a call had a connection to be sent on. A call without one was not carried out, whatever its
+// error says, so items tried during an outage have a known outcome.
+type wire struct {
+	peer  peer.Peer
+	ended atomic.Bool
+}
+
+func (w *wire) options() []grpc.CallOption {
+	return []grpc.CallOption{grpc.Peer(&w.peer), grpc.OnFinish(func(error) { w.ended.Store(true) })}
+}
+
+// unused reports whether the call has ended without a peer, according to gRPC itself.
+func (w *wire) unused() bool { return w.ended.Load() && w.peer.Addr == nil }
+
+// send sends a start, compressed if it is large. If compression is not supported, for example by a proxy, it resends
+// uncompressed, so that one large item does not stop the others.
+func (t *Client) send(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest, wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
+	large := len(request.GetInput().GetPayloads()[0].GetData()) > compressAbove
+	if !large || t.uncompressed.Load() {
+		return t.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+	}
+	response, err := t.Service.StartWorkflowExecution(ctx, request, append(wire.options(), grpc.UseCompressor(gzip.Name))...)
+	if Code(err) != codes.Unimplemented {
+		return response, err
+	}
+	response, err = t.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+	if err == nil {
+		t.uncompressed.Store(true)
+	}
+	return response, err
+}
+
+// Find looks for an execution's workflow without starting it. found is false if there is none, or only one that
+// pgdispatch did not start for this execution.
+func (t *Client) Find(ctx context.Context, execution Execution) (runID string, found bool, err error) {
+	response, err := t.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+		Namespace: t.namespace(execution.Namespace),
+		Execution: &commonpb.WorkflowExecution{WorkflowId: WorkflowID(execution.ID)},
+	})
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("describe workflow: %w", err)
+	}
+	info := response.GetWorkflowExecutionInfo()
+	return info.GetExecution().GetRunId(), isOurs(info, execution.ID), nil
+}
+
+func (t *Client) request(start Start) (*workflowservice.StartWorkflowExecutionRequest, error) {
+	input := workflowInput(start)
+	if len(input) > maxInputBytes {
+		return nil, fmt.Errorf("workflow input has %d bytes, Temporal accepts %d: make params smaller", len(input), maxInputBytes)
+	}
+	request := &workflowservice.StartWorkflowExecutionRequest{
+		Namespace:                t.namespace(start.Namespace),
+		WorkflowId:               WorkflowID(start.ExecutionID),
+		WorkflowType:             &commonpb.WorkflowType{Name: start.WorkflowType},
+		TaskQueue:                &taskqueuepb.TaskQueue{Name: start.TaskQueue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+		Input:                    &commonpb.Payloads{Payloads: []*commonpb.Payload{jsonPayload(input)}},
+		Identity:                 t.Identity,
+		RequestId:                requestID(start.ExecutionID),
+		WorkflowIdReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowIdConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		Memo:                     memo(start.ExecutionID),
+	}
+	if start.ExecutionTimeout > 0 {
+		request.WorkflowExecutionTimeout = durationpb.New(start.ExecutionTimeout.Truncate(time.Millisecond))
+	}
+	if start.Traceparent != "" {
+		carrier := append(appendString([]byte(`{"traceparent":`), start.Traceparent), '}')
+		request.Header = &commonpb.Header{Fields: map[string]*commonpb.Payload{traceHeader: jsonPayload(carrier)}}
+	}
+	return request, nil
+}
+
+// workflowInput builds the input from JSON as Postgres printed it. Params are not decoded: a number of 400 digits or an
+// object 5,000 levels deep is passed through unchanged.
+func workflowInput(start Start) []byte {
+	const names = 160 // upper bound in bytes, including the queue item's ID
+	ids := len(start.ExecutionID) + len(start.WorkspaceID) + len(start.WorkflowDefinitionID) + len(start.WorkflowDefinitionVersionID)
+	input := make([]byte, 0, names+ids+len(start.NodeIDs)+len(start.Params))
+	input = appendString(append(input, `{"executionId":`...), start.ExecutionID)
+	input = appendString(append(input, `,"workspaceId":`...), start.WorkspaceID)
+	input = appendString(append(input, `,"workflowDefinitionId":`...), start.WorkflowDefinitionID)
+	input = appendString(append(input, `,"workflowDefinitionVersionId":`...), start.WorkflowDefinitionVersionID)
+	input = strconv.AppendInt(append(input, `,"queueItemId":`...), start.QueueItemID, 10)
+	input = append(append(input, `,"nodeIds":`...), start.NodeIDs...)
+	input = append(append(input, `,"params":`...), start.Params...)
+	return append(input, '}')
+}
+
+func jsonString(text string) []byte {
+	return appendString(make([]byte, 0, len(text)+2), text)
+}
+
+// appendString appends text as JSON. Most texts, such as IDs, need no escaping.
+func appendString(to []byte, text string) []byte {
+	for n := range len(text) {
+		if c := text[n]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				panic(err) // no string fails to marshal
+			}
+			return append(to, quoted...)
+		}
+	}
+	to = append(to, '"')
+	to = append(to, text...)
+	return append(to, '"')
+}
+
+// jsonPlain is shared by all payloads and must not be changed.
+var jsonPlain = map[string][]byte{"encoding": []byte("json/plain")}
+
+// jsonPayload returns a payload that the default data converter of every Temporal SDK can read.
+func jsonPayload(data []byte) *commonpb.Payload {
+	return &commonpb.Payload{Metadata: jsonPlain, Data: data}
+}

@@ -1,0 +1,346 @@
+package temporal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	namespacepb "go.temporal.io/api/namespace/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+type (
+	startRequest     = workflowservice.StartWorkflowExecutionRequest
+	startResponse    = workflowservice.StartWorkflowExecutionResponse
+	describeRequest  = workflowservice.DescribeWorkflowExecutionRequest
+	describeResponse = workflowservice.DescribeWorkflowExecutionResponse
+	namespaceRequest = workflowservice.DescribeNamespaceRequest
+	namespaceAnswer  = workflowservice.DescribeNamespaceResponse
+)
+
+// startService keeps the requests it gets. A function that is nil answers with success.
+type startService struct {
+	Service // of which it answers what a start needs
+
+	start    func(*startRequest) (*startResponse, error)
+	describe func(*describeRequest) (*describeResponse, error)
+	// retention is the namespace's, or why it cannot be read.
+	retention      time.Duration
+	retentionError error
+
+	started   []*startRequest
+	described []*describeRequest
+	asked     []*namespaceRequest
+}
+
+func (f *startService) DescribeNamespace(_ context.Context, r *namespaceRequest, _ ...grpc.CallOption) (*namespaceAnswer, error) {
+	f.asked = append(f.asked, r)
+	return &namespaceAnswer{Config: &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(f.retention)}}, f.retentionError
+}
+
+func (f *startService) StartWorkflowExecution(_ context.Context, r *startRequest, _ ...grpc.CallOption) (*startResponse, error) {
+	f.started = append(f.started, r)
+	if f.start != nil {
+		return f.start(r)
+	}
+	return &startResponse{RunId: "run", Started: true}, nil
+}
+
+func (f *startService) DescribeWorkflowExecution(_ context.Context, r *describeRequest, _ ...grpc.CallOption) (*describeResponse, error) {
+	f.described = append(f.described, r)
+	if f.describe != nil {
+		return f.describe(r)
+	}
+	return &describeResponse{}, nil
+}
+
+func starterOn(service *startService) *Client {
+	return &Client{Service: service, Namespace: "shop", Identity: "replica_1"}
+}
+
+func anItem() Start {
+	return Start{
+		QueueItemID:                 42,
+		ExecutionID:                 "11111111-1111-4111-8111-111111111111",
+		WorkspaceID:                 "22222222-2222-4222-8222-222222222222",
+		WorkflowDefinitionID:        "33333333-3333-4333-8333-333333333333",
+		WorkflowDefinitionVersionID: "44444444-4444-4444-8444-444444444444",
+		WorkflowType:                "Order",
+		TaskQueue:                   "orders",
+		ExecutionTimeout:            90*time.Minute + 1500*time.Microsecond,
+		NodeIDs:                     []byte(`["a", "b"]`),
+		Params:                      []byte(`{"order": 1}`),
+		Traceparent:                 "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	}
+}
+
+// describedAs answers a describe with a run whose memo names an execution; "": it has no memo.
+func describedAs(runID, executionID string) func(*describeRequest) (*describeResponse, error) {
+	info := &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{RunId: runID}}
+	if executionID != "" {
+		info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{memoKey: jsonPayload(jsonString(executionID))}}
+	}
+	return func(*describeRequest) (*describeResponse, error) {
+		return &describeResponse{WorkflowExecutionInfo: info}, nil
+	}
+}
+
+func alreadyStarted(requestID string) func(*startRequest) (*startResponse, error) {
+	return func(*startRequest) (*startResponse, error) {
+		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("taken", requestID, "run-there")
+	}
+}
+
+func TestStartAsksForTheWorkflowOfTheItem(t *testing.T) {
+	t.Parallel()
+	service := &startService{}
+	runID, err := starterOn(service).Start(t.Context(), anItem())
+	require.NoError(t, err)
+	require.Equal(t, "run", runID)
+
+	require.Len(t, service.started, 1)
+	r := service.started[0]
+	require.Equal(t, "shop", r.Namespace)
+	require.Equal(t, "execution-11111111-1111-4111-8111-111111111111", r.WorkflowId)
+	require.Equal(t, "pgdispatch-11111111-1111-4111-8111-111111111111", r.RequestId)
+	require.Equal(t, "Order", r.WorkflowType.Name)
+	require.Equal(t, "orders", r.TaskQueue.Name)
+	require.Equal(t, enumspb.TASK_QUEUE_KIND_NORMAL, r.TaskQueue.Kind)
+	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, r.WorkflowIdReusePolicy)
+	require.Equal(t, enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL, r.WorkflowIdConflictPolicy)
+	require.Equal(t, "replica_1", r.Identity)
+	require.Equal(t, 90*time.Minute+time.Millisecond, r.WorkflowExecutionTimeout.AsDuration())
+	require.Nil(t, r.WorkflowRunTimeout)
+	require.Equal(t, `"11111111-1111-4111-8111-111111111111"`, string(r.Memo.Fields["pgdispatch_execution_id"].Data))
+	require.JSONEq(t, `{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`, string(r.Header.Fields["_tracer-data"].Data))
+	for _, payload := range []*commonpb.Payload{r.Input.Payloads[0], r.Memo.Fields[memoKey], r.Header.Fields[traceHeader]} {
+		require.Equal(t, "json/plain", string(payload.Metadata["encoding"]))
+	}
+}
+
+func TestStartLeavesOutWhatTheItemHasNot(t *testing.T) {
+	t.Parallel()
+	service := &startService{}
+	item := anItem()
+	item.ExecutionTimeout, item.Traceparent = 0, ""
+	_, err := starterOn(service).Start(t.Context(), item)
+	require.NoError(t, err)
+	require.Nil(t, service.started[0].WorkflowExecutionTimeout)
+	require.Nil(t, service.started[0].Header)
+}
+
+func TestSameItemGivesTheSameRequest(t *testing.T) {
+	t.Parallel()
+	service := &startService{}
+	item := anItem()
+	for range 2 {
+		_, err := starterOn(service).Start(t.Context(), item)
+		require.NoError(t, err)
+		// What another claim of the same item changes is not in the request.
+		item.UnansweredFor = time.Minute
+	}
+	require.True(t, proto.Equal(service.started[0], service.started[1]))
+	deterministic := proto.MarshalOptions{Deterministic: true}
+	first, err := deterministic.Marshal(service.started[0])
+	require.NoError(t, err)
+	second, err := deterministic.Marshal(service.started[1])
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+}
+
+func TestInputHasExactlyTheKeysOfTheContract(t *testing.T) {
+	t.Parallel()
+	service := &startService{}
+	_, err := starterOn(service).Start(t.Context(), anItem())
+	require.NoError(t, err)
+	require.Len(t, service.started[0].Input.Payloads, 1)
+	require.JSONEq(t, `{
+		"executionId": "11111111-1111-4111-8111-111111111111",
+		"workspaceId": "22222222-2222-4222-8222-222222222222",
+		"workflowDefinitionId": "33333333-3333-4333-8333-333333333333",
+		"workflowDefinitionVersionId": "44444444-4444-4444-8444-444444444444",
+		"queueItemId": 42,
+		"nodeIds": ["a", "b"],
+		"params": {"order": 1}
+	}`, string(service.started[0].Input.Payloads[0].Data))
+}
+
+func TestParamsReachTheWorkflowAsTheyWereStored(t *testing.T) {
+	t.Parallel()
+	for name, params := range map[string]string{
+		"a number no float can hold": `{"n": 1` + strings.Repeat("0", 400) + `}`,
+		"a number with an exponent":  `{"n": 1e400, "m": 0.10000000000000000000000000001}`,
+		"an ID above 2^53":           `{"id": 9007199254740993}`,
+		"20,000 levels":              `{"a": ` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`,
+		"unicode":                    `{"naïve": "日本語 🙂 \u0001 <&> \"quoted\" \\"}`,
+		"the same key twice":         `{"a": 1, "a": 2}`,
+		"nothing":                    `{}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			service := &startService{}
+			item := anItem()
+			item.Params = []byte(params)
+			_, err := starterOn(service).Start(t.Context(), item)
+			require.NoError(t, err)
+			data := string(service.started[0].Input.Payloads[0].Data)
+			require.True(t, strings.HasSuffix(data, `,"params":`+params+`}`), "params are copied byte for byte")
+		})
+	}
+}
+
+func TestInputThatTemporalWouldRefuseIsNotSent(t *testing.T) {
+	t.Parallel()
+	service := &startService{}
+	item := anItem()
+	room := maxInputBytes - len(workflowInput(item)) + len(item.Params) - len(`{"a":""}`)
+	item.Params = []byte(`{"a":"` + strings.Repeat("x", room) + `"}`)
+	_, err := starterOn(service).Start(t.Context(), item)
+	require.NoError(t, err, "as much as fits is sent")
+	require.Len(t, service.started[0].Input.Payloads[0].Data, maxInputBytes)
+
+	item.Params = []byte(`{"a":"` + strings.Repeat("x", room+1) + `"}`)
+	_, err = starterOn(service).Start(t.Context(), item)
+	require.ErrorContains(t, err, "2097153 bytes")
+	require.Equal(t, Permanent, Classify(err))
+	require.Len(t, service.started, 1, "nothing more was sent")
+}
+
+func TestAlreadyStartedByOurOwnRequestIsSuccess(t *testing.T) {
+	t.Parallel()
+	service := &startService{start: alreadyStarted("pgdispatch-" + anItem().ExecutionID)}
+	runID, err := starterOn(service).Start(t.Context(), anItem())
+	require.NoError(t, err)
+	require.Equal(t, "run-there", runID)
+	require.Empty(t, service.described, "the request ID says all")
+}
+
+func TestAlreadyStartedWithOurMemoIsAdopted(t *testing.T) {
+	t.Parallel()
+	service := &startService{start: alreadyStarted("made-by-the-server"), describe: describedAs("run-continued", anItem().ExecutionID)}
+	runID, err := starterOn(service).Start(t.Context(), anItem())
+	require.NoError(t, err)
+	require.Equal(t, "run-continued", runID)
+	require.Len(t, service.described, 1)
+	require.Equal(t, "shop", service.described[0].Namespace)
+	require.Equal(t, WorkflowID(anItem().ExecutionID), service.described[0].Execution.WorkflowId)
+	require.Empty(t, service.described[0].Execution.RunId, "the newest run of the chain")
+}
+
+func TestAlreadyExistsThatDoesNotSayWhoseItIsIsLookedAt(t *testing.T) {
+	t.Parallel()
+	bare := func(*startRequest) (*startResponse, error) {
+		return nil, serviceerror.NewAlreadyExists("already there")
+	}
+	service := &startService{start: bare, describe: describedAs("run-there", anItem().ExecutionID)}
+	runID, err := starterOn(service).Start(t.Context(), anItem())
+	require.NoError(t, err)
+	require.Equal(t, "run-there", runID)
+
+	service.describe = describedAs("run-there", "")
+	_, err = starterOn(service).Start(t.Context(), anItem())
+	require.ErrorIs(t, err, ErrForeign)
+}
+
+func TestAlreadyStartedByAStrangerFailsTheItem(t *testing.T) {
+	t.Parallel()
+	for name, describe := range map[string]func(*describeRequest) (*describeResponse, error){
+		"without a memo":            describedAs("run-there", ""),
+		"with another item's memo":  describedAs("run-there", "99999999-9999-4999-8999-999999999999"),
+		"that is gone in-between":   func(*describeRequest) (*describeResponse, error) { return nil, serviceerror.NewNotFound("gone") },
+		"that answers with nothing": func(*describeRequest) (*describeResponse, error) { return &describeResponse{}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			service := &startService{start: alreadyStarted("somebody-else"), describe: describe}
+			_, err := starterOn(service).Start(t.Context(), anItem())
+			require.ErrorIs(t, err, ErrForeign)
+			require.ErrorContains(t, err, WorkflowID(anItem().ExecutionID))
+			require.Equal(t, Permanent, Classify(err))
+		})
+	}
+}
+
+func TestDescribeThatFailsDecidesNothingAboutTheItem(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want Outcome
+	}{
+		{serviceerror.NewUnavailable("x"), Unanswered},
+		{serviceerror.NewPermissionDenied("x", ""), Blocked},
+		{serviceerror.NewNamespaceNotFound("shop"), Blocked},
+		{context.DeadlineExceeded, Unanswered},
+	} {
+		service := &startService{
+			start:    alreadyStarted("somebody-else"),
+			describe: func(*describeRequest) (*describeResponse, error) { return nil, c.err },
+		}
+		_, err := starterOn(service).Start(t.Context(), anItem())
+		require.ErrorIs(t, err, c.err)
+		require.NotErrorIs(t, err, ErrForeign)
+		require.Equal(t, c.want.String(), Classify(err).String())
+	}
+}
+
+func TestStartThatFailsSaysWhatWasTried(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	service := &startService{start: func(*startRequest) (*startResponse, error) { return nil, boom }}
+	_, err := starterOn(service).Start(t.Context(), anItem())
+	require.ErrorIs(t, err, boom)
+	require.EqualError(t, err, "start workflow: boom")
+	require.Empty(t, service.described)
+}
+
+// Only gRPC itself can say that nothing was sent: where its options are not heeded, nobody knows.
+func TestErrorWithoutProofThatNothingWasSentLeavesDoubt(t *testing.T) {
+	t.Parallel()
+	service := &startService{start: func(*startRequest) (*startResponse, error) {
+		return nil, serviceerror.NewUnavailable("connection error: connection refused")
+	}}
+	_, err := starterOn(service).Start(t.Context(), anItem())
+	require.Equal(t, Unanswered.String(), Classify(err).String())
+}
+
+func TestFindKnowsOursFromNobodysAndAStrangers(t *testing.T) {
+	t.Parallel()
+	service := &startService{describe: describedAs("run-found", anItem().ExecutionID)}
+	runID, found, err := starterOn(service).Find(t.Context(), Execution{ID: anItem().ExecutionID})
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, "run-found", runID)
+
+	service.describe = describedAs("run-there", "")
+	_, found, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ExecutionID})
+	require.NoError(t, err)
+	require.False(t, found)
+
+	service.describe = func(*describeRequest) (*describeResponse, error) { return nil, serviceerror.NewNotFound("x") }
+	_, found, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ExecutionID})
+	require.NoError(t, err)
+	require.False(t, found)
+
+	service.describe = func(*describeRequest) (*describeResponse, error) { return nil, serviceerror.NewNamespaceNotFound("x") }
+	_, _, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ExecutionID})
+	require.Error(t, err, "no namespace is not the same as no workflow")
+	require.Empty(t, service.started, "looking starts nothing")
+}
+
+func TestMemoIsReadableJSON(t *testing.T) {
+	t.Parallel()
+	var id string
+	require.NoError(t, json.Unmarshal(jsonString(anItem().ExecutionID), &id))
+	require.Equal(t, anItem().ExecutionID, id)
+}

@@ -1,0 +1,316 @@
+package temporal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+)
+
+type (
+	historyRequest  = workflowservice.GetWorkflowExecutionHistoryRequest
+	historyResponse = workflowservice.GetWorkflowExecutionHistoryResponse
+)
+
+// fakeService answers with each of its answers once, in order, and keeps the requests.
+type fakeService struct {
+	Service // which starts nothing
+
+	answers  []func() (*historyResponse, error)
+	requests []*historyRequest
+
+	namespace error                             // what DescribeNamespace answers
+	newest    *workflowpb.WorkflowExecutionInfo // what is described; nil: nothing is found
+	late      *workflowpb.WorkflowExecutionInfo // what is described from the third time on; nil: newest
+	described int
+	describe  error
+	attempt   int32 // of the pending workflow task
+	stops     []string
+	stop      error // what a cancellation or termination answers
+	lists     []*workflowservice.ListWorkflowExecutionsRequest
+	list      func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
+}
+
+func (f *fakeService) GetWorkflowExecutionHistory(ctx context.Context, r *historyRequest, _ ...grpc.CallOption) (*historyResponse, error) {
+	f.requests = append(f.requests, proto.CloneOf(r))
+	if len(f.answers) == 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	answer := f.answers[0]
+	f.answers = f.answers[1:]
+	return answer()
+}
+
+func (f *fakeService) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	if f.described++; f.described > 2 && f.late != nil {
+		f.newest = f.late
+	}
+	if f.newest == nil {
+		return nil, serviceerror.NewNotFound("workflow not found")
+	}
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: f.newest,
+		PendingWorkflowTask: &workflowpb.PendingWorkflowTaskInfo{Attempt: f.attempt}}, f.describe
+}
+
+func (f *fakeService) ListWorkflowExecutions(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	f.lists = append(f.lists, proto.CloneOf(r))
+	return f.list(r)
+}
+
+func (f *fakeService) TerminateWorkflowExecution(_ context.Context, r *workflowservice.TerminateWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.TerminateWorkflowExecutionResponse, error) {
+	f.stops = append(f.stops, fmt.Sprintf("terminate %s %s by %s: %s", r.WorkflowExecution.WorkflowId, r.WorkflowExecution.RunId, r.Identity, r.Reason))
+	return nil, f.stop
+}
+
+func (f *fakeService) RequestCancelWorkflowExecution(_ context.Context, r *workflowservice.RequestCancelWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.RequestCancelWorkflowExecutionResponse, error) {
+	f.stops = append(f.stops, fmt.Sprintf("cancel %s %s by %s: %s (%s)", r.WorkflowExecution.WorkflowId, r.WorkflowExecution.RunId, r.Identity, r.Reason, r.RequestId))
+	return nil, f.stop
+}
+
+func (f *fakeService) DescribeTaskQueue(_ context.Context, r *workflowservice.DescribeTaskQueueRequest, _ ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
+	if r.TaskQueue.Name == "orders" && r.TaskQueueType == enumspb.TASK_QUEUE_TYPE_WORKFLOW {
+		return &workflowservice.DescribeTaskQueueResponse{Pollers: []*taskqueuepb.PollerInfo{{}}}, f.describe
+	}
+	return nil, f.describe
+}
+
+func (f *fakeService) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {
+	return nil, f.namespace
+}
+
+// closed answers with a close event.
+func closed(event *historypb.HistoryEvent) func() (*historyResponse, error) {
+	return func() (*historyResponse, error) {
+		return &historyResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{event}}}, nil
+	}
+}
+
+// empty answers a poll during which nothing happened.
+func empty(token string) func() (*historyResponse, error) {
+	return func() (*historyResponse, error) {
+		return &historyResponse{History: &historypb.History{}, NextPageToken: []byte(token)}, nil
+	}
+}
+
+func fails(err error) func() (*historyResponse, error) {
+	return func() (*historyResponse, error) { return nil, err }
+}
+
+func completed(next string) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
+			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{NewExecutionRunId: next}}}
+}
+
+// returned is the end of a workflow with a result.
+func returned(encoding, data string) *historypb.HistoryEvent {
+	event := completed("")
+	event.GetWorkflowExecutionCompletedEventAttributes().Result = &commonpb.Payloads{Payloads: []*commonpb.Payload{
+		{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: []byte(data)}}}
+	return event
+}
+
+func failed(failure *failurepb.Failure, next string) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
+			WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: failure, NewExecutionRunId: next}}}
+}
+
+func timedOut(next string) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionTimedOutEventAttributes{
+			WorkflowExecutionTimedOutEventAttributes: &historypb.WorkflowExecutionTimedOutEventAttributes{NewExecutionRunId: next}}}
+}
+
+func continued(next string) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionContinuedAsNewEventAttributes{
+			WorkflowExecutionContinuedAsNewEventAttributes: &historypb.WorkflowExecutionContinuedAsNewEventAttributes{NewExecutionRunId: next}}}
+}
+
+func terminated(reason string) *historypb.HistoryEvent { return terminatedBy("", reason) }
+
+func terminatedBy(identity, reason string) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionTerminatedEventAttributes{
+			WorkflowExecutionTerminatedEventAttributes: &historypb.WorkflowExecutionTerminatedEventAttributes{Reason: reason, Identity: identity}}}
+}
+
+func wait(t *testing.T, answers ...func() (*historyResponse, error)) (End, *fakeService, error) {
+	t.Helper()
+	service := &fakeService{answers: answers}
+	end, err := (&Client{Service: service, Namespace: "shop"}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})
+	return end, service, err
+}
+
+// runs are the run IDs that were asked for, in order.
+func (f *fakeService) runs() []string {
+	var runs []string
+	for _, r := range f.requests {
+		runs = append(runs, r.Execution.RunId)
+	}
+	return runs
+}
+
+func TestWaitSaysHowTheWorkflowEnded(t *testing.T) {
+	t.Parallel()
+	chain := &failurepb.Failure{Message: "activity error", Cause: &failurepb.Failure{Message: "charge failed",
+		Cause: &failurepb.Failure{Message: "card expired"}}}
+	for name, c := range map[string]struct {
+		event *historypb.HistoryEvent
+		want  End
+	}{
+		"completed":         {completed(""), End{Outcome: "COMPLETED"}},
+		"failed":            {failed(&failurepb.Failure{Message: "boom"}, ""), End{Outcome: "FAILED", Reason: "boom"}},
+		"failed in a chain": {failed(chain, ""), End{Outcome: "FAILED", Reason: "activity error: charge failed: card expired"}},
+		"failed with a type": {failed(&failurepb.Failure{Message: "boom", FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+			ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: "Oven"}}}, ""), End{Outcome: "FAILED", Reason: "boom (Oven)"}},
+		"with a result":        {returned("json/plain", `{"total": 3}`), End{Outcome: "COMPLETED", Result: `{"total": 3}`}},
+		"with a secret":        {returned("binary/encrypted", "x"), End{Outcome: "COMPLETED", Reason: `encoding "binary/encrypted", 1 bytes: not kept`}},
+		"terminated, no words": {terminated(""), End{Outcome: "TERMINATED", Reason: "workflow was terminated"}},
+		"failed without words": {failed(nil, ""), End{Outcome: "FAILED"}},
+		"timed out":            {timedOut(""), End{Outcome: "TIMED_OUT", Reason: "workflow timed out"}},
+		"terminated":           {terminated("enough"), End{Outcome: "TERMINATED", Reason: "workflow was terminated: enough"}},
+		"cancelled": {&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED},
+			End{Outcome: "CANCELED", Reason: "workflow was cancelled"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			end, _, err := wait(t, closed(c.event))
+			require.NoError(t, err)
+			require.Equal(t, c.want, end)
+		})
+	}
+}
+
+func TestWaitPollsForTheCloseEventOfTheRun(t *testing.T) {
+	t.Parallel()
+	_, service, err := wait(t, closed(completed("")))
+	require.NoError(t, err)
+	r := service.requests[0]
+	require.Equal(t, "shop", r.Namespace)
+	require.Equal(t, "execution-e1", r.Execution.WorkflowId)
+	require.Equal(t, "run-1", r.Execution.RunId)
+	require.True(t, r.WaitNewEvent)
+	require.True(t, r.SkipArchival)
+	require.Equal(t, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT, r.HistoryEventFilterType)
+}
+
+func TestWaitFollowsTheChainToItsLastRun(t *testing.T) {
+	t.Parallel()
+	end, service, err := wait(t, closed(continued("run-2")), closed(failed(&failurepb.Failure{Message: "first try"}, "run-3")),
+		empty("page"), closed(timedOut("run-4")), closed(completed("run-5")), closed(terminated("enough")))
+	require.NoError(t, err)
+	require.Equal(t, "TERMINATED", end.Outcome)
+	require.Equal(t, []string{"run-1", "run-2", "run-3", "run-3", "run-4", "run-5"}, service.runs())
+	require.Equal(t, "page", string(service.requests[3].NextPageToken))
+	require.Empty(t, service.requests[4].NextPageToken, "a token belongs to its run")
+}
+
+func TestWaitAsksOnAfterAnEmptyPoll(t *testing.T) {
+	t.Parallel()
+	end, service, err := wait(t, empty("page-1"), empty("page-2"), empty(""), closed(completed("")))
+	require.NoError(t, err)
+	require.Equal(t, "COMPLETED", end.Outcome)
+	var tokens []string
+	for _, r := range service.requests {
+		tokens = append(tokens, string(r.NextPageToken))
+	}
+	require.Equal(t, []string{"", "page-1", "page-2", ""}, tokens)
+}
+
+func TestWorkflowThatIsGoneHasEnded(t *testing.T) {
+	t.Parallel()
+	end, _, err := wait(t, fails(serviceerror.NewNotFound("workflow not found")))
+	require.NoError(t, err)
+	require.Equal(t, "FAILED", end.Outcome)
+	require.Contains(t, end.Reason, "gone")
+
+	end, _, err = wait(t, closed(continued("run-2")), fails(serviceerror.NewNotFound("workflow not found")))
+	require.NoError(t, err)
+	require.Equal(t, "FAILED", end.Outcome)
+}
+
+func TestErrorSaysNothingAboutTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []error{
+		serviceerror.NewNamespaceNotFound("shop"), // not the same as a workflow that is gone
+		serviceerror.NewUnavailable("connection refused"),
+		serviceerror.NewPermissionDenied("x", ""),
+		errors.New("boom"),
+	} {
+		end, _, err := wait(t, fails(answer))
+		require.ErrorIs(t, err, answer)
+		require.ErrorContains(t, err, "wait for close event: ")
+		require.Empty(t, end)
+	}
+}
+
+func TestEventThatClosesNothingIsAnError(t *testing.T) {
+	t.Parallel()
+	_, _, err := wait(t, closed(&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED}))
+	require.ErrorContains(t, err, "WorkflowExecutionStarted does not close a workflow")
+}
+
+func TestPollThatNobodyAnswersIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_, _, err := wait(t, empty("page"))
+		require.EqualError(t, err, "wait for close event: Temporal is away: long poll gave up after 1m5s: context deadline exceeded")
+		require.Equal(t, pollTimeout, time.Since(began))
+	})
+}
+
+func TestOutagesAndCrowdsAreToldFromOtherErrors(t *testing.T) {
+	t.Parallel()
+	crowded := serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT, "namespace concurrent poller limit exceeded")
+	for _, c := range []struct{ err, is error }{
+		{crowded, ErrCrowded},
+		{serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "slower"), ErrAway},
+		{serviceerror.NewUnavailable("connection refused"), ErrAway},
+		{fmt.Errorf("dial: %w", context.DeadlineExceeded), ErrAway},
+		{serviceerror.NewPermissionDenied("x", ""), nil},
+		{serviceerror.NewNamespaceNotFound("shop"), nil},
+	} {
+		_, _, err := wait(t, fails(c.err))
+		for _, kind := range []error{ErrCrowded, ErrAway} {
+			require.Equal(t, kind == c.is, errors.Is(err, kind), "%s is %s", c.err, kind)
+		}
+	}
+}
+
+func TestProbeTakesARefusalForAnAnswerUnlessAllElseWouldBeRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err     error
+		reached bool
+	}{
+		{nil, true},
+		{serviceerror.NewPermissionDenied("x", ""), true},
+		{serviceerror.NewUnimplemented("x"), true},
+		{serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "slower"), true},
+		{serviceerror.NewUnavailable("connection refused"), false},
+		{serviceerror.NewNamespaceNotFound("shop"), true}, // there may be others
+		{context.DeadlineExceeded, false},
+		{errors.New("boom"), false},
+	} {
+		err := (&Client{Service: &fakeService{namespace: c.err}, Namespace: "shop"}).Probe(t.Context())
+		require.Equal(t, c.reached, err == nil, "%v", c.err)
+	}
+}

@@ -1,0 +1,23 @@
+-- writes turns to list
+-- $1 the interval of turns, $2 the interval of lists that reach far back, $3 the replica's namespace. Takes the turn to
+-- list closed workflows, one replica at a time, and returns in which namespaces and since when. Empty if another
+-- replica took the turn within $1, or if every open execution is watched and no list that reaches far back is due.
+with turn as (
+    update pgdispatch.close_sweep s
+    set looked_at = clock_timestamp()
+    where s.looked_at <= clock_timestamp() - $1::interval
+    returning array(select r.id from pgdispatch.replicas r where r.expires_at > clock_timestamp()) as alive
+), open as (
+    select coalesce(e.namespace, $3::text) as namespace, min(e.started_at) as oldest,
+           bool_or(e.watcher is null or e.watcher <> all (t.alive)) as unwatched
+    from pgdispatch.workflow_executions e
+    cross join turn t
+    where e.finished_at is null and e.status = 'RUNNING'
+    group by 1
+)
+select o.namespace, wide.due as wide,
+       coalesce(l.swept_to, o.oldest, clock_timestamp()) - case when wide.due then interval '1 minute' else interval '5 seconds' end as since
+from open o
+left join pgdispatch.close_lists l on l.namespace = o.namespace
+cross join lateral (select coalesce(l.wide_at <= clock_timestamp() - $2::interval, true) as due) wide
+where wide.due or o.unwatched

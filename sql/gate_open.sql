@@ -1,3 +1,0 @@
--- reads
--- Opens the gate: from now on, nobody notifies.
-select setval('pgdispatch.gate', 2)

@@ -1,0 +1,17 @@
+-- reads
+-- $1 how many items of a status are counted at most.
+select d.pending, d.claimed, d.dispatched, d.dead as dead_letters, d.dead_is_all as dead_letters_exact, d.oldest_waiting, d.replicas, d.max_claims, d.paused,
+       s.task_queues as idle_queues, s.without_poller, s.failing, pg_notification_queue_usage() as notify_queue,
+       p.items as parked, p.first as parked_first
+from pgdispatch.queue_depth($1) d
+cross join (
+    select count(*) filter (where s.kind = 'TASK_QUEUE') as task_queues,
+           coalesce(sum(s.executions) filter (where s.kind = 'TASK_QUEUE'), 0) as without_poller,
+           count(*) filter (where s.kind = 'EXECUTION') as failing
+    from pgdispatch.stalled s
+) s
+cross join (
+    select count(*) as items, coalesce((array_agg(p.item_id || ': ' || p.error order by p.parked_at, p.item_id))[1], '') as first
+    from pgdispatch.parked_items p
+    join pgdispatch.workflow_execution_queue q on q.id = p.item_id and q.attempt_count = p.attempts and q.status in ('PENDING', 'CLAIMED')
+) p

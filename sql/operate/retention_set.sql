@@ -1,0 +1,16 @@
+-- writes settings and the audit log
+-- $1 whether to set retention, $2 its value; $3 and $4 likewise for dead letters. Null is off: kept forever. $5 who.
+with was as materialized (
+    select s.* from pgdispatch.settings s for update
+), changed as (
+    update pgdispatch.settings s
+    set retention = case when $1::boolean then $2::interval else s.retention end,
+        dead_letter_retention = case when $3::boolean then $4::interval else s.dead_letter_retention end
+    from was
+    where s.singleton = was.singleton
+    returning s.max_claims, s.paused, s.retention, s.dead_letter_retention, s.result_bytes, pgdispatch.row_change(to_jsonb(was), to_jsonb(s)) as details
+), noted as (
+    insert into pgdispatch.admin_log (who, action, subject, details)
+    select $5::text, 'settings set', 'settings', c.details from changed c where c.details <> '{}'
+)
+select c.max_claims, c.paused, c.retention, c.dead_letter_retention, c.result_bytes from changed c

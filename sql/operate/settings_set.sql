@@ -1,0 +1,16 @@
+-- writes settings and the audit log
+-- $1 max_claims, $2 paused, $3 result_bytes; null leaves one unchanged. $4 who.
+with was as materialized (
+    select s.* from pgdispatch.settings s for update
+), changed as (
+    update pgdispatch.settings s
+    set max_claims = coalesce($1::integer, s.max_claims), paused = coalesce($2::boolean, s.paused),
+        result_bytes = coalesce($3::integer, s.result_bytes)
+    from was
+    where s.singleton = was.singleton
+    returning s.max_claims, s.paused, s.retention, s.dead_letter_retention, s.result_bytes, pgdispatch.row_change(to_jsonb(was), to_jsonb(s)) as details
+), noted as (
+    insert into pgdispatch.admin_log (who, action, subject, details)
+    select $4::text, 'settings set', 'settings', c.details from changed c where c.details <> '{}'
+)
+select c.max_claims, c.paused, c.retention, c.dead_letter_retention, c.result_bytes from changed c

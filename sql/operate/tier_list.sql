@@ -1,0 +1,3 @@
+-- reads
+-- All plans, lowest limit first.
+select t.plan as name, t.max_concurrent_workflows from pgdispatch.workspace_tiers t order by t.max_concurrent_workflows, t.plan

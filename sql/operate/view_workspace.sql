@@ -1,0 +1,13 @@
+-- reads
+-- $1 workspace. Counts at most $2 of its items of each status, and its failures among the newest $3 of the last day, of
+-- all workspaces.
+select w.id::text, w.name, w.plan, w.max_concurrent_workflows, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as "limit",
+       w.max_starts_per_second, w.paused, n.items as waiting, n.claimed, n.running, clock_timestamp() - n.oldest_due as oldest_waiting, w.created_at,
+       (select count(*)
+        from (select q.workspace_id from pgdispatch.workflow_execution_queue q where q.stage = 'DEAD' and q.finished_at > now() - interval '1 day'
+              order by q.finished_at desc limit $3::bigint) f
+        where f.workspace_id = w.id) as failures
+from pgdispatch.workspaces w
+join pgdispatch.workspace_tiers t on t.plan = w.plan
+cross join lateral pgdispatch.waiting_of(w.id, $2::integer) n
+where w.id = $1::text::uuid

@@ -1,0 +1,81 @@
+package sqltest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+)
+
+// Shop is a database with one workspace, "shop", that has room for 100 executions.
+type Shop struct {
+	Conns *pgxpool.Pool
+	Shop  string // the workspace's ID
+	t     testing.TB
+}
+
+// NewShop returns a new Shop on a database of its own.
+func NewShop(t testing.TB) *Shop {
+	t.Helper()
+	s := &Shop{t: t, Conns: Pool(t, URL(t)+"&pool_max_conns=20")}
+	s.Shop = s.NewWorkspace("shop", 100)
+	return s
+}
+
+// NewWorkspace makes a workspace with a definition that has one version, and returns the workspace's ID.
+func (s *Shop) NewWorkspace(name string, limit int) string {
+	s.t.Helper()
+	id := Scalar[string](s, `insert into pgdispatch.workspaces (name, max_concurrent_workflows) values ($1, $2) returning id::text`, name, limit)
+	s.Execute(`with d as (
+			insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
+			values ($1::uuid, 'order', 'Order', 'orders') returning id
+		)
+		insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
+		select id, 1, '{"nodes": [{"id": "n1"}, {"id": "n2"}], "edges": []}' from d`, id)
+	return id
+}
+
+// Insert enqueues so many items of a workspace.
+func (s *Shop) Insert(workspace string, items int) {
+	s.t.Helper()
+	s.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
+		select d.workspace_id, d.id from pgdispatch.workflow_definitions d, generate_series(1, $2::integer)
+		where d.workspace_id = $1::uuid`, workspace, items)
+}
+
+// Expire ages items' leases.
+func (s *Shop) Expire(items ...int64) {
+	s.t.Helper()
+	s.Execute(`update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp() - interval '1 millisecond' where id = any ($1)`, items)
+}
+
+// Row returns everything that is stored of an item and its execution.
+func (s *Shop) Row(item int64) string {
+	s.t.Helper()
+	return Scalar[string](s, `select row_to_json(q)::text || coalesce(row_to_json(e)::text, '')
+		from pgdispatch.workflow_execution_queue q
+		left join pgdispatch.workflow_executions e on e.id = q.execution_id
+		where q.id = $1`, item)
+}
+
+// Status returns an item's status.
+func (s *Shop) Status(item int64) string {
+	s.t.Helper()
+	return Scalar[string](s, "select status from pgdispatch.workflow_execution_queue where id = $1", item)
+}
+
+// Execute runs a statement.
+func (s *Shop) Execute(statement string, args ...any) {
+	s.t.Helper()
+	_, err := s.Conns.Exec(context.Background(), statement, args...)
+	require.NoError(s.t, err)
+}
+
+// Scalar reads one value.
+func Scalar[T any](s *Shop, statement string, args ...any) T {
+	s.t.Helper()
+	var value T
+	require.NoError(s.t, s.Conns.QueryRow(context.Background(), statement, args...).Scan(&value))
+	return value
+}

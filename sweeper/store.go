@@ -1,0 +1,78 @@
+package sweeper
+
+import (
+	"context"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/notify"
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// Postgres executes the statements of the sweeper. Its commits may be asynchronous: what a crash of the database undoes is
+// swept again.
+type Postgres struct {
+	DB    postgres.Conn
+	Owner string // this replica's name
+}
+
+// deleteTimeout bounds the deletion of one batch of finished items.
+const deleteTimeout = 30 * time.Second
+
+// Swept is the result of a sweep.
+type Swept struct {
+	Requeued int // items whose lease expired and that are PENDING again
+	// NextExpiryIn is the time until the next expiry of an item's lease or of a replica's presence. Nil if there is
+	// neither.
+	NextExpiryIn *time.Duration
+	// Shortened is the number of leases shortened because they were set before the database's clock was set back, and
+	// would have lasted until the clock caught up.
+	Shortened int
+	// Now is the database's time.
+	Now time.Time
+	// Open is the number of running executions, and Mine the number of those that this replica is recorded to watch.
+	Open, Mine int
+	// Unwatched reports whether no live replica watches some of them.
+	Unwatched bool
+	// Stops reports whether requests to stop executions are open.
+	Stops bool
+	// Deletes reports whether a retention is set.
+	Deletes bool
+	// Namespaces are the namespaces that definitions name. It contains "" if some definitions name none.
+	Namespaces []string
+	// NotifyQueue is the used fraction of the Postgres cluster's notification queue, 0 to 1.
+	NotifyQueue float64
+}
+
+// Sweep returns up to atMost items whose lease expired to PENDING, and reports the work that there is for other
+// components. Sweeps are safe to run concurrently with each other and with claims.
+func (s *Postgres) Sweep(ctx context.Context, atMost int) (Swept, error) {
+	swept, err := postgres.Read[Swept](ctx, s.DB, "sweep", sql.Text("sweep"), atMost, s.Owner)
+	if err != nil || len(swept) == 0 {
+		return Swept{}, err
+	}
+	return swept[0], nil
+}
+
+// Deleted is the result of one batch of retention deletes.
+type Deleted struct {
+	Items       int // COMPLETED and CANCELLED items
+	DeadLetters int
+	Executions  int
+	More        bool // whether more items can be looked at now
+}
+
+// DeleteFinished looks at the next atMost items and deletes those whose retention has expired. Concurrent calls are
+// safe: one does the work, and the others return at once.
+func (s *Postgres) DeleteFinished(ctx context.Context, atMost int) (Deleted, error) {
+	deleted, err := postgres.ReadWithin[Deleted](ctx, deleteTimeout, s.DB, "remove finished items", sql.Text("delete_finished"), atMost)
+	if err != nil || len(deleted) == 0 {
+		return Deleted{}, err
+	}
+	return deleted[0], nil
+}
+
+// QueueHolder returns the session that may keep the notification queue from being emptied. Nil if there is none.
+func (s *Postgres) QueueHolder(ctx context.Context) (*notify.Holder, error) {
+	return notify.QueueHolder(ctx, s.DB)
+}
