@@ -77,11 +77,11 @@ chaos-tools: ## install what some faults of make chaos need, on Debian: libfaket
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq libfaketime pgbouncer
 
 .PHONY: chaos
-chaos: failpoint devstack ## break everything around three replicas, and check every invariant; CHAOS_MINUTES, SEED; writes docs/reliability.md
+chaos: failpoint devstack ## break everything around three replicas, and check every invariant; CHAOS_MINUTES, SEED; writes test/chaos/report.md
 	go run -C test ./chaos -pgdispatch $(CURDIR)/bin/pgdispatch-failpoint -devstack $(CURDIR)/bin/devstack $(if $(SEED),-seed $(SEED))
 
 .PHONY: mutants
-mutants: ## take each guard away and see a named test go red; some 4 minutes; writes docs/mutants.md
+mutants: ## take each guard away and see a named test go red; some 4 minutes; prints a table
 	go run -C test ./mutants
 
 .PHONY: lint
@@ -100,9 +100,10 @@ fmt: ## format the code
 	gofmt -w .
 
 .PHONY: golden
-golden: ## rewrite what is generated: the lifecycle's diagram, the tables of commands, metrics and SQLSTATEs, and the golden files
+golden: ## rewrite what is generated: the lifecycle's diagram, the tables of commands, settings, metrics and SQLSTATEs, and the golden files
 	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares|SQLSTATEs|Role' -update
 	go test ./cmd/pgdispatch -run Page -update
+	go test ./internal/config -run Page -update
 	go test ./internal/telemetry -run Reference -update
 	go test ./docs/clients -run Page -update
 	go test ./internal/operate/view -run Screen -update

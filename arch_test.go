@@ -250,7 +250,7 @@ var logCall = regexp.MustCompile(`(?:Debug|Info|Warn|Error|Log)(?:Context)?\((?:
 
 func TestEveryLogEventIsInTheDocs(t *testing.T) {
 	t.Parallel()
-	docs, err := os.ReadFile("docs/operating.md")
+	docs, err := os.ReadFile("docs/logs.md")
 	require.NoError(t, err)
 	found := 0
 	for path, file := range parse(t, false) {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/cli.md")
+var update = flag.Bool("update", false, "rewrite docs/cli.md and the table of docs/settings.md")
 
 const cliPage = "../../docs/cli.md"
 
@@ -25,7 +25,7 @@ func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	var page strings.Builder
 	page.WriteString("# Commands\n\nWritten from the commands themselves: `make golden` rewrites it.\n" +
-		"[operating.md](operating.md) says what they are for, and has the variables that stand for flags.\n")
+		"[operating.md](operating.md) says what they are for, [settings.md](settings.md) has the variables that stand for flags.\n")
 	for _, command := range everyCommand(root()) {
 		if command.HasSubCommands() {
 			continue

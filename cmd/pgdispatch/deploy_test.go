@@ -21,7 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// drainMargin is what a replica needs between the end of its drain and its own: docs/operating.md promises five seconds.
+// drainMargin is what a replica needs between the end of its drain and its own: docs/settings.md promises five seconds.
 const drainMargin = 5 * time.Second
 
 // foreign are the variables of deploy/ that are not ours: Temporal's.

@@ -29,7 +29,7 @@ import (
 
 const (
 	// defaultOut is where a complete run writes. Other runs write only to a path that is given.
-	defaultOut = "../docs/reliability.md"
+	defaultOut = "chaos/report.md"
 	// minutesVariable is the environment variable for the duration of a run in minutes.
 	minutesVariable = "CHAOS_MINUTES"
 	// defaultMinutes is the duration if the variable is not set.

@@ -1,8 +1,9 @@
 // Command mutants takes the product's guards away, one at a time, and sees that a named test goes red without each.
 //
-//	go run -C test ./mutants                  # all of them; some minutes; writes docs/mutants.md
-//	go run -C test ./mutants -only heartbeat  # those whose name has this in it, to the terminal only
+//	go run -C test ./mutants                  # all of them, as a table; some minutes
+//	go run -C test ./mutants -only heartbeat  # those whose name has this in it
 //	go run -C test ./mutants -show            # with what the tests said: are they red for the right reason?
+//	go run -C test ./mutants -o mutants.md    # also writes the table to a Markdown file
 //
 // A mutant is a few replacements of text in files of the product. Nothing is written there: the go command is given the
 // changed files by its -overlay flag, for Go and for embedded SQL alike.
@@ -43,7 +44,8 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	flags.SetOutput(out)
 	root := flags.String("root", "..", "the repository's `directory`")
-	only := flags.String("only", "", "the mutants whose name has this `text` in it; docs/mutants.md is left as it is")
+	only := flags.String("only", "", "the mutants whose name has this `text` in it")
+	path := flags.String("o", "", "also write the table to this Markdown `file`")
 	show := flags.Bool("show", false, "print what the tests said, too")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -68,8 +70,8 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 			fmt.Fprintf(out, "\n%s: %s\n%s\n", r.mutant.name, r.verdict, tail(r.output))
 		}
 	}
-	if *only == "" {
-		if err := os.WriteFile(filepath.Join(directory, "docs", "mutants.md"), []byte(page(results)), 0o644); err != nil {
+	if *path != "" {
+		if err := os.WriteFile(*path, []byte(page(results)), 0o644); err != nil {
 			return fmt.Errorf("write the table: %w", err)
 		}
 	}

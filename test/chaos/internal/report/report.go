@@ -1,4 +1,4 @@
-// Package report writes the results of a run to the terminal and to docs/reliability.md.
+// Package report writes the results of a run to the terminal and to a Markdown file.
 package report
 
 import (
@@ -112,7 +112,7 @@ func Markdown(o *run.Outcome) string {
 	covered := numbers(o)
 	missed := missed(o)
 	line("# What was broken, and what held\n")
-	line("Written by `make chaos`; do not edit. Seed %d, %s, on %d CPUs, %s.\n", o.Seed, o.Length.Round(time.Second), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
+	line("Written by `make chaos`. Seed %d, %s, on %d CPUs, %s.\n", o.Seed, o.Length.Round(time.Second), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
 	line("%d replicas with %d workers each, lease %s, poll interval %s, start timeout %s, W %d. A real Postgres with a standby and a real",
 		lab.Replicas, lab.Workers, lab.Lease, lab.PollInterval, lab.StartTimeout, lab.Cap)
 	line("Temporal server, each killed, frozen and cut off while applications enqueue all the time and workflows end all the time.\n")
