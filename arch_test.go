@@ -41,6 +41,7 @@ var edges = map[string][]string{
 	"finish":                {"internal/summary"},
 	"internal/operate/view": {"claim"},
 	"internal/operate/web":  {"claim", "internal/operate/view"},
+	"internal/process":      nil,
 	"internal/summary":      nil,
 	"internal/telemetry":    {"claim"},
 	"internal/temporaltest": nil,
