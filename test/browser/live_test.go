@@ -86,7 +86,7 @@ func TestALostConnectionIsSaidAndTakenUpAgain(t *testing.T) {
 	t.Parallel()
 	s, p := quiet(t)
 	before := ask[string](p, layout)
-	s.replica.kill()
+	require.NoError(t, s.replica.Kill())
 	await(t, func() bool { return p.text("#connection") != "" }, "the page says that the connection is lost")
 	require.Contains(t, p.text("#connection"), "The connection is lost")
 	require.True(t, ask[bool](p, `document.getElementById("connection").checkVisibility()`))

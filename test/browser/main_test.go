@@ -34,7 +34,7 @@ var screenshots = flag.String("screenshots", "", "directory that the documentati
 // shared is what all tests use.
 var shared struct {
 	cluster  *sqltest.Cluster
-	temporal *temporal
+	temporal string          // its address
 	binary   string          // pgdispatch
 	browser  context.Context // chromedp's
 	// full has much of everything, empty has nothing. acting is another replica of the database of full, for who may change something,
@@ -65,10 +65,12 @@ func withShared(run func()) (err error) {
 		return fmt.Errorf("start Postgres: %w", err)
 	}
 	defer func() { err = errors.Join(err, shared.cluster.Stop()) }()
-	if shared.temporal, err = startTemporal(); err != nil {
+	address, stopTemporal, err := startTemporal(dir)
+	if err != nil {
 		return err
 	}
-	defer shared.temporal.stop()
+	defer stopTemporal()
+	shared.temporal = address
 	closeBrowser, err := startBrowser(filepath.Join(dir, "profile"))
 	if err != nil {
 		return err
@@ -95,7 +97,7 @@ func withShared(run func()) (err error) {
 		if err := s.start(ctx, tokens...); err != nil {
 			return err
 		}
-		defer s.replica.kill()
+		defer func() { err = errors.Join(err, s.replica.Kill()) }()
 	}
 	watched := *shared.acting
 	watched.user = "wall:" + viewToken

@@ -1,18 +1,17 @@
 package browser
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/exec"
-	"regexp"
-	"sync"
-	"syscall"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,8 +23,10 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/pgdispatch/pgdispatch/internal/temporaltest"
+	"github.com/pgdispatch/pgdispatch/internal/process"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
+	"github.com/pgdispatch/pgdispatch/test/internal/queries"
+	"github.com/pgdispatch/pgdispatch/test/internal/stack"
 )
 
 const (
@@ -40,31 +41,30 @@ const (
 //go:embed testdata/*.sql
 var statements embed.FS
 
-func statement(name string) string {
-	text, err := statements.ReadFile("testdata/" + name + ".sql")
-	if err != nil {
-		panic(err) // a mistake in the test
-	}
-	return string(text)
-}
+// replicas counts those that were started.
+var replicas atomic.Int64
 
-// temporal is a real server, with a worker whose workflows run until they are cancelled or terminated.
-type temporal struct {
-	address string
-	stop    func()
-}
+func statement(name string) string { return queries.Get(statements, "testdata/"+name) }
 
-func startTemporal() (*temporal, error) {
-	address, stop, err := temporaltest.Start("../..")
+// startTemporal starts a real server, with a worker whose workflows run until they are cancelled or terminated.
+func startTemporal(dir string) (address string, stop func(), err error) {
+	port, err := process.FreePort("127.0.0.1")
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	stopWorker, err := startWorker(address)
+	binary, err := filepath.Abs("../../bin/devstack")
 	if err != nil {
-		stop()
-		return nil, err
+		return "", nil, fmt.Errorf("find bin/devstack: %w", err)
 	}
-	return &temporal{address, func() { stopWorker(); stop() }}, nil
+	server := &stack.Temporal{Binary: binary, Port: port, LogPath: filepath.Join(dir, "temporal.log")}
+	if err := server.Start(); err != nil {
+		return "", nil, fmt.Errorf("%w: `make devstack` builds bin/devstack", err)
+	}
+	stopWorker, err := startWorker(server.Address())
+	if err != nil {
+		return "", nil, errors.Join(err, server.Process().Kill())
+	}
+	return server.Address(), func() { stopWorker(); _ = server.Process().Kill() }, nil
 }
 
 func startWorker(address string) (stop func(), err error) {
@@ -94,7 +94,7 @@ type site struct {
 	user string
 	// origin is the replica's administrative address, as a URL without a path.
 	origin  string
-	replica *replica
+	replica *process.Process
 }
 
 // newSite makes a database, in which so many items have ended.
@@ -156,7 +156,7 @@ func (s *site) enqueue(ctx context.Context) error {
 	for running := 0; running < len(starts); {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %d run, not %d: %w\n%s", len(starts), running, ctx.Err(), s.replica.log())
+			return fmt.Errorf("wait until %d run, not %d: %w\n%s", len(starts), running, ctx.Err(), s.replica.Tail())
 		case <-time.After(50 * time.Millisecond):
 		}
 		if err := s.db.QueryRow(ctx, "select count(*) from pgdispatch.workflow_execution_queue where status = 'DISPATCHED'").Scan(&running); err != nil {
@@ -171,21 +171,25 @@ func (s *site) enqueue(ctx context.Context) error {
 
 // start starts the replica, at the address that it had if it had one.
 func (s *site) start(ctx context.Context, variables ...string) (err error) {
-	address := "127.0.0.1:0"
-	if s.replica != nil {
-		address = s.replica.address
-	}
-	s.replica, err = startReplica(ctx, append([]string{"DATABASE_URL=" + s.database, "PGDISPATCH_ADMIN_ADDR=" + address}, variables...))
+	address := cmp.Or(strings.TrimPrefix(s.origin, "http://"), "127.0.0.1:0")
+	s.replica, err = stack.Replica{
+		Name: "a replica", Binary: shared.binary, DatabaseURL: s.database, Temporal: shared.temporal,
+		Env: append(variables, "PGDISPATCH_ADMIN_ADDR="+address), LogPath: fmt.Sprintf("%s-%d.log", shared.binary, replicas.Add(1)),
+	}.Start()
 	if err != nil {
 		return err
 	}
-	s.origin = "http://" + s.replica.address
+	address, err = stack.AwaitSaying(ctx, s.replica, stack.Serving)
+	if err != nil {
+		return errors.Join(err, s.replica.Kill())
+	}
+	s.origin = "http://" + address
 	return nil
 }
 
 func (s *site) close() {
 	if s.replica != nil {
-		s.replica.kill()
+		_ = s.replica.Kill() // the test's end is not the replica's fault
 	}
 	s.db.Close()
 }
@@ -210,60 +214,4 @@ func one[T any](t testing.TB, s *site, query string, args ...any) (value T) {
 	t.Helper()
 	require.NoError(t, s.db.QueryRow(t.Context(), query, args...).Scan(&value))
 	return value
-}
-
-// replica is a real process.
-type replica struct {
-	address string
-	command *exec.Cmd
-	done    chan struct{}
-
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-var servingAt = regexp.MustCompile(`"msg":"Serving health and metrics"[^\n]*"address":"([^"]+)"`)
-
-func startReplica(ctx context.Context, variables []string) (*replica, error) {
-	r := &replica{command: exec.Command(shared.binary, "run"), done: make(chan struct{})}
-	r.command.Env = append(append(os.Environ(), "TEMPORAL_ADDRESS="+shared.temporal.address, "TEMPORAL_NAMESPACE=default"), variables...)
-	r.command.Stdout, r.command.Stderr = r, r
-	r.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := r.command.Start(); err != nil {
-		return nil, fmt.Errorf("start a replica: %w", err)
-	}
-	go func() { defer close(r.done); _ = r.command.Wait() }()
-	for {
-		log := r.log()
-		if found := servingAt.FindStringSubmatch(log); found != nil {
-			r.address = found[1]
-			return r, nil
-		}
-		select {
-		case <-r.done:
-			return nil, fmt.Errorf("a replica ended: %s", log)
-		case <-ctx.Done():
-			r.kill()
-			return nil, fmt.Errorf("wait for a replica: %w: %s", ctx.Err(), log)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-}
-
-// Write keeps the log.
-func (r *replica) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *replica) log() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
-}
-
-func (r *replica) kill() {
-	_ = r.command.Process.Kill()
-	<-r.done
 }

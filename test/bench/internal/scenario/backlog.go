@@ -12,7 +12,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // claimBatch is how many items each measured claim takes.
@@ -43,7 +42,7 @@ func openBacklog(ctx context.Context, t *Turn, fill func(context.Context, *Turn,
 	if b.teams, err = Teams(ctx, b.pool); err != nil {
 		return b, err
 	}
-	if _, err := b.pool.Exec(ctx, queries.Get("settings"), lab.NoLimit, false); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("settings"), lab.NoLimit, false); err != nil {
 		return b, fmt.Errorf("set W: %w", err)
 	}
 	if fill != nil {
@@ -134,7 +133,7 @@ func (b *backlog) hold(ctx context.Context, batch claim.Batch) (executions []str
 func (b *backlog) enqueue(ctx context.Context) error {
 	for range claimBatch {
 		team := b.teams[rand.IntN(len(b.teams))]
-		if _, err := b.pool.Exec(ctx, queries.Get("enqueue_many"), team.Workspace, team.Definition, 1, lab.Params); err != nil {
+		if _, err := b.pool.Exec(ctx, lab.Query("enqueue_many"), team.Workspace, team.Definition, 1, lab.Params); err != nil {
 			return fmt.Errorf("enqueue: %w", err)
 		}
 	}
@@ -160,7 +159,7 @@ func (b *backlog) cycle(ctx context.Context) (took []time.Duration, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := b.pool.Exec(ctx, queries.Get("finish"), executions); err != nil {
+		if _, err := b.pool.Exec(ctx, lab.Query("finish"), executions); err != nil {
 			return nil, fmt.Errorf("finish: %w", err)
 		}
 		left -= len(batch.Items)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -19,10 +18,10 @@ func fillFull(ctx context.Context, t *Turn, b *backlog) error {
 	if _, err := AddTeams(ctx, b.pool, "full", Quickly(t, 10000, 300), 1); err != nil {
 		return err
 	}
-	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_many"), huge[0].Workspace, huge[0].Definition, Quickly(t, 1000000, 5000), lab.Params); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("enqueue_many"), huge[0].Workspace, huge[0].Definition, Quickly(t, 1000000, 5000), lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
-	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_everywhere"), "full", 3, lab.Params); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("enqueue_everywhere"), "full", 3, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
 	if err := b.claimAll(ctx); err != nil {
@@ -30,7 +29,7 @@ func fillFull(ctx context.Context, t *Turn, b *backlog) error {
 	}
 	for _, name := range []string{"huge", "full"} {
 		var waiting, open int
-		if err := b.pool.QueryRow(ctx, queries.Get("workspaces_full"), name).Scan(&waiting, &open); err != nil {
+		if err := b.pool.QueryRow(ctx, lab.Query("workspaces_full"), name).Scan(&waiting, &open); err != nil {
 			return fmt.Errorf("look at the backlog: %w", err)
 		}
 		if waiting == 0 || open > 0 {
@@ -61,7 +60,7 @@ func fillWide(ctx context.Context, t *Turn, b *backlog) error {
 	if _, err := AddTeams(ctx, b.pool, "single", Quickly(t, 100000, 500), 5); err != nil {
 		return err
 	}
-	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_everywhere"), "single", 1, lab.Params); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("enqueue_everywhere"), "single", 1, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
 	_, _, err := b.claim(ctx, 0) // loads the waiting items

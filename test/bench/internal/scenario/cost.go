@@ -10,7 +10,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // costRate is how many items per second are offered while costs are measured.
@@ -30,7 +29,7 @@ func (s *stage) usage(ctx context.Context) (u usage, err error) {
 		return u, fmt.Errorf("connect: %w", err)
 	}
 	defer pool.Close()
-	if err := pool.QueryRow(ctx, queries.Get("usage")).Scan(&u.wal, &u.transactions, &u.updated, &u.heapOnly, &u.deletions); err != nil {
+	if err := pool.QueryRow(ctx, lab.Query("usage")).Scan(&u.wal, &u.transactions, &u.updated, &u.heapOnly, &u.deletions); err != nil {
 		return u, fmt.Errorf("read usage: %w", err)
 	}
 	u.cpu, err = s.lab.ServerCPU()
@@ -180,7 +179,7 @@ func herdClaims(ctx context.Context, t *Turn, items, seconds int) (claims int64,
 		if err := sleepUntil(ctx, time.Now().Add(time.Second)); err != nil {
 			return err
 		}
-		return s.db.Pool.QueryRow(ctx, queries.Get("claim_calls")).Scan(&claims)
+		return s.db.Pool.QueryRow(ctx, lab.Query("claim_calls")).Scan(&claims)
 	}()
 	return claims, s.close(err)
 }

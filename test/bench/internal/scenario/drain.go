@@ -14,7 +14,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/entrant"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 const (
@@ -130,7 +129,7 @@ func ends(arrivals map[string]time.Time) (first, last time.Time) {
 func fillOurs(ctx context.Context, s *stage, items int) error {
 	for n, team := range s.teams {
 		share := items/len(s.teams) + min(1, max(0, items%len(s.teams)-n))
-		if _, err := s.db.Pool.Exec(ctx, queries.Get("enqueue_many"), team.Workspace, team.Definition, share, lab.Params); err != nil {
+		if _, err := s.db.Pool.Exec(ctx, lab.Query("enqueue_many"), team.Workspace, team.Definition, share, lab.Params); err != nil {
 			return fmt.Errorf("enqueue: %w", err)
 		}
 	}

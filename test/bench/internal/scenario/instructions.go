@@ -21,7 +21,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // step is a part of a cycle.
@@ -88,7 +87,7 @@ func counted(name string, waits int, cycle ...step) Entrant {
 
 // settling returns the settle script with the product's own statement inserted.
 func settling() string {
-	return fmt.Sprintf(queries.Get("count_settle"), strings.NewReplacer(
+	return fmt.Sprintf(lab.Query("count_settle"), strings.NewReplacer(
 		"$1", "ids", "$2", "tokens", "$3", "runs", "$4", "'bench'", "select id from moved", "select count(*) into settled from moved",
 	).Replace(sql.Dispatched))
 }
@@ -116,8 +115,8 @@ func count(ctx context.Context, valgrind, binary string, waits int, cycle []step
 
 	script := ""
 	for _, p := range []struct{ step, name, text string }{
-		{"enqueue", "enqueue(integer)", queries.Get("count_enqueue")}, {"claim", "claim", sql.Claim},
-		{"end", "finish_one", queries.Get("count_end")}, {"ends", "finish_all", queries.Get("count_ends")},
+		{"enqueue", "enqueue(integer)", lab.Query("count_enqueue")}, {"claim", "claim", sql.Claim},
+		{"end", "finish_one", lab.Query("count_end")}, {"ends", "finish_all", lab.Query("count_ends")},
 	} {
 		// Prepare no other statements, because preparing is counted too.
 		if slices.ContainsFunc(cycle, func(s step) bool { return s.name == p.step }) {
@@ -152,12 +151,12 @@ func prepare(ctx context.Context, l *lab.Lab, waits int) error {
 		}
 	}
 	for _, do := range []func() error{
-		execute(queries.Get("count_settings")),
+		execute(lab.Query("count_settings")),
 		execute(settling()),
-		execute(queries.Get("count_enqueue"), nil),
+		execute(lab.Query("count_enqueue"), nil),
 		claimed,
 		execute(settle),
-		execute(queries.Get("count_enqueue_many"), waits/lab.Workspaces),
+		execute(lab.Query("count_enqueue_many"), waits/lab.Workspaces),
 		execute("vacuum (analyze)"),
 	} {
 		if err := do(); err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/entrant"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // Team is a workspace and its only definition.
@@ -35,7 +34,7 @@ type Insert func(ctx context.Context, conn *pgx.Conn, team Team) (Sent, error)
 
 // Alone inserts with a single statement that commits by itself.
 func Alone(statement string) Insert {
-	statement = queries.Get(statement)
+	statement = lab.Query(statement)
 	return func(ctx context.Context, conn *pgx.Conn, team Team) (Sent, error) {
 		began := time.Now()
 		var execution string
@@ -94,7 +93,7 @@ func inTransaction(ctx context.Context, conn *pgx.Conn, sent *Sent, do func(pgx.
 
 // Teams reads the workspaces of a database made from the Ours template.
 func Teams(ctx context.Context, pool *pgxpool.Pool) ([]Team, error) {
-	rows, err := pool.Query(ctx, queries.Get("teams"))
+	rows, err := pool.Query(ctx, lab.Query("teams"))
 	if err != nil {
 		return nil, fmt.Errorf("read workspaces: %w", err)
 	}
@@ -103,7 +102,7 @@ func Teams(ctx context.Context, pool *pgxpool.Pool) ([]Team, error) {
 
 // AddTeams adds workspaces with a limit, and returns them.
 func AddTeams(ctx context.Context, pool *pgxpool.Pool, name string, count, limit int) ([]Team, error) {
-	rows, err := pool.Query(ctx, queries.Get("workspaces"), count, limit, name)
+	rows, err := pool.Query(ctx, lab.Query("workspaces"), count, limit, name)
 	if err != nil {
 		return nil, fmt.Errorf("add workspaces: %w", err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // Loading measures what a replica needs to load everything that is waiting.
@@ -34,7 +33,7 @@ func fillLanes(ctx context.Context, t *Turn, b *backlog) error {
 	if _, err := AddTeams(ctx, b.pool, "lane", Quickly(t, 100_000, 500), 5); err != nil {
 		return err
 	}
-	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_everywhere"), "lane", 10, lab.Params); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("enqueue_everywhere"), "lane", 10, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
 	return nil

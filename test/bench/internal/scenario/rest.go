@@ -11,7 +11,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // restPoll is the default poll interval, by which an idle replica's statements are counted.
@@ -115,7 +114,7 @@ func (s *stage) statements(ctx context.Context) (map[string]int64, error) {
 	if !s.lab.HasStatements {
 		return nil, nil
 	}
-	rows, err := s.db.Pool.Query(ctx, queries.Get("statements"))
+	rows, err := s.db.Pool.Query(ctx, lab.Query("statements"))
 	if err != nil {
 		return nil, fmt.Errorf("count statements: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
+	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -64,7 +64,7 @@ func (b *backlog) beside(ctx context.Context, t *Turn, hold time.Duration) error
 	}
 	// Without a rollback the pool would wait for the connection forever.
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if _, err := tx.Exec(ctx, queries.Get("snapshot")); err != nil {
+	if _, err := tx.Exec(ctx, lab.Query("snapshot")); err != nil {
 		return fmt.Errorf("take a snapshot: %w", err)
 	}
 	held, rateHeld, err := b.busy(ctx, Quickly(t, hold, minute), minute)
@@ -122,7 +122,7 @@ func (b *backlog) busy(ctx context.Context, duration, last time.Duration) (p99, 
 	})
 	g.Go(func() error {
 		for executions := range running {
-			if _, err := b.pool.Exec(ctx, queries.Get("finish"), executions); err != nil {
+			if _, err := b.pool.Exec(ctx, lab.Query("finish"), executions); err != nil {
 				return fmt.Errorf("finish: %w", err)
 			}
 		}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -61,7 +60,7 @@ func Soak(length time.Duration) *Scenario {
 type sample struct{ memory, goroutines, tables, indexes, connections, queue, open float64 }
 
 func (s *stage) soak(ctx context.Context, t *Turn, length time.Duration) error {
-	if _, err := s.db.Pool.Exec(ctx, queries.Get("soak_settings")); err != nil {
+	if _, err := s.db.Pool.Exec(ctx, lab.Query("soak_settings")); err != nil {
 		return fmt.Errorf("set the retention: %w", err)
 	}
 	before, err := s.logged()
@@ -165,7 +164,7 @@ func (s *stage) samples(ctx context.Context, interval time.Duration) (all []samp
 			return all, err
 		}
 		one.goroutines = metrics["go_goroutines"]
-		row := s.db.Pool.QueryRow(context.WithoutCancel(ctx), queries.Get("soak"))
+		row := s.db.Pool.QueryRow(context.WithoutCancel(ctx), lab.Query("soak"))
 		if err := row.Scan(&one.tables, &one.indexes, &one.connections, &one.queue, &one.open); err != nil {
 			return all, fmt.Errorf("look at the database: %w", err)
 		}

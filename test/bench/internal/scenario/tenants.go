@@ -11,7 +11,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -50,7 +49,7 @@ func tenants(ctx context.Context, t *Turn, s *stage, beside bool) error {
 	g, loads := errgroup.WithContext(ctx)
 	if beside {
 		many := &Load{Pool: s.db.Pool, Teams: noisy, Writers: 4, Insert: func(ctx context.Context, conn *pgx.Conn, team Team) (Sent, error) {
-			_, err := conn.Exec(ctx, queries.Get("enqueue_many"), team.Workspace, team.Definition, noisyRows, lab.Params)
+			_, err := conn.Exec(ctx, lab.Query("enqueue_many"), team.Workspace, team.Definition, noisyRows, lab.Params)
 			return Sent{Done: time.Now()}, err
 		}}
 		g.Go(func() error {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -39,18 +38,18 @@ func fillMuch(ctx context.Context, t *Turn, b *backlog) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer conn.Release()
-	if _, err := conn.Exec(ctx, queries.Get("triggers_off")); err != nil {
+	if _, err := conn.Exec(ctx, lab.Query("triggers_off")); err != nil {
 		return fmt.Errorf("switch triggers off: %w", err)
 	}
 	for all, n := Quickly(t, 5_000_000, 5000), 1; n <= all; n += fillBatch {
-		if _, err := conn.Exec(ctx, queries.Get("view_finished"), min(fillBatch, all), n, all); err != nil {
+		if _, err := conn.Exec(ctx, lab.Query("view_finished"), min(fillBatch, all), n, all); err != nil {
 			return fmt.Errorf("make items that have ended: %w", err)
 		}
 	}
-	if _, err := conn.Exec(ctx, queries.Get("triggers_on")); err != nil {
+	if _, err := conn.Exec(ctx, lab.Query("triggers_on")); err != nil {
 		return fmt.Errorf("switch triggers on: %w", err)
 	}
-	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_everywhere"), "full", 10, lab.Params); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("enqueue_everywhere"), "full", 10, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
 	return b.claimAll(ctx) // claims nothing, but the store then knows that every workspace is full

@@ -14,7 +14,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -124,7 +123,7 @@ func (s *stage) cost(ctx context.Context, t *Turn, before float64) error {
 // enqueueMany enqueues the given number of items, evenly over the workspaces.
 func (s *stage) enqueueMany(ctx context.Context, items int) error {
 	for _, team := range s.teams {
-		if _, err := s.db.Pool.Exec(ctx, queries.Get("enqueue_many"), team.Workspace, team.Definition, items/len(s.teams), lab.Params); err != nil {
+		if _, err := s.db.Pool.Exec(ctx, lab.Query("enqueue_many"), team.Workspace, team.Definition, items/len(s.teams), lab.Params); err != nil {
 			return fmt.Errorf("enqueue: %w", err)
 		}
 	}
@@ -133,7 +132,7 @@ func (s *stage) enqueueMany(ctx context.Context, items int) error {
 
 // ended reads when each end was recorded. The database uses this machine's clock.
 func (s *stage) ended(ctx context.Context) (map[string]time.Time, error) {
-	rows, err := s.db.Pool.Query(ctx, queries.Get("ended"))
+	rows, err := s.db.Pool.Query(ctx, lab.Query("ended"))
 	if err != nil {
 		return nil, fmt.Errorf("read ends: %w", err)
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
@@ -43,10 +42,10 @@ func refusingTrigger(ctx context.Context, s *Scene) (Lift, error) {
 		return nil, err
 	}
 	lift := func(ctx context.Context) error {
-		_, err := conn.Exec(ctx, queries.Get("refuse_end"))
+		_, err := conn.Exec(ctx, lab.Query("refuse_end"))
 		return errors.Join(err, conn.Close(ctx))
 	}
-	if _, err := conn.Exec(ctx, queries.Get("refuse_begin")); err != nil {
+	if _, err := conn.Exec(ctx, lab.Query("refuse_begin")); err != nil {
 		return nil, errors.Join(fmt.Errorf("create the trigger: %w", err), conn.Close(ctx))
 	}
 	tx, err := conn.Begin(ctx)
@@ -55,7 +54,7 @@ func refusingTrigger(ctx context.Context, s *Scene) (Lift, error) {
 	}
 	execution, err := s.Load.Insert(ctx, conn, s.Load.Workspaces[len(s.Load.Workspaces)-2])
 	if err == nil {
-		_, err = tx.Exec(ctx, queries.Get("refuse_item"), execution)
+		_, err = tx.Exec(ctx, lab.Query("refuse_item"), execution)
 	}
 	if err = errors.Join(err, tx.Commit(ctx)); err != nil {
 		return nil, errors.Join(err, lift(ctx))

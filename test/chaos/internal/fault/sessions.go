@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
 )
 
 func sessionFaults() []*Fault {
@@ -55,7 +54,7 @@ func holdTransaction(ctx context.Context, s *Scene, query string) (func(context.
 	}
 	tx, err := conn.BeginTx(ctx, options)
 	if err == nil {
-		_, err = tx.Exec(ctx, queries.Get(query))
+		_, err = tx.Exec(ctx, lab.Query(query))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("execute %s: %w", query, err), conn.Close(ctx))
@@ -186,7 +185,7 @@ func notifyFlood(ctx context.Context, s *Scene) (Lift, error) {
 
 // repeatOnce reports whether a query could be executed.
 func repeatOnce(ctx context.Context, conn *pgx.Conn, query string) bool {
-	_, err := conn.Exec(ctx, queries.Get(query))
+	_, err := conn.Exec(ctx, lab.Query(query))
 	return err == nil
 }
 
@@ -207,7 +206,7 @@ func gateStranger(ctx context.Context, s *Scene) (Lift, error) {
 	taken := make(chan error, 1)
 	waiting, giveUp := context.WithCancel(ctx)
 	go func() {
-		_, err := conn.Exec(waiting, queries.Get("gate_stranger"))
+		_, err := conn.Exec(waiting, lab.Query("gate_stranger"))
 		taken <- err
 	}()
 	var ended int
@@ -233,7 +232,7 @@ func noTrigger(ctx context.Context, s *Scene) (Lift, error) {
 		return nil, err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	if _, err := conn.Exec(ctx, queries.Get("no_trigger")); err != nil {
+	if _, err := conn.Exec(ctx, lab.Query("no_trigger")); err != nil {
 		return nil, fmt.Errorf("switch triggers off: %w", err)
 	}
 	at := time.Now()
@@ -273,12 +272,12 @@ func openTransaction(prepared bool) func(context.Context, *Scene) (Lift, error) 
 			if !prepared {
 				break
 			}
-			if _, err = conn.Exec(ctx, queries.Get("prepare")); err == nil {
+			if _, err = conn.Exec(ctx, lab.Query("prepare")); err == nil {
 				end = "commit_prepared"
 				break
 			}
 			open.Ended(lab.RolledBack)
-			if _, rollErr := conn.Exec(ctx, queries.Get("rollback")); rollErr != nil || attempt == 200 {
+			if _, rollErr := conn.Exec(ctx, lab.Query("rollback")); rollErr != nil || attempt == 200 {
 				return nil, errors.Join(fmt.Errorf("prepare the transaction: %w", err), rollErr, conn.Close(ctx))
 			}
 			if err := lab.Sleep(ctx, 20*time.Millisecond); err != nil {
@@ -288,7 +287,7 @@ func openTransaction(prepared bool) func(context.Context, *Scene) (Lift, error) 
 		at := time.Now()
 		return func(ctx context.Context) (Measure, error) {
 			value, err := gap(s.Lab, "DISPATCHED", at)(ctx)
-			_, endErr := conn.Exec(ctx, queries.Get(end))
+			_, endErr := conn.Exec(ctx, lab.Query(end))
 			if endErr == nil {
 				open.Ended(lab.Acknowledged)
 			} else if !prepared {

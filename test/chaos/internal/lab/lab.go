@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,10 +18,11 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
+	"github.com/pgdispatch/pgdispatch/internal/process"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/test/internal/stack"
 )
 
 // The replicas' settings. They are as in production but shorter, so that a minute holds many leases.
@@ -69,7 +69,7 @@ type Lab struct {
 	// Dir holds all data and logs.
 	Dir string
 	// Temporal is the Temporal server.
-	Temporal *temporal.Server
+	Temporal *stack.Temporal
 	// Client connects to Temporal directly, past all proxies.
 	Client client.Client
 	// Replicas are the replicas. They stay the same when their processes die.
@@ -112,11 +112,12 @@ func (l *Lab) open(ctx context.Context) error {
 	if err := os.Chmod(l.Dir, 0o755); err != nil { // the server's user must be able to enter
 		return fmt.Errorf("open directory: %w", err)
 	}
-	port, err := postgres.FreePort()
+	port, err := process.FreePort("127.0.0.1")
 	if err != nil {
 		return err
 	}
-	l.Temporal = &temporal.Server{Binary: l.options.Devstack, Port: port, Database: filepath.Join(l.Dir, "temporal.db"), LogPath: filepath.Join(l.Dir, "temporal.log")}
+	l.Temporal = &stack.Temporal{Binary: l.options.Devstack, Port: port, LogPath: filepath.Join(l.Dir, "temporal.log")}
+	l.TemporalEmpty(false)
 	started := make(chan error, 1)
 	go func() { started <- l.Temporal.Start() }()
 	err = l.openPostgres(ctx)
@@ -172,16 +173,15 @@ func (l *Lab) prepare(ctx context.Context) error {
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
 		return fmt.Errorf("create database: %w", err)
 	}
-	migrate := exec.CommandContext(ctx, l.options.Pgdispatch, "migrate", "up", "--database-url", l.primary.URL(Database))
-	if out, err := migrate.CombinedOutput(); err != nil {
-		return fmt.Errorf("migrate: %w\n%s", err, out)
+	if err := stack.Migrate(ctx, l.options.Pgdispatch, l.primary.URL(Database)); err != nil {
+		return err
 	}
 	if conn, err = l.primary.Connect(ctx, Database); err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, queries.Get("audit"))
+	_, err = conn.Exec(ctx, Query("audit"))
 	if err == nil {
-		_, err = conn.Exec(ctx, queries.Get("set_cap"), Cap)
+		_, err = conn.Exec(ctx, Query("set_cap"), Cap)
 	}
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
 		return fmt.Errorf("install audit: %w", err)
@@ -248,7 +248,7 @@ func (l *Lab) Logf(format string, args ...any) {
 func (l *Lab) Exec(ctx context.Context, query string, args ...any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
 	defer cancel()
-	if _, err := l.db.Exec(ctx, queries.Get(query), args...); err != nil {
+	if _, err := l.db.Exec(ctx, Query(query), args...); err != nil {
 		return fmt.Errorf("execute %s: %w", query, err)
 	}
 	return nil
@@ -256,7 +256,7 @@ func (l *Lab) Exec(ctx context.Context, query string, args ...any) error {
 
 // Script executes the statements of a script one by one, each with retries. Statements are split at semicolons.
 func (l *Lab) Script(ctx context.Context, query string) error {
-	for statement := range strings.SplitSeq(queries.Get(query), ";") {
+	for statement := range strings.SplitSeq(Query(query), ";") {
 		err := l.insist(ctx, func() error {
 			ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
 			defer cancel()
@@ -280,7 +280,7 @@ func (l *Lab) Row(ctx context.Context, query string, args []any, into ...any) er
 	return l.insist(ctx, func() error {
 		ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
 		defer cancel()
-		if err := l.db.QueryRow(ctx, queries.Get(query), args...).Scan(into...); err != nil {
+		if err := l.db.QueryRow(ctx, Query(query), args...).Scan(into...); err != nil {
 			return fmt.Errorf("read %s: %w", query, err)
 		}
 		return nil
@@ -290,7 +290,7 @@ func (l *Lab) Row(ctx context.Context, query string, args []any, into ...any) er
 // Rows reads all rows from the primary, and retries while it is unavailable.
 func Rows[T any](ctx context.Context, l *Lab, query string, scan pgx.RowToFunc[T]) (all []T, err error) {
 	err = l.insist(ctx, func() error {
-		rows, err := l.db.Query(ctx, queries.Get(query))
+		rows, err := l.db.Query(ctx, Query(query))
 		if err != nil {
 			return fmt.Errorf("read %s: %w", query, err)
 		}
@@ -343,7 +343,7 @@ func Await(ctx context.Context, limit time.Duration, what string, ask func() (bo
 		if time.Now().After(deadline) {
 			return errors.Join(fmt.Errorf("%s: not within %s", what, limit), err)
 		}
-		if err := Sleep(ctx, 5*readyInterval); err != nil {
+		if err := Sleep(ctx, retryInterval); err != nil {
 			return err
 		}
 	}

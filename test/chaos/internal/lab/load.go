@@ -19,7 +19,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
@@ -201,7 +200,7 @@ func (o *Load) watch(ctx context.Context) {
 		var open int
 		var oldest []string
 		bounded, cancel := context.WithTimeout(ctx, queryTimeout)
-		err := o.lab.db.QueryRow(bounded, queries.Get("open_items")).Scan(&open, &oldest)
+		err := o.lab.db.QueryRow(bounded, Query("open_items")).Scan(&open, &oldest)
 		cancel()
 		if err == nil {
 			o.mu.Lock()
@@ -304,7 +303,7 @@ func (b *batch) enqueue(ctx context.Context, how ending, open time.Duration) err
 	arguments := []any{b.workspace.ID, b.workspace.definitions[b.definition], b.executions, params, b.priority, b.delay}
 	sent := time.Now()
 	if how == autocommit {
-		_, err := b.load.pool.Exec(ctx, queries.Get("enqueue"), arguments...)
+		_, err := b.load.pool.Exec(ctx, Query("enqueue"), arguments...)
 		b.note(sent, outcome(err))
 		return err
 	}
@@ -312,7 +311,7 @@ func (b *batch) enqueue(ctx context.Context, how ending, open time.Duration) err
 	if err != nil {
 		return err
 	}
-	if _, err = tx.Exec(ctx, queries.Get("enqueue"), arguments...); err == nil && open > 0 {
+	if _, err = tx.Exec(ctx, Query("enqueue"), arguments...); err == nil && open > 0 {
 		err = Sleep(ctx, open)
 	}
 	if err != nil || how == rollBack {
@@ -360,7 +359,7 @@ func (o *Load) withdraw(ctx context.Context, execution string) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), enqueueTimeout, errors.New("cancelling took too long"))
 	defer cancel()
 	var done bool
-	err := o.pool.QueryRow(ctx, queries.Get("cancel"), execution).Scan(&done)
+	err := o.pool.QueryRow(ctx, Query("cancel"), execution).Scan(&done)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch row := o.rows[execution]; {

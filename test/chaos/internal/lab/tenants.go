@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
@@ -49,10 +48,10 @@ func (o *Load) InsertSpread(ctx context.Context, conn *pgx.Conn, workspaces int)
 		ids[n], executions[n] = uuid.NewString(), uuid.NewString()
 	}
 	sent := time.Now()
-	if _, err := conn.Exec(ctx, queries.Get("spread"), ids, temporal.Work, temporal.TaskQueue); err != nil {
+	if _, err := conn.Exec(ctx, Query("spread"), ids, temporal.Work, temporal.TaskQueue); err != nil {
 		return fmt.Errorf("make %d workspaces: %w", workspaces, err)
 	}
-	_, err := conn.Exec(ctx, queries.Get("spread_rows"), ids, executions)
+	_, err := conn.Exec(ctx, Query("spread_rows"), ids, executions)
 	for n := range workspaces {
 		b := batch{load: o, workspace: &Workspace{ID: ids[n]}, definition: temporal.Work, executions: executions[n : n+1]}
 		b.note(sent, outcome(err))
@@ -68,7 +67,7 @@ func (o *Load) InsertSpread(ctx context.Context, conn *pgx.Conn, workspaces int)
 func (o *Load) InsertOdd(ctx context.Context, conn *pgx.Conn, w *Workspace, columns, values string) (bool, error) {
 	b := batch{load: o, workspace: w, definition: temporal.Any, executions: []string{uuid.NewString()}}
 	text := strings.NewReplacer("@columns", columns, "@values", values, "@workspace", w.ID, "@definition", w.definitions[temporal.Any],
-		"@execution", b.executions[0]).Replace(queries.Get("odd"))
+		"@execution", b.executions[0]).Replace(Query("odd"))
 	sent := time.Now()
 	_, err := conn.Exec(ctx, text)
 	known := outcome(err)
@@ -80,7 +79,7 @@ func (o *Load) InsertOdd(ctx context.Context, conn *pgx.Conn, w *Workspace, colu
 		return false, nil
 	}
 	var done bool
-	if err := conn.QueryRow(ctx, queries.Get("cancel"), b.executions[0]).Scan(&done); err != nil {
+	if err := conn.QueryRow(ctx, Query("cancel"), b.executions[0]).Scan(&done); err != nil {
 		return true, fmt.Errorf("cancel: %w", err)
 	}
 	if done {

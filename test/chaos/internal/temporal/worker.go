@@ -1,3 +1,4 @@
+// Package temporal is the worker that completes the harness's workflows, and what Temporal lists of them.
 package temporal
 
 import (
