@@ -15,6 +15,8 @@ import (
 	"go.temporal.io/server/common/log"
 	"go.temporal.io/server/schema/sqlite"
 	"go.temporal.io/server/temporal"
+
+	"github.com/pgdispatch/pgdispatch/internal/process"
 )
 
 const (
@@ -185,19 +187,6 @@ func (s *temporalServer) stop() error {
 	return nil
 }
 
-// freePort asks the kernel for a currently unused TCP port of host.
-func freePort(host string) (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		return 0, fmt.Errorf("release the free port: %w", err)
-	}
-	return port, nil
-}
-
 // endpoint is a host and a port.
 type endpoint struct {
 	host string
@@ -221,7 +210,7 @@ func parseEndpoint(address string) (endpoint, error) {
 		return endpoint{}, usageError{fmt.Errorf("read port of address %s: %w", address, err)}
 	}
 	if port == 0 {
-		port, err = freePort(host)
+		port, err = process.FreePort(host)
 	}
 	return endpoint{host: host, port: port}, err
 }

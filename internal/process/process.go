@@ -124,6 +124,9 @@ func (p *Process) Running() bool {
 	}
 }
 
+// ExitCode returns the exit status, or -1 if a signal ended the process. Call it only once the process has ended.
+func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
+
 // Alive returns an error with the end of the log once the process has ended.
 func (p *Process) Alive() error {
 	if p.Running() {
