@@ -60,7 +60,8 @@ func startTemporal(ctx context.Context, opts temporalOptions) (*temporalServer, 
 		if err == nil {
 			return s, nil
 		}
-		if _, port, _ := net.SplitHostPort(opts.address); port != "0" || attempt == temporalStartAttempts || ctx.Err() != nil {
+		_, port, _ := net.SplitHostPort(opts.address)
+		if port != "0" || attempt == temporalStartAttempts || ctx.Err() != nil {
 			return nil, err
 		}
 		opts.logger.Warn("Temporal did not start, trying other ports: " + err.Error())
@@ -203,7 +204,8 @@ func parseEndpoint(address string) (endpoint, error) {
 		return endpoint{}, usageError{fmt.Errorf("read address: %w", err)}
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return endpoint{}, usageError{fmt.Errorf("read address %s: the host must be a loopback address such as 127.0.0.1", address)}
+		err := fmt.Errorf("read address %s: the host must be a loopback address such as 127.0.0.1", address)
+		return endpoint{}, usageError{err}
 	}
 	port, err := strconv.Atoi(portText)
 	if err != nil {

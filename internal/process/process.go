@@ -73,7 +73,8 @@ func Start(spec Spec) (*Process, error) {
 		return nil, fmt.Errorf("open log of %s: %w", spec.Name, err)
 	}
 	defer log.Close()
-	p := &Process{Name: spec.Name, LogPath: spec.LogPath, cmd: exec.Command(spec.Program, spec.Args...), exited: make(chan struct{})}
+	p := &Process{Name: spec.Name, LogPath: spec.LogPath, exited: make(chan struct{})}
+	p.cmd = exec.Command(spec.Program, spec.Args...)
 	if p.logFrom, err = log.Seek(0, io.SeekEnd); err != nil {
 		return nil, fmt.Errorf("open log of %s: %w", spec.Name, err)
 	}
@@ -133,7 +134,7 @@ func (p *Process) Alive() error {
 		return nil
 	}
 	p.reported.Store(true)
-	return fmt.Errorf("%s ended (%s); the end of %s:\n%s", p.Name, p.cmd.ProcessState, p.LogPath, p.Tail())
+	return fmt.Errorf("%s ended (%s)%s", p.Name, p.cmd.ProcessState, p.theEnd())
 }
 
 // Await calls ready until it returns nil. If the process or ctx ends first, the error has the end of the log.
@@ -149,7 +150,7 @@ func (p *Process) Await(ctx context.Context, ready func() error) error {
 		case <-p.exited:
 			return p.Alive()
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w: %w; the end of %s:\n%s", p.Name, context.Cause(ctx), err, p.LogPath, p.Tail())
+			return fmt.Errorf("wait for %s: %w: %w%s", p.Name, context.Cause(ctx), err, p.theEnd())
 		case <-tick.C:
 		}
 	}
@@ -182,11 +183,11 @@ func (p *Process) Stop(timeout time.Duration) error {
 		return err
 	}
 	if !p.EndsWithin(timeout) {
-		err := fmt.Errorf("stop %s: still there %s after SIGTERM, killed; the end of %s:\n%s", p.Name, timeout, p.LogPath, p.Tail())
+		err := fmt.Errorf("stop %s: still there %s after SIGTERM, killed%s", p.Name, timeout, p.theEnd())
 		return errors.Join(err, p.Kill())
 	}
 	if p.waitErr != nil && !p.reported.Load() {
-		return fmt.Errorf("stop %s: %w; the end of %s:\n%s", p.Name, p.waitErr, p.LogPath, p.Tail())
+		return fmt.Errorf("stop %s: %w%s", p.Name, p.waitErr, p.theEnd())
 	}
 	return nil
 }
@@ -201,6 +202,8 @@ func (p *Process) Kill() error {
 	}
 	return nil
 }
+
+func (p *Process) theEnd() string { return fmt.Sprintf("; the end of %s:\n%s", p.LogPath, p.Tail()) }
 
 // Log returns what this process has written to its log, or nothing if the log cannot be read.
 func (p *Process) Log() string {

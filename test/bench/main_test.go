@@ -30,7 +30,8 @@ func TestEverythingRuns(t *testing.T) {
 	out, err := exec.Command("go", "build", "-C", "../..", "-o", binary, "./cmd/pgdispatch").CombinedOutput()
 	require.NoError(t, err, string(out))
 
-	r, err := measure(t.Context(), options{binary: binary, rounds: 1, quick: true, scenarios: scenario.All(scenario.Options{})}, t.Output())
+	r, err := measure(t.Context(),
+		options{binary: binary, rounds: 1, quick: true, scenarios: scenario.All(scenario.Options{})}, t.Output())
 	require.NoError(t, err)
 
 	for _, result := range r.Results {
@@ -41,7 +42,8 @@ func TestEverythingRuns(t *testing.T) {
 		}
 		for _, e := range result.Entrants {
 			if !e.Slow {
-				require.True(t, result.Spread(scenario.Key{Entrant: e.Name, Figure: firstOf(result, e.Name)}).Known(), "%s: %s has no figure", result.Name, e.Name)
+				require.True(t, result.Spread(scenario.Key{Entrant: e.Name, Figure: firstOf(result, e.Name)}).Known(),
+					"%s: %s has no figure", result.Name, e.Name)
 			}
 		}
 	}

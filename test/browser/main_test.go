@@ -29,7 +29,8 @@ const (
 )
 
 // screenshots is where those of the documentation are written.
-var screenshots = flag.String("screenshots", "", "directory that the documentation's screenshots are written to; empty: they are looked at only")
+var screenshots = flag.String("screenshots", "",
+	"directory that the documentation's screenshots are written to; empty: they are looked at only")
 
 // shared is what all tests use.
 var shared struct {
@@ -37,8 +38,8 @@ var shared struct {
 	temporal string          // its address
 	binary   string          // pgdispatch
 	browser  context.Context // chromedp's
-	// full has much of everything, empty has nothing. acting is another replica of the database of full, for who may change something,
-	// and watched one of its pages as who may look only sees them.
+	// full has much of everything, empty has nothing. acting is another replica of the database of full, for who may
+	// change something, and watched one of its pages as who may look only sees them.
 	full, empty, acting, watched *site
 }
 
@@ -79,8 +80,8 @@ func withShared(run func()) (err error) {
 	shared.binary = filepath.Join(dir, "pgdispatch")
 	var g errgroup.Group
 	g.Go(func() error {
-		out, err := exec.CommandContext(ctx, "go", "build", "-C", "../..", "-o", shared.binary, "./cmd/pgdispatch").CombinedOutput()
-		if err != nil {
+		build := exec.CommandContext(ctx, "go", "build", "-C", "../..", "-o", shared.binary, "./cmd/pgdispatch")
+		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build pgdispatch: %w: %s", err, out)
 		}
 		return nil
@@ -93,7 +94,8 @@ func withShared(run func()) (err error) {
 	defer shared.full.close()
 	defer shared.empty.close()
 	shared.acting = &site{database: shared.full.database, db: shared.full.db, user: "anna:" + adminToken}
-	for s, tokens := range map[*site][]string{shared.full: nil, shared.empty: nil, shared.acting: {"PGDISPATCH_ADMIN_TOKEN=" + adminToken, "PGDISPATCH_VIEW_TOKEN=" + viewToken}} {
+	tokens := []string{"PGDISPATCH_ADMIN_TOKEN=" + adminToken, "PGDISPATCH_VIEW_TOKEN=" + viewToken}
+	for s, tokens := range map[*site][]string{shared.full: nil, shared.empty: nil, shared.acting: tokens} {
 		if err := s.start(ctx, tokens...); err != nil {
 			return err
 		}
@@ -112,7 +114,8 @@ func withShared(run func()) (err error) {
 // startBrowser starts Chromium with a profile of its own. It ends with this process at the latest.
 func startBrowser(profile string) (stop func(), err error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(profile),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost")) // whatever it would like to ask
+		// whatever it would like to ask
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
 	}

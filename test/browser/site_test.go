@@ -32,7 +32,8 @@ import (
 const (
 	// waitingOfEach is how many items of each definition wait where as many run as may.
 	waitingOfEach = 10
-	// startPace is apart from one another what starts before: a replica keeps up with it, so that what it says of itself is what it is.
+	// startPace is apart from one another what starts before: a replica keeps up with it, so that what it says of itself
+	// is what it is.
 	startPace = 5 * time.Millisecond
 	// queue is the task queue of the one worker, which the statements that make workflow definitions are given.
 	queue = "browser"
@@ -120,7 +121,8 @@ func newSite(ctx context.Context, name string, ended int) (*site, error) {
 			text string
 			args []any
 		}{
-			{"set session_replication_role = replica", nil}, {statement("ended"), []any{queue, ended}}, {"reset session_replication_role", nil},
+			{"set session_replication_role = replica", nil}, {statement("ended"), []any{queue, ended}},
+			{"reset session_replication_role", nil},
 			{statement("activity"), nil}, {"vacuum (analyze)", nil},
 		}
 		for _, step := range steps {
@@ -159,7 +161,8 @@ func (s *site) enqueue(ctx context.Context) error {
 			return fmt.Errorf("wait until %d run, not %d: %w\n%s", len(starts), running, ctx.Err(), s.replica.Tail())
 		case <-time.After(50 * time.Millisecond):
 		}
-		if err := s.db.QueryRow(ctx, "select count(*) from pgdispatch.workflow_execution_queue where status = 'DISPATCHED'").Scan(&running); err != nil {
+		const count = "select count(*) from pgdispatch.workflow_execution_queue where status = 'DISPATCHED'"
+		if err := s.db.QueryRow(ctx, count).Scan(&running); err != nil {
 			return fmt.Errorf("count what runs: %w", err)
 		}
 	}
@@ -174,7 +177,8 @@ func (s *site) start(ctx context.Context, variables ...string) (err error) {
 	address := cmp.Or(strings.TrimPrefix(s.origin, "http://"), "127.0.0.1:0")
 	s.replica, err = stack.Replica{
 		Name: "a replica", Binary: shared.binary, DatabaseURL: s.database, Temporal: shared.temporal,
-		Env: append(variables, "PGDISPATCH_ADMIN_ADDR="+address), LogPath: fmt.Sprintf("%s-%d.log", shared.binary, replicas.Add(1)),
+		Env:     append(variables, "PGDISPATCH_ADMIN_ADDR="+address),
+		LogPath: fmt.Sprintf("%s-%d.log", shared.binary, replicas.Add(1)),
 	}.Start()
 	if err != nil {
 		return err

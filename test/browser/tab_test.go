@@ -36,9 +36,11 @@ func command[P, R any](c cdp.Command[P, R], params P) step {
 var (
 	desk  = chromedp.EmulateViewport(1280, 900)
 	phone = chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch)
-	dark  = command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
+	dark  = command(emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
 	// still is a browser in which nothing changes by itself.
-	still = command(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `window.EventSource = class extends EventTarget {}`})
+	still = command(page.AddScriptToEvaluateOnNewDocument,
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: `window.EventSource = class extends EventTarget {}`})
 )
 
 // tab is a page in a browser of its own: nobody shares its history, or what it remembers.
@@ -69,7 +71,8 @@ func openAt(t testing.TB, origin, user, path string, looks ...step) *tab {
 		command(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}), desk)
 	p.run(looks...)
 	if user != "" {
-		p.follow(chromedp.Navigate(strings.Replace(origin, "://", "://"+user+"@", 1) + "/ui/items?workspace=nobody")) // it knows the password from here on
+		// it knows the password from here on
+		p.follow(chromedp.Navigate(strings.Replace(origin, "://", "://"+user+"@", 1) + "/ui/items?workspace=nobody"))
 	}
 	p.visit(path)
 	t.Cleanup(func() {
@@ -104,7 +107,9 @@ func (p *tab) hear(event any) {
 	case *runtime.EventExceptionThrown:
 		p.fault("exception: %s", describe(e.ExceptionDetails))
 	case *runtime.EventConsoleAPICalled:
-		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning || e.Type == runtime.ConsoleAPICalledTypeAssert {
+		bad := []runtime.ConsoleAPICalledType{runtime.ConsoleAPICalledTypeError,
+			runtime.ConsoleAPICalledTypeWarning, runtime.ConsoleAPICalledTypeAssert}
+		if slices.Contains(bad, e.Type) {
 			p.fault("console: %s", e.Type)
 		}
 	case *log.EventEntryAdded: // a refusal by the content security policy, and an answer that is an error, among others
@@ -180,7 +185,9 @@ func (p *tab) press(keys ...string) {
 
 // helpers say in the page what Tab is to lead to, and how that is called.
 const helpers = `(() => {
-	window.reachable = () => [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")].filter(e => e.checkVisibility());
+	window.reachable = () => [...document.querySelectorAll(
+		"a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
+	)].filter(e => e.checkVisibility());
 	window.label = e => (e.labels?.[0]?.innerText || e.getAttribute("aria-label") || e.innerText || "").trim();
 })(); `
 
@@ -199,12 +206,14 @@ func (p *tab) focus() focus {
 		return {
 			Index: reachable().indexOf(e), Label: label(e),
 			Ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
-			Seen: box.width > 0 && box.height > 0 && box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth,
+			Seen: box.width > 0 && box.height > 0 && box.bottom > 0 && box.right > 0 &&
+				box.top < innerHeight && box.left < innerWidth,
 		};
 	})()`)
 }
 
-// tabTo presses Tab as often as it takes to come to the next thing that is called so or, where there is none, whose label begins so.
+// tabTo presses Tab as often as it takes to come to the next thing that is called so or, where there is none, whose
+// label begins so.
 func (p *tab) tabTo(label string) {
 	p.t.Helper()
 	from := p.focus().Index
@@ -219,7 +228,8 @@ func (p *tab) tabTo(label string) {
 	require.Equal(p.t, at, p.focus().Index, "Tab leads elsewhere")
 }
 
-// axe is axe-core. It is put into pages by the protocol of the browser's tools, which no content security policy is in the way of.
+// axe is axe-core. It is put into pages by the protocol of the browser's tools, which no content security policy is in
+// the way of.
 //
 //go:embed testdata/axe/axe.min.js
 var axe string

@@ -63,7 +63,8 @@ func checkOutcomes(outcomes []outcome) check {
 		}
 		switch {
 		case o.Status != want:
-			c.Wrong = append(c.Wrong, fmt.Sprintf("item %d is %s, not %s (%s)", o.ItemID, o.Status, want, firstLine(o.LastError)))
+			c.Wrong = append(c.Wrong,
+				fmt.Sprintf("item %d is %s, not %s (%s)", o.ItemID, o.Status, want, firstLine(o.LastError)))
 		case o.ShouldFail && o.LastError == "":
 			c.Wrong = append(c.Wrong, fmt.Sprintf("item %d failed without an error", o.ItemID))
 		}
@@ -109,7 +110,8 @@ func checkWorkflows(outcomes []outcome, runs []string) check {
 // listRuns returns the workflow IDs of all runs of the namespace. It polls until at least want runs are listed, or
 // until visibilityTimeout has passed.
 func listRuns(ctx context.Context, c client.Client, want int) ([]string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*visibilityTimeout, fmt.Errorf("took longer than %s", 2*visibilityTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*visibilityTimeout,
+		fmt.Errorf("took longer than %s", 2*visibilityTimeout))
 	defer cancel()
 	deadline := time.Now().Add(visibilityTimeout)
 	tick := time.NewTicker(visibilityInterval)

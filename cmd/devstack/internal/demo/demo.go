@@ -227,8 +227,9 @@ func (d *demo) invite(ctx context.Context) error {
 	}
 	e := examples[0]
 	d.progress.printf("\nenqueue one more, from another terminal (%s of %s):", e.Definition, e.Workspace)
-	d.progress.printf("  %s '%s' -c \"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)"+
-		" values ('%s', '%s', '{}') returning id, execution_id\"", d.stack.psql, d.stack.databaseURL, e.WorkspaceID, e.DefinitionID)
+	d.progress.printf("  %s '%s' -c \"insert into pgdispatch.workflow_execution_queue"+
+		" (workspace_id, workflow_definition_id, params) values ('%s', '%s', '{}') returning id, execution_id\"",
+		d.stack.psql, d.stack.databaseURL, e.WorkspaceID, e.DefinitionID)
 	d.progress.printf("live view: DATABASE_URL='%s' %s status --watch", d.stack.databaseURL, d.opts.Pgdispatch)
 	d.progress.printf("pgdispatch's web view: %s", d.stack.view)
 	if d.stack.temporal.UI != "" {

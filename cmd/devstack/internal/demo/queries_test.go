@@ -46,8 +46,11 @@ func insertHistory(t *testing.T, pool *pgxpool.Pool, items [][4]int) {
 			)
 			insert into pgdispatch.workflow_execution_queue
 			    (workspace_id, workflow_definition_id, created_at, run_at, claimed_at, dispatched_at, finished_at, status)
-			select 'bbbbbbbb-0000-4000-8000-000000000000', 'bbbbbbbb-0000-4000-8000-000000000001', created, created, claimed, dispatched, finished,
-			       case when finished is not null then 'COMPLETED' when dispatched is not null then 'DISPATCHED' else 'PENDING' end
+			select 'bbbbbbbb-0000-4000-8000-000000000000', 'bbbbbbbb-0000-4000-8000-000000000001',
+			       created, created, claimed, dispatched, finished,
+			       case when finished is not null then 'COMPLETED'
+			            when dispatched is not null then 'DISPATCHED'
+			            else 'PENDING' end
 			from item`, at[0], at[1], at[2], at[3])
 		require.NoError(t, err)
 	}

@@ -77,7 +77,8 @@ func startStack(ctx context.Context, opts Options, p *progress) (*stack, error) 
 		{"pgdispatch migrate up", func(ctx context.Context) (string, error) { return st.migrate(ctx, opts) }},
 		{"create workspaces", func(ctx context.Context) (string, error) { return st.createWorkspaces(ctx, opts) }},
 		{"start a worker", st.startWorker},
-		{fmt.Sprintf("start %d pgdispatch replicas", opts.Replicas), func(context.Context) (string, error) { return st.startReplicas(opts) }},
+		{fmt.Sprintf("start %d pgdispatch replicas", opts.Replicas),
+			func(context.Context) (string, error) { return st.startReplicas(opts) }},
 	} {
 		if err := p.step(part.what, func() (string, error) { return part.start(ctx) }); err != nil {
 			return st, err
@@ -115,7 +116,8 @@ func (st *stack) alive() error {
 
 // startPostgres starts a private server with durable settings, unlike those of tests.
 func (st *stack) startPostgres(ctx context.Context) (string, error) {
-	cluster, err := sqltest.StartCluster(ctx, sqltest.Options{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+	cluster, err := sqltest.StartCluster(ctx,
+		sqltest.Options{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
 	if err != nil {
 		return "", err
 	}

@@ -48,7 +48,8 @@ func (l *Lab) Child(child Child) (*Process, error) {
 		return nil, fmt.Errorf("describe child: %w", err)
 	}
 	p, err := process.Start(process.Spec{
-		Name: child.Kind, Program: l.self, Env: process.Environment(ChildVariable + "=" + string(text)), LogPath: l.logPath(child.Kind),
+		Name: child.Kind, Program: l.self, Env: process.Environment(ChildVariable + "=" + string(text)),
+		LogPath: l.logPath(child.Kind),
 	})
 	if err != nil {
 		return nil, err

@@ -84,7 +84,10 @@ func (b *backlog) close() error {
 type backlogs map[string]*backlog
 
 // entrant measures against a backlog that it creates in its first turn.
-func (all backlogs) entrant(name string, colour int, fill func(context.Context, *Turn, *backlog) error, measure func(*backlog, context.Context, *Turn) error) Entrant {
+func (all backlogs) entrant(
+	name string, colour int, fill func(context.Context, *Turn, *backlog) error,
+	measure func(*backlog, context.Context, *Turn) error,
+) Entrant {
 	return Entrant{Name: name, Colour: colour, Run: func(ctx context.Context, t *Turn) error {
 		if all[name] == nil {
 			b, err := openBacklog(ctx, t, fill)

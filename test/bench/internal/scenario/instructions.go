@@ -46,9 +46,10 @@ const settle = "select public.settle()"
 func Instructions() *Scenario {
 	return &Scenario{
 		Name: "instructions", Title: "What the statements execute",
-		Text: "Thousands of instructions of the server for one cycle, counted by valgrind in Postgres' single-user mode: the same on any machine, " +
-			"however busy it is, to within 1 %. Nothing of the kernel is counted, of the disk, of the connection and of waiting, so a speed follows them " +
-			"in part only. What each claim asks for is what the product's own store asked for in the same place: it is recorded in a copy of the database first.",
+		Text: "Thousands of instructions of the server for one cycle, counted by valgrind in Postgres' single-user mode: " +
+			"the same on any machine, however busy it is, to within 1 %. Nothing of the kernel is counted, of the disk, of " +
+			"the connection and of waiting, so a speed follows them in part only. What each claim asks for is what the " +
+			"product's own store asked for in the same place: it is recorded in a copy of the database first.",
 		Entrants: []Entrant{
 			counted("INSERT of one item", 0, enqueues(1)),
 			counted("INSERT, claim and settle of one item", 0, enqueues(1), claims(100), settles),
@@ -88,7 +89,8 @@ func counted(name string, waits int, cycle ...step) Entrant {
 // settling returns the settle script with the product's own statement inserted.
 func settling() string {
 	return fmt.Sprintf(lab.Query("count_settle"), strings.NewReplacer(
-		"$1", "ids", "$2", "tokens", "$3", "runs", "$4", "'bench'", "select id from moved", "select count(*) into settled from moved",
+		"$1", "ids", "$2", "tokens", "$3", "runs", "$4", "'bench'", "select id from moved",
+		"select count(*) into settled from moved",
 	).Replace(sql.Dispatched))
 }
 
@@ -174,7 +176,8 @@ func execute(ctx context.Context, valgrind string, cluster *sqltest.Cluster, scr
 	if err != nil {
 		return 0, err
 	}
-	args := []string{"--tool=callgrind", "--callgrind-out-file=/dev/null", filepath.Join(cluster.BinDir, "postgres"), "--single", "-j", "-D", data}
+	args := []string{"--tool=callgrind", "--callgrind-out-file=/dev/null", filepath.Join(cluster.BinDir, "postgres"),
+		"--single", "-j", "-D", data}
 	for name, value := range claim.Planning {
 		args = append(args, "-c", name+"="+value)
 	}

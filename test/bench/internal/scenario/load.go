@@ -66,8 +66,9 @@ func ByRiver(client *river.Client[pgx.Tx]) Insert {
 		sent.WorkflowID = "execution-" + execution
 		err = inTransaction(ctx, conn, &sent, func(tx pgx.Tx) error {
 			sent.Began = time.Now()
-			_, err := client.InsertTx(ctx, tx, entrant.OrderArgs{Execution: execution, Workspace: team.Workspace, Definition: team.Definition,
-				Params: []byte(lab.Params)}, nil)
+			_, err := client.InsertTx(ctx, tx,
+				entrant.OrderArgs{Execution: execution, Workspace: team.Workspace, Definition: team.Definition,
+					Params: []byte(lab.Params)}, nil)
 			return err
 		})
 		return sent, err
@@ -118,7 +119,9 @@ type Load struct {
 }
 
 // each runs write concurrently for every writer, and collects what they sent.
-func (l *Load) each(ctx context.Context, write func(ctx context.Context, conn *pgx.Conn, writer int) ([]Sent, error)) ([]Sent, error) {
+func (l *Load) each(
+	ctx context.Context, write func(ctx context.Context, conn *pgx.Conn, writer int) ([]Sent, error),
+) ([]Sent, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	sent := make([][]Sent, l.Writers)
 	for writer := range l.Writers {
@@ -236,7 +239,9 @@ const startsWithin = time.Minute
 
 // Latencies waits for every item's start and returns how long each took: from before the INSERT, and from before the
 // commit. It is an error if an item is not started in time.
-func Latencies(ctx context.Context, server *frontend.Server, sent []Sent) (fromInsert, fromCommit []time.Duration, err error) {
+func Latencies(
+	ctx context.Context, server *frontend.Server, sent []Sent,
+) (fromInsert, fromCommit []time.Duration, err error) {
 	fromInsert, fromCommit, late, err := latencies(ctx, server, sent)
 	if err == nil && late > 0 {
 		err = fmt.Errorf("%d of %d items were not started within %s of the last insert", late, len(sent), startsWithin)
@@ -246,7 +251,9 @@ func Latencies(ctx context.Context, server *frontend.Server, sent []Sent) (fromI
 
 // latencies is Latencies for loads that may exceed a contestant's capacity. Items that are not started in time are
 // counted as late, and their latency is taken to be the time waited so far, which understates it.
-func latencies(ctx context.Context, server *frontend.Server, sent []Sent) (fromInsert, fromCommit []time.Duration, late int, err error) {
+func latencies(
+	ctx context.Context, server *frontend.Server, sent []Sent,
+) (fromInsert, fromCommit []time.Duration, late int, err error) {
 	patient, cancel := context.WithTimeout(ctx, startsWithin)
 	defer cancel()
 	for _, s := range sent {

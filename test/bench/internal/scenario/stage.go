@@ -71,7 +71,8 @@ func child(describe lab.Child) func(*lab.Lab, *lab.Database, string) ([]*lab.Pro
 }
 
 func byHand(kind string, async bool) contestant {
-	return contestant{template: lab.Ours, insert: by(Alone("enqueue_floor")), processes: child(lab.Child{Kind: kind, Async: async})}
+	return contestant{template: lab.Ours, insert: by(Alone("enqueue_floor")),
+		processes: child(lab.Child{Kind: kind, Async: async})}
 }
 
 func rivers(cooldown time.Duration) contestant {

@@ -61,15 +61,21 @@ func View() *Scenario {
 	const none, much = "an empty database", "5,000,000 ended, 1,000,000 waiting"
 	return &Scenario{
 		Name: "view", Title: "What looking on costs",
-		Text: "The read model behind `status`, `status --watch` and the web view, beside 100,000 workspaces, 5,000,000 items that have ended (one in a hundred failed) and 1,000,000 that wait: each " +
-			"read 20 times, the overview with those who wait longest. A list's figure is the median of its slowest order or filter. Then claims of ten as in `claims`, alone and " +
-			"with a look at the overview, a second each, in " + strconv.Itoa(watchedPairs) + " pairs of which every other begins with the look: the ratio of the mean claims of each pair, its median, and the interval that has the " +
-			"true median in 95 of 100 cases. It is the interval's end that counts.",
-		Entrants: []Entrant{open.entrant(none, grey, nil, (*backlog).look), open.entrant(much, blue, fillMuch, (*backlog).look)},
-		Columns: []Column{{"overview", "overview ms"}, {"slowest", "slowest ms"}, {"oldest", "longest waiting ms"}, {"workspaces", "other workspaces ms"}, {"search", "a part of a name ms"},
-			{"items", "items ms"}, {"dead", "dead letters ms"}, {"alone", "claim alone ms"}, {"slower", "watched / alone"}, {"least", "from"}, {"most", "to"}},
+		Text: "The read model behind `status`, `status --watch` and the web view, beside 100,000 workspaces, 5,000,000 " +
+			"items that have ended (one in a hundred failed) and 1,000,000 that wait: each read 20 times, the overview with " +
+			"those who wait longest. A list's figure is the median of its slowest order or filter. Then claims of ten as in " +
+			"`claims`, alone and with a look at the overview, a second each, in " + strconv.Itoa(watchedPairs) +
+			" pairs of which every other begins with the look: the ratio of the mean claims of each pair, its median, and the " +
+			"interval that has the true median in 95 of 100 cases. It is the interval's end that counts.",
+		Entrants: []Entrant{open.entrant(none, grey, nil, (*backlog).look),
+			open.entrant(much, blue, fillMuch, (*backlog).look)},
+		Columns: []Column{{"overview", "overview ms"}, {"slowest", "slowest ms"}, {"oldest", "longest waiting ms"},
+			{"workspaces", "other workspaces ms"}, {"search", "a part of a name ms"},
+			{"items", "items ms"}, {"dead", "dead letters ms"}, {"alone", "claim alone ms"}, {"slower", "watched / alone"},
+			{"least", "from"}, {"most", "to"}},
 		Bars: []Bar{
-			{Text: "The overview on 5,000,000 ended and 1,000,000 waiting items, the slowest of 20, ms", Value: Key{much, "slowest"}, Level: 100},
+			{Text: "The overview on 5,000,000 ended and 1,000,000 waiting items, the slowest of 20, ms",
+				Value: Key{much, "slowest"}, Level: 100},
 			{Text: "Claims while somebody looks every second / alone, at the most", Value: Key{much, "most"}, Level: 1.05},
 		},
 		MaxRounds: 2,
@@ -99,7 +105,8 @@ func (b *backlog) look(ctx context.Context, t *Turn) error {
 	}
 	for _, status := range []string{"", "PENDING", "DISPATCHED", "COMPLETED", "FAILED"} {
 		reads["items"] = append(reads["items"], func() error {
-			_, err := spectator.ListItems(ctx, claim.ItemFilter{Error: "nothing like it", Since: claim.Moment{Ago: &hour}}, status, nil, nil, 50)
+			_, err := spectator.ListItems(ctx,
+				claim.ItemFilter{Error: "nothing like it", Since: claim.Moment{Ago: &hour}}, status, nil, nil, 50)
 			return err
 		})
 	}
@@ -176,7 +183,9 @@ func (b *backlog) watched(ctx context.Context, t *Turn, spectator *claim.Store) 
 }
 
 // turn claims for the given time, beside one look or none, and returns the mean time of a claim in milliseconds.
-func (b *backlog) turn(ctx context.Context, duration time.Duration, looks bool, spectator *claim.Store) (float64, error) {
+func (b *backlog) turn(
+	ctx context.Context, duration time.Duration, looks bool, spectator *claim.Store,
+) (float64, error) {
 	var g errgroup.Group
 	if looks {
 		g.Go(func() error { return overview(ctx, spectator) })

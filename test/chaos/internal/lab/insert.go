@@ -55,7 +55,8 @@ func (o *Load) Insert(ctx context.Context, conn *pgx.Conn, w *Workspace) (string
 const quick = `{"ms": 1}`
 
 func (o *Load) insert(ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string) error {
-	_, err := conn.Exec(ctx, Query("enqueue"), w.ID, w.definitions[temporal.Work], []string{execution}, params, 0, time.Duration(0))
+	_, err := conn.Exec(ctx, Query("enqueue"), w.ID, w.definitions[temporal.Work], []string{execution},
+		params, 0, time.Duration(0))
 	if err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
@@ -106,7 +107,9 @@ func (o *Load) InsertDoomed(ctx context.Context, conn *pgx.Conn, w *Workspace, e
 }
 
 // InsertFailing inserts a row that must fail because of its params.
-func (o *Load) InsertFailing(ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string, foreign bool) error {
+func (o *Load) InsertFailing(
+	ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string, foreign bool,
+) error {
 	row := &OpenRow{Execution: execution, load: o, workspace: w, sent: time.Now()}
 	err := o.insert(ctx, conn, w, execution, params)
 	row.Ended(outcome(err))

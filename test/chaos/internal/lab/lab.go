@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -42,15 +41,6 @@ const (
 
 // Database is the name of the only database.
 const Database = "chaos"
-
-const (
-	// queryTimeout bounds one query of the harness.
-	queryTimeout = 10 * time.Second
-	// patience bounds how long the harness waits for an unavailable database.
-	patience = 60 * time.Second
-	// retryInterval is the interval between its attempts.
-	retryInterval = 50 * time.Millisecond
-)
 
 // Options configures a Lab.
 type Options struct {
@@ -154,7 +144,8 @@ func (l *Lab) openPostgres(ctx context.Context) (err error) {
 	if l.admin, err = proxy.NewTCP(l.primary.Address()); err != nil {
 		return err
 	}
-	if l.db, err = pgxpool.New(ctx, postgres.URL(l.admin.Address, Database)+"&application_name=chaos&pool_max_conns=6"+postgres.Patient); err != nil {
+	address := postgres.URL(l.admin.Address, Database) + "&application_name=chaos&pool_max_conns=6" + postgres.Patient
+	if l.db, err = pgxpool.New(ctx, address); err != nil {
 		return fmt.Errorf("open pool: %w", err)
 	}
 	if l.Replication, err = proxy.NewTCP(l.primary.Address()); err != nil {
@@ -242,79 +233,6 @@ func (l *Lab) Close() error {
 // Logf writes a progress message with the time.
 func (l *Lab) Logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(l.options.Log, "%7.2f  %s\n", time.Since(l.began).Seconds(), fmt.Sprintf(format, args...))
-}
-
-// Exec executes a statement on the primary, without retries.
-func (l *Lab) Exec(ctx context.Context, query string, args ...any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
-	defer cancel()
-	if _, err := l.db.Exec(ctx, Query(query), args...); err != nil {
-		return fmt.Errorf("execute %s: %w", query, err)
-	}
-	return nil
-}
-
-// Script executes the statements of a script one by one, each with retries. Statements are split at semicolons.
-func (l *Lab) Script(ctx context.Context, query string) error {
-	for statement := range strings.SplitSeq(Query(query), ";") {
-		err := l.insist(ctx, func() error {
-			ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
-			defer cancel()
-			_, err := l.db.Exec(ctx, statement)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("execute %s: %w", query, err)
-		}
-	}
-	return nil
-}
-
-// Insist executes a repeatable statement on the primary, and retries until the primary has answered.
-func (l *Lab) Insist(ctx context.Context, query string, args ...any) error {
-	return l.insist(ctx, func() error { return l.Exec(ctx, query, args...) })
-}
-
-// Row reads one row from the primary, and retries while the primary is unavailable.
-func (l *Lab) Row(ctx context.Context, query string, args []any, into ...any) error {
-	return l.insist(ctx, func() error {
-		ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
-		defer cancel()
-		if err := l.db.QueryRow(ctx, Query(query), args...).Scan(into...); err != nil {
-			return fmt.Errorf("read %s: %w", query, err)
-		}
-		return nil
-	})
-}
-
-// Rows reads all rows from the primary, and retries while it is unavailable.
-func Rows[T any](ctx context.Context, l *Lab, query string, scan pgx.RowToFunc[T]) (all []T, err error) {
-	err = l.insist(ctx, func() error {
-		rows, err := l.db.Query(ctx, Query(query))
-		if err != nil {
-			return fmt.Errorf("read %s: %w", query, err)
-		}
-		all, err = pgx.CollectRows(rows, scan)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", query, err)
-		}
-		return nil
-	})
-	return all, err
-}
-
-func (l *Lab) insist(ctx context.Context, ask func() error) error {
-	deadline := time.Now().Add(patience)
-	for {
-		err := ask()
-		if err == nil || ctx.Err() != nil || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryInterval):
-		}
-	}
 }
 
 // Session opens an application's session directly, past all proxies.

@@ -24,7 +24,8 @@ func (o *Load) AddWorkspace(ctx context.Context, name string, limit int) (*Works
 
 // InsertLarge inserts the given number of rows with params of the given size in bytes.
 func (o *Load) InsertLarge(ctx context.Context, w *Workspace, items, bytes int) error {
-	b := batch{load: o, workspace: w, definition: temporal.Work, items: items, params: `{"ms": 1, "x": "` + strings.Repeat("x", bytes) + `"}`}
+	b := batch{load: o, workspace: w, definition: temporal.Work, items: items,
+		params: `{"ms": 1, "x": "` + strings.Repeat("x", bytes) + `"}`}
 	return b.enqueue(ctx, autocommit, 0)
 }
 
@@ -66,8 +67,8 @@ func (o *Load) InsertSpread(ctx context.Context, conn *pgx.Conn, workspaces int)
 // row unless it is too late. It reports whether the row was accepted.
 func (o *Load) InsertOdd(ctx context.Context, conn *pgx.Conn, w *Workspace, columns, values string) (bool, error) {
 	b := batch{load: o, workspace: w, definition: temporal.Any, executions: []string{uuid.NewString()}}
-	text := strings.NewReplacer("@columns", columns, "@values", values, "@workspace", w.ID, "@definition", w.definitions[temporal.Any],
-		"@execution", b.executions[0]).Replace(Query("odd"))
+	text := strings.NewReplacer("@columns", columns, "@values", values, "@workspace", w.ID, "@definition",
+		w.definitions[temporal.Any], "@execution", b.executions[0]).Replace(Query("odd"))
 	sent := time.Now()
 	_, err := conn.Exec(ctx, text)
 	known := outcome(err)

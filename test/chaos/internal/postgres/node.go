@@ -88,8 +88,8 @@ func New(ctx context.Context, parent, name string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n, n.prepare(ctx, "initdb", "--pgdata", n.data(), "--waldir", n.wal(), "--username", "postgres", "--auth", "trust",
-		"--encoding", "UTF8", "--locale", "C", "--no-sync")
+	return n, n.prepare(ctx, "initdb", "--pgdata", n.data(), "--waldir", n.wal(), "--username", "postgres",
+		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
 }
 
 // Standby copies a running node into a standby that follows it through address. It does not start the standby.
@@ -135,7 +135,8 @@ func blank(ctx context.Context, parent, name string) (*Node, error) {
 }
 
 func (n *Node) prepare(ctx context.Context, program string, args ...string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, prepareTimeout, fmt.Errorf("%s took longer than %s", program, prepareTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, prepareTimeout,
+		fmt.Errorf("%s took longer than %s", program, prepareTimeout))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(n.binDir, program), args...)
 	cmd.Dir, cmd.Env = n.dir, process.Environment("LC_ALL=C")
@@ -230,7 +231,8 @@ func (n *Node) orphaned() bool {
 		if _, err := strconv.Atoi(entry.Name()); err != nil {
 			continue
 		}
-		if dir, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd")); err == nil && dir == n.data() && !zombie(entry.Name()) {
+		dir, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
+		if err == nil && dir == n.data() && !zombie(entry.Name()) {
 			return true
 		}
 	}
