@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -18,8 +16,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
-	temporallog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -49,28 +45,23 @@ func statement(name string) string { return queries.Get(statements, "testdata/"+
 
 // startTemporal starts a real server, with a worker whose workflows run until they are cancelled or terminated.
 func startTemporal(dir string) (address string, stop func(), err error) {
-	port, err := process.FreePort("127.0.0.1")
-	if err != nil {
-		return "", nil, err
-	}
 	binary, err := filepath.Abs("../../bin/devstack")
 	if err != nil {
 		return "", nil, fmt.Errorf("find bin/devstack: %w", err)
 	}
-	server := &stack.Temporal{Binary: binary, Port: port, LogPath: filepath.Join(dir, "temporal.log")}
+	server := &stack.Temporal{Binary: binary, LogPath: filepath.Join(dir, "temporal.log")}
 	if err := server.Start(); err != nil {
 		return "", nil, fmt.Errorf("%w: `make devstack` builds bin/devstack", err)
 	}
-	stopWorker, err := startWorker(server.Address())
+	stopWorker, err := startWorker(server)
 	if err != nil {
 		return "", nil, errors.Join(err, server.Process().Kill())
 	}
 	return server.Address(), func() { stopWorker(); _ = server.Process().Kill() }, nil
 }
 
-func startWorker(address string) (stop func(), err error) {
-	quiet := temporallog.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	c, err := client.Dial(client.Options{HostPort: address, Logger: quiet})
+func startWorker(server *stack.Temporal) (stop func(), err error) {
+	c, err := server.Client()
 	if err != nil {
 		return nil, fmt.Errorf("connect to Temporal: %w", err)
 	}

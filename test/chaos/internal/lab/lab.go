@@ -17,7 +17,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
-	"github.com/pgdispatch/pgdispatch/internal/process"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
@@ -102,19 +101,15 @@ func (l *Lab) open(ctx context.Context) error {
 	if err := os.Chmod(l.Dir, 0o755); err != nil { // the server's user must be able to enter
 		return fmt.Errorf("open directory: %w", err)
 	}
-	port, err := process.FreePort("127.0.0.1")
-	if err != nil {
-		return err
-	}
-	l.Temporal = &stack.Temporal{Binary: l.options.Devstack, Port: port, LogPath: filepath.Join(l.Dir, "temporal.log")}
+	l.Temporal = &stack.Temporal{Binary: l.options.Devstack, LogPath: filepath.Join(l.Dir, "temporal.log")}
 	l.TemporalEmpty(false)
 	started := make(chan error, 1)
 	go func() { started <- l.Temporal.Start() }()
-	err = l.openPostgres(ctx)
+	err := l.openPostgres(ctx)
 	if err = errors.Join(<-started, err); err != nil {
 		return err
 	}
-	if l.Client, err = temporal.Connect(l.Temporal.Address()); err != nil {
+	if l.Client, err = l.Temporal.Client(); err != nil {
 		return fmt.Errorf("make client of Temporal: %w", err)
 	}
 	l.worker = temporal.NewWorker(l.Client)
