@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestEverythingRuns takes one quick round of all. Its numbers mean nothing, but they are there: nothing was lost and
-// nothing was started twice, or the turn would have failed.
+// TestEverythingRuns runs one quick round of every scenario. The numbers mean nothing, but a turn fails if an item was
+// lost or started twice.
 func TestEverythingRuns(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "pgdispatch")
@@ -51,7 +51,7 @@ func TestEverythingRuns(t *testing.T) {
 	require.NotEmpty(t, r.Machine.Postgres)
 }
 
-// firstOf is the first figure that an entrant has: not every one has all.
+// firstOf returns the first figure that an entrant has. Not every entrant has all figures.
 func firstOf(result *scenario.Result, entrant string) string {
 	for _, c := range result.Columns {
 		if result.Spread(scenario.Key{Entrant: entrant, Figure: c.Figure}).Known() {

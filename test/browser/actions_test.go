@@ -19,7 +19,7 @@ func workspaceID(t testing.TB, name string) string {
 	return one[string](t, shared.full, "select id::text from pgdispatch.workspaces where name = $1", name)
 }
 
-// itemOf is an item of a workspace, by its status. Tests that change items have workspaces of their own.
+// itemOf returns an item of a workspace that has the given status. Tests that change items use their own workspaces.
 func itemOf(t testing.TB, workspace, status string) string {
 	t.Helper()
 	return one[string](t, shared.full,
@@ -27,14 +27,14 @@ func itemOf(t testing.TB, workspace, status string) string {
 		workspaceID(t, workspace), status)
 }
 
-// executionOf is the execution's ID of an item.
+// executionOf returns an item's execution ID.
 func executionOf(t testing.TB, item string) string {
 	t.Helper()
 	return one[string](t, shared.full,
 		"select execution_id::text from pgdispatch.workflow_execution_queue where id = $1::text::bigint", item)
 }
 
-// logged is what the log of changes has by who acts in these tests on a subject that contains this, the newest last.
+// logged returns the tests' own entries of the audit log whose subject contains the given text, newest last.
 func logged(t testing.TB, about string) []string {
 	t.Helper()
 	return loggedIn(t, shared.full, about)
@@ -46,8 +46,7 @@ func loggedIn(t testing.TB, s *site, about string) []string {
 		where who = 'anna (web)' and position($1 in subject || details::text) > 0`, about)
 }
 
-// loggedItems is how many items, of those that a condition on their rows holds for, the log of changes has under an
-// action.
+// loggedItems counts the items in the audit log under an action whose rows match the condition.
 func loggedItems(t testing.TB, action, condition string, args ...any) int {
 	t.Helper()
 	return one[int](t, shared.full, `select count(*)
@@ -56,7 +55,7 @@ func loggedItems(t testing.TB, action, condition string, args ...any) int {
 		where l.who = 'anna (web)' and l.action = $1 and `+condition, append([]any{action}, args...)...)
 }
 
-// done is what a page says was done.
+// done returns the page's message about what was done.
 func (p *tab) done() string { p.t.Helper(); return p.text(".done") }
 
 func TestAWorkspaceIsChangedFromItsPage(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asOf is when what the overview shows was looked at.
+// asOf is the time of the overview's data.
 const asOf = `[...document.querySelectorAll("#live time")].at(-1).dateTime`
 
-// waiting is how many items wait, as the overview has it.
+// waiting is the number of waiting items that the overview shows.
 const waiting = `document.querySelector(".figures dd").innerText`
 
 // wait enqueues items that are not due for a day.
@@ -27,23 +27,23 @@ func (s *site) wait(t testing.TB, items int) {
 		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions limit $1`, items)
 }
 
-// layout is how far the reader has scrolled, and where what is on every overview stands, down to the replicas: what
-// follows may have more lines when more has happened.
+// layout is the scroll position, and the position of each fixed part of the overview down to the replicas. What follows
+// them grows as more happens.
 const layout = `JSON.stringify([scrollY, document.querySelector("#replicas .scroll").scrollLeft,
 	...["h1", "#attention", ".figures", "#hour", ".plot", "#replicas", "#replicas .scroll"].map(
 		e => Math.round(document.querySelector(e).getBoundingClientRect().top))])`
 
-// tablet is wide enough for every sentence above the replicas, and not for their table.
+// tablet fits every sentence above the replicas without a line break, but not their table.
 var tablet = chromedp.EmulateViewport(700, 800)
 
-// updated waits until the page shows what was looked at later.
+// updated waits until the page shows newer data.
 func (p *tab) updated() {
 	p.t.Helper()
 	before := ask[string](p, asOf)
 	await(p.t, func() bool { return ask[string](p, asOf) != before }, "the overview changes")
 }
 
-// quiet waits until nothing is left that changes a site by itself.
+// quiet opens a site of its own, once nothing on it changes by itself.
 func quiet(t testing.TB) (*site, *tab) {
 	t.Helper()
 	s := small(t)

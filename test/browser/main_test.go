@@ -18,28 +18,28 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of everything that the tests share, on a machine that does much else.
+	// startTimeout bounds the start of everything that the tests share, on a busy machine.
 	startTimeout = 4 * time.Minute
-	// patience is how long a test waits for what is to happen. Nobody waits for it otherwise.
+	// patience is how long a test waits for an expected event before it fails.
 	patience = time.Minute
-	// manyItems have ended in the full database.
+	// manyItems is how many items of the full database have ended.
 	manyItems = 300_000
-	// adminToken is for acting, and viewToken for looking.
+	// adminToken allows changes, viewToken allows only reading.
 	adminToken, viewToken = "0123456789abcdef", "fedcba9876543210"
 )
 
-// screenshots is where those of the documentation are written.
+// screenshots is the directory for the documentation's screenshots.
 var screenshots = flag.String("screenshots", "",
 	"directory that the documentation's screenshots are written to; empty: they are looked at only")
 
-// shared is what all tests use.
+// shared is used by all tests.
 var shared struct {
 	cluster  *sqltest.Cluster
 	temporal string          // its address
 	binary   string          // pgdispatch
 	browser  context.Context // chromedp's
-	// full has much of everything, empty has nothing. acting is another replica of the database of full, for who may
-	// change something, and watched one of its pages as who may look only sees them.
+	// full has much of everything, empty has nothing. acting is another replica on full's database, signed in to make
+	// changes. watched is acting, signed in to read only.
 	full, empty, acting, watched *site
 }
 
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// withShared starts what the tests share, and stops it after them, whatever happened.
+// withShared starts what the tests share, and always stops it after them.
 func withShared(run func()) (err error) {
 	dir, err := os.MkdirTemp("", "pgdispatch-browser-*")
 	if err != nil {
@@ -114,7 +114,7 @@ func withShared(run func()) (err error) {
 // startBrowser starts Chromium with a profile of its own. It ends with this process at the latest.
 func startBrowser(profile string) (stop func(), err error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(profile),
-		// whatever it would like to ask
+		// Chromium must not look up anything else.
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
@@ -130,7 +130,7 @@ func startBrowser(profile string) (stop func(), err error) {
 	return stop, nil
 }
 
-// await returns when condition holds; it may fail the test.
+// await returns when the condition holds. The condition may fail the test.
 func await(t testing.TB, condition func() bool, message string, about ...any) {
 	t.Helper()
 	deadline := time.After(patience)

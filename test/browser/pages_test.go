@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// place is a page, with what is to be read there.
+// place is a page and a text that it must show.
 type place struct {
 	site       *site
 	path, text string
 }
 
-// places are pages of each kind, by what they are, as who may look and as who may act sees them.
+// places are pages of each kind by name, for readers and for those who may make changes.
 func places(t testing.TB) map[string]place {
 	t.Helper()
 	full, acting := shared.full, shared.acting
@@ -149,7 +149,7 @@ func intersection(a, b []string) []string {
 
 func TestAnItemsPageTellsItsStory(t *testing.T) {
 	t.Parallel()
-	// nobody acts on what is this one's
+	// No other test changes this workspace's items.
 	p := shared.full.open(t, "/ui/items?status=FAILED&error=postcode&workspace=Sterling+Oslo")
 	p.follow(chromedp.Click(chromedp.CSS(`tbody th a`)))
 	require.Regexp(t, `^Item \d+ FAILED$`, p.text("h1"))
@@ -167,7 +167,7 @@ func TestAnItemsPageTellsItsStory(t *testing.T) {
 	require.Contains(t, p.text("main"), "Newest items")
 }
 
-// Digits that follow text from right to left go on with it, unless each is for itself.
+// Digits that follow right-to-left text are drawn as part of it, unless they are isolated from it.
 func TestANameFromRightToLeftMovesNothingBesideIt(t *testing.T) {
 	t.Parallel()
 	p := shared.full.open(t, "/ui/items/"+itemOf(t, "مؤسسة الاختبار 🚀 12", "COMPLETED"))

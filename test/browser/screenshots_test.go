@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// maxScreenshot is how large a picture of the documentation may be, in bytes.
+	// maxScreenshot is the maximum size of a documentation picture in bytes.
 	maxScreenshot = 150_000
-	// minColours is more than an empty page has.
+	// minColours is more colours than an empty page has.
 	minColours = 16
 )
 
@@ -60,8 +60,8 @@ func TestThePicturesOfTheDocumentationCanBeTaken(t *testing.T) {
 	}
 }
 
-// quantise leaves a picture its 256 most frequent colours, and gives each other point the nearest of them: text on flat
-// colours has few more.
+// quantise reduces a picture to its 256 most frequent colours and maps every other point to the nearest of them. Text
+// on flat colours has few more.
 func quantise(from image.Image) *image.Paletted {
 	count := map[color.RGBA]int{}
 	for y := from.Bounds().Min.Y; y < from.Bounds().Max.Y; y++ {

@@ -26,19 +26,18 @@ import (
 )
 
 const (
-	// waitingOfEach is how many items of each definition wait where as many run as may.
+	// waitingOfEach is how many items of each definition wait in a workspace that is at its limit.
 	waitingOfEach = 10
-	// startPace is apart from one another what starts before: a replica keeps up with it, so that what it says of itself
-	// is what it is.
+	// startPace is the interval between starts. A replica keeps up with it, so that its own figures are stable.
 	startPace = 5 * time.Millisecond
-	// queue is the task queue of the one worker, which the statements that make workflow definitions are given.
+	// queue is the only worker's task queue.
 	queue = "browser"
 )
 
 //go:embed testdata/*.sql
 var statements embed.FS
 
-// replicas counts those that were started.
+// replicas counts the replicas that were started, to name their logs.
 var replicas atomic.Int64
 
 func statement(name string) string { return queries.Get(statements, "testdata/"+name) }
@@ -78,18 +77,18 @@ func startWorker(server *stack.Temporal) (stop func(), err error) {
 	return func() { w.Stop(); c.Close() }, nil
 }
 
-// site is a database, and a replica that shows it.
+// site is a database and a replica that shows it.
 type site struct {
 	database string
 	db       *pgxpool.Pool
-	// user is the name and the token that the browser signs in with, with a colon between; "": it does not.
+	// user is the name and the token for signing in, separated by a colon. Empty: the browser does not sign in.
 	user string
 	// origin is the replica's administrative address, as a URL without a path.
 	origin  string
 	replica *process.Process
 }
 
-// newSite makes a database, in which so many items have ended.
+// newSite creates a database in which the given number of items have ended.
 func newSite(ctx context.Context, name string, ended int) (*site, error) {
 	admin, err := pgx.Connect(ctx, shared.cluster.URL("postgres"))
 	if err != nil {
@@ -130,7 +129,7 @@ func newSite(ctx context.Context, name string, ended int) (*site, error) {
 	return s, nil
 }
 
-// enqueue has workflows run up to the limits of some workspaces, and items wait there.
+// enqueue fills some workspaces up to their limits with running workflows, and adds waiting items.
 func (s *site) enqueue(ctx context.Context) error {
 	rows, err := s.db.Query(ctx, statement("starts"))
 	if err != nil {
@@ -163,7 +162,7 @@ func (s *site) enqueue(ctx context.Context) error {
 	return nil
 }
 
-// start starts the replica, at the address that it had if it had one.
+// start starts the replica, at its previous address if it had one.
 func (s *site) start(ctx context.Context, variables ...string) (err error) {
 	address := cmp.Or(strings.TrimPrefix(s.origin, "http://"), "127.0.0.1:0")
 	s.replica, err = stack.Replica{
@@ -184,12 +183,12 @@ func (s *site) start(ctx context.Context, variables ...string) (err error) {
 
 func (s *site) close() {
 	if s.replica != nil {
-		_ = s.replica.Kill() // the test's end is not the replica's fault
+		_ = s.replica.Kill() // an error would say nothing about the view
 	}
 	s.db.Close()
 }
 
-// small is a site of the test's own, with little in it.
+// small is a small site for one test.
 func small(t testing.TB, variables ...string) *site {
 	t.Helper()
 	s, err := newSite(t.Context(), fmt.Sprintf("small_%d", time.Now().UnixNano()), 2000)

@@ -15,7 +15,7 @@ import (
 
 func quiet(string, ...any) {}
 
-// fixed is an entrant whose turns come to these values, one after another; NaN fails.
+// fixed is an entrant whose turns yield these values, one after another. NaN is a failed turn.
 func fixed(name string, order *[]string, values ...float64) Entrant {
 	turn := 0
 	return Entrant{Name: name, Run: func(_ context.Context, t *Turn) error {
@@ -97,7 +97,7 @@ func TestEveryScenarioIsWellFormed(t *testing.T) {
 	}
 }
 
-// renamed is a scenario in another form.
+// renamed gives a scenario another name.
 func renamed(s *Scenario) *Scenario {
 	s.Name += " again"
 	return s
