@@ -28,7 +28,7 @@ devstack: ## build bin/devstack, the embedded Temporal server and the demo (minu
 	go build -C cmd/devstack -o ../../bin/devstack . && echo "  built in $$((SECONDS - start)) s"
 
 .PHONY: run
-run: build devstack ## the whole thing on your machine: Postgres, Temporal, two replicas, a live table (RUN_ONCE=1 ends by itself)
+run: build devstack ## the whole thing on your machine: Postgres, Temporal, two replicas, a live view (RUN_ONCE=1 ends by itself)
 	exec bin/devstack demo --pgdispatch bin/pgdispatch $(if $(RUN_ONCE),--once)
 
 .PHONY: test
@@ -36,7 +36,7 @@ run: build devstack ## the whole thing on your machine: Postgres, Temporal, two 
 test: devstack build lint ## lint, and every test with the race detector on a real Postgres and a real Temporal
 	$(GOTEST) ./...
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
-	cd test && $(GOTEST) ./bench/internal/... ./chaos/... ./deploy/...
+	cd test && $(GOTEST) ./internal/... ./bench/internal/... ./chaos/... ./deploy/...
 	$(MAKE) --no-print-directory browser
 	cd test && $(GOTEST) -count=1 ./mutants/... # the files it looks at are not its own, so a cached answer may be wrong
 

@@ -47,6 +47,7 @@ var edges = map[string][]string{
 	"internal/operate/view":   {"internal/operate"},
 	"internal/operate/web":    {"internal/operate", "internal/operate/view", "internal/postgres", "internal/temporal"},
 	"internal/postgres":       {"internal/local"},
+	"internal/process":        nil,
 	"internal/replica": {"claim", "complete", "dispatch", "internal/config", "internal/operate", "internal/operate/web", "internal/postgres",
 		"internal/telemetry", "internal/temporal", "notify", "sql", "sql/migrate", "sweeper"}, // wires all of it
 	"internal/storetest":    {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},

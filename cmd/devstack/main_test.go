@@ -54,7 +54,8 @@ func temporalCommand(t *testing.T, args ...string) (readyLine, func()) {
 	var logs bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- run(context.Background(), append([]string{"temporal", "--exit-with-parent"}, args...), streams{in: in, out: out, err: &logs})
+		code <- run(context.Background(), append([]string{"temporal", "--exit-with-parent"}, args...),
+			streams{in: in, out: out, err: &logs})
 		_ = out.Close()
 	}()
 	var ready readyLine
@@ -74,7 +75,8 @@ func temporalCommand(t *testing.T, args ...string) (readyLine, func()) {
 
 func dial(t *testing.T, address, namespace string) client.Client {
 	t.Helper()
-	c, err := client.DialContext(t.Context(), client.Options{HostPort: address, Namespace: namespace, Logger: quietLogger()})
+	c, err := client.DialContext(t.Context(),
+		client.Options{HostPort: address, Namespace: namespace, Logger: quietLogger()})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -87,7 +89,8 @@ func TestTemporalTakesWorkflowsInEveryNamespaceUntilItsInputEnds(t *testing.T) {
 	require.Empty(t, ready.UI)
 
 	for _, namespace := range []string{"first", "second"} {
-		_, err := dial(t, ready.Address, namespace).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "id", TaskQueue: "queue"}, "Anything")
+		_, err := dial(t, ready.Address, namespace).ExecuteWorkflow(t.Context(),
+			client.StartWorkflowOptions{ID: "id", TaskQueue: "queue"}, "Anything")
 		require.NoError(t, err, namespace)
 	}
 	answer, err := dial(t, ready.Address, "first").WorkflowService().DescribeNamespace(t.Context(),
@@ -104,7 +107,8 @@ func TestTemporalKeepsWorkflowsInItsFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "temporal.db")
 	ready, stop := temporalCommand(t, "--db", file)
-	run, err := dial(t, ready.Address, "default").ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "id", TaskQueue: "queue"}, "Anything")
+	run, err := dial(t, ready.Address, "default").ExecuteWorkflow(t.Context(),
+		client.StartWorkflowOptions{ID: "id", TaskQueue: "queue"}, "Anything")
 	require.NoError(t, err)
 	stop()
 

@@ -122,13 +122,16 @@ func sqlStore(database string) *config.SQL {
 	}
 }
 
+// localCallbacks are where callbacks may go: to this machine.
+var localCallbacks = []any{map[string]any{"Pattern": "127.0.0.1:*", "AllowInsecure": true}}
+
 // dynamicConfig lifts the rate limits that a load test would reach before the machine's own limits, allows workflow
 // callbacks to this machine, and disables the server's version check at its vendor.
 func dynamicConfig() dynamicconfig.StaticClient {
 	values := dynamicconfig.StaticClient{
 		dynamicconfig.EnableServerVersionCheck.Key():                false,
 		dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
-		callback.AllowedAddresses.Key():                             []any{map[string]any{"Pattern": "127.0.0.1:*", "AllowInsecure": true}},
+		callback.AllowedAddresses.Key():                             localCallbacks,
 	}
 	for _, key := range []dynamicconfig.Key{
 		dynamicconfig.FrontendRPS.Key(),

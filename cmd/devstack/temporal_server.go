@@ -15,6 +15,8 @@ import (
 	"go.temporal.io/server/common/log"
 	"go.temporal.io/server/schema/sqlite"
 	"go.temporal.io/server/temporal"
+
+	"github.com/pgdispatch/pgdispatch/internal/process"
 )
 
 const (
@@ -58,7 +60,8 @@ func startTemporal(ctx context.Context, opts temporalOptions) (*temporalServer, 
 		if err == nil {
 			return s, nil
 		}
-		if _, port, _ := net.SplitHostPort(opts.address); port != "0" || attempt == temporalStartAttempts || ctx.Err() != nil {
+		_, port, _ := net.SplitHostPort(opts.address)
+		if port != "0" || attempt == temporalStartAttempts || ctx.Err() != nil {
 			return nil, err
 		}
 		opts.logger.Warn("Temporal did not start, trying other ports: " + err.Error())
@@ -185,19 +188,6 @@ func (s *temporalServer) stop() error {
 	return nil
 }
 
-// freePort asks the kernel for a currently unused TCP port of host.
-func freePort(host string) (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		return 0, fmt.Errorf("release the free port: %w", err)
-	}
-	return port, nil
-}
-
 // endpoint is a host and a port.
 type endpoint struct {
 	host string
@@ -214,14 +204,15 @@ func parseEndpoint(address string) (endpoint, error) {
 		return endpoint{}, usageError{fmt.Errorf("read address: %w", err)}
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return endpoint{}, usageError{fmt.Errorf("read address %s: the host must be a loopback address such as 127.0.0.1", address)}
+		err := fmt.Errorf("read address %s: the host must be a loopback address such as 127.0.0.1", address)
+		return endpoint{}, usageError{err}
 	}
 	port, err := strconv.Atoi(portText)
 	if err != nil {
 		return endpoint{}, usageError{fmt.Errorf("read port of address %s: %w", address, err)}
 	}
 	if port == 0 {
-		port, err = freePort(host)
+		port, err = process.FreePort(host)
 	}
 	return endpoint{host: host, port: port}, err
 }

@@ -72,7 +72,8 @@ func (w *webUI) stop() {
 
 // awaitListener returns when the endpoint accepts connections.
 func awaitListener(ctx context.Context, at endpoint) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, uiReadyTimeout, fmt.Errorf("web UI did not listen within %s", uiReadyTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, uiReadyTimeout,
+		fmt.Errorf("web UI did not listen within %s", uiReadyTimeout))
 	defer cancel()
 	tick := time.NewTicker(uiReadyInterval)
 	defer tick.Stop()

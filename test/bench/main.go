@@ -61,11 +61,14 @@ func read(args []string, stderr io.Writer) (options, error) {
 	var only string
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.out, "out", "", "where to write the report; default "+defaultOut+" for a whole run, else the terminal")
+	flags.StringVar(&o.out, "out", "",
+		"where to write the report; default "+defaultOut+" for a whole run, else the terminal")
 	flags.StringVar(&o.binary, "pgdispatch", "../bin/pgdispatch", "the binary to measure, see `make build`")
-	flags.StringVar(&o.base, "base", "", "an older binary of before the redesign of claims: claimcost measures its schema beside the present one")
+	flags.StringVar(&o.base, "base", "",
+		"an older binary of before the redesign of claims: claimcost measures its schema beside the present one")
 	flags.DurationVar(&o.hold, "hold", scenario.DefaultHold, "how long scenario snapshot holds its snapshot")
-	flags.DurationVar(&o.soak, "soak", scenario.DefaultSoak, "how long scenario soak takes, which runs only where -only names it")
+	flags.DurationVar(&o.soak, "soak", scenario.DefaultSoak,
+		"how long scenario soak takes, which runs only where -only names it")
 	flags.IntVar(&o.rounds, "rounds", 5, "how many times the contestants of each scenario take turns")
 	flags.BoolVar(&o.quick, "quick", false, "one round of a fraction of everything: to see that it works, not how fast")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas: "+strings.Join(names, ", "))
@@ -79,7 +82,8 @@ func read(args []string, stderr io.Writer) (options, error) {
 		o.rounds = 1
 	}
 	all := scenario.All(scenario.Options{Hold: o.hold, Soak: o.soak, Base: o.base != ""})
-	o.scenarios = slices.DeleteFunc(slices.Clone(all), func(s *scenario.Scenario) bool { return s.Name == "soak" && !o.quick })
+	o.scenarios = slices.DeleteFunc(slices.Clone(all),
+		func(s *scenario.Scenario) bool { return s.Name == "soak" && !o.quick })
 	if only != "" {
 		o.scenarios = nil
 		for name := range strings.SplitSeq(only, ",") {

@@ -22,15 +22,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestEverythingRuns takes one quick round of all. Its numbers mean nothing, but they are there: nothing was lost and
-// nothing was started twice, or the turn would have failed.
+// TestEverythingRuns runs one quick round of every scenario. The numbers mean nothing, but a turn fails if an item was
+// lost or started twice.
 func TestEverythingRuns(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "pgdispatch")
 	out, err := exec.Command("go", "build", "-C", "../..", "-o", binary, "./cmd/pgdispatch").CombinedOutput()
 	require.NoError(t, err, string(out))
 
-	r, err := measure(t.Context(), options{binary: binary, rounds: 1, quick: true, scenarios: scenario.All(scenario.Options{})}, t.Output())
+	r, err := measure(t.Context(),
+		options{binary: binary, rounds: 1, quick: true, scenarios: scenario.All(scenario.Options{})}, t.Output())
 	require.NoError(t, err)
 
 	for _, result := range r.Results {
@@ -41,7 +42,8 @@ func TestEverythingRuns(t *testing.T) {
 		}
 		for _, e := range result.Entrants {
 			if !e.Slow {
-				require.True(t, result.Spread(scenario.Key{Entrant: e.Name, Figure: firstOf(result, e.Name)}).Known(), "%s: %s has no figure", result.Name, e.Name)
+				require.True(t, result.Spread(scenario.Key{Entrant: e.Name, Figure: firstOf(result, e.Name)}).Known(),
+					"%s: %s has no figure", result.Name, e.Name)
 			}
 		}
 	}
@@ -49,7 +51,7 @@ func TestEverythingRuns(t *testing.T) {
 	require.NotEmpty(t, r.Machine.Postgres)
 }
 
-// firstOf is the first figure that an entrant has: not every one has all.
+// firstOf returns the first figure that an entrant has. Not every entrant has all figures.
 func firstOf(result *scenario.Result, entrant string) string {
 	for _, c := range result.Columns {
 		if result.Spread(scenario.Key{Entrant: entrant, Figure: c.Figure}).Known() {

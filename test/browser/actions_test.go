@@ -19,20 +19,22 @@ func workspaceID(t testing.TB, name string) string {
 	return one[string](t, shared.full, "select id::text from pgdispatch.workspaces where name = $1", name)
 }
 
-// itemOf is an item of a workspace, by its status. Tests that change items have workspaces of their own.
+// itemOf returns an item of a workspace that has the given status. Tests that change items use their own workspaces.
 func itemOf(t testing.TB, workspace, status string) string {
 	t.Helper()
-	return one[string](t, shared.full, `select max(id)::text from pgdispatch.workflow_execution_queue where workspace_id = $1 and status = $2`,
+	return one[string](t, shared.full,
+		`select max(id)::text from pgdispatch.workflow_execution_queue where workspace_id = $1 and status = $2`,
 		workspaceID(t, workspace), status)
 }
 
-// executionOf is the execution's ID of an item.
+// executionOf returns an item's execution ID.
 func executionOf(t testing.TB, item string) string {
 	t.Helper()
-	return one[string](t, shared.full, "select execution_id::text from pgdispatch.workflow_execution_queue where id = $1::text::bigint", item)
+	return one[string](t, shared.full,
+		"select execution_id::text from pgdispatch.workflow_execution_queue where id = $1::text::bigint", item)
 }
 
-// logged is what the log of changes has by who acts in these tests on a subject that contains this, the newest last.
+// logged returns the tests' own entries of the audit log whose subject contains the given text, newest last.
 func logged(t testing.TB, about string) []string {
 	t.Helper()
 	return loggedIn(t, shared.full, about)
@@ -44,21 +46,24 @@ func loggedIn(t testing.TB, s *site, about string) []string {
 		where who = 'anna (web)' and position($1 in subject || details::text) > 0`, about)
 }
 
-// loggedItems is how many items, of those that a condition on their rows holds for, the log of changes has under an action.
+// loggedItems counts the items in the audit log under an action whose rows match the condition.
 func loggedItems(t testing.TB, action, condition string, args ...any) int {
 	t.Helper()
-	return one[int](t, shared.full, `select count(*) from pgdispatch.admin_log l, jsonb_array_elements_text(l.details -> 'items') i
-		join pgdispatch.workflow_execution_queue q on q.id = i::bigint where l.who = 'anna (web)' and l.action = $1 and `+condition, append([]any{action}, args...)...)
+	return one[int](t, shared.full, `select count(*)
+		from pgdispatch.admin_log l, jsonb_array_elements_text(l.details -> 'items') i
+		join pgdispatch.workflow_execution_queue q on q.id = i::bigint
+		where l.who = 'anna (web)' and l.action = $1 and `+condition, append([]any{action}, args...)...)
 }
 
-// done is what a page says was done.
+// done returns the page's message about what was done.
 func (p *tab) done() string { p.t.Helper(); return p.text(".done") }
 
 func TestAWorkspaceIsChangedFromItsPage(t *testing.T) {
 	t.Parallel()
 	id := workspaceID(t, "Wonka Oslo")
 	state := func() string {
-		return one[string](t, shared.full, `select concat_ws(' ', plan, coalesce(max_concurrent_workflows::text, '-'), coalesce(max_starts_per_second::text, '-'), paused)
+		return one[string](t, shared.full, `select concat_ws(' ', plan,
+				coalesce(max_concurrent_workflows::text, '-'), coalesce(max_starts_per_second::text, '-'), paused)
 			from pgdispatch.workspaces where id = $1`, id)
 	}
 	require.Equal(t, "ENTERPRISE - - f", state())
@@ -84,15 +89,18 @@ func TestAWorkspaceIsChangedFromItsPage(t *testing.T) {
 
 	p.run(chromedp.SetValue(chromedp.CSS(`[name=limit]`), "some"))
 	p.follow(chromedp.Click(chromedp.CSS(`[value=limit]`)))
-	require.Regexp(t, `^network: Failed to load resource: the server responded with a status of 422 `, strings.Join(p.forgive(), "\n"))
+	require.Regexp(t, `^network: Failed to load resource: the server responded with a status of 422 `,
+		strings.Join(p.forgive(), "\n"))
 	require.Contains(t, p.text("[role=alert]"), "Nothing was changed")
-	require.Equal(t, "some", ask[string](p, `document.querySelector("[name=limit]").value`), "what was typed is still there")
+	require.Equal(t, "some", ask[string](p, `document.querySelector("[name=limit]").value`),
+		"what was typed is still there")
 	require.Empty(t, p.violations())
 	p.run(chromedp.Clear(chromedp.CSS(`[name=limit]`)))
 	p.follow(chromedp.Click(chromedp.CSS(`[value=limit]`)))
 	require.Equal(t, "PRO - 2.5 f", state())
 
-	changes := []string{"workspaces pause", "workspaces resume", "workspaces set-plan", "workspaces set-limit", "workspaces set-rate", "workspaces set-limit"}
+	changes := []string{"workspaces pause", "workspaces resume", "workspaces set-plan", "workspaces set-limit",
+		"workspaces set-rate", "workspaces set-limit"}
 	require.Equal(t, changes, logged(t, id))
 	require.Len(t, p.texts("[aria-label='Table of changes'] tbody tr"), len(changes))
 	require.Empty(t, p.violations())
@@ -103,7 +111,8 @@ func TestAWorkspaceIsChangedFromItsPage(t *testing.T) {
 func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 	t.Parallel()
 	status := func(item string) string {
-		return one[string](t, shared.full, "select status from pgdispatch.workflow_execution_queue where id = $1::text::bigint", item)
+		return one[string](t, shared.full,
+			"select status from pgdispatch.workflow_execution_queue where id = $1::text::bigint", item)
 	}
 	waiting := itemOf(t, "Hooli Graz", "PENDING")
 	p := shared.acting.open(t, "/ui/items/"+waiting)
@@ -113,12 +122,15 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 	require.Equal(t, "CANCELLED", status(waiting))
 	require.Equal(t, []string{"items cancel"}, logged(t, "["+waiting+"]"))
 
-	later := one[string](t, shared.full, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
-		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions where workspace_id = $1 limit 1 returning id::text`, workspaceID(t, "Hooli Graz"))
+	later := one[string](t, shared.full, `
+		insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
+		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions
+		where workspace_id = $1 limit 1 returning id::text`, workspaceID(t, "Hooli Graz"))
 	p.visit("/ui/items/" + later)
 	p.follow(chromedp.Click(chromedp.CSS(`[value=retry]`)))
 	require.Contains(t, p.done(), "due now")
-	require.True(t, one[bool](t, shared.full, "select run_at <= now() from pgdispatch.workflow_execution_queue where id = $1::text::bigint", later))
+	require.True(t, one[bool](t, shared.full,
+		"select run_at <= now() from pgdispatch.workflow_execution_queue where id = $1::text::bigint", later))
 	require.Equal(t, []string{"items retry"}, logged(t, "["+later+"]"))
 
 	running := itemOf(t, "Dunder Cork", "DISPATCHED")
@@ -147,7 +159,8 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 func TestADeadLetterIsReplayedOrDiscardedFromItsPage(t *testing.T) {
 	t.Parallel()
 	mark := func(item string) string {
-		return one[string](t, shared.full, "select coalesce((select mark from pgdispatch.dead_letter_marks where item_id = $1::text::bigint), 'open')", item)
+		return one[string](t, shared.full,
+			"select coalesce((select mark from pgdispatch.dead_letter_marks where item_id = $1::text::bigint), 'open')", item)
 	}
 	first, second := itemOf(t, "Stark Oslo", "FAILED"), itemOf(t, "Stark Nice", "FAILED")
 	p := shared.acting.open(t, "/ui/items/"+first)
@@ -175,7 +188,8 @@ func TestADeadLetterIsReplayedOrDiscardedFromItsPage(t *testing.T) {
 func TestManyDeadLettersAreReplayedOrDiscardedAfterADryRun(t *testing.T) {
 	t.Parallel()
 	marked := func(mark, errors string) int {
-		return one[int](t, shared.full, `select count(*) from pgdispatch.dead_letter_marks m join pgdispatch.workflow_execution_queue q on q.id = m.item_id
+		return one[int](t, shared.full, `select count(*)
+			from pgdispatch.dead_letter_marks m join pgdispatch.workflow_execution_queue q on q.id = m.item_id
 			where m.mark = $1 and q.last_error like $2`, mark, errors)
 	}
 	p := shared.acting.open(t, "/ui/dead")
@@ -183,7 +197,8 @@ func TestManyDeadLettersAreReplayedOrDiscardedAfterADryRun(t *testing.T) {
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	p.tabTo("Replay all of these")
 	p.follow(chromedp.KeyEvent(kb.Enter))
-	asked := regexp.MustCompile(`This would replay (\d+) dead letters of \d+ workspaces\.`).FindStringSubmatch(p.text("main"))
+	question := regexp.MustCompile(`This would replay (\d+) dead letters of \d+ workspaces\.`)
+	asked := question.FindStringSubmatch(p.text("main"))
 	require.NotNil(t, asked)
 	require.Zero(t, marked("REPLAYED", "%currency"), "it was only asked")
 	p.tabTo("Replay ")
@@ -201,10 +216,13 @@ func TestManyDeadLettersAreReplayedOrDiscardedAfterADryRun(t *testing.T) {
 	p.follow(chromedp.Click(chromedp.CSS(`button.danger`)))
 	require.Regexp(t, `^\d+ dead letters discarded$`, p.text("h1"))
 	tyrell := workspaceID(t, "Tyrell Lima")
-	require.Equal(t, one[int](t, shared.full, "select count(*) from pgdispatch.workflow_execution_queue where status = 'FAILED' and workspace_id = $1", tyrell),
-		one[int](t, shared.full, `select count(*) from pgdispatch.dead_letter_marks m join pgdispatch.workflow_execution_queue q on q.id = m.item_id
+	require.Equal(t, one[int](t, shared.full,
+		"select count(*) from pgdispatch.workflow_execution_queue where status = 'FAILED' and workspace_id = $1", tyrell),
+		one[int](t, shared.full, `select count(*)
+			from pgdispatch.dead_letter_marks m join pgdispatch.workflow_execution_queue q on q.id = m.item_id
 			where q.workspace_id = $1`, tyrell))
-	require.Equal(t, strings.Fields(p.text("h1"))[0], strconv.Itoa(loggedItems(t, "dead discard", "q.workspace_id = $2", tyrell)))
+	require.Equal(t, strings.Fields(p.text("h1"))[0],
+		strconv.Itoa(loggedItems(t, "dead discard", "q.workspace_id = $2", tyrell)))
 	p.visit("/ui/dead/letters?workspace=Tyrell+Lima")
 	require.Contains(t, p.text("main"), "No open dead letter matches")
 }
@@ -249,14 +267,16 @@ func TestAPageOfAnotherSiteChangesNothing(t *testing.T) {
 	id := workspaceID(t, "Vandelay Lima")
 	hostile := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = fmt.Fprintf(w, `<form method="post" action="%s/ui/workspaces/%s/pause"></form><script>document.forms[0].submit()</script>`, shared.acting.origin, id)
+		_, _ = fmt.Fprintf(w, `<form method="post" action="%s/ui/workspaces/%s/pause"></form>
+			<script>document.forms[0].submit()</script>`, shared.acting.origin, id)
 	}))
 	t.Cleanup(hostile.Close)
 	p := shared.acting.open(t, "/ui/workspaces/"+id)
 	for _, from := range []string{hostile.URL, strings.Replace(hostile.URL, "127.0.0.1", "localhost", 1)} {
 		p.run(chromedp.Navigate(from))
 		await(t, func() bool {
-			return ask[bool](p, fmt.Sprintf(`location.origin === %q && document.readyState === "complete"`, shared.acting.origin))
+			return ask[bool](p,
+				fmt.Sprintf(`location.origin === %q && document.readyState === "complete"`, shared.acting.origin))
 		}, "the browser sends the form, with the password that it knows")
 		require.Contains(t, p.text("main"), "Nothing was changed: the request came from another site.")
 		require.NotEmpty(t, p.forgive())

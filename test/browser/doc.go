@@ -1,2 +1,2 @@
-// Package browser holds tests only. They drive the web view in a real browser, against real replicas.
+// Package browser contains only tests. They drive the web view in a real browser, against real replicas.
 package browser

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asOf is when what the overview shows was looked at.
+// asOf is the time of the overview's data.
 const asOf = `[...document.querySelectorAll("#live time")].at(-1).dateTime`
 
-// waiting is how many items wait, as the overview has it.
+// waiting is the number of waiting items that the overview shows.
 const waiting = `document.querySelector(".figures dd").innerText`
 
 // wait enqueues items that are not due for a day.
@@ -27,28 +27,30 @@ func (s *site) wait(t testing.TB, items int) {
 		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions limit $1`, items)
 }
 
-// layout is how far the reader has scrolled, and where what is on every overview stands, down to the replicas: what follows may have more
-// lines when more has happened.
+// layout is the scroll position, and the position of each fixed part of the overview down to the replicas. What follows
+// them grows as more happens.
 const layout = `JSON.stringify([scrollY, document.querySelector("#replicas .scroll").scrollLeft,
-	...["h1", "#attention", ".figures", "#hour", ".plot", "#replicas", "#replicas .scroll"].map(e => Math.round(document.querySelector(e).getBoundingClientRect().top))])`
+	...["h1", "#attention", ".figures", "#hour", ".plot", "#replicas", "#replicas .scroll"].map(
+		e => Math.round(document.querySelector(e).getBoundingClientRect().top))])`
 
-// tablet is wide enough for every sentence above the replicas, and not for their table.
+// tablet fits every sentence above the replicas without a line break, but not their table.
 var tablet = chromedp.EmulateViewport(700, 800)
 
-// updated waits until the page shows what was looked at later.
+// updated waits until the page shows newer data.
 func (p *tab) updated() {
 	p.t.Helper()
 	before := ask[string](p, asOf)
 	await(p.t, func() bool { return ask[string](p, asOf) != before }, "the overview changes")
 }
 
-// quiet waits until nothing is left that changes a site by itself.
+// quiet opens a site of its own, once nothing on it changes by itself.
 func quiet(t testing.TB) (*site, *tab) {
 	t.Helper()
 	s := small(t)
 	p := s.open(t, "/ui/", tablet)
 	await(t, func() bool {
-		return strings.Contains(p.text("#replicas .scroll"), "listening") && strings.Contains(p.text(".concerns"), "dead letters wait")
+		return strings.Contains(p.text("#replicas .scroll"), "listening") &&
+			strings.Contains(p.text(".concerns"), "dead letters wait")
 	}, "the replica has said that it listens")
 	p.updated()
 	return s, p
@@ -57,7 +59,8 @@ func quiet(t testing.TB) (*site, *tab) {
 func TestTheOverviewChangesByItselfAndNothingJumps(t *testing.T) {
 	t.Parallel()
 	s, p := quiet(t)
-	p.run(chromedp.Evaluate[chromedp.Void](`scrollTo(0, 200); document.querySelector("#replicas .scroll").scrollLeft = 60`))
+	p.run(chromedp.Evaluate[chromedp.Void](`scrollTo(0, 200);
+		document.querySelector("#replicas .scroll").scrollLeft = 60`))
 	before := ask[string](p, layout)
 	require.Contains(t, before, "[200,60,")
 	require.Equal(t, "0", ask[string](p, waiting))
@@ -86,7 +89,7 @@ func TestALostConnectionIsSaidAndTakenUpAgain(t *testing.T) {
 	t.Parallel()
 	s, p := quiet(t)
 	before := ask[string](p, layout)
-	s.replica.kill()
+	require.NoError(t, s.replica.Kill())
 	await(t, func() bool { return p.text("#connection") != "" }, "the page says that the connection is lost")
 	require.Contains(t, p.text("#connection"), "The connection is lost")
 	require.True(t, ask[bool](p, `document.getElementById("connection").checkVisibility()`))
@@ -103,7 +106,8 @@ func TestAProxyThatAnswersInsteadIsOutwaited(t *testing.T) {
 	require.NoError(t, err)
 	var down atomic.Bool
 	var refused atomic.Int64
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, ErrorHandler: func(http.ResponseWriter, *http.Request, error) {}}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if down.Load() {
 			w.WriteHeader(http.StatusBadGateway)
@@ -117,7 +121,8 @@ func TestAProxyThatAnswersInsteadIsOutwaited(t *testing.T) {
 	p.updated()
 	down.Store(true)
 	server.CloseClientConnections()
-	await(t, func() bool { return refused.Load() > 1 }, "the page asks again after an answer that is an error, which no browser does by itself")
+	await(t, func() bool { return refused.Load() > 1 },
+		"the page asks again after an answer that is an error, which no browser does by itself")
 	require.Contains(t, p.text("#connection"), "The connection is lost")
 	down.Store(false)
 	seen := ask[string](p, asOf)

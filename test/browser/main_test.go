@@ -18,27 +18,28 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of everything that the tests share, on a machine that does much else.
+	// startTimeout bounds the start of everything that the tests share, on a busy machine.
 	startTimeout = 4 * time.Minute
-	// patience is how long a test waits for what is to happen. Nobody waits for it otherwise.
+	// patience is how long a test waits for an expected event before it fails.
 	patience = time.Minute
-	// manyItems have ended in the full database.
+	// manyItems is how many items of the full database have ended.
 	manyItems = 300_000
-	// adminToken is for acting, and viewToken for looking.
+	// adminToken allows changes, viewToken allows only reading.
 	adminToken, viewToken = "0123456789abcdef", "fedcba9876543210"
 )
 
-// screenshots is where those of the documentation are written.
-var screenshots = flag.String("screenshots", "", "directory that the documentation's screenshots are written to; empty: they are looked at only")
+// screenshots is the directory for the documentation's screenshots.
+var screenshots = flag.String("screenshots", "",
+	"directory that the documentation's screenshots are written to; empty: they are looked at only")
 
-// shared is what all tests use.
+// shared is used by all tests.
 var shared struct {
 	cluster  *sqltest.Cluster
-	temporal *temporal
+	temporal string          // its address
 	binary   string          // pgdispatch
 	browser  context.Context // chromedp's
-	// full has much of everything, empty has nothing. acting is another replica of the database of full, for who may change something,
-	// and watched one of its pages as who may look only sees them.
+	// full has much of everything, empty has nothing. acting is another replica on full's database, signed in to make
+	// changes. watched is acting, signed in to read only.
 	full, empty, acting, watched *site
 }
 
@@ -52,7 +53,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// withShared starts what the tests share, and stops it after them, whatever happened.
+// withShared starts what the tests share, and always stops it after them.
 func withShared(run func()) (err error) {
 	dir, err := os.MkdirTemp("", "pgdispatch-browser-*")
 	if err != nil {
@@ -65,10 +66,12 @@ func withShared(run func()) (err error) {
 		return fmt.Errorf("start Postgres: %w", err)
 	}
 	defer func() { err = errors.Join(err, shared.cluster.Stop()) }()
-	if shared.temporal, err = startTemporal(); err != nil {
+	address, stopTemporal, err := startTemporal(dir)
+	if err != nil {
 		return err
 	}
-	defer shared.temporal.stop()
+	defer stopTemporal()
+	shared.temporal = address
 	closeBrowser, err := startBrowser(filepath.Join(dir, "profile"))
 	if err != nil {
 		return err
@@ -77,8 +80,8 @@ func withShared(run func()) (err error) {
 	shared.binary = filepath.Join(dir, "pgdispatch")
 	var g errgroup.Group
 	g.Go(func() error {
-		out, err := exec.CommandContext(ctx, "go", "build", "-C", "../..", "-o", shared.binary, "./cmd/pgdispatch").CombinedOutput()
-		if err != nil {
+		build := exec.CommandContext(ctx, "go", "build", "-C", "../..", "-o", shared.binary, "./cmd/pgdispatch")
+		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build pgdispatch: %w: %s", err, out)
 		}
 		return nil
@@ -91,11 +94,12 @@ func withShared(run func()) (err error) {
 	defer shared.full.close()
 	defer shared.empty.close()
 	shared.acting = &site{database: shared.full.database, db: shared.full.db, user: "anna:" + adminToken}
-	for s, tokens := range map[*site][]string{shared.full: nil, shared.empty: nil, shared.acting: {"PGDISPATCH_ADMIN_TOKEN=" + adminToken, "PGDISPATCH_VIEW_TOKEN=" + viewToken}} {
+	tokens := []string{"PGDISPATCH_ADMIN_TOKEN=" + adminToken, "PGDISPATCH_VIEW_TOKEN=" + viewToken}
+	for s, tokens := range map[*site][]string{shared.full: nil, shared.empty: nil, shared.acting: tokens} {
 		if err := s.start(ctx, tokens...); err != nil {
 			return err
 		}
-		defer s.replica.kill()
+		defer func() { err = errors.Join(err, s.replica.Kill()) }()
 	}
 	watched := *shared.acting
 	watched.user = "wall:" + viewToken
@@ -110,7 +114,8 @@ func withShared(run func()) (err error) {
 // startBrowser starts Chromium with a profile of its own. It ends with this process at the latest.
 func startBrowser(profile string) (stop func(), err error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(profile),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost")) // whatever it would like to ask
+		// Chromium must not look up anything else.
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
 	}
@@ -125,7 +130,7 @@ func startBrowser(profile string) (stop func(), err error) {
 	return stop, nil
 }
 
-// await returns when condition holds; it may fail the test.
+// await returns when the condition holds. The condition may fail the test.
 func await(t testing.TB, condition func() bool, message string, about ...any) {
 	t.Helper()
 	deadline := time.After(patience)

@@ -9,38 +9,43 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// place is a page, with what is to be read there.
+// place is a page and a text that it must show.
 type place struct {
 	site       *site
 	path, text string
 }
 
-// places are pages of each kind, by what they are, as who may look and as who may act sees them.
+// places are pages of each kind by name, for readers and for those who may make changes.
 func places(t testing.TB) map[string]place {
 	t.Helper()
 	full, acting := shared.full, shared.acting
 	id := func(query string) string { t.Helper(); return one[string](t, full, query) }
 	failed := id("select max(id)::text from pgdispatch.workflow_execution_queue where last_error like 'card%'")
-	completed := id(`select q.execution_id::text from pgdispatch.workflow_execution_queue q join pgdispatch.workspaces w on w.id = q.workspace_id
-		where q.status = 'COMPLETED' and q.params->>'note' like '%<script>%' and w.name like '%<script>%' order by q.id desc limit 1`)
-	ofLong := id(`select q.id::text from pgdispatch.workflow_execution_queue q join pgdispatch.workspaces w on w.id = q.workspace_id
+	completed := id(`select q.execution_id::text
+		from pgdispatch.workflow_execution_queue q join pgdispatch.workspaces w on w.id = q.workspace_id
+		where q.status = 'COMPLETED' and q.params->>'note' like '%<script>%' and w.name like '%<script>%'
+		order by q.id desc limit 1`)
+	ofLong := id(`select q.id::text
+		from pgdispatch.workflow_execution_queue q join pgdispatch.workspaces w on w.id = q.workspace_id
 		where w.name like 'WWWW%' order by q.id desc limit 1`)
 	waiting, running := itemOf(t, "Dunder Oslo", "PENDING"), itemOf(t, "Dunder Oslo", "DISPATCHED")
 	long := strings.Repeat("W", 200)
 	return map[string]place{
-		"overview":                     {full, "/ui/", "What needs attention"},
-		"workspaces":                   {full, "/ui/workspaces", "Next page"},
-		"workspaces by name":           {full, "/ui/workspaces?sort=name&q=acme", "Acme Berlin"},
-		"hostile workspace":            {full, "/ui/workspaces?q=%3Cscript", `"><script>alert(1)</script>`},
-		"foreign workspace":            {full, "/ui/workspaces?q=%F0%9F%9A%80", "مؤسسة الاختبار 🚀 12"},
-		"long name":                    {full, "/ui/workspaces?q=WWWW", long},
-		"workspace of a long name":     {full, "/ui/workspaces/" + workspaceID(t, long), "Read-only. To act"},
-		"workspace of a hostile name":  {acting, "/ui/workspaces/" + workspaceID(t, `"><script>alert(1)</script>`), "Set plan"},
-		"items":                        {full, "/ui/items", "Older items"},
-		"items that failed":            {full, "/ui/items?status=FAILED&workspace=Sterling+Oslo", "FAILED"},
-		"items of a long name":         {full, "/ui/items?status=FAILED&workspace=" + long, long},
-		"no item":                      {full, "/ui/items?workspace=nobody", "No item matches"},
-		"failed item":                  {full, "/ui/items/" + failed, "failure 1, at attempt 1, on web-1: start workflow: the connection was reset"},
+		"overview":                 {full, "/ui/", "What needs attention"},
+		"workspaces":               {full, "/ui/workspaces", "Next page"},
+		"workspaces by name":       {full, "/ui/workspaces?sort=name&q=acme", "Acme Berlin"},
+		"hostile workspace":        {full, "/ui/workspaces?q=%3Cscript", `"><script>alert(1)</script>`},
+		"foreign workspace":        {full, "/ui/workspaces?q=%F0%9F%9A%80", "مؤسسة الاختبار 🚀 12"},
+		"long name":                {full, "/ui/workspaces?q=WWWW", long},
+		"workspace of a long name": {full, "/ui/workspaces/" + workspaceID(t, long), "Read-only. To act"},
+		"workspace of a hostile name": {acting,
+			"/ui/workspaces/" + workspaceID(t, `"><script>alert(1)</script>`), "Set plan"},
+		"items":                {full, "/ui/items", "Older items"},
+		"items that failed":    {full, "/ui/items?status=FAILED&workspace=Sterling+Oslo", "FAILED"},
+		"items of a long name": {full, "/ui/items?status=FAILED&workspace=" + long, long},
+		"no item":              {full, "/ui/items?workspace=nobody", "No item matches"},
+		"failed item": {full, "/ui/items/" + failed,
+			"failure 1, at attempt 1, on web-1: start workflow: the connection was reset"},
 		"completed item":               {full, "/ui/items/" + completed, "</pre><script>alert(3)</script>"},
 		"item of a long name":          {full, "/ui/items/" + ofLong, long},
 		"waiting item to act on":       {acting, "/ui/items/" + waiting, "Cancel this item"},
@@ -67,7 +72,8 @@ func TestEveryPageOpensWithoutAFaultAndIsAccessibleInLightAndDarkAndOnAPhone(t *
 			require.Contains(t, p.text("main"), page.text)
 			require.Len(t, p.texts("h1"), 1)
 			require.Empty(t, p.violations())
-			require.Empty(t, ask[[]string](p, `[...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)`),
+			require.Empty(t, ask[[]string](p, `[...document.querySelectorAll(".scroll")]
+					.filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)`),
 				"what has to be moved sideways on a wide screen")
 			p.run(phone)
 			require.LessOrEqual(t, p.width(), 390, "the page scrolls sideways")
@@ -92,7 +98,10 @@ func TestPagesOfAnEmptyDatabaseTeachAndAreAccessible(t *testing.T) {
 
 func TestAPageThatThereIsNotSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	for path, text := range map[string]string{"/ui/nothing": "Use the links above", "/ui/items/987654321": "Retention may have deleted it", "/ui/items?status=DONE": "Correct the address"} {
+	for path, text := range map[string]string{
+		"/ui/nothing": "Use the links above", "/ui/items/987654321": "Retention may have deleted it",
+		"/ui/items?status=DONE": "Correct the address",
+	} {
 		p := shared.full.open(t, path)
 		for _, fault := range p.forgive() {
 			require.Regexp(t, `^network: Failed to load resource: the server responded with a status of 40[04] `, fault)
@@ -107,7 +116,8 @@ func TestAPageThatThereIsNotSaysWhatToDo(t *testing.T) {
 func TestAnAddressShowsTheSameToWhoeverOpensIt(t *testing.T) {
 	t.Parallel()
 	p := shared.full.open(t, "/ui/items")
-	p.run(chromedp.SetValue(chromedp.CSS(`[name=status]`), "FAILED"), chromedp.SendKeys(chromedp.CSS(`[name=error]`), "POSTCODE"))
+	p.run(chromedp.SetValue(chromedp.CSS(`[name=status]`), "FAILED"),
+		chromedp.SendKeys(chromedp.CSS(`[name=error]`), "POSTCODE"))
 	p.follow(chromedp.Click(chromedp.CSS(`main form button`)))
 	p.follow(chromedp.Click(chromedp.CSS(`a[rel=next]`)))
 	address, rows := ask[string](p, "location.pathname + location.search"), p.texts("tbody th")
@@ -139,12 +149,16 @@ func intersection(a, b []string) []string {
 
 func TestAnItemsPageTellsItsStory(t *testing.T) {
 	t.Parallel()
-	p := shared.full.open(t, "/ui/items?status=FAILED&error=postcode&workspace=Sterling+Oslo") // nobody acts on what is this one's
+	// No other test changes this workspace's items.
+	p := shared.full.open(t, "/ui/items?status=FAILED&error=postcode&workspace=Sterling+Oslo")
 	p.follow(chromedp.Click(chromedp.CSS(`tbody th a`)))
 	require.Regexp(t, `^Item \d+ FAILED$`, p.text("h1"))
 	story := p.texts(".story li")
 	require.Len(t, story, 6)
-	for n, want := range []string{"inserted", "claimed for the first time", "failure 1, at attempt 1", "claimed for the last time, attempt 2", "started: workflow execution-", "is incomplete: no postcode"} {
+	for n, want := range []string{
+		"inserted", "claimed for the first time", "failure 1, at attempt 1", "claimed for the last time, attempt 2",
+		"started: workflow execution-", "is incomplete: no postcode",
+	} {
 		require.Contains(t, story[n], want)
 	}
 	require.Regexp(t, ` UTC `, story[0])
@@ -153,7 +167,7 @@ func TestAnItemsPageTellsItsStory(t *testing.T) {
 	require.Contains(t, p.text("main"), "Newest items")
 }
 
-// Digits that follow text from right to left go on with it, unless each is for itself.
+// Digits that follow right-to-left text are drawn as part of it, unless they are isolated from it.
 func TestANameFromRightToLeftMovesNothingBesideIt(t *testing.T) {
 	t.Parallel()
 	p := shared.full.open(t, "/ui/items/"+itemOf(t, "مؤسسة الاختبار 🚀 12", "COMPLETED"))

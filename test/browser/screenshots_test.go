@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// maxScreenshot is how large a picture of the documentation may be, in bytes.
+	// maxScreenshot is the maximum size of a documentation picture in bytes.
 	maxScreenshot = 150_000
-	// minColours is more than an empty page has.
+	// minColours is more colours than an empty page has.
 	minColours = 16
 )
 
@@ -42,7 +42,8 @@ func TestThePicturesOfTheDocumentationCanBeTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := shared.full.open(t, shot.path, shot.looks...)
-			await(t, func() bool { return !strings.Contains(p.text("main"), "NOT LISTENING") }, "a heartbeat tells that the replica listens")
+			await(t, func() bool { return !strings.Contains(p.text("main"), "NOT LISTENING") },
+				"a heartbeat tells that the replica listens")
 			shown, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 			require.NoError(t, err)
 			decoded, err := png.Decode(bytes.NewReader(shown))
@@ -59,7 +60,8 @@ func TestThePicturesOfTheDocumentationCanBeTaken(t *testing.T) {
 	}
 }
 
-// quantise leaves a picture its 256 most frequent colours, and gives each other point the nearest of them: text on flat colours has few more.
+// quantise reduces a picture to its 256 most frequent colours and maps every other point to the nearest of them. Text
+// on flat colours has few more.
 func quantise(from image.Image) *image.Paletted {
 	count := map[color.RGBA]int{}
 	for y := from.Bounds().Min.Y; y < from.Bounds().Max.Y; y++ {
@@ -68,7 +70,8 @@ func quantise(from image.Image) *image.Paletted {
 		}
 	}
 	var palette color.Palette
-	for _, c := range slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int { return cmp.Compare(count[b], count[a]) }) {
+	for _, c := range slices.SortedFunc(maps.Keys(count),
+		func(a, b color.RGBA) int { return cmp.Compare(count[b], count[a]) }) {
 		if len(palette) < 256 {
 			palette = append(palette, c)
 		}

@@ -1,75 +1,66 @@
 package browser
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"os"
-	"os/exec"
-	"regexp"
-	"sync"
-	"syscall"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
-	temporallog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/pgdispatch/pgdispatch/internal/temporaltest"
+	"github.com/pgdispatch/pgdispatch/internal/process"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
+	"github.com/pgdispatch/pgdispatch/test/internal/queries"
+	"github.com/pgdispatch/pgdispatch/test/internal/stack"
 )
 
 const (
-	// waitingOfEach is how many items of each definition wait where as many run as may.
+	// waitingOfEach is how many items of each definition wait in a workspace that is at its limit.
 	waitingOfEach = 10
-	// startPace is apart from one another what starts before: a replica keeps up with it, so that what it says of itself is what it is.
+	// startPace is the interval between starts. A replica keeps up with it, so that its own figures are stable.
 	startPace = 5 * time.Millisecond
-	// queue is the task queue of the one worker, which the statements that make workflow definitions are given.
+	// queue is the only worker's task queue.
 	queue = "browser"
 )
 
 //go:embed testdata/*.sql
 var statements embed.FS
 
-func statement(name string) string {
-	text, err := statements.ReadFile("testdata/" + name + ".sql")
+// replicas counts the replicas that were started, to name their logs.
+var replicas atomic.Int64
+
+func statement(name string) string { return queries.Get(statements, "testdata/"+name) }
+
+// startTemporal starts a real server, with a worker whose workflows run until they are cancelled or terminated.
+func startTemporal(dir string) (address string, stop func(), err error) {
+	binary, err := filepath.Abs("../../bin/devstack")
 	if err != nil {
-		panic(err) // a mistake in the test
+		return "", nil, fmt.Errorf("find bin/devstack: %w", err)
 	}
-	return string(text)
+	server := &stack.Temporal{Binary: binary, LogPath: filepath.Join(dir, "temporal.log")}
+	if err := server.Start(); err != nil {
+		return "", nil, fmt.Errorf("%w: `make devstack` builds bin/devstack", err)
+	}
+	stopWorker, err := startWorker(server)
+	if err != nil {
+		return "", nil, errors.Join(err, server.Process().Kill())
+	}
+	return server.Address(), func() { stopWorker(); _ = server.Process().Kill() }, nil
 }
 
-// temporal is a real server, with a worker whose workflows run until they are cancelled or terminated.
-type temporal struct {
-	address string
-	stop    func()
-}
-
-func startTemporal() (*temporal, error) {
-	address, stop, err := temporaltest.Start("../..")
-	if err != nil {
-		return nil, err
-	}
-	stopWorker, err := startWorker(address)
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	return &temporal{address, func() { stopWorker(); stop() }}, nil
-}
-
-func startWorker(address string) (stop func(), err error) {
-	quiet := temporallog.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	c, err := client.Dial(client.Options{HostPort: address, Logger: quiet})
+func startWorker(server *stack.Temporal) (stop func(), err error) {
+	c, err := server.Client()
 	if err != nil {
 		return nil, fmt.Errorf("connect to Temporal: %w", err)
 	}
@@ -86,18 +77,18 @@ func startWorker(address string) (stop func(), err error) {
 	return func() { w.Stop(); c.Close() }, nil
 }
 
-// site is a database, and a replica that shows it.
+// site is a database and a replica that shows it.
 type site struct {
 	database string
 	db       *pgxpool.Pool
-	// user is the name and the token that the browser signs in with, with a colon between; "": it does not.
+	// user is the name and the token for signing in, separated by a colon. Empty: the browser does not sign in.
 	user string
 	// origin is the replica's administrative address, as a URL without a path.
 	origin  string
-	replica *replica
+	replica *process.Process
 }
 
-// newSite makes a database, in which so many items have ended.
+// newSite creates a database in which the given number of items have ended.
 func newSite(ctx context.Context, name string, ended int) (*site, error) {
 	admin, err := pgx.Connect(ctx, shared.cluster.URL("postgres"))
 	if err != nil {
@@ -120,7 +111,8 @@ func newSite(ctx context.Context, name string, ended int) (*site, error) {
 			text string
 			args []any
 		}{
-			{"set session_replication_role = replica", nil}, {statement("ended"), []any{queue, ended}}, {"reset session_replication_role", nil},
+			{"set session_replication_role = replica", nil}, {statement("ended"), []any{queue, ended}},
+			{"reset session_replication_role", nil},
 			{statement("activity"), nil}, {"vacuum (analyze)", nil},
 		}
 		for _, step := range steps {
@@ -137,7 +129,7 @@ func newSite(ctx context.Context, name string, ended int) (*site, error) {
 	return s, nil
 }
 
-// enqueue has workflows run up to the limits of some workspaces, and items wait there.
+// enqueue fills some workspaces up to their limits with running workflows, and adds waiting items.
 func (s *site) enqueue(ctx context.Context) error {
 	rows, err := s.db.Query(ctx, statement("starts"))
 	if err != nil {
@@ -156,10 +148,11 @@ func (s *site) enqueue(ctx context.Context) error {
 	for running := 0; running < len(starts); {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %d run, not %d: %w\n%s", len(starts), running, ctx.Err(), s.replica.log())
+			return fmt.Errorf("wait until %d run, not %d: %w\n%s", len(starts), running, ctx.Err(), s.replica.Tail())
 		case <-time.After(50 * time.Millisecond):
 		}
-		if err := s.db.QueryRow(ctx, "select count(*) from pgdispatch.workflow_execution_queue where status = 'DISPATCHED'").Scan(&running); err != nil {
+		const count = "select count(*) from pgdispatch.workflow_execution_queue where status = 'DISPATCHED'"
+		if err := s.db.QueryRow(ctx, count).Scan(&running); err != nil {
 			return fmt.Errorf("count what runs: %w", err)
 		}
 	}
@@ -169,28 +162,33 @@ func (s *site) enqueue(ctx context.Context) error {
 	return nil
 }
 
-// start starts the replica, at the address that it had if it had one.
+// start starts the replica, at its previous address if it had one.
 func (s *site) start(ctx context.Context, variables ...string) (err error) {
-	address := "127.0.0.1:0"
-	if s.replica != nil {
-		address = s.replica.address
-	}
-	s.replica, err = startReplica(ctx, append([]string{"DATABASE_URL=" + s.database, "PGDISPATCH_ADMIN_ADDR=" + address}, variables...))
+	address := cmp.Or(strings.TrimPrefix(s.origin, "http://"), "127.0.0.1:0")
+	s.replica, err = stack.Replica{
+		Name: "a replica", Binary: shared.binary, DatabaseURL: s.database, Temporal: shared.temporal,
+		Env:     append(variables, "PGDISPATCH_ADMIN_ADDR="+address),
+		LogPath: fmt.Sprintf("%s-%d.log", shared.binary, replicas.Add(1)),
+	}.Start()
 	if err != nil {
 		return err
 	}
-	s.origin = "http://" + s.replica.address
+	address, err = stack.AwaitSaying(ctx, s.replica, stack.Serving)
+	if err != nil {
+		return errors.Join(err, s.replica.Kill())
+	}
+	s.origin = "http://" + address
 	return nil
 }
 
 func (s *site) close() {
 	if s.replica != nil {
-		s.replica.kill()
+		_ = s.replica.Kill() // an error would say nothing about the view
 	}
 	s.db.Close()
 }
 
-// small is a site of the test's own, with little in it.
+// small is a small site for one test.
 func small(t testing.TB, variables ...string) *site {
 	t.Helper()
 	s, err := newSite(t.Context(), fmt.Sprintf("small_%d", time.Now().UnixNano()), 2000)
@@ -210,60 +208,4 @@ func one[T any](t testing.TB, s *site, query string, args ...any) (value T) {
 	t.Helper()
 	require.NoError(t, s.db.QueryRow(t.Context(), query, args...).Scan(&value))
 	return value
-}
-
-// replica is a real process.
-type replica struct {
-	address string
-	command *exec.Cmd
-	done    chan struct{}
-
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-var servingAt = regexp.MustCompile(`"msg":"Serving health and metrics"[^\n]*"address":"([^"]+)"`)
-
-func startReplica(ctx context.Context, variables []string) (*replica, error) {
-	r := &replica{command: exec.Command(shared.binary, "run"), done: make(chan struct{})}
-	r.command.Env = append(append(os.Environ(), "TEMPORAL_ADDRESS="+shared.temporal.address, "TEMPORAL_NAMESPACE=default"), variables...)
-	r.command.Stdout, r.command.Stderr = r, r
-	r.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := r.command.Start(); err != nil {
-		return nil, fmt.Errorf("start a replica: %w", err)
-	}
-	go func() { defer close(r.done); _ = r.command.Wait() }()
-	for {
-		log := r.log()
-		if found := servingAt.FindStringSubmatch(log); found != nil {
-			r.address = found[1]
-			return r, nil
-		}
-		select {
-		case <-r.done:
-			return nil, fmt.Errorf("a replica ended: %s", log)
-		case <-ctx.Done():
-			r.kill()
-			return nil, fmt.Errorf("wait for a replica: %w: %s", ctx.Err(), log)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-}
-
-// Write keeps the log.
-func (r *replica) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *replica) log() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
-}
-
-func (r *replica) kill() {
-	_ = r.command.Process.Kill()
-	<-r.done
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// step is something done in a tab.
+// step is an action in a tab.
 type step = chromedp.Action[chromedp.Void]
 
 func command[P, R any](c cdp.Command[P, R], params P) step {
@@ -32,27 +32,29 @@ func command[P, R any](c cdp.Command[P, R], params P) step {
 	})
 }
 
-// What a page is looked at with.
+// Ways to display a page.
 var (
 	desk  = chromedp.EmulateViewport(1280, 900)
 	phone = chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch)
-	dark  = command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
-	// still is a browser in which nothing changes by itself.
-	still = command(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `window.EventSource = class extends EventTarget {}`})
+	dark  = command(emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
+	// still keeps the page from updating itself.
+	still = command(page.AddScriptToEvaluateOnNewDocument,
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: `window.EventSource = class extends EventTarget {}`})
 )
 
-// tab is a page in a browser of its own: nobody shares its history, or what it remembers.
+// tab is a page in a browser context of its own, with its own history and storage.
 type tab struct {
 	t   testing.TB
 	ctx context.Context
-	// origin is that of the site; whatever is loaded from elsewhere is a fault.
+	// origin is the site's. A request to any other origin is a fault.
 	origin string
 
 	mu     sync.Mutex
 	faults []string
 }
 
-// open opens a page of a site. What the browser finds wrong with it, then or later, fails the test.
+// open opens a page of a site. Any fault that the browser reports, then or later, fails the test.
 func (s *site) open(t testing.TB, path string, looks ...step) *tab {
 	t.Helper()
 	return openAt(t, s.origin, s.user, path, looks...)
@@ -69,7 +71,8 @@ func openAt(t testing.TB, origin, user, path string, looks ...step) *tab {
 		command(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}), desk)
 	p.run(looks...)
 	if user != "" {
-		p.follow(chromedp.Navigate(strings.Replace(origin, "://", "://"+user+"@", 1) + "/ui/items?workspace=nobody")) // it knows the password from here on
+		// From here on the browser knows the password.
+		p.follow(chromedp.Navigate(strings.Replace(origin, "://", "://"+user+"@", 1) + "/ui/items?workspace=nobody"))
 	}
 	p.visit(path)
 	t.Cleanup(func() {
@@ -78,10 +81,10 @@ func openAt(t testing.TB, origin, user, path string, looks ...step) *tab {
 	return p
 }
 
-// visit goes to a page by its address, as if it had been typed.
+// visit goes to a page by its address, as if typed.
 func (p *tab) visit(path string) { p.t.Helper(); p.follow(chromedp.Navigate(p.origin + path)) }
 
-// follow does what leads to another page, and waits for it.
+// follow runs steps that lead to another page, and waits for that page.
 func (p *tab) follow(steps ...step) *network.Response {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -98,16 +101,18 @@ func (p *tab) run(steps ...step) {
 	require.NoError(p.t, chromedp.Do(ctx, steps...))
 }
 
-// hear is told of all that happens in the tab.
+// hear receives the tab's events and records faults.
 func (p *tab) hear(event any) {
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
 		p.fault("exception: %s", describe(e.ExceptionDetails))
 	case *runtime.EventConsoleAPICalled:
-		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning || e.Type == runtime.ConsoleAPICalledTypeAssert {
+		bad := []runtime.ConsoleAPICalledType{runtime.ConsoleAPICalledTypeError,
+			runtime.ConsoleAPICalledTypeWarning, runtime.ConsoleAPICalledTypeAssert}
+		if slices.Contains(bad, e.Type) {
 			p.fault("console: %s", e.Type)
 		}
-	case *log.EventEntryAdded: // a refusal by the content security policy, and an answer that is an error, among others
+	case *log.EventEntryAdded: // such as a refusal by the content security policy, or an error response
 		p.fault("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
 	case *audits.EventIssueAdded:
 		p.fault("issue: %s", e.Issue.Code)
@@ -123,7 +128,7 @@ func (p *tab) hear(event any) {
 		p.fault("dialog: %s", e.Message)
 		go func() {
 			_ = chromedp.Do(p.ctx, command(page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true}))
-		}() // else the page stands still
+		}() // otherwise the dialog blocks the page
 	}
 }
 
@@ -140,7 +145,7 @@ func (p *tab) fault(format string, args ...any) {
 	p.faults = append(p.faults, fmt.Sprintf(format, args...))
 }
 
-// forgive forgets what was found wrong until now, because it had to be.
+// forgive returns the faults so far and clears them, because the test expected them.
 func (p *tab) forgive() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +154,7 @@ func (p *tab) forgive() []string {
 	return faults
 }
 
-// ask evaluates an expression in the page. One that is a promise is waited for.
+// ask evaluates an expression in the page, and awaits it if it is a promise.
 func ask[T any](p *tab, expression string) T {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -159,7 +164,7 @@ func ask[T any](p *tab, expression string) T {
 	return value
 }
 
-// texts are those of all elements that a selector finds.
+// texts returns the texts of all elements that match a selector.
 func (p *tab) texts(selector string) []string {
 	p.t.Helper()
 	return ask[[]string](p, fmt.Sprintf(`[...document.querySelectorAll(%q)].map(e => e.innerText.trim())`, selector))
@@ -178,18 +183,20 @@ func (p *tab) press(keys ...string) {
 	p.run(chromedp.KeyEvent(strings.Join(keys, "")))
 }
 
-// helpers say in the page what Tab is to lead to, and how that is called.
+// helpers are functions in the page: what Tab must reach, and its label.
 const helpers = `(() => {
-	window.reachable = () => [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")].filter(e => e.checkVisibility());
+	window.reachable = () => [...document.querySelectorAll(
+		"a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
+	)].filter(e => e.checkVisibility());
 	window.label = e => (e.labels?.[0]?.innerText || e.getAttribute("aria-label") || e.innerText || "").trim();
 })(); `
 
-// focus is where the keyboard is.
+// focus is the element that has the keyboard focus.
 type focus struct {
-	Index int    // among all that is reachable; -1: nowhere
-	Label string // what is there
-	Ring  bool   // it can be seen that the keyboard is there
-	Seen  bool   // it is on the screen
+	Index int    // among everything that Tab reaches; -1: nowhere
+	Label string // of the element
+	Ring  bool   // whether a focus ring is visible
+	Seen  bool   // whether it is on the screen
 }
 
 func (p *tab) focus() focus {
@@ -199,12 +206,14 @@ func (p *tab) focus() focus {
 		return {
 			Index: reachable().indexOf(e), Label: label(e),
 			Ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
-			Seen: box.width > 0 && box.height > 0 && box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth,
+			Seen: box.width > 0 && box.height > 0 && box.bottom > 0 && box.right > 0 &&
+				box.top < innerHeight && box.left < innerWidth,
 		};
 	})()`)
 }
 
-// tabTo presses Tab as often as it takes to come to the next thing that is called so or, where there is none, whose label begins so.
+// tabTo presses Tab until it reaches the next element with this label or, if there is none, one whose label begins with
+// it.
 func (p *tab) tabTo(label string) {
 	p.t.Helper()
 	from := p.focus().Index
@@ -219,12 +228,12 @@ func (p *tab) tabTo(label string) {
 	require.Equal(p.t, at, p.focus().Index, "Tab leads elsewhere")
 }
 
-// axe is axe-core. It is put into pages by the protocol of the browser's tools, which no content security policy is in the way of.
+// axe is axe-core. It is injected through the developer tools' protocol, which content security policies do not block.
 //
 //go:embed testdata/axe/axe.min.js
 var axe string
 
-// violations are axe-core's: of WCAG 2 A and AA, and of good practice.
+// violations returns what axe-core finds against WCAG 2 A and AA, and against good practice.
 func (p *tab) violations() []string {
 	p.t.Helper()
 	p.run(chromedp.Evaluate[chromedp.Void](axe))

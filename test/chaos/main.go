@@ -71,23 +71,28 @@ func read(args []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the schedule; 0: a random one, which is printed")
-	flags.StringVar(&o.Pgdispatch, "pgdispatch", "../bin/pgdispatch-failpoint", "the binary to break, see `make failpoint`")
+	flags.StringVar(&o.Pgdispatch, "pgdispatch", "../bin/pgdispatch-failpoint",
+		"the binary to break, see `make failpoint`")
 	flags.StringVar(&o.Devstack, "devstack", "../bin/devstack", "the binary that embeds Temporal, see `make devstack`")
 	flags.StringVar(&o.out, "out", "", "where to write the report; default "+defaultOut+" for a whole run, else nowhere")
 	flags.StringVar(&only, "only", "", "faults to measure, separated by commas, without random ones: see -list")
-	flags.StringVar(&shard, "shard", "1/1", "which part of the measured faults, such as 1/3, for machines that have little time at once; needs the same -seed and -record for all")
+	flags.StringVar(&shard, "shard", "1/1", "which part of the measured faults, such as 1/3, for machines that have "+
+		"little time at once; needs the same -seed and -record for all")
 	flags.StringVar(&o.record, "record", "", "directory that keeps the shards' outcomes; the last one writes the report")
 	flags.BoolVar(&o.Keep, "keep", false, "keep the directory with all logs")
 	flags.BoolVar(&o.list, "list", false, "list the faults, and do nothing")
-	flags.BoolVar(&o.long, "long", false, fmt.Sprintf("also the faults that take minutes, which a run of %d minutes has anyway", longMinutes))
-	flags.Float64Var(&minutes, "minutes", minutes, "how long a whole run, or a shard, takes at the least, about; $"+minutesVariable)
+	flags.BoolVar(&o.long, "long", false,
+		fmt.Sprintf("also the faults that take minutes, which a run of %d minutes has anyway", longMinutes))
+	flags.Float64Var(&minutes, "minutes", minutes,
+		"how long a whole run, or a shard, takes at the least, about; $"+minutesVariable)
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 || minutes <= 0 {
 		return o, errors.New("run takes flags only, and some minutes: see -help")
 	}
-	if _, err := fmt.Sscanf(shard, "%d/%d", &o.Shard, &o.Shards); err != nil || o.Shard < 1 || o.Shard > o.Shards || o.Shards > 1 && (o.Seed == 0 || o.record == "") {
+	if _, err := fmt.Sscanf(shard, "%d/%d", &o.Shard, &o.Shards); err != nil || o.Shard < 1 || o.Shard > o.Shards ||
+		o.Shards > 1 && (o.Seed == 0 || o.record == "") {
 		return o, fmt.Errorf("-shard is %q: it must be like 1/3, with -seed and -record", shard)
 	}
 	if o.Seed == 0 {
@@ -102,7 +107,8 @@ func read(args []string, out io.Writer) (options, error) {
 		o.Partial = true
 	} else {
 		o.Stay = true
-		o.Faults = slices.DeleteFunc(o.Faults, func(f *fault.Fault) bool { return f.Long && !o.long && minutes < longMinutes })
+		o.Faults = slices.DeleteFunc(o.Faults,
+			func(f *fault.Fault) bool { return f.Long && !o.long && minutes < longMinutes })
 		if o.out == "" {
 			o.out = defaultOut
 		}

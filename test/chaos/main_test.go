@@ -50,7 +50,8 @@ func TestOnlyLongRunsHaveTimeForLongFaults(t *testing.T) {
 
 func TestBadOptionsSayWhy(t *testing.T) {
 	for _, args := range [][]string{
-		{"-only", "nothing"}, {"-minutes", "0"}, {"more"}, {"-shard", "2"}, {"-shard", "3/2", "-seed", "1", "-record", "x"}, {"-shard", "1/2"},
+		{"-only", "nothing"}, {"-minutes", "0"}, {"more"}, {"-shard", "2"},
+		{"-shard", "3/2", "-seed", "1", "-record", "x"}, {"-shard", "1/2"},
 	} {
 		_, err := read(args, io.Discard)
 		require.Error(t, err, "%q", args)

@@ -1,4 +1,5 @@
-// Package deploy_test holds what is in deploy/ against those who read it. cmd/pgdispatch holds it against the binary.
+// Package deploy_test checks the files in deploy/ against Kubernetes' types. cmd/pgdispatch checks them against the
+// binary.
 package deploy_test
 
 import (
@@ -13,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A field that is misspelt or stands in the wrong place is ignored by some who apply a manifest, and refused by others.
+// Some tools ignore a misspelt or misplaced field of a manifest, others refuse it.
 func TestManifestsHaveTheFieldsThatKubernetesKnows(t *testing.T) {
 	t.Parallel()
 	known := map[string]struct {

@@ -32,10 +32,10 @@ func TestCheckOutcomes(t *testing.T) {
 
 func TestCheckPeaks(t *testing.T) {
 	t.Parallel()
-	workspaces := []workspaceRow{{ID: "a", Name: "A", Slots: 1}, {ID: "b", Name: "B", Slots: 5}}
-	require.Empty(t, checkPeaks(workspaces, []peakRow{{"a", 1}, {"b", 5}}).Wrong)
+	good := workspace{Name: "B", Slots: 5, Peak: 5}
+	require.Empty(t, checkPeaks([]workspace{good}).Wrong)
 	require.Equal(t, []string{"A had 2 running at once, its limit is 1"},
-		checkPeaks(workspaces, []peakRow{{"a", 2}, {"b", 5}}).Wrong)
+		checkPeaks([]workspace{{Name: "A", Slots: 1, Peak: 2}, good}).Wrong)
 }
 
 func TestCheckWorkflows(t *testing.T) {

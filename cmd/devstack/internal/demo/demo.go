@@ -1,6 +1,6 @@
 // Package demo demonstrates pgdispatch on a developer's machine. It runs a private Postgres, a Temporal server, a
-// worker and replicas of pgdispatch, inserts a few hundred items with psql, and shows their progress in a table. At
-// the end it checks pgdispatch's guarantees.
+// worker and replicas of pgdispatch, inserts a few hundred items with psql, and shows pgdispatch's own live view while
+// they run. At the end it checks pgdispatch's guarantees.
 package demo
 
 import (
@@ -42,6 +42,9 @@ type Temporal struct {
 	Stop func() error
 }
 
+// readInterval is how often the counts are read.
+const readInterval = 200 * time.Millisecond
+
 // errUnfinished is returned if a demonstration with --once is interrupted.
 var errUnfinished = errors.New("interrupted before every item had ended")
 
@@ -51,15 +54,14 @@ func Run(ctx context.Context, opts Options) error {
 	if err := opts.resolve(); err != nil {
 		return err
 	}
-	s := newScreen(opts.Out)
-	stack, err := startStack(ctx, opts, s)
+	p := &progress{out: opts.Out, started: time.Now()}
+	stack, err := startStack(ctx, opts, p)
 	if err == nil {
-		d := &demo{opts: opts, screen: s, stack: stack, reader: &boardReader{pool: stack.pool, peaks: map[string]int{}}}
-		err = d.run(ctx)
+		err = (&demo{opts: opts, progress: p, stack: stack}).run(ctx)
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, errLeft) {
 		err = interrupted(err, opts.Once)
-		s.printf("\nstopping; once more Ctrl-C ends it at once")
+		p.printf("\nstopping; once more Ctrl-C ends it at once")
 	}
 	return errors.Join(err, stack.stop())
 }
@@ -102,16 +104,15 @@ var errChecks = errors.New("not everything is as it must be, see the lines with 
 
 // demo runs on a started stack.
 type demo struct {
-	opts   Options
-	screen *screen
-	stack  *stack
-	reader *boardReader
+	opts     Options
+	progress *progress
+	stack    *stack
 }
 
-// run inserts the items, watches until all have ended, and checks the result. Without --once it continues to watch
-// until ctx ends.
+// run inserts the items, waits until all have ended, and checks the result. Without --once it then goes on until ctx
+// ends, and prints how many items there are when that changes.
 func (d *demo) run(ctx context.Context) error {
-	d.screen.printf("\n%d replicas with %s workers each; psql -f %s inserts the items:\n",
+	d.progress.printf("\n%d replicas with %s workers each; psql -f %s inserts the items",
 		d.opts.Replicas, replicaWorkers, filepath.Join(d.opts.Data, enqueueFile))
 	if err := d.feedAndWatch(ctx); err != nil {
 		return err
@@ -123,56 +124,63 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.invite(ctx); err != nil {
 		return err
 	}
-	return errors.Join(d.watch(ctx, func(board) bool { return false }), checkErr)
+	return errors.Join(d.watch(ctx, nil, func(counts) bool { return false }), checkErr)
 }
 
-// feedAndWatch inserts the items and draws the table until all of them have ended.
+// feedAndWatch inserts the items and shows their progress until all of them have ended.
 func (d *demo) feedAndWatch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.opts.Timeout,
 		fmt.Errorf("not every item had ended within %s", d.opts.Timeout))
 	defer cancel()
+	live, err := d.stack.startLive(terminal(d.opts.Out), d.opts.Pgdispatch)
+	if err != nil {
+		return err
+	}
 	fed := make(chan error, 1)
 	go func() { fed <- d.stack.psqlFile(ctx, d.opts.Data, enqueueFile) }()
 	var feedErr error
 	feeding := true
-	err := d.watch(ctx, func(b board) bool {
+	err = d.watch(ctx, live, func(c counts) bool {
 		select {
 		case feedErr = <-fed:
 			feeding = false
 			return feedErr != nil // otherwise the next reading is the first to see every item
 		default:
-			return !feeding && b.unfinished() == 0
+			return !feeding && c.unfinished() == 0
 		}
 	})
 	if feeding {
 		cancel()
 		feedErr = <-fed
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = feedErr
 	}
-	return feedErr
+	return errors.Join(err, live.stop())
 }
 
-// watch draws the table until done returns true, a part of the stack dies, or ctx ends.
-func (d *demo) watch(ctx context.Context, done func(board) bool) error {
-	tick := time.NewTicker(liveInterval)
+// watch reads the counts until done returns true, a part of the stack or the live view ends, or ctx ends. Without a
+// live view it prints them.
+func (d *demo) watch(ctx context.Context, live *live, done func(counts) bool) error {
+	tick := time.NewTicker(readInterval)
 	defer tick.Stop()
 	for {
-		if err := d.stack.alive(); err != nil {
+		if err := errors.Join(d.stack.alive(), live.open()); err != nil {
 			return err
 		}
-		b, err := d.reader.read(ctx)
+		found, err := collect[counts](ctx, d.stack.pool, countsQuery)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			return errors.Join(err, d.stack.alive())
+			return errors.Join(fmt.Errorf("count the items: %w", err), d.stack.alive())
 		}
-		finished := done(b)
-		d.screen.table(b.lines(), tableNotes, finished)
-		if finished {
+		if done(found[0]) {
+			d.progress.lastCounts = found[0]
 			return nil
+		}
+		if live == nil {
+			d.progress.counts(found[0])
 		}
 		select {
 		case <-ctx.Done():
@@ -182,28 +190,27 @@ func (d *demo) watch(ctx context.Context, done func(board) bool) error {
 	}
 }
 
-// check runs the checks against the tables and Temporal.
+// check prints a summary, and runs the checks against the tables and Temporal.
 func (d *demo) check(ctx context.Context) error {
 	outcomes, err := collect[outcome](ctx, d.stack.pool, outcomesQuery)
 	if err != nil {
 		return fmt.Errorf("read the outcomes: %w", err)
 	}
-	peaks, err := collect[peakRow](ctx, d.stack.pool, peaksQuery)
+	workspaces, err := collect[workspace](ctx, d.stack.pool, workspacesQuery)
 	if err != nil {
-		return fmt.Errorf("read the peaks: %w", err)
-	}
-	b, err := d.reader.read(ctx)
-	if err != nil {
-		return err
+		return fmt.Errorf("read the workspaces: %w", err)
 	}
 	runs, err := listRuns(ctx, d.stack.client, len(outcomes))
 	if err != nil {
 		return err
 	}
-	d.screen.printf("\nall %d items have ended; is everything as it must be?", b.total())
+	d.progress.printf("\nall %d items have ended:", len(outcomes))
+	for _, w := range workspaces {
+		d.progress.printf("%s", w)
+	}
 	var wrong error
-	for _, c := range []check{checkOutcomes(outcomes), checkPeaks(b.Workspaces, peaks), checkWorkflows(outcomes, runs)} {
-		d.screen.printf("%s", c)
+	for _, c := range []check{checkOutcomes(outcomes), checkPeaks(workspaces), checkWorkflows(outcomes, runs)} {
+		d.progress.printf("%s", c)
 		if len(c.Wrong) > 0 {
 			wrong = errChecks
 		}
@@ -211,7 +218,7 @@ func (d *demo) check(ctx context.Context) error {
 	return wrong
 }
 
-// invite prints how to enqueue one more item.
+// invite prints how to enqueue one more item, and where to look.
 func (d *demo) invite(ctx context.Context) error {
 	type example struct{ WorkspaceID, DefinitionID, Workspace, Definition string }
 	examples, err := collect[example](ctx, d.stack.pool, exampleQuery)
@@ -219,14 +226,16 @@ func (d *demo) invite(ctx context.Context) error {
 		return fmt.Errorf("find a workflow definition: %w", err)
 	}
 	e := examples[0]
-	d.screen.printf("\nenqueue one more, from another terminal (%s of %s):\n", e.Definition, e.Workspace)
-	d.screen.printf("  %s '%s' -c \"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)"+
-		" values ('%s', '%s', '{}') returning id, execution_id\"\n", d.stack.psql, d.stack.databaseURL, e.WorkspaceID, e.DefinitionID)
-	d.screen.printf("pgdispatch's web view: %s", d.stack.view)
+	d.progress.printf("\nenqueue one more, from another terminal (%s of %s):", e.Definition, e.Workspace)
+	d.progress.printf("  %s '%s' -c \"insert into pgdispatch.workflow_execution_queue"+
+		" (workspace_id, workflow_definition_id, params) values ('%s', '%s', '{}') returning id, execution_id\"",
+		d.stack.psql, d.stack.databaseURL, e.WorkspaceID, e.DefinitionID)
+	d.progress.printf("live view: DATABASE_URL='%s' %s status --watch", d.stack.databaseURL, d.opts.Pgdispatch)
+	d.progress.printf("pgdispatch's web view: %s", d.stack.view)
 	if d.stack.temporal.UI != "" {
-		d.screen.printf("Temporal's web interface: %s", d.stack.temporal.UI)
+		d.progress.printf("Temporal's web interface: %s", d.stack.temporal.UI)
 	}
-	d.screen.printf("logs of the replicas: %s", d.stack.dir)
-	d.screen.printf("Ctrl-C stops everything and removes it.\n")
+	d.progress.printf("logs of the replicas: %s", d.stack.dir)
+	d.progress.printf("Ctrl-C stops everything and removes it.\n")
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,31 +14,35 @@ import (
 func TestOrderPutsEveryNodeAfterWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		graph string
-		want  []string
-		err   string
+		nodes, edges string // a letter for a node, two for an edge
+		want, err    string
 	}{
-		"empty":               {graph: `{"nodes": []}`, want: []string{}},
-		"no edges":            {graph: `{"nodes": [{"id": "b"}, {"id": "a"}]}`, want: []string{"b", "a"}},
-		"written backwards":   {graph: `{"nodes": [{"id": "c"}, {"id": "b"}, {"id": "a"}], "edges": [{"from": "a", "to": "b"}, {"from": "b", "to": "c"}]}`, want: []string{"a", "b", "c"}},
-		"branch and join":     {graph: `{"nodes": [{"id": "a"}, {"id": "d"}, {"id": "b"}, {"id": "c"}], "edges": [{"from": "a", "to": "b"}, {"from": "a", "to": "c"}, {"from": "b", "to": "d"}, {"from": "c", "to": "d"}]}`, want: []string{"a", "b", "c", "d"}},
-		"the same edge twice": {graph: `{"nodes": [{"id": "b"}, {"id": "a"}], "edges": [{"from": "a", "to": "b"}, {"from": "a", "to": "b"}]}`, want: []string{"a", "b"}},
-		"cycle":               {graph: `{"nodes": [{"id": "a"}, {"id": "b"}, {"id": "c"}], "edges": [{"from": "b", "to": "c"}, {"from": "c", "to": "b"}]}`, err: `nodes ["b" "c"] wait for one another`},
-		"a node and itself":   {graph: `{"nodes": [{"id": "a"}], "edges": [{"from": "a", "to": "a"}]}`, err: `nodes ["a"] wait for one another`},
-		"unknown node":        {graph: `{"nodes": [{"id": "a"}], "edges": [{"from": "a", "to": "z"}]}`, err: `no node "z"`},
-		"node twice":          {graph: `{"nodes": [{"id": "a"}, {"id": "a"}]}`, err: `node "a" appears twice`},
+		"empty":               {},
+		"no edges":            {nodes: "ba", want: "ba"},
+		"written backwards":   {nodes: "cba", edges: "ab bc", want: "abc"},
+		"branch and join":     {nodes: "adbc", edges: "ab ac bd cd", want: "abcd"},
+		"the same edge twice": {nodes: "ab", edges: "ab ab", want: "ab"},
+		"cycle":               {nodes: "abc", edges: "bc cb", err: `nodes ["b" "c"] wait for one another`},
+		"a node and itself":   {nodes: "a", edges: "aa", err: `nodes ["a"] wait for one another`},
+		"unknown node":        {nodes: "a", edges: "az", err: `no node "z"`},
+		"node twice":          {nodes: "aa", err: `node "a" appears twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var g graph
-			require.NoError(t, json.Unmarshal([]byte(test.graph), &g))
+			for _, id := range test.nodes {
+				g.Nodes = append(g.Nodes, graphNode{string(id)})
+			}
+			for edge := range strings.FieldsSeq(test.edges) {
+				g.Edges = append(g.Edges, graphEdge{edge[:1], edge[1:]})
+			}
 			got, err := g.order()
 			if test.err != "" {
 				require.ErrorContains(t, err, test.err)
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, test.want, got)
+			require.Equal(t, test.want, strings.Join(got, ""))
 		})
 	}
 }

@@ -46,37 +46,14 @@ func insertHistory(t *testing.T, pool *pgxpool.Pool, items [][4]int) {
 			)
 			insert into pgdispatch.workflow_execution_queue
 			    (workspace_id, workflow_definition_id, created_at, run_at, claimed_at, dispatched_at, finished_at, status)
-			select 'bbbbbbbb-0000-4000-8000-000000000000', 'bbbbbbbb-0000-4000-8000-000000000001', created, created, claimed, dispatched, finished,
-			       case when finished is not null then 'COMPLETED' when dispatched is not null then 'DISPATCHED' else 'PENDING' end
+			select 'bbbbbbbb-0000-4000-8000-000000000000', 'bbbbbbbb-0000-4000-8000-000000000001',
+			       created, created, claimed, dispatched, finished,
+			       case when finished is not null then 'COMPLETED'
+			            when dispatched is not null then 'DISPATCHED'
+			            else 'PENDING' end
 			from item`, at[0], at[1], at[2], at[3])
 		require.NoError(t, err)
 	}
-}
-
-func TestPickupCountsFromTheMomentThatAnItemCouldStart(t *testing.T) {
-	t.Parallel()
-	pool, _ := openDemo(t)
-	// The limit is 2 here: the third item waits for the first one's end at 100, the fourth for the second's at 200.
-	_, err := pool.Exec(t.Context(), "update pgdispatch.workspaces set max_concurrent_workflows = 2 where plan = 'PRO'")
-	require.NoError(t, err)
-	insertHistory(t, pool, [][4]int{
-		{0, 1, 10, 100},
-		{0, 1, 10, 200},
-		{0, 101, 110, 300},
-		{0, 201, 210, -1},
-		{250, -1, -1, -1},
-	})
-
-	reader := &boardReader{pool: pool, peaks: map[string]int{}}
-	b, err := reader.read(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, []string{"Acorn Bakery", "Birch & Sons", "Cedar Health"}, []string{b.Workspaces[0].Name, b.Workspaces[1].Name, b.Workspaces[2].Name})
-	birch := b.Workspaces[1]
-	require.Equal(t, []int{2, 1, 1, 3, 0}, []int{birch.Slots, birch.Pending, birch.Running, birch.Completed, birch.Failed})
-	require.InDelta(t, 10, *birch.P50, 0.001)
-	require.InDelta(t, 10, *birch.P99, 0.001)
-	require.Equal(t, 1, b.Peaks[birch.ID])
-	require.Nil(t, b.Workspaces[0].P50, "nothing has started there")
 }
 
 func TestPeaksAreExact(t *testing.T) {
@@ -89,13 +66,16 @@ func TestPeaksAreExact(t *testing.T) {
 		{0, -1, -1, -1},
 	})
 
-	peaks, err := collect[peakRow](t.Context(), pool, peaksQuery)
+	workspaces, err := collect[workspace](t.Context(), pool, workspacesQuery)
 	require.NoError(t, err)
-	require.ElementsMatch(t, []peakRow{
-		{"aaaaaaaa-0000-4000-8000-000000000000", 0},
-		{"bbbbbbbb-0000-4000-8000-000000000000", 2},
-		{"cccccccc-0000-4000-8000-000000000000", 0},
-	}, peaks)
+	require.Equal(t, []workspace{
+		{Name: "Acorn Bakery", Plan: "FREE", Slots: 1},
+		{Name: "Birch & Sons", Plan: "PRO", Slots: 5, Peak: 2, Completed: 3},
+		{Name: "Cedar Health", Plan: "ENTERPRISE", Slots: 20},
+	}, workspaces)
+	all, err := collect[counts](t.Context(), pool, countsQuery)
+	require.NoError(t, err)
+	require.Equal(t, []counts{{Waiting: 1, Completed: 3}}, all)
 }
 
 func TestDataOfTheDemonstrationIsAccepted(t *testing.T) {

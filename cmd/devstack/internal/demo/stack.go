@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pgdispatch/pgdispatch/internal/process"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -32,6 +32,8 @@ const (
 	replicaWorkers = "8"
 	// dialTimeout bounds the first connections to Postgres and Temporal.
 	dialTimeout = 15 * time.Second
+	// replicaStopTimeout is how long a replica may take to end after SIGTERM before it is killed.
+	replicaStopTimeout = 25 * time.Second
 )
 
 // stack is everything that runs during the demonstration.
@@ -43,13 +45,13 @@ type stack struct {
 	// psql is the path of the psql program.
 	psql string
 
-	screen      *screen
+	progress    *progress
 	cluster     *sqltest.Cluster
 	pool        *pgxpool.Pool
 	temporal    Temporal
 	client      client.Client
 	workerFatal chan error
-	replicas    []*process
+	replicas    []*process.Process
 	// view is the URL of the first replica's web view.
 	view string
 	// cleanups undo the starts, in reverse order.
@@ -64,8 +66,8 @@ type cleanup struct {
 
 // startStack starts the parts one after another. It returns what it has started even if it fails. The caller must stop
 // it in either case.
-func startStack(ctx context.Context, opts Options, s *screen) (*stack, error) {
-	st := &stack{screen: s, workerFatal: make(chan error, 1)}
+func startStack(ctx context.Context, opts Options, p *progress) (*stack, error) {
+	st := &stack{progress: p, workerFatal: make(chan error, 1)}
 	for _, part := range []struct {
 		what  string
 		start func(context.Context) (string, error)
@@ -75,9 +77,10 @@ func startStack(ctx context.Context, opts Options, s *screen) (*stack, error) {
 		{"pgdispatch migrate up", func(ctx context.Context) (string, error) { return st.migrate(ctx, opts) }},
 		{"create workspaces", func(ctx context.Context) (string, error) { return st.createWorkspaces(ctx, opts) }},
 		{"start a worker", st.startWorker},
-		{fmt.Sprintf("start %d pgdispatch replicas", opts.Replicas), func(context.Context) (string, error) { return st.startReplicas(opts) }},
+		{fmt.Sprintf("start %d pgdispatch replicas", opts.Replicas),
+			func(context.Context) (string, error) { return st.startReplicas(opts) }},
 	} {
-		if err := s.step(part.what, func() (string, error) { return part.start(ctx) }); err != nil {
+		if err := p.step(part.what, func() (string, error) { return part.start(ctx) }); err != nil {
 			return st, err
 		}
 	}
@@ -88,7 +91,7 @@ func startStack(ctx context.Context, opts Options, s *screen) (*stack, error) {
 func (st *stack) stop() error {
 	var errs []error
 	for _, c := range slices.Backward(st.cleanups) {
-		errs = append(errs, st.screen.step(c.what, func() (string, error) { return "", c.undo() }))
+		errs = append(errs, st.progress.step(c.what, func() (string, error) { return "", c.undo() }))
 	}
 	st.cleanups = nil
 	return errors.Join(errs...)
@@ -97,7 +100,7 @@ func (st *stack) stop() error {
 // alive returns an error once a part has ended by itself.
 func (st *stack) alive() error {
 	for _, r := range st.replicas {
-		if err := r.alive(); err != nil {
+		if err := r.Alive(); err != nil {
 			return err
 		}
 	}
@@ -113,7 +116,8 @@ func (st *stack) alive() error {
 
 // startPostgres starts a private server with durable settings, unlike those of tests.
 func (st *stack) startPostgres(ctx context.Context) (string, error) {
-	cluster, err := sqltest.StartCluster(ctx, sqltest.Options{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+	cluster, err := sqltest.StartCluster(ctx,
+		sqltest.Options{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
 	if err != nil {
 		return "", err
 	}
@@ -195,20 +199,20 @@ func (st *stack) startReplicas(opts Options) (string, error) {
 	st.cleanups = append(st.cleanups, cleanup{"stop the replicas (SIGTERM)", st.stopReplicas})
 	var logs []string
 	for i := range opts.Replicas {
-		name := fmt.Sprintf("replica %d", i+1)
 		logPath := filepath.Join(st.dir, fmt.Sprintf("replica-%d.log", i+1))
-		cmd := exec.Command(opts.Pgdispatch, "run")
-		cmd.Env = append(st.environment(),
+		env := st.environment(
 			"TEMPORAL_ADDRESS="+st.temporal.Address, "TEMPORAL_NAMESPACE="+namespace, "PGDISPATCH_WORKERS="+replicaWorkers)
 		if i == 0 { // one web view serves the whole stack
-			address, err := freeAddress()
+			address, err := process.FreeAddress()
 			if err != nil {
 				return "", err
 			}
-			cmd.Env = append(cmd.Env, "PGDISPATCH_ADMIN_ADDR="+address, "PGDISPATCH_TEMPORAL_UI_URL="+st.temporal.UI)
+			env = append(env, "PGDISPATCH_ADMIN_ADDR="+address, "PGDISPATCH_TEMPORAL_UI_URL="+st.temporal.UI)
 			st.view = "http://" + address + "/ui/"
 		}
-		replica, err := startProcess(name, logPath, cmd)
+		replica, err := process.Start(process.Spec{
+			Name: fmt.Sprintf("replica %d", i+1), Program: opts.Pgdispatch, Args: []string{"run"}, Env: env, LogPath: logPath,
+		})
 		if err != nil {
 			return "", err
 		}
@@ -218,13 +222,20 @@ func (st *stack) startReplicas(opts Options) (string, error) {
 	return "logs " + strings.Join(logs, ", "), nil
 }
 
-// freeAddress returns a loopback address that was free a moment ago.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+// startLive starts pgdispatch's own live view on a terminal. Without one there is none.
+func (st *stack) startLive(terminal *process.Terminal, pgdispatch string) (*live, error) {
+	if terminal == nil {
+		return nil, nil
 	}
-	return listener.Addr().String(), listener.Close()
+	p, err := process.Start(process.Spec{
+		Name: "pgdispatch status --watch", Program: pgdispatch, Args: []string{"status", "--watch"}, Env: st.environment(),
+		LogPath: filepath.Join(st.dir, "status.log"), Terminal: terminal,
+		DeathSignal: syscall.SIGTERM, // it gives the terminal back
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &live{p}, nil
 }
 
 // stopReplicas stops all replicas concurrently.
@@ -233,7 +244,7 @@ func (st *stack) stopReplicas() error {
 	errs := make([]error, len(st.replicas))
 	for i, r := range st.replicas {
 		g.Go(func() error {
-			errs[i] = r.stop()
+			errs[i] = r.Stop(replicaStopTimeout)
 			return nil
 		})
 	}
@@ -248,18 +259,9 @@ func (st *stack) isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
-// environment returns this process's environment without variables that would point pgdispatch to another database or
-// server.
-func (st *stack) environment() []string {
-	env := slices.DeleteFunc(os.Environ(), func(variable string) bool {
-		for _, prefix := range []string{"PG", "TEMPORAL_", "DATABASE_URL="} {
-			if strings.HasPrefix(variable, prefix) {
-				return true
-			}
-		}
-		return false
-	})
-	return append(env, "DATABASE_URL="+st.databaseURL)
+// environment returns an environment that points pgdispatch to this database, and to no other.
+func (st *stack) environment(variables ...string) []string {
+	return process.Environment(append(variables, "DATABASE_URL="+st.databaseURL)...)
 }
 
 // psqlFile runs a file of the demonstration's data with psql, a client without knowledge of pgdispatch.

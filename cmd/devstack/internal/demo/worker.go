@@ -68,7 +68,8 @@ func runGraph(ctx workflow.Context, in workflowInput) ([]string, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: activityTimeout})
 	var activities *graphActivities
 	var g graph
-	if err := workflow.ExecuteActivity(ctx, activities.LoadGraph, in.WorkflowDefinitionVersionID).Get(ctx, &g); err != nil {
+	loaded := workflow.ExecuteActivity(ctx, activities.LoadGraph, in.WorkflowDefinitionVersionID)
+	if err := loaded.Get(ctx, &g); err != nil {
 		return nil, fmt.Errorf("load graph: %w", err)
 	}
 	if !slices.Equal(g.nodeIDs(), in.NodeIDs) {

@@ -98,8 +98,10 @@ func dialSDK(child lab.Child) (*starter, error) {
 
 // start sends the same request as the product: the same number of fields and an input of the same size.
 func (s *starter) start(ctx context.Context, id int64, execution, workspace, definition, params string) error {
+	memo := map[string]*commonpb.Payload{"execution_id": jsonPayload(fmt.Appendf(nil, "%q", execution))}
 	input := fmt.Appendf(nil,
-		`{"executionId":%q,"workspaceId":%q,"workflowDefinitionId":%q,"workflowDefinitionVersionId":%q,"queueItemId":%d,"nodeIds":["charge", "ship"],"params":%s}`,
+		`{"executionId":%q,"workspaceId":%q,"workflowDefinitionId":%q,"workflowDefinitionVersionId":%q,"queueItemId":%d,`+
+			`"nodeIds":["charge", "ship"],"params":%s}`,
 		execution, workspace, definition, definition, id, params)
 	_, err := s.service.StartWorkflowExecution(ctx, &workflowservice.StartWorkflowExecutionRequest{
 		Namespace:                "default",
@@ -111,7 +113,7 @@ func (s *starter) start(ctx context.Context, id int64, execution, workspace, def
 		RequestId:                "bench-" + execution,
 		WorkflowIdReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIdConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		Memo:                     &commonpb.Memo{Fields: map[string]*commonpb.Payload{"execution_id": jsonPayload(fmt.Appendf(nil, "%q", execution))}},
+		Memo:                     &commonpb.Memo{Fields: memo},
 	})
 	if err != nil {
 		return fmt.Errorf("start workflow: %w", err)

@@ -20,11 +20,15 @@ type encodings struct {
 	last atomic.Value
 }
 
-func (*encodings) GetSystemInfo(context.Context, *workflowservice.GetSystemInfoRequest) (*workflowservice.GetSystemInfoResponse, error) {
+func (*encodings) GetSystemInfo(
+	context.Context, *workflowservice.GetSystemInfoRequest,
+) (*workflowservice.GetSystemInfoResponse, error) {
 	return &workflowservice.GetSystemInfoResponse{}, nil
 }
 
-func (*encodings) StartWorkflowExecution(context.Context, *workflowservice.StartWorkflowExecutionRequest) (*workflowservice.StartWorkflowExecutionResponse, error) {
+func (*encodings) StartWorkflowExecution(
+	context.Context, *workflowservice.StartWorkflowExecutionRequest,
+) (*workflowservice.StartWorkflowExecutionResponse, error) {
 	return &workflowservice.StartWorkflowExecutionResponse{RunId: "run"}, nil
 }
 
@@ -33,7 +37,8 @@ func (*encodings) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Con
 func (*encodings) HandleConn(context.Context, stats.ConnStats)                       {}
 
 func (e *encodings) HandleRPC(_ context.Context, s stats.RPCStats) {
-	if header, ok := s.(*stats.InHeader); ok && header.FullMethod == workflowservice.WorkflowService_StartWorkflowExecution_FullMethodName {
+	const start = workflowservice.WorkflowService_StartWorkflowExecution_FullMethodName
+	if header, ok := s.(*stats.InHeader); ok && header.FullMethod == start {
 		e.last.Store(header.Compression)
 	}
 }

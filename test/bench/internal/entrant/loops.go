@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // pollInterval is the poll interval of the polled design.
@@ -30,7 +29,7 @@ func floor(ctx context.Context, child lab.Child, s *starter) error {
 		return err
 	}
 	defer claimer.Close(context.WithoutCancel(ctx))
-	if _, err := listener.Exec(ctx, queries.Get("listen_floor")); err != nil {
+	if _, err := listener.Exec(ctx, lab.Query("listen_floor")); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	for ctx.Err() == nil {
@@ -63,7 +62,7 @@ func connect(ctx context.Context, child lab.Child) (*pgx.Conn, error) {
 func floorOne(ctx context.Context, conn *pgx.Conn, s *starter) (bool, error) {
 	var id int64
 	var execution, workspace, definition, params string
-	err := conn.QueryRow(ctx, queries.Get("floor_claim")).Scan(&id, &execution, &workspace, &definition, &params)
+	err := conn.QueryRow(ctx, lab.Query("floor_claim")).Scan(&id, &execution, &workspace, &definition, &params)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -98,7 +97,7 @@ func polledBatch(ctx context.Context, conn *pgx.Conn, s *starter) error {
 		ID                                       int64
 		Execution, Workspace, Definition, Params string
 	}
-	rows, err := conn.Query(ctx, queries.Get("polled_batch"))
+	rows, err := conn.Query(ctx, lab.Query("polled_batch"))
 	if err != nil {
 		return fmt.Errorf("read batch: %w", err)
 	}
@@ -107,13 +106,13 @@ func polledBatch(ctx context.Context, conn *pgx.Conn, s *starter) error {
 		return fmt.Errorf("read batch: %w", err)
 	}
 	for _, i := range batch {
-		if _, err := conn.Exec(ctx, queries.Get("polled_mark"), i.ID, "CLAIMED"); err != nil {
+		if _, err := conn.Exec(ctx, lab.Query("polled_mark"), i.ID, "CLAIMED"); err != nil {
 			return fmt.Errorf("mark: %w", err)
 		}
 		if err := s.start(ctx, i.ID, i.Execution, i.Workspace, i.Definition, i.Params); err != nil {
 			return err
 		}
-		if _, err := conn.Exec(ctx, queries.Get("polled_mark"), i.ID, "DISPATCHED"); err != nil {
+		if _, err := conn.Exec(ctx, lab.Query("polled_mark"), i.ID, "DISPATCHED"); err != nil {
 			return fmt.Errorf("mark: %w", err)
 		}
 	}

@@ -46,8 +46,11 @@ func (w *orderWorker) Work(ctx context.Context, job *river.Job[OrderArgs]) error
 
 // RiverClient creates a client as a Go team would. Zero cooldown means River's default. With nil work the client only
 // inserts.
-func RiverClient(pool *pgxpool.Pool, cooldown time.Duration, workers int, work *river.Workers) (*river.Client[pgx.Tx], error) {
-	config := &river.Config{FetchCooldown: cooldown, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+func RiverClient(
+	pool *pgxpool.Pool, cooldown time.Duration, workers int, work *river.Workers,
+) (*river.Client[pgx.Tx], error) {
+	config := &river.Config{FetchCooldown: cooldown,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if work != nil {
 		config.Workers = work
 		config.Queues = map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}}

@@ -40,7 +40,9 @@ func (s *Server) Close(workflowID string) time.Time {
 }
 
 // ListWorkflowExecutions lists the workflows that Close closed since a given time, newest first.
-func (s *Server) ListWorkflowExecutions(_ context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (s *Server) ListWorkflowExecutions(
+	_ context.Context, request *workflowservice.ListWorkflowExecutionsRequest,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	s.lists.Add(1)
 	since, err := sinceOf(request.GetQuery())
 	if err != nil {

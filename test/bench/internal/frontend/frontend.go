@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+
 	// Temporal accepts compressed requests of an SDK client and answers in kind.
 	_ "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/status"
@@ -106,8 +107,10 @@ type Counts struct {
 func (s *Server) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Counts{Starts: len(s.arrivals), Duplicates: s.duplicates, Greatest: int(s.greatest.Load()), Polls: int(s.reads.Load()),
-		Held: int(s.held.Load()), Lists: int(s.lists.Load()), Others: int(s.others.Load())}
+	return Counts{
+		Starts: len(s.arrivals), Duplicates: s.duplicates, Greatest: int(s.greatest.Load()), Polls: int(s.reads.Load()),
+		Held: int(s.held.Load()), Lists: int(s.lists.Load()), Others: int(s.others.Load()),
+	}
 }
 
 // Arrivals returns when each workflow's first start arrived.
@@ -145,16 +148,23 @@ func (s *Server) Await(ctx context.Context, workflowID string) (time.Time, error
 }
 
 // GetSystemInfo answers the request that every SDK sends first.
-func (s *Server) GetSystemInfo(context.Context, *workflowservice.GetSystemInfoRequest) (*workflowservice.GetSystemInfoResponse, error) {
-	return &workflowservice.GetSystemInfoResponse{ServerVersion: "1.0.0", Capabilities: &workflowservice.GetSystemInfoResponse_Capabilities{}}, nil
+func (s *Server) GetSystemInfo(
+	context.Context, *workflowservice.GetSystemInfoRequest,
+) (*workflowservice.GetSystemInfoResponse, error) {
+	return &workflowservice.GetSystemInfoResponse{ServerVersion: "1.0.0",
+		Capabilities: &workflowservice.GetSystemInfoResponse_Capabilities{}}, nil
 }
 
 // StartWorkflowExecution records the arrival and answers. A known workflow ID gets the run ID of its first start.
-func (s *Server) StartWorkflowExecution(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest) (*workflowservice.StartWorkflowExecutionResponse, error) {
+func (s *Server) StartWorkflowExecution(
+	ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest,
+) (*workflowservice.StartWorkflowExecutionResponse, error) {
 	now := time.Now()
 	held := s.inFlight.Add(1)
 	defer s.inFlight.Add(-1)
-	for greatest := s.greatest.Load(); held > greatest && !s.greatest.CompareAndSwap(greatest, held); greatest = s.greatest.Load() {
+	greatest := s.greatest.Load()
+	for held > greatest && !s.greatest.CompareAndSwap(greatest, held) {
+		greatest = s.greatest.Load()
 	}
 
 	id := request.GetWorkflowId()
@@ -163,7 +173,8 @@ func (s *Server) StartWorkflowExecution(ctx context.Context, request *workflowse
 	if known {
 		s.duplicates++
 	} else {
-		a = arrival{at: now, run: "run-" + strconv.FormatInt(s.runs.Add(1), 10), memo: request.GetMemo(), ended: make(chan struct{})}
+		a = arrival{at: now, run: "run-" + strconv.FormatInt(s.runs.Add(1), 10), memo: request.GetMemo(),
+			ended: make(chan struct{})}
 		s.arrivals[id] = a
 	}
 	waiting := s.unanswered[id]
@@ -176,11 +187,14 @@ func (s *Server) StartWorkflowExecution(ctx context.Context, request *workflowse
 	if err := sleep(ctx, s.options.StartDelay); err != nil {
 		return nil, err
 	}
-	return &workflowservice.StartWorkflowExecutionResponse{RunId: a.run, Started: !known, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}, nil
+	return &workflowservice.StartWorkflowExecutionResponse{RunId: a.run, Started: !known,
+		Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}, nil
 }
 
 // GetWorkflowExecutionHistory returns the close event once it is due. A long poll that times out gets an empty answer.
-func (s *Server) GetWorkflowExecutionHistory(ctx context.Context, request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
+func (s *Server) GetWorkflowExecutionHistory(
+	ctx context.Context, request *workflowservice.GetWorkflowExecutionHistoryRequest,
+) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
 	a, known := s.lookup(request.GetExecution().GetWorkflowId())
 	if !known {
 		return nil, errNotFound
@@ -199,13 +213,16 @@ func (s *Server) GetWorkflowExecutionHistory(ctx context.Context, request *workf
 		s.others.Add(1)
 	}
 	if _, closed := s.closedAt(a); !closed {
-		return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{}, NextPageToken: []byte("more")}, nil
+		return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{},
+			NextPageToken: []byte("more")}, nil
 	}
-	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{{
+	completed := &historypb.HistoryEvent{
 		EventId: 5, EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
 			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{}},
-	}}}}, nil
+	}
+	history := &historypb.History{Events: []*historypb.HistoryEvent{completed}}
+	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: history}, nil
 }
 
 // awaitClose returns when the workflow has closed or the long poll has timed out.
@@ -228,7 +245,9 @@ func (s *Server) awaitClose(ctx context.Context, a arrival) error {
 }
 
 // DescribeWorkflowExecution tells whether a workflow is running or has closed.
-func (s *Server) DescribeWorkflowExecution(_ context.Context, request *workflowservice.DescribeWorkflowExecutionRequest) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (s *Server) DescribeWorkflowExecution(
+	_ context.Context, request *workflowservice.DescribeWorkflowExecutionRequest,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	s.others.Add(1)
 	id := request.GetExecution().GetWorkflowId()
 	a, known := s.lookup(id)

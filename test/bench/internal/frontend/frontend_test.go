@@ -34,11 +34,14 @@ func TestRepeatedStartsAreCountedAndGetTheSameRun(t *testing.T) {
 	t.Parallel()
 	server, service := dial(t, frontend.Options{})
 
-	first, err := service.StartWorkflowExecution(t.Context(), &workflowservice.StartWorkflowExecutionRequest{WorkflowId: "a"})
+	first, err := service.StartWorkflowExecution(t.Context(),
+		&workflowservice.StartWorkflowExecutionRequest{WorkflowId: "a"})
 	require.NoError(t, err)
-	again, err := service.StartWorkflowExecution(t.Context(), &workflowservice.StartWorkflowExecutionRequest{WorkflowId: "a"})
+	again, err := service.StartWorkflowExecution(t.Context(),
+		&workflowservice.StartWorkflowExecutionRequest{WorkflowId: "a"})
 	require.NoError(t, err)
-	other, err := service.StartWorkflowExecution(t.Context(), &workflowservice.StartWorkflowExecutionRequest{WorkflowId: "b"})
+	other, err := service.StartWorkflowExecution(t.Context(),
+		&workflowservice.StartWorkflowExecutionRequest{WorkflowId: "b"})
 	require.NoError(t, err)
 
 	require.Equal(t, first.RunId, again.RunId)
@@ -50,7 +53,8 @@ func TestRepeatedStartsAreCountedAndGetTheSameRun(t *testing.T) {
 func TestStartsMayBeCompressed(t *testing.T) {
 	t.Parallel()
 	server, service := dial(t, frontend.Options{})
-	_, err := service.StartWorkflowExecution(t.Context(), &workflowservice.StartWorkflowExecutionRequest{WorkflowId: "a"}, grpc.UseCompressor("gzip"))
+	_, err := service.StartWorkflowExecution(t.Context(), &workflowservice.StartWorkflowExecutionRequest{WorkflowId: "a"},
+		grpc.UseCompressor("gzip"))
 	require.NoError(t, err)
 	require.Equal(t, 1, server.Counts().Starts)
 }
@@ -61,7 +65,8 @@ func TestHeldStartsAreCountedAtOnce(t *testing.T) {
 	var g errgroup.Group
 	for n := range 5 {
 		g.Go(func() error {
-			_, err := service.StartWorkflowExecution(t.Context(), &workflowservice.StartWorkflowExecutionRequest{WorkflowId: fmt.Sprint(n)})
+			_, err := service.StartWorkflowExecution(t.Context(),
+				&workflowservice.StartWorkflowExecutionRequest{WorkflowId: fmt.Sprint(n)})
 			return err
 		})
 	}
@@ -103,11 +108,13 @@ func TestWorkflowsCloseWhenTheyAreDue(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, history.GetHistory().GetEvents(), 1)
 
-	described, err := service.DescribeWorkflowExecution(t.Context(), &workflowservice.DescribeWorkflowExecutionRequest{Execution: &commonpb.WorkflowExecution{WorkflowId: "a"}})
+	described, err := service.DescribeWorkflowExecution(t.Context(),
+		&workflowservice.DescribeWorkflowExecutionRequest{Execution: &commonpb.WorkflowExecution{WorkflowId: "a"}})
 	require.NoError(t, err)
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, described.GetWorkflowExecutionInfo().GetStatus())
 
-	_, err = service.GetWorkflowExecutionHistory(t.Context(), &workflowservice.GetWorkflowExecutionHistoryRequest{Execution: &commonpb.WorkflowExecution{WorkflowId: "b"}})
+	_, err = service.GetWorkflowExecutionHistory(t.Context(),
+		&workflowservice.GetWorkflowExecutionHistoryRequest{Execution: &commonpb.WorkflowExecution{WorkflowId: "b"}})
 	require.Equal(t, codes.NotFound, status.Code(err))
 	_, err = service.TerminateWorkflowExecution(t.Context(), &workflowservice.TerminateWorkflowExecutionRequest{})
 	require.Equal(t, codes.Unimplemented, status.Code(err))
@@ -121,7 +128,9 @@ func TestWorkflowsThatRunOnHoldTheirPolls(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = service.GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{Execution: &commonpb.WorkflowExecution{WorkflowId: "a"}, WaitNewEvent: true})
+	_, err = service.GetWorkflowExecutionHistory(ctx,
+		&workflowservice.GetWorkflowExecutionHistoryRequest{Execution: &commonpb.WorkflowExecution{WorkflowId: "a"},
+			WaitNewEvent: true})
 	require.Equal(t, codes.DeadlineExceeded, status.Code(err))
 	require.Equal(t, 1, server.Counts().Polls)
 }
@@ -151,7 +160,8 @@ func TestCloseEndsPollsAtOnceAndIsListedASecondLater(t *testing.T) {
 
 	list := func(since time.Time, page []byte) ([]string, []byte) {
 		response, err := service.ListWorkflowExecutions(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
-			Query: "CloseTime >= '" + since.UTC().Format(time.RFC3339Nano) + "' and WorkflowId starts_with 'execution-'", PageSize: 2, NextPageToken: page})
+			Query: "CloseTime >= '" + since.UTC().Format(time.RFC3339Nano) +
+				"' and WorkflowId starts_with 'execution-'", PageSize: 2, NextPageToken: page})
 		require.NoError(t, err)
 		var ids []string
 		for _, info := range response.Executions {
@@ -159,7 +169,8 @@ func TestCloseEndsPollsAtOnceAndIsListedASecondLater(t *testing.T) {
 		}
 		return ids, response.NextPageToken
 	}
-	require.Eventually(t, func() bool { ids, _ := list(first, nil); return len(ids) == 2 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { ids, _ := list(first, nil); return len(ids) == 2 },
+		10*time.Second, 10*time.Millisecond)
 	ids, next := list(first, nil)
 	require.Equal(t, []string{"c", "b"}, ids, "the newest first")
 	ids, next = list(first, next)

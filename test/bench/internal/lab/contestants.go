@@ -3,9 +3,12 @@ package lab
 import (
 	"encoding/json"
 	"fmt"
-	"net"
+	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/process"
+	"github.com/pgdispatch/pgdispatch/test/internal/stack"
 )
 
 // ChildVariable is the environment variable that makes the bench's binary run as one of the contestants. It holds a
@@ -32,13 +35,26 @@ type Child struct {
 	Count    int           // number of starts that the raw stub sends
 }
 
+// Process is a contestant. Each is a program of its own with its own runtime, separate from the bench's.
+type Process struct {
+	*process.Process
+	admin string // where a replica serves its metrics; empty for other processes
+}
+
 // Child starts one of the bench's own contestants as a process.
 func (l *Lab) Child(child Child) (*Process, error) {
 	text, err := json.Marshal(child)
 	if err != nil {
 		return nil, fmt.Errorf("describe child: %w", err)
 	}
-	return l.start(child.Kind, l.self, nil, []string{ChildVariable + "=" + string(text)})
+	p, err := process.Start(process.Spec{
+		Name: child.Kind, Program: l.self, Env: process.Environment(ChildVariable + "=" + string(text)),
+		LogPath: l.logPath(child.Kind),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Process{Process: p}, nil
 }
 
 // Replica configures a replica of the product. Zero values mean the product's defaults.
@@ -52,36 +68,31 @@ type Replica struct {
 
 // Replica starts one replica of the product as users run it: only what differs from the defaults is set.
 func (l *Lab) Replica(database *Database, frontend string, options Replica) (*Process, error) {
-	admin, err := freeAddress()
+	admin, err := process.FreeAddress() // a replica does not report which port it was given
 	if err != nil {
 		return nil, err
 	}
-	variables := []string{
-		"DATABASE_URL=" + database.URL, "TEMPORAL_ADDRESS=" + frontend, "TEMPORAL_NAMESPACE=default",
-		"PGDISPATCH_ADMIN_ADDR=" + admin, "PGDISPATCH_LOG_LEVEL=warn",
-	}
+	env := []string{"PGDISPATCH_ADMIN_ADDR=" + admin, "PGDISPATCH_LOG_LEVEL=warn"}
 	if options.Workers > 0 {
-		variables = append(variables, "PGDISPATCH_WORKERS="+strconv.Itoa(options.Workers))
+		env = append(env, "PGDISPATCH_WORKERS="+strconv.Itoa(options.Workers))
 	}
 	if options.Poll > 0 {
-		variables = append(variables, "PGDISPATCH_POLL_INTERVAL="+options.Poll.String())
+		env = append(env, "PGDISPATCH_POLL_INTERVAL="+options.Poll.String())
 	}
 	if options.Deaf {
-		variables = append(variables, "PGDISPATCH_LISTEN=off")
+		env = append(env, "PGDISPATCH_LISTEN=off")
 	}
-	p, err := l.start("pgdispatch", l.Binary, []string{"run"}, append(variables, options.Variables...))
-	if err == nil {
-		p.admin = admin
+	p, err := stack.Replica{
+		Name: "pgdispatch", Binary: l.Binary, DatabaseURL: database.URL, Temporal: frontend,
+		Env: append(env, options.Variables...), LogPath: l.logPath("pgdispatch"),
+	}.Start()
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	return &Process{Process: p, admin: admin}, nil
 }
 
-// freeAddress returns an address that was free a moment ago. A replica does not report which port it was given.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+// logPath returns the path of a new log.
+func (l *Lab) logPath(name string) string {
+	return filepath.Join(l.dir, fmt.Sprintf("%s-%d.log", name, l.names.Add(1)))
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
+	"github.com/pgdispatch/pgdispatch/test/internal/stack"
 )
 
 // Templates that databases are copied from.
@@ -167,20 +167,18 @@ func migratedBy(binary string) func(context.Context, string) error {
 }
 
 func prepareOurs(ctx context.Context, binary, url string) error {
-	command := exec.CommandContext(ctx, binary, "migrate", "up")
-	command.Env = append(os.Environ(), "DATABASE_URL="+url)
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("pgdispatch migrate up: %w:\n%s", err, out)
+	if err := stack.Migrate(ctx, binary, url); err != nil {
+		return err
 	}
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, queries.Get("tables")); err != nil {
+	if _, err := conn.Exec(ctx, Query("tables")); err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, queries.Get("workspaces"), Workspaces, NoLimit, "team")
+	_, err = conn.Exec(ctx, Query("workspaces"), Workspaces, NoLimit, "team")
 	return err
 }
 

@@ -14,15 +14,15 @@ import (
 func (p *Process) Metrics(ctx context.Context) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/metrics", nil)
 	if err != nil {
-		return nil, fmt.Errorf("read metrics of %s: %w", p.name, err)
+		return nil, fmt.Errorf("read metrics of %s: %w", p.Name, err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("read metrics of %s: %w", p.name, err)
+		return nil, fmt.Errorf("read metrics of %s: %w", p.Name, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("read metrics of %s: %s", p.name, response.Status)
+		return nil, fmt.Errorf("read metrics of %s: %s", p.Name, response.Status)
 	}
 	return parseMetrics(response.Body)
 }

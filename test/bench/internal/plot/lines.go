@@ -76,7 +76,8 @@ func Lines(axes Axes, lines []Line) string {
 			fmt.Fprintf(&path, "%.1f,%.1f ", x(p.X), y(p.Y))
 			fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="3" class="%s"/>`+"\n", x(p.X), y(p.Y), class)
 		}
-		fmt.Fprintf(c, `<polyline points="%s" class="%s line" style="fill:none"/>`+"\n", strings.TrimSpace(path.String()), class)
+		fmt.Fprintf(c, `<polyline points="%s" class="%s line" style="fill:none"/>`+"\n",
+			strings.TrimSpace(path.String()), class)
 	}
 	return c.svg(axes.Title)
 }

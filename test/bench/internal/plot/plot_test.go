@@ -89,7 +89,8 @@ func TestTicksOfOddInputs(t *testing.T) {
 func TestNumber(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[float64]string{
-		0: "0", 1234567: "1,234,567", -1234: "-1,234", 999.6: "1000", 123.4: "123", 42.04: "42.0", 1.234: "1.23", 0.5: "0.50", 0.0123: "0.012", 3: "3",
+		0: "0", 1234567: "1,234,567", -1234: "-1,234", 999.6: "1000", 123.4: "123", 42.04: "42.0", 1.234: "1.23", 0.5: "0.50",
+		0.0123: "0.012", 3: "3",
 	} {
 		require.Equal(t, want, plot.Number(value))
 	}

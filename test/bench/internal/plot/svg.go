@@ -11,11 +11,14 @@ import (
 
 // style follows the page's colour scheme: ink and grid change, the colours of the series stay.
 const style = `<style>
-.ink{fill:#1f2328}.dim{fill:#59636e}.grid{stroke:#d1d9e0;stroke-width:1}.axis{stroke:#59636e;stroke-width:1}.bar{stroke:#1f2328;stroke-width:1.2}
-.c0{fill:#2f81f7;stroke:#2f81f7}.c1{fill:#8b949e;stroke:#8b949e}.c2{fill:#d29922;stroke:#d29922}.c3{fill:#db6d28;stroke:#db6d28}
+.ink{fill:#1f2328}.dim{fill:#59636e}.grid{stroke:#d1d9e0;stroke-width:1}.axis{stroke:#59636e;stroke-width:1}
+.bar{stroke:#1f2328;stroke-width:1.2}
+.c0{fill:#2f81f7;stroke:#2f81f7}.c1{fill:#8b949e;stroke:#8b949e}.c2{fill:#d29922;stroke:#d29922}
+.c3{fill:#db6d28;stroke:#db6d28}
 .c4{fill:#a371f7;stroke:#a371f7}.c5{fill:#3fb950;stroke:#3fb950}.line{fill:none;stroke-width:2}
 text{font:12px system-ui,sans-serif}.title{font-weight:600;font-size:14px}
-@media (prefers-color-scheme:dark){.ink{fill:#f0f6fc}.dim{fill:#9198a1}.grid{stroke:#3d444d}.axis{stroke:#9198a1}.bar{stroke:#f0f6fc}}
+@media (prefers-color-scheme:dark){.ink{fill:#f0f6fc}.dim{fill:#9198a1}.grid{stroke:#3d444d}.axis{stroke:#9198a1}
+.bar{stroke:#f0f6fc}}
 </style>`
 
 const colours = 6
@@ -27,7 +30,8 @@ type canvas struct {
 }
 
 func (c *canvas) text(x, y float64, class, anchor, text string) {
-	fmt.Fprintf(c, `<text x="%.1f" y="%.1f" class="%s" text-anchor="%s">%s</text>`+"\n", x, y, class, anchor, html.EscapeString(text))
+	fmt.Fprintf(c, `<text x="%.1f" y="%.1f" class="%s" text-anchor="%s">%s</text>`+"\n", x, y, class, anchor,
+		html.EscapeString(text))
 }
 
 func (c *canvas) line(x1, y1, x2, y2 float64, class string) {
@@ -40,7 +44,8 @@ func (c *canvas) rect(x, y, width, height float64, class string) {
 
 // svg closes the drawing. The title is also the text for screen readers.
 func (c *canvas) svg(title string) string {
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+"\n",
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
+		`aria-label="%s">`+"\n",
 		c.width, c.height, c.width, c.height, html.EscapeString(title)) + style + "\n" + c.String() + "</svg>\n"
 }
 

@@ -33,7 +33,8 @@ func (r *Run) Markdown(plots string) string {
 	if r.Quick {
 		b.WriteString("**A smoke run: it shows that everything works. Its numbers mean nothing.**\n\n")
 	}
-	fmt.Fprintf(&b, "Written by the benchmarks themselves on %s, after %s, by\n\n```sh\n%s\n```\n\n", r.Began.UTC().Format("2 January 2006"), r.Took.Round(time.Second), r.Command)
+	fmt.Fprintf(&b, "Written by the benchmarks themselves on %s, after %s, by\n\n```sh\n%s\n```\n\n",
+		r.Began.UTC().Format("2 January 2006"), r.Took.Round(time.Second), r.Command)
 	r.machine(&b)
 	r.bars(&b)
 	for _, result := range r.Results {
@@ -44,19 +45,22 @@ func (r *Run) Markdown(plots string) string {
 
 func (r *Run) machine(b *strings.Builder) {
 	m := r.Machine
-	fmt.Fprintf(b, "%d cores (%s), %.0f GB, %s, Postgres %s, %s, River %s. An 8 kB write and fsync took %s in the median; the load average was %s as the run began.\n\n",
+	fmt.Fprintf(b, "%d cores (%s), %.0f GB, %s, Postgres %s, %s, River %s. An 8 kB write and fsync took %s in the "+
+		"median; the load average was %s as the run began.\n\n",
 		m.Cores, m.CPU, m.MemoryGB, m.Kernel, m.Postgres, m.Go, m.River, m.Fsync.Round(time.Microsecond), m.LoadAverage)
 	var settings []string
 	for name, value := range lab.Settings {
 		settings = append(settings, "`"+name+" = "+value+"`")
 	}
 	slices.Sort(settings)
-	fmt.Fprintf(b, "One private cluster for all: %s. Everything runs on this machine and shares its cores: Postgres, the writers, the contestants as processes of their own, "+
-		"and a Temporal frontend that takes a start, notes when it came, and answers. Each turn of a contestant has a fresh database and begins with a checkpoint. "+
-		"River's workers start workflows by Temporal's SDK with its defaults, which compress what they send by gzip; `gzip off` is the same without that. "+
-		"A run that starts a workflow twice, or not at all, fails.\n\n", strings.Join(settings, ", "))
-	fmt.Fprintf(b, "The contestants of a scenario take turns, A B C A B C, for %d rounds (fewer where it says so). A figure is the median over the rounds, with the least and the greatest "+
-		"in brackets; a ratio is taken within each round.\n\n", r.Rounds)
+	fmt.Fprintf(b, "One private cluster for all: %s. Everything runs on this machine and shares its cores: Postgres, the "+
+		"writers, the contestants as processes of their own, and a Temporal frontend that takes a start, notes when it "+
+		"came, and answers. Each turn of a contestant has a fresh database and begins with a checkpoint. River's workers "+
+		"start workflows by Temporal's SDK with its defaults, which compress what they send by gzip; `gzip off` is the same "+
+		"without that. A run that starts a workflow twice, or not at all, fails.\n\n", strings.Join(settings, ", "))
+	fmt.Fprintf(b, "The contestants of a scenario take turns, A B C A B C, for %d rounds (fewer where it says so). A "+
+		"figure is the median over the rounds, with the least and the greatest in brackets; a ratio is taken within each "+
+		"round.\n\n", r.Rounds)
 }
 
 // bars writes the table of targets and whether each was met.
@@ -143,7 +147,8 @@ func Plots(result *scenario.Result) func(yield func(string, Drawing) bool) {
 func barsOf(result *scenario.Result, chart scenario.Chart) string {
 	var bars []plot.Bar
 	for _, entrant := range result.Entrants {
-		bars = append(bars, plot.Bar{Label: entrant.Name, Colour: entrant.Colour, Spread: result.Spread(scenario.Key{Entrant: entrant.Name, Figure: chart.Figure})})
+		bars = append(bars, plot.Bar{Label: entrant.Name, Colour: entrant.Colour,
+			Spread: result.Spread(scenario.Key{Entrant: entrant.Name, Figure: chart.Figure})})
 	}
 	return plot.Bars(chart.Title, chart.Unit, bars)
 }

@@ -18,7 +18,8 @@ import (
 func example() *report.Run {
 	a, b := scenario.Key{Entrant: "a", Figure: "x"}, scenario.Key{Entrant: "b", Figure: "x"}
 	return &report.Run{
-		Command: "bench", Began: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Took: time.Minute, Rounds: 3, Machine: lab.Machine{Cores: 2},
+		Command: "bench", Began: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Took: time.Minute, Rounds: 3,
+		Machine: lab.Machine{Cores: 2},
 		Results: []*scenario.Result{{
 			Scenario: &scenario.Scenario{
 				Name: "s", Title: "Some scenario", Text: "What it is.",
@@ -48,7 +49,8 @@ func TestPageSaysWhatWasMeasuredAndReached(t *testing.T) {
 		"| b / a | 0.50 (0.33–0.50) | ≤ 0.40 | **no** |",
 		"| for the record | 4 (2–6) | – | – |",
 		"| missing | – | ≤ 1 | not measured |",
-		"| a | 4 (2–6) |", "- A note.", "**A turn failed:** it broke\n", "![x](plots/s-x.svg)", "![by load](plots/s.svg)", "2 January 2026",
+		"| a | 4 (2–6) |", "- A note.", "**A turn failed:** it broke\n", "![x](plots/s-x.svg)",
+		"![by load](plots/s.svg)", "2 January 2026",
 	} {
 		require.Contains(t, page, line)
 	}

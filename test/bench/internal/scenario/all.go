@@ -24,5 +24,6 @@ func All(o Options) []*Scenario {
 		o.Soak = DefaultSoak
 	}
 	return []*Scenario{Enqueue(), SlowFlush(), Draining(), Idle(), Paced(), Greatest(), Drain(), SlowDrain(), Vain(),
-		Claims(), ClaimCost(o.Base), Loading(), Snapshot(o.Hold), View(), Tenants(), Cost(), Herd(), Rest(), Watches(), Instructions(), Soak(o.Soak)}
+		Claims(), ClaimCost(o.Base), Loading(), Snapshot(o.Hold), View(), Tenants(), Cost(), Herd(), Rest(), Watches(),
+		Instructions(), Soak(o.Soak)}
 }

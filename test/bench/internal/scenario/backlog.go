@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // claimBatch is how many items each measured claim takes.
@@ -43,7 +43,7 @@ func openBacklog(ctx context.Context, t *Turn, fill func(context.Context, *Turn,
 	if b.teams, err = Teams(ctx, b.pool); err != nil {
 		return b, err
 	}
-	if _, err := b.pool.Exec(ctx, queries.Get("settings"), lab.NoLimit, false); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("settings"), lab.NoLimit, false); err != nil {
 		return b, fmt.Errorf("set W: %w", err)
 	}
 	if fill != nil {
@@ -64,7 +64,7 @@ func storePool(ctx context.Context, url string) (*pgxpool.Pool, error) {
 		return nil, fmt.Errorf("read the database's address: %w", err)
 	}
 	config.MaxConns = 1
-	maps.Copy(config.ConnConfig.RuntimeParams, claim.Planning)
+	maps.Copy(config.ConnConfig.RuntimeParams, postgres.Planning)
 	config.ConnConfig.RuntimeParams["lock_timeout"] = claim.ClaimLockTimeout.String()
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -85,7 +85,10 @@ func (b *backlog) close() error {
 type backlogs map[string]*backlog
 
 // entrant measures against a backlog that it creates in its first turn.
-func (all backlogs) entrant(name string, colour int, fill func(context.Context, *Turn, *backlog) error, measure func(*backlog, context.Context, *Turn) error) Entrant {
+func (all backlogs) entrant(
+	name string, colour int, fill func(context.Context, *Turn, *backlog) error,
+	measure func(*backlog, context.Context, *Turn) error,
+) Entrant {
 	return Entrant{Name: name, Colour: colour, Run: func(ctx context.Context, t *Turn) error {
 		if all[name] == nil {
 			b, err := openBacklog(ctx, t, fill)
@@ -134,7 +137,7 @@ func (b *backlog) hold(ctx context.Context, batch claim.Batch) (executions []str
 func (b *backlog) enqueue(ctx context.Context) error {
 	for range claimBatch {
 		team := b.teams[rand.IntN(len(b.teams))]
-		if _, err := b.pool.Exec(ctx, queries.Get("enqueue_many"), team.Workspace, team.Definition, 1, lab.Params); err != nil {
+		if _, err := b.pool.Exec(ctx, lab.Query("enqueue_many"), team.Workspace, team.Definition, 1, lab.Params); err != nil {
 			return fmt.Errorf("enqueue: %w", err)
 		}
 	}
@@ -160,7 +163,7 @@ func (b *backlog) cycle(ctx context.Context) (took []time.Duration, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := b.pool.Exec(ctx, queries.Get("finish"), executions); err != nil {
+		if _, err := b.pool.Exec(ctx, lab.Query("finish"), executions); err != nil {
 			return nil, fmt.Errorf("finish: %w", err)
 		}
 		left -= len(batch.Items)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -28,17 +27,21 @@ func ClaimCost(base bool) *Scenario {
 	one, hundred := costing("one item", 1, 1500), costing("100 items", 100, 60)
 	s := &Scenario{
 		Name: "claimcost", Title: "What a claim and a settle cost the database",
-		Text: "The CPU time of the one backend that claims and settles, by the kernel's count: an insert by another session, a claim by the product's own store, which was told of it by a notification, " +
-			"and a settle of what it got. Microseconds an item, the median of 1,500 claims of one and of 60 of a hundred.",
+		Text: "The CPU time of the one backend that claims and settles, by the kernel's count: an insert by another " +
+			"session, a claim by the product's own store, which was told of it by a notification, and a settle of what it " +
+			"got. Microseconds an item, the median of 1,500 claims of one and of 60 of a hundred.",
 		Entrants:  []Entrant{one, hundred},
 		Columns:   []Column{{"claim", "claim µs"}, {"settle", "settle µs"}, {"all", "both µs"}},
 		MaxRounds: 5,
 	}
 	if base {
-		s.Text += " `before` is an older pgdispatch's schema, claimed from by its own statements: each claim has one of it before or after it, by turns."
-		s.Columns = append(s.Columns, Column{"baseclaim", "before: claim µs"}, Column{"basesettle", "settle µs"}, Column{"base", "both µs"})
+		s.Text += " `before` is an older pgdispatch's schema, claimed from by its own statements: each claim has one of it " +
+			"before or after it, by turns."
+		s.Columns = append(s.Columns, Column{"baseclaim", "before: claim µs"}, Column{"basesettle", "settle µs"},
+			Column{"base", "both µs"})
 		for _, e := range s.Entrants {
-			s.Bars = append(s.Bars, Bar{Text: "Backend CPU an item, claim and settle of " + e.Name + ": new / present", Value: Key{e.Name, "all"}, Against: Key{e.Name, "base"}, Level: 0.7})
+			s.Bars = append(s.Bars, Bar{Text: "Backend CPU an item, claim and settle of " + e.Name + ": new / present",
+				Value: Key{e.Name, "all"}, Against: Key{e.Name, "base"}, Level: 0.7})
 		}
 	}
 	return s
@@ -115,7 +118,7 @@ func openCosted(ctx context.Context, t *Turn, template string) (*costed, error) 
 		return c, err
 	}
 	c.team = teams[0]
-	if _, err := db.Pool.Exec(ctx, queries.Get("settings"), lab.NoLimit, false); err != nil {
+	if _, err := db.Pool.Exec(ctx, lab.Query("settings"), lab.NoLimit, false); err != nil {
 		return c, fmt.Errorf("set W: %w", err)
 	}
 	if template == lab.Base {
@@ -135,7 +138,8 @@ func (c *costed) close() error {
 // once inserts items, claims them and settles them.
 func (c *costed) once(ctx context.Context, items int, counts bool) error {
 	since := time.Now().Add(-backendRests) // both times are of this machine's clock
-	if _, err := c.db.Pool.Exec(ctx, queries.Get("enqueue_many"), c.team.Workspace, c.team.Definition, items, lab.Params); err != nil {
+	if _, err := c.db.Pool.Exec(ctx, lab.Query("enqueue_many"), c.team.Workspace, c.team.Definition, items,
+		lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
 	var ids, tokens []int64
@@ -187,7 +191,7 @@ func (c *costed) counted(do func() error) (time.Duration, error) {
 func (c *costed) byStore(ctx context.Context) error {
 	store := &claim.Store{Pool: c.pool, Owner: "bench", Lease: time.Minute, Namespace: "default"}
 	var number int64
-	if err := c.db.Pool.QueryRow(ctx, queries.Get("wake_number"), c.team.Workspace).Scan(&number); err != nil {
+	if err := c.db.Pool.QueryRow(ctx, lab.Query("wake_number"), c.team.Workspace).Scan(&number); err != nil {
 		return fmt.Errorf("read a workspace: %w", err)
 	}
 	looked := false
@@ -216,7 +220,8 @@ const runID = "0191f3f2-aaaa-7bbb-8ccc-0123456789ab"
 
 // claimBefore claims with the statement from before the redesign.
 func (c *costed) claimBefore(ctx context.Context, items int, _ time.Time) (ids, tokens []int64, err error) {
-	rows, err := c.pool.Query(ctx, queries.Get("old_claim"), "bench", items, time.Minute, "default", []string{}, []int{}, "bench")
+	rows, err := c.pool.Query(ctx, lab.Query("old_claim"), "bench", items, time.Minute, "default",
+		[]string{}, []int{}, "bench")
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim as before: %w", err)
 	}
@@ -241,7 +246,7 @@ func (c *costed) settleBefore(ctx context.Context, ids, tokens []int64) (int, er
 	for n := range runs {
 		runs[n] = runID
 	}
-	rows, err := c.pool.Query(ctx, queries.Get("old_dispatched"), ids, tokens, runs, "bench")
+	rows, err := c.pool.Query(ctx, lab.Query("old_dispatched"), ids, tokens, runs, "bench")
 	if err != nil {
 		return 0, fmt.Errorf("settle as before: %w", err)
 	}

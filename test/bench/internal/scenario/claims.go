@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -19,10 +18,11 @@ func fillFull(ctx context.Context, t *Turn, b *backlog) error {
 	if _, err := AddTeams(ctx, b.pool, "full", Quickly(t, 10000, 300), 1); err != nil {
 		return err
 	}
-	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_many"), huge[0].Workspace, huge[0].Definition, Quickly(t, 1000000, 5000), lab.Params); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("enqueue_many"), huge[0].Workspace, huge[0].Definition,
+		Quickly(t, 1000000, 5000), lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
-	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_everywhere"), "full", 3, lab.Params); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("enqueue_everywhere"), "full", 3, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
 	if err := b.claimAll(ctx); err != nil {
@@ -30,11 +30,12 @@ func fillFull(ctx context.Context, t *Turn, b *backlog) error {
 	}
 	for _, name := range []string{"huge", "full"} {
 		var waiting, open int
-		if err := b.pool.QueryRow(ctx, queries.Get("workspaces_full"), name).Scan(&waiting, &open); err != nil {
+		if err := b.pool.QueryRow(ctx, lab.Query("workspaces_full"), name).Scan(&waiting, &open); err != nil {
 			return fmt.Errorf("look at the backlog: %w", err)
 		}
 		if waiting == 0 || open > 0 {
-			return fmt.Errorf("the backlog of %s is not what it should be: %d items wait, %d workspaces have room", name, waiting, open)
+			return fmt.Errorf("the backlog of %s is not what it should be: %d items wait, %d workspaces have room", name,
+				waiting, open)
 		}
 	}
 	return nil
@@ -61,7 +62,7 @@ func fillWide(ctx context.Context, t *Turn, b *backlog) error {
 	if _, err := AddTeams(ctx, b.pool, "single", Quickly(t, 100000, 500), 5); err != nil {
 		return err
 	}
-	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_everywhere"), "single", 1, lab.Params); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("enqueue_everywhere"), "single", 1, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
 	_, _, err := b.claim(ctx, 0) // loads the waiting items
@@ -71,18 +72,26 @@ func fillWide(ctx context.Context, t *Turn, b *backlog) error {
 // Claims measures what a claim costs with a large backlog.
 func Claims() *Scenario {
 	open := backlogs{}
-	const none, full, wide = "nothing else waits", "1,000,000 in one full, 10,000 other full", "100,000 workspaces, one item each"
+	const none, full = "nothing else waits", "1,000,000 in one full, 10,000 other full"
+	const wide = "100,000 workspaces, one item each"
 	return &Scenario{
 		Name: "claims", Title: "What a claim costs, by what is waiting",
-		Text: "Ten inserts into 20 workspaces, then a look and a claim of ten (the only things timed; one connection, the product's own store), a settle, and the ends. " +
-			"Where a claim gives less than ten, the next ones are added to it until there are ten. `full` workspaces are at their limit; those with one item each are not, and take their turns. Claims commit asynchronously here, so that the disk hides nothing.",
-		Entrants: []Entrant{open.entrant(none, grey, nil, (*backlog).measure), open.entrant(full, blue, fillFull, (*backlog).measure), open.entrant(wide, green, fillWide, (*backlog).measure)},
-		Columns:  []Column{{"p50", "ten items: p50 ms"}, {"p99", "p99 ms"}, {"claims", "claims for ten"}, {"one", "one claim: p50 ms"}},
-		Charts:   []Chart{{"p50", "A claim of ten items, median", "ms"}},
+		Text: "Ten inserts into 20 workspaces, then a look and a claim of ten (the only things timed; one connection, the " +
+			"product's own store), a settle, and the ends. Where a claim gives less than ten, the next ones are added to it " +
+			"until there are ten. `full` workspaces are at their limit; those with one item each are not, and take their " +
+			"turns. Claims commit asynchronously here, so that the disk hides nothing.",
+		Entrants: []Entrant{open.entrant(none, grey, nil, (*backlog).measure),
+			open.entrant(full, blue, fillFull, (*backlog).measure), open.entrant(wide, green, fillWide, (*backlog).measure)},
+		Columns: []Column{{"p50", "ten items: p50 ms"}, {"p99", "p99 ms"}, {"claims", "claims for ten"},
+			{"one", "one claim: p50 ms"}},
+		Charts: []Chart{{"p50", "A claim of ten items, median", "ms"}},
 		Bars: []Bar{
-			{Text: "Claim p50 beside 1,000,000 items in a full workspace and 10,000 other full ones / none", Value: Key{full, "p50"}, Against: Key{none, "p50"}, Level: 1.1},
-			{Text: "Claim p50 beside 100,000 workspaces of one item each / none", Value: Key{wide, "p50"}, Against: Key{none, "p50"}, Level: 1.2},
-			{Text: "One claim of as many as it takes, the same", Value: Key{wide, "one"}, Against: Key{none, "one"}, Informative: true},
+			{Text: "Claim p50 beside 1,000,000 items in a full workspace and 10,000 other full ones / none",
+				Value: Key{full, "p50"}, Against: Key{none, "p50"}, Level: 1.1},
+			{Text: "Claim p50 beside 100,000 workspaces of one item each / none", Value: Key{wide, "p50"},
+				Against: Key{none, "p50"}, Level: 1.2},
+			{Text: "One claim of as many as it takes, the same", Value: Key{wide, "one"},
+				Against: Key{none, "one"}, Informative: true},
 		},
 		Limit: 6 * time.Minute,
 		Close: open.close,

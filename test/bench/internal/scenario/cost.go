@@ -10,7 +10,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // costRate is how many items per second are offered while costs are measured.
@@ -30,7 +29,8 @@ func (s *stage) usage(ctx context.Context) (u usage, err error) {
 		return u, fmt.Errorf("connect: %w", err)
 	}
 	defer pool.Close()
-	if err := pool.QueryRow(ctx, queries.Get("usage")).Scan(&u.wal, &u.transactions, &u.updated, &u.heapOnly, &u.deletions); err != nil {
+	if err := pool.QueryRow(ctx, lab.Query("usage")).Scan(&u.wal, &u.transactions, &u.updated, &u.heapOnly,
+		&u.deletions); err != nil {
 		return u, fmt.Errorf("read usage: %w", err)
 	}
 	u.cpu, err = s.lab.ServerCPU()
@@ -96,22 +96,28 @@ func Cost() *Scenario {
 	never := frontend.Options{CloseAfter: frontend.Never}
 	return &Scenario{
 		Name: "cost", Title: "What an item costs the database",
-		Text: "1,000 items a second for 10 s, from the insert (begin, INSERT, commit) until all is settled, from a checkpoint on. Dead tuples are updates and deletes; those of heap-only updates " +
-			"touch no index. CPU is the user and system time of the server and all its backends. River's jobs end with the start; the product's second line also hears of " +
-			"the workflows' ends and records them.",
+		Text: "1,000 items a second for 10 s, from the insert (begin, INSERT, commit) until all is settled, from a " +
+			"checkpoint on. Dead tuples are updates and deletes; those of heap-only updates touch no index. CPU is the user " +
+			"and system time of the server and all its backends. River's jobs end with the start; the product's second line " +
+			"also hears of the workflows' ends and records them.",
 		Entrants: []Entrant{
 			costEntrant("pgdispatch", blue, busy(), never, "unsettled"),
 			costEntrant("pgdispatch, ends recorded too", green, busy(), frontend.Options{}, "unended"),
 			costEntrant("River tuned", yellow, rivers(tunedCooldown), never, "river_unsettled"),
 			costEntrant("River default", orange, rivers(0), never, "river_unsettled"),
 		},
-		Columns: []Column{{"wal", "WAL bytes"}, {"dead", "dead tuples"}, {"hot", "of them heap-only"}, {"transactions", "transactions"}, {"cpu", "database CPU µs"}},
-		Charts:  []Chart{{"cpu", "Database CPU an item", "µs"}, {"wal", "WAL an item", "bytes"}},
+		Columns: []Column{{"wal", "WAL bytes"}, {"dead", "dead tuples"}, {"hot", "of them heap-only"},
+			{"transactions", "transactions"}, {"cpu", "database CPU µs"}},
+		Charts: []Chart{{"cpu", "Database CPU an item", "µs"}, {"wal", "WAL an item", "bytes"}},
 		Bars: []Bar{
-			{Text: "WAL bytes an item / tuned River", Value: Key{"pgdispatch", "wal"}, Against: Key{"River tuned", "wal"}, Informative: true},
-			{Text: "Dead tuples an item / tuned River", Value: Key{"pgdispatch", "dead"}, Against: Key{"River tuned", "dead"}, Informative: true},
-			{Text: "Transactions an item / tuned River", Value: Key{"pgdispatch", "transactions"}, Against: Key{"River tuned", "transactions"}, Informative: true},
-			{Text: "Database CPU an item / tuned River", Value: Key{"pgdispatch", "cpu"}, Against: Key{"River tuned", "cpu"}, Informative: true},
+			{Text: "WAL bytes an item / tuned River", Value: Key{"pgdispatch", "wal"},
+				Against: Key{"River tuned", "wal"}, Informative: true},
+			{Text: "Dead tuples an item / tuned River", Value: Key{"pgdispatch", "dead"},
+				Against: Key{"River tuned", "dead"}, Informative: true},
+			{Text: "Transactions an item / tuned River", Value: Key{"pgdispatch", "transactions"},
+				Against: Key{"River tuned", "transactions"}, Informative: true},
+			{Text: "Database CPU an item / tuned River", Value: Key{"pgdispatch", "cpu"},
+				Against: Key{"River tuned", "cpu"}, Informative: true},
 		},
 	}
 }
@@ -120,8 +126,9 @@ func Cost() *Scenario {
 func Herd() *Scenario {
 	return &Scenario{
 		Name: "herd", Title: "Twenty replicas, one item a second",
-		Text: "Claims are counted by the server (`track_functions`), from the replicas' start to their end; as many seconds without any item are counted the same way and taken off, " +
-			"because every replica also looks once a poll interval.",
+		Text: "Claims are counted by the server (`track_functions`), from the replicas' start to their end; as many " +
+			"seconds without any item are counted the same way and taken off, because every replica also looks once a poll " +
+			"interval.",
 		Entrants:  []Entrant{{Name: "pgdispatch", Colour: blue, Run: herdRun}},
 		Columns:   []Column{{"claims", "claims an item"}, {"idle", "claims/s without items"}},
 		MaxRounds: 3,
@@ -180,7 +187,7 @@ func herdClaims(ctx context.Context, t *Turn, items, seconds int) (claims int64,
 		if err := sleepUntil(ctx, time.Now().Add(time.Second)); err != nil {
 			return err
 		}
-		return s.db.Pool.QueryRow(ctx, queries.Get("claim_calls")).Scan(&claims)
+		return s.db.Pool.QueryRow(ctx, lab.Query("claim_calls")).Scan(&claims)
 	}()
 	return claims, s.close(err)
 }

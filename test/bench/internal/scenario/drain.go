@@ -14,7 +14,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/entrant"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 const (
@@ -25,7 +24,9 @@ const (
 )
 
 // drainEntrant fills the queue, then starts the processes, and measures from the first start to the last.
-func drainEntrant(name string, colour int, c contestant, options frontend.Options, fill func(context.Context, *stage, int) error) Entrant {
+func drainEntrant(
+	name string, colour int, c contestant, options frontend.Options, fill func(context.Context, *stage, int) error,
+) Entrant {
 	return Entrant{Name: name, Colour: colour, Run: func(ctx context.Context, t *Turn) error {
 		items := Quickly(t, 20000, 500)
 		c := c
@@ -79,7 +80,9 @@ func (s *stage) drain(ctx context.Context, t *Turn, items int, fill func(context
 
 // fill inserts items and returns the CPU time that the server took for the inserts. The vacuum and checkpoint after
 // them are not included.
-func (s *stage) fill(ctx context.Context, items int, fill func(context.Context, *stage, int) error) (time.Duration, error) {
+func (s *stage) fill(
+	ctx context.Context, items int, fill func(context.Context, *stage, int) error,
+) (time.Duration, error) {
 	if fill == nil {
 		return 0, s.lab.Checkpoint(ctx)
 	}
@@ -130,7 +133,8 @@ func ends(arrivals map[string]time.Time) (first, last time.Time) {
 func fillOurs(ctx context.Context, s *stage, items int) error {
 	for n, team := range s.teams {
 		share := items/len(s.teams) + min(1, max(0, items%len(s.teams)-n))
-		if _, err := s.db.Pool.Exec(ctx, queries.Get("enqueue_many"), team.Workspace, team.Definition, share, lab.Params); err != nil {
+		if _, err := s.db.Pool.Exec(ctx, lab.Query("enqueue_many"), team.Workspace, team.Definition, share,
+			lab.Params); err != nil {
 			return fmt.Errorf("enqueue: %w", err)
 		}
 	}
@@ -175,7 +179,8 @@ func drainers(options frontend.Options) []Entrant {
 	}
 }
 
-var drainColumns = []Column{{"rate", "starts/s"}, {"settled", "settled/s"}, {"cpu", "database CPU µs an item"}, {"greatest", "at once"}}
+var drainColumns = []Column{{"rate", "starts/s"}, {"settled", "settled/s"}, {"cpu", "database CPU µs an item"},
+	{"greatest", "at once"}}
 
 // Drain measures how fast a full queue is dispatched.
 func Drain() *Scenario {
@@ -185,24 +190,33 @@ func Drain() *Scenario {
 	three.maxClaims, ended.maxClaims = drainWorkers, drainWorkers
 	return &Scenario{
 		Name: "drain", Title: "Draining 20,000 items, W = 100",
-		Text: "20,000 items wait in 20 workspaces; the frontend answers at once. Starts are counted from the first to the last, settled items until the database " +
-			"says that there is nothing left. The limit is 100 goroutines that start as many workflows from no queue at all. The three replicas have as many workers " +
-			"together as the one. `ends recorded too` also hears of each workflow's end and records it, which River does not do. CPU is the user and system time of the " +
-			"server and all its backends for the inserts, many a statement, and from the contestant's start until all is settled.",
+		Text: "20,000 items wait in 20 workspaces; the frontend answers at once. Starts are counted from the first to the " +
+			"last, settled items until the database says that there is nothing left. The limit is 100 goroutines that start " +
+			"as many workflows from no queue at all. The three replicas have as many workers together as the one. `ends " +
+			"recorded too` also hears of each workflow's end and records it, which River does not do. CPU is the user and " +
+			"system time of the server and all its backends for the inserts, many a statement, and from the contestant's " +
+			"start until all is settled.",
 		Entrants: append(drainers(never),
 			drainEntrant(tunedOff, orange, riverWithoutGzip(), never, fillRivers),
 			drainEntrant(drainThree, green, three, never, fillOurs),
 			drainEntrant(drainEnds, green, ended, frontend.Options{}, fillOurs)),
 		Columns: drainColumns,
 		Limit:   4 * time.Minute,
-		Charts:  []Chart{{"rate", "Draining 20,000 items, W = 100", "starts/s"}, {"cpu", "Database CPU an item of a drain", "µs"}},
+		Charts: []Chart{{"rate", "Draining 20,000 items, W = 100", "starts/s"},
+			{"cpu", "Database CPU an item of a drain", "µs"}},
 		Bars: []Bar{
-			{Text: "Drain of 20,000 items, W = 100 / tuned River", Value: Key{ours, "rate"}, Against: Key{tuned, "rate"}, AtLeast: true, Level: 1.65},
-			{Text: "The same / tuned River, gzip off", Value: Key{ours, "rate"}, Against: Key{tunedOff, "rate"}, AtLeast: true, Informative: true},
-			{Text: "The same / the machine's limit", Value: Key{ours, "rate"}, Against: Key{drainLimit, "rate"}, AtLeast: true, Informative: true},
-			{Text: "Drain with ends recorded / without", Value: Key{drainEnds, "rate"}, Against: Key{ours, "rate"}, AtLeast: true, Level: 0.65},
-			{Text: "Three replicas draining / one with as many workers", Value: Key{drainThree, "rate"}, Against: Key{ours, "rate"}, AtLeast: true, Level: 0.85},
-			{Text: "Database CPU an item of a drain, inserts included / tuned River", Value: Key{ours, "cpu"}, Against: Key{tuned, "cpu"}, Level: 1.1},
+			{Text: "Drain of 20,000 items, W = 100 / tuned River", Value: Key{ours, "rate"}, Against: Key{tuned, "rate"},
+				AtLeast: true, Level: 1.65},
+			{Text: "The same / tuned River, gzip off", Value: Key{ours, "rate"}, Against: Key{tunedOff, "rate"},
+				AtLeast: true, Informative: true},
+			{Text: "The same / the machine's limit", Value: Key{ours, "rate"}, Against: Key{drainLimit, "rate"},
+				AtLeast: true, Informative: true},
+			{Text: "Drain with ends recorded / without", Value: Key{drainEnds, "rate"}, Against: Key{ours, "rate"},
+				AtLeast: true, Level: 0.65},
+			{Text: "Three replicas draining / one with as many workers", Value: Key{drainThree, "rate"},
+				Against: Key{ours, "rate"}, AtLeast: true, Level: 0.85},
+			{Text: "Database CPU an item of a drain, inserts included / tuned River", Value: Key{ours, "cpu"},
+				Against: Key{tuned, "cpu"}, Level: 1.1},
 		},
 	}
 }
@@ -212,13 +226,15 @@ func SlowDrain() *Scenario {
 	atMost := drainWorkers / slowStart.Seconds()
 	return &Scenario{
 		Name: "slowdrain", Title: "Draining with a frontend that takes 10 ms",
-		Text:     "The same, but the frontend holds each start for 10 ms: with W = 100 that allows 10,000 starts a second, if no worker ever waits for anything else.",
+		Text: "The same, but the frontend holds each start for 10 ms: with W = 100 that allows 10,000 starts a second, " +
+			"if no worker ever waits for anything else.",
 		Entrants: drainers(frontend.Options{CloseAfter: frontend.Never, StartDelay: slowStart}),
 		Columns:  drainColumns,
 		Limit:    4 * time.Minute,
 		Charts:   []Chart{{"rate", "Draining with a frontend that takes 10 ms: at most 10,000", "starts/s"}},
 		Bars: []Bar{
-			{Text: "Frontend answers after 10 ms: starts/s / tuned River", Value: Key{ours, "rate"}, Against: Key{tuned, "rate"}, AtLeast: true, Level: 1.4},
+			{Text: "Frontend answers after 10 ms: starts/s / tuned River", Value: Key{ours, "rate"}, Against: Key{tuned, "rate"},
+				AtLeast: true, Level: 1.4},
 			{Text: "The same against W / 10 ms", Value: Key{ours, "rate"}, Constant: atMost, AtLeast: true, Informative: true},
 			{Text: "Tuned River, the same", Value: Key{tuned, "rate"}, Constant: atMost, AtLeast: true, Informative: true},
 		},

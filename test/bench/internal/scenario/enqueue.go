@@ -32,7 +32,8 @@ func flood(name string, colour int, c contestant, settings map[string]string) En
 		if err != nil {
 			return err
 		}
-		rate, _, err := s.load(enqueueWriters).Flood(ctx, Quickly(t, time.Second, 50*time.Millisecond), Quickly(t, 5*time.Second, 200*time.Millisecond))
+		rate, _, err := s.load(enqueueWriters).Flood(ctx, Quickly(t, time.Second, 50*time.Millisecond),
+			Quickly(t, 5*time.Second, 200*time.Millisecond))
 		if err == nil {
 			t.Figures["rate"] = rate
 		}
@@ -62,15 +63,19 @@ func enqueueEntrants(settings map[string]string) []Entrant {
 func Enqueue() *Scenario {
 	return &Scenario{
 		Name: "enqueue", Title: "Enqueue throughput",
-		Text: "32 writers, one row a commit, nobody draining. `no trigger` and `naive NOTIFY` are the product's own table, with all its indexes " +
-			"and checks, without a trigger and with an AFTER INSERT trigger that notifies. River inserts through its client, with its cooldown at 1 ms.",
+		Text: "32 writers, one row a commit, nobody draining. `no trigger` and `naive NOTIFY` are the product's own table, " +
+			"with all its indexes and checks, without a trigger and with an AFTER INSERT trigger that notifies. River inserts " +
+			"through its client, with its cooldown at 1 ms.",
 		Entrants: enqueueEntrants(nil),
 		Columns:  []Column{{"rate", "items/s"}},
 		Charts:   []Chart{{"rate", "Enqueue: 32 writers, one row a commit", "items/s"}},
 		Bars: []Bar{
-			{Text: "Enqueue with the whole trigger / without a trigger", Value: Key{"pgdispatch", "rate"}, Against: Key{"no trigger", "rate"}, AtLeast: true, Level: 0.7},
-			{Text: "Enqueue with a naive NOTIFY / without a trigger", Value: Key{"naive NOTIFY", "rate"}, Against: Key{"no trigger", "rate"}, Informative: true},
-			{Text: "Enqueue between begin and commit / River's insert", Value: Key{"pgdispatch, begin/commit", "rate"}, Against: Key{"River, begin/commit", "rate"}, Informative: true},
+			{Text: "Enqueue with the whole trigger / without a trigger", Value: Key{"pgdispatch", "rate"},
+				Against: Key{"no trigger", "rate"}, AtLeast: true, Level: 0.7},
+			{Text: "Enqueue with a naive NOTIFY / without a trigger", Value: Key{"naive NOTIFY", "rate"},
+				Against: Key{"no trigger", "rate"}, Informative: true},
+			{Text: "Enqueue between begin and commit / River's insert", Value: Key{"pgdispatch, begin/commit", "rate"},
+				Against: Key{"River, begin/commit", "rate"}, Informative: true},
 		},
 	}
 }
@@ -79,14 +84,16 @@ func Enqueue() *Scenario {
 func SlowFlush() *Scenario {
 	return &Scenario{
 		Name: "slowflush", Title: "Enqueue throughput with a flush of 4 ms",
-		Text: "The same with `commit_delay = 4000` and `commit_siblings = 0`, as on a disk or a synchronous standby that takes 4 ms: whoever " +
-			"makes commits wait for one another pays that once a commit.",
+		Text: "The same with `commit_delay = 4000` and `commit_siblings = 0`, as on a disk or a synchronous standby that " +
+			"takes 4 ms: whoever makes commits wait for one another pays that once a commit.",
 		Entrants: enqueueEntrants(slowFlush),
 		Columns:  []Column{{"rate", "items/s"}},
 		Charts:   []Chart{{"rate", "Enqueue with a flush of 4 ms", "items/s"}},
 		Bars: []Bar{
-			{Text: "The same with a flush of 4 ms", Value: Key{"pgdispatch", "rate"}, Against: Key{"no trigger", "rate"}, AtLeast: true, Level: 0.9},
-			{Text: "A naive NOTIFY with a flush of 4 ms / without a trigger", Value: Key{"naive NOTIFY", "rate"}, Against: Key{"no trigger", "rate"}, Informative: true},
+			{Text: "The same with a flush of 4 ms", Value: Key{"pgdispatch", "rate"}, Against: Key{"no trigger", "rate"},
+				AtLeast: true, Level: 0.9},
+			{Text: "A naive NOTIFY with a flush of 4 ms / without a trigger", Value: Key{"naive NOTIFY", "rate"},
+				Against: Key{"no trigger", "rate"}, Informative: true},
 		},
 	}
 }
@@ -112,12 +119,14 @@ func Draining() *Scenario {
 	}
 	return &Scenario{
 		Name: "draining", Title: "Enqueue throughput while two replicas drain",
-		Text: "32 writers, one row a commit, as fast as they can, while two replicas of 50 workers hand over what they can: what listening costs " +
-			"the writers. Without LISTEN the replicas poll every 100 ms. The starts show how much of the machine the replicas took.",
+		Text: "32 writers, one row a commit, as fast as they can, while two replicas of 50 workers hand over what they " +
+			"can: what listening costs the writers. Without LISTEN the replicas poll every 100 ms. The starts show how much " +
+			"of the machine the replicas took.",
 		Entrants: []Entrant{drained(listening, blue, false), drained(deafened, grey, true)},
 		Columns:  []Column{{"rate", "items/s inserted"}, {"starts", "starts/s meanwhile"}},
 		Bars: []Bar{
-			{Text: "Enqueue while two replicas drain: LISTEN on / off", Value: Key{listening, "rate"}, Against: Key{deafened, "rate"}, AtLeast: true, Level: 0.9},
+			{Text: "Enqueue while two replicas drain: LISTEN on / off", Value: Key{listening, "rate"},
+				Against: Key{deafened, "rate"}, AtLeast: true, Level: 0.9},
 		},
 	}
 }

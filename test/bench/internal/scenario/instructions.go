@@ -18,10 +18,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // step is a part of a cycle.
@@ -47,9 +47,10 @@ const settle = "select public.settle()"
 func Instructions() *Scenario {
 	return &Scenario{
 		Name: "instructions", Title: "What the statements execute",
-		Text: "Thousands of instructions of the server for one cycle, counted by valgrind in Postgres' single-user mode: the same on any machine, " +
-			"however busy it is, to within 1 %. Nothing of the kernel is counted, of the disk, of the connection and of waiting, so a speed follows them " +
-			"in part only. What each claim asks for is what the product's own store asked for in the same place: it is recorded in a copy of the database first.",
+		Text: "Thousands of instructions of the server for one cycle, counted by valgrind in Postgres' single-user mode: " +
+			"the same on any machine, however busy it is, to within 1 %. Nothing of the kernel is counted, of the disk, of " +
+			"the connection and of waiting, so a speed follows them in part only. What each claim asks for is what the " +
+			"product's own store asked for in the same place: it is recorded in a copy of the database first.",
 		Entrants: []Entrant{
 			counted("INSERT of one item", 0, enqueues(1)),
 			counted("INSERT, claim and settle of one item", 0, enqueues(1), claims(100), settles),
@@ -88,8 +89,9 @@ func counted(name string, waits int, cycle ...step) Entrant {
 
 // settling returns the settle script with the product's own statement inserted.
 func settling() string {
-	return fmt.Sprintf(queries.Get("count_settle"), strings.NewReplacer(
-		"$1", "ids", "$2", "tokens", "$3", "runs", "$4", "'bench'", "select id from moved", "select count(*) into settled from moved",
+	return fmt.Sprintf(lab.Query("count_settle"), strings.NewReplacer(
+		"$1", "ids", "$2", "tokens", "$3", "runs", "$4", "'bench'", "select id from moved",
+		"select count(*) into settled from moved",
 	).Replace(sql.Text("dispatched")))
 }
 
@@ -116,8 +118,8 @@ func count(ctx context.Context, valgrind, binary string, waits int, cycle []step
 
 	script := ""
 	for _, p := range []struct{ step, name, text string }{
-		{"enqueue", "enqueue(integer)", queries.Get("count_enqueue")}, {"claim", "claim", sql.Text("claim")},
-		{"end", "finish_one", queries.Get("count_end")}, {"ends", "finish_all", queries.Get("count_ends")},
+		{"enqueue", "enqueue(integer)", lab.Query("count_enqueue")}, {"claim", "claim", sql.Text("claim")},
+		{"end", "finish_one", lab.Query("count_end")}, {"ends", "finish_all", lab.Query("count_ends")},
 	} {
 		// Prepare no other statements, because preparing is counted too.
 		if slices.ContainsFunc(cycle, func(s step) bool { return s.name == p.step }) {
@@ -152,12 +154,12 @@ func prepare(ctx context.Context, l *lab.Lab, waits int) error {
 		}
 	}
 	for _, do := range []func() error{
-		execute(queries.Get("count_settings")),
+		execute(lab.Query("count_settings")),
 		execute(settling()),
-		execute(queries.Get("count_enqueue"), nil),
+		execute(lab.Query("count_enqueue"), nil),
 		claimed,
 		execute(settle),
-		execute(queries.Get("count_enqueue_many"), waits/lab.Workspaces),
+		execute(lab.Query("count_enqueue_many"), waits/lab.Workspaces),
 		execute("vacuum (analyze)"),
 	} {
 		if err := do(); err != nil {
@@ -175,8 +177,9 @@ func execute(ctx context.Context, valgrind string, cluster *sqltest.Cluster, scr
 	if err != nil {
 		return 0, err
 	}
-	args := []string{"--tool=callgrind", "--callgrind-out-file=/dev/null", filepath.Join(cluster.BinDir, "postgres"), "--single", "-j", "-D", data}
-	for name, value := range claim.Planning {
+	args := []string{"--tool=callgrind", "--callgrind-out-file=/dev/null", filepath.Join(cluster.BinDir, "postgres"),
+		"--single", "-j", "-D", data}
+	for name, value := range postgres.Planning {
 		args = append(args, "-c", name+"="+value)
 	}
 	command := exec.CommandContext(ctx, valgrind, append(args, lab.Ours)...)

@@ -74,28 +74,35 @@ func Idle() *Scenario {
 	}
 	return &Scenario{
 		Name: "idle", Title: "From insert to start, idle system",
-		Text: "One item every 35 ms or so (18 to 53), from before the INSERT is sent until the frontend has the start. The floor is a hand-written loop: " +
-			"LISTEN, one UPDATE to claim, one start, and nothing that would survive a crash. `alone` is an INSERT that commits by itself; `in a transaction` " +
-			"is an INSERT and a commit, as River's client needs it, the begin not counted. The polled design gets one item a second.",
+		Text: "One item every 35 ms or so (18 to 53), from before the INSERT is sent until the frontend has the start. The " +
+			"floor is a hand-written loop: LISTEN, one UPDATE to claim, one start, and nothing that would survive a crash. " +
+			"`alone` is an INSERT that commits by itself; `in a transaction` is an INSERT and a commit, as River's client " +
+			"needs it, the begin not counted. The polled design gets one item a second.",
 		Entrants: []Entrant{
 			idleEntrant("floor", grey, byHand(lab.KindFloor, false), idleRate, 20, both("enqueue_floor")),
 			idleEntrant("floor, async claims", grey, byHand(lab.KindFloor, true), idleRate, 20, both("enqueue_floor")),
 			idleEntrant("pgdispatch", blue, replicas(1, lab.Replica{}, Alone("enqueue")), idleRate, 20, both("enqueue")),
-			idleEntrant("pgdispatch, async claims", blue, replicas(1, asyncClaims, Alone("enqueue")), idleRate, 20, both("enqueue")),
+			idleEntrant("pgdispatch, async claims", blue, replicas(1, asyncClaims, Alone("enqueue")),
+				idleRate, 20, both("enqueue")),
 			idleEntrant(tuned, yellow, rivers(tunedCooldown), idleRate, 20, nil),
 			idleEntrant(tunedOff, orange, riverWithoutGzip(), idleRate, 20, nil),
 			idleEntrant("River default", orange, rivers(0), idleRate, 20, nil),
 			idleEntrant("polled", violet, byHand(lab.KindPolled, false), 1, 1, both("enqueue_floor")).slow(),
 		},
-		Columns: []Column{{"alone50", "alone: p50 ms"}, {"alone99", "p99 ms"}, {"tx50", "in a transaction: p50 ms"}, {"tx99", "p99 ms"}},
-		Charts:  []Chart{{"tx50", "Idle: insert to start, median", "ms"}, {"tx99", "Idle: insert to start, p99", "ms"}},
+		Columns: []Column{{"alone50", "alone: p50 ms"}, {"alone99", "p99 ms"},
+			{"tx50", "in a transaction: p50 ms"}, {"tx99", "p99 ms"}},
+		Charts: []Chart{{"tx50", "Idle: insert to start, median", "ms"}, {"tx99", "Idle: insert to start, p99", "ms"}},
 		Bars: []Bar{
-			{Text: "Idle insert to start, p50 / tuned River", Value: Key{ours, "tx50"}, Against: Key{tuned, "tx50"}, Level: 0.95},
+			{Text: "Idle insert to start, p50 / tuned River", Value: Key{ours, "tx50"},
+				Against: Key{tuned, "tx50"}, Level: 0.95},
 			{Text: "The same, p99", Value: Key{ours, "tx99"}, Against: Key{tuned, "tx99"}, Level: 1},
-			{Text: "Idle insert to start, p50 / tuned River, gzip off", Value: Key{ours, "tx50"}, Against: Key{tunedOff, "tx50"}, Informative: true},
-			{Text: "Idle insert to start, p50 / the floor with synchronous claims", Value: Key{ours, "alone50"}, Against: Key{"floor", "alone50"}, Level: 1.5},
+			{Text: "Idle insert to start, p50 / tuned River, gzip off", Value: Key{ours, "tx50"},
+				Against: Key{tunedOff, "tx50"}, Informative: true},
+			{Text: "Idle insert to start, p50 / the floor with synchronous claims", Value: Key{ours, "alone50"},
+				Against: Key{"floor", "alone50"}, Level: 1.5},
 			{Text: "The same, p99", Value: Key{ours, "alone99"}, Against: Key{"floor", "alone99"}, Informative: true},
-			{Text: "Idle insert to start, p50, claims asynchronous / the floor's, too", Value: Key{"pgdispatch, async claims", "alone50"}, Against: Key{"floor, async claims", "alone50"}, Informative: true},
+			{Text: "Idle insert to start, p50, claims asynchronous / the floor's, too", Informative: true,
+				Value: Key{"pgdispatch, async claims", "alone50"}, Against: Key{"floor, async claims", "alone50"}},
 		},
 	}
 }
@@ -132,9 +139,11 @@ func pacedEntrant(name string, colour int, c contestant, offers float64) Entrant
 		if err != nil {
 			return s.close(err)
 		}
-		t.Figures["p50"], t.Figures["p99"], t.Figures["rate"] = stat.Percentile(o.milliseconds, 0.5), stat.Percentile(o.milliseconds, 0.99), o.kept
+		t.Figures["p50"], t.Figures["p99"] = stat.Percentile(o.milliseconds, 0.5), stat.Percentile(o.milliseconds, 0.99)
+		t.Figures["rate"] = o.kept
 		if o.late+warm.late > 0 {
-			t.Notes = append(t.Notes, fmt.Sprintf("%s did not keep up: items that were not started %s after the last insert are taken for that late.", name, startsWithin))
+			t.Notes = append(t.Notes, fmt.Sprintf("%s did not keep up: items that were not started %s after the last insert "+
+				"are taken for that late.", name, startsWithin))
 		} else {
 			err = s.requireStarts(before + len(o.milliseconds))
 		}
@@ -148,17 +157,20 @@ func busy() contestant { return replicas(1, lab.Replica{Workers: riverWorkers}, 
 
 // pacedRates are the offered rates, each with the maximum ratios of p50 and p99. Zero means that the ratio has no
 // target.
-var pacedRates = []struct{ rate, p50, p99 float64 }{{rate: 100}, {300, 1.1, 1.3}, {1000, 1.2, 1.1}, {2000, 0.9, 1.2}, {rate: 4000}}
+var pacedRates = []struct{ rate, p50, p99 float64 }{{rate: 100}, {300, 1.1, 1.3}, {1000, 1.2, 1.1},
+	{2000, 0.9, 1.2}, {rate: 4000}}
 
 // Paced measures the time from an item's commit to its start in a busy system.
 func Paced() *Scenario {
 	s := &Scenario{
 		Name: "paced", Title: "From commit to start, by the rate that is offered",
-		Text: "16 writers together offer so many items a second, each with gaps of 0.5 to 1.5 of the mean, for 2 s and then for 10 s, which count; from before the commit is sent until the frontend " +
-			"has the start. All have 100 workers in one process. At each rate the contestants take turns before the next rate's come.",
+		Text: "16 writers together offer so many items a second, each with gaps of 0.5 to 1.5 of the mean, for 2 s and " +
+			"then for 10 s, which count; from before the commit is sent until the frontend has the start. All have 100 " +
+			"workers in one process. At each rate the contestants take turns before the next rate's come.",
 		Columns: []Column{{"p50", "p50 ms"}, {"p99", "p99 ms"}, {"rate", "items/s kept"}},
-		Charts:  []Chart{{"p50", "Commit to start by offered rate, median", "ms"}, {"p99", "Commit to start by offered rate, p99", "ms"}},
-		Limit:   4 * time.Minute,
+		Charts: []Chart{{"p50", "Commit to start by offered rate, median", "ms"},
+			{"p99", "Commit to start by offered rate, p99", "ms"}},
+		Limit: 4 * time.Minute,
 	}
 	for _, r := range pacedRates {
 		shown := r.p50 == 0
@@ -172,7 +184,8 @@ func Paced() *Scenario {
 			s.Entrants = append(s.Entrants, e)
 		}
 		against := func(figure string, level float64) Bar {
-			return Bar{Text: "Offered " + offered + ": commit to start " + figure + " / tuned River", Value: Key{offered + ": " + ours, figure},
+			return Bar{Text: "Offered " + offered + ": commit to start " + figure + " / tuned River",
+				Value:   Key{offered + ": " + ours, figure},
 				Against: Key{offered + ": " + tuned, figure}, Level: level, Informative: shown}
 		}
 		s.Bars = append(s.Bars, against("p50", r.p50), against("p99", r.p99))

@@ -15,7 +15,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/entrant"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // Team is a workspace and its only definition.
@@ -35,7 +34,7 @@ type Insert func(ctx context.Context, conn *pgx.Conn, team Team) (Sent, error)
 
 // Alone inserts with a single statement that commits by itself.
 func Alone(statement string) Insert {
-	statement = queries.Get(statement)
+	statement = lab.Query(statement)
 	return func(ctx context.Context, conn *pgx.Conn, team Team) (Sent, error) {
 		began := time.Now()
 		var execution string
@@ -67,8 +66,9 @@ func ByRiver(client *river.Client[pgx.Tx]) Insert {
 		sent.WorkflowID = "execution-" + execution
 		err = inTransaction(ctx, conn, &sent, func(tx pgx.Tx) error {
 			sent.Began = time.Now()
-			_, err := client.InsertTx(ctx, tx, entrant.OrderArgs{Execution: execution, Workspace: team.Workspace, Definition: team.Definition,
-				Params: []byte(lab.Params)}, nil)
+			_, err := client.InsertTx(ctx, tx,
+				entrant.OrderArgs{Execution: execution, Workspace: team.Workspace, Definition: team.Definition,
+					Params: []byte(lab.Params)}, nil)
 			return err
 		})
 		return sent, err
@@ -94,7 +94,7 @@ func inTransaction(ctx context.Context, conn *pgx.Conn, sent *Sent, do func(pgx.
 
 // Teams reads the workspaces of a database made from the Ours template.
 func Teams(ctx context.Context, pool *pgxpool.Pool) ([]Team, error) {
-	rows, err := pool.Query(ctx, queries.Get("teams"))
+	rows, err := pool.Query(ctx, lab.Query("teams"))
 	if err != nil {
 		return nil, fmt.Errorf("read workspaces: %w", err)
 	}
@@ -103,7 +103,7 @@ func Teams(ctx context.Context, pool *pgxpool.Pool) ([]Team, error) {
 
 // AddTeams adds workspaces with a limit, and returns them.
 func AddTeams(ctx context.Context, pool *pgxpool.Pool, name string, count, limit int) ([]Team, error) {
-	rows, err := pool.Query(ctx, queries.Get("workspaces"), count, limit, name)
+	rows, err := pool.Query(ctx, lab.Query("workspaces"), count, limit, name)
 	if err != nil {
 		return nil, fmt.Errorf("add workspaces: %w", err)
 	}
@@ -119,7 +119,9 @@ type Load struct {
 }
 
 // each runs write concurrently for every writer, and collects what they sent.
-func (l *Load) each(ctx context.Context, write func(ctx context.Context, conn *pgx.Conn, writer int) ([]Sent, error)) ([]Sent, error) {
+func (l *Load) each(
+	ctx context.Context, write func(ctx context.Context, conn *pgx.Conn, writer int) ([]Sent, error),
+) ([]Sent, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	sent := make([][]Sent, l.Writers)
 	for writer := range l.Writers {
@@ -237,7 +239,9 @@ const startsWithin = time.Minute
 
 // Latencies waits for every item's start and returns how long each took: from before the INSERT, and from before the
 // commit. It is an error if an item is not started in time.
-func Latencies(ctx context.Context, server *frontend.Server, sent []Sent) (fromInsert, fromCommit []time.Duration, err error) {
+func Latencies(
+	ctx context.Context, server *frontend.Server, sent []Sent,
+) (fromInsert, fromCommit []time.Duration, err error) {
 	fromInsert, fromCommit, late, err := latencies(ctx, server, sent)
 	if err == nil && late > 0 {
 		err = fmt.Errorf("%d of %d items were not started within %s of the last insert", late, len(sent), startsWithin)
@@ -247,7 +251,9 @@ func Latencies(ctx context.Context, server *frontend.Server, sent []Sent) (fromI
 
 // latencies is Latencies for loads that may exceed a contestant's capacity. Items that are not started in time are
 // counted as late, and their latency is taken to be the time waited so far, which understates it.
-func latencies(ctx context.Context, server *frontend.Server, sent []Sent) (fromInsert, fromCommit []time.Duration, late int, err error) {
+func latencies(
+	ctx context.Context, server *frontend.Server, sent []Sent,
+) (fromInsert, fromCommit []time.Duration, late int, err error) {
 	patient, cancel := context.WithTimeout(ctx, startsWithin)
 	defer cancel()
 	for _, s := range sent {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // Loading measures what a replica needs to load everything that is waiting.
@@ -17,8 +16,9 @@ func Loading() *Scenario {
 	open := backlogs{}
 	return &Scenario{
 		Name: "load", Title: "Learning what waits",
-		Text: "Ten items wait in each of 100,000 workspaces. A store that knows of nothing, on a connection of its own, is asked for no item: it loads what waits. " +
-			"`kept` is what the heap of this process has grown by after a collection, the store included, and `allocated` all that was on the way.",
+		Text: "Ten items wait in each of 100,000 workspaces. A store that knows of nothing, on a connection of its own, is " +
+			"asked for no item: it loads what waits. `kept` is what the heap of this process has grown by after a collection, " +
+			"the store included, and `allocated` all that was on the way.",
 		Entrants: []Entrant{open.entrant(lanes, blue, fillLanes, (*backlog).load)},
 		Columns:  []Column{{"seconds", "seconds"}, {"kept", "kept MB"}, {"allocated", "allocated MB"}},
 		Bars: []Bar{
@@ -34,7 +34,7 @@ func fillLanes(ctx context.Context, t *Turn, b *backlog) error {
 	if _, err := AddTeams(ctx, b.pool, "lane", Quickly(t, 100_000, 500), 5); err != nil {
 		return err
 	}
-	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_everywhere"), "lane", 10, lab.Params); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("enqueue_everywhere"), "lane", 10, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
 	return nil

@@ -139,7 +139,8 @@ func (s *Scenario) Run(ctx context.Context, l *lab.Lab, rounds int, say func(str
 				say("%v", err)
 			}
 			result.take(t, entrant, round)
-			say("%-10s %d/%d %-34s %5.1f s  %s", s.Name, round+1, rounds, entrant.Name, time.Since(began).Seconds(), s.line(t.Figures))
+			say("%-10s %d/%d %-34s %5.1f s  %s", s.Name, round+1, rounds, entrant.Name,
+				time.Since(began).Seconds(), s.line(t.Figures))
 		}
 	}
 	return result
@@ -212,7 +213,8 @@ func (r *Result) Of(bar Bar) (stat.Spread, bool) {
 	default:
 		spread = r.Spread(bar.Value)
 		if bar.Constant != 0 {
-			spread = stat.Spread{Median: spread.Median / bar.Constant, Min: spread.Min / bar.Constant, Max: spread.Max / bar.Constant}
+			spread = stat.Spread{Median: spread.Median / bar.Constant, Min: spread.Min / bar.Constant,
+				Max: spread.Max / bar.Constant}
 		}
 	}
 	if bar.AtLeast {

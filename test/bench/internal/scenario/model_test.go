@@ -15,7 +15,7 @@ import (
 
 func quiet(string, ...any) {}
 
-// fixed is an entrant whose turns come to these values, one after another; NaN fails.
+// fixed is an entrant whose turns yield these values, one after another. NaN is a failed turn.
 func fixed(name string, order *[]string, values ...float64) Entrant {
 	turn := 0
 	return Entrant{Name: name, Run: func(_ context.Context, t *Turn) error {
@@ -62,10 +62,11 @@ func TestEntrantsTakeTurnsAndAFailedTurnCostsOnlyItself(t *testing.T) {
 
 func TestRoundsAreBoundedAndTurnsTimeOut(t *testing.T) {
 	t.Parallel()
-	s := &Scenario{Name: "s", MaxRounds: 1, Limit: time.Millisecond, Entrants: []Entrant{{Name: "a", Run: func(ctx context.Context, _ *Turn) error {
-		<-ctx.Done()
-		return ctx.Err()
-	}}}}
+	s := &Scenario{Name: "s", MaxRounds: 1, Limit: time.Millisecond,
+		Entrants: []Entrant{{Name: "a", Run: func(ctx context.Context, _ *Turn) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}}}
 	result := s.Run(t.Context(), &lab.Lab{}, 5, quiet)
 	require.Len(t, result.Errors, 1)
 	require.ErrorContains(t, result.Errors[0], "gave up after 1ms")
@@ -90,12 +91,13 @@ func TestEveryScenarioIsWellFormed(t *testing.T) {
 		}
 		for _, b := range s.Bars {
 			require.True(t, entrants[b.Value.Entrant] && figures[b.Value.Figure], "%s: %s", s.Name, b.Text)
-			require.True(t, b.Against == Key{} || entrants[b.Against.Entrant] && figures[b.Against.Figure], "%s: %s", s.Name, b.Text)
+			require.True(t, b.Against == Key{} || entrants[b.Against.Entrant] && figures[b.Against.Figure],
+				"%s: %s", s.Name, b.Text)
 		}
 	}
 }
 
-// renamed is a scenario in another form.
+// renamed gives a scenario another name.
 func renamed(s *Scenario) *Scenario {
 	s.Name += " again"
 	return s

@@ -26,7 +26,9 @@ type searchStep struct {
 
 // search finds the greatest rate that try calls good. It raises the rate by a quarter until one is not good, then
 // bisects.
-func search(from, limit float64, halvings int, try func(rate float64) (searchStep, error)) (float64, []searchStep, error) {
+func search(
+	from, limit float64, halvings int, try func(rate float64) (searchStep, error),
+) (float64, []searchStep, error) {
 	var steps []searchStep
 	attempt := func(rate float64) (bool, error) {
 		step, err := try(rate)
@@ -69,14 +71,15 @@ func rateEntrant(name string, colour int, c contestant) Entrant {
 			return err
 		}
 		duration := Quickly(t, 4*time.Second, 300*time.Millisecond)
-		best, steps, err := search(Quickly(t, 1000.0, 200), Quickly(t, 20000.0, 300), Quickly(t, 3, 0), func(rate float64) (searchStep, error) {
-			o, err := pacedOnce(ctx, s, rate, duration)
-			if err != nil {
-				return searchStep{}, fmt.Errorf("offer %.0f items/s: %w", rate, err)
-			}
-			p99 := stat.Percentile(o.milliseconds, 0.99)
-			return searchStep{rate, p99, p99 <= patience && o.kept >= keeps*rate}, s.awaitSettled(ctx)
-		})
+		best, steps, err := search(Quickly(t, 1000.0, 200), Quickly(t, 20000.0, 300), Quickly(t, 3, 0),
+			func(rate float64) (searchStep, error) {
+				o, err := pacedOnce(ctx, s, rate, duration)
+				if err != nil {
+					return searchStep{}, fmt.Errorf("offer %.0f items/s: %w", rate, err)
+				}
+				p99 := stat.Percentile(o.milliseconds, 0.99)
+				return searchStep{rate, p99, p99 <= patience && o.kept >= keeps*rate}, s.awaitSettled(ctx)
+			})
 		t.Figures["best"] = best
 		for _, step := range inOrder(steps) {
 			t.Curve.X, t.Curve.Y = append(t.Curve.X, step.rate), append(t.Curve.Y, step.p99)
@@ -89,14 +92,17 @@ func rateEntrant(name string, colour int, c contestant) Entrant {
 func Greatest() *Scenario {
 	return &Scenario{
 		Name: "rate", Title: "The highest offered rate with a p99 of 50 ms",
-		Text: "16 writers offer more and more, 4 s at each rate, and then less and less around the highest good one: a rate is good if the writers kept 97 % of it " +
-			"and the p99 from commit to start stayed within 50 ms.",
-		Entrants: []Entrant{rateEntrant("pgdispatch", blue, busy()), rateEntrant("River tuned", yellow, rivers(tunedCooldown))},
-		Columns:  []Column{{"best", "items/s"}},
-		Charts:   []Chart{{"best", "The highest offered rate with a p99 of 50 ms", "items/s"}},
-		Lines:    &LinesChart{Title: "Commit to start, p99, by offered rate", X: "items/s offered", Y: "ms", MaxY: 100, Mark: patience},
+		Text: "16 writers offer more and more, 4 s at each rate, and then less and less around the highest good one: a " +
+			"rate is good if the writers kept 97 % of it and the p99 from commit to start stayed within 50 ms.",
+		Entrants: []Entrant{rateEntrant("pgdispatch", blue, busy()),
+			rateEntrant("River tuned", yellow, rivers(tunedCooldown))},
+		Columns: []Column{{"best", "items/s"}},
+		Charts:  []Chart{{"best", "The highest offered rate with a p99 of 50 ms", "items/s"}},
+		Lines: &LinesChart{Title: "Commit to start, p99, by offered rate", X: "items/s offered", Y: "ms",
+			MaxY: 100, Mark: patience},
 		Bars: []Bar{
-			{Text: "Highest offered rate with p99 of 50 ms / tuned River's", Value: Key{"pgdispatch", "best"}, Against: Key{"River tuned", "best"}, AtLeast: true, Level: 1.4},
+			{Text: "Highest offered rate with p99 of 50 ms / tuned River's", Value: Key{"pgdispatch", "best"},
+				Against: Key{"River tuned", "best"}, AtLeast: true, Level: 1.4},
 		},
 		Limit: 6 * time.Minute,
 	}

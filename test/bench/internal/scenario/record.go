@@ -13,7 +13,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // recording is a script and the number of items that it settles.
@@ -69,10 +68,10 @@ func record(ctx context.Context, l *lab.Lab, cycle []step, cycles int) (r record
 				_, err = db.Pool.Exec(ctx, line)
 			case "enqueue":
 				line = "execute enqueue(" + strconv.Itoa(s.items) + ")"
-				_, err = db.Pool.Exec(ctx, queries.Get(statements[s.name]), s.items)
+				_, err = db.Pool.Exec(ctx, lab.Query(statements[s.name]), s.items)
 			default:
 				line = map[string]string{"end": "execute finish_one", "ends": "execute finish_all"}[s.name]
-				_, err = db.Pool.Exec(ctx, queries.Get(statements[s.name]))
+				_, err = db.Pool.Exec(ctx, lab.Query(statements[s.name]))
 			}
 			if err != nil {
 				return r, fmt.Errorf("record %s: %w", s.name, err)

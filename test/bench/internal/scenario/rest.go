@@ -11,7 +11,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // restPoll is the default poll interval, by which an idle replica's statements are counted.
@@ -21,15 +20,18 @@ const restPoll = 5 * time.Second
 func Rest() *Scenario {
 	return &Scenario{
 		Name: "rest", Title: "An idle replica",
-		Text: "One replica with its defaults and nothing to do for a minute, in which it once holds all that waits against its memory: " +
-			"its statements by `pg_stat_statements`, those by which it says that it lives apart (its row in `replicas` and its listener's ping), and its CPU by /proc.",
+		Text: "One replica with its defaults and nothing to do for a minute, in which it once holds all that waits against " +
+			"its memory: its statements by `pg_stat_statements`, those by which it says that it lives apart (its row in " +
+			"`replicas` and its listener's ping), and its CPU by /proc.",
 		Entrants: []Entrant{
 			{Name: "pgdispatch", Colour: blue, Run: restRun},
 		},
-		Columns:   []Column{{"statements", "statements a poll interval"}, {"alive", "of liveness, a poll interval"}, {"cpu", "CPU %"}},
+		Columns: []Column{{"statements", "statements a poll interval"},
+			{"alive", "of liveness, a poll interval"}, {"cpu", "CPU %"}},
 		MaxRounds: 2,
 		Bars: []Bar{
-			{Text: "Idle replica: statements a poll interval besides liveness", Value: Key{"pgdispatch", "statements"}, Level: 1},
+			{Text: "Idle replica: statements a poll interval besides liveness",
+				Value: Key{"pgdispatch", "statements"}, Level: 1},
 			{Text: "Idle replica: CPU %", Value: Key{"pgdispatch", "cpu"}, Level: 0.5},
 		},
 	}
@@ -115,7 +117,7 @@ func (s *stage) statements(ctx context.Context) (map[string]int64, error) {
 	if !s.lab.HasStatements {
 		return nil, nil
 	}
-	rows, err := s.db.Pool.Query(ctx, queries.Get("statements"))
+	rows, err := s.db.Pool.Query(ctx, lab.Query("statements"))
 	if err != nil {
 		return nil, fmt.Errorf("count statements: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
+	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -17,8 +17,10 @@ import (
 func Snapshot(hold time.Duration) *Scenario {
 	return &Scenario{
 		Name: "snapshot", Title: "Claims beside an old snapshot",
-		Text: "1,000 items a second are enqueued one by one, claimed and settled ten at a time, and ended: a minute as it is, " + inMinutes(hold) + " while a transaction elsewhere holds a snapshot " +
-			"(the last minute counts), and a minute after it has ended (the last 15 s count). A claim is timed with the look at what has changed that comes before it.",
+		Text: "1,000 items a second are enqueued one by one, claimed and settled ten at a time, and ended: a minute as it " +
+			"is, " + inMinutes(hold) + " while a transaction elsewhere holds a snapshot (the last minute counts), and a " +
+			"minute after it has ended (the last 15 s count). A claim is timed with the look at what has changed that comes " +
+			"before it.",
 		Entrants: []Entrant{{Name: ours, Colour: blue, Run: func(ctx context.Context, t *Turn) error {
 			b, err := openBacklog(ctx, t, nil)
 			if err == nil {
@@ -29,12 +31,15 @@ func Snapshot(hold time.Duration) *Scenario {
 			}
 			return err
 		}}},
-		Columns:   []Column{{"fresh", "fresh: claim p99 ms"}, {"held", "snapshot held: p99 ms"}, {"after", "a minute after: p99 ms"}, {"rate", "items/s kept"}},
+		Columns: []Column{{"fresh", "fresh: claim p99 ms"}, {"held", "snapshot held: p99 ms"},
+			{"after", "a minute after: p99 ms"}, {"rate", "items/s kept"}},
 		MaxRounds: 3,
 		Limit:     hold + 5*time.Minute,
 		Bars: []Bar{
-			{Text: "Claim p99 after " + inMinutes(hold) + " beside an old snapshot / fresh", Value: Key{ours, "held"}, Against: Key{ours, "fresh"}, Level: 3},
-			{Text: "The same a minute after the snapshot's end", Value: Key{ours, "after"}, Against: Key{ours, "fresh"}, Level: 1.5},
+			{Text: "Claim p99 after " + inMinutes(hold) + " beside an old snapshot / fresh", Value: Key{ours, "held"},
+				Against: Key{ours, "fresh"}, Level: 3},
+			{Text: "The same a minute after the snapshot's end", Value: Key{ours, "after"},
+				Against: Key{ours, "fresh"}, Level: 1.5},
 		},
 	}
 }
@@ -64,7 +69,7 @@ func (b *backlog) beside(ctx context.Context, t *Turn, hold time.Duration) error
 	}
 	// Without a rollback the pool would wait for the connection forever.
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if _, err := tx.Exec(ctx, queries.Get("snapshot")); err != nil {
+	if _, err := tx.Exec(ctx, lab.Query("snapshot")); err != nil {
 		return fmt.Errorf("take a snapshot: %w", err)
 	}
 	held, rateHeld, err := b.busy(ctx, Quickly(t, hold, minute), minute)
@@ -122,7 +127,7 @@ func (b *backlog) busy(ctx context.Context, duration, last time.Duration) (p99, 
 	})
 	g.Go(func() error {
 		for executions := range running {
-			if _, err := b.pool.Exec(ctx, queries.Get("finish"), executions); err != nil {
+			if _, err := b.pool.Exec(ctx, lab.Query("finish"), executions); err != nil {
 				return fmt.Errorf("finish: %w", err)
 			}
 		}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -32,36 +31,46 @@ const (
 func Soak(length time.Duration) *Scenario {
 	return &Scenario{
 		Name: "soak", Title: "A long time under load",
-		Text: fmt.Sprintf("%.0f items a second for %s, each with its workflow's end, which the frontend says half a second after the start; finished items are deleted after a minute. Beside "+
-			"it, one transaction after another enqueues, stays open for up to %s, and commits. Memory and goroutines are one replica's, tables and indexes all of pgdispatch's; `early` is the greatest of the second half of the "+
-			"first ten minutes (or of the first quarter, if that is less), `late` that of the last tenth. Errors are lines of Postgres' log at ERROR or above.", soakRate, inMinutes(length), longest),
+		Text: fmt.Sprintf("%.0f items a second for %s, each with its workflow's end, which the frontend says half a second "+
+			"after the start; finished items are deleted after a minute. Beside "+
+			"it, one transaction after another enqueues, stays open for up to %s, and commits. Memory and goroutines are one "+
+			"replica's, tables and indexes all of pgdispatch's; `early` is the greatest of the second half of the first ten "+
+			"minutes (or of the first quarter, if that is less), `late` that of the last tenth. Errors are lines of Postgres' "+
+			"log at ERROR or above.", soakRate, inMinutes(length), longest),
 		Entrants: []Entrant{{Name: ours, Colour: blue, Run: func(ctx context.Context, t *Turn) error {
-			s, err := t.run(ctx, replicas(1, lab.Replica{Workers: 100}, Alone("enqueue")), frontend.Options{CloseAfter: 500 * time.Millisecond}, warmUps(t))
+			s, err := t.run(ctx, replicas(1, lab.Replica{Workers: 100}, Alone("enqueue")),
+				frontend.Options{CloseAfter: 500 * time.Millisecond}, warmUps(t))
 			if err != nil {
 				return err
 			}
 			return s.close(s.soak(ctx, t, Quickly(t, length, 10*time.Second)))
 		}}},
-		Columns: []Column{{"items", "items"}, {"p99", "p99 ms, last tenth"}, {"memoryEarly", "memory MiB, early"}, {"memoryLate", "late"}, {"goroutinesEarly", "goroutines, early"}, {"goroutinesLate", "late"},
-			{"tablesEarly", "tables MiB, early"}, {"tablesLate", "late"}, {"indexesEarly", "indexes MiB, early"}, {"indexesLate", "late"},
-			{"connections", "connections, most"}, {"queue", "notification queue %, most"}, {"open", "open items, most"}, {"errors", "errors in Postgres' log"}},
+		Columns: []Column{{"items", "items"}, {"p99", "p99 ms, last tenth"}, {"memoryEarly", "memory MiB, early"},
+			{"memoryLate", "late"}, {"goroutinesEarly", "goroutines, early"}, {"goroutinesLate", "late"},
+			{"tablesEarly", "tables MiB, early"}, {"tablesLate", "late"}, {"indexesEarly", "indexes MiB, early"},
+			{"indexesLate", "late"},
+			{"connections", "connections, most"}, {"queue", "notification queue %, most"}, {"open", "open items, most"},
+			{"errors", "errors in Postgres' log"}},
 		MaxRounds: 1,
 		Limit:     length + 5*time.Minute,
 		Bars: []Bar{
-			{Text: "Soak: memory late / early", Value: Key{ours, "memoryLate"}, Against: Key{ours, "memoryEarly"}, Level: 1.15},
-			{Text: "Soak: goroutines late / early", Value: Key{ours, "goroutinesLate"}, Against: Key{ours, "goroutinesEarly"}, Level: 1.15},
-			{Text: "Soak: tables late / early", Value: Key{ours, "tablesLate"}, Against: Key{ours, "tablesEarly"}, Level: 1.15},
-			{Text: "Soak: indexes late / early", Value: Key{ours, "indexesLate"}, Against: Key{ours, "indexesEarly"}, Level: 1.15},
+			stays("memory"), stays("goroutines"), stays("tables"), stays("indexes"),
 			{Text: "Soak: errors in Postgres' log", Value: Key{ours, "errors"}, Level: 0},
 		},
 	}
+}
+
+// stays is the target that something is at the end what it was early on.
+func stays(what string) Bar {
+	return Bar{Text: "Soak: " + what + " late / early", Value: Key{ours, what + "Late"},
+		Against: Key{ours, what + "Early"}, Level: 1.15}
 }
 
 // sample holds the readings at one moment.
 type sample struct{ memory, goroutines, tables, indexes, connections, queue, open float64 }
 
 func (s *stage) soak(ctx context.Context, t *Turn, length time.Duration) error {
-	if _, err := s.db.Pool.Exec(ctx, queries.Get("soak_settings")); err != nil {
+	if _, err := s.db.Pool.Exec(ctx, lab.Query("soak_settings")); err != nil {
 		return fmt.Errorf("set the retention: %w", err)
 	}
 	before, err := s.logged()
@@ -108,21 +117,29 @@ func (s *stage) soak(ctx context.Context, t *Turn, length time.Duration) error {
 	t.Figures["items"] = float64(s.server.Counts().Starts)
 	t.Figures["errors"] = float64(after - before)
 	t.Notes = append(t.Notes, fmt.Sprintf("%d transactions stayed open for up to %s.", held, longest))
+	t.develop(samples, length)
+	return nil
+}
+
+// develop sets the figures of what samples say about a turn of the given length.
+func (t *Turn) develop(samples []sample, length time.Duration) {
 	early := min(soakStable, length/4)
 	stretch := func(from, to time.Duration) []sample {
 		n := float64(len(samples)) / float64(length)
 		return samples[int(n*float64(from)):max(int(n*float64(to)), int(n*float64(from))+1)]
 	}
 	for name, of := range map[string]func(sample) float64{
-		"memory": func(s sample) float64 { return s.memory / (1 << 20) }, "goroutines": func(s sample) float64 { return s.goroutines },
-		"tables": func(s sample) float64 { return s.tables / (1 << 20) }, "indexes": func(s sample) float64 { return s.indexes / (1 << 20) },
+		"memory":     func(s sample) float64 { return s.memory / (1 << 20) },
+		"goroutines": func(s sample) float64 { return s.goroutines },
+		"tables":     func(s sample) float64 { return s.tables / (1 << 20) },
+		"indexes":    func(s sample) float64 { return s.indexes / (1 << 20) },
 	} {
-		t.Figures[name+"Early"], t.Figures[name+"Late"] = greatestOf(stretch(early/2, early), of), greatestOf(stretch(length*9/10, length), of)
+		t.Figures[name+"Early"] = greatestOf(stretch(early/2, early), of)
+		t.Figures[name+"Late"] = greatestOf(stretch(length*9/10, length), of)
 	}
 	t.Figures["connections"] = greatestOf(samples, func(s sample) float64 { return s.connections })
 	t.Figures["queue"] = 100 * greatestOf(samples, func(s sample) float64 { return s.queue })
 	t.Figures["open"] = greatestOf(samples, func(s sample) float64 { return s.open })
-	return nil
 }
 
 func greatestOf(samples []sample, of func(sample) float64) (most float64) {
@@ -165,7 +182,7 @@ func (s *stage) samples(ctx context.Context, interval time.Duration) (all []samp
 			return all, err
 		}
 		one.goroutines = metrics["go_goroutines"]
-		row := s.db.Pool.QueryRow(context.WithoutCancel(ctx), queries.Get("soak"))
+		row := s.db.Pool.QueryRow(context.WithoutCancel(ctx), lab.Query("soak"))
 		if err := row.Scan(&one.tables, &one.indexes, &one.connections, &one.queue, &one.open); err != nil {
 			return all, fmt.Errorf("look at the database: %w", err)
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/entrant"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 )
 
 // tunedCooldown is the minimum that River allows.
@@ -72,7 +71,8 @@ func child(describe lab.Child) func(*lab.Lab, *lab.Database, string) ([]*lab.Pro
 }
 
 func byHand(kind string, async bool) contestant {
-	return contestant{template: lab.Ours, insert: by(Alone("enqueue_floor")), processes: child(lab.Child{Kind: kind, Async: async})}
+	return contestant{template: lab.Ours, insert: by(Alone("enqueue_floor")),
+		processes: child(lab.Child{Kind: kind, Async: async})}
 }
 
 func rivers(cooldown time.Duration) contestant {
@@ -128,7 +128,7 @@ func (t *Turn) setUp(ctx context.Context, c contestant, options frontend.Options
 		s.teams, err = Teams(ctx, s.db.Pool)
 	}
 	if err == nil && c.maxClaims > 0 {
-		_, err = s.db.Pool.Exec(ctx, queries.Get("settings"), c.maxClaims, false)
+		_, err = s.db.Pool.Exec(ctx, lab.Query("settings"), c.maxClaims, false)
 	}
 	if err != nil {
 		return nil, s.close(err)
@@ -201,7 +201,7 @@ func (s *stage) awaitNone(ctx context.Context, query string) error {
 	}
 	for {
 		var left int
-		if err := s.db.Pool.QueryRow(ctx, queries.Get(query)).Scan(&left); err != nil {
+		if err := s.db.Pool.QueryRow(ctx, lab.Query(query)).Scan(&left); err != nil {
 			return fmt.Errorf("count what is left: %w", err)
 		}
 		if left == 0 {

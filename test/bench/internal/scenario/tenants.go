@@ -11,7 +11,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -49,10 +48,11 @@ func tenants(ctx context.Context, t *Turn, s *stage, beside bool) error {
 	var sent []Sent
 	g, loads := errgroup.WithContext(ctx)
 	if beside {
-		many := &Load{Pool: s.db.Pool, Teams: noisy, Writers: 4, Insert: func(ctx context.Context, conn *pgx.Conn, team Team) (Sent, error) {
-			_, err := conn.Exec(ctx, queries.Get("enqueue_many"), team.Workspace, team.Definition, noisyRows, lab.Params)
-			return Sent{Done: time.Now()}, err
-		}}
+		many := &Load{Pool: s.db.Pool, Teams: noisy, Writers: 4,
+			Insert: func(ctx context.Context, conn *pgx.Conn, team Team) (Sent, error) {
+				_, err := conn.Exec(ctx, lab.Query("enqueue_many"), team.Workspace, team.Definition, noisyRows, lab.Params)
+				return Sent{Done: time.Now()}, err
+			}}
 		g.Go(func() error {
 			_, err := many.Paced(loads, quietRate*noisyTimes/noisyRows, duration+time.Second)
 			return err
@@ -75,7 +75,8 @@ func tenants(ctx context.Context, t *Turn, s *stage, beside bool) error {
 		return errors.Join(err, s.alive())
 	}
 	if late > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("%d of the quiet workspace's items were not started %s after the last insert, and are taken for that late.", late, startsWithin))
+		t.Notes = append(t.Notes, fmt.Sprintf("%d of the quiet workspace's items were not started %s after the last "+
+			"insert, and are taken for that late.", late, startsWithin))
 	}
 	samples := stat.Milliseconds(took)
 	t.Figures["p50"], t.Figures["p99"] = stat.Percentile(samples, 0.5), stat.Percentile(samples, 0.99)
@@ -87,13 +88,15 @@ func tenants(ctx context.Context, t *Turn, s *stage, beside bool) error {
 func Tenants() *Scenario {
 	return &Scenario{
 		Name: "tenants", Title: "A quiet workspace beside a noisy one",
-		Text: "The quiet workspace enqueues 20 items a second; the noisy one 2,000, twenty a statement, with a limit of 20 and workflows that run for 50 ms: it is full from the first " +
-			"moment, and its backlog grows to the end. From the quiet one's INSERT to its start, one replica with its defaults.",
+		Text: "The quiet workspace enqueues 20 items a second; the noisy one 2,000, twenty a statement, with a limit of 20 " +
+			"and workflows that run for 50 ms: it is full from the first moment, and its backlog grows to the end. From the " +
+			"quiet one's INSERT to its start, one replica with its defaults.",
 		Entrants: []Entrant{tenantEntrant("alone", grey, false), tenantEntrant("beside 100 times its load", blue, true)},
 		Columns:  []Column{{"p50", "quiet: p50 ms"}, {"p99", "quiet: p99 ms"}, {"starts", "starts/s, all"}},
 		Charts:   []Chart{{"p99", "A quiet workspace's p99", "ms"}},
 		Bars: []Bar{
-			{Text: "Quiet workspace's p99 beside a noisy one / alone", Value: Key{"beside 100 times its load", "p99"}, Against: Key{"alone", "p99"}, Level: 3},
+			{Text: "Quiet workspace's p99 beside a noisy one / alone", Value: Key{"beside 100 times its load", "p99"},
+				Against: Key{"alone", "p99"}, Level: 3},
 		},
 	}
 }

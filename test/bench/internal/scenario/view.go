@@ -11,9 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -39,18 +38,18 @@ func fillMuch(ctx context.Context, t *Turn, b *backlog) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer conn.Release()
-	if _, err := conn.Exec(ctx, queries.Get("triggers_off")); err != nil {
+	if _, err := conn.Exec(ctx, lab.Query("triggers_off")); err != nil {
 		return fmt.Errorf("switch triggers off: %w", err)
 	}
 	for all, n := Quickly(t, 5_000_000, 5000), 1; n <= all; n += fillBatch {
-		if _, err := conn.Exec(ctx, queries.Get("view_finished"), min(fillBatch, all), n, all); err != nil {
+		if _, err := conn.Exec(ctx, lab.Query("view_finished"), min(fillBatch, all), n, all); err != nil {
 			return fmt.Errorf("make items that have ended: %w", err)
 		}
 	}
-	if _, err := conn.Exec(ctx, queries.Get("triggers_on")); err != nil {
+	if _, err := conn.Exec(ctx, lab.Query("triggers_on")); err != nil {
 		return fmt.Errorf("switch triggers on: %w", err)
 	}
-	if _, err := b.pool.Exec(ctx, queries.Get("enqueue_everywhere"), "full", 10, lab.Params); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("enqueue_everywhere"), "full", 10, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
 	return b.claimAll(ctx) // claims nothing, but the store then knows that every workspace is full
@@ -62,15 +61,21 @@ func View() *Scenario {
 	const none, much = "an empty database", "5,000,000 ended, 1,000,000 waiting"
 	return &Scenario{
 		Name: "view", Title: "What looking on costs",
-		Text: "The read model behind `status`, `status --watch` and the web view, beside 100,000 workspaces, 5,000,000 items that have ended (one in a hundred failed) and 1,000,000 that wait: each " +
-			"read 20 times, the overview with those who wait longest. A list's figure is the median of its slowest order or filter. Then claims of ten as in `claims`, alone and " +
-			"with a look at the overview, a second each, in " + strconv.Itoa(watchedPairs) + " pairs of which every other begins with the look: the ratio of the mean claims of each pair, its median, and the interval that has the " +
-			"true median in 95 of 100 cases. It is the interval's end that counts.",
-		Entrants: []Entrant{open.entrant(none, grey, nil, (*backlog).look), open.entrant(much, blue, fillMuch, (*backlog).look)},
-		Columns: []Column{{"overview", "overview ms"}, {"slowest", "slowest ms"}, {"oldest", "longest waiting ms"}, {"workspaces", "other workspaces ms"}, {"search", "a part of a name ms"},
-			{"items", "items ms"}, {"dead", "dead letters ms"}, {"alone", "claim alone ms"}, {"slower", "watched / alone"}, {"least", "from"}, {"most", "to"}},
+		Text: "The read model behind `status`, `status --watch` and the web view, beside 100,000 workspaces, 5,000,000 " +
+			"items that have ended (one in a hundred failed) and 1,000,000 that wait: each read 20 times, the overview with " +
+			"those who wait longest. A list's figure is the median of its slowest order or filter. Then claims of ten as in " +
+			"`claims`, alone and with a look at the overview, a second each, in " + strconv.Itoa(watchedPairs) +
+			" pairs of which every other begins with the look: the ratio of the mean claims of each pair, its median, and the " +
+			"interval that has the true median in 95 of 100 cases. It is the interval's end that counts.",
+		Entrants: []Entrant{open.entrant(none, grey, nil, (*backlog).look),
+			open.entrant(much, blue, fillMuch, (*backlog).look)},
+		Columns: []Column{{"overview", "overview ms"}, {"slowest", "slowest ms"}, {"oldest", "longest waiting ms"},
+			{"workspaces", "other workspaces ms"}, {"search", "a part of a name ms"},
+			{"items", "items ms"}, {"dead", "dead letters ms"}, {"alone", "claim alone ms"}, {"slower", "watched / alone"},
+			{"least", "from"}, {"most", "to"}},
 		Bars: []Bar{
-			{Text: "The overview on 5,000,000 ended and 1,000,000 waiting items, the slowest of 20, ms", Value: Key{much, "slowest"}, Level: 100},
+			{Text: "The overview on 5,000,000 ended and 1,000,000 waiting items, the slowest of 20, ms",
+				Value: Key{much, "slowest"}, Level: 100},
 			{Text: "Claims while somebody looks every second / alone, at the most", Value: Key{much, "most"}, Level: 1.05},
 		},
 		MaxRounds: 2,
@@ -86,21 +91,22 @@ func (b *backlog) look(ctx context.Context, t *Turn) error {
 		return err
 	}
 	defer pool.Close()
-	spectator := &claim.Store{Pool: pool}
+	spectator := &operate.Store{DB: pool}
 	hour := time.Hour
-	list := func(search string, by claim.WorkspaceOrder) func() error {
+	list := func(search string, by operate.WorkspaceOrder) func() error {
 		return func() error { _, err := spectator.ListWorkspaces(ctx, search, by, nil, 50); return err }
 	}
 	reads := map[string][]func() error{
 		"overview":   {func() error { return overview(ctx, spectator) }},
-		"oldest":     {list("", claim.ByOldest)},
-		"workspaces": {list("", claim.ByName), list("", claim.ByRunning), list("", claim.ByFailures)},
-		"search":     {list("nobody", claim.ByName), list("9", claim.ByOldest), list("9", claim.ByFailures)},
+		"oldest":     {list("", operate.ByOldest)},
+		"workspaces": {list("", operate.ByName), list("", operate.ByRunning), list("", operate.ByFailures)},
+		"search":     {list("nobody", operate.ByName), list("9", operate.ByOldest), list("9", operate.ByFailures)},
 		"dead":       {func() error { _, err := spectator.DeadGroups(ctx, 50); return err }},
 	}
 	for _, status := range []string{"", "PENDING", "DISPATCHED", "COMPLETED", "FAILED"} {
 		reads["items"] = append(reads["items"], func() error {
-			_, err := spectator.ListItems(ctx, claim.ItemFilter{Error: "nothing like it", Since: claim.Moment{Ago: &hour}}, status, nil, nil, 50)
+			_, err := spectator.ListItems(ctx,
+				operate.ItemFilter{Error: "nothing like it", Since: operate.Moment{Ago: &hour}}, status, nil, nil, 50)
 			return err
 		})
 	}
@@ -136,10 +142,10 @@ func openSpectator(ctx context.Context, b *backlog) (*pgxpool.Pool, error) {
 }
 
 // overview performs the reads of the web view's first page.
-func overview(ctx context.Context, spectator *claim.Store) error {
+func overview(ctx context.Context, spectator *operate.Store) error {
 	_, err := spectator.Overview(ctx)
 	if err == nil {
-		_, err = spectator.ListWorkspaces(ctx, "", claim.ByOldest, nil, shownWorkspaces)
+		_, err = spectator.ListWorkspaces(ctx, "", operate.ByOldest, nil, shownWorkspaces)
 	}
 	return err
 }
@@ -158,7 +164,7 @@ func timed(times int, read func() error) ([]float64, error) {
 
 // watched compares claims alone and with a spectator, pair by pair, so that a change during the run affects both.
 // Every other pair begins with the watched turn, so that a slowdown from turn to turn is attributed to neither.
-func (b *backlog) watched(ctx context.Context, t *Turn, spectator *claim.Store) error {
+func (b *backlog) watched(ctx context.Context, t *Turn, spectator *operate.Store) error {
 	var means [2][]float64 // alone, watched
 	for pair := range Quickly(t, watchedPairs, 3) {
 		for turn := range 2 {
@@ -177,7 +183,9 @@ func (b *backlog) watched(ctx context.Context, t *Turn, spectator *claim.Store) 
 }
 
 // turn claims for the given time, beside one look or none, and returns the mean time of a claim in milliseconds.
-func (b *backlog) turn(ctx context.Context, duration time.Duration, looks bool, spectator *claim.Store) (float64, error) {
+func (b *backlog) turn(
+	ctx context.Context, duration time.Duration, looks bool, spectator *operate.Store,
+) (float64, error) {
 	var g errgroup.Group
 	if looks {
 		g.Go(func() error { return overview(ctx, spectator) })

@@ -14,7 +14,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/bench/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
@@ -30,7 +29,8 @@ const (
 )
 
 func watchEntrant(name string, colour, watches int) Entrant {
-	c := replicas(1, lab.Replica{Workers: 50, Variables: []string{"PGDISPATCH_MAX_WATCHES=" + strconv.Itoa(watches)}}, Alone("enqueue"))
+	c := replicas(1, lab.Replica{Workers: 50, Variables: []string{"PGDISPATCH_MAX_WATCHES=" + strconv.Itoa(watches)}},
+		Alone("enqueue"))
 	return Entrant{Name: name, Colour: colour, Run: func(ctx context.Context, t *Turn) error {
 		s, err := t.run(ctx, c, frontend.Options{CloseAfter: frontend.Never}, 5)
 		if err != nil {
@@ -89,8 +89,8 @@ func watch(ctx context.Context, t *Turn, s *stage) error {
 		return stat.Milliseconds(took)
 	}
 	one, all := late(ids[:half]), late(ids[half:])
-	t.Figures["p50"], t.Figures["p99"], t.Figures["last"] = stat.Percentile(one, 0.5), stat.Percentile(one, 0.99), slices.Max(one)
-	t.Figures["burst"] = slices.Max(all)
+	t.Figures["p50"], t.Figures["p99"] = stat.Percentile(one, 0.5), stat.Percentile(one, 0.99)
+	t.Figures["last"], t.Figures["burst"] = slices.Max(one), slices.Max(all)
 	return nil
 }
 
@@ -124,7 +124,8 @@ func (s *stage) cost(ctx context.Context, t *Turn, before float64) error {
 // enqueueMany enqueues the given number of items, evenly over the workspaces.
 func (s *stage) enqueueMany(ctx context.Context, items int) error {
 	for _, team := range s.teams {
-		if _, err := s.db.Pool.Exec(ctx, queries.Get("enqueue_many"), team.Workspace, team.Definition, items/len(s.teams), lab.Params); err != nil {
+		if _, err := s.db.Pool.Exec(ctx, lab.Query("enqueue_many"), team.Workspace, team.Definition, items/len(s.teams),
+			lab.Params); err != nil {
 			return fmt.Errorf("enqueue: %w", err)
 		}
 	}
@@ -133,7 +134,7 @@ func (s *stage) enqueueMany(ctx context.Context, items int) error {
 
 // ended reads when each end was recorded. The database uses this machine's clock.
 func (s *stage) ended(ctx context.Context) (map[string]time.Time, error) {
-	rows, err := s.db.Pool.Query(ctx, queries.Get("ended"))
+	rows, err := s.db.Pool.Query(ctx, lab.Query("ended"))
 	if err != nil {
 		return nil, fmt.Errorf("read ends: %w", err)
 	}
@@ -152,11 +153,15 @@ func Watches() *Scenario {
 	all, some, none := "5,000 watched", "800 watched, the default", "none watched"
 	return &Scenario{
 		Name: "watches", Title: "5,000 open workflows, one replica",
-		Text: "The frontend holds long polls for 20 s and lists what has closed a second late, as a visibility of Elasticsearch's. Nothing ends for 20 s, in which requests are counted; then half " +
-			"of the workflows close, evenly over 15 s and in no order, and then all others at once. From a workflow's close until its end is recorded. What is not watched is found by listing what " +
-			"closed. Memory is the process's resident set, and that of a watch what it grew by since before the items came, divided by the long polls.",
-		Entrants: []Entrant{watchEntrant(all, blue, openExecutions+100), watchEntrant(some, green, 800), watchEntrant(none, grey, 0)},
-		Columns: []Column{{"held", "long polls"}, {"memory", "memory MB"}, {"watch", "kB a watch"}, {"polls", "polls/s"}, {"lists", "lists/s"}, {"others", "other requests/s"},
+		Text: "The frontend holds long polls for 20 s and lists what has closed a second late, as a visibility of " +
+			"Elasticsearch's. Nothing ends for 20 s, in which requests are counted; then half of the workflows close, evenly " +
+			"over 15 s and in no order, and then all others at once. From a workflow's close until its end is recorded. What " +
+			"is not watched is found by listing what closed. Memory is the process's resident set, and that of a watch what " +
+			"it grew by since before the items came, divided by the long polls.",
+		Entrants: []Entrant{watchEntrant(all, blue, openExecutions+100), watchEntrant(some, green, 800),
+			watchEntrant(none, grey, 0)},
+		Columns: []Column{{"held", "long polls"}, {"memory", "memory MB"}, {"watch", "kB a watch"}, {"polls", "polls/s"},
+			{"lists", "lists/s"}, {"others", "other requests/s"},
 			{"p50", "noticed: p50 ms"}, {"p99", "p99 ms"}, {"last", "the last ms"}, {"burst", "2,500 at once: the last ms"}},
 		Bars: []Bar{
 			{Text: "5,000 open, all watched: the last end noticed, ms", Value: Key{all, "last"}, Level: soon},

@@ -39,7 +39,8 @@ func MedianWithin(samples []float64) (least, most float64) {
 		return math.NaN(), math.NaN()
 	}
 	sorted := slices.Sorted(slices.Values(samples))
-	outside := max(int(float64(n)/2-1.96*math.Sqrt(float64(n))/2)-1, 0) // on each side, by the normal approximation of the binomial
+	// on each side, by the normal approximation of the binomial
+	outside := max(int(float64(n)/2-1.96*math.Sqrt(float64(n))/2)-1, 0)
 	return sorted[outside], sorted[n-1-outside]
 }
 

@@ -38,8 +38,11 @@ func (b *book) limit(n int) *book { return b.add(Change{Kind: Workspace, Workspa
 // to moves an item as the product would; change makes it do something else.
 func (b *book) to(id int64, status string, change func(*Change)) *book {
 	old := b.items[id]
-	c := Change{Kind: Item, ID: id, Workspace: "w", Old: old.New, New: status, OldToken: old.NewToken, NewToken: old.NewToken,
-		Held: old.Holds, Holds: status == "CLAIMED" || status == "DISPATCHED", OldOwner: old.NewOwner, OldLease: old.NewLease}
+	c := Change{
+		Kind: Item, ID: id, Workspace: "w", Old: old.New, New: status, OldToken: old.NewToken, NewToken: old.NewToken,
+		Held: old.Holds, Holds: status == "CLAIMED" || status == "DISPATCHED",
+		OldOwner: old.NewOwner, OldLease: old.NewLease,
+	}
 	switch {
 	case status == "CLAIMED":
 		c.NewToken, c.NewOwner, c.NewLease = c.OldToken+1, "r", at(b.now+1000)
@@ -92,19 +95,31 @@ func TestAReplayFindsEachKindOfViolation(t *testing.T) {
 	}{
 		{"a move that there is not", RuleMoves, (&book{}).limit(9).insert(1).to(1, "DISPATCHED", nil)},
 		{"an end that is no end", RuleMoves, (&book{}).limit(9).insert(1).to(1, "CANCELLED", nil).to(1, "PENDING", nil)},
-		{"a change that was not recorded", RuleMoves, (&book{}).limit(9).insert(1).to(1, "CLAIMED", func(c *Change) { c.OldToken, c.NewToken = 7, 8 })},
-		{"over W", RuleCap, (&book{}).limit(9).insert(1, 2, 3, 4).to(1, "CLAIMED", nil).to(2, "CLAIMED", nil).to(3, "CLAIMED", nil).to(4, "CLAIMED", nil)},
-		{"over W after it was lowered", RuleCap, (&book{}).limit(9).insert(1, 2).to(1, "CLAIMED", nil).add(Change{Kind: Settings, Limit: 1}).to(2, "CLAIMED", nil)},
-		{"over a workspace's limit", RuleLimit, (&book{}).limit(1).insert(1, 2).to(1, "CLAIMED", nil).to(1, "DISPATCHED", nil).to(2, "CLAIMED", nil)},
-		{"over a limit that a lost lease holds", RuleLimit, (&book{}).limit(1).insert(1, 2).to(1, "CLAIMED", nil).wait(2000).expire(1).to(2, "CLAIMED", nil)},
-		{"a claim without a new token", RuleTokens, (&book{}).limit(9).insert(1).to(1, "CLAIMED", func(c *Change) { c.NewToken = c.OldToken })},
-		{"a lost lease that frees its slot", RuleTokens, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).wait(2000).to(1, "PENDING", func(c *Change) { c.NewToken++ })},
-		{"another holder without a claim", RuleTokens, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).to(1, "CLAIMED", func(c *Change) { c.NewToken, c.NewOwner = c.OldToken, "s" })},
-		{"a token that changes while nobody claims", RuleTokens, (&book{}).limit(9).insert(1).to(1, "PENDING", func(c *Change) { c.NewToken++ })},
+		{"a change that was not recorded", RuleMoves,
+			(&book{}).limit(9).insert(1).to(1, "CLAIMED", func(c *Change) { c.OldToken, c.NewToken = 7, 8 })},
+		{"over W", RuleCap, (&book{}).limit(9).insert(1, 2, 3, 4).
+			to(1, "CLAIMED", nil).to(2, "CLAIMED", nil).to(3, "CLAIMED", nil).to(4, "CLAIMED", nil)},
+		{"over W after it was lowered", RuleCap,
+			(&book{}).limit(9).insert(1, 2).to(1, "CLAIMED", nil).add(Change{Kind: Settings, Limit: 1}).to(2, "CLAIMED", nil)},
+		{"over a workspace's limit", RuleLimit,
+			(&book{}).limit(1).insert(1, 2).to(1, "CLAIMED", nil).to(1, "DISPATCHED", nil).to(2, "CLAIMED", nil)},
+		{"over a limit that a lost lease holds", RuleLimit,
+			(&book{}).limit(1).insert(1, 2).to(1, "CLAIMED", nil).wait(2000).expire(1).to(2, "CLAIMED", nil)},
+		{"a claim without a new token", RuleTokens,
+			(&book{}).limit(9).insert(1).to(1, "CLAIMED", func(c *Change) { c.NewToken = c.OldToken })},
+		{"a lost lease that frees its slot", RuleTokens,
+			(&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).wait(2000).to(1, "PENDING", func(c *Change) { c.NewToken++ })},
+		{"another holder without a claim", RuleTokens, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).
+			to(1, "CLAIMED", func(c *Change) { c.NewToken, c.NewOwner = c.OldToken, "s" })},
+		{"a token that changes while nobody claims", RuleTokens,
+			(&book{}).limit(9).insert(1).to(1, "PENDING", func(c *Change) { c.NewToken++ })},
 		{"a lease that is taken too early", RuleExpiry, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).expire(1)},
-		{"a settle after the lease", RuleExpiry, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).wait(2000).to(1, "DISPATCHED", nil)},
-		{"a claim while everything is paused", RulePause, (&book{}).limit(9).insert(1).add(Change{Kind: Settings, Limit: 9, Paused: true}).to(1, "CLAIMED", nil)},
-		{"a claim while the workspace is paused", RulePause, (&book{}).add(Change{Kind: Workspace, Workspace: "w", Limit: 9, Paused: true}).insert(1).to(1, "CLAIMED", nil)},
+		{"a settle after the lease", RuleExpiry,
+			(&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).wait(2000).to(1, "DISPATCHED", nil)},
+		{"a claim while everything is paused", RulePause,
+			(&book{}).limit(9).insert(1).add(Change{Kind: Settings, Limit: 9, Paused: true}).to(1, "CLAIMED", nil)},
+		{"a claim while the workspace is paused", RulePause,
+			(&book{}).add(Change{Kind: Workspace, Workspace: "w", Limit: 9, Paused: true}).insert(1).to(1, "CLAIMED", nil)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -138,8 +153,10 @@ func TestTheEndsAreComparedInAllThreeBooks(t *testing.T) {
 		{"an end that may be as well", "", func(e *Expected, _ *Found, _ *[]Run) { e.Want, e.Or = "CANCELLED", "COMPLETED" }},
 		{"a failure that is right", "", func(e *Expected, f *Found, _ *[]Run) { e.Counted, f.Failures = true, 1 }},
 		{"a stranger's workflow", "", func(e *Expected, f *Found, _ *[]Run) { e.Foreign, f.RunID = true, "" }},
-		{"a stranger's workflow that was taken for ours", RuleOneRun, func(e *Expected, f *Found, _ *[]Run) { e.Foreign, f.RunID = true, "s" }},
-		{"a row that was lost with its server", "", func(e *Expected, f *Found, _ *[]Run) { e.Acknowledged, e.Lost, f.Execution = false, true, "" }},
+		{"a stranger's workflow that was taken for ours", RuleOneRun,
+			func(e *Expected, f *Found, _ *[]Run) { e.Foreign, f.RunID = true, "s" }},
+		{"a row that was lost with its server", "",
+			func(e *Expected, f *Found, _ *[]Run) { e.Acknowledged, e.Lost, f.Execution = false, true, "" }},
 		{"two runs that should be two", "", func(e *Expected, _ *Found, r *[]Run) {
 			e.Runs = 2
 			*r = append(*r, Run{WorkflowID: "execution-e", RunID: "s", Status: "COMPLETED", Start: at(10), Close: at(20)})
@@ -150,9 +167,12 @@ func TestTheEndsAreComparedInAllThreeBooks(t *testing.T) {
 		}},
 		{"another end in Temporal", RuleEnd, func(_ *Expected, _ *Found, r *[]Run) { (*r)[0].Status = "TIMED_OUT" }},
 		{"a failure that was counted", RuleCounted, func(_ *Expected, f *Found, _ *[]Run) { f.Failures = 1 }},
-		{"a row that was rolled back", RulePhantom, func(e *Expected, _ *Found, _ *[]Run) { e.Acknowledged, e.RolledBack = false, true }},
-		{"a run without a row", RulePhantom, func(_ *Expected, _ *Found, r *[]Run) { *r = append(*r, Run{WorkflowID: "execution-x"}) }},
-		{"two runs", RuleOneRun, func(_ *Expected, _ *Found, r *[]Run) { *r = append(*r, Run{WorkflowID: "execution-e", RunID: "s"}) }},
+		{"a row that was rolled back", RulePhantom,
+			func(e *Expected, _ *Found, _ *[]Run) { e.Acknowledged, e.RolledBack = false, true }},
+		{"a run without a row", RulePhantom,
+			func(_ *Expected, _ *Found, r *[]Run) { *r = append(*r, Run{WorkflowID: "execution-x"}) }},
+		{"two runs", RuleOneRun,
+			func(_ *Expected, _ *Found, r *[]Run) { *r = append(*r, Run{WorkflowID: "execution-e", RunID: "s"}) }},
 		{"no run", RuleOneRun, func(_ *Expected, _ *Found, r *[]Run) { *r = nil }},
 		{"another run", RuleOneRun, func(_ *Expected, f *Found, _ *[]Run) { f.RunID = "s" }},
 		{"a run that the row does not know", RuleOneRun, func(_ *Expected, f *Found, _ *[]Run) { f.RunID = "" }},

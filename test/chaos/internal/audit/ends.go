@@ -88,10 +88,12 @@ func Rows(expected []Expected, found []Found) (violations []Violation, resolved 
 			resolved++
 		}
 		if f.Status != e.Want && (e.Or == "" || f.Status != e.Or) {
-			violations = append(violations, violation(RuleEnd, "%s is %s and should be %s: %s", f.Execution, f.Status, e.Want, f.Error))
+			violations = append(violations,
+				violation(RuleEnd, "%s is %s and should be %s: %s", f.Execution, f.Status, e.Want, f.Error))
 		}
 		if f.Failures > 0 && !e.Counted {
-			violations = append(violations, violation(RuleCounted, "%s has %d failures of its own: %s", f.Execution, f.Failures, f.Error))
+			violations = append(violations,
+				violation(RuleCounted, "%s has %d failures of its own: %s", f.Execution, f.Failures, f.Error))
 		}
 	}
 	for _, e := range expected {
@@ -108,7 +110,8 @@ func Missing(expected []Expected, found []Found) []Expected {
 	for _, f := range found {
 		there[f.Execution] = true
 	}
-	return slices.DeleteFunc(slices.Clone(expected), func(e Expected) bool { return !e.Acknowledged || there[e.Execution] })
+	return slices.DeleteFunc(slices.Clone(expected),
+		func(e Expected) bool { return !e.Acknowledged || there[e.Execution] })
 }
 
 // Complete reports whether Temporal's list, which lags behind, has every run that the rows mention.
@@ -153,7 +156,8 @@ func Runs(expected []Expected, found []Found, runs []Run) []Violation {
 	for id, list := range byWorkflow {
 		execution := strings.TrimPrefix(id, workflowPrefix)
 		if _, ok := rows[execution]; !ok && !lost[execution] {
-			violations = append(violations, violation(RulePhantom, "%s ran %d times from %s, and has no row", id, len(list), clock(list[0].Start)))
+			violations = append(violations,
+				violation(RulePhantom, "%s ran %d times from %s, and has no row", id, len(list), clock(list[0].Start)))
 		}
 	}
 	return violations
@@ -165,24 +169,30 @@ func chain(f Found, runs []Run, wanted int) []Violation {
 		if len(runs) == 0 {
 			return nil
 		}
-		return []Violation{violation(RuleOneRun, "%s is %s without a run, and has %d in Temporal", f.Execution, f.Status, len(runs))}
+		return []Violation{violation(RuleOneRun, "%s is %s without a run, and has %d in Temporal",
+			f.Execution, f.Status, len(runs))}
 	}
 	slices.SortFunc(runs, func(a, b Run) int { return a.Start.Compare(b.Start) })
 	if len(runs) != wanted {
-		return []Violation{violation(RuleOneRun, "%s has %d runs in Temporal and should have %d", f.Execution, len(runs), wanted)}
+		return []Violation{violation(RuleOneRun, "%s has %d runs in Temporal and should have %d",
+			f.Execution, len(runs), wanted)}
 	}
 	if !slices.ContainsFunc(runs, func(r Run) bool { return r.RunID == f.RunID }) {
-		return []Violation{violation(RuleOneRun, "%s has run %s in its row, which Temporal does not know", f.Execution, f.RunID)}
+		return []Violation{violation(RuleOneRun,
+			"%s has run %s in its row, which Temporal does not know", f.Execution, f.RunID)}
 	}
 	if last := runs[len(runs)-1]; last.Status != f.ExecutionStatus {
-		return []Violation{violation(RuleEnd, "%s is %s in Temporal and %s in its row", f.Execution, last.Status, f.ExecutionStatus)}
+		return []Violation{violation(RuleEnd, "%s is %s in Temporal and %s in its row", f.Execution,
+			last.Status, f.ExecutionStatus)}
 	}
 	return nil
 }
 
 // Running replays Temporal's own times against each workspace's limit. Limits holds each workspace's greatest limit
 // during the run. Running returns the most workflows that ran at the same time, by workspace.
-func Running(expected []Expected, found []Found, runs []Run, limits map[string]int) (violations []Violation, greatest map[string]int) {
+func Running(
+	expected []Expected, found []Found, runs []Run, limits map[string]int,
+) (violations []Violation, greatest map[string]int) {
 	type event struct {
 		at    time.Time
 		delta int
@@ -217,7 +227,8 @@ func Running(expected []Expected, found []Found, runs []Run, limits map[string]i
 			running += e.delta
 			greatest[owner] = max(greatest[owner], running)
 			if limit, ok := limits[owner]; ok && e.delta > 0 && running > limit {
-				v := violation(RuleRunning, "workspace %s ran %d of %d when %s was started at %s", owner, running, limit, e.id, clock(e.at))
+				v := violation(RuleRunning, "workspace %s ran %d of %d when %s was started at %s", owner, running,
+					limit, e.id, clock(e.at))
 				v.At = e.at
 				violations = append(violations, v)
 			}

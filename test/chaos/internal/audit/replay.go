@@ -174,7 +174,8 @@ func (r *replay) apply(c Change) {
 	if c.New == "" {
 		delete(r.items, c.ID)
 	} else {
-		r.items[c.ID] = &item{status: c.New, workspace: c.Workspace, holds: c.Holds, lease: c.NewLease.Add(c.Ahead), token: c.NewToken}
+		r.items[c.ID] = &item{status: c.New, workspace: c.Workspace, holds: c.Holds,
+			lease: c.NewLease.Add(c.Ahead), token: c.NewToken}
 	}
 	switch {
 	case c.Holds && !c.Held:
@@ -198,7 +199,8 @@ func (r *replay) checkCap(last Change) {
 	}
 	r.Leased = max(r.Leased, leased)
 	if limit, _ := r.cap.greatest(last.Began, last.Committed); leased > limit {
-		r.fail(RuleCap, "%d unexpired leases of %d after transaction %d, committed %s", leased, limit, last.Transaction, clock(last.Committed))
+		r.fail(RuleCap, "%d unexpired leases of %d after transaction %d, committed %s", leased, limit,
+			last.Transaction, clock(last.Committed))
 	}
 }
 
@@ -234,16 +236,21 @@ func (r *replay) move(c Change) {
 		// The lease was taken from its holder.
 		r.Expired++
 		if c.New != "PENDING" || !c.Holds {
-			r.fail(RuleTokens, "item %d was taken from its holder and is %q, slot held: %t, at %s", c.ID, c.New, c.Holds, clock(c.At))
+			r.fail(RuleTokens, "item %d was taken from its holder and is %q, slot held: %t, at %s", c.ID,
+				c.New, c.Holds, clock(c.At))
 		}
 		if c.At.Before(c.OldLease) {
-			r.fail(RuleExpiry, "item %d was taken from %s at %s, its lease would have ended at %s", c.ID, c.OldOwner, clock(c.At), clock(c.OldLease))
+			r.fail(RuleExpiry, "item %d was taken from %s at %s, its lease would have ended at %s", c.ID, c.OldOwner,
+				clock(c.At), clock(c.OldLease))
 		}
 	case c.Old == "CLAIMED" && stays && (c.OldOwner != c.NewOwner || c.At.Before(c.Began)):
-		r.fail(RuleTokens, "item %d went from holder %s to %s without a claim at %s", c.ID, c.OldOwner, c.NewOwner, clock(c.At))
+		r.fail(RuleTokens, "item %d went from holder %s to %s without a claim at %s", c.ID, c.OldOwner,
+			c.NewOwner, clock(c.At))
 	case c.Old == "CLAIMED" && !stays && c.Moved.After(c.OldLease):
-		r.fail(RuleExpiry, "item %d was settled as %s at %s by %s, whose lease had ended at %s", c.ID, c.New, clock(c.Moved), c.OldOwner, clock(c.OldLease))
+		r.fail(RuleExpiry, "item %d was settled as %s at %s by %s, whose lease had ended at %s", c.ID, c.New, clock(c.Moved),
+			c.OldOwner, clock(c.OldLease))
 	case c.Old != "CLAIMED" && c.NewToken != c.OldToken && c.Old != "":
-		r.fail(RuleTokens, "item %d changed its token from %d to %d while %s at %s", c.ID, c.OldToken, c.NewToken, c.Old, clock(c.At))
+		r.fail(RuleTokens, "item %d changed its token from %d to %d while %s at %s", c.ID, c.OldToken,
+			c.NewToken, c.Old, clock(c.At))
 	}
 }

@@ -13,10 +13,16 @@ import (
 func clockFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
-		{Name: "clock-jumps", Matrix: []int{58}, Domain: database, How: "Postgres is restarted with a clock that is an hour ahead: all leases run out at once", Lift: "when nothing is open, it is restarted with the right clock",
-			Figure: "from Postgres' return to the first claim, the longer of the two", Limit: postgresBack, Shortest: 3 * s, Longest: 4 * s, Alone: true, Inject: clockJumps},
-		{Name: "failover-clock", Matrix: []int{59}, Domain: database, How: "failover to a standby whose clock is 90 s ahead", Lift: "when nothing is open, it is restarted with the right clock",
-			Figure: "from the promotion to the first claim", Limit: 5, Shortest: s, Longest: 2 * s, Alone: true, Inject: failoverClock},
+		{Name: "clock-jumps", Matrix: []int{58}, Domain: database,
+			How:    "Postgres is restarted with a clock that is an hour ahead: all leases run out at once",
+			Lift:   "when nothing is open, it is restarted with the right clock",
+			Figure: "from Postgres' return to the first claim, the longer of the two", Limit: postgresBack, Shortest: 3 * s,
+			Longest: 4 * s, Alone: true, Inject: clockJumps},
+		{Name: "failover-clock", Matrix: []int{59}, Domain: database,
+			How:    "failover to a standby whose clock is 90 s ahead",
+			Lift:   "when nothing is open, it is restarted with the right clock",
+			Figure: "from the promotion to the first claim", Limit: 5, Shortest: s, Longest: 2 * s, Alone: true,
+			Inject: failoverClock},
 	}
 }
 

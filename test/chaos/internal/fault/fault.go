@@ -95,7 +95,8 @@ func (r Result) String() string {
 
 // All returns all faults.
 func All() []*Fault {
-	return slices.Concat(replicaFaults(), postgresFaults(), sessionFaults(), networkFaults(), temporalFaults(), limitFaults(), rowFaults(),
+	return slices.Concat(killFaults(), stopFaults(), postgresFaults(), sessionFaults(), networkFaults(), temporalFaults(),
+		limitFaults(), rowFaults(),
 		processFaults(), storageFaults(), clockFaults(), tenantFaults(), refusedFaults(), settingFaults(), longFaults())
 }
 

@@ -30,11 +30,14 @@ const (
 func longFaults() []*Fault {
 	return []*Fault{
 		{Name: "long-outage", Matrix: []int{42}, Domain: server, Long: true, Alone: true,
-			How: fmt.Sprintf("Temporal is away for %d leases while %d items wait; nothing may be counted against any", leasesAway, backlog), Lift: "it is started again, and all are worked off",
+			How: fmt.Sprintf("Temporal is away for %d leases while %d items wait; nothing may be counted against any",
+				leasesAway, backlog), Lift: "it is started again, and all are worked off",
 			Figure: "from Temporal's return to the first start of a workflow", Limit: temporalBack,
 			Shortest: leasesAway * lab.Lease, Longest: leasesAway * lab.Lease, Inject: longOutage},
 		{Name: "long-crash-loop", Matrix: []int{11}, Domain: replicas, Long: true, Alone: true,
-			How: fmt.Sprintf("kill -9 of a random replica every %s, for %s, with work always waiting", crashInterval, crashing), Lift: "the killing ends",
+			How: fmt.Sprintf("kill -9 of a random replica every %s, for %s, with work always waiting",
+				crashInterval, crashing),
+			Lift:   "the killing ends",
 			Figure: "undisturbed throughput, as a multiple of the throughput in the loop", Limit: 2, Unit: "times",
 			Shortest: crashing, Longest: crashing, Inject: longCrashLoop},
 	}
@@ -59,7 +62,8 @@ func longOutage(ctx context.Context, s *Scene) (Lift, error) {
 		if err := s.Row(ctx, "burnt", []any{from}, &failures, &failed, &attempts); err != nil {
 			return nil, err
 		}
-		s.Logf("after the outage: %d failures counted, %d items failed, %d attempts beyond the first", failures, failed, attempts)
+		s.Logf("after the outage: %d failures counted, %d items failed, %d attempts beyond the first",
+			failures, failed, attempts)
 		if failures+failed+attempts > 0 {
 			return nil, errors.Join(errors.New("the outage was held against items"), s.TemporalUp())
 		}
@@ -75,11 +79,12 @@ func longOutage(ctx context.Context, s *Scene) (Lift, error) {
 		// However low the server's start rate is on this machine, it must not come to a standstill.
 		for open := backlog; open > 0; {
 			most := max(open-stride, 0)
-			err := lab.Await(ctx, standstill, fmt.Sprintf("of the backlog no more than %d items are left", most), func() (bool, error) {
-				var oldest []string
-				err := s.Row(ctx, "open_items", nil, &open, &oldest)
-				return open <= most, err
-			})
+			err := lab.Await(ctx, standstill,
+				fmt.Sprintf("of the backlog no more than %d items are left", most), func() (bool, error) {
+					var oldest []string
+					err := s.Row(ctx, "open_items", nil, &open, &oldest)
+					return open <= most, err
+				})
 			if err != nil {
 				return nil, err
 			}
@@ -121,7 +126,8 @@ func longCrashLoop(ctx context.Context, s *Scene) (Lift, error) {
 		s.Load.Pause(false)
 		calm, err := completed(before, began)
 		rough, roughErr := completed(began, ended)
-		s.Logf("%.1f items/s undisturbed, %.1f items/s with %d kills in %.0f s", calm, rough, kills.Load(), ended.Sub(began).Seconds())
+		s.Logf("%.1f items/s undisturbed, %.1f items/s with %d kills in %.0f s", calm, rough, kills.Load(),
+			ended.Sub(began).Seconds())
 		if err = errors.Join(err, roughErr); err == nil && rough == 0 {
 			err = errors.New("nothing ended in the loop")
 		}

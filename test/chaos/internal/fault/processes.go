@@ -24,18 +24,31 @@ const tcpUserTimeout = 8 * time.Second
 func processFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
-		{Name: "panic", Matrix: []int{13}, Domain: replicas, How: "a failpoint: whoever starts a certain item panics", Lift: "nothing is left to lift",
-			Figure: "until the item has failed after its attempts, with every replica alive", Limit: 10, Alone: true, Inject: panics},
-		{Name: "poison-item", Matrix: []int{14}, Domain: replicas, How: "a failpoint: whoever starts a certain item dies, with all that it holds", Lift: "all are started again",
+		{Name: "panic", Matrix: []int{13}, Domain: replicas,
+			How: "a failpoint: whoever starts a certain item panics", Lift: "nothing is left to lift",
+			Figure: "until the item has failed after its attempts, with every replica alive", Limit: 10,
+			Alone: true, Inject: panics},
+		{Name: "poison-item", Matrix: []int{14}, Domain: replicas,
+			How: "a failpoint: whoever starts a certain item dies, with all that it holds", Lift: "all are started again",
 			Figure: "holders that it cost until it failed", Limit: 3, Unit: "kills", Alone: true, Inject: poisonItem},
-		{Name: "heartbeat-stalls", Matrix: []int{19}, Domain: replicas, How: "a failpoint: a replica's heartbeats hang, and nothing else of it, while a table lock holds up all settles for longer than a lease", Lift: "both end",
-			Figure: "from the end to the first claim", Limit: postgresBack, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s, Alone: true, Inject: heartbeatStalls},
-		{Name: "out-of-memory", Matrix: []int{12}, Domain: replicas, How: "a replica with rows of 1.5 MB is given no more memory than it has, and dies of it", Lift: "it is started again, and the others anew",
-			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Alone: true, Inject: outOfMemory},
-		{Name: "few-files", Matrix: []int{73}, Domain: replicas, How: "a replica may open no more files, and all its connections are cut", Lift: "it may again",
-			Figure: "from then on to its first claim, with more waiting than the others have workers for", Limit: temporalBack, Shortest: 3 * s, Longest: 4 * s, Alone: true, Inject: fewFiles},
-		{Name: "frozen-listener", Matrix: []int{17}, Domain: replicas, How: "SIGSTOP of a replica while a stranger notifies all of some megabytes a second", Lift: "SIGCONT",
-			Figure: "from when its listener's session cannot write any more until the server has ended it", Limit: (tcpUserTimeout + 5*s).Seconds(), Alone: true, Inject: frozenListener},
+		{Name: "heartbeat-stalls", Matrix: []int{19}, Domain: replicas,
+			How: "a failpoint: a replica's heartbeats hang, and nothing else of it, while a table lock holds up all settles " +
+				"for longer than a lease", Lift: "both end",
+			Figure: "from the end to the first claim", Limit: postgresBack, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s,
+			Alone: true, Inject: heartbeatStalls},
+		{Name: "out-of-memory", Matrix: []int{12}, Domain: replicas,
+			How:    "a replica with rows of 1.5 MB is given no more memory than it has, and dies of it",
+			Lift:   "it is started again, and the others anew",
+			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s,
+			Alone: true, Inject: outOfMemory},
+		{Name: "few-files", Matrix: []int{73}, Domain: replicas,
+			How: "a replica may open no more files, and all its connections are cut", Lift: "it may again",
+			Figure: "from then on to its first claim, with more waiting than the others have workers for", Limit: temporalBack,
+			Shortest: 3 * s, Longest: 4 * s, Alone: true, Inject: fewFiles},
+		{Name: "frozen-listener", Matrix: []int{17}, Domain: replicas,
+			How: "SIGSTOP of a replica while a stranger notifies all of some megabytes a second", Lift: "SIGCONT",
+			Figure: "from when its listener's session cannot write any more until the server has ended it",
+			Limit:  (tcpUserTimeout + 5*s).Seconds(), Alone: true, Inject: frozenListener},
 	}
 }
 
@@ -48,7 +61,8 @@ func failing(ctx context.Context, s *Scene, failpoint string) (execution string,
 	defer func() { _ = conn.Close(ctx) }()
 	execution = uuid.NewString()
 	params := fmt.Sprintf(`{"ms": 1, "failpoint": %q}`, failpoint)
-	return execution, s.Load.InsertFailing(ctx, conn, s.Load.Workspaces[len(s.Load.Workspaces)-2], execution, params, false)
+	return execution,
+		s.Load.InsertFailing(ctx, conn, s.Load.Workspaces[len(s.Load.Workspaces)-2], execution, params, false)
 }
 
 func panics(ctx context.Context, s *Scene) (Lift, error) {
@@ -201,7 +215,8 @@ func fewFiles(ctx context.Context, s *Scene) (Lift, error) {
 		const plenty, waiting, millis = 4096, 200, 100
 		at := time.Now()
 		return claimedBy(s, pid, at), errors.Join(limitReplica(r, unix.RLIMIT_NOFILE, plenty),
-			s.Load.InsertMany(ctx, s.Load.Workspaces[6], waiting, millis), s.Load.InsertMany(ctx, s.Load.Workspaces[7], waiting, millis))
+			s.Load.InsertMany(ctx, s.Load.Workspaces[6], waiting, millis),
+			s.Load.InsertMany(ctx, s.Load.Workspaces[7], waiting, millis))
 	}, nil
 }
 
@@ -240,7 +255,8 @@ func frozenListener(ctx context.Context, s *Scene) (Lift, error) {
 	err = lab.Await(ctx, tcpUserTimeout+2*tolerance, "the server ends the listener's session", func() (bool, error) {
 		var all, listeners, oldest, stuck int
 		var usage float64
-		err := errors.Join(s.Row(ctx, "sessions", []any{time.Time{}}, &all, &listeners), s.Row(ctx, "lag", nil, &usage, &oldest, &stuck))
+		err := errors.Join(s.Row(ctx, "sessions", []any{time.Time{}}, &all, &listeners),
+			s.Row(ctx, "lag", nil, &usage, &oldest, &stuck))
 		fullest = max(fullest, usage)
 		if stuck > 0 && at.IsZero() {
 			at = time.Now()

@@ -15,7 +15,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
@@ -26,14 +25,25 @@ const odd = 2000
 func refusedFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
-		{Name: "odd-rows", Matrix: []int{67}, Domain: limits, How: "2,000 rows of a grammar: columns and values that are right, wrong, absurd, or not the client's to write", Lift: "nothing is left to lift",
-			Figure: "the longest wait of another tenant's row until it is started", Limit: onePoll, Alone: true, Inject: oddRows},
-		{Name: "start-refused", Matrix: []int{68}, Domain: server, How: "Temporal refuses an item's start with InvalidArgument", Lift: "it takes others",
-			Figure: "attempts until it has failed with that reason", Limit: 1, Unit: "attempts", Alone: true, Inject: startRefused},
-		{Name: "refusing-trigger", Matrix: []int{67}, Domain: sessions, How: "a trigger of an application's own refuses every update of one item, which waits first in its workspace", Lift: "it is dropped, and the item retried",
-			Figure: "the longest time without a start of a workflow", Limit: onePoll, Shortest: 4 * s, Longest: 5 * s, Alone: true, Inject: refusingTrigger},
-		{Name: "empty-store", Matrix: []int{50}, Domain: server, How: "Temporal is restarted without its database, with one workflow running and all others ended", Lift: "it has its database again",
-			Figure: "ended items that were started again", Limit: 0, Unit: "workflows", Shortest: 3 * s, Longest: 4 * s, Alone: true, Inject: emptyStore},
+		{Name: "odd-rows", Matrix: []int{67}, Domain: limits,
+			How:    "2,000 rows of a grammar: columns and values that are right, wrong, absurd, or not the client's to write",
+			Lift:   "nothing is left to lift",
+			Figure: "the longest wait of another tenant's row until it is started", Limit: onePoll,
+			Alone: true, Inject: oddRows},
+		{Name: "start-refused", Matrix: []int{68}, Domain: server,
+			How: "Temporal refuses an item's start with InvalidArgument", Lift: "it takes others",
+			Figure: "attempts until it has failed with that reason", Limit: 1, Unit: "attempts",
+			Alone: true, Inject: startRefused},
+		{Name: "refusing-trigger", Matrix: []int{67}, Domain: sessions,
+			How:    "a trigger of an application's own refuses every update of one item, which waits first in its workspace",
+			Lift:   "it is dropped, and the item retried",
+			Figure: "the longest time without a start of a workflow", Limit: onePoll, Shortest: 4 * s, Longest: 5 * s,
+			Alone: true, Inject: refusingTrigger},
+		{Name: "empty-store", Matrix: []int{50}, Domain: server,
+			How:    "Temporal is restarted without its database, with one workflow running and all others ended",
+			Lift:   "it has its database again",
+			Figure: "ended items that were started again", Limit: 0, Unit: "workflows", Shortest: 3 * s, Longest: 4 * s,
+			Alone: true, Inject: emptyStore},
 	}
 }
 
@@ -43,10 +53,10 @@ func refusingTrigger(ctx context.Context, s *Scene) (Lift, error) {
 		return nil, err
 	}
 	lift := func(ctx context.Context) error {
-		_, err := conn.Exec(ctx, queries.Get("refuse_end"))
+		_, err := conn.Exec(ctx, lab.Query("refuse_end"))
 		return errors.Join(err, conn.Close(ctx))
 	}
-	if _, err := conn.Exec(ctx, queries.Get("refuse_begin")); err != nil {
+	if _, err := conn.Exec(ctx, lab.Query("refuse_begin")); err != nil {
 		return nil, errors.Join(fmt.Errorf("create the trigger: %w", err), conn.Close(ctx))
 	}
 	tx, err := conn.Begin(ctx)
@@ -55,7 +65,7 @@ func refusingTrigger(ctx context.Context, s *Scene) (Lift, error) {
 	}
 	execution, err := s.Load.Insert(ctx, conn, s.Load.Workspaces[len(s.Load.Workspaces)-2])
 	if err == nil {
-		_, err = tx.Exec(ctx, queries.Get("refuse_item"), execution)
+		_, err = tx.Exec(ctx, lab.Query("refuse_item"), execution)
 	}
 	if err = errors.Join(err, tx.Commit(ctx)); err != nil {
 		return nil, errors.Join(err, lift(ctx))
@@ -76,13 +86,17 @@ func refusingTrigger(ctx context.Context, s *Scene) (Lift, error) {
 
 // grammar lists the values that a column may be given.
 var grammar = map[string][]string{
-	"params": {`'{}'`, `'{"a": 1}'`, `'[]'`, `'1'`, `'null'`, `null`, `'{"a": "\u0000"}'`, `'{"a": "\ud800"}'`, `'{"a": 1e400}'`, `'{"a": NaN}'`, `'{"a": '`,
-		`'{"a": 1, "a": 2}'`, `(repeat('{"a":', 2000) || '1' || repeat('}', 2000))::jsonb`, `(repeat('{"a":', 20000) || '1' || repeat('}', 20000))::jsonb`,
+	"params": {`'{}'`, `'{"a": 1}'`, `'[]'`, `'1'`, `'null'`, `null`, `'{"a": "\u0000"}'`, `'{"a": "\ud800"}'`,
+		`'{"a": 1e400}'`, `'{"a": NaN}'`, `'{"a": '`,
+		`'{"a": 1, "a": 2}'`, `(repeat('{"a":', 2000) || '1' || repeat('}', 2000))::jsonb`,
+		`(repeat('{"a":', 20000) || '1' || repeat('}', 20000))::jsonb`,
 		`jsonb_build_object('a', repeat('x', 1966080))`, `jsonb_build_object(E'\u202e\x1b[2J', E'\n')`},
-	"priority":         {"0", "100", "-100", "101", "-2147483648", "9999999999", "'NaN'", "null", "1.5"},
-	"run_at":           {"now()", "now() + interval '300 ms'", "'infinity'", "'-infinity'", "'294276-12-31'", "'4713-01-01 BC'", "'2199-01-01'", "'2001-01-01'", "null", "'today'"},
-	"idempotency_key":  {"gen_random_uuid()::text", "'same'", "''", "null", "repeat('x', 6000)", `E'\u202e\n'`},
-	"traceparent":      {"'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'", "'x'", "null", `E'00-\n'`, "repeat('0', 100000)"},
+	"priority": {"0", "100", "-100", "101", "-2147483648", "9999999999", "'NaN'", "null", "1.5"},
+	"run_at": {"now()", "now() + interval '300 ms'", "'infinity'", "'-infinity'", "'294276-12-31'",
+		"'4713-01-01 BC'", "'2199-01-01'", "'2001-01-01'", "null", "'today'"},
+	"idempotency_key": {"gen_random_uuid()::text", "'same'", "''", "null", "repeat('x', 6000)", `E'\u202e\n'`},
+	"traceparent": {"'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'", "'x'", "null", `E'00-\n'`,
+		"repeat('0', 100000)"},
 	"status":           {"'PENDING'", "'CLAIMED'", "'COMPLETED'", "'x'", "null"},
 	"claimed_by":       {"'me'", "null"},
 	"lease_expires_at": {"now()", "'infinity'"},

@@ -21,20 +21,28 @@ import (
 func rowFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
-		{Name: "stranger-workflow", Matrix: []int{47}, Domain: server, How: "a stranger has started a workflow under an item's ID before the item was committed", Lift: "nothing is left to lift",
+		{Name: "stranger-workflow", Matrix: []int{47}, Domain: server,
+			How:    "a stranger has started a workflow under an item's ID before the item was committed",
+			Lift:   "nothing is left to lift",
 			Figure: "until the item has failed with that reason", Limit: onePoll, Alone: true, Inject: strangerWorkflow},
-		{Name: "poison", Matrix: []int{14}, Domain: replicas, How: "kill -9 of every replica that holds a certain item", Lift: "all are started again",
+		{Name: "poison", Matrix: []int{14}, Domain: replicas,
+			How: "kill -9 of every replica that holds a certain item", Lift: "all are started again",
 			Figure: "holders that it cost until it failed", Limit: 3, Unit: "kills", Alone: true, Inject: poison},
-		{Name: "deadlocks", Matrix: []int{27}, Domain: sessions, How: "two applications update the same open items in opposite orders", Lift: "they end",
-			Figure: "the longest time without a start of a workflow", Limit: onePoll, Shortest: 3 * s, Longest: 4 * s, Inject: deadlocks},
-		{Name: "no-cpu", Matrix: []int{20}, Domain: sessions, How: "16 programs on each CPU do nothing but count", Lift: "they end",
-			Figure: "leases that ran out", Limit: 0, Unit: "leases", Shortest: 4 * s, Longest: 5 * s, Alone: true, Inject: noCPU},
+		{Name: "deadlocks", Matrix: []int{27}, Domain: sessions,
+			How: "two applications update the same open items in opposite orders", Lift: "they end",
+			Figure: "the longest time without a start of a workflow", Limit: onePoll, Shortest: 3 * s,
+			Longest: 4 * s, Inject: deadlocks},
+		{Name: "no-cpu", Matrix: []int{20}, Domain: sessions,
+			How: "16 programs on each CPU do nothing but count", Lift: "they end",
+			Figure: "leases that ran out", Limit: 0, Unit: "leases", Shortest: 4 * s, Longest: 5 * s,
+			Alone: true, Inject: noCPU},
 	}
 }
 
 func strangerWorkflow(ctx context.Context, s *Scene) (Lift, error) {
 	execution := uuid.NewString()
-	_, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "execution-" + execution, TaskQueue: temporal.TaskQueue}, temporal.Work, temporal.Input{})
+	_, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "execution-" + execution,
+		TaskQueue: temporal.TaskQueue}, temporal.Work, temporal.Input{})
 	if err != nil {
 		return nil, fmt.Errorf("start the stranger's workflow: %w", err)
 	}

@@ -9,37 +9,54 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
 )
 
 func sessionFaults() []*Fault {
 	s := time.Second
 	const longest = "the longest time without a start of a workflow"
 	return []*Fault{
-		{Name: "listener-ended", Matrix: []int{24}, Domain: sessions, How: "pg_terminate_backend of every listener, twice", Lift: "nothing is left to lift",
+		{Name: "listener-ended", Matrix: []int{24}, Domain: sessions,
+			How: "pg_terminate_backend of every listener, twice", Lift: "nothing is left to lift",
 			Figure: "until every replica listens again", Limit: listenerLost, Inject: listenerEnded},
-		{Name: "sessions-ended", Matrix: []int{25}, Domain: sessions, How: "pg_terminate_backend of a replica's session, every 100 ms", Lift: "it ends",
+		{Name: "sessions-ended", Matrix: []int{25}, Domain: sessions,
+			How: "pg_terminate_backend of a replica's session, every 100 ms", Lift: "it ends",
 			Figure: longest, Limit: onePoll, Shortest: 3 * s, Longest: 4 * s, Inject: sessionsEnded},
-		{Name: "all-sessions-ended", Matrix: []int{25}, Domain: sessions, How: "pg_terminate_backend of all sessions of all replicas", Lift: "nothing is left to lift",
+		{Name: "all-sessions-ended", Matrix: []int{25}, Domain: sessions,
+			How: "pg_terminate_backend of all sessions of all replicas", Lift: "nothing is left to lift",
 			Figure: longest, Limit: postgresBack, Longest: s, Inject: allSessionsEnded},
-		{Name: "row-lock", Matrix: []int{26}, Domain: sessions, How: "a transaction holds locks on five open items for longer than a lease, and does nothing", Lift: "it is rolled back",
-			Figure: longest, Limit: onePoll, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s, Inject: heldTransaction("lock_item")},
-		{Name: "table-lock", Matrix: []int{26}, Domain: sessions, How: "a transaction locks a table that every claim and every settle writes", Lift: "it is rolled back",
-			Figure: "from the end of the lock to the first claim", Limit: postgresBack, Shortest: 2 * s, Longest: lab.Lease + s, Inject: tableLock},
-		{Name: "old-snapshot", Matrix: []int{28}, Domain: sessions, How: "a REPEATABLE READ transaction with a snapshot stays open", Lift: "it is rolled back",
+		{Name: "row-lock", Matrix: []int{26}, Domain: sessions,
+			How:    "a transaction holds locks on five open items for longer than a lease, and does nothing",
+			Lift:   "it is rolled back",
+			Figure: longest, Limit: onePoll, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s,
+			Inject: heldTransaction("lock_item")},
+		{Name: "table-lock", Matrix: []int{26}, Domain: sessions,
+			How: "a transaction locks a table that every claim and every settle writes", Lift: "it is rolled back",
+			Figure: "from the end of the lock to the first claim", Limit: postgresBack, Shortest: 2 * s,
+			Longest: lab.Lease + s, Inject: tableLock},
+		{Name: "old-snapshot", Matrix: []int{28}, Domain: sessions,
+			How: "a REPEATABLE READ transaction with a snapshot stays open", Lift: "it is rolled back",
 			Figure: longest, Limit: onePoll, Shortest: 3 * s, Longest: 6 * s, Inject: heldTransaction("old_snapshot")},
-		{Name: "connections-exhausted", Matrix: []int{36}, Domain: sessions, How: "others take all connections, and the replicas' own are ended", Lift: "they are given back",
-			Figure: "from their return to the first claim", Limit: 5, Shortest: 2 * s, Longest: 3 * s, Alone: true, Inject: exhausted},
-		{Name: "notify-flood", Matrix: []int{38}, Domain: sessions, How: "a stranger notifies the replicas as fast as it can", Lift: "it ends",
+		{Name: "connections-exhausted", Matrix: []int{36}, Domain: sessions,
+			How: "others take all connections, and the replicas' own are ended", Lift: "they are given back",
+			Figure: "from their return to the first claim", Limit: 5, Shortest: 2 * s, Longest: 3 * s,
+			Alone: true, Inject: exhausted},
+		{Name: "notify-flood", Matrix: []int{38}, Domain: sessions,
+			How: "a stranger notifies the replicas as fast as it can", Lift: "it ends",
 			Figure: longest, Limit: onePoll, Shortest: 2 * s, Longest: 3 * s, Inject: notifyFlood},
-		{Name: "gate-stranger", Matrix: []int{39}, Domain: sessions, How: "a stranger holds the wake gate's advisory locks; the replicas' own sessions for them are ended", Lift: "it lets go",
+		{Name: "gate-stranger", Matrix: []int{39}, Domain: sessions,
+			How:    "a stranger holds the wake gate's advisory locks; the replicas' own sessions for them are ended",
+			Lift:   "it lets go",
 			Figure: longest, Limit: onePoll, Shortest: 4 * s, Longest: 5 * s, Inject: gateStranger},
-		{Name: "no-trigger", Matrix: []int{40}, Domain: sessions, How: "rows are inserted with session_replication_role = replica: no trigger fires", Lift: "nothing is left to lift",
+		{Name: "no-trigger", Matrix: []int{40}, Domain: sessions,
+			How: "rows are inserted with session_replication_role = replica: no trigger fires", Lift: "nothing is left to lift",
 			Figure: "until the row's workflow is started", Limit: onePoll, Inject: noTrigger},
-		{Name: "open-transaction", Matrix: []int{64}, Domain: sessions, How: "a transaction enqueues and stays open", Lift: "it is committed",
+		{Name: "open-transaction", Matrix: []int{64}, Domain: sessions,
+			How: "a transaction enqueues and stays open", Lift: "it is committed",
 			Figure: longest + " meanwhile", Limit: onePoll, Shortest: 4 * s, Longest: 5 * s, Inject: openTransaction(false)},
-		{Name: "prepared-transaction", Matrix: []int{64}, Domain: sessions, How: "a transaction enqueues and is prepared for two-phase commit", Lift: "it is committed",
-			Figure: longest + " meanwhile", Limit: onePoll, Shortest: 3 * s, Longest: 4 * s, Alone: true, Inject: openTransaction(true)},
+		{Name: "prepared-transaction", Matrix: []int{64}, Domain: sessions,
+			How: "a transaction enqueues and is prepared for two-phase commit", Lift: "it is committed",
+			Figure: longest + " meanwhile", Limit: onePoll, Shortest: 3 * s, Longest: 4 * s, Alone: true,
+			Inject: openTransaction(true)},
 	}
 }
 
@@ -55,7 +72,7 @@ func holdTransaction(ctx context.Context, s *Scene, query string) (func(context.
 	}
 	tx, err := conn.BeginTx(ctx, options)
 	if err == nil {
-		_, err = tx.Exec(ctx, queries.Get(query))
+		_, err = tx.Exec(ctx, lab.Query(query))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("execute %s: %w", query, err), conn.Close(ctx))
@@ -186,7 +203,7 @@ func notifyFlood(ctx context.Context, s *Scene) (Lift, error) {
 
 // repeatOnce reports whether a query could be executed.
 func repeatOnce(ctx context.Context, conn *pgx.Conn, query string) bool {
-	_, err := conn.Exec(ctx, queries.Get(query))
+	_, err := conn.Exec(ctx, lab.Query(query))
 	return err == nil
 }
 
@@ -207,7 +224,7 @@ func gateStranger(ctx context.Context, s *Scene) (Lift, error) {
 	taken := make(chan error, 1)
 	waiting, giveUp := context.WithCancel(ctx)
 	go func() {
-		_, err := conn.Exec(waiting, queries.Get("gate_stranger"))
+		_, err := conn.Exec(waiting, lab.Query("gate_stranger"))
 		taken <- err
 	}()
 	var ended int
@@ -233,7 +250,7 @@ func noTrigger(ctx context.Context, s *Scene) (Lift, error) {
 		return nil, err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	if _, err := conn.Exec(ctx, queries.Get("no_trigger")); err != nil {
+	if _, err := conn.Exec(ctx, lab.Query("no_trigger")); err != nil {
 		return nil, fmt.Errorf("switch triggers off: %w", err)
 	}
 	at := time.Now()
@@ -273,12 +290,12 @@ func openTransaction(prepared bool) func(context.Context, *Scene) (Lift, error) 
 			if !prepared {
 				break
 			}
-			if _, err = conn.Exec(ctx, queries.Get("prepare")); err == nil {
+			if _, err = conn.Exec(ctx, lab.Query("prepare")); err == nil {
 				end = "commit_prepared"
 				break
 			}
 			open.Ended(lab.RolledBack)
-			if _, rollErr := conn.Exec(ctx, queries.Get("rollback")); rollErr != nil || attempt == 200 {
+			if _, rollErr := conn.Exec(ctx, lab.Query("rollback")); rollErr != nil || attempt == 200 {
 				return nil, errors.Join(fmt.Errorf("prepare the transaction: %w", err), rollErr, conn.Close(ctx))
 			}
 			if err := lab.Sleep(ctx, 20*time.Millisecond); err != nil {
@@ -288,7 +305,7 @@ func openTransaction(prepared bool) func(context.Context, *Scene) (Lift, error) 
 		at := time.Now()
 		return func(ctx context.Context) (Measure, error) {
 			value, err := gap(s.Lab, "DISPATCHED", at)(ctx)
-			_, endErr := conn.Exec(ctx, queries.Get(end))
+			_, endErr := conn.Exec(ctx, lab.Query(end))
 			if endErr == nil {
 				open.Ended(lab.Acknowledged)
 			} else if !prepared {

@@ -13,18 +13,25 @@ func settingFaults() []*Fault {
 	s := time.Second
 	const longest = "the longest time without a start of a workflow"
 	return []*Fault{
-		{Name: "short-timeouts", Matrix: []int{35}, Domain: sessions, How: "the replicas' role has timeouts of 50 ms for statements, locks and idle sessions, and their sessions are ended", Lift: "it has none, and their sessions are ended",
+		{Name: "short-timeouts", Matrix: []int{35}, Domain: sessions,
+			How: "the replicas' role has timeouts of 50 ms for statements, locks and idle sessions, and their sessions are " +
+				"ended", Lift: "it has none, and their sessions are ended",
 			Figure: longest, Limit: oneReplicaOut, Shortest: 4 * s, Longest: 5 * s, Alone: true, Inject: shortTimeouts},
-		{Name: "pooler", Matrix: []int{37}, Domain: replicas, How: "every replica is restarted behind PgBouncer in transaction mode, with LISTEN off", Lift: "they are restarted without it",
+		{Name: "pooler", Matrix: []int{37}, Domain: replicas,
+			How:    "every replica is restarted behind PgBouncer in transaction mode, with LISTEN off",
+			Lift:   "they are restarted without it",
 			Figure: longest, Limit: onePoll, Shortest: 4 * s, Longest: 5 * s, Alone: true, Inject: pooler},
-		{Name: "newer-schema", Matrix: []int{41}, Domain: replicas, How: "the schema is one version ahead of the replicas, and each in turn is restarted", Lift: "it is of their version again",
+		{Name: "newer-schema", Matrix: []int{41}, Domain: replicas,
+			How:    "the schema is one version ahead of the replicas, and each in turn is restarted",
+			Lift:   "it is of their version again",
 			Figure: longest, Limit: onePoll, Alone: true, Inject: newerSchema},
 	}
 }
 
 func shortTimeouts(ctx context.Context, s *Scene) (Lift, error) {
 	var ended int
-	if err := errors.Join(s.Script(ctx, "timeouts_short"), s.Row(ctx, "terminate", []any{"pgdispatch%"}, &ended)); err != nil {
+	if err := errors.Join(s.Script(ctx, "timeouts_short"),
+		s.Row(ctx, "terminate", []any{"pgdispatch%"}, &ended)); err != nil {
 		return nil, errors.Join(err, s.Script(ctx, "timeouts_none"))
 	}
 	at := time.Now()

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
@@ -28,7 +27,7 @@ type OpenRow struct {
 // InsertOpen inserts a row of a workspace in a transaction that it begins and leaves open.
 func (o *Load) InsertOpen(ctx context.Context, conn *pgx.Conn, w *Workspace) (*OpenRow, error) {
 	row := &OpenRow{Execution: uuid.NewString(), load: o, workspace: w, sent: time.Now()}
-	if _, err := conn.Exec(ctx, queries.Get("begin")); err != nil {
+	if _, err := conn.Exec(ctx, Query("begin")); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
 	if err := o.insert(ctx, conn, w, row.Execution, quick); err != nil {
@@ -56,7 +55,8 @@ func (o *Load) Insert(ctx context.Context, conn *pgx.Conn, w *Workspace) (string
 const quick = `{"ms": 1}`
 
 func (o *Load) insert(ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string) error {
-	_, err := conn.Exec(ctx, queries.Get("enqueue"), w.ID, w.definitions[temporal.Work], []string{execution}, params, 0, time.Duration(0))
+	_, err := conn.Exec(ctx, Query("enqueue"), w.ID, w.definitions[temporal.Work], []string{execution},
+		params, 0, time.Duration(0))
 	if err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
@@ -70,7 +70,7 @@ func (o *Load) InsertProbes(ctx context.Context, conn *pgx.Conn, w *Workspace, i
 		b.executions = append(b.executions, uuid.NewString())
 	}
 	sent := time.Now()
-	_, err := conn.Exec(ctx, queries.Get("enqueue"), w.ID, w.definitions[probe], b.executions, `{}`, 0, time.Duration(0))
+	_, err := conn.Exec(ctx, Query("enqueue"), w.ID, w.definitions[probe], b.executions, `{}`, 0, time.Duration(0))
 	b.note(sent, outcome(err))
 	if err != nil {
 		return nil, fmt.Errorf("enqueue probes: %w", err)
@@ -107,7 +107,9 @@ func (o *Load) InsertDoomed(ctx context.Context, conn *pgx.Conn, w *Workspace, e
 }
 
 // InsertFailing inserts a row that must fail because of its params.
-func (o *Load) InsertFailing(ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string, foreign bool) error {
+func (o *Load) InsertFailing(
+	ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string, foreign bool,
+) error {
 	row := &OpenRow{Execution: execution, load: o, workspace: w, sent: time.Now()}
 	err := o.insert(ctx, conn, w, execution, params)
 	row.Ended(outcome(err))

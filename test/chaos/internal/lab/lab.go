@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,8 +19,8 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/test/internal/stack"
 )
 
 // The replicas' settings. They are as in production but shorter, so that a minute holds many leases.
@@ -43,15 +41,6 @@ const (
 // Database is the name of the only database.
 const Database = "chaos"
 
-const (
-	// queryTimeout bounds one query of the harness.
-	queryTimeout = 10 * time.Second
-	// patience bounds how long the harness waits for an unavailable database.
-	patience = 60 * time.Second
-	// retryInterval is the interval between its attempts.
-	retryInterval = 50 * time.Millisecond
-)
-
 // Options configures a Lab.
 type Options struct {
 	// Pgdispatch and Devstack are the paths of the binaries.
@@ -69,7 +58,7 @@ type Lab struct {
 	// Dir holds all data and logs.
 	Dir string
 	// Temporal is the Temporal server.
-	Temporal *temporal.Server
+	Temporal *stack.Temporal
 	// Client connects to Temporal directly, past all proxies.
 	Client client.Client
 	// Replicas are the replicas. They stay the same when their processes die.
@@ -112,18 +101,15 @@ func (l *Lab) open(ctx context.Context) error {
 	if err := os.Chmod(l.Dir, 0o755); err != nil { // the server's user must be able to enter
 		return fmt.Errorf("open directory: %w", err)
 	}
-	port, err := postgres.FreePort()
-	if err != nil {
-		return err
-	}
-	l.Temporal = &temporal.Server{Binary: l.options.Devstack, Port: port, Database: filepath.Join(l.Dir, "temporal.db"), LogPath: filepath.Join(l.Dir, "temporal.log")}
+	l.Temporal = &stack.Temporal{Binary: l.options.Devstack, LogPath: filepath.Join(l.Dir, "temporal.log")}
+	l.TemporalEmpty(false)
 	started := make(chan error, 1)
 	go func() { started <- l.Temporal.Start() }()
-	err = l.openPostgres(ctx)
+	err := l.openPostgres(ctx)
 	if err = errors.Join(<-started, err); err != nil {
 		return err
 	}
-	if l.Client, err = temporal.Connect(l.Temporal.Address()); err != nil {
+	if l.Client, err = l.Temporal.Client(); err != nil {
 		return fmt.Errorf("make client of Temporal: %w", err)
 	}
 	l.worker = temporal.NewWorker(l.Client)
@@ -153,7 +139,8 @@ func (l *Lab) openPostgres(ctx context.Context) (err error) {
 	if l.admin, err = proxy.NewTCP(l.primary.Address()); err != nil {
 		return err
 	}
-	if l.db, err = pgxpool.New(ctx, postgres.URL(l.admin.Address, Database)+"&application_name=chaos&pool_max_conns=6"+postgres.Patient); err != nil {
+	address := postgres.URL(l.admin.Address, Database) + "&application_name=chaos&pool_max_conns=6" + postgres.Patient
+	if l.db, err = pgxpool.New(ctx, address); err != nil {
 		return fmt.Errorf("open pool: %w", err)
 	}
 	if l.Replication, err = proxy.NewTCP(l.primary.Address()); err != nil {
@@ -172,16 +159,15 @@ func (l *Lab) prepare(ctx context.Context) error {
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
 		return fmt.Errorf("create database: %w", err)
 	}
-	migrate := exec.CommandContext(ctx, l.options.Pgdispatch, "migrate", "up", "--database-url", l.primary.URL(Database))
-	if out, err := migrate.CombinedOutput(); err != nil {
-		return fmt.Errorf("migrate: %w\n%s", err, out)
+	if err := stack.Migrate(ctx, l.options.Pgdispatch, l.primary.URL(Database)); err != nil {
+		return err
 	}
 	if conn, err = l.primary.Connect(ctx, Database); err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, queries.Get("audit"))
+	_, err = conn.Exec(ctx, Query("audit"))
 	if err == nil {
-		_, err = conn.Exec(ctx, queries.Get("set_cap"), Cap)
+		_, err = conn.Exec(ctx, Query("set_cap"), Cap)
 	}
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
 		return fmt.Errorf("install audit: %w", err)
@@ -244,79 +230,6 @@ func (l *Lab) Logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(l.options.Log, "%7.2f  %s\n", time.Since(l.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// Exec executes a statement on the primary, without retries.
-func (l *Lab) Exec(ctx context.Context, query string, args ...any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
-	defer cancel()
-	if _, err := l.db.Exec(ctx, queries.Get(query), args...); err != nil {
-		return fmt.Errorf("execute %s: %w", query, err)
-	}
-	return nil
-}
-
-// Script executes the statements of a script one by one, each with retries. Statements are split at semicolons.
-func (l *Lab) Script(ctx context.Context, query string) error {
-	for statement := range strings.SplitSeq(queries.Get(query), ";") {
-		err := l.insist(ctx, func() error {
-			ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
-			defer cancel()
-			_, err := l.db.Exec(ctx, statement)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("execute %s: %w", query, err)
-		}
-	}
-	return nil
-}
-
-// Insist executes a repeatable statement on the primary, and retries until the primary has answered.
-func (l *Lab) Insist(ctx context.Context, query string, args ...any) error {
-	return l.insist(ctx, func() error { return l.Exec(ctx, query, args...) })
-}
-
-// Row reads one row from the primary, and retries while the primary is unavailable.
-func (l *Lab) Row(ctx context.Context, query string, args []any, into ...any) error {
-	return l.insist(ctx, func() error {
-		ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
-		defer cancel()
-		if err := l.db.QueryRow(ctx, queries.Get(query), args...).Scan(into...); err != nil {
-			return fmt.Errorf("read %s: %w", query, err)
-		}
-		return nil
-	})
-}
-
-// Rows reads all rows from the primary, and retries while it is unavailable.
-func Rows[T any](ctx context.Context, l *Lab, query string, scan pgx.RowToFunc[T]) (all []T, err error) {
-	err = l.insist(ctx, func() error {
-		rows, err := l.db.Query(ctx, queries.Get(query))
-		if err != nil {
-			return fmt.Errorf("read %s: %w", query, err)
-		}
-		all, err = pgx.CollectRows(rows, scan)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", query, err)
-		}
-		return nil
-	})
-	return all, err
-}
-
-func (l *Lab) insist(ctx context.Context, ask func() error) error {
-	deadline := time.Now().Add(patience)
-	for {
-		err := ask()
-		if err == nil || ctx.Err() != nil || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryInterval):
-		}
-	}
-}
-
 // Session opens an application's session directly, past all proxies.
 func (l *Lab) Session(ctx context.Context) (*pgx.Conn, error) {
 	return l.Primary().Connect(ctx, Database)
@@ -343,7 +256,7 @@ func Await(ctx context.Context, limit time.Duration, what string, ask func() (bo
 		if time.Now().After(deadline) {
 			return errors.Join(fmt.Errorf("%s: not within %s", what, limit), err)
 		}
-		if err := Sleep(ctx, 5*readyInterval); err != nil {
+		if err := Sleep(ctx, retryInterval); err != nil {
 			return err
 		}
 	}

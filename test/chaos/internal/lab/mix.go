@@ -20,7 +20,8 @@ func (o *Load) transaction(ctx context.Context, rng *rand.Rand) error {
 	if rng.IntN(10) == 0 {
 		delay = time.Duration(rng.IntN(1500)) * time.Millisecond
 	}
-	b := batch{load: o, workspace: w, definition: definition, items: items, priority: rng.IntN(5) / 4 * 10, delay: delay, millis: rng.IntN(250)}
+	b := batch{load: o, workspace: w, definition: definition, items: items, priority: rng.IntN(5) / 4 * 10,
+		delay: delay, millis: rng.IntN(250)}
 	switch kind := rng.IntN(100); {
 	case kind < 3:
 		return b.enqueue(ctx, rollBack, 0)

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/process"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/process"
 )
 
 const poolerConfig = `[databases]
@@ -36,7 +36,7 @@ func (l *Lab) Pooler(ctx context.Context) (address string, stop func() error, er
 	if _, err := os.Stat(program); err != nil {
 		return "", nil, fmt.Errorf("%w: there is no pgbouncer: install it", postgres.ErrNotHere)
 	}
-	port, err := postgres.FreePort()
+	port, err := process.FreePort("127.0.0.1")
 	if err != nil {
 		return "", nil, err
 	}
@@ -48,7 +48,7 @@ func (l *Lab) Pooler(ctx context.Context) (address string, stop func() error, er
 	if err != nil {
 		return "", nil, err
 	}
-	p, err := process.Start(process.Spec{Name: "PgBouncer", Program: program, Args: []string{config}, Env: os.Environ(),
+	p, err := process.Start(process.Spec{Name: "PgBouncer", Program: program, Args: []string{config},
 		LogPath: filepath.Join(l.Dir, "pgbouncer.log"), Credential: user})
 	if err != nil {
 		return "", nil, err

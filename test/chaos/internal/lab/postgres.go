@@ -12,7 +12,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
 )
 
 // standbyTimeout bounds the wait until a standby follows.
@@ -109,9 +108,9 @@ func (l *Lab) Failover(ctx context.Context, readOnly time.Duration) error {
 		return err
 	}
 	// Commits must not wait for a standby that does not exist yet.
-	if _, err = conn.Exec(ctx, queries.Get("promote")); err == nil {
-		if _, err = conn.Exec(ctx, queries.Get("standby_off")); err == nil {
-			_, err = conn.Exec(ctx, queries.Get("reload"))
+	if _, err = conn.Exec(ctx, Query("promote")); err == nil {
+		if _, err = conn.Exec(ctx, Query("standby_off")); err == nil {
+			_, err = conn.Exec(ctx, Query("reload"))
 		}
 	}
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {

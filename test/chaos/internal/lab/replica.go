@@ -6,23 +6,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/process"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/process"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
+	"github.com/pgdispatch/pgdispatch/test/internal/stack"
 )
 
 const (
 	// readyTimeout bounds the wait until a started replica listens.
 	readyTimeout = 20 * time.Second
-	// readyInterval is how often its log is read meanwhile.
-	readyInterval = 10 * time.Millisecond
 	// stopTimeout is how long a replica may take to exit after SIGTERM: its drain timeout plus the documented extra
 	// time.
 	stopTimeout = DrainTimeout + 5*time.Second
@@ -81,41 +77,26 @@ func (r *Replica) Start() error {
 		return nil
 	}
 	r.starts++
-	env := slices.DeleteFunc(os.Environ(), func(variable string) bool {
-		return strings.HasPrefix(variable, "PG") || strings.HasPrefix(variable, "TEMPORAL_") || strings.HasPrefix(variable, "DATABASE_URL=")
-	})
-	env = append(env,
-		"DATABASE_URL="+postgres.URL(r.Postgres.Address, Database), "TEMPORAL_ADDRESS="+r.Temporal.Address, "TEMPORAL_NAMESPACE=default",
-		"PGDISPATCH_WORKERS="+strconv.Itoa(Workers), "PGDISPATCH_LEASE="+Lease.String(), "PGDISPATCH_POLL_INTERVAL="+PollInterval.String(),
-		"PGDISPATCH_START_TIMEOUT="+StartTimeout.String(), "PGDISPATCH_DRAIN_TIMEOUT="+DrainTimeout.String(), "GOTRACEBACK=all", "PGDISPATCH_FAILPOINTS="+r.lab.Dir)
-	env = append(env, r.Env...)
+	env := []string{
+		"PGDISPATCH_WORKERS=" + strconv.Itoa(Workers), "PGDISPATCH_LEASE=" + Lease.String(),
+		"PGDISPATCH_POLL_INTERVAL=" + PollInterval.String(), "PGDISPATCH_START_TIMEOUT=" + StartTimeout.String(),
+		"PGDISPATCH_DRAIN_TIMEOUT=" + DrainTimeout.String(), "PGDISPATCH_FAILPOINTS=" + r.lab.Dir, "GOTRACEBACK=all",
+	}
 	var err error
-	r.process, err = process.Start(process.Spec{Name: fmt.Sprintf("replica %d", r.N), Program: r.lab.options.Pgdispatch, Args: []string{"run"},
-		Env: env, LogPath: filepath.Join(r.lab.Dir, fmt.Sprintf("replica-%d-%d.log", r.N, r.starts))})
+	r.process, err = stack.Replica{
+		Name: fmt.Sprintf("replica %d", r.N), Binary: r.lab.options.Pgdispatch,
+		DatabaseURL: postgres.URL(r.Postgres.Address, Database), Temporal: r.Temporal.Address,
+		Env: append(env, r.Env...), LogPath: filepath.Join(r.lab.Dir, fmt.Sprintf("replica-%d-%d.log", r.N, r.starts)),
+	}.Start()
 	return err
 }
 
 // Ready waits until the replica listens.
 func (r *Replica) Ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("replica %d did not listen within %s", r.N, readyTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not within %s", readyTimeout))
 	defer cancel()
-	p := r.Process()
-	for {
-		log, err := os.ReadFile(p.LogPath)
-		if err != nil {
-			return fmt.Errorf("read log of replica %d: %w", r.N, err)
-		}
-		if strings.Contains(string(log), `"msg":"Listening"`) || strings.Contains(string(log), `"listen":false`) {
-			return nil
-		}
-		select {
-		case <-p.Exited():
-			return fmt.Errorf("start replica %d: it ended\n%s", r.N, p.Tail())
-		case <-ctx.Done():
-			return fmt.Errorf("%w\n%s", context.Cause(ctx), p.Tail())
-		case <-time.After(readyInterval):
-		}
-	}
+	_, err := stack.AwaitSaying(ctx, r.Process(), stack.Listening)
+	return err
 }
 
 // Process returns the running process, or the last one.
@@ -139,17 +120,9 @@ func (r *Replica) Kill() error {
 // Stop sends SIGTERM and returns how long the process took to exit. It is an error if the process has to be killed or
 // exits with a non-zero status.
 func (r *Replica) Stop() (time.Duration, error) {
-	p, began := r.Process(), time.Now()
-	if err := p.Signal(syscall.SIGTERM); err != nil {
-		return 0, err
-	}
-	if !p.EndsWithin(stopTimeout) {
-		return 0, errors.Join(fmt.Errorf("replica %d is still there %s after SIGTERM\n%s", r.N, stopTimeout, p.Tail()), p.Kill())
-	}
-	if code := p.ExitCode(); code != 0 {
-		return 0, fmt.Errorf("replica %d ended with %d after SIGTERM\n%s", r.N, code, p.Tail())
-	}
-	return time.Since(began), nil
+	began := time.Now()
+	err := r.Process().Stop(stopTimeout)
+	return time.Since(began), err
 }
 
 // Heal makes its proxies forward everything.

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/queries"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
@@ -25,7 +24,8 @@ func (o *Load) AddWorkspace(ctx context.Context, name string, limit int) (*Works
 
 // InsertLarge inserts the given number of rows with params of the given size in bytes.
 func (o *Load) InsertLarge(ctx context.Context, w *Workspace, items, bytes int) error {
-	b := batch{load: o, workspace: w, definition: temporal.Work, items: items, params: `{"ms": 1, "x": "` + strings.Repeat("x", bytes) + `"}`}
+	b := batch{load: o, workspace: w, definition: temporal.Work, items: items,
+		params: `{"ms": 1, "x": "` + strings.Repeat("x", bytes) + `"}`}
 	return b.enqueue(ctx, autocommit, 0)
 }
 
@@ -49,10 +49,10 @@ func (o *Load) InsertSpread(ctx context.Context, conn *pgx.Conn, workspaces int)
 		ids[n], executions[n] = uuid.NewString(), uuid.NewString()
 	}
 	sent := time.Now()
-	if _, err := conn.Exec(ctx, queries.Get("spread"), ids, temporal.Work, temporal.TaskQueue); err != nil {
+	if _, err := conn.Exec(ctx, Query("spread"), ids, temporal.Work, temporal.TaskQueue); err != nil {
 		return fmt.Errorf("make %d workspaces: %w", workspaces, err)
 	}
-	_, err := conn.Exec(ctx, queries.Get("spread_rows"), ids, executions)
+	_, err := conn.Exec(ctx, Query("spread_rows"), ids, executions)
 	for n := range workspaces {
 		b := batch{load: o, workspace: &Workspace{ID: ids[n]}, definition: temporal.Work, executions: executions[n : n+1]}
 		b.note(sent, outcome(err))
@@ -67,8 +67,8 @@ func (o *Load) InsertSpread(ctx context.Context, conn *pgx.Conn, workspaces int)
 // row unless it is too late. It reports whether the row was accepted.
 func (o *Load) InsertOdd(ctx context.Context, conn *pgx.Conn, w *Workspace, columns, values string) (bool, error) {
 	b := batch{load: o, workspace: w, definition: temporal.Any, executions: []string{uuid.NewString()}}
-	text := strings.NewReplacer("@columns", columns, "@values", values, "@workspace", w.ID, "@definition", w.definitions[temporal.Any],
-		"@execution", b.executions[0]).Replace(queries.Get("odd"))
+	text := strings.NewReplacer("@columns", columns, "@values", values, "@workspace", w.ID, "@definition",
+		w.definitions[temporal.Any], "@execution", b.executions[0]).Replace(Query("odd"))
 	sent := time.Now()
 	_, err := conn.Exec(ctx, text)
 	known := outcome(err)
@@ -80,7 +80,7 @@ func (o *Load) InsertOdd(ctx context.Context, conn *pgx.Conn, w *Workspace, colu
 		return false, nil
 	}
 	var done bool
-	if err := conn.QueryRow(ctx, queries.Get("cancel"), b.executions[0]).Scan(&done); err != nil {
+	if err := conn.QueryRow(ctx, Query("cancel"), b.executions[0]).Scan(&done); err != nil {
 		return true, fmt.Errorf("cancel: %w", err)
 	}
 	if done {

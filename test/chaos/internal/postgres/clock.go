@@ -21,5 +21,6 @@ func (n *Node) clock() ([]string, error) {
 	if err != nil || len(found) == 0 {
 		return nil, fmt.Errorf("%w: there is no %s: install libfaketime", ErrNotHere, fakeTime)
 	}
-	return []string{"LD_PRELOAD=" + found[0], fmt.Sprintf("FAKETIME=+%ds", int(n.Clock.Seconds())), "FAKETIME_DONT_FAKE_MONOTONIC=1", "NO_FAKE_STAT=1"}, nil
+	return []string{"LD_PRELOAD=" + found[0], fmt.Sprintf("FAKETIME=+%ds", int(n.Clock.Seconds())),
+		"FAKETIME_DONT_FAKE_MONOTONIC=1", "NO_FAKE_STAT=1"}, nil
 }

@@ -29,7 +29,9 @@ func findBinDir(ctx context.Context) (string, error) {
 	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
 		candidates = append(candidates, strings.TrimSpace(string(out)))
 	}
-	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin"} {
+	for _, pattern := range []string{
+		"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin",
+	} {
 		dirs, _ := filepath.Glob(pattern)
 		for i := range dirs {
 			candidates = append(candidates, dirs[len(dirs)-1-i])
@@ -49,7 +51,8 @@ func findBinDir(ctx context.Context) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", errors.New("find Postgres: no directory with initdb, postgres and pg_basebackup; install it or set " + binDirVariable)
+	return "", errors.New("find Postgres: no directory with initdb, postgres and pg_basebackup; " +
+		"install it or set " + binDirVariable)
 }
 
 // Credential returns the user that the server runs as if the harness is root, because Postgres refuses to run as root.

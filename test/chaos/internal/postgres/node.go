@@ -18,7 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/process"
+	"github.com/pgdispatch/pgdispatch/internal/process"
 )
 
 const (
@@ -28,8 +28,8 @@ const (
 	startTimeout = 40 * time.Second
 	// stopTimeout bounds each way to stop a server.
 	stopTimeout = 15 * time.Second
-	// readyInterval is the interval between connection attempts to a starting server.
-	readyInterval = 20 * time.Millisecond
+	// orphanInterval is how often Kill looks for the server's children.
+	orphanInterval = 20 * time.Millisecond
 	// connectTimeout bounds one attempt to connect.
 	connectTimeout = 2 * time.Second
 	// replicationName is the application_name of a standby's replication connection.
@@ -88,8 +88,8 @@ func New(ctx context.Context, parent, name string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n, n.prepare(ctx, "initdb", "--pgdata", n.data(), "--waldir", n.wal(), "--username", "postgres", "--auth", "trust",
-		"--encoding", "UTF8", "--locale", "C", "--no-sync")
+	return n, n.prepare(ctx, "initdb", "--pgdata", n.data(), "--waldir", n.wal(), "--username", "postgres",
+		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
 }
 
 // Standby copies a running node into a standby that follows it through address. It does not start the standby.
@@ -128,29 +128,23 @@ func blank(ctx context.Context, parent, name string) (*Node, error) {
 	if err := n.mount(); err != nil {
 		return nil, err
 	}
-	if n.Port, err = FreePort(); err != nil {
+	if n.Port, err = process.FreePort("127.0.0.1"); err != nil {
 		return nil, err
 	}
 	return n, nil
 }
 
 func (n *Node) prepare(ctx context.Context, program string, args ...string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, prepareTimeout, fmt.Errorf("%s took longer than %s", program, prepareTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, prepareTimeout,
+		fmt.Errorf("%s took longer than %s", program, prepareTimeout))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(n.binDir, program), args...)
-	cmd.Dir, cmd.Env = n.dir, environment()
+	cmd.Dir, cmd.Env = n.dir, process.Environment("LC_ALL=C")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: n.user}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("run %s for %s: %w\n%s", program, n.Name, err, out)
 	}
 	return nil
-}
-
-// environment returns the harness's environment without variables that would point to another server.
-func environment() []string {
-	return append(slices.DeleteFunc(os.Environ(), func(variable string) bool {
-		return strings.HasPrefix(variable, "PG") || strings.HasPrefix(variable, "LC_") || strings.HasPrefix(variable, "LANG")
-	}), "LC_ALL=C")
 }
 
 // Start starts the server and returns when it answers. A standby answers as soon as it accepts reads.
@@ -171,28 +165,22 @@ func (n *Node) Start(ctx context.Context) error {
 	// The audit subtracts it, so that its times are the machine's.
 	args = append(args, "-c", fmt.Sprintf("chaos.ahead=%d seconds", int(n.Clock.Seconds())))
 	// SIGQUIT is an immediate shutdown, which also ends the server's child processes.
-	n.process, err = process.Start(process.Spec{Name: n.Name, Program: filepath.Join(n.binDir, "postgres"), Args: args,
-		Env: append(environment(), env...), Dir: n.dir, LogPath: n.LogPath(), Credential: n.user, DeathSignal: syscall.SIGQUIT})
+	n.process, err = process.Start(process.Spec{
+		Name: n.Name, Program: filepath.Join(n.binDir, "postgres"), Args: args, Dir: n.dir, LogPath: n.LogPath(),
+		Env: process.Environment(append(env, "LC_ALL=C")...), Credential: n.user, DeathSignal: syscall.SIGQUIT,
+	})
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("%s did not answer within %s", n.Name, startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not within %s", startTimeout))
 	defer cancel()
-	tick := time.NewTicker(readyInterval)
-	defer tick.Stop()
-	for {
+	return n.process.Await(ctx, func() error {
 		conn, err := n.Connect(ctx, "postgres")
-		if err == nil {
-			return conn.Close(ctx)
+		if err != nil {
+			return err
 		}
-		select {
-		case <-n.process.Exited():
-			return fmt.Errorf("start %s: it exited\n%s", n.Name, n.process.Tail())
-		case <-ctx.Done():
-			return fmt.Errorf("start %s: %w: %w\n%s", n.Name, context.Cause(ctx), err, n.process.Tail())
-		case <-tick.C:
-		}
-	}
+		return conn.Close(ctx)
+	})
 }
 
 // Running reports whether the server's process is running.
@@ -228,7 +216,7 @@ func (n *Node) awaitPortFree() error {
 		if !n.orphaned() {
 			return nil
 		}
-		time.Sleep(readyInterval)
+		time.Sleep(orphanInterval)
 	}
 	return fmt.Errorf("kill %s: its children are still there after %s", n.Name, stopTimeout)
 }
@@ -243,7 +231,8 @@ func (n *Node) orphaned() bool {
 		if _, err := strconv.Atoi(entry.Name()); err != nil {
 			continue
 		}
-		if dir, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd")); err == nil && dir == n.data() && !zombie(entry.Name()) {
+		dir, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
+		if err == nil && dir == n.data() && !zombie(entry.Name()) {
 			return true
 		}
 	}
@@ -290,16 +279,3 @@ func URL(address, database string) string {
 func (n *Node) LogPath() string { return n.dir + ".log" }
 
 func (n *Node) data() string { return filepath.Join(n.dir, "disk", "data") }
-
-// FreePort asks the kernel for a currently unused TCP port.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		return 0, fmt.Errorf("release the free port: %w", err)
-	}
-	return port, nil
-}

@@ -71,7 +71,8 @@ type Frontend struct {
 func NewFrontend(target string) (*Frontend, error) {
 	upstream, err := grpc.NewClient("passthrough:///"+target,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(maxMessageBytes),
+			grpc.MaxCallSendMsgSize(maxMessageBytes)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: reconnectCap / 4, Multiplier: 1.5, MaxDelay: reconnectCap},
 			MinConnectTimeout: connectTimeout,
@@ -177,7 +178,8 @@ func (f *Frontend) handle(_ any, stream grpc.ServerStream) error {
 func passedOn(incoming metadata.MD) metadata.MD {
 	outgoing := metadata.MD{}
 	for name, values := range incoming {
-		if !strings.HasPrefix(name, ":") && !strings.HasPrefix(name, "grpc-") && name != "content-type" && name != "user-agent" {
+		if !strings.HasPrefix(name, ":") && !strings.HasPrefix(name, "grpc-") &&
+			name != "content-type" && name != "user-agent" {
 			outgoing[name] = values
 		}
 	}

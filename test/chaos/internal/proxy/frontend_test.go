@@ -21,7 +21,9 @@ type counting struct {
 	starts atomic.Int64
 }
 
-func (c *counting) StartWorkflowExecution(_ context.Context, request *workflowservice.StartWorkflowExecutionRequest) (*workflowservice.StartWorkflowExecutionResponse, error) {
+func (c *counting) StartWorkflowExecution(
+	_ context.Context, request *workflowservice.StartWorkflowExecutionRequest,
+) (*workflowservice.StartWorkflowExecutionResponse, error) {
 	c.starts.Add(1)
 	return &workflowservice.StartWorkflowExecutionResponse{RunId: "run of " + request.GetWorkflowId()}, nil
 }
@@ -63,7 +65,7 @@ func TestTheFrontendPassesCallsAndErrorsOn(t *testing.T) {
 	require.Equal(t, codes.Unimplemented, status.Code(err))
 }
 
-// unanswered is how long a call waits that is not to be answered: long enough to be passed on meanwhile, on a busy machine too.
+// unanswered is how long a call without an answer waits: long enough to be forwarded, even on a busy machine.
 const unanswered = time.Second
 
 func TestWhatARuleDoesToAStart(t *testing.T) {

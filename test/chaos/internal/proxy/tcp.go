@@ -261,5 +261,6 @@ func (p *TCP) pass(l *link, piece []byte, to io.Writer, fromClient bool) bool {
 
 // concerns requires the lock.
 func (p *TCP) concerns(l *link) bool {
-	return (l.old || !p.policy.Present) && strings.Contains(l.label, p.policy.Label) && (p.policy.Except == "" || !strings.Contains(l.label, p.policy.Except))
+	return (l.old || !p.policy.Present) && strings.Contains(l.label, p.policy.Label) &&
+		(p.policy.Except == "" || !strings.Contains(l.label, p.policy.Except))
 }

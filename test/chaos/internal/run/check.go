@@ -131,7 +131,8 @@ func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
 	c.Replay = audit.Replay(changes, lab.Cap)
 	c.Violations = append(c.Violations, c.Replay.Violations...)
 	found, err := lab.Rows(ctx, l, "rows", func(row pgx.CollectableRow) (f audit.Found, err error) {
-		err = row.Scan(&f.Execution, &f.Workspace, &f.Status, &f.Failures, &f.Attempts, &f.Error, &f.ExecutionStatus, &f.RunID)
+		err = row.Scan(&f.Execution, &f.Workspace, &f.Status, &f.Failures, &f.Attempts, &f.Error,
+			&f.ExecutionStatus, &f.RunID)
 		return f, err
 	})
 	if err != nil {
@@ -177,7 +178,8 @@ func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
 func (c *Check) expected(rows []lab.Row) []audit.Expected {
 	expected := make([]audit.Expected, 0, len(rows))
 	for _, row := range rows {
-		e := audit.Expected{Execution: row.Execution, Workspace: row.Workspace, Want: row.Want, Or: row.Or, Runs: 1, Counted: row.Counted, Foreign: row.Foreign,
+		e := audit.Expected{Execution: row.Execution, Workspace: row.Workspace, Want: row.Want, Or: row.Or, Runs: 1,
+			Counted: row.Counted, Foreign: row.Foreign,
 			Acknowledged: row.Known == lab.Acknowledged, RolledBack: row.Known == lab.RolledBack}
 		if row.Type == temporal.Again {
 			e.Runs = 2
@@ -208,7 +210,8 @@ func listRuns(ctx context.Context, l *lab.Lab, expected []audit.Expected, found 
 		}
 		runs := make([]audit.Run, 0, len(listed))
 		for _, r := range listed {
-			runs = append(runs, audit.Run{WorkflowID: r.WorkflowID, RunID: r.RunID, Status: r.Status, Start: r.Start, Close: r.Close})
+			runs = append(runs,
+				audit.Run{WorkflowID: r.WorkflowID, RunID: r.RunID, Status: r.Status, Start: r.Start, Close: r.Close})
 		}
 		if audit.Complete(expected, found, runs) || time.Now().After(deadline) {
 			return runs, nil

@@ -43,7 +43,8 @@ func liveness(ctx context.Context, l *lab.Lab, out *Outcome) error {
 	if err != nil {
 		return err
 	}
-	l.Logf("faults that stay: replica %d is frozen, replica %d is cut off from Temporal, replica %d is 5 to 15 ms away from Postgres", frozen.N, cut.N, far.N)
+	l.Logf("faults that stay: replica %d is frozen, replica %d is cut off from Temporal, replica %d is 5 to 15 ms away "+
+		"from Postgres", frozen.N, cut.N, far.N)
 	began := time.Now()
 	err = frozen.Process().Signal(syscall.SIGSTOP)
 	cut.Temporal.Set(proxy.Policy{Hole: true})

@@ -126,7 +126,8 @@ func heal(ctx context.Context, l *lab.Lab) error {
 	at := time.Now()
 	err := lab.Await(ctx, healTimeout, "work goes on", func() (bool, error) {
 		var started, ended *time.Time
-		err := errors.Join(l.Row(ctx, "first_move", []any{"DISPATCHED", at}, &started), l.Row(ctx, "first_move", []any{"COMPLETED", at}, &ended))
+		err := errors.Join(l.Row(ctx, "first_move", []any{"DISPATCHED", at}, &started),
+			l.Row(ctx, "first_move", []any{"COMPLETED", at}, &ended))
 		return started != nil && ended != nil, err
 	})
 	return errors.Join(err, lab.Sleep(ctx, rest))
@@ -181,7 +182,8 @@ func estimate(entries []schedule.Entry) time.Duration {
 }
 
 func printSchedule(o Options, measured, random []schedule.Entry) {
-	_, _ = fmt.Fprintf(o.Out, "seed %d (repeat with -seed %d)\n\nfaults that are measured, one after another:\n", o.Seed, o.Seed)
+	_, _ = fmt.Fprintf(o.Out, "seed %[1]d (repeat with -seed %[1]d)\n\nfaults that are measured, one after another:\n",
+		o.Seed)
 	for _, e := range measured {
 		_, _ = fmt.Fprintln(o.Out, e)
 	}

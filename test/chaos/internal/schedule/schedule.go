@@ -91,7 +91,8 @@ func Safety(seed uint64, kinds []Kind, length time.Duration) []Entry {
 }
 
 func entry(rng *rand.Rand, k Kind) Entry {
-	return Entry{Fault: k.Name, Hold: jitter(rng, k.Shortest, k.Longest).Round(10 * time.Millisecond), Seed: rng.Uint64N(1 << 32)}
+	return Entry{Fault: k.Name, Hold: jitter(rng, k.Shortest, k.Longest).Round(10 * time.Millisecond),
+		Seed: rng.Uint64N(1 << 32)}
 }
 
 // jitter returns a random duration between two durations.

@@ -10,7 +10,8 @@ import (
 
 var kinds = []Kind{
 	{"a", "x", time.Second, 2 * time.Second}, {"b", "x", time.Second, 4 * time.Second},
-	{"c", "y", 0, time.Second}, {"d", "y", 500 * time.Millisecond, 500 * time.Millisecond}, {"e", "z", time.Second, 3 * time.Second},
+	{"c", "y", 0, time.Second}, {"d", "y", 500 * time.Millisecond, 500 * time.Millisecond},
+	{"e", "z", time.Second, 3 * time.Second},
 }
 
 func TestOneSeedGivesOneSchedule(t *testing.T) {

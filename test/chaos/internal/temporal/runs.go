@@ -39,7 +39,8 @@ var statuses = map[enumspb.WorkflowExecutionStatus]string{
 func Runs(ctx context.Context, c client.Client) ([]Run, error) {
 	var runs []Run
 	for token := []byte(nil); ; {
-		page, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{PageSize: pageSize, NextPageToken: token})
+		page, err := c.ListWorkflow(ctx,
+			&workflowservice.ListWorkflowExecutionsRequest{PageSize: pageSize, NextPageToken: token})
 		if err != nil {
 			return nil, fmt.Errorf("list runs: %w", err)
 		}

@@ -1,15 +1,13 @@
+// Package temporal is the worker that completes the harness's workflows, and what Temporal lists of them.
 package temporal
 
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"time"
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -94,12 +92,6 @@ func work(ctx context.Context, millis int) error {
 	case <-time.After(time.Duration(millis) * time.Millisecond):
 		return nil
 	}
-}
-
-// Connect creates a client that survives restarts of the server.
-func Connect(address string) (client.Client, error) {
-	quiet := log.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	return client.NewLazyClient(client.Options{HostPort: address, Logger: quiet})
 }
 
 // NewWorker creates the worker and does not start it.

@@ -1,0 +1,61 @@
+package demo
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/process"
+)
+
+func TestCountsArePrintedNowAndThenIfTheyHaveChanged(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	p := &progress{out: &out, started: time.Now()}
+
+	p.counts(counts{Waiting: 1})
+	p.counts(counts{Running: 1}) // too soon
+	p.lastCountsAt = time.Time{}
+	p.counts(counts{Waiting: 1}) // no change
+	p.counts(counts{Completed: 1, Cancelled: 2})
+
+	require.Equal(t, "[  0.0s] 1 waiting, 0 running, 0 completed, 0 failed\n"+
+		"[  0.0s] 0 waiting, 0 running, 1 completed, 0 failed, 2 cancelled\n", out.String())
+}
+
+func TestABufferIsNoTerminal(t *testing.T) {
+	t.Parallel()
+	require.Nil(t, terminal(&bytes.Buffer{}))
+}
+
+func startView(t *testing.T, script string) *live {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "log")
+	p, err := process.Start(process.Spec{Name: "view", Program: "sh", Args: []string{"-c", script}, LogPath: log})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Kill()) })
+	return &live{p}
+}
+
+func TestTheLiveViewMayBeLeftAndMayFail(t *testing.T) {
+	t.Parallel()
+	var none *live
+	require.NoError(t, none.open())
+	require.NoError(t, none.stop())
+
+	running := startView(t, "trap 'exit 0' TERM; echo; while :; do sleep 0.01; done")
+	require.NoError(t, running.open())
+
+	left := startView(t, "exit 0")
+	<-left.Exited()
+	require.ErrorIs(t, left.open(), errLeft)
+
+	failed := startView(t, "echo no database; exit 1")
+	<-failed.Exited()
+	require.ErrorContains(t, failed.open(), "no database")
+	require.NoError(t, failed.stop(), "it has been told")
+}

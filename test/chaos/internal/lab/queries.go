@@ -1,0 +1,102 @@
+package lab
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgdispatch/pgdispatch/test/internal/queries"
+)
+
+const (
+	// queryTimeout bounds one query of the harness.
+	queryTimeout = 10 * time.Second
+	// patience bounds how long the harness waits for an unavailable database.
+	patience = 60 * time.Second
+	// retryInterval is the interval between its attempts.
+	retryInterval = 50 * time.Millisecond
+)
+
+//go:embed queries/*.sql
+var files embed.FS
+
+// Query returns one of the harness's statements or scripts. They use what applications use: the documented tables,
+// columns and functions. In addition, audit.sql reads two columns of an item that no application reads.
+func Query(name string) string { return queries.Get(files, "queries/"+name) }
+
+// Exec executes a statement on the primary, without retries.
+func (l *Lab) Exec(ctx context.Context, query string, args ...any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
+	defer cancel()
+	if _, err := l.db.Exec(ctx, Query(query), args...); err != nil {
+		return fmt.Errorf("execute %s: %w", query, err)
+	}
+	return nil
+}
+
+// Script executes the statements of a script one by one, each with retries. Statements are split at semicolons.
+func (l *Lab) Script(ctx context.Context, query string) error {
+	for statement := range strings.SplitSeq(Query(query), ";") {
+		err := l.insist(ctx, func() error {
+			ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
+			defer cancel()
+			_, err := l.db.Exec(ctx, statement)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("execute %s: %w", query, err)
+		}
+	}
+	return nil
+}
+
+// Insist executes a repeatable statement on the primary, and retries until the primary has answered.
+func (l *Lab) Insist(ctx context.Context, query string, args ...any) error {
+	return l.insist(ctx, func() error { return l.Exec(ctx, query, args...) })
+}
+
+// Row reads one row from the primary, and retries while the primary is unavailable.
+func (l *Lab) Row(ctx context.Context, query string, args []any, into ...any) error {
+	return l.insist(ctx, func() error {
+		ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
+		defer cancel()
+		if err := l.db.QueryRow(ctx, Query(query), args...).Scan(into...); err != nil {
+			return fmt.Errorf("read %s: %w", query, err)
+		}
+		return nil
+	})
+}
+
+// Rows reads all rows from the primary, and retries while it is unavailable.
+func Rows[T any](ctx context.Context, l *Lab, query string, scan pgx.RowToFunc[T]) (all []T, err error) {
+	err = l.insist(ctx, func() error {
+		rows, err := l.db.Query(ctx, Query(query))
+		if err != nil {
+			return fmt.Errorf("read %s: %w", query, err)
+		}
+		all, err = pgx.CollectRows(rows, scan)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", query, err)
+		}
+		return nil
+	})
+	return all, err
+}
+
+func (l *Lab) insist(ctx context.Context, ask func() error) error {
+	deadline := time.Now().Add(patience)
+	for {
+		err := ask()
+		if err == nil || ctx.Err() != nil || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryInterval):
+		}
+	}
+}

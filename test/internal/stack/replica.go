@@ -1,0 +1,65 @@
+// Package stack starts what the harnesses run the product in: replicas of pgdispatch with their schema, and a real
+// Temporal server. Postgres is sql/sqltest's, or the harness's own.
+package stack
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"regexp"
+
+	"github.com/pgdispatch/pgdispatch/internal/process"
+)
+
+// What a replica says of itself.
+var (
+	// Serving is that it serves health, metrics and the web view, with the address.
+	Serving = regexp.MustCompile(`"msg":"Serving health and metrics"[^\n]*"address":"([^"]+)"`)
+	// Listening is that it hears of new items, or that it is not to.
+	Listening = regexp.MustCompile(`"msg":"Listening"|"listen":false`)
+)
+
+// Replica describes a replica to start.
+type Replica struct {
+	// Name identifies it in messages.
+	Name string
+	// Binary is the path of pgdispatch.
+	Binary string
+	// DatabaseURL and Temporal are where it finds its database, and Temporal's frontend as host:port.
+	DatabaseURL, Temporal string
+	// Env is added to its environment, and so overrides what else is there.
+	Env []string
+	// LogPath is the path of its log.
+	LogPath string
+}
+
+// Start starts the replica as users run it, with the defaults of everything that is not in Env. It does not wait.
+func (r Replica) Start() (*process.Process, error) {
+	env := process.Environment("DATABASE_URL="+r.DatabaseURL, "TEMPORAL_ADDRESS="+r.Temporal, "TEMPORAL_NAMESPACE=default")
+	return process.Start(process.Spec{
+		Name: r.Name, Program: r.Binary, Args: []string{"run"}, Env: append(env, r.Env...), LogPath: r.LogPath,
+	})
+}
+
+// AwaitSaying waits until a process has logged what the pattern says, and returns the pattern's last group.
+func AwaitSaying(ctx context.Context, p *process.Process, pattern *regexp.Regexp) (found string, err error) {
+	err = p.Await(ctx, func() error {
+		match := pattern.FindStringSubmatch(p.Log())
+		if match == nil {
+			return fmt.Errorf("it has not logged %s", pattern)
+		}
+		found = match[len(match)-1]
+		return nil
+	})
+	return found, err
+}
+
+// Migrate has a binary create or update its schema in a database, so that it is the product as shipped.
+func Migrate(ctx context.Context, binary, databaseURL string) error {
+	command := exec.CommandContext(ctx, binary, "migrate", "up")
+	command.Env = process.Environment("DATABASE_URL=" + databaseURL)
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgdispatch migrate up: %w:\n%s", err, out)
+	}
+	return nil
+}
