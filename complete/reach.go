@@ -2,6 +2,7 @@ package complete
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -17,11 +18,35 @@ type Reach struct {
 	Limit time.Duration
 	Log   *slog.Logger
 
-	reached atomic.Bool
+	reached  atomic.Bool
+	answered atomic.Int64          // when the last answered probe was sent, in Unix nanoseconds
+	failure  atomic.Pointer[error] // of the last probe; nil if it was answered
 }
 
 // Reached reports whether Temporal answers. It is false until the first answer.
 func (r *Reach) Reached() bool { return r.reached.Load() }
+
+// Answered returns when the last probe that Temporal answered was sent. Zero if it has answered none.
+func (r *Reach) Answered() time.Time {
+	if at := r.answered.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
+
+// Away reports whether Temporal does not answer. Unlike Reached, it is false until a probe has failed.
+func (r *Reach) Away() bool { return !r.Reached() && r.failure.Load() != nil }
+
+// Err returns why Temporal is not reached, or nil if it is.
+func (r *Reach) Err() error {
+	if r.Reached() {
+		return nil
+	}
+	if failure := r.failure.Load(); failure != nil {
+		return *failure
+	}
+	return errors.New("it has not answered yet")
+}
 
 // Run probes Temporal until ctx is cancelled, then returns nil.
 func (r *Reach) Run(ctx context.Context) error {
@@ -34,12 +59,15 @@ func (r *Reach) Run(ctx context.Context) error {
 			return nil
 		case <-ask.C:
 		}
+		sent := time.Now()
 		err := r.ask(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
 			last = time.Now()
+			r.failure.Store(nil)
+			r.answered.Store(sent.UnixNano())
 			r.reached.Store(true)
 			if complained {
 				complained = false
@@ -47,8 +75,11 @@ func (r *Reach) Run(ctx context.Context) error {
 			}
 		case time.Since(last) >= r.Limit && !complained:
 			complained = true
+			r.failure.Store(&err)
 			r.reached.Store(false)
 			r.Log.WarnContext(ctx, "Temporal is out of reach: giving up watches, so that other replicas may take them", "error", err)
+		default:
+			r.failure.Store(&err)
 		}
 		ask.Reset(r.Limit / 4)
 	}

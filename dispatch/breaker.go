@@ -14,6 +14,9 @@ const (
 	// probeRarely is how long probes may be postponed while Temporal does not answer questions either. After that an
 	// item is tried anyway, because questions may be all that is unanswered.
 	probeRarely = 30 * time.Second
+	// quietAfter is how long no item may have been refused before an answer to a probe ends a reported outage. It exceeds
+	// the time between two items that are tried as probes.
+	quietAfter = 10 * time.Second
 	// retryBase is the delay of an item after its first failure. The delay doubles up to retryCap.
 	retryBase = time.Second
 	retryCap  = 5 * time.Minute
@@ -52,6 +55,12 @@ func (b *breaker) postpone(now time.Time) {
 }
 
 func (b *breaker) close() { *b = breaker{} }
+
+// refuses reports whether the breaker is open and nothing has changed since. It is false if no item was tried lately and
+// Temporal has answered a probe since the last one failed: the next item decides.
+func (b *breaker) refuses(now, answered time.Time) bool {
+	return b.open() && !(answered.After(b.tripped) && now.Sub(b.tripped) >= quietAfter)
+}
 
 // allows returns how many items may be claimed now: free while the breaker is closed, one as a probe after each pause.
 func (b *breaker) allows(now time.Time, free, busy int) int {

@@ -92,6 +92,9 @@ type Dispatcher struct {
 	// Reached reports whether this replica can reach Temporal; it must not block. While it is false, a paused replica
 	// does not probe with items, because each probe would keep its item from the other replicas. If nil, it probes.
 	Reached func() bool
+	// Answered returns when Temporal last answered a probe of its own, without an item; it must not block. An answer ends
+	// a reported outage even if no item is left to try. If nil, only an item does.
+	Answered func() time.Time
 	// Dispatched is called after each successful dispatch and must not block. If nil, nothing is reported.
 	Dispatched func(temporal.Execution)
 	// Observer is told what the dispatcher does. If nil, nothing is reported.
@@ -110,19 +113,20 @@ type run struct {
 	items    chan claim.Item // sends never block: at most one item per worker
 	outcomes chan result     // sends never block: each dispatch has at most one result in it
 
-	idle     int
-	started  []*started // their workers are free, their claims are not ended yet
-	hungry   bool       // a claim may find something
-	look     bool       // something may have changed that no hint names
-	starved  bool       // more is due than W or the workers allowed
-	paused   bool       // by the settings, as of the last claim
-	refused  bool       // Temporal accepts nothing: only probes are claimed
-	named    []string   // hints for the next claim
-	doze     doze
-	of       namespaces
-	errorGap retry.Backoff // nil if the last claim was answered
-	retryAt  time.Time
-	dueAt    time.Time // when the next item becomes due; zero if none does
+	idle             int
+	started          []*started // their workers are free, their claims are not ended yet
+	hungry           bool       // a claim may find something
+	look             bool       // something may have changed that no hint names
+	starved          bool       // more is due than W or the workers allowed
+	paused           bool       // by the settings, as of the last claim
+	refused          bool       // Temporal accepts nothing, as far as known
+	pausedNamespaces int
+	named            []string // hints for the next claim
+	doze             doze
+	of               namespaces
+	errorGap         retry.Backoff // nil if the last claim was answered
+	retryAt          time.Time
+	dueAt            time.Time // when the next item becomes due; zero if none does
 }
 
 // result is what a dispatch reports to the claim loop.
@@ -152,7 +156,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		idle:       d.Workers,
 		hungry:     true,
 		look:       true,
-		of:         namespaces{inUse: d.Namespaces, reached: d.Reached},
+		of:         namespaces{inUse: d.Namespaces, reached: d.Reached, answered: d.Answered},
 	}
 	// Dispatches outlive ctx, so that those in progress finish instead of being cut off.
 	work, breakOff := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -199,6 +203,7 @@ func (r *run) claims(ctx context.Context) {
 			r.hungry, r.look, r.dueAt, source = true, true, time.Time{}, "timer"
 		}
 		r.free(ctx, now)
+		r.tellPauses()
 		r.steer(now)
 		if !r.doze.lookAt.IsZero() && !now.Before(r.doze.lookAt) {
 			r.hungry, r.look, source = true, true, "timer"
@@ -340,17 +345,20 @@ func (r *run) heed(done result) {
 	default:
 		limiter.learn(now, done.sent, false)
 	}
-	if r.of.answered(name) {
+	if r.of.accepted(name) {
 		r.tellPauses()
 		r.hungry = true
 		r.Log.Info("Temporal takes workflows again: resuming", "namespace", name)
 	}
 }
 
+// tellPauses reports what is paused if that has changed: with an item's outcome, or with an answer to a probe.
 func (r *run) tellPauses() {
-	paused, all := r.of.paused()
-	r.refused = all
-	r.observer.Paused(paused, all)
+	paused, all := r.of.paused(time.Now())
+	if all != r.refused || paused != r.pausedNamespaces {
+		r.refused, r.pausedNamespaces = all, paused
+		r.observer.Paused(paused, all)
+	}
 }
 
 // free lifts rate limits that no longer hold anything back.

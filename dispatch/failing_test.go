@@ -104,6 +104,29 @@ func TestWhileTemporalAnswersNothingNoItemIsTriedToFindOut(t *testing.T) {
 	})
 }
 
+func TestAnAnswerToAProbeEndsAReportedOutageWithoutAnItem(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		observer, answered := &fakeObserver{}, atomic.Int64{}
+		d.Observer, d.PollInterval = observer, time.Second
+		d.Answered = func() time.Time { return time.Unix(0, answered.Load()) }
+		d.enqueue(1)
+		d.onStart = func(context.Context, claim.Item) (string, error) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			clear(d.leased) // another replica takes it
+			return "", serviceerror.NewUnavailable("connection refused")
+		}
+		d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) { return []int64{1}, nil }
+		stop := d.run()
+		pass(quietAfter + 2*time.Second)
+		require.True(t, observer.pausedAll(), "nothing has answered")
+		answered.Store(time.Now().UnixNano())
+		pass(2 * time.Second)
+		require.False(t, observer.pausedAll())
+		stop()
+	})
+}
+
 func TestAReplicaThatDoesNotReachTemporalLeavesDutyToAnother(t *testing.T) {
 	gatedBubble(t, 2, func(t *testing.T, d *desk, g *fakeGate) {
 		var reached atomic.Bool

@@ -12,8 +12,9 @@ import (
 type namespaces struct {
 	// inUse returns the known namespaces that items may use. If nil, there is only one.
 	inUse func() []string
-	// reached reports whether Temporal answers at all. If nil, that is not known.
-	reached func() bool
+	// reached reports whether Temporal answers at all, and answered when it last answered. If nil, that is not known.
+	reached  func() bool
+	answered func() time.Time
 	// connection is open while Temporal cannot be reached, or while the only namespace in use accepts no workflows.
 	// Then only probes are claimed.
 	connection breaker
@@ -153,15 +154,19 @@ func (s *namespaces) throttled() bool {
 	return false
 }
 
-// paused returns how many namespaces accept no workflows, and whether therefore only probes are claimed.
-func (s *namespaces) paused() (paused int, all bool) {
+// paused returns how many namespaces accept no workflows, as far as known, and whether Temporal accepts none at all.
+func (s *namespaces) paused(now time.Time) (paused int, all bool) {
+	answered := time.Time{}
+	if s.answered != nil {
+		answered = s.answered()
+	}
 	limits := map[string]int{}
 	for name, n := range s.known {
-		if n.breaker.open() {
+		if n.breaker.refuses(now, answered) {
 			limits[name] = 0
 		}
 	}
-	all = s.connection.open() || len(limits) > 0 && (s.inUse == nil || s.allLimited(limits))
+	all = s.connection.refuses(now, answered) || len(limits) > 0 && (s.inUse == nil || s.allLimited(limits))
 	return len(limits), all
 }
 
@@ -183,8 +188,8 @@ func (s *namespaces) trip(now time.Time, name string, outcome temporal.Outcome) 
 	return opened
 }
 
-// answered records that a namespace accepts workflows. It reports whether it did not before.
-func (s *namespaces) answered(name string) (closed bool) {
+// accepted records that a namespace accepts workflows. It reports whether it did not before.
+func (s *namespaces) accepted(name string) (closed bool) {
 	n := s.of(name)
 	if s.connection.open() && s.only != "" && s.only != name {
 		s.of(s.only).breaker = s.connection // only that namespace is paused, and that was logged: there is another one

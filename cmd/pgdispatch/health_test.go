@@ -45,6 +45,23 @@ func TestReadyzFollowsTheDatabaseTheListenerTemporalAndTheEnd(t *testing.T) {
 	require.Zero(t, p.exit())
 }
 
+func TestAReplicaWithNoItemsIsNotReadyWithoutTemporal(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	proxy := newProxy(t, s.temporal)
+	s.temporal = proxy.address
+	proxy.down()
+	p := s.replica(anyPort, "PGDISPATCH_LEASE=2s")
+	problem := func() string { _, text := p.get("/readyz"); return text }
+	s.eventually(func() bool { return strings.Contains(problem(), "temporal: it does not answer") }, "no item is needed to find out")
+	s.eventually(func() bool { return sample(p.scrape(), "pgdispatch_breaker_open", "") == 1 }, "the metrics say so")
+	s.eventually(func() bool {
+		return one[bool](s, "select exists (select from pgdispatch.replicas where (state->>'breaker_open')::boolean)")
+	}, "so does status")
+	proxy.up()
+	s.eventually(func() bool { return problem() == "ready\n" }, "it is ready again without an item")
+}
+
 func TestAReplicaServesBeforeItHasADatabase(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

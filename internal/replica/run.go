@@ -163,6 +163,7 @@ func (r *replica) start(ctx context.Context, health *telemetry.Health) error {
 func (r *replica) wire(client *temporal.Client) {
 	component := func(name string) *slog.Logger { return r.log.With("component", name) }
 	r.reach = &complete.Reach{Probe: client.Probe, Limit: min(r.Lease/2, reachLimit), Log: component("watcher")}
+	r.telemetry.Away = r.reach.Away
 	r.watcher = &complete.Watcher{
 		Store: together{r.store, r.ends}, Waiter: client, MaxWatches: r.MaxWatches, Grace: watchGrace,
 		Reached: r.reach.Reached,
@@ -184,7 +185,7 @@ func (r *replica) wire(client *temporal.Client) {
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.claims, Starter: &dispatch.TemporalStarter{Client: client}, Workers: r.Workers, Lease: r.Lease,
 		StartTimeout: r.StartTimeout, DrainTimeout: r.DrainTimeout,
-		Wake: r.wake, Hints: &r.hints, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Observer: r.telemetry, Log: component("dispatcher"),
+		Wake: r.wake, Hints: &r.hints, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Answered: r.reach.Answered, Observer: r.telemetry, Log: component("dispatcher"),
 	}
 	sweeps := &sweeper.Postgres{DB: r.database, Owner: r.name}
 	r.sweeper = &sweeper.Sweeper{

@@ -96,6 +96,9 @@ func (r *replica) observe(health *telemetry.Health) error {
 	checks := []telemetry.Check{
 		{Name: "database", Do: func(ctx context.Context) error { return databaseReady(ctx, r.database) }},
 		{Name: "temporal", Do: func(context.Context) error {
+			if err := r.reach.Err(); err != nil {
+				return fmt.Errorf("it does not answer: %w", postgres.Redact(err))
+			}
 			if r.telemetry.BreakerOpen() {
 				return errors.New("it does not take workflows; starting is paused, and probed")
 			}

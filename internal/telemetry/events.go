@@ -62,10 +62,10 @@ func (t *Telemetry) Woken(source string) {
 // Paused implements dispatch.Observer.
 func (t *Telemetry) Paused(namespaces int, all bool) { t.pulse.pausedNow(namespaces, all) }
 
-// BreakerOpen reports whether only probes are claimed.
+// BreakerOpen reports whether Temporal takes no workflows from this replica, as items or its own probes have shown.
 func (t *Telemetry) BreakerOpen() bool {
 	_, all := t.pulse.pauses()
-	return all
+	return all || t.Away != nil && t.Away()
 }
 
 // Lost implements dispatch.Observer.

@@ -21,11 +21,12 @@ type pulse struct {
 
 // State returns the replica's current state. StartsPerSecond is the rate since the last call.
 func (t *Telemetry) State() operate.ReplicaState {
+	open := t.BreakerOpen()
 	p := &t.pulse
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	since := time.Since(p.looked)
-	state := operate.ReplicaState{Busy: t.hands.held(), BreakerOpen: p.breaker, PausedNamespaces: p.paused, WakeUps: maps.Clone(p.wakeUps)}
+	state := operate.ReplicaState{Busy: t.hands.held(), BreakerOpen: open, PausedNamespaces: p.paused, WakeUps: maps.Clone(p.wakeUps)}
 	if since > 0 {
 		state.StartsPerSecond = float64(p.started) / since.Seconds()
 	}
