@@ -187,6 +187,7 @@ func TestDoctorExitsWithTwoWhereItCouldNotFindOut(t *testing.T) {
 	out, errs, code := d.tries("doctor", "--temporal-address", temporalAddress(t), "--temporal-namespace", "default")
 	require.Equal(t, 2, code)
 	require.Equal(t, "pgdispatch: not everything could be found out\n", errs)
+	require.Regexp(t, `(?m)^\d+ fine, \d+ warnings, \d+ errors, \d+ could not be found out$`, out)
 	require.Regexp(t, `(?m)^UNKNOWN +database +connect to Postgres: `, out)
 	require.NotContains(t, out+errs, "hush")
 	for _, args := range [][]string{{"--output", "xml"}, {"--nonsense"}, {"--listen", "maybe"}, {"--timeout", "x"}} {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -39,6 +40,20 @@ type Target struct {
 // Name returns the name of the variable that the URL was read from.
 func (t Target) Name() string { return cmp.Or(t.Variable, "DATABASE_URL") }
 
+// unset reports whether neither the URL nor the environment names a server.
+func (t Target) unset() bool {
+	return t.URL == "" && os.Getenv("PGHOST") == "" && os.Getenv("PGSERVICE") == ""
+}
+
+// Server returns the host, port and database that the target leads to, without credentials.
+func (t Target) Server() string {
+	config, err := pgx.ParseConfig(t.URL)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d/%s", config.Host, config.Port, config.Database)
+}
+
 // Verify refuses a remote address unless TLS verifies it, through verify-full or verify-ca. It ignores a URL that cannot
 // be parsed, which is reported elsewhere.
 func (t Target) Verify() error {
@@ -68,7 +83,7 @@ func (t Target) OpenPool(ctx context.Context, size int32, settings map[string]st
 	config.MaxConns = size
 	config.PingTimeout = pingTimeout
 	config.MaxConnLifetimeJitter = 5 * time.Minute
-	prepare(config.ConnConfig, settings)
+	prepare(config.ConnConfig, settings, t.unset())
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open pool: %w", err)
@@ -85,7 +100,7 @@ func (t Target) Connect(ctx context.Context, settings map[string]string, warn fu
 	if err := t.verify(config); err != nil {
 		return nil, err
 	}
-	prepare(config, settings)
+	prepare(config, settings, t.unset())
 	if warn != nil {
 		config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
 			if notice.SeverityUnlocalized == "WARNING" {
@@ -97,9 +112,9 @@ func (t Target) Connect(ctx context.Context, settings map[string]string, warn fu
 }
 
 // prepare configures a connection. If settings is nil, the connection also works through a transaction pooler.
-func prepare(connConfig *pgx.ConnConfig, settings map[string]string) {
+func prepare(connConfig *pgx.ConnConfig, settings map[string]string, isUnset bool) {
 	connConfig.ConnectTimeout = ConnectTimeout
-	connConfig.DialFunc = dialer()
+	connConfig.DialFunc = dialer(isUnset)
 	connConfig.RuntimeParams["application_name"] = "pgdispatch"
 	maps.Copy(connConfig.RuntimeParams, settings)
 	if settings == nil && connConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
@@ -113,10 +128,16 @@ func prepare(connConfig *pgx.ConnConfig, settings map[string]string) {
 }
 
 // dialer returns a dial function that detects a dead peer: it sends keepalive probes after 5 s of silence and gives up
-// within 10 s.
-func dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+// within 10 s. isUnset means that no address is configured, for the error.
+func dialer(isUnset bool) func(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}}
-	return dialer.DialContext
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil && isUnset {
+			err = fmt.Errorf("DATABASE_URL is not set, and nothing listens at the default: set it, such as postgres://host:5432/database: %w", err)
+		}
+		return conn, err
+	}
 }
 
 // UnverifiedHost returns the first remote host that may be contacted without verification, or "". It includes

@@ -60,3 +60,15 @@ AQH/MAoGCCqGSM49BAMCA0gAMEUCIExhWIGVe49WABVhiAP+aLK9rQgEnbWYq0vV
 lohiNFSsAiEAwdhgL9fVEWjS4rnKgcZv2HfH8rgBLWYnfSy/LDFpm6U=
 -----END CERTIFICATE-----
 `
+
+func TestWithoutAnAddressTheErrorSaysWhatToSet(t *testing.T) {
+	for _, name := range []string{"PGHOST", "PGSERVICE"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("PGPORT", "1")
+	_, err := Target{}.Connect(t.Context(), nil, nil)
+	require.ErrorContains(t, err, "DATABASE_URL is not set")
+	t.Setenv("PGHOST", "127.0.0.1")
+	_, err = Target{}.Connect(t.Context(), nil, nil)
+	require.NotContains(t, err.Error(), "DATABASE_URL is not set")
+}

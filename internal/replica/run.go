@@ -106,7 +106,7 @@ func (r *replica) start(ctx context.Context, health *telemetry.Health) error {
 	}
 	defer connection.Close()
 	r.namespace = namespace
-	log.Info("Starting", "version", r.version, "namespace", namespace, "workers", c.Workers, "lease", c.Lease.String(),
+	log.Info("Starting", "version", r.version, "database", c.Database.Server(), "temporal_address", c.Temporal.HostPort(), "namespace", namespace, "workers", c.Workers, "lease", c.Lease.String(),
 		"poll_interval", c.PollInterval.String(), "start_timeout", c.StartTimeout.String(), "drain_timeout", c.DrainTimeout.String(),
 		"max_watches", c.MaxWatches, "listen", c.Listen, "durable_commits", string(c.Durable), "admin_addr", c.AdminAddr,
 		"callback_url", c.CallbackURL, "callback_addr", c.CallbackAddr)

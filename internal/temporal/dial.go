@@ -2,6 +2,7 @@ package temporal
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,6 +15,8 @@ import (
 	temporallog "go.temporal.io/sdk/log"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -33,6 +36,15 @@ type Target struct {
 	Namespace string
 	// AllowUnverified allows connections to other machines without verified TLS.
 	AllowUnverified bool
+}
+
+// HostPort returns the address that Dial connects to, which Temporal's own configuration may name.
+func (t Target) HostPort() string {
+	options, err := t.options()
+	if err != nil {
+		return t.Address
+	}
+	return cmp.Or(options.HostPort, client.DefaultHostPort)
 }
 
 // Verify refuses a remote address without verified TLS. It also reads Temporal's own configuration.
@@ -63,6 +75,7 @@ func (t Target) Dial(log *slog.Logger) (client.Client, string, error) {
 		return nil, "", err
 	}
 	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions,
+		grpc.WithChainUnaryInterceptor(nameUnresolved(options.HostPort)),
 		// Only dispatch may resend a start. If a start is reported as not sent, it must never have been sent.
 		grpc.WithDisableRetry(),
 		// Without a connection every probe fails at once, so the reconnect backoff determines how soon work resumes.
@@ -71,11 +84,11 @@ func (t Target) Dial(log *slog.Logger) (client.Client, string, error) {
 	// The senders of large requests compress them themselves.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	options.Logger = temporallog.NewStructuredLogger(log)
-	temporal, err := client.NewLazyClient(options)
+	made, err := client.NewLazyClient(options)
 	if err != nil {
 		return nil, "", fmt.Errorf("make Temporal client: %w", err)
 	}
-	return temporal, options.Namespace, nil
+	return made, options.Namespace, nil
 }
 
 // options returns Temporal's own configuration with t's overrides.
@@ -108,4 +121,15 @@ func unverifiedFrontend(options client.Options) string {
 		return ""
 	}
 	return host
+}
+
+// nameUnresolved replaces gRPC's error for a host name without an address, which says nothing of it.
+func nameUnresolved(hostPort string) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		err := invoke(ctx, method, request, response, conn, options...)
+		if status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "no children to pick from") {
+			return status.Errorf(codes.Unavailable, "TEMPORAL_ADDRESS is %q: the host name does not resolve to an address", hostPort)
+		}
+		return err
+	}
 }

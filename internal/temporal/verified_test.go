@@ -2,10 +2,12 @@ package temporal
 
 import (
 	"crypto/tls"
+	"log/slog"
 	"testing"
 
 	"github.com/pgdispatch/pgdispatch/internal/local"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 )
 
@@ -38,4 +40,13 @@ func TestATemporalOffThisMachineMustBeVerified(t *testing.T) {
 		require.ErrorIs(t, err, local.ErrUnverified, row)
 		require.ErrorContains(t, err, "PGDISPATCH_ALLOW_INSECURE_TEMPORAL=on", row)
 	}
+}
+
+func TestAHostNameWithoutAnAddressIsNamed(t *testing.T) {
+	t.Parallel()
+	connection, _, err := Target{Address: "nohost.invalid:7233", AllowUnverified: true}.Dial(slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(connection.Close)
+	_, err = connection.WorkflowService().GetSystemInfo(t.Context(), &workflowservice.GetSystemInfoRequest{})
+	require.ErrorContains(t, err, `TEMPORAL_ADDRESS is "nohost.invalid:7233": the host name does not resolve`)
 }

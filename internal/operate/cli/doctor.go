@@ -28,7 +28,7 @@ func (a *App) doctorCommand() *cobra.Command {
 		Use: "doctor", Short: "Find out what is wrong with Postgres, Temporal and the schema, and what to do about it", Args: cobra.NoArgs,
 		Long: "Find out what is wrong with Postgres, Temporal and the schema, and what to do about it. Nothing is changed. Give it what\n" +
 			"`pgdispatch run` is given, on the machine and with the role that it runs with.\n\n" +
-			"Exit code 0: doctor.Fine, or warnings only. 1: at least one error was found. 2: no error was found, but something could not be\n" +
+			"Exit code 0: fine, or warnings only. 1: at least one error was found. 2: no error was found, but something could not be\n" +
 			"found out, or doctor was called wrongly.",
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := config.Read(command.Flags(), a.LookupEnv, config.DoctorOptions)
@@ -52,7 +52,7 @@ func (a *App) doctorCommand() *cobra.Command {
 	return command
 }
 
-// verdict returns nil if everything is doctor.Fine, otherwise an error with the exit code.
+// verdict returns nil if everything is fine, otherwise an error with the exit code.
 func verdict(findings []doctor.Finding, strict bool) error {
 	n := countBySeverity(findings)
 	switch {
@@ -90,6 +90,6 @@ func (a *App) printFindings(findings []doctor.Finding, output string) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.Stdout, "\n%d doctor.Fine, %d warnings, %d errors, %d could not be found out\n", n[doctor.Fine], n[doctor.Warning], n[doctor.Problem], n[doctor.Unknown])
+	_, err := fmt.Fprintf(a.Stdout, "\n%d fine, %d warnings, %d errors, %d could not be found out\n", n[doctor.Fine], n[doctor.Warning], n[doctor.Problem], n[doctor.Unknown])
 	return err
 }
