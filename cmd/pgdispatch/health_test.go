@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,4 +89,25 @@ func TestAnAdminAddressThatCannotBeHadIsNamedAtTheStart(t *testing.T) {
 	p := s.replica("PGDISPATCH_ADMIN_ADDR=" + taken.Addr().String())
 	require.Equal(t, 1, p.exit())
 	require.Contains(t, p.logs.String(), `PGDISPATCH_ADMIN_ADDR is "`+taken.Addr().String()+`": serve health and metrics: listen tcp`)
+}
+
+func TestAnOutageOfPostgresIsAFewLines(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	address, err := url.Parse(s.url)
+	require.NoError(t, err)
+	proxy := newProxy(t, address.Host)
+	address.Host = proxy.address
+	s.url = address.String()
+	p := s.replica(anyPort, "PGDISPATCH_POLL_INTERVAL=200ms").ready()
+	s.enqueue("PRO", "Hold", 3)
+	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 3 }, "it works")
+	before := len(p.logs.String())
+	proxy.down()
+	s.eventually(func() bool { return p.logs.has("Postgres does not answer; work continues when it does") }, "the outage is logged")
+	s.eventually(func() bool { status, _ := p.get("/readyz"); return status == http.StatusServiceUnavailable }, "it is not ready")
+	proxy.up()
+	s.eventually(func() bool { return p.logs.has("Postgres answers again") }, "its end is logged")
+	outage := p.logs.String()[before:]
+	require.LessOrEqual(t, strings.Count(outage, `"level":"WARN"`)+strings.Count(outage, `"level":"ERROR"`), 6, outage)
 }

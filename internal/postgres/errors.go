@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 
@@ -43,6 +45,22 @@ func IsForbidden(err error) bool { return HasCode(err, noPrivilege) }
 // TookTooLong reports whether a statement was ended by a timeout or canceled by the server.
 func TookTooLong(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || HasCode(err, queryCanceled)
+}
+
+// unavailable are the SQLSTATEs of a server that is stopping, starting or not accepting connections, and the class of
+// connection exceptions.
+var unavailable = []string{"57P01", "57P02", "57P03", "08"}
+
+// IsUnavailable reports whether err says that the server could not be reached, rather than something about a statement.
+func IsUnavailable(err error) bool {
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) {
+		return slices.ContainsFunc(unavailable, func(code string) bool { return strings.HasPrefix(refusal.Code, code) })
+	}
+	var connect *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.Timeout(err) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // Refusal returns the message and the hint of an error that a pgdispatch SQL function raised. It returns false for all

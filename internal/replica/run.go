@@ -68,6 +68,7 @@ type replica struct {
 	store     *complete.Postgres
 	telemetry *telemetry.Telemetry
 	log       *slog.Logger
+	answered  func() // Postgres has answered a statement
 	wake      chan string
 	stopWake  chan struct{}
 	hints     dispatch.Hints
@@ -93,7 +94,9 @@ type replica struct {
 func Run(ctx context.Context, c config.Config, version string, log *slog.Logger) error {
 	collectByHeap()
 	r := &replica{Config: c, name: replicaName(), version: version, wake: make(chan string, 1), stopWake: make(chan struct{}, 1)}
-	r.log = log.With("replica", r.name)
+	outages := telemetry.NewOutages(log.Handler())
+	r.answered = func() { outages.Answered(ctx) }
+	r.log = slog.New(outages).With("replica", r.name)
 	return r.observed(ctx, r.start)
 }
 

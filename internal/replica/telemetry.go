@@ -32,7 +32,7 @@ func (r *replica) observed(ctx context.Context, run func(context.Context, *telem
 	if err != nil {
 		return err
 	}
-	r.telemetry = t
+	r.telemetry, t.Answered = t, r.answered
 	defer func() {
 		if err := t.Shutdown(context.WithoutCancel(ctx)); err != nil {
 			log.Warn("Cannot export telemetry", "error", postgres.Redact(err))

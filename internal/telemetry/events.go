@@ -115,10 +115,13 @@ func (t *Telemetry) Adopted(executions int, err error) {
 	t.instruments.count("pgdispatch_executions_adopted_total", executions, "")
 }
 
-// failed counts a statement that failed.
+// failed counts a statement that failed, or notes that one was answered.
 func (t *Telemetry) failed(operation string, err error) {
-	if err != nil {
+	switch {
+	case err != nil:
 		t.instruments.count("pgdispatch_store_errors_total", 1, operation)
+	case t.Answered != nil:
+		t.Answered()
 	}
 }
 

@@ -46,6 +46,8 @@ type Options struct {
 type Telemetry struct {
 	// Registry serves scrapes. Nil if metrics are not scraped.
 	Registry *prometheus.Registry
+	// Answered is called after each statement that Postgres has answered. Nil disables it.
+	Answered func()
 	// Away reports whether Temporal does not answer the replica's own probes. Nil means that this is not known.
 	Away func() bool
 
