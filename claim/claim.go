@@ -24,7 +24,7 @@ var ErrLost = errors.New("lease lost")
 
 // ErrApart is returned when a combined settle and claim did neither because of one of its items: the item's row is
 // locked, or a trigger or constraint rejects the update. Call Settle first, then claim again.
-var ErrApart = errors.New("settle and claim apart")
+var ErrApart = errors.New("settle and claim separately")
 
 // claimTimeout bounds a claim, including its wait for other claims.
 const claimTimeout = 10 * time.Second

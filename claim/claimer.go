@@ -225,7 +225,7 @@ func (a *claimAnswer) read(rows pgx.Rows) error {
 	for _, row := range all {
 		if row.Standing != nil {
 			if err := json.Unmarshal(row.Standing, &a.standing); err != nil {
-				return fmt.Errorf("read how the lanes stand: %w", err)
+				return fmt.Errorf("read lane states: %w", err)
 			}
 			continue
 		}

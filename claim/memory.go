@@ -162,7 +162,7 @@ func (s *Store) look(ctx context.Context) (missed int, err error) {
 // readChanges reads and applies the changes since the last look. See learn for what it returns.
 func (s *Store) readChanges(ctx context.Context) (whole bool, changed map[schedule.Lane]bool, err error) {
 	asked := time.Now()
-	rows, err := postgres.Read[news](ctx, s.Pool, "look for changes", sql.Text("look"), s.memory.seen)
+	rows, err := postgres.Read[news](ctx, s.Pool, "read changes", sql.Text("look"), s.memory.seen)
 	if err != nil {
 		return false, nil, err
 	}
@@ -186,12 +186,12 @@ type waiting struct {
 
 // readWaiting reads everything that waits.
 func (s *Store) readWaiting(ctx context.Context) (found []waiting, all []schedule.Waiting, err error) {
-	found, err = postgres.ReadWithin[waiting](ctx, loadTimeout, s.Pool, "load what waits", sql.Text("load"))
+	found, err = postgres.ReadWithin[waiting](ctx, loadTimeout, s.Pool, "load waiting items", sql.Text("load"))
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(found) == 0 {
-		return nil, nil, errors.New("load what waits: pgdispatch.settings has no row: insert into pgdispatch.settings default values")
+		return nil, nil, errors.New("load waiting items: pgdispatch.settings has no row: run `insert into pgdispatch.settings default values`")
 	}
 	all = make([]schedule.Waiting, 0, len(found))
 	for _, r := range found {

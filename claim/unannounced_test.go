@@ -109,7 +109,7 @@ func TestSettingsWithoutTheirRowAreNamedWithTheRemedy(t *testing.T) {
 	_, err := b.Conns.Exec(t.Context(), "delete from pgdispatch.settings")
 	require.NoError(t, err)
 	_, err = b.Claim(t.Context(), 1)
-	require.ErrorContains(t, err, "pgdispatch.settings has no row: insert into pgdispatch.settings default values")
+	require.ErrorContains(t, err, "pgdispatch.settings has no row: run `insert into pgdispatch.settings default values`")
 	_, err = b.Conns.Exec(t.Context(), "insert into pgdispatch.settings default values")
 	require.NoError(t, err)
 	b.Insert(b.Shop.Shop, 1)

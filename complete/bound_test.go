@@ -76,7 +76,7 @@ func TestARefusedLongPollHalvesTheBoundOnceAndItCreepsUpAgain(t *testing.T) {
 		require.Len(t, p.seen().givenUp, 1, "the others may take what was refused")
 		require.Equal(t, 20, p.limit(), "halved once, though ten were refused")
 		messages, _ := p.log.at(slog.LevelWarn)
-		require.Equal(t, []string{"Temporal refuses long polls: watching fewer executions for a while"}, messages)
+		require.Equal(t, []string{"Temporal rejects long polls; watching fewer executions for a while"}, messages)
 
 		pass(20 * time.Second)
 		require.Equal(t, 26, p.limit(), "2 every five seconds, when ten are over")

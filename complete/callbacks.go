@@ -41,7 +41,7 @@ const (
 // complaintInterval is the minimum time between two warnings about invalid tokens. Anyone can send such requests.
 const complaintInterval = time.Minute
 
-var errCallbackTime = fmt.Errorf("callback gave up after %s", endTimeout)
+var errCallbackTime = fmt.Errorf("callback timed out after %s", endTimeout)
 
 // Results of a callback, passed to Callbacks.Answered.
 const (
@@ -130,7 +130,7 @@ func (c *Callbacks) serve(w nethttp.ResponseWriter, r *nethttp.Request) (status 
 	execution, valid := temporal.CheckCallback(c.Key, r.Header)
 	if !valid {
 		if c.mayComplain() {
-			c.Log.WarnContext(ctx, "Refused a completion callback: its token is not valid", "from", r.RemoteAddr)
+			c.Log.WarnContext(ctx, "Rejected a completion callback: invalid token", "from", r.RemoteAddr)
 		}
 		return nethttp.StatusUnauthorized, CallbackUnauthorized
 	}
@@ -141,7 +141,7 @@ func (c *Callbacks) serve(w nethttp.ResponseWriter, r *nethttp.Request) (status 
 		if errors.Is(err, temporal.ErrAway) || errors.Is(err, errCallbackTime) {
 			level = slog.LevelDebug // outages are logged elsewhere
 		}
-		c.Log.Log(ctx, level, "Cannot take a completion callback: Temporal sends it again", "execution_id", execution.ID, "error", postgres.Clean(err.Error()))
+		c.Log.Log(ctx, level, "Cannot process a completion callback; Temporal will resend it", "execution_id", execution.ID, "error", postgres.Clean(err.Error()))
 		return nethttp.StatusServiceUnavailable, CallbackUnavailable
 	}
 	// Drain the body, which holds the result. Unread data would make the server close the connection.

@@ -74,7 +74,7 @@ func (d *Detector) Run(ctx context.Context) error {
 			d.last = ""
 		case ctx.Err() == nil && err.Error() != d.last:
 			d.last = err.Error()
-			d.Log.WarnContext(ctx, "Cannot look for executions that do not progress", "error", postgres.Clean(d.last))
+			d.Log.WarnContext(ctx, "Cannot check for stalled executions", "error", postgres.Clean(d.last))
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (d *Detector) failing(ctx context.Context, executions []temporal.Execution,
 		}
 		asked = append(asked, e.ID)
 		if attempt >= failingAttempts {
-			detail := fmt.Sprintf("its workflow task is at attempt %d", attempt)
+			detail := fmt.Sprintf("workflow task is at attempt %d", attempt)
 			failing = append(failing, Stall{Kind: "EXECUTION", Namespace: e.Namespace, Name: e.ID, Executions: 1, Detail: detail})
 		}
 	}
@@ -153,10 +153,10 @@ func rest(ctx context.Context) error {
 func (d *Detector) report(ctx context.Context, change StallChange) {
 	switch {
 	case change.Over:
-		d.Log.InfoContext(ctx, "Progresses again, or has ended", "kind", change.Kind, "name", change.Name)
+		d.Log.InfoContext(ctx, "Stalled execution recovered or ended", "kind", change.Kind, "name", change.Name)
 	case change.Kind == "TASK_QUEUE":
-		d.Log.WarnContext(ctx, "No worker polls a task queue: start one, or correct the definitions' task_queue", "namespace", change.Namespace, "task_queue", change.Name, "executions", change.Executions)
+		d.Log.WarnContext(ctx, "No worker polls the task queue; start a worker, or correct task_queue in the workflow definitions", "namespace", change.Namespace, "task_queue", change.Name, "executions", change.Executions)
 	default:
-		d.Log.WarnContext(ctx, "A workflow task fails again and again: mend the worker, or terminate the execution", "execution_id", change.Name, "detail", change.Detail)
+		d.Log.WarnContext(ctx, "Workflow task fails repeatedly; fix the worker, or terminate the execution", "execution_id", change.Name, "detail", change.Detail)
 	}
 }

@@ -100,13 +100,13 @@ func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 	}
 	looking(t, l, nil, func(log *logBook) {
 		pass(16 * time.Second)
-		require.Equal(t, []string{"idle [{{ typo} 2}], asked [e1 e2], silent [], e2: its workflow task is at attempt 5"}, l.seen())
+		require.Equal(t, []string{"idle [{{ typo} 2}], asked [e1 e2], silent [], e2: workflow task is at attempt 5"}, l.seen())
 		require.Equal(t, []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "typo"}, Executions: 2}}, l.without, "what is known of a queue need not be asked of each execution")
 		warnings, _ := log.at(slog.LevelWarn)
-		require.Equal(t, []string{"No worker polls a task queue: start one, or correct the definitions' task_queue",
-			"A workflow task fails again and again: mend the worker, or terminate the execution"}, warnings)
+		require.Equal(t, []string{"No worker polls the task queue; start a worker, or correct task_queue in the workflow definitions",
+			"Workflow task fails repeatedly; fix the worker, or terminate the execution"}, warnings)
 		infos, _ := log.at(slog.LevelInfo)
-		require.Equal(t, []string{"Progresses again, or has ended"}, infos)
+		require.Equal(t, []string{"Stalled execution recovered or ended"}, infos)
 	})
 }
 

@@ -54,7 +54,7 @@ type Turn struct {
 // watches, or whose last wide list is older than `wide`. Empty if no namespace needs a list, or if another replica took
 // the turns within `often`.
 func (s *Postgres) CloseTurns(ctx context.Context, often, wide time.Duration) ([]Turn, error) {
-	return postgres.Read[Turn](ctx, s.DB, "take turns", sql.Text("close_turn"), often, wide, s.Namespace)
+	return postgres.Read[Turn](ctx, s.DB, "claim listing turns", sql.Text("close_turn"), often, wide, s.Namespace)
 }
 
 // CloseDone records the newest close time that was listed in a namespace. The zero time means that the list was empty.
@@ -63,7 +63,7 @@ func (s *Postgres) CloseDone(ctx context.Context, namespace string, newest time.
 	if !newest.IsZero() {
 		seen = &newest
 	}
-	return postgres.Exec(ctx, s.DB, "end turn", sql.Text("close_done"), namespace, seen, wide)
+	return postgres.Exec(ctx, s.DB, "finish listing turn", sql.Text("close_done"), namespace, seen, wide)
 }
 
 // OpenAmong returns those of the given executions that are recorded as RUNNING.

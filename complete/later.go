@@ -36,7 +36,7 @@ func (w *Watcher) watchLate(ctx context.Context) {
 	open, err := w.Store.OpenAmong(ctx, due)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.Log.ErrorContext(ctx, "Cannot look for executions to watch", "error", err)
+			w.Log.ErrorContext(ctx, "Cannot find executions to watch", "error", err)
 		}
 		return
 	}

@@ -71,13 +71,13 @@ func (r *Reach) Run(ctx context.Context) error {
 			r.reached.Store(true)
 			if complained {
 				complained = false
-				r.Log.InfoContext(ctx, "Temporal answers again: watching")
+				r.Log.InfoContext(ctx, "Temporal is reachable again; resuming watches")
 			}
 		case time.Since(last) >= r.Limit && !complained:
 			complained = true
 			r.failure.Store(&err)
 			r.reached.Store(false)
-			r.Log.WarnContext(ctx, "Temporal is out of reach: giving up watches, so that other replicas may take them", "error", err)
+			r.Log.WarnContext(ctx, "Temporal is unreachable; releasing watches to other replicas", "error", err)
 		default:
 			r.failure.Store(&err)
 		}
@@ -86,7 +86,7 @@ func (r *Reach) Run(ctx context.Context) error {
 }
 
 func (r *Reach) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.Limit/3, fmt.Errorf("probe gave up after %s", r.Limit/3))
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Limit/3, fmt.Errorf("probe timed out after %s", r.Limit/3))
 	defer cancel()
 	err := contained(ctx, r.Probe)
 	if err != nil && ctx.Err() != nil {

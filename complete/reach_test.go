@@ -47,10 +47,10 @@ func TestReachIsLostAfterItsLimitAndFoundAtOnce(t *testing.T) {
 		pass(9 * time.Minute)
 		require.True(t, r.Reached())
 		messages, errs := log.at(slog.LevelWarn)
-		require.Equal(t, []string{"Temporal is out of reach: giving up watches, so that other replicas may take them"}, messages, "once an outage")
+		require.Equal(t, []string{"Temporal is unreachable; releasing watches to other replicas"}, messages, "once an outage")
 		require.Equal(t, []string{"connection refused"}, errs)
 		messages, _ = log.at(slog.LevelInfo)
-		require.Equal(t, []string{"Temporal answers again: watching"}, messages)
+		require.Equal(t, []string{"Temporal is reachable again; resuming watches"}, messages)
 	})
 }
 
@@ -65,7 +65,7 @@ func TestReachIsLostWhereNothingIsAnswered(t *testing.T) {
 		pass(12 * time.Second)
 		require.False(t, r.Reached())
 		_, errs := log.at(slog.LevelWarn)
-		require.Equal(t, []string{"probe gave up after 3.333333333s: context deadline exceeded"}, errs)
+		require.Equal(t, []string{"probe timed out after 3.333333333s: context deadline exceeded"}, errs)
 	})
 }
 
@@ -141,7 +141,7 @@ func TestGivingUpIsRepeatedUntilTheDatabaseKnows(t *testing.T) {
 		pass(time.Minute)
 		require.Len(t, p.seen().givenUp, 3)
 		messages, _ := p.log.at(slog.LevelError)
-		require.Equal(t, []string{"Cannot give up watches", "Cannot give up watches"}, messages)
+		require.Equal(t, []string{"Cannot release watches", "Cannot release watches"}, messages)
 		stop()
 	})
 }

@@ -115,7 +115,7 @@ func (r *Reconciler) complain(ctx context.Context, namespace string, err error) 
 			r.last = map[string]string{}
 		}
 		r.last[namespace] = err.Error()
-		r.Log.WarnContext(ctx, "Cannot look for ends that were not watched", "error", postgres.Clean(err.Error()), "namespace", namespace)
+		r.Log.WarnContext(ctx, "Cannot detect the ends of unwatched executions", "error", postgres.Clean(err.Error()), "namespace", namespace)
 	}
 }
 
@@ -202,7 +202,7 @@ func (r *Reconciler) look(ctx context.Context, executions []temporal.Execution, 
 				return err
 			})
 			if err != nil && !errors.Is(err, temporal.ErrAway) && ctx.Err() == nil {
-				r.Log.WarnContext(ctx, "Cannot ask about an execution", "execution_id", execution.ID, "error", postgres.Clean(err.Error()))
+				r.Log.WarnContext(ctx, "Cannot describe an execution", "execution_id", execution.ID, "error", postgres.Clean(err.Error()))
 				err = nil
 			}
 			return err

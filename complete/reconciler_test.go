@@ -211,7 +211,7 @@ func TestReconcilerAsksAboutWhatIsSilent(t *testing.T) {
 		require.Equal(t, []string{"e2=FAILED"}, l.finished)
 		require.Len(t, l.done, 11, "one that cannot be asked about holds nobody up")
 		messages, _ := l.log.at(slog.LevelWarn)
-		require.Equal(t, []string{"Cannot ask about an execution"}, messages)
+		require.Equal(t, []string{"Cannot describe an execution"}, messages)
 	})
 }
 
@@ -221,7 +221,7 @@ func TestReconcilerThatCannotListLeavesTheTurnToOthersAndSaysSoOnce(t *testing.T
 		require.Len(t, l.listed, 13, "every five seconds")
 		require.Empty(t, l.done, "it is listed again from where it was")
 		messages, errs := l.log.at(slog.LevelWarn)
-		require.Equal(t, []string{"Cannot look for ends that were not watched"}, messages)
+		require.Equal(t, []string{"Cannot detect the ends of unwatched executions"}, messages)
 		require.Equal(t, []string{"no answer from Temporal: connection refused"}, errs)
 	})
 }

@@ -39,7 +39,7 @@ func (s *Postgres) StallTurn(ctx context.Context, often, age time.Duration, atMo
 		Name       *string
 		Executions *int
 	}
-	turn, err := postgres.Read[row](ctx, s.DB, "take turn to look for stalls", sql.Text("stall_turn"), often, age, atMost)
+	turn, err := postgres.Read[row](ctx, s.DB, "claim the turn to check for stalls", sql.Text("stall_turn"), often, age, atMost)
 	for _, r := range turn {
 		if r.Name != nil {
 			queues = append(queues, StalledQueue{temporal.TaskQueue{Namespace: postgres.OrZero(r.Namespace), Name: *r.Name}, postgres.OrZero(r.Executions)})
@@ -52,7 +52,7 @@ func (s *Postgres) StallTurn(ctx context.Context, often, age time.Duration, atMo
 // of a round through all executions that have run for longer than age, except those on the task queues in without.
 func (s *Postgres) StallPick(ctx context.Context, age time.Duration, without []StalledQueue, atMost int) ([]temporal.Execution, error) {
 	queues, namespaces, _ := columns(without)
-	return postgres.Read[temporal.Execution](ctx, s.DB, "pick executions to ask about", sql.Text("stall_pick"), age, queues, namespaces, atMost)
+	return postgres.Read[temporal.Execution](ctx, s.DB, "pick executions to check", sql.Text("stall_pick"), age, queues, namespaces, atMost)
 }
 
 // StallRecord records the result of a look and returns the stalls that are new or over. The arguments are: idle, the

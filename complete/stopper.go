@@ -87,6 +87,6 @@ func (s *Stopper) look(ctx context.Context) (open bool, err error) {
 func (s *Stopper) complain(ctx context.Context, executionID string, err error) {
 	if err.Error() != s.last {
 		s.last = err.Error()
-		s.Log.WarnContext(ctx, "Cannot stop an execution: trying again", "execution_id", executionID, "error", postgres.Clean(s.last))
+		s.Log.WarnContext(ctx, "Cannot stop an execution; retrying", "execution_id", executionID, "error", postgres.Clean(s.last))
 	}
 }

@@ -258,7 +258,7 @@ func (w *Watcher) withdraw(ctx context.Context) {
 
 func (w *Watcher) complain(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		w.Log.ErrorContext(ctx, "Cannot give up watches", "error", err)
+		w.Log.ErrorContext(ctx, "Cannot release watches", "error", err)
 	}
 }
 
@@ -284,7 +284,7 @@ func (w *Watcher) adopt(ctx context.Context) {
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			w.Log.ErrorContext(ctx, "Cannot look for executions to watch", "error", err)
+			w.Log.ErrorContext(ctx, "Cannot find executions to watch", "error", err)
 		}
 		return
 	}
@@ -302,7 +302,7 @@ func (w *Watcher) adopt(ctx context.Context) {
 		w.Watch(execution)
 	}
 	if len(executions) > 0 {
-		w.Log.InfoContext(ctx, "Watching executions that nobody watched", "executions", len(executions))
+		w.Log.InfoContext(ctx, "Adopted executions without a watcher", "executions", len(executions))
 	}
 }
 
@@ -317,7 +317,7 @@ func (w *Watcher) watch(ctx, watching context.Context, entry *watch) {
 		}
 	}()
 	var end temporal.End
-	err := insist(watching, w.Log, entry.ID, "Cannot wait for an execution's end", func(ctx context.Context) (err error) {
+	err := insist(watching, w.Log, entry.ID, "Cannot watch an execution", func(ctx context.Context) (err error) {
 		w.waiting.Add(1)
 		defer w.waiting.Add(-1)
 		end, err = w.Waiter.Wait(ctx, entry.Execution)
@@ -338,6 +338,6 @@ func (w *Watcher) crowded(ctx context.Context, executionID string) {
 	halved, now := w.bound.refused(len(w.watching)), w.bound.now
 	w.mu.Unlock()
 	if halved {
-		w.Log.WarnContext(ctx, "Temporal refuses long polls: watching fewer executions for a while", "watches", now)
+		w.Log.WarnContext(ctx, "Temporal rejects long polls; watching fewer executions for a while", "watches", now)
 	}
 }

@@ -184,7 +184,7 @@ func TestAdoptThatFailsIsLoggedAndRepeated(t *testing.T) {
 			pass(2 * time.Second)
 		}
 		messages, errs := p.log.at(slog.LevelError)
-		require.Equal(t, []string{"Cannot look for executions to watch", "Cannot look for executions to watch"}, messages)
+		require.Equal(t, []string{"Cannot find executions to watch", "Cannot find executions to watch"}, messages)
 		require.Equal(t, []string{"connection refused", "connection refused"}, errs)
 		require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)
 		stop()
@@ -206,7 +206,7 @@ func TestWaitIsRepeatedAndItsErrorLoggedWhenItChanges(t *testing.T) {
 		p.Watch("e1", "run-1")
 		pass(2*time.Minute + 2*retryCap)
 		messages, errs := p.log.at(slog.LevelWarn)
-		require.Equal(t, []string{"Cannot wait for an execution's end", "Cannot wait for an execution's end"}, messages)
+		require.Equal(t, []string{"Cannot watch an execution", "Cannot watch an execution"}, messages)
 		require.Equal(t, []string{"connection refused", "namespace is not active"}, errs)
 		require.Less(t, p.seen().waits, 100, "it backs off")
 		require.Equal(t, []string{"e1=TERMINATED"}, p.seen().finished)

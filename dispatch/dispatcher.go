@@ -180,9 +180,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 
 	close(r.items)
-	drain := time.AfterFunc(d.DrainTimeout, func() { breakOff(fmt.Errorf("drain timeout of %s is over", d.DrainTimeout)) })
+	drain := time.AfterFunc(d.DrainTimeout, func() { breakOff(fmt.Errorf("drain timeout of %s has expired", d.DrainTimeout)) })
 	defer drain.Stop()
-	grace := time.AfterFunc(d.DrainTimeout+settleGrace, func() { giveUp(fmt.Errorf("grace of %s to settle is over", settleGrace)) })
+	grace := time.AfterFunc(d.DrainTimeout+settleGrace, func() { giveUp(fmt.Errorf("settle timeout of %s has expired", settleGrace)) })
 	defer grace.Stop()
 	r.drain(&workers)
 	close(r.settler.requests)
@@ -254,7 +254,7 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	}
 	r.endStarted(settled)
 	if r.errorGap != nil {
-		r.Log.InfoContext(ctx, "Claims are answered again")
+		r.Log.InfoContext(ctx, "Claims succeed again")
 		r.errorGap, r.retryAt = nil, time.Time{}
 		r.failing.Store(nil)
 	}
@@ -330,7 +330,7 @@ func (r *run) heed(done result) {
 	switch done.outcome {
 	case temporal.Blocked, temporal.Unreached, temporal.Unanswered:
 		if r.of.trip(now, name, done.outcome) {
-			r.Log.Error("Temporal does not take workflows: pausing, and probing until it does; items wait, and nothing is counted against them",
+			r.Log.Error("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted",
 				"outcome", done.outcome.String(), "error", done.err, "namespace", name, "remedy", temporal.Remedy(done.err, name))
 		}
 		r.tellPauses()
@@ -338,7 +338,7 @@ func (r *run) heed(done result) {
 		return
 	case temporal.Throttled:
 		if limiter.learn(now, done.sent, true) {
-			r.Log.Warn("Temporal limits the rate of starts: slowing down; items wait, and nothing is counted against them",
+			r.Log.Warn("Temporal limits the rate of starts; slowing down. Items stay queued and no attempt is counted",
 				"starts_per_second", limiter.rate, "error", done.err, "namespace", name)
 		}
 		r.hungry = true
@@ -348,7 +348,7 @@ func (r *run) heed(done result) {
 	if r.of.accepted(name) {
 		r.tellPauses()
 		r.hungry = true
-		r.Log.Info("Temporal takes workflows again: resuming", "namespace", name)
+		r.Log.Info("Temporal accepts workflows again; resuming starts", "namespace", name)
 	}
 }
 
@@ -365,7 +365,7 @@ func (r *run) tellPauses() {
 func (r *run) free(ctx context.Context, now time.Time) {
 	for name, n := range r.of.known {
 		if n.limiter.frees(now) {
-			r.Log.InfoContext(ctx, "Temporal takes all starts again: back to full speed", "namespace", name)
+			r.Log.InfoContext(ctx, "Temporal no longer limits the rate of starts; back to full speed", "namespace", name)
 		}
 	}
 }

@@ -256,13 +256,13 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 		for n := 1; n < len(times); n++ {
 			require.LessOrEqual(t, times[n]-times[n-1], claimErrorCap*12/10)
 		}
-		require.Equal(t, []string{"Cannot claim: items wait, and nothing is counted against them"}, d.log.at(slog.LevelError))
+		require.Equal(t, []string{"Cannot claim items; they stay queued and no attempt is counted"}, d.log.at(slog.LevelError))
 		require.Empty(t, d.seen().reported)
 
 		broken.Store(false)
 		pass(claimErrorCap * 12 / 10)
 		require.Len(t, d.seen().reported, 3)
-		require.Contains(t, d.log.at(slog.LevelInfo), "Claims are answered again")
+		require.Contains(t, d.log.at(slog.LevelInfo), "Claims succeed again")
 
 		broken.Store(true)
 		pass(time.Minute)
@@ -308,7 +308,7 @@ func TestPauseAndResumeAreLoggedOnce(t *testing.T) {
 		}
 		stop := d.run()
 		pass(5 * time.Minute)
-		require.Equal(t, []string{"Paused: nothing is claimed until the setting is changed", "Resumed: items are claimed again"},
+		require.Equal(t, []string{"Paused by the settings; claiming no items", "Resumed by the settings; claiming items"},
 			d.log.at(slog.LevelInfo))
 		stop()
 	})

@@ -59,7 +59,7 @@ func TestEndReleasesWhatItBreaksOff(t *testing.T) {
 		for _, s := range d.settlements() {
 			require.Equal(t, claim.Release, s.Verb)
 			require.True(t, s.Unknown, "the request was sent")
-			require.Contains(t, s.Error, "drain timeout of 2s is over")
+			require.Contains(t, s.Error, "drain timeout of 2s has expired")
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestEndDoesNotWaitForADatabaseForEver(t *testing.T) {
 		stop()
 		require.LessOrEqual(t, d.now(), d.DrainTimeout+settleGrace)
 		require.Empty(t, d.seen().reported)
-		require.Contains(t, d.log.value("Lease lost", "error"), "grace of 3s to settle is over")
+		require.Contains(t, d.log.value("Lease lost", "error"), "settle timeout of 3s has expired")
 		require.Contains(t, d.log.value("Lease lost", "error"), "connection refused")
 	})
 }

@@ -57,7 +57,7 @@ func TestOutageIsProbedByOneItemAndBurnsNoAttempts(t *testing.T) {
 
 				pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
 				require.Len(t, d.seen().reported, 50, "work resumes by itself, within the longest pause")
-				require.Contains(t, d.log.at(slog.LevelInfo), "Temporal takes workflows again: resuming")
+				require.Contains(t, d.log.at(slog.LevelInfo), "Temporal accepts workflows again; resuming starts")
 				require.NotContains(t, d.verbs(), claim.Retry)
 				require.NotContains(t, d.verbs(), claim.Fail)
 				stop()
@@ -263,7 +263,7 @@ func TestLookThatIsNotAnsweredIsGivenUpByName(t *testing.T) {
 		s := d.settlements()[0]
 		require.Equal(t, claim.Release, s.Verb)
 		require.True(t, s.Unknown)
-		require.Equal(t, "look for workflow gave up after 5s: context deadline exceeded", s.Error)
+		require.Equal(t, "lookup of the workflow timed out after 5s: context deadline exceeded", s.Error)
 		stop()
 	})
 }
@@ -288,7 +288,7 @@ func TestStartThatIsNotAnsweredIsGivenUpByName(t *testing.T) {
 		s := d.settlements()[0]
 		require.Equal(t, claim.Release, s.Verb)
 		require.True(t, s.Unknown)
-		require.Equal(t, "start of workflow gave up after 5s: context deadline exceeded", s.Error)
+		require.Equal(t, "start of workflow timed out after 5s: context deadline exceeded", s.Error)
 		require.Equal(t, 5*time.Second, d.seen().settles[0].at)
 		stop()
 	})
@@ -321,7 +321,7 @@ func TestItemThatIsClaimedTooLateIsReleasedUnsent(t *testing.T) {
 		s := d.settlements()[0]
 		require.Equal(t, claim.Release, s.Verb)
 		require.False(t, s.Unknown)
-		require.Equal(t, "no time left to start the workflow", s.Error)
+		require.Equal(t, "lease leaves no time to start the workflow", s.Error)
 		stop()
 	})
 }

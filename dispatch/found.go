@@ -11,18 +11,18 @@ import (
 func (r *run) tell(ctx context.Context, batch claim.Batch) {
 	if batch.Paused != r.paused {
 		r.paused = batch.Paused
-		message := "Resumed: items are claimed again"
+		message := "Resumed by the settings; claiming items"
 		if r.paused {
-			message = "Paused: nothing is claimed until the setting is changed"
+			message = "Paused by the settings; claiming no items"
 		}
 		r.Log.InfoContext(ctx, message)
 	}
 	if batch.Unannounced > 0 {
-		r.Log.WarnContext(ctx, "Found due items that nobody announced: please report this, unless rows were changed with triggers off", "workspaces", batch.Unannounced)
+		r.Log.WarnContext(ctx, "Found due items without a notification. Please report this, unless rows were changed with triggers disabled", "workspaces", batch.Unannounced)
 	}
 	for _, parked := range batch.Parked {
 		if parked.New {
-			r.Log.ErrorContext(ctx, "Cannot claim an item: the database refuses it. It is passed over, and tried again in a minute",
+			r.Log.ErrorContext(ctx, "Cannot claim an item: the database rejects the update. Skipping it and retrying in a minute",
 				"queue_item_id", parked.ID, "workspace_id", parked.WorkspaceID, "error", parked.Err)
 		}
 	}
@@ -38,7 +38,7 @@ func (r *run) claimFailed(ctx context.Context, err error) {
 	}
 	if r.errorGap == nil {
 		r.errorGap = newBackoff(claimErrorBase, claimErrorCap)
-		r.Log.ErrorContext(ctx, "Cannot claim: items wait, and nothing is counted against them", "error", err)
+		r.Log.ErrorContext(ctx, "Cannot claim items; they stay queued and no attempt is counted", "error", err)
 	}
 	r.failing.Store(&err)
 	pause, _ := r.errorGap.Next()

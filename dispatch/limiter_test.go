@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	slowing   = "Temporal limits the rate of starts: slowing down; items wait, and nothing is counted against them"
-	fullSpeed = "Temporal takes all starts again: back to full speed"
+	slowing   = "Temporal limits the rate of starts; slowing down. Items stay queued and no attempt is counted"
+	fullSpeed = "Temporal no longer limits the rate of starts; back to full speed"
 )
 
 var tooMuch = serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "namespace rate limit exceeded")
@@ -204,7 +204,7 @@ func TestRefusalOfAProbeEndsThePauseAndSlowsDown(t *testing.T) {
 		stop := d.run()
 		pass(20 * time.Second)
 		require.Equal(t, []string{slowing}, d.log.at(slog.LevelWarn))
-		require.Contains(t, d.log.at(slog.LevelInfo), "Temporal takes workflows again: resuming", "it answers, at least")
+		require.Contains(t, d.log.at(slog.LevelInfo), "Temporal accepts workflows again; resuming starts", "it answers, at least")
 		pass(5 * time.Second)
 		require.NotEmpty(t, d.seen().reported, "at the slowest it still asks once a second")
 		pass(time.Minute)

@@ -49,7 +49,7 @@ func TestPanicInAClaimIsLikeNoAnswer(t *testing.T) {
 		stop := d.run()
 		pass(time.Second)
 		require.Len(t, d.seen().reported, 3)
-		require.Contains(t, d.log.at(slog.LevelInfo), "Claims are answered again")
+		require.Contains(t, d.log.at(slog.LevelInfo), "Claims succeed again")
 		require.Equal(t, "boom", d.log.value("Panic in the dispatcher", "panic"))
 		stop()
 	})

@@ -109,7 +109,7 @@ func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, aske
 	}
 	timeout := min(r.StartTimeout, time.Until(item.Deadline)-r.Lease/10)
 	if timeout <= 0 || ctx.Err() != nil {
-		return "", false, temporal.As(temporal.NotSent, errors.Join(errors.New("no time left to start the workflow"), context.Cause(ctx)))
+		return "", false, temporal.As(temporal.NotSent, errors.Join(errors.New("lease leaves no time to start the workflow"), context.Cause(ctx)))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, startTimeoutError(timeout))
 	defer cancel()
@@ -149,7 +149,7 @@ type startTimeoutError time.Duration
 
 // Error implements error.
 func (e startTimeoutError) Error() string {
-	return fmt.Sprintf("start of workflow gave up after %s", time.Duration(e))
+	return fmt.Sprintf("start of workflow timed out after %s", time.Duration(e))
 }
 
 // problemMessage returns the log message for a problem that makes an item impossible to start.
@@ -178,7 +178,7 @@ func (r *run) contain(ctx context.Context, item *claim.Item, err *error) {
 // lookBeforeFailing checks whether an earlier, unanswered attempt has started the workflow, for example before its
 // definition was deleted or its owner died. If so, the item counts as started and the failure is ignored.
 func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome temporal.Outcome, failure error) (string, temporal.Outcome, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.StartTimeout, fmt.Errorf("look for workflow gave up after %s", r.StartTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, r.StartTimeout, fmt.Errorf("lookup of the workflow timed out after %s", r.StartTimeout))
 	defer cancel()
 	runID, found, err := r.find(ctx, item)
 	if err != nil && ctx.Err() != nil {

@@ -90,7 +90,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 // say records one end. On failure it pauses, because the database is probably unavailable. The queue may overflow
 // meanwhile.
 func (r *Reporter) say(ctx context.Context, e end) {
-	bounded, cancel := context.WithTimeoutCause(ctx, sayTimeout, fmt.Errorf("saying it gave up after %s", sayTimeout))
+	bounded, cancel := context.WithTimeoutCause(ctx, sayTimeout, fmt.Errorf("report of the end timed out after %s", sayTimeout))
 	defer cancel()
 	over, err := isOver(bounded, e)
 	if err == nil && over {
@@ -100,7 +100,7 @@ func (r *Reporter) say(ctx context.Context, e end) {
 		return
 	}
 	if r.Log != nil {
-		r.Log.WarnContext(ctx, "Cannot say that an execution has ended: pgdispatch will find out", "execution_id", e.executionID, "error", err)
+		r.Log.WarnContext(ctx, "Cannot report the end of an execution; pgdispatch will detect it", "execution_id", e.executionID, "error", err)
 	}
 	select {
 	case <-ctx.Done():

@@ -150,7 +150,7 @@ func (g *Gate) Run(ctx context.Context) error {
 		_ = session.Close(closing) // its locks end with the session, even after an error
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			g.Log.WarnContext(ctx, "Wake gate lost its session: wake-ups come from the poll until it is back", "error", err)
+			g.Log.WarnContext(ctx, "Wake gate lost its session; polling until it reconnects", "error", err)
 		}
 	}
 	return nil

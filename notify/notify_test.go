@@ -120,7 +120,7 @@ func (l lossBook) WithAttrs([]slog.Attr) slog.Handler       { return l }
 func (l lossBook) WithGroup(string) slog.Handler            { return l }
 
 func (l lossBook) Handle(_ context.Context, record slog.Record) error {
-	if record.Level == slog.LevelWarn && record.Message == "Listener lost its connection: wake-ups come from the poll until it is back" {
+	if record.Level == slog.LevelWarn && record.Message == "Listener lost its connection; polling until it reconnects" {
 		l.lost <- l.Connected()
 	}
 	return nil

@@ -32,7 +32,7 @@ func (h Holder) String() string {
 // QueueHolder returns the session with the oldest transaction in the cluster. Nil if no other session is in a
 // transaction.
 func QueueHolder(ctx context.Context, db postgres.Conn) (*Holder, error) {
-	holders, err := postgres.Read[Holder](ctx, db, "look for the session that holds the notification queue", sql.Text("notify_holder"))
+	holders, err := postgres.Read[Holder](ctx, db, "find the session that holds the notification queue", sql.Text("notify_holder"))
 	if err != nil || len(holders) == 0 {
 		return nil, err
 	}

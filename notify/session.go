@@ -19,12 +19,12 @@ type Session struct{ Conn *pgx.Conn }
 
 // TakeDuty tries to put this session on duty. It returns false if another session is on duty.
 func (s *Session) TakeDuty(ctx context.Context) (bool, error) {
-	return s.value(ctx, "take duty", sql.Text("gate_duty"))
+	return s.value(ctx, "acquire gate duty", sql.Text("gate_duty"))
 }
 
 // Leave opens the gate and then ends this session's duty.
 func (s *Session) Leave(ctx context.Context) error {
-	return s.exec(ctx, "leave duty", sql.Text("gate_leave"))
+	return s.exec(ctx, "release gate duty", sql.Text("gate_leave"))
 }
 
 // Shut shuts the gate: transactions that commit work notify from now on. It returns false while a transaction is in
@@ -41,7 +41,7 @@ func (s *Session) Open(ctx context.Context) error {
 // Call notifies the other replicas that there is work for them. It does nothing if the notification queue is a tenth
 // full.
 func (s *Session) Call(ctx context.Context, channel string) error {
-	return s.exec(ctx, "call other replicas", sql.Text("gate_call"), channel)
+	return s.exec(ctx, "wake other replicas", sql.Text("gate_call"), channel)
 }
 
 // Ping checks whether the connection is alive.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const jump = "ERROR The database's clock jumped: leases, run_at and rate limits go by it jumped_ms="
+const jump = "ERROR Database clock jumped; leases, run_at and rate limits depend on it jumped_ms="
 
 // withClock gives the database a clock that is set by so much before the second sweep.
 func (b *broom) withClock(set time.Duration) {
@@ -68,7 +68,7 @@ func TestShortenedLeasesAreSaid(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		b.onSweep = func(int) (Swept, error) { return Swept{Shortened: 3}, nil }
 		b.runFor(5 * time.Second)
-		require.Equal(t, []string{"WARN Shortened leases from before the database's clock was set back leases=3"}, b.log.lines())
+		require.Equal(t, []string{"WARN Shortened leases because the database clock was set back leases=3"}, b.log.lines())
 		require.Empty(t, b.seen().found, "there is nothing to claim yet")
 	})
 }

@@ -95,10 +95,10 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 // watchClock logs what a sweep that was sent at sent reveals about the database's clock.
 func (s *Sweeper) watchClock(ctx context.Context, swept Swept, sent time.Time) {
 	if jumped := s.clock.read(swept.Now, sent, time.Now()); jumped != 0 {
-		s.Log.ErrorContext(ctx, "The database's clock jumped: leases, run_at and rate limits go by it", "jumped_ms", jumped.Milliseconds())
+		s.Log.ErrorContext(ctx, "Database clock jumped; leases, run_at and rate limits depend on it", "jumped_ms", jumped.Milliseconds())
 	}
 	if swept.Shortened > 0 {
-		s.Log.WarnContext(ctx, "Shortened leases from before the database's clock was set back", "leases", swept.Shortened)
+		s.Log.WarnContext(ctx, "Shortened leases because the database clock was set back", "leases", swept.Shortened)
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *Sweeper) watchQueue(ctx context.Context, usage float64) {
 	now := time.Now()
 	switch {
 	case usage < notify.QueueBound && !s.fullAt.IsZero():
-		s.Log.InfoContext(ctx, "The notification queue of Postgres has room again", "after_ms", now.Sub(s.fullAt).Milliseconds())
+		s.Log.InfoContext(ctx, "Postgres notification queue has room again", "after_ms", now.Sub(s.fullAt).Milliseconds())
 		s.fullAt = time.Time{}
 	case usage >= notify.QueueBound && (s.fullAt.IsZero() || now.Sub(s.saidAt) >= sayAgain):
 		if s.fullAt.IsZero() {
@@ -119,7 +119,7 @@ func (s *Sweeper) watchQueue(ctx context.Context, usage float64) {
 		if holder, err := s.Store.QueueHolder(ctx); err == nil && holder != nil {
 			session = holder.String()
 		}
-		s.Log.WarnContext(ctx, "The notification queue of Postgres fills: wake-ups come from the poll until it is emptied. End the session that holds it",
+		s.Log.WarnContext(ctx, "Postgres notification queue is filling up; polling until it is drained. Terminate the session that holds it",
 			"percent", int(usage*100), "session", session)
 	}
 }

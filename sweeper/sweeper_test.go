@@ -209,10 +209,10 @@ func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T
 			return Swept{}, nil
 		}
 		b.runFor(125 * time.Second)
-		fills := "WARN The notification queue of Postgres fills: wake-ups come from the poll until it is emptied. End the session that holds it percent=%d " +
+		fills := "WARN Postgres notification queue is filling up; polling until it is drained. Terminate the session that holds it percent=%d " +
 			`session=pid 7, role "stranger", database "", application "": ` + "`select pg_terminate_backend(7)`"
 		require.Equal(t, []string{fmt.Sprintf(fills, 10), "ERROR Cannot sweep error=away", fmt.Sprintf(fills, 90),
-			"INFO The notification queue of Postgres has room again after_ms=90000"}, b.log.lines())
+			"INFO Postgres notification queue has room again after_ms=90000"}, b.log.lines())
 	})
 }
 

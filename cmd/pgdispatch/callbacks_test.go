@@ -82,7 +82,7 @@ func TestWhereTemporalAllowsNoCallbacksNothingFailsForThem(t *testing.T) {
 	executions := append(s.enqueue("FREE", "Echo", 5), s.enqueue("PRO", "Echo", 20)...)
 	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all complete")
 	require.Zero(t, s.count("failure_count > 0"))
-	require.Equal(t, 1, strings.Count(replica.logs.String(), "Temporal refuses completion callbacks"), "it says so once")
+	require.Equal(t, 1, strings.Count(replica.logs.String(), "Temporal rejects completion callbacks"), "it says so once")
 	s.requireOneRunEach(executions)
 	s.requireSlotsMatchTemporal()
 }

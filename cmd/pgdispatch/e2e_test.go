@@ -159,7 +159,7 @@ func TestAnOutageOfTemporalFailsNothingAndEndsByItself(t *testing.T) {
 
 	executions := append(s.enqueue("PRO", "Echo", 8), s.enqueue("FREE", "Echo", 3)...)
 	s.eventually(func() bool {
-		return p.logs.has("Temporal does not take workflows: pausing, and probing until it does; items wait, and nothing is counted against them")
+		return p.logs.has("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted")
 	}, "the outage is noticed")
 	s.eventually(func() bool { return strings.Count(p.logs.String(), "Released queue item") > 4 }, "probes go on")
 	require.Zero(t, one[int](s, "select count(*)::int from pgdispatch.workflow_execution_queue where status = 'FAILED' or failure_count > 0"))
@@ -169,7 +169,7 @@ func TestAnOutageOfTemporalFailsNothingAndEndsByItself(t *testing.T) {
 		s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "rows complete after the outage")
 	}
 	require.Equal(t, 1, one[int](s, "select max(attempt_count) from pgdispatch.workflow_execution_queue"))
-	s.eventually(func() bool { return p.logs.has("Temporal takes workflows again: resuming") }, "it says so")
+	s.eventually(func() bool { return p.logs.has("Temporal accepts workflows again; resuming starts") }, "it says so")
 	s.requireOneRunEach(executions)
 }
 

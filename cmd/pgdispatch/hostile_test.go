@@ -79,12 +79,12 @@ func TestALogLineStaysOneLineWhateverIsInIt(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, nil))
-	log.Error("Cannot wait for an execution's end", "error", errors.New(escapes+sneaky), "workspace_id", escapes)
+	log.Error("Cannot watch an execution", "error", errors.New(escapes+sneaky), "workspace_id", escapes)
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 	require.NotContains(t, out.String(), "\x1b")
 	var line map[string]string
 	require.NoError(t, json.Unmarshal(out.Bytes(), &line))
-	require.Equal(t, "Cannot wait for an execution's end", line["msg"])
+	require.Equal(t, "Cannot watch an execution", line["msg"])
 	for _, r := range postgres.Clean(escapes + sneaky) {
 		require.False(t, unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r), "%U", r)
 	}

@@ -50,7 +50,7 @@ func TestEachRoleDoesItsPartOfTheWhole(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, errs, "pgdispatch_operator to change")
 	require.Contains(t, owner.types("settings", "set", "paused", "true"), "paused true")
-	s.eventually(func() bool { return first.logs.has("Paused: nothing is claimed until the setting is changed") }, "the replica hears of it")
+	s.eventually(func() bool { return first.logs.has("Paused by the settings; claiming no items") }, "the replica hears of it")
 	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, first.exit())
 	require.NotContains(t, first.logs.String(), "permission denied")

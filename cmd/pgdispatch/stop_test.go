@@ -90,7 +90,7 @@ func TestAQueueWithoutAWorkerIsFoundAndShown(t *testing.T) {
 	s.exec("update pgdispatch.workflow_executions set started_at = started_at - interval '1 hour'")
 	s.exec("update pgdispatch.stall_look set looked_at = '-infinity'") // one may have looked while they were young
 	s.eventually(func() bool {
-		return p.logs.has("No worker polls a task queue: start one, or correct the definitions' task_queue")
+		return p.logs.has("No worker polls the task queue; start a worker, or correct task_queue in the workflow definitions")
 	}, "it is found")
 	require.Regexp(t, `(?m)^task queue +default +nobody +1 +\S.* +no worker has polled it for minutes$`, d.types("status"))
 	var shown operate.Overview

@@ -131,7 +131,7 @@ func TestWorkflowsAreStartedThroughMutualTLS(t *testing.T) {
 	s.enqueue("PRO", "Echo", 2)
 	stranger := s.replica(trust...).ready()
 	await(t, time.Minute, func() bool {
-		return stranger.logs.has("Temporal does not take workflows: pausing, and probing until it does; items wait, and nothing is counted against them")
+		return stranger.logs.has("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted")
 	}, "without a certificate")
 	require.Equal(t, 2, s.count("status in ('PENDING', 'CLAIMED') and failure_count = 0"))
 	require.NoError(t, stranger.Process.Kill())

@@ -15,7 +15,7 @@ func TestAPanicOfAPartIsAnErrorThatEndsTheReplica(t *testing.T) {
 	log := slog.New(slog.NewJSONHandler(&text, nil))
 	err := contained(t.Context(), log, func(context.Context) error { panic("boom") })
 	require.EqualError(t, err, "panic: boom")
-	require.True(t, strings.Contains(text.String(), "Panic: this replica ends"))
+	require.True(t, strings.Contains(text.String(), "Panic: shutting down this replica"))
 	require.Contains(t, text.String(), "panic_test.go", "the stack")
 	require.NoError(t, contained(t.Context(), log, func(context.Context) error { return nil }))
 }

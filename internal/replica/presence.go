@@ -16,7 +16,7 @@ func (r *replica) presence(ctx context.Context) error {
 	pause := time.Second // the first report precedes listening, so renew it soon
 	for {
 		if err := r.alive(ctx); err != nil && ctx.Err() == nil {
-			r.log.WarnContext(ctx, "Cannot renew this replica's presence", "error", err)
+			r.log.WarnContext(ctx, "Cannot send this replica's heartbeat", "error", err)
 		}
 		r.noteStarts(ctx)
 		select {
@@ -54,9 +54,9 @@ func (r *replica) noteStarts(ctx context.Context) {
 	if len(waits) == 0 {
 		return
 	}
-	if err := postgres.Exec(ctx, r.database, "note starts", sql.Text("activity_note"), waits.Total(), []int64(waits)); err != nil {
+	if err := postgres.Exec(ctx, r.database, "record start statistics", sql.Text("activity_note"), waits.Total(), []int64(waits)); err != nil {
 		r.telemetry.GiveBack(waits)
-		r.log.DebugContext(ctx, "Cannot note what was started", "error", err)
+		r.log.DebugContext(ctx, "Cannot record start statistics", "error", err)
 	}
 }
 

@@ -157,7 +157,7 @@ func (r *replica) start(ctx context.Context, health *telemetry.Health) error {
 	if err := r.observe(health); err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { health.Waiting("stopping: nothing more is claimed") })()
+	defer context.AfterFunc(ctx, func() { health.Waiting("stopping: no more items are claimed") })()
 	failpoints(r)
 	return r.run(ctx)
 }
@@ -322,7 +322,7 @@ func (r *replica) run(ctx context.Context) error {
 func contained(ctx context.Context, log *slog.Logger, part func(context.Context) error) (err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
-			log.Error("Panic: this replica ends", "panic", postgres.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
+			log.Error("Panic: shutting down this replica", "panic", postgres.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", recovered)
 		}
 	}()
@@ -330,15 +330,15 @@ func contained(ctx context.Context, log *slog.Logger, part func(context.Context)
 }
 
 func (r *replica) farewell(ctx context.Context) {
-	ctx, cancel := context.WithTimeoutCause(ctx, farewellTimeout, fmt.Errorf("farewell gave up after %s", farewellTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, farewellTimeout, fmt.Errorf("deregistration timed out after %s", farewellTimeout))
 	defer cancel()
 	r.noteStarts(ctx)
 	released, err := r.releaseOwned(ctx)
 	if released > 0 {
-		r.log.Warn("Released queue items whose claim was never answered", "items", released)
+		r.log.Warn("Released queue items of unanswered claims", "items", released)
 	}
 	if err = errors.Join(err, r.gone(ctx)); err != nil {
-		r.log.Warn("Cannot say farewell: what is left expires by itself", "error", err)
+		r.log.Warn("Cannot deregister replica; its leases will expire", "error", err)
 	}
 }
 
@@ -350,7 +350,7 @@ func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) erro
 		conn, err := pool.Acquire(ctx)
 		var refusal *pgconn.PgError
 		if errors.As(err, &refusal) && refusal.Code == "08P01" { // protocol_violation: PgBouncer refuses a setting
-			return fmt.Errorf("connect to Postgres: %w: is there a transaction pooler between? Set PGDISPATCH_LISTEN=off, or connect directly", postgres.Redact(err))
+			return fmt.Errorf("connect to Postgres: %w: if a transaction pooler is in between, set PGDISPATCH_LISTEN=off or connect directly", postgres.Redact(err))
 		}
 		if err != nil {
 			if !complained && ctx.Err() == nil {

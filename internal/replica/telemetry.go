@@ -100,7 +100,7 @@ func (r *replica) observe(health *telemetry.Health) error {
 				return fmt.Errorf("it does not answer: %w", postgres.Redact(err))
 			}
 			if r.telemetry.BreakerOpen() {
-				return errors.New("it does not take workflows; starting is paused, and probed")
+				return errors.New("workflows are not accepted; starts are paused and probed")
 			}
 			return nil
 		}},
@@ -111,7 +111,7 @@ func (r *replica) observe(health *telemetry.Health) error {
 		gauges.Listening, gauges.OnDuty = r.listener.Connected, r.gate.OnDuty
 		checks = append(checks, telemetry.Check{Name: "listener", Do: func(context.Context) error {
 			if !r.listener.Connected() {
-				return errors.New("it does not listen; wake-ups come from the poll")
+				return errors.New("not listening; only polls wake this replica")
 			}
 			return nil
 		}})

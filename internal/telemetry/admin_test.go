@@ -66,11 +66,11 @@ func TestReadyzSaysWhyNot(t *testing.T) {
 	bad := errors.New("connection refused")
 	health.Working(
 		Check{"database", func(context.Context) error { return bad }}, Check{"listener", func(context.Context) error { return nil }},
-		Check{"temporal", func(context.Context) error { return errors.New("it does not take workflows") }},
+		Check{"temporal", func(context.Context) error { return errors.New("it does not accept workflows") }},
 	)
 	status, text = ask(&Admin{Health: health}, "127.0.0.1", "/readyz")
 	require.Equal(t, 503, status)
-	require.Equal(t, "not ready\ndatabase: connection refused\ntemporal: it does not take workflows\n", text)
+	require.Equal(t, "not ready\ndatabase: connection refused\ntemporal: it does not accept workflows\n", text)
 
 	health.Working()
 	status, text = ask(&Admin{Health: health}, "127.0.0.1", "/readyz")
@@ -101,7 +101,7 @@ func TestChecksAreDoneOnceASecondAndGivenUpInTime(t *testing.T) {
 		time.Sleep(time.Second)
 		hangs = true
 		began := time.Now()
-		require.Equal(t, []string{"database: check gave up after 900ms"}, health.Problems(t.Context()))
+		require.Equal(t, []string{"database: check timed out after 900ms"}, health.Problems(t.Context()))
 		require.Equal(t, 900*time.Millisecond, time.Since(began))
 		require.Equal(t, 2, done)
 	})

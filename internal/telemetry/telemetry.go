@@ -142,7 +142,7 @@ func (t *Telemetry) trace(provider *sdktrace.TracerProvider) {
 
 // Shutdown exports the remaining metrics and spans. It gives up after three seconds.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, shutdownTimeout, fmt.Errorf("last export gave up after %s", shutdownTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, shutdownTimeout, fmt.Errorf("final export timed out after %s", shutdownTimeout))
 	defer cancel()
 	var all []error
 	for _, shutdown := range t.shutdown {

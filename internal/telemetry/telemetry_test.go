@@ -128,7 +128,7 @@ func TestALookThatTakesTooLongIsGivenUp(t *testing.T) {
 		about, _ := measured(t)
 		began := time.Now()
 		seen := (&Gauges{Queue: &fakeQueue{slow: true}, t: about}).recent(t.Context())
-		require.EqualError(t, seen.err, "look at the queue's depth gave up after 3s")
+		require.EqualError(t, seen.err, "read queue depth timed out after 3s")
 		require.Equal(t, depthTimeout, time.Since(began))
 	})
 }

@@ -92,7 +92,7 @@ func (c *Callback) taken(ctx context.Context) {
 	c.refused = false
 	c.mu.Unlock()
 	if again {
-		c.Log.InfoContext(ctx, "Temporal takes completion callbacks again")
+		c.Log.InfoContext(ctx, "Temporal accepts completion callbacks again")
 	}
 }
 
@@ -102,7 +102,7 @@ func (c *Callback) refuse(ctx context.Context, err error) {
 	c.refused, c.retryAt = true, time.Now().Add(refusalPause)
 	c.mu.Unlock()
 	if first {
-		c.Log.WarnContext(ctx, "Temporal refuses completion callbacks: starting without. Allow PGDISPATCH_CALLBACK_URL in its dynamic configuration, callback.allowedAddresses",
+		c.Log.WarnContext(ctx, "Temporal rejects completion callbacks; starting workflows without them. Allow PGDISPATCH_CALLBACK_URL in Temporal's dynamic configuration, callback.allowedAddresses",
 			"url", c.URL, "error", err)
 	}
 }

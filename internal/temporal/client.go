@@ -65,7 +65,7 @@ func (t *Client) Probe(ctx context.Context) error {
 
 // bounded makes a request with requestTimeout and classifies its error.
 func bounded(ctx context.Context, request func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("request gave up after %s", requestTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("request timed out after %s", requestTimeout))
 	defer cancel()
 	err := request(ctx)
 	if err != nil && ctx.Err() != nil {

@@ -99,7 +99,7 @@ func TestClassifyKnowsEveryErrorOfTemporal(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, c.want.String(), Classify(c.err).String())
 			if c.err != nil {
-				wrapped := fmt.Errorf("%w: %w", errors.New("start gave up after 5s"), fmt.Errorf("start workflow: %w", c.err))
+				wrapped := fmt.Errorf("%w: %w", errors.New("start timed out after 5s"), fmt.Errorf("start workflow: %w", c.err))
 				require.Equal(t, c.want.String(), Classify(wrapped).String(), "wrapped")
 			}
 		})

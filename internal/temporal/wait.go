@@ -159,7 +159,7 @@ func last(response *workflowservice.GetWorkflowExecutionHistoryResponse) *histor
 }
 
 func (t *Client) poll(ctx context.Context, request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, pollTimeout, fmt.Errorf("long poll gave up after %s", pollTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, pollTimeout, fmt.Errorf("long poll timed out after %s", pollTimeout))
 	defer cancel()
 	response, err := t.Service.GetWorkflowExecutionHistory(ctx, request)
 	if err != nil && ctx.Err() != nil {

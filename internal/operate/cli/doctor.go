@@ -35,7 +35,7 @@ func (a *App) doctorCommand() *cobra.Command {
 			if err = errors.Join(err, checkOutput(output)); err != nil {
 				return coded{err, exitUnknown}
 			}
-			ctx, cancel := context.WithTimeoutCause(command.Context(), timeout, fmt.Errorf("doctor gave up after %s: see --timeout", timeout))
+			ctx, cancel := context.WithTimeoutCause(command.Context(), timeout, fmt.Errorf("doctor timed out after %s: see --timeout", timeout))
 			defer cancel()
 			findings := doctor.Examine(ctx, c)
 			if err := a.printFindings(findings, output); err != nil {

@@ -106,7 +106,7 @@ func (a *App) workspaceNames(command *cobra.Command, _ []string, begun string) (
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, completionTimeout, errors.New("completion gave up"))
+	ctx, cancel := context.WithTimeoutCause(ctx, completionTimeout, errors.New("completion timed out"))
 	defer cancel()
 	var names []string
 	command.SetContext(ctx)

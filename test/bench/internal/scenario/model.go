@@ -151,7 +151,7 @@ func (s *Scenario) turn(ctx context.Context, t *Turn, entrant Entrant) error {
 	if limit == 0 {
 		limit = defaultLimit
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the turn gave up after %s", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the turn timed out after %s", limit))
 	defer cancel()
 	err := entrant.Run(ctx, t)
 	if err != nil && ctx.Err() != nil {

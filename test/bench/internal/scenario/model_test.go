@@ -69,7 +69,7 @@ func TestRoundsAreBoundedAndTurnsTimeOut(t *testing.T) {
 		}}}}
 	result := s.Run(t.Context(), &lab.Lab{}, 5, quiet)
 	require.Len(t, result.Errors, 1)
-	require.ErrorContains(t, result.Errors[0], "gave up after 1ms")
+	require.ErrorContains(t, result.Errors[0], "timed out after 1ms")
 }
 
 func TestEveryScenarioIsWellFormed(t *testing.T) {
