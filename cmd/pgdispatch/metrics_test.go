@@ -80,7 +80,7 @@ func requireLint(t *testing.T, scraped map[string]*dto.MetricFamily) {
 	for _, problem := range problems {
 		found[problem.Metric] = true
 	}
-	require.Equal(t, map[string]bool{"claim_lock_acquisition_failures": true, "queue_stale_recovery_count": true}, found, "%v", problems)
+	require.Equal(t, map[string]bool{"pgdispatch_claim_lock_failures_total": true, "pgdispatch_items_recovered_total": true}, found, "%v", problems)
 }
 
 func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
@@ -103,25 +103,25 @@ func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 		name, label string
 		value       float64
 	}{
-		{"queue_items_dispatched_total", "", 13},
+		{"pgdispatch_items_dispatched_total", "", 13},
 		{"pgdispatch_settles_total", "dispatched", 13},
 		{"pgdispatch_settles_total", "fail", 1},
-		{"queue_items_failed_total", "refused", 1},
-		{"queue_items_failed_total", "workflow_failed", 1},
-		{"queue_items_failed_total", "attempts_exhausted", 0},
-		{"queue_dispatch_failures_total", "permanent", 1},
+		{"pgdispatch_items_failed_total", "refused", 1},
+		{"pgdispatch_items_failed_total", "workflow_failed", 1},
+		{"pgdispatch_items_failed_total", "attempts_exhausted", 0},
+		{"pgdispatch_start_failures_total", "permanent", 1},
 		{"pgdispatch_wait_seconds", "", 13},
 		{"pgdispatch_start_duration_seconds", "", 14},
-		{"queue_item_attempts", "", 14},
+		{"pgdispatch_item_attempts", "", 14},
 		{"pgdispatch_executions_ended_total", "completed", 7},
 		{"pgdispatch_executions_ended_total", "failed", 1},
-		{"pgdispatch_claims_total", "items", sample(got, "queue_processing_batch_size", "")},
-		{"queue_processing_duration_seconds", "", sample(got, "queue_processing_batch_size", "")},
+		{"pgdispatch_claims_total", "items", sample(got, "pgdispatch_claim_batch_size", "")},
+		{"pgdispatch_claim_processing_seconds", "", sample(got, "pgdispatch_claim_batch_size", "")},
 		{"pgdispatch_claims_total", "error", 0},
 		{"pgdispatch_store_errors_total", "claim", 0},
 		{"pgdispatch_lease_losses_total", "", 0},
-		{"queue_stale_recovery_count", "", 0},
-		{"claim_lock_acquisition_failures", "", 0},
+		{"pgdispatch_items_recovered_total", "", 0},
+		{"pgdispatch_claim_lock_failures_total", "", 0},
 		{"pgdispatch_items_held", "", 0},
 		{"pgdispatch_workers", "", 10},
 		{"pgdispatch_ready", "", 1},
@@ -143,7 +143,7 @@ func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 	}
 	require.Positive(t, sample(got, "pgdispatch_wakeups_total", "notification"))
 	require.Positive(t, sample(got, "pgdispatch_wakeups_total", "completion"))
-	require.Positive(t, sample(got, "queue_items_at_capacity_total", ""))
+	require.Positive(t, sample(got, "pgdispatch_workspaces_at_capacity_total", ""))
 	require.Positive(t, sample(got, "pgdispatch_oldest_waiting_seconds", ""))
 	requireCatalogue(t, got)
 	requireDashboard(t, got)

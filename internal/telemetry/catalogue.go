@@ -10,6 +10,9 @@ const (
 // Metric describes one metric. Scrapes and OTLP use the same name, which includes unit and kind.
 type Metric struct {
 	Name, Kind, Unit string
+	// Former is the name that the metric had before. It is exported, too, until the next minor version. Empty if there is
+	// none.
+	Former string
 	// Label is the metric's only label. Empty means that it has none.
 	Label string
 	// Values are the label's values. A counter exports each of them from the start, as 0.
@@ -46,13 +49,13 @@ func processing() []Metric {
 			Meaning: "Entries that gave nothing, because another replica was faster or this one's memory was out of date. It costs a moment, and the answer corrects it."},
 		{Name: "pgdispatch_claim_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
 			Meaning: "What a claim took, its wait for the claim lock and the settles that it took along included. Claims without an answer are not in it."},
-		{Name: "queue_processing_batch_size", Kind: histogram, Unit: "items", Buckets: sizes,
+		{Name: "pgdispatch_claim_batch_size", Former: "queue_processing_batch_size", Kind: histogram, Unit: "items", Buckets: sizes,
 			Meaning: "Items that a claim found. Claims that found none are not in it."},
-		{Name: "queue_processing_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
+		{Name: "pgdispatch_claim_processing_seconds", Former: "queue_processing_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
 			Meaning: "From a claim that found items until the last of them was settled or lost."},
-		{Name: "claim_lock_acquisition_failures", Kind: counter, Unit: "claims",
+		{Name: "pgdispatch_claim_lock_failures_total", Former: "claim_lock_acquisition_failures", Kind: counter, Unit: "claims",
 			Meaning: "Claims that timed out or were broken off by Postgres while they waited for the claim lock or held it."},
-		{Name: "queue_items_at_capacity_total", Kind: counter, Unit: "workspaces",
+		{Name: "pgdispatch_workspaces_at_capacity_total", Former: "queue_items_at_capacity_total", Kind: counter, Unit: "workspaces",
 			Meaning: "Times that a workspace with more waiting was found at its limit; once until it has room again. Its items are not claimed, so none is released for it."},
 		{Name: "pgdispatch_settles_total", Kind: counter, Unit: "items", Label: "verb", Values: []string{"dispatched", "retry", "release", "fail"},
 			Meaning: "Items whose claim ended: handed over, to be tried again, handed back with nothing counted, failed for good."},
@@ -63,7 +66,7 @@ func processing() []Metric {
 		{Name: "pgdispatch_store_errors_total", Kind: counter, Unit: "statements", Label: "operation",
 			Values:  []string{"claim", "settle", "heartbeat", "sweep", "finish", "adopt", "delete", "depth"},
 			Meaning: "Statements that Postgres refused or did not answer."},
-		{Name: "queue_stale_recovery_count", Kind: counter, Unit: "items",
+		{Name: "pgdispatch_items_recovered_total", Former: "queue_stale_recovery_count", Kind: counter, Unit: "items",
 			Meaning: "Items given back to the queue because their lease ran out: of a replica that died, hung or was cut off."},
 		{Name: "pgdispatch_unannounced_total", Kind: counter, Unit: "workspaces",
 			Meaning: "Workspaces with due items that nobody had announced, found by the look that each replica takes every minute. Must stay 0."},
@@ -75,9 +78,9 @@ func processing() []Metric {
 // handing returns the metrics of starts and of their executions.
 func handing() []Metric {
 	return []Metric{
-		{Name: "queue_items_dispatched_total", Kind: counter, Unit: "items",
+		{Name: "pgdispatch_items_dispatched_total", Former: "queue_items_dispatched_total", Kind: counter, Unit: "items",
 			Meaning: "Items handed over: Temporal has the workflow, and the item says so."},
-		{Name: "queue_items_failed_total", Kind: counter, Unit: "items", Label: "reason",
+		{Name: "pgdispatch_items_failed_total", Former: "queue_items_failed_total", Kind: counter, Unit: "items", Label: "reason",
 			Values: []string{"workspace_not_found", "definition_not_found", "no_version", "holder_lost", "forgotten", "refused", "attempts_exhausted",
 				"workflow_failed", "workflow_timed_out", "workflow_canceled", "workflow_terminated"},
 			Meaning: "Items that failed for good. `refused`: Temporal can never take the request; `holder_lost`: three replicas in a row were lost with it; `forgotten`: a start was never answered, and Temporal may not know its workflow any more; `workflow_…`: how the workflow ended."},
@@ -85,10 +88,10 @@ func handing() []Metric {
 			Meaning: "From when an item was due until Temporal had its workflow: from its insert, from its run_at where that is later, or from the end of the pause after a failure. Time spent waiting for capacity is in it."},
 		{Name: "pgdispatch_start_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
 			Meaning: "What Temporal took to answer a start, whatever the answer."},
-		{Name: "queue_dispatch_failures_total", Kind: counter, Unit: "starts", Label: "outcome",
+		{Name: "pgdispatch_start_failures_total", Former: "queue_dispatch_failures_total", Kind: counter, Unit: "starts", Label: "outcome",
 			Values:  []string{"permanent", "retryable", "not_sent", "blocked", "unreached", "throttled", "unanswered", "forgotten", "panic"},
 			Meaning: "Starts that did not succeed, by what that means for the item: see the lifecycle's table of outcomes."},
-		{Name: "queue_item_attempts", Kind: histogram, Unit: "attempts", Buckets: tries,
+		{Name: "pgdispatch_item_attempts", Former: "queue_item_attempts", Kind: histogram, Unit: "attempts", Buckets: tries,
 			Meaning: "How many attempts an item had taken when it was handed over or failed."},
 		{Name: "pgdispatch_lease_losses_total", Kind: counter, Unit: "items",
 			Meaning: "Hand-overs whose claim this replica could not end: the lease had run out, or the database was away for as long as it lasts. Another replica has the item then; it is not started twice."},

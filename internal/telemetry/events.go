@@ -42,7 +42,7 @@ func (t *Telemetry) Starting(request *claim.Item) (started func(runID, outcome s
 		outcome = word(outcome)
 		ended(runID, outcome, err)
 		if outcome != "started" {
-			t.instruments.count("queue_dispatch_failures_total", 1, outcome)
+			t.instruments.count("pgdispatch_start_failures_total", 1, outcome)
 		}
 		if one != nil {
 			one.outcome = outcome
@@ -85,7 +85,7 @@ func (t *Telemetry) Callback(result string) {
 // Swept implements sweeper.Sweeper's Saw.
 func (t *Telemetry) Swept(swept sweeper.Swept, err error) {
 	t.failed("sweep", err)
-	t.instruments.count("queue_stale_recovery_count", swept.Requeued, "")
+	t.instruments.count("pgdispatch_items_recovered_total", swept.Requeued, "")
 }
 
 // Deleted implements sweeper.Retention's Deleted.
@@ -105,7 +105,7 @@ func (t *Telemetry) Finished(outcome string, err error) {
 	how := strings.ToLower(outcome)
 	t.instruments.count("pgdispatch_executions_ended_total", 1, how)
 	if how != "completed" {
-		t.instruments.count("queue_items_failed_total", 1, "workflow_"+how)
+		t.instruments.count("pgdispatch_items_failed_total", 1, "workflow_"+how)
 	}
 }
 
@@ -133,7 +133,7 @@ func (i interval) seconds() float64 { return i.ended.Sub(i.began).Seconds() }
 // claimed measures a claim and begins to track its items.
 func (t *Telemetry) claimed(took interval, batch claim.Batch, err error) {
 	t.failed("claim", err)
-	t.instruments.count("queue_items_at_capacity_total", len(batch.AtCapacity), "")
+	t.instruments.count("pgdispatch_workspaces_at_capacity_total", len(batch.AtCapacity), "")
 	t.instruments.count("pgdispatch_unannounced_total", batch.Unannounced, "")
 	if err == nil && batch.Asked == 0 && len(batch.Items) == 0 {
 		return
@@ -145,7 +145,7 @@ func (t *Telemetry) claimed(took interval, batch claim.Batch, err error) {
 	case err != nil:
 		result = "error"
 		if isLockFailure(err) {
-			t.instruments.count("claim_lock_acquisition_failures", 1, "")
+			t.instruments.count("pgdispatch_claim_lock_failures_total", 1, "")
 		}
 	case len(batch.Items) == 0:
 		result = "empty"
@@ -155,7 +155,7 @@ func (t *Telemetry) claimed(took interval, batch claim.Batch, err error) {
 		t.instruments.record("pgdispatch_claim_duration_seconds", took.seconds())
 	}
 	if len(batch.Items) > 0 {
-		t.instruments.record("queue_processing_batch_size", float64(len(batch.Items)))
+		t.instruments.record("pgdispatch_claim_batch_size", float64(len(batch.Items)))
 		t.hands.take(took, batch)
 	}
 }
@@ -180,7 +180,7 @@ func (t *Telemetry) settled(verb claim.Verb, ids []int64, took interval) {
 	t.instruments.count("pgdispatch_settles_total", len(ids), string(verb))
 	t.instruments.record("pgdispatch_settle_batch_size", float64(len(ids)))
 	if verb == claim.Dispatched {
-		t.instruments.count("queue_items_dispatched_total", len(ids), "")
+		t.instruments.count("pgdispatch_items_dispatched_total", len(ids), "")
 	}
 	for _, id := range ids {
 		t.hands.end(id, verb, took)

@@ -32,15 +32,15 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 	settle(claim.Fail, 3)
 	start(about, items[3], "not sent")
 	settle(claim.Release, 4)
-	require.InDelta(t, -1, value(t, about.Registry, "queue_processing_duration_seconds", ""), 0, "one is still under way")
+	require.InDelta(t, -1, value(t, about.Registry, "pgdispatch_claim_processing_seconds", ""), 0, "one is still under way")
 	about.Lost(5)
 	about.Lost(5)
 
 	for name, want := range map[string]float64{
-		"pgdispatch_claims_total items": 1, "queue_processing_batch_size": 1, "queue_processing_duration_seconds": 1, "queue_items_at_capacity_total": 2,
-		"queue_items_dispatched_total": 1, "pgdispatch_settles_total fail": 2, "pgdispatch_settles_total release": 1, "queue_item_attempts": 3,
-		"queue_items_failed_total refused": 1, "queue_items_failed_total workspace_not_found": 1, "queue_items_failed_total attempts_exhausted": 0,
-		"queue_dispatch_failures_total permanent": 1, "queue_dispatch_failures_total not_sent": 1, "pgdispatch_wait_seconds": 1,
+		"pgdispatch_claims_total items": 1, "pgdispatch_claim_batch_size": 1, "pgdispatch_claim_processing_seconds": 1, "pgdispatch_workspaces_at_capacity_total": 2,
+		"pgdispatch_items_dispatched_total": 1, "pgdispatch_settles_total fail": 2, "pgdispatch_settles_total release": 1, "pgdispatch_item_attempts": 3,
+		"pgdispatch_items_failed_total refused": 1, "pgdispatch_items_failed_total workspace_not_found": 1, "pgdispatch_items_failed_total attempts_exhausted": 0,
+		"pgdispatch_start_failures_total permanent": 1, "pgdispatch_start_failures_total not_sent": 1, "pgdispatch_wait_seconds": 1,
 		"pgdispatch_start_duration_seconds": 3, "pgdispatch_lease_losses_total": 2, "pgdispatch_settle_batch_size": 4,
 	} {
 		requireValue(t, about, name, want)
@@ -76,7 +76,7 @@ func TestClaimsWithoutALockAreToldFromOtherFailures(t *testing.T) {
 	} {
 		about.Claimed(time.Now(), claim.Batch{}, nil, err)
 	}
-	requireValue(t, about, "claim_lock_acquisition_failures", 4)
+	requireValue(t, about, "pgdispatch_claim_lock_failures_total", 4)
 	requireValue(t, about, "pgdispatch_claims_total error", 6)
 	requireValue(t, about, "pgdispatch_store_errors_total claim", 6)
 	requireValue(t, about, "pgdispatch_claim_duration_seconds", -1)
@@ -98,9 +98,9 @@ func TestWhatTheOthersDoIsCounted(t *testing.T) {
 	about, _ := measured(t)
 	tellAll(about, nil)
 	for name, want := range map[string]float64{
-		"queue_stale_recovery_count":                 3,
-		"pgdispatch_executions_ended_total canceled": 1, "queue_items_failed_total workflow_canceled": 1, "pgdispatch_executions_ended_total failed": 0,
-		"pgdispatch_executions_ended_total completed": 1, "pgdispatch_executions_ended_total timed_out": 1, "queue_items_failed_total workflow_timed_out": 1,
+		"pgdispatch_items_recovered_total":           3,
+		"pgdispatch_executions_ended_total canceled": 1, "pgdispatch_items_failed_total workflow_canceled": 1, "pgdispatch_executions_ended_total failed": 0,
+		"pgdispatch_executions_ended_total completed": 1, "pgdispatch_executions_ended_total timed_out": 1, "pgdispatch_items_failed_total workflow_timed_out": 1,
 		"pgdispatch_executions_adopted_total": 1, "pgdispatch_deleted_total items": 5, "pgdispatch_deleted_total dead_letters": 6,
 		"pgdispatch_deleted_total executions": 7, "pgdispatch_store_errors_total sweep": 0,
 	} {

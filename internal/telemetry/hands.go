@@ -85,10 +85,10 @@ func (h *hands) end(id int64, verb claim.Verb, took interval) {
 		if h.dispatched != nil {
 			h.dispatched(one.due())
 		}
-		h.instruments.record("queue_item_attempts", float64(one.attempts))
+		h.instruments.record("pgdispatch_item_attempts", float64(one.attempts))
 	case claim.Fail:
-		h.instruments.record("queue_item_attempts", float64(one.attempts))
-		h.instruments.count("queue_items_failed_total", 1, one.reason())
+		h.instruments.record("pgdispatch_item_attempts", float64(one.attempts))
+		h.instruments.count("pgdispatch_items_failed_total", 1, one.reason())
 	}
 	h.settleSpans(one, verb, took)
 	h.ended(one, last)
@@ -107,7 +107,7 @@ func (h *hands) lost(id int64) {
 // ended measures the batch once its last item has ended.
 func (h *hands) ended(one *hand, last bool) {
 	if last {
-		h.instruments.record("queue_processing_duration_seconds", time.Since(one.batch.began).Seconds())
+		h.instruments.record("pgdispatch_claim_processing_seconds", time.Since(one.batch.began).Seconds())
 		endSpan(one.batch.flow)
 	}
 }

@@ -112,5 +112,5 @@ func TestAPanickingStarterLeavesNoSpanOpen(t *testing.T) {
 	about.claimed(interval{time.Now(), time.Now()}, claim.Batch{Items: []claim.Item{item}}, nil)
 	about.Starting(&item)("", "panic", nil)
 	require.Equal(t, "panic", find(t, spans, "temporal:start_workflow").Status().Description)
-	requireValue(t, about, "queue_dispatch_failures_total panic", 1)
+	requireValue(t, about, "pgdispatch_start_failures_total panic", 1)
 }

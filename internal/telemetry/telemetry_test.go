@@ -11,7 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/sweeper"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,7 +36,11 @@ func table() string {
 		if len(m.Values) > 0 {
 			label += ": `" + strings.Join(m.Values, "`, `") + "`"
 		}
-		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s |\n", m.Name, m.Kind, m.Unit, label, m.Meaning)
+		former := ""
+		if m.Former != "" {
+			former = " Formerly `" + m.Former + "`, which is exported, too, until the next minor version."
+		}
+		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s%s |\n", m.Name, m.Kind, m.Unit, label, m.Meaning, former)
 	}
 	return text.String()
 }
@@ -61,12 +67,25 @@ func TestEveryMetricIsDescribedInFull(t *testing.T) {
 	for _, m := range Catalogue() {
 		require.False(t, names[m.Name], "%s is there twice", m.Name)
 		names[m.Name] = true
+		require.Regexp(t, `^pgdispatch_[a-z_]+$`, m.Name)
+		require.Equal(t, m.Kind == counter, strings.HasSuffix(m.Name, "_total"), m.Name)
 		require.NotEmpty(t, m.Unit, m.Name)
 		require.Regexp(t, `^[A-Z].*\.$|^[A-Z1-9].*: .*`, m.Meaning, m.Name)
 		require.Equal(t, m.Kind == histogram, m.Buckets != nil, m.Name)
 		require.False(t, m.Kind == counter && m.Label != "" && m.Values == nil, "%s has a label without bounds", m.Name)
 		require.NotContains(t, m.Meaning, "|")
 	}
+}
+
+func TestAFormerNameCountsTheSame(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	about.Swept(sweeper.Swept{Requeued: 3}, nil)
+	requireValue(t, about, "pgdispatch_items_recovered_total", 3)
+	requireValue(t, about, "queue_stale_recovery_count", 3)
+	about.Claimed(time.Now(), claim.Batch{Asked: 1, Items: []claim.Item{{ID: 1}}}, nil, nil)
+	requireValue(t, about, "pgdispatch_claim_batch_size", 1)
+	requireValue(t, about, "queue_processing_batch_size", 1)
 }
 
 func TestCountersAreThereBeforeTheyCount(t *testing.T) {
