@@ -11,33 +11,23 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/pgdispatch/pgdispatch/test/internal/command"
 )
 
 // atOnce is how many mutants are tested at the same time. Each has a build, a test process and perhaps a Postgres.
 const atOnce = 2
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := do(ctx, os.Args[1:], os.Stdout)
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		os.Exit(2)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context, args []string) error { return do(ctx, args, os.Stdout) })
 }
 
 func do(ctx context.Context, args []string, out io.Writer) error {
