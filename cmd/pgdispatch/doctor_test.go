@@ -66,10 +66,10 @@ func TestDoctorFindsNothingWrongWithAWholeStack(t *testing.T) {
 	require.Equal(t, doctorChecks, slices.Sorted(maps.Keys(found)))
 	out, errs, code := d.tries(append([]string{"doctor"}, args...)...)
 	require.Equal(t, 1, code)
-	require.Equal(t, "pgdispatch: problems were found: each says what to do\n", errs)
+	require.Equal(t, "pgdispatch: problems found: see the remedies\n", errs)
 	require.Regexp(t, `(?m)^OK +triggers +all there, all enabled$`, out)
 	require.Regexp(t, `(?m)^ERROR +durability +fsync.* off\n +meaning: A crash .*\n +remedy: Set fsync.* to on in postgresql.conf, and reload\.$`, out)
-	require.Regexp(t, `\n\n\d+ doctor.Fine, \d+ warnings, 1 errors, 0 could not be found out\n$`, out)
+	require.Regexp(t, `\n\n\d+ ok, \d+ warnings, 1 errors, 0 unknown\n$`, out)
 }
 
 func TestDoctorSaysWhatIsWrongWithTemporal(t *testing.T) {
@@ -186,7 +186,7 @@ func TestDoctorExitsWithTwoWhereItCouldNotFindOut(t *testing.T) {
 	d.url = "postgres://app:hush@" + nowhere + "/shop"
 	out, errs, code := d.tries("doctor", "--temporal-address", temporalAddress(t), "--temporal-namespace", "default")
 	require.Equal(t, 2, code)
-	require.Equal(t, "pgdispatch: not everything could be found out\n", errs)
+	require.Equal(t, "pgdispatch: some checks could not be made\n", errs)
 	require.Regexp(t, `(?m)^UNKNOWN +database +connect to Postgres: `, out)
 	require.NotContains(t, out+errs, "hush")
 	for _, args := range [][]string{{"--output", "xml"}, {"--nonsense"}, {"--listen", "maybe"}, {"--timeout", "x"}} {
