@@ -154,7 +154,7 @@ func TestShowSaysWhatAWorkflowReturned(t *testing.T) {
 	d := newDesk(t)
 	for _, returned := range []struct{ note, result, shown string }{
 		{"", `{"total": "\u001b[2J"}`, `\{"total": "\\u001b\[2J"\}`},
-		{`encoding "binary/encrypted", 9 bytes: not kept`, "", `encoding "binary/encrypted", 9 bytes: not kept`},
+		{`encoding "binary/encrypted", 9 bytes: not stored`, "", `encoding "binary/encrypted", 9 bytes: not stored`},
 	} {
 		id := d.enqueues()
 		item := d.claims()[0]
