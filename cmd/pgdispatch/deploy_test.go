@@ -24,14 +24,17 @@ import (
 // drainMargin is what a replica needs between the end of its drain and its own: docs/settings.md promises five seconds.
 const drainMargin = 5 * time.Second
 
-// foreign are the variables of deploy/ that are not ours: Temporal's.
-var foreign = []string{"TEMPORAL_API_KEY"}
+// foreign are the variables of deploy/ that are not ours: those of Temporal's SDK and Go.
+var foreign = []string{"TEMPORAL_API_KEY", "TEMPORAL_TLS", "GOMEMLIMIT"}
 
 // variablesOf are those that options stand for, and the foreign ones.
 func variablesOf(options []config.Option) []string {
 	names := slices.Clone(foreign)
 	for _, o := range options {
 		names = append(names, o.Variable)
+		if o.Secret() {
+			names = append(names, o.Variable+"_FILE")
+		}
 	}
 	return names
 }
@@ -150,6 +153,9 @@ func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
 		requireCommand(t, pod.containers[0].Args)
 		for _, variable := range pod.containers[0].Env {
 			require.Contains(t, variablesOf(pod.options), variable.Name)
+			if variable.Name == "GOMEMLIMIT" { // goes with this container's limit
+				continue
+			}
 			require.Empty(t, variable.Value, "%s is a secret, or it belongs into the ConfigMap", variable.Name)
 			require.Equal(t, variable.Name, variable.ValueFrom.SecretKeyRef.Key)
 		}
@@ -158,6 +164,7 @@ func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
 	require.True(t, deployment.Template.Spec.SecurityContext.NonRoot && job.Template.Spec.SecurityContext.NonRoot)
 	for name := range settings {
 		require.Contains(t, variablesOf(config.RunOptions), name)
+		require.NotContains(t, name, "ALLOW_INSECURE", "that is for an overlay to decide")
 	}
 	require.Greater(t, time.Duration(deployment.Template.Spec.Grace)*time.Second, c.DrainTimeout+drainMargin)
 
@@ -213,4 +220,33 @@ func TestContainerFileBuildsWithTheModulesGoAndRunsAReplica(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
 	require.True(t, bytes.Contains(makefile, []byte("-o bin/pgdispatch ./cmd/pgdispatch")), "make build writes what the container copies")
+}
+
+// generatedAlerts are the files that hold the alerts once more, as promtool tests them.
+func generatedAlerts(t *testing.T) map[string]string {
+	t.Helper()
+	text := readDeploy(t, "prometheus/alerts.yml")
+	_, groups, found := strings.Cut(text, "\ngroups:\n")
+	require.True(t, found)
+	var rule strings.Builder
+	rule.WriteString("# Generated from deploy/prometheus/alerts.yml: make golden\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\n" +
+		"metadata:\n  name: pgdispatch\n  labels: {app.kubernetes.io/name: pgdispatch}\nspec:\n  groups:\n")
+	for line := range strings.Lines(groups) {
+		rule.WriteString("  " + line)
+	}
+	return map[string]string{
+		"kubernetes/monitoring/prometheusrule.yaml": rule.String(),
+		"helm/pgdispatch/files/alerts.yml":          "# Generated from deploy/prometheus/alerts.yml: make golden\ngroups:\n" + groups,
+	}
+}
+
+// make golden runs this with -update, as it does every test whose name has "Page".
+func TestOperatorsRulePagesForTheSameAlerts(t *testing.T) {
+	t.Parallel()
+	for name, want := range generatedAlerts(t) {
+		if *update {
+			require.NoError(t, os.WriteFile(filepath.Join("../../deploy", name), []byte(want), 0o644))
+		}
+		require.Equal(t, want, readDeploy(t, name), "go test ./cmd/pgdispatch -run Page -update rewrites it")
+	}
 }
