@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
+OUT         := bin/pgdispatch
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
@@ -13,12 +14,16 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/pgdispatch, static and reproducible
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgdispatch ./cmd/pgdispatch
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT) ./cmd/pgdispatch
 
 .PHONY: reproducible
 reproducible: build ## build once more, in another directory and without a cache: the same bytes
 	@copy=$$(mktemp -d) && trap 'chmod -R u+w "$$copy" && rm -rf "$$copy"' EXIT && git ls-files -z | xargs -0 cp --parents -t "$$copy" && \
 	GOCACHE=$$copy/.cache $(MAKE) --no-print-directory -C "$$copy" build VERSION=$(VERSION) && cmp bin/pgdispatch "$$copy/bin/pgdispatch" && sha256sum bin/pgdispatch
+
+.PHONY: release
+release: ## pack dist/ for Linux and macOS on amd64 and arm64, twice, and compare the bytes; VERSION=v1.2.3
+	.ci/release '$(VERSION)'
 
 .PHONY: devstack
 devstack: ## build bin/devstack, the embedded Temporal server and the demo (minutes the first time)
@@ -114,4 +119,4 @@ vuln: ## look for known vulnerabilities; needs the network
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin dist

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 )
@@ -18,33 +18,43 @@ import (
 var (
 	metricName = regexp.MustCompile(`\b(?:pgdispatch|queue|claim)_[a-z_]+`)
 	selector   = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
-	ruleExpr   = regexp.MustCompile(`(?m)^ +expr: (.*)$`)
 )
+
+// panel is what these tests look at of a panel of the dashboard.
+type panel struct {
+	ID          int
+	Title       string
+	GridPos     struct{ X, Y, W, H int }
+	Targets     []struct{ RefID, Expr string }
+	FieldConfig struct {
+		Defaults  struct{ Unit string }
+		Overrides []struct {
+			Matcher    struct{ ID, Options string }
+			Properties []struct{ ID, Value string }
+		}
+	}
+}
+
+func panels(t *testing.T) []panel {
+	t.Helper()
+	var board struct{ Panels []panel }
+	require.NoError(t, json.Unmarshal([]byte(readDeploy(t, "grafana/pgdispatch.json")), &board))
+	return board.Panels
+}
 
 // expressions returns what the dashboard and the alerts ask Prometheus.
 func expressions(t *testing.T) (dashboard, alerts []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../deploy/grafana/pgdispatch.json")
-	require.NoError(t, err)
-	var board struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	require.NoError(t, json.Unmarshal(text, &board))
-	for _, panel := range board.Panels {
-		for _, target := range panel.Targets {
-			require.NotEmpty(t, target.Expr, panel.Title)
+	for _, p := range panels(t) {
+		for _, target := range p.Targets {
+			require.NotEmpty(t, target.Expr, p.Title)
 			dashboard = append(dashboard, target.Expr)
 		}
 	}
-	text, err = os.ReadFile("../../deploy/prometheus/alerts.yml")
-	require.NoError(t, err)
-	for _, rule := range ruleExpr.FindAllStringSubmatch(string(text), -1) {
-		alerts = append(alerts, rule[1])
+	for _, r := range alertRules(t) {
+		require.NotEmpty(t, r.Expr, r.Alert)
+		alerts = append(alerts, r.Expr)
 	}
-	require.Len(t, alerts, strings.Count(string(text), "- alert: "))
 	return dashboard, alerts
 }
 
@@ -94,26 +104,110 @@ func TestEveryPanelSelectsTheJobAndHasAPlaceOfItsOwn(t *testing.T) {
 	for _, expression := range dashboard {
 		require.Equal(t, len(metricName.FindAllString(expression, -1)), strings.Count(expression, `job=~"$job"`), expression)
 	}
-	text, err := os.ReadFile("../../deploy/grafana/pgdispatch.json")
-	require.NoError(t, err)
-	var board struct {
-		Panels []struct {
-			ID      int
-			Title   string
-			GridPos struct{ X, Y, W, H int }
-		}
-	}
-	require.NoError(t, json.Unmarshal(text, &board))
 	taken, ids := map[[2]int]string{}, map[int]bool{}
-	for _, panel := range board.Panels {
-		ids[panel.ID] = true
-		for x := panel.GridPos.X; x < panel.GridPos.X+panel.GridPos.W; x++ {
-			for y := panel.GridPos.Y; y < panel.GridPos.Y+panel.GridPos.H; y++ {
-				require.Empty(t, taken[[2]int{x, y}], "%s lies on another panel", panel.Title)
-				require.Less(t, x, 24, panel.Title)
-				taken[[2]int{x, y}] = panel.Title
+	all := panels(t)
+	for _, p := range all {
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				require.Empty(t, taken[[2]int{x, y}], "%s lies on another panel", p.Title)
+				require.Less(t, x, 24, p.Title)
+				taken[[2]int{x, y}] = p.Title
 			}
 		}
 	}
-	require.Len(t, slices.Collect(maps.Keys(ids)), len(board.Panels))
+	require.Len(t, slices.Collect(maps.Keys(ids)), len(all))
+}
+
+// rule is what this test looks at of an alert.
+type rule struct {
+	Alert, Expr string
+	Annotations struct {
+		Runbook string `yaml:"runbook_url"`
+	}
+}
+
+func alertRules(t *testing.T) []rule {
+	t.Helper()
+	var file struct{ Groups []struct{ Rules []rule } }
+	require.NoError(t, yaml.Unmarshal([]byte(readDeploy(t, "prometheus/alerts.yml")), &file))
+	require.Len(t, file.Groups, 1)
+	return file.Groups[0].Rules
+}
+
+const runbook = "https://github.com/pgdispatch/pgdispatch/blob/main/docs/troubleshooting.md#"
+
+func TestEveryAlertsRunbookIsAHeadingOfTroubleshooting(t *testing.T) {
+	t.Parallel()
+	page := readPage(t, "docs/troubleshooting.md")
+	byAlert := section(t, page, "By alert")
+	for _, r := range alertRules(t) {
+		anchor, ours := strings.CutPrefix(r.Annotations.Runbook, runbook)
+		require.True(t, ours, "%s: runbook_url is %q", r.Alert, r.Annotations.Runbook)
+		require.Contains(t, anchors(page), anchor, r.Alert)
+		row := regexp.MustCompile("(?m)^.*`" + r.Alert + "`.*$").FindString(byAlert)
+		require.Contains(t, row, "(#"+anchor+")", "%s: the page's table leads elsewhere", r.Alert)
+	}
+}
+
+var aggregation = regexp.MustCompile(`\b(sum|min|max|avg|count|group)\b( by \(([^)]*)\))?`)
+
+// One Prometheus may scrape several installations: an aggregation over all of them lets one hide another's outage.
+func TestEveryAlertIsOfOneInstallation(t *testing.T) {
+	t.Parallel()
+	for _, r := range alertRules(t) {
+		for _, found := range aggregation.FindAllStringSubmatch(r.Expr, -1) {
+			require.Subset(t, strings.Split(found[3], ", "), []string{"job", "cluster", "namespace"}, "%s: %s", r.Alert, found[0])
+		}
+	}
+}
+
+// unitOf is the unit, as Grafana calls it, of what an expression yields.
+func unitOf(expression string) string {
+	switch {
+	case strings.Contains(expression, "histogram_quantile("):
+		if strings.Contains(expression, "_seconds_bucket") {
+			return "s"
+		}
+		return "short"
+	case strings.Contains(expression, "rate("):
+		return "ops"
+	case strings.Contains(expression, " / ") || strings.Contains(expression, "_ratio"):
+		return "percentunit"
+	case strings.Contains(expression, "_seconds{"):
+		return "s"
+	}
+	return "short"
+}
+
+// shown says in which unit and on which axis a panel shows one of its targets.
+func (p panel) shown(target string) (unit, axis string) {
+	unit, axis = p.FieldConfig.Defaults.Unit, "left"
+	for _, override := range p.FieldConfig.Overrides {
+		if override.Matcher.ID != "byFrameRefID" || override.Matcher.Options != target {
+			continue
+		}
+		for _, property := range override.Properties {
+			switch property.ID {
+			case "unit":
+				unit = property.Value
+			case "custom.axisPlacement":
+				axis = property.Value
+			}
+		}
+	}
+	return unit, axis
+}
+
+func TestEveryAxisOfTheDashboardHasOneUnit(t *testing.T) {
+	t.Parallel()
+	for _, p := range panels(t) {
+		axes := map[string]string{}
+		for _, target := range p.Targets {
+			unit, axis := p.shown(target.RefID)
+			require.Equal(t, unitOf(target.Expr), unit, "%s: %s", p.Title, target.Expr)
+			require.Contains(t, []string{"", unit}, axes[axis], "%s: two units on the %s axis", p.Title, axis)
+			axes[axis] = unit
+		}
+	}
 }

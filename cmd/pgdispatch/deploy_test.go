@@ -24,14 +24,17 @@ import (
 // drainMargin is what a replica needs between the end of its drain and its own: docs/settings.md promises five seconds.
 const drainMargin = 5 * time.Second
 
-// foreign are the variables of deploy/ that are not ours: Temporal's.
-var foreign = []string{"TEMPORAL_API_KEY"}
+// foreign are the variables of deploy/ that are not ours: those of Temporal's SDK and Go.
+var foreign = []string{"TEMPORAL_API_KEY", "TEMPORAL_TLS", "GOMEMLIMIT"}
 
 // variablesOf are those that options stand for, and the foreign ones.
 func variablesOf(options []config.Option) []string {
 	names := slices.Clone(foreign)
 	for _, o := range options {
 		names = append(names, o.Variable)
+		if o.Secret() {
+			names = append(names, o.Variable+"_FILE")
+		}
 	}
 	return names
 }
@@ -150,6 +153,9 @@ func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
 		requireCommand(t, pod.containers[0].Args)
 		for _, variable := range pod.containers[0].Env {
 			require.Contains(t, variablesOf(pod.options), variable.Name)
+			if variable.Name == "GOMEMLIMIT" { // goes with this container's limit
+				continue
+			}
 			require.Empty(t, variable.Value, "%s is a secret, or it belongs into the ConfigMap", variable.Name)
 			require.Equal(t, variable.Name, variable.ValueFrom.SecretKeyRef.Key)
 		}
@@ -158,6 +164,7 @@ func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
 	require.True(t, deployment.Template.Spec.SecurityContext.NonRoot && job.Template.Spec.SecurityContext.NonRoot)
 	for name := range settings {
 		require.Contains(t, variablesOf(config.RunOptions), name)
+		require.NotContains(t, name, "ALLOW_INSECURE", "that is for an overlay to decide")
 	}
 	require.Greater(t, time.Duration(deployment.Template.Spec.Grace)*time.Second, c.DrainTimeout+drainMargin)
 
@@ -174,27 +181,36 @@ var unitLine = regexp.MustCompile(`(?m)^([A-Za-z]+)=(.*)$`)
 
 func TestSystemdUnitSaysWhatTheBinaryUnderstands(t *testing.T) {
 	t.Parallel()
-	unit, settings := map[string]string{}, map[string]string{}
+	const token = "correct-horse-battery"
+	unit, settings, credentials := map[string]string{}, map[string]string{}, t.TempDir()
 	for _, line := range unitLine.FindAllStringSubmatch(readDeploy(t, "systemd/pgdispatch.service"), -1) {
 		unit[line[1]] = line[2]
-		if line[1] == "Environment" {
+		switch line[1] {
+		case "Environment":
 			name, value, _ := strings.Cut(line[2], "=")
 			require.Contains(t, variablesOf(config.RunOptions), name)
-			settings[name] = value
+			settings[name] = strings.ReplaceAll(value, "%d", credentials) // systemd's directory of credentials
+		case "LoadCredential":
+			name, path, _ := strings.Cut(line[2], ":")
+			require.NoError(t, os.WriteFile(filepath.Join(credentials, name), []byte(token+"\n"), 0o600))
+			require.Contains(t, readPage(t, "docs/deploy.md"), "install -m 0600 /dev/stdin "+path, "the page says how to make it")
 		}
 	}
+	require.Contains(t, readPage(t, "docs/deploy.md"), "install -m 0600 /dev/stdin "+unit["EnvironmentFile"]+" <<")
 	c, err := readRunConfig(settings)
 	require.NoError(t, err)
 	require.NotEmpty(t, c.AdminAddr)
+	require.Equal(t, token, c.AdminToken)
 	path, args, _ := strings.Cut(unit["ExecStart"], " ")
 	require.Equal(t, "/usr/local/bin/pgdispatch", path)
 	requireCommand(t, strings.Fields(args))
 	patience, err := strconv.Atoi(unit["TimeoutStopSec"])
 	require.NoError(t, err)
 	require.Greater(t, time.Duration(patience)*time.Second, c.DrainTimeout+drainMargin)
-	for name, want := range map[string]string{"DynamicUser": "yes", "ProtectSystem": "strict", "NoNewPrivileges": "yes", "Restart": "always", "CapabilityBoundingSet": ""} {
+	for name, want := range map[string]string{"DynamicUser": "yes", "ProtectSystem": "strict", "NoNewPrivileges": "yes", "Restart": "always", "CapabilityBoundingSet": "", "MemoryMax": "512M"} {
 		require.Equal(t, want, unit[name], name)
 	}
+	require.Equal(t, "460MiB", settings["GOMEMLIMIT"], "a tenth below MemoryMax")
 }
 
 func TestContainerFileBuildsWithTheModulesGoAndRunsAReplica(t *testing.T) {
@@ -203,7 +219,8 @@ func TestContainerFileBuildsWithTheModulesGoAndRunsAReplica(t *testing.T) {
 	module, err := os.ReadFile("../../go.mod")
 	require.NoError(t, err)
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
-	require.Contains(t, file, "golang:"+string(version[1])+"-")
+	require.Contains(t, file, "FROM --platform=$BUILDPLATFORM golang:"+string(version[1])+"-", "it compiles on the builder's platform")
+	require.Contains(t, file, "\nARG TARGETOS\nARG TARGETARCH\nRUN GOOS=$TARGETOS GOARCH=$TARGETARCH make build VERSION=$VERSION\n")
 	require.Contains(t, file, "\nUSER 65532:65532\n")
 	command := regexp.MustCompile(`(?m)^CMD \["(.*)"\]$`).FindStringSubmatch(file)
 	require.NotNil(t, command)
@@ -212,5 +229,64 @@ func TestContainerFileBuildsWithTheModulesGoAndRunsAReplica(t *testing.T) {
 	require.Contains(t, file, "\nEXPOSE "+strings.TrimPrefix(settings["PGDISPATCH_ADMIN_ADDR"], ":")+"\n")
 	makefile, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
-	require.True(t, bytes.Contains(makefile, []byte("-o bin/pgdispatch ./cmd/pgdispatch")), "make build writes what the container copies")
+	require.True(t, bytes.Contains(makefile, []byte("\nOUT         := bin/pgdispatch\n")), "make build writes what the container copies")
+}
+
+// generatedAlerts are the files that hold the alerts once more, as promtool tests them.
+func generatedAlerts(t *testing.T) map[string]string {
+	t.Helper()
+	text := readDeploy(t, "prometheus/alerts.yml")
+	_, groups, found := strings.Cut(text, "\ngroups:\n")
+	require.True(t, found)
+	var rule strings.Builder
+	rule.WriteString("# Generated from deploy/prometheus/alerts.yml: make golden\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\n" +
+		"metadata:\n  name: pgdispatch\n  labels: {app.kubernetes.io/name: pgdispatch}\nspec:\n  groups:\n")
+	for line := range strings.Lines(groups) {
+		rule.WriteString("  " + line)
+	}
+	return map[string]string{
+		"kubernetes/monitoring/prometheusrule.yaml": rule.String(),
+		"helm/pgdispatch/files/alerts.yml":          "# Generated from deploy/prometheus/alerts.yml: make golden\ngroups:\n" + groups,
+	}
+}
+
+// make golden runs this with -update, as it does every test whose name has "Page".
+func TestOperatorsRulePagesForTheSameAlerts(t *testing.T) {
+	t.Parallel()
+	for name, want := range generatedAlerts(t) {
+		if *update {
+			require.NoError(t, os.WriteFile(filepath.Join("../../deploy", name), []byte(want), 0o644))
+		}
+		require.Equal(t, want, readDeploy(t, name), "go test ./cmd/pgdispatch -run Page -update rewrites it")
+	}
+}
+
+var exampleURL = regexp.MustCompile(`postgres://[^\s'"]+`)
+
+// What people copy must work as it is, and not need PGDISPATCH_ALLOW_INSECURE_DATABASE.
+func TestDeployPagesExamplesConnectByVerifiedTLS(t *testing.T) {
+	t.Parallel()
+	authority := newAuthority(t).path("ca.pem")
+	urls := exampleURL.FindAllString(readPage(t, "docs/deploy.md"), -1)
+	require.NotEmpty(t, urls)
+	mounted := 0
+	for _, url := range urls {
+		if strings.Contains(url, "/etc/pgdispatch/ca/postgres.crt") { // where the manifests mount the ConfigMap pgdispatch-ca
+			mounted++
+			url = strings.ReplaceAll(url, "/etc/pgdispatch/ca/postgres.crt", authority)
+		}
+		c, err := readRunConfig(map[string]string{"DATABASE_URL": url})
+		require.NoError(t, err, url)
+		require.NoError(t, c.Database.Verify(), url)
+	}
+	require.Positive(t, mounted)
+}
+
+func TestPagesOfUpgradeAndRecoveryNameTestsThatExist(t *testing.T) {
+	t.Parallel()
+	for page, file := range map[string]string{"docs/upgrade.md": "upgrade_test.go", "docs/recovery.md": "restore_test.go"} {
+		named := regexp.MustCompile("`(Test\\w+)`").FindStringSubmatch(readPage(t, page))
+		require.NotNil(t, named, page)
+		require.Contains(t, readPage(t, "cmd/pgdispatch/"+file), "\nfunc "+named[1]+"(t *testing.T)")
+	}
 }

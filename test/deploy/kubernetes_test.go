@@ -1,5 +1,5 @@
-// Package deploy_test checks the files in deploy/ against Kubernetes' types. cmd/pgdispatch checks them against the
-// binary.
+// Package deploy_test renders what is in deploy/ for Kubernetes, by kustomize and by Helm, and checks it against
+// Kubernetes' types and the binary's configuration. cmd/pgdispatch checks command lines.
 package deploy_test
 
 import (
@@ -7,34 +7,88 @@ import (
 	"path/filepath"
 	"testing"
 
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/stretchr/testify/require"
 	apps "k8s.io/api/apps/v1"
-	batch "k8s.io/api/batch/v1"
-	policy "k8s.io/api/policy/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
 
-// Some tools ignore a misspelt or misplaced field of a manifest, others refuse it.
-func TestManifestsHaveTheFieldsThatKubernetesKnows(t *testing.T) {
-	t.Parallel()
-	known := map[string]struct {
-		version string
-		object  any
-	}{
-		"deployment.yaml": {apps.SchemeGroupVersion.String(), &apps.Deployment{}},
-		"disruption.yaml": {policy.SchemeGroupVersion.String(), &policy.PodDisruptionBudget{}},
-		"migrate.yaml":    {batch.SchemeGroupVersion.String(), &batch.Job{}},
-	}
-	files, err := filepath.Glob("../../deploy/kubernetes/*.yaml")
-	require.NoError(t, err)
-	require.Len(t, files, len(known)+1, "and the kustomization, whose resources these are")
-	for name, want := range known {
-		text, err := os.ReadFile(filepath.Join("../../deploy/kubernetes", name))
+const base = "../../deploy/kubernetes"
+
+// kustomize builds an overlay of the base. An empty one is the base itself.
+func kustomize(t *testing.T, overlay string) installation {
+	t.Helper()
+	files := filesys.MakeFsInMemory()
+	require.NoError(t, filepath.WalkDir(base, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.NoError(t, yaml.UnmarshalStrict(text, want.object), name)
-		var kind struct{ APIVersion string }
-		require.NoError(t, yaml.Unmarshal(text, &kind))
-		require.Equal(t, want.version, kind.APIVersion, name)
-		require.Error(t, yaml.UnmarshalStrict(append(text, "\nreplicas: 2\n"...), want.object), "it would say so")
+		name, err := filepath.Rel(base, path)
+		require.NoError(t, err)
+		return files.WriteFile(filepath.Join("/base", name), text)
+	}))
+	require.NoError(t, files.WriteFile("/overlay/kustomization.yaml", []byte("resources: [../base]\n"+overlay)))
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/overlay")
+	require.NoError(t, err)
+	text, err := built.AsYaml()
+	require.NoError(t, err)
+	return read(t, string(text))
+}
+
+// Without Prometheus' operator a cluster refuses its kinds, and with them the whole base.
+func TestTheBaseNeedsNoOperator(t *testing.T) {
+	t.Parallel()
+	in := kustomize(t, "")
+	require.Nil(t, in.PodMonitor)
+	require.Nil(t, in.Rule)
+	_, secrets := requireInstallation(t, in)
+	require.Greater(t, *in.Deployment.Spec.Replicas, int32(1), "one may go")
+	for _, name := range []string{"PGDISPATCH_ADMIN_TOKEN", "PGDISPATCH_VIEW_TOKEN", "PGDISPATCH_OPERATOR_DATABASE_URL"} {
+		require.Contains(t, secrets, name, "without it the web view is of no use")
 	}
+	require.NotNil(t, in.Service)
+	require.NotNil(t, in.Budget)
+	require.NotNil(t, in.Job)
+}
+
+func TestTheBaseConnectsOnlyByVerifiedTLS(t *testing.T) {
+	in := kustomize(t, "")
+	values, _ := requireInstallation(t, in)
+	requireVerified(t, values)
+	for _, pod := range []string{in.Deployment.Spec.Template.Spec.Volumes[0].ConfigMap.Name, in.Job.Spec.Template.Spec.Volumes[0].ConfigMap.Name} {
+		require.Equal(t, "pgdispatch-ca", pod)
+	}
+}
+
+// alerts are those that promtool tests.
+func alerts(t *testing.T) monitoring.PrometheusRuleSpec {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/prometheus/alerts.yml")
+	require.NoError(t, err)
+	var spec monitoring.PrometheusRuleSpec
+	require.NoError(t, yaml.UnmarshalStrict(text, &spec))
+	require.NotEmpty(t, spec.Groups)
+	return spec
+}
+
+func TestTheMonitoringComponentScrapesEachReplicaOnceAndHasTheAlerts(t *testing.T) {
+	t.Parallel()
+	in := kustomize(t, "namespace: shop\nnamePrefix: a-\ncomponents: [../base/monitoring]\n")
+	requireInstallation(t, in)
+	require.NotNil(t, in.PodMonitor)
+	require.Equal(t, alerts(t), in.Rule.Spec)
+	require.Equal(t, []string{"shop", "shop"}, []string{in.PodMonitor.Namespace, in.Rule.Namespace})
+}
+
+func TestAMisspeltFieldIsRefused(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(base, "deployment.yaml"))
+	require.NoError(t, err)
+	object := &apps.Deployment{}
+	require.NoError(t, yaml.UnmarshalStrict(text, object))
+	require.ErrorContains(t, yaml.UnmarshalStrict(append(text, "\nreplicas: 2\n"...), object), "replicas")
 }
