@@ -296,7 +296,7 @@ func checkDefinitions(queues []operate.TaskQueue) Finding {
 		without, all = without+q.WithoutVersion, all+q.Definitions
 	}
 	if without > 0 {
-		return Finding{"definitions", Warning, fmt.Sprintf("%d of %d have no version", without, all), "Items enqueued for them fail.", "Insert a version of each into pgdispatch.workflow_definition_versions."}
+		return Finding{"definitions", Warning, fmt.Sprintf("%d of %d have no version", without, all), "Items enqueued for them fail.", "Add a version of each to pgdispatch.workflow_definition_versions."}
 	}
 	return ok("definitions", "%d, on %d task queues", all, len(queues))
 }
