@@ -133,11 +133,11 @@ func TestItemsShowTellsAnItemsStory(t *testing.T) {
 	require.NoError(t, err)
 	d.types("dead", "replay", id, "--by", "ann")
 	require.Equal(t, []string{
-		"inserted", "claimed for the first time; its execution is made", "failure 1, at attempt 1, on replica-1: oven cold",
+		"inserted", "claimed for the first time, execution created", "failure 1, attempt 1, on replica-1: oven cold",
 		"claimed for the last time, attempt 2", "started: workflow execution-" + execution + ", run run-1",
 		"the workflow ended, TIMED_OUT: too slow", "replayed by ann, as item 2",
 	}, d.story("execution-"+strings.ToUpper(execution)))
-	require.Equal(t, []string{"inserted, as a replay of item 1"}, d.story("2"))
+	require.Equal(t, []string{"inserted as a replay of item 1"}, d.story("2"))
 
 	shown := d.types("items", "show", execution)
 	for _, line := range []string{

@@ -98,7 +98,7 @@ func TestAQueueWithoutAWorkerIsFoundAndShown(t *testing.T) {
 	require.Len(t, shown.Stalled, 1)
 	d.types("executions", "terminate", stuck, "--yes")
 	s.eventually(func() bool { return s.statusOf(stuck) == "FAILED" }, "it is terminated")
-	require.NotContains(t, d.types("status"), "NOT PROGRESSING")
+	require.NotContains(t, d.types("status"), "STALLED")
 }
 
 // stopped is a row of what `executions cancel` and `terminate` print as JSON.

@@ -65,7 +65,7 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 		"no token":         {strong, "", "A: b", 401, "PGDISPATCH_ADMIN_TOKEN", ""},
 		"the view token":   {strong, viewToken, "A: b", 403, "these pages are read-only", ""},
 		"another site":     {strong, adminToken, "Sec-Fetch-Site: cross-site", 403, "the request came from another site", ""},
-		"the weak replica": {weak, adminToken, "A: b", 403, "PGDISPATCH_OPERATOR_DATABASE_URL", "Postgres does not let the pages change this"},
+		"the weak replica": {weak, adminToken, "A: b", 403, "PGDISPATCH_OPERATOR_DATABASE_URL", "Postgres denied a change in the web view"},
 	} {
 		code, text := c.replica.asks(c.password, page+"/pause", url.Values{}, c.header)
 		require.Equal(t, c.code, code, name)
@@ -109,5 +109,5 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, text, "anna (web)")
 	require.Contains(t, text, "paused: false → true")
-	s.eventually(func() bool { return strong.logs.has("Changed from a page") }, "it is logged")
+	s.eventually(func() bool { return strong.logs.has("Changed in the web view") }, "it is logged")
 }

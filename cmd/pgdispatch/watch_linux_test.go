@@ -61,7 +61,7 @@ func TestTheWatchGivesTheTerminalBackAsItWas(t *testing.T) {
 			require.Contains(t, seen.String(), "\x1b[?1049h")
 			require.NotContains(t, seen.String(), "\x1b[31", "NO_COLOR")
 			size(5, 80)
-			await(t, 20*time.Second, func() bool { return strings.Contains(seen.String(), "a higher terminal shows them") }, "a smaller terminal is noticed")
+			await(t, 20*time.Second, func() bool { return strings.Contains(seen.String(), "enlarge the terminal to see them") }, "a smaller terminal is noticed")
 
 			require.NoError(t, end(person, p.Process))
 			require.NoError(t, p.Wait(), "it ends with 0")

@@ -240,7 +240,7 @@ func TestEverythingIsPausedAfterAQuestion(t *testing.T) {
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Equal(t, "100 true", settings())
 	p.visit("/ui/")
-	require.Contains(t, p.text(".concerns"), "Everything is paused")
+	require.Contains(t, p.text(".concerns"), "Dispatching is paused")
 	p.visit("/ui/settings")
 	p.follow(chromedp.Click(chromedp.CSS(`[value=resume]`)))
 	p.run(chromedp.SetValue(chromedp.CSS(`[name=max-claims]`), "50"))

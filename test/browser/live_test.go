@@ -91,7 +91,7 @@ func TestALostConnectionIsSaidAndTakenUpAgain(t *testing.T) {
 	before := ask[string](p, layout)
 	require.NoError(t, s.replica.Kill())
 	await(t, func() bool { return p.text("#connection") != "" }, "the page says that the connection is lost")
-	require.Contains(t, p.text("#connection"), "The connection is lost")
+	require.Contains(t, p.text("#connection"), "Connection lost")
 	require.True(t, ask[bool](p, `document.getElementById("connection").checkVisibility()`))
 	require.Equal(t, before, ask[string](p, layout), "saying so moves nothing")
 	seen := ask[string](p, asOf)
@@ -123,7 +123,7 @@ func TestAProxyThatAnswersInsteadIsOutwaited(t *testing.T) {
 	server.CloseClientConnections()
 	await(t, func() bool { return refused.Load() > 1 },
 		"the page asks again after an answer that is an error, which no browser does by itself")
-	require.Contains(t, p.text("#connection"), "The connection is lost")
+	require.Contains(t, p.text("#connection"), "Connection lost")
 	down.Store(false)
 	seen := ask[string](p, asOf)
 	await(t, func() bool { return p.text("#connection") == "" && ask[string](p, asOf) != seen }, "the overview goes on")

@@ -45,7 +45,7 @@ func places(t testing.TB) map[string]place {
 		"items of a long name": {full, "/ui/items?status=FAILED&workspace=" + long, long},
 		"no item":              {full, "/ui/items?workspace=nobody", "No item matches"},
 		"failed item": {full, "/ui/items/" + failed,
-			"failure 1, at attempt 1, on web-1: start workflow: the connection was reset"},
+			"failure 1, attempt 1, on web-1: start workflow: the connection was reset"},
 		"completed item":               {full, "/ui/items/" + completed, "</pre><script>alert(3)</script>"},
 		"item of a long name":          {full, "/ui/items/" + ofLong, long},
 		"waiting item to act on":       {acting, "/ui/items/" + waiting, "Cancel this item"},
@@ -59,7 +59,7 @@ func places(t testing.TB) map[string]place {
 		"dry run of many":              {acting, "/ui/dead/discard?error=postcode", "This would discard 1,"},
 		"settings":                     {full, "/ui/settings", "max-claims"},
 		"settings to change":           {acting, "/ui/settings", "Set max-claims"},
-		"question before a full pause": {acting, "/ui/settings/pause", "No replica starts anything"},
+		"question before a full pause": {acting, "/ui/settings/pause", "No replica starts items"},
 	}
 }
 
@@ -156,7 +156,7 @@ func TestAnItemsPageTellsItsStory(t *testing.T) {
 	story := p.texts(".story li")
 	require.Len(t, story, 6)
 	for n, want := range []string{
-		"inserted", "claimed for the first time", "failure 1, at attempt 1", "claimed for the last time, attempt 2",
+		"inserted", "claimed for the first time", "failure 1, attempt 1", "claimed for the last time, attempt 2",
 		"started: workflow execution-", "is incomplete: no postcode",
 	} {
 		require.Contains(t, story[n], want)

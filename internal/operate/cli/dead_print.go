@@ -179,7 +179,7 @@ func named(name, id string) string {
 
 func orGone(name string) string {
 	if name == "" {
-		return "gone"
+		return "deleted"
 	}
 	return view.Printable(name)
 }

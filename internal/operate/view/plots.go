@@ -63,11 +63,11 @@ func Plots(o operate.Overview) []Plot {
 		plotOf(o, "Waiting", []string{"items"}, count, level(func(m operate.Minute) *int64 { return m.Waiting })),
 		plotOf(o, "Claimed", []string{"items"}, count, level(func(m operate.Minute) *int64 { return m.Claimed })),
 		plotOf(o, "Running", []string{"workflows"}, count, level(func(m operate.Minute) *int64 { return m.Running })),
-		plotOf(o, "Starts", []string{"a second"}, Rate, func(m operate.Minute) Bar {
+		plotOf(o, "Starts", []string{"per second"}, Rate, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{m.StartsPerSecond()}, Words: Rate(m.StartsPerSecond())}
 		}),
-		plotOf(o, "From due to started", []string{"p50", "p99"}, func(s float64) string { return Span(time.Duration(s * float64(time.Second))) }, pickupBar),
-		plotOf(o, "Ended a minute", []string{"completed", "failed"}, func(n float64) string { return Number(int64(n)) }, func(m operate.Minute) Bar {
+		plotOf(o, "Start delay", []string{"p50", "p99"}, func(s float64) string { return Span(time.Duration(s * float64(time.Second))) }, pickupBar),
+		plotOf(o, "Ends per minute", []string{"completed", "failed"}, func(n float64) string { return Number(int64(n)) }, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{float64(m.Completed), float64(m.Completed + m.Failed)},
 				Words: fmt.Sprintf("%s completed, %s failed", Number(m.Completed), Number(m.Failed))}
 		}),

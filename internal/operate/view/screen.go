@@ -42,7 +42,7 @@ func (s Screen) Lines(style Style) []string {
 	tables := slices.Concat(s.plots(style), s.replicas(style), s.stalled(style), s.workspaces(style))
 	lines := append(head, tables...)
 	if room := style.Height - truth(s.Footer != ""); style.Height > 0 && len(lines) > room {
-		lines = append(lines[:max(room-1, 0)], style.paint(faint, fmt.Sprintf("… %d more lines: a higher terminal shows them", len(lines)-room+1)))
+		lines = append(lines[:max(room-1, 0)], style.paint(faint, fmt.Sprintf("… %d more lines: enlarge the terminal to see them", len(lines)-room+1)))
 	}
 	if s.Footer != "" {
 		lines = append(lines, style.paint(faint, s.Footer))
@@ -65,7 +65,7 @@ func (s Screen) head(style Style) []string {
 	completed, failed, cancelled := s.Ended()
 	return append(lines, "",
 		fmt.Sprintf("waiting %s   claimed %s of %s   running %s   dead letters %s", Count(d.Pending), Number(d.Claimed), Number(int64(d.MaxClaims)), Count(d.Dispatched), Dead(d)),
-		fmt.Sprintf("oldest waiting %s   starts %s   pickup %s", SpanOf(d.OldestWaiting), Rate(s.StartsPerSecond()), PickupWords(s.Pickup())),
+		fmt.Sprintf("oldest waiting %s   starts %s   start delay %s", SpanOf(d.OldestWaiting), Rate(s.StartsPerSecond()), PickupWords(s.Pickup())),
 		fmt.Sprintf("last hour: %s completed, %s failed, %s cancelled", Number(completed), Number(failed), Number(cancelled)), "")
 }
 
@@ -75,7 +75,7 @@ func (s Screen) plots(style Style) []string {
 	if len(plots) == 0 || style.Height > 0 && style.Height < plotsFrom {
 		return nil
 	}
-	table := grid{{"LAST HOUR", "BY THE MINUTE, TO " + plots[0].Bars[len(plots[0].Bars)-1].At.Format("15:04 MST"), "AT MOST"}}
+	table := grid{{"LAST HOUR", "PER MINUTE, UNTIL " + plots[0].Bars[len(plots[0].Bars)-1].At.Format("15:04 MST"), "MAX"}}
 	for _, p := range plots {
 		table = append(table, []string{strings.ToLower(p.Name), p.Sparkline(), p.Top()})
 	}
@@ -84,24 +84,24 @@ func (s Screen) plots(style Style) []string {
 
 func (s Screen) state(style Style) string {
 	if s.Err != nil {
-		return style.paint(red, "NO ANSWER, this is what was seen last")
+		return style.paint(red, "NO ANSWER, showing the last known state")
 	}
 	for _, c := range Concerns(s.Overview) {
 		if c.Severity == Critical {
-			return style.paint(red, "NOTHING IS STARTED")
+			return style.paint(red, "NOT STARTING")
 		}
 	}
 	return style.paint(green, "running")
 }
 
 func (s Screen) replicas(style Style) []string {
-	table := grid{{"REPLICA", "VERSION", "UP", "BUSY", "LEASED", "WATCHING", "STARTS", "TEMPORAL", "WAKES", "HEARD"}}
+	table := grid{{"REPLICA", "VERSION", "UP", "BUSY", "LEASED", "WATCHING", "STARTS", "TEMPORAL", "WAKE-UPS", "LAST SEEN"}}
 	for _, r := range s.Replicas {
 		table = append(table, []string{Printable(r.ID), Printable(r.Version), Span(r.Up), fmt.Sprintf("%d/%d", r.State.Busy, r.Workers), Number(r.Leased),
 			Number(r.Watching), Rate(r.State.StartsPerSecond), Temporal(r.State), Wakes(r.State), Span(r.Heard) + " ago"})
 	}
 	if len(s.Replicas) == 0 {
-		return append(table.lines(style), "none: start one with `pgdispatch run`", "")
+		return append(table.lines(style), "no replicas: start one with `pgdispatch run`", "")
 	}
 	return append(table.lines(style), "")
 }
@@ -111,7 +111,7 @@ func (s Screen) stalled(style Style) []string {
 	if len(s.Stalled) == 0 {
 		return nil
 	}
-	table := grid{{"NOT PROGRESSING", "NAMESPACE", "NAME", "EXECUTIONS", "SINCE", "WHY"}}
+	table := grid{{"STALLED", "NAMESPACE", "NAME", "EXECUTIONS", "SINCE", "REASON"}}
 	for _, stall := range s.Stalled {
 		table = append(table, []string{StallKind(stall.Kind), OrNone(Printable(stall.Namespace)), Printable(stall.Name), Number(int64(stall.Executions)), Span(stall.Since), Printable(stall.Detail)})
 	}
@@ -119,14 +119,14 @@ func (s Screen) stalled(style Style) []string {
 }
 
 func (s Screen) workspaces(style Style) []string {
-	table := grid{{"WORKSPACE", "PLAN", "RUNNING/LIMIT", "", "WAITING", "OLDEST WAITING", "FAILED IN A DAY", ""}}
+	table := grid{{"WORKSPACE", "PLAN", "RUNNING/LIMIT", "", "WAITING", "OLDEST WAITING", "FAILED LAST DAY", ""}}
 	for _, w := range s.Workspaces {
 		active := w.Claimed + w.Running
 		table = append(table, []string{Style{Width: nameWidth}.cut(Printable(w.Name)), w.Plan, bar(active, int64(w.Limit)), fmt.Sprintf("%s/%s", AtMost(active, operate.CountLimit), Number(int64(w.Limit))),
 			AtMost(w.Waiting, operate.CountLimit), SpanOf(w.OldestWaiting), Number(w.Failures), map[bool]string{true: "PAUSED"}[w.Paused]})
 	}
 	if len(s.Workspaces) == 0 {
-		return append(table.lines(style), "none: insert one into pgdispatch.workspaces")
+		return append(table.lines(style), "no workspaces: insert one into pgdispatch.workspaces")
 	}
 	return table.lines(style)
 }

@@ -27,21 +27,21 @@ func Story(i operate.QueueItem, failures []operate.Failure) []Event {
 		}
 	}
 	if i.ReplayOf != nil {
-		tell(&i.CreatedAt, "inserted, as a replay of item %d", *i.ReplayOf)
+		tell(&i.CreatedAt, "inserted as a replay of item %d", *i.ReplayOf)
 	} else {
 		tell(&i.CreatedAt, "inserted")
 	}
 	if i.AttemptCount != 1 || i.ClaimedAt == nil { // otherwise the only claim is reported below
-		tell(i.PreparedAt, "claimed for the first time; its execution is made")
+		tell(i.PreparedAt, "claimed for the first time, execution created")
 	}
 	for _, f := range failures {
-		tell(&f.FailedAt, "failure %d, at attempt %d, on %s: %s", f.Failure, f.Attempt, OrNone(f.Replica), f.Error)
+		tell(&f.FailedAt, "failure %d, attempt %d, on %s: %s", f.Failure, f.Attempt, OrNone(f.Replica), f.Error)
 	}
 	switch {
 	case i.Status == "CLAIMED":
 		tell(i.ClaimedAt, "claimed by %s, attempt %d", i.ClaimedBy, i.AttemptCount)
 		if i.LeaseIsOver {
-			tell(i.LeaseExpiresAt, "the lease ran out; another replica takes it over")
+			tell(i.LeaseExpiresAt, "lease expired; another replica will recover the item")
 		}
 	case i.ClaimedAt != nil && i.AttemptCount == 1:
 		tell(i.ClaimedAt, "claimed, attempt 1")
@@ -58,15 +58,15 @@ func Story(i operate.QueueItem, failures []operate.Failure) []Event {
 	case "COMPLETED", "CANCELLED":
 		tell(i.FinishedAt, "%s", i.Status)
 	case "FAILED":
-		ended := "failed for good: "
+		ended := "failed permanently: "
 		if i.RunID != "" {
-			ended = fmt.Sprintf("the workflow ended, %s: ", i.ExecutionStatus)
+			ended = fmt.Sprintf("workflow ended as %s: ", i.ExecutionStatus)
 		}
 		tell(i.FinishedAt, "%s%s", ended, i.LastError)
 	}
 	switch {
 	case i.ReplayID != nil:
-		tell(i.MarkedAt, "replayed by %s, as item %d", i.MarkedBy, *i.ReplayID)
+		tell(i.MarkedAt, "replayed by %s as item %d", i.MarkedBy, *i.ReplayID)
 	case i.MarkedAt != nil:
 		tell(i.MarkedAt, "discarded by %s", i.MarkedBy)
 	}
@@ -90,7 +90,7 @@ func StopOf(i operate.QueueItem) string {
 			text += ": " + i.StopError
 		}
 	case "SENT":
-		text += "; Temporal has taken it"
+		text += "; accepted by Temporal"
 	}
 	return text
 }

@@ -98,7 +98,7 @@ func SpanOf(d *time.Duration) string {
 // PickupWords describes how long items waited for their start.
 func PickupWords(p operate.Pickup) string {
 	if p.Starts == 0 {
-		return "nothing was started in the last hour"
+		return "– (no starts in the last hour)"
 	}
 	return fmt.Sprintf("p50 %s, p99 %s (%s starts in %s)", Span(p.P50), Span(p.P99), Number(p.Starts), Span(p.Over))
 }
@@ -108,7 +108,7 @@ func Temporal(s operate.ReplicaState) string {
 	if s.BreakerOpen {
 		return "PAUSED, probing"
 	}
-	return "taking"
+	return "accepting"
 }
 
 // StallKind returns the name of a kind of stall.
@@ -120,7 +120,7 @@ func StallKind(kind string) string {
 func Wakes(s operate.ReplicaState) string {
 	switch {
 	case s.Listening == nil:
-		return "by polls only"
+		return "polling only"
 	case !*s.Listening:
 		return "NOT LISTENING"
 	case s.OnDuty:

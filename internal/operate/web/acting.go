@@ -114,7 +114,7 @@ func (v visit) act(do change) nethttp.HandlerFunc {
 		default:
 			nethttp.Redirect(w, r, then.to+"?"+doneParameter+"="+then.done, nethttp.StatusSeeOther)
 		}
-		v.Log.InfoContext(r.Context(), "Changed from a page", "path", r.URL.Path, "who", who)
+		v.Log.InfoContext(r.Context(), "Changed in the web view", "path", r.URL.Path, "who", who)
 	}
 }
 
@@ -122,7 +122,7 @@ func (v visit) act(do change) nethttp.HandlerFunc {
 // not at all.
 func (v visit) refused(r *nethttp.Request, err error, who string) error {
 	if postgres.IsForbidden(err) {
-		v.Log.WarnContext(r.Context(), "Postgres does not let the pages change this", "path", r.URL.Path, "who", who, "error", err)
+		v.Log.WarnContext(r.Context(), "Postgres denied a change in the web view", "path", r.URL.Path, "who", who, "error", err)
 		return problem{nethttp.StatusForbidden, "Nothing was changed: this replica's Postgres role may not make this change.",
 			"Set `PGDISPATCH_OPERATOR_DATABASE_URL` to connect as a role that may, such as a member of `pgdispatch_operator`, or use the command line."}
 	}
@@ -152,7 +152,7 @@ func readForm(r *nethttp.Request) error {
 	case errors.As(err, &tooLarge):
 		return problem{nethttp.StatusRequestEntityTooLarge, "Nothing was changed: the form is too large.", "Choose fewer items, or use the command line."}
 	case err != nil:
-		return problem{nethttp.StatusBadRequest, "Nothing was changed: the form cannot be read.", "Send it from its page."}
+		return problem{nethttp.StatusBadRequest, "Nothing was changed: the form cannot be read.", "Submit the form from its page."}
 	}
 	return nil
 }

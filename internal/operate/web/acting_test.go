@@ -345,7 +345,7 @@ func TestDeadLettersAreListedPageByPage(t *testing.T) {
 	for _, after := range []string{"7", "2026-11-20T12:00:00Z", "2026-11-20T12:00:00Z,0", "2026-11-20T12:00:00Z,x", "0000-01-01T00:00:00Z,7", "%00,7"} {
 		code, text := b.get("/ui/dead/letters?after=" + after)
 		require.Equal(t, 400, code, after)
-		require.Contains(t, text, "after is no place in a list of dead letters", after)
+		require.Contains(t, text, "after is not a valid position in the list of dead letters", after)
 	}
 }
 

@@ -125,11 +125,11 @@ func parseDeadKey(text string) (*operate.DeadKey, error) {
 	at, number, _ := strings.Cut(text, ",")
 	failedAt, err := time.Parse(time.RFC3339Nano, at)
 	if err != nil || failedAt.Year() < 1 { // Postgres has no year 0
-		return nil, bad("after is no place in a list of dead letters.")
+		return nil, bad("after is not a valid position in the list of dead letters.")
 	}
 	id, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || id < 1 {
-		return nil, bad("after is no place in a list of dead letters.")
+		return nil, bad("after is not a valid position in the list of dead letters.")
 	}
 	return &operate.DeadKey{FailedAt: failedAt, ID: id}, nil
 }
@@ -192,7 +192,7 @@ func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []operate.QueueIt
 		c.What = append(c.What, fmt.Sprintf("They have the same kind of error and are among the newest %s failures. To find older ones, filter by a part of their error.", view.Number(int64(f.Looked()))))
 	}
 	if more {
-		c.What = append(c.What, fmt.Sprintf("There are more. These are the %s that failed last, the maximum at once. Repeat this for the others, or use `pgdispatch dead %s`.",
+		c.What = append(c.What, fmt.Sprintf("There are more. One action covers at most %s, the latest failures. Repeat it for the others, or use `pgdispatch dead %s`.",
 			view.Number(bulkMost), verb.name))
 	}
 	c.To, c.Button = Prefix+"dead/"+verb.name, name+" "+count
@@ -201,7 +201,7 @@ func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []operate.QueueIt
 		texts[n] = strconv.FormatInt(id, 10)
 	}
 	c.Items = strings.Join(texts, ",")
-	c.Note = "The newest of them. Later failures are not included. Dead letters that others handle in the meantime are skipped."
+	c.Note = "The table lists the newest. Later failures are not included. Dead letters that others handle in the meantime are skipped."
 	return c
 }
 
@@ -233,9 +233,9 @@ func (v visit) bulk(verb bulkVerb) change {
 				return next{}, err // nothing was changed
 			}
 			if err != nil {
-				v.Log.WarnContext(r.Context(), "Cannot go on with dead letters", "verb", verb.name, "done", done, "error", err)
+				v.Log.WarnContext(r.Context(), "Bulk change of dead letters failed", "verb", verb.name, "done", done, "error", err)
 				return next{name: "done", data: bulkDone{fmt.Sprintf("%s of %s %s", view.Number(int64(done)), counted(len(ids), "dead letter"), verb.past),
-					[]string{"Then the database did not answer. The others are unchanged, except perhaps one batch of up to 500. Start again from the list: nothing is done twice."}}}, nil
+					[]string{"The database then stopped answering. The other dead letters are unchanged, except possibly one batch of up to 500. Start again from the list: none is processed twice."}}}, nil
 			}
 		}
 		d := bulkDone{Heading: counted(done, "dead letter") + " " + verb.past}

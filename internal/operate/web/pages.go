@@ -248,7 +248,7 @@ func (s *Site) findItem(r *nethttp.Request) (operate.QueueItem, error) {
 		return operate.QueueItem{}, err
 	}
 	if len(items) == 0 {
-		return operate.QueueItem{}, problem{nethttp.StatusNotFound, "There is no such item.", "Retention may have deleted it, or its insert was never committed."}
+		return operate.QueueItem{}, problem{nethttp.StatusNotFound, "Item not found.", "Retention may have deleted it, or its insert was never committed."}
 	}
 	return items[0], nil
 }
@@ -319,11 +319,11 @@ func parseKey(text string) (*operate.WorkspaceKey, error) {
 	decoded, err := base64.RawURLEncoding.DecodeString(text)
 	parts := strings.SplitN(string(decoded), "\n", 3)
 	if err != nil || len(parts) != 3 || !isUUID(parts[1]) || !utf8.ValidString(parts[2]) || strings.Contains(parts[2], "\x00") { // not possible in Postgres
-		return nil, bad("after is no place in a list of workspaces.")
+		return nil, bad("after is not a valid position in the list of workspaces.")
 	}
 	rank, err := strconv.ParseFloat(parts[0], 64)
 	if err != nil {
-		return nil, bad("after is no place in a list of workspaces.")
+		return nil, bad("after is not a valid position in the list of workspaces.")
 	}
 	return &operate.WorkspaceKey{Rank: rank, ID: parts[1], Name: parts[2]}, nil
 }

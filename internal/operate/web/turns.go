@@ -53,7 +53,7 @@ func (s *Site) inTurn(draw nethttp.HandlerFunc) nethttp.HandlerFunc {
 	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		if !s.drawing.take(r.Context(), pagesAtOnce, pageWait) {
 			w.Header().Set("Retry-After", "1")
-			nethttp.Error(w, "too many pages are requested at once: try again in a moment", nethttp.StatusServiceUnavailable)
+			nethttp.Error(w, "too many concurrent requests: try again in a moment", nethttp.StatusServiceUnavailable)
 			return
 		}
 		defer s.drawing.give()

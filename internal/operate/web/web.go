@@ -99,7 +99,7 @@ func (s *Site) routes(v visit) *nethttp.ServeMux {
 }
 
 func noSuchPage(*nethttp.Request) (string, any, error) {
-	return "", nil, problem{nethttp.StatusNotFound, "There is no such page.", "Use the links above."}
+	return "", nil, problem{nethttp.StatusNotFound, "Page not found.", "Use the links above."}
 }
 
 // withHeaders lets the browser load scripts and other resources from this origin only, and forbids framing.

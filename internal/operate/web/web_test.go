@@ -240,7 +240,7 @@ func TestABadAddressSaysWhatItShouldBe(t *testing.T) {
 		"/ui/items?definition=%00": "definition must be text", "/ui/workspaces/x": "A workspace is identified by its ID",
 		"/ui/dead/letters?since=x": "since must be how long ago", "/ui/dead/letters?kind=%00": "kind must be text", "/ui/dead/letters?kind=a&error=b": "kind cannot be combined with",
 		"/ui/dead/letters?workspace=%1b": "workspace must be text", "/ui/items?error=%00": "error must be text", "/ui/items?error=" + strings.Repeat("x", 201): "error must be text",
-		"/ui/items/zzz": "An item is identified by", "/ui/workspaces?after=%25": "after is no place", "/ui/workspaces?after=eA": "after is no place", "/ui/workspaces?q=%1b": "q must be text",
+		"/ui/items/zzz": "An item is identified by", "/ui/workspaces?after=%25": "after is not a valid position", "/ui/workspaces?after=eA": "after is not a valid position", "/ui/workspaces?q=%1b": "q must be text",
 	} {
 		code, text := get(t, &fakeReader{}, path)
 		require.Equal(t, 400, code, path)
@@ -313,7 +313,7 @@ func TestThePlotsOfTheLastHourAreReadWithoutSeeingThem(t *testing.T) {
 	for _, want := range []string{
 		`role="img" aria-label="Waiting, over the last hour: – now, about 12,000 at the most"`, "<title>12:29 UTC: about 12,000</title>", "<title>12:30 UTC: –</title>",
 		`aria-label="Starts, over the last hour: 0/s now, 2.0/s at the most"`, "<title>12:29 UTC: 10 completed, 1 failed</title>", "<td>10 completed, 1 failed</td>",
-		`<span>12:29 UTC</span><span>12:30 UTC</span>`, "<summary>The same as a table</summary>",
+		`<span>12:29 UTC</span><span>12:30 UTC</span>`, "<summary>Show as a table</summary>",
 	} {
 		require.Contains(t, text, want)
 	}

@@ -40,7 +40,7 @@ func (v visit) findWorkspace(r *nethttp.Request) (operate.WorkspaceDetail, error
 	}
 	w, found, err := v.Read.WorkspaceDetail(r.Context(), id)
 	if err == nil && !found {
-		err = problem{nethttp.StatusNotFound, "There is no such workspace.", "It may have been deleted. See the list of workspaces."}
+		err = problem{nethttp.StatusNotFound, "Workspace not found.", "It may have been deleted. See the list of workspaces."}
 	}
 	return w, err
 }

@@ -44,11 +44,11 @@ function listen() {
   const stream = new EventSource(live.dataset.stream);
   stream.addEventListener("message", (event) => {
     show(event.data);
-    say(waiting.size > 0 ? "Held still while something is selected. Escape lets it go on." : "");
+    say(waiting.size > 0 ? "Updates are paused while something is selected. Press Escape to resume." : "");
   });
   stream.addEventListener("problem", (event) => say(event.data));
   stream.addEventListener("error", () => {
-    say("The connection is lost, this is what was seen last. It is tried again.");
+    say("Connection lost. The page shows the last known state and will reconnect.");
     // A browser tries again by itself where there was no answer, but not after one that is an error, such as a proxy's.
     if (stream.readyState === EventSource.CLOSED) setTimeout(listen, retry);
   });
