@@ -116,8 +116,8 @@ func TestAClaimPassesOverRowsThatAreLocked(t *testing.T) {
 func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for code, remedy := range map[string]string{
-		"25006": "DATABASE_URL must lead to the primary", "53100": "make room", "53200": "out of memory", "53300": "raise max_connections",
-		"40P01": "as raised", "57014": "remove it", "42501": "pgdispatch_dispatcher to run", "57P01": "as raised",
+		"25006": "DATABASE_URL must lead to the primary", "53100": "free some space", "53200": "out of memory", "53300": "raise max_connections",
+		"40P01": "as raised", "57014": "remove any statement_timeout", "42501": "pgdispatch_dispatcher to run", "57P01": "as raised",
 	} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()

@@ -24,7 +24,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
-// Store records ends. Use a *claim.Store on a pool of the worker's own.
+// Store records ends. Use a *complete.Postgres on a pool of the worker's own.
 type Store interface {
 	Finish(ctx context.Context, executionID, outcome, reason, result string) (first bool, err error)
 }

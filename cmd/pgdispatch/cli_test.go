@@ -89,7 +89,7 @@ func TestAnUnknownCommandSaysWhichThereAre(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"statsu":       "unknown command \"statsu\" for \"pgdispatch\"\n\nDid you mean this?\n\tstatus\n",
-		"items lsit":   "pgdispatch items has no command \"lsit\": it has cancel, list, retry, show",
+		"items lsit":   "pgdispatch items has no command \"lsit\"; its commands are cancel, list, retry, show",
 		"items show":   "accepts 1 arg(s), received 0",
 		"items list x": "unknown command \"x\" for \"pgdispatch items list\"",
 	} {

@@ -119,7 +119,7 @@ func TestDeadListShowsWhatFailedWhereAndWhy(t *testing.T) {
 	require.Regexp(t, `^ID +STATE +WORKSPACE +DEFINITION +FAILED AGO +ATTEMPTS +WORKFLOW +ERROR$`, lines[0])
 	require.Regexp(t, `^2 +OPEN +bank +order +\d+s +2 +not started +(long ){15}long…$`, lines[1])
 	require.Regexp(t, `^1 +OPEN +shop +order +\d+s +2 +not started +card refused$`, lines[2])
-	require.Regexp(t, `(?s)^ID.*\n2 [^\n]*\nthere may be more: these are the 1 that failed last; see --limit\n$`, d.types("dead", "list", "--limit", "1"))
+	require.Regexp(t, `(?s)^ID.*\n2 [^\n]*\nthere may be more; showing the latest 1 failures: see --limit\n$`, d.types("dead", "list", "--limit", "1"))
 	require.NotContains(t, d.types("dead", "list", "--workspace", "shop"), "long")
 }
 
@@ -162,7 +162,7 @@ func TestDeadShowTellsTheWholeStory(t *testing.T) {
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
 	}
-	require.Equal(t, "1 needs no replay: 2 stands for it\nreplayed 0 of 1 dead letter\n", d.types("dead", "replay", "1"))
+	require.Equal(t, "1 was already replayed as 2\nreplayed 0 of 1 dead letter\n", d.types("dead", "replay", "1"))
 }
 
 func TestDeadReplayOfManyAsksOrTakesYes(t *testing.T) {
@@ -173,14 +173,14 @@ func TestDeadReplayOfManyAsksOrTakesYes(t *testing.T) {
 	require.Equal(t, "would replay 3 dead letters\n", d.types("dead", "replay", "--error", "CARD", "--dry-run", "--yes"))
 	for _, answer := range []string{"", "n\n", "\n", "yess\n", "no"} {
 		out, err := d.answers(answer, "dead", "replay", "--error", "card")
-		require.EqualError(t, err, "nothing was done: answer y, or repeat it with --yes", "%q", answer)
+		require.EqualError(t, err, "nothing was changed: answer y, or repeat the command with --yes", "%q", answer)
 		require.Equal(t, "replay 3 dead letters? [y/N] ", out)
 	}
 	require.Equal(t, "4", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"), "nothing was done yet")
 
 	out, err := d.answers("y\n", "dead", "replay", "--error", "card")
 	require.NoError(t, err)
-	require.Regexp(t, `1 is replayed as 5, workflow execution-[0-9a-f-]{36}\n`, out)
+	require.Regexp(t, `1 replayed as 5, workflow execution-[0-9a-f-]{36}\n`, out)
 	require.Contains(t, out, "replayed 3 of 3 dead letters\n")
 	require.Equal(t, "nothing to replay: no open dead letter matches\n", d.types("dead", "replay", "--error", "card", "--yes"))
 	require.Contains(t, d.types("dead", "replay", "--all", "--yes"), "replayed 1 of 1 dead letter\n")
@@ -213,7 +213,7 @@ func TestDeadDiscardMarksAndDeletesNothing(t *testing.T) {
 	d := newDesk(t)
 	d.dead(d.workspace, 3, "card refused")
 	require.Equal(t, "discarded 2 of 2 dead letters\n", d.types("dead", "discard", "1", "2", "02", "--by", "ann"))
-	require.Equal(t, "discarded 0 of 1 dead letter\nleft out 1: seen to by somebody else, or its definition is gone\n", d.types("dead", "discard", "2"))
+	require.Equal(t, "discarded 0 of 1 dead letter\nskipped 1: already handled, or the definition was deleted\n", d.types("dead", "discard", "2"))
 	require.Equal(t, "would discard 1 dead letter\n", d.types("dead", "discard", "--all", "--dry-run"))
 	require.Equal(t, "{\n  \"matched\": 1,\n  \"dry_run\": false,\n  \"discarded\": [\n    3\n  ]\n}\n", d.types("dead", "discard", "--all", "--yes", "-o", "json"))
 	require.Equal(t, "no dead letters match\n", d.types("dead", "list"))
@@ -258,17 +258,17 @@ func TestDeadRefusesBadInputByName(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"replay"}, "say what to replay: IDs, filters (--workspace, --definition, --error, --since, --until), or --all"},
-		{[]string{"discard"}, "say what to discard: IDs"},
-		{[]string{"replay", "1", "--all"}, "name dead letters or filter them, not both at once"},
-		{[]string{"replay", "1", "--workspace", "shop"}, "not both at once"},
-		{[]string{"replay", "17"}, "17 is no dead letter: there is no such item, or it has not failed; `pgdispatch dead list --state any` lists them"},
-		{[]string{"show", "00000000-0000-4000-8000-000000000000"}, "is no dead letter"},
+		{[]string{"replay"}, "nothing selected to replay: give REFs, filters (--workspace, --definition, --error, --since, --until), or --all"},
+		{[]string{"discard"}, "nothing selected to discard: give REFs"},
+		{[]string{"replay", "1", "--all"}, "give either REFs or filters, not both"},
+		{[]string{"replay", "1", "--workspace", "shop"}, "not both"},
+		{[]string{"replay", "17"}, "17 is not a dead letter: the item does not exist or has not failed; see `pgdispatch dead list --state any`"},
+		{[]string{"show", "00000000-0000-4000-8000-000000000000"}, "is not a dead letter"},
 		{[]string{"show", "-1"}, "unknown shorthand flag"},
-		{[]string{"show", "x'; drop table y; --"}, `"x'; drop table y; --" is no item's ID (a number), execution's ID (a UUID) or workflow's ID (execution-...)`},
-		{[]string{"show", "\x1b[2J"}, `"\x1b[2J" is no item's ID`},
-		{[]string{"show", "99999999999999999999"}, `"99999999999999999999" is no item's ID`},
-		{[]string{"show", huge}, `xxx" is no item's ID`},
+		{[]string{"show", "x'; drop table y; --"}, `"x'; drop table y; --" is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...)`},
+		{[]string{"show", "\x1b[2J"}, `"\x1b[2J" is not an item ID`},
+		{[]string{"show", "99999999999999999999"}, `"99999999999999999999" is not an item ID`},
+		{[]string{"show", huge}, `xxx" is not an item ID`},
 		{[]string{"show"}, "accepts 1 arg(s)"},
 		{[]string{"list", "--limit", "0"}, "--limit is 0: it must be a whole number from 1 to 10000"},
 		{[]string{"list", "--limit", "10001"}, "--limit is 10001: it must be"},
@@ -281,13 +281,13 @@ func TestDeadRefusesBadInputByName(t *testing.T) {
 		{[]string{"list", "--since", "99999999999d"}, `--since is "99999999999d"`},
 		{[]string{"list", "--since", "1h", "--until", "2h"}, "--since 1h is later than --until 2h"},
 		{[]string{"list", "--since", "2026-02-02", "--until", "2026-02-01"}, "--since 2026-02-02 is later than --until 2026-02-01"},
-		{[]string{"list", "--workspace", "shoop"}, `--workspace is "shoop": no workspace has this name, and it is no ID`},
-		{[]string{"replay", "--definition", "oder", "--yes"}, `--definition is "oder": no workflow definition has this name, and it is no ID`},
-		{[]string{"list", "--error", "a\x00b"}, `--error is "a\x00b": it must be text of up to 2000 characters, without control characters`},
+		{[]string{"list", "--workspace", "shoop"}, `--workspace is "shoop": no workspace has this name or ID`},
+		{[]string{"replay", "--definition", "oder", "--yes"}, `--definition is "oder": no workflow definition has this name or ID`},
+		{[]string{"list", "--error", "a\x00b"}, `--error is "a\x00b": it must have at most 2000 characters and no control characters`},
 		{[]string{"list", "--error", "\xff"}, `--error is "\xff"`},
 		{[]string{"list", "--workspace", "a\nb"}, `--workspace is "a\nb"`},
-		{[]string{"list", "--error", huge}, `xxx": it must be text of up to 2000 characters`},
-		{[]string{"replay", "--error", " ", "--yes"}, "--error is blank: leave it out to filter nothing"},
+		{[]string{"list", "--error", huge}, `xxx": it must have at most 2000 characters`},
+		{[]string{"replay", "--error", " ", "--yes"}, "--error is blank: omit it instead"},
 		{[]string{"replay", "1", "--by", ""}, "who must have 1 to 200 characters and no control characters (SQLSTATE PGD25)\nName whoever decides it"},
 		{[]string{"discard", "--all", "--yes", "--by", "a\nb"}, "(SQLSTATE PGD25)"},
 	} {
@@ -322,7 +322,7 @@ func TestAReplayThatCannotBeSaysWhatToDo(t *testing.T) {
 	_, errs, code := d.tries("dead", "replay", "1")
 	require.Equal(t, 1, code)
 	require.Regexp(t, `workflow definition \S+ of item 1 is gone \(SQLSTATE PGD02\)\nInsert it anew with this id, or discard the item\.\n$`, errs)
-	require.Equal(t, "replayed 0 of 2 dead letters\nleft out 2: seen to by somebody else, or its definition is gone\n", d.types("dead", "replay", "--all", "--yes"))
+	require.Equal(t, "replayed 0 of 2 dead letters\nskipped 2: already handled, or the definition was deleted\n", d.types("dead", "replay", "--all", "--yes"))
 	require.Regexp(t, `(?m)^definition +gone \(\S+\)$`, d.types("dead", "show", "1"))
 }
 

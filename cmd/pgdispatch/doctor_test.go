@@ -66,10 +66,10 @@ func TestDoctorFindsNothingWrongWithAWholeStack(t *testing.T) {
 	require.Equal(t, doctorChecks, slices.Sorted(maps.Keys(found)))
 	out, errs, code := d.tries(append([]string{"doctor"}, args...)...)
 	require.Equal(t, 1, code)
-	require.Equal(t, "pgdispatch: problems were found: each says what to do\n", errs)
-	require.Regexp(t, `(?m)^OK +triggers +all there, all enabled$`, out)
+	require.Equal(t, "pgdispatch: problems found: see the remedies\n", errs)
+	require.Regexp(t, `(?m)^OK +triggers +all present and enabled$`, out)
 	require.Regexp(t, `(?m)^ERROR +durability +fsync.* off\n +meaning: A crash .*\n +remedy: Set fsync.* to on in postgresql.conf, and reload\.$`, out)
-	require.Regexp(t, `\n\n\d+ doctor.Fine, \d+ warnings, 1 errors, 0 could not be found out\n$`, out)
+	require.Regexp(t, `\n\n\d+ ok, \d+ warnings, 1 errors, 0 unknown\n$`, out)
 }
 
 func TestDoctorSaysWhatIsWrongWithTemporal(t *testing.T) {
@@ -87,7 +87,7 @@ func TestDoctorSaysWhatIsWrongWithTemporal(t *testing.T) {
 	found, _ = d.diagnosis("--temporal-address", temporalAddress(t), "--temporal-namespace", "default")
 	require.Equal(t, doctor.Fine, found["namespace"].Severity)
 	require.Equal(t, doctor.Warning, found["task queues"].Severity)
-	require.Equal(t, "no worker has polled 1 of 1 within minutes: orders", found["task queues"].Finding)
+	require.Equal(t, "no worker polls 1 of 1: orders", found["task queues"].Finding)
 }
 
 func TestDoctorLooksAtEveryNamespace(t *testing.T) {
@@ -98,7 +98,7 @@ func TestDoctorLooksAtEveryNamespace(t *testing.T) {
 	found, code := d.diagnosis("--temporal-address", temporalAddress(t), "--temporal-namespace", "default")
 	require.Equal(t, 1, code)
 	require.Equal(t, doctor.Fine, found["namespace (default)"].Severity)
-	require.Equal(t, "no worker has polled 1 of 1 within minutes: orders", found["task queues (default)"].Finding)
+	require.Equal(t, "no worker polls 1 of 1: orders", found["task queues (default)"].Finding)
 	require.Equal(t, doctor.Problem, found["namespace (nobody)"].Severity)
 	require.Contains(t, found["namespace (nobody)"].Remedy, "pgdispatch.workflow_definitions.namespace")
 	require.NotContains(t, found, "retention (nobody)")
@@ -123,12 +123,12 @@ func TestDoctorSaysWhatIsWrongWithTheDatabase(t *testing.T) {
 	found, code := d.diagnosis("--temporal-address", nowhere)
 	require.Equal(t, 1, code)
 	for check, want := range map[string]doctor.Finding{
-		"triggers":           {Severity: doctor.Problem, Finding: "settings.settings_changed: missing; workflow_execution_queue.item_enqueued: disabled; workspaces.workspace_deleted: fires for replication only"},
-		"tables":             {Severity: doctor.Warning, Finding: "marks: it has lost autovacuum_vacuum_threshold=1000; rates: autovacuum is off for it"},
+		"triggers":           {Severity: doctor.Problem, Finding: "settings.settings_changed: missing; workflow_execution_queue.item_enqueued: disabled; workspaces.workspace_deleted: fires only for replication"},
+		"tables":             {Severity: doctor.Warning, Finding: "marks: missing autovacuum_vacuum_threshold=1000; rates: autovacuum is off"},
 		"definitions":        {Severity: doctor.Warning, Finding: "1 of 1 have no version"},
-		"replicas":           {Severity: doctor.Warning, Finding: "no replica runs; dead has been dead for 2h0m0s"},
+		"replicas":           {Severity: doctor.Warning, Finding: "no replica runs; dead died 2h0m0s ago"},
 		"synchronous_commit": {Severity: doctor.Warning, Finding: "synchronous_commit is off by default"},
-		"migrations":         {Severity: doctor.Fine, Finding: fmt.Sprintf("version %d, the newest", migrate.Newest())},
+		"migrations":         {Severity: doctor.Fine, Finding: fmt.Sprintf("version %d, up to date", migrate.Newest())},
 	} {
 		require.Equal(t, want.Severity, found[check].Severity, check)
 		require.Equal(t, want.Finding, found[check].Finding, check)
@@ -186,8 +186,8 @@ func TestDoctorExitsWithTwoWhereItCouldNotFindOut(t *testing.T) {
 	d.url = "postgres://app:hush@" + nowhere + "/shop"
 	out, errs, code := d.tries("doctor", "--temporal-address", temporalAddress(t), "--temporal-namespace", "default")
 	require.Equal(t, 2, code)
-	require.Equal(t, "pgdispatch: not everything could be found out\n", errs)
-	require.Regexp(t, `(?m)^\d+ fine, \d+ warnings, \d+ errors, \d+ could not be found out$`, out)
+	require.Equal(t, "pgdispatch: some checks could not be made\n", errs)
+	require.Regexp(t, `(?m)^\d+ ok, \d+ warnings, \d+ errors, \d+ unknown$`, out)
 	require.Regexp(t, `(?m)^UNKNOWN +database +connect to Postgres: `, out)
 	require.NotContains(t, out+errs, "hush")
 	for _, args := range [][]string{{"--output", "xml"}, {"--nonsense"}, {"--listen", "maybe"}, {"--timeout", "x"}} {

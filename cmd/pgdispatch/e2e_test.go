@@ -128,7 +128,7 @@ func TestWhatCanNeverStartFailsWithItsReason(t *testing.T) {
 		refused:  "reserved",
 		orphan:   "workflow definition not found",
 		homeless: "workspace not found",
-		stranger: "taken by a workflow that pgdispatch did not start",
+		stranger: "used by a workflow that pgdispatch did not start",
 	} {
 		s.eventually(func() bool { return s.statusOf(execution) == "FAILED" }, "item fails: %s", reason)
 		require.Contains(t, one[string](s, "select last_error from pgdispatch.workflow_execution_queue where execution_id = $1", execution), reason)

@@ -31,7 +31,7 @@ func TestAnItemThatTemporalMayHaveForgottenIsParkedForAPerson(t *testing.T) {
 	s.replica().ready()
 	s.eventually(func() bool { return s.statusOf(forgotten) == "FAILED" }, "nobody knows whether it ran")
 	require.Contains(t, one[string](s, "select last_error from pgdispatch.dead_letters where execution_id = $1", forgotten),
-		"the namespace's retention is 24h0m0s): replay it if its workflow did not run")
+		"the namespace's retention is 24h0m0s): replay the item if its workflow did not run")
 	s.eventually(func() bool { return s.statusOf(ran) == "COMPLETED" }, "Temporal still has it")
 	s.eventually(func() bool { return s.statusOf(young) == "COMPLETED" }, "it is started again")
 	s.requireOneRunEach([]string{ran, young})

@@ -80,7 +80,7 @@ func TestItemsListSaysOfEachWhatAnOperatorWouldAsk(t *testing.T) {
 		`6 +PENDING +shop +order +0 +\d+s +0 +-`,
 		`5 +CLAIMED +shop +order +0 +\d+s +1 +held by replica-1`,
 		`4 +PENDING +shop +order +0 +\d+s +0 +due in (24h0m0s|23h59m\d+s)`,
-		`3 +PENDING +shop +order +0 +\d+s +1 +again in (1h0m0s|59m\d+s): oven cold`,
+		`3 +PENDING +shop +order +0 +\d+s +1 +retry in (1h0m0s|59m\d+s): oven cold`,
 		`2 +DISPATCHED +shop +order +5 +\d+s +1 +run run-2`,
 		`1 +FAILED +shop +order +0 +\d+s +2 +card refused`,
 	} {
@@ -108,7 +108,7 @@ func TestItemsListFiltersAndGoesPageByPage(t *testing.T) {
 	}
 	require.Equal(t, []int64{6, 5, 4}, ids("--limit", "3"))
 	require.Equal(t, []int64{3, 2, 1}, ids("--limit", "3", "--before", "4"), "each page begins where the one before ends")
-	require.Contains(t, d.types("items", "list", "--limit", "3"), "there may be more: go on with --before 4\n")
+	require.Contains(t, d.types("items", "list", "--limit", "3"), "there may be more; continue with --before 4\n")
 	require.Equal(t, []int64{6}, ids("--workspace", "bank"))
 	require.Equal(t, []int64{5, 4, 3, 2, 1}, ids("--workspace", strings.ToUpper(d.workspace), "--definition", "order"))
 	require.Equal(t, []int64{1}, ids("--state", "failed,Completed"))
@@ -154,7 +154,7 @@ func TestShowSaysWhatAWorkflowReturned(t *testing.T) {
 	d := newDesk(t)
 	for _, returned := range []struct{ note, result, shown string }{
 		{"", `{"total": "\u001b[2J"}`, `\{"total": "\\u001b\[2J"\}`},
-		{`encoding "binary/encrypted", 9 bytes: not kept`, "", `encoding "binary/encrypted", 9 bytes: not kept`},
+		{`encoding "binary/encrypted", 9 bytes: not stored`, "", `encoding "binary/encrypted", 9 bytes: not stored`},
 	} {
 		id := d.enqueues()
 		item := d.claims()[0]
@@ -178,9 +178,9 @@ func TestItemsCancelWithdrawsWhatWaits(t *testing.T) {
 	require.Equal(t, "cancelled 2 of 2 items\n", d.types("items", "cancel", "1", "02", "2", "--by", "ann"))
 	_, errs, code := d.tries("items", "cancel", "3", "1")
 	require.Equal(t, 1, code)
-	require.Equal(t, "pgdispatch: item 1 is CANCELLED already: only a PENDING one is cancelled\n", errs)
+	require.Equal(t, "pgdispatch: item 1 is already CANCELLED: only PENDING items can be cancelled\n", errs)
 	out, err := d.answers("n\n", "items", "cancel", "--workspace", "shop")
-	require.EqualError(t, err, "nothing was done: answer y, or repeat it with --yes")
+	require.EqualError(t, err, "nothing was changed: answer y, or repeat the command with --yes")
 	require.Equal(t, "cancel 2 items? [y/N] ", out)
 	require.Equal(t, "2", d.value("select count(*)::text from pgdispatch.workflow_execution_queue where status = 'PENDING'"), "nothing was done yet")
 	require.Equal(t, "cancelled 2 of 2 items\n", d.types("items", "cancel", "--all", "--yes"))
@@ -194,11 +194,11 @@ func TestItemsCancelSaysHowToEndWhatRunsAlready(t *testing.T) {
 	d.enqueues()
 	item := d.claims()[0]
 	_, errs, _ := d.tries("items", "cancel", "1")
-	require.Contains(t, errs, "item 1 is CLAIMED, and only a PENDING one is cancelled: ask for its workflow's end, `pgdispatch executions cancel 1`")
+	require.Contains(t, errs, "item 1 is CLAIMED, only PENDING items can be cancelled; use `pgdispatch executions cancel 1`")
 	d.settles(claim.Release, claim.Settlement{ID: 1, Token: item.Token, Unknown: true})
 	_, errs, _ = d.tries("items", "cancel", "1")
-	require.Contains(t, errs, "a start was sent that Temporal has not answered")
-	require.Equal(t, "cancelled 0 of 1 item\nleft out 1: claimed or ended meanwhile, or a start was sent that nobody answered\n", d.types("items", "cancel", "--all", "--yes"))
+	require.Contains(t, errs, "Temporal has not answered a start")
+	require.Equal(t, "cancelled 0 of 1 item\nskipped 1: claimed or ended in the meantime, or a start is unanswered\n", d.types("items", "cancel", "--all", "--yes"))
 }
 
 func TestItemsRetryRunsAtOnceWhatWaits(t *testing.T) {
@@ -215,7 +215,7 @@ func TestItemsRetryRunsAtOnceWhatWaits(t *testing.T) {
 	require.Equal(t, "retried 1 of 1 item\n", d.types("items", "retry", "2"))
 	require.Len(t, d.claims(), 1)
 	_, errs, _ := d.tries("items", "retry", "2")
-	require.Equal(t, "pgdispatch: item 2 is CLAIMED: only one that is PENDING or FAILED is retried; enqueue another to run it once more\n", errs)
+	require.Equal(t, "pgdispatch: item 2 is CLAIMED: only PENDING or FAILED items can be retried; enqueue a new item to run it again\n", errs)
 }
 
 func TestItemsRetryOfAFailedOneReplaysIt(t *testing.T) {
@@ -224,7 +224,7 @@ func TestItemsRetryOfAFailedOneReplaysIt(t *testing.T) {
 	d.dead(d.workspace, 1, "card refused")
 	require.Equal(t, "would retry 1 item\n", d.types("items", "retry", "1", "--dry-run"))
 	require.Equal(t, "no changes match\n", d.types("audit", "list"))
-	require.Regexp(t, `^1 failed for good: item 2 stands for it, workflow execution-\S{36}\nretried 1 of 1 item\n$`, d.types("items", "retry", "1", "--by", "ann"))
+	require.Regexp(t, `^1 failed and was replayed as item 2, workflow execution-\S{36}\nretried 1 of 1 item\n$`, d.types("items", "retry", "1", "--by", "ann"))
 	require.Equal(t, "ann", d.value("select marked_by from pgdispatch.dead_letter_marks"))
 }
 
@@ -235,17 +235,17 @@ func TestItemsRefuseBadInputByName(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"list", "--state", "dead"}, `--state is "dead": it must be some of pending, claimed, dispatched, completed, failed, cancelled`},
+		{[]string{"list", "--state", "dead"}, `--state is "dead": it must be one or more of pending, claimed, dispatched, completed, failed, cancelled`},
 		{[]string{"list", "--limit", "0"}, "--limit is 0: it must be a whole number from 1 to 10000"},
 		{[]string{"list", "--before", "-1"}, "--before is -1: it must be an ID"},
 		{[]string{"list", "--before", "x"}, `invalid argument "x" for "--before"`},
 		{[]string{"list", "--output", "xml"}, `--output is "xml": it must be table or json`},
-		{[]string{"list", "--workspace", "shoop"}, `--workspace is "shoop": no workspace has this name, and it is no ID; ` + "`pgdispatch workspaces list` shows them"},
+		{[]string{"list", "--workspace", "shoop"}, `--workspace is "shoop": no workspace has this name or ID; see ` + "`pgdispatch workspaces list`"},
 		{[]string{"list", "--since", "1h", "--until", "2h"}, "--since 1h is later than --until 2h"},
-		{[]string{"show", "17"}, "17 is no item: it was never committed, or its retention is over; `pgdispatch items list` lists them"},
-		{[]string{"show", "00000000-0000-4000-8000-00000000000"}, "is no item's ID (a number), execution's ID (a UUID) or workflow's ID (execution-...)"},
-		{[]string{"cancel"}, "say what to cancel: IDs, filters (--workspace, --definition, --error, --since, --until), or --all"},
-		{[]string{"retry", "1", "--all"}, "name items or filter them, not both at once"},
+		{[]string{"show", "17"}, "17 is not an item: it was never committed, or retention deleted it; see `pgdispatch items list`"},
+		{[]string{"show", "00000000-0000-4000-8000-00000000000"}, "is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...)"},
+		{[]string{"cancel"}, "nothing selected to cancel: give REFs, filters (--workspace, --definition, --error, --since, --until), or --all"},
+		{[]string{"retry", "1", "--all"}, "give either REFs or filters, not both"},
 		{[]string{"cancel", "--all", "--by", ""}, `--by is "": it must have 1 to 200 characters and no control characters`},
 		{[]string{"cancel", "--all", "--by", "a\nb"}, `--by is "a\nb"`},
 	} {
@@ -277,18 +277,18 @@ func TestExecutionsShowSaysWhatTheDatabaseAndTemporalKnow(t *testing.T) {
 	d := &desk{t: t, url: s.url, db: s.db}
 	execution := s.enqueue("PRO", "Hold", 1)[0]
 	ask := []string{"executions", "show", execution, "--ask-temporal", "--temporal-address", s.temporal, "--temporal-namespace", "default"}
-	require.Regexp(t, `(?m)^in Temporal +not known: never started, or its retention is over$`, d.types(ask...))
+	require.Regexp(t, `(?m)^in Temporal +not found: never started, or deleted by retention$`, d.types(ask...))
 	s.replica().ready()
 	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it starts")
 	shown := d.types(ask...)
 	for _, line := range []string{
 		`execution +` + execution, `workflow +execution-` + execution, `run +\S{36}`, `status +RUNNING`, `in Temporal +RUNNING`, `item +1, DISPATCHED`,
-		`workspace +PRO \(\S+\)`, `definition +Hold \(\S+\), version 1`, `watched by +\S+_\S+`, `made +\S+Z`, `started +\S+Z`,
+		`workspace +PRO \(\S+\)`, `definition +Hold \(\S+\), version 1`, `watched by +\S+_\S+`, `created +\S+Z`, `started +\S+Z`,
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
 	}
 	ask[5] = nowhere
 	_, errs, code := d.tries(ask...)
 	require.Equal(t, 1, code)
-	require.Contains(t, errs, "without --ask-temporal, what the database knows is shown")
+	require.Contains(t, errs, "omit --ask-temporal to show only the database's state")
 }

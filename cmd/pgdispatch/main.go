@@ -31,7 +31,7 @@ func interruptible() (context.Context, context.CancelFunc) {
 		<-signals
 		cancel()
 		<-signals
-		fmt.Fprintln(os.Stderr, "pgdispatch: second signal: exiting at once; leases that are held expire by themselves")
+		fmt.Fprintln(os.Stderr, "pgdispatch: second signal: exiting immediately; held leases will expire")
 		os.Exit(1)
 	}()
 	return ctx, cancel

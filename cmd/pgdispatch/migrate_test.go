@@ -58,7 +58,7 @@ func TestASchemaFromBeforeTheBaselineIsRefusedByEveryCommandThatLooksAtIt(t *tes
 	for _, args := range [][]string{{"migrate", "up"}, {"migrate", "status"}, {"migrate", "down", "--yes"}} {
 		out, errs, code := d.tries(args...)
 		require.Empty(t, out)
-		require.Contains(t, errs, "the schema is of version 15 from before the baseline and cannot be upgraded", args)
+		require.Contains(t, errs, "the schema has version 15, from before the baseline, and cannot be upgraded", args)
 		require.Contains(t, errs, "`drop schema pgdispatch cascade`", args)
 		require.Equal(t, 1, code, args)
 	}
@@ -71,6 +71,6 @@ func TestMigrateUpRefusesANewerSchema(t *testing.T) {
 	d := newDesk(t)
 	d.exec("update pgdispatch.migrations set version = $1", migrate.Newest()+1)
 	_, errs, code := d.tries("migrate", "up")
-	require.Contains(t, errs, fmt.Sprintf("the schema is at version %d and this pgdispatch knows %d: migrate it with the newer pgdispatch", migrate.Newest()+1, migrate.Newest()))
+	require.Contains(t, errs, fmt.Sprintf("the schema is at version %d and this pgdispatch supports up to %d: migrate it with the newer pgdispatch", migrate.Newest()+1, migrate.Newest()))
 	require.Equal(t, 1, code)
 }

@@ -49,7 +49,7 @@ func TestAMissingNamespaceHoldsUpItsOwnItemsOnlyUntilItIsRegistered(t *testing.T
 		return s.count("status = 'PENDING' and not outcome_unknown and attempt_count = 0 and failure_count = 0") == 10
 	}, "nothing is counted against them, but that one may be in hand, to ask again")
 	said := p.logs.String()
-	require.Equal(t, 1, strings.Count(said, "Temporal does not take workflows"), "one outage, one alarm")
+	require.Equal(t, 1, strings.Count(said, "Temporal does not accept workflows"), "one outage, one alarm")
 	require.Contains(t, said, `temporal operator namespace create --namespace \"`+missing+`\"`)
 	_, ready := p.get("/readyz")
 	require.Equal(t, "ready\n", ready, "it starts workflows")

@@ -15,8 +15,8 @@ func runCommand(lookupEnv func(string) (string, bool), stderr io.Writer) *cobra.
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Run a replica until SIGTERM",
-		Long: "Run a replica: claim items, start their workflows, and watch for their ends. Run as many as you like.\n" +
-			"SIGTERM or Ctrl-C lets hand-overs under way finish; a second one exits at once.",
+		Long: "Run a replica: claim items, start their workflows and record their ends. Any number of replicas may run.\n" +
+			"SIGTERM or Ctrl-C lets running starts finish; a second signal exits immediately.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := config.ReadVerified(command.Flags(), lookupEnv, config.RunOptions)

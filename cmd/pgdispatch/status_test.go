@@ -26,7 +26,7 @@ func TestStatusShowsWhatNeedsAttentionFirst(t *testing.T) {
 	for args, want := range map[string]string{
 		"--sort age":             `--sort is "age": it must be oldest, running, failures or name`,
 		"--interval 1ms":         "--interval is 1ms: it must be from 200ms to 1h",
-		"--watch --output json":  "--watch draws for people",
+		"--watch --output json":  "--watch cannot be combined with --output json",
 		"--limit 0":              "--limit is 0",
 		"--sort name --limit -1": "--limit is -1",
 	} {

@@ -18,13 +18,13 @@ func TestExecutionsAreStoppedByRequest(t *testing.T) {
 	d.settles(claim.Dispatched, claim.Settlement{ID: item.ID, Token: item.Token, RunID: "run"})
 	d.enqueues()
 	out, err := d.answers("n\n", "executions", "terminate", "1", "2")
-	require.EqualError(t, err, "nothing was done: answer y, or repeat it with --yes")
+	require.EqualError(t, err, "nothing was changed: answer y, or repeat the command with --yes")
 	require.Equal(t, "terminate the workflow of 2 items? [y/N] ", out)
 	require.Equal(t, "0", d.value("select count(*)::text from pgdispatch.admin_log where action like 'executions%'"))
 
-	require.Regexp(t, `^1  execution-\S{36}  requested: a replica carries it out\n2  execution-\S{36}  withdrawn: it had not been started\n$`,
+	require.Regexp(t, `^1  execution-\S{36}  requested: a replica will carry it out\n2  execution-\S{36}  withdrawn: it was not started yet\n$`,
 		d.types("executions", "cancel", "1", "2", "--yes", "--by", "ann", "--reason", "enough"))
-	require.Regexp(t, `requested before\n$`, d.types("executions", "cancel", "1", "--yes"))
+	require.Regexp(t, `already requested\n$`, d.types("executions", "cancel", "1", "--yes"))
 	var outcome []stopped
 	require.NoError(t, json.Unmarshal([]byte(d.types("executions", "terminate", "1", "2", "--yes", "--by", "ann", "-o", "json")), &outcome))
 	require.Equal(t, []stopped{{item.ExecutionID, 1, "REQUESTED"}, {d.value("select execution_id::text from pgdispatch.workflow_execution_queue where id = 2"), 2, "ALREADY_ENDED"}}, outcome)
@@ -33,7 +33,7 @@ func TestExecutionsAreStoppedByRequest(t *testing.T) {
 	require.Contains(t, d.types("audit", "list"), "executions terminate")
 	_, errs, code := d.tries("executions", "cancel", "1", "--yes", "--reason", "a\nb")
 	require.Equal(t, 1, code)
-	require.Contains(t, errs, `--reason is "a\nb": it must have up to 500 characters, and no control characters`)
+	require.Contains(t, errs, `--reason is "a\nb": it must have at most 500 characters and no control characters`)
 }
 
 // Nobody polls for minutes here: that it is carried out at once is due to the wake-up.

@@ -59,13 +59,13 @@ func TestDoctorLooksAtTheRoleThatAReplicaWouldHave(t *testing.T) {
 		doctor.Severity
 		finding string
 	}{
-		"in role pgdispatch_dispatcher":                      {doctor.Fine, "may do what `run` needs, and owns nothing"},
+		"in role pgdispatch_dispatcher":                      {doctor.Fine, "has the privileges that `run` needs, and owns nothing"},
 		"superuser":                                          {doctor.Warning, "is a superuser"},
 		"in role pgdispatch_owner":                           {doctor.Warning, "owns the schema"},
-		"in role pgdispatch_reader":                          {doctor.Problem, "lacks what `run` needs: delete on activity"},
-		"in role pgdispatch_operator":                        {doctor.Problem, "lacks what `run` needs: delete on activity"},
-		"in role pgdispatch_operator, pgdispatch_dispatcher": {doctor.Warning, "is an operator too"},
-		"in role pgdispatch_reader, pgdispatch_dispatcher":   {doctor.Fine, "may do what `run` needs"},
+		"in role pgdispatch_reader":                          {doctor.Problem, "lacks privileges that `run` needs: delete on activity"},
+		"in role pgdispatch_operator":                        {doctor.Problem, "lacks privileges that `run` needs: delete on activity"},
+		"in role pgdispatch_operator, pgdispatch_dispatcher": {doctor.Warning, "is also an operator"},
+		"in role pgdispatch_reader, pgdispatch_dispatcher":   {doctor.Fine, "has the privileges that `run` needs"},
 	} {
 		found, _ := (&desk{t: t, url: sqltest.Login(t, d.url, membership)}).diagnosis("--temporal-address", nowhere)
 		require.Equal(t, want.Severity, found["role"].Severity, membership)

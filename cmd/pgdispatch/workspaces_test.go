@@ -14,7 +14,7 @@ func TestWorkspacesListShowsEachWithItsLimit(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.exec("delete from pgdispatch.workspaces")
-	require.Equal(t, "no workspaces match; insert one into pgdispatch.workspaces\n", d.types("workspaces", "list"))
+	require.Equal(t, "no workspaces match; create one by inserting into pgdispatch.workspaces\n", d.types("workspaces", "list"))
 	acme := d.addWorkspace("acme")
 	d.types("enqueue", "order", "--workspace", "acme", "--run-at", "1h")
 	bank := d.addWorkspace("bank")
@@ -23,7 +23,7 @@ func TestWorkspacesListShowsEachWithItsLimit(t *testing.T) {
 	require.Regexp(t, `^WORKSPACE +ID +PLAN +RUNNING/LIMIT +RATE +WAITING +OLDEST WAITING +PAUSED$`, lines[0])
 	require.Regexp(t, `^acme +`+acme+` +FREE +0/5000 +- +1 +\d+s +no$`, lines[1])
 	require.Regexp(t, `^bank +`+bank+` +PRO +0/5 +0\.5/s +0 +- +yes$`, lines[2])
-	require.Contains(t, d.types("workspaces", "list", "--limit", "1"), "there may be more: go on with --after "+acme+"\n")
+	require.Contains(t, d.types("workspaces", "list", "--limit", "1"), "there may be more; continue with --after "+acme+"\n")
 	require.NotContains(t, d.types("workspaces", "list", "--after", "acme"), "acme")
 	require.NotContains(t, d.types("workspaces", "list", "--name", "CM"), "bank")
 }
@@ -35,9 +35,9 @@ func TestWorkspacesShowHasItsDefinitions(t *testing.T) {
 	shown := d.types("workspaces", "show", strings.ToUpper(d.workspace))
 	require.Equal(t, shown, d.types("workspaces", "show", "shop"))
 	for _, line := range []string{
-		`workspace +shop`, `id +` + d.workspace, `plan +FREE`, `limit +5000, its own`, `rate +-`, `paused +no`, `waiting +0`,
+		`workspace +shop`, `id +` + d.workspace, `plan +FREE`, `limit +5000, set for this workspace`, `rate +-`, `paused +no`, `waiting +0`,
 		`DEFINITION +ID +WORKFLOW TYPE +NAMESPACE +TASK QUEUE +VERSION +MAX ATTEMPTS +TIMEOUT`,
-		`bare +\S+ +Bare +- +b +none: it cannot be started +3 +1h0m0s`, `order +\S+ +Order +- +orders +1 +3 +-`,
+		`bare +\S+ +Bare +- +b +none \(cannot be started\) +3 +1h0m0s`, `order +\S+ +Order +- +orders +1 +3 +-`,
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
 	}
@@ -55,14 +55,14 @@ func TestWorkspacesAreChangedLiveAndEachChangeIsWrittenDown(t *testing.T) {
 	d := newDesk(t)
 	require.Equal(t, "no changes match\n", d.types("audit", "list"))
 	for _, row := range []struct{ args, want string }{
-		{"set-plan shop pro", "shop: plan was FREE and is PRO"},
-		{"set-limit shop 7", "shop: max_concurrent_workflows was 5000 and is 7"},
-		{"set-limit shop plan", "shop: max_concurrent_workflows was 7 and is not set"},
-		{"set-rate shop 2.5", "shop: max_starts_per_second was not set and is 2.5"},
-		{"set-rate shop off", "shop: max_starts_per_second was 2.5 and is not set"},
-		{"pause shop", "shop: paused was false and is true"},
-		{"resume shop", "shop: paused was true and is false"},
-		{"resume shop", "shop is like that already: nothing was changed"},
+		{"set-plan shop pro", "shop: plan changed from FREE to PRO"},
+		{"set-limit shop 7", "shop: max_concurrent_workflows changed from 5000 to 7"},
+		{"set-limit shop plan", "shop: max_concurrent_workflows changed from 7 to not set"},
+		{"set-rate shop 2.5", "shop: max_starts_per_second changed from not set to 2.5"},
+		{"set-rate shop off", "shop: max_starts_per_second changed from 2.5 to not set"},
+		{"pause shop", "shop: paused changed from false to true"},
+		{"resume shop", "shop: paused changed from true to false"},
+		{"resume shop", "shop already has this value; nothing was changed"},
 	} {
 		require.Equal(t, row.want+"\n", d.types(strings.Fields("workspaces "+row.args+" --by ann")...))
 	}
@@ -103,7 +103,7 @@ func TestEveryCommandThatChangesSomethingIsWrittenDown(t *testing.T) {
 	} {
 		require.Regexp(t, "(?s)^"+want, seen[n])
 	}
-	require.Contains(t, d.types("audit", "list", "--action", "dead", "--limit", "1"), "there may be more: go on with --before 8\n")
+	require.Contains(t, d.types("audit", "list", "--action", "dead", "--limit", "1"), "there may be more; continue with --before 8\n")
 	require.Equal(t, "no changes match\n", d.types("audit", "list", "--until", "1h"))
 	require.Equal(t, "no changes match\n", d.types("audit", "list", "--by", "bob"))
 }
@@ -116,30 +116,30 @@ func TestWorkspacesRefuseBadInputByName(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"workspaces", "show", "shoop"}, "no workspace has the ID or name \"shoop\": `pgdispatch workspaces list` shows them"},
+		{[]string{"workspaces", "show", "shoop"}, "no workspace has the ID or name \"shoop\": see `pgdispatch workspaces list`"},
 		{[]string{"workspaces", "show", "00000000-0000-4000-8000-000000000000"}, "no workspace has the ID or name"},
-		{[]string{"workspaces", "pause", "twin"}, `2 workspaces are named "twin": use the ID of one, `},
+		{[]string{"workspaces", "pause", "twin"}, `2 workspaces are named "twin": use an ID, one of `},
 		{[]string{"workspaces", "pause", "twin"}, twin},
 		{[]string{"workspaces", "pause", "twin"}, other},
-		{[]string{"workspaces", "show", "a\x00b"}, `"a\x00b" is no workspace's ID (a UUID) or name`},
-		{[]string{"workspaces", "show", ""}, `"" is no workspace's ID`},
-		{[]string{"workspaces", "set-plan", "shop", "GOLD"}, `there is no plan "GOLD": use FREE, PRO, ENTERPRISE, or insert it into pgdispatch.workspace_tiers`},
-		{[]string{"workspaces", "set-limit", "shop", "100001"}, `the limit is "100001": it must be plan, or a whole number from 0 to 100000`},
+		{[]string{"workspaces", "show", "a\x00b"}, `"a\x00b" is not a workspace ID (a UUID) or name`},
+		{[]string{"workspaces", "show", ""}, `"" is not a workspace ID`},
+		{[]string{"workspaces", "set-plan", "shop", "GOLD"}, `unknown plan "GOLD": use FREE, PRO, ENTERPRISE, or insert it into pgdispatch.workspace_tiers`},
+		{[]string{"workspaces", "set-limit", "shop", "100001"}, `the limit is "100001": it must be plan or a whole number from 0 to 100000`},
 		{[]string{"workspaces", "set-limit", "shop", "many"}, `the limit is "many"`},
-		{[]string{"workspaces", "set-rate", "shop", "0"}, `the rate is "0": it must be off, or from 0.0001 to 100000 starts a second; to start nothing, pause the workspace`},
+		{[]string{"workspaces", "set-rate", "shop", "0"}, `the rate is "0": it must be off, or from 0.0001 to 100000 starts per second; to stop all starts, pause the workspace`},
 		{[]string{"workspaces", "set-rate", "shop", "NaN"}, `the rate is "NaN"`},
 		{[]string{"workspaces", "set-limit", "shop"}, "accepts 2 arg(s), received 1"},
 		{[]string{"workspaces", "list", "--after", "shoop"}, "--after: no workspace has the ID or name"},
 		{[]string{"workspaces", "pause", "shop", "--by", strings.Repeat("x", 201)}, "--by is"},
 		{[]string{"settings", "set", "paused", "true", "--by", ""}, `--by is ""`},
-		{[]string{"enqueue", "order"}, "--workspace is missing: give the ID or name of a workspace"},
+		{[]string{"enqueue", "order"}, "--workspace is required: give a workspace ID or name"},
 		{[]string{"enqueue", "order", "--workspace", "shoop"}, "--workspace: no workspace has the ID or name \"shoop\""},
-		{[]string{"enqueue", "oder", "--workspace", "shop"}, `workspace "shop" has no workflow definition "oder": it has order`},
+		{[]string{"enqueue", "oder", "--workspace", "shop"}, `workspace "shop" has no workflow definition "oder"; its definitions are order`},
 		{[]string{"enqueue", "order", "--workspace", "shop", "--params", "[1]"}, `--params must be a JSON object, such as '{"orderId": 42}'`},
 		{[]string{"enqueue", "order", "--workspace", "shop", "--params", "null"}, `--params must be a JSON object`},
 		{[]string{"enqueue", "order", "--workspace", "shop", "--params", "secret{"}, `--params must be a JSON object`},
 		{[]string{"enqueue", "order", "--workspace", "shop", "--priority", "101"}, "--priority is 101: it must be a whole number from -100 to 100"},
-		{[]string{"enqueue", "order", "--workspace", "shop", "--run-at", "soon"}, `--run-at is "soon": it must be a time such as 2026-08-01T10:00:00Z, a day such as 2026-08-01, or in how long, such as 30m`},
+		{[]string{"enqueue", "order", "--workspace", "shop", "--run-at", "soon"}, `--run-at is "soon": it must be a time such as 2026-08-01T10:00:00Z, a day such as 2026-08-01, or a delay such as 30m`},
 		{[]string{"enqueue", "order", "--workspace", "shop", "--run-at", "1999-01-01"}, "(SQLSTATE PGD08)"},
 		{[]string{"enqueue", "order", "--workspace", "shop", "--idempotency-key", "a\nb"}, `--idempotency-key is "a\nb"`},
 		{[]string{"audit", "list", "--limit", "0"}, "--limit is 0"},
@@ -153,7 +153,7 @@ func TestWorkspacesRefuseBadInputByName(t *testing.T) {
 	}
 	d.exec("delete from pgdispatch.workflow_definition_versions")
 	_, errs, _ := d.tries("enqueue", "order", "--workspace", "shop")
-	require.Contains(t, errs, `definition "order" has no version, so it cannot be started: insert one into pgdispatch.workflow_definition_versions`)
+	require.Contains(t, errs, `definition "order" has no version and cannot be started: insert one into pgdispatch.workflow_definition_versions`)
 	require.Equal(t, "0", d.value("select count(*)::text from pgdispatch.admin_log"))
 }
 
@@ -161,9 +161,9 @@ func TestEnqueueInsertsLikeAnApplicationWould(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	out := d.types("enqueue", "order", "--workspace", "shop", "--params", `{"order": 17}`, "--priority", "-3", "--idempotency-key", "a")
-	require.Regexp(t, "^enqueued item 1: workflow execution-\\S{36} on task queue orders; `pgdispatch items show 1` tells what becomes of it\n$", out)
+	require.Regexp(t, "^enqueued item 1: workflow execution-\\S{36} on task queue orders\\. Follow it with `pgdispatch items show 1`\n$", out)
 	require.Equal(t, `(PENDING,-3,a,"{""order"": 17}")`, d.value("select (status, priority, idempotency_key, params)::text from pgdispatch.workflow_execution_queue"))
-	require.Equal(t, "item 1 has this idempotency key already: nothing was enqueued; `pgdispatch items show 1` shows it\n",
+	require.Equal(t, "item 1 already has this idempotency key; nothing was enqueued. See `pgdispatch items show 1`\n",
 		d.types("enqueue", "order", "--workspace", "shop", "--idempotency-key", "a"))
 	require.Equal(t, "1", d.value("select count(*)::text from pgdispatch.admin_log"))
 	out, err := d.answers(`{"from": "stdin"}`, "enqueue", "order", "--workspace", d.workspace, "--params", "-", "--run-at", "2030-01-01")

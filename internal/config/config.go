@@ -94,59 +94,59 @@ func (o Option) Secret() bool {
 // operatorVariable is also named in errors that appear only when its value is used.
 const operatorVariable = "PGDISPATCH_OPERATOR_DATABASE_URL"
 
-var databaseURL = Option{"database-url", "DATABASE_URL", "", "Postgres to connect to; empty: libpq's PG* variables",
+var databaseURL = Option{"database-url", "DATABASE_URL", "", "Postgres connection URL; if empty, libpq's PG* variables",
 	func(c *Config, v string) error { return parseDatabaseURL(v, &c.Database.URL) }}
 
 // DatabaseOptions are the options of all commands that need the database.
 var DatabaseOptions = []Option{databaseURL,
-	{"allow-insecure-database", "PGDISPATCH_ALLOW_INSECURE_DATABASE", "off", "on: connect to Postgres on another machine without verified TLS",
+	{"allow-insecure-database", "PGDISPATCH_ALLOW_INSECURE_DATABASE", "off", "on: allow connections to Postgres on other machines without verified TLS",
 		func(c *Config, v string) error { return parseSwitch(v, &c.Database.AllowUnverified) }},
 }
 
 var RunOptions = append(slices.Clone(DatabaseOptions), []Option{
-	{"temporal-address", "TEMPORAL_ADDRESS", "", "host:port of Temporal's frontend; empty: Temporal's own configuration, else localhost:7233",
+	{"temporal-address", "TEMPORAL_ADDRESS", "", "host:port of the Temporal frontend; if empty, from Temporal's own configuration, else localhost:7233",
 		func(c *Config, v string) error { c.Temporal.Address = v; return nil }},
-	{"temporal-namespace", "TEMPORAL_NAMESPACE", "", "namespace that workflows are started in; empty: Temporal's own configuration, else default",
+	{"temporal-namespace", "TEMPORAL_NAMESPACE", "", "namespace in which workflows start; if empty, from Temporal's own configuration, else default",
 		func(c *Config, v string) error { c.Temporal.Namespace = v; return nil }},
-	{"allow-insecure-temporal", "PGDISPATCH_ALLOW_INSECURE_TEMPORAL", "off", "on: connect to Temporal on another machine without verified TLS",
+	{"allow-insecure-temporal", "PGDISPATCH_ALLOW_INSECURE_TEMPORAL", "off", "on: allow connections to Temporal on other machines without verified TLS",
 		func(c *Config, v string) error { return parseSwitch(v, &c.Temporal.AllowUnverified) }},
-	{"workers", "PGDISPATCH_WORKERS", "10", "how many items this replica hands over at the same time, 1 to 1000",
+	{"workers", "PGDISPATCH_WORKERS", "10", "number of items that this replica starts concurrently, 1 to 1000",
 		func(c *Config, v string) error { return parseInt(v, 1, 1000, &c.Workers) }},
-	{"lease", "PGDISPATCH_LEASE", "30s", "how long a dead replica's items wait for another, 1s to 1h; renewed every third",
+	{"lease", "PGDISPATCH_LEASE", "30s", "time until a dead replica's items are recovered, 1s to 1h; leases are renewed every third of it",
 		func(c *Config, v string) error { return parseDuration(v, time.Second, time.Hour, &c.Lease) }},
-	{"poll-interval", "PGDISPATCH_POLL_INTERVAL", "5s", "how often to look for work that no notification announced, 10ms to 1h",
+	{"poll-interval", "PGDISPATCH_POLL_INTERVAL", "5s", "interval of polls for work without a notification, 10ms to 1h",
 		func(c *Config, v string) error {
 			return parseDuration(v, 10*time.Millisecond, time.Hour, &c.PollInterval)
 		}},
-	{"start-timeout", "PGDISPATCH_START_TIMEOUT", "5s", "how long Temporal may take to answer a start before it is asked again, 10ms to 5m",
+	{"start-timeout", "PGDISPATCH_START_TIMEOUT", "5s", "timeout of one start request to Temporal, 10ms to 5m; an unanswered start is retried",
 		func(c *Config, v string) error {
 			return parseDuration(v, 10*time.Millisecond, 5*time.Minute, &c.StartTimeout)
 		}},
-	{"drain-timeout", "PGDISPATCH_DRAIN_TIMEOUT", "20s", "how long hand-overs under way may take after SIGTERM, 0s to 1h; what is left is released",
+	{"drain-timeout", "PGDISPATCH_DRAIN_TIMEOUT", "20s", "time for running starts to finish after SIGTERM, 0s to 1h; remaining items are released",
 		func(c *Config, v string) error { return parseDuration(v, 0, time.Hour, &c.DrainTimeout) }},
-	{"max-watches", "PGDISPATCH_MAX_WATCHES", "800", "how many open executions this replica long-polls at once, 0 to 100000",
+	{"max-watches", "PGDISPATCH_MAX_WATCHES", "800", "maximum number of open executions that this replica long-polls, 0 to 100000",
 		func(c *Config, v string) error { return parseInt(v, 0, 100000, &c.MaxWatches) }},
-	{"listen", "PGDISPATCH_LISTEN", "on", "on: be woken by notifications; off: poll only, for a transaction pooler",
+	{"listen", "PGDISPATCH_LISTEN", "on", "on: wake up on notifications; off: poll only, for use behind a transaction pooler",
 		func(c *Config, v string) error { return parseSwitch(v, &c.Listen) }},
-	{"durable-commits", "PGDISPATCH_DURABLE_COMMITS", "claims", "which commits wait for the disk: claims, all, or none (after a crash of Postgres, a workspace may then exceed its limit)",
+	{"durable-commits", "PGDISPATCH_DURABLE_COMMITS", "claims", "commits that wait for the disk: claims, all, or none (a crash of Postgres may then let a workspace exceed its limit)",
 		func(c *Config, v string) error { return parseDurability(v, &c.Durable) }},
-	{"admin-addr", "PGDISPATCH_ADMIN_ADDR", "", "host:port that /livez, /readyz, /metrics and the web view at /ui/ are served on; empty: nowhere",
+	{"admin-addr", "PGDISPATCH_ADMIN_ADDR", "", "host:port to serve /livez, /readyz, /metrics and the web view at /ui/; disabled if empty",
 		func(c *Config, v string) error { return parseAddress(v, &c.AdminAddr) }},
-	{"admin-token", "PGDISPATCH_ADMIN_TOKEN", "", "token to look and act by the web view, and for profiles at /debug/pprof/, 16 characters or more; empty: nobody acts, and looks on loopback only",
+	{"admin-token", "PGDISPATCH_ADMIN_TOKEN", "", "token for viewing and acting in the web view, and for /debug/pprof/, at least 16 characters; if empty, pages are read-only and on loopback only",
 		func(c *Config, v string) error { return parseToken(v, &c.AdminToken) }},
-	{"view-token", "PGDISPATCH_VIEW_TOKEN", "", "another token, to look by the web view and no more, 16 characters or more; empty: none",
+	{"view-token", "PGDISPATCH_VIEW_TOKEN", "", "token for viewing only, at least 16 characters; it must differ from the admin token",
 		func(c *Config, v string) error { return parseToken(v, &c.ViewToken) }},
-	{"operator-database-url", operatorVariable, "", "Postgres as a role that may change what is changed by the web view; empty: as the replica",
+	{"operator-database-url", operatorVariable, "", "Postgres connection URL for changes in the web view; if empty, database-url",
 		func(c *Config, v string) error { return parseDatabaseURL(v, &c.OperatorURL) }},
-	{"temporal-ui-url", "PGDISPATCH_TEMPORAL_UI_URL", "", "URL of Temporal's own web interface, such as http://localhost:8233, that the web view's items link to; empty: no links",
+	{"temporal-ui-url", "PGDISPATCH_TEMPORAL_UI_URL", "", "URL of Temporal's web UI, such as http://localhost:8233; the web view then links items to their workflows",
 		func(c *Config, v string) error { return parseUIURL(v, &c.TemporalUI) }},
-	{"metrics-workspaces", "PGDISPATCH_METRICS_WORKSPACES", "0", "of how many workspaces there are metrics, those with the most items, 0 to 1000",
+	{"metrics-workspaces", "PGDISPATCH_METRICS_WORKSPACES", "0", "number of workspaces with their own metrics, those with the most items, 0 to 1000",
 		func(c *Config, v string) error { return parseInt(v, 0, 1000, &c.MetricsWorkspaces) }},
-	{"callback-url", "PGDISPATCH_CALLBACK_URL", "", "URL that Temporal is to call when a workflow has ended, and that leads to callback-addr of any replica; empty: none",
+	{"callback-url", "PGDISPATCH_CALLBACK_URL", "", "URL that Temporal calls when a workflow ends; it must lead to the callback-addr of a replica",
 		func(c *Config, v string) error { return parseCallbackURL(v, &c.CallbackURL) }},
-	{"callback-addr", "PGDISPATCH_CALLBACK_ADDR", "", "host:port that this replica hears such calls on; empty: nowhere",
+	{"callback-addr", "PGDISPATCH_CALLBACK_ADDR", "", "host:port on which this replica accepts completion callbacks; disabled if empty",
 		func(c *Config, v string) error { return parseAddress(v, &c.CallbackAddr) }},
-	{"log-level", "PGDISPATCH_LOG_LEVEL", "info", "debug, info, warn or error",
+	{"log-level", "PGDISPATCH_LOG_LEVEL", "info", "lowest level to log: debug, info, warn or error",
 		func(c *Config, v string) error { return parseLevel(v, &c.LogLevel) }},
 }...)
 
@@ -165,7 +165,7 @@ func AddFlags(flags *pflag.FlagSet, options []Option) {
 		}
 		flags.String(o.Flag, "", usage+"]")
 	}
-	flags.String(configFlag, "", "YAML file with values that no flag and no variable gives [$"+configVariable+"]")
+	flags.String(configFlag, "", "YAML file with values for options that no flag or variable sets [$"+configVariable+"]")
 }
 
 // Read reads all options and reports all errors at once.

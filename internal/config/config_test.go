@@ -137,8 +137,8 @@ PGDISPATCH_START_TIMEOUT is "6m": it must be a duration from 10ms to 5m0s, such 
 PGDISPATCH_DRAIN_TIMEOUT is "-1s": it must be a duration from 0s to 1h0m0s, such as 500ms, 30s or 5m
 PGDISPATCH_MAX_WATCHES is "100001": it must be a whole number from 0 to 100000
 PGDISPATCH_LISTEN is "maybe": it must be on or off
-PGDISPATCH_ADMIN_ADDR is "9464": it must be host:port, such as 127.0.0.1:9464 or :9464; port 0 takes any that is free
-PGDISPATCH_ADMIN_TOKEN is "***": it must have 16 characters or more
+PGDISPATCH_ADMIN_ADDR is "9464": it must be host:port, such as 127.0.0.1:9464 or :9464; port 0 selects a free port
+PGDISPATCH_ADMIN_TOKEN is "***": it must have at least 16 characters
 --log-level is "loud": it must be debug, info, warn or error`)
 }
 
@@ -146,13 +146,13 @@ func TestTheTokenForLookingIsAnotherThanTheOneForActing(t *testing.T) {
 	t.Parallel()
 	c, err := readRunConfig(t, map[string]string{"PGDISPATCH_ADMIN_TOKEN": "0123456789abcdef", "PGDISPATCH_VIEW_TOKEN": "0123456789abcdef"})
 	require.NoError(t, err)
-	require.ErrorContains(t, c.checkTokens(), "PGDISPATCH_VIEW_TOKEN is the same as PGDISPATCH_ADMIN_TOKEN")
+	require.ErrorContains(t, c.checkTokens(), "PGDISPATCH_VIEW_TOKEN equals PGDISPATCH_ADMIN_TOKEN")
 	c.ViewToken = "fedcba9876543210"
 	require.NoError(t, c.checkTokens())
 	c.ViewToken, c.AdminToken = "", ""
 	require.NoError(t, c.checkTokens())
 	_, err = readRunConfig(t, map[string]string{"PGDISPATCH_VIEW_TOKEN": "short", "PGDISPATCH_OPERATOR_DATABASE_URL": "postgres://me:secret@db:port/x"})
-	require.ErrorContains(t, err, `PGDISPATCH_VIEW_TOKEN is "***": it must have 16 characters or more`)
+	require.ErrorContains(t, err, `PGDISPATCH_VIEW_TOKEN is "***": it must have at least 16 characters`)
 	require.ErrorContains(t, err, `PGDISPATCH_OPERATOR_DATABASE_URL is "***": `)
 	require.NotContains(t, err.Error(), "secret")
 }

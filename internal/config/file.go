@@ -27,7 +27,7 @@ func (o Option) key() string { return strings.ReplaceAll(o.Flag, "-", "_") }
 func readConfigFile(path string) (map[string]fileValue, error) {
 	file, err := os.Open(path) //nolint:gosec // the user chooses the path
 	if err != nil {
-		return nil, fmt.Errorf("%w: name a file that is there and may be read", err)
+		return nil, fmt.Errorf("%w: name a file that exists and is readable", err)
 	}
 	defer func() { _ = file.Close() }()
 	decoder := yaml.NewDecoder(file)
@@ -39,11 +39,11 @@ func readConfigFile(path string) (map[string]fileValue, error) {
 		return nil, err
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("it must be one YAML document")
+		return nil, errors.New("it must contain exactly one YAML document")
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, errors.New("it must have lines such as \"workers: 10\"")
+		return nil, errors.New("it must be a mapping with lines such as \"workers: 10\"")
 	}
 	return readValues(path, root.Content)
 }
@@ -57,9 +57,9 @@ func readValues(path string, nodes []*yaml.Node) (map[string]fileValue, error) {
 		_, twice := values[key]
 		switch {
 		case !slices.ContainsFunc(RunOptions, func(o Option) bool { return o.key() == key }):
-			faults = append(faults, fmt.Errorf("%s is not known: %s", place, nearestKey(key)))
+			faults = append(faults, fmt.Errorf("unknown key %s: %s", place, nearestKey(key)))
 		case twice:
-			faults = append(faults, fmt.Errorf("%s is there twice: take one away", place))
+			faults = append(faults, fmt.Errorf("duplicate key %s: remove one", place))
 		case value.Kind != yaml.ScalarNode:
 			faults = append(faults, fmt.Errorf("%s must be one value, such as %q", place, "workers: 10"))
 		case value.Tag == "!!null": // counts as unset

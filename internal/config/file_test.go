@@ -53,9 +53,9 @@ func TestAllFaultsOfAllSourcesAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	path := written(t, "c.yaml", "worker: 10\nLEASE: 30s\ncolour: blue\nlisten: [on]\nlisten: on\npoll_interval: 5\nadmin_token: short\n")
 	_, err := readRunConfig(t, map[string]string{"PGDISPATCH_LEASE": "0.5s", "DATABASE_URL": "postgres://app:secret@db:port/shop"}, "--config", path, "--log-level=loud")
-	require.ErrorContains(t, err, `--config is "`+path+`": worker in line 1 of `+path+` is not known: did you mean workers?
-LEASE in line 2 of `+path+` is not known: did you mean lease?
-colour in line 3 of `+path+` is not known: the keys are database_url, allow_insecure_database,`)
+	require.ErrorContains(t, err, `--config is "`+path+`": unknown key worker in line 1 of `+path+`: did you mean workers?
+unknown key LEASE in line 2 of `+path+`: did you mean lease?
+unknown key colour in line 3 of `+path+`: the keys are database_url, allow_insecure_database,`)
 	require.ErrorContains(t, err, `listen in line 4 of `+path+` must be one value, such as "workers: 10"`)
 	require.ErrorContains(t, err, `PGDISPATCH_LEASE is "0.5s": it must be a duration`)
 	require.ErrorContains(t, err, `--log-level is "loud"`)
@@ -67,19 +67,19 @@ func TestFaultsOfValuesInAFileNameTheirLine(t *testing.T) {
 	t.Parallel()
 	path := written(t, "c.yaml", "# a comment\npoll_interval: 5\nadmin_token: short\nworkers: 3\nworkers: 4\n")
 	_, err := readRunConfig(t, nil, "--config", path)
-	require.ErrorContains(t, err, "workers in line 5 of "+path+" is there twice: take one away")
+	require.ErrorContains(t, err, "duplicate key workers in line 5 of "+path+": remove one")
 	path = written(t, "c.yaml", "# a comment\npoll_interval: 5\nadmin_token: short\n")
 	_, err = readRunConfig(t, nil, "--config", path)
 	require.EqualError(t, err, `configuration: poll_interval in line 2 of `+path+` is "5": it must be a duration from 10ms to 1h0m0s, such as 500ms, 30s or 5m
-admin_token in line 3 of `+path+` is "***": it must have 16 characters or more`)
+admin_token in line 3 of `+path+` is "***": it must have at least 16 characters`)
 }
 
 func TestAFileThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"workers":                          `it must have lines such as "workers: 10"`,
-		"- workers":                        `it must have lines such as "workers: 10"`,
-		"workers: 10\n---\nworkers: 11":    "it must be one YAML document",
+		"workers":                          `it must be a mapping with lines such as "workers: 10"`,
+		"- workers":                        `it must be a mapping with lines such as "workers: 10"`,
+		"workers: 10\n---\nworkers: 11":    "it must contain exactly one YAML document",
 		"workers: [":                       "yaml: ",
 		"lease: &a 30s\nstart_timeout: *a": "must be one value",
 	} {

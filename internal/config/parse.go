@@ -24,7 +24,7 @@ const (
 func parseDatabaseURL(text string, into *string) error {
 	*into = text
 	if _, err := pgx.ParseConfig(text); err != nil {
-		return fmt.Errorf("%w: it must be such as postgres://user@host:5432/database", postgres.Redact(err))
+		return fmt.Errorf("%w: it must look like postgres://user@host:5432/database", postgres.Redact(err))
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func parseCallbackURL(text string, into *string) error {
 	if text != "" {
 		u, err := url.Parse(text)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" || len(text) > maxCallbackURL {
-			return fmt.Errorf("it must be a URL such as https://pgdispatch.example.com/callbacks, without a password, of %d characters at the most", maxCallbackURL)
+			return fmt.Errorf("it must be a URL such as https://pgdispatch.example.com/callbacks, without a password, of at most %d characters", maxCallbackURL)
 		}
 	}
 	*into = text
@@ -91,9 +91,9 @@ func parseCallbackURL(text string, into *string) error {
 func (c Config) checkCallbacks() error {
 	switch {
 	case c.CallbackURL != "" && c.CallbackAddr == "":
-		return errors.New("PGDISPATCH_CALLBACK_URL is set and PGDISPATCH_CALLBACK_ADDR is not: nobody would hear what Temporal says")
+		return errors.New("PGDISPATCH_CALLBACK_URL is set without PGDISPATCH_CALLBACK_ADDR: set both, or neither")
 	case c.CallbackURL == "" && c.CallbackAddr != "":
-		return errors.New("PGDISPATCH_CALLBACK_ADDR is set and PGDISPATCH_CALLBACK_URL is not: Temporal would not know whom to call")
+		return errors.New("PGDISPATCH_CALLBACK_ADDR is set without PGDISPATCH_CALLBACK_URL: set both, or neither")
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (c Config) checkCallbacks() error {
 func parseAddress(text string, into *string) error {
 	if text != "" {
 		if _, port, err := net.SplitHostPort(text); err != nil || port == "" {
-			return errors.New("it must be host:port, such as 127.0.0.1:9464 or :9464; port 0 takes any that is free")
+			return errors.New("it must be host:port, such as 127.0.0.1:9464 or :9464; port 0 selects a free port")
 		}
 	}
 	*into = text
@@ -110,7 +110,7 @@ func parseAddress(text string, into *string) error {
 
 func parseToken(text string, into *string) error {
 	if text != "" && len(text) < minTokenLength {
-		return fmt.Errorf("it must have %d characters or more", minTokenLength)
+		return fmt.Errorf("it must have at least %d characters", minTokenLength)
 	}
 	*into = text
 	return nil
@@ -119,7 +119,7 @@ func parseToken(text string, into *string) error {
 // checkTokens refuses one token for both purposes, because the view token is shared more freely.
 func (c Config) checkTokens() error {
 	if c.ViewToken != "" && c.ViewToken == c.AdminToken {
-		return errors.New("configuration: PGDISPATCH_VIEW_TOKEN is the same as PGDISPATCH_ADMIN_TOKEN: who has it could act; make another")
+		return errors.New("configuration: PGDISPATCH_VIEW_TOKEN equals PGDISPATCH_ADMIN_TOKEN and would allow changes: choose a different token")
 	}
 	return nil
 }

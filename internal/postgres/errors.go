@@ -26,11 +26,11 @@ const (
 
 // remedies tell the operator what to do. The replica continues by itself once that is done.
 var remedies = map[string]string{
-	readOnly:       "this server takes no writes: DATABASE_URL must lead to the primary",
-	diskFull:       "the database's disk is full: make room",
-	tooManyClients: "a replica needs 12 connections: raise max_connections or the role's limit, or end what holds the others",
-	queryCanceled:  "if the role, the database or a pooler sets a statement_timeout, remove it",
-	noPrivilege:    "grant the role what it needs: pgdispatch_dispatcher to run, pgdispatch_enqueuer to enqueue, pgdispatch_reader to look, pgdispatch_operator to change",
+	readOnly:       "this server is read-only: DATABASE_URL must lead to the primary",
+	diskFull:       "the database's disk is full: free some space",
+	tooManyClients: "a replica needs 12 connections: raise max_connections or the role's limit, or close other connections",
+	queryCanceled:  "remove any statement_timeout of the role, the database or a pooler",
+	noPrivilege:    "grant the role pgdispatch_dispatcher to run, pgdispatch_enqueuer to enqueue, pgdispatch_reader to read, or pgdispatch_operator to change",
 }
 
 // HasCode reports whether err is an error of Postgres with this SQLSTATE.
@@ -88,7 +88,7 @@ func WithRemedy(err error) error {
 type withheld struct{ *pgconn.PgError }
 
 func (w withheld) Error() string {
-	return fmt.Sprintf("%s: a value that is not shown here was refused: the log of Postgres has it, and where that was (SQLSTATE %s)", w.Severity, w.Code)
+	return fmt.Sprintf("%s: Postgres rejected a value, which is not shown here; see the Postgres log (SQLSTATE %s)", w.Severity, w.Code)
 }
 
 func (w withheld) Unwrap() error { return w.PgError }

@@ -26,8 +26,8 @@ const (
 	pingTimeout = time.Second
 )
 
-const unverified = "%s: the connection to %s is %w: it leaves this machine, and nothing proves that the server is the right one. " +
-	"Set sslmode=verify-full, with sslrootcert where the authority is your own; or, where you trust the network between, PGDISPATCH_ALLOW_INSECURE_DATABASE=on"
+const unverified = "%s: the connection to %s is %w: it leaves this machine, and the server's identity is not checked. " +
+	"Set sslmode=verify-full, and sslrootcert for a private CA; or, on a trusted network, PGDISPATCH_ALLOW_INSECURE_DATABASE=on"
 
 // Target is a database to connect to.
 type Target struct {

@@ -168,11 +168,11 @@ func (a *Admin) local(r *nethttp.Request) bool {
 
 func (a *Admin) refuse(w nethttp.ResponseWriter, noToken bool) {
 	if noToken {
-		nethttp.Error(w, "this is served on loopback only: set PGDISPATCH_ADMIN_TOKEN, and send it as a bearer token or as the password", nethttp.StatusForbidden)
+		nethttp.Error(w, "this page is served on loopback only: set PGDISPATCH_ADMIN_TOKEN, and send it as a bearer token or password", nethttp.StatusForbidden)
 		return
 	}
 	w.Header().Set("WWW-Authenticate", `Basic realm="pgdispatch: your name, and PGDISPATCH_ADMIN_TOKEN as the password", charset="UTF-8"`)
-	nethttp.Error(w, "send PGDISPATCH_ADMIN_TOKEN as a bearer token, or as the password with your name; to look at pages, PGDISPATCH_VIEW_TOKEN will do", nethttp.StatusUnauthorized)
+	nethttp.Error(w, "send PGDISPATCH_ADMIN_TOKEN as a bearer token, or as the password with your name; PGDISPATCH_VIEW_TOKEN suffices to view pages", nethttp.StatusUnauthorized)
 }
 
 func isLoopback(address string) bool {

@@ -149,7 +149,7 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 		all = append(all, shutdown(ctx))
 	}
 	if err := errors.Join(all...); err != nil {
-		return fmt.Errorf("export what is left: %w", err)
+		return fmt.Errorf("export remaining telemetry: %w", err)
 	}
 	return nil
 }

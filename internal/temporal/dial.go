@@ -27,8 +27,8 @@ const (
 	reconnectCap  = time.Second
 )
 
-const unverified = "TEMPORAL_ADDRESS: the connection to %s is %w: it leaves this machine without TLS, or with a certificate that nobody checks. " +
-	"Set TEMPORAL_TLS=true, with TEMPORAL_TLS_SERVER_CA_CERT_PATH where the authority is your own; or, where you trust the network between, PGDISPATCH_ALLOW_INSECURE_TEMPORAL=on"
+const unverified = "TEMPORAL_ADDRESS: the connection to %s is %w: it leaves this machine without TLS, or without checking the certificate. " +
+	"Set TEMPORAL_TLS=true, and TEMPORAL_TLS_SERVER_CA_CERT_PATH for a private CA; or, on a trusted network, PGDISPATCH_ALLOW_INSECURE_TEMPORAL=on"
 
 // Target is a Temporal frontend to connect to. What it leaves empty is read from Temporal's own configuration.
 type Target struct {

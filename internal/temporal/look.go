@@ -22,7 +22,7 @@ const (
 )
 
 // gone is the end of a workflow that was started but that Temporal no longer knows.
-var gone = End{Outcome: "FAILED", Reason: "workflow is gone from Temporal: deleted, or its retention is over"}
+var gone = End{Outcome: "FAILED", Reason: "workflow is gone from Temporal: deleted, or its retention has expired"}
 
 // Page is one page of a list of closed workflows.
 type Page struct {

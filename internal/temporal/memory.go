@@ -23,7 +23,7 @@ const (
 
 // ErrForgotten reports an item that must not be started again: an earlier start was never answered. If its workflow
 // ran, it may have ended so long ago that Temporal has forgotten it.
-var ErrForgotten = errors.New("an earlier start was never answered, and is so long ago that Temporal may have forgotten its workflow")
+var ErrForgotten = errors.New("an earlier start was never answered, and Temporal may no longer retain its workflow")
 
 // memories holds a memory per namespace.
 type memories struct{ of sync.Map }
@@ -58,7 +58,7 @@ func (t *Client) mayForget(ctx context.Context, start Start) error {
 	if assumed != nil {
 		why = fmt.Sprintf("the namespace's retention cannot be read, so %s is assumed: %v", retention, assumed)
 	}
-	return As(Permanent, fmt.Errorf("%w (first sent %s ago; %s): replay it if its workflow did not run",
+	return As(Permanent, fmt.Errorf("%w (first sent %s ago; %s): replay the item if its workflow did not run",
 		ErrForgotten, start.UnansweredFor.Round(time.Second), why))
 }
 

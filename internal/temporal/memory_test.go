@@ -45,7 +45,7 @@ func TestItemThatTemporalMayHaveForgottenIsNotStarted(t *testing.T) {
 			require.ErrorIs(t, err, ErrForgotten)
 			require.Equal(t, Permanent, Classify(err))
 			require.ErrorContains(t, err, "the namespace's retention is "+c.retention.String())
-			require.ErrorContains(t, err, "replay it if its workflow did not run")
+			require.ErrorContains(t, err, "replay the item if its workflow did not run")
 			require.Empty(t, service.started)
 			require.Equal(t, "shop", service.asked[0].Namespace)
 		})

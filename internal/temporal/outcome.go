@@ -129,7 +129,7 @@ func Remedy(err error, namespace string) string {
 	switch {
 	case errors.As(err, &missing):
 		return "register it (temporal operator namespace create --namespace " + strconv.Quote(namespace) +
-			"), or correct workflow_definitions.namespace or TEMPORAL_NAMESPACE; waiting items then run by themselves"
+			"), or correct workflow_definitions.namespace or TEMPORAL_NAMESPACE; waiting items then start automatically"
 	case Code(err) == codes.PermissionDenied:
 		return "allow the API key or certificate of pgdispatch to start workflows in this namespace"
 	case Code(err) == codes.Unauthenticated:

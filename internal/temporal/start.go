@@ -33,7 +33,7 @@ const (
 )
 
 // ErrForeign reports that the workflow ID is in use by a workflow that pgdispatch did not start.
-var ErrForeign = errors.New("workflow ID is taken by a workflow that pgdispatch did not start")
+var ErrForeign = errors.New("workflow ID is used by a workflow that pgdispatch did not start")
 
 // Start is a request to start an item's workflow.
 type Start struct {

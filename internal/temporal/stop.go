@@ -33,7 +33,7 @@ func (t *Client) Stop(ctx context.Context, stop Stop) error {
 	case err != nil:
 		return err
 	case !isOurs(info, stop.ExecutionID):
-		return errors.New("workflow is not pgdispatch's")
+		return errors.New("workflow was not started by pgdispatch")
 	case !isOpen(info):
 		return ErrNotOpen
 	}

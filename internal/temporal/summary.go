@@ -55,11 +55,11 @@ func Result(payloads *commonpb.Payloads) (result, note string) {
 	case encoding == "binary/null":
 		return "", ""
 	case encoding != "json/plain":
-		return "", fmt.Sprintf("encoding %q, %d bytes: not kept", encoding[:min(len(encoding), maxEncoding)], len(data))
+		return "", fmt.Sprintf("encoding %q, %d bytes: not stored", encoding[:min(len(encoding), maxEncoding)], len(data))
 	case len(data) > MaxResult:
-		return "", fmt.Sprintf("%d bytes: more than are ever kept", len(data))
+		return "", fmt.Sprintf("%d bytes: too large to store", len(data))
 	case !json.Valid(data) || !utf8.Valid(data):
-		return "", fmt.Sprintf("%d bytes that are no JSON: not kept", len(data))
+		return "", fmt.Sprintf("%d bytes that are not JSON: not stored", len(data))
 	}
 	return string(data), ""
 }

@@ -181,7 +181,7 @@ func TestWaitSaysHowTheWorkflowEnded(t *testing.T) {
 		"failed with a type": {failed(&failurepb.Failure{Message: "boom", FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
 			ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: "Oven"}}}, ""), End{Outcome: "FAILED", Reason: "boom (Oven)"}},
 		"with a result":        {returned("json/plain", `{"total": 3}`), End{Outcome: "COMPLETED", Result: `{"total": 3}`}},
-		"with a secret":        {returned("binary/encrypted", "x"), End{Outcome: "COMPLETED", Reason: `encoding "binary/encrypted", 1 bytes: not kept`}},
+		"with a secret":        {returned("binary/encrypted", "x"), End{Outcome: "COMPLETED", Reason: `encoding "binary/encrypted", 1 bytes: not stored`}},
 		"terminated, no words": {terminated(""), End{Outcome: "TERMINATED", Reason: "workflow was terminated"}},
 		"failed without words": {failed(nil, ""), End{Outcome: "FAILED"}},
 		"timed out":            {timedOut(""), End{Outcome: "TIMED_OUT", Reason: "workflow timed out"}},

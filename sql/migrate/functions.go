@@ -99,7 +99,7 @@ func replaceFunctions(ctx context.Context, tx pgx.Tx, changed []sql.Function) er
 	}
 	// A function may call a later one.
 	if _, err := tx.Exec(ctx, "set local check_function_bodies = off"); err != nil {
-		return fmt.Errorf("switch off check_function_bodies: %w", err)
+		return fmt.Errorf("disable check_function_bodies: %w", err)
 	}
 	for _, f := range changed {
 		if _, err := tx.Exec(ctx, f.Text); err != nil {
@@ -123,7 +123,7 @@ func replaceTriggers(ctx context.Context, conn *pgx.Conn, file sql.Function) err
 			})
 			var postgres *pgconn.PgError
 			if errors.As(err, &postgres) && postgres.Code == lockNotAvailable {
-				return retry.RetryableError(fmt.Errorf("%w: a transaction has been writing to the table for %s: end it and migrate again", err, triggerPatience))
+				return retry.RetryableError(fmt.Errorf("%w: a transaction has been writing to the table for %s: end it and run the migration again", err, triggerPatience))
 			}
 			return err
 		}
@@ -148,7 +148,7 @@ func record(ctx context.Context, db querier, f sql.Function) error {
 func grant(ctx context.Context, tx pgx.Tx) error {
 	roles, grants := sql.Roles()
 	if _, err := tx.Exec(ctx, roles); err != nil {
-		return fmt.Errorf("make roles: %w", err)
+		return fmt.Errorf("create roles: %w", err)
 	}
 	var complete bool
 	const count = "select count(*) = 5 from pg_roles where rolname in ('pgdispatch_owner', 'pgdispatch_dispatcher', 'pgdispatch_enqueuer', 'pgdispatch_operator', 'pgdispatch_reader')"

@@ -113,7 +113,7 @@ func TestASchemaFromBeforeTheBaselineIsRefusedWithWhatToDo(t *testing.T) {
 		old := &migrate.BeforeBaselineError{}
 		require.ErrorAs(t, err, &old)
 		require.EqualValues(t, 15, old.Version)
-		require.EqualError(t, err, "the schema is of version 15 from before the baseline and cannot be upgraded: "+
+		require.EqualError(t, err, "the schema has version 15, from before the baseline, and cannot be upgraded: "+
 			"export what you need, `drop schema pgdispatch cascade`, and `pgdispatch migrate up`")
 	}
 	require.Equal(t, before, relations(t, conn))

@@ -58,7 +58,7 @@ type BeforeBaselineError struct{ Version int32 }
 
 // Error includes the remedy.
 func (e *BeforeBaselineError) Error() string {
-	return fmt.Sprintf("the schema is of version %d from before the baseline and cannot be upgraded: "+
+	return fmt.Sprintf("the schema has version %d, from before the baseline, and cannot be upgraded: "+
 		"export what you need, `drop schema pgdispatch cascade`, and `pgdispatch migrate up`", e.Version)
 }
 
@@ -67,7 +67,7 @@ type NewerError struct{ Current, Newest int32 }
 
 // Error includes the remedy.
 func (e *NewerError) Error() string {
-	return fmt.Sprintf("the schema is at version %d and this pgdispatch knows %d: migrate it with the newer pgdispatch", e.Current, e.Newest)
+	return fmt.Sprintf("the schema is at version %d and this pgdispatch supports up to %d: migrate it with the newer pgdispatch", e.Current, e.Newest)
 }
 
 // To migrates to a version. It calls report before each migration, and for each function once all are replaced. A nil

@@ -1,8 +1,8 @@
 -- reads
 -- Tables of pgdispatch whose storage settings differ from those of the migrations, or that autovacuum skips.
 select x.relation as name,
-       case when 'autovacuum_enabled=false' = any (c.options) or 'autovacuum_enabled=off' = any (c.options) then 'autovacuum is off for it'
-            else 'it has lost ' || array_to_string(array(select o from unnest(x.options) o except select o from unnest(c.options) o order by 1), ', ')
+       case when 'autovacuum_enabled=false' = any (c.options) or 'autovacuum_enabled=off' = any (c.options) then 'autovacuum is off'
+            else 'missing ' || array_to_string(array(select o from unnest(x.options) o except select o from unnest(c.options) o order by 1), ', ')
        end as problem
 from (values ('workflow_execution_queue', '{fillfactor=50,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_scale_factor=0.05,autovacuum_analyze_scale_factor=0.05,autovacuum_vacuum_cost_delay=0}'::text[]),
              ('workflow_executions', '{fillfactor=50,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_cost_delay=0}'),

@@ -1,7 +1,7 @@
 -- reads
 -- Triggers of pgdispatch that are missing or do not fire, and why.
 select x.relation || '.' || x.name as name,
-       case when t.tgname is null then 'missing' when t.tgenabled = 'D' then 'disabled' else 'fires for replication only' end as problem
+       case when t.tgname is null then 'missing' when t.tgenabled = 'D' then 'disabled' else 'fires only for replication' end as problem
 from (values ('workflow_execution_queue', 'refuse_change'), ('workflow_execution_queue', 'refuse_item'),
              ('workflow_execution_queue', 'item_enqueued'), ('workflow_execution_queue', 'item_moved'),
              ('workflow_execution_queue', 'item_deleted'), ('workflow_execution_queue', 'item_gone'),

@@ -13,16 +13,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/entrant"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/report"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/scenario"
+	"github.com/pgdispatch/pgdispatch/test/internal/command"
 )
 
 // defaultOut is where a complete run writes. Other runs write only to a path that is given.
@@ -30,16 +29,7 @@ const defaultOut = "../docs/benchmarks.md"
 
 func main() {
 	entrant.Main()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		os.Exit(2)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout, os.Stderr) })
 }
 
 // options are the command-line options.

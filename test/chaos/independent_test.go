@@ -12,7 +12,9 @@ import (
 // helpers hold nothing of what the product does: they run processes and read files.
 var helpers = []string{
 	"github.com/pgdispatch/pgdispatch/internal/process",
-	"github.com/pgdispatch/pgdispatch/test/internal/queries", "github.com/pgdispatch/pgdispatch/test/internal/stack",
+	"github.com/pgdispatch/pgdispatch/test/internal/command",
+	"github.com/pgdispatch/pgdispatch/test/internal/queries",
+	"github.com/pgdispatch/pgdispatch/test/internal/stack",
 }
 
 // The harness judges the product by its own statements and its own copy of the rules. It shares no code with it.

@@ -14,17 +14,16 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/fault"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/report"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/run"
+	"github.com/pgdispatch/pgdispatch/test/internal/command"
 )
 
 const (
@@ -39,16 +38,7 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := do(ctx, os.Args[1:], os.Stdout)
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		os.Exit(2)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context, args []string) error { return do(ctx, args, os.Stdout) })
 }
 
 // options are the command-line options.

@@ -14,25 +14,26 @@ import (
 )
 
 const (
-	// testTimeout bounds the tests of one mutant, without their build. A mutant that makes its test wait for ever is caught.
+	// testTimeout bounds the tests of one mutant, without their build. A mutant that makes its test wait forever is
+	// caught.
 	testTimeout = 45 * time.Second
-	// runTimeout bounds the build too, which takes minutes on a machine that has built nothing yet.
+	// runTimeout includes the build, which takes minutes with an empty build cache.
 	runTimeout = 10 * time.Minute
 )
 
-// verdict is what came of testing a mutant.
+// verdict is the result of testing a mutant.
 type verdict string
 
 const (
 	// red: the named test failed, as it should.
 	red verdict = "red"
-	// hung: the named test waited for what never came. It is as good as red.
+	// hung: the named test timed out. It counts as red.
 	hung verdict = "hung"
-	// crashed: the mutant took the test process down. It is as good as red.
+	// crashed: the test process crashed. It counts as red.
 	crashed verdict = "crashed"
-	// survived: the named test is green without the guard.
+	// survived: the named test passed without the guard.
 	survived verdict = "SURVIVED"
-	// broken: the mutant cannot be built or its SQL is no SQL, so its redness says nothing about the guard.
+	// broken: the mutant does not build or its SQL is invalid, so the failure says nothing about the guard.
 	broken verdict = "BROKEN"
 	// stale: the guard's text is no longer where the mutant looks for it.
 	stale verdict = "STALE"
@@ -52,7 +53,7 @@ func (v verdict) remedy() string {
 	}
 }
 
-// result is a mutant, tested.
+// result is the result of testing one mutant.
 type result struct {
 	mutant  mutant
 	verdict verdict
@@ -60,7 +61,7 @@ type result struct {
 	output  string
 }
 
-// lab tests what is in the repository at root.
+// lab tests mutants of the repository at root.
 type lab struct{ root string }
 
 // test tests one mutant.
@@ -79,7 +80,7 @@ func (l lab) test(ctx context.Context, m mutant) result {
 	return result{m, judge(m.test, output, err), time.Since(began), output}
 }
 
-// baseline runs the named tests of all mutants on the product as it is: they must be there, and green.
+// baseline runs the named tests of all mutants without any mutant: they must exist and pass.
 func (l lab) baseline(ctx context.Context, list []mutant) error {
 	tests := map[string][]string{}
 	for _, m := range list {
@@ -104,7 +105,8 @@ func (l lab) baseline(ctx context.Context, list []mutant) error {
 func (l lab) goTest(ctx context.Context, pkg, tests string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
-	args := append([]string{"test", "-v", "-count=1", "-vet=off", "-timeout", testTimeout.String(), "-run", "^(" + tests + ")$"}, flags...)
+	args := []string{"test", "-v", "-count=1", "-vet=off", "-timeout", testTimeout.String(), "-run", "^(" + tests + ")$"}
+	args = append(args, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = l.root
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go passes it on to the test
@@ -113,16 +115,17 @@ func (l lab) goTest(ctx context.Context, pkg, tests string, flags ...string) (st
 	return string(output), err
 }
 
-// badSQL are the errors of a statement that Postgres cannot read, which is not what a guard's absence looks like.
+// badSQL matches the errors of invalid statements. A missing guard does not cause these.
 var badSQL = regexp.MustCompile(`SQLSTATE 42(601|703|704|804|846|883|P01|P02|P10|P18)`)
 
-// judge reads what go test printed, and the error it ended with.
+// judge returns the verdict for the output of go test and the error that it ended with.
 func judge(test, output string, err error) verdict {
 	var exit *exec.ExitError
 	switch {
 	case err == nil && strings.Contains(output, "--- PASS: "+test+" "):
 		return survived
-	case !errors.As(err, &exit), strings.Contains(output, "[build failed]"), strings.Contains(output, "[setup failed]"), badSQL.MatchString(output):
+	case !errors.As(err, &exit), badSQL.MatchString(output),
+		strings.Contains(output, "[build failed]"), strings.Contains(output, "[setup failed]"):
 		return broken
 	case strings.Contains(output, "panic: test timed out after"):
 		return hung

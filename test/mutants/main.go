@@ -1,52 +1,42 @@
-// Command mutants takes the product's guards away, one at a time, and sees that a named test goes red without each.
+// Command mutants removes the product's guards, one at a time, and checks that a named test fails without each.
 //
-//	go run -C test ./mutants                  # all of them, as a table; some minutes
-//	go run -C test ./mutants -only heartbeat  # those whose name has this in it
-//	go run -C test ./mutants -show            # with what the tests said: are they red for the right reason?
+//	go run -C test ./mutants                  # all of them, as a table; takes minutes
+//	go run -C test ./mutants -only heartbeat  # those whose names contain this
+//	go run -C test ./mutants -show            # with the tests' output: do they fail for the right reason?
 //	go run -C test ./mutants -o mutants.md    # also writes the table to a Markdown file
 //
-// A mutant is a few replacements of text in files of the product. Nothing is written there: the go command is given the
-// changed files by its -overlay flag, for Go and for embedded SQL alike.
+// A mutant is a few text replacements in the product's files, in Go or in embedded SQL. The files themselves are not
+// changed: the go command reads the mutated text through its -overlay flag.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/pgdispatch/pgdispatch/test/internal/command"
 )
 
 // atOnce is how many mutants are tested at the same time. Each has a build, a test process and perhaps a Postgres.
 const atOnce = 2
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := do(ctx, os.Args[1:], os.Stdout)
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		os.Exit(2)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context, args []string) error { return do(ctx, args, os.Stdout) })
 }
 
 func do(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	flags.SetOutput(out)
 	root := flags.String("root", "..", "the repository's `directory`")
-	only := flags.String("only", "", "the mutants whose name has this `text` in it")
+	only := flags.String("only", "", "only the mutants whose names contain this `text`")
 	path := flags.String("o", "", "also write the table to this Markdown `file`")
-	show := flags.Bool("show", false, "print what the tests said, too")
+	show := flags.Bool("show", false, "also print the tests' output")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -81,7 +71,9 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 // all returns every mutant there is.
 func all() []mutant {
 	var list []mutant
-	for _, part := range [][]mutant{leases, limits, memories, ambiguity, identity, gate, policy, ends, roles, webPages} {
+	for _, part := range [][]mutant{
+		leases, limits, memories, ambiguity, identity, gate, policy, ends, roles, webPages, migrations,
+	} {
 		list = append(list, part...)
 	}
 	return list
@@ -97,8 +89,8 @@ func named(list []mutant, text string) []mutant {
 	return chosen
 }
 
-// testAll tests the mutants, after their tests without them, and prints a line for each as it ends. The results are in the
-// order of the list.
+// testAll runs the named tests without any mutant, then tests each mutant and prints a line for it as it ends. The
+// results are in the order of the list.
 func testAll(ctx context.Context, l lab, list []mutant, out io.Writer) ([]result, error) {
 	began := time.Now()
 	fmt.Fprintf(out, "the named tests without any mutant must be green ... ")
@@ -128,7 +120,7 @@ func testAll(ctx context.Context, l lab, list []mutant, out io.Writer) ([]result
 	return results, ctx.Err()
 }
 
-// summary says what has to be done, and is an error where something has.
+// summary prints what has to be done, and returns an error if anything has.
 func summary(results []result, out io.Writer) error {
 	var wrong []string
 	for _, r := range results {
@@ -139,13 +131,14 @@ func summary(results []result, out io.Writer) error {
 		fmt.Fprintf(out, "\n%s: %s: %s\n%s\n", r.mutant.name, r.verdict, r.verdict.remedy(), tail(r.output))
 	}
 	if len(wrong) > 0 {
-		return fmt.Errorf("%d of %d guards are not shown to be needed: %s", len(wrong), len(results), strings.Join(wrong, "; "))
+		return fmt.Errorf("%d of %d guards are not shown to be needed: %s",
+			len(wrong), len(results), strings.Join(wrong, "; "))
 	}
 	fmt.Fprintf(out, "\nPASS: %d mutants, and a named test went red for each\n", len(results))
 	return nil
 }
 
-// tail is the end of a test's output, where what went wrong is.
+// tail returns the end of a test's output, which contains the failure.
 func tail(output string) string {
 	const lines = 30
 	all := strings.Split(strings.TrimSpace(output), "\n")

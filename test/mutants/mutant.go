@@ -11,19 +11,19 @@ import (
 
 // mutant is the product without one guard.
 type mutant struct {
-	// name is the guard, unique in the list.
+	// name names the guard. It is unique.
 	name string
-	// instead says what the mutant does.
+	// instead says what happens without the guard.
 	instead string
 	edits   []edit
-	// pkg and test are the package and the test in it that must go red.
+	// pkg is a package and test is its test that must fail.
 	pkg, test string
 }
 
-// edit replaces text that a file has exactly once. Short anchors last longest.
+// edit replaces text that occurs exactly once in a file. Short anchors last longest.
 type edit struct{ file, old, new string }
 
-// files are the mutant's files, each once.
+// files returns the mutant's files, each once.
 func (m mutant) files() []string {
 	var files []string
 	for _, e := range m.edits {
@@ -34,7 +34,8 @@ func (m mutant) files() []string {
 	return files
 }
 
-// mutated returns the changed text of the mutant's files. It is an error where a guard has moved: then the mutant is stale.
+// mutated returns the changed text of the mutant's files. It returns an error if a guard has moved: then the mutant is
+// stale.
 func (m mutant) mutated(root string) (map[string]string, error) {
 	texts := map[string]string{}
 	for _, e := range m.edits {
@@ -47,15 +48,16 @@ func (m mutant) mutated(root string) (map[string]string, error) {
 			text = string(bytes)
 		}
 		if n := strings.Count(text, e.old); n != 1 {
-			return nil, fmt.Errorf("mutant %q is stale: %s has %d times %q, want once: point it at the guard as it is now", m.name, e.file, n, e.old)
+			return nil, fmt.Errorf("mutant %q is stale: %s has %d times %q, want once: point it at the guard as it is now",
+				m.name, e.file, n, e.old)
 		}
 		texts[e.file] = strings.Replace(text, e.old, e.new, 1)
 	}
 	return texts, nil
 }
 
-// overlay writes the changed files and the list of them that go's -overlay flag reads to a directory, and returns the list's
-// path.
+// overlay writes the changed files to a directory, with the list of them that go's -overlay flag reads, and returns the
+// list's path.
 func (m mutant) overlay(root, directory string) (string, error) {
 	texts, err := m.mutated(root)
 	if err != nil {

@@ -84,13 +84,14 @@ func TestJudgeKnowsARedTestFromABrokenMutant(t *testing.T) {
 	}
 }
 
-// repository is a module with one guard in Go, one in embedded text, and a test that misses them.
+// repository returns a module with a guard in Go, one in embedded text, and a test that is to notice their absence.
 func repository(t *testing.T, test string) string {
 	t.Helper()
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":        "module example.com/guarded\n\ngo 1.26.0\n",
-		"a/guard.go":    "package a\n\nimport _ \"embed\"\n\n//go:embed guard.sql\nvar text string\n\nfunc guarded() bool { return true }\n",
+		"go.mod": "module example.com/guarded\n\ngo 1.26.0\n",
+		"a/guard.go": "package a\n\nimport _ \"embed\"\n\n//go:embed guard.sql\nvar text string\n\n" +
+			"func guarded() bool { return true }\n",
 		"a/guard.sql":   "where token = $1",
 		"a/any_test.go": "package a\n\nimport \"testing\"\n\nfunc TestGuards(t *testing.T) {\n\t" + test + "\n}\n",
 	} {

@@ -12,7 +12,8 @@ func heading() string {
 }
 
 func (r result) line() string {
-	return fmt.Sprintf(row, r.mutant.name, short(r.mutant), strings.TrimPrefix(r.mutant.pkg, "./")+"."+r.mutant.test, r.verdict,
+	test := strings.TrimPrefix(r.mutant.pkg, "./") + "." + r.mutant.test
+	return fmt.Sprintf(row, r.mutant.name, short(r.mutant), test, r.verdict,
 		fmt.Sprintf("%.0f", r.took.Seconds()), r.check(), r.mutant.instead)
 }
 
@@ -52,7 +53,8 @@ func page(results []result) string {
 		if !r.verdict.pass() {
 			check += ", " + string(r.verdict)
 		}
-		fmt.Fprintf(&out, "| %s | %s | %s | `%s` in `%s` | %s |\n", r.mutant.name, strings.Join(files, ", "), r.mutant.instead,
+		fmt.Fprintf(&out, "| %s | %s | %s | `%s` in `%s` | %s |\n",
+			r.mutant.name, strings.Join(files, ", "), r.mutant.instead,
 			r.mutant.test, strings.TrimPrefix(r.mutant.pkg, "./"), check)
 	}
 	fmt.Fprintf(&out, "\n%d mutants.\n", len(results))

@@ -13,7 +13,7 @@ import (
 )
 
 func (a *App) auditCommand() *cobra.Command {
-	group := &cobra.Command{Use: "audit", Short: "See who changed what from the command line, and when"}
+	group := &cobra.Command{Use: "audit", Short: "Show who changed what, and when"}
 	list := a.auditListCommand()
 	config.AddFlags(list.Flags(), config.DatabaseOptions)
 	group.AddCommand(list)
@@ -25,9 +25,9 @@ func (a *App) auditListCommand() *cobra.Command {
 	var since, until, output string
 	var limit int
 	command := &cobra.Command{
-		Use: "list", Short: "List changes, the newest first", Args: cobra.NoArgs,
-		Long: "List what was changed by commands of pgdispatch, the newest first. BY is who said to have done it, ROLE the role of\n" +
-			"Postgres that did. Changes by plain SQL are not in it, but for requests to stop executions.",
+		Use: "list", Short: "List changes, newest first", Args: cobra.NoArgs,
+		Long: "List changes made with pgdispatch commands and the web view, newest first. BY is the name given with --by or in the web view,\n" +
+			"ROLE is the Postgres role. Changes made with plain SQL are not listed, except requests to stop executions.",
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
 			err := errors.Join(checkOutput(output), checkLimit(limit), checkBefore(filter.Before), clean("by", filter.Who), clean("action", filter.Action))
 			if err != nil {
@@ -46,12 +46,12 @@ func (a *App) auditListCommand() *cobra.Command {
 			return a.printAudit(changes, limit)
 		}),
 	}
-	command.Flags().StringVar(&filter.Who, "by", "", "only what this one did")
-	command.Flags().StringVar(&filter.Action, "action", "", "only actions that begin so, such as workspaces or 'dead replay'")
-	command.Flags().StringVar(&since, "since", "", "only done since then: a time, a day in UTC, or so long ago (30m, 2h, 7d)")
-	command.Flags().StringVar(&until, "until", "", "only done until then, likewise")
-	command.Flags().Int64Var(&filter.Before, "before", 0, "only changes with a lower ID: the next page")
-	command.Flags().IntVar(&limit, "limit", 50, "how many to list, 1 to 10000")
+	command.Flags().StringVar(&filter.Who, "by", "", "only changes by this person")
+	command.Flags().StringVar(&filter.Action, "action", "", "only actions with this prefix, such as workspaces or 'dead replay'")
+	command.Flags().StringVar(&since, "since", "", "only changes since this time, UTC day, or age (30m, 2h, 7d)")
+	command.Flags().StringVar(&until, "until", "", "only changes until this time, UTC day, or age")
+	command.Flags().Int64Var(&filter.Before, "before", 0, "only changes with a lower ID, for the next page")
+	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(command.Flags(), &output)
 	return command
 }
@@ -71,7 +71,7 @@ func (a *App) printAudit(changes []operate.Administered, limit int) error {
 		return err
 	}
 	if len(changes) == limit {
-		fmt.Fprintf(a.Stdout, "there may be more: go on with --before %d\n", changes[limit-1].ID)
+		fmt.Fprintf(a.Stdout, "there may be more; continue with --before %d\n", changes[limit-1].ID)
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func refuseUnknown(group *cobra.Command, args []string) error {
 	for _, command := range group.Commands() {
 		names = append(names, command.Name())
 	}
-	return fmt.Errorf("%s has no command %.80q: it has %s", group.CommandPath(), args[0], strings.Join(names, ", "))
+	return fmt.Errorf("%s has no command %.80q; its commands are %s", group.CommandPath(), args[0], strings.Join(names, ", "))
 }
 
 // commands returns all commands but `run`, and cobra's own help and completion.
@@ -94,7 +94,7 @@ func (a *App) commands() []*cobra.Command {
 
 func (a *App) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Say which version this is", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(a.Stdout, "pgdispatch version", a.Version)
 			return err

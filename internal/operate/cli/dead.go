@@ -25,9 +25,9 @@ const deadBatch = 500
 func (a *App) deadCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "dead",
-		Short: "List, replay and discard dead letters: items that failed for good",
-		Long: "List, replay and discard dead letters: items that failed for good.\n" +
-			"A REF is an item's ID, an execution's ID, or a workflow's (execution-...).",
+		Short: "List, replay and discard dead letters: items that failed permanently",
+		Long: "List, replay and discard dead letters: items that failed permanently.\n" +
+			"A REF is an item ID, an execution ID, or a workflow ID (execution-...).",
 	}
 	for _, command := range []*cobra.Command{a.deadListCommand(), a.deadShowCommand(), a.deadReplayCommand(), a.deadDiscardCommand()} {
 		config.AddFlags(command.Flags(), config.DatabaseOptions)
@@ -41,7 +41,7 @@ func (a *App) deadListCommand() *cobra.Command {
 	var state, output string
 	var limit int
 	command := &cobra.Command{
-		Use: "list", Short: "List dead letters, those that failed last first", Args: cobra.NoArgs,
+		Use: "list", Short: "List dead letters, latest failure first", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -67,8 +67,8 @@ func (a *App) deadListCommand() *cobra.Command {
 		}),
 	}
 	filter.add(command.Flags(), "failed")
-	command.Flags().StringVar(&state, "state", "open", "open, replayed, discarded or any")
-	command.Flags().IntVar(&limit, "limit", 50, "how many to list, 1 to 10000")
+	command.Flags().StringVar(&state, "state", "open", "filter by state: open, replayed, discarded or any")
+	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(command.Flags(), &output)
 	a.complete(command, map[string]completion{"workspace": a.workspaceNames, "state": fixed("open", "replayed", "discarded", "any")})
 	return command
@@ -77,7 +77,7 @@ func (a *App) deadListCommand() *cobra.Command {
 func (a *App) deadShowCommand() *cobra.Command {
 	var output string
 	command := &cobra.Command{
-		Use: "show REF", Short: "Show a dead letter with its params, its error and its history", Args: cobra.ExactArgs(1),
+		Use: "show REF", Short: "Show a dead letter with its params, error and failure history", Args: cobra.ExactArgs(1),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -104,9 +104,9 @@ func (a *App) deadShowCommand() *cobra.Command {
 }
 
 func (a *App) deadReplayCommand() *cobra.Command {
-	return a.deadActionCommand("replay", "Start dead letters anew, as new items with new workflow IDs",
-		"Replay makes a new item with the same workspace, definition, params, priority and traceparent, and links the two.\n"+
-			"A dead letter that was replayed before is replayed again only where that replay has failed too: then the newest is.",
+	return a.deadActionCommand("replay", "Replay dead letters as new items with new workflow IDs",
+		"Replay creates a new item with the same workspace, definition, params, priority and traceparent, and links the two.\n"+
+			"A dead letter that was already replayed is replayed again only if that replay failed too; the newest one is then replayed.",
 		func(ctx context.Context, store *operate.Store, letters []operate.DeadLetter, who string) (o outcome, err error) {
 			for _, letter := range letters {
 				replay, err := store.Replay(ctx, letter.ExecutionID, who)
@@ -135,9 +135,9 @@ func (a *App) deadDiscardCommand() *cobra.Command {
 		o.Discarded = append(o.Discarded, discarded...)
 		return err
 	}
-	return a.deadActionCommand("discard", "Mark dead letters as seen to; they are listed no more, and nothing is deleted",
-		"Discard marks dead letters as seen to, with who did it and when. They are listed no more, unless asked for by --state,\n"+
-			"and from then on kept as long as any other finished item: see `pgdispatch settings set retention`.",
+	return a.deadActionCommand("discard", "Mark dead letters as handled; they are no longer listed, but not deleted",
+		"Discard marks dead letters as handled and records who did it and when. They are then listed only with --state, and are\n"+
+			"kept as long as other finished items: see `pgdispatch settings set retention`.",
 		func(ctx context.Context, store *operate.Store, letters []operate.DeadLetter, who string) (o outcome, err error) {
 			ids := make([]int64, len(letters))
 			for n, letter := range letters {
@@ -165,7 +165,7 @@ func (a *App) deadActionCommand(verb, short, long string, named actOnNamed, foun
 		}
 		switch filtered := all || filter.given(); {
 		case len(args) > 0 && filtered:
-			return errors.New("name dead letters or filter them, not both at once")
+			return errors.New("give either REFs or filters, not both")
 		case len(args) > 0:
 			letters, err := lettersOf(ctx, store, args)
 			if err != nil || dryRun {
@@ -175,7 +175,7 @@ func (a *App) deadActionCommand(verb, short, long string, named actOnNamed, foun
 			o.Matched = len(letters)
 			return errors.Join(err, a.printOutcome(verb, output, o, err))
 		case !filtered:
-			return fmt.Errorf("say what to %s: IDs, filters (--workspace, --definition, --error, --since, --until), or --all", verb)
+			return fmt.Errorf("nothing selected to %s: give REFs, filters (--workspace, --definition, --error, --since, --until), or --all", verb)
 		}
 		ids, err := filter.find(ctx, store, "open", 0)
 		if err != nil || dryRun || len(ids) == 0 {
@@ -197,9 +197,9 @@ func (a *App) deadActionCommand(verb, short, long string, named actOnNamed, foun
 		return errors.Join(err, a.printOutcome(verb, output, o, err))
 	})
 	filter.add(command.Flags(), "failed")
-	command.Flags().BoolVar(&all, "all", false, "all that are open, without a filter")
-	command.Flags().BoolVar(&dryRun, "dry-run", false, "say how many it would be, and do nothing")
-	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	command.Flags().BoolVar(&all, "all", false, "all open dead letters")
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "print how many would be affected, without changing anything")
+	command.Flags().BoolVar(&yes, "yes", false, "skip the confirmation")
 	addWho(command.Flags(), &who)
 	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
 	addOutput(command.Flags(), &output)
@@ -217,7 +217,7 @@ func (a *App) confirm(answers io.Reader, what string) error {
 	case "y", "yes":
 		return nil
 	}
-	return errors.New("nothing was done: answer y, or repeat it with --yes")
+	return errors.New("nothing was changed: answer y, or repeat the command with --yes")
 }
 
 // defaultWho returns the user and machine that this process runs as, as far as they can be determined.
@@ -237,11 +237,11 @@ type filterFlags struct{ workspace, definition, errorText, since, until string }
 
 // add adds the flags. happened names the event that --since and --until refer to.
 func (f *filterFlags) add(flags *pflag.FlagSet, happened string) {
-	flags.StringVar(&f.workspace, "workspace", "", "only of this workspace, by ID or name")
-	flags.StringVar(&f.definition, "definition", "", "only of this workflow definition, by ID or name")
-	flags.StringVar(&f.errorText, "error", "", "only with this text in the error, whatever its case")
-	flags.StringVar(&f.since, "since", "", "only "+happened+" since then: a time (2026-08-01T10:00:00Z), a day in UTC (2026-08-01), or so long ago (30m, 2h, 7d)")
-	flags.StringVar(&f.until, "until", "", "only "+happened+" until then, likewise")
+	flags.StringVar(&f.workspace, "workspace", "", "only this workspace, by ID or name")
+	flags.StringVar(&f.definition, "definition", "", "only this workflow definition, by ID or name")
+	flags.StringVar(&f.errorText, "error", "", "only errors that contain this text, ignoring case")
+	flags.StringVar(&f.since, "since", "", "only "+happened+" since this time (2026-08-01T10:00:00Z), UTC day (2026-08-01), or age (30m, 2h, 7d)")
+	flags.StringVar(&f.until, "until", "", "only "+happened+" until this time, UTC day, or age")
 }
 
 func (f *filterFlags) given() bool { return *f != filterFlags{} }
@@ -267,9 +267,9 @@ func (f *filterFlags) read(ctx context.Context, store *operate.Store) (since, un
 	case err != nil:
 		return since, until, err
 	case f.workspace != "" && !workspaceKnown && !isUUID(f.workspace):
-		return since, until, fmt.Errorf("--workspace is %q: no workspace has this name, and it is no ID; `pgdispatch workspaces list` shows them", f.workspace)
+		return since, until, fmt.Errorf("--workspace is %q: no workspace has this name or ID; see `pgdispatch workspaces list`", f.workspace)
 	case f.definition != "" && !definitionKnown && !isUUID(f.definition):
-		return since, until, fmt.Errorf("--definition is %q: no workflow definition has this name, and it is no ID; `pgdispatch workspaces show` lists a workspace's", f.definition)
+		return since, until, fmt.Errorf("--definition is %q: no workflow definition has this name or ID; see `pgdispatch workspaces show`", f.definition)
 	}
 	return since, until, nil
 }
@@ -278,9 +278,9 @@ func (f *filterFlags) read(ctx context.Context, store *operate.Store) (since, un
 func clean(flag, text string) error {
 	switch {
 	case postgres.Clean(text) != strings.TrimSpace(text):
-		return fmt.Errorf("--%s is %.80q: it must be text of up to 2000 characters, without control characters", flag, text)
+		return fmt.Errorf("--%s is %.80q: it must have at most 2000 characters and no control characters", flag, text)
 	case text != "" && strings.TrimSpace(text) == "":
-		return fmt.Errorf("--%s is blank: leave it out to filter nothing", flag)
+		return fmt.Errorf("--%s is blank: omit it instead", flag)
 	}
 	return nil
 }
@@ -311,5 +311,5 @@ func parseMoment(flag, text string) (operate.Moment, error) {
 			return operate.Moment{At: &at}, nil
 		}
 	}
-	return operate.Moment{}, fmt.Errorf("--%s is %q: it must be a time such as 2026-08-01T10:00:00Z, a day such as 2026-08-01, or how long ago, such as 30m, 2h or 7d", flag, text)
+	return operate.Moment{}, fmt.Errorf("--%s is %q: it must be a time such as 2026-08-01T10:00:00Z, a day such as 2026-08-01, or an age such as 30m, 2h or 7d", flag, text)
 }

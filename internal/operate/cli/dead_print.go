@@ -48,16 +48,16 @@ func (a *App) printOutcome(verb, output string, o outcome, err error) error {
 	}
 	if o.Matched <= 20 {
 		for _, r := range o.Replayed {
-			fmt.Fprintf(a.Stdout, "%d is replayed as %d, workflow execution-%s\n", r.ID, r.ReplayID, r.ReplayExecutionID)
+			fmt.Fprintf(a.Stdout, "%d replayed as %d, workflow execution-%s\n", r.ID, r.ReplayID, r.ReplayExecutionID)
 		}
 		for _, r := range o.Before {
-			fmt.Fprintf(a.Stdout, "%d needs no replay: %d stands for it\n", r.ID, r.ReplayID)
+			fmt.Fprintf(a.Stdout, "%d was already replayed as %d\n", r.ID, r.ReplayID)
 		}
 	}
 	past := map[string]string{"replay": "replayed", "discard": "discarded"}[verb]
 	fmt.Fprintf(a.Stdout, "%s %d of %s\n", past, done, letterCount(o.Matched))
 	if left := o.Matched - done - len(o.Before); left > 0 && err == nil {
-		fmt.Fprintf(a.Stdout, "left out %d: seen to by somebody else, or its definition is gone\n", left)
+		fmt.Fprintf(a.Stdout, "skipped %d: already handled, or the definition was deleted\n", left)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (a *App) printDeadLetters(letters []operate.DeadLetter, limit int) error {
 		return err
 	}
 	if len(letters) == limit {
-		fmt.Fprintf(a.Stdout, "there may be more: these are the %d that failed last; see --limit\n", limit)
+		fmt.Fprintf(a.Stdout, "there may be more; showing the latest %d failures: see --limit\n", limit)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (a *App) printDeadLetter(l operate.DeadLetter, failures []operate.Failure) 
 	line("workflow ended", "%s", howItEnded(l))
 	line("error", "%s", view.Printable(l.LastError))
 	if len(failures) == 0 {
-		fmt.Fprintln(table, "\nno failure was counted against it before this one")
+		fmt.Fprintln(table, "\nno earlier failed attempts")
 		return table.Flush()
 	}
 	fmt.Fprintln(table, "\nFAILURE\tATTEMPT\tAT\tREPLICA\tERROR")
@@ -152,7 +152,7 @@ func (a *App) printJSON(value any) error {
 }
 
 func addOutput(flags *pflag.FlagSet, output *string) {
-	flags.StringVarP(output, "output", "o", "table", "table or json")
+	flags.StringVarP(output, "output", "o", "table", "output format: table or json")
 }
 
 func checkOutput(output string) error {
@@ -216,7 +216,7 @@ func parseRefs(refs []string) (items []int64, executions []string, err error) {
 		}
 		id, err := strconv.ParseInt(key, 10, 64)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%.80q is no item's ID (a number), execution's ID (a UUID) or workflow's ID (execution-...)", ref)
+			return nil, nil, fmt.Errorf("%.80q is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...)", ref)
 		}
 		items = append(items, id)
 	}
@@ -234,7 +234,7 @@ func lettersOf(ctx context.Context, store *operate.Store, refs []string) ([]oper
 		return nil, err
 	}
 	return inOrder(refs, found, func(l operate.DeadLetter) (int64, string) { return l.ID, l.ExecutionID },
-		"is no dead letter: there is no such item, or it has not failed; `pgdispatch dead list --state any` lists them")
+		"is not a dead letter: the item does not exist or has not failed; see `pgdispatch dead list --state any`")
 }
 
 // inOrder returns the found entries in the order of refs, without duplicates. A ref that was not found is an error.

@@ -25,11 +25,11 @@ func (a *App) doctorCommand() *cobra.Command {
 	var strict bool
 	var timeout time.Duration
 	command := &cobra.Command{
-		Use: "doctor", Short: "Find out what is wrong with Postgres, Temporal and the schema, and what to do about it", Args: cobra.NoArgs,
-		Long: "Find out what is wrong with Postgres, Temporal and the schema, and what to do about it. Nothing is changed. Give it what\n" +
-			"`pgdispatch run` is given, on the machine and with the role that it runs with.\n\n" +
-			"Exit code 0: fine, or warnings only. 1: at least one error was found. 2: no error was found, but something could not be\n" +
-			"found out, or doctor was called wrongly.",
+		Use: "doctor", Short: "Check Postgres, Temporal and the schema, and suggest remedies", Args: cobra.NoArgs,
+		Long: "Check Postgres, Temporal and the schema, and suggest remedies. Doctor changes nothing. Run it with the configuration and\n" +
+			"the database role of `pgdispatch run`, on the same machine.\n\n" +
+			"Exit code 0: ok, or warnings only. 1: at least one error. 2: no error, but a check could not be made, or invalid\n" +
+			"arguments.",
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := config.Read(command.Flags(), a.LookupEnv, config.DoctorOptions)
 			if err = errors.Join(err, checkOutput(output)); err != nil {
@@ -45,8 +45,8 @@ func (a *App) doctorCommand() *cobra.Command {
 		},
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded{err, exitUnknown} })
-	command.Flags().BoolVar(&strict, "strict", false, "take a warning for an error")
-	command.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long all checks may take together")
+	command.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
+	command.Flags().DurationVar(&timeout, "timeout", time.Minute, "timeout of all checks together")
 	addOutput(command.Flags(), &output)
 	config.AddFlags(command.Flags(), config.DoctorOptions)
 	return command
@@ -57,9 +57,9 @@ func verdict(findings []doctor.Finding, strict bool) error {
 	n := countBySeverity(findings)
 	switch {
 	case n[doctor.Problem] > 0 || strict && n[doctor.Warning] > 0:
-		return coded{errors.New("problems were found: each says what to do"), exitProblems}
+		return coded{errors.New("problems found: see the remedies"), exitProblems}
 	case n[doctor.Unknown] > 0:
-		return coded{errors.New("not everything could be found out"), exitUnknown}
+		return coded{errors.New("some checks could not be made"), exitUnknown}
 	}
 	return nil
 }
@@ -90,6 +90,6 @@ func (a *App) printFindings(findings []doctor.Finding, output string) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.Stdout, "\n%d fine, %d warnings, %d errors, %d could not be found out\n", n[doctor.Fine], n[doctor.Warning], n[doctor.Problem], n[doctor.Unknown])
+	_, err := fmt.Fprintf(a.Stdout, "\n%d ok, %d warnings, %d errors, %d unknown\n", n[doctor.Fine], n[doctor.Warning], n[doctor.Problem], n[doctor.Unknown])
 	return err
 }

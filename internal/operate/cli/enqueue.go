@@ -21,9 +21,9 @@ func (a *App) enqueueCommand() *cobra.Command {
 	var workspace, params, runAt, key, output, who string
 	var priority int
 	command := &cobra.Command{
-		Use: "enqueue DEFINITION --workspace WORKSPACE", Short: "Enqueue one item, to try a workflow out", Args: cobra.ExactArgs(1),
-		Long: "Enqueue one item of a workflow definition, by name or ID, as an application's insert would. With an idempotency key that\n" +
-			"an item of the workspace has already, nothing is inserted, and that item is shown.",
+		Use: "enqueue DEFINITION --workspace WORKSPACE", Short: "Enqueue one item, for example to test a workflow", Args: cobra.ExactArgs(1),
+		Long: "Enqueue one item of a workflow definition, by name or ID, like an application's insert. If an item of the workspace already\n" +
+			"has the idempotency key, nothing is inserted and that item is shown.",
 		Example: "  pgdispatch enqueue order --workspace Acme --params '{\"orderId\": 42}'\n" +
 			"  pgdispatch enqueue order --workspace Acme --params - --run-at 10m < params.json",
 	}
@@ -38,11 +38,11 @@ func (a *App) enqueueCommand() *cobra.Command {
 		}
 		moment, err := parseMoment("run-at", runAt)
 		if err != nil {
-			return errors.New(strings.Replace(err.Error(), "how long ago", "in how long", 1))
+			return errors.New(strings.Replace(err.Error(), "an age such", "a delay such", 1))
 		}
 		item.RunAt, item.RunIn = moment.At, moment.Ago
 		if workspace == "" {
-			return errors.New("--workspace is missing: give the ID or name of a workspace; `pgdispatch workspaces list` shows them")
+			return errors.New("--workspace is required: give a workspace ID or name; see `pgdispatch workspaces list`")
 		}
 		definition, err := definitionOf(ctx, store, workspace, args[0], &item)
 		if err != nil {
@@ -55,11 +55,11 @@ func (a *App) enqueueCommand() *cobra.Command {
 		return a.printEnqueued(made, definition, output)
 	})
 	flags := command.Flags()
-	flags.StringVar(&workspace, "workspace", "", "the workspace, by ID or name; needed")
-	flags.StringVar(&params, "params", "{}", "a JSON object for the workflow; -: read it from standard input")
-	flags.IntVar(&priority, "priority", 0, "-100 to 100, higher goes first")
-	flags.StringVar(&runAt, "run-at", "", "not before: a time (2026-08-01T10:00:00Z), a day in UTC, or in so long (10m, 2h, 1d)")
-	flags.StringVar(&key, "idempotency-key", "", "enqueue it only where no item of the workspace has this key")
+	flags.StringVar(&workspace, "workspace", "", "workspace, by ID or name (required)")
+	flags.StringVar(&params, "params", "{}", "workflow input as a JSON object; - reads standard input")
+	flags.IntVar(&priority, "priority", 0, "priority from -100 to 100; higher runs first")
+	flags.StringVar(&runAt, "run-at", "", "earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
+	flags.StringVar(&key, "idempotency-key", "", "enqueue only if no item of the workspace has this key")
 	addWho(flags, &who)
 	addOutput(flags, &output)
 	config.AddFlags(flags, config.DatabaseOptions)
@@ -110,7 +110,7 @@ func definitionOf(ctx context.Context, store *operate.Store, workspace, definiti
 			continue
 		}
 		if d.Version == nil {
-			return d, fmt.Errorf("definition %q has no version, so it cannot be started: insert one into pgdispatch.workflow_definition_versions", d.Name)
+			return d, fmt.Errorf("definition %q has no version and cannot be started: insert one into pgdispatch.workflow_definition_versions", d.Name)
 		}
 		item.WorkspaceID, item.WorkflowDefinitionID = found.ID, d.ID
 		return d, nil
@@ -118,7 +118,7 @@ func definitionOf(ctx context.Context, store *operate.Store, workspace, definiti
 	if len(names) == 0 {
 		return operate.Definition{}, fmt.Errorf("workspace %q has no workflow definition: insert one into pgdispatch.workflow_definitions", found.Name)
 	}
-	return operate.Definition{}, fmt.Errorf("workspace %q has no workflow definition %.80q: it has %s", found.Name, definition, cut(strings.Join(names, ", ")))
+	return operate.Definition{}, fmt.Errorf("workspace %q has no workflow definition %.80q; its definitions are %s", found.Name, definition, cut(strings.Join(names, ", ")))
 }
 
 func (a *App) printEnqueued(made operate.Enqueued, definition operate.Definition, output string) error {
@@ -126,10 +126,10 @@ func (a *App) printEnqueued(made operate.Enqueued, definition operate.Definition
 		return a.printJSON(made)
 	}
 	if !made.Inserted {
-		_, err := fmt.Fprintf(a.Stdout, "item %d has this idempotency key already: nothing was enqueued; `pgdispatch items show %d` shows it\n", made.ID, made.ID)
+		_, err := fmt.Fprintf(a.Stdout, "item %d already has this idempotency key; nothing was enqueued. See `pgdispatch items show %d`\n", made.ID, made.ID)
 		return err
 	}
-	_, err := fmt.Fprintf(a.Stdout, "enqueued item %d: workflow execution-%s on task queue %s; `pgdispatch items show %d` tells what becomes of it\n",
+	_, err := fmt.Fprintf(a.Stdout, "enqueued item %d: workflow execution-%s on task queue %s. Follow it with `pgdispatch items show %d`\n",
 		made.ID, made.ExecutionID, view.Printable(definition.TaskQueue), made.ID)
 	return err
 }

@@ -25,8 +25,8 @@ import (
 func (a *App) executionsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "executions",
-		Short: "Show and stop executions: the workflows that items have run",
-		Long:  "Show and stop executions: the workflows that items have run.\nA REF is an execution's ID, a workflow's (execution-...), or its item's.",
+		Short: "Show and stop executions: the workflows that items started",
+		Long:  "Show and stop executions: the workflows that items started.\nA REF is an execution ID, a workflow ID (execution-...), or an item ID.",
 	}
 	group.AddCommand(a.executionsShowCommand(), a.executionsCancelCommand(), a.executionsTerminateCommand())
 	return group
@@ -63,7 +63,7 @@ type shownExecution struct {
 func (a *App) executionsShowCommand() *cobra.Command {
 	var output string
 	var ask bool
-	command := &cobra.Command{Use: "show REF", Short: "Show an execution, and what Temporal says of it", Args: cobra.ExactArgs(1)}
+	command := &cobra.Command{Use: "show REF", Short: "Show an execution", Args: cobra.ExactArgs(1)}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := checkOutput(output); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (a *App) executionsShowCommand() *cobra.Command {
 		}
 		return a.printExecution(shown)
 	})
-	command.Flags().BoolVar(&ask, "ask-temporal", false, "ask Temporal too how the workflow is")
+	command.Flags().BoolVar(&ask, "ask-temporal", false, "also ask Temporal for the workflow's status")
 	addOutput(command.Flags(), &output)
 	config.AddFlags(command.Flags(), config.DoctorOptions)
 	return command
@@ -118,9 +118,9 @@ func temporalStatus(ctx context.Context, c config.Config, namespace, workflowID 
 	var missing *serviceerror.NotFound
 	switch {
 	case errors.As(err, &missing):
-		return "not known: never started, or its retention is over", nil
+		return "not found: never started, or deleted by retention", nil
 	case err != nil:
-		return "", fmt.Errorf("ask Temporal about %s: %w; without --ask-temporal, what the database knows is shown", workflowID, postgres.Redact(err))
+		return "", fmt.Errorf("ask Temporal about %s: %w; omit --ask-temporal to show only the database's state", workflowID, postgres.Redact(err))
 	}
 	return strings.ToUpper(described.GetWorkflowExecutionInfo().GetStatus().String()), nil
 }
@@ -145,7 +145,7 @@ func (a *App) printExecution(e shownExecution) error {
 	for _, at := range []struct {
 		name string
 		time *time.Time
-	}{{"made", e.CreatedAt}, {"started", e.StartedAt}, {"ended", e.FinishedAt}} {
+	}{{"created", e.CreatedAt}, {"started", e.StartedAt}, {"ended", e.FinishedAt}} {
 		if at.time != nil {
 			line(at.name, "%s", stamp(*at.time))
 		}

@@ -19,13 +19,13 @@ type stopped struct {
 }
 
 func (a *App) executionsCancelCommand() *cobra.Command {
-	return a.executionsStopCommand("cancel", "CANCEL", "Ask workflows to end, in their own way",
-		"Cancel requests cancellation: the workflow hears of it and may clean up before it ends, or go on.")
+	return a.executionsStopCommand("cancel", "CANCEL", "Request cancellation of workflows",
+		"Cancel requests cancellation: the workflow is notified and may clean up before it ends, or continue.")
 }
 
 func (a *App) executionsTerminateCommand() *cobra.Command {
-	return a.executionsStopCommand("terminate", "TERMINATE", "End workflows at once, without asking them",
-		"Terminate ends a workflow at once: its code hears nothing of it, and cleans nothing up.")
+	return a.executionsStopCommand("terminate", "TERMINATE", "Terminate workflows immediately",
+		"Terminate ends a workflow immediately: its code is not notified and cannot clean up.")
 }
 
 func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Command {
@@ -33,9 +33,9 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 	var yes bool
 	command := &cobra.Command{
 		Use: verb + " REF...", Short: short, Args: cobra.MinimumNArgs(1),
-		Long: long + "\n\nThe request is kept in the database, and carried out by a replica at once, or as soon as Temporal answers. An item that\n" +
-			"waits is withdrawn instead; one that is being handed over is stopped once it runs. The workspace's slot is free when the\n" +
-			"workflow has ended. Saying it again changes nothing, but that terminate takes the place of cancel.",
+		Long: long + "\n\nThe request is stored in the database, and a replica carries it out as soon as Temporal answers. A PENDING item is\n" +
+			"withdrawn instead; a CLAIMED one is stopped once its workflow runs. The workspace's slot is released when the\n" +
+			"workflow has ended. Repeating a request has no effect, except that terminate replaces cancel.",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := errors.Join(checkOutput(output), checkWho(who), checkReason(reason)); err != nil {
@@ -60,8 +60,8 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 		}
 		return errors.Join(err, a.printStopped(outcome, output))
 	})
-	command.Flags().StringVar(&reason, "reason", "", "why, for the log of changes and for Temporal; up to 500 characters")
-	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	command.Flags().StringVar(&reason, "reason", "", "reason for the log of changes and for Temporal, up to 500 characters")
+	command.Flags().BoolVar(&yes, "yes", false, "skip the confirmation")
 	addWho(command.Flags(), &who)
 	addOutput(command.Flags(), &output)
 	config.AddFlags(command.Flags(), config.DatabaseOptions)
@@ -70,7 +70,7 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 
 func checkReason(reason string) error {
 	if !operate.ValidReason(reason) {
-		return fmt.Errorf("--reason is %.80q: it must have up to 500 characters, and no control characters", reason)
+		return fmt.Errorf("--reason is %.80q: it must have at most 500 characters and no control characters", reason)
 	}
 	return nil
 }
@@ -80,8 +80,8 @@ func (a *App) printStopped(outcome []stopped, output string) error {
 		return a.printJSON(outcome)
 	}
 	words := map[string]string{
-		"WITHDRAWN": "withdrawn: it had not been started", "REQUESTED": "requested: a replica carries it out",
-		"ALREADY_REQUESTED": "requested before", "ALREADY_ENDED": "already ended",
+		"WITHDRAWN": "withdrawn: it was not started yet", "REQUESTED": "requested: a replica will carry it out",
+		"ALREADY_REQUESTED": "already requested", "ALREADY_ENDED": "already ended",
 	}
 	for _, o := range outcome {
 		fmt.Fprintf(a.Stdout, "%d  execution-%s  %s\n", o.QueueItemID, o.ID, words[o.Answer])

@@ -22,9 +22,9 @@ var itemStates = []string{"pending", "claimed", "dispatched", "completed", "fail
 func (a *App) itemsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "items",
-		Short: "List, show, cancel and retry items of the queue",
-		Long: "List, show, cancel and retry items of the queue.\n" +
-			"A REF is an item's ID, an execution's ID, or a workflow's (execution-...).",
+		Short: "List, show, cancel and retry queue items",
+		Long: "List, show, cancel and retry queue items.\n" +
+			"A REF is an item ID, an execution ID, or a workflow ID (execution-...).",
 	}
 	for _, command := range []*cobra.Command{a.itemsListCommand(), a.itemsShowCommand(), a.itemsCancelCommand(), a.itemsRetryCommand()} {
 		config.AddFlags(command.Flags(), config.DatabaseOptions)
@@ -40,14 +40,14 @@ func (a *App) itemsListCommand() *cobra.Command {
 	var output string
 	var limit int
 	command := &cobra.Command{
-		Use: "list", Short: "List items, the newest first", Args: cobra.NoArgs,
+		Use: "list", Short: "List items, newest first", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
 			if err := errors.Join(checkOutput(output), checkLimit(limit), checkBefore(before)); err != nil {
 				return err
 			}
 			for n, state := range states {
 				if states[n] = strings.ToUpper(state); !slices.Contains(itemStates, strings.ToLower(state)) {
-					return fmt.Errorf("--state is %.80q: it must be some of %s", state, strings.Join(itemStates, ", "))
+					return fmt.Errorf("--state is %.80q: it must be one or more of %s", state, strings.Join(itemStates, ", "))
 				}
 			}
 			ids, err := filter.findItems(ctx, store, operate.ItemFilter{States: states, Before: before}, limit)
@@ -66,8 +66,8 @@ func (a *App) itemsListCommand() *cobra.Command {
 	}
 	filter.add(command.Flags(), "enqueued")
 	command.Flags().StringSliceVar(&states, "state", nil, "only in these states: "+strings.Join(itemStates, ", "))
-	command.Flags().Int64Var(&before, "before", 0, "only items with a lower ID: the next page")
-	command.Flags().IntVar(&limit, "limit", 50, "how many to list, 1 to 10000")
+	command.Flags().Int64Var(&before, "before", 0, "only items with a lower ID, for the next page")
+	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(command.Flags(), &output)
 	a.complete(command, map[string]completion{"workspace": a.workspaceNames, "state": fixed(itemStates...)})
 	return command
@@ -76,7 +76,7 @@ func (a *App) itemsListCommand() *cobra.Command {
 func (a *App) itemsShowCommand() *cobra.Command {
 	var output string
 	command := &cobra.Command{
-		Use: "show REF", Short: "Show an item with its params, and tell its story", Args: cobra.ExactArgs(1),
+		Use: "show REF", Short: "Show an item with its params and timeline", Args: cobra.ExactArgs(1),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -106,20 +106,20 @@ func (a *App) itemsShowCommand() *cobra.Command {
 
 func (a *App) itemsCancelCommand() *cobra.Command {
 	return a.itemActionCommand(itemAction{
-		verb: "cancel", past: "cancelled", short: "Withdraw items that have not been claimed",
-		long: "Cancel withdraws PENDING items: they are never started. What is claimed or dispatched already is not touched: its\n" +
-			"workflow is ended by `pgdispatch executions cancel`.",
+		verb: "cancel", past: "cancelled", short: "Cancel items that have not been claimed",
+		long: "Cancel withdraws PENDING items, so that they never start. It does not affect items that are CLAIMED or DISPATCHED: to end\n" +
+			"their workflows, use `pgdispatch executions cancel`.",
 		found: operate.ItemFilter{States: []string{"PENDING"}},
 		named: func(_ context.Context, _ *operate.Store, item operate.QueueItem, _ string, _ *itemOutcome) (bool, error) {
 			switch {
 			case item.Status == "PENDING" && !item.OutcomeUnknown:
 				return true, nil
 			case item.Status == "PENDING":
-				return false, fmt.Errorf("item %d cannot be cancelled now: a start was sent that Temporal has not answered, so its workflow may be running: ask for its end, `pgdispatch executions cancel %d`", item.ID, item.ID)
+				return false, fmt.Errorf("item %d cannot be cancelled: Temporal has not answered a start, so the workflow may be running; use `pgdispatch executions cancel %d`", item.ID, item.ID)
 			case item.Status == "CLAIMED" || item.Status == "DISPATCHED":
-				return false, fmt.Errorf("item %d is %s, and only a PENDING one is cancelled: ask for its workflow's end, `pgdispatch executions cancel %d`", item.ID, item.Status, item.ID)
+				return false, fmt.Errorf("item %d is %s, only PENDING items can be cancelled; use `pgdispatch executions cancel %d`", item.ID, item.Status, item.ID)
 			}
-			return false, fmt.Errorf("item %d is %s already: only a PENDING one is cancelled", item.ID, item.Status)
+			return false, fmt.Errorf("item %d is already %s: only PENDING items can be cancelled", item.ID, item.Status)
 		},
 		act: (*operate.Store).CancelItems,
 	})
@@ -127,10 +127,10 @@ func (a *App) itemsCancelCommand() *cobra.Command {
 
 func (a *App) itemsRetryCommand() *cobra.Command {
 	return a.itemActionCommand(itemAction{
-		verb: "retry", past: "retried", short: "Have items that wait for their next attempt run at once",
-		long: "Retry makes a PENDING item due now, whatever its run_at says: one that failed and waits for its next attempt, or one that\n" +
-			"is for later. A FAILED item that is named is replayed as a new one, like `pgdispatch dead replay` does. With filters, only\n" +
-			"items that failed and wait are meant. Limits hold as for any other item, and earlier failures still count.",
+		verb: "retry", past: "retried", short: "Retry items immediately, without waiting for their next attempt",
+		long: "Retry makes a PENDING item due now, regardless of its run_at: an item that waits for its next attempt, or a scheduled\n" +
+			"one. A FAILED item that is given as a REF is replayed as a new item, as by `pgdispatch dead replay`. Filters select only\n" +
+			"items that failed and wait for their next attempt. Limits apply as usual, and earlier failures still count.",
 		found: operate.ItemFilter{States: []string{"PENDING"}, WaitsAgain: true},
 		named: func(ctx context.Context, store *operate.Store, item operate.QueueItem, who string, o *itemOutcome) (bool, error) {
 			switch item.Status {
@@ -146,7 +146,7 @@ func (a *App) itemsRetryCommand() *cobra.Command {
 				}
 				return false, err
 			}
-			return false, fmt.Errorf("item %d is %s: only one that is PENDING or FAILED is retried; enqueue another to run it once more", item.ID, item.Status)
+			return false, fmt.Errorf("item %d is %s: only PENDING or FAILED items can be retried; enqueue a new item to run it again", item.ID, item.Status)
 		},
 		act: (*operate.Store).RetryItems,
 	})
@@ -174,11 +174,11 @@ func (a *App) itemActionCommand(action itemAction) *cobra.Command {
 		}
 		switch filtered := all || filter.given(); {
 		case len(args) > 0 && filtered:
-			return errors.New("name items or filter them, not both at once")
+			return errors.New("give either REFs or filters, not both")
 		case len(args) > 0:
 			return a.actOnNamedItems(ctx, store, action, args, who, output, dryRun)
 		case !filtered:
-			return fmt.Errorf("say what to %s: IDs, filters (--workspace, --definition, --error, --since, --until), or --all", action.verb)
+			return fmt.Errorf("nothing selected to %s: give REFs, filters (--workspace, --definition, --error, --since, --until), or --all", action.verb)
 		}
 		ids, err := filter.findItems(ctx, store, action.found, 0)
 		if err != nil || dryRun || len(ids) == 0 {
@@ -194,9 +194,9 @@ func (a *App) itemActionCommand(action itemAction) *cobra.Command {
 		return a.actOnItems(ctx, store, action, ids, who, output, o)
 	})
 	filter.add(command.Flags(), "enqueued")
-	command.Flags().BoolVar(&all, "all", false, "all that can be, without a filter")
-	command.Flags().BoolVar(&dryRun, "dry-run", false, "say how many it would be, and do nothing")
-	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	command.Flags().BoolVar(&all, "all", false, "all eligible items")
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "print how many would be affected, without changing anything")
+	command.Flags().BoolVar(&yes, "yes", false, "skip the confirmation")
 	addWho(command.Flags(), &who)
 	addOutput(command.Flags(), &output)
 	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
@@ -263,5 +263,5 @@ func itemsOf(ctx context.Context, store *operate.Store, refs []string, withParam
 		return nil, err
 	}
 	return inOrder(refs, found, func(i operate.QueueItem) (int64, string) { return i.ID, i.ExecutionID },
-		"is no item: it was never committed, or its retention is over; `pgdispatch items list` lists them")
+		"is not an item: it was never committed, or retention deleted it; see `pgdispatch items list`")
 }

@@ -33,11 +33,11 @@ func (a *App) printItemOutcome(action itemAction, output string, o itemOutcome, 
 		return nil
 	}
 	for _, r := range o.Replayed {
-		fmt.Fprintf(a.Stdout, "%d failed for good: item %d stands for it, workflow execution-%s\n", r.ID, r.ReplayID, view.OrNone(r.ReplayExecutionID))
+		fmt.Fprintf(a.Stdout, "%d failed and was replayed as item %d, workflow execution-%s\n", r.ID, r.ReplayID, view.OrNone(r.ReplayExecutionID))
 	}
 	fmt.Fprintf(a.Stdout, "%s %d of %s\n", action.past, done, itemCount(o.Matched))
 	if left := o.Matched - done; left > 0 && err == nil {
-		fmt.Fprintf(a.Stdout, "left out %d: claimed or ended meanwhile, or a start was sent that nobody answered\n", left)
+		fmt.Fprintf(a.Stdout, "skipped %d: claimed or ended in the meantime, or a start is unanswered\n", left)
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (a *App) printItems(items []operate.QueueItem, limit int) error {
 		return err
 	}
 	if len(items) == limit {
-		fmt.Fprintf(a.Stdout, "there may be more: go on with --before %d\n", items[len(items)-1].ID)
+		fmt.Fprintf(a.Stdout, "there may be more; continue with --before %d\n", items[len(items)-1].ID)
 	}
 	return nil
 }
@@ -73,13 +73,13 @@ func (a *App) printItems(items []operate.QueueItem, limit int) error {
 func noteOf(i operate.QueueItem) string {
 	switch {
 	case i.Status == "PENDING" && i.OutcomeUnknown:
-		return "a start was sent that nobody answered; it is asked for again"
+		return "start not answered; Temporal will be asked again"
 	case i.Status == "PENDING" && i.DueIn > 0 && i.LastError != "":
-		return cut(fmt.Sprintf("again in %s: %s", view.Shortly(i.DueIn), i.LastError))
+		return cut(fmt.Sprintf("retry in %s: %s", view.Shortly(i.DueIn), i.LastError))
 	case i.Status == "PENDING" && i.DueIn > 0:
 		return "due in " + view.Shortly(i.DueIn)
 	case i.Status == "CLAIMED" && i.LeaseIsOver:
-		return "its lease is over: held by " + view.Printable(i.ClaimedBy)
+		return "lease expired; held by " + view.Printable(i.ClaimedBy)
 	case i.Status == "CLAIMED":
 		return "held by " + view.Printable(i.ClaimedBy)
 	case i.Status == "DISPATCHED":
@@ -96,14 +96,14 @@ func (a *App) printItem(i operate.QueueItem, story []view.Event) error {
 		fmt.Fprintf(table, "%s\t"+format+"\n", append([]any{name}, args...)...)
 	}
 	line("item", "%d", i.ID)
-	line("state", "%s%s", i.Status, map[bool]string{true: ", a start was sent that nobody answered"}[i.OutcomeUnknown])
+	line("state", "%s%s", i.Status, map[bool]string{true: ", start not answered"}[i.OutcomeUnknown])
 	line("workflow", "%s", i.WorkflowID())
 	line("run", "%s", view.OrNone(view.Printable(i.RunID)))
 	line("workspace", "%s (%s)", orGone(i.Workspace), i.WorkspaceID)
 	line("definition", "%s (%s)", orGone(i.WorkflowDefinition), i.WorkflowDefinitionID)
 	line("priority", "%d", i.Priority)
 	if i.Status == "PENDING" && i.DueIn > 0 {
-		line("runs", "%s, in %s", stamp(i.RunAt), view.Shortly(i.DueIn))
+		line("runs at", "%s, in %s", stamp(i.RunAt), view.Shortly(i.DueIn))
 	}
 	if i.IdempotencyKey != "" {
 		line("idempotency key", "%s", view.Printable(i.IdempotencyKey))

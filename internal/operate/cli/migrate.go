@@ -15,10 +15,10 @@ import (
 )
 
 func (a *App) migrateCommand() *cobra.Command {
-	group := &cobra.Command{Use: "migrate", Short: "Bring the schema pgdispatch up or down, or say where it is"}
+	group := &cobra.Command{Use: "migrate", Short: "Migrate the schema pgdispatch up or down, or show its version"}
 
 	up := &cobra.Command{
-		Use: "up", Short: "Apply the migrations that are missing and the functions that have changed; safe to repeat, and from several places at once", Args: cobra.NoArgs,
+		Use: "up", Short: "Apply missing migrations and changed functions; safe to repeat and to run concurrently", Args: cobra.NoArgs,
 		RunE: a.withDatabase(func(command *cobra.Command, conn *pgx.Conn) error {
 			return a.migrateTo(command, conn, migrate.Newest())
 		}),
@@ -27,7 +27,7 @@ func (a *App) migrateCommand() *cobra.Command {
 	var to int32
 	var yes bool
 	down := &cobra.Command{
-		Use: "down", Short: "Undo migrations, with the data in the tables they made", Args: cobra.NoArgs,
+		Use: "down", Short: "Revert migrations and delete the data in their tables", Args: cobra.NoArgs,
 		RunE: a.withDatabase(func(command *cobra.Command, conn *pgx.Conn) error {
 			state, err := migrate.Status(command.Context(), conn)
 			if err != nil {
@@ -41,20 +41,20 @@ func (a *App) migrateCommand() *cobra.Command {
 				target = max(state.Current-1, 0)
 			}
 			if target < 0 || target > state.Current {
-				return fmt.Errorf("--to is %d: it must be between 0 and %d, the version the schema is at", target, state.Current)
+				return fmt.Errorf("--to is %d: it must be between 0 and %d, the schema's current version", target, state.Current)
 			}
 			if !yes {
-				return fmt.Errorf("going down from version %d to %d deletes data: repeat it with --yes", state.Current, target)
+				return fmt.Errorf("migrating down from version %d to %d deletes data: repeat the command with --yes", state.Current, target)
 			}
 			return a.migrateTo(command, conn, target)
 		}),
 	}
-	down.Flags().Int32Var(&to, "to", 0, "version to go down to; 0 removes every table (default: one version down)")
-	down.Flags().BoolVar(&yes, "yes", false, "confirm that data is deleted")
+	down.Flags().Int32Var(&to, "to", 0, "target version; 0 removes every table (default: one version down)")
+	down.Flags().BoolVar(&yes, "yes", false, "confirm the deletion of data")
 
 	var output string
 	status := &cobra.Command{
-		Use: "status", Short: "Say which migrations are applied; exits with 1 where some are missing or functions are outdated", Args: cobra.NoArgs,
+		Use: "status", Short: "Show which migrations are applied; exits with 1 if migrations are missing or functions are outdated", Args: cobra.NoArgs,
 		RunE: a.withDatabase(func(command *cobra.Command, conn *pgx.Conn) error {
 			if err := checkOutput(output); err != nil {
 				return err

@@ -19,7 +19,7 @@ const completionTimeout = 2 * time.Second
 
 // addWho adds the flag that says who makes a change.
 func addWho(flags *pflag.FlagSet, who *string) {
-	flags.StringVar(who, "by", defaultWho(), "who does it, for the log of changes; left out: this user and machine")
+	flags.StringVar(who, "by", defaultWho(), "name for the log of changes (default: this user and machine)")
 	flags.Lookup("by").DefValue = "" // differs per machine; the usage text describes it
 }
 
@@ -48,20 +48,20 @@ func checkBefore(before int64) error {
 func workspaceOf(ctx context.Context, store *operate.Store, idOrName string) (operate.WorkspaceName, error) {
 	none := operate.WorkspaceName{}
 	if postgres.Clean(idOrName) != strings.TrimSpace(idOrName) || strings.TrimSpace(idOrName) == "" {
-		return none, fmt.Errorf("%.80q is no workspace's ID (a UUID) or name", idOrName)
+		return none, fmt.Errorf("%.80q is not a workspace ID (a UUID) or name", idOrName)
 	}
 	found, err := store.FindWorkspaces(ctx, idOrName)
 	switch {
 	case err != nil:
 		return none, err
 	case len(found) == 0:
-		return none, fmt.Errorf("no workspace has the ID or name %.80q: `pgdispatch workspaces list` shows them", idOrName)
+		return none, fmt.Errorf("no workspace has the ID or name %.80q: see `pgdispatch workspaces list`", idOrName)
 	case len(found) > 1:
 		ids := make([]string, len(found))
 		for n, w := range found {
 			ids[n] = w.ID
 		}
-		return none, fmt.Errorf("%d workspaces are named %.80q: use the ID of one, %s", len(found), idOrName, strings.Join(ids, ", "))
+		return none, fmt.Errorf("%d workspaces are named %.80q: use an ID, one of %s", len(found), idOrName, strings.Join(ids, ", "))
 	}
 	return found[0], nil
 }

@@ -32,7 +32,7 @@ func (a *App) statusCommand() *cobra.Command {
 	var watches bool
 	var interval time.Duration
 	command := &cobra.Command{
-		Use: "status", Short: "Show what needs attention, totals, replicas and workspaces as they are now", Args: cobra.NoArgs,
+		Use: "status", Short: "Show problems, totals, replicas and workspaces", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
 			by := operate.WorkspaceOrder(sort)
 			if err := errors.Join(checkOutput(output), checkLimit(limit), checkSort(by), checkWatch(watches, interval, output)); err != nil {
@@ -54,10 +54,10 @@ func (a *App) statusCommand() *cobra.Command {
 		}),
 	}
 	addOutput(command.Flags(), &output)
-	command.Flags().IntVar(&limit, "limit", 50, "how many workspaces to show, 1 to 10000")
-	command.Flags().StringVar(&sort, "sort", string(operate.ByOldest), "which workspaces come first: oldest, running, failures or name")
-	command.Flags().BoolVar(&watches, "watch", false, "draw it again and again, until q or Ctrl-C")
-	command.Flags().DurationVar(&interval, "interval", time.Second, "of --watch: how often, 200ms to 1h")
+	command.Flags().IntVar(&limit, "limit", 50, "maximum number of workspaces, 1 to 10000")
+	command.Flags().StringVar(&sort, "sort", string(operate.ByOldest), "order of workspaces: oldest, running, failures or name")
+	command.Flags().BoolVar(&watches, "watch", false, "refresh continuously until q or Ctrl-C")
+	command.Flags().DurationVar(&interval, "interval", time.Second, "refresh interval of --watch, 200ms to 1h")
 	config.AddFlags(command.Flags(), config.DatabaseOptions)
 	return command
 }
@@ -73,7 +73,7 @@ func checkSort(by operate.WorkspaceOrder) error {
 func checkWatch(watches bool, interval time.Duration, output string) error {
 	switch {
 	case watches && output == "json":
-		return errors.New("--watch draws for people: leave out --output json, or call status again and again")
+		return errors.New("--watch cannot be combined with --output json: call status repeatedly instead")
 	case interval < 200*time.Millisecond || interval > time.Hour:
 		return fmt.Errorf("--interval is %s: it must be from 200ms to 1h", interval)
 	}
@@ -103,7 +103,7 @@ func PrintableLines(text string) string {
 }
 
 func (a *App) settingsCommand() *cobra.Command {
-	group := &cobra.Command{Use: "settings", Short: "Read or change the settings that all replicas share, live"}
+	group := &cobra.Command{Use: "settings", Short: "Show or change the settings of all replicas at run time"}
 	var output, who string
 	get := &cobra.Command{
 		Use: "get", Short: "Show the settings", Args: cobra.NoArgs,
@@ -120,13 +120,13 @@ func (a *App) settingsCommand() *cobra.Command {
 	}
 	set := &cobra.Command{
 		Use:   "set {max-claims N | paused true|false | retention TIME|off | dead-letter-retention TIME|off | result-bytes N}",
-		Short: "Change one setting; it holds from the next claim on", Args: cobra.ExactArgs(2),
-		Long: "Change one setting, for all replicas.\n\n" +
-			"max-claims             how many items may be leased at once, over all replicas\n" +
-			"paused                 true: nothing is claimed\n" +
-			"retention              how long finished items are kept, such as 12h or 30d; off: for ever\n" +
-			"dead-letter-retention  how long dead letters are kept that nobody has seen to; off: until somebody has\n" +
-			"result-bytes           how many bytes of a workflow's result are kept, up to 65536; 0: none",
+		Short: "Change a setting; it applies from the next claim", Args: cobra.ExactArgs(2),
+		Long: "Change a setting for all replicas. It applies from the next claim.\n\n" +
+			"max-claims             maximum number of items leased at once over all replicas\n" +
+			"paused                 true: no items are claimed\n" +
+			"retention              how long finished items are kept, such as 12h or 30d; off: forever\n" +
+			"dead-letter-retention  how long open dead letters are kept; off: until they are replayed or discarded\n" +
+			"result-bytes           largest workflow result to keep, in bytes, up to 65536; 0: keep no results",
 		ValidArgsFunction: completeSetting,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 			if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
@@ -187,7 +187,7 @@ func parseSetting(name, text, who string) (func(context.Context, *operate.Store)
 			return s.SetDeadLetterRetention(ctx, keep, who)
 		}, nil
 	}
-	return nil, fmt.Errorf("there is no setting %q: use max-claims, paused, retention, dead-letter-retention or result-bytes", name)
+	return nil, fmt.Errorf("unknown setting %q: use max-claims, paused, retention, dead-letter-retention or result-bytes", name)
 }
 
 // parseRetention parses a retention period. Nil means unlimited. Zero is refused because it could mean "at once" or
@@ -278,9 +278,9 @@ func hint(err error) error {
 	}
 	switch {
 	case postgres.Code == "42P01" || postgres.Code == "3F000": // undefined_table, invalid_schema_name
-		return errors.New("the schema is not there, or an old one: run `pgdispatch migrate up`")
+		return errors.New("the schema is missing or outdated: run `pgdispatch migrate up`")
 	case postgres.Code == "42703" || postgres.Code == "42883": // undefined_column, undefined_function
-		return errors.New("the schema is an old one: run `pgdispatch migrate up`")
+		return errors.New("the schema is outdated: run `pgdispatch migrate up`")
 	case strings.HasPrefix(postgres.Code, "PGD"):
 		return errors.New(postgres.Hint)
 	}

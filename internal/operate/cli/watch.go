@@ -104,7 +104,7 @@ func (w *watcher) draw(screen view.Screen) {
 		return
 	}
 	width, height := w.Size()
-	screen.Footer = fmt.Sprintf("every %s; q ends", w.Interval)
+	screen.Footer = fmt.Sprintf("every %s; q quits", w.Interval)
 	var text strings.Builder
 	text.WriteString("\x1b[H")
 	for n, line := range screen.Lines(view.Style{Width: width, Height: height, Colour: w.Colour}) {
@@ -121,13 +121,13 @@ func (w *watcher) draw(screen view.Screen) {
 func (w *watcher) onTerminal(ctx context.Context, in, out *os.File) (err error) {
 	state, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
-		return fmt.Errorf("take the terminal: %w", err)
+		return fmt.Errorf("set up the terminal: %w", err)
 	}
 	fmt.Fprint(out, enterScreen)
 	defer func() {
 		fmt.Fprint(out, leaveScreen)
 		if restoreErr := term.Restore(int(in.Fd()), state); restoreErr != nil {
-			err = errors.Join(err, fmt.Errorf("give the terminal back: %w", restoreErr))
+			err = errors.Join(err, fmt.Errorf("restore the terminal: %w", restoreErr))
 		}
 	}()
 	keys := make(chan byte)

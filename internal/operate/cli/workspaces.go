@@ -20,18 +20,18 @@ import (
 func (a *App) workspacesCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "workspaces",
-		Short: "List, show, limit and pause workspaces, live",
-		Long: "List, show, limit and pause workspaces. A change holds from the next claim on; what runs already goes on.\n" +
-			"A WORKSPACE is an ID or, where only one has it, a name.",
+		Short: "List, show, limit and pause workspaces at run time",
+		Long: "List, show, limit and pause workspaces. A change applies from the next claim; running workflows continue.\n" +
+			"A WORKSPACE is an ID or a unique name.",
 	}
 	paused, resumed := true, false
 	commands := []*cobra.Command{
 		a.workspacesListCommand(), a.workspacesShowCommand(),
-		a.workspaceChangeCommand("set-plan", "PLAN", "Put a workspace on another plan", planChange),
-		a.workspaceChangeCommand("set-limit", "{N|plan}", "Limit how many workflows run at once; plan: as its plan has it", limitChange),
-		a.workspaceChangeCommand("set-rate", "{N|off}", "Limit how many workflows are started a second", rateChange),
-		a.workspaceChangeCommand("pause", "", "Start nothing more of a workspace; what runs goes on", pauseChange(&paused)),
-		a.workspaceChangeCommand("resume", "", "Start a paused workspace's items again", pauseChange(&resumed)),
+		a.workspaceChangeCommand("set-plan", "PLAN", "Set a workspace's plan", planChange),
+		a.workspaceChangeCommand("set-limit", "{N|plan}", "Set the maximum number of concurrent workflows; plan: use the plan's limit", limitChange),
+		a.workspaceChangeCommand("set-rate", "{N|off}", "Set the maximum number of starts per second; off: no limit", rateChange),
+		a.workspaceChangeCommand("pause", "", "Pause a workspace: start no more items; running workflows continue", pauseChange(&paused)),
+		a.workspaceChangeCommand("resume", "", "Resume a paused workspace", pauseChange(&resumed)),
 	}
 	for _, command := range commands {
 		config.AddFlags(command.Flags(), config.DatabaseOptions)
@@ -66,9 +66,9 @@ func (a *App) workspacesListCommand() *cobra.Command {
 			return a.printWorkspaces(workspaces, limit)
 		}),
 	}
-	command.Flags().StringVar(&name, "name", "", "only with this text in the name, whatever its case")
-	command.Flags().StringVar(&after, "after", "", "only those after this one, by ID or name: the next page")
-	command.Flags().IntVar(&limit, "limit", 50, "how many to list, 1 to 10000")
+	command.Flags().StringVar(&name, "name", "", "only names that contain this text, ignoring case")
+	command.Flags().StringVar(&after, "after", "", "only workspaces after this one, by ID or name, for the next page")
+	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(command.Flags(), &output)
 	return command
 }
@@ -106,7 +106,7 @@ func readWorkspace(ctx context.Context, store *operate.Store, idOrName string) (
 	}
 	w, there, err := store.Workspace(ctx, found.ID)
 	if err == nil && !there {
-		err = fmt.Errorf("workspace %s was deleted just now", found.ID)
+		err = fmt.Errorf("workspace %s was deleted in the meantime", found.ID)
 	}
 	if err != nil {
 		return operate.Workspace{}, nil, err
@@ -180,7 +180,7 @@ func (a *App) printChange(workspace operate.WorkspaceName, changed operate.Chang
 		}{workspace.ID, changed})
 	}
 	if len(changed) == 0 {
-		_, err := fmt.Fprintf(a.Stdout, "%s is like that already: nothing was changed\n", view.Printable(workspace.Name))
+		_, err := fmt.Fprintf(a.Stdout, "%s already has this value; nothing was changed\n", view.Printable(workspace.Name))
 		return err
 	}
 	columns := []string{}
@@ -189,7 +189,7 @@ func (a *App) printChange(workspace operate.WorkspaceName, changed operate.Chang
 	}
 	slices.Sort(columns)
 	for _, column := range columns {
-		fmt.Fprintf(a.Stdout, "%s: %s was %s and is %s\n", view.Printable(workspace.Name), column, shownValue(changed[column][0]), shownValue(changed[column][1]))
+		fmt.Fprintf(a.Stdout, "%s: %s changed from %s to %s\n", view.Printable(workspace.Name), column, shownValue(changed[column][0]), shownValue(changed[column][1]))
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func shownValue(value any) string {
 
 func (a *App) printWorkspaces(workspaces []operate.Workspace, limit int) error {
 	if len(workspaces) == 0 {
-		fmt.Fprintln(a.Stdout, "no workspaces match; insert one into pgdispatch.workspaces")
+		fmt.Fprintln(a.Stdout, "no workspaces match; create one by inserting into pgdispatch.workspaces")
 		return nil
 	}
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
@@ -216,23 +216,23 @@ func (a *App) printWorkspaces(workspaces []operate.Workspace, limit int) error {
 		return err
 	}
 	if len(workspaces) == limit {
-		fmt.Fprintf(a.Stdout, "there may be more: go on with --after %s\n", workspaces[limit-1].ID)
+		fmt.Fprintf(a.Stdout, "there may be more; continue with --after %s\n", workspaces[limit-1].ID)
 	}
 	return nil
 }
 
 func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definition) error {
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	own := "its plan's"
+	own := "from its plan"
 	if w.MaxConcurrentWorkflows != nil {
-		own = "its own"
+		own = "set for this workspace"
 	}
 	fmt.Fprintf(table, "workspace\t%s\nid\t%s\nplan\t%s\nlimit\t%d, %s\nrate\t%s\npaused\t%s\n", view.Printable(w.Name), w.ID, w.Plan,
 		w.Limit, own, rateOf(w), yesNo(w.Paused))
 	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nwaiting\t%d\noldest waiting\t%s\ncreated\t%s\n\n", w.Running, w.Claimed, w.Waiting, oldestOf(w), stamp(w.CreatedAt))
 	fmt.Fprintln(table, "DEFINITION\tID\tWORKFLOW TYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT")
 	for _, d := range definitions {
-		version, timeout := "none: it cannot be started", "-"
+		version, timeout := "none (cannot be started)", "-"
 		if d.Version != nil {
 			version = strconv.Itoa(*d.Version)
 		}
@@ -243,7 +243,7 @@ func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definiti
 			view.Printable(cmp.Or(d.Namespace, "-")), view.Printable(d.TaskQueue), version, d.MaxAttempts, timeout)
 	}
 	if len(definitions) == 0 {
-		fmt.Fprintln(table, "none: insert one into pgdispatch.workflow_definitions")
+		fmt.Fprintln(table, "no workflow definitions; insert one into pgdispatch.workflow_definitions")
 	}
 	return table.Flush()
 }

@@ -56,7 +56,7 @@ func TestDoctorJudgesServers(t *testing.T) {
 		{"autovacuum", Problem, "autovacuum off", func(s *operate.Server) { s.Settings["autovacuum"] = "off" }},
 		{"autovacuum", Problem, "track_counts off", func(s *operate.Server) { s.Settings["track_counts"] = "off" }},
 		{"timeouts", Warning, "role app: statement_timeout is 9s", func(s *operate.Server) { s.Settings["statement_timeout"] = "9000" }},
-		{"timeouts", Fine, "role app has none that would cut off a replica", func(s *operate.Server) { s.Settings["statement_timeout"] = "10000" }},
+		{"timeouts", Fine, "role app has no timeouts that would abort a replica's statements", func(s *operate.Server) { s.Settings["statement_timeout"] = "10000" }},
 		{"timeouts", Warning, "role app: lock_timeout is 100ms", func(s *operate.Server) { s.Settings["lock_timeout"] = "100" }},
 		{"timeouts", Warning, "role app: idle_session_timeout is 1h0m0s", func(s *operate.Server) { s.Settings["idle_session_timeout"] = "3600000" }},
 		{"timeouts", Warning, "role app: transaction_timeout is 1s", func(s *operate.Server) { s.Settings["transaction_timeout"] = "1000" }},
@@ -86,10 +86,10 @@ func TestDoctorJudgesClocksReplicasAndSchemas(t *testing.T) {
 	require.Equal(t, Fine, checkClock(2100*time.Millisecond, 100*time.Millisecond).Severity, "as far as the way there and back lets it be known")
 	require.Equal(t, "the database's clock differs by -3s from this machine's", checkClock(-3*time.Second, 0).Finding)
 	require.Equal(t, Fine, checkReplicas([]operate.KnownReplica{{ID: "a", DeadFor: -time.Second}}).Severity)
-	require.Equal(t, "they have different namespaces: shop; default", checkReplicas([]operate.KnownReplica{
+	require.Equal(t, "replicas use different namespaces: shop; default", checkReplicas([]operate.KnownReplica{
 		{ID: "a", DeadFor: -time.Second, Namespace: "shop"}, {ID: "b", DeadFor: -time.Second, Namespace: "default"},
 		{ID: "old", DeadFor: -time.Second}, {ID: "dead", DeadFor: time.Second, Namespace: "third"}}).Finding)
-	require.Equal(t, "1 run; b has been dead for 1m0s and holds 2 items and 3 watches",
+	require.Equal(t, "1 run; b died 1m0s ago and holds 2 items and 3 watches",
 		checkReplicas([]operate.KnownReplica{{ID: "a", DeadFor: -time.Second}, {ID: "b", DeadFor: time.Minute, Leased: 2, Watching: 3}}).Finding)
 	require.Equal(t, Problem, checkSchema(migrate.State{Current: 0, Newest: 7}).Severity)
 	require.Equal(t, Problem, checkSchema(migrate.State{Current: 6, Newest: 7}).Severity)
@@ -98,7 +98,7 @@ func TestDoctorJudgesClocksReplicasAndSchemas(t *testing.T) {
 	require.Contains(t, checkSchema(migrate.State{Newest: 1, BeforeBaseline: 15}).Remedy, "drop schema")
 	hour := time.Hour
 	require.Equal(t, Unknown, checkPins(nil, false).Severity)
-	require.Equal(t, "prepared transaction a (app), for 1h0m0s; replication slot b (logical), nobody knows for how long",
+	require.Equal(t, "prepared transaction a (app), for 1h0m0s; replication slot b (logical), for an unknown time",
 		checkPins([]operate.Pin{{Kind: "prepared transaction", Name: "a", Detail: "app", Age: &hour}, {Kind: "replication slot", Name: "b", Detail: "logical"}}, true).Finding)
 }
 
@@ -121,7 +121,7 @@ func TestDoctorSaysThatLISTENDoesNotDeliver(t *testing.T) {
 	t.Parallel()
 	f := checkListen(t.Context(), config.Config{Database: postgres.Target{URL: sqltest.URL(t)}, Listen: true}, &operate.Store{DB: sqltest.Open(t)})
 	require.Equal(t, Problem, f.Severity)
-	require.Equal(t, "a notification was not heard within 3s", f.Finding)
+	require.Equal(t, "no notification arrived within 3s", f.Finding)
 	require.Contains(t, f.Remedy, "PGDISPATCH_LISTEN=off")
 }
 

@@ -68,29 +68,29 @@ func examineNamespace(ctx context.Context, service workflowservice.WorkflowServi
 	var missing *serviceerror.NamespaceNotFound
 	switch {
 	case errors.As(err, &missing):
-		return append(findings, Finding{"namespace", Problem, fmt.Sprintf("Temporal has no namespace %q", namespace), "Nothing can be started in it. Its items wait, and replicas probe.",
-			"Register it: `temporal operator namespace create --namespace ...`; or correct TEMPORAL_NAMESPACE or pgdispatch.workflow_definitions.namespace. Then they run by themselves."})
+		return append(findings, Finding{"namespace", Problem, fmt.Sprintf("Temporal has no namespace %q", namespace), "No workflows can start in it. Its items wait, and replicas probe.",
+			"Register it: `temporal operator namespace create --namespace ...`; or correct TEMPORAL_NAMESPACE or pgdispatch.workflow_definitions.namespace. Waiting items then start automatically."})
 	case err != nil:
 		return append(findings, temporalFault("namespace", err))
 	case described.GetNamespaceInfo().GetState() != enums.NAMESPACE_STATE_REGISTERED:
-		findings = append(findings, Finding{"namespace", Problem, fmt.Sprintf("namespace %q is %s", namespace, described.GetNamespaceInfo().GetState()), "It takes no new workflows, or will be gone.", "Use another namespace."})
+		findings = append(findings, Finding{"namespace", Problem, fmt.Sprintf("namespace %q is %s", namespace, described.GetNamespaceInfo().GetState()), "It accepts no new workflows, or will be deleted.", "Use another namespace."})
 	default:
 		findings = append(findings, ok("namespace", "%s", view.Printable(namespace)))
 	}
 	if !knowsQueues {
-		return append(findings, Finding{"task queues", Unknown, "the definitions could not be read", "Whether workers wait for work is not known.", "Mend the database first."})
+		return append(findings, Finding{"task queues", Unknown, "the definitions could not be read", "It is unknown whether workers are running.", "Fix the database first."})
 	}
 	keeps := described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
 	return append(findings, checkRetention(keeps, queues), checkPollers(ctx, service, namespace, queues))
 }
 
 func temporalFault(check string, err error) Finding {
-	f := Finding{check, Problem, postgres.Redact(err).Error(), "Nothing can be started. Replicas pause, and items wait.", "See that Temporal runs, and that TEMPORAL_ADDRESS, TLS and the network between are right."}
+	f := Finding{check, Problem, postgres.Redact(err).Error(), "No workflows can start. Replicas pause, and items wait.", "Check that Temporal runs, and check TEMPORAL_ADDRESS, TLS and the network."}
 	var denied *serviceerror.PermissionDenied
 	switch {
 	case errors.As(err, &denied):
-		f.Severity, f.Remedy = Unknown, "Give the API key or certificate the right to read the namespace, or run doctor with one that has it."
-		f.Meaning = "Temporal does not say: these credentials may not ask."
+		f.Severity, f.Remedy = Unknown, "Allow the API key or certificate to read the namespace, or run doctor with one that may."
+		f.Meaning = "These credentials may not read the namespace."
 	case serviceerror.ToStatus(err).Code() == codes.Unauthenticated:
 		f.Remedy = "Correct TEMPORAL_API_KEY, or the client certificate."
 	}
@@ -99,22 +99,22 @@ func temporalFault(check string, err error) Finding {
 
 // checkRetention compares how long Temporal keeps closed workflows with how long an item may be retried.
 func checkRetention(keeps time.Duration, queues []operate.TaskQueue) Finding {
-	const check, meaning = "retention", "A start that is repeated is recognised for as long as Temporal remembers the workflow. An item whose start was never answered for longer is not started again: it becomes a dead letter, for a person to replay or discard."
+	const check, meaning = "retention", "Temporal deduplicates a repeated start only while it retains the workflow. An item whose start stays unanswered for longer is not started again: it becomes a dead letter, to be replayed or discarded."
 	attempts := 1
 	for _, q := range queues {
 		attempts = max(attempts, q.MaxAttempts)
 	}
 	longest := time.Duration(attempts) * longestAttempt
-	remedy := fmt.Sprintf("`temporal operator namespace update --retention ...` to %s or more.", view.Shortly(max(2*longest, leastRetention)))
+	remedy := fmt.Sprintf("Set the retention to %s or more: `temporal operator namespace update --retention ...`.", view.Shortly(max(2*longest, leastRetention)))
 	switch {
 	case keeps <= 0:
-		return Finding{check, Unknown, "Temporal does not say for how long it remembers", meaning, remedy}
+		return Finding{check, Unknown, "Temporal does not report the namespace's retention", meaning, remedy}
 	case keeps < longest:
-		return Finding{check, Problem, fmt.Sprintf("closed workflows are forgotten after %s, and an item may be tried for %s", view.Shortly(keeps), view.Shortly(longest)), meaning, remedy}
+		return Finding{check, Problem, fmt.Sprintf("closed workflows are retained for %s, but an item may be retried for %s", view.Shortly(keeps), view.Shortly(longest)), meaning, remedy}
 	case keeps < max(2*longest, leastRetention):
-		return Finding{check, Warning, fmt.Sprintf("closed workflows are forgotten after %s, and an item may be tried for %s", view.Shortly(keeps), view.Shortly(longest)), meaning, remedy}
+		return Finding{check, Warning, fmt.Sprintf("closed workflows are retained for %s, but an item may be retried for %s", view.Shortly(keeps), view.Shortly(longest)), meaning, remedy}
 	}
-	return ok(check, "closed workflows are remembered for %s; an item is tried for %s at the most, outages apart", view.Shortly(keeps), view.Shortly(longest))
+	return ok(check, "closed workflows are retained for %s; an item is retried for at most %s, outages excluded", view.Shortly(keeps), view.Shortly(longest))
 }
 
 // checkPollers checks that workers poll each task queue for workflow tasks.
@@ -131,7 +131,7 @@ func checkPollers(ctx context.Context, service workflowservice.WorkflowServiceCl
 		})
 		cancel()
 		if err != nil {
-			return Finding{check, Unknown, fmt.Sprintf("%s: %s", view.Printable(q.Name), postgres.Redact(err)), "Whether workers wait for work is not known.", "See that the queue's name is one that Temporal takes, and that the credentials may ask."}
+			return Finding{check, Unknown, fmt.Sprintf("%s: %s", view.Printable(q.Name), postgres.Redact(err)), "It is unknown whether workers are running.", "Check that Temporal accepts the queue's name, and that the credentials may describe it."}
 		}
 		if len(answer.GetPollers()) == 0 {
 			idle = append(idle, view.Printable(q.Name))
@@ -142,7 +142,7 @@ func checkPollers(ctx context.Context, service workflowservice.WorkflowServiceCl
 		asked = fmt.Sprintf("the first %d of %d", mostQueues, len(queues))
 	}
 	if len(idle) > 0 {
-		return Finding{check, Warning, fmt.Sprintf("no worker has polled %d of %s within minutes: %s", len(idle), asked, shortList(idle)), "Workflows on them are started and do nothing, and hold their workspace's slots.",
+		return Finding{check, Warning, fmt.Sprintf("no worker polls %d of %s: %s", len(idle), asked, shortList(idle)), "Workflows on them start but do not progress, and hold slots of their workspaces.",
 			"Start the workers, or correct task_queue in pgdispatch.workflow_definitions."}
 	}
 	return ok(check, "workers poll all of %s", asked)

@@ -145,9 +145,9 @@ func TestWhoDidItIsTheNameThatCameWithTheToken(t *testing.T) {
 func TestWhatWasTypedWrongIsKeptAndExplained(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ path, field, typed, want string }{
-		{"/ui/workspaces/" + id + "/limit", "limit", hostile, "must be plan, or a whole number from 0 to 100000"},
-		{"/ui/workspaces/" + id + "/limit", "limit", "-1", "must be plan, or a whole number"},
-		{"/ui/workspaces/" + id + "/rate", "rate", "NaN", "must be off, or from 0.0001 to 100000 starts a second"},
+		{"/ui/workspaces/" + id + "/limit", "limit", hostile, "must be plan or a whole number from 0 to 100000"},
+		{"/ui/workspaces/" + id + "/limit", "limit", "-1", "must be plan or a whole number"},
+		{"/ui/workspaces/" + id + "/rate", "rate", "NaN", "must be off, or from 0.0001 to 100000 starts per second"},
 		{"/ui/workspaces/" + id + "/plan", "plan", hostile, "use FREE, PRO, or insert it"},
 		{"/ui/settings/max-claims", "max-claims", "0", "must be a whole number from 1 to 100000. To stop all starts, pause everything"},
 		{"/ui/items/8/request-cancel", "reason", "a\x07b", "at most 500 characters"},

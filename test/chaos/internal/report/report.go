@@ -27,7 +27,8 @@ func Print(w io.Writer, o *run.Outcome) {
 		_, _ = fmt.Fprintf(w, "  %-12s %-26s %s: %s\n", resultVerdict(r), r.Fault.Name, r.Fault.Figure, r)
 	}
 	if o.LivenessLimit > 0 {
-		_, _ = fmt.Fprintf(w, "  %-12s %-26s %.1f s (limit %.0f)\n", verdict(o.Liveness <= o.LivenessLimit), "faults that stay", o.Liveness.Seconds(), o.LivenessLimit.Seconds())
+		_, _ = fmt.Fprintf(w, "  %-12s %-26s %.1f s (limit %.0f)\n", verdict(o.Liveness <= o.LivenessLimit),
+			"faults that stay", o.Liveness.Seconds(), o.LivenessLimit.Seconds())
 	}
 	for _, line := range check(o) {
 		_, _ = fmt.Fprintln(w, line)
@@ -80,10 +81,15 @@ func check(o *run.Outcome) []string {
 	c := o.Check
 	lines := []string{
 		fmt.Sprintf("%d random faults, of which %d could not be made because of the others", o.Random, o.Failed),
-		fmt.Sprintf("%d rows acknowledged, %d rolled back, %d whose commit was not answered: %d of these are there", c.Acknowledged, c.RolledBack, c.Unknown, c.Resolved),
-		fmt.Sprintf("%d rows lost because a standby took over that did not have them, all of them acknowledged after it had stopped to follow; %d starts over a limit because it had forgotten a claim", c.Lost, c.Excused),
+		fmt.Sprintf("%d rows acknowledged, %d rolled back, %d whose commit was not answered: %d of these are there",
+			c.Acknowledged, c.RolledBack, c.Unknown, c.Resolved),
+		fmt.Sprintf("%d rows lost because a standby took over that did not have them, "+
+			"all of them acknowledged after it had stopped to follow; "+
+			"%d starts over a limit because it had forgotten a claim",
+			c.Lost, c.Excused),
 		fmt.Sprintf("%d attempts beyond an item's first", c.Repeated),
-		fmt.Sprintf("%d changes replayed in commit order: %d claims, %d leases that ran out, at most %d leased at once (W %d)",
+		fmt.Sprintf("%d changes replayed in commit order: %d claims, %d leases that ran out, "+
+			"at most %d leased at once (W %d)",
 			c.Replay.Changes, c.Replay.Claims, c.Replay.Expired, c.Replay.Leased, lab.Cap),
 		fmt.Sprintf("%d runs in Temporal; the most of a workspace at once, by Temporal's own times:", c.Runs),
 	}
@@ -92,7 +98,8 @@ func check(o *run.Outcome) []string {
 	}
 	lines = append(lines, fmt.Sprintf("everything had ended %.1f s after the last fault", c.Quiet.Seconds()))
 	for _, r := range c.Resources {
-		lines = append(lines, fmt.Sprintf("%s: %d goroutines, %d files, %d MiB; %d sessions of all replicas", r.Replica, r.Goroutines, r.Files, r.Memory>>10, r.Sessions))
+		lines = append(lines, fmt.Sprintf("%s: %d goroutines, %d files, %d MiB; %d sessions of all replicas",
+			r.Replica, r.Goroutines, r.Files, r.Memory>>10, r.Sessions))
 	}
 	return lines
 }
@@ -112,13 +119,18 @@ func Markdown(o *run.Outcome) string {
 	covered := numbers(o)
 	missed := missed(o)
 	line("# What was broken, and what held\n")
-	line("Written by `make chaos`. Seed %d, %s, on %d CPUs, %s.\n", o.Seed, o.Length.Round(time.Second), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
-	line("%d replicas with %d workers each, lease %s, poll interval %s, start timeout %s, W %d. A real Postgres with a standby and a real",
+	line("Written by `make chaos`. Seed %d, %s, on %d CPUs, %s.\n",
+		o.Seed, o.Length.Round(time.Second), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
+	line("%d replicas with %d workers each, lease %s, poll interval %s, start timeout %s, W %d. "+
+		"A real Postgres with a standby and a real",
 		lab.Replicas, lab.Workers, lab.Lease, lab.PollInterval, lab.StartTimeout, lab.Cap)
-	line("Temporal server, each killed, frozen and cut off while applications enqueue all the time and workflows end all the time.\n")
-	line("**%d violations.** **%d of %d figures are missed or were not measured%s.** Made and measured: %d of the %d numbers of the fault matrix: %s.\n",
+	line("Temporal server, each killed, frozen and cut off while applications enqueue all the time " +
+		"and workflows end all the time.\n")
+	line("**%d violations.** **%d of %d figures are missed or were not measured%s.** "+
+		"Made and measured: %d of the %d numbers of the fault matrix: %s.\n",
 		len(o.Check.Violations), len(missed), len(o.Results)+1, names(missed), len(covered), matrixSize, covered)
-	line("Everything is shorter than the matrix asks: what it lets last for minutes or hours lasts for seconds here, a few leases.\n")
+	line("Everything is shorter than the matrix asks: " +
+		"what it lets last for minutes or hours lasts for seconds here, a few leases.\n")
 	line("| fault | matrix | how it is made | how it ends | figure | measured | limit | |")
 	line("|---|---|---|---|---|---|---|---|")
 	results := slices.Clone(o.Results)
@@ -132,11 +144,13 @@ func Markdown(o *run.Outcome) string {
 		if !r.Measured {
 			measured = "–"
 		}
-		line("| `%s` | %s | %s | %s | %s | %s | %.0f %s | %s |", r.Fault.Name, list(r.Fault.Matrix), r.Fault.How, r.Fault.Lift,
-			r.Fault.Figure, measured, r.Fault.Limit, unit, resultVerdict(r))
+		line("| `%s` | %s | %s | %s | %s | %s | %.0f %s | %s |",
+			r.Fault.Name, list(r.Fault.Matrix), r.Fault.How, r.Fault.Lift, r.Fault.Figure,
+			measured, r.Fault.Limit, unit, resultVerdict(r))
 	}
 	if o.LivenessLimit > 0 {
-		line("| faults that stay | 75 | one replica frozen, one cut off from Temporal, the third far from Postgres | after the figure | until the third has done what fills every slot twice | %.2f s | %.0f s | %s |",
+		line("| faults that stay | 75 | one replica frozen, one cut off from Temporal, the third far from Postgres "+
+			"| after the figure | until the third has done what fills every slot twice | %.2f s | %.0f s | %s |",
 			o.Liveness.Seconds(), o.LivenessLimit.Seconds(), verdict(o.Liveness <= o.LivenessLimit))
 	}
 	line("\nThen random faults, several at once, and the check after everything had ended:\n")
@@ -147,9 +161,11 @@ func Markdown(o *run.Outcome) string {
 		}
 		line("- %s", text)
 	}
-	line("\nThe check replays every change of every item in commit order (%s; %s; %s; %s; %s; %s), compares the applications' own books with the table",
+	line("\nThe check replays every change of every item in commit order (%s; %s; %s; %s; %s; %s), "+
+		"compares the applications' own books with the table",
 		audit.RuleMoves, audit.RuleCap, audit.RuleLimit, audit.RuleTokens, audit.RuleExpiry, audit.RulePause)
-	line("(%s; %s; %s) and both with Temporal's list of runs (%s; %s; %s).", audit.RuleLost, audit.RuleEnd, audit.RuleCounted, audit.RuleOneRun, audit.RulePhantom, audit.RuleRunning)
+	line("(%s; %s; %s) and both with Temporal's list of runs (%s; %s; %s).",
+		audit.RuleLost, audit.RuleEnd, audit.RuleCounted, audit.RuleOneRun, audit.RulePhantom, audit.RuleRunning)
 	for _, v := range o.Check.Violations {
 		line("- **violation**: %s", v)
 	}
