@@ -6,8 +6,8 @@
 -- the lock_timeout that claim_choose sets. watcher is the replica that will watch the executions; null means no room.
 -- The settle decides it, and if it writes the same value, no index entry changes. The last row has a null id; its
 -- standing is JSON that says how the entries stand. A receipt in it is true once this transaction has committed.
-create or replace function pgdispatch.claim_items(owner text, lease interval, watcher text, own_epoch uuid, at_most integer, doubts integer, alone boolean,
-    leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
+create or replace function pgdispatch.claim_items(owner text, lease interval, watcher text, own_epoch uuid, at_most integer, doubts integer,
+    alone boolean, leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
     floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[])
 returns table (
     id bigint, lease_token bigint, execution_id uuid, workspace_id uuid, workflow_definition_id uuid, workflow_definition_version_id uuid,
