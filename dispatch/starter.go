@@ -21,7 +21,7 @@ func requestOf(item claim.Item) temporal.Start {
 		WorkflowType: item.WorkflowType, TaskQueue: item.TaskQueue, ExecutionTimeout: item.ExecutionTimeout, Traceparent: item.Traceparent,
 		QueueItemID: item.ID, WorkspaceID: item.WorkspaceID,
 		WorkflowDefinitionID: item.WorkflowDefinitionID, WorkflowDefinitionVersionID: item.WorkflowDefinitionVersionID,
-		NodeIDs: item.NodeIDs, Params: item.Params,
+		NodeIDs: item.NodeIDs, Params: item.Params, Options: item.StartOptions,
 		UnansweredFor: item.UnansweredFor,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -241,4 +242,59 @@ func TestDeadLettersAreTheItemsThatFailedForGood(t *testing.T) {
 	f.finish(two, "TERMINATED")
 	dead := all[string](f, "select format('%s %s %s', id, execution_status, last_error) from pgdispatch.dead_letters order by id")
 	require.Equal(t, []string{fmt.Sprintf("%d FAILED input too large", one), fmt.Sprintf("%d TERMINATED workflow terminated", two)}, dead)
+}
+
+func TestStartOptionsAreCheckedFieldByField(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.exec(`update pgdispatch.workflow_definitions set start_options = '{"allow_overrides": ["task_queue"]}' where id = $1`, w.definition)
+	insert := `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, start_options) values ($1, $2, $3::jsonb)`
+	for _, good := range []string{
+		`{}`, `{"workflow_run_timeout": "1.5h", "workflow_task_timeout": "10s"}`, `{"task_queue": "special"}`,
+		`{"retry_policy": {"initial_interval": "1s", "backoff_coefficient": 2.5, "maximum_interval": "1m", "maximum_attempts": 3,
+			"non_retryable_error_types": ["Declined"]}}`,
+		`{"search_attributes": {"CustomerId": "c-1", "Tags": ["a"]}, "memo": {"any": {"value": [1, null]}}}`,
+		`{"priority": {"priority_key": 1, "fairness_key": "acme", "fairness_weight": 2.5}, "static_summary": "Order 17", "static_details": "*md*"}`,
+		`{"versioning_override": {"pinned": {"deployment_name": "orders", "build_id": "b7"}}}`, `{"versioning_override": {"auto_upgrade": true}}`,
+	} {
+		f.exec(insert, w.workspace, w.definition, good)
+	}
+	for bad, message := range map[string]string{
+		`[]`:                                "start_options must be a JSON object, not array",
+		`{"workflow_id": "mine"}`:           "start_options has no field workflow_id",
+		`{"retry_policy": {"attempts": 3}}`: "start_options has no field retry_policy.attempts",
+		`{"retry_policy": {"maximum_attempts": 1.5}}`:               "start_options.retry_policy.maximum_attempts is 1.5, it must be a whole number from 0",
+		`{"retry_policy": {"non_retryable_error_types": [1]}}`:      "start_options.retry_policy.non_retryable_error_types is [1], it must be a list of strings",
+		`{"workflow_run_timeout": 90}`:                              "start_options.workflow_run_timeout is 90, it must be a duration such as",
+		`{"workflow_run_timeout": "1 day"}`:                         `start_options.workflow_run_timeout is "1 day", it must be a duration such as`,
+		`{"memo": "x"}`:                                             `start_options.memo is "x", it must be an object`,
+		`{"memo": {"pgdispatch_execution_id": "x"}}`:                "start_options.memo.pgdispatch_execution_id is set by pgdispatch",
+		`{"workflow_type": "Other"}`:                                "start_options.workflow_type may not be set: the definition does not allow it",
+		`{"allow_overrides": []}`:                                   "start_options.allow_overrides is for a definition, not for an item",
+		`{"static_summary": "` + strings.Repeat("x", 70_000) + `"}`: "start_options has 70022 bytes as text, the limit is 65536",
+	} {
+		refusal := f.refused(insert, w.workspace, w.definition, bad)
+		require.Equal(t, "PGD11", refusal.Code, bad)
+		require.Contains(t, refusal.Message, message)
+		require.NotEmpty(t, refusal.Hint)
+	}
+	require.Equal(t, "PGD11", f.refused(`update pgdispatch.workflow_definitions set start_options = '{"memo": 1}'`).Code)
+	require.Equal(t, "PGD11", f.refused(`update pgdispatch.workflow_execution_queue set start_options = '{"x": 1}'`).Code)
+}
+
+func TestAnItemsStartOptionsReplaceThoseOfItsDefinition(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.exec(`update pgdispatch.workflow_definitions set start_options = '{"workflow_run_timeout": "1h", "static_summary": "of the definition"}'`)
+	f.exec(`insert into pgdispatch.enqueue (workspace_id, workflow_definition_id, start_options) values ($1, $2, '{"static_summary": "mine"}')`,
+		w.workspace, w.definition)
+	f.item(w)
+	store := &claim.Store{Pool: f.pool, Owner: "replica-1", Lease: lease}
+	batch, err := store.Claim(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, batch.Items, 2)
+	require.JSONEq(t, `{"workflow_run_timeout": "1h", "static_summary": "mine"}`, string(batch.Items[0].StartOptions))
+	require.JSONEq(t, `{"workflow_run_timeout": "1h", "static_summary": "of the definition"}`, string(batch.Items[1].StartOptions))
 }

@@ -3,6 +3,8 @@ package sql_test
 import (
 	"cmp"
 	"encoding/json"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,7 +51,10 @@ type standing struct {
 }
 
 // ask claims without a memory.
-func (f fixture) ask(p proposal) (s standing) {
+func (f fixture) ask(p proposal) standing { return f.askBy(p, sql.Text("claim")) }
+
+// askBy claims with the claim statement of some version.
+func (f fixture) askBy(p proposal, statement string) (s standing) {
 	f.t.Helper()
 	var epoch *string
 	if p.epoch != "" {
@@ -65,7 +70,7 @@ func (f fixture) ask(p proposal) (s standing) {
 	for name, items := range p.namespaces {
 		namespaces, allowed = append(namespaces, name), append(allowed, items)
 	}
-	rows, err := f.db.Query(f.t.Context(), "select nullif(c.id, 0), c.standing from ("+sql.Text("claim")+") c", cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
+	rows, err := f.db.Query(f.t.Context(), "select nullif(c.id, 0), c.standing from ("+statement+") c", cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
 		p.doubts, p.alone, p.leased, p.leasedTo, workspaces, priorities, items, due, ids, floors, held, heldTo, p.careful, "default", namespaces, allowed)
 	require.NoError(f.t, err)
 	var id *int64
@@ -80,4 +85,16 @@ func (f fixture) ask(p proposal) (s standing) {
 	})
 	require.NoError(f.t, err)
 	return s
+}
+
+// During a rolling upgrade, replicas of the version before claim through the functions of this one.
+func TestTheClaimOfTheVersionBeforeClaims(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	id := f.item(w)
+	before := strings.NewReplacer("pgdispatch.claim_items(", "pgdispatch.claim(", "c.start_options, ", "").Replace(sql.Text("claim"))
+	require.NotContains(t, before, "start_options")
+	got := f.askBy(proposal{entries: []entry{{workspace: w.workspace, items: 5}}}, before)
+	require.Equal(t, []int64{id}, got.ids)
 }

@@ -44,6 +44,7 @@ type Start struct {
 	TaskQueue        string
 	ExecutionTimeout time.Duration // zero means no timeout
 	Traceparent      string        // empty if there is none
+	Options          []byte        // a JSON object: see options.go; nil if there are none
 
 	// The rest of the workflow's input.
 	QueueItemID                 int64
@@ -166,7 +167,7 @@ func (t *Client) request(start Start) (*workflowservice.StartWorkflowExecutionRe
 		carrier := append(appendString([]byte(`{"traceparent":`), start.Traceparent), '}')
 		request.Header = &commonpb.Header{Fields: map[string]*commonpb.Payload{traceHeader: jsonPayload(carrier)}}
 	}
-	return request, nil
+	return request, applyOptions(request, start.Options)
 }
 
 // workflowInput builds the input from JSON as Postgres printed it. Params are not decoded: a number of 400 digits or an

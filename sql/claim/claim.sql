@@ -13,5 +13,6 @@ select coalesce(c.id, 0) as id, coalesce(c.lease_token, 0) as token, coalesce(c.
        coalesce(c.attempt_count, 0) as attempt_count, coalesce(c.failure_count, 0) as failure_count, coalesce(c.max_attempts, 0) as max_attempts,
        coalesce(c.outcome_unknown, false) as outcome_unknown,
        case when c.outcome_unknown then c.unanswered_for else '0' end as unanswered_for,
-       coalesce(c.problem, '') as problem, coalesce(c.waited, '0') as waited, coalesce(c.priority, 0) as priority, c.standing
-from pgdispatch.claim($1, $2, $3, $4::text::uuid, $5, $6, $7, $8, $9, $10::text[]::uuid[], $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) c
+       coalesce(c.problem, '') as problem, coalesce(c.waited, '0') as waited, coalesce(c.priority, 0) as priority,
+       c.start_options, c.standing
+from pgdispatch.claim_items($1, $2, $3, $4::text::uuid, $5, $6, $7, $8, $9, $10::text[]::uuid[], $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) c

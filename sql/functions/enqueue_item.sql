@@ -9,8 +9,9 @@ begin
     new.run_at := coalesce(new.run_at, now());
     new.params := coalesce(new.params, '{}');
     insert into pgdispatch.workflow_execution_queue as q
-        (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent)
-    values (new.workspace_id, new.workflow_definition_id, new.priority, new.run_at, new.params, new.idempotency_key, new.traceparent)
+        (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options)
+    values (new.workspace_id, new.workflow_definition_id, new.priority, new.run_at, new.params, new.idempotency_key, new.traceparent,
+            new.start_options)
     returning q.id, q.execution_id into new.id, new.execution_id;
 
     -- The row's values, for RETURNING.

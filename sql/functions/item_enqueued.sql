@@ -18,6 +18,8 @@ begin
        or e.run_at not between timestamptz '2000-01-01 00:00Z' and timestamptz '2200-01-01 00:00Z'
        or length(e.idempotency_key) not between 1 and 200
        or e.traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
+       or e.start_options is not null and not pgdispatch.check_start_options(e.start_options, -- which names what is wrong
+           (select d.start_options from pgdispatch.workflow_definitions d where d.id = e.workflow_definition_id), true)
        or e.attempt_count + e.failure_count + e.lost_lease_count + e.lease_token <> 0 or num_nonnulls(e.last_error, e.replay_of) > 0
        or e.outcome_unknown or e.created_at <> now() or e.enqueue_xid <> pg_current_xact_id()
     limit 1;
@@ -58,6 +60,7 @@ begin
     end loop;
     raise exception 'status, attempts, errors, claims, leases and times of an item are set by pgdispatch, not by the insert'
         using errcode = 'PGD07',
-              hint = 'Insert workspace_id, workflow_definition_id and params; optional are priority, run_at, idempotency_key and traceparent.';
+              hint = 'Insert workspace_id, workflow_definition_id and params; '
+                  'optional are priority, run_at, idempotency_key, traceparent and start_options.';
 end;
 $$;

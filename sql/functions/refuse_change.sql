@@ -10,6 +10,10 @@ begin
         raise exception 'id, execution_id, workspace_id, workflow_definition_id and created_at of item % are fixed', old.id
             using errcode = 'PGD21', hint = 'Cancel this item while it is PENDING, and insert another.';
     end if;
+    if new.start_options is distinct from old.start_options then
+        perform pgdispatch.check_start_options(new.start_options,
+            (select d.start_options from pgdispatch.workflow_definitions d where d.id = new.workflow_definition_id), true);
+    end if;
     perform pgdispatch.check_values(new.params, new.priority, new.run_at, new.idempotency_key, new.traceparent);
     return null;
 end;

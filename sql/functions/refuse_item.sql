@@ -7,6 +7,7 @@ as $$
 begin
     raise exception 'status, attempts, errors, claims, leases and times of an item are set by pgdispatch, not by the insert'
         using errcode = 'PGD07',
-              hint = 'Insert workspace_id, workflow_definition_id and params; optional are priority, run_at, idempotency_key and traceparent.';
+              hint = 'Insert workspace_id, workflow_definition_id and params; '
+                  'optional are priority, run_at, idempotency_key, traceparent and start_options.';
 end;
 $$;

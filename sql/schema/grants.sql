@@ -35,7 +35,7 @@ grant execute on function
     to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator;
 
 -- enqueuer
-grant insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent),
+grant insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options),
       select (id, execution_id, workspace_id, workflow_definition_id, status, idempotency_key)
     on pgdispatch.workflow_execution_queue to pgdispatch_enqueuer;
 grant insert, select on pgdispatch.enqueue to pgdispatch_enqueuer;
@@ -43,14 +43,14 @@ grant execute on function pgdispatch.cancel(uuid) to pgdispatch_enqueuer;
 
 -- operator: the functions that change items run as the owner, and change nothing else in them
 grant delete on pgdispatch.parked_items to pgdispatch_operator;
-grant update (run_at), insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent)
+grant update (run_at), insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options)
     on pgdispatch.workflow_execution_queue to pgdispatch_operator;
 grant update (plan, paused, max_concurrent_workflows, max_starts_per_second) on pgdispatch.workspaces to pgdispatch_operator;
 grant update (max_claims, paused, retention, dead_letter_retention, result_bytes) on pgdispatch.settings to pgdispatch_operator;
 -- Postgres sets the time and the role
 grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator;
 grant execute on function
-    pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.row_change(jsonb, jsonb),
+    pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean), pgdispatch.row_change(jsonb, jsonb),
     pgdispatch.discard(uuid, text), pgdispatch.discard_items(bigint[], text),
     pgdispatch.replay(uuid, text), pgdispatch.replay_items(bigint[], text, boolean),
     pgdispatch.request_cancel(uuid, text, text), pgdispatch.request_stop(uuid, text, text, text), pgdispatch.request_terminate(uuid, text, text)
@@ -80,8 +80,10 @@ grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdisp
 grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests to pgdispatch_dispatcher;
 grant execute on function
-    pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text),
+    pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
     pgdispatch.claim(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
+        bigint[], integer[], bigint[], boolean, text, text[], integer[]),
+    pgdispatch.claim_items(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
         bigint[], integer[], bigint[], boolean, text, text[], integer[]),
     pgdispatch.claim_choose(text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
         bigint[], integer[], bigint[], boolean, text, text[], integer[]),

@@ -1,7 +1,7 @@
 package main
 
 const (
-	claimFile  = "sql/functions/claim.sql"
+	claimFile  = "sql/functions/claim_items.sql"
 	chooseFile = "sql/functions/claim_choose.sql"
 	grantsFile = "sql/functions/claim_grants.sql"
 	headsFile  = "sql/functions/claim_heads.sql"
