@@ -147,7 +147,7 @@ func TestOnlyAClaimGivesAnItemASlot(t *testing.T) {
 			in.exec("set local " + session)
 			refusal := in.refused("update pgdispatch.workflow_execution_queue set "+set+" where id = $1", id)
 			require.Equal(t, "PGD20", refusal.Code, name)
-			require.Contains(t, refusal.Message, "would hold a slot that no claim has counted", name)
+			require.Contains(t, refusal.Message, "cannot take a slot without a claim", name)
 			require.NoError(t, tx.Rollback(t.Context()))
 		}
 	}

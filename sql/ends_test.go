@@ -210,12 +210,12 @@ func TestFinishKeepsAResultThatIsNotTooLarge(t *testing.T) {
 		{"COMPLETED", nil, `null`, `null`},
 		{"COMPLETED", nil, nil, ``},
 		{"COMPLETED", `encoding "binary/encrypted"`, nil, `encoding "binary/encrypted"`},
-		{"COMPLETED", nil, `"abcdefghijklmnopqrs"`, `21 bytes, more than the 20 that the settings keep`},
+		{"COMPLETED", nil, `"abcdefghijklmnopqrs"`, `21 bytes: exceeds result-bytes, 20`},
 		{"FAILED", "boom", `{"total": 3}`, ``},
 		// What Postgres does not take must not keep the end from being recorded.
-		{"COMPLETED", nil, `"\u0000"`, `JSON that Postgres does not take: not kept`},
-		{"COMPLETED", nil, `"\ud800"`, `JSON that Postgres does not take: not kept`},
-		{"COMPLETED", nil, `1e999999999`, `JSON that Postgres does not take: not kept`},
+		{"COMPLETED", nil, `"\u0000"`, `JSON that Postgres rejects: not stored`},
+		{"COMPLETED", nil, `"\ud800"`, `JSON that Postgres rejects: not stored`},
+		{"COMPLETED", nil, `1e999999999`, `JSON that Postgres rejects: not stored`},
 	} {
 		id := b.ids()[n]
 		require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), row.outcome, row.note, row.result), "%v", row)

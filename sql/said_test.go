@@ -134,7 +134,7 @@ func TestApplicationsSayWhatAWorkflowReturned(t *testing.T) {
 			f.exec(statement, f.execution(large))
 			f.dispatched(b)
 			require.Equal(t, "COMPLETED", f.status(early))
-			require.Equal(t, "12 bytes, more than the 5 that the settings keep", f.result(large))
+			require.Equal(t, "12 bytes: exceeds result-bytes, 5", f.result(large))
 			require.False(t, one[bool](f, sql.Text("finish"), f.execution(settled), "COMPLETED", "late", "7"))
 			require.Equal(t, `{"total": 3}`, f.result(settled), "the first counts")
 		})

@@ -331,7 +331,7 @@ func TestAMoveThatThereIsNotIsRefused(t *testing.T) {
 					finished_at = case when $2 in ('COMPLETED', 'FAILED', 'CANCELLED') then clock_timestamp() end
 				where id = $1`, id, to)
 			require.Equal(t, "PGD20", refusal.Code, "%s -> %s: %s", from, to, refusal.Message)
-			require.Equal(t, fmt.Sprintf("item %d is %s, it cannot become %s", id, from, to), refusal.Message)
+			require.Equal(t, fmt.Sprintf("item %d is %s and cannot become %s", id, from, to), refusal.Message)
 			require.NoError(t, tx.Rollback(t.Context()))
 		}
 	}

@@ -321,9 +321,9 @@ func TestAReplayThatCannotBeSaysWhatToDo(t *testing.T) {
 	d.exec("delete from pgdispatch.workflow_definitions")
 	_, errs, code := d.tries("dead", "replay", "1")
 	require.Equal(t, 1, code)
-	require.Regexp(t, `workflow definition \S+ of item 1 is gone \(SQLSTATE PGD02\)\nInsert it anew with this id, or discard the item\.\n$`, errs)
+	require.Regexp(t, `workflow definition \S+ of item 1 was deleted \(SQLSTATE PGD02\)\nInsert it again with this id, or discard the item\.\n$`, errs)
 	require.Equal(t, "replayed 0 of 2 dead letters\nskipped 2: already handled, or the definition was deleted\n", d.types("dead", "replay", "--all", "--yes"))
-	require.Regexp(t, `(?m)^definition +gone \(\S+\)$`, d.types("dead", "show", "1"))
+	require.Regexp(t, `(?m)^definition +deleted \(\S+\)$`, d.types("dead", "show", "1"))
 }
 
 func TestRetentionIsSetReadAndSwitchedOff(t *testing.T) {

@@ -56,8 +56,8 @@ begin
                 using errcode = 'PGD03', hint = 'Use a definition of this workspace.';
         end if;
     end loop;
-    raise exception 'status, attempts, errors, claims, leases and times of an item are set by pgdispatch, not by the insert'
+    raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
         using errcode = 'PGD07',
-              hint = 'Insert workspace_id, workflow_definition_id and params; optional are priority, run_at, idempotency_key and traceparent.';
+              hint = 'Insert workspace_id, workflow_definition_id and params, and optionally priority, run_at, idempotency_key and traceparent.';
 end;
 $$;
