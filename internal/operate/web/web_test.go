@@ -311,8 +311,8 @@ func TestThePlotsOfTheLastHourAreReadWithoutSeeingThem(t *testing.T) {
 	_, text := get(t, &fakeReader{}, "/ui/")
 	require.Equal(t, 6, strings.Count(text, `<svg class="plot"`))
 	for _, want := range []string{
-		`role="img" aria-label="Waiting, over the last hour: – now, about 12,000 at the most"`, "<title>12:29 UTC: about 12,000</title>", "<title>12:30 UTC: –</title>",
-		`aria-label="Starts, over the last hour: 0/s now, 2.0/s at the most"`, "<title>12:29 UTC: 10 completed, 1 failed</title>", "<td>10 completed, 1 failed</td>",
+		`role="img" aria-label="Waiting, over the last hour: – now, maximum about 12,000"`, "<title>12:29 UTC: about 12,000</title>", "<title>12:30 UTC: –</title>",
+		`aria-label="Starts, over the last hour: 0/s now, maximum 2.0/s"`, "<title>12:29 UTC: 10 completed, 1 failed</title>", "<td>10 completed, 1 failed</td>",
 		`<span>12:29 UTC</span><span>12:30 UTC</span>`, "<summary>Show as a table</summary>",
 	} {
 		require.Contains(t, text, want)
