@@ -288,7 +288,7 @@ func TestDeadRefusesBadInputByName(t *testing.T) {
 		{[]string{"list", "--workspace", "a\nb"}, `--workspace is "a\nb"`},
 		{[]string{"list", "--error", huge}, `xxx": it must have at most 2000 characters`},
 		{[]string{"replay", "--error", " ", "--yes"}, "--error is blank: omit it instead"},
-		{[]string{"replay", "1", "--by", ""}, "who must have 1 to 200 characters and no control characters (SQLSTATE PGD25)\nName whoever decides it"},
+		{[]string{"replay", "1", "--by", ""}, "who must have 1 to 200 characters and no control characters (SQLSTATE PGD25)\nPass the name of the person who decides"},
 		{[]string{"discard", "--all", "--yes", "--by", "a\nb"}, "(SQLSTATE PGD25)"},
 	} {
 		out, errs, code := d.tries(append([]string{"dead"}, row.args...)...)
