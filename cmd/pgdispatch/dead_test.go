@@ -19,7 +19,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// desk is a database with a workspace, and somebody who types commands.
+// desk is a database with a workspace, and runs commands.
 type desk struct {
 	t         *testing.T
 	url       string
@@ -57,7 +57,7 @@ func (d *desk) value(query string, args ...any) string {
 	return value
 }
 
-// dead enqueues so many items of a workspace, each of which fails once and then for good.
+// dead enqueues n items of a workspace, each of which fails once and then permanently.
 func (d *desk) dead(workspace string, n int, reason string) {
 	d.t.Helper()
 	d.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
@@ -97,7 +97,7 @@ func (d *desk) tries(args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), code
 }
 
-// answers runs a command with somebody at the terminal, and returns all that was written, and the error.
+// answers runs a command with input at the terminal, and returns its output and error.
 func (d *desk) answers(answer string, args ...string) (string, error) {
 	d.t.Helper()
 	var out bytes.Buffer

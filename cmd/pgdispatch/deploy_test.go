@@ -24,10 +24,10 @@ import (
 // drainMargin is what a replica needs between the end of its drain and its own: docs/settings.md promises five seconds.
 const drainMargin = 5 * time.Second
 
-// foreign are the variables of deploy/ that are not ours: Temporal's.
+// foreign lists the variables of deploy/ that are Temporal's.
 var foreign = []string{"TEMPORAL_API_KEY"}
 
-// variablesOf are those that options stand for, and the foreign ones.
+// variablesOf returns the variables of options and the foreign variables.
 func variablesOf(options []config.Option) []string {
 	names := slices.Clone(foreign)
 	for _, o := range options {
@@ -50,7 +50,7 @@ func readDeploy(t *testing.T, name string) string {
 	return string(text)
 }
 
-// requireCommand sees that a command line is one of ours, flags included.
+// requireCommand checks that a command line is valid, including its flags.
 func requireCommand(t *testing.T, args []string) {
 	t.Helper()
 	command, rest, err := root().Find(args)

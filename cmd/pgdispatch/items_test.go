@@ -14,7 +14,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-// enqueues enqueues an item of the desk's workspace and returns its ID.
+// enqueues enqueues an item of the workspace and returns its ID.
 func (d *desk) enqueues(flags ...string) string {
 	d.t.Helper()
 	var made operate.Enqueued
@@ -28,7 +28,7 @@ func (d *desk) replica() *claim.Store {
 	return &claim.Store{Pool: d.db, Owner: "replica-1", Lease: time.Minute}
 }
 
-// claims has replica-1 claim all that is due.
+// claims has replica-1 claim all due items.
 func (d *desk) claims() []claim.Item {
 	d.t.Helper()
 	batch, err := d.replica().Claim(d.t.Context(), 100)
@@ -43,7 +43,7 @@ func (d *desk) settles(verb claim.Verb, s claim.Settlement) {
 	require.Len(d.t, settled, 1)
 }
 
-// story is an item's, without its times.
+// story returns an item's timeline without times.
 func (d *desk) story(item string) []string {
 	d.t.Helper()
 	var shown struct{ Story []view.Event }
