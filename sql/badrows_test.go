@@ -139,7 +139,7 @@ func TestEnqueueKeepsWhatIsOddButLegal(t *testing.T) {
 	require.Contains(t, params, `{"a": "`+strings.Repeat("x", 1966080-9)+`"}`)
 }
 
-// Until roles exist, whoever may insert may also force an ID. It does no harm but to the order among equals.
+// Until roles exist, every role that may insert may also force an ID. That affects only the order of equal items.
 func TestAForcedIDIsALimitThatIsKnown(t *testing.T) {
 	t.Parallel()
 	f := open(t)

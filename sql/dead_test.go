@@ -41,19 +41,19 @@ func (f fixture) discard(id int64) bool {
 	return one[bool](f, "select pgdispatch.discard($1)", f.execution(id))
 }
 
-// fail ends a batch for good.
+// fail fails a batch permanently.
 func (f fixture) fail(b batch, reason string) []int64 {
 	f.t.Helper()
 	return all[int64](f, sql.Text("fail"), b.ids(), b.tokens(), repeated(len(b.items), reason))
 }
 
-// retry counts a failure against each item of a batch; they are due again at once.
+// retry counts a failure for each item of a batch; they are due again immediately.
 func (f fixture) retry(b batch, reason string) []int64 {
 	f.t.Helper()
 	return all[int64](f, sql.Text("retry"), b.ids(), b.tokens(), repeated(len(b.items), reason), repeated(len(b.items), time.Duration(0)), repeated(len(b.items), false))
 }
 
-// dead enqueues so many items and fails them.
+// dead enqueues n items and fails them.
 func (f fixture) dead(w tenant, n int) []int64 {
 	f.t.Helper()
 	ids := f.items(w, n)
@@ -61,7 +61,7 @@ func (f fixture) dead(w tenant, n int) []int64 {
 	return ids
 }
 
-// killed claims so many items and fails them.
+// killed claims n items and fails them.
 func (f fixture) killed(n int) {
 	f.t.Helper()
 	for n > 0 {

@@ -19,12 +19,12 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-// hostile is what nobody should be called.
+// hostile is a hostile name.
 const hostile = `"><script>alert(1)</script>` + "\u202e"
 
 const id = "11111111-2222-3333-4444-555555555555"
 
-// fakeReader answers with one of everything, all of it hostile, and writes down what it was asked for.
+// fakeReader answers with one row of each kind, all with hostile texts, and records its requests.
 type fakeReader struct {
 	err                     error
 	empty                   bool
