@@ -1,4 +1,4 @@
-// Package pgdispatch_test holds the house to its own rules: who imports whom, how long things are, where SQL may stand.
+// Package pgdispatch_test checks the repository's rules: imports, lengths of files and functions, and where SQL may be.
 package pgdispatch_test
 
 import (
@@ -28,10 +28,9 @@ const (
 	// maxSQLFunctionLines is of a function as it is applied, with its parts.
 	maxSQLFunctionLines = 90
 	maxSQLColumns       = 150
-	maxFileLines        = 400
 )
 
-// edges are all imports between the product's packages. A new one is a decision.
+// edges lists all imports between the product's packages. A new one is a decision.
 var edges = map[string][]string{
 	"claim":                   {"claim/schedule", "internal/postgres", "internal/temporal", "sql"},
 	"claim/schedule":          nil, // pure
@@ -107,7 +106,7 @@ func goList(t *testing.T, format string, args ...string) []string {
 
 var sqlText = regexp.MustCompile(`(?i)^\s*(select|insert|update|delete|with|lock|listen|notify)\s`)
 
-// sqlAllowed are the places outside of package sql with a statement of their own, and why.
+// sqlAllowed lists the places outside package sql that contain statements, and why.
 var sqlAllowed = map[string]string{
 	"sql/migrate/migrate.go":   "reads and locks the version table, which exists before any migration",
 	"sql/migrate/functions.go": "records what was applied, where verbs are not",

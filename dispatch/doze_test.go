@@ -21,7 +21,7 @@ type fakeGate struct {
 	calls    int
 	distrust time.Duration
 	offDuty  bool
-	stuck    bool // somebody who was told that nobody sleeps does not end
+	stuck    bool // a transaction that read the gate as open does not end
 }
 
 func (g *fakeGate) want(wish string) {
@@ -105,7 +105,7 @@ func TestWakeUpsThatComeCloseTogetherKeepItAwakeUntilTheyEnd(t *testing.T) {
 		rung := d.crowd(g)
 		require.Equal(t, []string{"sleep", "awake"}, g.seen())
 
-		d.enqueue(1) // nobody rings: it is found by looking
+		d.enqueue(1) // without a notification: the check finds it
 		pass(2 * lookInterval)
 		require.Len(t, d.seen().reported, rung+1)
 
@@ -199,7 +199,7 @@ func TestAClaimThatTookLongDoesNotPutTheNextLookOff(t *testing.T) {
 		}
 		d.enqueue(1)
 		pass(2*lookInterval + locked)
-		d.enqueue(1) // nobody rings: the gate was open
+		d.enqueue(1) // without a notification: the gate was open
 		pass(2 * linger)
 		require.EqualValues(t, 2, begun.Load())
 		stop()

@@ -205,7 +205,7 @@ func (f fakeStore) Claim(ctx context.Context, wanted claim.Wanted) (claim.Batch,
 		return f.take(wanted), nil
 	}
 	batch, err := f.onClaim(atMost)
-	if ctx.Err() != nil { // committed, and nobody hears of it
+	if ctx.Err() != nil { // committed, but the answer is lost
 		return claim.Batch{LookAgainIn: -1}, ctx.Err()
 	}
 	return batch, err

@@ -83,7 +83,7 @@ func TestPanicOfWhoeverIsToldOfADispatchHarmsNobody(t *testing.T) {
 	})
 }
 
-// panicky panics over one message.
+// panicky panics on one message.
 type panicky struct {
 	slog.Handler
 	over string
@@ -109,7 +109,7 @@ func TestItemWhoseWorkerPanickedIsNotHeldForEver(t *testing.T) {
 		}
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 			if verb == claim.Release {
-				return []int64{1}, nil // and nobody gets it again
+				return []int64{1}, nil // and it is not handed out again
 			}
 			return fakeStore{d}.putBack(verb, batch), nil
 		}

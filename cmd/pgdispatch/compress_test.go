@@ -28,7 +28,7 @@ func (e encodings) HandleRPC(_ context.Context, event stats.RPCStats) {
 	}
 }
 
-// taker starts whatever it is asked to.
+// taker accepts every start.
 type taker struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 }

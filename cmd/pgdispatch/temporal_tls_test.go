@@ -139,7 +139,7 @@ func TestWorkflowsAreStartedThroughMutualTLS(t *testing.T) {
 	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 2 }, "with one")
 }
 
-// frontend answers nothing, and hears what it is asked with.
+// frontend answers nothing and records the requests.
 func frontend(t *testing.T, config *tls.Config) (address string, heard chan metadata.MD) {
 	t.Helper()
 	heard = make(chan metadata.MD, 10)
