@@ -42,6 +42,7 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		NodeIDs:                     []byte(`["n1", "n2"]`),
 		Params:                      []byte(sqltest.Scalar[string](b.Shop, "select params::text from pgdispatch.workflow_execution_queue")),
 		Traceparent:                 "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		StartOptions:                []byte("{}"),
 		AttemptCount:                2, FailureCount: 1, MaxAttempts: 7,
 		OutcomeUnknown: true, UnansweredFor: item.UnansweredFor,
 		Waited: item.Waited, Deadline: item.Deadline, Priority: 3,
