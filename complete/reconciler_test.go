@@ -222,7 +222,7 @@ func TestReconcilerThatCannotListLeavesTheTurnToOthersAndSaysSoOnce(t *testing.T
 		require.Empty(t, l.done, "it is listed again from where it was")
 		messages, errs := l.log.at(slog.LevelWarn)
 		require.Equal(t, []string{"Cannot detect the ends of unwatched executions"}, messages)
-		require.Equal(t, []string{"Temporal is unavailable: connection refused"}, errs)
+		require.Equal(t, []string{"workflow service is unavailable: connection refused"}, errs)
 	})
 }
 

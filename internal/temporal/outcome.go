@@ -153,7 +153,7 @@ func isForbidden(err error) bool {
 var ErrCrowded = errors.New("too many long polls")
 
 // ErrAway means that Temporal did not answer or had no capacity.
-var ErrAway = errors.New("Temporal is unavailable")
+var ErrAway = errors.New("workflow service is unavailable")
 
 // away marks errors that say nothing about the requested execution as ErrCrowded or ErrAway.
 func away(err error) error {

@@ -272,7 +272,7 @@ func TestPollThatNobodyAnswersIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		_, _, err := wait(t, empty("page"))
-		require.EqualError(t, err, "wait for close event: Temporal is unavailable: long poll timed out after 1m5s: context deadline exceeded")
+		require.EqualError(t, err, "wait for close event: workflow service is unavailable: long poll timed out after 1m5s: context deadline exceeded")
 		require.Equal(t, pollTimeout, time.Since(began))
 	})
 }
