@@ -54,7 +54,7 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	require.Contains(t, depth.ParkedFirst, "audit says no to poison")
 	items, err := b.QueueItems(t.Context(), []int64{id}, nil, false)
 	require.NoError(t, err)
-	require.Contains(t, items[0].LastError, "parked, tried again")
+	require.Contains(t, items[0].LastError, "parked, retried at")
 
 	// Another replica skips it, too, and its waiting is not reported as unannounced.
 	second := b.replica("b")

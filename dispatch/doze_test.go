@@ -13,7 +13,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// fakeGate grants every wish at once, unless told otherwise.
+// fakeGate grants every request immediately by default.
 type fakeGate struct {
 	mu       sync.Mutex
 	wish     string // sleep, awake or busy
@@ -129,7 +129,7 @@ func TestAwakeItLooksAgainAsSoonAsAllIsStarted(t *testing.T) {
 		more := 5
 		d.onClaim = func(atMost int) (claim.Batch, error) {
 			batch := fakeStore{d}.take(claim.Wanted{AtMost: atMost})
-			if len(batch.Items) > 0 && more > 0 { // meanwhile another comes, and nobody rings
+			if len(batch.Items) > 0 && more > 0 { // another item arrives meanwhile without a notification
 				d.enqueue(1)
 				more--
 			}

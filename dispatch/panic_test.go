@@ -135,7 +135,7 @@ func TestPanicBeforeTheStartLeavesTheLeaseToRunOut(t *testing.T) {
 	})
 }
 
-// brokenGate panics when it is told that the dispatcher is busy for the first time.
+// brokenGate panics on its first call of Busy.
 type brokenGate struct {
 	Gate
 	broken bool
@@ -157,7 +157,7 @@ func TestPanicInTheClaimLoopEndsTheDispatcherInOrder(t *testing.T) {
 		d.enqueue(3)
 		d.onStart = starts(12 * time.Second)
 		d.StartTimeout = time.Minute
-		err := d.Run(t.Context()) // all are busy, and nobody has cancelled anything
+		err := d.Run(t.Context()) // all workers are busy, and nothing was cancelled
 		require.EqualError(t, err, "panic in the claim loop: boom")
 		require.Equal(t, 12*time.Second, d.now(), "what is under way is finished")
 		require.Len(t, d.seen().reported, 3)

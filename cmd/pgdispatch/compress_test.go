@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// encodings hears what each call that arrives is compressed with.
+// encodings records the compression of each call.
 type encodings chan string
 
 func (encodings) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }

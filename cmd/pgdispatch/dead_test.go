@@ -80,7 +80,7 @@ func (d *desk) dead(workspace string, n int, reason string) {
 	}
 }
 
-// types runs a command and returns what it wrote to its standard output. It must succeed.
+// types runs a command, which must succeed, and returns its standard output.
 func (d *desk) types(args ...string) string {
 	d.t.Helper()
 	out, errs, code := d.tries(args...)

@@ -82,7 +82,7 @@ func (a *authority) issue(name string) tls.Certificate {
 	return pair
 }
 
-// server is what a server demands of its clients: a certificate of this authority, or nothing.
+// server returns a server's TLS configuration, which may require a client certificate of this authority.
 func (a *authority) server(mutual bool) *tls.Config {
 	a.t.Helper()
 	pool := x509.NewCertPool()
