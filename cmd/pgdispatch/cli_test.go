@@ -103,5 +103,5 @@ func TestAnUnknownCommandSaysWhichThereAre(t *testing.T) {
 // root is the command tree of the binary.
 func root() *cobra.Command {
 	noEnv := func(string) (string, bool) { return "", false }
-	return (&cli.App{LookupEnv: noEnv}).Root(runCommand(noEnv, io.Discard))
+	return (&cli.App{LookupEnv: noEnv}).Root(runCommand(surroundings{lookupEnv: noEnv, stderr: io.Discard}))
 }
