@@ -103,22 +103,30 @@ func definitionOf(ctx context.Context, store *operate.Store, workspace, definiti
 	if err != nil {
 		return operate.Definition{}, err
 	}
-	names := []string{}
-	for _, d := range definitions {
-		names = append(names, view.Printable(d.Name))
-		if d.Name != definition && d.ID != strings.ToLower(definition) {
-			continue
-		}
-		if d.Version == nil {
-			return d, fmt.Errorf("definition %q has no version, so it cannot be started: insert one into pgdispatch.workflow_definition_versions", d.Name)
-		}
-		item.WorkspaceID, item.WorkflowDefinitionID = found.ID, d.ID
-		return d, nil
+	d, err := definitionNamed(definitions, definition)
+	if err != nil {
+		return operate.Definition{}, err
 	}
-	if len(names) == 0 {
-		return operate.Definition{}, fmt.Errorf("workspace %q has no workflow definition: insert one into pgdispatch.workflow_definitions", found.Name)
+	if d == nil {
+		return operate.Definition{}, noDefinition(found.Name, definition, definitions)
 	}
-	return operate.Definition{}, fmt.Errorf("workspace %q has no workflow definition %.80q: it has %s", found.Name, definition, cut(strings.Join(names, ", ")))
+	if d.Version == nil {
+		return *d, fmt.Errorf("definition %q has no version, so it cannot be started: insert one into pgdispatch.workflow_definition_versions", d.Name)
+	}
+	item.WorkspaceID, item.WorkflowDefinitionID = found.ID, d.ID
+	return *d, nil
+}
+
+func noDefinition(workspace, definition string, definitions []operate.Definition) error {
+	if len(definitions) == 0 {
+		return fmt.Errorf("workspace %q has no workflow definition: insert one into pgdispatch.workflow_definitions", workspace)
+	}
+	names, shown := make([]string, len(definitions)), make([]string, len(definitions))
+	for n, d := range definitions {
+		names[n], shown[n] = d.Name, view.Printable(d.Name)
+	}
+	return fmt.Errorf("workspace %q has no workflow definition %.80q: it has %s%s",
+		workspace, definition, cut(strings.Join(shown, ", ")), didYouMean(definition, names))
 }
 
 func (a *App) printEnqueued(made operate.Enqueued, definition operate.Definition, output string) error {
