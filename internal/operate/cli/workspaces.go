@@ -26,7 +26,7 @@ func (a *App) workspacesCommand() *cobra.Command {
 	}
 	paused, resumed := true, false
 	commands := []*cobra.Command{
-		a.workspacesListCommand(), a.workspacesShowCommand(),
+		a.workspacesListCommand(), a.workspacesShowCommand(), a.workspacesCreateCommand(),
 		a.workspaceChangeCommand("set-plan", "PLAN", "Put a workspace on another plan", planChange),
 		a.workspaceChangeCommand("set-limit", "{N|plan}", "Limit how many workflows run at once; plan: as its plan has it", limitChange),
 		a.workspaceChangeCommand("set-rate", "{N|off}", "Limit how many workflows are started a second", rateChange),
