@@ -15,7 +15,7 @@ var EmptyGraph = json.RawMessage(`{"nodes": []}`)
 // CheckGraph refuses text that is no graph of a workflow definition: a JSON object with nodes, each with an id, and edges
 // between them. The error names the field to correct.
 func CheckGraph(text []byte) error {
-	if err := oneValue(text); err != nil {
+	if err := CheckJSON(text); err != nil {
 		return err
 	}
 	var graph map[string]json.RawMessage
@@ -40,8 +40,8 @@ func CheckGraph(text []byte) error {
 	return checkEdges(edges, ids)
 }
 
-// oneValue refuses text that is no JSON value, or one that Postgres does not take.
-func oneValue(text []byte) error {
+// CheckJSON refuses text that is no JSON value, or one that Postgres does not take.
+func CheckJSON(text []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	for {
 		token, err := decoder.Token()

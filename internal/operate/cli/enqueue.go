@@ -14,20 +14,34 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxParams is the size limit of params that the insert accepts, in bytes of Postgres's text form.
-const maxParams = 1966080
-
 func (a *App) enqueueCommand() *cobra.Command {
 	var workspace, params, runAt, key, output, who string
 	var priority int
+	var many bulkFlags
 	command := &cobra.Command{
-		Use: "enqueue DEFINITION --workspace WORKSPACE", Short: "Enqueue one item, to try a workflow out", Args: cobra.ExactArgs(1),
+		Use: "enqueue DEFINITION --workspace WORKSPACE", Short: "Enqueue one item, to try a workflow out",
+		Args: func(command *cobra.Command, args []string) error {
+			if many.from != "" {
+				return cobra.MaximumNArgs(1)(command, args)
+			}
+			return cobra.ExactArgs(1)(command, args)
+		},
 		Long: "Enqueue one item of a workflow definition, by name or ID, as an application's insert would. With an idempotency key that\n" +
-			"an item of the workspace has already, nothing is inserted, and that item is shown.",
+			"an item of the workspace has already, nothing is inserted, and that item is shown." + bulkHelp,
 		Example: "  pgdispatch enqueue order --workspace Acme --params '{\"orderId\": 42}'\n" +
-			"  pgdispatch enqueue order --workspace Acme --params - --run-at 10m < params.json",
+			"  pgdispatch enqueue order --workspace Acme --params - --run-at 10m < params.json" + bulkExample,
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+		if err := many.check(command.Flags()); err != nil {
+			return err
+		}
+		if many.from != "" {
+			if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
+				return err
+			}
+			names := bulkNames{store: store, workspace: workspace, definition: strings.Join(args, ""), known: map[string]bulkWorkspace{}}
+			return a.enqueueMany(ctx, store, many, names, command.InOrStdin(), who, output)
+		}
 		item := operate.NewItem{Priority: priority, IdempotencyKey: key}
 		var err error
 		if item.Params, err = readParams(params, command.InOrStdin()); err != nil {
@@ -60,6 +74,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 	flags.IntVar(&priority, "priority", 0, "-100 to 100, higher goes first")
 	flags.StringVar(&runAt, "run-at", "", "not before: a time (2026-08-01T10:00:00Z), a day in UTC, or in so long (10m, 2h, 1d)")
 	flags.StringVar(&key, "idempotency-key", "", "enqueue it only where no item of the workspace has this key")
+	many.add(flags)
 	addWho(flags, &who)
 	addOutput(flags, &output)
 	config.AddFlags(flags, config.DatabaseOptions)
@@ -70,7 +85,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 // readParams returns the value of --params, or standard input if it is "-". It must be a JSON object.
 func readParams(params string, stdin io.Reader) (string, error) {
 	if params == "-" {
-		text, err := io.ReadAll(io.LimitReader(stdin, 2*maxParams))
+		text, err := io.ReadAll(io.LimitReader(stdin, 2*operate.MaxParams))
 		if err != nil {
 			return "", fmt.Errorf("read --params from standard input: %w", err)
 		}
