@@ -1,8 +1,10 @@
 package main
 
 import (
-	"errors"
 	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate/cli"
@@ -17,20 +19,28 @@ func runCommand(s surroundings) *cobra.Command {
 		Use:   "run",
 		Short: "Run a replica until SIGTERM",
 		Long: "Run a replica: claim items, start their workflows, and watch for their ends. Run as many as you like.\n" +
-			"SIGTERM or Ctrl-C lets hand-overs under way finish; a second one exits at once.",
+			"SIGTERM or Ctrl-C lets hand-overs under way finish; a second one exits at once. SIGHUP reads log-level, admin-token,\n" +
+			"view-token and certificates anew.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := config.ReadVerified(command.Flags(), s.lookupEnv, config.RunOptions)
+			load := func() (config.Loaded, error) { return config.Load(command.Flags(), s.lookupEnv) }
 			unknown := config.UnknownVariables(s.environment)
-			if err := errors.Join(err, c.Check()); err != nil {
+			c, err := load()
+			if err != nil {
 				cli.WarnUnknown(s.stderr, unknown)
 				return err
 			}
+			hangups := make(chan os.Signal, 1)
+			signal.Notify(hangups, syscall.SIGHUP)
+			defer signal.Stop(hangups)
+			level := new(slog.LevelVar)
+			level.Set(c.LogLevel)
 			lines := telemetry.NewLogLines(s.stderr)
 			return lines.During(command.Context(), func() error {
-				log := lines.Logger(c.LogLevel)
+				log := lines.Logger(level)
 				warnUnknown(log, unknown)
-				return replica.Run(command.Context(), c, buildVersion(), log)
+				reloads := &replica.Reloads{Requests: hangups, Read: load, Level: level}
+				return replica.Run(command.Context(), c, buildVersion(), log, reloads)
 			})
 		},
 	}

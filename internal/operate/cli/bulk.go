@@ -39,8 +39,8 @@ type bulkFlags struct {
 
 func (f *bulkFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.from, "from", "", "file with many items, as NDJSON or CSV; -: read it from standard input")
-	flags.BoolVar(&f.skipInvalid, "skip-invalid", false, "with --from: leave bad lines out, say which, and go on")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "with --from: only check the file, all of it")
+	flags.BoolVar(&f.skipInvalid, "skip-invalid", false, "for --from: leave bad lines out, say which, and go on")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "for --from: only check the file, all of it")
 }
 
 // check refuses flags that belong to one item only.
