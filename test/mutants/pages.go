@@ -3,10 +3,10 @@ package main
 // webPages: nobody changes anything from a page who may not.
 var webPages = []mutant{
 	{"nobody acts without the token", "who looks from this machine, where no token is set, may act",
-		[]edit{{"internal/telemetry/admin.go", "case a.sent(r, a.Token):", "case a.sent(r, a.Token), open && a.local(r):"}},
+		[]edit{{"internal/telemetry/admin.go", "case a.sent(r, tokens.act):", "case a.sent(r, tokens.act), open && a.local(r):"}},
 		"./internal/telemetry", "TestWhoMayLookAndWhoMayAct"},
 	{"the view token is for looking", "who sends the view token may act",
-		[]edit{{"internal/telemetry/admin.go", "case a.sent(r, a.Token):", "case a.sent(r, a.Token), a.sent(r, a.ViewToken):"}},
+		[]edit{{"internal/telemetry/admin.go", "case a.sent(r, tokens.act):", "case a.sent(r, tokens.act), a.sent(r, tokens.view):"}},
 		"./internal/telemetry", "TestWhoMayLookAndWhoMayAct"},
 	{"an empty token is none", "an empty password opens what no token was set for",
 		[]edit{{"internal/telemetry/admin.go", "return is && token != \"\" &&", "return is &&"}},
