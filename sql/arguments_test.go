@@ -28,6 +28,8 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, false}}
 	case "item_read":
 		return [][]any{{ids, []string{}, true}}
+	case "names_near":
+		return [][]any{{"shop", false, nil, 10}}
 	case "park":
 		return [][]any{{id, "no"}}
 	case "stall_turn":
@@ -60,6 +62,24 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{nil, nil, nil, nil}}
 	case "workspace_set":
 		return [][]any{{nobody, "me", "workspaces pause", nil, true, false, nil, false, nil}}
+	}
+	return creationArguments(verb)
+}
+
+// creationArguments are those of the statements that add rows from a file or flags.
+func creationArguments(verb string) [][]any {
+	switch verb {
+	case "definition_create":
+		return [][]any{{nobody, "report", "Report", "reports", nil, nil, nil, `{"nodes": []}`, "me"}}
+	case "definition_version":
+		return [][]any{{nobody, `{"nodes": []}`, "me"}}
+	case "definitions":
+		return [][]any{{nil, nil, nil, 10}}
+	case "items_enqueue":
+		return [][]any{{[]string{nobody}, []string{nobody}, []string{"{}"}, []int{0}, []*time.Time{nil}, []*time.Duration{nil}, []*string{nil},
+			[]*string{nil}, "me"}}
+	case "workspace_create":
+		return [][]any{{"new", nil, nil, nil, false, "me"}}
 	}
 	return [][]any{{}}
 }

@@ -19,7 +19,7 @@ var version = ""
 func main() {
 	ctx, stop := interruptible()
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
+	os.Exit(surroundings{os.LookupEnv, os.Environ(), os.Stdout, os.Stderr}.run(ctx, os.Args[1:]))
 }
 
 // interruptible returns a context that the first SIGINT or SIGTERM cancels. The second one exits at once.
@@ -39,8 +39,19 @@ func interruptible() (context.Context, context.CancelFunc) {
 
 // run is main without the process, for tests. It returns the exit code.
 func run(ctx context.Context, args []string, lookupEnv func(string) (string, bool), stdout, stderr io.Writer) int {
-	app := &cli.App{LookupEnv: lookupEnv, Stdout: stdout, Stderr: stderr, Version: buildVersion()}
-	return app.Run(ctx, args, runCommand(lookupEnv, stderr))
+	return surroundings{lookupEnv: lookupEnv, stdout: stdout, stderr: stderr}.run(ctx, args)
+}
+
+// surroundings are what a process has been given.
+type surroundings struct {
+	lookupEnv      func(string) (string, bool)
+	environment    []string // searched for misspelt variables
+	stdout, stderr io.Writer
+}
+
+func (s surroundings) run(ctx context.Context, args []string) int {
+	app := &cli.App{LookupEnv: s.lookupEnv, Environment: s.environment, Stdout: s.stdout, Stderr: s.stderr, Version: buildVersion()}
+	return app.Run(ctx, args, runCommand(s))
 }
 
 func buildVersion() string {

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/temporaltest"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -25,6 +26,8 @@ import (
 // asReplica makes the test binary behave as pgdispatch itself, so that replicas of tests are real processes that can be
 // killed, with the race detector in them.
 const asReplica = "PGDISPATCH_TEST_AS_REPLICA"
+
+func init() { config.Know(asReplica) }
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asReplica) != "" {

@@ -142,17 +142,23 @@ func TestWorkflowsAreStartedThroughMutualTLS(t *testing.T) {
 // frontend answers nothing and records the requests.
 func frontend(t *testing.T, config *tls.Config) (address string, heard chan metadata.MD) {
 	t.Helper()
+	address, heard, _ = frontendAt(t, config, "127.0.0.1:0")
+	return address, heard
+}
+
+func frontendAt(t *testing.T, config *tls.Config, at string) (address string, heard chan metadata.MD, stop func()) {
+	t.Helper()
 	heard = make(chan metadata.MD, 10)
 	server := grpc.NewServer(grpc.Creds(grpccredentials.NewTLS(config)), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		md, _ := metadata.FromIncomingContext(stream.Context())
 		heard <- md
 		return grpcstatus.Error(codes.PermissionDenied, "not now")
 	}))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", at)
 	require.NoError(t, err)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	return listener.Addr().String(), heard
+	return listener.Addr().String(), heard, server.Stop
 }
 
 // Temporal's own configuration is read from the process's environment, so these are not parallel.

@@ -15,6 +15,10 @@ import (
 
 func main() {
 	ctx := context.Background()
+	if len(os.Args) != 4 || os.Getenv("DATABASE_URL") == "" {
+		fmt.Fprintln(os.Stderr, "usage: DATABASE_URL=... go run ./docs/clients WORKSPACE DEFINITION ORDER")
+		os.Exit(2)
+	}
 	workflow, err := placeOrder(ctx, os.Args[1], os.Args[2], os.Args[3])
 	var refused *pgconn.PgError
 	switch {

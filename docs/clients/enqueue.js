@@ -1,4 +1,4 @@
-// node enqueue.js WORKSPACE DEFINITION ORDER, with pg.
+// node docs/clients/enqueue.js WORKSPACE DEFINITION ORDER, after npm install pg.
 const { Client } = require("pg");
 
 // Stores an order and enqueues its workflow: both happen, or neither. Said again, it makes nothing twice.

@@ -1,4 +1,4 @@
-# ruby enqueue.rb WORKSPACE DEFINITION ORDER, with pg.
+# ruby docs/clients/enqueue.rb WORKSPACE DEFINITION ORDER, with pg.
 require "json"
 require "pg"
 

@@ -1,4 +1,5 @@
--- psql "$DATABASE_URL" -v workspace=... -v definition=... -v order=42 -v traceparent=... -f enqueue.sql
+-- psql "$DATABASE_URL" -v workspace=WORKSPACE -v definition=DEFINITION -v order=42 -f docs/clients/enqueue.sql
+-- Add -v traceparent=... where the request has one.
 -- Stores an order and enqueues its workflow: both happen, or neither. Said again, it makes nothing twice.
 \set QUIET on
 \set ON_ERROR_STOP on
@@ -6,6 +7,10 @@
 \set VERBOSITY verbose
 \pset format unaligned
 \pset tuples_only on
+\if :{?traceparent}
+\else
+\set traceparent ''
+\endif
 
 begin;
 

@@ -170,7 +170,12 @@ func AddFlags(flags *pflag.FlagSet, options []Option) {
 
 // Read reads all options and reports all errors at once.
 func Read(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), options []Option) (Config, error) {
-	var c Config
+	l, err := read(flags, lookupEnv, options)
+	return l.Config, err
+}
+
+func read(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), options []Option) (Loaded, error) {
+	c := Loaded{texts: map[string]string{}}
 	var faults []error
 	path, name := given(flags, lookupEnv, configFlag, configVariable)
 	var file map[string]fileValue
@@ -183,8 +188,9 @@ func Read(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), options [
 	for _, o := range options {
 		text, name, err := o.text(flags, lookupEnv, file)
 		if err == nil {
-			err = o.set(&c, text)
+			err = o.set(&c.Config, text)
 		}
+		c.texts[o.Flag] = text
 		if err != nil {
 			if o.Secret() {
 				text = "***"

@@ -153,13 +153,3 @@ func (s *Store) ReplayAll(ctx context.Context, items []int64, who string) ([]Rep
 func (s *Store) Discard(ctx context.Context, items []int64, who string) ([]int64, error) {
 	return postgres.Values[int64](ctx, s.DB, "discard dead letters", sql.Text("dead_discard"), items, who)
 }
-
-// SetRetention changes how long finished items are kept, except for open dead letters. Nil keeps them forever.
-func (s *Store) SetRetention(ctx context.Context, keep *time.Duration, who string) (Settings, error) {
-	return s.settings(ctx, "change retention", sql.Text("retention_set"), true, keep, false, (*time.Duration)(nil), who)
-}
-
-// SetDeadLetterRetention changes how long open dead letters are kept. Nil keeps them for as long as they are open.
-func (s *Store) SetDeadLetterRetention(ctx context.Context, keep *time.Duration, who string) (Settings, error) {
-	return s.settings(ctx, "change retention of dead letters", sql.Text("retention_set"), false, (*time.Duration)(nil), true, keep, who)
-}

@@ -58,9 +58,12 @@ func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
 	settings, err := b.SetSettings(t.Context(), nil, nil, nil, "me")
 	require.NoError(t, err)
 	require.Equal(t, operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096}, settings)
-	settings, err = b.SetRetention(t.Context(), nil, "me")
+	change, err := b.SetRetention(t.Context(), nil, "me")
 	require.NoError(t, err)
-	require.Equal(t, operate.Settings{MaxClaims: 100, DeadLetterRetention: &keepDead, ResultBytes: 4096}, settings)
+	require.Equal(t, operate.SettingsChange{
+		Is:  operate.Settings{MaxClaims: 100, DeadLetterRetention: &keepDead, ResultBytes: 4096},
+		Was: operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096},
+	}, change)
 
 	b.Buried(2, "it broke")
 	deleted, err := b.DeleteFinished(t.Context(), 100)

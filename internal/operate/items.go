@@ -110,6 +110,7 @@ type NewItem struct {
 	RunAt                *time.Time     // nil means after RunIn
 	RunIn                *time.Duration // from the database's current time; nil means at once
 	IdempotencyKey       string         // empty means none
+	Traceparent          string         // empty means none; only EnqueueAll sets it
 }
 
 // Enqueued is the item that Enqueue inserted or found.

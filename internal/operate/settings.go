@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
@@ -24,23 +23,7 @@ type Settings struct {
 
 // Settings returns the settings.
 func (s *Store) Settings(ctx context.Context) (Settings, error) {
-	return s.settings(ctx, "read settings", sql.Text("settings_get"))
-}
-
-// SetSettings changes the settings whose argument is not nil, and returns all settings. The audit log records who.
-func (s *Store) SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (Settings, error) {
-	return s.settings(ctx, "change settings", sql.Text("settings_set"), maxClaims, paused, resultBytes, who)
-}
-
-func (s *Store) settings(ctx context.Context, verb, statement string, args ...any) (Settings, error) {
-	settings, err := postgres.Read[Settings](ctx, s.DB, verb, statement, args...)
-	if err == nil && len(settings) != 1 {
-		err = fmt.Errorf("%s: pgdispatch.settings has %d rows, it must have one", verb, len(settings))
-	}
-	if err != nil {
-		return Settings{}, err
-	}
-	return settings[0], nil
+	return oneSettings[Settings](ctx, s, "read settings", sql.Text("settings_get"))
 }
 
 // WorkspaceStatistics is the current state of a workspace.

@@ -39,6 +39,13 @@ func HasCode(err error, code string) bool {
 	return errors.As(err, &postgres) && postgres.Code == code
 }
 
+// IsOfServer reports whether err comes from Postgres or from the way to it, and not from what it answered.
+func IsOfServer(err error) bool {
+	var postgres *pgconn.PgError
+	var connect *pgconn.ConnectError
+	return errors.As(err, &postgres) || errors.As(err, &connect) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
 // IsForbidden reports whether Postgres rejected a statement because of a missing privilege.
 func IsForbidden(err error) bool { return HasCode(err, noPrivilege) }
 

@@ -84,6 +84,7 @@ func (t Target) OpenPool(ctx context.Context, size int32, settings map[string]st
 	config.PingTimeout = pingTimeout
 	config.MaxConnLifetimeJitter = 5 * time.Minute
 	prepare(config.ConnConfig, settings, t.unset())
+	config.BeforeConnect = t.certify
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open pool: %w", err)

@@ -13,11 +13,14 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch"
+	"github.com/pgdispatch/pgdispatch/internal/config"
 )
 
 // failpointsVariable names a directory. While it contains a file "stall-heartbeat-<process ID>", the heartbeats of that
 // replica hang.
 const failpointsVariable = "PGDISPATCH_FAILPOINTS"
+
+func init() { config.Know(failpointsVariable) }
 
 // failpoints makes a replica fail on request: through an item's params, or a file in a directory.
 func failpoints(r *replica) {

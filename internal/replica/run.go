@@ -79,6 +79,8 @@ type replica struct {
 	listener  *notify.Listener    // nil if PGDISPATCH_LISTEN=off
 	gate      *notify.Gate        // nil if PGDISPATCH_LISTEN=off
 	callbacks *complete.Callbacks // nil if no callback URL is configured
+	admin     atomic.Pointer[telemetry.Admin]
+	renew     atomic.Pointer[func()] // closes the pools' connections, so that others are opened
 
 	// Results of the last sweep.
 	open, unwatched, deletes atomic.Bool
@@ -86,12 +88,17 @@ type replica struct {
 }
 
 // Run runs a replica until ctx is cancelled, then lets hand-overs in progress finish. version is that of the binary.
-func Run(ctx context.Context, c config.Config, version string, log *slog.Logger) error {
+// reloads may be nil.
+func Run(ctx context.Context, c config.Loaded, version string, log *slog.Logger, reloads *Reloads) error {
 	collectByHeap()
-	r := &replica{Config: c, name: replicaName(), version: version, wake: make(chan string, 1), stopWake: make(chan struct{}, 1)}
+	r := &replica{Config: c.Config, name: replicaName(), version: version, wake: make(chan string, 1), stopWake: make(chan struct{}, 1)}
 	outages := telemetry.NewOutages(log.Handler())
 	r.answered = func() { outages.Answered(ctx) }
 	r.log = slog.New(outages).With("replica", r.name)
+	if reloads != nil {
+		ended := r.reload(ctx, c, *reloads)
+		defer ended()
+	}
 	return r.observed(ctx, r.start)
 }
 
@@ -124,6 +131,7 @@ func (r *replica) start(ctx context.Context, health *telemetry.Health) error {
 		return err
 	}
 	defer r.database.Close()
+	r.renews(claims, r.database)
 	if err := awaitSchema(ctx, claims, log); err != nil {
 		if ctx.Err() != nil {
 			return nil

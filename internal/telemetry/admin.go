@@ -10,6 +10,7 @@ import (
 	nethttp "net/http"
 	"net/http/pprof"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,7 +35,7 @@ const (
 )
 
 // Admin serves the state of a replica over HTTP: /livez, /readyz, /metrics, /debug/pprof/ and the web view. Set its
-// fields before Run and do not change them afterwards.
+// fields before Run and do not change them afterwards; SetTokens changes the tokens.
 type Admin struct {
 	// Listener accepts the connections. Run closes it.
 	Listener net.Listener
@@ -50,6 +51,8 @@ type Admin struct {
 	// are profiles.
 	Token, ViewToken string
 	Log              *slog.Logger
+
+	changed atomic.Pointer[adminTokens]
 }
 
 // Listen opens the TCP listener for Admin.
@@ -129,22 +132,24 @@ func (a *Admin) Handler() nethttp.Handler {
 // profile requires the token. If no token is set, it requires loopback.
 func (a *Admin) profile(next nethttp.HandlerFunc) nethttp.HandlerFunc {
 	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
-		if a.sent(r, a.Token) || a.Token == "" && a.local(r) {
+		token := a.tokens().act
+		if a.sent(r, token) || token == "" && a.local(r) {
 			next(w, r)
 			return
 		}
-		a.refuse(w, a.Token == "")
+		a.refuse(w, token == "")
 	}
 }
 
 // page serves ActingPages to requests with Token and Pages to requests with ViewToken. If neither is set, it serves
 // Pages on loopback. Any site open in a local browser can send requests over loopback, so acting always requires Token.
 func (a *Admin) page(w nethttp.ResponseWriter, r *nethttp.Request) {
-	open := a.Token == "" && a.ViewToken == ""
+	tokens := a.tokens()
+	open := tokens == (adminTokens{})
 	switch {
-	case a.sent(r, a.Token):
+	case a.sent(r, tokens.act):
 		a.ActingPages.ServeHTTP(w, r)
-	case a.sent(r, a.ViewToken), open && a.local(r):
+	case a.sent(r, tokens.view), open && a.local(r):
 		a.Pages.ServeHTTP(w, r)
 	default:
 		a.refuse(w, open)

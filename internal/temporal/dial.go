@@ -67,7 +67,7 @@ func (t Target) verify(options client.Options) error {
 // profile file, including TLS and API keys. It connects on first use, so that a replica can start before Temporal. It
 // also returns the namespace.
 func (t Target) Dial(log *slog.Logger) (client.Client, string, error) {
-	options, err := t.options()
+	options, err := t.optionsWith(log)
 	if err != nil {
 		return nil, "", err
 	}
@@ -81,6 +81,10 @@ func (t Target) Dial(log *slog.Logger) (client.Client, string, error) {
 		// Without a connection every probe fails at once, so the reconnect backoff determines how soon work resumes.
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: backoff.Config{
 			BaseDelay: reconnectBase, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectCap}}))
+	if t.Certificates() != nil {
+		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions,
+			grpc.WithTransportCredentials(newCertificates(t, options.ConnectionOptions.TLS)))
+	}
 	// The senders of large requests compress them themselves.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	options.Logger = temporallog.NewStructuredLogger(log)
@@ -93,9 +97,17 @@ func (t Target) Dial(log *slog.Logger) (client.Client, string, error) {
 
 // options returns Temporal's own configuration with t's overrides.
 func (t Target) options() (client.Options, error) {
+	return t.optionsWith(slog.New(slog.DiscardHandler))
+}
+
+// optionsWith is options, with the log of the API key's changes.
+func (t Target) optionsWith(log *slog.Logger) (client.Options, error) {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return options, fmt.Errorf("read Temporal's configuration (TEMPORAL_* variables, or the profile in TEMPORAL_CONFIG_FILE): %w", err)
+	}
+	if err := withAPIKey(&options, log); err != nil {
+		return options, err
 	}
 	options.HostPort = cmp.Or(t.Address, options.HostPort)
 	options.Namespace = cmp.Or(t.Namespace, options.Namespace, client.DefaultNamespace)

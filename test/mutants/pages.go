@@ -3,12 +3,12 @@ package main
 // webPages: nobody changes anything through a page without permission.
 var webPages = []mutant{
 	{"no action without the token", "a local client may act if no token is set",
-		[]edit{{"internal/telemetry/admin.go", "case a.sent(r, a.Token):", "case a.sent(r, a.Token), open && a.local(r):"}},
+		[]edit{{"internal/telemetry/admin.go", "case a.sent(r, tokens.act):", "case a.sent(r, tokens.act), open && a.local(r):"}},
 		"./internal/telemetry", "TestWhoMayLookAndWhoMayAct"},
 	{"the view token is for looking", "a client with the view token may act",
 		[]edit{{"internal/telemetry/admin.go",
-			"case a.sent(r, a.Token):",
-			"case a.sent(r, a.Token), a.sent(r, a.ViewToken):"}},
+			"case a.sent(r, tokens.act):",
+			"case a.sent(r, tokens.act), a.sent(r, tokens.view):"}},
 		"./internal/telemetry", "TestWhoMayLookAndWhoMayAct"},
 	{"an empty token is none", "an empty password is accepted if no token is set",
 		[]edit{{"internal/telemetry/admin.go", "return is && token != \"\" &&", "return is &&"}},

@@ -16,6 +16,7 @@ import (
 // App is what all commands share.
 type App struct {
 	LookupEnv      func(string) (string, bool)
+	Environment    []string // searched for misspelt variables
 	Stdout, Stderr io.Writer
 	Version        string
 }
@@ -58,6 +59,7 @@ func (a *App) Root(others ...*cobra.Command) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.PersistentPreRun = a.warnUnknown
 	root.AddCommand(others...)
 	root.AddCommand(a.commands()...)
 	a.completeOutputs(root)
@@ -88,7 +90,7 @@ func refuseUnknown(group *cobra.Command, args []string) error {
 func (a *App) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.migrateCommand(), a.statusCommand(), a.settingsCommand(), a.enqueueCommand(), a.itemsCommand(),
-		a.deadCommand(), a.executionsCommand(), a.workspacesCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
+		a.deadCommand(), a.executionsCommand(), a.workspacesCommand(), a.definitionsCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
 	}
 }
 

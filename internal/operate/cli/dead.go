@@ -256,22 +256,48 @@ func (f *filterFlags) find(ctx context.Context, store *operate.Store, state stri
 	return store.FindDeadLetters(ctx, filter, limit)
 }
 
-// read parses the time flags and checks that the given names exist.
+// read parses the time flags and resolves the names.
 func (f *filterFlags) read(ctx context.Context, store *operate.Store) (since, until operate.Moment, err error) {
 	since, until, err = parsePeriod(f.since, f.until)
 	if err := errors.Join(err, clean("workspace", f.workspace), clean("definition", f.definition), clean("error", f.errorText)); err != nil {
 		return since, until, err
 	}
+	return since, until, f.resolve(ctx, store)
+}
+
+// resolve checks that the given names exist, and replaces those that are written with another case.
+func (f *filterFlags) resolve(ctx context.Context, store *operate.Store) error {
 	workspaceKnown, definitionKnown, err := store.KnowsName(ctx, f.workspace, f.definition)
-	switch {
-	case err != nil:
-		return since, until, err
-	case f.workspace != "" && !workspaceKnown && !isUUID(f.workspace):
-		return since, until, fmt.Errorf("--workspace is %q: no workspace has this name or ID; see `pgdispatch workspaces list`", f.workspace)
-	case f.definition != "" && !definitionKnown && !isUUID(f.definition):
-		return since, until, fmt.Errorf("--definition is %q: no workflow definition has this name or ID; see `pgdispatch workspaces show`", f.definition)
+	if err != nil {
+		return err
 	}
-	return since, until, nil
+	if f.workspace != "" && !workspaceKnown && !isUUID(f.workspace) {
+		names, err := store.WorkspaceNames(ctx, f.workspace)
+		if err != nil {
+			return err
+		}
+		known, suggestion, err := asWritten(&f.workspace, names)
+		if err != nil {
+			return fmt.Errorf("--workspace: %w", err)
+		}
+		if !known {
+			return fmt.Errorf("--workspace is %q: no workspace has this name, and it is no ID; `pgdispatch workspaces list` shows them%s", f.workspace, suggestion)
+		}
+	}
+	if f.definition != "" && !definitionKnown && !isUUID(f.definition) {
+		names, err := store.DefinitionNames(ctx, "", f.definition)
+		if err != nil {
+			return err
+		}
+		known, suggestion, err := asWritten(&f.definition, names)
+		if err != nil {
+			return fmt.Errorf("--definition: %w", err)
+		}
+		if !known {
+			return fmt.Errorf("--definition is %q: no workflow definition has this name, and it is no ID; `pgdispatch workspaces show` lists a workspace's%s", f.definition, suggestion)
+		}
+	}
+	return nil
 }
 
 // clean refuses text that no row can contain, with a better message than the database's.

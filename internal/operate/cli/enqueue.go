@@ -14,33 +14,35 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxParams is the size limit of params that the insert accepts, in bytes of Postgres's text form.
-const maxParams = 1966080
-
 func (a *App) enqueueCommand() *cobra.Command {
 	var workspace, params, runAt, key, output, who string
 	var priority int
+	var many bulkFlags
 	command := &cobra.Command{
-		Use: "enqueue DEFINITION --workspace WORKSPACE", Short: "Enqueue one item, for example to test a workflow", Args: cobra.ExactArgs(1),
+		Use: "enqueue DEFINITION --workspace WORKSPACE", Short: "Enqueue one item, for example to test a workflow",
+		Args: func(command *cobra.Command, args []string) error {
+			if many.from != "" {
+				return cobra.MaximumNArgs(1)(command, args)
+			}
+			return cobra.ExactArgs(1)(command, args)
+		},
 		Long: "Enqueue one item of a workflow definition, by name or ID, like an application's insert. If the workspace already has an\n" +
-			"item with the idempotency key, nothing is inserted and that item is shown.",
+			"item with the idempotency key, nothing is inserted and that item is shown." + bulkHelp,
 		Example: "  pgdispatch enqueue order --workspace Acme --params '{\"orderId\": 42}'\n" +
-			"  pgdispatch enqueue order --workspace Acme --params - --run-at 10m < params.json",
+			"  pgdispatch enqueue order --workspace Acme --params - --run-at 10m < params.json" + bulkExample,
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+		if err := errors.Join(many.check(command.Flags()), checkOutput(output), checkWho(who)); err != nil {
+			return err
+		}
+		if many.from != "" {
+			names := bulkNames{store: store, workspace: workspace, definition: strings.Join(args, ""), known: map[string]bulkWorkspace{}}
+			return a.enqueueMany(ctx, store, many, names, command.InOrStdin(), who, output)
+		}
 		item := operate.NewItem{Priority: priority, IdempotencyKey: key}
-		var err error
-		if item.Params, err = readParams(params, command.InOrStdin()); err != nil {
+		if err := readItem(&item, params, runAt, command.InOrStdin()); err != nil {
 			return err
 		}
-		if err := errors.Join(checkOutput(output), checkWho(who), checkItem(item), clean("idempotency-key", key)); err != nil {
-			return err
-		}
-		moment, err := parseMoment("run-at", runAt)
-		if err != nil {
-			return errors.New(strings.Replace(err.Error(), "an age such", "a delay such", 1))
-		}
-		item.RunAt, item.RunIn = moment.At, moment.Ago
 		if workspace == "" {
 			return errors.New("--workspace is required: give a workspace ID or name; see `pgdispatch workspaces list`")
 		}
@@ -60,6 +62,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 	flags.IntVar(&priority, "priority", 0, "priority from -100 to 100; higher runs first")
 	flags.StringVar(&runAt, "run-at", "", "earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
 	flags.StringVar(&key, "idempotency-key", "", "enqueue only if no item of the workspace has this key")
+	many.add(flags)
 	addWho(flags, &who)
 	addOutput(flags, &output)
 	config.AddFlags(flags, config.DatabaseOptions)
@@ -70,7 +73,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 // readParams returns the value of --params, or standard input if it is "-". It must be a JSON object.
 func readParams(params string, stdin io.Reader) (string, error) {
 	if params == "-" {
-		text, err := io.ReadAll(io.LimitReader(stdin, 2*maxParams))
+		text, err := io.ReadAll(io.LimitReader(stdin, 2*operate.MaxParams))
 		if err != nil {
 			return "", fmt.Errorf("read --params from standard input: %w", err)
 		}
@@ -93,6 +96,22 @@ func checkItem(item operate.NewItem) error {
 	return nil
 }
 
+// readItem sets what the flags say of an item, and checks it.
+func readItem(item *operate.NewItem, params, runAt string, stdin io.Reader) (err error) {
+	if item.Params, err = readParams(params, stdin); err != nil {
+		return err
+	}
+	if err := errors.Join(checkItem(*item), clean("idempotency-key", item.IdempotencyKey)); err != nil {
+		return err
+	}
+	moment, err := parseMoment("run-at", runAt)
+	if err != nil {
+		return errors.New(strings.Replace(err.Error(), "an age such", "a delay such", 1))
+	}
+	item.RunAt, item.RunIn = moment.At, moment.Ago
+	return nil
+}
+
 // definitionOf finds a workspace's definition by ID or name, and sets both IDs in item.
 func definitionOf(ctx context.Context, store *operate.Store, workspace, definition string, item *operate.NewItem) (operate.Definition, error) {
 	found, err := workspaceOf(ctx, store, workspace)
@@ -103,22 +122,30 @@ func definitionOf(ctx context.Context, store *operate.Store, workspace, definiti
 	if err != nil {
 		return operate.Definition{}, err
 	}
-	names := []string{}
-	for _, d := range definitions {
-		names = append(names, view.Printable(d.Name))
-		if d.Name != definition && d.ID != strings.ToLower(definition) {
-			continue
-		}
-		if d.Version == nil {
-			return d, fmt.Errorf("definition %q has no version and cannot be started: insert one into pgdispatch.workflow_definition_versions", d.Name)
-		}
-		item.WorkspaceID, item.WorkflowDefinitionID = found.ID, d.ID
-		return d, nil
+	d, err := definitionNamed(definitions, definition)
+	if err != nil {
+		return operate.Definition{}, err
 	}
-	if len(names) == 0 {
-		return operate.Definition{}, fmt.Errorf("workspace %q has no workflow definition: insert one into pgdispatch.workflow_definitions", found.Name)
+	if d == nil {
+		return operate.Definition{}, noDefinition(found.Name, definition, definitions)
 	}
-	return operate.Definition{}, fmt.Errorf("workspace %q has no workflow definition %.80q; its definitions are %s", found.Name, definition, cut(strings.Join(names, ", ")))
+	if d.Version == nil {
+		return *d, fmt.Errorf("definition %q has no version and cannot be started: insert one into pgdispatch.workflow_definition_versions", d.Name)
+	}
+	item.WorkspaceID, item.WorkflowDefinitionID = found.ID, d.ID
+	return *d, nil
+}
+
+func noDefinition(workspace, definition string, definitions []operate.Definition) error {
+	if len(definitions) == 0 {
+		return fmt.Errorf("workspace %q has no workflow definition: insert one into pgdispatch.workflow_definitions", workspace)
+	}
+	names, shown := make([]string, len(definitions)), make([]string, len(definitions))
+	for n, d := range definitions {
+		names[n], shown[n] = d.Name, view.Printable(d.Name)
+	}
+	return fmt.Errorf("workspace %q has no workflow definition %.80q; its definitions are %s%s",
+		workspace, definition, cut(strings.Join(shown, ", ")), didYouMean(definition, names))
 }
 
 func (a *App) printEnqueued(made operate.Enqueued, definition operate.Definition, output string) error {

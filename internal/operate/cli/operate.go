@@ -50,12 +50,12 @@ func workspaceOf(ctx context.Context, store *operate.Store, idOrName string) (op
 	if postgres.Clean(idOrName) != strings.TrimSpace(idOrName) || strings.TrimSpace(idOrName) == "" {
 		return none, fmt.Errorf("%.80q is not a workspace ID (a UUID) or name", idOrName)
 	}
-	found, err := store.FindWorkspaces(ctx, idOrName)
+	found, suggestion, err := workspaceNamed(ctx, store, idOrName)
 	switch {
 	case err != nil:
 		return none, err
 	case len(found) == 0:
-		return none, fmt.Errorf("no workspace has the ID or name %.80q: see `pgdispatch workspaces list`", idOrName)
+		return none, fmt.Errorf("no workspace has the ID or name %.80q: see `pgdispatch workspaces list`%s", idOrName, suggestion)
 	case len(found) > 1:
 		ids := make([]string, len(found))
 		for n, w := range found {
@@ -93,7 +93,7 @@ func fixed(values ...string) completion {
 }
 
 func completeSetting(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	values := []string{"max-claims", "paused", "retention", "dead-letter-retention", "result-bytes"}
+	values := settingNames
 	if len(args) > 0 {
 		values = map[string][]string{"paused": {"true", "false"}, "retention": {"off", "30d"}, "dead-letter-retention": {"off", "365d"}}[args[0]]
 	}

@@ -136,11 +136,11 @@ func (a *App) settingsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			settings, err := change(ctx, store)
+			changed, err := change(ctx, store)
 			if err != nil {
 				return err
 			}
-			return a.printSettings(settings, output)
+			return a.printSettingsChange(changed, output)
 		}),
 	}
 	addWho(set.Flags(), &who)
@@ -153,7 +153,7 @@ func (a *App) settingsCommand() *cobra.Command {
 }
 
 // parseSetting returns a function that changes the setting.
-func parseSetting(name, text, who string) (func(context.Context, *operate.Store) (operate.Settings, error), error) {
+func parseSetting(name, text, who string) (func(context.Context, *operate.Store) (operate.SettingsChange, error), error) {
 	switch name {
 	case "max-claims", "result-bytes":
 		most := map[string]int{"max-claims": 100000, "result-bytes": temporal.MaxResult}[name]
@@ -161,33 +161,34 @@ func parseSetting(name, text, who string) (func(context.Context, *operate.Store)
 		if err != nil || n < 0 || n > most {
 			return nil, fmt.Errorf("%s is %q: it must be a whole number from 0 to %d", name, text, most)
 		}
-		return func(ctx context.Context, s *operate.Store) (operate.Settings, error) {
+		return func(ctx context.Context, s *operate.Store) (operate.SettingsChange, error) {
 			if name == "max-claims" {
-				return s.SetSettings(ctx, &n, nil, nil, who)
+				return s.ChangeSettings(ctx, &n, nil, nil, who)
 			}
-			return s.SetSettings(ctx, nil, nil, &n, who)
+			return s.ChangeSettings(ctx, nil, nil, &n, who)
 		}, nil
 	case "paused":
 		b, err := strconv.ParseBool(text)
 		if err != nil {
 			return nil, fmt.Errorf("paused is %q: it must be true or false", text)
 		}
-		return func(ctx context.Context, s *operate.Store) (operate.Settings, error) {
-			return s.SetSettings(ctx, nil, &b, nil, who)
+		return func(ctx context.Context, s *operate.Store) (operate.SettingsChange, error) {
+			return s.ChangeSettings(ctx, nil, &b, nil, who)
 		}, nil
 	case "retention", "dead-letter-retention":
 		keep, err := parseRetention(name, text)
 		if err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context, s *operate.Store) (operate.Settings, error) {
+		return func(ctx context.Context, s *operate.Store) (operate.SettingsChange, error) {
 			if name == "retention" {
 				return s.SetRetention(ctx, keep, who)
 			}
 			return s.SetDeadLetterRetention(ctx, keep, who)
 		}, nil
 	}
-	return nil, fmt.Errorf("unknown setting %q: use max-claims, paused, retention, dead-letter-retention or result-bytes", name)
+	return nil, fmt.Errorf("unknown setting %q: use max-claims, paused, retention, dead-letter-retention or result-bytes%s",
+		name, didYouMean(name, settingNames))
 }
 
 // parseRetention parses a retention period. Nil means unlimited. Zero is refused because it could mean "at once" or
@@ -230,25 +231,6 @@ func showRetention(keep *time.Duration) string {
 		return fmt.Sprintf("%dd", *keep/(24*time.Hour))
 	}
 	return keep.String()
-}
-
-// shownSettings are the settings under the names that `settings set` uses.
-type shownSettings struct {
-	MaxClaims           int    `json:"max_claims"`
-	Paused              bool   `json:"paused"`
-	Retention           string `json:"retention"`
-	DeadLetterRetention string `json:"dead_letter_retention"`
-	ResultBytes         int    `json:"result_bytes"`
-}
-
-func (a *App) printSettings(s operate.Settings, output string) error {
-	shown := shownSettings{s.MaxClaims, s.Paused, showRetention(s.Retention), showRetention(s.DeadLetterRetention), s.ResultBytes}
-	if output == "json" {
-		return a.printJSON(shown)
-	}
-	_, err := fmt.Fprintf(a.Stdout, "max-claims %d\npaused %t\nretention %s\ndead-letter-retention %s\nresult-bytes %d\n",
-		shown.MaxClaims, shown.Paused, shown.Retention, shown.DeadLetterRetention, shown.ResultBytes)
-	return err
 }
 
 // withStore wraps a command that uses the store.

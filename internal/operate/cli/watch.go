@@ -39,7 +39,13 @@ type watcher struct {
 	// Size returns the terminal's size. If nil, the output is not a terminal and each status is appended.
 	Size func() (width, height int)
 	// Keys receives typed keys. Nil disables input.
-	Keys <-chan byte
+	Keys <-chan key
+
+	filter string // part of the names of the workspaces shown
+	typing bool   // whether typed is being typed, as the next filter
+	typed  string
+	help   bool // whether the keys are shown
+	scroll int
 }
 
 // Run draws until ctx is cancelled or q is typed. The first read must succeed. Later errors are shown on the screen.
@@ -58,10 +64,14 @@ func (w *watcher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case key := <-w.Keys:
-			if strings.ContainsRune("qQ\x03\x04", rune(key)) { // raw mode passes Ctrl-C and Ctrl-D as bytes
+			switch w.press(key, screen) {
+			case endWatch:
 				return nil
+			case lookAgain:
+				if screen.Err = w.look(ctx, &screen); ctx.Err() != nil {
+					return nil
+				}
 			}
-			continue
 		case <-sizes.C:
 			nowWidth, nowHeight := w.size()
 			if nowWidth == width && nowHeight == height {
@@ -90,7 +100,7 @@ func (w *watcher) look(ctx context.Context, screen *view.Screen) error {
 	if err != nil {
 		return postgres.Redact(err)
 	}
-	workspaces, err := w.Store.ListWorkspaces(ctx, "", w.Sort, nil, w.Limit)
+	workspaces, err := w.Store.ListWorkspaces(ctx, w.filter, w.Sort, nil, w.Limit)
 	if err != nil {
 		return postgres.Redact(err)
 	}
@@ -104,7 +114,7 @@ func (w *watcher) draw(screen view.Screen) {
 		return
 	}
 	width, height := w.Size()
-	screen.Footer = fmt.Sprintf("every %s; q quits", w.Interval)
+	w.arrange(&screen)
 	var text strings.Builder
 	text.WriteString("\x1b[H")
 	for n, line := range screen.Lines(view.Style{Width: width, Height: height, Colour: w.Colour}) {
@@ -130,7 +140,7 @@ func (w *watcher) onTerminal(ctx context.Context, in, out *os.File) (err error) 
 			err = errors.Join(err, fmt.Errorf("restore the terminal: %w", restoreErr))
 		}
 	}()
-	keys := make(chan byte)
+	keys := make(chan key)
 	go readKeys(in, keys, ctx.Done())
 	w.Keys = keys
 	w.Size = func() (int, int) {
@@ -141,21 +151,6 @@ func (w *watcher) onTerminal(ctx context.Context, in, out *os.File) (err error) 
 		return width, height
 	}
 	return w.Run(ctx)
-}
-
-// readKeys forwards typed keys. A blocked read of a terminal cannot be cancelled, so it may last until the process
-// ends.
-func readKeys(in io.Reader, keys chan<- byte, done <-chan struct{}) {
-	for key := make([]byte, 1); ; {
-		if _, err := in.Read(key); err != nil {
-			return
-		}
-		select {
-		case keys <- key[0]:
-		case <-done:
-			return
-		}
-	}
 }
 
 // terminals returns the input and output files, and whether both are interactive terminals.

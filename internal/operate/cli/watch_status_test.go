@@ -40,7 +40,7 @@ func (f *fakeView) ListWorkspaces(context.Context, string, operate.WorkspaceOrde
 func TestTheWatchDrawsAnewWhateverHappensUntilQ(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		fake, out, keys, width := &fakeView{waiting: 1}, &logBuffer{}, make(chan byte), 100
+		fake, out, keys, width := &fakeView{waiting: 1}, &logBuffer{}, make(chan key), 100
 		var mu sync.Mutex
 		w := &watcher{Store: fake, Interval: time.Second, Out: out, Keys: keys, Size: func() (int, int) {
 			mu.Lock()

@@ -26,7 +26,7 @@ func (a *App) workspacesCommand() *cobra.Command {
 	}
 	paused, resumed := true, false
 	commands := []*cobra.Command{
-		a.workspacesListCommand(), a.workspacesShowCommand(),
+		a.workspacesListCommand(), a.workspacesShowCommand(), a.workspacesCreateCommand(),
 		a.workspaceChangeCommand("set-plan", "PLAN", "Set a workspace's plan", planChange),
 		a.workspaceChangeCommand("set-limit", "{N|plan}", "Set the maximum number of concurrent workflows; plan: use the plan's limit", limitChange),
 		a.workspaceChangeCommand("set-rate", "{N|off}", "Set the maximum number of starts per second; off: no limit", rateChange),

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
@@ -20,6 +19,10 @@ type Screen struct {
 	Err error
 	// Footer is the last line, such as a list of keys.
 	Footer string
+	// Scroll is how many lines below the first are scrolled away. More than MaxScroll count as that.
+	Scroll int
+	// Instead is shown below the first line, in place of everything else, unless it is empty.
+	Instead []string
 }
 
 // Style is how a Screen is drawn.
@@ -38,10 +41,11 @@ const (
 
 // Lines draws the screen within the width and height of style.
 func (s Screen) Lines(style Style) []string {
-	head := s.head(style)
-	tables := slices.Concat(s.plots(style), s.replicas(style), s.stalled(style), s.workspaces(style))
-	lines := append(head, tables...)
-	if room := style.Height - truth(s.Footer != ""); style.Height > 0 && len(lines) > room {
+	lines := s.all(style)
+	if scroll := min(s.Scroll, s.overflow(lines, style)); scroll > 0 {
+		lines = slices.Delete(lines, 1, 1+scroll)
+	}
+	if room := s.room(style); style.Height > 0 && len(lines) > room {
 		lines = append(lines[:max(room-1, 0)], style.paint(faint, fmt.Sprintf("… %d more lines: enlarge the terminal to see them", len(lines)-room+1)))
 	}
 	if s.Footer != "" {
@@ -53,6 +57,28 @@ func (s Screen) Lines(style Style) []string {
 	return lines
 }
 
+// all returns all lines but the footer.
+func (s Screen) all(style Style) []string {
+	head := s.head(style)
+	if len(s.Instead) > 0 {
+		return append(head[:1:1], s.Instead...)
+	}
+	return slices.Concat(head, s.plots(style), s.replicas(style), s.stalled(style), s.workspaces(style))
+}
+
+// MaxScroll returns how many lines can be scrolled away until the last is shown.
+func (s Screen) MaxScroll(style Style) int { return s.overflow(s.all(style), style) }
+
+func (s Screen) overflow(lines []string, style Style) int {
+	if style.Height <= 0 {
+		return 0
+	}
+	return min(max(len(lines)-s.room(style), 0), len(lines)-1)
+}
+
+// room returns how many lines fit above the footer.
+func (s Screen) room(style Style) int { return style.Height - truth(s.Footer != "") }
+
 func (s Screen) head(style Style) []string {
 	d := s.Depth
 	lines := []string{style.paint(bold, "pgdispatch") + "  " + s.state(style) + "  " + s.At.Format("2006-01-02 15:04:05 MST")}
@@ -60,7 +86,7 @@ func (s Screen) head(style Style) []string {
 		lines = append(lines, style.paint(red, "! cannot read the database: "+Printable(s.Err.Error())))
 	}
 	for _, c := range Concerns(s.Overview) {
-		lines = append(lines, style.paint(map[Severity]string{Critical: red, Warning: yellow}[c.Severity], "! "+c.What)+style.paint(faint, " → "+c.Remedy))
+		lines = append(lines, style.concern(c)...)
 	}
 	completed, failed, cancelled := s.Ended()
 	return append(lines, "",
@@ -147,14 +173,14 @@ func (g grid) lines(style Style) []string {
 	widths := make([]int, len(g[0]))
 	for _, row := range g {
 		for n, cell := range row {
-			widths[n] = max(widths[n], utf8.RuneCountInString(cell))
+			widths[n] = max(widths[n], displayWidth(cell))
 		}
 	}
 	lines := []string{}
 	for at, row := range g {
 		line := ""
 		for n, cell := range row {
-			line += cell + strings.Repeat(" ", widths[n]-utf8.RuneCountInString(cell)+2)
+			line += cell + strings.Repeat(" ", widths[n]-displayWidth(cell)+2)
 		}
 		if line = strings.TrimRight(line, " "); at == 0 {
 			line = style.paint(faint, line)
@@ -169,27 +195,4 @@ func (s Style) paint(how, text string) string {
 		return text
 	}
 	return "\x1b[" + how + "m" + text + "\x1b[0m"
-}
-
-// cut ends a line at the terminal's width. Colour sequences take no width.
-func (s Style) cut(line string) string {
-	if s.Width <= 0 {
-		return line
-	}
-	var out strings.Builder
-	shown, escape := 0, false
-	for _, r := range line {
-		switch {
-		case r == '\x1b':
-			escape = true
-		case escape:
-			escape = r != 'm'
-		case shown == s.Width:
-			continue
-		default:
-			shown++
-		}
-		out.WriteRune(r)
-	}
-	return out.String()
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/stretchr/testify/require"
@@ -85,7 +84,7 @@ func TestTheScreenFitsItsTerminal(t *testing.T) {
 		require.Equal(t, style.Height >= plotsFrom, strings.Contains(strings.Join(lines, "\n"), "LAST HOUR"), "only where they leave room for the tables")
 		require.Equal(t, Style{Width: style.Width}.cut("q ends"), lines[len(lines)-1])
 		for _, line := range lines {
-			require.LessOrEqual(t, utf8.RuneCountInString(line), style.Width)
+			require.LessOrEqual(t, displayWidth(line), style.Width)
 			require.NotContains(t, line, "\x1b", "without colour there is nothing to escape from")
 		}
 		painted := style

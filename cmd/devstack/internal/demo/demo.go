@@ -231,7 +231,7 @@ func (d *demo) invite(ctx context.Context) error {
 		" (workspace_id, workflow_definition_id, params) values ('%s', '%s', '{}') returning id, execution_id\"",
 		d.stack.psql, d.stack.databaseURL, e.WorkspaceID, e.DefinitionID)
 	d.progress.printf("live view: DATABASE_URL='%s' %s status --watch", d.stack.databaseURL, d.opts.Pgdispatch)
-	d.progress.printf("pgdispatch's web view: %s", d.stack.view)
+	d.progress.printf("pgdispatch's web view, to pause, replay and change plans: %s", d.stack.view)
 	if d.stack.temporal.UI != "" {
 		d.progress.printf("Temporal's web interface: %s", d.stack.temporal.UI)
 	}

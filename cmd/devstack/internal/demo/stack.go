@@ -2,9 +2,11 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +54,7 @@ type stack struct {
 	client      client.Client
 	workerFatal chan error
 	replicas    []*process.Process
-	// view is the URL of the first replica's web view.
+	// view is the URL of the first replica's web view, with the token that signs in.
 	view string
 	// cleanups undo the starts, in reverse order.
 	cleanups []cleanup
@@ -207,8 +209,9 @@ func (st *stack) startReplicas(opts Options) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			env = append(env, "PGDISPATCH_ADMIN_ADDR="+address, "PGDISPATCH_TEMPORAL_UI_URL="+st.temporal.UI)
-			st.view = "http://" + address + "/ui/"
+			var serve []string
+			serve, st.view = webView(address, rand.Text())
+			env = append(env, append(serve, "PGDISPATCH_TEMPORAL_UI_URL="+st.temporal.UI)...)
 		}
 		replica, err := process.Start(process.Spec{
 			Name: fmt.Sprintf("replica %d", i+1), Program: opts.Pgdispatch, Args: []string{"run"}, Env: env, LogPath: logPath,
@@ -220,6 +223,13 @@ func (st *stack) startReplicas(opts Options) (string, error) {
 		logs = append(logs, logPath)
 	}
 	return "logs " + strings.Join(logs, ", "), nil
+}
+
+// webView returns the variables of a replica with a web view in which everything can be tried, and the link that signs
+// in there: browsers send a link's user and password.
+func webView(address, token string) (variables []string, link string) {
+	signIn := url.URL{Scheme: "http", User: url.UserPassword("demo", token), Host: address, Path: "/ui/"}
+	return []string{"PGDISPATCH_ADMIN_ADDR=" + address, "PGDISPATCH_ADMIN_TOKEN=" + token}, signIn.String()
 }
 
 // startLive starts pgdispatch's own live view on a terminal. Without one there is none.

@@ -1,0 +1,275 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+)
+
+const (
+	// bulkItems and bulkBytes bound one transaction of `enqueue --from`.
+	bulkItems = 500
+	bulkBytes = 8 << 20
+	// maxFaults is the number of bad lines that are shown.
+	maxFaults = 50
+)
+
+const bulkHelp = "\n\nWith --from, enqueue many items of a file: one JSON object per line, or CSV whose first line names the columns. The fields\n" +
+	"are workspace, definition, params, priority, run_at, idempotency_key and traceparent; DEFINITION and --workspace stand\n" +
+	"for those that a line leaves out. They are inserted in transactions of some hundreds, in the file's order. A bad line\n" +
+	"stops it, and those before it stay enqueued. Give each line an idempotency_key, and repeating the command is safe: what is\n" +
+	"enqueued already is left out."
+
+const bulkExample = "\n  pgdispatch enqueue --from orders.ndjson --dry-run\n" +
+	"  generate-orders | pgdispatch enqueue order --workspace Acme --from - --skip-invalid"
+
+// bulkFlags are the flags of `enqueue` for many items.
+type bulkFlags struct {
+	from                string
+	skipInvalid, dryRun bool
+}
+
+func (f *bulkFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.from, "from", "", "file with many items, as NDJSON or CSV; -: read it from standard input")
+	flags.BoolVar(&f.skipInvalid, "skip-invalid", false, "for --from: leave bad lines out, say which, and go on")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "for --from: only check the file, all of it")
+}
+
+// check refuses flags that belong to one item only.
+func (f *bulkFlags) check(flags *pflag.FlagSet) error {
+	for _, one := range []string{"params", "priority", "run-at", "idempotency-key"} {
+		if f.from != "" && flags.Changed(one) {
+			return fmt.Errorf("--%s is for one item, and --from is for many: give each line its own", one)
+		}
+	}
+	if f.from == "" && (f.skipInvalid || f.dryRun) {
+		return errors.New("--skip-invalid and --dry-run need --from")
+	}
+	return nil
+}
+
+// bulk enqueues the items of a file.
+type bulk struct {
+	bulkFlags
+	store *operate.Store
+	names bulkNames
+	who   string
+	warn  io.Writer
+	meter *meter
+
+	batch []operate.NewItem
+	lines []int // of batch
+	bytes int   // of batch
+
+	result bulkResult
+}
+
+// bulkResult is the output of `enqueue --from`.
+type bulkResult struct {
+	Enqueued int  `json:"enqueued"`
+	Existing int  `json:"existing"` // that had their idempotency key already
+	Invalid  int  `json:"invalid"`  // lines that were left out
+	DryRun   bool `json:"dry_run"`
+	Through  int  `json:"through_line"` // all lines up to this one are done
+}
+
+// run reads to the end, a bad line or the end of ctx. Transactions are always completed.
+func (b *bulk) run(ctx context.Context, next lineReader) error {
+	lines, end := make(chan fileLine), make(chan error, 1)
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { // a blocked read of a terminal or pipe cannot be cancelled
+		for {
+			line, err := next()
+			if err != nil {
+				end <- err
+				return
+			}
+			select {
+			case lines <- line:
+			case <-reading.Done():
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return errors.New("it was interrupted")
+		case line := <-lines:
+			if err := b.take(ctx, line); err != nil {
+				return err
+			}
+		case err := <-end:
+			if !errors.Is(err, io.EOF) {
+				return fmt.Errorf("read --from: %w", err)
+			}
+			return b.flush(ctx)
+		}
+	}
+}
+
+func (b *bulk) take(ctx context.Context, line fileLine) error {
+	item, err := b.itemOf(ctx, line)
+	if err != nil {
+		if ctx.Err() != nil || isOfDatabase(err) {
+			return err
+		}
+		if !b.skipInvalid && !b.dryRun {
+			if err := b.flush(ctx); err != nil { // those before it stay enqueued
+				return err
+			}
+		}
+		return b.fault(line.number, err)
+	}
+	b.batch, b.lines, b.bytes = append(b.batch, item), append(b.lines, line.number), b.bytes+len(item.Params)
+	if len(b.batch) < bulkItems && b.bytes < bulkBytes {
+		return nil
+	}
+	return b.flush(ctx)
+}
+
+func (b *bulk) itemOf(ctx context.Context, line fileLine) (operate.NewItem, error) {
+	if line.err != nil {
+		return operate.NewItem{}, line.err
+	}
+	item, err := line.item()
+	if err != nil {
+		return item, err
+	}
+	return item, b.names.resolve(ctx, line.fields["workspace"], line.fields["definition"], &item)
+}
+
+// isOfDatabase reports whether an error concerns the database rather than a line.
+func isOfDatabase(err error) bool {
+	var named nameError
+	return errors.As(err, &named) && named.database
+}
+
+// fault reports a bad line. The error ends the command.
+func (b *bulk) fault(line int, err error) error {
+	err = fmt.Errorf("line %d: %w", line, err)
+	b.result.Invalid++
+	if !b.skipInvalid && !b.dryRun {
+		return err
+	}
+	switch {
+	case b.result.Invalid <= maxFaults:
+		b.meter.clear()
+		fmt.Fprintln(b.warn, PrintableLines(postgres.Redact(err).Error()))
+	case b.result.Invalid == maxFaults+1:
+		b.meter.clear()
+		fmt.Fprintln(b.warn, "further bad lines are counted only")
+	}
+	return nil
+}
+
+// flush enqueues the batch, even if ctx has ended.
+func (b *bulk) flush(ctx context.Context) error {
+	items, lines := b.batch, b.lines
+	b.batch, b.lines, b.bytes = nil, nil, 0
+	if len(items) == 0 {
+		return nil
+	}
+	if b.dryRun {
+		b.result.Enqueued += len(items)
+		b.result.Through = lines[len(lines)-1]
+	} else if err := b.insert(context.WithoutCancel(ctx), items, lines); err != nil {
+		return err
+	}
+	b.meter.show(b.result.Enqueued + b.result.Existing)
+	return nil
+}
+
+// insert enqueues items in one transaction or, if Postgres refuses one of them, in several.
+func (b *bulk) insert(ctx context.Context, items []operate.NewItem, lines []int) error {
+	made, err := b.store.EnqueueAll(ctx, items, b.who)
+	switch {
+	case err == nil:
+		b.result.Enqueued += len(made)
+		b.result.Existing += len(items) - len(made)
+		b.result.Through = lines[len(lines)-1]
+		return nil
+	case !postgres.IsRefused(err):
+		return fmt.Errorf("lines %d to %d: %w", lines[0], lines[len(lines)-1], err)
+	case len(items) == 1:
+		return b.fault(lines[0], errors.Join(err, hint(err)))
+	}
+	half := len(items) / 2
+	if err := b.insert(ctx, items[:half], lines[:half]); err != nil {
+		return err
+	}
+	return b.insert(ctx, items[half:], lines[half:])
+}
+
+// summary says what was done.
+func (r bulkResult) summary() string {
+	text := "enqueued " + counted(r.Enqueued, "item")
+	if r.DryRun {
+		text = "would enqueue " + counted(r.Enqueued, "item")
+	}
+	if r.Existing > 0 {
+		text += fmt.Sprintf("; %d had their idempotency key already", r.Existing)
+	}
+	if r.Invalid > 0 {
+		text += "; " + counted(r.Invalid, "bad line")
+	}
+	return text
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// enqueueMany carries out `enqueue --from`.
+func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags, names bulkNames, stdin io.Reader, who, output string) error {
+	from, size := stdin, int64(0)
+	if f.from != "-" {
+		file, err := os.Open(f.from) //nolint:gosec // the user chooses the path
+		if err != nil {
+			return fmt.Errorf("--from: %w", err)
+		}
+		defer func() { _ = file.Close() }()
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			size = info.Size()
+		}
+		from = file
+	}
+	meter := a.newMeter(size)
+	next, err := readLines(meter.reads(from))
+	if err != nil {
+		return fmt.Errorf("--from is %.200q: %w", f.from, err)
+	}
+	b := &bulk{bulkFlags: f, store: store, names: names, who: who, warn: a.Stderr, meter: meter, result: bulkResult{DryRun: f.dryRun}}
+	err = b.run(ctx, next)
+	meter.clear()
+	if err == nil && f.dryRun && b.result.Invalid > 0 && !f.skipInvalid {
+		err = errors.New("the file has bad lines")
+	}
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, strings.TrimSpace(b.result.summary()+b.result.goOn()))
+	}
+	return a.printCreated(b.result, output, "%s\n", b.result.summary())
+}
+
+// goOn says how to go on after an error.
+func (r bulkResult) goOn() string {
+	switch {
+	case r.DryRun:
+		return ""
+	case r.Through == 0:
+		return ", so begin anew once it is corrected"
+	}
+	return fmt.Sprintf(", all up to line %d: go on with the next, or repeat it all if each line has an idempotency_key", r.Through)
+}

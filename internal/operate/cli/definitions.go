@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+)
+
+// maxGraph is the largest graph file that is read, in bytes.
+const maxGraph = 16 << 20
+
+func (a *App) definitionsCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "definitions",
+		Short: "List and add workflow definitions: what a workspace can start",
+		Long: "List and add workflow definitions: what a workspace can start.\n" +
+			"A graph is a JSON object, such as {\"nodes\": [{\"id\": \"a\"}, {\"id\": \"b\"}], \"edges\": [{\"from\": \"a\", \"to\": \"b\"}]}.\n" +
+			"Its node IDs are part of the workflow's input; what else is in it is for your own worker.",
+	}
+	for _, command := range []*cobra.Command{a.definitionsListCommand(), a.definitionsCreateCommand(), a.definitionsVersionCommand()} {
+		config.AddFlags(command.Flags(), config.DatabaseOptions)
+		group.AddCommand(command)
+		a.complete(command, map[string]completion{"workspace": a.workspaceNames})
+	}
+	return group
+}
+
+func (a *App) definitionsListCommand() *cobra.Command {
+	var workspace, name, after, output string
+	var limit int
+	command := &cobra.Command{
+		Use: "list", Short: "List workflow definitions by workspace and name", Args: cobra.NoArgs,
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
+			if err := errors.Join(checkOutput(output), checkLimit(limit), clean("name", name)); err != nil {
+				return err
+			}
+			if after != "" && !isUUID(after) {
+				return fmt.Errorf("--after is %.80q: it must be a definition's ID", after)
+			}
+			var only operate.WorkspaceName
+			if workspace != "" {
+				var err error
+				if only, err = workspaceOf(ctx, store, workspace); err != nil {
+					return fmt.Errorf("--workspace: %w", err)
+				}
+			}
+			definitions, err := store.ListDefinitions(ctx, only.ID, name, after, limit)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return a.printJSON(definitions)
+			}
+			return a.printDefinitions(definitions, limit)
+		}),
+	}
+	flags := command.Flags()
+	flags.StringVar(&workspace, "workspace", "", "only of this workspace, by ID or name")
+	flags.StringVar(&name, "name", "", "only with this text in the name, whatever its case")
+	flags.StringVar(&after, "after", "", "only those after this one, by ID: the next page")
+	flags.IntVar(&limit, "limit", 50, "how many to list, 1 to 10000")
+	addOutput(flags, &output)
+	return command
+}
+
+func (a *App) printDefinitions(definitions []operate.WorkspaceDefinition, limit int) error {
+	if len(definitions) == 0 {
+		_, err := fmt.Fprintln(a.Stdout, "no workflow definitions match; `pgdispatch definitions create` adds one")
+		return err
+	}
+	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "WORKSPACE\tDEFINITION\tID\tWORKFLOW TYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT")
+	for _, d := range definitions {
+		version, timeout := "-", "-"
+		if d.Version != nil {
+			version = strconv.Itoa(*d.Version)
+		}
+		if d.ExecutionTimeout != nil {
+			timeout = view.Shortly(*d.ExecutionTimeout)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", view.Printable(d.Workspace), view.Printable(d.Name), d.ID,
+			view.Printable(d.WorkflowType), view.Printable(cmp.Or(d.Namespace, "-")), view.Printable(d.TaskQueue), version, d.MaxAttempts, timeout)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(definitions) == limit {
+		fmt.Fprintf(a.Stdout, "there may be more: go on with --after %s\n", definitions[limit-1].ID)
+	}
+	return nil
+}
+
+func (a *App) definitionsCreateCommand() *cobra.Command {
+	var workspace, graph, timeout, output, who string
+	var made operate.NewDefinition
+	command := &cobra.Command{
+		Use: "create --workspace WORKSPACE --name NAME --type TYPE --task-queue QUEUE", Short: "Add a workflow definition with its first version",
+		Args: cobra.NoArgs,
+		Long: "Add a workflow definition with its first version. " + needsOwner,
+		Example: "  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow --task-queue orders\n" +
+			"  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow --task-queue orders --graph graph.json",
+	}
+	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
+		if err := errors.Join(checkOutput(output), checkWho(who), needed(map[string]string{"workspace": workspace, "name": made.Name})); err != nil {
+			return err
+		}
+		if timeout != "" {
+			d, err := parseDays(timeout)
+			if err != nil {
+				return fmt.Errorf("--execution-timeout is %.80q: it must be a time such as 30m, 2h or 7d", timeout)
+			}
+			made.ExecutionTimeout = &d
+		}
+		var err error
+		if made.Graph, err = readGraph(graph, command.InOrStdin()); err != nil {
+			return err
+		}
+		if err := made.Check(); err != nil {
+			return err
+		}
+		found, err := workspaceOf(ctx, store, workspace)
+		if err != nil {
+			return fmt.Errorf("--workspace: %w", err)
+		}
+		made.WorkspaceID = found.ID
+		id, err := store.CreateDefinition(ctx, made, who)
+		if err != nil {
+			return explainOwner(err)
+		}
+		return a.printCreated(map[string]any{"id": id, "version": 1}, output,
+			"created definition %s with the ID %s and version 1; `pgdispatch enqueue` starts it\n", view.Printable(made.Name), id)
+	})
+	flags := command.Flags()
+	flags.StringVar(&workspace, "workspace", "", "the workspace, by ID or name; needed")
+	flags.StringVar(&made.Name, "name", "", "its name in the workspace; needed")
+	flags.StringVar(&made.WorkflowType, "type", "", "the workflow's type, as the worker registers it; needed")
+	flags.StringVar(&made.TaskQueue, "task-queue", "", "the task queue that the worker polls; needed")
+	flags.StringVar(&made.Namespace, "namespace", "", "Temporal's namespace; left out: that of the replicas")
+	flags.IntVar(&made.MaxAttempts, "max-attempts", 3, "how often an item may fail before it is a dead letter, 1 to 100")
+	flags.StringVar(&timeout, "execution-timeout", "", "how long a workflow may run, such as 30m, 2h or 7d; left out: without end")
+	addGraph(command, &graph, "left out: a graph without nodes")
+	addWho(flags, &who)
+	addOutput(flags, &output)
+	return command
+}
+
+func (a *App) definitionsVersionCommand() *cobra.Command {
+	var workspace, graph, output, who string
+	command := &cobra.Command{
+		Use: "version DEFINITION --workspace WORKSPACE --graph FILE", Short: "Add a version of a workflow definition; later items take it",
+		Args: cobra.ExactArgs(1),
+		Long: "Add a version of a workflow definition, by name or ID. Items whose first claim comes later take it; the others keep\n" +
+			"their own. " + needsOwner,
+		Example: "  pgdispatch definitions version order --workspace Acme --graph graph.json",
+	}
+	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+		if err := errors.Join(checkOutput(output), checkWho(who), needed(map[string]string{"workspace": workspace, "graph": graph})); err != nil {
+			return err
+		}
+		text, err := readGraph(graph, command.InOrStdin())
+		if err != nil {
+			return err
+		}
+		found, err := workspaceOf(ctx, store, workspace)
+		if err != nil {
+			return fmt.Errorf("--workspace: %w", err)
+		}
+		definitions, err := store.Definitions(ctx, found.ID)
+		if err != nil {
+			return err
+		}
+		d, err := definitionNamed(definitions, args[0])
+		if err != nil {
+			return err
+		}
+		if d == nil {
+			return noDefinition(found.Name, args[0], definitions)
+		}
+		version, err := store.AddVersion(ctx, d.ID, text, who)
+		if err != nil {
+			return explainOwner(err)
+		}
+		return a.printCreated(map[string]any{"id": d.ID, "version": version}, output,
+			"definition %s has version %d now: items that were not claimed before take it\n", view.Printable(d.Name), version)
+	})
+	flags := command.Flags()
+	flags.StringVar(&workspace, "workspace", "", "the workspace, by ID or name; needed")
+	addGraph(command, &graph, "needed")
+	addWho(flags, &who)
+	addOutput(flags, &output)
+	return command
+}
+
+func addGraph(command *cobra.Command, graph *string, otherwise string) {
+	command.Flags().StringVar(graph, "graph", "", "file with the graph, as JSON; -: read it from standard input; "+otherwise)
+}
+
+// readGraph reads and checks the graph in a file, or in standard input if path is "-". Without a path it is empty.
+func readGraph(path string, stdin io.Reader) (json.RawMessage, error) {
+	if path == "" {
+		return operate.EmptyGraph, nil
+	}
+	from := stdin
+	if path != "-" {
+		file, err := os.Open(path) //nolint:gosec // the user chooses the path
+		if err != nil {
+			return nil, fmt.Errorf("--graph: %w", err)
+		}
+		defer func() { _ = file.Close() }()
+		from = file
+	}
+	text, err := io.ReadAll(io.LimitReader(from, maxGraph+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--graph is %.200q: %w", path, err)
+	case len(text) > maxGraph:
+		return nil, fmt.Errorf("--graph is %.200q: it has more than %d bytes", path, maxGraph)
+	}
+	if err := operate.CheckGraph(text); err != nil {
+		return nil, fmt.Errorf("--graph is %.200q: %w", path, err)
+	}
+	return text, nil
+}

@@ -1,0 +1,144 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+const (
+	maxName       = 200   // characters of a workspace's or definition's name
+	maxTemporalID = 1000  // bytes of a workflow type, task queue or namespace
+	maxNodeIDs    = 65536 // bytes of all node IDs of a graph, as Postgres writes them
+	maxTries      = 100
+	// minExecution and maxExecution bound a definition's execution timeout.
+	minExecution = time.Second
+	maxExecution = 3650 * 24 * time.Hour
+	// versionTries is how often a version is added anew if somebody else adds one at the same moment.
+	versionTries = 5
+	// uniqueViolation is the SQLSTATE of a row that exists already.
+	uniqueViolation = "23505"
+)
+
+// NewWorkspace is a workspace to create.
+type NewWorkspace struct {
+	Name   string
+	Plan   string   // empty means FREE
+	Limit  *int     // nil means the plan's
+	Starts *float64 // per second; nil means no limit
+	Paused bool
+}
+
+// CreatedWorkspace is a workspace that was created.
+type CreatedWorkspace struct {
+	ID   string `json:"id"`
+	Plan string `json:"plan"`
+}
+
+// CreateWorkspace inserts a workspace. It needs the owner's role.
+func (s *Store) CreateWorkspace(ctx context.Context, w NewWorkspace, who string) (CreatedWorkspace, error) {
+	made, err := postgres.Read[CreatedWorkspace](ctx, s.DB, "create workspace", sql.Text("workspace_create"),
+		w.Name, postgres.OrNull(w.Plan), w.Limit, w.Starts, w.Paused, who)
+	if err != nil || len(made) == 0 {
+		return CreatedWorkspace{}, err
+	}
+	return made[0], nil
+}
+
+// NewDefinition is a workflow definition to create.
+type NewDefinition struct {
+	WorkspaceID      string
+	Name             string
+	WorkflowType     string
+	TaskQueue        string
+	Namespace        string         // empty means the replicas'
+	MaxAttempts      int            // zero means 3
+	ExecutionTimeout *time.Duration // nil means none
+	Graph            json.RawMessage
+}
+
+// Check refuses what the table would refuse, with the flag to correct.
+func (d NewDefinition) Check() error {
+	if err := CheckName("--name", d.Name); err != nil {
+		return err
+	}
+	for flag, id := range map[string]string{"--type": d.WorkflowType, "--task-queue": d.TaskQueue} {
+		if id == "" {
+			return fmt.Errorf("%s is missing", flag)
+		}
+	}
+	for flag, id := range map[string]string{"--type": d.WorkflowType, "--task-queue": d.TaskQueue, "--namespace": d.Namespace} {
+		if len(id) > maxTemporalID || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
+			return fmt.Errorf("%s is %.80q: it must have 1 to %d bytes and no control characters", flag, id, maxTemporalID)
+		}
+	}
+	if d.MaxAttempts < 1 || d.MaxAttempts > maxTries {
+		return fmt.Errorf("--max-attempts is %d: it must be a whole number from 1 to %d", d.MaxAttempts, maxTries)
+	}
+	if d.ExecutionTimeout != nil && (*d.ExecutionTimeout < minExecution || *d.ExecutionTimeout > maxExecution) {
+		return fmt.Errorf("--execution-timeout is %s: it must be from 1s to 3650d", *d.ExecutionTimeout)
+	}
+	return nil
+}
+
+// CheckName refuses a name that a workspace or definition cannot have. what names its flag or argument.
+func CheckName(what, name string) error {
+	if n := utf8.RuneCountInString(name); n < 1 || n > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Errorf("%s is %.80q: it must have 1 to %d characters and no control characters", what, name, maxName)
+	}
+	return nil
+}
+
+// CreateDefinition inserts a workflow definition with its first version, and returns its ID. It needs the owner's role.
+func (s *Store) CreateDefinition(ctx context.Context, d NewDefinition, who string) (string, error) {
+	made, err := postgres.Values[string](ctx, s.DB, "create workflow definition", sql.Text("definition_create"), d.WorkspaceID, d.Name,
+		d.WorkflowType, d.TaskQueue, postgres.OrNull(d.Namespace), postgres.OrNull(d.MaxAttempts), d.ExecutionTimeout, string(d.Graph), who)
+	switch {
+	case postgres.HasCode(err, uniqueViolation):
+		return "", fmt.Errorf("the workspace has a definition %.80q already: add a version to it, or choose another name", d.Name)
+	case err == nil && len(made) == 0:
+		err = fmt.Errorf("workspace %s was deleted just now", d.WorkspaceID)
+	}
+	if err != nil {
+		return "", err
+	}
+	return made[0], nil
+}
+
+// AddVersion adds a version of a workflow definition, and returns its number. It needs the owner's role.
+func (s *Store) AddVersion(ctx context.Context, definitionID string, graph json.RawMessage, who string) (int, error) {
+	for try := 1; ; try++ {
+		made, err := postgres.Values[int](ctx, s.DB, "add version", sql.Text("definition_version"), definitionID, string(graph), who)
+		if postgres.HasCode(err, uniqueViolation) && try < versionTries {
+			continue
+		}
+		if err == nil && len(made) == 0 {
+			err = fmt.Errorf("workflow definition %s was deleted just now", definitionID)
+		}
+		if err != nil {
+			return 0, err
+		}
+		return made[0], nil
+	}
+}
+
+// WorkspaceDefinition is a workflow definition in a list of several workspaces'.
+type WorkspaceDefinition struct {
+	WorkspaceID string `json:"workspace_id"`
+	Workspace   string `json:"workspace"`
+	Definition
+}
+
+// ListDefinitions returns up to atMost workflow definitions, sorted by the workspace's name and their own. Empty
+// arguments select all; the list starts after the definition afterID.
+func (s *Store) ListDefinitions(ctx context.Context, workspaceID, partOfName, afterID string, atMost int) ([]WorkspaceDefinition, error) {
+	return postgres.Read[WorkspaceDefinition](ctx, s.DB, "list workflow definitions", sql.Text("definitions"),
+		postgres.OrNull(workspaceID), postgres.OrNull(partOfName), postgres.OrNull(afterID), atMost)
+}

@@ -1,0 +1,78 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+const (
+	// MaxParams is the size limit of params, in bytes of Postgres's text form.
+	MaxParams   = 1966080
+	maxPriority = 100
+	maxKey      = 200
+	// enqueueTimeout limits a batch of EnqueueAll.
+	enqueueTimeout = time.Minute
+)
+
+// firstRunAt and lastRunAt bound NewItem.RunAt.
+var (
+	firstRunAt = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	lastRunAt  = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// EnqueueAll inserts items in one transaction, and returns the IDs of the new ones. It leaves out items whose
+// idempotency key an item of their workspace has already.
+func (s *Store) EnqueueAll(ctx context.Context, items []NewItem, who string) ([]int64, error) {
+	n := len(items)
+	workspaces, definitions, params, priorities := make([]string, n), make([]string, n), make([]string, n), make([]int, n)
+	runAt, runIn, keys, traceparents := make([]*time.Time, n), make([]*time.Duration, n), make([]*string, n), make([]*string, n)
+	for i, item := range items {
+		workspaces[i], definitions[i], params[i], priorities[i] = item.WorkspaceID, item.WorkflowDefinitionID, item.Params, item.Priority
+		runAt[i], runIn[i] = item.RunAt, item.RunIn
+		keys[i], traceparents[i] = postgres.OrNull(item.IdempotencyKey), postgres.OrNull(item.Traceparent)
+	}
+	return postgres.ValuesWithin[int64](ctx, enqueueTimeout, s.DB, "enqueue items", sql.Text("items_enqueue"),
+		workspaces, definitions, params, priorities, runAt, runIn, keys, traceparents, who)
+}
+
+// Check refuses values that the insert would refuse. The error begins with the column.
+func (n NewItem) Check() error {
+	switch {
+	case n.Priority < -maxPriority || n.Priority > maxPriority:
+		return fmt.Errorf("priority is %d: it must be a whole number from -%d to %d", n.Priority, maxPriority, maxPriority)
+	case n.RunAt != nil && (n.RunAt.Before(firstRunAt) || n.RunAt.After(lastRunAt)):
+		return errors.New("run_at must lie between the years 2000 and 2200")
+	case utf8.RuneCountInString(n.IdempotencyKey) > maxKey:
+		return fmt.Errorf("idempotency_key has %d characters: it must have at most %d", utf8.RuneCountInString(n.IdempotencyKey), maxKey)
+	case !utf8.ValidString(n.IdempotencyKey) || strings.ContainsRune(n.IdempotencyKey, 0):
+		return errors.New("idempotency_key must be text in UTF-8, without zero characters")
+	case n.Traceparent != "" && !traceparent.MatchString(n.Traceparent):
+		return errors.New("traceparent must be such as 00-<32 hex digits>-<16 hex digits>-01, in lower case")
+	case len(n.Params) > 2*MaxParams:
+		return fmt.Errorf("params has %d bytes: the limit is %d", len(n.Params), MaxParams)
+	}
+	return n.checkParams()
+}
+
+func (n NewItem) checkParams() error {
+	if !utf8.ValidString(n.Params) {
+		return errors.New("params must be in UTF-8")
+	}
+	if err := CheckJSON([]byte(n.Params)); err != nil {
+		return fmt.Errorf("params: %w", err)
+	}
+	if is := kind([]byte(n.Params)); is != "an object" {
+		return fmt.Errorf("params is %s: it must be an object, such as {\"orderId\": 42}", is)
+	}
+	return nil
+}
