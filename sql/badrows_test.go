@@ -81,7 +81,7 @@ func with(name, column, value, code, message, hint string) badRow {
 // owned is a row that sets a column which only pgdispatch sets.
 func owned(column, value string) badRow {
 	return with(column+" = "+value, column, value, "PGD07", "status, attempts, errors, claims, leases and times of an item are set by pgdispatch",
-		"Insert workspace_id, workflow_definition_id and params")
+		"Set only workspace_id")
 }
 
 // claimed is a row that sets a column which an item has from its claim on.

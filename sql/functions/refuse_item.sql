@@ -7,7 +7,6 @@ as $$
 begin
     raise exception 'status, attempts, errors, claims, leases and times of an item are set by pgdispatch, not by the insert'
         using errcode = 'PGD07',
-              hint = 'Insert workspace_id, workflow_definition_id and params; '
-                  'optional are priority, run_at, idempotency_key, traceparent and start_options.';
+              hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, start_options.';
 end;
 $$;
