@@ -1,4 +1,4 @@
-# Every command a person needs. `make help` lists them.
+# Commands for developers. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -17,7 +17,7 @@ build: ## build bin/pgdispatch, static and reproducible
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT) ./cmd/pgdispatch
 
 .PHONY: reproducible
-reproducible: build ## build once more, in another directory and without a cache: the same bytes
+reproducible: build ## rebuild in another directory without a cache, and compare the bytes
 	@copy=$$(mktemp -d) && trap 'chmod -R u+w "$$copy" && rm -rf "$$copy"' EXIT && git ls-files -z | xargs -0 cp --parents -t "$$copy" && \
 	GOCACHE=$$copy/.cache $(MAKE) --no-print-directory -C "$$copy" build VERSION=$(VERSION) && cmp bin/pgdispatch "$$copy/bin/pgdispatch" && sha256sum bin/pgdispatch
 
@@ -33,64 +33,64 @@ devstack: ## build bin/devstack, the embedded Temporal server and the demo (minu
 	go build -C cmd/devstack -o ../../bin/devstack . && echo "  built in $$((SECONDS - start)) s"
 
 .PHONY: run
-run: build devstack ## the whole thing on your machine: Postgres, Temporal, two replicas, a live view (RUN_ONCE=1 ends by itself)
+run: build devstack ## run Postgres, Temporal, two replicas and a live view on this machine (RUN_ONCE=1 exits when done)
 	exec bin/devstack demo --pgdispatch bin/pgdispatch $(if $(RUN_ONCE),--once)
 
 .PHONY: test
-# The embedded server itself is not built a second time for the race detector: that is minutes for somebody else's code.
-test: devstack build lint ## lint, and every test with the race detector on a real Postgres and a real Temporal
+# The embedded server is not built with the race detector: that takes minutes for third-party code.
+test: devstack build lint ## lint, and run all tests with the race detector on a real Postgres and Temporal
 	$(GOTEST) ./...
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
 	cd test && $(GOTEST) ./internal/... ./bench/internal/... ./chaos/... ./deploy/...
 	$(MAKE) --no-print-directory browser
-	cd test && $(GOTEST) -count=1 ./mutants/... # the files it looks at are not its own, so a cached answer may be wrong
+	cd test && $(GOTEST) -count=1 ./mutants/... # it reads files of other packages, so a cached result may be wrong
 
 .PHONY: test-matrix
-test-matrix: devstack build ## the product's tests on Postgres 14 to 18, whose programs it fetches (Linux on x86-64); PG='17 18', PACKAGES
+test-matrix: devstack build ## run the tests on Postgres 14 to 18, which it downloads (Linux x86-64); PG='17 18', PACKAGES
 	.ci/matrix $(PG)
 
 .PHONY: clients
-clients: ## run the programs of docs/clients in Go, Python, Node, Java, Ruby and psql; installs what is missing, on Debian as root
+clients: ## run the programs of docs/clients in Go, Python, Node, Java, Ruby and psql; installs missing tools, on Debian as root
 	.ci/clients
 
 .PHONY: alerts
-alerts: ## see each alert of deploy/prometheus fire, and none without a reason, by promtool, which it fetches (Debian)
+alerts: ## test the alerts of deploy/prometheus with promtool, which it downloads (Debian)
 	promtool=$$(.ci/promtool) && cd deploy/prometheus && $$promtool check rules alerts.yml && $$promtool test rules alerts_test.yml
 
 .PHONY: browser
-browser: devstack ## drive every page and action of the web view in headless Chromium, by keyboard too, with axe-core
-	cd test && go test -timeout 10m -parallel 4 -count=1 ./browser/... # the binary that it builds is not its own, so a cached answer may be wrong
+browser: devstack ## test every page and action of the web view in headless Chromium, with axe-core
+	cd test && go test -timeout 10m -parallel 4 -count=1 ./browser/... # it builds another package's binary, so a cached result may be wrong
 
 .PHONY: screenshots
-screenshots: devstack ## take the pictures of the documentation anew; writes docs/images
+screenshots: devstack ## retake the screenshots of the documentation; writes docs/images
 	cd test && go test -count=1 -run Pictures ./browser -args -screenshots $(CURDIR)/docs/images
 
 .PHONY: bench
-bench: build ## measure beside River, a floor and the machine's limit; two to three hours; writes docs/benchmarks.md
+bench: build ## compare with River, a floor and the machine's limit; takes two to three hours; writes docs/benchmarks.md
 	go run -C test ./bench -pgdispatch $(CURDIR)/bin/pgdispatch
 
 .PHONY: bench-quick
-bench-quick: build ## the same in a minute, to the terminal: to see that it works, not how fast
+bench-quick: build ## run the benchmarks in a minute and print the result; checks that they work, not how fast
 	go run -C test ./bench -quick -pgdispatch $(CURDIR)/bin/pgdispatch
 
 .PHONY: failpoint
-failpoint: ## build bin/pgdispatch-failpoint, which fails where it is told to: for make chaos
+failpoint: ## build bin/pgdispatch-failpoint, which fails on request, for make chaos
 	CGO_ENABLED=0 go build -tags failpoint -ldflags '-X main.version=$(VERSION)' -o bin/pgdispatch-failpoint ./cmd/pgdispatch
 
 .PHONY: chaos-tools
-chaos-tools: ## install what some faults of make chaos need, on Debian: libfaketime and PgBouncer; as root
+chaos-tools: ## install libfaketime and PgBouncer for some faults of make chaos, on Debian as root
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq libfaketime pgbouncer
 
 .PHONY: chaos
-chaos: failpoint devstack ## break everything around three replicas, and check every invariant; CHAOS_MINUTES, SEED; writes test/chaos/report.md
+chaos: failpoint devstack ## inject faults around three replicas and check every invariant; CHAOS_MINUTES, SEED; writes test/chaos/report.md
 	go run -C test ./chaos -pgdispatch $(CURDIR)/bin/pgdispatch-failpoint -devstack $(CURDIR)/bin/devstack $(if $(SEED),-seed $(SEED))
 
 .PHONY: mutants
-mutants: ## take each guard away and see a named test go red; some 4 minutes; prints a table
+mutants: ## remove each guard and check that a named test fails; takes about 4 minutes; prints a table
 	go run -C test ./mutants
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck and tidy modules, of all modules
+lint: ## run gofmt, go vet, staticcheck and go mod tidy on all modules
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
 	go vet ./... && go vet -tags failpoint ./internal/replica && go vet -C cmd/devstack ./... && go vet -C test ./...
 	go run $(STATICCHECK) ./...
@@ -105,7 +105,7 @@ fmt: ## format the code
 	gofmt -w .
 
 .PHONY: golden
-golden: ## rewrite what is generated: the lifecycle's diagram, the tables of commands, settings, metrics and SQLSTATEs, and the golden files
+golden: ## rewrite generated files: the lifecycle diagram, the tables of commands, settings, metrics and SQLSTATEs, and golden files
 	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares|SQLSTATEs|Role' -update
 	go test ./cmd/pgdispatch -run Page -update
 	go test ./internal/config -run Page -update
@@ -114,9 +114,9 @@ golden: ## rewrite what is generated: the lifecycle's diagram, the tables of com
 	go test ./internal/operate/view -run Screen -update
 
 .PHONY: vuln
-vuln: ## look for known vulnerabilities; needs the network
+vuln: ## check for known vulnerabilities; needs the network
 	go run $(GOVULNCHECK) ./...
 
 .PHONY: clean
-clean: ## remove what was built
+clean: ## remove built files
 	rm -rf bin dist

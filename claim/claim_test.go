@@ -15,10 +15,10 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Store.Namespace = "shop"
-	b.Execute("update pgdispatch.workflow_definitions set max_attempts = 7, execution_timeout = '1 month 2 days 3.5 seconds'")
+	b.Execute("update pgdispatch.workflow_definitions set start_options = '{}', max_attempts = 7, execution_timeout = '1 month 2 days 3.5 seconds'")
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority, traceparent)
 		select workspace_id, id, '{"n": 1e400, "ü": "\\"}', 3, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' from pgdispatch.workflow_definitions`)
-	// A first attempt that failed and may have been sent leaves its marks.
+	// A failed first attempt that may have been sent leaves its marks.
 	batch, err := b.Claim(t.Context(), 1)
 	require.NoError(t, err)
 	first := batch.Items[0]
@@ -42,6 +42,7 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		NodeIDs:                     []byte(`["n1", "n2"]`),
 		Params:                      []byte(sqltest.Scalar[string](b.Shop, "select params::text from pgdispatch.workflow_execution_queue")),
 		Traceparent:                 "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		StartOptions:                []byte("{}"),
 		AttemptCount:                2, FailureCount: 1, MaxAttempts: 7,
 		OutcomeUnknown: true, UnansweredFor: item.UnansweredFor,
 		Waited: item.Waited, Deadline: item.Deadline, Priority: 3,
@@ -51,7 +52,7 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 	require.Equal(t, "execution-"+item.ExecutionID, item.WorkflowID())
 	require.Positive(t, item.Waited)
 
-	// A field that is added to Item and forgotten in the statement shows here.
+	// Fails if a field of Item is missing in the statement.
 	item.Problem = "none"
 	fields := reflect.ValueOf(item)
 	for n := range fields.NumField() {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// audit makes every move of an item leave a row, whose transaction's commit time says when it was to be seen.
+// audit records every transition of an item in a row, whose transaction's commit time tells when it became visible.
 const audit = `
 create table public.audit (
 	n bigint generated always as identity,
@@ -37,7 +37,7 @@ const (
 	items     = 80
 )
 
-// limits are those of the five workspaces, each with so many items.
+// limits are the limits of the five workspaces, each of which has the same number of items.
 var limits = []int{1, 2, 3, 5, 20}
 
 // claimers is the work of several replicas on one database.
@@ -81,16 +81,16 @@ func TestManyClaimersAtOncePassNoLimit(t *testing.T) {
 		where status not in ('COMPLETED', 'FAILED') or stage in ('HOLDS', 'DOUBT')`))
 }
 
-// process is one that dies of poison: what it holds is lost with it, and another takes its place.
+// process is a process that dies of a poison item: its other items are lost with it, and a new process replaces it.
 type process struct {
 	*claimers
 	*Store
-	poison map[int64]*atomic.Int64 // how many died of it
+	poison map[int64]*atomic.Int64 // number of processes that died of it
 	dead   int
 	held   []Item
 }
 
-// A process that dies of an item loses what it holds beside it, which is claimed before all else.
+// A process that dies of an item also loses its other items, which are claimed first.
 func TestPoisonAmongManyClaimersHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
 	c := &claimers{bench: newBench(t)}
@@ -129,7 +129,7 @@ func TestPoisonAmongManyClaimersHarmsNobodyElse(t *testing.T) {
 	c.requireNoLimitPassed(limitOf)
 }
 
-// step claims what there are workers for, and dies or ends one of the items it holds.
+// step claims items for the free workers, and then dies or ends one of its items.
 func (p *process) step(ctx context.Context) error {
 	batch, err := p.Claim(ctx, 3-len(p.held))
 	if err != nil {
@@ -246,10 +246,10 @@ type move struct {
 	token       int64
 }
 
-// requireNoLimitPassed goes through all moves in the order of their commits.
+// requireNoLimitPassed replays all transitions in commit order.
 func (c *claimers) requireNoLimitPassed(limitOf map[string]int) {
 	c.t.Helper()
-	// What is freed at an instant comes before what is taken at it.
+	// Slots freed at an instant count before slots taken at it.
 	rows, err := c.Conns.Query(c.t.Context(), `select item_id, workspace_id::text, status, held_before, holds_slot, token from public.audit
 		order by pg_xact_commit_timestamp(xmin), status = 'CLAIMED', n`)
 	require.NoError(c.t, err)

@@ -45,7 +45,7 @@ func (k *truths) mix(p *schedule.Proposal) {
 	}
 	p.Leased = pick(k.leased[p.Epoch])
 	if rand.N(10) == 0 {
-		p.Epoch = schedule.Epoch(uuid.New()) // of a time that nobody knows
+		p.Epoch = schedule.Epoch(uuid.New()) // an unknown epoch
 	}
 }
 
@@ -146,11 +146,11 @@ func (l *liar) work(ctx context.Context) error {
 	return nil
 }
 
-// claim claims what the memory believes, what nobody believes, or what a memory without lies does.
+// claim claims by the memory, by an invented proposal, or by a correct memory.
 func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
 	m := &l.memory
 	if m.seen == "" || rand.N(3) == 0 {
-		m.seen = "" // all that waits is loaded anew
+		m.seen = "" // all waiting items are reloaded
 		return l.Claim(ctx, 1+rand.N(5))
 	}
 	l.lies++
@@ -183,7 +183,7 @@ func (l *liar) lie() {
 			m.schedule.Load(m.now(), []schedule.Waiting{{Lane: c.Lane, Number: c.Number, Priority: c.Priority,
 				From: l.place(), Held: rand.N(40), Limit: limit}}, nil)
 		case 3:
-			// An answer that nobody gave: full, paused, rated, nothing there. It brings no receipt.
+			// An invented answer: full, paused, rate-limited, empty. It has no receipt.
 			p := m.schedule.Propose(m.now(), schedule.Want{Free: 1 + rand.N(9)})
 			l.truths.take(p)
 			a := schedule.Answer{Epoch: p.Epoch, Room: rand.N(9)}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// poison has a trigger of somebody's own refuse the update of items whose idempotency key begins with "poison", when the condition holds.
+// poison adds a user-defined trigger that rejects updates of items whose idempotency key begins with "poison" if the condition holds.
 func (b *bench) poison(when string) {
 	b.t.Helper()
 	b.Execute(`create function public.audit() returns trigger language plpgsql as $$ begin
@@ -18,7 +18,7 @@ func (b *bench) poison(when string) {
 		when (new.idempotency_key like 'poison%' and ` + when + `) execute function public.audit()`)
 }
 
-// marked enqueues an item of a workspace with that key, before all others of it.
+// marked enqueues an item of a workspace with that key, ahead of its other items.
 func (b *bench) marked(workspace, key string) int64 {
 	b.t.Helper()
 	return sqltest.Scalar[int64](b.Shop, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key, run_at)
@@ -54,9 +54,9 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	require.Contains(t, depth.ParkedFirst, "audit says no to poison")
 	items, err := b.QueueItems(t.Context(), []int64{id}, nil, false)
 	require.NoError(t, err)
-	require.Contains(t, items[0].LastError, "parked, tried again")
+	require.Contains(t, items[0].LastError, "parked, retried at")
 
-	// Another replica passes it over, too, and what all wait for is no surprise.
+	// Another replica skips it, too, and its waiting is not reported as unannounced.
 	second := b.replica("b")
 	b.Insert(b.Shop.Shop, 3)
 	batch, err := second.Claim(t.Context(), 50)
@@ -68,7 +68,7 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, batch.Unannounced)
 
-	// Once its time has come it is tried again, and once the trigger is mended it is claimed.
+	// It is retried when due, and claimed once the trigger is fixed.
 	again := func() Batch {
 		b.Execute("update pgdispatch.parked_items set try_at = '-infinity'")
 		b.Store.memory.comparedAt = time.Time{}
@@ -146,7 +146,7 @@ func TestAnExpiredLeaseThatIsRefusedKeepsNoOther(t *testing.T) {
 	require.Equal(t, "CLAIMED", sqltest.Scalar[string](b.Shop, "select status from pgdispatch.workflow_execution_queue where id = $1", id))
 }
 
-// What concerns every row is no fault of an item.
+// An error that affects every row is not the fault of one item.
 func TestWhatRefusesEveryClaimParksNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

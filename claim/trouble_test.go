@@ -71,7 +71,7 @@ func TestARowThatSomebodyKeepsLockedCostsNoOtherItsLease(t *testing.T) {
 	}
 }
 
-// Everybody's items wait behind a claim.
+// All replicas wait behind a claim.
 func TestAClaimThatSettlesALockedItemSaysSoAndTheNextGoesOn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -92,7 +92,7 @@ func TestAClaimThatSettlesALockedItemSaysSoAndTheNextGoesOn(t *testing.T) {
 	require.Len(t, batch.Items, 2)
 }
 
-// What a transaction locks that waits, no claim waits for.
+// Claims do not wait for rows that a transaction has locked.
 func TestAClaimPassesOverRowsThatAreLocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -112,7 +112,7 @@ func TestAClaimPassesOverRowsThatAreLocked(t *testing.T) {
 	require.Len(t, batch.Items, 5)
 }
 
-// Whatever the database refuses, nothing is counted, and the next claim is as if it had never been asked.
+// If the database rejects a claim, nothing is counted, and the next claim is not affected.
 func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for code, remedy := range map[string]string{
@@ -140,7 +140,7 @@ func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) 
 	}
 }
 
-// A trigger of somebody's own reads a value as what it is not, and Postgres says which value that was.
+// A user-defined trigger casts a value to the wrong type, and Postgres' message contains the value.
 func TestAnErrorThatWouldSayAValueOfARowDoesNot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -177,7 +177,7 @@ func TestAnErrorOfAConnectionSaysWhichSettingIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, `invalid value for parameter "statement_timeout": "soon" (SQLSTATE 22023)`)
 }
 
-// A primary that was demoted under its connections refuses every write on them, for ever.
+// A demoted primary rejects every write on existing connections, permanently.
 func TestConnectionsThatRefuseWritesAreGivenUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -203,7 +203,7 @@ func TestConnectionsThatRefuseWritesAreGivenUp(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A statement_timeout that cuts every claim off degrades: an error with a name, and nothing that is half done.
+// A statement_timeout that aborts every claim causes a named error and leaves no partial changes.
 func TestAStatementTimeoutOfTheRoleCorruptsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hidden inserts an item as logical replication brings it: no trigger sees it, and it is of another cluster's transaction.
+// hidden inserts an item as logical replication does: triggers do not fire, and its transaction belongs to another cluster.
 func (b *bench) hidden(workspace string, priority int, due time.Duration, xid string) int64 {
 	b.t.Helper()
 	tx, err := b.Conns.Begin(b.t.Context())
@@ -22,7 +22,7 @@ func (b *bench) hidden(workspace string, priority int, due time.Duration, xid st
 	return id
 }
 
-// aMinuteLater claims as if the minute were over after which everything is compared.
+// aMinuteLater claims as if the full check of each minute were due.
 func (b *bench) aMinuteLater(wanted Wanted) Batch {
 	b.t.Helper()
 	b.memory.comparedAt = time.Time{}

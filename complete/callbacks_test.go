@@ -20,7 +20,7 @@ import (
 
 var callbackKey = []byte("a key of thirty-two bytes or more")
 
-// switchboard hears callbacks. Everything has completed and can be recorded, unless a test says otherwise.
+// switchboard receives callbacks. By default all executions have completed and can be recorded.
 type switchboard struct {
 	*Callbacks
 	log      logBook
@@ -107,7 +107,7 @@ func TestACallbackWithoutItsLinkMeansTheNewestRun(t *testing.T) {
 	}
 }
 
-// Whoever has the token of one execution can say nothing of another, and who has none is not even asked about.
+// The token of one execution is not valid for another, and without a token Temporal is not asked.
 func TestACallbackNeedsItsExecutionsOwnToken(t *testing.T) {
 	t.Parallel()
 	b := newSwitchboard()
@@ -147,7 +147,7 @@ func TestOnlyAPostIsACallback(t *testing.T) {
 	require.Equal(t, []string{CallbackRefused}, b.answers)
 }
 
-// Which Temporal tries again; a request that waits for an outage to end is given up before Temporal gives it up.
+// Temporal retries it. A request that waits for the end of an outage times out here before it times out in Temporal.
 func TestACallbackThatCannotBeRecordedComesAgain(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(*switchboard){
@@ -169,7 +169,7 @@ func TestACallbackThatCannotBeRecordedComesAgain(t *testing.T) {
 	}
 }
 
-// A run that was reset closes, and the execution goes on.
+// A run that was reset closes, and the execution continues.
 func TestACallbackOfARunThatIsContinuedEndsNothing(t *testing.T) {
 	t.Parallel()
 	b := newSwitchboard()

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lookout is the store and Temporal of a detector in a synctest bubble. It has every turn, unless a test says otherwise.
+// lookout is the store and Temporal of a detector in a synctest bubble. By default it gets every turn.
 type lookout struct {
 	others  bool // have the turn
 	queues  []StalledQueue
@@ -57,7 +57,7 @@ func (l *lookout) StallRecord(_ context.Context, idle []StalledQueue, asked []st
 	return l.change, nil
 }
 
-// seen is what was recorded until now.
+// seen returns what was recorded so far.
 func (l *lookout) seen() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

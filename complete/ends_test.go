@@ -113,7 +113,7 @@ func TestAnEndIsRecordedAtOnceAndThoseThatComeMeanwhileTogether(t *testing.T) {
 	})
 }
 
-// A statement may wait for a row that somebody keeps locked: what ends meanwhile does not.
+// A statement may wait for a locked row; ends reported in the meantime do not wait.
 func TestAStatementThatTakesLongIsNotWaitedFor(t *testing.T) {
 	registering(t, func(t *testing.T, r *register) {
 		r.say(t, "a")
@@ -143,7 +143,7 @@ func TestWhatIsLeftIsRecordedByItself(t *testing.T) {
 	})
 }
 
-// One that the database refuses is in nobody's way.
+// An end that the database rejects does not block others.
 func TestABatchThatFailsIsRecordedOneByOne(t *testing.T) {
 	for name, failing := range map[string]func([]Ended) (map[string]bool, error){
 		"an error": func([]Ended) (map[string]bool, error) { return nil, errors.New("no such outcome") },
@@ -196,7 +196,7 @@ func TestABatchIsBounded(t *testing.T) {
 	})
 }
 
-// Who is cancelled hears of it at once, and takes nobody along.
+// A cancelled call returns immediately and does not affect others.
 func TestWhoIsCancelledCancelsNobodyElse(t *testing.T) {
 	registering(t, func(t *testing.T, r *register) {
 		r.say(t, "a")

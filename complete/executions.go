@@ -21,7 +21,7 @@ func (s *Postgres) Adopt(ctx context.Context, atMost int, watching []string) ([]
 // GiveUpWatches records that this replica no longer watches these executions, so that other replicas can adopt them.
 // Nil means all of its executions.
 func (s *Postgres) GiveUpWatches(ctx context.Context, executionIDs []string) error {
-	return postgres.Exec(ctx, s.DB, "give up watches", sql.Text("give_up_watches"), s.Owner, executionIDs)
+	return postgres.Exec(ctx, s.DB, "release watches", sql.Text("give_up_watches"), s.Owner, executionIDs)
 }
 
 // SwapWatches takes over up to atMost unwatched executions of workspaces with items due. In exchange it gives up as

@@ -35,7 +35,7 @@ func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
 	_, mine = take(other, time.Hour)
 	require.False(t, mine)
 
-	// The one that had it came to nothing: another begins where it had.
+	// The previous holder of the turn failed: the next begins at the same place.
 	turn, mine = take(other, 0)
 	require.True(t, mine)
 	require.True(t, turn.Wide)

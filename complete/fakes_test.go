@@ -86,7 +86,7 @@ func (p *post) run() (stop func()) {
 	}
 }
 
-// pass lets so much time pass, and everybody do what is due by then.
+// pass lets time pass, and waits until all goroutines are idle.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

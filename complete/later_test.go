@@ -31,7 +31,7 @@ func TestWhatTemporalCallsAboutIsWatchedOnlyIfItLasts(t *testing.T) {
 	})
 }
 
-// A look that fails is repeated, and what is beyond the bound is left to others as ever.
+// A failed lookup is retried, and executions beyond the bound are left to other replicas as usual.
 func TestWhatLastsAndDoesNotFitIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.Grace, p.MaxWatches = 5*time.Second, 0
@@ -65,7 +65,7 @@ func TestAReplicaThatLosesTemporalGivesUpWhatItWouldHaveWatchedLater(t *testing.
 	})
 }
 
-// Adopting takes over what this replica has lost track of. It has not lost track of these.
+// Adopting takes over executions that this replica has lost track of, but not these.
 func TestWhatIsWatchedLaterIsNotAdopted(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.Grace = time.Minute
@@ -85,7 +85,7 @@ func TestWhatIsWatchedLaterIsNotAdopted(t *testing.T) {
 	})
 }
 
-// The end of a dead replica's lease is known to the millisecond. What it watched is not to wait for the next look.
+// The end of a dead replica's lease is known to the millisecond. Its watches do not wait for the next lookup.
 func TestWhatNobodyWatchesIsTakenAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		defer p.run()()

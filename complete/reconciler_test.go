@@ -237,7 +237,7 @@ func TestWhatIsOursInTheListIsAskedAboutByTheRunThatClosed(t *testing.T) {
 	})
 }
 
-// A list that takes long does not put off the next one.
+// A slow list does not delay the next one.
 func TestListsBeginOnceAnIntervalHoweverLongTheyTake(t *testing.T) {
 	reconciling(t, func(l *ledger) {
 		l.pages = []temporal.Page{{Next: []byte{1}}, {Next: []byte{2}}, {}} // two pauses of 250 ms

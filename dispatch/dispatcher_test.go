@@ -22,7 +22,7 @@ func bubble(t *testing.T, workers int, test func(t *testing.T, d *desk)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newDesk(t, workers)) })
 }
 
-// pass lets so much time pass, and everybody do what is due by then.
+// pass lets time pass, and waits until all goroutines are idle.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -180,7 +180,7 @@ func TestFullBatchIsFollowedByAnotherClaimAtOnce(t *testing.T) {
 
 func TestMoreWithoutTheCapInTheWayIsClaimedAtOnce(t *testing.T) {
 	bubble(t, 9, func(t *testing.T, d *desk) {
-		// A claim that has not looked at everything yet says that there is more.
+		// A claim that has not examined everything reports that there is more.
 		d.onClaim = func(int) (claim.Batch, error) {
 			return claim.Batch{More: len(d.claimTimes()) < 5, LookAgainIn: -1}, nil
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// fakeGate grants every wish at once, unless told otherwise.
+// fakeGate grants every request immediately by default.
 type fakeGate struct {
 	mu       sync.Mutex
 	wish     string // sleep, awake or busy
@@ -21,7 +21,7 @@ type fakeGate struct {
 	calls    int
 	distrust time.Duration
 	offDuty  bool
-	stuck    bool // somebody who was told that nobody sleeps does not end
+	stuck    bool // a transaction that read the gate as open does not end
 }
 
 func (g *fakeGate) want(wish string) {
@@ -105,7 +105,7 @@ func TestWakeUpsThatComeCloseTogetherKeepItAwakeUntilTheyEnd(t *testing.T) {
 		rung := d.crowd(g)
 		require.Equal(t, []string{"sleep", "awake"}, g.seen())
 
-		d.enqueue(1) // nobody rings: it is found by looking
+		d.enqueue(1) // without a notification: the check finds it
 		pass(2 * lookInterval)
 		require.Len(t, d.seen().reported, rung+1)
 
@@ -129,7 +129,7 @@ func TestAwakeItLooksAgainAsSoonAsAllIsStarted(t *testing.T) {
 		more := 5
 		d.onClaim = func(atMost int) (claim.Batch, error) {
 			batch := fakeStore{d}.take(claim.Wanted{AtMost: atMost})
-			if len(batch.Items) > 0 && more > 0 { // meanwhile another comes, and nobody rings
+			if len(batch.Items) > 0 && more > 0 { // another item arrives meanwhile without a notification
 				d.enqueue(1)
 				more--
 			}
@@ -199,7 +199,7 @@ func TestAClaimThatTookLongDoesNotPutTheNextLookOff(t *testing.T) {
 		}
 		d.enqueue(1)
 		pass(2*lookInterval + locked)
-		d.enqueue(1) // nobody rings: the gate was open
+		d.enqueue(1) // without a notification: the gate was open
 		pass(2 * linger)
 		require.EqualValues(t, 2, begun.Load())
 		stop()

@@ -27,7 +27,7 @@ func ExampleDispatcher() {
 	// Blocks until ctx is cancelled and what is under way then has ended.
 	run := func(ctx context.Context) error { return dispatcher.Run(ctx) }
 
-	// Somebody inserted a row.
+	// A row was inserted.
 	wake <- "notification"
 	_ = run
 }

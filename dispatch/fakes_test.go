@@ -205,7 +205,7 @@ func (f fakeStore) Claim(ctx context.Context, wanted claim.Wanted) (claim.Batch,
 		return f.take(wanted), nil
 	}
 	batch, err := f.onClaim(atMost)
-	if ctx.Err() != nil { // committed, and nobody hears of it
+	if ctx.Err() != nil { // committed, but the answer is lost
 		return claim.Batch{LookAgainIn: -1}, ctx.Err()
 	}
 	return batch, err
@@ -330,7 +330,7 @@ func (f fakeStarter) Find(ctx context.Context, item claim.Item) (string, bool, e
 	return "", false, nil
 }
 
-// starts returns an onStart that takes so long, and gives up when it is told to.
+// starts returns an onStart that takes this long, and stops when its context ends.
 func starts(takes time.Duration) func(context.Context, claim.Item) (string, error) {
 	return func(ctx context.Context, item claim.Item) (string, error) {
 		select {
@@ -372,7 +372,7 @@ func (l *logBook) at(level slog.Level) []string {
 	return messages
 }
 
-// value is an attribute of the first record with that message; "": there is none.
+// value returns an attribute of the first record with that message, or "".
 func (l *logBook) value(message, key string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -60,7 +60,7 @@ func TestStartThatSucceedsAfterItsLeaseIsLostSettlesNothing(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
 		d.enqueue(1)
 		d.onStart = func(context.Context, claim.Item) (string, error) {
-			time.Sleep(15 * time.Second) // hears of nothing
+			time.Sleep(15 * time.Second) // learns of nothing
 			return "run", nil
 		}
 		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return nil, nil }
@@ -96,7 +96,7 @@ func TestLeaseEndsByItsOwnClockWhereTheHeartbeatHangs(t *testing.T) {
 			if item.ID == 1 {
 				return starts(time.Hour)(ctx, item)
 			}
-			time.Sleep(31 * time.Second) // hears of nothing
+			time.Sleep(31 * time.Second) // learns of nothing
 			return "run", nil
 		}
 		d.onHeartbeat = func([]claim.Held) ([]int64, error) {

@@ -23,7 +23,7 @@ const (
 
 var tooMuch = serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "namespace rate limit exceeded")
 
-// rationed is a frontend that takes so many starts per second, of whomever they are, and saves up no more than burst.
+// rationed is a frontend with a token bucket: it accepts rate starts per second in total, and at most burst at once.
 type rationed struct {
 	limit, burst float64
 

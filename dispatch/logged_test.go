@@ -13,7 +13,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// An operator finds all of an item by its ID: each line of its hand-over has it.
+// Every log line about an item has its ID.
 func TestEachStepOfAHandOverIsLoggedWithWhatItIsAbout(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
 		var out bytes.Buffer

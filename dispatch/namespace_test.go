@@ -77,7 +77,7 @@ func TestOnlyTheNamespaceThatTakesNothingWaits(t *testing.T) {
 	}
 }
 
-// A replica that begins may meet a namespace that takes nothing before it knows that there is another.
+// A starting replica may meet a namespace that accepts nothing before it knows of others.
 func TestANamespaceThatTookNothingBeforeOthersWereKnownIsSaidToOnce(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.severally(10, "bad", "good")
@@ -115,7 +115,7 @@ func TestTheLogSaysWhatToDoAboutAMissingNamespace(t *testing.T) {
 	})
 }
 
-// Where nobody is there at all, it is as with one namespace: nothing is claimed but probes.
+// If no namespace accepts starts, only probes are claimed, as with one namespace.
 func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 	for name, err := range map[string]error{
 		"unreached":  temporal.As(temporal.Unreached, errors.New("connection refused")),
@@ -152,7 +152,7 @@ func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 	}
 }
 
-// While there is only one, a claim is not asked to look at namespaces: that costs.
+// With a single namespace, claims do not examine namespaces, which costs time.
 func TestOneNamespaceIsNeverLimitedInTheClaim(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.severally(50, "only")
@@ -216,7 +216,7 @@ func TestEachNamespaceHasARateOfItsOwn(t *testing.T) {
 	})
 }
 
-// Until it is known that there are others, one namespace is taken for all there is. What comes to be known later sets the others free.
+// Until others are known, one namespace counts as all. Namespaces that become known later are released.
 func TestANamespaceThatIsNewIsNotHeldUpByTheOnlyOneBefore(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.severally(10, "bad")

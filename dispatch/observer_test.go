@@ -15,7 +15,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
-// fakeObserver writes down what it is told.
+// fakeObserver records its calls.
 type fakeObserver struct {
 	nobody
 	mu      sync.Mutex
@@ -36,7 +36,7 @@ func (f *fakeObserver) Paused(_ int, open bool) {
 	f.breaker = append(f.breaker, open)
 }
 
-// pausedAll is what was last said of the breaker.
+// pausedAll is the last reported state of the breaker.
 func (f *fakeObserver) pausedAll() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

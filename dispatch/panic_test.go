@@ -83,7 +83,7 @@ func TestPanicOfWhoeverIsToldOfADispatchHarmsNobody(t *testing.T) {
 	})
 }
 
-// panicky panics over one message.
+// panicky panics on one message.
 type panicky struct {
 	slog.Handler
 	over string
@@ -109,7 +109,7 @@ func TestItemWhoseWorkerPanickedIsNotHeldForEver(t *testing.T) {
 		}
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 			if verb == claim.Release {
-				return []int64{1}, nil // and nobody gets it again
+				return []int64{1}, nil // and it is not handed out again
 			}
 			return fakeStore{d}.putBack(verb, batch), nil
 		}
@@ -135,7 +135,7 @@ func TestPanicBeforeTheStartLeavesTheLeaseToRunOut(t *testing.T) {
 	})
 }
 
-// brokenGate panics when it is told that the dispatcher is busy for the first time.
+// brokenGate panics on its first call of Busy.
 type brokenGate struct {
 	Gate
 	broken bool
@@ -157,7 +157,7 @@ func TestPanicInTheClaimLoopEndsTheDispatcherInOrder(t *testing.T) {
 		d.enqueue(3)
 		d.onStart = starts(12 * time.Second)
 		d.StartTimeout = time.Minute
-		err := d.Run(t.Context()) // all are busy, and nobody has cancelled anything
+		err := d.Run(t.Context()) // all workers are busy, and nothing was cancelled
 		require.EqualError(t, err, "panic in the claim loop: boom")
 		require.Equal(t, 12*time.Second, d.now(), "what is under way is finished")
 		require.Len(t, d.seen().reported, 3)

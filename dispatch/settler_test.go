@@ -91,7 +91,7 @@ func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
 	})
 }
 
-// It may have met a row that somebody keeps locked.
+// It may wait for a locked row.
 func TestASettleThatTakesLongHoldsUpTheNextForAMoment(t *testing.T) {
 	bubble(t, 11, func(t *testing.T, d *desk) {
 		d.enqueue(10)

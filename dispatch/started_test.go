@@ -66,7 +66,7 @@ func TestWhatAFailedClaimDidNotSettleIsSettledWithoutIt(t *testing.T) {
 	})
 }
 
-// A row that somebody keeps locked is no outage, and nobody else waits for it.
+// A locked row is not an outage, and other items do not wait for it.
 func TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, d *desk) {
 		const unit = 10 * time.Millisecond

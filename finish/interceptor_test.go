@@ -18,7 +18,7 @@ import (
 
 const execution = "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"
 
-// ear is a store that hears what is said.
+// ear is a store that records reports.
 type ear struct {
 	mu    sync.Mutex
 	heard []string
@@ -38,7 +38,7 @@ func (e *ear) all() []string {
 	return append([]string{}, e.heard...)
 }
 
-// running runs a reporter, and has the answers of Temporal succeed unless a test says otherwise.
+// running runs a reporter. By default Temporal's answers succeed.
 func running(t *testing.T, test func(r *Reporter, e *ear)) {
 	t.Helper()
 	t.Parallel()

@@ -62,7 +62,7 @@ func within(t *testing.T, condition func() bool, message string) {
 	}
 }
 
-// wakes says whether a transaction that commits now would notify.
+// wakes reports whether a transaction that commits now would notify.
 func wakes(t *testing.T, pool *pgxpool.Pool) bool {
 	t.Helper()
 	var awake bool
@@ -74,7 +74,7 @@ func TestASleeperWaitsForWhoeverWasToldThatNobodySleeps(t *testing.T) {
 	t.Parallel()
 	url := sqltest.URL(t)
 	pool := sqltest.Pool(t, url)
-	_, err := pool.Exec(t.Context(), "select setval('pgdispatch.gate', 2)") // somebody is awake
+	_, err := pool.Exec(t.Context(), "select setval('pgdispatch.gate', 2)") // a replica is awake
 	require.NoError(t, err)
 	inFlight, err := pool.Begin(t.Context())
 	require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 	require.True(t, second.OnDuty())
 }
 
-// asked says whether the last that a session of that name has asked has this text in it.
+// asked reports whether the last query of the session with that name contains the text.
 func asked(t *testing.T, pool *pgxpool.Pool, name, text string) (is bool) {
 	t.Helper()
 	require.NoError(t, pool.QueryRow(t.Context(),
@@ -184,7 +184,7 @@ func TestACallIsHeard(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What a gate that was moved by another makes dear or late lasts for an interval at the most.
+// The effects of a gate that another session moved last for at most an interval.
 func TestAGateThatAnotherMovedIsSetAgain(t *testing.T) {
 	t.Parallel()
 	url := sqltest.URL(t)
@@ -208,7 +208,7 @@ func TestAGateThatAnotherMovedIsSetAgain(t *testing.T) {
 	within(t, func() bool { return !wakes(t, pool) }, "nobody is on duty")
 }
 
-// session is a GateSession whose lock is held by a transaction that was told that nobody sleeps.
+// session is a GateSession whose lock is held by a transaction that read the gate as open.
 type session struct {
 	mu    sync.Mutex
 	held  bool

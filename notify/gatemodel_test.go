@@ -15,17 +15,17 @@ const (
 	transactions = 3
 )
 
-// What a transaction is up to.
+// States of a transaction.
 const (
 	unborn    = iota
 	locked    // it inserted, holds the gate's lock shared, and will read the gate
-	toldAwake // it has read that nobody is to be notified, and holds the lock
+	toldAwake // it has read that it need not notify, and holds the lock
 	toldShut  // it has read that it is to notify at its commit, and holds the lock
 	committed // its row can be claimed
 	taken     // its row has been claimed
 )
 
-// What a replica is up to.
+// States of a replica.
 const (
 	looking = iota // will claim next
 	dry            // has claimed, found nothing, and will sleep
@@ -46,7 +46,7 @@ type world struct {
 	calls [replicas]bool // a call has
 }
 
-// rule is something that the gate relies on; each can be left out, to see what goes wrong.
+// rule is an assumption of the gate; tests can disable each to see what fails.
 type rule string
 
 const (
@@ -63,7 +63,7 @@ const (
 
 type step struct {
 	world
-	must bool // it happens sooner or later, whatever anybody else does
+	must bool // it happens eventually, whatever the others do
 }
 
 func (w world) steps(broken rule) []step {
@@ -77,7 +77,7 @@ func (w world) steps(broken rule) []step {
 	return next
 }
 
-// transact goes on with a transaction. It may stay open for ever.
+// transact continues a transaction. It may stay open forever.
 func (w world) transact(i int, broken rule) []step {
 	told := uint8(toldShut)
 	if w.awake {
@@ -215,7 +215,7 @@ func (w world) work(r uint8, broken rule) []step {
 	return next
 }
 
-// lost says that a committed row waits while a worker is free.
+// lost reports whether a committed row waits while a worker is free.
 func (w world) lost() bool {
 	row, free := false, false
 	for _, tx := range w.txs {

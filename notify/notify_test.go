@@ -21,10 +21,10 @@ import (
 
 func TestMain(m *testing.M) { sqltest.Main(m) }
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an expected event.
 const patience = 20 * time.Second
 
-// post is a listener on a real database, and another connection to speak to it.
+// post is a listener on a real database, and another connection that notifies it.
 type post struct {
 	*Listener
 	t     *testing.T
@@ -112,7 +112,7 @@ func (f pingerFunc) Ping(ctx context.Context, channel, payload string) error {
 	return f(ctx, channel, payload)
 }
 
-// lossBook is a slog handler that hears of lost connections.
+// lossBook is a slog handler that records lost connections.
 type lossBook struct{ *post }
 
 func (l lossBook) Enabled(context.Context, slog.Level) bool { return true }
@@ -144,7 +144,7 @@ func TestTellsOfRequestsToStopAndOfThoseThatMayHaveBeenMissed(t *testing.T) {
 	p.Stopping = func() { asked <- struct{}{} }
 	p.run()
 	p.hear("it listens")
-	<-asked // what was asked for before is not announced again
+	<-asked // an earlier request is not announced again
 	_, err := p.pool.Exec(t.Context(), "select pg_notify($1, '')", StopChannel)
 	require.NoError(t, err)
 	<-asked

@@ -8,7 +8,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// What was committed while the gate was open is announced by nobody.
+// A commit while the gate was open is not announced.
 func TestWhoeverFallsAsleepIsToldToLookOnceMore(t *testing.T) {
 	t.Parallel()
 	gate := newGate(t, sqltest.URL(t), "one")

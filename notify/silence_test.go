@@ -17,7 +17,7 @@ import (
 
 // server is a Postgres that knows LISTEN and nothing else, without a network: its connections work in bubbles.
 type server struct {
-	// mute sessions take what they are told and answer nothing. They are counted from 0, as they are made.
+	// mute sessions read requests without answering. They are numbered from 0, in order of creation.
 	mute func(session int) bool
 
 	mu       sync.Mutex
@@ -77,10 +77,10 @@ func (s *server) say(to *session, messages ...pgproto3.BackendMessage) {
 	for _, message := range messages {
 		to.backend.Send(message)
 	}
-	_ = to.backend.Flush() // whoever is gone does not hear it
+	_ = to.backend.Flush() // closed connections do not receive it
 }
 
-// Ping notifies whoever listens, through a connection that is not the listener's.
+// Ping notifies all listeners through another connection.
 func (s *server) Ping(_ context.Context, channel, payload string) error {
 	s.say(s.newest(), &pgproto3.NotificationResponse{PID: 1, Channel: channel, Payload: payload})
 	return nil
@@ -126,7 +126,7 @@ func runIn(t *testing.T, l *Listener) (stop func()) {
 		synctest.Wait()
 		cancel()
 		require.NoError(t, <-ended)
-		time.Sleep(time.Minute) // pgx says its farewells in the background
+		time.Sleep(time.Minute) // pgx closes connections in the background
 	}
 }
 
@@ -149,7 +149,7 @@ func TestSilentConnectionIsReplacedWithinNineSecondsWheneverItDies(t *testing.T)
 	}
 }
 
-// The worst: it dies when it has just been heard, and the next attempt to connect is not answered either.
+// The worst case: the connection dies just after a ping, and the next connection attempt is not answered either.
 func TestSilentConnectionAndASilentSuccessorAreGivenUpWithinNineSeconds(t *testing.T) {
 	t.Parallel()
 	for died := time.Duration(0); died <= 5*time.Second; died += 100 * time.Millisecond {

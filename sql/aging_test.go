@@ -88,7 +88,7 @@ func TestWhatHasWaitedTooLongTakesATenthAndNoMore(t *testing.T) {
 	require.InDelta(t, total/10, old, 2, "of %d", total)
 }
 
-// In a workspace with one slot each claim gives one item, whatever it asks for.
+// In a workspace with one slot each claim returns one item, however many it requests.
 func TestAFullWorkspaceKeepsItsPrioritiesToo(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -33,7 +33,7 @@ var badRows = []badRow{
 	with("params the JSON null", "params", "'null'", "PGD04", "params must be a JSON object, not null", "Wrap the value"),
 	with("params the SQL null", "params", "null", "23502", "", ""),
 	with("params one byte too large", "params", "jsonb_build_object('a', repeat('x', 1966080 - 8))",
-		"PGD05", "params has 1966081 bytes as text, the limit is 1966080", "Temporal accepts 2 MiB of input"),
+		"PGD05", "params has 1966081 bytes as text, which exceeds the limit of 1966080", "Temporal accepts 2 MiB of input"),
 	with("params large by numbers alone", "params", "('{\"a\": [' || repeat('1e131000,', 16) || '1]}')::jsonb", "PGD05", "params has 2096", "Temporal"),
 	with("params with a NUL", "params", `'{"a": "\u0000"}'`, "22P05", "", ""),
 	with("params with a lone surrogate", "params", `'{"a": "\ud800"}'`, "22P02", "", ""),
@@ -41,17 +41,17 @@ var badRows = []badRow{
 	with("params with NaN", "params", `'{"a": NaN}'`, "22P02", "", ""),
 	with("params cut off", "params", `'{"a": '`, "22P02", "", ""),
 
-	with("priority above", "priority", "101", "PGD06", "priority is 101, it must be between -100 and 100", "Higher runs first"),
-	with("priority below", "priority", "-101", "PGD06", "priority is -101, it must be between -100 and 100", "Higher runs first"),
-	with("priority absurd", "priority", "2147483647", "PGD06", "priority is 2147483647", "Higher runs first"),
+	with("priority above", "priority", "101", "PGD06", "priority 101 is out of range: it must be between -100 and 100", "Higher priorities run first"),
+	with("priority below", "priority", "-101", "PGD06", "priority -101 is out of range: it must be between -100 and 100", "Higher priorities run first"),
+	with("priority absurd", "priority", "2147483647", "PGD06", "priority 2147483647", "Higher priorities run first"),
 	with("priority beyond an integer", "priority", "9999999999", "22003", "", ""),
 	with("priority NaN", "priority", "'NaN'", "22P02", "", ""),
 	with("priority null", "priority", "null", "23502", "", ""),
 
-	with("run_at infinity", "run_at", "'infinity'", "PGD08", "run_at is infinity, it must lie", "Leave run_at out to run at once."),
-	with("run_at minus infinity", "run_at", "'-infinity'", "PGD08", "run_at is -infinity, it must lie", "Leave run_at out"),
-	with("run_at the last year there is", "run_at", "'294276-12-31 00:00Z'", "PGD08", "run_at is 294276-12-31", "Leave run_at out"),
-	with("run_at the first year there is", "run_at", "'4713-01-01 00:00Z BC'", "PGD08", "run_at is 4713-01-01", "Leave run_at out"),
+	with("run_at infinity", "run_at", "'infinity'", "PGD08", "run_at infinity is out of range: it must be", "Omit run_at to run immediately."),
+	with("run_at minus infinity", "run_at", "'-infinity'", "PGD08", "run_at -infinity is out of range: it must be", "Omit run_at"),
+	with("run_at the last year there is", "run_at", "'294276-12-31 00:00Z'", "PGD08", "run_at 294276-12-31", "Omit run_at"),
+	with("run_at the first year there is", "run_at", "'4713-01-01 00:00Z BC'", "PGD08", "run_at 4713-01-01", "Omit run_at"),
 	with("run_at beyond", "run_at", "'294277-01-01'", "22008", "", ""),
 	with("run_at null", "run_at", "null", "23502", "", ""),
 
@@ -64,13 +64,13 @@ var badRows = []badRow{
 	with("an ID of one's own", "id", "7", "428C9", "", ""),
 	with("execution_id null", "execution_id", "null", "23502", "", ""),
 
-	with("idempotency key empty", "idempotency_key", "''", "PGD09", "idempotency_key has 0 characters, it must have 1 to 200", "Leave it out"),
-	with("idempotency key too long", "idempotency_key", "repeat('x', 201)", "PGD09", "idempotency_key has 201 characters", "Leave it out, or use a hash"),
-	with("idempotency key of 6 kB", "idempotency_key", "repeat('x', 6000)", "PGD09", "idempotency_key has 6000 characters", "Leave it out"),
+	with("idempotency key empty", "idempotency_key", "''", "PGD09", "idempotency_key has 0 characters: it must have 1 to 200", "Omit it"),
+	with("idempotency key too long", "idempotency_key", "repeat('x', 201)", "PGD09", "idempotency_key has 201 characters", "Omit it, or use a hash"),
+	with("idempotency key of 6 kB", "idempotency_key", "repeat('x', 6000)", "PGD09", "idempotency_key has 6000 characters", "Omit it"),
 	with("traceparent in upper case", "traceparent", "'00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01'",
-		"PGD10", "traceparent is not a W3C trace context", "It looks like 00-"),
-	with("traceparent with a line feed", "traceparent", `E'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n'`, "PGD10", "traceparent", "It looks"),
-	with("traceparent empty", "traceparent", "''", "PGD10", "traceparent", "It looks like 00-"),
+		"PGD10", "traceparent is not a valid W3C trace context", "Use the format 00-"),
+	with("traceparent with a line feed", "traceparent", `E'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n'`, "PGD10", "traceparent", "Use the format"),
+	with("traceparent empty", "traceparent", "''", "PGD10", "traceparent", "Use the format 00-"),
 }
 
 // with is a row that is good but for one column.
@@ -80,13 +80,13 @@ func with(name, column, value, code, message, hint string) badRow {
 
 // owned is a row that sets a column which only pgdispatch sets.
 func owned(column, value string) badRow {
-	return with(column+" = "+value, column, value, "PGD07", "status, attempts, errors, claims, leases and times of an item are set by pgdispatch",
+	return with(column+" = "+value, column, value, "PGD07", "an insert must not set status, attempts, errors, claims, leases or times of an item",
 		"Set only workspace_id")
 }
 
 // claimed is a row that sets a column which an item has from its claim on.
 func claimed(column, value string) badRow {
-	return with(column+" = "+value, column, value, "PGD07", "an item that waits has no claim, no lease and no end", "Leave out claimed_by")
+	return with(column+" = "+value, column, value, "PGD07", "a PENDING item must not have a claim, lease or end", "Omit claimed_by")
 }
 
 func (r badRow) statement(w, other tenant) string {
@@ -139,7 +139,7 @@ func TestEnqueueKeepsWhatIsOddButLegal(t *testing.T) {
 	require.Contains(t, params, `{"a": "`+strings.Repeat("x", 1966080-9)+`"}`)
 }
 
-// Until roles exist, whoever may insert may also force an ID. It does no harm but to the order among equals.
+// Until roles exist, every role that may insert may also force an ID. That affects only the order of equal items.
 func TestAForcedIDIsALimitThatIsKnown(t *testing.T) {
 	t.Parallel()
 	f := open(t)

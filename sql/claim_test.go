@@ -248,7 +248,7 @@ func TestAnItemThatLostItsHolderThreeTimesIsAProblem(t *testing.T) {
 	require.Equal(t, 4, *last.items[0].AttemptCount)
 }
 
-// A lane remembers its head's priority. Where that head is gone without a word, its next item is found in the same claim.
+// A lane remembers its head's priority. If the head has disappeared unnoticed, the same claim finds the next item.
 func TestAHeadThatWasWithdrawnHidesNothingBehindIt(t *testing.T) {
 	t.Parallel()
 	for name, withdraw := range map[string]string{

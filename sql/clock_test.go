@@ -9,7 +9,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// clockMoves is what a jump of the database's clock looks like to the rows: all they say of the present moves the other way.
+// clockMoves simulates a jump of the database's clock: it shifts the times in all rows in the opposite direction.
 func (f fixture) clockMoves(by time.Duration) {
 	f.t.Helper()
 	f.exec(`update pgdispatch.workflow_execution_queue
@@ -69,7 +69,7 @@ func TestARowThatIsLockedDoesNotHoldTheShorteningUp(t *testing.T) {
 	require.Equal(t, 1, one[int](f.impatient(), "select pgdispatch.shorten_leases()"))
 }
 
-// A clock that jumps forward ends every lease at once: nobody settles any more, and all go back once.
+// A jump forward ends every lease: settles fail, and all items are recovered once.
 func TestAClockThatIsSetForwardFencesEveryHolder(t *testing.T) {
 	t.Parallel()
 	f := open(t)

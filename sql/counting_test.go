@@ -9,7 +9,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// A memory may be wrong in any way: these tests send what one might send that is.
+// A replica's memory may be wrong in any way: these tests send what a wrong memory might send.
 
 func (f fixture) epoch() string {
 	f.t.Helper()
@@ -109,7 +109,7 @@ func TestGrantsAddUp(t *testing.T) {
 	}
 }
 
-// What is taken must still be what was looked at.
+// The claimed row must still be the row that was examined.
 func TestAnItemThatIsChangedBesideAClaimIsNotTaken(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]string{
@@ -147,7 +147,7 @@ func TestOnlyAClaimGivesAnItemASlot(t *testing.T) {
 			in.exec("set local " + session)
 			refusal := in.refused("update pgdispatch.workflow_execution_queue set "+set+" where id = $1", id)
 			require.Equal(t, "PGD20", refusal.Code, name)
-			require.Contains(t, refusal.Message, "would hold a slot that no claim has counted", name)
+			require.Contains(t, refusal.Message, "cannot take a slot without a claim", name)
 			require.NoError(t, tx.Rollback(t.Context()))
 		}
 	}
@@ -174,7 +174,7 @@ func TestAClaimThatTakesNothingWritesNothing(t *testing.T) {
 	require.Equal(t, before, f.epoch())
 }
 
-// Whoever looks for leases, and whoever counts, goes by tokens.
+// Searches for leases and counts both use tokens.
 func TestALeaseThatIsPutBackDrawsAToken(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -206,7 +206,7 @@ func (f fixture) snapshot() string {
 	return one[string](f, "select pg_current_snapshot()::text")
 }
 
-// told is what a look says has changed since a snapshot: workspaces, or "all".
+// told returns the changes since a snapshot: workspaces, or "all".
 func (f fixture) told(seen string) []string {
 	f.t.Helper()
 	return all[string](f, "select distinct coalesce(l.workspace_id::text, 'all') from ("+sql.Text("look")+") l where l.changed", seen)
@@ -276,7 +276,7 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 	}
 }
 
-// hidden inserts items as logical replication brings them: no trigger sees them, and they are of another cluster's transaction.
+// hidden inserts items as logical replication does: triggers do not fire, and their transaction belongs to another cluster.
 func (f fixture) hidden(w tenant, priority, n int, due time.Duration, xid string) []int64 {
 	f.t.Helper()
 	in, tx := f.begin()
@@ -287,7 +287,7 @@ func (f fixture) hidden(w tenant, priority, n int, due time.Duration, xid string
 	return ids
 }
 
-// Another cluster counts its transactions from another number, higher or lower; a memory from before it must read everything anew.
+// Another cluster has other transaction IDs, higher or lower; an older memory must be reloaded completely.
 func TestAMemoryThatMayHaveMissedSomethingReadsEverythingAnew(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ forget string }{

@@ -41,19 +41,19 @@ func (f fixture) discard(id int64) bool {
 	return one[bool](f, "select pgdispatch.discard($1)", f.execution(id))
 }
 
-// fail ends a batch for good.
+// fail fails a batch permanently.
 func (f fixture) fail(b batch, reason string) []int64 {
 	f.t.Helper()
 	return all[int64](f, sql.Text("fail"), b.ids(), b.tokens(), repeated(len(b.items), reason))
 }
 
-// retry counts a failure against each item of a batch; they are due again at once.
+// retry counts a failure for each item of a batch; they are due again immediately.
 func (f fixture) retry(b batch, reason string) []int64 {
 	f.t.Helper()
 	return all[int64](f, sql.Text("retry"), b.ids(), b.tokens(), repeated(len(b.items), reason), repeated(len(b.items), time.Duration(0)), repeated(len(b.items), false))
 }
 
-// dead enqueues so many items and fails them.
+// dead enqueues n items and fails them.
 func (f fixture) dead(w tenant, n int) []int64 {
 	f.t.Helper()
 	ids := f.items(w, n)
@@ -61,7 +61,7 @@ func (f fixture) dead(w tenant, n int) []int64 {
 	return ids
 }
 
-// killed claims so many items and fails them.
+// killed claims n items and fails them.
 func (f fixture) killed(n int) {
 	f.t.Helper()
 	for n > 0 {
@@ -202,7 +202,7 @@ func TestABulkReplayLeavesOutWhatIsNotOpenOrHasLostItsDefinition(t *testing.T) {
 
 	refusal := f.refused("select pgdispatch.replay($1)", f.execution(ids[4]))
 	require.Equal(t, "PGD02", refusal.Code)
-	require.Equal(t, fmt.Sprintf("workflow definition %s of item %d is gone", gone.definition, ids[4]), refusal.Message)
+	require.Equal(t, fmt.Sprintf("workflow definition %s of item %d was deleted", gone.definition, ids[4]), refusal.Message)
 	require.True(t, f.discard(ids[4]))
 }
 
@@ -258,11 +258,11 @@ func TestWhatIsNoDeadLetterIsRefusedByName(t *testing.T) {
 	}{
 		{[]any{nobody, "me"}, "PGD23", "no item has execution " + nobody, "Use the execution_id of a row of pgdispatch.dead_letters."},
 		{[]any{nil, "me"}, "PGD23", "no item has execution null", "Use the execution_id"},
-		{[]any{waiting, "me"}, "PGD24", fmt.Sprintf("item %d is PENDING, only a FAILED one is replayed or discarded", id), ""},
-		{[]any{letter, ""}, "PGD25", "who must have 1 to 200 characters and no control characters", "Name whoever decides it"},
-		{[]any{letter, nil}, "PGD25", "who must have", "Name whoever decides it"},
-		{[]any{letter, strings.Repeat("x", 201)}, "PGD25", "who must have", "Name whoever decides it"},
-		{[]any{letter, "me\x1b[2J"}, "PGD25", "who must have", "Name whoever decides it"},
+		{[]any{waiting, "me"}, "PGD24", fmt.Sprintf("item %d is PENDING: only FAILED items can be replayed or discarded", id), ""},
+		{[]any{letter, ""}, "PGD25", "who must have 1 to 200 characters and no control characters", "Pass the name of the person"},
+		{[]any{letter, nil}, "PGD25", "who must have", "Pass the name of the person"},
+		{[]any{letter, strings.Repeat("x", 201)}, "PGD25", "who must have", "Pass the name of the person"},
+		{[]any{letter, "me\x1b[2J"}, "PGD25", "who must have", "Pass the name of the person"},
 	} {
 		for _, verb := range []string{"replay", "discard"} {
 			refusal := f.refused("select pgdispatch."+verb+"($1, $2)", row.arguments...)
@@ -286,7 +286,7 @@ func TestAReplayDeletedBeforeItsEndLeavesTheDeadLetterOpen(t *testing.T) {
 	r := f.replay(ids[1])
 	require.False(t, r.Replayed)
 	require.Equal(t, failed, *r.ID)
-	require.Nil(t, r.ExecutionID, "it is gone")
+	require.Nil(t, r.ExecutionID, "it was deleted")
 
 	again := f.replayed(waiting)
 	f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", again)

@@ -188,7 +188,7 @@ func TestAHolderThatComesBackClearsTheSuspicion(t *testing.T) {
 	require.Zero(t, lost())
 }
 
-// result is what an execution keeps of its workflow's result.
+// result returns the stored result of an execution.
 func (f fixture) result(id int64) string {
 	f.t.Helper()
 	return one[string](f, "select concat_ws('; ', e.result::text, e.result_note) from pgdispatch.workflow_executions e where e.queue_item_id = $1", id)
@@ -210,12 +210,12 @@ func TestFinishKeepsAResultThatIsNotTooLarge(t *testing.T) {
 		{"COMPLETED", nil, `null`, `null`},
 		{"COMPLETED", nil, nil, ``},
 		{"COMPLETED", `encoding "binary/encrypted"`, nil, `encoding "binary/encrypted"`},
-		{"COMPLETED", nil, `"abcdefghijklmnopqrs"`, `21 bytes, more than the 20 that the settings keep`},
+		{"COMPLETED", nil, `"abcdefghijklmnopqrs"`, `21 bytes: exceeds result-bytes, 20`},
 		{"FAILED", "boom", `{"total": 3}`, ``},
-		// What Postgres does not take must not keep the end from being recorded.
-		{"COMPLETED", nil, `"\u0000"`, `JSON that Postgres does not take: not kept`},
-		{"COMPLETED", nil, `"\ud800"`, `JSON that Postgres does not take: not kept`},
-		{"COMPLETED", nil, `1e999999999`, `JSON that Postgres does not take: not kept`},
+		// A result that Postgres rejects must not prevent the end from being recorded.
+		{"COMPLETED", nil, `"\u0000"`, `JSON that Postgres rejects: not stored`},
+		{"COMPLETED", nil, `"\ud800"`, `JSON that Postgres rejects: not stored`},
+		{"COMPLETED", nil, `1e999999999`, `JSON that Postgres rejects: not stored`},
 	} {
 		id := b.ids()[n]
 		require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), row.outcome, row.note, row.result), "%v", row)
@@ -241,7 +241,7 @@ func TestAResultThatNoServerCanReadEndsItsExecutionAllTheSame(t *testing.T) {
 	require.Equal(t, "COMPLETED", f.status(id))
 }
 
-// finishAll says of items how their workflows ended, and returns what is answered of each: whether it is the first to say so.
+// finishAll reports the ends of items' workflows, and returns for each whether it was the first report.
 func (f fixture) finishAll(ids []int64, outcomes []string, reasons, results []any) map[int64]bool {
 	f.t.Helper()
 	executions, of := make([]string, len(ids)), map[string]int64{}

@@ -9,7 +9,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// The first holder repeats a settle whose answer it never got, when the item is another's already.
+// The first holder repeats a settle whose answer was lost, after another replica has claimed the item.
 func TestARepeatedStartHasATokenOfItsOwn(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -97,7 +97,7 @@ func TestALeaseThatIsRenewedBesideASweeperStays(t *testing.T) {
 	require.Equal(t, b.ids(), f.dispatched(b))
 }
 
-// What a dispatcher that wants to sleep waits for: see functions/wake.sql.
+// The condition that a dispatcher waits for before it sleeps: see functions/wake.sql.
 func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]func(in fixture, w tenant, waiting int64){

@@ -27,7 +27,7 @@ type database interface {
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
-// fixture is a test's own database with short words for what the tests do there.
+// fixture is a test's own database, with helpers.
 type fixture struct {
 	t        testing.TB
 	pool     *pgxpool.Pool
@@ -165,7 +165,7 @@ func (f fixture) execution(id int64) string {
 	return one[string](f, "select execution_id::text from pgdispatch.workflow_execution_queue where id = $1", id)
 }
 
-// claimRow is an item as a claim gives it; nil is what it does not have.
+// claimRow is an item as returned by a claim; nil fields are absent.
 type claimRow struct {
 	ID                          *int64
 	LeaseToken                  *int64
@@ -272,7 +272,7 @@ func some[T comparable](value T) *T {
 	return &value
 }
 
-// forget has all replicas know nothing, as if they were started anew.
+// forget clears the memory of all replicas, as after a restart.
 func (f fixture) forget() {
 	f.replicas.Lock()
 	defer f.replicas.Unlock()
@@ -335,7 +335,7 @@ func (f fixture) oneRunning() int64 {
 	return id
 }
 
-// release hands a batch back; unknown: a start was sent that nobody answered.
+// release releases a batch; unknown: a start was sent and not answered.
 func (f fixture) release(b batch, unknown bool) []int64 {
 	f.t.Helper()
 	return all[int64](f, sql.Text("release"), b.ids(), b.tokens(), repeated(len(b.items), ""), repeated(len(b.items), unknown))

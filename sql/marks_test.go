@@ -10,7 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// endings is what activity says of all minutes: how many items completed, failed and were cancelled.
+// endings sums the activity of all minutes: completed, failed and cancelled items.
 func (f fixture) endings() []int64 {
 	f.t.Helper()
 	return one[[]int64](f, `select array[coalesce(sum(completed), 0), coalesce(sum(failed), 0), coalesce(sum(cancelled), 0)]::bigint[]
@@ -69,7 +69,7 @@ func TestEachEndCountsOnceHoweverLateItsTransactionCommits(t *testing.T) {
 	require.Equal(t, []int64{2, 1, 1}, f.endings())
 }
 
-// A replica looks every few seconds: a mark is there for half a minute at least, and for as long as its transaction may be unseen.
+// Replicas check every few seconds: a mark is kept for at least half a minute, and while its transaction may be unseen.
 func TestAMarkStaysUntilEverybodyHasHadTimeToReadIt(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -62,7 +62,7 @@ func TestAnUnansweredStartStaysInItsNamespace(t *testing.T) {
 	require.Equal(t, []string{"first"}, all[string](f, "select namespace from pgdispatch.workflow_executions"))
 }
 
-// A misspelt namespace can be corrected, and what waits for it follows.
+// A misspelt namespace can be corrected, and its waiting items follow.
 func TestAStartThatWasRefusedFollowsItsDefinition(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -154,7 +154,7 @@ func TestANamespaceGivesAsManyAsItIsAllowed(t *testing.T) {
 	require.Equal(t, map[string]int{"slow": 7}, count(f.claim(20)))
 }
 
-// A suspect is handed over alone, by whoever holds nothing. One that must wait for its namespace holds up nobody.
+// A suspect is started alone, by a replica that holds nothing. A suspect that waits for its namespace delays no other item.
 func TestASuspectOfAClosedNamespaceHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -187,7 +187,7 @@ func TestNobodyStarvesBesideAClosedNamespace(t *testing.T) {
 	require.Fail(t, "what has waited longest, of what may start, has its turn")
 }
 
-// What a closed namespace costs does not grow with what waits for it, nor is it looked for again and again.
+// The cost of a closed namespace does not grow with its waiting items, and it is not searched repeatedly.
 func TestAClosedNamespaceCostsALookALane(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// heard runs do and returns how many wake-ups a listening connection got from it.
+// heard runs do and returns the number of wake-ups that a listening connection received.
 func (f fixture) heard(do func()) int {
 	f.t.Helper()
 	return len(f.payloads(do))

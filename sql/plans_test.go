@@ -89,7 +89,7 @@ func withdrawalReads(c fixture) {
 	require.LessOrEqual(c.t, seen.Index, int64(2*1000))
 }
 
-// claimReads looks at an item's whole way.
+// claimReads checks an item's whole lifecycle.
 func claimReads(c fixture, quiet tenant) {
 	c.t.Helper()
 	c.exec("set enable_seqscan = off") // as a replica has it: where there is an index to use, it is used
@@ -112,7 +112,7 @@ func claimReads(c fixture, quiet tenant) {
 	}
 }
 
-// readsRead looks at what the sweeper, applications and operators ask for.
+// readsRead checks the queries of the sweeper, applications and operators.
 func readsRead(c fixture, quiet tenant) {
 	c.t.Helper()
 	c.items(quiet, 3)
@@ -143,7 +143,7 @@ func readsRead(c fixture, quiet tenant) {
 	}
 }
 
-// listsRead looks at what is written down once a minute, and at the list of those who wait longest, page by page.
+// listsRead checks the statistics recorded once a minute, and the list of longest waiting workspaces, page by page.
 func listsRead(c fixture) {
 	c.t.Helper()
 	c.exec("delete from pgdispatch.activity")
@@ -215,7 +215,7 @@ func TestNoStatementFindsItsIndexByWhatIsDropped(t *testing.T) {
 	}
 }
 
-// Statistics of a moment at which nothing runs make the index of what runs the smallest there is, and a plan that is made then is kept.
+// Statistics taken while nothing runs make the index of running items the smallest, and a plan made then is kept.
 func TestARowIsFoundByItsKeyHoweverFewRanWhenThatWasPlanned(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -267,7 +267,7 @@ func TestARowIsFoundByItsKeyHoweverFewRanWhenThatWasPlanned(t *testing.T) {
 	}
 }
 
-// Where the claim knows who is going to watch, the settle of an execution changes no indexed column.
+// If the claim knows the watcher, the settle of an execution changes no indexed column.
 func TestASettleThatTheClaimForesawIsHeapOnly(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

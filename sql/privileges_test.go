@@ -77,7 +77,7 @@ func TestNothingIsGrantedToEverybody(t *testing.T) {
 	require.Empty(t, all[string](f, privileges, address.User.Username()))
 }
 
-// A function that runs as its owner must not find somebody else's operators and tables.
+// A security definer function must not resolve operators and tables of other users.
 func TestWhatRunsAsTheOwnerHasItsSearchPathPinned(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -109,7 +109,7 @@ func TestEveryRoleExecutesTheStatementsOfTheGoldenFile(t *testing.T) {
 	requireGolden(t, "statements.golden", text)
 }
 
-// mayExecute says whether no statement of the verb was denied, in a transaction that is rolled back.
+// mayExecute reports whether no statement of the verb was denied, in a transaction that is rolled back.
 func (f fixture) mayExecute(w tenant, verb, role string) bool {
 	f.t.Helper()
 	may := true

@@ -35,7 +35,7 @@ type entry struct {
 	heldTo          int64
 }
 
-// standing is what an answer says beside the items.
+// standing is the part of an answer besides the items.
 type standing struct {
 	ids       []int64
 	Epoch     *string  `json:"epoch"`

@@ -70,7 +70,7 @@ func TestARateBelowOneASecondGivesOneAtATime(t *testing.T) {
 	require.Len(t, f.claim(10).items, 1)
 }
 
-// The timer is never too early: a dispatcher that looks when it was told to finds an item.
+// The timer never fires too early: a dispatcher that checks at the given time finds an item.
 func TestTheTimeToLookAgainIsWhenTheRateAllowsOne(t *testing.T) {
 	t.Parallel()
 	for _, perSecond := range []float64{0.0001, 0.3, 3, 7, 13, 333, 9999} {
@@ -143,7 +143,7 @@ func TestARepeatedStartNeedsNoRate(t *testing.T) {
 	require.Equal(t, first.ids(), f.claim(3).ids())
 }
 
-// Over a real stretch of time: in any window there are at most as many as the bucket holds and the rate brings.
+// In real time: any window contains at most the bucket's size plus the rate's refill.
 func TestARateIsExactOverManyClaimers(t *testing.T) {
 	t.Parallel()
 	f := open(t)

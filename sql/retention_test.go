@@ -26,7 +26,7 @@ func (f fixture) deleteFinished(atMost int) deleted {
 	return answer
 }
 
-// anew lets the next pass begin at once, as if its minute were over.
+// anew lets the next pass begin immediately, as if a minute had passed.
 func (f fixture) anew() fixture {
 	f.t.Helper()
 	f.exec("update pgdispatch.retention_walk set next_pass_at = '-infinity'")
@@ -49,7 +49,7 @@ func (f fixture) age(d time.Duration, ids ...int64) {
 	require.NoError(f.t, tx.Commit(f.t.Context()))
 }
 
-// done enqueues so many items and has their workflows complete.
+// done enqueues n items whose workflows complete.
 func (f fixture) done(w tenant, n int) []int64 {
 	f.t.Helper()
 	ids := f.items(w, n)

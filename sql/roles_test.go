@@ -71,7 +71,7 @@ func TestAnOperatorReadsWhatAReaderDoes(t *testing.T) {
 		and has_function_privilege('pgdispatch_reader', p.oid, 'EXECUTE') and not has_function_privilege('pgdispatch_operator', p.oid, 'EXECUTE')`))
 }
 
-// What it may do is done by the commands in cmd/pgdispatch; this is what it may not.
+// The tests in cmd/pgdispatch cover what it may do; this covers what it may not.
 func TestAnOperatorChangesNeitherWorkNorDefinitionsNorTheLogOfItsChanges(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -129,7 +129,7 @@ func TestAnEnqueuerCopiesIntoTheTable(t *testing.T) {
 	require.EqualValues(t, 3, tag.RowsAffected())
 }
 
-// everyColumn is how a client inserts that knows of no defaults, with what it must not set.
+// everyColumn is an insert by a client that names every column, including those it must not set.
 const everyColumn = `
 insert into pgdispatch.enqueue
     (id, execution_id, workspace_id, workflow_definition_id, status, priority, run_at, params, idempotency_key, traceparent,
@@ -250,7 +250,7 @@ func TestADispatcherDoesItsWorkInIsolation(t *testing.T) {
 	require.True(t, dispatcher.finish(b.ids()[0], "COMPLETED"))
 }
 
-// Somebody without the right to create roles gets a schema that works, and is told what is missing.
+// A role that may not create roles gets a working schema and a warning about missing roles.
 func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	t.Parallel()
 	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{})

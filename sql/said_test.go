@@ -8,7 +8,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// said are the ways in which an application says that a workflow has ended.
+// said lists the ways in which an application reports the end of a workflow.
 var said = map[string]string{
 	"finish":        "select pgdispatch.finish($1, 'FAILED', 'no gas')",
 	"update":        "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' where id = $1",
@@ -88,7 +88,7 @@ func TestWhatWasNeverStartedCannotHaveEnded(t *testing.T) {
 	require.True(t, one[bool](f, "select not exists (select from pgdispatch.workflow_executions where finished_at is null)"))
 }
 
-// Somebody moved the item by hand: its execution is not watched for ever.
+// The item was moved by hand: its execution is not watched forever.
 func TestFinishEndsAnExecutionWhoseItemHasEnded(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -98,7 +98,7 @@ func TestFinishEndsAnExecutionWhoseItemHasEnded(t *testing.T) {
 	require.Equal(t, "FAILED", one[string](f, "select status from pgdispatch.workflow_executions where finished_at is not null"))
 }
 
-// The settle has the item and wants the execution; the application has the execution and wants the item.
+// The settle has locked the item and waits for the execution; the application has locked the execution and waits for the item.
 func TestAPlainUpdateDoesNotWaitForWhoeverHasTheItem(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -134,7 +134,7 @@ func TestApplicationsSayWhatAWorkflowReturned(t *testing.T) {
 			f.exec(statement, f.execution(large))
 			f.dispatched(b)
 			require.Equal(t, "COMPLETED", f.status(early))
-			require.Equal(t, "12 bytes, more than the 5 that the settings keep", f.result(large))
+			require.Equal(t, "12 bytes: exceeds result-bytes, 5", f.result(large))
 			require.False(t, one[bool](f, sql.Text("finish"), f.execution(settled), "COMPLETED", "late", "7"))
 			require.Equal(t, `{"total": 3}`, f.result(settled), "the first counts")
 		})

@@ -48,7 +48,7 @@ with relation as (
 )
 select regexp_replace(text, '\s+', ' ', 'g') from line order by text collate "C"`
 
-// bodies describes what catalogue leaves out because it would be too much to read.
+// bodies describes what catalogue omits for brevity.
 const bodies = `
 select pg_get_functiondef(p.oid) from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace
 union all
@@ -112,7 +112,7 @@ func TestTiersAreSeeded(t *testing.T) {
 	require.Equal(t, "(t,100,f,00:01:00,,,4096)", one[string](f, "select s::text from pgdispatch.settings s"))
 }
 
-// What must be true in each state is a constraint, so that no statement, trigger or hand can make it false.
+// The invariants of each state are a constraint, so that no statement or trigger can violate them.
 func TestEveryStateHasConstraintsThatHoldIt(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rounds is the whole way of items, one after another, each step in a transaction of its own.
+// rounds runs items through their whole lifecycle, one after another, each step in its own transaction.
 func (f fixture) rounds(rounds int, later time.Duration) {
 	f.t.Helper()
 	for n := range rounds {

@@ -20,7 +20,7 @@ const (
 	raisedStatement = `(?s)raise exception ` + quoted + `[^;]*?using errcode = '(\w+)',\s*hint = ` + quoted
 )
 
-// raisedBy says what a client did, where that is not the function's name.
+// raisedBy describes the client's action if it is not the function's name.
 var raisedBy = map[string]string{
 	"item_enqueued": "an insert of items", "refuse_item": "an insert of items", "item_stage": "an insert or update of items", "check_values": "an insert or update of items",
 	"refuse_change": "an update of items", "item_moved": "an update of items", "execution_said": "an update of executions",

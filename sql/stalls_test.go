@@ -34,7 +34,7 @@ func lines(f fixture, statement string, args ...any) []string {
 	return found
 }
 
-// turn takes the turn to look, and returns the task queues with how many executions each has.
+// turn takes the turn to check, and returns the task queues with their numbers of executions.
 func (f fixture) turn() []string {
 	f.t.Helper()
 	return lines(f, sql.Text("stall_turn"), time.Minute, time.Minute, 2)
@@ -62,7 +62,7 @@ func (f fixture) record(idle []string, asked, failing []string, silent ...string
 		append([]string{}, failing...), times(failing, "default"), times(failing, "it fails"), append([]string{}, silent...))
 }
 
-// running has so many items of a workspace run, and returns their executions in order.
+// running starts n items of a workspace and returns their executions in order.
 func (f fixture) running(w tenant, n int) []string {
 	f.t.Helper()
 	f.items(w, n)

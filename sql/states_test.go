@@ -109,7 +109,7 @@ func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 	return id
 }
 
-// arguments that make each verb do what it does to an item, if the item's state lets it.
+// arguments for each verb that change an item, if its state allows it.
 func arguments(verb string, id int64, execution, workspace string) [][]any {
 	ids, tokens, texts := []int64{id}, []int64{1}, []string{"text"}
 	switch verb {
@@ -331,13 +331,13 @@ func TestAMoveThatThereIsNotIsRefused(t *testing.T) {
 					finished_at = case when $2 in ('COMPLETED', 'FAILED', 'CANCELLED') then clock_timestamp() end
 				where id = $1`, id, to)
 			require.Equal(t, "PGD20", refusal.Code, "%s -> %s: %s", from, to, refusal.Message)
-			require.Equal(t, fmt.Sprintf("item %d is %s, it cannot become %s", id, from, to), refusal.Message)
+			require.Equal(t, fmt.Sprintf("item %d is %s and cannot become %s", id, from, to), refusal.Message)
 			require.NoError(t, tx.Rollback(t.Context()))
 		}
 	}
 }
 
-// What a client may type has its limits in an update too.
+// The limits of client input also apply to updates.
 func TestAnUpdateIsHeldToTheLimitsOfAnInsert(t *testing.T) {
 	t.Parallel()
 	f := open(t)

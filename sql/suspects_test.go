@@ -23,7 +23,7 @@ func (f fixture) suspects(w tenant, n int) []int64 {
 	return ids
 }
 
-// A process that dies of an item takes what it holds beside it along, and that is claimed first and together again.
+// A process that dies of an item loses its other items too; they are claimed first and together again.
 func TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -202,7 +202,7 @@ func TestASuspectThatCannotBeClaimedStopsNobody(t *testing.T) {
 	}
 }
 
-// What an owner does not know of, because the answer to its claim was lost, ends with its lease and not with a settle.
+// Items unknown to their owner, because the claim's answer was lost, are recovered when their lease expires.
 func TestAnExpiredLeaseThatCannotBePutBackKeepsNoSuspectWaiting(t *testing.T) {
 	t.Parallel()
 	f := open(t)

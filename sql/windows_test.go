@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A claim finds what is new by the transactions that its predecessor did not see. These tests look for a row between two.
+// A claim finds new rows by the transactions that its predecessor did not see. These tests search for rows missed in between.
 
 func TestAnItemIsFoundHoweverLongItsTransactionStaysOpen(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestAClaimThatIsRolledBackForgetsNothing(t *testing.T) {
 	require.Equal(t, rolledBack.ids(), f.claim(10).ids())
 }
 
-// What is freed counts once, in the first claim whose snapshot sees it, whoever was open meanwhile.
+// A freed slot counts once, in the first claim whose snapshot sees it, whatever other transactions were open.
 func TestAFreedSlotCountsOnceWhateverWasOpen(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -163,7 +163,7 @@ func TestANewPriorityInABacklogIsSeenAtOnce(t *testing.T) {
 	require.Equal(t, []int64{older}, f.claim(1).ids(), "an item that is older and committed later")
 }
 
-// What fell due while its lane was full, or paused, is there when it is not.
+// Items that became due while their lane was full or paused are found afterwards.
 func TestWhatFellDueWhileItsLaneWasShutIsServedWhenItOpens(t *testing.T) {
 	t.Parallel()
 	for name, shut := range map[string]struct{ shut, open string }{

@@ -46,7 +46,7 @@ func TestAClockThatIsDisciplinedIsNoAlarm(t *testing.T) {
 	}
 }
 
-// Neither a statement that failed nor one that took long says anything about the clock.
+// Failed and slow statements are not evidence of a clock jump.
 func TestASlowSweepIsNoJump(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		b.onSweep = func(int) (Swept, error) {

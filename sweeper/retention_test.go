@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shredder is a retention for a synctest bubble. Its store answers with what a test says, call by call, and then with nothing.
+// shredder is a retention for a synctest bubble. Its store gives preset answers, and then empty ones.
 type shredder struct {
 	*Retention
 	log     logBook

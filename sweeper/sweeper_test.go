@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// broom is a sweeper for a synctest bubble. A sweep finds nothing, unless a test says otherwise.
+// broom is a sweeper for a synctest bubble. By default a sweep finds nothing.
 // All times are counted from the broom's making.
 type broom struct {
 	*Sweeper

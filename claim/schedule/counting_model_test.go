@@ -12,7 +12,7 @@ const (
 	undrawn       = 100 // a token that is never drawn
 )
 
-// What a row does.
+// States of a row.
 const (
 	rowWaits byte = iota
 	rowClaimed
@@ -22,7 +22,7 @@ const (
 	rowForgettable // ended, by a commit that is not on disk yet
 )
 
-// What is under way with a row.
+// Open changes of a row.
 const (
 	nothingOpen byte = iota
 	openRequeue
@@ -57,7 +57,7 @@ type rules struct {
 	epochIgnored   bool // receipts outlive a crash
 	rolledBackTold bool // the answer of a claim that was rolled back is used
 	notCumulative  bool // each entry is granted for itself
-	aboveLastUsed  bool // a receipt for tokens that nobody has drawn is used
+	aboveLastUsed  bool // a receipt for tokens that were not drawn is used
 	floorNotCapped bool // a floor may be above the next token
 	countedEarly   bool // the count does not wait for the lock
 	oneToken       bool // all items of a claim get the same token
@@ -76,7 +76,7 @@ type setting struct {
 	rollback bool // claims and requeues roll back
 	crash    bool
 	moved    bool // the database is copied without its sequence; its epoch is new
-	lie      bool // a receipt is of tokens that nobody has drawn
+	lie      bool // a receipt covers tokens that were not drawn
 	solo     bool // one replica only
 	kill     bool
 	twice    bool // proposals name a lane twice
@@ -135,7 +135,7 @@ func (m *model) busy() bool {
 		slices.ContainsFunc(m.replicas[:], func(r modelReplica) bool { return r.phase > 0 })
 }
 
-// row does what can happen to an item without a claim.
+// row emits the changes of an item without a claim.
 func (x *explorer) row(m model, n int) {
 	r := &m.rows[n]
 	was := *r
@@ -200,7 +200,7 @@ func (x *explorer) crashes(m model) {
 	}
 }
 
-// replica does what a replica can.
+// replica emits the possible steps of a replica.
 func (x *explorer) replica(m model, n int) {
 	r := &m.replicas[n]
 	was := *r
@@ -261,7 +261,7 @@ func (x *explorer) replica(m model, n int) {
 	}
 }
 
-// claims is who has the lock; negative: nobody.
+// claims is the holder of the lock; negative means none.
 func (m *model) claims() int {
 	return slices.IndexFunc(m.replicas[:], func(r modelReplica) bool { return r.phase > 0 })
 }

@@ -96,7 +96,7 @@ func (m *model) simplify() {
 	m.last = rank[m.last]
 }
 
-// explore goes through all states there are, the nearest first. It returns how many, and after how many steps a limit was passed; -1: never.
+// explore visits all states, nearest first. It returns their number, and after how many steps a limit was exceeded, or -1.
 func explore(s setting, without rules, most int) (states, steps int) {
 	begin := model{limits: s.limits}
 	for n, lane := range s.lanes {
@@ -131,7 +131,7 @@ func explore(s setting, without rules, most int) (states, steps int) {
 	return len(known), -1
 }
 
-// settings are where the rules hold, and each has what a rule is needed for. The large ones are explored where PGDISPATCH_LONG is set.
+// settings are the configurations in which the rules hold, each with the case that a rule is needed for. Large ones run only with PGDISPATCH_LONG.
 var settings, largeSettings = []setting{
 	{name: "leases run out", limits: [2]byte{1, 0}, faults: 1, requeue: true, rollback: true},
 	{name: "claims roll back", limits: [2]byte{1, 0}, faults: 1, rollback: true, ownEnd: true},

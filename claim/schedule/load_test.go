@@ -32,7 +32,7 @@ func TestALoadReopensWhatSeemedFullAndCountsIt(t *testing.T) {
 	require.Equal(t, "a1", d.claim(9))
 	require.Zero(t, d.s.Load(d.now, d.levels(), nil), "it is full")
 	require.Empty(t, d.propose(9))
-	w.held = 0 // and nobody says so
+	w.held = 0 // without an announcement
 	require.Zero(t, d.s.Load(d.now, d.levels(), map[Lane]bool{laneOf("a"): true}), "that has changed since")
 	require.Equal(t, "a2", d.claim(9))
 	w.held = 0
@@ -91,7 +91,7 @@ func TestAResetForgetsAllButTheTurn(t *testing.T) {
 	require.Equal(t, int64(1), d.s.served)
 }
 
-// everybody is so many lanes in which something is due.
+// everybody returns n lanes with due items.
 func everybody(lanes int) []Waiting {
 	all := make([]Waiting, lanes)
 	for n := range all {
@@ -133,7 +133,7 @@ func BenchmarkPropose(b *testing.B) {
 	}
 }
 
-// A claim of a hundred items, one of each lane, as it goes on.
+// Repeated claims of a hundred items, one of each lane.
 func BenchmarkProposeAndApply(b *testing.B) {
 	s := Schedule{Aging: time.Minute}
 	s.Load(start, everybody(100_000), nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// naive is whose turn it is, read off a list of items: docs/enqueue.md without any memory of what waits.
+// naive decides the next item from a list of items: docs/enqueue.md without a memory of waiting items.
 type naive struct {
 	*truth
 	aging  time.Duration
@@ -81,7 +81,7 @@ func newBeside(t *testing.T, next func(n int) int) *beside {
 
 func (b *beside) name() string { return string(rune('a' + b.byte(len(b.workspaces)))) }
 
-// happens has something happen, and the schedule told of it.
+// happens makes an event happen and reports it to the schedule.
 func (b *beside) happens() {
 	name := b.name()
 	w := b.workspaces[laneOf(name)]
@@ -120,7 +120,7 @@ func (b *beside) one() {
 	want, found := b.naive.next()
 	p := b.s.Propose(b.now, Want{Free: 1})
 	a, taken := b.answer(p)
-	for tries := 0; len(taken) == 0 && !p.Empty(); tries++ { // what it believed of a lane may be old: one answer puts it right
+	for tries := 0; len(taken) == 0 && !p.Empty(); tries++ { // its view of a lane may be stale: one answer corrects it
 		require.Less(b.t, tries, 20, "nothing comes of %+v", p)
 		b.s.Apply(b.now, p, a)
 		p = b.s.Propose(b.now, Want{Free: 1})
@@ -154,7 +154,7 @@ func (b *beside) many(free int) {
 	}
 }
 
-// drains gives away all that has room, within so many rounds.
+// drains starts all items that have room, within n rounds.
 func (b *beside) drains() {
 	b.now = b.now.Add(time.Hour)
 	for rounds := 0; len(b.items) > 0; rounds++ {

@@ -44,7 +44,7 @@ func TestAReceiptAnewCountsAllHolders(t *testing.T) {
 	require.Equal(t, Receipt{}, Receipt{}.Anew())
 }
 
-// Holders come and go at random; what is held is never more than what a receipt allows, and a count anew is exact.
+// Holders come and go at random; the number held never exceeds what a receipt allows, and a new count is exact.
 func TestAReceiptIsNeverLessThanWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

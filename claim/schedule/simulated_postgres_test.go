@@ -28,7 +28,7 @@ type simRow struct {
 
 func (r *simRow) holds() bool { return r.status > rowWaits && r.status < rowEnded }
 
-// snapshot is what a transaction sees: all before xmax but those that were open.
+// snapshot is a transaction's snapshot: all transactions before xmax except the open ones.
 type snapshot struct {
 	xmax int64
 	open []int64
@@ -117,7 +117,7 @@ func (p *simPostgres) close(tx *simTx, commits bool) {
 	}
 }
 
-// crash forgets the last asynchronous commits and all that is open. Transaction IDs and tokens that nobody knows of are given again.
+// crash forgets the last asynchronous commits and all open transactions. Unseen transaction IDs and tokens are reused.
 func (p *simPostgres) crash() {
 	for len(p.open) > 0 {
 		p.close(p.open[0], false)
@@ -229,7 +229,7 @@ func (p *simPostgres) requeue(tx *simTx) {
 	}
 }
 
-// trim is what a sweep does with marks: those are deleted that every transaction saw at the sweep before.
+// trim deletes the marks that every transaction saw at the previous sweep.
 func (p *simPostgres) trim() {
 	p.marks = slices.DeleteFunc(p.marks, func(m simMark) bool { return m.xid < p.trimNext })
 	p.trimmed, p.trimNext = p.trimNext, p.snapshot().xmin()

@@ -66,7 +66,7 @@ func (m *simulation) say(format string, args ...any) {
 	fmt.Fprintf(&m.log, format+"\n", args...)
 }
 
-// rare says whether something goes wrong now that does once in so many times.
+// rare reports true once in n calls, at random.
 func (m *simulation) rare(times int) bool { return !m.calm && m.r.IntN(times) == 0 }
 
 func (m *simulation) step() {
@@ -139,7 +139,7 @@ func (m *simulation) ends() {
 	}
 }
 
-// turn is what a replica does next.
+// turn makes a replica's next step.
 func (m *simulation) turn(r *simReplica) {
 	switch w := r.waiting; {
 	case w != nil && w.committed && m.rare(10):
@@ -223,7 +223,7 @@ func (m *simulation) claims(r *simReplica) {
 	r.waiting = &simAnswer{proposal: p, answer: a, taken: taken, tx: tx}
 }
 
-// check holds what a claim took against a full count.
+// check compares a claim with a full count.
 func (m *simulation) check(tx *simTx, taken []*simRow) {
 	leased, held, gives := 0, map[Lane]int{}, map[Lane]bool{}
 	for _, row := range m.rows {

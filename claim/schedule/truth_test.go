@@ -38,8 +38,8 @@ type workspace struct {
 	limit, held int
 	paused      bool
 	number      int64
-	retryIn     time.Duration // what its rate says of a claim that is given nothing; 0: it has none
-	locked      bool          // somebody has its items locked
+	retryIn     time.Duration // the rate's answer to a claim that gets nothing; 0: no rate
+	locked      bool          // another session has locked its items
 	closed      bool          // they are of a namespace that takes none
 }
 
@@ -66,7 +66,7 @@ func (p *truth) lane(name string, limit int) *workspace {
 	return w
 }
 
-// add inserts an item and says what a look says of it.
+// add inserts an item and returns the change that a check reports.
 func (p *truth) add(name string, priority int, due time.Time) Change {
 	p.nextID++
 	i := item{laneOf(name), priority, due, p.nextID}
@@ -127,7 +127,7 @@ func (p *truth) level(e Entry) (found []item) {
 	return found
 }
 
-// levels is what a load reads.
+// levels returns the rows of a load.
 func (p *truth) levels() (all []Waiting) {
 	first := map[level]int{}
 	for _, i := range p.items {
@@ -196,7 +196,7 @@ func (d *desk) claim(free int) string {
 	return strings.Join(said, " ")
 }
 
-// claims is so many claims of one item each.
+// claims makes n claims of one item each.
 func (d *desk) claims(n int) string {
 	d.t.Helper()
 	said := make([]string, n)
@@ -213,13 +213,13 @@ func (d *desk) ends(name string, items int) {
 	d.s.Learn(Change{Lane: laneOf(name), Items: items})
 }
 
-// requireWhole sees that the heaps are in order and hold what they should.
+// requireWhole checks that the heaps are in order and complete.
 func (d *desk) requireWhole() {
 	d.t.Helper()
 	require.Empty(d.t, d.s.broken())
 }
 
-// broken says what is wrong with the heaps; "": nothing.
+// broken describes what is wrong with the heaps, or returns "".
 func (s *Schedule) broken() string {
 	for n := range s.ready {
 		if at := s.ready[n].broken(); at != "" {

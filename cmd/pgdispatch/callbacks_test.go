@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// freeAddress is an address that nobody listens on.
+// freeAddress returns an address without a listener.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -24,12 +24,12 @@ func freeAddress(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// callbackTo has a replica hear callbacks, and ask for them. The test's server allows 127.0.0.1, and localhost is not that.
+// callbackTo makes a replica serve and request callbacks. The test server allows 127.0.0.1, which localhost does not match.
 func callbackTo(address string) []string {
 	return []string{"PGDISPATCH_CALLBACK_URL=http://" + address + "/callbacks", "PGDISPATCH_CALLBACK_ADDR=" + address}
 }
 
-// onlyCallbacks keeps everybody else from finding ends: nothing is watched, and nothing that closed is listed.
+// onlyCallbacks disables the other ways to detect ends: watches and lists of closed workflows.
 func (s *stack) onlyCallbacks() {
 	s.t.Helper()
 	s.exec("update pgdispatch.close_sweep set looked_at = 'infinity'")
@@ -41,7 +41,7 @@ func TestTemporalItselfSaysEveryEnd(t *testing.T) {
 	s.onlyCallbacks()
 	address := freeAddress(t)
 	called := s.replica(append(callbackTo(address), "PGDISPATCH_MAX_WATCHES=0", anyPort)...).ready()
-	// Whoever started a workflow, whichever replica is called: what stands between may choose.
+	// Any replica may be called, whichever started the workflow: a proxy may choose.
 	s.replica("PGDISPATCH_MAX_WATCHES=0", "PGDISPATCH_CALLBACK_URL=http://"+address+"/callbacks", "PGDISPATCH_CALLBACK_ADDR="+freeAddress(t)).ready()
 
 	s.exec(`update pgdispatch.workflow_definitions set execution_timeout = '1 second' where workspace_id = $1 and name = 'Hold'`, s.workspace["PRO"])
@@ -87,7 +87,7 @@ func TestWhereTemporalAllowsNoCallbacksNothingFailsForThem(t *testing.T) {
 	s.requireSlotsMatchTemporal()
 }
 
-// A workflow that ends at once has ended before the replica hears that it was started.
+// A workflow that ends immediately has ended before the replica receives the answer to its start.
 func TestACallbackMayComeBeforeTheStartsAnswer(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -107,7 +107,7 @@ func TestACallbackMayComeBeforeTheStartsAnswer(t *testing.T) {
 	s.requireSlotsMatchTemporal()
 }
 
-// holdStarts puts a frontend between replicas and Temporal that keeps the answers of starts to itself until the channel is closed.
+// holdStarts puts a frontend between replicas and Temporal that withholds answers to starts until the channel is closed.
 func (s *stack) holdStarts() chan struct{} {
 	s.t.Helper()
 	conn, err := grpc.NewClient(s.temporal, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -134,7 +134,7 @@ func (s *stack) holdStarts() chan struct{} {
 	return answers
 }
 
-// The run that a reset ends is not the execution's end, whoever is called about it.
+// The end of a run that was reset is not the execution's end, whichever replica is called.
 func TestACallbackOfAResetWorkflowComesAtItsEnd(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -149,7 +149,7 @@ func TestACallbackOfAResetWorkflowComesAtItsEnd(t *testing.T) {
 	require.Equal(t, "COMPLETED", s.statusOf(execution))
 }
 
-// Temporal goes on calling for as long as nobody answers. Who is there by then hears of it.
+// Temporal retries a callback until it is answered. A replica that starts later receives it.
 func TestACallbackThatFoundNobodyComesAgain(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

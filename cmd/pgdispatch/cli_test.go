@@ -67,7 +67,7 @@ func withoutHelp(command *cobra.Command) *pflag.FlagSet {
 	return flags
 }
 
-// Every command that reads gives JSON too, and every one that changes something says who did it.
+// Every command that reads supports JSON, and every command that changes something records who did it.
 func TestCommandsHaveTheSameFlagsForTheSameThings(t *testing.T) {
 	t.Parallel()
 	for _, command := range everyCommand(root()) {

@@ -19,7 +19,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/finish"
 )
 
-// reportingWorker starts a worker that says itself what ends, and returns its task queue.
+// reportingWorker starts a worker that reports ends itself, and returns its task queue.
 func (s *stack) reportingWorker() (queue string) {
 	s.t.Helper()
 	config, err := pgxpool.ParseConfig(s.url)
@@ -44,11 +44,11 @@ func (s *stack) reportingWorker() (queue string) {
 	return queue
 }
 
-// Nobody else could: nothing is watched, and nothing that closed is listed.
+// Other ways are disabled: nothing is watched, and closed workflows are not listed.
 func TestAWorkerSaysWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.exec("update pgdispatch.close_sweep set looked_at = 'infinity'") // nobody's turn
+	s.exec("update pgdispatch.close_sweep set looked_at = 'infinity'") // no replica's turn
 	s.queue = s.reportingWorker()
 	s.exec("update pgdispatch.workflow_definitions set task_queue = $1", s.queue)
 	s.replica("PGDISPATCH_MAX_WATCHES=0").ready()

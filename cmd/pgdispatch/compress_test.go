@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// encodings hears what each call that arrives is compressed with.
+// encodings records the compression of each call.
 type encodings chan string
 
 func (encodings) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
@@ -28,7 +28,7 @@ func (e encodings) HandleRPC(_ context.Context, event stats.RPCStats) {
 	}
 }
 
-// taker starts whatever it is asked to.
+// taker accepts every start.
 type taker struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 }

@@ -58,7 +58,7 @@ func expressions(t *testing.T) (dashboard, alerts []string) {
 	return dashboard, alerts
 }
 
-// requireDashboard holds the dashboard and the alerts against what a replica really shows.
+// requireDashboard compares the dashboard and the alerts with the metrics of a replica.
 func requireDashboard(t *testing.T, scraped map[string]*dto.MetricFamily) {
 	t.Helper()
 	dashboard, alerts := expressions(t)
@@ -81,7 +81,7 @@ func requireDashboard(t *testing.T, scraped map[string]*dto.MetricFamily) {
 	}
 }
 
-// has says whether one of the metrics has such a label.
+// has reports whether one of the metrics has the label.
 func has(names []string, label, operator, value string) bool {
 	return slices.ContainsFunc(telemetry.Catalogue(), func(m telemetry.Metric) bool {
 		return slices.Contains(names, m.Name) && m.Label == label &&

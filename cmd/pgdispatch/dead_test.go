@@ -19,7 +19,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// desk is a database with a workspace, and somebody who types commands.
+// desk is a database with a workspace, and runs commands.
 type desk struct {
 	t         *testing.T
 	url       string
@@ -57,7 +57,7 @@ func (d *desk) value(query string, args ...any) string {
 	return value
 }
 
-// dead enqueues so many items of a workspace, each of which fails once and then for good.
+// dead enqueues n items of a workspace, each of which fails once and then permanently.
 func (d *desk) dead(workspace string, n int, reason string) {
 	d.t.Helper()
 	d.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
@@ -80,7 +80,7 @@ func (d *desk) dead(workspace string, n int, reason string) {
 	}
 }
 
-// types runs a command and returns what it wrote to its standard output. It must succeed.
+// types runs a command, which must succeed, and returns its standard output.
 func (d *desk) types(args ...string) string {
 	d.t.Helper()
 	out, errs, code := d.tries(args...)
@@ -97,7 +97,7 @@ func (d *desk) tries(args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), code
 }
 
-// answers runs a command with somebody at the terminal, and returns all that was written, and the error.
+// answers runs a command with input at the terminal, and returns its output and error.
 func (d *desk) answers(answer string, args ...string) (string, error) {
 	d.t.Helper()
 	var out bytes.Buffer
@@ -288,7 +288,7 @@ func TestDeadRefusesBadInputByName(t *testing.T) {
 		{[]string{"list", "--workspace", "a\nb"}, `--workspace is "a\nb"`},
 		{[]string{"list", "--error", huge}, `xxx": it must have at most 2000 characters`},
 		{[]string{"replay", "--error", " ", "--yes"}, "--error is blank: omit it instead"},
-		{[]string{"replay", "1", "--by", ""}, "who must have 1 to 200 characters and no control characters (SQLSTATE PGD25)\nName whoever decides it"},
+		{[]string{"replay", "1", "--by", ""}, "who must have 1 to 200 characters and no control characters (SQLSTATE PGD25)\nPass the name of the person who decides"},
 		{[]string{"discard", "--all", "--yes", "--by", "a\nb"}, "(SQLSTATE PGD25)"},
 	} {
 		out, errs, code := d.tries(append([]string{"dead"}, row.args...)...)
@@ -321,9 +321,9 @@ func TestAReplayThatCannotBeSaysWhatToDo(t *testing.T) {
 	d.exec("delete from pgdispatch.workflow_definitions")
 	_, errs, code := d.tries("dead", "replay", "1")
 	require.Equal(t, 1, code)
-	require.Regexp(t, `workflow definition \S+ of item 1 is gone \(SQLSTATE PGD02\)\nInsert it anew with this id, or discard the item\.\n$`, errs)
+	require.Regexp(t, `workflow definition \S+ of item 1 was deleted \(SQLSTATE PGD02\)\nInsert it again with this id, or discard the item\.\n$`, errs)
 	require.Equal(t, "replayed 0 of 2 dead letters\nskipped 2: already handled, or the definition was deleted\n", d.types("dead", "replay", "--all", "--yes"))
-	require.Regexp(t, `(?m)^definition +gone \(\S+\)$`, d.types("dead", "show", "1"))
+	require.Regexp(t, `(?m)^definition +deleted \(\S+\)$`, d.types("dead", "show", "1"))
 }
 
 func TestRetentionIsSetReadAndSwitchedOff(t *testing.T) {

@@ -27,7 +27,7 @@ const drainMargin = 5 * time.Second
 // foreign are the variables of deploy/ that are not ours: those of Temporal's SDK and Go.
 var foreign = []string{"TEMPORAL_API_KEY", "TEMPORAL_TLS", "GOMEMLIMIT"}
 
-// variablesOf are those that options stand for, and the foreign ones.
+// variablesOf returns the variables of options and the foreign variables.
 func variablesOf(options []config.Option) []string {
 	names := slices.Clone(foreign)
 	for _, o := range options {
@@ -53,7 +53,7 @@ func readDeploy(t *testing.T, name string) string {
 	return string(text)
 }
 
-// requireCommand sees that a command line is one of ours, flags included.
+// requireCommand checks that a command line is valid, including its flags.
 func requireCommand(t *testing.T, args []string) {
 	t.Helper()
 	command, rest, err := root().Find(args)

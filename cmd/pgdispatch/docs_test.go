@@ -18,7 +18,7 @@ func readPage(t *testing.T, path string) string {
 	return string(text)
 }
 
-// section is what stands below a heading of a page.
+// section returns the text below a heading of a page.
 func section(t *testing.T, page, heading string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(page, "\n## "+heading+"\n")
@@ -27,7 +27,7 @@ func section(t *testing.T, page, heading string) string {
 	return rest
 }
 
-// ticked is what stands in the first cells of a section's table.
+// ticked returns the code in the first cells of a section's table.
 func ticked(table string) []string {
 	names := []string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\|").FindAllStringSubmatch(table, -1) {

@@ -18,10 +18,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// nowhere is an address at which nothing answers.
+// nowhere is an address without a server.
 const nowhere = "127.0.0.1:1"
 
-// diagnosis is what doctor has found, by check.
+// diagnosis returns doctor's findings by check.
 func (d *desk) diagnosis(args ...string) (found map[string]doctor.Finding, code int) {
 	d.t.Helper()
 	out, _, code := d.tries(append([]string{"doctor", "--output", "json"}, args...)...)
@@ -36,7 +36,7 @@ func (d *desk) diagnosis(args ...string) (found map[string]doctor.Finding, code 
 	return found, code
 }
 
-// doctorChecks are all there are.
+// doctorChecks lists all checks.
 var doctorChecks = []string{
 	"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "encryption", "listen", "migrations", "namespace",
 	"notification queue", "postgres version", "replicas", "retention", "role", "settings of roles", "synchronous_commit", "tables", "task queues",
@@ -60,7 +60,7 @@ func TestDoctorFindsNothingWrongWithAWholeStack(t *testing.T) {
 			bad = append(bad, check)
 		}
 	}
-	// The tests' cluster may lose everything, so that it is quick, and has a superuser only; and Temporal's test server forgets soon.
+	// The test cluster is not durable and has only a superuser, and Temporal's test server has a short retention.
 	slices.Sort(bad)
 	require.Subset(t, []string{"connections", "durability", "retention", "role", "vacuum horizon"}, bad, "%v", found)
 	require.Equal(t, doctorChecks, slices.Sorted(maps.Keys(found)))
@@ -137,7 +137,7 @@ func TestDoctorSaysWhatIsWrongWithTheDatabase(t *testing.T) {
 	require.Contains(t, found["settings of roles"].Finding, "synchronous_commit=off")
 }
 
-// What doctor expects is what the migrations make: neither a trigger nor a table is left out of its lists.
+// Doctor expects what the migrations create: its lists contain every trigger and table.
 func TestDoctorKnowsEveryTriggerAndEveryTable(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -172,7 +172,7 @@ func TestDoctorKnowsEveryTriggerAndEveryTable(t *testing.T) {
 	require.Equal(t, allTables, names(store.BadTables(t.Context())))
 }
 
-// Notifications do not go from one database to another: for a listener that is as deaf as behind a transaction pooler.
+// Notifications do not cross databases, so this listener receives none, as behind a transaction pooler.
 func TestDoctorSaysThatLISTENDoesNotDeliver(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -34,7 +34,7 @@ func TestARowBecomesARunningAndThenAFinishedWorkflow(t *testing.T) {
 	s.requireResult(execution)
 }
 
-// requireResult sees that an execution of Echo has kept what it returned.
+// requireResult checks that an execution of Echo has stored its result.
 func (s *stack) requireResult(execution string) {
 	s.t.Helper()
 	require.Equal(s.t, execution, one[string](s, "select result->>'executionId' from pgdispatch.workflow_executions where id = $1", execution))
@@ -46,7 +46,7 @@ func TestEveryEndOfAWorkflowIsRecordedAndFreesItsSlot(t *testing.T) {
 	s.replica().ready()
 	ctx := context.Background()
 
-	// A FREE workspace has one slot: each of these starts only after the one before it has given the slot back.
+	// A FREE workspace has one slot: each of these starts only after the previous one has released the slot.
 	failed := s.enqueue("FREE", "Fail", 1)[0]
 	continued := s.enqueue("FREE", "Again", 1)[0]
 	s.exec(`update pgdispatch.workflow_definitions set execution_timeout = '1 second' where workspace_id = $1 and name = 'Hold'`, s.workspace["FREE"])
@@ -138,7 +138,7 @@ func TestWhatCanNeverStartFailsWithItsReason(t *testing.T) {
 	require.Equal(t, 4, one[int](s, "select count(*)::int from pgdispatch.dead_letters"))
 }
 
-// foreign starts a workflow under the ID of an item that is enqueued only then.
+// foreign starts a workflow under the ID of an item that is enqueued afterwards.
 func (s *stack) foreign() string {
 	s.t.Helper()
 	execution := uuid.NewString()

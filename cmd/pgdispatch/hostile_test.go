@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// escapes would clear a terminal, set its title, and write lines that nobody has logged.
+	// escapes would clear a terminal, set its title, and forge log lines.
 	escapes = "\x1b[2J\x1b]0;owned\x07\r\n{\"level\":\"INFO\",\"msg\":\"forged\"}\x7f\u009b31m"
-	// sneaky is what a check for control characters passes: a reversed direction, a line separator, no width.
+	// sneaky passes a check for control characters: a reversed direction, a line separator, a zero-width character.
 	sneaky = "\u202egnp.exe\u2028\u200b"
 )
 
-// hostileDesk has an item that failed and one that waits, with such text wherever somebody can put it.
+// hostileDesk has a failed item and a waiting item, with hostile text in every column that accepts text.
 func hostileDesk(t *testing.T) *desk {
 	t.Helper()
 	d := newDesk(t)
@@ -45,7 +45,7 @@ func hostileDesk(t *testing.T) *desk {
 	return d
 }
 
-// Whatever is in the rows, no terminal is told to do anything, and no line is there that pgdispatch did not write.
+// Whatever the rows contain, output has no terminal escapes and no forged lines.
 func TestNoCommandShowsATerminalWhatItWouldObey(t *testing.T) {
 	t.Parallel()
 	d := hostileDesk(t)
@@ -90,7 +90,7 @@ func TestALogLineStaysOneLineWhateverIsInIt(t *testing.T) {
 	}
 }
 
-// Postgres says the row in an error's detail, hint or context. None of it gets into an error's text, nor so into a log or last_error.
+// Postgres puts row values into an error's detail, hint or context. None of them get into an error's text, a log or last_error.
 func TestWhatAnErrorOfPostgresSaysOfARowIsNotLogged(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -99,7 +99,7 @@ func TestWhatAnErrorOfPostgresSaysOfARowIsNotLogged(t *testing.T) {
 		"insert into pgdispatch.workspaces (name, max_concurrent_workflows) values ('SECRET', -1)",                  // a check: the failing row
 		"insert into pgdispatch.workspaces (id, name) select id, 'SECRET' from pgdispatch.workspaces",               // a key
 		"insert into pgdispatch.workspaces (name) values (null) returning 'SECRET'",                                 // not null: the failing row
-		"do $$ begin raise exception 'broken' using detail = 'SECRET', hint = 'SECRET', column = 'SECRET'; end; $$", // a trigger of one's own
+		"do $$ begin raise exception 'broken' using detail = 'SECRET', hint = 'SECRET', column = 'SECRET'; end; $$", // a user-defined trigger
 		"do $$ begin execute 'select 1/0, ''SECRET'''; end; $$",                                                     // the context
 	} {
 		_, err := d.db.Exec(t.Context(), statement)

@@ -14,7 +14,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-// enqueues enqueues an item of the desk's workspace and returns its ID.
+// enqueues enqueues an item of the workspace and returns its ID.
 func (d *desk) enqueues(flags ...string) string {
 	d.t.Helper()
 	var made operate.Enqueued
@@ -28,7 +28,7 @@ func (d *desk) replica() *claim.Store {
 	return &claim.Store{Pool: d.db, Owner: "replica-1", Lease: time.Minute}
 }
 
-// claims has replica-1 claim all that is due.
+// claims has replica-1 claim all due items.
 func (d *desk) claims() []claim.Item {
 	d.t.Helper()
 	batch, err := d.replica().Claim(d.t.Context(), 100)
@@ -43,7 +43,7 @@ func (d *desk) settles(verb claim.Verb, s claim.Settlement) {
 	require.Len(d.t, settled, 1)
 }
 
-// story is an item's, without its times.
+// story returns an item's timeline without times.
 func (d *desk) story(item string) []string {
 	d.t.Helper()
 	var shown struct{ Story []view.Event }
@@ -135,7 +135,7 @@ func TestItemsShowTellsAnItemsStory(t *testing.T) {
 	require.Equal(t, []string{
 		"inserted", "claimed for the first time, execution created", "failure 1, attempt 1, on replica-1: oven cold",
 		"claimed for the last time, attempt 2", "started: workflow execution-" + execution + ", run run-1",
-		"the workflow ended, TIMED_OUT: too slow", "replayed by ann, as item 2",
+		"workflow ended as TIMED_OUT: too slow", "replayed by ann as item 2",
 	}, d.story("execution-"+strings.ToUpper(execution)))
 	require.Equal(t, []string{"inserted as a replay of item 1"}, d.story("2"))
 
@@ -143,7 +143,7 @@ func TestItemsShowTellsAnItemsStory(t *testing.T) {
 	for _, line := range []string{
 		`item +1`, `state +FAILED`, `workflow +execution-` + execution, `run +run-1`, `workspace +shop \(` + d.workspace + `\)`,
 		`definition +order \(\S+\)`, `priority +0`, `idempotency key +invoice-17`, `params +\{"order": 17\}`,
-		`attempts +2, of which 1 failed; at most 3 failures`, `error +too slow`, `\S+Z  inserted`, `\S+Z  replayed by ann, as item 2`,
+		`attempts +2, of which 1 failed; at most 3 failures`, `error +too slow`, `\S+Z  inserted`, `\S+Z  replayed by ann as item 2`,
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
 	}

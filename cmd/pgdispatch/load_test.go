@@ -13,7 +13,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 )
 
-// load is enough for every workspace to be at its limit for a while, on a server that does some hundred starts a second.
+// load keeps every workspace at its limit for a while, on a server with some hundred starts per second.
 var load = map[string]int{"FREE": 6, "PRO": 30, "ENTERPRISE": 120}
 
 func (s *stack) enqueueLoad(definition string) []string {
@@ -58,7 +58,7 @@ func TestFourReplicasOfFiftyWorkersNeverLeaseATwentyFirst(t *testing.T) {
 	require.Zero(t, s.count("failure_count > 0"))
 }
 
-// requireLimits replays every change in commit order, and asks Temporal what ran when. It returns the greatest number of
+// requireLimits replays every change in commit order, and asks Temporal when workflows ran. It returns the largest number of
 // items that were ever leased at once.
 func (s *stack) requireLimits(maxClaims int) int {
 	s.t.Helper()
@@ -155,7 +155,7 @@ func TestARestartedReplicaWatchesWhatItsPredecessorStarted(t *testing.T) {
 	require.NoError(t, first.Process.Signal(syscall.SIGKILL))
 	<-first.done
 
-	for _, execution := range executions[:3] { // these end while nobody watches
+	for _, execution := range executions[:3] { // these end while unwatched
 		require.NoError(t, s.client.SignalWorkflow(context.Background(), "execution-"+execution, "", "go", nil))
 	}
 	s.replica("PGDISPATCH_LEASE=1s").ready()

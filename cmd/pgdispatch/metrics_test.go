@@ -60,7 +60,7 @@ func (p *process) scrape() map[string]*dto.MetricFamily {
 	return families
 }
 
-// sample returns a counter's or gauge's value, or how often a histogram was recorded; -1: it is not there.
+// sample returns the value of a counter or gauge, or the count of a histogram, or -1 if the metric is absent.
 func sample(families map[string]*dto.MetricFamily, name, value string) float64 {
 	for _, m := range families[name].GetMetric() {
 		if value != "" && (len(m.Label) != 1 || m.Label[0].GetValue() != value) {
@@ -71,7 +71,7 @@ func sample(families map[string]*dto.MetricFamily, name, value string) float64 {
 	return -1
 }
 
-// requireLint is what `promtool check metrics` looks at. Two names are older than the custom that counters end in _total.
+// requireLint checks what `promtool check metrics` checks. Two names predate the convention that counters end in _total.
 func requireLint(t *testing.T, scraped map[string]*dto.MetricFamily) {
 	t.Helper()
 	problems, err := promlint.NewWithMetricFamilies(slices.Collect(maps.Values(scraped))).Lint()
@@ -153,7 +153,7 @@ func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 	require.Zero(t, p.exit())
 }
 
-// requireCatalogue holds what is promised against what a replica really shows.
+// requireCatalogue compares the catalogue with the metrics of a replica.
 func requireCatalogue(t *testing.T, got map[string]*dto.MetricFamily) {
 	t.Helper()
 	for _, m := range telemetry.Catalogue() {

@@ -28,7 +28,7 @@ func (s *stack) register(namespace string) client.Client {
 	for name, function := range workflows {
 		w.RegisterWorkflowWithOptions(function, workflow.RegisterOptions{Name: name})
 	}
-	// The server's caches hear of a new namespace within seconds; until then a worker cannot start.
+	// The server's caches learn of a new namespace within seconds; until then a worker cannot start.
 	await(s.t, time.Minute, func() bool { return w.Start() == nil }, "a worker in the new namespace")
 	s.t.Cleanup(w.Stop)
 	return there
@@ -68,7 +68,7 @@ func TestAMissingNamespaceHoldsUpItsOwnItemsOnlyUntilItIsRegistered(t *testing.T
 	require.InDelta(t, 0, sample(p.scrape(), "pgdispatch_namespaces_paused", ""), 0)
 }
 
-// What nobody long-polls is found by the lists, which are one for each namespace.
+// Ends that are not long-polled are found by listing closed workflows in each namespace.
 func TestEndsInEveryNamespaceAreFoundWithoutLongPolls(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxy passes bytes between clients and a server until it is told to do otherwise.
+// proxy forwards bytes between clients and a server until a test stops it.
 type proxy struct {
 	address, server string
 
@@ -54,7 +54,7 @@ func (p *proxy) up() {
 	p.refuses = false
 }
 
-// freeze takes bytes and passes none on, while connections stay open.
+// freeze accepts bytes without forwarding them; connections stay open.
 func (p *proxy) freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *proxy) pass(from, to net.Conn) {
 	}
 }
 
-// gate swallows what is written while the proxy is frozen.
+// gate discards writes while the proxy is frozen.
 type gate struct {
 	p  *proxy
 	to net.Conn

@@ -8,7 +8,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 )
 
-// requireSlotsMatchTemporal sees that no slot has leaked, and none was given twice: each workspace uses as many as it has workflows
+// requireSlotsMatchTemporal checks that no slot has leaked or was granted twice: each workspace uses as many slots as it has workflows
 // open in Temporal.
 func (s *stack) requireSlotsMatchTemporal() {
 	s.t.Helper()
@@ -37,7 +37,7 @@ func (s *stack) workspaceOf(run *workflowpb.WorkflowExecutionInfo) string {
 	return one[string](s, "select workspace_id::text from pgdispatch.workflow_executions where 'execution-' || id = $1", run.GetExecution().GetWorkflowId())
 }
 
-// What a dead replica watched is watched by another when its lease is over, and no end is lost.
+// Another replica takes over a dead replica's watches when its lease has expired, and no end is lost.
 func TestExecutionsOfAKilledReplicaAreWatchedAgain(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

@@ -46,7 +46,7 @@ var temporalServer struct {
 	stop    func()
 }
 
-// temporalAddress returns the address of a real Temporal server, started by the first who asks.
+// temporalAddress returns the address of a real Temporal server, which the first call starts.
 func temporalAddress(t testing.TB) string {
 	t.Helper()
 	temporalServer.once.Do(func() { temporalServer.address, temporalServer.stop, temporalServer.err = temporaltest.Start("../..") })
@@ -65,7 +65,7 @@ type stack struct {
 	workspace map[string]string // plan -> workspace
 }
 
-// newStack starts a worker on a fresh database and a task queue of its own. Its workflow types say how they end.
+// newStack starts a worker on a new database and a new task queue. Its workflow types tell how they end.
 func newStack(t testing.TB) *stack {
 	t.Helper()
 	url := sqltest.URL(t)
@@ -111,7 +111,7 @@ func (s *stack) define(workspace, name, workflowType, queue string) string {
 	return id
 }
 
-// enqueue inserts so many items of a definition, in one statement, and returns their execution IDs.
+// enqueue inserts n items of a definition in one statement and returns their execution IDs.
 func (s *stack) enqueue(plan, definition string, items int) []string {
 	s.t.Helper()
 	rows, err := s.db.Query(context.Background(), `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)

@@ -36,7 +36,7 @@ func TestExecutionsAreStoppedByRequest(t *testing.T) {
 	require.Contains(t, errs, `--reason is "a\nb": it must have at most 500 characters and no control characters`)
 }
 
-// Nobody polls for minutes here: that it is carried out at once is due to the wake-up.
+// The poll interval is minutes, so only the wake-up can carry it out immediately.
 func TestAReplicaStopsWhatItIsAskedToAndTheEndFreesTheSlot(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -57,7 +57,7 @@ func TestAReplicaStopsWhatItIsAskedToAndTheEndFreesTheSlot(t *testing.T) {
 	require.Equal(t, int64(1), one[int64](s, "select n from audit.greatest_held where workspace_id = $1", s.workspace["FREE"]))
 }
 
-// What is asked for while Temporal is away is carried out when it is back, by whichever replica there is then.
+// A request made while Temporal is unavailable is carried out later, by any replica.
 func TestARequestOutlivesAnOutageAndItsReplica(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

@@ -82,7 +82,7 @@ func (a *authority) issue(name string) tls.Certificate {
 	return pair
 }
 
-// server is what a server demands of its clients: a certificate of this authority, or nothing.
+// server returns a server's TLS configuration, which may require a client certificate of this authority.
 func (a *authority) server(mutual bool) *tls.Config {
 	a.t.Helper()
 	pool := x509.NewCertPool()
@@ -139,7 +139,7 @@ func TestWorkflowsAreStartedThroughMutualTLS(t *testing.T) {
 	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 2 }, "with one")
 }
 
-// frontend answers nothing, and hears what it is asked with.
+// frontend answers nothing and records the requests.
 func frontend(t *testing.T, config *tls.Config) (address string, heard chan metadata.MD) {
 	t.Helper()
 	heard = make(chan metadata.MD, 10)

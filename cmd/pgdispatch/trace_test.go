@@ -33,7 +33,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// spans is what a collector has received.
+// spans are the spans that a collector has received.
 type spans struct {
 	mu  sync.Mutex
 	all []servicesSpan
@@ -76,7 +76,7 @@ func newCollector(t *testing.T) (*spans, string) {
 	return received, server.URL
 }
 
-// find is the newest span of this name; nil: there is none.
+// find returns the newest span with this name, or nil.
 func (s *spans) find(name string) *tracepb.Span {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An end counts whoever says it: two are Temporal's, one is said by hand.
+// Ends count however they are reported: two by Temporal, one by hand.
 func TestWhatAReplicaDoesIsSeenByStatusAndOnItsPages(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

@@ -104,7 +104,7 @@ func TestAnExecutionThatTemporalHasLostGivesItsSlotBack(t *testing.T) {
 				Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: "execution-" + gone},
 			})
 			require.NoError(t, err)
-			// Nothing was heard of it for a minute.
+			// It has been silent for a minute.
 			s.exec("update pgdispatch.workflow_executions set started_at = started_at - interval '1 minute' where id = $1", gone)
 			next := s.enqueue("FREE", "Echo", 1)[0]
 			s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "the slot is free")
@@ -114,7 +114,7 @@ func TestAnExecutionThatTemporalHasLostGivesItsSlotBack(t *testing.T) {
 	}
 }
 
-// reset has a workflow begin anew, as soon as it has done something.
+// reset resets a workflow as soon as it has made progress.
 func (s *stack) reset(execution string) {
 	s.t.Helper()
 	run := &commonpb.WorkflowExecution{WorkflowId: "execution-" + execution,
@@ -127,7 +127,7 @@ func (s *stack) reset(execution string) {
 	}, "its first task is completed, and it is reset")
 }
 
-// A reset goes on in a run of its own, which holds the slot as its predecessor did.
+// A reset continues in a new run, which holds the slot like its predecessor.
 func TestAResetWorkflowKeepsItsSlot(t *testing.T) {
 	t.Parallel()
 	for name, watches := range map[string]string{"watched": "10", "not watched": "0"} {

@@ -25,7 +25,7 @@ type input struct {
 // workflows are the test worker's, by type.
 var workflows = map[string]any{
 	"Echo": func(_ workflow.Context, in input) (input, error) { return in, nil },
-	// Hold ends when it is told to.
+	// Hold ends on a signal.
 	"Hold": func(ctx workflow.Context, _ input) error {
 		workflow.GetSignalChannel(ctx, "go").Receive(ctx, nil)
 		return ctx.Err()
@@ -33,7 +33,7 @@ var workflows = map[string]any{
 	"Fail": func(workflow.Context, input) error {
 		return temporal.NewNonRetryableApplicationError("the oven is cold", "Oven", errors.New("no gas"))
 	},
-	// Again goes on as a new run, once, and then fails: the first run's end is not the execution's.
+	// Again continues as a new run once and then fails: the end of the first run is not the execution's end.
 	"Again": func(ctx workflow.Context, in input) error {
 		if workflow.GetInfo(ctx).ContinuedExecutionRunID == "" {
 			return workflow.NewContinueAsNewError(ctx, "Again", in)

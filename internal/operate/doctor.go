@@ -145,7 +145,7 @@ func (s *Store) Hear(ctx context.Context, listener *pgx.Conn, token string) (Lis
 	for {
 		heard, err := listener.WaitForNotification(ctx)
 		if err != nil {
-			return sessions[0], 0, fmt.Errorf("hear a notification: %w", err)
+			return sessions[0], 0, fmt.Errorf("receive a notification: %w", err)
 		}
 		if heard.Payload == token {
 			return sessions[0], time.Since(sent), nil

@@ -52,7 +52,7 @@ func TestRedactHidesAnAddressThatIsNoURL(t *testing.T) {
 	require.NotContains(t, Redact(fmt.Errorf("DATABASE_URL: %w", err)).Error(), "secret")
 }
 
-// What pgx itself says of an address that it cannot read.
+// pgx's own error for an address that it cannot parse.
 func TestErrorsOfBadAddressesHideThePassword(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{

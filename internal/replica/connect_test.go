@@ -76,7 +76,7 @@ func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
 	require.Equal(t, map[string]string{"idle_session_timeout": "0", "synchronous_commit": "off"}, show(t, gate.(*notify.Session).Conn, "idle_session_timeout", "synchronous_commit"))
 }
 
-// A client that is stopped takes no data: its listener would pin the whole database's vacuum and fill its queue of notifications.
+// A suspended client reads no data: its listener would hold back vacuum and fill the notification queue.
 func TestTheServerGivesUpAListenerAndAGateThatTakeNoData(t *testing.T) {
 	t.Parallel()
 	address := harsh(t)

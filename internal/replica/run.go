@@ -3,7 +3,6 @@
 package replica
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -12,14 +11,11 @@ import (
 	"os"
 	"regexp"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/sethvargo/go-retry"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
@@ -30,7 +26,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/notify"
-	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
@@ -210,67 +205,6 @@ func (r *replica) wire(client *temporal.Client) {
 	}
 }
 
-// saw passes the results of a sweep to the parts, so that they need no queries of their own.
-func (r *replica) saw(swept sweeper.Swept, err error) {
-	r.telemetry.Swept(swept, err)
-	if err != nil {
-		return
-	}
-	r.ring(dispatch.WakePoll) // cheap, so every poll triggers a claim
-	r.open.Store(swept.Open > 0)
-	r.unwatched.Store(swept.Unwatched)
-	r.deletes.Store(swept.Deletes)
-	if swept.Stops {
-		r.stopping()
-	}
-	r.sawNamespaces(swept.Namespaces)
-	// If the table assigns more executions to this replica than it knows of, the answer to a settle was lost.
-	r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching())
-}
-
-// sawNamespaces stores the namespaces that definitions use. An empty name stands for this replica's namespace.
-func (r *replica) sawNamespaces(named []string) {
-	inUse := make([]string, 0, len(named))
-	for _, name := range named {
-		if name = cmp.Or(name, r.namespace); !slices.Contains(inUse, name) {
-			inUse = append(inUse, name)
-		}
-	}
-	r.namespaces.Store(&inUse)
-}
-
-func (r *replica) namespacesInUse() []string {
-	if inUse := r.namespaces.Load(); inUse != nil {
-		return *inUse
-	}
-	return nil
-}
-
-// notified wakes the dispatcher if this replica is on duty. One insert should cost one claim, regardless of the number
-// of replicas.
-func (r *replica) notified(payload string) {
-	if r.gate.OnDuty() {
-		r.hints.Add(payload)
-		r.ring(dispatch.WakeNotification)
-	}
-}
-
-// stopping wakes the stopper.
-func (r *replica) stopping() {
-	select {
-	case r.stopWake <- struct{}{}:
-	default:
-	}
-}
-
-// ring wakes the dispatcher. Wake-ups are merged while one is pending.
-func (r *replica) ring(source string) {
-	select {
-	case r.wake <- source:
-	default:
-	}
-}
-
 // run runs the parts until ctx is cancelled or a part fails, then stops them in order.
 func (r *replica) run(ctx context.Context) error {
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -340,37 +274,6 @@ func (r *replica) farewell(ctx context.Context) {
 	if err = errors.Join(err, r.gone(ctx)); err != nil {
 		r.log.Warn("Cannot deregister replica; its leases will expire", "error", err)
 	}
-}
-
-// awaitSchema waits until the database answers, and checks that it has the schema that this binary needs.
-func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
-	complained := false
-	backoff := retry.WithCappedDuration(2*time.Second, retry.NewExponential(50*time.Millisecond))
-	return retry.Do(ctx, backoff, func(ctx context.Context) error {
-		conn, err := pool.Acquire(ctx)
-		var refusal *pgconn.PgError
-		if errors.As(err, &refusal) && refusal.Code == "08P01" { // protocol_violation: PgBouncer refuses a setting
-			return fmt.Errorf("connect to Postgres: %w: if a transaction pooler is in between, set PGDISPATCH_LISTEN=off or connect directly", postgres.Redact(err))
-		}
-		if err != nil {
-			if !complained && ctx.Err() == nil {
-				complained = true
-				log.Error("Waiting for Postgres", "error", postgres.Redact(postgres.WithRemedy(err)))
-			}
-			return retry.RetryableError(err)
-		}
-		defer conn.Release()
-		state, err := migrate.Status(ctx, conn.Conn())
-		switch {
-		case err != nil:
-			return retry.RetryableError(err)
-		case state.Current < state.Newest:
-			return schemaTooOld(state)
-		case state.Current > state.Newest:
-			log.Warn("The schema is newer than this pgdispatch", "schema", state.Current, "known", state.Newest)
-		}
-		return nil
-	})
 }
 
 // replicaName returns a name that is unique among replicas and valid as a notification channel.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
@@ -15,7 +14,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/web"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/telemetry"
-	"github.com/pgdispatch/pgdispatch/sql/migrate"
 )
 
 // viewConnections is the size of the web view's own pool, so that viewers take no connections from the replica. A
@@ -118,28 +116,4 @@ func (r *replica) observe(health *telemetry.Health) error {
 	}
 	health.Working(checks...)
 	return r.telemetry.Observe(gauges)
-}
-
-// databaseReady checks that the database answers and has the schema that this binary needs.
-func databaseReady(ctx context.Context, pool *pgxpool.Pool) error {
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return postgres.Redact(err)
-	}
-	defer conn.Release()
-	state, err := migrate.Status(ctx, conn.Conn())
-	if err != nil {
-		return postgres.Redact(err)
-	}
-	if state.Current < state.Newest {
-		return schemaTooOld(state)
-	}
-	return nil
-}
-
-func schemaTooOld(state migrate.State) error {
-	if err := state.Err(); err != nil {
-		return err
-	}
-	return fmt.Errorf("the schema is at version %d and this pgdispatch needs %d: run `pgdispatch migrate up`", state.Current, state.Newest)
 }

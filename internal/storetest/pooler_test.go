@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { sqltest.Main(m) }
 
-// Behind a transaction pooler no statement can be prepared, and pgx must know every parameter's type by itself.
+// Behind a transaction pooler statements cannot be prepared, so pgx must infer every parameter's type.
 func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeCacheDescribe} {

@@ -14,7 +14,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// quiet is a log that nobody reads.
+// quiet discards the log.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // environment is what a process finds in its variables.
@@ -48,7 +48,7 @@ func value(t *testing.T, from prometheus.Gatherer, name, label string) float64 {
 	return -1
 }
 
-// sum is of everything that a histogram was told.
+// sum is the sum of a histogram's values.
 func sum(t *testing.T, from prometheus.Gatherer, name string) float64 {
 	t.Helper()
 	families, err := from.Gather()

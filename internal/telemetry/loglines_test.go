@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sink keeps each write, and takes so many bytes before it fails.
+// sink records each write, and fails after a number of bytes.
 type sink struct {
 	mu     sync.Mutex
 	writes []string
@@ -130,7 +130,7 @@ func TestLinesThatFillTheBufferAreWrittenAtOnce(t *testing.T) {
 	})
 }
 
-// The signal ends Run. What is said while the replica stops must not be lost where it is killed before it has.
+// The signal ends Run. Lines logged during the shutdown must not be lost if the replica is killed before its end.
 func TestAStopWritesWhatWaitsAndDelaysNothingMore(t *testing.T) {
 	t.Parallel()
 	collecting(t, func(t *testing.T, out *sink, log *slog.Logger, stop func()) {

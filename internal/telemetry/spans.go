@@ -126,7 +126,7 @@ func (h *hands) settleSpans(one *hand, verb claim.Verb, took interval) {
 	step.End(trace.WithTimestamp(took.ended))
 	one.span.SetAttributes(attribute.String("pgdispatch.verb", string(verb)))
 	if verb == claim.Fail {
-		one.span.SetStatus(codes.Error, "failed for good")
+		one.span.SetStatus(codes.Error, "failed permanently")
 	}
 	one.span.End(trace.WithTimestamp(took.ended))
 }

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// caller starts workflows with a callback, at a service that takes them or does not.
+// caller starts workflows with a callback at a service that accepts or rejects them.
 type caller struct {
 	*Client
 	service *startService
@@ -96,7 +96,7 @@ func TestNoItemFailsWhereTemporalRefusesCallbacks(t *testing.T) {
 	}
 }
 
-// What is wrong with the item itself is not put down to its callback.
+// An error of the item itself is not attributed to its callback.
 func TestAnItemThatCannotBeStartedLeavesCallbacksOn(t *testing.T) {
 	t.Parallel()
 	c := newCaller()

@@ -57,7 +57,7 @@ func clientOf(t testing.TB, address string, config *tls.Config) client.Client {
 	return temporal
 }
 
-// The client turns gRPC's errors into types of its own, some of them in packages that nobody else can import.
+// The client converts gRPC errors to its own types, some of them in internal packages.
 func TestClassifyKnowsWhatTheRealClientMakesOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -120,7 +120,7 @@ func TestServerThatIsNotThereIsUnreached(t *testing.T) {
 	require.Equal(t, Unreached.String(), Classify(err).String(), "%T %v", err, err)
 }
 
-// What is wrong with a certificate is in the error, and no item is to blame.
+// The error contains the certificate's fault, and no attempt is counted.
 func TestCertificateThatIsRefusedIsUnreachedAndSaysSo(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())

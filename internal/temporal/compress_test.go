@@ -31,7 +31,7 @@ func (s *encodingService) StartWorkflowExecution(ctx context.Context, r *startRe
 	return s.startService.StartWorkflowExecution(ctx, r)
 }
 
-// anItemOf is an item whose workflow's input has so many bytes.
+// anItemOf returns an item whose workflow input has n bytes.
 func anItemOf(bytes int) Start {
 	item := anItem()
 	item.Params = []byte(`""`)

@@ -145,7 +145,7 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 	require.Equal(t, []string{plain + " and WorkflowId starts_with 'execution-'", plain, plain}, queries, "it asks for a prefix once")
 }
 
-// The run that goes on may have closed by the time that somebody looks.
+// The run that continues may have closed by the time of the lookup.
 func TestARunThatWasResetAndHasClosedSinceIsTheEnd(t *testing.T) {
 	t.Parallel()
 	service := &fakeService{newest: described("run-2", "e1", false),

@@ -16,7 +16,7 @@ import (
 
 var exhausted = serviceerror.NewResourceExhausted
 
-// temporalErrors is every error that a start can have, and what it means.
+// temporalErrors lists every error of a start and its outcome.
 var temporalErrors = map[string]struct {
 	err  error
 	want Outcome

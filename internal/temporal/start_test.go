@@ -147,7 +147,7 @@ func TestSameItemGivesTheSameRequest(t *testing.T) {
 	for range 2 {
 		_, err := starterOn(service).Start(t.Context(), item)
 		require.NoError(t, err)
-		// What another claim of the same item changes is not in the request.
+		// The request contains nothing that differs between claims of the same item.
 		item.UnansweredFor = time.Minute
 	}
 	require.True(t, proto.Equal(service.started[0], service.started[1]))
@@ -304,7 +304,7 @@ func TestStartThatFailsSaysWhatWasTried(t *testing.T) {
 	require.Empty(t, service.described)
 }
 
-// Only gRPC itself can say that nothing was sent: where its options are not heeded, nobody knows.
+// Only gRPC can tell that nothing was sent: if its options are ignored, it is unknown.
 func TestErrorWithoutProofThatNothingWasSentLeavesDoubt(t *testing.T) {
 	t.Parallel()
 	service := &startService{start: func(*startRequest) (*startResponse, error) {

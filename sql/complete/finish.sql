@@ -1,5 +1,5 @@
 -- DISPATCHED -> COMPLETED, FAILED
 -- $1 execution, $2 outcome, $3 reason, $4 result as JSON or null. Returns true if this call ended it.
 select pgdispatch.finish($1, $2,
-    case when $4::text is not null and r.result is null then 'JSON that Postgres does not take: not kept' else $3 end, r.result)
+    case when $4::text is not null and r.result is null then 'JSON that Postgres rejects: not stored' else $3 end, r.result)
 from pgdispatch.result_of($4::text) as r (result)

@@ -12,8 +12,8 @@ begin
         raise exception 'no item has execution %', coalesce(execution::text, 'null')
             using errcode = 'PGD23', hint = 'Use the execution_id of a row of pgdispatch.dead_letters.';
     elsif letter.status <> 'FAILED' then
-        raise exception 'item % is %, only a FAILED one is replayed or discarded', letter.id, letter.status
-            using errcode = 'PGD24', hint = 'An item that waits is withdrawn with pgdispatch.cancel.';
+        raise exception 'item % is %: only FAILED items can be replayed or discarded', letter.id, letter.status
+            using errcode = 'PGD24', hint = 'Use pgdispatch.cancel to withdraw a PENDING item.';
     end if;
     return exists (select from pgdispatch.discard_items(array[letter.id], who));
 end;

@@ -24,7 +24,7 @@ begin
         select s.result_bytes into most from pgdispatch.settings s;
         if outcome <> 'COMPLETED' or octet_length(new.result::text) > most then
             new.result_note := case when outcome = 'COMPLETED' and most > 0 then
-                format('%s bytes, more than the %s that the settings keep', octet_length(new.result::text), most) end;
+                format('%s bytes: exceeds result-bytes, %s', octet_length(new.result::text), most) end;
             new.result := null;
         end if;
     end if;
@@ -32,8 +32,8 @@ begin
     from pgdispatch.workflow_execution_queue q
     where q.execution_id = new.id;
     if item_status = 'PENDING' and not unknown then
-        raise exception 'execution % has not been started, it cannot be %', new.id, outcome
-            using errcode = 'PGD26', hint = 'pgdispatch.cancel withdraws an item that waits; pgdispatch.finish says that a workflow has ended.';
+        raise exception 'execution % has not started and cannot be %', new.id, outcome
+            using errcode = 'PGD26', hint = 'Use pgdispatch.cancel to withdraw a PENDING item, or pgdispatch.finish to report a workflow''s end.';
     end if;
     if item_status = 'DISPATCHED' then
         perform from pgdispatch.workflow_execution_queue q where q.id = item_id and q.status = 'DISPATCHED' for no key update skip locked;

@@ -16,8 +16,8 @@ declare
     item_status text;
 begin
     if outcome is null or outcome not in ('COMPLETED', 'FAILED', 'CANCELED', 'TERMINATED', 'TIMED_OUT') then
-        raise exception 'outcome is %, it must be COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT', coalesce(outcome, 'null')
-            using errcode = 'PGD22', hint = 'Use the name that Temporal gives the closed workflow.';
+        raise exception 'outcome is %: it must be COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT', coalesce(outcome, 'null')
+            using errcode = 'PGD22', hint = 'Use Temporal''s status of the closed workflow.';
     end if;
     update pgdispatch.workflow_execution_queue q
     {{ template "parts/item_ended.sql" "finish" }}

@@ -49,9 +49,9 @@ begin
     {{ template "parts/execution_ended.sql" "s" }}
     from (
         select g.execution, g.outcome, case when r.fits then r.result end as result,
-               case when g.given is not null and r.result is null then 'JSON that Postgres does not take: not kept'
+               case when g.given is not null and r.result is null then 'JSON that Postgres rejects: not stored'
                     when g.outcome = 'COMPLETED' and not r.fits and r.most > 0
-                    then format('%s bytes, more than the %s that the settings keep', octet_length(r.result::text), r.most)
+                    then format('%s bytes: exceeds result-bytes, %s', octet_length(r.result::text), r.most)
                     else g.reason end as reason
         from unnest(executions, outcomes, reasons, results) as g (execution, outcome, reason, given)
         cross join lateral (

@@ -58,7 +58,7 @@ begin
                 using errcode = 'PGD03', hint = 'Use a definition of this workspace.';
         end if;
     end loop;
-    raise exception 'status, attempts, errors, claims, leases and times of an item are set by pgdispatch, not by the insert'
+    raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
         using errcode = 'PGD07',
               hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, start_options.';
 end;

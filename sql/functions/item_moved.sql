@@ -11,13 +11,13 @@ declare
     ends text := case when old.finished_at is null and new.finished_at is not null then new.status end;
 begin
     if not coalesce(old.stage in ('HOLDS', 'DOUBT'), false) and new.stage in ('HOLDS', 'DOUBT') and new.lease_token <= old.lease_token then
-        raise exception 'item % would hold a slot that no claim has counted', old.id
-            using errcode = 'PGD20', hint = 'Only a claim gives an item a slot.';
+        raise exception 'item % cannot take a slot without a claim', old.id
+            using errcode = 'PGD20', hint = 'Only pgdispatch''s claim can give an item a slot.';
     elsif current_setting('session_replication_role') = 'replica' then
         return null; -- the move was checked where it was made
     elsif not pgdispatch.may_move(old.status, new.status) then -- null after a delete
-        raise exception 'item % is %, it cannot become %', old.id, old.status, new.status
-            using errcode = 'PGD20', hint = 'docs/lifecycle.md has the moves there are.';
+        raise exception 'item % is % and cannot become %', old.id, old.status, new.status
+            using errcode = 'PGD20', hint = 'docs/lifecycle.md lists the allowed transitions.';
     end if;
     if old.status = new.status and not (waits and (old.stage <> 'WAITS' or old.priority <> new.priority or old.run_at <> new.run_at))
        and not (new.stage = 'DOUBT' and old.run_at <> new.run_at) then

@@ -19,10 +19,10 @@ begin
         if num_nonnulls(claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at) = 0 then
             return case when outcome_unknown then 'DOUBT' else 'WAITS' end;
         end if;
-        raise exception 'an item that waits has no claim, no lease and no end: they are set by pgdispatch, and by nobody else'
+        raise exception 'a PENDING item must not have a claim, lease or end: pgdispatch sets them'
             using errcode = 'PGD07',
-                  hint = 'Leave out claimed_by, claimed_at, lease_expires_at, dispatched_at and finished_at; '
-                      'a failed item is run again by pgdispatch.replay.',
+                  hint = 'Omit claimed_by, claimed_at, lease_expires_at, dispatched_at and finished_at. '
+                      'To run a failed item again, use pgdispatch.replay.',
                   constraint = 'a_status_has_what_belongs_to_it';
     elsif status = 'COMPLETED' then
         if num_nulls(claimed_at, dispatched_at, finished_at) = 0 and num_nonnulls(claimed_by, lease_expires_at) = 0 and not outcome_unknown then
@@ -37,8 +37,8 @@ begin
             return null;
         end if;
     end if;
-    raise exception 'an item that is % has not what belongs to it, or has more: see docs/lifecycle.md', coalesce(status, 'null')
-        using errcode = 'PGD27', hint = 'Leave the status to pgdispatch: finish, cancel and replay move an item.',
+    raise exception 'columns of the item do not match its status %: see docs/lifecycle.md', coalesce(status, 'null')
+        using errcode = 'PGD27', hint = 'Do not update status: use pgdispatch.finish, cancel or replay.',
               constraint = 'a_status_has_what_belongs_to_it';
 end;
 $$;

@@ -5,7 +5,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    raise exception 'status, attempts, errors, claims, leases and times of an item are set by pgdispatch, not by the insert'
+    raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
         using errcode = 'PGD07',
               hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, start_options.';
 end;

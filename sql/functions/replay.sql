@@ -16,8 +16,8 @@ begin
         raise exception 'no item has execution %', coalesce(execution::text, 'null')
             using errcode = 'PGD23', hint = 'Use the execution_id of a row of pgdispatch.dead_letters.';
     elsif letter.status <> 'FAILED' and (letter.replay_of is null or letter.status = 'CANCELLED') then
-        raise exception 'item % is %, only a FAILED one is replayed or discarded', letter.id, letter.status
-            using errcode = 'PGD24', hint = 'Insert another item to run it once more.';
+        raise exception 'item % is %: only FAILED items can be replayed or discarded', letter.id, letter.status
+            using errcode = 'PGD24', hint = 'Insert a new item to run it again.';
     end if;
 
     -- Follows the chain of replays. A withdrawn replay does not count.
@@ -42,8 +42,8 @@ begin
     end if;
     if not exists (select from pgdispatch.workflow_definitions d
                    where d.id = letter.workflow_definition_id and d.workspace_id = letter.workspace_id) then
-        raise exception 'workflow definition % of item % is gone', letter.workflow_definition_id, letter.id
-            using errcode = 'PGD02', hint = 'Insert it anew with this id, or discard the item.';
+        raise exception 'workflow definition % of item % was deleted', letter.workflow_definition_id, letter.id
+            using errcode = 'PGD02', hint = 'Insert it again with this id, or discard the item.';
     end if;
 
     select n.replay_id, n.replay_execution_id, true into id, execution_id, replayed

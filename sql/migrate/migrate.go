@@ -139,7 +139,7 @@ func Status(ctx context.Context, conn *pgx.Conn) (State, error) {
 func readVersion(ctx context.Context, conn *pgx.Conn, table string) (version int32, err error) {
 	var exists bool
 	if err := conn.QueryRow(ctx, "select to_regclass($1) is not null", table).Scan(&exists); err != nil {
-		return 0, fmt.Errorf("look for %s: %w", table, err)
+		return 0, fmt.Errorf("find %s: %w", table, err)
 	}
 	if !exists {
 		return 0, nil
@@ -154,7 +154,7 @@ func open(ctx context.Context, conn *pgx.Conn) (*migrate.Migrator, error) {
 	// "create schema if not exists" requires the privilege to create one even if it exists.
 	var exists bool
 	if err := conn.QueryRow(ctx, "select to_regnamespace('pgdispatch') is not null").Scan(&exists); err != nil {
-		return nil, fmt.Errorf("look for schema: %w", err)
+		return nil, fmt.Errorf("find schema: %w", err)
 	}
 	if !exists {
 		if _, err := conn.Exec(ctx, "create schema pgdispatch"); err != nil {

@@ -22,9 +22,9 @@ begin
         end;
     end loop;
     if cardinality(missing) > 0 then
-        raise warning 'role % may not create roles, and there is no %: everything is left to the owner of the schema',
+        raise warning 'role % may not create roles, and role % does not exist: only the owner of the schema has privileges',
                 current_user, array_to_string(missing, ', ')
-            using hint = format('As a role that may create roles: %s grant pgdispatch_owner to %I; and then `pgdispatch migrate up` again.',
+            using hint = format('As a role that may create roles, run `%s grant pgdispatch_owner to %I;`, then run `pgdispatch migrate up` again.',
                                 (select string_agg(format('create role %I nologin;', m), ' ') from unnest(missing) m), current_user);
         return;
     end if;
@@ -57,8 +57,8 @@ begin
         end loop;
     exception
         when insufficient_privilege then
-            raise warning 'what % has made stays its own: %', current_user, sqlerrm
-                using hint = format('As a role that may: grant pgdispatch_owner to %I; and then `pgdispatch migrate up` again.', current_user);
+            raise warning 'objects created by % keep their owner: %', current_user, sqlerrm
+                using hint = format('As a role that may grant it, run `grant pgdispatch_owner to %I;`, then `pgdispatch migrate up` again.', current_user);
     end;
 end;
 $$;

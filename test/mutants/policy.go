@@ -3,7 +3,7 @@ package main
 // policy: an outage costs only probes, and a bad item harms no other.
 var policy = []mutant{
 	{"outage opens the breaker", "an outage only delays claims for a second",
-		[]edit{{"dispatch/dispatcher.go",
+		[]edit{{"dispatch/learn.go",
 			"if r.of.trip(now, name, done.outcome) {",
 			"if r.retryAt = time.Now().Add(time.Second); true {"}},
 		"./dispatch", "TestOutageIsProbedByOneItemAndBurnsNoAttempts"},

@@ -26,8 +26,8 @@ func (a *App) auditListCommand() *cobra.Command {
 	var limit int
 	command := &cobra.Command{
 		Use: "list", Short: "List changes, newest first", Args: cobra.NoArgs,
-		Long: "List changes made with pgdispatch commands and the web view, newest first. BY is the name given with --by or in the web view,\n" +
-			"ROLE is the Postgres role. Changes made with plain SQL are not listed, except requests to stop executions.",
+		Long: "List changes made with pgdispatch commands and in the web view, newest first. BY is the name given with the change, ROLE\n" +
+			"the Postgres role. Changes made with plain SQL are not listed, except requests to stop executions.",
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
 			err := errors.Join(checkOutput(output), checkLimit(limit), checkBefore(filter.Before), clean("by", filter.Who), clean("action", filter.Action))
 			if err != nil {

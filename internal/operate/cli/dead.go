@@ -106,7 +106,7 @@ func (a *App) deadShowCommand() *cobra.Command {
 func (a *App) deadReplayCommand() *cobra.Command {
 	return a.deadActionCommand("replay", "Replay dead letters as new items with new workflow IDs",
 		"Replay creates a new item with the same workspace, definition, params, priority and traceparent, and links the two.\n"+
-			"A dead letter that was already replayed is replayed again only if that replay failed too; the newest one is then replayed.",
+			"A dead letter that was already replayed is replayed again only if its replay failed too; the latest replay is then replayed.",
 		func(ctx context.Context, store *operate.Store, letters []operate.DeadLetter, who string) (o outcome, err error) {
 			for _, letter := range letters {
 				replay, err := store.Replay(ctx, letter.ExecutionID, who)

@@ -22,8 +22,8 @@ func (a *App) enqueueCommand() *cobra.Command {
 	var priority int
 	command := &cobra.Command{
 		Use: "enqueue DEFINITION --workspace WORKSPACE", Short: "Enqueue one item, for example to test a workflow", Args: cobra.ExactArgs(1),
-		Long: "Enqueue one item of a workflow definition, by name or ID, like an application's insert. If an item of the workspace already\n" +
-			"has the idempotency key, nothing is inserted and that item is shown.",
+		Long: "Enqueue one item of a workflow definition, by name or ID, like an application's insert. If the workspace already has an\n" +
+			"item with the idempotency key, nothing is inserted and that item is shown.",
 		Example: "  pgdispatch enqueue order --workspace Acme --params '{\"orderId\": 42}'\n" +
 			"  pgdispatch enqueue order --workspace Acme --params - --run-at 10m < params.json",
 	}

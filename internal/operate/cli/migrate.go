@@ -16,14 +16,23 @@ import (
 
 func (a *App) migrateCommand() *cobra.Command {
 	group := &cobra.Command{Use: "migrate", Short: "Migrate the schema pgdispatch up or down, or show its version"}
+	for _, command := range []*cobra.Command{a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand()} {
+		config.AddFlags(command.Flags(), config.DatabaseOptions)
+		group.AddCommand(command)
+	}
+	return group
+}
 
-	up := &cobra.Command{
+func (a *App) migrateUpCommand() *cobra.Command {
+	return &cobra.Command{
 		Use: "up", Short: "Apply missing migrations and changed functions; safe to repeat and to run concurrently", Args: cobra.NoArgs,
 		RunE: a.withDatabase(func(command *cobra.Command, conn *pgx.Conn) error {
 			return a.migrateTo(command, conn, migrate.Newest())
 		}),
 	}
+}
 
+func (a *App) migrateDownCommand() *cobra.Command {
 	var to int32
 	var yes bool
 	down := &cobra.Command{
@@ -51,7 +60,10 @@ func (a *App) migrateCommand() *cobra.Command {
 	}
 	down.Flags().Int32Var(&to, "to", 0, "target version; 0 removes every table (default: one version down)")
 	down.Flags().BoolVar(&yes, "yes", false, "confirm the deletion of data")
+	return down
+}
 
+func (a *App) migrateStatusCommand() *cobra.Command {
 	var output string
 	status := &cobra.Command{
 		Use: "status", Short: "Show which migrations are applied; exits with 1 if migrations are missing or functions are outdated", Args: cobra.NoArgs,
@@ -74,11 +86,7 @@ func (a *App) migrateCommand() *cobra.Command {
 	}
 
 	addOutput(status.Flags(), &output)
-	for _, command := range []*cobra.Command{up, down, status} {
-		config.AddFlags(command.Flags(), config.DatabaseOptions)
-		group.AddCommand(command)
-	}
-	return group
+	return status
 }
 
 // incomplete returns an error if `migrate up` has anything left to do.

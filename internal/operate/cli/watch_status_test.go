@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeView answers with what it is told to.
+// fakeView gives preset answers.
 type fakeView struct {
 	mu      sync.Mutex
 	waiting int64

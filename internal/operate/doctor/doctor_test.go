@@ -116,7 +116,7 @@ func TestDoctorSeesWhetherTheCallbackURLLeadsToAReplica(t *testing.T) {
 	require.Equal(t, Warning, found[0].Severity, "nobody is there")
 }
 
-// Notifications do not go from one database to another: for a listener that is as deaf as behind a transaction pooler.
+// Notifications do not cross databases, so this listener receives none, as behind a transaction pooler.
 func TestDoctorSaysThatLISTENDoesNotDeliver(t *testing.T) {
 	t.Parallel()
 	f := checkListen(t.Context(), config.Config{Database: postgres.Target{URL: sqltest.URL(t)}, Listen: true}, &operate.Store{DB: sqltest.Open(t)})

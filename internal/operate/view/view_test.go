@@ -102,9 +102,9 @@ func TestConcernsSayTheWorstFirst(t *testing.T) {
 	well := operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}, Replicas: []operate.Replica{{}, {}}}
 	require.Empty(t, Concerns(well))
 	for what, change := range map[string]func(o *operate.Overview){
-		"No replica is running":      func(o *operate.Overview) { o.Replicas = nil },
+		"No replica is running": func(o *operate.Overview) { o.Replicas = nil },
 		"Dispatching is paused": func(o *operate.Overview) { o.Depth.Paused = true },
-		"max-claims is 0":      func(o *operate.Overview) { o.Depth.MaxClaims = 0 },
+		"max-claims is 0":       func(o *operate.Overview) { o.Depth.MaxClaims = 0 },
 		"no workflows from any replica": func(o *operate.Overview) {
 			o.Replicas = []operate.Replica{{State: operate.ReplicaState{BreakerOpen: true}}}
 		},

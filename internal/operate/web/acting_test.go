@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forms are all there are: where they go, what they have, what then is called, and where the browser goes on.
+// forms lists all forms: their path, their fields, the call that follows, and the page that the browser is redirected to.
 var forms = []struct {
 	path       string
 	form       url.Values

@@ -70,7 +70,7 @@ const (
 // view.
 func plot(p view.Plot) template.HTML {
 	var out strings.Builder
-	fmt.Fprintf(&out, `<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s, over the last hour: %s now, %s at the most">`,
+	fmt.Fprintf(&out, `<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s, over the last hour: %s now, maximum %s">`,
 		len(p.Bars)*barStep, plotHeight, p.Name, p.Bars[len(p.Bars)-1].Words, p.Top())
 	for n, bar := range p.Bars {
 		fmt.Fprintf(&out, `<g><title>%s: %s</title><path class="hover" d="M%d 0h%dv%dh-%dz"/>`, minute(bar.At), bar.Words, n*barStep, barStep, plotHeight, barStep)

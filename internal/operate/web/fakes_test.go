@@ -71,7 +71,7 @@ func (f *fakeReader) Audit(_ context.Context, filter operate.AuditFilter, _ int)
 	return []operate.Administered{{At: time.Unix(1, 0), Who: hostile, Action: hostile, Details: fmt.Appendf(nil, `{"name": [null, %s]}`, name)}}, f.err
 }
 
-// fakeChanger writes down what was changed and by whom. Each call is one line.
+// fakeChanger records who changed what, one line per call.
 type fakeChanger struct {
 	calls   []string
 	err     error
@@ -149,7 +149,7 @@ var (
 	errAway      = errors.New("password of user bob")
 )
 
-// browser is somebody who acts.
+// browser is a signed-in user.
 type browser struct {
 	t      *testing.T
 	read   *fakeReader
@@ -161,7 +161,7 @@ func newBrowser(t *testing.T) *browser {
 	return &browser{t, &fakeReader{rows: 1, letters: []int64{8}}, &fakeChanger{}, nethttp.Header{"Sec-Fetch-Site": {"same-origin"}}}
 }
 
-// as is somebody of this name, who has the token to act.
+// as returns a user with this name and the admin token.
 func (b *browser) as(name string) *browser {
 	var signed nethttp.Request
 	signed.Header = b.header

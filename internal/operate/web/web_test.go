@@ -19,12 +19,12 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-// hostile is what nobody should be called.
+// hostile is a hostile name.
 const hostile = `"><script>alert(1)</script>` + "\u202e"
 
 const id = "11111111-2222-3333-4444-555555555555"
 
-// fakeReader answers with one of everything, all of it hostile, and writes down what it was asked for.
+// fakeReader answers with one row of each kind, all with hostile texts, and records its requests.
 type fakeReader struct {
 	err                     error
 	empty                   bool
@@ -311,8 +311,8 @@ func TestThePlotsOfTheLastHourAreReadWithoutSeeingThem(t *testing.T) {
 	_, text := get(t, &fakeReader{}, "/ui/")
 	require.Equal(t, 6, strings.Count(text, `<svg class="plot"`))
 	for _, want := range []string{
-		`role="img" aria-label="Waiting, over the last hour: – now, about 12,000 at the most"`, "<title>12:29 UTC: about 12,000</title>", "<title>12:30 UTC: –</title>",
-		`aria-label="Starts, over the last hour: 0/s now, 2.0/s at the most"`, "<title>12:29 UTC: 10 completed, 1 failed</title>", "<td>10 completed, 1 failed</td>",
+		`role="img" aria-label="Waiting, over the last hour: – now, maximum about 12,000"`, "<title>12:29 UTC: about 12,000</title>", "<title>12:30 UTC: –</title>",
+		`aria-label="Starts, over the last hour: 0/s now, maximum 2.0/s"`, "<title>12:29 UTC: 10 completed, 1 failed</title>", "<td>10 completed, 1 failed</td>",
 		`<span>12:29 UTC</span><span>12:30 UTC</span>`, "<summary>Show as a table</summary>",
 	} {
 		require.Contains(t, text, want)

@@ -32,7 +32,7 @@ left join (
 ) unanswered on unanswered.workspace_id = w.id;
 
 comment on view pgdispatch.workspace_statistics is
-    'Per workspace: items waiting (due or not), claimed, running, the limit in force, and since when the oldest waits.';
+    'Per workspace: waiting items (due or not), claimed and running items, the effective limit, and when the oldest waiting item was created.';
 
 create view pgdispatch.failed_items as
 select q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.priority, q.params,
@@ -48,7 +48,7 @@ left join pgdispatch.workflow_execution_queue r on r.id = m.replay_id
 where q.stage = 'DEAD';
 
 comment on view pgdispatch.failed_items is
-    'Items that failed for good. open: nobody has replayed or discarded it, or its replay was withdrawn; else mark says which, when and by whom.';
+    'Items that failed permanently. open: not replayed or discarded, or the replay was withdrawn. Otherwise mark, marked_at and marked_by tell what was done, when and by whom.';
 
 create view pgdispatch.dead_letters as
 select f.id, f.execution_id, f.workspace_id, f.workflow_definition_id, f.priority, f.params,
@@ -58,7 +58,7 @@ from pgdispatch.failed_items f
 where f.open;
 
 comment on view pgdispatch.dead_letters is
-    'Items that failed for good and that nobody has seen to. execution_status says how the workflow ended; it is null or FAILED without a run_id where none was started.';
+    'Items that failed permanently and are neither replayed nor discarded. execution_status is how the workflow ended; null, or FAILED without a run_id, means that no workflow was started.';
 
 create view pgdispatch.stalled as
 select s.kind, s.namespace, s.name, s.executions, s.detail, s.since
@@ -70,7 +70,7 @@ where case s.kind
       end;
 
 comment on view pgdispatch.stalled is
-    'What runs and does not progress: task queues that no worker polls, and executions whose workflow task fails again and again. As the last look found it, at most a minute or so ago.';
+    'Stalled work: task queues that no worker polls, and executions whose workflow task fails repeatedly. Updated about once a minute.';
 
 -- For clients that name every column of an insert. It shows only what its own transaction has enqueued, so that an
 -- object can be read back. It reads as its owner, to whom no policy applies.
@@ -81,4 +81,4 @@ from pgdispatch.workflow_execution_queue q
 where q.stage = 'WAITS' and q.enqueue_xid = pg_current_xact_id_if_assigned();
 
 comment on view pgdispatch.enqueue is
-    'To insert into, for clients that name every column: only a client''s own columns are taken. Shows what this transaction has enqueued.';
+    'For inserts by clients that name every column: only the columns that a client may set are used. Shows the items that this transaction has enqueued.';

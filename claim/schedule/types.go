@@ -1,0 +1,130 @@
+package schedule
+
+import "time"
+
+// Lane is a workspace ID.
+type Lane [16]byte
+
+// Epoch identifies a period in which no commit was lost. Receipts of another epoch are invalid. Zero means that there
+// is no epoch yet.
+type Epoch [16]byte
+
+// Position is a position in a level of a lane. Items are taken by run_at, then by ID.
+type Position struct {
+	Due time.Time
+	ID  int64
+}
+
+// Before reports whether p comes before q.
+func (p Position) Before(q Position) bool {
+	return p.Due.Before(q.Due) || p.Due.Equal(q.Due) && p.ID < q.ID
+}
+
+// Receipt bounds how many items hold a slot, by lease tokens: an item that takes a slot draws the next token. No holder
+// has a token below Floor, and at most Held holders have a token up to To. The zero value always holds.
+type Receipt struct {
+	Floor int64
+	Held  int
+	To    int64
+}
+
+// Entry asks for items of one level of a lane.
+type Entry struct {
+	Lane     Lane
+	Priority int
+	Items    int
+	// From is the first position at which an item may wait, as far as known.
+	From    Position
+	Receipt Receipt
+
+	aged int // how many of Items are asked for because of their age
+}
+
+// Proposal is what a claim is asked to take, in order.
+type Proposal struct {
+	AtMost  int
+	Entries []Entry
+	// Unanswered is how many unanswered starts to repeat; they come first. Alone means that the start to repeat may
+	// have crashed its earlier holders, and that nothing else may be claimed with it.
+	Unanswered int
+	Alone      bool
+	// Leased bounds the leased items of all lanes.
+	Leased Receipt
+	Epoch  Epoch
+}
+
+// Empty reports whether the proposal asks for nothing.
+func (p Proposal) Empty() bool { return len(p.Entries) == 0 && p.Unanswered == 0 }
+
+// Want is what a replica can take now.
+type Want struct {
+	// Free is the number of free workers. Holding is how many items the replica holds.
+	Free, Holding int
+	// Limited means that namespaces are limited, so that a claim may return less than it asks for.
+	Limited bool
+	// Careful means that another transaction keeps rows locked. Then only the highest level of a lane is asked for,
+	// because its first item may be locked.
+	Careful bool
+}
+
+// Standing is the state of a lane at a claim.
+type Standing struct {
+	// Granted is how many items the lane's limits allowed. Taken is how many were taken.
+	Granted, Taken int
+	// Held is how many of the lane's items hold a slot, including those taken. Limit is how many may; it is zero if the
+	// lane is paused, too.
+	Held, Limit int
+	Paused      bool
+	// Counted is how many holders were counted. Zero means that a bound sufficed. Bound means that Held is only an
+	// upper bound: fewer items may hold slots.
+	Counted int
+	Bound   bool
+	Receipt Receipt
+	// Next is the first item left at this level, due or not. Nil means that none waits.
+	Next *Position
+	// RetryIn is the time until the lane's rate limit allows another item. Zero means that it allows one now.
+	RetryIn time.Duration
+	// PassedOver means that due items were skipped because their namespaces accept no workflows.
+	PassedOver bool
+	// Number is the lane's number in notifications.
+	Number int64
+}
+
+// Answer is what a claim took, and the state of the lanes.
+type Answer struct {
+	Epoch Epoch
+	// Paused means that the settings stop all claims.
+	Paused bool
+	// Limited means that namespaces were limited.
+	Limited bool
+	// Room is how many items the global lease limit W allowed the claim to take.
+	Room int
+	// Leased are the tokens of leased items beyond those that the proposal's receipt bounds. Last is the last token
+	// that was drawn before this claim.
+	Leased []int64
+	Last   int64
+	// Lanes has one row per entry of the proposal.
+	Lanes []Standing
+	// Repeated is how many unanswered starts were taken.
+	Repeated int
+}
+
+// Full is a lane that is at its limit and has more items due.
+type Full struct {
+	Lane          Lane
+	Active, Limit int
+}
+
+// Change is a change of a lane.
+type Change struct {
+	Lane   Lane
+	Number int64 // zero if unknown
+	// Waits means that items wait at Priority from Due on, and Items is how many came, or zero if unknown. Otherwise at
+	// most Items items gave their slots back; zero means that a limit changed.
+	Waits    bool
+	Priority int
+	Due      time.Time
+	Items    int
+	// Again means that an item waits again or at another position, and may have given its slot back.
+	Again bool
+}

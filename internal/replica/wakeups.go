@@ -1,0 +1,70 @@
+package replica
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/pgdispatch/pgdispatch/dispatch"
+	"github.com/pgdispatch/pgdispatch/sweeper"
+)
+
+// saw passes the results of a sweep to the parts, so that they need no queries of their own.
+func (r *replica) saw(swept sweeper.Swept, err error) {
+	r.telemetry.Swept(swept, err)
+	if err != nil {
+		return
+	}
+	r.ring(dispatch.WakePoll) // cheap, so every poll triggers a claim
+	r.open.Store(swept.Open > 0)
+	r.unwatched.Store(swept.Unwatched)
+	r.deletes.Store(swept.Deletes)
+	if swept.Stops {
+		r.stopping()
+	}
+	r.sawNamespaces(swept.Namespaces)
+	// If the table assigns more executions to this replica than it knows of, the answer to a settle was lost.
+	r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching())
+}
+
+// sawNamespaces stores the namespaces that definitions use. An empty name stands for this replica's namespace.
+func (r *replica) sawNamespaces(named []string) {
+	inUse := make([]string, 0, len(named))
+	for _, name := range named {
+		if name = cmp.Or(name, r.namespace); !slices.Contains(inUse, name) {
+			inUse = append(inUse, name)
+		}
+	}
+	r.namespaces.Store(&inUse)
+}
+
+func (r *replica) namespacesInUse() []string {
+	if inUse := r.namespaces.Load(); inUse != nil {
+		return *inUse
+	}
+	return nil
+}
+
+// notified wakes the dispatcher if this replica is on duty. One insert should cost one claim, regardless of the number
+// of replicas.
+func (r *replica) notified(payload string) {
+	if r.gate.OnDuty() {
+		r.hints.Add(payload)
+		r.ring(dispatch.WakeNotification)
+	}
+}
+
+// stopping wakes the stopper.
+func (r *replica) stopping() {
+	select {
+	case r.stopWake <- struct{}{}:
+	default:
+	}
+}
+
+// ring wakes the dispatcher. Wake-ups are merged while one is pending.
+func (r *replica) ring(source string) {
+	select {
+	case r.wake <- source:
+	default:
+	}
+}
