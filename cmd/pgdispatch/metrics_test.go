@@ -80,7 +80,7 @@ func requireLint(t *testing.T, scraped map[string]*dto.MetricFamily) {
 	for _, problem := range problems {
 		found[problem.Metric] = true
 	}
-	require.Equal(t, map[string]bool{"pgdispatch_claim_lock_failures_total": true, "pgdispatch_items_recovered_total": true}, found, "%v", problems)
+	require.Equal(t, map[string]bool{"claim_lock_acquisition_failures": true, "queue_stale_recovery_count": true}, found, "%v", problems)
 }
 
 func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
