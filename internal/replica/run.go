@@ -102,6 +102,16 @@ func Run(ctx context.Context, c config.Loaded, version string, log *slog.Logger,
 	return r.observed(ctx, r.start)
 }
 
+// logSettings logs what the replica runs with, without secrets.
+func (r *replica) logSettings() {
+	c := r.Config
+	r.log.Info("Starting", "version", r.version, "database", c.Database.Server(), "temporal_address", c.Temporal.HostPort(),
+		"namespace", r.namespace, "workers", c.Workers, "lease", c.Lease.String(), "poll_interval", c.PollInterval.String(),
+		"start_timeout", c.StartTimeout.String(), "drain_timeout", c.DrainTimeout.String(), "max_watches", c.MaxWatches,
+		"listen", c.Listen, "durable_commits", string(c.Durable), "admin_addr", c.AdminAddr,
+		"callback_url", c.CallbackURL, "callback_addr", c.CallbackAddr)
+}
+
 // start opens the connections and runs the replica. Its telemetry is set up.
 func (r *replica) start(ctx context.Context, health *telemetry.Health) error {
 	c, log := r.Config, r.log
@@ -111,11 +121,7 @@ func (r *replica) start(ctx context.Context, health *telemetry.Health) error {
 	}
 	defer connection.Close()
 	r.namespace = namespace
-	log.Info("Starting", "version", r.version, "database", c.Database.Server(), "temporal_address", c.Temporal.HostPort(), "namespace", namespace, "workers", c.Workers, "lease", c.Lease.String(),
-		"poll_interval", c.PollInterval.String(), "start_timeout", c.StartTimeout.String(), "drain_timeout", c.DrainTimeout.String(),
-		"max_watches", c.MaxWatches, "listen", c.Listen, "durable_commits", string(c.Durable), "admin_addr", c.AdminAddr,
-		"callback_url", c.CallbackURL, "callback_addr", c.CallbackAddr)
-
+	r.logSettings()
 	callbacks, err := listenCallbacks(ctx, c)
 	if err != nil {
 		return err
