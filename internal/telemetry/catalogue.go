@@ -118,10 +118,12 @@ func state() []Metric {
 		{Name: "pgdispatch_ready", Kind: gauge, Unit: "0 or 1", Meaning: "1: /readyz says ready."},
 		{Name: "pgdispatch_build_info", Kind: gauge, Unit: "1", Label: "version", Meaning: "The version that runs."},
 		{Name: "pgdispatch_database_up", Kind: gauge, Unit: "0 or 1", Meaning: "1: the queue's depth could be read. At 0, the metrics below are not there."},
-		{Name: "pgdispatch_queue_items", Kind: gauge, Unit: "items", Label: "status", Values: []string{"PENDING", "CLAIMED", "DISPATCHED"},
-			Meaning: "Items that have not ended, the same in every replica: take the maximum, not the sum. Exact up to 10,000; above that, as many as Postgres' statistics say."},
+		{Name: "pgdispatch_queue_items", Kind: gauge, Unit: "items", Label: "status", Values: []string{"PENDING", "UNANSWERED", "CLAIMED", "DISPATCHED"},
+			Meaning: "Items that have not ended; `UNANSWERED`: PENDING items whose start was sent and not answered, which hold slots and are not counted as `PENDING`. The same in every replica: take the maximum, not the sum. Exact up to 10,000; above that, as many as Postgres' statistics say."},
 		{Name: "pgdispatch_oldest_waiting_seconds", Kind: gauge, Unit: "seconds",
 			Meaning: "How long the PENDING item has been due that has been due longest; 0: none is. The same in every replica."},
+		{Name: "pgdispatch_oldest_unanswered_seconds", Kind: gauge, Unit: "seconds",
+			Meaning: "How long ago the first of the unanswered starts was sent; 0: there is none. The same in every replica."},
 		{Name: "pgdispatch_dead_letters_open", Kind: gauge, Unit: "items", Meaning: "Items that failed for good and that nobody has seen to; 10,000 means that many or more. The same in every replica."},
 		{Name: "pgdispatch_replicas", Kind: gauge, Unit: "replicas", Meaning: "Replicas that live."},
 		{Name: "pgdispatch_max_claims", Kind: gauge, Unit: "items", Meaning: "W: how many items may be leased at once, over all replicas."},
@@ -136,7 +138,7 @@ func state() []Metric {
 			Meaning: "Executions that do not progress: on such a task queue, or with a workflow task that fails again and again; of the latter, as many as have been asked about. The same in every replica."},
 		{Name: "pgdispatch_workspace_waiting", Kind: gauge, Unit: "items", Label: "workspace_id",
 			Meaning: "PENDING items of the workspaces with the most items, as many workspaces as PGDISPATCH_METRICS_WORKSPACES says; with 0, none."},
-		{Name: "pgdispatch_workspace_active", Kind: gauge, Unit: "items", Label: "workspace_id", Meaning: "Likewise: CLAIMED and DISPATCHED items."},
+		{Name: "pgdispatch_workspace_active", Kind: gauge, Unit: "items", Label: "workspace_id", Meaning: "Likewise: CLAIMED, DISPATCHED and unanswered items, which hold slots."},
 		{Name: "pgdispatch_workspace_limit", Kind: gauge, Unit: "items", Label: "workspace_id", Meaning: "Likewise: the workspace's limit of active items."},
 	}
 }

@@ -29,7 +29,7 @@ const (
 	definitionsFound = 1000
 )
 
-var statuses = []string{"PENDING", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED", "CANCELLED"}
+var statuses = []string{"PENDING", "UNANSWERED", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED", "CANCELLED"}
 
 func (s *Site) overview(r *nethttp.Request) (string, any, error) {
 	seen, err := s.glance(r.Context())
