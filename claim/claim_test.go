@@ -44,7 +44,7 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		Traceparent:                 "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		AttemptCount:                2, FailureCount: 1, MaxAttempts: 7,
 		OutcomeUnknown: true, UnansweredFor: item.UnansweredFor,
-		Waited: item.Waited, Deadline: item.Deadline, Priority: 3,
+		Waited: item.Waited, Startable: item.Waited, Deadline: item.Deadline, Priority: 3,
 	}
 	require.Equal(t, want, item)
 	require.Positive(t, item.UnansweredFor)

@@ -7,7 +7,7 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 	ids := []int64{id}
 	switch verb {
 	case "activity_note":
-		return [][]any{{1, []int64{1}}}
+		return [][]any{{1, []int64{1}, []int64{1}}}
 	case "activity_read":
 		return [][]any{{time.Hour}}
 	case "audit_list":

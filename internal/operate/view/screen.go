@@ -66,7 +66,8 @@ func (s Screen) head(style Style) []string {
 	return append(lines, "",
 		fmt.Sprintf("waiting %s   unanswered %s   claimed %s of %s   running %s   dead letters %s", Count(d.Pending),
 			Unanswered(d.Unanswered, d.OldestUnanswered), Number(d.Claimed), Number(int64(d.MaxClaims)), Count(d.Dispatched), Dead(d)),
-		fmt.Sprintf("oldest waiting %s   starts %s   pickup %s", SpanOf(d.OldestWaiting), Rate(s.StartsPerSecond()), PickupWords(s.Pickup())),
+		fmt.Sprintf("oldest waiting %s   starts %s", SpanOf(d.OldestWaiting), Rate(s.StartsPerSecond())),
+		"due to started: "+LatencyWords(s.DueToStarted()), "startable to started: "+LatencyWords(s.StartableToStarted()),
 		fmt.Sprintf("last hour: %s completed, %s failed, %s cancelled", Number(completed), Number(failed), Number(cancelled)), "")
 }
 

@@ -44,6 +44,7 @@ func busy() Screen {
 	}
 	for n := range 100 {
 		minutes[59].Waits.Add(time.Duration(n+1) * time.Millisecond)
+		minutes[59].StartableWaits.Add(time.Duration(n+1) * 100 * time.Microsecond)
 	}
 	return Screen{
 		At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC),
@@ -144,7 +145,7 @@ func TestNumbersAndSpansAreReadable(t *testing.T) {
 		"1,234,567": Number(1234567), "-1,234": Number(-1234), "-123": Number(-123), "999": Number(999), "about 10,000": Count(10000), "9,999": Count(9999),
 		"1,000+": AtMost(1000, 1000), "0.3 ms": Span(300 * time.Microsecond), "12 ms": Span(12 * time.Millisecond), "1.5 s": Span(1500 * time.Millisecond),
 		"59 s": Span(59 * time.Second), "1 min 1 s": Span(61 * time.Second), "1 h 1 min": Span(61 * time.Minute), "47 h 0 min": Span(47 * time.Hour),
-		"2 d 1 h": Span(49 * time.Hour), "0.0 ms": Span(-time.Hour), "–": SpanOf(nil), "0/s": Rate(0), "0.3/s": Rate(.26), "1,235/s": Rate(1234.6),
+		"2 d 1 h": Span(49 * time.Hour), "0.0 ms": Span(-time.Hour), "–": SpanOf(nil), "0/s": Rate(0), "16/min": Rate(.26), "2/min": Rate(2. / 60), "1/min": Rate(1. / 60), "under 1/min": Rate(.001), "1.5/s": Rate(1.5), "1,235/s": Rate(1234.6),
 	} {
 		require.Equal(t, want, got)
 	}

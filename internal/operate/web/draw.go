@@ -13,7 +13,7 @@ import (
 // functions are the functions of the templates.
 var functions = template.FuncMap{
 	"number": func(n any) string { return view.Number(whole(n)) }, "count": view.Count, "span": view.Span, "spanOf": view.SpanOf, "rate": view.Rate, "deadCount": view.Dead,
-	"concerns": view.Concerns, "pickup": view.PickupWords, "temporal": view.Temporal, "wakes": view.Wakes, "stallKind": view.StallKind, "show": view.Printable,
+	"concerns": view.Concerns, "latency": view.LatencyWords, "temporal": view.Temporal, "wakes": view.Wakes, "stallKind": view.StallKind, "show": view.Printable,
 	"atMost":     func(n int64) string { return view.AtMost(n, operate.CountLimit) },
 	"unanswered": view.Unanswered, "sub1": func(n int) int { return n - 1 },
 	"at": at, "ended": func(o operate.Overview) map[string]int64 {

@@ -309,7 +309,7 @@ func TestTheLivePartIsSentUntilTheReaderGoes(t *testing.T) {
 func TestThePlotsOfTheLastHourAreReadWithoutSeeingThem(t *testing.T) {
 	t.Parallel()
 	_, text := get(t, &fakeReader{}, "/ui/")
-	require.Equal(t, 6, strings.Count(text, `<svg class="plot"`))
+	require.Equal(t, 7, strings.Count(text, `<svg class="plot"`))
 	for _, want := range []string{
 		`role="img" aria-label="Waiting, over the last hour: – now, about 12,000 at the most"`, "<title>12:29 UTC: about 12,000</title>", "<title>12:30 UTC: –</title>",
 		`aria-label="Starts, over the last hour: 0/s now, 2.0/s at the most"`, "<title>12:29 UTC: 10 completed, 1 failed</title>", "<td>10 completed, 1 failed</td>",
