@@ -14,7 +14,9 @@ func TestAnItemThatWaitedForASlotWasStartableOnlySinceThen(t *testing.T) {
 	first := b.dispatched(b.Store, 1)[0]
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, now() - interval '1 hour' from pgdispatch.workflow_definitions`)
-	b.Execute("update pgdispatch.workflow_execution_queue set created_at = created_at - interval '1 hour' where status = 'PENDING'")
+	b.Execute(`with without_triggers as materialized (select set_config('session_replication_role', 'replica', true))
+		update pgdispatch.workflow_execution_queue set created_at = created_at - interval '1 hour'
+		from without_triggers where status = 'PENDING'`)
 	batch, err := b.Claim(t.Context(), 1)
 	require.NoError(t, err)
 	require.Empty(t, batch.Items, "the workspace is full")
