@@ -10,6 +10,8 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{1, []int64{1}, []int64{1}}}
 	case "activity_read":
 		return [][]any{{time.Hour}}
+	case "item_ahead":
+		return [][]any{{id, 10}}
 	case "audit_list":
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, nil, 10}}
 	case "definition_find":

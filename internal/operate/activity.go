@@ -17,6 +17,8 @@ type ReplicaState struct {
 	// BreakerOpen reports whether its circuit breaker is open: Temporal accepts no workflows from it, so it has paused and
 	// probes.
 	BreakerOpen bool `json:"breaker_open"`
+	// BreakerSince is since when it has been open. Nil if it is not.
+	BreakerSince *time.Time `json:"breaker_since,omitempty"`
 	// PausedNamespaces is the number of Temporal namespaces that it has paused because they accept no workflows.
 	PausedNamespaces int `json:"paused_namespaces"`
 	// Listening reports whether LISTEN is active. Nil means that LISTEN is disabled.

@@ -16,6 +16,7 @@ type pulse struct {
 	news    chan struct{} // holds one element if there were starts since the last Take
 	paused  int           // namespaces that accept no workflows
 	breaker bool          // no namespace accepts workflows
+	open    *time.Time    // since when the breaker has been open, as far as it was asked; nil if it is not
 	wakeUps map[string]int64
 }
 
@@ -25,7 +26,8 @@ func (t *Telemetry) State() operate.ReplicaState {
 	p := &t.pulse
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	state := operate.ReplicaState{Busy: t.hands.held(), BreakerOpen: open, PausedNamespaces: p.paused, WakeUps: maps.Clone(p.wakeUps)}
+	p.opened(open)
+	state := operate.ReplicaState{Busy: t.hands.held(), BreakerOpen: open, BreakerSince: p.open, PausedNamespaces: p.paused, WakeUps: maps.Clone(p.wakeUps)}
 	state.StartsPerSecond = p.starts.perSecond(time.Now())
 	return state
 }
@@ -78,7 +80,19 @@ func (p *pulse) woken(source string) {
 func (p *pulse) pausedNow(namespaces int, all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.paused, p.breaker = namespaces, all
+	if p.paused, p.breaker = namespaces, all; all {
+		p.opened(true)
+	}
+}
+
+// opened notes whether the breaker is open. The caller holds mu.
+func (p *pulse) opened(open bool) {
+	switch {
+	case !open:
+		p.open = nil
+	case p.open == nil:
+		p.open = new(time.Now().UTC())
+	}
 }
 
 func (p *pulse) pauses() (namespaces int, all bool) {

@@ -14,7 +14,10 @@ import (
 var functions = template.FuncMap{
 	"number": func(n any) string { return view.Number(whole(n)) }, "count": view.Count, "span": view.Span, "spanOf": view.SpanOf, "rate": view.Rate, "deadCount": view.Dead,
 	"concerns": view.Concerns, "latency": view.LatencyWords, "temporal": view.Temporal, "wakes": view.Wakes, "stallKind": view.StallKind, "show": view.Printable,
-	"atMost":     func(n int64) string { return view.AtMost(n, operate.CountLimit) },
+	"atMost": func(n int64) string { return view.AtMost(n, operate.CountLimit) },
+	"bulkVerbs": func() map[string]string {
+		return map[string]string{"cancel": "Cancel", "replay": "Replay", "retry": "Retry now"}
+	},
 	"unanswered": view.Unanswered, "sub1": func(n int) int { return n - 1 },
 	"at": at, "ended": func(o operate.Overview) map[string]int64 {
 		completed, failed, cancelled := o.Ended()
