@@ -64,6 +64,9 @@ type Item struct {
 	Problem Problem
 	// Waited is the time since the item became due, by the database's clock.
 	Waited time.Duration
+	// Startable is the time since the item was startable: since it became due and nothing but the replicas held it
+	// back, as far as this replica knows. See schedule.Entry.
+	Startable time.Duration `db:"-"`
 	// Deadline is the lease expiry by this process's monotonic clock. It is computed before the claim is sent, so it is
 	// never later than the lease expiry in the database.
 	Deadline time.Time `db:"-"`

@@ -45,7 +45,7 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		StartOptions:                []byte("{}"),
 		AttemptCount:                2, FailureCount: 1, MaxAttempts: 7,
 		OutcomeUnknown: true, UnansweredFor: item.UnansweredFor,
-		Waited: item.Waited, Deadline: item.Deadline, Priority: 3,
+		Waited: item.Waited, Startable: item.Waited, Deadline: item.Deadline, Priority: 3,
 	}
 	require.Equal(t, want, item)
 	require.Positive(t, item.UnansweredFor)

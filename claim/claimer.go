@@ -35,6 +35,9 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	batch.LookAgainIn, m.arrived = -1, 0
+	if m.seen != "" {
+		m.schedule.Tell(m.now())
+	}
 	if !m.hear(wanted.Named) || wanted.Look || m.seen == "" {
 		if batch.Unannounced, err = s.look(ctx); err != nil {
 			return batch, nil, fmt.Errorf("%s: %w", claimVerb, err)
@@ -177,6 +180,7 @@ func (m *memory) apply(p schedule.Proposal, wanted Wanted, answer claimAnswer, a
 		m.seen = "" // a crash may also have lost transactions, whose IDs are then reused
 	}
 	m.tell(answer.standing.At, asked)
+	answer.startable(p)
 	batch.Items, batch.Asked = answer.items, len(p.Entries)+min(p.Unanswered, 1)
 	batch.Vain = m.schedule.Apply(m.now(), p, answer.schedule(p, wanted.Namespaces))
 }

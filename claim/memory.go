@@ -44,7 +44,10 @@ type memory struct {
 // sent.
 func (m *memory) now() time.Time { return m.told.Add(time.Since(m.askedAt)) }
 
-func (m *memory) tell(now, asked time.Time) { m.told, m.askedAt = now, asked }
+func (m *memory) tell(now, asked time.Time) {
+	m.told, m.askedAt = now, asked
+	m.schedule.Tell(now)
+}
 
 // head are the columns that every row of a look and of a load begins with.
 type head struct {

@@ -7,9 +7,11 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 	ids := []int64{id}
 	switch verb {
 	case "activity_note":
-		return [][]any{{1, []int64{1}}}
+		return [][]any{{1, []int64{1}, []int64{1}}}
 	case "activity_read":
 		return [][]any{{time.Hour}}
+	case "item_ahead":
+		return [][]any{{id, 10}}
 	case "audit_list":
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, nil, 10}}
 	case "definition_find":

@@ -123,6 +123,7 @@ func readsRead(c fixture, quiet tenant) {
 		"select pgdispatch.shorten_leases()":                                  100,
 		"select from pgdispatch.waiting_levels()":                             3 * 1003, // a few a level
 		"select from pgdispatch.longest_waiting(100)":                         3 * 100,
+		"select from pgdispatch.unanswered(100)":                              10,
 		sql.Text("replicas"):                                                  100,
 		fmt.Sprintf("select pgdispatch.pending_count('%s')", quiet.workspace): 5100,
 		fmt.Sprintf("select * from pgdispatch.workspace_statistics where workspace_id = '%s'", quiet.workspace): 5100,

@@ -38,6 +38,7 @@ func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 	}
 	s.owed = max(s.owed-agedShare*aged, 0) + taken
 	s.capped = taken >= a.Room && taken < p.AtMost
+	s.heldAll(now)
 	return vain
 }
 
@@ -97,6 +98,9 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 	if st.Counted > costly {
 		l.rested = now.Add(time.Duration(st.Counted) * rest)
 	}
+	if st.RetryIn > 0 {
+		l.heldBack = now.Add(st.RetryIn)
+	}
 	for _, v := range l.levels {
 		if st.RetryIn > 0 {
 			v.not = now.Add(st.RetryIn)
@@ -119,12 +123,15 @@ func (s *Schedule) left(now time.Time, v *level, st Standing, cut, limited bool)
 	switch {
 	case st.PassedOver:
 		v.not = now.Add(passedOverFor)
+		v.heldBack = v.not
 	case !cut && v.deep && limited:
 		v.short, v.not = true, now.Add(lockedFor)
+		v.heldBack = v.not
 	case !cut && v.deep: // another transaction has locked it, and the lane's lower levels wait with it
 		for _, o := range v.lane.levels {
 			if o.priority <= v.priority {
 				o.not = latest(o.not, now.Add(lockedFor))
+				o.heldBack = now.Add(lockedFor)
 			}
 		}
 	}
@@ -171,11 +178,13 @@ func (s *Schedule) Defer(id Lane, until time.Time) {
 func (s *Schedule) Reopened(all bool) {
 	if all {
 		s.doubtNot, s.besides = time.Time{}, time.Time{}
+		s.heldBack = latest(s.heldBack, s.clock)
 	}
 	for _, l := range s.lanes {
 		for _, v := range l.levels {
 			if v.short || v.passed && all {
 				v.short, v.passed, v.not = false, false, time.Time{}
+				v.heldBack = s.clock
 				s.place(v)
 			}
 		}

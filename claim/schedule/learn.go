@@ -81,6 +81,7 @@ func (s *Schedule) waits(l *lane, priority int, from Position, items int) {
 
 // reopen makes a lane available again.
 func (s *Schedule) reopen(l *lane) {
+	s.freed(l)
 	l.closed = false
 	for _, v := range l.levels {
 		v.not = l.rested

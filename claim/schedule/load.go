@@ -43,6 +43,7 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 			missed++
 		}
 		if w.Held < w.Limit {
+			s.freed(l)
 			l.closed = false
 		} else if !changed[w.Lane] {
 			l.closed, l.paused = true, w.Paused

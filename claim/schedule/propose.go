@@ -9,6 +9,7 @@ import (
 // an answer changes nothing.
 func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 	s.ripen(now)
+	s.heldAll(now)
 	p := Proposal{AtMost: want.Free, Leased: s.leased, Epoch: s.epoch}
 	if p.Leased.Held > 0 && (s.capped || !now.Before(s.countedAt.Add(countAgain))) {
 		p.Leased = p.Leased.Anew()
@@ -30,7 +31,7 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 	case doubtful:
 		p.Unanswered = want.Free
 	}
-	d := draft{schedule: s, proposal: &p, free: want.Free, limited: want.Limited, careful: want.Careful,
+	d := draft{schedule: s, proposal: &p, now: now, free: want.Free, limited: want.Limited, careful: want.Careful,
 		levels: map[*level]int{}, lanes: map[*lane]int{}, open: map[*lane]bool{}}
 	d.aged(now)
 	d.turns()
@@ -52,6 +53,7 @@ func (s *Schedule) doubtful(now time.Time) bool {
 type draft struct {
 	schedule *Schedule
 	proposal *Proposal
+	now      time.Time
 	free     int
 	unsure   int            // how many of the requested items may not exist
 	behind   bool           // now asking for items behind the unsure ones
@@ -84,7 +86,8 @@ func (d *draft) ask(l *level, items int) int {
 	}
 	d.open[l.lane] = d.open[l.lane] || l.items == 0 && (asked+items > 1 || !l.deep)
 	if place == 0 {
-		e := Entry{Lane: l.lane.id, Priority: l.priority, From: l.from, Receipt: l.lane.receipt}
+		e := Entry{Lane: l.lane.id, Priority: l.priority, From: l.from, Receipt: l.lane.receipt,
+			Startable: d.schedule.startableFrom(l, d.now)}
 		d.proposal.Entries = append(d.proposal.Entries, e)
 		place = len(d.proposal.Entries)
 		d.levels[l] = place

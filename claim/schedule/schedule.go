@@ -64,6 +64,8 @@ type Schedule struct {
 	countedAt time.Time // when all leases were last counted
 	epoch     Epoch
 	paused    bool
+	clock     time.Time // of the last Tell
+	heldBack  time.Time // the last time at which W, a pause or the namespaces held back everything
 	capped    bool      // the last claim got less than it asked for because of W
 	doubt     time.Time // when the first unanswered start is to be repeated; zero if there is none
 	doubtNot  time.Time // earliest time to repeat it
@@ -86,6 +88,8 @@ type lane struct {
 	rested  time.Time // not asked for until then, because counting its holders is expensive
 	receipt Receipt
 	levels  []*level // highest priority first
+	// heldBack is the last time at which its limits held it back.
+	heldBack time.Time
 }
 
 // level is a priority of a lane at which items wait.
@@ -98,6 +102,7 @@ type level struct {
 	passed   bool      // skipped because of its namespaces
 	short    bool      // got less than asked for because of its namespaces
 	deep     bool      // the last claim left due items
+	heldBack time.Time // the last time at which its namespaces or a locked row held it back
 	at       [heaps]int
 }
 
@@ -152,7 +157,12 @@ func (s *Schedule) Full(now time.Time) (full []Full) {
 }
 
 // Pause sets whether claims are paused by the settings.
-func (s *Schedule) Pause(paused bool) { s.paused = paused }
+func (s *Schedule) Pause(paused bool) {
+	if s.paused && !paused {
+		s.heldBack = latest(s.heldBack, s.clock)
+	}
+	s.paused = paused
+}
 
 // Paused reports whether claims are paused by the settings.
 func (s *Schedule) Paused() bool { return s.paused }

@@ -36,6 +36,9 @@ type Entry struct {
 	// From is the first position at which an item may wait, as far as known.
 	From    Position
 	Receipt Receipt
+	// Startable is since when nothing but the replicas has held these items back, unless they were due later. It is
+	// what this replica knows; zero means that it knows of nothing that did.
+	Startable time.Time
 
 	aged int // how many of Items are asked for because of their age
 }

@@ -51,7 +51,7 @@ func TestAWorkspaceAndADefinitionAreCreatedAndUsed(t *testing.T) {
 	require.NotContains(t, d.types("definitions", "list", "--workspace", "acme"), "order")
 	require.NotContains(t, d.types("definitions", "list", "--name", "ORD"), "mail")
 	first := d.types("definitions", "list", "--limit", "1")
-	_, after, _ := strings.Cut(first, "there may be more: go on with --after ")
+	_, after, _ := strings.Cut(first, "there may be more; continue with --after ")
 	require.NotContains(t, d.types("definitions", "list", "--after", strings.TrimSpace(after)), "mail")
 	require.Equal(t, "no workflow definitions match; `pgdispatch definitions create` adds one\n", d.types("definitions", "list", "--workspace", "Bare"))
 
@@ -80,12 +80,12 @@ func TestWhatCannotBeCreatedIsRefusedByField(t *testing.T) {
 		{[]string{"workspaces", "create", "shop"}, `has the name "shop" already: choose another, or repeat it with --twin`},
 		{[]string{"workspaces", "create", ""}, `NAME is "": it must have 1 to 200 characters`},
 		{[]string{"workspaces", "create", "a\nb"}, `NAME is "a\nb"`},
-		{[]string{"workspaces", "create", "x", "--plan", "GOLD"}, `there is no plan "GOLD": use FREE, PRO, ENTERPRISE`},
+		{[]string{"workspaces", "create", "x", "--plan", "GOLD"}, `unknown plan "GOLD": use FREE, PRO, ENTERPRISE`},
 		{[]string{"workspaces", "create", "x", "--limit", "many"}, `--limit: the limit is "many"`},
 		{[]string{"workspaces", "create", "x", "--rate", "0"}, `--rate: the rate is "0"`},
 		{create[:8], "--task-queue is missing"},
 		{create[:2], " is missing"},
-		{with("--workspace", "shoop"), `no workspace has the ID or name "shoop": ` + "`pgdispatch workspaces list` shows them" + `; did you mean "shop"?`},
+		{with("--workspace", "shoop"), `no workspace has the ID or name "shoop": see ` + "`pgdispatch workspaces list`" + `; did you mean "shop"?`},
 		{with("--name", "order"), `the workspace has a definition "order" already: add a version to it, or choose another name`},
 		{with("--graph", wrong), `wrong.json": nodes[1].id is missing: it must be a string`},
 		{with("--graph", "/nowhere.json"), "--graph: open /nowhere.json"},

@@ -75,7 +75,7 @@ func TestABadLineStopsWithItsNumberAndFieldAndThoseBeforeItStay(t *testing.T) {
 		`{"workspace": "shop", "definition": "order", "idempotency_key": 7}`:           "line 3: idempotency_key must be a string",
 		`{"workspace": "shop", "definition": "order", "traceparent": "00-x"}`:          "line 3: traceparent must be such as",
 		`{"workspace": "shoop", "definition": "order"}`:                                `line 3: workspace: no workspace has the ID or name "shoop": `,
-		`{"workspace": "shop", "definition": "oder"}`:                                  `line 3: definition: workspace "shop" has no workflow definition "oder": it has order; did you mean "order"?`,
+		`{"workspace": "shop", "definition": "oder"}`:                                  `line 3: definition: workspace "shop" has no workflow definition "oder"; its definitions are order; did you mean "order"?`,
 		`{"definition": "order"}`: "line 3: workspace is missing: give it in the line, or by --workspace for all",
 		`{"workspace": "shop"}`:   "line 3: definition is missing",
 		`{"workspace": `:          "line 3: it is not JSON",
@@ -87,7 +87,7 @@ func TestABadLineStopsWithItsNumberAndFieldAndThoseBeforeItStay(t *testing.T) {
 		require.Equal(t, 1, code, bad)
 		require.Empty(t, out)
 		require.Contains(t, errs, want, bad)
-		require.Contains(t, errs, "\nenqueued 2 items; 1 bad line, all up to line 2: go on with the next, or repeat it all if each line has an idempotency_key\n", bad)
+		require.Contains(t, errs, "\nenqueued 2 items; 1 bad line, all up to line 2: continue with the next line, or repeat the whole file if each line has an idempotency_key\n", bad)
 		require.NotContains(t, errs, "secret", "params are not repeated")
 		require.Equal(t, 2, strings.Count(d.rows(), "order"), bad)
 
@@ -170,7 +170,7 @@ func TestCtrlCStopsAfterABatchAndSaysHowFarItCame(t *testing.T) {
 	}, "the first batch is enqueued")
 	require.NoError(t, p.Process.Signal(syscall.SIGINT))
 	require.Error(t, p.Wait())
-	require.Equal(t, "pgdispatch: it was interrupted\nenqueued 500 items, all up to line 500: go on with the next, or repeat it all if each line has an idempotency_key\n",
+	require.Equal(t, "pgdispatch: it was interrupted\nenqueued 500 items, all up to line 500: continue with the next line, or repeat the whole file if each line has an idempotency_key\n",
 		errs.String())
 	require.Equal(t, "500", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"))
 }

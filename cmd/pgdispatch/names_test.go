@@ -49,14 +49,14 @@ func TestAnUnknownNameGetsASuggestion(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for args, want := range map[string]string{
-		"workspaces pause shoop":                "`pgdispatch workspaces list` shows them; did you mean \"shop\"?\n",
+		"workspaces pause shoop":                "see `pgdispatch workspaces list`; did you mean \"shop\"?\n",
 		"workspaces show SHOP2":                 `; did you mean "shop"?`,
 		"items list --workspace shp":            `; did you mean "shop"?`,
 		"dead list --definition Ordr":           `; did you mean "order"?`,
-		"enqueue oder --workspace shop":         `it has order; did you mean "order"?`,
+		"enqueue oder --workspace shop":         `its definitions are order; did you mean "order"?`,
 		"workspaces list --after shoq":          `; did you mean "shop"?`,
-		"workspaces pause something-else":       "shows them\n",
-		"items list --definition somethingelse": "lists a workspace's\n",
+		"workspaces pause something-else":       "see `pgdispatch workspaces list`\n",
+		"items list --definition somethingelse": "see `pgdispatch workspaces show`\n",
 	} {
 		_, errs, code := d.tries(strings.Fields(args)...)
 		require.Equal(t, 1, code, args)

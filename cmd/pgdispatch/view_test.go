@@ -26,7 +26,7 @@ func TestWhatAReplicaDoesIsSeenByStatusAndOnItsPages(t *testing.T) {
 		seen, err = store.Overview(t.Context())
 		require.NoError(t, err)
 		completed, failed, _ := seen.Ended()
-		if completed != 2 || failed != 1 || seen.Pickup().Starts != 3 || len(seen.Replicas) != 1 {
+		if completed != 2 || failed != 1 || seen.DueToStarted().Starts != 3 || len(seen.Replicas) != 1 {
 			return false
 		}
 		state := seen.Replicas[0].State // as of its last heartbeat, which may be from before it listened
@@ -34,7 +34,8 @@ func TestWhatAReplicaDoesIsSeenByStatusAndOnItsPages(t *testing.T) {
 	}, "it is counted")
 	require.NotNil(t, seen.Replicas[0].State.Listening)
 	require.True(t, *seen.Replicas[0].State.Listening)
-	require.Positive(t, seen.Pickup().P50)
+	require.Positive(t, seen.DueToStarted().P50)
+	require.EqualValues(t, 3, seen.StartableToStarted().Starts)
 
 	for path, want := range map[string]string{
 		"/": "What needs attention", "/ui/": "1 dead letter waits", "/ui/workspaces": "ENTERPRISE", "/ui/items?status=FAILED": "said by hand",

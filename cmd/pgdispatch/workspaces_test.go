@@ -20,9 +20,9 @@ func TestWorkspacesListShowsEachWithItsLimit(t *testing.T) {
 	bank := d.addWorkspace("bank")
 	d.exec("update pgdispatch.workspaces set plan = 'PRO', max_concurrent_workflows = null, max_starts_per_second = 0.5, paused = true where id = $1", bank)
 	lines := strings.Split(d.types("workspaces", "list"), "\n")
-	require.Regexp(t, `^WORKSPACE +ID +PLAN +RUNNING/LIMIT +RATE +WAITING +OLDEST WAITING +PAUSED$`, lines[0])
-	require.Regexp(t, `^acme +`+acme+` +FREE +0/5000 +- +1 +\d+s +no$`, lines[1])
-	require.Regexp(t, `^bank +`+bank+` +PRO +0/5 +0\.5/s +0 +- +yes$`, lines[2])
+	require.Regexp(t, `^WORKSPACE +ID +PLAN +RUNNING/LIMIT +RATE +WAITING +OLDEST WAITING +UNANSWERED +PAUSED$`, lines[0])
+	require.Regexp(t, `^acme +`+acme+` +FREE +0/5000 +- +1 +\d+s +0 +no$`, lines[1])
+	require.Regexp(t, `^bank +`+bank+` +PRO +0/5 +0\.5/s +0 +- +0 +yes$`, lines[2])
 	require.Contains(t, d.types("workspaces", "list", "--limit", "1"), "there may be more; continue with --after "+acme+"\n")
 	require.NotContains(t, d.types("workspaces", "list", "--after", "acme"), "acme")
 	require.NotContains(t, d.types("workspaces", "list", "--name", "CM"), "bank")
@@ -35,7 +35,7 @@ func TestWorkspacesShowHasItsDefinitions(t *testing.T) {
 	shown := d.types("workspaces", "show", strings.ToUpper(d.workspace))
 	require.Equal(t, shown, d.types("workspaces", "show", "shop"))
 	for _, line := range []string{
-		`workspace +shop`, `id +` + d.workspace, `plan +FREE`, `limit +5000, set for this workspace`, `rate +-`, `paused +no`, `waiting +0`,
+		`workspace +shop`, `id +` + d.workspace, `plan +FREE`, `limit +5000, set for this workspace`, `rate +-`, `paused +no`, `waiting +0`, `unanswered +0`,
 		`DEFINITION +ID +WORKFLOW TYPE +NAMESPACE +TASK QUEUE +VERSION +MAX ATTEMPTS +TIMEOUT`,
 		`bare +\S+ +Bare +- +b +none \(cannot be started\) +3 +1h0m0s`, `order +\S+ +Order +- +orders +1 +3 +-`,
 	} {
@@ -70,8 +70,8 @@ func TestWorkspacesAreChangedLiveAndEachChangeIsWrittenDown(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(d.types("audit", "list")), "\n")
 	require.Len(t, lines, 8, "a change that changes nothing is none")
 	require.Regexp(t, `^ID +AT +BY +ROLE +ACTION +SUBJECT +DETAILS$`, lines[0])
-	require.Regexp(t, `^7 +\S+Z +ann +\S+ +workspaces resume +workspace `+d.workspace+` +\{"paused": \[true, false\]\}$`, lines[1])
-	require.Regexp(t, `^1 +\S+Z +ann +\S+ +workspaces set-plan +workspace `+d.workspace+` +\{"plan": \["FREE", "PRO"\]\}$`, lines[7])
+	require.Regexp(t, `^7 +\S+Z +ann +\S+ +workspaces resume +workspace `+d.workspace+` +paused: yes → no$`, lines[1])
+	require.Regexp(t, `^1 +\S+Z +ann +\S+ +workspaces set-plan +workspace `+d.workspace+` +plan: FREE → PRO$`, lines[7])
 	require.JSONEq(t, fmt.Sprintf(`{"id": %q, "changed": {"paused": [false, true]}}`, d.workspace), d.types("workspaces", "pause", "shop", "-o", "json"))
 }
 

@@ -17,16 +17,25 @@ type ReplicaState struct {
 	// BreakerOpen reports whether its circuit breaker is open: Temporal accepts no workflows from it, so it has paused and
 	// probes.
 	BreakerOpen bool `json:"breaker_open"`
+	// BreakerSince is since when it has been open. Nil if it is not.
+	BreakerSince *time.Time `json:"breaker_since,omitempty"`
 	// PausedNamespaces is the number of Temporal namespaces that it has paused because they accept no workflows.
 	PausedNamespaces int `json:"paused_namespaces"`
 	// Listening reports whether LISTEN is active. Nil means that LISTEN is disabled.
 	Listening *bool `json:"listening,omitempty"`
 	// OnDuty reports whether it is the replica that notifications are for.
 	OnDuty bool `json:"on_duty"`
-	// StartsPerSecond is its rate of starts since the previous heartbeat.
+	// StartsPerSecond is its rate of starts over the last ten seconds or, if there were few, over the last minute.
 	StartsPerSecond float64 `json:"starts_per_second"`
 	// WakeUps counts, by source, what made it look at the table since it started.
 	WakeUps map[string]int64 `json:"wake_ups,omitempty"`
+}
+
+// StartWaits is how long started items had waited.
+type StartWaits struct {
+	// Due counts from when an item was due, so it includes waits for capacity. Startable counts from when nothing but
+	// the replicas held it back.
+	Due, Startable Waits
 }
 
 // Waits is a histogram of how long items waited to be started. Bucket n ends at 2^(n/4)/8 ms, less than 20% above the
@@ -90,7 +99,9 @@ type Minute struct {
 	Waiting *int64 `json:"waiting"`
 	Claimed *int64 `json:"claimed"`
 	Running *int64 `json:"running"`
-	Waits   Waits  `json:"-"`
+	// Waits is from due to started, StartableWaits from startable to started; see StartWaits.
+	Waits          Waits `json:"-"`
+	StartableWaits Waits `json:"-"`
 	// Passed is the elapsed part of the minute.
 	Passed time.Duration `json:"-" db:"-"`
 }

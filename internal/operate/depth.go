@@ -17,10 +17,14 @@ const depthLimit = 10_000
 // Depth is the current state of the whole queue. Counts below 10,000 are exact. From 10,000 on they are estimates from
 // Postgres' statistics and never less than 10,000.
 type Depth struct {
-	Pending     int64 `json:"pending"` // due or not
-	Claimed     int64 `json:"claimed"`
-	Dispatched  int64 `json:"dispatched"`
-	DeadLetters int64 `json:"dead_letters"` // open, among the newest 10,000 failures
+	Pending int64 `json:"pending"` // due or not; the unanswered are not in it
+	// Unanswered is the number of PENDING items whose start was sent and not answered. They hold slots: their workflows
+	// may be running. OldestUnanswered is the time since the first of these starts was sent. Nil if there is none.
+	Unanswered       int64          `json:"unanswered"`
+	OldestUnanswered *time.Duration `json:"oldest_unanswered_ns"`
+	Claimed          int64          `json:"claimed"`
+	Dispatched       int64          `json:"dispatched"`
+	DeadLetters      int64          `json:"dead_letters"` // open, among the newest 10,000 failures
 	// DeadLettersExact reports whether DeadLetters counts all open dead letters.
 	DeadLettersExact bool `json:"dead_letters_exact"`
 	// OldestWaiting is how long the oldest due item has been due. Nil if no item is due.

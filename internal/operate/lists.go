@@ -33,17 +33,20 @@ const (
 
 // WorkspaceRow is a workspace in a list.
 type WorkspaceRow struct {
-	ID            string         `json:"workspace_id"`
-	Name          string         `json:"name"`
-	Plan          string         `json:"plan"`
-	Limit         int            `json:"max_concurrent_workflows"` // the one in force
-	Paused        bool           `json:"paused"`
-	Waiting       int64          `json:"waiting"` // due or not; CountLimit means that many or more
-	Claimed       int64          `json:"claimed"`
-	Running       int64          `json:"running"`           // CountLimit means that many or more
-	OldestWaiting *time.Duration `json:"oldest_waiting_ns"` // time since it became due; nil if nothing is due
-	Failures      int64          `json:"failures"`          // in a day, among the newest 10,000 of all workspaces
-	Rank          float64        `json:"-"`
+	ID      string `json:"workspace_id"`
+	Name    string `json:"name"`
+	Plan    string `json:"plan"`
+	Limit   int    `json:"max_concurrent_workflows"` // the one in force
+	Paused  bool   `json:"paused"`
+	Waiting int64  `json:"waiting"` // due or not; CountLimit means that many or more
+	Claimed int64  `json:"claimed"`
+	Running int64  `json:"running"` // CountLimit means that many or more
+	// Unanswered and OldestUnanswered are as in Depth. Those with the oldest are listed ByOldest, too.
+	Unanswered       int64          `json:"unanswered"`
+	OldestUnanswered *time.Duration `json:"oldest_unanswered_ns"`
+	OldestWaiting    *time.Duration `json:"oldest_waiting_ns"` // time since it became due; nil if nothing is due
+	Failures         int64          `json:"failures"`          // in a day, among the newest 10,000 of all workspaces
+	Rank             float64        `json:"-"`
 }
 
 // WorkspaceKey is the position of the last workspace of a page, after which the next page starts.

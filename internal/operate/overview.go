@@ -44,28 +44,39 @@ func (o Overview) Ended() (completed, failed, cancelled int64) {
 	return completed, failed, cancelled
 }
 
-// Pickup is the pickup latency: the time from when an item became due until its workflow was started.
-type Pickup struct {
+// Latency is how long items waited for their start.
+type Latency struct {
 	P50, P99 time.Duration
 	Starts   int64         // number of measured starts
 	Over     time.Duration // length of the measured period
 }
 
-// Pickup returns the latency over the last two minutes or, if nothing was started in them, over the whole overview.
-func (o Overview) Pickup() Pickup {
+// DueToStarted returns the latency from when items became due until their workflows were started. Waits for capacity are
+// in it. It is over the last two minutes or, if nothing was started in them, over the whole overview.
+func (o Overview) DueToStarted() Latency {
+	return o.latency(func(m Minute) Waits { return m.Waits })
+}
+
+// StartableToStarted returns the latency from when nothing but the replicas held items back until their workflows were
+// started. It is over the same time as DueToStarted.
+func (o Overview) StartableToStarted() Latency {
+	return o.latency(func(m Minute) Waits { return m.StartableWaits })
+}
+
+func (o Overview) latency(of func(Minute) Waits) Latency {
 	for _, minutes := range []int{2, len(o.Minutes)} {
 		var waits Waits
 		for _, m := range o.Minutes[max(len(o.Minutes)-minutes, 0):] {
-			waits.Merge(m.Waits)
+			waits.Merge(of(m))
 		}
 		if total := waits.Total(); total > 0 {
-			return Pickup{waits.Quantile(.5), waits.Quantile(.99), total, time.Duration(minutes) * time.Minute}
+			return Latency{waits.Quantile(.5), waits.Quantile(.99), total, time.Duration(minutes) * time.Minute}
 		}
 	}
-	return Pickup{}
+	return Latency{}
 }
 
-// StartsPerSecond returns the sum of the replicas' start rates, each measured between its last two heartbeats.
+// StartsPerSecond returns the sum of the replicas' start rates, each as of its last heartbeat.
 func (o Overview) StartsPerSecond() (sum float64) {
 	for _, r := range o.Replicas {
 		sum += r.State.StartsPerSecond

@@ -37,7 +37,7 @@ func TestWaitsKnowTheirQuantilesToAFifth(t *testing.T) {
 
 // noteStarts records starts, as a replica does.
 func noteStarts(b *storetest.Bench, waits operate.Waits) {
-	b.Execute(sql.Text("activity_note"), waits.Total(), []int64(waits))
+	b.Execute(sql.Text("activity_note"), waits.Total(), []int64(waits), []int64{waits.Total()})
 }
 
 func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
@@ -46,7 +46,7 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 	empty, err := b.Overview(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, empty.Minutes)
-	require.Zero(t, empty.Pickup())
+	require.Zero(t, empty.DueToStarted())
 
 	items := b.Dispatched(3)
 	for n, outcome := range []string{"COMPLETED", "FAILED"} {
@@ -74,15 +74,17 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 	completed, failed, cancelled := o.Ended()
 	require.Equal(t, []int64{1, 1, 1}, []int64{completed, failed, cancelled}, "each end counts once")
 	require.EqualValues(t, 3, o.Minutes[59].Started+o.Minutes[58].Started)
-	pickup := o.Pickup()
+	pickup := o.DueToStarted()
 	require.EqualValues(t, 3, pickup.Starts)
 	require.InEpsilon(t, time.Millisecond, pickup.P50, .19)
 	require.InEpsilon(t, time.Minute, pickup.P99, .19)
+	require.EqualValues(t, 3, o.StartableToStarted().Starts)
+	require.Less(t, o.StartableToStarted().P99, time.Millisecond, "two times with two names")
 
 	b.Execute("update pgdispatch.activity set minute = minute - interval '30 minutes'")
 	o, err = b.Overview(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, 3, o.Pickup().Starts, "where nothing was started of late, the hour counts")
+	require.EqualValues(t, 3, o.DueToStarted().Starts, "where nothing was started of late, the hour counts")
 	b.Execute("update pgdispatch.activity set minute = minute - interval '31 minutes'")
 	o, err = b.Overview(t.Context())
 	require.NoError(t, err)

@@ -36,6 +36,7 @@ type WorkspaceStatistics struct {
 	Waiting                int64          `json:"waiting"`
 	Claimed                int64          `json:"claimed"`
 	Running                int64          `json:"running"`
+	Unanswered             int64          `json:"unanswered"`        // they hold slots; see Depth
 	OldestWaiting          *time.Duration `json:"oldest_waiting_ns"` // nil if nothing waits
 }
 

@@ -38,7 +38,9 @@ type Workspace struct {
 	Waiting                int64          `json:"waiting"`
 	Claimed                int64          `json:"claimed"`
 	Running                int64          `json:"running"`
-	OldestWaiting          *time.Duration `json:"oldest_waiting_ns"` // nil if nothing waits
+	Unanswered             int64          `json:"unanswered"`           // they hold slots; see Depth
+	OldestUnanswered       *time.Duration `json:"oldest_unanswered_ns"` // nil if there is none
+	OldestWaiting          *time.Duration `json:"oldest_waiting_ns"`    // nil if nothing waits
 	CreatedAt              time.Time      `json:"created_at"`
 }
 

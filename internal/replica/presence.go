@@ -11,19 +11,37 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// presence renews this replica's presence, so that others leave its watches alone, and reports its state for operators.
+// startsDelay is how long a start waits to be reported with those that follow it. It is capped at a third of the lease.
+const startsDelay = time.Second
+
+// presence renews this replica's presence, so that others leave its watches alone, and reports its state for operators:
+// every presenceInterval, and startsDelay after a start, but no more often than that.
 func (r *replica) presence(ctx context.Context) error {
-	pause := time.Second // the first report precedes listening, so renew it soon
-	for {
+	return reports(ctx, r.telemetry.Started(), r.Lease/3, func() {
 		if err := r.alive(ctx); err != nil && ctx.Err() == nil {
 			r.log.WarnContext(ctx, "Cannot send this replica's heartbeat", "error", err)
 		}
 		r.noteStarts(ctx)
+	})
+}
+
+// reports calls report at once, soon after each element of started, and at the intervals of presence, capped at most.
+func reports(ctx context.Context, started <-chan struct{}, most time.Duration, report func()) error {
+	pause := startsDelay // the first report precedes listening, so renew it soon
+	for {
+		report()
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(min(r.Lease/3, pause)):
+		case <-time.After(min(most, pause)):
 			pause = presenceInterval
+			continue
+		case <-started:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(min(most, startsDelay)):
 		}
 	}
 }
@@ -51,10 +69,10 @@ func (r *replica) alive(ctx context.Context) error {
 // they may be counted twice.
 func (r *replica) noteStarts(ctx context.Context) {
 	waits := r.telemetry.Take()
-	if len(waits) == 0 {
+	if len(waits.Due) == 0 {
 		return
 	}
-	if err := postgres.Exec(ctx, r.database, "record start statistics", sql.Text("activity_note"), waits.Total(), []int64(waits)); err != nil {
+	if err := postgres.Exec(ctx, r.database, "record start statistics", sql.Text("activity_note"), waits.Due.Total(), []int64(waits.Due), []int64(waits.Startable)); err != nil {
 		r.telemetry.GiveBack(waits)
 		r.log.DebugContext(ctx, "Cannot record start statistics", "error", err)
 	}

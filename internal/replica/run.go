@@ -45,8 +45,8 @@ const (
 	// reachLimit is how long Temporal may stay silent before this replica gives up its watches. It is capped at half of
 	// the lease.
 	reachLimit = 10 * time.Second
-	// presenceInterval is how often a replica renews its presence and reports its state. It is capped at a third of the
-	// lease.
+	// presenceInterval is how often a replica renews its presence and reports its state while nothing is started. It is
+	// capped at a third of the lease.
 	presenceInterval = 10 * time.Second
 	// farewellTimeout limits the final database calls of a stopping replica.
 	farewellTimeout = 3 * time.Second

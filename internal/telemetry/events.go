@@ -48,6 +48,7 @@ func (t *Telemetry) Starting(request *claim.Item) (started func(runID, outcome s
 			one.outcome = outcome
 			if outcome == "started" {
 				t.instruments.record("pgdispatch_wait_seconds", one.due().Seconds())
+				t.instruments.record("pgdispatch_startable_wait_seconds", one.startable().Seconds())
 			}
 		}
 	}

@@ -132,7 +132,7 @@ func TestWithoutMetricsOnlyThePulseIsMeasured(t *testing.T) {
 	tellAll(about, nil)
 	about.Ended("watch")
 	about.Callback("ended")
-	require.EqualValues(t, 1, about.Take().Total())
+	require.EqualValues(t, 1, about.Take().Due.Total())
 	require.False(t, about.BreakerOpen())
 	require.NoError(t, about.Observe(&Gauges{}))
 	require.NoError(t, about.Shutdown(t.Context()))

@@ -102,14 +102,19 @@ func (g *Gauges) observeQueue(ctx context.Context, set setter) {
 	if seen.err != nil {
 		return
 	}
-	d, oldest := seen.depth, time.Duration(0)
+	d, oldest, unanswered := seen.depth, time.Duration(0), time.Duration(0)
 	if d.OldestWaiting != nil {
 		oldest = *d.OldestWaiting
+	}
+	if d.OldestUnanswered != nil {
+		unanswered = *d.OldestUnanswered
 	}
 	set("pgdispatch_queue_items", float64(d.Pending), label("status", "PENDING"))
 	set("pgdispatch_queue_items", float64(d.Claimed), label("status", "CLAIMED"))
 	set("pgdispatch_queue_items", float64(d.Dispatched), label("status", "DISPATCHED"))
+	set("pgdispatch_queue_items", float64(d.Unanswered), label("status", "UNANSWERED"))
 	set("pgdispatch_oldest_waiting_seconds", oldest.Seconds())
+	set("pgdispatch_oldest_unanswered_seconds", unanswered.Seconds())
 	set("pgdispatch_dead_letters_open", float64(d.DeadLetters))
 	set("pgdispatch_replicas", float64(d.Replicas))
 	set("pgdispatch_max_claims", float64(d.MaxClaims))
@@ -122,7 +127,7 @@ func (g *Gauges) observeQueue(ctx context.Context, set setter) {
 	for _, w := range seen.workspaces {
 		id := label("workspace_id", w.WorkspaceID)
 		set("pgdispatch_workspace_waiting", float64(w.Waiting), id)
-		set("pgdispatch_workspace_active", float64(w.Claimed+w.Running), id)
+		set("pgdispatch_workspace_active", float64(w.Claimed+w.Running+w.Unanswered), id)
 		set("pgdispatch_workspace_limit", float64(w.MaxConcurrentWorkflows), id)
 	}
 }

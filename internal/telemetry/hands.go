@@ -14,8 +14,9 @@ import (
 type hands struct {
 	instruments *instruments
 	tracer      trace.Tracer // nil if tracing is off
-	// dispatched is called for each started item, with how long the item had been due. Nil disables the callback.
-	dispatched func(waited time.Duration)
+	// dispatched is called for each started item, with how long the item had been due and startable. Nil disables the
+	// callback.
+	dispatched func(due, startable time.Duration)
 
 	mu  sync.Mutex
 	all map[int64]*hand
@@ -23,18 +24,22 @@ type hands struct {
 
 // hand is one tracked item. Only its worker writes outcome, before the item is settled.
 type hand struct {
-	batch    *batch
-	token    int64
-	attempts int
-	problem  claim.Problem
-	waited   time.Duration
-	since    time.Time // when waited was measured
-	outcome  string    // of the last start
-	span     trace.Span
+	batch        *batch
+	token        int64
+	attempts     int
+	problem      claim.Problem
+	waited       time.Duration
+	startableFor time.Duration // how long it had been startable
+	since        time.Time     // when both were measured
+	outcome      string        // of the last start
+	span         trace.Span
 }
 
 // due returns how long the item has been due.
 func (o *hand) due() time.Duration { return o.waited + time.Since(o.since) }
+
+// startable returns how long the item has been startable.
+func (o *hand) startable() time.Duration { return o.startableFor + time.Since(o.since) }
 
 // batch is the items of one claim.
 type batch struct {
@@ -54,7 +59,7 @@ func (h *hands) take(took interval, claimed claim.Batch) {
 	}
 	for _, item := range claimed.Items {
 		h.all[item.ID] = &hand{batch: b, token: item.Token, attempts: item.AttemptCount, problem: item.Problem,
-			waited: item.Waited, since: took.ended, span: h.itemSpan(took, b, item)}
+			waited: item.Waited, startableFor: item.Startable, since: took.ended, span: h.itemSpan(took, b, item)}
 	}
 }
 
@@ -83,7 +88,7 @@ func (h *hands) end(id int64, verb claim.Verb, took interval) {
 	switch verb {
 	case claim.Dispatched:
 		if h.dispatched != nil {
-			h.dispatched(one.due())
+			h.dispatched(one.due(), one.startable())
 		}
 		h.instruments.record("pgdispatch_item_attempts", float64(one.attempts))
 	case claim.Fail:

@@ -166,6 +166,17 @@ func TestWithoutADatabaseTheQueuesGaugesAreNotThere(t *testing.T) {
 	requireValue(t, about, "pgdispatch_store_errors_total depth", 1)
 }
 
+func TestUnansweredStartsHaveGaugesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	hour := time.Hour
+	queue := &fakeQueue{depth: operate.Depth{Pending: 2, Unanswered: 3, OldestUnanswered: &hour}}
+	require.NoError(t, about.Observe(&Gauges{Queue: queue, Ready: ready, Watches: func() int { return 7 }}))
+	requireValue(t, about, "pgdispatch_queue_items PENDING", 2)
+	requireValue(t, about, "pgdispatch_queue_items UNANSWERED", 3)
+	requireValue(t, about, "pgdispatch_oldest_unanswered_seconds", 3600)
+}
+
 func TestWorkspacesAreNamedOnlyWhereThatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for workspaces, want := range map[int]float64{0: -1, 1: 0} {

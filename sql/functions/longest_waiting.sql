@@ -1,5 +1,6 @@
--- Workspaces with due items, and since when the longest-due item of each has been due. Looks at no more than at_most of
--- the priority levels at which items wait, ordered by workspace ID, so its cost is bounded, whatever waits.
+-- Workspaces with due items or unanswered starts, and since when the longest-due item of each has been due, or its first
+-- unanswered start was sent. Looks at no more than at_most of the priority levels at which items wait, ordered by
+-- workspace ID, and of the unanswered starts, so its cost is bounded, whatever waits.
 create or replace function pgdispatch.longest_waiting(at_most bigint)
 returns table (workspace_id uuid, waiting_from timestamptz)
 language sql stable
@@ -10,8 +11,12 @@ set enable_bitmapscan = off
 set enable_sort = off
 set jit = off
 as $$
-    select l.workspace_id, min(l.run_at)
-    from (select w.workspace_id, w.run_at from pgdispatch.waiting_levels() w limit at_most) l
-    where l.run_at <= clock_timestamp()
+    select l.workspace_id, min(l.since)
+    from (
+        (select w.workspace_id, w.run_at as since from pgdispatch.waiting_levels() w limit at_most)
+        union all
+        select u.workspace_id, u.since from pgdispatch.unanswered(at_most) u
+    ) l
+    where l.since <= clock_timestamp()
     group by l.workspace_id
 $$;

@@ -1,9 +1,11 @@
 -- reads
 -- $1 how many items of a status are counted at most.
-select d.pending, d.claimed, d.dispatched, d.dead as dead_letters, d.dead_is_all as dead_letters_exact, d.oldest_waiting, d.replicas, d.max_claims, d.paused,
+select greatest(d.pending - u.items, 0) as pending, u.items as unanswered, clock_timestamp() - u.since as oldest_unanswered,
+       d.claimed, d.dispatched, d.dead as dead_letters, d.dead_is_all as dead_letters_exact, d.oldest_waiting, d.replicas, d.max_claims, d.paused,
        s.task_queues as idle_queues, s.without_poller, s.failing, pg_notification_queue_usage() as notify_queue,
        p.items as parked, p.first as parked_first
 from pgdispatch.queue_depth($1) d
+cross join (select coalesce(sum(u.items), 0)::bigint as items, min(u.since) as since from pgdispatch.unanswered($1) u) u
 cross join (
     select count(*) filter (where s.kind = 'TASK_QUEUE') as task_queues,
            coalesce(sum(s.executions) filter (where s.kind = 'TASK_QUEUE'), 0) as without_poller,

@@ -1,5 +1,5 @@
 -- reads
--- $1 status, $2 workspaces, $3 definitions (null: any), $4 part of the error, case-insensitive; enqueued since $5 or,
+-- $1 status, or UNANSWERED, $2 workspaces, $3 definitions (null: any), $4 part of the error, case-insensitive; enqueued since $5 or,
 -- if null, since $6 ago; until $7 or $8, likewise; $9 only items before this ID; $10 at most. Looks at up to $11 items
 -- of each index, and returns how many it looked at and their lowest ID. Newest first.
 with looked as materialized (
@@ -13,7 +13,7 @@ with looked as materialized (
          and q.lease_token >= case $1::text when 'CLAIMED' then (select t.leased_from from pgdispatch.mark_trim t) else 0 end
      order by q.lease_token desc limit $11::bigint)
     union all
-    (select q.id from pgdispatch.workflow_execution_queue q where $1::text = 'PENDING' and q.stage = 'DOUBT' limit $11::bigint)
+    (select q.id from pgdispatch.workflow_execution_queue q where $1::text in ('PENDING', 'UNANSWERED') and q.stage = 'DOUBT' limit $11::bigint)
     union all
     (select q.id from pgdispatch.workflow_execution_queue q
      where $1::text = 'PENDING' and $2::text[] is null and q.stage = 'WAITS' and q.enqueue_xid >= '0'
@@ -30,7 +30,7 @@ with looked as materialized (
 ), found as (
     select q.id
     from looked l cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = l.id offset 0) q -- per row
-    where q.id < $9::bigint and ($1::text is null or q.status = $1::text)
+    where q.id < $9::bigint and ($1::text is null or q.status = $1::text or $1::text = 'UNANSWERED' and q.stage = 'DOUBT')
       and ($2::text[] is null or q.workspace_id = any ($2::text[]::uuid[])) and ($3::text[] is null or q.workflow_definition_id = any ($3::text[]::uuid[]))
       and ($4::text is null or position(lower($4::text) in lower(q.last_error)) > 0)
       and q.created_at >= coalesce($5::timestamptz, clock_timestamp() - $6::interval, '-infinity')

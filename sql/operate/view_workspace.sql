@@ -2,7 +2,9 @@
 -- $1 workspace. Counts at most $2 of its items of each status, and its failures among the newest $3 of the last day, of
 -- all workspaces.
 select w.id::text, w.name, w.plan, w.max_concurrent_workflows, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as "limit",
-       w.max_starts_per_second, w.paused, n.items as waiting, n.claimed, n.running, clock_timestamp() - n.oldest_due as oldest_waiting, w.created_at,
+       w.max_starts_per_second, w.paused, n.items as waiting, n.claimed, n.running,
+       coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered,
+       clock_timestamp() - n.oldest_due as oldest_waiting, w.created_at,
        (select count(*)
         from (select q.workspace_id from pgdispatch.workflow_execution_queue q where q.stage = 'DEAD' and q.finished_at > now() - interval '1 day'
               order by q.finished_at desc limit $3::bigint) f
@@ -10,4 +12,5 @@ select w.id::text, w.name, w.plan, w.max_concurrent_workflows, coalesce(w.max_co
 from pgdispatch.workspaces w
 join pgdispatch.workspace_tiers t on t.plan = w.plan
 cross join lateral pgdispatch.waiting_of(w.id, $2::integer) n
+left join pgdispatch.unanswered($3::bigint) u on u.workspace_id = w.id
 where w.id = $1::text::uuid

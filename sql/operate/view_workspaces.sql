@@ -3,10 +3,10 @@
 -- first, then the others by name), or name; $3, $4 and $5 rank, name and ID of the last one shown (null: from the
 -- first); $6 at most. Counts at most $7 items of a status per workspace, and failures among the newest $8 of the last
 -- day, of all workspaces.
-with failed as materialized (
+with unanswered as materialized (select u.* from pgdispatch.unanswered($8::bigint) u), failed as materialized (
     select n.workspace_id, count(*) as items
-    from (select q.workspace_id from pgdispatch.workflow_execution_queue q where q.stage = 'DEAD' and q.finished_at > now() - interval '1 day'
-          order by q.finished_at desc limit $8::bigint) n group by n.workspace_id
+    from (select q.workspace_id from pgdispatch.workflow_execution_queue q
+          where q.stage = 'DEAD' and q.finished_at > now() - interval '1 day' order by q.finished_at desc limit $8::bigint) n group by n.workspace_id
 ), matched as materialized ( -- reads every name
     select w.id from pgdispatch.workspaces w where position(lower($1::text) in lower(w.name)) > 0 or w.id::text = lower($1::text)
 ), held as materialized ( -- at most the first 100,000 slot holders
@@ -15,8 +15,7 @@ with failed as materialized (
 ), ranked (id, rank) as (
     select l.workspace_id, date_part('epoch', l.waiting_from) from pgdispatch.longest_waiting(10000) l where $2::text = 'oldest'
     union all
-    select h.workspace_id, -count(*)::double precision from held h group by h.workspace_id
-    union all
+    select h.workspace_id, -count(*)::double precision from held h group by h.workspace_id union all
     select f.workspace_id, -f.items::double precision from failed f where $2::text = 'failures'
 ), ahead as materialized (
     select r.id, r.rank from ranked r
@@ -34,7 +33,8 @@ with failed as materialized (
      order by w.name collate "C", w.id limit $6::bigint)
 )
 select w.id::text, w.name, w.plan, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as "limit", w.paused,
-       n.items as waiting, n.claimed, n.running, clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank
+       n.items as waiting, n.claimed, n.running, clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank,
+       coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered
 from page p cross join lateral (select w.* from pgdispatch.workspaces w where w.id = p.id offset 0) w join pgdispatch.workspace_tiers t on t.plan = w.plan
-left join failed f on f.workspace_id = p.id cross join lateral pgdispatch.waiting_of(p.id, $7::integer) n
+left join failed f on f.workspace_id = p.id left join unanswered u on u.workspace_id = p.id cross join lateral pgdispatch.waiting_of(p.id, $7::integer) n
 order by p.rank, case when p.rank = 'infinity' then w.name end collate "C", p.id limit $6::bigint

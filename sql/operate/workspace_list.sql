@@ -11,8 +11,10 @@ with page as materialized (
     limit $4::bigint
 )
 select w.id::text, w.name, w.plan, w.max_concurrent_workflows, s.max_concurrent_workflows as "limit", w.max_starts_per_second, w.paused,
-       s.waiting, s.claimed, s.running, clock_timestamp() - s.oldest_waiting_since as oldest_waiting, w.created_at
+       greatest(s.waiting - coalesce(u.items, 0), 0) as waiting, s.claimed, s.running, coalesce(u.items, 0) as unanswered,
+       clock_timestamp() - u.since as oldest_unanswered, clock_timestamp() - s.oldest_waiting_since as oldest_waiting, w.created_at
 from pgdispatch.workspaces w
 join pgdispatch.workspace_statistics s on s.workspace_id = w.id
+left join pgdispatch.unanswered(10000) u on u.workspace_id = w.id
 where w.id = any (array(select p.id from page p)) and s.workspace_id = any (array(select p.id from page p))
 order by w.name, w.id

@@ -65,7 +65,7 @@ func (a *App) printAudit(changes []operate.Administered, limit int) error {
 	fmt.Fprintln(table, "ID\tAT\tBY\tROLE\tACTION\tSUBJECT\tDETAILS")
 	for _, c := range changes {
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, stamp(c.At), view.Printable(c.Who), view.Printable(c.Role), view.Printable(c.Action),
-			view.Printable(c.Subject), cut(string(c.Details)))
+			view.Printable(c.Subject), cut(view.ChangeWords(c.Details)))
 	}
 	if err := table.Flush(); err != nil {
 		return err

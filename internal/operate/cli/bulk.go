@@ -263,13 +263,13 @@ func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags
 	return a.printCreated(b.result, output, "%s\n", b.result.summary())
 }
 
-// goOn says how to go on after an error.
+// goOn says how to continue after an error.
 func (r bulkResult) goOn() string {
 	switch {
 	case r.DryRun:
 		return ""
 	case r.Through == 0:
-		return ", so begin anew once it is corrected"
+		return ": correct it and start again"
 	}
-	return fmt.Sprintf(", all up to line %d: go on with the next, or repeat it all if each line has an idempotency_key", r.Through)
+	return fmt.Sprintf(", all up to line %d: continue with the next line, or repeat the whole file if each line has an idempotency_key", r.Through)
 }

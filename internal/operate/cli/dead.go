@@ -281,7 +281,7 @@ func (f *filterFlags) resolve(ctx context.Context, store *operate.Store) error {
 			return fmt.Errorf("--workspace: %w", err)
 		}
 		if !known {
-			return fmt.Errorf("--workspace is %q: no workspace has this name, and it is no ID; `pgdispatch workspaces list` shows them%s", f.workspace, suggestion)
+			return fmt.Errorf("--workspace is %q: no workspace has this name or ID; see `pgdispatch workspaces list`%s", f.workspace, suggestion)
 		}
 	}
 	if f.definition != "" && !definitionKnown && !isUUID(f.definition) {
@@ -294,7 +294,7 @@ func (f *filterFlags) resolve(ctx context.Context, store *operate.Store) error {
 			return fmt.Errorf("--definition: %w", err)
 		}
 		if !known {
-			return fmt.Errorf("--definition is %q: no workflow definition has this name, and it is no ID; `pgdispatch workspaces show` lists a workspace's%s", f.definition, suggestion)
+			return fmt.Errorf("--definition is %q: no workflow definition has this name or ID; see `pgdispatch workspaces show`%s", f.definition, suggestion)
 		}
 	}
 	return nil

@@ -50,6 +50,8 @@ func Concerns(o operate.Overview) []Concern {
 		"Temporal accepts no workflows from any replica: starts are paused, and the replicas probe.")
 	add(refused > 0 && refused < replicas, Warning, "see their logs, and `pgdispatch doctor`",
 		"Temporal accepts no workflows from %d of %d replicas: they pause starts and probe.", refused, replicas)
+	unanswered := unansweredConcern(d)
+	add(unanswered != "", Warning, "see the replicas' logs, and `pgdispatch doctor`", "%s", unanswered)
 	add(without > 0, Warning, "see the replicas' logs, and `pgdispatch doctor`",
 		"A Temporal namespace accepts no workflows: its items wait, others are started.")
 	add(deaf > 0, Warning, "check with `pgdispatch doctor` whether LISTEN works", "%d of %d replicas do not listen: only polls wake them.", deaf, replicas)

@@ -66,7 +66,10 @@ func Plots(o operate.Overview) []Plot {
 		plotOf(o, "Starts", []string{"per second"}, Rate, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{m.StartsPerSecond()}, Words: Rate(m.StartsPerSecond())}
 		}),
-		plotOf(o, "Start delay", []string{"p50", "p99"}, func(s float64) string { return Span(time.Duration(s * float64(time.Second))) }, pickupBar),
+		plotOf(o, "Due to started", []string{"p50", "p99"}, func(s float64) string { return Span(time.Duration(s * float64(time.Second))) },
+			latencyBar(func(m operate.Minute) operate.Waits { return m.Waits })),
+		plotOf(o, "Startable to started", []string{"p50", "p99"}, func(s float64) string { return Span(time.Duration(s * float64(time.Second))) },
+			latencyBar(func(m operate.Minute) operate.Waits { return m.StartableWaits })),
 		plotOf(o, "Ends per minute", []string{"completed", "failed"}, func(n float64) string { return Number(int64(n)) }, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{float64(m.Completed), float64(m.Completed + m.Failed)},
 				Words: fmt.Sprintf("%s completed, %s failed", Number(m.Completed), Number(m.Failed))}
@@ -74,12 +77,15 @@ func Plots(o operate.Overview) []Plot {
 	}
 }
 
-func pickupBar(m operate.Minute) Bar {
-	if m.Waits.Total() == 0 {
-		return Bar{}
+func latencyBar(of func(operate.Minute) operate.Waits) func(operate.Minute) Bar {
+	return func(m operate.Minute) Bar {
+		waits := of(m)
+		if waits.Total() == 0 {
+			return Bar{}
+		}
+		p50, p99 := waits.Quantile(.5), waits.Quantile(.99)
+		return Bar{Tops: []float64{p50.Seconds(), p99.Seconds()}, Words: fmt.Sprintf("p50 %s, p99 %s", Span(p50), Span(p99))}
 	}
-	p50, p99 := m.Waits.Quantile(.5), m.Waits.Quantile(.99)
-	return Bar{Tops: []float64{p50.Seconds(), p99.Seconds()}, Words: fmt.Sprintf("p50 %s, p99 %s", Span(p50), Span(p99))}
 }
 
 func plotOf(o operate.Overview, name string, parts []string, write func(float64) string, bar func(operate.Minute) Bar) Plot {

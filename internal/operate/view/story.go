@@ -82,6 +82,8 @@ func StopOf(i operate.QueueItem) string {
 	text := fmt.Sprintf("%s requested by %s", map[string]string{"CANCEL": "cancellation", "TERMINATE": "termination"}[i.Stop], i.StopRequestedBy)
 	if i.StopReason != "" {
 		text += ": " + i.StopReason
+	} else {
+		text += ", " + NoReason
 	}
 	switch i.StopState {
 	case "OPEN":

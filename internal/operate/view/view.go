@@ -56,13 +56,18 @@ func Dead(d operate.Depth) string {
 	return Number(d.DeadLetters)
 }
 
-// Rate formats a rate per second.
+// Rate formats a rate per second. Below one, it is per minute.
 func Rate(perSecond float64) string {
 	switch {
 	case perSecond >= 10:
 		return Number(int64(perSecond+.5)) + "/s"
 	case perSecond == 0:
 		return "0/s"
+	case perSecond >= 1:
+	case 60*perSecond >= 1:
+		return Number(int64(60*perSecond+.5)) + "/min"
+	default:
+		return "under 1/min"
 	}
 	return strconv.FormatFloat(perSecond, 'f', 1, 64) + "/s"
 }
@@ -95,8 +100,8 @@ func SpanOf(d *time.Duration) string {
 	return Span(*d)
 }
 
-// PickupWords describes how long items waited for their start.
-func PickupWords(p operate.Pickup) string {
+// LatencyWords describes how long items waited for their start.
+func LatencyWords(p operate.Latency) string {
 	if p.Starts == 0 {
 		return "– (no starts in the last hour)"
 	}

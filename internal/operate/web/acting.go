@@ -43,6 +43,7 @@ func (s *Site) Acting() nethttp.Handler {
 		"workspaces/{id}/pause": v.pauseWorkspace(true), "workspaces/{id}/resume": v.pauseWorkspace(false),
 		"workspaces/{id}/plan": v.setPlan, "workspaces/{id}/limit": v.setLimit, "workspaces/{id}/rate": v.setRate,
 		"items/{id}/cancel": v.cancelItem, "items/{id}/retry": v.retryItem, "items/{id}/replay": v.replayItem, "items/{id}/discard": v.discardItem,
+		"items/selected/cancel": v.bulkOf(selected["cancel"], "item"), "items/selected/retry": v.bulkOf(selected["retry"], "item"), "items/selected/replay": v.bulkOf(replay, "item"),
 		"items/{id}/request-cancel": v.requestCancel, "items/{id}/terminate": v.terminate,
 		"dead/replay": v.bulk(replay), "dead/discard": v.bulk(discard),
 		"settings/pause": v.pauseAll(true), "settings/resume": v.pauseAll(false), "settings/max-claims": v.setMaxClaims,
@@ -59,7 +60,7 @@ func (s *Site) Acting() nethttp.Handler {
 // questions are the pages that ask for confirmation.
 func (v visit) questions() map[string]handler {
 	return map[string]handler{
-		"items/{id}/terminate": v.confirmTerminate, "items/{id}/discard": v.confirmDiscard,
+		"items/selected": v.askSelected, "items/{id}/terminate": v.confirmTerminate, "items/{id}/discard": v.confirmDiscard,
 		"dead/replay": v.dryRun(replay), "dead/discard": v.dryRun(discard), "settings/pause": v.confirmPause,
 	}
 }
@@ -105,6 +106,7 @@ func (v visit) act(do change) nethttp.HandlerFunc {
 		if err == nil {
 			then, err = do(r.WithContext(context.WithoutCancel(r.Context())), who)
 		}
+		v.forget()
 		switch {
 		case err != nil:
 			v.answer(w, r, "", nil, v.refused(r, err, who))

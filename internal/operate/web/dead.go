@@ -219,8 +219,11 @@ type bulkDone struct {
 	What    []string
 }
 
-// bulk applies verb to the items named in the form that are still open, lowest ID first, one transaction per batch.
-func (v visit) bulk(verb bulkVerb) change {
+// bulk applies verb to the dead letters named in the form that are still open; see bulkOf.
+func (v visit) bulk(verb bulkVerb) change { return v.bulkOf(verb, "dead letter") }
+
+// bulkOf applies verb to the items named in the form that allow it, lowest ID first, one transaction per batch.
+func (v visit) bulkOf(verb bulkVerb, thing string) change {
 	return func(r *nethttp.Request, who string) (next, error) {
 		ids, err := readItems(r.PostForm.Get("items"))
 		if err != nil {
@@ -233,12 +236,12 @@ func (v visit) bulk(verb bulkVerb) change {
 				return next{}, err // nothing was changed
 			}
 			if err != nil {
-				v.Log.WarnContext(r.Context(), "Bulk change of dead letters failed", "verb", verb.name, "done", done, "error", err)
-				return next{name: "done", data: bulkDone{fmt.Sprintf("%s of %s %s", view.Number(int64(done)), counted(len(ids), "dead letter"), verb.past),
-					[]string{"The database then stopped answering. The other dead letters are unchanged, except possibly one batch of up to 500. Start again from the list: none is processed twice."}}}, nil
+				v.Log.WarnContext(r.Context(), "Bulk change failed", "verb", verb.name, "done", done, "error", err)
+				return next{name: "done", data: bulkDone{fmt.Sprintf("%s of %s %s", view.Number(int64(done)), counted(len(ids), thing), verb.past),
+					[]string{"The database then stopped answering. The others are unchanged, except possibly one batch of up to 500. Start again from the list: none is processed twice."}}}, nil
 			}
 		}
-		d := bulkDone{Heading: counted(done, "dead letter") + " " + verb.past}
+		d := bulkDone{Heading: counted(done, thing) + " " + verb.past}
 		if left := len(ids) - done; left > 0 {
 			d.What = []string{fmt.Sprintf("%s unchanged: already handled by someone else, or their definition was deleted.", counted(left, "other"))}
 		}

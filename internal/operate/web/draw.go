@@ -13,9 +13,12 @@ import (
 // functions are the functions of the templates.
 var functions = template.FuncMap{
 	"number": func(n any) string { return view.Number(whole(n)) }, "count": view.Count, "span": view.Span, "spanOf": view.SpanOf, "rate": view.Rate, "deadCount": view.Dead,
-	"concerns": view.Concerns, "pickup": view.PickupWords, "temporal": view.Temporal, "wakes": view.Wakes, "stallKind": view.StallKind, "show": view.Printable,
+	"concerns": view.Concerns, "latency": view.LatencyWords, "temporal": view.Temporal, "wakes": view.Wakes, "stallKind": view.StallKind, "show": view.Printable,
 	"atMost": func(n int64) string { return view.AtMost(n, operate.CountLimit) },
-	"sum":    func(a, b int64) int64 { return a + b }, "sub1": func(n int) int { return n - 1 },
+	"bulkVerbs": func() map[string]string {
+		return map[string]string{"cancel": "Cancel", "replay": "Replay", "retry": "Retry now"}
+	},
+	"unanswered": view.Unanswered, "sub1": func(n int) int { return n - 1 },
 	"at": at, "ended": func(o operate.Overview) map[string]int64 {
 		completed, failed, cancelled := o.Ended()
 		return map[string]int64{"completed": completed, "failed": failed, "cancelled": cancelled}

@@ -56,6 +56,13 @@ func (s *Site) glance(ctx context.Context) (glance, error) {
 	return s.live.seen, s.live.err
 }
 
+// forget makes the next page read anew, after a change.
+func (s *Site) forget() {
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	s.live.at = time.Time{}
+}
+
 // stream sends the changed parts of the live page as server-sent events.
 func (s *Site) stream(w nethttp.ResponseWriter, r *nethttp.Request) {
 	if !s.streams.take(r.Context(), streamsAtOnce, 0) {

@@ -29,7 +29,7 @@ const (
 	definitionsFound = 1000
 )
 
-var statuses = []string{"PENDING", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED", "CANCELLED"}
+var statuses = []string{"PENDING", "UNANSWERED", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED", "CANCELLED"}
 
 func (s *Site) overview(r *nethttp.Request) (string, any, error) {
 	seen, err := s.glance(r.Context())
@@ -77,6 +77,9 @@ type itemsData struct {
 	Next            string
 	Rows            []listed
 	First, Filtered bool
+	Acting          bool
+	Tabs            []tab
+	Tokens          []token
 }
 
 // narrow holds the filters that all lists of items share, as typed.
@@ -109,25 +112,30 @@ type span struct{ Value, Name string }
 
 var spans = []span{{"15m", "15 minutes"}, {"1h", "hour"}, {"24h", "day"}, {"168h", "week"}}
 
-func (s *Site) items(r *nethttp.Request) (string, any, error) {
+func (v visit) items(r *nethttp.Request) (string, any, error) {
 	query := r.URL.Query()
-	d := itemsData{Status: query.Get("status"), Statuses: statuses, Spans: spans, First: query.Get("before") == ""}
+	d := itemsData{Acting: v.acting, Status: query.Get("status"), Statuses: statuses, Spans: spans, First: query.Get("before") == ""}
 	var err error
 	if d.narrow, err = readNarrow(query); err != nil {
 		return "", nil, err
 	}
 	d.Filtered = d.Status != "" || d.narrow != narrow{}
-	filter, workspaces, definitions, err := s.itemFilter(r, d)
+	filter, workspaces, definitions, err := v.itemFilter(r, d)
 	if err != nil {
 		return "", nil, err
 	}
+	counts, err := v.counts(r.Context(), d.narrow, workspaces)
+	if err != nil {
+		return "", nil, err
+	}
+	d.Tabs, d.Tokens = d.tabs(r, counts), d.tokens(r, d.Status)
 	none := workspaces != nil && len(workspaces) == 0 || definitions != nil && len(definitions) == 0 // no match for the name
 	if !none {
-		if d.Page, err = s.Read.ListItems(r.Context(), filter, d.Status, workspaces, definitions, pageSize); err != nil {
+		if d.Page, err = v.Read.ListItems(r.Context(), filter, d.Status, workspaces, definitions, pageSize); err != nil {
 			return "", nil, err
 		}
 	}
-	d.Rows = s.listed(d.Page.Items)
+	d.Rows = v.listed(d.Page.Items)
 	if d.Page.Next != 0 {
 		d.Next = with(r.URL, "before", strconv.FormatInt(d.Page.Next, 10))
 	}
@@ -198,19 +206,6 @@ func (s *Site) listed(items []operate.QueueItem) []listed {
 	return rows
 }
 
-// itemData is the data of an item's page.
-type itemData struct {
-	listed
-	Story []view.Event
-	// Params is indented JSON. ParamsCut reports whether it was cut.
-	Params    string
-	ParamsCut bool
-	Acting    bool
-	Can       choices
-	// Reason is the text typed into the form, Wrong the reason why a change was refused.
-	Reason, Wrong string
-}
-
 func (v visit) item(r *nethttp.Request) (string, any, error) {
 	item, err := v.findItem(r)
 	if err != nil {
@@ -251,22 +246,6 @@ func (s *Site) findItem(r *nethttp.Request) (operate.QueueItem, error) {
 		return operate.QueueItem{}, problem{nethttp.StatusNotFound, "Item not found.", "Retention may have deleted it, or its insert was never committed."}
 	}
 	return items[0], nil
-}
-
-func (v visit) itemData(r *nethttp.Request, item operate.QueueItem) (itemData, error) {
-	failures, err := v.Read.Failures(r.Context(), item.ID)
-	if err != nil {
-		return itemData{}, err
-	}
-	d := itemData{listed: listed{item, v.inTemporal(item)}, Story: view.Story(item, failures), Acting: v.acting}
-	lines, whole := view.IndentJSON(string(item.Params), paramsShown)
-	d.Params, d.ParamsCut = lines, !whole
-	if v.acting {
-		if d.Can, err = v.choices(r.Context(), item); err != nil {
-			return d, err
-		}
-	}
-	return d, nil
 }
 
 func (s *Site) dead(r *nethttp.Request) (string, any, error) {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
 // Prefix is the path prefix of all pages.
@@ -35,6 +36,9 @@ type Reader interface {
 	Definitions(ctx context.Context, workspaceID string) ([]operate.Definition, error)
 	FindDefinitions(ctx context.Context, idOrName string, workspaces []string, atMost int) ([]string, error)
 	Plans(ctx context.Context) ([]operate.Plan, error)
+	CompleteWorkspaces(ctx context.Context, beginning string, atMost int) ([]operate.WorkspaceName, error)
+	Ahead(ctx context.Context, item int64) (int64, error)
+	ChangesOf(ctx context.Context, item operate.QueueItem) ([]operate.Administered, error)
 	Settings(ctx context.Context) (operate.Settings, error)
 	Audit(ctx context.Context, f operate.AuditFilter, atMost int) ([]operate.Administered, error)
 }
@@ -63,7 +67,7 @@ var staticFiles embed.FS
 var pages = parsePages("overview", "workspaces", "workspace", "items", "item", "dead", "letters", "confirm", "done", "settings", "problem")
 
 func parsePages(names ...string) map[string]*template.Template {
-	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/live.html", "templates/parts.html", "templates/itemforms.html"))
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/live.html", "templates/frame.html", "templates/parts.html", "templates/itemforms.html"))
 	all := map[string]*template.Template{}
 	for _, name := range names {
 		all[name] = template.Must(template.Must(layout.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
@@ -86,12 +90,13 @@ func (s *Site) Handler() nethttp.Handler {
 func (s *Site) routes(v visit) *nethttp.ServeMux {
 	mux := nethttp.NewServeMux()
 	for path, of := range map[string]handler{
-		"{$}": s.overview, "workspaces": s.workspaces, "workspaces/{id}": v.workspace, "items": s.items, "items/{id}": v.item,
+		"{$}": s.overview, "workspaces": s.workspaces, "workspaces/{id}": v.workspace, "items": v.items, "items/{id}": v.item,
 		"dead": s.dead, "dead/letters": v.letters, "settings": v.settings,
 	} {
 		mux.HandleFunc("GET "+Prefix+path, s.page(of))
 	}
 	mux.HandleFunc("GET "+Prefix+"items/{id}/params", s.inTurn(s.params))
+	mux.HandleFunc("GET "+Prefix+"suggest", s.inTurn(s.suggest))
 	mux.HandleFunc("GET "+Prefix+"live", s.stream)
 	mux.Handle("GET "+Prefix+"static/", nethttp.StripPrefix(strings.TrimSuffix(Prefix, "/"), nethttp.FileServerFS(staticFiles)))
 	mux.HandleFunc(Prefix, s.page(noSuchPage))
@@ -138,6 +143,8 @@ type sheet struct {
 	Path  string
 	Done  string // result of the change that redirected here, or empty
 	Data  any
+	// Outage is what stops all starts, or nil.
+	Outage *view.Outage
 }
 
 // handler returns a page: its template's name, which is also its title, and its data.
@@ -153,13 +160,13 @@ func (s *Site) page(of handler) nethttp.HandlerFunc {
 
 // answer writes a page, or the page that explains err.
 func (s *Site) answer(w nethttp.ResponseWriter, r *nethttp.Request, name string, data any, err error) {
-	code := nethttp.StatusOK
+	code, outage := nethttp.StatusOK, s.banner(r.Context(), name, err)
 	if err != nil {
 		page := s.explain(r, err)
 		code, name, data = page.Code, page.Name, page.Data
 	}
 	var out strings.Builder
-	if err := pages[name].ExecuteTemplate(&out, "layout.html", sheet{name, r.URL.Path, doneWords[r.URL.Query().Get(doneParameter)], data}); err != nil {
+	if err := pages[name].ExecuteTemplate(&out, "layout.html", sheet{name, r.URL.Path, doneWords[r.URL.Query().Get(doneParameter)], data, outage}); err != nil {
 		s.Log.ErrorContext(r.Context(), "Cannot render a page", "path", r.URL.Path, "error", err)
 		nethttp.Error(w, "this page cannot be rendered", nethttp.StatusInternalServerError)
 		return

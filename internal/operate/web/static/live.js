@@ -9,8 +9,13 @@ function say(text) {
   if (note.textContent !== text) note.textContent = text;
 }
 
+const pause = document.getElementById("pause");
+const paused = () => pause?.getAttribute("aria-pressed") === "true";
+const held = () => paused() ? "Paused." : waiting.size > 0 ? "Held still while something is selected. Escape lets it go on." : "";
+
 // What somebody reads or selects is not taken away under their hands.
 function busy(part) {
+  if (paused()) return true;
   const selection = document.getSelection();
   return part.contains(document.activeElement) || (!selection.isCollapsed && selection.containsNode(part, true));
 }
@@ -38,13 +43,14 @@ function show(html) {
     take(part, old);
     waiting.delete(id);
   }
+  document.dispatchEvent(new Event("redrawn"));
 }
 
 function listen() {
   const stream = new EventSource(live.dataset.stream);
   stream.addEventListener("message", (event) => {
     show(event.data);
-    say(waiting.size > 0 ? "Updates are paused while something is selected. Press Escape to resume." : "");
+    say(held());
   });
   stream.addEventListener("problem", (event) => say(event.data));
   stream.addEventListener("error", () => {
@@ -56,6 +62,12 @@ function listen() {
 
 if (live) {
   listen();
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    pause.setAttribute("aria-pressed", String(!paused()));
+    show(""); // what came in the meantime
+    say(held());
+  });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     document.activeElement.blur();

@@ -1,0 +1,31 @@
+package schedule
+
+import "time"
+
+// Tell sets the time at which the following changes are learnt.
+func (s *Schedule) Tell(now time.Time) { s.clock = latest(s.clock, now) }
+
+// startableFrom returns the last time, at most now, at which something other than the replicas is known to have held
+// the level back: its workspace's limits or a pause, W, a namespace that accepts no workflows, a row that another
+// transaction had locked. Zero means that nothing is known to have.
+func (s *Schedule) startableFrom(v *level, now time.Time) time.Time {
+	from := latest(latest(s.heldBack, v.lane.heldBack), v.heldBack)
+	if from.After(now) {
+		return now
+	}
+	return from
+}
+
+// freed notes that a lane which was full or paused is so no longer.
+func (s *Schedule) freed(l *lane) {
+	if l.closed {
+		l.heldBack = latest(l.heldBack, s.clock)
+	}
+}
+
+// heldAll notes that W or a pause held back everything at a claim.
+func (s *Schedule) heldAll(now time.Time) {
+	if s.capped || s.paused {
+		s.heldBack = latest(s.heldBack, now)
+	}
+}

@@ -1,0 +1,87 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var noon = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+
+func second(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
+
+// waitsAndIsAsked has a workspace whose items have been due since noon, proposes them at the given second, and returns
+// the schedule and the proposal.
+func waitsAndIsAsked(t *testing.T, at int) (*Schedule, Proposal) {
+	t.Helper()
+	s := &Schedule{}
+	s.Learn(Change{Lane: Lane{1}, Waits: true, Due: noon, Items: 5})
+	p := s.Propose(second(at), Want{Free: 1})
+	require.Len(t, p.Entries, 1)
+	return s, p
+}
+
+func startableAt(t *testing.T, s *Schedule, at int) time.Time {
+	t.Helper()
+	p := s.Propose(second(at), Want{Free: 1})
+	require.Len(t, p.Entries, 1)
+	return p.Entries[0].Startable
+}
+
+// answer is a claim that took one item of its only entry.
+func answer(st Standing) Answer {
+	st.Granted, st.Taken, st.Next = 1, 1, &Position{Due: noon, ID: 2}
+	return Answer{Room: 100, Lanes: []Standing{st}}
+}
+
+func TestWhatNothingHeldBackIsStartableSinceItWasDue(t *testing.T) {
+	t.Parallel()
+	s, p := waitsAndIsAsked(t, 3)
+	require.Zero(t, p.Entries[0].Startable)
+	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 5}))
+	require.Zero(t, startableAt(t, s, 4))
+}
+
+func TestAnItemOfAFullWorkspaceIsStartableFromWhenItsSlotWasFree(t *testing.T) {
+	t.Parallel()
+	s, p := waitsAndIsAsked(t, 3)
+	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 1}))
+	require.Empty(t, s.Propose(second(4), Want{Free: 1}).Entries, "it is full")
+	s.Tell(second(60))
+	s.Learn(Change{Lane: Lane{1}, Items: 1})
+	require.Equal(t, second(60), startableAt(t, s, 62))
+	s.Tell(second(63))
+	s.Learn(Change{Lane: Lane{1}, Items: 1})
+	require.Equal(t, second(60), startableAt(t, s, 64), "it had room before")
+}
+
+func TestAnItemIsStartableFromWhenARateLimitOrAPauseOrWLetIt(t *testing.T) {
+	t.Parallel()
+	s, p := waitsAndIsAsked(t, 3)
+	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 5, RetryIn: 2 * time.Second}))
+	require.Equal(t, second(5), startableAt(t, s, 9))
+
+	s.Tell(second(10))
+	s.Pause(true)
+	s.Tell(second(20))
+	s.Pause(false)
+	require.Equal(t, second(20), startableAt(t, s, 21))
+
+	p = s.Propose(second(22), Want{Free: 3})
+	short := answer(Standing{Held: 1, Limit: 5})
+	short.Room = 1
+	s.Apply(second(22), p, short)
+	require.True(t, s.Capped())
+	require.Equal(t, second(30), startableAt(t, s, 30), "when a lease ended is not known, only that one has")
+}
+
+func TestAnItemIsStartableFromWhenItsNamespaceAcceptsWorkflowsAgain(t *testing.T) {
+	t.Parallel()
+	s, p := waitsAndIsAsked(t, 3)
+	s.Apply(second(3), p, Answer{Room: 100, Limited: true,
+		Lanes: []Standing{{Granted: 1, Limit: 5, PassedOver: true, Next: &Position{Due: noon, ID: 1}}}})
+	s.Tell(second(40))
+	s.Reopened(true)
+	require.Equal(t, second(40), startableAt(t, s, 41))
+}

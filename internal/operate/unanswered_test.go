@@ -1,0 +1,72 @@
+package operate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/storetest"
+	"github.com/stretchr/testify/require"
+)
+
+// unanswered leaves the starts of as many items of a workspace unanswered, and the first of them for an hour.
+func unanswered(t *testing.T, b *storetest.Bench, workspace string, items int) {
+	t.Helper()
+	b.Insert(workspace, items)
+	batch, err := b.Claim(t.Context(), items)
+	require.NoError(t, err)
+	require.Len(t, batch.Items, items)
+	for _, item := range batch.Items {
+		settled, err := b.Settle(t.Context(), claim.Retry,
+			[]claim.Settlement{{ID: item.ID, Token: item.Token, Delay: time.Minute, Unknown: true}})
+		require.NoError(t, err)
+		require.Len(t, settled, 1)
+	}
+	b.Execute(`update pgdispatch.workflow_executions set first_sent_at = now() - interval '1 hour'
+		where queue_item_id = (select min(id) from pgdispatch.workflow_execution_queue where stage = 'DOUBT')`)
+}
+
+func TestUnansweredStartsAreCountedWithTheirAgeWhereverAWorkspaceIsShown(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	b.NewWorkspace("calm", 5)
+	hit := b.NewWorkspace("hit", 5)
+	unanswered(t, b, hit, 3)
+	b.Insert(b.Shop.Shop, 2)
+
+	depth, err := b.QueueDepth(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, []int64{2, 3}, []int64{depth.Pending, depth.Unanswered})
+	require.InDelta(t, time.Hour, *depth.OldestUnanswered, float64(time.Minute))
+
+	rows, err := b.ListWorkspaces(t.Context(), "", operate.ByOldest, nil, 10)
+	require.NoError(t, err)
+	require.Equal(t, "hit", rows[0].Name, "it has waited longest")
+	require.EqualValues(t, []int64{0, 3, 3}, []int64{rows[0].Waiting, rows[0].Unanswered, rows[0].Active()})
+	require.InDelta(t, time.Hour, *rows[0].OldestUnanswered, float64(time.Minute))
+	require.Zero(t, rows[1].Unanswered)
+	require.Nil(t, rows[1].OldestUnanswered)
+
+	detail, found, err := b.WorkspaceDetail(t.Context(), hit)
+	require.NoError(t, err)
+	require.True(t, found)
+	whole, found, err := b.Workspace(t.Context(), hit)
+	require.NoError(t, err)
+	require.True(t, found)
+	for _, w := range []operate.Workspace{detail.Workspace, whole} {
+		require.EqualValues(t, []int64{0, 3, 3}, []int64{w.Waiting, w.Unanswered, w.Active()})
+		require.InDelta(t, time.Hour, *w.OldestUnanswered, float64(time.Minute))
+		require.False(t, w.Full())
+	}
+	statistics, err := b.WorkspaceStatistics(t.Context(), 1)
+	require.NoError(t, err)
+	require.EqualValues(t, []int64{0, 3}, []int64{statistics[0].Waiting, statistics[0].Unanswered})
+
+	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{hit}, nil, 10)
+	require.NoError(t, err)
+	require.Len(t, page.Items, 3)
+	page, err = b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{b.Shop.Shop}, nil, 10)
+	require.NoError(t, err)
+	require.Empty(t, page.Items)
+}

@@ -1,0 +1,63 @@
+package view
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+)
+
+// Fact is a named value.
+type Fact struct{ Name, Value string }
+
+// Durations returns how long an item has waited and its workflow has run.
+func Durations(i operate.QueueItem) []Fact {
+	now := i.CreatedAt.Add(i.Age)
+	until := func(t *time.Time) time.Time {
+		if t == nil {
+			return now
+		}
+		return *t
+	}
+	facts := []Fact{}
+	switch ended := i.ExecutionFinishedAt; {
+	case i.StartedAt != nil:
+		facts = append(facts, Fact{"From insert to start", Span(i.StartedAt.Sub(i.CreatedAt))})
+		name := "Ran for"
+		if ended == nil && i.FinishedAt == nil {
+			name = "Has run for"
+		}
+		if ended == nil {
+			ended = i.FinishedAt
+		}
+		facts = append(facts, Fact{name, Span(until(ended).Sub(*i.StartedAt))})
+	case i.FinishedAt != nil:
+		facts = append(facts, Fact{"From insert to end", Span(i.FinishedAt.Sub(i.CreatedAt)) + ", without a workflow"})
+	default:
+		facts = append(facts, Fact{"Inserted", Span(i.Age) + " ago"})
+	}
+	return facts
+}
+
+// Waits says why an item that waits is not started yet, given its workspace, how many due items are ahead of it, and the
+// settings. It is empty if the item does not wait.
+func Waits(i operate.QueueItem, w operate.Workspace, ahead int64, s operate.Settings) string {
+	limits := fmt.Sprintf("%s runs %s of %s", Printable(w.Name), AtMost(w.Active(), operate.CountLimit), Number(int64(w.Limit)))
+	switch {
+	case i.Status != "PENDING" || i.OutcomeUnknown:
+		return ""
+	case i.DueIn > 0 && i.FailureCount > 0:
+		return fmt.Sprintf("It failed, and is tried again in %s.", Span(i.DueIn))
+	case i.DueIn > 0:
+		return fmt.Sprintf("It is due in %s.", Span(i.DueIn))
+	case s.Paused:
+		return "Everything is paused by a setting."
+	case s.MaxClaims == 0:
+		return "max-claims is 0, so nothing is claimed."
+	case w.Paused:
+		return fmt.Sprintf("%s is paused.", Printable(w.Name))
+	case ahead == 0:
+		return limits + "; it is next."
+	}
+	return fmt.Sprintf("%s; %s before it.", limits, AtMost(ahead, operate.CountLimit))
+}

@@ -1,0 +1,52 @@
+package web
+
+import (
+	nethttp "net/http"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+)
+
+// itemData is the data of an item's page.
+type itemData struct {
+	listed
+	Story []view.Event
+	// Why says why it waits, or is empty. Result is indented JSON, or empty.
+	Why, Result string
+	ResultCut   bool
+	Durations   []view.Fact
+	History     []operate.Administered
+	// Params is indented JSON. ParamsCut reports whether it was cut.
+	Params    string
+	ParamsCut bool
+	Acting    bool
+	Can       choices
+	// Reason is the text typed into the form, Wrong the reason why a change was refused.
+	Reason, Wrong string
+}
+
+func (v visit) itemData(r *nethttp.Request, item operate.QueueItem) (itemData, error) {
+	failures, err := v.Read.Failures(r.Context(), item.ID)
+	if err != nil {
+		return itemData{}, err
+	}
+	d := itemData{listed: listed{item, v.inTemporal(item)}, Story: view.Story(item, failures), Acting: v.acting}
+	lines, whole := view.IndentJSON(string(item.Params), paramsShown)
+	d.Params, d.ParamsCut, d.Durations = lines, !whole, view.Durations(item)
+	if len(item.Result) > 0 {
+		result, whole := view.IndentJSON(string(item.Result), paramsShown)
+		d.Result, d.ResultCut = result, !whole
+	}
+	if d.Why, err = v.whyWaiting(r.Context(), item); err != nil {
+		return d, err
+	}
+	if d.History, err = v.Read.ChangesOf(r.Context(), item); err != nil {
+		return d, err
+	}
+	if v.acting {
+		if d.Can, err = v.choices(r.Context(), item); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}

@@ -1,0 +1,181 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	nethttp "net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+)
+
+// selected are the actions on the items that somebody has selected in a list.
+var selected = map[string]bulkVerb{
+	"cancel": {"cancel", "cancelled", "Each is never started. Items that are claimed, running or unanswered are skipped.",
+		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
+			done, err := on.CancelItems(ctx, items, who)
+			return len(done), err
+		}},
+	"retry": {"retry", "due now", "Each is due now, under the usual limits. Items that do not wait are skipped.",
+		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
+			done, err := on.RetryItems(ctx, items, who)
+			return len(done), err
+		}},
+	"replay": replay,
+}
+
+// askSelected asks for confirmation of an action on the selected items.
+func (v visit) askSelected(r *nethttp.Request) (string, any, error) {
+	query := r.URL.Query()
+	verb, known := selected[query.Get("do")]
+	if !known {
+		return "", nil, bad("do must be cancel, retry or replay.")
+	}
+	ids := []int64{}
+	for _, text := range query["item"] {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || id < 1 || len(ids) == pageSize {
+			return "", nil, bad("item must be the number of an item, up to 50 times.")
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return "", nil, problem{nethttp.StatusUnprocessableEntity, "No item is selected.", "Go back, and select the items first."}
+	}
+	items, err := v.Read.QueueItems(r.Context(), ids, nil, false)
+	if err != nil {
+		return "", nil, err
+	}
+	slices.Sort(ids)
+	texts := []string{}
+	for _, id := range slices.Compact(ids) {
+		texts = append(texts, strconv.FormatInt(id, 10))
+	}
+	name, count := strings.ToUpper(verb.name[:1])+verb.name[1:], counted(len(texts), "item")
+	return "confirm", confirmation{
+		Heading: fmt.Sprintf("%s %s?", name, count), What: []string{verb.what},
+		To: Prefix + "items/selected/" + verb.name, Button: name + " " + count, Back: Prefix + "items",
+		Items: strings.Join(texts, ","), Newest: v.listed(items),
+	}, nil
+}
+
+// tab is a status in the list of items, with the number of items if it is known.
+type tab struct {
+	Name, Status, To string
+	Count            *int64
+	Current          bool
+}
+
+// tabs returns the statuses to choose from. Ended items are not counted, because there may be any number of them.
+func (d itemsData) tabs(r *nethttp.Request, counts map[string]int64) []tab {
+	all := []tab{}
+	for _, status := range append([]string{""}, statuses...) {
+		query := r.URL.Query()
+		query.Del("before")
+		query.Set("status", status)
+		t := tab{Name: status, Status: status, To: Prefix + "items?" + query.Encode(), Current: d.Status == status}
+		if status == "" {
+			t.Name = "ALL"
+		}
+		if count, known := counts[status]; known {
+			t.Count = &count
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// counts returns how many items have each status, of all workspaces or of the only one that the filter names. It is nil
+// with any other filter.
+func (s *Site) counts(ctx context.Context, f narrow, workspaces []string) (map[string]int64, error) {
+	if f.Definition != "" || f.Error != "" || f.Since != "" || f.Workspace != "" && len(workspaces) != 1 {
+		return nil, nil
+	}
+	if f.Workspace != "" {
+		w, _, err := s.Read.WorkspaceDetail(ctx, workspaces[0])
+		return map[string]int64{"PENDING": w.Waiting, "UNANSWERED": w.Unanswered, "CLAIMED": w.Claimed, "DISPATCHED": w.Running}, err
+	}
+	seen, err := s.glance(ctx)
+	d := seen.Depth
+	return map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered, "CLAIMED": d.Claimed, "DISPATCHED": d.Dispatched}, err
+}
+
+// token is a filter in force, with the URL of the list without it.
+type token struct{ Name, Value, Without string }
+
+func (f narrow) tokens(r *nethttp.Request, status string) []token {
+	all := []token{}
+	for _, t := range []token{{"status", status, ""}, {"workspace", f.Workspace, ""}, {"definition", f.Definition, ""},
+		{"error", f.Error, ""}, {"since", f.Since, ""}} {
+		if t.Value != "" {
+			query := r.URL.Query()
+			query.Del("before")
+			query.Del(t.Name)
+			t.Without = Prefix + "items?" + query.Encode()
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// suggestionsShown is how many names are suggested.
+const suggestionsShown = 10
+
+// suggest answers with the names of workspaces that begin as typed, or of the definitions of one workspace, one a line.
+func (s *Site) suggest(w nethttp.ResponseWriter, r *nethttp.Request) {
+	names, err := s.suggestions(r)
+	if err != nil {
+		s.answer(w, r, "", nil, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprint(w, strings.Join(names, "\n"))
+}
+
+func (s *Site) suggestions(r *nethttp.Request) (names []string, err error) {
+	typed, workspace := r.URL.Query().Get("q"), r.URL.Query().Get("workspace")
+	if err := checkText("q", typed); err != nil {
+		return nil, err
+	}
+	if err := checkText("workspace", workspace); err != nil {
+		return nil, err
+	}
+	if r.URL.Query().Get("of") == "workspace" {
+		found, err := s.Read.CompleteWorkspaces(r.Context(), typed, suggestionsShown)
+		for _, w := range found {
+			names = append(names, w.Name)
+		}
+		return names, err
+	}
+	found, err := s.Read.FindWorkspaces(r.Context(), workspace)
+	if err != nil || len(found) != 1 {
+		return nil, err
+	}
+	definitions, err := s.Read.Definitions(r.Context(), found[0].ID)
+	for _, d := range definitions {
+		if len(names) < suggestionsShown && strings.HasPrefix(strings.ToLower(d.Name), strings.ToLower(typed)) {
+			names = append(names, d.Name)
+		}
+	}
+	return names, err
+}
+
+// whyWaiting says why an item waits. It is empty if it does not wait, or if its workspace is gone.
+func (v visit) whyWaiting(ctx context.Context, item operate.QueueItem) (string, error) {
+	if item.Status != "PENDING" || item.OutcomeUnknown {
+		return "", nil
+	}
+	settings, err := v.Read.Settings(ctx)
+	if err != nil {
+		return "", err
+	}
+	w, found, err := v.Read.WorkspaceDetail(ctx, item.WorkspaceID)
+	if err != nil || !found {
+		return "", err
+	}
+	ahead, err := v.Read.Ahead(ctx, item.ID)
+	return view.Waits(item, w.Workspace, ahead, settings), err
+}

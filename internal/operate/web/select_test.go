@@ -1,0 +1,91 @@
+package web
+
+import (
+	"context"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+)
+
+func (f *fakeReader) CompleteWorkspaces(_ context.Context, beginning string, _ int) ([]operate.WorkspaceName, error) {
+	return []operate.WorkspaceName{{ID: id, Name: beginning + "me"}, {ID: id, Name: hostile}}, f.err
+}
+
+func (f *fakeReader) Ahead(context.Context, int64) (int64, error) { return 12, f.err }
+
+func (f *fakeReader) ChangesOf(ctx context.Context, _ operate.QueueItem) ([]operate.Administered, error) {
+	return f.Audit(ctx, operate.AuditFilter{}, 1)
+}
+
+func TestSelectedItemsAreChangedOnceThatIsConfirmed(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t).as("anna")
+	_, list := b.get("/ui/items")
+	require.Contains(t, list, `name="item" value="8"`)
+	for verb, want := range map[string]string{"cancel": "Cancel 2 items?", "retry": "Retry 2 items?", "replay": "Replay 2 items?"} {
+		code, asked := b.get("/ui/items/selected?item=9&item=8&do=" + verb)
+		require.Equal(t, 200, code)
+		require.Contains(t, asked, want)
+		require.Contains(t, asked, `action="/ui/items/selected/`+verb+`"`)
+		require.Contains(t, asked, `name="items" value="8,9"`)
+		require.Empty(t, b.change.calls, "nothing happens before")
+		code, done := b.post("/ui/items/selected/"+verb, url.Values{"items": {"8,9"}})
+		require.Equal(t, 200, code)
+		require.Contains(t, done, "2 items ")
+		require.Equal(t, []string{verb + " [8 9] by anna (web)"}, b.change.calls)
+		b.change.calls = nil
+	}
+	for query, want := range map[string]int{"do=drop&item=1": 400, "do=cancel": 422, "do=cancel&item=x": 400, "do=cancel&item=0": 400} {
+		code, _ := b.get("/ui/items/selected?" + query)
+		require.Equal(t, want, code, query)
+	}
+	code, list := get(t, &fakeReader{}, "/ui/items")
+	require.Equal(t, 200, code)
+	require.NotContains(t, list, `name="item"`, "who reads selects nothing")
+}
+
+func TestTheListOfItemsShowsItsFiltersAndHowManyThereAreOfEachStatus(t *testing.T) {
+	t.Parallel()
+	_, text := get(t, &fakeReader{}, "/ui/items?workspace=acme&status=FAILED")
+	require.Contains(t, text, `aria-label="Remove the filter workspace: acme"`)
+	require.Contains(t, text, `href="/ui/items?status=FAILED"`)
+	require.Contains(t, text, `UNANSWERED <small>7</small>`)
+	_, text = get(t, &fakeReader{}, "/ui/items")
+	require.Contains(t, text, `PENDING <small>about 1,000,000</small>`)
+	_, text = get(t, &fakeReader{}, "/ui/items?error=refused")
+	require.NotContains(t, text, `PENDING <small>`, "they would not be those of the filter")
+}
+
+func TestNamesAreSuggestedAsText(t *testing.T) {
+	t.Parallel()
+	code, text := get(t, &fakeReader{}, "/ui/suggest?of=workspace&q=Ac")
+	require.Equal(t, 200, code)
+	require.Equal(t, "Acme\n"+hostile, text)
+	_, text = get(t, &fakeReader{}, "/ui/suggest?of=definition&workspace=acme&q=")
+	require.Equal(t, hostile, text)
+	code, _ = get(t, &fakeReader{}, "/ui/suggest?of=workspace&q=%00")
+	require.Equal(t, 400, code)
+}
+
+func TestAnItemsPageSaysWhyItWaitsAndWhatWasDone(t *testing.T) {
+	t.Parallel()
+	item := operate.QueueItem{ID: 8, ExecutionID: id, Status: "PENDING", WorkspaceID: id, Params: []byte(`{}`), Result: []byte(`{"total":3}`)}
+	_, text := get(t, &fakeReader{item: &item}, "/ui/items/8")
+	require.Contains(t, text, "Why it waits: ")
+	require.Contains(t, text, "runs 7 of 7; 12 before it.")
+	require.Contains(t, text, "&#34;total&#34;: 3")
+	require.Contains(t, text, "Change history")
+	require.Contains(t, text, `data-copy="the workflow ID"`)
+}
+
+func TestEveryPageSaysThatNothingIsStarted(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/ui/items", "/ui/workspaces", "/ui/settings", "/ui/nothing"} {
+		_, text := get(t, &fakeReader{}, path)
+		require.Contains(t, text, "Temporal accepts no workflows from any replica", path)
+		require.Contains(t, text, `class="outage"`, path)
+	}
+}

@@ -1,0 +1,117 @@
+// What every page has: theme, times, keys, copy buttons and suggestions. Without it, a page shows UTC and the system's theme.
+const stored = {
+  get: (name) => { try { return localStorage.getItem(name); } catch { return null; } },
+  set: (name, value) => { try { localStorage.setItem(name, value); } catch {} },
+};
+
+const tools = document.getElementById("tools");
+const theme = document.getElementById("theme");
+const times = document.getElementById("times");
+const help = document.getElementById("help");
+
+function choose(select, name, apply) {
+  const value = stored.get(name);
+  if ([...select.options].some((option) => option.value === value)) select.value = value;
+  select.addEventListener("change", () => { stored.set(name, select.value); apply(); });
+}
+
+function applyTheme() {
+  if (theme.value === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme.value;
+}
+
+const pad = (n, width = 2) => String(n).padStart(width, "0");
+
+// utc is as the server writes it. local has the offset, so that nobody takes it for UTC.
+const utc = (at) => at.toISOString().replace("T", " ").replace("Z", " UTC");
+function local(at) {
+  const east = -at.getTimezoneOffset();
+  return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${pad(at.getHours())}:${pad(at.getMinutes())}:` +
+    `${pad(at.getSeconds())}.${pad(at.getMilliseconds(), 3)} ${east < 0 ? "-" : "+"}${pad(Math.floor(Math.abs(east) / 60))}:${pad(Math.abs(east) % 60)}`;
+}
+function ago(at) {
+  const seconds = Math.round((Date.now() - at) / 1000), far = Math.abs(seconds);
+  const [unit, size] = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]].find(([, size]) => far >= size) ?? ["s", 1];
+  const text = `${Math.floor(far / size)} ${unit}`;
+  return seconds < 0 ? `in ${text}` : `${text} ago`;
+}
+
+function applyTimes() {
+  for (const element of document.querySelectorAll("time[datetime]")) {
+    const at = new Date(element.dateTime);
+    const text = times.value === "ago" ? ago(at) : times.value === "local" ? local(at) : utc(at);
+    if (element.textContent !== text) element.textContent = text;
+    element.title = times.value === "utc" ? local(at) : utc(at);
+  }
+}
+
+if (tools) {
+  tools.hidden = false;
+  choose(theme, "theme", applyTheme);
+  choose(times, "times", applyTimes);
+  applyTimes();
+  document.addEventListener("redrawn", applyTimes); // by live.js
+  setInterval(() => { if (times.value === "ago") applyTimes(); }, 10000);
+  document.getElementById("keys").addEventListener("click", () => help.showModal());
+}
+
+// step moves the focus by one row, to the row's first link.
+function step(by) {
+  const rows = [...document.querySelectorAll("main tbody tr")].filter((row) => row.querySelector("a") && row.checkVisibility());
+  const now = rows.findIndex((row) => row.contains(document.activeElement));
+  const next = rows[now < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(Math.max(now + by, 0), rows.length - 1)];
+  next?.querySelector("a").focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || help?.open) return;
+  if (event.target.closest("input, select, textarea, [contenteditable]")) return;
+  if (event.key === "/") document.querySelector("main form[role=search] input")?.focus();
+  else if (event.key === "?") help?.showModal();
+  else if (event.key === "j") step(1);
+  else if (event.key === "k") step(-1);
+  else return;
+  event.preventDefault();
+});
+
+// Clipboards are there only over HTTPS and on loopback.
+if (navigator.clipboard) {
+  for (const element of document.querySelectorAll("[data-copy]")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = "Copy";
+    button.setAttribute("aria-label", `Copy ${element.dataset.copy}`);
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(element.textContent);
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+    element.after(" ", button);
+  }
+}
+
+// Names are suggested as they are typed.
+for (const input of document.querySelectorAll("input[data-suggest]")) {
+  const list = document.createElement("datalist");
+  list.id = `names-${input.name}`;
+  input.after(list);
+  input.setAttribute("list", list.id);
+  let asked = 0;
+  input.addEventListener("input", async () => {
+    const mine = ++asked;
+    const workspace = input.form.elements.workspace?.value ?? "";
+    const answer = await fetch(`/ui/suggest?${new URLSearchParams({ of: input.dataset.suggest, q: input.value, workspace })}`).catch(() => null);
+    if (!answer?.ok || mine !== asked) return;
+    const names = (await answer.text()).split("\n").filter(Boolean);
+    list.replaceChildren(...names.map((name) => Object.assign(document.createElement("option"), { value: name })));
+  });
+}
+
+const all = document.getElementById("select-all");
+if (all) {
+  all.closest("label").hidden = false;
+  all.addEventListener("change", () => {
+    for (const box of all.form.querySelectorAll("input[name=item]")) box.checked = all.checked;
+  });
+}

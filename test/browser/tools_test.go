@@ -1,0 +1,105 @@
+package browser
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+)
+
+func TestKeysLeadToTheFilterTheHelpAndTheRows(t *testing.T) {
+	t.Parallel()
+	p := shared.full.open(t, "/ui/items")
+	p.press("j", "j")
+	require.Equal(t, p.texts("tbody th")[1], p.focus().Label)
+	p.press("k")
+	require.Equal(t, p.texts("tbody th")[0], p.focus().Label)
+	require.True(t, p.focus().Ring)
+	p.press("/")
+	require.Equal(t, "workspace", ask[string](p, "document.activeElement.name"))
+	p.press("j", "?")
+	require.Equal(t, "j?", ask[string](p, "document.activeElement.value"), "in a field, keys are text")
+	p.run(chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()"))
+	p.press("?")
+	require.True(t, ask[bool](p, `document.getElementById("help").open`))
+	require.Empty(t, p.violations())
+	p.press(kb.Escape)
+	require.False(t, ask[bool](p, `document.getElementById("help").open`))
+}
+
+func TestTheThemeAndTheZoneOfTimesAreChosenAndKept(t *testing.T) {
+	t.Parallel()
+	set := func(id, value string) step {
+		return chromedp.Evaluate[chromedp.Void](`(() => { const e = document.getElementById("` + id + `"); e.value = "` + value +
+			`"; e.dispatchEvent(new Event("change")); })()`)
+	}
+	const background = "getComputedStyle(document.body).backgroundColor"
+	const first = `document.querySelector("tbody time").textContent`
+	p := shared.full.open(t, "/ui/items")
+	light := ask[string](p, background)
+	require.Contains(t, ask[string](p, first), " UTC")
+	p.run(set("theme", "dark"), set("times", "ago"))
+	require.NotEqual(t, light, ask[string](p, background))
+	require.Regexp(t, ` ago$`, ask[string](p, first))
+	require.Empty(t, p.violations())
+	p.visit("/ui/workspaces")
+	require.NotEqual(t, light, ask[string](p, background), "it is kept")
+	p.run(set("theme", "light"), dark)
+	require.Equal(t, light, ask[string](p, background), "whatever the system has")
+	p.visit("/ui/items")
+	p.run(set("times", "local"))
+	require.Regexp(t, `^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} [+-]\d\d:\d\d$`, ask[string](p, first))
+}
+
+func TestLiveUpdatesCanBePaused(t *testing.T) {
+	t.Parallel()
+	s, p := quiet(t)
+	p.run(chromedp.Click(chromedp.CSS("#pause")))
+	await(t, func() bool { return p.text("#connection") == "Paused." }, "the page says so")
+	held := ask[string](p, asOf)
+	s.wait(t, 7)
+	p.run(chromedp.Click(chromedp.CSS("#pause")), chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()"))
+	await(t, func() bool { return ask[string](p, waiting) == "7" && ask[string](p, asOf) != held }, "it goes on")
+}
+
+func TestOnAPhoneItemsAreCardsThatShowEverything(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/ui/items?status=FAILED", "/ui/workspaces"} {
+		p := shared.full.open(t, path, phone)
+		require.NotEmpty(t, p.texts(".cards tbody tr"))
+		require.Empty(t, ask[[]string](p, `[...document.querySelectorAll(".cards td, .cards th[scope=row]")]
+			.filter(e => e.checkVisibility() && (e.getBoundingClientRect().right > innerWidth || e.scrollWidth > e.clientWidth + 1)).map(e => e.innerText)`), path)
+		require.LessOrEqual(t, p.width(), 390, path)
+	}
+}
+
+func TestSelectedItemsAreCancelledAfterAQuestion(t *testing.T) {
+	t.Parallel()
+	s := small(t, "PGDISPATCH_ADMIN_TOKEN="+adminToken)
+	s.user = "anna:" + adminToken
+	s.wait(t, 3)
+	p := s.open(t, "/ui/items?status=PENDING")
+	require.Len(t, p.texts("tbody tr"), 3)
+	p.run(chromedp.Click(chromedp.CSS("#select-all")))
+	p.follow(chromedp.Click(chromedp.CSS("button[value=cancel]")))
+	require.Equal(t, "Cancel 3 items?", p.text("h1"))
+	require.Empty(t, p.violations())
+	p.follow(chromedp.Click(chromedp.CSS("button.danger")))
+	require.Equal(t, "3 items cancelled", p.text("h1"))
+	require.Equal(t, 3, one[int](t, s, "select count(*) from pgdispatch.workflow_execution_queue where status = 'CANCELLED'"))
+	p.visit("/ui/items/" + one[string](t, s, "select max(id)::text from pgdispatch.workflow_execution_queue where status = 'CANCELLED'"))
+	require.Contains(t, p.text("main"), "anna (web)", "who did it")
+}
+
+func TestNamesAreSuggestedWhileTheyAreTyped(t *testing.T) {
+	t.Parallel()
+	p := shared.full.open(t, "/ui/items")
+	p.press("/")
+	p.press(strings.Split("Acme Ber", "")...)
+	await(t, func() bool {
+		return ask[int](p, `document.querySelectorAll("#names-workspace option").length`) > 0
+	}, "names are suggested")
+	require.Contains(t, ask[string](p, `document.querySelector("#names-workspace option").value`), "Acme Ber")
+}
