@@ -9,12 +9,15 @@ import (
 	"net"
 	nethttp "net/http"
 	"net/http/pprof"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/pgdispatch/pgdispatch/internal/signin"
 )
 
 const (
@@ -49,7 +52,11 @@ type Admin struct {
 	// or as the password of basic authentication. If both are empty, Pages is open on loopback. If Token is empty, so
 	// are profiles.
 	Token, ViewToken string
-	Log              *slog.Logger
+	// Visitors tell who sends a request without a token. If there are any, nothing is open on loopback.
+	Visitors []func(*nethttp.Request) (signin.Visitor, bool)
+	// SignIn signs people in. Nil disables it.
+	SignIn *signin.OIDC
+	Log    *slog.Logger
 }
 
 // Listen opens the TCP listener for Admin.
@@ -121,6 +128,7 @@ func (a *Admin) Handler() nethttp.Handler {
 	}
 	if a.Pages != nil {
 		mux.HandleFunc(a.PagesPath, a.page)
+		a.signIn(mux)
 		mux.Handle("GET /{$}", nethttp.RedirectHandler(a.PagesPath, nethttp.StatusFound))
 	}
 	return boundBody(mux, bodyTimeout)
@@ -129,7 +137,7 @@ func (a *Admin) Handler() nethttp.Handler {
 // profile requires the token. If no token is set, it requires loopback.
 func (a *Admin) profile(next nethttp.HandlerFunc) nethttp.HandlerFunc {
 	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
-		if a.sent(r, a.Token) || a.Token == "" && a.local(r) {
+		if a.sent(r, a.Token) || a.Token == "" && len(a.Visitors) == 0 && a.local(r) {
 			next(w, r)
 			return
 		}
@@ -140,12 +148,19 @@ func (a *Admin) profile(next nethttp.HandlerFunc) nethttp.HandlerFunc {
 // page serves ActingPages to requests with Token and Pages to requests with ViewToken. If neither is set, it serves
 // Pages on loopback. Any site open in a local browser can send requests over loopback, so acting always requires Token.
 func (a *Admin) page(w nethttp.ResponseWriter, r *nethttp.Request) {
-	open := a.Token == "" && a.ViewToken == ""
+	open := a.Token == "" && a.ViewToken == "" && len(a.Visitors) == 0
+	visitor, known := a.visitor(r)
 	switch {
 	case a.sent(r, a.Token):
 		a.ActingPages.ServeHTTP(w, r)
 	case a.sent(r, a.ViewToken), open && a.local(r):
 		a.Pages.ServeHTTP(w, r)
+	case known && visitor.Operator:
+		a.ActingPages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
+	case known:
+		a.Pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
+	case a.SignIn != nil && r.Method == nethttp.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
+		nethttp.Redirect(w, r, a.PagesPath+"signin?to="+url.QueryEscape(r.URL.RequestURI()), nethttp.StatusSeeOther)
 	default:
 		a.refuse(w, open)
 	}
@@ -166,12 +181,15 @@ func (a *Admin) local(r *nethttp.Request) bool {
 	return isLoopback(a.Listener.Addr().String()) && isLoopback(r.Host)
 }
 
+// realm is what a browser shows when it asks for the token.
+const realm = `Basic realm="pgdispatch: your name, and PGDISPATCH_ADMIN_TOKEN as the password", charset="UTF-8"`
+
 func (a *Admin) refuse(w nethttp.ResponseWriter, noToken bool) {
 	if noToken {
 		nethttp.Error(w, "this is served on loopback only: set PGDISPATCH_ADMIN_TOKEN, and send it as a bearer token or as the password", nethttp.StatusForbidden)
 		return
 	}
-	w.Header().Set("WWW-Authenticate", `Basic realm="pgdispatch: your name, and PGDISPATCH_ADMIN_TOKEN as the password", charset="UTF-8"`)
+	w.Header().Set("WWW-Authenticate", realm)
 	nethttp.Error(w, "send PGDISPATCH_ADMIN_TOKEN as a bearer token, or as the password with your name; to look at pages, PGDISPATCH_VIEW_TOKEN will do", nethttp.StatusUnauthorized)
 }
 

@@ -22,7 +22,7 @@ func Durations(i operate.QueueItem) []Fact {
 	facts := []Fact{}
 	switch ended := i.ExecutionFinishedAt; {
 	case i.StartedAt != nil:
-		facts = append(facts, Fact{"Insert to start", Span(i.StartedAt.Sub(i.CreatedAt))})
+		facts = append(facts, Fact{"From insert to start", Span(i.StartedAt.Sub(i.CreatedAt))})
 		name := "Ran for"
 		if ended == nil && i.FinishedAt == nil {
 			name = "Has run for"
@@ -32,17 +32,18 @@ func Durations(i operate.QueueItem) []Fact {
 		}
 		facts = append(facts, Fact{name, Span(until(ended).Sub(*i.StartedAt))})
 	case i.FinishedAt != nil:
-		facts = append(facts, Fact{"Insert to end", Span(i.FinishedAt.Sub(i.CreatedAt)) + ", without a workflow"})
+		facts = append(facts, Fact{"From insert to end", Span(i.FinishedAt.Sub(i.CreatedAt)) + ", without a workflow"})
 	default:
 		facts = append(facts, Fact{"Inserted", Span(i.Age) + " ago"})
 	}
 	return facts
 }
 
-// Waits says why an item that waits is not started yet, given its workspace, how many due items are ahead of it, and the
-// settings. It is empty if the item does not wait.
+// Waits says why an item that waits is not started yet, given its workspace, how many due items are ahead of it, and
+// the settings. It is empty if the item does not wait.
 func Waits(i operate.QueueItem, w operate.Workspace, ahead int64, s operate.Settings) string {
-	limits := fmt.Sprintf("%s runs %s of %s", Printable(w.Name), AtMost(w.Active(), operate.CountLimit), Number(int64(w.Limit)))
+	limits := fmt.Sprintf("%s runs %s of %s", Printable(w.Name), AtMost(w.Active(), operate.CountLimit),
+		Number(int64(w.Limit)))
 	switch {
 	case i.Status != "PENDING" || i.OutcomeUnknown:
 		return ""

@@ -145,6 +145,9 @@ type sheet struct {
 	Data  any
 	// Outage is what stops all starts, or nil.
 	Outage *view.Outage
+	// Who is who looks, or empty. SignsOut reports whether they can sign out.
+	Who      string
+	SignsOut bool
 }
 
 // handler returns a page: its template's name, which is also its title, and its data.
@@ -165,8 +168,10 @@ func (s *Site) answer(w nethttp.ResponseWriter, r *nethttp.Request, name string,
 		page := s.explain(r, err)
 		code, name, data = page.Code, page.Name, page.Data
 	}
+	who, signsOut := signedIn(r)
+	frame := sheet{name, r.URL.Path, doneWords[r.URL.Query().Get(doneParameter)], data, outage, who, signsOut}
 	var out strings.Builder
-	if err := pages[name].ExecuteTemplate(&out, "layout.html", sheet{name, r.URL.Path, doneWords[r.URL.Query().Get(doneParameter)], data, outage}); err != nil {
+	if err := pages[name].ExecuteTemplate(&out, "layout.html", frame); err != nil {
 		s.Log.ErrorContext(r.Context(), "Cannot render a page", "path", r.URL.Path, "error", err)
 		nethttp.Error(w, "this page cannot be rendered", nethttp.StatusInternalServerError)
 		return
