@@ -26,18 +26,6 @@ var functions = template.FuncMap{
 	"changes": view.Changes, "plots": view.Plots, "plot": plot, "partClass": partClass, "minute": minute, "lower": strings.ToLower, "remedy": remedy,
 }
 
-// remedy escapes text and renders what is between backticks as code.
-func remedy(text string) template.HTML {
-	var out strings.Builder
-	for n, part := range strings.Split(text, "`") {
-		if part = template.HTMLEscapeString(part); n%2 == 1 {
-			part = "<code>" + part + "</code>"
-		}
-		out.WriteString(part)
-	}
-	return template.HTML(out.String()) // escaped above
-}
-
 func whole(n any) int64 {
 	switch n := n.(type) {
 	case int:
