@@ -59,10 +59,10 @@ const (
 
 // plot draws one figure as SVG, a stacked bar a minute. It does not escape: its input is numbers and texts of package
 // view.
-func plot(p view.Plot) template.HTML {
+func plot(over string, p view.Plot) template.HTML {
 	var out strings.Builder
-	fmt.Fprintf(&out, `<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s, over the last hour: %s now, %s at the most">`,
-		len(p.Bars)*barStep, plotHeight, p.Name, p.Bars[len(p.Bars)-1].Words, p.Top())
+	fmt.Fprintf(&out, `<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s, over the last %s: %s now, %s at the most">`,
+		len(p.Bars)*barStep, plotHeight, p.Name, over, p.Bars[len(p.Bars)-1].Words, p.Top())
 	for n, bar := range p.Bars {
 		fmt.Fprintf(&out, `<g><title>%s: %s</title><path class="hover" d="M%d 0h%dv%dh-%dz"/>`, minute(bar.At), bar.Words, n*barStep, barStep, plotHeight, barStep)
 		below := 0

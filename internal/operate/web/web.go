@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	nethttp "net/http"
 	"strings"
+	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
@@ -38,6 +39,7 @@ type Reader interface {
 	Plans(ctx context.Context) ([]operate.Plan, error)
 	CompleteWorkspaces(ctx context.Context, beginning string, atMost int) ([]operate.WorkspaceName, error)
 	Ahead(ctx context.Context, item int64) (int64, error)
+	Activity(ctx context.Context, back time.Duration) ([]operate.Minute, error)
 	ChangesOf(ctx context.Context, item operate.QueueItem) ([]operate.Administered, error)
 	Settings(ctx context.Context) (operate.Settings, error)
 	Audit(ctx context.Context, f operate.AuditFilter, atMost int) ([]operate.Administered, error)
@@ -53,6 +55,7 @@ type Site struct {
 	Log        *slog.Logger
 
 	live    live
+	charts  charts
 	drawing turns
 	streams turns
 }
