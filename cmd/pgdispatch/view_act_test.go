@@ -108,6 +108,6 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 	code, text = strong.asks(viewToken, page, nil)
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, text, "anna (web)")
-	require.Contains(t, text, "paused: false → true")
+	require.Contains(t, text, "paused: no → yes")
 	s.eventually(func() bool { return strong.logs.has("Changed from a page") }, "it is logged")
 }
