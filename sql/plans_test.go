@@ -136,6 +136,11 @@ func readsRead(c fixture, quiet tenant) {
 		require.Zero(c.t, seen.Sequential, statement)
 		require.LessOrEqual(c.t, seen.Index, entries, statement)
 	}
+	last := one[int64](c, `select max(q.id) from pgdispatch.workflow_execution_queue q where q.stage = 'WAITS'
+		group by q.workspace_id order by count(*) desc limit 1`)
+	ahead := c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("item_ahead"), last, 100) })
+	require.Zero(c.t, ahead.Sequential, "item_ahead")
+	require.LessOrEqual(c.t, ahead.Index, int64(2*100+10), "item_ahead")
 	for statement, args := range map[string][]any{sql.Text("sweep"): {100, "replica-1"}, sql.Text("release_owned"): {"replica-1"}} {
 		c.exec("insert into pgdispatch.activity (minute, waiting) select date_trunc('minute', now()) + n * interval '1 minute', 0 from generate_series(0, 1) n on conflict do nothing")
 		seen := c.scanned("workflow_execution_queue", func() { c.exec(statement, args...) })

@@ -33,6 +33,7 @@ type Config struct {
 	AdminAddr         string // empty disables the admin server
 	AdminToken        string // empty means read-only pages, and profiles on loopback only
 	ViewToken         string // empty means viewing takes AdminToken; without both, loopback
+	SignIn            SignIn
 	TemporalUI        string // base URL for links to Temporal's web UI; empty disables them
 	MetricsWorkspaces int
 	CallbackURL       string // empty disables callbacks
@@ -54,7 +55,7 @@ func (c Config) Check() error {
 	if c.OperatorURL != "" {
 		operator = c.Operator().Verify()
 	}
-	return errors.Join(operator, c.Temporal.Verify(), c.checkCallbacks(), c.checkTokens())
+	return errors.Join(operator, c.Temporal.Verify(), c.checkCallbacks(), c.checkTokens(), c.checkSignIn())
 }
 
 const (
@@ -88,7 +89,7 @@ type Option struct {
 // Secret reports whether the value must not be shown. A secret may also be read from the file that <variable>_FILE
 // names.
 func (o Option) Secret() bool {
-	return slices.Contains([]string{"database-url", "operator-database-url", "admin-token", "view-token"}, o.Flag)
+	return slices.Contains([]string{"database-url", "operator-database-url", "admin-token", "view-token", "oidc-client-secret", "oidc-session-key"}, o.Flag)
 }
 
 // operatorVariable is also named in errors that appear only when its value is used.
@@ -103,7 +104,7 @@ var DatabaseOptions = []Option{databaseURL,
 		func(c *Config, v string) error { return parseSwitch(v, &c.Database.AllowUnverified) }},
 }
 
-var RunOptions = append(slices.Clone(DatabaseOptions), []Option{
+var RunOptions = slices.Concat(DatabaseOptions, []Option{
 	{"temporal-address", "TEMPORAL_ADDRESS", "", "host:port of the Temporal frontend; if empty, from Temporal's own configuration, else localhost:7233",
 		func(c *Config, v string) error { c.Temporal.Address = v; return nil }},
 	{"temporal-namespace", "TEMPORAL_NAMESPACE", "", "namespace in which workflows start; if empty, from Temporal's own configuration, else default",
@@ -148,7 +149,7 @@ var RunOptions = append(slices.Clone(DatabaseOptions), []Option{
 		func(c *Config, v string) error { return parseAddress(v, &c.CallbackAddr) }},
 	{"log-level", "PGDISPATCH_LOG_LEVEL", "info", "lowest level to log: debug, info, warn or error",
 		func(c *Config, v string) error { return parseLevel(v, &c.LogLevel) }},
-}...)
+}, signInOptions)
 
 // DoctorOptions are the options of `run` that concern the addresses of Postgres, Temporal and the callback server.
 var DoctorOptions = slices.DeleteFunc(slices.Clone(RunOptions), func(o Option) bool {

@@ -36,6 +36,7 @@ func TestRunNeedsNoConfiguration(t *testing.T) {
 		Listen:       true,
 		Durable:      DurableClaims,
 		LogLevel:     slog.LevelInfo,
+		SignIn:       SignIn{Operators: []string{"operator"}, Viewers: []string{"viewer"}, RoleClaim: "groups"},
 	}, c)
 }
 
@@ -57,6 +58,17 @@ var differing = map[string]string{
 	"admin-addr":              "127.0.0.1:9464",
 	"admin-token":             "0123456789abcdef",
 	"view-token":              "fedcba9876543210",
+	"auth-header":             "X-User",
+	"auth-role-header":        "X-Roles",
+	"trusted-proxies":         "10.0.0.7",
+	"auth-operators":          "ops",
+	"auth-viewers":            "staff",
+	"oidc-issuer":             "https://login.example.com",
+	"oidc-client-id":          "web",
+	"oidc-client-secret":      "secret",
+	"oidc-redirect-url":       "https://me.example.com/ui/signin/callback",
+	"oidc-role-claim":         "roles",
+	"oidc-session-key":        "0123456789abcdef0123456789abcdef",
 	"operator-database-url":   "postgres://operator@other",
 	"temporal-ui-url":         "http://localhost:8233",
 	"metrics-workspaces":      "20",

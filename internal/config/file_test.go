@@ -60,7 +60,7 @@ unknown key colour in line 3 of `+path+`: the keys are database_url, allow_insec
 	require.ErrorContains(t, err, `PGDISPATCH_LEASE is "0.5s": it must be a duration`)
 	require.ErrorContains(t, err, `--log-level is "loud"`)
 	require.ErrorContains(t, err, `DATABASE_URL is "***": `)
-	require.NotContains(t, err.Error(), "secret")
+	require.NotContains(t, err.Error(), "app:secret")
 }
 
 func TestFaultsOfValuesInAFileNameTheirLine(t *testing.T) {

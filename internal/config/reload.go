@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -45,5 +46,5 @@ func (l Loaded) Reload(next Loaded) (with Loaded, changed, refused []string) {
 func (o Option) same(a, b string) bool {
 	var one, other Config
 	_, _ = o.set(&one, a), o.set(&other, b)
-	return one == other
+	return reflect.DeepEqual(one, other)
 }

@@ -15,8 +15,8 @@ func (s *Store) Ahead(ctx context.Context, item int64) (int64, error) {
 // changesOfItems is how many changes of items are searched for those of one item.
 const changesOfItems = 500
 
-// ChangesOf returns what was done to an item, the newest first, from the log of changes: requests to stop its execution,
-// and of the newest changes of items those that name it.
+// ChangesOf returns what was done to an item, the newest first, from the log of changes: requests to stop its
+// execution, and of the newest changes of items those that name it.
 func (s *Store) ChangesOf(ctx context.Context, item QueueItem) ([]Administered, error) {
 	stops, err := s.Audit(ctx, AuditFilter{Subject: "execution " + item.ExecutionID}, changesOfItems)
 	if err != nil {

@@ -54,6 +54,7 @@ func (r *replica) observed(ctx context.Context, run func(context.Context, *telem
 		Listener: listener, Metrics: t.Registry, Health: health, Token: c.AdminToken, ViewToken: c.ViewToken, Log: log.With("component", "admin"),
 		Pages: site.Handler(), ActingPages: site.Acting(), PagesPath: web.Prefix,
 	}
+	addSignIn(admin, c, log)
 	r.admin.Store(admin)
 
 	// The admin server runs while the replica drains, and stops last.

@@ -9,6 +9,7 @@ import (
 	"net"
 	nethttp "net/http"
 	"net/http/pprof"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/pgdispatch/pgdispatch/internal/signin"
 )
 
 const (
@@ -50,7 +53,11 @@ type Admin struct {
 	// or as the password of basic authentication. If both are empty, Pages is open on loopback. If Token is empty, so
 	// are profiles.
 	Token, ViewToken string
-	Log              *slog.Logger
+	// Visitors tell who sends a request without a token. If there are any, nothing is open on loopback.
+	Visitors []func(*nethttp.Request) (signin.Visitor, bool)
+	// SignIn signs people in. Nil disables it.
+	SignIn *signin.OIDC
+	Log    *slog.Logger
 
 	changed atomic.Pointer[adminTokens]
 }
@@ -124,6 +131,7 @@ func (a *Admin) Handler() nethttp.Handler {
 	}
 	if a.Pages != nil {
 		mux.HandleFunc(a.PagesPath, a.page)
+		a.signIn(mux)
 		mux.Handle("GET /{$}", nethttp.RedirectHandler(a.PagesPath, nethttp.StatusFound))
 	}
 	return boundBody(mux, bodyTimeout)
@@ -133,7 +141,7 @@ func (a *Admin) Handler() nethttp.Handler {
 func (a *Admin) profile(next nethttp.HandlerFunc) nethttp.HandlerFunc {
 	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		token := a.tokens().act
-		if a.sent(r, token) || token == "" && a.local(r) {
+		if a.sent(r, token) || token == "" && len(a.Visitors) == 0 && a.local(r) {
 			next(w, r)
 			return
 		}
@@ -145,12 +153,19 @@ func (a *Admin) profile(next nethttp.HandlerFunc) nethttp.HandlerFunc {
 // Pages on loopback. Any site open in a local browser can send requests over loopback, so acting always requires Token.
 func (a *Admin) page(w nethttp.ResponseWriter, r *nethttp.Request) {
 	tokens := a.tokens()
-	open := tokens == (adminTokens{})
+	open := tokens == (adminTokens{}) && len(a.Visitors) == 0
+	visitor, known := a.visitor(r)
 	switch {
 	case a.sent(r, tokens.act):
 		a.ActingPages.ServeHTTP(w, r)
 	case a.sent(r, tokens.view), open && a.local(r):
 		a.Pages.ServeHTTP(w, r)
+	case known && visitor.Operator:
+		a.ActingPages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
+	case known:
+		a.Pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
+	case a.SignIn != nil && r.Method == nethttp.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
+		nethttp.Redirect(w, r, a.PagesPath+"signin?to="+url.QueryEscape(r.URL.RequestURI()), nethttp.StatusSeeOther)
 	default:
 		a.refuse(w, open)
 	}
@@ -171,12 +186,15 @@ func (a *Admin) local(r *nethttp.Request) bool {
 	return isLoopback(a.Listener.Addr().String()) && isLoopback(r.Host)
 }
 
+// realm is what a browser shows when it asks for the token.
+const realm = `Basic realm="pgdispatch: your name, and PGDISPATCH_ADMIN_TOKEN as the password", charset="UTF-8"`
+
 func (a *Admin) refuse(w nethttp.ResponseWriter, noToken bool) {
 	if noToken {
 		nethttp.Error(w, "this page is served on loopback only: set PGDISPATCH_ADMIN_TOKEN, and send it as a bearer token or password", nethttp.StatusForbidden)
 		return
 	}
-	w.Header().Set("WWW-Authenticate", `Basic realm="pgdispatch: your name, and PGDISPATCH_ADMIN_TOKEN as the password", charset="UTF-8"`)
+	w.Header().Set("WWW-Authenticate", realm)
 	nethttp.Error(w, "send PGDISPATCH_ADMIN_TOKEN as a bearer token, or as the password with your name; PGDISPATCH_VIEW_TOKEN suffices to view pages", nethttp.StatusUnauthorized)
 }
 

@@ -257,7 +257,7 @@ func TestWhoMayOnlyLookHasNoForms(t *testing.T) {
 		for _, name := range []string{"workspace of a long name", "failed item", "dead letters of a workspace", "settings"} {
 			p.visit(all[name].path)
 			require.Contains(t, p.text("main"), "Read-only. To act", name)
-			require.Empty(t, p.texts(`form[method=post], .button, a[href$="/discard"]`), name)
+			require.Empty(t, p.texts(`main form[method=post], .button, a[href$="/discard"]`), name)
 		}
 	}
 }

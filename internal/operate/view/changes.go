@@ -17,8 +17,8 @@ var changeNames = map[string]string{
 	"dead_letter_retention": "dead-letter-retention", "result_bytes": "result-bytes", "replays": "new items",
 }
 
-// Changes lists what an entry of the log of changes says, such as "plan: FREE → PRO". It returns nil if details is not a
-// JSON object.
+// Changes lists what an entry of the log of changes says, such as "plan: FREE → PRO". It returns nil if details is not
+// a JSON object.
 func Changes(details json.RawMessage) []string {
 	var columns map[string]json.RawMessage
 	if json.Unmarshal(details, &columns) != nil {

@@ -39,10 +39,11 @@ func Durations(i operate.QueueItem) []Fact {
 	return facts
 }
 
-// Waits says why an item that waits is not started yet, given its workspace, how many due items are ahead of it, and the
-// settings. It is empty if the item does not wait.
+// Waits says why an item that waits is not started yet, given its workspace, how many due items are ahead of it, and
+// the settings. It is empty if the item does not wait.
 func Waits(i operate.QueueItem, w operate.Workspace, ahead int64, s operate.Settings) string {
-	limits := fmt.Sprintf("%s runs %s of %s", Printable(w.Name), AtMost(w.Active(), operate.CountLimit), Number(int64(w.Limit)))
+	limits := fmt.Sprintf("%s runs %s of %s", Printable(w.Name), AtMost(w.Active(), operate.CountLimit),
+		Number(int64(w.Limit)))
 	switch {
 	case i.Status != "PENDING" || i.OutcomeUnknown:
 		return ""

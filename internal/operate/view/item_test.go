@@ -16,7 +16,8 @@ func TestAnItemSaysWhyItWaits(t *testing.T) {
 	require.Equal(t, "Acme runs 5 of 5; 12 before it.", Waits(waiting, acme, 12, on))
 	require.Equal(t, "Acme runs 5 of 5; it is next.", Waits(waiting, acme, 0, on))
 	require.Equal(t, "Acme runs 5 of 5; 1,000+ before it.", Waits(waiting, acme, 1000, on))
-	require.Equal(t, "Everything is paused by a setting.", Waits(waiting, acme, 0, operate.Settings{MaxClaims: 1, Paused: true}))
+	require.Equal(t, "Everything is paused by a setting.", Waits(waiting, acme, 0, operate.Settings{MaxClaims: 1,
+		Paused: true}))
 	acme.Paused = true
 	require.Equal(t, "Acme is paused.", Waits(waiting, acme, 0, on))
 	waiting.DueIn = time.Minute
@@ -35,5 +36,6 @@ func TestAnItemSaysHowLongItWaitedAndRan(t *testing.T) {
 	require.Equal(t, []Fact{{"From insert to start", "10 s"}, {"Has run for", "50 s"}}, Durations(item))
 	item.ExecutionFinishedAt = at(30)
 	require.Equal(t, []Fact{{"From insert to start", "10 s"}, {"Ran for", "20 s"}}, Durations(item))
-	require.Equal(t, []Fact{{"From insert to end", "5.0 s, without a workflow"}}, Durations(operate.QueueItem{CreatedAt: *at(0), FinishedAt: at(5)}))
+	require.Equal(t, []Fact{{"From insert to end", "5.0 s, without a workflow"}},
+		Durations(operate.QueueItem{CreatedAt: *at(0), FinishedAt: at(5)}))
 }

@@ -11,7 +11,8 @@ import (
 func TestAnOutageHasItsCauseAndSinceWhen(t *testing.T) {
 	t.Parallel()
 	first, second := time.Unix(1, 0), time.Unix(2, 0)
-	o := operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}, Replicas: []operate.Replica{{}, {}}}
+	o := operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}, Replicas: []operate.Replica{{},
+		{}}}
 	require.Nil(t, OutageOf(o))
 	o.Replicas[0].State = operate.ReplicaState{BreakerOpen: true, BreakerSince: &second}
 	require.Nil(t, OutageOf(o), "the other replica starts workflows")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/signin"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -139,6 +140,8 @@ func whoSent(r *nethttp.Request) (string, error) {
 	who := "web"
 	if name, _, basic := r.BasicAuth(); basic && name != "" {
 		who = name + " (web)"
+	} else if visitor, known := signin.From(r.Context()); known {
+		who = visitor.Name + " (web, " + visitor.Via + ")"
 	}
 	if !operate.ValidWho(who) {
 		return "", problem{nethttp.StatusBadRequest, "Nothing was changed: the log of changes cannot store the name sent with the token.",

@@ -26,18 +26,6 @@ var functions = template.FuncMap{
 	"changes": view.Changes, "plots": view.Plots, "plot": plot, "partClass": partClass, "minute": minute, "lower": strings.ToLower, "remedy": remedy,
 }
 
-// remedy escapes text and renders what is between backticks as code.
-func remedy(text string) template.HTML {
-	var out strings.Builder
-	for n, part := range strings.Split(text, "`") {
-		if part = template.HTMLEscapeString(part); n%2 == 1 {
-			part = "<code>" + part + "</code>"
-		}
-		out.WriteString(part)
-	}
-	return template.HTML(out.String()) // escaped above
-}
-
 func whole(n any) int64 {
 	switch n := n.(type) {
 	case int:
@@ -71,10 +59,10 @@ const (
 
 // plot draws one figure as SVG, a stacked bar a minute. It does not escape: its input is numbers and texts of package
 // view.
-func plot(p view.Plot) template.HTML {
+func plot(over string, p view.Plot) template.HTML {
 	var out strings.Builder
-	fmt.Fprintf(&out, `<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s, over the last hour: %s now, maximum %s">`,
-		len(p.Bars)*barStep, plotHeight, p.Name, p.Bars[len(p.Bars)-1].Words, p.Top())
+	fmt.Fprintf(&out, `<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s, over the last %s: %s now, maximum %s">`,
+		len(p.Bars)*barStep, plotHeight, p.Name, over, p.Bars[len(p.Bars)-1].Words, p.Top())
 	for n, bar := range p.Bars {
 		fmt.Fprintf(&out, `<g><title>%s: %s</title><path class="hover" d="M%d 0h%dv%dh-%dz"/>`, minute(bar.At), bar.Words, n*barStep, barStep, plotHeight, barStep)
 		below := 0

@@ -36,6 +36,9 @@ type glance struct {
 	operate.Overview
 	Workspaces []operate.WorkspaceRow
 	At         time.Time
+	// Period is that of the plots. Whole has its minutes, and Charted one for each bar.
+	Period         period
+	Whole, Charted operate.Overview
 }
 
 // glance reads the overview, or returns a read no older than liveAge. Concurrent callers share one read, which goes on
@@ -94,6 +97,9 @@ func (s *Site) stream(w nethttp.ResponseWriter, r *nethttp.Request) {
 // send sends the parts that have changed since they were last sent.
 func (s *Site) send(w nethttp.ResponseWriter, r *nethttp.Request, sent map[string]string) error {
 	seen, err := s.glance(r.Context())
+	if err == nil {
+		seen, err = s.withPeriod(r, seen)
+	}
 	if err != nil {
 		_, err = fmt.Fprint(w, "event: problem\ndata: The database does not answer. The page shows the last known state.\n\n")
 		return err

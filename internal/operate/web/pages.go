@@ -33,6 +33,9 @@ var statuses = []string{"PENDING", "UNANSWERED", "CLAIMED", "DISPATCHED", "COMPL
 
 func (s *Site) overview(r *nethttp.Request) (string, any, error) {
 	seen, err := s.glance(r.Context())
+	if err == nil {
+		seen, err = s.withPeriod(r, seen)
+	}
 	return "overview", seen, err
 }
 

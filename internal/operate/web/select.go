@@ -43,7 +43,8 @@ func (v visit) askSelected(r *nethttp.Request) (string, any, error) {
 		ids = append(ids, id)
 	}
 	if len(ids) == 0 {
-		return "", nil, problem{nethttp.StatusUnprocessableEntity, "No item is selected.", "Go back, and select the items first."}
+		return "", nil, problem{nethttp.StatusUnprocessableEntity, "No item is selected.",
+			"Go back, and select the items first."}
 	}
 	items, err := v.Read.QueueItems(r.Context(), ids, nil, false)
 	if err != nil {
@@ -96,11 +97,13 @@ func (s *Site) counts(ctx context.Context, f narrow, workspaces []string) (map[s
 	}
 	if f.Workspace != "" {
 		w, _, err := s.Read.WorkspaceDetail(ctx, workspaces[0])
-		return map[string]int64{"PENDING": w.Waiting, "UNANSWERED": w.Unanswered, "CLAIMED": w.Claimed, "DISPATCHED": w.Running}, err
+		return map[string]int64{"PENDING": w.Waiting, "UNANSWERED": w.Unanswered, "CLAIMED": w.Claimed,
+			"DISPATCHED": w.Running}, err
 	}
 	seen, err := s.glance(ctx)
 	d := seen.Depth
-	return map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered, "CLAIMED": d.Claimed, "DISPATCHED": d.Dispatched}, err
+	return map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered, "CLAIMED": d.Claimed,
+		"DISPATCHED": d.Dispatched}, err
 }
 
 // token is a filter in force, with the URL of the list without it.

@@ -25,7 +25,8 @@ func TestSelectedItemsAreChangedOnceThatIsConfirmed(t *testing.T) {
 	b := newBrowser(t).as("anna")
 	_, list := b.get("/ui/items")
 	require.Contains(t, list, `name="item" value="8"`)
-	for verb, want := range map[string]string{"cancel": "Cancel 2 items?", "retry": "Retry 2 items?", "replay": "Replay 2 items?"} {
+	for verb, want := range map[string]string{"cancel": "Cancel 2 items?", "retry": "Retry 2 items?",
+		"replay": "Replay 2 items?"} {
 		code, asked := b.get("/ui/items/selected?item=9&item=8&do=" + verb)
 		require.Equal(t, 200, code)
 		require.Contains(t, asked, want)
@@ -38,7 +39,8 @@ func TestSelectedItemsAreChangedOnceThatIsConfirmed(t *testing.T) {
 		require.Equal(t, []string{verb + " [8 9] by anna (web)"}, b.change.calls)
 		b.change.calls = nil
 	}
-	for query, want := range map[string]int{"do=drop&item=1": 400, "do=cancel": 422, "do=cancel&item=x": 400, "do=cancel&item=0": 400} {
+	for query, want := range map[string]int{"do=drop&item=1": 400, "do=cancel": 422, "do=cancel&item=x": 400,
+		"do=cancel&item=0": 400} {
 		code, _ := b.get("/ui/items/selected?" + query)
 		require.Equal(t, want, code, query)
 	}
@@ -72,7 +74,8 @@ func TestNamesAreSuggestedAsText(t *testing.T) {
 
 func TestAnItemsPageSaysWhyItWaitsAndWhatWasDone(t *testing.T) {
 	t.Parallel()
-	item := operate.QueueItem{ID: 8, ExecutionID: id, Status: "PENDING", WorkspaceID: id, Params: []byte(`{}`), Result: []byte(`{"total":3}`)}
+	item := operate.QueueItem{ID: 8, ExecutionID: id, Status: "PENDING", WorkspaceID: id, Params: []byte(`{}`),
+		Result: []byte(`{"total":3}`)}
 	_, text := get(t, &fakeReader{item: &item}, "/ui/items/8")
 	require.Contains(t, text, "Why it waits: ")
 	require.Contains(t, text, "runs 7 of 7; 12 before it.")

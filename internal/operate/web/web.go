@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	nethttp "net/http"
 	"strings"
+	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
@@ -38,6 +39,7 @@ type Reader interface {
 	Plans(ctx context.Context) ([]operate.Plan, error)
 	CompleteWorkspaces(ctx context.Context, beginning string, atMost int) ([]operate.WorkspaceName, error)
 	Ahead(ctx context.Context, item int64) (int64, error)
+	Activity(ctx context.Context, back time.Duration) ([]operate.Minute, error)
 	ChangesOf(ctx context.Context, item operate.QueueItem) ([]operate.Administered, error)
 	Settings(ctx context.Context) (operate.Settings, error)
 	Audit(ctx context.Context, f operate.AuditFilter, atMost int) ([]operate.Administered, error)
@@ -53,6 +55,7 @@ type Site struct {
 	Log        *slog.Logger
 
 	live    live
+	charts  charts
 	drawing turns
 	streams turns
 }
@@ -145,6 +148,9 @@ type sheet struct {
 	Data  any
 	// Outage is what stops all starts, or nil.
 	Outage *view.Outage
+	// Who is who looks, or empty. SignsOut reports whether they can sign out.
+	Who      string
+	SignsOut bool
 }
 
 // handler returns a page: its template's name, which is also its title, and its data.
@@ -165,8 +171,10 @@ func (s *Site) answer(w nethttp.ResponseWriter, r *nethttp.Request, name string,
 		page := s.explain(r, err)
 		code, name, data = page.Code, page.Name, page.Data
 	}
+	who, signsOut := signedIn(r)
+	frame := sheet{name, r.URL.Path, doneWords[r.URL.Query().Get(doneParameter)], data, outage, who, signsOut}
 	var out strings.Builder
-	if err := pages[name].ExecuteTemplate(&out, "layout.html", sheet{name, r.URL.Path, doneWords[r.URL.Query().Get(doneParameter)], data, outage}); err != nil {
+	if err := pages[name].ExecuteTemplate(&out, "layout.html", frame); err != nil {
 		s.Log.ErrorContext(r.Context(), "Cannot render a page", "path", r.URL.Path, "error", err)
 		nethttp.Error(w, "this page cannot be rendered", nethttp.StatusInternalServerError)
 		return

@@ -1,0 +1,156 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"strings"
+)
+
+// SignIn configures who may open the web view without a token.
+type SignIn struct {
+	Header, RoleHeader string         // headers are ignored if empty
+	Proxies            []netip.Prefix // whose headers are trusted
+	Operators, Viewers []string       // roles that may change things, and roles that may only view
+
+	Issuer, ClientID, ClientSecret, RedirectURL, RoleClaim, SessionKey string // no OpenID Connect if Issuer is empty
+}
+
+// callbackPath is where the provider redirects users to.
+const callbackPath = "/ui/signin/callback"
+
+var signInOptions = []Option{
+	{"auth-header", "PGDISPATCH_AUTH_HEADER", "",
+		"header in which a trusted proxy names the visitor of the web view, such as X-Forwarded-User; disabled if empty",
+		func(c *Config, v string) error { return parseHeader(v, &c.SignIn.Header) }},
+	{"auth-role-header", "PGDISPATCH_AUTH_ROLE_HEADER", "",
+		"header in which that proxy names the visitor's roles or groups, separated by commas",
+		func(c *Config, v string) error { return parseHeader(v, &c.SignIn.RoleHeader) }},
+	{"trusted-proxies", "PGDISPATCH_TRUSTED_PROXIES", "",
+		"addresses or networks, separated by commas, of proxies whose headers are trusted, such as 10.0.0.7,10.1.0.0/16",
+		func(c *Config, v string) error { return parsePrefixes(v, &c.SignIn.Proxies) }},
+	{"auth-operators", "PGDISPATCH_AUTH_OPERATORS", "operator",
+		"roles, separated by commas, that may view and act in the web view",
+		func(c *Config, v string) error { return parseRoles(v, &c.SignIn.Operators) }},
+	{"auth-viewers", "PGDISPATCH_AUTH_VIEWERS", "viewer", "roles, separated by commas, that may only view",
+		func(c *Config, v string) error { return parseRoles(v, &c.SignIn.Viewers) }},
+	{"oidc-issuer", "PGDISPATCH_OIDC_ISSUER", "",
+		"URL of the OpenID Connect provider that signs users in to the web view; disabled if empty",
+		func(c *Config, v string) error { return parseSafeURL(v, &c.SignIn.Issuer) }},
+	{"oidc-client-id", "PGDISPATCH_OIDC_CLIENT_ID", "", "client ID at that provider",
+		func(c *Config, v string) error { c.SignIn.ClientID = v; return nil }},
+	{"oidc-client-secret", "PGDISPATCH_OIDC_CLIENT_SECRET", "", "client secret at that provider",
+		func(c *Config, v string) error { c.SignIn.ClientSecret = v; return nil }},
+	{"oidc-redirect-url", "PGDISPATCH_OIDC_REDIRECT_URL", "",
+		"external URL of this web view's /ui/signin/callback",
+		func(c *Config, v string) error { return parseRedirectURL(v, &c.SignIn.RedirectURL) }},
+	{"oidc-role-claim", "PGDISPATCH_OIDC_ROLE_CLAIM", "groups", "claim of the ID token with the visitor's roles or groups",
+		func(c *Config, v string) error { c.SignIn.RoleClaim = v; return nil }},
+	{"oidc-session-key", "PGDISPATCH_OIDC_SESSION_KEY", "",
+		"key that signs session cookies, at least 32 characters, the same for all replicas; if empty, a new one at each start",
+		func(c *Config, v string) error { return parseSessionKey(v, &c.SignIn.SessionKey) }},
+}
+
+func parseHeader(text string, into *string) error {
+	*into = textproto.CanonicalMIMEHeaderKey(text)
+	if strings.ContainsFunc(text, func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}) {
+		return errors.New("it must be the name of a header: letters, digits and hyphens")
+	}
+	if *into == "Authorization" || *into == "Cookie" {
+		return errors.New("it must be a header that browsers do not send by themselves")
+	}
+	return nil
+}
+
+func parsePrefixes(text string, into *[]netip.Prefix) error {
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(part)
+		if address, plain := netip.ParseAddr(part); plain == nil {
+			prefix, err = netip.PrefixFrom(address, address.BitLen()), nil
+		}
+		if err != nil {
+			return fmt.Errorf("%.80q must be an address or a network, such as 10.0.0.7 or 10.1.0.0/16", part)
+		}
+		*into = append(*into, prefix.Masked())
+	}
+	return nil
+}
+
+func parseRoles(text string, into *[]string) error {
+	for role := range strings.SplitSeq(text, ",") {
+		if role = strings.TrimSpace(role); role != "" {
+			*into = append(*into, role)
+		}
+	}
+	return nil
+}
+
+// parseSafeURL accepts HTTPS, and HTTP on loopback.
+func parseSafeURL(text string, into *string) error {
+	*into = text
+	if text == "" {
+		return nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("it must be a URL such as https://login.example.com")
+	}
+	ip := net.ParseIP(u.Hostname())
+	if local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback(); u.Scheme != "https" && (u.Scheme != "http" ||
+		!local) {
+		return errors.New("it must begin with https://, except on loopback")
+	}
+	return nil
+}
+
+func parseRedirectURL(text string, into *string) error {
+	err := parseSafeURL(text, into)
+	if err == nil && text != "" && !strings.HasSuffix(text, callbackPath) {
+		err = fmt.Errorf("it must end with %s", callbackPath)
+	}
+	return err
+}
+
+func parseSessionKey(text string, into *string) error {
+	*into = text
+	if text != "" && len(text) < 2*minTokenLength {
+		return fmt.Errorf("it must have %d characters or more", 2*minTokenLength)
+	}
+	return nil
+}
+
+// checkSignIn refuses settings that name half of a way to sign in.
+func (c Config) checkSignIn() error {
+	s := c.SignIn
+	var faults []error
+	add := func(is bool, text string) {
+		if is {
+			faults = append(faults, errors.New(text))
+		}
+	}
+	headers := s.Header != "" || s.RoleHeader != "" || len(s.Proxies) > 0
+	add(headers && s.Header == "",
+		"PGDISPATCH_AUTH_HEADER is empty: a trusted proxy needs a header that names the visitor")
+	add(headers && s.RoleHeader == "",
+		"PGDISPATCH_AUTH_ROLE_HEADER is empty: PGDISPATCH_AUTH_HEADER needs a header with the visitor's roles")
+	add(headers && len(s.Proxies) == 0, "PGDISPATCH_TRUSTED_PROXIES is empty: anybody could send PGDISPATCH_AUTH_HEADER")
+	add(headers && s.Header != "" && s.Header == s.RoleHeader,
+		"PGDISPATCH_AUTH_ROLE_HEADER is the same as PGDISPATCH_AUTH_HEADER")
+	oidc := s.Issuer != "" || s.ClientID != "" || s.ClientSecret != "" || s.RedirectURL != ""
+	add(oidc && s.Issuer == "", "PGDISPATCH_OIDC_ISSUER is empty: the other PGDISPATCH_OIDC_ settings need it")
+	add(oidc && s.ClientID == "", "PGDISPATCH_OIDC_CLIENT_ID is empty: PGDISPATCH_OIDC_ISSUER needs it")
+	add(oidc && s.ClientSecret == "",
+		"PGDISPATCH_OIDC_CLIENT_SECRET is empty: PGDISPATCH_OIDC_ISSUER needs it, or the file "+
+			"PGDISPATCH_OIDC_CLIENT_SECRET_FILE names")
+	add(oidc && s.RedirectURL == "", "PGDISPATCH_OIDC_REDIRECT_URL is empty: PGDISPATCH_OIDC_ISSUER needs it")
+	add(oidc && s.RoleClaim == "", "PGDISPATCH_OIDC_ROLE_CLAIM is empty: PGDISPATCH_OIDC_ISSUER needs it")
+	return errors.Join(faults...)
+}

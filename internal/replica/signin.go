@@ -1,0 +1,34 @@
+package replica
+
+import (
+	"crypto/rand"
+	"log/slog"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate/web"
+	"github.com/pgdispatch/pgdispatch/internal/signin"
+	"github.com/pgdispatch/pgdispatch/internal/telemetry"
+)
+
+// addSignIn admits users whom a trusted proxy names or the provider signs in.
+func addSignIn(admin *telemetry.Admin, c config.Config, log *slog.Logger) {
+	s := c.SignIn
+	grants := signin.Roles{Operators: s.Operators, Viewers: s.Viewers}
+	if s.Header != "" {
+		header := &signin.Header{Name: s.Header, Roles: s.RoleHeader, Proxies: s.Proxies, Grants: grants}
+		admin.Visitors = append(admin.Visitors, header.Visitor)
+	}
+	if s.Issuer == "" {
+		return
+	}
+	key := []byte(s.SessionKey)
+	if len(key) == 0 {
+		key = []byte(rand.Text() + rand.Text())
+	}
+	admin.SignIn = &signin.OIDC{
+		Issuer: s.Issuer, ClientID: s.ClientID, ClientSecret: s.ClientSecret, RedirectURL: s.RedirectURL,
+		RoleClaim: s.RoleClaim,
+		Grants:    grants, Key: key, Path: web.Prefix, Log: log.With("component", "signin"),
+	}
+	admin.Visitors = append(admin.Visitors, admin.SignIn.Visitor)
+}

@@ -1,0 +1,227 @@
+package signin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	nethttp "net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+const (
+	// sessionCookie holds who has signed in, flowCookie a sign-in under way.
+	sessionCookie, flowCookie = "pgdispatch_session", "pgdispatch_signin"
+	// sessionLasts is how long somebody stays signed in. flowLasts bounds the time at the provider.
+	sessionLasts, flowLasts = 8 * time.Hour, 10 * time.Minute
+	// providerTimeout bounds one request to the provider.
+	providerTimeout = 10 * time.Second
+)
+
+// OIDC signs visitors in with OpenID Connect: the authorization code flow with PKCE. Set its fields before use and do
+// not change them afterwards.
+type OIDC struct {
+	Issuer, ClientID, ClientSecret string
+	// RedirectURL is the URL of Callback, as browsers see it.
+	RedirectURL string
+	// RoleClaim is the claim of the ID token with the visitor's roles or groups: a text or a list of texts.
+	RoleClaim string
+	Grants    Roles
+	// Key signs the cookies. Replicas behind one address must share it.
+	Key []byte
+	// Path is the path of the pages, which the cookies are sent to.
+	Path string
+	Log  *slog.Logger
+
+	mu       sync.Mutex
+	provider *oidc.Provider // nil before the first use
+}
+
+// flow is a sign-in under way.
+type flow struct{ State, Nonce, Verifier, To string }
+
+// session is somebody who has signed in.
+type session struct {
+	Name     string
+	Operator bool
+}
+
+// Visitor returns who has signed in.
+func (o *OIDC) Visitor(r *nethttp.Request) (Visitor, bool) {
+	cookie, err := r.Cookie(sessionCookie)
+	var s session
+	if err != nil || !(sealer{o.Key}).open(sessionCookie, cookie.Value, time.Now(), &s) {
+		return Visitor{}, false
+	}
+	return Visitor{Name: s.Name, Via: "oidc", Operator: s.Operator}, true
+}
+
+// SignIn sends the browser to the provider, and afterwards back to the page named by the parameter to.
+func (o *OIDC) SignIn(w nethttp.ResponseWriter, r *nethttp.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
+	defer cancel()
+	config, _, err := o.config(ctx)
+	if err != nil {
+		o.fail(w, r, nethttp.StatusServiceUnavailable, "the identity provider does not answer: try again in a moment", err)
+		return
+	}
+	f := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(),
+		To: o.inside(r.URL.Query().Get("to"))}
+	if err := o.set(w, flowCookie, flowLasts, f); err != nil {
+		o.fail(w, r, nethttp.StatusInternalServerError, "the sign-in cannot begin", err)
+		return
+	}
+	nethttp.Redirect(w, r, config.AuthCodeURL(f.State, oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)),
+		nethttp.StatusSeeOther)
+}
+
+// inside returns path if it is one of the pages, so that no link leads elsewhere after the sign-in.
+func (o *OIDC) inside(path string) string {
+	to, err := url.Parse(path)
+	if err != nil || to.Host != "" || to.Scheme != "" || !strings.HasPrefix(to.Path, o.Path) || strings.Contains(path,
+		"\\") {
+		return o.Path
+	}
+	return path
+}
+
+// Callback ends a sign-in.
+func (o *OIDC) Callback(w nethttp.ResponseWriter, r *nethttp.Request) {
+	cookie, err := r.Cookie(flowCookie)
+	var f flow
+	if err != nil || !(sealer{o.Key}).open(flowCookie, cookie.Value, time.Now(), &f) ||
+		r.URL.Query().Get("state") != f.State {
+		o.fail(w, r, nethttp.StatusBadRequest, "this sign-in was not begun here, or took too long: open the pages again", err)
+		return
+	}
+	o.clear(w, flowCookie)
+	if reason := r.URL.Query().Get("error"); reason != "" {
+		o.fail(w, r, nethttp.StatusForbidden, "the identity provider refuses the sign-in",
+			fmt.Errorf("provider says %.200q", reason))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
+	defer cancel()
+	who, looks, err := o.exchange(ctx, r.URL.Query().Get("code"), f)
+	switch {
+	case err != nil:
+		o.fail(w, r, nethttp.StatusForbidden, "the sign-in is not valid: open the pages again", err)
+		return
+	case !looks:
+		o.fail(w, r, nethttp.StatusForbidden,
+			"your account has no role for these pages: ask for one of the roles in PGDISPATCH_AUTH_VIEWERS", nil)
+		return
+	}
+	if err := o.set(w, sessionCookie, sessionLasts, who); err != nil {
+		o.fail(w, r, nethttp.StatusInternalServerError, "the sign-in cannot be stored", err)
+		return
+	}
+	nethttp.Redirect(w, r, f.To, nethttp.StatusSeeOther)
+}
+
+// exchange trades the code for an ID token, and verifies it.
+func (o *OIDC) exchange(ctx context.Context, code string, f flow) (who session, looks bool, err error) {
+	config, provider, err := o.config(ctx)
+	if err != nil {
+		return who, false, err
+	}
+	token, err := config.Exchange(ctx, code, oauth2.VerifierOption(f.Verifier))
+	if err != nil {
+		return who, false, fmt.Errorf("exchange code: %w", err)
+	}
+	raw, is := token.Extra("id_token").(string)
+	if !is {
+		return who, false, errors.New("exchange code: the answer has no id_token")
+	}
+	verified, err := provider.Verifier(&oidc.Config{ClientID: o.ClientID}).Verify(ctx, raw)
+	if err != nil {
+		return who, false, fmt.Errorf("verify ID token: %w", err)
+	}
+	if verified.Nonce != f.Nonce {
+		return who, false, errors.New("verify ID token: it is of another sign-in")
+	}
+	var claims map[string]any
+	if err := verified.Claims(&claims); err != nil {
+		return who, false, fmt.Errorf("read ID token: %w", err)
+	}
+	looks, acts := o.Grants.grant(rolesOf(claims[o.RoleClaim]))
+	return session{Name: nameOf(claims, verified.Subject), Operator: acts}, looks, nil
+}
+
+// nameOf returns the verified email address, else the subject, which the provider never gives to somebody else. Users
+// may choose preferred_username themselves.
+func nameOf(claims map[string]any, subject string) string {
+	if email, is := claims["email"].(string); is && email != "" && claims["email_verified"] == true {
+		return email
+	}
+	return subject
+}
+
+func rolesOf(claim any) (roles []string) {
+	switch c := claim.(type) {
+	case string:
+		return list(c)
+	case []any:
+		for _, one := range c {
+			if role, is := one.(string); is {
+				roles = append(roles, role)
+			}
+		}
+	}
+	return roles
+}
+
+// SignOut forgets who has signed in here. The session at the provider goes on.
+func (o *OIDC) SignOut(w nethttp.ResponseWriter, _ *nethttp.Request) { o.clear(w, sessionCookie) }
+
+// config returns the provider's addresses, which are read at the first use: the provider may be away when the replica
+// starts.
+func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.provider == nil {
+		// The provider keeps the context for its keys, so it must outlive this request.
+		client := &nethttp.Client{Timeout: providerTimeout}
+		provider, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), client), o.Issuer)
+		if err != nil {
+			return nil, nil, fmt.Errorf("find the identity provider: %w", err)
+		}
+		o.provider = provider
+	}
+	return &oauth2.Config{ClientID: o.ClientID, ClientSecret: o.ClientSecret, RedirectURL: o.RedirectURL,
+		Endpoint: o.provider.Endpoint(),
+		Scopes:   []string{oidc.ScopeOpenID, "email", "profile"}}, o.provider, nil
+}
+
+func (o *OIDC) set(w nethttp.ResponseWriter, name string, lasts time.Duration, data any) error {
+	text, err := sealer{o.Key}.seal(name, time.Now().Add(lasts), data)
+	if err != nil {
+		return fmt.Errorf("seal cookie: %w", err)
+	}
+	nethttp.SetCookie(w, o.cookie(name, text, int(lasts.Seconds())))
+	return nil
+}
+
+func (o *OIDC) clear(w nethttp.ResponseWriter, name string) {
+	nethttp.SetCookie(w, o.cookie(name, "", -1))
+}
+
+func (o *OIDC) cookie(name, value string, age int) *nethttp.Cookie {
+	return &nethttp.Cookie{Name: name, Value: value, Path: o.Path, MaxAge: age, HttpOnly: true,
+		Secure: strings.HasPrefix(o.RedirectURL, "https://"), SameSite: nethttp.SameSiteLaxMode}
+}
+
+// fail answers with what to do, and logs why.
+func (o *OIDC) fail(w nethttp.ResponseWriter, r *nethttp.Request, code int, what string, err error) {
+	if err != nil {
+		o.Log.WarnContext(r.Context(), "Cannot sign a user in", "error", err)
+	}
+	nethttp.Error(w, what, code)
+}

@@ -1,0 +1,182 @@
+package signin
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"log/slog"
+	nethttp "net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pages is a web view that says who looks, and signs people in at a provider.
+func pages(t *testing.T, p *provider) (*OIDC, *httptest.Server, *nethttp.Client) {
+	t.Helper()
+	o := &OIDC{Issuer: p.URL, ClientID: "web", ClientSecret: "secret", RoleClaim: "groups",
+		Key:  []byte("0123456789abcdef0123456789abcdef"),
+		Path: "/ui/", Grants: Roles{Operators: []string{"ops"}, Viewers: []string{"staff"}},
+		Log: slog.New(slog.DiscardHandler)}
+	mux := nethttp.NewServeMux()
+	mux.HandleFunc("GET /ui/signin", o.SignIn)
+	mux.HandleFunc("GET /ui/signin/callback", o.Callback)
+	mux.HandleFunc("POST /ui/signout", o.SignOut)
+	mux.HandleFunc("GET /ui/", func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		v, is := o.Visitor(r)
+		fmt.Fprintf(w, "%s %t %t %s", v.Name, v.Operator, is, r.URL.Path)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	o.RedirectURL = server.URL + "/ui/signin/callback"
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	return o, server, &nethttp.Client{Jar: jar}
+}
+
+func get(t *testing.T, client *nethttp.Client, address string) (int, string) {
+	t.Helper()
+	response, err := client.Get(address)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, strings.TrimSpace(string(text))
+}
+
+func TestPeopleSignInWithTheirRolesAndSignOut(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		claims map[string]any
+		want   string
+	}{
+		"operator": {map[string]any{"groups": []string{"all", "ops"}, "email": "anna@example.com", "email_verified": true},
+			"anna@example.com true true /ui/items"},
+		"viewer": {map[string]any{"groups": "all, staff", "email": "anna@example.com", "email_verified": false},
+			"subject-1 false true /ui/items"},
+		"chosen": {map[string]any{"groups": []string{"staff"}, "preferred_username": "root"},
+			"subject-1 false true /ui/items"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProvider(t)
+			p.claims = c.claims
+			_, server, client := pages(t, p)
+			code, text := get(t, client, server.URL+"/ui/signin?to=/ui/items")
+			require.Equal(t, 200, code)
+			require.Equal(t, c.want, text)
+			_, err := client.Post(server.URL+"/ui/signout", "", nil)
+			require.NoError(t, err)
+			_, text = get(t, client, server.URL+"/ui/")
+			require.Equal(t, "false false /ui/", text)
+		})
+	}
+}
+
+func TestSignInsThatAreNotValidAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		claims map[string]any
+		wrong  bool
+		want   string
+	}{
+		"no role":        {map[string]any{"groups": []string{"others"}}, false, "your account has no role"},
+		"no claim":       {map[string]any{}, false, "your account has no role"},
+		"another nonce":  {map[string]any{"groups": "ops", "nonce": "old"}, false, "the sign-in is not valid"},
+		"for another":    {map[string]any{"groups": "ops", "aud": "shop"}, false, "the sign-in is not valid"},
+		"by another":     {map[string]any{"groups": "ops", "iss": "https://elsewhere"}, false, "the sign-in is not valid"},
+		"expired":        {map[string]any{"groups": "ops", "exp": 1}, false, "the sign-in is not valid"},
+		"another's key":  {map[string]any{"groups": "ops"}, true, "the sign-in is not valid"},
+		"without expiry": {map[string]any{"groups": "ops", "exp": nil}, false, "the sign-in is not valid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProvider(t)
+			p.claims, p.wrong = c.claims, c.wrong
+			_, server, client := pages(t, p)
+			code, text := get(t, client, server.URL+"/ui/signin")
+			require.Equal(t, 403, code)
+			require.Contains(t, text, c.want)
+			_, text = get(t, client, server.URL+"/ui/")
+			require.Equal(t, "false false /ui/", text)
+		})
+	}
+}
+
+func TestACallbackThatWasNotAskedForIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	p.claims["groups"] = "ops"
+	_, server, client := pages(t, p)
+	code, _ := get(t, client, server.URL+"/ui/signin/callback?code=the-code&state=x")
+	require.Equal(t, 400, code)
+	client.CheckRedirect = func(*nethttp.Request, []*nethttp.Request) error { return nethttp.ErrUseLastResponse }
+	code, _ = get(t, client, server.URL+"/ui/signin")
+	require.Equal(t, 303, code)
+	code, _ = get(t, client, server.URL+"/ui/signin/callback?code=the-code&state=another")
+	require.Equal(t, 400, code)
+}
+
+func TestAProviderThatIsAwayIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	p.claims["groups"] = "ops"
+	o, server, client := pages(t, p)
+	o.Issuer = "http://127.0.0.1:1"
+	code, text := get(t, client, server.URL+"/ui/signin")
+	require.Equal(t, 503, code)
+	require.Contains(t, text, "does not answer")
+	o.Issuer = p.URL
+	code, _ = get(t, client, server.URL+"/ui/signin")
+	require.Equal(t, 200, code)
+}
+
+func TestNobodyIsSentElsewhereAfterASignIn(t *testing.T) {
+	t.Parallel()
+	o := &OIDC{Path: "/ui/"}
+	require.Equal(t, "/ui/items?status=FAILED", o.inside("/ui/items?status=FAILED"))
+	for _, to := range []string{"", "https://evil.example/ui/", "//evil.example/ui/", "/\\evil.example", "/ui/\\evil",
+		"/metrics", "javascript:alert(1)", "%zz"} {
+		require.Equal(t, "/ui/", o.inside(to), to)
+	}
+}
+
+func TestCookiesCannotBeForgedKeptOrUsedForSomethingElse(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := sealer{[]byte("0123456789abcdef0123456789abcdef")}
+	text, err := s.seal(sessionCookie, now.Add(time.Hour), session{Name: "anna"})
+	require.NoError(t, err)
+	var who session
+	require.True(t, s.open(sessionCookie, text, now, &who))
+	require.Equal(t, "anna", who.Name)
+	require.False(t, s.open(sessionCookie, text, now.Add(time.Hour), &who), "it has expired")
+	require.False(t, s.open(flowCookie, text, now, &who), "it is for something else")
+	require.False(t, sealer{[]byte("another key")}.open(sessionCookie, text, now, &who))
+	payload, signature, _ := strings.Cut(text, ".")
+	decoded, err := base64.RawURLEncoding.DecodeString(payload)
+	require.NoError(t, err)
+	forged := base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(decoded), `"Operator":false`,
+		`"Operator":true`, 1)))
+	require.NotEqual(t, payload, forged)
+	for _, bad := range []string{"", ".", forged + "." + signature, payload + ".", payload + "." + signature + "x"} {
+		require.False(t, s.open(sessionCookie, bad, now, &who), bad)
+	}
+}
+
+func TestCookiesAreForThisSiteOnly(t *testing.T) {
+	t.Parallel()
+	for redirect, secure := range map[string]bool{"https://me.example.com/ui/signin/callback": true,
+		"http://localhost:1/ui/signin/callback": false} {
+		c := (&OIDC{RedirectURL: redirect, Path: "/ui/"}).cookie(sessionCookie, "x", 60)
+		require.True(t, c.HttpOnly)
+		require.Equal(t, secure, c.Secure)
+		require.Equal(t, nethttp.SameSiteLaxMode, c.SameSite)
+		require.Equal(t, "/ui/", c.Path)
+		require.Equal(t, 60, c.MaxAge)
+	}
+}

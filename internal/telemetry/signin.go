@@ -1,0 +1,41 @@
+package telemetry
+
+import (
+	"fmt"
+	nethttp "net/http"
+
+	"github.com/pgdispatch/pgdispatch/internal/signin"
+)
+
+// visitor returns who sends a request without a token, as far as somebody trusted says so.
+func (a *Admin) visitor(r *nethttp.Request) (signin.Visitor, bool) {
+	for _, visitor := range a.Visitors {
+		if v, is := visitor(r); is {
+			return v, true
+		}
+	}
+	return signin.Visitor{}, false
+}
+
+// signIn registers the paths to sign in and out.
+func (a *Admin) signIn(mux *nethttp.ServeMux) {
+	if a.SignIn != nil {
+		mux.HandleFunc("GET "+a.PagesPath+"signin", a.SignIn.SignIn)
+		mux.HandleFunc("GET "+a.PagesPath+"signin/callback", a.SignIn.Callback)
+	}
+	mux.Handle("POST "+a.PagesPath+"signout", nethttp.NewCrossOriginProtection().Handler(nethttp.HandlerFunc(a.signOut)))
+}
+
+// signOut ends a session, or makes the browser forget the token: a refusal is the only way.
+func (a *Admin) signOut(w nethttp.ResponseWriter, r *nethttp.Request) {
+	if a.SignIn != nil {
+		a.SignIn.SignOut(w, r)
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if _, _, basic := r.BasicAuth(); basic {
+		w.Header().Set("WWW-Authenticate", realm)
+		w.WriteHeader(nethttp.StatusUnauthorized)
+	}
+	fmt.Fprintf(w, "You are signed out. Open %s to sign in again.\n", a.PagesPath)
+}

@@ -1,0 +1,88 @@
+package telemetry
+
+import (
+	nethttp "net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/signin"
+)
+
+// known is an admin server that a trusted proxy tells who visits, by the header X-User. "anna" is an operator.
+func known() *Admin {
+	says := func(what string) nethttp.Handler {
+		return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+			v, _ := signin.From(r.Context())
+			_, _ = w.Write([]byte(what + " " + v.Name))
+		})
+	}
+	return &Admin{
+		Health: NewHealth(""), Metrics: prometheus.NewRegistry(), Log: quiet(), PagesPath: "/ui/", Pages: says("looks"),
+		ActingPages: says("acts"),
+		Visitors: []func(*nethttp.Request) (signin.Visitor, bool){func(r *nethttp.Request) (signin.Visitor, bool) {
+			name := r.Header.Get("X-User")
+			return signin.Visitor{Name: name, Via: "proxy", Operator: name == "anna"}, name != ""
+		}},
+	}
+}
+
+func TestWhomAProxyNamesSeesOrActsAndNobodyElseDoes(t *testing.T) {
+	t.Parallel()
+	status, text := ask(known(), "127.0.0.1", "/ui/", "X-User: anna")
+	require.Equal(t, 200, status)
+	require.Equal(t, "acts anna", text)
+	_, text = ask(known(), "127.0.0.1", "/ui/", "X-User: ben")
+	require.Equal(t, "looks ben", text)
+	status, _ = ask(known(), "127.0.0.1", "/ui/")
+	require.Equal(t, 401, status, "not open on loopback, where the proxy may be")
+	status, _ = ask(known(), "127.0.0.1", "/debug/pprof/")
+	require.NotEqual(t, 200, status)
+	status, _ = ask(known(), "127.0.0.1", "/debug/pprof/", "X-User: anna")
+	require.NotEqual(t, 200, status, "profiles take the token")
+	withToken := known()
+	withToken.Token = "0123456789abcdef"
+	_, text = ask(withToken, "127.0.0.1", "/ui/", "Authorization: Bearer 0123456789abcdef")
+	require.Equal(t, "acts ", text)
+}
+
+func TestABrowserIsSentToSignInAndAScriptIsRefused(t *testing.T) {
+	t.Parallel()
+	a := known()
+	a.SignIn = &signin.OIDC{Path: "/ui/", Key: []byte("key"), Log: quiet()}
+	answer := httptest.NewRecorder()
+	request := httptest.NewRequest(nethttp.MethodGet, "/ui/items?status=FAILED", nil)
+	request.Header.Set("Accept", "text/html,*/*")
+	a.Listener = fakeListener{address: "127.0.0.1 9464"}
+	a.Handler().ServeHTTP(answer, request)
+	require.Equal(t, 303, answer.Code)
+	require.Equal(t, "/ui/signin?to=%2Fui%2Fitems%3Fstatus%3DFAILED", answer.Header().Get("Location"))
+	status, _ := ask(a, "127.0.0.1", "/ui/items")
+	require.Equal(t, 401, status)
+}
+
+func TestSigningOutMakesABrowserForget(t *testing.T) {
+	t.Parallel()
+	a := known()
+	a.SignIn = &signin.OIDC{Path: "/ui/", Key: []byte("key"), Log: quiet()}
+	a.Listener = fakeListener{address: "127.0.0.1 9464"}
+	out := func(change func(*nethttp.Request)) *httptest.ResponseRecorder {
+		request := httptest.NewRequest(nethttp.MethodPost, "/ui/signout", nil)
+		request.Header.Set("Sec-Fetch-Site", "same-origin")
+		change(request)
+		answer := httptest.NewRecorder()
+		a.Handler().ServeHTTP(answer, request)
+		return answer
+	}
+	answer := out(func(*nethttp.Request) {})
+	require.Equal(t, 200, answer.Code)
+	require.Contains(t, answer.Header().Get("Set-Cookie"),
+		"pgdispatch_session=; Path=/ui/; Max-Age=0; HttpOnly; SameSite=Lax")
+	answer = out(func(r *nethttp.Request) { r.SetBasicAuth("anna", "token") })
+	require.Equal(t, 401, answer.Code)
+	require.Contains(t, answer.Header().Get("WWW-Authenticate"), "Basic")
+	answer = out(func(r *nethttp.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") })
+	require.Equal(t, 403, answer.Code, "not by a link of another site")
+}
