@@ -35,7 +35,8 @@ func TestWorkspacesShowHasItsDefinitions(t *testing.T) {
 	shown := d.types("workspaces", "show", strings.ToUpper(d.workspace))
 	require.Equal(t, shown, d.types("workspaces", "show", "shop"))
 	for _, line := range []string{
-		`workspace +shop`, `id +` + d.workspace, `plan +FREE`, `limit +5000, its own`, `rate +-`, `paused +no`, `waiting +0`, `unanswered +0`,
+		`workspace +shop`, `id +` + d.workspace, `plan +FREE`, `limit +5000, its own`, `rate +-`, `paused +no`,
+		`waiting +0`, `unanswered +0`,
 		`DEFINITION +ID +WORKFLOW TYPE +NAMESPACE +TASK QUEUE +VERSION +MAX ATTEMPTS +TIMEOUT`,
 		`bare +\S+ +Bare +- +b +none: it cannot be started +3 +1h0m0s`, `order +\S+ +Order +- +orders +1 +3 +-`,
 	} {

@@ -72,7 +72,8 @@ func (r *replica) noteStarts(ctx context.Context) {
 	if len(waits.Due) == 0 {
 		return
 	}
-	if err := postgres.Exec(ctx, r.database, "note starts", sql.Text("activity_note"), waits.Due.Total(), []int64(waits.Due), []int64(waits.Startable)); err != nil {
+	if err := postgres.Exec(ctx, r.database, "note starts", sql.Text("activity_note"), waits.Due.Total(),
+		[]int64(waits.Due), []int64(waits.Startable)); err != nil {
 		r.telemetry.GiveBack(waits)
 		r.log.DebugContext(ctx, "Cannot note what was started", "error", err)
 	}

@@ -82,9 +82,15 @@ func handing() []Metric {
 				"workflow_failed", "workflow_timed_out", "workflow_canceled", "workflow_terminated"},
 			Meaning: "Items that failed for good. `refused`: Temporal can never take the request; `holder_lost`: three replicas in a row were lost with it; `forgotten`: a start was never answered, and Temporal may not know its workflow any more; `workflow_…`: how the workflow ended."},
 		{Name: "pgdispatch_wait_seconds", Kind: histogram, Unit: "seconds", Buckets: waiting,
-			Meaning: "Due to started: from when an item was due until Temporal had its workflow: from its insert, from its run_at where that is later, or from the end of the pause after a failure. Time spent waiting for capacity is in it."},
+			Meaning: "Due to started: from when an item was due until Temporal had its workflow: from its insert, from its " +
+				"run_at where that is later, or from the end of the pause after a failure. Time spent waiting for capacity is " +
+				"in it."},
 		{Name: "pgdispatch_startable_wait_seconds", Kind: histogram, Unit: "seconds", Buckets: waiting,
-			Meaning: "Startable to started: as pgdispatch_wait_seconds, but from the last moment, if that is later, at which the replica that claims the item knew its workspace to be full, paused or at its rate, all leases (W) to be in use, everything to be paused, its Temporal namespace to accept no workflows, or its row to be locked. What is left is pgdispatch's own delay. A free slot counts from when a look at the table or a notification has told the replica; a free lease from the claim that used it."},
+			Meaning: "Startable to started: as pgdispatch_wait_seconds, but from the last moment, if that is later, at " +
+				"which the replica that claims the item knew its workspace to be full, paused or at its rate, all leases (W) " +
+				"to be in use, everything to be paused, its Temporal namespace to accept no workflows, or its row to be " +
+				"locked. What is left is pgdispatch's own delay. A free slot counts from when a look at the table or a " +
+				"notification has told the replica; a free lease from the claim that used it."},
 		{Name: "pgdispatch_start_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
 			Meaning: "What Temporal took to answer a start, whatever the answer."},
 		{Name: "queue_dispatch_failures_total", Kind: counter, Unit: "starts", Label: "outcome",
@@ -120,8 +126,11 @@ func state() []Metric {
 		{Name: "pgdispatch_ready", Kind: gauge, Unit: "0 or 1", Meaning: "1: /readyz says ready."},
 		{Name: "pgdispatch_build_info", Kind: gauge, Unit: "1", Label: "version", Meaning: "The version that runs."},
 		{Name: "pgdispatch_database_up", Kind: gauge, Unit: "0 or 1", Meaning: "1: the queue's depth could be read. At 0, the metrics below are not there."},
-		{Name: "pgdispatch_queue_items", Kind: gauge, Unit: "items", Label: "status", Values: []string{"PENDING", "UNANSWERED", "CLAIMED", "DISPATCHED"},
-			Meaning: "Items that have not ended; `UNANSWERED`: PENDING items whose start was sent and not answered, which hold slots and are not counted as `PENDING`. The same in every replica: take the maximum, not the sum. Exact up to 10,000; above that, as many as Postgres' statistics say."},
+		{Name: "pgdispatch_queue_items", Kind: gauge, Unit: "items", Label: "status", Values: []string{"PENDING",
+			"UNANSWERED", "CLAIMED", "DISPATCHED"},
+			Meaning: "Items that have not ended; `UNANSWERED`: PENDING items whose start was sent and not answered, which " +
+				"hold slots and are not counted as `PENDING`. The same in every replica: take the maximum, not the sum. Exact " +
+				"up to 10,000; above that, as many as Postgres' statistics say."},
 		{Name: "pgdispatch_oldest_waiting_seconds", Kind: gauge, Unit: "seconds",
 			Meaning: "How long the PENDING item has been due that has been due longest; 0: none is. The same in every replica."},
 		{Name: "pgdispatch_oldest_unanswered_seconds", Kind: gauge, Unit: "seconds",
@@ -140,7 +149,8 @@ func state() []Metric {
 			Meaning: "Executions that do not progress: on such a task queue, or with a workflow task that fails again and again; of the latter, as many as have been asked about. The same in every replica."},
 		{Name: "pgdispatch_workspace_waiting", Kind: gauge, Unit: "items", Label: "workspace_id",
 			Meaning: "PENDING items of the workspaces with the most items, as many workspaces as PGDISPATCH_METRICS_WORKSPACES says; with 0, none."},
-		{Name: "pgdispatch_workspace_active", Kind: gauge, Unit: "items", Label: "workspace_id", Meaning: "Likewise: CLAIMED, DISPATCHED and unanswered items, which hold slots."},
+		{Name: "pgdispatch_workspace_active", Kind: gauge, Unit: "items", Label: "workspace_id",
+			Meaning: "Likewise: CLAIMED, DISPATCHED and unanswered items, which hold slots."},
 		{Name: "pgdispatch_workspace_limit", Kind: gauge, Unit: "items", Label: "workspace_id", Meaning: "Likewise: the workspace's limit of active items."},
 	}
 }

@@ -65,7 +65,8 @@ func (s Screen) head(style Style) []string {
 	completed, failed, cancelled := s.Ended()
 	return append(lines, "",
 		fmt.Sprintf("waiting %s   unanswered %s   claimed %s of %s   running %s   dead letters %s", Count(d.Pending),
-			Unanswered(d.Unanswered, d.OldestUnanswered), Number(d.Claimed), Number(int64(d.MaxClaims)), Count(d.Dispatched), Dead(d)),
+			Unanswered(d.Unanswered, d.OldestUnanswered), Number(d.Claimed), Number(int64(d.MaxClaims)), Count(d.Dispatched),
+			Dead(d)),
 		fmt.Sprintf("oldest waiting %s   starts %s", SpanOf(d.OldestWaiting), Rate(s.StartsPerSecond())),
 		"due to started: "+LatencyWords(s.DueToStarted()), "startable to started: "+LatencyWords(s.StartableToStarted()),
 		fmt.Sprintf("last hour: %s completed, %s failed, %s cancelled", Number(completed), Number(failed), Number(cancelled)), "")
@@ -121,11 +122,13 @@ func (s Screen) stalled(style Style) []string {
 }
 
 func (s Screen) workspaces(style Style) []string {
-	table := grid{{"WORKSPACE", "PLAN", "RUNNING/LIMIT", "", "WAITING", "OLDEST WAITING", "UNANSWERED", "FAILED IN A DAY", ""}}
+	table := grid{{"WORKSPACE", "PLAN", "RUNNING/LIMIT", "", "WAITING", "OLDEST WAITING", "UNANSWERED",
+		"FAILED IN A DAY", ""}}
 	for _, w := range s.Workspaces {
 		active := w.Active()
 		table = append(table, []string{Style{Width: nameWidth}.cut(Printable(w.Name)), w.Plan, bar(active, int64(w.Limit)), fmt.Sprintf("%s/%s", AtMost(active, operate.CountLimit), Number(int64(w.Limit))),
-			AtMost(w.Waiting, operate.CountLimit), SpanOf(w.OldestWaiting), Unanswered(w.Unanswered, w.OldestUnanswered), Number(w.Failures), map[bool]string{true: "PAUSED"}[w.Paused]})
+			AtMost(w.Waiting, operate.CountLimit), SpanOf(w.OldestWaiting), Unanswered(w.Unanswered, w.OldestUnanswered),
+			Number(w.Failures), map[bool]string{true: "PAUSED"}[w.Paused]})
 	}
 	if len(s.Workspaces) == 0 {
 		return append(table.lines(style), "none: insert one into pgdispatch.workspaces")

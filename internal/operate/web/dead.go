@@ -237,7 +237,8 @@ func (v visit) bulkOf(verb bulkVerb, thing string) change {
 			}
 			if err != nil {
 				v.Log.WarnContext(r.Context(), "Cannot go on with dead letters", "verb", verb.name, "done", done, "error", err)
-				return next{name: "done", data: bulkDone{fmt.Sprintf("%s of %s %s", view.Number(int64(done)), counted(len(ids), thing), verb.past),
+				return next{name: "done", data: bulkDone{fmt.Sprintf("%s of %s %s", view.Number(int64(done)), counted(len(ids),
+					thing), verb.past),
 					[]string{"Then the database did not answer. The others are unchanged, except perhaps one batch of up to 500. Start again from the list: nothing is done twice."}}}, nil
 			}
 		}
