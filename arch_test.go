@@ -45,14 +45,17 @@ var edges = map[string][]string{
 	"internal/operate/cli":    {"internal/config", "internal/operate", "internal/operate/doctor", "internal/operate/view", "internal/postgres", "internal/temporal", "sql/migrate"},
 	"internal/operate/doctor": {"internal/config", "internal/local", "internal/operate", "internal/operate/view", "internal/postgres", "notify", "sql/migrate"},
 	"internal/operate/view":   {"internal/operate"},
-	"internal/operate/web":    {"internal/operate", "internal/operate/view", "internal/postgres", "internal/signin", "internal/temporal"},
-	"internal/postgres":       {"internal/local"},
-	"internal/process":        nil,
+	"internal/operate/web": {"internal/operate", "internal/operate/view", "internal/postgres", "internal/signin",
+		"internal/temporal"},
+	"internal/postgres": {"internal/local"},
+	"internal/process":  nil,
 	"internal/replica": {"claim", "complete", "dispatch", "internal/config", "internal/operate", "internal/operate/web", "internal/postgres",
-		"internal/signin", "internal/telemetry", "internal/temporal", "notify", "sql", "sql/migrate", "sweeper"}, // wires all of it
-	"internal/storetest":    {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},
-	"internal/signin":       nil,
-	"internal/telemetry":    {"claim", "internal/operate", "internal/postgres", "internal/signin", "sweeper"}, // hears from them, and reads gauges
+		"internal/signin", "internal/telemetry", "internal/temporal", "notify", "sql", "sql/migrate", "sweeper"},
+	// wires all of it
+	"internal/storetest": {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},
+	"internal/signin":    nil,
+	"internal/telemetry": {"claim", "internal/operate", "internal/postgres", "internal/signin", "sweeper"},
+	// hears from them, and reads gauges
 	"internal/temporal":     {"internal/local"},
 	"internal/temporaltest": nil,
 	"notify":                {"internal/postgres", "sql"},

@@ -28,7 +28,8 @@ func TestExecutionsAreStoppedByRequest(t *testing.T) {
 	var outcome []stopped
 	require.NoError(t, json.Unmarshal([]byte(d.types("executions", "terminate", "1", "2", "--yes", "--by", "ann", "-o", "json")), &outcome))
 	require.Equal(t, []stopped{{item.ExecutionID, 1, "REQUESTED"}, {d.value("select execution_id::text from pgdispatch.workflow_execution_queue where id = 2"), 2, "ALREADY_ENDED"}}, outcome)
-	require.Regexp(t, `(?m)^stop +termination requested by ann, no reason given; not carried out yet$`, d.types("executions", "show", "1"))
+	require.Regexp(t, `(?m)^stop +termination requested by ann, no reason given; not carried out yet$`,
+		d.types("executions", "show", "1"))
 	require.Contains(t, d.story("1"), "termination requested by ann, no reason given; not carried out yet")
 	require.Contains(t, d.types("audit", "list"), "executions terminate")
 	_, errs, code := d.tries("executions", "cancel", "1", "--yes", "--reason", "a\nb")

@@ -89,7 +89,8 @@ type Option struct {
 // Secret reports whether the value must not be shown. A secret may also be read from the file that <variable>_FILE
 // names.
 func (o Option) Secret() bool {
-	return slices.Contains([]string{"database-url", "operator-database-url", "admin-token", "view-token", "oidc-client-secret", "oidc-session-key"}, o.Flag)
+	return slices.Contains([]string{"database-url", "operator-database-url", "admin-token", "view-token",
+		"oidc-client-secret", "oidc-session-key"}, o.Flag)
 }
 
 // operatorVariable is also named in errors that appear only when its value is used.

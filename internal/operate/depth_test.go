@@ -40,7 +40,8 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	require.InDelta(t, time.Hour, *depth.OldestWaiting, float64(time.Minute))
 	require.NotNil(t, depth.OldestUnanswered)
 	depth.OldestWaiting, depth.OldestUnanswered = nil, nil
-	require.Equal(t, operate.Depth{Pending: 5, Unanswered: 1, Claimed: 3, Dispatched: 2, DeadLetters: 1, DeadLettersExact: true, Replicas: 1, MaxClaims: 7, Paused: true}, depth)
+	require.Equal(t, operate.Depth{Pending: 5, Unanswered: 1, Claimed: 3, Dispatched: 2, DeadLetters: 1,
+		DeadLettersExact: true, Replicas: 1, MaxClaims: 7, Paused: true}, depth)
 }
 
 // longQueue has 500 items more than are counted, and returns the depth that the statistics say.

@@ -51,8 +51,8 @@ type Latency struct {
 	Over     time.Duration // length of the measured period
 }
 
-// DueToStarted returns the latency from when items became due until their workflows were started. Waits for capacity are
-// in it. It is over the last two minutes or, if nothing was started in them, over the whole overview.
+// DueToStarted returns the latency from when items became due until their workflows were started. Waits for capacity
+// are in it. It is over the last two minutes or, if nothing was started in them, over the whole overview.
 func (o Overview) DueToStarted() Latency {
 	return o.latency(func(m Minute) Waits { return m.Waits })
 }

@@ -18,7 +18,8 @@ func TestThePulseMeasuresFromWhenAnItemWasDueUntilItIsStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := New(t.Context(), Options{LookupEnv: environment(nil), Log: quiet()})
 		require.NoError(t, err)
-		p.Claimed(time.Now(), claim.Batch{Items: []claim.Item{{ID: 1, Waited: time.Second, Startable: time.Millisecond}, {ID: 2}, {ID: 3}, {ID: 4}}}, nil, nil)
+		p.Claimed(time.Now(), claim.Batch{Items: []claim.Item{{ID: 1, Waited: time.Second, Startable: time.Millisecond},
+			{ID: 2}, {ID: 3}, {ID: 4}}}, nil, nil)
 		require.Equal(t, 4, p.State().Busy)
 		require.Empty(t, p.Started())
 		time.Sleep(time.Second)

@@ -68,7 +68,8 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	if err := errors.Join(metricsErr, tracesErr); err != nil {
 		return nil, err
 	}
-	t := &Telemetry{version: o.Version, pulse: pulse{starts: rate{began: time.Now()}, news: make(chan struct{}, 1), wakeUps: map[string]int64{}}}
+	t := &Telemetry{version: o.Version, pulse: pulse{starts: rate{began: time.Now()}, news: make(chan struct{}, 1),
+		wakeUps: map[string]int64{}}}
 	t.hands.dispatched = t.pulse.dispatched
 	if !o.Scraped && metrics == off && traces == off {
 		return t, nil

@@ -209,7 +209,8 @@ func (a *App) printWorkspaces(workspaces []operate.Workspace, limit int) error {
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "WORKSPACE\tID\tPLAN\tRUNNING/LIMIT\tRATE\tWAITING\tOLDEST WAITING\tUNANSWERED\tPAUSED")
 	for _, w := range workspaces {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d/%d\t%s\t%d\t%s\t%s\t%s\n", view.Printable(w.Name), w.ID, w.Plan, w.Active(), w.Limit,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d/%d\t%s\t%d\t%s\t%s\t%s\n", view.Printable(w.Name), w.ID, w.Plan, w.Active(),
+			w.Limit,
 			rateOf(w), w.Waiting, oldestOf(w), view.Unanswered(w.Unanswered, w.OldestUnanswered), yesNo(w.Paused))
 	}
 	if err := table.Flush(); err != nil {
@@ -229,7 +230,8 @@ func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definiti
 	}
 	fmt.Fprintf(table, "workspace\t%s\nid\t%s\nplan\t%s\nlimit\t%d, %s\nrate\t%s\npaused\t%s\n", view.Printable(w.Name), w.ID, w.Plan,
 		w.Limit, own, rateOf(w), yesNo(w.Paused))
-	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nunanswered\t%s\nwaiting\t%d\noldest waiting\t%s\ncreated\t%s\n\n", w.Running, w.Claimed,
+	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nunanswered\t%s\nwaiting\t%d\noldest waiting\t%s\ncreated\t%s\n\n",
+		w.Running, w.Claimed,
 		view.Unanswered(w.Unanswered, w.OldestUnanswered), w.Waiting, oldestOf(w), stamp(w.CreatedAt))
 	fmt.Fprintln(table, "DEFINITION\tID\tWORKFLOW TYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT")
 	for _, d := range definitions {

@@ -66,9 +66,11 @@ func Plots(o operate.Overview) []Plot {
 		plotOf(o, "Starts", []string{"per second"}, Rate, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{m.StartsPerSecond()}, Words: Rate(m.StartsPerSecond())}
 		}),
-		plotOf(o, "Due to started", []string{"p50", "p99"}, func(s float64) string { return Span(time.Duration(s * float64(time.Second))) },
+		plotOf(o, "Due to started", []string{"p50", "p99"},
+			func(s float64) string { return Span(time.Duration(s * float64(time.Second))) },
 			latencyBar(func(m operate.Minute) operate.Waits { return m.Waits })),
-		plotOf(o, "Startable to started", []string{"p50", "p99"}, func(s float64) string { return Span(time.Duration(s * float64(time.Second))) },
+		plotOf(o, "Startable to started", []string{"p50", "p99"},
+			func(s float64) string { return Span(time.Duration(s * float64(time.Second))) },
 			latencyBar(func(m operate.Minute) operate.Waits { return m.StartableWaits })),
 		plotOf(o, "Ends per minute", []string{"completed", "failed"}, func(n float64) string { return Number(int64(n)) }, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{float64(m.Completed), float64(m.Completed + m.Failed)},

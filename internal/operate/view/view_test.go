@@ -48,7 +48,9 @@ func busy() Screen {
 	return Screen{
 		At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC),
 		Overview: operate.Overview{
-			Depth: operate.Depth{Pending: 1_234_567, Unanswered: 2, OldestUnanswered: ptr(75 * time.Second), Claimed: 12, Dispatched: 2345, DeadLetters: 3, DeadLettersExact: true, OldestWaiting: ptr(75 * time.Hour), Replicas: 2, MaxClaims: 100},
+			Depth: operate.Depth{Pending: 1_234_567, Unanswered: 2, OldestUnanswered: ptr(75 * time.Second), Claimed: 12,
+				Dispatched: 2345, DeadLetters: 3, DeadLettersExact: true, OldestWaiting: ptr(75 * time.Hour), Replicas: 2,
+				MaxClaims: 100},
 			Replicas: []operate.Replica{
 				{ID: "one_7_abcdef", Version: "v1.2.3", Workers: 10, Up: 49 * time.Hour, Leased: 7, Watching: 800, Heard: 3 * time.Second,
 					State: operate.ReplicaState{Busy: 7, Listening: ptr(true), OnDuty: true, StartsPerSecond: 123.4}},
@@ -58,7 +60,8 @@ func busy() Screen {
 			Minutes: minutes,
 		},
 		Workspaces: []operate.WorkspaceRow{
-			{Name: "Acme", Plan: "PRO", Limit: 5, Claimed: 1, Running: 2, Unanswered: 2, OldestUnanswered: ptr(75 * time.Second), Waiting: 1000, OldestWaiting: ptr(75 * time.Hour), Failures: 12},
+			{Name: "Acme", Plan: "PRO", Limit: 5, Claimed: 1, Running: 2, Unanswered: 2,
+				OldestUnanswered: ptr(75 * time.Second), Waiting: 1000, OldestWaiting: ptr(75 * time.Hour), Failures: 12},
 			{Name: "evil\x1b[2J\r\nname " + strings.Repeat("long ", 20), Plan: "FREE", Limit: 0, Paused: true, Waiting: 1, OldestWaiting: ptr(350 * time.Millisecond)},
 			{Name: "quiet", Plan: "ENTERPRISE", Limit: 100000},
 		},
@@ -114,13 +117,25 @@ func TestConcernsSayTheWorstFirst(t *testing.T) {
 		"1 of 1 replicas do not listen": func(o *operate.Overview) {
 			o.Replicas = []operate.Replica{{State: operate.ReplicaState{Listening: ptr(false)}}}
 		},
-		"prevents the claim of 1 item. Item 7: no":      func(o *operate.Overview) { o.Depth.Parked, o.Depth.ParkedFirst = 1, "7: no" },
-		"notification queue of Postgres is 12 % full":   func(o *operate.Overview) { o.Depth.NotifyQueue = 0.12 },
-		"1 start is unanswered for 1 h 0 min. It holds": func(o *operate.Overview) { o.Depth.Unanswered, o.Depth.OldestUnanswered = 1, ptr(time.Hour) },
-		"1 dead letter waits":                           func(o *operate.Overview) { o.Depth.DeadLetters = 1 },
-		"At least 9,000 dead letters wait":              func(o *operate.Overview) { o.Depth.DeadLetters, o.Depth.DeadLettersExact = 9000, false },
-		"due for 1 h 0 min.":                            func(o *operate.Overview) { o.Depth.OldestWaiting = ptr(time.Hour) },
-		"all 100 leases are in use":                     func(o *operate.Overview) { o.Depth.OldestWaiting, o.Depth.Claimed = ptr(time.Hour), 100 },
+		"prevents the claim of 1 item. Item 7: no": func(o *operate.Overview) {
+			o.Depth.Parked,
+				o.Depth.ParkedFirst = 1, "7: no"
+		},
+		"notification queue of Postgres is 12 % full": func(o *operate.Overview) { o.Depth.NotifyQueue = 0.12 },
+		"1 start is unanswered for 1 h 0 min. It holds": func(o *operate.Overview) {
+			o.Depth.Unanswered,
+				o.Depth.OldestUnanswered = 1, ptr(time.Hour)
+		},
+		"1 dead letter waits": func(o *operate.Overview) { o.Depth.DeadLetters = 1 },
+		"At least 9,000 dead letters wait": func(o *operate.Overview) {
+			o.Depth.DeadLetters,
+				o.Depth.DeadLettersExact = 9000, false
+		},
+		"due for 1 h 0 min.": func(o *operate.Overview) { o.Depth.OldestWaiting = ptr(time.Hour) },
+		"all 100 leases are in use": func(o *operate.Overview) {
+			o.Depth.OldestWaiting,
+				o.Depth.Claimed = ptr(time.Hour), 100
+		},
 	} {
 		o := well
 		change(&o)
@@ -144,7 +159,9 @@ func TestNumbersAndSpansAreReadable(t *testing.T) {
 		"1,234,567": Number(1234567), "-1,234": Number(-1234), "-123": Number(-123), "999": Number(999), "about 10,000": Count(10000), "9,999": Count(9999),
 		"1,000+": AtMost(1000, 1000), "0.3 ms": Span(300 * time.Microsecond), "12 ms": Span(12 * time.Millisecond), "1.5 s": Span(1500 * time.Millisecond),
 		"59 s": Span(59 * time.Second), "1 min 1 s": Span(61 * time.Second), "1 h 1 min": Span(61 * time.Minute), "47 h 0 min": Span(47 * time.Hour),
-		"2 d 1 h": Span(49 * time.Hour), "0.0 ms": Span(-time.Hour), "–": SpanOf(nil), "0/s": Rate(0), "16/min": Rate(.26), "2/min": Rate(2. / 60), "1/min": Rate(1. / 60), "under 1/min": Rate(.001), "1.5/s": Rate(1.5), "1,235/s": Rate(1234.6),
+		"2 d 1 h": Span(49 * time.Hour), "0.0 ms": Span(-time.Hour), "–": SpanOf(nil), "0/s": Rate(0), "16/min": Rate(.26),
+		"2/min": Rate(2. / 60), "1/min": Rate(1. / 60), "under 1/min": Rate(.001), "1.5/s": Rate(1.5),
+		"1,235/s": Rate(1234.6),
 	} {
 		require.Equal(t, want, got)
 	}

@@ -13,7 +13,8 @@ import (
 // functions are the functions of the templates.
 var functions = template.FuncMap{
 	"number": func(n any) string { return view.Number(whole(n)) }, "count": view.Count, "span": view.Span, "spanOf": view.SpanOf, "rate": view.Rate, "deadCount": view.Dead,
-	"concerns": view.Concerns, "latency": view.LatencyWords, "temporal": view.Temporal, "wakes": view.Wakes, "stallKind": view.StallKind, "show": view.Printable,
+	"concerns": view.Concerns, "latency": view.LatencyWords, "temporal": view.Temporal, "wakes": view.Wakes,
+	"stallKind": view.StallKind, "show": view.Printable,
 	"atMost": func(n int64) string { return view.AtMost(n, operate.CountLimit) },
 	"bulkVerbs": func() map[string]string {
 		return map[string]string{"cancel": "Cancel", "replay": "Replay", "retry": "Retry now"}

@@ -39,7 +39,8 @@ func (f *fakeReader) DeadLetters(context.Context, []int64, []string) ([]operate.
 
 func (f *fakeReader) WorkspaceDetail(_ context.Context, asked string) (operate.WorkspaceDetail, bool, error) {
 	limit, rate := 7, 2.5
-	return operate.WorkspaceDetail{Workspace: operate.Workspace{ID: asked, Name: hostile, Plan: "FREE", Limit: 7, Unanswered: 7, MaxConcurrentWorkflows: &limit, MaxStartsPerSecond: &rate}},
+	return operate.WorkspaceDetail{Workspace: operate.Workspace{ID: asked, Name: hostile, Plan: "FREE", Limit: 7,
+			Unanswered: 7, MaxConcurrentWorkflows: &limit, MaxStartsPerSecond: &rate}},
 		asked == id, f.err
 }
 

@@ -117,7 +117,8 @@ var spans = []span{{"15m", "15 minutes"}, {"1h", "hour"}, {"24h", "day"}, {"168h
 
 func (v visit) items(r *nethttp.Request) (string, any, error) {
 	query := r.URL.Query()
-	d := itemsData{Acting: v.acting, Status: query.Get("status"), Statuses: statuses, Spans: spans, First: query.Get("before") == ""}
+	d := itemsData{Acting: v.acting, Status: query.Get("status"), Statuses: statuses, Spans: spans,
+		First: query.Get("before") == ""}
 	var err error
 	if d.narrow, err = readNarrow(query); err != nil {
 		return "", nil, err

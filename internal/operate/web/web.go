@@ -70,7 +70,8 @@ var staticFiles embed.FS
 var pages = parsePages("overview", "workspaces", "workspace", "items", "item", "dead", "letters", "confirm", "done", "settings", "problem")
 
 func parsePages(names ...string) map[string]*template.Template {
-	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/live.html", "templates/frame.html", "templates/parts.html", "templates/itemforms.html"))
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html",
+		"templates/live.html", "templates/frame.html", "templates/parts.html", "templates/itemforms.html"))
 	all := map[string]*template.Template{}
 	for _, name := range names {
 		all[name] = template.Must(template.Must(layout.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))

@@ -326,8 +326,9 @@ func TestThePlotsOfTheLastHourAreReadWithoutSeeingThem(t *testing.T) {
 
 func TestBarsStandOnOneAnotherAndFitThePlot(t *testing.T) {
 	t.Parallel()
-	text := string(plot("hour", view.Plot{Name: "Ended", Parts: []string{"completed", "failed"}, Most: 1000, Write: view.Rate,
-		Bars: []view.Bar{{Tops: []float64{999, 1000}}, {Tops: []float64{0, 1}}, {}}}))
+	text := string(plot("hour", view.Plot{Name: "Ended", Parts: []string{"completed", "failed"}, Most: 1000,
+		Write: view.Rate,
+		Bars:  []view.Bar{{Tops: []float64{999, 1000}}, {Tops: []float64{0, 1}}, {}}}))
 	require.Contains(t, text, `<path class="completed" d="M1 5h8v75h-8z"/><path class="failed" d="M1 4h8v1h-8z"/>`)
 	require.Contains(t, text, `<path class="failed" d="M11 78h8v2h-8z"/>`, "what is there at all is seen")
 	require.Equal(t, 1, strings.Count(text, `class="completed"`))
