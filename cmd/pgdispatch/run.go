@@ -19,7 +19,8 @@ func runCommand(s surroundings) *cobra.Command {
 		Use:   "run",
 		Short: "Run a replica until SIGTERM",
 		Long: "Run a replica: claim items, start their workflows, and watch for their ends. Run as many as you like.\n" +
-			"SIGTERM or Ctrl-C lets hand-overs under way finish; a second one exits at once. SIGHUP reads log-level, admin-token,\n" +
+			"SIGTERM or Ctrl-C lets hand-overs under way finish; a second one exits at once. SIGHUP reads " +
+			"log-level, admin-token,\n" +
 			"view-token and certificates anew.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {

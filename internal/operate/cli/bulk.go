@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -22,10 +23,14 @@ const (
 	maxFaults = 50
 )
 
-const bulkHelp = "\n\nWith --from, enqueue many items of a file: one JSON object per line, or CSV whose first line names the columns. The fields\n" +
-	"are workspace, definition, params, priority, run_at, idempotency_key and traceparent; DEFINITION and --workspace stand\n" +
-	"for those that a line leaves out. They are inserted in transactions of some hundreds, in the file's order. A bad line\n" +
-	"stops it, and those before it stay enqueued. Give each line an idempotency_key, and repeating the command is safe: what is\n" +
+const bulkHelp = "\n\nWith --from, enqueue many items of a file: one JSON object per line, or CSV whose first line " +
+	"names the columns. The fields\n" +
+	"are workspace, definition, params, priority, run_at, idempotency_key and traceparent; DEFINITION and " +
+	"--workspace stand\n" +
+	"for those that a line leaves out. They are inserted in transactions of some hundreds, in the file's order. A " +
+	"bad line\n" +
+	"stops it, and those before it stay enqueued. Give each line an idempotency_key, and repeating the command is " +
+	"safe: what is\n" +
 	"enqueued already is left out."
 
 const bulkExample = "\n  pgdispatch enqueue --from orders.ndjson --dry-run\n" +
@@ -41,6 +46,14 @@ func (f *bulkFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.from, "from", "", "file with many items, as NDJSON or CSV; -: read it from standard input")
 	flags.BoolVar(&f.skipInvalid, "skip-invalid", false, "for --from: leave bad lines out, say which, and go on")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "for --from: only check the file, all of it")
+}
+
+// args checks the arguments of `enqueue`: DEFINITION, which lines may name themselves.
+func (f *bulkFlags) args(command *cobra.Command, args []string) error {
+	if f.from != "" {
+		return cobra.MaximumNArgs(1)(command, args)
+	}
+	return cobra.ExactArgs(1)(command, args)
 }
 
 // check refuses flags that belong to one item only.
@@ -233,7 +246,12 @@ func counted(n int, what string) string {
 }
 
 // enqueueMany carries out `enqueue --from`.
-func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags, names bulkNames, stdin io.Reader, who, output string) error {
+func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags, names bulkNames, stdin io.Reader, who,
+	output string) error {
+	if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
+		return err
+	}
+	names.known = map[string]bulkWorkspace{}
 	from, size := stdin, int64(0)
 	if f.from != "-" {
 		file, err := os.Open(f.from) //nolint:gosec // the user chooses the path
@@ -251,7 +269,8 @@ func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags
 	if err != nil {
 		return fmt.Errorf("--from is %.200q: %w", f.from, err)
 	}
-	b := &bulk{bulkFlags: f, store: store, names: names, who: who, warn: a.Stderr, meter: meter, result: bulkResult{DryRun: f.dryRun}}
+	b := &bulk{bulkFlags: f, store: store, names: names, who: who, warn: a.Stderr, meter: meter,
+		result: bulkResult{DryRun: f.dryRun}}
 	err = b.run(ctx, next)
 	meter.clear()
 	if err == nil && f.dryRun && b.result.Invalid > 0 && !f.skipInvalid {
@@ -271,5 +290,6 @@ func (r bulkResult) goOn() string {
 	case r.Through == 0:
 		return ", so begin anew once it is corrected"
 	}
-	return fmt.Sprintf(", all up to line %d: go on with the next, or repeat it all if each line has an idempotency_key", r.Through)
+	return fmt.Sprintf(", all up to line %d: go on with the next, or repeat it all if each line has an idempotency_key",
+		r.Through)
 }

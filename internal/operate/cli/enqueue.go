@@ -20,12 +20,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 	var many bulkFlags
 	command := &cobra.Command{
 		Use: "enqueue DEFINITION --workspace WORKSPACE", Short: "Enqueue one item, to try a workflow out",
-		Args: func(command *cobra.Command, args []string) error {
-			if many.from != "" {
-				return cobra.MaximumNArgs(1)(command, args)
-			}
-			return cobra.ExactArgs(1)(command, args)
-		},
+		Args: many.args,
 		Long: "Enqueue one item of a workflow definition, by name or ID, as an application's insert would. With an idempotency key that\n" +
 			"an item of the workspace has already, nothing is inserted, and that item is shown." + bulkHelp,
 		Example: "  pgdispatch enqueue order --workspace Acme --params '{\"orderId\": 42}'\n" +
@@ -36,10 +31,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 			return err
 		}
 		if many.from != "" {
-			if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
-				return err
-			}
-			names := bulkNames{store: store, workspace: workspace, definition: strings.Join(args, ""), known: map[string]bulkWorkspace{}}
+			names := bulkNames{store: store, workspace: workspace, definition: strings.Join(args, "")}
 			return a.enqueueMany(ctx, store, many, names, command.InOrStdin(), who, output)
 		}
 		item := operate.NewItem{Priority: priority, IdempotencyKey: key}
