@@ -78,7 +78,8 @@ func creationArguments(verb string) [][]any {
 	case "definitions":
 		return [][]any{{nil, nil, nil, 10}}
 	case "items_enqueue":
-		return [][]any{{[]string{nobody}, []string{nobody}, []string{"{}"}, []int{0}, []*time.Time{nil}, []*time.Duration{nil}, []*string{nil},
+		return [][]any{{[]string{nobody}, []string{nobody}, []string{"{}"}, []int{0}, []*time.Time{nil},
+			[]*time.Duration{nil}, []*string{nil},
 			[]*string{nil}, "me"}}
 	case "workspace_create":
 		return [][]any{{"new", nil, nil, nil, false, "me"}}

@@ -76,7 +76,8 @@ func TestCommandsHaveTheSameFlagsForTheSameThings(t *testing.T) {
 		}
 		path := strings.TrimPrefix(command.CommandPath(), "pgdispatch ")
 		reads := slices.Contains([]string{"list", "show", "get", "status", "doctor"}, command.Name())
-		changes := slices.Contains([]string{"set", "cancel", "terminate", "retry", "replay", "discard", "enqueue", "set-plan", "set-limit", "set-rate", "pause", "resume", "create"}, command.Name()) ||
+		changes := slices.Contains([]string{"set", "cancel", "terminate", "retry", "replay", "discard", "enqueue",
+			"set-plan", "set-limit", "set-rate", "pause", "resume", "create"}, command.Name()) ||
 			path == "definitions version"
 		require.Equal(t, reads || changes, command.Flags().Lookup("output") != nil, "%s: --output", path)
 		if command.Name() != "list" {

@@ -50,7 +50,8 @@ type surroundings struct {
 }
 
 func (s surroundings) run(ctx context.Context, args []string) int {
-	app := &cli.App{LookupEnv: s.lookupEnv, Environment: s.environment, Stdout: s.stdout, Stderr: s.stderr, Version: buildVersion()}
+	app := &cli.App{LookupEnv: s.lookupEnv, Environment: s.environment, Stdout: s.stdout, Stderr: s.stderr,
+		Version: buildVersion()}
 	return app.Run(ctx, args, runCommand(s))
 }
 

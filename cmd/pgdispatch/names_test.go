@@ -11,7 +11,8 @@ func TestAChangeOfSettingsIsPrinted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	require.Contains(t, d.types("settings", "set", "max-claims", "7"), "max-claims was 100 and is 7\n\nmax-claims 7\n")
-	require.Contains(t, d.types("settings", "set", "max-claims", "7"), "it is like that already: nothing was changed\n\nmax-claims 7\n")
+	require.Contains(t, d.types("settings", "set", "max-claims", "7"),
+		"it is like that already: nothing was changed\n\nmax-claims 7\n")
 	require.JSONEq(t, `{"max_claims": 7, "paused": true, "retention": "off", "dead_letter_retention": "off", "result_bytes": 4096,
 		"changed": {"paused": [false, true]}}`, d.types("settings", "set", "paused", "true", "-o", "json"))
 	_, errs, _ := d.tries("settings", "set", "max-claim", "7")
@@ -25,7 +26,8 @@ func TestNamesMatchWhateverTheirCaseUnlessThatIsAmbiguous(t *testing.T) {
 	d.types("enqueue", "order", "--workspace", "shop", "--run-at", "1h")
 	for _, command := range []string{
 		"workspaces show SHOP", "workspaces pause Shop", "workspaces set-limit sHop 7", "workspaces list --after SHOP",
-		"enqueue ORDER --workspace Shop", "dead list --workspace SHOP --definition Order", "items list --definition ORDER",
+		"enqueue ORDER --workspace Shop", "dead list --workspace SHOP --definition Order",
+		"items list --definition ORDER",
 	} {
 		out := d.types(strings.Fields(command)...)
 		require.Equal(t, strings.Contains(command, "--after"), strings.Contains(out, "no workspaces match"), command)
@@ -38,7 +40,8 @@ func TestNamesMatchWhateverTheirCaseUnlessThatIsAmbiguous(t *testing.T) {
 	require.Contains(t, d.types("workspaces", "show", "strasse"), other, "ß is no s")
 	d.addWorkspace("Shop")
 	require.Contains(t, d.types("workspaces", "show", "shop"), d.workspace, "the exact name wins")
-	for _, args := range []string{"workspaces resume SHOP", "items list --workspace SHOP", "enqueue order --workspace SHOP"} {
+	for _, args := range []string{"workspaces resume SHOP", "items list --workspace SHOP",
+		"enqueue order --workspace SHOP"} {
 		_, errs, code := d.tries(strings.Fields(args)...)
 		require.Equal(t, 1, code, args)
 		require.Regexp(t, `"SHOP" could be any of "[sS]hop", "[sS]hop": write it as one of them is written`, errs, args)

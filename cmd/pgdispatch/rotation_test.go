@@ -24,7 +24,8 @@ func asksOf(t *testing.T, connection client.Client) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	_, err := connection.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: "shop"})
+	_, err := connection.WorkflowService().DescribeNamespace(ctx,
+		&workflowservice.DescribeNamespaceRequest{Namespace: "shop"})
 	require.Error(t, err)
 	return err.Error()
 }
@@ -36,8 +37,9 @@ func TestAnAPIKeyAndCertificatesAreRotatedWithoutARestart(t *testing.T) {
 	address, heard, stop := frontendAt(t, a.server(true), "127.0.0.1:0")
 	key := file(t, "key", "first\n")
 	for name, value := range map[string]string{
-		"TEMPORAL_API_KEY_FILE": key, "TEMPORAL_TLS_SERVER_NAME": "temporal.internal", "TEMPORAL_TLS_SERVER_CA_CERT_PATH": a.path("ca.pem"),
-		"TEMPORAL_TLS_CLIENT_CERT_PATH": a.path("replica.pem"), "TEMPORAL_TLS_CLIENT_KEY_PATH": a.path("replica.key"),
+		"TEMPORAL_API_KEY_FILE": key, "TEMPORAL_TLS_SERVER_NAME": "temporal.internal",
+		"TEMPORAL_TLS_SERVER_CA_CERT_PATH": a.path("ca.pem"),
+		"TEMPORAL_TLS_CLIENT_CERT_PATH":    a.path("replica.pem"), "TEMPORAL_TLS_CLIENT_KEY_PATH": a.path("replica.key"),
 	} {
 		t.Setenv(name, value)
 	}
@@ -127,7 +129,10 @@ func TestSIGHUPNoticesCertificatesEvenBeforePostgresAnswers(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(a.path("ca.pem"), text, 0o600))
 	require.NoError(t, p.Process.Signal(syscall.SIGHUP))
-	await(t, 20*time.Second, func() bool { return strings.Contains(p.logs.String(), `"changed":["certificates for Postgres"]`) }, "it is noticed")
+	await(t, 20*time.Second, func() bool {
+		return strings.Contains(p.logs.String(),
+			`"changed":["certificates for Postgres"]`)
+	}, "it is noticed")
 }
 
 // replicaOf is the name that a replica gives itself in its log.

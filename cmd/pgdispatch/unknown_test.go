@@ -25,7 +25,8 @@ func pgdispatch(t *testing.T, variables []string, args ...string) (stdout, stder
 func TestAMisspeltVariableIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	const warning = "pgdispatch: warning: PGDISPATCH_WORKER is ignored: there is no such variable; did you mean PGDISPATCH_WORKERS?\n"
+	const warning = "pgdispatch: warning: PGDISPATCH_WORKER is ignored: there is no such variable; did you mean " +
+		"PGDISPATCH_WORKERS?\n"
 	out, errs := pgdispatch(t, []string{"DATABASE_URL=" + d.url, "PGDISPATCH_WORKER=50"}, "settings", "get")
 	require.Equal(t, warning, errs, "and not of the variable that this test itself reads")
 	require.Contains(t, out, "max-claims 100\n")

@@ -119,7 +119,8 @@ func TestANewUserGetsToAWorkflowByThePageAlone(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.Symlink(absolute, filepath.Join(root, name)))
 	}
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(root, "bin", "pgdispatch"), "../../cmd/pgdispatch").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(root, "bin", "pgdispatch"),
+		"../../cmd/pgdispatch").CombinedOutput()
 	require.NoError(t, err, string(out))
 	sh := func(script string) string {
 		command := exec.CommandContext(t.Context(), "sh", "-e")

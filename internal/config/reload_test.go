@@ -21,10 +21,12 @@ func TestAReloadTakesWhatItCanAndNamesWhatNeedsARestart(t *testing.T) {
 	}
 	first, err := load("lease: 60s\nadmin_token: 0123456789abcdef\n")
 	require.NoError(t, err)
-	next, err := load("lease: 1m\nadmin_token: abcdef0123456789\nlog_level: debug\nworkers: 20\nlisten: on\nmax_watches: 7\n")
+	next, err := load("lease: 1m\nadmin_token: abcdef0123456789\nlog_level: debug\nworkers: 20\nlisten: " +
+		"on\nmax_watches: 7\n")
 	require.NoError(t, err)
 	with, changed, refused := first.Reload(next)
-	require.Equal(t, []string{"admin-token", "log-level"}, changed, "the same lease is no change, and a flag beats the file")
+	require.Equal(t, []string{"admin-token", "log-level"}, changed,
+		"the same lease is no change, and a flag beats the file")
 	require.Equal(t, []string{"workers", "max-watches"}, refused)
 	want := first.Config
 	want.AdminToken, want.LogLevel = "abcdef0123456789", slog.LevelDebug

@@ -31,14 +31,17 @@ func TestAMisspeltVariableIsNamedWithTheOneThatWasMeant(t *testing.T) {
 func TestVariablesThatAreReadOrSetByOthersAreNotReported(t *testing.T) {
 	t.Parallel()
 	environment := []string{
-		"PGDISPATCH_CONFIG=a", "PGDISPATCH_VIEW_TOKEN_FILE=a", "PGDISPATCH_EMPTY=", "PGHOST=db", "DATABASE_URL=a", "TEMPORAL_TLS=true",
+		"PGDISPATCH_CONFIG=a", "PGDISPATCH_VIEW_TOKEN_FILE=a", "PGDISPATCH_EMPTY=", "PGHOST=db", "DATABASE_URL=a",
+		"TEMPORAL_TLS=true",
 		// of Kubernetes
 		"PGDISPATCH_SERVICE_HOST=10.0.0.1", "PGDISPATCH_ADMIN_SERVICE_PORT=80", "PGDISPATCH_SERVICE_PORT_HTTP=80",
-		"PGDISPATCH_PORT=tcp://10.0.0.1:80", "PGDISPATCH_ADMIN_PORT_80_TCP=tcp://10.0.0.1:80", "PGDISPATCH_PORT_80_TCP_ADDR=10.0.0.1",
+		"PGDISPATCH_PORT=tcp://10.0.0.1:80", "PGDISPATCH_ADMIN_PORT_80_TCP=tcp://10.0.0.1:80",
+		"PGDISPATCH_PORT_80_TCP_ADDR=10.0.0.1",
 	}
 	for _, o := range RunOptions {
 		environment = append(environment, o.Variable+"=a")
 	}
 	require.Empty(t, UnknownVariables(environment))
-	require.Len(t, UnknownVariables(append(slices.Clone(environment), "PGDISPATCH_SERVICE=a", "PGDISPATCH_LEASES=a")), 2)
+	require.Len(t, UnknownVariables(append(slices.Clone(environment), "PGDISPATCH_SERVICE=a", "PGDISPATCH_LEASES=a")),
+		2)
 }

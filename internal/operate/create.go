@@ -74,9 +74,11 @@ func (d NewDefinition) Check() error {
 			return fmt.Errorf("%s is missing", flag)
 		}
 	}
-	for flag, id := range map[string]string{"--type": d.WorkflowType, "--task-queue": d.TaskQueue, "--namespace": d.Namespace} {
+	for flag, id := range map[string]string{"--type": d.WorkflowType, "--task-queue": d.TaskQueue,
+		"--namespace": d.Namespace} {
 		if len(id) > maxTemporalID || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
-			return fmt.Errorf("%s is %.80q: it must have 1 to %d bytes and no control characters", flag, id, maxTemporalID)
+			return fmt.Errorf("%s is %.80q: it must have 1 to %d bytes and no control characters", flag, id,
+				maxTemporalID)
 		}
 	}
 	if d.MaxAttempts < 1 || d.MaxAttempts > maxTries {
@@ -90,7 +92,8 @@ func (d NewDefinition) Check() error {
 
 // CheckName refuses a name that a workspace or definition cannot have. what names its flag or argument.
 func CheckName(what, name string) error {
-	if n := utf8.RuneCountInString(name); n < 1 || n > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+	n := utf8.RuneCountInString(name)
+	if n < 1 || n > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return fmt.Errorf("%s is %.80q: it must have 1 to %d characters and no control characters", what, name, maxName)
 	}
 	return nil
@@ -98,11 +101,13 @@ func CheckName(what, name string) error {
 
 // CreateDefinition inserts a workflow definition with its first version, and returns its ID. It needs the owner's role.
 func (s *Store) CreateDefinition(ctx context.Context, d NewDefinition, who string) (string, error) {
-	made, err := postgres.Values[string](ctx, s.DB, "create workflow definition", sql.Text("definition_create"), d.WorkspaceID, d.Name,
-		d.WorkflowType, d.TaskQueue, postgres.OrNull(d.Namespace), postgres.OrNull(d.MaxAttempts), d.ExecutionTimeout, string(d.Graph), who)
+	made, err := postgres.Values[string](ctx, s.DB, "create workflow definition", sql.Text("definition_create"),
+		d.WorkspaceID, d.Name, d.WorkflowType, d.TaskQueue, postgres.OrNull(d.Namespace), postgres.OrNull(d.MaxAttempts),
+		d.ExecutionTimeout, string(d.Graph), who)
 	switch {
 	case postgres.HasCode(err, uniqueViolation):
-		return "", fmt.Errorf("the workspace has a definition %.80q already: add a version to it, or choose another name", d.Name)
+		return "", fmt.Errorf("the workspace has a definition %.80q already: add a version to it, or choose another "+
+			"name", d.Name)
 	case err == nil && len(made) == 0:
 		err = fmt.Errorf("workspace %s was deleted just now", d.WorkspaceID)
 	}
@@ -115,7 +120,8 @@ func (s *Store) CreateDefinition(ctx context.Context, d NewDefinition, who strin
 // AddVersion adds a version of a workflow definition, and returns its number. It needs the owner's role.
 func (s *Store) AddVersion(ctx context.Context, definitionID string, graph json.RawMessage, who string) (int, error) {
 	for try := 1; ; try++ {
-		made, err := postgres.Values[int](ctx, s.DB, "add version", sql.Text("definition_version"), definitionID, string(graph), who)
+		made, err := postgres.Values[int](ctx, s.DB, "add version", sql.Text("definition_version"), definitionID,
+			string(graph), who)
 		if postgres.HasCode(err, uniqueViolation) && try < versionTries {
 			continue
 		}
@@ -138,7 +144,8 @@ type WorkspaceDefinition struct {
 
 // ListDefinitions returns up to atMost workflow definitions, sorted by the workspace's name and their own. Empty
 // arguments select all; the list starts after the definition afterID.
-func (s *Store) ListDefinitions(ctx context.Context, workspaceID, partOfName, afterID string, atMost int) ([]WorkspaceDefinition, error) {
+func (s *Store) ListDefinitions(ctx context.Context, workspaceID, partOfName, afterID string,
+	atMost int) ([]WorkspaceDefinition, error) {
 	return postgres.Read[WorkspaceDefinition](ctx, s.DB, "list workflow definitions", sql.Text("definitions"),
 		postgres.OrNull(workspaceID), postgres.OrNull(partOfName), postgres.OrNull(afterID), atMost)
 }

@@ -34,10 +34,13 @@ var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-
 // idempotency key an item of their workspace has already.
 func (s *Store) EnqueueAll(ctx context.Context, items []NewItem, who string) ([]int64, error) {
 	n := len(items)
-	workspaces, definitions, params, priorities := make([]string, n), make([]string, n), make([]string, n), make([]int, n)
-	runAt, runIn, keys, traceparents := make([]*time.Time, n), make([]*time.Duration, n), make([]*string, n), make([]*string, n)
+	workspaces, definitions, params, priorities := make([]string, n), make([]string, n), make([]string, n), make([]int,
+		n)
+	runAt, runIn, keys, traceparents := make([]*time.Time, n), make([]*time.Duration, n), make([]*string, n),
+		make([]*string, n)
 	for i, item := range items {
-		workspaces[i], definitions[i], params[i], priorities[i] = item.WorkspaceID, item.WorkflowDefinitionID, item.Params, item.Priority
+		workspaces[i], definitions[i], params[i], priorities[i] = item.WorkspaceID, item.WorkflowDefinitionID,
+			item.Params, item.Priority
 		runAt[i], runIn[i] = item.RunAt, item.RunIn
 		keys[i], traceparents[i] = postgres.OrNull(item.IdempotencyKey), postgres.OrNull(item.Traceparent)
 	}
@@ -49,11 +52,13 @@ func (s *Store) EnqueueAll(ctx context.Context, items []NewItem, who string) ([]
 func (n NewItem) Check() error {
 	switch {
 	case n.Priority < -maxPriority || n.Priority > maxPriority:
-		return fmt.Errorf("priority is %d: it must be a whole number from -%d to %d", n.Priority, maxPriority, maxPriority)
+		return fmt.Errorf("priority is %d: it must be a whole number from -%d to %d", n.Priority, maxPriority,
+			maxPriority)
 	case n.RunAt != nil && (n.RunAt.Before(firstRunAt) || n.RunAt.After(lastRunAt)):
 		return errors.New("run_at must lie between the years 2000 and 2200")
 	case utf8.RuneCountInString(n.IdempotencyKey) > maxKey:
-		return fmt.Errorf("idempotency_key has %d characters: it must have at most %d", utf8.RuneCountInString(n.IdempotencyKey), maxKey)
+		return fmt.Errorf("idempotency_key has %d characters: it must have at most %d",
+			utf8.RuneCountInString(n.IdempotencyKey), maxKey)
 	case !utf8.ValidString(n.IdempotencyKey) || strings.ContainsRune(n.IdempotencyKey, 0):
 		return errors.New("idempotency_key must be text in UTF-8, without zero characters")
 	case n.Traceparent != "" && !traceparent.MatchString(n.Traceparent):

@@ -20,7 +20,8 @@ func CheckGraph(text []byte) error {
 	}
 	var graph map[string]json.RawMessage
 	if kind(text) != "an object" || json.Unmarshal(text, &graph) != nil {
-		return fmt.Errorf("the graph is %s: it must be an object such as %s", kind(text), `{"nodes": [{"id": "a"}], "edges": []}`)
+		return fmt.Errorf("the graph is %s: it must be an object such as %s", kind(text),
+			`{"nodes": [{"id": "a"}], "edges": []}`)
 	}
 	nodes, err := elements(graph, "nodes")
 	if err != nil {
@@ -49,7 +50,8 @@ func CheckJSON(text []byte) error {
 			break
 		}
 		if word, is := token.(string); is && strings.ContainsRune(word, 0) {
-			return fmt.Errorf("line %d: the text %.40q has the character \\u0000, which Postgres does not take", lineOf(text, decoder.InputOffset()), word)
+			return fmt.Errorf("line %d: the text %.40q has the character \\u0000, which Postgres does not take",
+				lineOf(text, decoder.InputOffset()), word)
 		}
 		if err != nil {
 			break // Unmarshal says where

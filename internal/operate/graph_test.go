@@ -31,11 +31,12 @@ func TestAGraphThatIsWrongIsRefusedByField(t *testing.T) {
 		`{"nodes": [{"id":7}]}`:               `nodes[0].id is a number: it must be a string`,
 		`{"nodes": [{"id":"a"}, {"id":"a"}]}`: `nodes[1].id is "a", which nodes[0] has already`,
 		`{"nodes": [], "edges": {}}`:          `edges is an object`,
-		`{"nodes": [{"id":"a"}], "edges": [{"from":"a"}]}`:                  `edges[0].to is missing`,
-		`{"nodes": [{"id":"a"}], "edges": [{"from":"a","to":"b"}]}`:         `edges[0].to is "b": no node has this id`,
-		`{"nodes": [{"id":"a"}], "edges": [{"from":["a"],"to":"b"}]}`:       `edges[0].from is an array`,
-		"{\"nodes\": [\n{\"id\":\"a\\u0000\"}]}":                            `line 2: the text "a\x00" has the character \u0000`,
-		`{"nodes": [` + strings.Join(many, ",") + `]}`:                      `nodes: their ids have more than 65536 bytes`,
+		`{"nodes": [{"id":"a"}], "edges": [{"from":"a"}]}`:            `edges[0].to is missing`,
+		`{"nodes": [{"id":"a"}], "edges": [{"from":"a","to":"b"}]}`:   `edges[0].to is "b": no node has this id`,
+		`{"nodes": [{"id":"a"}], "edges": [{"from":["a"],"to":"b"}]}`: `edges[0].from is an array`,
+		"{\"nodes\": [\n{\"id\":\"a\\u0000\"}]}":                      `line 2: the text "a\x00" has the character \u0000`,
+		`{"nodes": [` + strings.Join(many,
+			",") + `]}`: `nodes: their ids have more than 65536 bytes`,
 		`{"nodes": [{"id":"a"}], "edges": [{"from":"a","to":"a"}, "a->a"]}`: `edges[1] is a string`,
 	} {
 		require.ErrorContains(t, operate.CheckGraph([]byte(graph)), want, "%.100s", graph)
@@ -54,7 +55,8 @@ func TestAGraphThatIsAcceptedCanBeStored(t *testing.T) {
 	} {
 		require.NoError(t, operate.CheckGraph([]byte(graph)))
 		_, err := b.CreateDefinition(t.Context(), operate.NewDefinition{
-			WorkspaceID: workspace.ID, Name: fmt.Sprint(n), WorkflowType: "T", TaskQueue: "q", MaxAttempts: 1, Graph: []byte(graph)}, "me")
+			WorkspaceID: workspace.ID, Name: fmt.Sprint(n), WorkflowType: "T", TaskQueue: "q", MaxAttempts: 1,
+			Graph: []byte(graph)}, "me")
 		require.NoError(t, err, graph)
 	}
 }

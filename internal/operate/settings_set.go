@@ -13,13 +13,15 @@ import (
 type SettingsChange struct{ Is, Was Settings }
 
 // SetSettings changes the settings whose argument is not nil, and returns all settings. The audit log records who.
-func (s *Store) SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (Settings, error) {
+func (s *Store) SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (Settings,
+	error) {
 	change, err := s.ChangeSettings(ctx, maxClaims, paused, resultBytes, who)
 	return change.Is, err
 }
 
 // ChangeSettings is SetSettings, and also returns what the settings were.
-func (s *Store) ChangeSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (SettingsChange, error) {
+func (s *Store) ChangeSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int,
+	who string) (SettingsChange, error) {
 	return s.change(ctx, "change settings", sql.Text("settings_set"), maxClaims, paused, resultBytes, who)
 }
 
@@ -30,7 +32,8 @@ func (s *Store) SetRetention(ctx context.Context, keep *time.Duration, who strin
 
 // SetDeadLetterRetention changes how long open dead letters are kept. Nil keeps them for as long as they are open.
 func (s *Store) SetDeadLetterRetention(ctx context.Context, keep *time.Duration, who string) (SettingsChange, error) {
-	return s.change(ctx, "change retention of dead letters", sql.Text("retention_set"), false, (*time.Duration)(nil), true, keep, who)
+	return s.change(ctx, "change retention of dead letters", sql.Text("retention_set"), false, (*time.Duration)(nil),
+		true, keep, who)
 }
 
 // changedSettings is a row of the statements that change settings.

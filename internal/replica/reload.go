@@ -44,7 +44,8 @@ func (r *replica) reload(ctx context.Context, current config.Loaded, reloads Rel
 	return func() { cancel(); <-ended }
 }
 
-func (r *replica) reloadOnce(was config.Loaded, certificates []*tls.Config, reloads Reloads) (config.Loaded, []*tls.Config) {
+func (r *replica) reloadOnce(was config.Loaded, certificates []*tls.Config, reloads Reloads) (config.Loaded,
+	[]*tls.Config) {
 	next, err := reloads.Read()
 	if err != nil {
 		r.log.Error("Cannot reload the configuration: nothing was changed", "error", postgres.Redact(err))

@@ -40,7 +40,8 @@ func TestAnAPIKeyIsReadAnewEveryFewSeconds(t *testing.T) {
 		write("")
 		time.Sleep(apiKeyInterval)
 		requireKey("second")
-		require.Equal(t, 1, bytes.Count(log.Bytes(), []byte("Cannot read Temporal's API key anew: going on with the last")), "once")
+		require.Equal(t, 1, bytes.Count(log.Bytes(),
+			[]byte("Cannot read Temporal's API key anew: going on with the last")), "once")
 		write("third")
 		time.Sleep(apiKeyInterval)
 		requireKey("third")

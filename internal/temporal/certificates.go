@@ -33,7 +33,8 @@ func newCertificates(target Target, config *tls.Config) certificates {
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (c certificates) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c certificates) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn,
+	credentials.AuthInfo, error) {
 	if fresh := c.target.Certificates(); fresh != nil {
 		c.last.Store(fresh)
 	}

@@ -123,7 +123,8 @@ func objectFields(text []byte) (map[string]string, error) {
 
 func checkField(name string) error {
 	if !slices.Contains(lineFields, name) {
-		return fmt.Errorf("%.80q is no field: there are %s%s", name, strings.Join(lineFields, ", "), didYouMean(name, lineFields))
+		return fmt.Errorf("%.80q is no field: there are %s%s", name, strings.Join(lineFields, ", "), didYouMean(name,
+			lineFields))
 	}
 	return nil
 }
@@ -156,7 +157,8 @@ func readCSV(in io.Reader) (lineReader, error) {
 	for n, name := range header {
 		header[n] = strings.TrimSpace(name)
 		if err := checkField(header[n]); err != nil {
-			return nil, fmt.Errorf("line 1: %w; the first line of CSV names its columns, and one of NDJSON begins with {", err)
+			return nil, fmt.Errorf("line 1: %w; "+
+				"the first line of CSV names its columns, and one of NDJSON begins with {", err)
 		}
 		if slices.Contains(header[:n], header[n]) {
 			return nil, fmt.Errorf("line 1: the column %s is there twice", header[n])
@@ -184,7 +186,8 @@ func readCSV(in io.Reader) (lineReader, error) {
 
 // item returns a line's item, without the IDs of its workspace and definition.
 func (l fileLine) item() (operate.NewItem, error) {
-	item := operate.NewItem{Params: "{}", IdempotencyKey: l.fields["idempotency_key"], Traceparent: l.fields["traceparent"]}
+	item := operate.NewItem{Params: "{}", IdempotencyKey: l.fields["idempotency_key"],
+		Traceparent: l.fields["traceparent"]}
 	if text, given := l.fields["params"]; given {
 		item.Params = text
 	}
@@ -197,7 +200,8 @@ func (l fileLine) item() (operate.NewItem, error) {
 	}
 	moment, err := parseMoment("run-at", l.fields["run_at"])
 	if err != nil {
-		return item, fmt.Errorf("run_at is %.80q: it must be a time such as 2026-08-01T10:00:00Z, a day such as 2026-08-01, or in how long, such as 30m",
+		return item, fmt.Errorf("run_at is %.80q: it must be a time such as 2026-08-01T10:00:00Z, a day such as "+
+			"2026-08-01, or in how long, such as 30m",
 			l.fields["run_at"])
 	}
 	item.RunAt, item.RunIn = moment.At, moment.Ago

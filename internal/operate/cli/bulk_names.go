@@ -60,7 +60,8 @@ func (n *bulkNames) resolve(ctx context.Context, workspace, definition string, i
 	case d == nil:
 		return fmt.Errorf("definition: %w", noDefinition(found.Name, definition, found.definitions))
 	case d.Version == nil:
-		return fmt.Errorf("definition %.80q has no version, so it cannot be started: `pgdispatch definitions version` adds one", d.Name)
+		return fmt.Errorf("definition %.80q has no version, so it cannot be started: `pgdispatch definitions "+
+			"version` adds one", d.Name)
 	}
 	item.WorkspaceID, item.WorkflowDefinitionID = found.ID, d.ID
 	return nil

@@ -21,7 +21,8 @@ func explainOwner(err error) error {
 	if !postgres.IsForbidden(err) {
 		return err
 	}
-	return errors.Join(err, errors.New("only the owner adds workspaces and definitions: connect as a member of pgdispatch_owner"))
+	return errors.Join(err, errors.New("only the owner adds workspaces and definitions: connect as a member of "+
+		"pgdispatch_owner"))
 }
 
 func (a *App) workspacesCreateCommand() *cobra.Command {
@@ -29,8 +30,10 @@ func (a *App) workspacesCreateCommand() *cobra.Command {
 	var paused, twin bool
 	command := &cobra.Command{
 		Use: "create NAME", Short: "Add a workspace", Args: cobra.ExactArgs(1),
-		Long:    "Add a workspace. " + needsOwner + "\nA name that a workspace has already is refused, unless with --twin.",
-		Example: "  pgdispatch workspaces create Acme --plan PRO\n  pgdispatch workspaces create Acme --limit 8 --rate 2.5 --paused",
+		Long: "Add a workspace. " + needsOwner + "\nA name that a workspace has already is refused, unless with " +
+			"--twin.",
+		Example: "  pgdispatch workspaces create Acme --plan PRO\n  pgdispatch workspaces create Acme --limit 8 " +
+			"--rate 2.5 --paused",
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 			if err := errors.Join(checkOutput(output), checkWho(who), operate.CheckName("NAME", args[0])); err != nil {
 				return err
@@ -46,7 +49,8 @@ func (a *App) workspacesCreateCommand() *cobra.Command {
 			if err != nil {
 				return explainOwner(err)
 			}
-			return a.printCreated(made, output, "created workspace %s with the ID %s on plan %s; `pgdispatch definitions create` adds what it can start\n",
+			return a.printCreated(made, output, "created workspace %s with the ID %s on plan %s; `pgdispatch "+
+				"definitions create` adds what it can start\n",
 				view.Printable(args[0]), made.ID, made.Plan)
 		}),
 	}
@@ -89,7 +93,8 @@ func refuseTwin(ctx context.Context, store *operate.Store, name string, allowed 
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return fmt.Errorf("workspace %s has the name %.80q already: choose another, or repeat it with --twin", found[0].ID, name)
+	return fmt.Errorf("workspace %s has the name %.80q already: choose another, or repeat it with --twin", found[0].ID,
+		name)
 }
 
 // printCreated prints what was created, as JSON or as a line.

@@ -26,10 +26,12 @@ func (a *App) definitionsCommand() *cobra.Command {
 		Use:   "definitions",
 		Short: "List and add workflow definitions: what a workspace can start",
 		Long: "List and add workflow definitions: what a workspace can start.\n" +
-			"A graph is a JSON object, such as {\"nodes\": [{\"id\": \"a\"}, {\"id\": \"b\"}], \"edges\": [{\"from\": \"a\", \"to\": \"b\"}]}.\n" +
+			"A graph is a JSON object, such as {\"nodes\": [{\"id\": \"a\"}, {\"id\": \"b\"}], \"edges\": " +
+			"[{\"from\": \"a\", \"to\": \"b\"}]}.\n" +
 			"Its node IDs are part of the workflow's input; what else is in it is for your own worker.",
 	}
-	for _, command := range []*cobra.Command{a.definitionsListCommand(), a.definitionsCreateCommand(), a.definitionsVersionCommand()} {
+	for _, command := range []*cobra.Command{a.definitionsListCommand(), a.definitionsCreateCommand(),
+		a.definitionsVersionCommand()} {
 		config.AddFlags(command.Flags(), config.DatabaseOptions)
 		group.AddCommand(command)
 		a.complete(command, map[string]completion{"workspace": a.workspaceNames})
@@ -81,7 +83,8 @@ func (a *App) printDefinitions(definitions []operate.WorkspaceDefinition, limit 
 		return err
 	}
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "WORKSPACE\tDEFINITION\tID\tWORKFLOW TYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT")
+	fmt.Fprintln(table, "WORKSPACE\tDEFINITION\tID\tWORKFLOW TYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX "+
+		"ATTEMPTS\tTIMEOUT")
 	for _, d := range definitions {
 		version, timeout := "-", "-"
 		if d.Version != nil {
@@ -90,8 +93,10 @@ func (a *App) printDefinitions(definitions []operate.WorkspaceDefinition, limit 
 		if d.ExecutionTimeout != nil {
 			timeout = view.Shortly(*d.ExecutionTimeout)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", view.Printable(d.Workspace), view.Printable(d.Name), d.ID,
-			view.Printable(d.WorkflowType), view.Printable(cmp.Or(d.Namespace, "-")), view.Printable(d.TaskQueue), version, d.MaxAttempts, timeout)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", view.Printable(d.Workspace), view.Printable(d.Name),
+			d.ID,
+			view.Printable(d.WorkflowType), view.Printable(cmp.Or(d.Namespace, "-")), view.Printable(d.TaskQueue),
+			version, d.MaxAttempts, timeout)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -106,14 +111,18 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 	var workspace, graph, timeout, output, who string
 	var made operate.NewDefinition
 	command := &cobra.Command{
-		Use: "create --workspace WORKSPACE --name NAME --type TYPE --task-queue QUEUE", Short: "Add a workflow definition with its first version",
-		Args: cobra.NoArgs,
-		Long: "Add a workflow definition with its first version. " + needsOwner,
-		Example: "  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow --task-queue orders\n" +
-			"  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow --task-queue orders --graph graph.json",
+		Use:   "create --workspace WORKSPACE --name NAME --type TYPE --task-queue QUEUE",
+		Short: "Add a workflow definition with its first version",
+		Args:  cobra.NoArgs,
+		Long:  "Add a workflow definition with its first version. " + needsOwner,
+		Example: "  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow --task-queue " +
+			"orders\n" +
+			"  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow --task-queue orders " +
+			"--graph graph.json",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
-		if err := errors.Join(checkOutput(output), checkWho(who), needed(map[string]string{"workspace": workspace, "name": made.Name})); err != nil {
+		if err := errors.Join(checkOutput(output), checkWho(who), needed(map[string]string{"workspace": workspace,
+			"name": made.Name})); err != nil {
 			return err
 		}
 		if timeout != "" {
@@ -140,7 +149,8 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 			return explainOwner(err)
 		}
 		return a.printCreated(map[string]any{"id": id, "version": 1}, output,
-			"created definition %s with the ID %s and version 1; `pgdispatch enqueue` starts it\n", view.Printable(made.Name), id)
+			"created definition %s with the ID %s and version 1; `pgdispatch enqueue` starts it\n",
+			view.Printable(made.Name), id)
 	})
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "the workspace, by ID or name; needed")
@@ -148,8 +158,10 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 	flags.StringVar(&made.WorkflowType, "type", "", "the workflow's type, as the worker registers it; needed")
 	flags.StringVar(&made.TaskQueue, "task-queue", "", "the task queue that the worker polls; needed")
 	flags.StringVar(&made.Namespace, "namespace", "", "Temporal's namespace; left out: that of the replicas")
-	flags.IntVar(&made.MaxAttempts, "max-attempts", 3, "how often an item may fail before it is a dead letter, 1 to 100")
-	flags.StringVar(&timeout, "execution-timeout", "", "how long a workflow may run, such as 30m, 2h or 7d; left out: without end")
+	flags.IntVar(&made.MaxAttempts, "max-attempts", 3,
+		"how often an item may fail before it is a dead letter, 1 to 100")
+	flags.StringVar(&timeout, "execution-timeout", "",
+		"how long a workflow may run, such as 30m, 2h or 7d; left out: without end")
 	addGraph(command, &graph, "left out: a graph without nodes")
 	addWho(flags, &who)
 	addOutput(flags, &output)
@@ -159,14 +171,17 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 func (a *App) definitionsVersionCommand() *cobra.Command {
 	var workspace, graph, output, who string
 	command := &cobra.Command{
-		Use: "version DEFINITION --workspace WORKSPACE --graph FILE", Short: "Add a version of a workflow definition; later items take it",
-		Args: cobra.ExactArgs(1),
-		Long: "Add a version of a workflow definition, by name or ID. Items whose first claim comes later take it; the others keep\n" +
+		Use:   "version DEFINITION --workspace WORKSPACE --graph FILE",
+		Short: "Add a version of a workflow definition; later items take it",
+		Args:  cobra.ExactArgs(1),
+		Long: "Add a version of a workflow definition, by name or ID. Items whose first claim comes later take it; " +
+			"the others keep\n" +
 			"their own. " + needsOwner,
 		Example: "  pgdispatch definitions version order --workspace Acme --graph graph.json",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(checkOutput(output), checkWho(who), needed(map[string]string{"workspace": workspace, "graph": graph})); err != nil {
+		if err := errors.Join(checkOutput(output), checkWho(who), needed(map[string]string{"workspace": workspace,
+			"graph": graph})); err != nil {
 			return err
 		}
 		text, err := readGraph(graph, command.InOrStdin())
@@ -193,7 +208,8 @@ func (a *App) definitionsVersionCommand() *cobra.Command {
 			return explainOwner(err)
 		}
 		return a.printCreated(map[string]any{"id": d.ID, "version": version}, output,
-			"definition %s has version %d now: items that were not claimed before take it\n", view.Printable(d.Name), version)
+			"definition %s has version %d now: items that were not claimed before take it\n", view.Printable(d.Name),
+			version)
 	})
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "the workspace, by ID or name; needed")
@@ -204,7 +220,8 @@ func (a *App) definitionsVersionCommand() *cobra.Command {
 }
 
 func addGraph(command *cobra.Command, graph *string, otherwise string) {
-	command.Flags().StringVar(graph, "graph", "", "file with the graph, as JSON; -: read it from standard input; "+otherwise)
+	command.Flags().StringVar(graph, "graph", "", "file with the graph, as JSON; -: read it from standard input; "+
+		""+otherwise)
 }
 
 // readGraph reads and checks the graph in a file, or in standard input if path is "-". Without a path it is empty.

@@ -61,7 +61,8 @@ func (m *meter) show(done int) {
 	} else {
 		m.shown = now
 	}
-	text := fmt.Sprintf("%s items, %.0f/s", view.Number(int64(done)), float64(done)/max(time.Since(m.started).Seconds(), 0.001))
+	text := fmt.Sprintf("%s items, %.0f/s", view.Number(int64(done)), float64(done)/max(time.Since(m.started).Seconds(),
+		0.001))
 	if !m.terminal {
 		fmt.Fprintln(m.out, text)
 		return

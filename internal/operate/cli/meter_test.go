@@ -29,7 +29,8 @@ func TestProgressIsABarOnATerminalAndLinesOtherwise(t *testing.T) {
 				require.Equal(t, "12,000 items, 1200/s\n", out.String())
 				return
 			}
-			require.Equal(t, "\r"+strings.Repeat("█", 15)+strings.Repeat("░", 15)+"  50 %  12,000 items, 1200/s\x1b[K\r\x1b[K", out.String())
+			require.Equal(t, "\r"+strings.Repeat("█", 15)+strings.Repeat("░",
+				15)+"  50 %  12,000 items, 1200/s\x1b[K\r\x1b[K", out.String())
 		})
 	}
 }

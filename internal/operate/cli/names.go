@@ -37,12 +37,14 @@ func oneOf(name string, same []string) (string, error) {
 	for n, s := range same {
 		quoted[n] = strconv.Quote(view.Printable(s))
 	}
-	return "", fmt.Errorf("%.80q could be any of %s: write it as one of them is written", name, cut(strings.Join(quoted, ", ")))
+	return "", fmt.Errorf("%.80q could be any of %s: write it as one of them is written", name, cut(strings.Join(quoted,
+		", ")))
 }
 
 // workspaceNamed returns the workspaces with this ID or name, whatever its case if none is written like that, and
 // otherwise the end of an error that suggests one.
-func workspaceNamed(ctx context.Context, store *operate.Store, idOrName string) ([]operate.WorkspaceName, string, error) {
+func workspaceNamed(ctx context.Context, store *operate.Store, idOrName string) ([]operate.WorkspaceName, string,
+	error) {
 	found, err := store.FindWorkspaces(ctx, idOrName)
 	if err != nil || len(found) > 0 {
 		return found, "", err

@@ -20,7 +20,8 @@ type shownSettings struct {
 }
 
 func showSettings(s operate.Settings) shownSettings {
-	return shownSettings{s.MaxClaims, s.Paused, showRetention(s.Retention), showRetention(s.DeadLetterRetention), s.ResultBytes}
+	return shownSettings{s.MaxClaims, s.Paused, showRetention(s.Retention), showRetention(s.DeadLetterRetention),
+		s.ResultBytes}
 }
 
 // values returns the settings in the order of settingNames.

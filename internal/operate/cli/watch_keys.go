@@ -37,7 +37,8 @@ const maxFilter = 100
 
 // sequences are what terminals send for keys that are no character.
 var sequences = map[string]key{
-	"\x1b[A": keyUp, "\x1bOA": keyUp, "\x1b[B": keyDown, "\x1bOB": keyDown, "\x1b[5~": keyPageUp, "\x1b[6~": keyPageDown,
+	"\x1b[A": keyUp, "\x1bOA": keyUp, "\x1b[B": keyDown, "\x1bOB": keyDown, "\x1b[5~": keyPageUp,
+	"\x1b[6~": keyPageDown,
 }
 
 var keyHelp = []string{

@@ -17,7 +17,8 @@ import (
 // manyView has more workspaces than a screen, and remembers how it was asked for them.
 type manyView struct{ fakeView }
 
-func (f *manyView) ListWorkspaces(_ context.Context, search string, by operate.WorkspaceOrder, _ *operate.WorkspaceKey, _ int) ([]operate.WorkspaceRow, error) {
+func (f *manyView) ListWorkspaces(_ context.Context, search string, by operate.WorkspaceOrder, _ *operate.WorkspaceKey,
+	_ int) ([]operate.WorkspaceRow, error) {
 	rows := []operate.WorkspaceRow{{Name: fmt.Sprintf("asked for %q by %s", search, by)}}
 	for n := range 40 {
 		rows = append(rows, operate.WorkspaceRow{Name: fmt.Sprintf("workspace-%02d", n)})
@@ -29,7 +30,8 @@ func TestTheKeysOfTheWatchSortFilterScrollAndExplainThemselves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		out, keys := &logBuffer{}, make(chan key)
-		w := &watcher{Store: &manyView{}, Interval: time.Hour, Sort: operate.ByOldest, Out: out, Keys: keys, Size: func() (int, int) { return 90, 20 }}
+		w := &watcher{Store: &manyView{}, Interval: time.Hour, Sort: operate.ByOldest, Out: out, Keys: keys,
+			Size: func() (int, int) { return 90, 20 }}
 		done := make(chan error, 1)
 		go func() { done <- w.Run(t.Context()) }()
 		in, person := io.Pipe()
@@ -43,15 +45,18 @@ func TestTheKeysOfTheWatchSortFilterScrollAndExplainThemselves(t *testing.T) {
 		}
 		for _, step := range []struct{ typed, want, without string }{
 			{"x", `asked for "" by oldest`, ""},
-			{"s", `asked for "" by running`, ""}, {"ss", `asked for "" by name`, ""}, {"s", `asked for "" by oldest`, ""},
+			{"s", `asked for "" by running`, ""}, {"ss", `asked for "" by name`, ""}, {"s", `asked for "" by oldest`,
+				""},
 			{"/sqé東x", "part of the name (Enter, Esc): sqé東x_", "asked for \"sq"},
 			{"\x7f\x7f", "part of the name (Enter, Esc): sqé_", ""},
 			{"\r", `asked for "sqé" by oldest`, ""},
 			{"s", `names with "sqé"; ? shows the keys`, ""},
 			{"/z\x1b", `asked for "sqé" by running`, "Enter"},
 			{"\x1b", `asked for "" by running`, "names with"},
-			{"?", "scroll by a line", "asked for"}, {"?", "asked for", "scroll by a line"}, {"?j", "asked for", "scroll by a line"},
-			{"kkkk", "waiting 0", ""}, {"jjjj", "REPLICA", "waiting 0"}, {"\x1b[A\x1b[A\x1b[A\x1b[A", "waiting 0", ""}, {"\x1b[B\x1b[B\x1b[B\x1b[B", "REPLICA", "waiting 0"},
+			{"?", "scroll by a line", "asked for"}, {"?", "asked for", "scroll by a line"}, {"?j", "asked for",
+				"scroll by a line"},
+			{"kkkk", "waiting 0", ""}, {"jjjj", "REPLICA", "waiting 0"}, {"\x1b[A\x1b[A\x1b[A\x1b[A", "waiting 0", ""},
+			{"\x1b[B\x1b[B\x1b[B\x1b[B", "REPLICA", "waiting 0"},
 			{"\x1b[6~\x1b[6~\x1b[6~\x1b[6~", "workspace-39", "workspace-10"},
 			{"k", "2 more lines", "workspace-39"}, {"\x1b[5~\x1b[5~\x1b[5~\x1bOA\x1b[15~", "waiting 0", "workspace-39"},
 		} {

@@ -22,7 +22,8 @@ func TestColumnsLineUpWhateverTheCharactersAre(t *testing.T) {
 	for _, line := range screen.Lines(Style{}) {
 		if before, _, is := strings.Cut(line, "SAMEPLAN"); is {
 			found++
-			require.Equal(t, nameWidth-1+2, displayWidth(before), "two columns beyond the longest name, which is cut at an odd one: %q", line)
+			require.Equal(t, nameWidth-1+2, displayWidth(before),
+				"two columns beyond the longest name, which is cut at an odd one: %q", line)
 		}
 	}
 	require.Equal(t, len(names), found)
