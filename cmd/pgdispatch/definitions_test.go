@@ -95,7 +95,7 @@ func TestWhatCannotBeCreatedIsRefusedByField(t *testing.T) {
 		{with("--namespace", strings.Repeat("x", 1001)), "--namespace is"},
 		{[]string{"definitions", "version", "order", "--workspace", "shop"}, "--graph is missing"},
 		{[]string{"definitions", "version", "oder", "--workspace", "shop", "--graph", wrong}, "nodes[1].id is missing"},
-		{[]string{"definitions", "version", "oder", "--workspace", "shop", "--graph", file(t, "g", `{"nodes": []}`)}, `it has order; did you mean "order"?`},
+		{[]string{"definitions", "version", "oder", "--workspace", "shop", "--graph", file(t, "g", `{"nodes": []}`)}, `its definitions are order; did you mean "order"?`},
 		{[]string{"definitions", "list", "--after", "order"}, `--after is "order": it must be a definition's ID`},
 	} {
 		out, errs, code := d.tries(row.args...)

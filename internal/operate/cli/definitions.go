@@ -102,7 +102,7 @@ func (a *App) printDefinitions(definitions []operate.WorkspaceDefinition, limit 
 		return err
 	}
 	if len(definitions) == limit {
-		fmt.Fprintf(a.Stdout, "there may be more: continue with --after %s\n", definitions[limit-1].ID)
+		fmt.Fprintf(a.Stdout, "there may be more; continue with --after %s\n", definitions[limit-1].ID)
 	}
 	return nil
 }
