@@ -21,7 +21,7 @@ const (
 	// minExecution and maxExecution bound a definition's execution timeout.
 	minExecution = time.Second
 	maxExecution = 3650 * 24 * time.Hour
-	// versionTries is how often a version is added anew if somebody else adds one at the same moment.
+	// versionTries is how often a version is added again if another one is added at the same moment.
 	versionTries = 5
 	// uniqueViolation is the SQLSTATE of a row that exists already.
 	uniqueViolation = "23505"

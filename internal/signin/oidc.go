@@ -19,7 +19,7 @@ import (
 const (
 	// sessionCookie holds who has signed in, flowCookie a sign-in under way.
 	sessionCookie, flowCookie = "pgdispatch_session", "pgdispatch_signin"
-	// sessionLasts is how long somebody stays signed in. flowLasts bounds the time at the provider.
+	// sessionLasts is how long a user stays signed in. flowLasts bounds the time at the provider.
 	sessionLasts, flowLasts = 8 * time.Hour, 10 * time.Minute
 	// providerTimeout bounds one request to the provider.
 	providerTimeout = 10 * time.Second
@@ -47,7 +47,7 @@ type OIDC struct {
 // flow is a sign-in under way.
 type flow struct{ State, Nonce, Verifier, To string }
 
-// session is somebody who has signed in.
+// session is a signed-in user.
 type session struct {
 	Name     string
 	Operator bool
@@ -155,7 +155,7 @@ func (o *OIDC) exchange(ctx context.Context, code string, f flow) (who session, 
 	return session{Name: nameOf(claims, verified.Subject), Operator: acts}, looks, nil
 }
 
-// nameOf returns the verified email address, else the subject, which the provider never gives to somebody else. Users
+// nameOf returns the verified email address, else the subject, which the provider never reassigns. Users
 // may choose preferred_username themselves.
 func nameOf(claims map[string]any, subject string) string {
 	if email, is := claims["email"].(string); is && email != "" && claims["email_verified"] == true {
@@ -178,7 +178,7 @@ func rolesOf(claim any) (roles []string) {
 	return roles
 }
 
-// SignOut forgets who has signed in here. The session at the provider goes on.
+// SignOut ends the session here. The session at the provider stays.
 func (o *OIDC) SignOut(w nethttp.ResponseWriter, _ *nethttp.Request) { o.clear(w, sessionCookie) }
 
 // config returns the provider's addresses, which are read at the first use: the provider may be away when the replica

@@ -1,5 +1,4 @@
-// Package signin tells who opens the web view: somebody whom a trusted proxy names, or who has signed in with OpenID
-// Connect.
+// Package signin tells who opens the web view: a user whom a trusted proxy names, or who signed in with OpenID Connect.
 package signin
 
 import (
@@ -8,7 +7,7 @@ import (
 	"strings"
 )
 
-// Visitor is somebody who may see the pages.
+// Visitor is a user who may see the pages.
 type Visitor struct {
 	// Name is as the proxy or the provider says, and Via how it is known: "proxy" or "oidc".
 	Name, Via string
@@ -29,10 +28,10 @@ func From(ctx context.Context) (Visitor, bool) {
 	return v, is
 }
 
-// Roles says which roles or groups make somebody an operator or a viewer. Names are compared exactly.
+// Roles says which roles or groups make a user an operator or a viewer. Names are compared exactly.
 type Roles struct{ Operators, Viewers []string }
 
-// grant returns whether somebody with these roles may look, and whether they may make changes.
+// grant returns whether a user with these roles may view, and whether they may make changes.
 func (r Roles) grant(roles []string) (looks, acts bool) {
 	has := func(names []string) bool {
 		return slices.ContainsFunc(roles, func(role string) bool { return slices.Contains(names, role) })

@@ -7,7 +7,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/signin"
 )
 
-// visitor returns who sends a request without a token, as far as somebody trusted says so.
+// visitor returns who sends a request without a token, according to a trusted source.
 func (a *Admin) visitor(r *nethttp.Request) (signin.Visitor, bool) {
 	for _, visitor := range a.Visitors {
 		if v, is := visitor(r); is {

@@ -59,7 +59,7 @@ func TestLiveUpdatesCanBePaused(t *testing.T) {
 	t.Parallel()
 	s, p := quiet(t)
 	p.run(chromedp.Click(chromedp.CSS("#pause")))
-	await(t, func() bool { return p.text("#connection") == "Paused." }, "the page says so")
+	await(t, func() bool { return p.text("#connection") == "Updates are paused." }, "the page says so")
 	held := ask[string](p, asOf)
 	s.wait(t, 7)
 	p.run(chromedp.Click(chromedp.CSS("#pause")), chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()"))

@@ -12,7 +12,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-// selected are the actions on the items that somebody has selected in a list.
+// selected are the actions on the items selected in a list.
 var selected = map[string]bulkVerb{
 	"cancel": {"cancel", "cancelled", "Each is never started. Items that are claimed, running or unanswered are skipped.",
 		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {

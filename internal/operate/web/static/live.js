@@ -1,7 +1,7 @@
 // Replaces the parts of a live page that the server sends anew. Without it, the page is as it was when it was asked for.
 const live = document.getElementById("live");
 const note = document.getElementById("connection");
-const waiting = new Map(); // parts that came while somebody was busy with them
+const waiting = new Map(); // updates of parts that are in use
 // retry is after how many milliseconds a server is asked again that answered otherwise.
 const retry = 3000;
 
@@ -11,16 +11,16 @@ function say(text) {
 
 const pause = document.getElementById("pause");
 const paused = () => pause?.getAttribute("aria-pressed") === "true";
-const held = () => paused() ? "Paused." : waiting.size > 0 ? "Held still while something is selected. Escape lets it go on." : "";
+const held = () => paused() ? "Updates are paused." : waiting.size > 0 ? "Updates are paused while something is selected. Press Escape to resume." : "";
 
-// What somebody reads or selects is not taken away under their hands.
+// Parts that the user reads or selects are not replaced.
 function busy(part) {
   if (paused()) return true;
   const selection = document.getSelection();
   return part.contains(document.activeElement) || (!selection.isCollapsed && selection.containsNode(part, true));
 }
 
-// take leaves a part as somebody has opened it, and as far to the side as somebody has moved it.
+// take keeps what the user opened in a part and how far they scrolled it.
 function take(part, old) {
   const open = [...old.querySelectorAll("details")].map((details) => details.open);
   const moved = [...old.querySelectorAll(".scroll")].map((table) => table.scrollLeft);
