@@ -66,7 +66,7 @@ screenshots: devstack ## retake the screenshots of the documentation; writes doc
 	cd test && go test -count=1 -run Pictures ./browser -args -screenshots $(CURDIR)/docs/images
 
 .PHONY: bench
-bench: build ## compare with River, a floor and the machine's limit; takes two to three hours; writes docs/benchmarks.md
+bench: build ## compare with River, a floor and the machine's limit; takes two to three hours; writes test/bench/report.md
 	go run -C test ./bench -pgdispatch $(CURDIR)/bin/pgdispatch
 
 .PHONY: bench-quick

@@ -1,5 +1,5 @@
 // Command bench measures pgdispatch against other contestants and writes the results, with plots, to
-// docs/benchmarks.md.
+// test/bench/report.md. docs/benchmarks.md summarizes them.
 //
 //	go run -C test ./bench                      # everything; two to three hours
 //	go run -C test ./bench -only idle,drain     # some scenarios, to the terminal
@@ -25,7 +25,7 @@ import (
 )
 
 // defaultOut is where a complete run writes. Other runs write only to a path that is given.
-const defaultOut = "../docs/benchmarks.md"
+const defaultOut = "bench/report.md"
 
 func main() {
 	entrant.Main()
