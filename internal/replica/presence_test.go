@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,16 +14,17 @@ func TestStartsAreReportedWithinASecondAndNoMoreOftenThanThat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		started, ended, count := make(chan struct{}, 1), make(chan error, 1), 0
-		go func() { ended <- reports(ctx, started, time.Minute, func() { count++ }) }()
+		started, ended := make(chan struct{}, 1), make(chan error, 1)
+		var count atomic.Int64
+		go func() { ended <- reports(ctx, started, time.Minute, func() { count.Add(1) }) }()
 		time.Sleep(1500 * time.Millisecond)
-		require.Equal(t, 2, count, "the first precedes listening")
+		require.EqualValues(t, 2, count.Load(), "the first precedes listening")
 		time.Sleep(30 * time.Second)
-		require.Equal(t, 5, count, "nothing is started")
+		require.EqualValues(t, 5, count.Load(), "nothing is started")
 
 		started <- struct{}{}
 		time.Sleep(startsDelay + time.Millisecond)
-		require.Equal(t, 6, count)
+		require.EqualValues(t, 6, count.Load())
 		for range 1000 { // a start every 10 ms
 			select {
 			case started <- struct{}{}:
@@ -30,8 +32,8 @@ func TestStartsAreReportedWithinASecondAndNoMoreOftenThanThat(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		require.LessOrEqual(t, count, 16)
-		require.GreaterOrEqual(t, count, 15)
+		require.LessOrEqual(t, count.Load(), int64(16))
+		require.GreaterOrEqual(t, count.Load(), int64(15))
 		stop()
 		require.NoError(t, <-ended)
 	})
