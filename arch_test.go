@@ -49,13 +49,13 @@ var edges = map[string][]string{
 		"internal/temporal"},
 	"internal/postgres": {"internal/local"},
 	"internal/process":  nil,
+	// wires all of it
 	"internal/replica": {"claim", "complete", "dispatch", "internal/config", "internal/operate", "internal/operate/web", "internal/postgres",
 		"internal/signin", "internal/telemetry", "internal/temporal", "notify", "sql", "sql/migrate", "sweeper"},
-	// wires all of it
 	"internal/storetest": {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},
 	"internal/signin":    nil,
+	// is called by them, and reads gauges
 	"internal/telemetry": {"claim", "internal/operate", "internal/postgres", "internal/signin", "sweeper"},
-	// hears from them, and reads gauges
 	"internal/temporal":     {"internal/local"},
 	"internal/temporaltest": nil,
 	"notify":                {"internal/postgres", "sql"},
