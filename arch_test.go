@@ -55,7 +55,7 @@ var edges = map[string][]string{
 	"internal/storetest": {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},
 	"internal/signin":    nil,
 	// is called by them, and reads gauges
-	"internal/telemetry": {"claim", "internal/operate", "internal/postgres", "internal/signin", "sweeper"},
+	"internal/telemetry":    {"claim", "internal/operate", "internal/postgres", "internal/signin", "sweeper"},
 	"internal/temporal":     {"internal/local"},
 	"internal/temporaltest": nil,
 	"notify":                {"internal/postgres", "sql"},
