@@ -1,15 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	output "github.com/pgdispatch/pgdispatch/internal/process"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -222,27 +224,10 @@ func (p *process) exit() int {
 }
 
 // logBuffer keeps a process's log.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
+type logBuffer struct{ output.Buffer }
 
 func (b *logBuffer) has(message string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return bytes.Contains(b.text.Bytes(), []byte(`"msg":"`+message+`"`))
+	return strings.Contains(b.String(), `"msg":"`+message+`"`)
 }
 
 func (b *logBuffer) tail() string {

@@ -1,13 +1,11 @@
 package replica
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/process"
 	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -133,7 +132,7 @@ func TestAReplicaWaitsForAConnectionAndSaysWhatToDo(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 
-	logs, ready := &logBuffer{}, make(chan error, 1)
+	logs, ready := &process.Buffer{}, make(chan error, 1)
 	go func() { ready <- awaitSchema(t.Context(), pool, slog.New(slog.NewJSONHandler(logs, nil))) }()
 	require.Eventually(t, func() bool { return strings.Contains(logs.String(), "Waiting for Postgres") }, 20*time.Second, 5*time.Millisecond)
 	require.Contains(t, logs.String(), "53300")
@@ -155,24 +154,6 @@ func TestDurableCommitsSayWhatWaitsForTheDisk(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { sqltest.Main(m) }
-
-// logBuffer is a buffer that several goroutines use.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
 
 func TestASchemaFromBeforeTheBaselineIsRefused(t *testing.T) {
 	t.Parallel()

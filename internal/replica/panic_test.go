@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/process"
 )
 
 func TestAPanicOfAPartIsAnErrorThatEndsTheReplica(t *testing.T) {
 	t.Parallel()
-	var text logBuffer
+	var text process.Buffer
 	log := slog.New(slog.NewJSONHandler(&text, nil))
 	err := contained(t.Context(), log, func(context.Context) error { panic("boom") })
 	require.EqualError(t, err, "panic: boom")

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/process"
 )
 
 // manyView has more workspaces than a screen, and remembers how it was asked for them.
@@ -29,7 +30,7 @@ func (f *manyView) ListWorkspaces(_ context.Context, search string, by operate.W
 func TestTheKeysOfTheWatchSortFilterScrollAndExplainThemselves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		out, keys := &logBuffer{}, make(chan key)
+		out, keys := &process.Buffer{}, make(chan key)
 		w := &watcher{Store: &manyView{}, Interval: time.Hour, Sort: operate.ByOldest, Out: out, Keys: keys,
 			Size: func() (int, int) { return 90, 20 }}
 		done := make(chan error, 1)

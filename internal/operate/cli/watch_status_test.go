@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -10,8 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/process"
 )
 
 // fakeView gives preset answers.
@@ -40,7 +41,7 @@ func (f *fakeView) ListWorkspaces(context.Context, string, operate.WorkspaceOrde
 func TestTheWatchDrawsAnewWhateverHappensUntilQ(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		fake, out, keys, width := &fakeView{waiting: 1}, &logBuffer{}, make(chan key), 100
+		fake, out, keys, width := &fakeView{waiting: 1}, &process.Buffer{}, make(chan key), 100
 		var mu sync.Mutex
 		w := &watcher{Store: fake, Interval: time.Second, Out: out, Keys: keys, Size: func() (int, int) {
 			mu.Lock()
@@ -79,36 +80,18 @@ func TestTheWatchDrawsAnewWhateverHappensUntilQ(t *testing.T) {
 
 func TestAWatchThatCannotBeginSaysWhy(t *testing.T) {
 	t.Parallel()
-	w := &watcher{Store: &fakeView{err: errors.New("no such database")}, Interval: time.Second, Out: &logBuffer{}}
+	w := &watcher{Store: &fakeView{err: errors.New("no such database")}, Interval: time.Second, Out: &process.Buffer{}}
 	require.ErrorContains(t, w.Run(t.Context()), "no such database")
 }
 
 func TestAWatchWithoutATerminalWritesBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		out := &logBuffer{}
+		out := &process.Buffer{}
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
 		require.NoError(t, (&watcher{Store: &fakeView{}, Interval: time.Second, Out: out, Colour: true}).Run(ctx))
 		require.Equal(t, 3, strings.Count(out.String(), "WORKSPACE"))
 		require.NotContains(t, out.String(), "\x1b")
 	})
-}
-
-// logBuffer is a buffer that several goroutines use.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
