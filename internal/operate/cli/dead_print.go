@@ -91,9 +91,7 @@ func (a *App) printDeadLetters(letters []operate.DeadLetter, limit int) error {
 
 func (a *App) printDeadLetter(l operate.DeadLetter, failures []operate.Failure) error {
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(table, "%s\t"+format+"\n", append([]any{name}, args...)...)
-	}
+	line := lines(table)
 	line("item", "%d", l.ID)
 	line("workflow", "execution-%s", l.ExecutionID)
 	line("run", "%s", view.OrNone(view.Printable(l.RunID)))

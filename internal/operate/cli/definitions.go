@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -83,20 +84,9 @@ func (a *App) printDefinitions(definitions []operate.WorkspaceDefinition, limit 
 		return err
 	}
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "WORKSPACE\tDEFINITION\tID\tWORKFLOW TYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX "+
-		"ATTEMPTS\tTIMEOUT")
+	fmt.Fprintln(table, "WORKSPACE\t"+definitionHeads)
 	for _, d := range definitions {
-		version, timeout := "-", "-"
-		if d.Version != nil {
-			version = strconv.Itoa(*d.Version)
-		}
-		if d.ExecutionTimeout != nil {
-			timeout = view.Shortly(*d.ExecutionTimeout)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", view.Printable(d.Workspace), view.Printable(d.Name),
-			d.ID,
-			view.Printable(d.WorkflowType), view.Printable(cmp.Or(d.Namespace, "-")), view.Printable(d.TaskQueue),
-			version, d.MaxAttempts, timeout)
+		fmt.Fprintf(table, "%s\t%s\n", view.Printable(d.Workspace), definitionCells(d.Definition, "-"))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -105,6 +95,21 @@ func (a *App) printDefinitions(definitions []operate.WorkspaceDefinition, limit 
 		fmt.Fprintf(a.Stdout, "there may be more; continue with --after %s\n", definitions[limit-1].ID)
 	}
 	return nil
+}
+
+const definitionHeads = "DEFINITION\tID\tWORKFLOW TYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT"
+
+// definitionCells returns the columns of definitionHeads. unversioned stands for a missing version.
+func definitionCells(d operate.Definition, unversioned string) string {
+	version, timeout := unversioned, "-"
+	if d.Version != nil {
+		version = strconv.Itoa(*d.Version)
+	}
+	if d.ExecutionTimeout != nil {
+		timeout = view.Shortly(*d.ExecutionTimeout)
+	}
+	return strings.Join([]string{view.Printable(d.Name), d.ID, view.Printable(d.WorkflowType),
+		view.Printable(cmp.Or(d.Namespace, "-")), view.Printable(d.TaskQueue), version, strconv.Itoa(d.MaxAttempts), timeout}, "\t")
 }
 
 func (a *App) definitionsCreateCommand() *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"text/tabwriter"
@@ -127,9 +128,7 @@ func temporalStatus(ctx context.Context, c config.Config, namespace, workflowID 
 
 func (a *App) printExecution(e shownExecution) error {
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(table, "%s\t"+format+"\n", append([]any{name}, args...)...)
-	}
+	line := lines(table)
 	line("execution", "%s", e.ID)
 	line("workflow", "%s", e.WorkflowID)
 	line("run", "%s", view.OrNone(view.Printable(e.RunID)))
@@ -160,6 +159,13 @@ func (a *App) printExecution(e shownExecution) error {
 		line("result", "%s", shown)
 	}
 	return table.Flush()
+}
+
+// lines returns a function that prints a name and a value as a line of table.
+func lines(table io.Writer) func(name, format string, args ...any) {
+	return func(name, format string, args ...any) {
+		fmt.Fprintf(table, "%s\t"+format+"\n", append([]any{name}, args...)...)
+	}
 }
 
 // showResult formats a workflow's result, or the note why it is not kept. It returns "" if there is neither.

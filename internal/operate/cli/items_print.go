@@ -92,9 +92,7 @@ func noteOf(i operate.QueueItem) string {
 
 func (a *App) printItem(i operate.QueueItem, story []view.Event) error {
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(table, "%s\t"+format+"\n", append([]any{name}, args...)...)
-	}
+	line := lines(table)
 	line("item", "%d", i.ID)
 	line("state", "%s%s", i.Status, map[bool]string{true: ", start not answered"}[i.OutcomeUnknown])
 	line("workflow", "%s", i.WorkflowID())

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,10 +10,11 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
-	"github.com/spf13/cobra"
 )
 
 func (a *App) workspacesCommand() *cobra.Command {
@@ -233,17 +233,9 @@ func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definiti
 	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nunanswered\t%s\nwaiting\t%d\noldest waiting\t%s\ncreated\t%s\n\n",
 		w.Running, w.Claimed,
 		view.Unanswered(w.Unanswered, w.OldestUnanswered), w.Waiting, oldestOf(w), stamp(w.CreatedAt))
-	fmt.Fprintln(table, "DEFINITION\tID\tWORKFLOW TYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT")
+	fmt.Fprintln(table, definitionHeads)
 	for _, d := range definitions {
-		version, timeout := "none (cannot be started)", "-"
-		if d.Version != nil {
-			version = strconv.Itoa(*d.Version)
-		}
-		if d.ExecutionTimeout != nil {
-			timeout = view.Shortly(*d.ExecutionTimeout)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", view.Printable(d.Name), d.ID, view.Printable(d.WorkflowType),
-			view.Printable(cmp.Or(d.Namespace, "-")), view.Printable(d.TaskQueue), version, d.MaxAttempts, timeout)
+		fmt.Fprintln(table, definitionCells(d, "none (cannot be started)"))
 	}
 	if len(definitions) == 0 {
 		fmt.Fprintln(table, "no workflow definitions; insert one into pgdispatch.workflow_definitions")
