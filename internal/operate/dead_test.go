@@ -57,7 +57,7 @@ func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
 	require.NoError(t, err)
 	settings, err := b.SetSettings(t.Context(), nil, nil, nil, "me")
 	require.NoError(t, err)
-	require.Equal(t, operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096}, settings)
+	require.Equal(t, operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096}, settings.Is)
 	change, err := b.SetRetention(t.Context(), nil, "me")
 	require.NoError(t, err)
 	require.Equal(t, operate.SettingsChange{

@@ -12,15 +12,8 @@ import (
 // SettingsChange is the settings after a change and before it.
 type SettingsChange struct{ Is, Was Settings }
 
-// SetSettings changes the settings whose argument is not nil, and returns all settings. The audit log records who.
-func (s *Store) SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (Settings,
-	error) {
-	change, err := s.ChangeSettings(ctx, maxClaims, paused, resultBytes, who)
-	return change.Is, err
-}
-
-// ChangeSettings is SetSettings, and also returns what the settings were.
-func (s *Store) ChangeSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int,
+// SetSettings changes the settings whose argument is not nil. The audit log records who.
+func (s *Store) SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int,
 	who string) (SettingsChange, error) {
 	return s.change(ctx, "change settings", sql.Text("settings_set"), maxClaims, paused, resultBytes, who)
 }

@@ -163,9 +163,9 @@ func parseSetting(name, text, who string) (func(context.Context, *operate.Store)
 		}
 		return func(ctx context.Context, s *operate.Store) (operate.SettingsChange, error) {
 			if name == "max-claims" {
-				return s.ChangeSettings(ctx, &n, nil, nil, who)
+				return s.SetSettings(ctx, &n, nil, nil, who)
 			}
-			return s.ChangeSettings(ctx, nil, nil, &n, who)
+			return s.SetSettings(ctx, nil, nil, &n, who)
 		}, nil
 	case "paused":
 		b, err := strconv.ParseBool(text)
@@ -173,7 +173,7 @@ func parseSetting(name, text, who string) (func(context.Context, *operate.Store)
 			return nil, fmt.Errorf("paused is %q: it must be true or false", text)
 		}
 		return func(ctx context.Context, s *operate.Store) (operate.SettingsChange, error) {
-			return s.ChangeSettings(ctx, nil, &b, nil, who)
+			return s.SetSettings(ctx, nil, &b, nil, who)
 		}, nil
 	case "retention", "dead-letter-retention":
 		keep, err := parseRetention(name, text)

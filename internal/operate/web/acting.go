@@ -14,7 +14,8 @@ import (
 // Changer makes the changes. Each writes who requested it into the log of changes, in the same statement.
 type Changer interface {
 	ChangeWorkspace(ctx context.Context, id, who, command string, c operate.WorkspaceChange) (operate.Change, error)
-	SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (operate.Settings, error)
+	SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (operate.SettingsChange,
+		error)
 	CancelItems(ctx context.Context, items []int64, who string) ([]int64, error)
 	RetryItems(ctx context.Context, items []int64, who string) ([]int64, error)
 	RequestStop(ctx context.Context, stop temporal.Stop) (string, error)

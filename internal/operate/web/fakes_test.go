@@ -98,11 +98,11 @@ func (f *fakeChanger) ChangeWorkspace(_ context.Context, id, who, command string
 	return operate.Change{"plan": {1, 2}}, err
 }
 
-func (f *fakeChanger) SetSettings(_ context.Context, maxClaims *int, paused *bool, _ *int, who string) (operate.Settings, error) {
+func (f *fakeChanger) SetSettings(_ context.Context, maxClaims *int, paused *bool, _ *int, who string) (operate.SettingsChange, error) {
 	if paused != nil {
-		return operate.Settings{}, f.call("settings paused %t by %s", *paused, who)
+		return operate.SettingsChange{}, f.call("settings paused %t by %s", *paused, who)
 	}
-	return operate.Settings{}, f.call("settings max-claims %d by %s", *maxClaims, who)
+	return operate.SettingsChange{}, f.call("settings max-claims %d by %s", *maxClaims, who)
 }
 
 func (f *fakeChanger) items(verb string, items []int64, who string) ([]int64, error) {
