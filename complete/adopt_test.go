@@ -54,7 +54,7 @@ func TestAdoptTakesOwnExecutionsThatAreNotWatched(t *testing.T) {
 	items := b.Dispatched(3)
 	require.ElementsMatch(t, []string{items[0].ExecutionID, items[2].ExecutionID}, adopted(t, b, 10, items[1].ExecutionID))
 	require.Empty(t, adopted(t, b, 10, items[0].ExecutionID, items[1].ExecutionID, items[2].ExecutionID))
-	require.Len(t, adopted(t, b, 2), 2, "at most so many, the oldest first")
+	require.Len(t, adopted(t, b, 2), 2, "up to the limit, the oldest first")
 }
 
 func TestAdoptLeavesWhatHasEnded(t *testing.T) {

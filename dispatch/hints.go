@@ -3,7 +3,7 @@ package dispatch
 import "sync"
 
 const (
-	// mostHints is how many hints are kept. A look finds the work of those that are dropped.
+	// mostHints is the maximum number of hints kept. The next look finds the work of dropped hints.
 	mostHints = 64
 	// longestHint is the maximum length in bytes of a payload that pgdispatch sends.
 	longestHint = 250

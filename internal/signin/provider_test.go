@@ -22,7 +22,7 @@ type provider struct {
 	*httptest.Server
 	t      *testing.T
 	key    *rsa.PrivateKey
-	claims map[string]any // of the next ID token; those that are nil are left out
+	claims map[string]any // of the next ID token; nil claims are omitted
 	asked  url.Values     // of the last authorization request
 	wrong  bool           // it signs with another key than it publishes
 }

@@ -265,7 +265,7 @@ func (f *filterFlags) read(ctx context.Context, store *operate.Store) (since, un
 	return since, until, f.resolve(ctx, store)
 }
 
-// resolve checks that the given names exist, and replaces those that are written with another case.
+// resolve checks that the given names exist and corrects their case.
 func (f *filterFlags) resolve(ctx context.Context, store *operate.Store) error {
 	workspaceKnown, definitionKnown, err := store.KnowsName(ctx, f.workspace, f.definition)
 	if err != nil {

@@ -50,7 +50,7 @@ func (r countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// show shows that so many items are done, at most so often.
+// show prints the progress, at limited intervals.
 func (m *meter) show(done int) {
 	interval := plainInterval
 	if m.terminal {

@@ -81,7 +81,7 @@ func (s Style) concern(c Concern) []string {
 	return lines
 }
 
-// wrapped breaks text between words, into lines of at most so many columns. A longer word has a line of its own.
+// wrapped breaks text between words into lines of at most the given width. A longer word has a line of its own.
 func wrapped(text string, columns int) []string {
 	var lines []string
 	line := ""
