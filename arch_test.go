@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,29 +29,33 @@ const (
 	// maxSQLFunctionLines is of a function as it is applied, with its parts.
 	maxSQLFunctionLines = 90
 	maxSQLColumns       = 150
+	maxColumns          = 120
 )
 
 // edges lists all imports between the product's packages. A new one is a decision.
 var edges = map[string][]string{
-	"claim":                   {"claim/schedule", "internal/postgres", "internal/temporal", "sql"},
-	"claim/schedule":          nil, // pure
-	"cmd/pgdispatch":          {"internal/config", "internal/operate/cli", "internal/replica", "internal/telemetry"},
-	"complete":                {"internal/postgres", "internal/temporal", "sql"},
-	"dispatch":                {"claim", "internal/postgres", "internal/temporal"},
-	"docs/clients":            nil,
-	"finish":                  {"internal/temporal"}, // for workers: as little as may be
-	"internal/config":         {"internal/postgres", "internal/temporal"},
-	"internal/local":          nil,
-	"internal/operate":        {"internal/postgres", "internal/temporal", "notify", "sql"},
-	"internal/operate/cli":    {"internal/config", "internal/operate", "internal/operate/doctor", "internal/operate/view", "internal/postgres", "internal/temporal", "sql/migrate"},
-	"internal/operate/doctor": {"internal/config", "internal/local", "internal/operate", "internal/operate/view", "internal/postgres", "notify", "sql/migrate"},
-	"internal/operate/view":   {"internal/operate"},
+	"claim":            {"claim/schedule", "internal/postgres", "internal/temporal", "sql"},
+	"claim/schedule":   nil, // pure
+	"cmd/pgdispatch":   {"internal/config", "internal/operate/cli", "internal/replica", "internal/telemetry"},
+	"complete":         {"internal/postgres", "internal/temporal", "sql"},
+	"dispatch":         {"claim", "internal/postgres", "internal/temporal"},
+	"docs/clients":     nil,
+	"finish":           {"internal/temporal"}, // for workers: as little as may be
+	"internal/config":  {"internal/postgres", "internal/temporal"},
+	"internal/local":   nil,
+	"internal/operate": {"internal/postgres", "internal/temporal", "notify", "sql"},
+	"internal/operate/cli": {"internal/config", "internal/operate", "internal/operate/doctor", "internal/operate/view",
+		"internal/postgres", "internal/temporal", "sql/migrate"},
+	"internal/operate/doctor": {"internal/config", "internal/local", "internal/operate", "internal/operate/view",
+		"internal/postgres", "notify", "sql/migrate"},
+	"internal/operate/view": {"internal/operate"},
 	"internal/operate/web": {"internal/operate", "internal/operate/view", "internal/postgres", "internal/signin",
 		"internal/temporal"},
 	"internal/postgres": {"internal/local"},
 	"internal/process":  nil,
 	// wires all of it
-	"internal/replica": {"claim", "complete", "dispatch", "internal/config", "internal/operate", "internal/operate/web", "internal/postgres",
+	"internal/replica": {"claim", "complete", "dispatch", "internal/config", "internal/operate", "internal/operate/web",
+		"internal/postgres",
 		"internal/signin", "internal/telemetry", "internal/temporal", "notify", "sql", "sql/migrate", "sweeper"},
 	"internal/storetest": {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},
 	"internal/signin":    nil,
@@ -120,7 +125,8 @@ func TestSQLStandsInSQLFiles(t *testing.T) {
 	t.Parallel()
 	for path, file := range parse(t, false) {
 		if sqlAllowed[path] != "" || strings.HasPrefix(path, "sql/sqltest/") ||
-			strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "test/bench/") || strings.HasPrefix(path, "test/mutants/") ||
+			strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "test/bench/") ||
+			strings.HasPrefix(path, "test/mutants/") ||
 			strings.HasPrefix(path, "docs/clients/") {
 			continue
 		}
@@ -155,6 +161,9 @@ func TestFilesAndFunctionsAreOfAReadableLength(t *testing.T) {
 			inFile, inFunction = maxTestFileLines, maxTestFunctionLines
 		}
 		require.LessOrEqual(t, file.lines(file.ast), inFile, path)
+		for n, line := range strings.Split(file.text, "\n") {
+			require.LessOrEqual(t, utf8.RuneCountInString(line), maxColumns, "%s: line %d", path, n+1)
+		}
 		for _, declaration := range file.ast.Decls {
 			if function, ok := declaration.(*ast.FuncDecl); ok {
 				require.LessOrEqual(t, file.lines(function), inFunction, "%s: %s", path, function.Name.Name)
@@ -169,11 +178,13 @@ func TestEverythingExportedIsDocumented(t *testing.T) {
 		for _, declaration := range file.ast.Decls {
 			switch d := declaration.(type) {
 			case *ast.FuncDecl:
-				require.False(t, d.Name.IsExported() && d.Doc == nil && isExportedReceiver(d), "%s: %s has no comment", path, d.Name.Name)
+				require.False(t, d.Name.IsExported() && d.Doc == nil && isExportedReceiver(d), "%s: %s has no comment", path,
+					d.Name.Name)
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
 					if typeSpec, ok := spec.(*ast.TypeSpec); ok {
-						require.False(t, typeSpec.Name.IsExported() && d.Doc == nil && typeSpec.Doc == nil, "%s: %s has no comment", path, typeSpec.Name.Name)
+						require.False(t, typeSpec.Name.IsExported() && d.Doc == nil && typeSpec.Doc == nil, "%s: %s has no comment", path,
+							typeSpec.Name.Name)
 					}
 				}
 			}
@@ -198,7 +209,9 @@ func TestNoTestSleepsOutsideABubble(t *testing.T) {
 	files := parse(t, true)
 	bubbles := map[string]bool{} // packages whose loops are tested in bubbles
 	for path, file := range files {
-		if slices.ContainsFunc(file.ast.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` }) {
+		if slices.ContainsFunc(file.ast.Imports, func(i *ast.ImportSpec) bool {
+			return i.Path.Value == `"testing/synctest"`
+		}) {
 			bubbles[filepath.Dir(path)] = true
 		}
 	}
@@ -220,7 +233,8 @@ func statements(t *testing.T) map[string]string {
 	require.NoError(t, err)
 	folders := map[string]string{}
 	for _, path := range files {
-		if folder := filepath.Base(filepath.Dir(path)); !slices.Contains([]string{"functions", "parts", "schema", "tables"}, folder) {
+		if folder := filepath.Base(filepath.Dir(path)); !slices.Contains([]string{"functions", "parts", "schema", "tables"},
+			folder) {
 			folders[strings.TrimSuffix(filepath.Base(path), ".sql")] = folder
 		}
 	}
@@ -233,7 +247,8 @@ func TestStatementsAreShortAndSayWhatTheyMove(t *testing.T) {
 	for verb, folder := range statements(t) {
 		lines := strings.Split(strings.TrimSpace(sql.Text(verb)), "\n")
 		require.LessOrEqual(t, len(lines), 40, "%s/%s", folder, verb)
-		require.Regexp(t, `^-- (reads|writes,? [a-z_ ,]+|[A-Z]+ -> [A-Z, ]+(; [A-Z]+ -> [A-Z, ]+)*)$`, lines[0], "%s/%s", folder, verb)
+		require.Regexp(t, `^-- (reads|writes,? [a-z_ ,]+|[A-Z]+ -> [A-Z, ]+(; [A-Z]+ -> [A-Z, ]+)*)$`, lines[0], "%s/%s",
+			folder, verb)
 	}
 }
 

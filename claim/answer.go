@@ -89,8 +89,9 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 	st := a.standing
 	ofLevel, ofLane, repeated := a.taken()
 	answer := schedule.Answer{
-		Paused: st.Paused, Limited: len(namespaces) > 0, Room: st.Room, Leased: st.Tokens, Last: st.LastToken, Repeated: repeated,
-		Lanes: make([]schedule.Standing, len(p.Entries)),
+		Paused: st.Paused, Limited: len(namespaces) > 0, Room: st.Room, Leased: st.Tokens, Last: st.LastToken,
+		Repeated: repeated,
+		Lanes:    make([]schedule.Standing, len(p.Entries)),
 	}
 	if st.Epoch != nil {
 		answer.Epoch = schedule.Epoch(*st.Epoch)
@@ -118,7 +119,8 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 	return answer
 }
 
-// of returns how the nth entry's workspace stands, after taken of its items at this level and ofLane of all were claimed.
+// of returns how the nth entry's workspace stands, after taken of its items at this level and ofLane of all were
+// claimed.
 func (st *standing) of(n int, e schedule.Entry, taken, ofLane int) schedule.Standing {
 	l := schedule.Standing{
 		Granted: st.Grants[n], Taken: taken, Held: st.Holders[n] + ofLane, Limit: st.Limits[n], Paused: st.Pauses[n],

@@ -203,7 +203,8 @@ func (s *Store) ids(ctx context.Context, verb, statement string, args ...any) ([
 // aroundLocks calls do, which returns the IDs of the items it updated. If do times out on a locked row, aroundLocks
 // calls it again without the locked rows: a forgotten transaction that locks one row must not cost other items their
 // leases. If all rows are locked it returns an error, because a retry may succeed.
-func aroundLocks[T any](ctx context.Context, s *Store, items []T, id func(T) int64, do func([]T) ([]int64, error)) ([]int64, error) {
+func aroundLocks[T any](ctx context.Context, s *Store, items []T, id func(T) int64,
+	do func([]T) ([]int64, error)) ([]int64, error) {
 	moved, err := do(items)
 	if !postgres.HasCode(err, postgres.LockNotAvailable) {
 		return moved, err

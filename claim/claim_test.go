@@ -15,9 +15,12 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Store.Namespace = "shop"
-	b.Execute("update pgdispatch.workflow_definitions set start_options = '{}', max_attempts = 7, execution_timeout = '1 month 2 days 3.5 seconds'")
-	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority, traceparent)
-		select workspace_id, id, '{"n": 1e400, "ü": "\\"}', 3, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' from pgdispatch.workflow_definitions`)
+	b.Execute("update pgdispatch.workflow_definitions " +
+		"set start_options = '{}', max_attempts = 7, execution_timeout = '1 month 2 days 3.5 seconds'")
+	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority,
+		traceparent)
+		select workspace_id, id, '{"n": 1e400, "ü": "\\"}', 3, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+			from pgdispatch.workflow_definitions`)
 	// A failed first attempt that may have been sent leaves its marks.
 	batch, err := b.Claim(t.Context(), 1)
 	require.NoError(t, err)
@@ -31,19 +34,22 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 
 	want := Item{
 		ID: first.ID, Token: first.Token + 1,
-		ExecutionID:                 sqltest.Scalar[string](b.Shop, "select execution_id::text from pgdispatch.workflow_execution_queue"),
-		WorkspaceID:                 b.Shop.Shop,
-		WorkflowDefinitionID:        sqltest.Scalar[string](b.Shop, "select id::text from pgdispatch.workflow_definitions"),
-		WorkflowDefinitionVersionID: sqltest.Scalar[string](b.Shop, "select id::text from pgdispatch.workflow_definition_versions"),
-		Namespace:                   "shop",
-		WorkflowType:                "Order",
-		TaskQueue:                   "orders",
-		ExecutionTimeout:            32*24*time.Hour + 3500*time.Millisecond,
-		NodeIDs:                     []byte(`["n1", "n2"]`),
-		Params:                      []byte(sqltest.Scalar[string](b.Shop, "select params::text from pgdispatch.workflow_execution_queue")),
-		Traceparent:                 "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		StartOptions:                []byte("{}"),
-		AttemptCount:                2, FailureCount: 1, MaxAttempts: 7,
+		ExecutionID: sqltest.Scalar[string](b.Shop,
+			"select execution_id::text from pgdispatch.workflow_execution_queue"),
+		WorkspaceID:          b.Shop.Shop,
+		WorkflowDefinitionID: sqltest.Scalar[string](b.Shop, "select id::text from pgdispatch.workflow_definitions"),
+		WorkflowDefinitionVersionID: sqltest.Scalar[string](b.Shop,
+			"select id::text from pgdispatch.workflow_definition_versions"),
+		Namespace:        "shop",
+		WorkflowType:     "Order",
+		TaskQueue:        "orders",
+		ExecutionTimeout: 32*24*time.Hour + 3500*time.Millisecond,
+		NodeIDs:          []byte(`["n1", "n2"]`),
+		Params: []byte(
+			sqltest.Scalar[string](b.Shop, "select params::text from pgdispatch.workflow_execution_queue")),
+		Traceparent:  "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		StartOptions: []byte("{}"),
+		AttemptCount: 2, FailureCount: 1, MaxAttempts: 7,
 		OutcomeUnknown: true, UnansweredFor: item.UnansweredFor,
 		Waited: item.Waited, Startable: item.Waited, Deadline: item.Deadline, Priority: 3,
 	}
@@ -63,10 +69,11 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 func TestItemThatCannotBeStartedSaysWhy(t *testing.T) {
 	t.Parallel()
 	for problem, breakIt := range map[string]string{
-		string(NoWorkspace):                                           "delete from pgdispatch.workspaces",
-		"workflow definition not found":                               "delete from pgdispatch.workflow_definitions",
-		"workflow definition has no version":                          "delete from pgdispatch.workflow_definition_versions",
-		"holder lost three times, the last time with this item alone": "update pgdispatch.workflow_execution_queue set lost_lease_count = 3",
+		string(NoWorkspace):                  "delete from pgdispatch.workspaces",
+		"workflow definition not found":      "delete from pgdispatch.workflow_definitions",
+		"workflow definition has no version": "delete from pgdispatch.workflow_definition_versions",
+		"holder lost three times, the last time with this item alone": "update pgdispatch.workflow_execution_queue " +
+			"set lost_lease_count = 3",
 	} {
 		t.Run(problem, func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +84,8 @@ func TestItemThatCannotBeStartedSaysWhy(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, batch.Items, 1)
 			require.Equal(t, Problem(problem), batch.Items[0].Problem)
-			ids, err := b.Settle(t.Context(), Fail, []Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, Error: problem}})
+			ids, err := b.Settle(t.Context(), Fail,
+				[]Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, Error: problem}})
 			require.NoError(t, err)
 			require.Len(t, ids, 1)
 		})
@@ -111,7 +119,8 @@ func TestBatchSaysWhetherAndWhenToLookAgain(t *testing.T) {
 	require.True(t, capped.Capped)
 	require.True(t, capped.More)
 
-	b.Execute("update pgdispatch.workflow_execution_queue set run_at = clock_timestamp() + interval '1 hour' where status = 'PENDING'")
+	b.Execute("update pgdispatch.workflow_execution_queue set run_at = clock_timestamp() + interval '1 hour' " +
+		"where status = 'PENDING'")
 	later := look(3)
 	require.Empty(t, later.Items)
 	require.InDelta(t, time.Hour, later.LookAgainIn, float64(time.Minute))
@@ -148,7 +157,8 @@ func TestBatchNamesAWorkspaceAtItsLimitOnceUntilItHasRoomAgain(t *testing.T) {
 	require.Empty(t, full(), "it was said")
 	_, err := b.Finish(t.Context(), items[0].ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
-	require.Equal(t, []Full{{WorkspaceID: b.Shop.Shop, Active: 2, Limit: 2}}, full(), "it took the slot, and is full again")
+	require.Equal(t, []Full{{WorkspaceID: b.Shop.Shop, Active: 2, Limit: 2}}, full(),
+		"it took the slot, and is full again")
 }
 
 func ptr[T any](value T) *T { return &value }
@@ -167,7 +177,9 @@ func TestDeadlineIsNotLaterThanTheLeaseInTheDatabase(t *testing.T) {
 		batch, _ := b.Claim(context.Background(), 1)
 		answer <- batch
 	}()
-	for sqltest.Scalar[int](b.Shop, "select count(*) from pg_locks where not granted and relation = 'pgdispatch.claim_lock'::regclass and database = (select oid from pg_database where datname = current_database())") == 0 {
+	for sqltest.Scalar[int](b.Shop,
+		"select count(*) from pg_locks where not granted and relation = 'pgdispatch.claim_lock'::regclass "+
+			"and database = (select oid from pg_database where datname = current_database())") == 0 {
 	}
 	released := time.Now()
 	require.NoError(t, other.Commit(t.Context()))

@@ -30,7 +30,8 @@ func (s *Store) Claim(ctx context.Context, atMost int) (Batch, error) {
 // no-op.
 //
 // This replica's in-memory schedule decides what to ask for. It does not ask for items that it knows not to exist.
-func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted Wanted) (batch Batch, settled []int64, err error) {
+func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
+	wanted Wanted) (batch Batch, settled []int64, err error) {
 	m := &s.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,7 +47,8 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted
 	ctx, cancel := postgres.Bound(ctx, claimTimeout, claimVerb)
 	defer cancel()
 	m.reopen(wanted.Namespaces)
-	want := schedule.Want{Free: wanted.AtMost, Holding: wanted.Holding, Limited: len(wanted.Namespaces) > 0, Careful: m.careful()}
+	want := schedule.Want{Free: wanted.AtMost, Holding: wanted.Holding, Limited: len(wanted.Namespaces) > 0,
+		Careful: m.careful()}
 	proposal := m.schedule.Propose(m.now(), want)
 	switch {
 	case !proposal.Empty():
@@ -62,7 +64,8 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted
 			err = s.claimAround(ctx, wanted, want, err, &batch)
 		}
 	case len(started) > 0:
-		if settled, err = s.settle(ctx, Dispatched, started); postgres.IsRefused(err) || postgres.HasCode(err, postgres.LockNotAvailable) {
+		if settled, err = s.settle(ctx, Dispatched, started); postgres.IsRefused(err) ||
+			postgres.HasCode(err, postgres.LockNotAvailable) {
 			err = fmt.Errorf("%w: %w", ErrApart, err)
 		}
 	}
@@ -72,7 +75,8 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement, wanted
 	now := m.now()
 	batch.Arrived, batch.Paused = m.arrived, m.schedule.Paused()
 	for _, f := range m.schedule.Full(now) {
-		batch.AtCapacity = append(batch.AtCapacity, Full{WorkspaceID: uuid.UUID(f.Lane).String(), Active: f.Active, Limit: f.Limit})
+		batch.AtCapacity = append(batch.AtCapacity,
+			Full{WorkspaceID: uuid.UUID(f.Lane).String(), Active: f.Active, Limit: f.Limit})
 	}
 	batch.More, batch.Capped = m.schedule.Ready(now), m.schedule.Capped()
 	if next := m.schedule.Next(now); !next.IsZero() {
@@ -102,7 +106,8 @@ func (m *memory) reopen(namespaces map[string]int) {
 
 // send settles and claims, and applies the answer to the memory. If head is not nil, send sets it to the item that a
 // claim of a single item was about to take, even if that claim fails.
-func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p schedule.Proposal, head *refusedHead, batch *Batch) (settled []int64, err error) {
+func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p schedule.Proposal, head *refusedHead,
+	batch *Batch) (settled []int64, err error) {
 	m := &s.memory
 	asked := time.Now()
 	statements := &pgx.Batch{}
@@ -171,12 +176,14 @@ func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {
 		epoch = &id
 	}
 	return []any{s.Owner, s.Lease, s.watcher(p.AtMost), epoch, p.AtMost, p.Unanswered, p.Alone, p.Leased.Held, p.Leased.To,
-		lanes, priorities, items, due, ids, floors, held, heldTo, s.memory.careful(), postgres.OrNull(s.Namespace), namespaces, allowed}
+		lanes, priorities, items, due, ids, floors, held, heldTo, s.memory.careful(), postgres.OrNull(s.Namespace),
+		namespaces, allowed}
 }
 
 // apply stores the answer to a proposal in the memory and in the batch.
 func (m *memory) apply(p schedule.Proposal, wanted Wanted, answer claimAnswer, asked time.Time, batch *Batch) {
-	if p.Epoch != (schedule.Epoch{}) && (answer.standing.Epoch == nil || schedule.Epoch(*answer.standing.Epoch) != p.Epoch) {
+	if p.Epoch != (schedule.Epoch{}) &&
+		(answer.standing.Epoch == nil || schedule.Epoch(*answer.standing.Epoch) != p.Epoch) {
 		m.seen = "" // a crash may also have lost transactions, whose IDs are then reused
 	}
 	m.tell(answer.standing.At, asked)

@@ -125,7 +125,8 @@ func TestPoisonAmongManyClaimersHarmsNobodyElse(t *testing.T) {
 		require.EqualValues(t, 3, died.Load(), "of item %d", id)
 	}
 	require.Equal(t, []int64{1, 7, items + 1}, sqltest.Scalar[[]int64](c.Shop,
-		"select array_agg(id order by id) from pgdispatch.workflow_execution_queue where status = 'FAILED'"), "and of no other")
+		"select array_agg(id order by id) from pgdispatch.workflow_execution_queue where status = 'FAILED'"),
+		"and of no other")
 	c.requireNoLimitPassed(limitOf)
 }
 
@@ -250,7 +251,8 @@ type move struct {
 func (c *claimers) requireNoLimitPassed(limitOf map[string]int) {
 	c.t.Helper()
 	// Slots freed at an instant count before slots taken at it.
-	rows, err := c.Conns.Query(c.t.Context(), `select item_id, workspace_id::text, status, held_before, holds_slot, token from public.audit
+	rows, err := c.Conns.Query(c.t.Context(), `select item_id, workspace_id::text, status, held_before, holds_slot, token
+		from public.audit
 		order by pg_xact_commit_timestamp(xmin), status = 'CLAIMED', n`)
 	require.NoError(c.t, err)
 	moves, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m move, err error) {
@@ -280,7 +282,8 @@ func (c *claimers) requireNoLimitPassed(limitOf map[string]int) {
 		require.LessOrEqual(c.t, len(leased), maxClaims, "W is passed")
 		require.LessOrEqual(c.t, active[m.workspaceID], limitOf[m.workspaceID], "a workspace's limit is passed")
 	}
-	c.t.Logf("%d claims, %d moves, at most %d leased at once, at most active %v", c.moved.Load(), len(moves), mostLeased, most)
+	c.t.Logf("%d claims, %d moves, at most %d leased at once, at most active %v", c.moved.Load(), len(moves), mostLeased,
+		most)
 	require.Equal(c.t, maxClaims, mostLeased, "the test did not reach W")
 	for id, limit := range limitOf {
 		if limit <= 5 {

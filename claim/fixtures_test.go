@@ -34,7 +34,8 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, Shop: sqltest.NewShop(t)}
 	b.Store = b.replica("a")
-	b.operators, b.ends, b.sweeps = &operators{DB: b.Conns}, &ends{DB: b.Conns, Owner: "a"}, &sweeps{DB: b.Conns, Owner: "a"}
+	b.operators, b.ends, b.sweeps = &operators{DB: b.Conns}, &ends{DB: b.Conns, Owner: "a"},
+		&sweeps{DB: b.Conns, Owner: "a"}
 	return b
 }
 
@@ -58,7 +59,8 @@ func (b *bench) dispatched(store *Store, items int) []Item {
 	b.t.Helper()
 	claimed := b.claimed(store, items)
 	for _, item := range claimed {
-		ids, err := store.Settle(b.t.Context(), Dispatched, []Settlement{{ID: item.ID, Token: item.Token, RunID: "run-" + item.ExecutionID}})
+		ids, err := store.Settle(b.t.Context(), Dispatched,
+			[]Settlement{{ID: item.ID, Token: item.Token, RunID: "run-" + item.ExecutionID}})
 		require.NoError(b.t, err)
 		require.Equal(b.t, []int64{item.ID}, ids)
 	}
@@ -73,7 +75,8 @@ func (b *bench) expire(items ...Item) {
 
 // settlementOf is a settlement with everything that any verb stores.
 func settlementOf(item Item, verb Verb) Settlement {
-	return Settlement{Verb: verb, ID: item.ID, Token: item.Token, RunID: "run", Error: "boom", Delay: time.Hour, Unknown: true}
+	return Settlement{Verb: verb, ID: item.ID, Token: item.Token, RunID: "run", Error: "boom", Delay: time.Hour,
+		Unknown: true}
 }
 
 var verbs = []Verb{Dispatched, Retry, Release, Fail}

@@ -18,14 +18,17 @@ func TestHeartbeatKeepsALeaseAndNothingElse(t *testing.T) {
 	b := newBench(t)
 	items := b.claimed(b.Store, 4)
 	live, expired, settled, renamed := items[0], items[1], items[2], items[3]
-	b.Execute("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp() + interval '2 seconds' where id = $1", live.ID)
+	b.Execute(
+		"update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp() + interval '2 seconds' "+
+			"where id = $1", live.ID)
 	b.expire(expired)
 	_, err := b.Settle(t.Context(), Release, []Settlement{settlementOf(settled, Release)})
 	require.NoError(t, err)
 	before := b.Row(expired.ID)
 
-	ids, err := b.Heartbeat(t.Context(), []Held{{live.ID, live.Token}, {expired.ID, expired.Token}, {settled.ID, settled.Token},
-		{renamed.ID, renamed.Token - 1}})
+	ids, err := b.Heartbeat(t.Context(),
+		[]Held{{live.ID, live.Token}, {expired.ID, expired.Token}, {settled.ID, settled.Token},
+			{renamed.ID, renamed.Token - 1}})
 	require.NoError(t, err)
 	require.Equal(t, []int64{live.ID}, ids)
 	require.True(t, sqltest.Scalar[bool](b.Shop, `select lease_expires_at > clock_timestamp() + interval '20 seconds'
@@ -49,7 +52,8 @@ func TestSweepRequeuesWhatExpiredAndNothingElse(t *testing.T) {
 	require.Equal(t, alive, b.Row(items[1].ID))
 	require.Equal(t, "PENDING", b.Status(items[3].ID))
 	require.Equal(t, "DISPATCHED", b.Status(running.ID))
-	require.Equal(t, "lost=1 attempts=1 failures=0 unknown=true slot=true error=lease of a expired", sqltest.Scalar[string](b.Shop, `
+	require.Equal(t, "lost=1 attempts=1 failures=0 unknown=true slot=true error=lease of a expired",
+		sqltest.Scalar[string](b.Shop, `
 		select 'lost=' || lost_lease_count || ' attempts=' || attempt_count || ' failures=' || failure_count || ' unknown='
 			|| outcome_unknown || ' slot=' || (stage in ('HOLDS', 'DOUBT')) || ' error=' || last_error
 		from pgdispatch.workflow_execution_queue where id = $1`, items[0].ID), "its owner may have started it")
@@ -101,8 +105,12 @@ func TestSweepersAtOnceCountNothingTwice(t *testing.T) {
 	}
 	sweepers.Wait()
 	require.EqualValues(t, items, requeued.Load())
-	require.Equal(t, items, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.workflow_execution_queue where lost_lease_count = 1 and lease_token > $1", claimed[items-1].Token))
-	require.Equal(t, items, sqltest.Scalar[int](b.Shop, "select count(distinct lease_token) from pgdispatch.workflow_execution_queue"))
+	require.Equal(t, items,
+		sqltest.Scalar[int](b.Shop,
+			"select count(*) from pgdispatch.workflow_execution_queue where lost_lease_count = 1 and lease_token > $1",
+			claimed[items-1].Token))
+	require.Equal(t, items,
+		sqltest.Scalar[int](b.Shop, "select count(distinct lease_token) from pgdispatch.workflow_execution_queue"))
 }
 
 func TestReleaseOwnedGivesBackOnlyWhatTheReplicaStillHolds(t *testing.T) {
@@ -118,7 +126,9 @@ func TestReleaseOwnedGivesBackOnlyWhatTheReplicaStillHolds(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, released, 2)
 	for _, item := range own {
-		require.Equal(t, "PENDING attempts=0 slot=true", sqltest.Scalar[string](b.Shop, `select status || ' attempts=' || attempt_count || ' slot=' || (stage in ('HOLDS', 'DOUBT'))
+		require.Equal(t, "PENDING attempts=0 slot=true",
+			sqltest.Scalar[string](b.Shop, `select status || ' attempts=' || attempt_count || ' slot='
+				|| (stage in ('HOLDS', 'DOUBT'))
 			from pgdispatch.workflow_execution_queue where id = $1`, item.ID), "it may have been started")
 	}
 	require.Equal(t, "CLAIMED", b.Status(expired.ID), "the sweeper's")

@@ -15,8 +15,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// truths are the receipts that answers have brought: promises of Postgres, the only thing that a memory must not make up. They are true
-// for every store as long as their epoch is, and an old one is as true as the last.
+// truths are the receipts that answers have brought: promises of Postgres, the only thing that a memory must not make
+// up. They are true for every store as long as their epoch is, and an old one is as true as the last.
 type truths struct {
 	mu     sync.Mutex
 	lanes  map[schedule.Epoch]map[schedule.Lane][]schedule.Receipt
@@ -84,7 +84,8 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 	c.Execute(audit)
 	c.open.Store(int64(len(limits) * items))
 	numbers := sqltest.Scalar[[]int64](c.Shop, "select array_agg(w.wake_number) from pgdispatch.workspaces w")
-	told := &truths{lanes: map[schedule.Epoch]map[schedule.Lane][]schedule.Receipt{}, leased: map[schedule.Epoch][]schedule.Receipt{}}
+	told := &truths{lanes: map[schedule.Epoch]map[schedule.Lane][]schedule.Receipt{},
+		leased: map[schedule.Epoch][]schedule.Receipt{}}
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -156,7 +157,9 @@ func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
 	l.lies++
 	l.lie()
 	if rand.N(2) == 0 {
-		batch, _, err = l.SettleAndClaim(ctx, nil, Wanted{AtMost: 1 + rand.N(8), Holding: rand.N(3), Named: []string{l.garbage()}, Look: rand.N(2) == 0, Quiet: rand.N(2) == 0})
+		batch, _, err = l.SettleAndClaim(ctx, nil,
+			Wanted{AtMost: 1 + rand.N(8), Holding: rand.N(3), Named: []string{l.garbage()}, Look: rand.N(2) == 0,
+				Quiet: rand.N(2) == 0})
 		return batch, err
 	}
 	m.mu.Lock()
@@ -172,7 +175,8 @@ func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
 func (l *liar) lie() {
 	m := &l.memory
 	for range rand.N(6) {
-		c := schedule.Change{Lane: l.lane(), Number: rand.Int64N(9), Waits: rand.N(2) == 0, Priority: rand.N(203) - 101, Due: l.when(), Items: rand.N(1000)}
+		c := schedule.Change{Lane: l.lane(), Number: rand.Int64N(9), Waits: rand.N(2) == 0, Priority: rand.N(203) - 101,
+			Due: l.when(), Items: rand.N(1000)}
 		switch rand.N(6) {
 		case 0:
 			m.schedule.LearnAll()
@@ -190,7 +194,8 @@ func (l *liar) lie() {
 			for range p.Entries {
 				from := l.place()
 				a.Lanes = append(a.Lanes, schedule.Standing{Granted: rand.N(9), Taken: rand.N(9), Held: rand.N(9), Limit: rand.N(9),
-					Paused: rand.N(2) == 0, Next: &from, Bound: rand.N(2) == 0, RetryIn: rand.N(2 * time.Millisecond), PassedOver: rand.N(2) == 0})
+					Paused: rand.N(2) == 0, Next: &from, Bound: rand.N(2) == 0, RetryIn: rand.N(2 * time.Millisecond),
+					PassedOver: rand.N(2) == 0})
 			}
 			p.Leased, a.Epoch = schedule.Receipt{}, schedule.Epoch{} // of no epoch: all receipts are forgotten
 			m.schedule.Apply(m.now(), p, a)
@@ -209,7 +214,9 @@ func (l *liar) invent(p *schedule.Proposal) {
 		}
 	}
 	for range rand.N(5) {
-		p.Entries = append(p.Entries, schedule.Entry{Lane: l.lane(), Priority: []int{0, 1, 2, rand.N(400) - 200}[rand.N(4)], Items: rand.N(1000), From: l.place()})
+		p.Entries = append(p.Entries,
+			schedule.Entry{Lane: l.lane(), Priority: []int{0, 1, 2, rand.N(400) - 200}[rand.N(4)], Items: rand.N(1000),
+				From: l.place()})
 	}
 	rand.Shuffle(len(p.Entries), func(a, b int) { p.Entries[a], p.Entries[b] = p.Entries[b], p.Entries[a] })
 	l.truths.mix(p)
@@ -236,7 +243,8 @@ func (l *liar) place() schedule.Position {
 // garbage is what anybody may send as a notification.
 func (l *liar) garbage() string {
 	return pick([]string{
-		",,,", "x", "0", "1", "2:", "3:0", "4:0:x", "5:999:0", "1:2:3:4", "1:0:9223372036854775807", "2:0:-9223372036854775808",
+		",,,", "x", "0", "1", "2:", "3:0", "4:0:x", "5:999:0", "1:2:3:4", "1:0:9223372036854775807",
+		"2:0:-9223372036854775808",
 		"99999999999999999999", "-1:0:0", "3:-100:1", "\x00", "1,2,3,4,5,6",
 		fmt.Sprintf("%d", pick(l.numbers)),
 		fmt.Sprintf("%d:%d:%d", pick(l.numbers), rand.N(9)-4, l.when().UnixMicro()),

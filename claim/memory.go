@@ -194,7 +194,8 @@ func (s *Store) readWaiting(ctx context.Context) (found []waiting, all []schedul
 		return nil, nil, err
 	}
 	if len(found) == 0 {
-		return nil, nil, errors.New("load waiting items: pgdispatch.settings has no row: run `insert into pgdispatch.settings default values`")
+		return nil, nil, errors.New(
+			"load waiting items: pgdispatch.settings has no row: run `insert into pgdispatch.settings default values`")
 	}
 	all = make([]schedule.Waiting, 0, len(found))
 	for _, r := range found {

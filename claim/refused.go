@@ -85,7 +85,8 @@ func (s *Store) park(ctx context.Context, head refusedHead, why error, batch *Ba
 	if err != nil {
 		return err
 	}
-	batch.Parked = append(batch.Parked, Parked{ID: head.ID, WorkspaceID: uuid.UUID(head.Lane).String(), New: isNew, Err: why})
+	batch.Parked = append(batch.Parked,
+		Parked{ID: head.ID, WorkspaceID: uuid.UUID(head.Lane).String(), New: isNew, Err: why})
 	m := &s.memory
 	if m.parked == nil {
 		m.parked = map[schedule.Lane]int{}

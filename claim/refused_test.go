@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// poison adds a user-defined trigger that rejects updates of items whose idempotency key begins with "poison" if the condition holds.
+// poison adds a user-defined trigger that rejects updates of items whose idempotency key begins with "poison" if the
+// condition holds.
 func (b *bench) poison(when string) {
 	b.t.Helper()
 	b.Execute(`create function public.audit() returns trigger language plpgsql as $$ begin
@@ -21,8 +22,10 @@ func (b *bench) poison(when string) {
 // marked enqueues an item of a workspace with that key, ahead of its other items.
 func (b *bench) marked(workspace, key string) int64 {
 	b.t.Helper()
-	return sqltest.Scalar[int64](b.Shop, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key, run_at)
-		select d.workspace_id, d.id, $2, now() - interval '1 hour' from pgdispatch.workflow_definitions d where d.workspace_id = $1::uuid returning id`, workspace, key)
+	return sqltest.Scalar[int64](b.Shop, `insert into pgdispatch.workflow_execution_queue (workspace_id,
+		workflow_definition_id, idempotency_key, run_at)
+		select d.workspace_id, d.id, $2, now() - interval '1 hour' from pgdispatch.workflow_definitions d
+			where d.workspace_id = $1::uuid returning id`, workspace, key)
 }
 
 func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
@@ -94,8 +97,10 @@ func TestAWorkspaceOfItemsThatAreRefusedHoldsUpNoOther(t *testing.T) {
 	b := newBench(t)
 	other := b.NewWorkspace("other", 100)
 	b.poison("new.status = 'CLAIMED'")
-	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key, run_at)
-		select d.workspace_id, d.id, 'poison' || n, now() - interval '1 hour' from pgdispatch.workflow_definitions d, generate_series(1, 100) n
+	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key,
+		run_at)
+		select d.workspace_id, d.id, 'poison' || n, now() - interval '1 hour'
+			from pgdispatch.workflow_definitions d, generate_series(1, 100) n
 		where d.workspace_id = $1::uuid`, b.Shop.Shop)
 	b.Insert(other, 20)
 	claimed, calls := 0, 0
@@ -137,13 +142,16 @@ func TestAnExpiredLeaseThatIsRefusedKeepsNoOther(t *testing.T) {
 	b := newBench(t)
 	id := b.marked(b.Shop.Shop, "poison")
 	b.claimed(b.Store, 4)
-	b.Execute("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp() - interval '1 ms' where status = 'CLAIMED'")
+	b.Execute("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp() - interval '1 ms' " +
+		"where status = 'CLAIMED'")
 	b.poison("new.status = 'PENDING'")
 	swept, err := b.Sweep(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, 3, swept.Requeued)
-	require.Contains(t, sqltest.Scalar[string](b.Shop, "select error from pgdispatch.parked_items where item_id = $1", id), "its expired lease cannot be ended: audit says no")
-	require.Equal(t, "CLAIMED", sqltest.Scalar[string](b.Shop, "select status from pgdispatch.workflow_execution_queue where id = $1", id))
+	require.Contains(t, sqltest.Scalar[string](b.Shop, "select error from pgdispatch.parked_items where item_id = $1", id),
+		"its expired lease cannot be ended: audit says no")
+	require.Equal(t, "CLAIMED",
+		sqltest.Scalar[string](b.Shop, "select status from pgdispatch.workflow_execution_queue where id = $1", id))
 }
 
 // An error that affects every row is not the fault of one item.

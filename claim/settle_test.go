@@ -25,11 +25,13 @@ func TestSettleMovesTheItem(t *testing.T) {
 			ids, err := b.Settle(t.Context(), verb, []Settlement{settlementOf(item, verb)})
 			require.NoError(t, err)
 			require.Equal(t, []int64{item.ID}, ids)
-			require.Equal(t, want, sqltest.Scalar[string](b.Shop, `select q.status || ' attempts=' || q.attempt_count || ' failures=' || q.failure_count
+			require.Equal(t, want, sqltest.Scalar[string](b.Shop, `select q.status || ' attempts=' || q.attempt_count
+				|| ' failures=' || q.failure_count
 				|| ' unknown=' || q.outcome_unknown || ' error=' || coalesce(q.last_error, '') || ' execution=' || e.status
 				|| ' run=' || coalesce(e.run_id, '') || ' watcher=' || coalesce(e.watcher, '')
 				from pgdispatch.workflow_execution_queue q join pgdispatch.workflow_executions e on e.id = q.execution_id`))
-			waits := sqltest.Scalar[bool](b.Shop, "select run_at > clock_timestamp() + interval '59 minutes' from pgdispatch.workflow_execution_queue")
+			waits := sqltest.Scalar[bool](b.Shop,
+				"select run_at > clock_timestamp() + interval '59 minutes' from pgdispatch.workflow_execution_queue")
 			require.Equal(t, verb == Retry, waits)
 		})
 	}
@@ -90,7 +92,9 @@ func TestSettleReportsExactlyWhatItMoved(t *testing.T) {
 	ids, err := b.Settle(t.Context(), Dispatched, batch)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []int64{items[0].ID, items[2].ID, items[3].ID, items[4].ID}, ids)
-	require.Equal(t, 4, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.workflow_executions where run_id = 'run-' || id"), "each its own")
+	require.Equal(t, 4,
+		sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.workflow_executions where run_id = 'run-' || id"),
+		"each its own")
 }
 
 func TestSettleOfNothingAndOfAnUnknownVerb(t *testing.T) {
@@ -127,7 +131,8 @@ func TestEndIsRecordedOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, first)
 	require.Equal(t, "FAILED", b.Status(item.ID))
-	require.Equal(t, "enough \uFFFD of it", sqltest.Scalar[string](b.Shop, "select last_error from pgdispatch.workflow_execution_queue"))
+	require.Equal(t, "enough \uFFFD of it",
+		sqltest.Scalar[string](b.Shop, "select last_error from pgdispatch.workflow_execution_queue"))
 	before := b.Row(item.ID)
 	first, err = b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
@@ -157,11 +162,15 @@ func TestEndOfAnItemThatIsStillClaimedIsKeptForItsSettle(t *testing.T) {
 func TestAnyCleanErrorCanBeStored(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for name, text := range map[string]string{"NUL": "a\x00b", "not UTF-8": "a\xff\xc3(b", "lines": "a\r\nb", "long": strings.Repeat("日", 3000)} {
+	for name, text := range map[string]string{"NUL": "a\x00b", "not UTF-8": "a\xff\xc3(b", "lines": "a\r\nb",
+		"long": strings.Repeat("日", 3000)} {
 		item := b.claimed(b.Store, 1)[0]
-		ids, err := b.Settle(t.Context(), Fail, []Settlement{{ID: item.ID, Token: item.Token, Error: text, Delay: time.Second}})
+		ids, err := b.Settle(t.Context(), Fail,
+			[]Settlement{{ID: item.ID, Token: item.Token, Error: text, Delay: time.Second}})
 		require.NoError(t, err, name)
 		require.Len(t, ids, 1, name)
-		require.Equal(t, postgres.Clean(text), sqltest.Scalar[string](b.Shop, "select last_error from pgdispatch.workflow_execution_queue where id = $1", item.ID), name)
+		require.Equal(t, postgres.Clean(text),
+			sqltest.Scalar[string](b.Shop, "select last_error from pgdispatch.workflow_execution_queue where id = $1", item.ID),
+			name)
 	}
 }

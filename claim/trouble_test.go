@@ -116,8 +116,10 @@ func TestAClaimPassesOverRowsThatAreLocked(t *testing.T) {
 func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for code, remedy := range map[string]string{
-		"25006": "DATABASE_URL must lead to the primary", "53100": "free some space", "53200": "out of memory", "53300": "raise max_connections",
-		"40P01": "as raised", "57014": "remove any statement_timeout", "42501": "pgdispatch_dispatcher to run", "57P01": "as raised",
+		"25006": "DATABASE_URL must lead to the primary", "53100": "free some space", "53200": "out of memory",
+		"53300": "raise max_connections",
+		"40P01": "as raised", "57014": "remove any statement_timeout", "42501": "pgdispatch_dispatcher to run",
+		"57P01": "as raised",
 	} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
@@ -125,7 +127,8 @@ func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) 
 			b.Insert(b.Shop.Shop, 3)
 			b.Execute(`create function pgdispatch.refuse() returns trigger language plpgsql as
 				$$ begin raise exception 'as raised: out of memory' using errcode = '` + code + `'; end $$`)
-			b.Execute("create trigger refuse before update on pgdispatch.workflow_execution_queue for each row execute function pgdispatch.refuse()")
+			b.Execute("create trigger refuse before update on pgdispatch.workflow_execution_queue for each row execute " +
+				"function pgdispatch.refuse()")
 			_, err := b.Claim(t.Context(), 3)
 			require.ErrorContains(t, err, "claim items: ")
 			require.ErrorContains(t, err, code)
@@ -148,11 +151,14 @@ func TestAnErrorThatWouldSayAValueOfARowDoesNot(t *testing.T) {
 	items := b.claimed(b.Store, 1)
 	b.Insert(b.Shop.Shop, 1)
 	for _, expression := range []string{
-		"perform 'SECRET'::integer", "perform '{SECRET'::jsonb", "perform 'SECRET'::timestamptz", "perform ('{\"a\": SECRET}')::jsonb", "perform 'SECRET'::uuid",
+		"perform 'SECRET'::integer", "perform '{SECRET'::jsonb", "perform 'SECRET'::timestamptz",
+		"perform ('{\"a\": SECRET}')::jsonb", "perform 'SECRET'::uuid",
 		"perform 1 / 0", "perform repeat('SECRET', 9)::name, 'SECRET'::numeric(2)",
 	} {
-		b.Execute("create or replace function public.derive() returns trigger language plpgsql as $$ begin " + expression + "; return new; end $$")
-		b.Execute("create or replace trigger derive before update on pgdispatch.workflow_execution_queue for each row execute function public.derive()")
+		b.Execute("create or replace function public.derive() returns trigger language plpgsql as $$ begin " + expression +
+			"; return new; end $$")
+		b.Execute("create or replace trigger derive before update on pgdispatch.workflow_execution_queue for each row " +
+			"execute function public.derive()")
 		b.Execute("truncate pgdispatch.parked_items")
 		batch, err := b.replica("c").Claim(t.Context(), 3)
 		require.NoError(t, err)

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hidden inserts an item as logical replication does: triggers do not fire, and its transaction belongs to another cluster.
+// hidden inserts an item as logical replication does: triggers do not fire, and its transaction belongs to another
+// cluster.
 func (b *bench) hidden(workspace string, priority int, due time.Duration, xid string) int64 {
 	b.t.Helper()
 	tx, err := b.Conns.Begin(b.t.Context())
@@ -15,8 +16,10 @@ func (b *bench) hidden(workspace string, priority int, due time.Duration, xid st
 	_, err = tx.Exec(b.t.Context(), "set local session_replication_role = replica")
 	require.NoError(b.t, err)
 	var id int64
-	require.NoError(b.t, tx.QueryRow(b.t.Context(), `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at, enqueue_xid)
-		select d.workspace_id, d.id, $2, now() + $3::interval, $4::text::xid8 from pgdispatch.workflow_definitions d where d.workspace_id = $1::uuid
+	require.NoError(b.t, tx.QueryRow(b.t.Context(), `insert into pgdispatch.workflow_execution_queue (workspace_id,
+		workflow_definition_id, priority, run_at, enqueue_xid)
+		select d.workspace_id, d.id, $2, now() + $3::interval, $4::text::xid8 from pgdispatch.workflow_definitions d
+			where d.workspace_id = $1::uuid
 		returning id`, workspace, priority, due, xid).Scan(&id))
 	require.NoError(b.t, tx.Commit(b.t.Context()))
 	return id
@@ -45,7 +48,8 @@ func TestRowsThatNoTriggerSawAreFoundWithinAMinuteAndCountedOnce(t *testing.T) {
 	b := newBench(t)
 	unknown, later := b.NewWorkspace("unknown", 5), b.NewWorkspace("later", 5)
 	b.claimed(b.Store, 1)
-	want := []int64{b.hidden(b.Shop.Shop, 0, 0, "3"), b.hidden(unknown, 0, 0, "9223372036854775807"), b.hidden(unknown, 3, 0, "3")}
+	want := []int64{b.hidden(b.Shop.Shop, 0, 0, "3"), b.hidden(unknown, 0, 0, "9223372036854775807"),
+		b.hidden(unknown, 3, 0, "3")}
 	b.hidden(later, 0, time.Hour, "3")
 	batch, err := b.Claim(t.Context(), 10)
 	require.NoError(t, err)
@@ -80,11 +84,12 @@ func TestWhatCouldNotBeClaimedAnywayIsNotUnannounced(t *testing.T) {
 		shut       string
 		namespaces map[string]int
 	}{
-		"its workspace is full":            {shut: "update pgdispatch.workspaces set max_concurrent_workflows = 1"},
-		"its workspace is paused":          {shut: "update pgdispatch.workspaces set paused = true"},
-		"everything is paused":             {shut: "update pgdispatch.settings set paused = true"},
-		"its workspace's rate is used up":  {shut: "update pgdispatch.workspaces set max_starts_per_second = 0.001"},
-		"its namespace takes no workflows": {shut: "update pgdispatch.workflow_definitions set namespace = 'shut'", namespaces: map[string]int{"shut": 0}},
+		"its workspace is full":           {shut: "update pgdispatch.workspaces set max_concurrent_workflows = 1"},
+		"its workspace is paused":         {shut: "update pgdispatch.workspaces set paused = true"},
+		"everything is paused":            {shut: "update pgdispatch.settings set paused = true"},
+		"its workspace's rate is used up": {shut: "update pgdispatch.workspaces set max_starts_per_second = 0.001"},
+		"its namespace takes no workflows": {shut: "update pgdispatch.workflow_definitions set namespace = 'shut'",
+			namespaces: map[string]int{"shut": 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

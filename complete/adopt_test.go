@@ -118,9 +118,11 @@ func TestWatchesThatAreGivenUpAreForAnyOther(t *testing.T) {
 	other.Alive()
 	mine, theirs := b.Dispatched(2), other.Dispatched(1)
 	require.NoError(t, b.GiveUpWatches(t.Context(), []string{mine[0].ExecutionID, theirs[0].ExecutionID}))
-	require.Equal(t, []string{mine[0].ExecutionID}, adopted(t, other, 10, theirs[0].ExecutionID), "its own, and only those it named")
+	require.Equal(t, []string{mine[0].ExecutionID}, adopted(t, other, 10, theirs[0].ExecutionID),
+		"its own, and only those it named")
 	require.NoError(t, b.GiveUpWatches(t.Context(), nil))
-	require.Equal(t, []string{mine[1].ExecutionID}, adopted(t, other, 10, theirs[0].ExecutionID, mine[0].ExecutionID), "all of its own")
+	require.Equal(t, []string{mine[1].ExecutionID}, adopted(t, other, 10, theirs[0].ExecutionID, mine[0].ExecutionID),
+		"all of its own")
 }
 
 // busy makes a workspace of one slot, whose execution runs unwatched while another item waits for the slot.
@@ -131,7 +133,8 @@ func busy(t *testing.T, b *storetest.Bench, name string, items int) claim.Item {
 	batch, err := b.Replica("dead").Claim(t.Context(), 10)
 	require.NoError(t, err)
 	require.Len(t, batch.Items, 1)
-	_, err = b.Replica("dead").Settle(t.Context(), claim.Dispatched, []claim.Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, RunID: "run-" + batch.Items[0].ExecutionID}})
+	_, err = b.Replica("dead").Settle(t.Context(), claim.Dispatched,
+		[]claim.Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, RunID: "run-" + batch.Items[0].ExecutionID}})
 	require.NoError(t, err)
 	return batch.Items[0]
 }
@@ -166,7 +169,8 @@ func TestAFullReplicaSwapsWatchesForThoseThatAreWaitedFor(t *testing.T) {
 	b := storetest.New(t)
 	b.Alive()
 	mine := b.Dispatched(2)
-	waited := []string{busy(t, b, "one", 2).ExecutionID, busy(t, b, "two", 2).ExecutionID, busy(t, b, "three", 2).ExecutionID}
+	waited := []string{busy(t, b, "one", 2).ExecutionID, busy(t, b, "two", 2).ExecutionID,
+		busy(t, b, "three", 2).ExecutionID}
 	busy(t, b, "idle", 1)
 	require.NoError(t, b.Replica("dead").GiveUpWatches(t.Context(), nil))
 

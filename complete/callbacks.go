@@ -83,7 +83,8 @@ type Callbacks struct {
 func (c *Callbacks) Run(ctx context.Context) error {
 	server := &nethttp.Server{
 		Handler: c.Handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: callbackTimeout, WriteTimeout: callbackTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}
 	c.Log.InfoContext(ctx, "Serving completion callbacks", "address", c.Listener.Addr().String())
 	var g errgroup.Group
@@ -141,7 +142,8 @@ func (c *Callbacks) serve(w nethttp.ResponseWriter, r *nethttp.Request) (status 
 		if errors.Is(err, temporal.ErrAway) || errors.Is(err, errCallbackTime) {
 			level = slog.LevelDebug // outages are logged elsewhere
 		}
-		c.Log.Log(ctx, level, "Cannot process a completion callback; Temporal will resend it", "execution_id", execution.ID, "error", postgres.Clean(err.Error()))
+		c.Log.Log(ctx, level, "Cannot process a completion callback; Temporal will resend it", "execution_id", execution.ID,
+			"error", postgres.Clean(err.Error()))
 		return nethttp.StatusServiceUnavailable, CallbackUnavailable
 	}
 	// Drain the body, which holds the result. Unread data would make the server close the connection.

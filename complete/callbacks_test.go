@@ -71,7 +71,9 @@ func call(executionID string) *nethttp.Request {
 		request.Header.Set(name, value)
 	}
 	request.Header.Set("Nexus-Operation-State", "succeeded")
-	request.Header.Set("Nexus-Link", "<temporal:///namespaces/default/workflows/execution-"+executionID+"/run-1/history?eventID=1&eventType=WorkflowExecutionStarted&referenceType=EventReference>; type=\"temporal.api.common.v1.Link.WorkflowEvent\"")
+	request.Header.Set("Nexus-Link", "<temporal:///namespaces/default/workflows/execution-"+executionID+
+		"/run-1/history?eventID=1&eventType=WorkflowExecutionStarted&referenceType=EventReference>; "+
+		"type=\"temporal.api.common.v1.Link.WorkflowEvent\"")
 	return request
 }
 
@@ -86,7 +88,8 @@ func TestACallbackRecordsTheEndThatTemporalTells(t *testing.T) {
 	b := newSwitchboard()
 	id := uuid.NewString()
 	require.Equal(t, nethttp.StatusOK, b.answer(call(id)))
-	require.Equal(t, []temporal.Execution{{ID: id, RunID: "run-1", Namespace: "shop"}}, b.asked, "of the run that has closed")
+	require.Equal(t, []temporal.Execution{{ID: id, RunID: "run-1", Namespace: "shop"}}, b.asked,
+		"of the run that has closed")
 	require.Equal(t, []string{id + "=COMPLETED"}, b.finished)
 	require.Equal(t, 1, b.freed)
 
@@ -99,7 +102,8 @@ func TestACallbackWithoutItsLinkMeansTheNewestRun(t *testing.T) {
 	t.Parallel()
 	b := newSwitchboard()
 	id := uuid.NewString()
-	for _, link := range []string{"", "nonsense", "<temporal:///namespaces/default/workflows/execution-" + uuid.NewString() + "/run-9/history?a=b>"} {
+	for _, link := range []string{"", "nonsense", "<temporal:///namespaces/default/workflows/execution-" +
+		uuid.NewString() + "/run-9/history?a=b>"} {
 		request := call(id)
 		request.Header.Set("Nexus-Link", link)
 		require.Equal(t, nethttp.StatusOK, b.answer(request))
@@ -114,9 +118,11 @@ func TestACallbackNeedsItsExecutionsOwnToken(t *testing.T) {
 	id, other := uuid.NewString(), uuid.NewString()
 	_, others, _ := strings.Cut(header(callbackKey, other)["authorization"], ".")
 	for name, token := range map[string]string{
-		"none": "", "no scheme": id, "another scheme": "Basic " + id, "no proof": "Bearer " + id, "empty proof": "Bearer " + id + ".",
+		"none": "", "no scheme": id, "another scheme": "Basic " + id, "no proof": "Bearer " + id, "empty proof": "Bearer " +
+			id + ".",
 		"another's": "Bearer " + id + "." + others, "no execution": "Bearer .." + proof("", ""),
-		"another namespace's": "Bearer " + id + ".b3RoZXI." + proof(id, "shop"), "no namespace": "Bearer " + id + "." + proof(id, ""),
+		"another namespace's": "Bearer " + id + ".b3RoZXI." + proof(id, "shop"), "no namespace": "Bearer " + id + "." +
+			proof(id, ""),
 		"not an execution":     header(callbackKey, "select 1")["authorization"],
 		"another key":          header([]byte(rand.Text()+rand.Text()), id)["authorization"],
 		"longer than it is":    header(callbackKey, id)["authorization"] + "A",
@@ -193,7 +199,8 @@ func TestCallbacksAreServedOverTheNetworkUntilTheEnd(t *testing.T) {
 	// A result as large as Temporal allows reaches us on a connection that is used again.
 	id := uuid.NewString()
 	for range 2 {
-		request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodPost, "http://"+listener.Addr().String()+"/x", strings.NewReader(strings.Repeat("x", 2<<20)))
+		request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodPost, "http://"+listener.Addr().String()+
+			"/x", strings.NewReader(strings.Repeat("x", 2<<20)))
 		require.NoError(t, err)
 		request.Header = call(id).Header
 		response, err := nethttp.DefaultClient.Do(request)

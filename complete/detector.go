@@ -18,7 +18,8 @@ import (
 type StallStore interface {
 	StallTurn(ctx context.Context, often, age time.Duration, atMost int) (queues []StalledQueue, mine bool, err error)
 	StallPick(ctx context.Context, age time.Duration, without []StalledQueue, atMost int) ([]temporal.Execution, error)
-	StallRecord(ctx context.Context, idle []StalledQueue, asked []string, failing []Stall, silent []string) ([]StallChange, error)
+	StallRecord(ctx context.Context, idle []StalledQueue, asked []string, failing []Stall,
+		silent []string) ([]StallChange, error)
 }
 
 const (
@@ -122,7 +123,8 @@ func (d *Detector) idle(ctx context.Context, queues []StalledQueue, silent map[s
 }
 
 // failing returns the IDs of the executions it checked, and those of them whose workflow task fails repeatedly.
-func (d *Detector) failing(ctx context.Context, executions []temporal.Execution, silent map[string]error) (asked []string, failing []Stall) {
+func (d *Detector) failing(ctx context.Context, executions []temporal.Execution,
+	silent map[string]error) (asked []string, failing []Stall) {
 	for _, e := range executions {
 		if silent[e.Namespace] != nil {
 			continue
@@ -135,7 +137,8 @@ func (d *Detector) failing(ctx context.Context, executions []temporal.Execution,
 		asked = append(asked, e.ID)
 		if attempt >= failingAttempts {
 			detail := fmt.Sprintf("workflow task is at attempt %d", attempt)
-			failing = append(failing, Stall{Kind: "EXECUTION", Namespace: e.Namespace, Name: e.ID, Executions: 1, Detail: detail})
+			failing = append(failing,
+				Stall{Kind: "EXECUTION", Namespace: e.Namespace, Name: e.ID, Executions: 1, Detail: detail})
 		}
 	}
 	return asked, failing
@@ -155,8 +158,11 @@ func (d *Detector) report(ctx context.Context, change StallChange) {
 	case change.Over:
 		d.Log.InfoContext(ctx, "Stalled execution recovered or ended", "kind", change.Kind, "name", change.Name)
 	case change.Kind == "TASK_QUEUE":
-		d.Log.WarnContext(ctx, "No worker polls the task queue; start a worker, or correct task_queue in the workflow definitions", "namespace", change.Namespace, "task_queue", change.Name, "executions", change.Executions)
+		d.Log.WarnContext(ctx,
+			"No worker polls the task queue; start a worker, or correct task_queue in the workflow definitions", "namespace",
+			change.Namespace, "task_queue", change.Name, "executions", change.Executions)
 	default:
-		d.Log.WarnContext(ctx, "Workflow task fails repeatedly; fix the worker, or terminate the execution", "execution_id", change.Name, "detail", change.Detail)
+		d.Log.WarnContext(ctx, "Workflow task fails repeatedly; fix the worker, or terminate the execution", "execution_id",
+			change.Name, "detail", change.Detail)
 	}
 }

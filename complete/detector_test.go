@@ -38,7 +38,8 @@ func (l *lookout) StallTurn(context.Context, time.Duration, time.Duration, int) 
 	return l.queues, !l.others, nil
 }
 
-func (l *lookout) StallPick(_ context.Context, _ time.Duration, without []StalledQueue, _ int) (open []temporal.Execution, err error) {
+func (l *lookout) StallPick(_ context.Context, _ time.Duration, without []StalledQueue,
+	_ int) (open []temporal.Execution, err error) {
 	l.without = without
 	for _, id := range l.open {
 		open = append(open, temporal.Execution{ID: id})
@@ -46,7 +47,8 @@ func (l *lookout) StallPick(_ context.Context, _ time.Duration, without []Stalle
 	return open, nil
 }
 
-func (l *lookout) StallRecord(_ context.Context, idle []StalledQueue, asked []string, failing []Stall, silent []string) ([]StallChange, error) {
+func (l *lookout) StallRecord(_ context.Context, idle []StalledQueue, asked []string, failing []Stall,
+	silent []string) ([]StallChange, error) {
 	words := fmt.Sprintf("idle %v, asked %v, silent %q", idle, asked, silent)
 	for _, f := range failing {
 		words += ", " + f.Name + ": " + f.Detail
@@ -91,7 +93,8 @@ func looking(t *testing.T, l *lookout, wanted func() bool, test func(log *logBoo
 
 func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 	l := &lookout{
-		queues: []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "orders"}, Executions: 3}, {TaskQueue: temporal.TaskQueue{Name: "typo"}, Executions: 2}}, polled: map[string]bool{"orders": true},
+		queues: []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "orders"}, Executions: 3},
+			{TaskQueue: temporal.TaskQueue{Name: "typo"}, Executions: 2}}, polled: map[string]bool{"orders": true},
 		open: []string{"e1", "e2"}, attempt: map[string]int{"e1": failingAttempts - 1, "e2": failingAttempts},
 		change: []StallChange{
 			{Stall: Stall{Kind: "TASK_QUEUE", Name: "typo"}}, {Stall: Stall{Kind: "EXECUTION", Name: "e2"}},
@@ -100,18 +103,22 @@ func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 	}
 	looking(t, l, nil, func(log *logBook) {
 		pass(16 * time.Second)
-		require.Equal(t, []string{"idle [{{ typo} 2}], asked [e1 e2], silent [], e2: workflow task is at attempt 5"}, l.seen())
-		require.Equal(t, []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "typo"}, Executions: 2}}, l.without, "what is known of a queue need not be asked of each execution")
+		require.Equal(t, []string{"idle [{{ typo} 2}], asked [e1 e2], silent [], e2: workflow task is at attempt 5"},
+			l.seen())
+		require.Equal(t, []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "typo"}, Executions: 2}}, l.without,
+			"what is known of a queue need not be asked of each execution")
 		warnings, _ := log.at(slog.LevelWarn)
-		require.Equal(t, []string{"No worker polls the task queue; start a worker, or correct task_queue in the workflow definitions",
-			"Workflow task fails repeatedly; fix the worker, or terminate the execution"}, warnings)
+		require.Equal(t,
+			[]string{"No worker polls the task queue; start a worker, or correct task_queue in the workflow definitions",
+				"Workflow task fails repeatedly; fix the worker, or terminate the execution"}, warnings)
 		infos, _ := log.at(slog.LevelInfo)
 		require.Equal(t, []string{"Stalled execution recovered or ended"}, infos)
 	})
 }
 
 func TestDetectorAsksNothingWhereItIsAnothersTurn(t *testing.T) {
-	l := &lookout{others: true, queues: []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "orders"}}}, open: []string{"e1"}}
+	l := &lookout{others: true, queues: []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "orders"}}},
+		open: []string{"e1"}}
 	looking(t, l, nil, func(*logBook) {
 		pass(10 * time.Minute)
 		require.Zero(t, l.asked.Load())
@@ -139,8 +146,10 @@ func TestDetectorTakesItsTime(t *testing.T) {
 
 func TestANamespaceThatDoesNotAnswerHoldsUpNoOtherAndIsLoggedOnce(t *testing.T) {
 	l := &lookout{
-		queues: []StalledQueue{{TaskQueue: temporal.TaskQueue{Namespace: "gone", Name: "orders"}}, {TaskQueue: temporal.TaskQueue{Namespace: "gone", Name: "typo"}}, {TaskQueue: temporal.TaskQueue{Namespace: "shop", Name: "typo"}}},
-		err:    map[string]error{"gone": errors.New("connection refused")},
+		queues: []StalledQueue{{TaskQueue: temporal.TaskQueue{Namespace: "gone", Name: "orders"}},
+			{TaskQueue: temporal.TaskQueue{Namespace: "gone", Name: "typo"}},
+			{TaskQueue: temporal.TaskQueue{Namespace: "shop", Name: "typo"}}},
+		err: map[string]error{"gone": errors.New("connection refused")},
 	}
 	looking(t, l, nil, func(log *logBook) {
 		pass(16 * time.Second)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// register is the store of Ends in a synctest bubble. A statement takes a second, and all that is said is said first, unless a test
-// says otherwise.
+// register is the store of Ends in a synctest bubble. A statement takes a second, and all that is said is said first,
+// unless a test says otherwise.
 type register struct {
 	*Ends
 	onFinish    func(executionID string) (bool, error)
@@ -38,7 +38,8 @@ func (s registerStore) Finish(_ context.Context, executionID, outcome, reason, r
 func (s registerStore) FinishAll(_ context.Context, ends []Ended) (map[string]bool, error) {
 	ids, first := []string{}, map[string]bool{}
 	for _, end := range ends {
-		ids, first[end.ExecutionID] = append(ids, end.ExecutionID), end == Ended{ExecutionID: end.ExecutionID, Outcome: "COMPLETED", Result: "1"}
+		ids, first[end.ExecutionID] = append(ids, end.ExecutionID),
+			end == Ended{ExecutionID: end.ExecutionID, Outcome: "COMPLETED", Result: "1"}
 	}
 	slices.Sort(ids)
 	s.begin(fmt.Sprint(ids))

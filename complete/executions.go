@@ -26,7 +26,8 @@ func (s *Postgres) GiveUpWatches(ctx context.Context, executionIDs []string) err
 
 // SwapWatches takes over up to atMost unwatched executions of workspaces with items due. In exchange it gives up as
 // many of this replica's executions of workspaces without items due.
-func (s *Postgres) SwapWatches(ctx context.Context, atMost int) (taken []temporal.Execution, dropped []string, err error) {
+func (s *Postgres) SwapWatches(ctx context.Context,
+	atMost int) (taken []temporal.Execution, dropped []string, err error) {
 	type swapped struct {
 		ID        string
 		RunID     *string

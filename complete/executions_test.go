@@ -73,7 +73,8 @@ func TestOnlyWhatRunsIsAskedAbout(t *testing.T) {
 	running, ended, claimed := b.Dispatched(1)[0], b.Dispatched(1)[0], b.Claimed(1)[0]
 	_, err := b.Finish(t.Context(), ended.ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
-	open, err := b.OpenAmong(t.Context(), []string{running.ExecutionID, ended.ExecutionID, claimed.ExecutionID, "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"})
+	open, err := b.OpenAmong(t.Context(),
+		[]string{running.ExecutionID, ended.ExecutionID, claimed.ExecutionID, "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"})
 	require.NoError(t, err)
 	require.Equal(t, []temporal.Execution{{ID: running.ExecutionID, RunID: "run-" + running.ExecutionID}}, open)
 }
@@ -84,7 +85,8 @@ func TestSilentExecutionsAreAskedAboutOnceInAWhile(t *testing.T) {
 	b.Alive()
 	watched, old, young := b.Dispatched(1)[0], b.Replica("dead").Dispatched(1)[0], b.Replica("dead").Dispatched(1)[0]
 	b.Replica("dead").Claimed(1)
-	b.Execute("update pgdispatch.workflow_executions set started_at = started_at - interval '2 minutes' where id = any ($1)", []string{watched.ExecutionID, old.ExecutionID})
+	b.Execute("update pgdispatch.workflow_executions set started_at = started_at - interval '2 minutes' "+
+		"where id = any ($1)", []string{watched.ExecutionID, old.ExecutionID})
 	silent := func() (ids []string) {
 		executions, err := b.Silent(t.Context(), 10, time.Minute)
 		require.NoError(t, err)
@@ -95,6 +97,7 @@ func TestSilentExecutionsAreAskedAboutOnceInAWhile(t *testing.T) {
 	}
 	require.Equal(t, []string{old.ExecutionID}, silent())
 	require.Empty(t, silent(), "it was asked about just now")
-	b.Execute("update pgdispatch.workflow_executions set asked_at = asked_at - interval '2 minutes', started_at = started_at - interval '2 minutes'")
+	b.Execute("update pgdispatch.workflow_executions " +
+		"set asked_at = asked_at - interval '2 minutes', started_at = started_at - interval '2 minutes'")
 	require.ElementsMatch(t, []string{old.ExecutionID, young.ExecutionID}, silent())
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// post is a watcher for a synctest bubble. Nothing is adopted and everything completes after a second, unless a test says
-// otherwise. All times are counted from the post's making.
+// post is a watcher for a synctest bubble. Nothing is adopted and everything completes after a second, unless a test
+// says otherwise. All times are counted from the post's making.
 type post struct {
 	*Watcher
 	t     *testing.T

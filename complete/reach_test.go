@@ -14,7 +14,8 @@ import (
 )
 
 // reaching runs a Reach of 10 s whose probe a test answers.
-func reaching(t *testing.T, probe func(ctx context.Context, at time.Duration) error, test func(r *Reach, log *logBook)) {
+func reaching(t *testing.T, probe func(ctx context.Context, at time.Duration) error,
+	test func(r *Reach, log *logBook)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -115,7 +115,8 @@ func (r *Reconciler) complain(ctx context.Context, namespace string, err error) 
 			r.last = map[string]string{}
 		}
 		r.last[namespace] = err.Error()
-		r.Log.WarnContext(ctx, "Cannot detect the ends of unwatched executions", "error", postgres.Clean(err.Error()), "namespace", namespace)
+		r.Log.WarnContext(ctx, "Cannot detect the ends of unwatched executions", "error", postgres.Clean(err.Error()),
+			"namespace", namespace)
 	}
 }
 
@@ -189,7 +190,8 @@ func (r *Reconciler) list(ctx context.Context, turn Turn) (newest time.Time, err
 
 // look asks about executions concurrently and records their ends. It returns an error only if ctx is cancelled or
 // Temporal is unavailable. For other errors the execution stays silent and is asked about again.
-func (r *Reconciler) look(ctx context.Context, executions []temporal.Execution, ask func(context.Context, temporal.Execution) (temporal.End, bool, error)) error {
+func (r *Reconciler) look(ctx context.Context, executions []temporal.Execution,
+	ask func(context.Context, temporal.Execution) (temporal.End, bool, error)) error {
 	var g errgroup.Group
 	g.SetLimit(looks)
 	for _, execution := range executions {
@@ -202,7 +204,8 @@ func (r *Reconciler) look(ctx context.Context, executions []temporal.Execution, 
 				return err
 			})
 			if err != nil && !errors.Is(err, temporal.ErrAway) && ctx.Err() == nil {
-				r.Log.WarnContext(ctx, "Cannot describe an execution", "execution_id", execution.ID, "error", postgres.Clean(err.Error()))
+				r.Log.WarnContext(ctx, "Cannot describe an execution", "execution_id", execution.ID, "error",
+					postgres.Clean(err.Error()))
 				err = nil
 			}
 			return err

@@ -119,8 +119,13 @@ func reconciling(t *testing.T, prepare func(*ledger), test func(l *ledger)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		l := &ledger{t: t, began: now, mine: true, turns: []Turn{{Since: now}}, pages: []temporal.Page{{}}, ended: map[string]temporal.End{}}
-		l.Reconciler = &Reconciler{Store: l, Temporal: l, Interval: time.Second, Freed: func() { l.mu.Lock(); l.freed++; l.mu.Unlock() }, Log: slog.New(&l.log)}
+		l := &ledger{t: t, began: now, mine: true, turns: []Turn{{Since: now}}, pages: []temporal.Page{{}},
+			ended: map[string]temporal.End{}}
+		l.Reconciler = &Reconciler{Store: l, Temporal: l, Interval: time.Second, Freed: func() {
+			l.mu.Lock()
+			l.freed++
+			l.mu.Unlock()
+		}, Log: slog.New(&l.log)}
 		prepare(l)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -155,7 +160,8 @@ func TestReconcilerRecordsTheEndsOfOpenExecutionsOnly(t *testing.T) {
 		newest := l.began.Add(time.Hour)
 		l.open = []string{"e1", "e2", "e3"}
 		l.ended["e1"], l.ended["e3"] = temporal.End{Outcome: "COMPLETED"}, temporal.End{Outcome: "TIMED_OUT"}
-		l.pages = []temporal.Page{{ExecutionIDs: []string{"e1", "e2", "stranger"}, Newest: newest, Next: []byte{1}}, {ExecutionIDs: []string{"e3"}}}
+		l.pages = []temporal.Page{{ExecutionIDs: []string{"e1", "e2", "stranger"}, Newest: newest, Next: []byte{1}},
+			{ExecutionIDs: []string{"e3"}}}
 	}, func(l *ledger) {
 		pass(500 * time.Millisecond)
 		require.ElementsMatch(t, []string{"e1=COMPLETED", "e3=TIMED_OUT"}, l.finished, "e2 goes on in another run")

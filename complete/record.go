@@ -33,9 +33,10 @@ func record(ctx context.Context, store Finisher, log *slog.Logger, executionID s
 }
 
 // insist retries until try succeeds, ctx is cancelled, or try returns ErrCrowded. A panic counts as a failed try. An
-// error is logged if it differs from the last one. temporal.ErrAway is logged at debug level only, because outages are logged
-// elsewhere.
-func insist(ctx context.Context, log *slog.Logger, executionID, complaint string, try func(context.Context) error) error {
+// error is logged if it differs from the last one. temporal.ErrAway is logged at debug level only, because outages are
+// logged elsewhere.
+func insist(ctx context.Context, log *slog.Logger, executionID, complaint string,
+	try func(context.Context) error) error {
 	backoff := retry.WithJitterPercent(jitterPercent, retry.WithCappedDuration(retryCap, retry.NewExponential(retryBase)))
 	last := ""
 	return retry.Do(ctx, backoff, func(ctx context.Context) error {

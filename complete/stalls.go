@@ -33,16 +33,20 @@ type StallChange struct {
 
 // StallTurn takes the turn to look for stalls. It returns mine = false if a replica took the turn within `often`. It
 // returns up to atMost task queues of executions that have run for longer than age.
-func (s *Postgres) StallTurn(ctx context.Context, often, age time.Duration, atMost int) (queues []StalledQueue, mine bool, err error) {
+func (s *Postgres) StallTurn(ctx context.Context, often, age time.Duration,
+	atMost int) (queues []StalledQueue, mine bool, err error) {
 	type row struct {
 		Namespace  *string
 		Name       *string
 		Executions *int
 	}
-	turn, err := postgres.Read[row](ctx, s.DB, "claim the turn to check for stalls", sql.Text("stall_turn"), often, age, atMost)
+	turn, err := postgres.Read[row](ctx, s.DB, "claim the turn to check for stalls", sql.Text("stall_turn"), often, age,
+		atMost)
 	for _, r := range turn {
 		if r.Name != nil {
-			queues = append(queues, StalledQueue{temporal.TaskQueue{Namespace: postgres.OrZero(r.Namespace), Name: *r.Name}, postgres.OrZero(r.Executions)})
+			queues = append(queues,
+				StalledQueue{temporal.TaskQueue{Namespace: postgres.OrZero(r.Namespace), Name: *r.Name},
+					postgres.OrZero(r.Executions)})
 		}
 	}
 	return queues, len(turn) > 0, err
@@ -50,15 +54,18 @@ func (s *Postgres) StallTurn(ctx context.Context, often, age time.Duration, atMo
 
 // StallPick returns up to atMost executions to ask Temporal about: known stalls, up to half of them, and then the next
 // of a round through all executions that have run for longer than age, except those on the task queues in without.
-func (s *Postgres) StallPick(ctx context.Context, age time.Duration, without []StalledQueue, atMost int) ([]temporal.Execution, error) {
+func (s *Postgres) StallPick(ctx context.Context, age time.Duration, without []StalledQueue,
+	atMost int) ([]temporal.Execution, error) {
 	queues, namespaces, _ := columns(without)
-	return postgres.Read[temporal.Execution](ctx, s.DB, "pick executions to check", sql.Text("stall_pick"), age, queues, namespaces, atMost)
+	return postgres.Read[temporal.Execution](ctx, s.DB, "pick executions to check", sql.Text("stall_pick"), age, queues,
+		namespaces, atMost)
 }
 
 // StallRecord records the result of a look and returns the stalls that are new or over. The arguments are: idle, the
 // task queues without a poller; asked, the executions that were asked about; failing, those of them that make no
 // progress; silent, the namespaces that did not answer, whose task queues keep their state.
-func (s *Postgres) StallRecord(ctx context.Context, idle []StalledQueue, asked []string, failing []Stall, silent []string) ([]StallChange, error) {
+func (s *Postgres) StallRecord(ctx context.Context, idle []StalledQueue, asked []string, failing []Stall,
+	silent []string) ([]StallChange, error) {
 	queues, namespaces, counts := columns(idle)
 	names, where, details := []string{}, []string{}, []string{}
 	for _, f := range failing {

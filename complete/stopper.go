@@ -75,7 +75,8 @@ func (s *Stopper) look(ctx context.Context) (open bool, err error) {
 			s.complain(ctx, stop.ExecutionID, err)
 		default:
 			s.last = ""
-			s.Log.InfoContext(ctx, "Asked Temporal to stop an execution", "execution_id", stop.ExecutionID, "how", stop.How, "requested_by", postgres.Clean(stop.RequestedBy))
+			s.Log.InfoContext(ctx, "Asked Temporal to stop an execution", "execution_id", stop.ExecutionID, "how", stop.How,
+				"requested_by", postgres.Clean(stop.RequestedBy))
 		}
 		if err := s.Store.StopDone(ctx, stop, problem); err != nil {
 			return open, err
@@ -87,6 +88,7 @@ func (s *Stopper) look(ctx context.Context) (open bool, err error) {
 func (s *Stopper) complain(ctx context.Context, executionID string, err error) {
 	if err.Error() != s.last {
 		s.last = err.Error()
-		s.Log.WarnContext(ctx, "Cannot stop an execution; retrying", "execution_id", executionID, "error", postgres.Clean(s.last))
+		s.Log.WarnContext(ctx, "Cannot stop an execution; retrying", "execution_id", executionID, "error",
+			postgres.Clean(s.last))
 	}
 }

@@ -29,5 +29,6 @@ func (s *Postgres) TakeStops(ctx context.Context, atMost int) (stops []temporal.
 // StopDone records Temporal's response to a request. An empty problem means that Temporal accepted it; otherwise the
 // request stays open and is retried.
 func (s *Postgres) StopDone(ctx context.Context, stop temporal.Stop, problem string) error {
-	return postgres.Exec(ctx, s.DB, "settle stop request", sql.Text("stop_done"), stop.ExecutionID, stop.How, postgres.OrNull(postgres.Clean(problem)))
+	return postgres.Exec(ctx, s.DB, "settle stop request", sql.Text("stop_done"), stop.ExecutionID, stop.How,
+		postgres.OrNull(postgres.Clean(problem)))
 }

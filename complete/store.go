@@ -7,9 +7,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// Postgres executes the statements about executions: their watches, ends, stalls and stop requests. If a method succeeds,
-// its effect is committed. All of its commits may be asynchronous: what a crash of the database undoes is recovered by
-// asking Temporal.
+// Postgres executes the statements about executions: their watches, ends, stalls and stop requests. If a method
+// succeeds, its effect is committed. All of its commits may be asynchronous: what a crash of the database undoes is
+// recovered by asking Temporal.
 type Postgres struct {
 	DB postgres.Conn
 	// Owner is this replica's name. It is required to watch.
@@ -23,7 +23,8 @@ type Postgres struct {
 // Reason is why the execution did not complete or, if it completed, a note on its result. Result is JSON; empty means
 // none. A result that exceeds Settings.ResultBytes or that Postgres rejects is not stored.
 func (s *Postgres) Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error) {
-	return postgres.Value[bool](ctx, s.DB, "finish execution", sql.Text("finish"), executionID, outcome, postgres.OrNull(postgres.Clean(reason)), postgres.OrNull(result))
+	return postgres.Value[bool](ctx, s.DB, "finish execution", sql.Text("finish"), executionID, outcome,
+		postgres.OrNull(postgres.Clean(reason)), postgres.OrNull(result))
 }
 
 // Ended is the end of an execution: the arguments of Finish.
@@ -45,13 +46,15 @@ func (s *Postgres) FinishAll(ctx context.Context, ends []Ended) (first map[strin
 		results  = make([]*string, len(ends))
 	)
 	for n, end := range ends {
-		ids[n], outcomes[n], reasons[n], results[n] = end.ExecutionID, end.Outcome, postgres.OrNull(postgres.Clean(end.Reason)), postgres.OrNull(end.Result)
+		ids[n], outcomes[n], reasons[n], results[n] = end.ExecutionID, end.Outcome,
+			postgres.OrNull(postgres.Clean(end.Reason)), postgres.OrNull(end.Result)
 	}
 	type answer struct {
 		ID    string
 		First bool
 	}
-	answers, err := postgres.Read[answer](ctx, s.DB, "finish executions", sql.Text("finish_all"), ids, outcomes, reasons, results)
+	answers, err := postgres.Read[answer](ctx, s.DB, "finish executions", sql.Text("finish_all"), ids, outcomes, reasons,
+		results)
 	first = make(map[string]bool, len(answers))
 	for _, a := range answers {
 		first[a.ID] = a.First

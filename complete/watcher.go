@@ -28,8 +28,8 @@ type Store interface {
 	OpenAmong(ctx context.Context, executionIDs []string) ([]temporal.Execution, error)
 }
 
-// Waiter waits for the end of an execution. It returns temporal.ErrCrowded if Temporal refuses another long poll, and temporal.ErrAway if
-// Temporal does not answer. temporal.Client implements it.
+// Waiter waits for the end of an execution. It returns temporal.ErrCrowded if Temporal refuses another long poll, and
+// temporal.ErrAway if Temporal does not answer. temporal.Client implements it.
 type Waiter interface {
 	Wait(ctx context.Context, execution temporal.Execution) (temporal.End, error)
 }

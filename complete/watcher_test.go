@@ -164,7 +164,8 @@ func TestAdoptsNothingWhenThereIsNoRoom(t *testing.T) {
 		pass(10500 * time.Millisecond)
 		p.Unwatched(true)
 		pass(10 * time.Second)
-		require.Equal(t, []adoptCall{{0, 2, nil}, {16 * time.Second, 1, []string{"e2"}}}, p.seen().adopts, "there is room from 15 s on")
+		require.Equal(t, []adoptCall{{0, 2, nil}, {16 * time.Second, 1, []string{"e2"}}}, p.seen().adopts,
+			"there is room from 15 s on")
 		stop()
 	})
 }

@@ -56,8 +56,8 @@ func (b *breaker) postpone(now time.Time) {
 
 func (b *breaker) close() { *b = breaker{} }
 
-// refuses reports whether the breaker is open and nothing has changed since. It is false if no item was tried lately and
-// Temporal has answered a probe since the last one failed: the next item decides.
+// refuses reports whether the breaker is open and nothing has changed since. It is false if no item was tried lately
+// and Temporal has answered a probe since the last one failed: the next item decides.
 func (b *breaker) refuses(now, answered time.Time) bool {
 	return b.open() && !(answered.After(b.tripped) && now.Sub(b.tripped) >= quietAfter)
 }

@@ -150,13 +150,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	r := &run{
 		Dispatcher: d,
 		observer:   observer,
-		settler:    &settler{store: d.Store, observer: observer, lease: d.Lease, log: d.Log, requests: make(chan settleRequest, d.Workers)},
-		items:      make(chan claim.Item, d.Workers),
-		outcomes:   make(chan result, d.Workers),
-		idle:       d.Workers,
-		hungry:     true,
-		look:       true,
-		of:         namespaces{inUse: d.Namespaces, reached: d.Reached, answered: d.Answered},
+		settler: &settler{store: d.Store, observer: observer, lease: d.Lease, log: d.Log,
+			requests: make(chan settleRequest, d.Workers)},
+		items:    make(chan claim.Item, d.Workers),
+		outcomes: make(chan result, d.Workers),
+		idle:     d.Workers,
+		hungry:   true,
+		look:     true,
+		of:       namespaces{inUse: d.Namespaces, reached: d.Reached, answered: d.Answered},
 	}
 	// Dispatches outlive ctx, so that those in progress finish instead of being cut off.
 	work, breakOff := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -180,9 +181,13 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 
 	close(r.items)
-	drain := time.AfterFunc(d.DrainTimeout, func() { breakOff(fmt.Errorf("drain timeout of %s has expired", d.DrainTimeout)) })
+	drain := time.AfterFunc(d.DrainTimeout, func() {
+		breakOff(fmt.Errorf("drain timeout of %s has expired", d.DrainTimeout))
+	})
 	defer drain.Stop()
-	grace := time.AfterFunc(d.DrainTimeout+settleGrace, func() { giveUp(fmt.Errorf("settle timeout of %s has expired", settleGrace)) })
+	grace := time.AfterFunc(d.DrainTimeout+settleGrace, func() {
+		giveUp(fmt.Errorf("settle timeout of %s has expired", settleGrace))
+	})
 	defer grace.Stop()
 	r.drain(&workers)
 	close(r.settler.requests)
@@ -267,7 +272,8 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	}
 	// If W was not the limit, more is due because the claim asked for less.
 	r.hungry, r.starved = batch.More && !batch.Capped, batch.More
-	if again := time.Now().Add(cappedAgain); batch.More && batch.Capped && r.idle == r.Workers && (r.dueAt.IsZero() || again.Before(r.dueAt)) {
+	if again := time.Now().Add(cappedAgain); batch.More && batch.Capped && r.idle == r.Workers &&
+		(r.dueAt.IsZero() || again.Before(r.dueAt)) {
 		r.dueAt = again
 	}
 	r.looked(batch, wanted.AtMost, source)

@@ -126,7 +126,8 @@ func TestClaimsWhenAnItemThatWaitsForItsTimeIsDue(t *testing.T) {
 // A worker that ends just as an item comes due must not take the timer's turn away from it.
 func TestItemThatIsDueIsNotMissedBecauseTheLoopWasBusy(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
-		r := &run{observer: nobody{}, Dispatcher: d.Dispatcher, idle: 4, outcomes: make(chan result, 4), items: make(chan claim.Item, 4), dueAt: time.Now()}
+		r := &run{observer: nobody{}, Dispatcher: d.Dispatcher, idle: 4, outcomes: make(chan result, 4),
+			items: make(chan claim.Item, 4), dueAt: time.Now()}
 		ctx, cancel := context.WithCancel(t.Context())
 		go r.claims(ctx)
 		synctest.Wait()
@@ -199,7 +200,8 @@ func TestCapDoesNotMakeTheClaimLoopSpin(t *testing.T) {
 		}
 		stop := d.run()
 		pass(time.Minute)
-		require.InDelta(t, int(time.Minute/cappedAgain+time.Minute/d.PollInterval), len(d.claimTimes()), 2, "one a while, and one a poll")
+		require.InDelta(t, int(time.Minute/cappedAgain+time.Minute/d.PollInterval), len(d.claimTimes()), 2,
+			"one a while, and one a poll")
 		stop()
 	})
 }
@@ -256,7 +258,8 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 		for n := 1; n < len(times); n++ {
 			require.LessOrEqual(t, times[n]-times[n-1], claimErrorCap*12/10)
 		}
-		require.Equal(t, []string{"Cannot claim items; they stay queued and no attempt is counted"}, d.log.at(slog.LevelError))
+		require.Equal(t, []string{"Cannot claim items; they stay queued and no attempt is counted"},
+			d.log.at(slog.LevelError))
 		require.Empty(t, d.seen().reported)
 
 		broken.Store(false)

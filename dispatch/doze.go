@@ -132,7 +132,8 @@ func (r *run) looked(batch claim.Batch, wanted int, source string) {
 	if len(batch.Items) > 0 && source == WakePoll && !r.Gate.OnDuty() && batch.Items[0].Waited > overdue {
 		r.Gate.Distrust(distrust)
 	}
-	if len(batch.Items) == wanted && batch.More && !batch.Capped && !r.of.throttled() && now.Sub(r.doze.calledAt) > callInterval {
+	if len(batch.Items) == wanted && batch.More && !batch.Capped && !r.of.throttled() &&
+		now.Sub(r.doze.calledAt) > callInterval {
 		r.doze.calledAt = now
 		r.Gate.Call()
 	}

@@ -71,8 +71,8 @@ func gatedBubble(t *testing.T, workers int, test func(t *testing.T, d *desk, g *
 	})
 }
 
-// crowd enqueues items one after another, so close together that their notifications would queue, until the gate is opened. It returns
-// how many.
+// crowd enqueues items one after another, so close together that their notifications would queue, until the gate is
+// opened. It returns how many.
 func (d *desk) crowd(g *fakeGate) (rung int) {
 	for len(g.seen()) < 2 && rung < 1000 {
 		d.enqueue(1)

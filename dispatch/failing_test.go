@@ -226,10 +226,18 @@ func TestItemThatMayBeRunningIsLookedForBeforeItFails(t *testing.T) {
 		unknown bool
 		text    string
 	}{
-		"found":     {func(context.Context, claim.Item) (string, bool, error) { return "run-there", true, nil }, claim.Dispatched, false, ""},
-		"not there": {func(context.Context, claim.Item) (string, bool, error) { return "", false, nil }, claim.Fail, false, "workspace not found"},
-		"no answer": {func(context.Context, claim.Item) (string, bool, error) { return "", false, unavailable }, claim.Release, true, "connection refused"},
-		"panic":     {func(context.Context, claim.Item) (string, bool, error) { panic("boom") }, claim.Retry, true, "panic: boom"},
+		"found": {func(context.Context, claim.Item) (string, bool, error) {
+			return "run-there", true, nil
+		}, claim.Dispatched, false, ""},
+		"not there": {func(context.Context, claim.Item) (string, bool, error) {
+			return "", false, nil
+		}, claim.Fail, false, "workspace not found"},
+		"no answer": {func(context.Context, claim.Item) (string, bool, error) {
+			return "", false, unavailable
+		}, claim.Release, true, "connection refused"},
+		"panic": {func(context.Context, claim.Item) (string, bool, error) {
+			panic("boom")
+		}, claim.Retry, true, "panic: boom"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, d *desk) {

@@ -17,8 +17,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
-// desk is a dispatcher for a synctest bubble, with a queue in memory instead of a database and a starter that succeeds at
-// once. What a test sets in on... takes the place of that. All times are counted from the desk's making.
+// desk is a dispatcher for a synctest bubble, with a queue in memory instead of a database and a starter that succeeds
+// at once. What a test sets in on... takes the place of that. All times are counted from the desk's making.
 type desk struct {
 	*Dispatcher
 	t    *testing.T
@@ -74,7 +74,8 @@ type (
 )
 
 func newDesk(t *testing.T, workers int) *desk {
-	d := &desk{t: t, wake: make(chan string, 1), began: time.Now(), leased: map[int64]claim.Item{}, PollInterval: 5 * time.Second}
+	d := &desk{t: t, wake: make(chan string, 1), began: time.Now(), leased: map[int64]claim.Item{},
+		PollInterval: 5 * time.Second}
 	d.Dispatcher = &Dispatcher{
 		Store:        fakeStore{d},
 		Starter:      fakeStarter{d},
@@ -183,7 +184,8 @@ func (d *desk) verbs() []claim.Verb {
 
 type fakeStore struct{ *desk }
 
-func (f fakeStore) SettleAndClaim(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (claim.Batch, []int64, error) {
+func (f fakeStore) SettleAndClaim(ctx context.Context, started []claim.Settlement,
+	wanted claim.Wanted) (claim.Batch, []int64, error) {
 	var settled []int64
 	if len(started) > 0 {
 		var err error

@@ -18,16 +18,20 @@ func (r *run) tell(ctx context.Context, batch claim.Batch) {
 		r.Log.InfoContext(ctx, message)
 	}
 	if batch.Unannounced > 0 {
-		r.Log.WarnContext(ctx, "Found due items without a notification. Please report this, unless rows were changed with triggers disabled", "workspaces", batch.Unannounced)
+		r.Log.WarnContext(ctx,
+			"Found due items without a notification. Please report this, unless rows were changed with triggers disabled",
+			"workspaces", batch.Unannounced)
 	}
 	for _, parked := range batch.Parked {
 		if parked.New {
-			r.Log.ErrorContext(ctx, "Cannot claim an item: the database rejects the update. Skipping it and retrying in a minute",
+			r.Log.ErrorContext(ctx,
+				"Cannot claim an item: the database rejects the update. Skipping it and retrying in a minute",
 				"queue_item_id", parked.ID, "workspace_id", parked.WorkspaceID, "error", parked.Err)
 		}
 	}
 	for _, full := range batch.AtCapacity {
-		r.Log.InfoContext(ctx, "Workspace at capacity", "workspace_id", full.WorkspaceID, "active_count", full.Active, "limit", full.Limit)
+		r.Log.InfoContext(ctx, "Workspace at capacity", "workspace_id", full.WorkspaceID, "active_count", full.Active,
+			"limit", full.Limit)
 	}
 }
 

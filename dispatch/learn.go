@@ -46,7 +46,8 @@ func (r *run) heed(done result) {
 	switch done.outcome {
 	case temporal.Blocked, temporal.Unreached, temporal.Unanswered:
 		if r.of.trip(now, name, done.outcome) {
-			r.Log.Error("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted",
+			r.Log.Error(
+				"Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted",
 				"outcome", done.outcome.String(), "error", done.err, "namespace", name, "remedy", temporal.Remedy(done.err, name))
 		}
 		r.tellPauses()

@@ -22,7 +22,8 @@ func TestHeartbeatRenewsAllLeasesInOneBatchEveryThirdOfALease(t *testing.T) {
 		stop := d.run()
 		pass(time.Minute)
 		all := []int64{1, 2, 3}
-		require.Equal(t, []beatCall{{10 * time.Second, all}, {20 * time.Second, all}}, d.seen().beats, "and none while nothing is held")
+		require.Equal(t, []beatCall{{10 * time.Second, all}, {20 * time.Second, all}}, d.seen().beats,
+			"and none while nothing is held")
 		require.Len(t, d.seen().reported, 3)
 		stop()
 	})
@@ -206,7 +207,8 @@ func TestEachLeaseEndsAtItsOwnDeadline(t *testing.T) {
 		pass(time.Minute)
 		hold(6, 0) // long after the last
 		pass(time.Second)
-		require.Equal(t, map[int64]time.Duration{1: 5 * time.Second, 2: 9 * time.Second, 3: 3 * time.Second, 6: time.Minute}, ended)
+		require.Equal(t, map[int64]time.Duration{1: 5 * time.Second, 2: 9 * time.Second, 3: 3 * time.Second, 6: time.Minute},
+			ended)
 	})
 }
 

@@ -21,7 +21,8 @@ const (
 	fullSpeed = "Temporal no longer limits the rate of starts; back to full speed"
 )
 
-var tooMuch = serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "namespace rate limit exceeded")
+var tooMuch = serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT,
+	"namespace rate limit exceeded")
 
 // rationed is a frontend with a token bucket: it accepts rate starts per second in total, and at most burst at once.
 type rationed struct {
@@ -204,7 +205,8 @@ func TestRefusalOfAProbeEndsThePauseAndSlowsDown(t *testing.T) {
 		stop := d.run()
 		pass(20 * time.Second)
 		require.Equal(t, []string{slowing}, d.log.at(slog.LevelWarn))
-		require.Contains(t, d.log.at(slog.LevelInfo), "Temporal accepts workflows again; resuming starts", "it answers, at least")
+		require.Contains(t, d.log.at(slog.LevelInfo), "Temporal accepts workflows again; resuming starts",
+			"it answers, at least")
 		pass(5 * time.Second)
 		require.NotEmpty(t, d.seen().reported, "at the slowest it still asks once a second")
 		pass(time.Minute)

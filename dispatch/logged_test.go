@@ -34,9 +34,11 @@ func TestEachStepOfAHandOverIsLoggedWithWhatItIsAbout(t *testing.T) {
 		}
 		for message, fields := range map[string]map[string]any{
 			"Processing queue items": {"level": "DEBUG", "batch_size": 1.0},
-			"Dispatching queue item": {"level": "INFO", "queue_item_id": 1.0, "execution_id": "e1", "workspace_id": "shop", "workflow_definition_id": "report", "attempt": 1.0},
-			"Dispatched execution":   {"level": "INFO", "queue_item_id": 1.0, "execution_id": "e1", "workspace_id": "shop", "workflow_id": "execution-e1"},
-			"Workspace not found":    {"level": "WARN", "queue_item_id": 2.0, "workspace_id": "gone"},
+			"Dispatching queue item": {"level": "INFO", "queue_item_id": 1.0, "execution_id": "e1", "workspace_id": "shop",
+				"workflow_definition_id": "report", "attempt": 1.0},
+			"Dispatched execution": {"level": "INFO", "queue_item_id": 1.0, "execution_id": "e1", "workspace_id": "shop",
+				"workflow_id": "execution-e1"},
+			"Workspace not found": {"level": "WARN", "queue_item_id": 2.0, "workspace_id": "gone"},
 		} {
 			for key, want := range fields {
 				require.Equal(t, want, seen[message][key], "%s: %s in %v", message, key, seen[message])

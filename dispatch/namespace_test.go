@@ -66,7 +66,9 @@ func TestOnlyTheNamespaceThatTakesNothingWaits(t *testing.T) {
 					require.Contains(t, []claim.Verb{claim.Dispatched, claim.Release}, s.Verb, "nothing is counted")
 				}
 				require.Len(t, d.log.at(slog.LevelError), 1, "one outage, one alarm")
-				require.Equal(t, "bad", d.log.value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted", "namespace"))
+				require.Equal(t, "bad",
+					d.log.value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt "+
+						"is counted", "namespace"))
 				require.Less(t, len(d.seen().claims), 2*int(outage/time.Second), "what waits is not claimed over and over")
 				pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
 				require.Len(t, d.seen().reported, 100, "it resumes by itself, within the longest pause")
@@ -108,7 +110,8 @@ func TestTheLogSaysWhatToDoAboutAMissingNamespace(t *testing.T) {
 		d.startsOf(func(string) error { return serviceerror.NewNamespaceNotFound("shop") })
 		stop := d.run()
 		pass(time.Second)
-		said := d.log.value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted", "remedy")
+		said := d.log.value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no "+
+			"attempt is counted", "remedy")
 		require.Contains(t, said, `temporal operator namespace create --namespace "shop"`)
 		require.Contains(t, said, "workflow_definitions.namespace")
 		stop()

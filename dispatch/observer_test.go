@@ -138,6 +138,7 @@ func TestTheObserverHearsOfEachStartSettleAndHeartbeat(t *testing.T) {
 		stop := d.run()
 		pass(100 * time.Millisecond)
 		stop()
-		require.Subset(t, observer.lines, []string{"start 1: forgotten", "fail [1] <nil>", "start 2: panic", "retry [2] <nil>"})
+		require.Subset(t, observer.lines,
+			[]string{"start 1: forgotten", "fail [1] <nil>", "start 2: panic", "retry [2] <nil>"})
 	})
 }

@@ -14,7 +14,8 @@ func contained(log *slog.Logger, part string, do func()) (err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
 			err = fmt.Errorf("panic in the %s: %v", part, recovered)
-			log.Error("Panic in the dispatcher", "part", part, "panic", postgres.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
+			log.Error("Panic in the dispatcher", "part", part, "panic", postgres.Clean(fmt.Sprint(recovered)), "stack",
+				string(debug.Stack()))
 		}
 	}()
 	do()

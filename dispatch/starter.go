@@ -18,7 +18,8 @@ func (s *TemporalStarter) Start(ctx context.Context, item claim.Item) (string, e
 func requestOf(item claim.Item) temporal.Start {
 	return temporal.Start{
 		ExecutionID: item.ExecutionID, Namespace: item.Namespace,
-		WorkflowType: item.WorkflowType, TaskQueue: item.TaskQueue, ExecutionTimeout: item.ExecutionTimeout, Traceparent: item.Traceparent,
+		WorkflowType: item.WorkflowType, TaskQueue: item.TaskQueue, ExecutionTimeout: item.ExecutionTimeout,
+		Traceparent: item.Traceparent,
 		QueueItemID: item.ID, WorkspaceID: item.WorkspaceID,
 		WorkflowDefinitionID: item.WorkflowDefinitionID, WorkflowDefinitionVersionID: item.WorkflowDefinitionVersionID,
 		NodeIDs: item.NodeIDs, Params: item.Params, Options: item.StartOptions,

@@ -60,7 +60,8 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 	if settlement.Verb == claim.Dispatched {
 		r.note(ctx, item, "Dispatched execution", slog.String("workflow_id", item.WorkflowID()), slog.String("run_id", runID),
 			slog.Float64("start_ms", milliseconds(time.Since(began))))
-		return result{outcome: outcome, asked: asked, sent: began, started: &started{Settlement: settlement, item: item, lease: lease}}
+		return result{outcome: outcome, asked: asked, sent: began,
+			started: &started{Settlement: settlement, item: item, lease: lease}}
 	}
 	defer r.held.release(lease)
 	if settleErr := r.settler.settle(settlement); settleErr != nil {
@@ -69,7 +70,8 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 	}
 	switch settlement.Verb {
 	case claim.Retry, claim.Fail:
-		r.logAbout(item).ErrorContext(ctx, "Error processing queue item", "verb", string(settlement.Verb), "attempt", item.AttemptCount,
+		r.logAbout(item).ErrorContext(ctx, "Error processing queue item", "verb", string(settlement.Verb), "attempt",
+			item.AttemptCount,
 			"retry_in_ms", milliseconds(settlement.Delay), "error", settlement.Error)
 	case claim.Release:
 		r.logAbout(item).InfoContext(ctx, "Released queue item", "outcome", outcome.String())
@@ -84,7 +86,8 @@ func (r *run) note(ctx context.Context, item *claim.Item, message string, more .
 		return
 	}
 	record := slog.NewRecord(time.Now(), slog.LevelInfo, message, 0)
-	record.AddAttrs(slog.Int64("queue_item_id", item.ID), slog.String("execution_id", item.ExecutionID), slog.String("workspace_id", item.WorkspaceID))
+	record.AddAttrs(slog.Int64("queue_item_id", item.ID), slog.String("execution_id", item.ExecutionID),
+		slog.String("workspace_id", item.WorkspaceID))
 	record.AddAttrs(more...)
 	_ = r.Log.Handler().Handle(ctx, record) // Logger ignores this error, too
 }
@@ -109,7 +112,8 @@ func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, aske
 	}
 	timeout := min(r.StartTimeout, time.Until(item.Deadline)-r.Lease/10)
 	if timeout <= 0 || ctx.Err() != nil {
-		return "", false, temporal.As(temporal.NotSent, errors.Join(errors.New("lease leaves no time to start the workflow"), context.Cause(ctx)))
+		return "", false, temporal.As(temporal.NotSent,
+			errors.Join(errors.New("lease leaves no time to start the workflow"), context.Cause(ctx)))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, startTimeoutError(timeout))
 	defer cancel()
@@ -177,8 +181,10 @@ func (r *run) contain(ctx context.Context, item *claim.Item, err *error) {
 
 // lookBeforeFailing checks whether an earlier, unanswered attempt has started the workflow, for example before its
 // definition was deleted or its owner died. If so, the item counts as started and the failure is ignored.
-func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome temporal.Outcome, failure error) (string, temporal.Outcome, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.StartTimeout, fmt.Errorf("lookup of the workflow timed out after %s", r.StartTimeout))
+func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome temporal.Outcome,
+	failure error) (string, temporal.Outcome, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.StartTimeout,
+		fmt.Errorf("lookup of the workflow timed out after %s", r.StartTimeout))
 	defer cancel()
 	runID, found, err := r.find(ctx, item)
 	if err != nil && ctx.Err() != nil {

@@ -90,7 +90,8 @@ func (r *Reporter) Run(ctx context.Context) error {
 // say records one end. On failure it pauses, because the database is probably unavailable. The queue may overflow
 // meanwhile.
 func (r *Reporter) say(ctx context.Context, e end) {
-	bounded, cancel := context.WithTimeoutCause(ctx, sayTimeout, fmt.Errorf("report of the end timed out after %s", sayTimeout))
+	bounded, cancel := context.WithTimeoutCause(ctx, sayTimeout,
+		fmt.Errorf("report of the end timed out after %s", sayTimeout))
 	defer cancel()
 	over, err := isOver(bounded, e)
 	if err == nil && over {
@@ -100,7 +101,8 @@ func (r *Reporter) say(ctx context.Context, e end) {
 		return
 	}
 	if r.Log != nil {
-		r.Log.WarnContext(ctx, "Cannot report the end of an execution; pgdispatch will detect it", "execution_id", e.executionID, "error", err)
+		r.Log.WarnContext(ctx, "Cannot report the end of an execution; pgdispatch will detect it", "execution_id",
+			e.executionID, "error", err)
 	}
 	select {
 	case <-ctx.Done():
@@ -114,10 +116,11 @@ func isOver(ctx context.Context, e end) (bool, error) {
 	if e.outcome == "COMPLETED" || e.outcome == "CANCELED" {
 		return true, nil
 	}
-	response, err := workflowservice.NewWorkflowServiceClient(e.conn).DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
-		Namespace: e.namespace,
-		Execution: &commonpb.WorkflowExecution{WorkflowId: temporal.WorkflowID(e.executionID)},
-	})
+	response, err := workflowservice.NewWorkflowServiceClient(e.conn).DescribeWorkflowExecution(ctx,
+		&workflowservice.DescribeWorkflowExecutionRequest{
+			Namespace: e.namespace,
+			Execution: &commonpb.WorkflowExecution{WorkflowId: temporal.WorkflowID(e.executionID)},
+		})
 	if err != nil {
 		return false, fmt.Errorf("describe workflow: %w", err)
 	}
@@ -125,7 +128,8 @@ func isOver(ctx context.Context, e end) (bool, error) {
 }
 
 // Intercept is a grpc.UnaryClientInterceptor. It changes neither requests nor responses, and never blocks.
-func (r *Reporter) Intercept(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+func (r *Reporter) Intercept(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, answer, conn, options...)
 	if completed, ok := request.(*workflowservice.RespondWorkflowTaskCompletedRequest); ok && err == nil {
 		if e, found := ended(completed); found {
@@ -163,7 +167,8 @@ func closes(command *commandpb.Command) how {
 	case enumspb.COMMAND_TYPE_CANCEL_WORKFLOW_EXECUTION:
 		return how{outcome: "CANCELED", reason: "workflow was cancelled"}
 	case enumspb.COMMAND_TYPE_FAIL_WORKFLOW_EXECUTION:
-		return how{outcome: "FAILED", reason: temporal.Failure(command.GetFailWorkflowExecutionCommandAttributes().GetFailure())}
+		return how{outcome: "FAILED",
+			reason: temporal.Failure(command.GetFailWorkflowExecutionCommandAttributes().GetFailure())}
 	default:
 		return how{}
 	}

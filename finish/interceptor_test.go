@@ -56,7 +56,8 @@ func running(t *testing.T, test func(r *Reporter, e *ear)) {
 
 // complete has a worker answer a workflow task with one command.
 func complete(r *Reporter, resource string, command enumspb.CommandType, answer error) error {
-	request := &workflowservice.RespondWorkflowTaskCompletedRequest{ResourceId: resource, Commands: []*commandpb.Command{{CommandType: command}}}
+	request := &workflowservice.RespondWorkflowTaskCompletedRequest{ResourceId: resource,
+		Commands: []*commandpb.Command{{CommandType: command}}}
 	err := r.Intercept(context.Background(), "/RespondWorkflowTaskCompleted", request, nil, nil,
 		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return answer })
 	synctest.Wait()
@@ -82,7 +83,8 @@ func TestNothingElseIsSaid(t *testing.T) {
 	running(t, func(r *Reporter, e *ear) {
 		refused := errors.New("unhandled command")
 		require.ErrorIs(t, complete(r, "workflow:execution-"+execution, completes, refused), refused, "the workflow goes on")
-		for _, resource := range []string{"", "workflow:order-1", "workflow:execution-of-a-stranger", "execution-" + execution} {
+		for _, resource := range []string{"", "workflow:order-1", "workflow:execution-of-a-stranger", "execution-" +
+			execution} {
 			require.NoError(t, complete(r, resource, completes, nil))
 		}
 		for _, command := range []enumspb.CommandType{continues, timer} {

@@ -66,7 +66,8 @@ func within(t *testing.T, condition func() bool, message string) {
 func wakes(t *testing.T, pool *pgxpool.Pool) bool {
 	t.Helper()
 	var awake bool
-	require.NoError(t, pool.QueryRow(t.Context(), "select coalesce(pg_sequence_last_value('pgdispatch.gate'), 2) = 2").Scan(&awake))
+	require.NoError(t,
+		pool.QueryRow(t.Context(), "select coalesce(pg_sequence_last_value('pgdispatch.gate'), 2) = 2").Scan(&awake))
 	return !awake
 }
 
@@ -133,7 +134,8 @@ func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 func asked(t *testing.T, pool *pgxpool.Pool, name, text string) (is bool) {
 	t.Helper()
 	require.NoError(t, pool.QueryRow(t.Context(),
-		"select exists (select from pg_stat_activity where application_name = $1 and datname = current_database() and position($2 in query) > 0)", name, text).Scan(&is))
+		"select exists (select from pg_stat_activity where application_name = $1 and datname = current_database() "+
+			"and position($2 in query) > 0)", name, text).Scan(&is))
 	return is
 }
 
@@ -146,9 +148,13 @@ func TestDutyPassesOnWhenItsHolderDies(t *testing.T) {
 	<-first.shutting
 	second := newGate(t, url, "second")
 	second.Sleep()
-	_, err := pool.Exec(t.Context(), "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'first' and datname = current_database()")
+	_, err := pool.Exec(t.Context(),
+		"select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'first' "+
+			"and datname = current_database()")
 	require.NoError(t, err)
-	within(t, func() bool { return first.OnDuty() != second.OnDuty() && (first.IsAsleep() || second.IsAsleep()) }, "one of them is on duty again, and shut")
+	within(t, func() bool {
+		return first.OnDuty() != second.OnDuty() && (first.IsAsleep() || second.IsAsleep())
+	}, "one of them is on duty again, and shut")
 }
 
 func TestWhoeverDistrustsIsWokenBesideTheOneOnDuty(t *testing.T) {

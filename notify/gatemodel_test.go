@@ -6,9 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This explores every interleaving of two replicas with one worker each and three transactions that insert a row, to show
-// that no wake-up is lost without any poll: whenever nothing more must happen by itself, no committed row waits while a
-// worker is free. Transactions may stay open and workers busy for ever, so neither is something that must happen.
+// This explores every interleaving of two replicas with one worker each and three transactions that insert a row, to
+// show that no wake-up is lost without any poll: whenever nothing more must happen by itself, no committed row waits
+// while a worker is free. Transactions may stay open and workers busy for ever, so neither is something that must
+// happen.
 
 const (
 	replicas     = 2
@@ -118,8 +119,8 @@ func (w world) act(r uint8, broken rule) []step {
 	return nil
 }
 
-// wait finds the gate's lock free when nobody has it who was told that the replica is awake, and looks at the table meanwhile.
-// Those who notify have it too, and may end first.
+// wait finds the gate's lock free when nobody has it who was told that the replica is awake, and looks at the table
+// meanwhile. Those who notify have it too, and may end first.
 func (w world) wait(r uint8, broken rule) []step {
 	held, row := false, false
 	for _, tx := range w.txs {
@@ -259,7 +260,8 @@ func TestNoInterleavingLosesAWakeUp(t *testing.T) {
 
 func TestEveryRuleOfTheGateIsNeeded(t *testing.T) {
 	t.Parallel()
-	for _, broken := range []rule{noSecondLook, noWaiting, noLookMeanwhile, readFirst, noHandingOver, noCall, sleepOffDuty, openLate} {
+	for _, broken := range []rule{noSecondLook, noWaiting, noLookMeanwhile, readFirst, noHandingOver, noCall, sleepOffDuty,
+		openLate} {
 		_, found := explore(broken)
 		require.NotNil(t, found, string(broken))
 	}

@@ -115,7 +115,8 @@ func (l *Listener) Run(ctx context.Context) error {
 func (l *Listener) pingChannel() string { return "pgdispatch_ping_" + l.Name }
 
 func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, fmt.Errorf("listener's connection attempt timed out after %s", connectTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout,
+		fmt.Errorf("listener's connection attempt timed out after %s", connectTimeout))
 	defer cancel()
 	conn, err := l.Connect(ctx)
 	if err != nil {
@@ -151,7 +152,8 @@ func (l *Listener) pings(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if l.connected.Load() && l.deaf(ctx) && l.connected.Load() {
-			l.Log.WarnContext(ctx, "Listener did not receive its own ping; reconnecting. Behind a transaction pooler, set PGDISPATCH_LISTEN=off",
+			l.Log.WarnContext(ctx,
+				"Listener did not receive its own ping; reconnecting. Behind a transaction pooler, set PGDISPATCH_LISTEN=off",
 				"waited_ms", l.PingTimeout.Milliseconds())
 			l.cut()
 		}
@@ -161,7 +163,8 @@ func (l *Listener) pings(ctx context.Context) {
 // deaf sends a ping and reports whether it was not received. A ping that cannot be sent proves nothing: the database
 // does not answer then, and a working connection may be impossible to replace.
 func (l *Listener) deaf(ctx context.Context) bool {
-	bounded, cancel := context.WithTimeoutCause(ctx, l.PingTimeout, fmt.Errorf("listener's ping timed out after %s", l.PingTimeout))
+	bounded, cancel := context.WithTimeoutCause(ctx, l.PingTimeout,
+		fmt.Errorf("listener's ping timed out after %s", l.PingTimeout))
 	defer cancel()
 	number := l.sent.Add(1)
 	if l.Ping.Ping(bounded, l.pingChannel(), strconv.FormatInt(number, 10)) != nil {

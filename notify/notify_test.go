@@ -213,7 +213,8 @@ func TestHearsAgainAfterItsBackendIsTerminatedTwice(t *testing.T) {
 	p.hear("start")
 	for range 2 {
 		p.mute()
-		p.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'listener' and datname = current_database()")
+		p.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'listener' " +
+			"and datname = current_database()")
 		select {
 		case connected := <-p.lost:
 			require.False(t, connected)

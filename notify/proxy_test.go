@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxy stands between a client and Postgres, and can let a connection fall silent without closing it, as a broken network
-// or a stopped host does.
+// proxy stands between a client and Postgres, and can let a connection fall silent without closing it, as a broken
+// network or a stopped host does.
 type proxy struct {
 	listener net.Listener
 	target   string

@@ -26,13 +26,15 @@ func (h Holder) String() string {
 	if h.Age != nil {
 		age = fmt.Sprintf(", in one transaction for %s", h.Age.Round(time.Second))
 	}
-	return fmt.Sprintf("pid %d, role %q, database %q, application %q%s: `select pg_terminate_backend(%d)`", h.PID, h.Role, h.Database, h.Application, age, h.PID)
+	return fmt.Sprintf("pid %d, role %q, database %q, application %q%s: `select pg_terminate_backend(%d)`", h.PID, h.Role,
+		h.Database, h.Application, age, h.PID)
 }
 
 // QueueHolder returns the session with the oldest transaction in the cluster. Nil if no other session is in a
 // transaction.
 func QueueHolder(ctx context.Context, db postgres.Conn) (*Holder, error) {
-	holders, err := postgres.Read[Holder](ctx, db, "find the session that holds the notification queue", sql.Text("notify_holder"))
+	holders, err := postgres.Read[Holder](ctx, db, "find the session that holds the notification queue",
+		sql.Text("notify_holder"))
 	if err != nil || len(holders) == 0 {
 		return nil, err
 	}

@@ -111,8 +111,9 @@ func (s *server) made() int {
 const foundWithin = 9 * time.Second
 
 func (s *server) listener() *Listener {
-	return &Listener{Connect: s.connect, Ring: func(string) {}, Ping: s, PingInterval: 2 * time.Second, PingTimeout: 3 * time.Second,
-		Name: "replica_1", Log: slog.New(slog.DiscardHandler)}
+	return &Listener{Connect: s.connect, Ring: func(string) {}, Ping: s, PingInterval: 2 * time.Second,
+		PingTimeout: 3 * time.Second,
+		Name:        "replica_1", Log: slog.New(slog.DiscardHandler)}
 }
 
 // runIn runs a listener in a bubble until what it returns is called.
@@ -143,7 +144,8 @@ func TestSilentConnectionIsReplacedWithinNineSecondsWheneverItDies(t *testing.T)
 			for s.made() == 1 || !l.Connected() {
 				time.Sleep(time.Millisecond)
 			}
-			require.LessOrEqual(t, time.Since(began), l.PingInterval+l.PingTimeout+2*reconnectDelay, "it died %s after its first moment", died)
+			require.LessOrEqual(t, time.Since(began), l.PingInterval+l.PingTimeout+2*reconnectDelay,
+				"it died %s after its first moment", died)
 			stop()
 		})
 	}

@@ -15,7 +15,8 @@ func (f fixture) flood(w tenant, n int) {
 		select $1, $2, 100 from generate_series(1, $3::int)`, w.workspace, w.definition, n)
 }
 
-// overloaded has two workspaces without limits, the first of them flooded, and the second with the items that must not starve.
+// overloaded has two workspaces without limits, the first of them flooded, and the second with the items that must not
+// starve.
 func overloaded(t *testing.T) (f fixture, urgent, patient tenant) {
 	t.Helper()
 	f = open(t)

@@ -39,7 +39,9 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 	case "stall_pick":
 		return [][]any{{time.Minute, []string{}, []string{}, 10}}
 	case "stall_record":
-		return [][]any{{[]string{"orders"}, []string{"default"}, []int{1}, []string{execution}, []string{execution}, []string{"default"}, []string{"it fails"}, []string{}}}
+		return [][]any{
+			{[]string{"orders"}, []string{"default"}, []int{1}, []string{execution}, []string{execution}, []string{"default"},
+				[]string{"it fails"}, []string{}}}
 	case "stalled":
 		return [][]any{{10}}
 	case "stop_done":
@@ -65,6 +67,24 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 	case "workspace_set":
 		return [][]any{{nobody, "me", "workspaces pause", nil, true, false, nil, false, nil}}
 	}
+	return deadArguments(verb, id, execution)
+}
+
+// deadArguments are those of the verbs for dead letters.
+func deadArguments(verb string, id int64, execution string) [][]any {
+	ids := []int64{id}
+	switch verb {
+	case "dead_find":
+		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
+	case "dead_known":
+		return [][]any{{"tenant on FREE", "report"}}
+	case "dead_history":
+		return [][]any{{id}}
+	case "dead_replay":
+		return [][]any{{execution, "me"}}
+	case "dead_replay_all", "dead_discard":
+		return [][]any{{ids, "me"}}
+	}
 	return creationArguments(verb)
 }
 
@@ -85,4 +105,87 @@ func creationArguments(verb string) [][]any {
 		return [][]any{{"new", nil, nil, nil, false, "me"}}
 	}
 	return [][]any{{}}
+}
+
+// arguments for each verb that change an item, if its state allows it.
+func arguments(verb string, id int64, execution, workspace string) [][]any {
+	ids, tokens, texts := []int64{id}, []int64{1}, []string{"text"}
+	switch verb {
+	case "claim", "claim_head":
+		return claimArguments(verb, workspace)
+	case "look":
+		return [][]any{{"1:1:"}}
+	case "dispatched":
+		return [][]any{{ids, tokens, texts, "replica-1"}}
+	case "retry":
+		return [][]any{{ids, tokens, texts, []time.Duration{time.Second}, []bool{false}},
+			{ids, tokens, texts, []time.Duration{time.Second}, []bool{true}}}
+	case "release":
+		return [][]any{{ids, tokens, texts, []bool{false}}, {ids, tokens, texts, []bool{true}}}
+	case "fail":
+		return [][]any{{ids, tokens, texts}}
+	case "heartbeat":
+		return [][]any{{ids, tokens, lease}}
+	case "finish":
+		return [][]any{{execution, "COMPLETED", nil, `{"total": 3}`}, {execution, "FAILED", "it broke", nil},
+			{execution, "TIMED_OUT", nil, nil}}
+	case "finish_all":
+		return [][]any{{[]string{execution}, []string{"COMPLETED"}, []any{nil}, []any{`{"total": 3}`}},
+			{[]string{execution}, []string{"FAILED"}, texts, []any{nil}}}
+	case "cancel":
+		return [][]any{{execution}}
+	case "workspace_statistics", "queue_depth":
+		return [][]any{{10}}
+	case "sweep":
+		return [][]any{{10, "replica-1"}}
+	case "release_owned", "replica_gone":
+		return [][]any{{"replica-1"}}
+	case "adopt":
+		return [][]any{{"replica-2", 10, []string{}}}
+	case "unlocked":
+		return [][]any{{ids}}
+	case "give_up_watches":
+		return [][]any{{"replica-1", nil}, {"replica-1", []string{execution}}}
+	case "close_turn":
+		return [][]any{{time.Second, time.Minute, "default"}}
+	case "close_done":
+		return [][]any{{"default", time.Now(), true}}
+	case "open_among":
+		return [][]any{{[]string{nobody}}}
+	case "silent":
+		return [][]any{{10, time.Second}}
+	case "swap_watches":
+		return [][]any{{"replica-1", 10}}
+	case "gate_call":
+		return [][]any{{"pgdispatch_help"}}
+	case "ping":
+		return [][]any{{"pgdispatch", "hello"}}
+	case "replica_alive":
+		return [][]any{{"replica-1", "dev", 4, lease, "default", `{"busy": 1}`}}
+	case "settings_set":
+		return [][]any{{50, false, 100, "me"}}
+	case "retention_set":
+		return [][]any{{true, time.Hour, true, nil, "me"}}
+	case "delete_finished":
+		return [][]any{{100}}
+	}
+	return operatorArguments(verb, id, execution)
+}
+
+// claimArguments ask for an item of the workspace: with a row that may be waited for, and careful with namespaces.
+// claimArguments are those of claim; claim_head has them without lease and watcher.
+func claimArguments(verb, workspace string) [][]any {
+	since, none := []time.Time{time.Unix(0, 0)}, []int64{0}
+	calls := [][]any{
+		{"replica-2", lease, "replica-1", nil, 10, 0, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none,
+			none, none, false, "default", []string{}, []int{}},
+		{"replica-2", lease, nil, nil, 10, 1, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none, none,
+			none, true, "default", []string{"other"}, []int{1}},
+	}
+	if verb == "claim_head" {
+		for n, args := range calls {
+			calls[n] = append(args[:1:1], args[3:]...)
+		}
+	}
+	return calls
 }

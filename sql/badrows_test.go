@@ -34,63 +34,82 @@ var badRows = []badRow{
 	with("params the SQL null", "params", "null", "23502", "", ""),
 	with("params one byte too large", "params", "jsonb_build_object('a', repeat('x', 1966080 - 8))",
 		"PGD05", "params has 1966081 bytes as text, which exceeds the limit of 1966080", "Temporal accepts 2 MiB of input"),
-	with("params large by numbers alone", "params", "('{\"a\": [' || repeat('1e131000,', 16) || '1]}')::jsonb", "PGD05", "params has 2096", "Temporal"),
+	with("params large by numbers alone", "params", "('{\"a\": [' || repeat('1e131000,', 16) || '1]}')::jsonb", "PGD05",
+		"params has 2096", "Temporal"),
 	with("params with a NUL", "params", `'{"a": "\u0000"}'`, "22P05", "", ""),
 	with("params with a lone surrogate", "params", `'{"a": "\ud800"}'`, "22P02", "", ""),
-	with("params nested 20,000 deep", "params", "(repeat('{\"a\":', 20000) || '1' || repeat('}', 20000))::jsonb", "54001", "", ""),
+	with("params nested 20,000 deep", "params", "(repeat('{\"a\":', 20000) || '1' || repeat('}', 20000))::jsonb", "54001",
+		"", ""),
 	with("params with NaN", "params", `'{"a": NaN}'`, "22P02", "", ""),
 	with("params cut off", "params", `'{"a": '`, "22P02", "", ""),
 
-	with("priority above", "priority", "101", "PGD06", "priority 101 is out of range: it must be between -100 and 100", "Higher priorities run first"),
-	with("priority below", "priority", "-101", "PGD06", "priority -101 is out of range: it must be between -100 and 100", "Higher priorities run first"),
+	with("priority above", "priority", "101", "PGD06", "priority 101 is out of range: it must be between -100 and 100",
+		"Higher priorities run first"),
+	with("priority below", "priority", "-101", "PGD06", "priority -101 is out of range: it must be between -100 and 100",
+		"Higher priorities run first"),
 	with("priority absurd", "priority", "2147483647", "PGD06", "priority 2147483647", "Higher priorities run first"),
 	with("priority beyond an integer", "priority", "9999999999", "22003", "", ""),
 	with("priority NaN", "priority", "'NaN'", "22P02", "", ""),
 	with("priority null", "priority", "null", "23502", "", ""),
 
-	with("run_at infinity", "run_at", "'infinity'", "PGD08", "run_at infinity is out of range: it must be", "Omit run_at to run immediately."),
-	with("run_at minus infinity", "run_at", "'-infinity'", "PGD08", "run_at -infinity is out of range: it must be", "Omit run_at"),
-	with("run_at the last year there is", "run_at", "'294276-12-31 00:00Z'", "PGD08", "run_at 294276-12-31", "Omit run_at"),
-	with("run_at the first year there is", "run_at", "'4713-01-01 00:00Z BC'", "PGD08", "run_at 4713-01-01", "Omit run_at"),
+	with("run_at infinity", "run_at", "'infinity'", "PGD08", "run_at infinity is out of range: it must be",
+		"Omit run_at to run immediately."),
+	with("run_at minus infinity", "run_at", "'-infinity'", "PGD08", "run_at -infinity is out of range: it must be",
+		"Omit run_at"),
+	with("run_at the last year there is", "run_at", "'294276-12-31 00:00Z'", "PGD08", "run_at 294276-12-31",
+		"Omit run_at"),
+	with("run_at the first year there is", "run_at", "'4713-01-01 00:00Z BC'", "PGD08", "run_at 4713-01-01",
+		"Omit run_at"),
 	with("run_at beyond", "run_at", "'294277-01-01'", "22008", "", ""),
 	with("run_at null", "run_at", "null", "23502", "", ""),
 
 	owned("status", "'CLAIMED'"), owned("status", "'COMPLETED'"), owned("status", "'NONSENSE'"), owned("status", "''"),
-	claimed("claimed_by", "'me'"), claimed("claimed_at", "now()"), claimed("lease_expires_at", "'infinity'"), claimed("dispatched_at", "now()"),
-	claimed("finished_at", "now()"), owned("lease_token", "9"), owned("attempt_count", "-1"), owned("failure_count", "1"), owned("lost_lease_count", "3"), owned("last_error", "''"),
+	claimed("claimed_by", "'me'"), claimed("claimed_at", "now()"), claimed("lease_expires_at", "'infinity'"),
+	claimed("dispatched_at", "now()"),
+	claimed("finished_at", "now()"), owned("lease_token", "9"), owned("attempt_count", "-1"), owned("failure_count", "1"),
+	owned("lost_lease_count", "3"), owned("last_error", "''"),
 	owned("created_at", "'1970-01-01'"), owned("created_at", "'infinity'"),
-	owned("outcome_unknown", "true"), owned("replay_of", "17"), owned("enqueue_xid", "'3'"), owned("enqueue_xid", "'9223372036854775807'"),
+	owned("outcome_unknown", "true"), owned("replay_of", "17"), owned("enqueue_xid", "'3'"),
+	owned("enqueue_xid", "'9223372036854775807'"),
 	with("status null", "status", "null", "PGD27", "", ""),
 	with("an ID of one's own", "id", "7", "428C9", "", ""),
 	with("execution_id null", "execution_id", "null", "23502", "", ""),
 
-	with("idempotency key empty", "idempotency_key", "''", "PGD09", "idempotency_key has 0 characters: it must have 1 to 200", "Omit it"),
-	with("idempotency key too long", "idempotency_key", "repeat('x', 201)", "PGD09", "idempotency_key has 201 characters", "Omit it, or use a hash"),
-	with("idempotency key of 6 kB", "idempotency_key", "repeat('x', 6000)", "PGD09", "idempotency_key has 6000 characters", "Omit it"),
+	with("idempotency key empty", "idempotency_key", "''", "PGD09",
+		"idempotency_key has 0 characters: it must have 1 to 200", "Omit it"),
+	with("idempotency key too long", "idempotency_key", "repeat('x', 201)", "PGD09", "idempotency_key has 201 characters",
+		"Omit it, or use a hash"),
+	with("idempotency key of 6 kB", "idempotency_key", "repeat('x', 6000)", "PGD09", "idempotency_key has 6000 characters",
+		"Omit it"),
 	with("traceparent in upper case", "traceparent", "'00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01'",
 		"PGD10", "traceparent is not a valid W3C trace context", "Use the format 00-"),
-	with("traceparent with a line feed", "traceparent", `E'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n'`, "PGD10", "traceparent", "Use the format"),
+	with("traceparent with a line feed", "traceparent", `E'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n'`,
+		"PGD10", "traceparent", "Use the format"),
 	with("traceparent empty", "traceparent", "''", "PGD10", "traceparent", "Use the format 00-"),
 }
 
 // with is a row that is good but for one column.
 func with(name, column, value, code, message, hint string) badRow {
-	return badRow{name, "workspace_id, workflow_definition_id, " + column, "@workspace, @definition, " + value, code, message, hint}
+	return badRow{name, "workspace_id, workflow_definition_id, " + column, "@workspace, @definition, " + value, code,
+		message, hint}
 }
 
 // owned is a row that sets a column which only pgdispatch sets.
 func owned(column, value string) badRow {
-	return with(column+" = "+value, column, value, "PGD07", "an insert must not set status, attempts, errors, claims, leases or times of an item",
+	return with(column+" = "+value, column, value, "PGD07",
+		"an insert must not set status, attempts, errors, claims, leases or times of an item",
 		"Set only workspace_id")
 }
 
 // claimed is a row that sets a column which an item has from its claim on.
 func claimed(column, value string) badRow {
-	return with(column+" = "+value, column, value, "PGD07", "a PENDING item must not have a claim, lease or end", "Omit claimed_by")
+	return with(column+" = "+value, column, value, "PGD07", "a PENDING item must not have a claim, lease or end",
+		"Omit claimed_by")
 }
 
 func (r badRow) statement(w, other tenant) string {
-	values := strings.NewReplacer("@workspace", "'"+w.workspace+"'", "@definition", "'"+w.definition+"'", "@foreign", "'"+other.definition+"'").
+	values := strings.NewReplacer("@workspace", "'"+w.workspace+"'", "@definition", "'"+w.definition+"'", "@foreign", "'"+
+		other.definition+"'").
 		Replace(r.values)
 	return "insert into pgdispatch.workflow_execution_queue (" + r.columns + ") values (" + values + ")"
 }
@@ -123,7 +142,8 @@ func TestEnqueueKeepsWhatIsOddButLegal(t *testing.T) {
 		with("lowest priority", "priority", "-100", "", "", ""),
 		with("longest key", "idempotency_key", "repeat('é', 200)", "", "", ""),
 		with("a key that is never shown", "idempotency_key", `E'a\n\x1b[31m'`, "", "", ""),
-		with("a trace of another version", "traceparent", "'cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-09'", "", "", ""),
+		with("a trace of another version", "traceparent", "'cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-09'", "", "",
+			""),
 	}
 	for _, r := range legal {
 		f.exec(r.statement(w, other))
@@ -180,18 +200,25 @@ func TestConfigurationRefusesWhatCouldNotBeStarted(t *testing.T) {
 		{"workspace_tiers", "plan, max_concurrent_workflows", `E'GOLD\n', 1`, "23514"},
 		{"workspace_tiers", "plan, max_concurrent_workflows", "'GOLD', null", "23502"},
 		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', E'a\nb', 'q'`, "23514"},
-		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', 'b', E'\x1b[2J'`, "23514"},
+		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', 'b', E'\x1b[2J'`,
+			"23514"},
 		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', '', 'q'`, "23514"},
-		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', repeat('é', 501), 'q'`, "23514"},
+		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', repeat('é', 501), 'q'`,
+			"23514"},
 		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'report', 'b', 'q'`, "23505"},
-		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue, max_attempts", `@workspace, 'a', 'b', 'q', 0`, "23514"},
-		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue, execution_timeout", `@workspace, 'a', 'b', 'q', '-1 day'`, "23514"},
-		{"workflow_definition_versions", "workflow_definition_id, version, graph", `@definition, 0, '{"nodes": []}'`, "23514"},
-		{"workflow_definition_versions", "workflow_definition_id, version, graph", `@definition, 1, '{"nodes": []}'`, "23505"},
+		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue, max_attempts",
+			`@workspace, 'a', 'b', 'q', 0`, "23514"},
+		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue, execution_timeout",
+			`@workspace, 'a', 'b', 'q', '-1 day'`, "23514"},
+		{"workflow_definition_versions", "workflow_definition_id, version, graph", `@definition, 0, '{"nodes": []}'`,
+			"23514"},
+		{"workflow_definition_versions", "workflow_definition_id, version, graph", `@definition, 1, '{"nodes": []}'`,
+			"23505"},
 		{"settings", "singleton", "false", "23514"},
 		{"settings", "singleton", "true", "23505"},
 	} {
-		values := strings.NewReplacer("@workspace", "'"+w.workspace+"'", "@definition", "'"+w.definition+"'").Replace(row.values)
+		values := strings.NewReplacer("@workspace", "'"+w.workspace+"'", "@definition", "'"+w.definition+
+			"'").Replace(row.values)
 		refusal := f.refused("insert into pgdispatch." + row.table + " (" + row.columns + ") values (" + values + ")")
 		require.Equal(t, row.code, refusal.Code, "%s %s: %s", row.table, row.values, refusal.Message)
 	}
@@ -201,16 +228,19 @@ func TestAGraphHasNodesWithStringIDs(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	w := f.tenant("FREE")
-	insert := "insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) values ($1, $2, $3)"
+	insert := "insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) " +
+		"values ($1, $2, $3)"
 	for _, graph := range []string{
 		`[]`, `null`, `{}`, `{"nodes": {}}`, `{"nodes": null}`, `{"nodes": ["a"]}`, `{"nodes": [null]}`, `{"nodes": [{}]}`,
-		`{"nodes": [{"id": 1}]}`, `{"nodes": [{"id": null}]}`, `{"nodes": [{"id": ["a"]}]}`, `{"nodes": [{"id": "a"}, {"ID": "b"}]}`,
+		`{"nodes": [{"id": 1}]}`, `{"nodes": [{"id": null}]}`, `{"nodes": [{"id": ["a"]}]}`,
+		`{"nodes": [{"id": "a"}, {"ID": "b"}]}`,
 		`{"nodes": [[{"id": "a"}]]}`, `{"nodes": [], "edges": {}}`, `{"nodes": [], "edges": [{"from": "a"}]}`,
 		`{"nodes": [{"id": "` + strings.Repeat("x", 65536) + `"}]}`,
 	} {
 		require.Equal(t, "23514", f.refused(insert, w.definition, 2, graph).Code, "%.60s", graph)
 	}
-	for n, graph := range []string{`{"nodes": []}`, `{"nodes": [{"id": ""}]}`, `{"nodes": [{"id": "a"}], "edges": [{"from": "a", "to": "a"}], "x": 1}`} {
+	for n, graph := range []string{`{"nodes": []}`, `{"nodes": [{"id": ""}]}`,
+		`{"nodes": [{"id": "a"}], "edges": [{"from": "a", "to": "a"}], "x": 1}`} {
 		f.exec(insert, w.definition, n+2, graph)
 	}
 }

@@ -189,7 +189,8 @@ func TestARepeatedStartKeepsItsVersionAndANewOneTakesTheNewest(t *testing.T) {
 	f.release(f.claim(1), true)
 	second := f.version(w.definition, 2, `{"nodes": []}`)
 	repeat := f.claim(1)
-	require.Equal(t, w.version, *repeat.items[0].WorkflowDefinitionVersionID, "the start may have arrived: it is repeated as it was")
+	require.Equal(t, w.version, *repeat.items[0].WorkflowDefinitionVersionID,
+		"the start may have arrived: it is repeated as it was")
 	f.dispatched(repeat)
 	f.finish(*repeat.items[0].ID, "COMPLETED")
 
@@ -285,7 +286,8 @@ func TestClaimRowsSayHowLongTheyWaited(t *testing.T) {
 	f := open(t)
 	w := f.tenant("PRO")
 	f.exec("set session_replication_role = replica; " +
-		fmt.Sprintf(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, created_at, run_at)
+		fmt.Sprintf(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, created_at,
+			run_at)
 			values ('%[1]s', '%[2]s', now() - interval '1 hour', now() - interval '2 hours'),
 			       ('%[1]s', '%[2]s', now() - interval '2 hours', now() - interval '1 hour'); `, w.workspace, w.definition) +
 		"reset session_replication_role")

@@ -13,13 +13,16 @@ import (
 func (f fixture) clockMoves(by time.Duration) {
 	f.t.Helper()
 	f.exec(`update pgdispatch.workflow_execution_queue
-		set claimed_at = claimed_at - $1::interval, lease_expires_at = lease_expires_at - $1::interval where status = 'CLAIMED'`, by)
-	f.exec("update pgdispatch.replicas set renewed_at = renewed_at - $1::interval, expires_at = expires_at - $1::interval", by)
+		set claimed_at = claimed_at - $1::interval, lease_expires_at = lease_expires_at - $1::interval
+			where status = 'CLAIMED'`, by)
+	f.exec("update pgdispatch.replicas set renewed_at = renewed_at - $1::interval, expires_at = expires_at - $1::interval",
+		by)
 }
 
 func (f fixture) leftOf(id int64) time.Duration {
 	f.t.Helper()
-	return one[time.Duration](f, "select lease_expires_at - clock_timestamp() from pgdispatch.workflow_execution_queue where id = $1", id)
+	return one[time.Duration](f,
+		"select lease_expires_at - clock_timestamp() from pgdispatch.workflow_execution_queue where id = $1", id)
 }
 
 func TestAClockThatIsSetBackKeepsNoLeaseForLonger(t *testing.T) {
@@ -43,7 +46,8 @@ func TestAClockThatIsSetBackKeepsNoLeaseForLonger(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, f.leftOf(dead), lease-20*time.Second, "it begins anew: a holder that lives loses nothing")
 	require.Len(t, f.dispatched(b), 2, "and ends its claims as ever")
-	require.InDelta(t, lease, one[time.Duration](f, "select expires_at - clock_timestamp() from pgdispatch.replicas"), float64(20*time.Second))
+	require.InDelta(t, lease, one[time.Duration](f, "select expires_at - clock_timestamp() from pgdispatch.replicas"),
+		float64(20*time.Second))
 }
 
 func TestALeaseWithinItsTimeIsNotShortened(t *testing.T) {
@@ -83,7 +87,8 @@ func TestAClockThatIsSetForwardFencesEveryHolder(t *testing.T) {
 	require.ElementsMatch(t, b.ids(), again.ids())
 	for n, item := range again.items {
 		require.True(t, *item.OutcomeUnknown)
-		require.Contains(t, all[string](f, "select id::text from pgdispatch.workflow_executions"), *again.items[n].ExecutionID, "the same workflow")
+		require.Contains(t, all[string](f, "select id::text from pgdispatch.workflow_executions"),
+			*again.items[n].ExecutionID, "the same workflow")
 	}
 	require.Empty(t, f.dispatched(b), "a late settle changes nothing")
 	require.Len(t, f.dispatched(again), 5)

@@ -24,10 +24,16 @@ func (f fixture) lastToken() int64 {
 func TestAReceiptIsWorthNothingWhereItMayBeFalse(t *testing.T) {
 	t.Parallel()
 	for name, receipt := range map[string]func(epoch string, last int64) (string, entry){
-		"of another epoch":                   func(_ string, last int64) (string, entry) { return nobody, entry{floor: last + 1, heldTo: last} },
-		"of no epoch":                        func(_ string, last int64) (string, entry) { return "", entry{floor: last + 1, heldTo: last} },
-		"with a token that nobody has drawn": func(epoch string, last int64) (string, entry) { return epoch, entry{heldTo: last + 1000} },
-		"from before the last claims":        func(epoch string, _ int64) (string, entry) { return epoch, entry{} },
+		"of another epoch": func(_ string, last int64) (string, entry) {
+			return nobody, entry{floor: last + 1, heldTo: last}
+		},
+		"of no epoch": func(_ string, last int64) (string, entry) {
+			return "", entry{floor: last + 1, heldTo: last}
+		},
+		"with a token that nobody has drawn": func(epoch string, last int64) (string, entry) {
+			return epoch, entry{heldTo: last + 1000}
+		},
+		"from before the last claims": func(epoch string, _ int64) (string, entry) { return epoch, entry{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +78,8 @@ func TestWhatIsLeasedIsCountedFromItsReceiptOn(t *testing.T) {
 	s := f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: lanes})
 	require.Len(t, s.ids, 2, "three are bounded, and none was counted")
 	require.Empty(t, f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: lanes}).ids, "and two were")
-	require.Empty(t, f.ask(proposal{epoch: nobody, leasedTo: f.lastToken(), entries: lanes}).ids, "another epoch's bounds nothing")
+	require.Empty(t, f.ask(proposal{epoch: nobody, leasedTo: f.lastToken(), entries: lanes}).ids,
+		"another epoch's bounds nothing")
 	f.exec("update pgdispatch.settings set max_claims = 6")
 	require.Len(t, f.ask(proposal{entries: lanes}).ids, 1)
 }
@@ -84,10 +91,12 @@ func TestGrantsAddUp(t *testing.T) {
 		atMost int
 		given  int
 	}{
-		"over the entries of a workspace":              {"update pgdispatch.workspaces set max_concurrent_workflows = 6", 100, 12},
-		"over W":                                       {"update pgdispatch.settings set max_claims = 7", 100, 7},
-		"over the owner's workers":                     {"", 9, 9},
-		"over the entries of a workspace, by its rate": {"update pgdispatch.workspaces set max_starts_per_second = 4", 100, 8},
+		"over the entries of a workspace": {"update pgdispatch.workspaces set max_concurrent_workflows = 6", 100,
+			12},
+		"over W":                   {"update pgdispatch.settings set max_claims = 7", 100, 7},
+		"over the owner's workers": {"", 9, 9},
+		"over the entries of a workspace, by its rate": {"update pgdispatch.workspaces set max_starts_per_second = 4", 100,
+			8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -99,7 +108,8 @@ func TestGrantsAddUp(t *testing.T) {
 				for range 5 {
 					f.at(w, 5, 0)
 				}
-				entries = append(entries, entry{workspace: w.workspace, priority: 5, items: 5}, entry{workspace: w.workspace, items: 5})
+				entries = append(entries, entry{workspace: w.workspace, priority: 5, items: 5},
+					entry{workspace: w.workspace, items: 5})
 			}
 			if c.limit != "" {
 				f.exec(c.limit)
@@ -117,7 +127,9 @@ func TestAnItemThatIsChangedBesideAClaimIsNotTaken(t *testing.T) {
 		"put off":   "update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour'",
 		"lowered":   "update pgdispatch.workflow_execution_queue set priority = -7",
 		"deleted":   "delete from pgdispatch.workflow_execution_queue",
-		"claimed":   "update pgdispatch.workflow_execution_queue set status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now() + interval '1 hour', lease_token = nextval('pgdispatch.lease_tokens')",
+		"claimed": "update pgdispatch.workflow_execution_queue " +
+			"set status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now() + interval '1 hour', " +
+			"lease_token = nextval('pgdispatch.lease_tokens')",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +149,8 @@ func TestOnlyAClaimGivesAnItemASlot(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	id := f.item(f.tenant("FREE"))
-	for _, session := range []string{"session_replication_role = origin", "session_replication_role = replica", "pgdispatch.marked = on"} {
+	for _, session := range []string{"session_replication_role = origin", "session_replication_role = replica",
+		"pgdispatch.marked = on"} {
 		for name, set := range map[string]string{
 			"leased":      "status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now()",
 			"in doubt":    "outcome_unknown = true",
@@ -209,7 +222,8 @@ func (f fixture) snapshot() string {
 // told returns the changes since a snapshot: workspaces, or "all".
 func (f fixture) told(seen string) []string {
 	f.t.Helper()
-	return all[string](f, "select distinct coalesce(l.workspace_id::text, 'all') from ("+sql.Text("look")+") l where l.changed", seen)
+	return all[string](f, "select distinct coalesce(l.workspace_id::text, 'all') from ("+sql.Text("look")+
+		") l where l.changed", seen)
 }
 
 func TestEveryMoveSaysWhereToLook(t *testing.T) {
@@ -218,7 +232,9 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 		do  func(f fixture, w tenant, running, claimed batch, waiting int64)
 		all bool
 	}{
-		"an end":        {do: func(f fixture, _ tenant, running, _ batch, _ int64) { f.finish(running.ids()[0], "COMPLETED") }},
+		"an end": {do: func(f fixture, _ tenant, running, _ batch, _ int64) {
+			f.finish(running.ids()[0], "COMPLETED")
+		}},
 		"ends together": {do: func(f fixture, _ tenant, running, _ batch, _ int64) { f.completed(running.ids()...) }},
 		"a release":     {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.release(claimed, false) }},
 		"a failure":     {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.fail(claimed, "boom") }},
@@ -276,13 +292,16 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 	}
 }
 
-// hidden inserts items as logical replication does: triggers do not fire, and their transaction belongs to another cluster.
+// hidden inserts items as logical replication does: triggers do not fire, and their transaction belongs to another
+// cluster.
 func (f fixture) hidden(w tenant, priority, n int, due time.Duration, xid string) []int64 {
 	f.t.Helper()
 	in, tx := f.begin()
 	in.exec("set local session_replication_role = replica")
-	ids := all[int64](in, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at, enqueue_xid)
-		select $1, $2, $3, now() + $5::interval, $6::text::xid8 from generate_series(1, $4::int) returning id`, w.workspace, w.definition, priority, n, due, xid)
+	ids := all[int64](in, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority,
+		run_at, enqueue_xid)
+		select $1, $2, $3, now() + $5::interval, $6::text::xid8 from generate_series(1, $4::int)
+			returning id`, w.workspace, w.definition, priority, n, due, xid)
 	require.NoError(f.t, tx.Commit(f.t.Context()))
 	return ids
 }
@@ -291,7 +310,8 @@ func (f fixture) hidden(w tenant, priority, n int, due time.Duration, xid string
 func TestAMemoryThatMayHaveMissedSomethingReadsEverythingAnew(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ forget string }{
-		"marks that it had not read were deleted": {"update pgdispatch.mark_trim set trimmed_to = pg_snapshot_xmax(pg_current_snapshot())::text::xid8"},
+		"marks that it had not read were deleted": {
+			"update pgdispatch.mark_trim set trimmed_to = pg_snapshot_xmax(pg_current_snapshot())::text::xid8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,8 @@ type replay struct {
 
 func (f fixture) replay(id int64) replay {
 	f.t.Helper()
-	rows, err := f.db.Query(f.t.Context(), "select r.id, r.execution_id::text, r.replayed from pgdispatch.replay($1) r", f.execution(id))
+	rows, err := f.db.Query(f.t.Context(), "select r.id, r.execution_id::text, r.replayed from pgdispatch.replay($1) r",
+		f.execution(id))
 	require.NoError(f.t, err)
 	answer, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[replay])
 	require.NoError(f.t, err)
@@ -50,7 +51,8 @@ func (f fixture) fail(b batch, reason string) []int64 {
 // retry counts a failure for each item of a batch; they are due again immediately.
 func (f fixture) retry(b batch, reason string) []int64 {
 	f.t.Helper()
-	return all[int64](f, sql.Text("retry"), b.ids(), b.tokens(), repeated(len(b.items), reason), repeated(len(b.items), time.Duration(0)), repeated(len(b.items), false))
+	return all[int64](f, sql.Text("retry"), b.ids(), b.tokens(), repeated(len(b.items), reason),
+		repeated(len(b.items), time.Duration(0)), repeated(len(b.items), false))
 }
 
 // dead enqueues n items and fails them.
@@ -83,22 +85,27 @@ func TestAReplayIsANewItemWithTheSameWork(t *testing.T) {
 	w := f.tenant("FREE")
 	id := one[int64](f, `insert into pgdispatch.workflow_execution_queue
 			(workspace_id, workflow_definition_id, params, priority, traceparent, idempotency_key, run_at)
-		values ($1, $2, '{"quote": "''; drop table x; --", "n": 1e400}', 7, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'once', '2020-01-01')
+		values ($1, $2, '{"quote": "''; drop table x; --", "n": 1e400}', 7,
+			'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'once', '2020-01-01')
 		returning id`, w.workspace, w.definition)
 	f.killed(1)
 
 	again := f.replay(id)
 	require.True(t, again.Replayed)
-	const work = `select format('%s %s %s %s %s %s %s %s', workspace_id, workflow_definition_id, params, priority, traceparent, status, attempt_count, failure_count)
+	const work = `select format('%s %s %s %s %s %s %s %s', workspace_id, workflow_definition_id, params, priority,
+		traceparent, status, attempt_count, failure_count)
 		from pgdispatch.workflow_execution_queue where id = $1`
-	require.Equal(t, strings.Replace(one[string](f, work, id), "FAILED 1 1", "PENDING 0 0", 1), one[string](f, work, *again.ID))
+	require.Equal(t, strings.Replace(one[string](f, work, id), "FAILED 1 1", "PENDING 0 0", 1),
+		one[string](f, work, *again.ID))
 	require.NotEqual(t, f.execution(id), *again.ExecutionID, "a new workflow ID")
 	require.Equal(t, f.execution(*again.ID), *again.ExecutionID)
 	require.True(t, one[bool](f, `select run_at between created_at and clock_timestamp() and idempotency_key is null
-		from pgdispatch.workflow_execution_queue where id = $1`, *again.ID), "due at once, and the key stays with the old one")
+		from pgdispatch.workflow_execution_queue
+			where id = $1`, *again.ID), "due at once, and the key stays with the old one")
 	require.Equal(t, fmt.Sprintf("%d f REPLAYED postgres %d PENDING", id, *again.ID), one[string](f, `
 		select format('%s %s %s %s %s %s', n.replay_of, o.open, o.mark, o.marked_by, o.replay_id, o.replay_status)
-		from pgdispatch.workflow_execution_queue n join pgdispatch.failed_items o on o.id = n.replay_of where n.id = $1`, *again.ID))
+		from pgdispatch.workflow_execution_queue n join pgdispatch.failed_items o on o.id = n.replay_of
+			where n.id = $1`, *again.ID))
 
 	claimed := f.claim(2)
 	require.Equal(t, []int64{*again.ID}, claimed.ids(), "a dispatcher was told")
@@ -134,10 +141,12 @@ func TestAReplayThatFailedIsReplayedInItsTurn(t *testing.T) {
 	f.killed(1)
 	require.Equal(t, []int64{second}, f.listed(), "the newest is the dead letter now")
 	third := f.replayed(first)
-	require.Equal(t, second, one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", third))
+	require.Equal(t, second,
+		one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", third))
 	f.killed(1)
 	fourth := f.replayed(second)
-	require.Equal(t, third, one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", fourth))
+	require.Equal(t, third,
+		one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", fourth))
 	require.Equal(t, fourth, *f.replay(first).ID)
 	require.Empty(t, f.listed())
 }
@@ -149,7 +158,8 @@ func TestAReplayThatWasWithdrawnLeavesTheDeadLetterOpen(t *testing.T) {
 	withdrawn := f.replayed(id)
 	require.True(t, one[bool](f, "select pgdispatch.cancel($1)", f.execution(withdrawn)))
 	require.Equal(t, []int64{id}, f.listed())
-	require.Equal(t, "PGD24", f.refused("select pgdispatch.replay($1)", f.execution(withdrawn)).Code, "withdrawn is withdrawn")
+	require.Equal(t, "PGD24", f.refused("select pgdispatch.replay($1)", f.execution(withdrawn)).Code,
+		"withdrawn is withdrawn")
 
 	again := f.replayed(id)
 	require.Equal(t, id, one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", again))
@@ -165,7 +175,8 @@ func TestADiscardedDeadLetterIsListedNoMoreAndStays(t *testing.T) {
 	require.True(t, one[bool](f, "select pgdispatch.discard($1, 'Zoë, on call')", f.execution(ids[0])))
 	require.False(t, f.discard(ids[0]), "it was before")
 	require.Equal(t, []int64{ids[1]}, f.listed())
-	require.Equal(t, "DISCARDED Zoë, on call it broke", one[string](f, `select format('%s %s %s', mark, marked_by, last_error)
+	require.Equal(t, "DISCARDED Zoë, on call it broke",
+		one[string](f, `select format('%s %s %s', mark, marked_by, last_error)
 		from pgdispatch.failed_items where not open and marked_at between finished_at and clock_timestamp()`))
 
 	replayed := f.replayed(ids[0])
@@ -196,13 +207,15 @@ func TestABulkReplayLeavesOutWhatIsNotOpenOrHasLostItsDefinition(t *testing.T) {
 	f.replayed(ids[0])
 	f.discard(ids[1])
 	f.exec("delete from pgdispatch.workspaces where id = $1", gone.workspace)
-	require.ElementsMatch(t, []int64{ids[2], ids[3]}, all[int64](f, "select item_id from pgdispatch.replay_items($1, 'me')", ids))
+	require.ElementsMatch(t, []int64{ids[2], ids[3]},
+		all[int64](f, "select item_id from pgdispatch.replay_items($1, 'me')", ids))
 	require.Empty(t, all[int64](f, "select item_id from pgdispatch.replay_items($1, 'me')", ids))
 	require.Empty(t, all[int64](f, "select item_id from pgdispatch.replay_items(null, 'me')"))
 
 	refusal := f.refused("select pgdispatch.replay($1)", f.execution(ids[4]))
 	require.Equal(t, "PGD02", refusal.Code)
-	require.Equal(t, fmt.Sprintf("workflow definition %s of item %d was deleted", gone.definition, ids[4]), refusal.Message)
+	require.Equal(t, fmt.Sprintf("workflow definition %s of item %d was deleted", gone.definition, ids[4]),
+		refusal.Message)
 	require.True(t, f.discard(ids[4]))
 }
 
@@ -219,7 +232,8 @@ func TestTwoReplaysAtOnceMakeOneItem(t *testing.T) {
 	answers := make(chan string, 1)
 	go func() {
 		var answer string
-		err := other.db.QueryRow(t.Context(), "select format('%s %s', r.id, r.replayed) from pgdispatch.replay($1) r", execution).Scan(&answer)
+		err := other.db.QueryRow(t.Context(), "select format('%s %s', r.id, r.replayed) from pgdispatch.replay($1) r",
+			execution).Scan(&answer)
 		answers <- fmt.Sprint(answer, err)
 	}()
 	require.Eventually(t, func() bool {
@@ -256,10 +270,13 @@ func TestWhatIsNoDeadLetterIsRefusedByName(t *testing.T) {
 		arguments           []any
 		code, message, hint string
 	}{
-		{[]any{nobody, "me"}, "PGD23", "no item has execution " + nobody, "Use the execution_id of a row of pgdispatch.dead_letters."},
+		{[]any{nobody, "me"}, "PGD23", "no item has execution " + nobody,
+			"Use the execution_id of a row of pgdispatch.dead_letters."},
 		{[]any{nil, "me"}, "PGD23", "no item has execution null", "Use the execution_id"},
-		{[]any{waiting, "me"}, "PGD24", fmt.Sprintf("item %d is PENDING: only FAILED items can be replayed or discarded", id), ""},
-		{[]any{letter, ""}, "PGD25", "who must have 1 to 200 characters and no control characters", "Pass the name of the person"},
+		{[]any{waiting, "me"}, "PGD24", fmt.Sprintf("item %d is PENDING: only FAILED items can be replayed or discarded", id),
+			""},
+		{[]any{letter, ""}, "PGD25", "who must have 1 to 200 characters and no control characters",
+			"Pass the name of the person"},
 		{[]any{letter, nil}, "PGD25", "who must have", "Pass the name of the person"},
 		{[]any{letter, strings.Repeat("x", 201)}, "PGD25", "who must have", "Pass the name of the person"},
 		{[]any{letter, "me\x1b[2J"}, "PGD25", "who must have", "Pass the name of the person"},
@@ -309,7 +326,8 @@ func TestDeadLettersAreReadPageByPageThoughManyFailedAtOneInstant(t *testing.T) 
 	f := open(t)
 	w := f.tenant("ENTERPRISE")
 	f.dead(w, 9)
-	f.exec(`update pgdispatch.workflow_execution_queue set finished_at = timestamptz '2026-11-20 12:00:00.123456Z' + (id % 2) * interval '1 us'`)
+	f.exec(`update pgdispatch.workflow_execution_queue
+		set finished_at = timestamptz '2026-11-20 12:00:00.123456Z' + (id % 2) * interval '1 us'`)
 	want := f.find(nil)
 	require.Len(t, want, 9)
 	kind := one[string](f, "select min(pgdispatch.error_kind(last_error)) from pgdispatch.dead_letters")
@@ -339,7 +357,8 @@ func TestDeadLettersAreFoundByWorkspaceDefinitionErrorAndTime(t *testing.T) {
 	f.items(other, 1)
 	f.fail(f.claim(1), `100% of "it's"_BROKEN\`)
 	c := one[int64](f, "select max(id) from pgdispatch.workflow_execution_queue")
-	f.exec("update pgdispatch.workflow_execution_queue set finished_at = finished_at - interval '3 hours' where id = $1", a)
+	f.exec("update pgdispatch.workflow_execution_queue set finished_at = finished_at - interval '3 hours' where id = $1",
+		a)
 
 	require.Equal(t, []int64{c, b, a}, f.find(nil), "the last first")
 	require.Equal(t, []int64{c, b}, f.find(map[int]any{9: 2}))

@@ -41,8 +41,10 @@ func TestFinishKeepsHowAWorkflowEnded(t *testing.T) {
 			want = "COMPLETED"
 		}
 		require.Equal(t, want, f.status(id))
-		require.Equal(t, outcome, one[string](f, "select status from pgdispatch.workflow_executions where queue_item_id = $1", id))
-		require.Equal(t, outcome != "COMPLETED", one[bool](f, "select last_error is not null from pgdispatch.workflow_execution_queue where id = $1", id))
+		require.Equal(t, outcome,
+			one[string](f, "select status from pgdispatch.workflow_executions where queue_item_id = $1", id))
+		require.Equal(t, outcome != "COMPLETED",
+			one[bool](f, "select last_error is not null from pgdispatch.workflow_execution_queue where id = $1", id))
 	}
 }
 
@@ -78,7 +80,8 @@ func TestFinishEndsAnExecutionWhoseItemWasDeleted(t *testing.T) {
 	require.Len(t, all[string](f, "select id from ("+adoptable+") a"), 1)
 	require.True(t, one[bool](f, sql.Text("finish"), execution, "TIMED_OUT", "too slow", nil))
 	require.False(t, one[bool](f, sql.Text("finish"), execution, "COMPLETED", nil, nil))
-	require.Equal(t, "TIMED_OUT too slow", one[string](f, "select status || ' ' || error from pgdispatch.workflow_executions"))
+	require.Equal(t, "TIMED_OUT too slow",
+		one[string](f, "select status || ' ' || error from pgdispatch.workflow_executions"))
 	require.Empty(t, all[string](f, "select id from ("+adoptable+") a"))
 }
 
@@ -112,7 +115,8 @@ func TestCancelEndsTheExecutionOfAnItemThatWasTried(t *testing.T) {
 	id := f.item(f.tenant("FREE"))
 	f.release(f.claim(1), false)
 	require.True(t, one[bool](f, sql.Text("cancel"), f.execution(id)))
-	require.Equal(t, "CANCELED", one[string](f, "select status from pgdispatch.workflow_executions where finished_at is not null"))
+	require.Equal(t, "CANCELED",
+		one[string](f, "select status from pgdispatch.workflow_executions where finished_at is not null"))
 }
 
 func TestExpiredLeasesGoBackOnceAndLiveOnesStay(t *testing.T) {
@@ -126,7 +130,8 @@ func TestExpiredLeasesGoBackOnceAndLiveOnesStay(t *testing.T) {
 	require.Equal(t, 1, requeue(10))
 	require.Equal(t, 0, requeue(10))
 	require.Equal(t, b.ids()[2:], f.dispatched(b), "only the live lease settles")
-	state := all[string](f, `select format('%s %s %s %s %s %s', status, attempt_count, failure_count, lost_lease_count, outcome_unknown, last_error)
+	state := all[string](f, `select format('%s %s %s %s %s %s', status, attempt_count, failure_count, lost_lease_count,
+		outcome_unknown, last_error)
 		from pgdispatch.workflow_execution_queue order by id`)
 	back := "PENDING 1 0 1 t lease of replica-1 expired"
 	require.Equal(t, []string{back, back, "DISPATCHED 1 0 0 f "}, state)
@@ -156,7 +161,8 @@ func TestASettleWithAnOlderTokenChangesNothing(t *testing.T) {
 	require.Empty(t, f.dispatched(first))
 	require.Empty(t, f.release(first, false))
 	require.Empty(t, all[int64](f, sql.Text("fail"), first.ids(), first.tokens(), []string{"x"}))
-	require.Empty(t, all[int64](f, sql.Text("retry"), first.ids(), first.tokens(), []string{"x"}, []time.Duration{0}, []bool{false}))
+	require.Empty(t,
+		all[int64](f, sql.Text("retry"), first.ids(), first.tokens(), []string{"x"}, []time.Duration{0}, []bool{false}))
 	require.Empty(t, all[int64](f, sql.Text("heartbeat"), first.ids(), first.tokens(), lease))
 	require.Equal(t, second.ids(), f.dispatched(second))
 }
@@ -168,8 +174,10 @@ func TestReleaseOwnedGivesBackAReplicasOwnClaimsOnly(t *testing.T) {
 	mine := f.claim(1)
 	f.claimBy("replica-2", 1)
 	require.Equal(t, mine.ids(), all[int64](f, sql.Text("release_owned"), "replica-1"))
-	require.Equal(t, []string{"replica-2"}, all[string](f, "select claimed_by from pgdispatch.workflow_execution_queue where status = 'CLAIMED'"))
-	require.True(t, one[bool](f, "select outcome_unknown from pgdispatch.workflow_execution_queue where id = $1", mine.ids()[0]))
+	require.Equal(t, []string{"replica-2"},
+		all[string](f, "select claimed_by from pgdispatch.workflow_execution_queue where status = 'CLAIMED'"))
+	require.True(t,
+		one[bool](f, "select outcome_unknown from pgdispatch.workflow_execution_queue where id = $1", mine.ids()[0]))
 }
 
 func TestAHolderThatComesBackClearsTheSuspicion(t *testing.T) {
@@ -191,7 +199,9 @@ func TestAHolderThatComesBackClearsTheSuspicion(t *testing.T) {
 // result returns the stored result of an execution.
 func (f fixture) result(id int64) string {
 	f.t.Helper()
-	return one[string](f, "select concat_ws('; ', e.result::text, e.result_note) from pgdispatch.workflow_executions e where e.queue_item_id = $1", id)
+	return one[string](f,
+		"select concat_ws('; ', e.result::text, e.result_note) from pgdispatch.workflow_executions e "+
+			"where e.queue_item_id = $1", id)
 }
 
 func TestFinishKeepsAResultThatIsNotTooLarge(t *testing.T) {
@@ -237,7 +247,9 @@ func TestAResultThatNoServerCanReadEndsItsExecutionAllTheSame(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	id := f.oneRunning()
-	require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), "COMPLETED", nil, strings.Repeat("[", 30000)+strings.Repeat("]", 30000)))
+	require.True(t,
+		one[bool](f, sql.Text("finish"), f.execution(id), "COMPLETED", nil, strings.Repeat("[", 30000)+
+			strings.Repeat("]", 30000)))
 	require.Equal(t, "COMPLETED", f.status(id))
 }
 
@@ -272,10 +284,13 @@ func (f fixture) completed(ids ...int64) map[int64]bool {
 func (f fixture) ended(id int64) string {
 	f.t.Helper()
 	return one[string](f, `select jsonb_build_array(
-		to_jsonb(q) - '{id,execution_id,lease_token,created_at,run_at,enqueue_xid,claimed_at,dispatched_at,finished_at}'::text[],
+		to_jsonb(q) - '{id,execution_id,lease_token,created_at,run_at,enqueue_xid,claimed_at,dispatched_at,
+			finished_at}'::text[],
 		to_jsonb(e) - '{id,queue_item_id,created_at,first_sent_at,started_at,finished_at}'::text[],
-		q.finished_at between now() - interval '1 minute' and clock_timestamp(), e.finished_at between now() - interval '1 minute' and clock_timestamp())::text
-		from pgdispatch.workflow_execution_queue q join pgdispatch.workflow_executions e on e.id = q.execution_id where q.id = $1`, id)
+		q.finished_at between now() - interval '1 minute' and clock_timestamp(),
+			e.finished_at between now() - interval '1 minute' and clock_timestamp())::text
+		from pgdispatch.workflow_execution_queue q join pgdispatch.workflow_executions e on e.id = q.execution_id
+			where q.id = $1`, id)
 }
 
 func TestEndsTogetherAreWhatTheyAreOneByOne(t *testing.T) {
@@ -335,9 +350,13 @@ func TestEndsTogetherWaitForNobodyAndLeaveTheOthers(t *testing.T) {
 	application.exec("select from pgdispatch.workflow_executions where queue_item_id = $1 for update", runs[2])
 
 	other := f.impatient()
-	require.Equal(t, map[int64]bool{runs[0]: true, runs[3]: true}, other.completed(runs[0], runs[1], runs[2], claimed, waiting, runs[3]))
-	require.Empty(t, all[string](other, sql.Text("finish_all"), []string{nobody}, []string{"COMPLETED"}, []any{nil}, []any{nil}), "an execution that there is not")
-	for id, status := range map[int64]string{runs[0]: "COMPLETED", runs[1]: "DISPATCHED", runs[2]: "DISPATCHED", claimed: "CLAIMED", waiting: "PENDING", runs[3]: "COMPLETED"} {
+	require.Equal(t, map[int64]bool{runs[0]: true, runs[3]: true},
+		other.completed(runs[0], runs[1], runs[2], claimed, waiting, runs[3]))
+	require.Empty(t,
+		all[string](other, sql.Text("finish_all"), []string{nobody}, []string{"COMPLETED"}, []any{nil}, []any{nil}),
+		"an execution that there is not")
+	for id, status := range map[int64]string{runs[0]: "COMPLETED", runs[1]: "DISPATCHED", runs[2]: "DISPATCHED",
+		claimed: "CLAIMED", waiting: "PENDING", runs[3]: "COMPLETED"} {
 		require.Equal(t, status, f.status(id))
 	}
 	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.workflow_executions where status = 'STARTING'"))
@@ -350,7 +369,8 @@ func TestEndsTogetherAreRefusedWhereOneIsNoEnd(t *testing.T) {
 	f.items(f.tenant("PRO"), 2)
 	b := f.claim(2)
 	f.dispatched(b)
-	refusal := f.refused(sql.Text("finish_all"), []string{f.execution(b.ids()[0]), f.execution(b.ids()[1])}, []string{"COMPLETED", "CANCELLED"}, []any{nil, nil}, []any{nil, nil})
+	refusal := f.refused(sql.Text("finish_all"), []string{f.execution(b.ids()[0]), f.execution(b.ids()[1])},
+		[]string{"COMPLETED", "CANCELLED"}, []any{nil, nil}, []any{nil, nil})
 	require.Equal(t, "23514", refusal.Code)
 	require.Equal(t, "DISPATCHED", f.status(b.ids()[0]))
 }

@@ -14,12 +14,14 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-const withKey = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key) values ($1, $2, $3)`
+const withKey = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key)
+	values ($1, $2, $3)`
 
 // left counts what refused or forgotten inserts must not leave behind.
 func (f fixture) left() int {
 	f.t.Helper()
-	return one[int](f, `select (select count(*) from pgdispatch.workflow_execution_queue) + (select count(*) from pgdispatch.marks)
+	return one[int](f, `select (select count(*) from pgdispatch.workflow_execution_queue) + (select count(*)
+		from pgdispatch.marks)
 		+ (select count(*) from pgdispatch.workflow_executions)`)
 }
 
@@ -30,10 +32,12 @@ func TestEnqueueNeedsThreeColumns(t *testing.T) {
 	var id int64
 	var execution string
 	row := f.db.QueryRow(t.Context(), `
-		insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params) values ($1, $2, '{"month": "2026-08"}')
+		insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
+			values ($1, $2, '{"month": "2026-08"}')
 		returning id, execution_id::text`, w.workspace, w.definition)
 	require.NoError(t, row.Scan(&id, &execution))
-	defaults := one[bool](f, `select status = 'PENDING' and priority = 0 and run_at = created_at and attempt_count = 0 and failure_count = 0
+	defaults := one[bool](f, `select status = 'PENDING' and priority = 0 and run_at = created_at and attempt_count = 0
+		and failure_count = 0
 		and idempotency_key is null and traceparent is null and not outcome_unknown
 		from pgdispatch.workflow_execution_queue where id = $1`, id)
 	require.True(t, defaults)
@@ -67,9 +71,12 @@ func TestEnqueueAcceptsDefaultsThatAClientSpellsOut(t *testing.T) {
 	f := open(t)
 	w := f.tenant("FREE")
 	f.exec(`insert into pgdispatch.workflow_execution_queue
-			(id, execution_id, workspace_id, workflow_definition_id, status, priority, run_at, params, attempt_count, failure_count,
-			 lost_lease_count, last_error, created_at, claimed_by, claimed_at, lease_expires_at, lease_token, outcome_unknown, dispatched_at, finished_at)
-		values (default, default, $1, $2, 'PENDING', 0, default, default, 0, 0, 0, null, now(), null, null, null, 0, false, null, null)`,
+			(id, execution_id, workspace_id, workflow_definition_id, status, priority, run_at, params, attempt_count,
+				failure_count,
+			 lost_lease_count, last_error, created_at, claimed_by, claimed_at, lease_expires_at, lease_token, outcome_unknown,
+			 	dispatched_at, finished_at)
+		values (default, default, $1, $2, 'PENDING', 0, default, default, 0, 0, 0, null, now(), null, null, null, 0, false,
+			null, null)`,
 		w.workspace, w.definition)
 	require.Len(t, f.claim(1).items, 1)
 }
@@ -100,7 +107,8 @@ func TestEnqueueManyRowsInOneStatement(t *testing.T) {
 	f := open(t)
 	a, b := f.tenant("PRO"), f.tenant("PRO")
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
-		values ($1, $2, '{"n": 1}'), ($1, $2, '{"n": 2}'), ($3, $4, '{"n": 3}')`, a.workspace, a.definition, b.workspace, b.definition)
+		values ($1, $2, '{"n": 1}'), ($1, $2, '{"n": 2}'), ($3, $4, '{"n": 3}')`, a.workspace, a.definition, b.workspace,
+		b.definition)
 	require.Zero(t, one[int](f, "select count(*) from pgdispatch.marks"), "what is new is found by its transaction")
 	require.Len(t, f.claim(10).items, 3)
 }
@@ -113,7 +121,8 @@ func TestEnqueueByBinaryCopy(t *testing.T) {
 	for n := range 10 {
 		rows = append(rows, []any{uuid(t, w.workspace), uuid(t, w.definition), map[string]int{"n": n}})
 	}
-	n, err := f.pool.CopyFrom(t.Context(), queueTable, []string{"workspace_id", "workflow_definition_id", "params"}, pgx.CopyFromRows(rows))
+	n, err := f.pool.CopyFrom(t.Context(), queueTable, []string{"workspace_id", "workflow_definition_id", "params"},
+		pgx.CopyFromRows(rows))
 	require.NoError(t, err)
 	require.EqualValues(t, 10, n)
 	require.Len(t, f.claim(20).items, 10)
@@ -187,8 +196,9 @@ func TestIdempotencyKeyIsUniqueInItsWorkspaceOnly(t *testing.T) {
 	require.Equal(t, "workflow_execution_queue_idempotency", refusal.ConstraintName)
 	f.exec(withKey, b.workspace, b.definition, "invoice-17")
 	require.EqualValues(t, 0, f.exec(withKey+" on conflict do nothing", a.workspace, a.definition, "invoice-17"))
-	require.EqualValues(t, 0, f.exec(withKey+" on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing",
-		a.workspace, a.definition, "invoice-17"))
+	require.EqualValues(t, 0,
+		f.exec(withKey+" on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing",
+			a.workspace, a.definition, "invoice-17"))
 	require.Equal(t, 2, one[int](f, "select count(*) from pgdispatch.workflow_execution_queue"))
 }
 
@@ -213,7 +223,8 @@ func TestReadsOfAnApplication(t *testing.T) {
 	f.dispatched(f.claim(1))
 	f.claim(1)
 	require.Equal(t, 2, one[int](f, "select pgdispatch.pending_count($1)", w.workspace))
-	row := one[string](f, `select format('%s %s %s %s %s', waiting, claimed, running, max_concurrent_workflows, oldest_waiting_since is not null)
+	row := one[string](f, `select format('%s %s %s %s %s', waiting, claimed, running, max_concurrent_workflows,
+		oldest_waiting_since is not null)
 		from pgdispatch.workspace_statistics where workspace_id = $1`, w.workspace)
 	require.Equal(t, "2 1 1 5 t", row)
 	first := one[string](f, "select name from ("+strings.ReplaceAll(sql.Text("workspace_statistics"), "$1", "1")+") s")
@@ -227,7 +238,8 @@ func TestPendingCountCountsUnansweredStartsToo(t *testing.T) {
 	f.item(w)
 	f.release(f.claim(1), true)
 	require.Equal(t, 1, one[int](f, "select pgdispatch.pending_count($1)", w.workspace))
-	require.Equal(t, 1, one[int](f, "select waiting from pgdispatch.workspace_statistics where workspace_id = $1", w.workspace))
+	require.Equal(t, 1,
+		one[int](f, "select waiting from pgdispatch.workspace_statistics where workspace_id = $1", w.workspace))
 }
 
 func TestDeadLettersAreTheItemsThatFailedForGood(t *testing.T) {
@@ -240,23 +252,31 @@ func TestDeadLettersAreTheItemsThatFailedForGood(t *testing.T) {
 	all[int64](f, sql.Text("fail"), []int64{one}, claimed.tokens()[:1], []string{"input too large"})
 	f.dispatched(claimed)
 	f.finish(two, "TERMINATED")
-	dead := all[string](f, "select format('%s %s %s', id, execution_status, last_error) from pgdispatch.dead_letters order by id")
-	require.Equal(t, []string{fmt.Sprintf("%d FAILED input too large", one), fmt.Sprintf("%d TERMINATED workflow terminated", two)}, dead)
+	dead := all[string](f,
+		"select format('%s %s %s', id, execution_status, last_error) from pgdispatch.dead_letters order by id")
+	require.Equal(t,
+		[]string{fmt.Sprintf("%d FAILED input too large", one), fmt.Sprintf("%d TERMINATED workflow terminated", two)}, dead)
 }
 
 func TestStartOptionsAreCheckedFieldByField(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	w := f.tenant("PRO")
-	f.exec(`update pgdispatch.workflow_definitions set start_options = '{"allow_overrides": ["task_queue"]}' where id = $1`, w.definition)
-	insert := `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, start_options) values ($1, $2, $3::jsonb)`
+	f.exec(
+		`update pgdispatch.workflow_definitions set start_options = '{"allow_overrides": ["task_queue"]}' where id = $1`,
+		w.definition)
+	insert := `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, start_options)
+		values ($1, $2, $3::jsonb)`
 	for _, good := range []string{
 		`{}`, `{"workflow_run_timeout": "1.5h", "workflow_task_timeout": "10s"}`, `{"task_queue": "special"}`,
-		`{"retry_policy": {"initial_interval": "1s", "backoff_coefficient": 2.5, "maximum_interval": "1m", "maximum_attempts": 3,
+		`{"retry_policy": {"initial_interval": "1s", "backoff_coefficient": 2.5, "maximum_interval": "1m",
+			"maximum_attempts": 3,
 			"non_retryable_error_types": ["Declined"]}}`,
 		`{"search_attributes": {"CustomerId": "c-1", "Tags": ["a"]}, "memo": {"any": {"value": [1, null]}}}`,
-		`{"priority": {"priority_key": 1, "fairness_key": "acme", "fairness_weight": 2.5}, "static_summary": "Order 17", "static_details": "*md*"}`,
-		`{"versioning_override": {"pinned": {"deployment_name": "orders", "build_id": "b7"}}}`, `{"versioning_override": {"auto_upgrade": true}}`,
+		`{"priority": {"priority_key": 1, "fairness_key": "acme", "fairness_weight": 2.5},
+			"static_summary": "Order 17", "static_details": "*md*"}`,
+		`{"versioning_override": {"pinned": {"deployment_name": "orders", "build_id": "b7"}}}`,
+		`{"versioning_override": {"auto_upgrade": true}}`,
 	} {
 		f.exec(insert, w.workspace, w.definition, good)
 	}
@@ -264,15 +284,22 @@ func TestStartOptionsAreCheckedFieldByField(t *testing.T) {
 		`[]`:                                "start_options must be a JSON object, not array",
 		`{"workflow_id": "mine"}`:           "start_options has no field workflow_id",
 		`{"retry_policy": {"attempts": 3}}`: "start_options has no field retry_policy.attempts",
-		`{"retry_policy": {"maximum_attempts": 1.5}}`:               "start_options.retry_policy.maximum_attempts is 1.5, it must be a whole number from 0",
-		`{"retry_policy": {"non_retryable_error_types": [1]}}`:      "start_options.retry_policy.non_retryable_error_types is [1], it must be a list of strings",
-		`{"workflow_run_timeout": 90}`:                              "start_options.workflow_run_timeout is 90, it must be a duration such as",
-		`{"workflow_run_timeout": "1 day"}`:                         `start_options.workflow_run_timeout is "1 day", it must be a duration such as`,
-		`{"memo": "x"}`:                                             `start_options.memo is "x", it must be an object`,
-		`{"memo": {"pgdispatch_execution_id": "x"}}`:                "start_options.memo.pgdispatch_execution_id is set by pgdispatch",
-		`{"workflow_type": "Other"}`:                                "start_options.workflow_type may not be set: the definition does not allow it",
-		`{"allow_overrides": []}`:                                   "start_options.allow_overrides is for a definition, not for an item",
-		`{"static_summary": "` + strings.Repeat("x", 70_000) + `"}`: "start_options has 70022 bytes as text, the limit is 65536",
+		`{"retry_policy": {"maximum_attempts": 1.5}}`: "start_options.retry_policy.maximum_attempts is 1.5, " +
+			"it must be a whole number from 0",
+		`{"retry_policy": {"non_retryable_error_types": [1]}}`: "start_options.retry_policy.non_retryable_error_types " +
+			"is [1], it must be a list of strings",
+		`{"workflow_run_timeout": 90}`: "start_options.workflow_run_timeout is 90, it must be " +
+			"a duration such as",
+		`{"workflow_run_timeout": "1 day"}`: `start_options.workflow_run_timeout is "1 day", it must be a duration such as`,
+		`{"memo": "x"}`:                     `start_options.memo is "x", it must be an object`,
+		`{"memo": {"pgdispatch_execution_id": "x"}}`: "start_options.memo.pgdispatch_execution_id is set by " +
+			"pgdispatch",
+		`{"workflow_type": "Other"}`: "start_options.workflow_type may not be set: the " +
+			"definition does not allow it",
+		`{"allow_overrides": []}`: "start_options.allow_overrides is for a definition, " +
+			"not for an item",
+		`{"static_summary": "` + strings.Repeat("x", 70_000) +
+			`"}`: "start_options has 70022 bytes as text, the limit is 65536",
 	} {
 		refusal := f.refused(insert, w.workspace, w.definition, bad)
 		require.Equal(t, "PGD11", refusal.Code, bad)
@@ -287,8 +314,10 @@ func TestAnItemsStartOptionsReplaceThoseOfItsDefinition(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	w := f.tenant("PRO")
-	f.exec(`update pgdispatch.workflow_definitions set start_options = '{"workflow_run_timeout": "1h", "static_summary": "of the definition"}'`)
-	f.exec(`insert into pgdispatch.enqueue (workspace_id, workflow_definition_id, start_options) values ($1, $2, '{"static_summary": "mine"}')`,
+	f.exec(`update pgdispatch.workflow_definitions
+		set start_options = '{"workflow_run_timeout": "1h", "static_summary": "of the definition"}'`)
+	f.exec(`insert into pgdispatch.enqueue (workspace_id, workflow_definition_id, start_options)
+		values ($1, $2, '{"static_summary": "mine"}')`,
 		w.workspace, w.definition)
 	f.item(w)
 	store := &claim.Store{Pool: f.pool, Owner: "replica-1", Lease: lease}
@@ -296,5 +325,6 @@ func TestAnItemsStartOptionsReplaceThoseOfItsDefinition(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, batch.Items, 2)
 	require.JSONEq(t, `{"workflow_run_timeout": "1h", "static_summary": "mine"}`, string(batch.Items[0].StartOptions))
-	require.JSONEq(t, `{"workflow_run_timeout": "1h", "static_summary": "of the definition"}`, string(batch.Items[1].StartOptions))
+	require.JSONEq(t, `{"workflow_run_timeout": "1h", "static_summary": "of the definition"}`,
+		string(batch.Items[1].StartOptions))
 }

@@ -8,7 +8,8 @@ import (
 
 func (f fixture) history(id int64) []string {
 	f.t.Helper()
-	return all[string](f, `select format('%s: attempt %s on %s: %s', failure, attempt, replica, error) from pgdispatch.item_failures
+	return all[string](f, `select format('%s: attempt %s on %s: %s', failure, attempt, replica, error)
+		from pgdispatch.item_failures
 		where item_id = $1 order by failure`, id)
 }
 

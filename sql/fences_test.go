@@ -22,8 +22,8 @@ func TestARepeatedStartHasATokenOfItsOwn(t *testing.T) {
 	require.Equal(t, second.ids(), f.dispatched(second))
 }
 
-// beside runs do on a connection of its own while a transaction is open, commits that once do has ended or waits for a lock,
-// and waits for do.
+// beside runs do on a connection of its own while a transaction is open, commits that once do has ended or waits for a
+// lock, and waits for do.
 func (f fixture) beside(open func(in fixture), do func(in fixture)) {
 	f.t.Helper()
 	in, tx := f.begin()
@@ -59,7 +59,9 @@ func TestAClaimThatWaitedCountsWhatItWaitedFor(t *testing.T) {
 			f.exec(limit)
 			one := []entry{{workspace: w.workspace, items: 1}}
 			var first, second standing
-			f.beside(func(in fixture) { first = in.ask(proposal{entries: one}) }, func(in fixture) { second = in.ask(proposal{owner: "another", entries: one, careful: true}) })
+			f.beside(func(in fixture) {
+				first = in.ask(proposal{entries: one})
+			}, func(in fixture) { second = in.ask(proposal{owner: "another", entries: one, careful: true}) })
 			require.Len(t, first.ids, 1)
 			require.Empty(t, second.ids)
 		})
@@ -127,5 +129,7 @@ func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
 
 func (f fixture) runs(w tenant) int64 {
 	f.t.Helper()
-	return one[int64](f, "select min(id) from pgdispatch.workflow_execution_queue where workspace_id = $1 and status = 'DISPATCHED'", w.workspace)
+	return one[int64](f,
+		"select min(id) from pgdispatch.workflow_execution_queue where workspace_id = $1 and status = 'DISPATCHED'",
+		w.workspace)
 }

@@ -10,7 +10,8 @@ import (
 // sentAgo ages an item's first start.
 func (f fixture) sentAgo(id int64, ago time.Duration) {
 	f.t.Helper()
-	f.exec("update pgdispatch.workflow_executions set first_sent_at = clock_timestamp() - $2::interval where queue_item_id = $1", id, ago)
+	f.exec("update pgdispatch.workflow_executions set first_sent_at = clock_timestamp() - $2::interval "+
+		"where queue_item_id = $1", id, ago)
 }
 
 func TestAClaimSaysForHowLongAStartHasBeenUnanswered(t *testing.T) {

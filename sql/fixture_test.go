@@ -115,14 +115,16 @@ type tenant struct{ workspace, definition, version string }
 func (f fixture) tenant(plan string) tenant {
 	f.t.Helper()
 	var w tenant
-	w.workspace = one[string](f, "insert into pgdispatch.workspaces (name, plan) values ($1, $2) returning id::text", "tenant on "+plan, plan)
+	w.workspace = one[string](f, "insert into pgdispatch.workspaces (name, plan) values ($1, $2) returning id::text",
+		"tenant on "+plan, plan)
 	w.definition, w.version = f.definition(w.workspace, "report")
 	return w
 }
 
 func (f fixture) definition(workspace, name string) (definition, version string) {
 	f.t.Helper()
-	definition = one[string](f, `insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
+	definition = one[string](f, `insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type,
+		task_queue)
 		values ($1, $2, 'Report', 'reports') returning id::text`, workspace, name)
 	return definition, f.version(definition, 1, `{"nodes": [{"id": "fetch"}, {"id": "send"}]}`)
 }
@@ -133,7 +135,8 @@ func (f fixture) version(definition string, number int, graph string) string {
 		values ($1, $2, $3) returning id::text`, definition, number, graph)
 }
 
-const insertItem = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) values ($1, $2)`
+const insertItem = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
+	values ($1, $2)`
 
 // item enqueues one item and returns its ID.
 func (f fixture) item(w tenant) int64 {
@@ -151,7 +154,8 @@ func (f fixture) items(w tenant, n int) []int64 {
 // at enqueues an item with a priority that is due that long from now (negative: since then).
 func (f fixture) at(w tenant, priority int, due time.Duration) int64 {
 	f.t.Helper()
-	return one[int64](f, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at)
+	return one[int64](f, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority,
+		run_at)
 		values ($1, $2, $3, now() + $4::interval) returning id`, w.workspace, w.definition, priority, due)
 }
 
@@ -216,8 +220,8 @@ func (f fixture) tryClaimBy(owner string, atMost int) (batch, error) {
 	return f.tryClaimAround(owner, atMost, nil)
 }
 
-// tryClaimAround claims as a replica does, whose memory lasts as long as the test, with limits of namespaces; that of definitions that
-// name none is "default".
+// tryClaimAround claims as a replica does, whose memory lasts as long as the test, with limits of namespaces; that of
+// definitions that name none is "default".
 func (f fixture) tryClaimAround(owner string, atMost int, limits map[string]int) (batch, error) {
 	f.t.Helper()
 	f.replicas.Lock()
@@ -232,7 +236,8 @@ func (f fixture) tryClaimAround(owner string, atMost int, limits map[string]int)
 	holding := one[int](f, `select count(*) from pgdispatch.workflow_execution_queue
 		where stage in ('HOLDS', 'DOUBT') and lease_token >= (select leased_from from pgdispatch.mark_trim)
 			and claimed_by = $1 and status = 'CLAIMED' and lease_expires_at > clock_timestamp()`, owner)
-	answer, _, err := store.SettleAndClaim(f.t.Context(), nil, claim.Wanted{AtMost: atMost, Holding: holding, Look: true, Quiet: true, Namespaces: limits})
+	answer, _, err := store.SettleAndClaim(f.t.Context(), nil,
+		claim.Wanted{AtMost: atMost, Holding: holding, Look: true, Quiet: true, Namespaces: limits})
 	if err != nil {
 		return batch{}, err
 	}
@@ -256,10 +261,12 @@ func rowOf(i claim.Item) claimRow {
 	return claimRow{
 		ID: &i.ID, LeaseToken: &i.Token, ExecutionID: &i.ExecutionID, WorkspaceID: &i.WorkspaceID,
 		WorkflowDefinitionID: &i.WorkflowDefinitionID, WorkflowDefinitionVersionID: some(i.WorkflowDefinitionVersionID),
-		Namespace: some(i.Namespace), WorkflowType: some(i.WorkflowType), TaskQueue: some(i.TaskQueue), ExecutionTimeout: some(i.ExecutionTimeout),
-		NodeIDs: some(nodes), Params: &params, Traceparent: some(i.Traceparent),
+		Namespace: some(i.Namespace), WorkflowType: some(i.WorkflowType), TaskQueue: some(i.TaskQueue),
+		ExecutionTimeout: some(i.ExecutionTimeout),
+		NodeIDs:          some(nodes), Params: &params, Traceparent: some(i.Traceparent),
 		AttemptCount: &i.AttemptCount, FailureCount: &i.FailureCount, MaxAttempts: some(i.MaxAttempts),
-		OutcomeUnknown: &i.OutcomeUnknown, UnansweredFor: &i.UnansweredFor, Problem: some(string(i.Problem)), Waited: &i.Waited,
+		OutcomeUnknown: &i.OutcomeUnknown, UnansweredFor: &i.UnansweredFor, Problem: some(string(i.Problem)),
+		Waited: &i.Waited,
 	}
 }
 
@@ -338,7 +345,8 @@ func (f fixture) oneRunning() int64 {
 // release releases a batch; unknown: a start was sent and not answered.
 func (f fixture) release(b batch, unknown bool) []int64 {
 	f.t.Helper()
-	return all[int64](f, sql.Text("release"), b.ids(), b.tokens(), repeated(len(b.items), ""), repeated(len(b.items), unknown))
+	return all[int64](f, sql.Text("release"), b.ids(), b.tokens(), repeated(len(b.items), ""),
+		repeated(len(b.items), unknown))
 }
 
 func (f fixture) finish(id int64, outcome string) bool {

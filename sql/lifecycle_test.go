@@ -74,11 +74,12 @@ func TestLifecycleExplainsEveryStateAndStatement(t *testing.T) {
 	}
 }
 
-// Every SQL block of these pages is run, one after another, on a database of its own. A block that begins with "-- refused"
-// and a SQLSTATE must fail with it; one with an ellipsis is a sketch.
+// Every SQL block of these pages is run, one after another, on a database of its own. A block that begins with "--
+// refused" and a SQLSTATE must fail with it; one with an ellipsis is a sketch.
 func TestEverySnippetOfThePagesRuns(t *testing.T) {
 	t.Parallel()
-	for _, page := range []string{"README.md", "docs/enqueue.md", "docs/quickstart.md", "docs/security.md", "docs/troubleshooting.md"} {
+	for _, page := range []string{"README.md", "docs/enqueue.md", "docs/quickstart.md", "docs/security.md",
+		"docs/troubleshooting.md"} {
 		t.Run(page, func(t *testing.T) { t.Parallel(); runSnippets(t, page) })
 	}
 }

@@ -204,7 +204,8 @@ func TestALeaseThatIsBeingRenewedIsCounted(t *testing.T) {
 	first := f.claim(100)
 	f.expire(first.ids()...)
 	renewing, tx := f.begin()
-	renewing.exec("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp() + interval '1 minute' where id = $1",
+	renewing.exec("update pgdispatch.workflow_execution_queue "+
+		"set lease_expires_at = clock_timestamp() + interval '1 minute' where id = $1",
 		*first.items[0].ID)
 	require.Len(t, f.claim(100).items, 1, "one lease is gone, the other is not")
 	require.NoError(t, tx.Commit(t.Context()))

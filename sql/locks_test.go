@@ -24,7 +24,8 @@ func TestAnOpenEnqueueBlocksNobody(t *testing.T) {
 
 	other := f.impatient()
 	other.item(w)
-	other.exec("update pgdispatch.workspaces set plan = 'PRO', max_concurrent_workflows = 2, paused = false where id = $1", w.workspace)
+	other.exec("update pgdispatch.workspaces set plan = 'PRO', max_concurrent_workflows = 2, paused = false where id = $1",
+		w.workspace)
 	other.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 3 where plan = 'PRO'")
 	other.exec("update pgdispatch.workflow_definitions set max_attempts = 5 where id = $1", w.definition)
 	b := other.claim(10)
@@ -44,7 +45,8 @@ func TestAnOpenEnqueueLocksNoRowThatOthersHave(t *testing.T) {
 	enqueuer, _ := f.begin()
 	enqueuer.item(w)
 	for _, table := range []string{
-		"workspaces", "workspace_tiers", "workflow_definitions", "workflow_definition_versions", "settings", "rates", "mark_trim", "epoch",
+		"workspaces", "workspace_tiers", "workflow_definitions", "workflow_definition_versions", "settings", "rates",
+		"mark_trim", "epoch",
 		"workflow_execution_queue", "workflow_executions",
 	} {
 		in, tx := f.begin()
@@ -62,7 +64,8 @@ func TestAnEnqueueWaitsForNobody(t *testing.T) {
 	holder, _ := f.begin()
 	for _, statement := range []string{
 		"lock table pgdispatch.claim_lock in access exclusive mode",
-		"lock table pgdispatch.rates, pgdispatch.mark_trim, pgdispatch.settings, pgdispatch.workspace_tiers, pgdispatch.replicas, pgdispatch.workflow_executions in access exclusive mode",
+		"lock table pgdispatch.rates, pgdispatch.mark_trim, pgdispatch.settings, pgdispatch.workspace_tiers, " +
+			"pgdispatch.replicas, pgdispatch.workflow_executions in access exclusive mode",
 		"select from pgdispatch.workspaces for update",
 		"select from pgdispatch.workflow_definitions for update",
 		"select from pgdispatch.workflow_definition_versions for update",
@@ -96,7 +99,8 @@ func TestAnOpenClaimBlocksNoApplication(t *testing.T) {
 	require.True(t, application.finish(running.ids()[0], "COMPLETED"), "nor a workflow's end")
 
 	// One claim at a time decides.
-	refusal := application.refused("do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode nowait; end $$")
+	refusal := application.refused(
+		"do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode nowait; end $$")
 	require.Equal(t, "55P03", refusal.Code)
 }
 

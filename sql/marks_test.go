@@ -13,7 +13,8 @@ import (
 // endings sums the activity of all minutes: completed, failed and cancelled items.
 func (f fixture) endings() []int64 {
 	f.t.Helper()
-	return one[[]int64](f, `select array[coalesce(sum(completed), 0), coalesce(sum(failed), 0), coalesce(sum(cancelled), 0)]::bigint[]
+	return one[[]int64](f, `select array[coalesce(sum(completed), 0), coalesce(sum(failed), 0), coalesce(sum(cancelled),
+		0)]::bigint[]
 		from pgdispatch.activity`)
 }
 
@@ -26,7 +27,8 @@ func (f fixture) trimNow() {
 	f.sweep()
 }
 
-// requireTrimmed sweeps until no mark is left: transactions of other databases, too, keep marks for as long as they are open.
+// requireTrimmed sweeps until no mark is left: transactions of other databases, too, keep marks for as long as they are
+// open.
 func (f fixture) requireTrimmed(nextAt string) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool {
@@ -88,7 +90,9 @@ func TestAMarkStaysUntilEverybodyHasHadTimeToReadIt(t *testing.T) {
 	f.trimNow()
 	require.Equal(t, 1, marks())
 	f.requireTrimmed("-1 second")
-	require.True(t, one[bool](f, "select trimmed_to > '3' and trimmed_to <= pg_snapshot_xmin(pg_current_snapshot()) from pgdispatch.mark_trim"))
+	require.True(t,
+		one[bool](f,
+			"select trimmed_to > '3' and trimmed_to <= pg_snapshot_xmin(pg_current_snapshot()) from pgdispatch.mark_trim"))
 	f.exec(sql.Text("cancel"), f.execution(f.item(f.tenant("FREE"))))
 	f.requireTrimmed("1 hour") // the clock was set back
 	before := one[string](f, "select xmin::text from pgdispatch.mark_trim")
@@ -148,15 +152,18 @@ func TestLeasesAreFoundInACopyWhoseSequencesBeginAnew(t *testing.T) {
 	f.sweep()
 	require.Zero(t, f.leasedFrom())
 	f.sweep()
-	require.Equal(t, []string{"PENDING", "PENDING", "PENDING"}, all[string](f, "select status from pgdispatch.workflow_execution_queue"))
+	require.Equal(t, []string{"PENDING", "PENDING", "PENDING"},
+		all[string](f, "select status from pgdispatch.workflow_execution_queue"))
 }
 
 // Another cluster counts its transactions from another number.
 func TestMarksOfARestoredDatabaseAreCountedAndGo(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.exec("set session_replication_role = replica; insert into pgdispatch.marks (xid, completed) values ('9000000002', 3), ('8999999000', 7); "+
-		"update pgdispatch.mark_trim set counted = '9000000001:9000000001:', trimmed_to = '9000000000', next_to = '9000000000'; "+
+	f.exec("set session_replication_role = replica; insert into pgdispatch.marks (xid, completed) "+
+		"values ('9000000002', 3), ('8999999000', 7); "+
+		"update pgdispatch.mark_trim set counted = '9000000001:9000000001:', trimmed_to = '9000000000', next_to = "+
+		"'9000000000'; "+
 		"reset session_replication_role", pgx.QueryExecModeSimpleProtocol)
 	f.exec(sql.Text("cancel"), f.execution(f.item(f.tenant("FREE"))))
 	f.sweep()

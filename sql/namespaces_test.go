@@ -35,7 +35,8 @@ func TestAnItemIsStartedWhereItsDefinitionSays(t *testing.T) {
 	require.Equal(t, ids, b.ids())
 	require.Equal(t, "default", *b.items[0].Namespace, "the replica's, where the definition names none")
 	require.Equal(t, "other", *b.items[1].Namespace)
-	require.Equal(t, []string{"default", "other"}, all[string](f, "select namespace from pgdispatch.workflow_executions order by queue_item_id"))
+	require.Equal(t, []string{"default", "other"},
+		all[string](f, "select namespace from pgdispatch.workflow_executions order by queue_item_id"))
 	require.ElementsMatch(t, []string{"", "other"}, one[[]string](f, "select pgdispatch.namespaces_in_use()"))
 	require.Equal(t, "23514", f.refused("update pgdispatch.workflow_definitions set namespace = ''").Code)
 }
@@ -91,11 +92,13 @@ func TestItemsOfAClosedNamespaceWaitAndDelayNobody(t *testing.T) {
 	require.Positive(t, *b.lookAgainIn)
 	require.LessOrEqual(t, *b.lookAgainIn, 3*time.Second)
 	require.Empty(t, f.claimAround(20, map[string]int{"closed": 0}).items)
-	require.Zero(t, one[int](f, "select max(attempt_count) from pgdispatch.workflow_execution_queue where id = any ($1)", waiting))
+	require.Zero(t,
+		one[int](f, "select max(attempt_count) from pgdispatch.workflow_execution_queue where id = any ($1)", waiting))
 
 	f.forget()
 	require.Empty(t, f.claimAround(20, map[string]int{"closed": 0}).items)
-	require.ElementsMatch(t, waiting, f.claimAround(20, map[string]int{"closed": 20}).ids(), "who allows some looks for what was passed over")
+	require.ElementsMatch(t, waiting, f.claimAround(20, map[string]int{"closed": 20}).ids(),
+		"who allows some looks for what was passed over")
 }
 
 func TestANewItemInAnOpenNamespaceIsNotHeldUpByAClosedOne(t *testing.T) {
@@ -108,7 +111,8 @@ func TestANewItemInAnOpenNamespaceIsNotHeldUpByAClosedOne(t *testing.T) {
 	require.Equal(t, []int64{id}, f.claimAround(5, map[string]int{"closed": 0}).ids(), "it is within a look")
 	urgent := f.at(f.in(w, "closed too"), 5, 0)
 	id = f.at(w, -5, 0)
-	require.Equal(t, []int64{id}, f.claimAround(5, map[string]int{"closed": 0, "closed too": 0}).ids(), "each priority has a look of its own")
+	require.Equal(t, []int64{id}, f.claimAround(5, map[string]int{"closed": 0, "closed too": 0}).ids(),
+		"each priority has a look of its own")
 	f.forget()
 	require.Equal(t, []int64{urgent}, f.claimAround(1, map[string]int{"closed": 0}).ids())
 }
@@ -120,7 +124,8 @@ func TestALookIsAHundredItems(t *testing.T) {
 	f.items(f.in(w, "closed"), 105) // beyond the five that it has room for
 	behind := f.item(w)
 	require.Empty(t, f.claimAround(5, map[string]int{"closed": 0}).items)
-	f.exec("delete from pgdispatch.workflow_execution_queue where id = (select min(id) from pgdispatch.workflow_execution_queue)")
+	f.exec("delete from pgdispatch.workflow_execution_queue where id = (select min(id) " +
+		"from pgdispatch.workflow_execution_queue)")
 	f.forget()
 	require.Equal(t, []int64{behind}, f.claimAround(5, map[string]int{"closed": 0}).ids())
 }
@@ -154,7 +159,8 @@ func TestANamespaceGivesAsManyAsItIsAllowed(t *testing.T) {
 	require.Equal(t, map[string]int{"slow": 7}, count(f.claim(20)))
 }
 
-// A suspect is started alone, by a replica that holds nothing. A suspect that waits for its namespace delays no other item.
+// A suspect is started alone, by a replica that holds nothing. A suspect that waits for its namespace delays no other
+// item.
 func TestASuspectOfAClosedNamespaceHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -193,7 +199,9 @@ func TestAClosedNamespaceCostsALookALane(t *testing.T) {
 	f := open(t)
 	const workspaces = 1500
 	limits := map[string]int{"closed": 0}
-	f.exec("insert into pgdispatch.workspaces (name, plan) select 'closed ' || n, 'PRO' from generate_series(1, $1::int) n", workspaces)
+	f.exec(
+		"insert into pgdispatch.workspaces (name, plan) select 'closed ' || n, 'PRO' from generate_series(1, $1::int) n",
+		workspaces)
 	f.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue, namespace)
 		select id, 'report', 'Report', 'reports', 'closed' from pgdispatch.workspaces`)
 	f.exec(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
@@ -224,8 +232,8 @@ func TestAClosedNamespaceCostsALookALane(t *testing.T) {
 	require.Less(t, seen.Index, int64(1000), "a look into a lane is a look at a hundred items")
 }
 
-// Whatever is limited and whoever claims, no namespace gives more than it may, no workspace has more than its limit, and in the end
-// everything has been given once.
+// Whatever is limited and whoever claims, no namespace gives more than it may, no workspace has more than its limit,
+// and in the end everything has been given once.
 func TestLimitsOfNamespacesHoldWhateverComes(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -260,7 +268,8 @@ func TestLimitsOfNamespacesHoldWhateverComes(t *testing.T) {
 		for name, allowed := range limits {
 			require.LessOrEqual(t, given[name], allowed, "round %d: %s", round, name)
 		}
-		require.LessOrEqual(t, one[int](f, `select coalesce(max(n), 0) from (select count(*) as n from pgdispatch.workflow_execution_queue
+		require.LessOrEqual(t, one[int](f, `select coalesce(max(n), 0) from (select count(*) as n
+			from pgdispatch.workflow_execution_queue
 			where status in ('CLAIMED', 'DISPATCHED') or outcome_unknown group by workspace_id) x`), 5)
 		switch random.IntN(4) {
 		case 0:

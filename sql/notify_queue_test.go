@@ -20,8 +20,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
-// A role without any grant listens, stays in one transaction, and has the notification queue of the whole cluster fill, to a tenth of
-// its eight gigabytes here. When it is full, whatever notifies fails at its commit.
+// A role without any grant listens, stays in one transaction, and has the notification queue of the whole cluster fill,
+// to a tenth of its eight gigabytes here. When it is full, whatever notifies fails at its commit.
 func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	t.Parallel()
 	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{})
@@ -71,10 +71,13 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	require.Len(t, f.claim(10).items, 5, "what no notification announced is found all the same")
 
 	require.NoError(t, stranger.Close(t.Context()))
-	require.Eventually(t, func() bool { return usage() < notify.QueueBound }, 20*time.Second, 10*time.Millisecond, "a sweep empties the queue")
+	require.Eventually(t, func() bool {
+		return usage() < notify.QueueBound
+	}, 20*time.Second, 10*time.Millisecond, "a sweep empties the queue")
 	f.item(w)
 	heard, err := dispatcher.db.(*pgxpool.Conn).Conn().WaitForNotification(t.Context())
 	require.NoError(t, err)
-	last := one[int64](f, "select (extract(epoch from max(run_at)) * 1000000)::bigint from pgdispatch.workflow_execution_queue")
+	last := one[int64](f,
+		"select (extract(epoch from max(run_at)) * 1000000)::bigint from pgdispatch.workflow_execution_queue")
 	require.Contains(t, heard.Payload, fmt.Sprint(last), "it announces this item, and none was announced before")
 }

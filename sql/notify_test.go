@@ -16,8 +16,8 @@ func (f fixture) heard(do func()) int {
 	return len(f.payloads(do))
 }
 
-// payloads runs do and returns what wake-ups said. Notifications arrive in the order of their commits, so one of the test's own marks
-// the end.
+// payloads runs do and returns what wake-ups said. Notifications arrive in the order of their commits, so one of the
+// test's own marks the end.
 func (f fixture) payloads(do func()) []string {
 	f.t.Helper()
 	conn, err := f.pool.Acquire(f.t.Context())
@@ -51,7 +51,8 @@ func TestAWakeUpNamesTheWorkspaceWhereSomethingHappened(t *testing.T) {
 	w, other := f.tenant("FREE"), f.tenant("FREE")
 	number := one[int64](f, "select wake_number from pgdispatch.workspaces where id = $1", w.workspace)
 	level := func(priority int, id int64) string {
-		due := one[int64](f, "select (extract(epoch from run_at) * 1000000)::bigint from pgdispatch.workflow_execution_queue where id = $1", id)
+		due := one[int64](f,
+			"select (extract(epoch from run_at) * 1000000)::bigint from pgdispatch.workflow_execution_queue where id = $1", id)
 		return fmt.Sprintf("%d:%d:%d", number, priority, due)
 	}
 	var first, urgent int64
@@ -65,7 +66,8 @@ func TestAWakeUpNamesTheWorkspaceWhereSomethingHappened(t *testing.T) {
 	require.Equal(t, []string{fmt.Sprint(number)}, said, "where a slot came free")
 	require.Equal(t, []string{""}, f.payloads(func() { f.maxClaims(7) }), "all are to be looked at")
 	said = f.payloads(func() {
-		f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority) select $1, $2, n from generate_series(1, 5) n`, w.workspace, w.definition)
+		f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority)
+			select $1, $2, n from generate_series(1, 5) n`, w.workspace, w.definition)
 	})
 	require.Equal(t, []string{""}, said, "too many to be named")
 }
@@ -142,12 +144,20 @@ func TestAnItemThatWaitsAgainIsHeard(t *testing.T) {
 	f.claim(1)
 	f.expire(id)
 	require.Equal(t, 1, f.heard(func() { f.exec("select pgdispatch.requeue_expired(1)") }), "its lease ran out")
-	require.Equal(t, 1, f.heard(func() { f.exec("delete from pgdispatch.workspaces where id = $1", w.workspace) }), "its workspace is gone")
+	require.Equal(t, 1, f.heard(func() {
+		f.exec("delete from pgdispatch.workspaces where id = $1", w.workspace)
+	}), "its workspace is gone")
 
 	waiting := f.at(f.tenant("FREE"), 0, lease)
-	require.Equal(t, 1, f.heard(func() { f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1", waiting) }), "brought forward")
-	require.Equal(t, 1, f.heard(func() { f.exec("update pgdispatch.workflow_execution_queue set priority = 9 where id = $1", waiting) }), "raised")
-	require.Zero(t, f.heard(func() { f.exec("update pgdispatch.workflow_execution_queue set params = '{}' where id = $1", waiting) }))
+	require.Equal(t, 1, f.heard(func() {
+		f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1", waiting)
+	}), "brought forward")
+	require.Equal(t, 1, f.heard(func() {
+		f.exec("update pgdispatch.workflow_execution_queue set priority = 9 where id = $1", waiting)
+	}), "raised")
+	require.Zero(t, f.heard(func() {
+		f.exec("update pgdispatch.workflow_execution_queue set params = '{}' where id = $1", waiting)
+	}))
 }
 
 func TestAnInsertThatAddsNoRowWakesNobody(t *testing.T) {

@@ -11,12 +11,14 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// crowded has 20,000 items waiting in one full workspace, 1,000 other full workspaces with one waiting each, and a quiet
-// workspace with room, where 5,000 of a higher priority wait for tomorrow. Nothing is analyzed, and autovacuum is off.
+// crowded has 20,000 items waiting in one full workspace, 1,000 other full workspaces with one waiting each, and a
+// quiet workspace with room, where 5,000 of a higher priority wait for tomorrow. Nothing is analyzed, and autovacuum is
+// off.
 func crowded(t *testing.T) (f fixture, quiet tenant) {
 	t.Helper()
 	f = open(t)
-	for _, table := range all[string](f, "select relname from pg_class where relnamespace = 'pgdispatch'::regnamespace and relkind = 'r'") {
+	for _, table := range all[string](f,
+		"select relname from pg_class where relnamespace = 'pgdispatch'::regnamespace and relkind = 'r'") {
 		f.exec("alter table pgdispatch." + table + " set (autovacuum_enabled = off)")
 	}
 	f.exec(`insert into pgdispatch.workspaces (name) select 'full ' || n from generate_series(1, 1000) n`)
@@ -27,13 +29,18 @@ func crowded(t *testing.T) (f fixture, quiet tenant) {
 	big := f.tenant("FREE")
 	in, tx := f.begin()
 	in.exec("set local session_replication_role = replica")
-	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at, dispatched_at, lease_token)
-		select workspace_id, id, 'DISPATCHED', now(), now(), nextval('pgdispatch.lease_tokens') from pgdispatch.workflow_definitions`)
+	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
+		dispatched_at, lease_token)
+		select workspace_id, id, 'DISPATCHED', now(), now(), nextval('pgdispatch.lease_tokens')
+			from pgdispatch.workflow_definitions`)
 	in.exec(`insert into pgdispatch.workflow_executions
 			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at)
 		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, v.id, 'RUNNING', now()
-		from pgdispatch.workflow_execution_queue q join pgdispatch.workflow_definition_versions v using (workflow_definition_id)`)
-	in.exec("insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id from pgdispatch.workflow_definitions")
+		from pgdispatch.workflow_execution_queue q
+			join pgdispatch.workflow_definition_versions v using (workflow_definition_id)`)
+	in.exec(
+		"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id " +
+			"from pgdispatch.workflow_definitions")
 	in.items(big, 20000)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Empty(t, f.claim(1000).items, "they are all full")
@@ -49,15 +56,16 @@ func crowded(t *testing.T) (f fixture, quiet tenant) {
 
 type scans struct{ Sequential, Index int64 }
 
-// scanned, on a connection of its own, runs do and returns how often a table was read from end to end meanwhile, and how
-// many index entries were read.
+// scanned, on a connection of its own, runs do and returns how often a table was read from end to end meanwhile, and
+// how many index entries were read.
 func (c fixture) scanned(table string, do func()) scans {
 	c.t.Helper()
 	count := func() scans {
 		c.exec("select pg_stat_force_next_flush()")
 		c.exec("select pg_stat_clear_snapshot()")
 		var s scans
-		row := c.db.QueryRow(c.t.Context(), `select t.seq_scan, (select sum(i.idx_tup_read)::bigint from pg_stat_user_indexes i where i.relid = t.relid)
+		row := c.db.QueryRow(c.t.Context(), `select t.seq_scan, (select sum(i.idx_tup_read)::bigint
+			from pg_stat_user_indexes i where i.relid = t.relid)
 			from pg_stat_user_tables t where t.relid = $1::text::regclass`, "pgdispatch."+table)
 		require.NoError(c.t, row.Scan(&s.Sequential, &s.Index))
 		return s
@@ -79,12 +87,14 @@ func TestWhatIsReadDoesNotGrowWithTheBacklog(t *testing.T) {
 	withdrawalReads(f.conn())
 }
 
-// withdrawalReads withdraws many items at once: none of them may look for those that are left, step by step over the others.
+// withdrawalReads withdraws many items at once: none of them may look for those that are left, step by step over the
+// others.
 func withdrawalReads(c fixture) {
 	c.t.Helper()
 	ids := c.items(c.tenant("FREE"), 1000)
 	seen := c.scanned("workflow_execution_queue", func() {
-		c.exec("update pgdispatch.workflow_execution_queue set status = 'CANCELLED', finished_at = clock_timestamp() where id = any ($1)", ids)
+		c.exec("update pgdispatch.workflow_execution_queue set status = 'CANCELLED', finished_at = clock_timestamp() "+
+			"where id = any ($1)", ids)
 	})
 	require.LessOrEqual(c.t, seen.Index, int64(2*1000))
 }
@@ -104,7 +114,8 @@ func claimReads(c fixture, quiet tenant) {
 		work() // a replica's first claims count those that run, so that the later ones need not
 	}
 	for _, table := range []string{
-		"workflow_execution_queue", "rates", "marks", "workspaces", "workflow_definitions", "workflow_definition_versions", "workflow_executions",
+		"workflow_execution_queue", "rates", "marks", "workspaces", "workflow_definitions", "workflow_definition_versions",
+		"workflow_executions",
 	} {
 		seen := c.scanned(table, work)
 		require.Zero(c.t, seen.Sequential, "a claim read %s from end to end", table)
@@ -118,8 +129,9 @@ func readsRead(c fixture, quiet tenant) {
 	c.items(quiet, 3)
 	for statement, entries := range map[string]int64{
 		// Of 26,000 that wait, no more than the limit; and the 1,000 that run.
-		"select * from pgdispatch.queue_depth(5000)":                          5000 + 1100,
-		"select pgdispatch.requeue_expired(100)":                              100, // of those that were claimed since the oldest lease
+		"select * from pgdispatch.queue_depth(5000)": 5000 + 1100,
+		// of those that were claimed since the oldest lease
+		"select pgdispatch.requeue_expired(100)":                              100,
 		"select pgdispatch.shorten_leases()":                                  100,
 		"select from pgdispatch.waiting_levels()":                             3 * 1003, // a few a level
 		"select from pgdispatch.longest_waiting(100)":                         3 * 100,
@@ -141,8 +153,11 @@ func readsRead(c fixture, quiet tenant) {
 	ahead := c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("item_ahead"), last, 100) })
 	require.Zero(c.t, ahead.Sequential, "item_ahead")
 	require.LessOrEqual(c.t, ahead.Index, int64(2*100+10), "item_ahead")
-	for statement, args := range map[string][]any{sql.Text("sweep"): {100, "replica-1"}, sql.Text("release_owned"): {"replica-1"}} {
-		c.exec("insert into pgdispatch.activity (minute, waiting) select date_trunc('minute', now()) + n * interval '1 minute', 0 from generate_series(0, 1) n on conflict do nothing")
+	for statement, args := range map[string][]any{sql.Text("sweep"): {100, "replica-1"},
+		sql.Text("release_owned"): {"replica-1"}} {
+		c.exec("insert into pgdispatch.activity (minute, waiting) " +
+			"select date_trunc('minute', now()) + n * interval '1 minute', 0 from generate_series(0, 1) n " +
+			"on conflict do nothing")
 		seen := c.scanned("workflow_execution_queue", func() { c.exec(statement, args...) })
 		require.Zero(c.t, seen.Sequential, statement)
 		require.LessOrEqual(c.t, seen.Index, int64(100), statement)
@@ -156,10 +171,15 @@ func listsRead(c fixture) {
 	seen := c.scanned("workflow_execution_queue", func() { c.exec("select pgdispatch.note_minute()") })
 	require.Zero(c.t, seen.Sequential)
 	require.LessOrEqual(c.t, seen.Index, int64(10_000+1100), "what waits is counted up to there; and what runs")
-	c.exec("insert into pgdispatch.activity (minute, waiting) select minute + interval '1 minute', 0 from pgdispatch.activity") // the test may be in it by now
-	require.Zero(c.t, c.scanned("workflow_execution_queue", func() { c.exec("select pgdispatch.note_minute()") }), "once a minute is enough")
+	// the test may be in it by now
+	c.exec(
+		"insert into pgdispatch.activity (minute, waiting) select minute + interval '1 minute', 0 from pgdispatch.activity")
+	require.Zero(c.t, c.scanned("workflow_execution_queue", func() {
+		c.exec("select pgdispatch.note_minute()")
+	}), "once a minute is enough")
 
-	c.exec("set plan_cache_mode = force_custom_plan") // as the web view's connections do: its lists are planned for what they are asked
+	// as the web view's connections do: its lists are planned for what they are asked
+	c.exec("set plan_cache_mode = force_custom_plan")
 	const page = 50
 	var rank, name, id any
 	list := func() []map[string]any {
@@ -177,7 +197,8 @@ func listsRead(c fixture) {
 			waiting += row["waiting"].(int64)
 		}
 		// All levels at which items wait are looked at, a few entries each; then what the page shows.
-		for table, entries := range map[string]int64{"workspaces": 2 * page, "workflow_execution_queue": 3*1003 + 9*page + waiting} {
+		for table, entries := range map[string]int64{"workspaces": 2 * page, "workflow_execution_queue": 3*1003 + 9*page +
+			waiting} {
 			seen := c.scanned(table, func() { list() })
 			require.Zero(c.t, seen.Sequential, "a page read %s from end to end", table)
 			require.LessOrEqual(c.t, seen.Index, entries, "index entries of %s", table)
@@ -187,8 +208,8 @@ func listsRead(c fixture) {
 	}
 }
 
-// enqueueReads looks at the trigger's check. A connection plans it once, so the first insert here is one for which another
-// plan would have been better.
+// enqueueReads looks at the trigger's check. A connection plans it once, so the first insert here is one for which
+// another plan would have been better.
 func enqueueReads(c fixture, quiet tenant) {
 	c.t.Helper()
 	c.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
@@ -200,8 +221,8 @@ func enqueueReads(c fixture, quiet tenant) {
 	}
 }
 
-// From Postgres 17 on, "is not null" of a column that never is null is dropped before indexes are thought of; one whose predicate
-// says the same is not found then. Where a test's Postgres is older, its plan would not show it.
+// From Postgres 17 on, "is not null" of a column that never is null is dropped before indexes are thought of; one whose
+// predicate says the same is not found then. Where a test's Postgres is older, its plan would not show it.
 func TestNoStatementFindsItsIndexByWhatIsDropped(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -212,7 +233,8 @@ func TestNoStatementFindsItsIndexByWhatIsDropped(t *testing.T) {
 	columns := all[string](f, `select distinct a.attname::text
 		from pg_index i
 		join pg_attribute a on a.attrelid = i.indrelid and a.attnotnull
-		where i.indrelid::regclass::text like 'pgdispatch.%' and pg_get_expr(i.indpred, i.indrelid) like '%' || a.attname || ' IS NOT NULL%'`)
+		where i.indrelid::regclass::text like 'pgdispatch.%' and pg_get_expr(i.indpred, i.indrelid) like '%' || a.attname
+			|| ' IS NOT NULL%'`)
 	require.Contains(t, columns, "enqueue_xid")
 	for _, column := range columns {
 		for _, statement := range statements {
@@ -232,8 +254,10 @@ func TestARowIsFoundByItsKeyHoweverFewRanWhenThatWasPlanned(t *testing.T) {
 	in.exec("set local session_replication_role = replica")
 	in.items(w, 20_000)
 	const execution = `insert into pgdispatch.workflow_executions
-			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at, finished_at)
-		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, gen_random_uuid(), $2, now(), case when $2 <> 'RUNNING' then now() end
+			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at,
+				finished_at)
+		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, gen_random_uuid(), $2, now(), case
+			when $2 <> 'RUNNING' then now() end
 		from pgdispatch.workflow_execution_queue q where q.status = $1`
 	in.exec(execution, "PENDING", "COMPLETED")
 	require.NoError(t, tx.Commit(t.Context()))
@@ -257,12 +281,15 @@ func TestARowIsFoundByItsKeyHoweverFewRanWhenThatWasPlanned(t *testing.T) {
 	}
 	in, tx = f.begin()
 	in.exec("set local session_replication_role = replica")
-	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at, dispatched_at)
+	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
+		dispatched_at)
 		select $1, $2, 'DISPATCHED', now(), now() from generate_series(1, 3000)`, w.workspace, w.definition)
 	in.exec(execution, "DISPATCHED", "RUNNING")
 	require.NoError(t, tx.Commit(t.Context()))
 
-	running := all[string](f, "select execution_id::text from pgdispatch.workflow_execution_queue where status = 'DISPATCHED' order by id desc limit 8")
+	running := all[string](f,
+		"select execution_id::text from pgdispatch.workflow_execution_queue where status = 'DISPATCHED' "+
+			"order by id desc limit 8")
 	for name, run := range statements {
 		for _, table := range []string{"workflow_execution_queue", "workflow_executions"} {
 			seen := c.scanned(table, func() { run(running[0]) })
@@ -289,18 +316,25 @@ func TestASettleThatTheClaimForesawIsHeapOnly(t *testing.T) {
 			t.Parallel()
 			f := open(t).conn()
 			id := f.item(f.tenant("FREE"))
-			store := &claim.Store{Pool: f.db, Owner: "replica-1", Lease: lease, CanWatch: func(int) bool { return c.claimed != nil }}
+			store := &claim.Store{Pool: f.db, Owner: "replica-1", Lease: lease, CanWatch: func(int) bool {
+				return c.claimed != nil
+			}}
 			answer, _, err := store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 1, Look: true})
 			require.NoError(t, err)
 			require.Len(t, answer.Items, 1)
 			f.exec("select pg_stat_force_next_flush()")
-			before := one[int](f, "select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_execution_queue'::regclass")
+			before := one[int](f,
+				"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_execution_queue'::regclass")
 			tokens := all[int64](f, "select lease_token from pgdispatch.workflow_execution_queue where id = $1", id)
 			require.Equal(t, []int64{id}, all[int64](f, sql.Text("dispatched"), []int64{id}, tokens, []string{"run"}, c.settled))
 			f.exec("select pg_stat_force_next_flush()")
 			f.exec("select pg_stat_clear_snapshot()")
-			require.Equal(t, c.heapOnly, one[int](f, "select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_executions'::regclass"))
-			require.Equal(t, before+1, one[int](f, "select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_execution_queue'::regclass"))
+			require.Equal(t, c.heapOnly,
+				one[int](f,
+					"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_executions'::regclass"))
+			require.Equal(t, before+1,
+				one[int](f,
+					"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_execution_queue'::regclass"))
 			require.Equal(t, c.settled, one[any](f, "select watcher from pgdispatch.workflow_executions"))
 		})
 	}

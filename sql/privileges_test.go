@@ -27,17 +27,22 @@ select 'function ' || p.proname || '(' || pg_get_function_identity_arguments(p.o
 from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace
 order by 1`
 
-// privileges lists what a role may do, one line an object: every privilege there is, asked for one by one. $1: the role.
+// privileges lists what a role may do, one line an object: every privilege there is, asked for one by one. $1: the
+// role.
 const privileges = `
 with held (object, privilege) as (
-    select 'schema pgdispatch', k from unnest('{CREATE,USAGE}'::text[]) k where has_schema_privilege($1, 'pgdispatch', k)
+    select 'schema pgdispatch', k from unnest('{CREATE,USAGE}'::text[]) k
+    	where has_schema_privilege($1, 'pgdispatch', k)
     union all
     select case c.relkind when 'v' then 'view ' else 'table ' end || c.relname, k
     from pg_class c, unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,REFERENCES,TRIGGER}'::text[]) k
-    where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p', 'v', 'm') and has_table_privilege($1, c.oid, k)
+    where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p', 'v', 'm')
+    	and has_table_privilege($1, c.oid, k)
     union all
-    select case c.relkind when 'v' then 'view ' else 'table ' end || c.relname, k || ' (' || string_agg(a.attname, ', ' order by a.attnum) || ')'
-    from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped, unnest('{SELECT,INSERT,UPDATE,REFERENCES}'::text[]) k
+    select case c.relkind when 'v' then 'view ' else 'table ' end || c.relname, k || ' (' || string_agg(a.attname, ', '
+    	order by a.attnum) || ')'
+    from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+    	and not a.attisdropped, unnest('{SELECT,INSERT,UPDATE,REFERENCES}'::text[]) k
     where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p', 'v', 'm')
       and not has_table_privilege($1, c.oid, k) and has_column_privilege($1, c.oid, a.attnum, k)
     group by c.relkind, c.relname, k
@@ -49,7 +54,8 @@ with held (object, privilege) as (
     select 'function ' || p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')', 'EXECUTE'
     from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace and has_function_privilege($1, p.oid, 'EXECUTE')
 )
-select object || ': ' || lower(string_agg(privilege, ', ' order by privilege)) from held group by object order by object`
+select object || ': ' || lower(string_agg(privilege, ', ' order by privilege)) from held group by object
+	order by object`
 
 func TestEveryRoleMayDoWhatTheGoldenFileSays(t *testing.T) {
 	t.Parallel()
@@ -59,10 +65,12 @@ func TestEveryRoleMayDoWhatTheGoldenFileSays(t *testing.T) {
 		require.NoError(t, err)
 		for _, object := range all[string](f, objects) {
 			require.Contains(t, string(golden), "\n"+object+": ", "%s is not in testdata/privileges.golden: "+
-				"say in sql/schema/grants.sql which roles may use it (nothing there: the owner only), and run `make golden`", object)
+				"say in sql/schema/grants.sql which roles may use it (nothing there: the owner only), and run `make golden`",
+				object)
 		}
 	}
-	text := "# Written by `make golden` from the catalogue of a migrated database. What is granted stands in sql/schema/grants.sql.\n"
+	text := "# Written by `make golden` from the catalogue of a migrated database. What is granted stands in " +
+		"sql/schema/grants.sql.\n"
 	for _, role := range roles {
 		text += "\n## " + role + "\n" + strings.Join(all[string](f, privileges, "pgdispatch_"+role), "\n") + "\n"
 	}
@@ -81,13 +89,21 @@ func TestNothingIsGrantedToEverybody(t *testing.T) {
 func TestWhatRunsAsTheOwnerHasItsSearchPathPinned(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	require.Equal(t, []string{"cancel", "delete_finished", "discard_items", "item_enqueued", "item_gone", "item_moved", "limits_changed", "replay_items", "request_stop"},
-		all[string](f, "select proname::text from pg_proc where pronamespace = 'pgdispatch'::regnamespace and prosecdef order by 1"))
-	require.Empty(t, all[string](f, `select proname::text from pg_proc where pronamespace = 'pgdispatch'::regnamespace and prosecdef
-		and (proowner <> 'pgdispatch_owner'::regrole or not 'search_path=pg_catalog, pg_temp' = any (coalesce(proconfig, '{}')))`))
+	require.Equal(t,
+		[]string{"cancel", "delete_finished", "discard_items", "item_enqueued", "item_gone", "item_moved", "limits_changed",
+			"replay_items", "request_stop"},
+		all[string](f,
+			"select proname::text from pg_proc where pronamespace = 'pgdispatch'::regnamespace and prosecdef order by 1"))
+	require.Empty(t, all[string](f, `select proname::text from pg_proc where pronamespace = 'pgdispatch'::regnamespace
+		and prosecdef
+		and (proowner <> 'pgdispatch_owner'::regrole
+			or not 'search_path=pg_catalog, pg_temp' = any (coalesce(proconfig, '{}')))`))
 	require.Empty(t, all[string](f, `select relname::text from pg_class where relnamespace = 'pgdispatch'::regnamespace
-		and relowner <> 'pgdispatch_owner'::regrole and relkind <> 'i'`), "nor is anything left to the superuser that migrated")
-	require.False(t, one[bool](f, "select rolcanlogin or rolsuper or rolcreaterole or rolbypassrls from pg_roles where rolname = 'pgdispatch_owner'"))
+		and relowner <> 'pgdispatch_owner'::regrole
+			and relkind <> 'i'`), "nor is anything left to the superuser that migrated")
+	require.False(t,
+		one[bool](f,
+			"select rolcanlogin or rolsuper or rolcreaterole or rolbypassrls from pg_roles where rolname = 'pgdispatch_owner'"))
 }
 
 // Every statement of the product is executed as each role, on items in every state.

@@ -64,14 +64,17 @@ func (f fixture) askBy(p proposal, statement string) (s standing) {
 	workspaces, priorities, items, due := make([]string, n), make([]int, n), make([]int, n), make([]time.Time, n)
 	ids, floors, held, heldTo := make([]int64, n), make([]int64, n), make([]int, n), make([]int64, n)
 	for k, e := range p.entries {
-		workspaces[k], priorities[k], items[k], floors[k], held[k], heldTo[k] = e.workspace, e.priority, e.items, e.floor, e.held, e.heldTo
+		workspaces[k], priorities[k], items[k], floors[k], held[k], heldTo[k] = e.workspace, e.priority, e.items, e.floor,
+			e.held, e.heldTo
 	}
 	namespaces, allowed := []string{}, []int{}
 	for name, items := range p.namespaces {
 		namespaces, allowed = append(namespaces, name), append(allowed, items)
 	}
-	rows, err := f.db.Query(f.t.Context(), "select nullif(c.id, 0), c.standing from ("+statement+") c", cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
-		p.doubts, p.alone, p.leased, p.leasedTo, workspaces, priorities, items, due, ids, floors, held, heldTo, p.careful, "default", namespaces, allowed)
+	rows, err := f.db.Query(f.t.Context(), "select nullif(c.id, 0), c.standing from ("+statement+") c",
+		cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
+		p.doubts, p.alone, p.leased, p.leasedTo, workspaces, priorities, items, due, ids, floors, held, heldTo, p.careful,
+		"default", namespaces, allowed)
 	require.NoError(f.t, err)
 	var id *int64
 	var said []byte
@@ -93,7 +96,8 @@ func TestTheClaimOfTheVersionBeforeClaims(t *testing.T) {
 	f := open(t)
 	w := f.tenant("PRO")
 	id := f.item(w)
-	before := strings.NewReplacer("pgdispatch.claim_items(", "pgdispatch.claim(", "c.start_options, ", "").Replace(sql.Text("claim"))
+	before := strings.NewReplacer("pgdispatch.claim_items(", "pgdispatch.claim(", "c.start_options, ",
+		"").Replace(sql.Text("claim"))
 	require.NotContains(t, before, "start_options")
 	got := f.askBy(proposal{entries: []entry{{workspace: w.workspace, items: 5}}}, before)
 	require.Equal(t, []int64{id}, got.ids)

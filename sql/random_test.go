@@ -18,21 +18,26 @@ var grammar = []struct {
 	{"params", []string{
 		`'{}'`, `'{"a": 1}'`, `'{"a": 1e400}'`, `'{"a": "\u001b[0m\u202e"}'`, `'{"\n": [[[]]]}'`, `'{"a": 1, "a": 2}'`,
 		"jsonb_build_object('a', repeat('é', 1000))", "(repeat('{\"a\":', 3000) || '1' || repeat('}', 3000))::jsonb",
-		"jsonb_build_object('a', repeat('x', 1966072))", `'[]'`, `'null'`, `null`, `'"x"'`, `'{"a": "\u0000"}'`, `'{"a": "\udead"}'`, `'{'`, `''`,
+		"jsonb_build_object('a', repeat('x', 1966072))", `'[]'`, `'null'`, `null`, `'"x"'`, `'{"a": "\u0000"}'`,
+		`'{"a": "\udead"}'`, `'{'`, `''`,
 	}},
 	{"priority", []string{"0", "100", "-100", "'7'", "-101", "2147483647", "1e30", "0.4", "'NaN'", "null"}},
 	{"run_at", []string{
-		"now()", "'2000-01-01 00:00Z'", "'2199-12-31 23:59Z'", "now() + interval '1 day'", "'today'", "'epoch'", "'infinity'", "'-infinity'",
+		"now()", "'2000-01-01 00:00Z'", "'2199-12-31 23:59Z'", "now() + interval '1 day'", "'today'", "'epoch'", "'infinity'",
+		"'-infinity'",
 		"'4713-01-01 BC'", "'294276-12-31'", "''", "null", "'2026-02-30'",
 	}},
-	{"idempotency_key", []string{"gen_random_uuid()", "gen_random_uuid()", "'same'", "''", "repeat('x', 200)", "repeat('x', 201)", `E'\n\x1b'`, "null"}},
+	{"idempotency_key",
+		[]string{"gen_random_uuid()", "gen_random_uuid()", "'same'", "''", "repeat('x', 200)", "repeat('x', 201)",
+			`E'\n\x1b'`, "null"}},
 	{"traceparent", []string{
 		"'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'", "'00-0'", "''", `E'\n'`, "repeat('0', 100000)",
 	}},
 	{"status", []string{"", "", "", "'PENDING'", "'CLAIMED'", "'pending'", "null"}},
 	{"lease_token", []string{"", "", "", "0", "-1", "9223372036854775807"}},
 	{"workflow_definition_id", []string{
-		"@definition", "@definition", "@definition", "@definition", "@definition", "@definition", "@definition", "@foreign", "gen_random_uuid()", "null", "'x'",
+		"@definition", "@definition", "@definition", "@definition", "@definition", "@definition", "@definition", "@foreign",
+		"gen_random_uuid()", "null", "'x'",
 	}},
 }
 

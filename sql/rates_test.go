@@ -88,7 +88,9 @@ func TestTheTimeToLookAgainIsWhenTheRateAllowsOne(t *testing.T) {
 		} else {
 			require.True(t, b.more, "it allows one already")
 		}
-		require.LessOrEqual(t, 1.0, one[float64](f, "select r.tokens + r.per_second * $1::float8 from pgdispatch.rates r", waited.Seconds()), "%v", perSecond)
+		require.LessOrEqual(t, 1.0,
+			one[float64](f, "select r.tokens + r.per_second * $1::float8 from pgdispatch.rates r", waited.Seconds()), "%v",
+			perSecond)
 	}
 }
 
@@ -162,7 +164,9 @@ func TestARateIsExactOverManyClaimers(t *testing.T) {
 					return
 				}
 				f.item(busy)
-				left = one[int](f, "select count(*) from pgdispatch.workflow_execution_queue where status = 'PENDING' and workspace_id = $1", w.workspace)
+				left = one[int](f,
+					"select count(*) from pgdispatch.workflow_execution_queue where status = 'PENDING' and workspace_id = $1",
+					w.workspace)
 			}
 		})
 	}
@@ -174,7 +178,8 @@ func TestARateIsExactOverManyClaimers(t *testing.T) {
 	const slack = 0.1
 	for i := range times {
 		for j := i; j < len(times); j++ {
-			require.LessOrEqual(t, float64(j-i+1), perSecond+perSecond*(times[j]-times[i]+slack), "from the %dth to the %dth", i, j)
+			require.LessOrEqual(t, float64(j-i+1), perSecond+perSecond*(times[j]-times[i]+slack), "from the %dth to the %dth", i,
+				j)
 		}
 	}
 	require.Less(t, times[items-1]-times[0], 5.0, "and it is not held back for long")

@@ -44,8 +44,10 @@ func (f fixture) age(d time.Duration, ids ...int64) {
 	f.t.Helper()
 	in, tx := f.begin()
 	in.exec("set local session_replication_role = replica")
-	in.exec("update pgdispatch.workflow_execution_queue set created_at = created_at - $2::interval, finished_at = finished_at - $2::interval where id = any ($1)", ids, d)
-	in.exec("update pgdispatch.dead_letter_marks set marked_at = marked_at - $2::interval where item_id = any ($1)", ids, d)
+	in.exec("update pgdispatch.workflow_execution_queue "+
+		"set created_at = created_at - $2::interval, finished_at = finished_at - $2::interval where id = any ($1)", ids, d)
+	in.exec("update pgdispatch.dead_letter_marks set marked_at = marked_at - $2::interval where item_id = any ($1)", ids,
+		d)
 	require.NoError(f.t, tx.Commit(f.t.Context()))
 }
 
@@ -75,7 +77,8 @@ func TestNothingIsDeletedUntilARetentionIsSet(t *testing.T) {
 	f.age(1000*day, append(f.done(w, 2), f.dead(w, 1)...)...)
 	require.Equal(t, deleted{}, f.deleteFinished(100))
 	require.Len(t, f.kept(), 3)
-	require.Equal(t, "-infinity", one[string](f, "select next_pass_at::text from pgdispatch.retention_walk"), "nor looked at")
+	require.Equal(t, "-infinity", one[string](f, "select next_pass_at::text from pgdispatch.retention_walk"),
+		"nor looked at")
 }
 
 func TestFinishedItemsAreDeletedWithAllThatBelongsToThem(t *testing.T) {
@@ -170,13 +173,17 @@ func TestADeletionGoesBatchByBatchAndPassByPass(t *testing.T) {
 	f.keep(30*day, nil)
 	f.age(31*day, ids...)
 	require.Equal(t, deleted{Items: 3, Executions: 3, More: true}, f.deleteFinished(4))
-	require.Equal(t, deleted{Items: 3, Executions: 3, More: true}, f.deleteFinished(4), "it goes on behind the dead letters")
+	require.Equal(t, deleted{Items: 3, Executions: 3, More: true}, f.deleteFinished(4),
+		"it goes on behind the dead letters")
 	require.Equal(t, deleted{Items: 1, Executions: 1}, f.deleteFinished(4), "and ends at what is too young")
 	require.Equal(t, append(ids[3:5:5], young...), f.kept())
 
 	f.age(31*day, young[0])
 	require.Equal(t, deleted{}, f.deleteFinished(4), "the next pass is a minute away")
-	require.True(t, one[bool](f, "select next_pass_at between clock_timestamp() + interval '30 seconds' and clock_timestamp() + interval '1 minute' from pgdispatch.retention_walk"))
+	require.True(t,
+		one[bool](f,
+			"select next_pass_at between clock_timestamp() + interval '30 seconds' and clock_timestamp() + interval '1 minute' "+
+				"from pgdispatch.retention_walk"))
 	require.Equal(t, deleted{Items: 1, Executions: 1}, f.anew().deleteFinished(4))
 }
 
@@ -270,12 +277,15 @@ func TestADeletionReadsWhatItLooksAtAndNoMore(t *testing.T) {
 			(workspace_id, workflow_definition_id, status, created_at, claimed_at, dispatched_at, finished_at)
 		select $1, $2, 'COMPLETED', past, past, past, past
 		from generate_series(1, 20000), (select now() - interval '2 days') x (past)`, w.workspace, w.definition)
-	in.exec(`insert into pgdispatch.workflow_executions (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, finished_at)
-		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, $1, 'COMPLETED', now() from pgdispatch.workflow_execution_queue q`, w.version)
+	in.exec(`insert into pgdispatch.workflow_executions (id, queue_item_id, workspace_id, workflow_definition_id,
+		workflow_definition_version_id, status, finished_at)
+		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, $1, 'COMPLETED', now()
+			from pgdispatch.workflow_execution_queue q`, w.version)
 	require.NoError(t, tx.Commit(t.Context()))
 	f.keep(day, nil)
 	c := f.conn()
-	for table, most := range map[string]int64{"workflow_execution_queue": 1000, "workflow_executions": 200, "item_failures": 200, "dead_letter_marks": 200} {
+	for table, most := range map[string]int64{"workflow_execution_queue": 1000, "workflow_executions": 200,
+		"item_failures": 200, "dead_letter_marks": 200} {
 		f.anew()
 		got := c.scanned(table, func() { require.Equal(t, 100, c.deleteFinished(100).Items) })
 		require.Zero(t, got.Sequential, table)

@@ -38,23 +38,36 @@ func TestAnEnqueuerSetsWhatIsAClientsAndNothingElse(t *testing.T) {
 		(workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent)
 		values ($1, $2, 5, now(), '{"a": 1}', 'once', null)
 		on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing`, w.workspace, w.definition))
-	require.True(t, one[bool](app, "select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where idempotency_key = 'once'"))
+	require.True(t,
+		one[bool](app,
+			"select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where idempotency_key = 'once'"))
 
 	for column, value := range map[string]string{
-		"execution_id": "gen_random_uuid()", "status": "'PENDING'", "attempt_count": "0", "failure_count": "0", "lost_lease_count": "0", "last_error": "null",
-		"created_at": "now()", "enqueue_xid": "pg_current_xact_id()", "claimed_by": "null", "claimed_at": "null", "lease_expires_at": "null",
-		"lease_token": "0", "outcome_unknown": "false", "dispatched_at": "null", "finished_at": "null", "replay_of": "null",
+		"execution_id": "gen_random_uuid()", "status": "'PENDING'", "attempt_count": "0", "failure_count": "0",
+		"lost_lease_count": "0", "last_error": "null",
+		"created_at": "now()", "enqueue_xid": "pg_current_xact_id()", "claimed_by": "null", "claimed_at": "null",
+		"lease_expires_at": "null",
+		"lease_token":      "0", "outcome_unknown": "false", "dispatched_at": "null", "finished_at": "null",
+		"replay_of": "null",
 	} {
-		refusal := app.refused("insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, "+column+") values ($1, $2, "+value+")", w.workspace, w.definition)
+		refusal := app.refused("insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, "+
+			column+") values ($1, $2, "+value+")", w.workspace, w.definition)
 		require.Equal(t, denied, refusal.Code, column)
 	}
 	for _, statement := range []string{
-		"insert into pgdispatch.workflow_execution_queue (id, workspace_id, workflow_definition_id) overriding system value select 1, workspace_id, workflow_definition_id from pgdispatch.workflow_execution_queue limit 1",
-		"update pgdispatch.workflow_execution_queue set status = 'COMPLETED'", "update pgdispatch.workflow_execution_queue set priority = 100",
-		"delete from pgdispatch.workflow_execution_queue", "select params from pgdispatch.workflow_execution_queue", "truncate pgdispatch.workflow_execution_queue",
-		"select from pgdispatch.workspaces", "select from pgdispatch.workflow_definitions", "select from pgdispatch.settings", "update pgdispatch.workspaces set plan = 'ENTERPRISE'",
-		"select pgdispatch.finish(gen_random_uuid(), 'COMPLETED')", "select pgdispatch.trim_marks(null)", "do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode; end $$",
-		"select pgdispatch.kept_out(gen_random_uuid())", "select pgdispatch.isolate_workspaces(false)", "create table pgdispatch.mine ()",
+		"insert into pgdispatch.workflow_execution_queue (id, workspace_id, workflow_definition_id) " +
+			"overriding system value select 1, workspace_id, workflow_definition_id from pgdispatch.workflow_execution_queue " +
+			"limit 1",
+		"update pgdispatch.workflow_execution_queue set status = 'COMPLETED'",
+		"update pgdispatch.workflow_execution_queue set priority = 100",
+		"delete from pgdispatch.workflow_execution_queue", "select params from pgdispatch.workflow_execution_queue",
+		"truncate pgdispatch.workflow_execution_queue",
+		"select from pgdispatch.workspaces", "select from pgdispatch.workflow_definitions", "select from pgdispatch.settings",
+		"update pgdispatch.workspaces set plan = 'ENTERPRISE'",
+		"select pgdispatch.finish(gen_random_uuid(), 'COMPLETED')", "select pgdispatch.trim_marks(null)",
+		"do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode; end $$",
+		"select pgdispatch.kept_out(gen_random_uuid())", "select pgdispatch.isolate_workspaces(false)",
+		"create table pgdispatch.mine ()",
 	} {
 		require.Equal(t, denied, app.refused(statement).Code, statement)
 	}
@@ -65,10 +78,12 @@ func TestAnOperatorReadsWhatAReaderDoes(t *testing.T) {
 	f := open(t)
 	require.Empty(t, all[string](f, `
 		select c.relname::text from pg_class c where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'v')
-		and has_table_privilege('pgdispatch_reader', c.oid, 'SELECT') <> has_table_privilege('pgdispatch_operator', c.oid, 'SELECT')
+		and has_table_privilege('pgdispatch_reader', c.oid, 'SELECT') <> has_table_privilege('pgdispatch_operator', c.oid,
+			'SELECT')
 		union all
 		select p.proname::text from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace
-		and has_function_privilege('pgdispatch_reader', p.oid, 'EXECUTE') and not has_function_privilege('pgdispatch_operator', p.oid, 'EXECUTE')`))
+		and has_function_privilege('pgdispatch_reader', p.oid, 'EXECUTE')
+			and not has_function_privilege('pgdispatch_operator', p.oid, 'EXECUTE')`))
 }
 
 // The tests in cmd/pgdispatch cover what it may do; this covers what it may not.
@@ -79,24 +94,34 @@ func TestAnOperatorChangesNeitherWorkNorDefinitionsNorTheLogOfItsChanges(t *test
 	f.item(w)
 	operator := f.login("operator")
 	operator.exec("insert into pgdispatch.admin_log (who, action, subject) values ('me', 'settings set', 'settings')")
-	require.Equal(t, one[string](operator, "select session_user::text"), one[string](operator, "select role from pgdispatch.admin_log"))
+	require.Equal(t, one[string](operator, "select session_user::text"),
+		one[string](operator, "select role from pgdispatch.admin_log"))
 	for _, statement := range []string{
-		"insert into pgdispatch.admin_log (who, action, subject, role) values ('me', 'settings set', 'settings', 'somebody_else')",
+		"insert into pgdispatch.admin_log (who, action, subject, role) " +
+			"values ('me', 'settings set', 'settings', 'somebody_else')",
 		"insert into pgdispatch.admin_log (who, action, subject, at) values ('me', 'settings set', 'settings', 'epoch')",
 		"update pgdispatch.admin_log set who = 'you'", "delete from pgdispatch.admin_log", "truncate pgdispatch.admin_log",
-		"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, execution_id) select workspace_id, workflow_definition_id, gen_random_uuid() from pgdispatch.workflow_execution_queue",
-		"update pgdispatch.workflow_execution_queue set status = 'COMPLETED'", "update pgdispatch.workflow_execution_queue set params = '{}'",
+		"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, execution_id) " +
+			"select workspace_id, workflow_definition_id, gen_random_uuid() from pgdispatch.workflow_execution_queue",
+		"update pgdispatch.workflow_execution_queue set status = 'COMPLETED'",
+		"update pgdispatch.workflow_execution_queue set params = '{}'",
 		"update pgdispatch.workflow_execution_queue set replay_of = 1", "delete from pgdispatch.workflow_execution_queue",
 		"update pgdispatch.workflow_executions set status = 'COMPLETED'", "delete from pgdispatch.item_failures",
 		"insert into pgdispatch.dead_letter_marks (item_id, mark, marked_by) values (1, 'DISCARDED', 'me')",
-		"insert into pgdispatch.stop_requests (execution_id, how, reason, requested_by) values (gen_random_uuid(), 'CANCEL', '', 'me')",
+		"insert into pgdispatch.stop_requests (execution_id, how, reason, requested_by) " +
+			"values (gen_random_uuid(), 'CANCEL', '', 'me')",
 		"update pgdispatch.workflow_definitions set task_queue = 'mine'", "delete from pgdispatch.workflow_definitions",
-		"insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) select id, 2, '{}' from pgdispatch.workflow_definitions",
-		"insert into pgdispatch.workspaces (name) values ('mine')", "update pgdispatch.workspaces set name = 'mine'", "delete from pgdispatch.workspaces",
-		"update pgdispatch.workspace_tiers set max_concurrent_workflows = 1000", "update pgdispatch.settings set priority_aging = '1 hour'",
+		"insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) select id, 2, '{}' " +
+			"from pgdispatch.workflow_definitions",
+		"insert into pgdispatch.workspaces (name) values ('mine')", "update pgdispatch.workspaces set name = 'mine'",
+		"delete from pgdispatch.workspaces",
+		"update pgdispatch.workspace_tiers set max_concurrent_workflows = 1000",
+		"update pgdispatch.settings set priority_aging = '1 hour'",
 		"update pgdispatch.rates set tokens = 1", "delete from pgdispatch.marks", "select from pgdispatch.callback_key",
-		"select pgdispatch.finish(gen_random_uuid(), 'COMPLETED')", "select pgdispatch.trim_marks(null)", "select pgdispatch.delete_finished(1)",
-		"select pgdispatch.isolate_workspaces(false)", "do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode; end $$",
+		"select pgdispatch.finish(gen_random_uuid(), 'COMPLETED')", "select pgdispatch.trim_marks(null)",
+		"select pgdispatch.delete_finished(1)",
+		"select pgdispatch.isolate_workspaces(false)",
+		"do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode; end $$",
 		"create table pgdispatch.mine ()",
 	} {
 		require.Equal(t, denied, operator.refused(statement).Code, statement)
@@ -109,7 +134,8 @@ func TestAnOperatorIsAmongThoseWhomIsolationLetsSeeAllInADatabaseThatWasIsolated
 	w := f.tenant("PRO")
 	id := f.item(w)
 	f.exec("select pgdispatch.isolate_workspaces(true)")
-	f.exec("alter policy sees_all on pgdispatch.workflow_execution_queue to pgdispatch_owner, pgdispatch_dispatcher, pgdispatch_reader")
+	f.exec("alter policy sees_all on pgdispatch.workflow_execution_queue to pgdispatch_owner, pgdispatch_dispatcher, " +
+		"pgdispatch_reader")
 	require.Empty(t, all[int64](f.login("operator"), "select id from pgdispatch.workflow_execution_queue"))
 	require.NoError(t, migrate.Up(t.Context(), connect(t, f.pool.Config().ConnString(), nil), nil))
 	require.Equal(t, []int64{id}, all[int64](f.login("operator"), "select id from pgdispatch.workflow_execution_queue"))
@@ -132,7 +158,8 @@ func TestAnEnqueuerCopiesIntoTheTable(t *testing.T) {
 // everyColumn is an insert by a client that names every column, including those it must not set.
 const everyColumn = `
 insert into pgdispatch.enqueue
-    (id, execution_id, workspace_id, workflow_definition_id, status, priority, run_at, params, idempotency_key, traceparent,
+    (id, execution_id, workspace_id, workflow_definition_id, status, priority, run_at, params, idempotency_key,
+    	traceparent,
      attempt_count, last_error, created_at, claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at)
 values (7, '00000000-0000-4000-8000-000000000007', $1, $2, 'COMPLETED', $3, null, $4, null, null,
      9, 'x', '2001-01-01', 'me', '2001-01-01', '2001-01-01', '2001-01-01', '2001-01-01')
@@ -154,23 +181,29 @@ func TestTheViewTakesAClientsColumnsWhateverElseIsNamed(t *testing.T) {
 			var priority, attempts int
 			var created, runs bool
 			nulls := make([]*string, 6)
-			require.NoError(t, app.db.QueryRow(t.Context(), everyColumn, w.workspace, w.definition, given.priority, given.params).Scan(
-				&id, &execution, &status, &priority, &params, &attempts, &nulls[0], &created, &runs, &nulls[1], &nulls[2], &nulls[3], &nulls[4], &nulls[5]))
+			require.NoError(t,
+				app.db.QueryRow(t.Context(), everyColumn, w.workspace, w.definition, given.priority, given.params).Scan(
+					&id, &execution, &status, &priority, &params, &attempts, &nulls[0], &created, &runs, &nulls[1], &nulls[2],
+					&nulls[3], &nulls[4], &nulls[5]))
 			require.NotEqual(t, "00000000-0000-4000-8000-000000000007", execution)
 			require.Equal(t, "PENDING", status)
 			require.Equal(t, given.has, priority)
 			require.Zero(t, attempts)
 			require.True(t, created && runs)
 			require.Equal(t, make([]*string, 6), nulls)
-			require.Equal(t, []int64{id}, all[int64](app, "select id from pgdispatch.enqueue where execution_id = $1", execution), "it can be read back")
+			require.Equal(t, []int64{id},
+				all[int64](app, "select id from pgdispatch.enqueue where execution_id = $1", execution), "it can be read back")
 		}
 		require.NoError(t, tx.Commit(t.Context()))
 		require.Empty(t, all[int64](app.on(f.pool), "select id from pgdispatch.enqueue"), "and only by who has enqueued it")
 	}
-	same := all[bool](f, `select q.status = 'PENDING' and q.attempt_count = 0 and q.params = case q.priority when 4 then '{"a": 1}' else '{}' end::jsonb
+	same := all[bool](f, `select q.status = 'PENDING' and q.attempt_count = 0 and q.params = case q.priority when 4
+		then '{"a": 1}' else '{}' end::jsonb
 		from pgdispatch.workflow_execution_queue q`)
 	require.Equal(t, []bool{true, true, true, true}, same)
-	refusal := f.login("enqueuer").refused("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id, params) values ($1, $2, '[]')", w.workspace, w.definition)
+	refusal := f.login(
+		"enqueuer").refused("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id, params) "+
+		"values ($1, $2, '[]')", w.workspace, w.definition)
 	require.Equal(t, "PGD04", refusal.Code, "what is refused is refused here, too")
 }
 
@@ -198,8 +231,10 @@ func TestIsolationKeepsAnEnqueuerToItsWorkspace(t *testing.T) {
 	app.exec("select set_config('pgdispatch.workspace_id', $1, true)", mine.workspace)
 	app.exec("savepoint start")
 	own := app.item(mine)
-	app.exec("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id) values ($1, $2)", mine.workspace, mine.definition)
-	require.Equal(t, own, one[int64](app, "select min(id) from pgdispatch.workflow_execution_queue"), "nobody else's is seen")
+	app.exec("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id) values ($1, $2)", mine.workspace,
+		mine.definition)
+	require.Equal(t, own, one[int64](app, "select min(id) from pgdispatch.workflow_execution_queue"),
+		"nobody else's is seen")
 	require.True(t, one[bool](app, "select pgdispatch.cancel($1)", app.execution(own)))
 	require.False(t, one[bool](app, "select pgdispatch.cancel($1)", f.execution(theirs)), "nor withdrawn")
 	for _, into := range []string{insertItem, strings.Replace(insertItem, "workflow_execution_queue", "enqueue", 1)} {
@@ -224,8 +259,10 @@ func TestIsolationChangesNoPlanOfADispatcher(t *testing.T) {
 	plans := func() []string {
 		found := []string{}
 		for _, query := range []string{
-			"select * from pgdispatch.workflow_execution_queue where workspace_id = gen_random_uuid() and stage = 'WAITS' and run_at < now()",
-			"update pgdispatch.workflow_execution_queue set status = 'PENDING' where id = any ('{1,2}') and lease_token = 1 and claimed_by is not null",
+			"select * from pgdispatch.workflow_execution_queue where workspace_id = gen_random_uuid() and stage = 'WAITS' " +
+				"and run_at < now()",
+			"update pgdispatch.workflow_execution_queue set status = 'PENDING' where id = any ('{1,2}') and lease_token = 1 " +
+				"and claimed_by is not null",
 			"select pgdispatch.requeue_expired(1)",
 		} {
 			found = append(found, all[string](dispatcher, "explain (costs off, verbose) "+query)...)
@@ -258,7 +295,8 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
 	admin := connect(t, cluster.URL("postgres"), nil)
 	for _, statement := range []string{
-		"create role plain login", "create role maker login createrole", "create database theirs owner plain", "create database made owner maker",
+		"create role plain login", "create role maker login createrole", "create database theirs owner plain",
+		"create database made owner maker",
 	} {
 		_, err := admin.Exec(t.Context(), statement)
 		require.NoError(t, err)
@@ -272,7 +310,8 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	require.NoError(t, migrate.Up(t.Context(), plain, nil))
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0].Message, "role plain may not create roles")
-	require.Contains(t, warnings[0].Hint, "create role pgdispatch_operator nologin; create role pgdispatch_reader nologin; grant pgdispatch_owner to plain;")
+	require.Contains(t, warnings[0].Hint,
+		"create role pgdispatch_operator nologin; create role pgdispatch_reader nologin; grant pgdispatch_owner to plain;")
 	owned := fixture{t: t, db: plain, replicas: &replicas{stores: map[string]*claim.Store{}}}
 	owned.item(owned.tenant("FREE"))
 	require.Len(t, owned.claim(1).items, 1)
@@ -282,7 +321,8 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	made := connect(t, as("maker", "made"), &warnings)
 	require.NoError(t, migrate.Up(t.Context(), made, nil))
 	require.Empty(t, warnings)
-	require.Equal(t, "pgdispatch_owner", one[string](fixture{t: t, db: made}, "select nspowner::regrole::text from pg_namespace where nspname = 'pgdispatch'"))
+	require.Equal(t, "pgdispatch_owner",
+		one[string](fixture{t: t, db: made}, "select nspowner::regrole::text from pg_namespace where nspname = 'pgdispatch'"))
 	require.NoError(t, migrate.To(t.Context(), made, 0, nil), "as a member of the owner")
 	require.NoError(t, migrate.Up(t.Context(), made, nil))
 
@@ -293,8 +333,10 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	_, err = admin.Exec(t.Context(), "grant pgdispatch_owner to plain")
 	require.NoError(t, err)
 	require.NoError(t, migrate.Up(t.Context(), plain, nil))
-	require.Equal(t, "pgdispatch_owner", one[string](owned, "select nspowner::regrole::text from pg_namespace where nspname = 'pgdispatch'"))
-	require.Equal(t, all[string](fixture{t: t, db: made}, privileges, "pgdispatch_dispatcher"), all[string](owned, privileges, "pgdispatch_dispatcher"))
+	require.Equal(t, "pgdispatch_owner",
+		one[string](owned, "select nspowner::regrole::text from pg_namespace where nspname = 'pgdispatch'"))
+	require.Equal(t, all[string](fixture{t: t, db: made}, privileges, "pgdispatch_dispatcher"),
+		all[string](owned, privileges, "pgdispatch_dispatcher"))
 }
 
 // Roles belong to the cluster: all of these migrations make them, at the same moment.

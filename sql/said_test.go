@@ -10,14 +10,18 @@ import (
 
 // said lists the ways in which an application reports the end of a workflow.
 var said = map[string]string{
-	"finish":        "select pgdispatch.finish($1, 'FAILED', 'no gas')",
-	"update":        "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' where id = $1",
-	"whole update":  "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas', finished_at = now() where id = $1",
-	"update, again": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' where id = any (array[$1::uuid, $1::uuid])",
+	"finish": "select pgdispatch.finish($1, 'FAILED', 'no gas')",
+	"update": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' where id = $1",
+	"whole update": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas', finished_at = now() " +
+		"where id = $1",
+	"update, again": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' " +
+		"where id = any (array[$1::uuid, $1::uuid])",
 }
 
-const ended = `select format('%s %s, %s %s %s', q.status, q.last_error, e.status, e.error, coalesce(e.watcher, 'unwatched'))
-	from pgdispatch.workflow_execution_queue q left join pgdispatch.workflow_executions e on e.id = q.execution_id where q.id = $1`
+const ended = `select format('%s %s, %s %s %s', q.status, q.last_error, e.status, e.error, coalesce(e.watcher,
+	'unwatched'))
+	from pgdispatch.workflow_execution_queue q left join pgdispatch.workflow_executions e on e.id = q.execution_id
+		where q.id = $1`
 
 func TestApplicationsSayInAnyWayThatAWorkflowHasEnded(t *testing.T) {
 	t.Parallel()
@@ -85,7 +89,8 @@ func TestWhatWasNeverStartedCannotHaveEnded(t *testing.T) {
 	f.dispatched(b)
 	require.Equal(t, "DISPATCHED", f.status(id), "it is not taken at its earlier word")
 	require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), "COMPLETED", nil, nil))
-	require.True(t, one[bool](f, "select not exists (select from pgdispatch.workflow_executions where finished_at is null)"))
+	require.True(t,
+		one[bool](f, "select not exists (select from pgdispatch.workflow_executions where finished_at is null)"))
 }
 
 // The item was moved by hand: its execution is not watched forever.
@@ -95,10 +100,12 @@ func TestFinishEndsAnExecutionWhoseItemHasEnded(t *testing.T) {
 	id := f.oneRunning()
 	f.exec("update pgdispatch.workflow_execution_queue set status = 'COMPLETED', finished_at = now() where id = $1", id)
 	require.False(t, f.finish(id, "FAILED"))
-	require.Equal(t, "FAILED", one[string](f, "select status from pgdispatch.workflow_executions where finished_at is not null"))
+	require.Equal(t, "FAILED",
+		one[string](f, "select status from pgdispatch.workflow_executions where finished_at is not null"))
 }
 
-// The settle has locked the item and waits for the execution; the application has locked the execution and waits for the item.
+// The settle has locked the item and waits for the execution; the application has locked the execution and waits for
+// the item.
 func TestAPlainUpdateDoesNotWaitForWhoeverHasTheItem(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -129,7 +136,8 @@ func TestApplicationsSayWhatAWorkflowReturned(t *testing.T) {
 			f.exec(statement, f.execution(settled))
 			require.Equal(t, `{"total": 3}`, f.result(settled))
 			f.exec(statement, f.execution(early))
-			f.exec("update pgdispatch.workflow_executions set status = 'COMPLETED', result = '9' where id = $1", f.execution(early))
+			f.exec("update pgdispatch.workflow_executions set status = 'COMPLETED', result = '9' where id = $1",
+				f.execution(early))
 			f.exec("update pgdispatch.settings set result_bytes = 5")
 			f.exec(statement, f.execution(large))
 			f.dispatched(b)

@@ -14,7 +14,8 @@ import (
 
 // files are the files of the schema:
 //
-//   - tables: migrations, numbered, each run once. They create what holds data. Files in subfolders are parts of a migration.
+//   - tables: migrations, numbered, each run once. They create what holds data. Files in subfolders are parts of a
+//     migration.
 //   - functions: one per file, repeatable. They include the files of parts as templates, at no run-time cost.
 //   - schema: triggers, repeatable; roles and grants, run on each `pgdispatch migrate up`.
 //

@@ -12,8 +12,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// catalogue describes the schema, one thing a line, in the order of the lines. The migrations' own table is left out, and
-// so are not-null constraints, which only newer servers list as such.
+// catalogue describes the schema, one thing a line, in the order of the lines. The migrations' own table is left out,
+// and so are not-null constraints, which only newer servers list as such.
 const catalogue = `
 with relation as (
     select c.oid, c.relname, c.relkind, c.reloptions from pg_class c
@@ -26,7 +26,8 @@ with relation as (
     select concat_ws(' ', 'column', r.relname || '.' || a.attname, format_type(a.atttypid, a.atttypmod),
         case when a.attnotnull then 'not null' end,
         case a.attidentity when 'a' then 'identity' end,
-        case a.attgenerated when 's' then 'generated' when '' then 'default' end || ' ' || pg_get_expr(d.adbin, d.adrelid))
+        case a.attgenerated when 's' then 'generated' when '' then 'default' end || ' '
+        	|| pg_get_expr(d.adbin, d.adrelid))
     from relation r
     join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
     left join pg_attrdef d on d.adrelid = r.oid and d.adnum = a.attnum
@@ -41,8 +42,10 @@ with relation as (
     select concat_ws(' ', 'trigger', r.relname || '.' || t.tgname, pg_get_triggerdef(t.oid))
     from relation r join pg_trigger t on t.tgrelid = r.oid and not t.tgisinternal
     union all
-    select concat_ws(' ', 'function', p.proname || '(' || pg_get_function_arguments(p.oid) || ')', 'returns', pg_get_function_result(p.oid),
-        case p.provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end, case when p.prosecdef then 'security definer' end,
+    select concat_ws(' ', 'function', p.proname || '(' || pg_get_function_arguments(p.oid)
+    	|| ')', 'returns', pg_get_function_result(p.oid),
+        case p.provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end, case when p.prosecdef
+        	then 'security definer' end,
         'set ' || array_to_string(p.proconfig, ', '))
     from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace
 )
@@ -158,7 +161,8 @@ func TestEveryExecutionStateHasConstraintsThatHoldIt(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	const insert = `insert into pgdispatch.workflow_executions
-		(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at, finished_at)
+		(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at,
+			finished_at)
 		values (gen_random_uuid(), 1, gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), $1, $2, $3)`
 	for _, row := range []struct {
 		state             string
@@ -174,7 +178,8 @@ func TestEveryExecutionStateHasConstraintsThatHoldIt(t *testing.T) {
 		{"TIMED_OUT", "now", nil},
 		{"CANCELLED", nil, "now"},
 	} {
-		refusal := f.refused(strings.NewReplacer("$2", "$2::text::timestamptz", "$3", "$3::text::timestamptz").Replace(insert),
+		refusal := f.refused(
+			strings.NewReplacer("$2", "$2::text::timestamptz", "$3", "$3::text::timestamptz").Replace(insert),
 			row.state, row.started, row.finished)
 		require.Equal(t, "a_status_has_what_belongs_to_it", refusal.ConstraintName, row.state)
 	}

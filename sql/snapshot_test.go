@@ -41,8 +41,8 @@ func (c fixture) claimBlocks(atMost int) int {
 	return blocks
 }
 
-// An old snapshot keeps every version of every row, and no vacuum can help. An ANALYZE, as autovacuum runs it, counts only those that
-// live: to the planner the tables are tiny, and any index is as good as another.
+// An old snapshot keeps every version of every row, and no vacuum can help. An ANALYZE, as autovacuum runs it, counts
+// only those that live: to the planner the tables are tiny, and any index is as good as another.
 func TestClaimsStayCheapWhileASnapshotIsHeldOpen(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -1,9 +1,9 @@
 // Package sql contains the statements that pgdispatch executes, one per file, and the files of the schema: see
 // schema.go.
 //
-// The folder of a statement is named after the package that executes it; applications execute those of client. The first
-// line of its file names the item transitions that it makes, or says that it reads or writes other data. The lifecycle
-// diagram is generated from these lines, and a test runs each statement against every status.
+// The folder of a statement is named after the package that executes it; applications execute those of client. The
+// first line of its file names the item transitions that it makes, or says that it reads or writes other data. The
+// lifecycle diagram is generated from these lines, and a test runs each statement against every status.
 package sql
 
 import (

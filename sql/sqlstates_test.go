@@ -22,7 +22,8 @@ const (
 
 // raisedBy describes the client's action if it is not the function's name.
 var raisedBy = map[string]string{
-	"item_enqueued": "an insert of items", "refuse_item": "an insert of items", "item_stage": "an insert or update of items", "check_values": "an insert or update of items",
+	"item_enqueued": "an insert of items", "refuse_item": "an insert of items",
+	"item_stage": "an insert or update of items", "check_values": "an insert or update of items",
 	"refuse_change": "an update of items", "item_moved": "an update of items", "execution_said": "an update of executions",
 	"see_to": "`replay`, `discard`",
 }
@@ -34,7 +35,8 @@ type refusal struct{ code, message, hint, by string }
 func refusals(f fixture) []refusal {
 	f.t.Helper()
 	found := []refusal{}
-	for _, source := range all[string](f, "select proname || ' ' || prosrc from pg_proc where pronamespace = 'pgdispatch'::regnamespace order by 1") {
+	for _, source := range all[string](f,
+		"select proname || ' ' || prosrc from pg_proc where pronamespace = 'pgdispatch'::regnamespace order by 1") {
 		function, body, _ := strings.Cut(source, " ")
 		by, known := raisedBy[function]
 		if !known {

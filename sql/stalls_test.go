@@ -42,7 +42,8 @@ func (f fixture) turn() []string {
 
 func (f fixture) pick(atMost int, without ...string) []string {
 	f.t.Helper()
-	rows, err := f.db.Query(f.t.Context(), sql.Text("stall_pick"), time.Minute, append([]string{}, without...), slices.Repeat([]string{"default"}, len(without)), atMost)
+	rows, err := f.db.Query(f.t.Context(), sql.Text("stall_pick"), time.Minute, append([]string{}, without...),
+		slices.Repeat([]string{"default"}, len(without)), atMost)
 	require.NoError(f.t, err)
 	picked, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id string, err error) {
 		var run, namespace string
@@ -58,7 +59,8 @@ func (f fixture) pick(atMost int, without ...string) []string {
 func (f fixture) record(idle []string, asked, failing []string, silent ...string) []string {
 	f.t.Helper()
 	times := func(list []string, text string) []string { return slices.Repeat([]string{text}, len(list)) }
-	return lines(f, sql.Text("stall_record"), append([]string{}, idle...), times(idle, "default"), slices.Repeat([]int{3}, len(idle)), append([]string{}, asked...),
+	return lines(f, sql.Text("stall_record"), append([]string{}, idle...), times(idle, "default"),
+		slices.Repeat([]int{3}, len(idle)), append([]string{}, asked...),
 		append([]string{}, failing...), times(failing, "default"), times(failing, "it fails"), append([]string{}, silent...))
 }
 
@@ -102,7 +104,8 @@ func TestLooksGoRoundThroughAllExecutions(t *testing.T) {
 	require.Empty(t, f.pick(2, "reports"), "their queue is known to have no worker")
 
 	f.record(nil, executions[4:], executions[4:])
-	require.Equal(t, []string{executions[4], executions[0]}, f.pick(2), "what is known not to progress is asked about each time")
+	require.Equal(t, []string{executions[4], executions[0]}, f.pick(2),
+		"what is known not to progress is asked about each time")
 	require.Equal(t, []string{executions[4], executions[1]}, f.pick(2))
 }
 
@@ -110,12 +113,17 @@ func TestAStallIsNewOnceAndOverOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	e := f.running(f.tenant("ENTERPRISE"), 3)
-	require.Equal(t, []string{"false EXECUTION default " + e[0] + " 1 it fails", "false TASK_QUEUE default reports 3 no worker has polled it for minutes"}, f.record([]string{"reports"}, e[:2], e[:1]))
+	require.Equal(t,
+		[]string{"false EXECUTION default " + e[0] + " 1 it fails",
+			"false TASK_QUEUE default reports 3 no worker has polled it for minutes"},
+		f.record([]string{"reports"}, e[:2], e[:1]))
 	require.Empty(t, f.record([]string{"reports"}, e[:2], e[:1]))
 	require.Empty(t, f.record([]string{"reports"}, e[1:], nil), "nobody has asked about it")
 	require.Empty(t, f.record(nil, nil, nil, "default"), "its namespace does not answer")
 	require.Len(t, all[string](f, "select name from pgdispatch.stalled"), 2)
-	require.Equal(t, []string{"true EXECUTION default " + e[0] + " 1 it fails", "true TASK_QUEUE default reports 3 no worker has polled it for minutes"}, f.record(nil, e[:1], nil))
+	require.Equal(t,
+		[]string{"true EXECUTION default " + e[0] + " 1 it fails",
+			"true TASK_QUEUE default reports 3 no worker has polled it for minutes"}, f.record(nil, e[:1], nil))
 	require.Empty(t, all[string](f, "select name from pgdispatch.stalls"))
 }
 

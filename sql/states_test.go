@@ -21,7 +21,8 @@ type move struct{ from, to string }
 
 func (m move) String() string { return m.from + " -> " + m.to }
 
-// statuses reads the states from the function that knows what belongs to each, in the order in which an item comes to them.
+// statuses reads the states from the function that knows what belongs to each, in the order in which an item comes to
+// them.
 func statuses(f fixture) []string {
 	f.t.Helper()
 	check := one[string](f, "select prosrc from pg_proc where oid = 'pgdispatch.item_stage'::regproc")
@@ -88,7 +89,8 @@ func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 	defer f.exec("set local session_replication_role = origin")
 	const insert = `
 		insert into pgdispatch.workflow_execution_queue
-			(workspace_id, workflow_definition_id, status, lease_token, claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at, last_error)
+			(workspace_id, workflow_definition_id, status, lease_token, claimed_by, claimed_at, lease_expires_at, dispatched_at,
+				finished_at, last_error)
 		select $1, $2, $3, 1,
 			case when $3 = 'CLAIMED' then 'replica-1' end,
 			case when $3 <> 'PENDING' and $3 <> 'CANCELLED' then clock_timestamp() - $4::interval end,
@@ -99,102 +101,18 @@ func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 		returning id`
 	id := one[int64](f, insert, w.workspace, w.definition, state, claimedAgo)
 	f.exec(`insert into pgdispatch.workflow_executions
-			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at, finished_at)
+			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at,
+				finished_at)
 		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, $2,
-			case q.status when 'DISPATCHED' then 'RUNNING' when 'COMPLETED' then 'COMPLETED' when 'FAILED' then 'FAILED' when 'CANCELLED' then 'CANCELED' else 'STARTING' end,
+			case q.status when 'DISPATCHED' then 'RUNNING' when 'COMPLETED' then 'COMPLETED' when 'FAILED' then 'FAILED'
+				when 'CANCELLED' then 'CANCELED' else 'STARTING' end,
 			q.dispatched_at, q.finished_at
 		from pgdispatch.workflow_execution_queue q where q.id = $1`, id, w.version)
 	f.exec("insert into pgdispatch.marks (workspaces) values (array[$1::uuid])", w.workspace)
-	f.exec("insert into pgdispatch.stop_requests (execution_id, how, reason, requested_by) values ($1, 'CANCEL', '', 'me')", f.execution(id))
+	f.exec(
+		"insert into pgdispatch.stop_requests (execution_id, how, reason, requested_by) values ($1, 'CANCEL', '', 'me')",
+		f.execution(id))
 	return id
-}
-
-// arguments for each verb that change an item, if its state allows it.
-func arguments(verb string, id int64, execution, workspace string) [][]any {
-	ids, tokens, texts := []int64{id}, []int64{1}, []string{"text"}
-	switch verb {
-	case "claim", "claim_head":
-		return claimArguments(verb, workspace)
-	case "look":
-		return [][]any{{"1:1:"}}
-	case "dispatched":
-		return [][]any{{ids, tokens, texts, "replica-1"}}
-	case "retry":
-		return [][]any{{ids, tokens, texts, []time.Duration{time.Second}, []bool{false}}, {ids, tokens, texts, []time.Duration{time.Second}, []bool{true}}}
-	case "release":
-		return [][]any{{ids, tokens, texts, []bool{false}}, {ids, tokens, texts, []bool{true}}}
-	case "fail":
-		return [][]any{{ids, tokens, texts}}
-	case "heartbeat":
-		return [][]any{{ids, tokens, lease}}
-	case "finish":
-		return [][]any{{execution, "COMPLETED", nil, `{"total": 3}`}, {execution, "FAILED", "it broke", nil}, {execution, "TIMED_OUT", nil, nil}}
-	case "finish_all":
-		return [][]any{{[]string{execution}, []string{"COMPLETED"}, []any{nil}, []any{`{"total": 3}`}}, {[]string{execution}, []string{"FAILED"}, texts, []any{nil}}}
-	case "cancel":
-		return [][]any{{execution}}
-	case "workspace_statistics", "queue_depth":
-		return [][]any{{10}}
-	case "sweep":
-		return [][]any{{10, "replica-1"}}
-	case "release_owned", "replica_gone":
-		return [][]any{{"replica-1"}}
-	case "adopt":
-		return [][]any{{"replica-2", 10, []string{}}}
-	case "unlocked":
-		return [][]any{{ids}}
-	case "give_up_watches":
-		return [][]any{{"replica-1", nil}, {"replica-1", []string{execution}}}
-	case "close_turn":
-		return [][]any{{time.Second, time.Minute, "default"}}
-	case "close_done":
-		return [][]any{{"default", time.Now(), true}}
-	case "open_among":
-		return [][]any{{[]string{nobody}}}
-	case "silent":
-		return [][]any{{10, time.Second}}
-	case "swap_watches":
-		return [][]any{{"replica-1", 10}}
-	case "gate_call":
-		return [][]any{{"pgdispatch_help"}}
-	case "ping":
-		return [][]any{{"pgdispatch", "hello"}}
-	case "replica_alive":
-		return [][]any{{"replica-1", "dev", 4, lease, "default", `{"busy": 1}`}}
-	case "settings_set":
-		return [][]any{{50, false, 100, "me"}}
-	case "retention_set":
-		return [][]any{{true, time.Hour, true, nil, "me"}}
-	case "dead_find":
-		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
-	case "dead_known":
-		return [][]any{{"tenant on FREE", "report"}}
-	case "dead_history":
-		return [][]any{{id}}
-	case "dead_replay":
-		return [][]any{{execution, "me"}}
-	case "dead_replay_all", "dead_discard":
-		return [][]any{{ids, "me"}}
-	case "delete_finished":
-		return [][]any{{100}}
-	}
-	return operatorArguments(verb, id, execution)
-}
-
-// claimArguments ask for an item of the workspace: with a row that may be waited for, and careful with namespaces.
-// claimArguments are those of claim; claim_head has them without lease and watcher.
-func claimArguments(verb, workspace string) [][]any {
-	since, none := []time.Time{time.Unix(0, 0)}, []int64{0}
-	calls := [][]any{
-		{"replica-2", lease, "replica-1", nil, 10, 0, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none, none, none, false, "default", []string{}, []int{}},
-		{"replica-2", lease, nil, nil, 10, 1, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none, none, none, true, "default", []string{"other"}, []int{1}},
-	}
-	if verb == "claim_head" {
-		for n, args := range calls {
-			calls[n] = append(args[:1:1], args[3:]...)
-		}
-	}
-	return calls
 }
 
 // audited returns a database in which every move of an item is written down by a trigger of the test's own.
@@ -255,8 +173,8 @@ func TestAStatementWritesOnlyIfItsHeaderSaysSo(t *testing.T) {
 	}
 }
 
-// movesOf seeds one item, runs a verb with its nth arguments, and returns what was written down. An item of which nothing
-// was written down must not have changed at all. Everything is rolled back.
+// movesOf seeds one item, runs a verb with its nth arguments, and returns what was written down. An item of which
+// nothing was written down must not have changed at all. Everything is rolled back.
 func (f fixture) movesOf(w tenant, verb, state string, claimedAgo time.Duration, n int) []move {
 	f.t.Helper()
 	in, tx := f.begin()
@@ -265,7 +183,8 @@ func (f fixture) movesOf(w tenant, verb, state string, claimedAgo time.Duration,
 	const whole = "select q::text from pgdispatch.workflow_execution_queue q where q.id = $1"
 	before := one[string](in, whole, id)
 	in.item(w) // a neighbour, so that the lane has something to give
-	if _, err := in.db.Exec(f.t.Context(), sql.Text(verb), arguments(verb, id, in.execution(id), w.workspace)[n]...); err != nil {
+	if _, err := in.db.Exec(f.t.Context(), sql.Text(verb),
+		arguments(verb, id, in.execution(id), w.workspace)[n]...); err != nil {
 		// It says that this is no dead letter, or that there is no such workspace to enqueue an item of.
 		require.Contains(f.t, []string{"PGD24", "PGD01"}, f.pgError(err).Code, "%s.sql on a %s item: %s", verb, state, err)
 		return nil
@@ -344,13 +263,15 @@ func TestAnUpdateIsHeldToTheLimitsOfAnInsert(t *testing.T) {
 	id := f.item(f.tenant("FREE"))
 	for set, code := range map[string]string{
 		"params = '[1]'": "PGD04", "params = jsonb_build_object('a', repeat('x', 1966080 - 8))": "PGD05",
-		"priority = 101": "PGD06", "priority = -101": "PGD06", "run_at = 'infinity'": "PGD08", "run_at = '1999-12-31'": "PGD08",
-		"idempotency_key = ''": "PGD09", "idempotency_key = repeat('x', 201)": "PGD09", "traceparent = 'x'": "PGD10",
+		"priority = 101": "PGD06", "priority = -101": "PGD06", "run_at = 'infinity'": "PGD08",
+		"run_at = '1999-12-31'": "PGD08",
+		"idempotency_key = ''":  "PGD09", "idempotency_key = repeat('x', 201)": "PGD09", "traceparent = 'x'": "PGD10",
 	} {
 		refusal := f.refused("update pgdispatch.workflow_execution_queue set "+set+" where id = $1", id)
 		require.Equal(t, code, refusal.Code, "%s: %s", set, refusal.Message)
 	}
-	f.exec(`update pgdispatch.workflow_execution_queue set params = '{"a": 1}', priority = 100, run_at = now(), idempotency_key = 'a',
+	f.exec(`update pgdispatch.workflow_execution_queue
+		set params = '{"a": 1}', priority = 100, run_at = now(), idempotency_key = 'a',
 		traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' where id = $1`, id)
 }
 

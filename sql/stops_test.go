@@ -13,7 +13,8 @@ import (
 // stop asks for the end of an item's workflow, and returns the answer.
 func (f fixture) stop(id int64, how string) string {
 	f.t.Helper()
-	return one[string](f, "select pgdispatch.request_"+map[string]string{"CANCEL": "cancel", "TERMINATE": "terminate"}[how]+"($1, 'enough', 'ann')", f.execution(id))
+	return one[string](f, "select pgdispatch.request_"+
+		map[string]string{"CANCEL": "cancel", "TERMINATE": "terminate"}[how]+"($1, 'enough', 'ann')", f.execution(id))
 }
 
 // taken is a row of the answer of stop_take.
@@ -69,7 +70,8 @@ func TestARunningWorkflowsEndIsAskedForAndFreesNoSlot(t *testing.T) {
 	require.True(t, f.finish(id, "CANCELED"))
 	require.Len(t, f.claim(1).items, 1, "its end has freed it")
 	require.Equal(t, "ALREADY_ENDED", f.stop(id, "TERMINATE"))
-	require.Equal(t, []string{"ann executions cancel"}, all[string](f, "select who || ' ' || action from pgdispatch.admin_log"), "what changed nothing is not noted")
+	require.Equal(t, []string{"ann executions cancel"},
+		all[string](f, "select who || ' ' || action from pgdispatch.admin_log"), "what changed nothing is not noted")
 }
 
 func TestARequestIsGivenToOneReplicaAndAgainWhereThatDies(t *testing.T) {
@@ -77,7 +79,8 @@ func TestARequestIsGivenToOneReplicaAndAgainWhereThatDies(t *testing.T) {
 	f := open(t)
 	id := f.oneRunning()
 	f.stop(id, "CANCEL")
-	for try, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second} {
+	for try, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second,
+		16 * time.Second, 30 * time.Second, 30 * time.Second} {
 		given, _ := f.stops()
 		require.Len(t, given, 1, "try %d", try)
 		given, open := f.stops()
@@ -86,7 +89,8 @@ func TestARequestIsGivenToOneReplicaAndAgainWhereThatDies(t *testing.T) {
 		f.later(pause)
 	}
 	f.exec(sql.Text("stop_done"), f.execution(id), "CANCEL", "connection refused")
-	require.Equal(t, "OPEN connection refused", one[string](f, "select state || ' ' || error from pgdispatch.stop_requests"))
+	require.Equal(t, "OPEN connection refused",
+		one[string](f, "select state || ' ' || error from pgdispatch.stop_requests"))
 }
 
 func TestTwoReplicasAtOnceAreGivenNothingTwice(t *testing.T) {
@@ -123,7 +127,8 @@ func TestWhatWaitsIsWithdrawnInstead(t *testing.T) {
 	require.Equal(t, "WITHDRAWN", f.stop(waits, "TERMINATE"))
 	require.Equal(t, "CANCELLED", f.status(waits))
 	require.Equal(t, "ALREADY_ENDED", f.stop(waits, "TERMINATE"))
-	require.Equal(t, `{"answer": "WITHDRAWN", "reason": "enough"}`, one[string](f, "select details::text from pgdispatch.admin_log"))
+	require.Equal(t, `{"answer": "WITHDRAWN", "reason": "enough"}`,
+		one[string](f, "select details::text from pgdispatch.admin_log"))
 }
 
 func TestARequestOfWhatIsBeingHandedOverWaitsUntilItRuns(t *testing.T) {

@@ -16,7 +16,8 @@ const poisoned = "holder lost three times, the last time with this item alone"
 func (f fixture) suspects(w tenant, n int) []int64 {
 	f.t.Helper()
 	ids := f.items(w, n)
-	require.Equal(f.t, ids, f.ask(proposal{owner: "dead-1", entries: []entry{{workspace: w.workspace, items: n}}}).ids, "all of them, together")
+	require.Equal(f.t, ids, f.ask(proposal{owner: "dead-1", entries: []entry{{workspace: w.workspace, items: n}}}).ids,
+		"all of them, together")
 	f.expire(ids...)
 	require.Equal(f.t, ids, f.claimBy("dead-2", n).ids(), "together again")
 	f.expire(ids...)
@@ -31,7 +32,8 @@ func TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong(t *testing.T) {
 	ids := f.items(w, 8)
 	poison := ids[3]
 	killed, claimed := 0, 0
-	for one[bool](f, "select exists (select from pgdispatch.workflow_execution_queue where status = 'PENDING' or status = 'CLAIMED')") {
+	for one[bool](f,
+		"select exists (select from pgdispatch.workflow_execution_queue where status = 'PENDING' or status = 'CLAIMED')") {
 		claimed++
 		require.Less(t, claimed, 50)
 		b := f.claimBy("replica-"+string(rune('a'+killed)), 5)
@@ -51,7 +53,8 @@ func TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong(t *testing.T) {
 	}
 	require.Equal(t, 3, killed)
 	require.Equal(t, []string{"7 DISPATCHED", "1 FAILED"},
-		all[string](f, "select count(*) || ' ' || status from pgdispatch.workflow_execution_queue group by status order by status"))
+		all[string](f,
+			"select count(*) || ' ' || status from pgdispatch.workflow_execution_queue group by status order by status"))
 }
 
 func TestSuspectsAreHandedOverOneAfterAnotherAndCleared(t *testing.T) {
@@ -63,7 +66,8 @@ func TestSuspectsAreHandedOverOneAfterAnotherAndCleared(t *testing.T) {
 	for _, id := range ids {
 		b := f.claim(10)
 		require.Equal(t, []int64{id}, b.ids(), "alone, the oldest first")
-		require.True(t, b.more && b.capped, "more is due, and it is not for want of asking: look again when the worker is free")
+		require.True(t, b.more && b.capped,
+			"more is due, and it is not for want of asking: look again when the worker is free")
 		require.Nil(t, b.items[0].Problem)
 		during := f.claim(10)
 		require.Empty(t, during.items, "while it holds a suspect")
@@ -115,7 +119,8 @@ func TestASuspectWaitsForAnOwnerThatHoldsNothing(t *testing.T) {
 	require.Len(t, f.dispatched(busy), 2)
 }
 
-// A claim whose answer is lost, or whose commit hangs, expires like that of a dead replica. An outage of any length fails no item.
+// A claim whose answer is lost, or whose commit hangs, expires like that of a dead replica. An outage of any length
+// fails no item.
 func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -137,7 +142,8 @@ func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
 					break
 				}
 				f.exec("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp()")
-				f.exec(`update pgdispatch.replicas r set renewed_at = q.lease_expires_at - $1::interval, expires_at = q.lease_expires_at - $1::interval + $2::interval
+				f.exec(`update pgdispatch.replicas r
+					set renewed_at = q.lease_expires_at - $1::interval, expires_at = q.lease_expires_at - $1::interval + $2::interval
 					from pgdispatch.workflow_execution_queue q`, c.renewed, lease)
 				require.Equal(t, 1, one[int](f, "select pgdispatch.requeue_expired(10)"))
 			}

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A claim finds new rows by the transactions that its predecessor did not see. These tests search for rows missed in between.
+// A claim finds new rows by the transactions that its predecessor did not see. These tests search for rows missed in
+// between.
 
 func TestAnItemIsFoundHoweverLongItsTransactionStaysOpen(t *testing.T) {
 	t.Parallel()
@@ -134,7 +135,8 @@ func TestAClaimGoesThroughAllLevelsUntilItIsFull(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	w := f.tenant("PRO")
-	ids := []int64{f.at(w, 9, 0), f.at(f.tenant("PRO"), 5, 0), f.at(f.tenant("PRO"), 5, 0), f.at(w, 0, 0), f.at(f.tenant("PRO"), -3, 0)}
+	ids := []int64{f.at(w, 9, 0), f.at(f.tenant("PRO"), 5, 0), f.at(f.tenant("PRO"), 5, 0), f.at(w, 0, 0),
+		f.at(f.tenant("PRO"), -3, 0)}
 	f.claim(0)
 	answer := f.claimAll(10)
 	require.Equal(t, ids, answer.ids())
@@ -151,7 +153,8 @@ func TestANewPriorityInABacklogIsSeenAtOnce(t *testing.T) {
 	require.Equal(t, []int64{urgent}, f.claim(1).ids())
 	f.exec("update pgdispatch.workflow_execution_queue set priority = 43 where id = $1", backlog[9])
 	require.Equal(t, []int64{backlog[9]}, f.claim(1).ids())
-	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() - interval '20 seconds' where id = $1", backlog[12])
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() - interval '20 seconds' where id = $1",
+		backlog[12])
 	require.Equal(t, []int64{backlog[12]}, f.claim(1).ids())
 	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour' where id = $1", backlog[1])
 	require.Equal(t, []int64{backlog[2]}, f.claim(1).ids())
@@ -167,7 +170,8 @@ func TestANewPriorityInABacklogIsSeenAtOnce(t *testing.T) {
 func TestWhatFellDueWhileItsLaneWasShutIsServedWhenItOpens(t *testing.T) {
 	t.Parallel()
 	for name, shut := range map[string]struct{ shut, open string }{
-		"full":   {"update pgdispatch.workspaces set max_concurrent_workflows = 0", "update pgdispatch.workspaces set max_concurrent_workflows = 9"},
+		"full": {"update pgdispatch.workspaces set max_concurrent_workflows = 0",
+			"update pgdispatch.workspaces set max_concurrent_workflows = 9"},
 		"paused": {"update pgdispatch.workspaces set paused = true", "update pgdispatch.workspaces set paused = false"},
 	} {
 		f := open(t)
@@ -190,11 +194,15 @@ func TestThousandsOfWorkspacesAtOnceAreAllServed(t *testing.T) {
 	f := open(t)
 	const workspaces = 2300
 	f.maxClaims(100000)
-	f.exec("insert into pgdispatch.workspaces (name, max_concurrent_workflows) select 'w' || n, 0 from generate_series(1, $1::int) n", workspaces)
+	f.exec("insert into pgdispatch.workspaces (name, max_concurrent_workflows) select 'w' || n, 0 "+
+		"from generate_series(1, $1::int) n", workspaces)
 	f.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
 		select id, 'report', 'Report', 'reports' from pgdispatch.workspaces`)
-	f.exec("insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) select id, 1, '{\"nodes\": []}' from pgdispatch.workflow_definitions")
-	f.exec("insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id from pgdispatch.workflow_definitions")
+	f.exec("insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) " +
+		"select id, 1, '{\"nodes\": []}' from pgdispatch.workflow_definitions")
+	f.exec(
+		"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id " +
+			"from pgdispatch.workflow_definitions")
 	drain := func() (taken int) {
 		for range 20 {
 			answer := f.claim(workspaces)
@@ -209,11 +217,14 @@ func TestThousandsOfWorkspacesAtOnceAreAllServed(t *testing.T) {
 	require.Zero(t, drain(), "all have a limit of 0")
 	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = null")
 	require.Equal(t, workspaces, drain(), "all limits changed at once")
-	f.exec("insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id from pgdispatch.workflow_definitions")
+	f.exec(
+		"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id " +
+			"from pgdispatch.workflow_definitions")
 	require.Zero(t, drain())
 	f.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 2 where plan = 'FREE'")
 	require.Equal(t, workspaces, drain(), "the plan changed")
-	f.exec("update pgdispatch.workflow_execution_queue set status = 'DISPATCHED', dispatched_at = now(), claimed_by = null, lease_expires_at = null")
+	f.exec("update pgdispatch.workflow_execution_queue " +
+		"set status = 'DISPATCHED', dispatched_at = now(), claimed_by = null, lease_expires_at = null")
 	f.exec("select pgdispatch.finish(execution_id, 'COMPLETED') from pgdispatch.workflow_execution_queue")
 	require.Zero(t, drain())
 }

@@ -22,7 +22,8 @@ func (b *broom) withClock(set time.Duration) {
 }
 
 func TestAJumpOfTheDatabasesClockIsAnAlarmOnce(t *testing.T) {
-	for want, set := range map[string]time.Duration{"3600000": time.Hour, "-3600000": -time.Hour, "1100": 1100 * time.Millisecond} {
+	for want, set := range map[string]time.Duration{"3600000": time.Hour, "-3600000": -time.Hour,
+		"1100": 1100 * time.Millisecond} {
 		t.Run(want, func(t *testing.T) {
 			bubble(t, func(t *testing.T, b *broom) {
 				b.withClock(set)

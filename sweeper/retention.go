@@ -63,7 +63,8 @@ func (r *Retention) look(ctx context.Context) {
 		}
 	}
 	if sum.Items+sum.DeadLetters > 0 {
-		r.Log.InfoContext(ctx, "Deleted finished items", "items", sum.Items, "dead_letters", sum.DeadLetters, "executions", sum.Executions)
+		r.Log.InfoContext(ctx, "Deleted finished items", "items", sum.Items, "dead_letters", sum.DeadLetters, "executions",
+			sum.Executions)
 	}
 }
 

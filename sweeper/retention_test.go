@@ -57,14 +57,18 @@ func TestRetentionLooksAtOnceAndOnItsInterval(t *testing.T) {
 func TestRetentionGoesOnAfterAPauseWhileThereIsMore(t *testing.T) {
 	t.Parallel()
 	s := retaining(t, 5*time.Second,
-		Deleted{Items: 499, DeadLetters: 1, Executions: 500, More: true}, Deleted{More: true}, Deleted{Items: 7, Executions: 6})
-	require.Equal(t, []time.Duration{0, deletePause, 2 * deletePause}, s.calls, "a batch that deletes nothing may have more behind it")
-	require.Equal(t, []string{"INFO Deleted finished items items=506 dead_letters=1 executions=506"}, s.log.lines(), "said once")
+		Deleted{Items: 499, DeadLetters: 1, Executions: 500, More: true}, Deleted{More: true},
+		Deleted{Items: 7, Executions: 6})
+	require.Equal(t, []time.Duration{0, deletePause, 2 * deletePause}, s.calls,
+		"a batch that deletes nothing may have more behind it")
+	require.Equal(t, []string{"INFO Deleted finished items items=506 dead_letters=1 executions=506"}, s.log.lines(),
+		"said once")
 }
 
 func TestRetentionThatFailsIsLoggedAndRepeated(t *testing.T) {
 	t.Parallel()
-	s := retaining(t, 15*time.Second, Deleted{Items: 2, More: true}, errors.New("connection refused"), Deleted{DeadLetters: 1})
+	s := retaining(t, 15*time.Second, Deleted{Items: 2, More: true}, errors.New("connection refused"),
+		Deleted{DeadLetters: 1})
 	require.Equal(t, []time.Duration{0, deletePause, deletePause + 10*time.Second}, s.calls)
 	require.Equal(t, []string{
 		"ERROR Cannot delete finished items error=connection refused",
@@ -89,7 +93,9 @@ func TestRetentionThatIsOffAsksForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		on := false
 		s := &shredder{began: time.Now()}
-		s.Retention = &Retention{Store: s, Interval: 10 * time.Second, Wanted: func() bool { return on }, Log: slog.New(&s.log)}
+		s.Retention = &Retention{Store: s, Interval: 10 * time.Second, Wanted: func() bool {
+			return on
+		}, Log: slog.New(&s.log)}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		require.NoError(t, s.Run(ctx))

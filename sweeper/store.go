@@ -9,8 +9,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// Postgres executes the statements of the sweeper. Its commits may be asynchronous: what a crash of the database undoes is
-// swept again.
+// Postgres executes the statements of the sweeper. Its commits may be asynchronous: what a crash of the database undoes
+// is swept again.
 type Postgres struct {
 	DB    postgres.Conn
 	Owner string // this replica's name
@@ -65,7 +65,8 @@ type Deleted struct {
 // DeleteFinished looks at the next atMost items and deletes those whose retention has expired. Concurrent calls are
 // safe: one does the work, and the others return at once.
 func (s *Postgres) DeleteFinished(ctx context.Context, atMost int) (Deleted, error) {
-	deleted, err := postgres.ReadWithin[Deleted](ctx, deleteTimeout, s.DB, "remove finished items", sql.Text("delete_finished"), atMost)
+	deleted, err := postgres.ReadWithin[Deleted](ctx, deleteTimeout, s.DB, "remove finished items",
+		sql.Text("delete_finished"), atMost)
 	if err != nil || len(deleted) == 0 {
 		return Deleted{}, err
 	}

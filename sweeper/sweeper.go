@@ -95,7 +95,8 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 // watchClock logs what a sweep that was sent at sent reveals about the database's clock.
 func (s *Sweeper) watchClock(ctx context.Context, swept Swept, sent time.Time) {
 	if jumped := s.clock.read(swept.Now, sent, time.Now()); jumped != 0 {
-		s.Log.ErrorContext(ctx, "Database clock jumped; leases, run_at and rate limits depend on it", "jumped_ms", jumped.Milliseconds())
+		s.Log.ErrorContext(ctx, "Database clock jumped; leases, run_at and rate limits depend on it", "jumped_ms",
+			jumped.Milliseconds())
 	}
 	if swept.Shortened > 0 {
 		s.Log.WarnContext(ctx, "Shortened leases because the database clock was set back", "leases", swept.Shortened)
@@ -119,7 +120,8 @@ func (s *Sweeper) watchQueue(ctx context.Context, usage float64) {
 		if holder, err := s.Store.QueueHolder(ctx); err == nil && holder != nil {
 			session = holder.String()
 		}
-		s.Log.WarnContext(ctx, "Postgres notification queue is filling up; polling until it is drained. Terminate the session that holds it",
+		s.Log.WarnContext(ctx,
+			"Postgres notification queue is filling up; polling until it is drained. Terminate the session that holds it",
 			"percent", int(usage*100), "session", session)
 	}
 }

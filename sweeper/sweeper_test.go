@@ -172,7 +172,9 @@ func TestGoesOnAfterAFullBatch(t *testing.T) {
 		require.Equal(t, []int{batch, batch, batch}, asked)
 		require.Equal(t, []time.Duration{0, 0, 0}, b.seen().sweeps)
 		require.Equal(t, []time.Duration{0}, b.seen().found, "the dispatcher is told once")
-		require.Equal(t, []string{"WARN Recovering stale queue items count=1007 timeout=0s", "INFO Recovered stale queue items recovered_count=1007"}, b.log.lines())
+		require.Equal(t,
+			[]string{"WARN Recovering stale queue items count=1007 timeout=0s",
+				"INFO Recovered stale queue items recovered_count=1007"}, b.log.lines())
 	})
 }
 
@@ -209,7 +211,8 @@ func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T
 			return Swept{}, nil
 		}
 		b.runFor(125 * time.Second)
-		fills := "WARN Postgres notification queue is filling up; polling until it is drained. Terminate the session that holds it percent=%d " +
+		fills := "WARN Postgres notification queue is filling up; polling until it is drained. Terminate the session that " +
+			"holds it percent=%d " +
 			`session=pid 7, role "stranger", database "", application "": ` + "`select pg_terminate_backend(7)`"
 		require.Equal(t, []string{fmt.Sprintf(fills, 10), "ERROR Cannot sweep error=away", fmt.Sprintf(fills, 90),
 			"INFO Postgres notification queue has room again after_ms=90000"}, b.log.lines())

@@ -2,8 +2,8 @@ package schedule
 
 import "slices"
 
-// This model is of the claim's counting alone: sql/functions/claim_grants.sql in small. Replicas may propose anything at all, with the
-// receipts that they were given or without; everything that can happen does, in every order.
+// This model is of the claim's counting alone: sql/functions/claim_grants.sql in small. Replicas may propose anything
+// at all, with the receipts that they were given or without; everything that can happen does, in every order.
 
 const (
 	modelItems    = 3
@@ -176,7 +176,8 @@ func (x *explorer) row(m model, n int) {
 	}
 }
 
-// crashes forgets ends that were not on disk and all that was under way; the sequence may fall back to what is known of it.
+// crashes forgets ends that were not on disk and all that was under way; the sequence may fall back to what is known of
+// it.
 func (x *explorer) crashes(m model) {
 	var top byte
 	for n := range m.rows {
@@ -242,7 +243,8 @@ func (x *explorer) replica(m model, n int) {
 	}
 	proposals := [][]byte{{0}, {0, 0}}
 	if x.twice {
-		proposals = append(proposals, []byte{0, modelLanes}, []byte{0, 0, modelLanes}) // a lane more than modelLanes: a second entry of it
+		// a lane more than modelLanes: a second entry of it
+		proposals = append(proposals, []byte{0, modelLanes}, []byte{0, 0, modelLanes})
 	}
 	if slices.Contains(x.lanes[:], 1) {
 		proposals = append(proposals, []byte{1}, []byte{0, 1}, []byte{0, 0, 1})

@@ -47,8 +47,8 @@ func (m *model) bytes(rows [modelItems][]byte, order ...int) []byte {
 	return key
 }
 
-// simplify brings states together that differ in nothing that matters any more: tokens count by their order, and receipts by what they
-// allow now. It holds where no token is above the last.
+// simplify brings states together that differ in nothing that matters any more: tokens count by their order, and
+// receipts by what they allow now. It holds where no token is above the last.
 func (m *model) simplify() {
 	const useless = 9 // a bound that no limit allows
 	var used [256]bool
@@ -96,7 +96,8 @@ func (m *model) simplify() {
 	m.last = rank[m.last]
 }
 
-// explore visits all states, nearest first. It returns their number, and after how many steps a limit was exceeded, or -1.
+// explore visits all states, nearest first. It returns their number, and after how many steps a limit was exceeded, or
+// -1.
 func explore(s setting, without rules, most int) (states, steps int) {
 	begin := model{limits: s.limits}
 	for n, lane := range s.lanes {
@@ -131,7 +132,8 @@ func explore(s setting, without rules, most int) (states, steps int) {
 	return len(known), -1
 }
 
-// settings are the configurations in which the rules hold, each with the case that a rule is needed for. Large ones run only with PGDISPATCH_LONG.
+// settings are the configurations in which the rules hold, each with the case that a rule is needed for. Large ones run
+// only with PGDISPATCH_LONG.
 var settings, largeSettings = []setting{
 	{name: "leases run out", limits: [2]byte{1, 0}, faults: 1, requeue: true, rollback: true},
 	{name: "claims roll back", limits: [2]byte{1, 0}, faults: 1, rollback: true, ownEnd: true},
@@ -144,9 +146,11 @@ var settings, largeSettings = []setting{
 }, []setting{
 	{name: "limits change twice", limits: [2]byte{2, 0}, edits: 2, release: true, faults: 1},
 	{name: "two lanes, two replicas", lanes: [3]byte{0, 0, 1}, limits: [2]byte{1, 1}},
-	{name: "leases run out in two lanes", lanes: [3]byte{0, 0, 1}, limits: [2]byte{1, 1}, faults: 1, requeue: true, kill: true},
+	{name: "leases run out in two lanes", lanes: [3]byte{0, 0, 1}, limits: [2]byte{1, 1}, faults: 1, requeue: true,
+		kill: true},
 	{name: "requeues are forgotten", limits: [2]byte{1, 0}, faults: 2, crash: true, requeue: true, kill: true},
-	{name: "all that is rare", limits: [2]byte{2, 0}, faults: 2, crash: true, requeue: true, rollback: true, release: true, twice: true},
+	{name: "all that is rare", limits: [2]byte{2, 0}, faults: 2, crash: true, requeue: true, rollback: true, release: true,
+		twice: true},
 }
 
 func TestNoOrderOfEventsPassesALimit(t *testing.T) {

@@ -16,7 +16,8 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 	for kind := range heaps {
 		h, in := heap{kind: kind}, []*level{}
 		for n := range 300 {
-			v := newLevel(&lane{served: r.Int64N(50), id: Lane{byte(n), byte(n >> 8)}}, 0, Position{Due: start.Add(time.Duration(r.IntN(50))), ID: int64(n)}, 0)
+			v := newLevel(&lane{served: r.Int64N(50), id: Lane{byte(n), byte(n >> 8)}}, 0,
+				Position{Due: start.Add(time.Duration(r.IntN(50))), ID: int64(n)}, 0)
 			h.push(v)
 			if in = append(in, v); r.IntN(3) == 0 {
 				at := r.IntN(len(in))
@@ -60,12 +61,15 @@ func TestHeapsStayInOrderWhenLanesWithSeveralLevelsMove(t *testing.T) {
 		for range 60 {
 			now = now.Add(time.Duration(r.IntN(300)) * time.Millisecond)
 			for range r.IntN(4) {
-				s.Learn(Change{Lane: Lane{byte(r.IntN(6))}, Waits: true, Priority: r.IntN(4), Due: now.Add(time.Duration(r.IntN(9)-6) * time.Second), Items: r.IntN(3)})
+				s.Learn(
+					Change{Lane: Lane{byte(r.IntN(6))}, Waits: true, Priority: r.IntN(4),
+						Due: now.Add(time.Duration(r.IntN(9)-6) * time.Second), Items: r.IntN(3)})
 			}
 			p := s.Propose(now, Want{Free: 1 + r.IntN(9)})
 			a := Answer{Room: r.IntN(12), Epoch: Epoch{byte(r.IntN(2))}}
 			for _, e := range p.Entries {
-				st := Standing{Granted: r.IntN(e.Items + 1), Limit: 3 + r.IntN(9), Held: r.IntN(9), Paused: r.IntN(9) == 0, PassedOver: r.IntN(9) == 0}
+				st := Standing{Granted: r.IntN(e.Items + 1), Limit: 3 + r.IntN(9), Held: r.IntN(9), Paused: r.IntN(9) == 0,
+					PassedOver: r.IntN(9) == 0}
 				if st.Taken = r.IntN(st.Granted + 1); r.IntN(3) > 0 {
 					st.Next = &Position{Due: now.Add(time.Duration(r.IntN(9)-6) * time.Second)}
 				}

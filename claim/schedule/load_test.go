@@ -101,7 +101,8 @@ func everybody(lanes int) []Waiting {
 	return all
 }
 
-func TestAHundredThousandLanesTakeFiftyMegabytesAtMost(t *testing.T) { // not parallel: the memory of others would be counted
+// not parallel: the memory of others would be counted
+func TestAHundredThousandLanesTakeFiftyMegabytesAtMost(t *testing.T) {
 	var before, after runtime.MemStats
 	all := everybody(100_000)
 	s := Schedule{Aging: time.Minute}

@@ -135,8 +135,8 @@ func (b *beside) one() {
 	}
 }
 
-// many has it claim several at once, by the rules that hold for them: no lower priority before a higher one, but for its age; and nothing
-// of a lane that is believed to be full.
+// many has it claim several at once, by the rules that hold for them: no lower priority before a higher one, but for
+// its age; and nothing of a lane that is believed to be full.
 func (b *beside) many(free int) {
 	p := b.s.Propose(b.now, Want{Free: free})
 	for _, e := range p.Entries {

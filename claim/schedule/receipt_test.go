@@ -17,19 +17,24 @@ func TestAReceiptAfterACount(t *testing.T) {
 		last    int64
 		after   Receipt
 	}{
-		"nobody holds and nobody ever did":         {Receipt{}, nil, 0, Receipt{Floor: 1}},
-		"nobody holds any more":                    {Receipt{Floor: 3, To: 9}, nil, 20, Receipt{Floor: 21, To: 20}},
-		"nobody beyond the known holders":          {Receipt{Floor: 3, Held: 2, To: 9}, nil, 20, Receipt{Floor: 3, Held: 2, To: 20}},
-		"what is recent is counted again":          {Receipt{}, []int64{12, 11}, 20, Receipt{Floor: 11, To: 10}},
-		"beside what is known":                     {Receipt{Floor: 3, Held: 2, To: 9}, []int64{12, 15}, 20, Receipt{Floor: 3, Held: 2, To: 11}},
-		"an old one is kept as a number":           {Receipt{}, []int64{5, 9000}, 9010, Receipt{Floor: 5, Held: 1, To: 8999}},
-		"so are all that are old":                  {Receipt{}, []int64{7, 5, 6}, 9000, Receipt{Floor: 5, Held: 3, To: 9000}},
-		"added to the known holders":               {Receipt{Floor: 2, Held: 4, To: 6}, []int64{9, 8000, 8001}, 9000, Receipt{Floor: 2, Held: 5, To: 7999}},
-		"up to the widest gap of several":          {Receipt{}, []int64{10, 2000, 5000, 6000}, 6500, Receipt{Floor: 10, Held: 2, To: 4999}},
-		"of equal gaps the last":                   {Receipt{}, []int64{1000, 3000, 5000}, 7000, Receipt{Floor: 1000, Held: 3, To: 7000}},
+		"nobody holds and nobody ever did": {Receipt{}, nil, 0, Receipt{Floor: 1}},
+		"nobody holds any more":            {Receipt{Floor: 3, To: 9}, nil, 20, Receipt{Floor: 21, To: 20}},
+		"nobody beyond the known holders": {Receipt{Floor: 3, Held: 2, To: 9}, nil, 20,
+			Receipt{Floor: 3, Held: 2, To: 20}},
+		"what is recent is counted again": {Receipt{}, []int64{12, 11}, 20, Receipt{Floor: 11, To: 10}},
+		"beside what is known": {Receipt{Floor: 3, Held: 2, To: 9}, []int64{12, 15}, 20,
+			Receipt{Floor: 3, Held: 2, To: 11}},
+		"an old one is kept as a number": {Receipt{}, []int64{5, 9000}, 9010, Receipt{Floor: 5, Held: 1, To: 8999}},
+		"so are all that are old":        {Receipt{}, []int64{7, 5, 6}, 9000, Receipt{Floor: 5, Held: 3, To: 9000}},
+		"added to the known holders": {Receipt{Floor: 2, Held: 4, To: 6}, []int64{9, 8000, 8001}, 9000,
+			Receipt{Floor: 2, Held: 5, To: 7999}},
+		"up to the widest gap of several": {Receipt{}, []int64{10, 2000, 5000, 6000}, 6500,
+			Receipt{Floor: 10, Held: 2, To: 4999}},
+		"of equal gaps the last": {Receipt{}, []int64{1000, 3000, 5000}, 7000,
+			Receipt{Floor: 1000, Held: 3, To: 7000}},
 		"tokens of a sequence that was not copied": {Receipt{}, []int64{50, 70}, 4, Receipt{Floor: 5, To: 4}},
-		"and old ones":                             {Receipt{}, []int64{5, 9000}, 8000, Receipt{Floor: 5, Held: 1, To: 8000}},
-		"of which some were not copied":            {Receipt{}, []int64{3, 70}, 4, Receipt{Floor: 3, To: 2}},
+		"and old ones":                  {Receipt{}, []int64{5, 9000}, 8000, Receipt{Floor: 5, Held: 1, To: 8000}},
+		"of which some were not copied": {Receipt{}, []int64{3, 70}, 4, Receipt{Floor: 3, To: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +141,8 @@ func TestOldLeasesAreCountedAgain(t *testing.T) {
 	old := Receipt{Floor: 5, Held: 1, To: 8989}
 	p := d.s.Propose(d.now.Add(countAgain-1), Want{Free: 2})
 	require.Equal(t, old, p.Leased)
-	require.Equal(t, Receipt{Floor: 5, To: 4}, d.s.Propose(d.now.Add(countAgain), Want{Free: 1}).Leased, "some may have ended")
+	require.Equal(t, Receipt{Floor: 5, To: 4}, d.s.Propose(d.now.Add(countAgain), Want{Free: 1}).Leased,
+		"some may have ended")
 	claim(p, 1, 1)
 	require.True(t, d.s.Capped())
 	require.Equal(t, Receipt{Floor: 5, To: 4}, d.s.Propose(d.now, Want{Free: 1}).Leased, "W may only seem to hold")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A small Postgres: rows, transactions that commit in any order, snapshots, marks, one sequence, an unlogged epoch, and crashes that forget
-// asynchronous commits. Its claims count as sql/functions/claim_grants.sql does.
+// A small Postgres: rows, transactions that commit in any order, snapshots, marks, one sequence, an unlogged epoch, and
+// crashes that forget asynchronous commits. Its claims count as sql/functions/claim_grants.sql does.
 
 const (
 	simLease = 10 * time.Second
@@ -189,7 +189,9 @@ func (p *simPostgres) load() (all []Waiting) {
 		n := slices.IndexFunc(all, func(w Waiting) bool { return w.Lane == r.lane && w.Priority == r.priority })
 		if n < 0 {
 			held, _ := p.holders(r.lane, 0)
-			all = append(all, Waiting{Lane: r.lane, Number: int64(r.lane[0]), Priority: r.priority, From: r.position(), Held: held, Limit: p.limits[r.lane[0]]})
+			all = append(all,
+				Waiting{Lane: r.lane, Number: int64(r.lane[0]), Priority: r.priority, From: r.position(), Held: held,
+					Limit: p.limits[r.lane[0]]})
 		} else if r.position().Before(all[n].From) {
 			all[n].From = r.position()
 		}
@@ -259,7 +261,8 @@ func (p *simPostgres) claim(owner int, q Proposal) (tx *simTx, a Answer, taken [
 	p.requeue(tx)
 	most := min(q.AtMost, a.Room)
 	for _, r := range p.inOrder() {
-		if q.Unanswered > a.Repeated && most > a.Repeated && r.status == rowDoubt && !r.locked && !r.due.After(p.now) && (r.lost >= 2) == q.Alone {
+		if q.Unanswered > a.Repeated && most > a.Repeated && r.status == rowDoubt && !r.locked && !r.due.After(p.now) &&
+			(r.lost >= 2) == q.Alone {
 			a.Repeated++
 			taken = append(taken, p.take(tx, owner, r))
 		}

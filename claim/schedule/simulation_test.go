@@ -108,7 +108,8 @@ func (m *simulation) enqueue() {
 	lane, priority := Lane{byte(m.r.IntN(len(m.limits)))}, m.r.IntN(3)
 	for range 1 + m.r.IntN(3) {
 		id := int64(len(m.rows))
-		row := &simRow{item: item{lane, priority, m.now.Add(time.Duration(m.r.IntN(8000)-6000) * time.Millisecond), id}, xid: tx.xid, status: rowEnded}
+		row := &simRow{item: item{lane, priority, m.now.Add(time.Duration(m.r.IntN(8000)-6000) * time.Millisecond), id},
+			xid: tx.xid, status: rowEnded}
 		m.rows = append(m.rows, row) // not there before its commit
 		m.change(tx, row).status = rowWaits
 	}
@@ -309,7 +310,8 @@ func TestReplicasOverAPostgresThatFailsPassNoLimitAndLoseNothing(t *testing.T) {
 		kills += bytes.Count(m.log.Bytes(), []byte("is killed"))
 		lost += bytes.Count(m.log.Bytes(), []byte("loses its answer"))
 	}
-	t.Logf("%d seeds, %d items, %d crashes, %d kills, %d lost answers, %d lanes missed after crashes", seeds, rows, crashes, kills, lost, missed)
+	t.Logf("%d seeds, %d items, %d crashes, %d kills, %d lost answers, %d lanes missed after crashes", seeds, rows,
+		crashes, kills, lost, missed)
 	require.Positive(t, min(crashes, kills, lost))
 }
 

@@ -140,7 +140,8 @@ func (p *truth) levels() (all []Waiting) {
 			if w.paused {
 				limit = 0
 			}
-			all = append(all, Waiting{Lane: i.lane, Number: w.number, Priority: i.priority, From: i.position(), Held: w.held, Limit: limit})
+			all = append(all,
+				Waiting{Lane: i.lane, Number: w.number, Priority: i.priority, From: i.position(), Held: w.held, Limit: limit})
 		} else if i.position().Before(all[n].From) {
 			all[n].From = i.position()
 		}
@@ -163,7 +164,8 @@ func newDesk(t *testing.T) *desk {
 	return &desk{truth: newTruth(), t: t, s: Schedule{Aging: time.Minute}}
 }
 
-// waits has items of a lane inserted that have been due for so long, each a little longer than the next, and the schedule told.
+// waits has items of a lane inserted that have been due for so long, each a little longer than the next, and the
+// schedule told.
 func (d *desk) waits(name string, priority, items int, since time.Duration) {
 	for range items {
 		d.s.Learn(d.add(name, priority, d.now.Add(-since-time.Millisecond+time.Duration(d.nextID)*time.Microsecond)))
@@ -241,7 +243,8 @@ func (s *Schedule) broken() string {
 		for n, v := range l.levels {
 			ready, oldest, later := v.at[inReady] >= 0, v.at[inOldest] >= 0, v.at[inLater] >= 0
 			if ready != oldest || ready && later || l.closed == (ready || later) {
-				return fmt.Sprintf("lane %s at %d: closed %t, ready %t, oldest %t, later %t", l.id.name(), v.priority, l.closed, ready, oldest, later)
+				return fmt.Sprintf("lane %s at %d: closed %t, ready %t, oldest %t, later %t", l.id.name(), v.priority, l.closed,
+					ready, oldest, later)
 			}
 			if n > 0 && l.levels[n-1].priority <= v.priority {
 				return "levels are out of order"

@@ -24,7 +24,8 @@ func freeAddress(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// callbackTo makes a replica serve and request callbacks. The test server allows 127.0.0.1, which localhost does not match.
+// callbackTo makes a replica serve and request callbacks. The test server allows 127.0.0.1, which localhost does not
+// match.
 func callbackTo(address string) []string {
 	return []string{"PGDISPATCH_CALLBACK_URL=http://" + address + "/callbacks", "PGDISPATCH_CALLBACK_ADDR=" + address}
 }
@@ -42,28 +43,40 @@ func TestTemporalItselfSaysEveryEnd(t *testing.T) {
 	address := freeAddress(t)
 	called := s.replica(append(callbackTo(address), "PGDISPATCH_MAX_WATCHES=0", anyPort)...).ready()
 	// Any replica may be called, whichever started the workflow: a proxy may choose.
-	s.replica("PGDISPATCH_MAX_WATCHES=0", "PGDISPATCH_CALLBACK_URL=http://"+address+"/callbacks", "PGDISPATCH_CALLBACK_ADDR="+freeAddress(t)).ready()
+	s.replica("PGDISPATCH_MAX_WATCHES=0", "PGDISPATCH_CALLBACK_URL=http://"+address+"/callbacks",
+		"PGDISPATCH_CALLBACK_ADDR="+freeAddress(t)).ready()
 
-	s.exec(`update pgdispatch.workflow_definitions set execution_timeout = '1 second' where workspace_id = $1 and name = 'Hold'`, s.workspace["PRO"])
+	s.exec(`update pgdispatch.workflow_definitions set execution_timeout = '1 second' where workspace_id = $1
+		and name = 'Hold'`, s.workspace["PRO"])
 	executions := append(s.enqueue("FREE", "Echo", 5), s.enqueue("PRO", "Again", 1)...)
 	executions = append(executions, s.enqueue("PRO", "Fail", 1)...)
 	executions = append(executions, s.enqueue("PRO", "Hold", 1)...)
 	held := s.enqueue("PRO", "Cancelled", 2)
-	s.eventually(func() bool { return s.statusOf(held[0]) == "DISPATCHED" && s.statusOf(held[1]) == "DISPATCHED" }, "they run")
+	s.eventually(func() bool {
+		return s.statusOf(held[0]) == "DISPATCHED" && s.statusOf(held[1]) == "DISPATCHED"
+	}, "they run")
 	require.NoError(t, s.client.TerminateWorkflow(context.Background(), "execution-"+held[0], "", "enough"))
 	require.NoError(t, s.client.CancelWorkflow(context.Background(), "execution-"+held[1], ""))
 	executions = append(executions, held...)
 
-	s.eventually(func() bool { return s.count("status in ('COMPLETED', 'FAILED')") == len(executions) }, "all ends are said")
+	s.eventually(func() bool {
+		return s.count("status in ('COMPLETED', 'FAILED')") == len(executions)
+	}, "all ends are said")
 	for execution, want := range map[string]string{
-		executions[0]: "COMPLETED ", executions[5]: "FAILED second run failed", executions[6]: "FAILED the oven is cold (Oven): no gas",
-		executions[7]: "TIMED_OUT workflow timed out", held[0]: "TERMINATED workflow was terminated: enough", held[1]: "CANCELED workflow was cancelled",
+		executions[0]: "COMPLETED ", executions[5]: "FAILED second run failed",
+		executions[6]: "FAILED the oven is cold (Oven): no gas",
+		executions[7]: "TIMED_OUT workflow timed out", held[0]: "TERMINATED workflow was terminated: enough",
+		held[1]: "CANCELED workflow was cancelled",
 	} {
-		require.Equal(t, want, one[string](s, "select status || ' ' || coalesce(error, '') from pgdispatch.workflow_executions where id = $1", execution))
+		require.Equal(t, want,
+			one[string](s, "select status || ' ' || coalesce(error, '') from pgdispatch.workflow_executions where id = $1",
+				execution))
 	}
 	require.LessOrEqual(t, s.greatestRunning()[s.workspace["FREE"]], 1, "in Temporal too")
 	s.requireSlotsMatchTemporal()
-	s.eventually(func() bool { return strings.Count(called.logs.String(), `"msg":"Execution ended"`) == len(executions) }, "each once")
+	s.eventually(func() bool {
+		return strings.Count(called.logs.String(), `"msg":"Execution ended"`) == len(executions)
+	}, "each once")
 	_, metrics := called.get("/metrics")
 	require.Contains(t, metrics, `pgdispatch_ends_found_total{way="callback"} 10`)
 
@@ -96,35 +109,43 @@ func TestACallbackMayComeBeforeTheStartsAnswer(t *testing.T) {
 	replica := s.replica(append(callbackTo(freeAddress(t)), "PGDISPATCH_MAX_WATCHES=0")...).ready()
 	execution, next := s.enqueue("FREE", "Echo", 1)[0], s.enqueue("FREE", "Echo", 1)[0]
 	s.eventually(func() bool {
-		return one[bool](s, "select exists (select from pgdispatch.workflow_executions where id = $1 and early_outcome = 'COMPLETED')", execution)
+		return one[bool](s,
+			"select exists (select from pgdispatch.workflow_executions where id = $1 and early_outcome = 'COMPLETED')",
+			execution)
 	}, "its end is said")
 	require.Equal(t, "CLAIMED", s.statusOf(execution), "and nobody has said that it was started")
 	close(answers)
 	s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "the slot is free, once")
 	require.Equal(t, "COMPLETED", s.statusOf(execution))
-	s.eventually(func() bool { return strings.Count(replica.logs.String(), `"msg":"Execution ended"`) == 2 }, "each ended once")
+	s.eventually(func() bool {
+		return strings.Count(replica.logs.String(), `"msg":"Execution ended"`) == 2
+	}, "each ended once")
 	require.LessOrEqual(t, one[int](s, "select max(n)::int from audit.greatest_held"), 1)
 	s.requireSlotsMatchTemporal()
 }
 
-// holdStarts puts a frontend between replicas and Temporal that withholds answers to starts until the channel is closed.
+// holdStarts puts a frontend between replicas and Temporal that withholds answers to starts until the channel is
+// closed.
 func (s *stack) holdStarts() chan struct{} {
 	s.t.Helper()
 	conn, err := grpc.NewClient(s.temporal, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(s.t, err)
-	passOn, err := temporalproxy.NewWorkflowServiceProxyServer(temporalproxy.WorkflowServiceProxyOptions{Client: workflowservice.NewWorkflowServiceClient(conn)})
+	passOn, err := temporalproxy.NewWorkflowServiceProxyServer(
+		temporalproxy.WorkflowServiceProxyOptions{Client: workflowservice.NewWorkflowServiceClient(conn)})
 	require.NoError(s.t, err)
 	answers := make(chan struct{})
-	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		answer, err := handler(ctx, request)
-		if _, is := request.(*workflowservice.StartWorkflowExecutionRequest); is {
-			select {
-			case <-answers:
-			case <-ctx.Done():
-			}
-		}
-		return answer, err
-	}))
+	server := grpc.NewServer(
+		grpc.UnaryInterceptor(
+			func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+				answer, err := handler(ctx, request)
+				if _, is := request.(*workflowservice.StartWorkflowExecutionRequest); is {
+					select {
+					case <-answers:
+					case <-ctx.Done():
+					}
+				}
+				return answer, err
+			}))
 	workflowservice.RegisterWorkflowServiceServer(server, passOn)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(s.t, err)

@@ -25,7 +25,8 @@ func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	var page strings.Builder
 	page.WriteString("# Commands\n\nWritten from the commands themselves: `make golden` rewrites it.\n" +
-		"[operating.md](operating.md) says what they are for, [settings.md](settings.md) has the variables that stand for flags.\n")
+		"[operating.md](operating.md) says what they are for, [settings.md](settings.md) has the variables that stand for " +
+		"flags.\n")
 	for _, command := range everyCommand(root()) {
 		if command.HasSubCommands() {
 			continue

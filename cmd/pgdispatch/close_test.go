@@ -28,8 +28,10 @@ func (s *stack) reportingWorker() (queue string) {
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	require.NoError(s.t, err)
 	reporter := finish.New(&complete.Postgres{DB: pool}, nil)
-	c, err := client.Dial(client.Options{HostPort: temporalAddress(s.t), Logger: temporallog.NewStructuredLogger(newQuietLogger()),
-		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(reporter.Intercept)}}})
+	c, err := client.Dial(
+		client.Options{HostPort: temporalAddress(s.t), Logger: temporallog.NewStructuredLogger(newQuietLogger()),
+			ConnectionOptions: client.ConnectionOptions{
+				DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(reporter.Intercept)}}})
 	require.NoError(s.t, err)
 	queue = s.queue + "-reporting"
 	w := worker.New(c, queue, worker.Options{})
@@ -54,15 +56,18 @@ func TestAWorkerSaysWhatHasEnded(t *testing.T) {
 	s.replica("PGDISPATCH_MAX_WATCHES=0").ready()
 	executions := append(s.enqueue("FREE", "Echo", 5), s.enqueue("FREE", "Again", 1)...)
 	executions = append(executions, s.enqueue("FREE", "Fail", 1)...)
-	s.eventually(func() bool { return s.count("status in ('COMPLETED', 'FAILED')") == len(executions) }, "all ends are said")
-	require.Equal(t, "the oven is cold (Oven): no gas", one[string](s, "select last_error from pgdispatch.workflow_execution_queue where execution_id = $1", executions[6]))
+	s.eventually(func() bool {
+		return s.count("status in ('COMPLETED', 'FAILED')") == len(executions)
+	}, "all ends are said")
+	require.Equal(t, "the oven is cold (Oven): no gas",
+		one[string](s, "select last_error from pgdispatch.workflow_execution_queue where execution_id = $1", executions[6]))
 	s.requireResult(executions[0])
 	require.Equal(t, 1, one[int](s, "select max(n)::int from audit.greatest_held"))
 	require.LessOrEqual(t, s.greatestRunning()[s.workspace["FREE"]], 1, "in Temporal too")
 }
 
-// BenchmarkCloseToNextStart runs items of a FREE workspace one after another, and measures from Temporal's close time to the next
-// workflow's start time, beside what a long poll of the test's own takes to see a close in the same run.
+// BenchmarkCloseToNextStart runs items of a FREE workspace one after another, and measures from Temporal's close time
+// to the next workflow's start time, beside what a long poll of the test's own takes to see a close in the same run.
 //
 //	go test ./cmd/pgdispatch -run '^$' -bench CloseToNextStart -benchtime 1x
 func BenchmarkCloseToNextStart(b *testing.B) {
@@ -95,11 +100,13 @@ func (s *stack) longPolls(workflows int) []time.Duration {
 	s.t.Helper()
 	var took []time.Duration
 	for range workflows {
-		run, err := s.client.ExecuteWorkflow(context.Background(), client.StartWorkflowOptions{TaskQueue: s.queue}, "Hold", input{})
+		run, err := s.client.ExecuteWorkflow(context.Background(), client.StartWorkflowOptions{TaskQueue: s.queue}, "Hold",
+			input{})
 		require.NoError(s.t, err)
 		answered := make(chan time.Duration, 1)
 		go func() {
-			event, err := s.client.GetWorkflowHistory(context.Background(), run.GetID(), run.GetRunID(), true, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT).Next()
+			event, err := s.client.GetWorkflowHistory(context.Background(), run.GetID(), run.GetRunID(), true,
+				enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT).Next()
 			if err != nil {
 				s.t.Error(err)
 			}

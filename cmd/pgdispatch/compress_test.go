@@ -33,7 +33,8 @@ type taker struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 }
 
-func (taker) StartWorkflowExecution(context.Context, *workflowservice.StartWorkflowExecutionRequest) (*workflowservice.StartWorkflowExecutionResponse, error) {
+func (taker) StartWorkflowExecution(context.Context,
+	*workflowservice.StartWorkflowExecutionRequest) (*workflowservice.StartWorkflowExecutionResponse, error) {
 	return &workflowservice.StartWorkflowExecutionResponse{RunId: "run"}, nil
 }
 

@@ -73,7 +73,8 @@ func requireDashboard(t *testing.T, scraped map[string]*dto.MetricFamily) {
 			asked[base] = true
 		}
 		for _, match := range selector.FindAllStringSubmatch(expression, -1) {
-			require.True(t, match[1] == "job" || has(names, match[1], match[2], match[3]), "%s: no metric has %s", expression, match[0])
+			require.True(t, match[1] == "job" || has(names, match[1], match[2], match[3]), "%s: no metric has %s", expression,
+				match[0])
 		}
 	}
 	for _, m := range telemetry.Catalogue() {
@@ -157,7 +158,8 @@ func TestEveryAlertIsOfOneInstallation(t *testing.T) {
 	t.Parallel()
 	for _, r := range alertRules(t) {
 		for _, found := range aggregation.FindAllStringSubmatch(r.Expr, -1) {
-			require.Subset(t, strings.Split(found[3], ", "), []string{"job", "cluster", "namespace"}, "%s: %s", r.Alert, found[0])
+			require.Subset(t, strings.Split(found[3], ", "), []string{"job", "cluster", "namespace"}, "%s: %s", r.Alert,
+				found[0])
 		}
 	}
 }

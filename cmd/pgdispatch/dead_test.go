@@ -37,10 +37,12 @@ func newDesk(t *testing.T) *desk {
 
 func (d *desk) addWorkspace(name string) string {
 	d.t.Helper()
-	id := d.value("insert into pgdispatch.workspaces (name, max_concurrent_workflows) values ($1, 5000) returning id::text", name)
+	id := d.value(
+		"insert into pgdispatch.workspaces (name, max_concurrent_workflows) values ($1, 5000) returning id::text", name)
 	d.exec(`with d as (insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
 			values ($1, 'order', 'Order', 'orders') returning id)
-		insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) select id, 1, '{"nodes": []}' from d`, id)
+		insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
+			select id, 1, '{"nodes": []}' from d`, id)
 	return id
 }
 
@@ -61,7 +63,8 @@ func (d *desk) value(query string, args ...any) string {
 func (d *desk) dead(workspace string, n int, reason string) {
 	d.t.Helper()
 	d.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
-		select workspace_id, id, '{"order": 17}' from pgdispatch.workflow_definitions, generate_series(1, $2::int) where workspace_id = $1`, workspace, n)
+		select workspace_id, id, '{"order": 17}' from pgdispatch.workflow_definitions, generate_series(1, $2::int)
+			where workspace_id = $1`, workspace, n)
 	d.exec("update pgdispatch.settings set max_claims = 10000")
 	store := &claim.Store{Pool: d.db, Owner: "replica-1", Lease: time.Minute}
 	for _, verb := range []claim.Verb{claim.Retry, claim.Fail} {
@@ -101,7 +104,9 @@ func (d *desk) tries(args ...string) (stdout, stderr string, code int) {
 func (d *desk) answers(answer string, args ...string) (string, error) {
 	d.t.Helper()
 	var out bytes.Buffer
-	a := &cli.App{LookupEnv: func(name string) (string, bool) { return d.url, name == "DATABASE_URL" }, Stdout: &out, Stderr: &out}
+	a := &cli.App{LookupEnv: func(name string) (string, bool) {
+		return d.url, name == "DATABASE_URL"
+	}, Stdout: &out, Stderr: &out}
 	command := a.Root()
 	command.SetArgs(args)
 	command.SetIn(strings.NewReader(answer))
@@ -119,7 +124,8 @@ func TestDeadListShowsWhatFailedWhereAndWhy(t *testing.T) {
 	require.Regexp(t, `^ID +STATE +WORKSPACE +DEFINITION +FAILED AGO +ATTEMPTS +WORKFLOW +ERROR$`, lines[0])
 	require.Regexp(t, `^2 +OPEN +bank +order +\d+s +2 +not started +(long ){15}long…$`, lines[1])
 	require.Regexp(t, `^1 +OPEN +shop +order +\d+s +2 +not started +card refused$`, lines[2])
-	require.Regexp(t, `(?s)^ID.*\n2 [^\n]*\nthere may be more; showing the latest 1 failures: see --limit\n$`, d.types("dead", "list", "--limit", "1"))
+	require.Regexp(t, `(?s)^ID.*\n2 [^\n]*\nthere may be more; showing the latest 1 failures: see --limit\n$`,
+		d.types("dead", "list", "--limit", "1"))
 	require.NotContains(t, d.types("dead", "list", "--workspace", "shop"), "long")
 }
 
@@ -156,8 +162,10 @@ func TestDeadShowTellsTheWholeStory(t *testing.T) {
 	require.Equal(t, shown, d.types("dead", "show", execution))
 	for _, line := range []string{
 		`item +1`, `workflow +execution-` + execution, `run +-`, `state +REPLAYED`, `marked +\S+Z by ann`,
-		`replayed as +2, workflow execution-` + replay + `, PENDING`, `workspace +shop \(` + d.workspace + `\)`, `definition +order \(\S+\)`,
-		`params +\{"order": 17\}`, `attempts +2, of which 2 failed`, `failed +\S+Z, \d+s ago`, `workflow ended +not started`, `error +card refused`,
+		`replayed as +2, workflow execution-` + replay + `, PENDING`, `workspace +shop \(` + d.workspace + `\)`,
+		`definition +order \(\S+\)`,
+		`params +\{"order": 17\}`, `attempts +2, of which 2 failed`, `failed +\S+Z, \d+s ago`, `workflow ended +not started`,
+		`error +card refused`,
 		`FAILURE +ATTEMPT +AT +REPLICA +ERROR`, `1 +1 +\S+Z +replica-1 +card refused`, `2 +2 +\S+Z +replica-1 +card refused`,
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
@@ -176,13 +184,15 @@ func TestDeadReplayOfManyAsksOrTakesYes(t *testing.T) {
 		require.EqualError(t, err, "nothing was changed: answer y, or repeat the command with --yes", "%q", answer)
 		require.Equal(t, "replay 3 dead letters? [y/N] ", out)
 	}
-	require.Equal(t, "4", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"), "nothing was done yet")
+	require.Equal(t, "4", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"),
+		"nothing was done yet")
 
 	out, err := d.answers("y\n", "dead", "replay", "--error", "card")
 	require.NoError(t, err)
 	require.Regexp(t, `1 replayed as 5, workflow execution-[0-9a-f-]{36}\n`, out)
 	require.Contains(t, out, "replayed 3 of 3 dead letters\n")
-	require.Equal(t, "nothing to replay: no open dead letter matches\n", d.types("dead", "replay", "--error", "card", "--yes"))
+	require.Equal(t, "nothing to replay: no open dead letter matches\n",
+		d.types("dead", "replay", "--error", "card", "--yes"))
 	require.Contains(t, d.types("dead", "replay", "--all", "--yes"), "replayed 1 of 1 dead letter\n")
 }
 
@@ -203,8 +213,10 @@ func TestDeadReplayOfManyGoesBatchByBatchAndIsNotEndless(t *testing.T) {
 	want := fmt.Sprintf("replayed %d of %d dead letters\n", 1001, 1001)
 	require.Equal(t, want, d.types("dead", "replay", "--all", "--yes"))
 	require.Equal(t, fmt.Sprint(1001), d.value("select count(*)::text from pgdispatch.dead_letters"))
-	require.Equal(t, "3", d.value("select count(distinct xmin::text)::text from pgdispatch.dead_letter_marks"), "in three transactions")
-	require.Equal(t, "true", d.value("select bool_and(item_id = replay_id - $1)::text from pgdispatch.dead_letter_marks", 1001),
+	require.Equal(t, "3", d.value("select count(distinct xmin::text)::text from pgdispatch.dead_letter_marks"),
+		"in three transactions")
+	require.Equal(t, "true",
+		d.value("select bool_and(item_id = replay_id - $1)::text from pgdispatch.dead_letter_marks", 1001),
 		"the one that failed first is replayed first")
 }
 
@@ -213,15 +225,18 @@ func TestDeadDiscardMarksAndDeletesNothing(t *testing.T) {
 	d := newDesk(t)
 	d.dead(d.workspace, 3, "card refused")
 	require.Equal(t, "discarded 2 of 2 dead letters\n", d.types("dead", "discard", "1", "2", "02", "--by", "ann"))
-	require.Equal(t, "discarded 0 of 1 dead letter\nskipped 1: already handled, or the definition was deleted\n", d.types("dead", "discard", "2"))
+	require.Equal(t, "discarded 0 of 1 dead letter\nskipped 1: already handled, or the definition was deleted\n",
+		d.types("dead", "discard", "2"))
 	require.Equal(t, "would discard 1 dead letter\n", d.types("dead", "discard", "--all", "--dry-run"))
-	require.Equal(t, "{\n  \"matched\": 1,\n  \"dry_run\": false,\n  \"discarded\": [\n    3\n  ]\n}\n", d.types("dead", "discard", "--all", "--yes", "-o", "json"))
+	require.Equal(t, "{\n  \"matched\": 1,\n  \"dry_run\": false,\n  \"discarded\": [\n    3\n  ]\n}\n",
+		d.types("dead", "discard", "--all", "--yes", "-o", "json"))
 	require.Equal(t, "no dead letters match\n", d.types("dead", "list"))
 	require.Contains(t, d.types("dead", "list", "--state", "discarded"), "DISCARDED")
 	require.Equal(t, "ann", d.value("select marked_by from pgdispatch.failed_items where id = 1"))
 	host, err := os.Hostname()
 	require.NoError(t, err)
-	require.Regexp(t, `^\S+@`+regexp.QuoteMeta(host)+`$`, d.value("select marked_by from pgdispatch.failed_items where id = 3"))
+	require.Regexp(t, `^\S+@`+regexp.QuoteMeta(host)+`$`,
+		d.value("select marked_by from pgdispatch.failed_items where id = 3"))
 	require.Equal(t, "3", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"))
 }
 
@@ -229,7 +244,8 @@ func TestDeadFiltersByTime(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.dead(d.workspace, 2, "card refused")
-	d.exec("set session_replication_role = replica; update pgdispatch.workflow_execution_queue set finished_at = '2026-01-02 03:04:05Z' where id = 1")
+	d.exec("set session_replication_role = replica; update pgdispatch.workflow_execution_queue " +
+		"set finished_at = '2026-01-02 03:04:05Z' where id = 1")
 	for _, row := range []struct {
 		args []string
 		want string
@@ -240,7 +256,8 @@ func TestDeadFiltersByTime(t *testing.T) {
 		{[]string{"--since", "2026-01-02T03:04:06Z"}, "[2]"},
 	} {
 		var letters []operate.DeadLetter
-		require.NoError(t, json.Unmarshal([]byte(d.types(append([]string{"dead", "list", "-o", "json"}, row.args...)...)), &letters))
+		require.NoError(t,
+			json.Unmarshal([]byte(d.types(append([]string{"dead", "list", "-o", "json"}, row.args...)...)), &letters))
 		ids := []int64{}
 		for _, letter := range letters {
 			ids = append(ids, letter.ID)
@@ -258,14 +275,17 @@ func TestDeadRefusesBadInputByName(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"replay"}, "nothing selected to replay: give REFs, filters (--workspace, --definition, --error, --since, --until), or --all"},
+		{[]string{"replay"},
+			"nothing selected to replay: give REFs, filters (--workspace, --definition, --error, --since, --until), or --all"},
 		{[]string{"discard"}, "nothing selected to discard: give REFs"},
 		{[]string{"replay", "1", "--all"}, "give either REFs or filters, not both"},
 		{[]string{"replay", "1", "--workspace", "shop"}, "not both"},
-		{[]string{"replay", "17"}, "17 is not a dead letter: the item does not exist or has not failed; see `pgdispatch dead list --state any`"},
+		{[]string{"replay", "17"},
+			"17 is not a dead letter: the item does not exist or has not failed; see `pgdispatch dead list --state any`"},
 		{[]string{"show", "00000000-0000-4000-8000-000000000000"}, "is not a dead letter"},
 		{[]string{"show", "-1"}, "unknown shorthand flag"},
-		{[]string{"show", "x'; drop table y; --"}, `"x'; drop table y; --" is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...)`},
+		{[]string{"show", "x'; drop table y; --"},
+			`"x'; drop table y; --" is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...)`},
 		{[]string{"show", "\x1b[2J"}, `"\x1b[2J" is not an item ID`},
 		{[]string{"show", "99999999999999999999"}, `"99999999999999999999" is not an item ID`},
 		{[]string{"show", huge}, `xxx" is not an item ID`},
@@ -280,15 +300,20 @@ func TestDeadRefusesBadInputByName(t *testing.T) {
 		{[]string{"list", "--since", "-1h"}, `--since is "-1h"`},
 		{[]string{"list", "--since", "99999999999d"}, `--since is "99999999999d"`},
 		{[]string{"list", "--since", "1h", "--until", "2h"}, "--since 1h is later than --until 2h"},
-		{[]string{"list", "--since", "2026-02-02", "--until", "2026-02-01"}, "--since 2026-02-02 is later than --until 2026-02-01"},
+		{[]string{"list", "--since", "2026-02-02", "--until", "2026-02-01"},
+			"--since 2026-02-02 is later than --until 2026-02-01"},
 		{[]string{"list", "--workspace", "shoop"}, `--workspace is "shoop": no workspace has this name or ID`},
-		{[]string{"replay", "--definition", "oder", "--yes"}, `--definition is "oder": no workflow definition has this name or ID`},
-		{[]string{"list", "--error", "a\x00b"}, `--error is "a\x00b": it must have at most 2000 characters and no control characters`},
+		{[]string{"replay", "--definition", "oder", "--yes"},
+			`--definition is "oder": no workflow definition has this name or ID`},
+		{[]string{"list", "--error", "a\x00b"},
+			`--error is "a\x00b": it must have at most 2000 characters and no control characters`},
 		{[]string{"list", "--error", "\xff"}, `--error is "\xff"`},
 		{[]string{"list", "--workspace", "a\nb"}, `--workspace is "a\nb"`},
 		{[]string{"list", "--error", huge}, `xxx": it must have at most 2000 characters`},
 		{[]string{"replay", "--error", " ", "--yes"}, "--error is blank: omit it instead"},
-		{[]string{"replay", "1", "--by", ""}, "who must have 1 to 200 characters and no control characters (SQLSTATE PGD25)\nPass the name of the person who decides"},
+		{[]string{"replay", "1", "--by", ""},
+			"who must have 1 to 200 characters and no control characters (SQLSTATE PGD25)\nPass the name of the person who " +
+				"decides"},
 		{[]string{"discard", "--all", "--yes", "--by", "a\nb"}, "(SQLSTATE PGD25)"},
 	} {
 		out, errs, code := d.tries(append([]string{"dead"}, row.args...)...)
@@ -304,7 +329,9 @@ func TestDeadOutputMovesNobodysCursor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.dead(d.workspace, 1, "x")
-	d.exec("set session_replication_role = replica; update pgdispatch.workflow_execution_queue set last_error = $$a\nb$$ || chr(27) || '[2J' || chr(8238), params = jsonb_build_object(chr(155), chr(8238))")
+	d.exec(
+		"set session_replication_role = replica; update pgdispatch.workflow_execution_queue set last_error = $$a\nb$$ " +
+			"|| chr(27) || '[2J' || chr(8238), params = jsonb_build_object(chr(155), chr(8238))")
 	for _, command := range [][]string{{"list"}, {"show", "1"}} {
 		out := d.types(append([]string{"dead"}, command...)...)
 		require.Contains(t, out, "a\uFFFDb\uFFFD[2J\uFFFD")
@@ -321,51 +348,12 @@ func TestAReplayThatCannotBeSaysWhatToDo(t *testing.T) {
 	d.exec("delete from pgdispatch.workflow_definitions")
 	_, errs, code := d.tries("dead", "replay", "1")
 	require.Equal(t, 1, code)
-	require.Regexp(t, `workflow definition \S+ of item 1 was deleted \(SQLSTATE PGD02\)\nInsert it again with this id, or discard the item\.\n$`, errs)
-	require.Equal(t, "replayed 0 of 2 dead letters\nskipped 2: already handled, or the definition was deleted\n", d.types("dead", "replay", "--all", "--yes"))
+	require.Regexp(t,
+		`workflow definition \S+ of item 1 was deleted \(SQLSTATE PGD02\)\n`+
+			`Insert it again with this id, or discard the item\.\n$`, errs)
+	require.Equal(t, "replayed 0 of 2 dead letters\nskipped 2: already handled, or the definition was deleted\n",
+		d.types("dead", "replay", "--all", "--yes"))
 	require.Regexp(t, `(?m)^definition +deleted \(\S+\)$`, d.types("dead", "show", "1"))
-}
-
-func TestRetentionIsSetReadAndSwitchedOff(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	const rest = "max-claims 100\npaused false\n"
-	require.Equal(t, rest+"retention off\ndead-letter-retention off\nresult-bytes 4096\n", d.types("settings", "get"))
-	require.Equal(t, "retention was off and is 30d\n\n"+rest+"retention 30d\ndead-letter-retention off\nresult-bytes 4096\n",
-		d.types("settings", "set", "retention", "30d"))
-	require.Equal(t, "dead-letter-retention was off and is 36h0m0s\n\n"+rest+"retention 30d\ndead-letter-retention 36h0m0s\nresult-bytes 4096\n",
-		d.types("settings", "set", "dead-letter-retention", "36h"))
-	require.Equal(t, "retention was 30d and is off\n\n"+rest+"retention off\ndead-letter-retention 36h0m0s\nresult-bytes 4096\n",
-		d.types("settings", "set", "retention", "off"))
-	require.Contains(t, d.types("settings", "set", "max-claims", "7"), "dead-letter-retention 36h0m0s")
-	d.exec("update pgdispatch.settings set retention = '1 month'")
-	require.Contains(t, d.types("settings", "get"), "\nretention 30d\n", "Postgres takes a month for 30 days")
-	for _, value := range []string{"0", "0d", "59s", "-1d", "30", "1.5d", "36501d", "9999999h", "forever", "", "1d\n"} {
-		_, errs, code := d.tries("settings", "set", "retention", "--", value)
-		require.Equal(t, 1, code, "%q", value)
-		require.Equal(t, fmt.Sprintf("pgdispatch: retention is %q: it must be off, or from 1m to 36500d, such as 12h or 30d\n", value), errs)
-	}
-}
-
-func TestResultBytesAreSetWithinBounds(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	require.Contains(t, d.types("settings", "set", "result-bytes", "0"), "result-bytes 0\n")
-	require.Equal(t, `{"result_bytes": [4096, 0]}`, d.value("select details::text from pgdispatch.admin_log"))
-	_, errs, _ := d.tries("settings", "set", "result-bytes", "65537")
-	require.Equal(t, "pgdispatch: result-bytes is \"65537\": it must be a whole number from 0 to 65536\n", errs)
-}
-
-func TestAReplicaDeletesWhatIsOverAndSaysSo(t *testing.T) {
-	t.Parallel()
-	s := newStack(t)
-	s.exec("update pgdispatch.settings set retention = '1 minute'")
-	s.exec("insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id from pgdispatch.workflow_definitions where name = 'Echo'")
-	s.exec("select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue")
-	s.exec("set session_replication_role = replica; update pgdispatch.workflow_execution_queue set created_at = now() - interval '1 hour', finished_at = now() - interval '1 hour'")
-	p := s.replica()
-	s.eventually(func() bool { return p.logs.has("Deleted finished items") }, "the items are deleted")
-	require.Zero(t, one[int](s, "select count(*)::int from pgdispatch.workflow_execution_queue"))
 }
 
 func TestAReplayRunsAsAWorkflowOfItsOwn(t *testing.T) {
@@ -384,5 +372,6 @@ func TestAReplayRunsAsAWorkflowOfItsOwn(t *testing.T) {
 		run.WorkflowExecutionInfo.Execution.RunId)
 	require.Equal(t, "FAILED", s.statusOf(dead), "the dead letter stays as it was")
 	require.Equal(t, 1, one[int](s, `select count(replica)::int from pgdispatch.item_failures
-		join pgdispatch.workflow_execution_queue q on q.id = item_id where q.execution_id = $1`, dead), "what was counted against it is written down")
+		join pgdispatch.workflow_execution_queue q on q.id = item_id
+			where q.execution_id = $1`, dead), "what was counted against it is written down")
 }

@@ -24,19 +24,26 @@ func file(t *testing.T, name, text string) string {
 func TestAWorkspaceAndADefinitionAreCreatedAndUsed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	require.Regexp(t, "^created workspace Acme with the ID \\S{36} on plan PRO; `pgdispatch definitions create` adds what it can start\n$",
+	require.Regexp(t,
+		"^created workspace Acme with the ID \\S{36} on plan PRO; `pgdispatch definitions create` adds what it can start\n$",
 		d.types("workspaces", "create", "Acme", "--plan", "pro", "--limit", "8", "--rate", "2.5", "--paused", "--by", "ann"))
-	require.Equal(t, "(PRO,8,2.5,t)", d.value("select (plan, max_concurrent_workflows, max_starts_per_second, paused)::text from pgdispatch.workspaces where name = 'Acme'"))
+	require.Equal(t, "(PRO,8,2.5,t)",
+		d.value("select (plan, max_concurrent_workflows, max_starts_per_second, paused)::text from pgdispatch.workspaces "+
+			"where name = 'Acme'"))
 	out := d.types("workspaces", "create", "Bare", "-o", "json")
 	require.Contains(t, out, `"plan": "FREE"`)
 
 	graph := file(t, "graph.json", `{"nodes": [{"id": "a"}, {"id": "b"}], "edges": [{"from": "a", "to": "b"}]}`)
-	require.Regexp(t, "^created definition mail with the ID \\S{36} and version 1; ", d.types("definitions", "create", "--workspace", "acme", "--name", "mail",
-		"--type", "Mail", "--task-queue", "mails", "--namespace", "billing", "--max-attempts", "7", "--execution-timeout", "2d", "--graph", graph, "--by", "ann"))
-	require.Equal(t, `(Mail,mails,billing,7,48:00:00,1,"[""a"", ""b""]")`, d.value(`select (workflow_type, task_queue, namespace, max_attempts,
+	require.Regexp(t, "^created definition mail with the ID \\S{36} and version 1; ",
+		d.types("definitions", "create", "--workspace", "acme", "--name", "mail",
+			"--type", "Mail", "--task-queue", "mails", "--namespace", "billing", "--max-attempts", "7", "--execution-timeout",
+			"2d", "--graph", graph, "--by", "ann"))
+	require.Equal(t, `(Mail,mails,billing,7,48:00:00,1,"[""a"", ""b""]")`,
+		d.value(`select (workflow_type, task_queue, namespace, max_attempts,
 		execution_timeout, version, node_ids)::text from pgdispatch.workflow_definitions d
 		join pgdispatch.workflow_definition_versions v on v.workflow_definition_id = d.id where d.name = 'mail'`))
-	out, err := d.answers(`{"nodes": [{"id": "c"}]}`, "definitions", "version", "MAIL", "--workspace", "Acme", "--graph", "-", "--by", "ann")
+	out, err := d.answers(`{"nodes": [{"id": "c"}]}`, "definitions", "version", "MAIL", "--workspace", "Acme", "--graph",
+		"-", "--by", "ann")
 	require.NoError(t, err)
 	require.Equal(t, "definition mail has version 2 now: items that were not claimed before take it\n", out)
 	require.Contains(t, d.types("enqueue", "mail", "--workspace", "Acme"), "enqueued item 1")
@@ -53,7 +60,8 @@ func TestAWorkspaceAndADefinitionAreCreatedAndUsed(t *testing.T) {
 	first := d.types("definitions", "list", "--limit", "1")
 	_, after, _ := strings.Cut(first, "there may be more; continue with --after ")
 	require.NotContains(t, d.types("definitions", "list", "--after", strings.TrimSpace(after)), "mail")
-	require.Equal(t, "no workflow definitions match; `pgdispatch definitions create` adds one\n", d.types("definitions", "list", "--workspace", "Bare"))
+	require.Equal(t, "no workflow definitions match; `pgdispatch definitions create` adds one\n",
+		d.types("definitions", "list", "--workspace", "Bare"))
 
 	var changes []operate.Administered
 	require.NoError(t, json.Unmarshal([]byte(d.types("audit", "list", "--by", "ann", "-o", "json")), &changes))
@@ -63,7 +71,8 @@ func TestAWorkspaceAndADefinitionAreCreatedAndUsed(t *testing.T) {
 	require.Equal(t, "definitions create", changes[1].Action)
 	require.Regexp(t, `"task_queue":\s*"mails"`, string(changes[1].Details))
 	require.Equal(t, "workspaces create", changes[2].Action)
-	require.JSONEq(t, `{"name": "Acme", "plan": "PRO", "paused": true, "max_concurrent_workflows": 8, "max_starts_per_second": 2.5}`,
+	require.JSONEq(t,
+		`{"name": "Acme", "plan": "PRO", "paused": true, "max_concurrent_workflows": 8, "max_starts_per_second": 2.5}`,
 		string(changes[2].Details))
 }
 
@@ -71,7 +80,8 @@ func TestWhatCannotBeCreatedIsRefusedByField(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	wrong := file(t, "wrong.json", `{"nodes": [{"id": "a"}, {"name": "b"}]}`)
-	create := []string{"definitions", "create", "--workspace", "shop", "--name", "mail", "--type", "Mail", "--task-queue", "q"}
+	create := []string{"definitions", "create", "--workspace", "shop", "--name", "mail", "--type", "Mail", "--task-queue",
+		"q"}
 	with := func(args ...string) []string { return append(append([]string{}, create...), args...) }
 	for _, row := range []struct {
 		args []string
@@ -85,8 +95,10 @@ func TestWhatCannotBeCreatedIsRefusedByField(t *testing.T) {
 		{[]string{"workspaces", "create", "x", "--rate", "0"}, `--rate: the rate is "0"`},
 		{create[:8], "--task-queue is missing"},
 		{create[:2], " is missing"},
-		{with("--workspace", "shoop"), `no workspace has the ID or name "shoop": see ` + "`pgdispatch workspaces list`" + `; did you mean "shop"?`},
-		{with("--name", "order"), `the workspace has a definition "order" already: add a version to it, or choose another name`},
+		{with("--workspace", "shoop"), `no workspace has the ID or name "shoop": see ` + "`pgdispatch workspaces list`" +
+			`; did you mean "shop"?`},
+		{with("--name", "order"),
+			`the workspace has a definition "order" already: add a version to it, or choose another name`},
 		{with("--graph", wrong), `wrong.json": nodes[1].id is missing: it must be a string`},
 		{with("--graph", "/nowhere.json"), "--graph: open /nowhere.json"},
 		{with("--max-attempts", "101"), "--max-attempts is 101: it must be a whole number from 1 to 100"},
@@ -95,7 +107,8 @@ func TestWhatCannotBeCreatedIsRefusedByField(t *testing.T) {
 		{with("--namespace", strings.Repeat("x", 1001)), "--namespace is"},
 		{[]string{"definitions", "version", "order", "--workspace", "shop"}, "--graph is missing"},
 		{[]string{"definitions", "version", "oder", "--workspace", "shop", "--graph", wrong}, "nodes[1].id is missing"},
-		{[]string{"definitions", "version", "oder", "--workspace", "shop", "--graph", file(t, "g", `{"nodes": []}`)}, `its definitions are order; did you mean "order"?`},
+		{[]string{"definitions", "version", "oder", "--workspace", "shop", "--graph", file(t, "g", `{"nodes": []}`)},
+			`its definitions are order; did you mean "order"?`},
 		{[]string{"definitions", "list", "--after", "order"}, `--after is "order": it must be a definition's ID`},
 	} {
 		out, errs, code := d.tries(row.args...)
@@ -124,7 +137,8 @@ func TestOnlyTheOwnerCreates(t *testing.T) {
 				continue
 			}
 			require.Equal(t, 1, code, "%v", args)
-			require.Contains(t, errs, "only the owner adds workspaces and definitions: connect as a member of pgdispatch_owner", "%v", args)
+			require.Contains(t, errs, "only the owner adds workspaces and definitions: connect as a member of pgdispatch_owner",
+				"%v", args)
 		}
 	}
 }

@@ -43,7 +43,10 @@ func variablesOf(options []config.Option) []string {
 func readRunConfig(variables map[string]string) (config.Config, error) {
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	config.AddFlags(flags, config.RunOptions)
-	return config.Read(flags, func(name string) (string, bool) { value, ok := variables[name]; return value, ok }, config.RunOptions)
+	return config.Read(flags, func(name string) (string, bool) {
+		value, ok := variables[name]
+		return value, ok
+	}, config.RunOptions)
 }
 
 func readDeploy(t *testing.T, name string) string {
@@ -173,8 +176,10 @@ func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, port, strconv.Itoa(replica.Ports[0].ContainerPort))
 	require.Equal(t, port, deployment.Template.Metadata.Annotations["prometheus.io/port"])
-	require.Equal(t, []string{"/livez", "/readyz"}, []string{replica.Liveness.HTTPGet.Path, replica.Readiness.HTTPGet.Path})
-	require.Equal(t, []string{replica.Ports[0].Name, replica.Ports[0].Name}, []string{replica.Liveness.HTTPGet.Port, replica.Readiness.HTTPGet.Port})
+	require.Equal(t, []string{"/livez", "/readyz"},
+		[]string{replica.Liveness.HTTPGet.Path, replica.Readiness.HTTPGet.Path})
+	require.Equal(t, []string{replica.Ports[0].Name, replica.Ports[0].Name},
+		[]string{replica.Liveness.HTTPGet.Port, replica.Readiness.HTTPGet.Port})
 }
 
 var unitLine = regexp.MustCompile(`(?m)^([A-Za-z]+)=(.*)$`)
@@ -193,7 +198,8 @@ func TestSystemdUnitSaysWhatTheBinaryUnderstands(t *testing.T) {
 		case "LoadCredential":
 			name, path, _ := strings.Cut(line[2], ":")
 			require.NoError(t, os.WriteFile(filepath.Join(credentials, name), []byte(token+"\n"), 0o600))
-			require.Contains(t, readPage(t, "docs/deploy.md"), "install -m 0600 /dev/stdin "+path, "the page says how to make it")
+			require.Contains(t, readPage(t, "docs/deploy.md"), "install -m 0600 /dev/stdin "+path,
+				"the page says how to make it")
 		}
 	}
 	require.Contains(t, readPage(t, "docs/deploy.md"), "install -m 0600 /dev/stdin "+unit["EnvironmentFile"]+" <<")
@@ -207,7 +213,8 @@ func TestSystemdUnitSaysWhatTheBinaryUnderstands(t *testing.T) {
 	patience, err := strconv.Atoi(unit["TimeoutStopSec"])
 	require.NoError(t, err)
 	require.Greater(t, time.Duration(patience)*time.Second, c.DrainTimeout+drainMargin)
-	for name, want := range map[string]string{"DynamicUser": "yes", "ProtectSystem": "strict", "NoNewPrivileges": "yes", "Restart": "always", "CapabilityBoundingSet": "", "MemoryMax": "512M"} {
+	for name, want := range map[string]string{"DynamicUser": "yes", "ProtectSystem": "strict", "NoNewPrivileges": "yes",
+		"Restart": "always", "CapabilityBoundingSet": "", "MemoryMax": "512M"} {
 		require.Equal(t, want, unit[name], name)
 	}
 	require.Equal(t, "460MiB", settings["GOMEMLIMIT"], "a tenth below MemoryMax")
@@ -219,8 +226,10 @@ func TestContainerFileBuildsWithTheModulesGoAndRunsAReplica(t *testing.T) {
 	module, err := os.ReadFile("../../go.mod")
 	require.NoError(t, err)
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
-	require.Contains(t, file, "FROM --platform=$BUILDPLATFORM golang:"+string(version[1])+"-", "it compiles on the builder's platform")
-	require.Contains(t, file, "\nARG TARGETOS\nARG TARGETARCH\nRUN GOOS=$TARGETOS GOARCH=$TARGETARCH make build VERSION=$VERSION\n")
+	require.Contains(t, file, "FROM --platform=$BUILDPLATFORM golang:"+string(version[1])+"-",
+		"it compiles on the builder's platform")
+	require.Contains(t, file,
+		"\nARG TARGETOS\nARG TARGETARCH\nRUN GOOS=$TARGETOS GOARCH=$TARGETARCH make build VERSION=$VERSION\n")
 	require.Contains(t, file, "\nUSER 65532:65532\n")
 	command := regexp.MustCompile(`(?m)^CMD \["(.*)"\]$`).FindStringSubmatch(file)
 	require.NotNil(t, command)
@@ -229,7 +238,8 @@ func TestContainerFileBuildsWithTheModulesGoAndRunsAReplica(t *testing.T) {
 	require.Contains(t, file, "\nEXPOSE "+strings.TrimPrefix(settings["PGDISPATCH_ADMIN_ADDR"], ":")+"\n")
 	makefile, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
-	require.True(t, bytes.Contains(makefile, []byte("\nOUT         := bin/pgdispatch\n")), "make build writes what the container copies")
+	require.True(t, bytes.Contains(makefile, []byte("\nOUT         := bin/pgdispatch\n")),
+		"make build writes what the container copies")
 }
 
 // generatedAlerts are the files that hold the alerts once more, as promtool tests them.
@@ -239,14 +249,16 @@ func generatedAlerts(t *testing.T) map[string]string {
 	_, groups, found := strings.Cut(text, "\ngroups:\n")
 	require.True(t, found)
 	var rule strings.Builder
-	rule.WriteString("# Generated from deploy/prometheus/alerts.yml: make golden\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\n" +
+	rule.WriteString("# Generated from deploy/prometheus/alerts.yml: make golden\napiVersion: " +
+		"monitoring.coreos.com/v1\nkind: PrometheusRule\n" +
 		"metadata:\n  name: pgdispatch\n  labels: {app.kubernetes.io/name: pgdispatch}\nspec:\n  groups:\n")
 	for line := range strings.Lines(groups) {
 		rule.WriteString("  " + line)
 	}
 	return map[string]string{
 		"kubernetes/monitoring/prometheusrule.yaml": rule.String(),
-		"helm/pgdispatch/files/alerts.yml":          "# Generated from deploy/prometheus/alerts.yml: make golden\ngroups:\n" + groups,
+		"helm/pgdispatch/files/alerts.yml": "# Generated from deploy/prometheus/alerts.yml: make golden\ngroups:\n" +
+			groups,
 	}
 }
 
@@ -284,7 +296,8 @@ func TestDeployPagesExamplesConnectByVerifiedTLS(t *testing.T) {
 
 func TestPagesOfUpgradeAndRecoveryNameTestsThatExist(t *testing.T) {
 	t.Parallel()
-	for page, file := range map[string]string{"docs/upgrade.md": "upgrade_test.go", "docs/recovery.md": "restore_test.go"} {
+	for page, file := range map[string]string{"docs/upgrade.md": "upgrade_test.go",
+		"docs/recovery.md": "restore_test.go"} {
 		named := regexp.MustCompile("`(Test\\w+)`").FindStringSubmatch(readPage(t, page))
 		require.NotNil(t, named, page)
 		require.Contains(t, readPage(t, "cmd/pgdispatch/"+file), "\nfunc "+named[1]+"(t *testing.T)")

@@ -41,7 +41,8 @@ func TestTroubleshootingLeadsFromEveryAlertAndFromEveryCheck(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "docs/troubleshooting.md")
 	alerts := []string{}
-	for _, alert := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(readDeploy(t, "prometheus/alerts.yml"), -1) {
+	for _, alert := range regexp.MustCompile(
+		`- alert: (\w+)`).FindAllStringSubmatch(readDeploy(t, "prometheus/alerts.yml"), -1) {
 		alerts = append(alerts, alert[1])
 	}
 	slices.Sort(alerts)

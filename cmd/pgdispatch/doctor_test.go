@@ -31,15 +31,18 @@ func (d *desk) diagnosis(args ...string) (found map[string]doctor.Finding, code 
 	for _, f := range answer.Findings {
 		require.NotContains(d.t, found, f.Check, "one finding a check")
 		found[f.Check] = f
-		require.Equal(d.t, f.Severity == doctor.Fine, f.Meaning == "" && f.Remedy == "", "%v: what is not fine has a meaning and a remedy", f)
+		require.Equal(d.t, f.Severity == doctor.Fine, f.Meaning == "" && f.Remedy == "",
+			"%v: what is not fine has a meaning and a remedy", f)
 	}
 	return found, code
 }
 
 // doctorChecks lists all checks.
 var doctorChecks = []string{
-	"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "encryption", "listen", "migrations", "namespace",
-	"notification queue", "postgres version", "replicas", "retention", "role", "settings of roles", "synchronous_commit", "tables", "task queues",
+	"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "encryption", "listen",
+	"migrations", "namespace",
+	"notification queue", "postgres version", "replicas", "retention", "role", "settings of roles", "synchronous_commit",
+	"tables", "task queues",
 	"temporal", "timeouts", "transactions", "triggers", "vacuum horizon",
 }
 
@@ -68,7 +71,9 @@ func TestDoctorFindsNothingWrongWithAWholeStack(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Equal(t, "pgdispatch: problems found: see the remedies\n", errs)
 	require.Regexp(t, `(?m)^OK +triggers +all present and enabled$`, out)
-	require.Regexp(t, `(?m)^ERROR +durability +fsync.* off\n +meaning: A crash .*\n +remedy: Set fsync.* to on in postgresql.conf, and reload\.$`, out)
+	require.Regexp(t,
+		`(?m)^ERROR +durability +fsync.* off\n +meaning: A crash .*\n`+
+			` +remedy: Set fsync.* to on in postgresql.conf, and reload\.$`, out)
 	require.Regexp(t, `\n\n\d+ ok, \d+ warnings, 1 errors, 0 unknown\n$`, out)
 }
 
@@ -105,7 +110,8 @@ func TestDoctorLooksAtEveryNamespace(t *testing.T) {
 
 	d.exec("update pgdispatch.workflow_definitions set namespace = 'nobody'")
 	found, _ = d.diagnosis("--temporal-address", temporalAddress(t), "--temporal-namespace", "unused")
-	require.Equal(t, `Temporal has no namespace "nobody"`, found["namespace"].Finding, "one that no definition means is not asked for")
+	require.Equal(t, `Temporal has no namespace "nobody"`, found["namespace"].Finding,
+		"one that no definition means is not asked for")
 }
 
 func TestDoctorSaysWhatIsWrongWithTheDatabase(t *testing.T) {
@@ -117,14 +123,20 @@ func TestDoctorSaysWhatIsWrongWithTheDatabase(t *testing.T) {
 	d.exec("alter table pgdispatch.rates reset (fillfactor), set (autovacuum_enabled = off)")
 	d.exec("alter table pgdispatch.marks reset (autovacuum_vacuum_threshold)")
 	d.exec("delete from pgdispatch.workflow_definition_versions")
-	d.exec("insert into pgdispatch.replicas (id, version, workers, expires_at) values ('dead', 'v1', 1, now() - interval '2 hours')")
-	d.exec("do $$ begin execute format('alter role current_user in database %I set synchronous_commit = off', current_database()); end $$")
-	d.exec("do $$ begin execute format('alter role current_user in database %I set statement_timeout = ''5s''', current_database()); end $$")
+	d.exec("insert into pgdispatch.replicas (id, version, workers, expires_at) " +
+		"values ('dead', 'v1', 1, now() - interval '2 hours')")
+	d.exec("do $$ begin execute format('alter role current_user in database %I set synchronous_commit = off', " +
+		"current_database()); end $$")
+	d.exec("do $$ begin execute format('alter role current_user in database %I set statement_timeout = ''5s''', " +
+		"current_database()); end $$")
 	found, code := d.diagnosis("--temporal-address", nowhere)
 	require.Equal(t, 1, code)
 	for check, want := range map[string]doctor.Finding{
-		"triggers":           {Severity: doctor.Problem, Finding: "settings.settings_changed: missing; workflow_execution_queue.item_enqueued: disabled; workspaces.workspace_deleted: fires only for replication"},
-		"tables":             {Severity: doctor.Warning, Finding: "marks: missing autovacuum_vacuum_threshold=1000; rates: autovacuum is off"},
+		"triggers": {Severity: doctor.Problem,
+			Finding: "settings.settings_changed: missing; workflow_execution_queue.item_enqueued: disabled; " +
+				"workspaces.workspace_deleted: fires only for replication"},
+		"tables": {Severity: doctor.Warning,
+			Finding: "marks: missing autovacuum_vacuum_threshold=1000; rates: autovacuum is off"},
 		"definitions":        {Severity: doctor.Warning, Finding: "1 of 1 have no version"},
 		"replicas":           {Severity: doctor.Warning, Finding: "no replica runs; dead died 2h0m0s ago"},
 		"synchronous_commit": {Severity: doctor.Warning, Finding: "synchronous_commit is off by default"},
@@ -147,15 +159,18 @@ func TestDoctorKnowsEveryTriggerAndEveryTable(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, defects)
 	}
-	const triggers = "select string_agg(tgrelid::regclass || '.' || tgname, ',' order by tgrelid::regclass || '.' || tgname collate \"C\") from pg_trigger where not tgisinternal"
-	const tables = "select string_agg(relname, ',' order by relname collate \"C\") from pg_class where relkind = 'r' and relnamespace = 'pgdispatch'::regnamespace and reloptions is not null"
+	const triggers = "select string_agg(tgrelid::regclass || '.' || tgname, ',' order by tgrelid::regclass || '.' " +
+		"|| tgname collate \"C\") from pg_trigger where not tgisinternal"
+	const tables = "select string_agg(relname, ',' order by relname collate \"C\") from pg_class where relkind = 'r' " +
+		"and relnamespace = 'pgdispatch'::regnamespace and reloptions is not null"
 	allTriggers, allTables := strings.ReplaceAll(d.value(triggers), "pgdispatch.", ""), d.value(tables)
 	d.exec(`do $$ declare r record; begin
 		drop trigger enqueue_item on pgdispatch.enqueue; -- a view's cannot be disabled
 		for r in select tgrelid::regclass as relation, tgname from pg_trigger where not tgisinternal loop
 			execute format('alter table %s disable trigger %I', r.relation, r.tgname);
 		end loop;
-		for r in select c.oid::regclass as relation, (select string_agg(split_part(o, '=', 1), ',') from unnest(c.reloptions) o) as options
+		for r in select c.oid::regclass as relation, (select string_agg(split_part(o, '=', 1), ',')
+			from unnest(c.reloptions) o) as options
 				from pg_class c where relkind = 'r' and relnamespace = 'pgdispatch'::regnamespace and reloptions is not null loop
 			execute format('alter table %s reset (%s)', r.relation, r.options);
 		end loop; end $$`)

@@ -23,21 +23,27 @@ func TestARowBecomesARunningAndThenAFinishedWorkflow(t *testing.T) {
 	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "row completes")
 
 	var got input
-	require.NoError(t, s.client.GetWorkflow(context.Background(), "execution-"+execution, "").Get(context.Background(), &got))
+	require.NoError(t,
+		s.client.GetWorkflow(context.Background(), "execution-"+execution, "").Get(context.Background(), &got))
 	require.Equal(t, execution, got.ExecutionID)
 	require.Equal(t, s.workspace["PRO"], got.WorkspaceID)
 	require.Equal(t, []string{"a", "b"}, got.NodeIDs)
 	require.JSONEq(t, `{"greeting": "hello"}`, string(got.Params))
-	require.Equal(t, got.WorkflowDefinitionVersionID, one[string](s, "select workflow_definition_version_id::text from pgdispatch.workflow_executions where id = $1", execution))
-	require.Equal(t, got.QueueItemID, one[int64](s, "select id from pgdispatch.workflow_execution_queue where execution_id = $1", execution))
-	require.Equal(t, "COMPLETED", one[string](s, "select status from pgdispatch.workflow_executions where id = $1", execution))
+	require.Equal(t, got.WorkflowDefinitionVersionID,
+		one[string](s, "select workflow_definition_version_id::text from pgdispatch.workflow_executions where id = $1",
+			execution))
+	require.Equal(t, got.QueueItemID,
+		one[int64](s, "select id from pgdispatch.workflow_execution_queue where execution_id = $1", execution))
+	require.Equal(t, "COMPLETED",
+		one[string](s, "select status from pgdispatch.workflow_executions where id = $1", execution))
 	s.requireResult(execution)
 }
 
 // requireResult checks that an execution of Echo has stored its result.
 func (s *stack) requireResult(execution string) {
 	s.t.Helper()
-	require.Equal(s.t, execution, one[string](s, "select result->>'executionId' from pgdispatch.workflow_executions where id = $1", execution))
+	require.Equal(s.t, execution,
+		one[string](s, "select result->>'executionId' from pgdispatch.workflow_executions where id = $1", execution))
 }
 
 func TestEveryEndOfAWorkflowIsRecordedAndFreesItsSlot(t *testing.T) {
@@ -49,7 +55,8 @@ func TestEveryEndOfAWorkflowIsRecordedAndFreesItsSlot(t *testing.T) {
 	// A FREE workspace has one slot: each of these starts only after the previous one has released the slot.
 	failed := s.enqueue("FREE", "Fail", 1)[0]
 	continued := s.enqueue("FREE", "Again", 1)[0]
-	s.exec(`update pgdispatch.workflow_definitions set execution_timeout = '1 second' where workspace_id = $1 and name = 'Hold'`, s.workspace["FREE"])
+	s.exec(`update pgdispatch.workflow_definitions set execution_timeout = '1 second' where workspace_id = $1
+		and name = 'Hold'`, s.workspace["FREE"])
 	timedOut := s.enqueue("FREE", "Hold", 1)[0]
 	cancelled := s.enqueue("FREE", "Cancelled", 1)[0]
 	s.eventually(func() bool { return s.statusOf(cancelled) == "DISPATCHED" }, "the fourth starts")
@@ -68,10 +75,13 @@ func TestEveryEndOfAWorkflowIsRecordedAndFreesItsSlot(t *testing.T) {
 		terminated: {"TERMINATED", "workflow was terminated: enough"},
 	} {
 		require.Equal(t, "FAILED", s.statusOf(execution))
-		require.Equal(t, want.status, one[string](s, "select status from pgdispatch.workflow_executions where id = $1", execution))
-		require.Equal(t, want.reason, one[string](s, "select last_error from pgdispatch.workflow_execution_queue where execution_id = $1", execution))
+		require.Equal(t, want.status,
+			one[string](s, "select status from pgdispatch.workflow_executions where id = $1", execution))
+		require.Equal(t, want.reason,
+			one[string](s, "select last_error from pgdispatch.workflow_execution_queue where execution_id = $1", execution))
 	}
-	require.Equal(t, int64(1), one[int64](s, "select n from audit.greatest_held where workspace_id = $1", s.workspace["FREE"]))
+	require.Equal(t, int64(1),
+		one[int64](s, "select n from audit.greatest_held where workspace_id = $1", s.workspace["FREE"]))
 }
 
 func TestAReplicaThatOnlyPollsStartsRowsToo(t *testing.T) {
@@ -87,11 +97,15 @@ func TestARowForLaterIsStartedByTimerAndNotByPoll(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	s.replica("PGDISPATCH_POLL_INTERVAL=1h").ready()
-	execution := one[string](s, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
-		select workspace_id, id, now() + interval '700 milliseconds' from pgdispatch.workflow_definitions where workspace_id = $1 and name = 'Echo'
+	execution := one[string](s, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id,
+		run_at)
+		select workspace_id, id, now() + interval '700 milliseconds' from pgdispatch.workflow_definitions
+			where workspace_id = $1 and name = 'Echo'
 		returning execution_id::text`, s.workspace["PRO"])
 	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "row completes")
-	require.True(t, one[bool](s, "select claimed_at >= run_at from pgdispatch.workflow_execution_queue where execution_id = $1", execution))
+	require.True(t,
+		one[bool](s, "select claimed_at >= run_at from pgdispatch.workflow_execution_queue where execution_id = $1",
+			execution))
 }
 
 func TestPausesHoldLiveAndResumeWithoutAPoll(t *testing.T) {
@@ -131,8 +145,12 @@ func TestWhatCanNeverStartFailsWithItsReason(t *testing.T) {
 		stranger: "used by a workflow that pgdispatch did not start",
 	} {
 		s.eventually(func() bool { return s.statusOf(execution) == "FAILED" }, "item fails: %s", reason)
-		require.Contains(t, one[string](s, "select last_error from pgdispatch.workflow_execution_queue where execution_id = $1", execution), reason)
-		require.Equal(t, 1, one[int](s, "select attempt_count from pgdispatch.workflow_execution_queue where execution_id = $1", execution), reason)
+		require.Contains(t,
+			one[string](s, "select last_error from pgdispatch.workflow_execution_queue where execution_id = $1", execution),
+			reason)
+		require.Equal(t, 1,
+			one[int](s, "select attempt_count from pgdispatch.workflow_execution_queue where execution_id = $1", execution),
+			reason)
 	}
 	require.NotEmpty(t, reserved)
 	require.Equal(t, 4, one[int](s, "select count(*)::int from pgdispatch.dead_letters"))
@@ -142,10 +160,12 @@ func TestWhatCanNeverStartFailsWithItsReason(t *testing.T) {
 func (s *stack) foreign() string {
 	s.t.Helper()
 	execution := uuid.NewString()
-	_, err := s.client.ExecuteWorkflow(context.Background(), client.StartWorkflowOptions{ID: "execution-" + execution, TaskQueue: s.queue}, "Hold", input{})
+	_, err := s.client.ExecuteWorkflow(context.Background(),
+		client.StartWorkflowOptions{ID: "execution-" + execution, TaskQueue: s.queue}, "Hold", input{})
 	require.NoError(s.t, err)
 	s.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, execution_id)
-		select workspace_id, id, $2 from pgdispatch.workflow_definitions where workspace_id = $1 and name = 'Echo'`, s.workspace["ENTERPRISE"], execution)
+		select workspace_id, id, $2 from pgdispatch.workflow_definitions where workspace_id = $1
+			and name = 'Echo'`, s.workspace["ENTERPRISE"], execution)
 	return execution
 }
 
@@ -159,10 +179,13 @@ func TestAnOutageOfTemporalFailsNothingAndEndsByItself(t *testing.T) {
 
 	executions := append(s.enqueue("PRO", "Echo", 8), s.enqueue("FREE", "Echo", 3)...)
 	s.eventually(func() bool {
-		return p.logs.has("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted")
+		return p.logs.has(
+			"Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted")
 	}, "the outage is noticed")
 	s.eventually(func() bool { return strings.Count(p.logs.String(), "Released queue item") > 4 }, "probes go on")
-	require.Zero(t, one[int](s, "select count(*)::int from pgdispatch.workflow_execution_queue where status = 'FAILED' or failure_count > 0"))
+	require.Zero(t,
+		one[int](s,
+			"select count(*)::int from pgdispatch.workflow_execution_queue where status = 'FAILED' or failure_count > 0"))
 
 	proxy.up()
 	for _, execution := range executions {
@@ -173,8 +196,8 @@ func TestAnOutageOfTemporalFailsNothingAndEndsByItself(t *testing.T) {
 	s.requireOneRunEach(executions)
 }
 
-// listed returns the runs of this test's task queue that Temporal lists, with this in addition to its query. Visibility comes a moment
-// late, and a busy server may not answer in time: then it is not answered, and the next look may be.
+// listed returns the runs of this test's task queue that Temporal lists, with this in addition to its query. Visibility
+// comes a moment late, and a busy server may not answer in time: then it is not answered, and the next look may be.
 func (s *stack) listed(and string) (runs []*workflowpb.WorkflowExecutionInfo, answered bool) {
 	s.t.Helper()
 	for token := []byte(nil); ; {
@@ -261,7 +284,8 @@ func TestAReplicaRefusesASchemaItDoesNotKnow(t *testing.T) {
 	p := s.replica()
 	require.Equal(t, 1, p.exit())
 	require.Contains(t, p.logs.String(), "run `pgdispatch migrate up`")
-	require.Regexp(t, `(?s)^\{[^\n]*"Starting".*\}\npgdispatch: [^\n]*\n$`, p.logs.String(), "its log comes before its error")
+	require.Regexp(t, `(?s)^\{[^\n]*"Starting".*\}\npgdispatch: [^\n]*\n$`, p.logs.String(),
+		"its log comes before its error")
 }
 
 func TestAReplicaNeverLogsItsPassword(t *testing.T) {
@@ -279,7 +303,8 @@ func TestAnIdleReplicaStopsWithItsListenerGone(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	p := s.replica("PGDISPATCH_POLL_INTERVAL=1h").ready()
-	s.exec("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgdispatch listener' and datname = current_database()")
+	s.exec("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgdispatch listener' " +
+		"and datname = current_database()")
 	s.eventually(func() bool { return strings.Count(p.logs.String(), `"msg":"Listening"`) == 2 }, "it listens again")
 	execution := s.enqueue("FREE", "Echo", 1)[0]
 	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "and hears")

@@ -24,17 +24,23 @@ func (d *desk) feeds(text string, args ...string) (stdout, stderr string, code i
 // rows are all items, oldest first.
 func (d *desk) rows() string {
 	d.t.Helper()
-	return d.value(`select coalesce(string_agg(concat_ws(' ', w.name, d.name, q.params, q.priority, (q.run_at at time zone 'utc')::date, q.idempotency_key,
+	return d.value(`select coalesce(string_agg(concat_ws(' ', w.name, d.name, q.params, q.priority,
+		(q.run_at at time zone 'utc')::date, q.idempotency_key,
 		q.traceparent), e'\n' order by q.id), '') from pgdispatch.workflow_execution_queue q
-		join pgdispatch.workspaces w on w.id = q.workspace_id join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id`)
+		join pgdispatch.workspaces w on w.id = q.workspace_id
+			join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id`)
 }
 
 func TestManyItemsAreEnqueuedFromNDJSONAndFromCSV(t *testing.T) {
 	t.Parallel()
-	want := `shop order {"n": 1} 5 2030-01-02 a ` + parent + "\n" + `bank order {"n": "2,\"3\""} 0 2030-01-02 b` + "\n" + `shop order {} -100 2030-01-02`
+	want := `shop order {"n": 1} 5 2030-01-02 a ` + parent + "\n" + `bank order {"n": "2,\"3\""} 0 2030-01-02 b` + "\n" +
+		`shop order {} -100 2030-01-02`
 	for name, text := range map[string]string{
-		"NDJSON": `{"workspace": "shop", "definition": "order", "params": {"n": 1}, "priority": 5, "run_at": "2030-01-02", "idempotency_key": "a", "traceparent": "` + parent + `"}` +
-			"\r\n\n" + `{"workspace": "BANK", "params": {"n": "2,\"3\""}, "run_at": "2030-01-02T03:04:05+01:00", "idempotency_key": "b", "traceparent": null}` +
+		"NDJSON": `{"workspace": "shop", "definition": "order", "params": {"n": 1}, "priority": 5, ` +
+			`"run_at": "2030-01-02", "idempotency_key": "a", "traceparent": "` + parent + `"}` +
+			"\r\n\n" +
+			`{"workspace": "BANK", "params": {"n": "2,\"3\""}, "run_at": "2030-01-02T03:04:05+01:00", ` +
+			`"idempotency_key": "b", "traceparent": null}` +
 			"\n" + `{"priority": -100, "run_at": "2030-01-02"}`,
 		"CSV": "\xef\xbb\xbfworkspace,definition,params,priority,run_at,idempotency_key,traceparent\n" +
 			`shop,order,"{""n"": 1}",5,2030-01-02,a,` + parent + "\n" +
@@ -50,10 +56,12 @@ func TestManyItemsAreEnqueuedFromNDJSONAndFromCSV(t *testing.T) {
 		require.Zero(t, code, "%s: %s", name, errs)
 		require.Equal(t, "enqueued 3 items\n", out)
 		require.Equal(t, want, d.rows(), name)
-		require.Equal(t, "ann enqueue {1,2,3}", d.value(`select who || ' ' || action || ' ' || array(select jsonb_array_elements_text(details -> 'items'))::text
+		require.Equal(t, "ann enqueue {1,2,3}", d.value(`select who || ' ' || action || ' '
+			|| array(select jsonb_array_elements_text(details -> 'items'))::text
 			from pgdispatch.admin_log`))
 		out, _, _ = d.feeds(text, "order", "--workspace", "shop", "-o", "json")
-		require.JSONEq(t, `{"enqueued": 1, "existing": 2, "invalid": 0, "dry_run": false, "through_line": `+map[string]string{"NDJSON": "4", "CSV": "5"}[name]+`}`, out,
+		require.JSONEq(t, `{"enqueued": 1, "existing": 2, "invalid": 0, "dry_run": false, "through_line": `+
+			map[string]string{"NDJSON": "4", "CSV": "5"}[name]+`}`, out,
 			"keys make repeating safe")
 	}
 }
@@ -63,23 +71,31 @@ func TestABadLineStopsWithItsNumberAndFieldAndThoseBeforeItStay(t *testing.T) {
 	d := newDesk(t)
 	const good = `{"workspace": "shop", "definition": "order"}`
 	for bad, want := range map[string]string{
-		`{"workspace": "shop", "definition": "order", "priorty": 1}`:                   `line 3: "priorty" is no field: there are workspace, definition, params, priority, run_at, idempotency_key, traceparent; did you mean "priority"?`,
-		`{"workspace": "shop", "definition": "order", "priority": 101}`:                "line 3: priority is 101: it must be a whole number from -100 to 100",
-		`{"workspace": "shop", "definition": "order", "priority": 1.5}`:                `line 3: priority is "1.5"`,
-		`{"workspace": "shop", "definition": "order", "params": [1]}`:                  "line 3: params is an array: it must be an object",
+		`{"workspace": "shop", "definition": "order", "priorty": 1}`: `line 3: "priorty" is no field: ` +
+			`there are workspace, definition, params, priority, run_at, idempotency_key, traceparent; did you mean "priority"?`,
+		`{"workspace": "shop", "definition": "order", "priority": 101}`: "line 3: priority is 101: it must " +
+			"be a whole number from -100 to 100",
+		`{"workspace": "shop", "definition": "order", "priority": 1.5}`: `line 3: priority is "1.5"`,
+		`{"workspace": "shop", "definition": "order", "params": [1]}`: "line 3: params is an array: it " +
+			"must be an object",
 		`{"workspace": "shop", "definition": "order", "params": {"a": "\u0000"}}`:      "line 3: params: ",
 		`{"workspace": "shop", "definition": "order", "params": {"secret": 1e999999}}`: "line 3: ",
-		`{"workspace": "shop", "definition": "order", "run_at": "soon"}`:               `line 3: run_at is "soon": it must be a time`,
-		`{"workspace": "shop", "definition": "order", "run_at": "1999-01-01"}`:         "line 3: run_at must lie between the years 2000 and 2200",
-		`{"workspace": "shop", "definition": "order", "idempotency_key": ""}`:          "line 3: idempotency_key is empty",
-		`{"workspace": "shop", "definition": "order", "idempotency_key": 7}`:           "line 3: idempotency_key must be a string",
-		`{"workspace": "shop", "definition": "order", "traceparent": "00-x"}`:          "line 3: traceparent must be such as",
-		`{"workspace": "shoop", "definition": "order"}`:                                `line 3: workspace: no workspace has the ID or name "shoop": `,
-		`{"workspace": "shop", "definition": "oder"}`:                                  `line 3: definition: workspace "shop" has no workflow definition "oder"; its definitions are order; did you mean "order"?`,
-		`{"definition": "order"}`: "line 3: workspace is missing: give it in the line, or by --workspace for all",
-		`{"workspace": "shop"}`:   "line 3: definition is missing",
-		`{"workspace": `:          "line 3: it is not JSON",
-		`[1]`:                     "line 3: it must be a JSON object",
+		`{"workspace": "shop", "definition": "order", "run_at": "soon"}`: `line 3: ` +
+			`run_at is "soon": it must be a time`,
+		`{"workspace": "shop", "definition": "order", "run_at": "1999-01-01"}`: "line 3: run_at must lie between " +
+			"the years 2000 and 2200",
+		`{"workspace": "shop", "definition": "order", "idempotency_key": ""}`: "line 3: idempotency_key is empty",
+		`{"workspace": "shop", "definition": "order", "idempotency_key": 7}`:  "line 3: idempotency_key must be a string",
+		`{"workspace": "shop", "definition": "order", "traceparent": "00-x"}`: "line 3: traceparent must be such as",
+		`{"workspace": "shoop", "definition": "order"}`: `line 3: ` +
+			`workspace: no workspace has the ID or name "shoop": `,
+		`{"workspace": "shop", "definition": "oder"}`: `line 3: definition: workspace "shop" ` +
+			`has no workflow definition "oder"; its definitions are order; did you mean "order"?`,
+		`{"definition": "order"}`: "line 3: workspace is missing: give it in " +
+			"the line, or by --workspace for all",
+		`{"workspace": "shop"}`: "line 3: definition is missing",
+		`{"workspace": `:        "line 3: it is not JSON",
+		`[1]`:                   "line 3: it must be a JSON object",
 	} {
 		text := good + "\n" + good + "\n" + bad + "\n" + good + "\n"
 		d.exec("delete from pgdispatch.workflow_execution_queue")
@@ -87,7 +103,9 @@ func TestABadLineStopsWithItsNumberAndFieldAndThoseBeforeItStay(t *testing.T) {
 		require.Equal(t, 1, code, bad)
 		require.Empty(t, out)
 		require.Contains(t, errs, want, bad)
-		require.Contains(t, errs, "\nenqueued 2 items; 1 bad line, all up to line 2: continue with the next line, or repeat the whole file if each line has an idempotency_key\n", bad)
+		require.Contains(t, errs,
+			"\nenqueued 2 items; 1 bad line, all up to line 2: continue with the next line, or repeat the whole file if each "+
+				"line has an idempotency_key\n", bad)
 		require.NotContains(t, errs, "secret", "params are not repeated")
 		require.Equal(t, 2, strings.Count(d.rows(), "order"), bad)
 
@@ -98,7 +116,9 @@ func TestABadLineStopsWithItsNumberAndFieldAndThoseBeforeItStay(t *testing.T) {
 	}
 	_, errs, code := d.feeds(good+"\nx\n"+good+"\ny\n", "--dry-run")
 	require.Equal(t, 1, code)
-	require.Equal(t, "line 2: it must be a JSON object\nline 4: it must be a JSON object\npgdispatch: the file has bad lines\nwould enqueue 2 items; 2 bad lines\n", errs)
+	require.Equal(t,
+		"line 2: it must be a JSON object\nline 4: it must be a JSON object\npgdispatch: the file has bad lines\nwould "+
+			"enqueue 2 items; 2 bad lines\n", errs)
 }
 
 func TestBadFilesAndFlagsOfManyItemsAreRefused(t *testing.T) {
@@ -142,13 +162,15 @@ func TestManyItemsGoInBatchesAndABadOneInTheMiddleIsFound(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, errs, "line 777: ")
 	require.Contains(t, errs, "no_thirteen")
-	require.Equal(t, "776", d.value("select max((params ->> 'n')::int)::text from pgdispatch.workflow_execution_queue"), "none after it")
+	require.Equal(t, "776", d.value("select max((params ->> 'n')::int)::text from pgdispatch.workflow_execution_queue"),
+		"none after it")
 	require.Equal(t, "776", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"), "each before it")
 	d.exec("delete from pgdispatch.workflow_execution_queue")
 	out, errs, code := d.feeds(text.String(), "--skip-invalid")
 	require.Zero(t, code, errs)
 	require.Equal(t, "enqueued 1200 items; 1 bad line\n", out)
-	require.Equal(t, "true", d.value("select (count(distinct xmin::text) < 20)::text from pgdispatch.workflow_execution_queue"))
+	require.Equal(t, "true",
+		d.value("select (count(distinct xmin::text) < 20)::text from pgdispatch.workflow_execution_queue"))
 }
 
 func TestCtrlCStopsAfterABatchAndSaysHowFarItCame(t *testing.T) {
@@ -170,7 +192,9 @@ func TestCtrlCStopsAfterABatchAndSaysHowFarItCame(t *testing.T) {
 	}, "the first batch is enqueued")
 	require.NoError(t, p.Process.Signal(syscall.SIGINT))
 	require.Error(t, p.Wait())
-	require.Equal(t, "pgdispatch: it was interrupted\nenqueued 500 items, all up to line 500: continue with the next line, or repeat the whole file if each line has an idempotency_key\n",
+	require.Equal(t,
+		"pgdispatch: it was interrupted\nenqueued 500 items, all up to line 500: continue with the next line, or repeat "+
+			"the whole file if each line has an idempotency_key\n",
 		errs.String())
 	require.Equal(t, "500", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"))
 }

@@ -54,7 +54,9 @@ func TestAReplicaWithNoItemsIsNotReadyWithoutTemporal(t *testing.T) {
 	proxy.down()
 	p := s.replica(anyPort, "PGDISPATCH_LEASE=2s")
 	problem := func() string { _, text := p.get("/readyz"); return text }
-	s.eventually(func() bool { return strings.Contains(problem(), "temporal: it does not answer") }, "no item is needed to find out")
+	s.eventually(func() bool {
+		return strings.Contains(problem(), "temporal: it does not answer")
+	}, "no item is needed to find out")
 	s.eventually(func() bool { return sample(p.scrape(), "pgdispatch_breaker_open", "") == 1 }, "the metrics say so")
 	s.eventually(func() bool {
 		return one[bool](s, "select exists (select from pgdispatch.replicas where (state->>'breaker_open')::boolean)")
@@ -88,7 +90,8 @@ func TestAnAdminAddressThatCannotBeHadIsNamedAtTheStart(t *testing.T) {
 	t.Cleanup(func() { _ = taken.Close() })
 	p := s.replica("PGDISPATCH_ADMIN_ADDR=" + taken.Addr().String())
 	require.Equal(t, 1, p.exit())
-	require.Contains(t, p.logs.String(), `PGDISPATCH_ADMIN_ADDR is "`+taken.Addr().String()+`": serve health and metrics: listen tcp`)
+	require.Contains(t, p.logs.String(), `PGDISPATCH_ADMIN_ADDR is "`+taken.Addr().String()+
+		`": serve health and metrics: listen tcp`)
 }
 
 func TestAnOutageOfPostgresIsAFewLines(t *testing.T) {
@@ -104,8 +107,13 @@ func TestAnOutageOfPostgresIsAFewLines(t *testing.T) {
 	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 3 }, "it works")
 	before := len(p.logs.String())
 	proxy.down()
-	s.eventually(func() bool { return p.logs.has("Postgres does not answer; work continues when it does") }, "the outage is logged")
-	s.eventually(func() bool { status, _ := p.get("/readyz"); return status == http.StatusServiceUnavailable }, "it is not ready")
+	s.eventually(func() bool {
+		return p.logs.has("Postgres does not answer; work continues when it does")
+	}, "the outage is logged")
+	s.eventually(func() bool {
+		status, _ := p.get("/readyz")
+		return status == http.StatusServiceUnavailable
+	}, "it is not ready")
 	proxy.up()
 	s.eventually(func() bool { return p.logs.has("Postgres answers again") }, "its end is logged")
 	outage := p.logs.String()[before:]

@@ -35,12 +35,15 @@ func hostileDesk(t *testing.T) *desk {
 	set("set local session_replication_role = replica")
 	set("update pgdispatch.workspaces set name = $1", sneaky)
 	set("update pgdispatch.workflow_definitions set name = $1, workflow_type = $1, task_queue = $1", sneaky)
-	set(`update pgdispatch.workflow_execution_queue set idempotency_key = id || $1, traceparent = $1, params = jsonb_build_object($1::text, $1::text),
+	set(`update pgdispatch.workflow_execution_queue set idempotency_key = id
+		|| $1, traceparent = $1, params = jsonb_build_object($1::text, $1::text),
 		last_error = $1, claimed_by = case status when 'CLAIMED' then $1 end`, escapes+sneaky)
 	set("update pgdispatch.workflow_executions set run_id = $1, error = $1, watcher = $1", escapes+sneaky)
 	set("update pgdispatch.item_failures set error = $1, replica = $1", escapes+sneaky)
-	set("insert into pgdispatch.replicas (id, version, workers, expires_at) values ($1, $1, 1, now() + interval '1 hour')", escapes+sneaky)
-	set("insert into pgdispatch.admin_log (who, action, subject, details) values ($1, $2, $2, jsonb_build_object($2::text, $2::text))", sneaky, escapes+sneaky)
+	set("insert into pgdispatch.replicas (id, version, workers, expires_at) values ($1, $1, 1, now() + interval '1 hour')",
+		escapes+sneaky)
+	set("insert into pgdispatch.admin_log (who, action, subject, details) "+
+		"values ($1, $2, $2, jsonb_build_object($2::text, $2::text))", sneaky, escapes+sneaky)
 	require.NoError(t, tx.Commit(t.Context()))
 	return d
 }
@@ -51,9 +54,12 @@ func TestNoCommandShowsATerminalWhatItWouldObey(t *testing.T) {
 	d := hostileDesk(t)
 	failed := d.value("select id::text from pgdispatch.workflow_execution_queue where status = 'FAILED'")
 	for _, command := range []string{
-		"status", "items list", "items show " + failed, "dead list", "dead show " + failed, "workspaces list", "workspaces show " + d.workspace,
-		"executions show " + failed, "audit list", "doctor --temporal-address " + nowhere, "enqueue order --workspace " + d.workspace,
-		"enqueue " + sneaky + " --workspace " + d.workspace, "items show \x1b[2J", "workspaces show \u009b31m", "dead list --workspace \x1b]0;x\x07", "items list --state \x1b[2J",
+		"status", "items list", "items show " + failed, "dead list", "dead show " + failed, "workspaces list",
+		"workspaces show " + d.workspace,
+		"executions show " + failed, "audit list", "doctor --temporal-address " + nowhere, "enqueue order --workspace " +
+			d.workspace,
+		"enqueue " + sneaky + " --workspace " + d.workspace, "items show \x1b[2J", "workspaces show \u009b31m",
+		"dead list --workspace \x1b]0;x\x07", "items list --state \x1b[2J",
 	} {
 		for _, output := range []string{"table", "json"} {
 			out, errs, _ := d.tries(append(strings.Split(command, " "), "--output", output)...)
@@ -90,17 +96,22 @@ func TestALogLineStaysOneLineWhateverIsInIt(t *testing.T) {
 	}
 }
 
-// Postgres puts row values into an error's detail, hint or context. None of them get into an error's text, a log or last_error.
+// Postgres puts row values into an error's detail, hint or context. None of them get into an error's text, a log or
+// last_error.
 func TestWhatAnErrorOfPostgresSaysOfARowIsNotLogged(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for _, statement := range []string{
-		"insert into pgdispatch.workspaces (name, plan) values ('x', 'SECRET')",                                     // a foreign key: Key (plan)=(SECRET)
-		"insert into pgdispatch.workspaces (name, max_concurrent_workflows) values ('SECRET', -1)",                  // a check: the failing row
-		"insert into pgdispatch.workspaces (id, name) select id, 'SECRET' from pgdispatch.workspaces",               // a key
-		"insert into pgdispatch.workspaces (name) values (null) returning 'SECRET'",                                 // not null: the failing row
-		"do $$ begin raise exception 'broken' using detail = 'SECRET', hint = 'SECRET', column = 'SECRET'; end; $$", // a user-defined trigger
-		"do $$ begin execute 'select 1/0, ''SECRET'''; end; $$",                                                     // the context
+		// a foreign key: Key (plan)=(SECRET)
+		"insert into pgdispatch.workspaces (name, plan) values ('x', 'SECRET')",
+		// a check: the failing row
+		"insert into pgdispatch.workspaces (name, max_concurrent_workflows) values ('SECRET', -1)",
+		"insert into pgdispatch.workspaces (id, name) select id, 'SECRET' from pgdispatch.workspaces", // a key
+		// not null: the failing row
+		"insert into pgdispatch.workspaces (name) values (null) returning 'SECRET'",
+		// a user-defined trigger
+		"do $$ begin raise exception 'broken' using detail = 'SECRET', hint = 'SECRET', column = 'SECRET'; end; $$",
+		"do $$ begin execute 'select 1/0, ''SECRET'''; end; $$", // the context
 	} {
 		_, err := d.db.Exec(t.Context(), statement)
 		require.Error(t, err)

@@ -14,15 +14,18 @@ func TestAnItemThatTemporalMayHaveForgottenIsParkedForAPerson(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	executions := s.enqueue("PRO", "Echo", 3)
-	s.exec("update pgdispatch.workflow_execution_queue set outcome_unknown = true, lease_token = nextval('pgdispatch.lease_tokens')")
+	s.exec("update pgdispatch.workflow_execution_queue " +
+		"set outcome_unknown = true, lease_token = nextval('pgdispatch.lease_tokens')")
 	ran, forgotten, young := executions[0], executions[1], executions[2]
-	s.exec(`insert into pgdispatch.workflow_executions (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id)
+	s.exec(`insert into pgdispatch.workflow_executions (id, queue_item_id, workspace_id, workflow_definition_id,
+		workflow_definition_version_id)
 		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, v.id
 		from pgdispatch.workflow_execution_queue q
 		join pgdispatch.workflow_definition_versions v using (workflow_definition_id)`)
 	s.exec(`update pgdispatch.workflow_executions set first_sent_at = clock_timestamp() - interval '1 hour'`)
 	// The namespace's retention is a day.
-	s.exec(`update pgdispatch.workflow_executions set first_sent_at = clock_timestamp() - interval '25 hours' where id = any ($1)`, []string{ran, forgotten})
+	s.exec(`update pgdispatch.workflow_executions set first_sent_at = clock_timestamp() - interval '25 hours'
+		where id = any ($1)`, []string{ran, forgotten})
 	_, err := s.client.ExecuteWorkflow(context.Background(), client.StartWorkflowOptions{
 		ID: "execution-" + ran, TaskQueue: s.queue, Memo: map[string]any{"pgdispatch_execution_id": ran},
 	}, "Echo", input{})
@@ -30,7 +33,8 @@ func TestAnItemThatTemporalMayHaveForgottenIsParkedForAPerson(t *testing.T) {
 
 	s.replica().ready()
 	s.eventually(func() bool { return s.statusOf(forgotten) == "FAILED" }, "nobody knows whether it ran")
-	require.Contains(t, one[string](s, "select last_error from pgdispatch.dead_letters where execution_id = $1", forgotten),
+	require.Contains(t,
+		one[string](s, "select last_error from pgdispatch.dead_letters where execution_id = $1", forgotten),
 		"the namespace's retention is 24h0m0s): replay the item if its workflow did not run")
 	s.eventually(func() bool { return s.statusOf(ran) == "COMPLETED" }, "Temporal still has it")
 	s.eventually(func() bool { return s.statusOf(young) == "COMPLETED" }, "it is started again")
@@ -44,7 +48,8 @@ func TestANamespaceThatIsNotThereFailsNothingAndSaysSo(t *testing.T) {
 	p := s.replica("TEMPORAL_NAMESPACE=nowhere").ready()
 	s.eventually(func() bool { return strings.Count(p.logs.String(), "Released queue item") > 2 }, "it is probed")
 	s.eventually(func() bool {
-		return strings.Contains(p.logs.String(), `"outcome":"blocked","error":"start workflow: Namespace nowhere is not found."`)
+		return strings.Contains(p.logs.String(),
+			`"outcome":"blocked","error":"start workflow: Namespace nowhere is not found."`)
 	}, "the log says why")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, p.exit())

@@ -99,7 +99,8 @@ func TestItemsListFiltersAndGoesPageByPage(t *testing.T) {
 	d.types("enqueue", "order", "--workspace", "bank")
 	ids := func(args ...string) []int64 {
 		var items []operate.QueueItem
-		require.NoError(t, json.Unmarshal([]byte(d.types(append([]string{"items", "list", "-o", "json"}, args...)...)), &items))
+		require.NoError(t,
+			json.Unmarshal([]byte(d.types(append([]string{"items", "list", "-o", "json"}, args...)...)), &items))
 		found := []int64{}
 		for _, item := range items {
 			found = append(found, item.ID)
@@ -141,9 +142,11 @@ func TestItemsShowTellsAnItemsStory(t *testing.T) {
 
 	shown := d.types("items", "show", execution)
 	for _, line := range []string{
-		`item +1`, `state +FAILED`, `workflow +execution-` + execution, `run +run-1`, `workspace +shop \(` + d.workspace + `\)`,
+		`item +1`, `state +FAILED`, `workflow +execution-` + execution, `run +run-1`, `workspace +shop \(` + d.workspace +
+			`\)`,
 		`definition +order \(\S+\)`, `priority +0`, `idempotency key +invoice-17`, `params +\{"order": 17\}`,
-		`attempts +2, of which 1 failed; at most 3 failures`, `error +too slow`, `\S+Z  inserted`, `\S+Z  replayed by ann as item 2`,
+		`attempts +2, of which 1 failed; at most 3 failures`, `error +too slow`, `\S+Z  inserted`,
+		`\S+Z  replayed by ann as item 2`,
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
 	}
@@ -159,7 +162,8 @@ func TestShowSaysWhatAWorkflowReturned(t *testing.T) {
 		id := d.enqueues()
 		item := d.claims()[0]
 		d.settles(claim.Dispatched, claim.Settlement{ID: item.ID, Token: item.Token, RunID: "run"})
-		_, err := (&complete.Postgres{DB: d.db}).Finish(t.Context(), item.ExecutionID, "COMPLETED", returned.note, returned.result)
+		_, err := (&complete.Postgres{DB: d.db}).Finish(t.Context(), item.ExecutionID, "COMPLETED", returned.note,
+			returned.result)
 		require.NoError(t, err)
 		require.Regexp(t, `(?m)^result +`+returned.shown+`$`, d.types("items", "show", id))
 		require.Regexp(t, `(?m)^result +`+returned.shown+`$`, d.types("executions", "show", id))
@@ -182,7 +186,9 @@ func TestItemsCancelWithdrawsWhatWaits(t *testing.T) {
 	out, err := d.answers("n\n", "items", "cancel", "--workspace", "shop")
 	require.EqualError(t, err, "nothing was changed: answer y, or repeat the command with --yes")
 	require.Equal(t, "cancel 2 items? [y/N] ", out)
-	require.Equal(t, "2", d.value("select count(*)::text from pgdispatch.workflow_execution_queue where status = 'PENDING'"), "nothing was done yet")
+	require.Equal(t, "2",
+		d.value("select count(*)::text from pgdispatch.workflow_execution_queue where status = 'PENDING'"),
+		"nothing was done yet")
 	require.Equal(t, "cancelled 2 of 2 items\n", d.types("items", "cancel", "--all", "--yes"))
 	require.Equal(t, "nothing to cancel: no item matches\n", d.types("items", "cancel", "--all"))
 	require.Equal(t, []string{"inserted", "CANCELLED"}, d.story("4"))
@@ -194,11 +200,13 @@ func TestItemsCancelSaysHowToEndWhatRunsAlready(t *testing.T) {
 	d.enqueues()
 	item := d.claims()[0]
 	_, errs, _ := d.tries("items", "cancel", "1")
-	require.Contains(t, errs, "item 1 is CLAIMED, only PENDING items can be cancelled; use `pgdispatch executions cancel 1`")
+	require.Contains(t, errs,
+		"item 1 is CLAIMED, only PENDING items can be cancelled; use `pgdispatch executions cancel 1`")
 	d.settles(claim.Release, claim.Settlement{ID: 1, Token: item.Token, Unknown: true})
 	_, errs, _ = d.tries("items", "cancel", "1")
 	require.Contains(t, errs, "Temporal has not answered a start")
-	require.Equal(t, "cancelled 0 of 1 item\nskipped 1: claimed or ended in the meantime, or a start is unanswered\n", d.types("items", "cancel", "--all", "--yes"))
+	require.Equal(t, "cancelled 0 of 1 item\nskipped 1: claimed or ended in the meantime, or a start is unanswered\n",
+		d.types("items", "cancel", "--all", "--yes"))
 }
 
 func TestItemsRetryRunsAtOnceWhatWaits(t *testing.T) {
@@ -209,13 +217,16 @@ func TestItemsRetryRunsAtOnceWhatWaits(t *testing.T) {
 	d.settles(claim.Retry, claim.Settlement{ID: 1, Token: item.Token, Error: "oven cold", Delay: time.Hour})
 	d.enqueues("--run-at", "1h")
 	require.Empty(t, d.claims())
-	require.Equal(t, "would retry 1 item\n", d.types("items", "retry", "--all", "--dry-run"), "one that is for later has not failed")
+	require.Equal(t, "would retry 1 item\n", d.types("items", "retry", "--all", "--dry-run"),
+		"one that is for later has not failed")
 	require.Equal(t, "retried 1 of 1 item\n", d.types("items", "retry", "--error", "oven", "--yes"))
 	require.Len(t, d.claims(), 1)
 	require.Equal(t, "retried 1 of 1 item\n", d.types("items", "retry", "2"))
 	require.Len(t, d.claims(), 1)
 	_, errs, _ := d.tries("items", "retry", "2")
-	require.Equal(t, "pgdispatch: item 2 is CLAIMED: only PENDING or FAILED items can be retried; enqueue a new item to run it again\n", errs)
+	require.Equal(t,
+		"pgdispatch: item 2 is CLAIMED: only PENDING or FAILED items can be retried; enqueue a new item to run it again\n",
+		errs)
 }
 
 func TestItemsRetryOfAFailedOneReplaysIt(t *testing.T) {
@@ -224,7 +235,8 @@ func TestItemsRetryOfAFailedOneReplaysIt(t *testing.T) {
 	d.dead(d.workspace, 1, "card refused")
 	require.Equal(t, "would retry 1 item\n", d.types("items", "retry", "1", "--dry-run"))
 	require.Equal(t, "no changes match\n", d.types("audit", "list"))
-	require.Regexp(t, `^1 failed and was replayed as item 2, workflow execution-\S{36}\nretried 1 of 1 item\n$`, d.types("items", "retry", "1", "--by", "ann"))
+	require.Regexp(t, `^1 failed and was replayed as item 2, workflow execution-\S{36}\nretried 1 of 1 item\n$`,
+		d.types("items", "retry", "1", "--by", "ann"))
 	require.Equal(t, "ann", d.value("select marked_by from pgdispatch.dead_letter_marks"))
 }
 
@@ -235,16 +247,21 @@ func TestItemsRefuseBadInputByName(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"list", "--state", "dead"}, `--state is "dead": it must be one or more of pending, claimed, dispatched, completed, failed, cancelled`},
+		{[]string{"list", "--state", "dead"},
+			`--state is "dead": it must be one or more of pending, claimed, dispatched, completed, failed, cancelled`},
 		{[]string{"list", "--limit", "0"}, "--limit is 0: it must be a whole number from 1 to 10000"},
 		{[]string{"list", "--before", "-1"}, "--before is -1: it must be an ID"},
 		{[]string{"list", "--before", "x"}, `invalid argument "x" for "--before"`},
 		{[]string{"list", "--output", "xml"}, `--output is "xml": it must be table or json`},
-		{[]string{"list", "--workspace", "shoop"}, `--workspace is "shoop": no workspace has this name or ID; see ` + "`pgdispatch workspaces list`"},
+		{[]string{"list", "--workspace", "shoop"}, `--workspace is "shoop": no workspace has this name or ID; see ` +
+			"`pgdispatch workspaces list`"},
 		{[]string{"list", "--since", "1h", "--until", "2h"}, "--since 1h is later than --until 2h"},
-		{[]string{"show", "17"}, "17 is not an item: it was never committed, or retention deleted it; see `pgdispatch items list`"},
-		{[]string{"show", "00000000-0000-4000-8000-00000000000"}, "is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...)"},
-		{[]string{"cancel"}, "nothing selected to cancel: give REFs, filters (--workspace, --definition, --error, --since, --until), or --all"},
+		{[]string{"show", "17"},
+			"17 is not an item: it was never committed, or retention deleted it; see `pgdispatch items list`"},
+		{[]string{"show", "00000000-0000-4000-8000-00000000000"},
+			"is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...)"},
+		{[]string{"cancel"},
+			"nothing selected to cancel: give REFs, filters (--workspace, --definition, --error, --since, --until), or --all"},
 		{[]string{"retry", "1", "--all"}, "give either REFs or filters, not both"},
 		{[]string{"cancel", "--all", "--by", ""}, `--by is "": it must have 1 to 200 characters and no control characters`},
 		{[]string{"cancel", "--all", "--by", "a\nb"}, `--by is "a\nb"`},
@@ -260,7 +277,9 @@ func TestItemsOutputMovesNobodysCursor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.dead(d.workspace, 1, "x")
-	d.exec("set session_replication_role = replica; update pgdispatch.workflow_execution_queue set last_error = $$a\nb$$ || chr(27) || '[2J' || chr(8238), params = jsonb_build_object(chr(155), chr(8238))")
+	d.exec(
+		"set session_replication_role = replica; update pgdispatch.workflow_execution_queue set last_error = $$a\nb$$ " +
+			"|| chr(27) || '[2J' || chr(8238), params = jsonb_build_object(chr(155), chr(8238))")
 	d.exec("update pgdispatch.item_failures set error = chr(27) || '[2J'")
 	for _, command := range [][]string{{"list"}, {"show", "1"}} {
 		out := d.types(append([]string{"items"}, command...)...)
@@ -276,14 +295,17 @@ func TestExecutionsShowSaysWhatTheDatabaseAndTemporalKnow(t *testing.T) {
 	s := newStack(t)
 	d := &desk{t: t, url: s.url, db: s.db}
 	execution := s.enqueue("PRO", "Hold", 1)[0]
-	ask := []string{"executions", "show", execution, "--ask-temporal", "--temporal-address", s.temporal, "--temporal-namespace", "default"}
+	ask := []string{"executions", "show", execution, "--ask-temporal", "--temporal-address", s.temporal,
+		"--temporal-namespace", "default"}
 	require.Regexp(t, `(?m)^in Temporal +not found: never started, or deleted by retention$`, d.types(ask...))
 	s.replica().ready()
 	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it starts")
 	shown := d.types(ask...)
 	for _, line := range []string{
-		`execution +` + execution, `workflow +execution-` + execution, `run +\S{36}`, `status +RUNNING`, `in Temporal +RUNNING`, `item +1, DISPATCHED`,
-		`workspace +PRO \(\S+\)`, `definition +Hold \(\S+\), version 1`, `watched by +\S+_\S+`, `created +\S+Z`, `started +\S+Z`,
+		`execution +` + execution, `workflow +execution-` + execution, `run +\S{36}`, `status +RUNNING`,
+		`in Temporal +RUNNING`, `item +1, DISPATCHED`,
+		`workspace +PRO \(\S+\)`, `definition +Hold \(\S+\), version 1`, `watched by +\S+_\S+`, `created +\S+Z`,
+		`started +\S+Z`,
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
 	}

@@ -52,22 +52,26 @@ func TestFourReplicasOfFiftyWorkersNeverLeaseATwentyFirst(t *testing.T) {
 	for range 4 {
 		s.replica("PGDISPATCH_WORKERS=50")
 	}
-	s.eventually(func() bool { return s.count("status in ('DISPATCHED', 'COMPLETED')") == len(executions) }, "all are handed over")
+	s.eventually(func() bool {
+		return s.count("status in ('DISPATCHED', 'COMPLETED')") == len(executions)
+	}, "all are handed over")
 	require.Equal(t, 20, one[int](s, "select n::int from audit.greatest_leased"), "at some commit, and never more")
 	s.requireOneRunEach(executions)
 	require.Zero(t, s.count("failure_count > 0"))
 }
 
-// requireLimits replays every change in commit order, and asks Temporal when workflows ran. It returns the largest number of
-// items that were ever leased at once.
+// requireLimits replays every change in commit order, and asks Temporal when workflows ran. It returns the largest
+// number of items that were ever leased at once.
 func (s *stack) requireLimits(maxClaims int) int {
 	s.t.Helper()
 	greatest := one[int](s, "select n::int from audit.greatest_leased")
 	require.LessOrEqual(s.t, greatest, maxClaims, "leased at once")
 	running := s.greatestRunning()
 	for plan, limit := range map[string]int{"FREE": 1, "PRO": 5, "ENTERPRISE": 20} {
-		held := one[int](s, "select coalesce(max(n), 0)::int from audit.greatest_held where workspace_id = $1", s.workspace[plan])
-		s.t.Logf("%s: limit %d, greatest number of slots held %d, of workflows running in Temporal %d", plan, limit, held, running[s.workspace[plan]])
+		held := one[int](s, "select coalesce(max(n), 0)::int from audit.greatest_held where workspace_id = $1",
+			s.workspace[plan])
+		s.t.Logf("%s: limit %d, greatest number of slots held %d, of workflows running in Temporal %d", plan, limit, held,
+			running[s.workspace[plan]])
 		require.LessOrEqual(s.t, held, limit, "slots held by %s", plan)
 		require.LessOrEqual(s.t, running[s.workspace[plan]], limit, "workflows of %s running in Temporal", plan)
 	}
@@ -75,7 +79,8 @@ func (s *stack) requireLimits(maxClaims int) int {
 	return greatest
 }
 
-// greatestRunning returns, for each workspace, how many of its workflows ever ran at once by Temporal's own times. All must have ended.
+// greatestRunning returns, for each workspace, how many of its workflows ever ran at once by Temporal's own times. All
+// must have ended.
 func (s *stack) greatestRunning() map[string]int {
 	s.t.Helper()
 	type event struct {
@@ -117,9 +122,11 @@ func TestAReplicaKilledUnderLoadLosesNothingAndStartsNothingTwice(t *testing.T) 
 	}
 	executions := s.enqueueLoad("Echo")
 
-	// Kill one that holds leases, three times over, each time with another one in its place. An item that all three had held
-	// would rightly be FAILED as one that kills its holders, so the next kill waits until none is left that two have held.
-	const holder = `select case when count(*) filter (where lost_lease_count > 1 and status in ('PENDING', 'CLAIMED')) > 0 then ''
+	// Kill one that holds leases, three times over, each time with another one in its place. An item that all three had
+	// held would rightly be FAILED as one that kills its holders, so the next kill waits until none is left that two have
+	// held.
+	const holder = `select case when count(*) filter (where lost_lease_count > 1 and status in ('PENDING', 'CLAIMED')) > 0
+		then ''
 			else coalesce(min(split_part(claimed_by, '_', -2)) filter (where status = 'CLAIMED'), '') end
 		from pgdispatch.workflow_execution_queue`
 	for range 3 {
@@ -183,13 +190,15 @@ func TestARollingRestartUnderLoadCountsNoAttempt(t *testing.T) {
 	require.Equal(t, 1, one[int](s, "select max(attempt_count) from pgdispatch.workflow_execution_queue"))
 }
 
-// BenchmarkInsertToStart measures, on an otherwise idle system, from before the INSERT is sent to when the row says that
-// Temporal has the workflow, by the database's clock, and until Temporal itself says it was started.
+// BenchmarkInsertToStart measures, on an otherwise idle system, from before the INSERT is sent to when the row says
+// that Temporal has the workflow, by the database's clock, and until Temporal itself says it was started.
 func BenchmarkInsertToStart(b *testing.B) {
 	s := newStack(b)
 	s.exec("drop trigger audit on pgdispatch.workflow_execution_queue")
 	s.replica("PGDISPATCH_LOG_LEVEL=warn")
-	s.eventually(func() bool { return one[int](s, "select count(*)::int from pgdispatch.replicas") == 1 }, "replica starts")
+	s.eventually(func() bool {
+		return one[int](s, "select count(*)::int from pgdispatch.replicas") == 1
+	}, "replica starts")
 	s.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
 	s.enqueue("ENTERPRISE", "Echo", 20)
 	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 20 }, "it is warm")
@@ -198,7 +207,9 @@ func BenchmarkInsertToStart(b *testing.B) {
 	for b.Loop() {
 		execution := s.enqueue("ENTERPRISE", "Echo", 1)[0]
 		s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "it completes")
-		took = append(took, one[time.Duration](s, "select dispatched_at - created_at from pgdispatch.workflow_execution_queue where execution_id = $1", execution))
+		took = append(took,
+			one[time.Duration](s,
+				"select dispatched_at - created_at from pgdispatch.workflow_execution_queue where execution_id = $1", execution))
 		<-time.After(rand.N(20 * time.Millisecond)) // not in step with anything
 	}
 	slices.Sort(took)

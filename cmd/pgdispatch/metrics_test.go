@@ -71,7 +71,8 @@ func sample(families map[string]*dto.MetricFamily, name, value string) float64 {
 	return -1
 }
 
-// requireLint checks what `promtool check metrics` checks. Two names predate the convention that counters end in _total.
+// requireLint checks what `promtool check metrics` checks. Two names predate the convention that counters end in
+// _total.
 func requireLint(t *testing.T, scraped map[string]*dto.MetricFamily) {
 	t.Helper()
 	problems, err := promlint.NewWithMetricFamilies(slices.Collect(maps.Values(scraped))).Lint()
@@ -80,7 +81,8 @@ func requireLint(t *testing.T, scraped map[string]*dto.MetricFamily) {
 	for _, problem := range problems {
 		found[problem.Metric] = true
 	}
-	require.Equal(t, map[string]bool{"claim_lock_acquisition_failures": true, "queue_stale_recovery_count": true}, found, "%v", problems)
+	require.Equal(t, map[string]bool{"claim_lock_acquisition_failures": true, "queue_stale_recovery_count": true}, found,
+		"%v", problems)
 }
 
 func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
@@ -162,7 +164,8 @@ func requireCatalogue(t *testing.T, got map[string]*dto.MetricFamily) {
 		for _, one := range got[m.Name].Metric {
 			for _, label := range one.Label {
 				require.Equal(t, m.Label, label.GetName(), m.Name)
-				require.True(t, m.Values == nil || slices.Contains(m.Values, label.GetValue()), "%s has the value %s", m.Name, label.GetValue())
+				require.True(t, m.Values == nil || slices.Contains(m.Values, label.GetValue()), "%s has the value %s", m.Name,
+					label.GetValue())
 			}
 		}
 	}

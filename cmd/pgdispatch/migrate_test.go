@@ -15,7 +15,8 @@ func TestMigrateSaysWhatItHasApplied(t *testing.T) {
 	t.Parallel()
 	d := &desk{t: t, url: sqltest.EmptyURL(t)}
 	require.Regexp(t, "^"+eachMigration("up")+`applied \d\d functions\napplied triggers\n$`, d.types("migrate", "up"))
-	require.Equal(t, fmt.Sprintf("nothing to do: the schema is at version %d\n", migrate.Newest()), d.types("migrate", "up"))
+	require.Equal(t, fmt.Sprintf("nothing to do: the schema is at version %d\n", migrate.Newest()),
+		d.types("migrate", "up"))
 	require.Equal(t, eachMigration("applied"), d.types("migrate", "status"))
 	require.Contains(t, d.types("migrate", "down", "--to", "0", "--yes"), "down 001_baseline.sql\n")
 	out, errs, code := d.tries("migrate", "status")
@@ -71,6 +72,8 @@ func TestMigrateUpRefusesANewerSchema(t *testing.T) {
 	d := newDesk(t)
 	d.exec("update pgdispatch.migrations set version = $1", migrate.Newest()+1)
 	_, errs, code := d.tries("migrate", "up")
-	require.Contains(t, errs, fmt.Sprintf("the schema is at version %d and this pgdispatch supports up to %d: migrate it with the newer pgdispatch", migrate.Newest()+1, migrate.Newest()))
+	require.Contains(t, errs,
+		fmt.Sprintf("the schema is at version %d and this pgdispatch supports up to %d: migrate it with the newer pgdispatch",
+			migrate.Newest()+1, migrate.Newest()))
 	require.Equal(t, 1, code)
 }

@@ -13,7 +13,8 @@ func TestAChangeOfSettingsIsPrinted(t *testing.T) {
 	require.Contains(t, d.types("settings", "set", "max-claims", "7"), "max-claims was 100 and is 7\n\nmax-claims 7\n")
 	require.Contains(t, d.types("settings", "set", "max-claims", "7"),
 		"it is like that already: nothing was changed\n\nmax-claims 7\n")
-	require.JSONEq(t, `{"max_claims": 7, "paused": true, "retention": "off", "dead_letter_retention": "off", "result_bytes": 4096,
+	require.JSONEq(t,
+		`{"max_claims": 7, "paused": true, "retention": "off", "dead_letter_retention": "off", "result_bytes": 4096,
 		"changed": {"paused": [false, true]}}`, d.types("settings", "set", "paused", "true", "-o", "json"))
 	_, errs, _ := d.tries("settings", "set", "max-claim", "7")
 	require.Contains(t, errs, `retention or result-bytes; did you mean "max-claims"?`)

@@ -44,7 +44,9 @@ func TestAMissingNamespaceHoldsUpItsOwnItemsOnlyUntilItIsRegistered(t *testing.T
 	p := s.replica(anyPort).ready()
 	here := append(s.enqueue("PRO", "Echo", 10), s.enqueue("ENTERPRISE", "Echo", 10)...)
 
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 20 }, "those of the other namespace complete, in the same workspace too")
+	s.eventually(func() bool {
+		return s.count("status = 'COMPLETED'") == 20
+	}, "those of the other namespace complete, in the same workspace too")
 	s.eventually(func() bool {
 		return s.count("status = 'PENDING' and not outcome_unknown and attempt_count = 0 and failure_count = 0") == 10
 	}, "nothing is counted against them, but that one may be in hand, to ask again")
@@ -56,13 +58,17 @@ func TestAMissingNamespaceHoldsUpItsOwnItemsOnlyUntilItIsRegistered(t *testing.T
 	require.InDelta(t, 1, sample(p.scrape(), "pgdispatch_namespaces_paused", ""), 0)
 
 	there := s.register(missing)
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 30 }, "they run by themselves, and their ends are seen")
+	s.eventually(func() bool {
+		return s.count("status = 'COMPLETED'") == 30
+	}, "they run by themselves, and their ends are seen")
 	s.requireOneRunEach(here)
 	for _, execution := range elsewhere {
-		require.Equal(t, missing, one[string](s, "select namespace from pgdispatch.workflow_executions where id = $1", execution))
-		_, err := there.WorkflowService().DescribeWorkflowExecution(t.Context(), &workflowservice.DescribeWorkflowExecutionRequest{
-			Namespace: missing, Execution: &commonpb.WorkflowExecution{WorkflowId: "execution-" + execution},
-		})
+		require.Equal(t, missing,
+			one[string](s, "select namespace from pgdispatch.workflow_executions where id = $1", execution))
+		_, err := there.WorkflowService().DescribeWorkflowExecution(t.Context(),
+			&workflowservice.DescribeWorkflowExecutionRequest{
+				Namespace: missing, Execution: &commonpb.WorkflowExecution{WorkflowId: "execution-" + execution},
+			})
 		require.NoError(t, err)
 	}
 	require.InDelta(t, 0, sample(p.scrape(), "pgdispatch_namespaces_paused", ""), 0)
@@ -80,5 +86,7 @@ func TestEndsInEveryNamespaceAreFoundWithoutLongPolls(t *testing.T) {
 	s.enqueue("PRO", "Echo", 2)
 	s.replica("PGDISPATCH_MAX_WATCHES=0").ready()
 	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 5 }, "all ends are found")
-	s.eventually(func() bool { return one[int](s, "select count(*) from pgdispatch.close_lists") == 2 }, "of either namespace it is known how far it was listed")
+	s.eventually(func() bool {
+		return one[int](s, "select count(*) from pgdispatch.close_lists") == 2
+	}, "of either namespace it is known how far it was listed")
 }

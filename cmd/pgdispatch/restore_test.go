@@ -48,20 +48,26 @@ func TestARestoredDatabaseStartsNothingASecondTime(t *testing.T) {
 	second := s.replica().ready()
 	lost := s.enqueue("ENTERPRISE", "Echo", 2)
 	s.signal(held...)
-	s.eventually(func() bool { return s.count("status in ('PENDING', 'CLAIMED', 'DISPATCHED')") == 0 }, "all end after the backup")
+	s.eventually(func() bool {
+		return s.count("status in ('PENDING', 'CLAIMED', 'DISPATCHED')") == 0
+	}, "all end after the backup")
 	stop(second)
 
 	s.url, s.db = backup, sqltest.Pool(t, backup)
 	s.exec("delete from pgdispatch.epoch")
 	require.Equal(t, 10, s.count("status = 'PENDING'"))
 	third := s.replica().ready()
-	s.eventually(func() bool { return s.count("status in ('PENDING', 'CLAIMED', 'DISPATCHED')") == 0 }, "all are over, as they were before")
+	s.eventually(func() bool {
+		return s.count("status in ('PENDING', 'CLAIMED', 'DISPATCHED')") == 0
+	}, "all are over, as they were before")
 	require.Equal(t, 1, s.count("status = 'FAILED'"), "that which continued as new")
 	require.Equal(t, 12, s.count("status = 'COMPLETED'"))
 	require.Equal(t, "COMPLETED", s.statusOf(cancelled[0]), "that it had been cancelled is forgotten")
 	stop(third)
 	s.requireOneRunEach(append(append(held, waiting[:8]...), cancelled...))
-	require.Zero(t, one[int](s, "select count(*)::int from pgdispatch.workflow_execution_queue where execution_id = any ($1::uuid[])", lost))
+	require.Zero(t,
+		one[int](s, "select count(*)::int from pgdispatch.workflow_execution_queue where execution_id = any ($1::uuid[])",
+			lost))
 	s.requireOneRunEach(lost) // which nobody knows of
 	s.eventually(func() bool {
 		runs, answered := s.listed(" and WorkflowId = 'execution-" + waiting[8] + "'")

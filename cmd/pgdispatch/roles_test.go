@@ -23,7 +23,8 @@ func TestEachRoleDoesItsPartOfTheWhole(t *testing.T) {
 	owner, reader, enqueuer := as("owner"), as("reader"), as("enqueuer")
 	require.Contains(t, owner.types("migrate", "up"), "nothing to do")
 	owner.exec("select pgdispatch.isolate_workspaces(true)")
-	definition := one[string](s, "select id::text from pgdispatch.workflow_definitions where workspace_id = $1 and name = 'Echo'", s.workspace["FREE"])
+	definition := one[string](s,
+		"select id::text from pgdispatch.workflow_definitions where workspace_id = $1 and name = 'Echo'", s.workspace["FREE"])
 
 	replicas := *s
 	replicas.url = as("dispatcher").url
@@ -35,7 +36,8 @@ func TestEachRoleDoesItsPartOfTheWhole(t *testing.T) {
 	executions := []string{}
 	for range 3 {
 		var execution string
-		require.NoError(t, tx.QueryRow(t.Context(), `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
+		require.NoError(t, tx.QueryRow(t.Context(), `insert into pgdispatch.workflow_execution_queue (workspace_id,
+			workflow_definition_id)
 			values ($1, $2) returning execution_id::text`, s.workspace["FREE"], definition).Scan(&execution))
 		executions = append(executions, execution)
 	}
@@ -50,20 +52,24 @@ func TestEachRoleDoesItsPartOfTheWhole(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, errs, "pgdispatch_operator to change")
 	require.Contains(t, owner.types("settings", "set", "paused", "true"), "paused true")
-	s.eventually(func() bool { return first.logs.has("Paused by the settings; claiming no items") }, "the replica hears of it")
+	s.eventually(func() bool {
+		return first.logs.has("Paused by the settings; claiming no items")
+	}, "the replica hears of it")
 	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, first.exit())
 	require.NotContains(t, first.logs.String(), "permission denied")
 }
 
-// Every command that changes something, but for `migrate`; and each is in the log of changes under the operator's own login.
+// Every command that changes something, but for `migrate`; and each is in the log of changes under the operator's own
+// login.
 func TestAnOperatorDoesWhatTheCommandsChange(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.dead(d.workspace, 3, "broken")
 	failed := []string{}
 	for n := range 3 {
-		failed = append(failed, d.value("select id::text from pgdispatch.workflow_execution_queue order by id offset $1 limit 1", n))
+		failed = append(failed,
+			d.value("select id::text from pgdispatch.workflow_execution_queue order by id offset $1 limit 1", n))
 	}
 	operator := &desk{t: t, url: sqltest.Login(t, d.url, "in role pgdispatch_operator")}
 	operator.db = sqltest.Pool(t, operator.url)
@@ -71,11 +77,14 @@ func TestAnOperatorDoesWhatTheCommandsChange(t *testing.T) {
 	runs := d.enqueues()
 	d.exec("update pgdispatch.settings set max_claims = 100")
 	started := d.claims()[0]
-	d.settles(claim.Dispatched, claim.Settlement{Verb: claim.Dispatched, ID: started.ID, Token: started.Token, RunID: "run"})
+	d.settles(claim.Dispatched,
+		claim.Settlement{Verb: claim.Dispatched, ID: started.ID, Token: started.Token, RunID: "run"})
 	waits, later := operator.enqueues("--idempotency-key", "once"), operator.enqueues("--run-at", "1h")
 	for _, command := range [][]string{
-		{"settings", "set", "max-claims", "50"}, {"settings", "set", "retention", "30d"}, {"settings", "set", "result-bytes", "100"},
-		{"workspaces", "set-plan", "shop", "PRO"}, {"workspaces", "set-limit", "shop", "7"}, {"workspaces", "set-rate", "shop", "2"},
+		{"settings", "set", "max-claims", "50"}, {"settings", "set", "retention", "30d"},
+		{"settings", "set", "result-bytes", "100"},
+		{"workspaces", "set-plan", "shop", "PRO"}, {"workspaces", "set-limit", "shop", "7"},
+		{"workspaces", "set-rate", "shop", "2"},
 		{"workspaces", "pause", "shop"}, {"workspaces", "resume", "shop"},
 		{"items", "retry", later, "--yes"}, {"items", "cancel", waits, "--yes"},
 		{"dead", "replay", failed[0], "--yes"}, {"dead", "discard", failed[1], "--yes"}, {"dead", "replay", "--all", "--yes"},
@@ -83,7 +92,8 @@ func TestAnOperatorDoesWhatTheCommandsChange(t *testing.T) {
 	} {
 		operator.types(command...)
 	}
-	require.Equal(t, "CANCELLED", d.value("select status from pgdispatch.workflow_execution_queue where id = $1::bigint", waits))
+	require.Equal(t, "CANCELLED",
+		d.value("select status from pgdispatch.workflow_execution_queue where id = $1::bigint", waits))
 	require.Equal(t, "TERMINATE", d.value("select how from pgdispatch.stop_requests"))
 	require.Equal(t, "0", d.value("select count(*)::text from pgdispatch.dead_letters"))
 	for _, command := range []string{"status", "doctor"} {
@@ -100,9 +110,11 @@ func TestAnOperatorDoesWhatTheCommandsChange(t *testing.T) {
 			actions = append(actions, entry.Action)
 		}
 	}
-	require.Equal(t, []string{"executions terminate", "executions cancel", "dead replay", "dead discard", "dead replay", "items cancel", "items retry",
-		"workspaces resume", "workspaces pause", "workspaces set-rate", "workspaces set-limit", "workspaces set-plan",
-		"settings set", "settings set", "settings set", "enqueue", "enqueue"}, actions, fmt.Sprint(log))
+	require.Equal(t,
+		[]string{"executions terminate", "executions cancel", "dead replay", "dead discard", "dead replay", "items cancel",
+			"items retry",
+			"workspaces resume", "workspaces pause", "workspaces set-rate", "workspaces set-limit", "workspaces set-plan",
+			"settings set", "settings set", "settings set", "enqueue", "enqueue"}, actions, fmt.Sprint(log))
 	_, errs, code := operator.tries("migrate", "down", "--to", "0", "--yes")
 	require.NotZero(t, code)
 	require.Contains(t, errs, "42501")

@@ -96,8 +96,10 @@ func TestSIGHUPReloadsWhatItCanAndNamesTheRest(t *testing.T) {
 
 	const rotated = "another0123456789"
 	reload("workers: 20\nlease: 1m\nlog_level: debug\n", rotated)
-	logs(`"msg":"Cannot reload these settings: each needs a restart","replica":"` + replicaOf(p) + `","settings":["workers","lease"]`)
-	logs(`"msg":"Reloaded the configuration","replica":"` + replicaOf(p) + `","changed":["admin-token","log-level: INFO to DEBUG"]`)
+	logs(`"msg":"Cannot reload these settings: each needs a restart","replica":"` + replicaOf(p) +
+		`","settings":["workers","lease"]`)
+	logs(`"msg":"Reloaded the configuration","replica":"` + replicaOf(p) +
+		`","changed":["admin-token","log-level: INFO to DEBUG"]`)
 	require.Equal(t, http.StatusOK, code(rotated))
 	require.Equal(t, http.StatusUnauthorized, code(adminToken))
 	require.NotContains(t, p.logs.String(), rotated)
@@ -122,7 +124,8 @@ func TestSIGHUPNoticesCertificatesEvenBeforePostgresAnswers(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // which never answers
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
-	s := &stack{t: t, url: "postgres://app@" + listener.Addr().String() + "/shop?sslmode=verify-ca&sslrootcert=" + a.path("ca.pem"), temporal: nowhere}
+	s := &stack{t: t, url: "postgres://app@" + listener.Addr().String() + "/shop?sslmode=verify-ca&sslrootcert=" +
+		a.path("ca.pem"), temporal: nowhere}
 	p := s.replica()
 	await(t, 20*time.Second, func() bool { return p.logs.has("Starting") }, "it starts")
 	text, err := os.ReadFile(filepath.Join(other.dir, "ca.pem"))

@@ -8,8 +8,8 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 )
 
-// requireSlotsMatchTemporal checks that no slot has leaked or was granted twice: each workspace uses as many slots as it has workflows
-// open in Temporal.
+// requireSlotsMatchTemporal checks that no slot has leaked or was granted twice: each workspace uses as many slots as
+// it has workflows open in Temporal.
 func (s *stack) requireSlotsMatchTemporal() {
 	s.t.Helper()
 	s.eventually(func() bool {
@@ -34,7 +34,8 @@ func (s *stack) requireSlotsMatchTemporal() {
 // workspaceOf is the one whose item a run is of.
 func (s *stack) workspaceOf(run *workflowpb.WorkflowExecutionInfo) string {
 	s.t.Helper()
-	return one[string](s, "select workspace_id::text from pgdispatch.workflow_executions where 'execution-' || id = $1", run.GetExecution().GetWorkflowId())
+	return one[string](s, "select workspace_id::text from pgdispatch.workflow_executions where 'execution-' || id = $1",
+		run.GetExecution().GetWorkflowId())
 }
 
 // Another replica takes over a dead replica's watches when its lease has expired, and no end is lost.
@@ -44,8 +45,8 @@ func TestExecutionsOfAKilledReplicaAreWatchedAgain(t *testing.T) {
 	s.watchAgain(s.enqueueHeld(20))
 }
 
-// BenchmarkWatchesOfAKilledReplica measures from the kill -9 of the replica that watches 100 executions until another watches all of
-// them, and how long that is after the end of the dead replica's lease.
+// BenchmarkWatchesOfAKilledReplica measures from the kill -9 of the replica that watches 100 executions until another
+// watches all of them, and how long that is after the end of the dead replica's lease.
 //
 //	go test ./cmd/pgdispatch -run '^$' -bench WatchesOfAKilledReplica -benchtime 3x
 func BenchmarkWatchesOfAKilledReplica(b *testing.B) {
@@ -64,26 +65,29 @@ const watchLease = "PGDISPATCH_LEASE=3s"
 // enqueueHeld has a first replica start and watch workflows that run until they are told to end.
 func (s *stack) enqueueHeld(workflows int) (first *process, executions []string) {
 	s.t.Helper()
-	s.exec("update pgdispatch.workspaces set max_concurrent_workflows = $1 where id = $2", workflows, s.workspace["ENTERPRISE"])
+	s.exec("update pgdispatch.workspaces set max_concurrent_workflows = $1 where id = $2", workflows,
+		s.workspace["ENTERPRISE"])
 	first = s.replica(watchLease, "PGDISPATCH_WORKERS=50").ready()
 	executions = s.enqueue("ENTERPRISE", "Hold", workflows)
 	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == len(executions) }, "all start")
 	return first, executions
 }
 
-// watchAgain kills the first replica, and returns after how many seconds a second one watches all that it had watched, and how
-// many of them are after the end of the dead one's lease. Both are the database's times.
+// watchAgain kills the first replica, and returns after how many seconds a second one watches all that it had watched,
+// and how many of them are after the end of the dead one's lease. Both are the database's times.
 func (s *stack) watchAgain(first *process, executions []string) (afterKill, afterLease float64) {
 	s.t.Helper()
 	second := s.replica(watchLease).ready()
 	names := func(p *process) string { return `like '%\_` + strconv.Itoa(p.Process.Pid) + `\_%'` }
-	watched := "select count(*)::int from pgdispatch.workflow_executions where finished_at is null and watcher " + names(second)
+	watched := "select count(*)::int from pgdispatch.workflow_executions where finished_at is null and watcher " +
+		names(second)
 	require.Zero(s.t, one[int](s, watched))
 	require.NoError(s.t, first.Process.Kill())
 	<-first.done
 	const now = "extract(epoch from clock_timestamp())::float8"
 	killed := one[float64](s, "select "+now)
-	expires := one[float64](s, "select extract(epoch from expires_at)::float8 from pgdispatch.replicas where id "+names(first))
+	expires := one[float64](s, "select extract(epoch from expires_at)::float8 from pgdispatch.replicas where id "+
+		names(first))
 	s.eventually(func() bool { return one[int](s, watched) == len(executions) }, "all are watched again")
 	at := one[float64](s, "select "+now)
 

@@ -54,7 +54,9 @@ var temporalServer struct {
 // temporalAddress returns the address of a real Temporal server, which the first call starts.
 func temporalAddress(t testing.TB) string {
 	t.Helper()
-	temporalServer.once.Do(func() { temporalServer.address, temporalServer.stop, temporalServer.err = temporaltest.Start("../..") })
+	temporalServer.once.Do(func() {
+		temporalServer.address, temporalServer.stop, temporalServer.err = temporaltest.Start("../..")
+	})
 	require.NoError(t, temporalServer.err)
 	return temporalServer.address
 }
@@ -119,7 +121,8 @@ func (s *stack) define(workspace, name, workflowType, queue string) string {
 // enqueue inserts n items of a definition in one statement and returns their execution IDs.
 func (s *stack) enqueue(plan, definition string, items int) []string {
 	s.t.Helper()
-	rows, err := s.db.Query(context.Background(), `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
+	rows, err := s.db.Query(context.Background(), `insert into pgdispatch.workflow_execution_queue (workspace_id,
+		workflow_definition_id, params)
 		select d.workspace_id, d.id, '{"greeting": "hello"}'
 		from pgdispatch.workflow_definitions d, generate_series(1, $3)
 		where d.workspace_id = $1 and d.name = $2
@@ -154,8 +157,9 @@ func (s *stack) statusOf(execution string) string {
 	return one[string](s, "select status from pgdispatch.workflow_execution_queue where execution_id = $1", execution)
 }
 
-// eventually waits for something to become true in the database or in Temporal, which tell nobody. The condition runs on
-// the test's own goroutine, so it may fail the test. The time is for a machine that does much else; nobody waits for it otherwise.
+// eventually waits for something to become true in the database or in Temporal, which tell nobody. The condition runs
+// on the test's own goroutine, so it may fail the test. The time is for a machine that does much else; nobody waits for
+// it otherwise.
 func (s *stack) eventually(condition func() bool, message string, args ...any) {
 	s.t.Helper()
 	await(s.t, 3*time.Minute, condition, message, args...)
@@ -187,7 +191,8 @@ func (s *stack) replica(variables ...string) *process {
 	self, err := os.Executable()
 	require.NoError(s.t, err)
 	p := &process{Cmd: exec.Command(self, "run"), t: s.t, logs: &logBuffer{}, done: make(chan struct{})}
-	p.Env = append(os.Environ(), asReplica+"=1", "DATABASE_URL="+s.url, "TEMPORAL_ADDRESS="+s.temporal, "TEMPORAL_NAMESPACE=default")
+	p.Env = append(os.Environ(), asReplica+"=1", "DATABASE_URL="+s.url, "TEMPORAL_ADDRESS="+s.temporal,
+		"TEMPORAL_NAMESPACE=default")
 	p.Env = append(p.Env, variables...)
 	p.Stderr = p.logs
 	p.Stdout = p.logs

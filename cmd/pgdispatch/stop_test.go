@@ -22,12 +22,18 @@ func TestExecutionsAreStoppedByRequest(t *testing.T) {
 	require.Equal(t, "terminate the workflow of 2 items? [y/N] ", out)
 	require.Equal(t, "0", d.value("select count(*)::text from pgdispatch.admin_log where action like 'executions%'"))
 
-	require.Regexp(t, `^1  execution-\S{36}  requested: a replica will carry it out\n2  execution-\S{36}  withdrawn: it was not started yet\n$`,
+	require.Regexp(t,
+		`^1  execution-\S{36}  requested: a replica will carry it out\n`+
+			`2  execution-\S{36}  withdrawn: it was not started yet\n$`,
 		d.types("executions", "cancel", "1", "2", "--yes", "--by", "ann", "--reason", "enough"))
 	require.Regexp(t, `already requested\n$`, d.types("executions", "cancel", "1", "--yes"))
 	var outcome []stopped
-	require.NoError(t, json.Unmarshal([]byte(d.types("executions", "terminate", "1", "2", "--yes", "--by", "ann", "-o", "json")), &outcome))
-	require.Equal(t, []stopped{{item.ExecutionID, 1, "REQUESTED"}, {d.value("select execution_id::text from pgdispatch.workflow_execution_queue where id = 2"), 2, "ALREADY_ENDED"}}, outcome)
+	require.NoError(t,
+		json.Unmarshal([]byte(d.types("executions", "terminate", "1", "2", "--yes", "--by", "ann", "-o", "json")), &outcome))
+	require.Equal(t,
+		[]stopped{{item.ExecutionID, 1, "REQUESTED"},
+			{d.value("select execution_id::text from pgdispatch.workflow_execution_queue where id = 2"), 2, "ALREADY_ENDED"}},
+		outcome)
 	require.Regexp(t, `(?m)^stop +termination requested by ann, no reason given; not carried out yet$`,
 		d.types("executions", "show", "1"))
 	require.Contains(t, d.story("1"), "termination requested by ann, no reason given; not carried out yet")
@@ -51,11 +57,15 @@ func TestAReplicaStopsWhatItIsAskedToAndTheEndFreesTheSlot(t *testing.T) {
 	s.eventually(func() bool { return s.statusOf(terminated) == "DISPATCHED" }, "its end has freed the slot")
 	require.Equal(t, "REQUESTED", one[string](s, "select pgdispatch.request_terminate($1, 'enough')", terminated))
 	s.eventually(func() bool { return s.statusOf(last) == "COMPLETED" }, "and so has the second's")
-	for execution, want := range map[string]string{cancelled: "CANCELED workflow was cancelled", terminated: "TERMINATED workflow was terminated: enough"} {
-		require.Equal(t, want, one[string](s, "select status || ' ' || error from pgdispatch.workflow_executions where id = $1", execution))
-		require.Equal(t, "SENT", one[string](s, "select state from pgdispatch.stop_requests where execution_id = $1", execution))
+	for execution, want := range map[string]string{cancelled: "CANCELED workflow was cancelled",
+		terminated: "TERMINATED workflow was terminated: enough"} {
+		require.Equal(t, want,
+			one[string](s, "select status || ' ' || error from pgdispatch.workflow_executions where id = $1", execution))
+		require.Equal(t, "SENT",
+			one[string](s, "select state from pgdispatch.stop_requests where execution_id = $1", execution))
 	}
-	require.Equal(t, int64(1), one[int64](s, "select n from audit.greatest_held where workspace_id = $1", s.workspace["FREE"]))
+	require.Equal(t, int64(1),
+		one[int64](s, "select n from audit.greatest_held where workspace_id = $1", s.workspace["FREE"]))
 }
 
 // A request made while Temporal is unavailable is carried out later, by any replica.
@@ -70,7 +80,9 @@ func TestARequestOutlivesAnOutageAndItsReplica(t *testing.T) {
 	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it runs")
 	proxy.down()
 	s.exec("select pgdispatch.request_cancel($1)", execution)
-	s.eventually(func() bool { return one[bool](s, "select error is not null from pgdispatch.stop_requests") }, "the first try fails")
+	s.eventually(func() bool {
+		return one[bool](s, "select error is not null from pgdispatch.stop_requests")
+	}, "the first try fails")
 	require.NoError(t, first.Process.Kill())
 	<-first.done
 	s.temporal = direct

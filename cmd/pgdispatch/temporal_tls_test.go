@@ -43,8 +43,9 @@ func newAuthority(t *testing.T) *authority {
 	require.NoError(t, err)
 	a.key = key
 	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, &key.PublicKey, key)
 	require.NoError(t, err)
@@ -69,7 +70,8 @@ func (a *authority) issue(name string) tls.Certificate {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	require.NoError(a.t, err)
@@ -87,7 +89,8 @@ func (a *authority) server(mutual bool) *tls.Config {
 	a.t.Helper()
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
-	c := &tls.Config{Certificates: []tls.Certificate{a.issue("temporal.internal")}, ClientCAs: pool, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
+	c := &tls.Config{Certificates: []tls.Certificate{a.issue("temporal.internal")}, ClientCAs: pool,
+		NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
 	if mutual {
 		c.ClientAuth = tls.RequireAndVerifyClientCert
 	}
@@ -126,16 +129,20 @@ func TestWorkflowsAreStartedThroughMutualTLS(t *testing.T) {
 	s, a := newStack(t), newAuthority(t)
 	a.issue("replica")
 	address := unwrapped(t, a.server(true), s.temporal)
-	trust := []string{"TEMPORAL_ADDRESS=" + address, "TEMPORAL_TLS_SERVER_CA_CERT_PATH=" + a.path("ca.pem"), "TEMPORAL_TLS_SERVER_NAME=temporal.internal"}
+	trust := []string{"TEMPORAL_ADDRESS=" + address, "TEMPORAL_TLS_SERVER_CA_CERT_PATH=" + a.path("ca.pem"),
+		"TEMPORAL_TLS_SERVER_NAME=temporal.internal"}
 
 	s.enqueue("PRO", "Echo", 2)
 	stranger := s.replica(trust...).ready()
 	await(t, time.Minute, func() bool {
-		return stranger.logs.has("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted")
+		return stranger.logs.has(
+			"Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted")
 	}, "without a certificate")
 	require.Equal(t, 2, s.count("status in ('PENDING', 'CLAIMED') and failure_count = 0"))
 	require.NoError(t, stranger.Process.Kill())
-	s.replica(append(trust, "TEMPORAL_TLS_CLIENT_CERT_PATH="+a.path("replica.pem"), "TEMPORAL_TLS_CLIENT_KEY_PATH="+a.path("replica.key"))...).ready()
+	s.replica(
+		append(trust, "TEMPORAL_TLS_CLIENT_CERT_PATH="+a.path("replica.pem"), "TEMPORAL_TLS_CLIENT_KEY_PATH="+
+			a.path("replica.key"))...).ready()
 	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 2 }, "with one")
 }
 
@@ -149,11 +156,12 @@ func frontend(t *testing.T, config *tls.Config) (address string, heard chan meta
 func frontendAt(t *testing.T, config *tls.Config, at string) (address string, heard chan metadata.MD, stop func()) {
 	t.Helper()
 	heard = make(chan metadata.MD, 10)
-	server := grpc.NewServer(grpc.Creds(grpccredentials.NewTLS(config)), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
-		md, _ := metadata.FromIncomingContext(stream.Context())
-		heard <- md
-		return grpcstatus.Error(codes.PermissionDenied, "not now")
-	}))
+	server := grpc.NewServer(grpc.Creds(grpccredentials.NewTLS(config)),
+		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+			md, _ := metadata.FromIncomingContext(stream.Context())
+			heard <- md
+			return grpcstatus.Error(codes.PermissionDenied, "not now")
+		}))
 	listener, err := net.Listen("tcp", at)
 	require.NoError(t, err)
 	go func() { _ = server.Serve(listener) }()
@@ -178,7 +186,8 @@ server_ca_cert_path = "`+a.path("ca.pem")+`"
 client_cert_path = "`+a.path("replica.pem")+`"
 client_key_path = "`+a.path("replica.key")+`"
 `), 0o600))
-	for name, value := range map[string]string{"TEMPORAL_ADDRESS": "", "TEMPORAL_NAMESPACE": "", "TEMPORAL_CONFIG_FILE": profile, "TEMPORAL_PROFILE": "shop"} {
+	for name, value := range map[string]string{"TEMPORAL_ADDRESS": "", "TEMPORAL_NAMESPACE": "",
+		"TEMPORAL_CONFIG_FILE": profile, "TEMPORAL_PROFILE": "shop"} {
 		t.Setenv(name, value)
 		if value == "" {
 			require.NoError(t, os.Unsetenv(name))
@@ -190,7 +199,8 @@ client_key_path = "`+a.path("replica.key")+`"
 		defer connection.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		_, err = connection.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+		_, err = connection.WorkflowService().DescribeNamespace(ctx,
+			&workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 		require.ErrorContains(t, err, "not now")
 		return <-heard, namespace
 	}
@@ -200,10 +210,12 @@ client_key_path = "`+a.path("replica.key")+`"
 
 	t.Setenv("TEMPORAL_API_KEY", "key-of-the-environment")
 	md, namespace = ask(temporal.Target{Namespace: "other"})
-	require.Equal(t, []string{"Bearer key-of-the-environment"}, md.Get("authorization"), "a variable is stronger than the profile")
+	require.Equal(t, []string{"Bearer key-of-the-environment"}, md.Get("authorization"),
+		"a variable is stronger than the profile")
 	require.Equal(t, "other", namespace, "and a flag is stronger than both")
 
 	t.Setenv("TEMPORAL_PROFILE", "nobody")
 	err := temporal.Target{}.Verify()
-	require.ErrorContains(t, err, "read Temporal's configuration (TEMPORAL_* variables, or the profile in TEMPORAL_CONFIG_FILE)")
+	require.ErrorContains(t, err,
+		"read Temporal's configuration (TEMPORAL_* variables, or the profile in TEMPORAL_CONFIG_FILE)")
 }

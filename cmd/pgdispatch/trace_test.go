@@ -120,9 +120,11 @@ func TestATraceGoesFromTheInsertThroughTheDispatcherIntoTheWorkflow(t *testing.T
 	s := newStack(t)
 	received, url := newCollector(t)
 	p := s.replica("OTEL_EXPORTER_OTLP_ENDPOINT="+url, "OTEL_METRICS_EXPORTER=none", "OTEL_BSP_SCHEDULE_DELAY=100").ready()
-	execution := one[string](s, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, traceparent)
+	execution := one[string](s, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id,
+		traceparent)
 		select workspace_id, id, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
-		from pgdispatch.workflow_definitions where workspace_id = $1 and name = 'Echo' returning execution_id::text`, s.workspace["PRO"])
+		from pgdispatch.workflow_definitions where workspace_id = $1 and name = 'Echo'
+			returning execution_id::text`, s.workspace["PRO"])
 	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "row completes")
 	s.eventually(func() bool {
 		return received.find("step:process_item") != nil && received.find("flow:queue_processing") != nil
@@ -130,7 +132,8 @@ func TestATraceGoesFromTheInsertThroughTheDispatcherIntoTheWorkflow(t *testing.T
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, p.exit())
 
-	process, step, start := received.find("step:process_item"), received.find("step:dispatch_temporal"), received.find("temporal:start_workflow")
+	process, step, start := received.find("step:process_item"), received.find("step:dispatch_temporal"),
+		received.find("temporal:start_workflow")
 	require.Equal(t, "0af7651916cd43dd8448eb211c80319c", hex.EncodeToString(process.TraceId))
 	require.Equal(t, "b7ad6b7169203331", hex.EncodeToString(process.ParentSpanId))
 	require.Equal(t, process.SpanId, step.ParentSpanId)
@@ -138,11 +141,13 @@ func TestATraceGoesFromTheInsertThroughTheDispatcherIntoTheWorkflow(t *testing.T
 	require.Equal(t, received.find("flow:queue_processing").SpanId, process.Links[0].SpanId)
 	require.NotNil(t, received.find("step:mark_dispatched"))
 
-	history := s.client.GetWorkflowHistory(context.Background(), "execution-"+execution, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := s.client.GetWorkflowHistory(context.Background(), "execution-"+execution, "", false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	event, err := history.Next()
 	require.NoError(t, err)
 	header := event.GetWorkflowExecutionStartedEventAttributes().GetHeader().GetFields()["_tracer-data"]
-	require.JSONEq(t, `{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-`+hex.EncodeToString(start.SpanId)+`-01"}`, string(header.GetData()))
+	require.JSONEq(t, `{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-`+hex.EncodeToString(start.SpanId)+`-01"}`,
+		string(header.GetData()))
 }
 
 // tracerOf makes the tracer of a program that sends its spans to the collector at once.
@@ -150,12 +155,14 @@ func tracerOf(t *testing.T, service, url string) trace.Tracer {
 	t.Helper()
 	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(url+"/v1/traces"))
 	require.NoError(t, err)
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter), sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", service))))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter),
+		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", service))))
 	t.Cleanup(func() { _ = provider.Shutdown(context.Background()) })
 	return provider.Tracer("test")
 }
 
-// The application, a replica and a worker are three programs, each with its own tracer; the worker's is the interceptor of Temporal's SDK.
+// The application, a replica and a worker are three programs, each with its own tracer; the worker's is the interceptor
+// of Temporal's SDK.
 func TestOneTraceRunsFromTheInsertToTheActivity(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -177,7 +184,8 @@ func TestOneTraceRunsFromTheInsertToTheActivity(t *testing.T) {
 	ctx, checkout := tracerOf(t, "shop", url).Start(t.Context(), "checkout")
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
-	execution := one[string](s, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, traceparent)
+	execution := one[string](s, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id,
+		traceparent)
 		values ($1, $2, $3) returning execution_id::text`, s.workspace["PRO"], definition, carrier["traceparent"])
 	checkout.End()
 
@@ -194,7 +202,8 @@ func TestOneTraceRunsFromTheInsertToTheActivity(t *testing.T) {
 func TestACollectorThatIsAwayCostsALineOfLogAndNothingElse(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	p := s.replica("OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_BSP_SCHEDULE_DELAY=10", "OTEL_EXPORTER_OTLP_TIMEOUT=200").ready()
+	p := s.replica("OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_BSP_SCHEDULE_DELAY=10",
+		"OTEL_EXPORTER_OTLP_TIMEOUT=200").ready()
 	execution := s.enqueue("PRO", "Echo", 1)[0]
 	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "row completes")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))

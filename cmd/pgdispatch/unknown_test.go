@@ -37,7 +37,9 @@ func TestAMisspeltVariableIsWarnedOf(t *testing.T) {
 
 	s := newStack(t)
 	p := s.replica("PGDISPATCH_WORKER=50").ready()
-	require.Regexp(t, `"level":"WARN","msg":"Ignoring an environment variable that is not known","variable":"PGDISPATCH_WORKER","did_you_mean":"PGDISPATCH_WORKERS"`,
+	require.Regexp(t,
+		`"level":"WARN","msg":"Ignoring an environment variable that is not known","variable":"PGDISPATCH_WORKER",`+
+			`"did_you_mean":"PGDISPATCH_WORKERS"`,
 		p.logs.String())
 	require.NotContains(t, p.logs.String(), `"variable":"`+asReplica)
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 )
 
-// Replicas that were started before and after a migration work beside one another, while it replaces every function under their claims.
+// Replicas that were started before and after a migration work beside one another, while it replaces every function
+// under their claims.
 func TestAnUpgradeRollsUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

@@ -32,7 +32,8 @@ func TestEveryCommandRefusesWhatIsNotVerifiedAndTakesTheWaiver(t *testing.T) {
 func TestWhatIsNotVerifiedIsReportedWithAllElseThatIsWrong(t *testing.T) {
 	t.Parallel()
 	d := &desk{t: t, url: "postgres://app:hunter2@db.example/shop"}
-	_, errs, code := d.tries("run", "--workers=0", "--temporal-address=temporal.example:7233", "--callback-url=nonsense", "--log-level=loud")
+	_, errs, code := d.tries("run", "--workers=0", "--temporal-address=temporal.example:7233", "--callback-url=nonsense",
+		"--log-level=loud")
 	require.Equal(t, 1, code)
 	for _, fault := range []string{
 		`--workers is "0"`, `--log-level is "loud"`, "DATABASE_URL: the connection to db.example is not verified",
@@ -59,11 +60,14 @@ func TestDoctorLooksAtTheRoleThatAReplicaWouldHave(t *testing.T) {
 		doctor.Severity
 		finding string
 	}{
-		"in role pgdispatch_dispatcher":                      {doctor.Fine, "has the privileges that `run` needs, and owns nothing"},
-		"superuser":                                          {doctor.Warning, "is a superuser"},
-		"in role pgdispatch_owner":                           {doctor.Warning, "owns the schema"},
-		"in role pgdispatch_reader":                          {doctor.Problem, "lacks privileges that `run` needs: delete on activity"},
-		"in role pgdispatch_operator":                        {doctor.Problem, "lacks privileges that `run` needs: delete on activity"},
+		"in role pgdispatch_dispatcher": {doctor.Fine,
+			"has the privileges that `run` needs, and owns nothing"},
+		"superuser":                {doctor.Warning, "is a superuser"},
+		"in role pgdispatch_owner": {doctor.Warning, "owns the schema"},
+		"in role pgdispatch_reader": {doctor.Problem,
+			"lacks privileges that `run` needs: delete on activity"},
+		"in role pgdispatch_operator": {doctor.Problem,
+			"lacks privileges that `run` needs: delete on activity"},
 		"in role pgdispatch_operator, pgdispatch_dispatcher": {doctor.Warning, "is also an operator"},
 		"in role pgdispatch_reader, pgdispatch_dispatcher":   {doctor.Fine, "has the privileges that `run` needs"},
 	} {

@@ -16,7 +16,8 @@ import (
 
 const adminToken, viewToken = "0123456789abcdef", "fedcba9876543210"
 
-// asks asks the replica with a password, and posts a form where there is one. A redirect is not followed: its target is the text.
+// asks asks the replica with a password, and posts a form where there is one. A redirect is not followed: its target is
+// the text.
 func (p *process) asks(password, path string, form url.Values, headers ...string) (int, string) {
 	p.t.Helper()
 	request, err := http.NewRequest("GET", p.admin()+path, nil)
@@ -49,7 +50,8 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 	replicas.url = sqltest.Login(t, s.url, "in role pgdispatch_dispatcher")
 	tokens := []string{anyPort, "PGDISPATCH_ADMIN_TOKEN=" + adminToken, "PGDISPATCH_VIEW_TOKEN=" + viewToken}
 	weak := replicas.replica(tokens...).ready()
-	strong := replicas.replica(append(tokens, "PGDISPATCH_OPERATOR_DATABASE_URL="+sqltest.Login(t, s.url, "in role pgdispatch_operator"))...).ready()
+	strong := replicas.replica(
+		append(tokens, "PGDISPATCH_OPERATOR_DATABASE_URL="+sqltest.Login(t, s.url, "in role pgdispatch_operator"))...).ready()
 	page := "/ui/workspaces/" + s.workspace["PRO"]
 	paused := func() bool {
 		return one[bool](s, "select paused from pgdispatch.workspaces where id = $1", s.workspace["PRO"])
@@ -62,10 +64,11 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 		code           int
 		what, whatLogs string
 	}{
-		"no token":         {strong, "", "A: b", 401, "PGDISPATCH_ADMIN_TOKEN", ""},
-		"the view token":   {strong, viewToken, "A: b", 403, "these pages are read-only", ""},
-		"another site":     {strong, adminToken, "Sec-Fetch-Site: cross-site", 403, "the request came from another site", ""},
-		"the weak replica": {weak, adminToken, "A: b", 403, "PGDISPATCH_OPERATOR_DATABASE_URL", "Postgres denied a change in the web view"},
+		"no token":       {strong, "", "A: b", 401, "PGDISPATCH_ADMIN_TOKEN", ""},
+		"the view token": {strong, viewToken, "A: b", 403, "these pages are read-only", ""},
+		"another site":   {strong, adminToken, "Sec-Fetch-Site: cross-site", 403, "the request came from another site", ""},
+		"the weak replica": {weak, adminToken, "A: b", 403, "PGDISPATCH_OPERATOR_DATABASE_URL",
+			"Postgres denied a change in the web view"},
 	} {
 		code, text := c.replica.asks(c.password, page+"/pause", url.Values{}, c.header)
 		require.Equal(t, c.code, code, name)
@@ -78,23 +81,32 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, 1, strings.Count(text, `method="post"`), "only to sign out")
 
+	strong.actsFromThePages(s, page, paused)
+}
+
+// actsFromThePages pauses a workspace, replays one dead letter and discards another, and finds all that in the audit.
+func (p *process) actsFromThePages(s *stack, page string, paused func() bool) {
+	t := p.t
+	t.Helper()
 	failed := s.enqueue("FREE", "Fail", 2)
-	s.eventually(func() bool { return s.statusOf(failed[0]) == "FAILED" && s.statusOf(failed[1]) == "FAILED" }, "they fail")
-	code, text = strong.asks(adminToken, page+"/pause", url.Values{}, "Sec-Fetch-Site: same-origin")
+	s.eventually(func() bool {
+		return s.statusOf(failed[0]) == "FAILED" && s.statusOf(failed[1]) == "FAILED"
+	}, "they fail")
+	code, text := p.asks(adminToken, page+"/pause", url.Values{}, "Sec-Fetch-Site: same-origin")
 	require.Equal(t, http.StatusSeeOther, code, text)
 	require.Equal(t, page+"?done=changed", text)
 	require.True(t, paused())
-	code, text = strong.asks(adminToken, "/ui/items/"+failed[0], nil)
+	code, text = p.asks(adminToken, "/ui/items/"+failed[0], nil)
 	require.Equal(t, http.StatusOK, code)
 	replay := regexp.MustCompile(`/ui/items/\d+/replay`).FindString(text)
-	code, text = strong.asks(adminToken, replay, url.Values{})
+	code, text = p.asks(adminToken, replay, url.Values{})
 	require.Equal(t, http.StatusSeeOther, code, text)
 
-	code, text = strong.asks(adminToken, "/ui/dead/discard?workspace=FREE", nil)
+	code, text = p.asks(adminToken, "/ui/dead/discard?workspace=FREE", nil)
 	require.Equal(t, http.StatusOK, code)
 	items := regexp.MustCompile(`name="items" value="([0-9,]+)"`).FindStringSubmatch(text)
 	require.NotNil(t, items, text)
-	code, text = strong.asks(adminToken, "/ui/dead/discard", url.Values{"items": items[1:]})
+	code, text = p.asks(adminToken, "/ui/dead/discard", url.Values{"items": items[1:]})
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, text, "discarded")
 
@@ -105,9 +117,9 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 		actions = append(actions, c.Action)
 	}
 	require.Equal(t, []string{"dead discard", "dead replay", "workspaces pause"}, actions)
-	code, text = strong.asks(viewToken, page, nil)
+	code, text = p.asks(viewToken, page, nil)
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, text, "anna (web)")
 	require.Contains(t, text, "paused: no → yes")
-	s.eventually(func() bool { return strong.logs.has("Changed in the web view") }, "it is logged")
+	s.eventually(func() bool { return p.logs.has("Changed in the web view") }, "it is logged")
 }

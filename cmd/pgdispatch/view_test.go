@@ -16,7 +16,9 @@ func TestWhatAReplicaDoesIsSeenByStatusAndOnItsPages(t *testing.T) {
 	p := s.replica(anyPort, "PGDISPATCH_LEASE=1s", "PGDISPATCH_POLL_INTERVAL=100ms").ready()
 	s.enqueue("ENTERPRISE", "Echo", 2)
 	running := s.enqueue("ENTERPRISE", "Hold", 1)[0]
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 2 && s.statusOf(running) == "DISPATCHED" }, "all are started, and two have ended")
+	s.eventually(func() bool {
+		return s.count("status = 'COMPLETED'") == 2 && s.statusOf(running) == "DISPATCHED"
+	}, "all are started, and two have ended")
 	s.exec("select pgdispatch.finish($1, 'FAILED', 'said by hand')", running)
 
 	store := &operate.Store{DB: s.db}
@@ -38,8 +40,9 @@ func TestWhatAReplicaDoesIsSeenByStatusAndOnItsPages(t *testing.T) {
 	require.EqualValues(t, 3, seen.StartableToStarted().Starts)
 
 	for path, want := range map[string]string{
-		"/": "What needs attention", "/ui/": "1 dead letter waits", "/ui/workspaces": "ENTERPRISE", "/ui/items?status=FAILED": "said by hand",
-		"/ui/items/" + running: "execution-" + running, "/ui/dead": "said by hand",
+		"/": "What needs attention", "/ui/": "1 dead letter waits", "/ui/workspaces": "ENTERPRISE",
+		"/ui/items?status=FAILED": "said by hand",
+		"/ui/items/" + running:    "execution-" + running, "/ui/dead": "said by hand",
 	} {
 		status, text := p.get(path)
 		require.Equal(t, http.StatusOK, status, path)

@@ -44,7 +44,8 @@ func (s *stack) insertSlowly(open, pause time.Duration) error {
 	}
 	defer tx.Rollback(ctx) //nolint:errcheck // after a commit it does nothing
 	if _, err := tx.Exec(ctx, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
-		select workspace_id, id from pgdispatch.workflow_definitions where workspace_id = $1 and name = 'Echo'`, s.workspace["ENTERPRISE"]); err != nil {
+		select workspace_id, id from pgdispatch.workflow_definitions where workspace_id = $1
+			and name = 'Echo'`, s.workspace["ENTERPRISE"]); err != nil {
 		return err
 	}
 	<-time.After(open)

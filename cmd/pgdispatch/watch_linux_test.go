@@ -61,14 +61,18 @@ func TestTheWatchGivesTheTerminalBackAsItWas(t *testing.T) {
 			require.Contains(t, seen.String(), "\x1b[?1049h")
 			require.NotContains(t, seen.String(), "\x1b[31", "NO_COLOR")
 			size(5, 80)
-			await(t, 20*time.Second, func() bool { return strings.Contains(seen.String(), "enlarge the terminal to see them") }, "a smaller terminal is noticed")
+			await(t, 20*time.Second, func() bool {
+				return strings.Contains(seen.String(), "enlarge the terminal to see them")
+			}, "a smaller terminal is noticed")
 
 			require.NoError(t, end(person, p.Process))
 			require.NoError(t, p.Wait(), "it ends with 0")
 			after, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
 			require.NoError(t, err)
 			require.Equal(t, before, after)
-			await(t, 20*time.Second, func() bool { return strings.Contains(seen.String(), "\x1b[?1049l") }, "the first screen is back")
+			await(t, 20*time.Second, func() bool {
+				return strings.Contains(seen.String(), "\x1b[?1049l")
+			}, "the first screen is back")
 		})
 	}
 }

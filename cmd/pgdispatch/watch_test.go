@@ -19,7 +19,8 @@ func (s *stack) signal(executions ...string) {
 	}
 }
 
-// A replica that is cut off from Temporal lives on in Postgres, and would keep its executions from those who could watch them.
+// A replica that is cut off from Temporal lives on in Postgres, and would keep its executions from those who could
+// watch them.
 func TestExecutionsOfAReplicaThatIsCutOffFromTemporalAreWatchedByAnother(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(*proxy){"refused": (*proxy).down, "frozen": (*proxy).freeze} {
@@ -42,7 +43,8 @@ func TestExecutionsOfAReplicaThatIsCutOffFromTemporalAreWatchedByAnother(t *test
 			s.eventually(func() bool {
 				return first.logs.has("Temporal is unreachable; releasing watches to other replicas")
 			}, "it says so")
-			require.LessOrEqual(t, strings.Count(first.logs.String(), "Cannot watch an execution"), 0, "and not for each of them")
+			require.LessOrEqual(t, strings.Count(first.logs.String(), "Cannot watch an execution"), 0,
+				"and not for each of them")
 			s.requireSlotsMatchTemporal()
 		})
 	}
@@ -59,17 +61,24 @@ func TestWithoutAnyWatchEveryEndIsFound(t *testing.T) {
 	executions := append(s.enqueue("ENTERPRISE", "Echo", 60), s.enqueue("FREE", "Again", 2)...)
 	failing := s.enqueue("PRO", "Fail", 2)
 	held := s.enqueue("PRO", "Cancelled", 2)
-	s.eventually(func() bool { return s.statusOf(held[0]) == "DISPATCHED" && s.statusOf(held[1]) == "DISPATCHED" }, "they run")
+	s.eventually(func() bool {
+		return s.statusOf(held[0]) == "DISPATCHED" && s.statusOf(held[1]) == "DISPATCHED"
+	}, "they run")
 	require.NoError(t, s.client.TerminateWorkflow(context.Background(), "execution-"+held[0], "", "enough"))
 	require.NoError(t, s.client.CancelWorkflow(context.Background(), "execution-"+held[1], ""))
 
 	executions = append(append(executions, failing...), held...)
-	s.eventually(func() bool { return s.count("status in ('COMPLETED', 'FAILED')") == len(executions) }, "all ends are found")
+	s.eventually(func() bool {
+		return s.count("status in ('COMPLETED', 'FAILED')") == len(executions)
+	}, "all ends are found")
 	for execution, want := range map[string]string{
-		executions[0]: "COMPLETED ", executions[60]: "FAILED second run failed", failing[1]: "FAILED the oven is cold (Oven): no gas",
-		held[0]: "TERMINATED workflow was terminated: enough", held[1]: "CANCELED workflow was cancelled",
+		executions[0]: "COMPLETED ", executions[60]: "FAILED second run failed",
+		failing[1]: "FAILED the oven is cold (Oven): no gas",
+		held[0]:    "TERMINATED workflow was terminated: enough", held[1]: "CANCELED workflow was cancelled",
 	} {
-		require.Equal(t, want, one[string](s, "select status || ' ' || coalesce(error, '') from pgdispatch.workflow_executions where id = $1", execution))
+		require.Equal(t, want,
+			one[string](s, "select status || ' ' || coalesce(error, '') from pgdispatch.workflow_executions where id = $1",
+				execution))
 	}
 	s.requireResult(executions[0])
 	s.requireOneRunEach(executions[:60])
@@ -100,9 +109,10 @@ func TestAnExecutionThatTemporalHasLostGivesItsSlotBack(t *testing.T) {
 			s.replica("PGDISPATCH_MAX_WATCHES=" + watches).ready()
 			gone := s.enqueue("FREE", "Hold", 1)[0]
 			s.eventually(func() bool { return s.statusOf(gone) == "DISPATCHED" }, "it runs")
-			_, err := s.client.WorkflowService().DeleteWorkflowExecution(context.Background(), &workflowservice.DeleteWorkflowExecutionRequest{
-				Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: "execution-" + gone},
-			})
+			_, err := s.client.WorkflowService().DeleteWorkflowExecution(context.Background(),
+				&workflowservice.DeleteWorkflowExecutionRequest{
+					Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: "execution-" + gone},
+				})
 			require.NoError(t, err)
 			// It has been silent for a minute.
 			s.exec("update pgdispatch.workflow_executions set started_at = started_at - interval '1 minute' where id = $1", gone)

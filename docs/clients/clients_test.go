@@ -61,7 +61,8 @@ func tryClient(t *testing.T, c client) {
 	for _, statement := range []string{
 		"create table orders (id bigint primary key, execution_id uuid not null)",
 		"insert into pgdispatch.workspaces (id, name) values ('" + workspace + "', 'acme')",
-		"insert into pgdispatch.workflow_definitions (id, workspace_id, name, workflow_type, task_queue) values ('" + definition + "', '" + workspace + "', 'order', 'Order', 'orders')",
+		"insert into pgdispatch.workflow_definitions (id, workspace_id, name, workflow_type, task_queue) values ('" +
+			definition + "', '" + workspace + "', 'order', 'Order', 'orders')",
 	} {
 		_, err := pool.Exec(t.Context(), statement)
 		require.NoError(t, err)
@@ -75,7 +76,8 @@ func tryClient(t *testing.T, c client) {
 		}
 		command := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		address, _, _ := strings.Cut(strings.TrimPrefix(url, "postgres://postgres@"), "?")
-		command.Env = append(os.Environ(), "DATABASE_URL="+url, "JDBC_URL=jdbc:postgresql://"+address+"?user=postgres", "TRACEPARENT="+traceparent)
+		command.Env = append(os.Environ(), "DATABASE_URL="+url, "JDBC_URL=jdbc:postgresql://"+address+"?user=postgres",
+			"TRACEPARENT="+traceparent)
 		out, err := command.CombinedOutput()
 		return strings.TrimSpace(string(out)), err
 	}
@@ -84,7 +86,8 @@ func tryClient(t *testing.T, c client) {
 	again, err := run(definition, "42")
 	require.NoError(t, err, again)
 	require.Equal(t, said, again)
-	rows, err := pool.Query(t.Context(), `select 'execution-' || q.execution_id || ' ' || (q.params ->> 'orderId') || ' ' || q.idempotency_key || ' ' || q.traceparent
+	rows, err := pool.Query(t.Context(), `select 'execution-' || q.execution_id || ' ' || (q.params ->> 'orderId') || ' '
+		|| q.idempotency_key || ' ' || q.traceparent
 		from orders o full join pgdispatch.workflow_execution_queue q using (execution_id)`)
 	require.NoError(t, err)
 	stored, err := pgx.CollectRows(rows, pgx.RowTo[string])

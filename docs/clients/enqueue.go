@@ -24,7 +24,8 @@ func main() {
 	switch {
 	case err == nil:
 		fmt.Println(workflow)
-	case errors.As(err, &refused) && strings.HasPrefix(refused.Code, "PGD"): // the row is wrong, and would be refused again
+	// the row is wrong, and would be refused again
+	case errors.As(err, &refused) && strings.HasPrefix(refused.Code, "PGD"):
 		fmt.Fprintf(os.Stderr, "%s: %s (%s)\n", refused.Code, refused.Message, refused.Hint)
 		os.Exit(1)
 	default:
@@ -61,7 +62,8 @@ func placeOrder(ctx context.Context, workspace, definition, order string) (workf
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, "insert into orders (id, execution_id) values ($1, $2) on conflict do nothing", number, execution)
+		_, err = tx.Exec(ctx, "insert into orders (id, execution_id) values ($1, $2) on conflict do nothing", number,
+			execution)
 		return err
 	})
 	return "execution-" + execution, err

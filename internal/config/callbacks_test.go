@@ -15,7 +15,8 @@ func TestCallbacksAreConfiguredWholeOrNotAtAll(t *testing.T) {
 	require.ErrorContains(t, Config{CallbackURL: url}.checkCallbacks(), "PGDISPATCH_CALLBACK_ADDR")
 	require.ErrorContains(t, Config{CallbackAddr: address}.checkCallbacks(), "PGDISPATCH_CALLBACK_URL")
 
-	for _, bad := range []string{"pgdispatch.example.com", "ftp://pgdispatch.example.com", "https://", "https://ann:secret@pgdispatch.example.com/", "https://a/#b",
+	for _, bad := range []string{"pgdispatch.example.com", "ftp://pgdispatch.example.com", "https://",
+		"https://ann:secret@pgdispatch.example.com/", "https://a/#b",
 		"https://pgdispatch.example.com/" + strings.Repeat("x", maxCallbackURL), "http://[::1"} {
 		var into string
 		require.Error(t, parseCallbackURL(bad, &into), bad)

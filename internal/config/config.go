@@ -101,52 +101,72 @@ var databaseURL = Option{"database-url", "DATABASE_URL", "", "Postgres connectio
 
 // DatabaseOptions are the options of all commands that need the database.
 var DatabaseOptions = []Option{databaseURL,
-	{"allow-insecure-database", "PGDISPATCH_ALLOW_INSECURE_DATABASE", "off", "on: allow connections to Postgres on other machines without verified TLS",
+	{"allow-insecure-database", "PGDISPATCH_ALLOW_INSECURE_DATABASE", "off",
+		"on: allow connections to Postgres on other machines without verified TLS",
 		func(c *Config, v string) error { return parseSwitch(v, &c.Database.AllowUnverified) }},
 }
 
 var RunOptions = slices.Concat(DatabaseOptions, []Option{
-	{"temporal-address", "TEMPORAL_ADDRESS", "", "host:port of the Temporal frontend; if empty, from Temporal's own configuration, else localhost:7233",
+	{"temporal-address", "TEMPORAL_ADDRESS", "",
+		"host:port of the Temporal frontend; if empty, from Temporal's own configuration, else localhost:7233",
 		func(c *Config, v string) error { c.Temporal.Address = v; return nil }},
-	{"temporal-namespace", "TEMPORAL_NAMESPACE", "", "namespace in which workflows start; if empty, from Temporal's own configuration, else default",
+	{"temporal-namespace", "TEMPORAL_NAMESPACE", "",
+		"namespace in which workflows start; if empty, from Temporal's own configuration, else default",
 		func(c *Config, v string) error { c.Temporal.Namespace = v; return nil }},
-	{"allow-insecure-temporal", "PGDISPATCH_ALLOW_INSECURE_TEMPORAL", "off", "on: allow connections to Temporal on other machines without verified TLS",
+	{"allow-insecure-temporal", "PGDISPATCH_ALLOW_INSECURE_TEMPORAL", "off",
+		"on: allow connections to Temporal on other machines without verified TLS",
 		func(c *Config, v string) error { return parseSwitch(v, &c.Temporal.AllowUnverified) }},
 	{"workers", "PGDISPATCH_WORKERS", "10", "number of items that this replica starts concurrently, 1 to 1000",
 		func(c *Config, v string) error { return parseInt(v, 1, 1000, &c.Workers) }},
-	{"lease", "PGDISPATCH_LEASE", "30s", "time until a dead replica's items are recovered, 1s to 1h; leases are renewed every third of it",
+	{"lease", "PGDISPATCH_LEASE", "30s",
+		"time until a dead replica's items are recovered, 1s to 1h; leases are renewed every third of it",
 		func(c *Config, v string) error { return parseDuration(v, time.Second, time.Hour, &c.Lease) }},
 	{"poll-interval", "PGDISPATCH_POLL_INTERVAL", "5s", "interval of polls for work without a notification, 10ms to 1h",
 		func(c *Config, v string) error {
 			return parseDuration(v, 10*time.Millisecond, time.Hour, &c.PollInterval)
 		}},
-	{"start-timeout", "PGDISPATCH_START_TIMEOUT", "5s", "timeout of one start request to Temporal, 10ms to 5m; an unanswered start is retried",
+	{"start-timeout", "PGDISPATCH_START_TIMEOUT", "5s",
+		"timeout of one start request to Temporal, 10ms to 5m; an unanswered start is retried",
 		func(c *Config, v string) error {
 			return parseDuration(v, 10*time.Millisecond, 5*time.Minute, &c.StartTimeout)
 		}},
-	{"drain-timeout", "PGDISPATCH_DRAIN_TIMEOUT", "20s", "time for running starts to finish after SIGTERM, 0s to 1h; remaining items are released",
+	{"drain-timeout", "PGDISPATCH_DRAIN_TIMEOUT", "20s",
+		"time for running starts to finish after SIGTERM, 0s to 1h; remaining items are released",
 		func(c *Config, v string) error { return parseDuration(v, 0, time.Hour, &c.DrainTimeout) }},
-	{"max-watches", "PGDISPATCH_MAX_WATCHES", "800", "maximum number of open executions that this replica long-polls, 0 to 100000",
+	{"max-watches", "PGDISPATCH_MAX_WATCHES", "800",
+		"maximum number of open executions that this replica long-polls, 0 to 100000",
 		func(c *Config, v string) error { return parseInt(v, 0, 100000, &c.MaxWatches) }},
-	{"listen", "PGDISPATCH_LISTEN", "on", "on: wake up on notifications; off: poll only, for use behind a transaction pooler",
+	{"listen", "PGDISPATCH_LISTEN", "on",
+		"on: wake up on notifications; off: poll only, for use behind a transaction pooler",
 		func(c *Config, v string) error { return parseSwitch(v, &c.Listen) }},
-	{"durable-commits", "PGDISPATCH_DURABLE_COMMITS", "claims", "commits that wait for the disk: claims, all, or none (a crash of Postgres may then let a workspace exceed its limit)",
+	{"durable-commits", "PGDISPATCH_DURABLE_COMMITS", "claims",
+		"commits that wait for the disk: claims, all, or none " +
+			"(a crash of Postgres may then let a workspace exceed its limit)",
 		func(c *Config, v string) error { return parseDurability(v, &c.Durable) }},
-	{"admin-addr", "PGDISPATCH_ADMIN_ADDR", "", "host:port to serve /livez, /readyz, /metrics and the web view at /ui/; disabled if empty",
+	{"admin-addr", "PGDISPATCH_ADMIN_ADDR", "",
+		"host:port to serve /livez, /readyz, /metrics and the web view at /ui/; disabled if empty",
 		func(c *Config, v string) error { return parseAddress(v, &c.AdminAddr) }},
-	{"admin-token", "PGDISPATCH_ADMIN_TOKEN", "", "token for viewing and acting in the web view, and for /debug/pprof/, at least 16 characters; if empty, pages are read-only and on loopback only",
+	{"admin-token", "PGDISPATCH_ADMIN_TOKEN", "",
+		"token for viewing and acting in the web view, and for /debug/pprof/, at least 16 characters; if empty, pages are " +
+			"read-only and on loopback only",
 		func(c *Config, v string) error { return parseToken(v, &c.AdminToken) }},
-	{"view-token", "PGDISPATCH_VIEW_TOKEN", "", "token for viewing only, at least 16 characters; it must differ from the admin token",
+	{"view-token", "PGDISPATCH_VIEW_TOKEN", "",
+		"token for viewing only, at least 16 characters; it must differ from the admin token",
 		func(c *Config, v string) error { return parseToken(v, &c.ViewToken) }},
-	{"operator-database-url", operatorVariable, "", "Postgres connection URL for changes in the web view; if empty, database-url",
+	{"operator-database-url", operatorVariable, "",
+		"Postgres connection URL for changes in the web view; if empty, database-url",
 		func(c *Config, v string) error { return parseDatabaseURL(v, &c.OperatorURL) }},
-	{"temporal-ui-url", "PGDISPATCH_TEMPORAL_UI_URL", "", "URL of Temporal's web UI, such as http://localhost:8233; the web view then links items to their workflows",
+	{"temporal-ui-url", "PGDISPATCH_TEMPORAL_UI_URL", "",
+		"URL of Temporal's web UI, such as http://localhost:8233; the web view then links items to their workflows",
 		func(c *Config, v string) error { return parseUIURL(v, &c.TemporalUI) }},
-	{"metrics-workspaces", "PGDISPATCH_METRICS_WORKSPACES", "0", "number of workspaces with their own metrics, those with the most items, 0 to 1000",
+	{"metrics-workspaces", "PGDISPATCH_METRICS_WORKSPACES", "0",
+		"number of workspaces with their own metrics, those with the most items, 0 to 1000",
 		func(c *Config, v string) error { return parseInt(v, 0, 1000, &c.MetricsWorkspaces) }},
-	{"callback-url", "PGDISPATCH_CALLBACK_URL", "", "URL that Temporal calls when a workflow ends; it must lead to the callback-addr of a replica",
+	{"callback-url", "PGDISPATCH_CALLBACK_URL", "",
+		"URL that Temporal calls when a workflow ends; it must lead to the callback-addr of a replica",
 		func(c *Config, v string) error { return parseCallbackURL(v, &c.CallbackURL) }},
-	{"callback-addr", "PGDISPATCH_CALLBACK_ADDR", "", "host:port on which this replica accepts completion callbacks; disabled if empty",
+	{"callback-addr", "PGDISPATCH_CALLBACK_ADDR", "",
+		"host:port on which this replica accepts completion callbacks; disabled if empty",
 		func(c *Config, v string) error { return parseAddress(v, &c.CallbackAddr) }},
 	{"log-level", "PGDISPATCH_LOG_LEVEL", "info", "lowest level to log: debug, info, warn or error",
 		func(c *Config, v string) error { return parseLevel(v, &c.LogLevel) }},
@@ -154,7 +174,9 @@ var RunOptions = slices.Concat(DatabaseOptions, []Option{
 
 // DoctorOptions are the options of `run` that concern the addresses of Postgres, Temporal and the callback server.
 var DoctorOptions = slices.DeleteFunc(slices.Clone(RunOptions), func(o Option) bool {
-	return !slices.Contains([]string{"database-url", "allow-insecure-database", "temporal-address", "temporal-namespace", "allow-insecure-temporal", "listen", "callback-url"}, o.Flag)
+	return !slices.Contains(
+		[]string{"database-url", "allow-insecure-database", "temporal-address", "temporal-namespace",
+			"allow-insecure-temporal", "listen", "callback-url"}, o.Flag)
 })
 
 // AddFlags adds a flag for each Option. Defaults appear in the usage text only, because variables and the file come
@@ -213,7 +235,8 @@ func ReadVerified(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), o
 }
 
 // text returns an Option's value from the source with the highest precedence, and the name of that source.
-func (o Option) text(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), file map[string]fileValue) (text, name string, err error) {
+func (o Option) text(flags *pflag.FlagSet, lookupEnv func(string) (string, bool),
+	file map[string]fileValue) (text, name string, err error) {
 	text, name = given(flags, lookupEnv, o.Flag, o.Variable)
 	if path, ok := lookupEnv(o.Variable + "_FILE"); ok && path != "" && o.Secret() && name == "" {
 		content, err := os.ReadFile(path) //nolint:gosec // the user chooses the path

@@ -156,14 +156,17 @@ PGDISPATCH_ADMIN_TOKEN is "***": it must have at least 16 characters
 
 func TestTheTokenForLookingIsAnotherThanTheOneForActing(t *testing.T) {
 	t.Parallel()
-	c, err := readRunConfig(t, map[string]string{"PGDISPATCH_ADMIN_TOKEN": "0123456789abcdef", "PGDISPATCH_VIEW_TOKEN": "0123456789abcdef"})
+	c, err := readRunConfig(t,
+		map[string]string{"PGDISPATCH_ADMIN_TOKEN": "0123456789abcdef", "PGDISPATCH_VIEW_TOKEN": "0123456789abcdef"})
 	require.NoError(t, err)
 	require.ErrorContains(t, c.checkTokens(), "PGDISPATCH_VIEW_TOKEN equals PGDISPATCH_ADMIN_TOKEN")
 	c.ViewToken = "fedcba9876543210"
 	require.NoError(t, c.checkTokens())
 	c.ViewToken, c.AdminToken = "", ""
 	require.NoError(t, c.checkTokens())
-	_, err = readRunConfig(t, map[string]string{"PGDISPATCH_VIEW_TOKEN": "short", "PGDISPATCH_OPERATOR_DATABASE_URL": "postgres://me:secret@db:port/x"})
+	_, err = readRunConfig(t,
+		map[string]string{"PGDISPATCH_VIEW_TOKEN": "short",
+			"PGDISPATCH_OPERATOR_DATABASE_URL": "postgres://me:secret@db:port/x"})
 	require.ErrorContains(t, err, `PGDISPATCH_VIEW_TOKEN is "***": it must have at least 16 characters`)
 	require.ErrorContains(t, err, `PGDISPATCH_OPERATOR_DATABASE_URL is "***": `)
 	require.NotContains(t, err.Error(), "secret")
@@ -171,10 +174,13 @@ func TestTheTokenForLookingIsAnotherThanTheOneForActing(t *testing.T) {
 
 func TestWhatIsNoValueAtAllIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, arg := range []string{"--workers=", "--workers=ten", "--workers=1e2", "--workers=1001", "--lease=", "--lease=-30s", "--lease=61m",
+	for _, arg := range []string{"--workers=", "--workers=ten", "--workers=1e2", "--workers=1001", "--lease=",
+		"--lease=-30s", "--lease=61m",
 		"--listen=", "--listen=1", "--log-level=", "--log-level=INFO+2",
-		"--temporal-ui-url=localhost:8233", "--temporal-ui-url=javascript:alert(1)", "--temporal-ui-url=//host", "--temporal-ui-url=http://",
-		"--temporal-ui-url=http://me:secret@host", "--temporal-ui-url=http://host/?a=b", "--temporal-ui-url=http://host/#a", "--temporal-ui-url=http://%"} {
+		"--temporal-ui-url=localhost:8233", "--temporal-ui-url=javascript:alert(1)", "--temporal-ui-url=//host",
+		"--temporal-ui-url=http://",
+		"--temporal-ui-url=http://me:secret@host", "--temporal-ui-url=http://host/?a=b", "--temporal-ui-url=http://host/#a",
+		"--temporal-ui-url=http://%"} {
 		_, err := readRunConfig(t, nil, arg)
 		name, _, _ := strings.Cut(arg, "=")
 		require.ErrorContains(t, err, name+" is ", arg)

@@ -39,7 +39,9 @@ func TestEveryOptionMayStandInAFile(t *testing.T) {
 func TestFlagBeatsVariableBeatsFileBeatsDefault(t *testing.T) {
 	t.Parallel()
 	path := written(t, "c.yaml", "workers: 1\nlease: 1m\nlisten: off\nadmin_addr:\n")
-	c, err := readRunConfig(t, map[string]string{"PGDISPATCH_WORKERS": "2", "PGDISPATCH_LEASE": "2m", "PGDISPATCH_LISTEN": "", "PGDISPATCH_CONFIG": "/nowhere"},
+	c, err := readRunConfig(t,
+		map[string]string{"PGDISPATCH_WORKERS": "2", "PGDISPATCH_LEASE": "2m", "PGDISPATCH_LISTEN": "",
+			"PGDISPATCH_CONFIG": "/nowhere"},
 		"--config", path, "--workers=3")
 	require.NoError(t, err)
 	require.Equal(t, 3, c.Workers)
@@ -51,8 +53,11 @@ func TestFlagBeatsVariableBeatsFileBeatsDefault(t *testing.T) {
 
 func TestAllFaultsOfAllSourcesAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
-	path := written(t, "c.yaml", "worker: 10\nLEASE: 30s\ncolour: blue\nlisten: [on]\nlisten: on\npoll_interval: 5\nadmin_token: short\n")
-	_, err := readRunConfig(t, map[string]string{"PGDISPATCH_LEASE": "0.5s", "DATABASE_URL": "postgres://app:secret@db:port/shop"}, "--config", path, "--log-level=loud")
+	path := written(t, "c.yaml",
+		"worker: 10\nLEASE: 30s\ncolour: blue\nlisten: [on]\nlisten: on\npoll_interval: 5\nadmin_token: short\n")
+	_, err := readRunConfig(t,
+		map[string]string{"PGDISPATCH_LEASE": "0.5s", "DATABASE_URL": "postgres://app:secret@db:port/shop"}, "--config", path,
+		"--log-level=loud")
 	require.ErrorContains(t, err, `--config is "`+path+`": unknown key worker in line 1 of `+path+`: did you mean workers?
 unknown key LEASE in line 2 of `+path+`: did you mean lease?
 unknown key colour in line 3 of `+path+`: the keys are database_url, allow_insecure_database,`)
@@ -70,7 +75,8 @@ func TestFaultsOfValuesInAFileNameTheirLine(t *testing.T) {
 	require.ErrorContains(t, err, "duplicate key workers in line 5 of "+path+": remove one")
 	path = written(t, "c.yaml", "# a comment\npoll_interval: 5\nadmin_token: short\n")
 	_, err = readRunConfig(t, nil, "--config", path)
-	require.EqualError(t, err, `configuration: poll_interval in line 2 of `+path+` is "5": it must be a duration from 10ms to 1h0m0s, such as 500ms, 30s or 5m
+	require.EqualError(t, err, `configuration: poll_interval in line 2 of `+path+
+		` is "5": it must be a duration from 10ms to 1h0m0s, such as 500ms, 30s or 5m
 admin_token in line 3 of `+path+` is "***": it must have at least 16 characters`)
 }
 
@@ -87,7 +93,8 @@ func TestAFileThatIsNoneIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, want, text)
 	}
 	_, err := readRunConfig(t, map[string]string{"PGDISPATCH_CONFIG": "/nowhere/c.yaml"})
-	require.ErrorContains(t, err, `PGDISPATCH_CONFIG is "/nowhere/c.yaml": open /nowhere/c.yaml: no such file or directory: name a file`)
+	require.ErrorContains(t, err,
+		`PGDISPATCH_CONFIG is "/nowhere/c.yaml": open /nowhere/c.yaml: no such file or directory: name a file`)
 	c, err := readRunConfig(t, nil, "--config", written(t, "c.yaml", "# nothing yet\n"))
 	require.NoError(t, err)
 	require.Equal(t, 10, c.Workers)
@@ -96,7 +103,8 @@ func TestAFileThatIsNoneIsRefused(t *testing.T) {
 func TestASecretMayStandInAFileOfItsOwn(t *testing.T) {
 	t.Parallel()
 	url := written(t, "url", "postgres://app:secret@db/shop\n")
-	c, err := readRunConfig(t, map[string]string{"DATABASE_URL_FILE": url, "PGDISPATCH_ADMIN_TOKEN_FILE": written(t, "token", "0123456789abcdef\n")})
+	c, err := readRunConfig(t,
+		map[string]string{"DATABASE_URL_FILE": url, "PGDISPATCH_ADMIN_TOKEN_FILE": written(t, "token", "0123456789abcdef\n")})
 	require.NoError(t, err)
 	require.Equal(t, "postgres://app:secret@db/shop", c.Database.URL)
 	require.Equal(t, "0123456789abcdef", c.AdminToken)

@@ -79,8 +79,10 @@ func parseLevel(text string, into *slog.Level) error {
 func parseCallbackURL(text string, into *string) error {
 	if text != "" {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" || len(text) > maxCallbackURL {
-			return fmt.Errorf("it must be a URL such as https://pgdispatch.example.com/callbacks, without a password, of at most %d characters", maxCallbackURL)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" ||
+			len(text) > maxCallbackURL {
+			return fmt.Errorf("it must be a URL such as https://pgdispatch.example.com/callbacks, without a password, of at "+
+				"most %d characters", maxCallbackURL)
 		}
 	}
 	*into = text
@@ -119,7 +121,8 @@ func parseToken(text string, into *string) error {
 // checkTokens refuses one token for both purposes, because the view token is shared more freely.
 func (c Config) checkTokens() error {
 	if c.ViewToken != "" && c.ViewToken == c.AdminToken {
-		return errors.New("configuration: PGDISPATCH_VIEW_TOKEN equals PGDISPATCH_ADMIN_TOKEN and would allow changes: choose a different token")
+		return errors.New("configuration: PGDISPATCH_VIEW_TOKEN equals PGDISPATCH_ADMIN_TOKEN and would allow changes: " +
+			"choose a different token")
 	}
 	return nil
 }
@@ -127,8 +130,10 @@ func (c Config) checkTokens() error {
 func parseUIURL(text string, into *string) error {
 	if text != "" {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return errors.New("it must be a URL such as http://localhost:8233 or https://cloud.temporal.io, with no password and no query")
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+			u.Fragment != "" {
+			return errors.New(
+				"it must be a URL such as http://localhost:8233 or https://cloud.temporal.io, with no password and no query")
 		}
 	}
 	*into = text

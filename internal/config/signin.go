@@ -50,7 +50,8 @@ var signInOptions = []Option{
 	{"oidc-role-claim", "PGDISPATCH_OIDC_ROLE_CLAIM", "groups", "claim of the ID token with the visitor's roles or groups",
 		func(c *Config, v string) error { c.SignIn.RoleClaim = v; return nil }},
 	{"oidc-session-key", "PGDISPATCH_OIDC_SESSION_KEY", "",
-		"key that signs session cookies, at least 32 characters, the same for all replicas; if empty, a new one at each start",
+		"key that signs session cookies, at least 32 characters, the same for all replicas; " +
+			"if empty, a new one at each start",
 		func(c *Config, v string) error { return parseSessionKey(v, &c.SignIn.SessionKey) }},
 }
 

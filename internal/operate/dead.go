@@ -98,7 +98,8 @@ func (s *Store) FindDeadLetters(ctx context.Context, filter DeadFilter, atMost i
 }
 
 // KnowsName reports whether a workspace and a definition with these names exist.
-func (s *Store) KnowsName(ctx context.Context, workspace, definition string) (workspaceKnown, definitionKnown bool, err error) {
+func (s *Store) KnowsName(ctx context.Context, workspace,
+	definition string) (workspaceKnown, definitionKnown bool, err error) {
 	type answer struct{ Workspace, Definition bool }
 	known, err := postgres.Read[answer](ctx, s.DB, "find names", sql.Text("dead_known"), workspace, definition)
 	if err != nil || len(known) == 0 {

@@ -15,7 +15,8 @@ func TestDeadLettersAreFoundReadReplayedAndDiscarded(t *testing.T) {
 	b := storetest.New(t)
 	items := b.Buried(3, "line\nbreak")
 	hour := time.Hour
-	ids, err := b.FindDeadLetters(t.Context(), operate.DeadFilter{Workspace: "shop", Definition: "order", Error: "LINE", Since: operate.Moment{Ago: &hour}}, 2)
+	ids, err := b.FindDeadLetters(t.Context(),
+		operate.DeadFilter{Workspace: "shop", Definition: "order", Error: "LINE", Since: operate.Moment{Ago: &hour}}, 2)
 	require.NoError(t, err)
 	require.Len(t, ids, 2)
 	ids, err = b.FindDeadLetters(t.Context(), operate.DeadFilter{Until: operate.Moment{Ago: &hour}}, 0)
@@ -57,7 +58,8 @@ func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
 	require.NoError(t, err)
 	settings, err := b.SetSettings(t.Context(), nil, nil, nil, "me")
 	require.NoError(t, err)
-	require.Equal(t, operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096}, settings.Is)
+	require.Equal(t, operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096},
+		settings.Is)
 	change, err := b.SetRetention(t.Context(), nil, "me")
 	require.NoError(t, err)
 	require.Equal(t, operate.SettingsChange{

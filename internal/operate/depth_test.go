@@ -20,7 +20,8 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions`)
 	later, err := b.QueueDepth(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, operate.Depth{Pending: 1, MaxClaims: 100, DeadLettersExact: true}, later, "what is for later does not wait yet")
+	require.Equal(t, operate.Depth{Pending: 1, MaxClaims: 100, DeadLettersExact: true}, later,
+		"what is for later does not wait yet")
 
 	b.Dispatched(2)
 	ended := b.Dispatched(1)[0]
@@ -28,7 +29,8 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	require.NoError(t, err)
 	b.Claimed(3)
 	b.Insert(b.Shop.Shop, 5)
-	b.Execute(`update pgdispatch.workflow_execution_queue set outcome_unknown = true, lease_token = nextval('pgdispatch.lease_tokens')
+	b.Execute(`update pgdispatch.workflow_execution_queue
+		set outcome_unknown = true, lease_token = nextval('pgdispatch.lease_tokens')
 		where id = (select max(id) from pgdispatch.workflow_execution_queue)`)
 	b.Execute(`update pgdispatch.workflow_execution_queue set run_at = run_at - interval '1 hour'
 		where id = (select min(id) from pgdispatch.workflow_execution_queue where status = 'PENDING' and run_at < now())`)

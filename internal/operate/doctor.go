@@ -131,7 +131,8 @@ type ListenSession struct {
 // listener's session and the time from sending to receiving. An error that wraps the context's error means that the
 // notification did not arrive in time.
 func (s *Store) Hear(ctx context.Context, listener *pgx.Conn, token string) (ListenSession, time.Duration, error) {
-	sessions, err := postgres.Read[ListenSession](ctx, listener, "read the listener's settings", sql.Text("doctor_session"))
+	sessions, err := postgres.Read[ListenSession](ctx, listener, "read the listener's settings",
+		sql.Text("doctor_session"))
 	if err != nil || len(sessions) == 0 {
 		return ListenSession{}, 0, err
 	}

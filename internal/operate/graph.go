@@ -12,8 +12,8 @@ import (
 // EmptyGraph is that of a definition whose workflow needs none.
 var EmptyGraph = json.RawMessage(`{"nodes": []}`)
 
-// CheckGraph refuses text that is no graph of a workflow definition: a JSON object with nodes, each with an id, and edges
-// between them. The error names the field to correct.
+// CheckGraph refuses text that is no graph of a workflow definition: a JSON object with nodes, each with an id, and
+// edges between them. The error names the field to correct.
 func CheckGraph(text []byte) error {
 	if err := CheckJSON(text); err != nil {
 		return err

@@ -51,7 +51,8 @@ func TestAGraphThatIsAcceptedCanBeStored(t *testing.T) {
 	require.NoError(t, err)
 	for n, graph := range []string{
 		string(operate.EmptyGraph), ` {"nodes": [{"id": ""}]} `, `{"nodes": [], "edges": []}`,
-		`{"nodes": [{"id": "a", "type": {"x": [1]}}, {"id": "b"}], "edges": [{"from": "a", "to": "b", "if": "x"}], "title": "\\u0000"}`,
+		`{"nodes": [{"id": "a", "type": {"x": [1]}}, {"id": "b"}], "edges": [{"from": "a", "to": "b", "if": "x"}], ` +
+			`"title": "\\u0000"}`,
 	} {
 		require.NoError(t, operate.CheckGraph([]byte(graph)))
 		_, err := b.CreateDefinition(t.Context(), operate.NewDefinition{

@@ -44,7 +44,9 @@ func PlanChange(plans []Plan, text string) (WorkspaceChange, error) {
 			return WorkspaceChange{Plan: plan.Name}, nil
 		}
 	}
-	return WorkspaceChange{}, fmt.Errorf("unknown plan %.80q: use %s, or insert it into pgdispatch.workspace_tiers", text, strings.Join(names, ", "))
+	return WorkspaceChange{},
+		fmt.Errorf("unknown plan %.80q: use %s, or insert it into pgdispatch.workspace_tiers", text,
+			strings.Join(names, ", "))
 }
 
 // LimitChange parses the maximum number of concurrent workflows, or "plan" for the plan's limit.
@@ -54,7 +56,9 @@ func LimitChange(text string) (WorkspaceChange, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > maxLimit {
-		return WorkspaceChange{}, fmt.Errorf("the limit is %.80q: it must be plan or a whole number from 0 to %d; 0 starts no workflows", text, maxLimit)
+		return WorkspaceChange{},
+			fmt.Errorf("the limit is %.80q: it must be plan or a whole number from 0 to %d; 0 starts no workflows", text,
+				maxLimit)
 	}
 	return WorkspaceChange{SetLimit: true, Limit: &n}, nil
 }
@@ -66,7 +70,9 @@ func RateChange(text string) (WorkspaceChange, error) {
 	}
 	rate, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(rate) || rate < minRate || rate > maxRate {
-		return WorkspaceChange{}, fmt.Errorf("the rate is %.80q: it must be off, or from %g to %d starts per second; to stop all starts, pause the workspace", text, minRate, maxRate)
+		return WorkspaceChange{},
+			fmt.Errorf("the rate is %.80q: it must be off, or from %g to %d starts per second; to stop all starts, pause the "+
+				"workspace", text, minRate, maxRate)
 	}
 	return WorkspaceChange{SetStarts: true, Starts: &rate}, nil
 }

@@ -86,7 +86,8 @@ func (s *Store) FindItems(ctx context.Context, f ItemFilter, atMost int) ([]int6
 }
 
 // QueueItems returns items by item ID or execution ID, the newest first. Unknown IDs are omitted.
-func (s *Store) QueueItems(ctx context.Context, items []int64, executions []string, withParams bool) ([]QueueItem, error) {
+func (s *Store) QueueItems(ctx context.Context, items []int64, executions []string,
+	withParams bool) ([]QueueItem, error) {
 	return postgres.Read[QueueItem](ctx, s.DB, "read items", sql.Text("item_read"), items, executions, withParams)
 }
 
@@ -123,7 +124,8 @@ type Enqueued struct {
 // Enqueue inserts an item as an application would. If the workspace has an item with the same idempotency key, Enqueue
 // returns that item instead.
 func (s *Store) Enqueue(ctx context.Context, n NewItem, who string) (Enqueued, error) {
-	made, err := postgres.Read[Enqueued](ctx, s.DB, "enqueue item", sql.Text("item_enqueue"), n.WorkspaceID, n.WorkflowDefinitionID, n.Params, n.Priority,
+	made, err := postgres.Read[Enqueued](ctx, s.DB, "enqueue item", sql.Text("item_enqueue"), n.WorkspaceID,
+		n.WorkflowDefinitionID, n.Params, n.Priority,
 		n.RunAt, n.RunIn, postgres.OrNull(n.IdempotencyKey), who)
 	if err != nil || len(made) == 0 {
 		return Enqueued{}, err

@@ -60,7 +60,8 @@ func (w WorkspaceRow) Key() WorkspaceKey { return WorkspaceKey{w.Rank, w.Name, w
 
 // ListWorkspaces returns up to atMost workspaces whose name contains search, ignoring case, or whose ID it is. An empty
 // search matches all. The list starts after the given key, or at the first workspace if after is nil.
-func (s *Store) ListWorkspaces(ctx context.Context, search string, by WorkspaceOrder, after *WorkspaceKey, atMost int) ([]WorkspaceRow, error) {
+func (s *Store) ListWorkspaces(ctx context.Context, search string, by WorkspaceOrder, after *WorkspaceKey,
+	atMost int) ([]WorkspaceRow, error) {
 	var rank *float64
 	var name, id *string
 	if after != nil {
@@ -79,7 +80,8 @@ type WorkspaceDetail struct {
 
 // WorkspaceDetail returns a workspace, or false if it does not exist. Its cost does not grow with the number of items.
 func (s *Store) WorkspaceDetail(ctx context.Context, id string) (WorkspaceDetail, bool, error) {
-	found, err := postgres.Read[WorkspaceDetail](ctx, s.DB, "read workspace", sql.Text("view_workspace"), id, countLimit, depthLimit)
+	found, err := postgres.Read[WorkspaceDetail](ctx, s.DB, "read workspace", sql.Text("view_workspace"), id, countLimit,
+		depthLimit)
 	if err != nil || len(found) == 0 {
 		return WorkspaceDetail{}, false, err
 	}
@@ -98,7 +100,8 @@ type ItemPage struct {
 
 // ListItems returns a page of up to atMost items. It looks at a bounded number of items, by the index with the fewest
 // candidates. If few of them match, the page may be short although Next is set.
-func (s *Store) ListItems(ctx context.Context, f ItemFilter, status string, workspaces, definitions []string, atMost int) (ItemPage, error) {
+func (s *Store) ListItems(ctx context.Context, f ItemFilter, status string, workspaces, definitions []string,
+	atMost int) (ItemPage, error) {
 	before := f.Before
 	if before == 0 {
 		before = math.MaxInt64
@@ -153,5 +156,6 @@ func (s *Store) DeadGroups(ctx context.Context, atMost int) ([]DeadGroup, error)
 // the given key, or at the first if after is nil. It looks at the same failures as DeadGroups.
 func (s *Store) DeadOfKind(ctx context.Context, kind string, after *DeadKey, atMost int) ([]int64, error) {
 	failedAt, id := after.columns()
-	return postgres.Values[int64](ctx, s.DB, "read a group of dead letters", sql.Text("view_dead_group"), FailuresLooked, kind, atMost, failedAt, id)
+	return postgres.Values[int64](ctx, s.DB, "read a group of dead letters", sql.Text("view_dead_group"), FailuresLooked,
+		kind, atMost, failedAt, id)
 }

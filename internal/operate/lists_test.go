@@ -34,12 +34,14 @@ func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
 		}
 	}
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
-		select workspace_id, id, now() - interval '1 hour' from pgdispatch.workflow_definitions where workspace_id = $1::uuid`, late)
+		select workspace_id, id, now() - interval '1 hour' from pgdispatch.workflow_definitions
+			where workspace_id = $1::uuid`, late)
 	_, err = b.Claim(t.Context(), 1)
 	require.NoError(t, err)
 
 	for by, want := range map[operate.WorkspaceOrder]string{
-		operate.ByName: "broken busy late shop", operate.ByRunning: "busy broken late shop", operate.ByOldest: "late broken busy shop", operate.ByFailures: "broken busy late shop",
+		operate.ByName: "broken busy late shop", operate.ByRunning: "busy broken late shop",
+		operate.ByOldest: "late broken busy shop", operate.ByFailures: "broken busy late shop",
 	} {
 		var names []string
 		var after *operate.WorkspaceKey
@@ -116,7 +118,8 @@ func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {
 	running := b.Dispatched(2)
 	claimed := b.Claimed(1)
 	dead := b.Claimed(1)
-	_, err := b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: dead[0].ID, Token: dead[0].Token, Error: "card 42 refused"}})
+	_, err := b.Settle(t.Context(), claim.Fail,
+		[]claim.Settlement{{ID: dead[0].ID, Token: dead[0].Token, Error: "card 42 refused"}})
 	require.NoError(t, err)
 	b.Insert(b.Shop.Shop, 3)
 	b.Insert(other, 1)
@@ -144,7 +147,8 @@ func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {
 	hour := time.Hour
 	require.Equal(t, 8, count(operate.ItemFilter{Since: operate.Moment{Ago: &hour}}, ""))
 	require.Zero(t, count(operate.ItemFilter{Until: operate.Moment{Ago: &hour}}, ""))
-	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "", nil, []string{"00000000-0000-0000-0000-000000000000"}, 10)
+	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "", nil, []string{"00000000-0000-0000-0000-000000000000"},
+		10)
 	require.NoError(t, err)
 	require.Empty(t, page.Items)
 

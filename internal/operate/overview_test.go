@@ -20,7 +20,8 @@ func TestWaitsKnowTheirQuantilesToAFifth(t *testing.T) {
 	for n := 1; n <= 1000; n++ {
 		w.Add(time.Duration(n) * time.Millisecond)
 	}
-	for share, want := range map[float64]time.Duration{.5: 500 * time.Millisecond, .99: 990 * time.Millisecond, 1: time.Second} {
+	for share, want := range map[float64]time.Duration{.5: 500 * time.Millisecond, .99: 990 * time.Millisecond,
+		1: time.Second} {
 		require.GreaterOrEqual(t, w.Quantile(share), want-time.Microsecond)
 		require.LessOrEqual(t, w.Quantile(share), want*119/100+time.Microsecond, "%v", share)
 	}
@@ -54,7 +55,8 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 		require.NoError(t, err)
 	}
 	b.Insert(b.Shop.Shop, 2)
-	b.Execute(`select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where status = 'PENDING' limit 1`)
+	b.Execute(
+		`select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where status = 'PENDING' limit 1`)
 	for range 2 { // a hint goes once a claim has read it
 		_, err = b.Claim(t.Context(), 0)
 		require.NoError(t, err)
@@ -92,7 +94,8 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 	b.Execute("update pgdispatch.activity set minute = minute - interval '1 day'")
 	_, err = b.Sweep(t.Context(), 10)
 	require.NoError(t, err)
-	require.Equal(t, 1, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.activity"), "what is older than a day goes")
+	require.Equal(t, 1, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.activity"),
+		"what is older than a day goes")
 }
 
 func TestTheFirstSweepOfAMinuteNotesWhatWaitsIsClaimedAndRuns(t *testing.T) {
@@ -120,10 +123,13 @@ func TestTheFirstSweepOfAMinuteNotesWhatWaitsIsClaimedAndRuns(t *testing.T) {
 
 	b.Execute("update pgdispatch.activity set waiting = 77")
 	sweep()
-	require.NotZero(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.activity where waiting = 77"), "once a minute is enough")
+	require.NotZero(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.activity where waiting = 77"),
+		"once a minute is enough")
 	b.Execute("update pgdispatch.activity set waiting = null")
 	sweep()
-	require.Equal(t, 3, sqltest.Scalar[int](b.Shop, "select waiting from pgdispatch.activity order by minute desc limit 1"), "what was started before it was swept changes nothing")
+	require.Equal(t, 3,
+		sqltest.Scalar[int](b.Shop, "select waiting from pgdispatch.activity order by minute desc limit 1"),
+		"what was started before it was swept changes nothing")
 	require.Equal(t, 1, sqltest.Scalar[int](b.Shop, "select sum(started)::integer from pgdispatch.activity"))
 }
 
@@ -156,7 +162,8 @@ func TestAReplicaSaysHowItIs(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
 	on := true
-	state := operate.ReplicaState{Busy: 2, BreakerOpen: true, Listening: &on, OnDuty: true, StartsPerSecond: 1.5, WakeUps: map[string]int64{"poll": 3}}
+	state := operate.ReplicaState{Busy: 2, BreakerOpen: true, Listening: &on, OnDuty: true, StartsPerSecond: 1.5,
+		WakeUps: map[string]int64{"poll": 3}}
 	for _, owner := range []string{"a", "a", "b"} {
 		report, err := json.Marshal(state)
 		require.NoError(t, err)

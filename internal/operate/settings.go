@@ -42,7 +42,8 @@ type WorkspaceStatistics struct {
 
 // WorkspaceStatistics returns up to atMost workspaces, those with the most items first.
 func (s *Store) WorkspaceStatistics(ctx context.Context, atMost int) ([]WorkspaceStatistics, error) {
-	return postgres.Read[WorkspaceStatistics](ctx, s.DB, "read workspace statistics", sql.Text("workspace_statistics"), atMost)
+	return postgres.Read[WorkspaceStatistics](ctx, s.DB, "read workspace statistics", sql.Text("workspace_statistics"),
+		atMost)
 }
 
 // Replica is a live replica.

@@ -33,5 +33,6 @@ func (s *Store) Stalled(ctx context.Context, atMost int) ([]StallFor, error) {
 // RequestStop cancels an item that waits, or requests the stop of its workflow. It returns WITHDRAWN, REQUESTED,
 // ALREADY_REQUESTED or ALREADY_ENDED.
 func (s *Store) RequestStop(ctx context.Context, stop temporal.Stop) (string, error) {
-	return postgres.Value[string](ctx, s.DB, "request stop", sql.Text("stop_request"), stop.ExecutionID, stop.How, stop.Reason, stop.RequestedBy)
+	return postgres.Value[string](ctx, s.DB, "request stop", sql.Text("stop_request"), stop.ExecutionID, stop.How,
+		stop.Reason, stop.RequestedBy)
 }

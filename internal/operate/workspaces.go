@@ -18,12 +18,14 @@ type WorkspaceName struct {
 
 // FindWorkspaces returns the workspaces with this ID or name, at most 10.
 func (s *Store) FindWorkspaces(ctx context.Context, idOrName string) ([]WorkspaceName, error) {
-	return postgres.Read[WorkspaceName](ctx, s.DB, "find workspace", sql.Text("workspace_find"), idOrName, (*string)(nil), 10)
+	return postgres.Read[WorkspaceName](ctx, s.DB, "find workspace", sql.Text("workspace_find"), idOrName, (*string)(nil),
+		10)
 }
 
 // CompleteWorkspaces returns up to atMost workspaces whose name starts with beginning.
 func (s *Store) CompleteWorkspaces(ctx context.Context, beginning string, atMost int) ([]WorkspaceName, error) {
-	return postgres.Read[WorkspaceName](ctx, s.DB, "find workspaces", sql.Text("workspace_find"), (*string)(nil), beginning, atMost)
+	return postgres.Read[WorkspaceName](ctx, s.DB, "find workspaces", sql.Text("workspace_find"), (*string)(nil),
+		beginning, atMost)
 }
 
 // Workspace is the current state of a workspace.
@@ -47,12 +49,14 @@ type Workspace struct {
 // Workspaces returns up to atMost workspaces, sorted by name, whose name contains partOfName, ignoring case; empty
 // matches all. The list starts after the workspace afterID, or at the first if afterID is empty.
 func (s *Store) Workspaces(ctx context.Context, partOfName, afterID string, atMost int) ([]Workspace, error) {
-	return postgres.Read[Workspace](ctx, s.DB, "read workspaces", sql.Text("workspace_list"), ([]string)(nil), postgres.OrNull(partOfName), postgres.OrNull(afterID), atMost)
+	return postgres.Read[Workspace](ctx, s.DB, "read workspaces", sql.Text("workspace_list"), ([]string)(nil),
+		postgres.OrNull(partOfName), postgres.OrNull(afterID), atMost)
 }
 
 // Workspace returns a workspace, or false if it does not exist.
 func (s *Store) Workspace(ctx context.Context, id string) (Workspace, bool, error) {
-	found, err := postgres.Read[Workspace](ctx, s.DB, "read workspace", sql.Text("workspace_list"), []string{id}, (*string)(nil), (*string)(nil), 1)
+	found, err := postgres.Read[Workspace](ctx, s.DB, "read workspace", sql.Text("workspace_list"), []string{id},
+		(*string)(nil), (*string)(nil), 1)
 	if err != nil || len(found) == 0 {
 		return Workspace{}, false, err
 	}
@@ -79,8 +83,10 @@ func (s *Store) Definitions(ctx context.Context, workspaceID string) ([]Definiti
 
 // FindDefinitions returns the IDs of up to atMost workflow definitions with this ID or name in the given workspaces.
 // Nil means all workspaces.
-func (s *Store) FindDefinitions(ctx context.Context, idOrName string, workspaces []string, atMost int) ([]string, error) {
-	return postgres.Values[string](ctx, s.DB, "find workflow definitions", sql.Text("definition_find"), idOrName, workspaces, atMost)
+func (s *Store) FindDefinitions(ctx context.Context, idOrName string, workspaces []string,
+	atMost int) ([]string, error) {
+	return postgres.Values[string](ctx, s.DB, "find workflow definitions", sql.Text("definition_find"), idOrName,
+		workspaces, atMost)
 }
 
 // Plan is a workspace tier.
@@ -153,6 +159,8 @@ func (s *Store) Audit(ctx context.Context, f AuditFilter, atMost int) ([]Adminis
 	if f.Subject != "" {
 		looked = postgres.OrNull(changesLooked)
 	}
-	return postgres.Read[Administered](ctx, s.DB, "read the log of changes", sql.Text("audit_list"), postgres.OrNull(f.Who), postgres.OrNull(f.Action),
-		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, postgres.OrNull(f.Before), atMost, postgres.OrNull(f.Subject), looked)
+	return postgres.Read[Administered](ctx, s.DB, "read the log of changes", sql.Text("audit_list"),
+		postgres.OrNull(f.Who), postgres.OrNull(f.Action),
+		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, postgres.OrNull(f.Before), atMost, postgres.OrNull(f.Subject),
+		looked)
 }

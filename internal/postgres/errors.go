@@ -26,11 +26,13 @@ const (
 
 // remedies tell the operator what to do. The replica continues by itself once that is done.
 var remedies = map[string]string{
-	readOnly:       "this server is read-only: DATABASE_URL must lead to the primary",
-	diskFull:       "the database's disk is full: free some space",
-	tooManyClients: "a replica needs 12 connections: raise max_connections or the role's limit, or close other connections",
-	queryCanceled:  "remove any statement_timeout of the role, the database or a pooler",
-	noPrivilege:    "grant the role pgdispatch_dispatcher to run, pgdispatch_enqueuer to enqueue, pgdispatch_reader to read, or pgdispatch_operator to change",
+	readOnly: "this server is read-only: DATABASE_URL must lead to the primary",
+	diskFull: "the database's disk is full: free some space",
+	tooManyClients: "a replica needs 12 connections: raise max_connections or the role's limit, " +
+		"or close other connections",
+	queryCanceled: "remove any statement_timeout of the role, the database or a pooler",
+	noPrivilege: "grant the role pgdispatch_dispatcher to run, pgdispatch_enqueuer to enqueue, " +
+		"pgdispatch_reader to read, or pgdispatch_operator to change",
 }
 
 // HasCode reports whether err is an error of Postgres with this SQLSTATE.
@@ -43,7 +45,8 @@ func HasCode(err error, code string) bool {
 func IsOfServer(err error) bool {
 	var postgres *pgconn.PgError
 	var connect *pgconn.ConnectError
-	return errors.As(err, &postgres) || errors.As(err, &connect) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return errors.As(err, &postgres) || errors.As(err, &connect) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, context.Canceled)
 }
 
 // IsForbidden reports whether Postgres rejected a statement because of a missing privilege.
@@ -67,7 +70,8 @@ func IsUnavailable(err error) bool {
 	var connect *pgconn.ConnectError
 	var network net.Error
 	return errors.As(err, &connect) || errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.Timeout(err) && !errors.Is(err, context.DeadlineExceeded)
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.Timeout(err) &&
+		!errors.Is(err, context.DeadlineExceeded)
 }
 
 // Refusal returns the message and the hint of an error that a pgdispatch SQL function raised. It returns false for all
@@ -95,7 +99,8 @@ func WithRemedy(err error) error {
 type withheld struct{ *pgconn.PgError }
 
 func (w withheld) Error() string {
-	return fmt.Sprintf("%s: Postgres rejected a value, which is not shown here; see the Postgres log (SQLSTATE %s)", w.Severity, w.Code)
+	return fmt.Sprintf("%s: Postgres rejected a value, which is not shown here; see the Postgres log (SQLSTATE %s)",
+		w.Severity, w.Code)
 }
 
 func (w withheld) Unwrap() error { return w.PgError }
@@ -103,7 +108,8 @@ func (w withheld) Unwrap() error { return w.PgError }
 // withoutData hides the message of an error that may contain row data. FATAL errors concern the connection, not a row.
 func withoutData(err error) error {
 	var postgres *pgconn.PgError
-	if errors.As(err, &postgres) && strings.HasPrefix(postgres.Code, dataException) && postgres.SeverityUnlocalized != "FATAL" {
+	if errors.As(err, &postgres) && strings.HasPrefix(postgres.Code, dataException) &&
+		postgres.SeverityUnlocalized != "FATAL" {
 		return withheld{postgres}
 	}
 	return err

@@ -26,8 +26,10 @@ const (
 	pingTimeout = time.Second
 )
 
-const unverified = "%s: the connection to %s is %w: it leaves this machine, and the server's identity is not checked. " +
-	"Set sslmode=verify-full, and sslrootcert for a private CA; or, on a trusted network, PGDISPATCH_ALLOW_INSECURE_DATABASE=on"
+const unverified = "%s: the connection to %s is %w: it leaves this machine, and the server's identity " +
+	"is not checked. " +
+	"Set sslmode=verify-full, and sslrootcert for a private CA; or, on a trusted network, " +
+	"PGDISPATCH_ALLOW_INSECURE_DATABASE=on"
 
 // Target is a database to connect to.
 type Target struct {
@@ -54,8 +56,8 @@ func (t Target) Server() string {
 	return fmt.Sprintf("%s:%d/%s", config.Host, config.Port, config.Database)
 }
 
-// Verify refuses a remote address unless TLS verifies it, through verify-full or verify-ca. It ignores a URL that cannot
-// be parsed, which is reported elsewhere.
+// Verify refuses a remote address unless TLS verifies it, through verify-full or verify-ca. It ignores a URL that
+// cannot be parsed, which is reported elsewhere.
 func (t Target) Verify() error {
 	config, err := pgx.ParseConfig(t.URL)
 	if err != nil {
@@ -92,7 +94,8 @@ func (t Target) OpenPool(ctx context.Context, size int32, settings map[string]st
 	return pool, nil
 }
 
-// Connect makes one connection attempt, outside of any pool. It calls warn, unless it is nil, with the server's warnings.
+// Connect makes one connection attempt, outside of any pool. It calls warn, unless it is nil, with the server's
+// warnings.
 func (t Target) Connect(ctx context.Context, settings map[string]string, warn func(*pgconn.Notice)) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(t.URL)
 	if err != nil {
@@ -131,11 +134,13 @@ func prepare(connConfig *pgx.ConnConfig, settings map[string]string, isUnset boo
 // dialer returns a dial function that detects a dead peer: it sends keepalive probes after 5 s of silence and gives up
 // within 10 s. isUnset means that no address is configured, for the error.
 func dialer(isUnset bool) func(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}}
+	dialer := net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil && isUnset {
-			err = fmt.Errorf("DATABASE_URL is not set, and nothing listens at the default: set it, such as postgres://host:5432/database: %w", err)
+			err = fmt.Errorf("DATABASE_URL is not set, and nothing listens at the default: set it, such as "+
+				"postgres://host:5432/database: %w", err)
 		}
 		return conn, err
 	}
@@ -144,7 +149,8 @@ func dialer(isUnset bool) func(ctx context.Context, network, address string) (ne
 // UnverifiedHost returns the first remote host that may be contacted without verification, or "". It includes
 // fallbacks: sslmode=prefer, for example, retries without TLS.
 func UnverifiedHost(connConfig *pgx.ConnConfig) string {
-	tries := append([]*pgconn.FallbackConfig{{Host: connConfig.Host, TLSConfig: connConfig.TLSConfig}}, connConfig.Fallbacks...)
+	tries := append([]*pgconn.FallbackConfig{{Host: connConfig.Host, TLSConfig: connConfig.TLSConfig}},
+		connConfig.Fallbacks...)
 	for _, try := range tries {
 		// For verify-ca, pgx sets InsecureSkipVerify and verifies the certificate in VerifyPeerCertificate.
 		verified := try.TLSConfig != nil && (!try.TLSConfig.InsecureSkipVerify || try.TLSConfig.VerifyPeerCertificate != nil)

@@ -28,7 +28,8 @@ func Read[T any](ctx context.Context, on Conn, verb, statement string, args ...a
 }
 
 // ReadWithin is Read with another timeout.
-func ReadWithin[T any](ctx context.Context, timeout time.Duration, on Conn, verb, statement string, args ...any) ([]T, error) {
+func ReadWithin[T any](ctx context.Context, timeout time.Duration, on Conn, verb, statement string,
+	args ...any) ([]T, error) {
 	return collect(ctx, timeout, on, verb, pgx.RowToStructByName[T], statement, args)
 }
 
@@ -38,7 +39,8 @@ func Values[T any](ctx context.Context, on Conn, verb, statement string, args ..
 }
 
 // ValuesWithin is Values with another timeout.
-func ValuesWithin[T any](ctx context.Context, timeout time.Duration, on Conn, verb, statement string, args ...any) ([]T, error) {
+func ValuesWithin[T any](ctx context.Context, timeout time.Duration, on Conn, verb, statement string,
+	args ...any) ([]T, error) {
 	return collect(ctx, timeout, on, verb, pgx.RowTo[T], statement, args)
 }
 
@@ -63,7 +65,8 @@ func Exec(ctx context.Context, on Conn, verb, statement string, args ...any) err
 	return nil
 }
 
-func collect[T any](ctx context.Context, timeout time.Duration, on Conn, verb string, rowTo pgx.RowToFunc[T], statement string, args []any) ([]T, error) {
+func collect[T any](ctx context.Context, timeout time.Duration, on Conn, verb string, rowTo pgx.RowToFunc[T],
+	statement string, args []any) ([]T, error) {
 	ctx, cancel := Bound(ctx, timeout, verb)
 	defer cancel()
 	rows, err := on.Query(ctx, statement, args...)

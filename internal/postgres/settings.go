@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Planning are the settings for connections that execute package sql's statements. They make Postgres plan each statement once per connection and
-// use indexes. Planning a settle of a few items costs more than the settle itself, and a plan made while a table was
-// small would scan the whole table later. search_path matches that of the functions, which are planned again whenever
-// it changes. The settings are optional, because a pooler may reject them: without them statements are slower, with
-// the same results.
+// Planning are the settings for connections that execute package sql's statements. They make Postgres plan each
+// statement once per connection and use indexes. Planning a settle of a few items costs more than the settle itself,
+// and a plan made while a table was small would scan the whole table later. search_path matches that of the functions,
+// which are planned again whenever it changes. The settings are optional, because a pooler may reject them: without
+// them statements are slower, with the same results.
 var Planning = map[string]string{
 	"search_path": "pg_catalog, pg_temp", "plan_cache_mode": "force_generic_plan", "jit": "off",
 	"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off",
 }
 
-// LockTimeout is the lock_timeout for connections that execute package sql's statements: how long a settle or a heartbeat waits for a locked row.
-// Settles and heartbeats of other replicas hold their locks for milliseconds.
+// LockTimeout is the lock_timeout for connections that execute package sql's statements: how long a settle or a
+// heartbeat waits for a locked row. Settles and heartbeats of other replicas hold their locks for milliseconds.
 const LockTimeout = time.Second
 
 // DirectSettings are for direct connections. A transaction pooler refuses them, or would leak them to the next client
@@ -36,8 +36,8 @@ func DirectSettings(more ...map[string]string) map[string]string {
 	return settings
 }
 
-// TCPUserTimeout is how long the server keeps a connection whose client does not acknowledge data. Without it, a stopped
-// listener would hold back vacuum in the whole database and fill the notification queue.
+// TCPUserTimeout is how long the server keeps a connection whose client does not acknowledge data. Without it, a
+// stopped listener would hold back vacuum in the whole database and fill the notification queue.
 const TCPUserTimeout = "8s"
 
 // ListenerSettings are for a connection that listens.

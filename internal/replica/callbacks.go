@@ -37,7 +37,8 @@ func listenCallbacks(ctx context.Context, c config.Config) (net.Listener, error)
 
 // receive creates the callback server and returns the callback that starts request. It waits for the database, which
 // holds the key.
-func (r *replica) receive(ctx context.Context, listener net.Listener, asked complete.Ender) (*temporal.Callback, error) {
+func (r *replica) receive(ctx context.Context, listener net.Listener,
+	asked complete.Ender) (*temporal.Callback, error) {
 	var key []byte
 	complained := false
 	err := retry.Do(ctx, retry.NewConstant(keyInterval), func(ctx context.Context) (err error) {

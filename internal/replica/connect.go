@@ -23,7 +23,8 @@ func poolSettings(c config.Config) (forClaims, forOthers map[string]string) {
 	case config.DurableNone:
 		claims = "off"
 	}
-	return postgres.DirectSettings(postgres.Planning, map[string]string{"synchronous_commit": claims, "lock_timeout": claim.ClaimLockTimeout.String()}),
+	return postgres.DirectSettings(postgres.Planning,
+			map[string]string{"synchronous_commit": claims, "lock_timeout": claim.ClaimLockTimeout.String()}),
 		postgres.DirectSettings(postgres.Planning, map[string]string{"synchronous_commit": others})
 }
 

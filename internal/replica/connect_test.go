@@ -30,7 +30,8 @@ func harsh(t *testing.T) string {
 		"statement_timeout = '50ms'", "lock_timeout = '50ms'", "idle_session_timeout = '50ms'",
 		"default_transaction_isolation = 'serializable'", "tcp_user_timeout = 0", "jit = on", "synchronous_commit = local",
 	} {
-		_, err := conn.Exec(t.Context(), `do $$ begin execute format('alter database %I set `+strings.ReplaceAll(setting, "'", "''")+`', current_database()); end $$`)
+		_, err := conn.Exec(t.Context(), `do $$ begin execute format('alter database %I set `+
+			strings.ReplaceAll(setting, "'", "''")+`', current_database()); end $$`)
 		require.NoError(t, err, setting)
 	}
 	return address
@@ -63,16 +64,19 @@ func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
 		require.Equal(t, map[string]string{
 			"statement_timeout": "0", "lock_timeout": c.lock, "idle_session_timeout": "0",
 			"default_transaction_isolation": "read committed", "jit": "off", "synchronous_commit": c.commit,
-		}, show(t, pool, "statement_timeout", "lock_timeout", "idle_session_timeout", "default_transaction_isolation", "jit", "synchronous_commit"))
+		}, show(t, pool, "statement_timeout", "lock_timeout", "idle_session_timeout", "default_transaction_isolation", "jit",
+			"synchronous_commit"))
 	}
 	listener, err := dialListener(postgres.Target{URL: address})(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close(context.Background()) })
-	require.Equal(t, map[string]string{"idle_session_timeout": "0", "statement_timeout": "0"}, show(t, listener, "idle_session_timeout", "statement_timeout"))
+	require.Equal(t, map[string]string{"idle_session_timeout": "0", "statement_timeout": "0"},
+		show(t, listener, "idle_session_timeout", "statement_timeout"))
 	gate, err := dialGate(postgres.Target{URL: address})(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = gate.Close(context.Background()) })
-	require.Equal(t, map[string]string{"idle_session_timeout": "0", "synchronous_commit": "off"}, show(t, gate.(*notify.Session).Conn, "idle_session_timeout", "synchronous_commit"))
+	require.Equal(t, map[string]string{"idle_session_timeout": "0", "synchronous_commit": "off"},
+		show(t, gate.(*notify.Session).Conn, "idle_session_timeout", "synchronous_commit"))
 }
 
 // A suspended client reads no data: its listener would hold back vacuum and fill the notification queue.
@@ -89,7 +93,8 @@ func TestTheServerGivesUpAListenerAndAGateThatTakeNoData(t *testing.T) {
 	t.Cleanup(func() { _ = gate.Close(context.Background()) })
 	require.Equal(t, map[string]string{
 		"tcp_user_timeout": "8000", "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
-	}, show(t, gate.(*notify.Session).Conn, "tcp_user_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"))
+	}, show(t, gate.(*notify.Session).Conn, "tcp_user_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval",
+		"tcp_keepalives_count"))
 }
 
 // After a failover the old primary may come back on the old address.
@@ -134,7 +139,9 @@ func TestAReplicaWaitsForAConnectionAndSaysWhatToDo(t *testing.T) {
 
 	logs, ready := &process.Buffer{}, make(chan error, 1)
 	go func() { ready <- awaitSchema(t.Context(), pool, slog.New(slog.NewJSONHandler(logs, nil))) }()
-	require.Eventually(t, func() bool { return strings.Contains(logs.String(), "Waiting for Postgres") }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Contains(logs.String(), "Waiting for Postgres")
+	}, 20*time.Second, 5*time.Millisecond)
 	require.Contains(t, logs.String(), "53300")
 	require.Contains(t, logs.String(), "raise max_connections or the role's limit")
 	execute("alter role " + role + " connection limit 5")
@@ -143,7 +150,8 @@ func TestAReplicaWaitsForAConnectionAndSaysWhatToDo(t *testing.T) {
 
 func TestDurableCommitsSayWhatWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
-	for durable, want := range map[config.Durability][2]string{config.DurableClaims: {"on", "off"}, config.DurableAll: {"on", "on"}, config.DurableNone: {"off", "off"}} {
+	for durable, want := range map[config.Durability][2]string{config.DurableClaims: {"on", "off"},
+		config.DurableAll: {"on", "on"}, config.DurableNone: {"off", "off"}} {
 		claims, others := poolSettings(config.Config{Listen: true, Durable: durable})
 		require.Equal(t, want, [2]string{claims["synchronous_commit"], others["synchronous_commit"]}, durable)
 		require.Equal(t, "read committed", claims["default_transaction_isolation"])
@@ -158,10 +166,12 @@ func TestMain(m *testing.M) { sqltest.Main(m) }
 func TestASchemaFromBeforeTheBaselineIsRefused(t *testing.T) {
 	t.Parallel()
 	pool := sqltest.Pool(t, sqltest.EmptyURL(t))
-	for _, statement := range []string{"create schema pgdispatch", "create table pgdispatch.schema_version as select 15 as version"} {
+	for _, statement := range []string{"create schema pgdispatch",
+		"create table pgdispatch.schema_version as select 15 as version"} {
 		_, err := pool.Exec(t.Context(), statement)
 		require.NoError(t, err)
 	}
-	require.ErrorContains(t, awaitSchema(t.Context(), pool, slog.New(slog.DiscardHandler)), "`drop schema pgdispatch cascade`", "no replica starts")
+	require.ErrorContains(t, awaitSchema(t.Context(), pool, slog.New(slog.DiscardHandler)),
+		"`drop schema pgdispatch cascade`", "no replica starts")
 	require.ErrorContains(t, databaseReady(t.Context(), pool), "`drop schema pgdispatch cascade`")
 }

@@ -26,7 +26,8 @@ func init() { config.Know(failpointsVariable) }
 func failpoints(r *replica) {
 	r.dispatch.Starter = failingStarter{r.dispatch.Starter}
 	if directory := os.Getenv(failpointsVariable); directory != "" {
-		r.dispatch.Store = stallingStore{r.dispatch.Store, filepath.Join(directory, "stall-heartbeat-"+strconv.Itoa(os.Getpid()))}
+		r.dispatch.Store = stallingStore{r.dispatch.Store,
+			filepath.Join(directory, "stall-heartbeat-"+strconv.Itoa(os.Getpid()))}
 	}
 }
 

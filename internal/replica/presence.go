@@ -72,14 +72,15 @@ func (r *replica) noteStarts(ctx context.Context) {
 	if len(waits.Due) == 0 {
 		return
 	}
-	if err := postgres.Exec(ctx, r.database, "record start statistics", sql.Text("activity_note"), waits.Due.Total(), []int64(waits.Due), []int64(waits.Startable)); err != nil {
+	if err := postgres.Exec(ctx, r.database, "record start statistics", sql.Text("activity_note"), waits.Due.Total(),
+		[]int64(waits.Due), []int64(waits.Startable)); err != nil {
 		r.telemetry.GiveBack(waits)
 		r.log.DebugContext(ctx, "Cannot record start statistics", "error", err)
 	}
 }
 
-// releaseOwned releases all items that are still leased to this replica and returns their number. Call it when no worker
-// holds an item.
+// releaseOwned releases all items that are still leased to this replica and returns their number. Call it when no
+// worker holds an item.
 func (r *replica) releaseOwned(ctx context.Context) (int, error) {
 	ids, err := postgres.Values[int64](ctx, r.database, "release owned items", sql.Text("release_owned"), r.name)
 	return len(ids), err

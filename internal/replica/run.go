@@ -91,7 +91,8 @@ type replica struct {
 // reloads may be nil.
 func Run(ctx context.Context, c config.Loaded, version string, log *slog.Logger, reloads *Reloads) error {
 	collectByHeap()
-	r := &replica{Config: c.Config, name: replicaName(), version: version, wake: make(chan string, 1), stopWake: make(chan struct{}, 1)}
+	r := &replica{Config: c.Config, name: replicaName(), version: version, wake: make(chan string, 1),
+		stopWake: make(chan struct{}, 1)}
 	outages := telemetry.NewOutages(log.Handler())
 	r.answered = func() { outages.Answered(ctx) }
 	r.log = slog.New(outages).With("replica", r.name)
@@ -105,7 +106,8 @@ func Run(ctx context.Context, c config.Loaded, version string, log *slog.Logger,
 // logSettings logs what the replica runs with, without secrets.
 func (r *replica) logSettings() {
 	c := r.Config
-	r.log.Info("Starting", "version", r.version, "database", c.Database.Server(), "temporal_address", c.Temporal.HostPort(),
+	r.log.Info("Starting", "version", r.version, "database", c.Database.Server(), "temporal_address",
+		c.Temporal.HostPort(),
 		"namespace", r.namespace, "workers", c.Workers, "lease", c.Lease.String(), "poll_interval", c.PollInterval.String(),
 		"start_timeout", c.StartTimeout.String(), "drain_timeout", c.DrainTimeout.String(), "max_watches", c.MaxWatches,
 		"listen", c.Listen, "durable_commits", string(c.Durable), "admin_addr", c.AdminAddr,
@@ -197,14 +199,16 @@ func (r *replica) wire(client *temporal.Client) {
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.claims, Starter: &dispatch.TemporalStarter{Client: client}, Workers: r.Workers, Lease: r.Lease,
 		StartTimeout: r.StartTimeout, DrainTimeout: r.DrainTimeout,
-		Wake: r.wake, Hints: &r.hints, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Answered: r.reach.Answered, Observer: r.telemetry, Log: component("dispatcher"),
+		Wake: r.wake, Hints: &r.hints, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Answered: r.reach.Answered,
+		Observer: r.telemetry, Log: component("dispatcher"),
 	}
 	sweeps := &sweeper.Postgres{DB: r.database, Owner: r.name}
 	r.sweeper = &sweeper.Sweeper{
 		Store: sweeps, Interval: r.PollInterval, Lease: r.Lease,
 		Found: func() { r.ring("sweeper") }, Saw: r.saw, Log: component("sweeper"),
 	}
-	r.retention = &sweeper.Retention{Store: sweeps, Interval: retentionInterval, Wanted: r.deletes.Load, Deleted: r.telemetry.Deleted, Log: component("retention")}
+	r.retention = &sweeper.Retention{Store: sweeps, Interval: retentionInterval, Wanted: r.deletes.Load,
+		Deleted: r.telemetry.Deleted, Log: component("retention")}
 	if r.Listen {
 		r.gate = &notify.Gate{
 			Connect: dialGate(r.Database), Interval: r.PollInterval,
@@ -214,7 +218,8 @@ func (r *replica) wire(client *temporal.Client) {
 		r.listener = &notify.Listener{
 			Connect: dialListener(r.Database), Ring: r.notified,
 			Called: func() { r.gate.Called(); r.ring("call") }, Stopping: r.stopping,
-			Ping: &notify.PoolPinger{DB: r.database}, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.name, Log: component("listener"),
+			Ping: &notify.PoolPinger{DB: r.database}, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.name,
+			Log: component("listener"),
 		}
 	}
 }
@@ -270,7 +275,8 @@ func (r *replica) run(ctx context.Context) error {
 func contained(ctx context.Context, log *slog.Logger, part func(context.Context) error) (err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
-			log.Error("Panic: shutting down this replica", "panic", postgres.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
+			log.Error("Panic: shutting down this replica", "panic", postgres.Clean(fmt.Sprint(recovered)), "stack",
+				string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", recovered)
 		}
 	}()
@@ -278,7 +284,8 @@ func contained(ctx context.Context, log *slog.Logger, part func(context.Context)
 }
 
 func (r *replica) farewell(ctx context.Context) {
-	ctx, cancel := context.WithTimeoutCause(ctx, farewellTimeout, fmt.Errorf("deregistration timed out after %s", farewellTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, farewellTimeout,
+		fmt.Errorf("deregistration timed out after %s", farewellTimeout))
 	defer cancel()
 	r.noteStarts(ctx)
 	released, err := r.releaseOwned(ctx)

@@ -22,7 +22,8 @@ func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) erro
 		conn, err := pool.Acquire(ctx)
 		var refusal *pgconn.PgError
 		if errors.As(err, &refusal) && refusal.Code == "08P01" { // protocol_violation: PgBouncer refuses a setting
-			return fmt.Errorf("connect to Postgres: %w: if a transaction pooler is in between, set PGDISPATCH_LISTEN=off or connect directly", postgres.Redact(err))
+			return fmt.Errorf("connect to Postgres: %w: if a transaction pooler is in between, set PGDISPATCH_LISTEN=off or "+
+				"connect directly", postgres.Redact(err))
 		}
 		if err != nil {
 			if !complained && ctx.Err() == nil {
@@ -66,5 +67,6 @@ func schemaTooOld(state migrate.State) error {
 	if err := state.Err(); err != nil {
 		return err
 	}
-	return fmt.Errorf("the schema is at version %d and this pgdispatch needs %d: run `pgdispatch migrate up`", state.Current, state.Newest)
+	return fmt.Errorf("the schema is at version %d and this pgdispatch needs %d: run `pgdispatch migrate up`",
+		state.Current, state.Newest)
 }

@@ -12,7 +12,9 @@ import (
 
 func TestWhatPagesChangeGoesOverAVerifiedConnectionToo(t *testing.T) {
 	t.Parallel()
-	_, _, err := openSite(t.Context(), config.Config{Database: postgres.Target{URL: "postgres://app@localhost/shop"}, OperatorURL: "postgres://app@db.example/shop"}, slog.New(slog.DiscardHandler))
+	_, _, err := openSite(t.Context(),
+		config.Config{Database: postgres.Target{URL: "postgres://app@localhost/shop"},
+			OperatorURL: "postgres://app@db.example/shop"}, slog.New(slog.DiscardHandler))
 	require.ErrorIs(t, err, local.ErrUnverified)
 	require.ErrorContains(t, err, "PGDISPATCH_OPERATOR_DATABASE_URL: the connection to db.example")
 

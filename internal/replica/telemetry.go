@@ -25,7 +25,8 @@ const viewConnections = 2
 func (r *replica) observed(ctx context.Context, run func(context.Context, *telemetry.Health) error) error {
 	c, log := r.Config, r.log
 	t, err := telemetry.New(ctx, telemetry.Options{
-		Version: r.version, Replica: r.name, Scraped: c.AdminAddr != "", LookupEnv: os.LookupEnv, Log: log.With("component", "telemetry"),
+		Version: r.version, Replica: r.name, Scraped: c.AdminAddr != "", LookupEnv: os.LookupEnv,
+		Log: log.With("component", "telemetry"),
 	})
 	if err != nil {
 		return err
@@ -51,7 +52,8 @@ func (r *replica) observed(ctx context.Context, run func(context.Context, *telem
 	}
 	defer closeSite()
 	admin := &telemetry.Admin{
-		Listener: listener, Metrics: t.Registry, Health: health, Token: c.AdminToken, ViewToken: c.ViewToken, Log: log.With("component", "admin"),
+		Listener: listener, Metrics: t.Registry, Health: health, Token: c.AdminToken, ViewToken: c.ViewToken,
+		Log:   log.With("component", "admin"),
 		Pages: site.Handler(), ActingPages: site.Acting(), PagesPath: web.Prefix,
 	}
 	addSignIn(admin, c, log)
@@ -105,8 +107,11 @@ func (r *replica) observe(health *telemetry.Health) error {
 			return nil
 		}},
 	}
-	checks = append(checks, telemetry.Check{Name: "claims", Do: func(context.Context) error { return r.dispatch.Failing() }})
-	gauges := &telemetry.Gauges{Queue: &operate.Store{DB: r.database}, Workspaces: r.MetricsWorkspaces, Workers: r.Workers, Watches: r.watcher.Waiting, Ready: health.Ready}
+	checks = append(checks, telemetry.Check{Name: "claims", Do: func(context.Context) error {
+		return r.dispatch.Failing()
+	}})
+	gauges := &telemetry.Gauges{Queue: &operate.Store{DB: r.database}, Workspaces: r.MetricsWorkspaces, Workers: r.Workers,
+		Watches: r.watcher.Waiting, Ready: health.Ready}
 	if r.listener != nil {
 		gauges.Listening, gauges.OnDuty = r.listener.Connected, r.gate.OnDuty
 		checks = append(checks, telemetry.Check{Name: "listener", Do: func(context.Context) error {

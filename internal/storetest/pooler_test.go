@@ -20,7 +20,8 @@ func TestMain(m *testing.M) { sqltest.Main(m) }
 // Behind a transaction pooler statements cannot be prepared, so pgx must infer every parameter's type.
 func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeCacheDescribe} {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeCacheDescribe} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			b := New(t)
@@ -32,13 +33,16 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 			store := On(t, &sqltest.Shop{Conns: pool, Shop: b.Shop.Shop}, "pooled")
 			ctx := t.Context()
 
-			require.NoError(t, postgres.Exec(ctx, pool, "renew replica", sql.Text("replica_alive"), "pooled", "v1", 10, b.Lease, nil, "{}"))
+			require.NoError(t,
+				postgres.Exec(ctx, pool, "renew replica", sql.Text("replica_alive"), "pooled", "v1", 10, b.Lease, nil, "{}"))
 			items := claimed(t, b, store, 5)
 			renewed, err := store.Heartbeat(ctx, []claim.Held{{ID: items[0].ID, Token: items[0].Token}})
 			require.NoError(t, err)
 			require.Len(t, renewed, 1)
 			for n, verb := range []claim.Verb{claim.Dispatched, claim.Retry, claim.Release, claim.Fail} {
-				ids, err := store.Settle(ctx, verb, []claim.Settlement{{ID: items[n].ID, Token: items[n].Token, RunID: "run", Error: "boom", Delay: time.Hour, Unknown: true}})
+				ids, err := store.Settle(ctx, verb,
+					[]claim.Settlement{
+						{ID: items[n].ID, Token: items[n].Token, RunID: "run", Error: "boom", Delay: time.Hour, Unknown: true}})
 				require.NoError(t, err)
 				require.Len(t, ids, 1, verb)
 			}

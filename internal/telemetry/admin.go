@@ -122,7 +122,10 @@ func (a *Admin) Handler() nethttp.Handler {
 	mux := nethttp.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w nethttp.ResponseWriter, _ *nethttp.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", a.Health.serve)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes, ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelWarn)}))
+	mux.Handle("GET /metrics",
+		promhttp.HandlerFor(a.Metrics,
+			promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes,
+				ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelWarn)}))
 	for path, handler := range map[string]nethttp.HandlerFunc{
 		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/profile": pprof.Profile,
 		"GET /debug/pprof/symbol": pprof.Symbol, "GET /debug/pprof/trace": pprof.Trace,
@@ -191,11 +194,15 @@ const realm = `Basic realm="pgdispatch: your name, and PGDISPATCH_ADMIN_TOKEN as
 
 func (a *Admin) refuse(w nethttp.ResponseWriter, noToken bool) {
 	if noToken {
-		nethttp.Error(w, "this page is served on loopback only: set PGDISPATCH_ADMIN_TOKEN, and send it as a bearer token or password", nethttp.StatusForbidden)
+		nethttp.Error(w,
+			"this page is served on loopback only: set PGDISPATCH_ADMIN_TOKEN, and send it as a bearer token or password",
+			nethttp.StatusForbidden)
 		return
 	}
 	w.Header().Set("WWW-Authenticate", realm)
-	nethttp.Error(w, "send PGDISPATCH_ADMIN_TOKEN as a bearer token, or as the password with your name; PGDISPATCH_VIEW_TOKEN suffices to view pages", nethttp.StatusUnauthorized)
+	nethttp.Error(w,
+		"send PGDISPATCH_ADMIN_TOKEN as a bearer token, or as the password with your name; PGDISPATCH_VIEW_TOKEN suffices "+
+			"to view pages", nethttp.StatusUnauthorized)
 }
 
 func isLoopback(address string) bool {

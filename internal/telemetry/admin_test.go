@@ -65,7 +65,9 @@ func TestReadyzSaysWhyNot(t *testing.T) {
 
 	bad := errors.New("connection refused")
 	health.Working(
-		Check{"database", func(context.Context) error { return bad }}, Check{"listener", func(context.Context) error { return nil }},
+		Check{"database", func(context.Context) error {
+			return bad
+		}}, Check{"listener", func(context.Context) error { return nil }},
 		Check{"temporal", func(context.Context) error { return errors.New("it does not accept workflows") }},
 	)
 	status, text = ask(&Admin{Health: health}, "127.0.0.1", "/readyz")
@@ -122,16 +124,19 @@ func TestProfilesAreForLoopbackOrForWhoHasTheToken(t *testing.T) {
 		"an address":                             {"", "10.0.0.1", nil, 403},
 		"an address, and a token that is none":   {"", "10.0.0.1", []string{"Authorization: Bearer "}, 403},
 		"the token":                              {token, "10.0.0.1", []string{bearer}, 200},
-		"the token as a password":                {token, "10.0.0.1", []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+token))}, 200},
-		"another password":                       {token, "10.0.0.1", []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("me:x"))}, 401},
-		"no token":                               {token, "10.0.0.1", nil, 401},
-		"another token":                          {token, "10.0.0.1", []string{bearer + "0"}, 401},
-		"the token in another form":              {token, "10.0.0.1", []string{"Authorization: " + token}, 401},
-		"loopback without the token":             {token, "127.0.0.1", nil, 401},
+		"the token as a password": {token, "10.0.0.1",
+			[]string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+token))}, 200},
+		"another password": {token, "10.0.0.1",
+			[]string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("me:x"))}, 401},
+		"no token":                   {token, "10.0.0.1", nil, 401},
+		"another token":              {token, "10.0.0.1", []string{bearer + "0"}, 401},
+		"the token in another form":  {token, "10.0.0.1", []string{"Authorization: " + token}, 401},
+		"loopback without the token": {token, "127.0.0.1", nil, 401},
 	} {
 		page := nethttp.HandlerFunc(func(nethttp.ResponseWriter, *nethttp.Request) {})
 		for _, path := range []string{"/debug/pprof/goroutine?debug=1", "/ui/items"} {
-			status, _ := ask(&Admin{Token: c.token, Pages: page, ActingPages: page, PagesPath: "/ui/"}, c.bound, path, c.headers...)
+			status, _ := ask(&Admin{Token: c.token, Pages: page, ActingPages: page, PagesPath: "/ui/"}, c.bound, path,
+				c.headers...)
 			require.Equal(t, c.want, status, "%s: %s", name, path)
 		}
 	}
@@ -170,7 +175,9 @@ func TestWhoMayLookAndWhoMayAct(t *testing.T) {
 			headers = append(headers, c.header)
 		}
 		serve := func(path string) string {
-			status, text := ask(&Admin{Token: c.admin, ViewToken: c.view, Pages: says("looks"), ActingPages: says("acts"), PagesPath: "/ui/"}, c.bound, path, headers...)
+			status, text := ask(
+				&Admin{Token: c.admin, ViewToken: c.view, Pages: says("looks"), ActingPages: says("acts"), PagesPath: "/ui/"},
+				c.bound, path, headers...)
 			if status != 200 || !strings.HasPrefix(path, "/ui/") {
 				return strconv.Itoa(status)
 			}

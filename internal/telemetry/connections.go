@@ -46,7 +46,8 @@ func (c *connections) closeOne() {
 	var victim net.Conn
 	for conn, candidate := range c.open {
 		best := c.open[victim]
-		if victim == nil || best.asks && !candidate.asks || best.asks == candidate.asks && candidate.since.Before(best.since) {
+		if victim == nil || best.asks && !candidate.asks || best.asks == candidate.asks &&
+			candidate.since.Before(best.since) {
 			victim = conn
 		}
 	}

@@ -32,8 +32,8 @@ func (t *Telemetry) Settled(began time.Time, verb claim.Verb, settled []int64, e
 // Renewed implements dispatch.Observer.
 func (t *Telemetry) Renewed(err error) { t.failed("heartbeat", err) }
 
-// Starting implements dispatch.Observer. If tracing is on, the workflow continues the dispatcher's span, which continues
-// the enqueuer's.
+// Starting implements dispatch.Observer. If tracing is on, the workflow continues the dispatcher's span, which
+// continues the enqueuer's.
 func (t *Telemetry) Starting(request *claim.Item) (started func(runID, outcome string, err error)) {
 	one, began := t.hands.of(*request), time.Now()
 	ended := t.hands.startSpans(one, request)
@@ -92,7 +92,8 @@ func (t *Telemetry) Swept(swept sweeper.Swept, err error) {
 // Deleted implements sweeper.Retention's Deleted.
 func (t *Telemetry) Deleted(deleted sweeper.Deleted, err error) {
 	t.failed("delete", err)
-	for kind, rows := range map[string]int{"items": deleted.Items, "dead_letters": deleted.DeadLetters, "executions": deleted.Executions} {
+	for kind, rows := range map[string]int{"items": deleted.Items, "dead_letters": deleted.DeadLetters,
+		"executions": deleted.Executions} {
 		t.instruments.count("pgdispatch_deleted_total", rows, kind)
 	}
 }

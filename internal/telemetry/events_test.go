@@ -18,7 +18,8 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 	t.Parallel()
 	about, _ := measured(t)
 	items := []claim.Item{
-		{ID: 1, Token: 1, AttemptCount: 1, Waited: time.Minute}, {ID: 2, Token: 1, AttemptCount: 3}, {ID: 3, Token: 1, Problem: "workspace not found"},
+		{ID: 1, Token: 1, AttemptCount: 1, Waited: time.Minute}, {ID: 2, Token: 1, AttemptCount: 3},
+		{ID: 3, Token: 1, Problem: "workspace not found"},
 		{ID: 4, Token: 1}, {ID: 5, Token: 1},
 	}
 	about.Claimed(time.Now(), claim.Batch{Items: items, Asked: 1, AtCapacity: []claim.Full{{}, {}}}, nil, nil)
@@ -32,21 +33,27 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 	settle(claim.Fail, 3)
 	start(about, items[3], "not sent")
 	settle(claim.Release, 4)
-	require.InDelta(t, -1, value(t, about.Registry, "pgdispatch_claim_processing_seconds", ""), 0, "one is still under way")
+	require.InDelta(t, -1, value(t, about.Registry, "pgdispatch_claim_processing_seconds", ""), 0,
+		"one is still under way")
 	about.Lost(5)
 	about.Lost(5)
 
 	for name, want := range map[string]float64{
-		"pgdispatch_claims_total items": 1, "pgdispatch_claim_batch_size": 1, "pgdispatch_claim_processing_seconds": 1, "pgdispatch_workspaces_at_capacity_total": 2,
-		"pgdispatch_items_dispatched_total": 1, "pgdispatch_settles_total fail": 2, "pgdispatch_settles_total release": 1, "pgdispatch_item_attempts": 3,
-		"pgdispatch_items_failed_total refused": 1, "pgdispatch_items_failed_total workspace_not_found": 1, "pgdispatch_items_failed_total attempts_exhausted": 0,
-		"pgdispatch_start_failures_total permanent": 1, "pgdispatch_start_failures_total not_sent": 1, "pgdispatch_wait_seconds": 1,
+		"pgdispatch_claims_total items": 1, "pgdispatch_claim_batch_size": 1, "pgdispatch_claim_processing_seconds": 1,
+		"pgdispatch_workspaces_at_capacity_total": 2,
+		"pgdispatch_items_dispatched_total":       1, "pgdispatch_settles_total fail": 2,
+		"pgdispatch_settles_total release": 1, "pgdispatch_item_attempts": 3,
+		"pgdispatch_items_failed_total refused": 1, "pgdispatch_items_failed_total workspace_not_found": 1,
+		"pgdispatch_items_failed_total attempts_exhausted": 0,
+		"pgdispatch_start_failures_total permanent":        1, "pgdispatch_start_failures_total not_sent": 1,
+		"pgdispatch_wait_seconds":           1,
 		"pgdispatch_start_duration_seconds": 3, "pgdispatch_lease_losses_total": 2, "pgdispatch_settle_batch_size": 4,
 	} {
 		requireValue(t, about, name, want)
 	}
 	require.Zero(t, about.hands.held())
-	require.InDelta(t, 60, sum(t, about.Registry, "pgdispatch_wait_seconds"), 10, "it had been due for a minute when it was claimed")
+	require.InDelta(t, 60, sum(t, about.Registry, "pgdispatch_wait_seconds"), 10,
+		"it had been due for a minute when it was claimed")
 }
 
 // requireValue reads a metric by its name and, after a space, its label's value.
@@ -72,7 +79,8 @@ func TestClaimsWithoutALockAreToldFromOtherFailures(t *testing.T) {
 	about, _ := measured(t)
 	for _, err := range []error{
 		&pgconn.PgError{Code: "55P03"}, &pgconn.PgError{Code: "57014"}, &pgconn.PgError{Code: "40P01"},
-		fmt.Errorf("claim items: %w", context.DeadlineExceeded), errors.New("connection refused"), &pgconn.PgError{Code: "42P01"},
+		fmt.Errorf("claim items: %w", context.DeadlineExceeded), errors.New("connection refused"),
+		&pgconn.PgError{Code: "42P01"},
 	} {
 		about.Claimed(time.Now(), claim.Batch{}, nil, err)
 	}
@@ -99,10 +107,13 @@ func TestWhatTheOthersDoIsCounted(t *testing.T) {
 	tellAll(about, nil)
 	for name, want := range map[string]float64{
 		"pgdispatch_items_recovered_total":           3,
-		"pgdispatch_executions_ended_total canceled": 1, "pgdispatch_items_failed_total workflow_canceled": 1, "pgdispatch_executions_ended_total failed": 0,
-		"pgdispatch_executions_ended_total completed": 1, "pgdispatch_executions_ended_total timed_out": 1, "pgdispatch_items_failed_total workflow_timed_out": 1,
-		"pgdispatch_executions_adopted_total": 1, "pgdispatch_deleted_total items": 5, "pgdispatch_deleted_total dead_letters": 6,
-		"pgdispatch_deleted_total executions": 7, "pgdispatch_store_errors_total sweep": 0,
+		"pgdispatch_executions_ended_total canceled": 1, "pgdispatch_items_failed_total workflow_canceled": 1,
+		"pgdispatch_executions_ended_total failed":    0,
+		"pgdispatch_executions_ended_total completed": 1, "pgdispatch_executions_ended_total timed_out": 1,
+		"pgdispatch_items_failed_total workflow_timed_out": 1,
+		"pgdispatch_executions_adopted_total":              1, "pgdispatch_deleted_total items": 5,
+		"pgdispatch_deleted_total dead_letters": 6,
+		"pgdispatch_deleted_total executions":   7, "pgdispatch_store_errors_total sweep": 0,
 	} {
 		requireValue(t, about, name, want)
 	}

@@ -25,7 +25,8 @@ func environment(variables map[string]string) func(string) (string, bool) {
 // measured returns a telemetry that is scraped, and whose spans are kept.
 func measured(t *testing.T) (*Telemetry, *tracetest.SpanRecorder) {
 	t.Helper()
-	about, err := New(t.Context(), Options{Version: "v1", Replica: "r1", Scraped: true, LookupEnv: environment(nil), Log: quiet()})
+	about, err := New(t.Context(),
+		Options{Version: "v1", Replica: "r1", Scraped: true, LookupEnv: environment(nil), Log: quiet()})
 	require.NoError(t, err)
 	spans := tracetest.NewSpanRecorder()
 	about.trace(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))

@@ -139,7 +139,8 @@ func (g *Gauges) recent(ctx context.Context) look {
 	if !g.at.IsZero() && time.Since(g.at) < depthAge {
 		return g.look
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, depthTimeout, fmt.Errorf("read queue depth timed out after %s", depthTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, depthTimeout,
+		fmt.Errorf("read queue depth timed out after %s", depthTimeout))
 	defer cancel()
 	var seen look
 	if seen.depth, seen.err = g.Queue.QueueDepth(ctx); seen.err == nil && g.Workspaces > 0 {

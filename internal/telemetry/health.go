@@ -59,7 +59,8 @@ func (h *Health) Problems(ctx context.Context) []string {
 	if !h.at.IsZero() && time.Since(h.at) < checkAge {
 		return h.problems
 	}
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), checkTimeout, fmt.Errorf("check timed out after %s", checkTimeout))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), checkTimeout,
+		fmt.Errorf("check timed out after %s", checkTimeout))
 	defer cancel()
 	h.problems = nil
 	for _, check := range h.checks {

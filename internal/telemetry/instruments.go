@@ -31,7 +31,8 @@ func (c counterOf) add(n int, option ...metric.AddOption) {
 
 // newInstruments creates all instruments of the catalogue.
 func newInstruments(meter metric.Meter) (*instruments, error) {
-	all := &instruments{map[string]counterOf{}, map[string][]metric.Float64Histogram{}, map[string]metric.Float64ObservableGauge{}}
+	all := &instruments{map[string]counterOf{}, map[string][]metric.Float64Histogram{},
+		map[string]metric.Float64ObservableGauge{}}
 	for _, m := range Catalogue() {
 		var err error
 		switch m.Kind {
@@ -59,7 +60,8 @@ func (m Metric) names() []string {
 
 func (i *instruments) addHistogram(meter metric.Meter, m Metric) error {
 	for _, name := range m.names() {
-		made, err := meter.Float64Histogram(name, metric.WithDescription(m.Meaning), metric.WithExplicitBucketBoundaries(m.Buckets...))
+		made, err := meter.Float64Histogram(name, metric.WithDescription(m.Meaning),
+			metric.WithExplicitBucketBoundaries(m.Buckets...))
 		if err != nil {
 			return err
 		}

@@ -17,8 +17,8 @@ const (
 )
 
 // Outages is a slog.Handler that keeps repeated trouble from flooding the log. While Postgres is unavailable, it logs
-// that once a minute instead of each part's own error. Any other warning that parts repeat in their loops is logged once
-// a minute, with the number of those left out. Lines about an item or an execution are never left out.
+// that once a minute instead of each part's own error. Any other warning that parts repeat in their loops is logged
+// once a minute, with the number of those left out. Lines about an item or an execution are never left out.
 type Outages struct {
 	slog.Handler
 	component string
@@ -51,7 +51,8 @@ func (o *Outages) Handle(ctx context.Context, record slog.Record) error {
 	switch {
 	case record.Level < slog.LevelWarn || err == nil || aboutOne:
 		return o.Handler.Handle(ctx, record)
-	case postgres.IsUnavailable(err) && o.component != "listener" && o.component != "gate": // they have their own begin and end
+	// they have their own begin and end
+	case postgres.IsUnavailable(err) && o.component != "listener" && o.component != "gate":
 		return o.unavailable(ctx, record, err)
 	}
 	left, pass := o.log.repeat(said{o.component, record.Message}, record.Time)

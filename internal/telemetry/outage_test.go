@@ -45,7 +45,8 @@ func TestAnOutageOfPostgresIsLoggedOnceAMinuteAndItsEnd(t *testing.T) {
 		}
 		outages.Answered(t.Context())
 		require.Equal(t, []string{"Cannot sweep", "Postgres does not answer; work continues when it does",
-			"Postgres does not answer; work continues when it does", "Postgres answers again 90000"}, messages(t, out, "after_ms"))
+			"Postgres does not answer; work continues when it does", "Postgres answers again 90000"},
+			messages(t, out, "after_ms"))
 
 		sweeper.Error("Cannot sweep", "error", lost)
 		outages.Answered(t.Context())
@@ -63,7 +64,8 @@ func TestARepeatedWarningIsLoggedOnceAMinuteAndALineAboutAnItemAlways(t *testing
 			log.With("component", "b").Warn("Cannot look", "error", errors.New("no privilege"))
 			time.Sleep(time.Second)
 		}
-		require.Equal(t, []string{"Cannot look", "Cannot look", "Cannot look 59", "Cannot look 59"}, messages(t, out, "repeated"))
+		require.Equal(t, []string{"Cannot look", "Cannot look", "Cannot look 59", "Cannot look 59"},
+			messages(t, out, "repeated"))
 		for range 3 {
 			log.Error("Error processing queue item", "queue_item_id", 1, "error", io.EOF)
 			log.Warn("Without an error")

@@ -43,11 +43,14 @@ func (h *hands) claimSpans(took interval, claimed claim.Batch) trace.Span {
 	if flow == nil {
 		return nil
 	}
-	step := h.span(flow, "step:claim_batch", took.began, trace.WithAttributes(attribute.Int("pgdispatch.batch_size", len(claimed.Items))))
+	step := h.span(flow, "step:claim_batch", took.began,
+		trace.WithAttributes(attribute.Int("pgdispatch.batch_size", len(claimed.Items))))
 	query := h.span(step, "db:query", took.began, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("db.system.name", "postgresql"), attribute.String("db.operation.name", "claim")))
-	query.AddEvent("step:check_capacity", trace.WithTimestamp(took.ended), trace.WithAttributes(attribute.Int("pgdispatch.workspaces_at_capacity", len(claimed.AtCapacity))))
-	query.AddEvent("step:mark_claimed", trace.WithTimestamp(took.ended), trace.WithAttributes(attribute.Int("pgdispatch.items", len(claimed.Items))))
+	query.AddEvent("step:check_capacity", trace.WithTimestamp(took.ended),
+		trace.WithAttributes(attribute.Int("pgdispatch.workspaces_at_capacity", len(claimed.AtCapacity))))
+	query.AddEvent("step:mark_claimed", trace.WithTimestamp(took.ended),
+		trace.WithAttributes(attribute.Int("pgdispatch.items", len(claimed.Items))))
 	query.AddEvent("step:release_lock", trace.WithTimestamp(took.ended))
 	query.End(trace.WithTimestamp(took.ended))
 	step.End(trace.WithTimestamp(took.ended))
@@ -63,8 +66,10 @@ func (h *hands) itemSpan(took interval, of *batch, item claim.Item) trace.Span {
 	parent := of.flow
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 		attribute.Int64("pgdispatch.queue_item_id", item.ID), attribute.String("pgdispatch.execution_id", item.ExecutionID),
-		attribute.String("pgdispatch.workspace_id", item.WorkspaceID), attribute.String("pgdispatch.workflow_definition_id", item.WorkflowDefinitionID),
-		attribute.Int("pgdispatch.attempt", item.AttemptCount), attribute.Float64("pgdispatch.waited_seconds", item.Waited.Seconds()))}
+		attribute.String("pgdispatch.workspace_id", item.WorkspaceID),
+		attribute.String("pgdispatch.workflow_definition_id", item.WorkflowDefinitionID),
+		attribute.Int("pgdispatch.attempt", item.AttemptCount),
+		attribute.Float64("pgdispatch.waited_seconds", item.Waited.Seconds()))}
 	if enqueuer := remote(item.Traceparent); enqueuer != nil {
 		parent = enqueuer
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: of.flow.SpanContext()}))
@@ -90,7 +95,8 @@ func (h *hands) startSpans(one *hand, item *claim.Item) (ended func(runID, outco
 	now := time.Now()
 	step := h.span(one.span, "step:dispatch_temporal", now)
 	start := h.span(step, "temporal:start_workflow", now, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-		attribute.String("temporalWorkflowID", item.WorkflowID()), attribute.String("pgdispatch.workflow_type", item.WorkflowType),
+		attribute.String("temporalWorkflowID", item.WorkflowID()),
+		attribute.String("pgdispatch.workflow_type", item.WorkflowType),
 		attribute.String("pgdispatch.task_queue", item.TaskQueue)))
 	carrier := propagation.MapCarrier{}
 	traceContext.Inject(trace.ContextWithSpan(context.Background(), start), carrier)
@@ -111,7 +117,8 @@ func (h *hands) startSpans(one *hand, item *claim.Item) (ended func(runID, outco
 
 // steps maps how a claim ended to the name of the item's last step.
 var steps = map[claim.Verb]string{
-	claim.Dispatched: "step:mark_dispatched", claim.Retry: "step:release_to_pending", claim.Release: "step:release_to_pending", claim.Fail: "step:mark_failed",
+	claim.Dispatched: "step:mark_dispatched", claim.Retry: "step:release_to_pending",
+	claim.Release: "step:release_to_pending", claim.Fail: "step:mark_failed",
 }
 
 // settleSpans records an item's settle and ends its span.

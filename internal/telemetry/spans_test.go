@@ -49,17 +49,20 @@ func handOver(t *testing.T, about *Telemetry, item claim.Item, outcome string, v
 func TestTheEnqueuersTraceGoesThroughTheDispatcherIntoTheWorkflow(t *testing.T) {
 	t.Parallel()
 	about, spans := measured(t)
-	item := handOver(t, about, claim.Item{ID: 1, Token: 1, ExecutionID: "e", Traceparent: enqueuer}, "started", claim.Dispatched)
+	item := handOver(t, about, claim.Item{ID: 1, Token: 1, ExecutionID: "e", Traceparent: enqueuer}, "started",
+		claim.Dispatched)
 
-	process, start, flow := find(t, spans, "step:process_item"), find(t, spans, "temporal:start_workflow"), find(t, spans, "flow:queue_processing")
+	process, start, flow := find(t, spans, "step:process_item"), find(t, spans, "temporal:start_workflow"),
+		find(t, spans, "flow:queue_processing")
 	require.Equal(t, "0af7651916cd43dd8448eb211c80319c", process.SpanContext().TraceID().String())
 	require.Equal(t, "b7ad6b7169203331", process.Parent().SpanID().String())
 	require.Equal(t, flow.SpanContext().SpanID(), process.Links()[0].SpanContext.SpanID())
 	require.Equal(t, "00-0af7651916cd43dd8448eb211c80319c-"+start.SpanContext().SpanID().String()+"-01", item.Traceparent)
 	require.Equal(t, map[string]string{
 		"flow:queue_processing": "", "step:claim_batch": "flow:queue_processing", "db:query": "step:claim_batch",
-		"step:process_item": "", "step:dispatch_temporal": "step:process_item", "temporal:start_workflow": "step:dispatch_temporal",
-		"step:mark_dispatched": "step:process_item", "db:update": "step:mark_dispatched",
+		"step:process_item": "", "step:dispatch_temporal": "step:process_item",
+		"temporal:start_workflow": "step:dispatch_temporal",
+		"step:mark_dispatched":    "step:process_item", "db:update": "step:mark_dispatched",
 	}, tree(spans))
 	events := []string{}
 	for _, event := range find(t, spans, "db:query").Events() {

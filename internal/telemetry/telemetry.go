@@ -110,12 +110,14 @@ func describe(ctx context.Context, o Options) (*resource.Resource, error) {
 func (t *Telemetry) addMetrics(ctx context.Context, scraped bool, otlp protocol, about *resource.Resource) error {
 	options := []sdkmetric.Option{sdkmetric.WithResource(about)}
 	if scraped {
-		reader, err := otelprometheus.New(otelprometheus.WithRegisterer(t.Registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo(),
+		reader, err := otelprometheus.New(otelprometheus.WithRegisterer(t.Registry), otelprometheus.WithoutScopeInfo(),
+			otelprometheus.WithoutTargetInfo(),
 			otelprometheus.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithoutSuffixes))
 		if err != nil {
 			return fmt.Errorf("make exporter of metrics: %w", err)
 		}
-		t.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		t.Registry.MustRegister(collectors.NewGoCollector(),
+			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 		options = append(options, sdkmetric.WithReader(reader))
 	}
 	if otlp != off {
@@ -143,7 +145,8 @@ func (t *Telemetry) trace(provider *sdktrace.TracerProvider) {
 
 // Shutdown exports the remaining metrics and spans. It gives up after three seconds.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, shutdownTimeout, fmt.Errorf("final export timed out after %s", shutdownTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, shutdownTimeout,
+		fmt.Errorf("final export timed out after %s", shutdownTimeout))
 	defer cancel()
 	var all []error
 	for _, shutdown := range t.shutdown {

@@ -155,10 +155,14 @@ func TestALookThatTakesTooLongIsGivenUp(t *testing.T) {
 func TestWithoutADatabaseTheQueuesGaugesAreNotThere(t *testing.T) {
 	t.Parallel()
 	about, _ := measured(t)
-	require.NoError(t, about.Observe(&Gauges{Queue: &fakeQueue{err: errors.New("gone")}, Ready: ready, Workers: 3, Watches: func() int { return 0 }}))
+	require.NoError(t,
+		about.Observe(&Gauges{Queue: &fakeQueue{err: errors.New("gone")}, Ready: ready, Workers: 3, Watches: func() int {
+			return 0
+		}}))
 	about.Paused(2, true)
 	for name, want := range map[string]float64{
-		"pgdispatch_database_up": 0, "pgdispatch_workers": 3, "pgdispatch_ready": 1, "pgdispatch_breaker_open": 1, "pgdispatch_namespaces_paused": 2,
+		"pgdispatch_database_up": 0, "pgdispatch_workers": 3, "pgdispatch_ready": 1, "pgdispatch_breaker_open": 1,
+		"pgdispatch_namespaces_paused":   2,
 		"pgdispatch_queue_items PENDING": -1, "pgdispatch_paused": -1, "pgdispatch_listener_connected": -1,
 	} {
 		requireValue(t, about, name, want)
@@ -181,7 +185,10 @@ func TestWorkspacesAreNamedOnlyWhereThatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for workspaces, want := range map[int]float64{0: -1, 1: 0} {
 		about, _ := measured(t)
-		require.NoError(t, about.Observe(&Gauges{Queue: &fakeQueue{}, Ready: ready, Workspaces: workspaces, Watches: func() int { return 7 }}))
+		require.NoError(t,
+			about.Observe(&Gauges{Queue: &fakeQueue{}, Ready: ready, Workspaces: workspaces, Watches: func() int {
+				return 7
+			}}))
 		requireValue(t, about, "pgdispatch_workspace_waiting", want)
 	}
 }

@@ -41,7 +41,8 @@ func (c *Callback) Taken() bool {
 
 // start sends a start with a callback, or without one while Temporal refuses callbacks. It does not parse error texts:
 // if the request succeeds without the callback, the callback was the reason for the refusal.
-func (t *Client) start(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest, executionID string, wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
+func (t *Client) start(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest, executionID string,
+	wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
 	if t.Callback == nil || !t.Callback.wanted() {
 		return t.send(ctx, request, wire)
 	}
@@ -102,7 +103,9 @@ func (c *Callback) refuse(ctx context.Context, err error) {
 	c.refused, c.retryAt = true, time.Now().Add(refusalPause)
 	c.mu.Unlock()
 	if first {
-		c.Log.WarnContext(ctx, "Temporal rejects completion callbacks; starting workflows without them. Allow PGDISPATCH_CALLBACK_URL in Temporal's dynamic configuration, callback.allowedAddresses",
+		c.Log.WarnContext(ctx,
+			"Temporal rejects completion callbacks; starting workflows without them. Allow PGDISPATCH_CALLBACK_URL in "+
+				"Temporal's dynamic configuration, callback.allowedAddresses",
 			"url", c.URL, "error", err)
 	}
 }

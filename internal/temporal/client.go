@@ -20,14 +20,22 @@ import (
 
 // Service is the part of Temporal's workflow service that Client needs.
 type Service interface {
-	StartWorkflowExecution(context.Context, *workflowservice.StartWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.StartWorkflowExecutionResponse, error)
-	GetWorkflowExecutionHistory(context.Context, *workflowservice.GetWorkflowExecutionHistoryRequest, ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error)
-	DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error)
-	ListWorkflowExecutions(context.Context, *workflowservice.ListWorkflowExecutionsRequest, ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error)
-	RequestCancelWorkflowExecution(context.Context, *workflowservice.RequestCancelWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.RequestCancelWorkflowExecutionResponse, error)
-	TerminateWorkflowExecution(context.Context, *workflowservice.TerminateWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.TerminateWorkflowExecutionResponse, error)
-	DescribeTaskQueue(context.Context, *workflowservice.DescribeTaskQueueRequest, ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error)
-	DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error)
+	StartWorkflowExecution(context.Context, *workflowservice.StartWorkflowExecutionRequest,
+		...grpc.CallOption) (*workflowservice.StartWorkflowExecutionResponse, error)
+	GetWorkflowExecutionHistory(context.Context, *workflowservice.GetWorkflowExecutionHistoryRequest,
+		...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error)
+	DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest,
+		...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error)
+	ListWorkflowExecutions(context.Context, *workflowservice.ListWorkflowExecutionsRequest,
+		...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error)
+	RequestCancelWorkflowExecution(context.Context, *workflowservice.RequestCancelWorkflowExecutionRequest,
+		...grpc.CallOption) (*workflowservice.RequestCancelWorkflowExecutionResponse, error)
+	TerminateWorkflowExecution(context.Context, *workflowservice.TerminateWorkflowExecutionRequest,
+		...grpc.CallOption) (*workflowservice.TerminateWorkflowExecutionResponse, error)
+	DescribeTaskQueue(context.Context, *workflowservice.DescribeTaskQueueRequest,
+		...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error)
+	DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest,
+		...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error)
 }
 
 // Client speaks to Temporal. Set its fields before use and do not change them afterwards.

@@ -34,7 +34,8 @@ func (f *frontend) StartWorkflowExecution(_ context.Context, r *startRequest) (*
 }
 
 // realService is the service of Temporal's own client, connected to a frontend over the wire.
-func realService(t testing.TB, start func(*startRequest) (*startResponse, error)) workflowservice.WorkflowServiceClient {
+func realService(t testing.TB,
+	start func(*startRequest) (*startResponse, error)) workflowservice.WorkflowServiceClient {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -133,7 +134,9 @@ func TestCertificateThatIsRefusedIsUnreachedAndSaysSo(t *testing.T) {
 	for says, config := range map[string]*tls.Config{
 		"certificate signed by unknown authority": {},
 		"certificate is valid for":                {RootCAs: known, ServerName: "temporal.internal"},
-		"certificate has expired":                 {RootCAs: known, Time: func() time.Time { return time.Now().AddDate(100, 0, 0) }},
+		"certificate has expired": {RootCAs: known, Time: func() time.Time {
+			return time.Now().AddDate(100, 0, 0)
+		}},
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()

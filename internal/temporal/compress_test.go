@@ -17,7 +17,8 @@ type encodingService struct {
 	encodings               []string
 }
 
-func (s *encodingService) StartWorkflowExecution(ctx context.Context, r *startRequest, options ...grpc.CallOption) (*startResponse, error) {
+func (s *encodingService) StartWorkflowExecution(ctx context.Context, r *startRequest,
+	options ...grpc.CallOption) (*startResponse, error) {
 	encoding := ""
 	for _, option := range options {
 		if compressor, ok := option.(grpc.CompressorCallOption); ok {

@@ -27,8 +27,10 @@ const (
 	reconnectCap  = time.Second
 )
 
-const unverified = "TEMPORAL_ADDRESS: the connection to %s is %w: it leaves this machine without TLS, or without checking the certificate. " +
-	"Set TEMPORAL_TLS=true, and TEMPORAL_TLS_SERVER_CA_CERT_PATH for a private CA; or, on a trusted network, PGDISPATCH_ALLOW_INSECURE_TEMPORAL=on"
+const unverified = "TEMPORAL_ADDRESS: the connection to %s is %w: it leaves this machine without TLS, or without " +
+	"checking the certificate. " +
+	"Set TEMPORAL_TLS=true, and TEMPORAL_TLS_SERVER_CA_CERT_PATH for a private CA; or, on a trusted network, " +
+	"PGDISPATCH_ALLOW_INSECURE_TEMPORAL=on"
 
 // Target is a Temporal frontend to connect to. What it leaves empty is read from Temporal's own configuration.
 type Target struct {
@@ -104,7 +106,8 @@ func (t Target) options() (client.Options, error) {
 func (t Target) optionsWith(log *slog.Logger) (client.Options, error) {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
-		return options, fmt.Errorf("read Temporal's configuration (TEMPORAL_* variables, or the profile in TEMPORAL_CONFIG_FILE): %w", err)
+		return options, fmt.Errorf(
+			"read Temporal's configuration (TEMPORAL_* variables, or the profile in TEMPORAL_CONFIG_FILE): %w", err)
 	}
 	if err := withAPIKey(&options, log); err != nil {
 		return options, err
@@ -117,7 +120,8 @@ func (t Target) optionsWith(log *slog.Logger) (client.Options, error) {
 func unverifiedFrontend(options client.Options) string {
 	connection := options.ConnectionOptions
 	host := options.HostPort
-	if connection.TLS != nil && !connection.TLSDisabled && !connection.TLS.InsecureSkipVerify || host == "" { // "" is localhost
+	// "" is localhost
+	if connection.TLS != nil && !connection.TLSDisabled && !connection.TLS.InsecureSkipVerify || host == "" {
 		return ""
 	}
 	if strings.HasPrefix(host, "unix:") {
@@ -137,10 +141,12 @@ func unverifiedFrontend(options client.Options) string {
 
 // nameUnresolved replaces gRPC's error for a host name without an address, which says nothing of it.
 func nameUnresolved(hostPort string) grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	return func(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		options ...grpc.CallOption) error {
 		err := invoke(ctx, method, request, response, conn, options...)
 		if status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "no children to pick from") {
-			return status.Errorf(codes.Unavailable, "TEMPORAL_ADDRESS is %q: the host name does not resolve to an address", hostPort)
+			return status.Errorf(codes.Unavailable, "TEMPORAL_ADDRESS is %q: the host name does not resolve to an address",
+				hostPort)
 		}
 		return err
 	}

@@ -9,7 +9,8 @@ import (
 
 func TestTextBecomesTheJSONThatEncodingJSONMakesOfIt(t *testing.T) {
 	t.Parallel()
-	texts := []string{"", "8f6f3c1e-6d0c-4a55-9c6e-0d5a3f0f6d11", "naïve 日本語 🙂", "not UTF-8: \xff", "line separator \u2028"}
+	texts := []string{"", "8f6f3c1e-6d0c-4a55-9c6e-0d5a3f0f6d11", "naïve 日本語 🙂", "not UTF-8: \xff",
+		"line separator \u2028"}
 	for c := range 256 {
 		texts = append(texts, "a"+string([]byte{byte(c)})+"b")
 	}

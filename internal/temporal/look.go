@@ -105,7 +105,8 @@ func (t *Client) newest(ctx context.Context, execution Execution) (*workflowpb.W
 }
 
 // describe describes the newest run under the execution's workflow ID.
-func (t *Client) describe(ctx context.Context, execution Execution) (response *workflowservice.DescribeWorkflowExecutionResponse, err error) {
+func (t *Client) describe(ctx context.Context,
+	execution Execution) (response *workflowservice.DescribeWorkflowExecutionResponse, err error) {
 	err = bounded(ctx, func(ctx context.Context) (err error) {
 		response, err = t.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
 			Namespace: t.namespace(execution.Namespace),

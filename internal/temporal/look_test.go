@@ -28,7 +28,8 @@ func described(runID, memo string, open bool) *workflowpb.WorkflowExecutionInfo 
 
 func look(t *testing.T, service *fakeService) (End, bool) {
 	t.Helper()
-	end, ended, err := (&Client{Service: service, Namespace: "shop"}).Look(t.Context(), Execution{ID: "e1", RunID: "run-1"})
+	end, ended, err := (&Client{Service: service, Namespace: "shop"}).Look(t.Context(),
+		Execution{ID: "e1", RunID: "run-1"})
 	require.NoError(t, err)
 	return end, ended
 }
@@ -40,7 +41,8 @@ func TestLookAsksForTheNewestRun(t *testing.T) {
 	require.False(t, ended)
 	require.Empty(t, service.requests, "it is open, however the runs before it closed")
 
-	service = &fakeService{newest: described("run-3", "e1", false), answers: []func() (*historyResponse, error){closed(completed(""))}}
+	service = &fakeService{newest: described("run-3", "e1", false),
+		answers: []func() (*historyResponse, error){closed(completed(""))}}
 	end, ended := look(t, service)
 	require.True(t, ended)
 	require.Equal(t, End{Outcome: "COMPLETED"}, end)
@@ -50,7 +52,8 @@ func TestLookAsksForTheNewestRun(t *testing.T) {
 
 func TestLookFollowsARunThatWentOnMeanwhile(t *testing.T) {
 	t.Parallel()
-	service := &fakeService{newest: described("run-3", "e1", false), answers: []func() (*historyResponse, error){closed(continued("run-4")), empty("")}}
+	service := &fakeService{newest: described("run-3", "e1", false),
+		answers: []func() (*historyResponse, error){closed(continued("run-4")), empty("")}}
 	_, ended := look(t, service)
 	require.False(t, ended)
 	require.Equal(t, []string{"run-3", "run-4"}, service.runs())
@@ -58,7 +61,8 @@ func TestLookFollowsARunThatWentOnMeanwhile(t *testing.T) {
 
 func TestLookTakesNoStrangersRunForOurs(t *testing.T) {
 	t.Parallel()
-	service := &fakeService{newest: described("run-9", "somebody else", true), answers: []func() (*historyResponse, error){closed(terminated("enough"))}}
+	service := &fakeService{newest: described("run-9", "somebody else", true),
+		answers: []func() (*historyResponse, error){closed(terminated("enough"))}}
 	end, ended := look(t, service)
 	require.True(t, ended)
 	require.Equal(t, "TERMINATED", end.Outcome)
@@ -103,7 +107,8 @@ func TestATerminationThatIsNoResetIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		service := &fakeService{newest: described("run-1", "e1", false), answers: []func() (*historyResponse, error){closed(terminatedBy("ann@laptop", "enough"))}}
+		service := &fakeService{newest: described("run-1", "e1", false),
+			answers: []func() (*historyResponse, error){closed(terminatedBy("ann@laptop", "enough"))}}
 		end, err := (&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})
 		require.NoError(t, err)
 		require.Equal(t, "TERMINATED", end.Outcome)
@@ -117,9 +122,11 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 	const id = "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"
 	since, late := time.Date(2026, 8, 1, 10, 0, 0, 5000, time.UTC), time.Date(2026, 8, 1, 10, 5, 0, 0, time.UTC)
 	info := func(workflowID string, status enumspb.WorkflowExecutionStatus) *workflowpb.WorkflowExecutionInfo {
-		return &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID}, Status: status, CloseTime: timestamppb.New(late)}
+		return &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID},
+			Status: status, CloseTime: timestamppb.New(late)}
 	}
-	const completed, continued = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
+	const completed, continued = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED,
+		enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
 	service := &fakeService{list: func(r *workflowservice.ListWorkflowExecutionsRequest) (*listResponse, error) {
 		if len(r.Query) > 60 {
 			return nil, serviceerror.NewInvalidArgument("operator starts_with is not supported")
@@ -135,14 +142,16 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 	for range 2 {
 		page, err := waiter.Closed(t.Context(), "", since, nil) // in the waiter's own
 		require.NoError(t, err)
-		require.Equal(t, Page{ExecutionIDs: []string{id}, Runs: map[string]string{id: "run-2"}, Newest: late, Next: []byte("2")}, page)
+		require.Equal(t,
+			Page{ExecutionIDs: []string{id}, Runs: map[string]string{id: "run-2"}, Newest: late, Next: []byte("2")}, page)
 	}
 	queries := []string{}
 	for _, r := range service.lists {
 		queries = append(queries, r.Query)
 	}
 	const plain = "CloseTime >= '2026-08-01T10:00:00.000005Z'"
-	require.Equal(t, []string{plain + " and WorkflowId starts_with 'execution-'", plain, plain}, queries, "it asks for a prefix once")
+	require.Equal(t, []string{plain + " and WorkflowId starts_with 'execution-'", plain, plain}, queries,
+		"it asks for a prefix once")
 }
 
 // The run that continues may have closed by the time of the lookup.

@@ -107,11 +107,13 @@ func (o *options) addPolicies(request *workflowservice.StartWorkflowExecutionReq
 	if r := o.RetryPolicy; r != nil {
 		request.RetryPolicy = &commonpb.RetryPolicy{
 			InitialInterval: r.InitialInterval.proto(), MaximumInterval: r.MaximumInterval.proto(),
-			BackoffCoefficient: r.BackoffCoefficient, MaximumAttempts: r.MaximumAttempts, NonRetryableErrorTypes: r.NonRetryableErrorTypes,
+			BackoffCoefficient: r.BackoffCoefficient, MaximumAttempts: r.MaximumAttempts,
+			NonRetryableErrorTypes: r.NonRetryableErrorTypes,
 		}
 	}
 	if p := o.Priority; p != nil {
-		request.Priority = &commonpb.Priority{PriorityKey: p.PriorityKey, FairnessKey: p.FairnessKey, FairnessWeight: p.FairnessWeight}
+		request.Priority = &commonpb.Priority{PriorityKey: p.PriorityKey, FairnessKey: p.FairnessKey,
+			FairnessWeight: p.FairnessWeight}
 	}
 	switch v := o.VersioningOverride; {
 	case v == nil:
@@ -122,7 +124,8 @@ func (o *options) addPolicies(request *workflowservice.StartWorkflowExecutionReq
 				Version:  &deploymentpb.WorkerDeploymentVersion{DeploymentName: v.Pinned.DeploymentName, BuildId: v.Pinned.BuildID},
 			}}}
 	case v.AutoUpgrade:
-		request.VersioningOverride = &workflowpb.VersioningOverride{Override: &workflowpb.VersioningOverride_AutoUpgrade{AutoUpgrade: true}}
+		request.VersioningOverride = &workflowpb.VersioningOverride{
+			Override: &workflowpb.VersioningOverride_AutoUpgrade{AutoUpgrade: true}}
 	}
 }
 

@@ -23,7 +23,8 @@ func optioned(t *testing.T, options string) (*startRequest, error) {
 func TestStartOptionsAreSentAsTemporalTypesThem(t *testing.T) {
 	t.Parallel()
 	r, err := optioned(t, `{
-		"retry_policy": {"initial_interval": "2s", "backoff_coefficient": 1.5, "maximum_interval": "1m", "maximum_attempts": 4,
+		"retry_policy": {"initial_interval": "2s", "backoff_coefficient": 1.5, "maximum_interval": "1m",
+			"maximum_attempts": 4,
 			"non_retryable_error_types": ["Declined"]},
 		"workflow_run_timeout": "90m", "workflow_task_timeout": "15s",
 		"search_attributes": {"CustomerId": "c-1", "Total": 12.5, "Tags": ["a", "b"]}, "memo": {"source": {"page": 3}},

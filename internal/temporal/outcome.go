@@ -44,7 +44,8 @@ const (
 
 // String returns the outcome's name for logs.
 func (o Outcome) String() string {
-	return [...]string{"started", "permanent", "retryable", "not sent", "blocked", "unreached", "throttled", "unanswered"}[o]
+	return [...]string{"started", "permanent", "retryable", "not sent", "blocked", "unreached", "throttled",
+		"unanswered"}[o]
 }
 
 // IsSystemic reports whether the outcome is about Temporal rather than the item.

@@ -22,7 +22,8 @@ type TaskQueue struct {
 func (t *Client) Polled(ctx context.Context, queue TaskQueue) (polled bool, err error) {
 	err = bounded(ctx, func(ctx context.Context) error {
 		response, err := t.Service.DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-			Namespace: t.namespace(queue.Namespace), TaskQueue: &taskqueuepb.TaskQueue{Name: queue.Name}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
+			Namespace: t.namespace(queue.Namespace), TaskQueue: &taskqueuepb.TaskQueue{Name: queue.Name},
+			TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
 		})
 		polled = len(response.GetPollers()) > 0
 		return err

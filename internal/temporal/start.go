@@ -109,12 +109,14 @@ func (w *wire) unused() bool { return w.ended.Load() && w.peer.Addr == nil }
 
 // send sends a start, compressed if it is large. If compression is not supported, for example by a proxy, it resends
 // uncompressed, so that one large item does not stop the others.
-func (t *Client) send(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest, wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
+func (t *Client) send(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest,
+	wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
 	large := len(request.GetInput().GetPayloads()[0].GetData()) > compressAbove
 	if !large || t.uncompressed.Load() {
 		return t.Service.StartWorkflowExecution(ctx, request, wire.options()...)
 	}
-	response, err := t.Service.StartWorkflowExecution(ctx, request, append(wire.options(), grpc.UseCompressor(gzip.Name))...)
+	response, err := t.Service.StartWorkflowExecution(ctx, request,
+		append(wire.options(), grpc.UseCompressor(gzip.Name))...)
 	if Code(err) != codes.Unimplemented {
 		return response, err
 	}
@@ -146,7 +148,8 @@ func (t *Client) Find(ctx context.Context, execution Execution) (runID string, f
 func (t *Client) request(start Start) (*workflowservice.StartWorkflowExecutionRequest, error) {
 	input := workflowInput(start)
 	if len(input) > maxInputBytes {
-		return nil, fmt.Errorf("workflow input has %d bytes, Temporal accepts %d: make params smaller", len(input), maxInputBytes)
+		return nil, fmt.Errorf("workflow input has %d bytes, Temporal accepts %d: make params smaller", len(input),
+			maxInputBytes)
 	}
 	request := &workflowservice.StartWorkflowExecutionRequest{
 		Namespace:                t.namespace(start.Namespace),
@@ -174,7 +177,8 @@ func (t *Client) request(start Start) (*workflowservice.StartWorkflowExecutionRe
 // object 5,000 levels deep is passed through unchanged.
 func workflowInput(start Start) []byte {
 	const names = 160 // upper bound in bytes, including the queue item's ID
-	ids := len(start.ExecutionID) + len(start.WorkspaceID) + len(start.WorkflowDefinitionID) + len(start.WorkflowDefinitionVersionID)
+	ids := len(start.ExecutionID) + len(start.WorkspaceID) + len(start.WorkflowDefinitionID) +
+		len(start.WorkflowDefinitionVersionID)
 	input := make([]byte, 0, names+ids+len(start.NodeIDs)+len(start.Params))
 	input = appendString(append(input, `{"executionId":`...), start.ExecutionID)
 	input = appendString(append(input, `,"workspaceId":`...), start.WorkspaceID)

@@ -44,12 +44,15 @@ type startService struct {
 	asked     []*namespaceRequest
 }
 
-func (f *startService) DescribeNamespace(_ context.Context, r *namespaceRequest, _ ...grpc.CallOption) (*namespaceAnswer, error) {
+func (f *startService) DescribeNamespace(_ context.Context, r *namespaceRequest,
+	_ ...grpc.CallOption) (*namespaceAnswer, error) {
 	f.asked = append(f.asked, r)
-	return &namespaceAnswer{Config: &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(f.retention)}}, f.retentionError
+	return &namespaceAnswer{
+		Config: &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(f.retention)}}, f.retentionError
 }
 
-func (f *startService) StartWorkflowExecution(_ context.Context, r *startRequest, _ ...grpc.CallOption) (*startResponse, error) {
+func (f *startService) StartWorkflowExecution(_ context.Context, r *startRequest,
+	_ ...grpc.CallOption) (*startResponse, error) {
 	f.started = append(f.started, r)
 	if f.start != nil {
 		return f.start(r)
@@ -57,7 +60,8 @@ func (f *startService) StartWorkflowExecution(_ context.Context, r *startRequest
 	return &startResponse{RunId: "run", Started: true}, nil
 }
 
-func (f *startService) DescribeWorkflowExecution(_ context.Context, r *describeRequest, _ ...grpc.CallOption) (*describeResponse, error) {
+func (f *startService) DescribeWorkflowExecution(_ context.Context, r *describeRequest,
+	_ ...grpc.CallOption) (*describeResponse, error) {
 	f.described = append(f.described, r)
 	if f.describe != nil {
 		return f.describe(r)
@@ -123,8 +127,10 @@ func TestStartAsksForTheWorkflowOfTheItem(t *testing.T) {
 	require.Equal(t, 90*time.Minute+time.Millisecond, r.WorkflowExecutionTimeout.AsDuration())
 	require.Nil(t, r.WorkflowRunTimeout)
 	require.Equal(t, `"11111111-1111-4111-8111-111111111111"`, string(r.Memo.Fields["pgdispatch_execution_id"].Data))
-	require.JSONEq(t, `{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`, string(r.Header.Fields["_tracer-data"].Data))
-	for _, payload := range []*commonpb.Payload{r.Input.Payloads[0], r.Memo.Fields[memoKey], r.Header.Fields[traceHeader]} {
+	require.JSONEq(t, `{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`,
+		string(r.Header.Fields["_tracer-data"].Data))
+	for _, payload := range []*commonpb.Payload{r.Input.Payloads[0], r.Memo.Fields[memoKey],
+		r.Header.Fields[traceHeader]} {
 		require.Equal(t, "json/plain", string(payload.Metadata["encoding"]))
 	}
 }
@@ -228,7 +234,8 @@ func TestAlreadyStartedByOurOwnRequestIsSuccess(t *testing.T) {
 
 func TestAlreadyStartedWithOurMemoIsAdopted(t *testing.T) {
 	t.Parallel()
-	service := &startService{start: alreadyStarted("made-by-the-server"), describe: describedAs("run-continued", anItem().ExecutionID)}
+	service := &startService{start: alreadyStarted("made-by-the-server"),
+		describe: describedAs("run-continued", anItem().ExecutionID)}
 	runID, err := starterOn(service).Start(t.Context(), anItem())
 	require.NoError(t, err)
 	require.Equal(t, "run-continued", runID)
@@ -256,9 +263,11 @@ func TestAlreadyExistsThatDoesNotSayWhoseItIsIsLookedAt(t *testing.T) {
 func TestAlreadyStartedByAStrangerFailsTheItem(t *testing.T) {
 	t.Parallel()
 	for name, describe := range map[string]func(*describeRequest) (*describeResponse, error){
-		"without a memo":            describedAs("run-there", ""),
-		"with another item's memo":  describedAs("run-there", "99999999-9999-4999-8999-999999999999"),
-		"that is gone in-between":   func(*describeRequest) (*describeResponse, error) { return nil, serviceerror.NewNotFound("gone") },
+		"without a memo":           describedAs("run-there", ""),
+		"with another item's memo": describedAs("run-there", "99999999-9999-4999-8999-999999999999"),
+		"that is gone in-between": func(*describeRequest) (*describeResponse, error) {
+			return nil, serviceerror.NewNotFound("gone")
+		},
 		"that answers with nothing": func(*describeRequest) (*describeResponse, error) { return &describeResponse{}, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -332,7 +341,9 @@ func TestFindKnowsOursFromNobodysAndAStrangers(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, found)
 
-	service.describe = func(*describeRequest) (*describeResponse, error) { return nil, serviceerror.NewNamespaceNotFound("x") }
+	service.describe = func(*describeRequest) (*describeResponse, error) {
+		return nil, serviceerror.NewNamespaceNotFound("x")
+	}
 	_, _, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ExecutionID})
 	require.Error(t, err, "no namespace is not the same as no workflow")
 	require.Empty(t, service.started, "looking starts nothing")

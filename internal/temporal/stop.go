@@ -47,7 +47,8 @@ func (t *Client) Stop(ctx context.Context, stop Stop) error {
 			return err
 		}
 		_, err = t.Service.RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
-			Namespace: namespace, WorkflowExecution: run, RequestId: stop.ExecutionID, Reason: stop.Reason, Identity: stop.RequestedBy,
+			Namespace: namespace, WorkflowExecution: run, RequestId: stop.ExecutionID, Reason: stop.Reason,
+			Identity: stop.RequestedBy,
 		})
 		return err
 	})

@@ -10,12 +10,15 @@ import (
 func TestStopAsksForTheEndOfTheRunThatIsOpen(t *testing.T) {
 	t.Parallel()
 	stop := func(how string, service *fakeService) error {
-		return (&Client{Service: service, Namespace: "shop"}).Stop(t.Context(), Stop{ExecutionID: "e1", How: how, Reason: "enough", RequestedBy: "ann"})
+		return (&Client{Service: service, Namespace: "shop"}).Stop(t.Context(),
+			Stop{ExecutionID: "e1", How: how, Reason: "enough", RequestedBy: "ann"})
 	}
 	service := &fakeService{newest: described("run-3", "e1", true)}
 	require.NoError(t, stop("CANCEL", service))
 	require.NoError(t, stop("TERMINATE", service))
-	require.Equal(t, []string{"cancel execution-e1 run-3 by ann: enough (e1)", "terminate execution-e1 run-3 by ann: enough"}, service.stops)
+	require.Equal(t,
+		[]string{"cancel execution-e1 run-3 by ann: enough (e1)", "terminate execution-e1 run-3 by ann: enough"},
+		service.stops)
 
 	service.stop = serviceerror.NewCancellationAlreadyRequested("again")
 	require.NoError(t, stop("CANCEL", service), "its answer to the first was lost")

@@ -21,7 +21,9 @@ func TestFailureTellsMessagesAndTypesDownToTheCause(t *testing.T) {
 	require.Empty(t, Failure(nil))
 	require.Equal(t, "boom", Failure(&failurepb.Failure{Message: "boom"}))
 	require.Equal(t, "activity error: card expired (CardError): no gas",
-		Failure(&failurepb.Failure{Message: "activity error", Cause: failure("card expired", "CardError", failure("no gas", "errorString", nil))}))
+		Failure(
+			&failurepb.Failure{Message: "activity error",
+				Cause: failure("card expired", "CardError", failure("no gas", "errorString", nil))}))
 }
 
 func TestFailureIsBoundedHoweverLongItIs(t *testing.T) {
@@ -46,16 +48,21 @@ func TestResultIsKeptWhereItIsJSON(t *testing.T) {
 		payloads     []*commonpb.Payload
 		result, note string
 	}{
-		"nothing":       {},
-		"null":          {payloads: []*commonpb.Payload{payload("binary/null", "")}},
-		"JSON":          {payloads: []*commonpb.Payload{payload("json/plain", `{"total": 3}`)}, result: `{"total": 3}`},
-		"the first":     {payloads: []*commonpb.Payload{payload("json/plain", "1"), payload("json/plain", "2")}, result: "1"},
-		"encrypted":     {payloads: []*commonpb.Payload{payload("binary/encrypted", "secret")}, note: `encoding "binary/encrypted", 6 bytes: not stored`},
-		"no encoding":   {payloads: []*commonpb.Payload{{Data: []byte("1")}}, note: `encoding "", 1 bytes: not stored`},
-		"bad encoding":  {payloads: []*commonpb.Payload{payload("a\x00\n"+strings.Repeat("b", 500), "x")}, note: `encoding "a\x00\n` + strings.Repeat("b", 97) + `", 1 bytes: not stored`},
-		"too large":     {payloads: []*commonpb.Payload{payload("json/plain", strings.Repeat(" ", MaxResult+1))}, note: "65537 bytes: too large to store"},
-		"no JSON":       {payloads: []*commonpb.Payload{payload("json/plain", `{"total"`)}, note: "8 bytes that are not JSON: not stored"},
-		"invalid UTF-8": {payloads: []*commonpb.Payload{payload("json/plain", "\"\xff\"")}, note: "3 bytes that are not JSON: not stored"},
+		"nothing":   {},
+		"null":      {payloads: []*commonpb.Payload{payload("binary/null", "")}},
+		"JSON":      {payloads: []*commonpb.Payload{payload("json/plain", `{"total": 3}`)}, result: `{"total": 3}`},
+		"the first": {payloads: []*commonpb.Payload{payload("json/plain", "1"), payload("json/plain", "2")}, result: "1"},
+		"encrypted": {payloads: []*commonpb.Payload{payload("binary/encrypted", "secret")},
+			note: `encoding "binary/encrypted", 6 bytes: not stored`},
+		"no encoding": {payloads: []*commonpb.Payload{{Data: []byte("1")}}, note: `encoding "", 1 bytes: not stored`},
+		"bad encoding": {payloads: []*commonpb.Payload{payload("a\x00\n"+strings.Repeat("b", 500), "x")},
+			note: `encoding "a\x00\n` + strings.Repeat("b", 97) + `", 1 bytes: not stored`},
+		"too large": {payloads: []*commonpb.Payload{payload("json/plain", strings.Repeat(" ", MaxResult+1))},
+			note: "65537 bytes: too large to store"},
+		"no JSON": {payloads: []*commonpb.Payload{payload("json/plain", `{"total"`)},
+			note: "8 bytes that are not JSON: not stored"},
+		"invalid UTF-8": {payloads: []*commonpb.Payload{payload("json/plain", "\"\xff\"")},
+			note: "3 bytes that are not JSON: not stored"},
 	} {
 		result, note := Result(&commonpb.Payloads{Payloads: c.payloads})
 		require.Equal(t, c.result, result, name)

@@ -15,7 +15,8 @@ import (
 // Temporal shows the header to everyone who may describe the workflow.
 func CallbackHeader(key []byte, execution Execution) map[string]string {
 	namespace := base64.RawURLEncoding.EncodeToString([]byte(execution.Namespace))
-	return map[string]string{"authorization": bearer + execution.ID + "." + namespace + "." + callbackToken(key, execution.ID, namespace)}
+	return map[string]string{"authorization": bearer + execution.ID + "." + namespace + "." +
+		callbackToken(key, execution.ID, namespace)}
 }
 
 const bearer = "Bearer "
@@ -36,5 +37,6 @@ func CheckCallback(key []byte, header nethttp.Header) (execution Execution, vali
 	if !found || uuid.Validate(id) != nil || err != nil {
 		return Execution{}, false
 	}
-	return Execution{ID: id, Namespace: string(namespace)}, hmac.Equal([]byte(proof), []byte(callbackToken(key, id, encoded)))
+	return Execution{ID: id, Namespace: string(namespace)},
+		hmac.Equal([]byte(proof), []byte(callbackToken(key, id, encoded)))
 }

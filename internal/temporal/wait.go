@@ -36,7 +36,8 @@ func (t *Client) Wait(ctx context.Context, execution Execution) (End, error) {
 // follow follows a chain of runs to the close event of the last one. closeEvent returns a run's close event, or nil if
 // the run is open.
 func (t *Client) follow(ctx context.Context, execution Execution,
-	closeEvent func(ctx context.Context, execution Execution) (*historypb.HistoryEvent, error)) (end End, ended bool, err error) {
+	closeEvent func(ctx context.Context,
+		execution Execution) (*historypb.HistoryEvent, error)) (end End, ended bool, err error) {
 	for {
 		event, err := closeEvent(ctx, execution)
 		var notFound *serviceerror.NotFound
@@ -78,7 +79,8 @@ var resetPauses = []time.Duration{50 * time.Millisecond, 150 * time.Millisecond,
 // copies the reason given for the reset.
 func looksReset(event *historypb.HistoryEvent) bool {
 	attributes := event.GetWorkflowExecutionTerminatedEventAttributes()
-	return attributes.GetIdentity() == resetterIdentity || strings.Contains(strings.ToLower(attributes.GetReason()), "reset")
+	return attributes.GetIdentity() == resetterIdentity ||
+		strings.Contains(strings.ToLower(attributes.GetReason()), "reset")
 }
 
 // resetTo returns the run that continues a terminated run, even if it has closed since, or "" if there is none. It
@@ -158,7 +160,9 @@ func last(response *workflowservice.GetWorkflowExecutionHistoryResponse) *histor
 	return nil
 }
 
-func (t *Client) poll(ctx context.Context, request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
+func (t *Client) poll(ctx context.Context,
+	request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse,
+	error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pollTimeout, fmt.Errorf("long poll timed out after %s", pollTimeout))
 	defer cancel()
 	response, err := t.Service.GetWorkflowExecutionHistory(ctx, request)

@@ -45,7 +45,8 @@ type fakeService struct {
 	list      func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
 
-func (f *fakeService) GetWorkflowExecutionHistory(ctx context.Context, r *historyRequest, _ ...grpc.CallOption) (*historyResponse, error) {
+func (f *fakeService) GetWorkflowExecutionHistory(ctx context.Context, r *historyRequest,
+	_ ...grpc.CallOption) (*historyResponse, error) {
 	f.requests = append(f.requests, proto.CloneOf(r))
 	if len(f.answers) == 0 {
 		<-ctx.Done()
@@ -56,7 +57,8 @@ func (f *fakeService) GetWorkflowExecutionHistory(ctx context.Context, r *histor
 	return answer()
 }
 
-func (f *fakeService) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (f *fakeService) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest,
+	...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	if f.described++; f.described > 2 && f.late != nil {
 		f.newest = f.late
 	}
@@ -67,29 +69,40 @@ func (f *fakeService) DescribeWorkflowExecution(context.Context, *workflowservic
 		PendingWorkflowTask: &workflowpb.PendingWorkflowTaskInfo{Attempt: f.attempt}}, f.describe
 }
 
-func (f *fakeService) ListWorkflowExecutions(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (f *fakeService) ListWorkflowExecutions(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
+	_ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	f.lists = append(f.lists, proto.CloneOf(r))
 	return f.list(r)
 }
 
-func (f *fakeService) TerminateWorkflowExecution(_ context.Context, r *workflowservice.TerminateWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.TerminateWorkflowExecutionResponse, error) {
-	f.stops = append(f.stops, fmt.Sprintf("terminate %s %s by %s: %s", r.WorkflowExecution.WorkflowId, r.WorkflowExecution.RunId, r.Identity, r.Reason))
+func (f *fakeService) TerminateWorkflowExecution(_ context.Context,
+	r *workflowservice.TerminateWorkflowExecutionRequest,
+	_ ...grpc.CallOption) (*workflowservice.TerminateWorkflowExecutionResponse, error) {
+	f.stops = append(f.stops,
+		fmt.Sprintf("terminate %s %s by %s: %s", r.WorkflowExecution.WorkflowId, r.WorkflowExecution.RunId, r.Identity,
+			r.Reason))
 	return nil, f.stop
 }
 
-func (f *fakeService) RequestCancelWorkflowExecution(_ context.Context, r *workflowservice.RequestCancelWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.RequestCancelWorkflowExecutionResponse, error) {
-	f.stops = append(f.stops, fmt.Sprintf("cancel %s %s by %s: %s (%s)", r.WorkflowExecution.WorkflowId, r.WorkflowExecution.RunId, r.Identity, r.Reason, r.RequestId))
+func (f *fakeService) RequestCancelWorkflowExecution(_ context.Context,
+	r *workflowservice.RequestCancelWorkflowExecutionRequest,
+	_ ...grpc.CallOption) (*workflowservice.RequestCancelWorkflowExecutionResponse, error) {
+	f.stops = append(f.stops,
+		fmt.Sprintf("cancel %s %s by %s: %s (%s)", r.WorkflowExecution.WorkflowId, r.WorkflowExecution.RunId, r.Identity,
+			r.Reason, r.RequestId))
 	return nil, f.stop
 }
 
-func (f *fakeService) DescribeTaskQueue(_ context.Context, r *workflowservice.DescribeTaskQueueRequest, _ ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
+func (f *fakeService) DescribeTaskQueue(_ context.Context, r *workflowservice.DescribeTaskQueueRequest,
+	_ ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
 	if r.TaskQueue.Name == "orders" && r.TaskQueueType == enumspb.TASK_QUEUE_TYPE_WORKFLOW {
 		return &workflowservice.DescribeTaskQueueResponse{Pollers: []*taskqueuepb.PollerInfo{{}}}, f.describe
 	}
 	return nil, f.describe
 }
 
-func (f *fakeService) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {
+func (f *fakeService) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest,
+	...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {
 	return nil, f.namespace
 }
 
@@ -114,7 +127,8 @@ func fails(err error) func() (*historyResponse, error) {
 func completed(next string) *historypb.HistoryEvent {
 	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
-			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{NewExecutionRunId: next}}}
+			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{
+				NewExecutionRunId: next}}}
 }
 
 // returned is the end of a workflow with a result.
@@ -128,19 +142,22 @@ func returned(encoding, data string) *historypb.HistoryEvent {
 func failed(failure *failurepb.Failure, next string) *historypb.HistoryEvent {
 	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
-			WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: failure, NewExecutionRunId: next}}}
+			WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: failure,
+				NewExecutionRunId: next}}}
 }
 
 func timedOut(next string) *historypb.HistoryEvent {
 	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionTimedOutEventAttributes{
-			WorkflowExecutionTimedOutEventAttributes: &historypb.WorkflowExecutionTimedOutEventAttributes{NewExecutionRunId: next}}}
+			WorkflowExecutionTimedOutEventAttributes: &historypb.WorkflowExecutionTimedOutEventAttributes{
+				NewExecutionRunId: next}}}
 }
 
 func continued(next string) *historypb.HistoryEvent {
 	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionContinuedAsNewEventAttributes{
-			WorkflowExecutionContinuedAsNewEventAttributes: &historypb.WorkflowExecutionContinuedAsNewEventAttributes{NewExecutionRunId: next}}}
+			WorkflowExecutionContinuedAsNewEventAttributes: &historypb.WorkflowExecutionContinuedAsNewEventAttributes{
+				NewExecutionRunId: next}}}
 }
 
 func terminated(reason string) *historypb.HistoryEvent { return terminatedBy("", reason) }
@@ -148,7 +165,8 @@ func terminated(reason string) *historypb.HistoryEvent { return terminatedBy("",
 func terminatedBy(identity, reason string) *historypb.HistoryEvent {
 	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionTerminatedEventAttributes{
-			WorkflowExecutionTerminatedEventAttributes: &historypb.WorkflowExecutionTerminatedEventAttributes{Reason: reason, Identity: identity}}}
+			WorkflowExecutionTerminatedEventAttributes: &historypb.WorkflowExecutionTerminatedEventAttributes{Reason: reason,
+				Identity: identity}}}
 }
 
 func wait(t *testing.T, answers ...func() (*historyResponse, error)) (End, *fakeService, error) {
@@ -175,13 +193,17 @@ func TestWaitSaysHowTheWorkflowEnded(t *testing.T) {
 		event *historypb.HistoryEvent
 		want  End
 	}{
-		"completed":         {completed(""), End{Outcome: "COMPLETED"}},
-		"failed":            {failed(&failurepb.Failure{Message: "boom"}, ""), End{Outcome: "FAILED", Reason: "boom"}},
-		"failed in a chain": {failed(chain, ""), End{Outcome: "FAILED", Reason: "activity error: charge failed: card expired"}},
-		"failed with a type": {failed(&failurepb.Failure{Message: "boom", FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
-			ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: "Oven"}}}, ""), End{Outcome: "FAILED", Reason: "boom (Oven)"}},
-		"with a result":        {returned("json/plain", `{"total": 3}`), End{Outcome: "COMPLETED", Result: `{"total": 3}`}},
-		"with a secret":        {returned("binary/encrypted", "x"), End{Outcome: "COMPLETED", Reason: `encoding "binary/encrypted", 1 bytes: not stored`}},
+		"completed": {completed(""), End{Outcome: "COMPLETED"}},
+		"failed":    {failed(&failurepb.Failure{Message: "boom"}, ""), End{Outcome: "FAILED", Reason: "boom"}},
+		"failed in a chain": {failed(chain, ""),
+			End{Outcome: "FAILED", Reason: "activity error: charge failed: card expired"}},
+		"failed with a type": {
+			failed(&failurepb.Failure{Message: "boom", FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+				ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: "Oven"}}}, ""),
+			End{Outcome: "FAILED", Reason: "boom (Oven)"}},
+		"with a result": {returned("json/plain", `{"total": 3}`), End{Outcome: "COMPLETED", Result: `{"total": 3}`}},
+		"with a secret": {returned("binary/encrypted", "x"),
+			End{Outcome: "COMPLETED", Reason: `encoding "binary/encrypted", 1 bytes: not stored`}},
 		"terminated, no words": {terminated(""), End{Outcome: "TERMINATED", Reason: "workflow was terminated"}},
 		"failed without words": {failed(nil, ""), End{Outcome: "FAILED"}},
 		"timed out":            {timedOut(""), End{Outcome: "TIMED_OUT", Reason: "workflow timed out"}},
@@ -213,7 +235,8 @@ func TestWaitPollsForTheCloseEventOfTheRun(t *testing.T) {
 
 func TestWaitFollowsTheChainToItsLastRun(t *testing.T) {
 	t.Parallel()
-	end, service, err := wait(t, closed(continued("run-2")), closed(failed(&failurepb.Failure{Message: "first try"}, "run-3")),
+	end, service, err := wait(t, closed(continued("run-2")),
+		closed(failed(&failurepb.Failure{Message: "first try"}, "run-3")),
 		empty("page"), closed(timedOut("run-4")), closed(completed("run-5")), closed(terminated("enough")))
 	require.NoError(t, err)
 	require.Equal(t, "TERMINATED", end.Outcome)
@@ -272,14 +295,16 @@ func TestPollThatNobodyAnswersIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		_, _, err := wait(t, empty("page"))
-		require.EqualError(t, err, "wait for close event: no answer from Temporal: long poll timed out after 1m5s: context deadline exceeded")
+		require.EqualError(t, err,
+			"wait for close event: no answer from Temporal: long poll timed out after 1m5s: context deadline exceeded")
 		require.Equal(t, pollTimeout, time.Since(began))
 	})
 }
 
 func TestOutagesAndCrowdsAreToldFromOtherErrors(t *testing.T) {
 	t.Parallel()
-	crowded := serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT, "namespace concurrent poller limit exceeded")
+	crowded := serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT,
+		"namespace concurrent poller limit exceeded")
 	for _, c := range []struct{ err, is error }{
 		{crowded, ErrCrowded},
 		{serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "slower"), ErrAway},

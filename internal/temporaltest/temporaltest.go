@@ -20,7 +20,8 @@ func Start(checkout string) (address string, stop func(), err error) {
 		return "", nil, fmt.Errorf("find bin/devstack: %w", err)
 	}
 	if _, err := os.Stat(binary); err != nil {
-		return "", nil, fmt.Errorf("bin/devstack is missing, and with it the Temporal server for tests: run `make devstack`: %w", err)
+		return "", nil, fmt.Errorf(
+			"bin/devstack is missing, and with it the Temporal server for tests: run `make devstack`: %w", err)
 	}
 	command := exec.Command(binary, "temporal", "--exit-with-parent")
 	var stderr bytes.Buffer

@@ -123,7 +123,8 @@ func replaceTriggers(ctx context.Context, conn *pgx.Conn, file sql.Function) err
 			})
 			var postgres *pgconn.PgError
 			if errors.As(err, &postgres) && postgres.Code == lockNotAvailable {
-				return retry.RetryableError(fmt.Errorf("%w: a transaction has been writing to the table for %s: end it and run the migration again", err, triggerPatience))
+				return retry.RetryableError(fmt.Errorf("%w: a transaction has been writing to the table for %s: end it and run "+
+					"the migration again", err, triggerPatience))
 			}
 			return err
 		}
@@ -151,7 +152,9 @@ func grant(ctx context.Context, tx pgx.Tx) error {
 		return fmt.Errorf("create roles: %w", err)
 	}
 	var complete bool
-	const count = "select count(*) = 5 from pg_roles where rolname in ('pgdispatch_owner', 'pgdispatch_dispatcher', 'pgdispatch_enqueuer', 'pgdispatch_operator', 'pgdispatch_reader')"
+	const count = "select count(*) = 5 from pg_roles " +
+		"where rolname in ('pgdispatch_owner', 'pgdispatch_dispatcher', 'pgdispatch_enqueuer', 'pgdispatch_operator', " +
+		"'pgdispatch_reader')"
 	if err := tx.QueryRow(ctx, count).Scan(&complete); err != nil || !complete {
 		return err
 	}

@@ -12,10 +12,13 @@ import (
 )
 
 const (
-	otherBody   = "create or replace function pgdispatch.error_kind(error text) returns text language sql immutable as $$ select 'another' $$"
-	otherRecord = "update pgdispatch.applied_functions set sha256 = 'another', applied_at = '2000-01-01' where name = 'error_kind'"
-	bodyOf      = "select md5(string_agg(pg_get_functiondef(oid), '' order by oid)) from pg_proc where pronamespace = 'pgdispatch'::regnamespace"
-	triggers    = "select md5(string_agg(pg_get_triggerdef(oid), '' order by oid)) from pg_trigger where not tgisinternal"
+	otherBody = "create or replace function pgdispatch.error_kind(error text) returns text language sql immutable as $$ " +
+		"select 'another' $$"
+	otherRecord = "update pgdispatch.applied_functions set sha256 = 'another', applied_at = '2000-01-01' " +
+		"where name = 'error_kind'"
+	bodyOf = "select md5(string_agg(pg_get_functiondef(oid), '' order by oid)) from pg_proc " +
+		"where pronamespace = 'pgdispatch'::regnamespace"
+	triggers = "select md5(string_agg(pg_get_triggerdef(oid), '' order by oid)) from pg_trigger where not tgisinternal"
 )
 
 func TestUpReplacesTheFunctionsThatHaveChangedAndNoOther(t *testing.T) {
@@ -34,7 +37,8 @@ func TestUpReplacesTheFunctionsThatHaveChangedAndNoOther(t *testing.T) {
 	require.NoError(t, migrate.Up(t.Context(), conn, report))
 	require.Equal(t, []migrate.Step{{Name: "error_kind", Direction: "replace"}}, steps)
 	require.Equal(t, bodies, read[string](t, conn, bodyOf))
-	require.Equal(t, "error_kind", read[string](t, conn, "select name from pgdispatch.applied_functions order by applied_at desc limit 1"))
+	require.Equal(t, "error_kind",
+		read[string](t, conn, "select name from pgdispatch.applied_functions order by applied_at desc limit 1"))
 	state, err = migrate.Status(t.Context(), conn)
 	require.NoError(t, err)
 	require.Empty(t, state.Outdated)
@@ -44,7 +48,9 @@ func TestUpReplacesTriggersThatHaveChanged(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, sqltest.URL(t))
 	before := read[string](t, conn, triggers)
-	execute(t, conn, "create or replace trigger refuse_item before insert on pgdispatch.workflow_execution_queue for each row execute function pgdispatch.refuse_item()")
+	execute(t, conn,
+		"create or replace trigger refuse_item before insert on pgdispatch.workflow_execution_queue for each row execute "+
+			"function pgdispatch.refuse_item()")
 	execute(t, conn, "delete from pgdispatch.applied_functions where name = 'triggers'")
 	require.NotEqual(t, before, read[string](t, conn, triggers))
 	require.NoError(t, migrate.Up(t.Context(), conn, nil))
@@ -57,24 +63,31 @@ func TestUpLeavesFunctionsAloneThatItDoesNotHave(t *testing.T) {
 	conn := connect(t, sqltest.URL(t))
 	execute(t, conn, "create function pgdispatch.former() returns integer language sql return 1")
 	execute(t, conn, "insert into pgdispatch.applied_functions (name, sha256) values ('former', 'any')")
-	require.NoError(t, migrate.Up(t.Context(), conn, func(s migrate.Step) { require.Fail(t, "it is not outdated", s.Name) }))
+	require.NoError(t, migrate.Up(t.Context(), conn, func(s migrate.Step) {
+		require.Fail(t, "it is not outdated", s.Name)
+	}))
 	require.Equal(t, 1, read[int](t, conn, "select pgdispatch.former()"))
 }
 
 func TestAFunctionThatCannotBeReplacedLeavesAllAsTheyWere(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, sqltest.URL(t))
-	execute(t, conn, "drop function pgdispatch.waiting_of(uuid, integer); create function pgdispatch.waiting_of(uuid, integer) returns integer language sql return 1")
+	execute(t, conn,
+		"drop function pgdispatch.waiting_of(uuid, integer); create function pgdispatch.waiting_of(uuid, "+
+			"integer) returns integer language sql return 1")
 	execute(t, conn, otherBody)
 	execute(t, conn, "delete from pgdispatch.applied_functions where name in ('error_kind', 'waiting_of')")
 	before := read[string](t, conn, bodyOf)
-	require.ErrorContains(t, migrate.Up(t.Context(), conn, func(s migrate.Step) { require.Fail(t, "it was not applied", s.Name) }), "apply waiting_of.sql: ")
+	require.ErrorContains(t, migrate.Up(t.Context(), conn, func(s migrate.Step) {
+		require.Fail(t, "it was not applied", s.Name)
+	}), "apply waiting_of.sql: ")
 	require.Equal(t, before, read[string](t, conn, bodyOf))
 	execute(t, conn, "drop function pgdispatch.waiting_of(uuid, integer)")
 	require.NoError(t, migrate.Up(t.Context(), conn, nil))
 }
 
-// They are made without a look at their bodies, so that their order does not matter; their bodies are right all the same.
+// They are made without a look at their bodies, so that their order does not matter; their bodies are right all the
+// same.
 func TestEveryFunctionIsMadeWhereItsBodyIsLookedAt(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, sqltest.URL(t))
@@ -104,7 +117,9 @@ func TestUpWaitsForTheClaimUnderWay(t *testing.T) {
 func TestASchemaFromBeforeTheBaselineIsRefusedWithWhatToDo(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, sqltest.EmptyURL(t))
-	execute(t, conn, "create schema pgdispatch; create table pgdispatch.schema_version (version integer not null); insert into pgdispatch.schema_version values (15)")
+	execute(t, conn,
+		"create schema pgdispatch; create table pgdispatch.schema_version (version integer not null); insert into "+
+			"pgdispatch.schema_version values (15)")
 	before := relations(t, conn)
 	state, err := migrate.Status(t.Context(), conn)
 	require.NoError(t, err)
@@ -134,5 +149,6 @@ func TestANewerSchemaIsLeftToANewerBinary(t *testing.T) {
 		require.ErrorContains(t, err, "migrate it with the newer pgdispatch")
 	}
 	require.Equal(t, before, relations(t, conn))
-	require.Equal(t, "another", read[string](t, conn, "select sha256 from pgdispatch.applied_functions where name = 'error_kind'"))
+	require.Equal(t, "another",
+		read[string](t, conn, "select sha256 from pgdispatch.applied_functions where name = 'error_kind'"))
 }

@@ -67,7 +67,8 @@ type NewerError struct{ Current, Newest int32 }
 
 // Error includes the remedy.
 func (e *NewerError) Error() string {
-	return fmt.Sprintf("the schema is at version %d and this pgdispatch supports up to %d: migrate it with the newer pgdispatch", e.Current, e.Newest)
+	return fmt.Sprintf("the schema is at version %d and this pgdispatch supports up to %d: migrate it with the newer "+
+		"pgdispatch", e.Current, e.Newest)
 }
 
 // To migrates to a version. It calls report before each migration, and for each function once all are replaced. A nil

@@ -40,7 +40,8 @@ func relations(t *testing.T, conn *pgx.Conn) int {
 	t.Helper()
 	var count int
 	require.NoError(t, conn.QueryRow(t.Context(),
-		"select count(*) from pg_class where relnamespace in (select oid from pg_namespace where nspname !~ '^pg_' and nspname <> 'information_schema')").
+		"select count(*) from pg_class where relnamespace in (select oid from pg_namespace where nspname !~ '^pg_' "+
+			"and nspname <> 'information_schema')").
 		Scan(&count))
 	return count
 }
@@ -134,7 +135,8 @@ func TestTriggersAreReplacedWithoutADeadlockWithATransactionThatWritesSeveralTab
 	migrated := make(chan error, 1)
 	go func() { migrated <- migrate.Up(t.Context(), migrating, nil) }()
 	require.Eventually(t, func() bool {
-		return read[bool](t, watching, "select exists (select from pg_locks where not granted and relation = 'pgdispatch.workflow_executions'::regclass)")
+		return read[bool](t, watching,
+			"select exists (select from pg_locks where not granted and relation = 'pgdispatch.workflow_executions'::regclass)")
 	}, 30*time.Second, time.Millisecond)
 	execute(t, application, "set local lock_timeout = '100ms'")
 	execute(t, application, "update pgdispatch.workflow_execution_queue set status = status")

@@ -217,7 +217,8 @@ func (c *Cluster) startServer(ctx context.Context, account account, settings map
 
 // awaitReady waits until the server accepts connections.
 func (c *Cluster) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("postgres was not ready within %s", startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
+		fmt.Errorf("postgres was not ready within %s", startTimeout))
 	defer cancel()
 	tick := time.NewTicker(readyPollInterval)
 	defer tick.Stop()

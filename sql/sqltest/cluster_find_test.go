@@ -11,8 +11,11 @@ import (
 func TestNewestFirst(t *testing.T) {
 	t.Parallel()
 	require.Equal(t,
-		[]string{"/usr/lib/postgresql/18/bin", "/usr/pgsql-15/bin", "/usr/lib/postgresql/9.6/bin", "/opt/homebrew/opt/postgresql/bin"},
-		newestFirst([]string{"/usr/lib/postgresql/9.6/bin", "/opt/homebrew/opt/postgresql/bin", "/usr/lib/postgresql/18/bin", "/usr/pgsql-15/bin"}))
+		[]string{"/usr/lib/postgresql/18/bin", "/usr/pgsql-15/bin", "/usr/lib/postgresql/9.6/bin",
+			"/opt/homebrew/opt/postgresql/bin"},
+		newestFirst(
+			[]string{"/usr/lib/postgresql/9.6/bin", "/opt/homebrew/opt/postgresql/bin", "/usr/lib/postgresql/18/bin",
+				"/usr/pgsql-15/bin"}))
 }
 
 func TestHasServerWantsBothPrograms(t *testing.T) {

@@ -26,7 +26,8 @@ func Login(t testing.TB, databaseURL, attributes string) string {
 		conn, err := pgx.Connect(ctx, shared.cluster.URL(database))
 		require.NoError(t, err)
 		defer conn.Close(ctx)
-		_, err = conn.Exec(ctx, fmt.Sprintf("reassign owned by %[1]s to postgres; drop owned by %[1]s; drop role %[1]s", role))
+		_, err = conn.Exec(ctx,
+			fmt.Sprintf("reassign owned by %[1]s to postgres; drop owned by %[1]s; drop role %[1]s", role))
 		require.NoError(t, err)
 	})
 	address.User = url.User(role)

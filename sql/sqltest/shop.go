@@ -26,7 +26,8 @@ func NewShop(t testing.TB) *Shop {
 // NewWorkspace makes a workspace with a definition that has one version, and returns the workspace's ID.
 func (s *Shop) NewWorkspace(name string, limit int) string {
 	s.t.Helper()
-	id := Scalar[string](s, `insert into pgdispatch.workspaces (name, max_concurrent_workflows) values ($1, $2) returning id::text`, name, limit)
+	id := Scalar[string](s,
+		`insert into pgdispatch.workspaces (name, max_concurrent_workflows) values ($1, $2) returning id::text`, name, limit)
 	s.Execute(`with d as (
 			insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
 			values ($1::uuid, 'order', 'Order', 'orders') returning id
@@ -47,7 +48,8 @@ func (s *Shop) Insert(workspace string, items int) {
 // Expire ages items' leases.
 func (s *Shop) Expire(items ...int64) {
 	s.t.Helper()
-	s.Execute(`update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp() - interval '1 millisecond' where id = any ($1)`, items)
+	s.Execute(`update pgdispatch.workflow_execution_queue
+		set lease_expires_at = clock_timestamp() - interval '1 millisecond' where id = any ($1)`, items)
 }
 
 // Row returns everything that is stored of an item and its execution.

@@ -136,7 +136,9 @@ func TestTheChartIsTheBaseByDefault(t *testing.T) {
 	requireVerified(t, values)
 	ofBase, _ := requireInstallation(t, kustomize(t, ""))
 	require.Equal(t, ofBase, values)
-	require.Equal(t, map[string]string{"DATABASE_URL": "pgdispatch", "PGDISPATCH_ADMIN_TOKEN": "pgdispatch", "PGDISPATCH_VIEW_TOKEN": "pgdispatch"}, secrets)
+	require.Equal(t,
+		map[string]string{"DATABASE_URL": "pgdispatch", "PGDISPATCH_ADMIN_TOKEN": "pgdispatch",
+			"PGDISPATCH_VIEW_TOKEN": "pgdispatch"}, secrets)
 	require.Equal(t, "pre-install,pre-upgrade", in.Job.Annotations["helm.sh/hook"])
 	require.Nil(t, in.PodMonitor)
 	require.Nil(t, in.Rule)
@@ -148,14 +150,18 @@ func TestTheChartPassesOnWhatIsSet(t *testing.T) {
 	in, notes := install(t, valueSets["everything"])
 	values, secrets := requireInstallation(t, in)
 	for name, want := range map[string]string{
-		"TEMPORAL_TLS_SERVER_CA_CERT_PATH": "/etc/pgdispatch/ca/temporal.crt", "TEMPORAL_TLS_CLIENT_KEY_PATH": "/etc/pgdispatch/temporal/tls.key",
-		"PGDISPATCH_DRAIN_TIMEOUT": "60s", "PGDISPATCH_WORKERS": "20", "PGDISPATCH_METRICS_WORKSPACES": "10", "GOMEMLIMIT": "1843MiB",
+		"TEMPORAL_TLS_SERVER_CA_CERT_PATH": "/etc/pgdispatch/ca/temporal.crt",
+		"TEMPORAL_TLS_CLIENT_KEY_PATH":     "/etc/pgdispatch/temporal/tls.key",
+		"PGDISPATCH_DRAIN_TIMEOUT":         "60s", "PGDISPATCH_WORKERS": "20", "PGDISPATCH_METRICS_WORKSPACES": "10",
+		"GOMEMLIMIT":       "1843MiB",
 		"TEMPORAL_ADDRESS": "shop.a1b2c.tmprl.cloud:7233", "TEMPORAL_TLS": "true"} {
 		require.Equal(t, want, values[name], name)
 	}
 	require.False(t, settings(t, values).Listen)
-	require.Equal(t, map[string]string{"DATABASE_URL": "shop-db", "PGDISPATCH_OPERATOR_DATABASE_URL": "shop-web", "TEMPORAL_API_KEY": "shop-temporal",
-		"PGDISPATCH_ADMIN_TOKEN": "shop-tokens", "PGDISPATCH_VIEW_TOKEN": "shop-tokens"}, secrets)
+	require.Equal(t,
+		map[string]string{"DATABASE_URL": "shop-db", "PGDISPATCH_OPERATOR_DATABASE_URL": "shop-web",
+			"TEMPORAL_API_KEY":       "shop-temporal",
+			"PGDISPATCH_ADMIN_TOKEN": "shop-tokens", "PGDISPATCH_VIEW_TOKEN": "shop-tokens"}, secrets)
 	require.Equal(t, []string{"dispatcher", "dispatcher-migrate"}, []string{in.Deployment.Name, in.Job.Name})
 	require.Contains(t, in.Deployment.Spec.Template.Spec.Containers[0].Image, "@sha256:0a0a")
 	require.Equal(t, map[string]string{"team": "shop"}, intersection(in.Deployment.Spec.Template.Labels, "team"))
@@ -165,7 +171,8 @@ func TestTheChartPassesOnWhatIsSet(t *testing.T) {
 
 	in, notes = install(t, valueSets["as little as may be"])
 	values, _ = requireInstallation(t, in)
-	require.Equal(t, []string{"on", "on"}, []string{values["PGDISPATCH_ALLOW_INSECURE_TEMPORAL"], values["PGDISPATCH_ALLOW_INSECURE_DATABASE"]})
+	require.Equal(t, []string{"on", "on"},
+		[]string{values["PGDISPATCH_ALLOW_INSECURE_TEMPORAL"], values["PGDISPATCH_ALLOW_INSECURE_DATABASE"]})
 	require.Contains(t, notes, "WARNING: connections without verified TLS are allowed")
 	require.Contains(t, notes, "run `pgdispatch migrate up` yourself")
 	require.True(t, in.Job == nil && in.Service == nil && in.Budget == nil)
@@ -182,10 +189,11 @@ func intersection(all map[string]string, names ...string) map[string]string {
 func TestTheChartRefusesWrongValues(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{
-		"replicas: two":                                     "at '/replicas': got string, want integer",
-		"replica: 2":                                        "additional properties 'replica' not allowed",
-		"temporal: {address: temporal}":                     "at '/temporal/address': 'temporal' does not match pattern",
-		"temporal: {tls: {enabled: false}}":                 "set temporal.allowInsecure to true where you trust the network to Temporal",
+		"replicas: two":                 "at '/replicas': got string, want integer",
+		"replica: 2":                    "additional properties 'replica' not allowed",
+		"temporal: {address: temporal}": "at '/temporal/address': 'temporal' does not match pattern",
+		"temporal: {tls: {enabled: false}}": "set temporal.allowInsecure to true " +
+			"where you trust the network to Temporal",
 		"temporal: {tls: {caKey: temporal.crt}}":            "set that too",
 		"config: {PGDISPATCH_WORKER: 3}":                    "PGDISPATCH_WORKER",
 		"config: {PGDISPATCH_ADMIN_TOKEN: 0123456789abcde}": "PGDISPATCH_ADMIN_TOKEN",

@@ -27,7 +27,8 @@ import (
 const drainMargin = 5 * time.Second
 
 // foreign are the variables that others read in the binary: Temporal's SDK and Go.
-var foreign = []string{"TEMPORAL_API_KEY", "TEMPORAL_TLS", "TEMPORAL_TLS_SERVER_CA_CERT_PATH", "TEMPORAL_TLS_SERVER_NAME",
+var foreign = []string{"TEMPORAL_API_KEY", "TEMPORAL_TLS", "TEMPORAL_TLS_SERVER_CA_CERT_PATH",
+	"TEMPORAL_TLS_SERVER_NAME",
 	"TEMPORAL_TLS_CLIENT_CERT_PATH", "TEMPORAL_TLS_CLIENT_KEY_PATH", "GOMEMLIMIT"}
 
 // installation is what a rendering consists of. What is not rendered is nil.
@@ -64,7 +65,8 @@ func read(t *testing.T, text string) installation {
 	return in
 }
 
-// variables returns those of a container that have values, and those that come from Secrets, by name. All must be known.
+// variables returns those of a container that have values, and those that come from Secrets, by name. All must be
+// known.
 func variables(t *testing.T, container core.Container, options []config.Option) (values, secrets map[string]string) {
 	t.Helper()
 	known, secret := slices.Clone(foreign), []string{"TEMPORAL_API_KEY"}
@@ -125,7 +127,10 @@ func settings(t *testing.T, values map[string]string) config.Config {
 	t.Helper()
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	config.AddFlags(flags, config.RunOptions)
-	c, err := config.Read(flags, func(name string) (string, bool) { value, ok := values[name]; return value, ok }, config.RunOptions)
+	c, err := config.Read(flags, func(name string) (string, bool) {
+		value, ok := values[name]
+		return value, ok
+	}, config.RunOptions)
 	require.NoError(t, err)
 	return c
 }
@@ -150,8 +155,10 @@ func requireInstallation(t *testing.T, in installation) (values, secrets map[str
 
 	require.Equal(t, core.ContainerPort{Name: "admin", ContainerPort: 9464}, replica.Ports[0])
 	require.Equal(t, ":9464", c.AdminAddr)
-	require.Equal(t, []string{"/livez", "admin"}, []string{replica.LivenessProbe.HTTPGet.Path, replica.LivenessProbe.HTTPGet.Port.StrVal})
-	require.Equal(t, []string{"/readyz", "admin"}, []string{replica.ReadinessProbe.HTTPGet.Path, replica.ReadinessProbe.HTTPGet.Port.StrVal})
+	require.Equal(t, []string{"/livez", "admin"},
+		[]string{replica.LivenessProbe.HTTPGet.Path, replica.LivenessProbe.HTTPGet.Port.StrVal})
+	require.Equal(t, []string{"/readyz", "admin"},
+		[]string{replica.ReadinessProbe.HTTPGet.Path, replica.ReadinessProbe.HTTPGet.Port.StrVal})
 
 	requireSelected(t, in)
 	if in.Job != nil {
@@ -164,7 +171,8 @@ func requireInstallation(t *testing.T, in installation) (values, secrets map[str
 // requireSelected checks that everything that selects pods selects the replicas, and not the migration.
 func requireSelected(t *testing.T, in installation) {
 	t.Helper()
-	selectors := []meta.LabelSelector{*in.Deployment.Spec.Selector, *in.Deployment.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector}
+	selectors := []meta.LabelSelector{*in.Deployment.Spec.Selector,
+		*in.Deployment.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector}
 	if in.Budget != nil {
 		selectors = append(selectors, *in.Budget.Spec.Selector)
 	}

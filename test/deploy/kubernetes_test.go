@@ -59,7 +59,8 @@ func TestTheBaseConnectsOnlyByVerifiedTLS(t *testing.T) {
 	in := kustomize(t, "")
 	values, _ := requireInstallation(t, in)
 	requireVerified(t, values)
-	for _, pod := range []string{in.Deployment.Spec.Template.Spec.Volumes[0].ConfigMap.Name, in.Job.Spec.Template.Spec.Volumes[0].ConfigMap.Name} {
+	for _, pod := range []string{in.Deployment.Spec.Template.Spec.Volumes[0].ConfigMap.Name,
+		in.Job.Spec.Template.Spec.Volumes[0].ConfigMap.Name} {
 		require.Equal(t, "pgdispatch-ca", pod)
 	}
 }

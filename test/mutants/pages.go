@@ -3,7 +3,8 @@ package main
 // webPages: nobody changes anything through a page without permission.
 var webPages = []mutant{
 	{"no action without the token", "a local client may act if no token is set",
-		[]edit{{"internal/telemetry/admin.go", "case a.sent(r, tokens.act):", "case a.sent(r, tokens.act), open && a.local(r):"}},
+		[]edit{{"internal/telemetry/admin.go", "case a.sent(r, tokens.act):",
+			"case a.sent(r, tokens.act), open && a.local(r):"}},
 		"./internal/telemetry", "TestWhoMayLookAndWhoMayAct"},
 	{"the view token is for looking", "a client with the view token may act",
 		[]edit{{"internal/telemetry/admin.go",

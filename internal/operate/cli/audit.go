@@ -26,10 +26,12 @@ func (a *App) auditListCommand() *cobra.Command {
 	var limit int
 	command := &cobra.Command{
 		Use: "list", Short: "List changes, newest first", Args: cobra.NoArgs,
-		Long: "List changes made with pgdispatch commands and in the web view, newest first. BY is the name given with the change, ROLE\n" +
-			"the Postgres role. Changes made with plain SQL are not listed, except requests to stop executions.",
+		Long: "List changes made with pgdispatch commands and in the web view, newest first. BY is the name given with\n" +
+			"the change, ROLE the Postgres role. Changes made with plain SQL are not listed, except requests to stop\n" +
+			"executions.",
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
-			err := errors.Join(checkOutput(output), checkLimit(limit), checkBefore(filter.Before), clean("by", filter.Who), clean("action", filter.Action))
+			err := errors.Join(checkOutput(output), checkLimit(limit), checkBefore(filter.Before), clean("by", filter.Who),
+				clean("action", filter.Action))
 			if err != nil {
 				return err
 			}
@@ -47,7 +49,8 @@ func (a *App) auditListCommand() *cobra.Command {
 		}),
 	}
 	command.Flags().StringVar(&filter.Who, "by", "", "only changes by this person")
-	command.Flags().StringVar(&filter.Action, "action", "", "only actions with this prefix, such as workspaces or 'dead replay'")
+	command.Flags().StringVar(&filter.Action, "action", "",
+		"only actions with this prefix, such as workspaces or 'dead replay'")
 	command.Flags().StringVar(&since, "since", "", "only changes since this time, UTC day, or age (30m, 2h, 7d)")
 	command.Flags().StringVar(&until, "until", "", "only changes until this time, UTC day, or age")
 	command.Flags().Int64Var(&filter.Before, "before", 0, "only changes with a lower ID, for the next page")
@@ -64,7 +67,8 @@ func (a *App) printAudit(changes []operate.Administered, limit int) error {
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tAT\tBY\tROLE\tACTION\tSUBJECT\tDETAILS")
 	for _, c := range changes {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, stamp(c.At), view.Printable(c.Who), view.Printable(c.Role), view.Printable(c.Action),
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, stamp(c.At), view.Printable(c.Who), view.Printable(c.Role),
+			view.Printable(c.Action),
 			view.Printable(c.Subject), cut(view.ChangeWords(c.Details)))
 	}
 	if err := table.Flush(); err != nil {

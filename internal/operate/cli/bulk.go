@@ -22,11 +22,11 @@ const (
 	maxFaults = 50
 )
 
-const bulkHelp = "\n\nWith --from, enqueue many items of a file: one JSON object per line, or CSV whose first line names the columns. The fields\n" +
-	"are workspace, definition, params, priority, run_at, idempotency_key and traceparent; DEFINITION and --workspace stand\n" +
-	"for those that a line leaves out. They are inserted in transactions of some hundreds, in the file's order. A bad line\n" +
-	"stops it, and those before it stay enqueued. Give each line an idempotency_key, and repeating the command is safe: what is\n" +
-	"enqueued already is left out."
+const bulkHelp = "\n\nWith --from, enqueue many items of a file: one JSON object per line, or CSV whose first line\n" +
+	"names the columns. The fields are workspace, definition, params, priority, run_at, idempotency_key and\n" +
+	"traceparent; DEFINITION and --workspace stand for those that a line leaves out. They are inserted in\n" +
+	"transactions of some hundreds, in the file's order. A bad line stops it, and those before it stay enqueued.\n" +
+	"Give each line an idempotency_key, and repeating the command is safe: what is enqueued already is left out."
 
 const bulkExample = "\n  pgdispatch enqueue --from orders.ndjson --dry-run\n" +
 	"  generate-orders | pgdispatch enqueue order --workspace Acme --from - --skip-invalid"
@@ -233,7 +233,8 @@ func counted(n int, what string) string {
 }
 
 // enqueueMany carries out `enqueue --from`.
-func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags, names bulkNames, stdin io.Reader, who, output string) error {
+func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags, names bulkNames, stdin io.Reader, who,
+	output string) error {
 	from, size := stdin, int64(0)
 	if f.from != "-" {
 		file, err := os.Open(f.from) //nolint:gosec // the user chooses the path
@@ -251,7 +252,8 @@ func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags
 	if err != nil {
 		return fmt.Errorf("--from is %.200q: %w", f.from, err)
 	}
-	b := &bulk{bulkFlags: f, store: store, names: names, who: who, warn: a.Stderr, meter: meter, result: bulkResult{DryRun: f.dryRun}}
+	b := &bulk{bulkFlags: f, store: store, names: names, who: who, warn: a.Stderr, meter: meter,
+		result: bulkResult{DryRun: f.dryRun}}
 	err = b.run(ctx, next)
 	meter.clear()
 	if err == nil && f.dryRun && b.result.Invalid > 0 && !f.skipInvalid {
@@ -271,5 +273,6 @@ func (r bulkResult) goOn() string {
 	case r.Through == 0:
 		return ": correct it and start again"
 	}
-	return fmt.Sprintf(", all up to line %d: continue with the next line, or repeat the whole file if each line has an idempotency_key", r.Through)
+	return fmt.Sprintf(", all up to line %d: continue with the next line, or repeat the whole file if each line has an "+
+		"idempotency_key", r.Through)
 }

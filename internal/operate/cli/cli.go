@@ -83,14 +83,16 @@ func refuseUnknown(group *cobra.Command, args []string) error {
 	for _, command := range group.Commands() {
 		names = append(names, command.Name())
 	}
-	return fmt.Errorf("%s has no command %.80q; its commands are %s", group.CommandPath(), args[0], strings.Join(names, ", "))
+	return fmt.Errorf("%s has no command %.80q; its commands are %s", group.CommandPath(), args[0],
+		strings.Join(names, ", "))
 }
 
 // commands returns all commands but `run`, and cobra's own help and completion.
 func (a *App) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.migrateCommand(), a.statusCommand(), a.settingsCommand(), a.enqueueCommand(), a.itemsCommand(),
-		a.deadCommand(), a.executionsCommand(), a.workspacesCommand(), a.definitionsCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
+		a.deadCommand(), a.executionsCommand(), a.workspacesCommand(), a.definitionsCommand(), a.auditCommand(),
+		a.doctorCommand(), a.versionCommand(),
 	}
 }
 

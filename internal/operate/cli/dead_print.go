@@ -78,7 +78,8 @@ func (a *App) printDeadLetters(letters []operate.DeadLetter, limit int) error {
 	fmt.Fprintln(table, "ID\tSTATE\tWORKSPACE\tDEFINITION\tFAILED AGO\tATTEMPTS\tWORKFLOW\tERROR")
 	for _, l := range letters {
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, l.State, named(l.Workspace, l.WorkspaceID),
-			named(l.WorkflowDefinition, l.WorkflowDefinitionID), view.Shortly(l.FailedAgo), l.AttemptCount, howItEnded(l), cut(l.LastError))
+			named(l.WorkflowDefinition, l.WorkflowDefinitionID), view.Shortly(l.FailedAgo), l.AttemptCount, howItEnded(l),
+			cut(l.LastError))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -103,7 +104,8 @@ func (a *App) printDeadLetter(l operate.DeadLetter, failures []operate.Failure) 
 		line("replay of", "%d", *l.ReplayOf)
 	}
 	if l.ReplayID != nil {
-		line("replayed as", "%d, workflow execution-%s, %s", *l.ReplayID, view.OrNone(l.ReplayExecutionID), view.OrNone(l.ReplayStatus))
+		line("replayed as", "%d, workflow execution-%s, %s", *l.ReplayID, view.OrNone(l.ReplayExecutionID),
+			view.OrNone(l.ReplayStatus))
 	}
 	line("workspace", "%s (%s)", orGone(l.Workspace), l.WorkspaceID)
 	line("definition", "%s (%s)", orGone(l.WorkflowDefinition), l.WorkflowDefinitionID)
@@ -123,7 +125,8 @@ func (a *App) printDeadLetter(l operate.DeadLetter, failures []operate.Failure) 
 	}
 	fmt.Fprintln(table, "\nFAILURE\tATTEMPT\tAT\tREPLICA\tERROR")
 	for _, f := range failures {
-		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\n", f.Failure, f.Attempt, stamp(f.FailedAt), view.OrNone(view.Printable(f.Replica)), view.Printable(f.Error))
+		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\n", f.Failure, f.Attempt, stamp(f.FailedAt),
+			view.OrNone(view.Printable(f.Replica)), view.Printable(f.Error))
 	}
 	return table.Flush()
 }
@@ -214,7 +217,8 @@ func parseRefs(refs []string) (items []int64, executions []string, err error) {
 		}
 		id, err := strconv.ParseInt(key, 10, 64)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%.80q is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...)", ref)
+			return nil, nil, fmt.Errorf(
+				"%.80q is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...)", ref)
 		}
 		items = append(items, id)
 	}

@@ -109,7 +109,8 @@ func definitionCells(d operate.Definition, unversioned string) string {
 		timeout = view.Shortly(*d.ExecutionTimeout)
 	}
 	return strings.Join([]string{view.Printable(d.Name), d.ID, view.Printable(d.WorkflowType),
-		view.Printable(cmp.Or(d.Namespace, "-")), view.Printable(d.TaskQueue), version, strconv.Itoa(d.MaxAttempts), timeout}, "\t")
+		view.Printable(cmp.Or(d.Namespace, "-")), view.Printable(d.TaskQueue), version, strconv.Itoa(d.MaxAttempts), timeout},
+		"\t")
 }
 
 func (a *App) definitionsCreateCommand() *cobra.Command {
@@ -120,8 +121,8 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 		Short: "Add a workflow definition with its first version",
 		Args:  cobra.NoArgs,
 		Long:  "Add a workflow definition with its first version. " + needsOwner,
-		Example: "  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow --task-queue " +
-			"orders\n" +
+		Example: "  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow " +
+			"--task-queue orders\n" +
 			"  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow --task-queue orders " +
 			"--graph graph.json",
 	}
@@ -179,9 +180,8 @@ func (a *App) definitionsVersionCommand() *cobra.Command {
 		Use:   "version DEFINITION --workspace WORKSPACE --graph FILE",
 		Short: "Add a version of a workflow definition; later items take it",
 		Args:  cobra.ExactArgs(1),
-		Long: "Add a version of a workflow definition, by name or ID. Items whose first claim comes later take it; " +
-			"the others keep\n" +
-			"their own. " + needsOwner,
+		Long: "Add a version of a workflow definition, by name or ID. Items whose first claim comes later take it; the\n" +
+			"others keep their own. " + needsOwner,
 		Example: "  pgdispatch definitions version order --workspace Acme --graph graph.json",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {

@@ -26,16 +26,17 @@ func (a *App) doctorCommand() *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use: "doctor", Short: "Check Postgres, Temporal and the schema, and suggest remedies", Args: cobra.NoArgs,
-		Long: "Check Postgres, Temporal and the schema, and suggest remedies. Doctor changes nothing. Run it with the configuration and\n" +
-			"the database role of `pgdispatch run`, on the same machine.\n\n" +
-			"Exit code 0: ok, or warnings only. 1: at least one error. 2: no error, but a check could not be made, or invalid\n" +
-			"arguments.",
+		Long: "Check Postgres, Temporal and the schema, and suggest remedies. Doctor changes nothing. Run it with the\n" +
+			"configuration and the database role of `pgdispatch run`, on the same machine.\n\n" +
+			"Exit code 0: ok, or warnings only. 1: at least one error. 2: no error, but a check could not be made, or\n" +
+			"invalid arguments.",
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := config.Read(command.Flags(), a.LookupEnv, config.DoctorOptions)
 			if err = errors.Join(err, checkOutput(output)); err != nil {
 				return coded{err, exitUnknown}
 			}
-			ctx, cancel := context.WithTimeoutCause(command.Context(), timeout, fmt.Errorf("doctor timed out after %s: see --timeout", timeout))
+			ctx, cancel := context.WithTimeoutCause(command.Context(), timeout,
+				fmt.Errorf("doctor timed out after %s: see --timeout", timeout))
 			defer cancel()
 			findings := doctor.Examine(ctx, c)
 			if err := a.printFindings(findings, output); err != nil {
@@ -90,6 +91,7 @@ func (a *App) printFindings(findings []doctor.Finding, output string) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.Stdout, "\n%d ok, %d warnings, %d errors, %d unknown\n", n[doctor.Fine], n[doctor.Warning], n[doctor.Problem], n[doctor.Unknown])
+	_, err := fmt.Fprintf(a.Stdout, "\n%d ok, %d warnings, %d errors, %d unknown\n", n[doctor.Fine], n[doctor.Warning],
+		n[doctor.Problem], n[doctor.Unknown])
 	return err
 }

@@ -14,8 +14,10 @@ func TestDoctorsVerdictIsTheWorstFinding(t *testing.T) {
 		strict     bool
 		want       int
 	}{
-		{[]doctor.Severity{doctor.Fine}, true, 0}, {[]doctor.Severity{doctor.Fine, doctor.Warning}, false, 0}, {[]doctor.Severity{doctor.Fine, doctor.Warning}, true, exitProblems},
-		{[]doctor.Severity{doctor.Unknown, doctor.Warning}, false, exitUnknown}, {[]doctor.Severity{doctor.Unknown, doctor.Problem}, false, exitProblems},
+		{[]doctor.Severity{doctor.Fine}, true, 0}, {[]doctor.Severity{doctor.Fine, doctor.Warning}, false, 0},
+		{[]doctor.Severity{doctor.Fine, doctor.Warning}, true, exitProblems},
+		{[]doctor.Severity{doctor.Unknown, doctor.Warning}, false, exitUnknown},
+		{[]doctor.Severity{doctor.Unknown, doctor.Problem}, false, exitProblems},
 	} {
 		findings := []doctor.Finding{}
 		for _, s := range row.severities {

@@ -26,8 +26,8 @@ func (a *App) enqueueCommand() *cobra.Command {
 			}
 			return cobra.ExactArgs(1)(command, args)
 		},
-		Long: "Enqueue one item of a workflow definition, by name or ID, like an application's insert. If the workspace already has an\n" +
-			"item with the idempotency key, nothing is inserted and that item is shown." + bulkHelp,
+		Long: "Enqueue one item of a workflow definition, by name or ID, like an application's insert. If the workspace\n" +
+			"already has an item with the idempotency key, nothing is inserted and that item is shown." + bulkHelp,
 		Example: "  pgdispatch enqueue order --workspace Acme --params '{\"orderId\": 42}'\n" +
 			"  pgdispatch enqueue order --workspace Acme --params - --run-at 10m < params.json" + bulkExample,
 	}
@@ -36,7 +36,8 @@ func (a *App) enqueueCommand() *cobra.Command {
 			return err
 		}
 		if many.from != "" {
-			names := bulkNames{store: store, workspace: workspace, definition: strings.Join(args, ""), known: map[string]bulkWorkspace{}}
+			names := bulkNames{store: store, workspace: workspace, definition: strings.Join(args, ""),
+				known: map[string]bulkWorkspace{}}
 			return a.enqueueMany(ctx, store, many, names, command.InOrStdin(), who, output)
 		}
 		item := operate.NewItem{Priority: priority, IdempotencyKey: key}
@@ -60,7 +61,8 @@ func (a *App) enqueueCommand() *cobra.Command {
 	flags.StringVar(&workspace, "workspace", "", "workspace, by ID or name (required)")
 	flags.StringVar(&params, "params", "{}", "workflow input as a JSON object; - reads standard input")
 	flags.IntVar(&priority, "priority", 0, "priority from -100 to 100; higher runs first")
-	flags.StringVar(&runAt, "run-at", "", "earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
+	flags.StringVar(&runAt, "run-at", "",
+		"earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
 	flags.StringVar(&key, "idempotency-key", "", "enqueue only if no item of the workspace has this key")
 	many.add(flags)
 	addWho(flags, &who)
@@ -113,7 +115,8 @@ func readItem(item *operate.NewItem, params, runAt string, stdin io.Reader) (err
 }
 
 // definitionOf finds a workspace's definition by ID or name, and sets both IDs in item.
-func definitionOf(ctx context.Context, store *operate.Store, workspace, definition string, item *operate.NewItem) (operate.Definition, error) {
+func definitionOf(ctx context.Context, store *operate.Store, workspace, definition string,
+	item *operate.NewItem) (operate.Definition, error) {
 	found, err := workspaceOf(ctx, store, workspace)
 	if err != nil {
 		return operate.Definition{}, fmt.Errorf("--workspace: %w", err)
@@ -130,7 +133,8 @@ func definitionOf(ctx context.Context, store *operate.Store, workspace, definiti
 		return operate.Definition{}, noDefinition(found.Name, definition, definitions)
 	}
 	if d.Version == nil {
-		return *d, fmt.Errorf("definition %q has no version and cannot be started: insert one into pgdispatch.workflow_definition_versions", d.Name)
+		return *d, fmt.Errorf("definition %q has no version and cannot be started: insert one into "+
+			"pgdispatch.workflow_definition_versions", d.Name)
 	}
 	item.WorkspaceID, item.WorkflowDefinitionID = found.ID, d.ID
 	return *d, nil
@@ -138,7 +142,8 @@ func definitionOf(ctx context.Context, store *operate.Store, workspace, definiti
 
 func noDefinition(workspace, definition string, definitions []operate.Definition) error {
 	if len(definitions) == 0 {
-		return fmt.Errorf("workspace %q has no workflow definition: insert one into pgdispatch.workflow_definitions", workspace)
+		return fmt.Errorf("workspace %q has no workflow definition: insert one into pgdispatch.workflow_definitions",
+			workspace)
 	}
 	names, shown := make([]string, len(definitions)), make([]string, len(definitions))
 	for n, d := range definitions {
@@ -153,10 +158,12 @@ func (a *App) printEnqueued(made operate.Enqueued, definition operate.Definition
 		return a.printJSON(made)
 	}
 	if !made.Inserted {
-		_, err := fmt.Fprintf(a.Stdout, "item %d already has this idempotency key; nothing was enqueued. See `pgdispatch items show %d`\n", made.ID, made.ID)
+		_, err := fmt.Fprintf(a.Stdout,
+			"item %d already has this idempotency key; nothing was enqueued. See `pgdispatch items show %d`\n", made.ID, made.ID)
 		return err
 	}
-	_, err := fmt.Fprintf(a.Stdout, "enqueued item %d: workflow execution-%s on task queue %s. Follow it with `pgdispatch items show %d`\n",
+	_, err := fmt.Fprintf(a.Stdout,
+		"enqueued item %d: workflow execution-%s on task queue %s. Follow it with `pgdispatch items show %d`\n",
 		made.ID, made.ExecutionID, view.Printable(definition.TaskQueue), made.ID)
 	return err
 }

@@ -27,7 +27,8 @@ func (a *App) executionsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "executions",
 		Short: "Show and stop executions: the workflows that items started",
-		Long:  "Show and stop executions: the workflows that items started.\nA REF is an execution ID, a workflow ID (execution-...), or an item ID.",
+		Long: "Show and stop executions: the workflows that items started.\nA REF is an execution ID, a workflow ID " +
+			"(execution-...), or an item ID.",
 	}
 	group.AddCommand(a.executionsShowCommand(), a.executionsCancelCommand(), a.executionsTerminateCommand())
 	return group
@@ -75,7 +76,8 @@ func (a *App) executionsShowCommand() *cobra.Command {
 		}
 		i := items[0]
 		shown := shownExecution{
-			ID: i.ExecutionID, WorkflowID: i.WorkflowID(), RunID: i.RunID, Namespace: i.Namespace, Status: i.ExecutionStatus, Error: i.ExecutionError,
+			ID: i.ExecutionID, WorkflowID: i.WorkflowID(), RunID: i.RunID, Namespace: i.Namespace, Status: i.ExecutionStatus,
+			Error:  i.ExecutionError,
 			Result: i.Result, ResultNote: i.ResultNote,
 			QueueItemID: i.ID, QueueItemStatus: i.Status, WorkspaceID: i.WorkspaceID, Workspace: i.Workspace,
 			WorkflowDefinitionID: i.WorkflowDefinitionID, WorkflowDefinition: i.WorkflowDefinition, Version: i.Version,
@@ -113,15 +115,17 @@ func temporalStatus(ctx context.Context, c config.Config, namespace, workflowID 
 	defer temporal.Close()
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("no answer from Temporal within %s", askTimeout))
 	defer cancel()
-	described, err := temporal.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
-		Namespace: cmp.Or(namespace, own), Execution: &common.WorkflowExecution{WorkflowId: workflowID},
-	})
+	described, err := temporal.WorkflowService().DescribeWorkflowExecution(ctx,
+		&workflowservice.DescribeWorkflowExecutionRequest{
+			Namespace: cmp.Or(namespace, own), Execution: &common.WorkflowExecution{WorkflowId: workflowID},
+		})
 	var missing *serviceerror.NotFound
 	switch {
 	case errors.As(err, &missing):
 		return "not found: never started, or deleted by retention", nil
 	case err != nil:
-		return "", fmt.Errorf("ask Temporal about %s: %w; omit --ask-temporal to show only the database's state", workflowID, postgres.Redact(err))
+		return "", fmt.Errorf("ask Temporal about %s: %w; omit --ask-temporal to show only the database's state", workflowID,
+			postgres.Redact(err))
 	}
 	return strings.ToUpper(described.GetWorkflowExecutionInfo().GetStatus().String()), nil
 }

@@ -33,9 +33,11 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 	var yes bool
 	command := &cobra.Command{
 		Use: verb + " REF...", Short: short, Args: cobra.MinimumNArgs(1),
-		Long: long + "\n\nThe request is stored in the database, and a replica carries it out as soon as Temporal answers. A PENDING item is\n" +
-			"withdrawn instead; a CLAIMED one is stopped once its workflow runs. The workspace's slot is released when the\n" +
-			"workflow has ended. Repeating a request has no effect, except that terminate replaces cancel.",
+		Long: long +
+			"\n\nThe request is stored in the database, and a replica carries it out as soon as Temporal answers. A\n" +
+			"PENDING item is withdrawn instead; a CLAIMED one is stopped once its workflow runs. The workspace's slot\n" +
+			"is released when the workflow has ended. Repeating a request has no effect, except that terminate\n" +
+			"replaces cancel.",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := errors.Join(checkOutput(output), checkWho(who), checkReason(reason)); err != nil {
@@ -46,13 +48,15 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 			return err
 		}
 		if !yes {
-			if err := a.confirm(command.InOrStdin(), fmt.Sprintf("%s the workflow of %s", verb, itemCount(len(items)))); err != nil {
+			if err := a.confirm(command.InOrStdin(),
+				fmt.Sprintf("%s the workflow of %s", verb, itemCount(len(items)))); err != nil {
 				return err
 			}
 		}
 		outcome := []stopped{}
 		for _, item := range items {
-			answer, stopErr := store.RequestStop(ctx, temporal.Stop{ExecutionID: item.ExecutionID, How: how, Reason: reason, RequestedBy: who})
+			answer, stopErr := store.RequestStop(ctx,
+				temporal.Stop{ExecutionID: item.ExecutionID, How: how, Reason: reason, RequestedBy: who})
 			if err = stopErr; err != nil {
 				break
 			}
@@ -60,7 +64,8 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 		}
 		return errors.Join(err, a.printStopped(outcome, output))
 	})
-	command.Flags().StringVar(&reason, "reason", "", "reason for the log of changes and for Temporal, up to 500 characters")
+	command.Flags().StringVar(&reason, "reason", "",
+		"reason for the log of changes and for Temporal, up to 500 characters")
 	command.Flags().BoolVar(&yes, "yes", false, "skip the confirmation")
 	addWho(command.Flags(), &who)
 	addOutput(command.Flags(), &output)

@@ -26,7 +26,8 @@ func (a *App) itemsCommand() *cobra.Command {
 		Long: "List, show, cancel and retry queue items.\n" +
 			"A REF is an item ID, an execution ID, or a workflow ID (execution-...).",
 	}
-	for _, command := range []*cobra.Command{a.itemsListCommand(), a.itemsShowCommand(), a.itemsCancelCommand(), a.itemsRetryCommand()} {
+	for _, command := range []*cobra.Command{a.itemsListCommand(), a.itemsShowCommand(), a.itemsCancelCommand(),
+		a.itemsRetryCommand()} {
 		config.AddFlags(command.Flags(), config.DatabaseOptions)
 		group.AddCommand(command)
 	}
@@ -107,17 +108,20 @@ func (a *App) itemsShowCommand() *cobra.Command {
 func (a *App) itemsCancelCommand() *cobra.Command {
 	return a.itemActionCommand(itemAction{
 		verb: "cancel", past: "cancelled", short: "Cancel items that have not been claimed",
-		long: "Cancel withdraws PENDING items, so that they never start. It does not affect items that are CLAIMED or DISPATCHED: to end\n" +
-			"their workflows, use `pgdispatch executions cancel`.",
+		long: "Cancel withdraws PENDING items, so that they never start. It does not affect items that are CLAIMED or\n" +
+			"DISPATCHED: to end their workflows, use `pgdispatch executions cancel`.",
 		found: operate.ItemFilter{States: []string{"PENDING"}},
 		named: func(_ context.Context, _ *operate.Store, item operate.QueueItem, _ string, _ *itemOutcome) (bool, error) {
 			switch {
 			case item.Status == "PENDING" && !item.OutcomeUnknown:
 				return true, nil
 			case item.Status == "PENDING":
-				return false, fmt.Errorf("item %d cannot be cancelled: Temporal has not answered a start, so the workflow may be running; use `pgdispatch executions cancel %d`", item.ID, item.ID)
+				return false, fmt.Errorf("item %d cannot be cancelled: Temporal has not answered a start, so the workflow may be "+
+					"running; use `pgdispatch executions cancel %d`", item.ID, item.ID)
 			case item.Status == "CLAIMED" || item.Status == "DISPATCHED":
-				return false, fmt.Errorf("item %d is %s, only PENDING items can be cancelled; use `pgdispatch executions cancel %d`", item.ID, item.Status, item.ID)
+				return false, fmt.Errorf(
+					"item %d is %s, only PENDING items can be cancelled; use `pgdispatch executions cancel %d`", item.ID, item.Status,
+					item.ID)
 			}
 			return false, fmt.Errorf("item %d is already %s: only PENDING items can be cancelled", item.ID, item.Status)
 		},
@@ -128,11 +132,13 @@ func (a *App) itemsCancelCommand() *cobra.Command {
 func (a *App) itemsRetryCommand() *cobra.Command {
 	return a.itemActionCommand(itemAction{
 		verb: "retry", past: "retried", short: "Retry items immediately, without waiting for their next attempt",
-		long: "Retry makes a PENDING item due now, regardless of its run_at: an item that waits for its next attempt, or a scheduled\n" +
-			"one. A FAILED item that is given as a REF is replayed as a new item, as by `pgdispatch dead replay`. Filters select only\n" +
-			"items that failed and wait for their next attempt. Limits apply as usual, and earlier failures still count.",
+		long: "Retry makes a PENDING item due now, regardless of its run_at: an item that waits for its next attempt, or\n" +
+			"a scheduled one. A FAILED item that is given as a REF is replayed as a new item, as by `pgdispatch dead\n" +
+			"replay`. Filters select only items that failed and wait for their next attempt. Limits apply as usual,\n" +
+			"and earlier failures still count.",
 		found: operate.ItemFilter{States: []string{"PENDING"}, WaitsAgain: true},
-		named: func(ctx context.Context, store *operate.Store, item operate.QueueItem, who string, o *itemOutcome) (bool, error) {
+		named: func(ctx context.Context, store *operate.Store, item operate.QueueItem, who string,
+			o *itemOutcome) (bool, error) {
 			switch item.Status {
 			case "PENDING":
 				return true, nil
@@ -142,11 +148,13 @@ func (a *App) itemsRetryCommand() *cobra.Command {
 				}
 				replay, err := store.Replay(ctx, item.ExecutionID, who)
 				if err == nil {
-					o.Replayed = append(o.Replayed, operate.Replayed{ID: item.ID, ReplayID: replay.ID, ReplayExecutionID: replay.ExecutionID})
+					o.Replayed = append(o.Replayed,
+						operate.Replayed{ID: item.ID, ReplayID: replay.ID, ReplayExecutionID: replay.ExecutionID})
 				}
 				return false, err
 			}
-			return false, fmt.Errorf("item %d is %s: only PENDING or FAILED items can be retried; enqueue a new item to run it again", item.ID, item.Status)
+			return false, fmt.Errorf("item %d is %s: only PENDING or FAILED items can be retried; enqueue a new item to run "+
+				"it again", item.ID, item.Status)
 		},
 		act: (*operate.Store).RetryItems,
 	})
@@ -178,7 +186,8 @@ func (a *App) itemActionCommand(action itemAction) *cobra.Command {
 		case len(args) > 0:
 			return a.actOnNamedItems(ctx, store, action, args, who, output, dryRun)
 		case !filtered:
-			return fmt.Errorf("nothing selected to %s: give REFs, filters (--workspace, --definition, --error, --since, --until), or --all", action.verb)
+			return fmt.Errorf("nothing selected to %s: give REFs, filters (--workspace, --definition, --error, --since, "+
+				"--until), or --all", action.verb)
 		}
 		ids, err := filter.findItems(ctx, store, action.found, 0)
 		if err != nil || dryRun || len(ids) == 0 {
@@ -204,7 +213,8 @@ func (a *App) itemActionCommand(action itemAction) *cobra.Command {
 }
 
 // actOnNamedItems acts on all named items, or on none if the action is not possible for one of them.
-func (a *App) actOnNamedItems(ctx context.Context, store *operate.Store, action itemAction, refs []string, who, output string, dryRun bool) error {
+func (a *App) actOnNamedItems(ctx context.Context, store *operate.Store, action itemAction, refs []string, who,
+	output string, dryRun bool) error {
 	items, err := itemsOf(ctx, store, refs, false)
 	if err != nil {
 		return err
@@ -231,7 +241,8 @@ func (a *App) actOnNamedItems(ctx context.Context, store *operate.Store, action 
 }
 
 // actOnItems acts on items in batches and prints the result, even after an error.
-func (a *App) actOnItems(ctx context.Context, store *operate.Store, action itemAction, ids []int64, who, output string, o itemOutcome) error {
+func (a *App) actOnItems(ctx context.Context, store *operate.Store, action itemAction, ids []int64, who, output string,
+	o itemOutcome) error {
 	for batch := range slices.Chunk(ids, itemBatch) {
 		done, err := action.act(store, ctx, batch, who)
 		o.Done = append(o.Done, done...)
@@ -243,12 +254,14 @@ func (a *App) actOnItems(ctx context.Context, store *operate.Store, action itemA
 }
 
 // findItems returns the IDs of the matching items, newest first. Zero means no limit.
-func (f *filterFlags) findItems(ctx context.Context, store *operate.Store, filter operate.ItemFilter, limit int) ([]int64, error) {
+func (f *filterFlags) findItems(ctx context.Context, store *operate.Store, filter operate.ItemFilter,
+	limit int) ([]int64, error) {
 	since, until, err := f.read(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	filter.Workspace, filter.Definition, filter.Error, filter.Since, filter.Until = f.workspace, f.definition, f.errorText, since, until
+	filter.Workspace, filter.Definition, filter.Error, filter.Since, filter.Until = f.workspace, f.definition, f.errorText,
+		since, until
 	return store.FindItems(ctx, filter, limit)
 }
 

@@ -33,7 +33,8 @@ func (a *App) printItemOutcome(action itemAction, output string, o itemOutcome, 
 		return nil
 	}
 	for _, r := range o.Replayed {
-		fmt.Fprintf(a.Stdout, "%d failed and was replayed as item %d, workflow execution-%s\n", r.ID, r.ReplayID, view.OrNone(r.ReplayExecutionID))
+		fmt.Fprintf(a.Stdout, "%d failed and was replayed as item %d, workflow execution-%s\n", r.ID, r.ReplayID,
+			view.OrNone(r.ReplayExecutionID))
 	}
 	fmt.Fprintf(a.Stdout, "%s %d of %s\n", action.past, done, itemCount(o.Matched))
 	if left := o.Matched - done; left > 0 && err == nil {
@@ -110,7 +111,8 @@ func (a *App) printItem(i operate.QueueItem, story []view.Event) error {
 		line("traceparent", "%s", view.Printable(i.Traceparent))
 	}
 	line("params", "%s", view.Printable(string(i.Params)))
-	line("attempts", "%d, of which %d failed; at most %s failures", i.AttemptCount, i.FailureCount, orQuestion(i.MaxAttempts))
+	line("attempts", "%d, of which %d failed; at most %s failures", i.AttemptCount, i.FailureCount,
+		orQuestion(i.MaxAttempts))
 	if i.Status == "CLAIMED" && i.LeaseExpiresAt != nil {
 		line("held by", "%s, until %s", view.Printable(i.ClaimedBy), stamp(*i.LeaseExpiresAt))
 	}

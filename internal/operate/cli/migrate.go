@@ -25,7 +25,8 @@ func (a *App) migrateCommand() *cobra.Command {
 
 func (a *App) migrateUpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "up", Short: "Apply missing migrations and changed functions; safe to repeat and to run concurrently", Args: cobra.NoArgs,
+		Use: "up", Short: "Apply missing migrations and changed functions; safe to repeat and to run concurrently",
+		Args: cobra.NoArgs,
 		RunE: a.withDatabase(func(command *cobra.Command, conn *pgx.Conn) error {
 			return a.migrateTo(command, conn, migrate.Newest())
 		}),
@@ -53,7 +54,8 @@ func (a *App) migrateDownCommand() *cobra.Command {
 				return fmt.Errorf("--to is %d: it must be between 0 and %d, the schema's current version", target, state.Current)
 			}
 			if !yes {
-				return fmt.Errorf("migrating down from version %d to %d deletes data: repeat the command with --yes", state.Current, target)
+				return fmt.Errorf("migrating down from version %d to %d deletes data: repeat the command with --yes", state.Current,
+					target)
 			}
 			return a.migrateTo(command, conn, target)
 		}),
@@ -66,7 +68,8 @@ func (a *App) migrateDownCommand() *cobra.Command {
 func (a *App) migrateStatusCommand() *cobra.Command {
 	var output string
 	status := &cobra.Command{
-		Use: "status", Short: "Show which migrations are applied; exits with 1 if migrations are missing or functions are outdated", Args: cobra.NoArgs,
+		Use: "status", Short: "Show which migrations are applied; exits with 1 if migrations are missing or functions are " +
+			"outdated", Args: cobra.NoArgs,
 		RunE: a.withDatabase(func(command *cobra.Command, conn *pgx.Conn) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -138,7 +141,8 @@ func (a *App) migrateTo(command *cobra.Command, conn *pgx.Conn, version int32) e
 		}
 	})
 	if functions > 0 {
-		fmt.Fprintf(a.Stdout, "applied %d %s\n", functions, map[bool]string{true: "function", false: "functions"}[functions == 1])
+		fmt.Fprintf(a.Stdout, "applied %d %s\n", functions,
+			map[bool]string{true: "function", false: "functions"}[functions == 1])
 	}
 	if triggers > 0 {
 		fmt.Fprintln(a.Stdout, "applied triggers")
@@ -166,7 +170,8 @@ func (a *App) withDatabase(do func(*cobra.Command, *pgx.Conn) error) func(*cobra
 		}
 		conn, err := c.Database.Connect(command.Context(), nil, a.warn)
 		if err != nil {
-			return fmt.Errorf("connect to Postgres (set DATABASE_URL or --database-url, or libpq's PG* variables): %w", postgres.Redact(err))
+			return fmt.Errorf("connect to Postgres (set DATABASE_URL or --database-url, or libpq's PG* variables): %w",
+				postgres.Redact(err))
 		}
 		defer conn.Close(command.Context())
 		return do(command, conn)

@@ -55,13 +55,15 @@ func workspaceOf(ctx context.Context, store *operate.Store, idOrName string) (op
 	case err != nil:
 		return none, err
 	case len(found) == 0:
-		return none, fmt.Errorf("no workspace has the ID or name %.80q: see `pgdispatch workspaces list`%s", idOrName, suggestion)
+		return none, fmt.Errorf("no workspace has the ID or name %.80q: see `pgdispatch workspaces list`%s", idOrName,
+			suggestion)
 	case len(found) > 1:
 		ids := make([]string, len(found))
 		for n, w := range found {
 			ids[n] = w.ID
 		}
-		return none, fmt.Errorf("%d workspaces are named %.80q: use an ID, one of %s", len(found), idOrName, strings.Join(ids, ", "))
+		return none, fmt.Errorf("%d workspaces are named %.80q: use an ID, one of %s", len(found), idOrName,
+			strings.Join(ids, ", "))
 	}
 	return found[0], nil
 }
@@ -95,7 +97,8 @@ func fixed(values ...string) completion {
 func completeSetting(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	values := settingNames
 	if len(args) > 0 {
-		values = map[string][]string{"paused": {"true", "false"}, "retention": {"off", "30d"}, "dead-letter-retention": {"off", "365d"}}[args[0]]
+		values = map[string][]string{"paused": {"true", "false"}, "retention": {"off", "30d"},
+			"dead-letter-retention": {"off", "365d"}}[args[0]]
 	}
 	return values, cobra.ShellCompDirectiveNoFileComp
 }
@@ -121,7 +124,8 @@ func (a *App) workspaceNames(command *cobra.Command, _ []string, begun string) (
 }
 
 // firstIsWorkspace suggests workspaces for a command's first argument.
-func (a *App) firstIsWorkspace(command *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (a *App) firstIsWorkspace(command *cobra.Command, args []string,
+	begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -35,7 +35,8 @@ func (a *App) statusCommand() *cobra.Command {
 		Use: "status", Short: "Show problems, totals, replicas and workspaces", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
 			by := operate.WorkspaceOrder(sort)
-			if err := errors.Join(checkOutput(output), checkLimit(limit), checkSort(by), checkWatch(watches, interval, output)); err != nil {
+			if err := errors.Join(checkOutput(output), checkLimit(limit), checkSort(by),
+				checkWatch(watches, interval, output)); err != nil {
 				return err
 			}
 			if watches {
@@ -55,7 +56,8 @@ func (a *App) statusCommand() *cobra.Command {
 	}
 	addOutput(command.Flags(), &output)
 	command.Flags().IntVar(&limit, "limit", 50, "maximum number of workspaces, 1 to 10000")
-	command.Flags().StringVar(&sort, "sort", string(operate.ByOldest), "order of workspaces: oldest, running, failures or name")
+	command.Flags().StringVar(&sort, "sort", string(operate.ByOldest),
+		"order of workspaces: oldest, running, failures or name")
 	command.Flags().BoolVar(&watches, "watch", false, "refresh continuously until q or Ctrl-C")
 	command.Flags().DurationVar(&interval, "interval", time.Second, "refresh interval of --watch, 200ms to 1h")
 	config.AddFlags(command.Flags(), config.DatabaseOptions)
@@ -119,7 +121,8 @@ func (a *App) settingsCommand() *cobra.Command {
 		}),
 	}
 	set := &cobra.Command{
-		Use:   "set {max-claims N | paused true|false | retention TIME|off | dead-letter-retention TIME|off | result-bytes N}",
+		Use: "set {max-claims N | paused true|false | " +
+			"retention TIME|off | dead-letter-retention TIME|off | result-bytes N}",
 		Short: "Change a setting; it applies from the next claim", Args: cobra.ExactArgs(2),
 		Long: "Change a setting for all replicas. It applies from the next claim.\n\n" +
 			"max-claims             maximum number of items leased at once over all replicas\n" +
@@ -153,7 +156,8 @@ func (a *App) settingsCommand() *cobra.Command {
 }
 
 // parseSetting returns a function that changes the setting.
-func parseSetting(name, text, who string) (func(context.Context, *operate.Store) (operate.SettingsChange, error), error) {
+func parseSetting(name, text,
+	who string) (func(context.Context, *operate.Store) (operate.SettingsChange, error), error) {
 	switch name {
 	case "max-claims", "result-bytes":
 		most := map[string]int{"max-claims": 100000, "result-bytes": temporal.MaxResult}[name]
@@ -187,7 +191,8 @@ func parseSetting(name, text, who string) (func(context.Context, *operate.Store)
 			return s.SetDeadLetterRetention(ctx, keep, who)
 		}, nil
 	}
-	return nil, fmt.Errorf("unknown setting %q: use max-claims, paused, retention, dead-letter-retention or result-bytes%s",
+	return nil, fmt.Errorf(
+		"unknown setting %q: use max-claims, paused, retention, dead-letter-retention or result-bytes%s",
 		name, didYouMean(name, settingNames))
 }
 

@@ -29,7 +29,8 @@ const (
 type watcher struct {
 	Store interface {
 		Overview(ctx context.Context) (operate.Overview, error)
-		ListWorkspaces(ctx context.Context, search string, by operate.WorkspaceOrder, after *operate.WorkspaceKey, atMost int) ([]operate.WorkspaceRow, error)
+		ListWorkspaces(ctx context.Context, search string, by operate.WorkspaceOrder, after *operate.WorkspaceKey,
+			atMost int) ([]operate.WorkspaceRow, error)
 	}
 	Interval time.Duration
 	Sort     operate.WorkspaceOrder
@@ -160,7 +161,8 @@ func (a *App) terminals() (in, out *os.File, is bool) {
 	return os.Stdin, out, isFile && dumb != "dumb" && term.IsTerminal(int(out.Fd())) && term.IsTerminal(int(os.Stdin.Fd()))
 }
 
-func (a *App) watch(ctx context.Context, store *operate.Store, interval time.Duration, sort operate.WorkspaceOrder, limit int) error {
+func (a *App) watch(ctx context.Context, store *operate.Store, interval time.Duration, sort operate.WorkspaceOrder,
+	limit int) error {
 	noColour, _ := a.LookupEnv("NO_COLOR")
 	w := &watcher{Store: store, Interval: interval, Sort: sort, Limit: limit, Out: a.Stdout, Colour: noColour == ""}
 	if in, out, is := a.terminals(); is {

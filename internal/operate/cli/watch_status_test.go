@@ -34,7 +34,8 @@ func (f *fakeView) Overview(context.Context) (operate.Overview, error) {
 	return operate.Overview{Depth: operate.Depth{Pending: f.waiting}}, f.err
 }
 
-func (f *fakeView) ListWorkspaces(context.Context, string, operate.WorkspaceOrder, *operate.WorkspaceKey, int) ([]operate.WorkspaceRow, error) {
+func (f *fakeView) ListWorkspaces(context.Context, string, operate.WorkspaceOrder, *operate.WorkspaceKey,
+	int) ([]operate.WorkspaceRow, error) {
 	return nil, nil
 }
 

@@ -28,9 +28,12 @@ func (a *App) workspacesCommand() *cobra.Command {
 	commands := []*cobra.Command{
 		a.workspacesListCommand(), a.workspacesShowCommand(), a.workspacesCreateCommand(),
 		a.workspaceChangeCommand("set-plan", "PLAN", "Set a workspace's plan", planChange),
-		a.workspaceChangeCommand("set-limit", "{N|plan}", "Set the maximum number of concurrent workflows; plan: use the plan's limit", limitChange),
-		a.workspaceChangeCommand("set-rate", "{N|off}", "Set the maximum number of starts per second; off: no limit", rateChange),
-		a.workspaceChangeCommand("pause", "", "Pause a workspace: start no more items; running workflows continue", pauseChange(&paused)),
+		a.workspaceChangeCommand("set-limit", "{N|plan}",
+			"Set the maximum number of concurrent workflows; plan: use the plan's limit", limitChange),
+		a.workspaceChangeCommand("set-rate", "{N|off}", "Set the maximum number of starts per second; off: no limit",
+			rateChange),
+		a.workspaceChangeCommand("pause", "", "Pause a workspace: start no more items; running workflows continue",
+			pauseChange(&paused)),
 		a.workspaceChangeCommand("resume", "", "Resume a paused workspace", pauseChange(&resumed)),
 	}
 	for _, command := range commands {
@@ -99,7 +102,8 @@ func (a *App) workspacesShowCommand() *cobra.Command {
 	return command
 }
 
-func readWorkspace(ctx context.Context, store *operate.Store, idOrName string) (operate.Workspace, []operate.Definition, error) {
+func readWorkspace(ctx context.Context, store *operate.Store,
+	idOrName string) (operate.Workspace, []operate.Definition, error) {
 	found, err := workspaceOf(ctx, store, idOrName)
 	if err != nil {
 		return operate.Workspace{}, nil, err
@@ -189,7 +193,8 @@ func (a *App) printChange(workspace operate.WorkspaceName, changed operate.Chang
 	}
 	slices.Sort(columns)
 	for _, column := range columns {
-		fmt.Fprintf(a.Stdout, "%s: %s changed from %s to %s\n", view.Printable(workspace.Name), column, shownValue(changed[column][0]), shownValue(changed[column][1]))
+		fmt.Fprintf(a.Stdout, "%s: %s changed from %s to %s\n", view.Printable(workspace.Name), column,
+			shownValue(changed[column][0]), shownValue(changed[column][1]))
 	}
 	return nil
 }
@@ -228,7 +233,8 @@ func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definiti
 	if w.MaxConcurrentWorkflows != nil {
 		own = "set for this workspace"
 	}
-	fmt.Fprintf(table, "workspace\t%s\nid\t%s\nplan\t%s\nlimit\t%d, %s\nrate\t%s\npaused\t%s\n", view.Printable(w.Name), w.ID, w.Plan,
+	fmt.Fprintf(table, "workspace\t%s\nid\t%s\nplan\t%s\nlimit\t%d, %s\nrate\t%s\npaused\t%s\n", view.Printable(w.Name),
+		w.ID, w.Plan,
 		w.Limit, own, rateOf(w), yesNo(w.Paused))
 	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nunanswered\t%s\nwaiting\t%d\noldest waiting\t%s\ncreated\t%s\n\n",
 		w.Running, w.Claimed,

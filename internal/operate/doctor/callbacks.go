@@ -19,8 +19,10 @@ func checkCallbackURL(ctx context.Context, c config.Config) []Finding {
 	if c.CallbackURL == "" {
 		return nil
 	}
-	const check, meaning = "callbacks", "Completion callbacks do not arrive. Ends are found by watching and by listing closed workflows, a few seconds later."
-	const remedy = "Check that PGDISPATCH_CALLBACK_URL leads to PGDISPATCH_CALLBACK_ADDR of a running replica, including any proxy."
+	const check, meaning = "callbacks",
+		"Completion callbacks do not arrive. Ends are found by watching and by listing closed workflows, a few seconds later."
+	const remedy = "Check that PGDISPATCH_CALLBACK_URL leads to PGDISPATCH_CALLBACK_ADDR of a running replica, " +
+		"including any proxy."
 	ctx, cancel := context.WithTimeout(ctx, callbackReachTimeout)
 	defer cancel()
 	request, err := nethttp.NewRequestWithContext(ctx, nethttp.MethodPost, c.CallbackURL, nil)
@@ -33,7 +35,9 @@ func checkCallbackURL(ctx context.Context, c config.Config) []Finding {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != nethttp.StatusUnauthorized {
-		return []Finding{{check, Warning, fmt.Sprintf("the URL answers %s to a call without a token; a replica answers 401", response.Status), meaning, remedy}}
+		return []Finding{
+			{check, Warning, fmt.Sprintf("the URL answers %s to a call without a token; a replica answers 401", response.Status),
+				meaning, remedy}}
 	}
 	return []Finding{ok(check, "the URL leads to a replica; the replicas' logs show whether Temporal may call it")}
 }

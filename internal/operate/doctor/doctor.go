@@ -54,8 +54,10 @@ func Examine(ctx context.Context, c config.Config) []Finding {
 		return append(findings, refusedUnverified("temporal", err))
 	}
 	if err != nil {
-		return append(findings, Finding{"temporal", Unknown, postgres.Redact(err).Error(), "Temporal's configuration cannot be read, so Temporal was not checked.",
-			"Correct the TEMPORAL_* variables or the profile file; `temporal config list` shows them."})
+		return append(findings,
+			Finding{"temporal", Unknown, postgres.Redact(err).Error(),
+				"Temporal's configuration cannot be read, so Temporal was not checked.",
+				"Correct the TEMPORAL_* variables or the profile file; `temporal config list` shows them."})
 	}
 	defer connection.Close()
 	findings = append(findings, examineTemporal(ctx, connection.WorkflowService(), namespace, queues, database)...)
@@ -90,7 +92,9 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 	findings = append(findings, checkServer(server)...)
 	findings = append(findings, checkClock(server.Now.Sub(before.Add(trip/2)), trip))
 	findings = append(findings, checkList(ctx, "settings of roles", store.Overrides, checkOverrides))
-	findings = append(findings, checkList(ctx, "vacuum horizon", func(ctx context.Context) ([]operate.Pin, error) { return store.Pins(ctx, longPin) },
+	findings = append(findings, checkList(ctx, "vacuum horizon", func(ctx context.Context) ([]operate.Pin, error) {
+		return store.Pins(ctx, longPin)
+	},
 		func(pins []operate.Pin) Finding { return checkPins(pins, server.SeesAll) }))
 	findings = append(findings, checkListen(ctx, c, store))
 	schema := checkSchema(state)
@@ -120,15 +124,20 @@ func readSchema(ctx context.Context, pool *pgxpool.Pool) (migrate.State, error) 
 }
 
 func unreachable(err error) Finding {
-	return Finding{"database", Unknown, postgres.Redact(err).Error(), "The database cannot be checked, and replicas cannot work.",
-		"Set DATABASE_URL, --database-url or libpq's PG* variables; check that the server runs, that this machine may connect (pg_hba.conf, firewall, TLS) and that the role may log in and read schema pgdispatch."}
+	return Finding{"database", Unknown, postgres.Redact(err).Error(),
+		"The database cannot be checked, and replicas cannot work.",
+		"Set DATABASE_URL, --database-url " +
+			"or libpq's PG* variables; check that the server runs, that this machine may connect (pg_hba.conf, firewall, TLS) " +
+			"and that the role may log in and read schema pgdispatch."}
 }
 
 // checkList reads what a check needs and judges it. If the read fails, the finding is unknown.
-func checkList[T any](ctx context.Context, check string, read func(context.Context) ([]T, error), judge func([]T) Finding) Finding {
+func checkList[T any](ctx context.Context, check string, read func(context.Context) ([]T, error),
+	judge func([]T) Finding) Finding {
 	found, err := read(ctx)
 	if err != nil {
-		return Finding{check, Unknown, postgres.Redact(err).Error(), "The check could not be made.", "If the role lacks the privilege, run doctor as the schema's owner, or grant pg_monitor to the role."}
+		return Finding{check, Unknown, postgres.Redact(err).Error(), "The check could not be made.",
+			"If the role lacks the privilege, run doctor as the schema's owner, or grant pg_monitor to the role."}
 	}
 	return judge(found)
 }

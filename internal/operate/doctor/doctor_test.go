@@ -22,8 +22,10 @@ func TestDoctorLooksAtRetentionConservatively(t *testing.T) {
 		queues []operate.TaskQueue
 		want   Severity
 	}{
-		{72 * time.Hour, three, Fine}, {24 * time.Hour, three, Fine}, {23 * time.Hour, three, Warning}, {17 * time.Minute, three, Problem},
-		{24 * time.Hour, hundred, Fine}, {19 * time.Hour, hundred, Warning}, {9 * time.Hour, hundred, Problem}, {72 * time.Hour, nil, Fine},
+		{72 * time.Hour, three, Fine}, {24 * time.Hour, three, Fine}, {23 * time.Hour, three, Warning},
+		{17 * time.Minute, three, Problem},
+		{24 * time.Hour, hundred, Fine}, {19 * time.Hour, hundred, Warning}, {9 * time.Hour, hundred, Problem},
+		{72 * time.Hour, nil, Fine},
 		{0, three, Unknown},
 	} {
 		require.Equal(t, row.want, checkRetention(row.keeps, row.queues).Severity, "%s", row.keeps)
@@ -33,9 +35,12 @@ func TestDoctorLooksAtRetentionConservatively(t *testing.T) {
 func TestDoctorJudgesServers(t *testing.T) {
 	t.Parallel()
 	good := func() operate.Server {
-		return operate.Server{Version: 160004, VersionText: "16.4", Encoding: "UTF8", Role: "app", SeesAll: true, Connections: 10, ConnectionsAllowed: 97,
-			Settings: map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on",
-				"statement_timeout": "0", "lock_timeout": "0", "idle_session_timeout": "0", "default_transaction_read_only": "off", "session_replication_role": "origin"}}
+		return operate.Server{Version: 160004, VersionText: "16.4", Encoding: "UTF8", Role: "app", SeesAll: true,
+			Connections: 10, ConnectionsAllowed: 97,
+			Settings: map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on",
+				"track_counts":      "on",
+				"statement_timeout": "0", "lock_timeout": "0", "idle_session_timeout": "0", "default_transaction_read_only": "off",
+				"session_replication_role": "origin"}}
 	}
 	for _, f := range checkServer(good()) {
 		require.Equal(t, Fine, f.Severity, "%v", f)
@@ -52,16 +57,32 @@ func TestDoctorJudgesServers(t *testing.T) {
 		{"encoding", Problem, "the database's encoding is LATIN1", func(s *operate.Server) { s.Encoding = "LATIN1" }},
 		{"durability", Problem, "fsync off", func(s *operate.Server) { s.Settings["fsync"] = "off" }},
 		{"durability", Problem, "full_page_writes off", func(s *operate.Server) { s.Settings["full_page_writes"] = "off" }},
-		{"synchronous_commit", Warning, "synchronous_commit is off by default", func(s *operate.Server) { s.Settings["synchronous_commit"] = "off" }},
+		{"synchronous_commit", Warning, "synchronous_commit is off by default", func(s *operate.Server) {
+			s.Settings["synchronous_commit"] = "off"
+		}},
 		{"autovacuum", Problem, "autovacuum off", func(s *operate.Server) { s.Settings["autovacuum"] = "off" }},
 		{"autovacuum", Problem, "track_counts off", func(s *operate.Server) { s.Settings["track_counts"] = "off" }},
-		{"timeouts", Warning, "role app: statement_timeout is 9s", func(s *operate.Server) { s.Settings["statement_timeout"] = "9000" }},
-		{"timeouts", Fine, "role app has no timeouts that would abort a replica's statements", func(s *operate.Server) { s.Settings["statement_timeout"] = "10000" }},
-		{"timeouts", Warning, "role app: lock_timeout is 100ms", func(s *operate.Server) { s.Settings["lock_timeout"] = "100" }},
-		{"timeouts", Warning, "role app: idle_session_timeout is 1h0m0s", func(s *operate.Server) { s.Settings["idle_session_timeout"] = "3600000" }},
-		{"timeouts", Warning, "role app: transaction_timeout is 1s", func(s *operate.Server) { s.Settings["transaction_timeout"] = "1000" }},
-		{"transactions", Problem, "default_transaction_read_only is on", func(s *operate.Server) { s.Settings["default_transaction_read_only"] = "on" }},
-		{"transactions", Problem, "session_replication_role is replica", func(s *operate.Server) { s.Settings["session_replication_role"] = "replica" }},
+		{"timeouts", Warning, "role app: statement_timeout is 9s", func(s *operate.Server) {
+			s.Settings["statement_timeout"] = "9000"
+		}},
+		{"timeouts", Fine, "role app has no timeouts that would abort a replica's statements", func(s *operate.Server) {
+			s.Settings["statement_timeout"] = "10000"
+		}},
+		{"timeouts", Warning, "role app: lock_timeout is 100ms", func(s *operate.Server) {
+			s.Settings["lock_timeout"] = "100"
+		}},
+		{"timeouts", Warning, "role app: idle_session_timeout is 1h0m0s", func(s *operate.Server) {
+			s.Settings["idle_session_timeout"] = "3600000"
+		}},
+		{"timeouts", Warning, "role app: transaction_timeout is 1s", func(s *operate.Server) {
+			s.Settings["transaction_timeout"] = "1000"
+		}},
+		{"transactions", Problem, "default_transaction_read_only is on", func(s *operate.Server) {
+			s.Settings["default_transaction_read_only"] = "on"
+		}},
+		{"transactions", Problem, "session_replication_role is replica", func(s *operate.Server) {
+			s.Settings["session_replication_role"] = "replica"
+		}},
 		{"connections", Warning, "86 of 97 are in use", func(s *operate.Server) { s.Connections = 86 }},
 		{"connections", Fine, "85 of 97 are in use", func(s *operate.Server) { s.Connections = 85 }},
 		{"notification queue", Fine, "9 % full", func(s *operate.Server) { s.NotifyUsage = 0.09 }},
@@ -83,14 +104,17 @@ func TestDoctorJudgesServers(t *testing.T) {
 
 func TestDoctorJudgesClocksReplicasAndSchemas(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, Fine, checkClock(2100*time.Millisecond, 100*time.Millisecond).Severity, "as far as the way there and back lets it be known")
+	require.Equal(t, Fine, checkClock(2100*time.Millisecond, 100*time.Millisecond).Severity,
+		"as far as the way there and back lets it be known")
 	require.Equal(t, "the database's clock differs by -3s from this machine's", checkClock(-3*time.Second, 0).Finding)
 	require.Equal(t, Fine, checkReplicas([]operate.KnownReplica{{ID: "a", DeadFor: -time.Second}}).Severity)
 	require.Equal(t, "replicas use different namespaces: shop; default", checkReplicas([]operate.KnownReplica{
 		{ID: "a", DeadFor: -time.Second, Namespace: "shop"}, {ID: "b", DeadFor: -time.Second, Namespace: "default"},
 		{ID: "old", DeadFor: -time.Second}, {ID: "dead", DeadFor: time.Second, Namespace: "third"}}).Finding)
 	require.Equal(t, "1 run; b died 1m0s ago and holds 2 items and 3 watches",
-		checkReplicas([]operate.KnownReplica{{ID: "a", DeadFor: -time.Second}, {ID: "b", DeadFor: time.Minute, Leased: 2, Watching: 3}}).Finding)
+		checkReplicas(
+			[]operate.KnownReplica{{ID: "a", DeadFor: -time.Second},
+				{ID: "b", DeadFor: time.Minute, Leased: 2, Watching: 3}}).Finding)
 	require.Equal(t, Problem, checkSchema(migrate.State{Current: 0, Newest: 7}).Severity)
 	require.Equal(t, Problem, checkSchema(migrate.State{Current: 6, Newest: 7}).Severity)
 	require.Equal(t, Warning, checkSchema(migrate.State{Current: 8, Newest: 7}).Severity)
@@ -99,13 +123,16 @@ func TestDoctorJudgesClocksReplicasAndSchemas(t *testing.T) {
 	hour := time.Hour
 	require.Equal(t, Unknown, checkPins(nil, false).Severity)
 	require.Equal(t, "prepared transaction a (app), for 1h0m0s; replication slot b (logical), for an unknown time",
-		checkPins([]operate.Pin{{Kind: "prepared transaction", Name: "a", Detail: "app", Age: &hour}, {Kind: "replication slot", Name: "b", Detail: "logical"}}, true).Finding)
+		checkPins(
+			[]operate.Pin{{Kind: "prepared transaction", Name: "a", Detail: "app", Age: &hour},
+				{Kind: "replication slot", Name: "b", Detail: "logical"}}, true).Finding)
 }
 
 func TestDoctorSeesWhetherTheCallbackURLLeadsToAReplica(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, checkCallbackURL(t.Context(), config.Config{}), "they are off")
-	for status, want := range map[int]Severity{http.StatusUnauthorized: Fine, http.StatusOK: Warning, http.StatusBadGateway: Warning} {
+	for status, want := range map[int]Severity{http.StatusUnauthorized: Fine, http.StatusOK: Warning,
+		http.StatusBadGateway: Warning} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 		found := checkCallbackURL(t.Context(), config.Config{CallbackURL: server.URL})
 		server.Close()
@@ -119,7 +146,8 @@ func TestDoctorSeesWhetherTheCallbackURLLeadsToAReplica(t *testing.T) {
 // Notifications do not cross databases, so this listener receives none, as behind a transaction pooler.
 func TestDoctorSaysThatLISTENDoesNotDeliver(t *testing.T) {
 	t.Parallel()
-	f := checkListen(t.Context(), config.Config{Database: postgres.Target{URL: sqltest.URL(t)}, Listen: true}, &operate.Store{DB: sqltest.Open(t)})
+	f := checkListen(t.Context(), config.Config{Database: postgres.Target{URL: sqltest.URL(t)}, Listen: true},
+		&operate.Store{DB: sqltest.Open(t)})
 	require.Equal(t, Problem, f.Severity)
 	require.Equal(t, "no notification arrived within 3s", f.Finding)
 	require.Contains(t, f.Remedy, "PGDISPATCH_LISTEN=off")

@@ -17,7 +17,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/notify"
-	"github.com/pgdispatch/pgdispatch/sql/migrate"
 )
 
 const (
@@ -54,7 +53,8 @@ func checkVersion(s operate.Server) Finding {
 
 func checkEncoding(s operate.Server) Finding {
 	if s.Encoding != "UTF8" {
-		return Finding{"encoding", Problem, "the database's encoding is " + s.Encoding, "Errors and names with other characters cannot be stored. An item whose error cannot be stored cannot fail.",
+		return Finding{"encoding", Problem, "the database's encoding is " + s.Encoding,
+			"Errors and names with other characters cannot be stored. An item whose error cannot be stored cannot fail.",
 			"Recreate the database with `encoding 'UTF8' template template0`, and restore a backup."}
 	}
 	return ok("encoding", "UTF8")
@@ -63,7 +63,8 @@ func checkEncoding(s operate.Server) Finding {
 func checkDurability(s operate.Server) Finding {
 	off := settingsAt(s, "off", "fsync", "full_page_writes")
 	if len(off) > 0 {
-		return Finding{"durability", Problem, strings.Join(off, " and ") + " off", "A crash of the machine can corrupt the database, or undo claims whose workflows run, so that limits are exceeded.",
+		return Finding{"durability", Problem, strings.Join(off, " and ") + " off",
+			"A crash of the machine can corrupt the database, or undo claims whose workflows run, so that limits are exceeded.",
 			"Set " + strings.Join(off, " and ") + " to on in postgresql.conf, and reload."}
 	}
 	return ok("durability", "fsync and full_page_writes are on")
@@ -72,7 +73,8 @@ func checkDurability(s operate.Server) Finding {
 // checkCommits checks the default for clients that enqueue. Replicas set their own.
 func checkCommits(s operate.Server) Finding {
 	if s.Settings["synchronous_commit"] == "off" {
-		return Finding{"synchronous_commit", Warning, "synchronous_commit is off by default", "A crash of Postgres can lose items that applications have committed.",
+		return Finding{"synchronous_commit", Warning, "synchronous_commit is off by default",
+			"A crash of Postgres can lose items that applications have committed.",
 			"Leave synchronous_commit on for roles that enqueue. Replicas disable it where that is safe."}
 	}
 	return ok("synchronous_commit", "%s by default", s.Settings["synchronous_commit"])
@@ -85,17 +87,22 @@ func checkOverrides(overrides []operate.Override) Finding {
 	list := make([]string, len(overrides))
 	level := Warning
 	for n, o := range overrides {
-		if list[n] = fmt.Sprintf("%s in %s: %s", o.Role, o.Scope, o.Setting); strings.HasPrefix(o.Setting, "session_replication_role") {
+		if list[n] = fmt.Sprintf("%s in %s: %s", o.Role, o.Scope, o.Setting); strings.HasPrefix(o.Setting,
+			"session_replication_role") {
 			level = Problem
 		}
 	}
-	return Finding{"settings of roles", level, shortList(list), "If synchronous_commit is off, a crash of Postgres can lose items that the role has enqueued. If session_replication_role is replica, inserts are not validated and wake no replica.",
+	return Finding{"settings of roles", level, shortList(list),
+		"If synchronous_commit is off, a crash of Postgres can lose items that the role has enqueued. If " +
+			"session_replication_role is replica, inserts are not validated and wake no replica.",
 		"`alter role ... in database ... reset ...` for roles that enqueue."}
 }
 
 func checkAutovacuum(s operate.Server) Finding {
 	if off := settingsAt(s, "off", "autovacuum", "track_counts"); len(off) > 0 {
-		return Finding{"autovacuum", Problem, strings.Join(off, " and ") + " off", "Dead rows are never removed: tables grow, and queries slow down.", "Set " + strings.Join(off, " and ") + " to on, and reload."}
+		return Finding{"autovacuum", Problem, strings.Join(off, " and ") + " off",
+			"Dead rows are never removed: tables grow, and queries slow down.", "Set " + strings.Join(off, " and ") +
+				" to on, and reload."}
 	}
 	return ok("autovacuum", "on")
 }
@@ -103,14 +110,19 @@ func checkAutovacuum(s operate.Server) Finding {
 // checkTimeouts checks for timeouts that would cut off a replica's statements and sessions.
 func checkTimeouts(s operate.Server) Finding {
 	short := []string{}
-	for name, least := range map[string]time.Duration{"statement_timeout": longestStatement, "transaction_timeout": longestStatement, "lock_timeout": 10 * time.Second, "idle_session_timeout": 100 * 365 * 24 * time.Hour} {
-		if ms, err := strconv.ParseInt(s.Settings[name], 10, 64); err == nil && ms > 0 && time.Duration(ms)*time.Millisecond < least {
+	for name, least := range map[string]time.Duration{"statement_timeout": longestStatement,
+		"transaction_timeout": longestStatement, "lock_timeout": 10 * time.Second,
+		"idle_session_timeout": 100 * 365 * 24 * time.Hour} {
+		if ms, err := strconv.ParseInt(s.Settings[name], 10, 64); err == nil && ms > 0 &&
+			time.Duration(ms)*time.Millisecond < least {
 			short = append(short, fmt.Sprintf("%s is %s", name, time.Duration(ms)*time.Millisecond))
 		}
 	}
 	slices.Sort(short)
 	if len(short) > 0 {
-		return Finding{"timeouts", Warning, "role " + view.Printable(s.Role) + ": " + shortList(short), "A claim may wait up to 10s for other claims, and the listener's session is idle most of the time. Aborted statements are retried, and wake-ups are late in the meantime.",
+		return Finding{"timeouts", Warning, "role " + view.Printable(s.Role) + ": " + shortList(short),
+			"A claim may wait up to 10s for other claims, and the listener's session is idle most of the time. Aborted " +
+				"statements are retried, and wake-ups are late in the meantime.",
 			"`alter role ... set ... = 0` for the role of pgdispatch, which sets its own timeout for every statement."}
 	}
 	return ok("timeouts", "role %s has no timeouts that would abort a replica's statements", view.Printable(s.Role))
@@ -119,9 +131,13 @@ func checkTimeouts(s operate.Server) Finding {
 func checkSession(s operate.Server) Finding {
 	switch {
 	case s.Settings["default_transaction_read_only"] == "on":
-		return Finding{"transactions", Problem, "default_transaction_read_only is on", "Items cannot be enqueued, claimed or settled.", "Connect to the primary, or reset the setting for the role or the database."}
+		return Finding{"transactions", Problem, "default_transaction_read_only is on",
+			"Items cannot be enqueued, claimed or settled.",
+			"Connect to the primary, or reset the setting for the role or the database."}
 	case s.Settings["session_replication_role"] == "replica":
-		return Finding{"transactions", Problem, "session_replication_role is replica", "Triggers do not fire: invalid rows are accepted, limits are not enforced, and no replica is woken.", "Reset the setting for the role or the database."}
+		return Finding{"transactions", Problem, "session_replication_role is replica",
+			"Triggers do not fire: invalid rows are accepted, limits are not enforced, and no replica is woken.",
+			"Reset the setting for the role or the database."}
 	}
 	return ok("transactions", "read-write, and triggers fire")
 }
@@ -129,7 +145,9 @@ func checkSession(s operate.Server) Finding {
 func checkConnections(s operate.Server) Finding {
 	left := int64(s.ConnectionsAllowed) - s.Connections
 	if left < config.Connections {
-		return Finding{"connections", Warning, fmt.Sprintf("%d of %d are in use", s.Connections, s.ConnectionsAllowed), fmt.Sprintf("A replica opens up to %d. Without a connection it claims nothing, and logs an error.", config.Connections),
+		return Finding{"connections", Warning, fmt.Sprintf("%d of %d are in use", s.Connections, s.ConnectionsAllowed),
+			fmt.Sprintf("A replica opens up to %d. Without a connection it claims nothing, and logs an error.",
+				config.Connections),
 			"Raise max_connections, or connect applications through a pooler."}
 	}
 	return ok("connections", "%d of %d are in use", s.Connections, s.ConnectionsAllowed)
@@ -148,23 +166,32 @@ func checkNotifyQueue(s operate.Server) Finding {
 	if s.NotifyHolder != nil {
 		remedy = "Terminate it: " + s.NotifyHolder.String() + "."
 	}
-	return Finding{"notification queue", level, text, "A listening session has been in one transaction, or suspended, for a long time. Until it ends, enqueueing does not notify and items wait for polls. Once the queue is full, commits of other applications that notify fail.",
+	return Finding{"notification queue", level, text,
+		"A listening session has been in one transaction, or suspended, for a long time. Until it ends, enqueueing does " +
+			"not notify and items wait for polls. Once the queue is full, commits of other applications that notify fail.",
 		remedy}
 }
 
 func checkClock(offset, trip time.Duration) Finding {
 	const check = "clocks"
 	if offset.Abs() > clockTolerance+trip {
-		return Finding{check, Warning, fmt.Sprintf("the database's clock differs by %s from this machine's", offset.Round(time.Millisecond)), "pgdispatch itself is not affected. But a run_at computed by an application refers to a different time, and timestamps in logs differ.",
+		return Finding{check, Warning,
+			fmt.Sprintf("the database's clock differs by %s from this machine's", offset.Round(time.Millisecond)),
+			"pgdispatch itself is not affected. But a run_at computed by an application refers to a different time, and " +
+				"timestamps in logs differ.",
 			"Synchronize the clocks of both machines with NTP."}
 	}
-	return ok(check, "the clocks of the database and this machine agree within %s", (clockTolerance + trip).Round(time.Millisecond))
+	return ok(check, "the clocks of the database and this machine agree within %s",
+		(clockTolerance + trip).Round(time.Millisecond))
 }
 
 func checkPins(pins []operate.Pin, seesAll bool) Finding {
-	const check, meaning = "vacuum horizon", "Vacuum cannot remove rows that died since then, in the whole database: tables grow, and everything except claims slows down."
+	const check, meaning = "vacuum horizon",
+		"Vacuum cannot remove rows that died since then, in the whole database: tables grow, and everything except claims " +
+			"slows down."
 	if len(pins) == 0 && !seesAll {
-		return Finding{check, Unknown, "the role cannot see other roles' transactions", meaning, "Grant pg_monitor to the role that runs doctor: `grant pg_monitor to ...`."}
+		return Finding{check, Unknown, "the role cannot see other roles' transactions", meaning,
+			"Grant pg_monitor to the role that runs doctor: `grant pg_monitor to ...`."}
 	}
 	if len(pins) == 0 {
 		return ok(check, "no transaction, prepared transaction or inactive replication slot is older than %s", longPin)
@@ -205,7 +232,8 @@ func checkListen(ctx context.Context, c config.Config, store *operate.Store) Fin
 		return deaf("the server rejects session settings: " + postgres.Redact(err).Error())
 	}
 	if err != nil {
-		return Finding{check, Unknown, postgres.Redact(err).Error(), "A replica needs another connection for LISTEN, which failed.", "Check that the role may open more connections."}
+		return Finding{check, Unknown, postgres.Redact(err).Error(),
+			"A replica needs another connection for LISTEN, which failed.", "Check that the role may open more connections."}
 	}
 	defer listener.Close(context.WithoutCancel(ctx)) //nolint:errcheck
 	hearing, stop := context.WithTimeout(ctx, doctorHearTimeout)
@@ -215,52 +243,21 @@ func checkListen(ctx context.Context, c config.Config, store *operate.Store) Fin
 	case err != nil && hearing.Err() != nil:
 		return deaf(fmt.Sprintf("no notification arrived within %s", doctorHearTimeout))
 	case err != nil:
-		return Finding{check, Unknown, postgres.Redact(err).Error(), "The check could not determine whether LISTEN works.", "Try again."}
+		return Finding{check, Unknown, postgres.Redact(err).Error(), "The check could not determine whether LISTEN works.",
+			"Try again."}
 	case session.OverTCP && session.TCPUserTimeout == 0:
-		return Finding{check, Warning, "a notification arrived, but tcp_user_timeout is not in effect", "A replica that is suspended while it listens holds back vacuum and fills the notification queue until it is terminated.",
+		return Finding{check, Warning, "a notification arrived, but tcp_user_timeout is not in effect",
+			"A replica that is suspended while it listens holds back vacuum and fills the notification queue until it is " +
+				"terminated.",
 			"Run Postgres on a system with TCP_USER_TIMEOUT, such as Linux, and connect without a proxy that drops the setting."}
 	}
 	return ok(check, "a notification arrived after %s", took.Round(100*time.Microsecond))
 }
 
 func deaf(what string) Finding {
-	return Finding{"listen", Problem, what, "A transaction pooler such as PgBouncer is in between and does not support LISTEN: items wait for the next poll.",
+	return Finding{"listen", Problem, what,
+		"A transaction pooler such as PgBouncer is in between and does not support LISTEN: items wait for the next poll.",
 		"Give replicas a direct connection, or set PGDISPATCH_LISTEN=off and a short PGDISPATCH_POLL_INTERVAL."}
-}
-
-func checkSchema(s migrate.State) Finding {
-	const check = "migrations"
-	switch {
-	case s.BeforeBaseline > 0:
-		return Finding{check, Problem, fmt.Sprintf("the schema has version %d, from before the baseline", s.BeforeBaseline), "A replica of this version does not start, and the schema cannot be upgraded.",
-			"Export what you need, `drop schema pgdispatch cascade`, and `pgdispatch migrate up`."}
-	case s.Current == 0:
-		return Finding{check, Problem, "schema pgdispatch does not exist", "Items cannot be enqueued.", "Run `pgdispatch migrate up`."}
-	case s.Current < s.Newest:
-		return Finding{check, Problem, fmt.Sprintf("the schema is at version %d, this pgdispatch needs %d", s.Current, s.Newest), "A replica of this version does not start.", "Run `pgdispatch migrate up`."}
-	case s.Current > s.Newest:
-		return Finding{check, Warning, fmt.Sprintf("the schema is at version %d, this pgdispatch supports up to %d", s.Current, s.Newest), "A newer pgdispatch has migrated the schema; this version may stop working with it.", "Upgrade pgdispatch on this machine."}
-	case len(s.Outdated) > 0:
-		return Finding{check, Warning, fmt.Sprintf("version %d, but functions differ from this pgdispatch's: %s", s.Current, strings.Join(s.Outdated, ", ")),
-			"Replicas use the functions of another version of pgdispatch.", "If this pgdispatch is the newer version, run `pgdispatch migrate up`."}
-	}
-	return ok(check, "version %d, up to date", s.Current)
-}
-
-func checkTriggers(bad []operate.Defect) Finding {
-	if len(bad) > 0 {
-		return Finding{"triggers", Problem, shortDefects(bad), "Rows are not validated or announced, or slots are not released. Items wait for the full check, which each replica makes once a minute.",
-			"Enable it: `alter table pgdispatch.... enable trigger ...`. Recreate a missing trigger: `delete from pgdispatch.applied_functions where name = 'triggers'`, then `pgdispatch migrate up`."}
-	}
-	return ok("triggers", "all present and enabled")
-}
-
-func checkTables(bad []operate.Defect) Finding {
-	if len(bad) > 0 {
-		return Finding{"tables", Warning, shortDefects(bad), "Vacuum runs too rarely for a frequently updated table: the table grows, and queries slow down.",
-			"Restore the settings: `alter table pgdispatch.... set (...)`, and `reset (autovacuum_enabled)` if autovacuum is off."}
-	}
-	return ok("tables", "vacuum settings are as set by the migrations")
 }
 
 func checkReplicas(replicas []operate.KnownReplica) Finding {
@@ -281,11 +278,17 @@ func checkReplicas(replicas []operate.KnownReplica) Finding {
 	}
 	switch {
 	case live == 0:
-		return Finding{check, Warning, shortList(append([]string{"no replica runs"}, dead...)), "Items wait, and ends of workflows are not recorded.", "Start one: `pgdispatch run`."}
+		return Finding{check, Warning, shortList(append([]string{"no replica runs"}, dead...)),
+			"Items wait, and ends of workflows are not recorded.", "Start one: `pgdispatch run`."}
 	case len(namespaces) > 1:
-		return Finding{check, Problem, "replicas use different namespaces: " + shortList(namespaces), "An item whose definition has no namespace is started in the namespace of the replica that claims it first.", "Set the same TEMPORAL_NAMESPACE for all replicas, and set workflow_definitions.namespace for definitions that belong elsewhere."}
+		return Finding{check, Problem, "replicas use different namespaces: " + shortList(namespaces),
+			"An item whose definition has no namespace is started in the namespace of the replica that claims it first.",
+			"Set the same TEMPORAL_NAMESPACE for all replicas, and " +
+				"set workflow_definitions.namespace for definitions that belong elsewhere."}
 	case len(dead) > 0:
-		return Finding{check, Warning, fmt.Sprintf("%d run; %s", live, shortList(dead)), "The replica was killed. Others take over its items and watches when its leases expire; its row is deleted after a day.", "Find the reason in its log or its machine's log."}
+		return Finding{check, Warning, fmt.Sprintf("%d run; %s", live, shortList(dead)),
+			"The replica was killed. Others take over its items and watches when its leases expire; its row is deleted " +
+				"after a day.", "Find the reason in its log or its machine's log."}
 	}
 	return ok(check, "%d run", live)
 }
@@ -296,7 +299,8 @@ func checkDefinitions(queues []operate.TaskQueue) Finding {
 		without, all = without+q.WithoutVersion, all+q.Definitions
 	}
 	if without > 0 {
-		return Finding{"definitions", Warning, fmt.Sprintf("%d of %d have no version", without, all), "Items enqueued for them fail.", "Add a version of each to pgdispatch.workflow_definition_versions."}
+		return Finding{"definitions", Warning, fmt.Sprintf("%d of %d have no version", without, all),
+			"Items enqueued for them fail.", "Add a version of each to pgdispatch.workflow_definition_versions."}
 	}
 	return ok("definitions", "%d, on %d task queues", all, len(queues))
 }
@@ -309,14 +313,6 @@ func settingsAt(s operate.Server, value string, names ...string) []string {
 		}
 	}
 	return found
-}
-
-func shortDefects(defects []operate.Defect) string {
-	list := make([]string, len(defects))
-	for n, d := range defects {
-		list[n] = d.Name + ": " + d.Problem
-	}
-	return shortList(list)
 }
 
 // shortList joins the first few entries of a list.

@@ -34,7 +34,8 @@ const (
 
 // examineTemporal makes the checks that need Temporal. It covers the namespaces that definitions use, and own, the
 // namespace of definitions that name none. knowsQueues reports whether the task queues could be read.
-func examineTemporal(ctx context.Context, service workflowservice.WorkflowServiceClient, own string, queues []operate.TaskQueue, knowsQueues bool) []Finding {
+func examineTemporal(ctx context.Context, service workflowservice.WorkflowServiceClient, own string,
+	queues []operate.TaskQueue, knowsQueues bool) []Finding {
 	ask, cancel := context.WithTimeout(ctx, temporalTimeout)
 	defer cancel()
 	system, err := service.GetSystemInfo(ask, &workflowservice.GetSystemInfoRequest{})
@@ -61,35 +62,45 @@ func examineTemporal(ctx context.Context, service workflowservice.WorkflowServic
 	return findings
 }
 
-func examineNamespace(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string, queues []operate.TaskQueue, knowsQueues bool) (findings []Finding) {
+func examineNamespace(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string,
+	queues []operate.TaskQueue, knowsQueues bool) (findings []Finding) {
 	ask, cancel := context.WithTimeout(ctx, temporalTimeout)
 	defer cancel()
 	described, err := service.DescribeNamespace(ask, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 	var missing *serviceerror.NamespaceNotFound
 	switch {
 	case errors.As(err, &missing):
-		return append(findings, Finding{"namespace", Problem, fmt.Sprintf("Temporal has no namespace %q", namespace), "No workflows can start in it. Its items wait, and replicas probe.",
-			"Register it: `temporal operator namespace create --namespace ...`; or correct TEMPORAL_NAMESPACE or pgdispatch.workflow_definitions.namespace. Waiting items then start automatically."})
+		return append(findings,
+			Finding{"namespace", Problem, fmt.Sprintf("Temporal has no namespace %q", namespace),
+				"No workflows can start in it. Its items wait, and replicas probe.",
+				"Register it: `temporal operator namespace create --namespace ...`; or correct TEMPORAL_NAMESPACE or " +
+					"pgdispatch.workflow_definitions.namespace. Waiting items then start automatically."})
 	case err != nil:
 		return append(findings, temporalFault("namespace", err))
 	case described.GetNamespaceInfo().GetState() != enums.NAMESPACE_STATE_REGISTERED:
-		findings = append(findings, Finding{"namespace", Problem, fmt.Sprintf("namespace %q is %s", namespace, described.GetNamespaceInfo().GetState()), "It accepts no new workflows, or will be deleted.", "Use another namespace."})
+		findings = append(findings,
+			Finding{"namespace", Problem, fmt.Sprintf("namespace %q is %s", namespace, described.GetNamespaceInfo().GetState()),
+				"It accepts no new workflows, or will be deleted.", "Use another namespace."})
 	default:
 		findings = append(findings, ok("namespace", "%s", view.Printable(namespace)))
 	}
 	if !knowsQueues {
-		return append(findings, Finding{"task queues", Unknown, "the definitions could not be read", "It is unknown whether workers are running.", "Fix the database first."})
+		return append(findings,
+			Finding{"task queues", Unknown, "the definitions could not be read", "It is unknown whether workers are running.",
+				"Fix the database first."})
 	}
 	keeps := described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
 	return append(findings, checkRetention(keeps, queues), checkPollers(ctx, service, namespace, queues))
 }
 
 func temporalFault(check string, err error) Finding {
-	f := Finding{check, Problem, postgres.Redact(err).Error(), "No workflows can start. Replicas pause, and items wait.", "Check that Temporal runs, and check TEMPORAL_ADDRESS, TLS and the network."}
+	f := Finding{check, Problem, postgres.Redact(err).Error(), "No workflows can start. Replicas pause, and items wait.",
+		"Check that Temporal runs, and check TEMPORAL_ADDRESS, TLS and the network."}
 	var denied *serviceerror.PermissionDenied
 	switch {
 	case errors.As(err, &denied):
-		f.Severity, f.Remedy = Unknown, "Allow the API key or certificate to read the namespace, or run doctor with one that may."
+		f.Severity, f.Remedy = Unknown,
+			"Allow the API key or certificate to read the namespace, or run doctor with one that may."
 		f.Meaning = "These credentials may not read the namespace."
 	case serviceerror.ToStatus(err).Code() == codes.Unauthenticated:
 		f.Remedy = "Correct TEMPORAL_API_KEY, or the client certificate."
@@ -99,26 +110,35 @@ func temporalFault(check string, err error) Finding {
 
 // checkRetention compares how long Temporal keeps closed workflows with how long an item may be retried.
 func checkRetention(keeps time.Duration, queues []operate.TaskQueue) Finding {
-	const check, meaning = "retention", "Temporal deduplicates a repeated start only while it retains the workflow. An item whose start stays unanswered for longer is not started again: it becomes a dead letter, to be replayed or discarded."
+	const check, meaning = "retention",
+		"Temporal deduplicates a repeated start only while it retains the workflow. An item whose start stays unanswered " +
+			"for longer is not started again: it becomes a dead letter, to be replayed or discarded."
 	attempts := 1
 	for _, q := range queues {
 		attempts = max(attempts, q.MaxAttempts)
 	}
 	longest := time.Duration(attempts) * longestAttempt
-	remedy := fmt.Sprintf("Set the retention to %s or more: `temporal operator namespace update --retention ...`.", view.Shortly(max(2*longest, leastRetention)))
+	remedy := fmt.Sprintf("Set the retention to %s or more: `temporal operator namespace update --retention ...`.",
+		view.Shortly(max(2*longest, leastRetention)))
 	switch {
 	case keeps <= 0:
 		return Finding{check, Unknown, "Temporal does not report the namespace's retention", meaning, remedy}
 	case keeps < longest:
-		return Finding{check, Problem, fmt.Sprintf("closed workflows are retained for %s, but an item may be retried for %s", view.Shortly(keeps), view.Shortly(longest)), meaning, remedy}
+		return Finding{check, Problem,
+			fmt.Sprintf("closed workflows are retained for %s, but an item may be retried for %s", view.Shortly(keeps),
+				view.Shortly(longest)), meaning, remedy}
 	case keeps < max(2*longest, leastRetention):
-		return Finding{check, Warning, fmt.Sprintf("closed workflows are retained for %s, but an item may be retried for %s", view.Shortly(keeps), view.Shortly(longest)), meaning, remedy}
+		return Finding{check, Warning,
+			fmt.Sprintf("closed workflows are retained for %s, but an item may be retried for %s", view.Shortly(keeps),
+				view.Shortly(longest)), meaning, remedy}
 	}
-	return ok(check, "closed workflows are retained for %s; an item is retried for at most %s, outages excluded", view.Shortly(keeps), view.Shortly(longest))
+	return ok(check, "closed workflows are retained for %s; an item is retried for at most %s, outages excluded",
+		view.Shortly(keeps), view.Shortly(longest))
 }
 
 // checkPollers checks that workers poll each task queue for workflow tasks.
-func checkPollers(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string, queues []operate.TaskQueue) Finding {
+func checkPollers(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string,
+	queues []operate.TaskQueue) Finding {
 	const check = "task queues"
 	idle := []string{}
 	for n, q := range queues {
@@ -131,7 +151,9 @@ func checkPollers(ctx context.Context, service workflowservice.WorkflowServiceCl
 		})
 		cancel()
 		if err != nil {
-			return Finding{check, Unknown, fmt.Sprintf("%s: %s", view.Printable(q.Name), postgres.Redact(err)), "It is unknown whether workers are running.", "Check that Temporal accepts the queue's name, and that the credentials may describe it."}
+			return Finding{check, Unknown, fmt.Sprintf("%s: %s", view.Printable(q.Name), postgres.Redact(err)),
+				"It is unknown whether workers are running.",
+				"Check that Temporal accepts the queue's name, and that the credentials may describe it."}
 		}
 		if len(answer.GetPollers()) == 0 {
 			idle = append(idle, view.Printable(q.Name))
@@ -142,7 +164,8 @@ func checkPollers(ctx context.Context, service workflowservice.WorkflowServiceCl
 		asked = fmt.Sprintf("the first %d of %d", mostQueues, len(queues))
 	}
 	if len(idle) > 0 {
-		return Finding{check, Warning, fmt.Sprintf("no worker polls %d of %s: %s", len(idle), asked, shortList(idle)), "Workflows on them start but do not progress, and hold slots of their workspaces.",
+		return Finding{check, Warning, fmt.Sprintf("no worker polls %d of %s: %s", len(idle), asked, shortList(idle)),
+			"Workflows on them start but do not progress, and hold slots of their workspaces.",
 			"Start the workers, or correct task_queue in pgdispatch.workflow_definitions."}
 	}
 	return ok(check, "workers poll all of %s", asked)

@@ -44,8 +44,10 @@ func Concerns(o operate.Overview) []Concern {
 		deaf += truth(r.State.Listening != nil && !*r.State.Listening)
 	}
 	add(replicas == 0, Critical, "start one with `pgdispatch run`", "No replica is running, so no items are started.")
-	add(d.Paused, Critical, "`pgdispatch settings set paused false`", "Dispatching is paused by the settings, so no items are claimed.")
-	add(d.MaxClaims == 0, Critical, "`pgdispatch settings set max-claims 100`", "max-claims is 0, so no items are claimed.")
+	add(d.Paused, Critical, "`pgdispatch settings set paused false`",
+		"Dispatching is paused by the settings, so no items are claimed.")
+	add(d.MaxClaims == 0, Critical, "`pgdispatch settings set max-claims 100`",
+		"max-claims is 0, so no items are claimed.")
 	add(refused > 0 && refused == replicas, Critical, "see their logs, and `pgdispatch doctor`",
 		"Temporal accepts no workflows from any replica: starts are paused, and the replicas probe.")
 	add(refused > 0 && refused < replicas, Warning, "see their logs, and `pgdispatch doctor`",
@@ -54,19 +56,24 @@ func Concerns(o operate.Overview) []Concern {
 	add(unanswered != "", Warning, "see the replicas' logs, and `pgdispatch doctor`", "%s", unanswered)
 	add(without > 0, Warning, "see the replicas' logs, and `pgdispatch doctor`",
 		"A Temporal namespace accepts no workflows: its items wait, others are started.")
-	add(deaf > 0, Warning, "check with `pgdispatch doctor` whether LISTEN works", "%d of %d replicas do not listen: only polls wake them.", deaf, replicas)
+	add(deaf > 0, Warning, "check with `pgdispatch doctor` whether LISTEN works",
+		"%d of %d replicas do not listen: only polls wake them.", deaf, replicas)
 	add(d.Parked > 0, Warning, "fix the trigger or constraint, then `pgdispatch items retry`",
-		"A trigger or constraint prevents the claim of %s. Item %s", Number(d.Parked)+plural(d.Parked, " item", " items"), d.ParkedFirst)
+		"A trigger or constraint prevents the claim of %s. Item %s", Number(d.Parked)+plural(d.Parked, " item", " items"),
+		d.ParkedFirst)
 	add(d.NotifyQueueFills(), Warning, "terminate the session that `pgdispatch doctor` names",
 		"The notification queue of Postgres is %.0f %% full: starts wait for polls, up to 5 s each.", 100*d.NotifyQueue)
 	add(d.DeadLetters > 0, Warning, "`pgdispatch dead list`",
 		"%s dead %s to be replayed or discarded.", capital(Dead(d)), plural(d.DeadLetters, "letter waits", "letters wait"))
 	add(d.WithoutPoller > 0, Warning, "start workers, or correct task_queue in the workflow definitions",
-		"%s on %s that no worker polls.", capital(Number(d.WithoutPoller)+plural(d.WithoutPoller, " execution is", " executions are")), plural(d.IdleQueues, "a task queue", "task queues"))
+		"%s on %s that no worker polls.",
+		capital(Number(d.WithoutPoller)+plural(d.WithoutPoller, " execution is", " executions are")),
+		plural(d.IdleQueues, "a task queue", "task queues"))
 	add(d.Failing > 0, Warning, "fix the worker, or `pgdispatch executions terminate`",
 		"The workflow task of %s fails repeatedly.", Number(d.Failing)+plural(d.Failing, " execution", " executions"))
 	late := d.OldestWaiting != nil && *d.OldestWaiting > lateAfter
-	add(late && d.Claimed >= int64(d.MaxClaims) && d.MaxClaims > 0, Warning, "raise it: `pgdispatch settings set max-claims N`",
+	add(late && d.Claimed >= int64(d.MaxClaims) && d.MaxClaims > 0, Warning,
+		"raise it: `pgdispatch settings set max-claims N`",
 		"An item has been due for %s, and all %d leases are in use.", SpanOf(d.OldestWaiting), d.MaxClaims)
 	add(late && d.Claimed < int64(d.MaxClaims), Notice,
 		"check whether the longest waiting workspaces in `pgdispatch status` are paused or at their limit",

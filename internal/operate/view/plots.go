@@ -72,7 +72,9 @@ func Plots(o operate.Overview) []Plot {
 		plotOf(o, "Startable to started", []string{"p50", "p99"},
 			func(s float64) string { return Span(time.Duration(s * float64(time.Second))) },
 			latencyBar(func(m operate.Minute) operate.Waits { return m.StartableWaits })),
-		plotOf(o, "Ends per minute", []string{"completed", "failed"}, func(n float64) string { return Number(int64(n)) }, func(m operate.Minute) Bar {
+		plotOf(o, "Ends per minute", []string{"completed", "failed"}, func(n float64) string {
+			return Number(int64(n))
+		}, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{float64(m.Completed), float64(m.Completed + m.Failed)},
 				Words: fmt.Sprintf("%s completed, %s failed", Number(m.Completed), Number(m.Failed))}
 		}),
@@ -90,7 +92,8 @@ func latencyBar(of func(operate.Minute) operate.Waits) func(operate.Minute) Bar 
 	}
 }
 
-func plotOf(o operate.Overview, name string, parts []string, write func(float64) string, bar func(operate.Minute) Bar) Plot {
+func plotOf(o operate.Overview, name string, parts []string, write func(float64) string,
+	bar func(operate.Minute) Bar) Plot {
 	p := Plot{Name: name, Parts: parts, Write: write}
 	for _, m := range o.Minutes {
 		b := bar(m)

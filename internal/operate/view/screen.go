@@ -46,7 +46,8 @@ func (s Screen) Lines(style Style) []string {
 		lines = slices.Delete(lines, 1, 1+scroll)
 	}
 	if room := s.room(style); style.Height > 0 && len(lines) > room {
-		lines = append(lines[:max(room-1, 0)], style.paint(faint, fmt.Sprintf("… %d more lines: enlarge the terminal to see them", len(lines)-room+1)))
+		lines = append(lines[:max(room-1, 0)],
+			style.paint(faint, fmt.Sprintf("… %d more lines: enlarge the terminal to see them", len(lines)-room+1)))
 	}
 	if s.Footer != "" {
 		lines = append(lines, style.paint(faint, s.Footer))
@@ -81,7 +82,8 @@ func (s Screen) room(style Style) int { return style.Height - truth(s.Footer != 
 
 func (s Screen) head(style Style) []string {
 	d := s.Depth
-	lines := []string{style.paint(bold, "pgdispatch") + "  " + s.state(style) + "  " + s.At.Format("2006-01-02 15:04:05 MST")}
+	lines := []string{style.paint(bold, "pgdispatch") + "  " + s.state(style) + "  " +
+		s.At.Format("2006-01-02 15:04:05 MST")}
 	if s.Err != nil {
 		lines = append(lines, style.paint(red, "! cannot read the database: "+Printable(s.Err.Error())))
 	}
@@ -91,10 +93,12 @@ func (s Screen) head(style Style) []string {
 	completed, failed, cancelled := s.Ended()
 	return append(lines, "",
 		fmt.Sprintf("waiting %s   unanswered %s   claimed %s of %s   running %s   dead letters %s", Count(d.Pending),
-			Unanswered(d.Unanswered, d.OldestUnanswered), Number(d.Claimed), Number(int64(d.MaxClaims)), Count(d.Dispatched), Dead(d)),
+			Unanswered(d.Unanswered, d.OldestUnanswered), Number(d.Claimed), Number(int64(d.MaxClaims)), Count(d.Dispatched),
+			Dead(d)),
 		fmt.Sprintf("oldest waiting %s   starts %s", SpanOf(d.OldestWaiting), Rate(s.StartsPerSecond())),
 		"due to started: "+LatencyWords(s.DueToStarted()), "startable to started: "+LatencyWords(s.StartableToStarted()),
-		fmt.Sprintf("last hour: %s completed, %s failed, %s cancelled", Number(completed), Number(failed), Number(cancelled)), "")
+		fmt.Sprintf("last hour: %s completed, %s failed, %s cancelled", Number(completed), Number(failed), Number(cancelled)),
+		"")
 }
 
 // plots draws the last hour. On a small terminal it draws nothing and leaves the room to the tables.
@@ -123,10 +127,13 @@ func (s Screen) state(style Style) string {
 }
 
 func (s Screen) replicas(style Style) []string {
-	table := grid{{"REPLICA", "VERSION", "UP", "BUSY", "LEASED", "WATCHING", "STARTS", "TEMPORAL", "WAKE-UPS", "LAST SEEN"}}
+	table := grid{
+		{"REPLICA", "VERSION", "UP", "BUSY", "LEASED", "WATCHING", "STARTS", "TEMPORAL", "WAKE-UPS", "LAST SEEN"}}
 	for _, r := range s.Replicas {
-		table = append(table, []string{Printable(r.ID), Printable(r.Version), Span(r.Up), fmt.Sprintf("%d/%d", r.State.Busy, r.Workers), Number(r.Leased),
-			Number(r.Watching), Rate(r.State.StartsPerSecond), Temporal(r.State), Wakes(r.State), Span(r.Heard) + " ago"})
+		table = append(table,
+			[]string{Printable(r.ID), Printable(r.Version), Span(r.Up), fmt.Sprintf("%d/%d", r.State.Busy, r.Workers),
+				Number(r.Leased),
+				Number(r.Watching), Rate(r.State.StartsPerSecond), Temporal(r.State), Wakes(r.State), Span(r.Heard) + " ago"})
 	}
 	if len(s.Replicas) == 0 {
 		return append(table.lines(style), "no replicas: start one with `pgdispatch run`", "")
@@ -141,17 +148,23 @@ func (s Screen) stalled(style Style) []string {
 	}
 	table := grid{{"STALLED", "NAMESPACE", "NAME", "EXECUTIONS", "SINCE", "REASON"}}
 	for _, stall := range s.Stalled {
-		table = append(table, []string{StallKind(stall.Kind), OrNone(Printable(stall.Namespace)), Printable(stall.Name), Number(int64(stall.Executions)), Span(stall.Since), Printable(stall.Detail)})
+		table = append(table,
+			[]string{StallKind(stall.Kind), OrNone(Printable(stall.Namespace)), Printable(stall.Name),
+				Number(int64(stall.Executions)), Span(stall.Since), Printable(stall.Detail)})
 	}
 	return append(table.lines(style), "")
 }
 
 func (s Screen) workspaces(style Style) []string {
-	table := grid{{"WORKSPACE", "PLAN", "RUNNING/LIMIT", "", "WAITING", "OLDEST WAITING", "UNANSWERED", "FAILED LAST DAY", ""}}
+	table := grid{
+		{"WORKSPACE", "PLAN", "RUNNING/LIMIT", "", "WAITING", "OLDEST WAITING", "UNANSWERED", "FAILED LAST DAY", ""}}
 	for _, w := range s.Workspaces {
 		active := w.Active()
-		table = append(table, []string{Style{Width: nameWidth}.cut(Printable(w.Name)), w.Plan, bar(active, int64(w.Limit)), fmt.Sprintf("%s/%s", AtMost(active, operate.CountLimit), Number(int64(w.Limit))),
-			AtMost(w.Waiting, operate.CountLimit), SpanOf(w.OldestWaiting), Unanswered(w.Unanswered, w.OldestUnanswered), Number(w.Failures), map[bool]string{true: "PAUSED"}[w.Paused]})
+		table = append(table,
+			[]string{Style{Width: nameWidth}.cut(Printable(w.Name)), w.Plan, bar(active, int64(w.Limit)),
+				fmt.Sprintf("%s/%s", AtMost(active, operate.CountLimit), Number(int64(w.Limit))),
+				AtMost(w.Waiting, operate.CountLimit), SpanOf(w.OldestWaiting), Unanswered(w.Unanswered, w.OldestUnanswered),
+				Number(w.Failures), map[bool]string{true: "PAUSED"}[w.Paused]})
 	}
 	if len(s.Workspaces) == 0 {
 		return append(table.lines(style), "no workspaces: insert one into pgdispatch.workspaces")

@@ -49,7 +49,8 @@ func Story(i operate.QueueItem, failures []operate.Failure) []Event {
 		tell(i.ClaimedAt, "claimed for the last time, attempt %d", i.AttemptCount)
 	}
 	if i.StartedAt != nil {
-		story = append(story, Event{*i.StartedAt, fmt.Sprintf("started: workflow %s, run %s", i.WorkflowID(), OrNone(i.RunID)), true})
+		story = append(story,
+			Event{*i.StartedAt, fmt.Sprintf("started: workflow %s, run %s", i.WorkflowID(), OrNone(i.RunID)), true})
 	}
 	if i.Stop != "" {
 		tell(i.StopRequestedAt, "%s", StopOf(i))
@@ -79,7 +80,8 @@ func OrNone(text string) string { return cmp.Or(text, "-") }
 
 // StopOf describes the request to cancel or terminate an item's workflow, and its progress.
 func StopOf(i operate.QueueItem) string {
-	text := fmt.Sprintf("%s requested by %s", map[string]string{"CANCEL": "cancellation", "TERMINATE": "termination"}[i.Stop], i.StopRequestedBy)
+	text := fmt.Sprintf("%s requested by %s",
+		map[string]string{"CANCEL": "cancellation", "TERMINATE": "termination"}[i.Stop], i.StopRequestedBy)
 	if i.StopReason != "" {
 		text += ": " + i.StopReason
 	} else {

@@ -38,7 +38,8 @@ func busy() Screen {
 		minutes[n].At, minutes[n].Passed = time.Date(2026, 8, 1, 11, 31+n, 0, 0, time.UTC), time.Minute
 		minutes[n].Completed, minutes[n].Failed, minutes[n].Started = int64(n*n), int64(n%7), int64(60*n)
 		if n > 30 { // there was no replica before
-			minutes[n].Waiting, minutes[n].Claimed, minutes[n].Running = ptr(int64(n*n*n)), ptr(int64(n%5)), ptr(int64(2000-n*n/2))
+			minutes[n].Waiting, minutes[n].Claimed, minutes[n].Running = ptr(int64(n*n*n)), ptr(int64(n%5)),
+				ptr(int64(2000-n*n/2))
 		}
 	}
 	for n := range 100 {
@@ -52,9 +53,11 @@ func busy() Screen {
 				Dispatched: 2345, DeadLetters: 3, DeadLettersExact: true, OldestWaiting: ptr(75 * time.Hour), Replicas: 2,
 				MaxClaims: 100},
 			Replicas: []operate.Replica{
-				{ID: "one_7_abcdef", Version: "v1.2.3", Workers: 10, Up: 49 * time.Hour, Leased: 7, Watching: 800, Heard: 3 * time.Second,
+				{ID: "one_7_abcdef", Version: "v1.2.3", Workers: 10, Up: 49 * time.Hour, Leased: 7, Watching: 800,
+					Heard: 3 * time.Second,
 					State: operate.ReplicaState{Busy: 7, Listening: ptr(true), OnDuty: true, StartsPerSecond: 123.4}},
-				{ID: "two_8_abcdef", Version: "v1.2.3", Workers: 10, Up: 90 * time.Second, Leased: 5, Watching: 12, Heard: 12 * time.Second,
+				{ID: "two_8_abcdef", Version: "v1.2.3", Workers: 10, Up: 90 * time.Second, Leased: 5, Watching: 12,
+					Heard: 12 * time.Second,
 					State: operate.ReplicaState{Busy: 5, BreakerOpen: true, Listening: ptr(false), StartsPerSecond: .25}},
 			},
 			Minutes: minutes,
@@ -62,7 +65,8 @@ func busy() Screen {
 		Workspaces: []operate.WorkspaceRow{
 			{Name: "Acme", Plan: "PRO", Limit: 5, Claimed: 1, Running: 2, Unanswered: 2,
 				OldestUnanswered: ptr(75 * time.Second), Waiting: 1000, OldestWaiting: ptr(75 * time.Hour), Failures: 12},
-			{Name: "evil\x1b[2J\r\nname " + strings.Repeat("long ", 20), Plan: "FREE", Limit: 0, Paused: true, Waiting: 1, OldestWaiting: ptr(350 * time.Millisecond)},
+			{Name: "evil\x1b[2J\r\nname " + strings.Repeat("long ", 20), Plan: "FREE", Limit: 0, Paused: true, Waiting: 1,
+				OldestWaiting: ptr(350 * time.Millisecond)},
 			{Name: "quiet", Plan: "ENTERPRISE", Limit: 100000},
 		},
 	}
@@ -71,8 +75,9 @@ func busy() Screen {
 func TestTheScreenShowsEverything(t *testing.T) {
 	t.Parallel()
 	for name, screen := range map[string]Screen{
-		"busy.golden":  busy(),
-		"empty.golden": {At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC), Overview: operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}}},
+		"busy.golden": busy(),
+		"empty.golden": {At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC),
+			Overview: operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}}},
 	} {
 		requireGolden(t, name, strings.Join(screen.Lines(Style{}), "\n")+"\n")
 	}
@@ -82,10 +87,12 @@ func TestTheScreenFitsItsTerminal(t *testing.T) {
 	t.Parallel()
 	screen := busy()
 	screen.Err, screen.Footer = errors.New("connection\x1b refused"), "q ends"
-	for _, style := range []Style{{Width: 80, Height: 24}, {Width: 40, Height: 5}, {Width: 1, Height: 1}, {Width: 200, Height: 60}} {
+	for _, style := range []Style{{Width: 80, Height: 24}, {Width: 40, Height: 5}, {Width: 1, Height: 1},
+		{Width: 200, Height: 60}} {
 		lines := screen.Lines(style)
 		require.LessOrEqual(t, len(lines), max(style.Height, 2))
-		require.Equal(t, style.Height >= plotsFrom, strings.Contains(strings.Join(lines, "\n"), "LAST HOUR"), "only where they leave room for the tables")
+		require.Equal(t, style.Height >= plotsFrom, strings.Contains(strings.Join(lines, "\n"), "LAST HOUR"),
+			"only where they leave room for the tables")
 		require.Equal(t, Style{Width: style.Width}.cut("q ends"), lines[len(lines)-1])
 		for _, line := range lines {
 			require.LessOrEqual(t, displayWidth(line), style.Width)
@@ -102,7 +109,8 @@ func TestTheScreenFitsItsTerminal(t *testing.T) {
 
 func TestConcernsSayTheWorstFirst(t *testing.T) {
 	t.Parallel()
-	well := operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}, Replicas: []operate.Replica{{}, {}}}
+	well := operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true},
+		Replicas: []operate.Replica{{}, {}}}
 	require.Empty(t, Concerns(well))
 	for what, change := range map[string]func(o *operate.Overview){
 		"No replica is running": func(o *operate.Overview) { o.Replicas = nil },
@@ -156,10 +164,13 @@ func TestConcernsSayTheWorstFirst(t *testing.T) {
 func TestNumbersAndSpansAreReadable(t *testing.T) {
 	t.Parallel()
 	for want, got := range map[string]string{
-		"1,234,567": Number(1234567), "-1,234": Number(-1234), "-123": Number(-123), "999": Number(999), "about 10,000": Count(10000), "9,999": Count(9999),
-		"1,000+": AtMost(1000, 1000), "0.3 ms": Span(300 * time.Microsecond), "12 ms": Span(12 * time.Millisecond), "1.5 s": Span(1500 * time.Millisecond),
-		"59 s": Span(59 * time.Second), "1 min 1 s": Span(61 * time.Second), "1 h 1 min": Span(61 * time.Minute), "47 h 0 min": Span(47 * time.Hour),
-		"2 d 1 h": Span(49 * time.Hour), "0.0 ms": Span(-time.Hour), "–": SpanOf(nil), "0/s": Rate(0), "16/min": Rate(.26),
+		"1,234,567": Number(1234567), "-1,234": Number(-1234), "-123": Number(-123), "999": Number(999),
+		"about 10,000": Count(10000), "9,999": Count(9999),
+		"1,000+": AtMost(1000, 1000), "0.3 ms": Span(300 * time.Microsecond), "12 ms": Span(12 * time.Millisecond),
+		"1.5 s": Span(1500 * time.Millisecond),
+		"59 s":  Span(59 * time.Second), "1 min 1 s": Span(61 * time.Second), "1 h 1 min": Span(61 * time.Minute),
+		"47 h 0 min": Span(47 * time.Hour),
+		"2 d 1 h":    Span(49 * time.Hour), "0.0 ms": Span(-time.Hour), "–": SpanOf(nil), "0/s": Rate(0), "16/min": Rate(.26),
 		"2/min": Rate(2. / 60), "1/min": Rate(1. / 60), "under 1/min": Rate(.001), "1.5/s": Rate(1.5),
 		"1,235/s": Rate(1234.6),
 	} {

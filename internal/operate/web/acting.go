@@ -44,7 +44,8 @@ func (s *Site) Acting() nethttp.Handler {
 	for path, do := range map[string]change{
 		"workspaces/{id}/pause": v.pauseWorkspace(true), "workspaces/{id}/resume": v.pauseWorkspace(false),
 		"workspaces/{id}/plan": v.setPlan, "workspaces/{id}/limit": v.setLimit, "workspaces/{id}/rate": v.setRate,
-		"items/{id}/cancel": v.cancelItem, "items/{id}/retry": v.retryItem, "items/{id}/replay": v.replayItem, "items/{id}/discard": v.discardItem,
+		"items/{id}/cancel": v.cancelItem, "items/{id}/retry": v.retryItem, "items/{id}/replay": v.replayItem,
+		"items/{id}/discard":    v.discardItem,
 		"items/selected/cancel": v.bulkOf(selected["cancel"], "item"), "items/selected/retry": v.bulkOf(selected["retry"],
 			"item"), "items/selected/replay": v.bulkOf(replay, "item"),
 		"items/{id}/request-cancel": v.requestCancel, "items/{id}/terminate": v.terminate,
@@ -55,7 +56,8 @@ func (s *Site) Acting() nethttp.Handler {
 	}
 	protection := nethttp.NewCrossOriginProtection()
 	protection.SetDenyHandler(s.page(func(*nethttp.Request) (string, any, error) {
-		return "", nil, problem{nethttp.StatusForbidden, "Nothing was changed: the request came from another site.", "Open the page at this address and try again."}
+		return "", nil, problem{nethttp.StatusForbidden, "Nothing was changed: the request came from another site.",
+			"Open the page at this address and try again."}
 	}))
 	return withHeaders(protection.Handler(nethttp.MaxBytesHandler(mux, maxBody)))
 }
@@ -127,9 +129,11 @@ func (v visit) act(do change) nethttp.HandlerFunc {
 // not at all.
 func (v visit) refused(r *nethttp.Request, err error, who string) error {
 	if postgres.IsForbidden(err) {
-		v.Log.WarnContext(r.Context(), "Postgres denied a change in the web view", "path", r.URL.Path, "who", who, "error", err)
+		v.Log.WarnContext(r.Context(), "Postgres denied a change in the web view", "path", r.URL.Path, "who", who, "error",
+			err)
 		return problem{nethttp.StatusForbidden, "Nothing was changed: this replica's Postgres role may not make this change.",
-			"Set `PGDISPATCH_OPERATOR_DATABASE_URL` to connect as a role that may, such as a member of `pgdispatch_operator`, or use the command line."}
+			"Set `PGDISPATCH_OPERATOR_DATABASE_URL` to connect as a role that may, such as a member of `pgdispatch_operator`, " +
+				"or use the command line."}
 	}
 	if what, remedy, is := postgres.Refusal(err); is {
 		return problem{nethttp.StatusConflict, "Nothing was changed: " + what + ".", remedy}
@@ -146,7 +150,8 @@ func whoSent(r *nethttp.Request) (string, error) {
 		who = visitor.Name + " (web, " + visitor.Via + ")"
 	}
 	if !operate.ValidWho(who) {
-		return "", problem{nethttp.StatusBadRequest, "Nothing was changed: the log of changes cannot store the name sent with the token.",
+		return "", problem{nethttp.StatusBadRequest,
+			"Nothing was changed: the log of changes cannot store the name sent with the token.",
 			"Sign in with a name of at most 194 characters, without control characters."}
 	}
 	return who, nil
@@ -157,9 +162,11 @@ func readForm(r *nethttp.Request) error {
 	var tooLarge *nethttp.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return problem{nethttp.StatusRequestEntityTooLarge, "Nothing was changed: the form is too large.", "Choose fewer items, or use the command line."}
+		return problem{nethttp.StatusRequestEntityTooLarge, "Nothing was changed: the form is too large.",
+			"Choose fewer items, or use the command line."}
 	case err != nil:
-		return problem{nethttp.StatusBadRequest, "Nothing was changed: the form cannot be read.", "Submit the form from its page."}
+		return problem{nethttp.StatusBadRequest, "Nothing was changed: the form cannot be read.",
+			"Submit the form from its page."}
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"html"
 	nethttp "net/http"
 	"net/url"
 	"regexp"
@@ -15,22 +14,39 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forms lists all forms: their path, their fields, the call that follows, and the page that the browser is redirected to.
+// forms lists all forms: their path, their fields, the call that follows, and the page that the browser is redirected
+// to.
 var forms = []struct {
 	path       string
 	form       url.Values
 	call, then string
 }{
-	{"/ui/workspaces/" + id + "/pause", nil, `workspaces pause by web: {"Plan":"","Paused":true,"SetLimit":false,"Limit":null,"SetStarts":false,"Starts":null}`, "/ui/workspaces/" + id + "?done=changed"},
-	{"/ui/workspaces/" + id + "/resume", nil, `workspaces resume by web: {"Plan":"","Paused":false,"SetLimit":false,"Limit":null,"SetStarts":false,"Starts":null}`, "/ui/workspaces/" + id + "?done=changed"},
-	{"/ui/workspaces/" + id + "/plan", url.Values{"plan": {"PRO"}}, `workspaces set-plan by web: {"Plan":"PRO","Paused":null,"SetLimit":false,"Limit":null,"SetStarts":false,"Starts":null}`, "/ui/workspaces/" + id + "?done=changed"},
-	{"/ui/workspaces/" + id + "/limit", url.Values{"limit": {"12"}}, `workspaces set-limit by web: {"Plan":"","Paused":null,"SetLimit":true,"Limit":12,"SetStarts":false,"Starts":null}`, "/ui/workspaces/" + id + "?done=changed"},
-	{"/ui/workspaces/" + id + "/limit", url.Values{"limit": {""}}, `workspaces set-limit by web: {"Plan":"","Paused":null,"SetLimit":true,"Limit":null,"SetStarts":false,"Starts":null}`, "/ui/workspaces/" + id + "?done=changed"},
-	{"/ui/workspaces/" + id + "/rate", url.Values{"rate": {"0.5"}}, `workspaces set-rate by web: {"Plan":"","Paused":null,"SetLimit":false,"Limit":null,"SetStarts":true,"Starts":0.5}`, "/ui/workspaces/" + id + "?done=changed"},
-	{"/ui/workspaces/" + id + "/rate", url.Values{"rate": {""}}, `workspaces set-rate by web: {"Plan":"","Paused":null,"SetLimit":false,"Limit":null,"SetStarts":true,"Starts":null}`, "/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/pause", nil,
+		`workspaces pause by web: {"Plan":"","Paused":true,"SetLimit":false,"Limit":null,"SetStarts":false,"Starts":null}`,
+		"/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/resume", nil,
+		`workspaces resume by web: {"Plan":"","Paused":false,"SetLimit":false,"Limit":null,"SetStarts":false,"Starts":null}`,
+		"/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/plan", url.Values{"plan": {"PRO"}},
+		`workspaces set-plan by web: {"Plan":"PRO","Paused":null,` +
+			`"SetLimit":false,"Limit":null,"SetStarts":false,"Starts":null}`,
+		"/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/limit", url.Values{"limit": {"12"}},
+		`workspaces set-limit by web: {"Plan":"","Paused":null,"SetLimit":true,"Limit":12,"SetStarts":false,"Starts":null}`,
+		"/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/limit", url.Values{"limit": {""}},
+		`workspaces set-limit by web: {"Plan":"","Paused":null,"SetLimit":true,"Limit":null,"SetStarts":false,"Starts":null}`,
+		"/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/rate", url.Values{"rate": {"0.5"}},
+		`workspaces set-rate by web: {"Plan":"","Paused":null,"SetLimit":false,"Limit":null,"SetStarts":true,"Starts":0.5}`,
+		"/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/rate", url.Values{"rate": {""}},
+		`workspaces set-rate by web: {"Plan":"","Paused":null,"SetLimit":false,"Limit":null,"SetStarts":true,"Starts":null}`,
+		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/items/8/cancel", nil, "cancel [8] by web", "/ui/items/8?done=cancelled"},
 	{"/ui/items/8/retry", nil, "retry [8] by web", "/ui/items/8?done=retried"},
-	{"/ui/items/8/request-cancel", url.Values{"reason": {"too slow"}}, `CANCEL "too slow" by web`, "/ui/items/8?done=requested"},
+	{"/ui/items/8/request-cancel", url.Values{"reason": {"too slow"}}, `CANCEL "too slow" by web`,
+		"/ui/items/8?done=requested"},
 	{"/ui/items/8/terminate", url.Values{"reason": {""}}, `TERMINATE "" by web`, "/ui/items/8?done=requested"},
 	{"/ui/items/8/replay", nil, "replay by web", "/ui/items/8?done=replayed"},
 	{"/ui/items/8/discard", nil, "discard [8] by web", "/ui/items/8?done=discarded"},
@@ -38,7 +54,8 @@ var forms = []struct {
 	{"/ui/dead/discard", url.Values{"items": {"8"}}, "discard [8] by web", ""},
 	{"/ui/settings/pause", nil, "settings paused true by web", "/ui/settings?done=changed"},
 	{"/ui/settings/resume", nil, "settings paused false by web", "/ui/settings?done=changed"},
-	{"/ui/settings/max-claims", url.Values{"max-claims": {"50"}}, "settings max-claims 50 by web", "/ui/settings?done=changed"},
+	{"/ui/settings/max-claims", url.Values{"max-claims": {"50"}}, "settings max-claims 50 by web",
+		"/ui/settings?done=changed"},
 }
 
 func TestFormsDoWhatTheCommandLineDoes(t *testing.T) {
@@ -127,7 +144,8 @@ func TestAnAddressAloneChangesNothing(t *testing.T) {
 
 func TestWhoDidItIsTheNameThatCameWithTheToken(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{"anna": "anna (web)", "": "web", strings.Repeat("ä", 194): strings.Repeat("ä", 194) + " (web)"} {
+	for name, want := range map[string]string{"anna": "anna (web)", "": "web",
+		strings.Repeat("ä", 194): strings.Repeat("ä", 194) + " (web)"} {
 		b := newBrowser(t).as(name)
 		code, _ := b.post("/ui/settings/resume", nil)
 		require.Equal(t, 303, code)
@@ -149,7 +167,8 @@ func TestWhatWasTypedWrongIsKeptAndExplained(t *testing.T) {
 		{"/ui/workspaces/" + id + "/limit", "limit", "-1", "must be plan or a whole number"},
 		{"/ui/workspaces/" + id + "/rate", "rate", "NaN", "must be off, or from 0.0001 to 100000 starts per second"},
 		{"/ui/workspaces/" + id + "/plan", "plan", hostile, "use FREE, PRO, or insert it"},
-		{"/ui/settings/max-claims", "max-claims", "0", "must be a whole number from 1 to 100000. To stop all starts, pause everything"},
+		{"/ui/settings/max-claims", "max-claims", "0",
+			"must be a whole number from 1 to 100000. To stop all starts, pause everything"},
 		{"/ui/items/8/request-cancel", "reason", "a\x07b", "at most 500 characters"},
 		{"/ui/items/8/terminate", "reason", strings.Repeat("x", 501), "at most 500 characters"},
 	} {
@@ -211,9 +230,11 @@ func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
 		state string
 		want  []string
 	}{
-		"waits":                     {operate.QueueItem{Status: "PENDING"}, "", []string{"cancel"}},
-		"waits for its time":        {operate.QueueItem{Status: "PENDING", DueIn: time.Minute}, "", []string{"cancel", "retry"}},
-		"may be running":            {operate.QueueItem{Status: "PENDING", OutcomeUnknown: true}, "", []string{"request-cancel", "terminate"}},
+		"waits": {operate.QueueItem{Status: "PENDING"}, "", []string{"cancel"}},
+		"waits for its time": {operate.QueueItem{Status: "PENDING", DueIn: time.Minute}, "",
+			[]string{"cancel", "retry"}},
+		"may be running": {operate.QueueItem{Status: "PENDING", OutcomeUnknown: true}, "",
+			[]string{"request-cancel", "terminate"}},
 		"is handed over":            {operate.QueueItem{Status: "CLAIMED"}, "", []string{"request-cancel", "terminate"}},
 		"runs":                      {operate.QueueItem{Status: "DISPATCHED"}, "", []string{"request-cancel", "terminate"}},
 		"runs, and is to be asked":  {operate.QueueItem{Status: "DISPATCHED", Stop: "CANCEL"}, "", []string{"terminate"}},
@@ -281,93 +302,6 @@ func TestWhatIsNotUndoneAsksFirst(t *testing.T) {
 	_, text := b.get("/ui/items/8/discard")
 	require.Contains(t, text, `action="/ui/items/8/discard"`)
 	require.Empty(t, b.change.calls)
-}
-
-func TestADryRunNamesExactlyWhatTheFormDoes(t *testing.T) {
-	t.Parallel()
-	b := newBrowser(t)
-	b.read.letters = nil
-	for n := range 1234 {
-		b.read.letters = append(b.read.letters, int64(2000-n))
-	}
-	code, text := b.get("/ui/dead/replay?workspace=Acme&error=card&since=24h")
-	require.Equal(t, 200, code)
-	require.Equal(t, "Acme", b.read.deadFilter.Workspace)
-	require.Equal(t, "card", b.read.deadFilter.Error)
-	require.Equal(t, 24*time.Hour, *b.read.deadFilter.Since.Ago)
-	require.Contains(t, text, "This would replay 1,234 dead letters of 1 workspace.")
-	require.Contains(t, text, "/ui/dead/letters?error=card&amp;since=24h&amp;workspace=Acme", "the way back keeps the filter")
-	_, items, _ := strings.Cut(text, `name="items" value="`)
-	items, _, _ = strings.Cut(items, `"`)
-
-	b.read.letters = append([]int64{2001}, b.read.letters...) // failed since
-	b.change.long = true
-	code, text = b.post("/ui/dead/replay", url.Values{"items": {items}})
-	require.Equal(t, 200, code)
-	require.Equal(t, []string{"replay 500 by web", "replay 500 by web", "replay 234 by web"}, b.change.calls, "in batches, and without the later one")
-	require.Contains(t, text, "1,234 dead letters replayed")
-
-	b = newBrowser(t)
-	b.read.letters = make([]int64, bulkMost+1)
-	_, text = b.get("/ui/dead/discard")
-	require.Contains(t, text, "This would discard 5,000 dead letters")
-	require.Contains(t, text, "There are more")
-	_, _ = b.get("/ui/dead/discard?kind=" + url.QueryEscape(hostile))
-	require.Equal(t, hostile, b.read.kind)
-	_, text = b.get("/ui/dead/discard?kind=card")
-	require.Contains(t, text, "among the newest 2,000 failures")
-	b.read.letters = nil
-	_, text = b.get("/ui/dead/discard")
-	require.Contains(t, text, "there is nothing to discard")
-	require.NotContains(t, text, `method="post"`)
-}
-
-func TestDeadLettersAreListedPageByPage(t *testing.T) {
-	t.Parallel()
-	b := newBrowser(t)
-	b.read.letters = nil
-	for n := range pageSize + 1 {
-		b.read.letters = append(b.read.letters, int64(2000-n))
-	}
-	for _, path := range []string{"/ui/dead/letters?error=card", "/ui/dead/letters?kind=card"} {
-		_, text := b.get(path)
-		require.Nil(t, b.read.deadFilter.After)
-		_, next, _ := strings.Cut(text, `<a rel="next" href="`)
-		next, _, _ = strings.Cut(next, `"`)
-		code, _ := b.get(html.UnescapeString(next))
-		require.Equal(t, 200, code)
-		require.Equal(t, &operate.DeadKey{FailedAt: time.Unix(3, 123456000).UTC(), ID: 2000 - pageSize + 1}, b.read.deadFilter.After)
-		require.True(t, b.read.deadFilter.Error == "card" || b.read.kind == "card", "the filter is kept")
-	}
-	b.read.letters = nil
-	_, text := b.get("/ui/dead/letters?error=card&after=2026-11-20T12:00:00Z,7")
-	require.Contains(t, text, "There are no more")
-	for _, after := range []string{"7", "2026-11-20T12:00:00Z", "2026-11-20T12:00:00Z,0", "2026-11-20T12:00:00Z,x", "0000-01-01T00:00:00Z,7", "%00,7"} {
-		code, text := b.get("/ui/dead/letters?after=" + after)
-		require.Equal(t, 400, code, after)
-		require.Contains(t, text, "after is not a valid position in the list of dead letters", after)
-	}
-}
-
-func TestABulkThatStopsHalfWaySaysHowFarItCame(t *testing.T) {
-	t.Parallel()
-	b := newBrowser(t)
-	ids := []string{}
-	for n := range 1200 {
-		ids = append(ids, fmt.Sprint(n+1))
-	}
-	b.change.err, b.change.failsAt = errAway, 2
-	code, text := b.post("/ui/dead/discard", url.Values{"items": {strings.Join(ids, ",")}})
-	require.Equal(t, 200, code)
-	require.Contains(t, text, "500 of 1,200 dead letters discarded")
-	require.NotContains(t, text, "bob")
-	require.Len(t, b.change.calls, 2)
-
-	b = newBrowser(t)
-	b.change.late = true
-	_, text = b.post("/ui/dead/discard", url.Values{"items": {"7,8"}})
-	require.Contains(t, text, "0 dead letters discarded")
-	require.Contains(t, text, "2 others unchanged")
 }
 
 func TestASearchThatTakesTooLongSaysHowToNarrowIt(t *testing.T) {

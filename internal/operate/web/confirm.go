@@ -27,7 +27,8 @@ type confirmation struct {
 func askTerminate(i operate.QueueItem) confirmation {
 	return confirmation{
 		Heading: fmt.Sprintf("Terminate the workflow of item %d?", i.ID),
-		What: []string{"Its workflow " + i.WorkflowID() + " ends immediately. Its code is not notified and cannot clean up. The item becomes a dead letter, " +
+		What: []string{"Its workflow " + i.WorkflowID() +
+			" ends immediately. Its code is not notified and cannot clean up. The item becomes a dead letter, " +
 			"which can be replayed.", "To let the workflow clean up, request its cancellation instead."},
 		To: pathOf(i.ID) + "/terminate", Button: "Terminate", Back: pathOf(i.ID), AskReason: true,
 	}
@@ -48,8 +49,10 @@ func (v visit) confirmDiscard(r *nethttp.Request) (string, any, error) {
 	}
 	return "confirm", confirmation{
 		Heading: fmt.Sprintf("Discard item %d?", item.ID),
-		What:    []string{"It is marked as handled and no longer listed among the dead letters. Only the retention of finished items deletes it. It can still be replayed from its page."},
-		To:      pathOf(item.ID) + "/discard", Button: "Discard", Back: pathOf(item.ID), Newest: v.listed([]operate.QueueItem{item}),
+		What: []string{"It is marked as handled and no longer listed among the dead letters. Only the retention of " +
+			"finished items deletes it. It can still be replayed from its page."},
+		To: pathOf(item.ID) + "/discard", Button: "Discard", Back: pathOf(item.ID),
+		Newest: v.listed([]operate.QueueItem{item}),
 	}, err
 }
 
@@ -65,7 +68,8 @@ func (v visit) itemAndChoices(r *nethttp.Request) (operate.QueueItem, choices, e
 func (v visit) confirmPause(*nethttp.Request) (string, any, error) {
 	return "confirm", confirmation{
 		Heading: "Pause everything?",
-		What:    []string{"No replica starts items of any workspace until you resume. Running workflows continue, and their ends are recorded. New items wait."},
-		To:      Prefix + "settings/pause", Button: "Pause everything", Back: Prefix + "settings",
+		What: []string{"No replica starts items of any workspace until you resume. Running workflows continue, and " +
+			"their ends are recorded. New items wait."},
+		To: Prefix + "settings/pause", Button: "Pause everything", Back: Prefix + "settings",
 	}, nil
 }

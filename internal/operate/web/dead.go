@@ -57,7 +57,8 @@ func (letterFilter) Looked() int { return operate.FailuresLooked }
 // To returns the URL of a page for the same dead letters.
 func (f letterFilter) To(page string) string {
 	query := url.Values{}
-	for name, value := range map[string]string{"kind": f.Kind, "workspace": f.Workspace, "definition": f.Definition, "error": f.Error, "since": f.Since} {
+	for name, value := range map[string]string{"kind": f.Kind, "workspace": f.Workspace, "definition": f.Definition,
+		"error": f.Error, "since": f.Since} {
 		if value != "" {
 			query.Set(name, value)
 		}
@@ -76,9 +77,12 @@ func (v visit) findLetters(r *nethttp.Request, after *operate.DeadKey, atMost in
 		ids, err := v.Read.DeadOfKind(r.Context(), f.Kind, after, atMost)
 		return f, ids, err
 	}
-	ids, err := v.Read.FindDeadLetters(r.Context(), operate.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: f.moment(), After: after}, atMost)
+	ids, err := v.Read.FindDeadLetters(r.Context(),
+		operate.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: f.moment(), After: after},
+		atMost)
 	if postgres.TookTooLong(err) {
-		err = problem{nethttp.StatusServiceUnavailable, "There are too many failures to search in time.", "Choose a shorter time or one workspace, or use `pgdispatch dead list`."}
+		err = problem{nethttp.StatusServiceUnavailable, "There are too many failures to search in time.",
+			"Choose a shorter time or one workspace, or use `pgdispatch dead list`."}
 	}
 	return f, ids, err
 }
@@ -106,9 +110,12 @@ func (v visit) letters(r *nethttp.Request) (string, any, error) {
 	if d.Letters, err = v.Read.QueueItems(r.Context(), ids[:min(len(ids), pageSize)], nil, false); err != nil {
 		return "", nil, err
 	}
-	slices.SortFunc(d.Letters, func(a, b operate.QueueItem) int { return slices.Index(ids, a.ID) - slices.Index(ids, b.ID) })
+	slices.SortFunc(d.Letters, func(a, b operate.QueueItem) int {
+		return slices.Index(ids, a.ID) - slices.Index(ids, b.ID)
+	})
 	if shown := len(d.Letters); len(ids) > pageSize && shown > 0 && d.Letters[shown-1].FinishedAt != nil {
-		d.Next = with(r.URL, "after", formatDeadKey(operate.DeadKey{FailedAt: *d.Letters[shown-1].FinishedAt, ID: d.Letters[shown-1].ID}))
+		d.Next = with(r.URL, "after",
+			formatDeadKey(operate.DeadKey{FailedAt: *d.Letters[shown-1].FinishedAt, ID: d.Letters[shown-1].ID}))
 	}
 	return "letters", d, nil
 }
@@ -141,12 +148,14 @@ type bulkVerb struct {
 }
 
 var (
-	replay = bulkVerb{"replay", "replayed", "Each is started again as a new item with a new workflow ID, under the usual limits.",
+	replay = bulkVerb{"replay", "replayed",
+		"Each is started again as a new item with a new workflow ID, under the usual limits.",
 		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
 			done, err := on.ReplayAll(ctx, items, who)
 			return len(done), err
 		}}
-	discard = bulkVerb{"discard", "discarded", "Each is marked as handled and no longer listed. Only the retention of finished items deletes it.",
+	discard = bulkVerb{"discard", "discarded",
+		"Each is marked as handled and no longer listed. Only the retention of finished items deletes it.",
 		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
 			done, err := on.Discard(ctx, items, who)
 			return len(done), err
@@ -187,13 +196,18 @@ func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []operate.QueueIt
 		workspaces[item.WorkspaceID] = true
 	}
 	count := counted(len(ids), "dead letter")
-	c.What = []string{fmt.Sprintf("This would %s %s of %s.", verb.name, count, counted(len(workspaces), "workspace")), verb.what}
+	c.What = []string{fmt.Sprintf("This would %s %s of %s.", verb.name, count, counted(len(workspaces), "workspace")),
+		verb.what}
 	if f.Kind != "" {
-		c.What = append(c.What, fmt.Sprintf("They have the same kind of error and are among the newest %s failures. To find older ones, filter by a part of their error.", view.Number(int64(f.Looked()))))
+		c.What = append(c.What,
+			fmt.Sprintf("They have the same kind of error and are among the newest %s failures. To find older ones, filter by "+
+				"a part of their error.", view.Number(int64(f.Looked()))))
 	}
 	if more {
-		c.What = append(c.What, fmt.Sprintf("There are more. One action covers at most %s, the latest failures. Repeat it for the others, or use `pgdispatch dead %s`.",
-			view.Number(bulkMost), verb.name))
+		c.What = append(c.What,
+			fmt.Sprintf("There are more. One action covers at most %s, the latest failures. Repeat it for the others, or use "+
+				"`pgdispatch dead %s`.",
+				view.Number(bulkMost), verb.name))
 	}
 	c.To, c.Button = Prefix+"dead/"+verb.name, name+" "+count
 	texts := make([]string, len(ids))
@@ -201,7 +215,8 @@ func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []operate.QueueIt
 		texts[n] = strconv.FormatInt(id, 10)
 	}
 	c.Items = strings.Join(texts, ",")
-	c.Note = "The table lists the newest. Later failures are not included. Dead letters that others handle in the meantime are skipped."
+	c.Note = "The table lists the newest. Later failures are not included. Dead letters that others handle in the " +
+		"meantime are skipped."
 	return c
 }
 
@@ -237,13 +252,17 @@ func (v visit) bulkOf(verb bulkVerb, thing string) change {
 			}
 			if err != nil {
 				v.Log.WarnContext(r.Context(), "Bulk change failed", "verb", verb.name, "done", done, "error", err)
-				return next{name: "done", data: bulkDone{fmt.Sprintf("%s of %s %s", view.Number(int64(done)), counted(len(ids), thing), verb.past),
-					[]string{"The database then stopped answering. The others are unchanged, except possibly one batch of up to 500. Start again from the list: none is processed twice."}}}, nil
+				return next{name: "done",
+					data: bulkDone{fmt.Sprintf("%s of %s %s", view.Number(int64(done)), counted(len(ids), thing), verb.past),
+						[]string{"The database then stopped answering. The others are unchanged, except possibly one batch of up to " +
+							"500. Start again from the list: none is processed twice."}}}, nil
 			}
 		}
 		d := bulkDone{Heading: counted(done, thing) + " " + verb.past}
 		if left := len(ids) - done; left > 0 {
-			d.What = []string{fmt.Sprintf("%s unchanged: already handled by someone else, or their definition was deleted.", counted(left, "other"))}
+			d.What = []string{
+				fmt.Sprintf("%s unchanged: already handled by someone else, or their definition was deleted.",
+					counted(left, "other"))}
 		}
 		return next{name: "done", data: d}, nil
 	}
@@ -255,7 +274,9 @@ func readItems(text string) ([]int64, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		id, err := strconv.ParseInt(part, 10, 64)
 		if err != nil || id < 1 || len(ids) == bulkMost {
-			return nil, problem{nethttp.StatusBadRequest, "Nothing was changed: items must be 1 to 5,000 item numbers, separated by commas.", "Start again from the dead letters."}
+			return nil, problem{nethttp.StatusBadRequest,
+				"Nothing was changed: items must be 1 to 5,000 item numbers, separated by commas.",
+				"Start again from the dead letters."}
 		}
 		ids = append(ids, id)
 	}

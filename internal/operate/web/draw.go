@@ -12,7 +12,9 @@ import (
 
 // functions are the functions of the templates.
 var functions = template.FuncMap{
-	"number": func(n any) string { return view.Number(whole(n)) }, "count": view.Count, "span": view.Span, "spanOf": view.SpanOf, "rate": view.Rate, "deadCount": view.Dead,
+	"number": func(n any) string {
+		return view.Number(whole(n))
+	}, "count": view.Count, "span": view.Span, "spanOf": view.SpanOf, "rate": view.Rate, "deadCount": view.Dead,
 	"concerns": view.Concerns, "latency": view.LatencyWords, "temporal": view.Temporal, "wakes": view.Wakes,
 	"stallKind": view.StallKind, "show": view.Printable,
 	"atMost": func(n int64) string { return view.AtMost(n, operate.CountLimit) },
@@ -24,7 +26,8 @@ var functions = template.FuncMap{
 		completed, failed, cancelled := o.Ended()
 		return map[string]int64{"completed": completed, "failed": failed, "cancelled": cancelled}
 	},
-	"changes": view.Changes, "plots": view.Plots, "plot": plot, "partClass": partClass, "minute": minute, "lower": strings.ToLower, "remedy": remedy,
+	"changes": view.Changes, "plots": view.Plots, "plot": plot, "partClass": partClass, "minute": minute,
+	"lower": strings.ToLower, "remedy": remedy,
 }
 
 func whole(n any) int64 {
@@ -50,7 +53,10 @@ func at(t any) template.HTML {
 		when = *t
 	}
 	when = when.UTC()
-	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, when.Format(time.RFC3339Nano), when.Format("2006-01-02 15:04:05.000 MST"))) // numbers only
+	// numbers only
+	return template.HTML(
+		fmt.Sprintf(`<time datetime="%s">%s</time>`, when.Format(time.RFC3339Nano),
+			when.Format("2006-01-02 15:04:05.000 MST")))
 }
 
 const (
@@ -62,15 +68,19 @@ const (
 // view.
 func plot(over string, p view.Plot) template.HTML {
 	var out strings.Builder
-	fmt.Fprintf(&out, `<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s, over the last %s: %s now, maximum %s">`,
+	fmt.Fprintf(&out,
+		`<svg class="plot" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" `+
+			`aria-label="%s, over the last %s: %s now, maximum %s">`,
 		len(p.Bars)*barStep, plotHeight, p.Name, over, p.Bars[len(p.Bars)-1].Words, p.Top())
 	for n, bar := range p.Bars {
-		fmt.Fprintf(&out, `<g><title>%s: %s</title><path class="hover" d="M%d 0h%dv%dh-%dz"/>`, minute(bar.At), bar.Words, n*barStep, barStep, plotHeight, barStep)
+		fmt.Fprintf(&out, `<g><title>%s: %s</title><path class="hover" d="M%d 0h%dv%dh-%dz"/>`, minute(bar.At), bar.Words,
+			n*barStep, barStep, plotHeight, barStep)
 		below := 0
 		for part, top := range bar.Tops {
 			if height := max(scaled(top, p.Most)-below, 0); height > 0 {
 				below += height
-				fmt.Fprintf(&out, `<path class="%s" d="M%d %dh%dv%dh-%dz"/>`, partClass(p, part), n*barStep+1, plotHeight-below, barStep-2, height, barStep-2)
+				fmt.Fprintf(&out, `<path class="%s" d="M%d %dh%dv%dh-%dz"/>`, partClass(p, part), n*barStep+1, plotHeight-below,
+					barStep-2, height, barStep-2)
 			}
 		}
 		out.WriteString("</g>")

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	nethttp "net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,10 +47,12 @@ func (f *fakeReader) WorkspaceDetail(_ context.Context, asked string) (operate.W
 }
 
 func (f *fakeReader) Definitions(context.Context, string) ([]operate.Definition, error) {
-	return []operate.Definition{{ID: id, Name: hostile, WorkflowType: hostile, Namespace: hostile, TaskQueue: hostile}}, f.err
+	return []operate.Definition{{ID: id, Name: hostile, WorkflowType: hostile, Namespace: hostile, TaskQueue: hostile}},
+		f.err
 }
 
-func (f *fakeReader) FindDefinitions(_ context.Context, name string, workspaces []string, atMost int) ([]string, error) {
+func (f *fakeReader) FindDefinitions(_ context.Context, name string, workspaces []string,
+	atMost int) ([]string, error) {
 	switch name {
 	case "nobody":
 		return nil, f.err
@@ -69,7 +73,8 @@ func (f *fakeReader) Settings(context.Context) (operate.Settings, error) {
 func (f *fakeReader) Audit(_ context.Context, filter operate.AuditFilter, _ int) ([]operate.Administered, error) {
 	f.subject = filter.Subject
 	name, _ := json.Marshal(hostile)
-	return []operate.Administered{{At: time.Unix(1, 0), Who: hostile, Action: hostile, Details: fmt.Appendf(nil, `{"name": [null, %s]}`, name)}}, f.err
+	return []operate.Administered{
+		{At: time.Unix(1, 0), Who: hostile, Action: hostile, Details: fmt.Appendf(nil, `{"name": [null, %s]}`, name)}}, f.err
 }
 
 // fakeChanger records who changed what, one line per call.
@@ -89,7 +94,8 @@ func (f *fakeChanger) call(format string, args ...any) error {
 	return nil
 }
 
-func (f *fakeChanger) ChangeWorkspace(_ context.Context, id, who, command string, c operate.WorkspaceChange) (operate.Change, error) {
+func (f *fakeChanger) ChangeWorkspace(_ context.Context, id, who, command string,
+	c operate.WorkspaceChange) (operate.Change, error) {
 	asked, _ := json.Marshal(c)
 	err := f.call("%s by %s: %s", command, who, asked)
 	if f.late {
@@ -98,7 +104,8 @@ func (f *fakeChanger) ChangeWorkspace(_ context.Context, id, who, command string
 	return operate.Change{"plan": {1, 2}}, err
 }
 
-func (f *fakeChanger) SetSettings(_ context.Context, maxClaims *int, paused *bool, _ *int, who string) (operate.SettingsChange, error) {
+func (f *fakeChanger) SetSettings(_ context.Context, maxClaims *int, paused *bool, _ *int,
+	who string) (operate.SettingsChange, error) {
 	if paused != nil {
 		return operate.SettingsChange{}, f.call("settings paused %t by %s", *paused, who)
 	}
@@ -146,8 +153,9 @@ func (f *fakeChanger) Discard(_ context.Context, items []int64, who string) ([]i
 }
 
 var (
-	errForbidden = fmt.Errorf("change: %w", &pgconn.PgError{Code: "42501", Message: "permission denied for table workspaces"})
-	errAway      = errors.New("password of user bob")
+	errForbidden = fmt.Errorf("change: %w",
+		&pgconn.PgError{Code: "42501", Message: "permission denied for table workspaces"})
+	errAway = errors.New("password of user bob")
 )
 
 // browser is a signed-in user.
@@ -159,7 +167,8 @@ type browser struct {
 }
 
 func newBrowser(t *testing.T) *browser {
-	return &browser{t, &fakeReader{rows: 1, letters: []int64{8}}, &fakeChanger{}, nethttp.Header{"Sec-Fetch-Site": {"same-origin"}}}
+	return &browser{t, &fakeReader{rows: 1, letters: []int64{8}}, &fakeChanger{},
+		nethttp.Header{"Sec-Fetch-Site": {"same-origin"}}}
 }
 
 // as returns a user with this name and the admin token.
@@ -207,4 +216,115 @@ func (b *browser) post(path string, form url.Values) (int, string) {
 		return answer.Code, answer.Header().Get("Location")
 	}
 	return answer.Code, answer.Body.String()
+}
+
+// fakeReader answers with one row of each kind, all with hostile texts, and records its requests.
+type fakeReader struct {
+	err                     error
+	empty                   bool
+	filter                  operate.ItemFilter
+	status                  string
+	workspaces, definitions []string
+	after                   *operate.WorkspaceKey
+	looks, lists, rows      int
+	item                    *operate.QueueItem // what item 8 is; nil: dead
+	status8                 string             // its status; "": FAILED
+	state                   string             // as a dead letter; "": OPEN
+	letters                 []int64
+	deadFilter              operate.DeadFilter
+	kind, subject           string
+	paused                  bool
+}
+
+func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
+	f.looks++
+	if ctx.Err() != nil {
+		return operate.Overview{}, ctx.Err()
+	}
+	if f.empty {
+		return operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}}, f.err
+	}
+	deaf, long := false, int64(12_000)
+	return operate.Overview{
+		Depth: operate.Depth{Pending: 1_000_000, MaxClaims: 100, DeadLetters: 3, DeadLettersExact: true},
+		Replicas: []operate.Replica{
+			{ID: hostile, Version: hostile, Workers: 10,
+				State: operate.ReplicaState{Busy: 3, Listening: &deaf, BreakerOpen: true, WakeUps: map[string]int64{hostile: 1}}}},
+		Stalled: []operate.StallFor{{Stall: operate.Stall{Kind: "TASK_QUEUE", Name: hostile, Detail: hostile}}},
+		Minutes: []operate.Minute{
+			{At: time.Date(2026, 8, 1, 12, 29, 0, 0, time.UTC), Completed: 10, Failed: 1, Started: 120, Passed: time.Minute,
+				Waiting: &long, Waits: operate.Waits{1, 2}},
+			{At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC)},
+		},
+	}, f.err
+}
+
+func (f *fakeReader) ListWorkspaces(_ context.Context, _ string, _ operate.WorkspaceOrder, after *operate.WorkspaceKey,
+	_ int) ([]operate.WorkspaceRow, error) {
+	if after != nil { // otherwise it may be the overview's
+		f.after = after
+	}
+	rows := []operate.WorkspaceRow{}
+	for range f.rows {
+		rows = append(rows,
+			operate.WorkspaceRow{ID: id, Name: hostile, Plan: "FREE", Limit: 5, Running: 2, Waiting: 1000, Rank: math.Inf(-1)})
+	}
+	return rows, f.err
+}
+
+func (f *fakeReader) FindWorkspaces(_ context.Context, idOrName string) ([]operate.WorkspaceName, error) {
+	if idOrName == "nobody" {
+		return nil, f.err
+	}
+	return []operate.WorkspaceName{{ID: id, Name: idOrName}}, f.err
+}
+
+func (f *fakeReader) ListItems(_ context.Context, filter operate.ItemFilter, status string, workspaces,
+	definitions []string, _ int) (operate.ItemPage, error) {
+	f.lists++
+	f.filter, f.status, f.workspaces, f.definitions = filter, status, workspaces, definitions
+	if f.empty {
+		return operate.ItemPage{}, f.err
+	}
+	return operate.ItemPage{Items: []operate.QueueItem{dead}, Next: 7, Looked: 10_000, Bounded: true}, f.err
+}
+
+var dead = operate.QueueItem{ID: 8, ExecutionID: id, Status: "FAILED", Workspace: hostile, WorkspaceID: id,
+	WorkflowDefinition: hostile, WorkflowDefinitionID: id,
+	LastError: hostile, IdempotencyKey: hostile, Traceparent: hostile, RunID: hostile, Namespace: "default",
+	Params:    []byte(`{"name": "</pre><script>alert(1)</script>", "n": 12345678901234567890}`),
+	CreatedAt: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
+
+func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []string,
+	_ bool) ([]operate.QueueItem, error) {
+	item := dead
+	if f.item != nil {
+		item = *f.item
+	}
+	if f.status8 != "" {
+		item.Status = f.status8
+	}
+	if len(items) > 0 && slices.Contains(f.letters, items[0]) {
+		found := make([]operate.QueueItem, len(items))
+		for n, id := range items {
+			found[n] = item
+			found[n].ID, found[n].FinishedAt = id, new(time.Unix(3, 123456000))
+		}
+		return found, f.err
+	}
+	if len(items) == 1 && items[0] == 8 || len(executions) == 1 && executions[0] == id {
+		return []operate.QueueItem{item}, f.err
+	}
+	return nil, f.err
+}
+
+func (f *fakeReader) Failures(context.Context, int64) ([]operate.Failure, error) {
+	return []operate.Failure{{Failure: 1, Error: hostile, Replica: hostile}}, f.err
+}
+
+func (f *fakeReader) DeadGroups(context.Context, int) ([]operate.DeadGroup, error) {
+	if f.empty {
+		return nil, f.err
+	}
+	return []operate.DeadGroup{{Kind: hostile, Items: 3, Workspaces: 1, Newest: 8, Example: hostile}}, f.err
 }

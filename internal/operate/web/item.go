@@ -63,7 +63,8 @@ func (v visit) itemAsItIs(r *nethttp.Request, wrong string) error {
 		return err
 	}
 	if d.Wrong = wrong; wrong == "" {
-		d.Wrong = fmt.Sprintf("Nothing was changed: item %d is now %s, which does not allow this action.", item.ID, nowIs(item))
+		d.Wrong = fmt.Sprintf("Nothing was changed: item %d is now %s, which does not allow this action.", item.ID,
+			nowIs(item))
 	}
 	return shown{nethttp.StatusConflict, "item", d}
 }
@@ -154,7 +155,9 @@ func orShown(err error, name string, data any) error {
 
 func (v visit) requestStop(r *nethttp.Request, who, how string) (next, error) {
 	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
-		answer, err := v.Change.RequestStop(r.Context(), temporal.Stop{ExecutionID: i.ExecutionID, How: how, Reason: r.PostForm.Get("reason"), RequestedBy: who})
-		return map[string]string{"WITHDRAWN": "cancelled", "REQUESTED": "requested", "ALREADY_REQUESTED": "before"}[answer], err
+		answer, err := v.Change.RequestStop(r.Context(),
+			temporal.Stop{ExecutionID: i.ExecutionID, How: how, Reason: r.PostForm.Get("reason"), RequestedBy: who})
+		return map[string]string{"WITHDRAWN": "cancelled", "REQUESTED": "requested", "ALREADY_REQUESTED": "before"}[answer],
+			err
 	})
 }

@@ -50,7 +50,8 @@ type workspacesData struct {
 
 func (s *Site) workspaces(r *nethttp.Request) (string, any, error) {
 	query := r.URL.Query()
-	d := workspacesData{Search: query.Get("q"), Sort: operate.WorkspaceOrder(query.Get("sort")), First: query.Get("after") == ""}
+	d := workspacesData{Search: query.Get("q"), Sort: operate.WorkspaceOrder(query.Get("sort")),
+		First: query.Get("after") == ""}
 	if !slices.Contains([]operate.WorkspaceOrder{operate.ByName, operate.ByRunning, operate.ByFailures}, d.Sort) {
 		d.Sort = operate.ByOldest
 	}
@@ -133,7 +134,8 @@ func (v visit) items(r *nethttp.Request) (string, any, error) {
 		return "", nil, err
 	}
 	d.Tabs, d.Tokens = d.tabs(r, counts), d.tokens(r, d.Status)
-	none := workspaces != nil && len(workspaces) == 0 || definitions != nil && len(definitions) == 0 // no match for the name
+	// no match for the name
+	none := workspaces != nil && len(workspaces) == 0 || definitions != nil && len(definitions) == 0
 	if !none {
 		if d.Page, err = v.Read.ListItems(r.Context(), filter, d.Status, workspaces, definitions, pageSize); err != nil {
 			return "", nil, err
@@ -148,7 +150,8 @@ func (v visit) items(r *nethttp.Request) (string, any, error) {
 
 // itemFilter reads the filter from the URL. A nil list of workspaces or definitions means no filter. An empty list
 // means that nothing has the name.
-func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f operate.ItemFilter, workspaces, definitions []string, err error) {
+func (s *Site) itemFilter(r *nethttp.Request,
+	d itemsData) (f operate.ItemFilter, workspaces, definitions []string, err error) {
 	f.Error, f.Since = d.Error, d.moment()
 	if d.Status != "" && !slices.Contains(statuses, d.Status) {
 		return f, nil, nil, bad("status must be one of " + strings.Join(statuses, ", ") + ".")
@@ -182,7 +185,8 @@ func (s *Site) findDefinitions(ctx context.Context, idOrName string, workspaces 
 	}
 	found, err := s.Read.FindDefinitions(ctx, idOrName, workspaces, definitionsFound+1)
 	if err == nil && len(found) > definitionsFound {
-		err = bad("More than 1,000 workflow definitions have this name: filter by workspace, too, or use the definition's ID.")
+		err = bad(
+			"More than 1,000 workflow definitions have this name: filter by workspace, too, or use the definition's ID.")
 	}
 	return append([]string{}, found...), err
 }
@@ -193,7 +197,8 @@ func (s *Site) inTemporal(i operate.QueueItem) string {
 	if s.TemporalUI == "" || i.Namespace == "" || i.RunID == "" {
 		return ""
 	}
-	return strings.TrimRight(s.TemporalUI, "/") + "/namespaces/" + url.PathEscape(i.Namespace) + "/workflows/" + url.PathEscape(i.WorkflowID()) + "/" + url.PathEscape(i.RunID)
+	return strings.TrimRight(s.TemporalUI, "/") + "/namespaces/" + url.PathEscape(i.Namespace) + "/workflows/" +
+		url.PathEscape(i.WorkflowID()) + "/" + url.PathEscape(i.RunID)
 }
 
 // listed is an item in a table.
@@ -247,7 +252,9 @@ func (s *Site) findItem(r *nethttp.Request) (operate.QueueItem, error) {
 		return operate.QueueItem{}, err
 	}
 	if len(items) == 0 {
-		return operate.QueueItem{}, problem{nethttp.StatusNotFound, "Item not found.", "Retention may have deleted it, or its insert was never committed."}
+		return operate.QueueItem{},
+			problem{nethttp.StatusNotFound, "Item not found.",
+				"Retention may have deleted it, or its insert was never committed."}
 	}
 	return items[0], nil
 }
@@ -301,7 +308,9 @@ func parseKey(text string) (*operate.WorkspaceKey, error) {
 	}
 	decoded, err := base64.RawURLEncoding.DecodeString(text)
 	parts := strings.SplitN(string(decoded), "\n", 3)
-	if err != nil || len(parts) != 3 || !isUUID(parts[1]) || !utf8.ValidString(parts[2]) || strings.Contains(parts[2], "\x00") { // not possible in Postgres
+	// not possible in Postgres
+	if err != nil || len(parts) != 3 || !isUUID(parts[1]) || !utf8.ValidString(parts[2]) ||
+		strings.Contains(parts[2], "\x00") {
 		return nil, bad("after is not a valid position in the list of workspaces.")
 	}
 	rank, err := strconv.ParseFloat(parts[0], 64)

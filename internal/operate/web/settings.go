@@ -46,7 +46,9 @@ func (v visit) setMaxClaims(r *nethttp.Request, who string) (next, error) {
 	n, err := strconv.Atoi(typed)
 	if err != nil || n < 1 || n > operate.MaxMaxClaims {
 		d, err := v.settingsData(r.Context())
-		d.Typed, d.Wrong = typed, fmt.Sprintf("Nothing was changed: max-claims must be a whole number from 1 to %d. To stop all starts, pause everything.", operate.MaxMaxClaims)
+		d.Typed, d.Wrong = typed,
+			fmt.Sprintf("Nothing was changed: max-claims must be a whole number from 1 to %d. To stop all starts, pause "+
+				"everything.", operate.MaxMaxClaims)
 		return next{}, orShown(err, "settings", d)
 	}
 	_, err = v.Change.SetSettings(r.Context(), &n, nil, nil, who)

@@ -24,9 +24,11 @@ const Prefix = "/ui/"
 // Reader is the read model. The cost of each method is bounded, regardless of the size of the tables.
 type Reader interface {
 	Overview(ctx context.Context) (operate.Overview, error)
-	ListWorkspaces(ctx context.Context, search string, by operate.WorkspaceOrder, after *operate.WorkspaceKey, atMost int) ([]operate.WorkspaceRow, error)
+	ListWorkspaces(ctx context.Context, search string, by operate.WorkspaceOrder, after *operate.WorkspaceKey,
+		atMost int) ([]operate.WorkspaceRow, error)
 	FindWorkspaces(ctx context.Context, idOrName string) ([]operate.WorkspaceName, error)
-	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces, definitions []string, atMost int) (operate.ItemPage, error)
+	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces, definitions []string,
+		atMost int) (operate.ItemPage, error)
 	QueueItems(ctx context.Context, items []int64, executions []string, withParams bool) ([]operate.QueueItem, error)
 	Failures(ctx context.Context, item int64) ([]operate.Failure, error)
 	DeadGroups(ctx context.Context, atMost int) ([]operate.DeadGroup, error)
@@ -67,7 +69,8 @@ var templateFiles embed.FS
 var staticFiles embed.FS
 
 // pages holds the template of each page, with the layout, by the page's name.
-var pages = parsePages("overview", "workspaces", "workspace", "items", "item", "dead", "letters", "confirm", "done", "settings", "problem")
+var pages = parsePages("overview", "workspaces", "workspace", "items", "item", "dead", "letters", "confirm", "done",
+	"settings", "problem")
 
 func parsePages(names ...string) map[string]*template.Template {
 	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html",
@@ -102,7 +105,8 @@ func (s *Site) routes(v visit) *nethttp.ServeMux {
 	mux.HandleFunc("GET "+Prefix+"items/{id}/params", s.inTurn(s.params))
 	mux.HandleFunc("GET "+Prefix+"suggest", s.inTurn(s.suggest))
 	mux.HandleFunc("GET "+Prefix+"live", s.stream)
-	mux.Handle("GET "+Prefix+"static/", nethttp.StripPrefix(strings.TrimSuffix(Prefix, "/"), nethttp.FileServerFS(staticFiles)))
+	mux.Handle("GET "+Prefix+"static/",
+		nethttp.StripPrefix(strings.TrimSuffix(Prefix, "/"), nethttp.FileServerFS(staticFiles)))
 	mux.HandleFunc(Prefix, s.page(noSuchPage))
 	return mux
 }
@@ -115,8 +119,9 @@ func noSuchPage(*nethttp.Request) (string, any, error) {
 func withHeaders(next nethttp.Handler) nethttp.Handler {
 	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		header := w.Header()
-		header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "+
-			"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		header.Set("Content-Security-Policy",
+			"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "+
+				"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Referrer-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
@@ -193,7 +198,8 @@ func (s *Site) explain(r *nethttp.Request, err error) shown {
 	}
 	var known problem
 	if !errors.As(err, &known) {
-		known = problem{nethttp.StatusServiceUnavailable, "The database did not answer.", "Try again in a moment, or run `pgdispatch doctor` to find the cause."}
+		known = problem{nethttp.StatusServiceUnavailable, "The database did not answer.",
+			"Try again in a moment, or run `pgdispatch doctor` to find the cause."}
 		s.Log.WarnContext(r.Context(), "Cannot serve a page", "path", r.URL.Path, "error", err)
 	}
 	return shown{known.Code, "problem", known}

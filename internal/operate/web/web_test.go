@@ -8,7 +8,6 @@ import (
 	"math"
 	nethttp "net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,108 +23,6 @@ const hostile = `"><script>alert(1)</script>` + "\u202e"
 
 const id = "11111111-2222-3333-4444-555555555555"
 
-// fakeReader answers with one row of each kind, all with hostile texts, and records its requests.
-type fakeReader struct {
-	err                     error
-	empty                   bool
-	filter                  operate.ItemFilter
-	status                  string
-	workspaces, definitions []string
-	after                   *operate.WorkspaceKey
-	looks, lists, rows      int
-	item                    *operate.QueueItem // what item 8 is; nil: dead
-	status8                 string             // its status; "": FAILED
-	state                   string             // as a dead letter; "": OPEN
-	letters                 []int64
-	deadFilter              operate.DeadFilter
-	kind, subject           string
-	paused                  bool
-}
-
-func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
-	f.looks++
-	if ctx.Err() != nil {
-		return operate.Overview{}, ctx.Err()
-	}
-	if f.empty {
-		return operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}}, f.err
-	}
-	deaf, long := false, int64(12_000)
-	return operate.Overview{
-		Depth:    operate.Depth{Pending: 1_000_000, MaxClaims: 100, DeadLetters: 3, DeadLettersExact: true},
-		Replicas: []operate.Replica{{ID: hostile, Version: hostile, Workers: 10, State: operate.ReplicaState{Busy: 3, Listening: &deaf, BreakerOpen: true, WakeUps: map[string]int64{hostile: 1}}}},
-		Stalled:  []operate.StallFor{{Stall: operate.Stall{Kind: "TASK_QUEUE", Name: hostile, Detail: hostile}}},
-		Minutes: []operate.Minute{
-			{At: time.Date(2026, 8, 1, 12, 29, 0, 0, time.UTC), Completed: 10, Failed: 1, Started: 120, Passed: time.Minute, Waiting: &long, Waits: operate.Waits{1, 2}},
-			{At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC)},
-		},
-	}, f.err
-}
-
-func (f *fakeReader) ListWorkspaces(_ context.Context, _ string, _ operate.WorkspaceOrder, after *operate.WorkspaceKey, _ int) ([]operate.WorkspaceRow, error) {
-	if after != nil { // otherwise it may be the overview's
-		f.after = after
-	}
-	rows := []operate.WorkspaceRow{}
-	for range f.rows {
-		rows = append(rows, operate.WorkspaceRow{ID: id, Name: hostile, Plan: "FREE", Limit: 5, Running: 2, Waiting: 1000, Rank: math.Inf(-1)})
-	}
-	return rows, f.err
-}
-
-func (f *fakeReader) FindWorkspaces(_ context.Context, idOrName string) ([]operate.WorkspaceName, error) {
-	if idOrName == "nobody" {
-		return nil, f.err
-	}
-	return []operate.WorkspaceName{{ID: id, Name: idOrName}}, f.err
-}
-
-func (f *fakeReader) ListItems(_ context.Context, filter operate.ItemFilter, status string, workspaces, definitions []string, _ int) (operate.ItemPage, error) {
-	f.lists++
-	f.filter, f.status, f.workspaces, f.definitions = filter, status, workspaces, definitions
-	if f.empty {
-		return operate.ItemPage{}, f.err
-	}
-	return operate.ItemPage{Items: []operate.QueueItem{dead}, Next: 7, Looked: 10_000, Bounded: true}, f.err
-}
-
-var dead = operate.QueueItem{ID: 8, ExecutionID: id, Status: "FAILED", Workspace: hostile, WorkspaceID: id, WorkflowDefinition: hostile, WorkflowDefinitionID: id,
-	LastError: hostile, IdempotencyKey: hostile, Traceparent: hostile, RunID: hostile, Namespace: "default", Params: []byte(`{"name": "</pre><script>alert(1)</script>", "n": 12345678901234567890}`),
-	CreatedAt: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
-
-func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []string, _ bool) ([]operate.QueueItem, error) {
-	item := dead
-	if f.item != nil {
-		item = *f.item
-	}
-	if f.status8 != "" {
-		item.Status = f.status8
-	}
-	if len(items) > 0 && slices.Contains(f.letters, items[0]) {
-		found := make([]operate.QueueItem, len(items))
-		for n, id := range items {
-			found[n] = item
-			found[n].ID, found[n].FinishedAt = id, new(time.Unix(3, 123456000))
-		}
-		return found, f.err
-	}
-	if len(items) == 1 && items[0] == 8 || len(executions) == 1 && executions[0] == id {
-		return []operate.QueueItem{item}, f.err
-	}
-	return nil, f.err
-}
-
-func (f *fakeReader) Failures(context.Context, int64) ([]operate.Failure, error) {
-	return []operate.Failure{{Failure: 1, Error: hostile, Replica: hostile}}, f.err
-}
-
-func (f *fakeReader) DeadGroups(context.Context, int) ([]operate.DeadGroup, error) {
-	if f.empty {
-		return nil, f.err
-	}
-	return []operate.DeadGroup{{Kind: hostile, Items: 3, Workspaces: 1, Newest: 8, Example: hostile}}, f.err
-}
-
 // get asks for a page, and returns how it was answered.
 func get(t *testing.T, f *fakeReader, path string) (int, string) {
 	t.Helper()
@@ -137,7 +34,8 @@ func get(t *testing.T, f *fakeReader, path string) (int, string) {
 	return answer.Code, answer.Body.String()
 }
 
-var paths = []string{"/ui/", "/ui/workspaces", "/ui/workspaces?sort=name", "/ui/items", "/ui/items/8", "/ui/items/execution-" + id, "/ui/dead",
+var paths = []string{"/ui/", "/ui/workspaces", "/ui/workspaces?sort=name", "/ui/items", "/ui/items/8",
+	"/ui/items/execution-" + id, "/ui/dead",
 	"/ui/dead/letters", "/ui/dead/letters?kind=%22%3E%3Cscript%3Ealert(1)", "/ui/workspaces/" + id, "/ui/settings"}
 
 func TestPagesShowWhatOthersTypedAsText(t *testing.T) {
@@ -147,12 +45,14 @@ func TestPagesShowWhatOthersTypedAsText(t *testing.T) {
 		require.Equal(t, 200, code, path)
 		requireHarmless(t, path, text)
 	}
-	for _, path := range append(paths, "/ui/items/8/discard", "/ui/dead/replay", "/ui/dead/discard?error=%22%3E%3Cscript%3Ealert(1)") {
+	for _, path := range append(paths, "/ui/items/8/discard", "/ui/dead/replay",
+		"/ui/dead/discard?error=%22%3E%3Cscript%3Ealert(1)") {
 		code, text := newBrowser(t).get(path)
 		require.Equal(t, 200, code, path)
 		requireHarmless(t, path, text)
 	}
-	_, text := get(t, &fakeReader{}, "/ui/items?q="+"%22%3E%3Cscript%3Ealert(1)&workspace=%22%3E%3Cscript%3Ealert(1)%3C/script%3E")
+	_, text := get(t, &fakeReader{}, "/ui/items?q="+
+		"%22%3E%3Cscript%3Ealert(1)&workspace=%22%3E%3Cscript%3Ealert(1)%3C/script%3E")
 	require.NotContains(t, text, "<script>alert")
 }
 
@@ -176,8 +76,10 @@ func TestAnItemsPageKeepsNumbersAsTheyAre(t *testing.T) {
 func TestEmptyPagesSayHowToFillThem(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
-		"/ui/": "pgdispatch run", "/ui/workspaces": "insert into pgdispatch.workspaces", "/ui/items": "insert into pgdispatch.workflow_execution_queue",
-		"/ui/items?status=FAILED": "No item matches", "/ui/workspaces?q=nobody": "No workspace matches", "/ui/dead": "An item is listed here when",
+		"/ui/": "pgdispatch run", "/ui/workspaces": "insert into pgdispatch.workspaces",
+		"/ui/items":               "insert into pgdispatch.workflow_execution_queue",
+		"/ui/items?status=FAILED": "No item matches", "/ui/workspaces?q=nobody": "No workspace matches",
+		"/ui/dead": "An item is listed here when",
 	} {
 		code, text := get(t, &fakeReader{empty: true}, path)
 		require.Equal(t, 200, code)
@@ -195,7 +97,8 @@ func TestTheAddressSaysWhatIsListed(t *testing.T) {
 	require.Equal(t, "card", f.filter.Error)
 	require.Equal(t, 24*time.Hour, *f.filter.Since.Ago)
 	require.EqualValues(t, 100, f.filter.Before)
-	require.Contains(t, text, "before=7&amp;definition="+id+"&amp;error=card&amp;since=24h&amp;status=FAILED&amp;workspace=Acme", "the next page keeps the filter")
+	require.Contains(t, text, "before=7&amp;definition="+id+
+		"&amp;error=card&amp;since=24h&amp;status=FAILED&amp;workspace=Acme", "the next page keeps the filter")
 	f.lists = 0
 	_, text = get(t, f, "/ui/items?workspace=nobody")
 	require.Zero(t, f.lists, "a workspace that is none has no items")
@@ -238,17 +141,22 @@ func TestADefinitionIsFoundByItsName(t *testing.T) {
 func TestABadAddressSaysWhatItShouldBe(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
-		"/ui/items?status=DONE": "status must be one of PENDING", "/ui/items?since=-1h": "since must be how long ago", "/ui/items?before=x": "before must be",
+		"/ui/items?status=DONE": "status must be one of PENDING", "/ui/items?since=-1h": "since must be how long ago",
+		"/ui/items?before=x":       "before must be",
 		"/ui/items?definition=%00": "definition must be text", "/ui/workspaces/x": "A workspace is identified by its ID",
-		"/ui/dead/letters?since=x": "since must be how long ago", "/ui/dead/letters?kind=%00": "kind must be text", "/ui/dead/letters?kind=a&error=b": "kind cannot be combined with",
-		"/ui/dead/letters?workspace=%1b": "workspace must be text", "/ui/items?error=%00": "error must be text", "/ui/items?error=" + strings.Repeat("x", 201): "error must be text",
-		"/ui/items/zzz": "An item is identified by", "/ui/workspaces?after=%25": "after is not a valid position", "/ui/workspaces?after=eA": "after is not a valid position", "/ui/workspaces?q=%1b": "q must be text",
+		"/ui/dead/letters?since=x": "since must be how long ago", "/ui/dead/letters?kind=%00": "kind must be text",
+		"/ui/dead/letters?kind=a&error=b": "kind cannot be combined with",
+		"/ui/dead/letters?workspace=%1b":  "workspace must be text", "/ui/items?error=%00": "error must be text",
+		"/ui/items?error=" + strings.Repeat("x", 201): "error must be text",
+		"/ui/items/zzz": "An item is identified by", "/ui/workspaces?after=%25": "after is not a valid position",
+		"/ui/workspaces?after=eA": "after is not a valid position", "/ui/workspaces?q=%1b": "q must be text",
 	} {
 		code, text := get(t, &fakeReader{}, path)
 		require.Equal(t, 400, code, path)
 		require.Contains(t, text, want, path)
 	}
-	for _, path := range []string{"/ui/nothing", "/ui/items/9", "/ui/workspaces/" + strings.Replace(id, "1", "2", 1), "/ui/static/nothing", "/ui/static/../web.go"} {
+	for _, path := range []string{"/ui/nothing", "/ui/items/9", "/ui/workspaces/" + strings.Replace(id, "1", "2", 1),
+		"/ui/static/nothing", "/ui/static/../web.go"} {
 		code, _ := get(t, &fakeReader{}, path)
 		require.Contains(t, []int{404, 307}, code, path)
 	}
@@ -313,8 +221,10 @@ func TestThePlotsOfTheLastHourAreReadWithoutSeeingThem(t *testing.T) {
 	_, text := get(t, &fakeReader{}, "/ui/")
 	require.Equal(t, 7, strings.Count(text, `<svg class="plot"`))
 	for _, want := range []string{
-		`role="img" aria-label="Waiting, over the last hour: – now, maximum about 12,000"`, "<title>12:29 UTC: about 12,000</title>", "<title>12:30 UTC: –</title>",
-		`aria-label="Starts, over the last hour: 0/s now, maximum 2.0/s"`, "<title>12:29 UTC: 10 completed, 1 failed</title>", "<td>10 completed, 1 failed</td>",
+		`role="img" aria-label="Waiting, over the last hour: – now, maximum about 12,000"`,
+		"<title>12:29 UTC: about 12,000</title>", "<title>12:30 UTC: –</title>",
+		`aria-label="Starts, over the last hour: 0/s now, maximum 2.0/s"`, "<title>12:29 UTC: 10 completed, 1 failed</title>",
+		"<td>10 completed, 1 failed</td>",
 		`<span>12:29 UTC</span><span>12:30 UTC</span>`, "<summary>Show as a table</summary>",
 	} {
 		require.Contains(t, text, want)
@@ -354,7 +264,8 @@ func TestAWorkflowHasALinkToTemporal(t *testing.T) {
 		answer := httptest.NewRecorder()
 		site := &Site{Read: &fakeReader{}, TemporalUI: "http://localhost:8233", Log: slog.New(slog.DiscardHandler)}
 		site.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost"+path, nil))
-		require.Contains(t, answer.Body.String(), `href="http://localhost:8233/namespaces/default/workflows/execution-`+id+"/%22%3E%3Cscript%3E")
+		require.Contains(t, answer.Body.String(), `href="http://localhost:8233/namespaces/default/workflows/execution-`+id+
+			"/%22%3E%3Cscript%3E")
 	}
 }
 

@@ -112,7 +112,8 @@ func orNothing(r *nethttp.Request, field, nothing string) string {
 }
 
 // changeTyped applies the change. If wrong is not nil, it shows the page again with the input and the reason.
-func (v visit) changeTyped(r *nethttp.Request, who, field string, c operate.WorkspaceChange, wrong error) (next, error) {
+func (v visit) changeTyped(r *nethttp.Request, who, field string, c operate.WorkspaceChange,
+	wrong error) (next, error) {
 	if wrong == nil {
 		return v.changeWorkspace(r, who, "workspaces set-"+field, c)
 	}
