@@ -91,9 +91,10 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 	if l.full = l.full && st.Taken == 0; !cut {
 		cut = st.Taken >= st.Granted
 	}
-	if v := l.level(e.Priority); v != nil {
-		s.left(now, v, st, cut, limited)
+	if x := l.line(e.Priority, e.Key); x != nil {
+		s.left(now, x, st, cut, limited)
 	}
+	s.limits(now, l, e.Key, st)
 	l.closed, l.paused = l.held >= l.limit && !st.Bound || st.Paused, st.Paused
 	if st.Counted > costly {
 		l.rested = now.Add(time.Duration(st.Counted) * rest)
@@ -102,6 +103,7 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 		l.heldBack = now.Add(st.RetryIn)
 	}
 	for _, v := range l.levels {
+		s.takeOut(v)
 		if st.RetryIn > 0 {
 			v.not = now.Add(st.RetryIn)
 		}
@@ -110,24 +112,26 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 	s.fill(l)
 }
 
-// left records what a claim has left at a level.
-func (s *Schedule) left(now time.Time, v *level, st Standing, cut, limited bool) {
-	if st.Next == nil {
-		s.remove(v)
+// left records what a claim has left of a line. Its lane's levels must be in no heap.
+func (s *Schedule) left(now time.Time, x *line, st Standing, cut, limited bool) {
+	v := x.level
+	if v.not = (time.Time{}); st.Next == nil {
+		s.removeLine(x)
 		return
 	}
-	v.from, v.not, v.passed, v.short, v.deep = *st.Next, time.Time{}, st.PassedOver, false, !st.Next.Due.After(now)
-	if v.items -= st.Taken; v.items < 0 {
-		v.items = 0 // more than was known
+	x.takeOut()
+	x.from, x.not, x.passed, x.short, x.deep = *st.Next, time.Time{}, st.PassedOver, false, !st.Next.Due.After(now)
+	if x.items -= st.Taken; x.items < 0 {
+		x.items = 0 // more than was known
 	}
 	switch {
 	case st.PassedOver:
-		v.not = now.Add(passedOverFor)
-		v.heldBack = v.not
-	case !cut && v.deep && limited:
-		v.short, v.not = true, now.Add(lockedFor)
-		v.heldBack = v.not
-	case !cut && v.deep: // another transaction has locked it, and the lane's lower levels wait with it
+		x.not = now.Add(passedOverFor)
+		x.heldBack = x.not
+	case !cut && x.deep && limited:
+		x.short, x.not = true, now.Add(lockedFor)
+		x.heldBack = x.not
+	case !cut && x.deep: // another transaction has locked it, and the lane's lower levels wait with it
 		for _, o := range v.lane.levels {
 			if o.priority <= v.priority {
 				o.not = latest(o.not, now.Add(lockedFor))
@@ -135,6 +139,7 @@ func (s *Schedule) left(now time.Time, v *level, st Standing, cut, limited bool)
 			}
 		}
 	}
+	x.place()
 }
 
 // level returns the level of a priority, or nil if nothing waits there.
@@ -150,7 +155,8 @@ func (l *lane) level(priority int) *level {
 // due reports whether the lane has a due item.
 func (l *lane) due(now time.Time) bool {
 	for _, v := range l.levels {
-		if !v.from.Due.After(now) {
+		if v.plain != nil && !v.plain.from.Due.After(now) || v.ripe.len() > 0 ||
+			v.unripe.len() > 0 && !v.unripe.first().due().After(now) {
 			return true
 		}
 	}
@@ -182,11 +188,16 @@ func (s *Schedule) Reopened(all bool) {
 	}
 	for _, l := range s.lanes {
 		for _, v := range l.levels {
-			if v.short || v.passed && all {
-				v.short, v.passed, v.not = false, false, time.Time{}
-				v.heldBack = s.clock
-				s.place(v)
+			s.takeOut(v)
+			for x := range v.lines() {
+				if x.short || x.passed && all {
+					x.takeOut()
+					x.short, x.passed, x.not = false, false, time.Time{}
+					x.heldBack = s.clock
+					x.place()
+				}
 			}
+			s.place(v)
 		}
 	}
 }

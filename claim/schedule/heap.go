@@ -1,74 +1,97 @@
 package schedule
 
+import "slices"
+
 // Indexes of the heaps in level.at.
 const (
 	inReady = iota
 	inOldest
 	inLater
-	heaps
+	levelHeaps
 )
 
-// heap is a priority queue of levels. It tracks each level's index, so that any level can be removed. kind says which
-// heap it is.
-type heap struct {
-	kind   int
-	levels []*level
+// Indexes of the heaps that a line may be in, in line.at.
+const (
+	inRipe = iota
+	inUnripe
+	lineHeaps
+)
+
+// element is what a heap holds. before orders it in a heap of that kind, and index is where it keeps its place there.
+type element[T any] interface {
+	comparable
+	before(other T, kind int) bool
+	index(kind int) *int32
 }
 
-func newLevel(l *lane, priority int, from Position, items int) *level {
-	return &level{lane: l, priority: priority, from: from, items: items, at: [heaps]int{-1, -1, -1}}
+// heap is a priority queue. It tracks each element's index, so that any element can be removed. kind says which heap
+// it is.
+type heap[T element[T]] struct {
+	kind int
+	all  []T
 }
 
-func (h *heap) less(a, b *level) bool {
-	switch h.kind {
+func (l *level) index(kind int) *int32 { return &l.at[kind] }
+
+func (l *level) before(o *level, kind int) bool {
+	switch kind {
 	case inReady:
-		return a.lane.compare(b.lane) < 0
+		return l.lane.compare(o.lane) < 0
 	case inOldest:
-		if a.from.Before(b.from) || b.from.Before(a.from) {
-			return a.from.Before(b.from)
+		a, b := l.ripe.first().from, o.ripe.first().from
+		if a.Before(b) || b.Before(a) {
+			return a.Before(b)
 		}
-		turns := a.lane.compare(b.lane)
-		return turns < 0 || turns == 0 && a.priority > b.priority
+		turns := l.lane.compare(o.lane)
+		return turns < 0 || turns == 0 && l.priority > o.priority
 	default:
-		return a.due().Before(b.due())
+		return l.due().Before(o.due())
 	}
 }
 
-func (h *heap) len() int      { return len(h.levels) }
-func (h *heap) first() *level { return h.levels[0] }
+func (x *line) index(kind int) *int32 { return &x.at[kind] }
 
-func (h *heap) push(l *level) {
-	h.levels = append(h.levels, l)
-	l.at[h.kind] = len(h.levels) - 1
-	h.up(len(h.levels) - 1)
+func (x *line) before(o *line, kind int) bool {
+	if kind == inUnripe {
+		return x.due().Before(o.due())
+	}
+	return x.from.Before(o.from) || !o.from.Before(x.from) && x.name < o.name
 }
 
-// remove removes a level if the heap contains it.
-func (h *heap) remove(l *level) {
-	n := l.at[h.kind]
-	if n < 0 || n >= len(h.levels) || h.levels[n] != l {
+func (h *heap[T]) len() int { return len(h.all) }
+func (h *heap[T]) first() T { return h.all[0] }
+
+func (h *heap[T]) push(x T) {
+	h.all = append(h.all, x)
+	*x.index(h.kind) = int32(len(h.all) - 1)
+	h.up(len(h.all) - 1)
+}
+
+// remove removes an element if the heap contains it.
+func (h *heap[T]) remove(x T) {
+	n := int(*x.index(h.kind))
+	if n < 0 || n >= len(h.all) || h.all[n] != x {
 		return
 	}
-	last := len(h.levels) - 1
+	last := len(h.all) - 1
 	h.swap(n, last)
-	h.levels[last] = nil
-	h.levels = h.levels[:last]
-	l.at[h.kind] = -1
+	h.all = slices.Delete(h.all, last, last+1)
+	*x.index(h.kind) = -1
 	if n < last {
 		h.down(n)
 		h.up(n)
 	}
 }
 
-func (h *heap) swap(a, b int) {
-	h.levels[a], h.levels[b] = h.levels[b], h.levels[a]
-	h.levels[a].at[h.kind], h.levels[b].at[h.kind] = a, b
+func (h *heap[T]) swap(a, b int) {
+	h.all[a], h.all[b] = h.all[b], h.all[a]
+	*h.all[a].index(h.kind), *h.all[b].index(h.kind) = int32(a), int32(b)
 }
 
-func (h *heap) up(n int) {
+func (h *heap[T]) up(n int) {
 	for n > 0 {
 		parent := (n - 1) / 2
-		if !h.less(h.levels[n], h.levels[parent]) {
+		if !h.all[n].before(h.all[parent], h.kind) {
 			return
 		}
 		h.swap(n, parent)
@@ -76,11 +99,11 @@ func (h *heap) up(n int) {
 	}
 }
 
-func (h *heap) down(n int) {
+func (h *heap[T]) down(n int) {
 	for {
 		least := n
-		for child := 2*n + 1; child <= 2*n+2 && child < len(h.levels); child++ {
-			if h.less(h.levels[child], h.levels[least]) {
+		for child := 2*n + 1; child <= 2*n+2 && child < len(h.all); child++ {
+			if h.all[child].before(h.all[least], h.kind) {
 				least = child
 			}
 		}
@@ -92,26 +115,26 @@ func (h *heap) down(n int) {
 	}
 }
 
-// walk calls visit for the levels in order until visit returns false. The heap must not change meanwhile.
-func (h *heap) walk(visit func(*level) bool) {
-	if len(h.levels) == 0 {
+// walk calls visit for the elements in order until visit returns false. The heap must not change meanwhile.
+func (h *heap[T]) walk(visit func(T) bool) {
+	if len(h.all) == 0 {
 		return
 	}
 	next := []int{0} // indexes whose parents were visited
 	for len(next) > 0 {
 		least := 0
 		for k := range next {
-			if h.less(h.levels[next[k]], h.levels[next[least]]) {
+			if h.all[next[k]].before(h.all[next[least]], h.kind) {
 				least = k
 			}
 		}
 		at := next[least]
-		if !visit(h.levels[at]) {
+		if !visit(h.all[at]) {
 			return
 		}
 		next[least] = next[len(next)-1]
 		next = next[:len(next)-1]
-		for child := 2*at + 1; child <= 2*at+2 && child < len(h.levels); child++ {
+		for child := 2*at + 1; child <= 2*at+2 && child < len(h.all); child++ {
 			next = append(next, child)
 		}
 	}

@@ -13,11 +13,15 @@ import (
 func TestAHeapGivesLevelsInOrder(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	for kind := range heaps {
-		h, in := heap{kind: kind}, []*level{}
+	for kind := range levelHeaps {
+		h, in := heap[*level]{kind: kind}, []*level{}
 		for n := range 300 {
-			v := newLevel(&lane{served: r.Int64N(50), id: Lane{byte(n), byte(n >> 8)}}, 0,
-				Position{Due: start.Add(time.Duration(r.IntN(50))), ID: int64(n)}, 0)
+			v := newLevel(&lane{served: r.Int64N(50), id: Lane{byte(n), byte(n >> 8)}}, 0)
+			x := (&Schedule{}).addLine(v, "", Position{Due: start.Add(time.Duration(r.IntN(50))), ID: int64(n)}, 0)
+			if x.place(); kind == inOldest {
+				v.unripe.remove(x)
+				v.ripe.push(x)
+			}
 			h.push(v)
 			if in = append(in, v); r.IntN(3) == 0 {
 				at := r.IntN(len(in))
@@ -38,7 +42,7 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 			case inReady:
 				return cmp.Compare(a.lane.served, b.lane.served)
 			case inOldest:
-				return a.from.Due.Compare(b.from.Due)
+				return a.ripe.first().from.Due.Compare(b.ripe.first().from.Due)
 			default:
 				return a.due().Compare(b.due())
 			}

@@ -13,19 +13,22 @@ func (s *Schedule) Learn(c Change) {
 	l := s.lanes[c.Lane]
 	if l == nil {
 		if !c.Waits {
-			return // nothing waits there, or the lane would be known
+			s.reopenKey(s.keys[c.Key]) // nothing waits in the lane, or it would be known
+			return
 		}
 		l = s.add(c.Lane)
 	}
 	s.name(l, c.Number)
 	if c.Waits {
-		s.waits(l, c.Priority, Position{Due: c.Due}, c.Items)
+		s.waits(l, c.Priority, c.Key, Position{Due: c.Due}, c.Items)
 		if c.Again {
 			l.held = max(l.held-1, 0)
+			s.freedKey(l, c.Key)
 			s.reopen(l)
 		}
 		return
 	}
+	s.freedKey(l, c.Key)
 	if l.held = max(l.held-c.Items, 0); c.Items == 0 {
 		l.limit = unknown
 	}
@@ -34,7 +37,13 @@ func (s *Schedule) Learn(c Change) {
 
 // LearnAll discards all known limits and makes every lane available again.
 func (s *Schedule) LearnAll() {
+	for _, k := range s.keys {
+		s.reopenKey(k)
+	}
 	for _, l := range s.lanes {
+		for _, k := range l.keys {
+			s.reopenKey(k)
+		}
 		l.limit = unknown
 		s.reopen(l)
 	}
@@ -56,26 +65,41 @@ func (s *Schedule) Named(number int64, c Change) bool {
 	return true
 }
 
-// waits records that items wait at a level, from a position on.
-func (s *Schedule) waits(l *lane, priority int, from Position, items int) {
+// freedKey makes a limit key available again, of which an item of the lane gave its slot back.
+func (s *Schedule) freedKey(l *lane, name string) {
+	if name != "" {
+		s.reopenKey(l.keys[name])
+		s.reopenKey(s.keys[name])
+	}
+}
+
+// waits records that items of a key wait at a level, from a position on.
+func (s *Schedule) waits(l *lane, priority int, name string, from Position, items int) {
 	n, found := slices.BinarySearchFunc(l.levels, priority, func(v *level, p int) int { return p - v.priority })
 	if !found {
-		l.levels = slices.Insert(l.levels, n, newLevel(l, priority, from, items))
+		l.levels = slices.Insert(l.levels, n, newLevel(l, priority))
+	}
+	v := l.levels[n]
+	s.takeOut(v)
+	x := v.line(name)
+	if x == nil {
+		x = s.addLine(v, name, from, items)
 	} else {
-		v := l.levels[n]
-		if from.Before(v.from) {
-			v.from = from
+		x.takeOut()
+		if from.Before(x.from) {
+			x.from = from
 		}
-		if v.items > 0 && items > 0 {
-			v.items += items
+		if x.items > 0 && items > 0 {
+			x.items += items
 		} else {
-			v.items = 0
+			x.items = 0
 		}
-		if v.passed || v.short { // the new items may use other namespaces
-			v.passed, v.short, v.not = false, false, time.Time{}
+		if x.passed || x.short { // the new items may use other namespaces
+			x.passed, x.short, x.not = false, false, time.Time{}
 		}
 	}
-	s.place(l.levels[n])
+	x.place()
+	s.place(v)
 	s.fill(l)
 }
 
@@ -84,6 +108,7 @@ func (s *Schedule) reopen(l *lane) {
 	s.freed(l)
 	l.closed = false
 	for _, v := range l.levels {
+		s.takeOut(v)
 		v.not = l.rested
 		s.place(v)
 	}

@@ -1,19 +1,23 @@
 package schedule
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
 
-// Waiting is a level of a lane with waiting items, as read from Postgres.
+// Waiting is the waiting items of a limit key, or those without one, at a level of a lane, as read from Postgres.
 type Waiting struct {
 	Lane     Lane
 	Number   int64
 	Priority int
+	Key      string
 	From     Position
 	// Held is how many items of the lane hold a slot. Limit is how many may; it is zero if the lane is paused, too.
 	Held, Limit int
 	Paused      bool
+	// KeyFull means that the items' key is at its limit, in the lane or over all lanes.
+	KeyFull bool
 }
 
 // Reset forgets everything except Aging and the count of turns.
@@ -36,11 +40,14 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 		}
 		waits[l] = true
 		s.name(l, w.Number)
-		v := l.level(w.Priority)
-		due := !w.From.Due.After(now) && w.Held < w.Limit && !s.paused && !l.waits(now)
-		if due && (v == nil || w.From.Due.Before(v.from.Due) || l.closed) && !missing[l] && !changed[w.Lane] {
+		x := l.line(w.Priority, w.Key)
+		due := !w.From.Due.After(now) && w.Held < w.Limit && !w.KeyFull && !s.paused && !l.waits(now)
+		if due && (x == nil || w.From.Due.Before(x.from.Due) || l.closed || x.blocked()) && !missing[l] && !changed[w.Lane] {
 			missing[l] = true
 			missed++
+		}
+		if !w.KeyFull && x != nil && x.blocked() {
+			s.freedKey(l, w.Key)
 		}
 		if w.Held < w.Limit {
 			s.freed(l)
@@ -52,9 +59,11 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 			}
 		}
 		l.held, l.limit = w.Held, w.Limit
-		s.waits(l, w.Priority, w.From, 0)
+		s.waits(l, w.Priority, w.Key, w.From, 0)
 	}
+	maps.DeleteFunc(s.keys, func(_ string, k *key) bool { return k.forgettable(now) })
 	for id, l := range s.lanes {
+		maps.DeleteFunc(l.keys, func(_ string, k *key) bool { return k.forgettable(now) })
 		if !waits[l] && len(l.levels) == 0 {
 			delete(s.lanes, id)
 			if len(s.numbers) > mostNumbers {
@@ -67,5 +76,15 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 
 // waits reports whether the lane is skipped for a while, because of its rate limit, its namespaces, or locked rows.
 func (l *lane) waits(now time.Time) bool {
-	return slices.ContainsFunc(l.levels, func(v *level) bool { return v.not.After(now) })
+	return slices.ContainsFunc(l.levels, func(v *level) bool {
+		return v.not.After(now) || v.plain != nil && v.plain.not.After(now)
+	})
+}
+
+// line returns the line of a key at a priority, or nil if nothing waits there.
+func (l *lane) line(priority int, name string) *line {
+	if v := l.level(priority); v != nil {
+		return v.line(name)
+	}
+	return nil
 }

@@ -24,7 +24,7 @@ type naive struct {
 func (n *naive) next() (next item, found bool) {
 	var due []item
 	for _, i := range n.items {
-		if w := n.workspaces[i.lane]; !i.due.After(n.now) && !w.paused && w.held < w.limit {
+		if w := n.workspaces[i.lane]; !i.due.After(n.now) && !w.paused && w.held < w.limit && n.room(i.lane, i.key) > 0 {
 			due = append(due, i)
 		}
 	}
@@ -73,6 +73,14 @@ func newBeside(t *testing.T, next func(n int) int) *beside {
 	t.Helper()
 	b := &beside{desk: &desk{t: t, truth: newTruth(), s: Schedule{Aging: 10 * time.Second}}, byte: next}
 	b.naive = naive{truth: b.truth, aging: 10 * time.Second, served: map[Lane]int{}}
+	for n, key := range []string{"k", "l", "k", "l"} {
+		if limit := next(5); limit > 0 {
+			b.limits[scope{key: key}] = limit
+		}
+		if limit := next(5); limit > 0 {
+			b.limits[scope{laneOf(string(rune('a' + n))), key}] = limit
+		}
+	}
 	for n := range 1 + next(5) {
 		b.lane(string(rune('a'+n)), 1+next(4))
 	}
@@ -85,11 +93,11 @@ func (b *beside) name() string { return string(rune('a' + b.byte(len(b.workspace
 func (b *beside) happens() {
 	name := b.name()
 	w := b.workspaces[laneOf(name)]
-	switch b.byte(12) {
+	switch b.byte(13) {
 	case 0, 1, 2, 3:
 		for range 1 + b.byte(4) {
 			due := b.now.Add(time.Duration(b.byte(40)-30)*time.Second + time.Duration(b.nextID)*time.Microsecond)
-			b.s.Learn(b.add(name, b.byte(3)*50-100, due))
+			b.s.Learn(b.addKeyed(name, []string{"", "", "k", "l"}[b.byte(4)], b.byte(3)*50-100, due))
 		}
 	case 4, 5, 6, 7:
 		if w.held > 0 {
@@ -105,6 +113,18 @@ func (b *beside) happens() {
 		b.s.Learn(Change{Lane: laneOf(name)})
 	case 10:
 		b.now = b.now.Add(time.Duration(1+b.byte(20)) * time.Second)
+	case 11:
+		if b.exact {
+			return
+		}
+		s := scope{key: []string{"k", "l"}[b.byte(2)]}
+		if b.byte(2) == 0 {
+			s.lane = laneOf(name)
+		}
+		if delete(b.limits, s); b.byte(4) > 0 {
+			b.limits[s] = 1 + b.byte(3)
+		}
+		b.s.LearnAll()
 	default:
 		all := b.levels()
 		missed := b.s.Load(b.now, all, nil)

@@ -32,7 +32,7 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 		p.Unanswered = want.Free
 	}
 	d := draft{schedule: s, proposal: &p, now: now, free: want.Free, limited: want.Limited, careful: want.Careful,
-		levels: map[*level]int{}, lanes: map[*lane]int{}, open: map[*lane]bool{}}
+		lines: map[*line]int{}, keys: map[*key]int{}, lanes: map[*lane]int{}, open: map[*lane]bool{}}
 	d.aged(now)
 	d.turns()
 	// Some of these items may not exist. Ask for as many behind them; only as many are taken as workers are free.
@@ -59,17 +59,38 @@ type draft struct {
 	behind   bool           // now asking for items behind the unsure ones
 	limited  bool           // requested items may not be granted
 	careful  bool           // ask only for the highest level of a lane
-	levels   map[*level]int // a level's index in the proposal's entries, plus one
+	lines    map[*line]int  // a line's index in the proposal's entries, plus one
+	keys     map[*key]int   // how many items are requested per limit key
+	last     int            // the index of the entry that was asked for last
 	lanes    map[*lane]int  // how many items are requested per lane
 	open     map[*lane]bool // lanes from which more is requested than may exist
 	shut     bool           // what follows may belong to an open lane: ask for no lower priority
 }
 
-// ask requests up to items items of a level, limited by what is believed to wait there and by its lane's room. It
-// returns how many it requested.
-func (d *draft) ask(l *level, items int) int {
-	items = min(items, d.free, l.lane.room()-d.lanes[l.lane])
-	place := d.levels[l]
+// ask requests up to items items of a level. If items of several keys wait there, their shares are the same, and those
+// that have been due longest come first. It returns how many items it requested, and whether more are known to wait.
+func (d *draft) ask(v *level, items int) (asked int, more bool) {
+	if v.ripe.len() == 1 {
+		x := v.ripe.first()
+		asked = d.askLine(x, items)
+		return asked, asked > 0 && x.items > 0
+	}
+	share := (items + v.ripe.len() - 1) / v.ripe.len()
+	visits := items + len(d.lines) // lines that give nothing must not cost more
+	v.ripe.walk(func(x *line) bool {
+		n := d.askLine(x, min(share, items-asked))
+		asked, more = asked+n, more || n > 0 && x.items > 0
+		visits--
+		return asked < items && visits > 0
+	})
+	return asked, more
+}
+
+// askLine requests up to items items of a line, limited by what is believed to wait there and by the room of its lane
+// and its key. It returns how many it requested.
+func (d *draft) askLine(x *line, items int) int {
+	l := x.level.lane
+	place := d.lines[x]
 	asked := 0
 	if place > 0 {
 		asked = d.proposal.Entries[place-1].Items
@@ -77,27 +98,36 @@ func (d *draft) ask(l *level, items int) int {
 	if d.behind && asked >= turn {
 		return 0
 	}
-	if l.items > 0 {
-		items = min(items, l.items-asked)
+	items = min(items, d.free, l.room()-d.lanes[l])
+	if x.items > 0 {
+		items = min(items, x.items-asked)
 	}
 	if items <= 0 {
-		d.shut = d.shut || asked == 0 && d.open[l.lane] // the lane may have room for this level after all
+		d.shut = d.shut || asked == 0 && d.open[l] // the lane may have room for this line after all
 		return 0
 	}
-	d.open[l.lane] = d.open[l.lane] || l.items == 0 && (asked+items > 1 || !l.deep)
+	if items = min(items, x.room()-max(d.keys[x.own], d.keys[x.all])); items <= 0 {
+		return 0
+	}
+	d.open[l] = d.open[l] || x.items == 0 && (asked+items > 1 || !x.deep)
 	if place == 0 {
-		e := Entry{Lane: l.lane.id, Priority: l.priority, From: l.from, Receipt: l.lane.receipt,
-			Startable: d.schedule.startableFrom(l, d.now)}
+		e := Entry{Lane: l.id, Priority: x.level.priority, Key: x.name, From: x.from, Receipt: l.receipt,
+			Startable: d.schedule.startableFrom(x, d.now)}
 		d.proposal.Entries = append(d.proposal.Entries, e)
 		place = len(d.proposal.Entries)
-		d.levels[l] = place
+		d.lines[x] = place
 	}
-	if l.items == 0 && !l.deep || d.limited {
+	if x.items == 0 && !x.deep || d.limited {
 		d.unsure += items
 	}
-	d.proposal.Entries[place-1].Items += items
-	d.lanes[l.lane] += items
-	if d.behind && l.items == 0 && !l.deep {
+	d.last = place - 1
+	d.proposal.Entries[d.last].Items += items
+	d.lanes[l] += items
+	if x.own != nil {
+		d.keys[x.own] += items
+		d.keys[x.all] += items
+	}
+	if d.behind && x.items == 0 && !x.deep {
 		d.free-- // only its first item is known to exist
 	} else {
 		d.free -= items
@@ -118,10 +148,11 @@ func (d *draft) aged(now time.Time) {
 	share := min(s.owed/agedShare, d.free)
 	var late []*level
 	s.oldest.walk(func(l *level) bool {
-		if l.from.Due.Before(overdue) {
+		due := l.ripe.first().from.Due
+		if due.Before(overdue) {
 			late = append(late, l)
 		}
-		return len(late) < max(share, 1) && l.from.Due.Before(overdue)
+		return len(late) < max(share, 1) && due.Before(overdue)
 	})
 	if len(late) == 0 {
 		s.owed = 0 // a share that nobody needs is forfeited
@@ -129,9 +160,12 @@ func (d *draft) aged(now time.Time) {
 	for asked := true; asked && share > 0; {
 		asked = false
 		for _, l := range late {
-			if share > 0 && d.ask(l, 1) == 1 {
+			if share == 0 {
+				break
+			}
+			if n, _ := d.ask(l, 1); n == 1 {
 				asked, share = true, share-1
-				d.proposal.Entries[d.levels[l]-1].aged++
+				d.proposal.Entries[d.last].aged++
 			}
 		}
 	}
@@ -150,7 +184,10 @@ func (d *draft) turns() {
 		for again := true; again && d.free > 0; {
 			again = false
 			h.walk(func(l *level) bool {
-				again = !d.hidden(l) && d.ask(l, share) > 0 && l.items > 0 || again
+				if !d.hidden(l) {
+					_, more := d.ask(l, share)
+					again = again || more
+				}
 				return d.free > 0
 			})
 		}

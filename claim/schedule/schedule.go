@@ -53,13 +53,14 @@ type Schedule struct {
 	Aging time.Duration
 
 	lanes     map[Lane]*lane
-	numbers   map[int64]Lane             // by number in notifications; includes lanes without waiting items
-	ready     [highest - lowest + 1]heap // by turn, one per priority
-	oldest    heap                       // the same levels by age
-	later     heap                       // levels that must not be asked for yet
-	served    int64                      // the last turn given
-	owed      int                        // starts since age last decided
-	full      []*lane                    // lanes to report
+	keys      map[string]*key              // limit keys of waiting items, over all workspaces
+	numbers   map[int64]Lane               // by number in notifications; includes lanes without waiting items
+	ready     [highest - lowest + 1]levels // by turn, one per priority
+	oldest    levels                       // the same levels by age
+	later     levels                       // levels with something that must not be asked for yet
+	served    int64                        // the last turn given
+	owed      int                          // starts since age last decided
+	full      []*lane                      // lanes to report
 	leased    Receipt
 	countedAt time.Time // when all leases were last counted
 	epoch     Epoch
@@ -87,7 +88,8 @@ type lane struct {
 	full    bool      // full with more waiting: reported or about to be reported
 	rested  time.Time // not asked for until then, because counting its holders is expensive
 	receipt Receipt
-	levels  []*level // highest priority first
+	levels  []*level        // highest priority first
+	keys    map[string]*key // limit keys of its waiting items
 	// heldBack is the last time at which its limits held it back.
 	heldBack time.Time
 }
@@ -96,19 +98,27 @@ type lane struct {
 type level struct {
 	lane     *lane
 	priority int
-	from     Position
-	items    int       // at most how many wait; zero if unknown
-	not      time.Time // not asked for until then
-	passed   bool      // skipped because of its namespaces
-	short    bool      // got less than asked for because of its namespaces
-	deep     bool      // the last claim left due items
-	heldBack time.Time // the last time at which its namespaces or a locked row held it back
-	at       [heaps]int
+	plain    *line            // items without a key; nil if there are none
+	keyed    map[string]*line // by limit key
+	ripe     heap[*line]      // lines that may be asked for, by their first items
+	unripe   heap[*line]      // lines that must not be asked for yet
+	not      time.Time        // not asked for until then
+	heldBack time.Time        // the last time at which a locked row held it back
+	at       [levelHeaps]int32
 }
 
-// due returns when the level may be asked for.
+type levels = heap[*level]
+
+func newLevel(l *lane, priority int) *level {
+	return &level{lane: l, priority: priority, unripe: heap[*line]{kind: inUnripe}, at: [levelHeaps]int32{-1, -1, -1}}
+}
+
+// due returns when to look at the level's heaps: when it may be asked for, or when another of its lines may be.
 func (l *level) due() time.Time {
-	return latest(l.not, l.from.Due)
+	if l.ripe.len() > 0 && l.at[inReady] < 0 {
+		return l.not
+	}
+	return latest(l.not, l.unripe.first().due())
 }
 
 func latest(a, b time.Time) time.Time {
@@ -170,18 +180,28 @@ func (s *Schedule) Paused() bool { return s.paused }
 // place queues a level in later, from which ripen takes it. A level of a closed lane is in no heap.
 func (s *Schedule) place(v *level) {
 	s.takeOut(v)
-	if !v.lane.closed {
+	if !v.lane.closed && v.ripe.len()+v.unripe.len() > 0 {
 		s.later.push(v)
 	}
 }
 
-// ripen moves the levels that may be asked for now to the ready heaps.
+// ripen moves what may be asked for now to the ready heaps.
 func (s *Schedule) ripen(now time.Time) {
 	for s.later.len() > 0 && !s.later.first().due().After(now) {
 		v := s.later.first()
-		s.later.remove(v)
-		s.ready[v.priority-lowest].push(v)
-		s.oldest.push(v)
+		s.takeOut(v)
+		for v.unripe.len() > 0 && !v.unripe.first().due().After(now) {
+			x := v.unripe.first()
+			v.unripe.remove(x)
+			v.ripe.push(x)
+		}
+		if v.ripe.len() > 0 {
+			s.ready[v.priority-lowest].push(v)
+			s.oldest.push(v)
+		}
+		if v.unripe.len() > 0 {
+			s.later.push(v)
+		}
 	}
 }
 

@@ -108,7 +108,8 @@ func (m *simulation) enqueue() {
 	lane, priority := Lane{byte(m.r.IntN(len(m.limits)))}, m.r.IntN(3)
 	for range 1 + m.r.IntN(3) {
 		id := int64(len(m.rows))
-		row := &simRow{item: item{lane, priority, m.now.Add(time.Duration(m.r.IntN(8000)-6000) * time.Millisecond), id},
+		row := &simRow{item: item{lane: lane, priority: priority, id: id,
+			due: m.now.Add(time.Duration(m.r.IntN(8000)-6000) * time.Millisecond)},
 			xid: tx.xid, status: rowEnded}
 		m.rows = append(m.rows, row) // not there before its commit
 		m.change(tx, row).status = rowWaits

@@ -27,6 +27,7 @@ type item struct {
 	priority int
 	due      time.Time
 	id       int64
+	key      string
 }
 
 func (i item) String() string { return fmt.Sprintf("%s%d", i.lane.name(), i.id) }
@@ -43,12 +44,20 @@ type workspace struct {
 	closed      bool          // they are of a namespace that takes none
 }
 
+// scope is a limit key in a lane or, without a lane, over all lanes.
+type scope struct {
+	lane Lane
+	key  string
+}
+
 // truth is Postgres in a few lines: lists that are scanned. It answers proposals truthfully.
 type truth struct {
 	now        time.Time
 	items      []item
+	running    []item // those with a limit key
 	workspaces map[Lane]*workspace
-	w          int // room under W
+	limits     map[scope]int // of limit keys
+	w          int           // room under W
 	paused     bool
 	epoch      Epoch
 	last       int64
@@ -56,7 +65,7 @@ type truth struct {
 }
 
 func newTruth() *truth {
-	return &truth{now: start, workspaces: map[Lane]*workspace{}, w: 1000, epoch: Epoch{1}}
+	return &truth{now: start, workspaces: map[Lane]*workspace{}, limits: map[scope]int{}, w: 1000, epoch: Epoch{1}}
 }
 
 // lane gives a lane a limit.
@@ -68,10 +77,37 @@ func (p *truth) lane(name string, limit int) *workspace {
 
 // add inserts an item and returns the change that a check reports.
 func (p *truth) add(name string, priority int, due time.Time) Change {
+	return p.addKeyed(name, "", priority, due)
+}
+
+func (p *truth) addKeyed(name, key string, priority int, due time.Time) Change {
 	p.nextID++
-	i := item{laneOf(name), priority, due, p.nextID}
+	i := item{laneOf(name), priority, due, p.nextID, key}
 	p.items = append(p.items, i)
-	return Change{Lane: i.lane, Number: p.workspaces[i.lane].number, Waits: true, Priority: priority, Due: due, Items: 1}
+	return Change{Lane: i.lane, Number: p.workspaces[i.lane].number, Key: key, Waits: true, Priority: priority, Due: due,
+		Items: 1}
+}
+
+// keyRoom is how many more items of a limit key may run, in a lane or over all lanes.
+func (p *truth) keyRoom(lane Lane, key string) int {
+	limit, limited := p.limits[scope{lane, key}]
+	if !limited {
+		return NoLimit
+	}
+	for _, i := range p.running {
+		if i.key == key && (i.lane == lane || lane == Lane{}) {
+			limit--
+		}
+	}
+	return limit
+}
+
+// room is how many more items of an entry's key may run.
+func (p *truth) room(lane Lane, key string) int {
+	if key == "" {
+		return NoLimit
+	}
+	return min(p.keyRoom(lane, key), p.keyRoom(Lane{}, key))
 }
 
 // answer takes what the limits allow of a proposal, in its order.
@@ -80,12 +116,18 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	if p.paused {
 		a.Room = 0
 	}
-	used, most := map[Lane]int{}, min(proposal.AtMost, a.Room)
+	used, keyed, most := map[Lane]int{}, map[scope]int{}, min(proposal.AtMost, a.Room)
 	for n, e := range proposal.Entries {
 		w, st := p.workspaces[e.Lane], &a.Lanes[n]
 		*st = Standing{Limit: w.limit, Paused: w.paused, RetryIn: w.retryIn, Number: w.number, Counted: w.held}
 		if st.Granted = max(min(e.Items, w.limit-w.held-used[e.Lane]), 0); w.paused || w.retryIn > 0 {
 			st.Granted = 0
+		}
+		if e.Key != "" {
+			own, all := scope{e.Lane, e.Key}, scope{key: e.Key}
+			st.Granted = max(min(st.Granted, p.keyRoom(e.Lane, e.Key)-keyed[own], p.keyRoom(Lane{}, e.Key)-keyed[all]), 0)
+			keyed[own] += st.Granted
+			keyed[all] += st.Granted
 		}
 		used[e.Lane] += st.Granted
 		if w.paused {
@@ -103,7 +145,9 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 		a.Limited = a.Limited || w.closed
 	}
 	for _, i := range taken {
-		p.workspaces[i.lane].held++
+		if p.workspaces[i.lane].held++; i.key != "" {
+			p.running = append(p.running, i)
+		}
 		p.items = slices.DeleteFunc(p.items, func(o item) bool { return o == i })
 	}
 	p.last += int64(len(taken))
@@ -111,6 +155,7 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	for n, e := range proposal.Entries {
 		w, st := p.workspaces[e.Lane], &a.Lanes[n]
 		st.Held = w.held
+		st.Own.Room, st.All.Room = p.keyRoom(e.Lane, e.Key), p.keyRoom(Lane{}, e.Key)
 		st.PassedOver = w.closed && st.Granted > 0 && len(taken) < most && st.Next != nil && !st.Next.Due.After(p.now)
 	}
 	return a, taken
@@ -119,7 +164,7 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 // level is what waits at an entry's level from its place on, in order.
 func (p *truth) level(e Entry) (found []item) {
 	for _, i := range p.items {
-		if i.lane == e.Lane && i.priority == e.Priority && !i.position().Before(e.From) {
+		if i.lane == e.Lane && i.priority == e.Priority && i.key == e.Key && !i.position().Before(e.From) {
 			found = append(found, i)
 		}
 	}
@@ -129,9 +174,14 @@ func (p *truth) level(e Entry) (found []item) {
 
 // levels returns the rows of a load.
 func (p *truth) levels() (all []Waiting) {
-	first := map[level]int{}
+	type group struct {
+		lane     Lane
+		priority int
+		key      string
+	}
+	first := map[group]int{}
 	for _, i := range p.items {
-		key := level{lane: nil, priority: i.priority, from: Position{ID: int64(p.workspaces[i.lane].number)}}
+		key := group{i.lane, i.priority, i.key}
 		n, found := first[key]
 		if !found {
 			w := p.workspaces[i.lane]
@@ -141,7 +191,8 @@ func (p *truth) levels() (all []Waiting) {
 				limit = 0
 			}
 			all = append(all,
-				Waiting{Lane: i.lane, Number: w.number, Priority: i.priority, From: i.position(), Held: w.held, Limit: limit})
+				Waiting{Lane: i.lane, Number: w.number, Priority: i.priority, Key: i.key, From: i.position(), Held: w.held,
+					Limit: limit, KeyFull: p.room(i.lane, i.key) <= 0})
 		} else if i.position().Before(all[n].From) {
 			all[n].From = i.position()
 		}
@@ -208,11 +259,19 @@ func (d *desk) claims(n int) string {
 	return strings.Join(said, " ")
 }
 
-// ends frees slots of a lane, and the schedule is told by a mark.
+// ends frees slots of a lane, those with a limit key first, and the schedule is told by marks.
 func (d *desk) ends(name string, items int) {
 	d.workspaces[laneOf(name)].held -= items
 	d.w += items
-	d.s.Learn(Change{Lane: laneOf(name), Items: items})
+	for ; items > 0; items-- {
+		n := slices.IndexFunc(d.running, func(i item) bool { return i.lane == laneOf(name) })
+		if n < 0 {
+			d.s.Learn(Change{Lane: laneOf(name), Items: items})
+			return
+		}
+		d.s.Learn(Change{Lane: laneOf(name), Key: d.running[n].key, Items: 1})
+		d.running = slices.Delete(d.running, n, n+1)
+	}
 }
 
 // requireWhole checks that the heaps are in order and complete.
@@ -227,46 +286,68 @@ func (s *Schedule) broken() string {
 		if at := s.ready[n].broken(); at != "" {
 			return fmt.Sprintf("ready at %d: %s", n+lowest, at)
 		}
-		for _, v := range s.ready[n].levels {
+		for _, v := range s.ready[n].all {
 			if v.priority != n+lowest {
 				return fmt.Sprintf("a level of priority %d is among those of %d", v.priority, n+lowest)
 			}
 		}
 	}
-	for _, h := range []*heap{&s.oldest, &s.later} {
+	for _, h := range []*levels{&s.oldest, &s.later} {
 		if at := h.broken(); at != "" {
 			return fmt.Sprintf("heap %d: %s", h.kind, at)
 		}
 	}
-	in := 0
 	for _, l := range s.lanes {
 		for n, v := range l.levels {
 			ready, oldest, later := v.at[inReady] >= 0, v.at[inOldest] >= 0, v.at[inLater] >= 0
-			if ready != oldest || ready && later || l.closed == (ready || later) {
+			if at := v.broken(); at != "" {
+				return fmt.Sprintf("lane %s at %d: %s", l.id.name(), v.priority, at)
+			}
+			waits := v.ripe.len()+v.unripe.len() > 0
+			if ready != oldest || ready && later != (v.unripe.len() > 0) || (ready || later) != (waits && !l.closed) {
 				return fmt.Sprintf("lane %s at %d: closed %t, ready %t, oldest %t, later %t", l.id.name(), v.priority, l.closed,
 					ready, oldest, later)
 			}
 			if n > 0 && l.levels[n-1].priority <= v.priority {
 				return "levels are out of order"
 			}
-			if !l.closed {
-				in++
-			}
 		}
-	}
-	if in != s.oldest.len()+s.later.len() {
-		return fmt.Sprintf("%d levels are open, %d are asked for and %d wait", in, s.oldest.len(), s.later.len())
 	}
 	return ""
 }
 
-func (h *heap) broken() string {
-	for n, v := range h.levels {
-		if v.at[h.kind] != n {
-			return fmt.Sprintf("the level at %d believes to be at %d", n, v.at[h.kind])
+// broken describes what is wrong with the lines of a level, or returns "".
+func (l *level) broken() string {
+	if at := l.ripe.broken() + l.unripe.broken(); at != "" {
+		return at
+	}
+	n, open := 0, 0
+	for x := range l.lines() {
+		n++
+		ripe, unripe := x.at[inRipe] >= 0, x.at[inUnripe] >= 0
+		if ripe && unripe || (ripe || unripe) == x.blocked() {
+			return fmt.Sprintf("key %q: ripe %t, unripe %t, blocked %t", x.name, ripe, unripe, x.blocked())
 		}
-		if n > 0 && h.less(v, h.levels[(n-1)/2]) {
-			return fmt.Sprintf("the level at %d comes before its parent", n)
+		if !x.blocked() {
+			open++
+		}
+		if x.name != "" && (!x.own.lines[x] || !x.all.lines[x]) {
+			return fmt.Sprintf("key %q does not know its line", x.name)
+		}
+	}
+	if n == 0 || open != l.ripe.len()+l.unripe.len() {
+		return fmt.Sprintf("%d of %d lines are open, %d are ripe and %d are not", open, n, l.ripe.len(), l.unripe.len())
+	}
+	return ""
+}
+
+func (h *heap[T]) broken() string {
+	for n, v := range h.all {
+		if at := int(*v.index(h.kind)); at != n {
+			return fmt.Sprintf("the element at %d believes to be at %d", n, at)
+		}
+		if n > 0 && v.before(h.all[(n-1)/2], h.kind) {
+			return fmt.Sprintf("the element at %d comes before its parent", n)
 		}
 	}
 	return ""

@@ -28,10 +28,11 @@ type Receipt struct {
 	To    int64
 }
 
-// Entry asks for items of one level of a lane.
+// Entry asks for items of one level of a lane that have the same limit key, or none.
 type Entry struct {
 	Lane     Lane
 	Priority int
+	Key      string
 	Items    int
 	// From is the first position at which an item may wait, as far as known.
 	From    Position
@@ -91,7 +92,20 @@ type Standing struct {
 	PassedOver bool
 	// Number is the lane's number in notifications.
 	Number int64
+	// Own and All are the state of the entry's limit key in the lane and over all lanes. They mean nothing without a key.
+	Own, All KeyStanding
 }
+
+// KeyStanding is the state of a limit key after a claim.
+type KeyStanding struct {
+	// Room is how many more items of the key may hold a slot. A key without a limit has room for NoLimit.
+	Room int
+	// RetryIn is the time until the key's rates allow another item. Zero means that they allow one now.
+	RetryIn time.Duration
+}
+
+// NoLimit is the room of a limit key that has no limit.
+const NoLimit = unknown
 
 // Answer is what a claim took, and the state of the lanes.
 type Answer struct {
@@ -122,6 +136,8 @@ type Full struct {
 type Change struct {
 	Lane   Lane
 	Number int64 // zero if unknown
+	// Key is the limit key of the items; empty means that they have none.
+	Key string
 	// Waits means that items wait at Priority from Due on, and Items is how many came, or zero if unknown. Otherwise at
 	// most Items items gave their slots back; zero means that a limit changed.
 	Waits    bool

@@ -1,0 +1,119 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func (d *desk) waitsKeyed(name, key string, priority, items int) {
+	for range items {
+		d.s.Learn(d.addKeyed(name, key, priority, d.now.Add(-time.Second+time.Duration(d.nextID)*time.Microsecond)))
+	}
+}
+
+func TestAFullKeyDelaysNoOtherItemOfItsWorkspace(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 10)
+	d.limits[scope{laneOf("a"), "k"}] = 1
+	d.waitsKeyed("a", "k", 0, 3)
+	d.waitsKeyed("a", "", -5, 1)
+	d.waitsKeyed("a", "l", -9, 1)
+	require.Equal(t, "a1 a4 a5", d.claims(3))
+	require.Empty(t, d.propose(5), "the key is full")
+	d.ends("a", 1)
+	require.Equal(t, "a@0*2", d.propose(5), "as many as are known; a claim knows how many it may take")
+	require.Equal(t, "a2", d.claim(5))
+}
+
+func TestAKeyIsFullOverAllWorkspaces(t *testing.T) {
+	d := newDesk(t)
+	for _, name := range []string{"a", "b", "c"} {
+		d.lane(name, 10)
+	}
+	d.limits[scope{key: "k"}] = 2
+	d.waitsKeyed("a", "k", 0, 2)
+	d.waitsKeyed("b", "k", 0, 2)
+	d.waitsKeyed("c", "", -1, 1)
+	require.Equal(t, "a1 b3", d.claims(2), "workspaces take turns")
+	require.Equal(t, "c5", d.claim(5))
+	require.Empty(t, d.propose(5))
+	d.ends("b", 1)
+	require.Equal(t, "a2", d.claim(5), "an item of b ended, and a was served less recently")
+}
+
+func TestItemsOfSeveralKeysStartInTheirOrder(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 10)
+	for _, key := range []string{"k", "l", "", "k", "m"} {
+		d.waitsKeyed("a", key, 0, 1)
+	}
+	require.Equal(t, "a1 a2 a3 a4 a5", d.claims(5))
+}
+
+func TestAKeyWhoseRateIsUsedUpWaitsForIt(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 10)
+	d.waitsKeyed("a", "k", 0, 2)
+	d.waitsKeyed("a", "", 0, 1)
+	p := d.s.Propose(d.now, Want{Free: 1})
+	a, _ := d.answer(p)
+	a.Lanes[0].All.RetryIn = time.Minute
+	d.s.Apply(d.now, p, a)
+	require.Equal(t, "a3", d.claim(5))
+	require.Empty(t, d.propose(5))
+	require.Equal(t, d.now.Add(time.Minute), d.s.Next(d.now))
+	d.now = d.now.Add(time.Minute)
+	require.Equal(t, "a2", d.claim(5))
+}
+
+func TestAChangeOfLimitsReopensEveryKey(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 10)
+	d.limits[scope{key: "k"}] = 0
+	d.waitsKeyed("a", "k", 0, 1)
+	require.Empty(t, d.claim(5))
+	require.Empty(t, d.propose(5))
+	delete(d.limits, scope{key: "k"})
+	d.s.LearnAll()
+	require.Equal(t, "a1", d.claim(5))
+}
+
+func TestALoadReopensAKeyThatIsNotFull(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 10)
+	d.limits[scope{key: "k"}] = 0
+	d.waitsKeyed("a", "k", 0, 1)
+	require.Empty(t, d.claim(5))
+	require.Zero(t, d.s.Load(d.now, d.levels(), nil), "it is full")
+	delete(d.limits, scope{key: "k"}) // unannounced
+	require.Equal(t, 1, d.s.Load(d.now, d.levels(), nil))
+	require.Equal(t, "a1", d.claim(5))
+}
+
+func TestOneOfAHundredThousandFullKeysIsAskedForAtOnce(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 200_000)
+	const keys = 100_000
+	for n := range keys {
+		d.s.Learn(Change{Lane: laneOf("a"), Key: fmt.Sprint(n), Waits: true, Due: d.now, Items: 2})
+	}
+	for range keys / 1000 {
+		p := d.s.Propose(d.now, Want{Free: 1000})
+		a := Answer{Room: 1000, Lanes: make([]Standing, len(p.Entries))}
+		for n, e := range p.Entries {
+			next := Position{Due: d.now}
+			a.Lanes[n] = Standing{Granted: 1, Taken: 1, Held: 1, Limit: 200_000, Next: &next,
+				Own: KeyStanding{Room: 0}, All: KeyStanding{Room: NoLimit}}
+			require.LessOrEqual(t, e.Items, 2)
+		}
+		d.s.Apply(d.now, p, a)
+	}
+	require.Empty(t, d.propose(5), "all are full")
+	d.s.Learn(Change{Lane: laneOf("a"), Key: "4711", Items: 1})
+	p := d.s.Propose(d.now, Want{Free: 5})
+	require.Len(t, p.Entries, 1)
+	require.Equal(t, "4711", p.Entries[0].Key)
+}

@@ -1,0 +1,182 @@
+package schedule
+
+import (
+	"iter"
+	"time"
+)
+
+// line is the items of one limit key that wait at a level. Items without a key are a line of their own.
+type line struct {
+	level    *level
+	name     string // of the key; empty without one
+	own, all *key   // the key within the workspace and over all workspaces; nil without a key
+	from     Position
+	items    int       // at most how many wait; zero if unknown
+	not      time.Time // not asked for until then
+	passed   bool      // skipped because of its namespaces
+	short    bool      // got less than asked for because of its namespaces
+	deep     bool      // the last claim left due items
+	heldBack time.Time // the last time at which its key, its namespaces or a locked row held it back
+	at       [lineHeaps]int32
+}
+
+// key is what is known of a limit key, in one workspace or over all workspaces.
+type key struct {
+	lines  map[*line]bool
+	room   int       // how many more of its items may hold a slot; unknown before a claim has reported it
+	not    time.Time // not asked for until then, because of its rates
+	closed bool      // full: not asked for until a change is reported
+}
+
+// keyOf returns the key with that name, which it adds if needed.
+func keyOf(keys *map[string]*key, name string) *key {
+	if *keys == nil {
+		*keys = map[string]*key{}
+	}
+	k := (*keys)[name]
+	if k == nil {
+		k = &key{lines: map[*line]bool{}, room: unknown}
+		(*keys)[name] = k
+	}
+	return k
+}
+
+// due returns when the line may be asked for.
+func (x *line) due() time.Time {
+	due := latest(x.not, x.from.Due)
+	if x.own == nil {
+		return due
+	}
+	return latest(due, latest(x.own.not, x.all.not))
+}
+
+// blocked reports whether the line's key is full.
+func (x *line) blocked() bool { return x.own != nil && (x.own.closed || x.all.closed) }
+
+// room returns how many more items of the line's key may hold a slot, as far as known, but at least one, because only a
+// claim knows.
+func (x *line) room() int {
+	if x.own == nil {
+		return unknown
+	}
+	return max(min(x.own.room, x.all.room), 1)
+}
+
+// line returns the line of a key, or nil if no item of it waits at the level.
+func (v *level) line(name string) *line {
+	if name == "" {
+		return v.plain
+	}
+	return v.keyed[name]
+}
+
+// lines yields the lines of the level.
+func (v *level) lines() iter.Seq[*line] {
+	return func(yield func(*line) bool) {
+		if v.plain != nil && !yield(v.plain) {
+			return
+		}
+		for _, x := range v.keyed {
+			if !yield(x) {
+				return
+			}
+		}
+	}
+}
+
+// addLine adds a line to a level.
+func (s *Schedule) addLine(v *level, name string, from Position, items int) *line {
+	x := &line{level: v, name: name, from: from, items: items, at: [lineHeaps]int32{-1, -1}}
+	if name == "" {
+		v.plain = x
+		return x
+	}
+	if v.keyed == nil {
+		v.keyed = map[string]*line{}
+	}
+	v.keyed[name] = x
+	x.own, x.all = keyOf(&v.lane.keys, name), keyOf(&s.keys, name)
+	x.own.lines[x], x.all.lines[x] = true, true
+	return x
+}
+
+// place puts a line into the heap where it belongs. A line whose key is full is in none. Its level must be in no heap.
+func (x *line) place() {
+	x.takeOut()
+	if !x.blocked() {
+		x.level.unripe.push(x)
+	}
+}
+
+func (x *line) takeOut() {
+	x.level.ripe.remove(x)
+	x.level.unripe.remove(x)
+}
+
+// removeLine forgets a line at which nothing waits, and its level with the last one. The level must be in no heap.
+func (s *Schedule) removeLine(x *line) {
+	x.takeOut()
+	if x.own == nil {
+		x.level.plain = nil
+	} else {
+		delete(x.level.keyed, x.name)
+		delete(x.own.lines, x)
+		delete(x.all.lines, x)
+	}
+	if x.level.plain == nil && len(x.level.keyed) == 0 {
+		s.remove(x.level)
+	}
+}
+
+// forgettable reports whether no item of the key waits and nothing keeps the next one from being asked for. Keys of the
+// others are kept, so that a new item is not asked for in vain.
+func (k *key) forgettable(now time.Time) bool {
+	return len(k.lines) == 0 && !k.closed && !k.not.After(now)
+}
+
+// limits records what a claim has found of a limit key in a lane and over all lanes.
+func (s *Schedule) limits(now time.Time, l *lane, name string, st Standing) {
+	if name == "" {
+		return
+	}
+	for k, found := range map[*key]KeyStanding{l.keys[name]: st.Own, s.keys[name]: st.All} {
+		if k == nil {
+			continue
+		}
+		not := time.Time{}
+		if found.RetryIn > 0 {
+			not = now.Add(found.RetryIn)
+		}
+		k.room = found.Room
+		s.turn(k, found.Room <= 0, not)
+	}
+}
+
+// reopenKey makes a key available again. k may be nil.
+func (s *Schedule) reopenKey(k *key) {
+	if k != nil {
+		k.room = unknown
+		s.turn(k, false, time.Time{})
+	}
+}
+
+// turn sets whether a key is full and until when its rates keep it, and places its lines anew if that has changed.
+func (s *Schedule) turn(k *key, closed bool, not time.Time) {
+	if k.closed == closed && k.not.Equal(not) {
+		return
+	}
+	opens := k.closed && !closed
+	k.closed = closed
+	for x := range k.lines {
+		s.takeOut(x.level)
+		x.takeOut()
+	}
+	k.not = not
+	for x := range k.lines {
+		if x.heldBack = latest(x.heldBack, not); opens {
+			x.heldBack = latest(x.heldBack, s.clock)
+		}
+		x.place()
+		s.place(x.level)
+	}
+}
