@@ -32,7 +32,7 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 		p.Unanswered = want.Free
 	}
 	d := draft{schedule: s, proposal: &p, now: now, free: want.Free, limited: want.Limited, careful: want.Careful,
-		lines: map[*line]int{}, keys: map[*key]int{}, lanes: map[*lane]int{}, open: map[*lane]bool{}}
+		lines: map[*line]int{}, keys: map[*key]int{}, vague: map[*key]bool{}, lanes: map[*lane]int{}, open: map[*lane]bool{}}
 	d.aged(now)
 	d.turns()
 	// Some of these items may not exist. Ask for as many behind them; only as many are taken as workers are free.
@@ -61,6 +61,7 @@ type draft struct {
 	careful  bool           // ask only for the highest level of a lane
 	lines    map[*line]int  // a line's index in the proposal's entries, plus one
 	keys     map[*key]int   // how many items are requested per limit key
+	vague    map[*key]bool  // keys of which more is requested than may exist
 	last     int            // the index of the entry that was asked for last
 	lanes    map[*lane]int  // how many items are requested per lane
 	open     map[*lane]bool // lanes from which more is requested than may exist
@@ -107,6 +108,9 @@ func (d *draft) askLine(x *line, items int) int {
 		return 0
 	}
 	if items = min(items, x.room()-max(d.keys[x.own], d.keys[x.all])); items <= 0 {
+		if d.behind && (d.vague[x.own] || d.vague[x.all]) {
+			d.free = 0 // the key may have room for this line after all, and nothing may overtake it
+		}
 		return 0
 	}
 	d.open[l] = d.open[l] || x.items == 0 && (asked+items > 1 || !x.deep)
@@ -119,6 +123,9 @@ func (d *draft) askLine(x *line, items int) int {
 	}
 	if x.items == 0 && !x.deep || d.limited {
 		d.unsure += items
+		if x.own != nil {
+			d.vague[x.own], d.vague[x.all] = true, true
+		}
 	}
 	d.last = place - 1
 	d.proposal.Entries[d.last].Items += items
