@@ -47,6 +47,13 @@ type standing struct {
 	NextPlace []int       `json:"next_place"`
 	NextDue   []time.Time `json:"next_due"`
 	NextID    []int64     `json:"next_id"`
+	// Of limit keys, in the workspace and over all; all nil if no entry has one.
+	OwnRoom    []*int     `json:"own_room"`
+	OwnStarts  []*int     `json:"own_starts"`
+	OwnAgain   []*float64 `json:"own_again"`
+	OverRoom   []*int     `json:"over_room"`
+	OverStarts []*int     `json:"over_starts"`
+	OverAgain  []*float64 `json:"over_again"`
 }
 
 func (a *claimAnswer) read(rows pgx.Rows) error {
@@ -64,33 +71,56 @@ func (a *claimAnswer) read(rows pgx.Rows) error {
 	return err
 }
 
-// laneAndPriority is a priority level of a workspace.
-type laneAndPriority struct {
-	lane     schedule.Lane
-	priority int
+// taken counts the items of a claim.
+type taken struct {
+	ofEntry  map[entry]int
+	ofLane   map[schedule.Lane]int
+	ofOwn    map[ownKey]int // by limit key within the workspace
+	ofKey    map[string]int // by limit key over all workspaces
+	repeated int            // those whose start is repeated; they are counted nowhere else
 }
 
-// taken counts the items by level and by workspace, and those whose start is repeated.
-func (a *claimAnswer) taken() (ofLevel map[laneAndPriority]int, ofLane map[schedule.Lane]int, repeated int) {
-	ofLevel, ofLane = map[laneAndPriority]int{}, map[schedule.Lane]int{}
+// entry identifies an entry of a proposal.
+type entry struct {
+	lane     schedule.Lane
+	priority int
+	key      string
+}
+
+type ownKey struct {
+	lane schedule.Lane
+	key  string
+}
+
+func (a *claimAnswer) taken() taken {
+	t := taken{ofEntry: map[entry]int{}, ofLane: map[schedule.Lane]int{}}
 	for n, item := range a.items {
 		if item.OutcomeUnknown {
-			repeated++
+			t.repeated++
 			continue
 		}
-		ofLevel[laneAndPriority{a.lanes[n], item.Priority}]++
-		ofLane[a.lanes[n]]++
+		lane := a.lanes[n]
+		t.ofEntry[entry{lane, item.Priority, item.LimitKey}]++
+		t.ofLane[lane]++
+		if item.LimitKey == "" {
+			continue
+		}
+		if t.ofKey == nil {
+			t.ofOwn, t.ofKey = map[ownKey]int{}, map[string]int{}
+		}
+		t.ofOwn[ownKey{lane, item.LimitKey}]++
+		t.ofKey[item.LimitKey]++
 	}
-	return ofLevel, ofLane, repeated
+	return t
 }
 
 // schedule converts the answer to a schedule.Answer.
 func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) schedule.Answer {
 	st := a.standing
-	ofLevel, ofLane, repeated := a.taken()
+	t := a.taken()
 	answer := schedule.Answer{
 		Paused: st.Paused, Limited: len(namespaces) > 0, Room: st.Room, Leased: st.Tokens, Last: st.LastToken,
-		Repeated: repeated,
+		Repeated: t.repeated,
 		Lanes:    make([]schedule.Standing, len(p.Entries)),
 	}
 	if st.Epoch != nil {
@@ -98,7 +128,7 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 	}
 	last := -1 // the last entry that yielded an item
 	for n, e := range p.Entries {
-		answer.Lanes[n] = st.of(n, e, ofLevel[laneAndPriority{e.Lane, e.Priority}], ofLane[e.Lane])
+		answer.Lanes[n] = st.of(n, e, t)
 		if answer.Lanes[n].Taken > 0 {
 			last = n
 		}
@@ -107,7 +137,7 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 	for _, allowed := range namespaces {
 		closed = closed && allowed == 0
 	}
-	cut := len(a.items) >= min(p.AtMost, st.Room) || repeated > 0
+	cut := len(a.items) >= min(p.AtMost, st.Room) || t.repeated > 0
 	for n, place := range st.NextPlace {
 		l := &answer.Lanes[place-1]
 		next := schedule.Position{Due: st.NextDue[n], ID: st.NextID[n]}
@@ -119,11 +149,11 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 	return answer
 }
 
-// of returns how the nth entry's workspace stands, after taken of its items at this level and ofLane of all were
-// claimed.
-func (st *standing) of(n int, e schedule.Entry, taken, ofLane int) schedule.Standing {
+// of returns how the nth entry's workspace and limit key stand after the claim.
+func (st *standing) of(n int, e schedule.Entry, t taken) schedule.Standing {
+	ofLane := t.ofLane[e.Lane]
 	l := schedule.Standing{
-		Granted: st.Grants[n], Taken: taken, Held: st.Holders[n] + ofLane, Limit: st.Limits[n], Paused: st.Pauses[n],
+		Granted: st.Grants[n], Taken: t.ofEntry[entry{e.Lane, e.Priority, e.Key}], Held: st.Holders[n] + ofLane, Limit: st.Limits[n], Paused: st.Pauses[n],
 		Number: postgres.OrZero(st.Numbers[n]), Receipt: e.Receipt, Bound: true,
 	}
 	if l.Paused {
@@ -141,5 +171,22 @@ func (st *standing) of(n int, e schedule.Entry, taken, ofLane int) schedule.Stan
 			l.RetryIn = time.Duration((1-left) / *rate * float64(time.Second)) + time.Microsecond
 		}
 	}
+	if e.Key != "" {
+		l.Own = ofKey(st.OwnRoom[n], st.OwnStarts[n], st.OwnAgain[n], t.ofOwn[ownKey{e.Lane, e.Key}])
+		l.All = ofKey(st.OverRoom[n], st.OverStarts[n], st.OverAgain[n], t.ofKey[e.Key])
+	}
 	return l
+}
+
+// ofKey returns how a limit key stands after a claim of so many of its items. Nil means no limit. See
+// sql/functions/claim_keys.sql.
+func ofKey(room, starts *int, again *float64, taken int) schedule.KeyStanding {
+	k := schedule.KeyStanding{Room: schedule.NoLimit}
+	if room != nil {
+		k.Room = max(*room-taken, 0)
+	}
+	if starts != nil && *starts <= taken {
+		k.RetryIn = time.Duration(postgres.OrZero(again)*float64(time.Second)) + time.Microsecond
+	}
+	return k
 }

@@ -48,6 +48,7 @@ type Item struct {
 	Params           []byte        // a JSON object, as stored; never decoded
 	Traceparent      string        // empty if there is none
 	StartOptions     []byte        // a JSON object: the definition's, with the item's own fields; nil if there are none
+	LimitKey         string        // empty if there is none
 
 	AttemptCount int // including this claim
 	FailureCount int // earlier failures counted against the item

@@ -165,10 +165,17 @@ func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {
 	lanes, priorities, items := make([]string, n), make([]int, n), make([]int, n)
 	due, ids := make([]time.Time, n), make([]int64, n)
 	floors, held, heldTo := make([]int64, n), make([]int, n), make([]int64, n)
+	var keys []*string // nil without any, which is cheaper
 	for k, e := range p.Entries {
 		lanes[k], priorities[k], items[k] = uuid.UUID(e.Lane).String(), e.Priority, e.Items
 		due[k], ids[k] = e.From.Due, e.From.ID
 		floors[k], held[k], heldTo[k] = e.Receipt.Floor, e.Receipt.Held, e.Receipt.To
+		if e.Key != "" {
+			if keys == nil {
+				keys = make([]*string, n)
+			}
+			keys[k] = &e.Key
+		}
 	}
 	var epoch *string
 	if p.Epoch != (schedule.Epoch{}) {
@@ -177,7 +184,7 @@ func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {
 	}
 	return []any{s.Owner, s.Lease, s.watcher(p.AtMost), epoch, p.AtMost, p.Unanswered, p.Alone, p.Leased.Held, p.Leased.To,
 		lanes, priorities, items, due, ids, floors, held, heldTo, s.memory.careful(), postgres.OrNull(s.Namespace),
-		namespaces, allowed}
+		namespaces, allowed, keys}
 }
 
 // apply stores the answer to a proposal in the memory and in the batch.

@@ -66,6 +66,8 @@ type news struct {
 	Changed    bool
 	Lane       *schedule.Lane `db:"workspace_id"`
 	Priority   *int
+	LimitKey   string
+	LimitKeys  []string
 	Due        *time.Time
 	Items      *int
 	WakeNumber *int64
@@ -85,8 +87,9 @@ func (m *memory) learn(rows []news, asked time.Time) (whole bool, changed map[sc
 			m.schedule.LearnAll()
 		default:
 			changed[*r.Lane] = true
-			c := schedule.Change{Lane: *r.Lane, Number: postgres.OrZero(r.WakeNumber)}
+			c := schedule.Change{Lane: *r.Lane, Number: postgres.OrZero(r.WakeNumber), Keys: r.LimitKeys}
 			if c.Items = postgres.OrZero(r.Items); r.Priority != nil && r.Due != nil {
+				c.Key = r.LimitKey
 				c.Waits, c.Priority, c.Due, c.Again = true, *r.Priority, *r.Due, c.Items == 0
 				m.arrived += c.Items
 			}
@@ -178,6 +181,7 @@ type waiting struct {
 	head
 	Lane       *schedule.Lane `db:"workspace_id"`
 	Priority   *int
+	LimitKey   string
 	Due        *time.Time `db:"run_at"`
 	ID         *int64
 	WakeNumber int64
@@ -185,6 +189,7 @@ type waiting struct {
 	Limit      *int `db:"slots"`
 	LanePaused *bool
 	Parked     bool
+	KeyFull    bool
 }
 
 // readWaiting reads everything that waits.
@@ -201,7 +206,8 @@ func (s *Store) readWaiting(ctx context.Context) (found []waiting, all []schedul
 	for _, r := range found {
 		if r.Lane != nil {
 			all = append(all, schedule.Waiting{Lane: *r.Lane, Number: r.WakeNumber, Priority: *r.Priority,
-				From: schedule.Position{Due: *r.Due, ID: *r.ID}, Held: *r.Held, Limit: *r.Limit, Paused: *r.LanePaused})
+				Key: r.LimitKey, From: schedule.Position{Due: *r.Due, ID: *r.ID}, Held: *r.Held, Limit: *r.Limit,
+				Paused: *r.LanePaused, KeyFull: r.KeyFull})
 		}
 	}
 	return found, all, nil

@@ -178,9 +178,9 @@ func claimArguments(verb, workspace string) [][]any {
 	since, none := []time.Time{time.Unix(0, 0)}, []int64{0}
 	calls := [][]any{
 		{"replica-2", lease, "replica-1", nil, 10, 0, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none,
-			none, none, false, "default", []string{}, []int{}},
+			none, none, false, "default", []string{}, []int{}, nil},
 		{"replica-2", lease, nil, nil, 10, 1, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none, none,
-			none, true, "default", []string{"other"}, []int{1}},
+			none, true, "default", []string{"other"}, []int{1}, []string{"key"}},
 	}
 	if verb == "claim_head" {
 		for n, args := range calls {

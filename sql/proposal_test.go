@@ -3,6 +3,7 @@ package sql_test
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ type proposal struct {
 
 type entry struct {
 	workspace       string
+	key             string
 	priority, items int
 	floor           int64
 	held            int
@@ -48,6 +50,9 @@ type standing struct {
 	Counted   []*int   `json:"counted"`
 	Lowest    []*int64 `json:"lowest"`
 	NextPlace []int    `json:"next_place"`
+	OwnRoom   []*int   `json:"own_room"`
+	OwnStarts []*int   `json:"own_starts"`
+	OverRoom  []*int   `json:"over_room"`
 }
 
 // ask claims without a memory.
@@ -67,14 +72,24 @@ func (f fixture) askBy(p proposal, statement string) (s standing) {
 		workspaces[k], priorities[k], items[k], floors[k], held[k], heldTo[k] = e.workspace, e.priority, e.items, e.floor,
 			e.held, e.heldTo
 	}
+	var keys []*string
+	for k, e := range p.entries {
+		if e.key != "" {
+			keys = append(keys, slices.Repeat([]*string{nil}, n-len(keys))...)
+			keys[k] = &e.key
+		}
+	}
 	namespaces, allowed := []string{}, []int{}
 	for name, items := range p.namespaces {
 		namespaces, allowed = append(namespaces, name), append(allowed, items)
 	}
-	rows, err := f.db.Query(f.t.Context(), "select nullif(c.id, 0), c.standing from ("+statement+") c",
-		cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
+	args := []any{cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
 		p.doubts, p.alone, p.leased, p.leasedTo, workspaces, priorities, items, due, ids, floors, held, heldTo, p.careful,
-		"default", namespaces, allowed)
+		"default", namespaces, allowed, keys}
+	if !strings.Contains(statement, "$22") {
+		args = args[:21]
+	}
+	rows, err := f.db.Query(f.t.Context(), "select nullif(c.id, 0), c.standing from ("+statement+") c", args...)
 	require.NoError(f.t, err)
 	var id *int64
 	var said []byte
@@ -97,7 +112,7 @@ func TestTheClaimOfTheVersionBeforeClaims(t *testing.T) {
 	w := f.tenant("PRO")
 	id := f.item(w)
 	before := strings.NewReplacer("pgdispatch.claim_items(", "pgdispatch.claim(", "c.start_options, ",
-		"").Replace(sql.Text("claim"))
+		"", "coalesce(c.limit_key, '') as limit_key, ", "", ", $22)", ")").Replace(sql.Text("claim"))
 	require.NotContains(t, before, "start_options")
 	got := f.askBy(proposal{entries: []entry{{workspace: w.workspace, items: 5}}}, before)
 	require.Equal(t, []int64{id}, got.ids)

@@ -112,7 +112,7 @@ func TestOneOfAHundredThousandFullKeysIsAskedForAtOnce(t *testing.T) {
 		d.s.Apply(d.now, p, a)
 	}
 	require.Empty(t, d.propose(5), "all are full")
-	d.s.Learn(Change{Lane: laneOf("a"), Key: "4711", Items: 1})
+	d.s.Learn(Change{Lane: laneOf("a"), Keys: []string{"4711"}, Items: 1})
 	p := d.s.Propose(d.now, Want{Free: 5})
 	require.Len(t, p.Entries, 1)
 	require.Equal(t, "4711", p.Entries[0].Key)

@@ -13,22 +13,21 @@ func (s *Schedule) Learn(c Change) {
 	l := s.lanes[c.Lane]
 	if l == nil {
 		if !c.Waits {
-			s.reopenKey(s.keys[c.Key]) // nothing waits in the lane, or it would be known
+			s.freed(nil, c.Keys) // nothing waits in the lane, or it would be known
 			return
 		}
 		l = s.add(c.Lane)
 	}
 	s.name(l, c.Number)
+	s.freed(l, c.Keys)
 	if c.Waits {
 		s.waits(l, c.Priority, c.Key, Position{Due: c.Due}, c.Items)
 		if c.Again {
 			l.held = max(l.held-1, 0)
-			s.freedKey(l, c.Key)
 			s.reopen(l)
 		}
 		return
 	}
-	s.freedKey(l, c.Key)
 	if l.held = max(l.held-c.Items, 0); c.Items == 0 {
 		l.limit = unknown
 	}
@@ -37,15 +36,19 @@ func (s *Schedule) Learn(c Change) {
 
 // LearnAll discards all known limits and makes every lane available again.
 func (s *Schedule) LearnAll() {
-	for _, k := range s.keys {
-		s.reopenKey(k)
-	}
+	s.forgetKeys(s.keys)
 	for _, l := range s.lanes {
-		for _, k := range l.keys {
-			s.reopenKey(k)
-		}
+		s.forgetKeys(l.keys)
 		l.limit = unknown
 		s.reopen(l)
+	}
+}
+
+// forgetKeys discards all known limits of keys.
+func (s *Schedule) forgetKeys(keys map[string]*key) {
+	for _, k := range keys {
+		k.room = unknown
+		s.turn(k, false, time.Time{})
 	}
 }
 
@@ -65,11 +68,12 @@ func (s *Schedule) Named(number int64, c Change) bool {
 	return true
 }
 
-// freedKey makes a limit key available again, of which an item of the lane gave its slot back.
-func (s *Schedule) freedKey(l *lane, name string) {
-	if name != "" {
-		s.reopenKey(l.keys[name])
-		s.reopenKey(s.keys[name])
+// freed makes limit keys available again, of which items gave their slots back. The lane is nil if it is not known.
+func (s *Schedule) freed(l *lane, keys []string) {
+	for _, name := range keys {
+		if s.reopenKey(s.keys[name]); l != nil {
+			s.reopenKey(l.keys[name])
+		}
 	}
 }
 
@@ -105,7 +109,7 @@ func (s *Schedule) waits(l *lane, priority int, name string, from Position, item
 
 // reopen makes a lane available again.
 func (s *Schedule) reopen(l *lane) {
-	s.freed(l)
+	s.opens(l)
 	l.closed = false
 	for _, v := range l.levels {
 		s.takeOut(v)

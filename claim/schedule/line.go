@@ -152,11 +152,11 @@ func (s *Schedule) limits(now time.Time, l *lane, name string, st Standing) {
 	}
 }
 
-// reopenKey makes a key available again. k may be nil.
+// reopenKey makes a key available again as far as its rates allow. k may be nil.
 func (s *Schedule) reopenKey(k *key) {
 	if k != nil {
 		k.room = unknown
-		s.turn(k, false, time.Time{})
+		s.turn(k, false, k.not)
 	}
 }
 

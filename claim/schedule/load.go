@@ -47,10 +47,10 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 			missed++
 		}
 		if !w.KeyFull && x != nil && x.blocked() {
-			s.freedKey(l, w.Key)
+			s.freed(l, []string{w.Key})
 		}
 		if w.Held < w.Limit {
-			s.freed(l)
+			s.opens(l)
 			l.closed = false
 		} else if !changed[w.Lane] {
 			l.closed, l.paused = true, w.Paused

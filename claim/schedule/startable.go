@@ -16,8 +16,8 @@ func (s *Schedule) startableFrom(x *line, now time.Time) time.Time {
 	return from
 }
 
-// freed notes that a lane which was full or paused is so no longer.
-func (s *Schedule) freed(l *lane) {
+// opens notes that a lane which was full or paused is so no longer.
+func (s *Schedule) opens(l *lane) {
 	if l.closed {
 		l.heldBack = latest(l.heldBack, s.clock)
 	}

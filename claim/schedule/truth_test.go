@@ -269,7 +269,7 @@ func (d *desk) ends(name string, items int) {
 			d.s.Learn(Change{Lane: laneOf(name), Items: items})
 			return
 		}
-		d.s.Learn(Change{Lane: laneOf(name), Key: d.running[n].key, Items: 1})
+		d.s.Learn(Change{Lane: laneOf(name), Keys: []string{d.running[n].key}, Items: 1})
 		d.running = slices.Delete(d.running, n, n+1)
 	}
 }

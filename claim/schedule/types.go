@@ -136,14 +136,16 @@ type Full struct {
 type Change struct {
 	Lane   Lane
 	Number int64 // zero if unknown
-	// Key is the limit key of the items; empty means that they have none.
-	Key string
 	// Waits means that items wait at Priority from Due on, and Items is how many came, or zero if unknown. Otherwise at
 	// most Items items gave their slots back; zero means that a limit changed.
 	Waits    bool
 	Priority int
 	Due      time.Time
 	Items    int
+	// Key is the limit key of the items that wait; empty means that they have none.
+	Key string
 	// Again means that an item waits again or at another position, and may have given its slot back.
 	Again bool
+	// Keys are the limit keys of the items that gave their slots back.
+	Keys []string
 }

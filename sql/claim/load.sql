@@ -1,13 +1,24 @@
 -- reads
--- Everything that waits: each priority level of a workspace, its first item, whether that is parked, and how many of
--- how many slots of the workspace are held. Every row also has the snapshot, the time and the unanswered starts, as in
+-- Everything that waits: each priority level of a workspace and limit key there, its first item, whether that is parked,
+-- how many of how many slots of the workspace are held, and whether the key is at its limit. Every row also has the snapshot, the time and the unanswered starts, as in
 -- look. If nothing waits, there is one row with only these.
 with level as materialized (
-    select l.workspace_id, l.priority, l.run_at, l.id from pgdispatch.waiting_levels() l
+    select l.workspace_id, l.priority, l.limit_key, l.run_at, l.id from pgdispatch.waiting_lines() l
 )
 select pg_current_snapshot()::text as seen, clock_timestamp() as now, d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
-       l.workspace_id, l.priority, l.run_at, l.id, coalesce(n.wake_number, 0) as wake_number, n.held, n.slots, n.paused as lane_paused,
-       exists (select from pgdispatch.parked_items p where p.item_id = l.id) as parked
+       l.workspace_id, l.priority, coalesce(l.limit_key, '') as limit_key, l.run_at, l.id, coalesce(n.wake_number, 0) as wake_number, n.held, n.slots, n.paused as lane_paused,
+       exists (select from pgdispatch.parked_items p where p.item_id = l.id) as parked,
+       coalesce(case when l.limit_key is not null then (
+           select bool_or(h.held >= k.max_concurrent)
+           from pgdispatch.limits k
+           cross join lateral (
+               select count(*) as held
+               from (select from pgdispatch.workflow_execution_queue q
+                     where q.limit_key = l.limit_key and (k.workspace_id is null or q.workspace_id = k.workspace_id)
+                       and q.stage in ('HOLDS', 'DOUBT') limit k.max_concurrent) h
+           ) h
+           where k.key = l.limit_key and (k.workspace_id is null or k.workspace_id = l.workspace_id)
+       ) end, false) as key_full
 from (select s.priority_aging, s.paused from pgdispatch.settings s limit 1) s
 left join lateral (
     select q.run_at, q.lost_lease_count >= 2 as suspect

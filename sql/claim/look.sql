@@ -1,6 +1,7 @@
 -- reads
--- $1 the snapshot of the last look. Returns what changed since: a row per priority level of a workspace at which items
--- arrived or wait again; without a priority, a workspace where so many items ended or, without items, a limit changed;
+-- $1 the snapshot of the last look. Returns what changed since: a row per priority level of a workspace and limit key at which
+-- items arrived or wait again; without a priority, a workspace where so many items, of these limit keys, ended or, without items, a
+-- limit changed;
 -- without a workspace, all limits. Every row has the new snapshot, the time, when the first unanswered start is to be
 -- repeated, and whether it lost two holders. A mark may be read twice but is never missed: if marks that the old
 -- snapshot does not see were trimmed, or it is from another cluster, gap is true and everything that waits must be
@@ -10,15 +11,15 @@ with given as (select $1::text::pg_snapshot as seen), span as materialized (
     union all
     select x.xid, x.xid from given g, pg_snapshot_xip(g.seen) as x (xid)
 ), change as (
-    select q.workspace_id, q.priority, min(q.run_at) as due, count(*)::integer as items
+    select q.workspace_id, q.priority, q.limit_key, null::text[] as limit_keys, min(q.run_at) as due, count(*)::integer as items
     from span s
     cross join lateral (
-        select q.workspace_id, q.priority, q.run_at from pgdispatch.workflow_execution_queue q
+        select q.workspace_id, q.priority, q.limit_key, q.run_at from pgdispatch.workflow_execution_queue q
         where q.stage = 'WAITS' and q.enqueue_xid between s.first_xid and s.last_xid offset 0
     ) q
-    group by q.workspace_id, q.priority
+    group by q.workspace_id, q.priority, q.limit_key
     union all
-    select w.id, m.priority, m.due, m.completed + m.failed + m.cancelled
+    select w.id, m.priority, m.limit_keys[1], m.limit_keys, m.due, m.completed + m.failed + m.cancelled
     from span s
     cross join lateral (select m.* from pgdispatch.marks m where m.xid between s.first_xid and s.last_xid offset 0) m
     left join lateral unnest(m.workspaces) as w (id) on true
@@ -26,7 +27,7 @@ with given as (select $1::text::pg_snapshot as seen), span as materialized (
 select pg_current_snapshot()::text as seen, clock_timestamp() as now,
        d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
        pg_snapshot_xmin(g.seen) < t.trimmed_to or pg_snapshot_xmax(g.seen) > pg_snapshot_xmax(pg_current_snapshot()) as gap,
-       c.items is not null as changed, c.workspace_id, c.priority, c.due, c.items, w.wake_number
+       c.items is not null as changed, c.workspace_id, c.priority, coalesce(c.limit_key, '') as limit_key, c.limit_keys, c.due, c.items, w.wake_number
 from given g
 cross join (select t.trimmed_to from pgdispatch.mark_trim t limit 1) t
 cross join (select s.priority_aging, s.paused from pgdispatch.settings s limit 1) s

@@ -1,12 +1,17 @@
 -- For claim: takes claim_lock, so that claims run one at a time. Returns which rows to claim and how the proposal's
 -- entries stand.
+drop function if exists pgdispatch.claim_choose(text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[],
+    integer[], timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[]);
 create or replace function pgdispatch.claim_choose(owner text, own_epoch uuid, at_most integer, doubts integer, alone boolean,
     leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
     floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[],
+    keys text[] default null, -- of the entries; null without any
     out at_time timestamptz, out heads tid[], out next_place integer[], out next_due timestamptz[], out next_id bigint[],
     out epoch uuid, out paused boolean, out room integer, out last_token bigint, out tokens bigint[], out grants integer[],
     out limits integer[], out holders integer[], out counted integer[], out lowest bigint[], out pauses boolean[],
-    out rates double precision[], out allows double precision[], out numbers bigint[], out took bigint)
+    out rates double precision[], out allows double precision[], out numbers bigint[], out took bigint,
+    out own_room integer[], out own_starts integer[], out own_again double precision[],
+    out over_room integer[], out over_starts integer[], out over_again double precision[])
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -14,6 +19,7 @@ declare
     was text;
     g record;
     h record;
+    k record;
     most integer; -- over all entries
     repeated tid[];
 begin
@@ -34,6 +40,11 @@ begin
     lock table pgdispatch.claim_lock in share row exclusive mode;
     was := set_config('lock_timeout', '50ms', true);
     at_time := clock_timestamp();
+    if keys is not null then
+        k := pgdispatch.claim_keys(workspaces, keys, at_time, items);
+        items := k.items; own_room := k.own_room; own_starts := k.own_starts; own_again := k.own_again;
+        over_room := k.over_room; over_starts := k.over_starts; over_again := k.over_again;
+    end if;
     -- Assignments, because a SELECT would cost more than all of them.
     g := pgdispatch.claim_grants(owner, alone, own_epoch, leased, leased_to, workspaces, items, floors, held, held_to, at_time);
     epoch := g.epoch; paused := g.paused; room := g.room; last_token := g.last_token; tokens := g.tokens; grants := g.grants;
@@ -48,7 +59,7 @@ begin
         -- While namespaces are limited, nothing is claimed besides repeated starts.
         most := case when cardinality(repeated) > 0 and cardinality(namespaces) > 0 then 0 else most - cardinality(repeated) end;
     end if;
-    h := pgdispatch.claim_heads(workspaces, priorities, grants, due, ids, most, at_time, careful, own_namespace, namespaces, allowed);
+    h := pgdispatch.claim_heads(workspaces, priorities, grants, due, ids, most, at_time, careful, own_namespace, namespaces, allowed, keys);
     heads := repeated || h.heads; next_place := h.next_place; next_due := h.next_due; next_id := h.next_id;
 end;
 $$;

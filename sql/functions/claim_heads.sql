@@ -2,28 +2,33 @@
 -- entries. Also returns the first remaining item of each entry, due or not. If careful, or if namespaces are limited,
 -- it may skip rows, and looks at up to 100 beyond the grant but no further: the cost of a claim must not grow with a
 -- namespace's backlog.
+drop function if exists pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text,
+    text[], integer[]);
 create or replace function pgdispatch.claim_heads(workspaces uuid[], priorities integer[], grants integer[], due timestamptz[], ids bigint[],
     most integer, at_time timestamptz, careful boolean, own_namespace text, namespaces text[], allowed integer[],
-    out heads tid[], out next_place integer[], out next_due timestamptz[], out next_id bigint[])
+    keys text[] default null, out heads tid[], out next_place integer[], out next_due timestamptz[], out next_id bigint[])
 language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
     parked bigint[] := {{ template "parts/parked.sql" }};
 begin
-    if not careful and cardinality(namespaces) = 0 then
+    if not careful and cardinality(namespaces) = 0 and keys is null then
         select array_agg(h.at) filter (where h.gets), array_agg(h.place) filter (where not h.gets),
                array_agg(h.run_at) filter (where not h.gets), array_agg(h.id) filter (where not h.gets)
         into heads, next_place, next_due, next_id
-        from unnest(workspaces, priorities, grants, due, ids) with ordinality as p (workspace_id, priority, grants, due, id, place)
-        cross join lateral (
-            select q.ctid as at, p.place::integer as place, q.run_at, q.id,
-                   row_number() over (order by q.run_at, q.id) <= p.grants and q.run_at <= at_time as gets
-            from pgdispatch.workflow_execution_queue q
-            where q.workspace_id = p.workspace_id and q.priority = p.priority and q.stage = 'WAITS'
-              and q.run_at >= p.due and (q.run_at, q.id) >= (p.due, p.id) and q.id <> all (parked)
-            order by q.run_at, q.id limit p.grants + 1
+        from {{ template "parts/heads.sql" "q.limit_key is null" }};
+    elsif not careful and cardinality(namespaces) = 0 then
+        select array_agg(h.at order by h.place, h.run_at, h.id) filter (where h.gets), array_agg(h.place) filter (where not h.gets),
+               array_agg(h.run_at) filter (where not h.gets), array_agg(h.id) filter (where not h.gets)
+        into heads, next_place, next_due, next_id
+        from (
+            select h.* from {{ template "parts/heads.sql" "p.key is null and q.limit_key is null" }}
+            union all
+            select h.* from {{ template "parts/heads.sql" "q.limit_key = p.key" }}
         ) h;
+    end if;
+    if not careful and cardinality(namespaces) = 0 then
         if coalesce(cardinality(heads), 0) <= most then
             return;
         end if;
@@ -31,15 +36,13 @@ begin
         select array_agg(h.at order by h.place, h.run_at, h.id) into heads
         from (
             select h.at, p.place, h.run_at, h.id, h.namespace, row_number() over (partition by h.namespace order by p.place, h.run_at, h.id) as nth
-            from unnest(workspaces, priorities, grants, due, ids) with ordinality as p (workspace_id, priority, grants, due, id, place)
+            from unnest(workspaces, priorities, grants, due, ids, keys) with ordinality as p (workspace_id, priority, grants, due, id, key, place)
             cross join lateral (
                 select q.ctid as at, near.run_at, near.id, coalesce(d.namespace, own_namespace) as namespace
                 from (
-                    select q.id, q.run_at, q.workflow_definition_id
-                    from pgdispatch.workflow_execution_queue q
-                    where q.workspace_id = p.workspace_id and q.priority = p.priority and q.stage = 'WAITS'
-                      and q.run_at >= p.due and (q.run_at, q.id) >= (p.due, p.id) and q.run_at <= at_time and q.id <> all (parked)
-                    order by q.run_at, q.id limit p.grants + 100
+                    ({{ template "parts/near.sql" "p.key is null and q.limit_key is null" }})
+                    union all
+                    ({{ template "parts/near.sql" "q.limit_key = p.key" }})
                 ) near
                 left join pgdispatch.workflow_definitions d on d.id = near.workflow_definition_id
                 join pgdispatch.workflow_execution_queue q on q.id = near.id
@@ -51,13 +54,11 @@ begin
     end if;
     heads := heads[1:most];
     select array_agg(h.place), array_agg(h.run_at), array_agg(h.id) into next_place, next_due, next_id
-    from unnest(workspaces, priorities, due, ids) with ordinality as p (workspace_id, priority, due, id, place)
+    from unnest(workspaces, priorities, due, ids, keys) with ordinality as p (workspace_id, priority, due, id, key, place)
     cross join lateral (
-        select p.place::integer as place, q.run_at, q.id
-        from pgdispatch.workflow_execution_queue q
-        where q.workspace_id = p.workspace_id and q.priority = p.priority and q.stage = 'WAITS'
-          and q.run_at >= p.due and (q.run_at, q.id) >= (p.due, p.id) and q.ctid <> all (coalesce(heads, '{}')) and q.id <> all (parked)
-        order by q.run_at, q.id limit 1
+        ({{ template "parts/next.sql" "p.key is null and q.limit_key is null" }})
+        union all
+        ({{ template "parts/next.sql" "q.limit_key = p.key" }})
     ) h;
 end;
 $$;

@@ -6,14 +6,16 @@
 -- the lock_timeout that claim_choose sets. watcher is the replica that will watch the executions; null means no room.
 -- The settle decides it, and if it writes the same value, no index entry changes. The last row has a null id; its
 -- standing is JSON that says how the entries stand. A receipt in it is true once this transaction has committed.
+drop function if exists pgdispatch.claim_items(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[],
+    timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[]);
 create or replace function pgdispatch.claim_items(owner text, lease interval, watcher text, own_epoch uuid, at_most integer, doubts integer,
     alone boolean, leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
-    floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[])
+    floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[], keys text[] default null)
 returns table (
     id bigint, lease_token bigint, execution_id uuid, workspace_id uuid, workflow_definition_id uuid, workflow_definition_version_id uuid,
     namespace text, workflow_type text, task_queue text, execution_timeout interval, node_ids text, params text, traceparent text,
     attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean, unanswered_for interval, problem text,
-    waited interval, priority integer, start_options text, standing json
+    waited interval, priority integer, start_options text, limit_key text, standing json
 )
 language plpgsql volatile
 as $$
@@ -22,7 +24,7 @@ declare
     c record;
 begin
     c := pgdispatch.claim_choose(owner, own_epoch, at_most, doubts, alone, leased, leased_to, workspaces, priorities, items,
-        due, ids, floors, held, held_to, careful, own_namespace, namespaces, allowed);
+        due, ids, floors, held, held_to, careful, own_namespace, namespaces, allowed, keys);
     return query
     with taken as (
         update pgdispatch.workflow_execution_queue q
@@ -66,10 +68,13 @@ begin
     select i.id, i.lease_token, i.execution_id, i.workspace_id, i.workflow_definition_id, i.version_id,
            i.namespace, i.workflow_type, i.task_queue, i.execution_timeout, i.node_ids::text, i.params::text, i.traceparent,
            i.attempt_count, i.failure_count, i.max_attempts, i.outcome_unknown, c.at_time - i.first_sent_at, i.problem,
-           c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, null::json
+           c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, i.limit_key, null::json
     from item i;
     if array_remove(c.rates, null) <> '{}' then
         perform pgdispatch.claim_debit(workspaces, c.rates, c.allows, c.last_token, c.at_time);
+    end if;
+    if keys is not null then
+        perform pgdispatch.claim_key_debit(keys, c.last_token, c.at_time);
     end if;
     if c.epoch is null and cardinality(c.heads) > 0 then
         insert into pgdispatch.epoch default values on conflict do nothing;

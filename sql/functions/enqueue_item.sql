@@ -9,9 +9,10 @@ begin
     new.run_at := coalesce(new.run_at, now());
     new.params := coalesce(new.params, '{}');
     insert into pgdispatch.workflow_execution_queue as q
-        (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options)
+        (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options,
+         limit_key)
     values (new.workspace_id, new.workflow_definition_id, new.priority, new.run_at, new.params, new.idempotency_key, new.traceparent,
-            new.start_options)
+            new.start_options, new.limit_key)
     returning q.id, q.execution_id into new.id, new.execution_id;
 
     -- The row's values, for RETURNING.

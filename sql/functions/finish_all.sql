@@ -19,6 +19,7 @@ as $$
 declare
     held uuid[];
     freed uuid[];
+    keys text[];
     marked text;
 begin
     held := array(
@@ -36,15 +37,16 @@ begin
         {{ template "parts/item_ended.sql" "s" }}
         from unnest(executions, outcomes, reasons) as s (execution, outcome, reason)
         where q.execution_id = s.execution and s.execution = any (held)
-        returning q.workspace_id, q.status
+        returning q.workspace_id, q.limit_key, q.status
     ), noted as (
-        insert into pgdispatch.marks (workspaces, completed, failed)
-        select array_agg(distinct e.workspace_id), count(*) filter (where e.status = 'COMPLETED'), count(*) filter (where e.status = 'FAILED')
+        insert into pgdispatch.marks (workspaces, limit_keys, completed, failed)
+        select array_agg(distinct e.workspace_id), array_agg(distinct e.limit_key) filter (where e.limit_key is not null),
+               count(*) filter (where e.status = 'COMPLETED'), count(*) filter (where e.status = 'FAILED')
         from ended e
         having count(*) > 0
-        returning workspaces
+        returning workspaces, limit_keys
     )
-    select n.workspaces into freed from noted n;
+    select n.workspaces, n.limit_keys into freed, keys from noted n;
     update pgdispatch.workflow_executions e
     {{ template "parts/execution_ended.sql" "s" }}
     from (
@@ -63,7 +65,9 @@ begin
     ) s
     where e.id = s.execution and s.execution = any (held);
     marked := set_config('pgdispatch.marked', 'off', true);
-    if freed is not null then
+    if keys is not null then
+        perform pgdispatch.wake(); -- others may wait for the keys
+    elsif freed is not null then
         perform pgdispatch.wake_for(freed);
     end if;
     return query

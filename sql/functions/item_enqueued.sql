@@ -17,6 +17,7 @@ begin
        or e.priority not between -100 and 100
        or e.run_at not between timestamptz '2000-01-01 00:00Z' and timestamptz '2200-01-01 00:00Z'
        or length(e.idempotency_key) not between 1 and 200
+       or length(e.limit_key) not between 1 and 200
        or e.traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
        or e.start_options is not null and not pgdispatch.check_start_options(e.start_options, -- which names what is wrong
            (select d.start_options from pgdispatch.workflow_definitions d where d.id = e.workflow_definition_id), true)
@@ -27,14 +28,15 @@ begin
     if not found then
         -- The gate: notify only if a dispatcher sleeps. See functions/wake.sql.
         if {{ template "parts/sleeps.sql" }} then
-            select count(*) as levels,
+            select count(*) as levels, bool_or(e.keyed) as keyed,
                    -- Not a join, which could read all workspaces.
                    string_agg(format('%s:%s:%s', (select w.wake_number from pgdispatch.workspaces w where w.id = e.workspace_id),
                                      e.priority, (extract(epoch from e.due) * 1000000)::bigint), ',') as named
             into bad
-            from (select n.workspace_id, n.priority, min(n.run_at) as due from enqueued n group by n.workspace_id, n.priority limit 5) e;
+            from (select n.workspace_id, n.priority, min(n.run_at) as due, bool_or(n.limit_key is not null) as keyed
+                  from enqueued n group by n.workspace_id, n.priority limit 5) e;
             if bad.levels > 0 then -- "on conflict do nothing" may have left no row
-                perform pg_notify('pgdispatch', case when bad.levels < 5 then bad.named else '' end);
+                perform pg_notify('pgdispatch', case when bad.levels < 5 and not bad.keyed then bad.named else '' end);
             end if;
         end if;
         return null;
@@ -47,7 +49,10 @@ begin
         left join pgdispatch.workflow_definitions d on d.id = e.workflow_definition_id
     loop
         perform pgdispatch.check_values(bad.params, bad.priority, bad.run_at, bad.idempotency_key, bad.traceparent);
-        if bad.no_workspace then
+        if length(bad.limit_key) not between 1 and 200 then
+            raise exception 'limit_key has % characters: it must have 1 to 200', length(bad.limit_key)
+                using errcode = 'PGD12', hint = 'Omit it, or use a hash of the key.';
+        elsif bad.no_workspace then
             raise exception 'workspace % does not exist', bad.workspace_id
                 using errcode = 'PGD01', hint = 'Insert it into pgdispatch.workspaces first, in this transaction or an earlier one.';
         elsif bad.no_definition then
@@ -60,6 +65,6 @@ begin
     end loop;
     raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
         using errcode = 'PGD07',
-              hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, start_options.';
+              hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, start_options, limit_key.';
 end;
 $$;

@@ -6,8 +6,8 @@ as $$
 begin
     if new.id <> old.id or new.execution_id <> old.execution_id or new.workspace_id <> old.workspace_id
        or new.workflow_definition_id <> old.workflow_definition_id or new.created_at <> old.created_at
-       or new.enqueue_xid <> old.enqueue_xid then
-        raise exception 'id, execution_id, workspace_id, workflow_definition_id and created_at of item % cannot change', old.id
+       or new.enqueue_xid <> old.enqueue_xid or new.limit_key is distinct from old.limit_key then
+        raise exception 'id, execution_id, workspace_id, workflow_definition_id, limit_key and created_at of item % cannot change', old.id
             using errcode = 'PGD21', hint = 'Cancel this item while it is PENDING, and insert a new one.';
     end if;
     if new.start_options is distinct from old.start_options then

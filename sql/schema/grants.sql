@@ -26,7 +26,7 @@ grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch
 -- with it, anybody could forge valid tokens
 revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator;
 grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
-    pgdispatch.longest_waiting(bigint), pgdispatch.waiting_levels(), pgdispatch.waiting_of(uuid, integer), pgdispatch.unanswered(bigint)
+    pgdispatch.longest_waiting(bigint), pgdispatch.waiting_levels(), pgdispatch.waiting_lines(), pgdispatch.waiting_of(uuid, integer), pgdispatch.unanswered(bigint)
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 
 -- roles that write items or executions: the tables' checks of a row and of a move
@@ -35,7 +35,7 @@ grant execute on function
     to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator;
 
 -- enqueuer
-grant insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options),
+grant insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options, limit_key),
       select (id, execution_id, workspace_id, workflow_definition_id, status, idempotency_key)
     on pgdispatch.workflow_execution_queue to pgdispatch_enqueuer;
 grant insert, select on pgdispatch.enqueue to pgdispatch_enqueuer;
@@ -43,9 +43,10 @@ grant execute on function pgdispatch.cancel(uuid) to pgdispatch_enqueuer;
 
 -- operator: the functions that change items run as the owner, and change nothing else in them
 grant delete on pgdispatch.parked_items to pgdispatch_operator;
-grant update (run_at), insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options)
+grant update (run_at), insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options, limit_key)
     on pgdispatch.workflow_execution_queue to pgdispatch_operator;
 grant update (plan, paused, max_concurrent_workflows, max_starts_per_second) on pgdispatch.workspaces to pgdispatch_operator;
+grant insert, update, delete on pgdispatch.limits to pgdispatch_operator;
 grant update (max_claims, paused, retention, dead_letter_retention, result_bytes) on pgdispatch.settings to pgdispatch_operator;
 -- Postgres sets the time and the role
 grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator;
@@ -70,6 +71,7 @@ grant insert on pgdispatch.item_failures to pgdispatch_dispatcher;
 -- claims
 grant insert on pgdispatch.epoch to pgdispatch_dispatcher;
 grant insert, update on pgdispatch.rates to pgdispatch_dispatcher;
+grant insert, update, delete on pgdispatch.limit_starts to pgdispatch_dispatcher;
 grant update on pgdispatch.claim_lock, pgdispatch.close_sweep, pgdispatch.mark_trim to pgdispatch_dispatcher;
 grant insert, delete on pgdispatch.marks to pgdispatch_dispatcher;
 grant insert, update, delete on pgdispatch.parked_items to pgdispatch_dispatcher;
@@ -84,13 +86,14 @@ grant execute on function
     pgdispatch.claim(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
         bigint[], integer[], bigint[], boolean, text, text[], integer[]),
     pgdispatch.claim_items(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
-        bigint[], integer[], bigint[], boolean, text, text[], integer[]),
+        bigint[], integer[], bigint[], boolean, text, text[], integer[], text[]),
     pgdispatch.claim_choose(text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
-        bigint[], integer[], bigint[], boolean, text, text[], integer[]),
+        bigint[], integer[], bigint[], boolean, text, text[], integer[], text[]),
     pgdispatch.claim_debit(uuid[], double precision[], double precision[], bigint, timestamptz),
     pgdispatch.claim_doubts(integer, boolean, timestamptz, text, text[], integer[]),
     pgdispatch.claim_grants(text, boolean, uuid, integer, bigint, uuid[], integer[], bigint[], integer[], bigint[], timestamptz),
-    pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text, text[], integer[]),
+    pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text, text[], integer[], text[]),
+    pgdispatch.claim_keys(uuid[], text[], timestamptz, integer[]), pgdispatch.claim_key_debit(text[], bigint, timestamptz),
     pgdispatch.delete_finished(integer),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),
     pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.requeue(bigint[]), pgdispatch.requeue_expired(integer), pgdispatch.result_of(text),

@@ -3,7 +3,7 @@
 
 create or replace trigger refuse_change
 after update of id, execution_id, workspace_id, workflow_definition_id, created_at, enqueue_xid,
-    params, priority, run_at, idempotency_key, traceparent, start_options
+    params, priority, run_at, idempotency_key, traceparent, start_options, limit_key
 on pgdispatch.workflow_execution_queue
 for each row
 execute function pgdispatch.refuse_change();
@@ -57,6 +57,11 @@ execute function pgdispatch.limits_changed();
 create or replace trigger tier_limits_changed
 after update on pgdispatch.workspace_tiers
 referencing old table as changed
+for each statement
+execute function pgdispatch.limits_changed();
+
+create or replace trigger key_limits_changed
+after insert or update or delete on pgdispatch.limits
 for each statement
 execute function pgdispatch.limits_changed();
 
