@@ -86,7 +86,7 @@ func (f fixture) askBy(p proposal, statement string) (s standing) {
 	args := []any{cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
 		p.doubts, p.alone, p.leased, p.leasedTo, workspaces, priorities, items, due, ids, floors, held, heldTo, p.careful,
 		"default", namespaces, allowed, keys}
-	if !strings.Contains(statement, "$22") {
+	if !strings.Contains(statement, "$22)") {
 		args = args[:21]
 	}
 	rows, err := f.db.Query(f.t.Context(), "select nullif(c.id, 0), c.standing from ("+statement+") c", args...)

@@ -7,6 +7,8 @@ as $$
 begin
     if tg_table_name = 'workspaces' then
         insert into pgdispatch.marks (workspaces) select array_agg(c.id) from changed c having count(*) > 0;
+    elsif tg_table_name = 'limits' then
+        insert into pgdispatch.marks (workspaces) select null from (select from changed limit 1) c; -- a cascade may reach none
     else
         insert into pgdispatch.marks (workspaces) values (null); -- all workspaces: a plan may have any number of them
     end if;

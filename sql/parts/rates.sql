@@ -3,7 +3,7 @@ left join lateral (
             select min(w.most - w.started) as starts, coalesce(max(w.again) filter (where w.started >= w.most), min(w.again)) as again
             from (
                 select p.most, coalesce(sum(s.items), 0)::integer as started,
-                       extract(epoch from coalesce(min(s.until) + p.per - at_time, case when p.most = 0 then p.per else p.per / 20 end))::double precision as again
+                       extract(epoch from coalesce(min(s.until) + p.per - at_time, p.per))::double precision as again
                 from unnest(l.max_starts, l.per) as p (most, per)
                 left join pgdispatch.limit_starts s on s.limit_id = l.id and s.per = p.per and s.until > at_time - p.per
                 group by p.most, p.per

@@ -60,8 +60,19 @@ referencing old table as changed
 for each statement
 execute function pgdispatch.limits_changed();
 
+create or replace trigger key_limits_added
+after insert on pgdispatch.limits
+referencing new table as changed
+for each statement
+execute function pgdispatch.limits_changed();
 create or replace trigger key_limits_changed
-after insert or update or delete on pgdispatch.limits
+after update on pgdispatch.limits
+referencing new table as changed
+for each statement
+execute function pgdispatch.limits_changed();
+create or replace trigger key_limits_removed
+after delete on pgdispatch.limits
+referencing old table as changed
 for each statement
 execute function pgdispatch.limits_changed();
 
