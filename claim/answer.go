@@ -153,7 +153,8 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 func (st *standing) of(n int, e schedule.Entry, t taken) schedule.Standing {
 	ofLane := t.ofLane[e.Lane]
 	l := schedule.Standing{
-		Granted: st.Grants[n], Taken: t.ofEntry[entry{e.Lane, e.Priority, e.Key}], Held: st.Holders[n] + ofLane, Limit: st.Limits[n], Paused: st.Pauses[n],
+		Granted: st.Grants[n], Taken: t.ofEntry[entry{e.Lane, e.Priority, e.Key}], Held: st.Holders[n] + ofLane,
+		Limit: st.Limits[n], Paused: st.Pauses[n],
 		Number: postgres.OrZero(st.Numbers[n]), Receipt: e.Receipt, Bound: true,
 	}
 	if l.Paused {

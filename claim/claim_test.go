@@ -19,7 +19,8 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		"set start_options = '{}', max_attempts = 7, execution_timeout = '1 month 2 days 3.5 seconds'")
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority,
 		traceparent, limit_key)
-		select workspace_id, id, '{"n": 1e400, "ü": "\\"}', 3, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'smtp'
+		select workspace_id, id, '{"n": 1e400, "ü": "\\"}', 3, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+			'smtp'
 			from pgdispatch.workflow_definitions`)
 	// A failed first attempt that may have been sent leaves its marks.
 	batch, err := b.Claim(t.Context(), 1)

@@ -1,11 +1,10 @@
 -- reads
--- $1 the snapshot of the last look. Returns what changed since: a row per priority level of a workspace and limit key at which
--- items arrived or wait again; without a priority, a workspace where so many items, of these limit keys, ended or, without items, a
--- limit changed;
--- without a workspace, all limits. Every row has the new snapshot, the time, when the first unanswered start is to be
--- repeated, and whether it lost two holders. A mark may be read twice but is never missed: if marks that the old
--- snapshot does not see were trimmed, or it is from another cluster, gap is true and everything that waits must be
--- loaded.
+-- $1 the snapshot of the last look. Returns what changed since: a row per priority level and limit key of a workspace at
+-- which items arrived or wait again; without a priority, a workspace where so many items, of these limit keys, ended or,
+-- without items, a limit changed; without a workspace, all limits. Every row has the new snapshot, the time, when the
+-- first unanswered start is to be repeated, and whether it lost two holders. A mark may be read twice but is never
+-- missed: if marks that the old snapshot does not see were trimmed, or it is from another cluster, gap is true and
+-- everything that waits must be loaded.
 with given as (select $1::text::pg_snapshot as seen), span as materialized (
     select pg_snapshot_xmax(g.seen) as first_xid, pg_snapshot_xmax(pg_current_snapshot()) as last_xid from given g
     union all

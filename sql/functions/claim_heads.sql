@@ -1,7 +1,6 @@
 -- For claim: the rows to claim for each entry's grant, ordered by run_at; in total at most `most`, in the order of the
 -- entries. Also returns the first remaining item of each entry, due or not. If careful, or if namespaces are limited,
--- it may skip rows, and looks at up to 100 beyond the grant but no further: the cost of a claim must not grow with a
--- namespace's backlog.
+-- it may skip rows: see claim_around.
 drop function if exists pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text,
     text[], integer[]);
 create or replace function pgdispatch.claim_heads(workspaces uuid[], priorities integer[], grants integer[], due timestamptz[], ids bigint[],
@@ -33,24 +32,8 @@ begin
             return;
         end if;
     else
-        select array_agg(h.at order by h.place, h.run_at, h.id) into heads
-        from (
-            select h.at, p.place, h.run_at, h.id, h.namespace, row_number() over (partition by h.namespace order by p.place, h.run_at, h.id) as nth
-            from unnest(workspaces, priorities, grants, due, ids, keys) with ordinality as p (workspace_id, priority, grants, due, id, key, place)
-            cross join lateral (
-                select q.ctid as at, near.run_at, near.id, coalesce(d.namespace, own_namespace) as namespace
-                from (
-                    ({{ template "parts/near.sql" "p.key is null and q.limit_key is null" }})
-                    union all
-                    ({{ template "parts/near.sql" "q.limit_key = p.key" }})
-                ) near
-                left join pgdispatch.workflow_definitions d on d.id = near.workflow_definition_id
-                join pgdispatch.workflow_execution_queue q on q.id = near.id
-                where q.stage = 'WAITS' and coalesce(allowed[array_position(namespaces, coalesce(d.namespace, own_namespace))], 1) > 0
-                order by near.run_at, near.id limit p.grants for update of q skip locked
-            ) h
-        ) h
-        where h.nth <= coalesce(allowed[array_position(namespaces, h.namespace)], h.nth);
+        heads := pgdispatch.claim_around(workspaces, priorities, grants, due, ids, at_time, own_namespace, namespaces,
+            allowed, keys, parked);
     end if;
     heads := heads[1:most];
     select array_agg(h.place), array_agg(h.run_at), array_agg(h.id) into next_place, next_due, next_id

@@ -93,6 +93,7 @@ grant execute on function
     pgdispatch.claim_doubts(integer, boolean, timestamptz, text, text[], integer[]),
     pgdispatch.claim_grants(text, boolean, uuid, integer, bigint, uuid[], integer[], bigint[], integer[], bigint[], timestamptz),
     pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text, text[], integer[], text[]),
+    pgdispatch.claim_around(uuid[], integer[], integer[], timestamptz[], bigint[], timestamptz, text, text[], integer[], text[], bigint[]),
     pgdispatch.claim_keys(uuid[], text[], timestamptz, integer[]), pgdispatch.claim_key_debit(text[], bigint, timestamptz),
     pgdispatch.delete_finished(integer),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),
