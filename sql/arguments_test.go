@@ -25,7 +25,13 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 	case "item_cancel", "item_retry":
 		return [][]any{{ids, "me"}}
 	case "item_enqueue":
-		return [][]any{{nobody, nobody, "{}", 0, nil, nil, nil, "me"}}
+		return [][]any{{nobody, nobody, "{}", 0, nil, nil, nil, "me", nil}}
+	case "limit_list":
+		return [][]any{{nil, nil, false, 0, 10}}
+	case "limit_set":
+		return [][]any{{nil, "k", true, 1, true, []int{1}, []time.Duration{time.Second}, "me"}}
+	case "limit_delete":
+		return [][]any{{nil, "k", "me"}}
 	case "item_find":
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, false}}
 	case "item_read":

@@ -24,6 +24,7 @@ type QueueItem struct {
 	DueIn                time.Duration   `json:"-"`                // by the database's clock; zero if it is due
 	Params               json.RawMessage `json:"params,omitempty"` // nil if not requested
 	IdempotencyKey       string          `json:"idempotency_key,omitempty"`
+	LimitKey             string          `json:"limit_key,omitempty"`
 	Traceparent          string          `json:"traceparent,omitempty"`
 	AttemptCount         int             `json:"attempt_count"`
 	FailureCount         int             `json:"failure_count"`
@@ -111,6 +112,7 @@ type NewItem struct {
 	RunAt                *time.Time     // nil means after RunIn
 	RunIn                *time.Duration // from the database's current time; nil means at once
 	IdempotencyKey       string         // empty means none
+	LimitKey             string         // empty means none; EnqueueAll ignores it
 	Traceparent          string         // empty means none; only EnqueueAll sets it
 }
 
@@ -126,7 +128,8 @@ type Enqueued struct {
 func (s *Store) Enqueue(ctx context.Context, n NewItem, who string) (Enqueued, error) {
 	made, err := postgres.Read[Enqueued](ctx, s.DB, "enqueue item", sql.Text("item_enqueue"), n.WorkspaceID,
 		n.WorkflowDefinitionID, n.Params, n.Priority,
-		n.RunAt, n.RunIn, postgres.OrNull(n.IdempotencyKey), who)
+		n.RunAt, n.RunIn, postgres.OrNull(n.IdempotencyKey), who,
+		postgres.OrNull(n.LimitKey))
 	if err != nil || len(made) == 0 {
 		return Enqueued{}, err
 	}

@@ -10,7 +10,8 @@ drop function if exists pgdispatch.claim_items(text, interval, text, uuid, integ
     timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[]);
 create or replace function pgdispatch.claim_items(owner text, lease interval, watcher text, own_epoch uuid, at_most integer, doubts integer,
     alone boolean, leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
-    floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[], keys text[] default null)
+    floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[],
+    keys text[] default null)
 returns table (
     id bigint, lease_token bigint, execution_id uuid, workspace_id uuid, workflow_definition_id uuid, workflow_definition_version_id uuid,
     namespace text, workflow_type text, task_queue text, execution_timeout interval, node_ids text, params text, traceparent text,

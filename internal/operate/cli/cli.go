@@ -91,8 +91,8 @@ func refuseUnknown(group *cobra.Command, args []string) error {
 func (a *App) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.migrateCommand(), a.statusCommand(), a.settingsCommand(), a.enqueueCommand(), a.itemsCommand(),
-		a.deadCommand(), a.executionsCommand(), a.workspacesCommand(), a.definitionsCommand(), a.auditCommand(),
-		a.doctorCommand(), a.versionCommand(),
+		a.deadCommand(), a.executionsCommand(), a.workspacesCommand(), a.limitsCommand(), a.definitionsCommand(),
+		a.auditCommand(), a.doctorCommand(), a.versionCommand(),
 	}
 }
 

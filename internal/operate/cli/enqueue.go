@@ -15,7 +15,7 @@ import (
 )
 
 func (a *App) enqueueCommand() *cobra.Command {
-	var workspace, params, runAt, key, output, who string
+	var workspace, params, runAt, key, limitKey, output, who string
 	var priority int
 	var many bulkFlags
 	command := &cobra.Command{
@@ -40,7 +40,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 				known: map[string]bulkWorkspace{}}
 			return a.enqueueMany(ctx, store, many, names, command.InOrStdin(), who, output)
 		}
-		item := operate.NewItem{Priority: priority, IdempotencyKey: key}
+		item := operate.NewItem{Priority: priority, IdempotencyKey: key, LimitKey: limitKey}
 		if err := readItem(&item, params, runAt, command.InOrStdin()); err != nil {
 			return err
 		}
@@ -64,6 +64,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 	flags.StringVar(&runAt, "run-at", "",
 		"earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
 	flags.StringVar(&key, "idempotency-key", "", "enqueue only if no item of the workspace has this key")
+	flags.StringVar(&limitKey, "limit-key", "", "limit key of the item; see `pgdispatch limits`")
 	many.add(flags)
 	addWho(flags, &who)
 	addOutput(flags, &output)
@@ -94,6 +95,8 @@ func checkItem(item operate.NewItem) error {
 		return fmt.Errorf("--priority is %d: it must be a whole number from -100 to 100", item.Priority)
 	case len(item.IdempotencyKey) > 200:
 		return errors.New("--idempotency-key must have at most 200 characters")
+	case item.LimitKey != "" && operate.CheckKey(item.LimitKey) != nil:
+		return fmt.Errorf("--limit-key: %w", operate.CheckKey(item.LimitKey))
 	}
 	return nil
 }
@@ -103,7 +106,8 @@ func readItem(item *operate.NewItem, params, runAt string, stdin io.Reader) (err
 	if item.Params, err = readParams(params, stdin); err != nil {
 		return err
 	}
-	if err := errors.Join(checkItem(*item), clean("idempotency-key", item.IdempotencyKey)); err != nil {
+	if err := errors.Join(checkItem(*item), clean("idempotency-key", item.IdempotencyKey),
+		clean("limit-key", item.LimitKey)); err != nil {
 		return err
 	}
 	moment, err := parseMoment("run-at", runAt)

@@ -107,6 +107,9 @@ func (a *App) printItem(i operate.QueueItem, story []view.Event) error {
 	if i.IdempotencyKey != "" {
 		line("idempotency key", "%s", view.Printable(i.IdempotencyKey))
 	}
+	if i.LimitKey != "" {
+		line("limit key", "%s", view.Printable(i.LimitKey))
+	}
 	if i.Traceparent != "" {
 		line("traceparent", "%s", view.Printable(i.Traceparent))
 	}

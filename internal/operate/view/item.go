@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -41,7 +42,7 @@ func Durations(i operate.QueueItem) []Fact {
 
 // Waits says why an item that waits is not started yet, given its workspace, how many due items are ahead of it, and
 // the settings. It is empty if the item does not wait.
-func Waits(i operate.QueueItem, w operate.Workspace, ahead int64, s operate.Settings) string {
+func Waits(i operate.QueueItem, w operate.Workspace, keys []operate.KeyLimit, ahead int64, s operate.Settings) string {
 	limits := fmt.Sprintf("%s runs %s of %s", Printable(w.Name), AtMost(w.Active(), operate.CountLimit),
 		Number(int64(w.Limit)))
 	switch {
@@ -57,8 +58,23 @@ func Waits(i operate.QueueItem, w operate.Workspace, ahead int64, s operate.Sett
 		return "max-claims is 0, so nothing is claimed."
 	case w.Paused:
 		return fmt.Sprintf("%s is paused.", Printable(w.Name))
+	case slices.ContainsFunc(keys, operate.KeyLimit.Full):
+		return keyFull(keys[slices.IndexFunc(keys, operate.KeyLimit.Full)])
 	case ahead == 0:
 		return limits + "; it is next."
 	}
 	return fmt.Sprintf("%s; %s before it.", limits, AtMost(ahead, operate.CountLimit))
+}
+
+// keyFull says that a limit key is full, and where.
+func keyFull(l operate.KeyLimit) string {
+	where := "over all workspaces"
+	if l.WorkspaceID != "" {
+		where = "in " + Printable(l.Workspace)
+	}
+	if l.MaxConcurrent != nil && l.Active >= int64(*l.MaxConcurrent) {
+		return fmt.Sprintf("The key %s runs %s of %s %s.", Printable(l.Key), AtMost(l.Active, operate.CountLimit),
+			Number(int64(*l.MaxConcurrent)), where)
+	}
+	return fmt.Sprintf("The key %s has used up its rate of %s %s.", Printable(l.Key), l.Rates, where)
 }

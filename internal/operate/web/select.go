@@ -179,6 +179,10 @@ func (v visit) whyWaiting(ctx context.Context, item operate.QueueItem) (string, 
 	if err != nil || !found {
 		return "", err
 	}
+	keys, err := v.Read.KeyLimitsOf(ctx, item.WorkspaceID, item.LimitKey)
+	if err != nil {
+		return "", err
+	}
 	ahead, err := v.Read.Ahead(ctx, item.ID)
-	return view.Waits(item, w.Workspace, ahead, settings), err
+	return view.Waits(item, w.Workspace, keys, ahead, settings), err
 }

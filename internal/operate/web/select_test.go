@@ -16,6 +16,10 @@ func (f *fakeReader) CompleteWorkspaces(_ context.Context, beginning string, _ i
 
 func (f *fakeReader) Ahead(context.Context, int64) (int64, error) { return 12, f.err }
 
+func (f *fakeReader) KeyLimitsOf(_ context.Context, _, key string) ([]operate.KeyLimit, error) {
+	return []operate.KeyLimit{{Key: key + hostile, MaxConcurrent: new(int)}}[:min(len(key), 1)], f.err
+}
+
 func (f *fakeReader) ChangesOf(ctx context.Context, _ operate.QueueItem) ([]operate.Administered, error) {
 	return f.Audit(ctx, operate.AuditFilter{}, 1)
 }

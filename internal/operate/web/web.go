@@ -41,6 +41,7 @@ type Reader interface {
 	Plans(ctx context.Context) ([]operate.Plan, error)
 	CompleteWorkspaces(ctx context.Context, beginning string, atMost int) ([]operate.WorkspaceName, error)
 	Ahead(ctx context.Context, item int64) (int64, error)
+	KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]operate.KeyLimit, error)
 	Activity(ctx context.Context, back time.Duration) ([]operate.Minute, error)
 	ChangesOf(ctx context.Context, item operate.QueueItem) ([]operate.Administered, error)
 	Settings(ctx context.Context) (operate.Settings, error)

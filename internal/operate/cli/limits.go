@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+)
+
+func (a *App) limitsCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "limits",
+		Short: "Limit how many items with a limit key run at once, and how often they start",
+		Long: "Limit the items with a limit key, in a workspace or over all workspaces. A change applies from the next\n" +
+			"claim; running workflows continue.",
+	}
+	for _, command := range []*cobra.Command{a.limitsListCommand(), a.limitsSetCommand(), a.limitsDeleteCommand()} {
+		config.AddFlags(command.Flags(), config.DatabaseOptions)
+		group.AddCommand(command)
+	}
+	return group
+}
+
+func (a *App) limitsListCommand() *cobra.Command {
+	var workspace, key, output string
+	var after int64
+	var limit int
+	command := &cobra.Command{
+		Use: "list", Short: "List limits and how much of each is used", Args: cobra.NoArgs,
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
+			err := errors.Join(checkOutput(output), checkLimit(limit), clean("key", key))
+			if err != nil {
+				return err
+			}
+			filter := operate.KeyLimitFilter{Key: key, After: after}
+			if filter.WorkspaceID, err = optionalWorkspace(ctx, store, workspace); err != nil {
+				return err
+			}
+			limits, err := store.KeyLimits(ctx, filter, limit)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return a.printJSON(limits)
+			}
+			return a.printLimits(limits, limit)
+		}),
+	}
+	flags := command.Flags()
+	flags.StringVar(&workspace, "workspace", "", "only limits of this workspace, by ID or name")
+	flags.StringVar(&key, "key", "", "only limits of this key")
+	flags.Int64Var(&after, "after", 0, "only limits after this ID, for the next page")
+	flags.IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
+	addOutput(flags, &output)
+	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
+	return command
+}
+
+func (a *App) limitsSetCommand() *cobra.Command {
+	var workspace, most, rates, output, who string
+	command := &cobra.Command{
+		Use: "set KEY", Short: "Set or add the limit of a key", Args: cobra.ExactArgs(1),
+		Long: "Set or add the limit of a key, in a workspace or, without --workspace, over all workspaces. What is not\n" +
+			"given stays as it is.",
+		Example: "  pgdispatch limits set smtp --max 10 --rates 10/s,100/1m\n" +
+			"  pgdispatch limits set customer-17 --workspace Acme --max 2",
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+		if err := errors.Join(checkOutput(output), checkWho(who), operate.CheckKey(args[0])); err != nil {
+			return err
+		}
+		change := operate.KeyLimitChange{
+			SetMax: command.Flags().Changed("max"), SetRates: command.Flags().Changed("rates"),
+		}
+		if !change.SetMax && !change.SetRates {
+			return errors.New("nothing to set: give --max, --rates, or both")
+		}
+		var err error
+		if change.MaxConcurrent, err = operate.ParseKeyLimit(most); err != nil {
+			return fmt.Errorf("--max: %w", err)
+		}
+		if change.Rates, err = operate.ParseRates(rates); err != nil {
+			return fmt.Errorf("--rates: %w", err)
+		}
+		id, err := optionalWorkspace(ctx, store, workspace)
+		if err != nil {
+			return err
+		}
+		changed, err := store.SetKeyLimit(ctx, id, args[0], change, who)
+		if err != nil {
+			return err
+		}
+		return a.printChange(operate.WorkspaceName{ID: id, Name: args[0]}, changed, output)
+	})
+	flags := command.Flags()
+	flags.StringVar(&workspace, "workspace", "", "limit the key in this workspace, by ID or name, instead of over all")
+	flags.StringVar(&most, "max", "off", "how many items with the key may run at once; off: no limit")
+	flags.StringVar(&rates, "rates", "off", "how many may start in any period, such as 10/s,100/1m; off: no limit")
+	addWho(flags, &who)
+	addOutput(flags, &output)
+	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
+	return command
+}
+
+func (a *App) limitsDeleteCommand() *cobra.Command {
+	var workspace, who string
+	command := &cobra.Command{
+		Use: "delete KEY", Short: "Delete the limit of a key", Args: cobra.ExactArgs(1),
+		Long: "Delete the limit of a key in a workspace or, without --workspace, the one over all workspaces. Items keep\n" +
+			"their keys.",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+			if err := errors.Join(checkWho(who), operate.CheckKey(args[0])); err != nil {
+				return err
+			}
+			id, err := optionalWorkspace(ctx, store, workspace)
+			if err != nil {
+				return err
+			}
+			deleted, err := store.DeleteKeyLimit(ctx, id, args[0], who)
+			if err == nil && !deleted {
+				err = fmt.Errorf("%.80q has no limit there: see `pgdispatch limits list --key`", args[0])
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.Stdout, "deleted the limit of %s\n", view.Printable(args[0]))
+			return err
+		}),
+	}
+	command.Flags().StringVar(&workspace, "workspace", "", "the limit of this workspace, by ID or name")
+	addWho(command.Flags(), &who)
+	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
+	return command
+}
+
+// optionalWorkspace returns the ID of a workspace given by ID or name, or "" if none is given.
+func optionalWorkspace(ctx context.Context, store *operate.Store, idOrName string) (string, error) {
+	if idOrName == "" {
+		return "", nil
+	}
+	found, err := workspaceOf(ctx, store, idOrName)
+	if err != nil {
+		return "", fmt.Errorf("--workspace: %w", err)
+	}
+	return found.ID, nil
+}
+
+func (a *App) printLimits(limits []operate.KeyLimit, most int) error {
+	if len(limits) == 0 {
+		_, err := fmt.Fprintln(a.Stdout, "no limits match; set one with `pgdispatch limits set`")
+		return err
+	}
+	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "KEY\tWORKSPACE\tACTIVE/MAX\tRATES\tSTARTS LEFT\tFULL")
+	for _, l := range limits {
+		workspace := "(all)"
+		if l.WorkspaceID != "" {
+			workspace = view.Printable(l.Workspace)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%d/%s\t%s\t%s\t%s\n", view.Printable(l.Key), workspace, l.Active,
+			numberOr(l.MaxConcurrent, "-"), cmp.Or(l.Rates.String(), "-"), numberOr(l.StartsLeft, "-"), yesNo(l.Full()))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(limits) == most {
+		fmt.Fprintf(a.Stdout, "there may be more; continue with --after %d\n", limits[most-1].ID)
+	}
+	return nil
+}
+
+func numberOr(n *int, none string) string {
+	if n == nil {
+		return none
+	}
+	return strconv.Itoa(*n)
+}

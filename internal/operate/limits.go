@@ -1,0 +1,201 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// Bounds of a limit's rates. See sql/functions/check_rates.sql.
+const (
+	maxWindows             = 4
+	maxStarts              = 1_000_000
+	minWindow, maxWindow   = time.Second, 24 * time.Hour
+	maxConcurrentOfKey     = 100_000
+	noLimit                = "off"
+	longestListOfKeyLimits = 2
+)
+
+// KeyLimit is a limit of the items with a limit key, in a workspace or over all workspaces.
+type KeyLimit struct {
+	ID            int64           `json:"-"`
+	WorkspaceID   string          `json:"workspace_id,omitempty"` // empty means over all workspaces
+	Workspace     string          `json:"workspace,omitempty"`
+	Key           string          `json:"key"`
+	MaxConcurrent *int            `json:"max_concurrent"` // nil means no limit
+	Rates         Rates           `json:"rates" db:"-"`
+	Active        int64           `json:"active"`      // items that hold slots: at least one more than the limit, if more do
+	StartsLeft    *int            `json:"starts_left"` // how many more the rates allow now; nil means no limit
+	MaxStarts     []int32         `json:"-"`
+	Per           []time.Duration `json:"-"`
+}
+
+// Full reports whether another item with the key cannot be claimed now.
+func (l KeyLimit) Full() bool {
+	return l.MaxConcurrent != nil && l.Active >= int64(*l.MaxConcurrent) || l.StartsLeft != nil && *l.StartsLeft <= 0
+}
+
+// Rate is how many items may start in any period of that length.
+type Rate struct {
+	Starts int
+	Per    time.Duration
+}
+
+func (r Rate) String() string { return fmt.Sprintf("%d/%s", r.Starts, shortPeriod(r.Per)) }
+
+// shortPeriod formats a whole number of its largest unit: 1m instead of 1m0s.
+func shortPeriod(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	return strings.TrimSuffix(text, "h0m") + map[bool]string{true: "h"}[strings.HasSuffix(text, "h0m")]
+}
+
+// Rates are the rates of a limit. Nil means no limit.
+type Rates []Rate
+
+// String returns the rates as ParseRates reads them.
+func (r Rates) String() string {
+	all := make([]string, len(r))
+	for n, rate := range r {
+		all[n] = rate.String()
+	}
+	return strings.Join(all, ",")
+}
+
+// MarshalJSON returns the rates as one string, or null.
+func (r Rates) MarshalJSON() ([]byte, error) {
+	if r == nil {
+		return []byte("null"), nil
+	}
+	return json.Marshal(r.String())
+}
+
+// ParseRates reads rates such as "10/s,100/1m". "off" means no limit.
+func ParseRates(text string) (Rates, error) {
+	if text == noLimit {
+		return nil, nil
+	}
+	rates, seen := Rates{}, map[time.Duration]bool{}
+	for part := range strings.SplitSeq(text, ",") {
+		starts, period, found := strings.Cut(strings.TrimSpace(part), "/")
+		n, err := strconv.Atoi(starts)
+		if period != "" && strings.Trim(period, "smh") == "" {
+			period = "1" + period
+		}
+		per, durationErr := time.ParseDuration(period)
+		switch {
+		case !found || err != nil || durationErr != nil:
+			return nil, fmt.Errorf("the rate %.80q must be a number of starts per period, such as 10/s, 100/1m or 5/30s", part)
+		case n < 0 || n > maxStarts:
+			return nil, fmt.Errorf("the rate %.80q has %d starts: it must have 0 to %d", part, n, maxStarts)
+		case per < minWindow || per > maxWindow:
+			return nil, fmt.Errorf("the rate %.80q has a period of %s: it must be between 1s and 24h", part, per)
+		case seen[per]:
+			return nil, fmt.Errorf("the rates have the period %s twice", per)
+		}
+		seen[per] = true
+		rates = append(rates, Rate{n, per})
+	}
+	if len(rates) > maxWindows {
+		return nil, fmt.Errorf("there are %d rates: at most %d are possible", len(rates), maxWindows)
+	}
+	return rates, nil
+}
+
+// ParseKeyLimit reads how many items with a key may run at once. "off" means no limit.
+func ParseKeyLimit(text string) (*int, error) {
+	if text == noLimit {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > maxConcurrentOfKey {
+		return nil, fmt.Errorf("the limit is %.80q: it must be off, or a whole number from 0 to %d", text,
+			maxConcurrentOfKey)
+	}
+	return &n, nil
+}
+
+// CheckKey refuses a limit key that no item can have.
+func CheckKey(key string) error {
+	if length := utf8.RuneCountInString(key); length < 1 || length > maxKey || !utf8.ValidString(key) ||
+		strings.ContainsRune(key, 0) {
+		return fmt.Errorf("the key %.80q must have 1 to %d characters", key, maxKey)
+	}
+	return nil
+}
+
+// KeyLimitFilter selects limits.
+type KeyLimitFilter struct {
+	WorkspaceID string // empty means any, and those over all workspaces
+	Key         string // empty means any
+	After       int64  // only limits after this ID
+}
+
+// KeyLimits returns limits, sorted by their creation.
+func (s *Store) KeyLimits(ctx context.Context, filter KeyLimitFilter, atMost int) ([]KeyLimit, error) {
+	return s.keyLimits(ctx, filter, false, atMost)
+}
+
+// KeyLimitsOf returns the limits that an item with the key counts against: the workspace's and the one over all.
+func (s *Store) KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]KeyLimit, error) {
+	if key == "" {
+		return nil, nil
+	}
+	return s.keyLimits(ctx, KeyLimitFilter{WorkspaceID: workspaceID, Key: key}, true, longestListOfKeyLimits)
+}
+
+func (s *Store) keyLimits(ctx context.Context, f KeyLimitFilter, counted bool, atMost int) ([]KeyLimit, error) {
+	found, err := postgres.Read[KeyLimit](ctx, s.DB, "read limits", sql.Text("limit_list"),
+		postgres.OrNull(f.WorkspaceID), postgres.OrNull(f.Key), counted, f.After, atMost)
+	for n := range found {
+		for k, most := range found[n].MaxStarts {
+			found[n].Rates = append(found[n].Rates, Rate{int(most), found[n].Per[k]})
+		}
+	}
+	return found, err
+}
+
+// KeyLimitChange changes a limit. Fields that are not set stay as they are.
+type KeyLimitChange struct {
+	SetMax        bool
+	MaxConcurrent *int // nil means no limit
+	SetRates      bool
+	Rates         Rates // nil means no limit
+}
+
+// SetKeyLimit changes or adds the limit of a key in a workspace, or over all workspaces if workspaceID is empty.
+func (s *Store) SetKeyLimit(ctx context.Context, workspaceID, key string, c KeyLimitChange, who string) (Change, error) {
+	var starts []int
+	var per []time.Duration
+	for _, rate := range c.Rates {
+		starts, per = append(starts, rate.Starts), append(per, rate.Per)
+	}
+	text, err := postgres.Value[string](ctx, s.DB, "set limit", sql.Text("limit_set"), postgres.OrNull(workspaceID), key,
+		c.SetMax, c.MaxConcurrent, c.SetRates, starts, per, who)
+	if postgres.HasCode(err, uniqueViolation) {
+		err = errors.Join(err, errors.New("another session has just added this limit: repeat the command"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	change := Change{}
+	if err := json.Unmarshal([]byte(text), &change); err != nil {
+		return nil, fmt.Errorf("read the change of a limit: %w", err)
+	}
+	return change, nil
+}
+
+// DeleteKeyLimit deletes a limit, and reports whether there was one.
+func (s *Store) DeleteKeyLimit(ctx context.Context, workspaceID, key, who string) (bool, error) {
+	return postgres.Value[bool](ctx, s.DB, "delete limit", sql.Text("limit_delete"), postgres.OrNull(workspaceID), key, who)
+}
