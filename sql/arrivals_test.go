@@ -22,7 +22,7 @@ func TestAFreedSlotIsUsedOnce(t *testing.T) {
 	require.Empty(t, f.claim(10).items)
 }
 
-// quiet is a database in which two workspaces on PRO have one item each running, and nothing waits.
+// quiet is a database with two PRO workspaces that have one running item each and no waiting items.
 func quiet(t *testing.T) (f fixture, a, b tenant) {
 	t.Helper()
 	f = open(t)

@@ -44,7 +44,7 @@ func TestAReceiptIsWorthNothingWhereItMayBeFalse(t *testing.T) {
 			epoch, e := receipt(f.epoch(), f.lastToken())
 			e.workspace, e.items = w.workspace, 4
 			s := f.ask(proposal{epoch: epoch, entries: []entry{e}})
-			require.Len(t, s.ids, 2, "five slots, and three are held")
+			require.Len(t, s.ids, 2, "five slots, three of them held")
 			require.Equal(t, 3, *s.Counted[0])
 		})
 	}
@@ -59,10 +59,10 @@ func TestWhatAReceiptBoundsIsNotCounted(t *testing.T) {
 	epoch, last := f.epoch(), f.lastToken()
 	s := f.ask(proposal{epoch: epoch, entries: []entry{{workspace: w.workspace, items: 2, held: 6, heldTo: last}}})
 	require.Len(t, s.ids, 2)
-	require.Nil(t, s.Counted[0], "six and two are within twenty")
+	require.Nil(t, s.Counted[0], "six plus two are within the limit")
 	require.Equal(t, []int{6}, s.Holders)
 	s = f.ask(proposal{epoch: epoch, entries: []entry{{workspace: w.workspace, items: 1, held: 100, floor: 5}}})
-	require.Equal(t, 4, *s.Counted[0], "a count begins at the floor")
+	require.Equal(t, 4, *s.Counted[0], "counting begins at the floor")
 	require.EqualValues(t, 5, *s.Lowest[0])
 }
 
@@ -76,10 +76,10 @@ func TestWhatIsLeasedIsCountedFromItsReceiptOn(t *testing.T) {
 	epoch, last := f.epoch(), f.lastToken()
 	lanes := []entry{{workspace: w.workspace, items: 9}}
 	s := f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: lanes})
-	require.Len(t, s.ids, 2, "three are bounded, and none was counted")
-	require.Empty(t, f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: lanes}).ids, "and two were")
+	require.Len(t, s.ids, 2, "the receipt bounds the leases at three, without a count")
+	require.Empty(t, f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: lanes}).ids, "the new two count")
 	require.Empty(t, f.ask(proposal{epoch: nobody, leasedTo: f.lastToken(), entries: lanes}).ids,
-		"another epoch's bounds nothing")
+		"a receipt of another epoch is ignored")
 	f.exec("update pgdispatch.settings set max_claims = 6")
 	require.Len(t, f.ask(proposal{entries: lanes}).ids, 1)
 }
@@ -179,7 +179,7 @@ func TestAClaimThatTakesNothingWritesNothing(t *testing.T) {
 	require.Zero(t, f.lastToken())
 	f.item(w)
 	require.Len(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 5}}}).ids, 1)
-	require.NotEmpty(t, f.epoch(), "the first that takes something begins an epoch")
+	require.NotEmpty(t, f.epoch(), "the first claim that takes items begins an epoch")
 	before := f.epoch()
 	f.pass(time.Second)
 	f.item(w)
@@ -207,10 +207,10 @@ func TestWhoHoldsASuspectGetsNothing(t *testing.T) {
 	f.items(w, 5)
 	more := []entry{{workspace: w.workspace, items: 1}}
 	require.Len(t, f.ask(proposal{entries: more}).ids, 1)
-	require.Empty(t, f.ask(proposal{doubts: 1, alone: true}).ids, "it holds another")
-	require.Empty(t, f.ask(proposal{owner: "free", doubts: 5}).ids, "a suspect is asked for by itself")
+	require.Empty(t, f.ask(proposal{doubts: 1, alone: true}).ids, "the replica holds another item")
+	require.Empty(t, f.ask(proposal{owner: "free", doubts: 5}).ids, "a suspect must be claimed alone")
 	require.Equal(t, suspect, f.ask(proposal{owner: "free", doubts: 1, alone: true}).ids)
-	require.Empty(t, f.ask(proposal{owner: "free", entries: more}).ids, "it holds a suspect")
+	require.Empty(t, f.ask(proposal{owner: "free", entries: more}).ids, "the replica holds a suspect")
 	require.Len(t, f.ask(proposal{entries: more}).ids, 1)
 }
 
@@ -332,8 +332,8 @@ func TestAMemoryThatMayHaveMissedSomethingReadsEverythingAnew(t *testing.T) {
 		return one[bool](f, "select l.gap from ("+sql.Text("look")+") l limit 1", seen)
 	}
 	require.False(t, gap(f.snapshot()))
-	require.True(t, gap("9000000001:9000000001:"), "of a cluster that has counted further")
+	require.True(t, gap("9000000001:9000000001:"), "a snapshot of a cluster with higher transaction IDs")
 	f.exec("update pgdispatch.mark_trim set trimmed_to = '100'")
-	require.True(t, gap("99:200000:99"), "a transaction that was under way then may have left a mark")
+	require.True(t, gap("99:200000:99"), "a transaction that was open then may have left a mark")
 	require.False(t, gap("100:100:"))
 }

@@ -22,8 +22,8 @@ func TestARepeatedStartHasATokenOfItsOwn(t *testing.T) {
 	require.Equal(t, second.ids(), f.dispatched(second))
 }
 
-// beside runs do on a connection of its own while a transaction is open, commits that once do has ended or waits for a
-// lock, and waits for do.
+// beside runs do on its own connection while a transaction is open, commits the transaction once do has ended or waits
+// for a lock, and waits for do.
 func (f fixture) beside(open func(in fixture), do func(in fixture)) {
 	f.t.Helper()
 	in, tx := f.begin()
@@ -80,7 +80,7 @@ func TestASweeperWaitsForNobody(t *testing.T) {
 	require.Equal(t, []string{"CLAIMED", "PENDING"}, []string{f.status(ids[0]), f.status(ids[1])})
 }
 
-// The heartbeat was in time; it commits when the sweeper has read the lease as it was before.
+// The heartbeat was in time; it commits after the sweeper has read the lease in its previous state.
 func TestALeaseThatIsRenewedBesideASweeperStays(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// key is the state as bytes: replicas and the items of a lane have no names.
+// key encodes the state canonically: replicas and items of a lane are interchangeable.
 func (m *model) key() string {
 	var rows [modelItems][]byte
 	for n, r := range m.rows {
@@ -22,7 +22,7 @@ func (m *model) key() string {
 	return string(one)
 }
 
-// bytes is the state with the replicas in this order.
+// bytes encodes the state with the replicas in this order.
 func (m *model) bytes(rows [modelItems][]byte, order ...int) []byte {
 	for n := range rows {
 		rows[n] = slices.Clone(rows[n])
@@ -47,8 +47,8 @@ func (m *model) bytes(rows [modelItems][]byte, order ...int) []byte {
 	return key
 }
 
-// simplify brings states together that differ in nothing that matters any more: tokens count by their order, and
-// receipts by what they allow now. It holds where no token is above the last.
+// simplify merges states that no longer differ in anything relevant: tokens count by their order, and receipts by what
+// they allow now. It is valid while no token is above the last.
 func (m *model) simplify() {
 	const useless = 9 // a bound that no limit allows
 	var used [256]bool
@@ -73,7 +73,7 @@ func (m *model) simplify() {
 			continue
 		}
 		r.held, r.to = min(r.held+m.last-r.to, useless), m.last
-		// A floor stands for the next token that there is.
+		// A floor always refers to an existing or the next token.
 		for r.floor <= m.last && !used[r.floor] {
 			r.floor++
 		}
@@ -96,7 +96,7 @@ func (m *model) simplify() {
 	m.last = rank[m.last]
 }
 
-// explore visits all states, nearest first. It returns their number, and after how many steps a limit was exceeded, or
+// explore visits all states breadth-first. It returns their number and the steps after which a limit was exceeded, or
 // -1.
 func explore(s setting, without rules, most int) (states, steps int) {
 	begin := model{limits: s.limits}
@@ -132,8 +132,8 @@ func explore(s setting, without rules, most int) (states, steps int) {
 	return len(known), -1
 }
 
-// settings are the configurations in which the rules hold, each with the case that a rule is needed for. Large ones run
-// only with PGDISPATCH_LONG.
+// settings are the configurations in which the rules hold, each with the event that a rule guards against. Large ones
+// run only with PGDISPATCH_LONG.
 var settings, largeSettings = []setting{
 	{name: "leases run out", limits: [2]byte{1, 0}, faults: 1, requeue: true, rollback: true},
 	{name: "claims roll back", limits: [2]byte{1, 0}, faults: 1, rollback: true, ownEnd: true},
@@ -164,7 +164,7 @@ func TestNoOrderOfEventsPassesALimit(t *testing.T) {
 			t.Parallel()
 			states, steps := explore(s, rules{}, 20_000_000)
 			t.Logf("%d states", states)
-			require.Equal(t, -1, steps, "a limit is passed")
+			require.Equal(t, -1, steps, "a limit is exceeded")
 			require.Greater(t, states, 500)
 		})
 	}
@@ -192,7 +192,7 @@ func TestEachRuleThatIsLeftOutPassesALimit(t *testing.T) {
 			n := slices.IndexFunc(settings, func(s setting) bool { return s.name == c.setting })
 			states, steps := explore(settings[n], c.without, 2_000_000)
 			t.Logf("%d states, %d steps", states, steps)
-			require.Positive(t, steps, "nobody needs this rule")
+			require.Positive(t, steps, "no setting needs this rule")
 		})
 	}
 }

@@ -37,7 +37,7 @@ func TestCleanMakesAnyTextFitToBeStoredAndShown(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, c.clean, Clean(c.text))
 			requireClean(t, Clean(c.text))
-			require.Equal(t, c.clean, Clean(c.clean), "what is clean stays as it is")
+			require.Equal(t, c.clean, Clean(c.clean), "clean text is unchanged")
 		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pages is a web view that says who looks, and signs people in at a provider.
+// pages is a web view that reports its user, and signs users in at a provider.
 func pages(t *testing.T, p *provider) (*OIDC, *httptest.Server, *nethttp.Client) {
 	t.Helper()
 	o := &OIDC{Issuer: p.URL, ClientID: "web", ClientSecret: "secret", RoleClaim: "groups",

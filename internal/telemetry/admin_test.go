@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeListener is bound to an address and accepts nobody.
+// fakeListener is bound to an address and accepts no connections.
 type fakeListener struct {
 	net.Listener
 	address string
@@ -29,7 +29,7 @@ func (f fakeListener) Addr() net.Addr {
 	return &net.UnixAddr{Name: host + ":" + port}
 }
 
-// ask has an admin server that is bound to host answer a request.
+// ask makes an admin server that is bound to host answer a request.
 func ask(a *Admin, host, path string, headers ...string) (int, string) {
 	a.Listener, a.Log, a.Metrics = fakeListener{address: host + " 9464"}, quiet(), prometheus.NewRegistry()
 	if a.Health == nil {
@@ -155,7 +155,7 @@ func TestWhoMayLookAndWhoMayAct(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		admin, view, bound, header string
-		pages, profiles            string // what is served; a number: refused with it
+		pages, profiles            string // what is served, or the status of the rejection
 	}{
 		"this machine, without tokens":      {"", "", "127.0.0.1", "", "looks", "200"},
 		"this machine, with an empty token": {"", "", "127.0.0.1", password(""), "looks", "200"},

@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 )
 
-// unanswered is an item whose first start was sent so long ago, and never answered.
+// unanswered is an item whose first start was sent this long ago and never answered.
 func unanswered(since time.Duration) Start {
 	item := anItem()
 	item.UnansweredFor = since
@@ -31,7 +31,7 @@ func TestItemThatTemporalMayHaveForgottenIsNotStarted(t *testing.T) {
 		"a short retention, not":         {time.Hour, 54 * time.Minute, true},
 		"a long retention, remembered":   {30 * day, 30*day - time.Hour - 1, false},
 		"a long retention, not":          {30 * day, 30*day - time.Hour, true},
-		"a very short one, never looked": {time.Minute, 30 * time.Minute, false}, // no Temporal accepts it
+		"a very short one, never looked": {time.Minute, 30 * time.Minute, false}, // Temporal accepts no such retention
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,10 +62,10 @@ func TestEachNamespaceHasARetentionOfItsOwn(t *testing.T) {
 		_, err := starter.Start(t.Context(), item)
 		require.NoError(t, err)
 	}
-	require.Len(t, service.asked, 2, "each is asked once")
+	require.Len(t, service.asked, 2, "each namespace is described once")
 	require.Equal(t, "shop", service.asked[0].Namespace)
 	require.Equal(t, "other", service.asked[1].Namespace)
-	require.Equal(t, "other", service.started[1].Namespace, "and the start goes where the item belongs")
+	require.Equal(t, "other", service.started[1].Namespace, "the start goes to the item's namespace")
 }
 
 func TestItemWithoutDoubtIsStartedWithoutALookAtTheRetention(t *testing.T) {
@@ -122,6 +122,6 @@ func TestRetentionIsReadNowAndThen(t *testing.T) {
 		service.retention = 24 * time.Hour
 		time.Sleep(retentionAge)
 		_, err := starter.Start(t.Context(), unanswered(48*time.Hour))
-		require.ErrorIs(t, err, ErrForgotten, "it was made shorter")
+		require.ErrorIs(t, err, ErrForgotten, "the retention was shortened")
 	})
 }

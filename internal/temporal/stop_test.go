@@ -21,7 +21,7 @@ func TestStopAsksForTheEndOfTheRunThatIsOpen(t *testing.T) {
 		service.stops)
 
 	service.stop = serviceerror.NewCancellationAlreadyRequested("again")
-	require.NoError(t, stop("CANCEL", service), "its answer to the first was lost")
+	require.NoError(t, stop("CANCEL", service), "the answer to the first request was lost")
 	service.stop = serviceerror.NewNotFound("workflow execution already completed")
 	require.ErrorIs(t, stop("TERMINATE", service), ErrNotOpen)
 	service.stop = serviceerror.NewUnavailable("connection refused")

@@ -10,7 +10,7 @@ import (
 	failurepb "go.temporal.io/api/failure/v1"
 )
 
-// failure is an application's, of a type.
+// failure is an application failure with a type.
 func failure(message, kind string, cause *failurepb.Failure) *failurepb.Failure {
 	return &failurepb.Failure{Message: message, Cause: cause, FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
 		ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: kind}}}

@@ -71,7 +71,7 @@ func TestTheChartIsWithoutLint(t *testing.T) {
 	}
 }
 
-// valueSets are what people may set. Each renders an installation that the binary understands.
+// valueSets are sets of values. Each must render an installation that the binary understands.
 var valueSets = map[string]string{
 	"defaults": "",
 	"everything": `
@@ -103,7 +103,7 @@ nodeSelector: {disk: ssd}
 tolerations: [{key: a, operator: Exists}]
 affinity: {nodeAffinity: {}}
 `,
-	"as little as may be": `
+	"minimal": `
 replicas: 1
 temporal: {address: "localhost:7233", tls: {enabled: false}, allowInsecure: true}
 database: {allowInsecure: true}
@@ -209,7 +209,7 @@ func TestTheChartRefusesWrongValues(t *testing.T) {
 	}
 }
 
-// What the chart itself sets, or reads from Secrets, cannot be set a second time.
+// Variables that the chart sets, or reads from Secrets, cannot be set a second time.
 func TestTheChartsConfigTakesEveryOtherSetting(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(chart, "values.schema.json"))

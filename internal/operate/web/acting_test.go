@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forms lists all forms: their path, their fields, the call that follows, and the page that the browser is redirected
-// to.
+// forms lists all forms: path, fields, resulting call, and the page that the browser is redirected to.
 var forms = []struct {
 	path       string
 	form       url.Values
@@ -72,7 +71,7 @@ func TestFormsDoWhatTheCommandLineDoes(t *testing.T) {
 		require.Equal(t, form.then, then)
 		code, text := b.get(then)
 		require.Equal(t, 200, code)
-		require.Contains(t, text, `<p class="done" role="status">`, "it says that it was done")
+		require.Contains(t, text, `<p class="done" role="status">`, "the page confirms the action")
 	}
 }
 
@@ -124,7 +123,7 @@ func TestAnotherSitesFormsAreRefused(t *testing.T) {
 		b := newBrowser(t)
 		b.header = header
 		code, _ := b.post("/ui/settings/resume", nil)
-		require.Equal(t, 303, code, "%v: curl, an old browser, and an address that was typed", header)
+		require.Equal(t, 303, code, "%v: curl, an old browser, or a typed address", header)
 	}
 }
 
@@ -136,7 +135,7 @@ func TestAnAddressAloneChangesNothing(t *testing.T) {
 		require.Empty(t, b.change.calls, form.path)
 		if form.form != nil && !form.form.Has("reason") {
 			code, _ := b.post(form.path+"?"+form.form.Encode(), nil)
-			require.Contains(t, []int{400, 422}, code, "%s: what is in the address is not in the form", form.path)
+			require.Contains(t, []int{400, 422}, code, "%s: the form ignores the query string", form.path)
 			require.Empty(t, b.change.calls, form.path)
 		}
 	}
@@ -187,7 +186,7 @@ func TestWhatWasTypedWrongIsKeptAndExplained(t *testing.T) {
 	}
 	b := newBrowser(t)
 	code, _ := b.post("/ui/workspaces/"+id+"/limit", url.Values{})
-	require.Equal(t, 422, code, "a field that was not sent is not an empty one")
+	require.Equal(t, 422, code, "a missing field is not an empty one")
 }
 
 func TestAFormThatIsTooLargeIsRefused(t *testing.T) {
@@ -252,7 +251,7 @@ func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
 		require.Equal(t, 200, code)
 		var got []string
 		for _, found := range button.FindAllStringSubmatch(text, -1) {
-			if found[1] != "params" { // to read, and always there
+			if found[1] != "params" { // always there: it only reads
 				got = append(got, found[1])
 			}
 		}
@@ -275,7 +274,7 @@ func TestAnItemThatHasMovedOnIsShownAsItIs(t *testing.T) {
 		b.read.status8 = "COMPLETED"
 		code, text := b.get("/ui/items/8/" + page)
 		require.Equal(t, 409, code, page)
-		require.Contains(t, text, "item 8 is now COMPLETED", "and is not asked about")
+		require.Contains(t, text, "item 8 is now COMPLETED", "the page asks for no confirmation")
 	}
 	b := newBrowser(t)
 	code, _ := b.post("/ui/items/9/cancel", nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
-// Run is what is reported of a run.
+// Run holds what is reported of a run.
 type Run struct {
 	Command string
 	Began   time.Time

@@ -10,7 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
 )
 
-// Loading measures what a replica needs to load everything that is waiting.
+// Loading measures the memory and time that a replica needs to load all waiting items.
 func Loading() *Scenario {
 	const lanes = "100,000 workspaces, 1,000,000 items"
 	open := backlogs{}
@@ -40,7 +40,7 @@ func fillLanes(ctx context.Context, t *Turn, b *backlog) error {
 	return nil
 }
 
-// load has a new store load everything that is waiting.
+// load has a new store load all waiting items.
 func (b *backlog) load(ctx context.Context, t *Turn) error {
 	pool, err := storePool(ctx, b.db.URL)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // restPoll is the default poll interval, by which an idle replica's statements are counted.
 const restPoll = 5 * time.Second
 
-// Rest measures what a replica does when there is nothing to do.
+// Rest measures what a replica does while it is idle.
 func Rest() *Scenario {
 	return &Scenario{
 		Name: "rest", Title: "An idle replica",

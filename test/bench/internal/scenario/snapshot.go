@@ -87,7 +87,7 @@ func (b *backlog) beside(ctx context.Context, t *Turn, hold time.Duration) error
 // busy enqueues, claims, settles and ends a hundred batches per second. As in a running system, each of the three uses
 // a session of its own. It returns the p99 of the claims in the last part of the time.
 func (b *backlog) busy(ctx context.Context, duration, last time.Duration) (p99, rate float64, err error) {
-	const most = 1 << 16 // batches that can wait for the next session, so that a slow one does not block the others
+	const most = 1 << 16 // batches that wait for the next session, so that a slow one does not block the others
 	enqueued, running := make(chan struct{}, most), make(chan []string, most)
 	began := time.Now()
 	g, ctx := errgroup.WithContext(ctx)
@@ -107,7 +107,7 @@ func (b *backlog) busy(ctx context.Context, duration, last time.Duration) (p99, 
 		defer close(running)
 		for range enqueued {
 			if time.Since(began) > duration {
-				return nil // what a machine too slow for the load has left over stays unprocessed
+				return nil // batches that a slow machine leaves over are dropped
 			}
 			batch, d, err := b.claim(ctx, claimBatch)
 			if err != nil {

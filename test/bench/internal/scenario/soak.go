@@ -60,7 +60,7 @@ func Soak(length time.Duration) *Scenario {
 	}
 }
 
-// stays is the target that something is at the end what it was early on.
+// stays sets the target that a figure does not grow between early and late.
 func stays(what string) Bar {
 	return Bar{Text: "Soak: " + what + " late / early", Value: Key{ours, what + "Late"},
 		Against: Key{ours, what + "Early"}, Level: 1.15}
@@ -121,7 +121,7 @@ func (s *stage) soak(ctx context.Context, t *Turn, length time.Duration) error {
 	return nil
 }
 
-// develop sets the figures of what samples say about a turn of the given length.
+// develop computes the figures of a turn of the given length from its samples.
 func (t *Turn) develop(samples []sample, length time.Duration) {
 	early := min(soakStable, length/4)
 	stretch := func(from, to time.Duration) []sample {

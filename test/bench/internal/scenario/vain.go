@@ -14,7 +14,7 @@ import (
 // vainRate is how many items per second are offered in addition.
 const vainRate = 300.0
 
-// Vain measures how often replicas that race for the same items ask for items that another has already taken.
+// Vain measures how often replicas that race for the same items request items that another has already taken.
 func Vain() *Scenario {
 	two, twenty := vainEntrant(2, blue), vainEntrant(20, green)
 	return &Scenario{
@@ -85,7 +85,7 @@ func vain(ctx context.Context, t *Turn, s *stage) error {
 	return s.requireStarts(warm + len(sent) + len(paced))
 }
 
-// entries counts what all replicas have asked for so far, and how much of it in vain.
+// entries counts the entries that all replicas have requested so far, and those requested in vain.
 type entries struct{ all, vain float64 }
 
 // until compares two counts. It returns the percentage of entries between them that were in vain, and the entries per

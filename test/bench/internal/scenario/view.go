@@ -84,7 +84,7 @@ func View() *Scenario {
 	}
 }
 
-// look times each read, and then the claims.
+// look measures each read, and then the claims.
 func (b *backlog) look(ctx context.Context, t *Turn) error {
 	pool, err := openSpectator(ctx, b)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	watchIdle = 20 * time.Second
 	// watchSteady is the time over which half of them are closed one by one.
 	watchSteady = 15 * time.Second
-	// soon is the maximum delay, in milliseconds, until the last end is noticed.
+	// soon is the maximum delay, in milliseconds, until the last end is detected.
 	soon = 3000
 )
 
@@ -148,7 +148,7 @@ func (s *stage) ended(ctx context.Context) (map[string]time.Time, error) {
 	return ended, err
 }
 
-// Watches measures how soon ends are noticed with very many open workflows, and what that costs.
+// Watches measures the delay until ends are detected with very many open workflows, and its cost.
 func Watches() *Scenario {
 	all, some, none := "5,000 watched", "800 watched, the default", "none watched"
 	return &Scenario{

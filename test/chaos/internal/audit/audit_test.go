@@ -11,7 +11,7 @@ var zero = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func at(millis int) time.Time { return zero.Add(time.Duration(millis) * time.Millisecond) }
 
-// book writes a history, one transaction after another, a millisecond apart unless told otherwise.
+// book writes a history, one transaction after another, by default a millisecond apart.
 type book struct {
 	changes []Change
 	now     int
@@ -35,7 +35,7 @@ func (b *book) wait(millis int) *book { b.now += millis; return b }
 
 func (b *book) limit(n int) *book { return b.add(Change{Kind: Workspace, Workspace: "w", Limit: n}) }
 
-// to moves an item as the product would; change makes it do something else.
+// to moves an item to a state as the product would; change makes it deviate.
 func (b *book) to(id int64, status string, change func(*Change)) *book {
 	old := b.items[id]
 	c := Change{
@@ -135,7 +135,7 @@ func TestAClaimMayGoByTheLimitsThatHeldWhenItBegan(t *testing.T) {
 	require.Empty(t, Replay(b.changes, 3).Violations)
 }
 
-// good is a row that completed, in all three books.
+// good is a completed row in all three books.
 func good() (Expected, Found, Run) {
 	return Expected{Execution: "e", Workspace: "w", Want: "COMPLETED", Runs: 1, Acknowledged: true},
 		Found{Execution: "e", Workspace: "w", Status: "COMPLETED", ExecutionStatus: "COMPLETED", RunID: "r"},
@@ -234,5 +234,5 @@ func TestALeaseEndsByTheClockThatTheServerHas(t *testing.T) {
 		return rules(Replay(b.changes, 1).Violations)
 	}
 	require.Equal(t, []string{RuleCap}, claimAfter(0))
-	require.Empty(t, claimAfter(time.Hour), "all leases ran out when the clock jumped")
+	require.Empty(t, claimAfter(time.Hour), "all leases expired when the clock jumped")
 }
