@@ -50,15 +50,15 @@ type world struct {
 type rule string
 
 const (
-	complete        rule = "nothing is left out"
-	noSecondLook    rule = "the gate is shut without another look"
-	noWaiting       rule = "a replica sleeps while somebody is under way who was told that it is awake"
-	noLookMeanwhile rule = "the replica that waits for the lock does not look meanwhile"
+	complete        rule = "every rule applies"
+	noSecondLook    rule = "the gate is shut without another claim"
+	noWaiting       rule = "a replica sleeps while a transaction is open that read it as awake"
+	noLookMeanwhile rule = "a replica that waits for the lock does not look meanwhile"
 	readFirst       rule = "the gate is read before its lock is taken"
 	noHandingOver   rule = "a busy replica keeps duty"
 	noCall          rule = "duty is left without a call"
-	sleepOffDuty    rule = "a replica sleeps though nobody is on duty"
-	openLate        rule = "the gate is opened by a replica that is not on duty any more"
+	sleepOffDuty    rule = "a replica sleeps while no replica is on duty"
+	openLate        rule = "a replica opens the gate after it left duty"
 )
 
 type step struct {

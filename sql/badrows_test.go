@@ -25,7 +25,7 @@ var badRows = []badRow{
 		"PGD03", "workflow definition ", "Use a definition of this workspace."},
 	{"no workspace", "workspace_id, workflow_definition_id", "null, @definition", "23502", "", ""},
 	{"no definition", "workspace_id, workflow_definition_id", "@workspace, null", "23502", "", ""},
-	{"a workspace that is no UUID", "workspace_id, workflow_definition_id", "'acme', @definition", "22P02", "", ""},
+	{"a workspace that is not a UUID", "workspace_id, workflow_definition_id", "'acme', @definition", "22P02", "", ""},
 
 	with("params an array", "params", "'[1]'", "PGD04", "params must be a JSON object, not array", "Wrap the value"),
 	with("params a string", "params", `'"x"'`, "PGD04", "params must be a JSON object, not string", "Wrap the value"),

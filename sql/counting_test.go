@@ -24,10 +24,10 @@ func (f fixture) lastToken() int64 {
 func TestAReceiptIsWorthNothingWhereItMayBeFalse(t *testing.T) {
 	t.Parallel()
 	for name, receipt := range map[string]func(epoch string, last int64) (string, entry){
-		"of another epoch": func(_ string, last int64) (string, entry) {
+		"another epoch": func(_ string, last int64) (string, entry) {
 			return nobody, entry{floor: last + 1, heldTo: last}
 		},
-		"of no epoch": func(_ string, last int64) (string, entry) {
+		"no epoch": func(_ string, last int64) (string, entry) {
 			return "", entry{floor: last + 1, heldTo: last}
 		},
 		"with a token that nobody has drawn": func(epoch string, last int64) (string, entry) {
@@ -124,7 +124,7 @@ func TestAnItemThatIsChangedBesideAClaimIsNotTaken(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]string{
 		"withdrawn": "select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue",
-		"put off":   "update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour'",
+		"postponed": "update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour'",
 		"lowered":   "update pgdispatch.workflow_execution_queue set priority = -7",
 		"deleted":   "delete from pgdispatch.workflow_execution_queue",
 		"claimed": "update pgdispatch.workflow_execution_queue " +
@@ -152,9 +152,9 @@ func TestOnlyAClaimGivesAnItemASlot(t *testing.T) {
 	for _, session := range []string{"session_replication_role = origin", "session_replication_role = replica",
 		"pgdispatch.marked = on"} {
 		for name, set := range map[string]string{
-			"leased":      "status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now()",
-			"in doubt":    "outcome_unknown = true",
-			"handed over": "status = 'DISPATCHED', claimed_at = now(), dispatched_at = now()",
+			"leased":     "status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now()",
+			"unanswered": "outcome_unknown = true",
+			"dispatched": "status = 'DISPATCHED', claimed_at = now(), dispatched_at = now()",
 		} {
 			in, tx := f.begin()
 			in.exec("set local " + session)
@@ -235,10 +235,10 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 		"an end": {do: func(f fixture, _ tenant, running, _ batch, _ int64) {
 			f.finish(running.ids()[0], "COMPLETED")
 		}},
-		"ends together": {do: func(f fixture, _ tenant, running, _ batch, _ int64) { f.completed(running.ids()...) }},
-		"a release":     {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.release(claimed, false) }},
-		"a failure":     {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.fail(claimed, "boom") }},
-		"a retry":       {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.retry(claimed, "boom") }},
+		"a batch of ends": {do: func(f fixture, _ tenant, running, _ batch, _ int64) { f.completed(running.ids()...) }},
+		"a release":       {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.release(claimed, false) }},
+		"a failure":       {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.fail(claimed, "boom") }},
+		"a retry":         {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.retry(claimed, "boom") }},
 		"a deleted holder": {do: func(f fixture, _ tenant, running, _ batch, _ int64) {
 			f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", running.ids()[0])
 		}},
@@ -249,14 +249,14 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 			f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1", waiting)
 		}},
 		"an item": {do: func(f fixture, w tenant, _, _ batch, _ int64) { f.item(w) }},
-		"a limit of one's own": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
+		"a workspace's own limit": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
 			f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 9 where id = $1", w.workspace)
 		}},
 		"a pause": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
 			f.exec("update pgdispatch.workspaces set paused = true where id = $1", w.workspace)
 		}},
 		"a rate": {do: func(f fixture, w tenant, _, _ batch, _ int64) { f.rate(w, 5) }},
-		"a workspace's end": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
+		"a deleted workspace": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
 			f.exec("delete from pgdispatch.workspaces where id = $1", w.workspace)
 		}},
 		"a plan's limit": {all: true, do: func(f fixture, _ tenant, _, _ batch, _ int64) {

@@ -104,7 +104,7 @@ func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]func(in fixture, w tenant, waiting int64){
 		"an insert": func(in fixture, w tenant, _ int64) { in.item(w) },
-		"a move": func(in fixture, _ tenant, waiting int64) {
+		"a transition": func(in fixture, _ tenant, waiting int64) {
 			in.exec("update pgdispatch.workflow_execution_queue set priority = 9 where id = $1", waiting)
 		},
 		"an end": func(in fixture, w tenant, _ int64) { in.finish(in.runs(w), "COMPLETED") },

@@ -12,9 +12,9 @@ import (
 var said = map[string]string{
 	"finish": "select pgdispatch.finish($1, 'FAILED', 'no gas')",
 	"update": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' where id = $1",
-	"whole update": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas', finished_at = now() " +
+	"full update": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas', finished_at = now() " +
 		"where id = $1",
-	"update, again": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' " +
+	"repeated update": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' " +
 		"where id = any (array[$1::uuid, $1::uuid])",
 }
 

@@ -142,14 +142,14 @@ var settings, largeSettings = []setting{
 	{name: "two lanes", lanes: [3]byte{0, 0, 1}, limits: [2]byte{1, 1}, solo: true},
 	{name: "a lane twice", limits: [2]byte{2, 0}, twice: true},
 	{name: "moved", limits: [2]byte{1, 0}, moved: true, release: true, faults: 2, solo: true},
-	{name: "a lie", limits: [2]byte{1, 0}, lie: true, faults: 1},
+	{name: "a wrong receipt", limits: [2]byte{1, 0}, lie: true, faults: 1},
 }, []setting{
 	{name: "limits change twice", limits: [2]byte{2, 0}, edits: 2, release: true, faults: 1},
 	{name: "two lanes, two replicas", lanes: [3]byte{0, 0, 1}, limits: [2]byte{1, 1}},
 	{name: "leases run out in two lanes", lanes: [3]byte{0, 0, 1}, limits: [2]byte{1, 1}, faults: 1, requeue: true,
 		kill: true},
 	{name: "requeues are forgotten", limits: [2]byte{1, 0}, faults: 2, crash: true, requeue: true, kill: true},
-	{name: "all that is rare", limits: [2]byte{2, 0}, faults: 2, crash: true, requeue: true, rollback: true, release: true,
+	{name: "every rare event", limits: [2]byte{2, 0}, faults: 2, crash: true, requeue: true, rollback: true, release: true,
 		twice: true},
 }
 
@@ -180,7 +180,7 @@ func TestEachRuleThatIsLeftOutPassesALimit(t *testing.T) {
 		"the epoch is ignored":                     {"ends are forgotten", rules{epochIgnored: true}},
 		"a claim that rolled back gives a receipt": {"claims roll back", rules{rolledBackTold: true}},
 		"grants are not cumulative":                {"a lane twice", rules{notCumulative: true}},
-		"a receipt above the last token is used":   {"a lie", rules{aboveLastUsed: true}},
+		"a receipt above the last token is used":   {"a wrong receipt", rules{aboveLastUsed: true}},
 		"a floor is above the next token":          {"moved", rules{floorNotCapped: true}},
 		"the count does not wait for the lock":     {"leases run out", rules{countedEarly: true}},
 		"all items of a claim have one token":      {"a lane twice", rules{oneToken: true}},

@@ -35,7 +35,7 @@ func awaitReady(t *testing.T, p *Process) {
 	defer cancel()
 	require.NoError(t, p.Await(ctx, func() error {
 		if !strings.Contains(p.Log(), "ready") {
-			return errors.New("it has not said so")
+			return errors.New("it has not logged it")
 		}
 		return nil
 	}))

@@ -23,15 +23,15 @@ func TestItemThatTemporalMayHaveForgottenIsNotStarted(t *testing.T) {
 		retention, age time.Duration
 		parked         bool
 	}{
-		"young":                          {day, time.Minute, false},
-		"still remembered":               {day, 23*time.Hour - 1, false},
-		"within the margin":              {day, 23 * time.Hour, true},
-		"long forgotten":                 {day, 100 * day, true},
-		"a short retention, remembered":  {time.Hour, 54*time.Minute - 1, false},
-		"a short retention, not":         {time.Hour, 54 * time.Minute, true},
-		"a long retention, remembered":   {30 * day, 30*day - time.Hour - 1, false},
-		"a long retention, not":          {30 * day, 30*day - time.Hour, true},
-		"a very short one, never looked": {time.Minute, 30 * time.Minute, false}, // Temporal accepts no such retention
+		"young":                         {day, time.Minute, false},
+		"still remembered":              {day, 23*time.Hour - 1, false},
+		"within the margin":             {day, 23 * time.Hour, true},
+		"long forgotten":                {day, 100 * day, true},
+		"a short retention, remembered": {time.Hour, 54*time.Minute - 1, false},
+		"a short retention, forgotten":  {time.Hour, 54 * time.Minute, true},
+		"a long retention, remembered":  {30 * day, 30*day - time.Hour - 1, false},
+		"a long retention, forgotten":   {30 * day, 30*day - time.Hour, true},
+		"a very short one, never read":  {time.Minute, 30 * time.Minute, false}, // Temporal accepts no such retention
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,8 +79,8 @@ func TestItemWithoutDoubtIsStartedWithoutALookAtTheRetention(t *testing.T) {
 func TestRetentionThatCannotBeReadIsTakenForTheShortest(t *testing.T) {
 	t.Parallel()
 	for name, service := range map[string]*startService{
-		"not allowed": {retentionError: serviceerror.NewPermissionDenied("not yours", "")},
-		"not said":    {},
+		"not allowed":         {retentionError: serviceerror.NewPermissionDenied("not yours", "")},
+		"without a retention": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -185,13 +185,13 @@ func TestInputHasExactlyTheKeysOfTheContract(t *testing.T) {
 func TestParamsReachTheWorkflowAsTheyWereStored(t *testing.T) {
 	t.Parallel()
 	for name, params := range map[string]string{
-		"a number no float can hold": `{"n": 1` + strings.Repeat("0", 400) + `}`,
-		"a number with an exponent":  `{"n": 1e400, "m": 0.10000000000000000000000000001}`,
-		"an ID above 2^53":           `{"id": 9007199254740993}`,
-		"20,000 levels":              `{"a": ` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`,
-		"unicode":                    `{"naïve": "日本語 🙂 \u0001 <&> \"quoted\" \\"}`,
-		"the same key twice":         `{"a": 1, "a": 2}`,
-		"nothing":                    `{}`,
+		"a number beyond float64":   `{"n": 1` + strings.Repeat("0", 400) + `}`,
+		"a number with an exponent": `{"n": 1e400, "m": 0.10000000000000000000000000001}`,
+		"an ID above 2^53":          `{"id": 9007199254740993}`,
+		"20,000 levels":             `{"a": ` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`,
+		"unicode":                   `{"naïve": "日本語 🙂 \u0001 <&> \"quoted\" \\"}`,
+		"the same key twice":        `{"a": 1, "a": 2}`,
+		"nothing":                   `{}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -265,10 +265,10 @@ func TestAlreadyStartedByAStrangerFailsTheItem(t *testing.T) {
 	for name, describe := range map[string]func(*describeRequest) (*describeResponse, error){
 		"without a memo":           describedAs("run-there", ""),
 		"with another item's memo": describedAs("run-there", "99999999-9999-4999-8999-999999999999"),
-		"that is gone in-between": func(*describeRequest) (*describeResponse, error) {
+		"deleted meanwhile": func(*describeRequest) (*describeResponse, error) {
 			return nil, serviceerror.NewNotFound("gone")
 		},
-		"that answers with nothing": func(*describeRequest) (*describeResponse, error) { return &describeResponse{}, nil },
+		"with an empty answer": func(*describeRequest) (*describeResponse, error) { return &describeResponse{}, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

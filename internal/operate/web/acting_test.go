@@ -104,11 +104,11 @@ func TestWhoLooksOnlyChangesNothingAndIsOfferedNothing(t *testing.T) {
 func TestAnotherSitesFormsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]nethttp.Header{
-		"by what browsers say":         {"Sec-Fetch-Site": {"cross-site"}},
+		"Sec-Fetch-Site of browsers":   {"Sec-Fetch-Site": {"cross-site"}},
 		"from a sibling of the domain": {"Sec-Fetch-Site": {"same-site"}},
-		"by what old browsers say":     {"Origin": {"https://evil.example"}},
+		"Origin of old browsers":       {"Origin": {"https://evil.example"}},
 		"from nowhere":                 {"Origin": {"null"}},
-		"of a page's upgrade":          {"Origin": {"http://localhost:81"}},
+		"same host on another port":    {"Origin": {"http://localhost:81"}},
 	} {
 		for _, form := range forms {
 			b := newBrowser(t)
@@ -230,19 +230,19 @@ func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
 		want  []string
 	}{
 		"waits": {operate.QueueItem{Status: "PENDING"}, "", []string{"cancel"}},
-		"waits for its time": {operate.QueueItem{Status: "PENDING", DueIn: time.Minute}, "",
+		"waits until it is due": {operate.QueueItem{Status: "PENDING", DueIn: time.Minute}, "",
 			[]string{"cancel", "retry"}},
 		"may be running": {operate.QueueItem{Status: "PENDING", OutcomeUnknown: true}, "",
 			[]string{"request-cancel", "terminate"}},
-		"is handed over":            {operate.QueueItem{Status: "CLAIMED"}, "", []string{"request-cancel", "terminate"}},
-		"runs":                      {operate.QueueItem{Status: "DISPATCHED"}, "", []string{"request-cancel", "terminate"}},
-		"runs, and is to be asked":  {operate.QueueItem{Status: "DISPATCHED", Stop: "CANCEL"}, "", []string{"terminate"}},
-		"runs, and is to be ended":  {operate.QueueItem{Status: "DISPATCHED", Stop: "TERMINATE"}, "", nil},
-		"failed":                    {operate.QueueItem{Status: "FAILED"}, "OPEN", []string{"replay", "discard"}},
-		"failed, and was discarded": {operate.QueueItem{Status: "FAILED"}, "DISCARDED", []string{"replay"}},
-		"failed, and was replayed":  {operate.QueueItem{Status: "FAILED"}, "REPLAYED", nil},
-		"completed":                 {operate.QueueItem{Status: "COMPLETED"}, "", nil},
-		"was withdrawn":             {operate.QueueItem{Status: "CANCELLED"}, "", nil},
+		"is being started":  {operate.QueueItem{Status: "CLAIMED"}, "", []string{"request-cancel", "terminate"}},
+		"runs":              {operate.QueueItem{Status: "DISPATCHED"}, "", []string{"request-cancel", "terminate"}},
+		"runs, cancelled":   {operate.QueueItem{Status: "DISPATCHED", Stop: "CANCEL"}, "", []string{"terminate"}},
+		"runs, terminated":  {operate.QueueItem{Status: "DISPATCHED", Stop: "TERMINATE"}, "", nil},
+		"failed":            {operate.QueueItem{Status: "FAILED"}, "OPEN", []string{"replay", "discard"}},
+		"failed, discarded": {operate.QueueItem{Status: "FAILED"}, "DISCARDED", []string{"replay"}},
+		"failed, replayed":  {operate.QueueItem{Status: "FAILED"}, "REPLAYED", nil},
+		"completed":         {operate.QueueItem{Status: "COMPLETED"}, "", nil},
+		"was withdrawn":     {operate.QueueItem{Status: "CANCELLED"}, "", nil},
 	} {
 		b := newBrowser(t)
 		c.item.ID = 8

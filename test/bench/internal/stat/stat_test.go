@@ -67,7 +67,7 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []float64{0.5, 2}, stat.Ratios([]float64{1, 4}, []float64{2, 2, 8}))
 	require.Equal(t, []float64{1}, stat.Ratios([]float64{3, 1, math.NaN()}, []float64{0, 1, 1}),
-		"what cannot be divided is left out")
+		"pairs without a ratio are left out")
 	require.Empty(t, stat.Ratios(nil, []float64{1}))
 }
 

@@ -78,7 +78,7 @@ func TestWhatARuleDoesToAStart(t *testing.T) {
 		starts int64
 	}{
 		{"void: done and not answered", Rule{Method: Start, Void: true}, codes.DeadlineExceeded, 1},
-		{"swallow: neither", Rule{Method: Start, Swallow: true}, codes.DeadlineExceeded, 0},
+		{"swallow: not done, not answered", Rule{Method: Start, Swallow: true}, codes.DeadlineExceeded, 0},
 		{"lie: done and denied", Rule{Method: Start, Lie: broken}, codes.Unavailable, 1},
 		{"refuse: not done", Rule{Method: Start, Refuse: broken}, codes.Unavailable, 0},
 		{"delay: answered too late", Rule{Method: Start, Delay: soon}, codes.DeadlineExceeded, 1},
