@@ -16,9 +16,9 @@ func Loading() *Scenario {
 	open := backlogs{}
 	return &Scenario{
 		Name: "load", Title: "Learning what waits",
-		Text: "Ten items wait in each of 100,000 workspaces. A store that knows of nothing, on a connection of its own, is " +
-			"asked for no item: it loads what waits. `kept` is what the heap of this process has grown by after a collection, " +
-			"the store included, and `allocated` all that was on the way.",
+		Text: "Ten items wait in each of 100,000 workspaces. An empty store on its own connection claims no " +
+			"items, and so loads all waiting items. `kept` is the growth of this process's heap after a " +
+			"collection, including the store, and `allocated` is everything allocated meanwhile.",
 		Entrants: []Entrant{open.entrant(lanes, blue, fillLanes, (*backlog).load)},
 		Columns:  []Column{{"seconds", "seconds"}, {"kept", "kept MB"}, {"allocated", "allocated MB"}},
 		Bars: []Bar{

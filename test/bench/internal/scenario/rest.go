@@ -20,9 +20,9 @@ const restPoll = 5 * time.Second
 func Rest() *Scenario {
 	return &Scenario{
 		Name: "rest", Title: "An idle replica",
-		Text: "One replica with its defaults and nothing to do for a minute, in which it once holds all that waits against " +
-			"its memory: its statements by `pg_stat_statements`, those by which it says that it lives apart (its row in " +
-			"`replicas` and its listener's ping), and its CPU by /proc.",
+		Text: "One replica with its defaults, idle for a minute, in which it once compares all waiting " +
+			"items with its memory: its statements by `pg_stat_statements`, with those for liveness " +
+			"separate (its row in `replicas` and its listener's ping), and its CPU by /proc.",
 		Entrants: []Entrant{
 			{Name: "pgdispatch", Colour: blue, Run: restRun},
 		},

@@ -17,10 +17,10 @@ import (
 func Snapshot(hold time.Duration) *Scenario {
 	return &Scenario{
 		Name: "snapshot", Title: "Claims beside an old snapshot",
-		Text: "1,000 items a second are enqueued one by one, claimed and settled ten at a time, and ended: a minute as it " +
-			"is, " + inMinutes(hold) + " while a transaction elsewhere holds a snapshot (the last minute counts), and a " +
-			"minute after it has ended (the last 15 s count). A claim is timed with the look at what has changed that comes " +
-			"before it.",
+		Text: "1,000 items per second are enqueued one by one, claimed and settled ten at a time, and ended: a normal " +
+			"minute, " + inMinutes(hold) + " while another transaction holds a snapshot (the last minute counts), and a " +
+			"minute after it has ended (the last 15 s count). A claim " +
+			"is timed together with the look before it.",
 		Entrants: []Entrant{{Name: ours, Colour: blue, Run: func(ctx context.Context, t *Turn) error {
 			b, err := openBacklog(ctx, t, nil)
 			if err == nil {

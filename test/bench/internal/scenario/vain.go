@@ -20,9 +20,9 @@ func Vain() *Scenario {
 	return &Scenario{
 		Name: "vain", Title: "Claims in vain",
 		Text: "Replicas with their defaults (ten workers each) and no W race for the items of 20 workspaces. Under full " +
-			"load 32 writers insert as fast as they can for 5 s, one row a commit, until all is started; then 16 writers " +
-			"offer 300 items a second for 10 s. `in vain` is the share of the entries of all claims that gave nothing " +
-			"(`pgdispatch_claims_vain_total` over `pgdispatch_claim_entries_total`).",
+			"load 32 writers insert as fast as they can for 5 s, one row per commit, until all are started; then 16 " +
+			"writers offer 300 items per second for 10 s. `in vain` is the share of the entries of all claims that " +
+			"yielded no item (`pgdispatch_claims_vain_total` over `pgdispatch_claim_entries_total`).",
 		Entrants: []Entrant{two, twenty},
 		Columns: []Column{{"vain", "in vain %"}, {"entries", "entries an item"}, {"starts", "starts/s"},
 			{"paced", "300/s offered: in vain %"}, {"pacedentries", "entries an item"}},
