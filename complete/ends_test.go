@@ -98,7 +98,7 @@ func (r *register) say(t *testing.T, executionIDs ...string) map[string]chan err
 	return answers
 }
 
-var errNotFirst = errors.New("not the first to say so")
+var errNotFirst = errors.New("not the first report")
 
 func TestAnEndIsRecordedAtOnceAndThoseThatComeMeanwhileTogether(t *testing.T) {
 	registering(t, func(t *testing.T, r *register) {

@@ -119,9 +119,9 @@ func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 	<-first.shutting
 	second := newGate(t, url, "second")
 	second.Sleep()
-	within(t, func() bool { return asked(t, pool, "second", "gate_key() + 1") }, "the second tries the lock")
+	within(t, func() bool { return asked(t, pool, "second", "gate_key() + 1") }, "the second tries to take duty")
 	second.Call()
-	within(t, func() bool { return asked(t, pool, "second", "pg_notify") }, "the lock is held, so the second calls")
+	within(t, func() bool { return asked(t, pool, "second", "pg_notify") }, "without duty it calls")
 	require.False(t, second.OnDuty())
 
 	first.Busy()

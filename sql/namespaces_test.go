@@ -151,7 +151,7 @@ func TestANamespaceGivesAsManyAsItIsAllowed(t *testing.T) {
 	require.Equal(t, map[string]int{"slow": 1}, count(b))
 	f.release(b, true)
 	b = f.claimAround(20, map[string]int{"slow": 2})
-	require.Equal(t, map[string]int{"slow": 1}, count(b), "an unanswered start fills the limit of its namespace")
+	require.Equal(t, map[string]int{"slow": 1}, count(b), "nothing else is claimed with an unanswered start")
 	require.True(t, *b.items[0].OutcomeUnknown)
 	f.release(b, true)
 	require.Empty(t, f.claimAround(20, map[string]int{"slow": 0}).items, "a closed namespace repeats no start")
