@@ -169,7 +169,7 @@ func TestTheChartPassesOnWhatIsSet(t *testing.T) {
 	require.Equal(t, "prometheus", in.PodMonitor.Labels["release"])
 	require.Contains(t, notes, "get secret shop-tokens")
 
-	in, notes = install(t, valueSets["as little as may be"])
+	in, notes = install(t, valueSets["minimal"])
 	values, _ = requireInstallation(t, in)
 	require.Equal(t, []string{"on", "on"},
 		[]string{values["PGDISPATCH_ALLOW_INSECURE_TEMPORAL"], values["PGDISPATCH_ALLOW_INSECURE_DATABASE"]})
@@ -222,7 +222,7 @@ func TestTheChartsConfigTakesEveryOtherSetting(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal(text, &schema))
-	in, _ := install(t, valueSets["as little as may be"])
+	in, _ := install(t, valueSets["minimal"])
 	want := []string{}
 	for _, o := range config.RunOptions {
 		if _, set := in.Config.Data[o.Variable]; !set && !o.Secret() {
