@@ -23,10 +23,10 @@ import (
 
 const (
 	module = "github.com/pgdispatch/pgdispatch"
-	// maxFunctionLines and maxFileLines are what a reader can hold; tests may be a little longer.
+	// maxFunctionLines and maxFileLines are the limits for product code; tests have slightly higher ones.
 	maxFunctionLines, maxTestFunctionLines = 60, 70
 	maxFileLines, maxTestFileLines         = 350, 400
-	// maxSQLFunctionLines is of a function as it is applied, with its parts.
+	// maxSQLFunctionLines counts a function as it is applied, with its parts.
 	maxSQLFunctionLines = 90
 	maxSQLColumns       = 150
 	maxColumns          = 120
@@ -40,7 +40,7 @@ var edges = map[string][]string{
 	"complete":         {"internal/postgres", "internal/temporal", "sql"},
 	"dispatch":         {"claim", "internal/postgres", "internal/temporal"},
 	"docs/clients":     nil,
-	"finish":           {"internal/temporal"}, // for workers: as little as may be
+	"finish":           {"internal/temporal"}, // for workers: as few dependencies as possible
 	"internal/config":  {"internal/postgres", "internal/temporal"},
 	"internal/local":   nil,
 	"internal/operate": {"internal/postgres", "internal/temporal", "notify", "sql"},
@@ -53,13 +53,13 @@ var edges = map[string][]string{
 		"internal/temporal"},
 	"internal/postgres": {"internal/local"},
 	"internal/process":  nil,
-	// wires all of it
+	// wires all packages
 	"internal/replica": {"claim", "complete", "dispatch", "internal/config", "internal/operate", "internal/operate/web",
 		"internal/postgres",
 		"internal/signin", "internal/telemetry", "internal/temporal", "notify", "sql", "sql/migrate", "sweeper"},
 	"internal/storetest": {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},
 	"internal/signin":    nil,
-	// is called by them, and reads gauges
+	// called by these packages, and reads gauges
 	"internal/telemetry":    {"claim", "internal/operate", "internal/postgres", "internal/signin", "sweeper"},
 	"internal/temporal":     {"internal/local"},
 	"internal/temporaltest": nil,
@@ -118,7 +118,7 @@ var sqlText = regexp.MustCompile(`(?i)^\s*(select|insert|update|delete|with|lock
 // sqlAllowed lists the places outside package sql that contain statements, and why.
 var sqlAllowed = map[string]string{
 	"sql/migrate/migrate.go":   "reads and locks the version table, which exists before any migration",
-	"sql/migrate/functions.go": "records what was applied, where verbs are not",
+	"sql/migrate/functions.go": "records applied files before any verb exists",
 }
 
 func TestSQLStandsInSQLFiles(t *testing.T) {
@@ -132,7 +132,7 @@ func TestSQLStandsInSQLFiles(t *testing.T) {
 		}
 		ast.Inspect(file.ast, func(node ast.Node) bool {
 			if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
-				require.NotRegexp(t, sqlText, strings.Trim(literal.Value, "`\""), "%s holds a statement: it belongs into sql", path)
+				require.NotRegexp(t, sqlText, strings.Trim(literal.Value, "`\""), "%s has a statement: it belongs in sql", path)
 			}
 			return true
 		})
@@ -143,7 +143,7 @@ func TestSQLFunctionsAreOfAReadableLength(t *testing.T) {
 	t.Parallel()
 	for _, function := range sql.Functions() {
 		if function.Name == "triggers" {
-			continue // many, each of a few lines
+			continue // many functions of a few lines each
 		}
 		lines := strings.Split(strings.TrimSpace(function.Text), "\n")
 		require.LessOrEqual(t, len(lines), maxSQLFunctionLines, function.Name)
@@ -207,7 +207,7 @@ func isExportedReceiver(function *ast.FuncDecl) bool {
 func TestNoTestSleepsOutsideABubble(t *testing.T) {
 	t.Parallel()
 	files := parse(t, true)
-	bubbles := map[string]bool{} // packages whose loops are tested in bubbles
+	bubbles := map[string]bool{} // packages whose loops are tested in synctest bubbles
 	for path, file := range files {
 		if slices.ContainsFunc(file.ast.Imports, func(i *ast.ImportSpec) bool {
 			return i.Path.Value == `"testing/synctest"`
@@ -286,7 +286,7 @@ func TestEveryLogEventIsInTheDocs(t *testing.T) {
 			require.Contains(t, string(docs), "`"+call[1]+"`", path)
 		}
 	}
-	require.Greater(t, found, 25, "the pattern finds the calls")
+	require.Greater(t, found, 25, "the pattern must match some calls")
 }
 
 type source struct {

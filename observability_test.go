@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// emission is a line of docs/observability.md: the name, the file that emits it, and the test that sees it.
+// emission is a line of docs/observability.md: the name, the file that emits it, and the test that checks it.
 var emission = regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)` \\| `([^`]+)` \\| `(Test[^`]+)` \\|")
 
 func TestWhatIsEmittedIsEmittedThereAndSeenByItsTest(t *testing.T) {
@@ -32,18 +32,18 @@ func TestWhatIsEmittedIsEmittedThereAndSeenByItsTest(t *testing.T) {
 	}
 	lines := emission.FindAllStringSubmatch(string(page), -1)
 	require.Equal(t, strings.Count(string(page), "\n| ")-3, len(lines),
-		"every line of the tables, but for their three heads")
+		"every line of the tables except their three heads")
 	for _, line := range lines {
 		name, path, test := line[1], line[2], line[3]
 		require.Contains(t, files, path)
 		require.Contains(t, files[path].text, `"`+name+`"`, "%s does not emit it", path)
-		// In a string of its own, or in one with a level before it or a label after it.
-		require.Regexp(t, `"(?:[A-Z]+ )?`+regexp.QuoteMeta(name)+`[" ]`, tests[test], "%s does not see it", test)
+		// As a string of its own, or with a level before it or a label after it.
+		require.Regexp(t, `"(?:[A-Z]+ )?`+regexp.QuoteMeta(name)+`[" ]`, tests[test], "%s does not check it", test)
 	}
 }
 
-// The log's messages are constants, so those of the page can be looked for.
-// joined is where a string literal continues on the next line.
+// Log messages are constants, so the messages of the page can be looked up in the code.
+// joined matches a string literal that continues on the next line.
 var joined = regexp.MustCompile("\" ?\\+\n\t+\"")
 
 func TestEveryLogEventOfTheDocsIsInTheCode(t *testing.T) {

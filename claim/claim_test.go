@@ -117,7 +117,7 @@ func TestBatchSaysWhetherAndWhenToLookAgain(t *testing.T) {
 	_, err := b.SetSettings(t.Context(), ptr(6), nil, nil, "me")
 	require.NoError(t, err)
 	capped := look(3)
-	require.Len(t, capped.Items, 1, "W is 6, and 5 are leased")
+	require.Len(t, capped.Items, 1, "W is 6 and 5 items are leased")
 	require.True(t, capped.Capped)
 	require.True(t, capped.More)
 
@@ -131,7 +131,7 @@ func TestBatchSaysWhetherAndWhenToLookAgain(t *testing.T) {
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, '2199-12-31' from pgdispatch.workflow_definitions where workspace_id = $1`, b.Shop.Shop)
 	b.Execute("update pgdispatch.workflow_execution_queue set run_at = '2199-12-31' where status = 'PENDING'")
-	b.Store = b.replica("a") // with nothing in its memory
+	b.Store = b.replica("a") // with an empty memory
 	require.Greater(t, look(3).LookAgainIn, 100*365*24*time.Hour)
 
 	_, err = b.SetSettings(t.Context(), nil, ptr(true), nil, "me")
@@ -156,11 +156,11 @@ func TestBatchNamesAWorkspaceAtItsLimitOnceUntilItHasRoomAgain(t *testing.T) {
 	}
 	b.Insert(b.Shop.Shop, 3)
 	require.Equal(t, []Full{{WorkspaceID: b.Shop.Shop, Active: 2, Limit: 2}}, full())
-	require.Empty(t, full(), "it was said")
+	require.Empty(t, full(), "each full workspace is reported once")
 	_, err := b.Finish(t.Context(), items[0].ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
 	require.Equal(t, []Full{{WorkspaceID: b.Shop.Shop, Active: 2, Limit: 2}}, full(),
-		"it took the slot, and is full again")
+		"the claim filled the workspace again")
 }
 
 func ptr[T any](value T) *T { return &value }
@@ -169,7 +169,7 @@ func TestDeadlineIsNotLaterThanTheLeaseInTheDatabase(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Insert(b.Shop.Shop, 1)
-	// The claim waits for another, and its lease begins after that in the database.
+	// The claim waits for a lock, and its lease begins when the database grants it.
 	other, err := b.Conns.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = other.Exec(t.Context(), "lock table pgdispatch.claim_lock in share row exclusive mode")

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// audit records every transition of an item in a row, whose transaction's commit time tells when it became visible.
+// audit records every transition in a row. The commit time of the row's transaction tells when it became visible.
 const audit = `
 create table public.audit (
 	n bigint generated always as identity,
@@ -33,19 +33,19 @@ when (old.status <> new.status or old.outcome_unknown <> new.outcome_unknown) ex
 const (
 	maxClaims = 5
 	replicas  = 8
-	loops     = 2 // of each replica
+	loops     = 2 // per replica
 	items     = 80
 )
 
-// limits are the limits of the five workspaces, each of which has the same number of items.
+// limits are the limits of the five workspaces. Each workspace has the same number of items.
 var limits = []int{1, 2, 3, 5, 20}
 
-// claimers is the work of several replicas on one database.
+// claimers is the state shared by several replicas on one database.
 type claimers struct {
 	*bench
 	open  atomic.Int64 // items that have not ended
 	moved atomic.Int64
-	held  sync.Map // item ID -> token, while a loop has it
+	held  sync.Map // item ID -> token, while a replica holds it
 }
 
 func TestManyClaimersAtOncePassNoLimit(t *testing.T) {
@@ -81,16 +81,16 @@ func TestManyClaimersAtOncePassNoLimit(t *testing.T) {
 		where status not in ('COMPLETED', 'FAILED') or stage in ('HOLDS', 'DOUBT')`))
 }
 
-// process is a process that dies of a poison item: its other items are lost with it, and a new process replaces it.
+// process is a process that crashes on a poison item. A new process replaces it; its other leases are lost.
 type process struct {
 	*claimers
 	*Store
-	poison map[int64]*atomic.Int64 // number of processes that died of it
+	poison map[int64]*atomic.Int64 // number of processes that it crashed
 	dead   int
 	held   []Item
 }
 
-// A process that dies of an item also loses its other items, which are claimed first.
+// A crashing process also loses its other items, which are claimed first.
 func TestPoisonAmongManyClaimersHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
 	c := &claimers{bench: newBench(t)}
@@ -122,15 +122,15 @@ func TestPoisonAmongManyClaimersHarmsNobodyElse(t *testing.T) {
 	}
 	all.Wait()
 	for id, died := range poison {
-		require.EqualValues(t, 3, died.Load(), "of item %d", id)
+		require.EqualValues(t, 3, died.Load(), "item %d", id)
 	}
 	require.Equal(t, []int64{1, 7, items + 1}, sqltest.Scalar[[]int64](c.Shop,
 		"select array_agg(id order by id) from pgdispatch.workflow_execution_queue where status = 'FAILED'"),
-		"and of no other")
+		"no other item fails")
 	c.requireNoLimitPassed(limitOf)
 }
 
-// step claims items for the free workers, and then dies or ends one of its items.
+// step claims items for the free workers, then crashes or settles one of its items.
 func (p *process) step(ctx context.Context) error {
 	batch, err := p.Claim(ctx, 3-len(p.held))
 	if err != nil {
@@ -229,7 +229,7 @@ func (c *claimers) settle(ctx context.Context, store *Store, item Item) (dispatc
 		return false, err
 	}
 	if len(ids) != 1 {
-		return false, fmt.Errorf("%s of item %d: the lease is lost, though it cannot have run out", s.Verb, item.ID)
+		return false, fmt.Errorf("%s of item %d: the lease is lost, but it cannot have expired", s.Verb, item.ID)
 	}
 	if s.Verb == Fail {
 		c.open.Add(-1)
@@ -250,7 +250,7 @@ type move struct {
 // requireNoLimitPassed replays all transitions in commit order.
 func (c *claimers) requireNoLimitPassed(limitOf map[string]int) {
 	c.t.Helper()
-	// Slots freed at an instant count before slots taken at it.
+	// Slots freed at an instant count before slots taken at the same instant.
 	rows, err := c.Conns.Query(c.t.Context(), `select item_id, workspace_id::text, status, held_before, holds_slot, token
 		from public.audit
 		order by pg_xact_commit_timestamp(xmin), status = 'CLAIMED', n`)
@@ -265,7 +265,7 @@ func (c *claimers) requireNoLimitPassed(limitOf map[string]int) {
 	mostLeased := 0
 	for _, m := range moves {
 		if m.status == "CLAIMED" {
-			require.False(c.t, leased[m.itemID], "item %d is claimed while it is claimed", m.itemID)
+			require.False(c.t, leased[m.itemID], "item %d is claimed twice at once", m.itemID)
 			require.Greater(c.t, m.token, tokens[m.itemID], "item %d is claimed with an old token", m.itemID)
 			leased[m.itemID], tokens[m.itemID] = true, m.token
 		} else {
@@ -279,8 +279,8 @@ func (c *claimers) requireNoLimitPassed(limitOf map[string]int) {
 		}
 		mostLeased = max(mostLeased, len(leased))
 		most[m.workspaceID] = max(most[m.workspaceID], active[m.workspaceID])
-		require.LessOrEqual(c.t, len(leased), maxClaims, "W is passed")
-		require.LessOrEqual(c.t, active[m.workspaceID], limitOf[m.workspaceID], "a workspace's limit is passed")
+		require.LessOrEqual(c.t, len(leased), maxClaims, "W is exceeded")
+		require.LessOrEqual(c.t, active[m.workspaceID], limitOf[m.workspaceID], "a workspace's limit is exceeded")
 	}
 	c.t.Logf("%d claims, %d moves, at most %d leased at once, at most active %v", c.moved.Load(), len(moves), mostLeased,
 		most)

@@ -25,7 +25,7 @@ func ExampleStore() {
 		}
 		ended, err := store.Settle(ctx, claim.Dispatched, done)
 		if err == nil && len(ended) < len(done) {
-			return claim.ErrLost // of those that are missing
+			return claim.ErrLost // missing prerequisites
 		}
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { sqltest.Main(m) }
 
-// bench is a database with one workspace, "shop", that has room for 100 executions, and a store for replica "a".
+// bench is a database with one workspace, "shop", with room for 100 executions, and a store for replica "a".
 type bench struct {
 	*Store
 	*operators
@@ -44,7 +44,7 @@ func (b *bench) replica(owner string) *Store {
 	return &Store{Pool: b.Conns, Owner: owner, Lease: 30 * time.Second}
 }
 
-// claimed enqueues items of the shop and has a replica claim them.
+// claimed enqueues items in the shop and claims them with a replica.
 func (b *bench) claimed(store *Store, items int) []Item {
 	b.t.Helper()
 	b.Insert(b.Shop.Shop, items)
@@ -54,7 +54,7 @@ func (b *bench) claimed(store *Store, items int) []Item {
 	return batch.Items
 }
 
-// dispatched enqueues items of the shop, and has a replica claim and dispatch them.
+// dispatched enqueues items in the shop, then claims and dispatches them with a replica.
 func (b *bench) dispatched(store *Store, items int) []Item {
 	b.t.Helper()
 	claimed := b.claimed(store, items)
@@ -73,7 +73,7 @@ func (b *bench) expire(items ...Item) {
 	}
 }
 
-// settlementOf is a settlement with everything that any verb stores.
+// settlementOf returns a settlement with every field that any verb stores.
 func settlementOf(item Item, verb Verb) Settlement {
 	return Settlement{Verb: verb, ID: item.ID, Token: item.Token, RunID: "run", Error: "boom", Delay: time.Hour,
 		Unknown: true}

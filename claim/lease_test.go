@@ -33,7 +33,7 @@ func TestHeartbeatKeepsALeaseAndNothingElse(t *testing.T) {
 	require.Equal(t, []int64{live.ID}, ids)
 	require.True(t, sqltest.Scalar[bool](b.Shop, `select lease_expires_at > clock_timestamp() + interval '20 seconds'
 		from pgdispatch.workflow_execution_queue where id = $1`, live.ID))
-	require.Equal(t, before, b.Row(expired.ID), "expiry is final even where no sweeper came")
+	require.Equal(t, before, b.Row(expired.ID), "an expired lease stays expired, even before the sweeper runs")
 }
 
 func TestSweepRequeuesWhatExpiredAndNothingElse(t *testing.T) {
@@ -56,7 +56,7 @@ func TestSweepRequeuesWhatExpiredAndNothingElse(t *testing.T) {
 		sqltest.Scalar[string](b.Shop, `
 		select 'lost=' || lost_lease_count || ' attempts=' || attempt_count || ' failures=' || failure_count || ' unknown='
 			|| outcome_unknown || ' slot=' || (stage in ('HOLDS', 'DOUBT')) || ' error=' || last_error
-		from pgdispatch.workflow_execution_queue where id = $1`, items[0].ID), "its owner may have started it")
+		from pgdispatch.workflow_execution_queue where id = $1`, items[0].ID), "its owner may have started the workflow")
 
 	swept, err = b.Sweep(t.Context(), 10)
 	require.NoError(t, err)
@@ -129,9 +129,9 @@ func TestReleaseOwnedGivesBackOnlyWhatTheReplicaStillHolds(t *testing.T) {
 		require.Equal(t, "PENDING attempts=0 slot=true",
 			sqltest.Scalar[string](b.Shop, `select status || ' attempts=' || attempt_count || ' slot='
 				|| (stage in ('HOLDS', 'DOUBT'))
-			from pgdispatch.workflow_execution_queue where id = $1`, item.ID), "it may have been started")
+			from pgdispatch.workflow_execution_queue where id = $1`, item.ID), "the workflow may have been started")
 	}
-	require.Equal(t, "CLAIMED", b.Status(expired.ID), "the sweeper's")
+	require.Equal(t, "CLAIMED", b.Status(expired.ID), "expired leases are left to the sweeper")
 	require.Equal(t, "DISPATCHED", b.Status(running.ID))
 	require.Equal(t, "CLAIMED", b.Status(others[0].ID))
 	ids, err := other.Heartbeat(t.Context(), []Held{{others[0].ID, others[0].Token}})

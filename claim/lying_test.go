@@ -15,15 +15,15 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// truths are the receipts that answers have brought: promises of Postgres, the only thing that a memory must not make
-// up. They are true for every store as long as their epoch is, and an old one is as true as the last.
+// truths collects the receipts from answers. Receipts are guarantees of Postgres, the only thing that a memory must not
+// invent. They hold for every store as long as their epoch does; old ones are as valid as new ones.
 type truths struct {
 	mu     sync.Mutex
 	lanes  map[schedule.Epoch]map[schedule.Lane][]schedule.Receipt
 	leased map[schedule.Epoch][]schedule.Receipt
 }
 
-// take notes the receipts of a proposal.
+// take records the receipts of a proposal.
 func (k *truths) take(p schedule.Proposal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -36,7 +36,7 @@ func (k *truths) take(p schedule.Proposal) {
 	k.leased[p.Epoch] = append(k.leased[p.Epoch], p.Leased)
 }
 
-// mix puts receipts of any time and any store into a proposal.
+// mix puts receipts of any age and any store into a proposal.
 func (k *truths) mix(p *schedule.Proposal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -49,7 +49,7 @@ func (k *truths) mix(p *schedule.Proposal) {
 	}
 }
 
-// pick picks one of several, or none.
+// pick returns one of several, or none.
 func pick[T any](from []T) (one T) {
 	if n := rand.N(len(from) + 1); n < len(from) {
 		one = from[n]
@@ -57,13 +57,13 @@ func pick[T any](from []T) (one T) {
 	return one
 }
 
-// liar is a store whose memory lies between its claims.
+// liar is a store whose memory is falsified between its claims.
 type liar struct {
 	*claimers
 	*Store
 	truths *truths
 	known  []schedule.Lane
-	// numbers are what notifications call them.
+	// numbers are the workspaces' numbers in notifications.
 	numbers []int64
 	lies    int
 }
@@ -106,7 +106,7 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 	for _, l := range liars {
 		lies += l.lies
 	}
-	t.Logf("%d claims with lies", lies)
+	t.Logf("%d claims with a falsified memory", lies)
 	require.Positive(t, lies)
 	require.Zero(t, c.open.Load())
 	c.requireNoLimitPassed(limitOf)
@@ -147,11 +147,11 @@ func (l *liar) work(ctx context.Context) error {
 	return nil
 }
 
-// claim claims by the memory, by an invented proposal, or by a correct memory.
+// claim claims from the memory, from an invented proposal, or from a correct memory.
 func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
 	m := &l.memory
 	if m.seen == "" || rand.N(3) == 0 {
-		m.seen = "" // all waiting items are reloaded
+		m.seen = "" // reload all waiting items
 		return l.Claim(ctx, 1+rand.N(5))
 	}
 	l.lies++
@@ -171,7 +171,7 @@ func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
 	return batch, err
 }
 
-// lie has the memory believe what is not so.
+// lie makes the memory wrong.
 func (l *liar) lie() {
 	m := &l.memory
 	for range rand.N(6) {
@@ -187,7 +187,7 @@ func (l *liar) lie() {
 			m.schedule.Load(m.now(), []schedule.Waiting{{Lane: c.Lane, Number: c.Number, Priority: c.Priority,
 				From: l.place(), Held: rand.N(40), Limit: limit}}, nil)
 		case 3:
-			// An invented answer: full, paused, rate-limited, empty. It has no receipt.
+			// An invented answer: full, paused, rate-limited or empty, without a receipt.
 			p := m.schedule.Propose(m.now(), schedule.Want{Free: 1 + rand.N(9)})
 			l.truths.take(p)
 			a := schedule.Answer{Epoch: p.Epoch, Room: rand.N(9)}
@@ -197,7 +197,7 @@ func (l *liar) lie() {
 					Paused: rand.N(2) == 0, Next: &from, Bound: rand.N(2) == 0, RetryIn: rand.N(2 * time.Millisecond),
 					PassedOver: rand.N(2) == 0})
 			}
-			p.Leased, a.Epoch = schedule.Receipt{}, schedule.Epoch{} // of no epoch: all receipts are forgotten
+			p.Leased, a.Epoch = schedule.Receipt{}, schedule.Epoch{} // no epoch: all receipts are dropped
 			m.schedule.Apply(m.now(), p, a)
 		default:
 			m.schedule.Learn(c)
@@ -205,7 +205,7 @@ func (l *liar) lie() {
 	}
 }
 
-// invent changes a proposal, but for its receipts, which are true ones of any time.
+// invent changes everything in a proposal except its receipts, which are valid ones of any age.
 func (l *liar) invent(p *schedule.Proposal) {
 	p.AtMost, p.Unanswered, p.Alone = 1+rand.N(8), rand.N(3), rand.N(20) == 0
 	for n := range p.Entries {
@@ -240,7 +240,7 @@ func (l *liar) place() schedule.Position {
 	return schedule.Position{Due: l.when(), ID: rand.Int64N(500)}
 }
 
-// garbage is what anybody may send as a notification.
+// garbage returns notifications that any session could send.
 func (l *liar) garbage() string {
 	return pick([]string{
 		",,,", "x", "0", "1", "2:", "3:0", "4:0:x", "5:999:0", "1:2:3:4", "1:0:9223372036854775807",
@@ -248,7 +248,7 @@ func (l *liar) garbage() string {
 		"99999999999999999999", "-1:0:0", "3:-100:1", "\x00", "1,2,3,4,5,6",
 		fmt.Sprintf("%d", pick(l.numbers)),
 		fmt.Sprintf("%d:%d:%d", pick(l.numbers), rand.N(9)-4, l.when().UnixMicro()),
-		fmt.Sprintf("%d:%d:-9223372036854775808", pick(l.numbers), rand.N(3)), // a time that Postgres does not know
+		fmt.Sprintf("%d:%d:-9223372036854775808", pick(l.numbers), rand.N(3)), // outside the range of Postgres timestamps
 		fmt.Sprintf("%d:0:%d,%d", pick(l.numbers), rand.Int64(), rand.Int64()),
 	})
 }

@@ -19,7 +19,7 @@ func (b *bench) poison(when string) {
 		when (new.idempotency_key like 'poison%' and ` + when + `) execute function public.audit()`)
 }
 
-// marked enqueues an item of a workspace with that key, ahead of its other items.
+// marked enqueues an item with that key in a workspace, ahead of its other items.
 func (b *bench) marked(workspace, key string) int64 {
 	b.t.Helper()
 	return sqltest.Scalar[int64](b.Shop, `insert into pgdispatch.workflow_execution_queue (workspace_id,
@@ -59,7 +59,7 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, items[0].LastError, "parked, retried at")
 
-	// Another replica skips it, too, and its waiting is not reported as unannounced.
+	// Another replica skips it too, and does not report it as unannounced.
 	second := b.replica("b")
 	b.Insert(b.Shop.Shop, 3)
 	batch, err := second.Claim(t.Context(), 50)
@@ -111,7 +111,7 @@ func TestAWorkspaceOfItemsThatAreRefusedHoldsUpNoOther(t *testing.T) {
 	}
 	require.LessOrEqual(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.parked_items"), mostOfLane)
 	batch, err := b.Claim(t.Context(), 10)
-	require.NoError(t, err, "the workspace is left alone")
+	require.NoError(t, err, "the whole workspace is skipped")
 	require.Empty(t, batch.Items)
 }
 
@@ -154,7 +154,7 @@ func TestAnExpiredLeaseThatIsRefusedKeepsNoOther(t *testing.T) {
 		sqltest.Scalar[string](b.Shop, "select status from pgdispatch.workflow_execution_queue where id = $1", id))
 }
 
-// An error that affects every row is not the fault of one item.
+// An error that affects every row is not blamed on one item.
 func TestWhatRefusesEveryClaimParksNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

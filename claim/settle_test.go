@@ -42,7 +42,7 @@ func TestLateSettleChangesNothing(t *testing.T) {
 	b := newBench(t)
 	other := b.replica("b")
 	for name, overtake := range map[string]func(item Item){
-		"its lease ran out and no sweeper came": func(item Item) { b.expire(item) },
+		"its lease expired, before the sweeper ran": func(item Item) { b.expire(item) },
 		"swept": func(item Item) {
 			b.expire(item)
 			swept, err := b.Sweep(t.Context(), 10)
@@ -58,7 +58,7 @@ func TestLateSettleChangesNothing(t *testing.T) {
 			require.Len(t, batch.Items, 1)
 			require.Equal(t, item.ID, batch.Items[0].ID)
 		},
-		"settled by itself before": func(item Item) {
+		"settled before by its own replica": func(item Item) {
 			_, err := b.Settle(t.Context(), Dispatched, []Settlement{settlementOf(item, Dispatched)})
 			require.NoError(t, err)
 		},
@@ -85,7 +85,7 @@ func TestSettleReportsExactlyWhatItMoved(t *testing.T) {
 	items := b.claimed(b.Store, 6)
 	b.expire(items[1])
 	batch := []Settlement{{ID: 999999, Token: 1}}
-	for n := len(items) - 1; n >= 0; n-- { // in no order
+	for n := len(items) - 1; n >= 0; n-- { // in reverse order
 		batch = append(batch, Settlement{ID: items[n].ID, Token: items[n].Token, RunID: "run-" + items[n].ExecutionID})
 	}
 	batch[1].Token++ // of items[5]
@@ -94,7 +94,7 @@ func TestSettleReportsExactlyWhatItMoved(t *testing.T) {
 	require.ElementsMatch(t, []int64{items[0].ID, items[2].ID, items[3].ID, items[4].ID}, ids)
 	require.Equal(t, 4,
 		sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.workflow_executions where run_id = 'run-' || id"),
-		"each its own")
+		"each execution has its own run")
 }
 
 func TestSettleOfNothingAndOfAnUnknownVerb(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// withSettings is the bench's store on connections of its own.
+// withSettings returns the bench's store with its own connections.
 func (b *bench) withSettings(connections int32, settings map[string]string) *Store {
 	b.t.Helper()
 	config := b.Conns.Config()
@@ -24,7 +24,7 @@ func (b *bench) withSettings(connections int32, settings map[string]string) *Sto
 	return &Store{Pool: pool, Owner: b.Store.Owner, Lease: b.Lease}
 }
 
-// locked locks an item's row in a transaction that does nothing until the test ends.
+// locked locks an item's row in a transaction that stays idle until the test ends.
 func (b *bench) locked(items ...Item) {
 	b.t.Helper()
 	tx, err := b.Conns.Begin(b.t.Context())
@@ -59,19 +59,19 @@ func TestARowThatSomebodyKeepsLockedCostsNoOtherItsLease(t *testing.T) {
 			settled, err := store.Settle(t.Context(), verb, batch)
 			require.NoError(t, err)
 			require.ElementsMatch(t, others, settled)
-			require.Equal(t, "CLAIMED", b.Status(items[1].ID), "its lease will end it")
+			require.Equal(t, "CLAIMED", b.Status(items[1].ID), "its lease expires instead")
 
 			_, err = store.Settle(t.Context(), verb, batch[1:2])
-			require.ErrorContains(t, err, "55P03", "it may be free the next time")
+			require.ErrorContains(t, err, "55P03", "the row may be unlocked at the next try")
 			b.Insert(b.Shop.Shop, 2)
 			more, err := store.Claim(t.Context(), 2)
 			require.NoError(t, err)
-			require.Len(t, more.Items, 2, "claims go on")
+			require.Len(t, more.Items, 2, "claims continue")
 		})
 	}
 }
 
-// All replicas wait behind a claim.
+// All replicas wait behind one claim.
 func TestAClaimThatSettlesALockedItemSaysSoAndTheNextGoesOn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -92,7 +92,7 @@ func TestAClaimThatSettlesALockedItemSaysSoAndTheNextGoesOn(t *testing.T) {
 	require.Len(t, batch.Items, 2)
 }
 
-// Claims do not wait for rows that a transaction has locked.
+// Claims do not wait for rows that another transaction has locked.
 func TestAClaimPassesOverRowsThatAreLocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -106,13 +106,13 @@ func TestAClaimPassesOverRowsThatAreLocked(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, batch.Items, 3)
 	require.NoError(t, tx.Rollback(t.Context()))
-	b.Store = b.replica("b") // whose memory does not leave them alone for a moment
+	b.Store = b.replica("b") // its memory does not skip locked items
 	batch, err = b.Claim(t.Context(), 10)
 	require.NoError(t, err)
 	require.Len(t, batch.Items, 5)
 }
 
-// If the database rejects a claim, nothing is counted, and the next claim is not affected.
+// If the database rejects a claim, nothing is counted, and the next claim is unaffected.
 func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for code, remedy := range map[string]string{
@@ -203,7 +203,7 @@ func TestConnectionsThatRefuseWritesAreGivenUp(t *testing.T) {
 	_, err := store.Claim(t.Context(), 1)
 	require.ErrorContains(t, err, "25006")
 	batch, err := store.Claim(t.Context(), 1)
-	require.NoError(t, err, "one refusal is enough for all of them")
+	require.NoError(t, err, "one rejected statement replaces all connections")
 	require.Len(t, batch.Items, 1)
 	_, err = store.Heartbeat(t.Context(), []Held{{batch.Items[0].ID, batch.Items[0].Token}})
 	require.NoError(t, err)

@@ -53,10 +53,10 @@ func TestRowsThatNoTriggerSawAreFoundWithinAMinuteAndCountedOnce(t *testing.T) {
 	b.hidden(later, 0, time.Hour, "3")
 	batch, err := b.Claim(t.Context(), 10)
 	require.NoError(t, err)
-	require.Empty(t, batch.Items, "nobody says so")
+	require.Empty(t, batch.Items, "the items are not announced")
 	found := b.aMinuteLater(Wanted{AtMost: 0})
-	require.Equal(t, 2, found.Unannounced, "two workspaces have something due")
-	require.Zero(t, b.aMinuteLater(Wanted{AtMost: 0}).Unannounced, "it is known")
+	require.Equal(t, 2, found.Unannounced, "two workspaces have due items")
+	require.Zero(t, b.aMinuteLater(Wanted{AtMost: 0}).Unannounced, "the items are known")
 	var given []int64
 	for batch.More = true; batch.More; given = append(given, b.ids(batch)...) {
 		batch, err = b.Claim(t.Context(), 10)

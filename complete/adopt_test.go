@@ -29,11 +29,11 @@ func TestAdoptTakesWhatADeadReplicaLeft(t *testing.T) {
 	dead.Alive()
 	other.Alive()
 	items := dead.Dispatched(2)
-	require.Empty(t, adopted(t, b, 10), "it lives")
+	require.Empty(t, adopted(t, b, 10), "the replica is alive")
 
 	b.Execute("update pgdispatch.replicas set expires_at = clock_timestamp() - interval '1 millisecond' where id = 'dead'")
 	require.ElementsMatch(t, []string{items[0].ExecutionID, items[1].ExecutionID}, adopted(t, b, 10))
-	require.Empty(t, adopted(t, other, 10), "they are watched now")
+	require.Empty(t, adopted(t, other, 10), "the executions are watched")
 }
 
 func TestAdoptTakesWhatAReplicaLeftThatSaidFarewell(t *testing.T) {
@@ -54,7 +54,7 @@ func TestAdoptTakesOwnExecutionsThatAreNotWatched(t *testing.T) {
 	items := b.Dispatched(3)
 	require.ElementsMatch(t, []string{items[0].ExecutionID, items[2].ExecutionID}, adopted(t, b, 10, items[1].ExecutionID))
 	require.Empty(t, adopted(t, b, 10, items[0].ExecutionID, items[1].ExecutionID, items[2].ExecutionID))
-	require.Len(t, adopted(t, b, 2), 2, "up to the limit, the oldest first")
+	require.Len(t, adopted(t, b, 2), 2, "up to the limit, oldest first")
 }
 
 func TestAdoptLeavesWhatHasEnded(t *testing.T) {
@@ -106,7 +106,7 @@ func TestAdoptersAtOnceShareNothing(t *testing.T) {
 			require.False(t, seen[id], "two adopters were given %s", id)
 			seen[id] = true
 		}
-		require.Len(t, seen, orphans, "and none is left over")
+		require.Len(t, seen, orphans, "no execution is left over")
 	}
 }
 
@@ -119,13 +119,13 @@ func TestWatchesThatAreGivenUpAreForAnyOther(t *testing.T) {
 	mine, theirs := b.Dispatched(2), other.Dispatched(1)
 	require.NoError(t, b.GiveUpWatches(t.Context(), []string{mine[0].ExecutionID, theirs[0].ExecutionID}))
 	require.Equal(t, []string{mine[0].ExecutionID}, adopted(t, other, 10, theirs[0].ExecutionID),
-		"its own, and only those it named")
+		"only its own, and only the named ones")
 	require.NoError(t, b.GiveUpWatches(t.Context(), nil))
 	require.Equal(t, []string{mine[1].ExecutionID}, adopted(t, other, 10, theirs[0].ExecutionID, mine[0].ExecutionID),
 		"all of its own")
 }
 
-// busy makes a workspace of one slot, whose execution runs unwatched while another item waits for the slot.
+// busy creates a workspace with one slot. Its execution runs unwatched while another item waits for the slot.
 func busy(t *testing.T, b *storetest.Bench, name string, items int) claim.Item {
 	t.Helper()
 	id := b.NewWorkspace(name, 1)
@@ -187,9 +187,9 @@ func TestAFullReplicaSwapsWatchesForThoseThatAreWaitedFor(t *testing.T) {
 	require.Equal(t, waited[:1], taken)
 	require.Equal(t, []string{mine[0].ExecutionID}, dropped)
 	taken, dropped = swap(10)
-	require.Equal(t, waited[1:2], taken, "as many as it gives up")
+	require.Equal(t, waited[1:2], taken, "as many as the other replica gives up")
 	require.Equal(t, []string{mine[1].ExecutionID}, dropped)
 	taken, dropped = swap(10)
-	require.Empty(t, taken, "all of its own are waited for")
+	require.Empty(t, taken, "all of its own are reported")
 	require.Empty(t, dropped)
 }

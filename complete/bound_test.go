@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forever watches what never ends.
+// forever watches executions that never end.
 func forever(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
 	<-ctx.Done()
 	return temporal.End{}, ctx.Err()
 }
 
-// limit is the bound as it is now.
+// limit returns the current bound.
 func (p *post) limit() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,13 +73,13 @@ func TestARefusedLongPollHalvesTheBoundOnceAndItCreepsUpAgain(t *testing.T) {
 		}
 		pass(time.Second)
 		require.LessOrEqual(t, p.seen().now, 30)
-		require.Len(t, p.seen().givenUp, 1, "the others may take what was refused")
+		require.Len(t, p.seen().givenUp, 1, "refused executions may go to other replicas")
 		require.Equal(t, 20, p.limit(), "halved once, though ten were refused")
 		messages, _ := p.log.at(slog.LevelWarn)
 		require.Equal(t, []string{"Temporal rejects long polls; watching fewer executions for a while"}, messages)
 
 		pass(20 * time.Second)
-		require.Equal(t, 26, p.limit(), "2 every five seconds, when ten are over")
+		require.Equal(t, 26, p.limit(), "two more every five seconds while ten are over the bound")
 		pass(10 * time.Minute)
 		require.Equal(t, 40, p.bound.now)
 		stop()
@@ -103,11 +103,11 @@ func TestAFullWatcherChangesWhatNobodyWaitsForAgainstWhatSomebodyDoes(t *testing
 			p.Unwatched(true)
 			pass(10 * time.Second)
 		}
-		require.Equal(t, []int{1, 1}, p.seen().swaps, "each time it is told, half of them at most")
+		require.Equal(t, []int{1, 1}, p.seen().swaps, "at most half of them at each call")
 		require.Equal(t, 2, p.seen().now)
 		require.Contains(t, p.watching, "e3")
 		require.NotContains(t, p.watching, "e1")
-		require.Empty(t, p.seen().givenUp, "the swap has said so")
+		require.Empty(t, p.seen().givenUp, "the swap is reported")
 		stop()
 	})
 }

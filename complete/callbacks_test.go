@@ -52,19 +52,19 @@ func (b *switchboard) Finish(_ context.Context, executionID, outcome, _, _ strin
 	return len(b.finished) == 1, b.lost
 }
 
-// header is that of an execution in namespace shop.
+// header returns the header for an execution in namespace shop.
 func header(key []byte, executionID string) map[string]string {
 	return temporal.CallbackHeader(key, temporal.Execution{ID: executionID, Namespace: "shop"})
 }
 
-// proof is the last part of an execution's token.
+// proof returns the last part of an execution's token.
 func proof(executionID, namespace string) string {
 	header := temporal.CallbackHeader(callbackKey, temporal.Execution{ID: executionID, Namespace: namespace})
 	parts := strings.Split(header["authorization"], ".")
 	return parts[len(parts)-1]
 }
 
-// call is a callback as Temporal makes it.
+// call sends a callback as Temporal does.
 func call(executionID string) *nethttp.Request {
 	request := httptest.NewRequest(nethttp.MethodPost, "/any/path", strings.NewReader(`"result"`))
 	for name, value := range header(callbackKey, executionID) {
@@ -89,12 +89,12 @@ func TestACallbackRecordsTheEndThatTemporalTells(t *testing.T) {
 	id := uuid.NewString()
 	require.Equal(t, nethttp.StatusOK, b.answer(call(id)))
 	require.Equal(t, []temporal.Execution{{ID: id, RunID: "run-1", Namespace: "shop"}}, b.asked,
-		"of the run that has closed")
+		"the run that closed")
 	require.Equal(t, []string{id + "=COMPLETED"}, b.finished)
 	require.Equal(t, 1, b.freed)
 
-	require.Equal(t, nethttp.StatusOK, b.answer(call(id)), "sent again, because the answer was lost")
-	require.Equal(t, 1, b.freed, "and counted once")
+	require.Equal(t, nethttp.StatusOK, b.answer(call(id)), "sent again because the answer was lost")
+	require.Equal(t, 1, b.freed, "counted once")
 	require.Equal(t, []string{CallbackEnded, CallbackEnded}, b.answers)
 }
 
@@ -123,11 +123,11 @@ func TestACallbackNeedsItsExecutionsOwnToken(t *testing.T) {
 		"another's": "Bearer " + id + "." + others, "no execution": "Bearer .." + proof("", ""),
 		"another namespace's": "Bearer " + id + ".b3RoZXI." + proof(id, "shop"), "no namespace": "Bearer " + id + "." +
 			proof(id, ""),
-		"not an execution":     header(callbackKey, "select 1")["authorization"],
-		"another key":          header([]byte(rand.Text()+rand.Text()), id)["authorization"],
-		"longer than it is":    header(callbackKey, id)["authorization"] + "A",
-		"shorter than it is":   strings.TrimSuffix(header(callbackKey, id)["authorization"], "A")[:60],
-		"no key at all, empty": header(nil, id)["authorization"],
+		"not an execution":       header(callbackKey, "select 1")["authorization"],
+		"another key":            header([]byte(rand.Text()+rand.Text()), id)["authorization"],
+		"longer than the proof":  header(callbackKey, id)["authorization"] + "A",
+		"shorter than the proof": strings.TrimSuffix(header(callbackKey, id)["authorization"], "A")[:60],
+		"empty key and proof":    header(nil, id)["authorization"],
 	} {
 		request := call(id)
 		request.Header.Set("Authorization", token)
@@ -135,7 +135,7 @@ func TestACallbackNeedsItsExecutionsOwnToken(t *testing.T) {
 	}
 	require.Empty(t, b.asked)
 	require.Empty(t, b.finished)
-	require.Len(t, b.log.records, 1, "the log hears of it now and then")
+	require.Len(t, b.log.records, 1, "rejections are logged at a limited rate")
 	for _, record := range b.log.records {
 		record.Attrs(func(attr slog.Attr) bool {
 			require.NotContains(t, attr.Value.String(), "Bearer", "tokens are not logged")
@@ -149,7 +149,7 @@ func TestOnlyAPostIsACallback(t *testing.T) {
 	b := newSwitchboard()
 	request := call(uuid.NewString())
 	request.Method = nethttp.MethodGet
-	require.Equal(t, nethttp.StatusNotFound, b.answer(request), "which Temporal does not try again")
+	require.Equal(t, nethttp.StatusNotFound, b.answer(request), "Temporal does not retry this status")
 	require.Equal(t, []string{CallbackRefused}, b.answers)
 }
 
@@ -167,7 +167,7 @@ func TestACallbackThatCannotBeRecordedComesAgain(t *testing.T) {
 				away(b)
 				began := time.Now()
 				require.Equal(t, nethttp.StatusServiceUnavailable, b.answer(call(uuid.NewString())))
-				require.Less(t, time.Since(began), 10*time.Second, "Temporal's patience")
+				require.Less(t, time.Since(began), 10*time.Second, "Temporal's timeout")
 				require.Equal(t, []string{CallbackUnavailable}, b.answers)
 				require.Zero(t, b.freed)
 			})
@@ -175,7 +175,7 @@ func TestACallbackThatCannotBeRecordedComesAgain(t *testing.T) {
 	}
 }
 
-// A run that was reset closes, and the execution continues.
+// A reset run closes, and the execution continues.
 func TestACallbackOfARunThatIsContinuedEndsNothing(t *testing.T) {
 	t.Parallel()
 	b := newSwitchboard()
@@ -196,7 +196,7 @@ func TestCallbacksAreServedOverTheNetworkUntilTheEnd(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(ctx) }()
 
-	// A result as large as Temporal allows reaches us on a connection that is used again.
+	// A result of Temporal's maximum size arrives on a reused connection.
 	id := uuid.NewString()
 	for range 2 {
 		request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodPost, "http://"+listener.Addr().String()+

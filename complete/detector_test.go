@@ -18,12 +18,12 @@ import (
 
 // lookout is the store and Temporal of a detector in a synctest bubble. By default it gets every turn.
 type lookout struct {
-	others  bool // have the turn
+	others  bool // whether it has the turn
 	queues  []StalledQueue
 	polled  map[string]bool
 	open    []string
 	attempt map[string]int
-	err     map[string]error // what a namespace answers
+	err     map[string]error // a namespace's answer
 
 	turns    int
 	asked    atomic.Int64
@@ -59,7 +59,7 @@ func (l *lookout) StallRecord(_ context.Context, idle []StalledQueue, asked []st
 	return l.change, nil
 }
 
-// seen returns what was recorded so far.
+// seen returns the stalls recorded so far.
 func (l *lookout) seen() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +106,7 @@ func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 		require.Equal(t, []string{"idle [{{ typo} 2}], asked [e1 e2], silent [], e2: workflow task is at attempt 5"},
 			l.seen())
 		require.Equal(t, []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "typo"}, Executions: 2}}, l.without,
-			"what is known of a queue need not be asked of each execution")
+			"a queue's state need not be queried for each execution")
 		warnings, _ := log.at(slog.LevelWarn)
 		require.Equal(t,
 			[]string{"No worker polls the task queue; start a worker, or correct task_queue in the workflow definitions",
@@ -122,7 +122,7 @@ func TestDetectorAsksNothingWhereItIsAnothersTurn(t *testing.T) {
 	looking(t, l, nil, func(*logBook) {
 		pass(10 * time.Minute)
 		require.Zero(t, l.asked.Load())
-		require.GreaterOrEqual(t, l.turns, 39, "it tries to take it, four times a look")
+		require.GreaterOrEqual(t, l.turns, 39, "four attempts to take the turn per look")
 	})
 }
 
@@ -138,7 +138,7 @@ func TestDetectorTakesItsTime(t *testing.T) {
 	l := &lookout{open: strings.Fields(strings.Repeat("e ", 50))}
 	looking(t, l, nil, func(*logBook) {
 		pass(16 * time.Second)
-		require.LessOrEqual(t, l.asked.Load(), int64(21), "20 questions a second")
+		require.LessOrEqual(t, l.asked.Load(), int64(21), "20 requests per second")
 		pass(5 * time.Second)
 		require.EqualValues(t, 50, l.asked.Load())
 	})
@@ -154,7 +154,7 @@ func TestANamespaceThatDoesNotAnswerHoldsUpNoOtherAndIsLoggedOnce(t *testing.T) 
 	looking(t, l, nil, func(log *logBook) {
 		pass(16 * time.Second)
 		require.Equal(t, []string{`idle [{{shop typo} 0}], asked [], silent ["gone"]`}, l.seen())
-		require.EqualValues(t, 2, l.asked.Load(), "it is asked once a look")
+		require.EqualValues(t, 2, l.asked.Load(), "one request per look")
 		pass(10 * time.Minute)
 		_, errs := log.at(slog.LevelWarn)
 		require.Equal(t, []string{"connection refused"}, errs)

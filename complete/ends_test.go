@@ -13,18 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// register is the store of Ends in a synctest bubble. A statement takes a second, and all that is said is said first,
-// unless a test says otherwise.
+// register is the store of Ends in a synctest bubble. By default a statement takes a second, and every end is recorded
+// for the first time.
 type register struct {
 	*Ends
 	onFinish    func(executionID string) (bool, error)
 	onFinishAll func(ends []Ended) (map[string]bool, error)
 
 	mu         sync.Mutex
-	statements []string // the executions of each, in order
+	statements []string // the executions of each statement, in order
 }
 
-// registerStore is apart from the register because Ends has a Finish, too.
+// registerStore is separate from register because Ends also has a method Finish.
 type registerStore struct{ *register }
 
 func (s registerStore) Finish(_ context.Context, executionID, outcome, reason, result string) (bool, error) {
@@ -49,7 +49,7 @@ func (s registerStore) FinishAll(_ context.Context, ends []Ended) (map[string]bo
 	return first, nil
 }
 
-// begin notes a statement, and lets it take its time.
+// begin records a statement and takes its time.
 func (r *register) begin(statement string) {
 	r.mu.Lock()
 	r.statements = append(r.statements, statement)
@@ -63,7 +63,7 @@ func (r *register) seen() []string {
 	return slices.Clone(r.statements)
 }
 
-// registering runs a test in a bubble, beside Ends that run.
+// registering runs a test in a bubble with running Ends.
 func registering(t *testing.T, test func(t *testing.T, r *register)) {
 	t.Helper()
 	t.Parallel()
@@ -79,7 +79,7 @@ func registering(t *testing.T, test func(t *testing.T, r *register)) {
 	})
 }
 
-// say says at the same time that executions have ended, and returns where each answer will be.
+// say reports the ends of executions concurrently, and returns where each answer will be stored.
 func (r *register) say(t *testing.T, executionIDs ...string) map[string]chan error {
 	t.Helper()
 	answers := map[string]chan error{}
@@ -98,15 +98,15 @@ func (r *register) say(t *testing.T, executionIDs ...string) map[string]chan err
 	return answers
 }
 
-var errNotFirst = errors.New("not the first to say so")
+var errNotFirst = errors.New("not the first report")
 
 func TestAnEndIsRecordedAtOnceAndThoseThatComeMeanwhileTogether(t *testing.T) {
 	registering(t, func(t *testing.T, r *register) {
 		r.say(t, "a")
-		require.Equal(t, []string{"a"}, r.seen(), "nothing is waited for")
+		require.Equal(t, []string{"a"}, r.seen(), "the first end is recorded without delay")
 		r.say(t, "b")
 		more := r.say(t, "c", "d", "e")
-		require.Equal(t, []string{"a", "b"}, r.seen(), "as many statements as may be are under way")
+		require.Equal(t, []string{"a", "b"}, r.seen(), "as many concurrent statements as allowed")
 		for _, answer := range more {
 			require.NoError(t, <-answer)
 		}
@@ -209,7 +209,7 @@ func TestWhoIsCancelledCancelsNobodyElse(t *testing.T) {
 			cancelled <- err
 		}()
 		answers := r.say(t, "d")
-		pass(500 * time.Millisecond) // they are under way
+		pass(500 * time.Millisecond) // their statement is running
 		gone := errors.New("the caller is gone")
 		cancel(gone)
 		require.ErrorIs(t, <-cancelled, gone)
@@ -217,6 +217,6 @@ func TestWhoIsCancelledCancelsNobodyElse(t *testing.T) {
 		ctx, cancel = context.WithCancelCause(t.Context())
 		cancel(gone)
 		_, err := NewEnds(nil, nil).Finish(ctx, "e", "COMPLETED", "", "")
-		require.ErrorIs(t, err, gone, "nobody runs them")
+		require.ErrorIs(t, err, gone, "Ends does not run")
 	})
 }

@@ -8,8 +8,8 @@ import (
 )
 
 func ExampleWatcher() {
-	var store *complete.Postgres // on a pool of connections
-	var waiter complete.Waiter   // which asks Temporal
+	var store *complete.Postgres // on a connection pool
+	var waiter complete.Waiter   // describes executions in Temporal
 
 	watcher := &complete.Watcher{
 		Store:      store,
@@ -18,7 +18,7 @@ func ExampleWatcher() {
 		Freed:      func() {}, // wakes the dispatcher
 		Log:        slog.Default(),
 	}
-	// Blocks until ctx is cancelled. Meanwhile, watcher.Watch says what has been started.
+	// Blocks until ctx is cancelled. Meanwhile, watcher.Watch adds started executions.
 	run := func(ctx context.Context) error { return watcher.Run(ctx) }
 	_ = run
 }

@@ -31,11 +31,11 @@ func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
 	require.True(t, mine)
 	require.True(t, turn.Wide)
 	started := sqltest.Scalar[time.Time](b.Shop, "select min(started_at) from pgdispatch.workflow_executions")
-	require.True(t, turn.Since.Before(started), "the first list begins before all that may have ended")
+	require.True(t, turn.Since.Before(started), "the first list begins before any execution could have ended")
 	_, mine = take(other, time.Hour)
 	require.False(t, mine)
 
-	// The previous holder of the turn failed: the next begins at the same place.
+	// The previous holder of the turn failed: the next begins at the same position.
 	turn, mine = take(other, 0)
 	require.True(t, mine)
 	require.True(t, turn.Wide)
@@ -45,7 +45,7 @@ func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
 	require.NoError(t, b.CloseDone(t.Context(), "", time.Time{}, false))
 
 	_, mine = take(b, 0)
-	require.False(t, mine, "everything is watched")
+	require.False(t, mine, "every execution is watched")
 	require.NoError(t, b.GiveUpWatches(t.Context(), nil))
 	turn, _ = take(b, 0)
 	require.Equal(t, newest.Add(-5*time.Second), turn.Since.UTC())
@@ -96,7 +96,7 @@ func TestSilentExecutionsAreAskedAboutOnceInAWhile(t *testing.T) {
 		return ids
 	}
 	require.Equal(t, []string{old.ExecutionID}, silent())
-	require.Empty(t, silent(), "it was asked about just now")
+	require.Empty(t, silent(), "it was checked just now")
 	b.Execute("update pgdispatch.workflow_executions " +
 		"set asked_at = asked_at - interval '2 minutes', started_at = started_at - interval '2 minutes'")
 	require.ElementsMatch(t, []string{old.ExecutionID, young.ExecutionID}, silent())

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// post is a watcher for a synctest bubble. Nothing is adopted and everything completes after a second, unless a test
-// says otherwise. All times are counted from the post's making.
+// post is a watcher for a synctest bubble. By default nothing is adopted and everything completes after a second. All
+// times count from the creation of the post.
 type post struct {
 	*Watcher
 	t     *testing.T
@@ -36,15 +36,15 @@ func (p *post) Watch(executionID, runID string) {
 	p.Watcher.Watch(temporal.Execution{ID: executionID, RunID: runID})
 }
 
-// notes is what the fakes saw.
+// notes records the calls of the fakes.
 type notes struct {
 	adopts   []adoptCall
-	swaps    []int // at most so many
+	swaps    []int // the limit given
 	givenUp  []giveUpCall
 	finished []string // execution=outcome
 	waits    int
-	now      int // waits under way
-	most     int // the most of them at once
+	now      int // current waits
+	most     int // maximum of concurrent waits
 	freed    int
 }
 
@@ -168,7 +168,7 @@ func (f fakeWaiter) Wait(ctx context.Context, execution temporal.Execution) (tem
 	}
 }
 
-// logBook is a slog handler that keeps what is logged.
+// logBook is a slog handler that keeps all records.
 type logBook struct {
 	mu      sync.Mutex
 	records []slog.Record
@@ -185,7 +185,7 @@ func (l *logBook) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// at are the errors of a level's records, in order.
+// at returns the messages and errors of a level's records, in order.
 func (l *logBook) at(level slog.Level) (messages, errors []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

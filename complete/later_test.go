@@ -16,12 +16,12 @@ func TestWhatTemporalCallsAboutIsWatchedOnlyIfItLasts(t *testing.T) {
 		p.Grace = 5 * time.Second
 		p.onOpen = func(executions []string) ([]temporal.Execution, error) {
 			require.Equal(t, []string{"a", "b"}, executions)
-			return []temporal.Execution{{ID: "b", RunID: "run-b"}}, nil // a has ended by a callback
+			return []temporal.Execution{{ID: "b", RunID: "run-b"}}, nil // a callback has recorded the end of a
 		}
 		defer p.run()()
 		p.WatchLater("a")
 		p.WatchLater("b")
-		require.Equal(t, 2, p.Watching(), "the table has both as watched here")
+		require.Equal(t, 2, p.Watching(), "both are stored as watched here")
 		pass(4 * time.Second)
 		require.Zero(t, p.seen().waits)
 		pass(4 * time.Second)
@@ -60,12 +60,12 @@ func TestAReplicaThatLosesTemporalGivesUpWhatItWouldHaveWatchedLater(t *testing.
 		reached.Store(false)
 		pass(2 * time.Second)
 		require.Len(t, p.seen().givenUp, 1)
-		require.Nil(t, p.seen().givenUp[0].executions, "all of them")
+		require.Nil(t, p.seen().givenUp[0].executions, "all of them are given up")
 		require.Zero(t, p.Watching())
 	})
 }
 
-// Adopting takes over executions that this replica has lost track of, but not these.
+// Adoption takes over executions that this replica has lost track of, but not these.
 func TestWhatIsWatchedLaterIsNotAdopted(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.Grace = time.Minute
@@ -81,15 +81,15 @@ func TestWhatIsWatchedLaterIsNotAdopted(t *testing.T) {
 		pass(time.Second)
 		adopts := p.seen().adopts
 		require.Equal(t, []string{"a", "b"}, adopts[len(adopts)-1].watching)
-		require.Equal(t, 9, adopts[len(adopts)-1].atMost, "there is room but for the one")
+		require.Equal(t, 9, adopts[len(adopts)-1].atMost, "one of ten places is taken")
 	})
 }
 
-// The end of a dead replica's lease is known to the millisecond. Its watches do not wait for the next lookup.
+// The expiry of a dead replica's lease is known to the millisecond. Its watches do not wait for the next lookup.
 func TestWhatNobodyWatchesIsTakenAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		defer p.run()()
-		pass(10*time.Second + 300*time.Millisecond) // between two looks
+		pass(10*time.Second + 300*time.Millisecond) // between two lookups
 		looks := len(p.seen().adopts)
 		p.Unwatched(true)
 		pass(time.Millisecond)

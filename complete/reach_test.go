@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reaching runs a Reach of 10 s whose probe a test answers.
+// reaching runs a Reach of 10 s; the test answers its probe.
 func reaching(t *testing.T, probe func(ctx context.Context, at time.Duration) error,
 	test func(r *Reach, log *logBook)) {
 	t.Helper()
@@ -41,14 +41,14 @@ func TestReachIsLostAfterItsLimitAndFoundAtOnce(t *testing.T) {
 	}, func(r *Reach, log *logBook) {
 		require.True(t, r.Reached())
 		pass(time.Minute + 7*time.Second)
-		require.True(t, r.Reached(), "not yet")
+		require.True(t, r.Reached(), "the limit is not reached yet")
 		pass(4 * time.Second)
 		require.False(t, r.Reached())
 		pass(50 * time.Minute)
 		pass(9 * time.Minute)
 		require.True(t, r.Reached())
 		messages, errs := log.at(slog.LevelWarn)
-		require.Equal(t, []string{"Temporal is unreachable; releasing watches to other replicas"}, messages, "once an outage")
+		require.Equal(t, []string{"Temporal is unreachable; releasing watches to other replicas"}, messages, "only once")
 		require.Equal(t, []string{"connection refused"}, errs)
 		messages, _ = log.at(slog.LevelInfo)
 		require.Equal(t, []string{"Temporal is reachable again; resuming watches"}, messages)
@@ -60,7 +60,7 @@ func TestReachIsLostWhereNothingIsAnswered(t *testing.T) {
 		if at < time.Second {
 			return nil
 		}
-		<-ctx.Done() // a connection that is open, and dead
+		<-ctx.Done() // an open but dead connection
 		return ctx.Err()
 	}, func(r *Reach, log *logBook) {
 		pass(12 * time.Second)
@@ -103,8 +103,8 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		reached.Store(false)
 		pass(10 * time.Minute)
 		require.Zero(t, p.seen().now)
-		require.Equal(t, []giveUpCall{{time.Second, nil}}, p.seen().givenUp, "one statement, however long it lasts")
-		require.Len(t, p.seen().adopts, 1, "the one at the start")
+		require.Equal(t, []giveUpCall{{time.Second, nil}}, p.seen().givenUp, "one statement per outage")
+		require.Len(t, p.seen().adopts, 1, "only the adoption at the start")
 
 		p.Watch("e3", "run-3") // its start was answered just before
 		pass(10 * time.Minute)

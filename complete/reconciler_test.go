@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ledger is a reconciler for a synctest bubble, with a store and a Temporal that a test answers for.
+// ledger is a reconciler for a synctest bubble; the test answers for its store and Temporal.
 type ledger struct {
 	*Reconciler
 	t     *testing.T
@@ -26,14 +26,14 @@ type ledger struct {
 	mine   bool
 	away   string // a namespace that does not answer
 	pages  []temporal.Page
-	open   []string // executions that run, as far as the store knows
+	open   []string // open executions according to the store
 	ended  map[string]temporal.End
 	silent []string
-	fails  error // what Closed answers
+	fails  error // the error of Closed
 
 	mu       sync.Mutex
 	listed   []time.Duration
-	done     []bool // each ended turn: was it wide
+	done     []bool // for each ended turn, whether it was wide
 	newest   time.Time
 	looked   []string
 	finished []string
@@ -104,7 +104,7 @@ func (l *ledger) Look(_ context.Context, e temporal.Execution) (temporal.End, bo
 	return end, ended, nil
 }
 
-// Ended notes which run was asked about.
+// Ended records the run that was asked about.
 func (l *ledger) Ended(ctx context.Context, e temporal.Execution) (temporal.End, bool, error) {
 	end, ended, err := l.Look(ctx, temporal.Execution{ID: e.ID})
 	l.mu.Lock()
@@ -113,7 +113,7 @@ func (l *ledger) Ended(ctx context.Context, e temporal.Execution) (temporal.End,
 	return end, ended, err
 }
 
-// reconciling runs a reconciler for which it is always the turn, and lists from now.
+// reconciling runs a reconciler that always has the turn and lists from now.
 func reconciling(t *testing.T, prepare func(*ledger), test func(l *ledger)) {
 	t.Helper()
 	t.Parallel()
@@ -148,10 +148,10 @@ func TestANamespaceThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 		time.Sleep(3500 * time.Millisecond)
 		synctest.Wait()
 		require.Equal(t, []string{"e1=COMPLETED", "e2=FAILED"}, l.finished)
-		require.Len(t, l.listed, 4, "every second, as if the other were not there")
-		require.Len(t, l.done, 4, "and only what was listed counts as listed")
+		require.Len(t, l.listed, 4, "every second, whatever the other namespace does")
+		require.Len(t, l.done, 4, "only the listed namespace advances")
 		_, errs := l.log.at(slog.LevelWarn)
-		require.Equal(t, []string{"Namespace away is not found."}, errs, "said once")
+		require.Equal(t, []string{"Namespace away is not found."}, errs, "the error is logged once")
 	})
 }
 
@@ -164,7 +164,7 @@ func TestReconcilerRecordsTheEndsOfOpenExecutionsOnly(t *testing.T) {
 			{ExecutionIDs: []string{"e3"}}}
 	}, func(l *ledger) {
 		pass(500 * time.Millisecond)
-		require.ElementsMatch(t, []string{"e1=COMPLETED", "e3=TIMED_OUT"}, l.finished, "e2 goes on in another run")
+		require.ElementsMatch(t, []string{"e1=COMPLETED", "e3=TIMED_OUT"}, l.finished, "e2 continues in another run")
 		require.Equal(t, 2, l.freed)
 		require.ElementsMatch(t, []string{"e1", "e2", "e3"}, l.looked)
 		require.Equal(t, []time.Duration{0, 250 * time.Millisecond}, l.listed, "a pause between pages")
@@ -175,9 +175,9 @@ func TestReconcilerRecordsTheEndsOfOpenExecutionsOnly(t *testing.T) {
 
 func TestReconcilerListsOnlyInItsTurnAndWhereThereIsNeed(t *testing.T) {
 	for name, prepare := range map[string]func(*ledger){
-		"another has the turn":    func(l *ledger) { l.mine = false },
-		"everything is watched":   func(l *ledger) { l.turns = nil },
-		"Temporal does not reach": func(l *ledger) { l.Reached = func() bool { return false } },
+		"another replica has the turn": func(l *ledger) { l.mine = false },
+		"every execution is watched":   func(l *ledger) { l.turns = nil },
+		"Temporal is unreachable":      func(l *ledger) { l.Reached = func() bool { return false } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			reconciling(t, prepare, func(l *ledger) {
@@ -194,9 +194,9 @@ func TestReconcilerAsksForTheTurnAsOftenAsThereIsNeed(t *testing.T) {
 		open, unwatched bool
 		turns           int
 	}{
-		"nothing is open":        {false, false, 0},
-		"all that is is watched": {true, false, 3},
-		"something is not":       {true, true, 61},
+		"no open execution":       {false, false, 0},
+		"only watched executions": {true, false, 3},
+		"an unwatched execution":  {true, true, 61},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reconciling(t, func(l *ledger) { l.Open = func() (bool, bool) { return c.open, c.unwatched } }, func(l *ledger) {
@@ -215,7 +215,7 @@ func TestReconcilerAsksAboutWhatIsSilent(t *testing.T) {
 		pass(10 * time.Second)
 		require.ElementsMatch(t, []string{"e1", "e2", "odd"}, l.looked)
 		require.Equal(t, []string{"e2=FAILED"}, l.finished)
-		require.Len(t, l.done, 11, "one that cannot be asked about holds nobody up")
+		require.Len(t, l.done, 11, "a failed lookup does not block the others")
 		messages, _ := l.log.at(slog.LevelWarn)
 		require.Equal(t, []string{"Cannot describe an execution"}, messages)
 	})
@@ -225,14 +225,14 @@ func TestReconcilerThatCannotListLeavesTheTurnToOthersAndSaysSoOnce(t *testing.T
 	reconciling(t, func(l *ledger) { l.fails = fmt.Errorf("%w: connection refused", temporal.ErrAway) }, func(l *ledger) {
 		pass(time.Minute)
 		require.Len(t, l.listed, 13, "every five seconds")
-		require.Empty(t, l.done, "it is listed again from where it was")
+		require.Empty(t, l.done, "the next list starts at the same position")
 		messages, errs := l.log.at(slog.LevelWarn)
 		require.Equal(t, []string{"Cannot detect the ends of unwatched executions"}, messages)
 		require.Equal(t, []string{"no answer from Temporal: connection refused"}, errs)
 	})
 }
 
-// Which saves a request for each, and says the same: its close event names the run that goes on in its place.
+// Not looking it up saves a request each and loses nothing: the close event names the run that continues.
 func TestWhatIsOursInTheListIsAskedAboutByTheRunThatClosed(t *testing.T) {
 	reconciling(t, func(l *ledger) {
 		l.open = []string{"ours", "unmarked"}

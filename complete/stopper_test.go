@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stopDesk is where requests to stop are kept, and Temporal, for a synctest bubble.
+// stopDesk is the store of stop requests and Temporal, for a synctest bubble.
 type stopDesk struct {
 	mu       sync.Mutex
 	open     []temporal.Stop
@@ -52,7 +52,7 @@ func (d *stopDesk) Stop(_ context.Context, stop temporal.Stop) error {
 	return d.answer
 }
 
-// answers changes what Temporal answers to those who ask from now on.
+// answers changes Temporal's answer from now on.
 func (d *stopDesk) answers(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,16 +78,16 @@ func stopping(t *testing.T, test func(d *stopDesk, wake func(), log *logBook)) {
 
 func TestARequestIsCarriedOutAtOnceAndOnce(t *testing.T) {
 	stopping(t, func(d *stopDesk, wake func(), log *logBook) {
-		require.Equal(t, 1, d.takes, "what was asked for while nobody ran")
+		require.Equal(t, 1, d.takes, "requests made while no replica ran")
 		pass(time.Hour)
-		require.Equal(t, 1, d.takes, "nothing is open, and nobody looks")
+		require.Equal(t, 1, d.takes, "no polling without open requests")
 		d.open = []temporal.Stop{{ExecutionID: "e1", How: "CANCEL", RequestedBy: "ann"}}
 		wake()
 		require.Equal(t, []string{"CANCEL e1"}, d.asked)
 		require.Equal(t, []string{"e1="}, d.settled)
 		pass(time.Hour)
 		require.Equal(t, []string{"CANCEL e1"}, d.asked)
-		require.Equal(t, 3, d.takes, "once more, to see that nothing is open")
+		require.Equal(t, 3, d.takes, "one more look finds no open request")
 		messages, _ := log.at(slog.LevelInfo)
 		require.Equal(t, []string{"Asked Temporal to stop an execution"}, messages)
 	})
@@ -107,7 +107,7 @@ func TestARequestIsRepeatedUntilTemporalHasTakenIt(t *testing.T) {
 		require.Equal(t, "e1=connection refused", d.settled[1])
 		require.Equal(t, "e1=", d.settled[11])
 		_, errs := log.at(slog.LevelWarn)
-		require.Equal(t, []string{"panic: boom", "connection refused"}, errs, "each error once")
+		require.Equal(t, []string{"panic: boom", "connection refused"}, errs, "each error is logged once")
 	})
 }
 

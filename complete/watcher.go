@@ -312,7 +312,7 @@ func (w *Watcher) watch(ctx, watching context.Context, entry *watch) {
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.watching[entry.ID] == entry { // unless it is watched anew
+		if w.watching[entry.ID] == entry { // unless it is watched again
 			delete(w.watching, entry.ID)
 		}
 	}()

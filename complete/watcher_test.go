@@ -74,7 +74,7 @@ func TestWatchBeforeRunDoesNothing(t *testing.T) {
 		pass(2 * time.Second)
 		require.Zero(t, p.seen().waits)
 		stop()
-		p.Watch("e2", "run-2") // nor after it
+		p.Watch("e2", "run-2") // after Run has returned
 	})
 }
 
@@ -89,7 +89,7 @@ func TestNeverMoreWatchesThanMaxWatches(t *testing.T) {
 		}
 		pass(time.Second)
 		require.Equal(t, 10, p.seen().most)
-		require.Less(t, p.seen().waits, 100, "what does not fit is left to adoption")
+		require.Less(t, p.seen().waits, 100, "executions beyond the bound are left to adoption")
 		stop()
 	})
 }
@@ -121,7 +121,7 @@ func TestAdoptsOnceEachTimeItIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		stop := p.run()
 		pass(time.Hour)
-		require.Len(t, p.seen().adopts, 1, "what a predecessor left")
+		require.Len(t, p.seen().adopts, 1, "the adoption at the start, for a predecessor's executions")
 		p.Unwatched(false)
 		pass(10 * time.Second)
 		require.Len(t, p.seen().adopts, 1)
@@ -129,7 +129,7 @@ func TestAdoptsOnceEachTimeItIsTold(t *testing.T) {
 		pass(time.Second)
 		require.Len(t, p.seen().adopts, 2)
 		pass(time.Hour)
-		require.Len(t, p.seen().adopts, 2, "once each time")
+		require.Len(t, p.seen().adopts, 2, "once per call")
 		stop()
 	})
 }
@@ -179,7 +179,7 @@ func TestAdoptThatFailsIsLoggedAndRepeated(t *testing.T) {
 			return []temporal.Execution{{ID: "e1", RunID: "run-1"}}, nil
 		}
 		stop := p.run()
-		for range 2 { // by the sweeps that come
+		for range 2 { // at the next adoptions
 			pass(500 * time.Millisecond)
 			p.Unwatched(true)
 			pass(2 * time.Second)
@@ -209,7 +209,7 @@ func TestWaitIsRepeatedAndItsErrorLoggedWhenItChanges(t *testing.T) {
 		messages, errs := p.log.at(slog.LevelWarn)
 		require.Equal(t, []string{"Cannot watch an execution", "Cannot watch an execution"}, messages)
 		require.Equal(t, []string{"connection refused", "namespace is not active"}, errs)
-		require.Less(t, p.seen().waits, 100, "it backs off")
+		require.Less(t, p.seen().waits, 100, "retries back off")
 		require.Equal(t, []string{"e1=TERMINATED"}, p.seen().finished)
 		stop()
 	})
@@ -226,7 +226,7 @@ func TestEndThatCannotBeRecordedIsNotForgotten(t *testing.T) {
 		stop := p.run()
 		p.Watch("e1", "run-1")
 		pass(time.Hour + 2*retryCap)
-		require.Equal(t, 1, p.seen().waits, "the end is known already")
+		require.Equal(t, 1, p.seen().waits, "the end is already recorded")
 		require.Equal(t, 1, p.seen().freed)
 		messages, _ := p.log.at(slog.LevelWarn)
 		require.Equal(t, []string{"Cannot record an execution's end"}, messages)

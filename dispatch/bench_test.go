@@ -10,7 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// benchItem has IDs and an input as they are in production.
+// benchItem has IDs and an input as in production.
 func benchItem(lease time.Duration) claim.Item {
 	return claim.Item{
 		ID: 123456, Token: 7,
@@ -33,13 +33,13 @@ func BenchmarkHoldALease(b *testing.B) {
 	}
 }
 
-// atOnce is a starter that succeeds at once.
+// atOnce is a starter that succeeds immediately.
 type atOnce struct{}
 
 func (atOnce) Start(context.Context, claim.Item) (string, error)      { return "run", nil }
 func (atOnce) Find(context.Context, claim.Item) (string, bool, error) { return "", false, nil }
 
-// BenchmarkHandOver is what an item costs its worker, Temporal aside.
+// BenchmarkHandOver measures a worker's cost per item without Temporal.
 func BenchmarkHandOver(b *testing.B) {
 	r := &run{observer: nobody{},
 		Dispatcher: &Dispatcher{Starter: atOnce{}, Lease: time.Hour, StartTimeout: 10 * time.Second,

@@ -12,14 +12,14 @@ func TestBreakerTripsProbesOneAtATimeAndCloses(t *testing.T) {
 	var b breaker
 	now := time.Now()
 	require.False(t, b.open())
-	require.Equal(t, 5, b.allows(now, 5, 3), "closed: all that are free")
+	require.Equal(t, 5, b.allows(now, 5, 3), "closed: all free workers")
 
 	b.trip(now)
 	require.True(t, b.open())
-	require.Zero(t, b.allows(now, 5, 0), "it pauses first")
+	require.Zero(t, b.allows(now, 5, 0), "open: it pauses first")
 	require.Zero(t, b.allows(b.until.Add(-1), 5, 0))
-	require.Equal(t, 1, b.allows(b.until, 5, 0), "then it probes with one")
-	require.Zero(t, b.allows(b.until, 5, 1), "and with no other while that one is under way")
+	require.Equal(t, 1, b.allows(b.until, 5, 0), "then it allows one probe")
+	require.Zero(t, b.allows(b.until, 5, 1), "no second probe while one is in flight")
 	require.Zero(t, b.allows(b.until, 0, 0))
 
 	b.close()
@@ -52,5 +52,5 @@ func TestBreakerPausesLongerUpToItsCap(t *testing.T) {
 	}
 	b.close()
 	b.trip(now)
-	require.LessOrEqual(t, b.until.Sub(now), probeBase*12/10, "after an outage it begins with a short pause")
+	require.LessOrEqual(t, b.until.Sub(now), probeBase*12/10, "after an outage the first pause is short again")
 }

@@ -89,7 +89,7 @@ func TestDispatcherThatPollsNothingWaitsToBeTold(t *testing.T) {
 		d.PollInterval = 0
 		stop := d.run()
 		pass(time.Hour)
-		require.Len(t, d.claimTimes(), 1, "the one at the start")
+		require.Len(t, d.claimTimes(), 1, "only the claim at the start")
 		d.enqueue(1)
 		d.wake <- WakePoll
 		pass(time.Millisecond)
@@ -118,12 +118,12 @@ func TestClaimsWhenAnItemThatWaitsForItsTimeIsDue(t *testing.T) {
 		require.Equal(t, []time.Duration{0, 1201 * time.Millisecond}, d.claimTimes())
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
 		pass(3 * time.Second)
-		require.Len(t, d.claimTimes(), 2, "once it is claimed there is nothing to look for")
+		require.Len(t, d.claimTimes(), 2, "no further look after the item is claimed")
 		stop()
 	})
 }
 
-// A worker that ends just as an item comes due must not take the timer's turn away from it.
+// A worker that finishes just as an item becomes due must not consume the timer's wake-up.
 func TestItemThatIsDueIsNotMissedBecauseTheLoopWasBusy(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		r := &run{observer: nobody{}, Dispatcher: d.Dispatcher, idle: 4, outcomes: make(chan result, 4),
@@ -138,7 +138,7 @@ func TestItemThatIsDueIsNotMissedBecauseTheLoopWasBusy(t *testing.T) {
 
 func TestFreedWorkerClaimsWhenMoreIsDue(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
-		// W leaves room for one, and more is due.
+		// W leaves room for one item, and more are due.
 		given := 0
 		d.onClaim = func(int) (claim.Batch, error) {
 			given++
@@ -152,7 +152,7 @@ func TestFreedWorkerClaimsWhenMoreIsDue(t *testing.T) {
 		d.onStart = starts(time.Second)
 		stop := d.run()
 		pass(4500 * time.Millisecond)
-		require.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, d.claimTimes(), "and not when nothing is")
+		require.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, d.claimTimes(), "no claim when nothing is due")
 		stop()
 	})
 }
@@ -174,7 +174,7 @@ func TestFullBatchIsFollowedByAnotherClaimAtOnce(t *testing.T) {
 		d.onStart = starts(time.Second)
 		stop := d.run()
 		pass(3 * time.Second)
-		require.Len(t, d.seen().reported, 5, "each claim comes the moment a worker is free: no poll is waited for")
+		require.Len(t, d.seen().reported, 5, "each claim follows a freed worker at once, without a poll")
 		stop()
 	})
 }
@@ -201,7 +201,7 @@ func TestCapDoesNotMakeTheClaimLoopSpin(t *testing.T) {
 		stop := d.run()
 		pass(time.Minute)
 		require.InDelta(t, int(time.Minute/cappedAgain+time.Minute/d.PollInterval), len(d.claimTimes()), 2,
-			"one a while, and one a poll")
+			"one per cappedAgain, and one per poll")
 		stop()
 	})
 }
@@ -254,7 +254,7 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 		stop := d.run()
 		pass(time.Minute)
 		times := d.claimTimes()
-		require.Less(t, len(times), 50, "it does not hammer a database that does not answer")
+		require.Less(t, len(times), 50, "retries back off while the database does not answer")
 		for n := 1; n < len(times); n++ {
 			require.LessOrEqual(t, times[n]-times[n-1], claimErrorCap*12/10)
 		}
@@ -269,7 +269,7 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 
 		broken.Store(true)
 		pass(time.Minute)
-		require.Len(t, d.log.at(slog.LevelError), 2, "the next outage is another one")
+		require.Len(t, d.log.at(slog.LevelError), 2, "a new outage is logged again")
 		stop()
 	})
 }
@@ -298,7 +298,7 @@ func TestClaimUnderWayIsNotTornByTheEnd(t *testing.T) {
 		synctest.Wait()
 		stop() // in the middle of the claim
 		require.Equal(t, time.Second, d.now())
-		require.Len(t, d.seen().reported, 2, "what it holds is handed over, not left to its lease")
+		require.Len(t, d.seen().reported, 2, "claimed items are dispatched, not left to their leases")
 		require.Len(t, d.claimTimes(), 1)
 	})
 }
@@ -342,7 +342,7 @@ func TestOneClaimServesAllWorkersThatAreFree(t *testing.T) {
 		stop := d.run()
 		pass(time.Second)
 		require.Len(t, d.seen().reported, 500)
-		require.Less(t, len(d.seen().claims), 30, "not one for each item")
+		require.Less(t, len(d.seen().claims), 30, "fewer claims than items")
 		stop()
 	})
 }

@@ -21,7 +21,7 @@ type fakeGate struct {
 	calls    int
 	distrust time.Duration
 	offDuty  bool
-	stuck    bool // a transaction that read the gate as open does not end
+	stuck    bool // a transaction that read the gate as open stays open
 }
 
 func (g *fakeGate) want(wish string) {
@@ -71,8 +71,8 @@ func gatedBubble(t *testing.T, workers int, test func(t *testing.T, d *desk, g *
 	})
 }
 
-// crowd enqueues items one after another, so close together that their notifications would queue, until the gate is
-// opened. It returns how many.
+// crowd enqueues items in quick succession, so that their notifications would queue, until the gate is opened. It
+// returns their number.
 func (d *desk) crowd(g *fakeGate) (rung int) {
 	for len(g.seen()) < 2 && rung < 1000 {
 		d.enqueue(1)
@@ -92,7 +92,7 @@ func TestSparseWorkIsClaimedOnceAndTheGateStaysShut(t *testing.T) {
 			d.wake <- WakeNotification
 			pass(50 * time.Millisecond)
 		}
-		require.Len(t, d.seen().claims, 1+5, "one at the start, one for each")
+		require.Len(t, d.seen().claims, 1+5, "one claim at the start, one per item")
 		require.Equal(t, []string{"sleep"}, g.seen())
 		stop()
 	})
@@ -113,7 +113,7 @@ func TestWakeUpsThatComeCloseTogetherKeepItAwakeUntilTheyEnd(t *testing.T) {
 		require.Equal(t, []string{"sleep", "awake", "sleep"}, g.seen())
 		before := len(d.seen().claims)
 		pass(time.Second)
-		require.Len(t, d.seen().claims, before, "asleep, it looks only when told")
+		require.Len(t, d.seen().claims, before, "while asleep it claims only when notified")
 		stop()
 	})
 }
@@ -137,7 +137,7 @@ func TestAwakeItLooksAgainAsSoonAsAllIsStarted(t *testing.T) {
 		}
 		d.enqueue(1)
 		pass(2 * lookInterval)
-		require.Zero(t, more, "six looks, and two intervals have passed")
+		require.Zero(t, more, "all six checks found items, and two more intervals have passed")
 		stop()
 	})
 }
@@ -149,10 +149,10 @@ func TestBehindALongTransactionItLooksEverMoreRarely(t *testing.T) {
 		stop := d.run()
 		pass(10 * time.Second)
 		claims := d.seen().claims
-		require.Less(t, len(claims), 60, "not a thousand a second")
+		require.Less(t, len(claims), 60, "not a thousand per second")
 		for n := 5; n < len(claims)-1; n++ {
 			gap, since := claims[n+1].at-claims[n].at, claims[n].at
-			require.LessOrEqual(t, gap, since+2*lookInterval, "whoever commits after %s waits no longer than it was open", since)
+			require.LessOrEqual(t, gap, since+2*lookInterval, "the pause after %s is no longer than the time open", since)
 		}
 		stop()
 	})
@@ -166,7 +166,7 @@ func TestAReplicaWhoseWorkersAreAllBusyLeavesDutyUntilOneIsFree(t *testing.T) {
 		d.enqueue(1)
 		stop := d.run()
 		pass(busyBefore / 2)
-		require.Equal(t, []string{"sleep"}, g.seen(), "a moment's work is no reason")
+		require.Equal(t, []string{"sleep"}, g.seen(), "the gate stays shut after short work")
 		pass(busyBefore)
 		require.Equal(t, []string{"sleep", "busy"}, g.seen())
 
@@ -185,7 +185,7 @@ func TestAClaimThatTookLongDoesNotPutTheNextLookOff(t *testing.T) {
 		d.crowd(g)
 		require.Equal(t, []string{"sleep", "awake"}, g.seen())
 		var begun atomic.Int32
-		d.onStart = func(ctx context.Context, item claim.Item) (string, error) { // something stays in hand
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) { // one item stays in flight
 			begun.Add(1)
 			return starts(time.Second)(ctx, item)
 		}
@@ -212,7 +212,7 @@ func TestMoreWorkThanWorkersCallsTheOthers(t *testing.T) {
 		d.onStart = func(context.Context, claim.Item) (string, error) { time.Sleep(time.Millisecond); return "run", nil }
 		stop := d.run()
 		pass(callInterval + 20*time.Millisecond)
-		require.Equal(t, 2, g.called(), "at once, and not again for a while")
+		require.Equal(t, 2, g.called(), "one call at once, the next after callInterval")
 		stop()
 	})
 }

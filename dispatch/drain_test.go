@@ -12,7 +12,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// That no goroutine is left when Run returns, the bubbles prove by themselves: they would not end.
+// The bubbles prove that no goroutine is left when Run returns: otherwise they would not end.
 
 func TestIdleDispatcherEndsAtOnce(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
@@ -41,7 +41,7 @@ func TestEndLetsHandOversUnderWayFinish(t *testing.T) {
 		stop()
 		require.Equal(t, 3*time.Second, d.now())
 		require.Len(t, d.seen().reported, 4)
-		require.Len(t, d.seen().claims, 1, "no claim after the end has begun")
+		require.Len(t, d.seen().claims, 1, "no claim after the shutdown has begun")
 		require.Equal(t, []claim.Verb{claim.Dispatched, claim.Dispatched, claim.Dispatched, claim.Dispatched}, d.verbs())
 	})
 }
@@ -115,7 +115,7 @@ func TestEndDuringAnOutageIsNotHeldUpByIt(t *testing.T) {
 		began := d.now()
 		stop()
 		require.LessOrEqual(t, d.now()-began, time.Millisecond)
-		require.Empty(t, d.leased, "nothing is left leased")
+		require.Empty(t, d.leased, "no item stays leased")
 	})
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 func ExampleDispatcher() {
-	var store *claim.Store       // on a pool of connections
-	var starter dispatch.Starter // which asks Temporal
+	var store *claim.Store       // on a connection pool
+	var starter dispatch.Starter // starts workflows in Temporal
 
 	wake := make(chan string, 1)
 	dispatcher := &dispatch.Dispatcher{
@@ -24,7 +24,7 @@ func ExampleDispatcher() {
 		Wake:         wake,
 		Log:          slog.Default(),
 	}
-	// Blocks until ctx is cancelled and what is under way then has ended.
+	// Blocks until ctx is cancelled and work in flight has ended.
 	run := func(ctx context.Context) error { return dispatcher.Run(ctx) }
 
 	// A row was inserted.

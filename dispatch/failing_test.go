@@ -53,10 +53,10 @@ func TestOutageIsProbedByOneItemAndBurnsNoAttempts(t *testing.T) {
 					require.Equal(t, c.unknown, s.Unknown)
 					require.Contains(t, s.Error, c.err.Error())
 				}
-				require.Len(t, d.log.at(slog.LevelError), 1, "one outage, one alarm")
+				require.Len(t, d.log.at(slog.LevelError), 1, "one outage is logged once")
 
 				pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
-				require.Len(t, d.seen().reported, 50, "work resumes by itself, within the longest pause")
+				require.Len(t, d.seen().reported, 50, "starts resume after at most the longest pause")
 				require.Contains(t, d.log.at(slog.LevelInfo), "Temporal accepts workflows again; resuming starts")
 				require.NotContains(t, d.verbs(), claim.Retry)
 				require.NotContains(t, d.verbs(), claim.Fail)
@@ -79,7 +79,7 @@ func TestOutageIsNotProbedWhileAStartIsUnderWay(t *testing.T) {
 		pass(3900 * time.Millisecond)
 		require.Len(t, d.seen().claims, 1)
 		pass(200 * time.Millisecond)
-		require.Greater(t, len(d.seen().claims), 1, "its success says that Temporal is there")
+		require.Greater(t, len(d.seen().claims), 1, "its success shows that Temporal is reachable")
 		stop()
 	})
 }
@@ -93,13 +93,13 @@ func TestWhileTemporalAnswersNothingNoItemIsTriedToFindOut(t *testing.T) {
 		d.onStart = d.failsWith(serviceerror.NewUnavailable("connection refused"), outage)
 		stop := d.run()
 		pass(probeRarely - time.Second)
-		require.Len(t, d.seen().claims, 1, "the one that found out")
+		require.Len(t, d.seen().claims, 1, "only the claim whose start failed")
 		pass(2 * time.Second)
-		require.Len(t, d.seen().claims, 2, "it may be that only questions are not answered")
+		require.Len(t, d.seen().claims, 2, "starts may work though the probe is not answered")
 		pass(outage - probeRarely)
 		reached.Store(true)
 		pass(2*probeBase + 10*time.Millisecond)
-		require.Len(t, d.seen().reported, 5, "an answer to a question ends the wait")
+		require.Len(t, d.seen().reported, 5, "an answered probe ends the pause")
 		stop()
 	})
 }
@@ -119,7 +119,7 @@ func TestAnAnswerToAProbeEndsAReportedOutageWithoutAnItem(t *testing.T) {
 		d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) { return []int64{1}, nil }
 		stop := d.run()
 		pass(quietAfter + 2*time.Second)
-		require.True(t, observer.pausedAll(), "nothing has answered")
+		require.True(t, observer.pausedAll(), "no call has been answered")
 		answered.Store(time.Now().UnixNano())
 		pass(2 * time.Second)
 		require.False(t, observer.pausedAll())
@@ -138,7 +138,7 @@ func TestAReplicaThatDoesNotReachTemporalLeavesDutyToAnother(t *testing.T) {
 		require.Equal(t, []string{"sleep", "busy"}, g.seen())
 		reached.Store(true)
 		pass(probeBase + 10*time.Millisecond)
-		require.Equal(t, []string{"sleep", "busy", "sleep"}, g.seen(), "it may start again, and is to be woken for it")
+		require.Equal(t, []string{"sleep", "busy", "sleep"}, g.seen(), "it may start again and asks to be notified")
 		stop()
 	})
 }

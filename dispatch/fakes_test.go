@@ -18,7 +18,7 @@ import (
 )
 
 // desk is a dispatcher for a synctest bubble, with a queue in memory instead of a database and a starter that succeeds
-// at once. What a test sets in on... takes the place of that. All times are counted from the desk's making.
+// immediately. Tests override this with the on... fields. All times count from the creation of the desk.
 type desk struct {
 	*Dispatcher
 	t    *testing.T
@@ -41,14 +41,14 @@ type desk struct {
 	book    record
 }
 
-// record is what the fakes saw.
+// record holds the calls of the fakes.
 type record struct {
 	claims   []claimCall
 	limits   []map[string]int // of each claim
 	beats    []beatCall
 	settles  []settleCall
-	reported []string // what Dispatched was told
-	busiest  int      // the most starts at once
+	reported []string // the executions reported to Dispatched
+	busiest  int      // maximum of concurrent starts
 }
 
 type (
@@ -68,7 +68,7 @@ type (
 		at    time.Duration
 		verb  claim.Verb
 		batch []claim.Settlement
-		// inClaim: a claim took it along.
+		// inClaim: a claim carried it.
 		inClaim bool
 	}
 )
@@ -90,7 +90,7 @@ func newDesk(t *testing.T, workers int) *desk {
 	return d
 }
 
-// enqueue adds items 1, 2 and so on that are due at once.
+// enqueue adds items 1, 2 and so on that are due now.
 func (d *desk) enqueue(items int) {
 	for range items {
 		d.enqueueItem(claim.Item{MaxAttempts: 3})
@@ -119,7 +119,7 @@ func (d *desk) run() (stop func()) {
 	}
 }
 
-// poll is the sweeper, which sees work that is due at each of its looks.
+// poll is the sweeper: it wakes the dispatcher at each look that sees due work.
 func (d *desk) poll(ctx context.Context) {
 	ticker := time.NewTicker(d.PollInterval)
 	defer ticker.Stop()
@@ -144,7 +144,7 @@ func (d *desk) report(e temporal.Execution) {
 	d.book.reported = append(d.book.reported, e.ID+"="+e.RunID)
 }
 
-// seen is what the fakes have seen until now.
+// seen returns the calls of the fakes so far.
 func (d *desk) seen() record {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,7 +155,7 @@ func (d *desk) seen() record {
 	return seen
 }
 
-// claimTimes says when each claim was made.
+// claimTimes returns the time of each claim.
 func (d *desk) claimTimes() []time.Duration {
 	times := []time.Duration{}
 	for _, c := range d.seen().claims {
@@ -164,7 +164,7 @@ func (d *desk) claimTimes() []time.Duration {
 	return times
 }
 
-// settlements are all that were asked for, in order.
+// settlements returns all requested settlements, in order.
 func (d *desk) settlements() []claim.Settlement {
 	var all []claim.Settlement
 	for _, s := range d.seen().settles {
@@ -173,7 +173,7 @@ func (d *desk) settlements() []claim.Settlement {
 	return all
 }
 
-// verbs are the settlements' verbs, in order.
+// verbs returns the settlements' verbs, in order.
 func (d *desk) verbs() []claim.Verb {
 	var verbs []claim.Verb
 	for _, s := range d.settlements() {
@@ -213,7 +213,7 @@ func (f fakeStore) Claim(ctx context.Context, wanted claim.Wanted) (claim.Batch,
 	return batch, err
 }
 
-// take gives items in their order, as many of each namespace as are wanted.
+// take removes items in their order, up to the wanted number per namespace.
 func (f fakeStore) take(wanted claim.Wanted) claim.Batch {
 	atMost, left := wanted.AtMost, maps.Clone(wanted.Namespaces)
 	f.mu.Lock()
@@ -300,7 +300,7 @@ func (f fakeStore) putBack(verb claim.Verb, batch []claim.Settlement) []int64 {
 			continue
 		}
 		select {
-		case f.wake <- "notification": // the trigger's
+		case f.wake <- "notification": // as the trigger does
 		default:
 		}
 	}
@@ -344,7 +344,7 @@ func starts(takes time.Duration) func(context.Context, claim.Item) (string, erro
 	}
 }
 
-// logBook is a slog handler that keeps what is logged.
+// logBook is a slog handler that keeps all records.
 type logBook struct {
 	mu      sync.Mutex
 	records []slog.Record
@@ -361,7 +361,7 @@ func (l *logBook) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// at are the messages of a level, in order.
+// at returns the messages of a level, in order.
 func (l *logBook) at(level slog.Level) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,7 +23,7 @@ func TestHeartbeatRenewsAllLeasesInOneBatchEveryThirdOfALease(t *testing.T) {
 		pass(time.Minute)
 		all := []int64{1, 2, 3}
 		require.Equal(t, []beatCall{{10 * time.Second, all}, {20 * time.Second, all}}, d.seen().beats,
-			"and none while nothing is held")
+			"no heartbeat while no lease is held")
 		require.Len(t, d.seen().reported, 3)
 		stop()
 	})
@@ -53,7 +53,7 @@ func TestLostLeaseStopsItsWorkerAndSettlesNothing(t *testing.T) {
 			require.NotEqualValues(t, 2, s.ID)
 		}
 		require.Contains(t, d.log.at(slog.LevelWarn), "Leases lost")
-		require.Empty(t, d.log.at(slog.LevelError), "a lost lease is nobody's failure")
+		require.Empty(t, d.log.at(slog.LevelError), "a lost lease is not an error")
 	})
 }
 
@@ -61,7 +61,7 @@ func TestStartThatSucceedsAfterItsLeaseIsLostSettlesNothing(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
 		d.enqueue(1)
 		d.onStart = func(context.Context, claim.Item) (string, error) {
-			time.Sleep(15 * time.Second) // learns of nothing
+			time.Sleep(15 * time.Second) // ignores its context
 			return "run", nil
 		}
 		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return nil, nil }
@@ -77,7 +77,7 @@ func TestLeaseEndsByItsOwnClockWhereItCannotBeRenewed(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
 		d.enqueue(1)
 		d.onStart = func(context.Context, claim.Item) (string, error) {
-			time.Sleep(31 * time.Second) // a process that was stopped
+			time.Sleep(31 * time.Second) // the process was suspended
 			return "run", nil
 		}
 		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return nil, errors.New("connection refused") }
@@ -97,7 +97,7 @@ func TestLeaseEndsByItsOwnClockWhereTheHeartbeatHangs(t *testing.T) {
 			if item.ID == 1 {
 				return starts(time.Hour)(ctx, item)
 			}
-			time.Sleep(31 * time.Second) // learns of nothing
+			time.Sleep(31 * time.Second) // ignores its context
 			return "run", nil
 		}
 		d.onHeartbeat = func([]claim.Held) ([]int64, error) {
@@ -106,10 +106,10 @@ func TestLeaseEndsByItsOwnClockWhereTheHeartbeatHangs(t *testing.T) {
 		}
 		stop := d.run()
 		pass(29 * time.Second)
-		require.Equal(t, []claim.Verb{claim.Release}, d.verbs(), "what can be stopped is, while the lease still holds")
+		require.Equal(t, []claim.Verb{claim.Release}, d.verbs(), "cancellable starts are stopped while the lease still holds")
 		require.Equal(t, 27*time.Second, d.seen().settles[0].at)
 		pass(3 * time.Second)
-		require.Empty(t, d.seen().reported, "what cannot be stopped succeeds too late")
+		require.Empty(t, d.seen().reported, "starts that ignore cancellation succeed too late")
 		require.Contains(t, d.log.at(slog.LevelWarn), "Lease lost")
 		stop()
 	})
@@ -135,7 +135,7 @@ func TestHeartbeatThatFailsIsRepeatedSooner(t *testing.T) {
 			at = append(at, beat.at)
 		}
 		require.Equal(t, []time.Duration{10 * time.Second, 12500 * time.Millisecond, 15 * time.Second, 25 * time.Second}, at)
-		require.Equal(t, []claim.Verb{claim.Dispatched}, d.verbs(), "it was renewed in time, and is still the owner at 31 s")
+		require.Equal(t, []claim.Verb{claim.Dispatched}, d.verbs(), "the lease was renewed in time and still holds at 31 s")
 		stop()
 	})
 }
@@ -201,11 +201,11 @@ func TestEachLeaseEndsAtItsOwnDeadline(t *testing.T) {
 		}
 		hold(1, 5*time.Second)
 		hold(2, 9*time.Second)
-		hold(3, 3*time.Second) // earlier than what is held already
+		hold(3, 3*time.Second) // earlier than the leases already held
 		h.release(hold(4, 2*time.Second))
 		h.settling(hold(5, 4*time.Second))
 		pass(time.Minute)
-		hold(6, 0) // long after the last
+		hold(6, 0) // long after the last expiry
 		pass(time.Second)
 		require.Equal(t, map[int64]time.Duration{1: 5 * time.Second, 2: 9 * time.Second, 3: 3 * time.Second, 6: time.Minute},
 			ended)

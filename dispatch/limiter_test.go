@@ -50,7 +50,7 @@ func (f *rationed) start(_ context.Context, item claim.Item) (string, error) {
 	return "run-" + item.ExecutionID, nil
 }
 
-// seen returns the calls since the last time, and how many of them were taken.
+// seen returns the calls since the previous seen, and how many of them were accepted.
 func (f *rationed) seen() (calls, taken float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +59,7 @@ func (f *rationed) seen() (calls, taken float64) {
 	return calls, taken
 }
 
-// endless has the desk's queue never run dry.
+// endless keeps the desk's queue from running dry.
 func (d *desk) endless() {
 	next := int64(0)
 	d.onClaim = func(atMost int) (claim.Batch, error) {
@@ -84,13 +84,13 @@ func TestCallsSettleAtTheLimitOfANamespaceWhateverTheReplicas(t *testing.T) {
 		replicas     int
 		limit, burst float64
 	}{
-		"one replica":                   {1, 100, 100},
-		"three replicas":                {3, 100, 100},
-		"three replicas, nothing saved": {3, 100, 5},
-		"three replicas, two seconds":   {3, 300, 600},
-		"three replicas, a small limit": {3, 20, 20},
-		"ten replicas":                  {10, 200, 200},
-		"one replica, a high limit":     {1, 800, 1600},
+		"one replica":                          {1, 100, 100},
+		"three replicas":                       {3, 100, 100},
+		"three replicas, small burst":          {3, 100, 5},
+		"three replicas, burst of two seconds": {3, 300, 600},
+		"three replicas, a small limit":        {3, 20, 20},
+		"ten replicas":                         {10, 200, 200},
+		"one replica, a high limit":            {1, 800, 1600},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,8 +115,8 @@ func TestCallsSettleAtTheLimitOfANamespaceWhateverTheReplicas(t *testing.T) {
 				require.LessOrEqual(t, calls, 1.2*limit)
 				require.GreaterOrEqual(t, taken, 0.7*limit)
 				for _, d := range desks {
-					require.Equal(t, []string{slowing}, d.log.at(slog.LevelWarn), "said once")
-					require.Empty(t, d.log.at(slog.LevelError), "no outage")
+					require.Equal(t, []string{slowing}, d.log.at(slog.LevelWarn), "logged once")
+					require.Empty(t, d.log.at(slog.LevelError), "not an outage")
 				}
 			})
 		})
@@ -132,10 +132,10 @@ func TestWhatMayNotStartIsNotClaimed(t *testing.T) {
 		pass(30 * time.Second)
 		before := len(d.settlements())
 		pass(10 * time.Second)
-		require.Less(t, len(d.settlements())-before, 10*50*13/10, "a claim that is not started would be seen as a settle")
+		require.Less(t, len(d.settlements())-before, 10*50*13/10, "no claimed item is left without a start")
 		for _, s := range d.settlements() {
 			require.Contains(t, []claim.Verb{claim.Dispatched, claim.Release}, s.Verb)
-			require.Equal(t, s.Verb == claim.Release, s.Unknown, "a refused start keeps its slot until it is answered")
+			require.Equal(t, s.Verb == claim.Release, s.Unknown, "a rate-limited start keeps its slot: it is unanswered")
 		}
 		stop()
 	})
@@ -180,7 +180,7 @@ func TestHalfOfAllStartsRefusedBurnsNothingAndEnds(t *testing.T) {
 		}
 		stop := d.run()
 		pass(time.Minute)
-		require.Less(t, calls.Load(), int64(250), "it is asked ever less")
+		require.Less(t, calls.Load(), int64(250), "the rate keeps falling")
 		pass(time.Minute)
 		require.Len(t, d.seen().reported, 200)
 		require.NotContains(t, d.verbs(), claim.Retry)
@@ -206,9 +206,9 @@ func TestRefusalOfAProbeEndsThePauseAndSlowsDown(t *testing.T) {
 		pass(20 * time.Second)
 		require.Equal(t, []string{slowing}, d.log.at(slog.LevelWarn))
 		require.Contains(t, d.log.at(slog.LevelInfo), "Temporal accepts workflows again; resuming starts",
-			"it answers, at least")
+			"a rate limit is still an answer")
 		pass(5 * time.Second)
-		require.NotEmpty(t, d.seen().reported, "at the slowest it still asks once a second")
+		require.NotEmpty(t, d.seen().reported, "the lowest rate is one per second")
 		pass(time.Minute)
 		require.Len(t, d.seen().reported, 50)
 		stop()
@@ -225,15 +225,15 @@ func TestRateIsHalvedOnceForAllThatWasUnderWay(t *testing.T) {
 	now = now.Add(time.Second)
 	require.Equal(t, 7, l.allows(now, 7, true), "not limited at first")
 	sent := now.Add(-time.Millisecond)
-	require.True(t, l.learn(now, sent, true), "it says so once")
+	require.True(t, l.learn(now, sent, true), "the first rejection starts the limit")
 	rate := l.rate
-	require.InDelta(t, 50, rate, 1, "half of what was asked in the last second")
+	require.InDelta(t, 50, rate, 1, "half the rate of the last second")
 	for range 50 {
 		require.False(t, l.learn(now.Add(2*time.Second), sent, true))
 	}
-	require.Equal(t, rate, l.rate, "what was sent before says nothing")
+	require.Equal(t, rate, l.rate, "rejections of earlier requests are ignored")
 	l.learn(now.Add(cutInterval-1), now.Add(time.Millisecond), true)
-	require.Equal(t, rate, l.rate, "nor is it halved again before that is felt")
+	require.Equal(t, rate, l.rate, "no second cut within cutInterval")
 	for n := range 100 {
 		l.learn(now.Add(time.Duration(n)*10*time.Millisecond), now, false)
 	}
@@ -260,7 +260,7 @@ func TestRateGrowsBackByEqualStepsAndThenFaster(t *testing.T) {
 	l.allows(now, 1, true)
 	rate := l.rate
 	l.allows(now.Add(time.Second), 1, true)
-	require.InDelta(t, rate+20, l.rate, 0.01, "nothing was refused for a while: it grows twice as fast")
+	require.InDelta(t, rate+20, l.rate, 0.01, "it grows twice as fast after a time without rejections")
 }
 
 func TestLimiterThatHoldsNothingBackEnds(t *testing.T) {
@@ -278,7 +278,7 @@ func TestLimiterThatHoldsNothingBackEnds(t *testing.T) {
 	now = now.Add(freeAfter)
 	require.Equal(t, 4, l.allows(now, 10, true))
 	l.claimed(now, 4, true)
-	require.False(t, l.frees(now), "there would have been more")
+	require.False(t, l.frees(now), "more were wanted than allowed")
 	require.Zero(t, l.allows(now, 10, true))
 	require.InDelta(t, float64(2*time.Second)/100, float64(l.until.Sub(now)), float64(time.Millisecond), "the next two")
 }

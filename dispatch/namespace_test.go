@@ -15,7 +15,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
-// severally has items of namespaces, one of each in turn.
+// severally enqueues items of several namespaces in rotation.
 func (d *desk) severally(items int, namespaces ...string) {
 	d.Namespaces = func() []string { return namespaces }
 	for range items {
@@ -25,7 +25,7 @@ func (d *desk) severally(items int, namespaces ...string) {
 	}
 }
 
-// startsOf counts starts of each namespace, and has them answered.
+// startsOf answers and counts the starts of each namespace.
 func (d *desk) startsOf(answer func(namespace string) error) map[string]int {
 	counted := map[string]int{}
 	d.onStart = func(_ context.Context, item claim.Item) (string, error) {
@@ -58,22 +58,22 @@ func TestOnlyTheNamespaceThatTakesNothingWaits(t *testing.T) {
 				})
 				stop := d.run()
 				pass(time.Second)
-				require.Len(t, d.seen().reported, 50, "the others go on, and at full speed")
+				require.Len(t, d.seen().reported, 50, "the others continue at full speed")
 				pass(outage - 2*time.Second)
 				require.Len(t, d.seen().reported, 50)
-				require.Less(t, starts["bad"], int(outage/(2*time.Second)), "it is probed, with growing pauses")
+				require.Less(t, starts["bad"], int(outage/(2*time.Second)), "probes have growing pauses")
 				for _, s := range d.settlements() {
-					require.Contains(t, []claim.Verb{claim.Dispatched, claim.Release}, s.Verb, "nothing is counted")
+					require.Contains(t, []claim.Verb{claim.Dispatched, claim.Release}, s.Verb, "no failure is counted")
 				}
-				require.Len(t, d.log.at(slog.LevelError), 1, "one outage, one alarm")
+				require.Len(t, d.log.at(slog.LevelError), 1, "one outage is logged once")
 				require.Equal(t, "bad",
 					d.log.value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt "+
 						"is counted", "namespace"))
-				require.Less(t, len(d.seen().claims), 2*int(outage/time.Second), "what waits is not claimed over and over")
+				require.Less(t, len(d.seen().claims), 2*int(outage/time.Second), "waiting items are not claimed repeatedly")
 				pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
-				require.Len(t, d.seen().reported, 100, "it resumes by itself, within the longest pause")
+				require.Len(t, d.seen().reported, 100, "starts resume after at most the longest pause")
 				stop()
-				require.NotContains(t, observer.breaker, true, "there was always somebody to claim for")
+				require.NotContains(t, observer.breaker, true, "some namespace always accepted starts")
 			})
 		})
 	}
@@ -97,9 +97,9 @@ func TestANamespaceThatTookNothingBeforeOthersWereKnownIsSaidToOnce(t *testing.T
 		})
 		stop := d.run()
 		pass(time.Minute)
-		require.Len(t, d.seen().reported, 10, "the others go on")
-		require.Len(t, d.log.at(slog.LevelError), 1, "one outage, one alarm")
-		require.Less(t, starts["bad"], 40, "it is probed, with growing pauses")
+		require.Len(t, d.seen().reported, 10, "the others continue")
+		require.Len(t, d.log.at(slog.LevelError), 1, "one outage is logged once")
+		require.Less(t, starts["bad"], 40, "probes have growing pauses")
 		stop()
 	})
 }
@@ -141,7 +141,7 @@ func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 				seen := d.seen()
 				require.Less(t, len(seen.claims), 2*int(outage/(2*time.Second)), "it pauses between probes")
 				for n, probe := range seen.claims[3:] {
-					require.LessOrEqual(t, probe.atMost, 2, "claim %d: one of each, at the most", n)
+					require.LessOrEqual(t, probe.atMost, 2, "claim %d: at most one of each", n)
 				}
 				require.Empty(t, seen.reported)
 				require.True(t, observer.pausedAll())
@@ -155,7 +155,7 @@ func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 	}
 }
 
-// With a single namespace, claims do not examine namespaces, which costs time.
+// With a single namespace, claims skip the costly check of namespaces.
 func TestOneNamespaceIsNeverLimitedInTheClaim(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.severally(50, "only")
@@ -181,7 +181,7 @@ func TestOneNamespaceIsNeverLimitedInTheClaim(t *testing.T) {
 func TestEachNamespaceHasARateOfItsOwn(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.severally(400, "fast", "slow")
-		var taken []time.Duration // of the slow one, in the last second
+		var taken []time.Duration // starts of the slow one in the last second
 		starts := d.startsOf(func(namespace string) error {
 			if namespace == "fast" {
 				return nil
@@ -198,7 +198,7 @@ func TestEachNamespaceHasARateOfItsOwn(t *testing.T) {
 		stop := d.run()
 		pass(time.Second)
 		d.mu.Lock()
-		require.Equal(t, 400, starts["fast"], "the one that is not limited is not slowed down")
+		require.Equal(t, 400, starts["fast"], "the namespace without a limit is not slowed down")
 		d.mu.Unlock()
 		pass(19 * time.Second)
 		slow := 0
@@ -207,9 +207,9 @@ func TestEachNamespaceHasARateOfItsOwn(t *testing.T) {
 				slow++
 			}
 		}
-		require.Greater(t, slow-400, 150, "the other goes as fast as it may: 20 a second")
+		require.Greater(t, slow-400, 150, "the other approaches its limit of 20 per second")
 		d.mu.Lock()
-		require.Less(t, starts["slow"], 2*20*20, "and is not asked for much more")
+		require.Less(t, starts["slow"], 2*20*20, "few of its starts are rejected")
 		d.mu.Unlock()
 		require.NotEmpty(t, d.log.at(slog.LevelWarn))
 		for _, message := range d.log.at(slog.LevelWarn) {
@@ -246,7 +246,7 @@ func TestANamespaceThatIsNewIsNotHeldUpByTheOnlyOneBefore(t *testing.T) {
 		d.wake <- WakeNotification
 		pass(probeCap*12/10 + 100*time.Millisecond)
 		require.Len(t, d.seen().reported, 10)
-		require.Len(t, d.log.at(slog.LevelError), 1, "one outage, one alarm")
+		require.Len(t, d.log.at(slog.LevelError), 1, "one outage is logged once")
 		stop()
 	})
 }

@@ -30,7 +30,7 @@ type Observer interface {
 	Paused(namespaces int, all bool)
 }
 
-// nobody is the Observer of a dispatcher that has none.
+// nobody is the Observer of a dispatcher without one.
 type nobody struct{}
 
 func (nobody) Woken(string)                                   {}

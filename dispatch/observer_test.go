@@ -36,7 +36,7 @@ func (f *fakeObserver) Paused(_ int, open bool) {
 	f.breaker = append(f.breaker, open)
 }
 
-// pausedAll is the last reported state of the breaker.
+// pausedAll returns the last reported state of the breaker.
 func (f *fakeObserver) pausedAll() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,9 +88,9 @@ func TestTheObserverHearsOnceOfEachLostLease(t *testing.T) {
 		d.StartTimeout = time.Minute
 		d.enqueue(3)
 		d.onStart = starts(12 * time.Second)
-		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return []int64{1, 3}, nil } // 2 is lost under its worker
+		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return []int64{1, 3}, nil } // 2 is lost during its start
 		d.onSettle = func(_ claim.Verb, batch []claim.Settlement) ([]int64, error) {
-			return []int64{1}, nil // and 3 when it is settled
+			return []int64{1}, nil // 3 is lost before its settlement
 		}
 		stop := d.run()
 		pass(time.Minute)
@@ -99,7 +99,7 @@ func TestTheObserverHearsOnceOfEachLostLease(t *testing.T) {
 	})
 }
 
-// book is an observer that writes down starts and settles.
+// book is an observer that records starts and settlements.
 type book struct {
 	nobody
 	mu    sync.Mutex

@@ -29,7 +29,7 @@ func TestPanicInAHeartbeatIsNotTheLastHeartbeat(t *testing.T) {
 		}
 		stop := d.run()
 		pass(36 * time.Second)
-		require.Equal(t, 12500*time.Millisecond, d.seen().beats[1].at, "it is repeated as after any failure")
+		require.Equal(t, 12500*time.Millisecond, d.seen().beats[1].at, "the heartbeat is retried as after any failure")
 		require.Equal(t, []claim.Verb{claim.Dispatched}, d.verbs(), "the lease was renewed in time")
 		require.Equal(t, "heartbeat", d.log.value("Panic in the dispatcher", "part"))
 		require.Contains(t, d.log.value("Panic in the dispatcher", "stack"), "panic_test.go")
@@ -109,15 +109,15 @@ func TestItemWhoseWorkerPanickedIsNotHeldForEver(t *testing.T) {
 		}
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 			if verb == claim.Release {
-				return []int64{1}, nil // and it is not handed out again
+				return []int64{1}, nil // it is not claimed again
 			}
 			return fakeStore{d}.putBack(verb, batch), nil
 		}
 		d.StartTimeout = time.Minute
 		stop := d.run()
 		pass(26 * time.Second)
-		require.Equal(t, []string{"e2=run-e2"}, d.seen().reported, "the worker goes on")
-		require.Equal(t, []int64{2}, d.seen().beats[0].ids, "and does not renew a lease that nobody works on")
+		require.Equal(t, []string{"e2=run-e2"}, d.seen().reported, "the worker continues")
+		require.Equal(t, []int64{2}, d.seen().beats[0].ids, "the lease of the panicked item is not renewed")
 		stop()
 	})
 }
@@ -128,7 +128,7 @@ func TestPanicBeforeTheStartLeavesTheLeaseToRunOut(t *testing.T) {
 		d.enqueue(1)
 		stop := d.run()
 		pass(25 * time.Second)
-		require.Empty(t, d.seen().beats, "its lease is not renewed: it runs out, and counts")
+		require.Empty(t, d.seen().beats, "its lease is not renewed: it expires and counts")
 		require.Empty(t, d.seen().settles)
 		require.Equal(t, "worker", d.log.value("Panic in the dispatcher", "part"))
 		stop()
@@ -157,11 +157,11 @@ func TestPanicInTheClaimLoopEndsTheDispatcherInOrder(t *testing.T) {
 		d.enqueue(3)
 		d.onStart = starts(12 * time.Second)
 		d.StartTimeout = time.Minute
-		err := d.Run(t.Context()) // all workers are busy, and nothing was cancelled
+		err := d.Run(t.Context()) // all workers are busy, and ctx is not cancelled
 		require.EqualError(t, err, "panic in the claim loop: boom")
-		require.Equal(t, 12*time.Second, d.now(), "what is under way is finished")
+		require.Equal(t, 12*time.Second, d.now(), "starts in flight are finished")
 		require.Len(t, d.seen().reported, 3)
-		require.Len(t, d.seen().beats, 1, "and its leases are renewed meanwhile")
+		require.Len(t, d.seen().beats, 1, "their leases are renewed meanwhile")
 		require.Equal(t, "claim loop", d.log.value("Panic in the dispatcher", "part"))
 		synctest.Wait()
 	})

@@ -25,9 +25,9 @@ func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
 		"started":                     {temporal.Started, nil, 0, claim.Dispatched, false, 0},
 		"started after failures":      {temporal.Started, nil, 9, claim.Dispatched, false, 0},
 		"permanent":                   {temporal.Permanent, boom, 0, claim.Fail, false, 0},
-		"first failure of its own":    {temporal.Retryable, boom, 0, claim.Retry, false, time.Second},
+		"first failure":               {temporal.Retryable, boom, 0, claim.Retry, false, time.Second},
 		"second":                      {temporal.Retryable, boom, 1, claim.Retry, false, 2 * time.Second},
-		"third, the last":             {temporal.Retryable, boom, 2, claim.Fail, false, 4 * time.Second},
+		"third failure, the last":     {temporal.Retryable, boom, 2, claim.Fail, false, 4 * time.Second},
 		"beyond the last":             {temporal.Retryable, boom, 7, claim.Fail, false, 128 * time.Second},
 		"a panic":                     {temporal.Retryable, panicked, 0, claim.Retry, true, time.Second},
 		"the last panic":              {temporal.Retryable, panicked, 2, claim.Fail, true, 4 * time.Second},
@@ -74,6 +74,6 @@ func TestRetryDelayDoublesWithJitterUpToItsCap(t *testing.T) {
 			require.LessOrEqual(t, delay, nominal*12/10, "after %d failures", failures)
 			seen[delay] = true
 		}
-		require.Greater(t, len(seen), 1, "items that failed together come back together")
+		require.Greater(t, len(seen), 1, "items that failed together retry at different times")
 	}
 }

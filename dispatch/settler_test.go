@@ -13,7 +13,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// Where there is a worker more than items, it stays free, and no claim takes along what the settler is to settle.
+// With one worker more than items a worker stays free, so no claim carries the settlements of the settler.
 
 func TestSettleIsRepeatedUntilTheDatabaseAnswers(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
@@ -27,7 +27,7 @@ func TestSettleIsRepeatedUntilTheDatabaseAnswers(t *testing.T) {
 		stop := d.run()
 		pass(8*time.Second - 1)
 		require.Empty(t, d.seen().reported)
-		require.Less(t, len(d.seen().settles), 20, "it does not hammer a database that does not answer")
+		require.Less(t, len(d.seen().settles), 20, "retries back off while the database does not answer")
 		pass(settleCap*12/10 + 1)
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
 		require.Empty(t, d.log.at(slog.LevelError))
@@ -48,7 +48,7 @@ func TestSettleIsGivenUpWhenTheLeaseCannotLastAnyLonger(t *testing.T) {
 		d.enqueue(1)
 		d.wake <- "notification"
 		pass(time.Second)
-		require.Greater(t, len(d.seen().settles), settles, "its worker goes on")
+		require.Greater(t, len(d.seen().settles), settles, "its worker continues")
 		stop()
 	})
 }
@@ -83,7 +83,7 @@ func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
 		pass(3 * time.Second)
 		settles := d.seen().settles
 		require.Len(t, settles, 2)
-		require.Len(t, settles[0].batch, 1, "the first waits for nobody")
+		require.Len(t, settles[0].batch, 1, "the first settlement does not wait for others")
 		require.Len(t, settles[1].batch, 9)
 		require.Equal(t, 51*time.Millisecond, settles[1].at)
 		require.Len(t, d.seen().reported, 10)
@@ -91,7 +91,7 @@ func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
 	})
 }
 
-// It may wait for a locked row.
+// A settlement may wait for a locked row.
 func TestASettleThatTakesLongHoldsUpTheNextForAMoment(t *testing.T) {
 	bubble(t, 11, func(t *testing.T, d *desk) {
 		d.enqueue(10)

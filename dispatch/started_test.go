@@ -27,7 +27,7 @@ func TestABusyReplicaSettlesInItsClaims(t *testing.T) {
 				taken += len(s.batch)
 			}
 		}
-		require.GreaterOrEqual(t, taken, 32, "all but the last, after which there is nothing to claim")
+		require.GreaterOrEqual(t, taken, 32, "all but the last, which no claim follows")
 		stop()
 	})
 }
@@ -76,7 +76,7 @@ func TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt(t *testing.T) {
 		}
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 			switch len(d.seen().settles) {
-			case 1: // in the claim that the first item's worker made
+			case 1: // in the claim by the first item's worker
 				return nil, fmt.Errorf("claim items: %w", claim.ErrApart)
 			case 2:
 				time.Sleep(time.Second)
@@ -89,7 +89,7 @@ func TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt(t *testing.T) {
 		require.True(t, seen.settles[0].inClaim)
 		require.False(t, seen.settles[1].inClaim)
 		require.Equal(t, []string{"e2=run-e2", "e3=run-e3", "e4=run-e4"}, seen.reported)
-		require.Equal(t, 2*unit, seen.claims[1].at, "as soon as there was a worker")
+		require.Equal(t, 2*unit, seen.claims[1].at, "as soon as a worker was free")
 		require.Empty(t, d.log.at(slog.LevelError))
 		pass(time.Second)
 		require.Len(t, d.seen().reported, 4)

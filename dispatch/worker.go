@@ -24,7 +24,7 @@ func (r *run) work(all context.Context) {
 		}
 		var done result
 		if err := contained(r.Log, "worker", func() { done = r.handOver(ctx, lose, &item) }); err != nil {
-			// The lease is no longer renewed. Whoever claims the item after its expiry asks Temporal for the outcome.
+			// The lease is no longer renewed. The next replica that claims the item asks Temporal for the outcome.
 			r.held.drop(&item)
 			done = result{outcome: temporal.NotSent}
 		}

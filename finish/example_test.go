@@ -19,7 +19,7 @@ func Example() {
 	options := client.Options{ConnectionOptions: client.ConnectionOptions{
 		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(reporter.Intercept)},
 	}}
-	_ = options // the worker's client is dialled with them
+	_ = options // pass these options to the worker's client
 
 	// Blocks until ctx is cancelled; run it beside the worker.
 	run := func(ctx context.Context) error { return reporter.Run(ctx) }

@@ -54,7 +54,7 @@ func running(t *testing.T, test func(r *Reporter, e *ear)) {
 	})
 }
 
-// complete has a worker answer a workflow task with one command.
+// complete makes a worker answer a workflow task with one command.
 func complete(r *Reporter, resource string, command enumspb.CommandType, answer error) error {
 	request := &workflowservice.RespondWorkflowTaskCompletedRequest{ResourceId: resource,
 		Commands: []*commandpb.Command{{CommandType: command}}}
@@ -82,7 +82,7 @@ func TestAnEndIsSaidOnceTemporalHasTakenIt(t *testing.T) {
 func TestNothingElseIsSaid(t *testing.T) {
 	running(t, func(r *Reporter, e *ear) {
 		refused := errors.New("unhandled command")
-		require.ErrorIs(t, complete(r, "workflow:execution-"+execution, completes, refused), refused, "the workflow goes on")
+		require.ErrorIs(t, complete(r, "workflow:execution-"+execution, completes, refused), refused, "it continues")
 		for _, resource := range []string{"", "workflow:order-1", "workflow:execution-of-a-stranger", "execution-" +
 			execution} {
 			require.NoError(t, complete(r, resource, completes, nil))
@@ -102,7 +102,7 @@ func TestAWorkerNeitherWaitsNorFailsWhenTheDatabaseIsAway(t *testing.T) {
 			require.NoError(t, complete(r, "workflow:execution-"+execution, completes, nil), strconv.Itoa(n))
 		}
 		require.Equal(t, began, time.Now())
-		require.Len(t, e.all(), speakers, "the others wait, and what does not fit is left out")
+		require.Len(t, e.all(), speakers, "further reports wait, and those beyond the queue are dropped")
 		time.Sleep(10 * time.Second)
 		require.Less(t, len(e.all()), 12*speakers)
 	})

@@ -13,7 +13,7 @@ import (
 )
 
 func ExampleListener() {
-	var pool *pgxpool.Pool // the pings go through it, and so through another connection
+	var pool *pgxpool.Pool // used for pings, and so on another connection
 
 	bell := make(chan string, 1)
 	listener := &notify.Listener{
@@ -27,7 +27,7 @@ func ExampleListener() {
 		Ring: func(string) {
 			select {
 			case bell <- "notification":
-			default: // it rings already
+			default: // a ring is already pending
 			}
 		},
 		Ping:         &notify.PoolPinger{DB: pool},

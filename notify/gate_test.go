@@ -56,7 +56,7 @@ func within(t *testing.T, condition func() bool, message string) {
 	for !condition() {
 		select {
 		case <-deadline:
-			require.FailNow(t, "never happened", message)
+			require.FailNow(t, "timeout", message)
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
@@ -79,13 +79,13 @@ func TestASleeperWaitsForWhoeverWasToldThatNobodySleeps(t *testing.T) {
 	require.NoError(t, err)
 	inFlight, err := pool.Begin(t.Context())
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = inFlight.Rollback(context.Background()) }) // the pool's end would wait for it
+	t.Cleanup(func() { _ = inFlight.Rollback(context.Background()) }) // closing the pool would wait for it
 	_, err = inFlight.Exec(t.Context(), "select pgdispatch.wake()")
 	require.NoError(t, err)
 
 	gate := newGate(t, url, "one")
 	gate.Sleep()
-	within(t, func() bool { return wakes(t, pool) }, "whoever comes while the sleeper waits notifies already")
+	within(t, func() bool { return wakes(t, pool) }, "transactions notify while the sleeper waits for the lock")
 	require.False(t, gate.IsAsleep())
 	require.Empty(t, gate.shutting)
 
@@ -119,9 +119,9 @@ func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 	<-first.shutting
 	second := newGate(t, url, "second")
 	second.Sleep()
-	within(t, func() bool { return asked(t, pool, "second", "gate_key() + 1") }, "the second tries")
+	within(t, func() bool { return asked(t, pool, "second", "gate_key() + 1") }, "the second tries to take duty")
 	second.Call()
-	within(t, func() bool { return asked(t, pool, "second", "pg_notify") }, "and has its answer, because it goes on")
+	within(t, func() bool { return asked(t, pool, "second", "pg_notify") }, "without duty it calls")
 	require.False(t, second.OnDuty())
 
 	first.Busy()
@@ -154,14 +154,14 @@ func TestDutyPassesOnWhenItsHolderDies(t *testing.T) {
 	require.NoError(t, err)
 	within(t, func() bool {
 		return first.OnDuty() != second.OnDuty() && (first.IsAsleep() || second.IsAsleep())
-	}, "one of them is on duty again, and shut")
+	}, "one replica is on duty again and the gate is shut")
 }
 
 func TestWhoeverDistrustsIsWokenBesideTheOneOnDuty(t *testing.T) {
 	t.Parallel()
 	url := sqltest.URL(t)
 	pool := sqltest.Pool(t, url)
-	frozen, err := pool.Acquire(t.Context()) // on duty, awake, and does nothing
+	frozen, err := pool.Acquire(t.Context()) // on duty, awake, and hangs
 	require.NoError(t, err)
 	defer frozen.Release()
 	_, err = frozen.Exec(t.Context(), "select pg_advisory_lock(pgdispatch.gate_key() + 1)")
@@ -190,7 +190,7 @@ func TestACallIsHeard(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The effects of a gate that another session moved last for at most an interval.
+// The effects of another session moving the gate last for at most an interval.
 func TestAGateThatAnotherMovedIsSetAgain(t *testing.T) {
 	t.Parallel()
 	url := sqltest.URL(t)
@@ -203,15 +203,15 @@ func TestAGateThatAnotherMovedIsSetAgain(t *testing.T) {
 	gate.Sleep()
 	<-gate.shutting
 	move(2)
-	within(t, func() bool { return wakes(t, pool) }, "it sleeps, and is notified again")
+	within(t, func() bool { return wakes(t, pool) }, "the replica sleeps and is notified again")
 	gate.Awake()
 	within(t, func() bool { return !wakes(t, pool) }, "the gate opens")
 	move(1)
-	within(t, func() bool { return !wakes(t, pool) }, "it is awake, and not notified any more")
+	within(t, func() bool { return !wakes(t, pool) }, "the replica is awake and not notified any more")
 	gate.Sleep()
 	<-gate.shutting
 	gate.Busy()
-	within(t, func() bool { return !wakes(t, pool) }, "nobody is on duty")
+	within(t, func() bool { return !wakes(t, pool) }, "no replica is on duty")
 }
 
 // session is a GateSession whose lock is held by a transaction that read the gate as open.
@@ -264,18 +264,18 @@ func TestALongTransactionIsAskedAboutEverMoreRarely(t *testing.T) {
 
 		gate.Sleep()
 		time.Sleep(15 * time.Second)
-		require.Less(t, held.tries(), 40, "in 15 s")
+		require.Less(t, held.tries(), 40, "few tries in 15 s")
 		time.Sleep(time.Hour)
-		require.InDelta(t, 2*time.Hour/(2*5*time.Second), held.tries(), 80, "and one an interval then")
+		require.InDelta(t, 2*time.Hour/(2*5*time.Second), held.tries(), 80, "then one per interval")
 		require.False(t, gate.IsAsleep())
 
-		gate.Awake() // something came; what it tries next begins anew
+		gate.Awake() // work arrived; the next tries start with short pauses
 		time.Sleep(time.Second)
 		gate.Sleep()
 		time.Sleep(100 * time.Millisecond)
 		held.free()
 		time.Sleep(60 * time.Millisecond)
-		require.True(t, gate.IsAsleep(), "it waits for half as long again")
+		require.True(t, gate.IsAsleep(), "the pauses are short again")
 		require.Equal(t, 1, looks)
 		cancel()
 		require.NoError(t, <-done)

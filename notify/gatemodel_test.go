@@ -7,9 +7,8 @@ import (
 )
 
 // This explores every interleaving of two replicas with one worker each and three transactions that insert a row, to
-// show that no wake-up is lost without any poll: whenever nothing more must happen by itself, no committed row waits
-// while a worker is free. Transactions may stay open and workers busy for ever, so neither is something that must
-// happen.
+// show that no wake-up is lost without any poll: in every state without a required step, no committed row waits while a
+// worker is free. Transactions may stay open and workers busy forever, so their next steps are not required.
 
 const (
 	replicas     = 2
@@ -19,9 +18,9 @@ const (
 // States of a transaction.
 const (
 	unborn    = iota
-	locked    // it inserted, holds the gate's lock shared, and will read the gate
-	toldAwake // it has read that it need not notify, and holds the lock
-	toldShut  // it has read that it is to notify at its commit, and holds the lock
+	locked    // has inserted, holds the gate's lock shared, and will read the gate
+	toldAwake // read that no notification is needed, and holds the lock
+	toldShut  // read that it must notify at commit, and holds the lock
 	committed // its row can be claimed
 	taken     // its row has been claimed
 )
@@ -30,10 +29,10 @@ const (
 const (
 	looking = iota // will claim next
 	dry            // has claimed, found nothing, and will sleep
-	waiting        // has shut the gate, and tries the lock until it is free
-	settled        // has found it free, and will claim once more
+	waiting        // has shut the gate, and retries the lock until it is free
+	settled        // found the lock free, and will claim once more
 	asleep
-	busy // its worker is
+	busy // its worker is busy
 )
 
 const nobody = 255
@@ -41,30 +40,30 @@ const nobody = 255
 type world struct {
 	txs   [transactions]uint8
 	reps  [replicas]uint8
-	awake bool           // what the gate says
-	duty  uint8          // who is on duty
+	awake bool           // the gate's value
+	duty  uint8          // the replica on duty
 	rings [replicas]bool // a notification has arrived
-	calls [replicas]bool // a call has
+	calls [replicas]bool // a call has arrived
 }
 
-// rule is an assumption of the gate; tests can disable each to see what fails.
+// rule is an assumption of the gate; tests disable each to see what fails.
 type rule string
 
 const (
-	complete        rule = "nothing is left out"
-	noSecondLook    rule = "the gate is shut without another look"
-	noWaiting       rule = "a replica sleeps while somebody is under way who was told that it is awake"
-	noLookMeanwhile rule = "the replica that waits for the lock does not look meanwhile"
+	complete        rule = "every rule applies"
+	noSecondLook    rule = "the gate is shut without another claim"
+	noWaiting       rule = "a replica sleeps while a transaction is open that read it as awake"
+	noLookMeanwhile rule = "a replica that waits for the lock does not look meanwhile"
 	readFirst       rule = "the gate is read before its lock is taken"
 	noHandingOver   rule = "a busy replica keeps duty"
 	noCall          rule = "duty is left without a call"
-	sleepOffDuty    rule = "a replica sleeps though nobody is on duty"
-	openLate        rule = "the gate is opened by a replica that is not on duty any more"
+	sleepOffDuty    rule = "a replica sleeps while no replica is on duty"
+	openLate        rule = "a replica opens the gate after it left duty"
 )
 
 type step struct {
 	world
-	must bool // it happens eventually, whatever the others do
+	must bool // required: it happens eventually, whatever the others do
 }
 
 func (w world) steps(broken rule) []step {
@@ -119,8 +118,8 @@ func (w world) act(r uint8, broken rule) []step {
 	return nil
 }
 
-// wait finds the gate's lock free when nobody has it who was told that the replica is awake, and looks at the table
-// meanwhile. Those who notify have it too, and may end first.
+// wait finds the gate's lock free once no transaction holds it that read the replica as awake, and meanwhile looks at
+// the table. Transactions that will notify hold the lock too, and may end first.
 func (w world) wait(r uint8, broken rule) []step {
 	held, row := false, false
 	for _, tx := range w.txs {
@@ -144,7 +143,7 @@ func (w world) wait(r uint8, broken rule) []step {
 	return []step{{w, true}}
 }
 
-// claim takes one row, or finds none. A replica on duty that finds something may open the gate or not.
+// claim takes one row, or finds none. A replica on duty that finds one may open the gate or not.
 func (w world) claim(r uint8) []step {
 	for i, tx := range w.txs {
 		if tx != committed {
@@ -162,14 +161,14 @@ func (w world) claim(r uint8) []step {
 	switch w.reps[r] {
 	case settled:
 		w.reps[r] = asleep
-	case waiting: // goes on waiting
+	case waiting: // keeps waiting
 	default:
 		w.reps[r] = dry
 	}
 	return []step{{w, true}}
 }
 
-// lieDown takes duty and shuts the gate, or sleeps because another is on duty.
+// lieDown takes duty and shuts the gate, or sleeps because another replica is on duty.
 func (w world) lieDown(r uint8, broken rule) world {
 	switch {
 	case broken == sleepOffDuty && w.duty != r:
@@ -196,7 +195,7 @@ func (w world) hear(r uint8) []step {
 	return []step{{w, true}}
 }
 
-// work ends some time, perhaps never; what must happen is that duty is left.
+// work ends at some time, perhaps never; only leaving duty is required.
 func (w world) work(r uint8, broken rule) []step {
 	freed := w
 	freed.reps[r] = looking
@@ -228,7 +227,7 @@ func (w world) lost() bool {
 	return row && free
 }
 
-// explore visits every world that can be reached. It returns how many there are, and one in which a wake-up is lost.
+// explore visits every reachable world. It returns their number, and one in which a wake-up is lost.
 func explore(broken rule) (worlds int, found *world) {
 	start := world{duty: nobody}
 	seen := map[world]bool{start: true}

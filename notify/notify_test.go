@@ -30,11 +30,11 @@ type post struct {
 	t     *testing.T
 	pool  *pgxpool.Pool
 	rings chan struct{}
-	lost  chan bool // one for each connection lost: what Connected said then
+	lost  chan bool // for each lost connection, the result of Connected at that time
 	dials atomic.Int64
 }
 
-// listenAt makes a listener on an address, which may be a proxy's before the database at pool.
+// listenAt creates a listener on an address, which may be a proxy's in front of the database of pool.
 func listenAt(t *testing.T, url string, pool *pgxpool.Pool) *post {
 	p := &post{t: t, pool: pool, rings: make(chan struct{}, 100000), lost: make(chan bool, 1000)}
 	p.Listener = &Listener{
@@ -55,7 +55,7 @@ func newPost(t *testing.T) *post {
 	return listenAt(t, url, sqltest.Pool(t, url))
 }
 
-// run runs the listener until the test's end or stop, whichever is first.
+// run runs the listener until the test ends or stop is called.
 func (p *post) run() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -83,7 +83,7 @@ func (p *post) hear(why string) {
 	}
 }
 
-// mute forgets the rings that have come.
+// mute discards the pending rings.
 func (p *post) mute() {
 	for {
 		select {
@@ -219,7 +219,7 @@ func TestHearsAgainAfterItsBackendIsTerminatedTwice(t *testing.T) {
 		case connected := <-p.lost:
 			require.False(t, connected)
 		case <-time.After(patience):
-			require.Fail(t, "the loss is not noticed")
+			require.Fail(t, "the loss is not detected")
 		}
 		p.hear("something may have been missed")
 		require.True(t, p.Connected())
@@ -283,7 +283,7 @@ func TestLiveConnectionIsNotCutByItsPings(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 1, p.dials.Load())
-	require.Empty(t, p.rings, "a ping is no ring")
+	require.Empty(t, p.rings, "a ping does not ring")
 }
 
 func TestPingThatCannotBeSentProvesNothing(t *testing.T) {

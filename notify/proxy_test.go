@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxy stands between a client and Postgres, and can let a connection fall silent without closing it, as a broken
-// network or a stopped host does.
+// proxy forwards between a client and Postgres. It can silence a connection without closing it, like a broken network
+// or a suspended host.
 type proxy struct {
 	listener net.Listener
 	target   string
-	// silence says which data of a client makes its connection fall silent. Nil: none.
+	// silence reports whether data from a client silences its connection. Nil: never.
 	silence func(data []byte) bool
 
 	mu    sync.Mutex
@@ -56,7 +56,7 @@ func (p *proxy) all() []*link {
 	return append([]*link{}, p.links...)
 }
 
-// fallSilent lets all present connections fall silent. New ones work.
+// fallSilent silences all present connections. New ones work.
 func (p *proxy) fallSilent() {
 	for _, l := range p.all() {
 		l.silent.Store(true)
@@ -84,7 +84,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// copy forwards until one side closes. What comes while the link is silent is swallowed.
+// copy forwards until one side closes. Data on a silent link is dropped.
 func (p *proxy) copy(l *link, to io.WriteCloser, from io.Reader, silence func([]byte) bool) {
 	defer to.Close()
 	buffer := make([]byte, 16<<10)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// server is a Postgres that knows LISTEN and nothing else, without a network: its connections work in bubbles.
+// server is a Postgres without a network that implements only LISTEN: its connections work in bubbles.
 type server struct {
 	// mute sessions read requests without answering. They are numbered from 0, in order of creation.
 	mute func(session int) bool
@@ -50,7 +50,7 @@ func (s *server) serve(end net.Conn) {
 	one := &session{end: end, backend: pgproto3.NewBackend(end, end)}
 	greeting, err := one.backend.ReceiveStartupMessage()
 	if _, ok := greeting.(*pgproto3.StartupMessage); err != nil || !ok {
-		return // to cancel something, on its way out
+		return // a cancel request
 	}
 	s.mu.Lock()
 	one.silent = s.mute != nil && s.mute(len(s.sessions))
@@ -92,7 +92,7 @@ func (s *server) newest() *session {
 	return s.sessions[len(s.sessions)-1]
 }
 
-// fallSilent has the newest session answer nothing more, and close nothing.
+// fallSilent makes the newest session stop answering without closing it.
 func (s *server) fallSilent() {
 	one := s.newest()
 	s.mu.Lock()
@@ -100,14 +100,14 @@ func (s *server) fallSilent() {
 	one.silent = true
 }
 
-// made is how many sessions there were.
+// made returns the number of sessions.
 func (s *server) made() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.sessions)
 }
 
-// foundWithin is how long a dead connection may be in the place of a live one.
+// foundWithin is the longest time that a dead connection may go undetected.
 const foundWithin = 9 * time.Second
 
 func (s *server) listener() *Listener {
@@ -116,7 +116,7 @@ func (s *server) listener() *Listener {
 		Name:        "replica_1", Log: slog.New(slog.DiscardHandler)}
 }
 
-// runIn runs a listener in a bubble until what it returns is called.
+// runIn runs a listener in a bubble until the returned function is called.
 func runIn(t *testing.T, l *Listener) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -138,14 +138,14 @@ func TestSilentConnectionIsReplacedWithinNineSecondsWheneverItDies(t *testing.T)
 			s := &server{}
 			l := s.listener()
 			stop := runIn(t, l)
-			time.Sleep(died + time.Millisecond) // not on the instant of a ping
+			time.Sleep(died + time.Millisecond) // not at the instant of a ping
 			s.fallSilent()
 			began := time.Now()
 			for s.made() == 1 || !l.Connected() {
 				time.Sleep(time.Millisecond)
 			}
 			require.LessOrEqual(t, time.Since(began), l.PingInterval+l.PingTimeout+2*reconnectDelay,
-				"it died %s after its first moment", died)
+				"it died at %s", died)
 			stop()
 		})
 	}
@@ -195,7 +195,7 @@ func TestPingThatHangsIsGivenUpAndSentAgain(t *testing.T) {
 		l := s.listener()
 		hangs := true
 		l.Ping = pingerFunc(func(ctx context.Context, channel, payload string) error {
-			if hangs { // as a pooled connection does that died with the listener's
+			if hangs { // like a pooled connection that died together with the listener's
 				hangs = false
 				<-ctx.Done()
 				return context.Cause(ctx)

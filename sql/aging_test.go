@@ -8,15 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flood has more urgent work than anybody can do: it puts n items of the highest priority there before each claim.
+// flood creates more urgent work than the replicas can do: n items of the highest priority before each claim.
 func (f fixture) flood(w tenant, n int) {
 	f.t.Helper()
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority)
 		select $1, $2, 100 from generate_series(1, $3::int)`, w.workspace, w.definition, n)
 }
 
-// overloaded has two workspaces without limits, the first of them flooded, and the second with the items that must not
-// starve.
+// overloaded has two workspaces without limits: the first is flooded, and the items of the second must not starve.
 func overloaded(t *testing.T) (f fixture, urgent, patient tenant) {
 	t.Helper()
 	f = open(t)
@@ -50,7 +49,7 @@ func TestNobodyStarvesUnderPriorities(t *testing.T) {
 			oldest := f.at(patient, -100, -4*time.Minute)
 			own := f.at(urgent, -5, -3*time.Minute) // behind its own workspace's flood
 			last := f.at(third, 50, -2*time.Minute)
-			before := map[int64]int{} // how many were given in earlier claims
+			before := map[int64]int{} // items returned by earlier claims
 			for len(before) < 50+2*size {
 				f.flood(urgent, size)
 				earlier := len(before)
@@ -68,7 +67,7 @@ func TestNobodyStarvesUnderPriorities(t *testing.T) {
 	}
 }
 
-// The share is one of ten, however much has waited too long.
+// Aged items get one claim in ten, however many have waited too long.
 func TestWhatHasWaitedTooLongTakesATenthAndNoMore(t *testing.T) {
 	t.Parallel()
 	f, urgent, patient := overloaded(t)
@@ -86,7 +85,7 @@ func TestWhatHasWaitedTooLongTakesATenthAndNoMore(t *testing.T) {
 		}
 	}
 	total := one[int](f, "select count(*) from pgdispatch.workflow_execution_queue where status = 'CLAIMED'")
-	require.InDelta(t, total/10, old, 2, "of %d", total)
+	require.InDelta(t, total/10, old, 2, "of %d claimed items", total)
 }
 
 // In a workspace with one slot each claim returns one item, however many it requests.

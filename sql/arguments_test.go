@@ -2,7 +2,7 @@ package sql_test
 
 import "time"
 
-// operatorArguments are those of the statements of a person at the command line.
+// operatorArguments returns the arguments of the statements behind the command line.
 func operatorArguments(verb string, id int64, execution string) [][]any {
 	ids := []int64{id}
 	switch verb {
@@ -76,7 +76,7 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 	return deadArguments(verb, id, execution)
 }
 
-// deadArguments are those of the verbs for dead letters.
+// deadArguments returns the arguments of the verbs for dead letters.
 func deadArguments(verb string, id int64, execution string) [][]any {
 	ids := []int64{id}
 	switch verb {
@@ -94,7 +94,7 @@ func deadArguments(verb string, id int64, execution string) [][]any {
 	return creationArguments(verb)
 }
 
-// creationArguments are those of the statements that add rows from a file or flags.
+// creationArguments returns the arguments of the statements that add rows from a file or flags.
 func creationArguments(verb string) [][]any {
 	switch verb {
 	case "definition_create":
@@ -113,7 +113,7 @@ func creationArguments(verb string) [][]any {
 	return [][]any{{}}
 }
 
-// arguments for each verb that change an item, if its state allows it.
+// Arguments for each verb that changes an item, if its state allows it.
 func arguments(verb string, id int64, execution, workspace string) [][]any {
 	ids, tokens, texts := []int64{id}, []int64{1}, []string{"text"}
 	switch verb {
@@ -178,8 +178,8 @@ func arguments(verb string, id int64, execution, workspace string) [][]any {
 	return operatorArguments(verb, id, execution)
 }
 
-// claimArguments ask for an item of the workspace: with a row that may be waited for, and careful with namespaces.
-// claimArguments are those of claim; claim_head has them without lease and watcher.
+// claimArguments request an item of the workspace, may wait for a row, and restrict namespaces. claimArguments are
+// those of claim; claim_head takes them without lease and watcher.
 func claimArguments(verb, workspace string) [][]any {
 	since, none := []time.Time{time.Unix(0, 0)}, []int64{0}
 	calls := [][]any{

@@ -22,7 +22,7 @@ func TestAFreedSlotIsUsedOnce(t *testing.T) {
 	require.Empty(t, f.claim(10).items)
 }
 
-// quiet is a database in which two workspaces on PRO have one item each running, and nothing waits.
+// quiet is a database with two PRO workspaces that have one running item each and no waiting items.
 func quiet(t *testing.T) (f fixture, a, b tenant) {
 	t.Helper()
 	f = open(t)
@@ -49,50 +49,50 @@ func TestWhatArrivesIsGivenAsFarAsItFits(t *testing.T) {
 		atMost, given int
 		namespaces    map[string]int
 	}{
-		"all of it": {change: func(f fixture, a, b tenant) {
+		"everything": {change: func(f fixture, a, b tenant) {
 			f.items(a, 4)
 			f.items(b, 2)
 		}, atMost: 10, given: 6},
 		"more than the plan's limit": {change: func(f fixture, a, _ tenant) { f.items(a, 7) }, atMost: 10, given: 4},
-		"more than was asked for":    {change: func(f fixture, a, b tenant) { f.item(a); f.item(b) }, atMost: 1, given: 1},
+		"more than requested":        {change: func(f fixture, a, b tenant) { f.item(a); f.item(b) }, atMost: 1, given: 1},
 		"more than W": {change: func(f fixture, a, _ tenant) {
 			f.maxClaims(2)
 			f.items(a, 3)
 		}, atMost: 10, given: 2},
-		"a limit that was lowered": {change: itemThen("update pgdispatch.workspaces set plan = 'FREE'"), atMost: 10,
+		"a lowered limit": {change: itemThen("update pgdispatch.workspaces set plan = 'FREE'"), atMost: 10,
 			given: 0},
-		"a limit of one's own": {change: func(f fixture, a, _ tenant) {
+		"a workspace's own limit": {change: func(f fixture, a, _ tenant) {
 			f.items(a, 3)
 			f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 2")
 		}, atMost: 10, given: 1},
-		"a pause":               {change: itemThen("update pgdispatch.workspaces set paused = true"), atMost: 10, given: 0},
-		"a pause of everything": {change: itemThen("update pgdispatch.settings set paused = true"), atMost: 10, given: 0},
+		"a pause":      {change: itemThen("update pgdispatch.workspaces set paused = true"), atMost: 10, given: 0},
+		"a full pause": {change: itemThen("update pgdispatch.settings set paused = true"), atMost: 10, given: 0},
 		"a rate": {change: func(f fixture, a, _ tenant) {
 			f.items(a, 3)
 			f.exec("update pgdispatch.workspaces set max_starts_per_second = 1")
 		}, atMost: 10, given: 1},
-		"an item for later": {change: func(f fixture, a, _ tenant) {
+		"an item scheduled for later": {change: func(f fixture, a, _ tenant) {
 			f.item(a)
 			f.at(a, 0, time.Hour)
 		}, atMost: 10, given: 1},
-		"a priority that was never used": {change: func(f fixture, a, b tenant) {
+		"a new priority": {change: func(f fixture, a, b tenant) {
 			f.at(a, 7, 0)
 			f.at(b, 5, 0)
 		}, atMost: 10, given: 2},
-		"an item that has waited too long": {change: func(f fixture, a, _ tenant) {
+		"an aged item": {change: func(f fixture, a, _ tenant) {
 			f.at(a, 0, -time.Hour)
 		}, atMost: 10, given: 1},
-		"a workspace that is new": {change: func(f fixture, a, _ tenant) {
+		"a new workspace": {change: func(f fixture, a, _ tenant) {
 			f.item(a)
 			f.item(f.tenant("FREE"))
 		}, atMost: 10, given: 2},
-		"an item that came back": {change: func(f fixture, a, b tenant) {
+		"a released item": {change: func(f fixture, a, b tenant) {
 			f.item(a)
 			held := f.claim(1)
 			f.item(b)
 			f.release(held, false)
 		}, atMost: 10, given: 2},
-		"a namespace that takes nothing": {change: func(f fixture, a, b tenant) {
+		"a closed namespace": {change: func(f fixture, a, b tenant) {
 			f.exec("update pgdispatch.workflow_definitions set namespace = 'shut' where workspace_id = $1", a.workspace)
 			f.item(a)
 			f.item(b)

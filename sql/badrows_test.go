@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// badRow is a row as a client's text, column by column, and how it is refused. A message begins with the text here.
+// badRow is a row as a client's text, column by column, and its error. The error's message begins with the text here.
 type badRow struct {
 	name, columns, values string
 	code, message, hint   string
@@ -25,7 +25,7 @@ var badRows = []badRow{
 		"PGD03", "workflow definition ", "Use a definition of this workspace."},
 	{"no workspace", "workspace_id, workflow_definition_id", "null, @definition", "23502", "", ""},
 	{"no definition", "workspace_id, workflow_definition_id", "@workspace, null", "23502", "", ""},
-	{"a workspace that is no UUID", "workspace_id, workflow_definition_id", "'acme', @definition", "22P02", "", ""},
+	{"a workspace that is not a UUID", "workspace_id, workflow_definition_id", "'acme', @definition", "22P02", "", ""},
 
 	with("params an array", "params", "'[1]'", "PGD04", "params must be a JSON object, not array", "Wrap the value"),
 	with("params a string", "params", `'"x"'`, "PGD04", "params must be a JSON object, not string", "Wrap the value"),
@@ -88,20 +88,20 @@ var badRows = []badRow{
 	with("traceparent empty", "traceparent", "''", "PGD10", "traceparent", "Use the format 00-"),
 }
 
-// with is a row that is good but for one column.
+// with returns a valid row with one column changed.
 func with(name, column, value, code, message, hint string) badRow {
 	return badRow{name, "workspace_id, workflow_definition_id, " + column, "@workspace, @definition, " + value, code,
 		message, hint}
 }
 
-// owned is a row that sets a column which only pgdispatch sets.
+// owned returns a row that sets a column which only pgdispatch may set.
 func owned(column, value string) badRow {
 	return with(column+" = "+value, column, value, "PGD07",
 		"an insert must not set status, attempts, errors, claims, leases or times of an item",
 		"Set only workspace_id")
 }
 
-// claimed is a row that sets a column which an item has from its claim on.
+// claimed returns a row that sets a column which an item has from its claim on.
 func claimed(column, value string) badRow {
 	return with(column+" = "+value, column, value, "PGD07", "a PENDING item must not have a claim, lease or end",
 		"Omit claimed_by")
@@ -149,13 +149,13 @@ func TestEnqueueKeepsWhatIsOddButLegal(t *testing.T) {
 		f.exec(r.statement(w, other))
 	}
 	claimed := f.claim(len(legal) + 1)
-	require.Len(t, claimed.items, len(legal), "all of them are read in one batch")
+	require.Len(t, claimed.items, len(legal), "one batch reads all of them")
 	params := []string{}
 	for _, item := range claimed.items {
 		params = append(params, *item.Params)
 	}
-	require.Contains(t, params, `{"a": 1`+strings.Repeat("0", 400)+`}`, "kept digit by digit")
-	require.Contains(t, params, `{"a": 2}`, "the last of two equal keys counts")
+	require.Contains(t, params, `{"a": 1`+strings.Repeat("0", 400)+`}`, "every digit is kept")
+	require.Contains(t, params, `{"a": 2}`, "the last of two equal keys wins")
 	require.Contains(t, params, `{"a": "`+strings.Repeat("x", 1966080-9)+`"}`)
 }
 
@@ -172,7 +172,7 @@ func TestAForcedIDIsALimitThatIsKnown(t *testing.T) {
 	require.EqualValues(t, -1, f.claim(2).ids()[0])
 }
 
-// An application may choose the execution's ID, but never one that is taken.
+// An application may choose the execution's ID, but not one that exists.
 func TestAnExecutionIDIsTakenOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -22,7 +22,7 @@ func TestClaimTakesPriorityBeforeFairnessBeforeAge(t *testing.T) {
 	urgent := f.at(b, 1, -time.Second)
 
 	require.Equal(t, []int64{urgent}, f.claim(1).ids(), "priority first")
-	require.Equal(t, []int64{older}, f.claim(1).ids(), "then whose turn it is, and there by age")
+	require.Equal(t, []int64{older}, f.claim(1).ids(), "then by turn, within the workspace by age")
 	require.Equal(t, []int64{young}, f.claim(1).ids(), "then the other's turn, although its item is younger")
 	require.Equal(t, []int64{old}, f.claim(1).ids())
 }
@@ -67,7 +67,7 @@ func TestManyWorkspacesTakeTurnsOfFourItems(t *testing.T) {
 		for _, item := range f.claim(20).items {
 			served[*item.WorkspaceID]++
 		}
-		require.Len(t, served, 5*(claims+1), "whoever has not had a turn comes first")
+		require.Len(t, served, 5*(claims+1), "a workspace without a turn so far comes first")
 	}
 	for _, items := range served {
 		require.Equal(t, 4, items)
@@ -78,7 +78,7 @@ func TestClaimLeavesWhatIsNotDueAndSaysWhenItIs(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	w := f.tenant("PRO")
-	require.Nil(t, f.claim(10).lookAgainIn, "nothing is due later")
+	require.Nil(t, f.claim(10).lookAgainIn, "no item becomes due later")
 	later := f.at(w, 0, time.Hour)
 	sooner := f.at(w, 5, 10*time.Minute)
 	answer := f.claim(10)
@@ -114,8 +114,8 @@ func TestUnansweredStartsComeFirstAndNeedNoRoom(t *testing.T) {
 	f.release(f.claim(1), true)
 	f.at(w, 100, 0)
 	f.at(f.tenant("FREE"), 100, 0)
-	require.Equal(t, []int64{unanswered}, f.claim(1).ids(), "before any priority, and though its workspace is full")
-	require.Len(t, f.claim(10).items, 1, "the other workspace's; its own holds the slot still")
+	require.Equal(t, []int64{unanswered}, f.claim(1).ids(), "before any priority, though its workspace is full")
+	require.Len(t, f.claim(10).items, 1, "only the other workspace's item: this one's slot is still held")
 }
 
 func TestUnansweredStartHoldsItsSlotUntilItIsAnswered(t *testing.T) {
@@ -130,7 +130,7 @@ func TestUnansweredStartHoldsItsSlotUntilItIsAnswered(t *testing.T) {
 	f.release(again, false)
 	f.at(w, 100, -time.Hour)
 	still := f.claim(10)
-	require.Equal(t, first.ids(), still.ids(), "a later release does not answer for it, and its slot is not another's")
+	require.Equal(t, first.ids(), still.ids(), "a later release leaves the start unanswered, and its slot stays held")
 	require.True(t, *still.items[0].OutcomeUnknown)
 	f.expire(first.ids()...)
 	answered := f.claim(10)
@@ -190,7 +190,7 @@ func TestARepeatedStartKeepsItsVersionAndANewOneTakesTheNewest(t *testing.T) {
 	second := f.version(w.definition, 2, `{"nodes": []}`)
 	repeat := f.claim(1)
 	require.Equal(t, w.version, *repeat.items[0].WorkflowDefinitionVersionID,
-		"the start may have arrived: it is repeated as it was")
+		"the start may have arrived, so it is repeated unchanged")
 	f.dispatched(repeat)
 	f.finish(*repeat.items[0].ID, "COMPLETED")
 
@@ -249,7 +249,7 @@ func TestAnItemThatLostItsHolderThreeTimesIsAProblem(t *testing.T) {
 	require.Equal(t, 4, *last.items[0].AttemptCount)
 }
 
-// A lane remembers its head's priority. If the head has disappeared unnoticed, the same claim finds the next item.
+// A lane caches its head's priority. If the head has disappeared unnoticed, the same claim finds the next item.
 func TestAHeadThatWasWithdrawnHidesNothingBehindIt(t *testing.T) {
 	t.Parallel()
 	for name, withdraw := range map[string]string{
@@ -278,7 +278,7 @@ func TestAHeadThatSomebodyHoldsIsPassedOver(t *testing.T) {
 	require.ElementsMatch(t, []int64{free, second}, f.claim(10).ids())
 	answer := f.claim(10)
 	require.Empty(t, answer.items)
-	require.False(t, answer.more, "asking again at once would be of no use")
+	require.False(t, answer.more, "an immediate claim would find nothing")
 }
 
 func TestClaimRowsSayHowLongTheyWaited(t *testing.T) {
@@ -292,6 +292,6 @@ func TestClaimRowsSayHowLongTheyWaited(t *testing.T) {
 			       ('%[1]s', '%[2]s', now() - interval '2 hours', now() - interval '1 hour'); `, w.workspace, w.definition) +
 		"reset session_replication_role")
 	for _, item := range f.claim(10).items {
-		require.InDelta(t, time.Hour, *item.Waited, float64(time.Minute), "since it was there and due")
+		require.InDelta(t, time.Hour, *item.Waited, float64(time.Minute), "since it was inserted and due")
 	}
 }

@@ -37,15 +37,15 @@ func TestAClockThatIsSetBackKeepsNoLeaseForLonger(t *testing.T) {
 	require.Greater(t, f.leftOf(dead), time.Hour)
 
 	require.Equal(t, []int64{alive}, all[int64](f, sql.Text("heartbeat"), []int64{alive}, b.tokens()[1:], lease))
-	require.InDelta(t, lease, f.leftOf(alive), float64(20*time.Second), "a heartbeat sets it anew")
+	require.InDelta(t, lease, f.leftOf(alive), float64(20*time.Second), "a heartbeat resets it")
 	shorten := func() int { return one[int](f, "select pgdispatch.shorten_leases()") }
-	require.Equal(t, 1, shorten(), "what was neither claimed nor renewed since")
+	require.Equal(t, 1, shorten(), "the lease neither claimed nor renewed since the jump")
 	require.Zero(t, shorten())
 	for _, id := range []int64{dead, alive, after} {
 		require.InDelta(t, lease, f.leftOf(id), float64(20*time.Second))
 	}
-	require.GreaterOrEqual(t, f.leftOf(dead), lease-20*time.Second, "it begins anew: a holder that lives loses nothing")
-	require.Len(t, f.dispatched(b), 2, "and ends its claims as ever")
+	require.GreaterOrEqual(t, f.leftOf(dead), lease-20*time.Second, "the lease starts again: a live holder keeps it")
+	require.Len(t, f.dispatched(b), 2, "the holder settles its claims as usual")
 	require.InDelta(t, lease, one[time.Duration](f, "select expires_at - clock_timestamp() from pgdispatch.replicas"),
 		float64(20*time.Second))
 }
@@ -73,7 +73,7 @@ func TestARowThatIsLockedDoesNotHoldTheShorteningUp(t *testing.T) {
 	require.Equal(t, 1, one[int](f.impatient(), "select pgdispatch.shorten_leases()"))
 }
 
-// A jump forward ends every lease: settles fail, and all items are recovered once.
+// A jump forward expires every lease: settles fail, and all items are recovered once.
 func TestAClockThatIsSetForwardFencesEveryHolder(t *testing.T) {
 	t.Parallel()
 	f := open(t)

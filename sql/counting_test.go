@@ -24,10 +24,10 @@ func (f fixture) lastToken() int64 {
 func TestAReceiptIsWorthNothingWhereItMayBeFalse(t *testing.T) {
 	t.Parallel()
 	for name, receipt := range map[string]func(epoch string, last int64) (string, entry){
-		"of another epoch": func(_ string, last int64) (string, entry) {
+		"another epoch": func(_ string, last int64) (string, entry) {
 			return nobody, entry{floor: last + 1, heldTo: last}
 		},
-		"of no epoch": func(_ string, last int64) (string, entry) {
+		"no epoch": func(_ string, last int64) (string, entry) {
 			return "", entry{floor: last + 1, heldTo: last}
 		},
 		"with a token that nobody has drawn": func(epoch string, last int64) (string, entry) {
@@ -44,7 +44,7 @@ func TestAReceiptIsWorthNothingWhereItMayBeFalse(t *testing.T) {
 			epoch, e := receipt(f.epoch(), f.lastToken())
 			e.workspace, e.items = w.workspace, 4
 			s := f.ask(proposal{epoch: epoch, entries: []entry{e}})
-			require.Len(t, s.ids, 2, "five slots, and three are held")
+			require.Len(t, s.ids, 2, "five slots, three of them held")
 			require.Equal(t, 3, *s.Counted[0])
 		})
 	}
@@ -59,10 +59,10 @@ func TestWhatAReceiptBoundsIsNotCounted(t *testing.T) {
 	epoch, last := f.epoch(), f.lastToken()
 	s := f.ask(proposal{epoch: epoch, entries: []entry{{workspace: w.workspace, items: 2, held: 6, heldTo: last}}})
 	require.Len(t, s.ids, 2)
-	require.Nil(t, s.Counted[0], "six and two are within twenty")
+	require.Nil(t, s.Counted[0], "six plus two are within the limit")
 	require.Equal(t, []int{6}, s.Holders)
 	s = f.ask(proposal{epoch: epoch, entries: []entry{{workspace: w.workspace, items: 1, held: 100, floor: 5}}})
-	require.Equal(t, 4, *s.Counted[0], "a count begins at the floor")
+	require.Equal(t, 4, *s.Counted[0], "counting begins at the floor")
 	require.EqualValues(t, 5, *s.Lowest[0])
 }
 
@@ -76,10 +76,10 @@ func TestWhatIsLeasedIsCountedFromItsReceiptOn(t *testing.T) {
 	epoch, last := f.epoch(), f.lastToken()
 	lanes := []entry{{workspace: w.workspace, items: 9}}
 	s := f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: lanes})
-	require.Len(t, s.ids, 2, "three are bounded, and none was counted")
-	require.Empty(t, f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: lanes}).ids, "and two were")
+	require.Len(t, s.ids, 2, "the receipt bounds the leases at three, without a count")
+	require.Empty(t, f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: lanes}).ids, "the new two count")
 	require.Empty(t, f.ask(proposal{epoch: nobody, leasedTo: f.lastToken(), entries: lanes}).ids,
-		"another epoch's bounds nothing")
+		"a receipt of another epoch is ignored")
 	f.exec("update pgdispatch.settings set max_claims = 6")
 	require.Len(t, f.ask(proposal{entries: lanes}).ids, 1)
 }
@@ -124,7 +124,7 @@ func TestAnItemThatIsChangedBesideAClaimIsNotTaken(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]string{
 		"withdrawn": "select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue",
-		"put off":   "update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour'",
+		"postponed": "update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour'",
 		"lowered":   "update pgdispatch.workflow_execution_queue set priority = -7",
 		"deleted":   "delete from pgdispatch.workflow_execution_queue",
 		"claimed": "update pgdispatch.workflow_execution_queue " +
@@ -152,9 +152,9 @@ func TestOnlyAClaimGivesAnItemASlot(t *testing.T) {
 	for _, session := range []string{"session_replication_role = origin", "session_replication_role = replica",
 		"pgdispatch.marked = on"} {
 		for name, set := range map[string]string{
-			"leased":      "status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now()",
-			"in doubt":    "outcome_unknown = true",
-			"handed over": "status = 'DISPATCHED', claimed_at = now(), dispatched_at = now()",
+			"leased":     "status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now()",
+			"unanswered": "outcome_unknown = true",
+			"dispatched": "status = 'DISPATCHED', claimed_at = now(), dispatched_at = now()",
 		} {
 			in, tx := f.begin()
 			in.exec("set local " + session)
@@ -179,7 +179,7 @@ func TestAClaimThatTakesNothingWritesNothing(t *testing.T) {
 	require.Zero(t, f.lastToken())
 	f.item(w)
 	require.Len(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 5}}}).ids, 1)
-	require.NotEmpty(t, f.epoch(), "the first that takes something begins an epoch")
+	require.NotEmpty(t, f.epoch(), "the first claim that takes items begins an epoch")
 	before := f.epoch()
 	f.pass(time.Second)
 	f.item(w)
@@ -207,10 +207,10 @@ func TestWhoHoldsASuspectGetsNothing(t *testing.T) {
 	f.items(w, 5)
 	more := []entry{{workspace: w.workspace, items: 1}}
 	require.Len(t, f.ask(proposal{entries: more}).ids, 1)
-	require.Empty(t, f.ask(proposal{doubts: 1, alone: true}).ids, "it holds another")
-	require.Empty(t, f.ask(proposal{owner: "free", doubts: 5}).ids, "a suspect is asked for by itself")
+	require.Empty(t, f.ask(proposal{doubts: 1, alone: true}).ids, "the replica holds another item")
+	require.Empty(t, f.ask(proposal{owner: "free", doubts: 5}).ids, "a suspect must be claimed alone")
 	require.Equal(t, suspect, f.ask(proposal{owner: "free", doubts: 1, alone: true}).ids)
-	require.Empty(t, f.ask(proposal{owner: "free", entries: more}).ids, "it holds a suspect")
+	require.Empty(t, f.ask(proposal{owner: "free", entries: more}).ids, "the replica holds a suspect")
 	require.Len(t, f.ask(proposal{entries: more}).ids, 1)
 }
 
@@ -235,10 +235,10 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 		"an end": {do: func(f fixture, _ tenant, running, _ batch, _ int64) {
 			f.finish(running.ids()[0], "COMPLETED")
 		}},
-		"ends together": {do: func(f fixture, _ tenant, running, _ batch, _ int64) { f.completed(running.ids()...) }},
-		"a release":     {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.release(claimed, false) }},
-		"a failure":     {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.fail(claimed, "boom") }},
-		"a retry":       {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.retry(claimed, "boom") }},
+		"a batch of ends": {do: func(f fixture, _ tenant, running, _ batch, _ int64) { f.completed(running.ids()...) }},
+		"a release":       {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.release(claimed, false) }},
+		"a failure":       {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.fail(claimed, "boom") }},
+		"a retry":         {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.retry(claimed, "boom") }},
 		"a deleted holder": {do: func(f fixture, _ tenant, running, _ batch, _ int64) {
 			f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", running.ids()[0])
 		}},
@@ -249,14 +249,14 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 			f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1", waiting)
 		}},
 		"an item": {do: func(f fixture, w tenant, _, _ batch, _ int64) { f.item(w) }},
-		"a limit of one's own": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
+		"a workspace's own limit": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
 			f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 9 where id = $1", w.workspace)
 		}},
 		"a pause": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
 			f.exec("update pgdispatch.workspaces set paused = true where id = $1", w.workspace)
 		}},
 		"a rate": {do: func(f fixture, w tenant, _, _ batch, _ int64) { f.rate(w, 5) }},
-		"a workspace's end": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
+		"a deleted workspace": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
 			f.exec("delete from pgdispatch.workspaces where id = $1", w.workspace)
 		}},
 		"a plan's limit": {all: true, do: func(f fixture, _ tenant, _, _ batch, _ int64) {
@@ -332,8 +332,8 @@ func TestAMemoryThatMayHaveMissedSomethingReadsEverythingAnew(t *testing.T) {
 		return one[bool](f, "select l.gap from ("+sql.Text("look")+") l limit 1", seen)
 	}
 	require.False(t, gap(f.snapshot()))
-	require.True(t, gap("9000000001:9000000001:"), "of a cluster that has counted further")
+	require.True(t, gap("9000000001:9000000001:"), "a snapshot of a cluster with higher transaction IDs")
 	f.exec("update pgdispatch.mark_trim set trimmed_to = '100'")
-	require.True(t, gap("99:200000:99"), "a transaction that was under way then may have left a mark")
+	require.True(t, gap("99:200000:99"), "a transaction that was open then may have left a mark")
 	require.False(t, gap("100:100:"))
 }

@@ -68,7 +68,7 @@ func (f fixture) killed(n int) {
 	f.t.Helper()
 	for n > 0 {
 		b := f.claim(n)
-		require.NotEmpty(f.t, b.items, "a claim must find what is to be failed")
+		require.NotEmpty(f.t, b.items, "a claim must find the items to fail")
 		require.Len(f.t, f.fail(b, "it broke"), len(b.items))
 		n -= len(b.items)
 	}
@@ -101,14 +101,14 @@ func TestAReplayIsANewItemWithTheSameWork(t *testing.T) {
 	require.Equal(t, f.execution(*again.ID), *again.ExecutionID)
 	require.True(t, one[bool](f, `select run_at between created_at and clock_timestamp() and idempotency_key is null
 		from pgdispatch.workflow_execution_queue
-			where id = $1`, *again.ID), "due at once, and the key stays with the old one")
+			where id = $1`, *again.ID), "due at once, and the key stays with the old item")
 	require.Equal(t, fmt.Sprintf("%d f REPLAYED postgres %d PENDING", id, *again.ID), one[string](f, `
 		select format('%s %s %s %s %s %s', n.replay_of, o.open, o.mark, o.marked_by, o.replay_id, o.replay_status)
 		from pgdispatch.workflow_execution_queue n join pgdispatch.failed_items o on o.id = n.replay_of
 			where n.id = $1`, *again.ID))
 
 	claimed := f.claim(2)
-	require.Equal(t, []int64{*again.ID}, claimed.ids(), "a dispatcher was told")
+	require.Equal(t, []int64{*again.ID}, claimed.ids(), "the insert marked its workspace")
 	require.Empty(t, f.listed())
 }
 
@@ -126,7 +126,7 @@ func TestADeadLetterIsReplayedOnce(t *testing.T) {
 		for _, asked := range []int64{id, again} {
 			r := f.replay(asked)
 			require.False(t, r.Replayed)
-			require.Equal(t, again, *r.ID, "it says which item stands for it")
+			require.Equal(t, again, *r.ID, "it returns the replay's ID")
 			require.Equal(t, f.execution(again), *r.ExecutionID)
 		}
 	}
@@ -139,7 +139,7 @@ func TestAReplayThatFailedIsReplayedInItsTurn(t *testing.T) {
 	first := f.dead(f.tenant("FREE"), 1)[0]
 	second := f.replayed(first)
 	f.killed(1)
-	require.Equal(t, []int64{second}, f.listed(), "the newest is the dead letter now")
+	require.Equal(t, []int64{second}, f.listed(), "only the newest is a dead letter")
 	third := f.replayed(first)
 	require.Equal(t, second,
 		one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", third))
@@ -159,12 +159,12 @@ func TestAReplayThatWasWithdrawnLeavesTheDeadLetterOpen(t *testing.T) {
 	require.True(t, one[bool](f, "select pgdispatch.cancel($1)", f.execution(withdrawn)))
 	require.Equal(t, []int64{id}, f.listed())
 	require.Equal(t, "PGD24", f.refused("select pgdispatch.replay($1)", f.execution(withdrawn)).Code,
-		"withdrawn is withdrawn")
+		"a withdrawn item cannot be replayed")
 
 	again := f.replayed(id)
 	require.Equal(t, id, one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", again))
 	require.True(t, one[bool](f, "select pgdispatch.cancel($1)", f.execution(again)))
-	require.True(t, f.discard(id), "or it is discarded")
+	require.True(t, f.discard(id), "it can be discarded")
 	require.Empty(t, f.listed())
 }
 
@@ -173,14 +173,14 @@ func TestADiscardedDeadLetterIsListedNoMoreAndStays(t *testing.T) {
 	f := open(t)
 	ids := f.dead(f.tenant("PRO"), 2)
 	require.True(t, one[bool](f, "select pgdispatch.discard($1, 'Zoë, on call')", f.execution(ids[0])))
-	require.False(t, f.discard(ids[0]), "it was before")
+	require.False(t, f.discard(ids[0]), "it was discarded before")
 	require.Equal(t, []int64{ids[1]}, f.listed())
 	require.Equal(t, "DISCARDED Zoë, on call it broke",
 		one[string](f, `select format('%s %s %s', mark, marked_by, last_error)
 		from pgdispatch.failed_items where not open and marked_at between finished_at and clock_timestamp()`))
 
 	replayed := f.replayed(ids[0])
-	require.False(t, f.discard(ids[0]), "a change of mind: it is replayed now")
+	require.False(t, f.discard(ids[0]), "a discarded dead letter can be replayed")
 	require.Equal(t, replayed, *f.replay(ids[0]).ID)
 }
 
@@ -288,7 +288,7 @@ func TestWhatIsNoDeadLetterIsRefusedByName(t *testing.T) {
 			require.Contains(t, refusal.Hint, row.hint)
 		}
 	}
-	require.Equal(t, "22P02", f.refused("select pgdispatch.replay('17')").Code, "Postgres says that this is no UUID")
+	require.Equal(t, "22P02", f.refused("select pgdispatch.replay('17')").Code, "Postgres rejects the UUID")
 	require.Equal(t, []int64{dead}, f.listed())
 }
 
@@ -299,7 +299,7 @@ func TestAReplayDeletedBeforeItsEndLeavesTheDeadLetterOpen(t *testing.T) {
 	waiting, failed := f.replayed(ids[0]), f.replayed(ids[1])
 	f.fail(f.claim(2), "it broke again")
 	f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", failed)
-	require.NotContains(t, f.listed(), ids[1], "somebody has seen to it")
+	require.NotContains(t, f.listed(), ids[1], "its operator has handled it")
 	r := f.replay(ids[1])
 	require.False(t, r.Replayed)
 	require.Equal(t, failed, *r.ID)
@@ -341,7 +341,7 @@ func TestDeadLettersAreReadPageByPageThoughManyFailedAtOneInstant(t *testing.T) 
 		var failedAt, id any
 		for page := next(failedAt, id); len(page) > 0; page = next(failedAt, id) {
 			got = append(got, page...)
-			require.LessOrEqual(t, len(got), len(want), "%s: none comes twice", name)
+			require.LessOrEqual(t, len(got), len(want), "%s: no item appears twice", name)
 			id = page[len(page)-1]
 			failedAt = one[time.Time](f, "select finished_at from pgdispatch.workflow_execution_queue where id = $1", id)
 		}
@@ -360,16 +360,16 @@ func TestDeadLettersAreFoundByWorkspaceDefinitionErrorAndTime(t *testing.T) {
 	f.exec("update pgdispatch.workflow_execution_queue set finished_at = finished_at - interval '3 hours' where id = $1",
 		a)
 
-	require.Equal(t, []int64{c, b, a}, f.find(nil), "the last first")
+	require.Equal(t, []int64{c, b, a}, f.find(nil), "the newest first")
 	require.Equal(t, []int64{c, b}, f.find(map[int]any{9: 2}))
 	require.Equal(t, []int64{b, a}, f.find(map[int]any{2: w.workspace}))
 	require.Equal(t, []int64{b, a}, f.find(map[int]any{2: strings.ToUpper(w.workspace)}))
 	require.Equal(t, []int64{c}, f.find(map[int]any{2: "tenant on FREE"}))
 	require.Equal(t, []int64{b, a}, f.find(map[int]any{3: w.definition}))
-	require.Equal(t, []int64{c, b, a}, f.find(map[int]any{3: "report"}), "both have one of this name")
+	require.Equal(t, []int64{c, b, a}, f.find(map[int]any{3: "report"}), "both workspaces have a definition of this name")
 	require.Equal(t, []int64{b, a}, f.find(map[int]any{4: "IT BROKE"}))
 	for _, text := range []string{"100%", `"it's"`, `_broken\`, "it's"} {
-		require.Equal(t, []int64{c}, f.find(map[int]any{4: text}), "text is text, whatever it is elsewhere: %s", text)
+		require.Equal(t, []int64{c}, f.find(map[int]any{4: text}), "the filter is literal text: %s", text)
 	}
 	for _, text := range []string{"%", "_", `\`} {
 		require.Equal(t, []int64{c}, f.find(map[int]any{4: text}))

@@ -22,9 +22,9 @@ func TestFinishCountsOnceWhoeverSaysItAndHoweverOften(t *testing.T) {
 	f.dispatched(b)
 	require.True(t, f.finish(id, "COMPLETED"))
 	require.False(t, f.finish(id, "COMPLETED"))
-	require.False(t, f.finish(id, "FAILED"), "the first counts")
+	require.False(t, f.finish(id, "FAILED"), "the first report wins")
 	require.Equal(t, "COMPLETED", f.status(id))
-	require.False(t, one[bool](f, sql.Text("finish"), nobody, "COMPLETED", nil, nil), "an execution that there is not")
+	require.False(t, one[bool](f, sql.Text("finish"), nobody, "COMPLETED", nil, nil), "an unknown execution")
 }
 
 func TestFinishKeepsHowAWorkflowEnded(t *testing.T) {
@@ -68,7 +68,7 @@ func TestFinishCutsAReasonThatIsTooLong(t *testing.T) {
 	require.Equal(t, 2000, one[int](f, "select length(last_error) from pgdispatch.dead_letters"))
 }
 
-// The watcher would ask Temporal about it for ever.
+// Otherwise the watcher would describe it in Temporal forever.
 func TestFinishEndsAnExecutionWhoseItemWasDeleted(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -94,19 +94,19 @@ func TestCancelWithdrawsWhatWaitsAndNothingElse(t *testing.T) {
 	id := f.item(w)
 	cancel := func(id int64) bool { return one[bool](f, sql.Text("cancel"), f.execution(id)) }
 	require.True(t, cancel(id))
-	require.False(t, cancel(id), "only once")
+	require.False(t, cancel(id), "only the first cancel succeeds")
 	require.Empty(t, f.claim(10).items)
 	require.False(t, one[bool](f, sql.Text("cancel"), nobody))
 
 	id = f.item(w)
 	b := f.claim(1)
-	require.False(t, cancel(id), "not what is claimed")
+	require.False(t, cancel(id), "a claimed item")
 	f.release(b, true)
-	require.False(t, cancel(id), "not what may have started")
+	require.False(t, cancel(id), "an item that may have started")
 	f.dispatched(f.claim(1))
-	require.False(t, cancel(id), "not what runs")
+	require.False(t, cancel(id), "a running item")
 	f.finish(id, "FAILED")
-	require.False(t, cancel(id), "not what has ended")
+	require.False(t, cancel(id), "an ended item")
 }
 
 func TestCancelEndsTheExecutionOfAnItemThatWasTried(t *testing.T) {
@@ -242,7 +242,7 @@ func TestNoResultIsKeptWhereTheSettingsSaySo(t *testing.T) {
 	require.Empty(t, f.result(id))
 }
 
-// Deep nesting exhausts the server's stack long before it is too large.
+// Deep nesting exhausts the server's stack long before the size limit.
 func TestAResultThatNoServerCanReadEndsItsExecutionAllTheSame(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -274,13 +274,13 @@ func (f fixture) finishAll(ids []int64, outcomes []string, reasons, results []an
 	return answer
 }
 
-// completed is finishAll of workflows that all completed.
+// completed calls finishAll with workflows that all completed.
 func (f fixture) completed(ids ...int64) map[int64]bool {
 	f.t.Helper()
 	return f.finishAll(ids, repeated(len(ids), "COMPLETED"), repeated[any](len(ids), nil), repeated[any](len(ids), nil))
 }
 
-// ended is all that an end leaves of an item and its execution, but the times.
+// ended is the state of an item and its execution after an end, without times.
 func (f fixture) ended(id int64) string {
 	f.t.Helper()
 	return one[string](f, `select jsonb_build_array(
@@ -332,7 +332,7 @@ func TestEndsTogetherAreWhatTheyAreOneByOne(t *testing.T) {
 	}
 	again := f.completed(together...)
 	require.Len(t, again, len(ends))
-	require.NotContains(t, slices.Collect(maps.Values(again)), true, "the first counts")
+	require.NotContains(t, slices.Collect(maps.Values(again)), true, "the first report wins")
 }
 
 func TestEndsTogetherWaitForNobodyAndLeaveTheOthers(t *testing.T) {
@@ -354,7 +354,7 @@ func TestEndsTogetherWaitForNobodyAndLeaveTheOthers(t *testing.T) {
 		other.completed(runs[0], runs[1], runs[2], claimed, waiting, runs[3]))
 	require.Empty(t,
 		all[string](other, sql.Text("finish_all"), []string{nobody}, []string{"COMPLETED"}, []any{nil}, []any{nil}),
-		"an execution that there is not")
+		"an unknown execution")
 	for id, status := range map[int64]string{runs[0]: "COMPLETED", runs[1]: "DISPATCHED", runs[2]: "DISPATCHED",
 		claimed: "CLAIMED", waiting: "PENDING", runs[3]: "COMPLETED"} {
 		require.Equal(t, status, f.status(id))
@@ -362,7 +362,7 @@ func TestEndsTogetherWaitForNobodyAndLeaveTheOthers(t *testing.T) {
 	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.workflow_executions where status = 'STARTING'"))
 }
 
-// The caller is told, and records them one by one.
+// The caller gets the error and records the ends one by one.
 func TestEndsTogetherAreRefusedWhereOneIsNoEnd(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -17,7 +17,7 @@ import (
 const withKey = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key)
 	values ($1, $2, $3)`
 
-// left counts what refused or forgotten inserts must not leave behind.
+// left counts the rows that rejected or rolled-back inserts must not leave behind.
 func (f fixture) left() int {
 	f.t.Helper()
 	return one[int](f, `select (select count(*) from pgdispatch.workflow_execution_queue) + (select count(*)
@@ -87,7 +87,7 @@ func TestEnqueueInTheTransactionThatMakesTheDefinition(t *testing.T) {
 	in, tx := f.begin()
 	w := in.tenant("FREE")
 	id := in.item(w)
-	require.Empty(t, f.claim(10).items, "nothing is seen before the commit")
+	require.Empty(t, f.claim(10).items, "invisible before the commit")
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Equal(t, []int64{id}, f.claim(10).ids())
 }
@@ -109,7 +109,7 @@ func TestEnqueueManyRowsInOneStatement(t *testing.T) {
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
 		values ($1, $2, '{"n": 1}'), ($1, $2, '{"n": 2}'), ($3, $4, '{"n": 3}')`, a.workspace, a.definition, b.workspace,
 		b.definition)
-	require.Zero(t, one[int](f, "select count(*) from pgdispatch.marks"), "what is new is found by its transaction")
+	require.Zero(t, one[int](f, "select count(*) from pgdispatch.marks"), "new items need no marks")
 	require.Len(t, f.claim(10).items, 3)
 }
 
@@ -228,7 +228,7 @@ func TestReadsOfAnApplication(t *testing.T) {
 		from pgdispatch.workspace_statistics where workspace_id = $1`, w.workspace)
 	require.Equal(t, "2 1 1 5 t", row)
 	first := one[string](f, "select name from ("+strings.ReplaceAll(sql.Text("workspace_statistics"), "$1", "1")+") s")
-	require.Equal(t, "tenant on PRO", first, "the workspace with the most at stake comes first")
+	require.Equal(t, "tenant on PRO", first, "the workspace with the most items comes first")
 }
 
 func TestPendingCountCountsUnansweredStartsToo(t *testing.T) {

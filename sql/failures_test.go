@@ -18,7 +18,7 @@ func TestEveryFailureOfAnItemIsKept(t *testing.T) {
 	f := open(t)
 	id := f.item(f.tenant("FREE"))
 	f.retry(f.claim(1), "first")
-	f.release(f.claim(1), false) // an outage, say: it is counted nowhere
+	f.release(f.claim(1), false) // an outage, for example: it counts nowhere
 	f.retry(f.claim(1), "second")
 	f.fail(f.claim(1), "third")
 	require.Equal(t, []string{
@@ -57,7 +57,7 @@ func TestAHistoryIsBoundedAndNeverInTheWay(t *testing.T) {
 	id := f.item(f.tenant("FREE"))
 	f.retry(f.claim(1), "first")
 	f.exec("update pgdispatch.workflow_execution_queue set failure_count = 0")
-	require.Len(t, f.retry(f.claim(1), "counted anew by hand"), 1, "settled all the same")
+	require.Len(t, f.retry(f.claim(1), "counted anew by hand"), 1, "the settle succeeds")
 	f.exec("update pgdispatch.workflow_execution_queue set failure_count = 99")
 	require.Len(t, f.retry(f.claim(1), "the hundredth"), 1)
 	require.Len(t, f.retry(f.claim(1), "one too many"), 1)

@@ -22,8 +22,8 @@ func TestARepeatedStartHasATokenOfItsOwn(t *testing.T) {
 	require.Equal(t, second.ids(), f.dispatched(second))
 }
 
-// beside runs do on a connection of its own while a transaction is open, commits that once do has ended or waits for a
-// lock, and waits for do.
+// beside runs do on its own connection while a transaction is open, commits the transaction once do has ended or waits
+// for a lock, and waits for do.
 func (f fixture) beside(open func(in fixture), do func(in fixture)) {
 	f.t.Helper()
 	in, tx := f.begin()
@@ -80,7 +80,7 @@ func TestASweeperWaitsForNobody(t *testing.T) {
 	require.Equal(t, []string{"CLAIMED", "PENDING"}, []string{f.status(ids[0]), f.status(ids[1])})
 }
 
-// The heartbeat was in time; it commits when the sweeper has read the lease as it was before.
+// The heartbeat was in time; it commits after the sweeper has read the lease in its previous state.
 func TestALeaseThatIsRenewedBesideASweeperStays(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -104,7 +104,7 @@ func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]func(in fixture, w tenant, waiting int64){
 		"an insert": func(in fixture, w tenant, _ int64) { in.item(w) },
-		"a move": func(in fixture, _ tenant, waiting int64) {
+		"a transition": func(in fixture, _ tenant, waiting int64) {
 			in.exec("update pgdispatch.workflow_execution_queue set priority = 9 where id = $1", waiting)
 		},
 		"an end": func(in fixture, w tenant, _ int64) { in.finish(in.runs(w), "COMPLETED") },

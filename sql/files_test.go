@@ -20,14 +20,14 @@ func TestMigrationsAreNumberedFromOneOnAndGoBothWays(t *testing.T) {
 	}
 }
 
-// Each is made again over what is there, whatever is there.
+// Each file is applied again over the existing schema, in whatever state it is.
 func TestEveryFunctionAndTriggerReplacesWhatIsThere(t *testing.T) {
 	t.Parallel()
 	for _, f := range sql.Functions() {
 		require.Contains(t, f.Text, "create or replace ", f.Name)
 		require.NotRegexp(t, `(?m)^create (function|trigger)`, f.Text, f.Name)
 		if f.Name != sql.Triggers {
-			require.Contains(t, f.Text, "create or replace function pgdispatch."+f.Name+"(", "%s is found by its name", f.Name)
+			require.Contains(t, f.Text, "create or replace function pgdispatch."+f.Name+"(", "%s is named like its file", f.Name)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestAClaimSaysForHowLongAStartHasBeenUnanswered(t *testing.T) {
 	f := open(t)
 	id := f.item(f.tenant("FREE"))
 	first := f.claim(1)
-	require.Zero(t, *first.items[0].UnansweredFor, "none was sent before")
+	require.Zero(t, *first.items[0].UnansweredFor, "no start was sent before")
 	f.release(first, true)
 
 	f.sentAgo(id, 3*time.Hour)
@@ -31,7 +31,7 @@ func TestAClaimSaysForHowLongAStartHasBeenUnanswered(t *testing.T) {
 	f.claim(1)
 	f.expire(id)
 	again := f.claim(1)
-	require.InDelta(t, 3*time.Hour, *again.items[0].UnansweredFor, float64(time.Minute), "nor does a lost lease change it")
+	require.InDelta(t, 3*time.Hour, *again.items[0].UnansweredFor, float64(time.Minute), "a lost lease does not change it")
 }
 
 func TestAStartThatWasAnsweredIsNotTheFirst(t *testing.T) {
@@ -41,10 +41,10 @@ func TestAStartThatWasAnsweredIsNotTheFirst(t *testing.T) {
 	f.release(f.claim(1), false)
 	f.sentAgo(id, 100*time.Hour)
 	known := f.claim(1)
-	require.Zero(t, *known.items[0].UnansweredFor, "whatever was sent then was refused")
+	require.Zero(t, *known.items[0].UnansweredFor, "every start sent then was rejected")
 	f.expire(id)
 	again := f.claim(1)
-	require.Less(t, *again.items[0].UnansweredFor, time.Hour, "the one that nobody answered was sent just now")
+	require.Less(t, *again.items[0].UnansweredFor, time.Hour, "the unanswered start was sent just now")
 }
 
 func TestAnItemWhoseExecutionIsGoneIsAsOldAsItself(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 
 const lease = time.Minute
 
-// database is what statements run on: a pool, a connection or a transaction.
+// database executes statements: a pool, a connection or a transaction.
 type database interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -35,7 +35,7 @@ type fixture struct {
 	replicas *replicas
 }
 
-// replicas are the stores that claim, by their owner.
+// replicas are the claiming stores, by owner.
 type replicas struct {
 	sync.Mutex
 	stores map[string]*claim.Store
@@ -47,13 +47,13 @@ func open(t testing.TB) fixture {
 	return fixture{t: t, pool: pool, db: pool, replicas: &replicas{stores: map[string]*claim.Store{}}}
 }
 
-// on is the same fixture on another connection or inside a transaction.
+// on returns the same fixture on another connection or inside a transaction.
 func (f fixture) on(db database) fixture {
 	f.db = db
 	return f
 }
 
-// conn is the same fixture on a connection of its own.
+// conn returns the same fixture on its own connection.
 func (f fixture) conn() fixture {
 	f.t.Helper()
 	conn, err := f.pool.Acquire(f.t.Context())
@@ -62,7 +62,7 @@ func (f fixture) conn() fixture {
 	return f.on(conn)
 }
 
-// begin is the same fixture inside a transaction, which is rolled back when the test ends.
+// begin returns the same fixture inside a transaction that is rolled back when the test ends.
 func (f fixture) begin() (fixture, pgx.Tx) {
 	f.t.Helper()
 	tx, err := f.pool.Begin(f.t.Context())
@@ -151,7 +151,7 @@ func (f fixture) items(w tenant, n int) []int64 {
 		select $1, $2 from generate_series(1, $3::int) returning id`, w.workspace, w.definition, n)
 }
 
-// at enqueues an item with a priority that is due that long from now (negative: since then).
+// at enqueues an item with a priority that is due after the given time (negative: since then).
 func (f fixture) at(w tenant, priority int, due time.Duration) int64 {
 	f.t.Helper()
 	return one[int64](f, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority,
@@ -220,8 +220,8 @@ func (f fixture) tryClaimBy(owner string, atMost int) (batch, error) {
 	return f.tryClaimAround(owner, atMost, nil)
 }
 
-// tryClaimAround claims as a replica does, whose memory lasts as long as the test, with limits of namespaces; that of
-// definitions that name none is "default".
+// tryClaimAround claims like a replica whose memory lasts as long as the test, with limits per namespace. Definitions
+// without a namespace use the limit of "default".
 func (f fixture) tryClaimAround(owner string, atMost int, limits map[string]int) (batch, error) {
 	f.t.Helper()
 	f.replicas.Lock()
@@ -270,7 +270,7 @@ func rowOf(i claim.Item) claimRow {
 	}
 }
 
-// some is a pointer to a value; nil where it is the zero one.
+// some returns a pointer to a value, or nil for the zero value.
 func some[T comparable](value T) *T {
 	var zero T
 	if value == zero {
@@ -286,7 +286,7 @@ func (f fixture) forget() {
 	clear(f.replicas.stores)
 }
 
-// claimAll claims as a dispatcher does, which asks again for as long as it has workers left and knows of more.
+// claimAll claims as a dispatcher does: again, as long as workers are free and more items are known.
 func (f fixture) claimAll(atMost int) batch {
 	f.t.Helper()
 	return f.claimAllAround(atMost, nil)
@@ -328,13 +328,13 @@ func repeated[T any](n int, value T) []T {
 	return values
 }
 
-// dispatched settles a batch: its workflows run. It returns the IDs that were moved.
+// dispatched settles a batch as dispatched. It returns the IDs that changed state.
 func (f fixture) dispatched(b batch) []int64 {
 	f.t.Helper()
 	return all[int64](f, sql.Text("dispatched"), b.ids(), b.tokens(), repeated(len(b.items), "run"), "replica-1")
 }
 
-// oneRunning returns the item of a workflow that runs, of a workspace on FREE.
+// oneRunning returns a FREE workspace's item whose workflow runs.
 func (f fixture) oneRunning() int64 {
 	f.t.Helper()
 	id := f.item(f.tenant("FREE"))
@@ -354,7 +354,7 @@ func (f fixture) finish(id int64, outcome string) bool {
 	return one[bool](f, sql.Text("finish"), f.execution(id), outcome, nil, nil)
 }
 
-// expire ends the leases of claimed items, as if a minute had passed.
+// expire expires the leases of claimed items, as if a minute had passed.
 func (f fixture) expire(ids ...int64) {
 	f.t.Helper()
 	f.exec(`update pgdispatch.workflow_execution_queue

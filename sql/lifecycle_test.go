@@ -37,7 +37,7 @@ func TestLifecycleDiagram(t *testing.T) {
 	require.Equal(t, want, string(page), "go test ./sql -run TestLifecycleDiagram -update rewrites the diagram")
 }
 
-// diagram draws may_move, and names at each arrow the statements whose headers have it.
+// diagram draws may_move, and labels each arrow with the statements whose headers declare it.
 func diagram(f fixture) string {
 	f.t.Helper()
 	var out strings.Builder
@@ -74,8 +74,8 @@ func TestLifecycleExplainsEveryStateAndStatement(t *testing.T) {
 	}
 }
 
-// Every SQL block of these pages is run, one after another, on a database of its own. A block that begins with "--
-// refused" and a SQLSTATE must fail with it; one with an ellipsis is a sketch.
+// Every SQL block of these pages is run, in order, on a database per page. A block that begins with "-- refused" and a
+// SQLSTATE must fail with it; one with an ellipsis is a sketch and is skipped.
 func TestEverySnippetOfThePagesRuns(t *testing.T) {
 	t.Parallel()
 	for _, page := range []string{"README.md", "docs/enqueue.md", "docs/quickstart.md", "docs/security.md",

@@ -14,12 +14,12 @@ func TestPlanLimitsWhatAWorkspaceHolds(t *testing.T) {
 		f.items(w, limit+5)
 		first := f.claim(100)
 		require.Len(t, first.items, limit, plan)
-		require.False(t, first.more, "a full workspace's items are not more to do")
+		require.False(t, first.more, "items of a full workspace do not count as more")
 		require.Empty(t, f.claim(100).items, plan)
 		f.dispatched(first)
 		require.Empty(t, f.claim(100).items, "a running workflow holds its slot")
 		require.True(t, f.finish(*first.items[0].ID, "FAILED"))
-		require.Len(t, f.claim(100).items, 1, "one slot came back")
+		require.Len(t, f.claim(100).items, 1, "one slot was freed")
 	}
 }
 
@@ -32,15 +32,15 @@ func TestOverrideCountsInsteadOfThePlan(t *testing.T) {
 		f.exec("update pgdispatch.workspaces set max_concurrent_workflows = $2 where id = $1", w.workspace, limit)
 	}
 	override(0)
-	require.Empty(t, f.claim(100).items, "0 starts nothing")
+	require.Empty(t, f.claim(100).items, "a limit of 0 starts nothing")
 	override(3)
 	require.Len(t, f.claim(100).items, 3)
 	override(4)
-	require.Len(t, f.claim(100).items, 1, "a raise holds from the next claim on")
+	require.Len(t, f.claim(100).items, 1, "a raised limit applies to the next claim")
 	override(nil)
 	require.Empty(t, f.claim(100).items, "back to the plan's 1, with 4 held")
 	override(2)
-	require.Empty(t, f.claim(100).items, "a limit below what is held takes nothing away and gives nothing")
+	require.Empty(t, f.claim(100).items, "a limit below the number held frees nothing and grants nothing")
 	override(100000)
 	require.Len(t, f.claim(100).items, 16)
 }
@@ -67,7 +67,7 @@ func TestTierCanChangeWhileItemsRun(t *testing.T) {
 	}
 	require.Len(t, f.claim(100).items, 3)
 	f.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 2 where plan = 'FREE'")
-	require.Len(t, f.claim(100).items, 2, "one more for each that is on the plan's own limit")
+	require.Len(t, f.claim(100).items, 2, "one more for each workspace on the plan's limit")
 	f.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 0 where plan = 'FREE'")
 	require.Empty(t, f.claim(100).items)
 }
@@ -113,7 +113,7 @@ func TestGlobalPauseStopsClaims(t *testing.T) {
 	f.exec("update pgdispatch.settings set paused = true")
 	halted := f.claim(100)
 	require.Empty(t, halted.items)
-	require.False(t, halted.more, "a paused dispatcher has nothing to look for")
+	require.False(t, halted.more, "no further claim while paused")
 	require.True(t, halted.paused)
 	require.Nil(t, halted.lookAgainIn)
 	f.exec("update pgdispatch.settings set paused = false")
@@ -156,14 +156,14 @@ func TestGlobalCapLimitsLeasesOverAllWorkspaces(t *testing.T) {
 	require.True(t, first.capped)
 	require.Empty(t, f.claim(100).items)
 	f.maxClaims(5)
-	require.Len(t, f.claim(100).items, 2, "a raise holds from the next claim on")
+	require.Len(t, f.claim(100).items, 2, "a raised cap applies to the next claim")
 	f.maxClaims(1)
-	require.Empty(t, f.claim(100).items, "a lower cap takes nothing away")
+	require.Empty(t, f.claim(100).items, "a lowered cap frees nothing")
 	f.maxClaims(5)
 	f.dispatched(first)
-	require.Len(t, f.claim(100).items, 3, "what was handed over is no longer leased")
+	require.Len(t, f.claim(100).items, 3, "dispatched items are not leased any more")
 	f.maxClaims(0)
-	require.Empty(t, f.claim(100).items, "0 claims nothing")
+	require.Empty(t, f.claim(100).items, "a cap of 0 claims nothing")
 }
 
 func TestGlobalCapHoldsForUnansweredStartsToo(t *testing.T) {
@@ -195,7 +195,8 @@ func TestExpiredLeasesAreNotCountedAndGoBackAtOnce(t *testing.T) {
 	require.Equal(t, second.ids(), f.dispatched(second))
 }
 
-// A heartbeat that was in time but has not committed keeps its lease, although its row looks expired from outside.
+// A heartbeat that was in time but has not committed keeps its lease, although its row looks expired to other
+// transactions.
 func TestALeaseThatIsBeingRenewedIsCounted(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -207,7 +208,7 @@ func TestALeaseThatIsBeingRenewedIsCounted(t *testing.T) {
 	renewing.exec("update pgdispatch.workflow_execution_queue "+
 		"set lease_expires_at = clock_timestamp() + interval '1 minute' where id = $1",
 		*first.items[0].ID)
-	require.Len(t, f.claim(100).items, 1, "one lease is gone, the other is not")
+	require.Len(t, f.claim(100).items, 1, "one lease has expired, the other has not")
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Equal(t, 2, one[int](f, `select count(*) from pgdispatch.workflow_execution_queue
 		where status = 'CLAIMED' and lease_expires_at > clock_timestamp()`))
@@ -226,7 +227,7 @@ func TestClaimGivesAtMostWhatWasAskedFor(t *testing.T) {
 	}
 	rest := f.claimAll(5)
 	require.Len(t, rest.items, 5)
-	require.False(t, rest.more, "the last one was given")
+	require.False(t, rest.more, "no more items are due")
 	require.Empty(t, f.claim(-1).items)
 }
 
@@ -239,7 +240,7 @@ func TestAFullWorkspaceIsNamedOnceUntilItHasRoomAgain(t *testing.T) {
 	first := f.claim(10)
 	require.Equal(t, named, first.atCapacity)
 	f.item(w)
-	require.Empty(t, f.claim(10).atCapacity, "it was said")
+	require.Empty(t, f.claim(10).atCapacity, "a full workspace is reported once")
 	f.dispatched(first)
 	f.finish(first.ids()[0], "COMPLETED")
 	require.Equal(t, named, f.claim(10).atCapacity, "it had room, and is full again")
@@ -258,12 +259,12 @@ func TestDeletingAnItemFreesItsSlot(t *testing.T) {
 	delete(*claimed.items[0].ID)
 	require.Empty(t, f.dispatched(claimed))
 	running := f.claim(10)
-	require.Len(t, running.items, 1, "of one that was claimed")
+	require.Len(t, running.items, 1, "the slot of the claimed item")
 	f.dispatched(running)
 	delete(*running.items[0].ID)
 	unanswered := f.claim(10)
-	require.Len(t, unanswered.items, 1, "of one that ran")
+	require.Len(t, unanswered.items, 1, "the slot of the running item")
 	f.release(unanswered, true)
 	delete(*unanswered.items[0].ID)
-	require.Len(t, f.claim(10).items, 1, "of one that was unanswered")
+	require.Len(t, f.claim(10).items, 1, "the slot of the unanswered item")
 }

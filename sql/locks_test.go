@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// impatient is a connection that fails rather than wait for a lock.
+// impatient returns a connection that fails rather than wait for a lock.
 func (f fixture) impatient() fixture {
 	f.t.Helper()
 	c := f.conn()
@@ -96,9 +96,9 @@ func TestAnOpenClaimBlocksNoApplication(t *testing.T) {
 	application.exec("update pgdispatch.workspaces set plan = 'ENTERPRISE' where id = $1", w.workspace)
 	application.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 30 where plan = 'ENTERPRISE'")
 	application.exec("update pgdispatch.settings set max_claims = 10")
-	require.True(t, application.finish(running.ids()[0], "COMPLETED"), "nor a workflow's end")
+	require.True(t, application.finish(running.ids()[0], "COMPLETED"), "a workflow's end does not wait")
 
-	// One claim at a time decides.
+	// Claims are serialized.
 	refusal := application.refused(
 		"do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode nowait; end $$")
 	require.Equal(t, "55P03", refusal.Code)
@@ -114,5 +114,5 @@ func TestOneClaimAtATimeDecides(t *testing.T) {
 		and database = (select oid from pg_database where datname = current_database())`)
 	require.Equal(t, []string{"ShareRowExclusiveLock"}, locks)
 	require.NoError(t, tx.Rollback(t.Context()))
-	require.Len(t, f.claim(10).items, 3, "a claim that is rolled back has taken nothing")
+	require.Len(t, f.claim(10).items, 3, "a rolled-back claim has taken nothing")
 }

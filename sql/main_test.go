@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "rewrite the golden files and the genera
 
 func TestMain(m *testing.M) { sqltest.Main(m) }
 
-// requireGolden compares text with a file of the module's testdata, or writes it there.
+// requireGolden compares text with a file in the module's testdata, or writes it there.
 func requireGolden(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join("..", "testdata", name)

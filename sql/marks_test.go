@@ -10,7 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// endings sums the activity of all minutes: completed, failed and cancelled items.
+// endings returns the sums over all minutes of completed, failed and cancelled items.
 func (f fixture) endings() []int64 {
 	f.t.Helper()
 	return one[[]int64](f, `select array[coalesce(sum(completed), 0), coalesce(sum(failed), 0), coalesce(sum(cancelled),
@@ -20,15 +20,14 @@ func (f fixture) endings() []int64 {
 
 func (f fixture) sweep() { f.t.Helper(); f.exec(sql.Text("sweep"), 100, "replica-1") }
 
-// trimNow has the next sweep trim, as if half a minute had passed.
+// trimNow makes the next sweep trim, as if half a minute had passed.
 func (f fixture) trimNow() {
 	f.t.Helper()
 	f.exec("update pgdispatch.mark_trim set next_at = '-infinity'")
 	f.sweep()
 }
 
-// requireTrimmed sweeps until no mark is left: transactions of other databases, too, keep marks for as long as they are
-// open.
+// requireTrimmed sweeps until no mark is left. Open transactions of other databases keep marks too.
 func (f fixture) requireTrimmed(nextAt string) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool {
@@ -81,11 +80,11 @@ func TestAMarkStaysUntilEverybodyHasHadTimeToReadIt(t *testing.T) {
 	old.exec("select pg_current_xact_id()")
 	f.exec(sql.Text("cancel"), f.execution(f.item(f.tenant("FREE"))))
 	require.Equal(t, 1, marks())
-	f.trimNow() // from here on, half a minute
+	f.trimNow() // the half minute begins here
 	f.sweep()
 	require.Equal(t, 1, marks())
 	f.trimNow()
-	require.Equal(t, 1, marks(), "a transaction before it is under way, and may leave a mark with an earlier number")
+	require.Equal(t, 1, marks(), "an earlier transaction is open, and may leave a mark with an earlier number")
 	require.NoError(t, tx.Rollback(t.Context()))
 	f.trimNow()
 	require.Equal(t, 1, marks())
@@ -114,7 +113,7 @@ func TestASweepWaitsForNoOtherThatTrims(t *testing.T) {
 	require.Equal(t, []int64{0, 0, 1}, f.endings())
 }
 
-// A sweep begins at the oldest lease, and no lease may ever come to be before that.
+// A sweep begins at the oldest lease; no lease may ever be created before it.
 func TestALeaseIsFoundHoweverLateItsClaimCommits(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -125,11 +124,11 @@ func TestALeaseIsFoundHoweverLateItsClaimCommits(t *testing.T) {
 	held := late.claim(1)
 	require.Len(t, held.items, 1)
 	f.sweep()
-	require.Equal(t, held.tokens()[0], f.leasedFrom(), "behind all that run")
+	require.Equal(t, held.tokens()[0], f.leasedFrom(), "beyond all running items")
 	require.NoError(t, tx.Commit(t.Context()))
 	f.exec("update pgdispatch.mark_trim set leased_from = leased_from - 500")
 	f.sweep()
-	require.Equal(t, held.tokens()[0], f.leasedFrom(), "it is the oldest one")
+	require.Equal(t, held.tokens()[0], f.leasedFrom(), "the oldest lease")
 	f.expire(held.ids()...)
 	require.Equal(t, 1, one[int](f, "select pgdispatch.requeue_expired(10)"))
 	again := f.claim(1)
@@ -156,7 +155,7 @@ func TestLeasesAreFoundInACopyWhoseSequencesBeginAnew(t *testing.T) {
 		all[string](f, "select status from pgdispatch.workflow_execution_queue"))
 }
 
-// Another cluster counts its transactions from another number.
+// Another cluster's transaction IDs start elsewhere.
 func TestMarksOfARestoredDatabaseAreCountedAndGo(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -168,7 +167,7 @@ func TestMarksOfARestoredDatabaseAreCountedAndGo(t *testing.T) {
 	f.exec(sql.Text("cancel"), f.execution(f.item(f.tenant("FREE"))))
 	f.sweep()
 	require.EqualValues(t, 1, f.endings()[2])
-	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.marks"), "its own")
+	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.marks"), "only its own mark")
 	require.True(t, one[bool](f, "select trimmed_to <= pg_snapshot_xmin(pg_current_snapshot()) from pgdispatch.mark_trim"))
 	f.requireTrimmed("-1 second")
 	require.EqualValues(t, 1, f.endings()[2])

@@ -10,7 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// in adds a definition to a tenant's workspace whose workflows are started in a namespace.
+// in adds a definition to a tenant's workspace whose workflows start in a namespace.
 func (f fixture) in(w tenant, namespace string) tenant {
 	f.t.Helper()
 	w.definition, w.version = f.definition(w.workspace, "report in "+namespace)
@@ -18,7 +18,7 @@ func (f fixture) in(w tenant, namespace string) tenant {
 	return w
 }
 
-// claimAround claims with limits of namespaces; that of definitions that name none is "default".
+// claimAround claims with limits per namespace. Definitions without a namespace use the limit of "default".
 func (f fixture) claimAround(atMost int, limits map[string]int) batch {
 	f.t.Helper()
 	b, err := f.tryClaimAround("replica-1", atMost, limits)
@@ -33,7 +33,7 @@ func TestAnItemIsStartedWhereItsDefinitionSays(t *testing.T) {
 	ids := []int64{f.item(w), f.item(f.in(w, "other"))}
 	b := f.claim(5)
 	require.Equal(t, ids, b.ids())
-	require.Equal(t, "default", *b.items[0].Namespace, "the replica's, where the definition names none")
+	require.Equal(t, "default", *b.items[0].Namespace, "the replica's namespace, if the definition has none")
 	require.Equal(t, "other", *b.items[1].Namespace)
 	require.Equal(t, []string{"default", "other"},
 		all[string](f, "select namespace from pgdispatch.workflow_executions order by queue_item_id"))
@@ -41,7 +41,7 @@ func TestAnItemIsStartedWhereItsDefinitionSays(t *testing.T) {
 	require.Equal(t, "23514", f.refused("update pgdispatch.workflow_definitions set namespace = ''").Code)
 }
 
-// A start that may have arrived is repeated in the same namespace; else there could be a second run.
+// A start that may have arrived is repeated in the same namespace; otherwise there could be a second run.
 func TestAnUnansweredStartStaysInItsNamespace(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -98,7 +98,7 @@ func TestItemsOfAClosedNamespaceWaitAndDelayNobody(t *testing.T) {
 	f.forget()
 	require.Empty(t, f.claimAround(20, map[string]int{"closed": 0}).items)
 	require.ElementsMatch(t, waiting, f.claimAround(20, map[string]int{"closed": 20}).ids(),
-		"who allows some looks for what was passed over")
+		"the items that were passed over")
 }
 
 func TestANewItemInAnOpenNamespaceIsNotHeldUpByAClosedOne(t *testing.T) {
@@ -108,11 +108,11 @@ func TestANewItemInAnOpenNamespaceIsNotHeldUpByAClosedOne(t *testing.T) {
 	f.items(f.in(w, "closed"), 99)
 	require.Empty(t, f.claimAround(5, map[string]int{"closed": 0}).items)
 	id := f.item(w)
-	require.Equal(t, []int64{id}, f.claimAround(5, map[string]int{"closed": 0}).ids(), "it is within a look")
+	require.Equal(t, []int64{id}, f.claimAround(5, map[string]int{"closed": 0}).ids(), "one claim finds it")
 	urgent := f.at(f.in(w, "closed too"), 5, 0)
 	id = f.at(w, -5, 0)
 	require.Equal(t, []int64{id}, f.claimAround(5, map[string]int{"closed": 0, "closed too": 0}).ids(),
-		"each priority has a look of its own")
+		"each priority is examined separately")
 	f.forget()
 	require.Equal(t, []int64{urgent}, f.claimAround(1, map[string]int{"closed": 0}).ids())
 }
@@ -121,7 +121,7 @@ func TestALookIsAHundredItems(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	w := f.tenant("PRO")
-	f.items(f.in(w, "closed"), 105) // beyond the five that it has room for
+	f.items(f.in(w, "closed"), 105) // more than one claim examines
 	behind := f.item(w)
 	require.Empty(t, f.claimAround(5, map[string]int{"closed": 0}).items)
 	f.exec("delete from pgdispatch.workflow_execution_queue where id = (select min(id) " +
@@ -151,10 +151,10 @@ func TestANamespaceGivesAsManyAsItIsAllowed(t *testing.T) {
 	require.Equal(t, map[string]int{"slow": 1}, count(b))
 	f.release(b, true)
 	b = f.claimAround(20, map[string]int{"slow": 2})
-	require.Equal(t, map[string]int{"slow": 1}, count(b), "beside an unanswered one nothing else is given")
+	require.Equal(t, map[string]int{"slow": 1}, count(b), "nothing else is claimed with an unanswered start")
 	require.True(t, *b.items[0].OutcomeUnknown)
 	f.release(b, true)
-	require.Empty(t, f.claimAround(20, map[string]int{"slow": 0}).items, "nor is a start repeated where nothing is taken")
+	require.Empty(t, f.claimAround(20, map[string]int{"slow": 0}).items, "a closed namespace repeats no start")
 	f.forget()
 	require.Equal(t, map[string]int{"slow": 7}, count(f.claim(20)))
 }
@@ -190,7 +190,7 @@ func TestNobodyStarvesBesideAClosedNamespace(t *testing.T) {
 			}
 		}
 	}
-	require.Fail(t, "what has waited longest, of what may start, has its turn")
+	require.Fail(t, "the longest waiting item that may start is never claimed")
 }
 
 // The cost of a closed namespace does not grow with its waiting items, and it is not searched repeatedly.
@@ -217,23 +217,23 @@ func TestAClosedNamespaceCostsALookALane(t *testing.T) {
 		require.Equal(t, last, id)
 		found = true
 	}
-	require.True(t, found, "it is found behind all of them, a part at a time")
+	require.True(t, found, "it is found after all of them, in several claims")
 
 	c := f.conn()
 	c.exec("set enable_seqscan = off")
 	seen := c.scanned("workflow_execution_queue", func() { require.Empty(t, c.claimAround(10, limits).items) })
-	require.Less(t, seen.Index, int64(100), "they were looked at, and are not again before 3 s have passed")
+	require.Less(t, seen.Index, int64(100), "passed-over items are not examined again for 3 s")
 	good := f.tenant("PRO")
 	seen = c.scanned("workflow_execution_queue", func() {
 		c.item(big)
 		c.item(good)
 		require.Len(t, c.claimAround(10, limits).items, 1)
 	})
-	require.Less(t, seen.Index, int64(1000), "a look into a lane is a look at a hundred items")
+	require.Less(t, seen.Index, int64(1000), "a claim examines a hundred items of a lane")
 }
 
-// Whatever is limited and whoever claims, no namespace gives more than it may, no workspace has more than its limit,
-// and in the end everything has been given once.
+// Whatever is limited and whichever replica claims, no namespace exceeds its limit, no workspace exceeds its limit, and
+// in the end every item has been claimed once.
 func TestLimitsOfNamespacesHoldWhateverComes(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -321,7 +321,7 @@ func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {
 	require.ElementsMatch(t, []string{"default", "other"}, turns())
 	f.exec(sql.Text("replica_alive"), "replica-1", "dev", 4, lease, "default", "{}")
 	f.exec(sql.Text("close_done"), "default", time.Now(), true)
-	require.Equal(t, []string{"other"}, turns(), "the one is watched and was listed; the other was not")
+	require.Equal(t, []string{"other"}, turns(), "default is watched and was listed; the other was not")
 	f.exec(sql.Text("close_done"), "other", nil, true)
 	require.Empty(t, turns())
 	f.exec(sql.Text("give_up_watches"), "replica-1", nil)

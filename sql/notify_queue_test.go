@@ -20,8 +20,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
-// A role without any grant listens, stays in one transaction, and has the notification queue of the whole cluster fill,
-// to a tenth of its eight gigabytes here. When it is full, whatever notifies fails at its commit.
+// A role without any grant listens, stays in one transaction, and so fills the notification queue of the whole cluster,
+// here to a tenth of its eight gigabytes. Once it is full, every notifying transaction fails at commit.
 func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	t.Parallel()
 	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{})
@@ -68,7 +68,7 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	holder, err := sweeps.QueueHolder(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, stranger.PgConn().PID(), holder.PID)
-	require.Len(t, f.claim(10).items, 5, "what no notification announced is found all the same")
+	require.Len(t, f.claim(10).items, 5, "items are claimed without notifications")
 
 	require.NoError(t, stranger.Close(t.Context()))
 	require.Eventually(t, func() bool {

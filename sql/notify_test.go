@@ -16,8 +16,8 @@ func (f fixture) heard(do func()) int {
 	return len(f.payloads(do))
 }
 
-// payloads runs do and returns what wake-ups said. Notifications arrive in the order of their commits, so one of the
-// test's own marks the end.
+// payloads runs do and returns the payloads of the wake-ups. Notifications arrive in commit order, so one from the test
+// marks the end.
 func (f fixture) payloads(do func()) []string {
 	f.t.Helper()
 	conn, err := f.pool.Acquire(f.t.Context())
@@ -64,12 +64,12 @@ func TestAWakeUpNamesTheWorkspaceWhereSomethingHappened(t *testing.T) {
 	f.item(w)
 	said = f.payloads(func() { f.finish(f.runs(w), "COMPLETED") })
 	require.Equal(t, []string{fmt.Sprint(number)}, said, "where a slot came free")
-	require.Equal(t, []string{""}, f.payloads(func() { f.maxClaims(7) }), "all are to be looked at")
+	require.Equal(t, []string{""}, f.payloads(func() { f.maxClaims(7) }), "an empty payload means all workspaces")
 	said = f.payloads(func() {
 		f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority)
 			select $1, $2, n from generate_series(1, 5) n`, w.workspace, w.definition)
 	})
-	require.Equal(t, []string{""}, said, "too many to be named")
+	require.Equal(t, []string{""}, said, "too many changes to name")
 }
 
 func TestEveryCommittedEnqueueIsHeardOnce(t *testing.T) {
@@ -77,7 +77,7 @@ func TestEveryCommittedEnqueueIsHeardOnce(t *testing.T) {
 	f := open(t)
 	w := f.tenant("FREE")
 	require.Equal(t, 1, f.heard(func() { f.item(w) }))
-	require.Equal(t, 1, f.heard(func() { f.items(w, 100) }), "one a statement, not one a row")
+	require.Equal(t, 1, f.heard(func() { f.items(w, 100) }), "one per statement, not one per row")
 	require.Equal(t, 2, f.heard(func() { f.item(w); f.item(w) }))
 	require.Equal(t, 1, f.heard(func() {
 		require.NoError(t, f.copyText("workspace_id, workflow_definition_id", w.workspace+"\t"+w.definition+"\n"))
@@ -87,7 +87,7 @@ func TestEveryCommittedEnqueueIsHeardOnce(t *testing.T) {
 		in.item(w)
 		in.item(w)
 		require.NoError(t, tx.Commit(t.Context()))
-	}), "equal notifications of one transaction are one")
+	}), "equal notifications of one transaction are merged")
 }
 
 func TestWhatIsNotCommittedIsNotHeard(t *testing.T) {
@@ -129,9 +129,9 @@ func TestASlotThatNobodyWaitsForIsFreedQuietly(t *testing.T) {
 	f := open(t)
 	f.items(f.tenant("PRO"), 2)
 	b := f.claim(2)
-	require.Zero(t, f.heard(func() { f.dispatched(b) }), "a hand-over frees nothing")
+	require.Zero(t, f.heard(func() { f.dispatched(b) }), "dispatching frees no slot")
 	require.Zero(t, f.heard(func() { f.finish(b.ids()[0], "COMPLETED") }))
-	require.Zero(t, f.heard(func() { f.claim(10) }), "a claim wakes nobody")
+	require.Zero(t, f.heard(func() { f.claim(10) }), "a claim sends no wake-up")
 }
 
 func TestAnItemThatWaitsAgainIsHeard(t *testing.T) {
@@ -143,10 +143,10 @@ func TestAnItemThatWaitsAgainIsHeard(t *testing.T) {
 	require.Equal(t, 1, f.heard(func() { f.release(f.claim(1), true) }), "released without an answer")
 	f.claim(1)
 	f.expire(id)
-	require.Equal(t, 1, f.heard(func() { f.exec("select pgdispatch.requeue_expired(1)") }), "its lease ran out")
+	require.Equal(t, 1, f.heard(func() { f.exec("select pgdispatch.requeue_expired(1)") }), "its lease expired")
 	require.Equal(t, 1, f.heard(func() {
 		f.exec("delete from pgdispatch.workspaces where id = $1", w.workspace)
-	}), "its workspace is gone")
+	}), "its workspace was deleted")
 
 	waiting := f.at(f.tenant("FREE"), 0, lease)
 	require.Equal(t, 1, f.heard(func() {
@@ -197,8 +197,8 @@ func TestAPreparedTransactionIsNotLost(t *testing.T) {
 		require.ErrorContains(t, prepare("loud"), "NOTIFY", "a dispatcher sleeps")
 		require.NoError(t, prepare("quiet"))
 	}))
-	require.Empty(t, f.claim(10).items, "it is not committed")
-	f.claim(10) // the book goes on, and must not take it for seen
+	require.Empty(t, f.claim(10).items, "the insert is not committed")
+	f.claim(10) // the memory moves on, and must not treat the open transaction as seen
 	f.exec("commit prepared 'quiet " + w.workspace + "'")
 	require.Len(t, f.claim(10).items, 1)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// crowded has 20,000 items waiting in one full workspace, 1,000 other full workspaces with one waiting each, and a
-// quiet workspace with room, where 5,000 of a higher priority wait for tomorrow. Nothing is analyzed, and autovacuum is
-// off.
+// crowded has 20,000 items waiting in one full workspace, 1,000 other full workspaces with one waiting item each, and a
+// quiet workspace with room, where 5,000 items of a higher priority are scheduled for tomorrow. Nothing is analyzed,
+// and autovacuum is off.
 func crowded(t *testing.T) (f fixture, quiet tenant) {
 	t.Helper()
 	f = open(t)
@@ -43,10 +43,10 @@ func crowded(t *testing.T) (f fixture, quiet tenant) {
 			"from pgdispatch.workflow_definitions")
 	in.items(big, 20000)
 	require.NoError(t, tx.Commit(t.Context()))
-	require.Empty(t, f.claim(1000).items, "they are all full")
+	require.Empty(t, f.claim(1000).items, "every other workspace is full")
 	require.Empty(t, f.claim(1000).items, "the second thousand too")
 	f.exec(sql.Text("sweep"), 10, "replica-1")
-	require.Equal(t, 1002, one[int](f, "select leased_from from pgdispatch.mark_trim"), "all of them run")
+	require.Equal(t, 1002, one[int](f, "select leased_from from pgdispatch.mark_trim"), "no item is leased")
 	quiet = f.tenant("PRO")
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at)
 		select $1, $2, 9, now() + interval '1 day' from generate_series(1, 5000)`, quiet.workspace, quiet.definition)
@@ -56,8 +56,8 @@ func crowded(t *testing.T) (f fixture, quiet tenant) {
 
 type scans struct{ Sequential, Index int64 }
 
-// scanned, on a connection of its own, runs do and returns how often a table was read from end to end meanwhile, and
-// how many index entries were read.
+// scanned runs do on its own connection and returns the number of sequential scans of a table and of index entries read
+// meanwhile.
 func (c fixture) scanned(table string, do func()) scans {
 	c.t.Helper()
 	count := func() scans {
@@ -87,8 +87,7 @@ func TestWhatIsReadDoesNotGrowWithTheBacklog(t *testing.T) {
 	withdrawalReads(f.conn())
 }
 
-// withdrawalReads withdraws many items at once: none of them may look for those that are left, step by step over the
-// others.
+// withdrawalReads withdraws many items at once. Withdrawing one must not search for the remaining ones.
 func withdrawalReads(c fixture) {
 	c.t.Helper()
 	ids := c.items(c.tenant("FREE"), 1000)
@@ -102,7 +101,7 @@ func withdrawalReads(c fixture) {
 // claimReads checks an item's whole lifecycle.
 func claimReads(c fixture, quiet tenant) {
 	c.t.Helper()
-	c.exec("set enable_seqscan = off") // as a replica has it: where there is an index to use, it is used
+	c.exec("set enable_seqscan = off") // as replicas set it: indexes are used where possible
 	work := func() {
 		c.item(quiet)
 		b := c.claim(10)
@@ -111,7 +110,7 @@ func claimReads(c fixture, quiet tenant) {
 		require.True(c.t, c.finish(b.ids()[0], "COMPLETED"))
 	}
 	for range 3 {
-		work() // a replica's first claims count those that run, so that the later ones need not
+		work() // a replica's first claims count the running items, so that later ones need not
 	}
 	for _, table := range []string{
 		"workflow_execution_queue", "rates", "marks", "workspaces", "workflow_definitions", "workflow_definition_versions",
@@ -128,12 +127,12 @@ func readsRead(c fixture, quiet tenant) {
 	c.t.Helper()
 	c.items(quiet, 3)
 	for statement, entries := range map[string]int64{
-		// Of 26,000 that wait, no more than the limit; and the 1,000 that run.
+		// Of 26,000 waiting items at most the limit, and the 1,000 running ones.
 		"select * from pgdispatch.queue_depth(5000)": 5000 + 1100,
-		// of those that were claimed since the oldest lease
+		// Items claimed since the oldest lease.
 		"select pgdispatch.requeue_expired(100)":                              100,
 		"select pgdispatch.shorten_leases()":                                  100,
-		"select from pgdispatch.waiting_levels()":                             3 * 1003, // a few a level
+		"select from pgdispatch.waiting_levels()":                             3 * 1003, // a few per level
 		"select from pgdispatch.longest_waiting(100)":                         3 * 100,
 		"select from pgdispatch.unanswered(100)":                              10,
 		sql.Text("replicas"):                                                  100,
@@ -170,15 +169,15 @@ func listsRead(c fixture) {
 	c.exec("delete from pgdispatch.activity")
 	seen := c.scanned("workflow_execution_queue", func() { c.exec("select pgdispatch.note_minute()") })
 	require.Zero(c.t, seen.Sequential)
-	require.LessOrEqual(c.t, seen.Index, int64(10_000+1100), "what waits is counted up to there; and what runs")
-	// the test may be in it by now
+	require.LessOrEqual(c.t, seen.Index, int64(10_000+1100), "waiting items up to the limit, and running ones")
+	// The test may be in the current minute by now.
 	c.exec(
 		"insert into pgdispatch.activity (minute, waiting) select minute + interval '1 minute', 0 from pgdispatch.activity")
 	require.Zero(c.t, c.scanned("workflow_execution_queue", func() {
 		c.exec("select pgdispatch.note_minute()")
 	}), "once a minute is enough")
 
-	// as the web view's connections do: its lists are planned for what they are asked
+	// As on the web view's connections: its lists are planned for their actual arguments.
 	c.exec("set plan_cache_mode = force_custom_plan")
 	const page = 50
 	var rank, name, id any
@@ -192,11 +191,11 @@ func listsRead(c fixture) {
 	for range 3 {
 		shown := list()
 		require.Len(c.t, shown, page)
-		waiting := int64(0) // those of the one with a backlog are counted up to 1,000, where it is on this page
+		waiting := int64(0) // the backlog is counted up to 1,000, if it is on this page
 		for _, row := range shown {
 			waiting += row["waiting"].(int64)
 		}
-		// All levels at which items wait are looked at, a few entries each; then what the page shows.
+		// Every level with waiting items is read, a few entries each; then the rows on the page.
 		for table, entries := range map[string]int64{"workspaces": 2 * page, "workflow_execution_queue": 3*1003 + 9*page +
 			waiting} {
 			seen := c.scanned(table, func() { list() })
@@ -208,7 +207,7 @@ func listsRead(c fixture) {
 	}
 }
 
-// enqueueReads looks at the trigger's check. A connection plans it once, so the first insert here is one for which
+// enqueueReads checks the trigger's queries. A connection plans them once, so the first insert here is one for which
 // another plan would have been better.
 func enqueueReads(c fixture, quiet tenant) {
 	c.t.Helper()
@@ -221,8 +220,8 @@ func enqueueReads(c fixture, quiet tenant) {
 	}
 }
 
-// From Postgres 17 on, "is not null" of a column that never is null is dropped before indexes are thought of; one whose
-// predicate says the same is not found then. Where a test's Postgres is older, its plan would not show it.
+// From Postgres 17 on, the planner drops "is not null" on a not-null column before it considers indexes, and so misses
+// partial indexes with that predicate. Plans of an older Postgres would not show it.
 func TestNoStatementFindsItsIndexByWhatIsDropped(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -307,10 +306,10 @@ func TestASettleThatTheClaimForesawIsHeapOnly(t *testing.T) {
 		claimed, settled any
 		heapOnly         int
 	}{
-		"watched":                   {"replica-1", "replica-1", 1},
-		"nobody has room":           {nil, nil, 1},
-		"there was room in the end": {nil, "replica-1", 0},
-		"there was none in the end": {"replica-1", nil, 0},
+		"watched":               {"replica-1", "replica-1", 1},
+		"no replica has room":   {nil, nil, 1},
+		"room at the settle":    {nil, "replica-1", 0},
+		"no room at the settle": {"replica-1", nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

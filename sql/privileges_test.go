@@ -16,7 +16,7 @@ import (
 
 var roles = []string{"owner", "dispatcher", "enqueuer", "operator", "reader"}
 
-// objects lists all that privileges are granted on.
+// objects lists all objects that privileges are granted on.
 const objects = `
 select 'schema pgdispatch'
 union all
@@ -27,8 +27,7 @@ select 'function ' || p.proname || '(' || pg_get_function_identity_arguments(p.o
 from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace
 order by 1`
 
-// privileges lists what a role may do, one line an object: every privilege there is, asked for one by one. $1: the
-// role.
+// privileges lists a role's privileges, one line per object, checking every privilege that exists. $1: the role.
 const privileges = `
 with held (object, privilege) as (
     select 'schema pgdispatch', k from unnest('{CREATE,USAGE}'::text[]) k
@@ -100,18 +99,18 @@ func TestWhatRunsAsTheOwnerHasItsSearchPathPinned(t *testing.T) {
 			or not 'search_path=pg_catalog, pg_temp' = any (coalesce(proconfig, '{}')))`))
 	require.Empty(t, all[string](f, `select relname::text from pg_class where relnamespace = 'pgdispatch'::regnamespace
 		and relowner <> 'pgdispatch_owner'::regrole
-			and relkind <> 'i'`), "nor is anything left to the superuser that migrated")
+			and relkind <> 'i'`), "the migrating superuser owns nothing")
 	require.False(t,
 		one[bool](f,
 			"select rolcanlogin or rolsuper or rolcreaterole or rolbypassrls from pg_roles where rolname = 'pgdispatch_owner'"))
 }
 
-// Every statement of the product is executed as each role, on items in every state.
+// Executes every statement of the product as each role, on items in every state.
 func TestEveryRoleExecutesTheStatementsOfTheGoldenFile(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	w := f.tenant("PRO")
-	f.exec("select setval('pgdispatch.lease_tokens', 1000)") // what is seeded has the token 1
+	f.exec("select setval('pgdispatch.lease_tokens', 1000)") // seeded items have the token 1
 	text := "# Written by `make golden`: the statements of sql/ that each role could execute on a real server.\n\n"
 	for _, verb := range sql.Verbs() {
 		line := verb + ":"
@@ -143,7 +142,7 @@ func (f fixture) mayExecute(w tenant, verb, role string) bool {
 				may = may && code != "42501"
 			}
 			require.NoError(f.t, tx.Rollback(f.t.Context()))
-			f.exec("select pg_advisory_unlock_all()") // of the one connection that the pool has used
+			f.exec("select pg_advisory_unlock_all()") // on the only connection that the pool has used
 		}
 	}
 	return may

@@ -14,10 +14,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// proposal is a claim's arguments, as a memory might send them that is wrong in any way.
+// proposal is a claim's arguments, which a wrong memory may set to anything.
 type proposal struct {
 	owner      string // "": replica-1
-	epoch      string // "": it knows of none
+	epoch      string // "": unknown
 	atMost     int    // 0: 100
 	doubts     int
 	alone      bool
@@ -37,7 +37,7 @@ type entry struct {
 	heldTo          int64
 }
 
-// standing is the part of an answer besides the items.
+// standing is an answer and the counts in it.
 type standing struct {
 	ids       []int64
 	Epoch     *string  `json:"epoch"`
@@ -105,7 +105,7 @@ func (f fixture) askBy(p proposal, statement string) (s standing) {
 	return s
 }
 
-// During a rolling upgrade, replicas of the version before claim through the functions of this one.
+// During a rolling upgrade, replicas of the previous version claim through the functions of this one.
 func TestTheClaimOfTheVersionBeforeClaims(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grammar has, for each column, what a client might write there. An empty text leaves the column out, and so do two
-// of three throws: a row with everything wrong shows nothing.
+// grammar lists, for each column, values that a client might write. An empty text leaves the column out, and so do two
+// of three draws: a row with every column wrong shows nothing.
 var grammar = []struct {
 	column string
 	values []string
@@ -64,8 +64,8 @@ func TestRandomRowsAreRefusedOrRun(t *testing.T) {
 			"%s %s: %.500s", refusal.Code, refusal.Message, statement)
 		require.Equal(t, before, f.left(), "%.500s", statement)
 	}
-	require.Greater(t, len(accepted), 50, "the grammar must have both")
-	require.Less(t, len(accepted), 450, "the grammar must have both")
+	require.Greater(t, len(accepted), 50, "the grammar must yield valid and invalid rows")
+	require.Less(t, len(accepted), 450, "the grammar must yield valid and invalid rows")
 
 	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where run_at > now()")
 	claimed := []int64{}
@@ -73,7 +73,7 @@ func TestRandomRowsAreRefusedOrRun(t *testing.T) {
 		require.ElementsMatch(t, b.ids(), f.dispatched(b))
 		claimed = append(claimed, b.ids()...)
 	}
-	require.ElementsMatch(t, accepted, claimed, "every row that was accepted is started, whoever its batch-mates are")
+	require.ElementsMatch(t, accepted, claimed, "every accepted row is claimed, whatever else is in its batch")
 }
 
 func randomRow(random *rand.Rand) badRow {

@@ -8,20 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rate limits a workspace's starts per second; nil: not at all.
+// rate limits a workspace's starts per second; nil: no limit.
 func (f fixture) rate(w tenant, perSecond any) {
 	f.t.Helper()
 	f.exec("update pgdispatch.workspaces set max_starts_per_second = $2 where id = $1", w.workspace, perSecond)
 }
 
-// pass ages the buckets, as if exactly so much time had passed since they were last claimed from.
+// pass ages the buckets, as if exactly this time had passed since the last claim from them.
 func (f fixture) pass(d time.Duration) {
 	f.t.Helper()
-	f.forget() // else replicas would wait for that long
+	f.forget() // otherwise replicas would wait for that time
 	f.exec("update pgdispatch.rates set at = clock_timestamp() - $1::interval", d)
 }
 
-// requireSoon allows for the time that has passed since it all began, which is long where the machine is busy.
+// requireSoon allows for the time that has passed since the test began, which is long on a loaded machine.
 func requireSoon(t *testing.T, began time.Time, want, got time.Duration) {
 	t.Helper()
 	require.LessOrEqual(t, got, want+time.Millisecond)
@@ -37,19 +37,19 @@ func TestARateLimitGivesOneSecondsWorthAtOnceAndThenByTime(t *testing.T) {
 	began := time.Now()
 	first := f.claim(15)
 	require.Len(t, first.items, 4)
-	require.False(t, first.more, "the rest waits for its time")
+	require.False(t, first.more, "the rest is not due yet")
 	requireSoon(t, began, 250*time.Millisecond, *first.lookAgainIn)
 	f.items(free, 2)
-	require.Len(t, f.claim(15).items, 2, "nobody else waits")
+	require.Len(t, f.claim(15).items, 2, "other workspaces do not wait")
 	f.pass(500 * time.Millisecond)
 	require.Len(t, f.claim(15).items, 2)
 	f.pass(time.Hour)
-	require.Len(t, f.claim(15).items, 4, "no more than one second's worth is saved up")
+	require.Len(t, f.claim(15).items, 4, "the bucket holds at most one second's starts")
 	f.pass(time.Second)
-	require.Len(t, f.claim(1).items, 1, "claims of one take one")
+	require.Len(t, f.claim(1).items, 1, "a claim of one takes one token")
 	require.Len(t, f.claim(1).items, 1)
 	f.pass(time.Hour)
-	require.Len(t, f.claim(15).items, 4, "nor where something was left")
+	require.Len(t, f.claim(15).items, 4, "nor when tokens were left")
 }
 
 func TestARateBelowOneASecondGivesOneAtATime(t *testing.T) {
@@ -70,7 +70,7 @@ func TestARateBelowOneASecondGivesOneAtATime(t *testing.T) {
 	require.Len(t, f.claim(10).items, 1)
 }
 
-// The timer never fires too early: a dispatcher that checks at the given time finds an item.
+// The timer never fires too early: a dispatcher that claims at the given time finds an item.
 func TestTheTimeToLookAgainIsWhenTheRateAllowsOne(t *testing.T) {
 	t.Parallel()
 	for _, perSecond := range []float64{0.0001, 0.3, 3, 7, 13, 333, 9999} {
@@ -86,7 +86,7 @@ func TestTheTimeToLookAgainIsWhenTheRateAllowsOne(t *testing.T) {
 		if b.lookAgainIn != nil {
 			waited += *b.lookAgainIn
 		} else {
-			require.True(t, b.more, "it allows one already")
+			require.True(t, b.more, "a token is already available")
 		}
 		require.LessOrEqual(t, 1.0,
 			one[float64](f, "select r.tokens + r.per_second * $1::float8 from pgdispatch.rates r", waited.Seconds()), "%v",
@@ -104,15 +104,15 @@ func TestARateChangesLive(t *testing.T) {
 	f.rate(w, 2)
 	require.Len(t, f.claim(100).items, 2)
 	f.rate(w, 50)
-	require.Empty(t, f.claim(100).items, "nothing was saved up")
+	require.Empty(t, f.claim(100).items, "the bucket was empty")
 	f.pass(time.Second)
 	require.Len(t, f.claim(100).items, 50)
 	f.pass(time.Second)
 	f.rate(w, 3)
-	require.Len(t, f.claim(100).items, 3, "what was saved up is cut to the new rate's second")
+	require.Len(t, f.claim(100).items, 3, "the bucket is cut to one second of the new rate")
 	f.pass(100 * time.Second)
 	f.rate(w, 30)
-	require.Len(t, f.claim(100).items, 3, "what was saved up was saved up at the old rate")
+	require.Len(t, f.claim(100).items, 3, "tokens accumulated at the old rate")
 	f.rate(w, nil)
 	require.Len(t, f.claim(100).items, 100, "no limit")
 	f.rate(w, 1)
@@ -174,7 +174,7 @@ func TestARateIsExactOverManyClaimers(t *testing.T) {
 	times := all[float64](f, `select extract(epoch from claimed_at)::float8 from pgdispatch.workflow_execution_queue
 		where workspace_id = $1 order by claimed_at`, w.workspace)
 	require.Len(t, times, items)
-	// Between a claim's start, which the bucket goes by, and its row's time lies the claim's own work.
+	// The bucket uses the claim's start; the row's time is later by the claim's own work.
 	const slack = 0.1
 	for i := range times {
 		for j := i; j < len(times); j++ {
@@ -182,5 +182,5 @@ func TestARateIsExactOverManyClaimers(t *testing.T) {
 				j)
 		}
 	}
-	require.Less(t, times[items-1]-times[0], 5.0, "and it is not held back for long")
+	require.Less(t, times[items-1]-times[0], 5.0, "starts are not delayed for long")
 }

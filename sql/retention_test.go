@@ -26,20 +26,20 @@ func (f fixture) deleteFinished(atMost int) deleted {
 	return answer
 }
 
-// anew lets the next pass begin immediately, as if a minute had passed.
+// anew makes the next pass due now, as if a minute had passed.
 func (f fixture) anew() fixture {
 	f.t.Helper()
 	f.exec("update pgdispatch.retention_walk set next_pass_at = '-infinity'")
 	return f
 }
 
-// keep sets how long finished items and dead letters are kept; nil: for ever.
+// keep sets how long finished items and dead letters are kept; nil: forever.
 func (f fixture) keep(finished, dead any) {
 	f.t.Helper()
 	f.exec(sql.Text("retention_set"), true, finished, true, dead, "me")
 }
 
-// age makes items as old as if they had been finished, and seen to, that long ago.
+// age ages items, as if they had been finished and handled that long ago.
 func (f fixture) age(d time.Duration, ids ...int64) {
 	f.t.Helper()
 	in, tx := f.begin()
@@ -78,7 +78,7 @@ func TestNothingIsDeletedUntilARetentionIsSet(t *testing.T) {
 	require.Equal(t, deleted{}, f.deleteFinished(100))
 	require.Len(t, f.kept(), 3)
 	require.Equal(t, "-infinity", one[string](f, "select next_pass_at::text from pgdispatch.retention_walk"),
-		"nor looked at")
+		"items are not examined")
 }
 
 func TestFinishedItemsAreDeletedWithAllThatBelongsToThem(t *testing.T) {
@@ -131,7 +131,7 @@ func TestDeadLettersAreKeptUntilSomebodyHasSeenToThem(t *testing.T) {
 
 	f.age(31*day, ids[:3]...)
 	require.Equal(t, deleted{DeadLetters: 2, Executions: 2}, f.anew().deleteFinished(100))
-	require.Equal(t, ids[2:], f.listed(), "one whose replay was withdrawn is open")
+	require.Equal(t, ids[2:], f.listed(), "a dead letter whose replay was withdrawn is open")
 }
 
 func TestDeadLettersMayHaveARetentionOfTheirOwn(t *testing.T) {
@@ -174,8 +174,8 @@ func TestADeletionGoesBatchByBatchAndPassByPass(t *testing.T) {
 	f.age(31*day, ids...)
 	require.Equal(t, deleted{Items: 3, Executions: 3, More: true}, f.deleteFinished(4))
 	require.Equal(t, deleted{Items: 3, Executions: 3, More: true}, f.deleteFinished(4),
-		"it goes on behind the dead letters")
-	require.Equal(t, deleted{Items: 1, Executions: 1}, f.deleteFinished(4), "and ends at what is too young")
+		"the walk continues behind the dead letters")
+	require.Equal(t, deleted{Items: 1, Executions: 1}, f.deleteFinished(4), "the walk ends at items that are too young")
 	require.Equal(t, append(ids[3:5:5], young...), f.kept())
 
 	f.age(31*day, young[0])
@@ -212,9 +212,9 @@ func TestTwoDeletionsAtOnceAreOne(t *testing.T) {
 	f.age(2*day, ids...)
 	in, tx := f.begin()
 	require.Equal(t, deleted{Items: 1, Executions: 1, More: true}, in.deleteFinished(1))
-	require.Equal(t, deleted{}, f.impatient().deleteFinished(100), "the other returns at once")
+	require.Equal(t, deleted{}, f.impatient().deleteFinished(100), "the other sweeper returns at once")
 	require.NoError(t, tx.Rollback(t.Context()))
-	require.Equal(t, deleted{Items: 2, Executions: 2}, f.deleteFinished(100), "what was rolled back is found again")
+	require.Equal(t, deleted{Items: 2, Executions: 2}, f.deleteFinished(100), "a rolled-back pass is repeated")
 }
 
 func TestAnOpenDeletionIsInNobodysWay(t *testing.T) {
@@ -247,7 +247,7 @@ func TestAWorkflowThatStillRunsKeepsItsExecution(t *testing.T) {
 	f.keep(day, nil)
 	f.age(2*day, id)
 	require.Equal(t, deleted{Items: 1}, f.deleteFinished(100))
-	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.workflow_executions"), "its watcher will end it")
+	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.workflow_executions"), "its watcher records the end")
 }
 
 func TestARetentionOutOfReasonIsRefused(t *testing.T) {

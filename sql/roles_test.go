@@ -19,7 +19,7 @@ import (
 
 const denied = "42501"
 
-// login is the same database, by a session of a role that has only this membership.
+// login returns the same database, used by a role with only this membership.
 func (f fixture) login(role string) fixture {
 	f.t.Helper()
 	return f.on(sqltest.Pool(f.t, sqltest.Login(f.t, f.pool.Config().ConnString(), "in role pgdispatch_"+role)))
@@ -32,7 +32,7 @@ func TestAnEnqueuerSetsWhatIsAClientsAndNothingElse(t *testing.T) {
 	app := f.login("enqueuer")
 	id := app.item(w)
 	require.Equal(t, "PENDING", app.status(id))
-	require.NotEmpty(t, app.execution(id), "which the workflow's ID is made of")
+	require.NotEmpty(t, app.execution(id), "the workflow ID is derived from it")
 	require.Len(t, app.items(w, 3), 3)
 	require.EqualValues(t, 1, app.exec(`insert into pgdispatch.workflow_execution_queue
 		(workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent)
@@ -86,7 +86,7 @@ func TestAnOperatorReadsWhatAReaderDoes(t *testing.T) {
 			and not has_function_privilege('pgdispatch_operator', p.oid, 'EXECUTE')`))
 }
 
-// The tests in cmd/pgdispatch cover what it may do; this covers what it may not.
+// The tests in cmd/pgdispatch cover what the role may do; this covers what it may not do.
 func TestAnOperatorChangesNeitherWorkNorDefinitionsNorTheLogOfItsChanges(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -192,10 +192,10 @@ func TestTheViewTakesAClientsColumnsWhateverElseIsNamed(t *testing.T) {
 			require.True(t, created && runs)
 			require.Equal(t, make([]*string, 6), nulls)
 			require.Equal(t, []int64{id},
-				all[int64](app, "select id from pgdispatch.enqueue where execution_id = $1", execution), "it can be read back")
+				all[int64](app, "select id from pgdispatch.enqueue where execution_id = $1", execution), "its transaction reads it")
 		}
 		require.NoError(t, tx.Commit(t.Context()))
-		require.Empty(t, all[int64](app.on(f.pool), "select id from pgdispatch.enqueue"), "and only by who has enqueued it")
+		require.Empty(t, all[int64](app.on(f.pool), "select id from pgdispatch.enqueue"), "other transactions do not")
 	}
 	same := all[bool](f, `select q.status = 'PENDING' and q.attempt_count = 0 and q.params = case q.priority when 4
 		then '{"a": 1}' else '{}' end::jsonb
@@ -204,10 +204,10 @@ func TestTheViewTakesAClientsColumnsWhateverElseIsNamed(t *testing.T) {
 	refusal := f.login(
 		"enqueuer").refused("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id, params) "+
 		"values ($1, $2, '[]')", w.workspace, w.definition)
-	require.Equal(t, "PGD04", refusal.Code, "what is refused is refused here, too")
+	require.Equal(t, "PGD04", refusal.Code, "the view raises the same errors")
 }
 
-// beginOn is the same fixture in a transaction of its own pool.
+// beginOn returns the same fixture in a transaction of its own pool.
 func (f fixture) beginOn() (fixture, pgx.Tx) {
 	f.t.Helper()
 	tx, err := f.db.(*pgxpool.Pool).Begin(f.t.Context())
@@ -226,7 +226,7 @@ func TestIsolationKeepsAnEnqueuerToItsWorkspace(t *testing.T) {
 	app, _ := f.login("enqueuer").beginOn()
 	app.exec("savepoint start")
 	again := func() { app.exec("rollback to start") }
-	require.Equal(t, denied, app.refused(insertItem, mine.workspace, mine.definition).Code, "no workspace is named yet")
+	require.Equal(t, denied, app.refused(insertItem, mine.workspace, mine.definition).Code, "no workspace is set yet")
 	again()
 	app.exec("select set_config('pgdispatch.workspace_id', $1, true)", mine.workspace)
 	app.exec("savepoint start")
@@ -234,7 +234,7 @@ func TestIsolationKeepsAnEnqueuerToItsWorkspace(t *testing.T) {
 	app.exec("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id) values ($1, $2)", mine.workspace,
 		mine.definition)
 	require.Equal(t, own, one[int64](app, "select min(id) from pgdispatch.workflow_execution_queue"),
-		"nobody else's is seen")
+		"other workspaces' items are invisible")
 	require.True(t, one[bool](app, "select pgdispatch.cancel($1)", app.execution(own)))
 	require.False(t, one[bool](app, "select pgdispatch.cancel($1)", f.execution(theirs)), "nor withdrawn")
 	for _, into := range []string{insertItem, strings.Replace(insertItem, "workflow_execution_queue", "enqueue", 1)} {
@@ -316,7 +316,7 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	owned.item(owned.tenant("FREE"))
 	require.Len(t, owned.claim(1).items, 1)
 
-	// One that may: it becomes a member of the owner, and hands over what it has made.
+	// A role that may create roles becomes a member of the owner and hands over its objects.
 	warnings = nil
 	made := connect(t, as("maker", "made"), &warnings)
 	require.NoError(t, migrate.Up(t.Context(), made, nil))
@@ -326,7 +326,7 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	require.NoError(t, migrate.To(t.Context(), made, 0, nil), "as a member of the owner")
 	require.NoError(t, migrate.Up(t.Context(), made, nil))
 
-	// The roles are there now, and the first may not make itself their member: grants are made, and it is told.
+	// The roles exist now, and the first role may not become their member: it applies the grants and gets a warning.
 	require.NoError(t, migrate.Up(t.Context(), plain, nil))
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0].Hint, "grant pgdispatch_owner to plain;")
@@ -339,7 +339,7 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 		all[string](owned, privileges, "pgdispatch_dispatcher"))
 }
 
-// Roles belong to the cluster: all of these migrations make them, at the same moment.
+// Roles belong to the cluster, and all of these migrations create them at the same time.
 func TestDatabasesOfOneClusterMigrateAtOnce(t *testing.T) {
 	t.Parallel()
 	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{})

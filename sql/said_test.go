@@ -12,9 +12,9 @@ import (
 var said = map[string]string{
 	"finish": "select pgdispatch.finish($1, 'FAILED', 'no gas')",
 	"update": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' where id = $1",
-	"whole update": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas', finished_at = now() " +
+	"full update": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas', finished_at = now() " +
 		"where id = $1",
-	"update, again": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' " +
+	"repeated update": "update pgdispatch.workflow_executions set status = 'FAILED', error = 'no gas' " +
 		"where id = any (array[$1::uuid, $1::uuid])",
 }
 
@@ -34,7 +34,7 @@ func TestApplicationsSayInAnyWayThatAWorkflowHasEnded(t *testing.T) {
 			f.dispatched(f.claim(1))
 			f.exec(statement, f.execution(id))
 			require.Equal(t, "FAILED no gas, FAILED no gas unwatched", one[string](f, ended, id))
-			require.False(t, f.finish(id, "COMPLETED"), "the first counts")
+			require.False(t, f.finish(id, "COMPLETED"), "the first report wins")
 			f.exec("update pgdispatch.workflow_executions set status = 'COMPLETED' where id = $1", f.execution(id))
 			f.exec(statement, f.execution(id))
 			require.Equal(t, "FAILED no gas, FAILED no gas unwatched", one[string](f, ended, id))
@@ -54,8 +54,8 @@ func TestAnEndThatIsSaidBeforeTheSettleIsNotLost(t *testing.T) {
 			id, next := f.item(w), f.item(w)
 			b := f.claim(1)
 			f.exec(statement, f.execution(id))
-			require.False(t, f.finish(id, "COMPLETED"), "the first counts")
-			require.Equal(t, "CLAIMED", f.status(id), "its holder has it")
+			require.False(t, f.finish(id, "COMPLETED"), "the first report wins")
+			require.Equal(t, "CLAIMED", f.status(id), "its holder still has the lease")
 			require.Equal(t, []int64{id}, f.dispatched(b))
 			require.Equal(t, "FAILED no gas, FAILED no gas unwatched", one[string](f, ended, id))
 			require.Equal(t, []int64{next}, f.claim(1).ids(), "the slot is free")
@@ -69,7 +69,7 @@ func TestAnEndThatIsSaidOfAStartWithoutAnAnswerIsNotLost(t *testing.T) {
 	id := f.item(f.tenant("FREE"))
 	f.release(f.claim(1), true)
 	require.True(t, f.finish(id, "COMPLETED"))
-	require.Equal(t, "PENDING", f.status(id), "only Temporal's answer ends the doubt")
+	require.Equal(t, "PENDING", f.status(id), "the outcome stays unknown until Temporal answers")
 	f.dispatched(f.claim(1))
 	require.Equal(t, "COMPLETED", f.status(id))
 }
@@ -87,13 +87,13 @@ func TestWhatWasNeverStartedCannotHaveEnded(t *testing.T) {
 	require.Contains(t, refusal.Hint, "pgdispatch.cancel")
 	b := f.claim(1)
 	f.dispatched(b)
-	require.Equal(t, "DISPATCHED", f.status(id), "it is not taken at its earlier word")
+	require.Equal(t, "DISPATCHED", f.status(id), "the earlier report does not end the new run")
 	require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), "COMPLETED", nil, nil))
 	require.True(t,
 		one[bool](f, "select not exists (select from pgdispatch.workflow_executions where finished_at is null)"))
 }
 
-// The item was moved by hand: its execution is not watched forever.
+// The item's state was changed by hand: its execution is not watched forever.
 func TestFinishEndsAnExecutionWhoseItemHasEnded(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -144,7 +144,7 @@ func TestApplicationsSayWhatAWorkflowReturned(t *testing.T) {
 			require.Equal(t, "COMPLETED", f.status(early))
 			require.Equal(t, "12 bytes: exceeds result-bytes, 5", f.result(large))
 			require.False(t, one[bool](f, sql.Text("finish"), f.execution(settled), "COMPLETED", "late", "7"))
-			require.Equal(t, `{"total": 3}`, f.result(settled), "the first counts")
+			require.Equal(t, `{"total": 3}`, f.result(settled), "the first report wins")
 		})
 	}
 }

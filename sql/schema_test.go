@@ -12,8 +12,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// catalogue describes the schema, one thing a line, in the order of the lines. The migrations' own table is left out,
-// and so are not-null constraints, which only newer servers list as such.
+// catalogue describes the schema, one sorted line per object. The migrations' own table is left out, and so are
+// not-null constraints, which only newer servers list as such.
 const catalogue = `
 with relation as (
     select c.oid, c.relname, c.relkind, c.reloptions from pg_class c
@@ -78,7 +78,7 @@ func TestDownAndUpAgainGivesTheSameSchema(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	require.NoError(t, migrate.To(t.Context(), conn, 0, nil))
-	require.Empty(t, all[string](f, catalogue), "nothing is left at version 0")
+	require.Empty(t, all[string](f, catalogue), "no object is left at version 0")
 	require.NoError(t, migrate.Up(t.Context(), conn, nil))
 	require.Equal(t, before, append(all[string](f, catalogue), all[string](f, bodies)...))
 }

@@ -18,7 +18,7 @@ func (f fixture) rounds(rounds int, later time.Duration) {
 		b := f.claim(1)
 		f.dispatched(b)
 		if n == rounds-1 {
-			f.sweep() // while something runs, so that it finds where leases begin
+			f.sweep() // with a running item, so that the sweep records the oldest lease
 		}
 		for _, id := range b.ids() {
 			f.finish(id, "COMPLETED")
@@ -26,7 +26,7 @@ func (f fixture) rounds(rounds int, later time.Duration) {
 	}
 }
 
-// claimBlocks is how many blocks of tables and indexes one claim reads. It takes nothing.
+// claimBlocks returns the number of table and index blocks that a claim reads. The claim takes nothing.
 func (c fixture) claimBlocks(atMost int) int {
 	c.t.Helper()
 	in, tx := c.begin()
@@ -42,7 +42,7 @@ func (c fixture) claimBlocks(atMost int) int {
 }
 
 // An old snapshot keeps every version of every row, and no vacuum can help. An ANALYZE, as autovacuum runs it, counts
-// only those that live: to the planner the tables are tiny, and any index is as good as another.
+// only live rows: the planner sees tiny tables, for which any index seems as good as another.
 func TestClaimsStayCheapWhileASnapshotIsHeldOpen(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -75,7 +75,7 @@ func TestClaimsStayCheapWhileASnapshotIsHeldOpen(t *testing.T) {
 			claimer.item(f.tenant("PRO"))
 			held := claimer.claimBlocks(1)
 			t.Logf("%d blocks, after 700 rounds %d", fresh, held)
-			require.LessOrEqual(t, held, 2*fresh, "a claim reads what nobody can see any longer")
+			require.LessOrEqual(t, held, 2*fresh, "a claim must not read dead rows")
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// old makes all executions so old that a look is for them.
+// old makes all executions old enough for a look.
 func (f fixture) old() fixture {
 	f.t.Helper()
 	f.exec("update pgdispatch.workflow_executions set started_at = started_at - interval '1 hour'")
@@ -55,7 +55,7 @@ func (f fixture) pick(atMost int, without ...string) []string {
 	return picked
 }
 
-// record records a look, and returns what has changed.
+// record records a look and returns the changes.
 func (f fixture) record(idle []string, asked, failing []string, silent ...string) []string {
 	f.t.Helper()
 	times := func(list []string, text string) []string { return slices.Repeat([]string{text}, len(list)) }
@@ -78,7 +78,7 @@ func TestOneReplicaAMinuteLooksForWhatDoesNotProgress(t *testing.T) {
 	w := f.tenant("ENTERPRISE")
 	f.running(w, 3)
 	in, tx := f.begin()
-	require.Equal(t, []string{"<nil> <nil> <nil>"}, in.turn(), "nothing has run for long")
+	require.Equal(t, []string{"<nil> <nil> <nil>"}, in.turn(), "no execution has run for long")
 	require.NoError(t, tx.Rollback(t.Context()))
 	f.old()
 	f.exec("update pgdispatch.workflow_definitions set task_queue = 'orders'")
@@ -88,7 +88,7 @@ func TestOneReplicaAMinuteLooksForWhatDoesNotProgress(t *testing.T) {
 	require.Equal(t, []string{"default orders 3", "default reports 1"}, f.turn())
 	require.Empty(t, f.turn(), "another replica has looked")
 	f.exec("update pgdispatch.stall_look set looked_at = clock_timestamp() + interval '1 day'")
-	require.Len(t, f.turn(), 2, "a clock that was set back keeps nobody from looking")
+	require.Len(t, f.turn(), 2, "a clock that was set back does not block the turn")
 }
 
 func TestLooksGoRoundThroughAllExecutions(t *testing.T) {
@@ -100,12 +100,12 @@ func TestLooksGoRoundThroughAllExecutions(t *testing.T) {
 	require.Equal(t, executions[:2], f.pick(2))
 	require.Equal(t, executions[2:4], f.pick(2))
 	require.Equal(t, executions[4:], f.pick(2))
-	require.Equal(t, executions[:2], f.pick(2), "and begin anew")
+	require.Equal(t, executions[:2], f.pick(2), "the rotation starts again")
 	require.Empty(t, f.pick(2, "reports"), "their queue is known to have no worker")
 
 	f.record(nil, executions[4:], executions[4:])
 	require.Equal(t, []string{executions[4], executions[0]}, f.pick(2),
-		"what is known not to progress is asked about each time")
+		"stalled executions are checked each time")
 	require.Equal(t, []string{executions[4], executions[1]}, f.pick(2))
 }
 
@@ -118,8 +118,8 @@ func TestAStallIsNewOnceAndOverOnce(t *testing.T) {
 			"false TASK_QUEUE default reports 3 no worker has polled it for minutes"},
 		f.record([]string{"reports"}, e[:2], e[:1]))
 	require.Empty(t, f.record([]string{"reports"}, e[:2], e[:1]))
-	require.Empty(t, f.record([]string{"reports"}, e[1:], nil), "nobody has asked about it")
-	require.Empty(t, f.record(nil, nil, nil, "default"), "its namespace does not answer")
+	require.Empty(t, f.record([]string{"reports"}, e[1:], nil), "the unchecked execution is unchanged")
+	require.Empty(t, f.record(nil, nil, nil, "default"), "an unreachable namespace changes nothing")
 	require.Len(t, all[string](f, "select name from pgdispatch.stalled"), 2)
 	require.Equal(t,
 		[]string{"true EXECUTION default " + e[0] + " 1 it fails",
@@ -136,6 +136,6 @@ func TestWhatHasEndedStallsNoLonger(t *testing.T) {
 	e := []string{f.execution(id)}
 	f.record([]string{"reports"}, e, e)
 	f.finish(id, "TERMINATED")
-	require.Empty(t, all[string](f, "select name from pgdispatch.stalled"), "at once")
+	require.Empty(t, all[string](f, "select name from pgdispatch.stalled"), "an end clears the stall at once")
 	require.Len(t, f.record(nil, nil, nil), 2)
 }

@@ -21,8 +21,7 @@ type move struct{ from, to string }
 
 func (m move) String() string { return m.from + " -> " + m.to }
 
-// statuses reads the states from the function that knows what belongs to each, in the order in which an item comes to
-// them.
+// statuses returns the states from the function that defines each one's invariants, in lifecycle order.
 func statuses(f fixture) []string {
 	f.t.Helper()
 	check := one[string](f, "select prosrc from pg_proc where oid = 'pgdispatch.item_stage'::regproc")
@@ -38,7 +37,7 @@ func statuses(f fixture) []string {
 	return found
 }
 
-// allowed asks may_move about every pair of states; a state that stays is no move.
+// allowed asks may_move about every pair of states; staying in a state is not a move.
 func allowed(f fixture) []move {
 	f.t.Helper()
 	moves := []move{}
@@ -55,7 +54,8 @@ func allowed(f fixture) []move {
 	return moves
 }
 
-// header reads a verb's first line: "-- reads", "-- writes" and what, or its moves as "-- A -> B, C; D -> E".
+// header reads a verb's first line: "-- reads", "-- writes" and its objects, or its transitions as "-- A -> B, C; D ->
+// E".
 func header(t testing.TB, verb string) []move {
 	t.Helper()
 	line, _, _ := strings.Cut(sql.Text(verb), "\n")
@@ -75,14 +75,14 @@ func header(t testing.TB, verb string) []move {
 	return moves
 }
 
-// How long ago seeded items were claimed: their leases hold an hour and a minute.
+// The ages of seeded leases, which last an hour and a minute.
 const (
 	live    = time.Hour
 	expired = 2 * time.Hour
-	ahead   = -time.Hour // before the clock was set back
+	ahead   = -time.Hour // claimed before the clock was set back
 )
 
-// seed puts an item into a state with triggers off. Whatever a statement could be given to find it by fits.
+// seed creates an item in a state with triggers off, so that every statement's arguments match it.
 func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 	f.t.Helper()
 	f.exec("set local session_replication_role = replica")
@@ -115,7 +115,7 @@ func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 	return id
 }
 
-// audited returns a database in which every move of an item is written down by a trigger of the test's own.
+// audited returns a database in which a trigger of the test records every transition.
 func audited(t *testing.T) fixture {
 	t.Helper()
 	f := open(t)
@@ -130,7 +130,7 @@ func audited(t *testing.T) fixture {
 func TestEveryStatementMakesOnlyTheMovesOfItsHeader(t *testing.T) {
 	t.Parallel()
 	f := audited(t)
-	f.exec("select setval('pgdispatch.lease_tokens', 1000)") // what is seeded has the token 1
+	f.exec("select setval('pgdispatch.lease_tokens', 1000)") // seeded items have the token 1
 	w := f.tenant("PRO")
 	for _, verb := range sql.Verbs() {
 		declared := header(t, verb)
@@ -173,8 +173,8 @@ func TestAStatementWritesOnlyIfItsHeaderSaysSo(t *testing.T) {
 	}
 }
 
-// movesOf seeds one item, runs a verb with its nth arguments, and returns what was written down. An item of which
-// nothing was written down must not have changed at all. Everything is rolled back.
+// movesOf seeds one item, runs a verb with its nth arguments, and returns the recorded transitions. Without a
+// transition the item must be unchanged. Everything is rolled back.
 func (f fixture) movesOf(w tenant, verb, state string, claimedAgo time.Duration, n int) []move {
 	f.t.Helper()
 	in, tx := f.begin()
@@ -182,10 +182,10 @@ func (f fixture) movesOf(w tenant, verb, state string, claimedAgo time.Duration,
 	id := seed(in, w, state, claimedAgo)
 	const whole = "select q::text from pgdispatch.workflow_execution_queue q where q.id = $1"
 	before := one[string](in, whole, id)
-	in.item(w) // a neighbour, so that the lane has something to give
+	in.item(w) // another item, so that the lane is not empty
 	if _, err := in.db.Exec(f.t.Context(), sql.Text(verb),
 		arguments(verb, id, in.execution(id), w.workspace)[n]...); err != nil {
-		// It says that this is no dead letter, or that there is no such workspace to enqueue an item of.
+		// The item is not a dead letter, or the workspace to enqueue in does not exist.
 		require.Contains(f.t, []string{"PGD24", "PGD01"}, f.pgError(err).Code, "%s.sql on a %s item: %s", verb, state, err)
 		return nil
 	}
@@ -212,7 +212,7 @@ func TestHeadersAndMayMoveAreTheSameStateMachine(t *testing.T) {
 	}
 	may := allowed(f)
 	for m := range declared {
-		require.Contains(t, may, m, "a header declares it and may_move refuses it")
+		require.Contains(t, may, m, "a header declares it and may_move forbids it")
 	}
 	for _, m := range may {
 		require.True(t, declared[m], "may_move allows %s and no statement does it", m)
@@ -240,7 +240,7 @@ func TestAMoveThatThereIsNotIsRefused(t *testing.T) {
 				require.Contains(t, []string{"PGD20", "PGD27"}, bare.Code, "%s -> %s: %s", from, to, bare.Message)
 			}
 			in.exec("rollback to bare")
-			// With all that belongs to the state, so that no constraint speaks first.
+			// With all columns that the state requires, so that no constraint fails first.
 			refusal := in.refused(`update pgdispatch.workflow_execution_queue
 				set status = $2, last_error = 'it broke', lease_token = lease_token + 1,
 					claimed_by = case when $2 = 'CLAIMED' then 'replica-1' end,
@@ -287,7 +287,7 @@ func TestAnItemKeepsItsIdentity(t *testing.T) {
 		refusal := f.refused("update pgdispatch.workflow_execution_queue set "+column+" = $2 where id = $1", id, value)
 		require.Equal(t, "PGD21", refusal.Code, column)
 	}
-	// An identity column refuses earlier, with an error of its own.
+	// An identity column rejects it earlier, with an error of its own.
 	require.Equal(t, "428C9", f.refused("update pgdispatch.workflow_execution_queue set id = 7 where id = $1", id).Code)
 }
 
@@ -297,7 +297,7 @@ func TestEveryStatementPrepares(t *testing.T) {
 	requireGolden(t, "signatures.golden", signatures(f))
 }
 
-// signatures lists what every verb takes and returns, as the server understands it.
+// signatures lists every verb's arguments and results, as the server infers them.
 func signatures(f fixture) string {
 	f.t.Helper()
 	conn, err := f.pool.Acquire(f.t.Context())

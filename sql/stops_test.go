@@ -10,7 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// stop asks for the end of an item's workflow, and returns the answer.
+// stop requests the end of an item's workflow, and returns the answer.
 func (f fixture) stop(id int64, how string) string {
 	f.t.Helper()
 	return one[string](f, "select pgdispatch.request_"+
@@ -23,7 +23,7 @@ type taken struct {
 	ExecutionID, Namespace, How, Reason, RequestedBy *string
 }
 
-// stops are the executions that a replica is given to stop, and how; open says whether any request was.
+// stops returns the executions that a replica is to stop, and how; open reports whether any request was open.
 func (f fixture) stops() (given []string, open bool) {
 	f.t.Helper()
 	rows, err := f.db.Query(f.t.Context(), sql.Text("stop_take"), 10)
@@ -44,7 +44,7 @@ func (f fixture) stopState(id int64) string {
 	return one[string](f, "select state from pgdispatch.stop_requests where execution_id = $1", f.execution(id))
 }
 
-// later has so much time pass for the requests.
+// later ages the requests by this time.
 func (f fixture) later(d time.Duration) {
 	f.t.Helper()
 	f.exec("update pgdispatch.stop_requests set next_try_at = next_try_at - $1::interval", d)
@@ -62,16 +62,16 @@ func TestARunningWorkflowsEndIsAskedForAndFreesNoSlot(t *testing.T) {
 	require.Equal(t, []string{"CANCEL " + f.execution(id)}, given)
 	require.True(t, open)
 	require.Equal(t, "DISPATCHED", f.status(id))
-	require.Empty(t, f.claim(1).items, "the slot is not free")
+	require.Empty(t, f.claim(1).items, "the slot is still held")
 	f.exec(sql.Text("stop_done"), f.execution(id), "CANCEL", nil)
 	_, open = f.stops()
 	require.False(t, open)
-	require.Equal(t, "ALREADY_REQUESTED", f.stop(id, "CANCEL"), "Temporal has it")
+	require.Equal(t, "ALREADY_REQUESTED", f.stop(id, "CANCEL"), "Temporal has accepted the request")
 	require.True(t, f.finish(id, "CANCELED"))
-	require.Len(t, f.claim(1).items, 1, "its end has freed it")
+	require.Len(t, f.claim(1).items, 1, "its end has freed the slot")
 	require.Equal(t, "ALREADY_ENDED", f.stop(id, "TERMINATE"))
 	require.Equal(t, []string{"ann executions cancel"},
-		all[string](f, "select who || ' ' || action from pgdispatch.admin_log"), "what changed nothing is not noted")
+		all[string](f, "select who || ' ' || action from pgdispatch.admin_log"), "a request without effect is not audited")
 }
 
 func TestARequestIsGivenToOneReplicaAndAgainWhereThatDies(t *testing.T) {
@@ -84,7 +84,7 @@ func TestARequestIsGivenToOneReplicaAndAgainWhereThatDies(t *testing.T) {
 		given, _ := f.stops()
 		require.Len(t, given, 1, "try %d", try)
 		given, open := f.stops()
-		require.Empty(t, given, "nobody else is given it")
+		require.Empty(t, given, "no other replica gets it")
 		require.True(t, open)
 		f.later(pause)
 	}
@@ -102,7 +102,7 @@ func TestTwoReplicasAtOnceAreGivenNothingTwice(t *testing.T) {
 	given, _ := in.stops()
 	require.Len(t, given, 1)
 	given, _ = f.stops()
-	require.Empty(t, given, "and does not wait")
+	require.Empty(t, given, "the second replica skips the locked request")
 }
 
 func TestTerminateTakesThePlaceOfCancelAndNotTheOtherWayRound(t *testing.T) {
@@ -113,7 +113,7 @@ func TestTerminateTakesThePlaceOfCancelAndNotTheOtherWayRound(t *testing.T) {
 	f.stops()
 	require.Equal(t, "REQUESTED", f.stop(id, "TERMINATE"))
 	f.exec(sql.Text("stop_done"), f.execution(id), "CANCEL", nil)
-	require.Equal(t, "OPEN", f.stopState(id), "what Temporal took was the weaker one")
+	require.Equal(t, "OPEN", f.stopState(id), "Temporal accepted only the weaker request")
 	given, _ := f.stops()
 	require.Equal(t, []string{"TERMINATE " + f.execution(id)}, given)
 	require.Equal(t, "ALREADY_REQUESTED", f.stop(id, "CANCEL"))
@@ -148,7 +148,7 @@ func TestARequestOfWhatIsBeingHandedOverWaitsUntilItRuns(t *testing.T) {
 	f.release(third, true)
 	given, _ = f.stops()
 	require.Equal(t, []string{"CANCEL " + f.execution(starts)}, given)
-	require.Equal(t, "CANCELLED", f.status(back), "it came back, and is not started again")
+	require.Equal(t, "CANCELLED", f.status(back), "it was released, and is not started again")
 	require.Equal(t, "WITHDRAWN", f.stopState(back))
 	require.Equal(t, "PENDING", f.status(unknown), "its workflow may be running")
 	f.dispatched(f.claim(1))

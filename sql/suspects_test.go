@@ -12,19 +12,19 @@ import (
 
 const poisoned = "holder lost three times, the last time with this item alone"
 
-// suspects has n items that lost two holders each, together.
+// suspects creates n items that lost two holders each, claimed together.
 func (f fixture) suspects(w tenant, n int) []int64 {
 	f.t.Helper()
 	ids := f.items(w, n)
 	require.Equal(f.t, ids, f.ask(proposal{owner: "dead-1", entries: []entry{{workspace: w.workspace, items: n}}}).ids,
-		"all of them, together")
+		"all of them together")
 	f.expire(ids...)
 	require.Equal(f.t, ids, f.claimBy("dead-2", n).ids(), "together again")
 	f.expire(ids...)
 	return ids
 }
 
-// A process that dies of an item loses its other items too; they are claimed first and together again.
+// A process that dies of an item also loses its other items; they are claimed first and together again.
 func TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -67,10 +67,10 @@ func TestSuspectsAreHandedOverOneAfterAnotherAndCleared(t *testing.T) {
 		b := f.claim(10)
 		require.Equal(t, []int64{id}, b.ids(), "alone, the oldest first")
 		require.True(t, b.more && b.capped,
-			"more is due, and it is not for want of asking: look again when the worker is free")
+			"more items are due: claim again when the worker is free")
 		require.Nil(t, b.items[0].Problem)
 		during := f.claim(10)
-		require.Empty(t, during.items, "while it holds a suspect")
+		require.Empty(t, during.items, "no other claim while it holds a suspect")
 		require.True(t, during.more && during.capped)
 		require.Equal(t, b.ids(), f.dispatched(b))
 	}
@@ -82,8 +82,8 @@ func TestASettledSuspectIsNoneAnyMore(t *testing.T) {
 	for name, settle := range map[string]func(f fixture, b batch){
 		"released":                   func(f fixture, b batch) { f.release(b, false) },
 		"released without an answer": func(f fixture, b batch) { f.release(b, true) },
-		"failed, to be tried again":  func(f fixture, b batch) { f.retry(b, "once") },
-		"released by its own farewell": func(f fixture, b batch) {
+		"failed, to be retried":      func(f fixture, b batch) { f.retry(b, "once") },
+		"released by its own shutdown": func(f fixture, b batch) {
 			require.Equal(f.t, b.ids(), all[int64](f, sql.Text("release_owned"), "replica-1"))
 		},
 	} {
@@ -109,13 +109,13 @@ func TestASuspectWaitsForAnOwnerThatHoldsNothing(t *testing.T) {
 	f.items(w, 3)
 	for _, owner := range []string{"busy", "other"} {
 		b := f.claimBy(owner, 5)
-		require.Empty(t, b.items, "it holds others")
-		require.True(t, b.more && b.capped, "its dispatcher comes back when a worker is free")
+		require.Empty(t, b.items, "it holds other items")
+		require.True(t, b.more && b.capped, "its dispatcher claims again when a worker is free")
 	}
 	f.dispatched(other)
-	require.Equal(t, suspect, f.claimBy("other", 5).ids(), "it has ended what it held")
-	require.Len(t, f.claimBy("busy", 1).items, 1, "nobody waits any longer")
-	require.Empty(t, f.claimBy("other", 1).items, "but the one that holds it")
+	require.Equal(t, suspect, f.claimBy("other", 5).ids(), "it holds nothing any more")
+	require.Len(t, f.claimBy("busy", 1).items, 1, "other items are not delayed")
+	require.Empty(t, f.claimBy("other", 1).items, "except for the suspect's holder")
 	require.Len(t, f.dispatched(busy), 2)
 }
 
@@ -127,8 +127,8 @@ func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
 		renewed time.Duration // before the end of the item's lease
 		lost    int
 	}{
-		"it lives": {0, 0}, "its next presence is due": {lease / 3, 0},
-		"it died, and said that it lived after the claim": {2 * lease / 3, 1}, "it died with the claim": {lease, 1},
+		"it is alive": {0, 0}, "its next heartbeat is due": {lease / 3, 0},
+		"it died after a heartbeat that followed the claim": {2 * lease / 3, 1}, "it died with the claim": {lease, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +152,7 @@ func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
 	}
 }
 
-// A replica whose workers are never all free at once must not keep a suspect waiting for ever.
+// A replica whose workers are never all free at once must not make a suspect wait forever.
 func TestABusyReplicaComesToItsSuspect(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -174,7 +174,7 @@ func TestABusyReplicaComesToItsSuspect(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("it starves")
+	t.Fatal("the suspect starves")
 }
 
 func TestASuspectThatCannotBeClaimedStopsNobody(t *testing.T) {
@@ -184,14 +184,14 @@ func TestASuspectThatCannotBeClaimedStopsNobody(t *testing.T) {
 			f.exec(`update pgdispatch.workspaces set paused = true
 				where id = (select workspace_id from pgdispatch.workflow_execution_queue where id = $1)`, suspect)
 		},
-		"somebody locks its row": func(f fixture, suspect int64) {
+		"its row is locked": func(f fixture, suspect int64) {
 			holder, _ := f.begin()
 			holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", suspect)
 		},
 		"it is not due": func(f fixture, suspect int64) {
 			f.exec("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour' where id = $1", suspect)
 		},
-		"another holds it": func(f fixture, suspect int64) {
+		"another replica holds it": func(f fixture, suspect int64) {
 			require.Equal(f.t, []int64{suspect}, f.claimBy("free", 9).ids())
 		},
 	} {
@@ -231,7 +231,7 @@ func TestASuspectPassesNoLimit(t *testing.T) {
 	f.maxClaims(2)
 	full := f.claim(5)
 	require.Empty(t, full.items)
-	require.True(t, full.more && full.capped, "W holds it back, and a worker that comes free looks again")
+	require.True(t, full.more && full.capped, "W delays it, and a freed worker claims again")
 	f.maxClaims(3)
 	require.Equal(t, suspect, f.claim(5).ids())
 	f.exec("update pgdispatch.settings set paused = true")

@@ -67,13 +67,13 @@ func TestAFreedSlotCountsOnceWhateverWasOpen(t *testing.T) {
 	old.finish(running.ids()[0], "COMPLETED")
 	f.finish(running.ids()[1], "COMPLETED")
 	next := f.claim(5)
-	require.Len(t, next.items, 1, "one has committed")
+	require.Len(t, next.items, 1, "one of the ends has committed")
 	require.Empty(t, f.claim(5).items)
 	require.NoError(t, oldTx.Commit(t.Context()))
 	require.Len(t, f.claim(5).items, 1)
 	require.Empty(t, f.claim(5).items)
 
-	// In the claim's own transaction.
+	// The slot is freed in the claim's own transaction.
 	own, ownTx := f.begin()
 	own.finish(running.ids()[2], "COMPLETED")
 	given := len(own.claim(5).items)
@@ -93,10 +93,11 @@ func TestATransactionThatSettledAndIsRolledBackRaisesNoFloor(t *testing.T) {
 	in.dispatched(held)
 	require.Len(t, in.claimBy("another", 1).items, 1)
 	require.NoError(t, tx.Rollback(t.Context()))
-	require.Empty(t, f.claim(1).items, "the first lease is still there, and W is 1")
+	require.Empty(t, f.claim(1).items, "the first lease is still held, and W is 1")
 }
 
-// Its head is locked by a client that then changes its mind. Nothing says so: the lane must have kept it.
+// The lane's head is locked by a client that then rolls back. No mark reports that, so the lane must have kept the
+// head.
 func TestAHeadWhoseLockIsGivenUpIsClaimed(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -109,7 +110,7 @@ func TestAHeadWhoseLockIsGivenUpIsClaimed(t *testing.T) {
 	require.Equal(t, []int64{behind}, f.claim(1).ids())
 	for range 3 {
 		answer := f.claim(5)
-		require.Empty(t, answer.items, "its workspace's lower levels wait with it")
+		require.Empty(t, answer.items, "lower priorities of the workspace wait too")
 		require.False(t, answer.more)
 	}
 	require.LessOrEqual(t, *f.claim(5).lookAgainIn, 100*time.Millisecond)
@@ -163,7 +164,7 @@ func TestANewPriorityInABacklogIsSeenAtOnce(t *testing.T) {
 	older := late.at(w, 0, -30*time.Second)
 	require.Equal(t, []int64{backlog[3]}, f.claim(1).ids())
 	require.NoError(t, tx.Commit(t.Context()))
-	require.Equal(t, []int64{older}, f.claim(1).ids(), "an item that is older and committed later")
+	require.Equal(t, []int64{older}, f.claim(1).ids(), "an older item that committed later")
 }
 
 // Items that became due while their lane was full or paused are found afterwards.
@@ -181,14 +182,14 @@ func TestWhatFellDueWhileItsLaneWasShutIsServedWhenItOpens(t *testing.T) {
 		f.claim(5)
 		f.exec("update pgdispatch.workflow_execution_queue set run_at = now()")
 		f.item(f.tenant("FREE"))
-		require.Len(t, f.claim(5).items, 1, "the neighbour's, which came later")
+		require.Len(t, f.claim(5).items, 1, "the later item of the other workspace")
 		f.claim(5)
 		f.exec(shut.open)
 		require.Contains(t, f.claim(5).ids(), later, name)
 	}
 }
 
-// Each claim looks at so many, and says that there is more to do until all have been looked at.
+// Each claim examines a limited number, and reports that there is more until all have been examined.
 func TestThousandsOfWorkspacesAtOnceAreAllServed(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -211,10 +212,10 @@ func TestThousandsOfWorkspacesAtOnceAreAllServed(t *testing.T) {
 				return taken
 			}
 		}
-		t.Fatal("it never ends")
+		t.Fatal("the claims never end")
 		return 0
 	}
-	require.Zero(t, drain(), "all have a limit of 0")
+	require.Zero(t, drain(), "all limits are 0")
 	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = null")
 	require.Equal(t, workspaces, drain(), "all limits changed at once")
 	f.exec(
@@ -235,7 +236,7 @@ func TestAPreparedTransactionsItemsAreFound(t *testing.T) {
 	allowed, err := strconv.Atoi(one[string](f, "show max_prepared_transactions"))
 	require.NoError(t, err)
 	if allowed == 0 {
-		return // the server has none
+		return // the server allows no prepared transactions
 	}
 	w := f.tenant("PRO")
 	c := f.conn()

@@ -10,10 +10,10 @@ import (
 
 const jump = "ERROR Database clock jumped; leases, run_at and rate limits depend on it jumped_ms="
 
-// withClock gives the database a clock that is set by so much before the second sweep.
+// withClock sets the database's clock forward by this much before the second sweep.
 func (b *broom) withClock(set time.Duration) {
 	b.onSweep = func(int) (Swept, error) {
-		now := time.Now().Add(72 * time.Hour) // whatever it shows: only what it does is looked at
+		now := time.Now().Add(72 * time.Hour) // any time works: only the difference matters
 		if len(b.seen().sweeps) > 1 {
 			now = now.Add(set)
 		}
@@ -70,6 +70,6 @@ func TestShortenedLeasesAreSaid(t *testing.T) {
 		b.onSweep = func(int) (Swept, error) { return Swept{Shortened: 3}, nil }
 		b.runFor(5 * time.Second)
 		require.Equal(t, []string{"WARN Shortened leases because the database clock was set back leases=3"}, b.log.lines())
-		require.Empty(t, b.seen().found, "there is nothing to claim yet")
+		require.Empty(t, b.seen().found, "no item is due yet")
 	})
 }

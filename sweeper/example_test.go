@@ -9,7 +9,7 @@ import (
 )
 
 func ExampleSweeper() {
-	var store *sweeper.Postgres // on a pool of connections
+	var store *sweeper.Postgres // on a connection pool
 
 	s := &sweeper.Sweeper{
 		Store:    store,

@@ -51,7 +51,7 @@ func TestRetentionLooksAtOnceAndOnItsInterval(t *testing.T) {
 	s := retaining(t, 25*time.Second)
 	require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, s.calls)
 	require.Equal(t, []int{deleteBatch, deleteBatch, deleteBatch}, s.asked)
-	require.Empty(t, s.log.lines(), "nothing deleted is nothing to say")
+	require.Empty(t, s.log.lines(), "an empty pass is not logged")
 }
 
 func TestRetentionGoesOnAfterAPauseWhileThereIsMore(t *testing.T) {
@@ -60,9 +60,9 @@ func TestRetentionGoesOnAfterAPauseWhileThereIsMore(t *testing.T) {
 		Deleted{Items: 499, DeadLetters: 1, Executions: 500, More: true}, Deleted{More: true},
 		Deleted{Items: 7, Executions: 6})
 	require.Equal(t, []time.Duration{0, deletePause, 2 * deletePause}, s.calls,
-		"a batch that deletes nothing may have more behind it")
+		"after a batch that deletes nothing there may be more")
 	require.Equal(t, []string{"INFO Deleted finished items items=506 dead_letters=1 executions=506"}, s.log.lines(),
-		"said once")
+		"one record per pass")
 }
 
 func TestRetentionThatFailsIsLoggedAndRepeated(t *testing.T) {
@@ -83,7 +83,7 @@ func TestRetentionStopsBetweenTwoBatches(t *testing.T) {
 	for n := range endless {
 		endless[n] = Deleted{Items: 1, More: true}
 	}
-	// Not to the instant of a batch: which of two things that are due at once comes first is anybody's guess.
+	// The count is not exact: of two timers due at the same instant either may fire first.
 	s := retaining(t, time.Second-deletePause/2, endless...)
 	require.Len(t, s.calls, 20)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // broom is a sweeper for a synctest bubble. By default a sweep finds nothing.
-// All times are counted from the broom's making.
+// All times count from the creation of the broom.
 type broom struct {
 	*Sweeper
 	t     *testing.T
@@ -29,7 +29,7 @@ type broom struct {
 	book record
 }
 
-// record is when the fakes were called.
+// record holds the times of the fakes' calls.
 type record struct{ sweeps, found []time.Duration }
 
 func bubble(t *testing.T, test func(t *testing.T, b *broom)) {
@@ -60,7 +60,7 @@ func (b *broom) seen() record {
 	return record{slices.Clone(b.book.sweeps), slices.Clone(b.book.found)}
 }
 
-// runFor runs the sweeper for so long, and waits for its return.
+// runFor runs the sweeper for this long, and waits for its return.
 func (b *broom) runFor(d time.Duration) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), d)
 	defer cancel()
@@ -85,7 +85,7 @@ func (f fakeStore) QueueHolder(context.Context) (*notify.Holder, error) {
 	return &notify.Holder{PID: 7, Role: "stranger"}, nil
 }
 
-// logBook is a slog handler that keeps what is logged.
+// logBook is a slog handler that keeps all records.
 type logBook struct {
 	mu      sync.Mutex
 	records []slog.Record
@@ -102,7 +102,7 @@ func (l *logBook) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// lines are level, message and attributes of each record.
+// lines returns level, message and attributes of each record.
 func (l *logBook) lines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +123,7 @@ func TestSweepsAtOnceAndOnItsInterval(t *testing.T) {
 		b.runFor(25 * time.Second)
 		require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, b.seen().sweeps)
 		require.Empty(t, b.seen().found)
-		require.Empty(t, b.log.lines(), "nothing to do is nothing to say")
+		require.Empty(t, b.log.lines(), "an empty sweep is not logged")
 	})
 }
 
@@ -171,7 +171,7 @@ func TestGoesOnAfterAFullBatch(t *testing.T) {
 		b.runFor(5 * time.Second)
 		require.Equal(t, []int{batch, batch, batch}, asked)
 		require.Equal(t, []time.Duration{0, 0, 0}, b.seen().sweeps)
-		require.Equal(t, []time.Duration{0}, b.seen().found, "the dispatcher is told once")
+		require.Equal(t, []time.Duration{0}, b.seen().found, "the dispatcher is notified once")
 		require.Equal(t,
 			[]string{"WARN Recovering stale queue items count=1007 timeout=0s",
 				"INFO Recovered stale queue items recovered_count=1007"}, b.log.lines())
@@ -204,7 +204,7 @@ func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T
 			case at < 50*time.Second:
 				return Swept{NotifyQueue: 0.1}, nil
 			case at < 55*time.Second:
-				return Swept{}, errors.New("away") // says nothing of the queue
+				return Swept{}, errors.New("away") // without the queue's usage
 			case at < 100*time.Second:
 				return Swept{NotifyQueue: 0.9}, nil
 			}

@@ -1,4 +1,4 @@
--- For tests: records every change of an item's status with the transaction that made it, so that what was true at each
+-- For tests: records every change of an item's status with the transaction that made it, so that the state at each
 -- commit can be replayed in commit order. Needs track_commit_timestamp = on.
 create schema audit;
 

@@ -28,7 +28,7 @@ func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 	aged, ended := 0, a.ended(p, taken)
 	for n, e := range p.Entries {
 		cut := ended && n >= last             // it was not looked for
-		aged += min(a.Lanes[n].Taken, e.aged) // what was not there takes nobody's turn
+		aged += min(a.Lanes[n].Taken, e.aged) // an entry that yields nothing uses no turn
 		if a.Lanes[n].Taken == 0 && !cut {
 			vain++
 		}

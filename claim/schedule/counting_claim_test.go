@@ -1,6 +1,7 @@
 package schedule
 
-// count is claim_grants: of each lane of a proposal what is held, by its receipt or by a count, and what is granted.
+// count is claim_grants: for each lane of a proposal, the slots held (by its receipt or by a count) and the slots
+// granted.
 func (x *explorer) count(m model, n int, proposal []byte, sent bool) {
 	r := &m.replicas[n]
 	r.phase, r.limits, r.grants = 1, m.limits, [modelLanes]byte{}
@@ -16,7 +17,7 @@ func (x *explorer) count(m model, n int, proposal []byte, sent bool) {
 		lane, known := e%modelLanes, modelReceipt{}
 		if sent {
 			if known = r.known[lane]; known.known == 0 {
-				return // it has none to send
+				return // it has no receipt to send
 			}
 		}
 		limit := m.limits[lane]
@@ -26,7 +27,7 @@ func (x *explorer) count(m model, n int, proposal []byte, sent bool) {
 		bound := int(known.held) + int(m.last) - int(known.to)
 		if e < modelLanes {
 			r.counted[lane] = known
-			// Without a receipt the last token is a bound, but not where rows have tokens above it.
+			// Without a receipt the last token is a bound, unless rows have higher tokens.
 			none := known.known == 0 && x.moved
 			if holders[lane] = bound; none || known.to > m.last && !x.aboveLastUsed || bound+int(asked[e]) > int(limit) {
 				floor := known.floor
@@ -48,7 +49,7 @@ func (x *explorer) count(m model, n int, proposal []byte, sent bool) {
 	x.emit(m, false)
 }
 
-// claimGoesOn takes what was granted, and then commits it or rolls it back.
+// claimGoesOn takes what was granted, then commits or rolls back.
 func (x *explorer) claimGoesOn(m model, n int) {
 	r := &m.replicas[n]
 	if r.phase == 2 {
@@ -61,7 +62,7 @@ func (x *explorer) claimGoesOn(m model, n int) {
 	}
 	for other := range m.replicas {
 		if other != n && m.replicas[other].phase == 2 {
-			return // the lock is taken
+			return // the claim lock is taken
 		}
 	}
 	first, took := m.last+1, [modelLanes]bool{}
@@ -77,7 +78,7 @@ func (x *explorer) claimGoesOn(m model, n int) {
 	}
 	r.phase, r.grants = 2, [modelLanes]byte{}
 	x.emit(m, m.broken(took, r.limits))
-	for at := range m.rows { // it may take an unanswered start, too, which holds its slot already
+	for at := range m.rows { // it may also take an unanswered start, which already holds its slot
 		if row := &m.rows[at]; row.open == nothingOpen && row.state == rowDoubt {
 			was := m
 			m.last++
@@ -88,7 +89,7 @@ func (x *explorer) claimGoesOn(m model, n int) {
 	}
 }
 
-// broken says whether more than a lane's limit hold a slot of those that were just given one.
+// broken reports whether a lane that was just granted slots has more holders than its limit.
 func (m *model) broken(took [modelLanes]bool, limits [modelLanes]byte) bool {
 	var hold [modelLanes]byte
 	for _, r := range m.rows {
@@ -99,7 +100,7 @@ func (m *model) broken(took [modelLanes]bool, limits [modelLanes]byte) bool {
 	return took[0] && hold[0] > limits[0] || took[1] && hold[1] > limits[1]
 }
 
-// ends commits a claim or rolls it back. A commit that wrote something has all commits before it on disk.
+// ends commits a claim or rolls it back. A commit that wrote something flushes all commits before it.
 func (x *explorer) ends(m model, n int, commits bool) {
 	r := &m.replicas[n]
 	wrote := false

@@ -2,8 +2,8 @@ package schedule
 
 import "slices"
 
-// This model is of the claim's counting alone: sql/functions/claim_grants.sql in small. Replicas may propose anything
-// at all, with the receipts that they were given or without; everything that can happen does, in every order.
+// This model covers only the claim's counting, as in sql/functions/claim_grants.sql. Replicas may propose anything,
+// with or without the receipts they were given; every event can happen, in every order.
 
 const (
 	modelItems    = 3
@@ -26,19 +26,19 @@ const (
 const (
 	nothingOpen byte = iota
 	openRequeue
-	openTake // and which replica's claim it is
+	openTake // the replica whose claim it is
 )
 
-// modelRow is an item: next is the token that it has once what is under way commits.
+// modelRow is an item. next is its token after the open change commits.
 type modelRow struct{ lane, state, token, open, next byte }
 
-// modelReceipt is a receipt, if known is not 0.
+// modelReceipt is a receipt; it exists if known is not 0.
 type modelReceipt struct{ known, floor, held, to byte }
 
-// modelReplica is what a replica knows, what an answer will tell it, and its claim under way.
+// modelReplica is a replica's knowledge, the answer it has yet to receive, and its open claim.
 type modelReplica struct {
 	known, told, counted [modelLanes]modelReceipt
-	phase                byte // 0: no claim; 1: it has counted; 2: it has taken
+	phase                byte // 0: no claim; 1: counted; 2: taken
 	grants, limits       [modelLanes]byte
 }
 
@@ -51,31 +51,31 @@ type model struct {
 	replicas     [modelReplicas]modelReplica
 }
 
-// rules are what the protocol demands; each can be left out.
+// rules are the rules of the protocol that can be switched off, one each.
 type rules struct {
-	tokenFalls     bool // a requeue sets the token to zero
-	epochIgnored   bool // receipts outlive a crash
+	tokenFalls     bool // a requeue resets the token to zero
+	epochIgnored   bool // receipts survive a crash
 	rolledBackTold bool // the answer of a claim that was rolled back is used
-	notCumulative  bool // each entry is granted for itself
+	notCumulative  bool // each entry is granted independently
 	aboveLastUsed  bool // a receipt for tokens that were not drawn is used
 	floorNotCapped bool // a floor may be above the next token
-	countedEarly   bool // the count does not wait for the lock
+	countedEarly   bool // counting does not wait for the lock
 	oneToken       bool // all items of a claim get the same token
-	loadTold       bool // what a load has read, without the lock, is a receipt
+	loadTold       bool // a load without the lock yields a receipt
 	limitOld       bool // the limit is not read again
 }
 
-// setting bounds what happens.
+// setting bounds the events of a run.
 type setting struct {
 	name     string
 	lanes    [modelItems]byte
 	limits   [modelLanes]byte
-	faults   byte // rare events, at most
-	edits    byte // changes of a limit, at most
-	requeue  bool // leases run out
+	faults   byte // maximum number of faults
+	edits    byte // maximum number of limit changes
+	requeue  bool // leases expire
 	rollback bool // claims and requeues roll back
 	crash    bool
-	moved    bool // the database is copied without its sequence; its epoch is new
+	moved    bool // the database is copied without its sequence and gets a new epoch
 	lie      bool // a receipt covers tokens that were not drawn
 	solo     bool // one replica only
 	kill     bool
@@ -88,10 +88,10 @@ func (r modelRow) holds() bool {
 	return r.state == rowClaimed || r.state == rowDispatched || r.state == rowDoubt
 }
 
-// ending: the claim that is under way has ended it.
+// ending: the open claim has ended it.
 func (r modelRow) ending() bool { return r.state == rowDispatched && r.open >= openTake }
 
-// explorer emits what can follow a state.
+// explorer emits the successors of a state.
 type explorer struct {
 	setting
 	rules
@@ -129,13 +129,13 @@ func (x *explorer) next(m model) {
 	}
 }
 
-// busy says whether a claim or a requeue is under way.
+// busy reports whether a claim or a requeue is open.
 func (m *model) busy() bool {
 	return slices.ContainsFunc(m.rows[:], func(r modelRow) bool { return r.open != nothingOpen }) ||
 		slices.ContainsFunc(m.replicas[:], func(r modelReplica) bool { return r.phase > 0 })
 }
 
-// row emits the changes of an item without a claim.
+// row emits the changes of an item that need no claim.
 func (x *explorer) row(m model, n int) {
 	r := &m.rows[n]
 	was := *r
@@ -176,8 +176,7 @@ func (x *explorer) row(m model, n int) {
 	}
 }
 
-// crashes forgets ends that were not on disk and all that was under way; the sequence may fall back to what is known of
-// it.
+// crashes drops ends that are not on disk and all open work. The sequence may fall back to the highest token known.
 func (x *explorer) crashes(m model) {
 	var top byte
 	for n := range m.rows {
@@ -243,7 +242,7 @@ func (x *explorer) replica(m model, n int) {
 	}
 	proposals := [][]byte{{0}, {0, 0}}
 	if x.twice {
-		// a lane more than modelLanes: a second entry of it
+		// One lane more than modelLanes: a second entry for it.
 		proposals = append(proposals, []byte{0, modelLanes}, []byte{0, 0, modelLanes})
 	}
 	if slices.Contains(x.lanes[:], 1) {
@@ -263,12 +262,12 @@ func (x *explorer) replica(m model, n int) {
 	}
 }
 
-// claims is the holder of the lock; negative means none.
+// claims is the replica that holds the lock, or negative.
 func (m *model) claims() int {
 	return slices.IndexFunc(m.replicas[:], func(r modelReplica) bool { return r.phase > 0 })
 }
 
-// load reads without the lock: rows that a claim has taken and not committed are as they were.
+// load reads without the lock: it sees rows of an uncommitted claim in their previous state.
 func (x *explorer) load(m model, n int) {
 	for lane := range byte(modelLanes) {
 		held, lowest := m.holders(lane, 0)
@@ -280,7 +279,7 @@ func (x *explorer) load(m model, n int) {
 	x.emit(m, false)
 }
 
-// holders counts who holds a slot, from a token on.
+// holders counts the holders of a slot with at least the given token.
 func (m *model) holders(lane, floor byte) (held, lowest byte) {
 	for _, r := range m.rows {
 		if r.lane == lane && r.holds() && !r.ending() && r.token >= floor {

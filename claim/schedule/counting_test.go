@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// key is the state as bytes: replicas and the items of a lane have no names.
+// key encodes the state canonically: replicas and items of a lane are interchangeable.
 func (m *model) key() string {
 	var rows [modelItems][]byte
 	for n, r := range m.rows {
@@ -22,7 +22,7 @@ func (m *model) key() string {
 	return string(one)
 }
 
-// bytes is the state with the replicas in this order.
+// bytes encodes the state with the replicas in this order.
 func (m *model) bytes(rows [modelItems][]byte, order ...int) []byte {
 	for n := range rows {
 		rows[n] = slices.Clone(rows[n])
@@ -47,8 +47,8 @@ func (m *model) bytes(rows [modelItems][]byte, order ...int) []byte {
 	return key
 }
 
-// simplify brings states together that differ in nothing that matters any more: tokens count by their order, and
-// receipts by what they allow now. It holds where no token is above the last.
+// simplify merges states that no longer differ in anything relevant: tokens count by their order, and receipts by what
+// they allow now. It is valid while no token is above the last.
 func (m *model) simplify() {
 	const useless = 9 // a bound that no limit allows
 	var used [256]bool
@@ -73,7 +73,7 @@ func (m *model) simplify() {
 			continue
 		}
 		r.held, r.to = min(r.held+m.last-r.to, useless), m.last
-		// A floor stands for the next token that there is.
+		// A floor always refers to an existing or the next token.
 		for r.floor <= m.last && !used[r.floor] {
 			r.floor++
 		}
@@ -96,7 +96,7 @@ func (m *model) simplify() {
 	m.last = rank[m.last]
 }
 
-// explore visits all states, nearest first. It returns their number, and after how many steps a limit was exceeded, or
+// explore visits all states breadth-first. It returns their number and the steps after which a limit was exceeded, or
 // -1.
 func explore(s setting, without rules, most int) (states, steps int) {
 	begin := model{limits: s.limits}
@@ -132,8 +132,8 @@ func explore(s setting, without rules, most int) (states, steps int) {
 	return len(known), -1
 }
 
-// settings are the configurations in which the rules hold, each with the case that a rule is needed for. Large ones run
-// only with PGDISPATCH_LONG.
+// settings are the configurations in which the rules hold, each with the event that a rule guards against. Large ones
+// run only with PGDISPATCH_LONG.
 var settings, largeSettings = []setting{
 	{name: "leases run out", limits: [2]byte{1, 0}, faults: 1, requeue: true, rollback: true},
 	{name: "claims roll back", limits: [2]byte{1, 0}, faults: 1, rollback: true, ownEnd: true},
@@ -142,14 +142,14 @@ var settings, largeSettings = []setting{
 	{name: "two lanes", lanes: [3]byte{0, 0, 1}, limits: [2]byte{1, 1}, solo: true},
 	{name: "a lane twice", limits: [2]byte{2, 0}, twice: true},
 	{name: "moved", limits: [2]byte{1, 0}, moved: true, release: true, faults: 2, solo: true},
-	{name: "a lie", limits: [2]byte{1, 0}, lie: true, faults: 1},
+	{name: "a wrong receipt", limits: [2]byte{1, 0}, lie: true, faults: 1},
 }, []setting{
 	{name: "limits change twice", limits: [2]byte{2, 0}, edits: 2, release: true, faults: 1},
 	{name: "two lanes, two replicas", lanes: [3]byte{0, 0, 1}, limits: [2]byte{1, 1}},
 	{name: "leases run out in two lanes", lanes: [3]byte{0, 0, 1}, limits: [2]byte{1, 1}, faults: 1, requeue: true,
 		kill: true},
 	{name: "requeues are forgotten", limits: [2]byte{1, 0}, faults: 2, crash: true, requeue: true, kill: true},
-	{name: "all that is rare", limits: [2]byte{2, 0}, faults: 2, crash: true, requeue: true, rollback: true, release: true,
+	{name: "every rare event", limits: [2]byte{2, 0}, faults: 2, crash: true, requeue: true, rollback: true, release: true,
 		twice: true},
 }
 
@@ -164,7 +164,7 @@ func TestNoOrderOfEventsPassesALimit(t *testing.T) {
 			t.Parallel()
 			states, steps := explore(s, rules{}, 20_000_000)
 			t.Logf("%d states", states)
-			require.Equal(t, -1, steps, "a limit is passed")
+			require.Equal(t, -1, steps, "a limit is exceeded")
 			require.Greater(t, states, 500)
 		})
 	}
@@ -180,7 +180,7 @@ func TestEachRuleThatIsLeftOutPassesALimit(t *testing.T) {
 		"the epoch is ignored":                     {"ends are forgotten", rules{epochIgnored: true}},
 		"a claim that rolled back gives a receipt": {"claims roll back", rules{rolledBackTold: true}},
 		"grants are not cumulative":                {"a lane twice", rules{notCumulative: true}},
-		"a receipt above the last token is used":   {"a lie", rules{aboveLastUsed: true}},
+		"a receipt above the last token is used":   {"a wrong receipt", rules{aboveLastUsed: true}},
 		"a floor is above the next token":          {"moved", rules{floorNotCapped: true}},
 		"the count does not wait for the lock":     {"leases run out", rules{countedEarly: true}},
 		"all items of a claim have one token":      {"a lane twice", rules{oneToken: true}},
@@ -192,7 +192,7 @@ func TestEachRuleThatIsLeftOutPassesALimit(t *testing.T) {
 			n := slices.IndexFunc(settings, func(s setting) bool { return s.name == c.setting })
 			states, steps := explore(settings[n], c.without, 2_000_000)
 			t.Logf("%d states, %d steps", states, steps)
-			require.Positive(t, steps, "nobody needs this rule")
+			require.Positive(t, steps, "no setting needs this rule")
 		})
 	}
 }

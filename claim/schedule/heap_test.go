@@ -26,7 +26,7 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 			if in = append(in, v); r.IntN(3) == 0 {
 				at := r.IntN(len(in))
 				h.remove(in[at])
-				h.remove(in[at]) // it is not in any more
+				h.remove(in[at]) // it is no longer in the heap
 				in = slices.Delete(in, at, at+1)
 			}
 			require.Empty(t, h.broken())
@@ -56,7 +56,7 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 	}
 }
 
-// One answer moves all levels of its lane; and however levels move, what stands in a heap is in order.
+// One answer moves all levels of its lane. The heap stays in order however levels move.
 func TestHeapsStayInOrderWhenLanesWithSeveralLevelsMove(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {

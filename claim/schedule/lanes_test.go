@@ -9,7 +9,7 @@ import (
 
 func TestLaterItemsWaitForTheirTime(t *testing.T) {
 	d := newDesk(t)
-	require.Zero(t, d.s.Next(d.now), "nothing is known to come")
+	require.Zero(t, d.s.Next(d.now), "no future item is known")
 	d.lane("a", 9)
 	d.lane("b", 9)
 	d.waits("a", 0, 1, -time.Minute)
@@ -38,7 +38,7 @@ func TestAnEarlierItemBringsItsLaneForward(t *testing.T) {
 	require.Equal(t, d.items[1].due, d.s.Next(d.now))
 	d.waits("a", 0, 1, 0)
 	require.Equal(t, "a4", d.claim(9))
-	require.Equal(t, d.items[1].due, d.s.Next(d.now), "of both priorities the earlier")
+	require.Equal(t, d.items[1].due, d.s.Next(d.now), "the earlier of both priorities")
 }
 
 func TestAFullLaneIsNotAskedForBeforeAMarkReopensIt(t *testing.T) {
@@ -49,7 +49,7 @@ func TestAFullLaneIsNotAskedForBeforeAMarkReopensIt(t *testing.T) {
 	require.Empty(t, d.propose(9))
 	require.False(t, d.s.Ready(d.now))
 	d.waits("a", 4, 1, 0)
-	require.Empty(t, d.propose(9), "what comes frees no slot")
+	require.Empty(t, d.propose(9), "a new item frees no slot")
 	d.ends("a", 1)
 	require.Equal(t, "a6", d.claim(9))
 	require.Empty(t, d.propose(9))
@@ -76,7 +76,7 @@ func TestARaisedLimitReopensALane(t *testing.T) {
 	d.waits("a", 0, 9, 0)
 	require.Equal(t, "a1", d.claim(9))
 	w.limit = 4
-	require.Empty(t, d.propose(9), "nobody has said so")
+	require.Empty(t, d.propose(9), "the new limit was not announced")
 	d.s.Learn(Change{Lane: laneOf("a")})
 	require.Equal(t, "a2 a3 a4", d.claim(9))
 	w.limit = 5
@@ -93,7 +93,7 @@ func TestAPausedLaneWaitsForItsMark(t *testing.T) {
 	d.waits("b", 0, 1, 0)
 	require.Equal(t, "b2", d.claim(1)+d.claim(1))
 	require.Empty(t, d.propose(9))
-	require.Empty(t, d.s.Full(d.now), "who is paused is not full")
+	require.Empty(t, d.s.Full(d.now), "a paused workspace is not full")
 	w.paused = false
 	d.s.Learn(Change{Lane: laneOf("a")})
 	require.Equal(t, "a1", d.claim(9))
@@ -105,7 +105,7 @@ func TestAPauseOfAllHoldsEverything(t *testing.T) {
 	d.waits("a", 0, 1, 0)
 	d.waits("a", 0, 1, -time.Hour)
 	d.paused = true
-	require.Empty(t, d.claim(1), "the answer says so")
+	require.Empty(t, d.claim(1), "the answer reports the pause")
 	require.Zero(t, d.vain)
 	require.True(t, d.s.Paused())
 	require.Empty(t, d.propose(1))
@@ -122,7 +122,7 @@ func TestAnUnknownLaneIsFirstHeardOfByWhatWaits(t *testing.T) {
 	d.s.Learn(Change{Lane: laneOf("a"), Items: 3})
 	d.s.Learn(Change{Lane: laneOf("a")})
 	lanes, levels := d.s.Lanes()
-	require.Zero(t, lanes+levels, "nothing waits there")
+	require.Zero(t, lanes+levels, "no item waits in the lane")
 	d.waits("a", 0, 1, 0)
 	d.waits("a", 1, 1, 0)
 	lanes, levels = d.s.Lanes()
@@ -132,14 +132,14 @@ func TestAnUnknownLaneIsFirstHeardOfByWhatWaits(t *testing.T) {
 		d.s.Learn(Change{Lane: laneOf("b"), Waits: true, Priority: priority, Due: d.now})
 	}
 	lanes, levels = d.s.Lanes()
-	require.Equal(t, []int{1, 2}, []int{lanes, levels}, "there are no such priorities")
+	require.Equal(t, []int{1, 2}, []int{lanes, levels}, "these priorities do not exist")
 }
 
 func TestALaneThatGaveNothingIsForgottenAndCounted(t *testing.T) {
 	d := newDesk(t)
 	d.lane("a", 4)
 	d.waits("a", 0, 1, 0)
-	d.items = nil // another replica was given it
+	d.items = nil // another replica claimed it
 	require.Empty(t, d.claim(1))
 	require.Equal(t, 1, d.vain)
 	require.Empty(t, d.propose(1))
@@ -157,7 +157,7 @@ func TestARateSaysWhenItsLaneIsAskedForAgain(t *testing.T) {
 	d.waits("b", 0, 1, 0)
 	w.retryIn = 3 * time.Second
 	require.Empty(t, d.claim(1))
-	require.Equal(t, "b4", d.claim(1), "no level of the lane is asked for")
+	require.Equal(t, "b4", d.claim(1), "no level of the lane is proposed")
 	require.Equal(t, d.now.Add(3*time.Second), d.s.Next(d.now))
 	w.retryIn = 0
 	require.Empty(t, d.propose(1))
@@ -177,7 +177,7 @@ func TestALevelWhoseNamespacesTakeNoneIsPassedOver(t *testing.T) {
 	w.closed = false
 	require.Equal(t, "b3", d.claim(1))
 	d.s.Reopened(false)
-	require.Empty(t, d.propose(1), "that one takes some more says nothing of those that take none")
+	require.Empty(t, d.propose(1), "one namespace that opens does not open the closed ones")
 	d.s.Reopened(true)
 	require.Equal(t, "a1", d.claim(1))
 
@@ -186,7 +186,7 @@ func TestALevelWhoseNamespacesTakeNoneIsPassedOver(t *testing.T) {
 	require.Empty(t, d.claim(1))
 	w.closed = false
 	d.now = d.now.Add(passedOverFor)
-	require.Equal(t, "a4", d.claim(1), "it is asked for again in any case")
+	require.Equal(t, "a4", d.claim(1), "it is proposed again after passedOverFor")
 }
 
 func TestALockedItemIsLeftAloneForAMoment(t *testing.T) {
@@ -211,7 +211,7 @@ func TestWIsAskedAgainAsLongAsItHolds(t *testing.T) {
 	require.True(t, d.s.Capped())
 	require.True(t, d.s.Ready(d.now))
 	require.Empty(t, d.claim(2))
-	require.Zero(t, d.vain, "W is no fault of the lane")
+	require.Zero(t, d.vain, "W does not count against the lane")
 	d.w = 5
 	require.Equal(t, "a2 a3", d.claim(2))
 	require.False(t, d.s.Capped())
@@ -225,11 +225,11 @@ func TestAFullLaneIsReportedOnceUntilItIsGivenSomething(t *testing.T) {
 	d.waits("b", 0, 2, 0)
 	require.Equal(t, "a1 a2 b5 b6", d.claim(9))
 	report := []Full{{Lane: laneOf("a"), Active: 2, Limit: 2}}
-	require.Equal(t, report, d.s.Full(d.now), "nothing more waits in the other")
+	require.Equal(t, report, d.s.Full(d.now), "no more items wait in the other lane")
 	require.Empty(t, d.s.Full(d.now))
 	d.s.LearnAll()
 	require.Empty(t, d.claim(9))
-	require.Empty(t, d.s.Full(d.now), "it was full all the time")
+	require.Empty(t, d.s.Full(d.now), "it was full the whole time")
 	d.ends("a", 1)
 	require.Equal(t, "a3", d.claim(9))
 	require.Equal(t, report, d.s.Full(d.now))
@@ -249,20 +249,20 @@ func TestANotificationIsAHint(t *testing.T) {
 	d.lane("a", 1)
 	d.waits("a", 0, 2, 0)
 	number := d.workspaces[laneOf("a")].number
-	require.False(t, d.s.Named(number+1, Change{Waits: true, Due: d.now}), "somebody must look")
+	require.False(t, d.s.Named(number+1, Change{Waits: true, Due: d.now}), "an unknown number requires a look")
 	require.True(t, d.s.Named(number, Change{Waits: true, Priority: 101, Due: d.now}))
 	_, levels := d.s.Lanes()
-	require.Equal(t, 1, levels, "there is no such priority")
+	require.Equal(t, 1, levels, "this priority does not exist")
 
 	require.Equal(t, "a1", d.claim(1))
 	require.True(t, d.s.Named(number, Change{Waits: true, Due: d.now}))
 	require.Empty(t, d.propose(1), "a full lane stays full")
 	require.True(t, d.s.Named(number, Change{Items: 1}))
-	require.Empty(t, d.claim(1), "that was a lie")
+	require.Empty(t, d.claim(1), "the announcement was wrong")
 	require.Empty(t, d.propose(1))
 	require.True(t, d.s.Named(number, Change{Waits: true, Priority: 7, Due: d.now}))
 	d.ends("a", 1)
-	require.Empty(t, d.claim(1), "nothing waits at that priority")
+	require.Empty(t, d.claim(1), "no item waits at that priority")
 	require.Equal(t, "a2", d.claim(1))
 }
 
@@ -271,7 +271,7 @@ func TestAHintOfATimeThatThereIsNotIsNoHint(t *testing.T) {
 	d.lane("a", 9)
 	d.waits("a", 0, 1, 0)
 	for _, microseconds := range []int64{-1 << 63, 1<<63 - 1, 0} {
-		require.False(t, d.s.Named(1, Change{Waits: true, Due: time.UnixMicro(microseconds)}), "somebody must look")
+		require.False(t, d.s.Named(1, Change{Waits: true, Due: time.UnixMicro(microseconds)}), "an invalid time needs a look")
 	}
 	p := d.s.Propose(d.now, Want{Free: 1})
 	require.Equal(t, d.items[0].due, p.Entries[0].From.Due)

@@ -16,13 +16,13 @@ func TestALoadTellsOfAllThatWaits(t *testing.T) {
 	d.add("a", 0, d.now)
 	d.add("b", 0, d.now.Add(time.Hour))
 	all := append(d.levels(), Waiting{Lane: laneOf("c"), Priority: 101, From: Position{Due: d.now}})
-	require.Equal(t, 1, d.s.Load(d.now, all, nil), "one has something due that nobody told of")
+	require.Equal(t, 1, d.s.Load(d.now, all, nil), "one lane has due items that were not announced")
 	require.Zero(t, d.s.Load(d.now, all, nil))
 	lanes, levels := d.s.Lanes()
 	require.Equal(t, []int{2, 3}, []int{lanes, levels})
 	require.Equal(t, "a1", d.claim(9))
 	require.Equal(t, d.now.Add(time.Hour), d.s.Next(d.now))
-	require.True(t, d.s.Named(2, Change{Items: 1}), "it is known by its number")
+	require.True(t, d.s.Named(2, Change{Items: 1}), "the lane is known by its number")
 }
 
 func TestALoadReopensWhatSeemedFullAndCountsIt(t *testing.T) {
@@ -30,10 +30,10 @@ func TestALoadReopensWhatSeemedFullAndCountsIt(t *testing.T) {
 	w := d.lane("a", 1)
 	d.waits("a", 0, 3, 0)
 	require.Equal(t, "a1", d.claim(9))
-	require.Zero(t, d.s.Load(d.now, d.levels(), nil), "it is full")
+	require.Zero(t, d.s.Load(d.now, d.levels(), nil), "the lane is full")
 	require.Empty(t, d.propose(9))
 	w.held = 0 // without an announcement
-	require.Zero(t, d.s.Load(d.now, d.levels(), map[Lane]bool{laneOf("a"): true}), "that has changed since")
+	require.Zero(t, d.s.Load(d.now, d.levels(), map[Lane]bool{laneOf("a"): true}), "the lane has changed since")
 	require.Equal(t, "a2", d.claim(9))
 	w.held = 0
 	require.Equal(t, 1, d.s.Load(d.now, d.levels(), nil))
@@ -59,7 +59,7 @@ func TestALoadEvictsLanesWithNothingWaiting(t *testing.T) {
 	require.Zero(t, d.s.Load(d.now, d.levels(), nil))
 	lanes, _ := d.s.Lanes()
 	require.Equal(t, 1, lanes)
-	require.True(t, d.s.Named(1, Change{Waits: true, Due: d.now}), "its number is still known")
+	require.True(t, d.s.Named(1, Change{Waits: true, Due: d.now}), "the lane's number is still known")
 	require.Equal(t, "a@0*5 b@0*4", d.propose(9))
 }
 
@@ -72,7 +72,7 @@ func TestNumbersBeyondABoundAreForgottenWithTheirLanes(t *testing.T) {
 		d.s.numbers[-n-1] = Lane{}
 	}
 	require.Zero(t, d.s.Load(d.now, d.levels(), nil))
-	require.False(t, d.s.Named(1, Change{Items: 1}), "somebody must look")
+	require.False(t, d.s.Named(1, Change{Items: 1}), "an unknown number requires a look")
 }
 
 func TestAResetForgetsAllButTheTurn(t *testing.T) {
@@ -101,7 +101,7 @@ func everybody(lanes int) []Waiting {
 	return all
 }
 
-// not parallel: the memory of others would be counted
+// Not parallel: other tests' memory would be counted.
 func TestAHundredThousandLanesTakeFiftyMegabytesAtMost(t *testing.T) {
 	var before, after runtime.MemStats
 	all := everybody(100_000)
@@ -134,7 +134,7 @@ func BenchmarkPropose(b *testing.B) {
 	}
 }
 
-// Repeated claims of a hundred items, one of each lane.
+// Measures repeated claims of a hundred items, one per lane.
 func BenchmarkProposeAndApply(b *testing.B) {
 	s := Schedule{Aging: time.Minute}
 	s.Load(start, everybody(100_000), nil)

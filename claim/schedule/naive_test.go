@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// naive decides the next item from a list of items: docs/enqueue.md without a memory of waiting items.
+// naive picks the next item from a list of items by the rules of docs/enqueue.md, without a memory of waiting items.
 type naive struct {
 	*truth
 	aging  time.Duration
 	served map[Lane]int
 	turns  int
-	owed   int // starts since age decided last
+	owed   int // starts since age last decided
 }
 
-// next is the item that one free worker is to get.
+// next returns the item that one free worker should get.
 func (n *naive) next() (next item, found bool) {
 	var due []item
 	for _, i := range n.items {
@@ -47,7 +47,8 @@ func (n *naive) next() (next item, found bool) {
 	return next, true
 }
 
-// before says which of two comes first: by priority, then who was served least recently, then run_at.
+// before reports which of two items comes first: by priority, then by the least recently served workspace, then by
+// run_at.
 func (n *naive) before(a, b item) int {
 	switch {
 	case a.priority != b.priority:
@@ -61,12 +62,12 @@ func (n *naive) before(a, b item) int {
 	}
 }
 
-// beside is a schedule with the naive one beside it.
+// beside pairs a schedule with the naive one.
 type beside struct {
 	*desk
 	naive naive
-	byte  func(n int) int // a number below n
-	exact bool            // the memory is never wrong: where it is, what is asked for behind comes first
+	byte  func(n int) int // returns a number below n
+	exact bool            // the memory is never wrong; where it may be wrong, items behind others may be proposed first
 }
 
 func newBeside(t *testing.T, next func(n int) int) *beside {
@@ -89,7 +90,7 @@ func newBeside(t *testing.T, next func(n int) int) *beside {
 
 func (b *beside) name() string { return string(rune('a' + b.byte(len(b.workspaces)))) }
 
-// happens makes an event happen and reports it to the schedule.
+// happens triggers an event and reports it to the schedule.
 func (b *beside) happens() {
 	name := b.name()
 	w := b.workspaces[laneOf(name)]
@@ -128,20 +129,20 @@ func (b *beside) happens() {
 	default:
 		all := b.levels()
 		missed := b.s.Load(b.now, all, nil)
-		maps.DeleteFunc(b.naive.served, func(l Lane, _ int) bool { // who has nothing waiting is evicted
+		maps.DeleteFunc(b.naive.served, func(l Lane, _ int) bool { // lanes without waiting items are evicted
 			return !slices.ContainsFunc(all, func(w Waiting) bool { return w.Lane == l })
 		})
-		require.Zero(b.t, missed, "all was said")
+		require.Zero(b.t, missed, "every event was reported")
 	}
 }
 
-// one has the schedule claim one item, which must be the one that the naive one picks.
+// one claims one item with the schedule and requires the item that the naive one picks.
 func (b *beside) one() {
 	want, found := b.naive.next()
 	p := b.s.Propose(b.now, Want{Free: 1})
 	a, taken := b.answer(p)
-	for tries := 0; len(taken) == 0 && !p.Empty(); tries++ { // its view of a lane may be stale: one answer corrects it
-		require.Less(b.t, tries, 20, "nothing comes of %+v", p)
+	for tries := 0; len(taken) == 0 && !p.Empty(); tries++ { // its view of a lane may be stale; one answer corrects it
+		require.Less(b.t, tries, 20, "no item for %+v", p)
 		b.s.Apply(b.now, p, a)
 		p = b.s.Propose(b.now, Want{Free: 1})
 		a, taken = b.answer(p)
@@ -155,8 +156,8 @@ func (b *beside) one() {
 	}
 }
 
-// many has it claim several at once, by the rules that hold for them: no lower priority before a higher one, but for
-// its age; and nothing of a lane that is believed to be full.
+// many claims several items at once and checks the rules for batches: a lower priority comes first only by age, and no
+// item comes from a lane believed to be full.
 func (b *beside) many(free int) {
 	p := b.s.Propose(b.now, Want{Free: free})
 	for _, e := range p.Entries {

@@ -162,7 +162,7 @@ func (d *draft) aged(now time.Time) {
 		return len(late) < max(share, 1) && due.Before(overdue)
 	})
 	if len(late) == 0 {
-		s.owed = 0 // a share that nobody needs is forfeited
+		s.owed = 0 // an unused share is forfeited
 	}
 	for asked := true; asked && share > 0; {
 		asked = false

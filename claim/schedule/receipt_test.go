@@ -17,20 +17,20 @@ func TestAReceiptAfterACount(t *testing.T) {
 		last    int64
 		after   Receipt
 	}{
-		"nobody holds and nobody ever did": {Receipt{}, nil, 0, Receipt{Floor: 1}},
-		"nobody holds any more":            {Receipt{Floor: 3, To: 9}, nil, 20, Receipt{Floor: 21, To: 20}},
-		"nobody beyond the known holders": {Receipt{Floor: 3, Held: 2, To: 9}, nil, 20,
+		"no holder ever": {Receipt{}, nil, 0, Receipt{Floor: 1}},
+		"no holder left": {Receipt{Floor: 3, To: 9}, nil, 20, Receipt{Floor: 21, To: 20}},
+		"no holder beyond the known ones": {Receipt{Floor: 3, Held: 2, To: 9}, nil, 20,
 			Receipt{Floor: 3, Held: 2, To: 20}},
-		"what is recent is counted again": {Receipt{}, []int64{12, 11}, 20, Receipt{Floor: 11, To: 10}},
-		"beside what is known": {Receipt{Floor: 3, Held: 2, To: 9}, []int64{12, 15}, 20,
+		"recent tokens are counted again": {Receipt{}, []int64{12, 11}, 20, Receipt{Floor: 11, To: 10}},
+		"recent tokens beside known holders": {Receipt{Floor: 3, Held: 2, To: 9}, []int64{12, 15}, 20,
 			Receipt{Floor: 3, Held: 2, To: 11}},
-		"an old one is kept as a number": {Receipt{}, []int64{5, 9000}, 9010, Receipt{Floor: 5, Held: 1, To: 8999}},
-		"so are all that are old":        {Receipt{}, []int64{7, 5, 6}, 9000, Receipt{Floor: 5, Held: 3, To: 9000}},
-		"added to the known holders": {Receipt{Floor: 2, Held: 4, To: 6}, []int64{9, 8000, 8001}, 9000,
+		"an old token becomes a number":  {Receipt{}, []int64{5, 9000}, 9010, Receipt{Floor: 5, Held: 1, To: 8999}},
+		"all old tokens become a number": {Receipt{}, []int64{7, 5, 6}, 9000, Receipt{Floor: 5, Held: 3, To: 9000}},
+		"old tokens are added to the known holders": {Receipt{Floor: 2, Held: 4, To: 6}, []int64{9, 8000, 8001}, 9000,
 			Receipt{Floor: 2, Held: 5, To: 7999}},
-		"up to the widest gap of several": {Receipt{}, []int64{10, 2000, 5000, 6000}, 6500,
+		"the receipt ends at the widest gap": {Receipt{}, []int64{10, 2000, 5000, 6000}, 6500,
 			Receipt{Floor: 10, Held: 2, To: 4999}},
-		"of equal gaps the last": {Receipt{}, []int64{1000, 3000, 5000}, 7000,
+		"the last of equal gaps wins": {Receipt{}, []int64{1000, 3000, 5000}, 7000,
 			Receipt{Floor: 1000, Held: 3, To: 7000}},
 		"tokens of a sequence that was not copied": {Receipt{}, []int64{50, 70}, 4, Receipt{Floor: 5, To: 4}},
 		"and old ones":                  {Receipt{}, []int64{5, 9000}, 8000, Receipt{Floor: 5, Held: 1, To: 8000}},
@@ -49,7 +49,7 @@ func TestAReceiptAnewCountsAllHolders(t *testing.T) {
 	require.Equal(t, Receipt{}, Receipt{}.Anew())
 }
 
-// Holders come and go at random; the number held never exceeds what a receipt allows, and a new count is exact.
+// Holders come and go at random. The number held never exceeds what a receipt allows, and a new count is exact.
 func TestAReceiptIsNeverLessThanWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -110,11 +110,11 @@ func TestAnotherEpochForgetsAllReceipts(t *testing.T) {
 	require.Equal(t, Receipt{Floor: 20, Held: 1, To: 8989}, p.Leased)
 	require.Equal(t, receipt, p.Entries[0].Receipt)
 
-	claim(Epoch{2}, 10, 8990) // a crash has forgotten that the item with token 10 was started
+	claim(Epoch{2}, 10, 8990) // a crash has lost the start of the item with token 10
 	p = d.s.Propose(d.now.Add(countAgain), Want{Free: 4})
 	require.Equal(t, Epoch{2}, p.Epoch)
-	require.Equal(t, Receipt{Floor: 10, To: 9}, p.Leased, "it begins below what held in another epoch")
-	require.Equal(t, receipt, p.Entries[0].Receipt, "that is the new answer's")
+	require.Equal(t, Receipt{Floor: 10, To: 9}, p.Leased, "it begins below the holders of the earlier epoch")
+	require.Equal(t, receipt, p.Entries[0].Receipt, "the receipt comes from the new answer")
 
 	d.s.forget(Epoch{3})
 	p = d.s.Propose(d.now, Want{Free: 4})
@@ -124,7 +124,7 @@ func TestAnotherEpochForgetsAllReceipts(t *testing.T) {
 
 	claim(Epoch{}, 10)
 	p = d.s.Propose(d.now, Want{Free: 4})
-	require.Zero(t, p.Leased, "the commit that brings an epoch may be forgotten")
+	require.Zero(t, p.Leased, "a crash may lose the commit that created the epoch")
 	require.Zero(t, p.Entries[0].Receipt)
 }
 
@@ -142,10 +142,10 @@ func TestOldLeasesAreCountedAgain(t *testing.T) {
 	p := d.s.Propose(d.now.Add(countAgain-1), Want{Free: 2})
 	require.Equal(t, old, p.Leased)
 	require.Equal(t, Receipt{Floor: 5, To: 4}, d.s.Propose(d.now.Add(countAgain), Want{Free: 1}).Leased,
-		"some may have ended")
+		"some holders may have ended")
 	claim(p, 1, 1)
 	require.True(t, d.s.Capped())
-	require.Equal(t, Receipt{Floor: 5, To: 4}, d.s.Propose(d.now, Want{Free: 1}).Leased, "W may only seem to hold")
+	require.Equal(t, Receipt{Floor: 5, To: 4}, d.s.Propose(d.now, Want{Free: 1}).Leased, "W may only appear to be reached")
 }
 
 func TestALaneWithVeryManyHoldersIsNotCountedAtOnceAgain(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A small Postgres: rows, transactions that commit in any order, snapshots, marks, one sequence, an unlogged epoch, and
-// crashes that forget asynchronous commits. Its claims count as sql/functions/claim_grants.sql does.
+// A simulated Postgres: rows, transactions that commit in any order, snapshots, marks, one sequence, an unlogged epoch,
+// and crashes that lose asynchronous commits. Its claims count as sql/functions/claim_grants.sql does.
 
 const (
 	simLease = 10 * time.Second
@@ -22,7 +22,7 @@ type simRow struct {
 	owner  int
 	lease  time.Time
 	lost   int
-	xid    int64 // of the insert
+	xid    int64 // of the inserting transaction
 	locked bool
 }
 
@@ -43,10 +43,10 @@ type simMark struct {
 	Change
 }
 
-// simTx is a transaction: what rows become, and which marks it leaves.
+// simTx is a transaction: its row versions and its marks.
 type simTx struct {
 	xid   int64
-	rows  []*simRow // as they will be; ID is their place in the table
+	rows  []*simRow // the new versions; ID is the position in the table
 	marks []simMark
 	epoch Epoch
 	sync  bool
@@ -59,7 +59,7 @@ type simPostgres struct {
 	rows     []*simRow
 	limits   []int
 	open     []*simTx
-	done     []*simTx // asynchronous commits that are not on disk, and those between
+	done     []*simTx // asynchronous commits that are not on disk, and all commits between them
 	marks    []simMark
 	last     int64
 	next     int64 // transaction ID
@@ -67,7 +67,7 @@ type simPostgres struct {
 	epochs   byte
 	trimmed  int64
 	trimNext int64
-	claiming *simTx // who has the lock
+	claiming *simTx // holder of the lock
 }
 
 func (p *simPostgres) begin(sync bool) *simTx {
@@ -113,11 +113,11 @@ func (p *simPostgres) close(tx *simTx, commits bool) {
 		p.epoch = tx.epoch
 	}
 	if p.done = append(p.done, tx); tx.sync && len(tx.rows) > 0 {
-		p.done = nil // all before it is on disk; a commit that wrote nothing flushes nothing
+		p.done = nil // all commits before it are on disk; a commit that wrote nothing flushes nothing
 	}
 }
 
-// crash forgets the last asynchronous commits and all open transactions. Unseen transaction IDs and tokens are reused.
+// crash loses the last asynchronous commits and all open transactions. Lost transaction IDs and tokens are reused.
 func (p *simPostgres) crash() {
 	for len(p.open) > 0 {
 		p.close(p.open[0], false)
@@ -199,7 +199,7 @@ func (p *simPostgres) load() (all []Waiting) {
 	return all
 }
 
-// doubt is when the first unanswered start is to be repeated.
+// doubt returns when the first unanswered start is to be repeated.
 func (p *simPostgres) doubt() (due time.Time, suspect bool) {
 	for _, r := range p.rows {
 		if r.status == rowDoubt && (due.IsZero() || r.due.Before(due)) {
@@ -237,7 +237,7 @@ func (p *simPostgres) trim() {
 	p.trimmed, p.trimNext = p.trimNext, p.snapshot().xmin()
 }
 
-// claim is sql/functions/claim.sql: it counts, takes and leaves its transaction open.
+// claim is sql/functions/claim.sql: it counts, takes items and leaves its transaction open.
 func (p *simPostgres) claim(owner int, q Proposal) (tx *simTx, a Answer, taken []*simRow) {
 	tx = p.begin(true)
 	p.claiming = tx

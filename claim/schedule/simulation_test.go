@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// simReplica is a dispatcher: the product's own schedule, and what claim.Store keeps beside it.
+// simReplica is a dispatcher: the product's own schedule, and the state that claim.Store keeps beside it.
 type simReplica struct {
 	name     int
 	s        Schedule
-	seen     *snapshot // nil: it knows of nothing
+	seen     *snapshot // nil: nothing is known
 	compared time.Time
 	holding  []*simRow
-	waiting  *simAnswer // for an answer
+	waiting  *simAnswer // the claim awaiting its answer
 }
 
 // simAnswer is a claim that was sent.
@@ -32,12 +32,12 @@ type simAnswer struct {
 	committed bool
 }
 
-// simulation is a run. The same seed gives the same run.
+// simulation is one run. The same seed gives the same run.
 type simulation struct {
 	*simPostgres
 	replicas []*simReplica
 	names    int
-	calm     bool // nothing goes wrong any more
+	calm     bool // no more faults
 	crashes  bool
 	missed   int
 	log      bytes.Buffer
@@ -66,7 +66,7 @@ func (m *simulation) say(format string, args ...any) {
 	fmt.Fprintf(&m.log, format+"\n", args...)
 }
 
-// rare reports true once in n calls, at random.
+// rare returns true once in n calls, at random.
 func (m *simulation) rare(times int) bool { return !m.calm && m.r.IntN(times) == 0 }
 
 func (m *simulation) step() {
@@ -111,7 +111,7 @@ func (m *simulation) enqueue() {
 		row := &simRow{item: item{lane: lane, priority: priority, id: id,
 			due: m.now.Add(time.Duration(m.r.IntN(8000)-6000) * time.Millisecond)},
 			xid: tx.xid, status: rowEnded}
-		m.rows = append(m.rows, row) // not there before its commit
+		m.rows = append(m.rows, row) // invisible before its commit
 		m.change(tx, row).status = rowWaits
 	}
 }
@@ -129,7 +129,7 @@ func (m *simulation) commits(tx *simTx) {
 	}
 }
 
-// ends has a workflow end, by a commit that a crash may forget.
+// ends ends a workflow, by a commit that a crash may lose.
 func (m *simulation) ends() {
 	for _, row := range m.rows {
 		if row.status == rowDispatched && !row.locked && m.r.IntN(2) == 0 {
@@ -163,13 +163,13 @@ func (m *simulation) turn(r *simReplica) {
 	}
 }
 
-// settle ends a claim: it is started, or handed back, or put off, or its holder does not know.
+// settle ends a claim: the item is dispatched, released or retried, or its outcome stays unknown.
 func (m *simulation) settle(r *simReplica) {
 	held := r.holding[0]
 	r.holding = r.holding[1:]
 	row := m.rows[held.id]
 	if row.token != held.token || row.status != rowClaimed || row.locked || !row.lease.After(m.now) {
-		return // it is lost, or will be
+		return // the lease is lost, or will be
 	}
 	tx := m.begin(false)
 	next := m.change(tx, row)
@@ -189,7 +189,7 @@ func (m *simulation) settle(r *simReplica) {
 	tx.mark(Change{Lane: row.lane, Waits: next.status == rowWaits, Again: true, Priority: row.priority, Due: next.due})
 }
 
-// claims is claim.Store's: it looks or loads, proposes and claims.
+// claims does what claim.Store does: it looks or loads, proposes and claims.
 func (m *simulation) claims(r *simReplica) {
 	if r.seen != nil && m.r.IntN(3) > 0 {
 		now, changes, gap := m.look(*r.seen)
@@ -238,7 +238,7 @@ func (m *simulation) check(tx *simTx, taken []*simRow) {
 			gives[row.lane] = gives[row.lane] || was == rowWaits
 		} else if row.holds() {
 			held[row.lane]++
-			if was == rowClaimed { // also where this claim puts it back: see claim_grants
+			if was == rowClaimed { // even if this claim puts it back: see claim_grants
 				leased++
 			}
 		}
@@ -253,7 +253,7 @@ func (m *simulation) check(tx *simTx, taken []*simRow) {
 	}
 }
 
-// left is how many items have not ended.
+// left counts the items that have not ended.
 func (m *simulation) left() (left int) {
 	for _, row := range m.rows {
 		if row.status != rowEnded || row.locked {
@@ -263,7 +263,7 @@ func (m *simulation) left() (left int) {
 	return left
 }
 
-// run goes through chaos and then through calm until all items have ended.
+// run injects faults, then runs without faults until all items have ended.
 func (m *simulation) run() string {
 	for range 400 {
 		if m.step(); m.broken != "" {
@@ -286,7 +286,7 @@ func (m *simulation) run() string {
 		}
 	}
 	if !m.crashes && m.missed > 0 {
-		return fmt.Sprintf("%d lanes were missed, and nothing had been forgotten", m.missed)
+		return fmt.Sprintf("%d lanes were missed though no commit was lost", m.missed)
 	}
 	return ""
 }

@@ -11,7 +11,7 @@ var noon = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
 func second(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
 
-// waitsAndIsAsked has a workspace whose items have been due since noon, proposes them at the given second, and returns
+// waitsAndIsAsked adds a workspace whose items have been due since noon, proposes them at the given second, and returns
 // the schedule and the proposal.
 func waitsAndIsAsked(t *testing.T, at int) (*Schedule, Proposal) {
 	t.Helper()
@@ -47,7 +47,7 @@ func TestAnItemOfAFullWorkspaceIsStartableFromWhenItsSlotWasFree(t *testing.T) {
 	t.Parallel()
 	s, p := waitsAndIsAsked(t, 3)
 	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 1}))
-	require.Empty(t, s.Propose(second(4), Want{Free: 1}).Entries, "it is full")
+	require.Empty(t, s.Propose(second(4), Want{Free: 1}).Entries, "the workspace is full")
 	s.Tell(second(60))
 	s.Learn(Change{Lane: Lane{1}, Items: 1})
 	require.Equal(t, second(60), startableAt(t, s, 62))
@@ -73,7 +73,7 @@ func TestAnItemIsStartableFromWhenARateLimitOrAPauseOrWLetIt(t *testing.T) {
 	short.Room = 1
 	s.Apply(second(22), p, short)
 	require.True(t, s.Capped())
-	require.Equal(t, second(30), startableAt(t, s, 30), "when a lease ended is not known, only that one has")
+	require.Equal(t, second(30), startableAt(t, s, 30), "a lease ended at an unknown time")
 }
 
 func TestAnItemIsStartableFromWhenItsNamespaceAcceptsWorkflowsAgain(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// laneOf is the lane with a name of one letter or a number.
+// laneOf returns the lane named by one letter or a number.
 func laneOf(name string) (l Lane) {
 	copy(l[:], name)
 	return l
@@ -21,7 +21,7 @@ func laneOf(name string) (l Lane) {
 
 func (l Lane) name() string { return strings.TrimRight(string(l[:]), "\x00") }
 
-// item is one that waits.
+// item is a waiting item.
 type item struct {
 	lane     Lane
 	priority int
@@ -34,14 +34,14 @@ func (i item) String() string { return fmt.Sprintf("%s%d", i.lane.name(), i.id) 
 
 func (i item) position() Position { return Position{Due: i.due, ID: i.id} }
 
-// workspace is what Postgres has of a lane.
+// workspace is the state of a lane in Postgres.
 type workspace struct {
 	limit, held int
 	paused      bool
 	number      int64
-	retryIn     time.Duration // the rate's answer to a claim that gets nothing; 0: no rate
+	retryIn     time.Duration // rate limit's answer to a claim that gets nothing; 0: no rate
 	locked      bool          // another session has locked its items
-	closed      bool          // they are of a namespace that takes none
+	closed      bool          // its items are in a namespace that accepts none
 }
 
 // scope is a limit key in a lane or, without a lane, over all lanes.
@@ -50,7 +50,7 @@ type scope struct {
 	key  string
 }
 
-// truth is Postgres in a few lines: lists that are scanned. It answers proposals truthfully.
+// truth is a minimal Postgres that scans lists. It answers proposals truthfully.
 type truth struct {
 	now        time.Time
 	items      []item
@@ -68,14 +68,14 @@ func newTruth() *truth {
 	return &truth{now: start, workspaces: map[Lane]*workspace{}, limits: map[scope]int{}, w: 1000, epoch: Epoch{1}}
 }
 
-// lane gives a lane a limit.
+// lane sets the limit of a lane.
 func (p *truth) lane(name string, limit int) *workspace {
 	w := &workspace{limit: limit, number: int64(len(p.workspaces) + 1)}
 	p.workspaces[laneOf(name)] = w
 	return w
 }
 
-// add inserts an item and returns the change that a check reports.
+// add inserts an item and returns the change that a look reports.
 func (p *truth) add(name string, priority int, due time.Time) Change {
 	return p.addKeyed(name, "", priority, due)
 }
@@ -110,7 +110,7 @@ func (p *truth) room(lane Lane, key string) int {
 	return min(p.keyRoom(lane, key), p.keyRoom(Lane{}, key))
 }
 
-// answer takes what the limits allow of a proposal, in its order.
+// answer takes as much of a proposal as the limits allow, in its order.
 func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	a = Answer{Epoch: p.epoch, Paused: p.paused, Last: p.last, Room: p.w, Lanes: make([]Standing, len(proposal.Entries))}
 	if p.paused {
@@ -161,7 +161,7 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	return a, taken
 }
 
-// level is what waits at an entry's level from its place on, in order.
+// level returns the waiting items at an entry's level from its position on, in order.
 func (p *truth) level(e Entry) (found []item) {
 	for _, i := range p.items {
 		if i.lane == e.Lane && i.priority == e.Priority && i.key == e.Key && !i.position().Before(e.From) {
@@ -215,15 +215,15 @@ func newDesk(t *testing.T) *desk {
 	return &desk{truth: newTruth(), t: t, s: Schedule{Aging: time.Minute}}
 }
 
-// waits has items of a lane inserted that have been due for so long, each a little longer than the next, and the
-// schedule told.
+// waits inserts items into a lane, due for the given time and each slightly longer than the next, and tells the
+// schedule.
 func (d *desk) waits(name string, priority, items int, since time.Duration) {
 	for range items {
 		d.s.Learn(d.add(name, priority, d.now.Add(-since-time.Millisecond+time.Duration(d.nextID)*time.Microsecond)))
 	}
 }
 
-// propose says what is proposed as "lane@priority*items".
+// propose returns the proposal as "lane@priority*items".
 func (d *desk) propose(free int) string {
 	d.t.Helper()
 	p := d.s.Propose(d.now, Want{Free: free, Holding: d.holding})
@@ -235,7 +235,7 @@ func (d *desk) propose(free int) string {
 	return strings.Join(said, " ")
 }
 
-// claim claims what the schedule proposes, and says what it was given: lanes and numbers of items.
+// claim claims what the schedule proposes and returns the items it got, as lanes and numbers.
 func (d *desk) claim(free int) string {
 	d.t.Helper()
 	p := d.s.Propose(d.now, Want{Free: free, Holding: d.holding})
@@ -259,7 +259,7 @@ func (d *desk) claims(n int) string {
 	return strings.Join(said, " ")
 }
 
-// ends frees slots of a lane, those with a limit key first, and the schedule is told by marks.
+// ends frees slots of a lane, those with a limit key first, and tells the schedule by marks.
 func (d *desk) ends(name string, items int) {
 	d.workspaces[laneOf(name)].held -= items
 	d.w += items
@@ -280,7 +280,7 @@ func (d *desk) requireWhole() {
 	require.Empty(d.t, d.s.broken())
 }
 
-// broken describes what is wrong with the heaps, or returns "".
+// broken returns what is wrong with the heaps, or "".
 func (s *Schedule) broken() string {
 	for n := range s.ready {
 		if at := s.ready[n].broken(); at != "" {
@@ -344,7 +344,7 @@ func (l *level) broken() string {
 func (h *heap[T]) broken() string {
 	for n, v := range h.all {
 		if at := int(*v.index(h.kind)); at != n {
-			return fmt.Sprintf("the element at %d believes to be at %d", n, at)
+			return fmt.Sprintf("the element at %d has the index %d", n, at)
 		}
 		if n > 0 && v.before(h.all[(n-1)/2], h.kind) {
 			return fmt.Sprintf("the element at %d comes before its parent", n)

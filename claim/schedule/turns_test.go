@@ -62,7 +62,7 @@ func TestALaneWithAMillionItemsAndOneWithASingleItemTakeTurns(t *testing.T) {
 	require.Equal(t, "a@0*9 b@0*1", d.propose(10))
 	require.Equal(t, "a@0*4", d.propose(4))
 	d.s.Learn(Change{Lane: laneOf("c"), Waits: true, Due: d.now, Items: 7})
-	require.Equal(t, "a@0*5 b@0*1 c@0*4", d.propose(10), "what one leaves, the others get")
+	require.Equal(t, "a@0*5 b@0*1 c@0*4", d.propose(10), "the share that one lane leaves goes to the others")
 }
 
 func TestATurnIsOfOneToFourItemsWhereMoreWaitThanThereAreWorkers(t *testing.T) {
@@ -76,9 +76,9 @@ func TestATurnIsOfOneToFourItemsWhereMoreWaitThanThereAreWorkers(t *testing.T) {
 		{5, 3, "a@0*4 b@0*1"},
 		{10, 3, "a@0*4 b@0*4 c@0*2"},
 		{12, 3, "a@0*4 b@0*4 c@0*4"},
-		{13, 3, "a@0*5 b@0*5 c@0*3"}, // all get something: larger parts are fair, and fewer
+		{13, 3, "a@0*5 b@0*5 c@0*3"}, // every lane gets an item: larger shares are fair, and need fewer entries
 		{30, 3, "a@0*10 b@0*10 c@0*10"},
-		{30, 1, "a@0*20"}, // no more is known to wait
+		{30, 1, "a@0*20"}, // no more items are known
 		{0, 3, ""},
 	} {
 		t.Run(c.proposed, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestNoMoreIsAskedForThanALaneHasRoomForOnAllItsLevels(t *testing.T) {
 	d.lane("a", 3)
 	d.waits("a", 1, 2, 0)
 	d.waits("a", 0, 2, 0)
-	require.Equal(t, "a@1*2 a@0*2", d.propose(9), "nothing is known of its limit")
+	require.Equal(t, "a@1*2 a@0*2", d.propose(9), "the limit is unknown")
 	require.Equal(t, "a1", d.claim(1))
 	require.Equal(t, "a@1*1 a@0*1", d.propose(9), "two slots are left")
 	require.Equal(t, "a2 a3", d.claim(9))
@@ -123,7 +123,7 @@ func TestOneOfTenStartsGoesToWhatHasBeenDueForLongest(t *testing.T) {
 	d.waits("b", 0, 2, 2*time.Minute)
 	d.waits("c", 0, 1, 3*time.Minute)
 	require.Equal(t, "a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 c43 a11", d.claims(12))
-	require.Equal(t, "a12 a13 a14 a15 a16 a17 a18 a19 b41", d.claims(9), "ten starts later: c's counts, too")
+	require.Equal(t, "a12 a13 a14 a15 a16 a17 a18 a19 b41", d.claims(9), "c gets its aged start after ten others")
 	require.Equal(t, "a20 a21 a22 a23 a24 a25 a26 a27 a28 b42 a29", d.claim(9)+" "+d.claims(2))
 }
 
@@ -145,7 +145,7 @@ func TestWhatIsOwedToNobodyIsForgotten(t *testing.T) {
 	d.waits("b", 0, 2, 50*time.Second)
 	d.claims(20)
 	d.now = d.now.Add(11 * time.Second)
-	require.Equal(t, "a21", d.claim(1), "what nobody was old enough for is owed to nobody")
+	require.Equal(t, "a21", d.claim(1), "aged starts do not accumulate while no item is old enough")
 	d.claims(8)
 	require.Equal(t, "b41", d.claim(1))
 }

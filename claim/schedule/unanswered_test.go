@@ -33,7 +33,7 @@ func TestUnansweredStartsComeFirst(t *testing.T) {
 	p := d.s.Propose(d.now, Want{Free: 3, Holding: 5})
 	require.Equal(t, 3, p.Unanswered)
 	require.False(t, p.Alone)
-	require.Len(t, p.Entries, 1, "what is left of the workers is for others")
+	require.Len(t, p.Entries, 1, "other items get the remaining workers")
 	require.False(t, p.Empty())
 }
 
@@ -53,16 +53,16 @@ func TestAnUnansweredStartWaitsForItsTime(t *testing.T) {
 
 func TestASuspectIsTakenAlone(t *testing.T) {
 	d := newDoubts(t, true)
-	require.True(t, d.s.Propose(d.now, Want{Free: 3, Holding: 1}).Empty(), "what is held beside it would be lost with it")
+	require.True(t, d.s.Propose(d.now, Want{Free: 3, Holding: 1}).Empty(), "a crash would lose the other leases too")
 	require.True(t, d.s.Capped())
 	p := d.s.Propose(d.now, Want{Free: 3})
 	require.Equal(t, Proposal{AtMost: 1, Unanswered: 1, Alone: true, Epoch: p.Epoch}, p)
 	d.repeats(p, 1)
-	require.True(t, d.s.Propose(d.now, Want{Free: 3, Holding: 1}).Empty(), "it is in the replica's hands")
+	require.True(t, d.s.Propose(d.now, Want{Free: 3, Holding: 1}).Empty(), "the replica holds the item")
 	require.True(t, d.s.Capped())
 	d.s.Unanswered(time.Time{}, false)
 	require.True(t, d.s.Propose(d.now, Want{Free: 3, Holding: 1}).Empty())
-	require.Equal(t, "a1", d.claim(1), "it no longer is")
+	require.Equal(t, "a1", d.claim(1), "the replica no longer holds the item")
 }
 
 func TestASuspectThatIsNotToBeHadIsPassedOver(t *testing.T) {
@@ -81,7 +81,7 @@ func TestUnansweredStartsThatAreLockedAreLeftAloneForAMoment(t *testing.T) {
 	p := d.s.Propose(d.now, Want{Free: 3})
 	require.Equal(t, 3, p.Unanswered)
 	d.repeats(p, 2)
-	require.Zero(t, d.s.Propose(d.now, Want{Free: 3}).Unanswered, "there were no more, before a look says otherwise")
+	require.Zero(t, d.s.Propose(d.now, Want{Free: 3}).Unanswered, "no more unanswered starts until the next look")
 }
 
 func TestRepeatedStartsCountForAgeing(t *testing.T) {

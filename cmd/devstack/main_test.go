@@ -45,8 +45,8 @@ func TestRunWithoutSenseExplainsItself(t *testing.T) {
 	}
 }
 
-// temporalCommand runs devstack temporal until its standard input is closed. It returns what the command
-// wrote when it was ready, and a function that closes standard input and waits for the end.
+// temporalCommand runs devstack temporal until its standard input is closed. It returns the output at readiness, and a
+// function that closes standard input and waits for the end.
 func temporalCommand(t *testing.T, args ...string) (readyLine, func()) {
 	t.Helper()
 	in, closeIn := io.Pipe()
@@ -100,7 +100,7 @@ func TestTemporalTakesWorkflowsInEveryNamespaceUntilItsInputEnds(t *testing.T) {
 
 	stop()
 	_, err = net.Dial("tcp", ready.Address)
-	require.Error(t, err, "nobody listens any more")
+	require.Error(t, err, "the port is closed")
 }
 
 func TestTemporalKeepsWorkflowsInItsFile(t *testing.T) {

@@ -16,7 +16,7 @@ func TestWebInterfaceServesItsPagesAndTheAPI(t *testing.T) {
 	page := get(t, ready.UI+"/")
 	script := regexp.MustCompile(`/_app/[^"']+\.js`).FindString(page)
 	require.NotEmpty(t, script, page)
-	require.NotEmpty(t, get(t, ready.UI+script), "the scripts are part of the binary")
+	require.NotEmpty(t, get(t, ready.UI+script), "the binary contains the scripts")
 	require.Contains(t, get(t, ready.UI+"/api/v1/namespaces"), `"default"`)
 }
 

@@ -42,7 +42,7 @@ func TestTemporalItselfSaysEveryEnd(t *testing.T) {
 	s.onlyCallbacks()
 	address := freeAddress(t)
 	called := s.replica(append(callbackTo(address), "PGDISPATCH_MAX_WATCHES=0", anyPort)...).ready()
-	// Any replica may be called, whichever started the workflow: a proxy may choose.
+	// Any replica accepts a callback, whichever started the workflow, because a proxy may choose.
 	s.replica("PGDISPATCH_MAX_WATCHES=0", "PGDISPATCH_CALLBACK_URL=http://"+address+"/callbacks",
 		"PGDISPATCH_CALLBACK_ADDR="+freeAddress(t)).ready()
 
@@ -54,14 +54,14 @@ func TestTemporalItselfSaysEveryEnd(t *testing.T) {
 	held := s.enqueue("PRO", "Cancelled", 2)
 	s.eventually(func() bool {
 		return s.statusOf(held[0]) == "DISPATCHED" && s.statusOf(held[1]) == "DISPATCHED"
-	}, "they run")
+	}, "both executions run")
 	require.NoError(t, s.client.TerminateWorkflow(context.Background(), "execution-"+held[0], "", "enough"))
 	require.NoError(t, s.client.CancelWorkflow(context.Background(), "execution-"+held[1], ""))
 	executions = append(executions, held...)
 
 	s.eventually(func() bool {
 		return s.count("status in ('COMPLETED', 'FAILED')") == len(executions)
-	}, "all ends are said")
+	}, "all ends are recorded")
 	for execution, want := range map[string]string{
 		executions[0]: "COMPLETED ", executions[5]: "FAILED second run failed",
 		executions[6]: "FAILED the oven is cold (Oven): no gas",
@@ -72,11 +72,11 @@ func TestTemporalItselfSaysEveryEnd(t *testing.T) {
 			one[string](s, "select status || ' ' || coalesce(error, '') from pgdispatch.workflow_executions where id = $1",
 				execution))
 	}
-	require.LessOrEqual(t, s.greatestRunning()[s.workspace["FREE"]], 1, "in Temporal too")
+	require.LessOrEqual(t, s.greatestRunning()[s.workspace["FREE"]], 1, "Temporal ran no more than the limit")
 	s.requireSlotsMatchTemporal()
 	s.eventually(func() bool {
 		return strings.Count(called.logs.String(), `"msg":"Execution ended"`) == len(executions)
-	}, "each once")
+	}, "each end is logged once")
 	_, metrics := called.get("/metrics")
 	require.Contains(t, metrics, `pgdispatch_ends_found_total{way="callback"} 10`)
 
@@ -93,14 +93,14 @@ func TestWhereTemporalAllowsNoCallbacksNothingFailsForThem(t *testing.T) {
 	require.NoError(t, err)
 	replica := s.replica(callbackTo("localhost:" + port)...).ready()
 	executions := append(s.enqueue("FREE", "Echo", 5), s.enqueue("PRO", "Echo", 20)...)
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all complete")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all executions complete")
 	require.Zero(t, s.count("failure_count > 0"))
-	require.Equal(t, 1, strings.Count(replica.logs.String(), "Temporal rejects completion callbacks"), "it says so once")
+	require.Equal(t, 1, strings.Count(replica.logs.String(), "Temporal rejects completion callbacks"), "logged once")
 	s.requireOneRunEach(executions)
 	s.requireSlotsMatchTemporal()
 }
 
-// A workflow that ends immediately has ended before the replica receives the answer to its start.
+// A workflow that ends immediately may end before the replica receives the answer to its start.
 func TestACallbackMayComeBeforeTheStartsAnswer(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -112,14 +112,14 @@ func TestACallbackMayComeBeforeTheStartsAnswer(t *testing.T) {
 		return one[bool](s,
 			"select exists (select from pgdispatch.workflow_executions where id = $1 and early_outcome = 'COMPLETED')",
 			execution)
-	}, "its end is said")
-	require.Equal(t, "CLAIMED", s.statusOf(execution), "and nobody has said that it was started")
+	}, "its end is recorded")
+	require.Equal(t, "CLAIMED", s.statusOf(execution), "the start is not recorded yet")
 	close(answers)
-	s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "the slot is free, once")
+	s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "the slot is freed once")
 	require.Equal(t, "COMPLETED", s.statusOf(execution))
 	s.eventually(func() bool {
 		return strings.Count(replica.logs.String(), `"msg":"Execution ended"`) == 2
-	}, "each ended once")
+	}, "each end is logged once")
 	require.LessOrEqual(t, one[int](s, "select max(n)::int from audit.greatest_held"), 1)
 	s.requireSlotsMatchTemporal()
 }
@@ -149,24 +149,24 @@ func (s *stack) holdStarts() chan struct{} {
 	workflowservice.RegisterWorkflowServiceServer(server, passOn)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(s.t, err)
-	go func() { _ = server.Serve(listener) }() // ends with Stop
+	go func() { _ = server.Serve(listener) }() // returns at Stop
 	s.t.Cleanup(func() { server.Stop(); _ = conn.Close() })
 	s.temporal = listener.Addr().String()
 	return answers
 }
 
-// The end of a run that was reset is not the execution's end, whichever replica is called.
+// The end of a reset run is not the execution's end, whichever replica is called.
 func TestACallbackOfAResetWorkflowComesAtItsEnd(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	s.onlyCallbacks()
 	s.replica(append(callbackTo(freeAddress(t)), "PGDISPATCH_MAX_WATCHES=0")...).ready()
 	execution := s.enqueue("FREE", "Hold", 1)[0]
-	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it runs")
+	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "the execution is dispatched")
 	s.reset(execution)
 	next := s.enqueue("FREE", "Echo", 1)[0]
 	s.signal(execution)
-	s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "its end is said")
+	s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "its end is recorded")
 	require.Equal(t, "COMPLETED", s.statusOf(execution))
 }
 
@@ -178,7 +178,7 @@ func TestACallbackThatFoundNobodyComesAgain(t *testing.T) {
 	address := freeAddress(t)
 	first := s.replica(append(callbackTo(address), "PGDISPATCH_MAX_WATCHES=0", "PGDISPATCH_LEASE=1s")...).ready()
 	execution := s.enqueue("FREE", "Hold", 1)[0]
-	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it runs")
+	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "the execution is dispatched")
 	require.NoError(t, first.Process.Kill())
 	<-first.done
 	s.signal(execution)
@@ -190,7 +190,7 @@ func TestACallbackThatFoundNobodyComesAgain(t *testing.T) {
 			refused.Store(callback.GetAttempt() > 0)
 		}
 		return refused.Load()
-	}, "Temporal has tried")
+	}, "Temporal has called back")
 	s.replica(append(callbackTo(address), "PGDISPATCH_MAX_WATCHES=0")...)
-	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "its end is said again")
+	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "the retried callback records the end")
 }

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite docs/cli.md and the table of do
 
 const cliPage = "../../docs/cli.md"
 
-// The page of commands is written from the commands.
+// docs/cli.md is generated from the commands.
 func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	var page strings.Builder
@@ -68,7 +68,7 @@ func withoutHelp(command *cobra.Command) *pflag.FlagSet {
 	return flags
 }
 
-// Every command that reads supports JSON, and every command that changes something records who did it.
+// Every command that reads supports JSON, and every command that changes something records who ran it.
 func TestCommandsHaveTheSameFlagsForTheSameThings(t *testing.T) {
 	t.Parallel()
 	for _, command := range everyCommand(root()) {

@@ -50,7 +50,7 @@ func (s *stack) reportingWorker() (queue string) {
 func TestAWorkerSaysWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.exec("update pgdispatch.close_sweep set looked_at = 'infinity'") // no replica's turn
+	s.exec("update pgdispatch.close_sweep set looked_at = 'infinity'") // the interval is too long for a sweep
 	s.queue = s.reportingWorker()
 	s.exec("update pgdispatch.workflow_definitions set task_queue = $1", s.queue)
 	s.replica("PGDISPATCH_MAX_WATCHES=0").ready()
@@ -58,16 +58,16 @@ func TestAWorkerSaysWhatHasEnded(t *testing.T) {
 	executions = append(executions, s.enqueue("FREE", "Fail", 1)...)
 	s.eventually(func() bool {
 		return s.count("status in ('COMPLETED', 'FAILED')") == len(executions)
-	}, "all ends are said")
+	}, "all ends are recorded")
 	require.Equal(t, "the oven is cold (Oven): no gas",
 		one[string](s, "select last_error from pgdispatch.workflow_execution_queue where execution_id = $1", executions[6]))
 	s.requireResult(executions[0])
 	require.Equal(t, 1, one[int](s, "select max(n)::int from audit.greatest_held"))
-	require.LessOrEqual(t, s.greatestRunning()[s.workspace["FREE"]], 1, "in Temporal too")
+	require.LessOrEqual(t, s.greatestRunning()[s.workspace["FREE"]], 1, "Temporal ran no more than the limit")
 }
 
-// BenchmarkCloseToNextStart runs items of a FREE workspace one after another, and measures from Temporal's close time
-// to the next workflow's start time, beside what a long poll of the test's own takes to see a close in the same run.
+// BenchmarkCloseToNextStart runs items of a FREE workspace one after another and measures from Temporal's close time to
+// the next workflow's start time. For comparison it measures how late its own long poll sees a close in the same run.
 //
 //	go test ./cmd/pgdispatch -run '^$' -bench CloseToNextStart -benchtime 1x
 func BenchmarkCloseToNextStart(b *testing.B) {
@@ -87,7 +87,7 @@ func BenchmarkCloseToNextStart(b *testing.B) {
 				executions := s.enqueue("FREE", "Echo", items)
 				s.eventually(func() bool {
 					return s.count("status = 'COMPLETED'")%items == 0 && s.count("status in ('PENDING', 'CLAIMED', 'DISPATCHED')") == 0
-				}, "all complete")
+				}, "all executions complete")
 				report(b, "floor", s.longPolls(50))
 				report(b, "next", s.gaps(executions))
 			}
@@ -95,7 +95,7 @@ func BenchmarkCloseToNextStart(b *testing.B) {
 	}
 }
 
-// longPolls ends workflows one after another, and returns how long after its close a long poll was answered.
+// longPolls ends workflows one after another, and returns how long after each close a long poll was answered.
 func (s *stack) longPolls(workflows int) []time.Duration {
 	s.t.Helper()
 	var took []time.Duration
@@ -112,14 +112,14 @@ func (s *stack) longPolls(workflows int) []time.Duration {
 			}
 			answered <- time.Since(event.GetEventTime().AsTime())
 		}()
-		<-time.After(20 * time.Millisecond) // it waits by now
+		<-time.After(20 * time.Millisecond) // the long poll waits by now
 		require.NoError(s.t, s.client.SignalWorkflow(context.Background(), run.GetID(), "", "go", nil))
 		took = append(took, <-answered)
 	}
 	return took
 }
 
-// gaps are the times from each execution's close to the next one's start, both Temporal's.
+// gaps returns the times from each execution's close to the next one's start, by Temporal's clock.
 func (s *stack) gaps(executions []string) []time.Duration {
 	s.t.Helper()
 	var gaps []time.Duration

@@ -74,5 +74,5 @@ func TestARealServerTakesACompressedStart(t *testing.T) {
 	s.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
 		select workspace_id, id, jsonb_build_object('greeting', repeat('hello ', 20000))
 		from pgdispatch.workflow_definitions where workspace_id = $1 and name = 'Echo'`, s.workspace["PRO"])
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 1 }, "it is started, and ends")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 1 }, "the workflow completes")
 }

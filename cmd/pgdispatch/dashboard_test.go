@@ -20,7 +20,7 @@ var (
 	selector   = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
 )
 
-// panel is what these tests look at of a panel of the dashboard.
+// panel holds the fields of a dashboard panel that the tests check.
 type panel struct {
 	ID          int
 	Title       string
@@ -42,7 +42,7 @@ func panels(t *testing.T) []panel {
 	return board.Panels
 }
 
-// expressions returns what the dashboard and the alerts ask Prometheus.
+// expressions returns the PromQL expressions of the dashboard and the alerts.
 func expressions(t *testing.T) (dashboard, alerts []string) {
 	t.Helper()
 	for _, p := range panels(t) {
@@ -78,7 +78,7 @@ func requireDashboard(t *testing.T, scraped map[string]*dto.MetricFamily) {
 		}
 	}
 	for _, m := range telemetry.Catalogue() {
-		require.True(t, asked[m.Name], "%s is shown nowhere", m.Name)
+		require.True(t, asked[m.Name], "no panel or alert uses %s", m.Name)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestEveryPanelSelectsTheJobAndHasAPlaceOfItsOwn(t *testing.T) {
 		ids[p.ID] = true
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
-				require.Empty(t, taken[[2]int{x, y}], "%s lies on another panel", p.Title)
+				require.Empty(t, taken[[2]int{x, y}], "%s overlaps another panel", p.Title)
 				require.Less(t, x, 24, p.Title)
 				taken[[2]int{x, y}] = p.Title
 			}
@@ -120,7 +120,7 @@ func TestEveryPanelSelectsTheJobAndHasAPlaceOfItsOwn(t *testing.T) {
 	require.Len(t, slices.Collect(maps.Keys(ids)), len(all))
 }
 
-// rule is what this test looks at of an alert.
+// rule holds the fields of an alert that the test checks.
 type rule struct {
 	Alert, Expr string
 	Annotations struct {
@@ -147,7 +147,7 @@ func TestEveryAlertsRunbookIsAHeadingOfTroubleshooting(t *testing.T) {
 		require.True(t, ours, "%s: runbook_url is %q", r.Alert, r.Annotations.Runbook)
 		require.Contains(t, anchors(page), anchor, r.Alert)
 		row := regexp.MustCompile("(?m)^.*`" + r.Alert + "`.*$").FindString(byAlert)
-		require.Contains(t, row, "(#"+anchor+")", "%s: the page's table leads elsewhere", r.Alert)
+		require.Contains(t, row, "(#"+anchor+")", "%s: the page's table links elsewhere", r.Alert)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestEveryAlertIsOfOneInstallation(t *testing.T) {
 	}
 }
 
-// unitOf is the unit, as Grafana calls it, of what an expression yields.
+// unitOf returns the Grafana unit of an expression's result.
 func unitOf(expression string) string {
 	switch {
 	case strings.Contains(expression, "histogram_quantile("):
@@ -182,7 +182,7 @@ func unitOf(expression string) string {
 	return "short"
 }
 
-// shown says in which unit and on which axis a panel shows one of its targets.
+// shown returns the unit and the axis of one target of a panel.
 func (p panel) shown(target string) (unit, axis string) {
 	unit, axis = p.FieldConfig.Defaults.Unit, "left"
 	for _, override := range p.FieldConfig.Overrides {

@@ -59,7 +59,7 @@ func (d *desk) value(query string, args ...any) string {
 	return value
 }
 
-// dead enqueues n items of a workspace, each of which fails once and then permanently.
+// dead enqueues n items in a workspace; each fails once and then permanently.
 func (d *desk) dead(workspace string, n int, reason string) {
 	d.t.Helper()
 	d.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
@@ -83,7 +83,7 @@ func (d *desk) dead(workspace string, n int, reason string) {
 	}
 }
 
-// types runs a command, which must succeed, and returns its standard output.
+// types runs a command that must succeed, and returns its standard output.
 func (d *desk) types(args ...string) string {
 	d.t.Helper()
 	out, errs, code := d.tries(args...)
@@ -100,7 +100,7 @@ func (d *desk) tries(args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), code
 }
 
-// answers runs a command with input at the terminal, and returns its output and error.
+// answers runs a command with terminal input, and returns its output and error.
 func (d *desk) answers(answer string, args ...string) (string, error) {
 	d.t.Helper()
 	var out bytes.Buffer
@@ -132,7 +132,7 @@ func TestDeadListShowsWhatFailedWhereAndWhy(t *testing.T) {
 func TestDeadListAndShowAreJSONToo(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	require.Equal(t, "[]\n", d.types("dead", "list", "-o", "json"), "an empty list is a list")
+	require.Equal(t, "[]\n", d.types("dead", "list", "-o", "json"), "an empty list is printed as []")
 	d.dead(d.workspace, 1, `say "no" <b>`)
 	var letters []operate.DeadLetter
 	require.NoError(t, json.Unmarshal([]byte(d.types("dead", "list", "--output", "json")), &letters))
@@ -145,7 +145,7 @@ func TestDeadListAndShowAreJSONToo(t *testing.T) {
 		Failures []operate.Failure
 	}
 	require.NoError(t, json.Unmarshal([]byte(d.types("dead", "show", "1", "-o", "json")), &shown))
-	shown.DeadLetter.Params, letters[0].Params = nil, nil // indented otherwise
+	shown.DeadLetter.Params, letters[0].Params = nil, nil // formatted differently
 	require.Equal(t, letters[0], shown.DeadLetter)
 	require.Len(t, shown.Failures, 2)
 	require.Equal(t, "replica-1", shown.Failures[1].Replica)
@@ -185,7 +185,7 @@ func TestDeadReplayOfManyAsksOrTakesYes(t *testing.T) {
 		require.Equal(t, "replay 3 dead letters? [y/N] ", out)
 	}
 	require.Equal(t, "4", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"),
-		"nothing was done yet")
+		"nothing was changed yet")
 
 	out, err := d.answers("y\n", "dead", "replay", "--error", "card")
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestDeadReplayOfManyGoesBatchByBatchAndIsNotEndless(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.dead(d.workspace, 1001, "card refused")
-	// Each replay fails at once, while the others are still being replayed.
+	// Each replay fails at once, while others are still being replayed.
 	d.exec(`create function public.fail_at_once() returns trigger language plpgsql security definer as $$ begin
 		set local session_replication_role = replica;
 		update pgdispatch.workflow_execution_queue q
@@ -214,10 +214,10 @@ func TestDeadReplayOfManyGoesBatchByBatchAndIsNotEndless(t *testing.T) {
 	require.Equal(t, want, d.types("dead", "replay", "--all", "--yes"))
 	require.Equal(t, fmt.Sprint(1001), d.value("select count(*)::text from pgdispatch.dead_letters"))
 	require.Equal(t, "3", d.value("select count(distinct xmin::text)::text from pgdispatch.dead_letter_marks"),
-		"in three transactions")
+		"the replay uses three transactions")
 	require.Equal(t, "true",
 		d.value("select bool_and(item_id = replay_id - $1)::text from pgdispatch.dead_letter_marks", 1001),
-		"the one that failed first is replayed first")
+		"the first failure is replayed first")
 }
 
 func TestDeadDiscardMarksAndDeletesNothing(t *testing.T) {
@@ -319,7 +319,7 @@ func TestDeadRefusesBadInputByName(t *testing.T) {
 		out, errs, code := d.tries(append([]string{"dead"}, row.args...)...)
 		require.Equal(t, 1, code, "%.200v", row.args)
 		require.Contains(t, errs, row.want, "%.200v", row.args)
-		require.Less(t, len(errs), 1000, "an error repeats no more than a part of the input")
+		require.Less(t, len(errs), 1000, "an error repeats only a part of the input")
 		require.Empty(t, out, "%.200v", row.args)
 	}
 	require.Equal(t, "1", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"))
@@ -362,7 +362,7 @@ func TestAReplayRunsAsAWorkflowOfItsOwn(t *testing.T) {
 	s.replica().ready()
 	s.define(s.workspace["PRO"], "refused", "Echo", "/_sys/temporal-sys-queue")
 	dead := s.enqueue("PRO", "refused", 1)[0]
-	s.eventually(func() bool { return s.statusOf(dead) == "FAILED" }, "the start is refused")
+	s.eventually(func() bool { return s.statusOf(dead) == "FAILED" }, "Temporal rejects the start")
 	s.exec("update pgdispatch.workflow_definitions set task_queue = $1 where name = 'refused'", s.queue)
 	replay := one[string](s, "select r.execution_id::text from pgdispatch.replay($1) r where r.replayed", dead)
 	s.eventually(func() bool { return s.statusOf(replay) == "COMPLETED" }, "the replay completes")
@@ -370,8 +370,8 @@ func TestAReplayRunsAsAWorkflowOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, one[string](s, "select run_id from pgdispatch.workflow_executions where id = $1", replay),
 		run.WorkflowExecutionInfo.Execution.RunId)
-	require.Equal(t, "FAILED", s.statusOf(dead), "the dead letter stays as it was")
+	require.Equal(t, "FAILED", s.statusOf(dead), "the dead letter is unchanged")
 	require.Equal(t, 1, one[int](s, `select count(replica)::int from pgdispatch.item_failures
 		join pgdispatch.workflow_execution_queue q on q.id = item_id
-			where q.execution_id = $1`, dead), "what was counted against it is written down")
+			where q.execution_id = $1`, dead), "the failure is recorded")
 }

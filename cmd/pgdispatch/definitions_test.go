@@ -20,7 +20,7 @@ func file(t *testing.T, name, text string) string {
 	return path
 }
 
-// A new user gets to the first item without SQL.
+// A new user creates the first item without SQL.
 func TestAWorkspaceAndADefinitionAreCreatedAndUsed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -21,10 +21,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// drainMargin is what a replica needs between the end of its drain and its own: docs/settings.md promises five seconds.
+// drainMargin is the time between the end of a replica's drain and its exit; docs/settings.md promises five seconds.
 const drainMargin = 5 * time.Second
 
-// foreign are the variables of deploy/ that are not ours: those of Temporal's SDK and Go.
+// foreign are the variables in deploy/ that belong to Temporal's SDK and Go.
 var foreign = []string{"TEMPORAL_API_KEY", "TEMPORAL_TLS", "GOMEMLIMIT"}
 
 // variablesOf returns the variables of options and the foreign variables.
@@ -66,7 +66,7 @@ func requireCommand(t *testing.T, args []string) {
 	require.NoError(t, cobra.NoArgs(command, command.Flags().Args()), args)
 }
 
-// container is what this test looks at of a container in a pod.
+// container holds the fields of a pod's container that the test checks.
 type container struct {
 	Args []string
 	Env  []struct {
@@ -91,7 +91,7 @@ type probe struct {
 	HTTPGet struct{ Path, Port string } `yaml:"httpGet"`
 }
 
-// manifest is what this test looks at of Kubernetes' Deployment, Job and PodDisruptionBudget.
+// manifest holds the fields of Kubernetes' Deployment, Job and PodDisruptionBudget that the tests check.
 type manifest struct {
 	Kind string
 	Spec struct {
@@ -112,7 +112,7 @@ type manifest struct {
 	}
 }
 
-// kustomized reads the base: its manifests by kind, and what its ConfigMap holds.
+// kustomized reads the base: its manifests by kind, and the data of its ConfigMap.
 func kustomized(t *testing.T) (map[string]manifest, map[string]string) {
 	t.Helper()
 	var base struct {
@@ -147,7 +147,7 @@ func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
 	deployment, job := manifests["Deployment"].Spec, manifests["Job"].Spec
 	require.Equal(t, deployment.Selector.MatchLabels, deployment.Template.Metadata.Labels)
 	require.Equal(t, deployment.Selector.MatchLabels, manifests["PodDisruptionBudget"].Spec.Selector.MatchLabels)
-	require.Greater(t, deployment.Replicas, 1, "one may go")
+	require.Greater(t, deployment.Replicas, 1, "one replica may be evicted")
 	for _, pod := range []struct {
 		containers []container
 		options    []config.Option
@@ -156,10 +156,10 @@ func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
 		requireCommand(t, pod.containers[0].Args)
 		for _, variable := range pod.containers[0].Env {
 			require.Contains(t, variablesOf(pod.options), variable.Name)
-			if variable.Name == "GOMEMLIMIT" { // goes with this container's limit
+			if variable.Name == "GOMEMLIMIT" { // depends on this container's limit
 				continue
 			}
-			require.Empty(t, variable.Value, "%s is a secret, or it belongs into the ConfigMap", variable.Name)
+			require.Empty(t, variable.Value, "%s is a secret, or belongs in the ConfigMap", variable.Name)
 			require.Equal(t, variable.Name, variable.ValueFrom.SecretKeyRef.Key)
 		}
 		require.True(t, pod.containers[0].SecurityContext.ReadOnly && !pod.containers[0].SecurityContext.Escalation)
@@ -167,7 +167,7 @@ func TestKubernetesManifestsSayWhatTheBinaryUnderstands(t *testing.T) {
 	require.True(t, deployment.Template.Spec.SecurityContext.NonRoot && job.Template.Spec.SecurityContext.NonRoot)
 	for name := range settings {
 		require.Contains(t, variablesOf(config.RunOptions), name)
-		require.NotContains(t, name, "ALLOW_INSECURE", "that is for an overlay to decide")
+		require.NotContains(t, name, "ALLOW_INSECURE", "an overlay decides that")
 	}
 	require.Greater(t, time.Duration(deployment.Template.Spec.Grace)*time.Second, c.DrainTimeout+drainMargin)
 
@@ -199,7 +199,7 @@ func TestSystemdUnitSaysWhatTheBinaryUnderstands(t *testing.T) {
 			name, path, _ := strings.Cut(line[2], ":")
 			require.NoError(t, os.WriteFile(filepath.Join(credentials, name), []byte(token+"\n"), 0o600))
 			require.Contains(t, readPage(t, "docs/deploy.md"), "install -m 0600 /dev/stdin "+path,
-				"the page says how to make it")
+				"the page documents the command")
 		}
 	}
 	require.Contains(t, readPage(t, "docs/deploy.md"), "install -m 0600 /dev/stdin "+unit["EnvironmentFile"]+" <<")
@@ -227,7 +227,7 @@ func TestContainerFileBuildsWithTheModulesGoAndRunsAReplica(t *testing.T) {
 	require.NoError(t, err)
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
 	require.Contains(t, file, "FROM --platform=$BUILDPLATFORM golang:"+string(version[1])+"-",
-		"it compiles on the builder's platform")
+		"the image compiles on the builder's platform")
 	require.Contains(t, file,
 		"\nARG TARGETOS\nARG TARGETARCH\nRUN GOOS=$TARGETOS GOARCH=$TARGETARCH make build VERSION=$VERSION\n")
 	require.Contains(t, file, "\nUSER 65532:65532\n")
@@ -239,10 +239,10 @@ func TestContainerFileBuildsWithTheModulesGoAndRunsAReplica(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
 	require.True(t, bytes.Contains(makefile, []byte("\nOUT         := bin/pgdispatch\n")),
-		"make build writes what the container copies")
+		"make build writes the file that the container copies")
 }
 
-// generatedAlerts are the files that hold the alerts once more, as promtool tests them.
+// generatedAlerts are the copies of the alerts that promtool tests.
 func generatedAlerts(t *testing.T) map[string]string {
 	t.Helper()
 	text := readDeploy(t, "prometheus/alerts.yml")
@@ -262,7 +262,7 @@ func generatedAlerts(t *testing.T) map[string]string {
 	}
 }
 
-// make golden runs this with -update, as it does every test whose name has "Page".
+// make golden runs this with -update, like every test with "Page" in its name.
 func TestOperatorsRulePagesForTheSameAlerts(t *testing.T) {
 	t.Parallel()
 	for name, want := range generatedAlerts(t) {
@@ -275,7 +275,7 @@ func TestOperatorsRulePagesForTheSameAlerts(t *testing.T) {
 
 var exampleURL = regexp.MustCompile(`postgres://[^\s'"]+`)
 
-// What people copy must work as it is, and not need PGDISPATCH_ALLOW_INSECURE_DATABASE.
+// Samples that people copy must work unchanged, and not need PGDISPATCH_ALLOW_INSECURE_DATABASE.
 func TestDeployPagesExamplesConnectByVerifiedTLS(t *testing.T) {
 	t.Parallel()
 	authority := newAuthority(t).path("ca.pem")

@@ -27,7 +27,7 @@ func section(t *testing.T, page, heading string) string {
 	return rest
 }
 
-// ticked returns the code in the first cells of a section's table.
+// ticked returns the code in the first column of a section's table.
 func ticked(table string) []string {
 	names := []string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\|").FindAllStringSubmatch(table, -1) {
@@ -56,7 +56,7 @@ var (
 	fences  = regexp.MustCompile("(?s)```.*?```")
 )
 
-// anchors are the names that a page's headings have on GitHub.
+// anchors returns GitHub's anchors for a page's headings.
 func anchors(page string) []string {
 	all := []string{}
 	for _, h := range heading.FindAllStringSubmatch(fences.ReplaceAllString(page, ""), -1) {

@@ -29,10 +29,10 @@ func (d *desk) diagnosis(args ...string) (found map[string]doctor.Finding, code 
 	require.NoError(d.t, json.Unmarshal([]byte(out), &answer), out)
 	found = map[string]doctor.Finding{}
 	for _, f := range answer.Findings {
-		require.NotContains(d.t, found, f.Check, "one finding a check")
+		require.NotContains(d.t, found, f.Check, "one finding per check")
 		found[f.Check] = f
 		require.Equal(d.t, f.Severity == doctor.Fine, f.Meaning == "" && f.Remedy == "",
-			"%v: what is not fine has a meaning and a remedy", f)
+			"%v: every finding but OK has a meaning and a remedy", f)
 	}
 	return found, code
 }
@@ -56,7 +56,7 @@ func TestDoctorFindsNothingWrongWithAWholeStack(t *testing.T) {
 	s.eventually(func() bool {
 		found, _ = d.diagnosis(args...)
 		return found["task queues"].Severity == doctor.Fine && found["replicas"].Severity == doctor.Fine
-	}, "the worker has polled, the replica has said that it lives")
+	}, "the worker has polled and the replica is present")
 	bad := []string{}
 	for check, f := range found {
 		if f.Severity != doctor.Fine {
@@ -111,7 +111,7 @@ func TestDoctorLooksAtEveryNamespace(t *testing.T) {
 	d.exec("update pgdispatch.workflow_definitions set namespace = 'nobody'")
 	found, _ = d.diagnosis("--temporal-address", temporalAddress(t), "--temporal-namespace", "unused")
 	require.Equal(t, `Temporal has no namespace "nobody"`, found["namespace"].Finding,
-		"one that no definition means is not asked for")
+		"unused namespaces are not checked")
 }
 
 func TestDoctorSaysWhatIsWrongWithTheDatabase(t *testing.T) {

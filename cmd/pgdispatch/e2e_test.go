@@ -52,7 +52,7 @@ func TestEveryEndOfAWorkflowIsRecordedAndFreesItsSlot(t *testing.T) {
 	s.replica().ready()
 	ctx := context.Background()
 
-	// A FREE workspace has one slot: each of these starts only after the previous one has released the slot.
+	// A FREE workspace has one slot: each item starts only after the previous one has released the slot.
 	failed := s.enqueue("FREE", "Fail", 1)[0]
 	continued := s.enqueue("FREE", "Again", 1)[0]
 	s.exec(`update pgdispatch.workflow_definitions set execution_timeout = '1 second' where workspace_id = $1
@@ -117,7 +117,7 @@ func TestPausesHoldLiveAndResumeWithoutAPoll(t *testing.T) {
 	s.exec("update pgdispatch.workspaces set paused = true where id = $1", s.workspace["PRO"])
 	held, other := s.enqueue("PRO", "Echo", 1)[0], s.enqueue("FREE", "Echo", 1)[0]
 	s.exec("update pgdispatch.settings set paused = false")
-	s.eventually(func() bool { return s.statusOf(other) == "COMPLETED" }, "the workspace that is not paused goes on")
+	s.eventually(func() bool { return s.statusOf(other) == "COMPLETED" }, "the other workspace continues")
 	require.Equal(t, "PENDING", s.statusOf(held))
 	s.exec("update pgdispatch.workspaces set paused = false where id = $1", s.workspace["PRO"])
 	s.eventually(func() bool { return s.statusOf(held) == "COMPLETED" }, "the paused workspace resumes")
@@ -181,8 +181,8 @@ func TestAnOutageOfTemporalFailsNothingAndEndsByItself(t *testing.T) {
 	s.eventually(func() bool {
 		return p.logs.has(
 			"Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted")
-	}, "the outage is noticed")
-	s.eventually(func() bool { return strings.Count(p.logs.String(), "Released queue item") > 4 }, "probes go on")
+	}, "the outage is logged")
+	s.eventually(func() bool { return strings.Count(p.logs.String(), "Released queue item") > 4 }, "probes continue")
 	require.Zero(t,
 		one[int](s,
 			"select count(*)::int from pgdispatch.workflow_execution_queue where status = 'FAILED' or failure_count > 0"))
@@ -192,12 +192,12 @@ func TestAnOutageOfTemporalFailsNothingAndEndsByItself(t *testing.T) {
 		s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "rows complete after the outage")
 	}
 	require.Equal(t, 1, one[int](s, "select max(attempt_count) from pgdispatch.workflow_execution_queue"))
-	s.eventually(func() bool { return p.logs.has("Temporal accepts workflows again; resuming starts") }, "it says so")
+	s.eventually(func() bool { return p.logs.has("Temporal accepts workflows again; resuming starts") }, "recovery logged")
 	s.requireOneRunEach(executions)
 }
 
-// listed returns the runs of this test's task queue that Temporal lists, with this in addition to its query. Visibility
-// comes a moment late, and a busy server may not answer in time: then it is not answered, and the next look may be.
+// listed returns the runs of this test's task queue that match the query. It reports false if Temporal's visibility
+// does not answer in time; the caller retries.
 func (s *stack) listed(and string) (runs []*workflowpb.WorkflowExecutionInfo, answered bool) {
 	s.t.Helper()
 	for token := []byte(nil); ; {
@@ -227,7 +227,7 @@ func (s *stack) requireOneRunEach(executions []string) {
 		for _, execution := range executions {
 			if n := runs["execution-"+execution]; n != 1 {
 				require.LessOrEqual(s.t, n, 1, "runs of %s", execution)
-				return false // visibility comes a moment late
+				return false // visibility lags
 			}
 		}
 		return true
@@ -241,11 +241,11 @@ func TestSIGTERMReleasesWhatItHoldsAndExitsCleanly(t *testing.T) {
 	s.temporal = proxy.address
 	p := s.replica("PGDISPATCH_DRAIN_TIMEOUT=300ms", "PGDISPATCH_START_TIMEOUT=30s").ready()
 	s.enqueue("FREE", "Echo", 1)
-	s.eventually(func() bool { return p.logs.has("Execution ended") }, "it works at first")
+	s.eventually(func() bool { return p.logs.has("Execution ended") }, "an execution ends before the freeze")
 
 	proxy.freeze() // starts are sent and never answered
 	s.enqueue("PRO", "Echo", 5)
-	s.eventually(func() bool { return s.count("status = 'CLAIMED'") == 5 }, "five hand-overs hang")
+	s.eventually(func() bool { return s.count("status = 'CLAIMED'") == 5 }, "five starts hang")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, p.exit())
 	require.Zero(t, s.count("status = 'CLAIMED'"))
@@ -261,11 +261,11 @@ func TestASecondSignalExitsAtOnce(t *testing.T) {
 	p := s.replica("PGDISPATCH_DRAIN_TIMEOUT=1h", "PGDISPATCH_START_TIMEOUT=5m", "PGDISPATCH_LEASE=1h").ready()
 	proxy.freeze()
 	s.enqueue("PRO", "Echo", 1)
-	s.eventually(func() bool { return s.count("status = 'CLAIMED'") == 1 }, "a hand-over hangs")
+	s.eventually(func() bool { return s.count("status = 'CLAIMED'") == 1 }, "a start hangs")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	select {
 	case <-p.done:
-		require.Fail(t, "the first signal did not wait for the hand-over")
+		require.Fail(t, "the first signal did not wait for the start")
 	case <-time.After(300 * time.Millisecond):
 	}
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
@@ -285,7 +285,7 @@ func TestAReplicaRefusesASchemaItDoesNotKnow(t *testing.T) {
 	require.Equal(t, 1, p.exit())
 	require.Contains(t, p.logs.String(), "run `pgdispatch migrate up`")
 	require.Regexp(t, `(?s)^\{[^\n]*"Starting".*\}\npgdispatch: [^\n]*\n$`, p.logs.String(),
-		"its log comes before its error")
+		"the log precedes the error")
 }
 
 func TestAReplicaNeverLogsItsPassword(t *testing.T) {
@@ -294,7 +294,7 @@ func TestAReplicaNeverLogsItsPassword(t *testing.T) {
 	s.url = strings.Replace(s.url, "postgres@", "postgres:hunter2@", 1)
 	p := s.replica("PGDISPATCH_LOG_LEVEL=debug").ready()
 	s.enqueue("FREE", "Echo", 1)
-	s.eventually(func() bool { return p.logs.has("Execution ended") }, "it works")
+	s.eventually(func() bool { return p.logs.has("Execution ended") }, "an execution ends")
 	require.NotContains(t, p.logs.String(), "hunter2")
 	require.NotContains(t, p.logs.String(), "greeting", "no payload is logged")
 }
@@ -305,9 +305,9 @@ func TestAnIdleReplicaStopsWithItsListenerGone(t *testing.T) {
 	p := s.replica("PGDISPATCH_POLL_INTERVAL=1h").ready()
 	s.exec("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgdispatch listener' " +
 		"and datname = current_database()")
-	s.eventually(func() bool { return strings.Count(p.logs.String(), `"msg":"Listening"`) == 2 }, "it listens again")
+	s.eventually(func() bool { return strings.Count(p.logs.String(), `"msg":"Listening"`) == 2 }, "listens again")
 	execution := s.enqueue("FREE", "Echo", 1)[0]
-	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "and hears")
+	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "notifications arrive")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, p.exit())
 }

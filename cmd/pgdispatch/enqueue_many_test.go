@@ -21,7 +21,7 @@ func (d *desk) feeds(text string, args ...string) (stdout, stderr string, code i
 	return d.tries(append([]string{"enqueue", "--from", file(d.t, "items", text)}, args...)...)
 }
 
-// rows are all items, oldest first.
+// rows returns all items, oldest first.
 func (d *desk) rows() string {
 	d.t.Helper()
 	return d.value(`select coalesce(string_agg(concat_ws(' ', w.name, d.name, q.params, q.priority,
@@ -164,7 +164,7 @@ func TestManyItemsGoInBatchesAndABadOneInTheMiddleIsFound(t *testing.T) {
 	require.Contains(t, errs, "no_thirteen")
 	require.Equal(t, "776", d.value("select max((params ->> 'n')::int)::text from pgdispatch.workflow_execution_queue"),
 		"none after it")
-	require.Equal(t, "776", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"), "each before it")
+	require.Equal(t, "776", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"), "all before it")
 	d.exec("delete from pgdispatch.workflow_execution_queue")
 	out, errs, code := d.feeds(text.String(), "--skip-invalid")
 	require.Zero(t, code, errs)

@@ -18,7 +18,7 @@ func TestReadyzFollowsTheDatabaseTheListenerTemporalAndTheEnd(t *testing.T) {
 	s.temporal = proxy.address
 	s.exec("update pgdispatch.migrations set version = version - 1")
 	old := s.replica(anyPort)
-	require.Equal(t, 1, old.exit(), "a replica that cannot work ends, and leaves its port")
+	require.Equal(t, 1, old.exit(), "a replica that fails to start exits and frees its port")
 	s.exec("update pgdispatch.migrations set version = version + 1")
 
 	p := s.replica(anyPort, "PGDISPATCH_START_TIMEOUT=500ms", "PGDISPATCH_DRAIN_TIMEOUT=2s").ready()
@@ -36,12 +36,12 @@ func TestReadyzFollowsTheDatabaseTheListenerTemporalAndTheEnd(t *testing.T) {
 	readyz("not ready\ntemporal: workflows are not accepted; starts are paused and probed")
 	require.InDelta(t, 1, sample(p.scrape(), "pgdispatch_breaker_open", ""), 0)
 	proxy.up()
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 1 }, "it goes on")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 1 }, "the replica continues")
 	readyz("ready\n")
 
 	proxy.freeze()
 	s.enqueue("PRO", "Echo", 1)
-	s.eventually(func() bool { return s.count("status = 'CLAIMED'") == 1 }, "a hand-over hangs")
+	s.eventually(func() bool { return s.count("status = 'CLAIMED'") == 1 }, "a start hangs")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, p.exit())
 }
@@ -56,13 +56,13 @@ func TestAReplicaWithNoItemsIsNotReadyWithoutTemporal(t *testing.T) {
 	problem := func() string { _, text := p.get("/readyz"); return text }
 	s.eventually(func() bool {
 		return strings.Contains(problem(), "temporal: it does not answer")
-	}, "no item is needed to find out")
-	s.eventually(func() bool { return sample(p.scrape(), "pgdispatch_breaker_open", "") == 1 }, "the metrics say so")
+	}, "no item is needed to detect it")
+	s.eventually(func() bool { return sample(p.scrape(), "pgdispatch_breaker_open", "") == 1 }, "the metric shows it")
 	s.eventually(func() bool {
 		return one[bool](s, "select exists (select from pgdispatch.replicas where (state->>'breaker_open')::boolean)")
-	}, "so does status")
+	}, "the replica's state shows it")
 	proxy.up()
-	s.eventually(func() bool { return problem() == "ready\n" }, "it is ready again without an item")
+	s.eventually(func() bool { return problem() == "ready\n" }, "the replica is ready again without an item")
 }
 
 func TestAReplicaServesBeforeItHasADatabase(t *testing.T) {
@@ -104,7 +104,7 @@ func TestAnOutageOfPostgresIsAFewLines(t *testing.T) {
 	s.url = address.String()
 	p := s.replica(anyPort, "PGDISPATCH_POLL_INTERVAL=200ms").ready()
 	s.enqueue("PRO", "Hold", 3)
-	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 3 }, "it works")
+	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 3 }, "the execution is dispatched")
 	before := len(p.logs.String())
 	proxy.down()
 	s.eventually(func() bool {
@@ -113,9 +113,9 @@ func TestAnOutageOfPostgresIsAFewLines(t *testing.T) {
 	s.eventually(func() bool {
 		status, _ := p.get("/readyz")
 		return status == http.StatusServiceUnavailable
-	}, "it is not ready")
+	}, "the replica is not ready")
 	proxy.up()
-	s.eventually(func() bool { return p.logs.has("Postgres answers again") }, "its end is logged")
+	s.eventually(func() bool { return p.logs.has("Postgres answers again") }, "recovery logged")
 	outage := p.logs.String()[before:]
 	require.LessOrEqual(t, strings.Count(outage, `"level":"WARN"`)+strings.Count(outage, `"level":"ERROR"`), 6, outage)
 }

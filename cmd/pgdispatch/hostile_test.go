@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// escapes would clear a terminal, set its title, and forge log lines.
+	// escapes would clear a terminal, set its title and forge log lines.
 	escapes = "\x1b[2J\x1b]0;owned\x07\r\n{\"level\":\"INFO\",\"msg\":\"forged\"}\x7f\u009b31m"
-	// sneaky passes a check for control characters: a reversed direction, a line separator, a zero-width character.
+	// sneaky contains no control characters, but a reversed direction, a line separator and a zero-width character.
 	sneaky = "\u202egnp.exe\u2028\u200b"
 )
 
@@ -78,7 +78,7 @@ func TestNoCommandShowsATerminalWhatItWouldObey(t *testing.T) {
 		LastError string `json:"last_error"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(d.types("items", "list", "--state", "failed", "-o", "json")), &list))
-	require.Equal(t, escapes+sneaky, list[0].LastError, "programs get it as it is")
+	require.Equal(t, escapes+sneaky, list[0].LastError, "JSON contains the original text")
 }
 
 func TestALogLineStaysOneLineWhateverIsInIt(t *testing.T) {
@@ -96,7 +96,7 @@ func TestALogLineStaysOneLineWhateverIsInIt(t *testing.T) {
 	}
 }
 
-// Postgres puts row values into an error's detail, hint or context. None of them get into an error's text, a log or
+// Postgres puts row values into an error's detail, hint or context. None of them gets into an error's text, a log or
 // last_error.
 func TestWhatAnErrorOfPostgresSaysOfARowIsNotLogged(t *testing.T) {
 	t.Parallel()

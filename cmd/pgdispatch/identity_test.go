@@ -32,12 +32,12 @@ func TestAnItemThatTemporalMayHaveForgottenIsParkedForAPerson(t *testing.T) {
 	require.NoError(t, err)
 
 	s.replica().ready()
-	s.eventually(func() bool { return s.statusOf(forgotten) == "FAILED" }, "nobody knows whether it ran")
+	s.eventually(func() bool { return s.statusOf(forgotten) == "FAILED" }, "the outcome is unknown and beyond retention")
 	require.Contains(t,
 		one[string](s, "select last_error from pgdispatch.dead_letters where execution_id = $1", forgotten),
 		"the namespace's retention is 24h0m0s): replay the item if its workflow did not run")
-	s.eventually(func() bool { return s.statusOf(ran) == "COMPLETED" }, "Temporal still has it")
-	s.eventually(func() bool { return s.statusOf(young) == "COMPLETED" }, "it is started again")
+	s.eventually(func() bool { return s.statusOf(ran) == "COMPLETED" }, "Temporal still has the workflow")
+	s.eventually(func() bool { return s.statusOf(young) == "COMPLETED" }, "the workflow is started again")
 	s.requireOneRunEach([]string{ran, young})
 }
 
@@ -46,11 +46,11 @@ func TestANamespaceThatIsNotThereFailsNothingAndSaysSo(t *testing.T) {
 	s := newStack(t)
 	s.enqueue("PRO", "Echo", 3)
 	p := s.replica("TEMPORAL_NAMESPACE=nowhere").ready()
-	s.eventually(func() bool { return strings.Count(p.logs.String(), "Released queue item") > 2 }, "it is probed")
+	s.eventually(func() bool { return strings.Count(p.logs.String(), "Released queue item") > 2 }, "the replica probes")
 	s.eventually(func() bool {
 		return strings.Contains(p.logs.String(),
 			`"outcome":"blocked","error":"start workflow: Namespace nowhere is not found."`)
-	}, "the log says why")
+	}, "the log gives the reason")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, p.exit())
 	require.Equal(t, 3, s.count("status = 'PENDING' and not outcome_unknown and attempt_count = 0 and failure_count = 0"))

@@ -14,7 +14,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-// enqueues enqueues an item of the workspace and returns its ID.
+// enqueues enqueues an item in the workspace and returns its ID.
 func (d *desk) enqueues(flags ...string) string {
 	d.t.Helper()
 	var made operate.Enqueued
@@ -28,7 +28,7 @@ func (d *desk) replica() *claim.Store {
 	return &claim.Store{Pool: d.db, Owner: "replica-1", Lease: time.Minute}
 }
 
-// claims has replica-1 claim all due items.
+// claims claims all due items for replica-1.
 func (d *desk) claims() []claim.Item {
 	d.t.Helper()
 	batch, err := d.replica().Claim(d.t.Context(), 100)
@@ -108,7 +108,7 @@ func TestItemsListFiltersAndGoesPageByPage(t *testing.T) {
 		return found
 	}
 	require.Equal(t, []int64{6, 5, 4}, ids("--limit", "3"))
-	require.Equal(t, []int64{3, 2, 1}, ids("--limit", "3", "--before", "4"), "each page begins where the one before ends")
+	require.Equal(t, []int64{3, 2, 1}, ids("--limit", "3", "--before", "4"), "pages do not overlap")
 	require.Contains(t, d.types("items", "list", "--limit", "3"), "there may be more; continue with --before 4\n")
 	require.Equal(t, []int64{6}, ids("--workspace", "bank"))
 	require.Equal(t, []int64{5, 4, 3, 2, 1}, ids("--workspace", strings.ToUpper(d.workspace), "--definition", "order"))
@@ -188,7 +188,7 @@ func TestItemsCancelWithdrawsWhatWaits(t *testing.T) {
 	require.Equal(t, "cancel 2 items? [y/N] ", out)
 	require.Equal(t, "2",
 		d.value("select count(*)::text from pgdispatch.workflow_execution_queue where status = 'PENDING'"),
-		"nothing was done yet")
+		"nothing was changed yet")
 	require.Equal(t, "cancelled 2 of 2 items\n", d.types("items", "cancel", "--all", "--yes"))
 	require.Equal(t, "nothing to cancel: no item matches\n", d.types("items", "cancel", "--all"))
 	require.Equal(t, []string{"inserted", "CANCELLED"}, d.story("4"))
@@ -218,7 +218,7 @@ func TestItemsRetryRunsAtOnceWhatWaits(t *testing.T) {
 	d.enqueues("--run-at", "1h")
 	require.Empty(t, d.claims())
 	require.Equal(t, "would retry 1 item\n", d.types("items", "retry", "--all", "--dry-run"),
-		"one that is for later has not failed")
+		"an item scheduled for later has not failed")
 	require.Equal(t, "retried 1 of 1 item\n", d.types("items", "retry", "--error", "oven", "--yes"))
 	require.Len(t, d.claims(), 1)
 	require.Equal(t, "retried 1 of 1 item\n", d.types("items", "retry", "2"))
@@ -299,7 +299,7 @@ func TestExecutionsShowSaysWhatTheDatabaseAndTemporalKnow(t *testing.T) {
 		"--temporal-namespace", "default"}
 	require.Regexp(t, `(?m)^in Temporal +not found: never started, or deleted by retention$`, d.types(ask...))
 	s.replica().ready()
-	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it starts")
+	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "the execution starts")
 	shown := d.types(ask...)
 	for _, line := range []string{
 		`execution +` + execution, `workflow +execution-` + execution, `run +\S{36}`, `status +RUNNING`,

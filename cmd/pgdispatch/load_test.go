@@ -29,16 +29,16 @@ func TestThreeReplicasShareTheWorkWithinEveryLimit(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	s.exec("update pgdispatch.settings set max_claims = 10")
-	const few = "PGDISPATCH_WORKERS=4" // one replica alone would use up W otherwise, and the others sleep
+	const few = "PGDISPATCH_WORKERS=4" // otherwise one replica uses up W, and the others sleep
 	replicas := []*process{s.replica(few).ready(), s.replica(few).ready(), s.replica(few).ready()}
 	executions := s.enqueueLoad("Echo")
 
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all complete")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all executions complete")
 	greatest := s.requireLimits(10)
-	require.Greater(t, greatest, 5, "the cap was felt")
+	require.Greater(t, greatest, 5, "the cap was nearly reached")
 	s.requireOneRunEach(executions)
 	for _, replica := range replicas {
-		s.eventually(func() bool { return replica.logs.has("Dispatched execution") }, "every replica works")
+		s.eventually(func() bool { return replica.logs.has("Dispatched execution") }, "every replica dispatches")
 	}
 	require.Equal(t, 1, one[int](s, "select max(attempt_count) from pgdispatch.workflow_execution_queue"))
 }
@@ -54,14 +54,14 @@ func TestFourReplicasOfFiftyWorkersNeverLeaseATwentyFirst(t *testing.T) {
 	}
 	s.eventually(func() bool {
 		return s.count("status in ('DISPATCHED', 'COMPLETED')") == len(executions)
-	}, "all are handed over")
-	require.Equal(t, 20, one[int](s, "select n::int from audit.greatest_leased"), "at some commit, and never more")
+	}, "all items are dispatched")
+	require.Equal(t, 20, one[int](s, "select n::int from audit.greatest_leased"), "W is reached, and never exceeded")
 	s.requireOneRunEach(executions)
 	require.Zero(t, s.count("failure_count > 0"))
 }
 
 // requireLimits replays every change in commit order, and asks Temporal when workflows ran. It returns the largest
-// number of items that were ever leased at once.
+// number of items leased at once.
 func (s *stack) requireLimits(maxClaims int) int {
 	s.t.Helper()
 	greatest := one[int](s, "select n::int from audit.greatest_leased")
@@ -79,8 +79,8 @@ func (s *stack) requireLimits(maxClaims int) int {
 	return greatest
 }
 
-// greatestRunning returns, for each workspace, how many of its workflows ever ran at once by Temporal's own times. All
-// must have ended.
+// greatestRunning returns, for each workspace, how many of its workflows ran at once by Temporal's times. All must have
+// ended.
 func (s *stack) greatestRunning() map[string]int {
 	s.t.Helper()
 	type event struct {
@@ -92,7 +92,7 @@ func (s *stack) greatestRunning() map[string]int {
 		runs, _ = s.listed("")
 		closed := !slices.ContainsFunc(runs, func(run *workflowpb.WorkflowExecutionInfo) bool { return run.CloseTime == nil })
 		return closed && len(runs) > 0 && len(runs) >= s.count("dispatched_at is not null")
-	}, "Temporal lists all that was started, and as closed")
+	}, "Temporal lists every started workflow as closed")
 	events := map[string][]event{}
 	for _, run := range runs {
 		workspace := s.workspaceOf(run)
@@ -122,9 +122,9 @@ func TestAReplicaKilledUnderLoadLosesNothingAndStartsNothingTwice(t *testing.T) 
 	}
 	executions := s.enqueueLoad("Echo")
 
-	// Kill one that holds leases, three times over, each time with another one in its place. An item that all three had
-	// held would rightly be FAILED as one that kills its holders, so the next kill waits until none is left that two have
-	// held.
+	// Kill a replica that holds leases, three times, each time replacing it. An item that all three had held would
+	// rightly be FAILED as one that kills its holders, so the next kill waits until no item is left that two of them
+	// have held.
 	const holder = `select case when count(*) filter (where lost_lease_count > 1 and status in ('PENDING', 'CLAIMED')) > 0
 		then ''
 			else coalesce(min(split_part(claimed_by, '_', -2)) filter (where status = 'CLAIMED'), '') end
@@ -142,12 +142,12 @@ func TestAReplicaKilledUnderLoadLosesNothingAndStartsNothingTwice(t *testing.T) 
 		<-victim.done
 		s.eventually(func() bool {
 			return s.count("status = 'CLAIMED' and claimed_by like '%\\_"+strconv.Itoa(victim.Process.Pid)+"\\_%'") == 0
-		}, "its leases are taken from it")
+		}, "the sweeper takes its leases")
 		delete(replicas, strconv.Itoa(victim.Process.Pid))
 		replica := s.replica(options...)
 		replicas[strconv.Itoa(replica.Process.Pid)] = replica
 	}
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all complete")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all executions complete")
 	s.requireLimits(20)
 	s.requireOneRunEach(executions)
 	require.Zero(t, s.count("status <> 'COMPLETED' or failure_count > 0"))
@@ -158,18 +158,18 @@ func TestARestartedReplicaWatchesWhatItsPredecessorStarted(t *testing.T) {
 	s := newStack(t)
 	first := s.replica("PGDISPATCH_LEASE=1s").ready()
 	executions := s.enqueue("PRO", "Hold", 5)
-	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "all start")
+	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "all executions start")
 	require.NoError(t, first.Process.Signal(syscall.SIGKILL))
 	<-first.done
 
-	for _, execution := range executions[:3] { // these end while unwatched
+	for _, execution := range executions[:3] { // these end unwatched
 		require.NoError(t, s.client.SignalWorkflow(context.Background(), "execution-"+execution, "", "go", nil))
 	}
 	s.replica("PGDISPATCH_LEASE=1s").ready()
 	for _, execution := range executions[3:] {
 		require.NoError(t, s.client.SignalWorkflow(context.Background(), "execution-"+execution, "", "go", nil))
 	}
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 5 }, "all ends are seen")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 5 }, "all ends are recorded")
 	s.requireSlotsMatchTemporal()
 }
 
@@ -179,19 +179,19 @@ func TestARollingRestartUnderLoadCountsNoAttempt(t *testing.T) {
 	replicas := []*process{s.replica().ready(), s.replica().ready()}
 	executions := s.enqueueLoad("Echo")
 	for n, old := range replicas {
-		s.eventually(func() bool { return s.count("status in ('DISPATCHED', 'COMPLETED')") > 40*(n+1) }, "work goes on")
+		s.eventually(func() bool { return s.count("status in ('DISPATCHED', 'COMPLETED')") > 40*(n+1) }, "starts continue")
 		require.NoError(t, old.Process.Signal(syscall.SIGTERM))
 		require.Zero(t, old.exit())
 		s.replica()
 	}
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all complete")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all executions complete")
 	s.requireLimits(100)
 	s.requireOneRunEach(executions)
 	require.Equal(t, 1, one[int](s, "select max(attempt_count) from pgdispatch.workflow_execution_queue"))
 }
 
-// BenchmarkInsertToStart measures, on an otherwise idle system, from before the INSERT is sent to when the row says
-// that Temporal has the workflow, by the database's clock, and until Temporal itself says it was started.
+// BenchmarkInsertToStart measures, on an idle system, from before the INSERT is sent until the row is DISPATCHED, by
+// the database's clock, and until Temporal's own start time.
 func BenchmarkInsertToStart(b *testing.B) {
 	s := newStack(b)
 	s.exec("drop trigger audit on pgdispatch.workflow_execution_queue")
@@ -201,16 +201,16 @@ func BenchmarkInsertToStart(b *testing.B) {
 	}, "replica starts")
 	s.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
 	s.enqueue("ENTERPRISE", "Echo", 20)
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 20 }, "it is warm")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 20 }, "the warm-up item completes")
 
 	var took []time.Duration
 	for b.Loop() {
 		execution := s.enqueue("ENTERPRISE", "Echo", 1)[0]
-		s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "it completes")
+		s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "the execution completes")
 		took = append(took,
 			one[time.Duration](s,
 				"select dispatched_at - created_at from pgdispatch.workflow_execution_queue where execution_id = $1", execution))
-		<-time.After(rand.N(20 * time.Millisecond)) // not in step with anything
+		<-time.After(rand.N(20 * time.Millisecond)) // avoids synchronizing with periodic work
 	}
 	slices.Sort(took)
 	b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")

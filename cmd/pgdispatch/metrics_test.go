@@ -22,7 +22,7 @@ import (
 
 const anyPort = "PGDISPATCH_ADMIN_ADDR=127.0.0.1:0"
 
-// admin returns the address that the replica serves its state on.
+// admin returns the replica's admin address.
 func (p *process) admin() string {
 	p.t.Helper()
 	address := ""
@@ -34,11 +34,11 @@ func (p *process) admin() string {
 			}
 		}
 		return address != ""
-	}, "it serves")
+	}, "the admin server runs")
 	return "http://" + address
 }
 
-// get asks the replica, and returns the answer's status and text.
+// get sends a request to the replica, and returns the answer's status and text.
 func (p *process) get(path string) (int, string) {
 	p.t.Helper()
 	response, err := http.Get(p.admin() + path)
@@ -49,7 +49,7 @@ func (p *process) get(path string) (int, string) {
 	return response.StatusCode, string(text)
 }
 
-// scrape returns what the replica measures, by name.
+// scrape returns the replica's metrics by name.
 func (p *process) scrape() map[string]*dto.MetricFamily {
 	p.t.Helper()
 	status, text := p.get("/metrics")
@@ -92,7 +92,7 @@ func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 	s.enqueue("PRO", "Echo", 7)
 	s.enqueue("FREE", "Fail", 1)
 	s.foreign()
-	s.eventually(func() bool { return s.count("finished_at is not null") == 9 }, "all end")
+	s.eventually(func() bool { return s.count("finished_at is not null") == 9 }, "all executions end")
 	s.enqueue("PRO", "Hold", 6)
 	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "the workspace is full")
 
@@ -100,7 +100,7 @@ func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 	s.eventually(func() bool {
 		got = p.scrape()
 		return sample(got, "pgdispatch_queue_items", "DISPATCHED") == 5 && sample(got, "pgdispatch_watches", "") == 5
-	}, "what was seen is no older than some seconds")
+	}, "the gauges are at most some seconds old")
 	for _, want := range []struct {
 		name, label string
 		value       float64
@@ -159,7 +159,7 @@ func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 func requireCatalogue(t *testing.T, got map[string]*dto.MetricFamily) {
 	t.Helper()
 	for _, m := range telemetry.Catalogue() {
-		require.Contains(t, got, m.Name, "the catalogue promises it")
+		require.Contains(t, got, m.Name, "the catalogue lists it")
 		require.Equal(t, m.Kind, strings.ToLower(got[m.Name].GetType().String()), m.Name)
 		for _, one := range got[m.Name].Metric {
 			for _, label := range one.Label {

@@ -40,7 +40,7 @@ func TestMigrateStatusNamesFunctionsThatAreOutdated(t *testing.T) {
 	require.Equal(t, eachMigration("applied"), d.types("migrate", "status"))
 }
 
-// eachMigration is a line for each migration, with this word before it.
+// eachMigration returns a line for each migration, with this word before it.
 func eachMigration(word string) (lines string) {
 	for _, m := range sql.Migrations() {
 		lines += word + " " + m.Name + "\n"

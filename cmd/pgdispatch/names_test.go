@@ -38,7 +38,7 @@ func TestNamesMatchWhateverTheirCaseUnlessThatIsAmbiguous(t *testing.T) {
 
 	exact, other := d.addWorkspace("Straße"), d.addWorkspace("STRASSE")
 	require.Contains(t, d.types("workspaces", "show", "Straße"), exact)
-	require.Contains(t, d.types("workspaces", "show", "strasse"), other, "ß is no s")
+	require.Contains(t, d.types("workspaces", "show", "strasse"), other, "ß does not match s")
 	d.addWorkspace("Shop")
 	require.Contains(t, d.types("workspaces", "show", "shop"), d.workspace, "the exact name wins")
 	for _, args := range []string{"workspaces resume SHOP", "items list --workspace SHOP",

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// register makes a namespace, with a worker for the stack's workflows in it.
+// register creates a namespace with a worker for the stack's workflows.
 func (s *stack) register(namespace string) client.Client {
 	s.t.Helper()
 	_, err := s.client.WorkflowService().RegisterNamespace(s.t.Context(), &workflowservice.RegisterNamespaceRequest{
@@ -29,7 +29,7 @@ func (s *stack) register(namespace string) client.Client {
 		w.RegisterWorkflowWithOptions(function, workflow.RegisterOptions{Name: name})
 	}
 	// The server's caches learn of a new namespace within seconds; until then a worker cannot start.
-	await(s.t, time.Minute, func() bool { return w.Start() == nil }, "a worker in the new namespace")
+	await(s.t, time.Minute, func() bool { return w.Start() == nil }, "a worker starts in the new namespace")
 	s.t.Cleanup(w.Stop)
 	return there
 }
@@ -46,21 +46,21 @@ func TestAMissingNamespaceHoldsUpItsOwnItemsOnlyUntilItIsRegistered(t *testing.T
 
 	s.eventually(func() bool {
 		return s.count("status = 'COMPLETED'") == 20
-	}, "those of the other namespace complete, in the same workspace too")
+	}, "items of the other namespace complete, even in the same workspace")
 	s.eventually(func() bool {
 		return s.count("status = 'PENDING' and not outcome_unknown and attempt_count = 0 and failure_count = 0") == 10
-	}, "nothing is counted against them, but that one may be in hand, to ask again")
+	}, "no failures are counted; one item may be leased for a probe")
 	said := p.logs.String()
-	require.Equal(t, 1, strings.Count(said, "Temporal does not accept workflows"), "one outage, one alarm")
+	require.Equal(t, 1, strings.Count(said, "Temporal does not accept workflows"), "one outage is logged once")
 	require.Contains(t, said, `temporal operator namespace create --namespace \"`+missing+`\"`)
 	_, ready := p.get("/readyz")
-	require.Equal(t, "ready\n", ready, "it starts workflows")
+	require.Equal(t, "ready\n", ready, "the replica starts workflows")
 	require.InDelta(t, 1, sample(p.scrape(), "pgdispatch_namespaces_paused", ""), 0)
 
 	there := s.register(missing)
 	s.eventually(func() bool {
 		return s.count("status = 'COMPLETED'") == 30
-	}, "they run by themselves, and their ends are seen")
+	}, "the waiting items start, and their ends are recorded")
 	s.requireOneRunEach(here)
 	for _, execution := range elsewhere {
 		require.Equal(t, missing,
@@ -85,8 +85,8 @@ func TestEndsInEveryNamespaceAreFoundWithoutLongPolls(t *testing.T) {
 	s.enqueue("PRO", "Elsewhere", 3)
 	s.enqueue("PRO", "Echo", 2)
 	s.replica("PGDISPATCH_MAX_WATCHES=0").ready()
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 5 }, "all ends are found")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 5 }, "all ends are recorded")
 	s.eventually(func() bool {
 		return one[int](s, "select count(*) from pgdispatch.close_lists") == 2
-	}, "of either namespace it is known how far it was listed")
+	}, "each namespace has a list position")
 }

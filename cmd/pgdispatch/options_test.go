@@ -20,7 +20,7 @@ func TestStartOptionsReachTemporalAndAnUnknownSearchAttributeFailsTheItem(t *tes
 	bad := one[string](s, insert, s.workspace["PRO"], `{"search_attributes": {"Nobody": "x"}}`)
 	s.eventually(func() bool {
 		return s.statusOf(good) == "DISPATCHED" && s.statusOf(bad) == "FAILED"
-	}, "one is started, one refused")
+	}, "one item is started, one rejected")
 	require.Contains(t,
 		one[string](s, "select last_error from pgdispatch.workflow_execution_queue where execution_id = $1", bad), "Nobody")
 

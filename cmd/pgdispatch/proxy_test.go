@@ -47,7 +47,7 @@ func (p *proxy) down() {
 	}
 }
 
-// up passes bytes again.
+// up forwards bytes again.
 func (p *proxy) up() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

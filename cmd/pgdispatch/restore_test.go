@@ -11,7 +11,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// backUp copies the database as it is, with no replica running, and returns the copy's URL.
+// backUp copies the database while no replica runs, and returns the copy's URL.
 func (s *stack) backUp() string {
 	s.t.Helper()
 	source, err := url.Parse(s.url)
@@ -28,7 +28,7 @@ func (s *stack) backUp() string {
 	return restored.String()
 }
 
-// What docs/recovery.md says of a database that is restored to an earlier point while Temporal went on.
+// Tests the claims of docs/recovery.md on a database restored to an earlier point while Temporal continued.
 func TestARestoredDatabaseStartsNothingASecondTime(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -38,7 +38,7 @@ func TestARestoredDatabaseStartsNothingASecondTime(t *testing.T) {
 	}
 	first := s.replica().ready()
 	held := s.enqueue("PRO", "Hold", 3)
-	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 3 }, "three run at the time of the backup")
+	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 3 }, "three run at the backup")
 	stop(first)
 	waiting := append(s.enqueue("ENTERPRISE", "Echo", 8), s.enqueue("FREE", "Again", 1)...)
 	cancelled := s.enqueue("ENTERPRISE", "Echo", 1)
@@ -50,7 +50,7 @@ func TestARestoredDatabaseStartsNothingASecondTime(t *testing.T) {
 	s.signal(held...)
 	s.eventually(func() bool {
 		return s.count("status in ('PENDING', 'CLAIMED', 'DISPATCHED')") == 0
-	}, "all end after the backup")
+	}, "all executions end after the backup")
 	stop(second)
 
 	s.url, s.db = backup, sqltest.Pool(t, backup)
@@ -59,18 +59,18 @@ func TestARestoredDatabaseStartsNothingASecondTime(t *testing.T) {
 	third := s.replica().ready()
 	s.eventually(func() bool {
 		return s.count("status in ('PENDING', 'CLAIMED', 'DISPATCHED')") == 0
-	}, "all are over, as they were before")
-	require.Equal(t, 1, s.count("status = 'FAILED'"), "that which continued as new")
+	}, "all executions have ended, as before the restore")
+	require.Equal(t, 1, s.count("status = 'FAILED'"), "the execution that continued as new")
 	require.Equal(t, 12, s.count("status = 'COMPLETED'"))
-	require.Equal(t, "COMPLETED", s.statusOf(cancelled[0]), "that it had been cancelled is forgotten")
+	require.Equal(t, "COMPLETED", s.statusOf(cancelled[0]), "the cancellation is lost")
 	stop(third)
 	s.requireOneRunEach(append(append(held, waiting[:8]...), cancelled...))
 	require.Zero(t,
 		one[int](s, "select count(*)::int from pgdispatch.workflow_execution_queue where execution_id = any ($1::uuid[])",
 			lost))
-	s.requireOneRunEach(lost) // which nobody knows of
+	s.requireOneRunEach(lost) // pgdispatch does not know it
 	s.eventually(func() bool {
 		runs, answered := s.listed(" and WorkflowId = 'execution-" + waiting[8] + "'")
 		return answered && len(runs) == 2
-	}, "the run and its continuation, and no third")
+	}, "the run and its continuation, and no third run")
 }

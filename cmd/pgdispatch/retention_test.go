@@ -23,7 +23,7 @@ func TestRetentionIsSetReadAndSwitchedOff(t *testing.T) {
 		d.types("settings", "set", "retention", "off"))
 	require.Contains(t, d.types("settings", "set", "max-claims", "7"), "dead-letter-retention 36h0m0s")
 	d.exec("update pgdispatch.settings set retention = '1 month'")
-	require.Contains(t, d.types("settings", "get"), "\nretention 30d\n", "Postgres takes a month for 30 days")
+	require.Contains(t, d.types("settings", "get"), "\nretention 30d\n", "Postgres counts a month as 30 days")
 	for _, value := range []string{"0", "0d", "59s", "-1d", "30", "1.5d", "36501d", "9999999h", "forever", "", "1d\n"} {
 		_, errs, code := d.tries("settings", "set", "retention", "--", value)
 		require.Equal(t, 1, code, "%q", value)

@@ -54,13 +54,13 @@ func TestEachRoleDoesItsPartOfTheWhole(t *testing.T) {
 	require.Contains(t, owner.types("settings", "set", "paused", "true"), "paused true")
 	s.eventually(func() bool {
 		return first.logs.has("Paused by the settings; claiming no items")
-	}, "the replica hears of it")
+	}, "the replica is notified")
 	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, first.exit())
 	require.NotContains(t, first.logs.String(), "permission denied")
 }
 
-// Every command that changes something, but for `migrate`; and each is in the log of changes under the operator's own
+// Runs every command that changes something, except `migrate`. Each must be in the audit under the operator's own
 // login.
 func TestAnOperatorDoesWhatTheCommandsChange(t *testing.T) {
 	t.Parallel()

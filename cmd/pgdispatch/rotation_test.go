@@ -19,7 +19,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
-// asksOf asks a frontend that refuses everything, and returns why.
+// asksOf calls a frontend that rejects everything, and returns the error.
 func asksOf(t *testing.T, connection client.Client) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -30,7 +30,7 @@ func asksOf(t *testing.T, connection client.Client) string {
 	return err.Error()
 }
 
-// Temporal's own configuration is read from the process's environment, so this is not parallel.
+// Not parallel: Temporal's own configuration comes from the process's environment.
 func TestAnAPIKeyAndCertificatesAreRotatedWithoutARestart(t *testing.T) {
 	a := newAuthority(t)
 	a.issue("replica")
@@ -64,12 +64,12 @@ func TestAnAPIKeyAndCertificatesAreRotatedWithoutARestart(t *testing.T) {
 	}
 	_, _, _ = frontendAt(t, other.server(true), address)
 	await(t, 20*time.Second, func() bool { return strings.Contains(asksOf(t, connection), "not now") },
-		"the same client trusts another authority, which trusts its new certificate")
+		"the same client trusts another authority and the server trusts its new certificate")
 
 	t.Setenv("TEMPORAL_API_KEY_FILE", "/nowhere")
 	require.ErrorContains(t, temporal.Target{Address: address}.Verify(), `TEMPORAL_API_KEY_FILE is "/nowhere"`)
 	t.Setenv("TEMPORAL_API_KEY", "of the variable")
-	require.NoError(t, temporal.Target{Address: address}.Verify(), "the variable is stronger")
+	require.NoError(t, temporal.Target{Address: address}.Verify(), "the variable takes precedence")
 }
 
 func TestSIGHUPReloadsWhatItCanAndNamesTheRest(t *testing.T) {
@@ -114,10 +114,10 @@ func TestSIGHUPReloadsWhatItCanAndNamesTheRest(t *testing.T) {
 	logs(`"changed":["log-level: DEBUG to ERROR"]`)
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, p.exit())
-	require.False(t, p.logs.has("Stopped"), "it logs errors only")
+	require.False(t, p.logs.has("Stopped"), "only errors are logged")
 }
 
-// A replica that waits for Postgres takes a reload too, and the certificates of Postgres are noticed.
+// A replica that waits for Postgres also reloads, and detects new certificates for Postgres.
 func TestSIGHUPNoticesCertificatesEvenBeforePostgresAnswers(t *testing.T) {
 	t.Parallel()
 	a, other := newAuthority(t), newAuthority(t)
@@ -127,7 +127,7 @@ func TestSIGHUPNoticesCertificatesEvenBeforePostgresAnswers(t *testing.T) {
 	s := &stack{t: t, url: "postgres://app@" + listener.Addr().String() + "/shop?sslmode=verify-ca&sslrootcert=" +
 		a.path("ca.pem"), temporal: nowhere}
 	p := s.replica()
-	await(t, 20*time.Second, func() bool { return p.logs.has("Starting") }, "it starts")
+	await(t, 20*time.Second, func() bool { return p.logs.has("Starting") }, "the replica starts")
 	text, err := os.ReadFile(filepath.Join(other.dir, "ca.pem"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(a.path("ca.pem"), text, 0o600))
@@ -135,10 +135,10 @@ func TestSIGHUPNoticesCertificatesEvenBeforePostgresAnswers(t *testing.T) {
 	await(t, 20*time.Second, func() bool {
 		return strings.Contains(p.logs.String(),
 			`"changed":["certificates for Postgres"]`)
-	}, "it is noticed")
+	}, "the new certificates are detected")
 }
 
-// replicaOf is the name that a replica gives itself in its log.
+// replicaOf returns the replica's name from its log.
 func replicaOf(p *process) string {
 	_, rest, _ := strings.Cut(p.logs.String(), `"replica":"`)
 	name, _, _ := strings.Cut(rest, `"`)

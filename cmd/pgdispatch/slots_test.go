@@ -28,10 +28,10 @@ func (s *stack) requireSlotsMatchTemporal() {
 			}
 		}
 		return true
-	}, "as many slots are used as workflows are open")
+	}, "slots used equal workflows open")
 }
 
-// workspaceOf is the one whose item a run is of.
+// workspaceOf returns the workspace of the item that a run belongs to.
 func (s *stack) workspaceOf(run *workflowpb.WorkflowExecutionInfo) string {
 	s.t.Helper()
 	return one[string](s, "select workspace_id::text from pgdispatch.workflow_executions where 'execution-' || id = $1",
@@ -46,7 +46,7 @@ func TestExecutionsOfAKilledReplicaAreWatchedAgain(t *testing.T) {
 }
 
 // BenchmarkWatchesOfAKilledReplica measures from the kill -9 of the replica that watches 100 executions until another
-// watches all of them, and how long that is after the end of the dead replica's lease.
+// watches all of them, and how long that is after the dead replica's lease expired.
 //
 //	go test ./cmd/pgdispatch -run '^$' -bench WatchesOfAKilledReplica -benchtime 3x
 func BenchmarkWatchesOfAKilledReplica(b *testing.B) {
@@ -62,19 +62,19 @@ func BenchmarkWatchesOfAKilledReplica(b *testing.B) {
 
 const watchLease = "PGDISPATCH_LEASE=3s"
 
-// enqueueHeld has a first replica start and watch workflows that run until they are told to end.
+// enqueueHeld makes a first replica start and watch workflows that run until they are signalled.
 func (s *stack) enqueueHeld(workflows int) (first *process, executions []string) {
 	s.t.Helper()
 	s.exec("update pgdispatch.workspaces set max_concurrent_workflows = $1 where id = $2", workflows,
 		s.workspace["ENTERPRISE"])
 	first = s.replica(watchLease, "PGDISPATCH_WORKERS=50").ready()
 	executions = s.enqueue("ENTERPRISE", "Hold", workflows)
-	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == len(executions) }, "all start")
+	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == len(executions) }, "all executions start")
 	return first, executions
 }
 
-// watchAgain kills the first replica, and returns after how many seconds a second one watches all that it had watched,
-// and how many of them are after the end of the dead one's lease. Both are the database's times.
+// watchAgain kills the first replica. It returns the seconds until a second one watches all of its executions, and the
+// seconds since the dead one's lease expired, by the database's clock.
 func (s *stack) watchAgain(first *process, executions []string) (afterKill, afterLease float64) {
 	s.t.Helper()
 	second := s.replica(watchLease).ready()
@@ -88,11 +88,11 @@ func (s *stack) watchAgain(first *process, executions []string) (afterKill, afte
 	killed := one[float64](s, "select "+now)
 	expires := one[float64](s, "select extract(epoch from expires_at)::float8 from pgdispatch.replicas where id "+
 		names(first))
-	s.eventually(func() bool { return one[int](s, watched) == len(executions) }, "all are watched again")
+	s.eventually(func() bool { return one[int](s, watched) == len(executions) }, "all executions are watched again")
 	at := one[float64](s, "select "+now)
 
 	s.signal(executions[1:]...)
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions)-1 }, "their ends are seen")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions)-1 }, "all ends are recorded")
 	s.requireSlotsMatchTemporal()
 	return at - killed, at - expires
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// asReplica makes the test binary behave as pgdispatch itself, so that replicas of tests are real processes that can be
-// killed, with the race detector in them.
+// asReplica makes the test binary behave as pgdispatch, so that replicas in tests are real processes that can be
+// killed, built with the race detector.
 const asReplica = "PGDISPATCH_TEST_AS_REPLICA"
 
 func init() { config.Know(asReplica) }
@@ -65,14 +65,14 @@ func temporalAddress(t testing.TB) string {
 type stack struct {
 	t         testing.TB
 	url       string
-	temporal  string // address that replicas are given
+	temporal  string // Temporal's address for the replicas
 	queue     string // task queue of this test's worker
 	db        *pgxpool.Pool
 	client    client.Client
 	workspace map[string]string // plan -> workspace
 }
 
-// newStack starts a worker on a new database and a new task queue. Its workflow types tell how they end.
+// newStack starts a worker on a new database and a new task queue. Its workflow types are named after how they end.
 func newStack(t testing.TB) *stack {
 	t.Helper()
 	url := sqltest.URL(t)
@@ -157,9 +157,8 @@ func (s *stack) statusOf(execution string) string {
 	return one[string](s, "select status from pgdispatch.workflow_execution_queue where execution_id = $1", execution)
 }
 
-// eventually waits for something to become true in the database or in Temporal, which tell nobody. The condition runs
-// on the test's own goroutine, so it may fail the test. The time is for a machine that does much else; nobody waits for
-// it otherwise.
+// eventually polls a condition in the database or in Temporal, neither of which notifies the test. The condition runs
+// on the test's goroutine, so it may fail the test. The limit is generous, for loaded machines.
 func (s *stack) eventually(condition func() bool, message string, args ...any) {
 	s.t.Helper()
 	await(s.t, 3*time.Minute, condition, message, args...)
@@ -185,7 +184,7 @@ type process struct {
 	done chan struct{}
 }
 
-// replica starts a replica with these variables beside the stack's own. It is killed when the test ends.
+// replica starts a replica with these variables in addition to the stack's. It is killed when the test ends.
 func (s *stack) replica(variables ...string) *process {
 	s.t.Helper()
 	self, err := os.Executable()

@@ -12,7 +12,7 @@ func TestStatusShowsWhatNeedsAttentionFirst(t *testing.T) {
 	d := newDesk(t)
 	d.dead(d.workspace, 2, "card refused")
 	d.enqueues()
-	_, err := d.replica().Claim(t.Context(), 0) // the lanes learn of it
+	_, err := d.replica().Claim(t.Context(), 0) // lanes are updated
 	require.NoError(t, err)
 	d.exec("insert into pgdispatch.workspaces (name) values ($1)", "evil\u202e2J")
 	out := d.types("status")
@@ -22,7 +22,7 @@ func TestStatusShowsWhatNeedsAttentionFirst(t *testing.T) {
 	require.Contains(t, lines[2], "2 dead letters wait")
 	require.Regexp(t, `(?m)^shop +FREE +░{10} +0/5,000 +1 +\d`, out)
 	require.NotContains(t, out, "\u202e")
-	require.Less(t, strings.Index(out, "shop"), strings.Index(out, "evil"), "who waits longest comes first")
+	require.Less(t, strings.Index(out, "shop"), strings.Index(out, "evil"), "the longest wait comes first")
 	for args, want := range map[string]string{
 		"--sort age":             `--sort is "age": it must be oldest, running, failures or name`,
 		"--interval 1ms":         "--interval is 1ms: it must be from 200ms to 1h",

@@ -56,7 +56,7 @@ func TestAReplicaStopsWhatItIsAskedToAndTheEndFreesTheSlot(t *testing.T) {
 	d.types("executions", "cancel", cancelled, "--yes")
 	s.eventually(func() bool { return s.statusOf(terminated) == "DISPATCHED" }, "its end has freed the slot")
 	require.Equal(t, "REQUESTED", one[string](s, "select pgdispatch.request_terminate($1, 'enough')", terminated))
-	s.eventually(func() bool { return s.statusOf(last) == "COMPLETED" }, "and so has the second's")
+	s.eventually(func() bool { return s.statusOf(last) == "COMPLETED" }, "the second's end too")
 	for execution, want := range map[string]string{cancelled: "CANCELED workflow was cancelled",
 		terminated: "TERMINATED workflow was terminated: enough"} {
 		require.Equal(t, want,
@@ -68,7 +68,7 @@ func TestAReplicaStopsWhatItIsAskedToAndTheEndFreesTheSlot(t *testing.T) {
 		one[int64](s, "select n from audit.greatest_held where workspace_id = $1", s.workspace["FREE"]))
 }
 
-// A request made while Temporal is unavailable is carried out later, by any replica.
+// Any replica carries out a request later that was made while Temporal was unavailable.
 func TestARequestOutlivesAnOutageAndItsReplica(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -77,17 +77,17 @@ func TestARequestOutlivesAnOutageAndItsReplica(t *testing.T) {
 	s.temporal = proxy.address
 	first := s.replica("PGDISPATCH_LEASE=1s").ready()
 	execution := s.enqueue("FREE", "Cancelled", 1)[0]
-	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it runs")
+	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "the execution is dispatched")
 	proxy.down()
 	s.exec("select pgdispatch.request_cancel($1)", execution)
 	s.eventually(func() bool {
 		return one[bool](s, "select error is not null from pgdispatch.stop_requests")
-	}, "the first try fails")
+	}, "the first attempt fails")
 	require.NoError(t, first.Process.Kill())
 	<-first.done
 	s.temporal = direct
 	s.replica("PGDISPATCH_LEASE=1s").ready()
-	s.eventually(func() bool { return s.statusOf(execution) == "FAILED" }, "it is cancelled")
+	s.eventually(func() bool { return s.statusOf(execution) == "FAILED" }, "the execution is cancelled")
 	require.Equal(t, "SENT", one[string](s, "select state from pgdispatch.stop_requests"))
 }
 
@@ -99,22 +99,22 @@ func TestAQueueWithoutAWorkerIsFoundAndShown(t *testing.T) {
 	p := s.replica().ready()
 	stuck := s.enqueue("PRO", "Echo", 1)[0]
 	held := s.enqueue("PRO", "Hold", 1)[0]
-	s.eventually(func() bool { return s.statusOf(stuck) == "DISPATCHED" && s.statusOf(held) == "DISPATCHED" }, "they run")
+	s.eventually(func() bool { return s.statusOf(stuck) == "DISPATCHED" && s.statusOf(held) == "DISPATCHED" }, "both run")
 	s.exec("update pgdispatch.workflow_executions set started_at = started_at - interval '1 hour'")
-	s.exec("update pgdispatch.stall_look set looked_at = '-infinity'") // one may have looked while they were young
+	s.exec("update pgdispatch.stall_look set looked_at = '-infinity'") // a look may have happened while they were young
 	s.eventually(func() bool {
 		return p.logs.has("No worker polls the task queue; start a worker, or correct task_queue in the workflow definitions")
-	}, "it is found")
+	}, "the stall is recorded")
 	require.Regexp(t, `(?m)^task queue +default +nobody +1 +\S.* +no worker has polled it for minutes$`, d.types("status"))
 	var shown operate.Overview
 	require.NoError(t, json.Unmarshal([]byte(d.types("status", "-o", "json")), &shown))
 	require.Len(t, shown.Stalled, 1)
 	d.types("executions", "terminate", stuck, "--yes")
-	s.eventually(func() bool { return s.statusOf(stuck) == "FAILED" }, "it is terminated")
+	s.eventually(func() bool { return s.statusOf(stuck) == "FAILED" }, "the execution is terminated")
 	require.NotContains(t, d.types("status"), "STALLED")
 }
 
-// stopped is a row of what `executions cancel` and `terminate` print as JSON.
+// stopped is a row of the JSON output of `executions cancel` and `terminate`.
 type stopped struct {
 	ID          string `json:"id"`
 	QueueItemID int64  `json:"queue_item_id"`

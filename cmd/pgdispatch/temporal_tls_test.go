@@ -97,7 +97,7 @@ func (a *authority) server(mutual bool) *tls.Config {
 	return c
 }
 
-// unwrapped listens with TLS and passes what comes on to an address without.
+// unwrapped listens with TLS and forwards to a plain-text address.
 func unwrapped(t *testing.T, config *tls.Config, to string) string {
 	t.Helper()
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
@@ -146,7 +146,7 @@ func TestWorkflowsAreStartedThroughMutualTLS(t *testing.T) {
 	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 2 }, "with one")
 }
 
-// frontend answers nothing and records the requests.
+// frontend rejects all requests and records them.
 func frontend(t *testing.T, config *tls.Config) (address string, heard chan metadata.MD) {
 	t.Helper()
 	address, heard, _ = frontendAt(t, config, "127.0.0.1:0")
@@ -169,7 +169,7 @@ func frontendAt(t *testing.T, config *tls.Config, at string) (address string, he
 	return listener.Addr().String(), heard, server.Stop
 }
 
-// Temporal's own configuration is read from the process's environment, so these are not parallel.
+// Not parallel: Temporal's own configuration comes from the process's environment.
 func TestTemporalsOwnConfigurationIsObeyed(t *testing.T) {
 	a := newAuthority(t)
 	a.issue("replica")
@@ -211,8 +211,8 @@ client_key_path = "`+a.path("replica.key")+`"
 	t.Setenv("TEMPORAL_API_KEY", "key-of-the-environment")
 	md, namespace = ask(temporal.Target{Namespace: "other"})
 	require.Equal(t, []string{"Bearer key-of-the-environment"}, md.Get("authorization"),
-		"a variable is stronger than the profile")
-	require.Equal(t, "other", namespace, "and a flag is stronger than both")
+		"a variable overrides the profile")
+	require.Equal(t, "other", namespace, "a flag overrides both")
 
 	t.Setenv("TEMPORAL_PROFILE", "nobody")
 	err := temporal.Target{}.Verify()

@@ -39,7 +39,7 @@ type spans struct {
 	all []servicesSpan
 }
 
-// servicesSpan is a span and the service.name of who sent it.
+// servicesSpan is a span and its sender's service.name.
 type servicesSpan struct {
 	*tracepb.Span
 	service string
@@ -88,7 +88,7 @@ func (s *spans) find(name string) *tracepb.Span {
 	return nil
 }
 
-// tree draws the spans of a trace, those of one parent by name.
+// tree draws the spans of a trace; siblings are sorted by name.
 func (s *spans) tree(id trace.TraceID) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +150,7 @@ func TestATraceGoesFromTheInsertThroughTheDispatcherIntoTheWorkflow(t *testing.T
 		string(header.GetData()))
 }
 
-// tracerOf makes the tracer of a program that sends its spans to the collector at once.
+// tracerOf returns a program's tracer that exports spans to the collector at once.
 func tracerOf(t *testing.T, service, url string) trace.Tracer {
 	t.Helper()
 	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(url+"/v1/traces"))
@@ -179,7 +179,7 @@ func TestOneTraceRunsFromTheInsertToTheActivity(t *testing.T) {
 	t.Cleanup(w.Stop)
 	definition := s.define(s.workspace["PRO"], "order", "Order", s.queue+"-traced")
 	s.replica("OTEL_EXPORTER_OTLP_ENDPOINT="+url, "OTEL_METRICS_EXPORTER=none", "OTEL_BSP_SCHEDULE_DELAY=100",
-		"PGDISPATCH_START_TIMEOUT=1m", "PGDISPATCH_LEASE=10m").ready() // handed over once, however slow the machine is
+		"PGDISPATCH_START_TIMEOUT=1m", "PGDISPATCH_LEASE=10m").ready() // one attempt only, however slow the machine is
 
 	ctx, checkout := tracerOf(t, "shop", url).Start(t.Context(), "checkout")
 	carrier := propagation.MapCarrier{}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pgdispatch runs the binary with these variables beside the process's own, and returns what it wrote.
+// pgdispatch runs the binary with these variables in addition to the process's, and returns its output.
 func pgdispatch(t *testing.T, variables []string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -18,7 +18,7 @@ func pgdispatch(t *testing.T, variables []string, args ...string) (stdout, stder
 	command := exec.CommandContext(t.Context(), self, args...)
 	command.Env = append(append(os.Environ(), asReplica+"=1"), variables...)
 	command.Stdout, command.Stderr = &out, &errs
-	_ = command.Run() // the output tells
+	_ = command.Run() // only the output matters
 	return out.String(), errs.String()
 }
 
@@ -28,10 +28,10 @@ func TestAMisspeltVariableIsWarnedOf(t *testing.T) {
 	const warning = "pgdispatch: warning: PGDISPATCH_WORKER is ignored: there is no such variable; did you mean " +
 		"PGDISPATCH_WORKERS?\n"
 	out, errs := pgdispatch(t, []string{"DATABASE_URL=" + d.url, "PGDISPATCH_WORKER=50"}, "settings", "get")
-	require.Equal(t, warning, errs, "and not of the variable that this test itself reads")
+	require.Equal(t, warning, errs, "the variable that the test itself reads is not reported")
 	require.Contains(t, out, "max-claims 100\n")
 	_, errs = pgdispatch(t, []string{"PGDISPATCH_WORKER=50"}, "version")
-	require.Empty(t, errs, "it reads no settings")
+	require.Empty(t, errs, "the command reads no settings")
 	_, errs = pgdispatch(t, []string{"PGDISPATCH_WORKER=50", "PGDISPATCH_LEASE=x"}, "run")
 	require.Contains(t, errs, warning, "where it may be the reason for an error")
 

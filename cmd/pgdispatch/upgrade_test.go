@@ -10,8 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 )
 
-// Replicas that were started before and after a migration work beside one another, while it replaces every function
-// under their claims.
+// Replicas started before and after a migration run side by side, while it replaces every function under their claims.
 func TestAnUpgradeRollsUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -22,7 +21,7 @@ func TestAnUpgradeRollsUnderLoad(t *testing.T) {
 
 	replaced := 0
 	for n := range 6 {
-		// As if each function were of an older release.
+		// Marks each function as belonging to an older release.
 		s.exec("update pgdispatch.applied_functions set sha256 = repeat('0', 64)")
 		conn, err := pgx.Connect(t.Context(), s.url)
 		require.NoError(t, err)
@@ -38,7 +37,7 @@ func TestAnUpgradeRollsUnderLoad(t *testing.T) {
 		}
 	}
 	require.Positive(t, replaced)
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all complete")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == len(executions) }, "all executions complete")
 	s.requireLimits(10)
 	s.requireOneRunEach(executions)
 }

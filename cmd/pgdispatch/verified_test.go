@@ -25,7 +25,7 @@ func TestEveryCommandRefusesWhatIsNotVerifiedAndTakesTheWaiver(t *testing.T) {
 
 	d = &desk{t: t, url: "postgres://nobody@db.invalid/shop?connect_timeout=1"}
 	_, errs, _ := d.tries("migrate", "up", "--allow-insecure-database=on")
-	require.NotContains(t, errs, "not verified", "it is tried, and there is no such host")
+	require.NotContains(t, errs, "not verified", "the connection is attempted, and the host does not exist")
 	require.Contains(t, errs, "connect to Postgres")
 }
 
@@ -48,7 +48,7 @@ func TestWhatIsNotVerifiedIsReportedWithAllElseThatIsWrong(t *testing.T) {
 
 	d.url = "postgres://app:hunter2@db.example:port/shop"
 	_, errs, _ = d.tries("run", "--workers=0")
-	require.NotContains(t, errs, "not verified", "an address that cannot be read is one fault")
+	require.NotContains(t, errs, "not verified", "an unreadable address is one error")
 	require.Contains(t, errs, "DATABASE_URL is ")
 	require.NotContains(t, errs, "hunter2")
 }

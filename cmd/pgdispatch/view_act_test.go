@@ -16,8 +16,8 @@ import (
 
 const adminToken, viewToken = "0123456789abcdef", "fedcba9876543210"
 
-// asks asks the replica with a password, and posts a form where there is one. A redirect is not followed: its target is
-// the text.
+// asks sends a request to the replica with a password; with a form it is a POST. A redirect is not followed: its target
+// is the text.
 func (p *process) asks(password, path string, form url.Values, headers ...string) (int, string) {
 	p.t.Helper()
 	request, err := http.NewRequest("GET", p.admin()+path, nil)
@@ -42,7 +42,7 @@ func (p *process) asks(password, path string, form url.Values, headers ...string
 	return response.StatusCode, string(text)
 }
 
-// The replicas have the dispatcher's role, as they should: only one of them is given another for what its pages change.
+// The replicas have the dispatcher's role, as recommended; only one has another role for the changes made on its pages.
 func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -79,19 +79,19 @@ func TestWhoSendsTheAdminTokenActsFromThePages(t *testing.T) {
 	require.Zero(t, one[int](s, "select count(*) from pgdispatch.admin_log"))
 	code, text := weak.asks(viewToken, page, nil)
 	require.Equal(t, http.StatusOK, code)
-	require.Equal(t, 1, strings.Count(text, `method="post"`), "only to sign out")
+	require.Equal(t, 1, strings.Count(text, `method="post"`), "the only form signs out")
 
 	strong.actsFromThePages(s, page, paused)
 }
 
-// actsFromThePages pauses a workspace, replays one dead letter and discards another, and finds all that in the audit.
+// actsFromThePages pauses a workspace, replays one dead letter, discards another, and checks the audit.
 func (p *process) actsFromThePages(s *stack, page string, paused func() bool) {
 	t := p.t
 	t.Helper()
 	failed := s.enqueue("FREE", "Fail", 2)
 	s.eventually(func() bool {
 		return s.statusOf(failed[0]) == "FAILED" && s.statusOf(failed[1]) == "FAILED"
-	}, "they fail")
+	}, "both items fail")
 	code, text := p.asks(adminToken, page+"/pause", url.Values{}, "Sec-Fetch-Site: same-origin")
 	require.Equal(t, http.StatusSeeOther, code, text)
 	require.Equal(t, page+"?done=changed", text)
@@ -121,5 +121,5 @@ func (p *process) actsFromThePages(s *stack, page string, paused func() bool) {
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, text, "anna (web)")
 	require.Contains(t, text, "paused: no → yes")
-	s.eventually(func() bool { return p.logs.has("Changed in the web view") }, "it is logged")
+	s.eventually(func() bool { return p.logs.has("Changed in the web view") }, "the change is logged")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ends count however they are reported: two by Temporal, one by hand.
+// Ends count however they are reported: two by Temporal, one manually.
 func TestWhatAReplicaDoesIsSeenByStatusAndOnItsPages(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -18,7 +18,7 @@ func TestWhatAReplicaDoesIsSeenByStatusAndOnItsPages(t *testing.T) {
 	running := s.enqueue("ENTERPRISE", "Hold", 1)[0]
 	s.eventually(func() bool {
 		return s.count("status = 'COMPLETED'") == 2 && s.statusOf(running) == "DISPATCHED"
-	}, "all are started, and two have ended")
+	}, "all executions are started, and two have ended")
 	s.exec("select pgdispatch.finish($1, 'FAILED', 'said by hand')", running)
 
 	store := &operate.Store{DB: s.db}
@@ -31,9 +31,9 @@ func TestWhatAReplicaDoesIsSeenByStatusAndOnItsPages(t *testing.T) {
 		if completed != 2 || failed != 1 || seen.DueToStarted().Starts != 3 || len(seen.Replicas) != 1 {
 			return false
 		}
-		state := seen.Replicas[0].State // as of its last heartbeat, which may be from before it listened
+		state := seen.Replicas[0].State // as of its last heartbeat, possibly before it listened
 		return len(state.WakeUps) > 0 && state.Listening != nil && *state.Listening
-	}, "it is counted")
+	}, "the end is counted")
 	require.NotNil(t, seen.Replicas[0].State.Listening)
 	require.True(t, *seen.Replicas[0].State.Listening)
 	require.Positive(t, seen.DueToStarted().P50)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Without a poll, a wake-up that is lost is never made good.
+// Without a poll, a lost wake-up stays lost.
 func TestNoWakeUpIsLostHoweverLongATransactionIsOpen(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -32,10 +32,10 @@ func TestNoWakeUpIsLostHoweverLongATransactionIsOpen(t *testing.T) {
 		})
 	}
 	require.NoError(t, g.Wait())
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == writers*transactions }, "all complete")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == writers*transactions }, "all executions complete")
 }
 
-// insertSlowly inserts one row in a transaction that stays open for a while, and then waits for a while.
+// insertSlowly inserts one row in a transaction that stays open for a while, then sleeps.
 func (s *stack) insertSlowly(open, pause time.Duration) error {
 	ctx := context.Background()
 	tx, err := s.db.Begin(ctx)

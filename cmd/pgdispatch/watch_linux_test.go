@@ -29,7 +29,7 @@ func openPty(t *testing.T) (person, terminal *os.File) {
 	return person, terminal
 }
 
-// Once with each way to end it, as a person would.
+// Runs once for each way to quit.
 func TestTheWatchGivesTheTerminalBackAsItWas(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -63,16 +63,16 @@ func TestTheWatchGivesTheTerminalBackAsItWas(t *testing.T) {
 			size(5, 80)
 			await(t, 20*time.Second, func() bool {
 				return strings.Contains(seen.String(), "enlarge the terminal to see them")
-			}, "a smaller terminal is noticed")
+			}, "the resize is detected")
 
 			require.NoError(t, end(person, p.Process))
-			require.NoError(t, p.Wait(), "it ends with 0")
+			require.NoError(t, p.Wait(), "the exit code is 0")
 			after, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
 			require.NoError(t, err)
 			require.Equal(t, before, after)
 			await(t, 20*time.Second, func() bool {
 				return strings.Contains(seen.String(), "\x1b[?1049l")
-			}, "the first screen is back")
+			}, "the original screen is restored")
 		})
 	}
 }

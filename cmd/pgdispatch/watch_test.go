@@ -19,7 +19,7 @@ func (s *stack) signal(executions ...string) {
 	}
 }
 
-// A replica that is cut off from Temporal lives on in Postgres, and would keep its executions from those who could
+// A replica cut off from Temporal stays present in Postgres, and would keep its executions from replicas that could
 // watch them.
 func TestExecutionsOfAReplicaThatIsCutOffFromTemporalAreWatchedByAnother(t *testing.T) {
 	t.Parallel()
@@ -33,18 +33,18 @@ func TestExecutionsOfAReplicaThatIsCutOffFromTemporalAreWatchedByAnother(t *test
 			s.temporal = proxy.address
 			first := s.replica(lease, "PGDISPATCH_POLL_INTERVAL=1s").ready()
 			executions := s.enqueue("PRO", "Hold", 5)
-			s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "all start")
+			s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "all executions start")
 			s.temporal = direct
 			s.replica(lease, "PGDISPATCH_POLL_INTERVAL=1s").ready()
 
 			cut(proxy)
 			s.signal(executions...)
-			await(t, 20*time.Second, func() bool { return s.count("status = 'COMPLETED'") == 5 }, "their ends are seen")
+			await(t, 20*time.Second, func() bool { return s.count("status = 'COMPLETED'") == 5 }, "all ends are recorded")
 			s.eventually(func() bool {
 				return first.logs.has("Temporal is unreachable; releasing watches to other replicas")
-			}, "it says so")
+			}, "the release is logged")
 			require.LessOrEqual(t, strings.Count(first.logs.String(), "Cannot watch an execution"), 0,
-				"and not for each of them")
+				"it is not logged per execution")
 			s.requireSlotsMatchTemporal()
 		})
 	}
@@ -63,14 +63,14 @@ func TestWithoutAnyWatchEveryEndIsFound(t *testing.T) {
 	held := s.enqueue("PRO", "Cancelled", 2)
 	s.eventually(func() bool {
 		return s.statusOf(held[0]) == "DISPATCHED" && s.statusOf(held[1]) == "DISPATCHED"
-	}, "they run")
+	}, "both executions run")
 	require.NoError(t, s.client.TerminateWorkflow(context.Background(), "execution-"+held[0], "", "enough"))
 	require.NoError(t, s.client.CancelWorkflow(context.Background(), "execution-"+held[1], ""))
 
 	executions = append(append(executions, failing...), held...)
 	s.eventually(func() bool {
 		return s.count("status in ('COMPLETED', 'FAILED')") == len(executions)
-	}, "all ends are found")
+	}, "all ends are recorded")
 	for execution, want := range map[string]string{
 		executions[0]: "COMPLETED ", executions[60]: "FAILED second run failed",
 		failing[1]: "FAILED the oven is cold (Oven): no gas",
@@ -91,12 +91,12 @@ func TestWhatEndedWhileNoReplicaRanIsFoundAtTheStart(t *testing.T) {
 	s := newStack(t)
 	first := s.replica("PGDISPATCH_LEASE=1s").ready()
 	executions := s.enqueue("PRO", "Hold", 5)
-	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "all start")
+	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "all executions start")
 	require.NoError(t, first.Process.Kill())
 	<-first.done
 	s.signal(executions...)
 	s.replica("PGDISPATCH_LEASE=1s", "PGDISPATCH_MAX_WATCHES=0").ready()
-	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 5 }, "all ends are found")
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 5 }, "all ends are recorded")
 	s.requireSlotsMatchTemporal()
 }
 
@@ -108,13 +108,13 @@ func TestAnExecutionThatTemporalHasLostGivesItsSlotBack(t *testing.T) {
 			s := newStack(t)
 			s.replica("PGDISPATCH_MAX_WATCHES=" + watches).ready()
 			gone := s.enqueue("FREE", "Hold", 1)[0]
-			s.eventually(func() bool { return s.statusOf(gone) == "DISPATCHED" }, "it runs")
+			s.eventually(func() bool { return s.statusOf(gone) == "DISPATCHED" }, "the execution is dispatched")
 			_, err := s.client.WorkflowService().DeleteWorkflowExecution(context.Background(),
 				&workflowservice.DeleteWorkflowExecutionRequest{
 					Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: "execution-" + gone},
 				})
 			require.NoError(t, err)
-			// It has been silent for a minute.
+			// Simulates a minute of silence.
 			s.exec("update pgdispatch.workflow_executions set started_at = started_at - interval '1 minute' where id = $1", gone)
 			next := s.enqueue("FREE", "Echo", 1)[0]
 			s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "the slot is free")
@@ -146,12 +146,12 @@ func TestAResetWorkflowKeepsItsSlot(t *testing.T) {
 			s := newStack(t)
 			s.replica("PGDISPATCH_MAX_WATCHES=" + watches).ready()
 			execution := s.enqueue("FREE", "Hold", 1)[0]
-			s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it runs")
+			s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "the execution is dispatched")
 			s.reset(execution)
 			next := s.enqueue("FREE", "Echo", 1)[0]
 			s.signal(execution)
-			s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "its end is seen")
-			require.Equal(t, "COMPLETED", s.statusOf(execution), "and not that of the run which the reset terminated")
+			s.eventually(func() bool { return s.statusOf(next) == "COMPLETED" }, "its end is recorded")
+			require.Equal(t, "COMPLETED", s.statusOf(execution), "the end of the terminated run is not recorded")
 		})
 	}
 }

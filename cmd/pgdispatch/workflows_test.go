@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// input is the contract's, as a worker in any language would declare it.
+// input is the contract's input, as a worker in any language declares it.
 type input struct {
 	ExecutionID                 string          `json:"executionId"`
 	WorkspaceID                 string          `json:"workspaceId"`
@@ -22,7 +22,7 @@ type input struct {
 	Params                      json.RawMessage `json:"params"`
 }
 
-// workflows are the test worker's, by type.
+// workflows are the test worker's workflows by type.
 var workflows = map[string]any{
 	"Echo": func(_ workflow.Context, in input) (input, error) { return in, nil },
 	// Hold ends on a signal.
@@ -43,7 +43,7 @@ var workflows = map[string]any{
 	"Cancelled": func(ctx workflow.Context, _ input) error {
 		return workflow.Sleep(ctx, time.Hour)
 	},
-	// Work takes a while, so that limits are felt.
+	// Work takes long enough to reach the limits.
 	"Work": func(ctx workflow.Context, _ input) error {
 		_, err := workflow.AwaitWithTimeout(ctx, time.Second, func() bool { return false })
 		return err

@@ -75,7 +75,7 @@ func TestWorkspacesAreChangedLiveAndEachChangeIsWrittenDown(t *testing.T) {
 	require.Equal(t, "(PRO,,,f)",
 		d.value("select (plan, max_concurrent_workflows, max_starts_per_second, paused)::text from pgdispatch.workspaces"))
 	lines := strings.Split(strings.TrimSpace(d.types("audit", "list")), "\n")
-	require.Len(t, lines, 8, "a change that changes nothing is none")
+	require.Len(t, lines, 8, "a change without effect is not audited")
 	require.Regexp(t, `^ID +AT +BY +ROLE +ACTION +SUBJECT +DETAILS$`, lines[0])
 	require.Regexp(t, `^7 +\S+Z +ann +\S+ +workspaces resume +workspace `+d.workspace+` +paused: yes → no$`, lines[1])
 	require.Regexp(t, `^1 +\S+Z +ann +\S+ +workspaces set-plan +workspace `+d.workspace+` +plan: FREE → PRO$`, lines[7])
@@ -228,7 +228,7 @@ func TestReadsAreJSONToo(t *testing.T) {
 		"workspaces show shop", "audit list", "migrate status"} {
 		out := d.types(append(strings.Fields(args), "--output", "json")...)
 		require.True(t, json.Valid([]byte(out)), args)
-		require.NotEqual(t, "null\n", out, "%s: an empty list is a list", args)
+		require.NotEqual(t, "null\n", out, "%s: an empty list is printed as []", args)
 	}
 	require.JSONEq(t,
 		`{"max_claims": 100, "paused": false, "retention": "off", "dead_letter_retention": "off", "result_bytes": 4096}`,

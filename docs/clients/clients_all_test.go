@@ -4,7 +4,7 @@ package main
 
 import "os"
 
-// make clients installs what these need.
+// make clients installs their dependencies.
 func init() {
 	if err := os.Setenv("NODE_PATH", "../../.cache/clients/node_modules"); err != nil {
 		panic(err)

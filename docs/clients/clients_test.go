@@ -35,7 +35,7 @@ func arguments(command ...string) func(string, string) []string {
 	return func(definition, order string) []string { return append(command, workspace, definition, order) }
 }
 
-// others need what is not everywhere: see clients_all_test.go.
+// others need tools that are not installed everywhere: see clients_all_test.go.
 var others []client
 
 func everyClient() []client {
@@ -70,7 +70,7 @@ func tryClient(t *testing.T, c client) {
 	run := func(definition, order string) (string, error) {
 		args := c.command(definition, order)
 		for n, arg := range args {
-			if arg == "" { // psql is told the address by an argument
+			if arg == "" { // psql gets the address as an argument
 				args[n] = url
 			}
 		}
@@ -100,10 +100,10 @@ func tryClient(t *testing.T, c client) {
 	require.Contains(t, said, "Insert it into pgdispatch.workflow_definitions first")
 	var left int
 	require.NoError(t, pool.QueryRow(t.Context(), "select count(*) from orders").Scan(&left))
-	require.Equal(t, 1, left, "what is refused takes the order with it")
+	require.Equal(t, 1, left, "a rejected enqueue rolls the order back")
 }
 
-// What the page says to do before, and the commands in the files, are run as they are printed.
+// Runs the setup commands of the page and the commands in the files as printed.
 func TestANewUserGetsToAWorkflowByThePageAlone(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("README.md")
@@ -141,10 +141,10 @@ func TestANewUserGetsToAWorkflowByThePageAlone(t *testing.T) {
 	program.Dir, program.Env = "../..", append(os.Environ(), "DATABASE_URL="+url)
 	again, err := program.CombinedOutput()
 	require.NoError(t, err, string(again))
-	require.Equal(t, said, strings.TrimSpace(string(again)), "it is the same order")
+	require.Equal(t, said, strings.TrimSpace(string(again)), "the second run returns the same order")
 }
 
-// The page shows the programs as they are.
+// The page contains the programs verbatim.
 func TestThePageShowsEveryClient(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("README.md")

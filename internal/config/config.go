@@ -64,7 +64,7 @@ const (
 	// OtherConnections serves everything else: settles, heartbeats, sweeps, pings and recorded ends.
 	OtherConnections = 8
 	// Connections is the number of connections of one replica: its pools, the listener and the gate. The web view opens
-	// more when somebody looks.
+	// more while it is used.
 	Connections = ClaimConnections + OtherConnections + 2
 )
 

@@ -40,7 +40,7 @@ func TestRunNeedsNoConfiguration(t *testing.T) {
 	}, c)
 }
 
-// differing has another value than the default for every Option of `run`.
+// differing has a non-default value for every Option of `run`.
 var differing = map[string]string{
 	"database-url":            "postgres://other",
 	"allow-insecure-database": "on",
@@ -140,7 +140,7 @@ func TestAllFaultsAreReportedAtOnceByName(t *testing.T) {
 		"PGDISPATCH_LISTEN":        "maybe",
 		"PGDISPATCH_ADMIN_ADDR":    "9464",
 		"PGDISPATCH_ADMIN_TOKEN":   "too short",
-		"PGDISPATCH_WORKERS":       "10", // hidden by the flag
+		"PGDISPATCH_WORKERS":       "10", // overridden by the flag
 	}, "--workers=0", "--log-level=loud")
 	require.EqualError(t, err, `configuration: --workers is "0": it must be a whole number from 1 to 1000
 PGDISPATCH_LEASE is "0.5s": it must be a duration from 1s to 1h0m0s, such as 500ms, 30s or 5m

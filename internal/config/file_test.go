@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// written writes a file of the test's own, and returns its path.
+// written writes a temporary file and returns its path.
 func written(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -48,7 +48,7 @@ func TestFlagBeatsVariableBeatsFileBeatsDefault(t *testing.T) {
 	require.Equal(t, 2*time.Minute, c.Lease)
 	require.False(t, c.Listen)
 	require.Equal(t, 5*time.Second, c.PollInterval)
-	require.Empty(t, c.AdminAddr, "a key without a value is as good as none")
+	require.Empty(t, c.AdminAddr, "a key without a value is not set")
 }
 
 func TestAllFaultsOfAllSourcesAreReportedAtOnce(t *testing.T) {
@@ -115,7 +115,7 @@ func TestASecretMayStandInAFileOfItsOwn(t *testing.T) {
 	require.EqualError(t, err, `configuration: DATABASE_URL_FILE is "***": open /nowhere: no such file or directory`)
 }
 
-// The example names every Option, and its defaults are the defaults.
+// The example names every Option with its default.
 func TestTheExampleFileIsTrue(t *testing.T) {
 	t.Parallel()
 	const path = "../../deploy/pgdispatch.yaml"

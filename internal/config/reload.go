@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Reloadable are the options that a running replica takes anew.
+// Reloadable are the options that a running replica can reload.
 var Reloadable = []string{"admin-token", "view-token", "log-level"}
 
 // Loaded is a configuration that can be compared with a later one.

@@ -26,14 +26,14 @@ func TestAReloadTakesWhatItCanAndNamesWhatNeedsARestart(t *testing.T) {
 	require.NoError(t, err)
 	with, changed, refused := first.Reload(next)
 	require.Equal(t, []string{"admin-token", "log-level"}, changed,
-		"the same lease is no change, and a flag beats the file")
+		"an equal lease is no change, and a flag overrides the file")
 	require.Equal(t, []string{"workers", "max-watches"}, refused)
 	want := first.Config
 	want.AdminToken, want.LogLevel = "abcdef0123456789", slog.LevelDebug
 	require.Equal(t, want, with.Config)
 	_, changed, refused = with.Reload(next)
 	require.Empty(t, changed)
-	require.Len(t, refused, 2, "what was refused is refused again")
+	require.Len(t, refused, 2, "the same settings are refused again")
 	_, err = load("admin_token: 0123456789abcdef\nview_token: 0123456789abcdef\n")
 	require.ErrorContains(t, err, "PGDISPATCH_VIEW_TOKEN equals PGDISPATCH_ADMIN_TOKEN")
 }

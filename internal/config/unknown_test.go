@@ -33,7 +33,7 @@ func TestVariablesThatAreReadOrSetByOthersAreNotReported(t *testing.T) {
 	environment := []string{
 		"PGDISPATCH_CONFIG=a", "PGDISPATCH_VIEW_TOKEN_FILE=a", "PGDISPATCH_EMPTY=", "PGHOST=db", "DATABASE_URL=a",
 		"TEMPORAL_TLS=true",
-		// of Kubernetes
+		// Set by Kubernetes.
 		"PGDISPATCH_SERVICE_HOST=10.0.0.1", "PGDISPATCH_ADMIN_SERVICE_PORT=80", "PGDISPATCH_SERVICE_PORT_HTTP=80",
 		"PGDISPATCH_PORT=tcp://10.0.0.1:80", "PGDISPATCH_ADMIN_PORT_80_TCP=tcp://10.0.0.1:80",
 		"PGDISPATCH_PORT_80_TCP_ADDR=10.0.0.1",

@@ -25,7 +25,7 @@ func TestThoseWhoAreClaimedBeforeAnItemAreCounted(t *testing.T) {
 	require.Zero(t, ahead())
 	b.Execute(`update pgdispatch.workflow_execution_queue set priority = 9, run_at = now() + interval '1 hour'
 		where id = (select min(id) from pgdispatch.workflow_execution_queue)`)
-	require.Zero(t, ahead(), "it is not due")
+	require.Zero(t, ahead(), "the item is not due")
 	b.Execute("update pgdispatch.workflow_execution_queue set run_at = now() - interval '1 hour' where priority = 9")
 	require.EqualValues(t, 1, ahead())
 }

@@ -21,7 +21,7 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	later, err := b.QueueDepth(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, operate.Depth{Pending: 1, MaxClaims: 100, DeadLettersExact: true}, later,
-		"what is for later does not wait yet")
+		"items scheduled for later are not counted")
 
 	b.Dispatched(2)
 	ended := b.Dispatched(1)[0]
@@ -46,7 +46,7 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 		DeadLettersExact: true, Replicas: 1, MaxClaims: 7, Paused: true}, depth)
 }
 
-// longQueue has 500 items more than are counted, and returns the depth that the statistics say.
+// longQueue creates 500 items more than are counted, and returns the estimate from the statistics.
 func longQueue(t *testing.T, b *storetest.Bench) operate.Depth {
 	t.Helper()
 	b.Insert(b.Shop.Shop, operate.DepthLimit+500)
@@ -64,5 +64,5 @@ func TestDepthOfALongQueueIsWhatTheStatisticsSay(t *testing.T) {
 	b.Execute("update pg_class set reltuples = 0 where oid = 'pgdispatch.workflow_execution_queue_arrivals'::regclass")
 	depth, err := b.QueueDepth(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, operate.DepthLimit, depth.Pending, "never less than was counted")
+	require.EqualValues(t, operate.DepthLimit, depth.Pending, "never below the counted number")
 }

@@ -27,7 +27,7 @@ func TestAnOpenTransactionIsSeenToPinTheHorizon(t *testing.T) {
 		return false
 	}
 	require.True(t, pinning(0))
-	require.False(t, pinning(time.Hour), "not for long yet")
+	require.False(t, pinning(time.Hour), "not long enough")
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.False(t, pinning(0))
 }

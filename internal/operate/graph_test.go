@@ -43,7 +43,7 @@ func TestAGraphThatIsWrongIsRefusedByField(t *testing.T) {
 	}
 }
 
-// What is accepted here, the table accepts too.
+// Every input accepted here is accepted by the table too.
 func TestAGraphThatIsAcceptedCanBeStored(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

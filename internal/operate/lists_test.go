@@ -64,7 +64,7 @@ func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
 		require.ElementsMatch(t, []string{"broken", "busy"}, namesOf(found), by)
 		strange := operate.WorkspaceKey{Rank: -1e300, Name: "a", ID: late}
 		_, err = b.ListWorkspaces(t.Context(), "", by, &strange, 10)
-		require.NoError(t, err, "a place that nobody has been shown")
+		require.NoError(t, err, "a cursor that no page returned")
 	}
 	found, err := b.ListWorkspaces(t.Context(), "BUS", operate.ByName, nil, 10)
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
 	require.InDelta(t, time.Hour, *found[0].OldestWaiting, float64(time.Minute))
 }
 
-// Some have room and some have not, all since the same moment but one; the pages have everyone once.
+// Some workspaces have room and some do not; all but one wait since the same moment. The pages contain each once.
 func TestThoseWhoWaitLongestAreListedPageByPageWhetherTheyHaveRoomOrNot(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -106,9 +106,9 @@ func TestThoseWhoWaitLongestAreListedPageByPageWhetherTheyHaveRoomOrNot(t *testi
 			break
 		}
 	}
-	require.Equal(t, ids[4], seen[0], "it waits longest")
+	require.Equal(t, ids[4], seen[0], "the longest wait comes first")
 	require.ElementsMatch(t, ids, seen[:12])
-	require.Len(t, seen, 13, "the shop, which has nothing, comes last")
+	require.Len(t, seen, 13, "the shop without items comes last")
 }
 
 func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {
@@ -143,7 +143,7 @@ func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {
 	require.Equal(t, 4, count(operate.ItemFilter{}, "PENDING", other, b.Shop.Shop))
 	require.Equal(t, 1, count(operate.ItemFilter{Error: "CARD"}, "FAILED"))
 	require.Equal(t, 1, count(operate.ItemFilter{Error: "CARD"}, ""))
-	require.Zero(t, count(operate.ItemFilter{Error: "%"}, "FAILED"), "it is text and no pattern")
+	require.Zero(t, count(operate.ItemFilter{Error: "%"}, "FAILED"), "the filter is literal text")
 	hour := time.Hour
 	require.Equal(t, 8, count(operate.ItemFilter{Since: operate.Moment{Ago: &hour}}, ""))
 	require.Zero(t, count(operate.ItemFilter{Until: operate.Moment{Ago: &hour}}, ""))
@@ -183,7 +183,7 @@ func TestASearchThatFindsLittleLooksAtABoundedNumberAndGoesOn(t *testing.T) {
 	require.Zero(t, page.Next)
 	page, err = b.ListItems(t.Context(), operate.ItemFilter{}, "PENDING", []string{b.Shop.Shop}, nil, 10)
 	require.NoError(t, err)
-	require.Len(t, page.Items, 1, "by the index of what waits, at once")
+	require.Len(t, page.Items, 1, "found by the index of PENDING items")
 }
 
 func TestDeadLettersAreGroupedByWhatTheirErrorsHaveInCommon(t *testing.T) {
@@ -204,7 +204,7 @@ func TestDeadLettersAreGroupedByWhatTheirErrorsHaveInCommon(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, groups, 2)
 	require.Equal(t, "order … of …: card refused", groups[0].Kind)
-	require.EqualValues(t, 3, groups[0].Items, "of those that are open")
+	require.EqualValues(t, 3, groups[0].Items, "only open executions")
 	require.Equal(t, items[3].ID, groups[0].Newest)
 	require.Contains(t, groups[0].Example, items[3].ExecutionID)
 	ids, err := b.DeadOfKind(t.Context(), groups[0].Kind, nil, 10)

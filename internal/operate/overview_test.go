@@ -57,7 +57,7 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 	b.Insert(b.Shop.Shop, 2)
 	b.Execute(
 		`select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where status = 'PENDING' limit 1`)
-	for range 2 { // a hint goes once a claim has read it
+	for range 2 { // a claim deletes a hint that it has read
 		_, err = b.Claim(t.Context(), 0)
 		require.NoError(t, err)
 		_, err = b.Sweep(t.Context(), 10)
@@ -72,7 +72,7 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 
 	o, err := b.Overview(t.Context())
 	require.NoError(t, err)
-	require.Len(t, o.Minutes, 60, "those in which nothing happened too")
+	require.Len(t, o.Minutes, 60, "minutes without events are included")
 	completed, failed, cancelled := o.Ended()
 	require.Equal(t, []int64{1, 1, 1}, []int64{completed, failed, cancelled}, "each end counts once")
 	require.EqualValues(t, 3, o.Minutes[59].Started+o.Minutes[58].Started)
@@ -81,7 +81,7 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 	require.InEpsilon(t, time.Millisecond, pickup.P50, .19)
 	require.InEpsilon(t, time.Minute, pickup.P99, .19)
 	require.EqualValues(t, 3, o.StartableToStarted().Starts)
-	require.Less(t, o.StartableToStarted().P99, time.Millisecond, "two times with two names")
+	require.Less(t, o.StartableToStarted().P99, time.Millisecond, "the two times have different names")
 
 	b.Execute("update pgdispatch.activity set minute = minute - interval '30 minutes'")
 	o, err = b.Overview(t.Context())
@@ -95,7 +95,7 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 	_, err = b.Sweep(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.activity"),
-		"what is older than a day goes")
+		"rows older than a day are deleted")
 }
 
 func TestTheFirstSweepOfAMinuteNotesWhatWaitsIsClaimedAndRuns(t *testing.T) {
@@ -119,17 +119,17 @@ func TestTheFirstSweepOfAMinuteNotesWhatWaitsIsClaimedAndRuns(t *testing.T) {
 	require.NotEqual(t, -1, seen)
 	m := o.Minutes[seen]
 	require.Equal(t, []int64{3, 1, 2}, []int64{*m.Waiting, *m.Claimed, *m.Running})
-	require.Nil(t, o.Minutes[0].Waiting, "nobody swept then")
+	require.Nil(t, o.Minutes[0].Waiting, "no sweep in that minute")
 
 	b.Execute("update pgdispatch.activity set waiting = 77")
 	sweep()
 	require.NotZero(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.activity where waiting = 77"),
-		"once a minute is enough")
+		"one sample per minute")
 	b.Execute("update pgdispatch.activity set waiting = null")
 	sweep()
 	require.Equal(t, 3,
 		sqltest.Scalar[int](b.Shop, "select waiting from pgdispatch.activity order by minute desc limit 1"),
-		"what was started before it was swept changes nothing")
+		"starts before the sample do not change it")
 	require.Equal(t, 1, sqltest.Scalar[int](b.Shop, "select sum(started)::integer from pgdispatch.activity"))
 }
 
@@ -155,7 +155,7 @@ func TestTheRateOfThePresentMinuteIsThatOfWhatHasPassedOfIt(t *testing.T) {
 	o, err := b.Overview(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, time.Minute, o.Minutes[0].Passed)
-	require.Less(t, o.Minutes[59].Passed, time.Minute, "it is not over")
+	require.Less(t, o.Minutes[59].Passed, time.Minute, "the current minute is incomplete")
 }
 
 func TestAReplicaSaysHowItIs(t *testing.T) {

@@ -20,10 +20,10 @@ func TestMinutesAreJoinedForALongerPeriod(t *testing.T) {
 	joined := operate.Condense(minutes, 3)
 	require.Len(t, joined, 3)
 	require.Equal(t, []time.Time{time.Unix(0, 0), time.Unix(60, 0), time.Unix(240, 0)},
-		[]time.Time{joined[0].At, joined[1].At, joined[2].At}, "the last are whole")
+		[]time.Time{joined[0].At, joined[1].At, joined[2].At}, "the last groups are complete")
 	require.EqualValues(t, 180, joined[1].Started)
 	require.InDelta(t, 1, joined[1].StartsPerSecond(), 1e-9)
-	require.EqualValues(t, []int64{2, 1}, []int64{joined[1].Completed, joined[1].Failed}, "a minute, rounded up")
+	require.EqualValues(t, []int64{2, 1}, []int64{joined[1].Completed, joined[1].Failed}, "per minute, rounded up")
 	require.EqualValues(t, 9, *joined[1].Waiting)
 	require.EqualValues(t, 4, *joined[2].Waiting)
 	require.Nil(t, joined[0].Waiting)

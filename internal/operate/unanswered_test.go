@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unanswered leaves the starts of as many items of a workspace unanswered, and the first of them for an hour.
+// unanswered leaves the starts of this many items of a workspace unanswered, the first of them for an hour.
 func unanswered(t *testing.T, b *storetest.Bench, workspace string, items int) {
 	t.Helper()
 	b.Insert(workspace, items)

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// certify reads the certificates of a pool's new connection anew, because their files may have changed. If they cannot
-// be read, it keeps those that were read before.
+// certify reads the certificates for each new connection of a pool, because their files may have changed. If they
+// cannot be read, it keeps the previous ones.
 func (t Target) certify(_ context.Context, connConfig *pgx.ConnConfig) error {
 	if fresh, err := pgx.ParseConfig(t.URL); err == nil && t.verify(fresh) == nil {
 		connConfig.TLSConfig, connConfig.Fallbacks = fresh.TLSConfig, fresh.Fallbacks

@@ -40,7 +40,7 @@ func TestANewConnectionReadsItsCertificatesAnew(t *testing.T) {
 	config := connects()
 	require.False(t, config.TLSConfig.RootCAs.Equal(first.RootCAs))
 	require.Equal(t, "db.example", config.TLSConfig.ServerName)
-	require.True(t, config.Fallbacks[0].TLSConfig.RootCAs.Equal(config.TLSConfig.RootCAs), "of the other hosts too")
+	require.True(t, config.Fallbacks[0].TLSConfig.RootCAs.Equal(config.TLSConfig.RootCAs), "other hosts too")
 	require.NoError(t, os.Remove(path))
-	require.True(t, connects().TLSConfig.RootCAs.Equal(first.RootCAs), "rather the old ones than none")
+	require.True(t, connects().TLSConfig.RootCAs.Equal(first.RootCAs), "the old certificates stay in use")
 }

@@ -38,7 +38,7 @@ func TestRedactLeavesTheRestAsItIs(t *testing.T) {
 		"postgres://db:5432/shop: no such host",
 	} {
 		err := fmt.Errorf("open pool: %w", errors.New(text))
-		require.Equal(t, err, Redact(err), "an error without credentials stays what it is")
+		require.Equal(t, err, Redact(err), "an error without credentials is unchanged")
 	}
 	clean := Redact(errors.New("cannot parse `postgres://app:secret@db:5432/shop`: bad port")).Error()
 	require.Contains(t, clean, "@db:5432/shop`: bad port")

@@ -22,7 +22,7 @@ func TestADatabaseOffThisMachineMustBeVerified(t *testing.T) {
 		"postgres://app@localhost,db.example/shop":                                  false,
 		"postgres://app@db.example/shop?sslmode=verify-full":                        true,
 		"postgres://app@db.example/shop?sslmode=verify-ca&sslrootcert=" + authority: true,
-		"postgres://app@db.example/shop?sslmode=require&sslrootcert=" + authority:   true, // which libpq takes for verify-ca
+		"postgres://app@db.example/shop?sslmode=require&sslrootcert=" + authority:   true, // libpq treats it as verify-ca
 		"postgres://app@localhost/shop":                                             true,
 		"postgres://app@127.1.2.3/shop?sslmode=disable":                             true,
 		"postgres://app@[::1]/shop?sslmode=disable":                                 true,
@@ -48,7 +48,7 @@ func TestADatabaseOffThisMachineMustBeVerified(t *testing.T) {
 	}
 }
 
-// certificate is of an authority that signs nothing.
+// certificate is a certificate of a CA that signs nothing.
 const certificate = `-----BEGIN CERTIFICATE-----
 MIIBdTCCARugAwIBAgIUcUFXeVkWQw7d7mlpI6OqMrqFHo8wCgYIKoZIzj0EAwIw
 DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjExNzM3MzRaGA8yMTI2MTAyODE3Mzcz

@@ -14,7 +14,7 @@ import (
 
 const patience = 10 * time.Second
 
-// polite is a shell script that says when it is ready and ends at SIGTERM, as told.
+// polite is a shell script that reports when it is ready and handles SIGTERM as given.
 func polite(atTerm string) string {
 	return `trap '` + atTerm + `' TERM; echo ready; while :; do sleep 0.01; done`
 }
@@ -35,7 +35,7 @@ func awaitReady(t *testing.T, p *Process) {
 	defer cancel()
 	require.NoError(t, p.Await(ctx, func() error {
 		if !strings.Contains(p.Log(), "ready") {
-			return errors.New("it has not said so")
+			return errors.New("it has not logged it")
 		}
 		return nil
 	}))
@@ -49,7 +49,7 @@ func TestProcessThatEndsInOrder(t *testing.T) {
 	require.NoError(t, p.Alive())
 	require.NoError(t, p.Stop(patience))
 	require.ErrorContains(t, p.Alive(), "shell ended (exit status 0)")
-	require.NoError(t, p.Stop(patience), "once more")
+	require.NoError(t, p.Stop(patience), "a second Stop succeeds")
 }
 
 func TestProcessThatEndsInDisorder(t *testing.T) {
@@ -75,7 +75,7 @@ func TestProcessThatDiesIsReportedOnce(t *testing.T) {
 	<-p.Exited()
 
 	require.ErrorContains(t, p.Alive(), "shell ended (exit status 4); the end of "+p.LogPath+":\nout of luck")
-	require.NoError(t, p.Stop(patience), "it has been told")
+	require.NoError(t, p.Stop(patience), "the failure was already reported")
 }
 
 func TestWaitEndsWithTheProcessOrTheContext(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// harsh is a database whose settings end everything soon.
+// harsh returns a database whose settings time out everything quickly.
 func harsh(t *testing.T) string {
 	t.Helper()
 	address := sqltest.URL(t)
@@ -83,7 +83,7 @@ func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
 func TestTheServerGivesUpAListenerAndAGateThatTakeNoData(t *testing.T) {
 	t.Parallel()
 	address := harsh(t)
-	// What the server's own socket says, in milliseconds and seconds.
+	// The server's view of the socket, in milliseconds and seconds.
 	listener, err := dialListener(postgres.Target{URL: address})(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close(context.Background()) })

@@ -18,9 +18,9 @@ func TestStartsAreReportedWithinASecondAndNoMoreOftenThanThat(t *testing.T) {
 		var count atomic.Int64
 		go func() { ended <- reports(ctx, started, time.Minute, func() { count.Add(1) }) }()
 		time.Sleep(1500 * time.Millisecond)
-		require.EqualValues(t, 2, count.Load(), "the first precedes listening")
+		require.EqualValues(t, 2, count.Load(), "the first report precedes listening")
 		time.Sleep(30 * time.Second)
-		require.EqualValues(t, 5, count.Load(), "nothing is started")
+		require.EqualValues(t, 5, count.Load(), "no starts")
 
 		started <- struct{}{}
 		time.Sleep(startsDelay + time.Millisecond)

@@ -19,7 +19,7 @@ import (
 type Reloads struct {
 	// Requests receives a signal for each.
 	Requests <-chan os.Signal
-	// Read reads the whole configuration anew.
+	// Read reads the whole configuration again.
 	Read func() (config.Loaded, error)
 	// Level is the log's.
 	Level *slog.LevelVar

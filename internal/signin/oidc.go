@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// sessionCookie holds who has signed in, flowCookie a sign-in under way.
+	// sessionCookie holds the signed-in user, flowCookie a sign-in in progress.
 	sessionCookie, flowCookie = "pgdispatch_session", "pgdispatch_signin"
 	// sessionLasts is how long a user stays signed in. flowLasts bounds the time at the provider.
 	sessionLasts, flowLasts = 8 * time.Hour, 10 * time.Minute
@@ -53,7 +53,7 @@ type session struct {
 	Operator bool
 }
 
-// Visitor returns who has signed in.
+// Visitor returns the signed-in user.
 func (o *OIDC) Visitor(r *nethttp.Request) (Visitor, bool) {
 	cookie, err := r.Cookie(sessionCookie)
 	var s session

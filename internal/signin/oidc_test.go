@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pages is a web view that says who looks, and signs people in at a provider.
+// pages is a web view that reports its user, and signs users in at a provider.
 func pages(t *testing.T, p *provider) (*OIDC, *httptest.Server, *nethttp.Client) {
 	t.Helper()
 	o := &OIDC{Issuer: p.URL, ClientID: "web", ClientSecret: "secret", RoleClaim: "groups",
@@ -87,10 +87,10 @@ func TestSignInsThatAreNotValidAreRefused(t *testing.T) {
 		"no role":        {map[string]any{"groups": []string{"others"}}, false, "your account has no role"},
 		"no claim":       {map[string]any{}, false, "your account has no role"},
 		"another nonce":  {map[string]any{"groups": "ops", "nonce": "old"}, false, "the sign-in is not valid"},
-		"for another":    {map[string]any{"groups": "ops", "aud": "shop"}, false, "the sign-in is not valid"},
-		"by another":     {map[string]any{"groups": "ops", "iss": "https://elsewhere"}, false, "the sign-in is not valid"},
+		"other audience": {map[string]any{"groups": "ops", "aud": "shop"}, false, "the sign-in is not valid"},
+		"other issuer":   {map[string]any{"groups": "ops", "iss": "https://elsewhere"}, false, "the sign-in is not valid"},
 		"expired":        {map[string]any{"groups": "ops", "exp": 1}, false, "the sign-in is not valid"},
-		"another's key":  {map[string]any{"groups": "ops"}, true, "the sign-in is not valid"},
+		"another key":    {map[string]any{"groups": "ops"}, true, "the sign-in is not valid"},
 		"without expiry": {map[string]any{"groups": "ops", "exp": nil}, false, "the sign-in is not valid"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,8 +154,8 @@ func TestCookiesCannotBeForgedKeptOrUsedForSomethingElse(t *testing.T) {
 	var who session
 	require.True(t, s.open(sessionCookie, text, now, &who))
 	require.Equal(t, "anna", who.Name)
-	require.False(t, s.open(sessionCookie, text, now.Add(time.Hour), &who), "it has expired")
-	require.False(t, s.open(flowCookie, text, now, &who), "it is for something else")
+	require.False(t, s.open(sessionCookie, text, now.Add(time.Hour), &who), "expired")
+	require.False(t, s.open(flowCookie, text, now, &who), "for another purpose")
 	require.False(t, sealer{[]byte("another key")}.open(sessionCookie, text, now, &who))
 	payload, signature, _ := strings.Cut(text, ".")
 	decoded, err := base64.RawURLEncoding.DecodeString(payload)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// provider is a small OpenID Connect provider, whose users need no password.
+// provider is a small OpenID Connect provider without passwords.
 type provider struct {
 	*httptest.Server
 	t      *testing.T

@@ -78,7 +78,7 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 	}
 }
 
-// claimed enqueues items through one bench and has another's store claim them.
+// claimed enqueues items through one bench and claims them with another's store.
 func claimed(t *testing.T, b, store *Bench, items int) []claim.Item {
 	t.Helper()
 	b.Insert(b.Shop.Shop, items)

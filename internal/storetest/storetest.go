@@ -1,4 +1,4 @@
-// Package storetest is a database for tests, with the stores of all packages on it.
+// Package storetest provides a database for tests, with the stores of all packages on it.
 package storetest
 
 import (
@@ -31,7 +31,7 @@ type Bench struct {
 	t testing.TB
 }
 
-// New returns a new Bench on a database of its own.
+// New returns a Bench on a database of its own.
 func New(t testing.TB) *Bench {
 	t.Helper()
 	return On(t, sqltest.NewShop(t), "a")
@@ -51,7 +51,7 @@ func On(t testing.TB, shop *sqltest.Shop, owner string) *Bench {
 // Replica returns the stores of another replica on the same database.
 func (b *Bench) Replica(owner string) *Bench { return On(b.t, b.Shop, owner) }
 
-// Alive records that the replica lives.
+// Alive records a heartbeat of the replica.
 func (b *Bench) Alive() {
 	b.t.Helper()
 	b.Execute(sql.Text("replica_alive"), b.Store.Owner, "v1", 10, b.Lease, nil, "{}")
@@ -63,7 +63,7 @@ func (b *Bench) Gone() {
 	b.Execute(sql.Text("replica_gone"), b.Store.Owner)
 }
 
-// Claimed enqueues items of the shop and has the replica claim them.
+// Claimed enqueues items in the shop and claims them with the replica.
 func (b *Bench) Claimed(items int) []claim.Item {
 	b.t.Helper()
 	b.Insert(b.Shop.Shop, items)
@@ -73,7 +73,7 @@ func (b *Bench) Claimed(items int) []claim.Item {
 	return batch.Items
 }
 
-// Dispatched enqueues items of the shop, and has the replica claim and dispatch them.
+// Dispatched enqueues items in the shop, then claims and dispatches them with the replica.
 func (b *Bench) Dispatched(items int) []claim.Item {
 	b.t.Helper()
 	claimed := b.Claimed(items)
@@ -83,7 +83,7 @@ func (b *Bench) Dispatched(items int) []claim.Item {
 	return claimed
 }
 
-// Buried enqueues items of the shop, and has the replica fail them.
+// Buried enqueues items in the shop and fails them with the replica.
 func (b *Bench) Buried(items int, reason string) []claim.Item {
 	b.t.Helper()
 	claimed := b.Claimed(items)

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeListener is bound to an address and accepts nobody.
+// fakeListener is bound to an address and accepts no connections.
 type fakeListener struct {
 	net.Listener
 	address string
@@ -29,7 +29,7 @@ func (f fakeListener) Addr() net.Addr {
 	return &net.UnixAddr{Name: host + ":" + port}
 }
 
-// ask has an admin server that is bound to host answer a request.
+// ask makes an admin server that is bound to host answer a request.
 func ask(a *Admin, host, path string, headers ...string) (int, string) {
 	a.Listener, a.Log, a.Metrics = fakeListener{address: host + " 9464"}, quiet(), prometheus.NewRegistry()
 	if a.Health == nil {
@@ -117,20 +117,20 @@ func TestProfilesAreForLoopbackOrForWhoHasTheToken(t *testing.T) {
 		headers      []string
 		want         int
 	}{
-		"loopback":                               {"", "127.0.0.1", nil, 200},
-		"loopback by IPv6":                       {"", "[::1]", nil, 200},
-		"loopback by a name of another's making": {"", "127.0.0.1", []string{"Host: evil.example:9464"}, 403},
-		"every interface":                        {"", "[::]", nil, 403},
-		"an address":                             {"", "10.0.0.1", nil, 403},
-		"an address, and a token that is none":   {"", "10.0.0.1", []string{"Authorization: Bearer "}, 403},
-		"the token":                              {token, "10.0.0.1", []string{bearer}, 200},
+		"loopback":                        {"", "127.0.0.1", nil, 200},
+		"loopback by IPv6":                {"", "[::1]", nil, 200},
+		"loopback by a foreign host name": {"", "127.0.0.1", []string{"Host: evil.example:9464"}, 403},
+		"every interface":                 {"", "[::]", nil, 403},
+		"an address":                      {"", "10.0.0.1", nil, 403},
+		"an address with an empty token":  {"", "10.0.0.1", []string{"Authorization: Bearer "}, 403},
+		"the token":                       {token, "10.0.0.1", []string{bearer}, 200},
 		"the token as a password": {token, "10.0.0.1",
 			[]string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+token))}, 200},
 		"another password": {token, "10.0.0.1",
 			[]string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("me:x"))}, 401},
 		"no token":                   {token, "10.0.0.1", nil, 401},
 		"another token":              {token, "10.0.0.1", []string{bearer + "0"}, 401},
-		"the token in another form":  {token, "10.0.0.1", []string{"Authorization: " + token}, 401},
+		"the token without a scheme": {token, "10.0.0.1", []string{"Authorization: " + token}, 401},
 		"loopback without the token": {token, "127.0.0.1", nil, 401},
 	} {
 		page := nethttp.HandlerFunc(func(nethttp.ResponseWriter, *nethttp.Request) {})
@@ -155,7 +155,7 @@ func TestWhoMayLookAndWhoMayAct(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		admin, view, bound, header string
-		pages, profiles            string // what is served; a number: refused with it
+		pages, profiles            string // what is served, or the status of the rejection
 	}{
 		"this machine, without tokens":      {"", "", "127.0.0.1", "", "looks", "200"},
 		"this machine, with an empty token": {"", "", "127.0.0.1", password(""), "looks", "200"},
@@ -166,8 +166,8 @@ func TestWhoMayLookAndWhoMayAct(t *testing.T) {
 		"the view token":                    {admin, view, "10.0.0.1", "Authorization: Bearer " + view, "looks", "401"},
 		"the view token as a password":      {"", view, "10.0.0.1", password(view), "looks", "403"},
 		"the view token on this machine":    {"", view, "127.0.0.1", password(view), "looks", "200"},
-		"only a view token, and not sent":   {"", view, "127.0.0.1", "", "401", "200"},
-		"neither of them":                   {admin, view, "127.0.0.1", password("x"), "401", "401"},
+		"only a view token, not sent":       {"", view, "127.0.0.1", "", "401", "200"},
+		"a wrong token":                     {admin, view, "127.0.0.1", password("x"), "401", "401"},
 		"no password":                       {admin, view, "127.0.0.1", password(""), "401", "401"},
 	} {
 		headers := []string{}

@@ -43,7 +43,7 @@ func TestProbesAnswerHoweverManyConnectionsAreHeld(t *testing.T) {
 	require.Equal(t, nethttp.StatusOK, answer.StatusCode)
 	require.NoError(t, held[0].SetReadDeadline(time.Now().Add(headerTimeout/2)))
 	_, err = held[0].Read(make([]byte, 1))
-	require.ErrorIs(t, err, io.EOF, "the one that was held for longest is closed")
+	require.ErrorIs(t, err, io.EOF, "the connection open for longest is closed")
 }
 
 func TestTheIdlestConnectionMakesRoom(t *testing.T) {
@@ -61,10 +61,10 @@ func TestTheIdlestConnectionMakesRoom(t *testing.T) {
 	c.changed(conns[1], nethttp.StateActive)
 	c.changed(conns[1], nethttp.StateIdle)
 	c.changed(conns[3], nethttp.StateNew)
-	require.False(t, isOpen(2), "it never asked, and for longer than the other")
+	require.False(t, isOpen(2), "the oldest connection without a request is closed")
 	require.True(t, isOpen(0))
 	c.changed(conns[2], nethttp.StateActive)
-	require.False(t, isOpen(2), "what was closed does not come back")
+	require.False(t, isOpen(2), "a closed connection does not come back")
 	c.changed(conns[1], nethttp.StateActive)
 	c.changed(conns[3], nethttp.StateActive)
 	c.changed(conns[4], nethttp.StateNew)

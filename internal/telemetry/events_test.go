@@ -34,7 +34,7 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 	start(about, items[3], "not sent")
 	settle(claim.Release, 4)
 	require.InDelta(t, -1, value(t, about.Registry, "pgdispatch_claim_processing_seconds", ""), 0,
-		"one is still under way")
+		"one start is in flight")
 	about.Lost(5)
 	about.Lost(5)
 
@@ -56,7 +56,7 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 		"it had been due for a minute when it was claimed")
 }
 
-// requireValue reads a metric by its name and, after a space, its label's value.
+// requireValue checks a metric given as its name and, after a space, its label's value.
 func requireValue(t *testing.T, about *Telemetry, name string, want float64) {
 	t.Helper()
 	var metric, label string
@@ -90,7 +90,7 @@ func TestClaimsWithoutALockAreToldFromOtherFailures(t *testing.T) {
 	requireValue(t, about, "pgdispatch_claim_duration_seconds", -1)
 }
 
-// tellAll tells of everything but claims, starts and settles.
+// tellAll reports every event except claims, starts and settles.
 func tellAll(about *Telemetry, err error) {
 	about.Renewed(err)
 	about.Swept(sweeper.Swept{Requeued: 3}, err)

@@ -17,12 +17,12 @@ import (
 // quiet discards the log.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// environment is what a process finds in its variables.
+// environment is a process's environment variables.
 func environment(variables map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { value, ok := variables[name]; return value, ok }
 }
 
-// measured returns a telemetry that is scraped, and whose spans are kept.
+// measured returns a telemetry with a scraped registry and recorded spans.
 func measured(t *testing.T) (*Telemetry, *tracetest.SpanRecorder) {
 	t.Helper()
 	about, err := New(t.Context(),
@@ -34,7 +34,7 @@ func measured(t *testing.T) (*Telemetry, *tracetest.SpanRecorder) {
 	return about, spans
 }
 
-// value reads a counter or gauge, or how often a histogram was recorded; label is its label's value, if it has one.
+// value reads a counter or gauge, or the count of a histogram; label is its label's value, if it has one.
 func value(t *testing.T, from prometheus.Gatherer, name, label string) float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -49,7 +49,7 @@ func value(t *testing.T, from prometheus.Gatherer, name, label string) float64 {
 	return -1
 }
 
-// sum is the sum of a histogram's values.
+// sum returns the sum of a histogram's values.
 func sum(t *testing.T, from prometheus.Gatherer, name string) float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -62,7 +62,7 @@ func sum(t *testing.T, from prometheus.Gatherer, name string) float64 {
 	return -1
 }
 
-// start starts an item, with this outcome, and returns the request as it was sent.
+// start starts an item with this outcome, and returns the request as it was sent.
 func start(about *Telemetry, item claim.Item, outcome string) claim.Item {
 	var err error
 	if outcome != "started" {

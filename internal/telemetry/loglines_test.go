@@ -51,7 +51,7 @@ func (s *sink) count() int {
 	return len(s.writes)
 }
 
-// messages are those of all lines, which must be whole.
+// messages returns the messages of all lines, which must be whole.
 func (s *sink) messages(t *testing.T) []string {
 	t.Helper()
 	s.mu.Lock()
@@ -65,7 +65,7 @@ func (s *sink) messages(t *testing.T) []string {
 	return messages
 }
 
-// collecting runs a test in a bubble, with lines that wait.
+// collecting runs a test in a bubble with buffered lines.
 func collecting(t *testing.T, test func(t *testing.T, out *sink, log *slog.Logger, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestLinesAreWrittenTogetherWithinTheDelay(t *testing.T) {
 			time.Sleep(lineDelay - time.Millisecond)
 			log.With("a", 1).WithGroup("g").Info("second")
 			synctest.Wait()
-			require.Equal(t, round-1, out.count(), "they wait")
+			require.Equal(t, round-1, out.count(), "lines are buffered")
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
 			require.Equal(t, round, out.count(), "both are written at once")
@@ -130,7 +130,7 @@ func TestLinesThatFillTheBufferAreWrittenAtOnce(t *testing.T) {
 	})
 }
 
-// The signal ends Run. Lines logged during the shutdown must not be lost if the replica is killed before its end.
+// The signal ends Run. Lines logged during the shutdown must not be lost if the replica is killed before it exits.
 func TestAStopWritesWhatWaitsAndDelaysNothingMore(t *testing.T) {
 	t.Parallel()
 	collecting(t, func(t *testing.T, out *sink, log *slog.Logger, stop func()) {
@@ -215,8 +215,8 @@ func TestWhatWaitsForAWriterThatFailsIsBounded(t *testing.T) {
 		out.makeRoom(-1)
 		log.Warn("there is room again")
 		messages := out.messages(t)
-		require.Greater(t, len(messages), 50, "the first are kept")
-		require.Less(t, len(messages), 66, "and those that had no room are lost, as without waiting")
+		require.Greater(t, len(messages), 50, "the first lines are kept")
+		require.Less(t, len(messages), 66, "lines beyond the buffer are lost, as without a buffer")
 		for n, message := range messages[:len(messages)-1] {
 			require.Equal(t, fmt.Sprint(n), message)
 		}

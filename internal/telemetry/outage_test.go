@@ -50,7 +50,7 @@ func TestAnOutageOfPostgresIsLoggedOnceAMinuteAndItsEnd(t *testing.T) {
 
 		sweeper.Error("Cannot sweep", "error", lost)
 		outages.Answered(t.Context())
-		require.Equal(t, []string{"Cannot sweep"}, messages(t, out, ""), "one lost connection is no outage")
+		require.Equal(t, []string{"Cannot sweep"}, messages(t, out, ""), "one lost connection is not an outage")
 	})
 }
 

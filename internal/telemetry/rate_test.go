@@ -14,7 +14,7 @@ func TestTheRateIsOfTheLastSecondsOrIfLittleWasStartedOfTheLastMinute(t *testing
 	r := rate{began: began}
 	require.Zero(t, r.perSecond(at(0)))
 	r.add(at(0.2))
-	require.InDelta(t, 1, r.perSecond(at(0.2)), 1e-9, "a start right after the beginning is no burst")
+	require.InDelta(t, 1, r.perSecond(at(0.2)), 1e-9, "a start right after the beginning is not a burst")
 	r.add(at(30))
 	require.InDelta(t, 2./40, r.perSecond(at(40)), 1e-9)
 	require.InDelta(t, 1./60, r.perSecond(at(80)), 1e-9, "the first is more than a minute ago")

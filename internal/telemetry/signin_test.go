@@ -11,7 +11,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/signin"
 )
 
-// known is an admin server that a trusted proxy tells who visits, by the header X-User. "anna" is an operator.
+// known is an admin server behind a trusted proxy that names the user in the header X-User. "anna" is an operator.
 func known() *Admin {
 	says := func(what string) nethttp.Handler {
 		return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
@@ -37,11 +37,11 @@ func TestWhomAProxyNamesSeesOrActsAndNobodyElseDoes(t *testing.T) {
 	_, text = ask(known(), "127.0.0.1", "/ui/", "X-User: ben")
 	require.Equal(t, "looks ben", text)
 	status, _ = ask(known(), "127.0.0.1", "/ui/")
-	require.Equal(t, 401, status, "not open on loopback, where the proxy may be")
+	require.Equal(t, 401, status, "not open on loopback, where the proxy may run")
 	status, _ = ask(known(), "127.0.0.1", "/debug/pprof/")
 	require.NotEqual(t, 200, status)
 	status, _ = ask(known(), "127.0.0.1", "/debug/pprof/", "X-User: anna")
-	require.NotEqual(t, 200, status, "profiles take the token")
+	require.NotEqual(t, 200, status, "profiles accept the token")
 	withToken := known()
 	withToken.Token = "0123456789abcdef"
 	_, text = ask(withToken, "127.0.0.1", "/ui/", "Authorization: Bearer 0123456789abcdef")
@@ -84,5 +84,5 @@ func TestSigningOutMakesABrowserForget(t *testing.T) {
 	require.Equal(t, 401, answer.Code)
 	require.Contains(t, answer.Header().Get("WWW-Authenticate"), "Basic")
 	answer = out(func(r *nethttp.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") })
-	require.Equal(t, 403, answer.Code, "not by a link of another site")
+	require.Equal(t, 403, answer.Code, "links from other sites do not sign out")
 }

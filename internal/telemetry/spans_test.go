@@ -36,7 +36,7 @@ func find(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.Rea
 	return nil
 }
 
-// handOver claims an item, starts it, and has it settled.
+// handOver claims an item, starts it and settles it.
 func handOver(t *testing.T, about *Telemetry, item claim.Item, outcome string, verb claim.Verb) claim.Item {
 	t.Helper()
 	now := time.Now()

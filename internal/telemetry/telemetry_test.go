@@ -72,7 +72,7 @@ func TestEveryMetricIsDescribedInFull(t *testing.T) {
 		require.NotEmpty(t, m.Unit, m.Name)
 		require.Regexp(t, `^[A-Z].*\.$|^[A-Z1-9].*: .*`, m.Meaning, m.Name)
 		require.Equal(t, m.Kind == histogram, m.Buckets != nil, m.Name)
-		require.False(t, m.Kind == counter && m.Label != "" && m.Values == nil, "%s has a label without bounds", m.Name)
+		require.False(t, m.Kind == counter && m.Label != "" && m.Values == nil, "%s has an unbounded label", m.Name)
 		require.NotContains(t, m.Meaning, "|")
 	}
 }
@@ -103,7 +103,7 @@ func TestCountersAreThereBeforeTheyCount(t *testing.T) {
 	}
 }
 
-// fakeQueue counts how often it is asked.
+// fakeQueue counts its queries.
 type fakeQueue struct {
 	asked int
 	err   error

@@ -49,7 +49,7 @@ func withAPIKey(options *client.Options, log *slog.Logger) error {
 	return nil
 }
 
-// apiKeyFile is an API key that is read anew while it is used, so that it can be rotated.
+// apiKeyFile is an API key that is reread while it is used, so that it can be rotated.
 type apiKeyFile struct {
 	path string
 	log  *slog.Logger

@@ -16,7 +16,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// BenchmarkStart is a start through Temporal's client and over a connection, with the server's side of it.
+// BenchmarkStart measures a start through Temporal's client over a connection, including the server's side.
 func BenchmarkStart(b *testing.B) {
 	service := realService(b, func(*startRequest) (*startResponse, error) { return &startResponse{RunId: "run"}, nil })
 	s, item := &Client{Service: service, Namespace: "default", Identity: "pgdispatch@bench"}, anItem()

@@ -16,9 +16,9 @@ import (
 type caller struct {
 	*Client
 	service *startService
-	sent    []*startRequest // as they were when they were sent
-	refuses error           // what a callback is answered with; nil: it is taken
-	fails   error           // what the workflow itself is answered with
+	sent    []*startRequest // copies made when they were sent
+	refuses error           // the answer to a callback; nil: accepted
+	fails   error           // the answer to the start itself
 }
 
 func newCaller() *caller {
@@ -74,23 +74,23 @@ func TestNoItemFailsWhereTemporalRefusesCallbacks(t *testing.T) {
 				c.refuses = refusal
 				c.requireStart(t)
 				require.Len(t, c.sent, 2)
-				require.Equal(t, c.sent[0].RequestId, c.sent[1].RequestId, "it is the same start")
+				require.Equal(t, c.sent[0].RequestId, c.sent[1].RequestId, "both are the same start")
 				require.Empty(t, c.sent[1].CompletionCallbacks)
-				require.False(t, c.Callback.Taken(), "so it is to be watched")
+				require.False(t, c.Callback.Taken(), "the execution is to be watched")
 
 				c.requireStart(t)
-				require.Len(t, c.sent, 3, "the next start does not ask")
+				require.Len(t, c.sent, 3, "the next start requests no callback")
 
 				time.Sleep(refusalPause)
 				c.requireStart(t)
 				c.requireStart(t)
-				require.Len(t, c.sent, 6, "after a while, one does")
+				require.Len(t, c.sent, 6, "after a while, one start requests it again")
 
 				c.refuses = nil
 				time.Sleep(refusalPause)
 				c.requireStart(t)
 				require.Len(t, c.sent, 7)
-				require.True(t, c.Callback.Taken(), "somebody has allowed it")
+				require.True(t, c.Callback.Taken(), "callbacks are allowed again")
 			})
 		})
 	}

@@ -18,8 +18,8 @@ func (t Target) Certificates() *tls.Config {
 	return options.ConnectionOptions.TLS
 }
 
-// certificates reads the certificates of each new connection anew, because their files may have changed. If they cannot
-// be read, it takes those that were read before.
+// certificates reads the certificates for each new connection, because their files may have changed. If they cannot be
+// read, it uses the previous ones.
 type certificates struct {
 	credentials.TransportCredentials // with those of the start
 	target                           Target

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// frontend is a workflow service that knows how to start, and answers everything else with Unimplemented.
+// frontend is a workflow service that implements only starts, and answers everything else with Unimplemented.
 type frontend struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 	start func(*startRequest) (*startResponse, error)
@@ -96,7 +96,7 @@ func TestClassifyKnowsWhatTheRealClientMakesOfAnAnswer(t *testing.T) {
 func TestMessageThatIsTooLargeForTheServerIsPermanent(t *testing.T) {
 	t.Parallel()
 	service := realService(t, func(*startRequest) (*startResponse, error) { return &startResponse{}, nil })
-	// 5 MiB, which gRPC refuses before Temporal sees it. Start would not send it.
+	// 5 MiB, which gRPC rejects before sending. Start must not send it.
 	_, err := service.StartWorkflowExecution(t.Context(), &startRequest{Identity: strings.Repeat("x", 5<<20)})
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	require.Equal(t, Permanent.String(), Classify(err).String(), "%T %v", err, err)
@@ -121,7 +121,7 @@ func TestServerThatIsNotThereIsUnreached(t *testing.T) {
 	require.Equal(t, Unreached.String(), Classify(err).String(), "%T %v", err, err)
 }
 
-// The error contains the certificate's fault, and no attempt is counted.
+// The error names the certificate's fault, and no attempt is counted.
 func TestCertificateThatIsRefusedIsUnreachedAndSaysSo(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -169,5 +169,5 @@ func TestRequestThatWasSentAndLostIsUnanswered(t *testing.T) {
 	require.Equal(t, Unanswered.String(), Classify(err).String(), "%T %v", err, err)
 
 	_, err = (&Client{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
-	require.Equal(t, Unreached.String(), Classify(err).String(), "the next finds nobody: %T %v", err, err)
+	require.Equal(t, Unreached.String(), Classify(err).String(), "the server is gone: %T %v", err, err)
 }

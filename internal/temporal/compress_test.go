@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// encodingService notes what each start is compressed with, and may refuse one that is.
+// encodingService records the compression of each start, and may reject compressed ones.
 type encodingService struct {
 	startService
 	refusesGzip, refusesAll bool
@@ -51,7 +51,7 @@ func TestOnlyALargeStartIsCompressed(t *testing.T) {
 	require.Equal(t, []string{"", "", "gzip", ""}, service.encodings)
 }
 
-// A proxy may know no compression. One large item must not stop every other.
+// A proxy may not support compression. One large item must not stop all others.
 func TestALargeStartThatIsRefusedCompressedIsSentAsItIs(t *testing.T) {
 	t.Parallel()
 	service := &encodingService{refusesGzip: true}
@@ -61,7 +61,7 @@ func TestALargeStartThatIsRefusedCompressedIsSentAsItIs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "run", runID)
 	}
-	require.Equal(t, []string{"gzip", "", ""}, service.encodings, "and it is not tried again")
+	require.Equal(t, []string{"gzip", "", ""}, service.encodings, "compression is not tried again")
 }
 
 func TestAServerThatRefusesALargeStartEitherWayIsNotTakenForOneWithoutCompression(t *testing.T) {

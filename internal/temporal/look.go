@@ -26,7 +26,7 @@ var gone = End{Outcome: "FAILED", Reason: "workflow is gone from Temporal: delet
 
 // Page is one page of a list of closed workflows.
 type Page struct {
-	ExecutionIDs []string // executions whose workflow ID has our format, whoever started the workflow
+	ExecutionIDs []string // executions whose workflow ID has our format, including unrelated workflows
 	// Runs maps those executions that are ours to the run listed for them.
 	Runs   map[string]string
 	Newest time.Time
@@ -71,7 +71,7 @@ func (t *Client) Closed(ctx context.Context, namespace string, since time.Time, 
 }
 
 // Look reports whether the execution's last run has closed, and how. The last run is the newest one under the workflow
-// ID, unless that run is not ours: somebody reused the ID after our workflow ended.
+// ID, unless that run is not ours because the ID was reused after our workflow ended.
 func (t *Client) Look(ctx context.Context, execution Execution) (end End, ended bool, err error) {
 	info, err := t.newest(ctx, execution)
 	var notFound *serviceerror.NotFound

@@ -39,7 +39,7 @@ func TestLookAsksForTheNewestRun(t *testing.T) {
 	service := &fakeService{newest: described("run-3", "e1", true)}
 	_, ended := look(t, service)
 	require.False(t, ended)
-	require.Empty(t, service.requests, "it is open, however the runs before it closed")
+	require.Empty(t, service.requests, "the newest run is open, whatever the earlier ones did")
 
 	service = &fakeService{newest: described("run-3", "e1", false),
 		answers: []func() (*historyResponse, error){closed(completed(""))}}
@@ -78,7 +78,7 @@ func TestLookFindsThatAWorkflowIsGone(t *testing.T) {
 	service := &fakeService{newest: described("", "", true), describe: serviceerror.NewUnavailable("connection refused")}
 	_, ended, err := (&Client{Service: service}).Look(t.Context(), Execution{ID: "e1"})
 	require.ErrorIs(t, err, ErrAway)
-	require.False(t, ended, "an outage says nothing about it")
+	require.False(t, ended, "an outage proves no end")
 }
 
 func TestAResetIsFollowedToTheRunThatGoesOn(t *testing.T) {
@@ -112,7 +112,7 @@ func TestATerminationThatIsNoResetIsSeenAtOnce(t *testing.T) {
 		end, err := (&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})
 		require.NoError(t, err)
 		require.Equal(t, "TERMINATED", end.Outcome)
-		require.Equal(t, 1, service.described, "it is asked once, whoever signed")
+		require.Equal(t, 1, service.described, "one describe call, whoever signed")
 		require.Zero(t, time.Since(began))
 	})
 }
@@ -140,7 +140,7 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 	}}
 	waiter := &Client{Service: service, Namespace: "shop"}
 	for range 2 {
-		page, err := waiter.Closed(t.Context(), "", since, nil) // in the waiter's own
+		page, err := waiter.Closed(t.Context(), "", since, nil) // the waiter's own namespace
 		require.NoError(t, err)
 		require.Equal(t,
 			Page{ExecutionIDs: []string{id}, Runs: map[string]string{id: "run-2"}, Newest: late, Next: []byte("2")}, page)
@@ -151,7 +151,7 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 	}
 	const plain = "CloseTime >= '2026-08-01T10:00:00.000005Z'"
 	require.Equal(t, []string{plain + " and WorkflowId starts_with 'execution-'", plain, plain}, queries,
-		"it asks for a prefix once")
+		"the prefix is tried once")
 }
 
 // The run that continues may have closed by the time of the lookup.

@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 )
 
-// unanswered is an item whose first start was sent so long ago, and never answered.
+// unanswered is an item whose first start was sent this long ago and never answered.
 func unanswered(since time.Duration) Start {
 	item := anItem()
 	item.UnansweredFor = since
@@ -23,15 +23,15 @@ func TestItemThatTemporalMayHaveForgottenIsNotStarted(t *testing.T) {
 		retention, age time.Duration
 		parked         bool
 	}{
-		"young":                          {day, time.Minute, false},
-		"still remembered":               {day, 23*time.Hour - 1, false},
-		"within the margin":              {day, 23 * time.Hour, true},
-		"long forgotten":                 {day, 100 * day, true},
-		"a short retention, remembered":  {time.Hour, 54*time.Minute - 1, false},
-		"a short retention, not":         {time.Hour, 54 * time.Minute, true},
-		"a long retention, remembered":   {30 * day, 30*day - time.Hour - 1, false},
-		"a long retention, not":          {30 * day, 30*day - time.Hour, true},
-		"a very short one, never looked": {time.Minute, 30 * time.Minute, false}, // no Temporal accepts it
+		"young":                         {day, time.Minute, false},
+		"still remembered":              {day, 23*time.Hour - 1, false},
+		"within the margin":             {day, 23 * time.Hour, true},
+		"long forgotten":                {day, 100 * day, true},
+		"a short retention, remembered": {time.Hour, 54*time.Minute - 1, false},
+		"a short retention, forgotten":  {time.Hour, 54 * time.Minute, true},
+		"a long retention, remembered":  {30 * day, 30*day - time.Hour - 1, false},
+		"a long retention, forgotten":   {30 * day, 30*day - time.Hour, true},
+		"a very short one, never read":  {time.Minute, 30 * time.Minute, false}, // Temporal accepts no such retention
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,10 +62,10 @@ func TestEachNamespaceHasARetentionOfItsOwn(t *testing.T) {
 		_, err := starter.Start(t.Context(), item)
 		require.NoError(t, err)
 	}
-	require.Len(t, service.asked, 2, "each is asked once")
+	require.Len(t, service.asked, 2, "each namespace is described once")
 	require.Equal(t, "shop", service.asked[0].Namespace)
 	require.Equal(t, "other", service.asked[1].Namespace)
-	require.Equal(t, "other", service.started[1].Namespace, "and the start goes where the item belongs")
+	require.Equal(t, "other", service.started[1].Namespace, "the start goes to the item's namespace")
 }
 
 func TestItemWithoutDoubtIsStartedWithoutALookAtTheRetention(t *testing.T) {
@@ -79,8 +79,8 @@ func TestItemWithoutDoubtIsStartedWithoutALookAtTheRetention(t *testing.T) {
 func TestRetentionThatCannotBeReadIsTakenForTheShortest(t *testing.T) {
 	t.Parallel()
 	for name, service := range map[string]*startService{
-		"not allowed": {retentionError: serviceerror.NewPermissionDenied("not yours", "")},
-		"not said":    {},
+		"not allowed":         {retentionError: serviceerror.NewPermissionDenied("not yours", "")},
+		"without a retention": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -122,6 +122,6 @@ func TestRetentionIsReadNowAndThen(t *testing.T) {
 		service.retention = 24 * time.Hour
 		time.Sleep(retentionAge)
 		_, err := starter.Start(t.Context(), unanswered(48*time.Hour))
-		require.ErrorIs(t, err, ErrForgotten, "it was made shorter")
+		require.ErrorIs(t, err, ErrForgotten, "the retention was shortened")
 	})
 }

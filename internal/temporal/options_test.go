@@ -43,7 +43,7 @@ func TestStartOptionsAreSentAsTemporalTypesThem(t *testing.T) {
 	require.JSONEq(t, `["a", "b"]`, string(r.SearchAttributes.IndexedFields["Tags"].Data))
 	require.Equal(t, "12.5", string(r.SearchAttributes.IndexedFields["Total"].Data))
 	require.JSONEq(t, `{"page": 3}`, string(r.Memo.Fields["source"].Data))
-	require.Contains(t, r.Memo.Fields, memoKey, "the mark of pgdispatch stays")
+	require.Contains(t, r.Memo.Fields, memoKey, "pgdispatch's memo entry stays")
 	require.EqualValues(t, 2, r.Priority.PriorityKey)
 	require.Equal(t, "acme", r.Priority.FairnessKey)
 	require.Equal(t, "b7", r.VersioningOverride.GetPinned().Version.BuildId)
@@ -72,7 +72,7 @@ func TestWithoutStartOptionsTemporalsDefaultsApply(t *testing.T) {
 	require.True(t, r.VersioningOverride.GetAutoUpgrade())
 }
 
-// The database refuses these; a row may be older than its checks.
+// The database rejects these, but a row may be older than its checks.
 func TestStartOptionsThatCannotBeReadFailTheItem(t *testing.T) {
 	t.Parallel()
 	for options, message := range map[string]string{

@@ -23,12 +23,12 @@ var temporalErrors = map[string]struct {
 }{
 	"none": {nil, Started},
 
-	"our own permanent":         {As(Permanent, errors.New("too large")), Permanent},
-	"our own permanent foreign": {As(Permanent, fmt.Errorf("%w: x", ErrForeign)), Permanent},
-	"a panic":                   {As(Retryable, errors.New("panic: boom")), Retryable},
-	"not sent":                  {As(NotSent, errors.New("no time left")), NotSent},
-	"not found, of a workflow":  {&serviceerror.NotFound{Message: "workflow not found for ID"}, Blocked},
-	"not sent, cancelled":       {As(NotSent, context.Canceled), NotSent},
+	"permanent":           {As(Permanent, errors.New("too large")), Permanent},
+	"permanent foreign":   {As(Permanent, fmt.Errorf("%w: x", ErrForeign)), Permanent},
+	"a panic":             {As(Retryable, errors.New("panic: boom")), Retryable},
+	"not sent":            {As(NotSent, errors.New("no time left")), NotSent},
+	"workflow not found":  {&serviceerror.NotFound{Message: "workflow not found for ID"}, Blocked},
+	"not sent, cancelled": {As(NotSent, context.Canceled), NotSent},
 
 	"invalid argument": {serviceerror.NewInvalidArgument("WorkflowId exceeds maximum allowed length"),
 		Permanent},
@@ -41,10 +41,10 @@ var temporalErrors = map[string]struct {
 		status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5242980 vs. 4194304)"), Permanent},
 	"message too large, by name": {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_UNSPECIFIED, "grpc: trying to send "+
 		"message larger than max (9 vs. 4)"), Permanent},
-	"namespace already exists":   {serviceerror.NewNamespaceAlreadyExists("x"), Permanent},
-	"newer build exists":         {serviceerror.NewNewerBuildExists("x"), Permanent},
-	"item that may be forgotten": {As(Permanent, fmt.Errorf("%w: x", ErrForgotten)), Permanent},
-	"message not marshals": {
+	"namespace already exists": {serviceerror.NewNamespaceAlreadyExists("x"), Permanent},
+	"newer build exists":       {serviceerror.NewNewerBuildExists("x"), Permanent},
+	"possibly forgotten item":  {As(Permanent, fmt.Errorf("%w: x", ErrForgotten)), Permanent},
+	"unmarshalable message": {
 		serviceerror.NewInternal("grpc: error while marshaling: string field contains invalid UTF-8"), Permanent},
 
 	"busy workflow": {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "x"), Retryable},
@@ -72,11 +72,11 @@ var temporalErrors = map[string]struct {
 	"deadline of the context":  {context.DeadlineExceeded, Unanswered},
 	"cancelled by the server":  {serviceerror.NewCanceled("x"), Unanswered},
 	"cancelled by the context": {context.Canceled, Unanswered},
-	"cancelled by a grpc":      {status.Error(codes.Canceled, "grpc: the client connection is closing"), Unanswered},
+	"cancelled by gRPC":        {status.Error(codes.Canceled, "grpc: the client connection is closing"), Unanswered},
 	"system workflow": {serviceerror.NewSystemWorkflow(&commonpb.WorkflowExecution{}, errors.New("x")),
 		Unanswered},
-	"buffer lost":        {serviceerror.NewWorkflowTaskCompletionBufferLost("x"), Unanswered},
-	"a code of tomorrow": {status.Error(codes.Code(42), "x"), Unanswered},
+	"buffer lost":   {serviceerror.NewWorkflowTaskCompletionBufferLost("x"), Unanswered},
+	"a future code": {status.Error(codes.Code(42), "x"), Unanswered},
 	"TLS handshake": {
 		serviceerror.NewUnavailable("connection error: desc = \"transport: authentication handshake failed\""), Unanswered},
 	"first call, server down": {fmt.Errorf("failed reaching server: %w", serviceerror.NewUnavailable("x")), Unanswered},
@@ -84,20 +84,20 @@ var temporalErrors = map[string]struct {
 	"aborted":                 {serviceerror.NewAborted("x"), Unanswered},
 	"data loss":               {serviceerror.NewDataLoss("x"), Unanswered},
 	"unknown code":            {status.Error(codes.Unknown, "x"), Unanswered},
-	"an error of no kind":     {errors.New("x"), Unanswered},
+	"an unknown error":        {errors.New("x"), Unanswered},
 
-	"rps limit":           {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "x"), Throttled},
-	"concurrent limit":    {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT, "x"), Throttled},
-	"system overloaded":   {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_SYSTEM_OVERLOADED, "x"), Throttled},
-	"persistence limit":   {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_PERSISTENCE_LIMIT, "x"), Throttled},
-	"storage limit":       {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_PERSISTENCE_STORAGE_LIMIT, "x"), Throttled},
-	"aps limit":           {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_APS_LIMIT, "x"), Throttled},
-	"ops limit":           {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_OPS_LIMIT, "x"), Throttled},
-	"circuit breaker":     {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_CIRCUIT_BREAKER_OPEN, "x"), Throttled},
-	"deployment limits":   {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_WORKER_DEPLOYMENT_LIMITS, "x"), Throttled},
-	"a cause of tomorrow": {exhausted(99, "x"), Throttled},
-	"no cause":            {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_UNSPECIFIED, "x"), Throttled},
-	"exhausted by a grpc": {status.Error(codes.ResourceExhausted, "x"), Throttled},
+	"rps limit":         {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "x"), Throttled},
+	"concurrent limit":  {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT, "x"), Throttled},
+	"system overloaded": {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_SYSTEM_OVERLOADED, "x"), Throttled},
+	"persistence limit": {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_PERSISTENCE_LIMIT, "x"), Throttled},
+	"storage limit":     {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_PERSISTENCE_STORAGE_LIMIT, "x"), Throttled},
+	"aps limit":         {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_APS_LIMIT, "x"), Throttled},
+	"ops limit":         {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_OPS_LIMIT, "x"), Throttled},
+	"circuit breaker":   {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_CIRCUIT_BREAKER_OPEN, "x"), Throttled},
+	"deployment limits": {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_WORKER_DEPLOYMENT_LIMITS, "x"), Throttled},
+	"a future cause":    {exhausted(99, "x"), Throttled},
+	"no cause":          {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_UNSPECIFIED, "x"), Throttled},
+	"exhausted by gRPC": {status.Error(codes.ResourceExhausted, "x"), Throttled},
 }
 
 func TestClassifyKnowsEveryErrorOfTemporal(t *testing.T) {

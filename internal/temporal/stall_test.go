@@ -16,7 +16,7 @@ func TestTemporalSaysWhetherAQueueIsPolledAndHowOftenATaskWasTried(t *testing.T)
 		require.NoError(t, err)
 		require.Equal(t, want, polled)
 	}
-	for execution, want := range map[string]int{"e1": 7, "a stranger's": 0} {
+	for execution, want := range map[string]int{"e1": 7, "an unrelated workflow": 0} {
 		attempt, err := waiter.TaskAttempt(t.Context(), Execution{ID: execution})
 		require.NoError(t, err)
 		require.Equal(t, want, attempt)
@@ -28,5 +28,5 @@ func TestTemporalSaysWhetherAQueueIsPolledAndHowOftenATaskWasTried(t *testing.T)
 	require.ErrorIs(t, err, ErrAway)
 	attempt, err := (&Client{Service: &fakeService{}}).TaskAttempt(t.Context(), Execution{ID: "e1"})
 	require.NoError(t, err)
-	require.Zero(t, attempt, "one that is gone")
+	require.Zero(t, attempt, "a deleted workflow")
 }

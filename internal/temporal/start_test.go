@@ -29,13 +29,13 @@ type (
 	namespaceAnswer  = workflowservice.DescribeNamespaceResponse
 )
 
-// startService keeps the requests it gets. A function that is nil answers with success.
+// startService records its requests. A nil function answers with success.
 type startService struct {
-	Service // of which it answers what a start needs
+	Service // implements only the calls of a start
 
 	start    func(*startRequest) (*startResponse, error)
 	describe func(*describeRequest) (*describeResponse, error)
-	// retention is the namespace's, or why it cannot be read.
+	// retention is the namespace's, or the error of reading it.
 	retention      time.Duration
 	retentionError error
 
@@ -89,7 +89,7 @@ func anItem() Start {
 	}
 }
 
-// describedAs answers a describe with a run whose memo names an execution; "": it has no memo.
+// describedAs answers a describe with a run whose memo names an execution; "": no memo.
 func describedAs(runID, executionID string) func(*describeRequest) (*describeResponse, error) {
 	info := &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{RunId: runID}}
 	if executionID != "" {
@@ -185,13 +185,13 @@ func TestInputHasExactlyTheKeysOfTheContract(t *testing.T) {
 func TestParamsReachTheWorkflowAsTheyWereStored(t *testing.T) {
 	t.Parallel()
 	for name, params := range map[string]string{
-		"a number no float can hold": `{"n": 1` + strings.Repeat("0", 400) + `}`,
-		"a number with an exponent":  `{"n": 1e400, "m": 0.10000000000000000000000000001}`,
-		"an ID above 2^53":           `{"id": 9007199254740993}`,
-		"20,000 levels":              `{"a": ` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`,
-		"unicode":                    `{"naïve": "日本語 🙂 \u0001 <&> \"quoted\" \\"}`,
-		"the same key twice":         `{"a": 1, "a": 2}`,
-		"nothing":                    `{}`,
+		"a number beyond float64":   `{"n": 1` + strings.Repeat("0", 400) + `}`,
+		"a number with an exponent": `{"n": 1e400, "m": 0.10000000000000000000000000001}`,
+		"an ID above 2^53":          `{"id": 9007199254740993}`,
+		"20,000 levels":             `{"a": ` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`,
+		"unicode":                   `{"naïve": "日本語 🙂 \u0001 <&> \"quoted\" \\"}`,
+		"the same key twice":        `{"a": 1, "a": 2}`,
+		"nothing":                   `{}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -213,14 +213,14 @@ func TestInputThatTemporalWouldRefuseIsNotSent(t *testing.T) {
 	room := maxInputBytes - len(workflowInput(item)) + len(item.Params) - len(`{"a":""}`)
 	item.Params = []byte(`{"a":"` + strings.Repeat("x", room) + `"}`)
 	_, err := starterOn(service).Start(t.Context(), item)
-	require.NoError(t, err, "as much as fits is sent")
+	require.NoError(t, err, "the largest input that fits is sent")
 	require.Len(t, service.started[0].Input.Payloads[0].Data, maxInputBytes)
 
 	item.Params = []byte(`{"a":"` + strings.Repeat("x", room+1) + `"}`)
 	_, err = starterOn(service).Start(t.Context(), item)
 	require.ErrorContains(t, err, "2097153 bytes")
 	require.Equal(t, Permanent, Classify(err))
-	require.Len(t, service.started, 1, "nothing more was sent")
+	require.Len(t, service.started, 1, "no second request was sent")
 }
 
 func TestAlreadyStartedByOurOwnRequestIsSuccess(t *testing.T) {
@@ -229,7 +229,7 @@ func TestAlreadyStartedByOurOwnRequestIsSuccess(t *testing.T) {
 	runID, err := starterOn(service).Start(t.Context(), anItem())
 	require.NoError(t, err)
 	require.Equal(t, "run-there", runID)
-	require.Empty(t, service.described, "the request ID says all")
+	require.Empty(t, service.described, "the request ID identifies the start")
 }
 
 func TestAlreadyStartedWithOurMemoIsAdopted(t *testing.T) {
@@ -265,10 +265,10 @@ func TestAlreadyStartedByAStrangerFailsTheItem(t *testing.T) {
 	for name, describe := range map[string]func(*describeRequest) (*describeResponse, error){
 		"without a memo":           describedAs("run-there", ""),
 		"with another item's memo": describedAs("run-there", "99999999-9999-4999-8999-999999999999"),
-		"that is gone in-between": func(*describeRequest) (*describeResponse, error) {
+		"deleted meanwhile": func(*describeRequest) (*describeResponse, error) {
 			return nil, serviceerror.NewNotFound("gone")
 		},
-		"that answers with nothing": func(*describeRequest) (*describeResponse, error) { return &describeResponse{}, nil },
+		"with an empty answer": func(*describeRequest) (*describeResponse, error) { return &describeResponse{}, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -345,8 +345,8 @@ func TestFindKnowsOursFromNobodysAndAStrangers(t *testing.T) {
 		return nil, serviceerror.NewNamespaceNotFound("x")
 	}
 	_, _, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ExecutionID})
-	require.Error(t, err, "no namespace is not the same as no workflow")
-	require.Empty(t, service.started, "looking starts nothing")
+	require.Error(t, err, "a missing namespace differs from a missing workflow")
+	require.Empty(t, service.started, "describing starts nothing")
 }
 
 func TestMemoIsReadableJSON(t *testing.T) {

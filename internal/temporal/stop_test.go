@@ -21,7 +21,7 @@ func TestStopAsksForTheEndOfTheRunThatIsOpen(t *testing.T) {
 		service.stops)
 
 	service.stop = serviceerror.NewCancellationAlreadyRequested("again")
-	require.NoError(t, stop("CANCEL", service), "its answer to the first was lost")
+	require.NoError(t, stop("CANCEL", service), "the answer to the first request was lost")
 	service.stop = serviceerror.NewNotFound("workflow execution already completed")
 	require.ErrorIs(t, stop("TERMINATE", service), ErrNotOpen)
 	service.stop = serviceerror.NewUnavailable("connection refused")
@@ -31,10 +31,10 @@ func TestStopAsksForTheEndOfTheRunThatIsOpen(t *testing.T) {
 func TestStopAsksForNobodyElsesEnd(t *testing.T) {
 	t.Parallel()
 	for name, service := range map[string]*fakeService{
-		"not known":  {},
-		"closed":     {newest: described("run-3", "e1", false)},
-		"a stranger": {newest: described("run-3", "somebody else", true)},
-		"away":       {newest: described("run-3", "e1", true), describe: serviceerror.NewUnavailable("x")},
+		"not known":             {},
+		"closed":                {newest: described("run-3", "e1", false)},
+		"an unrelated workflow": {newest: described("run-3", "somebody else", true)},
+		"away":                  {newest: described("run-3", "e1", true), describe: serviceerror.NewUnavailable("x")},
 	} {
 		err := (&Client{Service: service}).Stop(t.Context(), Stop{ExecutionID: "e1", How: "TERMINATE"})
 		require.Error(t, err, name)

@@ -10,7 +10,7 @@ import (
 	failurepb "go.temporal.io/api/failure/v1"
 )
 
-// failure is an application's, of a type.
+// failure is an application failure with a type.
 func failure(message, kind string, cause *failurepb.Failure) *failurepb.Failure {
 	return &failurepb.Failure{Message: message, Cause: cause, FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
 		ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: kind}}}
@@ -59,7 +59,7 @@ func TestResultIsKeptWhereItIsJSON(t *testing.T) {
 			note: `encoding "a\x00\n` + strings.Repeat("b", 97) + `", 1 bytes: not stored`},
 		"too large": {payloads: []*commonpb.Payload{payload("json/plain", strings.Repeat(" ", MaxResult+1))},
 			note: "65537 bytes: too large to store"},
-		"no JSON": {payloads: []*commonpb.Payload{payload("json/plain", `{"total"`)},
+		"not JSON": {payloads: []*commonpb.Payload{payload("json/plain", `{"total"`)},
 			note: "8 bytes that are not JSON: not stored"},
 		"invalid UTF-8": {payloads: []*commonpb.Payload{payload("json/plain", "\"\xff\"")},
 			note: "3 bytes that are not JSON: not stored"},

@@ -26,21 +26,21 @@ type (
 	historyResponse = workflowservice.GetWorkflowExecutionHistoryResponse
 )
 
-// fakeService answers with each of its answers once, in order, and keeps the requests.
+// fakeService gives each of its answers once, in order, and records the requests.
 type fakeService struct {
-	Service // which starts nothing
+	Service // starts nothing
 
 	answers  []func() (*historyResponse, error)
 	requests []*historyRequest
 
-	namespace error                             // what DescribeNamespace answers
-	newest    *workflowpb.WorkflowExecutionInfo // what is described; nil: nothing is found
-	late      *workflowpb.WorkflowExecutionInfo // what is described from the third time on; nil: newest
+	namespace error                             // the answer of DescribeNamespace
+	newest    *workflowpb.WorkflowExecutionInfo // the described run; nil: not found
+	late      *workflowpb.WorkflowExecutionInfo // the described run from the third call on; nil: newest
 	described int
 	describe  error
 	attempt   int32 // of the pending workflow task
 	stops     []string
-	stop      error // what a cancellation or termination answers
+	stop      error // the answer to a cancellation or termination
 	lists     []*workflowservice.ListWorkflowExecutionsRequest
 	list      func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
@@ -176,7 +176,7 @@ func wait(t *testing.T, answers ...func() (*historyResponse, error)) (End, *fake
 	return end, service, err
 }
 
-// runs are the run IDs that were asked for, in order.
+// runs returns the requested run IDs, in order.
 func (f *fakeService) runs() []string {
 	var runs []string
 	for _, r := range f.requests {
@@ -204,10 +204,10 @@ func TestWaitSaysHowTheWorkflowEnded(t *testing.T) {
 		"with a result": {returned("json/plain", `{"total": 3}`), End{Outcome: "COMPLETED", Result: `{"total": 3}`}},
 		"with a secret": {returned("binary/encrypted", "x"),
 			End{Outcome: "COMPLETED", Reason: `encoding "binary/encrypted", 1 bytes: not stored`}},
-		"terminated, no words": {terminated(""), End{Outcome: "TERMINATED", Reason: "workflow was terminated"}},
-		"failed without words": {failed(nil, ""), End{Outcome: "FAILED"}},
-		"timed out":            {timedOut(""), End{Outcome: "TIMED_OUT", Reason: "workflow timed out"}},
-		"terminated":           {terminated("enough"), End{Outcome: "TERMINATED", Reason: "workflow was terminated: enough"}},
+		"terminated, no text": {terminated(""), End{Outcome: "TERMINATED", Reason: "workflow was terminated"}},
+		"failed, no message":  {failed(nil, ""), End{Outcome: "FAILED"}},
+		"timed out":           {timedOut(""), End{Outcome: "TIMED_OUT", Reason: "workflow timed out"}},
+		"terminated":          {terminated("enough"), End{Outcome: "TERMINATED", Reason: "workflow was terminated: enough"}},
 		"cancelled": {&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED},
 			End{Outcome: "CANCELED", Reason: "workflow was cancelled"}},
 	} {
@@ -272,7 +272,7 @@ func TestWorkflowThatIsGoneHasEnded(t *testing.T) {
 func TestErrorSaysNothingAboutTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []error{
-		serviceerror.NewNamespaceNotFound("shop"), // not the same as a workflow that is gone
+		serviceerror.NewNamespaceNotFound("shop"), // unlike a workflow that is gone
 		serviceerror.NewUnavailable("connection refused"),
 		serviceerror.NewPermissionDenied("x", ""),
 		errors.New("boom"),

@@ -64,7 +64,7 @@ func TestUpLeavesFunctionsAloneThatItDoesNotHave(t *testing.T) {
 	execute(t, conn, "create function pgdispatch.former() returns integer language sql return 1")
 	execute(t, conn, "insert into pgdispatch.applied_functions (name, sha256) values ('former', 'any')")
 	require.NoError(t, migrate.Up(t.Context(), conn, func(s migrate.Step) {
-		require.Fail(t, "it is not outdated", s.Name)
+		require.Fail(t, "no function is outdated", s.Name)
 	}))
 	require.Equal(t, 1, read[int](t, conn, "select pgdispatch.former()"))
 }
@@ -79,15 +79,15 @@ func TestAFunctionThatCannotBeReplacedLeavesAllAsTheyWere(t *testing.T) {
 	execute(t, conn, "delete from pgdispatch.applied_functions where name in ('error_kind', 'waiting_of')")
 	before := read[string](t, conn, bodyOf)
 	require.ErrorContains(t, migrate.Up(t.Context(), conn, func(s migrate.Step) {
-		require.Fail(t, "it was not applied", s.Name)
+		require.Fail(t, "no function was applied", s.Name)
 	}), "apply waiting_of.sql: ")
 	require.Equal(t, before, read[string](t, conn, bodyOf))
 	execute(t, conn, "drop function pgdispatch.waiting_of(uuid, integer)")
 	require.NoError(t, migrate.Up(t.Context(), conn, nil))
 }
 
-// They are made without a look at their bodies, so that their order does not matter; their bodies are right all the
-// same.
+// Functions are created without checking their bodies, so that their order does not matter. The bodies must still be
+// valid.
 func TestEveryFunctionIsMadeWhereItsBodyIsLookedAt(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, sqltest.URL(t))
@@ -144,7 +144,7 @@ func TestANewerSchemaIsLeftToANewerBinary(t *testing.T) {
 	before := relations(t, conn)
 	for _, version := range []int32{migrate.Newest(), 0} {
 		newer := &migrate.NewerError{}
-		err := migrate.To(t.Context(), conn, version, func(s migrate.Step) { require.Fail(t, "nothing is done", s.Name) })
+		err := migrate.To(t.Context(), conn, version, func(s migrate.Step) { require.Fail(t, "no step is taken", s.Name) })
 		require.True(t, errors.As(err, &newer), err)
 		require.ErrorContains(t, err, "migrate it with the newer pgdispatch")
 	}

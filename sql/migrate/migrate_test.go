@@ -96,7 +96,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 		})
 	}
 	require.NoError(t, replicas.Wait())
-	require.Len(t, steps, int(migrate.Newest())+len(sql.Functions()), "each step is taken once, by whoever came first")
+	require.Len(t, steps, int(migrate.Newest())+len(sql.Functions()), "exactly one migrator takes each step")
 	state, err := migrate.Status(t.Context(), connect(t, url))
 	require.NoError(t, err)
 	require.Equal(t, migrate.Newest(), state.Current)
@@ -122,7 +122,7 @@ func TestAMigrationThatFailsLeavesTheVersionBeforeIt(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, state.Current)
 	execute(t, conn, "drop table pgdispatch.workspaces")
-	require.NoError(t, migrate.Up(t.Context(), connect(t, conn.Config().ConnString()), nil), "and its lock is free")
+	require.NoError(t, migrate.Up(t.Context(), connect(t, conn.Config().ConnString()), nil), "the lock is free")
 }
 
 func TestTriggersAreReplacedWithoutADeadlockWithATransactionThatWritesSeveralTables(t *testing.T) {

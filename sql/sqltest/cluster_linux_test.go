@@ -31,8 +31,8 @@ func TestServerDiesWithItsOwner(t *testing.T) {
 	require.NoDirExists(t, clusterDir, "the next start removes what a killed owner left")
 }
 
-// killOwner starts a cluster in a process of its own, kills that process, and returns the PID and
-// the directory of the cluster.
+// killOwner starts a cluster in another process, kills that process, and returns the PID and the directory of the
+// cluster.
 func killOwner(t *testing.T, dir string) (int, string) {
 	t.Helper()
 	owner := exec.CommandContext(t.Context(), os.Args[0])
@@ -52,7 +52,7 @@ func killOwner(t *testing.T, dir string) (int, string) {
 	return pid, clusterDir
 }
 
-// isZombie says whether a process has ended but was not collected: in a container nobody may do so.
+// isZombie reports whether a process has ended but was not reaped: a container may have no process that reaps it.
 func isZombie(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && strings.Contains(string(stat), ") Z ")

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	sqltest.Main(m)
 }
 
-// ownClusterUntilKilled is the other process of TestServerDiesWithItsOwner: it starts a cluster, says where it is, and
-// waits for the signal that ends it all.
+// ownClusterUntilKilled is the other process of TestServerDiesWithItsOwner: it starts a cluster, prints its place, and
+// waits to be killed.
 func ownClusterUntilKilled(dir string) {
 	cluster, err := sqltest.StartCluster(context.Background(), sqltest.Options{ParentDir: dir})
 	if err != nil {
@@ -38,7 +38,7 @@ func ownClusterUntilKilled(dir string) {
 	select {}
 }
 
-// openDir is a temporary directory that any user may enter: t.TempDir's parents may not be.
+// openDir is a temporary directory that any user may enter; the parents of t.TempDir may forbid that.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pgdispatch-test-*")
@@ -92,7 +92,7 @@ func TestStopLeavesNothingAndMayBeCalledTwice(t *testing.T) {
 	requireClosed(t, cluster.Exited())
 	require.NoDirExists(t, cluster.Dir)
 	_, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(cluster.Port)))
-	require.Error(t, err, "nobody listens any more")
+	require.Error(t, err, "the port is closed")
 }
 
 func TestStopAfterTheServerWasKilled(t *testing.T) {
@@ -115,7 +115,7 @@ func TestStartErrorNamesTheReasonAndLeavesNothing(t *testing.T) {
 		Settings:  map[string]string{"shared_buffers": "a lot"},
 	})
 
-	require.ErrorContains(t, err, "shared_buffers", "the end of the server's log is in the error")
+	require.ErrorContains(t, err, "shared_buffers", "the error contains the end of the server's log")
 	require.Empty(t, entries(t, dir))
 }
 

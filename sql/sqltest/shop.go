@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Shop is a database with one workspace, "shop", that has room for 100 executions.
+// Shop is a database with one workspace, "shop", with room for 100 executions.
 type Shop struct {
 	Conns *pgxpool.Pool
 	Shop  string // the workspace's ID
@@ -23,7 +23,7 @@ func NewShop(t testing.TB) *Shop {
 	return s
 }
 
-// NewWorkspace makes a workspace with a definition that has one version, and returns the workspace's ID.
+// NewWorkspace creates a workspace with a definition that has one version, and returns the workspace's ID.
 func (s *Shop) NewWorkspace(name string, limit int) string {
 	s.t.Helper()
 	id := Scalar[string](s,
@@ -37,7 +37,7 @@ func (s *Shop) NewWorkspace(name string, limit int) string {
 	return id
 }
 
-// Insert enqueues so many items of a workspace.
+// Insert enqueues n items in a workspace.
 func (s *Shop) Insert(workspace string, items int) {
 	s.t.Helper()
 	s.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
@@ -45,14 +45,14 @@ func (s *Shop) Insert(workspace string, items int) {
 		where d.workspace_id = $1::uuid`, workspace, items)
 }
 
-// Expire ages items' leases.
+// Expire expires items' leases.
 func (s *Shop) Expire(items ...int64) {
 	s.t.Helper()
 	s.Execute(`update pgdispatch.workflow_execution_queue
 		set lease_expires_at = clock_timestamp() - interval '1 millisecond' where id = any ($1)`, items)
 }
 
-// Row returns everything that is stored of an item and its execution.
+// Row returns the stored state of an item and its execution.
 func (s *Shop) Row(item int64) string {
 	s.t.Helper()
 	return Scalar[string](s, `select row_to_json(q)::text || coalesce(row_to_json(e)::text, '')

@@ -55,18 +55,18 @@ func read(args []string, stderr io.Writer) (options, error) {
 		"where to write the report; default "+defaultOut+" for a whole run, else the terminal")
 	flags.StringVar(&o.binary, "pgdispatch", "../bin/pgdispatch", "the binary to measure, see `make build`")
 	flags.StringVar(&o.base, "base", "",
-		"an older binary of before the redesign of claims: claimcost measures its schema beside the present one")
+		"an older binary from before the redesign of claims: claimcost measures its schema for comparison")
 	flags.DurationVar(&o.hold, "hold", scenario.DefaultHold, "how long scenario snapshot holds its snapshot")
 	flags.DurationVar(&o.soak, "soak", scenario.DefaultSoak,
-		"how long scenario soak takes, which runs only where -only names it")
-	flags.IntVar(&o.rounds, "rounds", 5, "how many times the contestants of each scenario take turns")
-	flags.BoolVar(&o.quick, "quick", false, "one round of a fraction of everything: to see that it works, not how fast")
+		"duration of scenario soak, which runs only if -only names it")
+	flags.IntVar(&o.rounds, "rounds", 5, "how often the contestants of each scenario take turns")
+	flags.BoolVar(&o.quick, "quick", false, "one short round of everything: checks that it works, not how fast")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas: "+strings.Join(names, ", "))
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 || o.rounds < 1 || o.hold < time.Second {
-		return o, fmt.Errorf("run takes flags only, at least one round, and a snapshot held for at least a second: see -help")
+		return o, fmt.Errorf("bench takes only flags, at least one round, and a snapshot of at least a second: see -help")
 	}
 	if o.quick {
 		o.rounds = 1

@@ -82,7 +82,7 @@ func TestReadOptions(t *testing.T) {
 
 	o, err = read([]string{"-only", "claimcost", "-base", "older"}, io.Discard)
 	require.NoError(t, err)
-	require.NotEmpty(t, o.scenarios[0].Bars, "beside an older schema, what has become of it is held to something")
+	require.NotEmpty(t, o.scenarios[0].Bars, "with an older schema the ratio has a target")
 
 	for _, args := range [][]string{{"-only", "nothing"}, {"-hold", "0"}, {"-rounds", "0"}, {"word"}, {"-nonsense"}} {
 		_, err := read(args, io.Discard)

@@ -55,7 +55,7 @@ func loggedItems(t testing.TB, action, condition string, args ...any) int {
 		where l.who = 'anna (web)' and l.action = $1 and `+condition, append([]any{action}, args...)...)
 }
 
-// done returns the page's message about what was done.
+// done returns the page's confirmation of the last change.
 func (p *tab) done() string { p.t.Helper(); return p.text(".done") }
 
 func TestAWorkspaceIsChangedFromItsPage(t *testing.T) {
@@ -93,7 +93,7 @@ func TestAWorkspaceIsChangedFromItsPage(t *testing.T) {
 		strings.Join(p.forgive(), "\n"))
 	require.Contains(t, p.text("[role=alert]"), "Nothing was changed")
 	require.Equal(t, "some", ask[string](p, `document.querySelector("[name=limit]").value`),
-		"what was typed is still there")
+		"the form keeps the input")
 	require.Empty(t, p.violations())
 	p.run(chromedp.Clear(chromedp.CSS(`[name=limit]`)))
 	p.follow(chromedp.Click(chromedp.CSS(`[value=limit]`)))
@@ -148,7 +148,7 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 	p.visit("/ui/items/" + running)
 	p.tabTo("Terminate workflow")
 	p.follow(chromedp.KeyEvent(kb.Enter))
-	require.Equal(t, "DISPATCHED", status(running), "it was only asked")
+	require.Equal(t, "DISPATCHED", status(running), "no change before the confirmation")
 	p.tabTo("Terminate")
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Contains(t, p.done(), "Requested")
@@ -200,7 +200,7 @@ func TestManyDeadLettersAreReplayedOrDiscardedAfterADryRun(t *testing.T) {
 	question := regexp.MustCompile(`This would replay (\d+) dead letters of \d+ workspaces\.`)
 	asked := question.FindStringSubmatch(p.text("main"))
 	require.NotNil(t, asked)
-	require.Zero(t, marked("REPLAYED", "%currency"), "it was only asked")
+	require.Zero(t, marked("REPLAYED", "%currency"), "no change before the confirmation")
 	p.tabTo("Replay ")
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Equal(t, asked[1]+" dead letters replayed", p.text("h1"))
@@ -235,7 +235,7 @@ func TestEverythingIsPausedAfterAQuestion(t *testing.T) {
 	p := s.open(t, "/ui/settings")
 	p.tabTo("Pause everything")
 	p.follow(chromedp.KeyEvent(kb.Enter))
-	require.Equal(t, "100 false", settings(), "it was only asked")
+	require.Equal(t, "100 false", settings(), "no change before the confirmation")
 	p.tabTo("Pause everything")
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Equal(t, "100 true", settings())
@@ -277,7 +277,7 @@ func TestAPageOfAnotherSiteChangesNothing(t *testing.T) {
 		await(t, func() bool {
 			return ask[bool](p,
 				fmt.Sprintf(`location.origin === %q && document.readyState === "complete"`, shared.acting.origin))
-		}, "the browser sends the form, with the password that it knows")
+		}, "the form from another site is sent, with the saved password")
 		require.Contains(t, p.text("main"), "Nothing was changed: the request came from another site.")
 		require.NotEmpty(t, p.forgive())
 	}

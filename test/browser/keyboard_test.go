@@ -21,10 +21,10 @@ func TestTheKeyboardReachesEverythingInOrderAndItIsSeenWhereItIs(t *testing.T) {
 			for n := range all {
 				p.press(kb.Tab)
 				at := p.focus()
-				require.Equal(t, n, at.Index, "Tab leads to %q", at.Label)
+				require.Equal(t, n, at.Index, "Tab stops at %q", at.Label)
 				require.True(t, at.Ring, "%q is not outlined", at.Label)
 				require.True(t, at.Seen, "%q is not on the screen", at.Label)
-				require.NotEmpty(t, at.Label, "the one after what is at %d has no name", n)
+				require.NotEmpty(t, at.Label, "the element at %d has no label", n)
 			}
 		})
 	}
@@ -51,7 +51,7 @@ func TestListsAreSearchedAndSortedByKeyboard(t *testing.T) {
 		require.True(t, strings.HasPrefix(name, "Globex "), name)
 	}
 	p.tabTo("Sort by")
-	p.press("n") // as far as "name"
+	p.press("n") // selects "name"
 	p.tabTo("Show")
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Equal(t, "name", ask[string](p, `document.querySelector("[name=sort]").selectedOptions[0].text`))
@@ -71,7 +71,7 @@ func TestListsAreSearchedAndSortedByKeyboard(t *testing.T) {
 		require.Contains(t, row, "FAILED")
 		require.Contains(t, row, "Acme Lima")
 	}
-	require.Contains(t, ask[string](p, "location.search"), "since=168h", "the address says all that was chosen")
+	require.Contains(t, ask[string](p, "location.search"), "since=168h", "the URL contains every filter")
 }
 
 func TestListsGoOnPageByPageByKeyboard(t *testing.T) {
@@ -82,7 +82,7 @@ func TestListsGoOnPageByPageByKeyboard(t *testing.T) {
 		for _, text := range p.texts("tbody th") {
 			id, err := strconv.ParseInt(text, 10, 64)
 			require.NoError(t, err)
-			require.Less(t, id, last, "the newest first, none twice")
+			require.Less(t, id, last, "newest first, without duplicates")
 			last = id
 		}
 		p.tabTo("Older items")

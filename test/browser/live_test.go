@@ -27,8 +27,8 @@ func (s *site) wait(t testing.TB, items int) {
 		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions limit $1`, items)
 }
 
-// layout is the scroll position, and the position of each fixed part of the overview down to the replicas. What follows
-// them grows as more happens.
+// layout is the scroll position, and the position of each fixed part of the overview down to the replicas. The part
+// below them grows with the number of events.
 const layout = `JSON.stringify([scrollY, document.querySelector("#replicas .scroll").scrollLeft,
 	...["h1", "#attention", ".figures", "#hour", ".plot", "#replicas", "#replicas .scroll"].map(
 		e => Math.round(document.querySelector(e).getBoundingClientRect().top))])`
@@ -40,10 +40,10 @@ var tablet = chromedp.EmulateViewport(700, 800)
 func (p *tab) updated() {
 	p.t.Helper()
 	before := ask[string](p, asOf)
-	await(p.t, func() bool { return ask[string](p, asOf) != before }, "the overview changes")
+	await(p.t, func() bool { return ask[string](p, asOf) != before }, "the overview is updated")
 }
 
-// quiet opens a site of its own, once nothing on it changes by itself.
+// quiet opens a separate site, once nothing on it changes by itself.
 func quiet(t testing.TB) (*site, *tab) {
 	t.Helper()
 	s := small(t)
@@ -51,7 +51,7 @@ func quiet(t testing.TB) (*site, *tab) {
 	await(t, func() bool {
 		return strings.Contains(p.text("#replicas .scroll"), "listening") &&
 			strings.Contains(p.text(".concerns"), "dead letters wait")
-	}, "the replica has said that it listens")
+	}, "the replica has reported that it listens")
 	p.updated()
 	return s, p
 }
@@ -75,13 +75,13 @@ func TestWhatIsReadIsHeldStillAndThePageSaysSo(t *testing.T) {
 	s, p := quiet(t)
 	p.tabTo("Waiting")
 	s.wait(t, 7)
-	await(t, func() bool { return p.text("#connection") != "" }, "the page says that it holds still")
+	await(t, func() bool { return p.text("#connection") != "" }, "the page says that updates are paused")
 	require.Contains(t, p.text("#connection"), "Escape")
-	require.Equal(t, "0", ask[string](p, waiting), "what is held")
+	require.Equal(t, "0", ask[string](p, waiting), "the figure is frozen")
 	held := ask[string](p, asOf)
 	require.Equal(t, "Waiting", p.focus().Label)
 	p.press(kb.Escape)
-	await(t, func() bool { return p.text("#connection") == "" && ask[string](p, asOf) != held }, "it goes on")
+	await(t, func() bool { return p.text("#connection") == "" && ask[string](p, asOf) != held }, "updates resume")
 	require.Equal(t, "7", ask[string](p, waiting))
 }
 
@@ -93,10 +93,10 @@ func TestALostConnectionIsSaidAndTakenUpAgain(t *testing.T) {
 	await(t, func() bool { return p.text("#connection") != "" }, "the page says that the connection is lost")
 	require.Contains(t, p.text("#connection"), "Connection lost")
 	require.True(t, ask[bool](p, `document.getElementById("connection").checkVisibility()`))
-	require.Equal(t, before, ask[string](p, layout), "saying so moves nothing")
+	require.Equal(t, before, ask[string](p, layout), "the message does not move the layout")
 	seen := ask[string](p, asOf)
 	require.NoError(t, s.start(t.Context()))
-	await(t, func() bool { return p.text("#connection") == "" && ask[string](p, asOf) != seen }, "the overview goes on")
+	await(t, func() bool { return p.text("#connection") == "" && ask[string](p, asOf) != seen }, "updates resume")
 	p.forgive()
 }
 
@@ -122,10 +122,10 @@ func TestAProxyThatAnswersInsteadIsOutwaited(t *testing.T) {
 	down.Store(true)
 	server.CloseClientConnections()
 	await(t, func() bool { return refused.Load() > 1 },
-		"the page asks again after an answer that is an error, which no browser does by itself")
+		"the page reconnects after an error response, which no browser does by itself")
 	require.Contains(t, p.text("#connection"), "Connection lost")
 	down.Store(false)
 	seen := ask[string](p, asOf)
-	await(t, func() bool { return p.text("#connection") == "" && ask[string](p, asOf) != seen }, "the overview goes on")
+	await(t, func() bool { return p.text("#connection") == "" && ask[string](p, asOf) != seen }, "updates resume")
 	p.forgive()
 }

@@ -30,7 +30,7 @@ const (
 
 // screenshots is the directory for the documentation's screenshots.
 var screenshots = flag.String("screenshots", "",
-	"directory that the documentation's screenshots are written to; empty: they are looked at only")
+	"directory for the documentation's screenshots; empty: they are only checked")
 
 // shared is used by all tests.
 var shared struct {
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// withShared starts what the tests share, and always stops it after them.
+// withShared starts the shared parts, runs the tests, and stops the parts.
 func withShared(run func()) (err error) {
 	dir, err := os.MkdirTemp("", "pgdispatch-browser-*")
 	if err != nil {
@@ -137,7 +137,7 @@ func await(t testing.TB, condition func() bool, message string, about ...any) {
 	for !condition() {
 		select {
 		case <-deadline:
-			t.Fatalf("never happened: "+message, about...)
+			t.Fatalf("timeout: "+message, about...)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -74,7 +74,7 @@ func TestEveryPageOpensWithoutAFaultAndIsAccessibleInLightAndDarkAndOnAPhone(t *
 			require.Empty(t, p.violations())
 			require.Empty(t, ask[[]string](p, `[...document.querySelectorAll(".scroll")]
 					.filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)`),
-				"what has to be moved sideways on a wide screen")
+				"tables that scroll sideways on a wide screen")
 			p.run(phone)
 			require.LessOrEqual(t, p.width(), 390, "the page scrolls sideways")
 			p.run(dark)
@@ -162,7 +162,7 @@ func TestAnItemsPageTellsItsStory(t *testing.T) {
 		require.Contains(t, story[n], want)
 	}
 	require.Regexp(t, ` UTC `, story[0])
-	require.Contains(t, p.text("pre"), "12345678901234567890", "no digit is lost")
+	require.Contains(t, p.text("pre"), "12345678901234567890", "every digit is kept")
 	p.follow(chromedp.Click(chromedp.CSS(`.facts a`)))
 	require.Contains(t, p.text("main"), "Newest items")
 }
@@ -174,5 +174,5 @@ func TestANameFromRightToLeftMovesNothingBesideIt(t *testing.T) {
 	require.True(t, ask[bool](p, `(() => {
 		const [name, id] = [".facts a", ".facts small"].map(s => document.querySelector(s).getBoundingClientRect());
 		return name.right <= id.left;
-	})()`), "the ID stands after the name")
+	})()`), "the ID follows the name")
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clipped are the texts of the plots that are not shown whole: they are wider or higher than their place, or reach
-// beyond that of their figure.
+// clipped selects the texts of the plots that are cut off: wider or higher than their box, or reaching beyond their
+// figure's.
 const clipped = `[...document.querySelectorAll(".plots figure")].flatMap(figure => {
 	const room = figure.getBoundingClientRect();
 	return [...figure.querySelectorAll("figcaption, figcaption *, .range, .range *")].filter(e => {
@@ -29,7 +29,7 @@ func TestNoFigureOfAPlotIsClipped(t *testing.T) {
 			p := shared.full.open(t, "/ui/", still, chromedp.EmulateViewport(int64(width), 900))
 			require.NotEmpty(t, p.texts(".plots .top"))
 			require.Empty(t, ask[[]string](p, clipped))
-			// However long a figure is.
+			// The same with a very long figure.
 			p.run(chromedp.Evaluate[chromedp.Void](
 				`document.querySelectorAll(".plots .top").forEach(e => { e.innerText = "max about 1,234,567,890"; })`))
 			require.Empty(t, ask[[]string](p, clipped))

@@ -43,13 +43,13 @@ func TestThePicturesOfTheDocumentationCanBeTaken(t *testing.T) {
 			t.Parallel()
 			p := shared.full.open(t, shot.path, shot.looks...)
 			await(t, func() bool { return !strings.Contains(p.text("main"), "NOT LISTENING") },
-				"a heartbeat tells that the replica listens")
+				"a heartbeat reports that the replica listens")
 			shown, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 			require.NoError(t, err)
 			decoded, err := png.Decode(bytes.NewReader(shown))
 			require.NoError(t, err)
 			picture := quantise(decoded)
-			require.Greater(t, len(picture.Palette), minColours, "there is something on the page")
+			require.Greater(t, len(picture.Palette), minColours, "the picture is not empty")
 			var out bytes.Buffer
 			require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, picture))
 			require.Less(t, out.Len(), maxScreenshot)

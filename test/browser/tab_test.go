@@ -76,7 +76,7 @@ func openAt(t testing.TB, origin, user, path string, looks ...step) *tab {
 	}
 	p.visit(path)
 	t.Cleanup(func() {
-		require.Empty(t, p.forgive(), "what the browser found wrong")
+		require.Empty(t, p.forgive(), "faults that the browser reported")
 	})
 	return p
 }
@@ -223,9 +223,9 @@ func (p *tab) tabTo(label string) {
 		after = slices.IndexFunc(labels[from+1:], func(l string) bool { return strings.HasPrefix(l, label) })
 	}
 	at := from + 1 + after
-	require.GreaterOrEqual(p.t, after, 0, "nothing further on is called %q: %q", label, labels)
+	require.GreaterOrEqual(p.t, after, 0, "no element further on has the label %q: %q", label, labels)
 	p.press(slices.Repeat([]string{kb.Tab}, at-from)...)
-	require.Equal(p.t, at, p.focus().Index, "Tab leads elsewhere")
+	require.Equal(p.t, at, p.focus().Index, "Tab reaches another element")
 }
 
 // axe is axe-core. It is injected through the developer tools' protocol, which content security policies do not block.

@@ -19,7 +19,7 @@ func TestKeysLeadToTheFilterTheHelpAndTheRows(t *testing.T) {
 	require.True(t, p.focus().Ring)
 	p.press("/")
 	require.Equal(t, "workspace", ask[string](p, "document.activeElement.name"))
-	p.run(chromedp.Evaluate[chromedp.Void](`document.activeElement.value = ""`)) // a simulated key is typed nevertheless
+	p.run(chromedp.Evaluate[chromedp.Void](`document.activeElement.value = ""`)) // a simulated key is typed in any case
 	p.press("j", "?")
 	require.Equal(t, "j?", ask[string](p, "document.activeElement.value"), "in a field, keys are text")
 	p.run(chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()"))
@@ -47,9 +47,9 @@ func TestTheThemeAndTheZoneOfTimesAreChosenAndKept(t *testing.T) {
 	require.Regexp(t, ` ago$`, ask[string](p, first))
 	require.Empty(t, p.violations())
 	p.visit("/ui/workspaces")
-	require.NotEqual(t, light, ask[string](p, background), "it is kept")
+	require.NotEqual(t, light, ask[string](p, background), "the theme is kept")
 	p.run(set("theme", "light"), dark)
-	require.Equal(t, light, ask[string](p, background), "whatever the system has")
+	require.Equal(t, light, ask[string](p, background), "it overrides the system's theme")
 	p.visit("/ui/items")
 	p.run(set("times", "local"))
 	require.Regexp(t, `^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} [+-]\d\d:\d\d$`, ask[string](p, first))
@@ -63,7 +63,7 @@ func TestLiveUpdatesCanBePaused(t *testing.T) {
 	held := ask[string](p, asOf)
 	s.wait(t, 7)
 	p.run(chromedp.Click(chromedp.CSS("#pause")), chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()"))
-	await(t, func() bool { return ask[string](p, waiting) == "7" && ask[string](p, asOf) != held }, "it goes on")
+	await(t, func() bool { return ask[string](p, waiting) == "7" && ask[string](p, asOf) != held }, "updates resume")
 }
 
 func TestOnAPhoneItemsAreCardsThatShowEverything(t *testing.T) {
@@ -96,7 +96,7 @@ func TestSelectedItemsAreCancelledAfterAQuestion(t *testing.T) {
 		"select count(*) from pgdispatch.workflow_execution_queue where status = 'CANCELLED'"))
 	p.visit("/ui/items/" + one[string](t, s,
 		"select max(id)::text from pgdispatch.workflow_execution_queue where status = 'CANCELLED'"))
-	require.Contains(t, p.text("main"), "anna (web)", "who did it")
+	require.Contains(t, p.text("main"), "anna (web)", "the page shows the author")
 }
 
 func TestNamesAreSuggestedWhileTheyAreTyped(t *testing.T) {

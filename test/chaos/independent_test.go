@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// helpers hold nothing of what the product does: they run processes and read files.
+// helpers are allowed imports: they run processes and read files, and contain none of the product's logic.
 var helpers = []string{
 	"github.com/pgdispatch/pgdispatch/internal/process",
 	"github.com/pgdispatch/pgdispatch/test/internal/command",

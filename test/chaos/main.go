@@ -62,7 +62,7 @@ func read(args []string, out io.Writer) (options, error) {
 	flags.SetOutput(out)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the schedule; 0: a random one, which is printed")
 	flags.StringVar(&o.Pgdispatch, "pgdispatch", "../bin/pgdispatch-failpoint",
-		"the binary to break, see `make failpoint`")
+		"the binary to test, see `make failpoint`")
 	flags.StringVar(&o.Devstack, "devstack", "../bin/devstack", "the binary that embeds Temporal, see `make devstack`")
 	flags.StringVar(&o.out, "out", "", "where to write the report; default "+defaultOut+" for a whole run, else nowhere")
 	flags.StringVar(&only, "only", "", "faults to measure, separated by commas, without random ones: see -list")
@@ -70,16 +70,16 @@ func read(args []string, out io.Writer) (options, error) {
 		"little time at once; needs the same -seed and -record for all")
 	flags.StringVar(&o.record, "record", "", "directory that keeps the shards' outcomes; the last one writes the report")
 	flags.BoolVar(&o.Keep, "keep", false, "keep the directory with all logs")
-	flags.BoolVar(&o.list, "list", false, "list the faults, and do nothing")
+	flags.BoolVar(&o.list, "list", false, "list the faults and exit")
 	flags.BoolVar(&o.long, "long", false,
-		fmt.Sprintf("also the faults that take minutes, which a run of %d minutes has anyway", longMinutes))
+		fmt.Sprintf("also the faults that take minutes, which a run of %d minutes includes anyway", longMinutes))
 	flags.Float64Var(&minutes, "minutes", minutes,
-		"how long a whole run, or a shard, takes at the least, about; $"+minutesVariable)
+		"approximate minimum duration of a whole run, or of a shard; $"+minutesVariable)
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 || minutes <= 0 {
-		return o, errors.New("run takes flags only, and some minutes: see -help")
+		return o, errors.New("chaos takes only flags: see -help")
 	}
 	if _, err := fmt.Sscanf(shard, "%d/%d", &o.Shard, &o.Shards); err != nil || o.Shard < 1 || o.Shard > o.Shards ||
 		o.Shards > 1 && (o.Seed == 0 || o.record == "") {
@@ -151,7 +151,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if !outcome.OK() {
-		return fmt.Errorf("something is wrong: repeat it with -seed %d -keep", outcome.Seed)
+		return fmt.Errorf("the run failed: repeat it with -seed %d -keep", outcome.Seed)
 	}
 	return nil
 }

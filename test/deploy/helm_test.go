@@ -71,7 +71,7 @@ func TestTheChartIsWithoutLint(t *testing.T) {
 	}
 }
 
-// valueSets are what people may set. Each renders an installation that the binary understands.
+// valueSets are sets of values. Each must render an installation that the binary understands.
 var valueSets = map[string]string{
 	"defaults": "",
 	"everything": `
@@ -103,7 +103,7 @@ nodeSelector: {disk: ssd}
 tolerations: [{key: a, operator: Exists}]
 affinity: {nodeAffinity: {}}
 `,
-	"as little as may be": `
+	"minimal": `
 replicas: 1
 temporal: {address: "localhost:7233", tls: {enabled: false}, allowInsecure: true}
 database: {allowInsecure: true}
@@ -169,7 +169,7 @@ func TestTheChartPassesOnWhatIsSet(t *testing.T) {
 	require.Equal(t, "prometheus", in.PodMonitor.Labels["release"])
 	require.Contains(t, notes, "get secret shop-tokens")
 
-	in, notes = install(t, valueSets["as little as may be"])
+	in, notes = install(t, valueSets["minimal"])
 	values, _ = requireInstallation(t, in)
 	require.Equal(t, []string{"on", "on"},
 		[]string{values["PGDISPATCH_ALLOW_INSECURE_TEMPORAL"], values["PGDISPATCH_ALLOW_INSECURE_DATABASE"]})
@@ -209,7 +209,7 @@ func TestTheChartRefusesWrongValues(t *testing.T) {
 	}
 }
 
-// What the chart itself sets, or reads from Secrets, cannot be set a second time.
+// Variables that the chart sets, or reads from Secrets, cannot be set a second time.
 func TestTheChartsConfigTakesEveryOtherSetting(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(chart, "values.schema.json"))
@@ -222,7 +222,7 @@ func TestTheChartsConfigTakesEveryOtherSetting(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal(text, &schema))
-	in, _ := install(t, valueSets["as little as may be"])
+	in, _ := install(t, valueSets["minimal"])
 	want := []string{}
 	for _, o := range config.RunOptions {
 		if _, set := in.Config.Data[o.Variable]; !set && !o.Secret() {

@@ -23,15 +23,15 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/config"
 )
 
-// drainMargin is what a replica needs between the end of its drain and its own: docs/settings.md promises five seconds.
+// drainMargin is the time between the end of a replica's drain and its exit; docs/settings.md promises five seconds.
 const drainMargin = 5 * time.Second
 
-// foreign are the variables that others read in the binary: Temporal's SDK and Go.
+// foreign are the variables in the deployment that belong to Temporal's SDK and Go.
 var foreign = []string{"TEMPORAL_API_KEY", "TEMPORAL_TLS", "TEMPORAL_TLS_SERVER_CA_CERT_PATH",
 	"TEMPORAL_TLS_SERVER_NAME",
 	"TEMPORAL_TLS_CLIENT_CERT_PATH", "TEMPORAL_TLS_CLIENT_KEY_PATH", "GOMEMLIMIT"}
 
-// installation is what a rendering consists of. What is not rendered is nil.
+// installation holds the manifests of a rendering. Manifests that are not rendered are nil.
 type installation struct {
 	Deployment *apps.Deployment
 	Job        *batch.Job
@@ -42,7 +42,7 @@ type installation struct {
 	Rule       *monitoring.PrometheusRule
 }
 
-// read reads rendered manifests, and refuses fields and kinds that Kubernetes does not know.
+// read reads rendered manifests, and rejects fields and kinds that Kubernetes does not know.
 func read(t *testing.T, text string) installation {
 	t.Helper()
 	var in installation
@@ -65,8 +65,7 @@ func read(t *testing.T, text string) installation {
 	return in
 }
 
-// variables returns those of a container that have values, and those that come from Secrets, by name. All must be
-// known.
+// variables returns, by name, a container's variables with values and those from Secrets. All must be known.
 func variables(t *testing.T, container core.Container, options []config.Option) (values, secrets map[string]string) {
 	t.Helper()
 	known, secret := slices.Clone(foreign), []string{"TEMPORAL_API_KEY"}
@@ -80,7 +79,7 @@ func variables(t *testing.T, container core.Container, options []config.Option) 
 	for _, variable := range container.Env {
 		require.Contains(t, known, variable.Name, "the binary reads no such variable")
 		if variable.ValueFrom == nil {
-			require.NotContains(t, secret, variable.Name, "it is a secret")
+			require.NotContains(t, secret, variable.Name, "the variable is a secret")
 			values[variable.Name] = variable.Value
 			continue
 		}
@@ -92,7 +91,7 @@ func variables(t *testing.T, container core.Container, options []config.Option) 
 	return values, secrets
 }
 
-// requirePod checks what replicas and the migration have in common, and returns its only container.
+// requirePod checks the fields common to replicas and the migration, and returns the only container.
 func requirePod(t *testing.T, pod core.PodSpec, args ...string) core.Container {
 	t.Helper()
 	require.Len(t, pod.Containers, 1)
@@ -135,8 +134,8 @@ func settings(t *testing.T, values map[string]string) config.Config {
 	return c
 }
 
-// requireInstallation checks that manifests say what the binary understands and agree among themselves. It returns what
-// variables the replicas get.
+// requireInstallation checks that the binary understands the manifests and that they agree with each other. It returns
+// the replicas' variables.
 func requireInstallation(t *testing.T, in installation) (values, secrets map[string]string) {
 	t.Helper()
 	pod := in.Deployment.Spec.Template
@@ -168,7 +167,7 @@ func requireInstallation(t *testing.T, in installation) (values, secrets map[str
 	return values, secrets
 }
 
-// requireSelected checks that everything that selects pods selects the replicas, and not the migration.
+// requireSelected checks that every selector of pods selects the replicas, and not the migration.
 func requireSelected(t *testing.T, in installation) {
 	t.Helper()
 	selectors := []meta.LabelSelector{*in.Deployment.Spec.Selector,
@@ -179,14 +178,14 @@ func requireSelected(t *testing.T, in installation) {
 	if in.Service != nil {
 		selectors = append(selectors, meta.LabelSelector{MatchLabels: in.Service.Spec.Selector})
 		require.Equal(t, "admin", in.Service.Spec.Ports[0].TargetPort.StrVal)
-		require.True(t, in.Service.Spec.PublishNotReadyAddresses, "the web view is wanted when nothing is ready")
+		require.True(t, in.Service.Spec.PublishNotReadyAddresses, "the web view is reachable even if no replica is ready")
 	}
 	scraped := in.Deployment.Spec.Template.Annotations["prometheus.io/scrape"]
 	if in.PodMonitor != nil {
 		selectors = append(selectors, in.PodMonitor.Spec.Selector)
 		require.Equal(t, "admin", *in.PodMonitor.Spec.PodMetricsEndpoints[0].Port)
 		require.Equal(t, "/metrics", in.PodMonitor.Spec.PodMetricsEndpoints[0].Path)
-		require.Empty(t, scraped, "it would be scraped twice")
+		require.Empty(t, scraped, "pods would be scraped twice")
 	} else {
 		require.Equal(t, "true", scraped)
 	}

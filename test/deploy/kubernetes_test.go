@@ -1,5 +1,5 @@
-// Package deploy_test renders what is in deploy/ for Kubernetes, by kustomize and by Helm, and checks it against
-// Kubernetes' types and the binary's configuration. cmd/pgdispatch checks command lines.
+// Package deploy_test renders deploy/ for Kubernetes with kustomize and Helm, and checks the result against Kubernetes'
+// types and the binary's configuration. cmd/pgdispatch checks command lines.
 package deploy_test
 
 import (
@@ -39,16 +39,16 @@ func kustomize(t *testing.T, overlay string) installation {
 	return read(t, string(text))
 }
 
-// Without Prometheus' operator a cluster refuses its kinds, and with them the whole base.
+// Without the Prometheus operator a cluster rejects its kinds, and with them the whole base.
 func TestTheBaseNeedsNoOperator(t *testing.T) {
 	t.Parallel()
 	in := kustomize(t, "")
 	require.Nil(t, in.PodMonitor)
 	require.Nil(t, in.Rule)
 	_, secrets := requireInstallation(t, in)
-	require.Greater(t, *in.Deployment.Spec.Replicas, int32(1), "one may go")
+	require.Greater(t, *in.Deployment.Spec.Replicas, int32(1), "one replica may be evicted")
 	for _, name := range []string{"PGDISPATCH_ADMIN_TOKEN", "PGDISPATCH_VIEW_TOKEN", "PGDISPATCH_OPERATOR_DATABASE_URL"} {
-		require.Contains(t, secrets, name, "without it the web view is of no use")
+		require.Contains(t, secrets, name, "the web view needs it")
 	}
 	require.NotNil(t, in.Service)
 	require.NotNil(t, in.Budget)
@@ -65,7 +65,7 @@ func TestTheBaseConnectsOnlyByVerifiedTLS(t *testing.T) {
 	}
 }
 
-// alerts are those that promtool tests.
+// alerts are the alerts that promtool tests.
 func alerts(t *testing.T) monitoring.PrometheusRuleSpec {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/prometheus/alerts.yml")

@@ -41,7 +41,7 @@ const (
 
 func (v verdict) pass() bool { return v == red || v == hung || v == crashed }
 
-// remedy says what to do about a mutant that did not pass.
+// remedy returns what to do about a mutant that did not pass.
 func (v verdict) remedy() string {
 	switch v {
 	case survived:
@@ -71,7 +71,7 @@ func (l lab) test(ctx context.Context, m mutant) result {
 	if err != nil {
 		return result{mutant: m, verdict: broken, output: err.Error()}
 	}
-	defer os.RemoveAll(directory) //nolint:errcheck // the system's directory for what is temporary
+	defer os.RemoveAll(directory) //nolint:errcheck // a temporary directory
 	overlay, err := m.overlay(l.root, directory)
 	if err != nil {
 		return result{mutant: m, verdict: stale, output: err.Error()}

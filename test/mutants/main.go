@@ -1,7 +1,7 @@
 // Command mutants removes the product's guards, one at a time, and checks that a named test fails without each.
 //
 //	go run -C test ./mutants                  # all of them, as a table; takes minutes
-//	go run -C test ./mutants -only heartbeat  # those whose names contain this
+//	go run -C test ./mutants -only heartbeat  # mutants whose names contain this
 //	go run -C test ./mutants -show            # with the tests' output: do they fail for the right reason?
 //	go run -C test ./mutants -o mutants.md    # also writes the table to a Markdown file
 //
@@ -68,7 +68,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 	return summary(results, out)
 }
 
-// all returns every mutant there is.
+// all returns all mutants.
 func all() []mutant {
 	var list []mutant
 	for _, part := range [][]mutant{
@@ -120,7 +120,7 @@ func testAll(ctx context.Context, l lab, list []mutant, out io.Writer) ([]result
 	return results, ctx.Err()
 }
 
-// summary prints what has to be done, and returns an error if anything has.
+// summary prints the remedies, and returns an error if there are any.
 func summary(results []result, out io.Writer) error {
 	var wrong []string
 	for _, r := range results {

@@ -66,17 +66,17 @@ func TestJudgeKnowsARedTestFromABrokenMutant(t *testing.T) {
 		err    error
 		want   verdict
 	}{
-		"green":                {"--- PASS: TestA (0.1s)\nok", nil, survived},
-		"red":                  {"=== RUN   TestA\n--- FAIL: TestA (0.1s)\nFAIL", exit, red},
-		"red by a subtest":     {"--- FAIL: TestA (0.1s)\n    --- FAIL: TestA/b (0.1s)", exit, red},
-		"another test is red":  {"=== RUN   TestA\n--- FAIL: TestAB (0.1s)\nFAIL", exit, broken},
-		"hung":                 {"=== RUN   TestA\npanic: test timed out after 45s", exit, hung},
-		"crashed":              {"=== RUN   TestA\npanic: boom\nFAIL", exit, crashed},
-		"does not build":       {"FAIL\tpkg [build failed]", exit, broken},
-		"is no SQL":            {"--- FAIL: TestA (0.1s)\n ERROR: syntax error (SQLSTATE 42601)", exit, broken},
-		"a refusal is no typo": {"--- FAIL: TestA (0.1s)\n ERROR: no (SQLSTATE 42501)", exit, red},
-		"no such test":         {"testing: warning: no tests to run\nok", nil, broken},
-		"go is not there":      {"", errors.New("no such file"), broken},
+		"green":               {"--- PASS: TestA (0.1s)\nok", nil, survived},
+		"red":                 {"=== RUN   TestA\n--- FAIL: TestA (0.1s)\nFAIL", exit, red},
+		"red by a subtest":    {"--- FAIL: TestA (0.1s)\n    --- FAIL: TestA/b (0.1s)", exit, red},
+		"another test is red": {"=== RUN   TestA\n--- FAIL: TestAB (0.1s)\nFAIL", exit, broken},
+		"hung":                {"=== RUN   TestA\npanic: test timed out after 45s", exit, hung},
+		"crashed":             {"=== RUN   TestA\npanic: boom\nFAIL", exit, crashed},
+		"does not build":      {"FAIL\tpkg [build failed]", exit, broken},
+		"invalid SQL":         {"--- FAIL: TestA (0.1s)\n ERROR: syntax error (SQLSTATE 42601)", exit, broken},
+		"another SQL error":   {"--- FAIL: TestA (0.1s)\n ERROR: no (SQLSTATE 42501)", exit, red},
+		"no such test":        {"testing: warning: no tests to run\nok", nil, broken},
+		"go is missing":       {"", errors.New("no such file"), broken},
 	} {
 		if got := judge("TestA", c.output, c.err); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -84,7 +84,7 @@ func TestJudgeKnowsARedTestFromABrokenMutant(t *testing.T) {
 	}
 }
 
-// repository returns a module with a guard in Go, one in embedded text, and a test that is to notice their absence.
+// repository returns a module with a guard in Go, one in embedded text, and a test that must detect their absence.
 func repository(t *testing.T, test string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -168,8 +168,8 @@ func TestTestsThatAreRedAnywayOrNotThereShowNothing(t *testing.T) {
 		mutant mutant
 		want   string
 	}{
-		"red anyway": {`t.Error("always")`, examples[0], "test ./a without any mutant: exit status 1"},
-		"not there":  {missesGuards, missing, "test ./a without any mutant: there is no TestOther"},
+		"always red":   {`t.Error("always")`, examples[0], "test ./a without any mutant: exit status 1"},
+		"missing test": {missesGuards, missing, "test ./a without any mutant: there is no TestOther"},
 	} {
 		_, err := testAll(t.Context(), lab{repository(t, c.test)}, []mutant{c.mutant}, &bytes.Buffer{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -1,6 +1,6 @@
 package main
 
-// webPages: nobody changes anything through a page without permission.
+// webPages: every change through a page requires permission.
 var webPages = []mutant{
 	{"no action without the token", "a local client may act if no token is set",
 		[]edit{{"internal/telemetry/admin.go", "case a.sent(r, tokens.act):",

@@ -1,6 +1,6 @@
 package main
 
-// roles: no role has more rights than it needs, and text from outside is only shown.
+// roles: no role has more rights than it needs, and text from outside is escaped.
 var roles = []mutant{
 	{"no rights for PUBLIC", "any role may call the functions, which is Postgres' default",
 		[]edit{{"sql/schema/roles.sql", "revoke all on all routines in schema pgdispatch from public;", ""}},

@@ -1,4 +1,4 @@
--- Who takes part in the demonstration: three workspaces, one on each plan, with their workflow
+-- The demonstration's three workspaces, one on each plan, with their workflow
 -- definitions. All of them run the workflow type demo.RunGraph, which works through the graph of the
 -- definition's newest version. The IDs are fixed so that enqueue.sql can name them.
 

@@ -20,7 +20,7 @@ func TestProgressIsABarOnATerminalAndLinesOtherwise(t *testing.T) {
 			_, err := io.CopyN(io.Discard, m.reads(strings.NewReader(strings.Repeat("x", 100))), 50)
 			require.NoError(t, err)
 			m.show(10)
-			require.Empty(t, out.String(), "not for each batch")
+			require.Empty(t, out.String(), "progress is not printed for each batch")
 			time.Sleep(10 * time.Second)
 			m.show(12000)
 			m.show(12500)

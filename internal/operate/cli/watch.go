@@ -95,7 +95,7 @@ func (w *watcher) size() (width, height int) {
 	return w.Size()
 }
 
-// look reads everything anew. On an error the screen keeps its contents.
+// look reads everything again. On an error the screen keeps its contents.
 func (w *watcher) look(ctx context.Context, screen *view.Screen) error {
 	overview, err := w.Store.Overview(ctx)
 	if err != nil {

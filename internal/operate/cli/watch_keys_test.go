@@ -15,7 +15,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/process"
 )
 
-// manyView has more workspaces than a screen, and remembers how it was asked for them.
+// manyView has more workspaces than a screen, and records the queries for them.
 type manyView struct{ fakeView }
 
 func (f *manyView) ListWorkspaces(_ context.Context, search string, by operate.WorkspaceOrder, _ *operate.WorkspaceKey,
@@ -69,7 +69,7 @@ func TestTheKeysOfTheWatchSortFilterScrollAndExplainThemselves(t *testing.T) {
 		}
 		require.Empty(t, done)
 		_, _ = person.Write([]byte("/\x03"))
-		require.NoError(t, <-done, "Ctrl-C ends it while a filter is typed too")
+		require.NoError(t, <-done, "Ctrl-C quits even while a filter is typed")
 		_ = person.Close()
 	})
 }

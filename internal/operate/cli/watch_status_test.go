@@ -61,7 +61,7 @@ func TestTheWatchDrawsAnewWhateverHappensUntilQ(t *testing.T) {
 		fake.set(0, errors.New("the database is away"))
 		time.Sleep(time.Second)
 		require.Contains(t, out.String(), "the database is away")
-		require.Equal(t, 2, strings.Count(out.String(), "waiting 2"), "what was seen before is still shown")
+		require.Equal(t, 2, strings.Count(out.String(), "waiting 2"), "the previous answer is still shown")
 		fake.set(3, nil)
 		time.Sleep(time.Second)
 		require.Contains(t, out.String(), "waiting 3")
@@ -70,7 +70,7 @@ func TestTheWatchDrawsAnewWhateverHappensUntilQ(t *testing.T) {
 		width = 10
 		mu.Unlock()
 		time.Sleep(2 * resizeInterval)
-		require.Equal(t, before+1, drawn(), "a new size is drawn at once, and without a look")
+		require.Equal(t, before+1, drawn(), "a resize redraws at once, without a new query")
 		keys <- 'x'
 		synctest.Wait()
 		require.Empty(t, done)

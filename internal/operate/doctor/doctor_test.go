@@ -96,7 +96,7 @@ func TestDoctorJudgesServers(t *testing.T) {
 				require.Equal(t, row.want, f.Severity, row.finding)
 				require.Equal(t, row.finding, f.Finding)
 			} else {
-				require.Equal(t, Fine, f.Severity, "%s has nothing to do with %v", row.finding, f)
+				require.Equal(t, Fine, f.Severity, "%s is unrelated to %v", row.finding, f)
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func TestDoctorJudgesServers(t *testing.T) {
 func TestDoctorJudgesClocksReplicasAndSchemas(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, Fine, checkClock(2100*time.Millisecond, 100*time.Millisecond).Severity,
-		"as far as the way there and back lets it be known")
+		"as exact as the round trip allows")
 	require.Equal(t, "the database's clock differs by -3s from this machine's", checkClock(-3*time.Second, 0).Finding)
 	require.Equal(t, Fine, checkReplicas([]operate.KnownReplica{{ID: "a", DeadFor: -time.Second}}).Severity)
 	require.Equal(t, "replicas use different namespaces: shop; default", checkReplicas([]operate.KnownReplica{
@@ -130,7 +130,7 @@ func TestDoctorJudgesClocksReplicasAndSchemas(t *testing.T) {
 
 func TestDoctorSeesWhetherTheCallbackURLLeadsToAReplica(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, checkCallbackURL(t.Context(), config.Config{}), "they are off")
+	require.Empty(t, checkCallbackURL(t.Context(), config.Config{}), "callbacks are off")
 	for status, want := range map[int]Severity{http.StatusUnauthorized: Fine, http.StatusOK: Warning,
 		http.StatusBadGateway: Warning} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
@@ -140,7 +140,7 @@ func TestDoctorSeesWhetherTheCallbackURLLeadsToAReplica(t *testing.T) {
 		require.Equal(t, want, found[0].Severity, "%d: %s", status, found[0].Finding)
 	}
 	found := checkCallbackURL(t.Context(), config.Config{CallbackURL: "http://127.0.0.1:1"})
-	require.Equal(t, Warning, found[0].Severity, "nobody is there")
+	require.Equal(t, Warning, found[0].Severity, "the address has no listener")
 }
 
 // Notifications do not cross databases, so this listener receives none, as behind a transaction pooler.

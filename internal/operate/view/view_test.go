@@ -31,13 +31,13 @@ func requireGolden(t *testing.T, name, text string) {
 
 func ptr[T any](value T) *T { return &value }
 
-// busy is a screen on which something of everything is to be seen.
+// busy is a screen with an example of everything.
 func busy() Screen {
 	minutes := make([]operate.Minute, 60)
 	for n := range minutes {
 		minutes[n].At, minutes[n].Passed = time.Date(2026, 8, 1, 11, 31+n, 0, 0, time.UTC), time.Minute
 		minutes[n].Completed, minutes[n].Failed, minutes[n].Started = int64(n*n), int64(n%7), int64(60*n)
-		if n > 30 { // there was no replica before
+		if n > 30 { // no replica ran before
 			minutes[n].Waiting, minutes[n].Claimed, minutes[n].Running = ptr(int64(n*n*n)), ptr(int64(n%5)),
 				ptr(int64(2000-n*n/2))
 		}
@@ -92,17 +92,17 @@ func TestTheScreenFitsItsTerminal(t *testing.T) {
 		lines := screen.Lines(style)
 		require.LessOrEqual(t, len(lines), max(style.Height, 2))
 		require.Equal(t, style.Height >= plotsFrom, strings.Contains(strings.Join(lines, "\n"), "LAST HOUR"),
-			"only where they leave room for the tables")
+			"plots are shown only if the tables have room")
 		require.Equal(t, Style{Width: style.Width}.cut("q ends"), lines[len(lines)-1])
 		for _, line := range lines {
 			require.LessOrEqual(t, displayWidth(line), style.Width)
-			require.NotContains(t, line, "\x1b", "without colour there is nothing to escape from")
+			require.NotContains(t, line, "\x1b", "no escape sequences without colour")
 		}
 		painted := style
 		painted.Colour = true
 		for n, line := range screen.Lines(painted) {
-			require.Equal(t, lines[n], unpainted.ReplaceAllString(line, ""), "colour takes no room")
-			require.Equal(t, strings.Count(line, "\x1b[")%2, 0, "what is painted ends: %q", line)
+			require.Equal(t, lines[n], unpainted.ReplaceAllString(line, ""), "colour does not change the width")
+			require.Equal(t, strings.Count(line, "\x1b[")%2, 0, "every colour is reset: %q", line)
 		}
 	}
 }

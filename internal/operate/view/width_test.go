@@ -27,7 +27,7 @@ func TestColumnsLineUpWhateverTheCharactersAre(t *testing.T) {
 		}
 	}
 	require.Equal(t, len(names), found)
-	require.Equal(t, "長長…", Style{Width: 6}.cut("長長長長"), "half a character is none")
+	require.Equal(t, "長長…", Style{Width: 6}.cut("長長長長"), "half a wide character is dropped")
 }
 
 func TestWhatIsCutEndsWithAnEllipsisAndRemediesAreWrapped(t *testing.T) {

@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forms lists all forms: their path, their fields, the call that follows, and the page that the browser is redirected
-// to.
+// forms lists all forms: path, fields, resulting call, and the page that the browser is redirected to.
 var forms = []struct {
 	path       string
 	form       url.Values
@@ -72,7 +71,7 @@ func TestFormsDoWhatTheCommandLineDoes(t *testing.T) {
 		require.Equal(t, form.then, then)
 		code, text := b.get(then)
 		require.Equal(t, 200, code)
-		require.Contains(t, text, `<p class="done" role="status">`, "it says that it was done")
+		require.Contains(t, text, `<p class="done" role="status">`, "the page confirms the action")
 	}
 }
 
@@ -105,11 +104,11 @@ func TestWhoLooksOnlyChangesNothingAndIsOfferedNothing(t *testing.T) {
 func TestAnotherSitesFormsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]nethttp.Header{
-		"by what browsers say":         {"Sec-Fetch-Site": {"cross-site"}},
+		"Sec-Fetch-Site of browsers":   {"Sec-Fetch-Site": {"cross-site"}},
 		"from a sibling of the domain": {"Sec-Fetch-Site": {"same-site"}},
-		"by what old browsers say":     {"Origin": {"https://evil.example"}},
+		"Origin of old browsers":       {"Origin": {"https://evil.example"}},
 		"from nowhere":                 {"Origin": {"null"}},
-		"of a page's upgrade":          {"Origin": {"http://localhost:81"}},
+		"same host on another port":    {"Origin": {"http://localhost:81"}},
 	} {
 		for _, form := range forms {
 			b := newBrowser(t)
@@ -124,7 +123,7 @@ func TestAnotherSitesFormsAreRefused(t *testing.T) {
 		b := newBrowser(t)
 		b.header = header
 		code, _ := b.post("/ui/settings/resume", nil)
-		require.Equal(t, 303, code, "%v: curl, an old browser, and an address that was typed", header)
+		require.Equal(t, 303, code, "%v: curl, an old browser, or a typed address", header)
 	}
 }
 
@@ -136,7 +135,7 @@ func TestAnAddressAloneChangesNothing(t *testing.T) {
 		require.Empty(t, b.change.calls, form.path)
 		if form.form != nil && !form.form.Has("reason") {
 			code, _ := b.post(form.path+"?"+form.form.Encode(), nil)
-			require.Contains(t, []int{400, 422}, code, "%s: what is in the address is not in the form", form.path)
+			require.Contains(t, []int{400, 422}, code, "%s: the form ignores the query string", form.path)
 			require.Empty(t, b.change.calls, form.path)
 		}
 	}
@@ -187,7 +186,7 @@ func TestWhatWasTypedWrongIsKeptAndExplained(t *testing.T) {
 	}
 	b := newBrowser(t)
 	code, _ := b.post("/ui/workspaces/"+id+"/limit", url.Values{})
-	require.Equal(t, 422, code, "a field that was not sent is not an empty one")
+	require.Equal(t, 422, code, "a missing field is not an empty one")
 }
 
 func TestAFormThatIsTooLargeIsRefused(t *testing.T) {
@@ -231,19 +230,19 @@ func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
 		want  []string
 	}{
 		"waits": {operate.QueueItem{Status: "PENDING"}, "", []string{"cancel"}},
-		"waits for its time": {operate.QueueItem{Status: "PENDING", DueIn: time.Minute}, "",
+		"waits until it is due": {operate.QueueItem{Status: "PENDING", DueIn: time.Minute}, "",
 			[]string{"cancel", "retry"}},
 		"may be running": {operate.QueueItem{Status: "PENDING", OutcomeUnknown: true}, "",
 			[]string{"request-cancel", "terminate"}},
-		"is handed over":            {operate.QueueItem{Status: "CLAIMED"}, "", []string{"request-cancel", "terminate"}},
-		"runs":                      {operate.QueueItem{Status: "DISPATCHED"}, "", []string{"request-cancel", "terminate"}},
-		"runs, and is to be asked":  {operate.QueueItem{Status: "DISPATCHED", Stop: "CANCEL"}, "", []string{"terminate"}},
-		"runs, and is to be ended":  {operate.QueueItem{Status: "DISPATCHED", Stop: "TERMINATE"}, "", nil},
-		"failed":                    {operate.QueueItem{Status: "FAILED"}, "OPEN", []string{"replay", "discard"}},
-		"failed, and was discarded": {operate.QueueItem{Status: "FAILED"}, "DISCARDED", []string{"replay"}},
-		"failed, and was replayed":  {operate.QueueItem{Status: "FAILED"}, "REPLAYED", nil},
-		"completed":                 {operate.QueueItem{Status: "COMPLETED"}, "", nil},
-		"was withdrawn":             {operate.QueueItem{Status: "CANCELLED"}, "", nil},
+		"is being started":  {operate.QueueItem{Status: "CLAIMED"}, "", []string{"request-cancel", "terminate"}},
+		"runs":              {operate.QueueItem{Status: "DISPATCHED"}, "", []string{"request-cancel", "terminate"}},
+		"runs, cancelled":   {operate.QueueItem{Status: "DISPATCHED", Stop: "CANCEL"}, "", []string{"terminate"}},
+		"runs, terminated":  {operate.QueueItem{Status: "DISPATCHED", Stop: "TERMINATE"}, "", nil},
+		"failed":            {operate.QueueItem{Status: "FAILED"}, "OPEN", []string{"replay", "discard"}},
+		"failed, discarded": {operate.QueueItem{Status: "FAILED"}, "DISCARDED", []string{"replay"}},
+		"failed, replayed":  {operate.QueueItem{Status: "FAILED"}, "REPLAYED", nil},
+		"completed":         {operate.QueueItem{Status: "COMPLETED"}, "", nil},
+		"was withdrawn":     {operate.QueueItem{Status: "CANCELLED"}, "", nil},
 	} {
 		b := newBrowser(t)
 		c.item.ID = 8
@@ -252,7 +251,7 @@ func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
 		require.Equal(t, 200, code)
 		var got []string
 		for _, found := range button.FindAllStringSubmatch(text, -1) {
-			if found[1] != "params" { // to read, and always there
+			if found[1] != "params" { // always there: it only reads
 				got = append(got, found[1])
 			}
 		}
@@ -275,7 +274,7 @@ func TestAnItemThatHasMovedOnIsShownAsItIs(t *testing.T) {
 		b.read.status8 = "COMPLETED"
 		code, text := b.get("/ui/items/8/" + page)
 		require.Equal(t, 409, code, page)
-		require.Contains(t, text, "item 8 is now COMPLETED", "and is not asked about")
+		require.Contains(t, text, "item 8 is now COMPLETED", "the page asks for no confirmation")
 	}
 	b := newBrowser(t)
 	code, _ := b.post("/ui/items/9/cancel", nil)

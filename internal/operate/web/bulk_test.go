@@ -26,16 +26,16 @@ func TestADryRunNamesExactlyWhatTheFormDoes(t *testing.T) {
 	require.Equal(t, 24*time.Hour, *b.read.deadFilter.Since.Ago)
 	require.Contains(t, text, "This would replay 1,234 dead letters of 1 workspace.")
 	require.Contains(t, text, "/ui/dead/letters?error=card&amp;since=24h&amp;workspace=Acme",
-		"the way back keeps the filter")
+		"the link back keeps the filter")
 	_, items, _ := strings.Cut(text, `name="items" value="`)
 	items, _, _ = strings.Cut(items, `"`)
 
-	b.read.letters = append([]int64{2001}, b.read.letters...) // failed since
+	b.read.letters = append([]int64{2001}, b.read.letters...) // failed since the page was made
 	b.change.long = true
 	code, text = b.post("/ui/dead/replay", url.Values{"items": {items}})
 	require.Equal(t, 200, code)
 	require.Equal(t, []string{"replay 500 by web", "replay 500 by web", "replay 234 by web"}, b.change.calls,
-		"in batches, and without the later one")
+		"in batches, without the later one")
 	require.Contains(t, text, "1,234 dead letters replayed")
 
 	b = newBrowser(t)

@@ -77,13 +77,13 @@ func (f *fakeReader) Audit(_ context.Context, filter operate.AuditFilter, _ int)
 		{At: time.Unix(1, 0), Who: hostile, Action: hostile, Details: fmt.Appendf(nil, `{"name": [null, %s]}`, name)}}, f.err
 }
 
-// fakeChanger records who changed what, one line per call.
+// fakeChanger records changes and their authors, one line per call.
 type fakeChanger struct {
 	calls   []string
 	err     error
-	failsAt int  // the call that fails, 1 the first; 0: each, where err is set
-	late    bool // nothing is as it was when the page was made
-	long    bool // calls are written without their items
+	failsAt int  // number of the call that fails, from 1; 0: all, if err is set
+	late    bool // the state has changed since the page was made
+	long    bool // calls are recorded without their items
 }
 
 func (f *fakeChanger) call(format string, args ...any) error {
@@ -183,7 +183,7 @@ func (b *browser) site() *Site {
 	return &Site{Read: b.read, Change: b.change, Log: slog.New(slog.DiscardHandler)}
 }
 
-// ask asks for a page, and posts a form where there is one.
+// ask requests a page; with a form it is a POST.
 func (b *browser) ask(handler nethttp.Handler, path string, form url.Values) *httptest.ResponseRecorder {
 	b.t.Helper()
 	request := httptest.NewRequest("GET", "http://localhost"+path, nil)
@@ -227,9 +227,9 @@ type fakeReader struct {
 	workspaces, definitions []string
 	after                   *operate.WorkspaceKey
 	looks, lists, rows      int
-	item                    *operate.QueueItem // what item 8 is; nil: dead
+	item                    *operate.QueueItem // item 8; nil: a dead letter
 	status8                 string             // its status; "": FAILED
-	state                   string             // as a dead letter; "": OPEN
+	state                   string             // its state as a dead letter; "": OPEN
 	letters                 []int64
 	deadFilter              operate.DeadFilter
 	kind, subject           string
@@ -261,7 +261,7 @@ func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
 
 func (f *fakeReader) ListWorkspaces(_ context.Context, _ string, _ operate.WorkspaceOrder, after *operate.WorkspaceKey,
 	_ int) ([]operate.WorkspaceRow, error) {
-	if after != nil { // otherwise it may be the overview's
+	if after != nil { // without a cursor, the call may be the overview's
 		f.after = after
 	}
 	rows := []operate.WorkspaceRow{}

@@ -41,8 +41,8 @@ type glance struct {
 	Whole, Charted operate.Overview
 }
 
-// glance reads the overview, or returns a read no older than liveAge. Concurrent callers share one read, which goes on
-// even if the request that began it is cancelled.
+// glance reads the overview, or returns a read no older than liveAge. Concurrent callers share one read, which
+// continues even if the request that began it is cancelled.
 func (s *Site) glance(ctx context.Context) (glance, error) {
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *Site) glance(ctx context.Context) (glance, error) {
 	return s.live.seen, s.live.err
 }
 
-// forget makes the next page read anew, after a change.
+// forget makes the next page read again, after a change.
 func (s *Site) forget() {
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()

@@ -36,7 +36,7 @@ func TestSelectedItemsAreChangedOnceThatIsConfirmed(t *testing.T) {
 		require.Contains(t, asked, want)
 		require.Contains(t, asked, `action="/ui/items/selected/`+verb+`"`)
 		require.Contains(t, asked, `name="items" value="8,9"`)
-		require.Empty(t, b.change.calls, "nothing happens before")
+		require.Empty(t, b.change.calls, "nothing changes before the confirmation")
 		code, done := b.post("/ui/items/selected/"+verb, url.Values{"items": {"8,9"}})
 		require.Equal(t, 200, code)
 		require.Contains(t, done, "2 items ")
@@ -50,7 +50,7 @@ func TestSelectedItemsAreChangedOnceThatIsConfirmed(t *testing.T) {
 	}
 	code, list := get(t, &fakeReader{}, "/ui/items")
 	require.Equal(t, 200, code)
-	require.NotContains(t, list, `name="item"`, "who reads selects nothing")
+	require.NotContains(t, list, `name="item"`, "readers have no checkboxes")
 }
 
 func TestTheListOfItemsShowsItsFiltersAndHowManyThereAreOfEachStatus(t *testing.T) {
@@ -62,7 +62,7 @@ func TestTheListOfItemsShowsItsFiltersAndHowManyThereAreOfEachStatus(t *testing.
 	_, text = get(t, &fakeReader{}, "/ui/items")
 	require.Contains(t, text, `PENDING <small>about 1,000,000</small>`)
 	_, text = get(t, &fakeReader{}, "/ui/items?error=refused")
-	require.NotContains(t, text, `PENDING <small>`, "they would not be those of the filter")
+	require.NotContains(t, text, `PENDING <small>`, "the counts would ignore the filter")
 }
 
 func TestNamesAreSuggestedAsText(t *testing.T) {

@@ -28,11 +28,11 @@ func TestOnlySoManyPagesAreDrawnAtATime(t *testing.T) {
 		}
 		go ask()
 		synctest.Wait()
-		require.Empty(t, answers, "it waits for its turn")
+		require.Empty(t, answers, "the request waits for its turn")
 		site.drawing.give()
 		require.Equal(t, nethttp.StatusOK, <-answers)
 
-		require.True(t, site.drawing.take(t.Context(), pagesAtOnce, 0), "it gave its turn back")
+		require.True(t, site.drawing.take(t.Context(), pagesAtOnce, 0), "the turn was released")
 		go ask()
 		time.Sleep(pageWait)
 		require.Equal(t, nethttp.StatusServiceUnavailable, <-answers)

@@ -155,7 +155,7 @@ type sheet struct {
 	Data  any
 	// Outage is what stops all starts, or nil.
 	Outage *view.Outage
-	// Who is who looks, or empty. SignsOut reports whether they can sign out.
+	// Who is the visitor's name, or empty. SignsOut reports whether they can sign out.
 	Who      string
 	SignsOut bool
 }

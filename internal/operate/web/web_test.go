@@ -23,7 +23,7 @@ const hostile = `"><script>alert(1)</script>` + "\u202e"
 
 const id = "11111111-2222-3333-4444-555555555555"
 
-// get asks for a page, and returns how it was answered.
+// get requests a page, and returns the status and body.
 func get(t *testing.T, f *fakeReader, path string) (int, string) {
 	t.Helper()
 	site := &Site{Read: f, Log: slog.New(slog.DiscardHandler)}
@@ -60,8 +60,8 @@ func requireHarmless(t *testing.T, path, text string) {
 	t.Helper()
 	require.Contains(t, text, "alert(1)", path)
 	require.NotContains(t, text, "<script>alert", path)
-	require.NotContains(t, text, "\u202e", "%s: text that turns the line around", path)
-	require.NotRegexp(t, ` (style|on[a-z]+)="`, text, "%s: the browser would refuse it", path)
+	require.NotContains(t, text, "\u202e", "%s: text with a reversed direction", path)
+	require.NotRegexp(t, ` (style|on[a-z]+)="`, text, "%s: the browser would block it", path)
 	require.Equal(t, 1, strings.Count(text, "<h1>"), path)
 }
 
@@ -101,7 +101,7 @@ func TestTheAddressSaysWhatIsListed(t *testing.T) {
 		"&amp;error=card&amp;since=24h&amp;status=FAILED&amp;workspace=Acme", "the next page keeps the filter")
 	f.lists = 0
 	_, text = get(t, f, "/ui/items?workspace=nobody")
-	require.Zero(t, f.lists, "a workspace that is none has no items")
+	require.Zero(t, f.lists, "an unknown workspace has no items")
 	require.Contains(t, text, "No item matches")
 
 	f.rows = pageSize
@@ -111,7 +111,7 @@ func TestTheAddressSaysWhatIsListed(t *testing.T) {
 	next, _, _ = strings.Cut(next, `"`)
 	code, _ := get(t, f, strings.ReplaceAll(next, "&amp;", "&"))
 	require.Equal(t, 200, code)
-	require.Equal(t, hostile, f.after.Name, "any name leads on")
+	require.Equal(t, hostile, f.after.Name, "the next link works for any name")
 	for _, name := range []string{"Äcme, and \"more\"", "a\nb\n", hostile} {
 		key := operate.WorkspaceKey{Rank: math.Inf(-1), Name: name, ID: id}
 		parsed, err := parseKey(formatKey(key))
@@ -120,7 +120,7 @@ func TestTheAddressSaysWhatIsListed(t *testing.T) {
 	}
 	for _, name := range []string{"\x00", "\xff"} {
 		_, err := parseKey(formatKey(operate.WorkspaceKey{Name: name, ID: id}))
-		require.Error(t, err, "no name in Postgres")
+		require.Error(t, err, "Postgres allows no such name")
 	}
 }
 
@@ -128,7 +128,7 @@ func TestADefinitionIsFoundByItsName(t *testing.T) {
 	t.Parallel()
 	f := &fakeReader{}
 	_, _ = get(t, f, "/ui/items?definition=order&workspace=Acme")
-	require.Equal(t, []string{id, id}, f.definitions, "all of that name, among those of the workspace")
+	require.Equal(t, []string{id, id}, f.definitions, "definitions with this name are looked up in the workspace")
 	f.lists = 0
 	_, text := get(t, f, "/ui/items?definition=nobody")
 	require.Zero(t, f.lists)
@@ -185,7 +185,7 @@ func TestHoweverManyLookTheDatabaseIsAskedOnce(t *testing.T) {
 	stop()
 	f = &fakeReader{}
 	_, err := (&Site{Read: f}).glance(ended)
-	require.NoError(t, err, "who goes away does not spoil the look for the others")
+	require.NoError(t, err, "a cancelled request does not fail the shared look")
 }
 
 func TestTheLivePartIsSentUntilTheReaderGoes(t *testing.T) {
@@ -240,7 +240,7 @@ func TestBarsStandOnOneAnotherAndFitThePlot(t *testing.T) {
 		Write: view.Rate,
 		Bars:  []view.Bar{{Tops: []float64{999, 1000}}, {Tops: []float64{0, 1}}, {}}}))
 	require.Contains(t, text, `<path class="completed" d="M1 5h8v75h-8z"/><path class="failed" d="M1 4h8v1h-8z"/>`)
-	require.Contains(t, text, `<path class="failed" d="M11 78h8v2h-8z"/>`, "what is there at all is seen")
+	require.Contains(t, text, `<path class="failed" d="M11 78h8v2h-8z"/>`, "a value above zero is visible")
 	require.Equal(t, 1, strings.Count(text, `class="completed"`))
 }
 
@@ -256,11 +256,11 @@ func TestAWorkflowHasALinkToTemporal(t *testing.T) {
 		require.Equal(t, want, (&Site{TemporalUI: base}).inTemporal(item))
 	}
 	item.RunID = ""
-	require.Empty(t, (&Site{TemporalUI: "http://localhost:8233"}).inTemporal(item), "nothing was started")
+	require.Empty(t, (&Site{TemporalUI: "http://localhost:8233"}).inTemporal(item), "no run was started")
 
 	for _, path := range []string{"/ui/items", "/ui/items/8"} {
 		_, text := get(t, &fakeReader{}, path)
-		require.NotContains(t, text, "in Temporal", "nobody said where")
+		require.NotContains(t, text, "in Temporal", "the address of Temporal's UI is not set")
 		answer := httptest.NewRecorder()
 		site := &Site{Read: &fakeReader{}, TemporalUI: "http://localhost:8233", Log: slog.New(slog.DiscardHandler)}
 		site.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost"+path, nil))
@@ -286,7 +286,7 @@ func TestOnlyWhatHasChangedIsSentAgain(t *testing.T) {
 	}
 	_, page := get(t, f, "/ui/")
 	for _, part := range parts {
-		require.Equal(t, 1, strings.Count(page, ` id="`+part+`"`), "the page has %s, once", part)
+		require.Equal(t, 1, strings.Count(page, ` id="`+part+`"`), "the page contains %s once", part)
 	}
 	require.NotContains(t, look(), `id="hour"`)
 	f.rows = 2

@@ -1,4 +1,5 @@
--- What replicas would have noted of the items that were started in the last hour; how many waited and ran meanwhile is made up.
+-- The activity that replicas would have recorded for the items started in the last hour. The numbers of waiting and
+-- running items are invented.
 with recent as (
     select date_trunc('minute', q.dispatched_at) as minute, q.status, ceil(4 * log(2, 8000 * extract(epoch from q.dispatched_at - q.run_at)))::integer + 1 as class
     from pgdispatch.workflow_execution_queue q where q.dispatched_at > now() - interval '1 hour' and q.finished_at is not null

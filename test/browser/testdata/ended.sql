@@ -1,5 +1,6 @@
--- $1 a worker's task queue, $2 how many items have ended. Some 300 workspaces with three definitions each, and what they have done over
--- a month, a third of it in the last day, one item in eighty in vain. Triggers are to be off, because nobody is to hear of it.
+-- $1 a worker's task queue, $2 number of ended items. Creates some 300 workspaces with three definitions each, and
+-- their items of a month, a third of them from the last day. One item in eighty failed. Run it with triggers off, so
+-- that it notifies no replica.
 with companies as (
     select name, n from unnest(array['Acme', 'Bluth', 'Cyberdyne', 'Dunder', 'Globex', 'Hooli', 'Initech', 'Krusty', 'Monsters', 'Oscorp', 'Pied Piper', 'Soylent',
                                      'Stark', 'Sterling', 'Tyrell', 'Umbrella', 'Vandelay', 'Wayne', 'Weyland', 'Wonka']) with ordinality as c (name, n)

@@ -1,4 +1,5 @@
--- $1 how many items of each definition, of the workspaces that have some running, and of the odd ones. The former have waited for longer.
+-- $1 number of items per definition, in the workspaces of five companies and in the oddly named ones. Items of the
+-- companies have waited for longer.
 insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, run_at)
 select d.workspace_id, d.id, '{"orderId": 42}', now() - case when w.name ~ '^[A-Z][a-z]' then interval '200 s' else interval '0' end
 from pgdispatch.workspaces w

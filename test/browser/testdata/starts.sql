@@ -1,4 +1,4 @@
--- Workspace and definition of each item that can be started at once in the workspaces of five companies, each in turn.
+-- Workspace and definition of each item that can start now in the workspaces of five companies, in rotation.
 select d.workspace_id::text, d.id::text
 from pgdispatch.workspaces w
 join pgdispatch.workspace_tiers t on t.plan = w.plan

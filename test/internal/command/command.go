@@ -1,4 +1,4 @@
-// Package command is what the main functions of the harnesses share.
+// Package command holds what the main functions of the harnesses share.
 package command
 
 import (

@@ -1,5 +1,5 @@
-// Package stack starts what the harnesses run the product in: replicas of pgdispatch with their schema, and a real
-// Temporal server. Postgres is sql/sqltest's, or the harness's own.
+// Package stack starts the product for the harnesses: replicas of pgdispatch with their schema, and a real Temporal
+// server. Postgres comes from sql/sqltest or from the harness.
 package stack
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/process"
 )
 
-// What a replica says of itself.
+// Log patterns of a replica.
 var (
-	// Serving is that it serves health, metrics and the web view, with the address.
+	// Serving: it serves health, metrics and the web view; the group is the address.
 	Serving = regexp.MustCompile(`"msg":"Serving health and metrics"[^\n]*"address":"([^"]+)"`)
-	// Listening is that it hears of new items, or that it is not to.
+	// Listening: it listens for new items, or is configured not to.
 	Listening = regexp.MustCompile(`"msg":"Listening"|"listen":false`)
 )
 
@@ -25,15 +25,15 @@ type Replica struct {
 	Name string
 	// Binary is the path of pgdispatch.
 	Binary string
-	// DatabaseURL and Temporal are where it finds its database, and Temporal's frontend as host:port.
+	// DatabaseURL and Temporal are the addresses of its database, and of Temporal's frontend as host:port.
 	DatabaseURL, Temporal string
-	// Env is added to its environment, and so overrides what else is there.
+	// Env is added to its environment and overrides it.
 	Env []string
 	// LogPath is the path of its log.
 	LogPath string
 }
 
-// Start starts the replica as users run it, with the defaults of everything that is not in Env. It does not wait.
+// Start starts the replica as users run it, with defaults for everything that is not in Env. It does not wait.
 func (r Replica) Start() (*process.Process, error) {
 	env := process.Environment("DATABASE_URL="+r.DatabaseURL, "TEMPORAL_ADDRESS="+r.Temporal, "TEMPORAL_NAMESPACE=default")
 	return process.Start(process.Spec{
@@ -41,7 +41,7 @@ func (r Replica) Start() (*process.Process, error) {
 	})
 }
 
-// AwaitSaying waits until a process has logged what the pattern says, and returns the pattern's last group.
+// AwaitSaying waits until a process has logged a match of the pattern, and returns the pattern's last group.
 func AwaitSaying(ctx context.Context, p *process.Process, pattern *regexp.Regexp) (found string, err error) {
 	err = p.Await(ctx, func() error {
 		match := pattern.FindStringSubmatch(p.Log())
@@ -54,7 +54,7 @@ func AwaitSaying(ctx context.Context, p *process.Process, pattern *regexp.Regexp
 	return found, err
 }
 
-// Migrate has a binary create or update its schema in a database, so that it is the product as shipped.
+// Migrate creates or updates a binary's schema in a database, exactly as shipped.
 func Migrate(ctx context.Context, binary, databaseURL string) error {
 	command := exec.CommandContext(ctx, binary, "migrate", "up")
 	command.Env = process.Environment("DATABASE_URL=" + databaseURL)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// program writes a shell script, which stands in for a binary. The tests run one by one: no program is started while
-// another is written.
+// program writes a shell script that stands in for a binary. The tests are not parallel: no program may be started
+// while another is written.
 func program(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
@@ -43,7 +43,7 @@ func TestReplicaThatEndsIsNotAwaitedForEver(t *testing.T) {
 }
 
 func TestTemporalKeepsItsPort(t *testing.T) {
-	// As devstack does, it takes a port of its own where it is given 0.
+	// Like devstack, it picks a free port if given 0.
 	devstack := program(t, `port=${3#*:}; [ "$port" = 0 ] && port=4711
 		echo "{\"address\":\"127.0.0.1:$port\",\"namespace\":\"default\"}"; exec sleep 60`)
 	server := &Temporal{Binary: devstack, LogPath: logPath(t)}

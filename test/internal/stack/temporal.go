@@ -30,7 +30,7 @@ type Temporal struct {
 	// LogPath is the path of the log.
 	LogPath string
 
-	port    int // 0 before the first start, which takes a free one
+	port    int // 0 before the first start, which picks a free one
 	process *process.Process
 }
 

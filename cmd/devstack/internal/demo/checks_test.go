@@ -15,7 +15,7 @@ func TestCheckOutcomes(t *testing.T) {
 	require.Empty(t, checkOutcomes(good).Wrong)
 	require.Equal(t, "  ok    1 items completed, 1 failed on purpose", checkOutcomes(good).String())
 
-	require.Len(t, checkOutcomes(nil).Wrong, 1, "nothing at all is not success")
+	require.Len(t, checkOutcomes(nil).Wrong, 1, "no items is a failure")
 	bad := checkOutcomes([]outcome{
 		{ItemID: 1, Status: "FAILED", LastError: "boom"},
 		{ItemID: 2, Status: "COMPLETED", ShouldFail: true},

@@ -109,8 +109,8 @@ type demo struct {
 	stack    *stack
 }
 
-// run inserts the items, waits until all have ended, and checks the result. Without --once it then goes on until ctx
-// ends, and prints how many items there are when that changes.
+// run inserts the items, waits until all have ended, and checks the result. Without --once it then continues until ctx
+// ends, and prints the counts when they change.
 func (d *demo) run(ctx context.Context) error {
 	d.progress.printf("\n%d replicas with %s workers each; psql -f %s inserts the items",
 		d.opts.Replicas, replicaWorkers, filepath.Join(d.opts.Data, enqueueFile))

@@ -14,18 +14,18 @@ import (
 func TestOrderPutsEveryNodeAfterWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		nodes, edges string // a letter for a node, two for an edge
+		nodes, edges string // one letter is a node, two are an edge
 		want, err    string
 	}{
-		"empty":               {},
-		"no edges":            {nodes: "ba", want: "ba"},
-		"written backwards":   {nodes: "cba", edges: "ab bc", want: "abc"},
-		"branch and join":     {nodes: "adbc", edges: "ab ac bd cd", want: "abcd"},
-		"the same edge twice": {nodes: "ab", edges: "ab ab", want: "ab"},
-		"cycle":               {nodes: "abc", edges: "bc cb", err: `nodes ["b" "c"] wait for one another`},
-		"a node and itself":   {nodes: "a", edges: "aa", err: `nodes ["a"] wait for one another`},
-		"unknown node":        {nodes: "a", edges: "az", err: `no node "z"`},
-		"node twice":          {nodes: "aa", err: `node "a" appears twice`},
+		"empty":                      {},
+		"no edges":                   {nodes: "ba", want: "ba"},
+		"edges in reverse order":     {nodes: "cba", edges: "ab bc", want: "abc"},
+		"branch and join":            {nodes: "adbc", edges: "ab ac bd cd", want: "abcd"},
+		"the same edge twice":        {nodes: "ab", edges: "ab ab", want: "ab"},
+		"cycle":                      {nodes: "abc", edges: "bc cb", err: `nodes ["b" "c"] wait for one another`},
+		"edge from a node to itself": {nodes: "a", edges: "aa", err: `nodes ["a"] wait for one another`},
+		"unknown node":               {nodes: "a", edges: "az", err: `no node "z"`},
+		"node twice":                 {nodes: "aa", err: `node "a" appears twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

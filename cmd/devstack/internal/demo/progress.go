@@ -65,10 +65,10 @@ func terminal(out io.Writer) *process.Terminal {
 	return &process.Terminal{In: os.Stdin, Out: file}
 }
 
-// errLeft means that somebody has closed the live view, by q or Ctrl-C.
+// errLeft means that the user closed the live view with q or Ctrl-C.
 var errLeft = errors.New("the live view was closed")
 
-// live is pgdispatch's own live view, or nil where there is no terminal.
+// live is pgdispatch's own live view, or nil without a terminal.
 type live struct{ *process.Process }
 
 // open returns an error once the view has ended.

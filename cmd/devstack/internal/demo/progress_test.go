@@ -57,5 +57,5 @@ func TestTheLiveViewMayBeLeftAndMayFail(t *testing.T) {
 	failed := startView(t, "echo no database; exit 1")
 	<-failed.Exited()
 	require.ErrorContains(t, failed.open(), "no database")
-	require.NoError(t, failed.stop(), "it has been told")
+	require.NoError(t, failed.stop(), "the exit was already reported")
 }

@@ -41,7 +41,7 @@ func (c counts) String() string {
 	return line
 }
 
-// workspace is what became of a workspace's items. Peak is the most that ran at the same time.
+// workspace is the result of a workspace's items. Peak is the most that ran at the same time.
 type workspace struct {
 	Name, Plan                     string
 	Slots, Peak, Completed, Failed int

@@ -23,8 +23,8 @@ func openDemo(t *testing.T) (*pgxpool.Pool, *stack) {
 	return sqltest.Pool(t, url), st
 }
 
-// insertHistory writes items of the PRO workspace as they would stand after running, past every trigger: each line
-// is created, claimed, dispatched and finished, in milliseconds after midnight; a negative number is never.
+// insertHistory writes items of the PRO workspace in their final state, bypassing every trigger. Each line is created,
+// claimed, dispatched and finished in milliseconds after midnight; a negative number means never.
 func insertHistory(t *testing.T, pool *pgxpool.Pool, items [][4]int) {
 	t.Helper()
 	conn, err := pool.Acquire(t.Context())
@@ -62,7 +62,7 @@ func TestPeaksAreExact(t *testing.T) {
 	insertHistory(t, pool, [][4]int{
 		{0, 0, 5, 100},
 		{0, 50, 55, 150},
-		{0, 100, 105, 200}, // claimed in the very moment that the first ends: never three at once
+		{0, 100, 105, 200}, // claimed at the instant the first ends: never three at once
 		{0, -1, -1, -1},
 	})
 
@@ -97,7 +97,7 @@ func TestDataOfTheDemonstrationIsAccepted(t *testing.T) {
 	requireFailuresNameTheirNodes(t, pool)
 }
 
-// requireFailuresNameTheirNodes wants every fail_at to be a node of the version that is dispatched.
+// requireFailuresNameTheirNodes requires every fail_at to be a node of the dispatched version.
 func requireFailuresNameTheirNodes(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	var lost int

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A browser opens the link as Go's client does: its user and password become basic authentication.
+// A browser opens the link as Go's client does: user and password become basic authentication.
 func TestTheLinkToTheWebViewHasTheTokenOfItsReplica(t *testing.T) {
 	t.Parallel()
 	const token = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -18,7 +18,7 @@ var diamond = graph{
 	Edges: []graphEdge{{"a", "b"}, {"a", "c"}, {"b", "d"}, {"c", "d"}},
 }
 
-// newEnvironment runs the workflow against activities that know one graph and note which nodes ran.
+// newEnvironment runs the workflow against activities that know one graph and record the nodes that ran.
 func newEnvironment(g graph) (*testsuite.TestWorkflowEnvironment, *[]string) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
@@ -82,7 +82,7 @@ func TestWorkflowRefusesWhatCannotGetBetter(t *testing.T) {
 	}
 }
 
-// requireApplicationError wants an error that Temporal does not retry.
+// requireApplicationError requires an error that Temporal does not retry.
 func requireApplicationError(t *testing.T, err error, text string) {
 	t.Helper()
 	var application *temporal.ApplicationError
@@ -91,7 +91,7 @@ func requireApplicationError(t *testing.T, err error, text string) {
 	require.Contains(t, application.Message(), text)
 }
 
-// rowFunc is a database that answers every query in the same way.
+// rowFunc is a database that answers every query the same way.
 type rowFunc func(dest ...any) error
 
 func (f rowFunc) QueryRow(context.Context, string, ...any) pgx.Row { return f }

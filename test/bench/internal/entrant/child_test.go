@@ -14,7 +14,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
 )
 
-// encodings is a frontend that notes how the last start was compressed.
+// encodings is a frontend that records how the last start was compressed.
 type encodings struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 	last atomic.Value

@@ -1,5 +1,5 @@
-// Package lab is where contestants are measured: one durable Postgres cluster, a fresh database for each attempt, and
-// processes that end with it.
+// Package lab measures the contestants: one durable Postgres cluster, a fresh database for each attempt, and processes
+// that end with it.
 package lab
 
 import (
@@ -26,7 +26,7 @@ const (
 	// Ours has the product's schema, the tables of our own contestants, and Workspaces workspaces with a limit that is
 	// never reached.
 	Ours = "template_ours"
-	// Base is Ours made by the binary Options.Base. It exists only if that is set.
+	// Base is Ours created by the binary Options.Base. It exists only if that is set.
 	Base = "template_base"
 	// Rivers has River's schema.
 	Rivers = "template_river"
@@ -49,7 +49,7 @@ var Settings = map[string]string{
 	"max_connections":    "500",
 }
 
-// Lab is one cluster and what runs against it.
+// Lab is one cluster and the processes that run against it.
 type Lab struct {
 	Cluster *sqltest.Cluster
 	// Binary is the pgdispatch binary to measure.
@@ -161,7 +161,7 @@ func (l *Lab) template(ctx context.Context, name string, prepare func(context.Co
 	return nil
 }
 
-// migratedBy has a binary create its own schema, so that the product is measured as shipped.
+// migratedBy lets a binary create its own schema, so that the product is measured as shipped.
 func migratedBy(binary string) func(context.Context, string) error {
 	return func(ctx context.Context, url string) error { return prepareOurs(ctx, binary, url) }
 }

@@ -9,7 +9,7 @@ import (
 
 var residentSize = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
 
-// Memory returns the process's memory in use, in bytes, as the kernel counts it.
+// Memory returns the process's resident memory in bytes.
 func (p *Process) Memory() (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
 	if err != nil {

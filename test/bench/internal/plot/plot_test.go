@@ -14,7 +14,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
-// requireXML reads a drawing to its end and returns how many elements of each name it has.
+// requireXML reads a drawing to its end and returns the number of elements of each name.
 func requireXML(t *testing.T, drawing string) map[string]int {
 	t.Helper()
 	elements := map[string]int{}

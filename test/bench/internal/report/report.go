@@ -15,7 +15,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
-// Run is what is reported of a run.
+// Run holds what is reported of a run.
 type Run struct {
 	Command string
 	Began   time.Time
@@ -54,12 +54,12 @@ func (r *Run) machine(b *strings.Builder) {
 	}
 	slices.Sort(settings)
 	fmt.Fprintf(b, "One private cluster for all: %s. Everything runs on this machine and shares its cores: Postgres, the "+
-		"writers, the contestants as processes of their own, and a Temporal frontend that takes a start, notes when it "+
-		"came, and answers. Each turn of a contestant has a fresh database and begins with a checkpoint. River's workers "+
-		"start workflows by Temporal's SDK with its defaults, which compress what they send by gzip; `gzip off` is the same "+
+		"writers, one process per contestant, and a Temporal frontend that accepts a start, records its arrival, "+
+		"and answers. Each turn of a contestant has a fresh database and begins with a checkpoint. River's workers "+
+		"start workflows with Temporal's SDK and its defaults, which compress requests with gzip; `gzip off` is the same "+
 		"without that. A run that starts a workflow twice, or not at all, fails.\n\n", strings.Join(settings, ", "))
-	fmt.Fprintf(b, "The contestants of a scenario take turns, A B C A B C, for %d rounds (fewer where it says so). A "+
-		"figure is the median over the rounds, with the least and the greatest in brackets; a ratio is taken within each "+
+	fmt.Fprintf(b, "The contestants of a scenario take turns, A B C A B C, for %d rounds (fewer where noted). A "+
+		"figure is the median over the rounds, with minimum and maximum in brackets; a ratio is computed within each "+
 		"round.\n\n", r.Rounds)
 }
 

@@ -27,16 +27,16 @@ func ClaimCost(base bool) *Scenario {
 	one, hundred := costing("one item", 1, 1500), costing("100 items", 100, 60)
 	s := &Scenario{
 		Name: "claimcost", Title: "What a claim and a settle cost the database",
-		Text: "The CPU time of the one backend that claims and settles, by the kernel's count: an insert by another " +
-			"session, a claim by the product's own store, which was told of it by a notification, and a settle of what it " +
-			"got. Microseconds an item, the median of 1,500 claims of one and of 60 of a hundred.",
+		Text: "The CPU time of the backend that claims and settles, by the kernel's count: an insert by another session, a " +
+			"claim by the product's own store, which a notification has told of the insert, and a settle of the claimed " +
+			"items. Microseconds per item, the median of 1,500 claims of one item and of 60 claims of a hundred.",
 		Entrants:  []Entrant{one, hundred},
 		Columns:   []Column{{"claim", "claim µs"}, {"settle", "settle µs"}, {"all", "both µs"}},
 		MaxRounds: 5,
 	}
 	if base {
-		s.Text += " `before` is an older pgdispatch's schema, claimed from by its own statements: each claim has one of it " +
-			"before or after it, by turns."
+		s.Text += " `before` is an older pgdispatch's schema, claimed from by its own " +
+			"statements. The two schemas alternate claim by claim."
 		s.Columns = append(s.Columns, Column{"baseclaim", "before: claim µs"}, Column{"basesettle", "settle µs"},
 			Column{"base", "both µs"})
 		for _, e := range s.Entrants {

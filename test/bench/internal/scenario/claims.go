@@ -76,10 +76,10 @@ func Claims() *Scenario {
 	const wide = "100,000 workspaces, one item each"
 	return &Scenario{
 		Name: "claims", Title: "What a claim costs, by what is waiting",
-		Text: "Ten inserts into 20 workspaces, then a look and a claim of ten (the only things timed; one connection, the " +
-			"product's own store), a settle, and the ends. Where a claim gives less than ten, the next ones are added to it " +
-			"until there are ten. `full` workspaces are at their limit; those with one item each are not, and take their " +
-			"turns. Claims commit asynchronously here, so that the disk hides nothing.",
+		Text: "Ten inserts into 20 workspaces, then a look and a claim of ten (only these are timed; one connection, " +
+			"the product's own store), a settle, and the ends. If a claim returns less than ten, the following ones " +
+			"are added until there are ten. `full` workspaces are at their limit; those with one item each are not, " +
+			"and take their turns. Claims commit asynchronously, so that the disk hides nothing.",
 		Entrants: []Entrant{open.entrant(none, grey, nil, (*backlog).measure),
 			open.entrant(full, blue, fillFull, (*backlog).measure), open.entrant(wide, green, fillWide, (*backlog).measure)},
 		Columns: []Column{{"p50", "ten items: p50 ms"}, {"p99", "p99 ms"}, {"claims", "claims for ten"},

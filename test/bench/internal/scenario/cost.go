@@ -96,10 +96,10 @@ func Cost() *Scenario {
 	never := frontend.Options{CloseAfter: frontend.Never}
 	return &Scenario{
 		Name: "cost", Title: "What an item costs the database",
-		Text: "1,000 items a second for 10 s, from the insert (begin, INSERT, commit) until all is settled, from a " +
-			"checkpoint on. Dead tuples are updates and deletes; those of heap-only updates touch no index. CPU is the user " +
-			"and system time of the server and all its backends. River's jobs end with the start; the product's second line " +
-			"also hears of the workflows' ends and records them.",
+		Text: "1,000 items per second for 10 s, from the insert (begin, INSERT, commit) until all are settled, " +
+			"starting at a checkpoint. Dead tuples are updates and deletes; heap-only updates touch no index. " +
+			"CPU is the user and system time of the server and all its backends. River's jobs end with the " +
+			"start; the product's second line also detects and records the workflows' ends.",
 		Entrants: []Entrant{
 			costEntrant("pgdispatch", blue, busy(), never, "unsettled"),
 			costEntrant("pgdispatch, ends recorded too", green, busy(), frontend.Options{}, "unended"),
@@ -126,8 +126,8 @@ func Cost() *Scenario {
 func Herd() *Scenario {
 	return &Scenario{
 		Name: "herd", Title: "Twenty replicas, one item a second",
-		Text: "Claims are counted by the server (`track_functions`), from the replicas' start to their end; as many " +
-			"seconds without any item are counted the same way and taken off, because every replica also looks once a poll " +
+		Text: "Claims are counted by the server (`track_functions`), from the replicas' start to their end. Claims in as " +
+			"many seconds without any item are subtracted, because every replica also looks once per poll " +
 			"interval.",
 		Entrants:  []Entrant{{Name: "pgdispatch", Colour: blue, Run: herdRun}},
 		Columns:   []Column{{"claims", "claims an item"}, {"idle", "claims/s without items"}},

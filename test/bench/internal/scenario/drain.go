@@ -190,12 +190,12 @@ func Drain() *Scenario {
 	three.maxClaims, ended.maxClaims = drainWorkers, drainWorkers
 	return &Scenario{
 		Name: "drain", Title: "Draining 20,000 items, W = 100",
-		Text: "20,000 items wait in 20 workspaces; the frontend answers at once. Starts are counted from the first to the " +
-			"last, settled items until the database says that there is nothing left. The limit is 100 goroutines that start " +
-			"as many workflows from no queue at all. The three replicas have as many workers together as the one. `ends " +
-			"recorded too` also hears of each workflow's end and records it, which River does not do. CPU is the user and " +
-			"system time of the server and all its backends for the inserts, many a statement, and from the contestant's " +
-			"start until all is settled.",
+		Text: "20,000 items wait in 20 workspaces; the frontend answers at once. Starts are counted from the " +
+			"first to the last, settled items until the database has none left. The limit is 100 goroutines " +
+			"that start as many workflows without a queue. The three replicas have as many workers together as " +
+			"the single one. `ends recorded too` also detects and records each workflow's end, which River does " +
+			"not do. CPU is the user and system time of the server and all its backends for the inserts, many " +
+			"per statement, and from the contestant's start until all are settled.",
 		Entrants: append(drainers(never),
 			drainEntrant(tunedOff, orange, riverWithoutGzip(), never, fillRivers),
 			drainEntrant(drainThree, green, three, never, fillOurs),
@@ -226,8 +226,8 @@ func SlowDrain() *Scenario {
 	atMost := drainWorkers / slowStart.Seconds()
 	return &Scenario{
 		Name: "slowdrain", Title: "Draining with a frontend that takes 10 ms",
-		Text: "The same, but the frontend holds each start for 10 ms: with W = 100 that allows 10,000 starts a second, " +
-			"if no worker ever waits for anything else.",
+		Text: "The same, but the frontend holds each start for 10 ms: with W = 100 that allows " +
+			"10,000 starts per second, if no worker ever waits for anything else.",
 		Entrants: drainers(frontend.Options{CloseAfter: frontend.Never, StartDelay: slowStart}),
 		Columns:  drainColumns,
 		Limit:    4 * time.Minute,

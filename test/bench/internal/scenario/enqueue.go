@@ -63,7 +63,7 @@ func enqueueEntrants(settings map[string]string) []Entrant {
 func Enqueue() *Scenario {
 	return &Scenario{
 		Name: "enqueue", Title: "Enqueue throughput",
-		Text: "32 writers, one row a commit, nobody draining. `no trigger` and `naive NOTIFY` are the product's own table, " +
+		Text: "32 writers, one row per commit, no replica. `no trigger` and `naive NOTIFY` are the product's own table, " +
 			"with all its indexes and checks, without a trigger and with an AFTER INSERT trigger that notifies. River inserts " +
 			"through its client, with its cooldown at 1 ms.",
 		Entrants: enqueueEntrants(nil),
@@ -84,8 +84,8 @@ func Enqueue() *Scenario {
 func SlowFlush() *Scenario {
 	return &Scenario{
 		Name: "slowflush", Title: "Enqueue throughput with a flush of 4 ms",
-		Text: "The same with `commit_delay = 4000` and `commit_siblings = 0`, as on a disk or a synchronous standby that " +
-			"takes 4 ms: whoever makes commits wait for one another pays that once a commit.",
+		Text: "The same with `commit_delay = 4000` and `commit_siblings = 0`, as on a disk or a synchronous standby " +
+			"that takes 4 ms: a contestant whose commits are serialized pays this time for each commit.",
 		Entrants: enqueueEntrants(slowFlush),
 		Columns:  []Column{{"rate", "items/s"}},
 		Charts:   []Chart{{"rate", "Enqueue with a flush of 4 ms", "items/s"}},
@@ -119,9 +119,9 @@ func Draining() *Scenario {
 	}
 	return &Scenario{
 		Name: "draining", Title: "Enqueue throughput while two replicas drain",
-		Text: "32 writers, one row a commit, as fast as they can, while two replicas of 50 workers hand over what they " +
-			"can: what listening costs the writers. Without LISTEN the replicas poll every 100 ms. The starts show how much " +
-			"of the machine the replicas took.",
+		Text: "32 writers, one row per commit, as fast as they can, while two replicas of 50 workers dispatch " +
+			"as fast as they can. It shows what listening costs the writers. Without LISTEN the replicas " +
+			"poll every 100 ms. The starts show how much of the machine the replicas used.",
 		Entrants: []Entrant{drained(listening, blue, false), drained(deafened, grey, true)},
 		Columns:  []Column{{"rate", "items/s inserted"}, {"starts", "starts/s meanwhile"}},
 		Bars: []Bar{

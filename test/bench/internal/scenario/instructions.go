@@ -48,9 +48,9 @@ func Instructions() *Scenario {
 	return &Scenario{
 		Name: "instructions", Title: "What the statements execute",
 		Text: "Thousands of instructions of the server for one cycle, counted by valgrind in Postgres' single-user mode: " +
-			"the same on any machine, however busy it is, to within 1 %. Nothing of the kernel is counted, of the disk, of " +
-			"the connection and of waiting, so a speed follows them in part only. What each claim asks for is what the " +
-			"product's own store asked for in the same place: it is recorded in a copy of the database first.",
+			"the same on any machine, however busy, to within 1 %. The kernel, the disk, the connection and waiting " +
+			"are not counted, so speed follows these figures only in part. The arguments of each claim are those of " +
+			"the product's own store at the same point, recorded in a copy of the database first.",
 		Entrants: []Entrant{
 			counted("INSERT of one item", 0, enqueues(1)),
 			counted("INSERT, claim and settle of one item", 0, enqueues(1), claims(100), settles),
@@ -71,7 +71,7 @@ func counted(name string, waits int, cycle ...step) Entrant {
 	return Entrant{Name: name, Colour: blue, Run: func(ctx context.Context, t *Turn) error {
 		valgrind, err := exec.LookPath("valgrind")
 		if err != nil {
-			t.Notes = append(t.Notes, "Not measured: there is no valgrind. `apt-get install valgrind` has it.")
+			t.Notes = append(t.Notes, "Not measured: valgrind is not installed (`apt-get install valgrind`).")
 			return nil
 		}
 		few, err := count(ctx, valgrind, t.Binary, waits, cycle, 4)

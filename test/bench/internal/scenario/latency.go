@@ -74,10 +74,10 @@ func Idle() *Scenario {
 	}
 	return &Scenario{
 		Name: "idle", Title: "From insert to start, idle system",
-		Text: "One item every 35 ms or so (18 to 53), from before the INSERT is sent until the frontend has the start. The " +
-			"floor is a hand-written loop: LISTEN, one UPDATE to claim, one start, and nothing that would survive a crash. " +
-			"`alone` is an INSERT that commits by itself; `in a transaction` is an INSERT and a commit, as River's client " +
-			"needs it, the begin not counted. The polled design gets one item a second.",
+		Text: "One item about every 35 ms (18 to 53), from before the INSERT is sent until the frontend has the start. " +
+			"The floor is a hand-written loop: LISTEN, one UPDATE to claim, one start, and no crash safety. `alone` " +
+			"is an INSERT that commits by itself; `in a transaction` is an INSERT and a commit, as River's client " +
+			"requires; the begin is not counted. The polled design gets one item per second.",
 		Entrants: []Entrant{
 			idleEntrant("floor", grey, byHand(lab.KindFloor, false), idleRate, 20, both("enqueue_floor")),
 			idleEntrant("floor, async claims", grey, byHand(lab.KindFloor, true), idleRate, 20, both("enqueue_floor")),
@@ -142,8 +142,8 @@ func pacedEntrant(name string, colour int, c contestant, offers float64) Entrant
 		t.Figures["p50"], t.Figures["p99"] = stat.Percentile(o.milliseconds, 0.5), stat.Percentile(o.milliseconds, 0.99)
 		t.Figures["rate"] = o.kept
 		if o.late+warm.late > 0 {
-			t.Notes = append(t.Notes, fmt.Sprintf("%s did not keep up: items that were not started %s after the last insert "+
-				"are taken for that late.", name, startsWithin))
+			t.Notes = append(t.Notes, fmt.Sprintf("%s did not keep up: items that were not started %s after "+
+				"the last insert are counted with that latency.", name, startsWithin))
 		} else {
 			err = s.requireStarts(before + len(o.milliseconds))
 		}
@@ -164,9 +164,9 @@ var pacedRates = []struct{ rate, p50, p99 float64 }{{rate: 100}, {300, 1.1, 1.3}
 func Paced() *Scenario {
 	s := &Scenario{
 		Name: "paced", Title: "From commit to start, by the rate that is offered",
-		Text: "16 writers together offer so many items a second, each with gaps of 0.5 to 1.5 of the mean, for 2 s and " +
-			"then for 10 s, which count; from before the commit is sent until the frontend has the start. All have 100 " +
-			"workers in one process. At each rate the contestants take turns before the next rate's come.",
+		Text: "16 writers together offer this many items per second, with gaps of 0.5 to 1.5 of the mean, for 2 s of " +
+			"warm-up and then for 10 s; from before the commit is sent until the frontend has the start. All have 100 " +
+			"workers in one process. The contestants take turns at each rate before the next rate begins.",
 		Columns: []Column{{"p50", "p50 ms"}, {"p99", "p99 ms"}, {"rate", "items/s kept"}},
 		Charts: []Chart{{"p50", "Commit to start by offered rate, median", "ms"},
 			{"p99", "Commit to start by offered rate, p99", "ms"}},

@@ -10,15 +10,15 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
 )
 
-// Loading measures what a replica needs to load everything that is waiting.
+// Loading measures the memory and time that a replica needs to load all waiting items.
 func Loading() *Scenario {
 	const lanes = "100,000 workspaces, 1,000,000 items"
 	open := backlogs{}
 	return &Scenario{
 		Name: "load", Title: "Learning what waits",
-		Text: "Ten items wait in each of 100,000 workspaces. A store that knows of nothing, on a connection of its own, is " +
-			"asked for no item: it loads what waits. `kept` is what the heap of this process has grown by after a collection, " +
-			"the store included, and `allocated` all that was on the way.",
+		Text: "Ten items wait in each of 100,000 workspaces. An empty store on its own connection claims no " +
+			"items, and so loads all waiting items. `kept` is the growth of this process's heap after a " +
+			"collection, including the store, and `allocated` is everything allocated meanwhile.",
 		Entrants: []Entrant{open.entrant(lanes, blue, fillLanes, (*backlog).load)},
 		Columns:  []Column{{"seconds", "seconds"}, {"kept", "kept MB"}, {"allocated", "allocated MB"}},
 		Bars: []Bar{
@@ -40,7 +40,7 @@ func fillLanes(ctx context.Context, t *Turn, b *backlog) error {
 	return nil
 }
 
-// load has a new store load everything that is waiting.
+// load has a new store load all waiting items.
 func (b *backlog) load(ctx context.Context, t *Turn) error {
 	pool, err := storePool(ctx, b.db.URL)
 	if err != nil {

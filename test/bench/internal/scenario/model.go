@@ -1,4 +1,4 @@
-// Package scenario holds what is measured. A scenario is a list of entrants that take turns. A round is one turn of
+// Package scenario defines the measurements. A scenario is a list of entrants that take turns. A round is one turn of
 // each.
 package scenario
 

@@ -57,7 +57,7 @@ func TestEntrantsTakeTurnsAndAFailedTurnCostsOnlyItself(t *testing.T) {
 	spread, _ = result.Of(Bar{Value: Key{"a", "x"}, Constant: 2})
 	require.Equal(t, stat.Spread{Median: 2, Min: 1, Max: 3}, spread)
 	_, reached = result.Of(Bar{Value: Key{"a", "nothing"}, Level: 2})
-	require.False(t, reached, "what was not measured is not reached")
+	require.False(t, reached, "a figure without a measurement misses its target")
 }
 
 func TestRoundsAreBoundedAndTurnsTimeOut(t *testing.T) {

@@ -92,8 +92,8 @@ func rateEntrant(name string, colour int, c contestant) Entrant {
 func Greatest() *Scenario {
 	return &Scenario{
 		Name: "rate", Title: "The highest offered rate with a p99 of 50 ms",
-		Text: "16 writers offer more and more, 4 s at each rate, and then less and less around the highest good one: a " +
-			"rate is good if the writers kept 97 % of it and the p99 from commit to start stayed within 50 ms.",
+		Text: "16 writers raise the rate, 4 s at each step, and then search around the highest good rate: a rate is " +
+			"good if the writers kept 97 % of it and the p99 from commit to start stayed within 50 ms.",
 		Entrants: []Entrant{rateEntrant("pgdispatch", blue, busy()),
 			rateEntrant("River tuned", yellow, rivers(tunedCooldown))},
 		Columns: []Column{{"best", "items/s"}},

@@ -16,13 +16,13 @@ import (
 // restPoll is the default poll interval, by which an idle replica's statements are counted.
 const restPoll = 5 * time.Second
 
-// Rest measures what a replica does when there is nothing to do.
+// Rest measures what a replica does while it is idle.
 func Rest() *Scenario {
 	return &Scenario{
 		Name: "rest", Title: "An idle replica",
-		Text: "One replica with its defaults and nothing to do for a minute, in which it once holds all that waits against " +
-			"its memory: its statements by `pg_stat_statements`, those by which it says that it lives apart (its row in " +
-			"`replicas` and its listener's ping), and its CPU by /proc.",
+		Text: "One replica with its defaults, idle for a minute, in which it once compares all waiting " +
+			"items with its memory: its statements by `pg_stat_statements`, with those for liveness " +
+			"separate (its row in `replicas` and its listener's ping), and its CPU by /proc.",
 		Entrants: []Entrant{
 			{Name: "pgdispatch", Colour: blue, Run: restRun},
 		},

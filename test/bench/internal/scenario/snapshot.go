@@ -17,10 +17,10 @@ import (
 func Snapshot(hold time.Duration) *Scenario {
 	return &Scenario{
 		Name: "snapshot", Title: "Claims beside an old snapshot",
-		Text: "1,000 items a second are enqueued one by one, claimed and settled ten at a time, and ended: a minute as it " +
-			"is, " + inMinutes(hold) + " while a transaction elsewhere holds a snapshot (the last minute counts), and a " +
-			"minute after it has ended (the last 15 s count). A claim is timed with the look at what has changed that comes " +
-			"before it.",
+		Text: "1,000 items per second are enqueued one by one, claimed and settled ten at a time, and ended: a normal " +
+			"minute, " + inMinutes(hold) + " while another transaction holds a snapshot (the last minute counts), and a " +
+			"minute after it has ended (the last 15 s count). A claim " +
+			"is timed together with the look before it.",
 		Entrants: []Entrant{{Name: ours, Colour: blue, Run: func(ctx context.Context, t *Turn) error {
 			b, err := openBacklog(ctx, t, nil)
 			if err == nil {
@@ -87,7 +87,7 @@ func (b *backlog) beside(ctx context.Context, t *Turn, hold time.Duration) error
 // busy enqueues, claims, settles and ends a hundred batches per second. As in a running system, each of the three uses
 // a session of its own. It returns the p99 of the claims in the last part of the time.
 func (b *backlog) busy(ctx context.Context, duration, last time.Duration) (p99, rate float64, err error) {
-	const most = 1 << 16 // batches that can wait for the next session, so that a slow one does not block the others
+	const most = 1 << 16 // batches that wait for the next session, so that a slow one does not block the others
 	enqueued, running := make(chan struct{}, most), make(chan []string, most)
 	began := time.Now()
 	g, ctx := errgroup.WithContext(ctx)
@@ -107,7 +107,7 @@ func (b *backlog) busy(ctx context.Context, duration, last time.Duration) (p99, 
 		defer close(running)
 		for range enqueued {
 			if time.Since(began) > duration {
-				return nil // what a machine too slow for the load has left over stays unprocessed
+				return nil // batches that a slow machine leaves over are dropped
 			}
 			batch, d, err := b.claim(ctx, claimBatch)
 			if err != nil {

@@ -31,12 +31,12 @@ const (
 func Soak(length time.Duration) *Scenario {
 	return &Scenario{
 		Name: "soak", Title: "A long time under load",
-		Text: fmt.Sprintf("%.0f items a second for %s, each with its workflow's end, which the frontend says half a second "+
-			"after the start; finished items are deleted after a minute. Beside "+
-			"it, one transaction after another enqueues, stays open for up to %s, and commits. Memory and goroutines are one "+
-			"replica's, tables and indexes all of pgdispatch's; `early` is the greatest of the second half of the first ten "+
-			"minutes (or of the first quarter, if that is less), `late` that of the last tenth. Errors are lines of Postgres' "+
-			"log at ERROR or above.", soakRate, inMinutes(length), longest),
+		Text: fmt.Sprintf("%.0f items per second for %s; the frontend reports each workflow's end half a second after "+
+			"its start, and finished items are deleted after a minute. Meanwhile one transaction after "+
+			"another enqueues, stays open for up to %s, and commits. Memory and goroutines are one "+
+			"replica's, tables and indexes all of pgdispatch's. `early` is the maximum of the second half "+
+			"of the first ten minutes (or of the first quarter, if that is less), `late` that of the last "+
+			"tenth. Errors are lines of Postgres' log at ERROR or above.", soakRate, inMinutes(length), longest),
 		Entrants: []Entrant{{Name: ours, Colour: blue, Run: func(ctx context.Context, t *Turn) error {
 			s, err := t.run(ctx, replicas(1, lab.Replica{Workers: 100}, Alone("enqueue")),
 				frontend.Options{CloseAfter: 500 * time.Millisecond}, warmUps(t))
@@ -60,7 +60,7 @@ func Soak(length time.Duration) *Scenario {
 	}
 }
 
-// stays is the target that something is at the end what it was early on.
+// stays sets the target that a figure does not grow between early and late.
 func stays(what string) Bar {
 	return Bar{Text: "Soak: " + what + " late / early", Value: Key{ours, what + "Late"},
 		Against: Key{ours, what + "Early"}, Level: 1.15}
@@ -121,7 +121,7 @@ func (s *stage) soak(ctx context.Context, t *Turn, length time.Duration) error {
 	return nil
 }
 
-// develop sets the figures of what samples say about a turn of the given length.
+// develop computes the figures of a turn of the given length from its samples.
 func (t *Turn) develop(samples []sample, length time.Duration) {
 	early := min(soakStable, length/4)
 	stretch := func(from, to time.Duration) []sample {

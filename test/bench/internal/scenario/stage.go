@@ -223,8 +223,7 @@ func (s *stage) endProcesses() error {
 	return errors.Join(errs...)
 }
 
-// close ends everything. It fails if a workflow was started twice, because a benchmark of an incorrect run is
-// worthless.
+// close ends everything. It fails if a workflow was started twice, because figures of an incorrect run are worthless.
 func (s *stage) close(err error) error {
 	err = errors.Join(err, s.endProcesses())
 	if duplicates := s.server.Counts().Duplicates; duplicates > 0 {

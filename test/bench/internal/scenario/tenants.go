@@ -75,8 +75,8 @@ func tenants(ctx context.Context, t *Turn, s *stage, beside bool) error {
 		return errors.Join(err, s.alive())
 	}
 	if late > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("%d of the quiet workspace's items were not started %s after the last "+
-			"insert, and are taken for that late.", late, startsWithin))
+		t.Notes = append(t.Notes, fmt.Sprintf("%d of the quiet workspace's items were not started %s after "+
+			"the last insert, and are counted with that latency.", late, startsWithin))
 	}
 	samples := stat.Milliseconds(took)
 	t.Figures["p50"], t.Figures["p99"] = stat.Percentile(samples, 0.5), stat.Percentile(samples, 0.99)
@@ -88,9 +88,9 @@ func tenants(ctx context.Context, t *Turn, s *stage, beside bool) error {
 func Tenants() *Scenario {
 	return &Scenario{
 		Name: "tenants", Title: "A quiet workspace beside a noisy one",
-		Text: "The quiet workspace enqueues 20 items a second; the noisy one 2,000, twenty a statement, with a limit of 20 " +
-			"and workflows that run for 50 ms: it is full from the first moment, and its backlog grows to the end. From the " +
-			"quiet one's INSERT to its start, one replica with its defaults.",
+		Text: "The quiet workspace enqueues 20 items per second; the noisy one 2,000, twenty per statement, with limit " +
+			"20 and workflows of 50 ms: it is full from the first moment, and its backlog grows to the end. Measured " +
+			"from the quiet workspace's INSERT to its start, with one replica with its defaults.",
 		Entrants: []Entrant{tenantEntrant("alone", grey, false), tenantEntrant("beside 100 times its load", blue, true)},
 		Columns:  []Column{{"p50", "quiet: p50 ms"}, {"p99", "quiet: p99 ms"}, {"starts", "starts/s, all"}},
 		Charts:   []Chart{{"p99", "A quiet workspace's p99", "ms"}},

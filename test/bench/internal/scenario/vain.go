@@ -14,15 +14,15 @@ import (
 // vainRate is how many items per second are offered in addition.
 const vainRate = 300.0
 
-// Vain measures how often replicas that race for the same items ask for items that another has already taken.
+// Vain measures how often replicas that race for the same items request items that another has already taken.
 func Vain() *Scenario {
 	two, twenty := vainEntrant(2, blue), vainEntrant(20, green)
 	return &Scenario{
 		Name: "vain", Title: "Claims in vain",
 		Text: "Replicas with their defaults (ten workers each) and no W race for the items of 20 workspaces. Under full " +
-			"load 32 writers insert as fast as they can for 5 s, one row a commit, until all is started; then 16 writers " +
-			"offer 300 items a second for 10 s. `in vain` is the share of the entries of all claims that gave nothing " +
-			"(`pgdispatch_claims_vain_total` over `pgdispatch_claim_entries_total`).",
+			"load 32 writers insert as fast as they can for 5 s, one row per commit, until all are started; then 16 " +
+			"writers offer 300 items per second for 10 s. `in vain` is the share of the entries of all claims that " +
+			"yielded no item (`pgdispatch_claims_vain_total` over `pgdispatch_claim_entries_total`).",
 		Entrants: []Entrant{two, twenty},
 		Columns: []Column{{"vain", "in vain %"}, {"entries", "entries an item"}, {"starts", "starts/s"},
 			{"paced", "300/s offered: in vain %"}, {"pacedentries", "entries an item"}},
@@ -85,7 +85,7 @@ func vain(ctx context.Context, t *Turn, s *stage) error {
 	return s.requireStarts(warm + len(sent) + len(paced))
 }
 
-// entries counts what all replicas have asked for so far, and how much of it in vain.
+// entries counts the entries that all replicas have requested so far, and those requested in vain.
 type entries struct{ all, vain float64 }
 
 // until compares two counts. It returns the percentage of entries between them that were in vain, and the entries per

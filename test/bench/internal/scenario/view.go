@@ -61,12 +61,12 @@ func View() *Scenario {
 	const none, much = "an empty database", "5,000,000 ended, 1,000,000 waiting"
 	return &Scenario{
 		Name: "view", Title: "What looking on costs",
-		Text: "The read model behind `status`, `status --watch` and the web view, beside 100,000 workspaces, 5,000,000 " +
-			"items that have ended (one in a hundred failed) and 1,000,000 that wait: each read 20 times, the overview with " +
-			"those who wait longest. A list's figure is the median of its slowest order or filter. Then claims of ten as in " +
-			"`claims`, alone and with a look at the overview, a second each, in " + strconv.Itoa(watchedPairs) +
-			" pairs of which every other begins with the look: the ratio of the mean claims of each pair, its median, and the " +
-			"interval that has the true median in 95 of 100 cases. It is the interval's end that counts.",
+		Text: "The read model behind `status`, `status --watch` and the web view, with 100,000 workspaces, 5,000,000 " +
+			"ended items (one in a hundred failed) and 1,000,000 waiting ones: each read 20 times, the overview with " +
+			"the longest waiting workspaces. A list's figure is the median of its slowest order or filter. Then claims " +
+			"of ten as in `claims`, alone and with a look at the overview, one second each, in " + strconv.Itoa(watchedPairs) +
+			" pairs, of which every other begins with the look: the median of the pairs' ratios of mean claim times, and " +
+			"the interval that contains the true median in 95 of 100 cases. The interval's upper end counts.",
 		Entrants: []Entrant{open.entrant(none, grey, nil, (*backlog).look),
 			open.entrant(much, blue, fillMuch, (*backlog).look)},
 		Columns: []Column{{"overview", "overview ms"}, {"slowest", "slowest ms"}, {"oldest", "longest waiting ms"},
@@ -84,7 +84,7 @@ func View() *Scenario {
 	}
 }
 
-// look times each read, and then the claims.
+// look measures each read, and then the claims.
 func (b *backlog) look(ctx context.Context, t *Turn) error {
 	pool, err := openSpectator(ctx, b)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	watchIdle = 20 * time.Second
 	// watchSteady is the time over which half of them are closed one by one.
 	watchSteady = 15 * time.Second
-	// soon is the maximum delay, in milliseconds, until the last end is noticed.
+	// soon is the maximum delay, in milliseconds, until the last end is detected.
 	soon = 3000
 )
 
@@ -148,16 +148,16 @@ func (s *stage) ended(ctx context.Context) (map[string]time.Time, error) {
 	return ended, err
 }
 
-// Watches measures how soon ends are noticed with very many open workflows, and what that costs.
+// Watches measures the delay until ends are detected with very many open workflows, and its cost.
 func Watches() *Scenario {
 	all, some, none := "5,000 watched", "800 watched, the default", "none watched"
 	return &Scenario{
 		Name: "watches", Title: "5,000 open workflows, one replica",
-		Text: "The frontend holds long polls for 20 s and lists what has closed a second late, as a visibility of " +
-			"Elasticsearch's. Nothing ends for 20 s, in which requests are counted; then half of the workflows close, evenly " +
-			"over 15 s and in no order, and then all others at once. From a workflow's close until its end is recorded. What " +
-			"is not watched is found by listing what closed. Memory is the process's resident set, and that of a watch what " +
-			"it grew by since before the items came, divided by the long polls.",
+		Text: "The frontend holds long polls for 20 s and lists closed workflows one second late, like Elasticsearch. " +
+			"No workflow ends for 20 s, in which requests are counted; then half of the workflows close, evenly " +
+			"over 15 s in random order, and then all others at once. Measured from a workflow's close until its end " +
+			"is recorded. Unwatched ends are found by lists. Memory is the process's resident set; a watch's memory " +
+			"is the growth since before the items came, divided by the long polls.",
 		Entrants: []Entrant{watchEntrant(all, blue, openExecutions+100), watchEntrant(some, green, 800),
 			watchEntrant(none, grey, 0)},
 		Columns: []Column{{"held", "long polls"}, {"memory", "memory MB"}, {"watch", "kB a watch"}, {"polls", "polls/s"},

@@ -15,7 +15,7 @@ func TestPercentileIsTheNearestRank(t *testing.T) {
 	t.Parallel()
 	samples := make([]float64, 100)
 	for n := range samples {
-		samples[n] = float64(100 - n) // in falling order
+		samples[n] = float64(100 - n) // in descending order
 	}
 	require.Equal(t, 50.0, stat.Percentile(samples, 0.5))
 	require.Equal(t, 99.0, stat.Percentile(samples, 0.99))
@@ -41,7 +41,7 @@ func TestTheMediansIntervalHasItAtLeastAsOftenAsItSays(t *testing.T) {
 		for range 2000 {
 			samples := make([]float64, n)
 			for at := range samples {
-				samples[at] = source.ExpFloat64() // whose median is ln 2
+				samples[at] = source.ExpFloat64() // the median of this distribution is ln 2
 			}
 			least, most := stat.MedianWithin(samples)
 			if least <= math.Ln2 && math.Ln2 <= most {
@@ -67,7 +67,7 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []float64{0.5, 2}, stat.Ratios([]float64{1, 4}, []float64{2, 2, 8}))
 	require.Equal(t, []float64{1}, stat.Ratios([]float64{3, 1, math.NaN()}, []float64{0, 1, 1}),
-		"what cannot be divided is left out")
+		"pairs without a ratio are left out")
 	require.Empty(t, stat.Ratios(nil, []float64{1}))
 }
 

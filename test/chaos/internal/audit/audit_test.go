@@ -11,7 +11,7 @@ var zero = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func at(millis int) time.Time { return zero.Add(time.Duration(millis) * time.Millisecond) }
 
-// book writes a history, one transaction after another, a millisecond apart unless told otherwise.
+// book writes a history, one transaction after another, by default a millisecond apart.
 type book struct {
 	changes []Change
 	now     int
@@ -35,7 +35,7 @@ func (b *book) wait(millis int) *book { b.now += millis; return b }
 
 func (b *book) limit(n int) *book { return b.add(Change{Kind: Workspace, Workspace: "w", Limit: n}) }
 
-// to moves an item as the product would; change makes it do something else.
+// to moves an item to a state as the product would; change makes it deviate.
 func (b *book) to(id int64, status string, change func(*Change)) *book {
 	old := b.items[id]
 	c := Change{
@@ -93,27 +93,27 @@ func TestAReplayFindsEachKindOfViolation(t *testing.T) {
 		name, rule string
 		history    *book
 	}{
-		{"a move that there is not", RuleMoves, (&book{}).limit(9).insert(1).to(1, "DISPATCHED", nil)},
-		{"an end that is no end", RuleMoves, (&book{}).limit(9).insert(1).to(1, "CANCELLED", nil).to(1, "PENDING", nil)},
-		{"a change that was not recorded", RuleMoves,
+		{"an illegal transition", RuleMoves, (&book{}).limit(9).insert(1).to(1, "DISPATCHED", nil)},
+		{"an end that is undone", RuleMoves, (&book{}).limit(9).insert(1).to(1, "CANCELLED", nil).to(1, "PENDING", nil)},
+		{"an unrecorded change", RuleMoves,
 			(&book{}).limit(9).insert(1).to(1, "CLAIMED", func(c *Change) { c.OldToken, c.NewToken = 7, 8 })},
 		{"over W", RuleCap, (&book{}).limit(9).insert(1, 2, 3, 4).
 			to(1, "CLAIMED", nil).to(2, "CLAIMED", nil).to(3, "CLAIMED", nil).to(4, "CLAIMED", nil)},
-		{"over W after it was lowered", RuleCap,
+		{"over a lowered W", RuleCap,
 			(&book{}).limit(9).insert(1, 2).to(1, "CLAIMED", nil).add(Change{Kind: Settings, Limit: 1}).to(2, "CLAIMED", nil)},
 		{"over a workspace's limit", RuleLimit,
 			(&book{}).limit(1).insert(1, 2).to(1, "CLAIMED", nil).to(1, "DISPATCHED", nil).to(2, "CLAIMED", nil)},
-		{"over a limit that a lost lease holds", RuleLimit,
+		{"over a limit, with a lost lease", RuleLimit,
 			(&book{}).limit(1).insert(1, 2).to(1, "CLAIMED", nil).wait(2000).expire(1).to(2, "CLAIMED", nil)},
 		{"a claim without a new token", RuleTokens,
 			(&book{}).limit(9).insert(1).to(1, "CLAIMED", func(c *Change) { c.NewToken = c.OldToken })},
-		{"a lost lease that frees its slot", RuleTokens,
+		{"a lost lease frees its slot", RuleTokens,
 			(&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).wait(2000).to(1, "PENDING", func(c *Change) { c.NewToken++ })},
-		{"another holder without a claim", RuleTokens, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).
+		{"a new holder without a claim", RuleTokens, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).
 			to(1, "CLAIMED", func(c *Change) { c.NewToken, c.NewOwner = c.OldToken, "s" })},
-		{"a token that changes while nobody claims", RuleTokens,
+		{"a new token without a claim", RuleTokens,
 			(&book{}).limit(9).insert(1).to(1, "PENDING", func(c *Change) { c.NewToken++ })},
-		{"a lease that is taken too early", RuleExpiry, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).expire(1)},
+		{"a lease taken too early", RuleExpiry, (&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).expire(1)},
 		{"a settle after the lease", RuleExpiry,
 			(&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).wait(2000).to(1, "DISPATCHED", nil)},
 		{"a claim while everything is paused", RulePause,
@@ -135,7 +135,7 @@ func TestAClaimMayGoByTheLimitsThatHeldWhenItBegan(t *testing.T) {
 	require.Empty(t, Replay(b.changes, 3).Violations)
 }
 
-// good is a row that completed, in all three books.
+// good is a completed row in all three books.
 func good() (Expected, Found, Run) {
 	return Expected{Execution: "e", Workspace: "w", Want: "COMPLETED", Runs: 1, Acknowledged: true},
 		Found{Execution: "e", Workspace: "w", Status: "COMPLETED", ExecutionStatus: "COMPLETED", RunID: "r"},
@@ -148,26 +148,26 @@ func TestTheEndsAreComparedInAllThreeBooks(t *testing.T) {
 		name, rule string
 		spoil      func(*Expected, *Found, *[]Run)
 	}{
-		{"all is well", "", func(*Expected, *Found, *[]Run) {}},
+		{"no violation", "", func(*Expected, *Found, *[]Run) {}},
 		{"an unknown commit that happened", "", func(e *Expected, _ *Found, _ *[]Run) { e.Acknowledged = false }},
-		{"an end that may be as well", "", func(e *Expected, _ *Found, _ *[]Run) { e.Want, e.Or = "CANCELLED", "COMPLETED" }},
-		{"a failure that is right", "", func(e *Expected, f *Found, _ *[]Run) { e.Counted, f.Failures = true, 1 }},
-		{"a stranger's workflow", "", func(e *Expected, f *Found, _ *[]Run) { e.Foreign, f.RunID = true, "" }},
-		{"a stranger's workflow that was taken for ours", RuleOneRun,
+		{"the other allowed end", "", func(e *Expected, _ *Found, _ *[]Run) { e.Want, e.Or = "CANCELLED", "COMPLETED" }},
+		{"a row that must fail", "", func(e *Expected, f *Found, _ *[]Run) { e.Counted, f.Failures = true, 1 }},
+		{"an unrelated workflow", "", func(e *Expected, f *Found, _ *[]Run) { e.Foreign, f.RunID = true, "" }},
+		{"an unrelated workflow taken for ours", RuleOneRun,
 			func(e *Expected, f *Found, _ *[]Run) { e.Foreign, f.RunID = true, "s" }},
-		{"a row that was lost with its server", "",
+		{"a row lost with its server", "",
 			func(e *Expected, f *Found, _ *[]Run) { e.Acknowledged, e.Lost, f.Execution = false, true, "" }},
-		{"two runs that should be two", "", func(e *Expected, _ *Found, r *[]Run) {
+		{"two expected runs", "", func(e *Expected, _ *Found, r *[]Run) {
 			e.Runs = 2
 			*r = append(*r, Run{WorkflowID: "execution-e", RunID: "s", Status: "COMPLETED", Start: at(10), Close: at(20)})
 		}},
-		{"a row that is gone", RuleLost, func(_ *Expected, f *Found, r *[]Run) { f.Execution = ""; *r = nil }},
+		{"a missing row", RuleLost, func(_ *Expected, f *Found, r *[]Run) { f.Execution = ""; *r = nil }},
 		{"another end", RuleEnd, func(_ *Expected, f *Found, r *[]Run) {
 			f.Status, f.ExecutionStatus, (*r)[0].Status = "FAILED", "FAILED", "FAILED"
 		}},
 		{"another end in Temporal", RuleEnd, func(_ *Expected, _ *Found, r *[]Run) { (*r)[0].Status = "TIMED_OUT" }},
-		{"a failure that was counted", RuleCounted, func(_ *Expected, f *Found, _ *[]Run) { f.Failures = 1 }},
-		{"a row that was rolled back", RulePhantom,
+		{"a counted failure", RuleCounted, func(_ *Expected, f *Found, _ *[]Run) { f.Failures = 1 }},
+		{"a rolled-back row", RulePhantom,
 			func(e *Expected, _ *Found, _ *[]Run) { e.Acknowledged, e.RolledBack = false, true }},
 		{"a run without a row", RulePhantom,
 			func(_ *Expected, _ *Found, r *[]Run) { *r = append(*r, Run{WorkflowID: "execution-x"}) }},
@@ -175,7 +175,7 @@ func TestTheEndsAreComparedInAllThreeBooks(t *testing.T) {
 			func(_ *Expected, _ *Found, r *[]Run) { *r = append(*r, Run{WorkflowID: "execution-e", RunID: "s"}) }},
 		{"no run", RuleOneRun, func(_ *Expected, _ *Found, r *[]Run) { *r = nil }},
 		{"another run", RuleOneRun, func(_ *Expected, f *Found, _ *[]Run) { f.RunID = "s" }},
-		{"a run that the row does not know", RuleOneRun, func(_ *Expected, f *Found, _ *[]Run) { f.RunID = "" }},
+		{"a run missing in its row", RuleOneRun, func(_ *Expected, f *Found, _ *[]Run) { f.RunID = "" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -234,5 +234,5 @@ func TestALeaseEndsByTheClockThatTheServerHas(t *testing.T) {
 		return rules(Replay(b.changes, 1).Violations)
 	}
 	require.Equal(t, []string{RuleCap}, claimAfter(0))
-	require.Empty(t, claimAfter(time.Hour), "all leases ran out when the clock jumped")
+	require.Empty(t, claimAfter(time.Hour), "all leases expired when the clock jumped")
 }

@@ -10,17 +10,17 @@ import (
 // Rules about the final state of a run.
 const (
 	// RuleLost forbids lost rows.
-	RuleLost = "every acknowledged row is there"
+	RuleLost = "every acknowledged row exists"
 	// RuleEnd requires that every row ends as expected.
-	RuleEnd = "every row ends as its workflow does"
+	RuleEnd = "every row ends like its workflow"
 	// RuleCounted forbids counting failures that were caused by faults only.
-	RuleCounted = "no failure is counted that only faults caused"
+	RuleCounted = "failures caused by faults are not counted"
 	// RulePhantom forbids rows and runs that were rolled back or never inserted.
-	RulePhantom = "nothing runs that nobody committed"
+	RulePhantom = "only committed rows run"
 	// RuleOneRun requires one workflow per execution.
-	RuleOneRun = "one workflow for one execution"
+	RuleOneRun = "one workflow per execution"
 	// RuleRunning forbids exceeding a workspace's limit in Temporal.
-	RuleRunning = "never over a workspace's limit in Temporal"
+	RuleRunning = "no workspace exceeds its limit in Temporal"
 )
 
 // workflowPrefix precedes the execution ID in a workflow ID.
@@ -80,10 +80,10 @@ func Rows(expected []Expected, found []Found) (violations []Violation, resolved 
 		e := known[f.Execution]
 		switch {
 		case e == nil:
-			violations = append(violations, violation(RulePhantom, "%s is in the table, and nobody inserted it", f.Execution))
+			violations = append(violations, violation(RulePhantom, "%s is in the table, but was not inserted", f.Execution))
 			continue
 		case e.RolledBack:
-			violations = append(violations, violation(RulePhantom, "%s is in the table, and was rolled back", f.Execution))
+			violations = append(violations, violation(RulePhantom, "%s is in the table, but was rolled back", f.Execution))
 		case !e.Acknowledged:
 			resolved++
 		}
@@ -98,7 +98,7 @@ func Rows(expected []Expected, found []Found) (violations []Violation, resolved 
 	}
 	for _, e := range expected {
 		if e.Acknowledged && !there[e.Execution] {
-			violations = append(violations, violation(RuleLost, "%s was committed and is gone", e.Execution))
+			violations = append(violations, violation(RuleLost, "%s was committed and is missing", e.Execution))
 		}
 	}
 	return violations, resolved
@@ -179,7 +179,7 @@ func chain(f Found, runs []Run, wanted int) []Violation {
 	}
 	if !slices.ContainsFunc(runs, func(r Run) bool { return r.RunID == f.RunID }) {
 		return []Violation{violation(RuleOneRun,
-			"%s has run %s in its row, which Temporal does not know", f.Execution, f.RunID)}
+			"%s has run %s in its row, which Temporal does not list", f.Execution, f.RunID)}
 	}
 	if last := runs[len(runs)-1]; last.Status != f.ExecutionStatus {
 		return []Violation{violation(RuleEnd, "%s is %s in Temporal and %s in its row", f.Execution,

@@ -20,17 +20,17 @@ var moves = map[[2]string]bool{
 // Rules of the replay.
 const (
 	// RuleMoves allows only legal transitions, each from the status in which the previous one ended.
-	RuleMoves = "only legal moves"
+	RuleMoves = "only legal transitions"
 	// RuleCap forbids more than W unexpired leases.
-	RuleCap = "never over W leased"
+	RuleCap = "no more than W leased"
 	// RuleLimit forbids exceeding a workspace's limit.
-	RuleLimit = "never over a workspace's limit"
+	RuleLimit = "no workspace exceeds its limit"
 	// RuleTokens requires that tokens fence.
-	RuleTokens = "a token changes at every claim, and only its owner settles"
+	RuleTokens = "every claim draws a new token, and only its owner settles"
 	// RuleExpiry forbids taking a lease from its holder before its expiry, and using it afterwards.
-	RuleExpiry = "a lease is over when it is over, and not before"
+	RuleExpiry = "a lease is exclusive until it expires, and useless afterwards"
 	// RulePause forbids claims of paused items.
-	RulePause = "what is paused is not claimed"
+	RulePause = "paused items are not claimed"
 )
 
 // Summary is the result of a replay.

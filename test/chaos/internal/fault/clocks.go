@@ -14,7 +14,7 @@ func clockFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
 		{Name: "clock-jumps", Matrix: []int{58}, Domain: database,
-			How:    "Postgres is restarted with a clock that is an hour ahead: all leases run out at once",
+			How:    "Postgres is restarted with a clock that is an hour ahead: all leases expire at once",
 			Lift:   "when nothing is open, it is restarted with the right clock",
 			Figure: "from Postgres' return to the first claim, the longer of the two", Limit: postgresBack, Shortest: 3 * s,
 			Longest: 4 * s, Alone: true, Inject: clockJumps},

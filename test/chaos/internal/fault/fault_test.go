@@ -13,7 +13,7 @@ func TestEveryFaultSaysWhatItIs(t *testing.T) {
 	names := map[string]bool{}
 	for _, f := range All() {
 		require.NotEmpty(t, f.Name)
-		require.False(t, names[f.Name], "%s is there twice", f.Name)
+		require.False(t, names[f.Name], "%s appears twice", f.Name)
 		names[f.Name] = true
 		require.NotEmpty(t, f.Matrix, f.Name)
 		require.NotEmpty(t, f.Domain, f.Name)
@@ -26,7 +26,7 @@ func TestEveryFaultSaysWhatItIs(t *testing.T) {
 		for _, n := range f.Matrix {
 			require.True(t, n >= 1 && n <= 76, "%s: %d", f.Name, n)
 		}
-		require.True(t, f.Alone || !f.Long, "%s takes too long to come with others", f.Name)
+		require.True(t, f.Alone || !f.Long, "%s takes too long to overlap with others", f.Name)
 	}
 }
 

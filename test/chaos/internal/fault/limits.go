@@ -12,15 +12,15 @@ func limitFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
 		{Name: "cap-lowered", Matrix: []int{63}, Domain: limits,
-			How: "W goes from 20 to 3 and 10 and 2, every half second", Lift: "it is 20 again",
+			How: "W goes from 20 to 3 and 10 and 2, every half second", Lift: "W is 20 again",
 			Figure: "from the raise to the first claim", Limit: onePoll, Shortest: 2 * s, Longest: 3 * s, Inject: capLowered},
 		{Name: "limit-lowered", Matrix: []int{63}, Domain: limits,
-			How: "a workspace's limit goes from 4 to 1 and 6 and 2 and 0, every half second", Lift: "it is 4 again",
+			How: "a workspace's limit goes from 4 to 1 and 6 and 2 and 0, every half second", Lift: "the limit is 4 again",
 			Figure: "from the raise to the first claim", Limit: onePoll, Shortest: 2 * s, Longest: 3 * s, Inject: limitLowered},
-		{Name: "pause", Matrix: []int{63}, Domain: limits, How: "everything is paused", Lift: "it is resumed",
+		{Name: "pause", Matrix: []int{63}, Domain: limits, How: "all workspaces are paused", Lift: "resumed",
 			Figure: "from the resumption to the first claim", Limit: 1, Shortest: s, Longest: 3 * s, Inject: pause},
-		{Name: "workspace-pause", Matrix: []int{63}, Domain: limits, How: "one workspace is paused", Lift: "it is resumed",
-			Figure: "the longest time without a start of a workflow, for the others", Limit: onePoll, Shortest: s,
+		{Name: "workspace-pause", Matrix: []int{63}, Domain: limits, How: "one workspace is paused", Lift: "resumed",
+			Figure: "the longest time without a start in other workspaces", Limit: onePoll, Shortest: s,
 			Longest: 3 * s, Inject: workspacePause},
 	}
 }

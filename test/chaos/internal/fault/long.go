@@ -30,14 +30,14 @@ const (
 func longFaults() []*Fault {
 	return []*Fault{
 		{Name: "long-outage", Matrix: []int{42}, Domain: server, Long: true, Alone: true,
-			How: fmt.Sprintf("Temporal is away for %d leases while %d items wait; nothing may be counted against any",
-				leasesAway, backlog), Lift: "it is started again, and all are worked off",
+			How: fmt.Sprintf("Temporal is down for %d leases while %d items wait; no failure may be counted",
+				leasesAway, backlog), Lift: "Temporal is restarted, and the backlog drains",
 			Figure: "from Temporal's return to the first start of a workflow", Limit: temporalBack,
 			Shortest: leasesAway * lab.Lease, Longest: leasesAway * lab.Lease, Inject: longOutage},
 		{Name: "long-crash-loop", Matrix: []int{11}, Domain: replicas, Long: true, Alone: true,
-			How: fmt.Sprintf("kill -9 of a random replica every %s, for %s, with work always waiting",
+			How: fmt.Sprintf("kill -9 of a random replica every %s, for %s, with items always waiting",
 				crashInterval, crashing),
-			Lift:   "the killing ends",
+			Lift:   "the kills stop",
 			Figure: "undisturbed throughput, as a multiple of the throughput in the loop", Limit: 2, Unit: "times",
 			Shortest: crashing, Longest: crashing, Inject: longCrashLoop},
 	}
@@ -65,7 +65,7 @@ func longOutage(ctx context.Context, s *Scene) (Lift, error) {
 		s.Logf("after the outage: %d failures counted, %d items failed, %d attempts beyond the first",
 			failures, failed, attempts)
 		if failures+failed+attempts > 0 {
-			return nil, errors.Join(errors.New("the outage was held against items"), s.TemporalUp())
+			return nil, errors.Join(errors.New("failures were counted during the outage"), s.TemporalUp())
 		}
 		if err := s.TemporalUp(); err != nil {
 			return nil, err
@@ -80,7 +80,7 @@ func longOutage(ctx context.Context, s *Scene) (Lift, error) {
 		for open := backlog; open > 0; {
 			most := max(open-stride, 0)
 			err := lab.Await(ctx, standstill,
-				fmt.Sprintf("of the backlog no more than %d items are left", most), func() (bool, error) {
+				fmt.Sprintf("at most %d items of the backlog are left", most), func() (bool, error) {
 					var oldest []string
 					err := s.Row(ctx, "open_items", nil, &open, &oldest)
 					return open <= most, err
@@ -89,7 +89,7 @@ func longOutage(ctx context.Context, s *Scene) (Lift, error) {
 				return nil, err
 			}
 		}
-		s.Logf("%d items were worked off in %.1f s", backlog, time.Since(at).Seconds())
+		s.Logf("%d items were processed in %.1f s", backlog, time.Since(at).Seconds())
 		return func(context.Context) (float64, error) { return value, nil }, nil
 	}, nil
 }
@@ -129,7 +129,7 @@ func longCrashLoop(ctx context.Context, s *Scene) (Lift, error) {
 		s.Logf("%.1f items/s undisturbed, %.1f items/s with %d kills in %.0f s", calm, rough, kills.Load(),
 			ended.Sub(began).Seconds())
 		if err = errors.Join(err, roughErr); err == nil && rough == 0 {
-			err = errors.New("nothing ended in the loop")
+			err = errors.New("no item ended in the loop")
 		}
 		return func(context.Context) (float64, error) { return calm / rough, nil }, err
 	}, err

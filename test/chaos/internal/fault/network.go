@@ -10,42 +10,42 @@ import (
 
 func networkFaults() []*Fault {
 	s := time.Second
-	const longest = "the longest time without a start of a workflow"
+	const longest = "the longest time without a start"
 	return []*Fault{
 		{Name: "answer-lost-postgres", Matrix: []int{3, 56}, Domain: database,
-			How:    "Postgres' answers to the replicas are swallowed one at a time: it is done, and nobody hears of it",
-			Lift:   "it ends",
+			How:    "Postgres' answers to the replicas are dropped one at a time, after the commit",
+			Lift:   "it stops",
 			Figure: longest, Limit: postgresBack, Shortest: 3 * s, Longest: 4 * s, Inject: answersLost},
 		{Name: "commit-lost-application", Matrix: []int{56}, Domain: database,
-			How: "Postgres' answers to applications are swallowed one at a time", Lift: "it ends",
+			How: "Postgres' answers to applications are dropped one at a time", Lift: "it stops",
 			Figure: longest, Limit: onePoll, Shortest: 2 * s, Longest: 3 * s, Inject: commitsLost},
 		{Name: "latency-postgres", Matrix: []int{51}, Domain: database,
-			How: "20 to 60 ms on every piece between replicas and Postgres", Lift: "it ends",
+			How: "20 to 60 ms on every piece between replicas and Postgres", Lift: "it stops",
 			Figure: longest, Limit: onePoll, Shortest: 3 * s, Longest: 5 * s,
 			Inject: postgresPolicy(proxy.Policy{Delay: 20 * time.Millisecond, Jitter: 40 * time.Millisecond}, false)},
 		{Name: "half-open-listener", Matrix: []int{52}, Domain: database,
-			How: "every listener's connection goes silent and stays open", Lift: "it is delivered what was held back",
+			How: "every listener's connection goes silent and stays open", Lift: "held data is delivered",
 			Figure: "until every replica listens on another connection", Limit: 9, Alone: true, Inject: halfOpenListener},
 		{Name: "half-open-pool", Matrix: []int{53}, Domain: database,
-			How: "every pooled connection goes silent and stays open; new ones work", Lift: "what was held back is delivered",
+			How: "every pooled connection goes silent and stays open; new ones work", Lift: "held data is delivered",
 			Figure: longest, Limit: 15, Shortest: 12 * s, Longest: 12 * s, Alone: true, Inject: halfOpenPool},
 		{Name: "postgres-partition-one", Matrix: []int{54}, Domain: database,
 			How:    "nothing passes between the busiest replica and Postgres for longer than a lease",
-			Lift:   "what was held back is delivered",
+			Lift:   "held data is delivered",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: lab.Lease + s,
 			Longest: lab.Lease + 2*s, Inject: postgresPartition},
 		{Name: "postgres-partition-all", Matrix: []int{53, 54}, Domain: database,
 			How:    "nothing passes between the replicas and Postgres for longer than a lease",
-			Lift:   "what was held back is delivered",
+			Lift:   "held data is delivered",
 			Figure: "from the end to the first claim", Limit: postgresBack, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s,
 			Inject: postgresPolicy(proxy.Policy{Hole: true}, true)},
 		{Name: "postgres-one-way", Matrix: []int{56}, Domain: database,
-			How:    "what Postgres says does not arrive for longer than a lease, what it is told does",
-			Lift:   "what was held back is delivered",
+			How:    "Postgres' answers do not arrive for longer than a lease; requests do",
+			Lift:   "held data is delivered",
 			Figure: "from the end to the first claim", Limit: postgresBack, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s,
 			Inject: postgresPolicy(proxy.Policy{OneWay: true}, true)},
 		{Name: "postgres-slices", Matrix: []int{56}, Domain: database,
-			How: "every connection to Postgres passes 10 bytes at a time, and all are cut every half second", Lift: "it ends",
+			How: "every connection to Postgres passes 10 bytes at a time, and all are cut every half second", Lift: "it stops",
 			Figure: longest, Limit: postgresBack, Shortest: 3 * s, Longest: 4 * s, Inject: sliced},
 	}
 }
@@ -96,7 +96,7 @@ func answersLost(ctx context.Context, s *Scene) (Lift, error) {
 		for _, r := range s.Replicas {
 			r.Postgres.Set(proxy.Policy{})
 		}
-		s.Logf("%d answers swallowed", dropped(s)-before)
+		s.Logf("%d answers dropped", dropped(s)-before)
 	})
 	return lift, nil
 }
@@ -113,7 +113,7 @@ func commitsLost(ctx context.Context, s *Scene) (Lift, error) {
 	before := s.App.Dropped()
 	return repeatedly(ctx, s, interval, func() { s.App.Set(proxy.Policy{DropReplies: 1}) }, func() {
 		s.App.Set(proxy.Policy{})
-		s.Logf("%d answers swallowed", s.App.Dropped()-before)
+		s.Logf("%d answers dropped", s.App.Dropped()-before)
 	}), nil
 }
 

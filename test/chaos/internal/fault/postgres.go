@@ -15,18 +15,18 @@ func postgresFaults() []*Fault {
 	s := time.Second
 	const firstClaim = "from Postgres' return to the first claim"
 	return []*Fault{
-		{Name: "postgres-kill", Matrix: []int{21}, Domain: database, How: "kill -9 of Postgres", Lift: "it is started again",
+		{Name: "postgres-kill", Matrix: []int{21}, Domain: database, How: "kill -9 of Postgres", Lift: "it is restarted",
 			Figure: firstClaim, Limit: postgresBack, Longest: s, Inject: postgresKill},
 		{Name: "postgres-backend-kill", Matrix: []int{22}, Domain: database,
 			How:    "kill -9 of one of a replica's server processes: Postgres ends all sessions and recovers",
 			Lift:   "it recovers by itself",
 			Figure: firstClaim, Limit: postgresBack, Longest: s, Inject: postgresBackendKill},
 		{Name: "postgres-stop", Matrix: []int{23}, Domain: database,
-			How: "immediate stop of Postgres for longer than a lease", Lift: "it is started again",
+			How: "immediate stop of Postgres for longer than a lease", Lift: "it is restarted",
 			Figure: firstClaim, Limit: postgresBack, Shortest: lab.Lease + s, Longest: 2 * lab.Lease,
 			Inject: postgresStop(syscall.SIGQUIT)},
 		{Name: "postgres-restart", Matrix: []int{23}, Domain: database,
-			How: "fast stop of Postgres", Lift: "it is started again",
+			How: "fast stop of Postgres", Lift: "it is restarted",
 			Figure: firstClaim, Limit: postgresBack, Longest: 2 * s, Inject: postgresStop(syscall.SIGINT)},
 		{Name: "failover", Matrix: []int{32, 33}, Domain: database,
 			How: "kill -9 of the primary whose commits wait for the standby; its address leads to the standby, which refuses " +
@@ -34,11 +34,11 @@ func postgresFaults() []*Fault {
 			Figure: "from the promotion to the first claim", Limit: 5, Longest: s / 2, Inject: failover},
 		{Name: "failover-lossy", Matrix: []int{32}, Domain: database,
 			How: "kill -9 of the primary whose standby has not followed for a while, and promotion: rows, claims and settles " +
-				"are forgotten", Lift: "it has a new standby",
+				"are lost", Lift: "it has a new standby",
 			Figure: "from the promotion to the first claim", Limit: 5, Alone: true, Inject: failoverLossy},
 		{Name: "standby-hangs", Matrix: []int{34}, Domain: database,
 			How:    "commits wait for a standby that is cut off, for longer than a lease",
-			Lift:   "it is delivered what was held back",
+			Lift:   "held data is delivered",
 			Figure: "from the return to the first claim", Limit: postgresBack, Shortest: lab.Lease + s,
 			Longest: lab.Lease + 2*s, Inject: standbyHangs},
 	}

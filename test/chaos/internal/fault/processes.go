@@ -25,28 +25,28 @@ func processFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
 		{Name: "panic", Matrix: []int{13}, Domain: replicas,
-			How: "a failpoint: whoever starts a certain item panics", Lift: "nothing is left to lift",
-			Figure: "until the item has failed after its attempts, with every replica alive", Limit: 10,
+			How: "a failpoint: a replica that starts a certain item panics", Lift: "nothing to lift",
+			Figure: "until the item has used its attempts and failed, with every replica alive", Limit: 10,
 			Alone: true, Inject: panics},
 		{Name: "poison-item", Matrix: []int{14}, Domain: replicas,
-			How: "a failpoint: whoever starts a certain item dies, with all that it holds", Lift: "all are started again",
-			Figure: "holders that it cost until it failed", Limit: 3, Unit: "kills", Alone: true, Inject: poisonItem},
+			How: "a failpoint: a replica that starts a certain item dies, with all its leases", Lift: "all are restarted",
+			Figure: "holders lost until it failed", Limit: 3, Unit: "kills", Alone: true, Inject: poisonItem},
 		{Name: "heartbeat-stalls", Matrix: []int{19}, Domain: replicas,
-			How: "a failpoint: a replica's heartbeats hang, and nothing else of it, while a table lock holds up all settles " +
-				"for longer than a lease", Lift: "both end",
+			How: "a failpoint: only a replica's heartbeats hang, while a table lock blocks all settles " +
+				"for longer than a lease", Lift: "both are lifted",
 			Figure: "from the end to the first claim", Limit: postgresBack, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s,
 			Alone: true, Inject: heartbeatStalls},
 		{Name: "out-of-memory", Matrix: []int{12}, Domain: replicas,
-			How:    "a replica with rows of 1.5 MB is given no more memory than it has, and dies of it",
-			Lift:   "it is started again, and the others anew",
+			How:    "a replica with rows of 1.5 MB gets no more memory, and crashes",
+			Lift:   "it is restarted, and then the others",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s,
 			Alone: true, Inject: outOfMemory},
 		{Name: "few-files", Matrix: []int{73}, Domain: replicas,
-			How: "a replica may open no more files, and all its connections are cut", Lift: "it may again",
+			How: "a replica may open no more files, and all its connections are cut", Lift: "the limit is lifted",
 			Figure: "from then on to its first claim, with more waiting than the others have workers for", Limit: temporalBack,
 			Shortest: 3 * s, Longest: 4 * s, Alone: true, Inject: fewFiles},
 		{Name: "frozen-listener", Matrix: []int{17}, Domain: replicas,
-			How: "SIGSTOP of a replica while a stranger notifies all of some megabytes a second", Lift: "SIGCONT",
+			How: "SIGSTOP of a replica while an unrelated session notifies some megabytes per second", Lift: "SIGCONT",
 			Figure: "from when its listener's session cannot write any more until the server has ended it",
 			Limit:  (tcpUserTimeout + 5*s).Seconds(), Alone: true, Inject: frozenListener},
 	}
@@ -76,7 +76,7 @@ func panics(ctx context.Context, s *Scene) (Lift, error) {
 		value, err := failed(s, execution, at)(ctx)
 		for n, r := range s.Replicas {
 			if r.PID() != before[n] || !r.Process().Running() {
-				err = errors.Join(err, fmt.Errorf("replica %d has died of it", n))
+				err = errors.Join(err, fmt.Errorf("replica %d has crashed", n))
 			}
 		}
 		return value, err
@@ -167,7 +167,7 @@ func outOfMemory(ctx context.Context, s *Scene) (Lift, error) {
 	held, err := itemsOf(ctx, s, r.PID())
 	stop()
 	if !died {
-		return nil, errors.Join(err, errors.New("the replica has not died of it"))
+		return nil, errors.Join(err, errors.New("the replica has not crashed"))
 	}
 	// The last output of a Go program that runs out of memory varies. An ordinary panic is not among the
 	// possibilities.
@@ -265,9 +265,9 @@ func frozenListener(ctx context.Context, s *Scene) (Lift, error) {
 	})
 	took := time.Since(at)
 	if at.IsZero() {
-		err = errors.Join(err, errors.New("no listener's session was seen to wait"))
+		err = errors.Join(err, errors.New("no listener's session was observed waiting"))
 	}
-	s.Logf("the notification queue was %.3f %% full at the most", 100*fullest)
+	s.Logf("the notification queue was at most %.3f %% full", 100*fullest)
 	return func(ctx context.Context) (Measure, error) {
 		stop()
 		_ = conn.Close(ctx)

@@ -26,22 +26,22 @@ func refusedFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
 		{Name: "odd-rows", Matrix: []int{67}, Domain: limits,
-			How:    "2,000 rows of a grammar: columns and values that are right, wrong, absurd, or not the client's to write",
-			Lift:   "nothing is left to lift",
+			How:    "2,000 generated rows: columns and values that are valid, invalid, absurd, or not the client's to write",
+			Lift:   "nothing to lift",
 			Figure: "the longest wait of another tenant's row until it is started", Limit: onePoll,
 			Alone: true, Inject: oddRows},
 		{Name: "start-refused", Matrix: []int{68}, Domain: server,
-			How: "Temporal refuses an item's start with InvalidArgument", Lift: "it takes others",
-			Figure: "attempts until it has failed with that reason", Limit: 1, Unit: "attempts",
+			How: "Temporal rejects an item's start with InvalidArgument", Lift: "Temporal accepts others",
+			Figure: "attempts until it has failed with this reason", Limit: 1, Unit: "attempts",
 			Alone: true, Inject: startRefused},
 		{Name: "refusing-trigger", Matrix: []int{67}, Domain: sessions,
-			How:    "a trigger of an application's own refuses every update of one item, which waits first in its workspace",
-			Lift:   "it is dropped, and the item retried",
-			Figure: "the longest time without a start of a workflow", Limit: onePoll, Shortest: 4 * s, Longest: 5 * s,
+			How:    "an application's trigger rejects every update of one item, the first of its workspace",
+			Lift:   "the trigger is dropped, and the item retried",
+			Figure: "the longest time without a start", Limit: onePoll, Shortest: 4 * s, Longest: 5 * s,
 			Alone: true, Inject: refusingTrigger},
 		{Name: "empty-store", Matrix: []int{50}, Domain: server,
 			How:    "Temporal is restarted without its database, with one workflow running and all others ended",
-			Lift:   "it has its database again",
+			Lift:   "its database is restored",
 			Figure: "ended items that were started again", Limit: 0, Unit: "workflows", Shortest: 3 * s, Longest: 4 * s,
 			Alone: true, Inject: emptyStore},
 	}
@@ -142,7 +142,7 @@ func oddRows(ctx context.Context, s *Scene) (Lift, error) {
 			taken++
 		}
 	}
-	s.Logf("%d rows of %d were taken, the others refused", taken, odd)
+	s.Logf("%d rows of %d were accepted, the others rejected", taken, odd)
 	return once(func(context.Context) (float64, error) { return worst, worstErr }), nil
 }
 
@@ -206,7 +206,7 @@ func emptyStore(ctx context.Context, s *Scene) (Lift, error) {
 	return func(ctx context.Context) (Measure, error) {
 		defer s.Load.Pause(false)
 		var failedAt *time.Time
-		err := lab.Await(ctx, 2*tolerance, "the item whose workflow is gone fails", func() (bool, error) {
+		err := lab.Await(ctx, 2*tolerance, "the item of the forgotten workflow fails", func() (bool, error) {
 			err := s.Row(ctx, "failed", []any{forgotten}, &failedAt)
 			return failedAt != nil, err
 		})

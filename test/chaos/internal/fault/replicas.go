@@ -21,36 +21,36 @@ func killFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
 		{Name: "kill", Matrix: []int{8, 9}, Domain: replicas,
-			How: "kill -9 of a replica that holds items", Lift: "it is started again",
+			How: "kill -9 of a replica that holds items", Lift: "it is restarted",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: 2 * s,
 			Inject: kill(holding)},
 		{Name: "kill-before-claim", Matrix: []int{1}, Domain: replicas,
-			How: "kill -9 of a replica that holds nothing, while all is paused", Lift: "resumed, and started again",
+			How: "kill -9 of a replica that holds nothing, while everything is paused", Lift: "resumed and restarted",
 			Figure: "from the resumption to the first claim", Limit: onePoll, Shortest: s / 2, Longest: s,
 			Alone: true, Inject: killIdle},
 		{Name: "kill-in-claim", Matrix: []int{2, 7}, Domain: replicas,
 			How:    "a table lock stops claims and settles before their commit, and kill -9 of the replica",
-			Lift:   "the lock is given back",
+			Lift:   "the lock is released",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s, Longest: s, Alone: true,
 			Inject: killInTransaction},
 		{Name: "kill-claim-unread", Matrix: []int{3}, Domain: replicas,
-			How:    "an answer of Postgres that carries claimed items is swallowed, and kill -9 of the replica",
-			Lift:   "it is started again",
+			How:    "an answer of Postgres with claimed items is dropped, and kill -9 of the replica",
+			Lift:   "it is restarted",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s,
 			Alone: true, Inject: killUnread},
 		{Name: "kill-before-start", Matrix: []int{4}, Domain: replicas,
-			How: "the request to start is swallowed, and kill -9 of the replica", Lift: "it is started again",
+			How: "the start request is dropped, and kill -9 of the replica", Lift: "it is restarted",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s,
 			Inject: kill(inStart(proxy.Rule{Swallow: true}))},
 		{Name: "kill-start-unread", Matrix: []int{5}, Domain: replicas,
-			How: "Temporal's answer to the start is swallowed, and kill -9 of the replica", Lift: "it is started again",
+			How: "Temporal's answer to the start is dropped, and kill -9 of the replica", Lift: "it is restarted",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s,
 			Inject: kill(inStart(proxy.Rule{Void: true}))},
 		{Name: "kill-before-settle", Matrix: []int{6}, Domain: replicas,
-			How: "the start is answered while nothing reaches Postgres, and kill -9 of the replica", Lift: "it is started again",
+			How: "the start is answered while Postgres is unreachable, and kill -9 of the replica", Lift: "it is restarted",
 			Figure: "until the last of its items is claimed again", Limit: deadHolder, Shortest: s / 2, Longest: s, Alone: true,
 			Inject: killUnsettled},
-		{Name: "kill-all", Matrix: []int{10}, Domain: replicas, How: "kill -9 of all replicas", Lift: "all are started again",
+		{Name: "kill-all", Matrix: []int{10}, Domain: replicas, How: "kill -9 of all replicas", Lift: "all are restarted",
 			Figure: "from the restart to the first start of a workflow", Limit: 5, Shortest: 2 * s,
 			Longest: 5 * s, Inject: killAll},
 	}
@@ -165,7 +165,7 @@ func killUnread(ctx context.Context, s *Scene) (Lift, error) {
 		r.Postgres.Set(policy)
 	}
 	var found *lab.Replica
-	err := lab.Await(ctx, holdTimeout, "a claim's answer is swallowed", func() (bool, error) {
+	err := lab.Await(ctx, holdTimeout, "a claim's answer is dropped", func() (bool, error) {
 		for n, r := range s.Replicas {
 			if r.Postgres.Dropped() == before[n] {
 				continue

@@ -22,19 +22,19 @@ func rowFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
 		{Name: "stranger-workflow", Matrix: []int{47}, Domain: server,
-			How:    "a stranger has started a workflow under an item's ID before the item was committed",
-			Lift:   "nothing is left to lift",
-			Figure: "until the item has failed with that reason", Limit: onePoll, Alone: true, Inject: strangerWorkflow},
+			How:    "an unrelated workflow was started under an item's ID before the item was committed",
+			Lift:   "nothing to lift",
+			Figure: "until the item has failed with this reason", Limit: onePoll, Alone: true, Inject: strangerWorkflow},
 		{Name: "poison", Matrix: []int{14}, Domain: replicas,
-			How: "kill -9 of every replica that holds a certain item", Lift: "all are started again",
-			Figure: "holders that it cost until it failed", Limit: 3, Unit: "kills", Alone: true, Inject: poison},
+			How: "kill -9 of every replica that holds a certain item", Lift: "all are restarted",
+			Figure: "holders lost until it failed", Limit: 3, Unit: "kills", Alone: true, Inject: poison},
 		{Name: "deadlocks", Matrix: []int{27}, Domain: sessions,
-			How: "two applications update the same open items in opposite orders", Lift: "they end",
-			Figure: "the longest time without a start of a workflow", Limit: onePoll, Shortest: 3 * s,
+			How: "two applications update the same open items in opposite orders", Lift: "they stop",
+			Figure: "the longest time without a start", Limit: onePoll, Shortest: 3 * s,
 			Longest: 4 * s, Inject: deadlocks},
 		{Name: "no-cpu", Matrix: []int{20}, Domain: sessions,
-			How: "16 programs on each CPU do nothing but count", Lift: "they end",
-			Figure: "leases that ran out", Limit: 0, Unit: "leases", Shortest: 4 * s, Longest: 5 * s,
+			How: "16 busy loops on each CPU", Lift: "they stop",
+			Figure: "expired leases", Limit: 0, Unit: "leases", Shortest: 4 * s, Longest: 5 * s,
 			Alone: true, Inject: noCPU},
 	}
 }
@@ -44,7 +44,7 @@ func strangerWorkflow(ctx context.Context, s *Scene) (Lift, error) {
 	_, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "execution-" + execution,
 		TaskQueue: temporal.TaskQueue}, temporal.Work, temporal.Input{})
 	if err != nil {
-		return nil, fmt.Errorf("start the stranger's workflow: %w", err)
+		return nil, fmt.Errorf("start the unrelated workflow: %w", err)
 	}
 	conn, err := s.Session(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func killHolders(ctx context.Context, s *Scene, execution string) (kills int, er
 			kills++
 		}
 	}
-	return kills, fmt.Errorf("the item has cost %d replicas and goes on", kills)
+	return kills, fmt.Errorf("the item has crashed %d replicas and is still open", kills)
 }
 
 func deadlocks(ctx context.Context, s *Scene) (Lift, error) {
@@ -152,7 +152,7 @@ func noCPU(ctx context.Context, s *Scene) (Lift, error) {
 		spinner.Stderr = os.Stderr
 		if err := spinner.Start(); err != nil {
 			cancel()
-			return nil, fmt.Errorf("start a program that counts: %w", err)
+			return nil, fmt.Errorf("start a busy loop: %w", err)
 		}
 		spinners = append(spinners, spinner)
 	}

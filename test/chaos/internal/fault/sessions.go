@@ -13,19 +13,19 @@ import (
 
 func sessionFaults() []*Fault {
 	s := time.Second
-	const longest = "the longest time without a start of a workflow"
+	const longest = "the longest time without a start"
 	return []*Fault{
 		{Name: "listener-ended", Matrix: []int{24}, Domain: sessions,
-			How: "pg_terminate_backend of every listener, twice", Lift: "nothing is left to lift",
+			How: "pg_terminate_backend of every listener, twice", Lift: "nothing to lift",
 			Figure: "until every replica listens again", Limit: listenerLost, Inject: listenerEnded},
 		{Name: "sessions-ended", Matrix: []int{25}, Domain: sessions,
-			How: "pg_terminate_backend of a replica's session, every 100 ms", Lift: "it ends",
+			How: "pg_terminate_backend of a replica's session, every 100 ms", Lift: "it stops",
 			Figure: longest, Limit: onePoll, Shortest: 3 * s, Longest: 4 * s, Inject: sessionsEnded},
 		{Name: "all-sessions-ended", Matrix: []int{25}, Domain: sessions,
-			How: "pg_terminate_backend of all sessions of all replicas", Lift: "nothing is left to lift",
+			How: "pg_terminate_backend of all sessions of all replicas", Lift: "nothing to lift",
 			Figure: longest, Limit: postgresBack, Longest: s, Inject: allSessionsEnded},
 		{Name: "row-lock", Matrix: []int{26}, Domain: sessions,
-			How:    "a transaction holds locks on five open items for longer than a lease, and does nothing",
+			How:    "an idle transaction holds locks on five open items for longer than a lease",
 			Lift:   "it is rolled back",
 			Figure: longest, Limit: onePoll, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s,
 			Inject: heldTransaction("lock_item")},
@@ -37,18 +37,18 @@ func sessionFaults() []*Fault {
 			How: "a REPEATABLE READ transaction with a snapshot stays open", Lift: "it is rolled back",
 			Figure: longest, Limit: onePoll, Shortest: 3 * s, Longest: 6 * s, Inject: heldTransaction("old_snapshot")},
 		{Name: "connections-exhausted", Matrix: []int{36}, Domain: sessions,
-			How: "others take all connections, and the replicas' own are ended", Lift: "they are given back",
+			How: "other clients take all connections, and the replicas' sessions are terminated", Lift: "they are released",
 			Figure: "from their return to the first claim", Limit: 5, Shortest: 2 * s, Longest: 3 * s,
 			Alone: true, Inject: exhausted},
 		{Name: "notify-flood", Matrix: []int{38}, Domain: sessions,
-			How: "a stranger notifies the replicas as fast as it can", Lift: "it ends",
+			How: "an unrelated session notifies the replicas as fast as it can", Lift: "it stops",
 			Figure: longest, Limit: onePoll, Shortest: 2 * s, Longest: 3 * s, Inject: notifyFlood},
 		{Name: "gate-stranger", Matrix: []int{39}, Domain: sessions,
-			How:    "a stranger holds the wake gate's advisory locks; the replicas' own sessions for them are ended",
-			Lift:   "it lets go",
+			How:    "an unrelated session holds the wake gate's locks; the replicas' gate sessions are terminated",
+			Lift:   "it releases them",
 			Figure: longest, Limit: onePoll, Shortest: 4 * s, Longest: 5 * s, Inject: gateStranger},
 		{Name: "no-trigger", Matrix: []int{40}, Domain: sessions,
-			How: "rows are inserted with session_replication_role = replica: no trigger fires", Lift: "nothing is left to lift",
+			How: "rows are inserted with session_replication_role = replica: no trigger fires", Lift: "nothing to lift",
 			Figure: "until the row's workflow is started", Limit: onePoll, Inject: noTrigger},
 		{Name: "open-transaction", Matrix: []int{64}, Domain: sessions,
 			How: "a transaction enqueues and stays open", Lift: "it is committed",
@@ -178,7 +178,7 @@ func exhausted(ctx context.Context, s *Scene) (Lift, error) {
 		}
 		strangers = append(strangers, conn)
 	}
-	s.Logf("%d strangers are in", len(strangers))
+	s.Logf("%d other clients are connected", len(strangers))
 	return func(ctx context.Context) (Measure, error) {
 		at := time.Now()
 		give(ctx)
@@ -235,7 +235,7 @@ func gateStranger(ctx context.Context, s *Scene) (Lift, error) {
 		}
 	}
 	return func(ctx context.Context) (Measure, error) {
-		s.Logf("the stranger has the locks: %t", len(taken) > 0)
+		s.Logf("the unrelated session has the locks: %t", len(taken) > 0)
 		giveUp()
 		<-taken
 		m := gap(s.Lab, "DISPATCHED", at)

@@ -11,11 +11,11 @@ import (
 // settingFaults are installations that differ from what the documentation asks for.
 func settingFaults() []*Fault {
 	s := time.Second
-	const longest = "the longest time without a start of a workflow"
+	const longest = "the longest time without a start"
 	return []*Fault{
 		{Name: "short-timeouts", Matrix: []int{35}, Domain: sessions,
 			How: "the replicas' role has timeouts of 50 ms for statements, locks and idle sessions, and their sessions are " +
-				"ended", Lift: "it has none, and their sessions are ended",
+				"ended", Lift: "the timeouts are removed, and the sessions terminated",
 			Figure: longest, Limit: oneReplicaOut, Shortest: 4 * s, Longest: 5 * s, Alone: true, Inject: shortTimeouts},
 		{Name: "pooler", Matrix: []int{37}, Domain: replicas,
 			How:    "every replica is restarted behind PgBouncer in transaction mode, with LISTEN off",
@@ -23,7 +23,7 @@ func settingFaults() []*Fault {
 			Figure: longest, Limit: onePoll, Shortest: 4 * s, Longest: 5 * s, Alone: true, Inject: pooler},
 		{Name: "newer-schema", Matrix: []int{41}, Domain: replicas,
 			How:    "the schema is one version ahead of the replicas, and each in turn is restarted",
-			Lift:   "it is of their version again",
+			Lift:   "the schema has their version again",
 			Figure: longest, Limit: onePoll, Alone: true, Inject: newerSchema},
 	}
 }

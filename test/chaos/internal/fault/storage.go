@@ -13,17 +13,17 @@ func storageFaults() []*Fault {
 	s := time.Second
 	return []*Fault{
 		{Name: "disk-full", Matrix: []int{30}, Domain: database,
-			How: "the disk with Postgres' data is full", Lift: "there is room again",
+			How: "the disk with Postgres' data is full", Lift: "space is freed",
 			Figure: "from then on to the first claim", Limit: postgresBack, Shortest: 3 * s, Longest: lab.Lease + s,
 			Alone: true, Inject: diskFull},
 		{Name: "log-disk-full", Matrix: []int{31}, Domain: database,
 			How:    "the disk with Postgres' write-ahead log is full, and Postgres panics",
-			Lift:   "there is room again, and Postgres is started again",
+			Lift:   "space is freed, and Postgres restarted",
 			Figure: "from Postgres' return to the first claim", Limit: postgresBack, Shortest: s, Longest: 2 * s,
 			Alone: true, Inject: logDiskFull},
 		{Name: "no-vacuum", Matrix: []int{29}, Domain: sessions,
-			How: "autovacuum is off for every table that claims and settles write", Lift: "it is on again",
-			Figure: "the longest time without a start of a workflow", Limit: onePoll, Shortest: 6 * s,
+			How: "autovacuum is off for every table that claims and settles write", Lift: "autovacuum is on again",
+			Figure: "the longest time without a start", Limit: onePoll, Shortest: 6 * s,
 			Longest: 8 * s, Inject: noVacuum},
 	}
 }

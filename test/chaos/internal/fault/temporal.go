@@ -18,29 +18,29 @@ func temporalFaults() []*Fault {
 	s := time.Second
 	const (
 		first   = "from Temporal's return to the first start of a workflow"
-		longest = "the longest time without a start of a workflow"
+		longest = "the longest time without a start"
 	)
 	strange := strings.Repeat("a long story \x00 \xff\xfe ", 400)
 	f := []*Fault{
 		{Name: "temporal-kill", Matrix: []int{42}, Domain: server,
-			How: "kill -9 of Temporal", Lift: "it is started again on its database",
+			How: "kill -9 of Temporal", Lift: "it is restarted on its database",
 			Figure: first, Limit: temporalBack, Longest: s, Inject: temporalKill},
 		{Name: "temporal-down", Matrix: []int{42}, Domain: server,
-			How: "Temporal is killed and stays away for longer than two leases", Lift: "it is started again on its database",
+			How: "Temporal is killed and stays down for longer than two leases", Lift: "it is restarted on its database",
 			Figure: first, Limit: temporalBack, Shortest: 2*lab.Lease + s/2, Longest: 3 * lab.Lease, Inject: temporalKill},
 		{Name: "temporal-frozen", Matrix: []int{44}, Domain: server,
-			How: "SIGSTOP of Temporal: starts are taken, and answered or not when it goes on", Lift: "SIGCONT",
+			How: "SIGSTOP of Temporal: starts are accepted, and answered or not when it resumes", Lift: "SIGCONT",
 			Figure: first, Limit: temporalBack, Shortest: lab.Lease, Longest: lab.Lease + 2*s, Inject: temporalFrozen},
 		{Name: "temporal-partition-one", Matrix: []int{55}, Domain: server,
-			How: "nothing passes between the busiest replica and Temporal", Lift: "what was held back is delivered",
+			How: "nothing passes between the busiest replica and Temporal", Lift: "held data is delivered",
 			Figure: longest, Limit: oneReplicaOut, Shortest: 3 * s, Longest: lab.Lease + 2*s, Inject: temporalPartition(true)},
 		{Name: "temporal-partition-all", Matrix: []int{55}, Domain: server,
 			How:    "nothing passes between the replicas and Temporal for longer than a lease",
-			Lift:   "what was held back is delivered",
+			Lift:   "held data is delivered",
 			Figure: first, Limit: temporalBack, Shortest: lab.Lease + s, Longest: lab.Lease + 2*s,
 			Inject: temporalPartition(false)},
 		{Name: "temporal-flaps", Matrix: []int{46}, Domain: server,
-			How: "Temporal refuses every start for one second, and takes them for the next", Lift: "it takes them",
+			How: "Temporal rejects every start for one second, and accepts them for the next", Lift: "it accepts them",
 			Figure: longest, Limit: temporalBack, Shortest: 4 * s, Longest: 6 * s, Inject: temporalFlaps},
 	}
 	for _, one := range []struct {
@@ -48,22 +48,22 @@ func temporalFaults() []*Fault {
 		matrix    []int
 		rule      proxy.Rule
 	}{
-		{"start-unanswered", "every start is done and none is answered", []int{43},
+		{"start-unanswered", "every start takes effect and none is answered", []int{43},
 			proxy.Rule{Method: proxy.Start, Void: true}},
-		{"start-denied-and-done", "a third of the starts is done and answered with an error", []int{43},
+		{"start-denied-and-done", "a third of the starts takes effect and is answered with an error", []int{43},
 			proxy.Rule{Method: proxy.Start, Share: 0.33, Lie: status.Error(codes.Unavailable, "it broke")}},
 		{"start-answered-late", "every answer to a start comes after the replica has stopped waiting for it", []int{44},
 			proxy.Rule{Method: proxy.Start, Delay: lab.StartTimeout + lab.StartTimeout/2}},
-		{"start-exhausted", "half of the starts is refused with ResourceExhausted", []int{45},
+		{"start-exhausted", "half of the starts are rejected with ResourceExhausted", []int{45},
 			proxy.Rule{Method: proxy.Start, Share: 0.5, Refuse: status.Error(codes.ResourceExhausted, "too much")}},
-		{"start-forbidden", "every start is refused with PermissionDenied", []int{49},
+		{"start-forbidden", "every start is rejected with PermissionDenied", []int{49},
 			proxy.Rule{Method: proxy.Start, Refuse: status.Error(codes.PermissionDenied, "not for you")}},
-		{"namespace-missing", "every call is refused with NotFound", []int{49},
+		{"namespace-missing", "every call is rejected with NotFound", []int{49},
 			proxy.Rule{Method: proxy.Start, Refuse: status.Error(codes.NotFound, "Namespace default is not found.")}},
-		{"strange-error", "every start is refused with a long text that has a zero byte and is no UTF-8", []int{69},
+		{"strange-error", "every start is rejected with a long text that has a zero byte and is not UTF-8", []int{69},
 			proxy.Rule{Method: proxy.Start, Refuse: status.Error(codes.Unavailable, strange)}},
 	} {
-		f = append(f, &Fault{Name: one.name, Matrix: one.matrix, Domain: server, How: one.how, Lift: "it ends",
+		f = append(f, &Fault{Name: one.name, Matrix: one.matrix, Domain: server, How: one.how, Lift: "forwarding resumes",
 			Figure: "from the end to the first start of a workflow", Limit: temporalBack, Shortest: 2 * s, Longest: 4 * s,
 			Inject: frontendRule(one.rule)})
 	}
@@ -129,11 +129,11 @@ func frontendRule(rule proxy.Rule) func(context.Context, *Scene) (Lift, error) {
 			for _, r := range s.Replicas {
 				hits += r.Frontend.Hits()
 			}
-			s.Logf("%d calls were hit", hits)
+			s.Logf("%d calls were affected", hits)
 			at := time.Now()
 			setRule(s, proxy.Rule{})
 			if hits == 0 {
-				return nil, errors.New("no call was hit")
+				return nil, errors.New("no call was affected")
 			}
 			return firstMove(s.Lab, "DISPATCHED", at), nil
 		}, nil

@@ -21,18 +21,18 @@ func tenantFaults() []*Fault {
 	return []*Fault{
 		{Name: "noisy-tenant", Matrix: []int{60}, Domain: limits,
 			How:    "one workspace inserts 1,500 rows in one statement, and a quiet one a row now and then",
-			Lift:   "nothing is left to lift",
+			Lift:   "nothing to lift",
 			Figure: longest, Limit: onePoll, Alone: true, Inject: noisyTenant},
 		{Name: "full-tenant", Matrix: []int{62}, Domain: limits,
-			How:    "20,000 rows of a workspace that may start nothing have a higher priority than all others",
+			How:    "20,000 rows of a workspace with limit 0 have a higher priority than all others",
 			Lift:   "they are withdrawn",
 			Figure: longest, Limit: onePoll, Alone: true, Inject: fullTenant},
 		{Name: "many-tenants", Matrix: []int{61}, Domain: limits,
-			How: "1,000 new workspaces have a row each", Lift: "all are worked off",
-			Figure: "the longest time without a start of a workflow", Limit: onePoll, Shortest: 4 * time.Second,
+			How: "1,000 new workspaces have a row each", Lift: "all are processed",
+			Figure: "the longest time without a start", Limit: onePoll, Shortest: 4 * time.Second,
 			Longest: 5 * time.Second, Alone: true, Inject: manyTenants},
 		{Name: "cold-start", Matrix: []int{66}, Domain: replicas,
-			How: "1,500 rows wait, and all replicas are started", Lift: "nothing is left to lift",
+			How: "1,500 rows wait, and all replicas are started", Lift: "nothing to lift",
 			Figure: "from the start of the replicas to the first start of a workflow", Limit: 5, Alone: true, Inject: coldStart},
 	}
 }

@@ -239,6 +239,6 @@ func (l *Lab) FailoverLossy(ctx context.Context, behind time.Duration) error {
 		return err
 	}
 	lost := l.Load.lose(there, window)
-	l.Logf("%d rows that were acknowledged after the standby stopped to follow are lost", lost)
+	l.Logf("%d rows acknowledged after the standby stopped following are lost", lost)
 	return nil
 }

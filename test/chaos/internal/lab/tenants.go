@@ -75,7 +75,7 @@ func (o *Load) InsertOdd(ctx context.Context, conn *pgx.Conn, w *Workspace, colu
 	b.note(sent, known)
 	if known != Acknowledged {
 		if known == Unknown {
-			return false, errors.Join(errors.New("the database went away"), err)
+			return false, errors.Join(errors.New("the database is unavailable"), err)
 		}
 		return false, nil
 	}

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// counting is a Temporal that counts what is started.
+// counting is a Temporal that counts starts.
 type counting struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 	starts atomic.Int64
@@ -28,7 +28,7 @@ func (c *counting) StartWorkflowExecution(
 	return &workflowservice.StartWorkflowExecutionResponse{RunId: "run of " + request.GetWorkflowId()}, nil
 }
 
-// newFrontend is a proxy before a counting Temporal, and a client of it.
+// newFrontend returns a proxy in front of a counting Temporal, and a client of it.
 func newFrontend(t *testing.T) (*Frontend, *counting, workflowservice.WorkflowServiceClient) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,7 +78,7 @@ func TestWhatARuleDoesToAStart(t *testing.T) {
 		starts int64
 	}{
 		{"void: done and not answered", Rule{Method: Start, Void: true}, codes.DeadlineExceeded, 1},
-		{"swallow: neither", Rule{Method: Start, Swallow: true}, codes.DeadlineExceeded, 0},
+		{"swallow: not done, not answered", Rule{Method: Start, Swallow: true}, codes.DeadlineExceeded, 0},
 		{"lie: done and denied", Rule{Method: Start, Lie: broken}, codes.Unavailable, 1},
 		{"refuse: not done", Rule{Method: Start, Refuse: broken}, codes.Unavailable, 0},
 		{"delay: answered too late", Rule{Method: Start, Delay: soon}, codes.DeadlineExceeded, 1},
@@ -87,7 +87,7 @@ func TestWhatARuleDoesToAStart(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f, temporal, client := newFrontend(t)
-			_, err := start(t, client, soon) // it is connected
+			_, err := start(t, client, soon) // the client is connected
 			require.NoError(t, err)
 			f.Set(c.rule)
 			within := soon

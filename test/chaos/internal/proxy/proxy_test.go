@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// echo is a server that answers each line with itself.
+// echo is a server that returns each line.
 func echo(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func greeting(name string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text)+4)), text...)
 }
 
-// session is a client that has introduced itself.
+// session is a client that has sent its greeting.
 type session struct {
 	t     *testing.T
 	conn  net.Conn
@@ -116,7 +116,7 @@ func TestAHoleMaySwallowSomeSessionsOnly(t *testing.T) {
 	require.Empty(t, listener.hears(silence))
 	again := dial(t, p, "pgdispatch listener")
 	again.say("passes")
-	require.Equal(t, "passes", again.hears(soon), "it came after the policy")
+	require.Equal(t, "passes", again.hears(soon), "it connected after the policy was set")
 }
 
 func TestOneAnswerIsSwallowedAndTheConnectionIsCut(t *testing.T) {
@@ -131,7 +131,7 @@ func TestOneAnswerIsSwallowedAndTheConnectionIsCut(t *testing.T) {
 	require.Equal(t, 1, p.Dropped())
 	again := dial(t, p, "pgdispatch")
 	again.say("again")
-	require.Equal(t, "again", again.hears(soon), "it was one")
+	require.Equal(t, "again", again.hears(soon), "one answer was dropped")
 }
 
 func TestAShortAnswerIsNotSwallowedWhereALongOneIsWanted(t *testing.T) {

@@ -80,15 +80,15 @@ func names(list []string) string {
 func check(o *run.Outcome) []string {
 	c := o.Check
 	lines := []string{
-		fmt.Sprintf("%d random faults, of which %d could not be made because of the others", o.Random, o.Failed),
-		fmt.Sprintf("%d rows acknowledged, %d rolled back, %d whose commit was not answered: %d of these are there",
+		fmt.Sprintf("%d random faults, of which %d could not be injected because of others", o.Random, o.Failed),
+		fmt.Sprintf("%d rows acknowledged, %d rolled back, %d whose commit was not answered: %d of these exist",
 			c.Acknowledged, c.RolledBack, c.Unknown, c.Resolved),
-		fmt.Sprintf("%d rows lost because a standby took over that did not have them, "+
-			"all of them acknowledged after it had stopped to follow; "+
-			"%d starts over a limit because it had forgotten a claim",
+		fmt.Sprintf("%d rows lost because a standby without them took over, "+
+			"all of them acknowledged after it stopped following; "+
+			"%d starts over a limit because of claims lost with them",
 			c.Lost, c.Excused),
 		fmt.Sprintf("%d attempts beyond an item's first", c.Repeated),
-		fmt.Sprintf("%d changes replayed in commit order: %d claims, %d leases that ran out, "+
+		fmt.Sprintf("%d changes replayed in commit order: %d claims, %d expired leases, "+
 			"at most %d leased at once (W %d)",
 			c.Replay.Changes, c.Replay.Claims, c.Replay.Expired, c.Replay.Leased, lab.Cap),
 		fmt.Sprintf("%d runs in Temporal; the most of a workspace at once, by Temporal's own times:", c.Runs),
@@ -124,14 +124,14 @@ func Markdown(o *run.Outcome) string {
 	line("%d replicas with %d workers each, lease %s, poll interval %s, start timeout %s, W %d. "+
 		"A real Postgres with a standby and a real",
 		lab.Replicas, lab.Workers, lab.Lease, lab.PollInterval, lab.StartTimeout, lab.Cap)
-	line("Temporal server, each killed, frozen and cut off while applications enqueue all the time " +
+	line("Temporal server, each killed, frozen and cut off while applications keep enqueuing " +
 		"and workflows end all the time.\n")
 	line("**%d violations.** **%d of %d figures are missed or were not measured%s.** "+
 		"Made and measured: %d of the %d numbers of the fault matrix: %s.\n",
 		len(o.Check.Violations), len(missed), len(o.Results)+1, names(missed), len(covered), matrixSize, covered)
-	line("Everything is shorter than the matrix asks: " +
+	line("All times are shorter than in the matrix: " +
 		"what it lets last for minutes or hours lasts for seconds here, a few leases.\n")
-	line("| fault | matrix | how it is made | how it ends | figure | measured | limit | |")
+	line("| fault | matrix | injected | lifted | figure | measured | limit | |")
 	line("|---|---|---|---|---|---|---|---|")
 	results := slices.Clone(o.Results)
 	slices.SortStableFunc(results, func(a, b fault.Result) int { return order(a.Fault) - order(b.Fault) })
@@ -150,7 +150,7 @@ func Markdown(o *run.Outcome) string {
 	}
 	if o.LivenessLimit > 0 {
 		line("| faults that stay | 75 | one replica frozen, one cut off from Temporal, the third far from Postgres "+
-			"| after the figure | until the third has done what fills every slot twice | %.2f s | %.0f s | %s |",
+			"| after the figure | until the third has filled every slot twice | %.2f s | %.0f s | %s |",
 			o.Liveness.Seconds(), o.LivenessLimit.Seconds(), verdict(o.Liveness <= o.LivenessLimit))
 	}
 	line("\nThen random faults, several at once, and the check after everything had ended:\n")

@@ -28,8 +28,8 @@ const (
 
 // Rules of the check in addition to those of package audit.
 const (
-	ruleQuiet = "everything ends when the faults have ended"
-	ruleBooks = "no execution is open when every item has ended"
+	ruleQuiet = "everything ends after the last fault"
+	ruleBooks = "no execution is open once every item has ended"
 	ruleSlots = "every slot can be used again"
 )
 

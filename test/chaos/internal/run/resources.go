@@ -21,7 +21,7 @@ const (
 	// dumpTimeout bounds the wait for the goroutine dump.
 	dumpTimeout = 5 * time.Second
 	// ruleLeaks requires that no resources are left behind.
-	ruleLeaks = "goroutines, memory, files and sessions are back where they were"
+	ruleLeaks = "goroutines, memory, files and sessions are back at their baseline"
 	// These are the allowed increases since the beginning. Pools keep what they have opened. Memory is in KiB.
 	allowedGoroutines, allowedFiles, allowedMemory = 25, 15, 60 << 10
 	// sessionsEach is the documented maximum number of sessions per replica.

@@ -124,7 +124,7 @@ func heal(ctx context.Context, l *lab.Lab) error {
 		}
 	}
 	at := time.Now()
-	err := lab.Await(ctx, healTimeout, "work goes on", func() (bool, error) {
+	err := lab.Await(ctx, healTimeout, "work continues", func() (bool, error) {
 		var started, ended *time.Time
 		err := errors.Join(l.Row(ctx, "first_move", []any{"DISPATCHED", at}, &started),
 			l.Row(ctx, "first_move", []any{"COMPLETED", at}, &ended))
