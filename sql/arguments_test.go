@@ -26,12 +26,6 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{ids, "me"}}
 	case "item_enqueue":
 		return [][]any{{nobody, nobody, "{}", 0, nil, nil, nil, "me", nil}}
-	case "limit_list":
-		return [][]any{{nil, nil, false, 0, 10}}
-	case "limit_set":
-		return [][]any{{nil, "k", true, 1, true, []int{1}, []time.Duration{time.Second}, "me"}}
-	case "limit_delete":
-		return [][]any{{nil, "k", "me"}}
 	case "item_find":
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, false}}
 	case "item_read":
@@ -80,6 +74,12 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 func deadArguments(verb string, id int64, execution string) [][]any {
 	ids := []int64{id}
 	switch verb {
+	case "limit_list":
+		return [][]any{{nil, nil, false, 0, 10}}
+	case "limit_set":
+		return [][]any{{nil, "k", true, 1, true, []int{1}, []time.Duration{time.Second}, "me"}}
+	case "limit_remove":
+		return [][]any{{nil, "k", "me"}}
 	case "dead_find":
 		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
 	case "dead_known":

@@ -10,7 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
-func TestLimitsOfKeysAreSetListedAndDeleted(t *testing.T) {
+func TestLimitsOfKeysAreSetListedAndRemoved(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	require.Equal(t, "no limits match; set one with `pgdispatch limits set`\n", d.types("limits", "list"))
@@ -27,7 +27,8 @@ func TestLimitsOfKeysAreSetListedAndDeleted(t *testing.T) {
 	require.NotContains(t, d.types("limits", "list", "--workspace", "shop"), "(all)")
 	require.Contains(t, d.types("limits", "list", "--limit", "1"), "continue with --after 1\n")
 
-	require.Equal(t, "smtp: max_starts changed from [10 100] to not set\nsmtp: per changed from [00:00:01 00:01:00] to not set\n",
+	require.Equal(t,
+		"smtp: max_starts changed from [10 100] to not set\nsmtp: per changed from [00:00:01 00:01:00] to not set\n",
 		d.types("limits", "set", "smtp", "--rates", "off"))
 	require.Equal(t, "smtp already has this value; nothing was changed\n", d.types("limits", "set", "smtp", "--max", "10"))
 	var limits []operate.KeyLimit
@@ -35,11 +36,11 @@ func TestLimitsOfKeysAreSetListedAndDeleted(t *testing.T) {
 	require.Len(t, limits, 2)
 	require.Equal(t, 10, *limits[0].MaxConcurrent)
 
-	require.Equal(t, "deleted the limit of smtp\n", d.types("limits", "delete", "smtp", "--by", "bob"))
+	require.Equal(t, "removed the limit of smtp\n", d.types("limits", "remove", "smtp", "--by", "bob"))
 	require.NotContains(t, d.types("limits", "list"), "(all)")
 	audit := d.types("audit", "list")
 	require.Regexp(t, `limits set +limits.*limit_key: smtp`, audit)
-	require.Regexp(t, `bob.*limits delete +limits.*limit_key: smtp`, audit)
+	require.Regexp(t, `bob.*limits remove +limits.*limit_key: smtp`, audit)
 }
 
 func TestLimitsRefuseBadInputByName(t *testing.T) {
@@ -56,8 +57,8 @@ func TestLimitsRefuseBadInputByName(t *testing.T) {
 		`the key "" must have 1 to 200 characters`:               {"set", "", "--max", "1"},
 		`must have 1 to 200 characters`:                          {"set", strings.Repeat("k", 10_000), "--max", "1"},
 		`--workspace: no workspace has the ID or name "nowhere"`: {"set", "k", "--max", "1", "--workspace", "nowhere"},
-		`"k" has no limit there: see`:                            {"delete", "k"},
-		`--by is "": it must have 1 to 200`:                      {"delete", "k", "--by", ""},
+		`"k" has no limit there: see`:                            {"remove", "k"},
+		`--by is "": it must have 1 to 200`:                      {"remove", "k", "--by", ""},
 	} {
 		_, stderr, code := d.tries(append([]string{"limits"}, args...)...)
 		require.NotZero(t, code, message)

@@ -26,16 +26,17 @@ const (
 
 // KeyLimit is a limit of the items with a limit key, in a workspace or over all workspaces.
 type KeyLimit struct {
-	ID            int64           `json:"-"`
-	WorkspaceID   string          `json:"workspace_id,omitempty"` // empty means over all workspaces
-	Workspace     string          `json:"workspace,omitempty"`
-	Key           string          `json:"key"`
-	MaxConcurrent *int            `json:"max_concurrent"` // nil means no limit
-	Rates         Rates           `json:"rates" db:"-"`
-	Active        int64           `json:"active"`      // items that hold slots: at least one more than the limit, if more do
-	StartsLeft    *int            `json:"starts_left"` // how many more the rates allow now; nil means no limit
-	MaxStarts     []int32         `json:"-"`
-	Per           []time.Duration `json:"-"`
+	ID            int64  `json:"-"`
+	WorkspaceID   string `json:"workspace_id,omitempty"` // empty means over all workspaces
+	Workspace     string `json:"workspace,omitempty"`
+	Key           string `json:"key"`
+	MaxConcurrent *int   `json:"max_concurrent"` // nil means no limit
+	Rates         Rates  `json:"rates" db:"-"`
+	// items that hold slots: at least one more than the limit, if more do
+	Active     int64           `json:"active"`
+	StartsLeft *int            `json:"starts_left"` // how many more the rates allow now; nil means no limit
+	MaxStarts  []int32         `json:"-"`
+	Per        []time.Duration `json:"-"`
 }
 
 // Full reports whether another item with the key cannot be claimed now.
@@ -49,6 +50,7 @@ type Rate struct {
 	Per    time.Duration
 }
 
+// String returns the rate as ParseRates reads it.
 func (r Rate) String() string { return fmt.Sprintf("%d/%s", r.Starts, shortPeriod(r.Per)) }
 
 // shortPeriod formats a whole number of its largest unit: 1m instead of 1m0s.
@@ -174,7 +176,8 @@ type KeyLimitChange struct {
 }
 
 // SetKeyLimit changes or adds the limit of a key in a workspace, or over all workspaces if workspaceID is empty.
-func (s *Store) SetKeyLimit(ctx context.Context, workspaceID, key string, c KeyLimitChange, who string) (Change, error) {
+func (s *Store) SetKeyLimit(ctx context.Context, workspaceID, key string, c KeyLimitChange,
+	who string) (Change, error) {
 	var starts []int
 	var per []time.Duration
 	for _, rate := range c.Rates {
@@ -195,7 +198,8 @@ func (s *Store) SetKeyLimit(ctx context.Context, workspaceID, key string, c KeyL
 	return change, nil
 }
 
-// DeleteKeyLimit deletes a limit, and reports whether there was one.
-func (s *Store) DeleteKeyLimit(ctx context.Context, workspaceID, key, who string) (bool, error) {
-	return postgres.Value[bool](ctx, s.DB, "delete limit", sql.Text("limit_delete"), postgres.OrNull(workspaceID), key, who)
+// RemoveKeyLimit deletes a limit, and reports whether there was one.
+func (s *Store) RemoveKeyLimit(ctx context.Context, workspaceID, key, who string) (bool, error) {
+	return postgres.Value[bool](ctx, s.DB, "remove limit", sql.Text("limit_remove"), postgres.OrNull(workspaceID), key,
+		who)
 }

@@ -18,8 +18,7 @@ as $$
 #variable_conflict use_column
 declare
     held uuid[];
-    freed uuid[];
-    keys text[];
+    freed uuid[]; keys text[];
     marked text;
 begin
     held := array(

@@ -22,7 +22,7 @@ func (a *App) limitsCommand() *cobra.Command {
 		Long: "Limit the items with a limit key, in a workspace or over all workspaces. A change applies from the next\n" +
 			"claim; running workflows continue.",
 	}
-	for _, command := range []*cobra.Command{a.limitsListCommand(), a.limitsSetCommand(), a.limitsDeleteCommand()} {
+	for _, command := range []*cobra.Command{a.limitsListCommand(), a.limitsSetCommand(), a.limitsRemoveCommand()} {
 		config.AddFlags(command.Flags(), config.DatabaseOptions)
 		group.AddCommand(command)
 	}
@@ -111,11 +111,11 @@ func (a *App) limitsSetCommand() *cobra.Command {
 	return command
 }
 
-func (a *App) limitsDeleteCommand() *cobra.Command {
+func (a *App) limitsRemoveCommand() *cobra.Command {
 	var workspace, who string
 	command := &cobra.Command{
-		Use: "delete KEY", Short: "Delete the limit of a key", Args: cobra.ExactArgs(1),
-		Long: "Delete the limit of a key in a workspace or, without --workspace, the one over all workspaces. Items keep\n" +
+		Use: "remove KEY", Short: "Remove the limit of a key", Args: cobra.ExactArgs(1),
+		Long: "Remove the limit of a key in a workspace or, without --workspace, the one over all workspaces. Items keep\n" +
 			"their keys.",
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
@@ -126,14 +126,14 @@ func (a *App) limitsDeleteCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			deleted, err := store.DeleteKeyLimit(ctx, id, args[0], who)
-			if err == nil && !deleted {
+			removed, err := store.RemoveKeyLimit(ctx, id, args[0], who)
+			if err == nil && !removed {
 				err = fmt.Errorf("%.80q has no limit there: see `pgdispatch limits list --key`", args[0])
 			}
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(a.Stdout, "deleted the limit of %s\n", view.Printable(args[0]))
+			_, err = fmt.Fprintf(a.Stdout, "removed the limit of %s\n", view.Printable(args[0]))
 			return err
 		}),
 	}

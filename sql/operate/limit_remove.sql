@@ -7,6 +7,6 @@ with gone as (
     delete from pgdispatch.limit_starts s using gone g where s.limit_id = g.id
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
-    select $3::text, 'limits delete', coalesce('workspace ' || $1::text, 'limits'), g.details - 'key' || jsonb_build_object('limit_key', $2::text) from gone g
+    select $3::text, 'limits remove', coalesce('workspace ' || $1::text, 'limits'), g.details - 'key' || jsonb_build_object('limit_key', $2::text) from gone g
 )
 select exists (select from gone)
