@@ -38,7 +38,7 @@ func table() string {
 		}
 		former := ""
 		if m.Former != "" {
-			former = " Formerly `" + m.Former + "`, which is exported, too, until the next minor version."
+			former = " Also: `" + m.Former + "`."
 		}
 		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s%s |\n", m.Name, m.Kind, m.Unit, label, m.Meaning, former)
 	}
