@@ -22,33 +22,33 @@ var update = flag.Bool("update", false, "rewrite docs/cli.md and the table of do
 
 const cliPage = "../../docs/cli.md"
 
-// shared are the flags that the page explains once: those of every command with a connection, of every command with an
-// answer, and of every command that makes a change.
-var shared = []string{"config", "database-url", "allow-insecure-database", "output", "by"}
-
 // The page of commands is written from the commands.
 func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	commands := slices.DeleteFunc(everyCommand(root()), (*cobra.Command).HasSubCommands)
+	shared, settings := sharedFlags(commands)
 	var page strings.Builder
 	fmt.Fprintf(&page, "# Commands\n\nGenerated from the commands: `make golden`. [Operating](operating.md) shows them "+
-		"in use.\n\n## Shared flags\n\n"+
-		"Every command but `version` takes the first three, every command with an answer `--output`, every change\n"+
-		"`--by`. Where a command reaches Temporal, it also takes the [flags of `run`](settings.md#replica) for that.\n\n"+
-		"```text\n%s```\n", sharedFlags(t, commands).FlagUsagesWrapped(120))
+		"in use.\n\n## Shared flags\n\nEvery command but `version` takes these; commands that reach Temporal also take "+
+		"the flags of `run` for that.\n\n```text\n%s```\n\nThe usage of a command names those of these flags that it "+
+		"takes:\n\n```text\n%s```\n", settings.FlagUsagesWrapped(120), shared.FlagUsagesWrapped(120))
 	for _, command := range commands {
-		fmt.Fprintf(&page, "\n## %s\n\n", command.CommandPath())
-		fmt.Fprintf(&page, "%s\n", cmp.Or(command.Long, command.Short+"."))
+		fmt.Fprintf(&page, "\n## %s\n\n%s\n", command.CommandPath(), cmp.Or(command.Long, command.Short+"."))
 		if command.Name() == "run" {
 			page.WriteString("\nIts flags are the [settings of a replica](settings.md#replica).\n")
 		}
-		arguments := strings.TrimSuffix(command.UseLine(), " [flags]")
-		usage := ownFlags(command).FlagUsagesWrapped(120)
-		if arguments != command.CommandPath() {
-			usage = arguments + "\n" + usage
-		}
-		if usage != "" {
-			fmt.Fprintf(&page, "\n```text\n%s```\n", usage)
+		usage, own := strings.TrimSuffix(command.UseLine(), " [flags]"), pflag.NewFlagSet("", pflag.ContinueOnError)
+		command.Flags().VisitAll(func(f *pflag.Flag) {
+			switch first := shared.Lookup(f.Name); {
+			case f.Name == "help" || isSetting(f.Name):
+			case first != nil && first.Usage == f.Usage && first.DefValue == f.DefValue:
+				usage += " [--" + f.Name + "]"
+			default:
+				own.AddFlag(f)
+			}
+		})
+		if usage != command.CommandPath() || own.HasFlags() {
+			fmt.Fprintf(&page, "\n```text\n%s\n%s```\n", usage, own.FlagUsagesWrapped(120))
 		}
 		if command.Example != "" {
 			fmt.Fprintf(&page, "\n```sh\n%s\n```\n", command.Example)
@@ -62,37 +62,30 @@ func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 	require.Equal(t, string(written), page.String(), "go test ./cmd/pgdispatch -run Page -update rewrites docs/cli.md")
 }
 
-// sharedFlags returns the shared flags. Each must mean the same wherever a command has it.
-func sharedFlags(t *testing.T, commands []*cobra.Command) *pflag.FlagSet {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	for _, command := range commands {
-		for n, name := range shared {
-			f := command.Flags().Lookup(name)
-			require.True(t, f != nil || n > 2 || command.Name() == "version", "%s: --%s", command.CommandPath(), name)
-			if f == nil || command.Name() == "list" && name == "by" { // there it is a filter
-				continue
-			}
-			if first := flags.Lookup(name); first != nil {
-				require.Equal(t, first.Usage+first.DefValue, f.Usage+f.DefValue, "%s: --%s", command.CommandPath(), name)
-				continue
-			}
-			flags.AddFlag(f)
-		}
-	}
-	return flags
+// isSetting reports whether docs/settings.md has a flag, or it names the file of settings.
+func isSetting(name string) bool {
+	return name == "config" || slices.ContainsFunc(config.RunOptions, func(o config.Option) bool { return o.Flag == name })
 }
 
-// ownFlags returns a command's flags, except the shared ones and those of docs/settings.md.
-func ownFlags(command *cobra.Command) *pflag.FlagSet {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	command.Flags().VisitAll(func(f *pflag.Flag) {
-		setting := slices.ContainsFunc(config.RunOptions, func(o config.Option) bool { return o.Flag == f.Name })
-		elsewhere := setting || slices.Contains(shared, f.Name) && (f.Name != "by" || command.Name() != "list")
-		if f.Name != "help" && !elsewhere {
-			flags.AddFlag(f)
-		}
-	})
-	return flags
+// sharedFlags returns the flags that more than one command has with the same meaning, and apart from them the settings
+// of every command that connects to Postgres.
+func sharedFlags(commands []*cobra.Command) (shared, settings *pflag.FlagSet) {
+	shared, settings = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	seen := map[string]bool{}
+	for _, command := range commands {
+		command.Flags().VisitAll(func(f *pflag.Flag) {
+			switch meaning := f.Name + f.Usage + f.DefValue; {
+			case f.Name == "help" || isSetting(f.Name) && (command.Name() != "up"):
+			case isSetting(f.Name):
+				settings.AddFlag(f)
+			case seen[meaning] && shared.Lookup(f.Name) == nil:
+				shared.AddFlag(f)
+			default:
+				seen[meaning] = true
+			}
+		})
+	}
+	return shared, settings
 }
 
 func everyCommand(command *cobra.Command) []*cobra.Command {
@@ -115,6 +108,7 @@ func TestCommandsHaveTheSameFlagsForTheSameThings(t *testing.T) {
 		changes := slices.Contains([]string{"set", "cancel", "terminate", "retry", "replay", "discard", "enqueue",
 			"set-plan", "set-limit", "set-rate", "pause", "resume", "create"}, command.Name()) ||
 			path == "definitions version"
+		require.Equal(t, path != "version", command.Flags().Lookup("database-url") != nil, "%s: --database-url", path)
 		require.Equal(t, reads || changes, command.Flags().Lookup("output") != nil, "%s: --output", path)
 		if command.Name() != "list" {
 			require.Equal(t, changes, command.Flags().Lookup("by") != nil, "%s: --by", path)
