@@ -27,11 +27,11 @@ const (
 // table is the reference's table of metrics.
 func table() string {
 	var text strings.Builder
-	text.WriteString("| metric | type, unit | label | meaning |\n|---|---|---|---|\n")
+	text.WriteString("| metric | type, unit, label | meaning |\n|---|---|---|\n")
 	for _, m := range Catalogue() {
 		label := ""
 		if m.Label != "" {
-			label = "`" + m.Label + "`"
+			label = ", `" + m.Label + "`"
 		}
 		if len(m.Values) > 0 {
 			label += ": `" + strings.Join(m.Values, "`, `") + "`"
@@ -40,7 +40,7 @@ func table() string {
 		if m.Former != "" {
 			former = " Also: `" + m.Former + "`."
 		}
-		fmt.Fprintf(&text, "| `%s` | %s, %s | %s | %s%s |\n", m.Name, m.Kind, m.Unit, label, m.Meaning, former)
+		fmt.Fprintf(&text, "| `%s` | %s, %s%s | %s%s |\n", m.Name, m.Kind, m.Unit, label, m.Meaning, former)
 	}
 	return text.String()
 }
