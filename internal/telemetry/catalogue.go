@@ -66,9 +66,8 @@ func processing() []Metric {
 			Unit:    "workspaces",
 			Meaning: "Times a workspace with waiting items was found at its limit, once until it has room again."},
 		{Name: "pgdispatch_settles_total", Kind: counter, Unit: "items", Label: "verb",
-			Values: []string{"dispatched", "retry", "release", "fail"},
-			Meaning: "Settled items: dispatched, to be retried, released without counting an attempt, or failed " +
-				"permanently."},
+			Values:  []string{"dispatched", "retry", "release", "fail"},
+			Meaning: "Settled items. `release` counts no attempt."},
 		{Name: "pgdispatch_settle_batch_size", Kind: histogram, Unit: "items", Buckets: sizes,
 			Meaning: "Items settled by one statement, separately or as part of a claim."},
 		{Name: "pgdispatch_settle_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
@@ -77,8 +76,7 @@ func processing() []Metric {
 			Values:  []string{"claim", "settle", "heartbeat", "sweep", "finish", "adopt", "delete", "depth"},
 			Meaning: "Statements that Postgres rejected or did not answer."},
 		{Name: "pgdispatch_items_recovered_total", Former: "queue_stale_recovery_count", Kind: counter, Unit: "items",
-			Meaning: "Items returned to the queue because their lease expired: their replica died, hung or was " +
-				"disconnected."},
+			Meaning: "Items whose lease expired: their replica died, hung or was disconnected."},
 		{Name: "pgdispatch_unannounced_total", Kind: counter, Unit: "workspaces",
 			Meaning: "Workspaces with due items that were not announced, found by each replica's full check once a minute. " +
 				"Must stay 0."},
