@@ -22,10 +22,10 @@ const (
 	maxFaults = 50
 )
 
-const bulkHelp = "\n\nWith --from, enqueue the items of a file: one JSON object per line, or CSV whose first line names the\n" +
-	"columns. The fields are workspace, definition, params, priority, run_at, idempotency_key and traceparent;\n" +
-	"DEFINITION and --workspace stand for those that a line leaves out. A bad line stops it, and those before it\n" +
-	"stay enqueued. If each line has an idempotency_key, repeating the command is safe."
+const bulkHelp = "\n\nWith --from, enqueue the items of a file: one JSON object per line, or CSV whose first line\n" +
+	"names the columns. The fields are workspace, definition, params, priority, run_at, idempotency_key and\n" +
+	"traceparent; DEFINITION and --workspace stand for those that a line leaves out. A bad line stops it, and\n" +
+	"those before it stay enqueued. If each line has an idempotency_key, repeating the command is safe."
 
 const bulkExample = "\n  pgdispatch enqueue --from orders.ndjson --dry-run\n" +
 	"  generate-orders | pgdispatch enqueue order --workspace Acme --from - --skip-invalid"
