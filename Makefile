@@ -110,7 +110,6 @@ golden: ## rewrite generated files: the lifecycle diagram, the tables of command
 	go test ./cmd/pgdispatch -run Page -update
 	go test ./internal/config -run Page -update
 	go test ./internal/telemetry -run Reference -update
-	go test ./docs/clients -run Page -update
 	go test ./internal/operate/view -run Screen -update
 
 .PHONY: vuln

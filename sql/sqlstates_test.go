@@ -20,16 +20,8 @@ const (
 	raisedStatement = `(?s)raise exception ` + quoted + `[^;]*?using errcode = '(\w+)',\s*hint = ` + quoted
 )
 
-// raisedBy describes the client's action if it is not the function's name.
-var raisedBy = map[string]string{
-	"item_enqueued": "an insert of items", "refuse_item": "an insert of items",
-	"item_stage": "an insert or update of items", "check_values": "an insert or update of items",
-	"refuse_change": "an update of items", "item_moved": "an update of items", "execution_said": "an update of executions",
-	"see_to": "`replay`, `discard`",
-}
-
 // refusal is an error that a function raises.
-type refusal struct{ code, message, hint, by string }
+type refusal struct{ code, message, hint string }
 
 // refusals reads the functions of a migrated database.
 func refusals(f fixture) []refusal {
@@ -38,26 +30,24 @@ func refusals(f fixture) []refusal {
 	for _, source := range all[string](f,
 		"select proname || ' ' || prosrc from pg_proc where pronamespace = 'pgdispatch'::regnamespace order by 1") {
 		function, body, _ := strings.Cut(source, " ")
-		by, known := raisedBy[function]
-		if !known {
-			by = "`" + function + "`"
-		}
 		raises := regexp.MustCompile(raisedStatement).FindAllStringSubmatch(body, -1)
 		require.Len(f.t, raises, strings.Count(body, "raise exception"), "%s: an error has a code and a hint", function)
 		for _, r := range raises {
 			text := strings.NewReplacer("''", "'", "%", "…", "|", `\|`, "<", "&lt;")
-			found = append(found, refusal{r[2], text.Replace(r[1]), text.Replace(r[3]), by})
+			found = append(found, refusal{r[2], text.Replace(r[1]), text.Replace(r[3])})
 		}
 	}
-	slices.SortStableFunc(found, func(a, b refusal) int { return strings.Compare(a.code+a.message, b.code+b.message) })
+	slices.SortFunc(found, func(a, b refusal) int {
+		return strings.Compare(a.code+a.message+a.hint, b.code+b.message+b.hint)
+	})
 	return slices.Compact(found)
 }
 
 func TestThePageOfSQLSTATEsHasEveryErrorThatIsRaised(t *testing.T) {
 	t.Parallel()
-	table := "| SQLSTATE | the error says | its hint | raised by |\n|---|---|---|---|\n"
+	table := "| SQLSTATE | message | hint |\n|---|---|---|\n"
 	for _, r := range refusals(open(t)) {
-		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", r.code, r.message, r.hint, r.by)
+		table += fmt.Sprintf("| `%s` | %s | %s |\n", r.code, r.message, r.hint)
 	}
 	page, err := os.ReadFile(sqlstatesPage)
 	require.NoError(t, err)

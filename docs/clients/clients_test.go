@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
-
-var update = flag.Bool("update", false, "rewrite README.md")
 
 func TestMain(m *testing.M) { sqltest.Main(m) }
 
@@ -144,28 +141,14 @@ func TestANewUserGetsToAWorkflowByThePageAlone(t *testing.T) {
 	require.Equal(t, said, strings.TrimSpace(string(again)), "the second run returns the same order")
 }
 
-// The page contains the programs verbatim.
-func TestThePageShowsEveryClient(t *testing.T) {
+func TestThePageListsEveryClient(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	files, err := filepath.Glob("[eE]nqueue.*")
 	require.NoError(t, err)
 	require.Len(t, files, 6)
-	want := string(page)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		begin := "[" + file + "](" + file + ").\n\n```" + strings.TrimPrefix(filepath.Ext(file), ".") + "\n"
-		before, rest, found := strings.Cut(want, begin)
-		require.True(t, found, file)
-		_, after, found := strings.Cut(rest, "```\n")
-		require.True(t, found, file)
-		want = before + begin + string(text) + "```\n" + after
+		require.Contains(t, string(page), "| ["+file+"]("+file+") |")
 	}
-	if *update {
-		require.NoError(t, os.WriteFile("README.md", []byte(want), 0o644))
-		return
-	}
-	require.Equal(t, want, string(page), "make golden rewrites it")
 }

@@ -40,9 +40,8 @@ func processing() []Metric {
 	return []Metric{
 		{Name: "pgdispatch_wakeups_total", Kind: counter, Unit: "claims", Label: "source",
 			Values: []string{"start", "notification", "call", "gate", "completion", "sweeper", "worker", "timer", "poll"},
-			Meaning: "Checks of the queue, by what triggered the check: an enqueuer's notification, another replica's call, " +
-				"the closing of the wake gate, the end of an execution, the sweeper, a free worker, an item that became due (or " +
-				"a check while awake), the poll."},
+			Meaning: "Checks of the queue, by trigger. `call`: another replica's; `gate`: it closed; " +
+				"`completion`: an execution ended; `timer`: an item became due."},
 		{Name: "pgdispatch_claims_total", Kind: counter, Unit: "claims", Label: "result",
 			Values: []string{"items", "empty", "error"},
 			Meaning: "Claims by result: items found, no items found, or no answer. A check that finds nothing to claim is not " +
@@ -50,14 +49,13 @@ func processing() []Metric {
 		{Name: "pgdispatch_claim_entries_total", Kind: counter, Unit: "entries",
 			Meaning: "Entries requested by claims. An entry is one workspace at one priority, or the unanswered starts."},
 		{Name: "pgdispatch_claims_vain_total", Kind: counter, Unit: "entries",
-			Meaning: "Requested entries without items, because another replica was faster or this replica's memory was stale. " +
-				"The claim's answer corrects the memory."},
+			Meaning: "Requested entries without items: another replica was faster, or this one's memory was stale."},
 		{Name: "pgdispatch_claim_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
-			Meaning: "Duration of a claim, including its wait for the claim lock and the settles in the same statement. " +
-				"Claims without an answer are excluded."},
+			Meaning: "Duration of an answered claim, including its wait for the claim lock and the settles in its " +
+				"statement."},
 		{Name: "pgdispatch_claim_batch_size", Former: "queue_processing_batch_size", Kind: histogram, Unit: "items",
 			Buckets: sizes,
-			Meaning: "Items found by a claim. Claims that found none are excluded."},
+			Meaning: "Items of a claim that found any."},
 		{Name: "pgdispatch_claim_processing_seconds", Former: "queue_processing_duration_seconds", Kind: histogram,
 			Unit: "seconds", Buckets: fast,
 			Meaning: "Time from a claim that found items until the last of them was settled or lost."},
@@ -65,12 +63,11 @@ func processing() []Metric {
 			Unit:    "claims",
 			Meaning: "Claims that timed out or were aborted by Postgres while waiting for or holding the claim lock."},
 		{Name: "pgdispatch_workspaces_at_capacity_total", Former: "queue_items_at_capacity_total", Kind: counter,
-			Unit: "workspaces",
-			Meaning: "Times a workspace with waiting items was found at its limit, counted once until it has room again. Its " +
-				"items are not claimed, so none is released."},
+			Unit:    "workspaces",
+			Meaning: "Times a workspace with waiting items was found at its limit, once until it has room again."},
 		{Name: "pgdispatch_settles_total", Kind: counter, Unit: "items", Label: "verb",
 			Values:  []string{"dispatched", "retry", "release", "fail"},
-			Meaning: "Settled items: dispatched, to be retried, released without counting an attempt, or failed permanently."},
+			Meaning: "Settled items. `release` counts no attempt."},
 		{Name: "pgdispatch_settle_batch_size", Kind: histogram, Unit: "items", Buckets: sizes,
 			Meaning: "Items settled by one statement, separately or as part of a claim."},
 		{Name: "pgdispatch_settle_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
@@ -79,7 +76,7 @@ func processing() []Metric {
 			Values:  []string{"claim", "settle", "heartbeat", "sweep", "finish", "adopt", "delete", "depth"},
 			Meaning: "Statements that Postgres rejected or did not answer."},
 		{Name: "pgdispatch_items_recovered_total", Former: "queue_stale_recovery_count", Kind: counter, Unit: "items",
-			Meaning: "Items returned to the queue because their lease expired: their replica died, hung or was disconnected."},
+			Meaning: "Items whose lease expired: their replica died, hung or was disconnected."},
 		{Name: "pgdispatch_unannounced_total", Kind: counter, Unit: "workspaces",
 			Meaning: "Workspaces with due items that were not announced, found by each replica's full check once a minute. " +
 				"Must stay 0."},
@@ -106,34 +103,31 @@ func handing() []Metric {
 			Meaning: "Time from when an item was due until Temporal had its workflow: from its insert, its run_at if that is " +
 				"later, or the end of the backoff after a failure. Includes waiting for capacity."},
 		{Name: "pgdispatch_startable_wait_seconds", Kind: histogram, Unit: "seconds", Buckets: waiting,
-			Meaning: "Startable to started: as pgdispatch_wait_seconds, but from the last moment, if that is later, at which " +
-				"the replica that claims the item knew its workspace to be full, paused or at its rate, all leases (W) to be in " +
-				"use, everything to be paused, its Temporal namespace to accept no workflows, or its row to be locked. What is " +
-				"left is pgdispatch's own delay. A free slot counts from when a look at the table or a notification has told the " +
-				"replica; a free lease from the claim that used it."},
+			Meaning: "Startable to started: pgdispatch's own delay, without waiting for capacity, rates, pauses, " +
+				"namespaces or locked rows. docs/operating.md defines when it begins."},
 		{Name: "pgdispatch_start_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
 			Meaning: "Time until Temporal answered a start, whatever the answer."},
 		{Name: "pgdispatch_start_failures_total", Former: "queue_dispatch_failures_total", Kind: counter, Unit: "starts",
 			Label: "outcome",
 			Values: []string{"permanent", "retryable", "not_sent", "blocked", "unreached", "throttled", "unanswered",
 				"forgotten", "panic"},
-			Meaning: "Failed starts by outcome: see the table of outcomes in the lifecycle page."},
+			Meaning: "Failed starts by outcome: docs/design.md explains them."},
 		{Name: "pgdispatch_item_attempts", Former: "queue_item_attempts", Kind: histogram, Unit: "attempts", Buckets: tries,
 			Meaning: "Attempts of an item until it was dispatched or failed."},
 		{Name: "pgdispatch_lease_losses_total", Kind: counter, Unit: "items",
-			Meaning: "Items that this replica could not settle: the lease had expired, or the database was unavailable for a " +
-				"whole lease. Another replica then recovers the item; it is not started twice."},
+			Meaning: "Items that this replica could not settle within their lease. Another replica recovers them; " +
+				"none is started twice."},
 		{Name: "pgdispatch_executions_ended_total", Kind: counter, Unit: "executions", Label: "outcome",
 			Values:  []string{"completed", "failed", "canceled", "terminated", "timed_out"},
 			Meaning: "Executions whose end this replica recorded."},
 		{Name: "pgdispatch_ends_found_total", Kind: counter, Unit: "executions", Label: "way",
 			Values: []string{"watch", "callback", "sweep"},
-			Meaning: "Ends first recorded by this replica, by how they were detected: long poll, Temporal's callback, or the " +
-				"list of closed workflows. Ends reported by workers or applications are not counted."},
+			Meaning: "Ends first recorded by this replica, by how it found them: long poll, callback, or list of " +
+				"closed workflows. Reported ends are not counted."},
 		{Name: "pgdispatch_callbacks_total", Kind: counter, Unit: "callbacks", Label: "result",
 			Values: []string{"ended", "open", "unauthorized", "refused", "unavailable"},
-			Meaning: "Completion callbacks by result: the end is recorded (now or before), another run continues, invalid " +
-				"token, not a POST, or Temporal or the database was unavailable and the callback will be resent."},
+			Meaning: "Completion callbacks. `ended`: recorded, now or before; `open`: another run continues; " +
+				"`unauthorized`: invalid token; `refused`: not a POST; `unavailable`: Temporal sends it again."},
 		{Name: "pgdispatch_executions_adopted_total", Kind: counter, Unit: "executions",
 			Meaning: "Unwatched executions that this replica took over."},
 	}
@@ -161,33 +155,32 @@ func state() []Metric {
 			Meaning: "1: the queue's depth could be read. At 0, the metrics below are absent."},
 		{Name: "pgdispatch_queue_items", Kind: gauge, Unit: "items", Label: "status",
 			Values: []string{"PENDING", "UNANSWERED", "CLAIMED", "DISPATCHED"},
-			Meaning: "Items that have not ended; `UNANSWERED`: PENDING items whose start was sent but not answered, which " +
-				"hold slots and are not counted as `PENDING`. The same in every replica: use the maximum, not the sum. Exact up " +
-				"to 10,000, then estimated from Postgres' statistics."},
+			Meaning: "Items that have not ended; `UNANSWERED`: PENDING items whose start was sent but not " +
+				"answered, which hold slots and are not counted as `PENDING`. The same in every replica: use the " +
+				"maximum, not the sum. Exact up to 10,000, then estimated from Postgres' statistics."},
 		{Name: "pgdispatch_oldest_waiting_seconds", Kind: gauge, Unit: "seconds",
-			Meaning: "How long the oldest due PENDING item has been due; 0: no item is due. The same in every replica."},
+			Meaning: "How long the oldest due PENDING item has been due; 0: none is."},
 		{Name: "pgdispatch_oldest_unanswered_seconds", Kind: gauge, Unit: "seconds",
-			Meaning: "How long ago the oldest unanswered start was sent; 0: there is none. The same in every replica."},
+			Meaning: "How long ago the oldest unanswered start was sent; 0: there is none."},
 		{Name: "pgdispatch_dead_letters_open", Kind: gauge, Unit: "items",
-			Meaning: "Dead letters that are neither replayed nor discarded; 10,000 means 10,000 or more. The same in every " +
-				"replica."},
+			Meaning: "Dead letters that are neither replayed nor discarded; 10,000 means 10,000 or more."},
 		{Name: "pgdispatch_replicas", Kind: gauge, Unit: "replicas", Meaning: "Live replicas."},
 		{Name: "pgdispatch_max_claims", Kind: gauge, Unit: "items",
 			Meaning: "W: maximum number of items leased at once over all replicas."},
 		{Name: "pgdispatch_paused", Kind: gauge, Unit: "0 or 1", Meaning: "1: paused by the settings."},
 		{Name: "pgdispatch_items_parked", Kind: gauge, Unit: "items",
-			Meaning: "Waiting items that cannot be claimed because of a trigger or constraint. They are retried after a " +
-				"minute or more. The same in every replica."},
+			Meaning: "Waiting items that cannot be claimed because of a trigger or constraint. They are retried " +
+				"after a minute or more."},
 		{Name: "pgdispatch_notification_queue_ratio", Kind: gauge, Unit: "0 to 1",
-			Meaning: "How full the notification queue of the Postgres cluster is. From 0.1, commits do not notify and items " +
-				"wait for a poll. The same in every replica."},
+			Meaning: "How full the notification queue of the Postgres cluster is. From 0.1 on, commits do " +
+				"not notify and items wait for a poll."},
 		{Name: "pgdispatch_task_queues_without_poller", Kind: gauge, Unit: "queues",
-			Meaning: "Task queues with open executions that no worker has polled for minutes. Checked about once a minute. " +
-				"The same in every replica."},
+			Meaning: "Task queues with open executions that no worker has polled for minutes. Checked about once " +
+				"a minute."},
 		{Name: "pgdispatch_stalled_executions", Kind: gauge, Unit: "executions", Label: "reason",
 			Values: []string{"no_poller", "task_failing"},
-			Meaning: "Stalled executions: on such a task queue, or with a workflow task that fails repeatedly, among those " +
-				"checked so far. The same in every replica."},
+			Meaning: "Stalled executions: on such a task queue, or with a workflow task that fails repeatedly, " +
+				"among those checked so far."},
 		{Name: "pgdispatch_workspace_waiting", Kind: gauge, Unit: "items", Label: "workspace_id",
 			Meaning: "PENDING items of the workspaces with the most items. PGDISPATCH_METRICS_WORKSPACES sets the number of " +
 				"workspaces."},

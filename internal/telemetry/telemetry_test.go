@@ -27,20 +27,20 @@ const (
 // table is the reference's table of metrics.
 func table() string {
 	var text strings.Builder
-	text.WriteString("| metric | type | unit | label | meaning |\n|---|---|---|---|---|\n")
+	text.WriteString("| metric | type, unit, label | meaning |\n|---|---|---|\n")
 	for _, m := range Catalogue() {
 		label := ""
 		if m.Label != "" {
-			label = "`" + m.Label + "`"
+			label = ", `" + m.Label + "`"
 		}
 		if len(m.Values) > 0 {
 			label += ": `" + strings.Join(m.Values, "`, `") + "`"
 		}
 		former := ""
 		if m.Former != "" {
-			former = " Formerly `" + m.Former + "`, which is exported, too, until the next minor version."
+			former = " Also: `" + m.Former + "`."
 		}
-		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s%s |\n", m.Name, m.Kind, m.Unit, label, m.Meaning, former)
+		fmt.Fprintf(&text, "| `%s` | %s, %s%s | %s%s |\n", m.Name, m.Kind, m.Unit, label, m.Meaning, former)
 	}
 	return text.String()
 }

@@ -22,11 +22,10 @@ const (
 	maxFaults = 50
 )
 
-const bulkHelp = "\n\nWith --from, enqueue many items of a file: one JSON object per line, or CSV whose first line\n" +
+const bulkHelp = "\n\nWith --from, enqueue the items of a file: one JSON object per line, or CSV whose first line\n" +
 	"names the columns. The fields are workspace, definition, params, priority, run_at, idempotency_key and\n" +
-	"traceparent; DEFINITION and --workspace stand for those that a line leaves out. They are inserted in\n" +
-	"transactions of some hundreds, in the file's order. A bad line stops it, and those before it stay enqueued.\n" +
-	"Give each line an idempotency_key, and repeating the command is safe: what is enqueued already is left out."
+	"traceparent; DEFINITION and --workspace stand for those that a line leaves out. A bad line stops it, and\n" +
+	"those before it stay enqueued. If each line has an idempotency_key, repeating the command is safe."
 
 const bulkExample = "\n  pgdispatch enqueue --from orders.ndjson --dry-run\n" +
 	"  generate-orders | pgdispatch enqueue order --workspace Acme --from - --skip-invalid"
@@ -38,9 +37,9 @@ type bulkFlags struct {
 }
 
 func (f *bulkFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.from, "from", "", "file with many items, as NDJSON or CSV; -: read it from standard input")
-	flags.BoolVar(&f.skipInvalid, "skip-invalid", false, "for --from: leave bad lines out, say which, and go on")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "for --from: only check the file, all of it")
+	flags.StringVar(&f.from, "from", "", "NDJSON or CSV file with items; -: standard input")
+	flags.BoolVar(&f.skipInvalid, "skip-invalid", false, "for --from: report bad lines and go on")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "for --from: only check the whole file")
 }
 
 // check refuses flags that belong to one item only.

@@ -55,9 +55,9 @@ func (a *App) workspacesCreateCommand() *cobra.Command {
 		}),
 	}
 	flags := command.Flags()
-	flags.StringVar(&plan, "plan", "", "its plan; left out: FREE")
-	flags.StringVar(&limit, "limit", "plan", "how many workflows run at once; plan: as its plan has it")
-	flags.StringVar(&rate, "rate", "off", "how many workflows are started a second; off: no limit")
+	flags.StringVar(&plan, "plan", "", "plan (default: FREE)")
+	flags.StringVar(&limit, "limit", "plan", "maximum number of concurrent workflows; plan: the plan's")
+	flags.StringVar(&rate, "rate", "off", "maximum number of starts per second; off: no limit")
 	flags.BoolVar(&paused, "paused", false, "start nothing until it is resumed")
 	flags.BoolVar(&twin, "twin", false, "even if a workspace has this name")
 	addWho(flags, &who)

@@ -70,10 +70,10 @@ func (a *App) definitionsListCommand() *cobra.Command {
 		}),
 	}
 	flags := command.Flags()
-	flags.StringVar(&workspace, "workspace", "", "only of this workspace, by ID or name")
-	flags.StringVar(&name, "name", "", "only with this text in the name, whatever its case")
+	flags.StringVar(&workspace, "workspace", "", "only this workspace, by ID or name")
+	flags.StringVar(&name, "name", "", "only names that contain this text, ignoring case")
 	flags.StringVar(&after, "after", "", "only those after this one, by ID: the next page")
-	flags.IntVar(&limit, "limit", 50, "how many to list, 1 to 10000")
+	flags.IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(flags, &output)
 	return command
 }
@@ -159,16 +159,16 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 			view.Printable(made.Name), id)
 	})
 	flags := command.Flags()
-	flags.StringVar(&workspace, "workspace", "", "the workspace, by ID or name; needed")
-	flags.StringVar(&made.Name, "name", "", "its name in the workspace; needed")
-	flags.StringVar(&made.WorkflowType, "type", "", "the workflow's type, as the worker registers it; needed")
-	flags.StringVar(&made.TaskQueue, "task-queue", "", "the task queue that the worker polls; needed")
-	flags.StringVar(&made.Namespace, "namespace", "", "Temporal's namespace; left out: that of the replicas")
+	flags.StringVar(&workspace, "workspace", "", "workspace, by ID or name (required)")
+	flags.StringVar(&made.Name, "name", "", "name, unique in the workspace (required)")
+	flags.StringVar(&made.WorkflowType, "type", "", "workflow type, as the worker registers it (required)")
+	flags.StringVar(&made.TaskQueue, "task-queue", "", "task queue that the worker polls (required)")
+	flags.StringVar(&made.Namespace, "namespace", "", "Temporal namespace (default: that of the replicas)")
 	flags.IntVar(&made.MaxAttempts, "max-attempts", 3,
 		"how often an item may fail before it is a dead letter, 1 to 100")
 	flags.StringVar(&timeout, "execution-timeout", "",
-		"how long a workflow may run, such as 30m, 2h or 7d; left out: without end")
-	addGraph(command, &graph, "left out: a graph without nodes")
+		"how long a workflow may run, such as 30m, 2h or 7d (default: no limit)")
+	addGraph(command, &graph, "default: no nodes")
 	addWho(flags, &who)
 	addOutput(flags, &output)
 	return command
@@ -217,16 +217,15 @@ func (a *App) definitionsVersionCommand() *cobra.Command {
 			version)
 	})
 	flags := command.Flags()
-	flags.StringVar(&workspace, "workspace", "", "the workspace, by ID or name; needed")
-	addGraph(command, &graph, "needed")
+	flags.StringVar(&workspace, "workspace", "", "workspace, by ID or name (required)")
+	addGraph(command, &graph, "required")
 	addWho(flags, &who)
 	addOutput(flags, &output)
 	return command
 }
 
 func addGraph(command *cobra.Command, graph *string, otherwise string) {
-	command.Flags().StringVar(graph, "graph", "", "file with the graph, as JSON; -: read it from standard input; "+
-		""+otherwise)
+	command.Flags().StringVar(graph, "graph", "", "JSON file with the graph; -: standard input ("+otherwise+")")
 }
 
 // readGraph reads and checks the graph in a file, or in standard input if path is "-". Without a path it is empty.

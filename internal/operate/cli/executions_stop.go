@@ -34,10 +34,9 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 	command := &cobra.Command{
 		Use: verb + " REF...", Short: short, Args: cobra.MinimumNArgs(1),
 		Long: long +
-			"\n\nThe request is stored in the database, and a replica carries it out as soon as Temporal answers. A\n" +
-			"PENDING item is withdrawn instead; a CLAIMED one is stopped once its workflow runs. The workspace's slot\n" +
-			"is released when the workflow has ended. Repeating a request has no effect, except that terminate\n" +
-			"replaces cancel.",
+			"\n\nA replica carries the request out as soon as Temporal answers. A PENDING item is withdrawn instead; a\n" +
+			"CLAIMED one is stopped once its workflow runs. Only the end of the workflow frees the slot. Repeating a\n" +
+			"request has no effect, except that terminate replaces cancel.",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := errors.Join(checkOutput(output), checkWho(who), checkReason(reason)); err != nil {
