@@ -24,7 +24,8 @@ begin
         return null; -- nothing that matters to a claim
     end if;
     insert into pgdispatch.marks (workspaces, limit_keys, priority, due, completed, failed, cancelled)
-    values (array[old.workspace_id], case when old.limit_key is not null then array[old.limit_key] end, case when waits then new.priority end, case when waits then new.run_at end,
+    values (array[old.workspace_id], case when old.limit_key is not null then array[old.limit_key] end,
+            case when waits then new.priority end, case when waits then new.run_at end,
             (ends is not distinct from 'COMPLETED')::integer, (ends is not distinct from 'FAILED')::integer,
             (ends is not distinct from 'CANCELLED')::integer);
     if waits or new.stage = 'DOUBT' or freed and old.limit_key is not null then -- others may wait for the key

@@ -87,6 +87,22 @@ func TestAReplayFindsNothingWhereAllIsWell(t *testing.T) {
 	require.Equal(t, 2, got.Expired)
 }
 
+func TestAReplayFindsAKeyThatExceedsItsLimit(t *testing.T) {
+	t.Parallel()
+	key := func(c *Change) { c.Key = "k" }
+	b := (&book{}).limit(5)
+	for id := range int64(3) {
+		b.to(id, "PENDING", key)
+	}
+	b.to(0, "CLAIMED", key).to(1, "CLAIMED", key)
+	limits := []KeyLimit{{Key: "k", All: true, Limit: 2}, {Key: "k", Limit: 2}, {Key: "l", All: true}}
+	require.Empty(t, Replay(b.changes, 5, limits...).Violations)
+	b.to(0, "DISPATCHED", key).to(0, "COMPLETED", key).to(2, "CLAIMED", key)
+	require.Empty(t, Replay(b.changes, 5, limits...).Violations)
+	require.Equal(t, []string{RuleKey}, rules(Replay(b.changes, 5, KeyLimit{Key: "k", All: true, Limit: 1}).Violations)[:1])
+	require.Equal(t, []string{RuleKey}, rules(Replay(b.changes, 5, KeyLimit{Key: "k", Limit: 1}).Violations)[:1])
+}
+
 func TestAReplayFindsEachKindOfViolation(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -26,6 +26,8 @@ type Change struct {
 	ID        int64
 	Execution string
 	Workspace string
+	// Key is the item's limit key; empty means that it has none.
+	Key string
 	// Old and New are the item's status before and after. Empty means that the item did not exist.
 	Old, New string
 	// OldToken and NewToken are the item's lease tokens before and after.

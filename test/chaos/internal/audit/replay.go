@@ -25,6 +25,8 @@ const (
 	RuleCap = "no more than W leased"
 	// RuleLimit forbids exceeding a workspace's limit.
 	RuleLimit = "no workspace exceeds its limit"
+	// RuleKey forbids exceeding the limit of a key, in a workspace or over all.
+	RuleKey = "no limit key exceeds its limit"
 	// RuleTokens requires that tokens fence.
 	RuleTokens = "every claim draws a new token, and only its owner settles"
 	// RuleExpiry forbids taking a lease from its holder before its expiry, and using it afterwards.
@@ -95,16 +97,26 @@ func (p periods) pausedThroughout(from, to time.Time) bool {
 type replay struct {
 	items  map[int64]*item
 	held   map[string]int
+	keys   map[KeyLimit]int // held slots, by key; Limit is zero
+	most   []KeyLimit
 	leased map[int64]bool
 	cap    periods
 	limits map[string]periods
 	Summary
 }
 
+// KeyLimit is the limit of a key in each workspace or, if All is set, over all workspaces. It does not change.
+type KeyLimit struct {
+	Key       string
+	All       bool
+	Workspace string // in the counts of a replay
+	Limit     int
+}
+
 // Replay applies all changes, which are in commit order, and checks the state after each transaction. Cap is W at the
 // beginning.
-func Replay(changes []Change, cap int) Summary {
-	r := &replay{items: map[int64]*item{}, held: map[string]int{}, leased: map[int64]bool{}, limits: map[string]periods{},
+func Replay(changes []Change, cap int, keys ...KeyLimit) Summary {
+	r := &replay{items: map[int64]*item{}, held: map[string]int{}, keys: map[KeyLimit]int{}, most: keys, leased: map[int64]bool{}, limits: map[string]periods{},
 		cap: periods{{limit: cap}}}
 	r.Changes = len(changes)
 	r.history(changes)
@@ -154,6 +166,7 @@ func (r *replay) transaction(changes []Change) {
 			grown[c.Workspace] = true
 		}
 		r.apply(c)
+		r.count(c)
 	}
 	last := changes[len(changes)-1]
 	if claimed {
@@ -165,6 +178,27 @@ func (r *replay) transaction(changes []Change) {
 		if known && r.held[workspace] > limit {
 			r.fail(RuleLimit, "workspace %s holds %d slots of %d after transaction %d, committed %s",
 				workspace, r.held[workspace], limit, last.Transaction, clock(last.Committed))
+		}
+	}
+}
+
+// count counts the slots of the item's key, and checks its limits at once: only a claim adds a holder.
+func (r *replay) count(c Change) {
+	for _, l := range r.most {
+		if l.Key != c.Key || c.Holds == c.Held {
+			continue
+		}
+		of := KeyLimit{Key: l.Key, All: l.All}
+		if !l.All {
+			of.Workspace = c.Workspace
+		}
+		if c.Held {
+			r.keys[of]--
+			continue
+		}
+		if r.keys[of]++; r.keys[of] > l.Limit {
+			r.fail(RuleKey, "key %q of workspace %q holds %d slots of %d in transaction %d, committed %s", l.Key, of.Workspace,
+				r.keys[of], l.Limit, c.Transaction, clock(c.Committed))
 		}
 	}
 }

@@ -128,7 +128,8 @@ func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
 	if err != nil {
 		return err
 	}
-	c.Replay = audit.Replay(changes, lab.Cap)
+	c.Replay = audit.Replay(changes, lab.Cap, audit.KeyLimit{Key: "shared", All: true, Limit: 6},
+		audit.KeyLimit{Key: "own", Limit: 2})
 	c.Violations = append(c.Violations, c.Replay.Violations...)
 	found, err := lab.Rows(ctx, l, "rows", func(row pgx.CollectableRow) (f audit.Found, err error) {
 		err = row.Scan(&f.Execution, &f.Workspace, &f.Status, &f.Failures, &f.Attempts, &f.Error,
@@ -225,7 +226,7 @@ func listRuns(ctx context.Context, l *lab.Lab, expected []audit.Expected, found 
 func scanChange(row pgx.CollectableRow) (c audit.Change, err error) {
 	var moved *time.Time
 	var ahead int64
-	err = row.Scan(&c.Kind, &c.ID, &c.Execution, &c.Workspace, &c.Old, &c.New, &c.OldToken, &c.NewToken, &c.Held, &c.Holds,
+	err = row.Scan(&c.Kind, &c.ID, &c.Execution, &c.Workspace, &c.Key, &c.Old, &c.New, &c.OldToken, &c.NewToken, &c.Held, &c.Holds,
 		&c.OldOwner, &c.NewOwner, &c.OldLease, &c.NewLease, &moved, &c.Limit, &c.Paused,
 		&c.Began, &c.At, &c.Committed, &c.Transaction, &ahead)
 	c.Ahead = time.Duration(ahead) * time.Second

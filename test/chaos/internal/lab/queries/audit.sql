@@ -14,6 +14,8 @@ create table chaos.changes (
     item        bigint,
     execution   uuid,
     workspace   uuid,
+    -- The item's limit key.
+    key         text,
     old_status  text,
     new_status  text,
     old_token   bigint,
@@ -46,10 +48,10 @@ return coalesce(status in ('CLAIMED', 'DISPATCHED') or (status = 'PENDING' and o
 
 create function chaos.item_changed() returns trigger language plpgsql security definer as $$
 begin
-    insert into chaos.changes (kind, item, execution, workspace, old_status, new_status, old_token, new_token,
+    insert into chaos.changes (kind, item, execution, workspace, key, old_status, new_status, old_token, new_token,
                                old_holds, new_holds, old_owner, new_owner, old_lease, new_lease, moved_at)
     values ('item', coalesce(new.id, old.id), coalesce(new.execution_id, old.execution_id), coalesce(new.workspace_id, old.workspace_id),
-            old.status, new.status, old.lease_token, new.lease_token,
+            coalesce(new.limit_key, old.limit_key), old.status, new.status, old.lease_token, new.lease_token,
             chaos.holds(old.status, old.outcome_unknown), chaos.holds(new.status, new.outcome_unknown),
             old.claimed_by, new.claimed_by, old.lease_expires_at, new.lease_expires_at,
             case new.status when 'DISPATCHED' then new.dispatched_at when 'FAILED' then new.finished_at end);
@@ -101,3 +103,6 @@ for each row execute function chaos.settings_changed();
 
 -- Markers that show whether a standby has caught up.
 create table chaos.markers (id bigint generated always as identity primary key, at timestamptz not null default clock_timestamp());
+
+-- The key "shared" has a limit over all workspaces.
+insert into pgdispatch.limits (key, max_concurrent) values ('shared', 6);
