@@ -4,6 +4,7 @@ const (
 	claimFile  = "sql/functions/claim_items.sql"
 	chooseFile = "sql/functions/claim_choose.sql"
 	grantsFile = "sql/functions/claim_grants.sql"
+	aroundFile = "sql/functions/claim_around.sql"
 	headsFile  = "sql/functions/claim_heads.sql"
 	doubtsFile = "sql/functions/claim_doubts.sql"
 	debitFile  = "sql/functions/claim_debit.sql"
@@ -95,7 +96,7 @@ var limits = []mutant{
 		},
 		"./sql", "TestAnItemThatIsChangedBesideAClaimIsNotTaken"},
 	{"locked rows are skipped", "a claim that was held up by a lock waits for it again",
-		[]edit{{headsFile, "limit p.grants for update of q skip locked", "limit p.grants for update of q"}},
+		[]edit{{aroundFile, "limit p.grants for update of q skip locked", "limit p.grants for update of q"}},
 		"./sql", "TestAHeadThatSomebodyHoldsIsPassedOver"},
 	{"only a claim gives a slot", "an item gets a slot that was not counted",
 		[]edit{{movedFile, "and new.lease_token <= old.lease_token then", "and false then"}},

@@ -56,9 +56,7 @@ var policy = []mutant{
 		[]edit{{"claim/claimer.go", "err = s.claimAround(ctx, wanted, want, err, &batch)", ""}},
 		"./claim", "TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed"},
 	{"parked items are skipped", "a parked item is claimed again at once",
-		[]edit{{"sql/functions/claim_heads.sql",
-			" and q.id <> all (parked)\n            order by q.run_at, q.id limit p.grants + 1",
-			"\n            order by q.run_at, q.id limit p.grants + 1"}},
+		[]edit{{"sql/parts/heads.sql", " and q.id <> all (parked)", ""}},
 		"./claim", "TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed"},
 	{"a workspace of refused items is skipped", "all items of such a workspace are parked before another's turn",
 		[]edit{{"claim/refused.go", "m.parked[head.Lane] >= mostOfLane", "false"}},
@@ -91,6 +89,6 @@ var policy = []mutant{
 		[]edit{{"dispatch/namespace.go", "case !s.of(name).breaker.open() && !s.several(name):", "case true:"}},
 		"./dispatch", "TestOnlyTheNamespaceThatTakesNothingWaits"},
 	{"a namespace's allowance", "a claim ignores the allowance of a limited namespace",
-		[]edit{{headsFile, "where h.nth <= coalesce(allowed[array_position(namespaces, h.namespace)], h.nth);", ";"}},
+		[]edit{{aroundFile, "where h.nth <= coalesce(allowed[array_position(namespaces, h.namespace)], h.nth)", ""}},
 		"./sql", "TestANamespaceGivesAsManyAsItIsAllowed"},
 }
