@@ -28,7 +28,7 @@ func pages(t *testing.T, p *provider) (*OIDC, *httptest.Server, *nethttp.Client)
 	mux.HandleFunc("POST /ui/signout", o.SignOut)
 	mux.HandleFunc("GET /ui/", func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		v, is := o.Visitor(r)
-		fmt.Fprintf(w, "%s %t %t %s", v.Name, v.Operator, is, r.URL.Path)
+		fmt.Fprintf(w, "%s %v %t %s", v.Name, v.Rights, is, r.URL.Path)
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -55,11 +55,11 @@ func TestPeopleSignInWithTheirRolesAndSignOut(t *testing.T) {
 		want   string
 	}{
 		"operator": {map[string]any{"groups": []string{"all", "ops"}, "email": "anna@example.com", "email_verified": true},
-			"anna@example.com true true /ui/items"},
+			"anna@example.com {true false []} true /ui/items"},
 		"viewer": {map[string]any{"groups": "all, staff", "email": "anna@example.com", "email_verified": false},
-			"subject-1 false true /ui/items"},
+			"subject-1 {false false []} true /ui/items"},
 		"chosen": {map[string]any{"groups": []string{"staff"}, "preferred_username": "root"},
-			"subject-1 false true /ui/items"},
+			"subject-1 {false false []} true /ui/items"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +72,7 @@ func TestPeopleSignInWithTheirRolesAndSignOut(t *testing.T) {
 			_, err := client.Post(server.URL+"/ui/signout", "", nil)
 			require.NoError(t, err)
 			_, text = get(t, client, server.URL+"/ui/")
-			require.Equal(t, "false false /ui/", text)
+			require.Equal(t, "{false false []} false /ui/", text)
 		})
 	}
 }
@@ -84,14 +84,14 @@ func TestSignInsThatAreNotValidAreRefused(t *testing.T) {
 		wrong  bool
 		want   string
 	}{
-		"no role":        {map[string]any{"groups": []string{"others"}}, false, "your account has no role"},
-		"no claim":       {map[string]any{}, false, "your account has no role"},
-		"another nonce":  {map[string]any{"groups": "ops", "nonce": "old"}, false, "the sign-in is not valid"},
-		"for another":    {map[string]any{"groups": "ops", "aud": "shop"}, false, "the sign-in is not valid"},
-		"by another":     {map[string]any{"groups": "ops", "iss": "https://elsewhere"}, false, "the sign-in is not valid"},
-		"expired":        {map[string]any{"groups": "ops", "exp": 1}, false, "the sign-in is not valid"},
-		"another's key":  {map[string]any{"groups": "ops"}, true, "the sign-in is not valid"},
-		"without expiry": {map[string]any{"groups": "ops", "exp": nil}, false, "the sign-in is not valid"},
+		"no role":        {map[string]any{"groups": []string{"others"}}, false, "Your account has no role"},
+		"no claim":       {map[string]any{}, false, "Your account has no role"},
+		"another nonce":  {map[string]any{"groups": "ops", "nonce": "old"}, false, "The sign-in is not valid"},
+		"for another":    {map[string]any{"groups": "ops", "aud": "shop"}, false, "The sign-in is not valid"},
+		"by another":     {map[string]any{"groups": "ops", "iss": "https://elsewhere"}, false, "The sign-in is not valid"},
+		"expired":        {map[string]any{"groups": "ops", "exp": 1}, false, "The sign-in is not valid"},
+		"another's key":  {map[string]any{"groups": "ops"}, true, "The sign-in is not valid"},
+		"without expiry": {map[string]any{"groups": "ops", "exp": nil}, false, "The sign-in is not valid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +102,7 @@ func TestSignInsThatAreNotValidAreRefused(t *testing.T) {
 			require.Equal(t, 403, code)
 			require.Contains(t, text, c.want)
 			_, text = get(t, client, server.URL+"/ui/")
-			require.Equal(t, "false false /ui/", text)
+			require.Equal(t, "{false false []} false /ui/", text)
 		})
 	}
 }
