@@ -50,6 +50,21 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{execution, "CANCEL", "enough", "me"}, {execution, "TERMINATE", "enough", "me"}}
 	case "stop_take":
 		return [][]any{{10}}
+	case "workspace_find":
+		return [][]any{{nil, nil, nil}}
+	case "workspace_list":
+		return [][]any{{nil, nil, nil, nil}}
+	case "workspace_named":
+		return [][]any{{[]string{nobody}, []string{"shop"}, 10}}
+	case "workspace_set":
+		return [][]any{{nobody, "me", "workspaces pause", nil, true, false, nil, false, nil}}
+	}
+	return viewArguments(verb, id, execution)
+}
+
+// viewArguments are those of the statements of the web view.
+func viewArguments(verb string, id int64, execution string) [][]any {
+	switch verb {
 	case "view_dead_group":
 		return [][]any{{10, "it broke", 10, nil, nil, nil}}
 	case "view_dead_groups":
@@ -64,14 +79,6 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{nil, "name", nil, nil, nil, 10, 10, 10}}
 	case "view_workspaces_of":
 		return [][]any{{[]string{nobody}, nil, "name", nil, nil, nil, 10, 10, 10}}
-	case "workspace_find":
-		return [][]any{{nil, nil, nil}}
-	case "workspace_list":
-		return [][]any{{nil, nil, nil, nil}}
-	case "workspace_named":
-		return [][]any{{[]string{nobody}, []string{"shop"}, 10}}
-	case "workspace_set":
-		return [][]any{{nobody, "me", "workspaces pause", nil, true, false, nil, false, nil}}
 	}
 	return deadArguments(verb, id, execution)
 }

@@ -13,12 +13,22 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/signintest"
 )
 
-// pages is a web view that says who looks, and signs people in at a provider.
-func pages(t *testing.T, p *provider) (*OIDC, *httptest.Server, *nethttp.Client) {
+func newProvider(t *testing.T) *signintest.Provider {
 	t.Helper()
-	o := &OIDC{Issuer: p.URL, ClientID: "web", ClientSecret: "secret", RoleClaim: "groups",
+	p, err := signintest.New()
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// pages is a web view that says who looks, and signs people in at a provider.
+func pages(t *testing.T, p *signintest.Provider) (*OIDC, *httptest.Server, *nethttp.Client) {
+	t.Helper()
+	o := &OIDC{Issuer: p.URL, ClientID: signintest.ClientID, ClientSecret: signintest.ClientSecret, RoleClaim: "groups",
 		Key:  []byte("0123456789abcdef0123456789abcdef"),
 		Path: "/ui/", Grants: Roles{Operators: []string{"ops"}, Viewers: []string{"staff"}},
 		Log: slog.New(slog.DiscardHandler)}
@@ -64,7 +74,7 @@ func TestPeopleSignInWithTheirRolesAndSignOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProvider(t)
-			p.claims = c.claims
+			p.Claim(c.claims)
 			_, server, client := pages(t, p)
 			code, text := get(t, client, server.URL+"/ui/signin?to=/ui/items")
 			require.Equal(t, 200, code)
@@ -96,7 +106,10 @@ func TestSignInsThatAreNotValidAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProvider(t)
-			p.claims, p.wrong = c.claims, c.wrong
+			p.Claim(c.claims)
+			if c.wrong {
+				p.Forge()
+			}
 			_, server, client := pages(t, p)
 			code, text := get(t, client, server.URL+"/ui/signin")
 			require.Equal(t, 403, code)
@@ -110,7 +123,7 @@ func TestSignInsThatAreNotValidAreRefused(t *testing.T) {
 func TestACallbackThatWasNotAskedForIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	p.claims["groups"] = "ops"
+	p.Claim(map[string]any{"groups": "ops"})
 	_, server, client := pages(t, p)
 	code, _ := get(t, client, server.URL+"/ui/signin/callback?code=the-code&state=x")
 	require.Equal(t, 400, code)
@@ -124,7 +137,7 @@ func TestACallbackThatWasNotAskedForIsRefused(t *testing.T) {
 func TestAProviderThatIsAwayIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	p.claims["groups"] = "ops"
+	p.Claim(map[string]any{"groups": "ops"})
 	o, server, client := pages(t, p)
 	o.Issuer = "http://127.0.0.1:1"
 	code, text := get(t, client, server.URL+"/ui/signin")

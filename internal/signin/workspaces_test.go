@@ -77,7 +77,7 @@ func TestASessionHoldsRolesInWorkspaces(t *testing.T) {
 	p := newProvider(t)
 	o, server, client := pages(t, p)
 	o.Grants = mapped
-	p.claims = map[string]any{"groups": []string{"cn=acme,ou=x", "team-a-ops", "unrelated"}}
+	p.Claim(map[string]any{"groups": []string{"cn=acme,ou=x", "team-a-ops", "unrelated"}})
 	code, text := get(t, client, server.URL+"/ui/signin")
 	require.Equal(t, 200, code)
 	require.Equal(t, "subject-1 {false true [{Acme, Inc. false} {a true} {shop a-ops false}]} true /ui/", text)
@@ -86,13 +86,13 @@ func TestASessionHoldsRolesInWorkspaces(t *testing.T) {
 	for n := range 1000 {
 		groups = append(groups, fmt.Sprint("unrelated-", n))
 	}
-	p.claims["groups"] = groups
+	p.Claim(map[string]any{"groups": groups})
 	_, text = get(t, client, server.URL+"/ui/signin")
 	require.Contains(t, text, "[{Acme, Inc. false}]", "groups that are not mapped take no room")
 	for n := range 1000 {
 		groups = append(groups, fmt.Sprint("team-", n))
 	}
-	p.claims["groups"] = groups
+	p.Claim(map[string]any{"groups": groups})
 	code, text = get(t, client, server.URL+"/ui/signin")
 	require.Equal(t, 403, code)
 	require.Contains(t, text, "Your account has roles in 1001 workspaces, which is more than a session can hold.")
