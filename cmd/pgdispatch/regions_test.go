@@ -80,7 +80,7 @@ func TestAPromotedStandbyThatLostCommitsStartsNothingASecondTime(t *testing.T) {
 	require.Equal(t, nethttp.StatusServiceUnavailable, status, text)
 
 	require.True(t, one[bool](far, "select pg_promote()"))
-	require.Zero(t, one[int](far, "select count(*)::int from pgdispatch.epoch"), "what was counted before counts no longer")
+	require.Zero(t, one[int](far, "select count(*)::int from pgdispatch.epoch"), "counts of before are void")
 	far.exec("update pgdispatch.settings set paused = false")
 	far.eventually(func() bool { status, _ := remote.readyz(); return status == nethttp.StatusOK }, "it is ready")
 	far.eventually(func() bool { return far.count("status = 'DISPATCHED'") == 5 }, "those that it has are handed over")
