@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -97,6 +98,7 @@ type tenants struct {
 
 func newTenants(t testing.TB) *tenants {
 	b := storetest.New(t)
+	b.Store.Lease = time.Hour // nothing expires on a slow machine
 	b.Alive()
 	b.Execute(`select setval(pg_get_serial_sequence('pgdispatch.workflow_execution_queue', 'id'), 700000)`)
 	m := &tenants{b, t, b.NewWorkspace("Mine", 20)}
