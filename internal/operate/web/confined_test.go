@@ -145,6 +145,7 @@ func (m *tenants) other() map[string]string {
 	id := m.NewWorkspace("Rival", 20)
 	m.fill(id, "rival")
 	m.Execute("insert into pgdispatch.stalls values ('TASK_QUEUE', '', 'rivals', 4, 'no poller')")
+	m.Execute("insert into pgdispatch.activity (minute, started) values (date_trunc('minute', now()), 77)")
 	one := func(query string) string { return sqltest.Scalar[string](m.Shop, query, id) }
 	item := func(status string) string {
 		return one("select id::text from pgdispatch.workflow_execution_queue where workspace_id = $1::uuid and status = '" +

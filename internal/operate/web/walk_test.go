@@ -74,6 +74,7 @@ func TestAViewerOfAllAndOperatorOfOneActsOnlyThere(t *testing.T) {
 	require.Contains(t, ask(t, pages, "GET", "/ui/items", nil), "rival-failed")
 	require.Contains(t, ask(t, pages, "GET", "/ui/workspaces/{workspace}", theirs), "Read-only. To act")
 	require.NotContains(t, ask(t, pages, "GET", "/ui/items/{letter}", theirs), `method="post" action="/ui/items`)
+	require.Contains(t, ask(t, pages, "GET", "/ui/dead/replay", nil), "replay 1 dead letter of 1 workspace.")
 	before := m.state()
 	for pattern, paths := range walked {
 		for _, path := range paths {
