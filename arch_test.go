@@ -57,8 +57,9 @@ var edges = map[string][]string{
 	"internal/replica": {"claim", "complete", "dispatch", "internal/config", "internal/operate", "internal/operate/web",
 		"internal/postgres",
 		"internal/signin", "internal/telemetry", "internal/temporal", "notify", "sql", "sql/migrate", "sweeper"},
-	"internal/storetest": {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},
-	"internal/signin":    nil,
+	"internal/storetest":  {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},
+	"internal/signin":     nil,
+	"internal/signintest": nil,
 	// called by these packages, and reads gauges
 	"internal/telemetry":    {"claim", "internal/operate", "internal/postgres", "internal/signin", "sweeper"},
 	"internal/temporal":     {"internal/local"},
@@ -95,6 +96,7 @@ func TestTestCodeStaysOutOfTheBinary(t *testing.T) {
 		require.NotContains(t, dependency, "sqltest")
 		require.NotContains(t, dependency, "storetest")
 		require.NotContains(t, dependency, "temporaltest")
+		require.NotContains(t, dependency, "signintest")
 		require.NotContains(t, dependency, "go.temporal.io/server")
 	}
 	// Temporal's SDK imports testify itself; pgdispatch's own packages do not.

@@ -43,29 +43,42 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 			{[]string{"orders"}, []string{"default"}, []int{1}, []string{execution}, []string{execution}, []string{"default"},
 				[]string{"it fails"}, []string{}}}
 	case "stalled":
-		return [][]any{{10}}
+		return [][]any{{10, nil}}
 	case "stop_done":
 		return [][]any{{execution, "CANCEL", nil}}
 	case "stop_request":
 		return [][]any{{execution, "CANCEL", "enough", "me"}, {execution, "TERMINATE", "enough", "me"}}
 	case "stop_take":
 		return [][]any{{10}}
+	case "workspace_find":
+		return [][]any{{nil, nil, nil}}
+	case "workspace_list":
+		return [][]any{{nil, nil, nil, nil}}
+	case "workspace_named":
+		return [][]any{{[]string{nobody}, []string{"shop"}, 10}}
+	case "workspace_set":
+		return [][]any{{nobody, "me", "workspaces pause", nil, true, false, nil, false, nil}}
+	}
+	return viewArguments(verb, id, execution)
+}
+
+// viewArguments are those of the statements of the web view.
+func viewArguments(verb string, id int64, execution string) [][]any {
+	switch verb {
 	case "view_dead_group":
-		return [][]any{{10, "it broke", 10, nil, nil}}
+		return [][]any{{10, "it broke", 10, nil, nil, nil}}
 	case "view_dead_groups":
-		return [][]any{{10, 10}}
+		return [][]any{{10, 10, nil}}
+	case "view_depth":
+		return [][]any{{[]string{nobody}, 10}}
 	case "view_items":
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, id + 1, 10, 10}}
 	case "view_workspace":
 		return [][]any{{nobody, 10, 10}}
 	case "view_workspaces":
 		return [][]any{{nil, "name", nil, nil, nil, 10, 10, 10}}
-	case "workspace_find":
-		return [][]any{{nil, nil, nil}}
-	case "workspace_list":
-		return [][]any{{nil, nil, nil, nil}}
-	case "workspace_set":
-		return [][]any{{nobody, "me", "workspaces pause", nil, true, false, nil, false, nil}}
+	case "view_workspaces_of":
+		return [][]any{{[]string{nobody}, nil, "name", nil, nil, nil, 10, 10, 10}}
 	}
 	return deadArguments(verb, id, execution)
 }
@@ -81,7 +94,7 @@ func deadArguments(verb string, id int64, execution string) [][]any {
 	case "limit_remove":
 		return [][]any{{nil, "k", "me"}}
 	case "dead_find":
-		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
+		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
 	case "dead_known":
 		return [][]any{{"tenant on FREE", "report"}}
 	case "dead_history":

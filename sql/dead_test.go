@@ -313,7 +313,7 @@ func TestAReplayDeletedBeforeItsEndLeavesTheDeadLetterOpen(t *testing.T) {
 // find runs dead_find with a filter's values by their parameters' numbers.
 func (f fixture) find(values map[int]any) []int64 {
 	f.t.Helper()
-	arguments := make([]any, 11)
+	arguments := make([]any, 12)
 	arguments[0] = "open"
 	for n, value := range values {
 		arguments[n-1] = value
@@ -334,7 +334,7 @@ func TestDeadLettersAreReadPageByPageThoughManyFailedAtOneInstant(t *testing.T) 
 	for name, next := range map[string]func(failedAt, id any) []int64{
 		"all": func(failedAt, id any) []int64 { return f.find(map[int]any{9: 2, 10: failedAt, 11: id}) },
 		"of a kind": func(failedAt, id any) []int64 {
-			return all[int64](f, sql.Text("view_dead_group"), 100, kind, 2, failedAt, id)
+			return all[int64](f, sql.Text("view_dead_group"), 100, kind, 2, failedAt, id, nil)
 		},
 	} {
 		var got []int64

@@ -75,7 +75,12 @@ type stack struct {
 // newStack starts a worker on a new database and a new task queue. Its workflow types are named after how they end.
 func newStack(t testing.TB) *stack {
 	t.Helper()
-	url := sqltest.URL(t)
+	return newStackOn(t, sqltest.URL(t))
+}
+
+// newStackOn is newStack on a migrated database.
+func newStackOn(t testing.TB, url string) *stack {
+	t.Helper()
 	s := &stack{t: t, url: url, db: sqltest.Pool(t, url), temporal: temporalAddress(t), workspace: map[string]string{},
 		queue: fmt.Sprintf("%s-%d", t.Name(), time.Now().UnixNano())}
 	audit, err := os.ReadFile("../../testdata/audit.sql")

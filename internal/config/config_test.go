@@ -63,6 +63,7 @@ var differing = map[string]string{
 	"trusted-proxies":         "10.0.0.7",
 	"auth-operators":          "ops",
 	"auth-viewers":            "staff",
+	"auth-workspaces":         "acme=viewer@Acme",
 	"oidc-issuer":             "https://login.example.com",
 	"oidc-client-id":          "web",
 	"oidc-client-secret":      "secret",

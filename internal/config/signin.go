@@ -15,8 +15,15 @@ type SignIn struct {
 	Header, RoleHeader string         // headers are ignored if empty
 	Proxies            []netip.Prefix // whose headers are trusted
 	Operators, Viewers []string       // roles that may change things, and roles that may only view
+	Workspaces         []WorkspaceRole
 
 	Issuer, ClientID, ClientSecret, RedirectURL, RoleClaim, SessionKey string // no OpenID Connect if Issuer is empty
+}
+
+// WorkspaceRole gives a group a role in one workspace, or with workspacePlaceholder in those that the group names.
+type WorkspaceRole struct {
+	Group, Workspace string
+	Operator         bool
 }
 
 // callbackPath is where the provider redirects users to.
@@ -37,6 +44,10 @@ var signInOptions = []Option{
 		func(c *Config, v string) error { return parseRoles(v, &c.SignIn.Operators) }},
 	{"auth-viewers", "PGDISPATCH_AUTH_VIEWERS", "viewer", "roles, separated by commas, that may only view",
 		func(c *Config, v string) error { return parseRoles(v, &c.SignIn.Viewers) }},
+	{"auth-workspaces", "PGDISPATCH_AUTH_WORKSPACES", "",
+		"roles in single workspaces: group=viewer@workspace or group=operator@workspace, by ID or name, " +
+			"separated by commas; {workspace} in both stands for any",
+		func(c *Config, v string) error { return parseWorkspaceRoles(v, &c.SignIn.Workspaces) }},
 	{"oidc-issuer", "PGDISPATCH_OIDC_ISSUER", "",
 		"URL of the OpenID Connect provider that signs users in to the web view; disabled if empty",
 		func(c *Config, v string) error { return parseSafeURL(v, &c.SignIn.Issuer) }},
@@ -145,6 +156,7 @@ func (c Config) checkSignIn() error {
 	add(headers && len(s.Proxies) == 0, "PGDISPATCH_TRUSTED_PROXIES is empty: anybody could send PGDISPATCH_AUTH_HEADER")
 	add(headers && s.Header != "" && s.Header == s.RoleHeader,
 		"PGDISPATCH_AUTH_ROLE_HEADER is the same as PGDISPATCH_AUTH_HEADER")
+	faults = append(faults, s.checkWorkspaces()...)
 	oidc := s.Issuer != "" || s.ClientID != "" || s.ClientSecret != "" || s.RedirectURL != ""
 	add(oidc && s.Issuer == "", "PGDISPATCH_OIDC_ISSUER is empty: the other PGDISPATCH_OIDC_ settings need it")
 	add(oidc && s.ClientID == "", "PGDISPATCH_OIDC_CLIENT_ID is empty: PGDISPATCH_OIDC_ISSUER needs it")

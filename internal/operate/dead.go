@@ -61,6 +61,7 @@ type DeadFilter struct {
 	Since      Moment   // failed at or after
 	Until      Moment   // failed at or before
 	After      *DeadKey // nil starts at the first page
+	Workspaces []string // IDs, in addition to Workspace; nil means any
 }
 
 // DeadKey is the position of the last dead letter of a page, after which the next page starts.
@@ -94,7 +95,8 @@ func (s *Store) FindDeadLetters(ctx context.Context, filter DeadFilter, atMost i
 	failedAt, id := filter.After.columns()
 	return postgres.ValuesWithin[int64](ctx, findTimeout, s.DB, "find dead letters", sql.Text("dead_find"),
 		state, postgres.OrNull(filter.Workspace), postgres.OrNull(filter.Definition), postgres.OrNull(filter.Error),
-		filter.Since.At, filter.Since.Ago, filter.Until.At, filter.Until.Ago, postgres.OrNull(atMost), failedAt, id)
+		filter.Since.At, filter.Since.Ago, filter.Until.At, filter.Until.Ago, postgres.OrNull(atMost), failedAt, id,
+		filter.Workspaces)
 }
 
 // KnowsName reports whether a workspace and a definition with these names exist.

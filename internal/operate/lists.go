@@ -147,15 +147,17 @@ type DeadGroup struct {
 }
 
 // DeadGroups groups the open dead letters among the newest 2,000 failures. It returns up to atMost groups, the largest
-// first.
-func (s *Store) DeadGroups(ctx context.Context, atMost int) ([]DeadGroup, error) {
-	return postgres.Read[DeadGroup](ctx, s.DB, "group dead letters", sql.Text("view_dead_groups"), FailuresLooked, atMost)
+// first. Nil means all workspaces.
+func (s *Store) DeadGroups(ctx context.Context, workspaces []string, atMost int) ([]DeadGroup, error) {
+	return postgres.Read[DeadGroup](ctx, s.DB, "group dead letters", sql.Text("view_dead_groups"), FailuresLooked, atMost,
+		workspaces)
 }
 
 // DeadOfKind returns the IDs of up to atMost dead letters of a group, the latest failure first. The list starts after
 // the given key, or at the first if after is nil. It looks at the same failures as DeadGroups.
-func (s *Store) DeadOfKind(ctx context.Context, kind string, after *DeadKey, atMost int) ([]int64, error) {
+func (s *Store) DeadOfKind(ctx context.Context, kind string, workspaces []string, after *DeadKey,
+	atMost int) ([]int64, error) {
 	failedAt, id := after.columns()
 	return postgres.Values[int64](ctx, s.DB, "read a group of dead letters", sql.Text("view_dead_group"), FailuresLooked,
-		kind, atMost, failedAt, id)
+		kind, atMost, failedAt, id, workspaces)
 }

@@ -200,14 +200,14 @@ func TestDeadLettersAreGroupedByWhatTheirErrorsHaveInCommon(t *testing.T) {
 	}
 	_, err := b.Discard(t.Context(), []int64{items[0].ID}, "me")
 	require.NoError(t, err)
-	groups, err := b.DeadGroups(t.Context(), 10)
+	groups, err := b.DeadGroups(t.Context(), nil, 10)
 	require.NoError(t, err)
 	require.Len(t, groups, 2)
 	require.Equal(t, "order … of …: card refused", groups[0].Kind)
 	require.EqualValues(t, 3, groups[0].Items, "only open executions")
 	require.Equal(t, items[3].ID, groups[0].Newest)
 	require.Contains(t, groups[0].Example, items[3].ExecutionID)
-	ids, err := b.DeadOfKind(t.Context(), groups[0].Kind, nil, 10)
+	ids, err := b.DeadOfKind(t.Context(), groups[0].Kind, nil, nil, 10)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []int64{items[1].ID, items[2].ID, items[3].ID}, ids)
 }

@@ -29,7 +29,7 @@ func (s *Store) Overview(ctx context.Context) (o Overview, err error) {
 	if o.Replicas, err = s.Replicas(ctx); err != nil {
 		return o, err
 	}
-	if o.Stalled, err = s.Stalled(ctx, mostStalled); err != nil {
+	if o.Stalled, err = s.Stalled(ctx, nil, mostStalled); err != nil {
 		return o, err
 	}
 	o.Minutes, err = s.activity(ctx, overviewSpan)

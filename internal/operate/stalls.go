@@ -25,9 +25,10 @@ type StallFor struct {
 	Since time.Duration `json:"since_ns"` // time since it was detected
 }
 
-// Stalled returns up to atMost stalls, those with the most executions first.
-func (s *Store) Stalled(ctx context.Context, atMost int) ([]StallFor, error) {
-	return postgres.Read[StallFor](ctx, s.DB, "read stalls", sql.Text("stalled"), atMost)
+// Stalled returns up to atMost stalls, those with the most executions first. Of workspaces it returns executions only,
+// because a task queue belongs to none. Nil means all workspaces.
+func (s *Store) Stalled(ctx context.Context, workspaces []string, atMost int) ([]StallFor, error) {
+	return postgres.Read[StallFor](ctx, s.DB, "read stalls", sql.Text("stalled"), atMost, workspaces)
 }
 
 // RequestStop cancels an item that waits, or requests the stop of its workflow. It returns WITHDRAWN, REQUESTED,

@@ -14,6 +14,9 @@ import (
 func addSignIn(admin *telemetry.Admin, c config.Config, log *slog.Logger) {
 	s := c.SignIn
 	grants := signin.Roles{Operators: s.Operators, Viewers: s.Viewers}
+	for _, w := range s.Workspaces {
+		grants.Workspaces = append(grants.Workspaces, signin.Mapping(w))
+	}
 	if s.Header != "" {
 		header := &signin.Header{Name: s.Header, Roles: s.RoleHeader, Proxies: s.Proxies, Grants: grants}
 		admin.Visitors = append(admin.Visitors, header.Visitor)

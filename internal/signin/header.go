@@ -8,7 +8,8 @@ import (
 
 // Header takes the visitor's name and roles from headers that a proxy sets.
 type Header struct {
-	// Name and Roles are the headers' names. Roles holds roles or groups, separated by commas.
+	// Name and Roles are the headers' names. Roles holds roles or groups, separated by commas, so that none may contain
+	// one.
 	Name, Roles string
 	// Proxies are the addresses of the proxies. Headers from elsewhere are ignored.
 	Proxies []netip.Prefix
@@ -22,8 +23,8 @@ func (h *Header) Visitor(r *nethttp.Request) (Visitor, bool) {
 	if len(names) != 1 || names[0] == "" || len(roles) != 1 || !h.trusts(r.RemoteAddr) {
 		return Visitor{}, false
 	}
-	looks, acts := h.Grants.grant(list(roles[0]))
-	return Visitor{Name: names[0], Via: "proxy", Operator: acts}, looks
+	rights, looks := h.Grants.grant(list(roles[0]))
+	return Visitor{Name: names[0], Via: "proxy", Rights: rights}, looks
 }
 
 func (h *Header) trusts(remote string) bool {

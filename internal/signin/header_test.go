@@ -28,7 +28,7 @@ func TestOnlyATrustedProxyNamesTheVisitor(t *testing.T) {
 		v, is := ask(remote, both("anna", "staff, ops"))
 		require.Equal(t, trusted, is, remote)
 		if trusted {
-			require.Equal(t, Visitor{Name: "anna", Via: "proxy", Operator: true}, v)
+			require.Equal(t, Visitor{Name: "anna", Via: "proxy", Rights: Rights{Operator: true}}, v)
 		}
 	}
 	v, is := ask("10.0.0.1:1", both("ben", "staff"))

@@ -19,6 +19,11 @@ import (
 const (
 	// sessionCookie holds the signed-in user, flowCookie a sign-in in progress.
 	sessionCookie, flowCookie = "pgdispatch_session", "pgdispatch_signin"
+	// confinedSession is the purpose of the session of a user of some workspaces. Replicas of versions that know only
+	// users of all workspaces must not accept it.
+	confinedSession = "pgdispatch_session_of_workspaces"
+	// maxCookie is the length of a cookie that browsers store, without its attributes.
+	maxCookie = 3800
 	// sessionLasts is how long a user stays signed in. flowLasts bounds the time at the provider.
 	sessionLasts, flowLasts = 8 * time.Hour, 10 * time.Minute
 	// providerTimeout bounds one request to the provider.
@@ -49,18 +54,31 @@ type flow struct{ State, Nonce, Verifier, To string }
 
 // session is a signed-in user.
 type session struct {
-	Name     string
-	Operator bool
+	Name string
+	Rights
+}
+
+// purpose is what the session's cookie is sealed for.
+func (s session) purpose() string {
+	if s.Confined {
+		return confinedSession
+	}
+	return sessionCookie
 }
 
 // Visitor returns the signed-in user.
 func (o *OIDC) Visitor(r *nethttp.Request) (Visitor, bool) {
 	cookie, err := r.Cookie(sessionCookie)
-	var s session
-	if err != nil || !(sealer{o.Key}).open(sessionCookie, cookie.Value, time.Now(), &s) {
+	if err != nil {
 		return Visitor{}, false
 	}
-	return Visitor{Name: s.Name, Via: "oidc", Operator: s.Operator}, true
+	for _, purpose := range []string{sessionCookie, confinedSession} {
+		var s session
+		if (sealer{o.Key}).open(purpose, cookie.Value, time.Now(), &s) && s.purpose() == purpose {
+			return Visitor{Name: s.Name, Via: "oidc", Rights: s.Rights}, true
+		}
+	}
+	return Visitor{}, false
 }
 
 // SignIn sends the browser to the provider, and afterwards back to the page named by the parameter to.
@@ -69,15 +87,17 @@ func (o *OIDC) SignIn(w nethttp.ResponseWriter, r *nethttp.Request) {
 	defer cancel()
 	config, _, err := o.config(ctx)
 	if err != nil {
-		o.fail(w, r, nethttp.StatusServiceUnavailable, "the identity provider does not answer: try again in a moment", err)
+		o.fail(w, r, nethttp.StatusServiceUnavailable, "The identity provider does not answer. Try again in a moment.", err)
 		return
 	}
 	f := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(),
 		To: o.inside(r.URL.Query().Get("to"))}
-	if err := o.set(w, flowCookie, flowLasts, f); err != nil {
-		o.fail(w, r, nethttp.StatusInternalServerError, "the sign-in cannot begin", err)
+	cookie, err := o.sealed(flowCookie, flowCookie, flowLasts, f)
+	if err != nil {
+		o.fail(w, r, nethttp.StatusInternalServerError, "The sign-in cannot begin.", err)
 		return
 	}
+	nethttp.SetCookie(w, cookie)
 	nethttp.Redirect(w, r, config.AuthCodeURL(f.State, oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)),
 		nethttp.StatusSeeOther)
 }
@@ -98,12 +118,12 @@ func (o *OIDC) Callback(w nethttp.ResponseWriter, r *nethttp.Request) {
 	var f flow
 	if err != nil || !(sealer{o.Key}).open(flowCookie, cookie.Value, time.Now(), &f) ||
 		r.URL.Query().Get("state") != f.State {
-		o.fail(w, r, nethttp.StatusBadRequest, "this sign-in was not begun here, or took too long: open the pages again", err)
+		o.fail(w, r, nethttp.StatusBadRequest, "This sign-in was not begun here, or took too long.", err)
 		return
 	}
 	o.clear(w, flowCookie)
 	if reason := r.URL.Query().Get("error"); reason != "" {
-		o.fail(w, r, nethttp.StatusForbidden, "the identity provider refuses the sign-in",
+		o.fail(w, r, nethttp.StatusForbidden, "The identity provider refuses the sign-in.",
 			fmt.Errorf("provider says %.200q", reason))
 		return
 	}
@@ -112,17 +132,27 @@ func (o *OIDC) Callback(w nethttp.ResponseWriter, r *nethttp.Request) {
 	who, looks, err := o.exchange(ctx, r.URL.Query().Get("code"), f)
 	switch {
 	case err != nil:
-		o.fail(w, r, nethttp.StatusForbidden, "the sign-in is not valid: open the pages again", err)
+		o.fail(w, r, nethttp.StatusForbidden, "The sign-in is not valid.", err)
 		return
 	case !looks:
 		o.fail(w, r, nethttp.StatusForbidden,
-			"your account has no role for these pages: ask for one of the roles in PGDISPATCH_AUTH_VIEWERS", nil)
+			"Your account has no role for these pages. Ask for a group that PGDISPATCH_AUTH_VIEWERS, "+
+				"PGDISPATCH_AUTH_OPERATORS or PGDISPATCH_AUTH_WORKSPACES names.", nil)
 		return
 	}
-	if err := o.set(w, sessionCookie, sessionLasts, who); err != nil {
-		o.fail(w, r, nethttp.StatusInternalServerError, "the sign-in cannot be stored", err)
+	cookie, err = o.sealed(sessionCookie, who.purpose(), sessionLasts, who)
+	if err != nil {
+		o.fail(w, r, nethttp.StatusInternalServerError, "The sign-in cannot be stored.", err)
 		return
 	}
+	if len(cookie.Value) > maxCookie {
+		o.fail(w, r, nethttp.StatusForbidden, fmt.Sprintf("Your account has roles in %d workspaces, which is more than a "+
+			"session can hold. Ask for a role in all workspaces, or in fewer.", len(who.Grants)),
+			fmt.Errorf("session of %d workspaces has %d bytes, at most %d are possible", len(who.Grants), len(cookie.Value),
+				maxCookie))
+		return
+	}
+	nethttp.SetCookie(w, cookie)
 	nethttp.Redirect(w, r, f.To, nethttp.StatusSeeOther)
 }
 
@@ -151,8 +181,8 @@ func (o *OIDC) exchange(ctx context.Context, code string, f flow) (who session, 
 	if err := verified.Claims(&claims); err != nil {
 		return who, false, fmt.Errorf("read ID token: %w", err)
 	}
-	looks, acts := o.Grants.grant(rolesOf(claims[o.RoleClaim]))
-	return session{Name: nameOf(claims, verified.Subject), Operator: acts}, looks, nil
+	rights, looks := o.Grants.grant(rolesOf(claims[o.RoleClaim]))
+	return session{nameOf(claims, verified.Subject), rights}, looks, nil
 }
 
 // nameOf returns the verified email address, else the subject, which the provider never reassigns. Users
@@ -200,13 +230,12 @@ func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, erro
 		Scopes:   []string{oidc.ScopeOpenID, "email", "profile"}}, o.provider, nil
 }
 
-func (o *OIDC) set(w nethttp.ResponseWriter, name string, lasts time.Duration, data any) error {
-	text, err := sealer{o.Key}.seal(name, time.Now().Add(lasts), data)
+func (o *OIDC) sealed(name, purpose string, lasts time.Duration, data any) (*nethttp.Cookie, error) {
+	text, err := sealer{o.Key}.seal(purpose, time.Now().Add(lasts), data)
 	if err != nil {
-		return fmt.Errorf("seal cookie: %w", err)
+		return nil, fmt.Errorf("seal cookie: %w", err)
 	}
-	nethttp.SetCookie(w, o.cookie(name, text, int(lasts.Seconds())))
-	return nil
+	return o.cookie(name, text, int(lasts.Seconds())), nil
 }
 
 func (o *OIDC) clear(w nethttp.ResponseWriter, name string) {
@@ -223,5 +252,5 @@ func (o *OIDC) fail(w nethttp.ResponseWriter, r *nethttp.Request, code int, what
 	if err != nil {
 		o.Log.WarnContext(r.Context(), "Cannot sign a user in", "error", err)
 	}
-	nethttp.Error(w, what, code)
+	Page{Heading: "You are not signed in", Text: what, Link: "Sign in again", To: o.Path}.Write(w, code)
 }

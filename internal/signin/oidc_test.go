@@ -13,12 +13,22 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/signintest"
 )
 
-// pages is a web view that reports its user, and signs users in at a provider.
-func pages(t *testing.T, p *provider) (*OIDC, *httptest.Server, *nethttp.Client) {
+func newProvider(t *testing.T) *signintest.Provider {
 	t.Helper()
-	o := &OIDC{Issuer: p.URL, ClientID: "web", ClientSecret: "secret", RoleClaim: "groups",
+	p, err := signintest.New()
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// pages is a web view that says who looks, and signs people in at a provider.
+func pages(t *testing.T, p *signintest.Provider) (*OIDC, *httptest.Server, *nethttp.Client) {
+	t.Helper()
+	o := &OIDC{Issuer: p.URL, ClientID: signintest.ClientID, ClientSecret: signintest.ClientSecret, RoleClaim: "groups",
 		Key:  []byte("0123456789abcdef0123456789abcdef"),
 		Path: "/ui/", Grants: Roles{Operators: []string{"ops"}, Viewers: []string{"staff"}},
 		Log: slog.New(slog.DiscardHandler)}
@@ -28,7 +38,7 @@ func pages(t *testing.T, p *provider) (*OIDC, *httptest.Server, *nethttp.Client)
 	mux.HandleFunc("POST /ui/signout", o.SignOut)
 	mux.HandleFunc("GET /ui/", func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		v, is := o.Visitor(r)
-		fmt.Fprintf(w, "%s %t %t %s", v.Name, v.Operator, is, r.URL.Path)
+		fmt.Fprintf(w, "%s %v %t %s", v.Name, v.Rights, is, r.URL.Path)
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -55,16 +65,16 @@ func TestPeopleSignInWithTheirRolesAndSignOut(t *testing.T) {
 		want   string
 	}{
 		"operator": {map[string]any{"groups": []string{"all", "ops"}, "email": "anna@example.com", "email_verified": true},
-			"anna@example.com true true /ui/items"},
+			"anna@example.com {true false []} true /ui/items"},
 		"viewer": {map[string]any{"groups": "all, staff", "email": "anna@example.com", "email_verified": false},
-			"subject-1 false true /ui/items"},
+			"subject-1 {false false []} true /ui/items"},
 		"chosen": {map[string]any{"groups": []string{"staff"}, "preferred_username": "root"},
-			"subject-1 false true /ui/items"},
+			"subject-1 {false false []} true /ui/items"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProvider(t)
-			p.claims = c.claims
+			p.Claim(c.claims)
 			_, server, client := pages(t, p)
 			code, text := get(t, client, server.URL+"/ui/signin?to=/ui/items")
 			require.Equal(t, 200, code)
@@ -72,7 +82,7 @@ func TestPeopleSignInWithTheirRolesAndSignOut(t *testing.T) {
 			_, err := client.Post(server.URL+"/ui/signout", "", nil)
 			require.NoError(t, err)
 			_, text = get(t, client, server.URL+"/ui/")
-			require.Equal(t, "false false /ui/", text)
+			require.Equal(t, "{false false []} false /ui/", text)
 		})
 	}
 }
@@ -84,25 +94,28 @@ func TestSignInsThatAreNotValidAreRefused(t *testing.T) {
 		wrong  bool
 		want   string
 	}{
-		"no role":        {map[string]any{"groups": []string{"others"}}, false, "your account has no role"},
-		"no claim":       {map[string]any{}, false, "your account has no role"},
-		"another nonce":  {map[string]any{"groups": "ops", "nonce": "old"}, false, "the sign-in is not valid"},
-		"other audience": {map[string]any{"groups": "ops", "aud": "shop"}, false, "the sign-in is not valid"},
-		"other issuer":   {map[string]any{"groups": "ops", "iss": "https://elsewhere"}, false, "the sign-in is not valid"},
-		"expired":        {map[string]any{"groups": "ops", "exp": 1}, false, "the sign-in is not valid"},
-		"another key":    {map[string]any{"groups": "ops"}, true, "the sign-in is not valid"},
-		"without expiry": {map[string]any{"groups": "ops", "exp": nil}, false, "the sign-in is not valid"},
+		"no role":        {map[string]any{"groups": []string{"others"}}, false, "Your account has no role"},
+		"no claim":       {map[string]any{}, false, "Your account has no role"},
+		"another nonce":  {map[string]any{"groups": "ops", "nonce": "old"}, false, "The sign-in is not valid"},
+		"for another":    {map[string]any{"groups": "ops", "aud": "shop"}, false, "The sign-in is not valid"},
+		"by another":     {map[string]any{"groups": "ops", "iss": "https://elsewhere"}, false, "The sign-in is not valid"},
+		"expired":        {map[string]any{"groups": "ops", "exp": 1}, false, "The sign-in is not valid"},
+		"another's key":  {map[string]any{"groups": "ops"}, true, "The sign-in is not valid"},
+		"without expiry": {map[string]any{"groups": "ops", "exp": nil}, false, "The sign-in is not valid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProvider(t)
-			p.claims, p.wrong = c.claims, c.wrong
+			p.Claim(c.claims)
+			if c.wrong {
+				p.Forge()
+			}
 			_, server, client := pages(t, p)
 			code, text := get(t, client, server.URL+"/ui/signin")
 			require.Equal(t, 403, code)
 			require.Contains(t, text, c.want)
 			_, text = get(t, client, server.URL+"/ui/")
-			require.Equal(t, "false false /ui/", text)
+			require.Equal(t, "{false false []} false /ui/", text)
 		})
 	}
 }
@@ -110,7 +123,7 @@ func TestSignInsThatAreNotValidAreRefused(t *testing.T) {
 func TestACallbackThatWasNotAskedForIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	p.claims["groups"] = "ops"
+	p.Claim(map[string]any{"groups": "ops"})
 	_, server, client := pages(t, p)
 	code, _ := get(t, client, server.URL+"/ui/signin/callback?code=the-code&state=x")
 	require.Equal(t, 400, code)
@@ -124,7 +137,7 @@ func TestACallbackThatWasNotAskedForIsRefused(t *testing.T) {
 func TestAProviderThatIsAwayIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	p.claims["groups"] = "ops"
+	p.Claim(map[string]any{"groups": "ops"})
 	o, server, client := pages(t, p)
 	o.Issuer = "http://127.0.0.1:1"
 	code, text := get(t, client, server.URL+"/ui/signin")

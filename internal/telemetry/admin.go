@@ -163,7 +163,7 @@ func (a *Admin) page(w nethttp.ResponseWriter, r *nethttp.Request) {
 		a.ActingPages.ServeHTTP(w, r)
 	case a.sent(r, tokens.view), open && a.local(r):
 		a.Pages.ServeHTTP(w, r)
-	case known && visitor.Operator:
+	case known && visitor.Acts():
 		a.ActingPages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
 	case known:
 		a.Pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"fmt"
 	nethttp "net/http"
 
 	"github.com/pgdispatch/pgdispatch/internal/signin"
@@ -31,11 +30,11 @@ func (a *Admin) signOut(w nethttp.ResponseWriter, r *nethttp.Request) {
 	if a.SignIn != nil {
 		a.SignIn.SignOut(w, r)
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
+	code := nethttp.StatusOK
 	if _, _, basic := r.BasicAuth(); basic {
 		w.Header().Set("WWW-Authenticate", realm)
-		w.WriteHeader(nethttp.StatusUnauthorized)
+		code = nethttp.StatusUnauthorized
 	}
-	fmt.Fprintf(w, "You are signed out. Open %s to sign in again.\n", a.PagesPath)
+	signin.Page{Heading: "You are signed out", Text: "You may still be signed in at your identity provider.",
+		Link: "Sign in again", To: a.PagesPath}.Write(w, code)
 }

@@ -24,7 +24,7 @@ func known() *Admin {
 		ActingPages: says("acts"),
 		Visitors: []func(*nethttp.Request) (signin.Visitor, bool){func(r *nethttp.Request) (signin.Visitor, bool) {
 			name := r.Header.Get("X-User")
-			return signin.Visitor{Name: name, Via: "proxy", Operator: name == "anna"}, name != ""
+			return signin.Visitor{Name: name, Via: "proxy", Rights: signin.Rights{Operator: name == "anna"}}, name != ""
 		}},
 	}
 }

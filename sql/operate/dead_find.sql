@@ -1,7 +1,7 @@
 -- reads
 -- $1 state: open, replayed, discarded or any; $2 workspace and $3 definition: ID or name; $4 part of the error,
 -- case-insensitive; failed since $5 or, if that is null, since $6 ago; until $7 or $8, likewise; $9 at most (null:
--- all); after the row that failed at $10 with ID $11. Null filters nothing. Newest first.
+-- all); after the row that failed at $10 with ID $11; $12 only of these workspaces. Null filters nothing. Newest first.
 select f.id
 from pgdispatch.failed_items f
 where case $1::text when 'open' then f.open when 'any' then true else not f.open and f.mark = upper($1::text) end
@@ -13,5 +13,6 @@ where case $1::text when 'open' then f.open when 'any' then true else not f.open
   and f.finished_at >= coalesce($5::timestamptz, clock_timestamp() - $6::interval, '-infinity')
   and f.finished_at <= coalesce($7::timestamptz, clock_timestamp() - $8::interval, $10::timestamptz, 'infinity')
   and ($10::timestamptz is null or (f.finished_at, f.id) < ($10::timestamptz, $11::bigint))
+  and ($12::text[] is null or f.workspace_id = any ($12::text[]::uuid[]))
 order by f.finished_at desc, f.id desc
 limit $9::bigint

@@ -35,9 +35,9 @@ const (
 	logTailLines = 20
 )
 
-// readyMessage is logged by Postgres once it accepts connections. The server runs with lc_messages=C, so the text does
-// not depend on the machine.
-const readyMessage = "database system is ready to accept connections"
+// readyMessage begins what Postgres logs once it accepts connections, or as a standby read-only ones. The server runs
+// with lc_messages=C, so the text does not depend on the machine.
+const readyMessage = "database system is ready to accept"
 
 // errPortTaken means that another process took the port after it was chosen.
 var errPortTaken = errors.New("port already in use")

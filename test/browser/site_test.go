@@ -191,9 +191,16 @@ func (s *site) close() {
 // small is a small site for one test.
 func small(t testing.TB, variables ...string) *site {
 	t.Helper()
+	return smallAt(t, "", variables...)
+}
+
+// smallAt is small at a given address.
+func smallAt(t testing.TB, origin string, variables ...string) *site {
+	t.Helper()
 	s, err := newSite(t.Context(), fmt.Sprintf("small_%d", time.Now().UnixNano()), 2000)
 	require.NoError(t, err)
 	t.Cleanup(s.close)
+	s.origin = origin
 	require.NoError(t, s.start(t.Context(), variables...))
 	return s
 }

@@ -36,12 +36,17 @@ func command[P, R any](c cdp.Command[P, R], params P) step {
 var (
 	desk  = chromedp.EmulateViewport(1280, 900)
 	phone = chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch)
-	dark  = command(emulation.SetEmulatedMedia,
-		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
+	light = scheme("light")
+	dark  = scheme("dark")
 	// still keeps the page from updating itself.
 	still = command(page.AddScriptToEvaluateOnNewDocument,
 		page.AddScriptToEvaluateOnNewDocumentParams{Source: `window.EventSource = class extends EventTarget {}`})
 )
+
+func scheme(name string) step {
+	return command(emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+}
 
 // tab is a page in a browser context of its own, with its own history and storage.
 type tab struct {

@@ -30,16 +30,28 @@ const maxBody = 256 << 10
 // visit is the site for visitors with the same rights.
 type visit struct {
 	*Site
-	acting bool // whether they may make changes
+	acts acting
 }
 
 // Acting returns the pages below Prefix with the forms that make changes. It does no authentication. Because a browser
-// sends the password with every request, it refuses requests that come from other sites.
-func (s *Site) Acting() nethttp.Handler {
-	v := visit{s, true}
-	mux := s.routes(v)
+// sends the password with every request, it refuses requests that come from other sites. For visitors see Handler.
+func (s *Site) Acting() nethttp.Handler { return s.byVisitor(s.forms(acting{all: true})) }
+
+func (s *Site) forms(in acting) nethttp.Handler {
+	protection := nethttp.NewCrossOriginProtection()
+	protection.SetDenyHandler(s.page(func(*nethttp.Request) (string, any, error) {
+		return "", nil, problem{nethttp.StatusForbidden, "Nothing was changed: the request came from another site.",
+			"Open the page at this address and try again."}
+	}))
+	mux := visit{s, in}.actRoutes().mux()
+	return withHeaders(protection.Handler(nethttp.MaxBytesHandler(mux, maxBody)))
+}
+
+// actRoutes are those of visitors who may make changes.
+func (v visit) actRoutes() routes {
+	all := v.routes()
 	for path, of := range v.questions() {
-		mux.HandleFunc("GET "+Prefix+path, s.page(of))
+		all["GET "+Prefix+path] = v.page(of)
 	}
 	for path, do := range map[string]change{
 		"workspaces/{id}/pause": v.pauseWorkspace(true), "workspaces/{id}/resume": v.pauseWorkspace(false),
@@ -52,14 +64,9 @@ func (s *Site) Acting() nethttp.Handler {
 		"dead/replay": v.bulk(replay), "dead/discard": v.bulk(discard),
 		"settings/pause": v.pauseAll(true), "settings/resume": v.pauseAll(false), "settings/max-claims": v.setMaxClaims,
 	} {
-		mux.HandleFunc("POST "+Prefix+path, v.act(do))
+		all["POST "+Prefix+path] = v.act(do)
 	}
-	protection := nethttp.NewCrossOriginProtection()
-	protection.SetDenyHandler(s.page(func(*nethttp.Request) (string, any, error) {
-		return "", nil, problem{nethttp.StatusForbidden, "Nothing was changed: the request came from another site.",
-			"Open the page at this address and try again."}
-	}))
-	return withHeaders(protection.Handler(nethttp.MaxBytesHandler(mux, maxBody)))
+	return all
 }
 
 // questions are the pages that ask for confirmation.
@@ -70,9 +77,12 @@ func (v visit) questions() map[string]handler {
 	}
 }
 
-func readOnly(*nethttp.Request) (string, any, error) {
-	return "", nil, problem{nethttp.StatusForbidden, "Nothing was changed: these pages are read-only.",
-		"To act, sign in with `PGDISPATCH_ADMIN_TOKEN` as the password. The replica must have one configured."}
+func readOnly(r *nethttp.Request) (string, any, error) {
+	remedy := "To act, sign in with `PGDISPATCH_ADMIN_TOKEN` as the password. The replica must have one configured."
+	if _, known := signin.From(r.Context()); known {
+		remedy = "To act, ask for a group that has the role operator."
+	}
+	return "", nil, problem{nethttp.StatusForbidden, "Nothing was changed: these pages are read-only.", remedy}
 }
 
 // change carries out a form and returns the next page: a redirect with a note on the result, or a page to show
@@ -141,13 +151,14 @@ func (v visit) refused(r *nethttp.Request, err error, who string) error {
 	return err
 }
 
-// whoSent returns the user name sent with the token, for the log of changes.
+// whoSent returns who sends a request, for the log of changes. A visitor may send any name with a wrong token, so that
+// of a token counts only without a visitor.
 func whoSent(r *nethttp.Request) (string, error) {
 	who := "web"
-	if name, _, basic := r.BasicAuth(); basic && name != "" {
-		who = name + " (web)"
-	} else if visitor, known := signin.From(r.Context()); known {
+	if visitor, known := signin.From(r.Context()); known {
 		who = visitor.Name + " (web, " + visitor.Via + ")"
+	} else if name, _, basic := r.BasicAuth(); basic && name != "" {
+		who = name + " (web)"
 	}
 	if !operate.ValidWho(who) {
 		return "", problem{nethttp.StatusBadRequest,

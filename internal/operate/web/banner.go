@@ -24,11 +24,15 @@ func (s *Site) banner(ctx context.Context, name string, err error) *view.Outage 
 	return view.OutageOf(seen.Overview)
 }
 
-// signedIn returns who sends a request, and whether they can sign out here: not of a proxy.
-func signedIn(r *nethttp.Request) (who string, signsOut bool) {
-	if name, _, basic := r.BasicAuth(); basic {
-		return name, true
+// signedIn returns who sends a request.
+func (s *Site) signedIn(r *nethttp.Request) visitor {
+	if v, known := signin.From(r.Context()); known {
+		role := s.role
+		if role == "" {
+			role = map[bool]string{true: "operator", false: "viewer"}[v.Operator]
+		}
+		return visitor{Who: v.Name, Role: role, SignsOut: v.Via == "oidc"}
 	}
-	visitor, known := signin.From(r.Context())
-	return visitor.Name, known && visitor.Via == "oidc"
+	name, _, basic := r.BasicAuth()
+	return visitor{Who: name, SignsOut: basic}
 }

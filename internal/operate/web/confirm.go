@@ -58,6 +58,9 @@ func (v visit) confirmDiscard(r *nethttp.Request) (string, any, error) {
 
 func (v visit) itemAndChoices(r *nethttp.Request) (operate.QueueItem, choices, error) {
 	item, err := v.findItem(r)
+	if err == nil && !v.acts.in(item.WorkspaceID) {
+		err = onlyViewed
+	}
 	if err != nil {
 		return item, choices{}, err
 	}
@@ -66,6 +69,9 @@ func (v visit) itemAndChoices(r *nethttp.Request) (operate.QueueItem, choices, e
 }
 
 func (v visit) confirmPause(*nethttp.Request) (string, any, error) {
+	if !v.acts.all {
+		return "", nil, ofAll
+	}
 	return "confirm", confirmation{
 		Heading: "Pause everything?",
 		What: []string{"No replica starts items of any workspace until you resume. Running workflows continue, and " +

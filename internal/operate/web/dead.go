@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	nethttp "net/http"
 	"net/url"
@@ -66,19 +67,21 @@ func (f letterFilter) To(page string) string {
 	return Prefix + "dead/" + page + "?" + query.Encode()
 }
 
-// findLetters reads the filter from the URL and returns it with the IDs of the matching open dead letters, latest
-// failure first, starting after the key.
-func (v visit) findLetters(r *nethttp.Request, after *operate.DeadKey, atMost int) (letterFilter, []int64, error) {
+// findLetters reads the filter from the URL and returns it with the IDs of the matching open dead letters of the
+// workspaces, latest failure first, starting after the key.
+func (v visit) findLetters(r *nethttp.Request, workspaces []string, after *operate.DeadKey,
+	atMost int) (letterFilter, []int64, error) {
 	f, err := readLetterFilter(r.URL.Query())
 	if err != nil {
 		return f, nil, err
 	}
 	if f.Kind != "" {
-		ids, err := v.Read.DeadOfKind(r.Context(), f.Kind, after, atMost)
+		ids, err := v.Read.DeadOfKind(r.Context(), f.Kind, workspaces, after, atMost)
 		return f, ids, err
 	}
 	ids, err := v.Read.FindDeadLetters(r.Context(),
-		operate.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: f.moment(), After: after},
+		operate.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: f.moment(), After: after,
+			Workspaces: workspaces},
 		atMost)
 	if postgres.TookTooLong(err) {
 		err = problem{nethttp.StatusServiceUnavailable, "There are too many failures to search in time.",
@@ -91,22 +94,26 @@ func (v visit) findLetters(r *nethttp.Request, after *operate.DeadKey, atMost in
 type lettersData struct {
 	letterFilter
 	Acting  bool
+	acts    acting
 	Spans   []span
 	Letters []operate.QueueItem
 	First   bool
 	Next    string // URL of the next page, or empty
 }
 
+// ActsIn reports whether the visitor may act in a workspace.
+func (d lettersData) ActsIn(workspace string) bool { return d.acts.in(workspace) }
+
 func (v visit) letters(r *nethttp.Request) (string, any, error) {
 	after, err := parseDeadKey(r.URL.Query().Get("after"))
 	if err != nil {
 		return "", nil, err
 	}
-	f, ids, err := v.findLetters(r, after, pageSize+1)
+	f, ids, err := v.findLetters(r, nil, after, pageSize+1)
 	if err != nil {
 		return "", nil, err
 	}
-	d := lettersData{letterFilter: f, Acting: v.acting, Spans: spans, First: after == nil}
+	d := lettersData{letterFilter: f, Acting: v.acts.any(), acts: v.acts, Spans: spans, First: after == nil}
 	if d.Letters, err = v.Read.QueueItems(r.Context(), ids[:min(len(ids), pageSize)], nil, false); err != nil {
 		return "", nil, err
 	}
@@ -166,7 +173,7 @@ var (
 // included.
 func (v visit) dryRun(verb bulkVerb) handler {
 	return func(r *nethttp.Request) (string, any, error) {
-		f, ids, err := v.findLetters(r, nil, bulkMost+1)
+		f, ids, err := v.findLetters(r, v.acts.ids(), nil, bulkMost+1)
 		if err != nil {
 			return "", nil, err
 		}
@@ -244,9 +251,13 @@ func (v visit) bulkOf(verb bulkVerb, thing string) change {
 		if err != nil {
 			return next{}, err
 		}
-		done := 0
+		done, refused := 0, false
 		for batch := range slices.Chunk(ids, bulkBatch) {
 			n, err := verb.do(v.Change, r.Context(), batch, who)
+			if errors.Is(err, onlyViewed) { // of other batches they may act on some
+				refused = true
+				continue
+			}
 			if done += n; err != nil && done == 0 {
 				return next{}, err // nothing was changed
 			}
@@ -258,10 +269,14 @@ func (v visit) bulkOf(verb bulkVerb, thing string) change {
 							"500. Start again from the list: none is processed twice."}}}, nil
 			}
 		}
+		if refused && done == 0 {
+			return next{}, onlyViewed
+		}
 		d := bulkDone{Heading: counted(done, thing) + " " + verb.past}
 		if left := len(ids) - done; left > 0 {
 			d.What = []string{
-				fmt.Sprintf("%s unchanged: already handled by someone else, or their definition was deleted.",
+				fmt.Sprintf("%s unchanged: already handled by someone else, of a workspace that you may not act in, or "+
+					"of a deleted definition.",
 					counted(left, "other"))}
 		}
 		return next{name: "done", data: d}, nil

@@ -21,7 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func (f *fakeReader) DeadOfKind(_ context.Context, kind string, after *operate.DeadKey, atMost int) ([]int64, error) {
+func (f *fakeReader) DeadOfKind(_ context.Context, kind string, _ []string, after *operate.DeadKey,
+	atMost int) ([]int64, error) {
 	f.kind, f.deadFilter.After = kind, after
 	return f.letters[:min(len(f.letters), atMost)], f.err
 }
@@ -322,9 +323,22 @@ func (f *fakeReader) Failures(context.Context, int64) ([]operate.Failure, error)
 	return []operate.Failure{{Failure: 1, Error: hostile, Replica: hostile}}, f.err
 }
 
-func (f *fakeReader) DeadGroups(context.Context, int) ([]operate.DeadGroup, error) {
+func (f *fakeReader) DeadGroups(context.Context, []string, int) ([]operate.DeadGroup, error) {
 	if f.empty {
 		return nil, f.err
 	}
 	return []operate.DeadGroup{{Kind: hostile, Items: 3, Workspaces: 1, Newest: 8, Example: hostile}}, f.err
+}
+
+func (f *fakeReader) OverviewOf(ctx context.Context, _ []string) (operate.Overview, error) {
+	return f.Overview(ctx)
+}
+
+func (f *fakeReader) ListWorkspacesOf(ctx context.Context, _ []string, search string, by operate.WorkspaceOrder,
+	after *operate.WorkspaceKey, atMost int) ([]operate.WorkspaceRow, error) {
+	return f.ListWorkspaces(ctx, search, by, after, atMost)
+}
+
+func (f *fakeReader) WorkspacesNamed(context.Context, []string, []string, int) ([]operate.WorkspaceName, error) {
+	return []operate.WorkspaceName{{ID: id, Name: hostile}}, f.err
 }

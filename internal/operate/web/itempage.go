@@ -30,7 +30,8 @@ func (v visit) itemData(r *nethttp.Request, item operate.QueueItem) (itemData, e
 	if err != nil {
 		return itemData{}, err
 	}
-	d := itemData{listed: listed{item, v.inTemporal(item)}, Story: view.Story(item, failures), Acting: v.acting}
+	d := itemData{listed: listed{item, v.inTemporal(item)}, Story: view.Story(item, failures),
+		Acting: v.acts.in(item.WorkspaceID)}
 	lines, whole := view.IndentJSON(string(item.Params), paramsShown)
 	d.Params, d.ParamsCut, d.Durations = lines, !whole, view.Durations(item)
 	if len(item.Result) > 0 {
@@ -43,7 +44,7 @@ func (v visit) itemData(r *nethttp.Request, item operate.QueueItem) (itemData, e
 	if d.History, err = v.Read.ChangesOf(r.Context(), item); err != nil {
 		return d, err
 	}
-	if v.acting {
+	if d.Acting {
 		if d.Can, err = v.choices(r.Context(), item); err != nil {
 			return d, err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 	liveWorkspaces = 10
 )
 
-// live caches the last read for all visitors.
+// live caches the last read for all visitors of a site. A corner has its own.
 type live struct {
 	mu   sync.Mutex
 	at   time.Time
@@ -36,13 +37,25 @@ type glance struct {
 	operate.Overview
 	Workspaces []operate.WorkspaceRow
 	At         time.Time
+	// Confined reports whether it is of some workspaces only, without what is of all.
+	Confined bool
 	// Period is that of the plots. Whole has its minutes, and Charted one for each bar.
 	Period         period
 	Whole, Charted operate.Overview
 }
 
-// glance reads the overview, or returns a read no older than liveAge. Concurrent callers share one read, which
-// continues even if the request that began it is cancelled.
+// Count formats a number of items. It is an estimate from 10,000 on, or of some workspaces 10,000 or more.
+func (g glance) Count(n int64) string { return countWords(g.Confined, n) }
+
+func countWords(confined bool, n int64) string {
+	if confined && operate.IsEstimate(n) {
+		return view.AtMost(n, n)
+	}
+	return view.Count(n)
+}
+
+// glance reads the overview, or returns a read no older than liveAge. Concurrent callers share one read, which goes on
+// even if the request that began it is cancelled.
 func (s *Site) glance(ctx context.Context) (glance, error) {
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
@@ -50,7 +63,7 @@ func (s *Site) glance(ctx context.Context) (glance, error) {
 		return s.live.seen, s.live.err
 	}
 	ctx = context.WithoutCancel(ctx)
-	seen := glance{At: time.Now()}
+	seen := glance{At: time.Now(), Confined: s.confined}
 	seen.Overview, s.live.err = s.Read.Overview(ctx)
 	if s.live.err == nil {
 		seen.Workspaces, s.live.err = s.Read.ListWorkspaces(ctx, "", operate.ByOldest, nil, liveWorkspaces)
@@ -68,11 +81,11 @@ func (s *Site) forget() {
 
 // stream sends the changed parts of the live page as server-sent events.
 func (s *Site) stream(w nethttp.ResponseWriter, r *nethttp.Request) {
-	if !s.streams.take(r.Context(), streamsAtOnce, 0) {
+	if !s.bounds().streams.take(r.Context(), streamsAtOnce, 0) {
 		nethttp.Error(w, "too many live pages are open", nethttp.StatusServiceUnavailable)
 		return
 	}
-	defer s.streams.give()
+	defer s.bounds().streams.give()
 	flush := nethttp.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	ticker := time.NewTicker(liveInterval)

@@ -82,6 +82,7 @@ type itemsData struct {
 	Rows            []listed
 	First, Filtered bool
 	Acting          bool
+	confined        bool
 	Tabs            []tab
 	Tokens          []token
 }
@@ -118,7 +119,8 @@ var spans = []span{{"15m", "15 minutes"}, {"1h", "hour"}, {"24h", "day"}, {"168h
 
 func (v visit) items(r *nethttp.Request) (string, any, error) {
 	query := r.URL.Query()
-	d := itemsData{Acting: v.acting, Status: query.Get("status"), Statuses: statuses, Spans: spans,
+	d := itemsData{Acting: v.acts.any(), confined: v.confined,
+		Status: query.Get("status"), Statuses: statuses, Spans: spans,
 		First: query.Get("before") == ""}
 	var err error
 	if d.narrow, err = readNarrow(query); err != nil {
@@ -252,15 +254,13 @@ func (s *Site) findItem(r *nethttp.Request) (operate.QueueItem, error) {
 		return operate.QueueItem{}, err
 	}
 	if len(items) == 0 {
-		return operate.QueueItem{},
-			problem{nethttp.StatusNotFound, "Item not found.",
-				"Retention may have deleted it, or its insert was never committed."}
+		return operate.QueueItem{}, noSuchItem
 	}
 	return items[0], nil
 }
 
 func (s *Site) dead(r *nethttp.Request) (string, any, error) {
-	groups, err := s.Read.DeadGroups(r.Context(), groupsShown)
+	groups, err := s.Read.DeadGroups(r.Context(), nil, groupsShown)
 	return "dead", deadData{Groups: groups, Spans: spans}, err
 }
 

@@ -22,7 +22,7 @@ var periods = []period{{"1h", "hour", time.Hour, 1}, {"6h", "6 hours", 6 * time.
 // chartAge is the maximum age of a cached plot of a period other than the hour.
 const chartAge = 15 * time.Second
 
-// charts caches the last read of each period for all visitors.
+// charts caches the last read of each period for all visitors of a site.
 type charts struct {
 	mu   sync.Mutex
 	read map[string]chart

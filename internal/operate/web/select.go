@@ -50,6 +50,19 @@ func (v visit) askSelected(r *nethttp.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
+	if !v.acts.all {
+		refusal := noSuchItem
+		if len(items) > 0 {
+			refusal = onlyViewed
+		}
+		items = slices.DeleteFunc(items, func(i operate.QueueItem) bool { return !v.acts.in(i.WorkspaceID) })
+		if ids = ids[:0]; len(items) == 0 {
+			return "", nil, refusal
+		}
+		for _, item := range items {
+			ids = append(ids, item.ID)
+		}
+	}
 	slices.Sort(ids)
 	texts := []string{}
 	for _, id := range slices.Compact(ids) {
@@ -63,11 +76,11 @@ func (v visit) askSelected(r *nethttp.Request) (string, any, error) {
 	}, nil
 }
 
-// tab is a status in the list of items, with the number of items if it is known.
+// tab is a status in the list of items. Count is the number of items, or empty if it is not known.
 type tab struct {
-	Name, Status, To string
-	Count            *int64
-	Current          bool
+	Name, Status, To, Count string
+
+	Current bool
 }
 
 // tabs returns the statuses to choose from. Ended items are not counted, because there may be any number of them.
@@ -82,7 +95,7 @@ func (d itemsData) tabs(r *nethttp.Request, counts map[string]int64) []tab {
 			t.Name = "ALL"
 		}
 		if count, known := counts[status]; known {
-			t.Count = &count
+			t.Count = countWords(d.confined, count)
 		}
 		all = append(all, t)
 	}

@@ -24,7 +24,7 @@ func (v visit) settings(r *nethttp.Request) (string, any, error) {
 }
 
 func (v visit) settingsData(ctx context.Context) (d settingsData, err error) {
-	d.Acting = v.acting
+	d.Acting = v.acts.all
 	if d.Settings, err = v.Read.Settings(ctx); err != nil {
 		return d, err
 	}

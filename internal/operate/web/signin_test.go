@@ -15,7 +15,7 @@ func TestTheLogOfChangesSaysWhoActedAndHowThatIsKnown(t *testing.T) {
 	t.Parallel()
 	for via, signsOut := range map[string]bool{"oidc": true, "proxy": false} {
 		b := newBrowser(t)
-		visitor := signin.Visitor{Name: "anna", Via: via, Operator: true}
+		visitor := signin.Visitor{Name: "anna", Via: via, Rights: signin.Rights{Operator: true}}
 		request := httptest.NewRequest(nethttp.MethodPost, "http://localhost/ui/settings/resume", nil)
 		request.Header = b.header
 		handler := b.site().Acting()

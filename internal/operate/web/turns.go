@@ -51,12 +51,12 @@ func (t *turns) give() { <-t.taken }
 // inTurn runs draw once it gets one of pagesAtOnce turns. After pageWait it answers 503.
 func (s *Site) inTurn(draw nethttp.HandlerFunc) nethttp.HandlerFunc {
 	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
-		if !s.drawing.take(r.Context(), pagesAtOnce, pageWait) {
+		if !s.bounds().drawing.take(r.Context(), pagesAtOnce, pageWait) {
 			w.Header().Set("Retry-After", "1")
 			nethttp.Error(w, "too many concurrent requests: try again in a moment", nethttp.StatusServiceUnavailable)
 			return
 		}
-		defer s.drawing.give()
+		defer s.bounds().drawing.give()
 		draw(w, r)
 	}
 }

@@ -21,18 +21,23 @@ import (
 // Prefix is the path prefix of all pages.
 const Prefix = "/ui/"
 
-// Reader is the read model. The cost of each method is bounded, regardless of the size of the tables.
+// Reader is the read model. The cost of each method is bounded, regardless of the size of the tables. Nil workspaces
+// are all workspaces.
 type Reader interface {
 	Overview(ctx context.Context) (operate.Overview, error)
+	OverviewOf(ctx context.Context, workspaces []string) (operate.Overview, error)
 	ListWorkspaces(ctx context.Context, search string, by operate.WorkspaceOrder, after *operate.WorkspaceKey,
 		atMost int) ([]operate.WorkspaceRow, error)
+	ListWorkspacesOf(ctx context.Context, workspaces []string, search string, by operate.WorkspaceOrder,
+		after *operate.WorkspaceKey, atMost int) ([]operate.WorkspaceRow, error)
+	WorkspacesNamed(ctx context.Context, ids, names []string, atMost int) ([]operate.WorkspaceName, error)
 	FindWorkspaces(ctx context.Context, idOrName string) ([]operate.WorkspaceName, error)
 	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces, definitions []string,
 		atMost int) (operate.ItemPage, error)
 	QueueItems(ctx context.Context, items []int64, executions []string, withParams bool) ([]operate.QueueItem, error)
 	Failures(ctx context.Context, item int64) ([]operate.Failure, error)
-	DeadGroups(ctx context.Context, atMost int) ([]operate.DeadGroup, error)
-	DeadOfKind(ctx context.Context, kind string, after *operate.DeadKey, atMost int) ([]int64, error)
+	DeadGroups(ctx context.Context, workspaces []string, atMost int) ([]operate.DeadGroup, error)
+	DeadOfKind(ctx context.Context, kind string, workspaces []string, after *operate.DeadKey, atMost int) ([]int64, error)
 	FindDeadLetters(ctx context.Context, filter operate.DeadFilter, atMost int) ([]int64, error)
 	DeadLetters(ctx context.Context, items []int64, executions []string) ([]operate.DeadLetter, error)
 	WorkspaceDetail(ctx context.Context, id string) (operate.WorkspaceDetail, bool, error)
@@ -61,6 +66,21 @@ type Site struct {
 	charts  charts
 	drawing turns
 	streams turns
+	corners corners
+
+	// whole is the site for all workspaces that this is a corner of, or nil. Of a corner, confined reports whether only
+	// the workspaces of its visitors are shown, and role describes their rights.
+	whole    *Site
+	confined bool
+	role     string
+}
+
+// bounds returns the site whose turns bound this one.
+func (s *Site) bounds() *Site {
+	if s.whole != nil {
+		return s.whole
+	}
+	return s
 }
 
 //go:embed templates/*.html
@@ -83,33 +103,49 @@ func parsePages(names ...string) map[string]*template.Template {
 	return all
 }
 
-// Handler returns the read-only pages below Prefix. It does no authentication.
-func (s *Site) Handler() nethttp.Handler {
-	v := visit{s, false}
-	mux := s.routes(v)
-	for path := range v.questions() {
-		mux.HandleFunc("GET "+Prefix+path, s.page(readOnly))
+// Handler returns the read-only pages below Prefix. It does no authentication. A signin.Visitor of the request's
+// context who has roles in single workspaces gets the pages that these allow instead.
+func (s *Site) Handler() nethttp.Handler { return s.byVisitor(s.reading()) }
+
+func (s *Site) reading() nethttp.Handler { return withHeaders(visit{s, acting{}}.readRoutes().mux()) }
+
+// routes are handlers by pattern. A test walks all of them as a visitor of another workspace.
+type routes map[string]nethttp.Handler
+
+func (all routes) mux() *nethttp.ServeMux {
+	mux := nethttp.NewServeMux()
+	for pattern, handler := range all {
+		mux.Handle(pattern, handler)
 	}
-	mux.HandleFunc("POST "+Prefix, s.page(readOnly))
-	return withHeaders(mux)
+	return mux
 }
 
-// routes registers the pages that only read.
-func (s *Site) routes(v visit) *nethttp.ServeMux {
-	mux := nethttp.NewServeMux()
-	for path, of := range map[string]handler{
-		"{$}": s.overview, "workspaces": s.workspaces, "workspaces/{id}": v.workspace, "items": v.items, "items/{id}": v.item,
-		"dead": s.dead, "dead/letters": v.letters, "settings": v.settings,
-	} {
-		mux.HandleFunc("GET "+Prefix+path, s.page(of))
+// readRoutes are those of visitors who may only look.
+func (v visit) readRoutes() routes {
+	all := v.routes()
+	for path := range v.questions() {
+		all["GET "+Prefix+path] = v.page(readOnly)
 	}
-	mux.HandleFunc("GET "+Prefix+"items/{id}/params", s.inTurn(s.params))
-	mux.HandleFunc("GET "+Prefix+"suggest", s.inTurn(s.suggest))
-	mux.HandleFunc("GET "+Prefix+"live", s.stream)
-	mux.Handle("GET "+Prefix+"static/",
-		nethttp.StripPrefix(strings.TrimSuffix(Prefix, "/"), nethttp.FileServerFS(staticFiles)))
-	mux.HandleFunc(Prefix, s.page(noSuchPage))
-	return mux
+	all["POST "+Prefix] = v.page(readOnly)
+	return all
+}
+
+// routes are the pages that only read.
+func (v visit) routes() routes {
+	all := routes{}
+	for path, of := range map[string]handler{
+		"{$}": v.overview, "workspaces": v.workspaces, "workspaces/{id}": v.workspace, "items": v.items, "items/{id}": v.item,
+		"dead": v.dead, "dead/letters": v.letters, "settings": v.settings,
+	} {
+		all["GET "+Prefix+path] = v.page(of)
+	}
+	all["GET "+Prefix+"items/{id}/params"] = v.inTurn(v.params)
+	all["GET "+Prefix+"suggest"] = v.inTurn(v.suggest)
+	all["GET "+Prefix+"live"] = nethttp.HandlerFunc(v.stream)
+	all["GET "+Prefix+"static/"] = nethttp.StripPrefix(strings.TrimSuffix(Prefix, "/"),
+		nethttp.FileServerFS(staticFiles))
+	all[Prefix] = v.page(noSuchPage)
+	return all
 }
 
 func noSuchPage(*nethttp.Request) (string, any, error) {
@@ -155,8 +191,14 @@ type sheet struct {
 	Data  any
 	// Outage is what stops all starts, or nil.
 	Outage *view.Outage
-	// Who is the visitor's name, or empty. SignsOut reports whether they can sign out.
-	Who      string
+	visitor
+}
+
+// visitor is who looks at a page, for its top.
+type visitor struct {
+	// Who is their name, and Role what they may do. Both are empty if not known.
+	Who, Role string
+	// SignsOut reports whether they can sign out here: not of a proxy.
 	SignsOut bool
 }
 
@@ -178,8 +220,7 @@ func (s *Site) answer(w nethttp.ResponseWriter, r *nethttp.Request, name string,
 		page := s.explain(r, err)
 		code, name, data = page.Code, page.Name, page.Data
 	}
-	who, signsOut := signedIn(r)
-	frame := sheet{name, r.URL.Path, doneWords[r.URL.Query().Get(doneParameter)], data, outage, who, signsOut}
+	frame := sheet{name, r.URL.Path, doneWords[r.URL.Query().Get(doneParameter)], data, outage, s.signedIn(r)}
 	var out strings.Builder
 	if err := pages[name].ExecuteTemplate(&out, "layout.html", frame); err != nil {
 		s.Log.ErrorContext(r.Context(), "Cannot render a page", "path", r.URL.Path, "error", err)

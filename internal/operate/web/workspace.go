@@ -40,7 +40,7 @@ func (v visit) findWorkspace(r *nethttp.Request) (operate.WorkspaceDetail, error
 	}
 	w, found, err := v.Read.WorkspaceDetail(r.Context(), id)
 	if err == nil && !found {
-		err = problem{nethttp.StatusNotFound, "Workspace not found.", "It may have been deleted. See the list of workspaces."}
+		err = noSuchWorkspace
 	}
 	return w, err
 }
@@ -60,7 +60,7 @@ func (v visit) workspaceData(r *nethttp.Request) (d workspaceData, err error) {
 	if d.History, err = v.Read.Audit(ctx, operate.AuditFilter{Subject: "workspace " + d.ID}, historyShown); err != nil {
 		return d, err
 	}
-	if d.Acting = v.acting; d.Acting {
+	if d.Acting = v.acts.in(d.ID); d.Acting {
 		d.Plans, err = v.Read.Plans(ctx)
 	}
 	d.Typed, d.Wrong = map[string]string{"plan": d.Plan}, map[string]string{}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"io"
+	nethttp "net/http"
+	"regexp"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// newCluster is a server for one test, with a migrated database.
+func newCluster(t testing.TB) (cluster *sqltest.Cluster, url string) {
+	t.Helper()
+	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
+	url = cluster.URL("postgres")
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	require.NoError(t, migrate.Up(t.Context(), conn, nil))
+	return cluster, url
+}
+
+var servingAt = regexp.MustCompile(`"msg":"Serving health and metrics"[^\n]*"address":"([^"]+)"`)
+
+// readyz asks a replica with an admin address whether it is ready.
+func (p *process) readyz() (int, string) {
+	p.t.Helper()
+	await(p.t, time.Minute, func() bool { return servingAt.MatchString(p.logs.String()) }, "it serves its state")
+	answer, err := nethttp.Get("http://" + servingAt.FindStringSubmatch(p.logs.String())[1] + "/readyz")
+	require.NoError(p.t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(p.t, err)
+	return answer.StatusCode, string(text)
+}
+
+// What docs/recovery.md says of an asynchronous standby in another region, which lags behind and is promoted.
+func TestAPromotedStandbyThatLostCommitsStartsNothingASecondTime(t *testing.T) {
+	t.Parallel()
+	primary, url := newCluster(t)
+	s := newStackOn(t, url)
+	const open = "status in ('PENDING', 'CLAIMED', 'DISPATCHED')"
+	near := s.replica().ready()
+	held := s.enqueue("PRO", "Hold", 2)
+	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 2 }, "two run before the standby lags")
+	s.exec("update pgdispatch.settings set paused = true")
+	waiting := s.enqueue("ENTERPRISE", "Hold", 3)
+	standby, err := primary.Standby(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, standby.Stop()) })
+	far := &stack{t: t, url: standby.URL("postgres"), temporal: s.temporal, client: s.client, queue: s.queue,
+		workspace: s.workspace, db: sqltest.Pool(t, standby.URL("postgres"))}
+	require.Equal(t, 3, far.count("status = 'PENDING'"))
+	remote := far.replica("PGDISPATCH_ADMIN_ADDR=127.0.0.1:0")
+	status, text := remote.readyz()
+	require.Equal(t, nethttp.StatusServiceUnavailable, status, text)
+
+	far.exec("alter system set primary_conninfo = ''")
+	far.exec("select pg_reload_conf()")
+	s.eventually(func() bool { return one[int](s, "select count(*)::int from pg_stat_replication") == 0 }, "it lags")
+	s.exec("update pgdispatch.settings set paused = false")
+	lost := s.enqueue("ENTERPRISE", "Hold", 2)
+	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 7 }, "all run, which the standby is not told")
+	epoch := one[string](s, "select id::text from pgdispatch.epoch")
+	require.NoError(t, near.Process.Signal(syscall.SIGTERM)) // fenced
+	require.Zero(t, near.exit())
+	s.db.Close()
+	require.NoError(t, primary.Stop())
+	status, text = remote.readyz()
+	require.Equal(t, nethttp.StatusServiceUnavailable, status, text)
+
+	require.True(t, one[bool](far, "select pg_promote()"))
+	require.Zero(t, one[int](far, "select count(*)::int from pgdispatch.epoch"), "counts of before are void")
+	far.exec("update pgdispatch.settings set paused = false")
+	far.eventually(func() bool { status, _ := remote.readyz(); return status == nethttp.StatusOK }, "it is ready")
+	far.eventually(func() bool { return far.count("status = 'DISPATCHED'") == 5 }, "those that it has are handed over")
+	require.NotEqual(t, epoch, one[string](far, "select id::text from pgdispatch.epoch"), "a new epoch")
+	far.signal(append(append([]string{}, held...), waiting...)...)
+	far.eventually(func() bool { return far.count(open) == 0 }, "all end")
+	require.Equal(t, 5, far.count("status = 'COMPLETED'"))
+	far.requireOneRunEach(append(held, waiting...))
+	require.Zero(t, one[int](far,
+		"select count(*)::int from pgdispatch.workflow_execution_queue where execution_id = any ($1::uuid[])", lost))
+	far.signal(lost...)
+	far.requireOneRunEach(lost) // without a row
+}

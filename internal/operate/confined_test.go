@@ -1,0 +1,136 @@
+package operate_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/storetest"
+)
+
+// twoTenants has a workspace "mine" and others, all with items in each state.
+func twoTenants(t *testing.T) (b *storetest.Bench, mine, other string) {
+	b = storetest.New(t)
+	mine, other = b.NewWorkspace("mine", 10), b.NewWorkspace("other", 10)
+	sizes := map[string]int{mine: 1, other: 3}
+	for workspace, items := range sizes {
+		for _, verb := range []claim.Verb{claim.Fail, claim.Dispatched, claim.Release} {
+			b.Insert(workspace, items)
+			claimed := []claim.Item{}
+			for len(claimed) < items {
+				batch, err := b.Claim(t.Context(), items)
+				require.NoError(t, err)
+				claimed = append(claimed, batch.Items...)
+			}
+			for _, item := range claimed {
+				if verb != claim.Release { // these stay claimed
+					b.Ends(verb, claim.Settlement{ID: item.ID, Token: item.Token, Error: "no " + workspace,
+						RunID: "run-" + item.ExecutionID})
+				}
+			}
+		}
+		b.Execute(`insert into pgdispatch.stalls (kind, namespace, name, executions, detail)
+			select 'EXECUTION', '', id::text, 1, 'panic' from pgdispatch.workflow_executions
+			where workspace_id = $1::uuid and status = 'RUNNING'`, workspace)
+	}
+	for workspace, items := range sizes {
+		b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
+			select workspace_id, id, now() - case workspace_id when $1::uuid then interval '1 minute' else interval '1 hour' end
+			from pgdispatch.workflow_definitions, generate_series(1, $3)
+			where workspace_id = $2::uuid`, mine, workspace, items)
+		b.Execute(`insert into pgdispatch.parked_items (item_id, error, attempts, try_at)
+			select id, 'parked in ' || workspace_id, attempt_count, 'infinity' from pgdispatch.workflow_execution_queue
+			where workspace_id = $1::uuid and status = 'PENDING'`, workspace)
+	}
+	b.Execute("insert into pgdispatch.stalls values ('TASK_QUEUE', '', 'orders', 4, 'no poller')")
+	b.Alive()
+	return b, mine, other
+}
+
+func TestAnOverviewOfSomeWorkspacesCountsTheirItemsOnly(t *testing.T) {
+	t.Parallel()
+	b, mine, other := twoTenants(t)
+	for workspaces, n := range map[string]int64{mine: 1, other: 3, mine + " " + other: 4, "": 0} {
+		o, err := b.OverviewOf(t.Context(), strings.Fields(workspaces))
+		require.NoError(t, err)
+		d := o.Depth
+		require.Equal(t, []int64{n, n, n, n, n, n}, []int64{d.Pending, d.Claimed, d.Dispatched, d.DeadLetters, d.Failing,
+			d.Parked})
+		require.Len(t, o.Stalled, int(n), "no task queue")
+		require.Zero(t, d.IdleQueues+d.WithoutPoller)
+		require.Equal(t, int64(1), d.Replicas)
+		require.Equal(t, []operate.Replica{{}}, o.Replicas, "of which nothing else is told")
+		require.Empty(t, o.Minutes)
+		require.Equal(t, n == 0, d.OldestWaiting == nil)
+	}
+	o, err := b.OverviewOf(t.Context(), []string{mine})
+	require.NoError(t, err)
+	require.Less(t, o.Depth.OldestWaiting.Minutes(), 30.0, "it is not that of the other")
+	require.Contains(t, o.Depth.ParkedFirst, mine)
+	all, err := b.Overview(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all.Stalled, 5)
+}
+
+func TestListsOfSomeWorkspacesHaveNoOthers(t *testing.T) {
+	t.Parallel()
+	b, mine, other := twoTenants(t)
+	empty := b.NewWorkspace("nothing", 0)
+	for by, want := range map[operate.WorkspaceOrder]string{operate.ByName: "mine nothing other",
+		operate.ByRunning: "other mine nothing", operate.ByOldest: "other mine nothing",
+		operate.ByFailures: "other mine nothing",
+	} {
+		var names []string
+		var after *operate.WorkspaceKey
+		for {
+			page, err := b.ListWorkspacesOf(t.Context(), []string{mine, other, empty}, "", by, after, 1)
+			require.NoError(t, err)
+			if len(page) == 0 {
+				break
+			}
+			names = append(names, page[0].Name)
+			after = new(page[0].Key())
+		}
+		require.Equal(t, want, strings.Join(names, " "), by)
+		rows, err := b.ListWorkspacesOf(t.Context(), []string{mine, empty}, "O", by, nil, 10)
+		require.NoError(t, err)
+		require.Equal(t, []string{"nothing"}, namesOf(rows), by)
+	}
+	whole, err := b.ListWorkspaces(t.Context(), "mine", operate.ByName, nil, 10)
+	require.NoError(t, err)
+	rows, err := b.ListWorkspacesOf(t.Context(), []string{mine}, "", operate.ByName, nil, 10)
+	require.NoError(t, err)
+	require.NotNil(t, rows[0].OldestWaiting)
+	whole[0].OldestWaiting, rows[0].OldestWaiting = nil, nil
+	require.Equal(t, whole, rows, "with the same figures")
+
+	groups, err := b.DeadGroups(t.Context(), []string{mine}, 10)
+	require.NoError(t, err)
+	require.Len(t, groups, 1)
+	require.Equal(t, []int64{1, 1}, []int64{groups[0].Items, groups[0].Workspaces})
+	ofKind, err := b.DeadOfKind(t.Context(), groups[0].Kind, []string{mine}, nil, 10)
+	require.NoError(t, err)
+	found, err := b.FindDeadLetters(t.Context(), operate.DeadFilter{Workspaces: []string{mine}}, 10)
+	require.NoError(t, err)
+	require.Equal(t, []int64{groups[0].Newest}, ofKind)
+	require.Equal(t, ofKind, found)
+}
+
+func TestWorkspacesAreNamedByIDOrName(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	comma, twin, second := b.NewWorkspace("Ünï, çø \"x\"", 0), b.NewWorkspace("twin", 0), b.NewWorkspace("twin", 0)
+	found, err := b.WorkspacesNamed(t.Context(), []string{comma}, []string{"twin", "nobody", "TWIN"}, 10)
+	require.NoError(t, err)
+	ids := []string{}
+	for _, w := range found {
+		ids = append(ids, w.ID)
+	}
+	require.ElementsMatch(t, []string{comma, twin, second}, ids)
+	found, err = b.WorkspacesNamed(t.Context(), nil, []string{"Ünï, çø \"x\""}, 10)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+}

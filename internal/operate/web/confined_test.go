@@ -1,0 +1,208 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	nethttp "net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/signin"
+	"github.com/pgdispatch/pgdispatch/internal/storetest"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// walked are the requests of each route, with placeholders for what belongs to another workspace. A form follows "?".
+var walked = map[string][]string{
+	"/ui/":         {"/ui/elsewhere/{workspace}"},
+	"GET /ui/{$}":  {"/ui/", "/ui/?period=24h"},
+	"GET /ui/live": {"/ui/live", "/ui/live?period=6h"},
+	"GET /ui/workspaces": {"/ui/workspaces?q={name}", "/ui/workspaces?q={workspace}", "/ui/workspaces?sort=running",
+		"/ui/workspaces?sort=failures", "/ui/workspaces?sort=name"},
+	"GET /ui/workspaces/{id}": {"/ui/workspaces/{workspace}"},
+	"GET /ui/items": {"/ui/items", "/ui/items?workspace={name}", "/ui/items?workspace={workspace}",
+		"/ui/items?definition={definition}", "/ui/items?definition={flow}", "/ui/items?error={error}",
+		"/ui/items?status=FAILED", "/ui/items?status=PENDING", "/ui/items?status=CLAIMED", "/ui/items?status=DISPATCHED",
+		"/ui/items?status=UNANSWERED", "/ui/items?workspace={workspace}&definition={definition}&status=PENDING"},
+	"GET /ui/items/{id}":        {"/ui/items/{letter}", "/ui/items/{execution}", "/ui/items/execution-{execution}"},
+	"GET /ui/items/{id}/params": {"/ui/items/{letter}/params", "/ui/items/{execution}/params"},
+	"GET /ui/items/selected": {"/ui/items/selected?do=cancel&item={waiting}",
+		"/ui/items/selected?do=replay&item={letter}"},
+	"GET /ui/items/{id}/terminate": {"/ui/items/{running}/terminate"},
+	"GET /ui/items/{id}/discard":   {"/ui/items/{letter}/discard"},
+	"GET /ui/dead":                 {"/ui/dead"},
+	"GET /ui/dead/letters": {"/ui/dead/letters", "/ui/dead/letters?workspace={name}",
+		"/ui/dead/letters?definition={flow}", "/ui/dead/letters?error={error}", "/ui/dead/letters?kind={error}"},
+	"GET /ui/dead/replay":    {"/ui/dead/replay", "/ui/dead/replay?workspace={workspace}", "/ui/dead/replay?kind={error}"},
+	"GET /ui/dead/discard":   {"/ui/dead/discard", "/ui/dead/discard?error={error}"},
+	"GET /ui/settings":       {"/ui/settings"},
+	"GET /ui/settings/pause": {"/ui/settings/pause"},
+	"GET /ui/static/":        {"/ui/static/style.css"},
+	"GET /ui/suggest": {"/ui/suggest?of=workspace&q={name}", "/ui/suggest?of=workspace&q=",
+		"/ui/suggest?of=definition&workspace={name}", "/ui/suggest?of=definition&workspace={workspace}"},
+	"POST /ui/":                       {"/ui/anything?"},
+	"POST /ui/workspaces/{id}/pause":  {"/ui/workspaces/{workspace}/pause?"},
+	"POST /ui/workspaces/{id}/resume": {"/ui/workspaces/{workspace}/resume?"},
+	"POST /ui/workspaces/{id}/plan": {"/ui/workspaces/{workspace}/plan?plan=PRO",
+		"/ui/workspaces/{workspace}/plan?plan=x"},
+	"POST /ui/workspaces/{id}/limit": {"/ui/workspaces/{workspace}/limit?limit=1",
+		"/ui/workspaces/{workspace}/limit?limit=x"},
+	"POST /ui/workspaces/{id}/rate":  {"/ui/workspaces/{workspace}/rate?rate=1"},
+	"POST /ui/items/{id}/cancel":     {"/ui/items/{waiting}/cancel?"},
+	"POST /ui/items/{id}/retry":      {"/ui/items/{waiting}/retry?"},
+	"POST /ui/items/{id}/replay":     {"/ui/items/{letter}/replay?", "/ui/items/{execution}/replay?"},
+	"POST /ui/items/{id}/discard":    {"/ui/items/{letter}/discard?"},
+	"POST /ui/items/selected/cancel": {"/ui/items/selected/cancel?items={waiting}"},
+	"POST /ui/items/selected/retry":  {"/ui/items/selected/retry?items={waiting}"},
+	"POST /ui/items/selected/replay": {"/ui/items/selected/replay?items={letter}"},
+	"POST /ui/items/{id}/terminate":  {"/ui/items/{running}/terminate?", "/ui/items/{running}/terminate?reason=%00"},
+	"POST /ui/dead/replay":           {"/ui/dead/replay?items={letter}"},
+	"POST /ui/dead/discard":          {"/ui/dead/discard?items={letter}"},
+	"POST /ui/settings/pause":        {"/ui/settings/pause?"},
+	"POST /ui/settings/resume":       {"/ui/settings/resume?"},
+	"POST /ui/settings/max-claims":   {"/ui/settings/max-claims?max-claims=1", "/ui/settings/max-claims?max-claims=x"},
+	"POST /ui/items/{id}/request-cancel": {"/ui/items/{running}/request-cancel?", "/ui/items/{waiting}/request-cancel?",
+		"/ui/items/{running}/request-cancel?reason=%00"},
+}
+
+// unknown are the placeholders' values that belong to nobody.
+var unknown = map[string]string{"workspace": "99999999-0000-4000-8000-000000000001", "name": "Nobody",
+	"definition": "99999999-0000-4000-8000-000000000002", "flow": "nobodyflow", "error": "nobody-failed",
+	"letter": "800001", "waiting": "800002", "running": "800003", "execution": "99999999-0000-4000-8000-000000000003"}
+
+func TestTheWalkVisitsEveryRoute(t *testing.T) {
+	t.Parallel()
+	v := visit{&Site{}, acting{}}
+	all := maps.Clone(v.readRoutes())
+	maps.Copy(all, v.actRoutes())
+	require.ElementsMatch(t, slices.Collect(maps.Keys(all)), slices.Collect(maps.Keys(walked)),
+		"a new route is walked as a visitor of another workspace")
+}
+
+// tenants is a database with a workspace of the visitor, and of another.
+type tenants struct {
+	*storetest.Bench
+	t    testing.TB
+	mine string
+}
+
+func newTenants(t testing.TB) *tenants {
+	b := storetest.New(t)
+	b.Store.Lease = time.Hour // nothing expires on a slow machine
+	b.Alive()
+	b.Execute(`select setval(pg_get_serial_sequence('pgdispatch.workflow_execution_queue', 'id'), 700000)`)
+	m := &tenants{b, t, b.NewWorkspace("Mine", 20)}
+	m.fill(m.mine, "mine")
+	return m
+}
+
+// fill gives a workspace items in each state, whose texts all contain mark, and changes.
+func (m *tenants) fill(workspace, mark string) {
+	m.t.Helper()
+	m.Execute("update pgdispatch.workflow_definitions set name = $2 || 'flow' where workspace_id = $1::uuid", workspace,
+		mark)
+	for _, verb := range []claim.Verb{claim.Fail, claim.Dispatched, claim.Release} {
+		m.Execute(`insert into pgdispatch.workflow_execution_queue
+				(workspace_id, workflow_definition_id, params, idempotency_key)
+			select workspace_id, id, jsonb_build_object('of', $2::text), $2 || $3 from pgdispatch.workflow_definitions
+			where workspace_id = $1::uuid`, workspace, mark, fmt.Sprint(verb))
+		claimed := []claim.Item{}
+		for len(claimed) < 1 {
+			batch, err := m.Claim(m.t.Context(), 1)
+			require.NoError(m.t, err)
+			claimed = batch.Items
+		}
+		if verb != claim.Release { // that one stays claimed
+			m.Ends(verb, claim.Settlement{ID: claimed[0].ID, Token: claimed[0].Token, Error: mark + "-failed",
+				RunID: mark + "-run"})
+		}
+	}
+	m.Execute(`insert into pgdispatch.stalls (kind, namespace, name, executions, detail)
+		select 'EXECUTION', '', id::text, 1, $2 from pgdispatch.workflow_executions
+		where workspace_id = $1::uuid and status = 'RUNNING'`, workspace, mark+" panics")
+	m.Insert(workspace, 1)
+	m.Execute(`insert into pgdispatch.parked_items (item_id, error, attempts, try_at)
+		select id, $2, attempt_count, 'infinity' from pgdispatch.workflow_execution_queue
+		where workspace_id = $1::uuid and status = 'PENDING'`, workspace, mark+" is parked")
+	_, err := m.ChangeWorkspace(m.t.Context(), workspace, mark, "workspaces pause",
+		operate.WorkspaceChange{Paused: new(true)})
+	require.NoError(m.t, err)
+}
+
+// other adds another workspace, and returns the values of the placeholders.
+func (m *tenants) other() map[string]string {
+	m.t.Helper()
+	id := m.NewWorkspace("Rival", 20)
+	m.fill(id, "rival")
+	m.Execute("insert into pgdispatch.stalls values ('TASK_QUEUE', '', 'rivals', 4, 'no poller')")
+	m.Execute("insert into pgdispatch.activity (minute, started) values (date_trunc('minute', now()), 77)")
+	one := func(query string) string { return sqltest.Scalar[string](m.Shop, query, id) }
+	item := func(status string) string {
+		return one("select id::text from pgdispatch.workflow_execution_queue where workspace_id = $1::uuid and status = '" +
+			status + "'")
+	}
+	return map[string]string{"workspace": id, "name": "Rival", "flow": "rivalflow", "error": "rival-failed",
+		"definition": one("select id::text from pgdispatch.workflow_definitions where workspace_id = $1::uuid"),
+		"letter":     item("FAILED"), "waiting": item("PENDING"), "running": item("DISPATCHED"),
+		"execution": one(`select execution_id::text from pgdispatch.workflow_execution_queue
+			where workspace_id = $1::uuid and status = 'FAILED'`)}
+}
+
+// site is the pages as visitors with these rights see them, with nothing read before.
+func (m *tenants) site(rights signin.Rights) nethttp.Handler {
+	pages := (&Site{Read: m.Bench, Change: m.Bench, Log: slog.New(slog.DiscardHandler)}).Acting()
+	visitor := signin.Visitor{Name: "anna", Via: "proxy", Rights: rights}
+	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
+	})
+}
+
+// first is a recorder of a stream's first event.
+type first struct {
+	*httptest.ResponseRecorder
+	stop context.CancelFunc
+}
+
+func (f first) Flush() { f.stop() }
+
+// ages are times and durations, which differ from request to request.
+var ages = regexp.MustCompile(`<time[^>]*>[^<]*</time>|[0-9.]+ (ms|s|min|h)\b( [0-9]+ (ms|s|min)\b)?`)
+
+// ask sends a request of walked with these values, and returns the answer without values and ages.
+func ask(t testing.TB, pages nethttp.Handler, pattern, path string, values map[string]string) string {
+	t.Helper()
+	method, _, _ := strings.Cut(pattern, " ")
+	if strings.HasPrefix(method, "/") {
+		method = nethttp.MethodGet
+	}
+	replace, back := []string{}, []string{}
+	for name, value := range values {
+		replace = append(replace, "{"+name+"}", strings.ReplaceAll(value, " ", "+"))
+		back = append(back, value, "{"+name+"}", strings.ReplaceAll(value, " ", "+"), "{"+name+"}")
+	}
+	target, form, _ := strings.Cut(strings.NewReplacer(replace...).Replace(path), "?")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	request := httptest.NewRequest(method, "http://localhost"+target, strings.NewReader(form))
+	request.URL.RawQuery = form
+	if method == nethttp.MethodPost {
+		request.URL.RawQuery = ""
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	request.Header.Set("Sec-Fetch-Site", "same-origin")
+	answer := first{httptest.NewRecorder(), cancel}
+	pages.ServeHTTP(answer, request.WithContext(ctx))
+	require.NotEqual(t, nethttp.StatusServiceUnavailable, answer.Code, "%s %s", pattern, path)
+	text := fmt.Sprint(answer.Code, " ", answer.Header().Get("Location"), "\n", answer.Body)
+	return ages.ReplaceAllString(strings.NewReplacer(back...).Replace(text), "…")
+}

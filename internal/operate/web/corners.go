@@ -1,0 +1,218 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	nethttp "net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/signin"
+)
+
+const (
+	// mostWorkspaces is the number of workspaces that a visitor's roles may name.
+	mostWorkspaces = 1000
+	// rightsAge is how long workspaces are not looked up again by the names in a visitor's roles.
+	rightsAge = 5 * time.Second
+	// mostCorners is the number of corners kept.
+	mostCorners = 64
+)
+
+// acting says in which workspaces visitors may make changes: in all or some.
+type acting struct {
+	all  bool
+	some map[string]bool // by ID
+}
+
+func (a acting) any() bool { return a.all || len(a.some) > 0 }
+
+func (a acting) in(workspace string) bool { return a.all || a.some[workspace] }
+
+// ids returns the IDs of the workspaces, or nil if they are all.
+func (a acting) ids() []string {
+	if a.all {
+		return nil
+	}
+	return slices.AppendSeq([]string{}, maps.Keys(a.some))
+}
+
+// corners are the sites of visitors who have roles in single workspaces. Each has caches of its own, so that none shows
+// what was read for another.
+type corners struct {
+	mu      sync.Mutex
+	entries map[string]*corner // by rights
+}
+
+type corner struct {
+	rights
+	site    *Site
+	handler nethttp.Handler
+	// at is when the rights were read, used when the corner was visited last.
+	at, used time.Time
+}
+
+// rights are signin.Rights with the workspaces that exist.
+type rights struct {
+	confined bool
+	named    []operate.WorkspaceName
+	acts     map[string]bool // IDs, of named
+}
+
+// byVisitor serves the pages for all workspaces to those who have the same rights in all, or who signed in with a
+// token. It serves the others the pages of their corner.
+func (s *Site) byVisitor(whole nethttp.Handler) nethttp.Handler {
+	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		visitor, known := signin.From(r.Context())
+		if !known || visitor.Everywhere() || strings.HasPrefix(r.URL.Path, Prefix+"static/") {
+			whole.ServeHTTP(w, r)
+			return
+		}
+		c, err := s.cornerOf(r.Context(), visitor.Rights)
+		if err != nil {
+			nobody := s.corner(rights{confined: true})
+			withHeaders(nobody.site.page(func(*nethttp.Request) (string, any, error) { return "", nil, err })).ServeHTTP(w, r)
+			return
+		}
+		c.handler.ServeHTTP(w, r)
+	})
+}
+
+// cornerOf returns the corner of visitors with these rights.
+func (s *Site) cornerOf(ctx context.Context, of signin.Rights) (*corner, error) {
+	text, err := json.Marshal(of)
+	if err != nil {
+		return nil, fmt.Errorf("name a visitor's rights: %w", err)
+	}
+	key := string(text)
+	s.corners.mu.Lock()
+	c := s.corners.entries[key]
+	fresh := c != nil && time.Since(c.at) < rightsAge
+	if fresh {
+		c.used = time.Now()
+	}
+	s.corners.mu.Unlock()
+	if fresh {
+		return c, nil
+	}
+	at := time.Now()
+	read, err := s.rights(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	s.corners.mu.Lock()
+	defer s.corners.mu.Unlock()
+	if c = s.corners.entries[key]; c == nil || !reflect.DeepEqual(c.rights, read) {
+		c = s.corner(read)
+		s.corners.keep(key, c)
+	}
+	c.at, c.used = at, time.Now()
+	return c, nil
+}
+
+// keep adds a corner, in place of the one that was visited longest ago if there are too many.
+func (c *corners) keep(key string, one *corner) {
+	if c.entries == nil {
+		c.entries = map[string]*corner{}
+	}
+	c.entries[key] = one
+	if len(c.entries) <= mostCorners {
+		return
+	}
+	oldest := key
+	for k, other := range c.entries {
+		if k != key && (oldest == key || other.used.Before(c.entries[oldest].used)) {
+			oldest = k
+		}
+	}
+	delete(c.entries, oldest)
+}
+
+// rights reads the workspaces that the visitor's roles name.
+func (s *Site) rights(ctx context.Context, of signin.Rights) (rights, error) {
+	byID, byName := map[string]bool{}, map[string]bool{} // whether as operator
+	for _, g := range of.Grants {
+		switch {
+		case isUUID(g.Workspace):
+			id := strings.ToLower(g.Workspace)
+			byID[id] = byID[id] || g.Operator
+		case utf8.ValidString(g.Workspace) && !strings.Contains(g.Workspace, "\x00"): // others cannot exist
+			byName[g.Workspace] = byName[g.Workspace] || g.Operator
+		}
+	}
+	found, err := s.Read.WorkspacesNamed(ctx, slices.Sorted(maps.Keys(byID)), slices.Sorted(maps.Keys(byName)),
+		mostWorkspaces+1)
+	switch {
+	case err != nil:
+		return rights{}, err
+	case len(found) > mostWorkspaces:
+		return rights{}, problem{nethttp.StatusForbidden, fmt.Sprintf("You have roles in more than %s workspaces.",
+			view.Number(mostWorkspaces)), "Ask for a role in all workspaces, or in fewer."}
+	case of.Confined && len(found) == 0:
+		return rights{}, problem{nethttp.StatusForbidden, "None of the workspaces that you have a role in exists.",
+			"Ask for a role in another. The setting is `PGDISPATCH_AUTH_WORKSPACES`."}
+	}
+	read := rights{of.Confined, found, map[string]bool{}}
+	for _, w := range found {
+		if byID[w.ID] || byName[w.Name] {
+			read.acts[w.ID] = true
+		}
+	}
+	return read, nil
+}
+
+// corner returns the pages of visitors with these rights. It shares the bounds of s, and no data.
+func (s *Site) corner(of rights) *corner {
+	site := &Site{Read: s.Read, TemporalUI: s.TemporalUI, Log: s.Log, whole: s, confined: of.confined, role: of.words()}
+	if of.confined {
+		seen := map[string]bool{}
+		for _, w := range of.named {
+			seen[w.ID] = true
+		}
+		site.Read = confined{s.Read, seen, of.named}
+	}
+	site.Change = allowed{s.Change, site.Read, of.acts}
+	c := &corner{rights: of, site: site}
+	if c.handler = site.reading(); len(of.acts) > 0 {
+		c.handler = site.forms(acting{some: of.acts})
+	}
+	return c
+}
+
+// words describes the rights for the top of each page.
+func (r rights) words() string {
+	operated, viewed := []string{}, []string{}
+	for _, w := range r.named {
+		if r.acts[w.ID] {
+			operated = append(operated, w.Name)
+		} else {
+			viewed = append(viewed, w.Name)
+		}
+	}
+	parts := []string{}
+	if len(operated) > 0 {
+		parts = append(parts, "operator of "+oneOrMany(operated))
+	}
+	switch {
+	case !r.confined:
+		parts = append(parts, "viewer")
+	case len(viewed) > 0:
+		parts = append(parts, "viewer of "+oneOrMany(viewed))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func oneOrMany(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return counted(len(names), "workspace")
+}

@@ -1,0 +1,119 @@
+package signin
+
+import (
+	"fmt"
+	nethttp "net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mapped are roles in all workspaces, in single ones, and by a pattern.
+var mapped = Roles{Operators: []string{"sre"}, Viewers: []string{"staff"}, Workspaces: []Mapping{
+	{Group: "cn=acme,ou=x", Workspace: "Acme, Inc."}, {Group: "Grüße aus Köln", Workspace: "北京", Operator: true},
+	{Group: "team-{workspace}-ops", Workspace: "{workspace}", Operator: true},
+	{Group: "team-{workspace}", Workspace: "shop {workspace}"}}}
+
+func TestGroupsGiveRolesInWorkspaces(t *testing.T) {
+	t.Parallel()
+	confined := func(grants ...Grant) Rights { return Rights{Confined: true, Grants: grants} }
+	for groups, want := range map[string]Rights{
+		"":                      {Confined: true},
+		"others|team-|ateam-x":  {Confined: true},
+		"SRE|Staff":             {Confined: true},
+		"sre|cn=acme,ou=x":      {Operator: true},
+		"staff":                 {},
+		"staff|cn=acme,ou=x":    {}, // which is viewed anyway
+		"staff|Grüße aus Köln":  {Grants: []Grant{{"北京", true}}},
+		"cn=acme,ou=x":          confined(Grant{"Acme, Inc.", false}),
+		"team-a|team-b c|sales": confined(Grant{"shop a", false}, Grant{"shop b c", false}),
+		"team-a-ops":            confined(Grant{"a", true}, Grant{"shop a-ops", false}),
+		"team-x|team-x|team-x":  confined(Grant{"shop x", false}),
+	} {
+		got, looks := mapped.grant(strings.FieldsFunc(groups, func(r rune) bool { return r == '|' }))
+		require.Equal(t, want, got, groups)
+		require.Equal(t, !got.Confined || len(got.Grants) > 0, looks, groups)
+	}
+	require.True(t, Rights{}.Everywhere())
+	require.False(t, Rights{}.Acts())
+	require.True(t, confined(Grant{"a", true}).Acts())
+	require.False(t, confined(Grant{"a", false}).Everywhere())
+	require.False(t, Rights{Grants: []Grant{{"a", true}}}.Everywhere())
+}
+
+func TestAUserOfAThousandGroupsGetsTheRolesOfAll(t *testing.T) {
+	t.Parallel()
+	h := &Header{Name: "X-User", Roles: "X-Roles", Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Grants: mapped}
+	groups := []string{}
+	for n := range 1000 {
+		groups = append(groups, fmt.Sprint("team-", n))
+	}
+	ask := func(remote string, roles ...string) (Visitor, bool) {
+		r := httptest.NewRequest(nethttp.MethodGet, "/ui/", nil)
+		r.RemoteAddr, r.Header = remote, nethttp.Header{"X-User": {"anna"}, "X-Roles": roles}
+		return h.Visitor(r)
+	}
+	v, is := ask("10.0.0.1:1", strings.Join(groups, ", "))
+	require.True(t, is)
+	require.Len(t, v.Grants, 1000)
+	_, is = ask("192.0.2.1:1", "team-a")
+	require.False(t, is, "not of the proxy")
+	_, is = ask("10.0.0.1:1", "team-a", "team-b")
+	require.False(t, is, "one header is of the client")
+	_, is = ask("10.0.0.1:1", "cn=acme,ou=x")
+	require.False(t, is, "a comma separates groups in a header")
+	v, is = ask("10.0.0.1:1", "Grüße aus Köln")
+	require.True(t, is)
+	require.Equal(t, []Grant{{"北京", true}}, v.Grants)
+}
+
+func TestASessionHoldsRolesInWorkspaces(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	o, server, client := pages(t, p)
+	o.Grants = mapped
+	p.Claim(map[string]any{"groups": []string{"cn=acme,ou=x", "team-a-ops", "unrelated"}})
+	code, text := get(t, client, server.URL+"/ui/signin")
+	require.Equal(t, 200, code)
+	require.Equal(t, "subject-1 {false true [{Acme, Inc. false} {a true} {shop a-ops false}]} true /ui/", text)
+
+	groups := []string{"cn=acme,ou=x"}
+	for n := range 1000 {
+		groups = append(groups, fmt.Sprint("unrelated-", n))
+	}
+	p.Claim(map[string]any{"groups": groups})
+	_, text = get(t, client, server.URL+"/ui/signin")
+	require.Contains(t, text, "[{Acme, Inc. false}]", "groups that are not mapped take no room")
+	for n := range 1000 {
+		groups = append(groups, fmt.Sprint("team-", n))
+	}
+	p.Claim(map[string]any{"groups": groups})
+	code, text = get(t, client, server.URL+"/ui/signin")
+	require.Equal(t, 403, code)
+	require.Contains(t, text, "Your account has roles in 1001 workspaces, which is more than a session can hold.")
+}
+
+func TestAnOlderReplicaDoesNotTakeAUserOfSomeWorkspacesForOneOfAll(t *testing.T) {
+	t.Parallel()
+	o := &OIDC{Key: []byte("0123456789abcdef0123456789abcdef"), RedirectURL: "https://a/", Path: "/ui/"}
+	s := session{"anna", Rights{Confined: true, Grants: []Grant{{"a", false}}}}
+	cookie, err := o.sealed(sessionCookie, s.purpose(), time.Hour, s)
+	require.NoError(t, err)
+	var old struct {
+		Name     string
+		Operator bool
+	}
+	require.False(t, sealer{o.Key}.open(sessionCookie, cookie.Value, time.Now(), &old))
+	for _, all := range []Rights{{}, {Operator: true}} {
+		s := session{"ben", all}
+		cookie, err := o.sealed(sessionCookie, s.purpose(), time.Hour, s)
+		require.NoError(t, err)
+		require.True(t, sealer{o.Key}.open(sessionCookie, cookie.Value, time.Now(), &old), "but others stay signed in")
+		require.Equal(t, all.Operator, old.Operator)
+	}
+}

@@ -1,0 +1,29 @@
+-- reads
+-- $1 workspaces; of them $2 those with this part of the name, case-insensitive, or this ID (null: any); $3 order:
+-- running, oldest or failures (those with any first, then the others by name), or name; $4, $5 and $6 rank, name and ID
+-- of the last one shown (null: from the first); $7 at most. Counts at most $8 items of a status per workspace, and
+-- failures among the newest $9 of the last day, of all workspaces.
+with unanswered as materialized (select u.* from pgdispatch.unanswered($9::bigint) u), failed as materialized (
+    select n.workspace_id, count(*) as items
+    from (select q.workspace_id from pgdispatch.workflow_execution_queue q
+          where q.stage = 'DEAD' and q.finished_at > now() - interval '1 day' order by q.finished_at desc limit $9::bigint) n group by n.workspace_id
+), ranked as materialized (
+    select w.id, w.name collate "C" as name, coalesce(case $3::text
+        when 'oldest' then date_part('epoch', least((select n.oldest_due from pgdispatch.waiting_of(w.id, 1) n), u.since))
+        when 'running' then -nullif((select count(*) from (select from pgdispatch.workflow_execution_queue q where q.workspace_id = w.id
+                                         and q.stage in ('HOLDS', 'DOUBT') limit $8::bigint) h), 0)::double precision
+        when 'failures' then -f.items::double precision end, 'infinity') as rank
+    from pgdispatch.workspaces w left join unanswered u on u.workspace_id = w.id left join failed f on f.workspace_id = w.id
+    where w.id = any ($1::text[]::uuid[]) and ($2::text is null or position(lower($2::text) in lower(w.name)) > 0 or w.id::text = lower($2::text))
+), page as materialized (
+    select r.id, r.rank from ranked r
+    where $4::double precision is null or (r.rank, case when r.rank = 'infinity' then r.name else '' end, r.id)
+        > ($4::double precision, case when $4::double precision = 'infinity' then $5::text else '' end, $6::text::uuid)
+    order by r.rank, case when r.rank = 'infinity' then r.name end, r.id limit $7::bigint
+)
+select w.id::text, w.name, w.plan, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as "limit", w.paused,
+       n.items as waiting, n.claimed, n.running, clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank,
+       coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered
+from page p join pgdispatch.workspaces w on w.id = p.id join pgdispatch.workspace_tiers t on t.plan = w.plan
+left join failed f on f.workspace_id = p.id left join unanswered u on u.workspace_id = p.id cross join lateral pgdispatch.waiting_of(p.id, $8::integer) n
+order by p.rank, case when p.rank = 'infinity' then w.name end collate "C", p.id
