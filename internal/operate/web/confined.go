@@ -115,6 +115,15 @@ func (c confined) Ahead(ctx context.Context, item int64) (int64, error) {
 	return c.of.Ahead(ctx, item)
 }
 
+// KeyLimitsOf leaves out the limit over all workspaces, whose use would show what others run.
+func (c confined) KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]operate.KeyLimit, error) {
+	if len(c.only([]string{workspaceID})) == 0 {
+		return nil, nil
+	}
+	limits, err := c.of.KeyLimitsOf(ctx, workspaceID, key)
+	return slices.DeleteFunc(limits, func(l operate.KeyLimit) bool { return l.WorkspaceID == "" }), err
+}
+
 func (c confined) ChangesOf(ctx context.Context, item operate.QueueItem) ([]operate.Administered, error) {
 	if shown, err := c.shows(ctx, item.ID); err != nil || !shown {
 		return nil, err

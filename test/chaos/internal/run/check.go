@@ -226,7 +226,8 @@ func listRuns(ctx context.Context, l *lab.Lab, expected []audit.Expected, found 
 func scanChange(row pgx.CollectableRow) (c audit.Change, err error) {
 	var moved *time.Time
 	var ahead int64
-	err = row.Scan(&c.Kind, &c.ID, &c.Execution, &c.Workspace, &c.Key, &c.Old, &c.New, &c.OldToken, &c.NewToken, &c.Held, &c.Holds,
+	err = row.Scan(&c.Kind, &c.ID, &c.Execution, &c.Workspace, &c.Key, &c.Old, &c.New, &c.OldToken, &c.NewToken, &c.Held,
+		&c.Holds,
 		&c.OldOwner, &c.NewOwner, &c.OldLease, &c.NewLease, &moved, &c.Limit, &c.Paused,
 		&c.Began, &c.At, &c.Committed, &c.Transaction, &ahead)
 	c.Ahead = time.Duration(ahead) * time.Second
