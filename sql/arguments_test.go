@@ -10,6 +10,10 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{1, []int64{1}, []int64{1}}}
 	case "activity_read":
 		return [][]any{{time.Hour}}
+	case "workspace_activity_note":
+		return [][]any{{[]string{nobody}, []int{1}, []int64{1}, []int64{1}}}
+	case "workspace_activity_read":
+		return [][]any{{nobody, time.Hour}}
 	case "item_ahead":
 		return [][]any{{id, 10}}
 	case "audit_list":

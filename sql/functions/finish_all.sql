@@ -38,9 +38,12 @@ begin
         where q.execution_id = s.execution and s.execution = any (held)
         returning q.workspace_id, q.status
     ), noted as (
-        insert into pgdispatch.marks (workspaces, completed, failed)
-        select array_agg(distinct e.workspace_id), count(*) filter (where e.status = 'COMPLETED'), count(*) filter (where e.status = 'FAILED')
-        from ended e
+        insert into pgdispatch.marks (workspaces, completed, failed, completed_of, failed_of)
+        select array_agg(e.workspace_id), sum(e.completed), sum(e.failed), array_agg(e.completed), array_agg(e.failed)
+        from (
+            select e.workspace_id, count(*) filter (where e.status = 'COMPLETED') as completed, count(*) filter (where e.status = 'FAILED') as failed
+            from ended e group by e.workspace_id
+        ) e
         having count(*) > 0
         returning workspaces
     )

@@ -76,7 +76,7 @@ grant insert, update, delete on pgdispatch.parked_items to pgdispatch_dispatcher
 grant usage on pgdispatch.lease_tokens to pgdispatch_dispatcher;
 grant select, update on pgdispatch.gate to pgdispatch_dispatcher;
 -- what replicas share
-grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdispatch.stalls to pgdispatch_dispatcher;
+grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdispatch.workspace_activity, pgdispatch.stalls to pgdispatch_dispatcher;
 grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests to pgdispatch_dispatcher;
 grant execute on function
