@@ -54,6 +54,8 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{execution, "CANCEL", "enough", "me"}, {execution, "TERMINATE", "enough", "me"}}
 	case "stop_take":
 		return [][]any{{10}}
+	case "view_errors":
+		return [][]any{{10, "", 10}}
 	case "view_dead_group":
 		return [][]any{{10, "it broke", 10, nil, nil}}
 	case "view_dead_groups":

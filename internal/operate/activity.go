@@ -139,6 +139,9 @@ type Minute struct {
 	Passed time.Duration `json:"-" db:"-"`
 }
 
+// Begins returns when the minute begins.
+func (m Minute) Begins() time.Time { return m.At }
+
 // StartsPerSecond returns the rate of starts. For the current minute it covers what the replicas have noted so far.
 func (m Minute) StartsPerSecond() float64 {
 	if m.Passed <= 0 {

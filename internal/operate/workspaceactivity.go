@@ -46,10 +46,8 @@ func JoinStretches(all []Stretch, n int) []Stretch {
 	return joined
 }
 
-// MeanWait returns how long a started item had been due on average. Zero if nothing was started.
-func (s Stretch) MeanWait() time.Duration {
-	if s.Started == 0 {
-		return 0
-	}
-	return s.Waited / time.Duration(s.Started)
-}
+// Begins returns when the stretch begins.
+func (s Stretch) Begins() time.Time { return s.At }
+
+// Active reports whether anything was started or ended.
+func (s Stretch) Active() bool { return s.Started+s.Completed+s.Failed+s.Cancelled > 0 }
