@@ -66,10 +66,12 @@ func TestLiveUpdatesCanBePaused(t *testing.T) {
 	await(t, func() bool { return ask[string](p, waiting) == "7" && ask[string](p, asOf) != held }, "it goes on")
 }
 
-func TestOnAPhoneItemsAreCardsThatShowEverything(t *testing.T) {
+func TestOnAPhoneRowsAreCardsThatShowEverything(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/ui/items?status=FAILED", "/ui/workspaces"} {
-		p := shared.full.open(t, path, phone)
+	for _, path := range []string{"/ui/items?status=FAILED", "/ui/workspaces", "/ui/", "/ui/dead", "/ui/dead/letters",
+		"/ui/workspaces/" + workspaceID(t, "Acme Oslo")} {
+		p := shared.acting.open(t, path, still, phone)
+		require.Empty(t, p.texts("main > .scroll table:not(.cards), section > .scroll table:not(.cards)"), path)
 		require.NotEmpty(t, p.texts(".cards tbody tr"))
 		require.Empty(t, ask[[]string](p, `[...document.querySelectorAll(".cards td, .cards th[scope=row]")]
 			.filter(e => e.checkVisibility() &&
@@ -108,4 +110,13 @@ func TestNamesAreSuggestedWhileTheyAreTyped(t *testing.T) {
 		return ask[int](p, `document.querySelectorAll("#names-workspace option").length`) > 0
 	}, "names are suggested")
 	require.Contains(t, ask[string](p, `document.querySelector("#names-workspace option").value`), "Acme Ber")
+	p.tabTo("Error contains")
+	errors := func() []string {
+		return ask[[]string](p, `[...document.querySelectorAll("#names-error option")].map(e => e.value)`)
+	}
+	await(t, func() bool { return len(errors()) > 1 }, "the most frequent errors are suggested at once")
+	p.press(strings.Split("REFUSED", "")...)
+	await(t, func() bool { return len(errors()) == 1 }, "those that contain the text are suggested")
+	require.Contains(t, errors()[0], "was refused by provider")
+	require.Empty(t, p.violations())
 }
