@@ -154,8 +154,8 @@ func (s *Store) DeadGroups(ctx context.Context, atMost int) ([]DeadGroup, error)
 	return postgres.Read[DeadGroup](ctx, s.DB, "group dead letters", sql.Text("view_dead_groups"), FailuresLooked, atMost)
 }
 
-// CompleteErrors returns up to atMost texts that contain part, ignoring case, and that errors of recent failures have in
-// common. The most frequent comes first.
+// CompleteErrors returns up to atMost texts that contain part, ignoring case, and that errors of recent failures have
+// in common. The most frequent comes first.
 func (s *Store) CompleteErrors(ctx context.Context, part string, atMost int) ([]string, error) {
 	return postgres.Values[string](ctx, s.DB, "find errors", sql.Text("view_errors"), errorsLooked, part, atMost)
 }

@@ -23,8 +23,8 @@ type Stretch struct {
 // StretchMinutes is the number of minutes of a Stretch.
 const StretchMinutes = 5
 
-// WorkspaceActivity returns a workspace's activity since back ago without gaps, the current stretch last. It is kept for
-// a day.
+// WorkspaceActivity returns a workspace's activity since back ago without gaps, the current stretch last. It is kept
+// for a day.
 func (s *Store) WorkspaceActivity(ctx context.Context, id string, back time.Duration) ([]Stretch, error) {
 	return postgres.Read[Stretch](ctx, s.DB, "read activity of workspace", sql.Text("workspace_activity_read"), id, back)
 }

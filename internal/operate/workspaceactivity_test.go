@@ -74,7 +74,8 @@ func TestErrorsAreSuggestedByWhatTheyHaveInCommon(t *testing.T) {
 		require.NoError(t, err)
 	}
 	fail("card 1 was refused by provider 7", "card 22 was refused by provider 9", "no route to host")
-	b.Execute(`update pgdispatch.workflow_execution_queue set last_error = E'no route\nto host' where last_error like 'no%'`)
+	b.Execute(`update pgdispatch.workflow_execution_queue set last_error = E'no route\nto host'
+		where last_error like 'no%'`)
 	suggested := func(part string) []string {
 		t.Helper()
 		texts, err := b.CompleteErrors(t.Context(), part, 2)

@@ -60,7 +60,8 @@ func (h *hands) take(took interval, claimed claim.Batch) {
 	}
 	for _, item := range claimed.Items {
 		h.all[item.ID] = &hand{batch: b, workspaceID: item.WorkspaceID, token: item.Token, attempts: item.AttemptCount,
-			problem: item.Problem, waited: item.Waited, startableFor: item.Startable, since: took.ended, span: h.itemSpan(took, b, item)}
+			problem: item.Problem, waited: item.Waited, startableFor: item.Startable, since: took.ended,
+			span: h.itemSpan(took, b, item)}
 	}
 }
 

@@ -44,14 +44,10 @@ begin
     due := restored or book.next_at <= clock_timestamp() or book.next_at > clock_timestamp() + interval '30 seconds';
 
     with ended as materialized (
-        select m.*
-        from (
-            {{ template "parts/spans.sql" }}
-        ) span
+        select m.* from ({{ template "parts/spans.sql" }}) span
         cross join lateral (
             select m.* from pgdispatch.marks m
-            where m.xid between span.first_xid and case when restored then '18446744073709551615' else span.last_xid end
-            offset 0
+            where m.xid between span.first_xid and case when restored then '18446744073709551615' else span.last_xid end offset 0
         ) m
         where m.completed + m.failed + m.cancelled > 0
           and (pg_visible_in_snapshot(m.xid, pg_current_snapshot()) or restored and m.xid >= pg_snapshot_xmax(pg_current_snapshot()))

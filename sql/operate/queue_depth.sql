@@ -1,9 +1,8 @@
 -- reads
--- $1 how many items of a status are counted at most. Who paused all claims, or set max_claims to 0, and when, is known if
--- it is among the newest 10,000 changes of the audit log, and if the last one of the settings wrote their row as it is:
--- nobody changed them with plain SQL since.
+-- $1 how many items of a status are counted at most.
 select greatest(d.pending - u.items, 0) as pending, u.items as unanswered, clock_timestamp() - u.since as oldest_unanswered,
-       d.claimed, d.dispatched, d.dead as dead_letters, d.dead_is_all as dead_letters_exact, d.oldest_waiting, d.replicas, d.max_claims, d.paused, l.at as paused_since, coalesce(l.who, '') as paused_by,
+       d.claimed, d.dispatched, d.dead as dead_letters, d.dead_is_all as dead_letters_exact, d.oldest_waiting, d.replicas, d.max_claims, d.paused,
+       l.at as paused_since, coalesce(l.who, '') as paused_by,
        s.task_queues as idle_queues, s.without_poller, s.failing, pg_notification_queue_usage() as notify_queue,
        p.items as parked, p.first as parked_first
 from pgdispatch.queue_depth($1) d
@@ -14,21 +13,7 @@ cross join (
            count(*) filter (where s.kind = 'EXECUTION') as failing
     from pgdispatch.stalled s
 ) s
-left join lateral (
-    select l.at, l.who
-    from (select n.id, n.xmin as xid from pgdispatch.admin_log n
-          where (d.paused or d.max_claims = 0) and n.subject = 'settings'
-            and n.id > (select max(a.id) from pgdispatch.admin_log a) - 10000
-          order by n.id desc limit 1) last
-    cross join lateral (
-        select l.at, l.who, l.details -> case when d.paused then 'paused' else 'max_claims' end ->> 1 as value
-        from pgdispatch.admin_log l
-        where l.subject = 'settings' and l.details ? case when d.paused then 'paused' else 'max_claims' end
-          and l.id between (select max(a.id) from pgdispatch.admin_log a) - 10000 and last.id
-        order by l.id desc limit 1
-    ) l
-    where l.value = case when d.paused then 'true' else '0' end and last.xid = (select s.xmin from pgdispatch.settings s)
-) l on true
+left join lateral pgdispatch.paused_by(d.paused, d.max_claims) l on d.paused or d.max_claims = 0
 cross join (
     select count(*) as items, coalesce((array_agg(p.item_id || ': ' || p.error order by p.parked_at, p.item_id))[1], '') as first
     from pgdispatch.parked_items p

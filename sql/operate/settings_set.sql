@@ -1,6 +1,6 @@
 -- writes settings and the audit log
 -- $1 max_claims, $2 paused, $3 result_bytes; null leaves one unchanged. $4 who. Writes nothing if nothing changes, so that
--- the row as it is tells whether its last change is in the audit log: see queue_depth.
+-- the row as it is tells whether its last change is in the audit log: see paused_by.
 with was as materialized (
     select s.* from pgdispatch.settings s for update
 ), changed as (

@@ -56,6 +56,8 @@ func TestTheActivityOfAWorkspaceIsShownForAChosenPeriod(t *testing.T) {
 	require.Regexp(t, `^\d\d:\d\d UTC: \d+$`, first)
 	p.run(chromedp.Evaluate[chromedp.Void](`(() => { const e = document.getElementById("times"); e.value = "local";
 		e.dispatchEvent(new Event("change")); })()`))
-	require.Regexp(t, `^\d\d:\d\d [+-]\d\d:\d\d: \d+$`, ask[string](p, `document.querySelector(".plot title").textContent`))
-	require.Regexp(t, `^\d\d:\d\d [+-]\d\d:\d\d$`, ask[string](p, `document.querySelector(".range time").textContent`))
+	require.Regexp(t, `^\d\d:\d\d [+-]\d\d:\d\d: \d+$`,
+		ask[string](p, `document.querySelector(".plot title").textContent`))
+	require.Regexp(t, `^\d\d:\d\d [+-]\d\d:\d\d$`,
+		ask[string](p, `document.querySelector(".range time").textContent`))
 }

@@ -66,9 +66,10 @@ func Plots(o operate.Overview) []Plot {
 		plotOf(o.Minutes, "Starts", []string{"per second"}, Rate, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{m.StartsPerSecond()}, Words: Rate(m.StartsPerSecond())}
 		}),
-		plotOf(o.Minutes, "Due to started", []string{"p50", "p99"}, seconds, latencyBar(func(m operate.Minute) operate.Waits { return m.Waits })),
-		plotOf(o.Minutes, "Startable to started", []string{"p50", "p99"},
-			seconds, latencyBar(func(m operate.Minute) operate.Waits { return m.StartableWaits })),
+		plotOf(o.Minutes, "Due to started", []string{"p50", "p99"}, seconds,
+			latencyBar(func(m operate.Minute) operate.Waits { return m.Waits })),
+		plotOf(o.Minutes, "Startable to started", []string{"p50", "p99"}, seconds,
+			latencyBar(func(m operate.Minute) operate.Waits { return m.StartableWaits })),
 		plotOf(o.Minutes, "Ends per minute", []string{"completed", "failed"}, func(n float64) string {
 			return Number(int64(n))
 		}, func(m operate.Minute) Bar {

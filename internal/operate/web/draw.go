@@ -26,7 +26,8 @@ var functions = template.FuncMap{
 		completed, failed, cancelled := o.Ended()
 		return map[string]int64{"completed": completed, "failed": failed, "cancelled": cancelled}
 	},
-	"changes": view.Changes, "plots": view.Plots, "plot": plot, "charted": newCharted, "partClass": partClass, "minute": minuteElement,
+	"changes": view.Changes, "plots": view.Plots, "plot": plot, "charted": newCharted,
+	"partClass": partClass, "minute": minuteElement,
 	"lower": strings.ToLower, "remedy": remedy,
 }
 

@@ -127,8 +127,8 @@ func (f narrow) tokens(r *nethttp.Request, status string) []token {
 // suggestionsShown is how many names are suggested.
 const suggestionsShown = 10
 
-// suggest answers with the names of workspaces that begin as typed, of the definitions of one workspace, or with parts of
-// recent errors that contain what is typed, one a line.
+// suggest answers with the names of workspaces that begin as typed, of the definitions of one workspace, or with parts
+// of recent errors that contain what is typed, one a line.
 func (s *Site) suggest(w nethttp.ResponseWriter, r *nethttp.Request) {
 	names, err := s.suggestions(r)
 	if err != nil {
