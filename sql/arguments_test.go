@@ -10,10 +10,6 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{1, []int64{1}, []int64{1}}}
 	case "activity_read":
 		return [][]any{{time.Hour}}
-	case "workspace_activity_note":
-		return [][]any{{[]string{nobody}, []int{1}, []int64{1}, []int64{1}}}
-	case "workspace_activity_read":
-		return [][]any{{nobody, time.Hour}}
 	case "item_ahead":
 		return [][]any{{id, 10}}
 	case "audit_list":
@@ -54,8 +50,6 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{execution, "CANCEL", "enough", "me"}, {execution, "TERMINATE", "enough", "me"}}
 	case "stop_take":
 		return [][]any{{10}}
-	case "view_errors":
-		return [][]any{{10, "", 10}}
 	case "view_dead_group":
 		return [][]any{{10, "it broke", 10, nil, nil}}
 	case "view_dead_groups":
@@ -76,10 +70,16 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 	return deadArguments(verb, id, execution)
 }
 
-// deadArguments are those of the verbs for dead letters.
+// deadArguments are those of the verbs for dead letters and for the activity of workspaces.
 func deadArguments(verb string, id int64, execution string) [][]any {
 	ids := []int64{id}
 	switch verb {
+	case "workspace_activity_note":
+		return [][]any{{[]string{nobody}, []int{1}, []int64{1}, []int64{1}}}
+	case "workspace_activity_read":
+		return [][]any{{nobody, time.Hour}}
+	case "view_errors":
+		return [][]any{{10, "", 10}}
 	case "dead_find":
 		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
 	case "dead_known":
