@@ -60,7 +60,7 @@ func TestAPauseIsKnownWithWhoMadeItAsFarAsTheAuditLogKnows(t *testing.T) {
 	require.Empty(t, by(), "only the newest changes are searched")
 }
 
-func TestRetentionThatDoesNotChangeIsNotWritten(t *testing.T) {
+func TestASettingThatDoesNotChangeIsNotWritten(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
 	hour := time.Hour
@@ -69,8 +69,13 @@ func TestRetentionThatDoesNotChangeIsNotWritten(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, keep, changed.Is.Retention)
 	}
+	for range 2 {
+		changed, err := b.SetSettings(t.Context(), new(7), nil, nil, "anna")
+		require.NoError(t, err)
+		require.Equal(t, 7, changed.Is.MaxClaims)
+	}
 	changes, err := b.Audit(t.Context(), operate.AuditFilter{Subject: "settings"}, 10)
 	require.NoError(t, err)
-	require.Len(t, changes, 2)
-	require.JSONEq(t, `{"retention": [null, "01:00:00"]}`, string(changes[1].Details))
+	require.Len(t, changes, 3)
+	require.JSONEq(t, `{"retention": [null, "01:00:00"]}`, string(changes[2].Details))
 }
