@@ -66,6 +66,41 @@ func TestLiveUpdatesCanBePaused(t *testing.T) {
 	await(t, func() bool { return ask[string](p, waiting) == "7" && ask[string](p, asOf) != held }, "it goes on")
 }
 
+func TestAListIsUpdatedByItselfWhereThatIsChosen(t *testing.T) {
+	t.Parallel()
+	s := small(t, "PGDISPATCH_ADMIN_TOKEN="+adminToken)
+	s.user = "anna:" + adminToken
+	s.wait(t, 2)
+	p := s.open(t, "/ui/items?status=PENDING")
+	rows := func() int { return len(p.texts("tbody tr")) }
+	require.Equal(t, 2, rows())
+	p.run(chromedp.Click(chromedp.CSS("#pause")))
+	s.wait(t, 1)
+	await(t, func() bool { return rows() == 3 }, "the new item is shown")
+	require.Empty(t, p.violations())
+	p.run(chromedp.Click(chromedp.CSS("#select-all")))
+	s.wait(t, 1)
+	await(t, func() bool { return strings.Contains(p.text("#connection"), "while something is selected") },
+		"what is selected is not replaced")
+	require.Equal(t, 3, rows())
+	p.run(chromedp.Click(chromedp.CSS("#select-all")),
+		chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()"))
+	await(t, func() bool { return rows() == 4 }, "it goes on")
+}
+
+func TestRowsAreCompactWhereThatIsChosen(t *testing.T) {
+	t.Parallel()
+	const height = `document.querySelector("tbody tr").getBoundingClientRect().height`
+	p := shared.full.open(t, "/ui/items")
+	roomy := ask[float64](p, height)
+	p.run(chromedp.SetValue(chromedp.CSS("#rows"), "compact"),
+		chromedp.Evaluate[chromedp.Void](`document.getElementById("rows").dispatchEvent(new Event("change"))`))
+	require.Less(t, ask[float64](p, height), roomy-5)
+	require.Empty(t, p.violations())
+	p.visit("/ui/items")
+	require.Less(t, ask[float64](p, height), roomy-5, "it is kept")
+}
+
 func TestOnAPhoneRowsAreCardsThatShowEverything(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/ui/items?status=FAILED", "/ui/workspaces", "/ui/", "/ui/dead", "/ui/dead/letters",

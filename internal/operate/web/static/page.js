@@ -7,6 +7,7 @@ const stored = {
 const tools = document.getElementById("tools");
 const theme = document.getElementById("theme");
 const times = document.getElementById("times");
+const rows = document.getElementById("rows");
 const help = document.getElementById("help");
 
 function choose(select, name, apply) {
@@ -18,6 +19,10 @@ function choose(select, name, apply) {
 function applyTheme() {
   if (theme.value === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme.value;
+}
+
+function applyRows() {
+  document.documentElement.dataset.rows = rows.value;
 }
 
 const pad = (n, width = 2) => String(n).padStart(width, "0");
@@ -56,6 +61,7 @@ function applyTimes() {
 if (tools) {
   tools.hidden = false;
   choose(theme, "theme", applyTheme);
+  choose(rows, "rows", applyRows);
   choose(times, "times", applyTimes);
   applyTimes();
   document.addEventListener("redrawn", applyTimes); // by live.js
@@ -118,10 +124,13 @@ for (const input of document.querySelectorAll("input[data-suggest]")) {
   input.addEventListener("input", suggest);
 }
 
-const all = document.getElementById("select-all");
-if (all) {
-  all.closest("label").hidden = false;
-  all.addEventListener("change", () => {
-    for (const box of all.form.querySelectorAll("input[name=item]")) box.checked = all.checked;
-  });
+function showSelectAll() {
+  const label = document.getElementById("select-all")?.closest("label");
+  if (label) label.hidden = false;
 }
+showSelectAll();
+document.addEventListener("redrawn", showSelectAll);
+document.addEventListener("change", ({ target: all }) => {
+  if (all.id !== "select-all") return;
+  for (const box of all.form.querySelectorAll("input[name=item]")) box.checked = all.checked;
+});
