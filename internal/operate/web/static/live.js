@@ -12,7 +12,9 @@ function say(text) {
 }
 
 const pause = document.getElementById("pause");
-const paused = () => pause?.getAttribute("aria-pressed") === "true";
+const pressed = () => pause.getAttribute("aria-pressed") === "true";
+// A stream runs until its button is pressed, a page without one is asked for again while its button is pressed.
+const paused = () => pressed() === ("stream" in live.dataset);
 const held = () => paused() ? "Updates are paused." : waiting.size > 0 ? "Updates are paused while something is selected. Press Escape to resume." : "";
 
 // Parts that the user reads or selects are not replaced.
@@ -81,7 +83,7 @@ if (live) {
   else setTimeout(reload, every);
   pause.hidden = false;
   pause.addEventListener("click", () => {
-    pause.setAttribute("aria-pressed", String(!paused()));
+    pause.setAttribute("aria-pressed", String(!pressed()));
     show(""); // what came in the meantime
     say(held());
   });
