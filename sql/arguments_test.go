@@ -83,10 +83,16 @@ func viewArguments(verb string, id int64, execution string) [][]any {
 	return deadArguments(verb, id, execution)
 }
 
-// deadArguments returns the arguments of the verbs for dead letters.
+// deadArguments returns the arguments of the verbs for dead letters, limits and the activity of workspaces.
 func deadArguments(verb string, id int64, execution string) [][]any {
 	ids := []int64{id}
 	switch verb {
+	case "workspace_activity_note":
+		return [][]any{{[]string{nobody}, []int{1}, []int64{1}, []int64{1}}}
+	case "workspace_activity_read":
+		return [][]any{{nobody, time.Hour}}
+	case "view_errors":
+		return [][]any{{10, "", 10}}
 	case "limit_list":
 		return [][]any{{nil, nil, false, 0, 10}}
 	case "limit_set":

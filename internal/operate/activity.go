@@ -36,6 +36,39 @@ type StartWaits struct {
 	// Due counts from when an item was due, so it includes waits for capacity. Startable counts from when nothing but
 	// the replicas held it back.
 	Due, Startable Waits
+	// Workspaces counts the same items by the ID of their workspace.
+	Workspaces map[string]WorkspaceStarts
+}
+
+// WorkspaceStarts is the started items of a workspace, and how long they had been due: their sum and the longest.
+type WorkspaceStarts struct {
+	Started         int
+	Waited, Longest time.Duration
+}
+
+// Add counts one item.
+func (w *StartWaits) Add(workspaceID string, due, startable time.Duration) {
+	w.Due.Add(due)
+	w.Startable.Add(startable)
+	w.addTo(workspaceID, WorkspaceStarts{1, max(due, 0), max(due, 0)})
+}
+
+// Merge adds the counts of other.
+func (w *StartWaits) Merge(other StartWaits) {
+	w.Due.Merge(other.Due)
+	w.Startable.Merge(other.Startable)
+	for id, starts := range other.Workspaces {
+		w.addTo(id, starts)
+	}
+}
+
+func (w *StartWaits) addTo(workspaceID string, more WorkspaceStarts) {
+	if w.Workspaces == nil {
+		w.Workspaces = map[string]WorkspaceStarts{}
+	}
+	starts := w.Workspaces[workspaceID]
+	w.Workspaces[workspaceID] = WorkspaceStarts{starts.Started + more.Started, starts.Waited + more.Waited,
+		max(starts.Longest, more.Longest)}
 }
 
 // Waits is a histogram of how long items waited to be started. Bucket n ends at 2^(n/4)/8 ms, less than 20% above the
@@ -105,6 +138,9 @@ type Minute struct {
 	// Passed is the elapsed part of the minute.
 	Passed time.Duration `json:"-" db:"-"`
 }
+
+// Begins returns when the minute begins.
+func (m Minute) Begins() time.Time { return m.At }
 
 // StartsPerSecond returns the rate of starts. For the current minute it covers what the replicas have noted so far.
 func (m Minute) StartsPerSecond() float64 {

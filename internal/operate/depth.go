@@ -32,6 +32,10 @@ type Depth struct {
 	Replicas      int64          `json:"replicas"`   // live replicas
 	MaxClaims     int            `json:"max_claims"` // W
 	Paused        bool           `json:"paused"`
+	// PausedSince and PausedBy are since when and by whom all claims have been paused, or max-claims is 0. Nil and empty
+	// if neither is so, or if the audit log does not know, as after a change with plain SQL.
+	PausedSince *time.Time `json:"paused_since,omitempty"`
+	PausedBy    string     `json:"paused_by,omitempty"`
 	// IdleQueues is the number of task queues with executions but no poller, WithoutPoller the number of executions on
 	// them, and Failing the number of executions whose workflow task fails repeatedly, as of the last look for stalls.
 	IdleQueues    int64 `json:"idle_task_queues"`

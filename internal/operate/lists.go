@@ -16,6 +16,8 @@ const (
 	itemsLooked = 10_000
 	// FailuresLooked is the number of newest failures that DeadGroups groups.
 	FailuresLooked = 2_000
+	// errorsLooked is the number of newest failures whose errors CompleteErrors looks at.
+	errorsLooked = 500
 	// CountLimit is the number of items up to which WorkspaceRow and WorkspaceDetail count exactly.
 	CountLimit = countLimit
 )
@@ -151,6 +153,12 @@ type DeadGroup struct {
 func (s *Store) DeadGroups(ctx context.Context, workspaces []string, atMost int) ([]DeadGroup, error) {
 	return postgres.Read[DeadGroup](ctx, s.DB, "group dead letters", sql.Text("view_dead_groups"), FailuresLooked, atMost,
 		workspaces)
+}
+
+// CompleteErrors returns up to atMost texts that contain part, ignoring case, and that errors of recent failures have
+// in common. The most frequent comes first.
+func (s *Store) CompleteErrors(ctx context.Context, part string, atMost int) ([]string, error) {
+	return postgres.Values[string](ctx, s.DB, "find errors", sql.Text("view_errors"), errorsLooked, part, atMost)
 }
 
 // DeadOfKind returns the IDs of up to atMost dead letters of a group, the latest failure first. The list starts after

@@ -211,3 +211,26 @@ func TestDeadLettersAreGroupedByWhatTheirErrorsHaveInCommon(t *testing.T) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, []int64{items[1].ID, items[2].ID, items[3].ID}, ids)
 }
+
+func TestWorkspacesAreFoundByIDNameAndPrefix(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	first, second := b.NewWorkspace("Zürich 1", 1), b.NewWorkspace("Zürich 2", 1)
+	b.NewWorkspace("Zug", 1)
+	ids := func(found []operate.WorkspaceName, err error) (ids []string) {
+		require.NoError(t, err)
+		for _, w := range found {
+			ids = append(ids, w.ID)
+		}
+		return ids
+	}
+	for _, idOrName := range []string{first, strings.ToUpper(first), "Zürich 1"} {
+		require.Equal(t, []string{first}, ids(b.FindWorkspaces(t.Context(), idOrName)), idOrName)
+	}
+	require.Empty(t, ids(b.FindWorkspaces(t.Context(), "Zürich")))
+	require.Equal(t, []string{first, second}, ids(b.CompleteWorkspaces(t.Context(), "Zü", 10)))
+	require.Equal(t, []string{second}, ids(b.CompleteWorkspaces(t.Context(), "Zürich 2", 10)))
+	require.Len(t, ids(b.CompleteWorkspaces(t.Context(), "Z", 2)), 2)
+	require.GreaterOrEqual(t, len(ids(b.CompleteWorkspaces(t.Context(), "", 10))), 3)
+	require.Empty(t, ids(b.CompleteWorkspaces(t.Context(), "%", 10)))
+}

@@ -69,14 +69,36 @@ func (r *replica) alive(ctx context.Context) error {
 // they may be counted twice.
 func (r *replica) noteStarts(ctx context.Context) {
 	waits := r.telemetry.Take()
-	if len(waits.Due) == 0 {
-		return
+	var err error
+	if len(waits.Due) > 0 {
+		if err = postgres.Exec(ctx, r.database, "record start statistics", sql.Text("activity_note"), waits.Due.Total(),
+			[]int64(waits.Due), []int64(waits.Startable)); err == nil {
+			waits.Due, waits.Startable = nil, nil
+		}
 	}
-	if err := postgres.Exec(ctx, r.database, "record start statistics", sql.Text("activity_note"), waits.Due.Total(),
-		[]int64(waits.Due), []int64(waits.Startable)); err != nil {
-		r.telemetry.GiveBack(waits)
-		r.log.DebugContext(ctx, "Cannot record start statistics", "error", err)
+	if err == nil {
+		if err = r.noteWorkspaces(ctx, waits.Workspaces); err == nil {
+			return
+		}
 	}
+	r.telemetry.GiveBack(waits)
+	r.log.DebugContext(ctx, "Cannot record start statistics", "error", err)
+}
+
+// noteWorkspaces adds starts to the statistics of their workspaces.
+func (r *replica) noteWorkspaces(ctx context.Context, workspaces map[string]operate.WorkspaceStarts) error {
+	if len(workspaces) == 0 {
+		return nil
+	}
+	var ids []string
+	var started []int
+	var waited, longest []int64
+	for id, starts := range workspaces {
+		ids, started = append(ids, id), append(started, starts.Started)
+		waited, longest = append(waited, starts.Waited.Milliseconds()), append(longest, starts.Longest.Milliseconds())
+	}
+	return postgres.Exec(ctx, r.database, "record starts of workspaces", sql.Text("workspace_activity_note"), ids, started,
+		waited, longest)
 }
 
 // releaseOwned releases all items that are still leased to this replica and returns their number. Call it when no

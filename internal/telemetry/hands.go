@@ -14,9 +14,9 @@ import (
 type hands struct {
 	instruments *instruments
 	tracer      trace.Tracer // nil if tracing is off
-	// dispatched is called for each started item, with how long the item had been due and startable. Nil disables the
-	// callback.
-	dispatched func(due, startable time.Duration)
+	// dispatched is called for each started item, with its workspace and how long it had been due and startable. Nil
+	// disables the callback.
+	dispatched func(workspaceID string, due, startable time.Duration)
 
 	mu  sync.Mutex
 	all map[int64]*hand
@@ -25,6 +25,7 @@ type hands struct {
 // hand is one tracked item. Only its worker writes outcome, before the item is settled.
 type hand struct {
 	batch        *batch
+	workspaceID  string
 	token        int64
 	attempts     int
 	problem      claim.Problem
@@ -58,8 +59,9 @@ func (h *hands) take(took interval, claimed claim.Batch) {
 		h.all = map[int64]*hand{}
 	}
 	for _, item := range claimed.Items {
-		h.all[item.ID] = &hand{batch: b, token: item.Token, attempts: item.AttemptCount, problem: item.Problem,
-			waited: item.Waited, startableFor: item.Startable, since: took.ended, span: h.itemSpan(took, b, item)}
+		h.all[item.ID] = &hand{batch: b, workspaceID: item.WorkspaceID, token: item.Token, attempts: item.AttemptCount,
+			problem: item.Problem, waited: item.Waited, startableFor: item.Startable, since: took.ended,
+			span: h.itemSpan(took, b, item)}
 	}
 }
 
@@ -88,7 +90,7 @@ func (h *hands) end(id int64, verb claim.Verb, took interval) {
 	switch verb {
 	case claim.Dispatched:
 		if h.dispatched != nil {
-			h.dispatched(one.due(), one.startable())
+			h.dispatched(one.workspaceID, one.due(), one.startable())
 		}
 		h.instruments.record("pgdispatch_item_attempts", float64(one.attempts))
 	case claim.Fail:

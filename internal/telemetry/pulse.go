@@ -55,16 +55,14 @@ func (t *Telemetry) GiveBack(waits operate.StartWaits) {
 	p := &t.pulse
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waits.Due.Merge(waits.Due)
-	p.waits.Startable.Merge(waits.Startable)
+	p.waits.Merge(waits)
 }
 
 // dispatched records a started item, with how long it had been due and startable.
-func (p *pulse) dispatched(due, startable time.Duration) {
+func (p *pulse) dispatched(workspaceID string, due, startable time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waits.Due.Add(due)
-	p.waits.Startable.Add(startable)
+	p.waits.Add(workspaceID, due, startable)
 	p.starts.add(time.Now())
 	select {
 	case p.news <- struct{}{}:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 var _ dispatch.Observer = (*Telemetry)(nil)
@@ -18,8 +19,9 @@ func TestThePulseMeasuresFromWhenAnItemWasDueUntilItIsStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := New(t.Context(), Options{LookupEnv: environment(nil), Log: quiet()})
 		require.NoError(t, err)
-		p.Claimed(time.Now(), claim.Batch{Items: []claim.Item{{ID: 1, Waited: time.Second, Startable: time.Millisecond},
-			{ID: 2}, {ID: 3}, {ID: 4}}}, nil, nil)
+		p.Claimed(time.Now(), claim.Batch{Items: []claim.Item{
+			{ID: 1, WorkspaceID: "acme", Waited: time.Second, Startable: time.Millisecond}, {ID: 2},
+			{ID: 3, WorkspaceID: "acme"}, {ID: 4}}}, nil, nil)
 		require.Equal(t, 4, p.State().Busy)
 		require.Empty(t, p.Started())
 		time.Sleep(time.Second)
@@ -38,6 +40,8 @@ func TestThePulseMeasuresFromWhenAnItemWasDueUntilItIsStarted(t *testing.T) {
 		require.EqualValues(t, 2, waits.Total())
 		require.InEpsilon(t, time.Second, waits.Quantile(.5), .19)
 		require.InEpsilon(t, 2*time.Second, waits.Quantile(.99), .19)
+		require.Equal(t, map[string]operate.WorkspaceStarts{"acme": {Started: 2, Waited: 3 * time.Second,
+			Longest: 2 * time.Second}}, took.Workspaces)
 		require.Empty(t, p.Take())
 		p.GiveBack(took)
 		require.Equal(t, took, p.Take(), "starts that could not be recorded are reported next time")

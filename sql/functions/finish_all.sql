@@ -38,12 +38,12 @@ begin
         where q.execution_id = s.execution and s.execution = any (held)
         returning q.workspace_id, q.limit_key, q.status
     ), noted as (
-        insert into pgdispatch.marks (workspaces, limit_keys, completed, failed)
-        select array_agg(distinct e.workspace_id), array_agg(distinct e.limit_key) filter (where e.limit_key is not null),
-               count(*) filter (where e.status = 'COMPLETED'), count(*) filter (where e.status = 'FAILED')
-        from ended e
-        having count(*) > 0
-        returning workspaces, limit_keys
+        insert into pgdispatch.marks (workspaces, limit_keys, completed, failed, completed_of, failed_of)
+        select array_agg(e.workspace_id), (select array_agg(distinct k.limit_key) from ended k where k.limit_key is not null),
+               sum(e.completed), sum(e.failed), array_agg(e.completed), array_agg(e.failed)
+        from (select e.workspace_id, count(*) filter (where e.status = 'COMPLETED') as completed,
+                     count(*) filter (where e.status = 'FAILED') as failed from ended e group by e.workspace_id) e
+        having count(*) > 0 returning workspaces, limit_keys
     )
     select n.workspaces, n.limit_keys into freed, keys from noted n;
     update pgdispatch.workflow_executions e

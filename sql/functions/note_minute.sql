@@ -1,5 +1,5 @@
 -- Records how much waits, is claimed and runs, unless a sweep has done so in the present minute. Deletes what is older
--- than a day.
+-- than a day, of workspaces at most 50,000 rows: two and a half times what 100,000 of them add in a minute.
 create or replace function pgdispatch.note_minute() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -18,5 +18,8 @@ begin
     set waiting = excluded.waiting, claimed = excluded.claimed, running = excluded.running
     where a.waiting is null;
     delete from pgdispatch.activity a where a.minute < present - interval '1 day';
+    delete from pgdispatch.workspace_activity a
+    where a.ctid = any (array(
+        select o.ctid from pgdispatch.workspace_activity o where o.at < present - interval '1 day' order by o.at limit 50000));
 end;
 $$;

@@ -13,7 +13,8 @@ begin
     perform pgdispatch.see_to(items, who);
 
     with letters as materialized (
-        select q.id, gen_random_uuid() as execution_id, q.workspace_id, q.workflow_definition_id, q.params, q.priority, q.traceparent, q.start_options, q.limit_key
+        select q.id, gen_random_uuid() as execution_id, q.workspace_id, q.workflow_definition_id, q.params, q.priority, q.traceparent,
+               q.start_options, q.limit_key
         from pgdispatch.workflow_execution_queue q
         join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id and d.workspace_id = q.workspace_id
         left join pgdispatch.dead_letter_marks m on m.item_id = q.id

@@ -43,17 +43,18 @@ begin
     -- or the clock was set back
     due := restored or book.next_at <= clock_timestamp() or book.next_at > clock_timestamp() + interval '30 seconds';
 
-    select pg_current_snapshot(), array[sum(m.completed), sum(m.failed), sum(m.cancelled)]
-    into sees, ends
-    from (
-        {{ template "parts/spans.sql" }}
-    ) span
-    cross join lateral (
-        select m.* from pgdispatch.marks m
-        where m.xid between span.first_xid and case when restored then '18446744073709551615' else span.last_xid end
-        offset 0
-    ) m
-    where pg_visible_in_snapshot(m.xid, pg_current_snapshot()) or restored and m.xid >= pg_snapshot_xmax(pg_current_snapshot());
+    with ended as materialized (
+        select m.* from ({{ template "parts/spans.sql" }}) span
+        cross join lateral (
+            select m.* from pgdispatch.marks m
+            where m.xid between span.first_xid and case when restored then '18446744073709551615' else span.last_xid end offset 0
+        ) m
+        where m.completed + m.failed + m.cancelled > 0
+          and (pg_visible_in_snapshot(m.xid, pg_current_snapshot()) or restored and m.xid >= pg_snapshot_xmax(pg_current_snapshot()))
+    ), noted as (
+        {{ template "parts/workspaces_ended.sql" }}
+    )
+    select pg_current_snapshot(), array[sum(e.completed), sum(e.failed), sum(e.cancelled)] into sees, ends from ended e;
     if ends[1] + ends[2] + ends[3] > 0 then
         insert into pgdispatch.activity as a (minute, completed, failed, cancelled)
         values (date_trunc('minute', clock_timestamp()), ends[1], ends[2], ends[3])

@@ -1,5 +1,5 @@
 -- How many items of a workspace wait, are leased and run, each counted up to at_most, and since when the longest-due
--- one has been due: by an index step for each priority level and limit key, up to at_most, not by a count.
+-- one has been due: by an index step for each priority level and limit key, up to 1,000, not by a count.
 create or replace function pgdispatch.waiting_of(workspace uuid, at_most integer, out items bigint, out claimed bigint,
     out running bigint, out oldest_due timestamptz)
 language sql stable
@@ -43,7 +43,7 @@ as $$
            ),
            least(h.claimed, at_most),
            least(h.running, at_most),
-           (select min(l.run_at) from (select l.run_at from level l limit at_most) l where l.run_at <= clock_timestamp())
+           (select min(l.run_at) from (select l.run_at from level l limit 1000) l where l.run_at <= clock_timestamp())
     from (
         select count(*) filter (where n.status = 'CLAIMED') as claimed, count(*) filter (where n.status = 'DISPATCHED') as running
         from (select q.status from pgdispatch.workflow_execution_queue q

@@ -2,6 +2,7 @@
 -- $1 how many items of a status are counted at most.
 select greatest(d.pending - u.items, 0) as pending, u.items as unanswered, clock_timestamp() - u.since as oldest_unanswered,
        d.claimed, d.dispatched, d.dead as dead_letters, d.dead_is_all as dead_letters_exact, d.oldest_waiting, d.replicas, d.max_claims, d.paused,
+       l.at as paused_since, coalesce(l.who, '') as paused_by,
        s.task_queues as idle_queues, s.without_poller, s.failing, pg_notification_queue_usage() as notify_queue,
        p.items as parked, p.first as parked_first
 from pgdispatch.queue_depth($1) d
@@ -12,6 +13,7 @@ cross join (
            count(*) filter (where s.kind = 'EXECUTION') as failing
     from pgdispatch.stalled s
 ) s
+left join lateral pgdispatch.paused_by(d.paused, d.max_claims) l on d.paused or d.max_claims = 0
 cross join (
     select count(*) as items, coalesce((array_agg(p.item_id || ': ' || p.error order by p.parked_at, p.item_id))[1], '') as first
     from pgdispatch.parked_items p

@@ -26,7 +26,8 @@ grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch
 -- with it, anybody could forge valid tokens
 revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator;
 grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
-    pgdispatch.longest_waiting(bigint), pgdispatch.waiting_levels(), pgdispatch.waiting_lines(), pgdispatch.waiting_of(uuid, integer), pgdispatch.unanswered(bigint)
+    pgdispatch.longest_waiting(bigint), pgdispatch.waiting_levels(), pgdispatch.waiting_lines(), pgdispatch.waiting_of(uuid, integer), pgdispatch.unanswered(bigint),
+    pgdispatch.paused_by(boolean, integer)
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 
 -- roles that write items or executions: the tables' checks of a row and of a move
@@ -78,7 +79,7 @@ grant insert, update, delete on pgdispatch.parked_items to pgdispatch_dispatcher
 grant usage on pgdispatch.lease_tokens to pgdispatch_dispatcher;
 grant select, update on pgdispatch.gate to pgdispatch_dispatcher;
 -- what replicas share
-grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdispatch.stalls to pgdispatch_dispatcher;
+grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdispatch.workspace_activity, pgdispatch.stalls to pgdispatch_dispatcher;
 grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests to pgdispatch_dispatcher;
 grant execute on function

@@ -27,12 +27,37 @@ func TestNoFigureOfAPlotIsClipped(t *testing.T) {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
 			t.Parallel()
 			p := shared.full.open(t, "/ui/", still, chromedp.EmulateViewport(int64(width), 900))
-			require.NotEmpty(t, p.texts(".plots .top"))
-			require.Empty(t, ask[[]string](p, clipped))
-			// The same with a very long figure.
-			p.run(chromedp.Evaluate[chromedp.Void](
-				`document.querySelectorAll(".plots .top").forEach(e => { e.innerText = "max about 1,234,567,890"; })`))
-			require.Empty(t, ask[[]string](p, clipped))
+			for _, path := range []string{"/ui/", "/ui/workspaces/" + workspaceID(t, "Acme Oslo") + "?period=24h"} {
+				p.visit(path)
+				require.NotEmpty(t, p.texts(".plots .top"))
+				require.Empty(t, ask[[]string](p, clipped))
+				// However long a figure is.
+				p.run(chromedp.Evaluate[chromedp.Void](
+					`document.querySelectorAll(".plots .top").forEach(e => { e.innerText = "max about 1,234,567,890"; })`))
+				require.Empty(t, ask[[]string](p, clipped))
+			}
 		})
 	}
+}
+
+func TestTheActivityOfAWorkspaceIsShownForAChosenPeriod(t *testing.T) {
+	t.Parallel()
+	p := shared.full.open(t, "/ui/workspaces/"+workspaceID(t, "Acme Oslo"))
+	for _, c := range []struct {
+		query, words string
+		bars         int
+	}{{"6h", "6 hours", 72}, {"24h", "24 hours", 96}, {"1h", "hour", 12}} {
+		p.follow(chromedp.Click(chromedp.CSS(`.tabs a[href*="period=` + c.query + `"]`)))
+		require.Equal(t, "Last "+c.words, p.text("#activity"))
+		require.Equal(t, 3*c.bars, ask[int](p, `document.querySelectorAll(".plot .hover").length`))
+		require.Empty(t, p.violations())
+	}
+	first := ask[string](p, `document.querySelector(".plot title").textContent`)
+	require.Regexp(t, `^\d\d:\d\d UTC: \d+$`, first)
+	p.run(chromedp.Evaluate[chromedp.Void](`(() => { const e = document.getElementById("times"); e.value = "local";
+		e.dispatchEvent(new Event("change")); })()`))
+	require.Regexp(t, `^\d\d:\d\d [+-]\d\d:\d\d: \d+$`,
+		ask[string](p, `document.querySelector(".plot title").textContent`))
+	require.Regexp(t, `^\d\d:\d\d [+-]\d\d:\d\d$`,
+		ask[string](p, `document.querySelector(".range time").textContent`))
 }

@@ -36,6 +36,7 @@ func TestThePicturesOfTheDocumentationCanBeTaken(t *testing.T) {
 		"overview-dark":  {all["overview"].path, []step{dark}},
 		"overview-phone": {all["overview"].path, []step{phone}},
 		"workspaces":     {"/ui/workspaces?sort=running", nil},
+		"workspace":      {"/ui/workspaces/" + workspaceID(t, "Acme Oslo") + "?period=24h", nil},
 		"item":           {all["failed item"].path, nil},
 		"dead-letters":   {all["dead letters"].path, nil},
 	} {

@@ -113,7 +113,7 @@ func newSite(ctx context.Context, name string, ended int) (*site, error) {
 		}{
 			{"set session_replication_role = replica", nil}, {statement("ended"), []any{queue, ended}},
 			{"reset session_replication_role", nil},
-			{statement("activity"), nil}, {"vacuum (analyze)", nil},
+			{statement("activity"), nil}, {statement("workspace_activity"), nil}, {"vacuum (analyze)", nil},
 		}
 		for _, step := range steps {
 			if _, err := conn.Exec(ctx, step.text, step.args...); err != nil {

@@ -66,10 +66,47 @@ func TestLiveUpdatesCanBePaused(t *testing.T) {
 	await(t, func() bool { return ask[string](p, waiting) == "7" && ask[string](p, asOf) != held }, "updates resume")
 }
 
-func TestOnAPhoneItemsAreCardsThatShowEverything(t *testing.T) {
+func TestAListIsUpdatedByItselfWhereThatIsChosen(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/ui/items?status=FAILED", "/ui/workspaces"} {
-		p := shared.full.open(t, path, phone)
+	s := small(t, "PGDISPATCH_ADMIN_TOKEN="+adminToken)
+	s.user = "anna:" + adminToken
+	s.wait(t, 2)
+	p := s.open(t, "/ui/items?status=PENDING")
+	rows := func() int { return len(p.texts("tbody tr")) }
+	require.Equal(t, 2, rows())
+	p.run(chromedp.Click(chromedp.CSS("#pause")))
+	s.wait(t, 1)
+	await(t, func() bool { return rows() == 3 }, "the new item is shown")
+	require.Empty(t, p.violations())
+	p.run(chromedp.Click(chromedp.CSS("#select-all")))
+	s.wait(t, 1)
+	await(t, func() bool { return strings.Contains(p.text("#connection"), "while something is selected") },
+		"what is selected is not replaced")
+	require.Equal(t, 3, rows())
+	p.run(chromedp.Click(chromedp.CSS("#select-all")),
+		chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()"))
+	await(t, func() bool { return rows() == 4 }, "it goes on")
+}
+
+func TestRowsAreCompactWhereThatIsChosen(t *testing.T) {
+	t.Parallel()
+	const height = `document.querySelector("tbody tr").getBoundingClientRect().height`
+	p := shared.full.open(t, "/ui/items")
+	roomy := ask[float64](p, height)
+	p.run(chromedp.SetValue(chromedp.CSS("#rows"), "compact"),
+		chromedp.Evaluate[chromedp.Void](`document.getElementById("rows").dispatchEvent(new Event("change"))`))
+	require.Less(t, ask[float64](p, height), roomy-5)
+	require.Empty(t, p.violations())
+	p.visit("/ui/items")
+	require.Less(t, ask[float64](p, height), roomy-5, "it is kept")
+}
+
+func TestOnAPhoneRowsAreCardsThatShowEverything(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/ui/items?status=FAILED", "/ui/workspaces", "/ui/", "/ui/dead", "/ui/dead/letters",
+		"/ui/workspaces/" + workspaceID(t, "Acme Oslo")} {
+		p := shared.acting.open(t, path, still, phone)
+		require.Empty(t, p.texts("main > .scroll table:not(.cards), section > .scroll table:not(.cards)"), path)
 		require.NotEmpty(t, p.texts(".cards tbody tr"))
 		require.Empty(t, ask[[]string](p, `[...document.querySelectorAll(".cards td, .cards th[scope=row]")]
 			.filter(e => e.checkVisibility() &&
@@ -108,4 +145,13 @@ func TestNamesAreSuggestedWhileTheyAreTyped(t *testing.T) {
 		return ask[int](p, `document.querySelectorAll("#names-workspace option").length`) > 0
 	}, "names are suggested")
 	require.Contains(t, ask[string](p, `document.querySelector("#names-workspace option").value`), "Acme Ber")
+	p.tabTo("Error contains")
+	errors := func() []string {
+		return ask[[]string](p, `[...document.querySelectorAll("#names-error option")].map(e => e.value)`)
+	}
+	await(t, func() bool { return len(errors()) > 1 }, "the most frequent errors are suggested at once")
+	p.press(strings.Split("REFUSED", "")...)
+	await(t, func() bool { return len(errors()) == 1 }, "those that contain the text are suggested")
+	require.Contains(t, errors()[0], "was refused by provider")
+	require.Empty(t, p.violations())
 }

@@ -23,6 +23,9 @@ type Concern struct {
 	Severity Severity `json:"severity"`
 	What     string   `json:"what"`
 	Remedy   string   `json:"remedy"`
+	// Since and Who are since when it is so, and who made it so. Nil and empty if this is not known.
+	Since *time.Time `json:"since,omitempty"`
+	Who   string     `json:"who,omitempty"`
 }
 
 // lateAfter is how long an item may be due before it becomes a concern.
@@ -30,26 +33,19 @@ const lateAfter = 5 * time.Minute
 
 // Concerns returns what needs attention, the most severe first. It is empty if the overview shows no problem.
 func Concerns(o operate.Overview) []Concern {
-	concerns := []Concern{}
+	concerns := stops(o)
 	add := func(is bool, severity Severity, remedy, format string, args ...any) {
 		if is {
-			concerns = append(concerns, Concern{severity, fmt.Sprintf(format, args...), remedy})
+			concerns = append(concerns, Concern{Severity: severity, What: fmt.Sprintf(format, args...), Remedy: remedy})
 		}
 	}
 	d, replicas := o.Depth, len(o.Replicas)
-	refused, deaf, without := 0, 0, 0
+	refused, _ := refusals(o)
+	deaf, without := 0, 0
 	for _, r := range o.Replicas {
-		refused += truth(r.State.BreakerOpen)
 		without += truth(r.State.PausedNamespaces > 0 && !r.State.BreakerOpen)
 		deaf += truth(r.State.Listening != nil && !*r.State.Listening)
 	}
-	add(replicas == 0, Critical, "start one with `pgdispatch run`", "No replica is running, so no items are started.")
-	add(d.Paused, Critical, "`pgdispatch settings set paused false`",
-		"Dispatching is paused by the settings, so no items are claimed.")
-	add(d.MaxClaims == 0, Critical, "`pgdispatch settings set max-claims 100`",
-		"max-claims is 0, so no items are claimed.")
-	add(refused > 0 && refused == replicas, Critical, "see their logs, and `pgdispatch doctor`",
-		"Temporal accepts no workflows from any replica: starts are paused, and the replicas probe.")
 	add(refused > 0 && refused < replicas, Warning, "see their logs, and `pgdispatch doctor`",
 		"Temporal accepts no workflows from %d of %d replicas: they pause starts and probe.", refused, replicas)
 	unanswered := unansweredConcern(d)

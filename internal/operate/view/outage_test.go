@@ -1,6 +1,7 @@
 package view
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -23,4 +24,13 @@ func TestAnOutageHasItsCauseAndSinceWhen(t *testing.T) {
 	o.Depth.Paused = true
 	require.Contains(t, OutageOf(o).What, "paused by the settings")
 	require.Nil(t, OutageOf(o).Since)
+	require.Empty(t, OutageOf(o).Begun())
+	o.Depth.PausedSince, o.Depth.PausedBy = &second, "anna (web)"
+	require.Equal(t, "Since 1970-01-01 00:00:02 UTC, by anna (web).", OutageOf(o).Begun())
+	screen := strings.Join(Screen{Overview: o}.Lines(Style{}), "\n")
+	require.Contains(t, screen, "so no items are claimed. Since 1970-01-01 00:00:02 UTC, by anna (web). →")
+	require.Contains(t, screen, "the replicas probe. Since 1970-01-01 00:00:01 UTC. →")
+	o.Depth.Paused, o.Depth.MaxClaims = false, 0
+	require.Contains(t, OutageOf(o).What, "max-claims is 0")
+	require.Equal(t, &second, OutageOf(o).Since)
 }

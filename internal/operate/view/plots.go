@@ -8,7 +8,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
-// Plot is the course of one figure, one bar a minute.
+// Plot is the course of one figure, one bar for each minute or stretch.
 type Plot struct {
 	Name string
 	// Parts names the parts of a bar, from the bottom up. A single part is the whole figure, and its name is the unit.
@@ -19,7 +19,7 @@ type Plot struct {
 	Write func(float64) string // formats a height with its unit
 }
 
-// Bar is one minute. Tops holds the upper end of each part. It is empty if nothing is known of that minute.
+// Bar is one minute or stretch. Tops holds the upper end of each part. It is empty if nothing is known of that minute.
 type Bar struct {
 	At    time.Time
 	Tops  []float64
@@ -60,19 +60,17 @@ func Plots(o operate.Overview) []Plot {
 		}
 	}
 	return []Plot{
-		plotOf(o, "Waiting", []string{"items"}, count, level(func(m operate.Minute) *int64 { return m.Waiting })),
-		plotOf(o, "Claimed", []string{"items"}, count, level(func(m operate.Minute) *int64 { return m.Claimed })),
-		plotOf(o, "Running", []string{"workflows"}, count, level(func(m operate.Minute) *int64 { return m.Running })),
-		plotOf(o, "Starts", []string{"per second"}, Rate, func(m operate.Minute) Bar {
+		plotOf(o.Minutes, "Waiting", []string{"items"}, count, level(func(m operate.Minute) *int64 { return m.Waiting })),
+		plotOf(o.Minutes, "Claimed", []string{"items"}, count, level(func(m operate.Minute) *int64 { return m.Claimed })),
+		plotOf(o.Minutes, "Running", []string{"workflows"}, count, level(func(m operate.Minute) *int64 { return m.Running })),
+		plotOf(o.Minutes, "Starts", []string{"per second"}, Rate, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{m.StartsPerSecond()}, Words: Rate(m.StartsPerSecond())}
 		}),
-		plotOf(o, "Due to started", []string{"p50", "p99"},
-			func(s float64) string { return Span(time.Duration(s * float64(time.Second))) },
+		plotOf(o.Minutes, "Due to started", []string{"p50", "p99"}, seconds,
 			latencyBar(func(m operate.Minute) operate.Waits { return m.Waits })),
-		plotOf(o, "Startable to started", []string{"p50", "p99"},
-			func(s float64) string { return Span(time.Duration(s * float64(time.Second))) },
+		plotOf(o.Minutes, "Startable to started", []string{"p50", "p99"}, seconds,
 			latencyBar(func(m operate.Minute) operate.Waits { return m.StartableWaits })),
-		plotOf(o, "Ends per minute", []string{"completed", "failed"}, func(n float64) string {
+		plotOf(o.Minutes, "Ends per minute", []string{"completed", "failed"}, func(n float64) string {
 			return Number(int64(n))
 		}, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{float64(m.Completed), float64(m.Completed + m.Failed)},
@@ -80,6 +78,9 @@ func Plots(o operate.Overview) []Plot {
 		}),
 	}
 }
+
+// seconds formats a height in seconds.
+func seconds(s float64) string { return Span(time.Duration(s * float64(time.Second))) }
 
 func latencyBar(of func(operate.Minute) operate.Waits) func(operate.Minute) Bar {
 	return func(m operate.Minute) Bar {
@@ -92,12 +93,12 @@ func latencyBar(of func(operate.Minute) operate.Waits) func(operate.Minute) Bar 
 	}
 }
 
-func plotOf(o operate.Overview, name string, parts []string, write func(float64) string,
-	bar func(operate.Minute) Bar) Plot {
+func plotOf[T interface{ Begins() time.Time }](of []T, name string, parts []string, write func(float64) string,
+	bar func(T) Bar) Plot {
 	p := Plot{Name: name, Parts: parts, Write: write}
-	for _, m := range o.Minutes {
-		b := bar(m)
-		b.At = m.At.UTC()
+	for _, stretch := range of {
+		b := bar(stretch)
+		b.At = stretch.Begins().UTC()
 		if b.Tops == nil {
 			b.Words = unknown
 		}

@@ -67,6 +67,9 @@ func (s Style) cut(line string) string {
 // concern draws a concern with its remedy, in as many lines as the terminal's width needs.
 func (s Style) concern(c Concern) []string {
 	how := map[Severity]string{Critical: red, Warning: yellow}[c.Severity]
+	if begun := c.Begun(); begun != "" {
+		c.What += " " + begun
+	}
 	if s.Width <= 0 || displayWidth("! "+c.What+" → "+c.Remedy) <= s.Width {
 		return []string{s.paint(how, "! "+c.What) + s.paint(faint, " → "+c.Remedy)}
 	}

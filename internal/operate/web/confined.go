@@ -115,6 +115,16 @@ func (c confined) Ahead(ctx context.Context, item int64) (int64, error) {
 	return c.of.Ahead(ctx, item)
 }
 
+// CompleteErrors suggests nothing, because the failures it looks at are those of all workspaces.
+func (c confined) CompleteErrors(context.Context, string, int) ([]string, error) { return nil, nil }
+
+func (c confined) WorkspaceActivity(ctx context.Context, id string, back time.Duration) ([]operate.Stretch, error) {
+	if len(c.only([]string{id})) == 0 {
+		return nil, nil
+	}
+	return c.of.WorkspaceActivity(ctx, id, back)
+}
+
 // KeyLimitsOf leaves out the limit over all workspaces, whose use would show what others run.
 func (c confined) KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]operate.KeyLimit, error) {
 	if len(c.only([]string{workspaceID})) == 0 {

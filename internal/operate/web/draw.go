@@ -26,7 +26,8 @@ var functions = template.FuncMap{
 		completed, failed, cancelled := o.Ended()
 		return map[string]int64{"completed": completed, "failed": failed, "cancelled": cancelled}
 	},
-	"changes": view.Changes, "plots": view.Plots, "plot": plot, "partClass": partClass, "minute": minute,
+	"changes": view.Changes, "plots": view.Plots, "plot": plot, "charted": newCharted,
+	"partClass": partClass, "minute": minuteElement,
 	"lower": strings.ToLower, "remedy": remedy,
 }
 
@@ -59,6 +60,14 @@ func at(t any) template.HTML {
 			when.Format("2006-01-02 15:04:05.000 MST")))
 }
 
+// charted is plots over a period in words.
+type charted struct {
+	Words string
+	Plots []view.Plot
+}
+
+func newCharted(words string, plots []view.Plot) charted { return charted{words, plots} }
+
 const (
 	plotHeight = 80
 	barStep    = 10
@@ -73,8 +82,8 @@ func plot(over string, p view.Plot) template.HTML {
 			`aria-label="%s, over the last %s: %s now, maximum %s">`,
 		len(p.Bars)*barStep, plotHeight, p.Name, over, p.Bars[len(p.Bars)-1].Words, p.Top())
 	for n, bar := range p.Bars {
-		fmt.Fprintf(&out, `<g><title>%s: %s</title><path class="hover" d="M%d 0h%dv%dh-%dz"/>`, minute(bar.At), bar.Words,
-			n*barStep, barStep, plotHeight, barStep)
+		fmt.Fprintf(&out, `<g data-at="%s"><title>%s: %s</title><path class="hover" d="M%d 0h%dv%dh-%dz"/>`,
+			bar.At.UTC().Format(time.RFC3339), minute(bar.At), bar.Words, n*barStep, barStep, plotHeight, barStep)
 		below := 0
 		for part, top := range bar.Tops {
 			if height := max(scaled(top, p.Most)-below, 0); height > 0 {
@@ -107,3 +116,9 @@ func partClass(p view.Plot, part int) string {
 
 // minute formats the minute of the day in UTC.
 func minute(at time.Time) string { return at.UTC().Format("15:04 MST") }
+
+// minuteElement renders the minute of the day in UTC as a time element.
+func minuteElement(at time.Time) template.HTML {
+	return template.HTML( // numbers only
+		fmt.Sprintf(`<time datetime="%s" data-minute>%s</time>`, at.UTC().Format(time.RFC3339), minute(at)))
+}

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-// period is how far back the plots of the overview reach.
+// period is how far back plots reach.
 type period struct {
 	Query, Words string
 	span         time.Duration
-	bar          int // minutes of one bar
+	bar          int // minutes of one bar of the overview
 }
 
 var periods = []period{{"1h", "hour", time.Hour, 1}, {"6h", "6 hours", 6 * time.Hour, 5}, {"24h", "24 hours",
@@ -33,24 +34,42 @@ type chart struct {
 	minutes []operate.Minute
 }
 
-// Periods returns the periods to choose from.
-func (glance) Periods() []period { return periods }
+// All returns the periods to choose from.
+func (period) All() []period { return periods }
+
+// periodOf returns the requested period, or the hour.
+func periodOf(r *nethttp.Request) (period, error) {
+	chosen := r.URL.Query().Get("period")
+	for _, p := range periods {
+		if chosen == p.Query || chosen == "" {
+			return p, nil
+		}
+	}
+	return period{}, bad("period must be 1h, 6h or 24h.")
+}
 
 // withPeriod adds what the plots of the requested period need.
 func (s *Site) withPeriod(r *nethttp.Request, seen glance) (glance, error) {
-	seen.Period, seen.Whole, seen.Charted = periods[0], seen.Overview, seen.Overview
-	chosen := r.URL.Query().Get("period")
-	if chosen == "" || chosen == periods[0].Query {
-		return seen, nil
+	seen.Whole, seen.Charted = seen.Overview, seen.Overview
+	p, err := periodOf(r)
+	if seen.Period = p; err != nil || p == periods[0] {
+		return seen, err
 	}
-	for _, p := range periods {
-		if p.Query == chosen {
-			minutes, err := s.minutes(r.Context(), p)
-			seen.Period, seen.Whole.Minutes, seen.Charted.Minutes = p, minutes, operate.Condense(minutes, p.bar)
-			return seen, err
-		}
+	minutes, err := s.minutes(r.Context(), p)
+	seen.Whole.Minutes, seen.Charted.Minutes = minutes, operate.Condense(minutes, p.bar)
+	return seen, err
+}
+
+// withActivity adds what the plots of a workspace need.
+func (s *Site) withActivity(r *nethttp.Request, d workspaceData) (_ workspaceData, err error) {
+	if d.Period, err = periodOf(r); err != nil {
+		return d, err
 	}
-	return seen, bad("period must be 1h, 6h or 24h.")
+	stretches, err := s.Read.WorkspaceActivity(r.Context(), d.ID, d.Period.span)
+	n := max(d.Period.bar/operate.StretchMinutes, 1)
+	d.BarMinutes, d.Totals = n*operate.StretchMinutes, view.WorkspaceTotals(stretches)
+	d.Plots = view.WorkspacePlots(operate.JoinStretches(stretches, n))
+	return d, err
 }
 
 // minutes reads the minutes of a period, or returns a read no older than chartAge.

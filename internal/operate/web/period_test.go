@@ -19,6 +19,48 @@ func (f *fakeReader) Activity(_ context.Context, back time.Duration) ([]operate.
 	return minutes, f.err
 }
 
+// WorkspaceActivity has ends in each stretch but the first, which is from before anything was recorded.
+func (f *fakeReader) WorkspaceActivity(_ context.Context, id string, back time.Duration) ([]operate.Stretch, error) {
+	stretches := make([]operate.Stretch, back/(operate.StretchMinutes*time.Minute))
+	for n := range stretches {
+		stretches[n] = operate.Stretch{At: time.Unix(int64(300*n), 0), Known: n > 0}
+		if !f.empty && n > 0 {
+			stretches[n].Started, stretches[n].Completed, stretches[n].Failed = 4, 2, 1
+			stretches[n].Waited, stretches[n].Longest = 8*time.Second, 7*time.Second
+		}
+	}
+	return stretches, f.err
+}
+
+func TestTheActivityOfAWorkspaceIsOfTheChosenPeriod(t *testing.T) {
+	t.Parallel()
+	for query, c := range map[string]struct {
+		bars                int
+		totals, first, ends string
+	}{
+		"1h": {12, "44 started, 22 completed, 11 failed, 0 cancelled. A bar is 5 minutes.", "00:00 UTC: –",
+			"2 completed, 1"},
+		"6h": {72, "284 started, 142 completed, 71 failed, 0 cancelled. A bar is 5 minutes.", "00:00 UTC: –",
+			"2 completed, 1"},
+		"24h": {96, "1,148 started, 574 completed, 287 failed, 0 cancelled. A bar is 15 minutes.", "00:00 UTC: 8",
+			"6 completed, 3"},
+	} {
+		code, text := get(t, &fakeReader{}, "/ui/workspaces/"+id+"?period="+query)
+		require.Equal(t, 200, code)
+		require.Contains(t, text, c.totals)
+		require.Contains(t, text, "<title>"+c.first+"</title>")
+		require.Contains(t, text, c.ends+" failed, 0 cancelled</title>")
+		require.Contains(t, text, "mean 2.0 s, longest 7.0 s</title>")
+		require.Contains(t, text, `href="/ui/workspaces/`+id+`?period=`+query+`#activity" aria-current="true"`)
+		require.Equal(t, 3*c.bars, strings.Count(text, `class="hover"`))
+	}
+	_, text := get(t, &fakeReader{empty: true}, "/ui/workspaces/"+id)
+	require.Contains(t, text, "Nothing was started or ended.")
+	require.NotContains(t, text, "<svg")
+	code, _ := get(t, &fakeReader{}, "/ui/workspaces/"+id+"?period=7d")
+	require.Equal(t, 400, code)
+}
+
 func TestThePlotsAreOfTheChosenPeriod(t *testing.T) {
 	t.Parallel()
 	for query, c := range map[string]struct {

@@ -140,7 +140,8 @@ func (f narrow) tokens(r *nethttp.Request, status string) []token {
 // suggestionsShown is how many names are suggested.
 const suggestionsShown = 10
 
-// suggest answers with the names of workspaces that begin as typed, or of the definitions of one workspace, one a line.
+// suggest answers with the names of workspaces that begin as typed, of the definitions of one workspace, or with parts
+// of recent errors that contain what is typed, one a line.
 func (s *Site) suggest(w nethttp.ResponseWriter, r *nethttp.Request) {
 	names, err := s.suggestions(r)
 	if err != nil {
@@ -158,6 +159,10 @@ func (s *Site) suggestions(r *nethttp.Request) (names []string, err error) {
 	}
 	if err := checkText("workspace", workspace); err != nil {
 		return nil, err
+	}
+	if r.URL.Query().Get("of") == "error" {
+		errors, err := s.Read.CompleteErrors(r.Context(), typed, suggestionsShown)
+		return slices.DeleteFunc(errors, func(text string) bool { return checkText("error", text) != nil }), err
 	}
 	if r.URL.Query().Get("of") == "workspace" {
 		found, err := s.Read.CompleteWorkspaces(r.Context(), typed, suggestionsShown)

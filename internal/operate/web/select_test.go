@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,10 @@ import (
 
 func (f *fakeReader) CompleteWorkspaces(_ context.Context, beginning string, _ int) ([]operate.WorkspaceName, error) {
 	return []operate.WorkspaceName{{ID: id, Name: beginning + "me"}, {ID: id, Name: hostile}}, f.err
+}
+
+func (f *fakeReader) CompleteErrors(_ context.Context, part string, _ int) ([]string, error) {
+	return []string{part + " the connection", hostile, strings.Repeat("é", 150)}, f.err
 }
 
 func (f *fakeReader) Ahead(context.Context, int64) (int64, error) { return 12, f.err }
@@ -72,8 +77,16 @@ func TestNamesAreSuggestedAsText(t *testing.T) {
 	require.Equal(t, "Acme\n"+hostile, text)
 	_, text = get(t, &fakeReader{}, "/ui/suggest?of=definition&workspace=acme&q=")
 	require.Equal(t, hostile, text)
-	code, _ = get(t, &fakeReader{}, "/ui/suggest?of=workspace&q=%00")
-	require.Equal(t, 400, code)
+	_, text = get(t, &fakeReader{}, "/ui/suggest?of=error&q=reset")
+	require.Equal(t, "reset the connection", text, "what the filter would refuse is not suggested")
+	for _, of := range []string{"workspace", "error"} {
+		code, _ = get(t, &fakeReader{}, "/ui/suggest?q=%00&of="+of)
+		require.Equal(t, 400, code)
+	}
+	for _, path := range []string{"/ui/items", "/ui/dead"} {
+		_, text = get(t, &fakeReader{rows: 1}, path)
+		require.Contains(t, text, `data-suggest="error"`, path)
+	}
 }
 
 func TestAnItemsPageSaysWhyItWaitsAndWhatWasDone(t *testing.T) {

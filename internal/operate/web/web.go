@@ -45,9 +45,11 @@ type Reader interface {
 	FindDefinitions(ctx context.Context, idOrName string, workspaces []string, atMost int) ([]string, error)
 	Plans(ctx context.Context) ([]operate.Plan, error)
 	CompleteWorkspaces(ctx context.Context, beginning string, atMost int) ([]operate.WorkspaceName, error)
+	CompleteErrors(ctx context.Context, part string, atMost int) ([]string, error)
 	Ahead(ctx context.Context, item int64) (int64, error)
 	KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]operate.KeyLimit, error)
 	Activity(ctx context.Context, back time.Duration) ([]operate.Minute, error)
+	WorkspaceActivity(ctx context.Context, id string, back time.Duration) ([]operate.Stretch, error)
 	ChangesOf(ctx context.Context, item operate.QueueItem) ([]operate.Administered, error)
 	Settings(ctx context.Context) (operate.Settings, error)
 	Audit(ctx context.Context, f operate.AuditFilter, atMost int) ([]operate.Administered, error)
@@ -190,7 +192,7 @@ type sheet struct {
 	Done  string // result of the change that redirected here, or empty
 	Data  any
 	// Outage is what stops all starts, or nil.
-	Outage *view.Outage
+	Outage *view.Concern
 	visitor
 }
 

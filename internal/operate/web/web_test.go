@@ -225,7 +225,8 @@ func TestThePlotsOfTheLastHourAreReadWithoutSeeingThem(t *testing.T) {
 		"<title>12:29 UTC: about 12,000</title>", "<title>12:30 UTC: –</title>",
 		`aria-label="Starts, over the last hour: 0/s now, maximum 2.0/s"`, "<title>12:29 UTC: 10 completed, 1 failed</title>",
 		"<td>10 completed, 1 failed</td>",
-		`<span>12:29 UTC</span><span>12:30 UTC</span>`, "<summary>Show as a table</summary>",
+		` data-minute>12:29 UTC</time></span><span><time `, ` data-minute>12:30 UTC</time></span></p>`,
+		"<summary>Show as a table</summary>",
 	} {
 		require.Contains(t, text, want)
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
 const (
@@ -23,6 +24,11 @@ type workspaceData struct {
 	Items       operate.ItemPage
 	Rows        []listed // of Items
 	History     []operate.Administered
+	// Plots are of Period, Totals what they add up to, BarMinutes the minutes of a bar. Nil if nothing happened.
+	Plots      []view.Plot
+	Period     period
+	Totals     string
+	BarMinutes int
 	// Typed holds the forms' values by field: the current value, or the refused input. Wrong holds why it was refused.
 	Typed, Wrong map[string]string
 }
@@ -48,6 +54,9 @@ func (v visit) findWorkspace(r *nethttp.Request) (operate.WorkspaceDetail, error
 func (v visit) workspaceData(r *nethttp.Request) (d workspaceData, err error) {
 	ctx := r.Context()
 	if d.WorkspaceDetail, err = v.findWorkspace(r); err != nil {
+		return d, err
+	}
+	if d, err = v.withActivity(r, d); err != nil {
 		return d, err
 	}
 	if d.Definitions, err = v.Read.Definitions(ctx, d.ID); err != nil {

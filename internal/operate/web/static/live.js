@@ -1,7 +1,9 @@
-// Replaces the parts of a live page that the server sends anew. Without it, the page is as it was when it was asked for.
+// Replaces the parts of a live page that the server sends anew, by a stream or when asked again. Without it, the page is as it was when it was asked for.
 const live = document.getElementById("live");
 const note = document.getElementById("connection");
 const waiting = new Map(); // updates of parts that are in use
+// every is how often a page without a stream is asked for again, in milliseconds.
+const every = 3000;
 // retry is after how many milliseconds a server is asked again that answered otherwise.
 const retry = 3000;
 
@@ -10,12 +12,15 @@ function say(text) {
 }
 
 const pause = document.getElementById("pause");
-const paused = () => pause?.getAttribute("aria-pressed") === "true";
+const pressed = () => pause.getAttribute("aria-pressed") === "true";
+// A stream runs until its button is pressed, a page without one is asked for again while its button is pressed.
+const paused = () => pressed() === ("stream" in live.dataset);
 const held = () => paused() ? "Updates are paused." : waiting.size > 0 ? "Updates are paused while something is selected. Press Escape to resume." : "";
 
 // Parts that the user reads or selects are not replaced.
 function busy(part) {
   if (paused()) return true;
+  if (part.querySelector("input:checked")) return true;
   const selection = document.getSelection();
   return part.contains(document.activeElement) || (!selection.isCollapsed && selection.containsNode(part, true));
 }
@@ -60,11 +65,25 @@ function listen() {
   });
 }
 
+// reload asks for the page again and takes its live parts.
+async function reload() {
+  if (!paused() && !document.hidden) {
+    const answer = await fetch(location.href).catch(() => null);
+    if (answer?.ok) {
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      show([...page.querySelectorAll("[data-live]")].map((part) => part.outerHTML).join(""));
+      say(held());
+    } else say("Connection lost. The page shows the last known state and will try again.");
+  }
+  setTimeout(reload, every);
+}
+
 if (live) {
-  listen();
+  if (live.dataset.stream) listen();
+  else setTimeout(reload, every);
   pause.hidden = false;
   pause.addEventListener("click", () => {
-    pause.setAttribute("aria-pressed", String(!paused()));
+    pause.setAttribute("aria-pressed", String(!pressed()));
     show(""); // what came in the meantime
     say(held());
   });

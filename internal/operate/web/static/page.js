@@ -7,6 +7,7 @@ const stored = {
 const tools = document.getElementById("tools");
 const theme = document.getElementById("theme");
 const times = document.getElementById("times");
+const rows = document.getElementById("rows");
 const help = document.getElementById("help");
 
 function choose(select, name, apply) {
@@ -20,6 +21,10 @@ function applyTheme() {
   else document.documentElement.dataset.theme = theme.value;
 }
 
+function applyRows() {
+  document.documentElement.dataset.rows = rows.value;
+}
+
 const pad = (n, width = 2) => String(n).padStart(width, "0");
 
 // utc is as the server writes it. local has the offset, so that nobody takes it for UTC.
@@ -29,6 +34,9 @@ function local(at) {
   return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${pad(at.getHours())}:${pad(at.getMinutes())}:` +
     `${pad(at.getSeconds())}.${pad(at.getMilliseconds(), 3)} ${east < 0 ? "-" : "+"}${pad(Math.floor(Math.abs(east) / 60))}:${pad(Math.abs(east) % 60)}`;
 }
+// Of plots: the minute only.
+const utcMinute = (at) => `${at.toISOString().slice(11, 16)} UTC`;
+const localMinute = (at) => local(at).replace(/^\S+ (\d\d:\d\d)\S+/, "$1");
 function ago(at) {
   const seconds = Math.round((Date.now() - at) / 1000), far = Math.abs(seconds);
   const [unit, size] = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]].find(([, size]) => far >= size) ?? ["s", 1];
@@ -39,15 +47,21 @@ function ago(at) {
 function applyTimes() {
   for (const element of document.querySelectorAll("time[datetime]")) {
     const at = new Date(element.dateTime);
-    const text = times.value === "ago" ? ago(at) : times.value === "local" ? local(at) : utc(at);
+    const short = "minute" in element.dataset;
+    const text = times.value === "ago" ? ago(at) : times.value === "local" ? (short ? localMinute(at) : local(at)) : (short ? utcMinute(at) : utc(at));
     if (element.textContent !== text) element.textContent = text;
     element.title = times.value === "utc" ? local(at) : utc(at);
+  }
+  for (const bar of document.querySelectorAll(".plot g[data-at]")) {
+    const at = new Date(bar.dataset.at), title = bar.querySelector("title");
+    title.textContent = (times.value === "utc" ? utcMinute(at) : localMinute(at)) + title.textContent.slice(title.textContent.indexOf(": "));
   }
 }
 
 if (tools) {
   tools.hidden = false;
   choose(theme, "theme", applyTheme);
+  choose(rows, "rows", applyRows);
   choose(times, "times", applyTimes);
   applyTimes();
   document.addEventListener("redrawn", applyTimes); // by live.js
@@ -91,27 +105,32 @@ if (navigator.clipboard) {
   }
 }
 
-// Names are suggested as they are typed.
+// Names and texts of errors are suggested as they are typed.
 for (const input of document.querySelectorAll("input[data-suggest]")) {
   const list = document.createElement("datalist");
   list.id = `names-${input.name}`;
   input.after(list);
   input.setAttribute("list", list.id);
   let asked = 0;
-  input.addEventListener("input", async () => {
+  const suggest = async () => {
     const mine = ++asked;
     const workspace = input.form.elements.workspace?.value ?? "";
     const answer = await fetch(`/ui/suggest?${new URLSearchParams({ of: input.dataset.suggest, q: input.value, workspace })}`).catch(() => null);
     if (!answer?.ok || mine !== asked) return;
     const names = (await answer.text()).split("\n").filter(Boolean);
     list.replaceChildren(...names.map((name) => Object.assign(document.createElement("option"), { value: name })));
-  });
+  };
+  input.addEventListener("focus", suggest);
+  input.addEventListener("input", suggest);
 }
 
-const all = document.getElementById("select-all");
-if (all) {
-  all.closest("label").hidden = false;
-  all.addEventListener("change", () => {
-    for (const box of all.form.querySelectorAll("input[name=item]")) box.checked = all.checked;
-  });
+function showSelectAll() {
+  const label = document.getElementById("select-all")?.closest("label");
+  if (label) label.hidden = false;
 }
+showSelectAll();
+document.addEventListener("redrawn", showSelectAll);
+document.addEventListener("change", ({ target: all }) => {
+  if (all.id !== "select-all") return;
+  for (const box of all.form.querySelectorAll("input[name=item]")) box.checked = all.checked;
+});

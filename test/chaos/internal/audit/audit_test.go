@@ -99,7 +99,8 @@ func TestAReplayFindsAKeyThatExceedsItsLimit(t *testing.T) {
 	require.Empty(t, Replay(b.changes, 5, limits...).Violations)
 	b.to(0, "DISPATCHED", key).to(0, "COMPLETED", key).to(2, "CLAIMED", key)
 	require.Empty(t, Replay(b.changes, 5, limits...).Violations)
-	require.Equal(t, []string{RuleKey}, rules(Replay(b.changes, 5, KeyLimit{Key: "k", All: true, Limit: 1}).Violations)[:1])
+	require.Equal(t, []string{RuleKey},
+		rules(Replay(b.changes, 5, KeyLimit{Key: "k", All: true, Limit: 1}).Violations)[:1])
 	require.Equal(t, []string{RuleKey}, rules(Replay(b.changes, 5, KeyLimit{Key: "k", Limit: 1}).Violations)[:1])
 }
 

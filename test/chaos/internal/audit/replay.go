@@ -116,7 +116,8 @@ type KeyLimit struct {
 // Replay applies all changes, which are in commit order, and checks the state after each transaction. Cap is W at the
 // beginning.
 func Replay(changes []Change, cap int, keys ...KeyLimit) Summary {
-	r := &replay{items: map[int64]*item{}, held: map[string]int{}, keys: map[KeyLimit]int{}, most: keys, leased: map[int64]bool{}, limits: map[string]periods{},
+	r := &replay{items: map[int64]*item{}, held: map[string]int{}, keys: map[KeyLimit]int{}, most: keys,
+		leased: map[int64]bool{}, limits: map[string]periods{},
 		cap: periods{{limit: cap}}}
 	r.Changes = len(changes)
 	r.history(changes)
