@@ -44,6 +44,12 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 				[]string{"it fails"}, []string{}}}
 	case "stalled":
 		return [][]any{{10}}
+	case "signal_send":
+		return [][]any{{execution, "go", nil, "me"}}
+	case "signal_list":
+		return [][]any{{execution, []string{"OPEN"}, 10}}
+	case "signal_take":
+		return [][]any{{ids, []int{1}, []string{"DELIVERED"}, []*string{nil}, []*string{nil}, []string{}, 10}}
 	case "stop_done":
 		return [][]any{{execution, "CANCEL", nil}}
 	case "stop_request":

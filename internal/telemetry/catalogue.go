@@ -136,6 +136,13 @@ func handing() []Metric {
 				"token, not a POST, or Temporal or the database was unavailable and the callback will be resent."},
 		{Name: "pgdispatch_executions_adopted_total", Kind: counter, Unit: "executions",
 			Meaning: "Unwatched executions that this replica took over."},
+		{Name: "pgdispatch_signals_total", Kind: counter, Unit: "signals", Label: "outcome",
+			Values: []string{"delivered", "failed", "given_up"},
+			Meaning: "Signals by what this replica's tries came to: Temporal accepted it, it will be tried again, or it was " +
+				"given up: its workflow had ended, its item never started, or Temporal can never accept it."},
+		{Name: "pgdispatch_signal_seconds", Kind: histogram, Unit: "seconds", Buckets: waiting,
+			Meaning: "Time from pgdispatch.signal until Temporal accepted the signal, including the rest of the caller's " +
+				"transaction and the wait for the workflow's start."},
 	}
 }
 
@@ -178,6 +185,12 @@ func state() []Metric {
 		{Name: "pgdispatch_items_parked", Kind: gauge, Unit: "items",
 			Meaning: "Waiting items that cannot be claimed because of a trigger or constraint. They are retried after a " +
 				"minute or more. The same in every replica."},
+		{Name: "pgdispatch_signals_undelivered", Kind: gauge, Unit: "signals",
+			Meaning: "Signals that are neither delivered nor given up, including those whose workflow has not started; 10,000 " +
+				"means 10,000 or more. The same in every replica."},
+		{Name: "pgdispatch_oldest_signal_seconds", Kind: gauge, Unit: "seconds",
+			Meaning: "Age of the oldest undelivered signal whose turn it is: neither its workflow's start nor an earlier " +
+				"signal is awaited; 0: there is none. The same in every replica."},
 		{Name: "pgdispatch_notification_queue_ratio", Kind: gauge, Unit: "0 to 1",
 			Meaning: "How full the notification queue of the Postgres cluster is. From 0.1, commits do not notify and items " +
 				"wait for a poll. The same in every replica."},
