@@ -222,7 +222,7 @@ func (r *replica) wire(client *temporal.Client) {
 			Connect: dialListener(r.Database), Ring: r.notified,
 			Called: func() { r.gate.Called(); r.ring("call") }, Stopping: r.stopping,
 			Signalled: func() { r.signaler.Announced(r.gate.OnDuty()) },
-			Ping: &notify.PoolPinger{DB: r.database}, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.name,
+			Ping:      &notify.PoolPinger{DB: r.database}, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.name,
 			Log: component("listener"),
 		}
 	}

@@ -16,36 +16,13 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
-    look_again constant interval := '10 seconds';
-    page constant integer := 5000;
-    lease constant interval := '15 seconds';
+    look_again constant interval := '10 seconds'; -- as in settle_signals
+    lease constant interval := '15 seconds'; -- longer than temporal.SignalTimeout
     at_time timestamptz; -- a variable, because no index is searched for a volatile function
-    turn record;
-    woken uuid[];
     signal record;
     x record;
 begin
-    -- One transaction at a time goes on from here, and each statement sees what those before it have committed.
-    select t.looked_at, t.after_id into turn from pgdispatch.signal_turn t for update;
-
-    with done as (
-        update pgdispatch.signals s
-        set state = r.outcome, settled_at = case when r.outcome <> 'OPEN' then clock_timestamp() end, error = r.error,
-            run_id = coalesce(r.run_id, s.run_id),
-            next_try_at = clock_timestamp() + case when r.error is null then interval '0'
-                else least(interval '1 second' * 2 ^ least(s.tries - 1, 10), interval '30 seconds') end
-        from unnest(settled, takes, outcomes, errors, runs) as r (id, take, outcome, error, run_id)
-        where s.id = r.id and s.state = 'OPEN' and (s.tries = r.take or r.outcome = 'DELIVERED')
-        returning s.execution_id, s.state
-    )
-    select array_agg(distinct d.execution_id) into woken
-    from (select d.execution_id from done d where d.state <> 'OPEN' union all select unnest(started)) d;
-    update pgdispatch.signals s set next_try_at = clock_timestamp()
-    where s.next_try_at = 'infinity' and s.id = any (array(
-        select (select min(o.id) from pgdispatch.signals o where o.execution_id = w.id and o.state = 'OPEN') from unnest(woken) as w (id)));
-
-    {{ template "parts/signals_missed.sql" }}
-
+    perform pgdispatch.settle_signals(settled, takes, outcomes, errors, runs, started);
     at_time := clock_timestamp();
     for signal in
         select s.* from pgdispatch.signals s

@@ -97,6 +97,7 @@ grant execute on function
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),
     pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.requeue(bigint[]), pgdispatch.requeue_expired(integer), pgdispatch.result_of(text),
     pgdispatch.shorten_leases(), pgdispatch.take_stops(integer),
-    pgdispatch.take_signals(bigint[], integer[], text[], text[], text[], uuid[], integer), pgdispatch.trim_marks(bigint), pgdispatch.wake(text),
+    pgdispatch.take_signals(bigint[], integer[], text[], text[], text[], uuid[], integer),
+    pgdispatch.settle_signals(bigint[], integer[], text[], text[], text[], uuid[]), pgdispatch.trim_marks(bigint), pgdispatch.wake(text),
     pgdispatch.wake_for(uuid[])
     to pgdispatch_dispatcher;

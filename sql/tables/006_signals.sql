@@ -45,5 +45,6 @@ insert into pgdispatch.signal_turn default values;
 
 drop function if exists pgdispatch.signal(uuid, text, jsonb);
 drop function if exists pgdispatch.take_signals(bigint[], integer[], text[], text[], text[], uuid[], integer);
+drop function if exists pgdispatch.settle_signals(bigint[], integer[], text[], text[], text[], uuid[]);
 drop table pgdispatch.signal_turn;
 drop table pgdispatch.signals;
