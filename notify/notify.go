@@ -91,7 +91,8 @@ func (l *Listener) Run(ctx context.Context) error {
 		},
 	}
 	listener.Handle(Channel, bell{l})
-	for channel, call := range map[string]func(){HelpChannel: l.Called, StopChannel: l.Stopping, SignalChannel: l.Signalled} {
+	for channel, call := range map[string]func(){HelpChannel: l.Called, StopChannel: l.Stopping,
+		SignalChannel: l.Signalled} {
 		if call == nil {
 			continue
 		}

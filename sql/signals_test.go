@@ -98,7 +98,8 @@ func TestASignalThatFailsKeepsBackItsExecutionAndNoOther(t *testing.T) {
 		taken := f.takeSignals(settle(poison, "OPEN", "unavailable", ""))
 		require.Equal(t, []string{"other"}, names(taken), "try %d", try)
 		f.takeSignals(settle(taken.Now[0], "DELIVERED", "", ""))
-		left := one[float64](f, "select extract(epoch from min(next_try_at) - clock_timestamp()) from pgdispatch.signals where state = 'OPEN'")
+		left := one[float64](f, `select extract(epoch from min(next_try_at) - clock_timestamp()) from pgdispatch.signals
+			where state = 'OPEN'`)
 		require.LessOrEqual(t, left, pause)
 		require.Greater(t, left, pause/2-2, "of its backoff")
 		f.signalsLater(time.Duration(pause * float64(time.Second)))

@@ -1,5 +1,7 @@
 package telemetry
 
+import "slices"
+
 // The kinds of metrics.
 const (
 	counter   = "counter"
@@ -32,7 +34,7 @@ var (
 // Catalogue returns all metrics, in the order of the reference documentation. Every instrument is created from its
 // entry here.
 func Catalogue() []Metric {
-	return append(append(processing(), handing()...), state()...)
+	return slices.Concat(processing(), handing(), state(), signalState())
 }
 
 // processing returns the metrics of claims and of other database work.
@@ -185,12 +187,6 @@ func state() []Metric {
 		{Name: "pgdispatch_items_parked", Kind: gauge, Unit: "items",
 			Meaning: "Waiting items that cannot be claimed because of a trigger or constraint. They are retried after a " +
 				"minute or more. The same in every replica."},
-		{Name: "pgdispatch_signals_undelivered", Kind: gauge, Unit: "signals",
-			Meaning: "Signals that are neither delivered nor given up, including those whose workflow has not started; 10,000 " +
-				"means 10,000 or more. The same in every replica."},
-		{Name: "pgdispatch_oldest_signal_seconds", Kind: gauge, Unit: "seconds",
-			Meaning: "Age of the oldest undelivered signal whose turn it is: neither its workflow's start nor an earlier " +
-				"signal is awaited; 0: there is none. The same in every replica."},
 		{Name: "pgdispatch_notification_queue_ratio", Kind: gauge, Unit: "0 to 1",
 			Meaning: "How full the notification queue of the Postgres cluster is. From 0.1, commits do not notify and items " +
 				"wait for a poll. The same in every replica."},
@@ -208,5 +204,17 @@ func state() []Metric {
 			Meaning: "CLAIMED, DISPATCHED and unanswered items, which hold slots, of these workspaces."},
 		{Name: "pgdispatch_workspace_limit", Kind: gauge, Unit: "items", Label: "workspace_id",
 			Meaning: "Limit of active items of these workspaces."},
+	}
+}
+
+// signalState returns the gauges of signals.
+func signalState() []Metric {
+	return []Metric{
+		{Name: "pgdispatch_signals_undelivered", Kind: gauge, Unit: "signals",
+			Meaning: "Signals that are neither delivered nor given up, including those whose workflow has not started; 10,000 " +
+				"means 10,000 or more. The same in every replica."},
+		{Name: "pgdispatch_oldest_signal_seconds", Kind: gauge, Unit: "seconds",
+			Meaning: "Age of the oldest undelivered signal whose turn it is: neither its workflow's start nor an earlier " +
+				"signal is awaited; 0: there is none. The same in every replica."},
 	}
 }

@@ -42,7 +42,8 @@ func TestASignalGoesToOneRunWithItsOwnRequestID(t *testing.T) {
 		require.Empty(t, continues)
 	}
 	got := service.got[0]
-	require.Equal(t, "execution-e1 run-1", got.GetWorkflowExecution().GetWorkflowId()+" "+got.GetWorkflowExecution().GetRunId())
+	to := got.GetWorkflowExecution()
+	require.Equal(t, "execution-e1 run-1", to.GetWorkflowId()+" "+to.GetRunId())
 	require.Equal(t, []string{"shop", "approve", "pgdispatch-signal-r1", "replica_1"},
 		[]string{got.GetNamespace(), got.GetSignalName(), got.GetRequestId(), got.GetIdentity()})
 	require.Equal(t, `{"n": 1}`, string(got.GetInput().GetPayloads()[0].GetData()))

@@ -27,8 +27,8 @@ func (a *App) executionsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "executions",
 		Short: "Show, signal and stop executions: the workflows that items started",
-		Long: "Show, signal and stop executions: the workflows that items started.\nA REF is an execution ID, a workflow ID " +
-			"(execution-...), or an item ID.",
+		Long: "Show, signal and stop executions: the workflows that items started.\n" +
+			"A REF is an execution ID, a workflow ID (execution-...), or an item ID.",
 	}
 	group.AddCommand(a.executionsShowCommand(), a.executionsCancelCommand(), a.executionsTerminateCommand(),
 		a.executionsSignalCommand(), a.executionsSignalsCommand())

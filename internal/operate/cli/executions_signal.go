@@ -30,9 +30,9 @@ func (a *App) executionsSignalCommand() *cobra.Command {
 	var output, who, payload string
 	command := &cobra.Command{
 		Use: "signal REF NAME", Short: "Send a signal to a workflow", Args: cobra.ExactArgs(2),
-		Long: "Signal sends a signal to an item's workflow, as pgdispatch.signal does. It is stored in the database, and a\n" +
-			"replica delivers it as soon as Temporal answers, after earlier signals to this workflow. If the workflow\n" +
-			"has not started, the signal waits for its start.",
+		Long: "Signal sends a signal to an item's workflow, as pgdispatch.signal does. It is stored in the database, and\n" +
+			"a replica delivers it as soon as Temporal answers, after earlier signals to this workflow. If the\n" +
+			"workflow has not started, the signal waits for its start.",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := errors.Join(checkOutput(output), checkWho(who), checkPayload(payload)); err != nil {
@@ -49,8 +49,9 @@ func (a *App) executionsSignalCommand() *cobra.Command {
 		if output == "json" {
 			return a.printJSON(signalled{items[0].ExecutionID, items[0].ID, id})
 		}
-		fmt.Fprintf(a.Stdout, "%d  %s  sent as signal %d: a replica will deliver it\n", items[0].ID, items[0].WorkflowID(), id)
-		return nil
+		_, err = fmt.Fprintf(a.Stdout, "%d  %s  sent as signal %d: a replica will deliver it\n", items[0].ID,
+			items[0].WorkflowID(), id)
+		return err
 	})
 	command.Flags().StringVar(&payload, "payload", "", "argument of the signal, as JSON (default: none)")
 	addWho(command.Flags(), &who)

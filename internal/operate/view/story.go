@@ -17,8 +17,8 @@ type Event struct {
 	Start bool `json:"-"`
 }
 
-// Story returns an item's history, oldest first, as far as its rows record it. signals are the newest first. Of several claims, they record only the
-// first and the last.
+// Story returns an item's history, oldest first, as far as its rows record it. Of several claims, they record only the
+// first and the last. signals are the newest first.
 func Story(i operate.QueueItem, failures []operate.Failure, signals []operate.Signal) []Event {
 	story := []Event{}
 	tell := func(at *time.Time, format string, args ...any) {
