@@ -38,6 +38,9 @@ type Signaler struct {
 	Temporal interface {
 		Signal(ctx context.Context, signal temporal.Signal) (continues string, err error)
 	}
+	// Reached reports whether this replica reaches Temporal. While it does not, it leaves the signals to others. If nil,
+	// Temporal is assumed to be reachable.
+	Reached func() bool
 	// Wake makes the signaler look for signals. Its capacity is 1.
 	Wake chan struct{}
 	// Saw is called with each outcome: delivered, failed or given_up, the number of signals, and the time from when a
@@ -132,6 +135,8 @@ func (s *Signaler) Run(ctx context.Context) error {
 // room returns how many signals to send now. While Temporal does not answer, one is tried at a time.
 func (s *Signaler) room() int {
 	switch {
+	case s.Reached != nil && !s.Reached():
+		return 0
 	case s.probeAt.IsZero():
 		return mostSending - s.underway
 	case s.underway > 0 || time.Now().Before(s.probeAt):
@@ -176,6 +181,8 @@ func (s *Signaler) look(ctx context.Context, room int) time.Duration {
 	switch {
 	case taken.Next == nil || s.underway == mostSending:
 		return -1
+	case s.Reached != nil && !s.Reached():
+		return signalPause
 	case !s.probeAt.IsZero():
 		return max(time.Until(s.probeAt), leastPause)
 	}
@@ -204,7 +211,7 @@ func (s *Signaler) collect(ctx context.Context, one sent) {
 		s.judge(ctx, one, &settle)
 	}
 	s.probeAt = time.Time{}
-	if errors.Is(one.err, temporal.ErrAway) {
+	if errors.Is(one.err, temporal.ErrAway) && temporal.Classify(one.err) != temporal.Retryable {
 		s.probeAt = time.Now().Add(signalPause)
 	}
 	s.settled = append(s.settled, settle)

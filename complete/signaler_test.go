@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
@@ -62,6 +65,13 @@ func (d *signalDesk) Signal(ctx context.Context, signal temporal.Signal) (string
 		return "", nil
 	}
 	return answer(ctx, signal)
+}
+
+// set changes what the desk has and answers from now on.
+func (d *signalDesk) set(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
 }
 
 func signals(n int) []Signal {
@@ -121,6 +131,39 @@ func TestASlowSignalDelaysNoOther(t *testing.T) {
 	})
 }
 
+func TestAWorkflowThatIsBusyHoldsUpNoOther(t *testing.T) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logBook, _ func()) {
+		d.due = signals(1)
+		d.answer = func(_ context.Context, signal temporal.Signal) (string, error) {
+			if signal.ExecutionID == "e0" {
+				return "", fmt.Errorf("%w: %w", temporal.ErrAway,
+					&serviceerror.ResourceExhausted{Cause: enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW})
+			}
+			return "", nil
+		}
+		s.Announced(true)
+		synctest.Wait()
+		d.set(func() { d.due = signals(2)[1:] })
+		s.Announced(true)
+		pass(signalPause / 10)
+		require.Len(t, d.settled, 2)
+	})
+}
+
+func TestAReplicaThatDoesNotReachTemporalLeavesSignalsToOthers(t *testing.T) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logBook, _ func()) {
+		var reached atomic.Bool
+		s.Reached = reached.Load
+		d.set(func() { d.due = signals(1) })
+		s.Announced(true)
+		pass(10 * signalPause)
+		require.Empty(t, d.settled)
+		reached.Store(true)
+		pass(2 * signalPause)
+		require.Len(t, d.settled, 1)
+	})
+}
+
 func TestWhatATryCameToIsSettledAndLogged(t *testing.T) {
 	signalling(t, func(d *signalDesk, s *Signaler, saw map[string]int, log *logBook, _ func()) {
 		d.due = signals(5)
@@ -165,9 +208,7 @@ func TestWhileTemporalIsAwayOneSignalASecondIsTried(t *testing.T) {
 		require.InDelta(t, tried+10, len(d.settled), 1)
 		_, errs := log.at(slog.LevelWarn)
 		require.Len(t, errs, 1, "one line")
-		d.mu.Lock()
-		d.answer = nil
-		d.mu.Unlock()
+		d.set(func() { d.answer = nil })
 		pass(2 * time.Second)
 		require.Empty(t, d.due, "then all are sent")
 	})
@@ -185,16 +226,16 @@ func TestAStartWakesWhereSignalsWait(t *testing.T) {
 		require.LessOrEqual(t, len(d.started), mostStarted, "the newest are remembered")
 		require.Equal(t, fmt.Sprint(2*mostStarted-1), d.started[len(d.started)-1])
 
-		d.started, d.waits = nil, true
+		d.set(func() { d.started, d.waits = nil, true })
 		s.Announced(true)
 		synctest.Wait()
 		s.Started("e1")
 		synctest.Wait()
 		require.Equal(t, []string{"e1"}, d.started)
-		d.takeErr = errors.New("connection refused")
+		d.set(func() { d.takeErr = errors.New("connection refused") })
 		s.Started("e2")
 		synctest.Wait()
-		d.takeErr = nil
+		d.set(func() { d.takeErr = nil })
 		pass(2 * signalPause)
 		require.Equal(t, []string{"e1", "e2"}, d.started, "an error forgets none")
 	})

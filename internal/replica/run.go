@@ -193,8 +193,8 @@ func (r *replica) wire(client *temporal.Client) {
 		Freed: r.ended("sweep"), Log: component("reconciler"),
 	}
 	r.stopper = &complete.Stopper{Store: r.store, Temporal: client, Wake: r.stopWake, Log: component("stopper")}
-	r.signaler = &complete.Signaler{Store: r.store, Temporal: client, Wake: make(chan struct{}, 1),
-		Saw: r.telemetry.Signalled, Log: component("signaler")}
+	r.signaler = &complete.Signaler{Store: r.store, Temporal: client, Reached: r.reach.Reached,
+		Wake: make(chan struct{}, 1), Saw: r.telemetry.Signalled, Log: component("signaler")}
 	r.detector = &complete.Detector{
 		Store: r.store, Temporal: client, Interval: stallInterval, Age: stallAge,
 		Wanted: func() bool { return r.open.Load() && r.reach.Reached() }, Log: component("detector"),
