@@ -44,12 +44,6 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 				[]string{"it fails"}, []string{}}}
 	case "stalled":
 		return [][]any{{10}}
-	case "signal_send":
-		return [][]any{{execution, "go", nil, "me"}}
-	case "signal_list":
-		return [][]any{{execution, []string{"OPEN"}, 10}}
-	case "signal_take":
-		return [][]any{{ids, []int{1}, []string{"DELIVERED"}, []*string{nil}, []*string{nil}, []string{}, 10}}
 	case "stop_done":
 		return [][]any{{execution, "CANCEL", nil}}
 	case "stop_request":
@@ -76,7 +70,7 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 	return deadArguments(verb, id, execution)
 }
 
-// deadArguments are those of the verbs for dead letters.
+// deadArguments are those of the verbs for dead letters and signals.
 func deadArguments(verb string, id int64, execution string) [][]any {
 	ids := []int64{id}
 	switch verb {
@@ -90,6 +84,12 @@ func deadArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{execution, "me"}}
 	case "dead_replay_all", "dead_discard":
 		return [][]any{{ids, "me"}}
+	case "signal_send":
+		return [][]any{{execution, "go", nil, "me"}}
+	case "signal_list":
+		return [][]any{{execution, []string{"OPEN"}, 10}}
+	case "signal_take":
+		return [][]any{{ids, []int{1}, []string{"DELIVERED"}, []*string{nil}, []*string{nil}, []string{}, 10}}
 	}
 	return creationArguments(verb)
 }
