@@ -26,6 +26,9 @@ const Channel = "pgdispatch"
 // carries it out.
 const StopChannel = "pgdispatch_stop"
 
+// SignalChannel is the channel that announces a signal to a workflow.
+const SignalChannel = "pgdispatch_signal"
+
 const (
 	// connectTimeout bounds a connection attempt including its LISTEN.
 	connectTimeout = 3500 * time.Millisecond
@@ -50,6 +53,8 @@ type Listener struct {
 	// Stopping is called when a request to stop an execution is announced. It must not block. If nil, such requests are
 	// ignored.
 	Stopping func()
+	// Signalled is called when a signal to a workflow is announced. It must not block. If nil, signals are ignored.
+	Signalled func()
 	// Ping proves that notifications still arrive: a connection can be dead without an error, and a transaction pooler
 	// never delivers any. If nil, the connection is not checked.
 	Ping Pinger
@@ -86,7 +91,8 @@ func (l *Listener) Run(ctx context.Context) error {
 		},
 	}
 	listener.Handle(Channel, bell{l})
-	for channel, call := range map[string]func(){HelpChannel: l.Called, StopChannel: l.Stopping} {
+	for channel, call := range map[string]func(){HelpChannel: l.Called, StopChannel: l.Stopping,
+		SignalChannel: l.Signalled} {
 		if call == nil {
 			continue
 		}

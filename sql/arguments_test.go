@@ -83,7 +83,7 @@ func viewArguments(verb string, id int64, execution string) [][]any {
 	return deadArguments(verb, id, execution)
 }
 
-// deadArguments returns the arguments of the verbs for dead letters, limits and the activity of workspaces.
+// deadArguments returns the arguments of the verbs for dead letters, limits, signals and the activity of workspaces.
 func deadArguments(verb string, id int64, execution string) [][]any {
 	ids := []int64{id}
 	switch verb {
@@ -109,6 +109,12 @@ func deadArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{execution, "me"}}
 	case "dead_replay_all", "dead_discard":
 		return [][]any{{ids, "me"}}
+	case "signal_send":
+		return [][]any{{execution, "go", nil, "me"}}
+	case "signal_list":
+		return [][]any{{execution, []string{"OPEN"}, 10}}
+	case "signal_take":
+		return [][]any{{ids, []int{1}, []string{"DELIVERED"}, []*string{nil}, []*string{nil}, []string{}, 10}}
 	}
 	return creationArguments(verb)
 }

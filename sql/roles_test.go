@@ -237,6 +237,9 @@ func TestIsolationKeepsAnEnqueuerToItsWorkspace(t *testing.T) {
 		"other workspaces' items are invisible")
 	require.True(t, one[bool](app, "select pgdispatch.cancel($1)", app.execution(own)))
 	require.False(t, one[bool](app, "select pgdispatch.cancel($1)", f.execution(theirs)), "nor withdrawn")
+	app.exec("select pgdispatch.signal($1, 'go')", app.execution(app.item(mine)))
+	require.Equal(t, "PGD23", app.refused("select pgdispatch.signal($1, 'go')", f.execution(theirs)).Code, "nor signalled")
+	again()
 	for _, into := range []string{insertItem, strings.Replace(insertItem, "workflow_execution_queue", "enqueue", 1)} {
 		require.Equal(t, denied, app.refused(into, other.workspace, other.definition).Code)
 		again()

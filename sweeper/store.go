@@ -36,6 +36,8 @@ type Swept struct {
 	Unwatched bool
 	// Stops reports whether requests to stop executions are open.
 	Stops bool
+	// Signals reports whether undelivered signals exist.
+	Signals bool
 	// Deletes reports whether a retention is set.
 	Deletes bool
 	// Namespaces are the namespaces that definitions name. It contains "" if some definitions name none.

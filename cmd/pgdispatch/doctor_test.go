@@ -41,7 +41,8 @@ func (d *desk) diagnosis(args ...string) (found map[string]doctor.Finding, code 
 var doctorChecks = []string{
 	"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "encryption", "listen",
 	"migrations", "namespace",
-	"notification queue", "postgres version", "replicas", "retention", "role", "settings of roles", "synchronous_commit",
+	"notification queue", "postgres version", "replicas", "retention", "role", "settings of roles", "signals",
+	"synchronous_commit",
 	"tables", "task queues",
 	"temporal", "timeouts", "transactions", "triggers", "vacuum horizon",
 }

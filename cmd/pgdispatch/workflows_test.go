@@ -43,6 +43,33 @@ var workflows = map[string]any{
 	"Cancelled": func(ctx workflow.Context, _ input) error {
 		return workflow.Sleep(ctx, time.Hour)
 	},
+	// Collect returns what the signals "add" bring, up to "end".
+	"Collect": func(ctx workflow.Context, _ input) (all []string, err error) {
+		signals := workflow.GetSignalChannel(ctx, "add")
+		for {
+			var value string
+			signals.Receive(ctx, &value)
+			if value == "end" {
+				return all, nil
+			}
+			all = append(all, value)
+		}
+	},
+	// Relay does the same, and continues as a new run whenever it has read what there is.
+	"Relay": func(ctx workflow.Context, in input) (all []string, err error) {
+		_ = json.Unmarshal(in.Params, &all) // the first run's is an object
+		signals := workflow.GetSignalChannel(ctx, "add")
+		var value string
+		signals.Receive(ctx, &value)
+		for more := true; more; more = signals.ReceiveAsync(&value) {
+			if value == "end" {
+				return all, nil
+			}
+			all = append(all, value)
+		}
+		in.Params, _ = json.Marshal(all)
+		return nil, workflow.NewContinueAsNewError(ctx, "Relay", in)
+	},
 	// Work takes long enough to reach the limits.
 	"Work": func(ctx workflow.Context, _ input) error {
 		_, err := workflow.AwaitWithTimeout(ctx, time.Second, func() bool { return false })

@@ -47,6 +47,11 @@ type Depth struct {
 	// ParkedFirst the ID and error of the one that was parked first. ParkedFirst is empty if there is none.
 	Parked      int64  `json:"parked"`
 	ParkedFirst string `json:"parked_first"`
+	// Signals is the number of undelivered signals, and OldestSignal the age of the oldest whose turn it is. Nil if none
+	// is. SignalsGivenUp is the number of those given up in the last day.
+	Signals        int64          `json:"signals_undelivered"`
+	OldestSignal   *time.Duration `json:"oldest_signal_ns"`
+	SignalsGivenUp int64          `json:"signals_given_up"`
 }
 
 // NotifyQueueFills reports whether the notification queue is so full that triggers do not notify.

@@ -83,10 +83,11 @@ func (r *replica) ended(way string) func() {
 	}
 }
 
-// dispatched returns the function that watches a started execution. If Temporal will call back, watching starts only
-// after watchGrace.
+// dispatched returns the function that watches a started execution and delivers the signals that wait for it. If
+// Temporal will call back, watching starts only after watchGrace.
 func (r *replica) dispatched(callback *temporal.Callback) func(temporal.Execution) {
 	return func(execution temporal.Execution) {
+		r.signaler.Started(execution.ID)
 		if callback.Taken() {
 			r.watcher.WatchLater(execution.ID)
 			return

@@ -73,6 +73,7 @@ type replica struct {
 	watcher   *complete.Watcher
 	reconcile *complete.Reconciler
 	stopper   *complete.Stopper
+	signaler  *complete.Signaler
 	detector  *complete.Detector
 	sweeper   *sweeper.Sweeper
 	retention *sweeper.Retention
@@ -192,6 +193,8 @@ func (r *replica) wire(client *temporal.Client) {
 		Freed: r.ended("sweep"), Log: component("reconciler"),
 	}
 	r.stopper = &complete.Stopper{Store: r.store, Temporal: client, Wake: r.stopWake, Log: component("stopper")}
+	r.signaler = &complete.Signaler{Store: r.store, Temporal: client, Reached: r.reach.Reached,
+		Wake: make(chan struct{}, 1), Saw: r.telemetry.Signalled, Log: component("signaler")}
 	r.detector = &complete.Detector{
 		Store: r.store, Temporal: client, Interval: stallInterval, Age: stallAge,
 		Wanted: func() bool { return r.open.Load() && r.reach.Reached() }, Log: component("detector"),
@@ -218,7 +221,8 @@ func (r *replica) wire(client *temporal.Client) {
 		r.listener = &notify.Listener{
 			Connect: dialListener(r.Database), Ring: r.notified,
 			Called: func() { r.gate.Called(); r.ring("call") }, Stopping: r.stopping,
-			Ping: &notify.PoolPinger{DB: r.database}, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.name,
+			Signalled: func() { r.signaler.Announced(r.gate.OnDuty()) },
+			Ping:      &notify.PoolPinger{DB: r.database}, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.name,
 			Log: component("listener"),
 		}
 	}
@@ -248,6 +252,7 @@ func (r *replica) run(ctx context.Context) error {
 	background(r.watcher.Run)
 	background(r.reconcile.Run)
 	background(r.stopper.Run)
+	background(r.signaler.Run)
 	background(r.detector.Run)
 	background(r.presence)
 	if r.listener != nil {

@@ -21,6 +21,9 @@ func (r *replica) saw(swept sweeper.Swept, err error) {
 	if swept.Stops {
 		r.stopping()
 	}
+	if swept.Signals {
+		r.signaler.Announced(true)
+	}
 	r.sawNamespaces(swept.Namespaces)
 	// If the table assigns more executions to this replica than it knows of, the answer to a settle was lost.
 	r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching())

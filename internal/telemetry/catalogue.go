@@ -1,5 +1,7 @@
 package telemetry
 
+import "slices"
+
 // The kinds of metrics.
 const (
 	counter   = "counter"
@@ -32,7 +34,7 @@ var (
 // Catalogue returns all metrics, in the order of the reference documentation. Every instrument is created from its
 // entry here.
 func Catalogue() []Metric {
-	return append(append(processing(), handing()...), state()...)
+	return slices.Concat(processing(), handing(), state(), signalState())
 }
 
 // processing returns the metrics of claims and of other database work.
@@ -130,6 +132,13 @@ func handing() []Metric {
 				"`unauthorized`: invalid token; `refused`: not a POST; `unavailable`: Temporal sends it again."},
 		{Name: "pgdispatch_executions_adopted_total", Kind: counter, Unit: "executions",
 			Meaning: "Unwatched executions that this replica took over."},
+		{Name: "pgdispatch_signals_total", Kind: counter, Unit: "signals", Label: "outcome",
+			Values: []string{"delivered", "failed", "given_up"},
+			Meaning: "Signals by what this replica's tries came to: Temporal accepted it, it will be tried again, or it was " +
+				"given up: its workflow had ended, its item never started, or Temporal can never accept it."},
+		{Name: "pgdispatch_signal_seconds", Kind: histogram, Unit: "seconds", Buckets: waiting,
+			Meaning: "Time from pgdispatch.signal until Temporal accepted the signal, including the rest of the caller's " +
+				"transaction and the wait for the workflow's start."},
 	}
 }
 
@@ -188,5 +197,17 @@ func state() []Metric {
 			Meaning: "CLAIMED, DISPATCHED and unanswered items, which hold slots, of these workspaces."},
 		{Name: "pgdispatch_workspace_limit", Kind: gauge, Unit: "items", Label: "workspace_id",
 			Meaning: "Limit of active items of these workspaces."},
+	}
+}
+
+// signalState returns the gauges of signals.
+func signalState() []Metric {
+	return []Metric{
+		{Name: "pgdispatch_signals_undelivered", Kind: gauge, Unit: "signals",
+			Meaning: "Signals that are neither delivered nor given up, including those whose workflow has not started; 10,000 " +
+				"means 10,000 or more. The same in every replica."},
+		{Name: "pgdispatch_oldest_signal_seconds", Kind: gauge, Unit: "seconds",
+			Meaning: "Age of the oldest undelivered signal whose turn it is: neither its workflow's start nor an earlier " +
+				"signal is awaited; 0: there is none. The same in every replica."},
 	}
 }

@@ -111,6 +111,14 @@ func (t *Telemetry) Finished(outcome string, err error) {
 	}
 }
 
+// Signalled implements complete.Signaler's Saw.
+func (t *Telemetry) Signalled(outcome string, signals int, took time.Duration) {
+	t.instruments.count("pgdispatch_signals_total", signals, outcome)
+	if outcome == "delivered" {
+		t.instruments.record("pgdispatch_signal_seconds", took.Seconds())
+	}
+}
+
 // Adopted implements complete.Watcher's Adopted.
 func (t *Telemetry) Adopted(executions int, err error) {
 	t.failed("adopt", err)

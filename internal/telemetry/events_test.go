@@ -148,3 +148,14 @@ func TestWithoutMetricsOnlyThePulseIsMeasured(t *testing.T) {
 	require.NoError(t, about.Observe(&Gauges{}))
 	require.NoError(t, about.Shutdown(t.Context()))
 }
+
+func TestSignalsAreCountedByOutcomeAndTimedToTheirAcceptance(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	about.Signalled("delivered", 1, time.Second)
+	about.Signalled("given_up", 3, 0)
+	requireValue(t, about, "pgdispatch_signals_total delivered", 1)
+	requireValue(t, about, "pgdispatch_signals_total failed", 0)
+	requireValue(t, about, "pgdispatch_signals_total given_up", 3)
+	requireValue(t, about, "pgdispatch_signal_seconds", 1)
+}

@@ -102,13 +102,8 @@ func (g *Gauges) observeQueue(ctx context.Context, set setter) {
 	if seen.err != nil {
 		return
 	}
-	d, oldest, unanswered := seen.depth, time.Duration(0), time.Duration(0)
-	if d.OldestWaiting != nil {
-		oldest = *d.OldestWaiting
-	}
-	if d.OldestUnanswered != nil {
-		unanswered = *d.OldestUnanswered
-	}
+	d := seen.depth
+	oldest, unanswered := orZero(d.OldestWaiting), orZero(d.OldestUnanswered)
 	set("pgdispatch_queue_items", float64(d.Pending), label("status", "PENDING"))
 	set("pgdispatch_queue_items", float64(d.Claimed), label("status", "CLAIMED"))
 	set("pgdispatch_queue_items", float64(d.Dispatched), label("status", "DISPATCHED"))
@@ -121,6 +116,8 @@ func (g *Gauges) observeQueue(ctx context.Context, set setter) {
 	set("pgdispatch_paused", truth(d.Paused))
 	set("pgdispatch_notification_queue_ratio", d.NotifyQueue)
 	set("pgdispatch_items_parked", float64(d.Parked))
+	set("pgdispatch_signals_undelivered", float64(d.Signals))
+	set("pgdispatch_oldest_signal_seconds", orZero(d.OldestSignal).Seconds())
 	set("pgdispatch_task_queues_without_poller", float64(d.IdleQueues))
 	set("pgdispatch_stalled_executions", float64(d.WithoutPoller), label("reason", "no_poller"))
 	set("pgdispatch_stalled_executions", float64(d.Failing), label("reason", "task_failing"))
@@ -150,6 +147,13 @@ func (g *Gauges) recent(ctx context.Context) look {
 	seen.at = time.Now()
 	g.look = seen
 	return seen
+}
+
+func orZero(d *time.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	return *d
 }
 
 func truth(is bool) float64 {

@@ -1,5 +1,5 @@
 // Package temporal is all that speaks to Temporal: it gives workflows their identity, starts them, waits for their end,
-// lists, stops and describes them, and says what an error means.
+// lists, signals, stops and describes them, and says what an error means.
 //
 // It uses the raw service, because the SDK's client cannot set a request ID, accepts an existing workflow as its own,
 // and retries on its own.
@@ -30,6 +30,8 @@ type Service interface {
 		...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error)
 	RequestCancelWorkflowExecution(context.Context, *workflowservice.RequestCancelWorkflowExecutionRequest,
 		...grpc.CallOption) (*workflowservice.RequestCancelWorkflowExecutionResponse, error)
+	SignalWorkflowExecution(context.Context, *workflowservice.SignalWorkflowExecutionRequest,
+		...grpc.CallOption) (*workflowservice.SignalWorkflowExecutionResponse, error)
 	TerminateWorkflowExecution(context.Context, *workflowservice.TerminateWorkflowExecutionRequest,
 		...grpc.CallOption) (*workflowservice.TerminateWorkflowExecutionResponse, error)
 	DescribeTaskQueue(context.Context, *workflowservice.DescribeTaskQueueRequest,

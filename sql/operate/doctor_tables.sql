@@ -10,7 +10,8 @@ from (values ('workflow_execution_queue', '{fillfactor=50,autovacuum_vacuum_scal
              ('rates', '{fillfactor=50}'), ('mark_trim', '{fillfactor=50}'),
              ('workspace_activity', '{fillfactor=80,autovacuum_vacuum_scale_factor=0.05,autovacuum_vacuum_cost_delay=0}'),
              ('retention_walk', '{fillfactor=50}'), ('close_sweep', '{fillfactor=50}'), ('close_lists', '{fillfactor=50}'), ('stall_look', '{fillfactor=50}'),
-             ('activity', '{fillfactor=50}')) as x (relation, options)
+             ('signals', '{autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_cost_delay=0}'),
+             ('signal_turn', '{fillfactor=50}'), ('activity', '{fillfactor=50}')) as x (relation, options)
 cross join lateral (
     select coalesce((select r.reloptions from pg_class r where r.oid = to_regclass('pgdispatch.' || x.relation)), '{}') as options
 ) c

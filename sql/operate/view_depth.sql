@@ -34,5 +34,5 @@ select (select count(*) from waiting) as pending, u.items as unanswered, clock_t
        0 as without_poller, (select count(*) from pgdispatch.stalled t where t.kind = 'EXECUTION' and exists (
            select from pgdispatch.workflow_executions e where e.id = case t.kind when 'EXECUTION' then t.name::uuid end and e.workspace_id in (select w.id from given w))) as failing,
        0::double precision as notify_queue, p.items as parked, p.first as parked_first, l.at as paused_since,
-       '' as paused_by
+       '' as paused_by, 0 as signals, null::interval as oldest_signal, 0 as signals_given_up
 from unanswered u, parked p, pgdispatch.settings s left join lateral pgdispatch.paused_by(s.paused, s.max_claims) l on s.paused or s.max_claims = 0

@@ -3,9 +3,10 @@
 --
 -- owner:      everything. Migrates; adds workspaces and definitions.
 -- operator:   what a reader does, and what the commands and the web view change: settings, plans, limits, pauses, dead
---             letters, waiting items, stop requests. It cannot change a definition or an item, nor the admin log.
+--             letters, waiting items, stop requests, signals. It cannot change a definition or an item, nor the admin log.
 -- dispatcher: only what `pgdispatch run` does. It cannot change a definition, a limit or what an item carries.
--- enqueuer:   inserts items with a client's own columns, finds them again, and withdraws them while they wait.
+-- enqueuer:   inserts items with a client's own columns, finds them again, withdraws them while they wait, and sends
+--             signals.
 -- reader:     reads everything, including the params of items.
 revoke all on schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
 revoke all on all tables in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
@@ -40,7 +41,7 @@ grant insert (workspace_id, workflow_definition_id, priority, run_at, params, id
       select (id, execution_id, workspace_id, workflow_definition_id, status, idempotency_key)
     on pgdispatch.workflow_execution_queue to pgdispatch_enqueuer;
 grant insert, select on pgdispatch.enqueue to pgdispatch_enqueuer;
-grant execute on function pgdispatch.cancel(uuid) to pgdispatch_enqueuer;
+grant execute on function pgdispatch.cancel(uuid), pgdispatch.signal(uuid, text, jsonb) to pgdispatch_enqueuer;
 
 -- operator: the functions that change items run as the owner, and change nothing else in them
 grant delete on pgdispatch.parked_items to pgdispatch_operator;
@@ -55,7 +56,8 @@ grant execute on function
     pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean), pgdispatch.row_change(jsonb, jsonb),
     pgdispatch.discard(uuid, text), pgdispatch.discard_items(bigint[], text),
     pgdispatch.replay(uuid, text), pgdispatch.replay_items(bigint[], text, boolean),
-    pgdispatch.request_cancel(uuid, text, text), pgdispatch.request_stop(uuid, text, text, text), pgdispatch.request_terminate(uuid, text, text)
+    pgdispatch.request_cancel(uuid, text, text), pgdispatch.request_stop(uuid, text, text, text), pgdispatch.request_terminate(uuid, text, text),
+    pgdispatch.signal(uuid, text, jsonb)
     to pgdispatch_operator;
 -- A database that was isolated before this role existed has a policy that does not name it.
 select pgdispatch.isolate_workspaces(true)
@@ -81,7 +83,7 @@ grant select, update on pgdispatch.gate to pgdispatch_dispatcher;
 -- what replicas share
 grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdispatch.workspace_activity, pgdispatch.stalls to pgdispatch_dispatcher;
 grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
-grant update on pgdispatch.stall_look, pgdispatch.stop_requests to pgdispatch_dispatcher;
+grant update on pgdispatch.stall_look, pgdispatch.stop_requests, pgdispatch.signals, pgdispatch.signal_turn to pgdispatch_dispatcher;
 grant execute on function
     pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
     pgdispatch.claim(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
@@ -99,6 +101,8 @@ grant execute on function
     pgdispatch.delete_finished(integer),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),
     pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.requeue(bigint[]), pgdispatch.requeue_expired(integer), pgdispatch.result_of(text),
-    pgdispatch.shorten_leases(), pgdispatch.take_stops(integer), pgdispatch.trim_marks(bigint), pgdispatch.wake(text),
+    pgdispatch.shorten_leases(), pgdispatch.take_stops(integer),
+    pgdispatch.take_signals(bigint[], integer[], text[], text[], text[], uuid[], integer),
+    pgdispatch.settle_signals(bigint[], integer[], text[], text[], text[], uuid[]), pgdispatch.trim_marks(bigint), pgdispatch.wake(text),
     pgdispatch.wake_for(uuid[])
     to pgdispatch_dispatcher;

@@ -2,9 +2,9 @@
 -- $1 at most, $2 replica. Returns how many leases had expired, how long until the next lease or replica expires (null:
 -- there is none), how many leases from before the clock was set back were shortened, and the database's time. Also what
 -- else there is to do, so that an idle replica asks for nothing more: how many executions are open, how many this
--- replica is to watch, whether some have no live watcher, open stop requests, whether retention is on, the namespaces
--- of definitions ('': some name none), and the use of the notification queue; asking empties it of what all have read.
--- Counts and trims marks, and records queue depths once a minute.
+-- replica is to watch, whether some have no live watcher, open stop requests and signals, whether retention is on, the
+-- namespaces of definitions ('': some name none), and the use of the notification queue; asking empties it of what all
+-- have read. Counts and trims marks, and records queue depths once a minute.
 with leases as materialized (
     select count(*) filter (where q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp()) as expired,
            min(q.lease_expires_at) filter (where q.status = 'CLAIMED' and q.lease_expires_at > clock_timestamp()) as next_expiry,
@@ -21,9 +21,9 @@ select case when l.expired > 0 then pgdispatch.requeue_expired($1) else 0 end as
        running.mine,
        running.unwatched,
        exists (select from pgdispatch.stop_requests r where r.state = 'OPEN') as stops,
+       exists (select from pgdispatch.signals s where s.state = 'OPEN') as signals,
        s.retention is not null or s.dead_letter_retention is not null as deletes,
-       pgdispatch.namespaces_in_use() as namespaces,
-       pg_notification_queue_usage() as notify_queue
+       pgdispatch.namespaces_in_use() as namespaces, pg_notification_queue_usage() as notify_queue
 from leases l
 cross join (select min(r.expires_at) filter (where r.expires_at > clock_timestamp()) as next_expiry, -- then unwatched
                    count(*) filter (where r.renewed_at > clock_timestamp()) as ahead from pgdispatch.replicas r) r

@@ -26,11 +26,12 @@ import (
 func (a *App) executionsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "executions",
-		Short: "Show and stop executions: the workflows that items started",
-		Long: "Show and stop executions: the workflows that items started.\nA REF is an execution ID, a workflow ID " +
-			"(execution-...), or an item ID.",
+		Short: "Show, signal and stop executions: the workflows that items started",
+		Long: "Show, signal and stop executions: the workflows that items started.\n" +
+			"A REF is an execution ID, a workflow ID (execution-...), or an item ID.",
 	}
-	group.AddCommand(a.executionsShowCommand(), a.executionsCancelCommand(), a.executionsTerminateCommand())
+	group.AddCommand(a.executionsShowCommand(), a.executionsCancelCommand(), a.executionsTerminateCommand(),
+		a.executionsSignalCommand(), a.executionsSignalsCommand())
 	return group
 }
 

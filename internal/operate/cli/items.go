@@ -90,13 +90,18 @@ func (a *App) itemsShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			story := view.Story(items[0], failures)
+			signals, err := store.Signals(ctx, items[0].ExecutionID, nil, shownSignals)
+			if err != nil {
+				return err
+			}
+			story := view.Story(items[0], failures, signals)
 			if output == "json" {
 				return a.printJSON(struct {
 					operate.QueueItem
 					Failures []operate.Failure `json:"failures"`
+					Signals  []operate.Signal  `json:"signals"`
 					Story    []view.Event      `json:"story"`
-				}{items[0], failures, story})
+				}{items[0], failures, signals, story})
 			}
 			return a.printItem(items[0], story)
 		}),

@@ -107,6 +107,10 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 		checkList(ctx, "triggers", store.BadTriggers, checkTriggers),
 		checkList(ctx, "tables", store.BadTables, checkTables),
 		checkList(ctx, "replicas", store.KnownReplicas, checkReplicas),
+		checkList(ctx, "signals", func(ctx context.Context) ([]operate.Depth, error) {
+			depth, err := store.QueueDepth(ctx)
+			return []operate.Depth{depth}, err
+		}, checkSignals),
 		checkList(ctx, "definitions", store.TaskQueues, func(found []operate.TaskQueue) Finding {
 			*queues = found
 			return checkDefinitions(found)

@@ -154,3 +154,13 @@ func TestDoctorSaysThatLISTENDoesNotDeliver(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { sqltest.Main(m) }
+
+func TestDoctorFindsASignalThatIsNotDelivered(t *testing.T) {
+	t.Parallel()
+	young, old := time.Second, 2*time.Minute
+	require.Equal(t, Fine, checkSignals([]operate.Depth{{}}).Severity)
+	require.Equal(t, Fine, checkSignals([]operate.Depth{{Signals: 3, OldestSignal: &young}}).Severity)
+	found := checkSignals([]operate.Depth{{Signals: 3, OldestSignal: &old}})
+	require.Equal(t, Warning, found.Severity)
+	require.Contains(t, found.Finding, "3 undelivered, the oldest for 2")
+}

@@ -67,6 +67,7 @@ func Concerns(o operate.Overview) []Concern {
 		plural(d.IdleQueues, "a task queue", "task queues"))
 	add(d.Failing > 0, Warning, "fix the worker, or `pgdispatch executions terminate`",
 		"The workflow task of %s fails repeatedly.", Number(d.Failing)+plural(d.Failing, " execution", " executions"))
+	lateSignal(d, add)
 	late := d.OldestWaiting != nil && *d.OldestWaiting > lateAfter
 	add(late && d.Claimed >= int64(d.MaxClaims) && d.MaxClaims > 0, Warning,
 		"raise it: `pgdispatch settings set max-claims N`",
@@ -74,6 +75,7 @@ func Concerns(o operate.Overview) []Concern {
 	add(late && d.Claimed < int64(d.MaxClaims), Notice,
 		"check whether the longest waiting workspaces in `pgdispatch status` are paused or at their limit",
 		"An item has been due for %s.", SpanOf(d.OldestWaiting))
+	givenUpSignals(d, add)
 	return concerns
 }
 

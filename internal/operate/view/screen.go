@@ -90,6 +90,10 @@ func (s Screen) head(style Style) []string {
 	for _, c := range Concerns(s.Overview) {
 		lines = append(lines, style.concern(c)...)
 	}
+	if d.Signals > 0 {
+		lines = append(lines, "",
+			fmt.Sprintf("undelivered signals %s, the oldest for %s", Count(d.Signals), SpanOf(d.OldestSignal)))
+	}
 	completed, failed, cancelled := s.Ended()
 	return append(lines, "",
 		fmt.Sprintf("waiting %s   unanswered %s   claimed %s of %s   running %s   dead letters %s", Count(d.Pending),

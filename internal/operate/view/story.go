@@ -18,8 +18,8 @@ type Event struct {
 }
 
 // Story returns an item's history, oldest first, as far as its rows record it. Of several claims, they record only the
-// first and the last.
-func Story(i operate.QueueItem, failures []operate.Failure) []Event {
+// first and the last. signals are the newest first.
+func Story(i operate.QueueItem, failures []operate.Failure, signals []operate.Signal) []Event {
 	story := []Event{}
 	tell := func(at *time.Time, format string, args ...any) {
 		if at != nil {
@@ -51,6 +51,9 @@ func Story(i operate.QueueItem, failures []operate.Failure) []Event {
 	if i.StartedAt != nil {
 		story = append(story,
 			Event{*i.StartedAt, fmt.Sprintf("started: workflow %s, run %s", i.WorkflowID(), OrNone(i.RunID)), true})
+	}
+	for _, s := range slices.Backward(signals) {
+		tell(&s.SentAt, "%s", SignalOf(i, s))
 	}
 	if i.Stop != "" {
 		tell(i.StopRequestedAt, "%s", StopOf(i))

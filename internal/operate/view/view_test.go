@@ -51,7 +51,7 @@ func busy() Screen {
 		Overview: operate.Overview{
 			Depth: operate.Depth{Pending: 1_234_567, Unanswered: 2, OldestUnanswered: ptr(75 * time.Second), Claimed: 12,
 				Dispatched: 2345, DeadLetters: 3, DeadLettersExact: true, OldestWaiting: ptr(75 * time.Hour), Replicas: 2,
-				MaxClaims: 100},
+				MaxClaims: 100, Signals: 12, OldestSignal: ptr(90 * time.Second), SignalsGivenUp: 1},
 			Replicas: []operate.Replica{
 				{ID: "one_7_abcdef", Version: "v1.2.3", Workers: 10, Up: 49 * time.Hour, Leased: 7, Watching: 800,
 					Heard: 3 * time.Second,
@@ -158,7 +158,7 @@ func TestConcernsSayTheWorstFirst(t *testing.T) {
 	for _, c := range Concerns(all) {
 		severities = append(severities, c.Severity)
 	}
-	require.Equal(t, []Severity{Critical, Warning, Warning, Warning, Warning, Notice}, severities)
+	require.Equal(t, []Severity{Critical, Warning, Warning, Warning, Warning, Warning, Notice, Notice}, severities)
 }
 
 func TestNumbersAndSpansAreReadable(t *testing.T) {

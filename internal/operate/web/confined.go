@@ -115,6 +115,15 @@ func (c confined) Ahead(ctx context.Context, item int64) (int64, error) {
 	return c.of.Ahead(ctx, item)
 }
 
+func (c confined) Signals(ctx context.Context, executionID string, states []string,
+	atMost int) ([]operate.Signal, error) {
+	found, err := c.QueueItems(ctx, nil, []string{executionID}, false)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return c.of.Signals(ctx, executionID, states, atMost)
+}
+
 // CompleteErrors suggests nothing, because the failures it looks at are those of all workspaces.
 func (c confined) CompleteErrors(context.Context, string, int) ([]string, error) { return nil, nil }
 

@@ -319,6 +319,10 @@ func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []s
 	return nil, f.err
 }
 
+func (f *fakeReader) Signals(context.Context, string, []string, int) ([]operate.Signal, error) {
+	return []operate.Signal{{Name: hostile, SentBy: hostile, State: "GIVEN_UP", Error: hostile}}, f.err
+}
+
 func (f *fakeReader) Failures(context.Context, int64) ([]operate.Failure, error) {
 	return []operate.Failure{{Failure: 1, Error: hostile, Replica: hostile}}, f.err
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
+// shownSignals is how many signals an item's page shows, the newest.
+const shownSignals = 50
+
 // itemData is the data of an item's page.
 type itemData struct {
 	listed
@@ -30,7 +33,11 @@ func (v visit) itemData(r *nethttp.Request, item operate.QueueItem) (itemData, e
 	if err != nil {
 		return itemData{}, err
 	}
-	d := itemData{listed: listed{item, v.inTemporal(item)}, Story: view.Story(item, failures),
+	signals, err := v.Read.Signals(r.Context(), item.ExecutionID, nil, shownSignals)
+	if err != nil {
+		return itemData{}, err
+	}
+	d := itemData{listed: listed{item, v.inTemporal(item)}, Story: view.Story(item, failures, signals),
 		Acting: v.acts.in(item.WorkspaceID)}
 	lines, whole := view.IndentJSON(string(item.Params), paramsShown)
 	d.Params, d.ParamsCut, d.Durations = lines, !whole, view.Durations(item)

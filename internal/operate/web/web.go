@@ -36,6 +36,7 @@ type Reader interface {
 		atMost int) (operate.ItemPage, error)
 	QueueItems(ctx context.Context, items []int64, executions []string, withParams bool) ([]operate.QueueItem, error)
 	Failures(ctx context.Context, item int64) ([]operate.Failure, error)
+	Signals(ctx context.Context, executionID string, states []string, atMost int) ([]operate.Signal, error)
 	DeadGroups(ctx context.Context, workspaces []string, atMost int) ([]operate.DeadGroup, error)
 	DeadOfKind(ctx context.Context, kind string, workspaces []string, after *operate.DeadKey, atMost int) ([]int64, error)
 	FindDeadLetters(ctx context.Context, filter operate.DeadFilter, atMost int) ([]int64, error)

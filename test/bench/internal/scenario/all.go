@@ -23,7 +23,7 @@ func All(o Options) []*Scenario {
 	if o.Soak == 0 {
 		o.Soak = DefaultSoak
 	}
-	return []*Scenario{Enqueue(), SlowFlush(), Draining(), Idle(), Paced(), Greatest(), Drain(), SlowDrain(), Vain(),
-		Claims(), ClaimCost(o.Base), Loading(), Snapshot(o.Hold), View(), Tenants(), Cost(), Herd(), Rest(), Watches(),
-		Instructions(), Soak(o.Soak)}
+	return []*Scenario{Enqueue(), SlowFlush(), Draining(), Idle(), Signals(), Paced(), Greatest(), Drain(), SlowDrain(),
+		Vain(), Claims(), ClaimCost(o.Base), Loading(), Snapshot(o.Hold), View(), Tenants(), Cost(), Herd(), Rest(),
+		Watches(), Instructions(), Soak(o.Soak)}
 }

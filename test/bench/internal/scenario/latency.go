@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,10 +41,7 @@ func idleRun(ctx context.Context, t *Turn, s *stage, rate float64, ways map[stri
 	sent := map[string][]Sent{}
 	load := s.load(1)
 	load.Insert = func(ctx context.Context, conn *pgx.Conn, team Team) (Sent, error) {
-		way := "alone"
-		if _, ok := ways[way]; !ok || ways["tx"] != nil && len(sent["alone"]) > len(sent["tx"]) {
-			way = "tx"
-		}
+		way := slices.MinFunc(slices.Sorted(maps.Keys(ways)), func(a, b string) int { return len(sent[a]) - len(sent[b]) })
 		one, err := ways[way](ctx, conn, team)
 		sent[way] = append(sent[way], one)
 		return one, err

@@ -1,0 +1,256 @@
+package complete
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
+)
+
+// signalDesk is where signals are kept, each of an execution of its own, and Temporal, for a synctest bubble.
+type signalDesk struct {
+	mu      sync.Mutex
+	due     []Signal
+	waits   bool
+	takeErr error
+	answer  func(ctx context.Context, signal temporal.Signal) (string, error)
+	room    []int // of each take
+	started []string
+	settled []string // name=outcome error run
+	now     int      // being sent
+	most    int
+}
+
+func (d *signalDesk) TakeSignals(_ context.Context, settled []SettledSignal, started []string,
+	atMost int) (taken TakenSignals, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.room = append(d.room, atMost)
+	if d.takeErr != nil {
+		return taken, d.takeErr
+	}
+	d.started = append(d.started, started...)
+	for _, one := range settled {
+		d.settled = append(d.settled, fmt.Sprintf("%d=%s %s%s", one.ID, one.Outcome, one.Error, one.RunID))
+	}
+	taken.Now, d.due, taken.Waits = d.due[:min(atMost, len(d.due))], d.due[min(atMost, len(d.due)):], d.waits
+	if len(d.due)+len(taken.Now) > 0 || d.waits {
+		taken.Next = new(time.Duration)
+		if len(d.due) == 0 {
+			*taken.Next = 10 * time.Second
+		}
+	}
+	return taken, nil
+}
+
+func (d *signalDesk) Signal(ctx context.Context, signal temporal.Signal) (string, error) {
+	d.mu.Lock()
+	d.now++
+	d.most = max(d.most, d.now)
+	answer := d.answer
+	d.mu.Unlock()
+	defer func() { d.mu.Lock(); d.now--; d.mu.Unlock() }()
+	if answer == nil {
+		return "", nil
+	}
+	return answer(ctx, signal)
+}
+
+// set changes what the desk has and answers from now on.
+func (d *signalDesk) set(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
+}
+
+func signals(n int) []Signal {
+	all := make([]Signal, n)
+	for i := range all {
+		all[i] = Signal{ID: int64(i), Try: 1, Signal: temporal.Signal{ExecutionID: fmt.Sprint("e", i)}}
+	}
+	return all
+}
+
+// signalling runs a signaler in a bubble.
+func signalling(t *testing.T, test func(d *signalDesk, s *Signaler, saw map[string]int, log *logBook, stop func())) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, log, saw := &signalDesk{}, &logBook{}, map[string]int{}
+		s := &Signaler{Store: d, Temporal: d, Wake: make(chan struct{}, 1), Log: slog.New(log),
+			Saw: func(outcome string, signals int, _ time.Duration) { saw[outcome] += signals }}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		synctest.Wait()
+		test(d, s, saw, log, cancel)
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+func TestSignalsAreSentTogetherAndSettled(t *testing.T) {
+	signalling(t, func(d *signalDesk, s *Signaler, saw map[string]int, _ *logBook, _ func()) {
+		require.Equal(t, []int{mostSending}, d.room, "what was sent while nobody ran")
+		pass(time.Hour)
+		require.Len(t, d.room, 1, "nothing is open, and nobody looks")
+		d.due = signals(100)
+		d.answer = func(context.Context, temporal.Signal) (string, error) { time.Sleep(time.Millisecond); return "", nil }
+		s.Announced(true)
+		pass(time.Second)
+		require.Len(t, d.settled, 100)
+		require.Contains(t, d.settled, "0=DELIVERED ")
+		require.Equal(t, mostSending, d.most)
+		require.Equal(t, map[string]int{"delivered": 100}, saw)
+	})
+}
+
+func TestASlowSignalDelaysNoOther(t *testing.T) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logBook, _ func()) {
+		d.due = signals(100)
+		d.answer = func(_ context.Context, signal temporal.Signal) (string, error) {
+			if signal.ExecutionID == "e0" {
+				time.Sleep(temporal.SignalTimeout)
+			}
+			return "", nil
+		}
+		s.Announced(true)
+		pass(time.Second)
+		require.Len(t, d.settled, 99)
+	})
+}
+
+func TestAWorkflowThatIsBusyHoldsUpNoOther(t *testing.T) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logBook, _ func()) {
+		d.due = signals(1)
+		d.answer = func(_ context.Context, signal temporal.Signal) (string, error) {
+			if signal.ExecutionID == "e0" {
+				return "", fmt.Errorf("%w: %w", temporal.ErrAway,
+					&serviceerror.ResourceExhausted{Cause: enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW})
+			}
+			return "", nil
+		}
+		s.Announced(true)
+		synctest.Wait()
+		d.set(func() { d.due = signals(2)[1:] })
+		s.Announced(true)
+		pass(signalPause / 10)
+		require.Len(t, d.settled, 2)
+	})
+}
+
+func TestAReplicaThatDoesNotReachTemporalLeavesSignalsToOthers(t *testing.T) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logBook, _ func()) {
+		var reached atomic.Bool
+		s.Reached = reached.Load
+		d.set(func() { d.due = signals(1) })
+		s.Announced(true)
+		pass(10 * signalPause)
+		require.Empty(t, d.settled)
+		reached.Store(true)
+		pass(2 * signalPause)
+		require.Len(t, d.settled, 1)
+	})
+}
+
+func TestWhatATryCameToIsSettledAndLogged(t *testing.T) {
+	signalling(t, func(d *signalDesk, s *Signaler, saw map[string]int, log *logBook, _ func()) {
+		d.due = signals(5)
+		d.answer = func(_ context.Context, signal temporal.Signal) (string, error) {
+			switch signal.ExecutionID {
+			case "e0":
+				return "run-2", nil
+			case "e1":
+				return "", temporal.ErrEnded
+			case "e2":
+				return "", temporal.As(temporal.Permanent, errors.New("too large"))
+			case "e3":
+				panic("boom")
+			}
+			return "", errors.New("busy")
+		}
+		s.Announced(true)
+		pass(time.Second)
+		require.ElementsMatch(t, []string{"0=OPEN run-2", "1=GIVEN_UP workflow had ended", "2=GIVEN_UP too large",
+			"3=OPEN panic: boom", "4=OPEN busy"}, d.settled)
+		require.Equal(t, map[string]int{"given_up": 2, "failed": 2}, saw)
+		messages, _ := log.at(slog.LevelWarn)
+		require.ElementsMatch(t, []string{"Gave up a signal", "Gave up a signal", "Cannot deliver a signal; retrying",
+			"Cannot deliver a signal; retrying"}, messages)
+	})
+}
+
+func TestWhileTemporalIsAwayOneSignalASecondIsTried(t *testing.T) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, log *logBook, _ func()) {
+		d.due = signals(1000)
+		d.answer = func(context.Context, temporal.Signal) (string, error) {
+			return "", fmt.Errorf("%w: connection refused", temporal.ErrAway)
+		}
+		s.Announced(true)
+		pass(time.Second / 2)
+		tried := len(d.settled)
+		require.LessOrEqual(t, tried, mostSending)
+		for range 100 {
+			s.Announced(true) // those who send go on
+			pass(signalPause / 10)
+		}
+		require.InDelta(t, tried+10, len(d.settled), 1)
+		_, errs := log.at(slog.LevelWarn)
+		require.Len(t, errs, 1, "one line")
+		d.set(func() { d.answer = nil })
+		pass(2 * time.Second)
+		require.Empty(t, d.due, "then all are sent")
+	})
+}
+
+func TestAStartWakesWhereSignalsWait(t *testing.T) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logBook, _ func()) {
+		for n := range 2 * mostStarted {
+			s.Started(fmt.Sprint(n))
+		}
+		pass(time.Hour)
+		require.Len(t, d.room, 1, "no signal waits for a start")
+		s.Announced(false)
+		synctest.Wait()
+		require.LessOrEqual(t, len(d.started), mostStarted, "the newest are remembered")
+		require.Equal(t, fmt.Sprint(2*mostStarted-1), d.started[len(d.started)-1])
+
+		d.set(func() { d.started, d.waits = nil, true })
+		s.Announced(true)
+		synctest.Wait()
+		s.Started("e1")
+		synctest.Wait()
+		require.Equal(t, []string{"e1"}, d.started)
+		d.set(func() { d.takeErr = errors.New("connection refused") })
+		s.Started("e2")
+		synctest.Wait()
+		d.set(func() { d.takeErr = nil })
+		pass(2 * signalPause)
+		require.Equal(t, []string{"e1", "e2"}, d.started, "an error forgets none")
+	})
+}
+
+func TestAReplicaThatStopsLeavesItsSignalsToOthersAtOnce(t *testing.T) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, log *logBook, stop func()) {
+		d.due = signals(1)
+		d.answer = func(ctx context.Context, _ temporal.Signal) (string, error) { <-ctx.Done(); return "", ctx.Err() }
+		s.Announced(true)
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		require.Equal(t, []string{"0=OPEN "}, d.settled)
+		messages, _ := log.at(slog.LevelWarn)
+		require.Empty(t, messages)
+	})
+}

@@ -1,0 +1,96 @@
+package complete
+
+import (
+	"context"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// Outcomes of sending a signal.
+const (
+	signalDelivered = "DELIVERED"
+	signalGivenUp   = "GIVEN_UP"
+	signalOpen      = "OPEN" // to be tried again
+)
+
+// Signal is a signal that this replica must send now.
+type Signal struct {
+	temporal.Signal
+	ID     int64
+	Try    int           // counts from 1, and fences earlier tries
+	Waited time.Duration // since it was sent, when it was taken
+}
+
+// SettledSignal is the outcome of one try.
+type SettledSignal struct {
+	ID      int64
+	Try     int
+	Outcome string // DELIVERED, GIVEN_UP, or OPEN: to be tried again
+	Error   string // empty means none; an OPEN signal without one is tried again at once
+	RunID   string // the run to send it to from now on; empty means no other
+}
+
+// GivenUp are signals of an execution that ended before they were sent.
+type GivenUp struct {
+	ExecutionID, Reason string
+	Signals             int
+}
+
+// TakenSignals is the result of TakeSignals.
+type TakenSignals struct {
+	Now     []Signal
+	GivenUp []GivenUp
+	Next    *time.Duration // until signals may be due; nil if none is open
+	Waits   bool           // whether signals wait for their workflow's start or for an earlier signal
+}
+
+// TakeSignals settles tries and returns up to atMost signals that this replica must send now, at most one of each
+// execution. started are executions that this replica has started, for which signals may wait.
+func (s *Postgres) TakeSignals(ctx context.Context, settled []SettledSignal, started []string,
+	atMost int) (taken TakenSignals, err error) {
+	var (
+		ids            = make([]int64, len(settled))
+		tries          = make([]int, len(settled))
+		outcomes       = make([]string, len(settled))
+		problems, runs = make([]*string, len(settled)), make([]*string, len(settled))
+	)
+	for n, one := range settled {
+		ids[n], tries[n], outcomes[n] = one.ID, one.Try, one.Outcome
+		problems[n], runs[n] = postgres.OrNull(postgres.Clean(one.Error)), postgres.OrNull(one.RunID)
+	}
+	type row struct {
+		ID                                             *int64
+		Tries, Signals                                 *int
+		RequestID, ExecutionID, Namespace, RunID, Name *string
+		Payload                                        []byte
+		Waited, NextIn                                 *time.Duration
+		GivenUp                                        *string
+		Waits                                          *bool
+	}
+	if started == nil {
+		started = []string{}
+	}
+	rows, err := postgres.Read[row](ctx, s.DB, "take signals", sql.Text("signal_take"), ids, tries, outcomes, problems,
+		runs, started, atMost)
+	for _, r := range rows {
+		switch {
+		case r.ID != nil:
+			taken.Now = append(taken.Now, Signal{
+				Signal: temporal.Signal{
+					ExecutionID: postgres.OrZero(r.ExecutionID), Namespace: postgres.OrZero(r.Namespace),
+					RunID: postgres.OrZero(r.RunID), RequestID: postgres.OrZero(r.RequestID), Name: postgres.OrZero(r.Name),
+					Payload: r.Payload,
+				},
+				ID: *r.ID, Try: postgres.OrZero(r.Tries), Waited: postgres.OrZero(r.Waited)})
+		case r.GivenUp != nil:
+			taken.GivenUp = append(taken.GivenUp,
+				GivenUp{ExecutionID: postgres.OrZero(r.ExecutionID), Reason: *r.GivenUp, Signals: postgres.OrZero(r.Signals)})
+		default:
+			taken.Next, taken.Waits = r.NextIn, postgres.OrZero(r.Waits)
+		}
+	}
+	return taken, err
+}

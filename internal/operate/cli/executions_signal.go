@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+)
+
+// shownSignals is how many signals of an item are shown, the newest.
+const shownSignals = 50
+
+// signalled is the output of `executions signal`.
+type signalled struct {
+	ID          string `json:"id"`
+	QueueItemID int64  `json:"queue_item_id"`
+	Signal      int64  `json:"signal"`
+}
+
+func (a *App) executionsSignalCommand() *cobra.Command {
+	var output, who, payload string
+	command := &cobra.Command{
+		Use: "signal REF NAME", Short: "Send a signal to a workflow", Args: cobra.ExactArgs(2),
+		Long: "Signal sends a signal to an item's workflow, as pgdispatch.signal does. It is stored in the database, and\n" +
+			"a replica delivers it as soon as Temporal answers, after earlier signals to this workflow. If the\n" +
+			"workflow has not started, the signal waits for its start.",
+	}
+	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+		if err := errors.Join(checkOutput(output), checkWho(who), checkPayload(payload)); err != nil {
+			return err
+		}
+		items, err := itemsOf(ctx, store, args[:1], false)
+		if err != nil {
+			return err
+		}
+		id, err := store.SendSignal(ctx, items[0].ExecutionID, args[1], payload, who)
+		if err != nil {
+			return err
+		}
+		if output == "json" {
+			return a.printJSON(signalled{items[0].ExecutionID, items[0].ID, id})
+		}
+		_, err = fmt.Fprintf(a.Stdout, "%d  %s  sent as signal %d: a replica will deliver it\n", items[0].ID,
+			items[0].WorkflowID(), id)
+		return err
+	})
+	command.Flags().StringVar(&payload, "payload", "", "argument of the signal, as JSON (default: none)")
+	addWho(command.Flags(), &who)
+	addOutput(command.Flags(), &output)
+	config.AddFlags(command.Flags(), config.DatabaseOptions)
+	return command
+}
+
+func checkPayload(payload string) error {
+	if payload != "" && !json.Valid([]byte(payload)) {
+		return fmt.Errorf("--payload is %.80q: it must be JSON; quote a string twice, as in '\"text\"'", payload)
+	}
+	return nil
+}
+
+var signalStates = []string{"open", "delivered", "given-up"}
+
+func (a *App) executionsSignalsCommand() *cobra.Command {
+	var output string
+	var states []string
+	var limit int
+	command := &cobra.Command{
+		Use: "signals [REF]", Short: "List signals to workflows, newest first", Args: cobra.MaximumNArgs(1),
+		Long: "List the signals to a workflow, or to all workflows, newest first.",
+	}
+	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+		if err := errors.Join(checkOutput(output), checkLimit(limit)); err != nil {
+			return err
+		}
+		for n, state := range states {
+			if !slices.Contains(signalStates, state) {
+				return fmt.Errorf("--state is %.80q: it must be one or more of %s", state, strings.Join(signalStates, ", "))
+			}
+			states[n] = strings.ToUpper(strings.ReplaceAll(state, "-", "_"))
+		}
+		execution := ""
+		if len(args) == 1 {
+			items, err := itemsOf(ctx, store, args, false)
+			if err != nil {
+				return err
+			}
+			execution = items[0].ExecutionID
+		}
+		signals, err := store.Signals(ctx, execution, states, limit)
+		if err != nil {
+			return err
+		}
+		if output == "json" {
+			return a.printJSON(signals)
+		}
+		return a.printSignals(signals)
+	})
+	command.Flags().StringSliceVar(&states, "state", nil, "only in these states: "+strings.Join(signalStates, ", "))
+	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
+	addOutput(command.Flags(), &output)
+	config.AddFlags(command.Flags(), config.DatabaseOptions)
+	a.complete(command, map[string]completion{"state": fixed(signalStates...)})
+	return command
+}
+
+func (a *App) printSignals(signals []operate.Signal) error {
+	if len(signals) == 0 {
+		fmt.Fprintln(a.Stdout, "no signals match")
+		return nil
+	}
+	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tSENT\tWORKFLOW\tNAME\tSTATE\tTRIES\tNOTE")
+	for _, s := range signals {
+		note := cut(view.OrNone(s.Error))
+		if s.Waits {
+			note = "waits for the workflow's start or for an earlier signal"
+		}
+		fmt.Fprintf(table, "%d\t%s\texecution-%s\t%s\t%s\t%d\t%s\n", s.ID, stamp(s.SentAt), s.ExecutionID,
+			view.Printable(s.Name), s.State, s.Tries, note)
+	}
+	return table.Flush()
+}

@@ -1,0 +1,39 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// Signal is a signal to an execution's workflow.
+type Signal struct {
+	ID          int64           `json:"id"`
+	ExecutionID string          `json:"execution_id"`
+	Name        string          `json:"name"`
+	Payload     json.RawMessage `json:"payload"` // nil if it has none
+	SentAt      time.Time       `json:"sent_at"`
+	SentBy      string          `json:"sent_by"` // the database role
+	State       string          `json:"state"`   // OPEN, DELIVERED or GIVEN_UP
+	// Waits reports whether an OPEN signal waits for its workflow's start or for an earlier signal.
+	Waits     bool       `json:"waits"`
+	SettledAt *time.Time `json:"settled_at"`
+	Tries     int        `json:"tries"`
+	Error     string     `json:"error,omitempty"`  // why the last try failed, or why it was given up
+	RunID     string     `json:"run_id,omitempty"` // the run that it was sent to
+}
+
+// Signals returns the newest signals, at most atMost. An empty execution means all, nil states any state.
+func (s *Store) Signals(ctx context.Context, executionID string, states []string, atMost int) ([]Signal, error) {
+	return postgres.Read[Signal](ctx, s.DB, "read signals", sql.Text("signal_list"), postgres.OrNull(executionID), states,
+		atMost)
+}
+
+// SendSignal sends a signal to an execution's workflow and returns the signal's ID. payload is JSON; empty means none.
+func (s *Store) SendSignal(ctx context.Context, executionID, name, payload, who string) (int64, error) {
+	return postgres.Value[int64](ctx, s.DB, "send signal", sql.Text("signal_send"), executionID, name,
+		postgres.OrNull(payload), who)
+}

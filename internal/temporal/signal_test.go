@@ -1,0 +1,94 @@
+package temporal
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+)
+
+// signalService keeps the signals that it gets, and answers with an error.
+type signalService struct {
+	fakeService
+	got    []*workflowservice.SignalWorkflowExecutionRequest
+	answer error
+}
+
+func (s *signalService) SignalWorkflowExecution(_ context.Context, r *workflowservice.SignalWorkflowExecutionRequest,
+	_ ...grpc.CallOption) (*workflowservice.SignalWorkflowExecutionResponse, error) {
+	s.got = append(s.got, r)
+	return &workflowservice.SignalWorkflowExecutionResponse{}, s.answer
+}
+
+func signalTo(t *testing.T, service *signalService, payload string) (string, error) {
+	t.Helper()
+	signal := Signal{ExecutionID: "e1", RunID: "run-1", RequestID: "r1", Name: "approve"}
+	if payload != "" {
+		signal.Payload = []byte(payload)
+	}
+	return (&Client{Service: service, Namespace: "shop", Identity: "replica_1"}).Signal(t.Context(), signal)
+}
+
+func TestASignalGoesToOneRunWithItsOwnRequestID(t *testing.T) {
+	t.Parallel()
+	service := &signalService{}
+	for _, payload := range []string{`{"n": 1}`, ""} {
+		continues, err := signalTo(t, service, payload)
+		require.NoError(t, err)
+		require.Empty(t, continues)
+	}
+	got := service.got[0]
+	to := got.GetWorkflowExecution()
+	require.Equal(t, "execution-e1 run-1", to.GetWorkflowId()+" "+to.GetRunId())
+	require.Equal(t, []string{"shop", "approve", "pgdispatch-signal-r1", "replica_1"},
+		[]string{got.GetNamespace(), got.GetSignalName(), got.GetRequestId(), got.GetIdentity()})
+	require.Equal(t, `{"n": 1}`, string(got.GetInput().GetPayloads()[0].GetData()))
+	require.Nil(t, service.got[1].GetInput(), "without a payload it has no argument")
+}
+
+func TestASignalToAClosedRunIsSentNowhereElse(t *testing.T) {
+	t.Parallel()
+	gone := serviceerror.NewNotFound("workflow execution already completed")
+	for name, row := range map[string]struct {
+		newest    *workflowpb.WorkflowExecutionInfo
+		continues string
+		want      error
+	}{
+		"it continues":            {described("run-2", "e1", true), "run-2", nil},
+		"Temporal has no such ID": {nil, "", ErrEnded},
+		"a stranger took the ID":  {described("run-2", "stranger", true), "", ErrEnded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := &signalService{fakeService: fakeService{newest: row.newest}, answer: gone}
+			service.answers = []func() (*historyResponse, error){func() (*historyResponse, error) { return nil, gone }}
+			continues, err := signalTo(t, service, "")
+			require.ErrorIs(t, err, row.want)
+			require.Equal(t, row.continues, continues)
+			require.Len(t, service.got, 1)
+		})
+	}
+}
+
+func TestASignalThatGotNoAnswerMayBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		answer  error
+		outcome Outcome
+		away    bool
+	}{
+		{serviceerror.NewUnavailable("connection refused"), Unanswered, true},
+		{serviceerror.NewNamespaceNotFound("shop"), Blocked, false},
+		{serviceerror.NewInvalidArgument("Blob data size exceeds limit."), Permanent, false},
+	} {
+		_, err := signalTo(t, &signalService{answer: row.answer}, "")
+		require.Equal(t, row.outcome, Classify(err), "%s", row.answer)
+		if row.away {
+			require.ErrorIs(t, err, ErrAway)
+		}
+		require.NotErrorIs(t, err, ErrEnded)
+	}
+}

@@ -1,0 +1,32 @@
+package main
+
+// signals: each arrives once, in order, or is given up.
+var signals = []mutant{
+	{"signals wait for earlier ones", "all signals of an execution are sent at once",
+		[]edit{{"sql/functions/take_signals.sql", "if x.behind or x.item", "if x.item"}},
+		"./sql", "TestSignalsOfAnExecutionAreGivenOutInOrderOneAtATime"},
+	{"a signal is taken by one replica", "taking a signal does not postpone it",
+		[]edit{{"sql/functions/take_signals.sql", "next_try_at = clock_timestamp() + lease", "next_try_at = s.next_try_at"}},
+		"./sql", "TestSignalsOfAnExecutionAreGivenOutInOrderOneAtATime"},
+	{"a late replica settles nothing", "a replica that was slow decides about a signal that another has taken",
+		[]edit{{"sql/functions/settle_signals.sql", "(s.tries = r.take or r.outcome = 'DELIVERED')", "true"}},
+		"./sql", "TestASignalIsGivenToAnotherReplicaWhereTheFirstDies"},
+	{"a missed start is found", "signals whose start nobody told of wait for ever",
+		[]edit{{"sql/functions/settle_signals.sql", "if turn.looked_at <", "if false and turn.looked_at <"}},
+		"./sql", "TestAStartThatNobodyToldOfIsFound"},
+	{"Temporal decides about a signal that was sent", "a signal is given up though it may have arrived",
+		[]edit{{"sql/functions/take_signals.sql", "or signal.tries > 0 then", "then"}},
+		"./sql", "TestASignalThatMayHaveArrivedIsLeftToTemporalToDecide"},
+	{"a tenant signals only its own", "isolation does not hold for signals",
+		[]edit{{"sql/functions/signal.sql", "and not pgdispatch.kept_out(", "and true or pgdispatch.kept_out("}},
+		"./sql", "TestIsolationKeepsAnEnqueuerToItsWorkspace"},
+	{"a signal goes to one run", "a repeat after continue-as-new takes effect again",
+		[]edit{{"internal/temporal/signal.go", ", RunId: signal.RunID},", "},"}},
+		"./internal/temporal", "TestASignalGoesToOneRunWithItsOwnRequestID"},
+	{"a signal moves to our runs only", "a signal goes to any workflow that has the ID",
+		[]edit{{"internal/temporal/signal.go", "case isOurs(info, signal.ExecutionID) && isOpen(info)", "case isOpen(info)"}},
+		"./internal/temporal", "TestASignalToAClosedRunIsSentNowhereElse"},
+	{"an outage is probed", "all signals are tried while Temporal does not answer",
+		[]edit{{"complete/signaler.go", "s.probeAt = time.Now().Add(signalPause)", "_ = signalPause"}},
+		"./complete", "TestWhileTemporalIsAwayOneSignalASecondIsTried"},
+}
