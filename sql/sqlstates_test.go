@@ -25,7 +25,7 @@ var raisedBy = map[string]string{
 	"item_enqueued": "an insert of items", "refuse_item": "an insert of items",
 	"item_stage": "an insert or update of items", "check_values": "an insert or update of items",
 	"refuse_change": "an update of items", "item_moved": "an update of items", "execution_said": "an update of executions",
-	"see_to": "`replay`, `discard`",
+	"see_to": "`replay`, `discard`", "check_definition": "an insert of items", "check_policy": "`enqueue`",
 }
 
 // refusal is an error that a function raises.

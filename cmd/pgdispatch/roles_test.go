@@ -82,7 +82,7 @@ func TestAnOperatorDoesWhatTheCommandsChange(t *testing.T) {
 	waits, later := operator.enqueues("--idempotency-key", "once"), operator.enqueues("--run-at", "1h")
 	for _, command := range [][]string{
 		{"settings", "set", "max-claims", "50"}, {"settings", "set", "retention", "30d"},
-		{"settings", "set", "result-bytes", "100"},
+		{"settings", "set", "result-bytes", "100"}, {"settings", "set", "notify-ended", "true"},
 		{"workspaces", "set-plan", "shop", "PRO"}, {"workspaces", "set-limit", "shop", "7"},
 		{"workspaces", "set-rate", "shop", "2"},
 		{"workspaces", "pause", "shop"}, {"workspaces", "resume", "shop"},

@@ -20,6 +20,7 @@ declare
     held uuid[];
     freed uuid[];
     marked text;
+    announced boolean;
 begin
     held := array(
         select e.id
@@ -44,7 +45,7 @@ begin
         having count(*) > 0
         returning workspaces
     )
-    select n.workspaces into freed from noted n;
+    select n.workspaces, s.notify_ended into freed, announced from noted n cross join pgdispatch.settings s;
     update pgdispatch.workflow_executions e
     {{ template "parts/execution_ended.sql" "s" }}
     from (
@@ -66,6 +67,7 @@ begin
     if freed is not null then
         perform pgdispatch.wake_for(freed);
     end if;
+    perform pgdispatch.announce_ends(held) where announced;
     return query
     select h.id, true from unnest(held) as h (id)
     union all

@@ -40,13 +40,20 @@ grant insert (workspace_id, workflow_definition_id, priority, run_at, params, id
     on pgdispatch.workflow_execution_queue to pgdispatch_enqueuer;
 grant insert, select on pgdispatch.enqueue to pgdispatch_enqueuer;
 grant execute on function pgdispatch.cancel(uuid) to pgdispatch_enqueuer;
+-- those that enqueue calls; the ones that run as the owner need an execution ID, as cancel does
+grant execute on function
+    pgdispatch.enqueue(uuid, uuid, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb),
+    pgdispatch.check_policy(text, text, interval, interval, timestamptz),
+    pgdispatch.keyed_item(uuid, uuid, text, jsonb, integer, timestamptz, text, jsonb),
+    pgdispatch.replace_waiting(uuid, jsonb, integer, timestamptz, text, jsonb, interval, interval), pgdispatch.take_key(uuid, text, bigint)
+    to pgdispatch_enqueuer, pgdispatch_operator;
 
 -- operator: the functions that change items run as the owner, and change nothing else in them
 grant delete on pgdispatch.parked_items to pgdispatch_operator;
 grant update (run_at), insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options)
     on pgdispatch.workflow_execution_queue to pgdispatch_operator;
 grant update (plan, paused, max_concurrent_workflows, max_starts_per_second) on pgdispatch.workspaces to pgdispatch_operator;
-grant update (max_claims, paused, retention, dead_letter_retention, result_bytes) on pgdispatch.settings to pgdispatch_operator;
+grant update (max_claims, paused, retention, dead_letter_retention, result_bytes, notify_ended) on pgdispatch.settings to pgdispatch_operator;
 -- Postgres sets the time and the role
 grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator;
 grant execute on function
@@ -81,6 +88,7 @@ grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests to pgdispatch_dispatcher;
 grant execute on function
     pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
+    pgdispatch.announce_ends(uuid[]),
     pgdispatch.claim(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
         bigint[], integer[], bigint[], boolean, text, text[], integer[]),
     pgdispatch.claim_items(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
