@@ -114,7 +114,7 @@ func TestAnOperatorDoesWhatTheCommandsChange(t *testing.T) {
 		[]string{"executions terminate", "executions cancel", "dead replay", "dead discard", "dead replay", "items cancel",
 			"items retry",
 			"workspaces resume", "workspaces pause", "workspaces set-rate", "workspaces set-limit", "workspaces set-plan",
-			"settings set", "settings set", "settings set", "enqueue", "enqueue"}, actions, fmt.Sprint(log))
+			"settings set", "settings set", "settings set", "settings set", "enqueue", "enqueue"}, actions, fmt.Sprint(log))
 	_, errs, code := operator.tries("migrate", "down", "--to", "0", "--yes")
 	require.NotZero(t, code)
 	require.Contains(t, errs, "42501")

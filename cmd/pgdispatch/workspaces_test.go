@@ -205,12 +205,13 @@ func TestShellsCompleteNamesOfWorkspacesAndValuesOfFlags(t *testing.T) {
 	d := newDesk(t)
 	d.addWorkspace("shed")
 	for args, want := range map[string]string{
-		"workspaces pause s":            "shed\nshop\n:4\n",
-		"workspaces pause sho":          "shop\n:4\n",
-		"items list --workspace she":    "shed\n:4\n",
-		"items list --state comp":       "pending\nclaimed\ndispatched\ncompleted\nfailed\ncancelled\n:4\n",
-		"dead list --output j":          "table\njson\n:4\n",
-		"settings set pa":               "max-claims\npaused\nretention\ndead-letter-retention\nresult-bytes\nnotify-ended\n:4\n",
+		"workspaces pause s":         "shed\nshop\n:4\n",
+		"workspaces pause sho":       "shop\n:4\n",
+		"items list --workspace she": "shed\n:4\n",
+		"items list --state comp":    "pending\nclaimed\ndispatched\ncompleted\nfailed\ncancelled\n:4\n",
+		"dead list --output j":       "table\njson\n:4\n",
+		"settings set pa": "max-claims\npaused\nretention\ndead-letter-retention\nresult-bytes\n" +
+			"notify-ended\n:4\n",
 		"workspaces set-plan shop GOLD": ":4\n",
 	} {
 		out, _, code := d.tries(append([]string{"__complete"}, strings.Fields(args)...)...)
