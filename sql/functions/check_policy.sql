@@ -22,7 +22,7 @@ begin
     elsif (at_most between quiet and interval '1 year') is false then
         raise exception 'at_most is %: it must be at least quiet, %, and at most 1 year', at_most, quiet
             using errcode = 'PGD42', hint = 'Pass how long the first call may wait in all, such as ''1 min'', or omit it.';
-    elsif on_conflict = 'debounce' and run_at is not null then
+    elsif on_conflict = 'debounce' and num_nonnulls(run_at) > 0 then
         raise exception 'run_at must not be given with debounce'
             using errcode = 'PGD43', hint = 'Omit run_at: debounce sets it to quiet from now.';
     end if;

@@ -51,11 +51,12 @@ begin
                      else coalesce(enqueue.run_at, now()) end,
                 enqueue.traceparent, enqueue.start_options)
         returning q.id, q.execution_id into id, execution_id;
-        -- If no trigger suppressed the row. If another transaction was faster, its item holds the key.
-        if id is null or policy is null or pgdispatch.take_key(execution_id, enqueue.key, seen) then
-            action := case when id is not null then 'inserted' end;
+        if id is null then
+            return; -- a trigger of the application suppressed the row
+        elsif policy is null or pgdispatch.take_key(execution_id, enqueue.key, seen) then
+            action := 'inserted';
             return;
         end if;
-    end loop;
+    end loop; -- another transaction was faster: its item holds the key
 end;
 $$;

@@ -12,4 +12,4 @@ with made as materialized (
     from made m
     where m.action <> 'skipped'
 )
-select m.id, m.execution_id::text, m.action from made m where m.id is not null
+select m.id, m.execution_id::text, m.action from made m where m.id > 0

@@ -72,7 +72,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 func all() []mutant {
 	var list []mutant
 	for _, part := range [][]mutant{
-		leases, limits, memories, ambiguity, identity, gate, policy, ends, roles, webPages, migrations,
+		leases, limits, memories, ambiguity, identity, gate, policy, ends, keys, roles, webPages, migrations,
 	} {
 		list = append(list, part...)
 	}

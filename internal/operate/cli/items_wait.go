@@ -89,7 +89,8 @@ func endOf(items []operate.QueueItem, late bool, timeout time.Duration) error {
 	ended := count["COMPLETED"] + count["FAILED"] + count["CANCELLED"]
 	switch {
 	case ended < len(items) && late:
-		return coded{fmt.Errorf("%d of %s had not ended after %s", len(items)-ended, itemCount(len(items)), timeout), exitOpen}
+		return coded{fmt.Errorf("%d of %s had not ended after %s", len(items)-ended, itemCount(len(items)), timeout),
+			exitOpen}
 	case count["FAILED"] > 0:
 		return coded{fmt.Errorf("%d of %s failed", count["FAILED"], itemCount(len(items))), exitFailed}
 	case count["CANCELLED"] > 0:
