@@ -12,6 +12,7 @@ create or replace function pgdispatch.enqueue(workspace_id uuid, workflow_defini
     out id bigint, out execution_id uuid, out action text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off -- a plan made while the tables are small must not scan them later
 as $$
 #variable_conflict use_column
 declare

@@ -4,6 +4,7 @@ create or replace function pgdispatch.keyed_item(workspace uuid, definition uuid
     run_at timestamptz, traceparent text, start_options jsonb) returns bigint
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off -- a plan made while the tables are small must not scan them later
 as $$
 begin
     if pgdispatch.kept_out(workspace) then

@@ -5,6 +5,7 @@ create or replace function pgdispatch.replace_waiting(execution uuid, params jso
     start_options jsonb, quiet interval, at_most interval) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off -- a plan made while the tables are small must not scan them later
 as $$
 begin -- with an exception handler, so a subtransaction: a lock is released only at the end of one
     perform from pgdispatch.workflow_execution_queue q
