@@ -26,6 +26,10 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{ids, "me"}}
 	case "item_enqueue":
 		return [][]any{{nobody, nobody, "{}", 0, nil, nil, nil, "me", nil}}
+	case "item_enqueue_key":
+		return [][]any{{nobody, nobody, "{}", 0, nil, nil, "key", nil, nil, nil, "me", nil}}
+	case "items_open":
+		return [][]any{{ids}}
 	case "item_find":
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, false}}
 	case "item_read":
@@ -194,7 +198,7 @@ func arguments(verb string, id int64, execution, workspace string) [][]any {
 	case "replica_alive":
 		return [][]any{{"replica-1", "dev", 4, lease, "default", `{"busy": 1}`}}
 	case "settings_set":
-		return [][]any{{50, false, 100, "me"}}
+		return [][]any{{50, false, 100, true, "me"}}
 	case "retention_set":
 		return [][]any{{true, time.Hour, true, nil, "me"}}
 	case "delete_finished":

@@ -210,7 +210,7 @@ func TestFinishKeepsAResultThatIsNotTooLarge(t *testing.T) {
 	f.items(f.tenant("ENTERPRISE"), 9)
 	b := f.claim(9)
 	f.dispatched(b)
-	f.exec(sql.Text("settings_set"), nil, nil, 20, "me")
+	f.exec(sql.Text("settings_set"), nil, nil, 20, nil, "me")
 	for n, row := range []struct {
 		outcome      string
 		note, result any
@@ -237,7 +237,7 @@ func TestNoResultIsKeptWhereTheSettingsSaySo(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	id := f.oneRunning()
-	f.exec(sql.Text("settings_set"), nil, nil, 0, "me")
+	f.exec(sql.Text("settings_set"), nil, nil, 0, nil, "me")
 	require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), "COMPLETED", nil, `1`))
 	require.Empty(t, f.result(id))
 }
@@ -312,7 +312,7 @@ func TestEndsTogetherAreWhatTheyAreOneByOne(t *testing.T) {
 		{"TERMINATED", strings.Repeat("é", 5000), nil},
 		{"TIMED_OUT", "too slow", nil},
 	}
-	f.exec(sql.Text("settings_set"), nil, nil, 20, "me")
+	f.exec(sql.Text("settings_set"), nil, nil, 20, nil, "me")
 	w := f.tenant("ENTERPRISE")
 	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 50")
 	f.items(w, 2*len(ends))

@@ -364,5 +364,5 @@ func (f fixture) expire(ids ...int64) {
 
 func (f fixture) maxClaims(n int) {
 	f.t.Helper()
-	f.exec(sql.Text("settings_set"), n, nil, nil, "me")
+	f.exec(sql.Text("settings_set"), n, nil, nil, nil, "me")
 }

@@ -89,8 +89,9 @@ func TestWhatRunsAsTheOwnerHasItsSearchPathPinned(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	require.Equal(t,
-		[]string{"cancel", "delete_finished", "discard_items", "item_enqueued", "item_gone", "item_moved", "limits_changed",
-			"replay_items", "request_stop", "signal"},
+		[]string{"cancel", "delete_finished", "discard_items", "item_enqueued", "item_gone", "item_moved", "keyed_item",
+			"limits_changed", "replace_waiting", "replay_items", "request_stop", "signal",
+			"take_key"},
 		all[string](f,
 			"select proname::text from pg_proc where pronamespace = 'pgdispatch'::regnamespace and prosecdef order by 1"))
 	require.Empty(t, all[string](f, `select proname::text from pg_proc where pronamespace = 'pgdispatch'::regnamespace

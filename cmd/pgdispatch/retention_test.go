@@ -10,16 +10,16 @@ import (
 func TestRetentionIsSetReadAndSwitchedOff(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	const rest = "max-claims 100\npaused false\n"
-	require.Equal(t, rest+"retention off\ndead-letter-retention off\nresult-bytes 4096\n", d.types("settings", "get"))
+	const rest, last = "max-claims 100\npaused false\n", "result-bytes 4096\nnotify-ended false\n"
+	require.Equal(t, rest+"retention off\ndead-letter-retention off\n"+last, d.types("settings", "get"))
 	require.Equal(t, "retention was off and is 30d\n\n"+rest+
-		"retention 30d\ndead-letter-retention off\nresult-bytes 4096\n",
+		"retention 30d\ndead-letter-retention off\n"+last,
 		d.types("settings", "set", "retention", "30d"))
 	require.Equal(t, "dead-letter-retention was off and is 36h0m0s\n\n"+rest+
-		"retention 30d\ndead-letter-retention 36h0m0s\nresult-bytes 4096\n",
+		"retention 30d\ndead-letter-retention 36h0m0s\n"+last,
 		d.types("settings", "set", "dead-letter-retention", "36h"))
 	require.Equal(t, "retention was 30d and is off\n\n"+rest+
-		"retention off\ndead-letter-retention 36h0m0s\nresult-bytes 4096\n",
+		"retention off\ndead-letter-retention 36h0m0s\n"+last,
 		d.types("settings", "set", "retention", "off"))
 	require.Contains(t, d.types("settings", "set", "max-claims", "7"), "dead-letter-retention 36h0m0s")
 	d.exec("update pgdispatch.settings set retention = '1 month'")

@@ -82,7 +82,7 @@ func TestAnOperatorDoesWhatTheCommandsChange(t *testing.T) {
 	waits, later := operator.enqueues("--idempotency-key", "once"), operator.enqueues("--run-at", "1h")
 	for _, command := range [][]string{
 		{"settings", "set", "max-claims", "50"}, {"settings", "set", "retention", "30d"},
-		{"settings", "set", "result-bytes", "100"},
+		{"settings", "set", "result-bytes", "100"}, {"settings", "set", "notify-ended", "true"},
 		{"workspaces", "set-plan", "shop", "PRO"}, {"workspaces", "set-limit", "shop", "7"},
 		{"workspaces", "set-rate", "shop", "2"},
 		{"workspaces", "pause", "shop"}, {"workspaces", "resume", "shop"},
@@ -114,7 +114,7 @@ func TestAnOperatorDoesWhatTheCommandsChange(t *testing.T) {
 		[]string{"executions terminate", "executions cancel", "dead replay", "dead discard", "dead replay", "items cancel",
 			"items retry",
 			"workspaces resume", "workspaces pause", "workspaces set-rate", "workspaces set-limit", "workspaces set-plan",
-			"settings set", "settings set", "settings set", "enqueue", "enqueue"}, actions, fmt.Sprint(log))
+			"settings set", "settings set", "settings set", "settings set", "enqueue", "enqueue"}, actions, fmt.Sprint(log))
 	_, errs, code := operator.tries("migrate", "down", "--to", "0", "--yes")
 	require.NotZero(t, code)
 	require.Contains(t, errs, "42501")

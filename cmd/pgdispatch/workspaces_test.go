@@ -205,12 +205,13 @@ func TestShellsCompleteNamesOfWorkspacesAndValuesOfFlags(t *testing.T) {
 	d := newDesk(t)
 	d.addWorkspace("shed")
 	for args, want := range map[string]string{
-		"workspaces pause s":            "shed\nshop\n:4\n",
-		"workspaces pause sho":          "shop\n:4\n",
-		"items list --workspace she":    "shed\n:4\n",
-		"items list --state comp":       "pending\nclaimed\ndispatched\ncompleted\nfailed\ncancelled\n:4\n",
-		"dead list --output j":          "table\njson\n:4\n",
-		"settings set pa":               "max-claims\npaused\nretention\ndead-letter-retention\nresult-bytes\n:4\n",
+		"workspaces pause s":         "shed\nshop\n:4\n",
+		"workspaces pause sho":       "shop\n:4\n",
+		"items list --workspace she": "shed\n:4\n",
+		"items list --state comp":    "pending\nclaimed\ndispatched\ncompleted\nfailed\ncancelled\n:4\n",
+		"dead list --output j":       "table\njson\n:4\n",
+		"settings set pa": "max-claims\npaused\nretention\ndead-letter-retention\nresult-bytes\n" +
+			"notify-ended\n:4\n",
 		"workspaces set-plan shop GOLD": ":4\n",
 	} {
 		out, _, code := d.tries(append([]string{"__complete"}, strings.Fields(args)...)...)
@@ -231,7 +232,8 @@ func TestReadsAreJSONToo(t *testing.T) {
 		require.NotEqual(t, "null\n", out, "%s: an empty list is printed as []", args)
 	}
 	require.JSONEq(t,
-		`{"max_claims": 100, "paused": false, "retention": "off", "dead_letter_retention": "off", "result_bytes": 4096}`,
+		`{"max_claims": 100, "paused": false, "retention": "off", "dead_letter_retention": "off", "result_bytes": 4096,
+		"notify_ended": false}`,
 		d.types("settings", "get", "-o", "json"))
 }
 

@@ -10,9 +10,9 @@ func init() {
 		panic(err)
 	}
 	others = []client{
-		{"enqueue.py", arguments("/usr/bin/python3", "enqueue.py")},
-		{"enqueue.js", arguments("node", "enqueue.js")},
-		{"Enqueue.java", arguments("java", "-cp", "/usr/share/java/postgresql.jar", "Enqueue.java")},
-		{"enqueue.rb", arguments("ruby", "enqueue.rb")},
+		{"enqueue.py", arguments("/usr/bin/python3", "enqueue.py"), false},
+		{"enqueue.js", arguments("node", "enqueue.js"), false},
+		{"Enqueue.java", arguments("java", "-cp", "/usr/share/java/postgresql.jar", "Enqueue.java"), false},
+		{"enqueue.rb", arguments("ruby", "enqueue.rb"), false},
 	}
 }

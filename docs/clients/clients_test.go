@@ -26,6 +26,7 @@ const (
 type client struct {
 	file    string
 	command func(definition, order string) []string
+	digest  bool // whether it also calls pgdispatch.enqueue
 }
 
 func arguments(command ...string) func(string, string) []string {
@@ -37,11 +38,11 @@ var others []client
 
 func everyClient() []client {
 	return append([]client{
-		{"enqueue.go", arguments("go", "run", ".")},
+		{"enqueue.go", arguments("go", "run", "."), true},
 		{"enqueue.sql", func(definition, order string) []string {
 			return []string{"psql", "", "--no-psqlrc", "-v", "workspace=" + workspace, "-v", "definition=" + definition,
 				"-v", "order=" + order, "-v", "traceparent=" + traceparent, "-f", "enqueue.sql"}
-		}},
+		}, true},
 	}, others...)
 }
 
@@ -85,11 +86,16 @@ func tryClient(t *testing.T, c client) {
 	require.Equal(t, said, again)
 	rows, err := pool.Query(t.Context(), `select 'execution-' || q.execution_id || ' ' || (q.params ->> 'orderId') || ' '
 		|| q.idempotency_key || ' ' || q.traceparent
-		from orders o full join pgdispatch.workflow_execution_queue q using (execution_id)`)
+		from orders o full join pgdispatch.workflow_execution_queue q using (execution_id)
+		where q.params ->> 'digest' is null`)
 	require.NoError(t, err)
 	stored, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	require.Equal(t, []string{said + " 42 order-42 " + traceparent}, stored)
+	var digests int
+	require.NoError(t, pool.QueryRow(t.Context(), `select count(*) from pgdispatch.workflow_execution_queue
+		where params ->> 'digest' is not null`).Scan(&digests))
+	require.Equal(t, map[bool]int{true: 1}[c.digest], digests, "of two calls")
 
 	said, err = run("00000000-0000-4000-8000-000000000000", "43")
 	require.Error(t, err)

@@ -64,6 +64,13 @@ func placeOrder(ctx context.Context, workspace, definition, order string) (workf
 		}
 		_, err = tx.Exec(ctx, "insert into orders (id, execution_id) values ($1, $2) on conflict do nothing", number,
 			execution)
+		if err != nil {
+			return err
+		}
+		// One digest of all orders, once none has come for a minute, an hour after the first at the latest.
+		_, err = tx.Exec(ctx, `
+			select from pgdispatch.enqueue(workspace_id => $1, workflow_definition_id => $2, params => '{"digest": true}',
+			    key => 'digest', on_conflict => 'debounce', quiet => '1 min', at_most => '1 hour')`, workspace, definition)
 		return err
 	})
 	return "execution-" + execution, err

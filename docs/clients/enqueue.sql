@@ -25,6 +25,12 @@ from pgdispatch.workflow_execution_queue
 where workspace_id = :'workspace' and idempotency_key = 'order-' || :'order'
 on conflict do nothing;
 
+-- One digest of all orders, once none has come for a minute, an hour after the first at the latest.
+select action
+from pgdispatch.enqueue(workspace_id => :'workspace', workflow_definition_id => :'definition', params => '{"digest": true}',
+    key => 'digest', on_conflict => 'debounce', quiet => '1 min', at_most => '1 hour')
+\gset
+
 commit;
 
 select 'execution-' || execution_id from orders where id = :order;

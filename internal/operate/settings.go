@@ -19,6 +19,8 @@ type Settings struct {
 	// ResultBytes is the maximum size in bytes of a stored workflow result. Larger results are not stored. Zero stores
 	// none.
 	ResultBytes int
+	// NotifyEnded is whether ends of items are notified on the channel pgdispatch_ended.
+	NotifyEnded bool
 }
 
 // Settings returns the settings.

@@ -15,7 +15,12 @@ type SettingsChange struct{ Is, Was Settings }
 // SetSettings changes the settings whose argument is not nil. The audit log records who.
 func (s *Store) SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int,
 	who string) (SettingsChange, error) {
-	return s.change(ctx, "change settings", sql.Text("settings_set"), maxClaims, paused, resultBytes, who)
+	return s.change(ctx, "change settings", sql.Text("settings_set"), maxClaims, paused, resultBytes, (*bool)(nil), who)
+}
+
+// SetNotifyEnded changes whether ends are announced to applications.
+func (s *Store) SetNotifyEnded(ctx context.Context, on bool, who string) (SettingsChange, error) {
+	return s.change(ctx, "change settings", sql.Text("settings_set"), (*int)(nil), (*bool)(nil), (*int)(nil), on, who)
 }
 
 // SetRetention changes how long finished items are kept, except for open dead letters. Nil keeps them forever.
@@ -37,11 +42,13 @@ type changedSettings struct {
 	WasRetention           *time.Duration
 	WasDeadLetterRetention *time.Duration
 	WasResultBytes         int
+	WasNotifyEnded         bool
 }
 
 func (s *Store) change(ctx context.Context, verb, statement string, args ...any) (SettingsChange, error) {
 	c, err := oneSettings[changedSettings](ctx, s, verb, statement, args...)
-	was := Settings{c.WasMaxClaims, c.WasPaused, c.WasRetention, c.WasDeadLetterRetention, c.WasResultBytes}
+	was := Settings{c.WasMaxClaims, c.WasPaused, c.WasRetention, c.WasDeadLetterRetention, c.WasResultBytes,
+		c.WasNotifyEnded}
 	return SettingsChange{Is: c.Settings, Was: was}, err
 }
 

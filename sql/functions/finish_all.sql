@@ -20,6 +20,7 @@ declare
     held uuid[];
     freed uuid[]; keys text[];
     marked text;
+    announced boolean;
 begin
     held := array(
         select e.id
@@ -45,7 +46,7 @@ begin
                      count(*) filter (where e.status = 'FAILED') as failed from ended e group by e.workspace_id) e
         having count(*) > 0 returning workspaces, limit_keys
     )
-    select n.workspaces, n.limit_keys into freed, keys from noted n;
+    select n.workspaces, n.limit_keys, s.notify_ended into freed, keys, announced from noted n cross join pgdispatch.settings s;
     update pgdispatch.workflow_executions e
     {{ template "parts/execution_ended.sql" "s" }}
     from (
@@ -64,11 +65,9 @@ begin
     ) s
     where e.id = s.execution and s.execution = any (held);
     marked := set_config('pgdispatch.marked', 'off', true);
-    if keys is not null then
-        perform pgdispatch.wake(); -- others may wait for the keys
-    elsif freed is not null then
-        perform pgdispatch.wake_for(freed);
-    end if;
+    perform pgdispatch.wake() where keys is not null; -- others may wait for the keys
+    perform pgdispatch.wake_for(freed) where freed is not null and keys is null;
+    perform pgdispatch.announce_ends(held) where announced;
     return query
     select h.id, true from unnest(held) as h (id)
     union all

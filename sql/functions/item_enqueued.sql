@@ -43,25 +43,14 @@ begin
     end if;
 
     for bad in
-        select e.*, w.id is null as no_workspace, d.id is null as no_definition, d.workspace_id <> e.workspace_id as of_another
-        from enqueued e
-        left join pgdispatch.workspaces w on w.id = e.workspace_id
-        left join pgdispatch.workflow_definitions d on d.id = e.workflow_definition_id
+        select e.* from enqueued e
     loop
         perform pgdispatch.check_values(bad.params, bad.priority, bad.run_at, bad.idempotency_key, bad.traceparent);
         if length(bad.limit_key) not between 1 and 200 then
             raise exception 'limit_key has % characters: it must have 1 to 200', length(bad.limit_key)
                 using errcode = 'PGD12', hint = 'Omit it, or use a hash of the key.';
-        elsif bad.no_workspace then
-            raise exception 'workspace % does not exist', bad.workspace_id
-                using errcode = 'PGD01', hint = 'Insert it into pgdispatch.workspaces first, in this transaction or an earlier one.';
-        elsif bad.no_definition then
-            raise exception 'workflow definition % does not exist', bad.workflow_definition_id
-                using errcode = 'PGD02', hint = 'Insert it into pgdispatch.workflow_definitions first, in this transaction or an earlier one.';
-        elsif bad.of_another then
-            raise exception 'workflow definition % does not belong to workspace %', bad.workflow_definition_id, bad.workspace_id
-                using errcode = 'PGD03', hint = 'Use a definition of this workspace.';
         end if;
+        perform pgdispatch.check_definition(bad.workspace_id, bad.workflow_definition_id);
     end loop;
     raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
         using errcode = 'PGD07',

@@ -7,6 +7,7 @@ as $$
 begin
     delete from pgdispatch.item_failures f
     where f.item_id = any (array(select g.id from gone g));
+    delete from pgdispatch.enqueue_keys k where k.item_id = any (array(select g.id from gone g));
     delete from pgdispatch.parked_items p where p.item_id = any (array(select g.id from gone g));
     -- If an item was deleted while it ran, its workflow must still be stopped and signalled.
     delete from pgdispatch.stop_requests s

@@ -19,7 +19,10 @@ begin
         raise exception 'item % is % and cannot become %', old.id, old.status, new.status
             using errcode = 'PGD20', hint = 'docs/lifecycle.md lists the allowed transitions.';
     end if;
-    if old.status = new.status and not (waits and (old.stage <> 'WAITS' or old.priority <> new.priority or old.run_at <> new.run_at))
+    -- Any change of a waiting item matters, unless nobody else can see it yet: a claim that had chosen the row before
+    -- skips the new version, and its replica believes that nothing is left.
+    if old.status = new.status and not (waits and (old.stage <> 'WAITS' or old.priority <> new.priority or old.run_at <> new.run_at
+                                                   or old.enqueue_xid <> pg_current_xact_id()))
        and not (new.stage = 'DOUBT' and old.run_at <> new.run_at) then
         return null; -- nothing that matters to a claim
     end if;
@@ -28,6 +31,9 @@ begin
             case when waits then new.priority end, case when waits then new.run_at end,
             (ends is not distinct from 'COMPLETED')::integer, (ends is not distinct from 'FAILED')::integer,
             (ends is not distinct from 'CANCELLED')::integer);
+    if ends is not null and (select s.notify_ended from pgdispatch.settings s) then
+        perform pgdispatch.announce_ends(array[old.execution_id]);
+    end if;
     if waits or new.stage = 'DOUBT' or freed and old.limit_key is not null then -- others may wait for the key
         perform pgdispatch.wake();
     elsif freed then

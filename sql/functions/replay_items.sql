@@ -39,6 +39,11 @@ begin
     )
     select array_agg(m.item_id), array_agg(m.replay_id) into old_ids, new_ids from marked m;
 
+    update pgdispatch.enqueue_keys k
+    set item_id = x.replay_id
+    from unnest(old_ids, new_ids) as x (item_id, replay_id)
+    where k.item_id = x.item_id;
+
     -- An insert may not set replay_of, or any client could.
     return query
     update pgdispatch.workflow_execution_queue n

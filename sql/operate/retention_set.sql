@@ -15,7 +15,7 @@ with was as materialized (
     insert into pgdispatch.admin_log (who, action, subject, details)
     select $5::text, 'settings set', 'settings', c.details from changed c
 )
-select w.max_claims, w.paused, w.keep as retention, w.keep_dead as dead_letter_retention, w.result_bytes,
+select w.max_claims, w.paused, w.keep as retention, w.keep_dead as dead_letter_retention, w.result_bytes, w.notify_ended,
        w.max_claims as was_max_claims, w.paused as was_paused, w.retention as was_retention,
-       w.dead_letter_retention as was_dead_letter_retention, w.result_bytes as was_result_bytes
+       w.dead_letter_retention as was_dead_letter_retention, w.result_bytes as was_result_bytes, w.notify_ended as was_notify_ended
 from was w

@@ -42,6 +42,13 @@ grant insert (workspace_id, workflow_definition_id, priority, run_at, params, id
     on pgdispatch.workflow_execution_queue to pgdispatch_enqueuer;
 grant insert, select on pgdispatch.enqueue to pgdispatch_enqueuer;
 grant execute on function pgdispatch.cancel(uuid), pgdispatch.signal(uuid, text, jsonb) to pgdispatch_enqueuer;
+-- those that enqueue calls; the ones that run as the owner need an execution ID, as cancel does
+grant execute on function
+    pgdispatch.enqueue(uuid, uuid, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text),
+    pgdispatch.check_policy(text, text, interval, interval, timestamptz),
+    pgdispatch.keyed_item(uuid, uuid, text, jsonb, integer, timestamptz, text, jsonb),
+    pgdispatch.replace_waiting(uuid, jsonb, integer, timestamptz, text, jsonb, interval, interval), pgdispatch.take_key(uuid, text, bigint)
+    to pgdispatch_enqueuer, pgdispatch_operator;
 
 -- operator: the functions that change items run as the owner, and change nothing else in them
 grant delete on pgdispatch.parked_items to pgdispatch_operator;
@@ -49,7 +56,7 @@ grant update (run_at), insert (workspace_id, workflow_definition_id, priority, r
     on pgdispatch.workflow_execution_queue to pgdispatch_operator;
 grant update (plan, paused, max_concurrent_workflows, max_starts_per_second) on pgdispatch.workspaces to pgdispatch_operator;
 grant insert, update, delete on pgdispatch.limits to pgdispatch_operator;
-grant update (max_claims, paused, retention, dead_letter_retention, result_bytes) on pgdispatch.settings to pgdispatch_operator;
+grant update (max_claims, paused, retention, dead_letter_retention, result_bytes, notify_ended) on pgdispatch.settings to pgdispatch_operator;
 -- Postgres sets the time and the role
 grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator;
 grant execute on function
@@ -86,6 +93,7 @@ grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests, pgdispatch.signals, pgdispatch.signal_turn to pgdispatch_dispatcher;
 grant execute on function
     pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
+    pgdispatch.announce_ends(uuid[]),
     pgdispatch.claim(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
         bigint[], integer[], bigint[], boolean, text, text[], integer[]),
     pgdispatch.claim_items(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],

@@ -72,7 +72,9 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 func all() []mutant {
 	var list []mutant
 	for _, part := range [][]mutant{
-		leases, limits, keys, memories, ambiguity, identity, gate, policy, ends, signals, roles, webPages, migrations,
+		leases, limits, keys,
+		memories, ambiguity, identity, gate, policy, ends, enqueuing, signals, roles, webPages,
+		migrations,
 	} {
 		list = append(list, part...)
 	}

@@ -44,7 +44,8 @@ func (f *bulkFlags) add(flags *pflag.FlagSet) {
 
 // check refuses flags that belong to one item only.
 func (f *bulkFlags) check(flags *pflag.FlagSet) error {
-	for _, one := range []string{"params", "priority", "run-at", "idempotency-key"} {
+	for _, one := range []string{"params", "priority", "run-at", "idempotency-key", "key", "on-conflict", "quiet",
+		"at-most"} {
 		if f.from != "" && flags.Changed(one) {
 			return fmt.Errorf("--%s is for one item, and --from is for many: give each line its own", one)
 		}

@@ -17,7 +17,7 @@ import (
 func (a *App) enqueueCommand() *cobra.Command {
 	var workspace, params, runAt, key, limitKey, output, who string
 	var priority int
-	var many bulkFlags
+	many, policy := bulkFlags{}, keyFlags{}
 	command := &cobra.Command{
 		Use: "enqueue DEFINITION --workspace WORKSPACE", Short: "Enqueue one item, for example to test a workflow",
 		Args: func(command *cobra.Command, args []string) error {
@@ -27,12 +27,13 @@ func (a *App) enqueueCommand() *cobra.Command {
 			return cobra.ExactArgs(1)(command, args)
 		},
 		Long: "Enqueue one item of a workflow definition, by name or ID, like an application's insert. If the workspace\n" +
-			"already has an item with the idempotency key, nothing is inserted and that item is shown." + bulkHelp,
+			"already has an item with the idempotency key, nothing is inserted and that item is shown." + policyHelp + bulkHelp,
 		Example: "  pgdispatch enqueue order --workspace Acme --params '{\"orderId\": 42}'\n" +
 			"  pgdispatch enqueue order --workspace Acme --params - --run-at 10m < params.json" + bulkExample,
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(many.check(command.Flags()), checkOutput(output), checkWho(who)); err != nil {
+		if err := errors.Join(many.check(command.Flags()), policy.check(command.Flags()), checkOutput(output),
+			checkWho(who)); err != nil {
 			return err
 		}
 		if many.from != "" {
@@ -44,12 +45,12 @@ func (a *App) enqueueCommand() *cobra.Command {
 		if err := readItem(&item, params, runAt, command.InOrStdin()); err != nil {
 			return err
 		}
-		if workspace == "" {
-			return errors.New("--workspace is required: give a workspace ID or name; see `pgdispatch workspaces list`")
-		}
 		definition, err := definitionOf(ctx, store, workspace, args[0], &item)
 		if err != nil {
 			return err
+		}
+		if policy.Key != "" {
+			return a.enqueueKeyed(ctx, store, item, policy.KeyPolicy, who, output)
 		}
 		made, err := store.Enqueue(ctx, item, who)
 		if err != nil {
@@ -65,6 +66,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 		"earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
 	flags.StringVar(&key, "idempotency-key", "", "enqueue only if no item of the workspace has this key")
 	flags.StringVar(&limitKey, "limit-key", "", "limit key of the item; see `pgdispatch limits`")
+	policy.add(flags)
 	many.add(flags)
 	addWho(flags, &who)
 	addOutput(flags, &output)
@@ -121,6 +123,10 @@ func readItem(item *operate.NewItem, params, runAt string, stdin io.Reader) (err
 // definitionOf finds a workspace's definition by ID or name, and sets both IDs in item.
 func definitionOf(ctx context.Context, store *operate.Store, workspace, definition string,
 	item *operate.NewItem) (operate.Definition, error) {
+	if workspace == "" {
+		return operate.Definition{}, errors.New("--workspace is required: give a workspace ID or name; see " +
+			"`pgdispatch workspaces list`")
+	}
 	found, err := workspaceOf(ctx, store, workspace)
 	if err != nil {
 		return operate.Definition{}, fmt.Errorf("--workspace: %w", err)

@@ -22,12 +22,12 @@ var itemStates = []string{"pending", "claimed", "dispatched", "completed", "fail
 func (a *App) itemsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "items",
-		Short: "List, show, cancel and retry queue items",
-		Long: "List, show, cancel and retry queue items.\n" +
+		Short: "List, show, cancel, retry and await queue items",
+		Long: "List, show, cancel, retry and await queue items.\n" +
 			"A REF is an item ID, an execution ID, or a workflow ID (execution-...).",
 	}
 	for _, command := range []*cobra.Command{a.itemsListCommand(), a.itemsShowCommand(), a.itemsCancelCommand(),
-		a.itemsRetryCommand()} {
+		a.itemsRetryCommand(), a.itemsWaitCommand()} {
 		config.AddFlags(command.Flags(), config.DatabaseOptions)
 		group.AddCommand(command)
 	}

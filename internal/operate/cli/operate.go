@@ -98,7 +98,7 @@ func completeSetting(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	values := settingNames
 	if len(args) > 0 {
 		values = map[string][]string{"paused": {"true", "false"}, "retention": {"off", "30d"},
-			"dead-letter-retention": {"off", "365d"}}[args[0]]
+			"dead-letter-retention": {"off", "365d"}, "notify-ended": {"true", "false"}}[args[0]]
 	}
 	return values, cobra.ShellCompDirectiveNoFileComp
 }

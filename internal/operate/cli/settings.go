@@ -8,7 +8,8 @@ import (
 )
 
 // settingNames are the settings that `settings set` changes, in the order of their output.
-var settingNames = []string{"max-claims", "paused", "retention", "dead-letter-retention", "result-bytes"}
+var settingNames = []string{"max-claims", "paused", "retention", "dead-letter-retention", "result-bytes",
+	"notify-ended"}
 
 // shownSettings are the settings under the names that `settings set` uses.
 type shownSettings struct {
@@ -17,16 +18,17 @@ type shownSettings struct {
 	Retention           string `json:"retention"`
 	DeadLetterRetention string `json:"dead_letter_retention"`
 	ResultBytes         int    `json:"result_bytes"`
+	NotifyEnded         bool   `json:"notify_ended"`
 }
 
 func showSettings(s operate.Settings) shownSettings {
 	return shownSettings{s.MaxClaims, s.Paused, showRetention(s.Retention), showRetention(s.DeadLetterRetention),
-		s.ResultBytes}
+		s.ResultBytes, s.NotifyEnded}
 }
 
 // values returns the settings in the order of settingNames.
 func (s shownSettings) values() []any {
-	return []any{s.MaxClaims, s.Paused, s.Retention, s.DeadLetterRetention, s.ResultBytes}
+	return []any{s.MaxClaims, s.Paused, s.Retention, s.DeadLetterRetention, s.ResultBytes, s.NotifyEnded}
 }
 
 func (a *App) printSettings(s operate.Settings, output string) error {

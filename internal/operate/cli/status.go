@@ -15,6 +15,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -122,14 +123,15 @@ func (a *App) settingsCommand() *cobra.Command {
 	}
 	set := &cobra.Command{
 		Use: "set {max-claims N | paused true|false | " +
-			"retention TIME|off | dead-letter-retention TIME|off | result-bytes N}",
+			"retention TIME|off | dead-letter-retention TIME|off | result-bytes N | notify-ended true|false}",
 		Short: "Change a setting; it applies from the next claim", Args: cobra.ExactArgs(2),
 		Long: "Change a setting for all replicas. It applies from the next claim.\n\n" +
 			"max-claims             maximum number of items leased at once over all replicas\n" +
 			"paused                 true: no items are claimed\n" +
 			"retention              how long finished items are kept, such as 12h or 30d; off: forever\n" +
 			"dead-letter-retention  how long open dead letters are kept; off: until they are replayed or discarded\n" +
-			"result-bytes           largest workflow result to keep, in bytes, up to 65536; 0: keep no results",
+			"result-bytes           largest workflow result to keep, in bytes, up to 65536; 0: keep no results\n" +
+			"notify-ended           true: notify applications of ends on the channel pgdispatch_ended",
 		ValidArgsFunction: completeSetting,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 			if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
@@ -171,13 +173,16 @@ func parseSetting(name, text,
 			}
 			return s.SetSettings(ctx, nil, nil, &n, who)
 		}, nil
-	case "paused":
+	case "paused", "notify-ended":
 		b, err := strconv.ParseBool(text)
 		if err != nil {
-			return nil, fmt.Errorf("paused is %q: it must be true or false", text)
+			return nil, fmt.Errorf("%s is %q: it must be true or false", name, text)
 		}
 		return func(ctx context.Context, s *operate.Store) (operate.SettingsChange, error) {
-			return s.SetSettings(ctx, nil, &b, nil, who)
+			if name == "paused" {
+				return s.SetSettings(ctx, nil, &b, nil, who)
+			}
+			return s.SetNotifyEnded(ctx, b, who)
 		}, nil
 	case "retention", "dead-letter-retention":
 		keep, err := parseRetention(name, text)
@@ -192,7 +197,7 @@ func parseSetting(name, text,
 		}, nil
 	}
 	return nil, fmt.Errorf(
-		"unknown setting %q: use max-claims, paused, retention, dead-letter-retention or result-bytes%s",
+		"unknown setting %q: use max-claims, paused, retention, dead-letter-retention, result-bytes or notify-ended%s",
 		name, didYouMean(name, settingNames))
 }
 
@@ -240,6 +245,14 @@ func showRetention(keep *time.Duration) string {
 
 // withStore wraps a command that uses the store.
 func (a *App) withStore(do func(context.Context, *operate.Store, []string) error) func(*cobra.Command, []string) error {
+	return a.withTarget(func(ctx context.Context, _ postgres.Target, store *operate.Store, args []string) error {
+		return do(ctx, store, args)
+	})
+}
+
+// withTarget wraps a command that uses the store and connections of its own.
+func (a *App) withTarget(do func(context.Context, postgres.Target, *operate.Store, []string) error) func(
+	*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
 		c, err := config.ReadVerified(command.Flags(), a.LookupEnv, config.DatabaseOptions)
 		if err != nil {
@@ -250,7 +263,7 @@ func (a *App) withStore(do func(context.Context, *operate.Store, []string) error
 			return err
 		}
 		defer pool.Close()
-		if err := do(command.Context(), &operate.Store{DB: pool}, args); err != nil {
+		if err := do(command.Context(), c.Database, &operate.Store{DB: pool}, args); err != nil {
 			return errors.Join(err, hint(err))
 		}
 		return nil
@@ -259,17 +272,17 @@ func (a *App) withStore(do func(context.Context, *operate.Store, []string) error
 
 // hint returns the remedy for common errors of new users, or nil.
 func hint(err error) error {
-	var postgres *pgconn.PgError
-	if !errors.As(err, &postgres) {
+	var refusal *pgconn.PgError
+	if !errors.As(err, &refusal) {
 		return nil
 	}
 	switch {
-	case postgres.Code == "42P01" || postgres.Code == "3F000": // undefined_table, invalid_schema_name
+	case refusal.Code == "42P01" || refusal.Code == "3F000": // undefined_table, invalid_schema_name
 		return errors.New("the schema is missing or outdated: run `pgdispatch migrate up`")
-	case postgres.Code == "42703" || postgres.Code == "42883": // undefined_column, undefined_function
+	case refusal.Code == "42703" || refusal.Code == "42883": // undefined_column, undefined_function
 		return errors.New("the schema is outdated: run `pgdispatch migrate up`")
-	case strings.HasPrefix(postgres.Code, "PGD"):
-		return errors.New(postgres.Hint)
+	case strings.HasPrefix(refusal.Code, "PGD"):
+		return errors.New(refusal.Hint)
 	}
 	return nil
 }

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+)
+
+// Exit codes of `items wait`.
+const (
+	exitFailed    = 2
+	exitCancelled = 3
+	exitOpen      = 4
+)
+
+func (a *App) itemsWaitCommand() *cobra.Command {
+	var output string
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use: "wait REF...", Short: "Wait until items have ended, and print their results", Args: cobra.MinimumNArgs(1),
+		Long: "Wait until items have ended, and print their results. It listens on the channel pgdispatch_ended if\n" +
+			"`settings set notify-ended true` was run, and otherwise looks every 2 seconds or more often.\n\n" +
+			"Exit code 0: all are COMPLETED. 2: at least one is FAILED. 3: none is FAILED, at least one is CANCELLED.\n" +
+			"4: at least one had not ended at the timeout. 1: any other error. A replay is another item.",
+		Example: "  pgdispatch items wait 4711 --timeout 5m",
+	}
+	command.RunE = a.withTarget(func(ctx context.Context, database postgres.Target, store *operate.Store,
+		args []string) error {
+		if err := checkOutput(output); err != nil {
+			return err
+		}
+		if timeout < 0 {
+			return fmt.Errorf("--timeout is %s: it must be positive, such as 5m, or 0 for no limit", timeout)
+		}
+		items, err := itemsOf(ctx, store, args, false)
+		if err != nil {
+			return err
+		}
+		waiter := operate.Waiter{Store: store, Connect: func(ctx context.Context) (*pgx.Conn, error) {
+			return database.Connect(ctx, postgres.ListenerSettings(), nil)
+		}}
+		late, err := waitFor(ctx, &waiter, items, timeout)
+		if err != nil {
+			return err
+		}
+		if items, err = itemsOf(ctx, store, args, true); err != nil {
+			return err
+		}
+		return errors.Join(a.printEnds(items, output), endOf(items, late, timeout))
+	})
+	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most, such as 5m (default: no limit)")
+	addOutput(command.Flags(), &output)
+	return command
+}
+
+// waitFor waits for at most the timeout, unless that is 0, and reports whether it was over first.
+func waitFor(ctx context.Context, w *operate.Waiter, items []operate.QueueItem, timeout time.Duration) (bool, error) {
+	late := errors.New("timeout")
+	waiting, cancel := ctx, func() {}
+	if timeout > 0 {
+		waiting, cancel = context.WithTimeoutCause(ctx, timeout, late)
+	}
+	defer cancel()
+	err := w.Run(waiting, items)
+	switch {
+	case ctx.Err() != nil:
+		return false, errors.New("it was interrupted")
+	case errors.Is(context.Cause(waiting), late) && err != nil:
+		return true, nil
+	}
+	return false, err
+}
+
+// endOf returns an error with the exit code for what became of the items, or nil if all are COMPLETED.
+func endOf(items []operate.QueueItem, late bool, timeout time.Duration) error {
+	count := map[string]int{}
+	for _, i := range items {
+		count[i.Status]++
+	}
+	ended := count["COMPLETED"] + count["FAILED"] + count["CANCELLED"]
+	switch {
+	case ended < len(items) && late:
+		return coded{fmt.Errorf("%d of %s had not ended after %s", len(items)-ended, itemCount(len(items)), timeout),
+			exitOpen}
+	case count["FAILED"] > 0:
+		return coded{fmt.Errorf("%d of %s failed", count["FAILED"], itemCount(len(items))), exitFailed}
+	case count["CANCELLED"] > 0:
+		return coded{fmt.Errorf("%d of %s cancelled", count["CANCELLED"], itemCount(len(items))), exitCancelled}
+	}
+	return nil
+}
+
+func (a *App) printEnds(items []operate.QueueItem, output string) error {
+	if output == "json" {
+		return a.printJSON(items)
+	}
+	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tSTATE\tRESULT")
+	for _, i := range items {
+		result := showResult(i.Result, i.ResultNote)
+		if result == "" {
+			result = view.OrNone(view.Printable(i.LastError))
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\n", i.ID, i.Status, result)
+	}
+	return table.Flush()
+}

@@ -1,0 +1,3 @@
+-- reads
+-- Notifications of ends: see functions/announce_ends.sql.
+listen pgdispatch_ended
