@@ -26,6 +26,8 @@ type backlog struct {
 	claims *pgxpool.Pool // the store's
 	store  *claim.Store
 	teams  []Team
+	// statement inserts a measured item. Empty means one without a limit key.
+	statement string
 }
 
 // openBacklog creates a database and fills it. Its claims commit asynchronously, so that the claims are measured and
@@ -137,7 +139,13 @@ func (b *backlog) hold(ctx context.Context, batch claim.Batch) (executions []str
 func (b *backlog) enqueue(ctx context.Context) error {
 	for range claimBatch {
 		team := b.teams[rand.IntN(len(b.teams))]
-		if _, err := b.pool.Exec(ctx, lab.Query("enqueue_many"), team.Workspace, team.Definition, 1, lab.Params); err != nil {
+		var err error
+		if b.statement == "" {
+			_, err = b.pool.Exec(ctx, lab.Query("enqueue_many"), team.Workspace, team.Definition, 1, lab.Params)
+		} else {
+			_, err = b.pool.Exec(ctx, lab.Query(b.statement), team.Workspace, team.Definition, lab.Params)
+		}
+		if err != nil {
 			return fmt.Errorf("enqueue: %w", err)
 		}
 	}

@@ -21,6 +21,8 @@ const (
 
 const enqueueWriters = 32
 
+const withKey = "pgdispatch, with a limit key"
+
 // slowFlush delays each WAL flush by 4 ms, however many sessions are active. It simulates a slow disk.
 var slowFlush = map[string]string{"commit_delay": "4000", "commit_siblings": "0"}
 
@@ -53,6 +55,7 @@ func enqueueEntrants(settings map[string]string) []Entrant {
 	return []Entrant{
 		flood("no trigger", grey, table("enqueue_plain"), settings),
 		flood("pgdispatch", blue, table("enqueue"), settings),
+		flood(withKey, green, table("enqueue_keyed"), settings),
 		flood("naive NOTIFY", violet, table("enqueue_naive"), settings),
 		flood("pgdispatch, begin/commit", green, inside, settings),
 		flood("River, begin/commit", yellow, rivers(tunedCooldown), settings),
@@ -72,6 +75,8 @@ func Enqueue() *Scenario {
 		Bars: []Bar{
 			{Text: "Enqueue with the whole trigger / without a trigger", Value: Key{"pgdispatch", "rate"},
 				Against: Key{"no trigger", "rate"}, AtLeast: true, Level: 0.7},
+			{Text: "Enqueue with a limit key / without", Value: Key{withKey, "rate"}, Against: Key{"pgdispatch", "rate"},
+				AtLeast: true, Level: 0.95},
 			{Text: "Enqueue with a naive NOTIFY / without a trigger", Value: Key{"naive NOTIFY", "rate"},
 				Against: Key{"no trigger", "rate"}, Informative: true},
 			{Text: "Enqueue between begin and commit / River's insert", Value: Key{"pgdispatch, begin/commit", "rate"},
