@@ -39,7 +39,8 @@ func Keys() *Scenario {
 	const none, keyed, full = "no keys", "a key each", "a key each, beside 100,000 full keys"
 	return &Scenario{
 		Name: "keys", Title: "What a claim costs, by limit keys",
-		Text: "As the claims by what is waiting, once without limit keys, once with a random one of 1,000 keys for each item, " +
+		Text: "As the claims by what is waiting, once without limit keys, once with a random one of 1,000 keys for " +
+			"each item, " +
 			"and once beside 100,000 keys of another workspace that are full, with an item that waits for each.",
 		Entrants: []Entrant{open.entrant(none, grey, nil, (*backlog).measure),
 			open.entrant(keyed, blue, fillFree, (*backlog).measure), open.entrant(full, green, fillKeys, (*backlog).measure)},
