@@ -121,6 +121,8 @@ func TestRatesOfAKeyHoldInEveryWindow(t *testing.T) {
 	passes(2 * time.Minute)
 	require.Len(t, f.claimAll(100).items, 3)
 	require.Equal(t, 2, one[int](f, "select count(*) from pgdispatch.limit_starts"), "what no period has is forgotten")
+	f.exec("delete from pgdispatch.limits")
+	require.Zero(t, one[int](f, "select count(*) from pgdispatch.limit_starts"))
 }
 
 func TestAClaimSaysWhenARateAllowsMore(t *testing.T) {
