@@ -95,11 +95,13 @@ func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 	s.eventually(func() bool { return s.count("finished_at is not null") == 9 }, "all executions end")
 	s.enqueue("PRO", "Hold", 6)
 	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "the workspace is full")
-
+	one[int64](s,
+		"select pgdispatch.signal(id, 'hi') from pgdispatch.workflow_executions where status = 'RUNNING' limit 1")
 	var got map[string]*dto.MetricFamily
 	s.eventually(func() bool {
 		got = p.scrape()
-		return sample(got, "pgdispatch_queue_items", "DISPATCHED") == 5 && sample(got, "pgdispatch_watches", "") == 5
+		return sample(got, "pgdispatch_queue_items", "DISPATCHED") == 5 && sample(got, "pgdispatch_watches", "") == 5 &&
+			sample(got, "pgdispatch_signal_seconds", "") == 1
 	}, "the gauges are at most some seconds old")
 	for _, want := range []struct {
 		name, label string
@@ -150,7 +152,6 @@ func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 	requireCatalogue(t, got)
 	requireDashboard(t, got)
 	requireLint(t, got)
-
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, p.exit())
 }

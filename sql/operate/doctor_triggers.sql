@@ -7,7 +7,8 @@ from (values ('workflow_execution_queue', 'refuse_change'), ('workflow_execution
              ('workflow_execution_queue', 'item_deleted'), ('workflow_execution_queue', 'item_gone'),
              ('workflow_executions', 'execution_said'), ('workflow_executions', 'end_early'), ('enqueue', 'enqueue_item'),
              ('workspaces', 'workspace_limits_changed'), ('workspaces', 'workspace_deleted'),
-             ('workspace_tiers', 'tier_limits_changed'), ('settings', 'settings_changed')) as x (relation, name)
+             ('workspace_tiers', 'tier_limits_changed'), ('settings', 'settings_changed'), ('limits', 'key_limits_added'),
+             ('limits', 'key_limits_changed'), ('limits', 'key_limits_removed')) as x (relation, name)
 left join pg_trigger t on t.tgrelid = to_regclass('pgdispatch.' || x.relation) and t.tgname = x.name
 where t.tgname is null or t.tgenabled not in ('O', 'A')
 order by name

@@ -112,14 +112,14 @@ func (a *App) limitsSetCommand() *cobra.Command {
 }
 
 func (a *App) limitsRemoveCommand() *cobra.Command {
-	var workspace, who string
+	var workspace, output, who string
 	command := &cobra.Command{
 		Use: "remove KEY", Short: "Remove the limit of a key", Args: cobra.ExactArgs(1),
 		Long: "Remove the limit of a key in a workspace or, without --workspace, the one over all workspaces. Items keep\n" +
 			"their keys.",
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-			if err := errors.Join(checkWho(who), operate.CheckKey(args[0])); err != nil {
+			if err := errors.Join(checkOutput(output), checkWho(who), operate.CheckKey(args[0])); err != nil {
 				return err
 			}
 			id, err := optionalWorkspace(ctx, store, workspace)
@@ -133,12 +133,16 @@ func (a *App) limitsRemoveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if output == "json" {
+				return a.printJSON(map[string]string{"workspace_id": id, "removed": args[0]})
+			}
 			_, err = fmt.Fprintf(a.Stdout, "removed the limit of %s\n", view.Printable(args[0]))
 			return err
 		}),
 	}
 	command.Flags().StringVar(&workspace, "workspace", "", "the limit of this workspace, by ID or name")
 	addWho(command.Flags(), &who)
+	addOutput(command.Flags(), &output)
 	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
 	return command
 }
