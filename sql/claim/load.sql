@@ -1,23 +1,21 @@
 -- reads
 -- Everything that waits: each priority level of a workspace and limit key there, its first item, whether that is parked,
--- how many of how many slots of the workspace are held, and whether the key is at its limit. Every row also has the snapshot, the time and the unanswered starts, as in
--- look. If nothing waits, there is one row with only these.
+-- how many of how many slots of the workspace are held, and whether the key is at its limit. Every row also has the
+-- snapshot, the time and the unanswered starts, as in look. If nothing waits, there is one row with only these.
 with level as materialized (
-    select l.workspace_id, l.priority, l.limit_key, l.run_at, l.id from pgdispatch.waiting_lines() l
+    select l.workspace_id, l.priority, l.limit_key, l.run_at, l.id, row_number() over (partition by l.workspace_id) = 1 as first
+    from pgdispatch.waiting_lines() l
 )
 select pg_current_snapshot()::text as seen, clock_timestamp() as now, d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
-       l.workspace_id, l.priority, coalesce(l.limit_key, '') as limit_key, l.run_at, l.id, coalesce(n.wake_number, 0) as wake_number, n.held, n.slots, n.paused as lane_paused,
+       l.workspace_id, l.priority, coalesce(l.limit_key, '') as limit_key, l.run_at, l.id, coalesce(max(n.wake_number) over w, 0) as wake_number,
+       max(n.held) over w as held, max(n.slots) over w as slots, bool_or(n.paused) over w as lane_paused,
        exists (select from pgdispatch.parked_items p where p.item_id = l.id) as parked,
        coalesce(case when l.limit_key is not null then (
-           select bool_or(h.held >= k.max_concurrent)
-           from pgdispatch.limits k
-           cross join lateral (
-               select count(*) as held
-               from (select from pgdispatch.workflow_execution_queue q
-                     where q.limit_key = l.limit_key and (k.workspace_id is null or q.workspace_id = k.workspace_id)
-                       and q.stage in ('HOLDS', 'DOUBT') limit k.max_concurrent) h
-           ) h
-           where k.key = l.limit_key and (k.workspace_id is null or k.workspace_id = l.workspace_id)
+           select bool_or(k.max_concurrent <= (
+               select count(*) from (select from pgdispatch.workflow_execution_queue q
+                   where q.limit_key = l.limit_key and (k.workspace_id is null or q.workspace_id = k.workspace_id)
+                     and q.stage in ('HOLDS', 'DOUBT') limit k.max_concurrent) h))
+           from pgdispatch.limits k where k.key = l.limit_key and (k.workspace_id is null or k.workspace_id = l.workspace_id)
        ) end, false) as key_full
 from (select s.priority_aging, s.paused from pgdispatch.settings s limit 1) s
 left join lateral (
@@ -27,7 +25,7 @@ left join lateral (
     order by q.run_at, q.id limit 1
 ) d on true
 left join level l on true
-left join lateral ( -- one by one: with joins disabled, a set would be read for each level
+left join lateral ( -- once for each workspace; with joins disabled, a set would be read for each level
     select w.wake_number, coalesce(w.paused, false) as paused,
            coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1) * (not coalesce(w.paused, false))::integer as slots,
            (select count(*)::integer from pgdispatch.workflow_execution_queue q
@@ -35,5 +33,7 @@ left join lateral ( -- one by one: with joins disabled, a set would be read for 
     from (select) one
     left join pgdispatch.workspaces w on w.id = l.workspace_id
     left join pgdispatch.workspace_tiers t on t.plan = w.plan
+    where l.first or l.workspace_id is null
     offset 0
 ) n on true
+window w as (partition by l.workspace_id)

@@ -74,7 +74,7 @@ begin
     if array_remove(c.rates, null) <> '{}' then
         perform pgdispatch.claim_debit(workspaces, c.rates, c.allows, c.last_token, c.at_time);
     end if;
-    if keys is not null then
+    if array_remove(c.own_starts || c.over_starts, null) <> '{}' then
         perform pgdispatch.claim_key_debit(keys, c.last_token, c.at_time);
     end if;
     if c.epoch is null and cardinality(c.heads) > 0 then

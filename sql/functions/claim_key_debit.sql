@@ -1,7 +1,8 @@
 -- For claim: counts the items that it took for the rates of their limit keys, and forgets starts that no period has.
 create or replace function pgdispatch.claim_key_debit(keys text[], last_token bigint, at_time timestamptz) returns void
-language sql volatile
+language plpgsql volatile -- which keeps its plans
 as $$
+begin
     delete from pgdispatch.limit_starts s
     using pgdispatch.limits l
     where l.key = any (keys) and l.per is not null and s.limit_id = l.id and s.until <= at_time - s.per;
@@ -16,4 +17,5 @@ as $$
     ) n
     where l.key = any (keys) and l.per is not null and n.items > 0
     on conflict (limit_id, per, until) do update set items = s.items + excluded.items;
+end;
 $$;

@@ -25,7 +25,8 @@ create table pgdispatch.limits (
     check (pgdispatch.check_rates(max_starts, per))
 );
 
-create unique index limits_of_workspaces on pgdispatch.limits (key, workspace_id) where workspace_id is not null;
+-- Not partial: some queries look for a key in any workspace.
+create unique index limits_of_workspaces on pgdispatch.limits (key, workspace_id);
 create unique index limits_of_all on pgdispatch.limits (key) where workspace_id is null;
 create index limits_by_workspace on pgdispatch.limits (workspace_id);
 
