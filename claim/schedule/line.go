@@ -136,20 +136,21 @@ func (k *key) forgettable(now time.Time) bool {
 
 // limits records what a claim has found of a limit key in a lane and over all lanes.
 func (s *Schedule) limits(now time.Time, l *lane, name string, st Standing) {
-	if name == "" {
+	s.limit(now, l.keys[name], st.Own)
+	s.limit(now, s.keys[name], st.All)
+}
+
+// limit records what a claim has found of a key, which is nil if nothing is known of it.
+func (s *Schedule) limit(now time.Time, k *key, found KeyStanding) {
+	if k == nil {
 		return
 	}
-	for k, found := range map[*key]KeyStanding{l.keys[name]: st.Own, s.keys[name]: st.All} {
-		if k == nil {
-			continue
-		}
-		not := time.Time{}
-		if found.RetryIn > 0 {
-			not = now.Add(found.RetryIn)
-		}
-		k.room = found.Room
-		s.turn(k, found.Room <= 0, not)
+	not := time.Time{}
+	if found.RetryIn > 0 {
+		not = now.Add(found.RetryIn)
 	}
+	k.room = found.Room
+	s.turn(k, found.Room <= 0, not)
 }
 
 // reopenKey makes a key available again as far as its rates allow. k may be nil.

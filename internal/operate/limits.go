@@ -56,10 +56,13 @@ func (r Rate) String() string { return fmt.Sprintf("%d/%s", r.Starts, shortPerio
 // shortPeriod formats a whole number of its largest unit: 1m instead of 1m0s.
 func shortPeriod(d time.Duration) string {
 	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
+	if whole, found := strings.CutSuffix(text, "m0s"); found {
+		text = whole + "m"
 	}
-	return strings.TrimSuffix(text, "h0m") + map[bool]string{true: "h"}[strings.HasSuffix(text, "h0m")]
+	if whole, found := strings.CutSuffix(text, "h0m"); found {
+		text = whole + "h"
+	}
+	return text
 }
 
 // Rates are the rates of a limit. Nil means no limit.
