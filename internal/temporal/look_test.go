@@ -112,7 +112,7 @@ func TestATerminationThatIsNoResetIsSeenAtOnce(t *testing.T) {
 		end, err := (&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})
 		require.NoError(t, err)
 		require.Equal(t, "TERMINATED", end.Outcome)
-		require.Equal(t, 1, service.described, "one describe call, whoever signed")
+		require.Equal(t, 1, service.described, "one describe call for any terminating identity")
 		require.Zero(t, time.Since(began))
 	})
 }
