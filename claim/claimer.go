@@ -165,7 +165,8 @@ func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {
 	lanes, priorities, items := make([]string, n), make([]int, n), make([]int, n)
 	due, ids := make([]time.Time, n), make([]int64, n)
 	floors, held, heldTo := make([]int64, n), make([]int, n), make([]int64, n)
-	var keys []*string // nil without any, which is cheaper
+	var keys []*string // nil without any, which is cheaper; so is bursts
+	var bursts []bool
 	for k, e := range p.Entries {
 		lanes[k], priorities[k], items[k] = uuid.UUID(e.Lane).String(), e.Priority, e.Items
 		due[k], ids[k] = e.From.Due, e.From.ID
@@ -176,6 +177,12 @@ func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {
 			}
 			keys[k] = &e.Key
 		}
+		if e.Burst && bursts == nil {
+			bursts = make([]bool, n)
+		}
+		if e.Burst {
+			bursts[k] = true
+		}
 	}
 	var epoch *string
 	if p.Epoch != (schedule.Epoch{}) {
@@ -184,7 +191,7 @@ func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {
 	}
 	return []any{s.Owner, s.Lease, s.watcher(p.AtMost), epoch, p.AtMost, p.Unanswered, p.Alone, p.Leased.Held, p.Leased.To,
 		lanes, priorities, items, due, ids, floors, held, heldTo, s.memory.careful(), postgres.OrNull(s.Namespace),
-		namespaces, allowed, keys}
+		namespaces, allowed, keys, bursts}
 }
 
 // apply stores the answer to a proposal in the memory and in the batch.

@@ -187,6 +187,7 @@ type waiting struct {
 	WakeNumber int64
 	Held       *int
 	Limit      *int `db:"slots"`
+	Burst      *int `db:"most"`
 	LanePaused *bool
 	Parked     bool
 	KeyFull    bool
@@ -206,7 +207,7 @@ func (s *Store) readWaiting(ctx context.Context) (found []waiting, all []schedul
 	for _, r := range found {
 		if r.Lane != nil {
 			all = append(all, schedule.Waiting{Lane: *r.Lane, Number: r.WakeNumber, Priority: *r.Priority,
-				Key: r.LimitKey, From: schedule.Position{Due: *r.Due, ID: *r.ID}, Held: *r.Held, Limit: *r.Limit,
+				Key: r.LimitKey, From: schedule.Position{Due: *r.Due, ID: *r.ID}, Held: *r.Held, Limit: *r.Limit, Burst: *r.Burst,
 				Paused: *r.LanePaused, KeyFull: r.KeyFull})
 		}
 	}

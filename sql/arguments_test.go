@@ -61,7 +61,7 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 	case "workspace_named":
 		return [][]any{{[]string{nobody}, []string{"shop"}, 10}}
 	case "workspace_set":
-		return [][]any{{nobody, "me", "workspaces pause", nil, true, false, nil, false, nil}}
+		return [][]any{{nobody, "me", "workspaces pause", nil, true, false, nil, false, nil, false, nil}}
 	}
 	return viewArguments(verb, id, execution)
 }
@@ -137,7 +137,7 @@ func creationArguments(verb string) [][]any {
 			[]*time.Duration{nil}, []*string{nil},
 			[]*string{nil}, "me"}}
 	case "workspace_create":
-		return [][]any{{"new", nil, nil, nil, false, "me"}}
+		return [][]any{{"new", nil, nil, nil, false, "me", nil}}
 	}
 	return [][]any{{}}
 }
@@ -213,9 +213,9 @@ func claimArguments(verb, workspace string) [][]any {
 	since, none := []time.Time{time.Unix(0, 0)}, []int64{0}
 	calls := [][]any{
 		{"replica-2", lease, "replica-1", nil, 10, 0, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none,
-			none, none, false, "default", []string{}, []int{}, nil},
+			none, none, false, "default", []string{}, []int{}, nil, nil},
 		{"replica-2", lease, nil, nil, 10, 1, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none, none,
-			none, true, "default", []string{"other"}, []int{1}, []string{"key"}},
+			none, true, "default", []string{"other"}, []int{1}, []string{"key"}, []bool{true}},
 	}
 	if verb == "claim_head" {
 		for n, args := range calls {

@@ -36,6 +36,7 @@ type entry struct {
 	floor           int64
 	held            int
 	heldTo          int64
+	burst           bool
 }
 
 // standing is an answer and the counts in it.
@@ -47,6 +48,8 @@ type standing struct {
 	LastToken int64    `json:"last_token"`
 	Tokens    []int64  `json:"tokens"`
 	Grants    []int    `json:"grants"`
+	Limits    []int    `json:"limits"`
+	Mosts     []int    `json:"mosts"`
 	Holders   []int    `json:"holders"`
 	Counted   []*int   `json:"counted"`
 	Lowest    []*int64 `json:"lowest"`
@@ -80,14 +83,21 @@ func (f fixture) askBy(p proposal, statement string) (s standing) {
 			keys[k] = &e.key
 		}
 	}
+	var bursts []bool
+	for k, e := range p.entries {
+		if e.burst {
+			bursts = append(bursts, make([]bool, n-len(bursts))...)
+			bursts[k] = true
+		}
+	}
 	namespaces, allowed := []string{}, []int{}
 	for name, items := range p.namespaces {
 		namespaces, allowed = append(namespaces, name), append(allowed, items)
 	}
 	args := []any{cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
 		p.doubts, p.alone, p.leased, p.leasedTo, workspaces, priorities, items, due, ids, floors, held, heldTo, p.careful,
-		"default", namespaces, allowed, keys}
-	if !strings.Contains(statement, "$22)") {
+		"default", namespaces, allowed, keys, bursts}
+	if !strings.Contains(statement, "$23)") {
 		args = args[:21]
 	}
 	rows, err := f.db.Query(f.t.Context(), "select nullif(c.id, 0), c.standing from ("+statement+") c", args...)
@@ -117,7 +127,7 @@ func TestTheClaimOfTheVersionBeforeClaims(t *testing.T) {
 	w := f.tenant("PRO")
 	id := f.item(w)
 	before := strings.NewReplacer("pgdispatch.claim_items(", "pgdispatch.claim(", "c.start_options, ",
-		"", "coalesce(c.limit_key, '') as limit_key, ", "", ", $22)", ")").Replace(sql.Text("claim"))
+		"", "coalesce(c.limit_key, '') as limit_key, ", "", ", $22, $23)", ")").Replace(sql.Text("claim"))
 	require.NotContains(t, before, "start_options")
 	got := f.askBy(proposal{entries: []entry{{workspace: w.workspace, items: 5}}}, before)
 	require.Equal(t, []int64{id}, got.ids)

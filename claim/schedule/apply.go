@@ -80,7 +80,10 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 		s.takeOut(v) // before changing any key of a heap
 	}
 	s.name(l, st.Number)
-	l.held, l.limit, l.receipt = st.Held, st.Limit, st.Receipt
+	l.held, l.limit, l.burst, l.receipt = st.Held, st.Limit, st.Burst, st.Receipt
+	if st.Bound {
+		l.held = min(l.held, max(l.limit-1, 0)) // the lane may be within its limit, and then it need not burst
+	}
 	if s.epoch == (Epoch{}) {
 		l.receipt = Receipt{} // the first epoch may be lost, as in Apply
 	}
@@ -95,7 +98,7 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 		s.left(now, x, st, cut, limited)
 	}
 	s.limits(now, l, e.Key, st)
-	l.closed, l.paused = l.held >= l.limit && !st.Bound || st.Paused, st.Paused
+	l.closed, l.paused = l.held >= most(l.limit, l.burst) && !st.Bound || st.Paused, st.Paused
 	if st.Counted > costly {
 		l.rested = now.Add(time.Duration(st.Counted) * rest)
 	}
@@ -163,8 +166,14 @@ func (l *lane) due(now time.Time) bool {
 	return false
 }
 
-// room returns how many free slots the lane is believed to have, but at least one, because only a claim knows.
-func (l *lane) room() int { return max(l.limit-l.held, 1) }
+// room returns how many free slots the lane is believed to have, beyond its limit if it bursts. It is at least one,
+// because only a claim knows.
+func (l *lane) room() int {
+	if l.bursts() {
+		return most(l.limit, l.burst) - l.held
+	}
+	return max(l.limit-l.held, 1)
+}
 
 // Defer skips the lane until the given time. Reports of new items do not shorten that.
 func (s *Schedule) Defer(id Lane, until time.Time) {

@@ -7,6 +7,7 @@ const (
 	inReady = iota
 	inOldest
 	inLater
+	inSpare
 	levelHeaps
 )
 
@@ -37,6 +38,8 @@ func (l *level) before(o *level, kind int) bool {
 	switch kind {
 	case inReady:
 		return l.lane.compare(o.lane) < 0
+	case inSpare:
+		return l.priority > o.priority || l.priority == o.priority && l.lane.compare(o.lane) < 0
 	case inOldest:
 		a, b := l.ripe.first().from, o.ripe.first().from
 		if a.Before(b) || b.Before(a) {

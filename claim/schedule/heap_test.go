@@ -16,7 +16,7 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 	for kind := range levelHeaps {
 		h, in := heap[*level]{kind: kind}, []*level{}
 		for n := range 300 {
-			v := newLevel(&lane{served: r.Int64N(50), id: Lane{byte(n), byte(n >> 8)}}, 0)
+			v := newLevel(&lane{served: r.Int64N(50), id: Lane{byte(n), byte(n >> 8)}}, r.IntN(3))
 			x := (&Schedule{}).addLine(v, "", Position{Due: start.Add(time.Duration(r.IntN(50))), ID: int64(n)}, 0)
 			if x.place(); kind == inOldest {
 				v.unripe.remove(x)
@@ -43,6 +43,8 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 				return cmp.Compare(a.lane.served, b.lane.served)
 			case inOldest:
 				return a.ripe.first().from.Due.Compare(b.ripe.first().from.Due)
+			case inSpare:
+				return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.lane.served, b.lane.served))
 			default:
 				return a.due().Compare(b.due())
 			}

@@ -23,11 +23,13 @@ func (s *Schedule) Learn(c Change) {
 	if c.Waits {
 		s.waits(l, c.Priority, c.Key, Position{Due: c.Due}, c.Items)
 		if c.Again {
+			s.opens(l)
 			l.held = max(l.held-1, 0)
 			s.reopen(l)
 		}
 		return
 	}
+	s.opens(l)
 	if l.held = max(l.held-c.Items, 0); c.Items == 0 {
 		l.limit = unknown
 	}

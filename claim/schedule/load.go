@@ -15,7 +15,9 @@ type Waiting struct {
 	From     Position
 	// Held is how many items of the lane hold a slot. Limit is how many may; it is zero if the lane is paused, too.
 	Held, Limit int
-	Paused      bool
+	// Burst is how many may while no other lane needs the workers.
+	Burst  int
+	Paused bool
 	// KeyFull means that the items' key is at its limit, in the lane or over all lanes.
 	KeyFull bool
 }
@@ -41,7 +43,8 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 		waits[l] = true
 		s.name(l, w.Number)
 		x := l.line(w.Priority, w.Key)
-		due := !w.From.Due.After(now) && w.Held < w.Limit && !w.KeyFull && !s.paused && !l.waits(now)
+		most := most(w.Limit, w.Burst)
+		due := !w.From.Due.After(now) && w.Held < most && !w.KeyFull && !s.paused && !l.waits(now)
 		if due && (x == nil || w.From.Due.Before(x.from.Due) || l.closed || x.blocked()) && !missing[l] && !changed[w.Lane] {
 			missing[l] = true
 			missed++
@@ -49,7 +52,7 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 		if !w.KeyFull && x != nil && x.blocked() {
 			s.freed(l, []string{w.Key})
 		}
-		if w.Held < w.Limit {
+		if w.Held < most {
 			s.opens(l)
 			l.closed = false
 		} else if !changed[w.Lane] {
@@ -58,7 +61,7 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 				s.place(v)
 			}
 		}
-		l.held, l.limit = w.Held, w.Limit
+		l.held, l.limit, l.burst = w.Held, w.Limit, w.Burst
 		s.waits(l, w.Priority, w.Key, w.From, 0)
 	}
 	maps.DeleteFunc(s.keys, func(_ string, k *key) bool { return k.forgettable(now) })

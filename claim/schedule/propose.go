@@ -41,6 +41,9 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 		d.free = max(d.free, looks)
 	}
 	d.turns()
+	if d.burst = true; !d.shut {
+		d.serve(&s.spare)
+	}
 	return p
 }
 
@@ -57,6 +60,7 @@ type draft struct {
 	free     int
 	unsure   int            // how many of the requested items may not exist
 	behind   bool           // now asking for items behind the unsure ones
+	burst    bool           // now asking for items beyond the limits of their lanes
 	limited  bool           // requested items may not be granted
 	careful  bool           // ask only for the highest level of a lane
 	lines    map[*line]int  // a line's index in the proposal's entries, plus one
@@ -116,7 +120,7 @@ func (d *draft) askLine(x *line, items int) int {
 	d.open[l] = d.open[l] || x.items == 0 && (asked+items > 1 || !x.deep)
 	if place == 0 {
 		e := Entry{Lane: l.id, Priority: x.level.priority, Key: x.name, From: x.from, Receipt: l.receipt,
-			Startable: d.schedule.startableFrom(x, d.now)}
+			Burst: d.burst, Startable: d.schedule.startableFrom(x, d.now)}
 		d.proposal.Entries = append(d.proposal.Entries, e)
 		place = len(d.proposal.Entries)
 		d.lines[x] = place
@@ -145,7 +149,7 @@ func (d *draft) askLine(x *line, items int) int {
 // hidden reports whether the lane has a higher ready level, whose first item may be locked.
 func (d *draft) hidden(l *level) bool {
 	return d.careful && l.lane.levels[0] != l && slices.ContainsFunc(l.lane.levels, func(o *level) bool {
-		return o.priority > l.priority && o.at[inReady] >= 0
+		return o.priority > l.priority && o.offered()
 	})
 }
 
@@ -182,21 +186,25 @@ func (d *draft) aged(now time.Time) {
 func (d *draft) turns() {
 	s := d.schedule
 	for p := len(s.ready) - 1; p >= 0 && d.free > 0 && !d.shut; p-- {
-		h := &s.ready[p]
-		// Rounded up: the last lanes may get less, and come first in the next turn.
-		share := (d.free + max(h.len(), 1) - 1) / max(h.len(), 1)
-		if !d.limited {
-			share = max(share, turn)
-		}
-		for again := true; again && d.free > 0; {
-			again = false
-			h.walk(func(l *level) bool {
-				if !d.hidden(l) {
-					_, more := d.ask(l, share)
-					again = again || more
-				}
-				return d.free > 0
-			})
-		}
+		d.serve(&s.ready[p])
+	}
+}
+
+// serve requests items of the levels of a heap, in its order.
+func (d *draft) serve(h *levels) {
+	// Rounded up: the last lanes may get less, and come first in the next turn.
+	share := (d.free + max(h.len(), 1) - 1) / max(h.len(), 1)
+	if !d.limited {
+		share = max(share, turn)
+	}
+	for again := true; again && d.free > 0; {
+		again = false
+		h.walk(func(l *level) bool {
+			if !d.hidden(l) {
+				_, more := d.ask(l, share)
+				again = again || more
+			}
+			return d.free > 0
+		})
 	}
 }

@@ -6,7 +6,8 @@
 //
 // Order: the highest due priority of any workspace with room; among equals the workspace that was served least
 // recently; within a workspace the earliest run_at. One in ten starts goes to the items that have been due longest, if
-// they have been due longer than Aging. See docs/enqueue.md.
+// they have been due longer than Aging. A workspace that is at its limit but not at its burst limit comes after all
+// others. See docs/enqueue.md.
 //
 // The package is pure: no SQL, no clock, no goroutine, no log. All times are the database's. A Schedule is not safe for
 // concurrent use.
@@ -57,6 +58,7 @@ type Schedule struct {
 	numbers   map[int64]Lane               // by number in notifications; includes lanes without waiting items
 	ready     [highest - lowest + 1]levels // by turn, one per priority
 	oldest    levels                       // the same levels by age
+	spare     levels                       // levels of lanes in a burst: asked for after all others
 	later     levels                       // levels with something that must not be asked for yet
 	served    int64                        // the last turn given
 	owed      int                          // starts since age last decided
@@ -82,6 +84,7 @@ type lane struct {
 	number  int64
 	held    int
 	limit   int
+	burst   int // how many may hold a slot while no other lane needs the workers; at most limit means none beyond it
 	served  int64
 	closed  bool // full or paused: not asked for until a change is reported
 	paused  bool
@@ -110,16 +113,20 @@ type level struct {
 type levels = heap[*level]
 
 func newLevel(l *lane, priority int) *level {
-	return &level{lane: l, priority: priority, unripe: heap[*line]{kind: inUnripe}, at: [levelHeaps]int32{-1, -1, -1}}
+	return &level{lane: l, priority: priority, unripe: heap[*line]{kind: inUnripe},
+		at: [levelHeaps]int32{-1, -1, -1, -1}}
 }
 
 // due returns when to look at the level's heaps: when it may be asked for, or when another of its lines may be.
 func (l *level) due() time.Time {
-	if l.ripe.len() > 0 && l.at[inReady] < 0 {
+	if l.ripe.len() > 0 && !l.offered() {
 		return l.not
 	}
 	return latest(l.not, l.unripe.first().due())
 }
+
+// offered reports whether the level is in one of the heaps from which proposals are made.
+func (l *level) offered() bool { return l.at[inReady] >= 0 || l.at[inSpare] >= 0 }
 
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -131,7 +138,7 @@ func latest(a, b time.Time) time.Time {
 func (s *Schedule) add(id Lane) *lane {
 	if s.lanes == nil {
 		s.lanes, s.numbers = map[Lane]*lane{}, map[int64]Lane{}
-		s.oldest.kind, s.later.kind = inOldest, inLater
+		s.oldest.kind, s.later.kind, s.spare.kind = inOldest, inLater, inSpare
 	}
 	l := &lane{id: id, limit: unknown}
 	s.lanes[id] = l
@@ -146,6 +153,18 @@ func (s *Schedule) name(l *lane, number int64) {
 	}
 }
 
+// most returns how many items of a lane may hold a slot while no other lane needs the workers. A lane with limit 0
+// starts nothing.
+func most(limit, burst int) int {
+	if limit == 0 {
+		return 0
+	}
+	return max(limit, burst)
+}
+
+// bursts reports whether the lane is at its limit but not at its burst limit.
+func (l *lane) bursts() bool { return l.held >= l.limit && l.held < most(l.limit, l.burst) }
+
 // fill marks a lane for Full if it is at its limit and has waiting items.
 func (s *Schedule) fill(l *lane) {
 	if l.closed && !l.paused && !l.full && len(l.levels) > 0 {
@@ -159,7 +178,7 @@ func (s *Schedule) fill(l *lane) {
 func (s *Schedule) Full(now time.Time) (full []Full) {
 	for _, l := range s.full {
 		if l.full = l.closed && l.due(now); l.full {
-			full = append(full, Full{Lane: l.id, Active: l.held, Limit: l.limit})
+			full = append(full, Full{Lane: l.id, Active: l.held, Limit: most(l.limit, l.burst)})
 		}
 	}
 	s.full = s.full[:0]
@@ -195,7 +214,11 @@ func (s *Schedule) ripen(now time.Time) {
 			v.unripe.remove(x)
 			v.ripe.push(x)
 		}
-		if v.ripe.len() > 0 {
+		switch {
+		case v.ripe.len() == 0:
+		case v.lane.bursts():
+			s.spare.push(v)
+		default:
 			s.ready[v.priority-lowest].push(v)
 			s.oldest.push(v)
 		}
@@ -209,6 +232,7 @@ func (s *Schedule) ripen(now time.Time) {
 func (s *Schedule) takeOut(v *level) {
 	s.ready[v.priority-lowest].remove(v)
 	s.oldest.remove(v)
+	s.spare.remove(v)
 	s.later.remove(v)
 }
 
@@ -221,7 +245,7 @@ func (s *Schedule) remove(v *level) {
 // Ready reports whether there is something to ask for now.
 func (s *Schedule) Ready(now time.Time) bool {
 	s.ripen(now)
-	return !s.paused && (s.oldest.len() > 0 || s.doubtful(now))
+	return !s.paused && (s.oldest.len()+s.spare.len() > 0 || s.doubtful(now))
 }
 
 // Capped reports whether no more can be claimed until a lease ends: the last claim hit W, or the replica holds a

@@ -7,8 +7,11 @@ func (s *Schedule) Tell(now time.Time) { s.clock = latest(s.clock, now) }
 
 // startableFrom returns the last time, at most now, at which something other than the replicas is known to have held
 // the line back: its workspace's limits or a pause, its key, W, a namespace that accepts no workflows, a row that
-// another transaction had locked. Zero means that nothing is known to have.
+// another transaction had locked. Zero means that nothing is known to have. A burst has been held back until now.
 func (s *Schedule) startableFrom(x *line, now time.Time) time.Time {
+	if x.level.lane.bursts() {
+		return now
+	}
 	from := latest(latest(s.heldBack, x.level.lane.heldBack), latest(x.level.heldBack, x.heldBack))
 	if from.After(now) {
 		return now
@@ -16,9 +19,9 @@ func (s *Schedule) startableFrom(x *line, now time.Time) time.Time {
 	return from
 }
 
-// opens notes that a lane which was full or paused is so no longer.
+// opens notes that a lane which was at its limit or paused is so no longer.
 func (s *Schedule) opens(l *lane) {
-	if l.closed {
+	if l.closed || l.bursts() {
 		l.heldBack = latest(l.heldBack, s.clock)
 	}
 }

@@ -37,11 +37,20 @@ func (i item) position() Position { return Position{Due: i.due, ID: i.id} }
 // workspace is the state of a lane in Postgres.
 type workspace struct {
 	limit, held int
+	burst       int // how many may be held in a burst; at most limit: none beyond it
 	paused      bool
 	number      int64
 	retryIn     time.Duration // rate limit's answer to a claim that gets nothing; 0: no rate
 	locked      bool          // another session has locked its items
 	closed      bool          // its items are in a namespace that accepts none
+}
+
+// slots is how many items the entry may fill the lane up to.
+func (w *workspace) slots(e Entry) int {
+	if e.Burst {
+		return most(w.limit, w.burst)
+	}
+	return w.limit
 }
 
 // scope is a limit key in a lane or, without a lane, over all lanes.
@@ -116,11 +125,12 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	if p.paused {
 		a.Room = 0
 	}
-	used, keyed, most := map[Lane]int{}, map[scope]int{}, min(proposal.AtMost, a.Room)
+	used, keyed, room := map[Lane]int{}, map[scope]int{}, min(proposal.AtMost, a.Room)
 	for n, e := range proposal.Entries {
 		w, st := p.workspaces[e.Lane], &a.Lanes[n]
-		*st = Standing{Limit: w.limit, Paused: w.paused, RetryIn: w.retryIn, Number: w.number, Counted: w.held}
-		if st.Granted = max(min(e.Items, w.limit-w.held-used[e.Lane]), 0); w.paused || w.retryIn > 0 {
+		*st = Standing{Limit: w.limit, Burst: w.burst, Paused: w.paused, RetryIn: w.retryIn, Number: w.number,
+			Counted: w.held}
+		if st.Granted = max(min(e.Items, w.slots(e)-w.held-used[e.Lane]), 0); w.paused || w.retryIn > 0 {
 			st.Granted = 0
 		}
 		if e.Key != "" {
@@ -134,7 +144,7 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 			st.Limit = 0
 		}
 		for _, i := range p.level(e) {
-			if st.Taken == st.Granted || len(taken) == most || i.due.After(p.now) || w.locked || w.closed {
+			if st.Taken == st.Granted || len(taken) == room || i.due.After(p.now) || w.locked || w.closed {
 				at := i.position()
 				st.Next = &at
 				break
@@ -156,7 +166,7 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 		w, st := p.workspaces[e.Lane], &a.Lanes[n]
 		st.Held = w.held
 		st.Own.Room, st.All.Room = p.keyRoom(e.Lane, e.Key), p.keyRoom(Lane{}, e.Key)
-		st.PassedOver = w.closed && st.Granted > 0 && len(taken) < most && st.Next != nil && !st.Next.Due.After(p.now)
+		st.PassedOver = w.closed && st.Granted > 0 && len(taken) < room && st.Next != nil && !st.Next.Due.After(p.now)
 	}
 	return a, taken
 }
@@ -192,7 +202,7 @@ func (p *truth) levels() (all []Waiting) {
 			}
 			all = append(all,
 				Waiting{Lane: i.lane, Number: w.number, Priority: i.priority, Key: i.key, From: i.position(), Held: w.held,
-					Limit: limit, KeyFull: p.room(i.lane, i.key) <= 0})
+					Limit: limit, Burst: w.burst, KeyFull: p.room(i.lane, i.key) <= 0})
 		} else if i.position().Before(all[n].From) {
 			all[n].From = i.position()
 		}
@@ -292,14 +302,14 @@ func (s *Schedule) broken() string {
 			}
 		}
 	}
-	for _, h := range []*levels{&s.oldest, &s.later} {
+	for _, h := range []*levels{&s.oldest, &s.spare, &s.later} {
 		if at := h.broken(); at != "" {
 			return fmt.Sprintf("heap %d: %s", h.kind, at)
 		}
 	}
 	for _, l := range s.lanes {
 		for n, v := range l.levels {
-			ready, oldest, later := v.at[inReady] >= 0, v.at[inOldest] >= 0, v.at[inLater] >= 0
+			ready, oldest, later := v.offered(), v.at[inOldest] >= 0 || v.at[inSpare] >= 0, v.at[inLater] >= 0
 			if at := v.broken(); at != "" {
 				return fmt.Sprintf("lane %s at %d: %s", l.id.name(), v.priority, at)
 			}

@@ -37,6 +37,8 @@ type Entry struct {
 	// From is the first position at which an item may wait, as far as known.
 	From    Position
 	Receipt Receipt
+	// Burst means that these items may go beyond the limit of their lane, up to its burst limit.
+	Burst bool
 	// Startable is since when nothing but the replicas has held these items back, unless they were due later. It is
 	// what this replica knows; zero means that it knows of nothing that did.
 	Startable time.Time
@@ -78,7 +80,9 @@ type Standing struct {
 	// Held is how many of the lane's items hold a slot, including those taken. Limit is how many may; it is zero if the
 	// lane is paused, too.
 	Held, Limit int
-	Paused      bool
+	// Burst is how many may while no other lane needs the workers. At most Limit means none beyond it.
+	Burst  int
+	Paused bool
 	// Counted is how many holders were counted. Zero means that a bound sufficed. Bound means that Held is only an
 	// upper bound: fewer items may hold slots.
 	Counted int
@@ -126,7 +130,7 @@ type Answer struct {
 	Repeated int
 }
 
-// Full is a lane that is at its limit and has more items due.
+// Full is a lane that is at its limit, or at its burst limit if it has one, and has more items due.
 type Full struct {
 	Lane          Lane
 	Active, Limit int

@@ -26,7 +26,8 @@ func TestAWorkspaceAndADefinitionAreCreatedAndUsed(t *testing.T) {
 	d := newDesk(t)
 	require.Regexp(t,
 		"^created workspace Acme with the ID \\S{36} on plan PRO; `pgdispatch definitions create` adds what it can start\n$",
-		d.types("workspaces", "create", "Acme", "--plan", "pro", "--limit", "8", "--rate", "2.5", "--paused", "--by", "ann"))
+		d.types("workspaces", "create", "Acme", "--plan", "pro", "--limit", "8", "--burst", "12", "--rate", "2.5",
+			"--paused", "--by", "ann"))
 	require.Equal(t, "(PRO,8,2.5,t)",
 		d.value("select (plan, max_concurrent_workflows, max_starts_per_second, paused)::text from pgdispatch.workspaces "+
 			"where name = 'Acme'"))
@@ -92,6 +93,7 @@ func TestWhatCannotBeCreatedIsRefusedByField(t *testing.T) {
 		{[]string{"workspaces", "create", "a\nb"}, `NAME is "a\nb"`},
 		{[]string{"workspaces", "create", "x", "--plan", "GOLD"}, `unknown plan "GOLD": use FREE, PRO, ENTERPRISE`},
 		{[]string{"workspaces", "create", "x", "--limit", "many"}, `--limit: the limit is "many"`},
+		{[]string{"workspaces", "create", "x", "--burst", "many"}, `--burst: the burst limit is "many"`},
 		{[]string{"workspaces", "create", "x", "--rate", "0"}, `--rate: the rate is "0"`},
 		{create[:8], "--task-queue is missing"},
 		{create[:2], " is missing"},

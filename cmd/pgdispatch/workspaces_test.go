@@ -20,11 +20,12 @@ func TestWorkspacesListShowsEachWithItsLimit(t *testing.T) {
 	d.types("enqueue", "order", "--workspace", "acme", "--run-at", "1h")
 	bank := d.addWorkspace("bank")
 	d.exec("update pgdispatch.workspaces set plan = 'PRO', max_concurrent_workflows = null, max_starts_per_second = "+
-		"0.5, paused = true where id = $1", bank)
+		"0.5, paused = true, max_burst_workflows = 9 where id = $1", bank)
+	require.Regexp(t, `(?m)^burst +up to 9$`, d.types("workspaces", "show", "bank"))
 	lines := strings.Split(d.types("workspaces", "list"), "\n")
 	require.Regexp(t, `^WORKSPACE +ID +PLAN +RUNNING/LIMIT +RATE +WAITING +OLDEST WAITING +UNANSWERED +PAUSED$`, lines[0])
 	require.Regexp(t, `^acme +`+acme+` +FREE +0/5000 +- +1 +\d+s +0 +no$`, lines[1])
-	require.Regexp(t, `^bank +`+bank+` +PRO +0/5 +0\.5/s +0 +- +0 +yes$`, lines[2])
+	require.Regexp(t, `^bank +`+bank+` +PRO +0/5-9 +0\.5/s +0 +- +0 +yes$`, lines[2])
 	require.Contains(t, d.types("workspaces", "list", "--limit", "1"), "there may be more; continue with --after "+acme+
 		"\n")
 	require.NotContains(t, d.types("workspaces", "list", "--after", "acme"), "acme")
@@ -40,7 +41,8 @@ func TestWorkspacesShowHasItsDefinitions(t *testing.T) {
 	shown := d.types("workspaces", "show", strings.ToUpper(d.workspace))
 	require.Equal(t, shown, d.types("workspaces", "show", "shop"))
 	for _, line := range []string{
-		`workspace +shop`, `id +` + d.workspace, `plan +FREE`, `limit +5000, set for this workspace`, `rate +-`, `paused +no`,
+		`workspace +shop`, `id +` + d.workspace, `plan +FREE`, `limit +5000, set for this workspace`, `burst +-`, `rate +-`,
+		`paused +no`,
 		`waiting +0`, `unanswered +0`,
 		`DEFINITION +ID +WORKFLOW TYPE +NAMESPACE +TASK QUEUE +VERSION +MAX ATTEMPTS +TIMEOUT`,
 		`bare +\S+ +Bare +- +b +none \(cannot be started\) +3 +1h0m0s`, `order +\S+ +Order +- +orders +1 +3 +-`,
@@ -64,6 +66,8 @@ func TestWorkspacesAreChangedLiveAndEachChangeIsWrittenDown(t *testing.T) {
 		{"set-plan shop pro", "shop: plan changed from FREE to PRO"},
 		{"set-limit shop 7", "shop: max_concurrent_workflows changed from 5000 to 7"},
 		{"set-limit shop plan", "shop: max_concurrent_workflows changed from 7 to not set"},
+		{"set-burst shop 9", "shop: max_burst_workflows changed from not set to 9"},
+		{"set-burst shop plan", "shop: max_burst_workflows changed from 9 to not set"},
 		{"set-rate shop 2.5", "shop: max_starts_per_second changed from not set to 2.5"},
 		{"set-rate shop off", "shop: max_starts_per_second changed from 2.5 to not set"},
 		{"pause shop", "shop: paused changed from false to true"},
@@ -75,10 +79,10 @@ func TestWorkspacesAreChangedLiveAndEachChangeIsWrittenDown(t *testing.T) {
 	require.Equal(t, "(PRO,,,f)",
 		d.value("select (plan, max_concurrent_workflows, max_starts_per_second, paused)::text from pgdispatch.workspaces"))
 	lines := strings.Split(strings.TrimSpace(d.types("audit", "list")), "\n")
-	require.Len(t, lines, 8, "a change without effect is not audited")
+	require.Len(t, lines, 10, "a change without effect is not audited")
 	require.Regexp(t, `^ID +AT +BY +ROLE +ACTION +SUBJECT +DETAILS$`, lines[0])
-	require.Regexp(t, `^7 +\S+Z +ann +\S+ +workspaces resume +workspace `+d.workspace+` +paused: yes → no$`, lines[1])
-	require.Regexp(t, `^1 +\S+Z +ann +\S+ +workspaces set-plan +workspace `+d.workspace+` +plan: FREE → PRO$`, lines[7])
+	require.Regexp(t, `^9 +\S+Z +ann +\S+ +workspaces resume +workspace `+d.workspace+` +paused: yes → no$`, lines[1])
+	require.Regexp(t, `^1 +\S+Z +ann +\S+ +workspaces set-plan +workspace `+d.workspace+` +plan: FREE → PRO$`, lines[9])
 	require.JSONEq(t, fmt.Sprintf(`{"id": %q, "changed": {"paused": [false, true]}}`, d.workspace),
 		d.types("workspaces", "pause", "shop", "-o", "json"))
 }
@@ -139,6 +143,7 @@ func TestWorkspacesRefuseBadInputByName(t *testing.T) {
 		{[]string{"workspaces", "set-limit", "shop", "100001"},
 			`the limit is "100001": it must be plan or a whole number from 0 to 100000`},
 		{[]string{"workspaces", "set-limit", "shop", "many"}, `the limit is "many"`},
+		{[]string{"workspaces", "set-burst", "shop", "1.5"}, `the burst limit is "1.5": it must be plan or a whole number`},
 		{[]string{"workspaces", "set-rate", "shop", "0"},
 			`the rate is "0": it must be off, or from 0.0001 to 100000 starts per second; ` +
 				`to stop all starts, pause the workspace`},

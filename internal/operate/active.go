@@ -7,7 +7,7 @@ func (w WorkspaceRow) Active() int64 { return w.Claimed + w.Running + w.Unanswer
 func (w Workspace) Active() int64 { return w.Claimed + w.Running + w.Unanswered }
 
 // Full reports whether the items that hold slots leave the workspace no room.
-func (w WorkspaceRow) Full() bool { return w.Active() >= int64(w.Limit) }
+func (w WorkspaceRow) Full() bool { return w.Active() >= int64(max(w.Limit, w.Burst)) }
 
 // Full reports whether the items that hold slots leave the workspace no room.
-func (w Workspace) Full() bool { return w.Active() >= int64(w.Limit) }
+func (w Workspace) Full() bool { return w.Active() >= int64(max(w.Limit, w.Burst)) }

@@ -33,6 +33,7 @@ type NewWorkspace struct {
 	Plan   string   // empty means FREE
 	Limit  *int     // nil means the plan's
 	Starts *float64 // per second; nil means no limit
+	Burst  *int     // nil means the plan's
 	Paused bool
 }
 
@@ -45,7 +46,7 @@ type CreatedWorkspace struct {
 // CreateWorkspace inserts a workspace. It needs the owner's role.
 func (s *Store) CreateWorkspace(ctx context.Context, w NewWorkspace, who string) (CreatedWorkspace, error) {
 	made, err := postgres.Read[CreatedWorkspace](ctx, s.DB, "create workspace", sql.Text("workspace_create"),
-		w.Name, postgres.OrNull(w.Plan), w.Limit, w.Starts, w.Paused, who)
+		w.Name, postgres.OrNull(w.Plan), w.Limit, w.Starts, w.Paused, who, w.Burst)
 	if err != nil || len(made) == 0 {
 		return CreatedWorkspace{}, err
 	}

@@ -63,6 +63,20 @@ func LimitChange(text string) (WorkspaceChange, error) {
 	return WorkspaceChange{SetLimit: true, Limit: &n}, nil
 }
 
+// BurstChange parses the maximum number of concurrent workflows in a burst, or "plan" for the plan's burst limit.
+func BurstChange(text string) (WorkspaceChange, error) {
+	if text == "plan" {
+		return WorkspaceChange{SetBurst: true}, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > maxLimit {
+		return WorkspaceChange{},
+			fmt.Errorf("the burst limit is %.80q: it must be plan or a whole number from 0 to %d; none above the limit "+
+				"means no burst", text, maxLimit)
+	}
+	return WorkspaceChange{SetBurst: true, Burst: &n}, nil
+}
+
 // RateChange parses the maximum number of starts per second, or "off" for no rate limit.
 func RateChange(text string) (WorkspaceChange, error) {
 	if text == "off" {

@@ -39,6 +39,7 @@ type WorkspaceRow struct {
 	Name    string `json:"name"`
 	Plan    string `json:"plan"`
 	Limit   int    `json:"max_concurrent_workflows"` // the one in force
+	Burst   int    `json:"burst"`                    // the one in force; Limit means none beyond it
 	Paused  bool   `json:"paused"`
 	Waiting int64  `json:"waiting"` // due or not; CountLimit means that many or more
 	Claimed int64  `json:"claimed"`

@@ -35,6 +35,8 @@ type Workspace struct {
 	Plan                   string         `json:"plan"`
 	MaxConcurrentWorkflows *int           `json:"max_concurrent_workflows"` // its own; nil means its plan's
 	Limit                  int            `json:"limit"`                    // the one in force
+	MaxBurstWorkflows      *int           `json:"max_burst_workflows"`      // its own; nil means its plan's
+	Burst                  int            `json:"burst"`                    // the one in force; Limit means none beyond it
 	MaxStartsPerSecond     *float64       `json:"max_starts_per_second"`    // nil means no rate limit
 	Paused                 bool           `json:"paused"`
 	Waiting                int64          `json:"waiting"`
@@ -93,6 +95,7 @@ func (s *Store) FindDefinitions(ctx context.Context, idOrName string, workspaces
 type Plan struct {
 	Name                   string `json:"plan"`
 	MaxConcurrentWorkflows int    `json:"max_concurrent_workflows"`
+	MaxBurstWorkflows      *int   `json:"max_burst_workflows"` // nil means none beyond the limit
 }
 
 // Plans returns all plans, the one with the lowest limit first.
@@ -108,6 +111,8 @@ type WorkspaceChange struct {
 	Limit     *int     // with SetLimit; nil means the plan's
 	SetStarts bool     // whether to change the rate
 	Starts    *float64 // with SetStarts, starts per second; nil means no rate limit
+	SetBurst  bool     // whether to change the burst limit
+	Burst     *int     // with SetBurst; nil means the plan's
 }
 
 // Change maps each changed column to its old and new value.
@@ -116,7 +121,7 @@ type Change map[string][2]any
 // ChangeWorkspace changes a workspace and returns the columns that changed. The change applies from the next claim on.
 func (s *Store) ChangeWorkspace(ctx context.Context, id, who, command string, c WorkspaceChange) (Change, error) {
 	details, err := postgres.Value[string](ctx, s.DB, "change workspace", sql.Text("workspace_set"),
-		id, who, command, postgres.OrNull(c.Plan), c.Paused, c.SetLimit, c.Limit, c.SetStarts, c.Starts)
+		id, who, command, postgres.OrNull(c.Plan), c.Paused, c.SetLimit, c.Limit, c.SetStarts, c.Starts, c.SetBurst, c.Burst)
 	if err != nil {
 		return nil, err
 	}

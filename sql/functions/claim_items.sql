@@ -7,11 +7,11 @@
 -- The settle decides it, and if it writes the same value, no index entry changes. The last row has a null id; its
 -- standing is JSON that says how the entries stand. A receipt in it is true once this transaction has committed.
 drop function if exists pgdispatch.claim_items(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[],
-    timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[]);
+    timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[], text[]);
 create or replace function pgdispatch.claim_items(owner text, lease interval, watcher text, own_epoch uuid, at_most integer, doubts integer,
     alone boolean, leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
     floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[],
-    keys text[] default null)
+    keys text[] default null, bursts boolean[] default null)
 returns table (
     id bigint, lease_token bigint, execution_id uuid, workspace_id uuid, workflow_definition_id uuid, workflow_definition_version_id uuid,
     namespace text, workflow_type text, task_queue text, execution_timeout interval, node_ids text, params text, traceparent text,
@@ -25,7 +25,7 @@ declare
     c record;
 begin
     c := pgdispatch.claim_choose(owner, own_epoch, at_most, doubts, alone, leased, leased_to, workspaces, priorities, items,
-        due, ids, floors, held, held_to, careful, own_namespace, namespaces, allowed, keys);
+        due, ids, floors, held, held_to, careful, own_namespace, namespaces, allowed, keys, bursts);
     return query
     with taken as (
         update pgdispatch.workflow_execution_queue q

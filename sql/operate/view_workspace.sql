@@ -2,6 +2,7 @@
 -- $1 workspace. Counts at most $2 of its items of each status, and its failures among the newest $3 of the last day, of
 -- all workspaces.
 select w.id::text, w.name, w.plan, w.max_concurrent_workflows, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as "limit",
+       w.max_burst_workflows, pgdispatch.burst_limit(coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows), coalesce(w.max_burst_workflows, t.max_burst_workflows)) as burst,
        w.max_starts_per_second, w.paused, n.items as waiting, n.claimed, n.running,
        coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered,
        clock_timestamp() - n.oldest_due as oldest_waiting, w.created_at,

@@ -23,7 +23,7 @@ with unanswered as materialized (select u.* from pgdispatch.unanswered($9::bigin
 )
 select w.id::text, w.name, w.plan, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as "limit", w.paused,
        n.items as waiting, n.claimed, n.running, clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank,
-       coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered
+       coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered, pgdispatch.burst_limit(coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows), coalesce(w.max_burst_workflows, t.max_burst_workflows)) as burst
 from page p join pgdispatch.workspaces w on w.id = p.id join pgdispatch.workspace_tiers t on t.plan = w.plan
 left join failed f on f.workspace_id = p.id left join unanswered u on u.workspace_id = p.id cross join lateral pgdispatch.waiting_of(p.id, $8::integer) n
 order by p.rank, case when p.rank = 'infinity' then w.name end collate "C", p.id

@@ -10,10 +10,13 @@ with page as materialized (
     order by w.name, w.id
     limit $4::bigint
 )
-select w.id::text, w.name, w.plan, w.max_concurrent_workflows, s.max_concurrent_workflows as "limit", w.max_starts_per_second, w.paused,
+select w.id::text, w.name, w.plan, w.max_concurrent_workflows, s.max_concurrent_workflows as "limit",
+       w.max_burst_workflows, pgdispatch.burst_limit(s.max_concurrent_workflows, coalesce(w.max_burst_workflows, t.max_burst_workflows)) as burst,
+       w.max_starts_per_second, w.paused,
        greatest(s.waiting - coalesce(u.items, 0), 0) as waiting, s.claimed, s.running, coalesce(u.items, 0) as unanswered,
        clock_timestamp() - u.since as oldest_unanswered, clock_timestamp() - s.oldest_waiting_since as oldest_waiting, w.created_at
 from pgdispatch.workspaces w
+join pgdispatch.workspace_tiers t on t.plan = w.plan
 join pgdispatch.workspace_statistics s on s.workspace_id = w.id
 left join pgdispatch.unanswered(10000) u on u.workspace_id = w.id
 where w.id = any (array(select p.id from page p)) and s.workspace_id = any (array(select p.id from page p))

@@ -28,7 +28,7 @@ grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch
 revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator;
 grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
     pgdispatch.longest_waiting(bigint), pgdispatch.waiting_levels(), pgdispatch.waiting_lines(), pgdispatch.waiting_of(uuid, integer), pgdispatch.unanswered(bigint),
-    pgdispatch.paused_by(boolean, integer)
+    pgdispatch.paused_by(boolean, integer), pgdispatch.burst_limit(integer, integer)
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 
 -- roles that write items or executions: the tables' checks of a row and of a move
@@ -54,7 +54,7 @@ grant execute on function
 grant delete on pgdispatch.parked_items to pgdispatch_operator;
 grant update (run_at), insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options, limit_key)
     on pgdispatch.workflow_execution_queue to pgdispatch_operator;
-grant update (plan, paused, max_concurrent_workflows, max_starts_per_second) on pgdispatch.workspaces to pgdispatch_operator;
+grant update (plan, paused, max_concurrent_workflows, max_starts_per_second, max_burst_workflows) on pgdispatch.workspaces to pgdispatch_operator;
 grant insert, update, delete on pgdispatch.limits to pgdispatch_operator;
 grant update (max_claims, paused, retention, dead_letter_retention, result_bytes, notify_ended) on pgdispatch.settings to pgdispatch_operator;
 -- Postgres sets the time and the role
@@ -97,12 +97,12 @@ grant execute on function
     pgdispatch.claim(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
         bigint[], integer[], bigint[], boolean, text, text[], integer[]),
     pgdispatch.claim_items(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
-        bigint[], integer[], bigint[], boolean, text, text[], integer[], text[]),
+        bigint[], integer[], bigint[], boolean, text, text[], integer[], text[], boolean[]),
     pgdispatch.claim_choose(text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
-        bigint[], integer[], bigint[], boolean, text, text[], integer[], text[]),
+        bigint[], integer[], bigint[], boolean, text, text[], integer[], text[], boolean[]),
     pgdispatch.claim_debit(uuid[], double precision[], double precision[], bigint, timestamptz),
     pgdispatch.claim_doubts(integer, boolean, timestamptz, text, text[], integer[]),
-    pgdispatch.claim_grants(text, boolean, uuid, integer, bigint, uuid[], integer[], bigint[], integer[], bigint[], timestamptz),
+    pgdispatch.claim_grants(text, boolean, uuid, integer, bigint, uuid[], integer[], bigint[], integer[], bigint[], timestamptz, boolean[]),
     pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text, text[], integer[], text[]),
     pgdispatch.claim_around(uuid[], integer[], integer[], timestamptz[], bigint[], timestamptz, text, text[], integer[], text[], bigint[]),
     pgdispatch.claim_keys(uuid[], text[], timestamptz, integer[]), pgdispatch.claim_key_debit(text[], bigint, timestamptz),

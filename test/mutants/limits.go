@@ -23,7 +23,7 @@ var limits = []mutant{
 		[]edit{{chooseFile, "if current_setting('transaction_isolation') <> 'read committed' then", "if false then"}},
 		"./sql", "TestClaimDemandsReadCommitted"},
 	{"workspace limit", "a workspace with room for one item gets as many as requested",
-		[]edit{{grantsFile, "items[n], limits[first] - holders[first] - used[first], ", "items[n], "}},
+		[]edit{{grantsFile, "items[n], caps[n] - holders[first] - used[first], ", "items[n], "}},
 		"./sql", "TestPlanLimitsWhatAWorkspaceHolds"},
 	{"own limit before the plan's", "a workspace's own limit is ignored",
 		[]edit{{grantsFile,

@@ -72,7 +72,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 func all() []mutant {
 	var list []mutant
 	for _, part := range [][]mutant{
-		leases, limits, keys,
+		leases, limits, bursts, keys,
 		memories, ambiguity, identity, gate, policy, ends, enqueuing, signals, roles, webPages,
 		migrations,
 	} {

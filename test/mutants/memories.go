@@ -42,7 +42,7 @@ var memories = []mutant{
 		[]edit{{"claim/memory.go", "case m.lookedAt.Sub(m.comparedAt) > compareInterval:", "case false:"}},
 		"./claim", "TestRowsThatNoTriggerSawAreFoundWithinAMinuteAndCountedOnce"},
 	{"a full workspace is no surprise", "an item that could not be claimed anyway counts as unannounced",
-		[]edit{{"claim/schedule/load.go", "&& w.Held < w.Limit && !w.KeyFull && !s.paused && !l.waits(now)", ""}},
+		[]edit{{"claim/schedule/load.go", "&& w.Held < most && !w.KeyFull && !s.paused && !l.waits(now)", ""}},
 		"./claim", "TestWhatCouldNotBeClaimedAnywayIsNotUnannounced"},
 	{"a wake-up names where items wait", "a wake-up names no workspace",
 		[]edit{{"sql/functions/item_enqueued.sql", "case when bad.levels < 5 and not bad.keyed then bad.named else '' end",

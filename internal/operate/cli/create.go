@@ -26,7 +26,7 @@ func explainOwner(err error) error {
 }
 
 func (a *App) workspacesCreateCommand() *cobra.Command {
-	var plan, limit, rate, output, who string
+	var plan, limit, burst, rate, output, who string
 	var paused, twin bool
 	command := &cobra.Command{
 		Use: "create NAME", Short: "Add a workspace", Args: cobra.ExactArgs(1),
@@ -39,7 +39,7 @@ func (a *App) workspacesCreateCommand() *cobra.Command {
 				return err
 			}
 			workspace := operate.NewWorkspace{Name: args[0], Paused: paused}
-			if err := readTerms(ctx, store, &workspace, plan, limit, rate); err != nil {
+			if err := readTerms(ctx, store, &workspace, plan, limit, burst, rate); err != nil {
 				return err
 			}
 			if err := refuseTwin(ctx, store, args[0], twin); err != nil {
@@ -57,6 +57,7 @@ func (a *App) workspacesCreateCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&plan, "plan", "", "plan (default: FREE)")
 	flags.StringVar(&limit, "limit", "plan", "maximum number of concurrent workflows; plan: the plan's")
+	flags.StringVar(&burst, "burst", "plan", "maximum number while no other workspace needs the workers; plan: the plan's")
 	flags.StringVar(&rate, "rate", "off", "maximum number of starts per second; off: no limit")
 	flags.BoolVar(&paused, "paused", false, "start nothing until it is resumed")
 	flags.BoolVar(&twin, "twin", false, "even if a workspace has this name")
@@ -65,17 +66,22 @@ func (a *App) workspacesCreateCommand() *cobra.Command {
 	return command
 }
 
-// readTerms reads the plan, the limit and the rate of a new workspace.
-func readTerms(ctx context.Context, store *operate.Store, w *operate.NewWorkspace, plan, limit, rate string) error {
+// readTerms reads the plan, the limits and the rate of a new workspace.
+func readTerms(ctx context.Context, store *operate.Store, w *operate.NewWorkspace,
+	plan, limit, burst, rate string) error {
 	limits, err := operate.LimitChange(limit)
 	if err != nil {
 		return fmt.Errorf("--limit: %w", err)
+	}
+	bursts, err := operate.BurstChange(burst)
+	if err != nil {
+		return fmt.Errorf("--burst: %w", err)
 	}
 	rates, err := operate.RateChange(rate)
 	if err != nil {
 		return fmt.Errorf("--rate: %w", err)
 	}
-	w.Limit, w.Starts = limits.Limit, rates.Starts
+	w.Limit, w.Burst, w.Starts = limits.Limit, bursts.Burst, rates.Starts
 	if plan == "" {
 		return nil
 	}

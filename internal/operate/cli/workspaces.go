@@ -30,6 +30,9 @@ func (a *App) workspacesCommand() *cobra.Command {
 		a.workspaceChangeCommand("set-plan", "PLAN", "Set a workspace's plan", planChange),
 		a.workspaceChangeCommand("set-limit", "{N|plan}",
 			"Set the maximum number of concurrent workflows; plan: use the plan's limit", limitChange),
+		a.workspaceChangeCommand("set-burst", "{N|plan}",
+			"Set how many workflows may run while no other workspace needs the workers; plan: use the plan's burst limit",
+			burstChange),
 		a.workspaceChangeCommand("set-rate", "{N|off}", "Set the maximum number of starts per second; off: no limit",
 			rateChange),
 		a.workspaceChangeCommand("pause", "", "Pause a workspace: start no more items; running workflows continue",
@@ -166,6 +169,10 @@ func limitChange(_ context.Context, _ *operate.Store, value string) (operate.Wor
 	return operate.LimitChange(value)
 }
 
+func burstChange(_ context.Context, _ *operate.Store, value string) (operate.WorkspaceChange, error) {
+	return operate.BurstChange(value)
+}
+
 func rateChange(_ context.Context, _ *operate.Store, value string) (operate.WorkspaceChange, error) {
 	return operate.RateChange(value)
 }
@@ -214,9 +221,8 @@ func (a *App) printWorkspaces(workspaces []operate.Workspace, limit int) error {
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "WORKSPACE\tID\tPLAN\tRUNNING/LIMIT\tRATE\tWAITING\tOLDEST WAITING\tUNANSWERED\tPAUSED")
 	for _, w := range workspaces {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d/%d\t%s\t%d\t%s\t%s\t%s\n", view.Printable(w.Name), w.ID, w.Plan, w.Active(),
-			w.Limit,
-			rateOf(w), w.Waiting, oldestOf(w), view.Unanswered(w.Unanswered, w.OldestUnanswered), yesNo(w.Paused))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d/%s\t%s\t%d\t%s\t%s\t%s\n", view.Printable(w.Name), w.ID, w.Plan, w.Active(),
+			limitsOf(w), rateOf(w), w.Waiting, oldestOf(w), view.Unanswered(w.Unanswered, w.OldestUnanswered), yesNo(w.Paused))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -233,9 +239,9 @@ func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definiti
 	if w.MaxConcurrentWorkflows != nil {
 		own = "set for this workspace"
 	}
-	fmt.Fprintf(table, "workspace\t%s\nid\t%s\nplan\t%s\nlimit\t%d, %s\nrate\t%s\npaused\t%s\n", view.Printable(w.Name),
-		w.ID, w.Plan,
-		w.Limit, own, rateOf(w), yesNo(w.Paused))
+	fmt.Fprintf(table,
+		"workspace\t%s\nid\t%s\nplan\t%s\nlimit\t%d, %s\nburst\t%s\nrate\t%s\npaused\t%s\n",
+		view.Printable(w.Name), w.ID, w.Plan, w.Limit, own, burstOf(w), rateOf(w), yesNo(w.Paused))
 	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nunanswered\t%s\nwaiting\t%d\noldest waiting\t%s\ncreated\t%s\n\n",
 		w.Running, w.Claimed,
 		view.Unanswered(w.Unanswered, w.OldestUnanswered), w.Waiting, oldestOf(w), stamp(w.CreatedAt))
@@ -247,6 +253,21 @@ func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definiti
 		fmt.Fprintln(table, "no workflow definitions; insert one into pgdispatch.workflow_definitions")
 	}
 	return table.Flush()
+}
+
+// limitsOf returns the limit and, if it is higher, the burst limit, such as 5-9.
+func limitsOf(w operate.Workspace) string {
+	if w.Burst <= w.Limit {
+		return strconv.Itoa(w.Limit)
+	}
+	return fmt.Sprintf("%d-%d", w.Limit, w.Burst)
+}
+
+func burstOf(w operate.Workspace) string {
+	if w.Burst <= w.Limit {
+		return "-"
+	}
+	return "up to " + strconv.Itoa(w.Burst)
 }
 
 func rateOf(w operate.Workspace) string {

@@ -13,7 +13,8 @@ const itemsNamed = 10
 
 // changeNames are the names of columns as people know them from the commands and pages.
 var changeNames = map[string]string{
-	"max_concurrent_workflows": "limit", "max_starts_per_second": "starts per second", "max_claims": "max-claims",
+	"max_concurrent_workflows": "limit", "max_starts_per_second": "starts per second",
+	"max_burst_workflows": "burst limit", "max_claims": "max-claims",
 	"dead_letter_retention": "dead-letter-retention", "result_bytes": "result-bytes", "notify_ended": "notify-ended",
 	"replays": "new items",
 }

@@ -60,6 +60,9 @@ func Waits(i operate.QueueItem, w operate.Workspace, keys []operate.KeyLimit, ah
 		return fmt.Sprintf("%s is paused.", Printable(w.Name))
 	case slices.ContainsFunc(keys, operate.KeyLimit.Full):
 		return keyFull(keys[slices.IndexFunc(keys, operate.KeyLimit.Full)])
+	case w.Active() >= int64(w.Limit) && w.Burst > w.Limit && !w.Full():
+		return fmt.Sprintf("%s; up to %s run while no other workspace needs the workers.", limits,
+			Number(int64(w.Burst)))
 	case ahead == 0:
 		return limits + "; it is next."
 	}

@@ -18,6 +18,10 @@ func TestAnItemSaysWhyItWaits(t *testing.T) {
 	require.Equal(t, "Acme runs 5 of 5; 1,000+ before it.", Waits(waiting, acme, nil, 1000, on))
 	require.Equal(t, "Everything is paused by a setting.", Waits(waiting, acme, nil, 0, operate.Settings{MaxClaims: 1,
 		Paused: true}))
+	acme.Burst = 8
+	require.Equal(t, "Acme runs 5 of 5; up to 8 run while no other workspace needs the workers.",
+		Waits(waiting, acme, nil, 3, on))
+	acme.Burst = 5
 	one, other := 1, 5
 	keys := []operate.KeyLimit{{Key: "smtp", MaxConcurrent: &other, Active: 4},
 		{Key: "smtp", WorkspaceID: "acme", Workspace: "Acme", MaxConcurrent: &one, Active: 2}}

@@ -166,7 +166,7 @@ func (s Screen) workspaces(style Style) []string {
 		active := w.Active()
 		table = append(table,
 			[]string{Style{Width: nameWidth}.cut(Printable(w.Name)), w.Plan, bar(active, int64(w.Limit)),
-				fmt.Sprintf("%s/%s", AtMost(active, operate.CountLimit), Number(int64(w.Limit))),
+				fmt.Sprintf("%s/%s", AtMost(active, operate.CountLimit), Slots(w.Limit, w.Burst)),
 				AtMost(w.Waiting, operate.CountLimit), SpanOf(w.OldestWaiting), Unanswered(w.Unanswered, w.OldestUnanswered),
 				Number(w.Failures), map[bool]string{true: "PAUSED"}[w.Paused]})
 	}

@@ -40,6 +40,14 @@ func Count(n int64) string {
 	return Number(n)
 }
 
+// Slots formats a workspace's limit and, if it is higher, its burst limit, such as "5-9".
+func Slots(limit, burst int) string {
+	if burst > limit {
+		return Number(int64(limit)) + "-" + Number(int64(burst))
+	}
+	return Number(int64(limit))
+}
+
 // AtMost formats a count that stops at limit, such as "1,000+".
 func AtMost(n, limit int64) string {
 	if n >= limit {

@@ -56,7 +56,8 @@ func (v visit) actRoutes() routes {
 	for path, do := range map[string]change{
 		"workspaces/{id}/pause": v.pauseWorkspace(true), "workspaces/{id}/resume": v.pauseWorkspace(false),
 		"workspaces/{id}/plan": v.setPlan, "workspaces/{id}/limit": v.setLimit, "workspaces/{id}/rate": v.setRate,
-		"items/{id}/cancel": v.cancelItem, "items/{id}/retry": v.retryItem, "items/{id}/replay": v.replayItem,
+		"workspaces/{id}/burst": v.setBurst,
+		"items/{id}/cancel":     v.cancelItem, "items/{id}/retry": v.retryItem, "items/{id}/replay": v.replayItem,
 		"items/{id}/discard":    v.discardItem,
 		"items/selected/cancel": v.bulkOf(selected["cancel"], "item"), "items/selected/retry": v.bulkOf(selected["retry"],
 			"item"), "items/selected/replay": v.bulkOf(replay, "item"),

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"fmt"
 	nethttp "net/http"
 	"net/url"
@@ -14,6 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// toldOf is the call by which the web view makes a change.
+func toldOf(command string, c operate.WorkspaceChange) string {
+	asked, _ := json.Marshal(c)
+	return fmt.Sprintf("%s by web: %s", command, asked)
+}
+
 // forms lists all forms: path, fields, resulting call, and the page that the browser is redirected to.
 var forms = []struct {
 	path       string
@@ -21,26 +28,29 @@ var forms = []struct {
 	call, then string
 }{
 	{"/ui/workspaces/" + id + "/pause", nil,
-		`workspaces pause by web: {"Plan":"","Paused":true,"SetLimit":false,"Limit":null,"SetStarts":false,"Starts":null}`,
-		"/ui/workspaces/" + id + "?done=changed"},
+		toldOf("workspaces pause", operate.WorkspaceChange{Paused: new(true)}), "/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/resume", nil,
-		`workspaces resume by web: {"Plan":"","Paused":false,"SetLimit":false,"Limit":null,"SetStarts":false,"Starts":null}`,
-		"/ui/workspaces/" + id + "?done=changed"},
+		toldOf("workspaces resume", operate.WorkspaceChange{Paused: new(false)}), "/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/plan", url.Values{"plan": {"PRO"}},
-		`workspaces set-plan by web: {"Plan":"PRO","Paused":null,` +
-			`"SetLimit":false,"Limit":null,"SetStarts":false,"Starts":null}`,
+		toldOf("workspaces set-plan", operate.WorkspaceChange{Plan: "PRO"}),
 		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/limit", url.Values{"limit": {"12"}},
-		`workspaces set-limit by web: {"Plan":"","Paused":null,"SetLimit":true,"Limit":12,"SetStarts":false,"Starts":null}`,
+		toldOf("workspaces set-limit", operate.WorkspaceChange{SetLimit: true, Limit: new(12)}),
 		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/limit", url.Values{"limit": {""}},
-		`workspaces set-limit by web: {"Plan":"","Paused":null,"SetLimit":true,"Limit":null,"SetStarts":false,"Starts":null}`,
+		toldOf("workspaces set-limit", operate.WorkspaceChange{SetLimit: true}),
+		"/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/burst", url.Values{"burst": {"12"}},
+		toldOf("workspaces set-burst", operate.WorkspaceChange{SetBurst: true, Burst: new(12)}),
+		"/ui/workspaces/" + id + "?done=changed"},
+	{"/ui/workspaces/" + id + "/burst", url.Values{"burst": {""}},
+		toldOf("workspaces set-burst", operate.WorkspaceChange{SetBurst: true}),
 		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/rate", url.Values{"rate": {"0.5"}},
-		`workspaces set-rate by web: {"Plan":"","Paused":null,"SetLimit":false,"Limit":null,"SetStarts":true,"Starts":0.5}`,
+		toldOf("workspaces set-rate", operate.WorkspaceChange{SetStarts: true, Starts: new(0.5)}),
 		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/rate", url.Values{"rate": {""}},
-		`workspaces set-rate by web: {"Plan":"","Paused":null,"SetLimit":false,"Limit":null,"SetStarts":true,"Starts":null}`,
+		toldOf("workspaces set-rate", operate.WorkspaceChange{SetStarts: true}),
 		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/items/8/cancel", nil, "cancel [8] by web", "/ui/items/8?done=cancelled"},
 	{"/ui/items/8/retry", nil, "retry [8] by web", "/ui/items/8?done=retried"},
@@ -164,6 +174,7 @@ func TestWhatWasTypedWrongIsKeptAndExplained(t *testing.T) {
 	for _, c := range []struct{ path, field, typed, want string }{
 		{"/ui/workspaces/" + id + "/limit", "limit", hostile, "must be plan or a whole number from 0 to 100000"},
 		{"/ui/workspaces/" + id + "/limit", "limit", "-1", "must be plan or a whole number"},
+		{"/ui/workspaces/" + id + "/burst", "burst", "lots", "must be plan or a whole number from 0 to 100000"},
 		{"/ui/workspaces/" + id + "/rate", "rate", "NaN", "must be off, or from 0.0001 to 100000 starts per second"},
 		{"/ui/workspaces/" + id + "/plan", "plan", hostile, "use FREE, PRO, or insert it"},
 		{"/ui/settings/max-claims", "max-claims", "0",

@@ -57,6 +57,7 @@ var walked = map[string][]string{
 		"/ui/workspaces/{workspace}/plan?plan=x"},
 	"POST /ui/workspaces/{id}/limit": {"/ui/workspaces/{workspace}/limit?limit=1",
 		"/ui/workspaces/{workspace}/limit?limit=x"},
+	"POST /ui/workspaces/{id}/burst": {"/ui/workspaces/{workspace}/burst?burst=1"},
 	"POST /ui/workspaces/{id}/rate":  {"/ui/workspaces/{workspace}/rate?rate=1"},
 	"POST /ui/items/{id}/cancel":     {"/ui/items/{waiting}/cancel?"},
 	"POST /ui/items/{id}/retry":      {"/ui/items/{waiting}/retry?"},

@@ -14,7 +14,9 @@ import (
 var functions = template.FuncMap{
 	"number": func(n any) string {
 		return view.Number(whole(n))
-	}, "count": view.Count, "span": view.Span, "spanOf": view.SpanOf, "rate": view.Rate, "deadCount": view.Dead,
+	},
+	"slots": view.Slots, "count": view.Count,
+	"span": view.Span, "spanOf": view.SpanOf, "rate": view.Rate, "deadCount": view.Dead,
 	"concerns": view.Concerns, "latency": view.LatencyWords, "temporal": view.Temporal, "wakes": view.Wakes,
 	"stallKind": view.StallKind, "show": view.Printable,
 	"atMost": func(n int64) string { return view.AtMost(n, operate.CountLimit) },

@@ -76,6 +76,9 @@ func (v visit) workspaceData(r *nethttp.Request) (d workspaceData, err error) {
 	if d.MaxConcurrentWorkflows != nil {
 		d.Typed["limit"] = strconv.Itoa(*d.MaxConcurrentWorkflows)
 	}
+	if d.MaxBurstWorkflows != nil {
+		d.Typed["burst"] = strconv.Itoa(*d.MaxBurstWorkflows)
+	}
 	if d.MaxStartsPerSecond != nil {
 		d.Typed["rate"] = strconv.FormatFloat(*d.MaxStartsPerSecond, 'g', -1, 64)
 	}
@@ -104,6 +107,11 @@ func (v visit) setPlan(r *nethttp.Request, who string) (next, error) {
 func (v visit) setLimit(r *nethttp.Request, who string) (next, error) {
 	c, err := operate.LimitChange(orNothing(r, "limit", "plan"))
 	return v.changeTyped(r, who, "limit", c, err)
+}
+
+func (v visit) setBurst(r *nethttp.Request, who string) (next, error) {
+	c, err := operate.BurstChange(orNothing(r, "burst", "plan"))
+	return v.changeTyped(r, who, "burst", c, err)
 }
 
 func (v visit) setRate(r *nethttp.Request, who string) (next, error) {

@@ -74,8 +74,10 @@ type Row struct {
 type Workspace struct {
 	// ID and Name are those of its row.
 	ID, Name string
-	// Limit is how many workflows it may run at the same time. Elastic means that faults change the limit.
+	// Limit is how many workflows it may run at the same time. Elastic means that faults change the limit. Bursts means
+	// that Limit is its burst limit, and its limit half of that.
 	Limit   int
+	Bursts  bool
 	Elastic bool
 
 	weight      int
@@ -106,7 +108,7 @@ var tenants = []Workspace{
 	{Name: "free-1", Limit: 1, weight: 1}, {Name: "free-2", Limit: 1, weight: 1}, {Name: "free-3", Limit: 1, weight: 1},
 	{Name: "pro-1", Limit: 5, weight: 5}, {Name: "pro-2", Limit: 5, weight: 5}, {Name: "pro-3", Limit: 5, weight: 3},
 	{Name: "enterprise-1", Limit: 20, weight: 8}, {Name: "enterprise-2", Limit: 20, weight: 3},
-	{Name: "elastic", Limit: 4, Elastic: true, weight: 3},
+	{Name: "elastic", Limit: 4, Elastic: true, weight: 3}, {Name: "bursting", Limit: 6, Bursts: true, weight: 3},
 }
 
 func newLoad(ctx context.Context, l *Lab) (*Load, error) {
@@ -121,11 +123,14 @@ func newLoad(ctx context.Context, l *Lab) (*Load, error) {
 	}
 	for _, tenant := range tenants {
 		w := tenant
-		plan, override := strings.ToUpper(strings.TrimRight(w.Name, "-0123456789")), any(nil)
-		if w.Elastic {
+		plan, override, burst := strings.ToUpper(strings.TrimRight(w.Name, "-0123456789")), any(nil), any(nil)
+		switch {
+		case w.Elastic:
 			plan, override = "PRO", w.Limit
+		case w.Bursts:
+			plan, override, burst = "PRO", w.Limit/2, w.Limit
 		}
-		if err := l.Row(ctx, "workspace", []any{w.Name, plan, override}, &w.ID); err != nil {
+		if err := l.Row(ctx, "workspace", []any{w.Name, plan, override, burst}, &w.ID); err != nil {
 			return nil, err
 		}
 		if err := o.define(ctx, &w); err != nil {

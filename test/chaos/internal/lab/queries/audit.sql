@@ -80,7 +80,8 @@ create function chaos.workspace_changed() returns trigger language plpgsql secur
 begin
     perform chaos.seen_at_once(new.max_concurrent_workflows < old.max_concurrent_workflows or new.paused and not old.paused);
     insert into chaos.changes (kind, workspace, new_limit, new_paused)
-    select 'workspace', new.id, coalesce(new.max_concurrent_workflows, t.max_concurrent_workflows), new.paused
+    select 'workspace', new.id, pgdispatch.burst_limit(
+        coalesce(new.max_concurrent_workflows, t.max_concurrent_workflows), coalesce(new.max_burst_workflows, t.max_burst_workflows)), new.paused
     from pgdispatch.workspace_tiers t
     where t.plan = new.plan;
     return null;
