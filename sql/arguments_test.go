@@ -97,6 +97,8 @@ func deadArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{nobody, time.Hour}}
 	case "view_errors":
 		return [][]any{{10, "", 10}}
+	case "limits_in_use":
+		return [][]any{{10, 10}}
 	case "limit_list":
 		return [][]any{{nil, nil, false, 0, 10}}
 	case "limit_set":

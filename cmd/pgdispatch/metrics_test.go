@@ -88,12 +88,16 @@ func requireLint(t *testing.T, scraped map[string]*dto.MetricFamily) {
 func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	p := s.replica(anyPort, "PGDISPATCH_METRICS_WORKSPACES=1").ready()
+	p := s.replica(anyPort, "PGDISPATCH_METRICS_WORKSPACES=1", "PGDISPATCH_METRICS_LIMITS=1").ready()
 	s.enqueue("PRO", "Echo", 7)
 	s.enqueue("FREE", "Fail", 1)
 	s.foreign()
 	s.eventually(func() bool { return s.count("finished_at is not null") == 9 }, "all executions end")
-	s.enqueue("PRO", "Hold", 6)
+	s.enqueue("PRO", "Hold", 5)
+	one[int64](s, "insert into pgdispatch.limits (key, max_concurrent) values ('gpu', 0) returning id")
+	one[int64](s, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
+		select workspace_id, id, 'gpu' from pgdispatch.workflow_definitions where workspace_id = $1 and name = 'Hold'
+		returning id`, s.workspace["PRO"])
 	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "the workspace is full")
 	one[int64](s,
 		"select pgdispatch.signal(id, 'hi') from pgdispatch.workflow_executions where status = 'RUNNING' limit 1")
@@ -142,6 +146,10 @@ func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 		{"pgdispatch_workspace_waiting", s.workspace["PRO"], 1},
 		{"pgdispatch_workspace_active", s.workspace["PRO"], 5},
 		{"pgdispatch_workspace_limit", s.workspace["PRO"], 5},
+		{"pgdispatch_limit_active", "gpu", 0},
+		{"pgdispatch_limit_max", "gpu", 0},
+		{"pgdispatch_limit_waiting", "gpu", 1},
+		{"pgdispatch_limit_full", "gpu", 1},
 	} {
 		require.InDelta(t, want.value, sample(got, want.name, want.label), 0.1, "%s %s", want.name, want.label)
 	}
@@ -164,7 +172,7 @@ func requireCatalogue(t *testing.T, got map[string]*dto.MetricFamily) {
 		require.Equal(t, m.Kind, strings.ToLower(got[m.Name].GetType().String()), m.Name)
 		for _, one := range got[m.Name].Metric {
 			for _, label := range one.Label {
-				require.Equal(t, m.Label, label.GetName(), m.Name)
+				require.Contains(t, []string{m.Label, m.Within}, label.GetName(), m.Name)
 				require.True(t, m.Values == nil || slices.Contains(m.Values, label.GetValue()), "%s has the value %s", m.Name,
 					label.GetValue())
 			}
