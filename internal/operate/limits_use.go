@@ -1,7 +1,9 @@
 package operate
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql"
@@ -31,14 +33,10 @@ type limitUseRow struct {
 	Behind int64
 }
 
-// Full returns the full limits.
+// Full returns the full limits, those with the most waiting items first.
 func (u LimitUse) Full() []UsedLimit {
-	full := []UsedLimit{}
-	for _, l := range u.Limits {
-		if l.Full() {
-			full = append(full, l)
-		}
-	}
+	full := slices.DeleteFunc(slices.Clone(u.Limits), func(l UsedLimit) bool { return !l.Full() })
+	slices.SortStableFunc(full, func(a, b UsedLimit) int { return cmp.Compare(b.Waiting, a.Waiting) })
 	return full
 }
 

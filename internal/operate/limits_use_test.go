@@ -21,7 +21,8 @@ func limitKey(b *storetest.Bench, inShop bool, key string, most any) {
 	if inShop {
 		workspace = b.Shop.Shop
 	}
-	b.Execute("insert into pgdispatch.limits (workspace_id, key, max_concurrent) values ($1, $2, $3)", workspace, key, most)
+	b.Execute("insert into pgdispatch.limits (workspace_id, key, max_concurrent) values ($1, $2, $3)", workspace, key,
+		most)
 }
 
 func TestTheUseOfLimitsNamesTheMostUsedAndSumsUpTheOthers(t *testing.T) {

@@ -237,6 +237,10 @@ type fakeReader struct {
 	paused                  bool
 }
 
+// fullLimit is a full limit of a hostile key.
+var fullLimit = operate.LimitUse{Behind: 12, Limits: []operate.UsedLimit{
+	{KeyLimit: operate.KeyLimit{Key: hostile, MaxConcurrent: new(int)}, Waiting: 12}}}
+
 func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
 	f.looks++
 	if ctx.Err() != nil {
@@ -252,6 +256,7 @@ func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
 			{ID: hostile, Version: hostile, Workers: 10,
 				State: operate.ReplicaState{Busy: 3, Listening: &deaf, BreakerOpen: true, WakeUps: map[string]int64{hostile: 1}}}},
 		Stalled: []operate.StallFor{{Stall: operate.Stall{Kind: "TASK_QUEUE", Name: hostile, Detail: hostile}}},
+		Limits:  fullLimit,
 		Minutes: []operate.Minute{
 			{At: time.Date(2026, 8, 1, 12, 29, 0, 0, time.UTC), Completed: 10, Failed: 1, Started: 120, Passed: time.Minute,
 				Waiting: &long, Waits: operate.Waits{1, 2}},
