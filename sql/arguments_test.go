@@ -97,7 +97,7 @@ func deadArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{nobody, time.Hour}}
 	case "view_errors":
 		return [][]any{{10, "", 10}}
-	case "limits_in_use":
+	case "limits_in_use", "doctor_limits", "doctor_limit_keys":
 		return [][]any{{10, 10}}
 	case "limit_list":
 		return [][]any{{nil, nil, false, 0, 10}}

@@ -29,11 +29,11 @@ func FullLimits(u operate.LimitUse) string {
 	if len(full) == 1 {
 		it = "it"
 	}
-	text += fmt.Sprintf(", %s %s for %s: ", AtMost(u.Behind, seenWaiting), plural(u.Behind, "item waits", "items wait"), it)
+	waiting := AtMost(u.Behind, seenWaiting) + plural(u.Behind, " item waits", " items wait")
+	text += fmt.Sprintf(", %s for %s: ", waiting, it)
 	named := []string{}
 	for _, l := range full[:min(len(full), fullNamed)] {
-		named = append(named, fmt.Sprintf("%s %s (%s)", Printable(l.Key), whereLimited(l.KeyLimit),
-			AtMost(l.Waiting, seenWaiting)))
+		named = append(named, fmt.Sprintf("%s (%s)", KeyLimitName(l.KeyLimit), AtMost(l.Waiting, seenWaiting)))
 	}
 	text += strings.Join(named, ", ")
 	if more := len(full) - len(named); more > 0 {
@@ -41,6 +41,9 @@ func FullLimits(u operate.LimitUse) string {
 	}
 	return text
 }
+
+// KeyLimitName names a limit by its key and what it covers.
+func KeyLimitName(l operate.KeyLimit) string { return Printable(l.Key) + " " + whereLimited(l) }
 
 // whereLimited says what a limit covers.
 func whereLimited(l operate.KeyLimit) string {
