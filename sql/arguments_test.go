@@ -137,7 +137,7 @@ func creationArguments(verb string) [][]any {
 	case "items_enqueue":
 		return [][]any{{[]string{nobody}, []string{nobody}, []string{"{}"}, []int{0}, []*time.Time{nil},
 			[]*time.Duration{nil}, []*string{nil},
-			[]*string{nil}, "me"}}
+			[]*string{nil}, "me", []*string{nil}}}
 	case "workspace_create":
 		return [][]any{{"new", nil, nil, nil, false, "me"}}
 	}

@@ -297,7 +297,8 @@ func (f *fakeReader) ListItems(_ context.Context, filter operate.ItemFilter, sta
 
 var dead = operate.QueueItem{ID: 8, ExecutionID: id, Status: "FAILED", Workspace: hostile, WorkspaceID: id,
 	WorkflowDefinition: hostile, WorkflowDefinitionID: id,
-	LastError: hostile, IdempotencyKey: hostile, Traceparent: hostile, RunID: hostile, Namespace: "default",
+	LastError: hostile, IdempotencyKey: hostile, EnqueueKey: hostile, LimitKey: hostile,
+	Traceparent: hostile, RunID: hostile, Namespace: "default",
 	Params:    []byte(`{"name": "</pre><script>alert(1)</script>", "n": 12345678901234567890}`),
 	CreatedAt: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
 
