@@ -117,6 +117,8 @@ func deadArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{ids, "me"}}
 	case "signal_send":
 		return [][]any{{execution, "go", nil, "me"}}
+	case "signal_resend":
+		return [][]any{{1, nil, "me"}}
 	case "signal_list":
 		return [][]any{{execution, []string{"OPEN"}, 10}}
 	case "signal_take":

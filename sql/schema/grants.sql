@@ -64,7 +64,7 @@ grant execute on function
     pgdispatch.discard(uuid, text), pgdispatch.discard_items(bigint[], text),
     pgdispatch.replay(uuid, text), pgdispatch.replay_items(bigint[], text, boolean),
     pgdispatch.request_cancel(uuid, text, text), pgdispatch.request_stop(uuid, text, text, text), pgdispatch.request_terminate(uuid, text, text),
-    pgdispatch.signal(uuid, text, jsonb)
+    pgdispatch.signal(uuid, text, jsonb), pgdispatch.resend_signal(bigint)
     to pgdispatch_operator;
 -- A database that was isolated before this role existed has a policy that does not name it.
 select pgdispatch.isolate_workspaces(true)

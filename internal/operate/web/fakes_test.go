@@ -153,6 +153,11 @@ func (f *fakeChanger) Discard(_ context.Context, items []int64, who string) ([]i
 	return f.items("discard", items, who)
 }
 
+func (f *fakeChanger) ResendSignal(_ context.Context, signal int64, execution,
+	who string) (operate.Resent, bool, error) {
+	return operate.Resent{}, !f.late, f.call("resend %d of %s by %s", signal, execution[:4], who)
+}
+
 var (
 	errForbidden = fmt.Errorf("change: %w",
 		&pgconn.PgError{Code: "42501", Message: "permission denied for table workspaces"})
@@ -235,6 +240,7 @@ type fakeReader struct {
 	deadFilter              operate.DeadFilter
 	kind, subject           string
 	paused                  bool
+	givenUp                 int64 // the ID of its signal
 }
 
 // fullLimit is a full limit of a hostile key.
@@ -326,7 +332,7 @@ func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []s
 }
 
 func (f *fakeReader) Signals(context.Context, string, []string, int) ([]operate.Signal, error) {
-	return []operate.Signal{{Name: hostile, SentBy: hostile, State: "GIVEN_UP", Error: hostile}}, f.err
+	return []operate.Signal{{ID: f.givenUp, Name: hostile, SentBy: hostile, State: "GIVEN_UP", Error: hostile}}, f.err
 }
 
 func (f *fakeReader) Failures(context.Context, int64) ([]operate.Failure, error) {
