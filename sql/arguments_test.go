@@ -97,6 +97,8 @@ func deadArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{nobody, time.Hour}}
 	case "view_errors":
 		return [][]any{{10, "", 10}}
+	case "limits_in_use", "doctor_limits", "doctor_limit_keys":
+		return [][]any{{10, 10}}
 	case "limit_list":
 		return [][]any{{nil, nil, false, 0, 10}}
 	case "limit_set":
@@ -115,6 +117,8 @@ func deadArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{ids, "me"}}
 	case "signal_send":
 		return [][]any{{execution, "go", nil, "me"}}
+	case "signal_resend":
+		return [][]any{{1, nil, "me"}}
 	case "signal_list":
 		return [][]any{{execution, []string{"OPEN"}, 10}}
 	case "signal_take":
@@ -135,7 +139,7 @@ func creationArguments(verb string) [][]any {
 	case "items_enqueue":
 		return [][]any{{[]string{nobody}, []string{nobody}, []string{"{}"}, []int{0}, []*time.Time{nil},
 			[]*time.Duration{nil}, []*string{nil},
-			[]*string{nil}, "me"}}
+			[]*string{nil}, "me", []*string{nil}}}
 	case "workspace_create":
 		return [][]any{{"new", nil, nil, nil, false, "me", nil}}
 	}

@@ -39,8 +39,8 @@ func (d *desk) diagnosis(args ...string) (found map[string]doctor.Finding, code 
 
 // doctorChecks lists all checks.
 var doctorChecks = []string{
-	"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "encryption", "listen",
-	"migrations", "namespace",
+	"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "encryption", "limits",
+	"listen", "migrations", "namespace",
 	"notification queue", "postgres version", "replicas", "retention", "role", "settings of roles", "signals",
 	"synchronous_commit",
 	"tables", "task queues",

@@ -26,25 +26,25 @@ func (d *desk) rows() string {
 	d.t.Helper()
 	return d.value(`select coalesce(string_agg(concat_ws(' ', w.name, d.name, q.params, q.priority,
 		(q.run_at at time zone 'utc')::date, q.idempotency_key,
-		q.traceparent), e'\n' order by q.id), '') from pgdispatch.workflow_execution_queue q
+		q.limit_key, q.traceparent), e'\n' order by q.id), '') from pgdispatch.workflow_execution_queue q
 		join pgdispatch.workspaces w on w.id = q.workspace_id
 			join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id`)
 }
 
 func TestManyItemsAreEnqueuedFromNDJSONAndFromCSV(t *testing.T) {
 	t.Parallel()
-	want := `shop order {"n": 1} 5 2030-01-02 a ` + parent + "\n" + `bank order {"n": "2,\"3\""} 0 2030-01-02 b` + "\n" +
-		`shop order {} -100 2030-01-02`
+	want := `shop order {"n": 1} 5 2030-01-02 a smtp ` + parent + "\n" +
+		`bank order {"n": "2,\"3\""} 0 2030-01-02 b küche` + "\n" + `shop order {} -100 2030-01-02`
 	for name, text := range map[string]string{
 		"NDJSON": `{"workspace": "shop", "definition": "order", "params": {"n": 1}, "priority": 5, ` +
-			`"run_at": "2030-01-02", "idempotency_key": "a", "traceparent": "` + parent + `"}` +
+			`"run_at": "2030-01-02", "idempotency_key": "a", "limit_key": "smtp", "traceparent": "` + parent + `"}` +
 			"\r\n\n" +
 			`{"workspace": "BANK", "params": {"n": "2,\"3\""}, "run_at": "2030-01-02T03:04:05+01:00", ` +
-			`"idempotency_key": "b", "traceparent": null}` +
+			`"idempotency_key": "b", "limit_key": "küche", "traceparent": null}` +
 			"\n" + `{"priority": -100, "run_at": "2030-01-02"}`,
-		"CSV": "\xef\xbb\xbfworkspace,definition,params,priority,run_at,idempotency_key,traceparent\n" +
-			`shop,order,"{""n"": 1}",5,2030-01-02,a,` + parent + "\n" +
-			`BANK,,"{""n"":` + "\n" + `""2,\""3\""""}",,2030-01-02T03:04:05+01:00,b,` + "\n,,,-100,2030-01-02,,\n",
+		"CSV": "\xef\xbb\xbfworkspace,definition,params,priority,run_at,idempotency_key,limit_key,traceparent\n" +
+			`shop,order,"{""n"": 1}",5,2030-01-02,a,smtp,` + parent + "\n" +
+			`BANK,,"{""n"":` + "\n" + `""2,\""3\""""}",,2030-01-02T03:04:05+01:00,b,küche,` + "\n,,,-100,2030-01-02,,,\n",
 	} {
 		d := newDesk(t)
 		d.addWorkspace("bank")
@@ -72,7 +72,8 @@ func TestABadLineStopsWithItsNumberAndFieldAndThoseBeforeItStay(t *testing.T) {
 	const good = `{"workspace": "shop", "definition": "order"}`
 	for bad, want := range map[string]string{
 		`{"workspace": "shop", "definition": "order", "priorty": 1}`: `line 3: "priorty" is no field: ` +
-			`there are workspace, definition, params, priority, run_at, idempotency_key, traceparent; did you mean "priority"?`,
+			`there are workspace, definition, params, priority, run_at, idempotency_key, limit_key, traceparent; ` +
+			`did you mean "priority"?`,
 		`{"workspace": "shop", "definition": "order", "priority": 101}`: "line 3: priority is 101: it must " +
 			"be a whole number from -100 to 100",
 		`{"workspace": "shop", "definition": "order", "priority": 1.5}`: `line 3: priority is "1.5"`,
@@ -86,7 +87,12 @@ func TestABadLineStopsWithItsNumberAndFieldAndThoseBeforeItStay(t *testing.T) {
 			"the years 2000 and 2200",
 		`{"workspace": "shop", "definition": "order", "idempotency_key": ""}`: "line 3: idempotency_key is empty",
 		`{"workspace": "shop", "definition": "order", "idempotency_key": 7}`:  "line 3: idempotency_key must be a string",
-		`{"workspace": "shop", "definition": "order", "traceparent": "00-x"}`: "line 3: traceparent must be such as",
+		`{"workspace": "shop", "definition": "order", "limit_key": ""}`:       "line 3: limit_key is empty: leave it out, or",
+		`{"workspace": "shop", "definition": "order", "limit_key": 7}`:        "line 3: limit_key must be a string",
+		`{"workspace": "shop", "definition": "order", "limit_key": "` + strings.Repeat("ü", 201) + `"}`: "line 3: " +
+			"limit_key has 201 characters: it must have at most 200",
+		`{"workspace": "shop", "definition": "order", "limit_key": "a\u0000b"}`: "line 3: limit_key must be text in UTF-8",
+		`{"workspace": "shop", "definition": "order", "traceparent": "00-x"}`:   "line 3: traceparent must be such as",
 		`{"workspace": "shoop", "definition": "order"}`: `line 3: ` +
 			`workspace: no workspace has the ID or name "shoop": `,
 		`{"workspace": "shop", "definition": "oder"}`: `line 3: definition: workspace "shop" ` +
@@ -137,6 +143,7 @@ func TestBadFilesAndFlagsOfManyItemsAreRefused(t *testing.T) {
 	for args, want := range map[string]string{
 		"enqueue --from /nowhere":                  "--from: open /nowhere",
 		"enqueue --from x --params {}":             "--params is for one item, and --from is for many",
+		"enqueue --from x --limit-key k":           "--limit-key is for one item, and --from is for many",
 		"enqueue order --workspace shop --dry-run": "--skip-invalid and --dry-run need --from",
 		"enqueue":              "accepts 1 arg(s), received 0",
 		"enqueue --from x a b": "accepts at most 1 arg(s), received 2",

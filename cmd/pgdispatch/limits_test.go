@@ -24,6 +24,7 @@ func TestLimitsOfKeysAreSetListedAndRemoved(t *testing.T) {
 	require.Regexp(t, `^smtp +\(all\) +0/10 +10/1s,100/1m +10 +no$`, lines[1])
 	require.Regexp(t, `^smtp +shop +0/0 +- +- +yes$`, lines[2])
 	require.Regexp(t, `(?m)^limit key +smtp$`, d.types("items", "show", "1"))
+	require.Contains(t, d.types("status"), "\nfull limits 1, 1 item waits for it: smtp in shop (1)\n")
 	require.NotContains(t, d.types("limits", "list", "--workspace", "shop"), "(all)")
 	require.Contains(t, d.types("limits", "list", "--limit", "1"), "continue with --after 1\n")
 

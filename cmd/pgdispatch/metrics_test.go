@@ -85,15 +85,25 @@ func requireLint(t *testing.T, scraped map[string]*dto.MetricFamily) {
 		"%v", problems)
 }
 
+// waitsForALimit enqueues an item for a key that may start nothing.
+func (s *stack) waitsForALimit() {
+	s.t.Helper()
+	one[int64](s, "insert into pgdispatch.limits (key, max_concurrent) values ('gpu', 0) returning id")
+	one[int64](s, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
+		select workspace_id, id, 'gpu' from pgdispatch.workflow_definitions where workspace_id = $1 and name = 'Hold'
+		returning id`, s.workspace["PRO"])
+}
+
 func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	p := s.replica(anyPort, "PGDISPATCH_METRICS_WORKSPACES=1").ready()
+	p := s.replica(anyPort, "PGDISPATCH_METRICS_WORKSPACES=1", "PGDISPATCH_METRICS_LIMITS=1").ready()
 	s.enqueue("PRO", "Echo", 7)
 	s.enqueue("FREE", "Fail", 1)
 	s.foreign()
 	s.eventually(func() bool { return s.count("finished_at is not null") == 9 }, "all executions end")
-	s.enqueue("PRO", "Hold", 6)
+	s.enqueue("PRO", "Hold", 5)
+	s.waitsForALimit()
 	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "the workspace is full")
 	one[int64](s,
 		"select pgdispatch.signal(id, 'hi') from pgdispatch.workflow_executions where status = 'RUNNING' limit 1")
@@ -121,8 +131,7 @@ func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 		{"pgdispatch_executions_ended_total", "failed", 1},
 		{"pgdispatch_claims_total", "items", sample(got, "pgdispatch_claim_batch_size", "")},
 		{"pgdispatch_claim_processing_seconds", "", sample(got, "pgdispatch_claim_batch_size", "")},
-		{"pgdispatch_claims_total", "error", 0},
-		{"pgdispatch_store_errors_total", "claim", 0},
+		{"pgdispatch_claims_total", "error", 0}, {"pgdispatch_store_errors_total", "claim", 0},
 		{"pgdispatch_lease_losses_total", "", 0},
 		{"pgdispatch_items_recovered_total", "", 0},
 		{"pgdispatch_claim_lock_failures_total", "", 0},
@@ -138,10 +147,10 @@ func TestAScrapeOfARunningReplicaCountsWhatHappened(t *testing.T) {
 		{"pgdispatch_dead_letters_open", "", 2},
 		{"pgdispatch_replicas", "", 1},
 		{"pgdispatch_max_claims", "", 100},
-		{"pgdispatch_paused", "", 0},
-		{"pgdispatch_workspace_waiting", s.workspace["PRO"], 1},
+		{"pgdispatch_paused", "", 0}, {"pgdispatch_workspace_waiting", s.workspace["PRO"], 1},
 		{"pgdispatch_workspace_active", s.workspace["PRO"], 5},
 		{"pgdispatch_workspace_limit", s.workspace["PRO"], 5},
+		{"pgdispatch_limit_max", "gpu", 0}, {"pgdispatch_limit_waiting", "gpu", 1}, {"pgdispatch_limit_full", "gpu", 1},
 	} {
 		require.InDelta(t, want.value, sample(got, want.name, want.label), 0.1, "%s %s", want.name, want.label)
 	}
@@ -164,7 +173,7 @@ func requireCatalogue(t *testing.T, got map[string]*dto.MetricFamily) {
 		require.Equal(t, m.Kind, strings.ToLower(got[m.Name].GetType().String()), m.Name)
 		for _, one := range got[m.Name].Metric {
 			for _, label := range one.Label {
-				require.Equal(t, m.Label, label.GetName(), m.Name)
+				require.Contains(t, []string{m.Label, m.Within}, label.GetName(), m.Name)
 				require.True(t, m.Values == nil || slices.Contains(m.Values, label.GetValue()), "%s has the value %s", m.Name,
 					label.GetValue())
 			}

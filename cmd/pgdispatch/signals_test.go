@@ -181,6 +181,24 @@ func TestSignalsOutliveAnOutageOfTemporalAndItsReplica(t *testing.T) {
 	}, "nobody waits for the others")
 }
 
+func TestAResentSignalReachesTheReplayOnce(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.replica().ready()
+	failed := s.enqueue("PRO", "Collect", 1)[0]
+	s.eventually(func() bool { return s.statusOf(failed) == "DISPATCHED" }, "it runs")
+	require.NoError(t, s.client.TerminateWorkflow(t.Context(), temporal.WorkflowID(failed), "", "enough"))
+	s.eventually(func() bool { return s.statusOf(failed) == "FAILED" }, "its end is recorded")
+	s.exec(`insert into pgdispatch.signals (execution_id, name, payload, state, settled_at, error)
+		select $1, name, '"1"', 'GIVEN_UP', now(), 'workflow had ended' from unnest(array['add', 'add']) name`, failed)
+	replay := one[string](s, "select execution_id::text from pgdispatch.replay($1)", failed)
+	for _, id := range []int64{1, 2} {
+		require.Equal(t, replay, one[string](s, "select execution_id::text from pgdispatch.resend_signal($1)", id))
+	}
+	s.exec(add, replay, "end")
+	require.Equal(t, []string{"1", "1"}, s.collected(replay))
+}
+
 func TestSignalsAreSentAndListedAtTheCommandLine(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -204,7 +222,18 @@ func TestSignalsAreSentAndListedAtTheCommandLine(t *testing.T) {
 	require.Contains(t, d.types("status"), "1 signal to a workflow was given up in the last day.")
 	require.Contains(t, d.types("status"), "undelivered signals 1")
 
+	require.Regexp(t, `^signal 1 was sent again as signal 3, to execution-\S{36}\n$`,
+		d.types("executions", "resend", "1", "--by", "bob"))
+	require.Equal(t, `{"by": "ann"}|approve|OPEN`,
+		d.value("select payload::text || '|' || name || '|' || state from pgdispatch.signals where id = 3"))
+	require.Regexp(t, `bob .*executions resend +execution .*name: approve; sent_as: 3`, d.types("audit", "list"))
+	require.NotContains(t, d.types("executions", "signals"), "GIVEN_UP")
+
 	for want, args := range map[string][]string{
+		"signal 1 was not given up, or was sent again (SQLSTATE PGD43)": {"resend", "1"},
+		`the signal is "x": it must be an ID of`:                       {"resend", "x"},
+		`the signal is "0": it must be an ID of`:                       {"resend", "0"},
+		`--by is "": it must have 1 to 200`:                            {"resend", "3", "--by", ""},
 		`--payload is "{": it must be JSON`:                                    {"signal", "1", "approve", "--payload", "{"},
 		"must have 1 to 1000 bytes and no control characters (SQLSTATE PGD40)": {"signal", "1", ""},
 		`--state is "late": it must be one or more of open, delivered`:         {"signals", "--state", "late"},

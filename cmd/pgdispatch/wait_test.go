@@ -113,6 +113,7 @@ func TestEnqueueUnderAKeyFollowsItsPolicy(t *testing.T) {
 	}
 	out, _, _ := enqueue("--key a --priority 3")
 	require.Regexp(t, `^inserted item 1: workflow execution-\S+\. Follow it with`, out)
+	require.Regexp(t, `(?m)^enqueue key +a$`, d.types("items", "show", "1"))
 	out, _, _ = enqueue("--key a")
 	require.Contains(t, out, "skipped item 1: ")
 	out, _, _ = enqueue(`--key a --on-conflict replace --params {"a":2}`)

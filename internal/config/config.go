@@ -36,6 +36,7 @@ type Config struct {
 	SignIn            SignIn
 	TemporalUI        string // base URL for links to Temporal's web UI; empty disables them
 	MetricsWorkspaces int
+	MetricsLimits     int
 	CallbackURL       string // empty disables callbacks
 	CallbackAddr      string
 	LogLevel          slog.Level
@@ -162,6 +163,9 @@ var RunOptions = slices.Concat(DatabaseOptions, []Option{
 	{"metrics-workspaces", "PGDISPATCH_METRICS_WORKSPACES", "0",
 		"number of workspaces with their own metrics, those with the most items, 0 to 1000",
 		func(c *Config, v string) error { return parseInt(v, 0, 1000, &c.MetricsWorkspaces) }},
+	{"metrics-limits", "PGDISPATCH_METRICS_LIMITS", "50",
+		"number of limits of keys with their own metrics, the most used; the others are summed up; 0 to 200",
+		func(c *Config, v string) error { return parseInt(v, 0, 200, &c.MetricsLimits) }},
 	{"callback-url", "PGDISPATCH_CALLBACK_URL", "",
 		"URL that Temporal calls when a workflow ends; it must lead to the callback-addr of a replica",
 		func(c *Config, v string) error { return parseCallbackURL(v, &c.CallbackURL) }},

@@ -27,16 +27,17 @@ func TestRunNeedsNoConfiguration(t *testing.T) {
 	c, err := readRunConfig(t, nil)
 	require.NoError(t, err)
 	require.Equal(t, Config{
-		Workers:      10,
-		Lease:        30 * time.Second,
-		PollInterval: 5 * time.Second,
-		StartTimeout: 5 * time.Second,
-		DrainTimeout: 20 * time.Second,
-		MaxWatches:   800,
-		Listen:       true,
-		Durable:      DurableClaims,
-		LogLevel:     slog.LevelInfo,
-		SignIn:       SignIn{Operators: []string{"operator"}, Viewers: []string{"viewer"}, RoleClaim: "groups"},
+		Workers:       10,
+		Lease:         30 * time.Second,
+		PollInterval:  5 * time.Second,
+		StartTimeout:  5 * time.Second,
+		DrainTimeout:  20 * time.Second,
+		MaxWatches:    800,
+		MetricsLimits: 50,
+		Listen:        true,
+		Durable:       DurableClaims,
+		LogLevel:      slog.LevelInfo,
+		SignIn:        SignIn{Operators: []string{"operator"}, Viewers: []string{"viewer"}, RoleClaim: "groups"},
 	}, c)
 }
 
@@ -73,6 +74,7 @@ var differing = map[string]string{
 	"operator-database-url":   "postgres://operator@other",
 	"temporal-ui-url":         "http://localhost:8233",
 	"metrics-workspaces":      "20",
+	"metrics-limits":          "7",
 	"callback-url":            "https://pgdispatch.example.com/callbacks",
 	"callback-addr":           ":9465",
 	"log-level":               "debug",

@@ -36,16 +36,17 @@ func (s *Store) EnqueueAll(ctx context.Context, items []NewItem, who string) ([]
 	n := len(items)
 	workspaces, definitions, params, priorities := make([]string, n), make([]string, n), make([]string, n), make([]int,
 		n)
-	runAt, runIn, keys, traceparents := make([]*time.Time, n), make([]*time.Duration, n), make([]*string, n),
-		make([]*string, n)
+	runAt, runIn := make([]*time.Time, n), make([]*time.Duration, n)
+	keys, limitKeys, traceparents := make([]*string, n), make([]*string, n), make([]*string, n)
 	for i, item := range items {
 		workspaces[i], definitions[i], params[i], priorities[i] = item.WorkspaceID, item.WorkflowDefinitionID,
 			item.Params, item.Priority
 		runAt[i], runIn[i] = item.RunAt, item.RunIn
-		keys[i], traceparents[i] = postgres.OrNull(item.IdempotencyKey), postgres.OrNull(item.Traceparent)
+		keys[i], limitKeys[i] = postgres.OrNull(item.IdempotencyKey), postgres.OrNull(item.LimitKey)
+		traceparents[i] = postgres.OrNull(item.Traceparent)
 	}
 	return postgres.ValuesWithin[int64](ctx, enqueueTimeout, s.DB, "enqueue items", sql.Text("items_enqueue"),
-		workspaces, definitions, params, priorities, runAt, runIn, keys, traceparents, who)
+		workspaces, definitions, params, priorities, runAt, runIn, keys, traceparents, who, limitKeys)
 }
 
 // Check refuses values that the insert would refuse. The error begins with the column.
@@ -56,17 +57,24 @@ func (n NewItem) Check() error {
 			maxPriority)
 	case n.RunAt != nil && (n.RunAt.Before(firstRunAt) || n.RunAt.After(lastRunAt)):
 		return errors.New("run_at must lie between the years 2000 and 2200")
-	case utf8.RuneCountInString(n.IdempotencyKey) > maxKey:
-		return fmt.Errorf("idempotency_key has %d characters: it must have at most %d",
-			utf8.RuneCountInString(n.IdempotencyKey), maxKey)
-	case !utf8.ValidString(n.IdempotencyKey) || strings.ContainsRune(n.IdempotencyKey, 0):
-		return errors.New("idempotency_key must be text in UTF-8, without zero characters")
 	case n.Traceparent != "" && !traceparent.MatchString(n.Traceparent):
 		return errors.New("traceparent must be such as 00-<32 hex digits>-<16 hex digits>-01, in lower case")
 	case len(n.Params) > 2*MaxParams:
 		return fmt.Errorf("params has %d bytes: the limit is %d", len(n.Params), MaxParams)
 	}
-	return n.checkParams()
+	return errors.Join(checkColumn("idempotency_key", n.IdempotencyKey), checkColumn("limit_key", n.LimitKey),
+		n.checkParams())
+}
+
+// checkColumn refuses a key that a column cannot hold.
+func checkColumn(column, key string) error {
+	switch length := utf8.RuneCountInString(key); {
+	case length > maxKey:
+		return fmt.Errorf("%s has %d characters: it must have at most %d", column, length, maxKey)
+	case !utf8.ValidString(key) || strings.ContainsRune(key, 0):
+		return fmt.Errorf("%s must be text in UTF-8, without zero characters", column)
+	}
+	return nil
 }
 
 func (n NewItem) checkParams() error {

@@ -25,6 +25,7 @@ type QueueItem struct {
 	Params               json.RawMessage `json:"params,omitempty"` // nil if not requested
 	IdempotencyKey       string          `json:"idempotency_key,omitempty"`
 	LimitKey             string          `json:"limit_key,omitempty"`
+	EnqueueKey           string          `json:"enqueue_key,omitempty"` // of pgdispatch.enqueue, while it holds it
 	Traceparent          string          `json:"traceparent,omitempty"`
 	AttemptCount         int             `json:"attempt_count"`
 	FailureCount         int             `json:"failure_count"`
@@ -112,7 +113,7 @@ type NewItem struct {
 	RunAt                *time.Time     // nil means after RunIn
 	RunIn                *time.Duration // from the database's current time; nil means at once
 	IdempotencyKey       string         // empty means none
-	LimitKey             string         // empty means none; EnqueueAll ignores it
+	LimitKey             string         // empty means none
 	Traceparent          string         // empty means none; only EnqueueAll sets it
 }
 

@@ -163,11 +163,16 @@ func (s *Store) keyLimits(ctx context.Context, f KeyLimitFilter, counted bool, a
 	found, err := postgres.Read[KeyLimit](ctx, s.DB, "read limits", sql.Text("limit_list"),
 		postgres.OrNull(f.WorkspaceID), postgres.OrNull(f.Key), counted, f.After, atMost)
 	for n := range found {
-		for k, most := range found[n].MaxStarts {
-			found[n].Rates = append(found[n].Rates, Rate{int(most), found[n].Per[k]})
-		}
+		found[n].readRates()
 	}
 	return found, err
+}
+
+// readRates sets Rates from the columns.
+func (l *KeyLimit) readRates() {
+	for n, most := range l.MaxStarts {
+		l.Rates = append(l.Rates, Rate{int(most), l.Per[n]})
+	}
 }
 
 // KeyLimitChange changes a limit. Fields that are not set stay as they are.

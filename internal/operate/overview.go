@@ -13,6 +13,8 @@ type Overview struct {
 	Minutes []Minute `json:"minutes"`
 	// Stalled lists what runs without progress, those with the most executions first.
 	Stalled []StallFor `json:"stalled"`
+	// Limits is how the limits of keys are used.
+	Limits LimitUse `json:"limits"`
 }
 
 // overviewSpan is the time that Minutes covers.
@@ -20,6 +22,9 @@ const overviewSpan = time.Hour
 
 // mostStalled is the maximum length of Stalled.
 const mostStalled = 20
+
+// MostLimits is the maximum length of Limits.Limits.
+const MostLimits = 20
 
 // Overview returns the current overview.
 func (s *Store) Overview(ctx context.Context) (o Overview, err error) {
@@ -30,6 +35,9 @@ func (s *Store) Overview(ctx context.Context) (o Overview, err error) {
 		return o, err
 	}
 	if o.Stalled, err = s.Stalled(ctx, nil, mostStalled); err != nil {
+		return o, err
+	}
+	if o.Limits, err = s.LimitUse(ctx, MostLimits); err != nil {
 		return o, err
 	}
 	o.Minutes, err = s.activity(ctx, overviewSpan)

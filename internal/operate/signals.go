@@ -37,3 +37,20 @@ func (s *Store) SendSignal(ctx context.Context, executionID, name, payload, who 
 	return postgres.Value[int64](ctx, s.DB, "send signal", sql.Text("signal_send"), executionID, name,
 		postgres.OrNull(payload), who)
 }
+
+// Resent is a signal that was sent again.
+type Resent struct {
+	ID          int64  `json:"signal"`       // its new ID
+	ExecutionID string `json:"execution_id"` // where it is sent
+}
+
+// ResendSignal sends a signal that was given up again: to its execution, or to the replay of its item. It returns false
+// if executionID is not empty and the signal is of another execution.
+func (s *Store) ResendSignal(ctx context.Context, id int64, executionID, who string) (Resent, bool, error) {
+	sent, err := postgres.Read[Resent](ctx, s.DB, "send signal again", sql.Text("signal_resend"), id,
+		postgres.OrNull(executionID), who)
+	if err != nil || len(sent) == 0 {
+		return Resent{}, false, err
+	}
+	return sent[0], true, nil
+}

@@ -110,8 +110,8 @@ func (r *replica) observe(health *telemetry.Health) error {
 	checks = append(checks, telemetry.Check{Name: "claims", Do: func(context.Context) error {
 		return r.dispatch.Failing()
 	}})
-	gauges := &telemetry.Gauges{Queue: &operate.Store{DB: r.database}, Workspaces: r.MetricsWorkspaces, Workers: r.Workers,
-		Watches: r.watcher.Waiting, Ready: health.Ready}
+	gauges := &telemetry.Gauges{Queue: &operate.Store{DB: r.database}, Workspaces: r.MetricsWorkspaces,
+		Limits: r.MetricsLimits, Workers: r.Workers, Watches: r.watcher.Waiting, Ready: health.Ready}
 	if r.listener != nil {
 		gauges.Listening, gauges.OnDuty = r.listener.Connected, r.gate.OnDuty
 		checks = append(checks, telemetry.Check{Name: "listener", Do: func(context.Context) error {

@@ -15,8 +15,10 @@ type Metric struct {
 	// Former is the name that the metric had before. It is exported, too, until the next minor version. Empty if there is
 	// none.
 	Former string
-	// Label is the metric's only label. Empty means that it has none.
+	// Label is the metric's label. Empty means that it has none.
 	Label string
+	// Within is a second label, of series whose value holds only within what it names. Empty means that none has one.
+	Within string
 	// Values are the label's values. A counter exports each of them from the start, as 0.
 	Values []string
 	// Buckets are the upper bounds of a histogram's buckets.
@@ -34,7 +36,7 @@ var (
 // Catalogue returns all metrics, in the order of the reference documentation. Every instrument is created from its
 // entry here.
 func Catalogue() []Metric {
-	return slices.Concat(processing(), handing(), state(), signalState())
+	return slices.Concat(processing(), handing(), state(), limitState(), signalState())
 }
 
 // processing returns the metrics of claims and of other database work.
@@ -197,6 +199,24 @@ func state() []Metric {
 			Meaning: "CLAIMED, DISPATCHED and unanswered items, which hold slots, of these workspaces."},
 		{Name: "pgdispatch_workspace_limit", Kind: gauge, Unit: "items", Label: "workspace_id",
 			Meaning: "Limit of active items of these workspaces."},
+	}
+}
+
+// limitState returns the gauges of the limits of keys. PGDISPATCH_METRICS_LIMITS sets the number of their series.
+func limitState() []Metric {
+	const key, within = "key", "workspace_id"
+	return []Metric{
+		{Name: "pgdispatch_limit_active", Kind: gauge, Unit: "items", Label: key, Within: within,
+			Meaning: "Items with the limit's key that hold slots, of the most used limits. A limit over all workspaces has no " +
+				"`workspace_id`. Both labels are `other` for the sum of all others, seen from the newest 10,000 items that hold " +
+				"slots. PGDISPATCH_METRICS_LIMITS sets the number of limits. The same in every replica."},
+		{Name: "pgdispatch_limit_max", Kind: gauge, Unit: "items", Label: key, Within: within,
+			Meaning: "How many items these limits allow at once; absent for those that limit rates only."},
+		{Name: "pgdispatch_limit_waiting", Kind: gauge, Unit: "items", Label: key, Within: within,
+			Meaning: "Due items that wait with the key of these limits, among the 10,000 waiting items that arrived first. " +
+				"`other` is the sum of the other limits."},
+		{Name: "pgdispatch_limit_full", Kind: gauge, Unit: "0 or 1", Label: key, Within: within,
+			Meaning: "1: this limit allows no other start now, by its number of items or by a rate."},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
 
@@ -23,6 +24,7 @@ const (
 type Queue interface {
 	QueueDepth(ctx context.Context) (operate.Depth, error)
 	WorkspaceStatistics(ctx context.Context, atMost int) ([]operate.WorkspaceStatistics, error)
+	LimitUse(ctx context.Context, atMost int) (operate.LimitUse, error)
 }
 
 // Gauges reads a replica's state at the time of a scrape. Set its fields before Observe and do not change them
@@ -32,7 +34,9 @@ type Gauges struct {
 	// Workspaces is the number of workspaces with gauges of their own, those with the most items first. Zero disables
 	// these gauges. Reading them counts every item of every workspace.
 	Workspaces int
-	Workers    int
+	// Limits is the number of limits with gauges of their own, the most used ones. The others are summed up.
+	Limits  int
+	Workers int
 	// Watches returns the number of executions that the replica waits for at Temporal.
 	Watches func() int
 	// Listening reports whether LISTEN is active, OnDuty whether notifications are addressed to this replica.
@@ -51,6 +55,7 @@ type look struct {
 	at         time.Time
 	depth      operate.Depth
 	workspaces []operate.WorkspaceStatistics
+	limits     *operate.LimitUse // nil if they could not be read
 	err        error
 }
 
@@ -127,6 +132,36 @@ func (g *Gauges) observeQueue(ctx context.Context, set setter) {
 		set("pgdispatch_workspace_active", float64(w.Claimed+w.Running+w.Unanswered), id)
 		set("pgdispatch_workspace_limit", float64(w.MaxConcurrentWorkflows), id)
 	}
+	if seen.limits != nil {
+		observeLimits(*seen.limits, set)
+	}
+}
+
+// otherLimits is the value of both labels for the sum of the limits without gauges of their own. No workspace has it as
+// ID.
+const otherLimits = "other"
+
+func observeLimits(use operate.LimitUse, set setter) {
+	for _, l := range use.Limits {
+		of := limitLabels(l.Key, l.WorkspaceID)
+		set("pgdispatch_limit_active", float64(l.Active), of)
+		set("pgdispatch_limit_waiting", float64(l.Waiting), of)
+		set("pgdispatch_limit_full", truth(l.Full()), of)
+		if l.MaxConcurrent != nil {
+			set("pgdispatch_limit_max", float64(*l.MaxConcurrent), of)
+		}
+	}
+	others := limitLabels(otherLimits, otherLimits)
+	set("pgdispatch_limit_active", float64(use.OthersActive), others)
+	set("pgdispatch_limit_waiting", float64(use.OthersWaiting), others)
+}
+
+// limitLabels returns the labels of a limit. An empty workspace means over all workspaces.
+func limitLabels(key, workspace string) metric.MeasurementOption {
+	if workspace == "" {
+		return label("key", key)
+	}
+	return metric.WithAttributes(attribute.String("key", key), attribute.String("workspace_id", workspace))
 }
 
 // recent reads the queue's state, or returns a read no older than depthAge. Concurrent callers share one read.
@@ -144,9 +179,23 @@ func (g *Gauges) recent(ctx context.Context) look {
 		seen.workspaces, seen.err = g.Queue.WorkspaceStatistics(ctx, g.Workspaces)
 	}
 	g.t.failed("depth", seen.err)
+	if seen.err == nil {
+		seen.limits = g.readLimits(ctx)
+	}
 	seen.at = time.Now()
 	g.look = seen
 	return seen
+}
+
+// readLimits returns nil if the limits cannot be read, as with functions of an earlier version. The other gauges are
+// not lost with them.
+func (g *Gauges) readLimits(ctx context.Context) *operate.LimitUse {
+	use, err := g.Queue.LimitUse(ctx, g.Limits)
+	g.t.failed("depth", err)
+	if err != nil {
+		return nil
+	}
+	return &use
 }
 
 func orZero(d *time.Duration) time.Duration {

@@ -33,6 +33,9 @@ func table() string {
 		if m.Label != "" {
 			label = ", `" + m.Label + "`"
 		}
+		if m.Within != "" {
+			label += ", `" + m.Within + "`"
+		}
 		if len(m.Values) > 0 {
 			label += ": `" + strings.Join(m.Values, "`, `") + "`"
 		}
@@ -109,6 +112,9 @@ type fakeQueue struct {
 	err   error
 	depth operate.Depth
 	slow  bool
+
+	limits    operate.LimitUse
+	limitsErr error
 }
 
 func (f *fakeQueue) QueueDepth(ctx context.Context) (operate.Depth, error) {
@@ -122,6 +128,11 @@ func (f *fakeQueue) QueueDepth(ctx context.Context) (operate.Depth, error) {
 
 func (f *fakeQueue) WorkspaceStatistics(_ context.Context, atMost int) ([]operate.WorkspaceStatistics, error) {
 	return make([]operate.WorkspaceStatistics, atMost), f.err
+}
+
+func (f *fakeQueue) LimitUse(_ context.Context, atMost int) (operate.LimitUse, error) {
+	f.limits.Limits = f.limits.Limits[:min(atMost, len(f.limits.Limits))]
+	return f.limits, f.limitsErr
 }
 
 func ready(context.Context) bool { return true }

@@ -26,7 +26,7 @@ begin
             using errcode = 'PGD23', hint = 'Use the execution_id of a row of pgdispatch.workflow_execution_queue.';
     elsif known.finished_at is not null or known.status in ('COMPLETED', 'FAILED', 'CANCELLED') then
         raise exception 'execution % has ended and takes no signals', signal.execution_id
-            using errcode = 'PGD42', hint = 'Check the status of its item, and insert a new item to run it again.';
+            using errcode = 'PGD42', hint = 'Check the status of its item. Replay it if it is FAILED, or insert a new item.';
     end if;
     -- A new item is not started before this transaction commits.
     insert into pgdispatch.signals as s (execution_id, name, payload, next_try_at)

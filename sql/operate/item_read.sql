@@ -4,7 +4,7 @@ select q.id, q.execution_id::text, q.status,
        q.workspace_id::text, coalesce(w.name, '') as workspace, q.workflow_definition_id::text, coalesce(d.name, '') as workflow_definition,
        q.priority, q.run_at, greatest(q.run_at - clock_timestamp(), '0') as due_in,
        case when $3::boolean then q.params end as params, coalesce(q.idempotency_key, '') as idempotency_key, coalesce(q.traceparent, '') as traceparent,
-       coalesce(q.limit_key, '') as limit_key,
+       coalesce(q.limit_key, '') as limit_key, coalesce(k.key, '') as enqueue_key,
        q.attempt_count, q.failure_count, d.max_attempts, q.lost_lease_count, coalesce('parked, retried at ' || p.try_at::timestamptz(0) || ': ' || p.error, q.last_error, '') as last_error, q.outcome_unknown,
        q.created_at, clock_timestamp() - q.created_at as age,
        coalesce(q.claimed_by, '') as claimed_by, q.claimed_at, q.lease_expires_at, coalesce(q.lease_expires_at < clock_timestamp(), false) as lease_is_over,
@@ -23,6 +23,7 @@ left join pgdispatch.workflow_executions e on e.id = q.execution_id
 left join pgdispatch.workflow_definition_versions v on v.id = e.workflow_definition_version_id
 left join pgdispatch.stop_requests s on s.execution_id = q.execution_id
 left join pgdispatch.dead_letter_marks m on m.item_id = q.id
+left join pgdispatch.enqueue_keys k on k.item_id = q.id
 left join pgdispatch.parked_items p on p.item_id = q.id and p.attempts = q.attempt_count and q.status in ('PENDING', 'CLAIMED')
 where q.id = any ($1::bigint[]) or q.execution_id = any ($2::text[]::uuid[])
 order by q.id desc

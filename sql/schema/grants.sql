@@ -28,7 +28,7 @@ grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch
 revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator;
 grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
     pgdispatch.longest_waiting(bigint), pgdispatch.waiting_levels(), pgdispatch.waiting_lines(), pgdispatch.waiting_of(uuid, integer), pgdispatch.unanswered(bigint),
-    pgdispatch.paused_by(boolean, integer), pgdispatch.burst_limit(integer, integer)
+    pgdispatch.limits_in_use(bigint, bigint), pgdispatch.paused_by(boolean, integer), pgdispatch.burst_limit(integer, integer)
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 
 -- roles that write items or executions: the tables' checks of a row and of a move
@@ -64,7 +64,7 @@ grant execute on function
     pgdispatch.discard(uuid, text), pgdispatch.discard_items(bigint[], text),
     pgdispatch.replay(uuid, text), pgdispatch.replay_items(bigint[], text, boolean),
     pgdispatch.request_cancel(uuid, text, text), pgdispatch.request_stop(uuid, text, text, text), pgdispatch.request_terminate(uuid, text, text),
-    pgdispatch.signal(uuid, text, jsonb)
+    pgdispatch.signal(uuid, text, jsonb), pgdispatch.resend_signal(bigint)
     to pgdispatch_operator;
 -- A database that was isolated before this role existed has a policy that does not name it.
 select pgdispatch.isolate_workspaces(true)

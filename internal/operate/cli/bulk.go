@@ -23,9 +23,9 @@ const (
 )
 
 const bulkHelp = "\n\nWith --from, enqueue the items of a file: one JSON object per line, or CSV whose first line\n" +
-	"names the columns. The fields are workspace, definition, params, priority, run_at, idempotency_key and\n" +
-	"traceparent; DEFINITION and --workspace stand for those that a line leaves out. A bad line stops it, and\n" +
-	"those before it stay enqueued. If each line has an idempotency_key, repeating the command is safe."
+	"names the columns. The fields are workspace, definition, params, priority, run_at, idempotency_key,\n" +
+	"limit_key and traceparent; DEFINITION and --workspace stand for those that a line leaves out. A bad line\n" +
+	"stops it, and those before it stay enqueued. If each line has an idempotency_key, repeating is safe."
 
 const bulkExample = "\n  pgdispatch enqueue --from orders.ndjson --dry-run\n" +
 	"  generate-orders | pgdispatch enqueue order --workspace Acme --from - --skip-invalid"
@@ -44,8 +44,8 @@ func (f *bulkFlags) add(flags *pflag.FlagSet) {
 
 // check refuses flags that belong to one item only.
 func (f *bulkFlags) check(flags *pflag.FlagSet) error {
-	for _, one := range []string{"params", "priority", "run-at", "idempotency-key", "key", "on-conflict", "quiet",
-		"at-most"} {
+	for _, one := range []string{"params", "priority", "run-at", "idempotency-key", "limit-key", "key", "on-conflict",
+		"quiet", "at-most"} {
 		if f.from != "" && flags.Changed(one) {
 			return fmt.Errorf("--%s is for one item, and --from is for many: give each line its own", one)
 		}

@@ -16,7 +16,8 @@ import (
 )
 
 // lineFields are the fields of a line, which are those that an application's insert sets.
-var lineFields = []string{"workspace", "definition", "params", "priority", "run_at", "idempotency_key", "traceparent"}
+var lineFields = []string{"workspace", "definition", "params", "priority", "run_at", "idempotency_key", "limit_key",
+	"traceparent"}
 
 // maxLine is the longest line of NDJSON that is read, in bytes.
 const maxLine = 4 * operate.MaxParams
@@ -187,7 +188,7 @@ func readCSV(in io.Reader) (lineReader, error) {
 // item returns a line's item, without the IDs of its workspace and definition.
 func (l fileLine) item() (operate.NewItem, error) {
 	item := operate.NewItem{Params: "{}", IdempotencyKey: l.fields["idempotency_key"],
-		Traceparent: l.fields["traceparent"]}
+		LimitKey: l.fields["limit_key"], Traceparent: l.fields["traceparent"]}
 	if text, given := l.fields["params"]; given {
 		item.Params = text
 	}

@@ -31,7 +31,7 @@ func (a *App) executionsCommand() *cobra.Command {
 			"A REF is an execution ID, a workflow ID (execution-...), or an item ID.",
 	}
 	group.AddCommand(a.executionsShowCommand(), a.executionsCancelCommand(), a.executionsTerminateCommand(),
-		a.executionsSignalCommand(), a.executionsSignalsCommand())
+		a.executionsSignalCommand(), a.executionsSignalsCommand(), a.executionsResendCommand())
 	return group
 }
 

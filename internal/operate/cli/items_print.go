@@ -107,6 +107,9 @@ func (a *App) printItem(i operate.QueueItem, story []view.Event) error {
 	if i.IdempotencyKey != "" {
 		line("idempotency key", "%s", view.Printable(i.IdempotencyKey))
 	}
+	if i.EnqueueKey != "" {
+		line("enqueue key", "%s", view.Printable(i.EnqueueKey))
+	}
 	if i.LimitKey != "" {
 		line("limit key", "%s", view.Printable(i.LimitKey))
 	}

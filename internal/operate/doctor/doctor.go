@@ -111,6 +111,7 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 			depth, err := store.QueueDepth(ctx)
 			return []operate.Depth{depth}, err
 		}, checkSignals),
+		checkLimits(ctx, store),
 		checkList(ctx, "definitions", store.TaskQueues, func(found []operate.TaskQueue) Finding {
 			*queues = found
 			return checkDefinitions(found)

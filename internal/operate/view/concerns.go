@@ -73,7 +73,8 @@ func Concerns(o operate.Overview) []Concern {
 		"raise it: `pgdispatch settings set max-claims N`",
 		"An item has been due for %s, and all %d leases are in use.", SpanOf(d.OldestWaiting), d.MaxClaims)
 	add(late && d.Claimed < int64(d.MaxClaims), Notice,
-		"check whether the longest waiting workspaces in `pgdispatch status` are paused or at their limit",
+		"check whether the longest waiting workspaces in `pgdispatch status` are paused or at their limit, "+
+			"and whether limits of keys are full",
 		"An item has been due for %s.", SpanOf(d.OldestWaiting))
 	givenUpSignals(d, add)
 	return concerns

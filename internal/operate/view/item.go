@@ -71,10 +71,7 @@ func Waits(i operate.QueueItem, w operate.Workspace, keys []operate.KeyLimit, ah
 
 // keyFull says that a limit key is full, and where.
 func keyFull(l operate.KeyLimit) string {
-	where := "over all workspaces"
-	if l.WorkspaceID != "" {
-		where = "in " + Printable(l.Workspace)
-	}
+	where := whereLimited(l)
 	if l.MaxConcurrent != nil && l.Active >= int64(*l.MaxConcurrent) {
 		return fmt.Sprintf("The key %s runs %s of %s %s.", Printable(l.Key), AtMost(l.Active, operate.CountLimit),
 			Number(int64(*l.MaxConcurrent)), where)

@@ -94,6 +94,9 @@ func (s Screen) head(style Style) []string {
 		lines = append(lines, "",
 			fmt.Sprintf("undelivered signals %s, the oldest for %s", Count(d.Signals), SpanOf(d.OldestSignal)))
 	}
+	if full := FullLimits(s.Limits); full != "" {
+		lines = append(lines, "", "full limits "+full)
+	}
 	completed, failed, cancelled := s.Ended()
 	return append(lines, "",
 		fmt.Sprintf("waiting %s   unanswered %s   claimed %s of %s   running %s   dead letters %s", Count(d.Pending),

@@ -37,7 +37,7 @@ func lateSignal(d operate.Depth, add concern) {
 }
 
 func givenUpSignals(d operate.Depth, add concern) {
-	add(d.SignalsGivenUp > 0, Notice, "`pgdispatch executions signals --state given-up`",
+	add(d.SignalsGivenUp > 0, Notice, "`pgdispatch executions signals --state given-up`, then `resend`",
 		"%s given up in the last day.",
 		capital(Number(d.SignalsGivenUp)+plural(d.SignalsGivenUp, " signal to a workflow was", " signals to workflows were")))
 }

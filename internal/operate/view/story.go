@@ -15,6 +15,8 @@ type Event struct {
 	What string    `json:"what"`
 	// Start marks the start of the workflow.
 	Start bool `json:"-"`
+	// GivenUp is the ID of the signal that was given up, or 0.
+	GivenUp int64 `json:"-"`
 }
 
 // Story returns an item's history, oldest first, as far as its rows record it. Of several claims, they record only the
@@ -49,11 +51,11 @@ func Story(i operate.QueueItem, failures []operate.Failure, signals []operate.Si
 		tell(i.ClaimedAt, "claimed for the last time, attempt %d", i.AttemptCount)
 	}
 	if i.StartedAt != nil {
-		story = append(story,
-			Event{*i.StartedAt, fmt.Sprintf("started: workflow %s, run %s", i.WorkflowID(), OrNone(i.RunID)), true})
+		what := fmt.Sprintf("started: workflow %s, run %s", i.WorkflowID(), OrNone(i.RunID))
+		story = append(story, Event{At: *i.StartedAt, What: what, Start: true})
 	}
 	for _, s := range slices.Backward(signals) {
-		tell(&s.SentAt, "%s", SignalOf(i, s))
+		story = append(story, signalled(i, s))
 	}
 	if i.Stop != "" {
 		tell(i.StopRequestedAt, "%s", StopOf(i))
@@ -76,6 +78,14 @@ func Story(i operate.QueueItem, failures []operate.Failure, signals []operate.Si
 	}
 	slices.SortStableFunc(story, func(a, b Event) int { return cmp.Compare(a.At.UnixNano(), b.At.UnixNano()) })
 	return story
+}
+
+func signalled(i operate.QueueItem, s operate.Signal) Event {
+	event := Event{At: s.SentAt, What: SignalOf(i, s)}
+	if s.State == "GIVEN_UP" {
+		event.GivenUp = s.ID
+	}
+	return event
 }
 
 // OrNone returns text, or a dash if it is empty.

@@ -61,6 +61,8 @@ func busy() Screen {
 					State: operate.ReplicaState{Busy: 5, BreakerOpen: true, Listening: ptr(false), StartsPerSecond: .25}},
 			},
 			Minutes: minutes,
+			Limits: operate.LimitUse{Behind: 1234,
+				Limits: []operate.UsedLimit{full("smtp", "", 1200), full("sms", "Acme", 34)}},
 		},
 		Workspaces: []operate.WorkspaceRow{
 			{Name: "Acme", Plan: "PRO", Limit: 5, Claimed: 1, Running: 2, Unanswered: 2,

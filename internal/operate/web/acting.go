@@ -22,6 +22,7 @@ type Changer interface {
 	Replay(ctx context.Context, executionID, who string) (operate.Replay, error)
 	ReplayAll(ctx context.Context, items []int64, who string) ([]operate.Replayed, error)
 	Discard(ctx context.Context, items []int64, who string) ([]int64, error)
+	ResendSignal(ctx context.Context, id int64, executionID, who string) (operate.Resent, bool, error)
 }
 
 // maxBody is the maximum size of a form in bytes. The IDs of bulkMost items fit.
@@ -58,7 +59,7 @@ func (v visit) actRoutes() routes {
 		"workspaces/{id}/plan": v.setPlan, "workspaces/{id}/limit": v.setLimit, "workspaces/{id}/rate": v.setRate,
 		"workspaces/{id}/burst": v.setBurst,
 		"items/{id}/cancel":     v.cancelItem, "items/{id}/retry": v.retryItem, "items/{id}/replay": v.replayItem,
-		"items/{id}/discard":    v.discardItem,
+		"items/{id}/discard": v.discardItem, "items/{id}/resend": v.resendSignal,
 		"items/selected/cancel": v.bulkOf(selected["cancel"], "item"), "items/selected/retry": v.bulkOf(selected["retry"],
 			"item"), "items/selected/replay": v.bulkOf(replay, "item"),
 		"items/{id}/request-cancel": v.requestCancel, "items/{id}/terminate": v.terminate,
@@ -108,6 +109,7 @@ var doneWords = map[string]string{
 	"before":    "Nothing was changed: this was requested before.",
 	"replayed":  "Replayed as a new item.",
 	"discarded": "Discarded. It is no longer listed.",
+	"resent":    "The signal was sent again. A replica will deliver it.",
 }
 
 // act carries out a form in the sender's name and then redirects, so that reloading the result does not repeat the

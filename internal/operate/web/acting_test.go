@@ -59,6 +59,7 @@ var forms = []struct {
 	{"/ui/items/8/terminate", url.Values{"reason": {""}}, `TERMINATE "" by web`, "/ui/items/8?done=requested"},
 	{"/ui/items/8/replay", nil, "replay by web", "/ui/items/8?done=replayed"},
 	{"/ui/items/8/discard", nil, "discard [8] by web", "/ui/items/8?done=discarded"},
+	{"/ui/items/8/resend", url.Values{"signal": {"5"}}, "resend 5 of " + id[:4] + " by web", "/ui/items/8?done=resent"},
 	{"/ui/dead/replay", url.Values{"items": {"8,7,8"}}, "replay [7 8] by web", ""},
 	{"/ui/dead/discard", url.Values{"items": {"8"}}, "discard [8] by web", ""},
 	{"/ui/settings/pause", nil, "settings paused true by web", "/ui/settings?done=changed"},

@@ -112,6 +112,13 @@ func (a allowed) RequestStop(ctx context.Context, stop temporal.Stop) (string, e
 	return a.to.RequestStop(ctx, stop)
 }
 
+func (a allowed) ResendSignal(ctx context.Context, id int64, executionID, who string) (operate.Resent, bool, error) {
+	if err := a.execution(ctx, executionID); err != nil {
+		return operate.Resent{}, false, err
+	}
+	return a.to.ResendSignal(ctx, id, executionID, who)
+}
+
 func (a allowed) Replay(ctx context.Context, executionID, who string) (operate.Replay, error) {
 	if err := a.execution(ctx, executionID); err != nil {
 		return operate.Replay{}, err

@@ -63,6 +63,7 @@ var walked = map[string][]string{
 	"POST /ui/items/{id}/retry":      {"/ui/items/{waiting}/retry?"},
 	"POST /ui/items/{id}/replay":     {"/ui/items/{letter}/replay?", "/ui/items/{execution}/replay?"},
 	"POST /ui/items/{id}/discard":    {"/ui/items/{letter}/discard?"},
+	"POST /ui/items/{id}/resend":     {"/ui/items/{running}/resend?signal={signal}"},
 	"POST /ui/items/selected/cancel": {"/ui/items/selected/cancel?items={waiting}"},
 	"POST /ui/items/selected/retry":  {"/ui/items/selected/retry?items={waiting}"},
 	"POST /ui/items/selected/replay": {"/ui/items/selected/replay?items={letter}"},
@@ -79,7 +80,8 @@ var walked = map[string][]string{
 // unknown are the placeholders' values that belong to nobody.
 var unknown = map[string]string{"workspace": "99999999-0000-4000-8000-000000000001", "name": "Nobody",
 	"definition": "99999999-0000-4000-8000-000000000002", "flow": "nobodyflow", "error": "nobody-failed",
-	"letter": "800001", "waiting": "800002", "running": "800003", "execution": "99999999-0000-4000-8000-000000000003"}
+	"letter": "800001", "waiting": "800002", "running": "800003",
+	"signal": "800004", "execution": "99999999-0000-4000-8000-000000000003"}
 
 func TestTheWalkVisitsEveryRoute(t *testing.T) {
 	t.Parallel()
@@ -102,6 +104,7 @@ func newTenants(t testing.TB) *tenants {
 	b.Store.Lease = time.Hour // nothing expires on a slow machine
 	b.Alive()
 	b.Execute(`select setval(pg_get_serial_sequence('pgdispatch.workflow_execution_queue', 'id'), 700000)`)
+	b.Execute(`select setval(pg_get_serial_sequence('pgdispatch.signals', 'id'), 900000)`)
 	m := &tenants{b, t, b.NewWorkspace("Mine", 20)}
 	m.fill(m.mine, "mine")
 	return m
@@ -131,6 +134,9 @@ func (m *tenants) fill(workspace, mark string) {
 	m.Execute(`insert into pgdispatch.stalls (kind, namespace, name, executions, detail)
 		select 'EXECUTION', '', id::text, 1, $2 from pgdispatch.workflow_executions
 		where workspace_id = $1::uuid and status = 'RUNNING'`, workspace, mark+" panics")
+	m.Execute(`insert into pgdispatch.signals (execution_id, name, state, settled_at, error)
+		select id, $2 || ' signal', 'GIVEN_UP', now(), $2 from pgdispatch.workflow_executions
+		where workspace_id = $1::uuid and status = 'RUNNING'`, workspace, mark)
 	m.Insert(workspace, 1)
 	m.Execute(`insert into pgdispatch.parked_items (item_id, error, attempts, try_at)
 		select id, $2, attempt_count, 'infinity' from pgdispatch.workflow_execution_queue
@@ -155,6 +161,7 @@ func (m *tenants) other() map[string]string {
 	return map[string]string{"workspace": id, "name": "Rival", "flow": "rivalflow", "error": "rival-failed",
 		"definition": one("select id::text from pgdispatch.workflow_definitions where workspace_id = $1::uuid"),
 		"letter":     item("FAILED"), "waiting": item("PENDING"), "running": item("DISPATCHED"),
+		"signal": one("select max(id)::text from pgdispatch.signals where $1::text <> ''"),
 		"execution": one(`select execution_id::text from pgdispatch.workflow_execution_queue
 			where workspace_id = $1::uuid and status = 'FAILED'`)}
 }

@@ -29,7 +29,7 @@ var functions = template.FuncMap{
 		return map[string]int64{"completed": completed, "failed": failed, "cancelled": cancelled}
 	},
 	"changes": view.Changes, "plots": view.Plots, "plot": plot, "charted": newCharted,
-	"partClass": partClass, "minute": minuteElement,
+	"fullLimits": view.FullLimits, "partClass": partClass, "minute": minuteElement,
 	"lower": strings.ToLower, "remedy": remedy,
 }
 

@@ -153,6 +153,11 @@ func (f *fakeChanger) Discard(_ context.Context, items []int64, who string) ([]i
 	return f.items("discard", items, who)
 }
 
+func (f *fakeChanger) ResendSignal(_ context.Context, signal int64, execution,
+	who string) (operate.Resent, bool, error) {
+	return operate.Resent{}, !f.late, f.call("resend %d of %s by %s", signal, execution[:4], who)
+}
+
 var (
 	errForbidden = fmt.Errorf("change: %w",
 		&pgconn.PgError{Code: "42501", Message: "permission denied for table workspaces"})
@@ -235,7 +240,12 @@ type fakeReader struct {
 	deadFilter              operate.DeadFilter
 	kind, subject           string
 	paused                  bool
+	givenUp                 int64 // the ID of its signal
 }
+
+// fullLimit is a full limit of a hostile key.
+var fullLimit = operate.LimitUse{Behind: 12, Limits: []operate.UsedLimit{
+	{KeyLimit: operate.KeyLimit{Key: hostile, MaxConcurrent: new(int)}, Waiting: 12}}}
 
 func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
 	f.looks++
@@ -252,6 +262,7 @@ func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
 			{ID: hostile, Version: hostile, Workers: 10,
 				State: operate.ReplicaState{Busy: 3, Listening: &deaf, BreakerOpen: true, WakeUps: map[string]int64{hostile: 1}}}},
 		Stalled: []operate.StallFor{{Stall: operate.Stall{Kind: "TASK_QUEUE", Name: hostile, Detail: hostile}}},
+		Limits:  fullLimit,
 		Minutes: []operate.Minute{
 			{At: time.Date(2026, 8, 1, 12, 29, 0, 0, time.UTC), Completed: 10, Failed: 1, Started: 120, Passed: time.Minute,
 				Waiting: &long, Waits: operate.Waits{1, 2}},
@@ -292,7 +303,8 @@ func (f *fakeReader) ListItems(_ context.Context, filter operate.ItemFilter, sta
 
 var dead = operate.QueueItem{ID: 8, ExecutionID: id, Status: "FAILED", Workspace: hostile, WorkspaceID: id,
 	WorkflowDefinition: hostile, WorkflowDefinitionID: id,
-	LastError: hostile, IdempotencyKey: hostile, Traceparent: hostile, RunID: hostile, Namespace: "default",
+	LastError: hostile, IdempotencyKey: hostile, EnqueueKey: hostile, LimitKey: hostile,
+	Traceparent: hostile, RunID: hostile, Namespace: "default",
 	Params:    []byte(`{"name": "</pre><script>alert(1)</script>", "n": 12345678901234567890}`),
 	CreatedAt: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
 
@@ -320,7 +332,7 @@ func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []s
 }
 
 func (f *fakeReader) Signals(context.Context, string, []string, int) ([]operate.Signal, error) {
-	return []operate.Signal{{Name: hostile, SentBy: hostile, State: "GIVEN_UP", Error: hostile}}, f.err
+	return []operate.Signal{{ID: f.givenUp, Name: hostile, SentBy: hostile, State: "GIVEN_UP", Error: hostile}}, f.err
 }
 
 func (f *fakeReader) Failures(context.Context, int64) ([]operate.Failure, error) {

@@ -16,6 +16,11 @@ type choices struct{ Cancel, Retry, RequestCancel, Terminate, Replay, Discard bo
 
 func (c choices) Any() bool { return c != choices{} }
 
+// mayResend reports whether a given-up signal of the item may still arrive: at its workflow, or at its replay's.
+func mayResend(i operate.QueueItem) bool {
+	return i.Status == "PENDING" || i.Status == "CLAIMED" || i.Status == "DISPATCHED" || i.Mark == "REPLAYED"
+}
+
 func (v visit) choices(ctx context.Context, i operate.QueueItem) (c choices, err error) {
 	switch i.Status {
 	case "PENDING":
@@ -117,6 +122,20 @@ func (v visit) discardItem(r *nethttp.Request, who string) (next, error) {
 	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
 		items, err := v.Change.Discard(r.Context(), []int64{i.ID}, who)
 		return doneIf(items, "discarded"), err
+	})
+}
+
+func (v visit) resendSignal(r *nethttp.Request, who string) (next, error) {
+	id, err := strconv.ParseInt(r.PostForm.Get("signal"), 10, 64)
+	if err != nil || id < 1 {
+		return next{}, bad("signal must be the number of a signal.")
+	}
+	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
+		_, sent, err := v.Change.ResendSignal(r.Context(), id, i.ExecutionID, who)
+		if !sent {
+			return "", err
+		}
+		return "resent", err
 	})
 }
 

@@ -24,6 +24,8 @@ type itemData struct {
 	ParamsCut bool
 	Acting    bool
 	Can       choices
+	// MayResend reports whether its given-up signals have a button that sends them again.
+	MayResend bool
 	// Reason is the text typed into the form, Wrong the reason why a change was refused.
 	Reason, Wrong string
 }
@@ -52,6 +54,7 @@ func (v visit) itemData(r *nethttp.Request, item operate.QueueItem) (itemData, e
 		return d, err
 	}
 	if d.Acting {
+		d.MayResend = mayResend(item)
 		if d.Can, err = v.choices(r.Context(), item); err != nil {
 			return d, err
 		}

@@ -22,6 +22,7 @@ func (m *tenants) state() string {
 		(select string_agg(s::text, ';') from pgdispatch.settings s),
 		(select string_agg(d::text, ';' order by d.item_id) from pgdispatch.dead_letter_marks d),
 		(select string_agg(s::text, ';' order by s.execution_id) from pgdispatch.stop_requests s),
+		(select string_agg(g::text, ';' order by g.id) from pgdispatch.signals g),
 		(select count(*) from pgdispatch.admin_log))`)
 }
 
@@ -109,6 +110,11 @@ func TestAnOperatorOfOneWorkspaceActsThereAndBulkActionsStayThere(t *testing.T) 
 	require.Contains(t, ask(t, pages, "POST", "/ui/items/selected/cancel?items={waiting},{waits}", mine),
 		"1 item cancelled")
 	require.Contains(t, ask(t, pages, "GET", "/ui/workspaces/{workspace}", mine), "anna (web, proxy)")
+	require.Regexp(t, "^409 ", ask(t, pages, "POST", "/ui/items/"+of("DISPATCHED")+"/resend?signal={signal}", theirs))
+	require.Equal(t, int64(2), sqltest.Scalar[int64](m.Shop, "select count(*) from pgdispatch.signals where id <= 900002"))
+	require.Regexp(t, "^303 ", ask(t, pages, "POST", "/ui/items/"+of("DISPATCHED")+"/resend?signal=900001", nil))
+	require.Equal(t, "GIVEN_UP OPEN", sqltest.Scalar[string](m.Shop,
+		"select string_agg(state, ' ' order by id) from pgdispatch.signals"), "mine only was sent again")
 	require.Equal(t, int64(1), sqltest.Scalar[int64](m.Shop, "select count(*) from pgdispatch.dead_letter_marks"))
 	require.Equal(t, "PENDING", sqltest.Scalar[string](m.Shop,
 		"select status from pgdispatch.workflow_execution_queue where id = $1::text::bigint", theirs["waiting"]))

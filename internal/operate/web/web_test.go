@@ -226,7 +226,7 @@ func TestThePlotsOfTheLastHourAreReadWithoutSeeingThem(t *testing.T) {
 		`aria-label="Starts, over the last hour: 0/s now, maximum 2.0/s"`, "<title>12:29 UTC: 10 completed, 1 failed</title>",
 		"<td>10 completed, 1 failed</td>",
 		` data-minute>12:29 UTC</time></span><span><time `, ` data-minute>12:30 UTC</time></span></p>`,
-		"<summary>Show as a table</summary>",
+		"<summary>Show as a table</summary>", "<dt>Full limits</dt><dd>1, 12 items wait for it: ",
 	} {
 		require.Contains(t, text, want)
 	}

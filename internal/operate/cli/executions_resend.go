@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+)
+
+func (a *App) executionsResendCommand() *cobra.Command {
+	var output, who string
+	command := &cobra.Command{
+		Use: "resend SIGNAL", Short: "Send a signal that was given up again", Args: cobra.ExactArgs(1),
+		Long: "Send a signal that was given up again, by its ID in `executions signals --state given-up`: to its\n" +
+			"workflow or, if its item failed and was replayed, to that of the newest replay. It becomes a new signal,\n" +
+			"after all that were sent before, and replaces the given-up one. If the workflow has ended and was not\n" +
+			"replayed, nothing is changed: replay its item first, with `dead replay`.",
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+		if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
+			return err
+		}
+		id, err := strconv.ParseInt(args[0], 10, 64)
+		if err != nil || id < 1 {
+			return fmt.Errorf("the signal is %.80q: it must be an ID of `pgdispatch executions signals --state given-up`",
+				args[0])
+		}
+		sent, _, err := store.ResendSignal(ctx, id, "", who)
+		if err != nil {
+			return err
+		}
+		if output == "json" {
+			return a.printJSON(sent)
+		}
+		_, err = fmt.Fprintf(a.Stdout, "signal %d was sent again as signal %d, to execution-%s\n", id, sent.ID,
+			sent.ExecutionID)
+		return err
+	})
+	addWho(command.Flags(), &who)
+	addOutput(command.Flags(), &output)
+	config.AddFlags(command.Flags(), config.DatabaseOptions)
+	return command
+}

@@ -1,0 +1,125 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"unicode"
+
+	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+)
+
+// limitProblem is a kind of problem of limits of keys.
+type limitProblem int
+
+// The kinds, in the order in which they are reported.
+const (
+	misspelt limitProblem = iota
+	overfull
+	neverBinds
+	limitsNothing
+	limitProblems
+)
+
+// limitAdvice says what the kinds mean, and the remedies.
+var limitAdvice = [limitProblems]struct{ meaning, remedy string }{
+	misspelt: {"A limit may have a misspelt key: its items start without a limit.",
+		"Set the limit of the key that items have, and remove the other: `pgdispatch limits set` and `remove`."},
+	overfull: {"A limit was lowered below what runs: no more items of its key start until enough have ended.",
+		"Wait, or end some: `pgdispatch executions cancel`."},
+	neverBinds: {"Part of a limit never applies, because another limit is always reached first.",
+		"Correct it, or remove that part: `pgdispatch limits set KEY --rates`, or `--max off`."},
+	limitsNothing: {"A limit has neither a maximum nor a rate.", "Set one, or remove the limit: `pgdispatch limits`."},
+}
+
+// checkLimits judges the limits of keys.
+func checkLimits(ctx context.Context, store *operate.Store) Finding {
+	return checkList(ctx, "limits", store.LimitFacts, func(limits []operate.LimitFacts) Finding {
+		if len(limits) == 0 {
+			return ok("limits", "none are set")
+		}
+		return checkList(ctx, "limits", store.UnlimitedKeys, func(unlimited []operate.LimitKey) Finding {
+			return judgeLimits(limits, unlimited)
+		})
+	})
+}
+
+// judgeLimits finds what is wrong with limits, given keys of items that have no limit.
+func judgeLimits(limits []operate.LimitFacts, unlimited []operate.LimitKey) Finding {
+	var found [limitProblems][]string
+	for _, l := range limits {
+		add := func(kind limitProblem, format string, args ...any) {
+			found[kind] = append(found[kind], view.KeyLimitName(l.KeyLimit)+" "+fmt.Sprintf(format, args...))
+		}
+		if meant := keyMeant(l, unlimited); meant != "" {
+			add(misspelt, "has no items, but some have the key %s, which has no limit", view.Printable(meant))
+		}
+		if l.MaxConcurrent != nil && l.Active > int64(*l.MaxConcurrent) {
+			add(overfull, "holds more than its maximum of %d", *l.MaxConcurrent)
+		}
+		if l.MaxConcurrent != nil && l.WorkspaceMax != nil && *l.MaxConcurrent > *l.WorkspaceMax {
+			add(neverBinds, "has a maximum of %d, but its workspace runs at most %d", *l.MaxConcurrent, *l.WorkspaceMax)
+		}
+		for _, rate := range l.Rates {
+			if by := reachedFirst(rate, l.Rates); by != nil {
+				add(neverBinds, "has the rate %s, but never reaches it because of %s", rate, by)
+			}
+		}
+		if l.MaxConcurrent == nil && len(l.Rates) == 0 {
+			add(limitsNothing, "limits nothing")
+		}
+	}
+	var list, meanings, remedies []string
+	for kind, these := range found {
+		if len(these) > 0 {
+			list, meanings = append(list, these...), append(meanings, limitAdvice[kind].meaning)
+			remedies = append(remedies, limitAdvice[kind].remedy)
+		}
+	}
+	if len(list) == 0 {
+		return ok("limits", "nothing is wrong with %d", len(limits))
+	}
+	return Finding{"limits", Warning, shortList(list), strings.Join(meanings, " "), strings.Join(remedies, " ")}
+}
+
+// keyMeant returns the key that a limit was probably meant for: items have it, it has no limit, and no item has the
+// limit's own key. It is empty if there is none. Keys that differ by a number only are no misspellings.
+func keyMeant(l operate.LimitFacts, unlimited []operate.LimitKey) string {
+	if l.Active > 0 || l.Waits {
+		return ""
+	}
+	keys := []string{}
+	for _, k := range unlimited {
+		if (l.WorkspaceID == "" || l.WorkspaceID == k.WorkspaceID) && withoutDigits(k.Key) != withoutDigits(l.Key) {
+			keys = append(keys, k.Key)
+		}
+	}
+	return config.Nearest(l.Key, keys)
+}
+
+func withoutDigits(key string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, key)
+}
+
+// longer is how much longer than its period a start may count: see functions/claim_key_debit.sql.
+const longer = 1.05
+
+// reachedFirst returns the rate that keeps another from ever being reached, or nil.
+func reachedFirst(rate operate.Rate, all operate.Rates) *operate.Rate {
+	for _, other := range all {
+		// So many periods of other cover one of rate.
+		periods := int64(math.Ceil(longer * float64(rate.Per) / float64(other.Per)))
+		if other != rate && int64(rate.Starts) >= periods*int64(other.Starts) {
+			return &other
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package doctor
+
+import (
+	"testing"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/storetest"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDoctorFindsRatesThatAreNeverReached(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"10/s":           "",
+		"10/s,100/m":     "",
+		"10/s,5/m":       "10/1s",
+		"5/s,5/m":        "5/1s",
+		"10/s,599/m":     "",
+		"10/s,630/m":     "630/1m",
+		"10/s,629/m":     "", // a start counts up to a twentieth longer
+		"1/s,0/h":        "1/1s",
+		"1/30s,1/31s":    "",
+		"1/30s,1/32s":    "1/30s",
+		"3/s,5/2s,1/24h": "3/1s,5/2s",
+	} {
+		rates, err := operate.ParseRates(text)
+		require.NoError(t, err)
+		found := operate.Rates{}
+		for _, rate := range rates {
+			if reachedFirst(rate, rates) != nil {
+				found = append(found, rate)
+			}
+		}
+		require.Equal(t, want, found.String(), text)
+	}
+}
+
+func TestDoctorJudgesLimitsOfKeys(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	store := &operate.Store{DB: b.Conns}
+	require.Equal(t, Finding{Check: "limits", Severity: Fine, Finding: "none are set"}, checkLimits(t.Context(), store))
+	keyed := func(key string) {
+		b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
+			select workspace_id, id, $2 from pgdispatch.workflow_definitions cross join generate_series(1, 3)
+			where workspace_id = $1`, b.Shop.Shop, key)
+	}
+	limit := func(inShop bool, key string, most any, starts, per any) {
+		var workspace any
+		if inShop {
+			workspace = b.Shop.Shop
+		}
+		b.Execute(`insert into pgdispatch.limits (workspace_id, key, max_concurrent, max_starts, per)
+			values ($1, $2, $3, $4::text::integer[], $5::text::interval[])`, workspace, key, most, starts, per)
+	}
+	keyed("smtp")
+	keyed("gpu")
+	keyed("customer-2")
+	keyed("customer-3") // no misspelling of customer-1
+	limit(false, "gpu", 100_000, nil, nil)
+	limit(true, "customer-1", 2, nil, nil)
+	limit(false, "customer-2", 3, "{10,100}", "{1 second,1 minute}")
+	limit(true, "seldom", 1, nil, nil)
+	require.Equal(t, "nothing is wrong with 4", checkLimits(t.Context(), store).Finding)
+
+	_, err := b.Claim(t.Context(), 100)
+	require.NoError(t, err)
+	b.Execute("update pgdispatch.limits set max_concurrent = 1 where key = 'gpu'")
+	limit(true, "smt", 1, nil, nil)
+	limit(true, "big", 100_000, nil, nil)
+	limit(false, "contrary", nil, "{10,5}", "{1 second,1 minute}")
+	limit(false, "nothing", nil, nil, nil)
+	found := checkLimits(t.Context(), store)
+	require.Equal(t, Warning, found.Severity)
+	require.Equal(t, "smt in shop has no items, but some have the key smtp, which has no limit; "+
+		"gpu over all workspaces holds more than its maximum of 1; "+
+		"big in shop has a maximum of 100000, but its workspace runs at most 100; "+
+		"contrary over all workspaces has the rate 10/1s, but never reaches it because of 5/1m; "+
+		"nothing over all workspaces limits nothing", found.Finding)
+	require.NotContains(t, found.Meaning+found.Remedy, "  ")
+	require.Contains(t, found.Remedy, "executions cancel")
+
+	b.Execute("delete from pgdispatch.limits where key <> 'smt'")
+	limit(true, "smtp", 9, nil, nil)
+	require.Equal(t, Fine, checkLimits(t.Context(), store).Severity, "the key that items have is limited")
+}
+
+func TestDoctorSaysThatItCannotReadLimits(t *testing.T) {
+	t.Parallel()
+	shop := sqltest.NewShop(t)
+	shop.Execute("drop table pgdispatch.limits cascade")
+	require.Equal(t, Unknown, checkLimits(t.Context(), &operate.Store{DB: shop.Conns}).Severity)
+}

@@ -1,0 +1,83 @@
+package operate_test
+
+import (
+	"testing"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/storetest"
+	"github.com/stretchr/testify/require"
+)
+
+// keyed enqueues n items of the shop with a limit key.
+func keyed(b *storetest.Bench, key string, n int) {
+	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
+		select workspace_id, id, $1 from pgdispatch.workflow_definitions cross join generate_series(1, $2)
+		where workspace_id = $3`, key, n, b.Shop.Shop)
+}
+
+// limitKey adds the limit of a key, in the shop or over all workspaces.
+func limitKey(b *storetest.Bench, inShop bool, key string, most any) {
+	var workspace any
+	if inShop {
+		workspace = b.Shop.Shop
+	}
+	b.Execute("insert into pgdispatch.limits (workspace_id, key, max_concurrent) values ($1, $2, $3)", workspace, key,
+		most)
+}
+
+func TestTheUseOfLimitsNamesTheMostUsedAndSumsUpTheOthers(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	keyed(b, "smtp", 5)
+	keyed(b, "gpu", 3)
+	keyed(b, "rate", 2)
+	keyed(b, "unlimited", 9)
+	none, err := b.LimitUse(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, operate.LimitUse{}, none, "keys without a limit are not shown")
+
+	limitKey(b, true, "smtp", 2)
+	limitKey(b, false, "smtp", 100)
+	limitKey(b, false, "gpu", 0)
+	limitKey(b, true, "never used", 1)
+	b.Execute("insert into pgdispatch.limits (key, max_starts, per) values ('rate', '{1}', '{1 hour}')")
+	_, err = b.Claim(t.Context(), 100)
+	require.NoError(t, err)
+	use, err := b.LimitUse(t.Context(), 10)
+	require.NoError(t, err)
+	type line struct {
+		key, workspace  string
+		active, waiting int64
+		full            bool
+	}
+	lines := []line{}
+	for _, l := range use.Limits {
+		lines = append(lines, line{l.Key, l.Workspace, l.Active, l.Waiting, l.Full()})
+	}
+	require.Equal(t, []line{{"smtp", "shop", 2, 3, true}, {"smtp", "", 2, 3, false}, {"gpu", "", 0, 3, true},
+		{"rate", "", 1, 1, true}}, lines)
+	require.Equal(t, "1/1h", use.Limits[3].Rates.String())
+	require.EqualValues(t, 7, use.Behind, "each item counts once")
+	require.Zero(t, use.OthersActive+use.OthersWaiting)
+	require.Len(t, use.Full(), 3)
+
+	use, err = b.LimitUse(t.Context(), 2)
+	require.NoError(t, err)
+	require.Len(t, use.Limits, 2)
+	require.Equal(t, []int64{1, 4, 3}, []int64{use.OthersActive, use.OthersWaiting, use.Behind})
+	use, err = b.LimitUse(t.Context(), 0)
+	require.NoError(t, err)
+	require.Equal(t, operate.LimitUse{OthersActive: 5, OthersWaiting: 10}, use)
+}
+
+func TestTheUseOfLimitsLeavesOutWhatIsNotDue(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	limitKey(b, false, "smtp", 0)
+	keyed(b, "smtp", 2)
+	b.Execute("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 day' where id = 1")
+	use, err := b.LimitUse(t.Context(), 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, use.Behind)
+	require.EqualValues(t, 1, use.Limits[0].Waiting)
+}
