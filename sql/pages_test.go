@@ -53,6 +53,25 @@ func TestTheOverviewOfManyWorkspacesTakesOneIndexStepForEach(t *testing.T) {
 	}
 }
 
+func TestTheListsOfTheWebViewReadABoundedNumberOfRows(t *testing.T) {
+	t.Parallel()
+	f, quiet := crowded(t)
+	c := f.pages()
+	for _, search := range []string{"full 77", "%", "nobody", quiet.workspace} {
+		c.reads("workspaces", 100+5*20+1, "workspace_search", search, 100, 20)
+	}
+	f.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
+		select $1, 'definition ' || n, 'T', 'q' from generate_series(1, 500) n`, quiet.workspace)
+	f.exec(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
+		select $1, n, '{"nodes": []}' from generate_series(2, 500) n`, quiet.definition)
+	f.exec("analyze pgdispatch.workflow_definitions, pgdispatch.workflow_definition_versions")
+	c.reads("workflow_definitions", 20, "definition_complete", quiet.workspace, "nothing", 20, 10)
+	c.reads("workflow_definitions", 20, "definition_list", quiet.workspace, 20)
+	c.reads("workflow_definition_versions", 20, "definition_list", quiet.workspace, 20)
+	c.reads("workflow_definitions", 100, "view_items", nil, nil, "nothing", nil, nil, nil, nil, nil, int64(1<<62), 50, 100)
+	c.reads("workflow_definitions", 100, "view_items", nil, nil, nobody, nil, nil, nil, nil, nil, int64(1<<62), 50, 100)
+}
+
 func TestTheLongestDueItemOfEachOfSomeWorkspacesIsFound(t *testing.T) {
 	t.Parallel()
 	f := open(t)

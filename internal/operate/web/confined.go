@@ -84,9 +84,9 @@ func (c confined) WorkspacesNamed(_ context.Context, ids, names []string, atMost
 	}), nil
 }
 
-func (c confined) ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces, definitions []string,
+func (c confined) ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces []string, definition string,
 	atMost int) (operate.ItemPage, error) {
-	return c.of.ListItems(ctx, f, status, c.only(workspaces), definitions, atMost)
+	return c.of.ListItems(ctx, f, status, c.only(workspaces), definition, atMost)
 }
 
 func (c confined) QueueItems(ctx context.Context, items []int64, executions []string,
@@ -176,16 +176,19 @@ func (c confined) WorkspaceDetail(ctx context.Context, id string) (operate.Works
 	return c.of.WorkspaceDetail(ctx, id)
 }
 
-func (c confined) Definitions(ctx context.Context, workspaceID string) ([]operate.Definition, error) {
+func (c confined) Definitions(ctx context.Context, workspaceID string, atMost int) ([]operate.Definition, error) {
 	if len(c.only([]string{workspaceID})) == 0 {
 		return nil, nil
 	}
-	return c.of.Definitions(ctx, workspaceID)
+	return c.of.Definitions(ctx, workspaceID, atMost)
 }
 
-func (c confined) FindDefinitions(ctx context.Context, idOrName string, workspaces []string,
+func (c confined) CompleteDefinitions(ctx context.Context, workspaceID, beginning string,
 	atMost int) ([]string, error) {
-	return c.of.FindDefinitions(ctx, idOrName, c.only(workspaces), atMost)
+	if len(c.only([]string{workspaceID})) == 0 {
+		return nil, nil
+	}
+	return c.of.CompleteDefinitions(ctx, workspaceID, beginning, atMost)
 }
 
 // Plans are the same for all workspaces, and so are Settings.

@@ -32,7 +32,7 @@ type Reader interface {
 		after *operate.WorkspaceKey, atMost int) ([]operate.WorkspaceRow, error)
 	WorkspacesNamed(ctx context.Context, ids, names []string, atMost int) ([]operate.WorkspaceName, error)
 	FindWorkspaces(ctx context.Context, idOrName string) ([]operate.WorkspaceName, error)
-	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces, definitions []string,
+	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces []string, definition string,
 		atMost int) (operate.ItemPage, error)
 	QueueItems(ctx context.Context, items []int64, executions []string, withParams bool) ([]operate.QueueItem, error)
 	Failures(ctx context.Context, item int64) ([]operate.Failure, error)
@@ -42,8 +42,8 @@ type Reader interface {
 	FindDeadLetters(ctx context.Context, filter operate.DeadFilter, atMost int) ([]int64, error)
 	DeadLetters(ctx context.Context, items []int64, executions []string) ([]operate.DeadLetter, error)
 	WorkspaceDetail(ctx context.Context, id string) (operate.WorkspaceDetail, bool, error)
-	Definitions(ctx context.Context, workspaceID string) ([]operate.Definition, error)
-	FindDefinitions(ctx context.Context, idOrName string, workspaces []string, atMost int) ([]string, error)
+	Definitions(ctx context.Context, workspaceID string, atMost int) ([]operate.Definition, error)
+	CompleteDefinitions(ctx context.Context, workspaceID, beginning string, atMost int) ([]string, error)
 	Plans(ctx context.Context) ([]operate.Plan, error)
 	CompleteWorkspaces(ctx context.Context, beginning string, atMost int) ([]operate.WorkspaceName, error)
 	CompleteErrors(ctx context.Context, part string, atMost int) ([]string, error)
