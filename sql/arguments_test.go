@@ -106,7 +106,9 @@ func deadArguments(verb string, id int64, execution string) [][]any {
 	case "limit_remove":
 		return [][]any{{nil, "k", "me"}}
 	case "dead_find":
-		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
+		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
+	case "dead_horizon":
+		return [][]any{{10, nil, nil}}
 	case "dead_known":
 		return [][]any{{"tenant on FREE", "report"}}
 	case "dead_history":

@@ -72,6 +72,33 @@ func TestTheListsOfTheWebViewReadABoundedNumberOfRows(t *testing.T) {
 	c.reads("workflow_definitions", 100, "view_items", nil, nil, nobody, nil, nil, nil, nil, nil, int64(1<<62), 50, 100)
 }
 
+func TestASearchOfDeadLettersReadsABoundedNumberOfFailures(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	in, tx := f.begin()
+	in.exec("set local session_replication_role = replica")
+	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
+		dispatched_at, finished_at, last_error)
+		select $1, $2, 'FAILED', now(), now(), now() - n * interval '1 s', 'no' from generate_series(1, 5000) n`,
+		w.workspace, w.definition)
+	require.NoError(t, tx.Commit(t.Context()))
+	f.exec("vacuum (analyze) pgdispatch.workflow_execution_queue")
+	f.exec(`insert into pgdispatch.workspaces (name) select 'w ' || n from generate_series(1, 5000) n`)
+	f.exec("analyze pgdispatch.workspaces")
+	c := f.pages()
+	last := c.shown("dead_horizon", 100, nil, nil)
+	require.Len(t, last, 1)
+	c.reads("workflow_execution_queue", 100, "dead_horizon", 100, nil, nil)
+	for _, filter := range [][]any{{nil, nil, "nothing like it"}, {"nobody", nil, nil}, {nil, "nothing", nil}} {
+		args := []any{"open", filter[0], filter[1], filter[2], nil, nil, nil, nil, 51, nil, nil, nil, last[0]["failed_at"],
+			last[0]["id"]}
+		c.reads("workflow_execution_queue", 100, "dead_find", args...)
+		c.reads("workspaces", 10, "dead_find", args...)
+		c.reads("workflow_definitions", 100, "dead_find", args...)
+	}
+}
+
 func TestTheLongestDueItemOfEachOfSomeWorkspacesIsFound(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -115,7 +115,7 @@ type ItemPage struct {
 	Bounded bool
 }
 
-// ListItems returns a page of up to atMost items. With a definition, they are those of definitions with this ID or name.
+// ListItems returns a page of up to atMost items. A definition's ID or name selects those of definitions that have it.
 // It looks at a bounded number of items, by the index with the fewest candidates. If few of them match, the page may be
 // short although Next is set.
 func (s *Store) ListItems(ctx context.Context, f ItemFilter, status string, workspaces []string,

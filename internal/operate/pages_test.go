@@ -125,9 +125,10 @@ func TestASearchFindsTheBeginningOfAnyNameAndAnyPartOfTheFirst(t *testing.T) {
 	b.Execute("insert into pgdispatch.workspaces (name) select 'A' || n from generate_series(1, $1) n",
 		operate.NamesSearched)
 	b.NewWorkspace("Zoo keepers", 1)
-	for search, want := range map[string][]string{"zoo": {"Zoo keepers"}, "ZOO K": {"Zoo keepers"}, "KEEP": nil, "keepers": nil,
+	for search, want := range map[string][]string{"zoo": {"Zoo keepers"}, "ZOO K": {"Zoo keepers"},
+		"KEEP": nil, "keepers": nil,
 		"a20000": {"A20000"},
-		"19999": {"A19999"}} {
+		"19999":  {"A19999"}} {
 		for _, by := range []operate.WorkspaceOrder{operate.ByName, operate.ByOldest} {
 			found, err := b.ListWorkspaces(t.Context(), search, by, nil, 10)
 			require.NoError(t, err)

@@ -84,8 +84,8 @@ func (c confined) WorkspacesNamed(_ context.Context, ids, names []string, atMost
 	}), nil
 }
 
-func (c confined) ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces []string, definition string,
-	atMost int) (operate.ItemPage, error) {
+func (c confined) ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces []string,
+	definition string, atMost int) (operate.ItemPage, error) {
 	return c.of.ListItems(ctx, f, status, c.only(workspaces), definition, atMost)
 }
 
@@ -159,9 +159,10 @@ func (c confined) DeadOfKind(ctx context.Context, kind string, workspaces []stri
 	return c.of.DeadOfKind(ctx, kind, c.only(workspaces), after, atMost)
 }
 
-func (c confined) FindDeadLetters(ctx context.Context, f operate.DeadFilter, atMost int) ([]int64, error) {
+func (c confined) SearchDeadLetters(ctx context.Context, f operate.DeadFilter, newest, atMost int) ([]int64,
+	*operate.DeadKey, error) {
 	f.Workspaces = c.only(f.Workspaces)
-	return c.of.FindDeadLetters(ctx, f, atMost)
+	return c.of.SearchDeadLetters(ctx, f, newest, atMost)
 }
 
 func (c confined) DeadLetters(ctx context.Context, items []int64, executions []string) ([]operate.DeadLetter, error) {

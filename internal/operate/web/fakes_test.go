@@ -27,9 +27,10 @@ func (f *fakeReader) DeadOfKind(_ context.Context, kind string, _ []string, afte
 	return f.letters[:min(len(f.letters), atMost)], f.err
 }
 
-func (f *fakeReader) FindDeadLetters(_ context.Context, filter operate.DeadFilter, atMost int) ([]int64, error) {
-	f.deadFilter = filter
-	return f.letters[:min(len(f.letters), atMost)], f.err
+func (f *fakeReader) SearchDeadLetters(_ context.Context, filter operate.DeadFilter, newest, atMost int) ([]int64,
+	*operate.DeadKey, error) {
+	f.deadFilter, f.newest = filter, newest
+	return f.letters[:min(len(f.letters), atMost)], f.horizon, f.err
 }
 
 func (f *fakeReader) DeadLetters(context.Context, []int64, []string) ([]operate.DeadLetter, error) {
@@ -217,21 +218,23 @@ func (b *browser) post(path string, form url.Values) (int, string) {
 
 // fakeReader answers with one row of each kind, all with hostile texts, and records its requests.
 type fakeReader struct {
-	err                error
-	empty              bool
-	filter             operate.ItemFilter
-	status             string
-	definition         string
-	workspaces         []string
-	after              *operate.WorkspaceKey
-	looks, lists, rows int
-	item               *operate.QueueItem // item 8; nil: a dead letter
-	status8            string             // its status; "": FAILED
-	state              string             // its state as a dead letter; "": OPEN
-	letters            []int64
-	deadFilter         operate.DeadFilter
-	kind, subject      string
-	paused             bool
+	err                          error
+	empty                        bool
+	filter                       operate.ItemFilter
+	status                       string
+	definition                   string
+	workspaces                   []string
+	after                        *operate.WorkspaceKey
+	looks, lists, rows, listings int
+	item                         *operate.QueueItem // item 8; nil: a dead letter
+	status8                      string             // its status; "": FAILED
+	state                        string             // its state as a dead letter; "": OPEN
+	letters                      []int64
+	deadFilter                   operate.DeadFilter
+	newest                       int              // failures searched
+	horizon                      *operate.DeadKey // where a search stopped; nil: it did not
+	kind, subject                string
+	paused                       bool
 }
 
 func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
@@ -259,6 +262,7 @@ func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
 
 func (f *fakeReader) ListWorkspaces(_ context.Context, _ string, _ operate.WorkspaceOrder, after *operate.WorkspaceKey,
 	_ int) ([]operate.WorkspaceRow, error) {
+	f.listings++
 	if after != nil { // without a cursor, the call may be the overview's
 		f.after = after
 	}

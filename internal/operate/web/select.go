@@ -113,7 +113,7 @@ func (s *Site) counts(ctx context.Context, f narrow, workspaces []string) (map[s
 		return map[string]int64{"PENDING": w.Waiting, "UNANSWERED": w.Unanswered, "CLAIMED": w.Claimed,
 			"DISPATCHED": w.Running}, err
 	}
-	seen, err := s.glance(ctx)
+	seen, err := s.totals(ctx)
 	d := seen.Depth
 	return map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered, "CLAIMED": d.Claimed,
 		"DISPATCHED": d.Dispatched}, err

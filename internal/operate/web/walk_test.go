@@ -156,7 +156,7 @@ func TestAConfinedReaderKnowsNothingOfOthers(t *testing.T) {
 	c, ctx, id := confined{m.Bench, map[string]bool{m.mine: true}, []operate.WorkspaceName{{ID: m.mine, Name: "Mine"}}},
 		t.Context(), theirs["workspace"]
 	for _, workspaces := range [][]string{nil, {id}, {m.mine, id}} {
-		letters, err := c.FindDeadLetters(ctx, operate.DeadFilter{Workspaces: workspaces}, 10)
+		letters, _, err := c.SearchDeadLetters(ctx, operate.DeadFilter{Workspaces: workspaces}, 100, 10)
 		require.NoError(t, err)
 		require.NotContains(t, letters, letter)
 		page, err := c.ListItems(ctx, operate.ItemFilter{}, "", workspaces, "rivalflow", 10)

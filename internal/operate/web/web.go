@@ -39,7 +39,8 @@ type Reader interface {
 	Signals(ctx context.Context, executionID string, states []string, atMost int) ([]operate.Signal, error)
 	DeadGroups(ctx context.Context, workspaces []string, atMost int) ([]operate.DeadGroup, error)
 	DeadOfKind(ctx context.Context, kind string, workspaces []string, after *operate.DeadKey, atMost int) ([]int64, error)
-	FindDeadLetters(ctx context.Context, filter operate.DeadFilter, atMost int) ([]int64, error)
+	SearchDeadLetters(ctx context.Context, filter operate.DeadFilter, newest, atMost int) ([]int64, *operate.DeadKey,
+		error)
 	DeadLetters(ctx context.Context, items []int64, executions []string) ([]operate.DeadLetter, error)
 	WorkspaceDetail(ctx context.Context, id string) (operate.WorkspaceDetail, bool, error)
 	Definitions(ctx context.Context, workspaceID string, atMost int) ([]operate.Definition, error)

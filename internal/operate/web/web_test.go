@@ -179,7 +179,12 @@ func TestHoweverManyLookTheDatabaseIsAskedOnce(t *testing.T) {
 	for range 5 {
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/ui/", nil))
 	}
-	require.Equal(t, 1, f.looks)
+	require.Equal(t, []int{1, 1}, []int{f.looks, f.listings})
+	f = &fakeReader{}
+	for _, path := range []string{"/ui/items", "/ui/dead"} {
+		_, _ = get(t, f, path)
+	}
+	require.Zero(t, f.listings, "other pages do not need the workspaces")
 	ended, stop := context.WithCancel(t.Context())
 	stop()
 	f = &fakeReader{}
