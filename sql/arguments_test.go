@@ -14,10 +14,10 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{id, 10}}
 	case "audit_list":
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, nil, 10}}
-	case "definition_find":
-		return [][]any{{"report", nil, 10}}
+	case "definition_complete":
+		return [][]any{{nobody, "rep", 10, 10}}
 	case "definition_list":
-		return [][]any{{nobody}}
+		return [][]any{{nobody, nil}}
 	case "dead_read":
 		return [][]any{{ids, []string{}}}
 	case "doctor_horizon":
@@ -58,6 +58,8 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{nil, nil, nil}}
 	case "workspace_list":
 		return [][]any{{nil, nil, nil, nil}}
+	case "workspace_search":
+		return [][]any{{"shop", 10, 10}}
 	case "workspace_named":
 		return [][]any{{[]string{nobody}, []string{"shop"}, 10}}
 	case "workspace_set":
@@ -80,7 +82,7 @@ func viewArguments(verb string, id int64, execution string) [][]any {
 	case "view_workspace":
 		return [][]any{{nobody, 10, 10}}
 	case "view_workspaces":
-		return [][]any{{nil, "name", nil, nil, nil, 10, 10, 10}}
+		return [][]any{{"name", nil, nil, nil, 10, 10, 10}}
 	case "view_workspaces_of":
 		return [][]any{{[]string{nobody}, nil, "name", nil, nil, nil, 10, 10, 10}}
 	}
@@ -106,7 +108,9 @@ func deadArguments(verb string, id int64, execution string) [][]any {
 	case "limit_remove":
 		return [][]any{{nil, "k", "me"}}
 	case "dead_find":
-		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
+		return [][]any{{"open", nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
+	case "dead_horizon":
+		return [][]any{{10, nil, nil}}
 	case "dead_known":
 		return [][]any{{"tenant on FREE", "report"}}
 	case "dead_history":

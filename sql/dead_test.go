@@ -313,7 +313,7 @@ func TestAReplayDeletedBeforeItsEndLeavesTheDeadLetterOpen(t *testing.T) {
 // find runs dead_find with a filter's values by their parameters' numbers.
 func (f fixture) find(values map[int]any) []int64 {
 	f.t.Helper()
-	arguments := make([]any, 12)
+	arguments := make([]any, 14)
 	arguments[0] = "open"
 	for n, value := range values {
 		arguments[n-1] = value

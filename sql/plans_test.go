@@ -182,7 +182,7 @@ func listsRead(c fixture) {
 	const page = 50
 	var rank, name, id any
 	list := func() []map[string]any {
-		rows, err := c.db.Query(c.t.Context(), sql.Text("view_workspaces"), nil, "oldest", rank, name, id, page, 1000, 10_000)
+		rows, err := c.db.Query(c.t.Context(), sql.Text("view_workspaces"), "oldest", rank, name, id, page, 1000, 10_000)
 		require.NoError(c.t, err)
 		shown, err := pgx.CollectRows(rows, pgx.RowToMap)
 		require.NoError(c.t, err)

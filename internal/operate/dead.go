@@ -88,15 +88,39 @@ type Moment struct {
 // FindDeadLetters returns the IDs of up to atMost dead letters, the latest failure first. If atMost is zero, it
 // returns all.
 func (s *Store) FindDeadLetters(ctx context.Context, filter DeadFilter, atMost int) ([]int64, error) {
+	return s.findDeadLetters(ctx, filter, nil, atMost)
+}
+
+// SearchDeadLetters is FindDeadLetters among the newest failures only, or the newest after the given key. If there are
+// more, and less than atMost were found, next is where to go on. Otherwise it is nil.
+func (s *Store) SearchDeadLetters(ctx context.Context, filter DeadFilter, newest, atMost int) (ids []int64,
+	next *DeadKey, err error) {
+	failedAt, id := filter.After.columns()
+	last, err := postgres.Read[DeadKey](ctx, s.DB, "find dead letters", sql.Text("dead_horizon"), newest, failedAt, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(last) == 0 {
+		ids, err = s.findDeadLetters(ctx, filter, nil, atMost)
+		return ids, nil, err
+	}
+	if ids, err = s.findDeadLetters(ctx, filter, &last[0], atMost); len(ids) < atMost {
+		next = &last[0]
+	}
+	return ids, next, err
+}
+
+func (s *Store) findDeadLetters(ctx context.Context, filter DeadFilter, last *DeadKey, atMost int) ([]int64, error) {
 	state := filter.State
 	if state == "" {
 		state = "open"
 	}
 	failedAt, id := filter.After.columns()
+	lastAt, lastID := last.columns()
 	return postgres.ValuesWithin[int64](ctx, findTimeout, s.DB, "find dead letters", sql.Text("dead_find"),
 		state, postgres.OrNull(filter.Workspace), postgres.OrNull(filter.Definition), postgres.OrNull(filter.Error),
 		filter.Since.At, filter.Since.Ago, filter.Until.At, filter.Until.Ago, postgres.OrNull(atMost), failedAt, id,
-		filter.Workspaces)
+		filter.Workspaces, lastAt, lastID)
 }
 
 // KnowsName reports whether a workspace and a definition with these names exist.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/pgdispatch/pgdispatch/sweeper"
@@ -71,4 +72,37 @@ func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
 	deleted, err := b.DeleteFinished(t.Context(), 100)
 	require.NoError(t, err)
 	require.Equal(t, sweeper.Deleted{}, deleted)
+}
+
+func TestASearchOfDeadLettersExaminesABoundedNumberAndGoesOn(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	items := b.Claimed(7)
+	for n, item := range items {
+		text := "loud"
+		if n%3 == 0 {
+			text = "rare"
+		}
+		_, err := b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: item.ID, Token: item.Token, Error: text}})
+		require.NoError(t, err)
+	}
+	// That all failed at once must not keep the search from going on.
+	b.Execute("update pgdispatch.workflow_execution_queue set finished_at = date_trunc('hour', finished_at)")
+	filter, pages, seen := operate.DeadFilter{Error: "rare"}, 0, []int64{}
+	for ; pages < 10; pages++ {
+		ids, next, err := b.SearchDeadLetters(t.Context(), filter, 2, 5)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(ids), 2)
+		seen = append(seen, ids...)
+		if filter.After = next; next == nil {
+			break
+		}
+	}
+	require.Equal(t, 3, pages, "two at a time")
+	require.Len(t, seen, 3)
+	require.IsDecreasing(t, seen)
+	ids, next, err := b.SearchDeadLetters(t.Context(), operate.DeadFilter{}, 5, 2)
+	require.NoError(t, err)
+	require.Len(t, ids, 2)
+	require.Nil(t, next, "a full page goes on after its last letter")
 }

@@ -18,6 +18,12 @@ const (
 	FailuresLooked = 2_000
 	// errorsLooked is the number of newest failures whose errors CompleteErrors looks at.
 	errorsLooked = 500
+	// definitionsLooked is the number of a workspace's definitions that CompleteDefinitions looks at.
+	definitionsLooked = 1000
+	// NamesSearched is the number of names that ListWorkspaces searches for a part, and WorkspacesFound the number of
+	// workspaces that it finds.
+	NamesSearched   = 20_000
+	WorkspacesFound = 1000
 	// CountLimit is the number of items up to which WorkspaceRow and WorkspaceDetail count exactly.
 	CountLimit = countLimit
 )
@@ -61,17 +67,26 @@ type WorkspaceKey struct {
 // Key returns the key to list the workspaces after w.
 func (w WorkspaceRow) Key() WorkspaceKey { return WorkspaceKey{w.Rank, w.Name, w.ID} }
 
-// ListWorkspaces returns up to atMost workspaces whose name contains search, ignoring case, or whose ID it is. An empty
-// search matches all. The list starts after the given key, or at the first workspace if after is nil.
+// ListWorkspaces returns up to atMost workspaces. A search finds up to WorkspacesFound of them: by ID, by the beginning
+// of the name, and by any part of the first NamesSearched names, ignoring case; an empty one matches all. The list
+// starts after the given key, or at the first workspace if after is nil.
 func (s *Store) ListWorkspaces(ctx context.Context, search string, by WorkspaceOrder, after *WorkspaceKey,
 	atMost int) ([]WorkspaceRow, error) {
+	if search != "" {
+		found, err := postgres.Values[string](ctx, s.DB, "search workspaces", sql.Text("workspace_search"), search,
+			NamesSearched, WorkspacesFound)
+		if err != nil {
+			return nil, err
+		}
+		return s.ListWorkspacesOf(ctx, append([]string{}, found...), "", by, after, atMost)
+	}
 	var rank *float64
 	var name, id *string
 	if after != nil {
 		rank, name, id = &after.Rank, &after.Name, &after.ID
 	}
 	return postgres.Read[WorkspaceRow](ctx, s.DB, "list workspaces", sql.Text("view_workspaces"),
-		postgres.OrNull(search), string(by), rank, name, id, atMost, countLimit, depthLimit)
+		string(by), rank, name, id, atMost, countLimit, depthLimit)
 }
 
 // WorkspaceDetail is a workspace with its recent failures. Waiting and Running count up to CountLimit, and
@@ -101,10 +116,11 @@ type ItemPage struct {
 	Bounded bool
 }
 
-// ListItems returns a page of up to atMost items. It looks at a bounded number of items, by the index with the fewest
-// candidates. If few of them match, the page may be short although Next is set.
-func (s *Store) ListItems(ctx context.Context, f ItemFilter, status string, workspaces, definitions []string,
-	atMost int) (ItemPage, error) {
+// ListItems returns a page of up to atMost items. A definition's ID or name selects those of definitions that have it.
+// It looks at a bounded number of items, by the index with the fewest candidates. If few of them match, the page may be
+// short although Next is set.
+func (s *Store) ListItems(ctx context.Context, f ItemFilter, status string, workspaces []string,
+	definition string, atMost int) (ItemPage, error) {
 	before := f.Before
 	if before == 0 {
 		before = math.MaxInt64
@@ -115,7 +131,7 @@ func (s *Store) ListItems(ctx context.Context, f ItemFilter, status string, work
 		Lowest *int64
 	}
 	rows, err := postgres.Read[found](ctx, s.DB, "list items", sql.Text("view_items"),
-		postgres.OrNull(status), workspaces, definitions, postgres.OrNull(f.Error),
+		postgres.OrNull(status), workspaces, postgres.OrNull(definition), postgres.OrNull(f.Error),
 		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, before, atMost, itemsLooked)
 	if err != nil || len(rows) == 0 {
 		return ItemPage{}, err

@@ -126,7 +126,7 @@ func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {
 
 	count := func(f operate.ItemFilter, status string, workspaces ...string) int {
 		t.Helper()
-		page, err := b.ListItems(t.Context(), f, status, workspaces, nil, 100)
+		page, err := b.ListItems(t.Context(), f, status, workspaces, "", 100)
 		require.NoError(t, err)
 		for _, item := range page.Items {
 			require.True(t, status == "" || item.Status == status)
@@ -147,14 +147,13 @@ func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {
 	hour := time.Hour
 	require.Equal(t, 8, count(operate.ItemFilter{Since: operate.Moment{Ago: &hour}}, ""))
 	require.Zero(t, count(operate.ItemFilter{Until: operate.Moment{Ago: &hour}}, ""))
-	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "", nil, []string{"00000000-0000-0000-0000-000000000000"},
-		10)
+	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "", nil, "00000000-0000-0000-0000-000000000000", 10)
 	require.NoError(t, err)
 	require.Empty(t, page.Items)
 
 	var seen []int64
 	for next := int64(0); ; {
-		page, err := b.ListItems(t.Context(), operate.ItemFilter{Before: next}, "", nil, nil, 3)
+		page, err := b.ListItems(t.Context(), operate.ItemFilter{Before: next}, "", nil, "", 3)
 		require.NoError(t, err)
 		for _, item := range page.Items {
 			seen = append(seen, item.ID)
@@ -172,16 +171,16 @@ func TestASearchThatFindsLittleLooksAtABoundedNumberAndGoesOn(t *testing.T) {
 	b := storetest.New(t)
 	b.Insert(b.Shop.Shop, 1)
 	b.Insert(b.NewWorkspace("loud", 1), operate.ItemsLooked)
-	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "", []string{b.Shop.Shop}, nil, 10)
+	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "", []string{b.Shop.Shop}, "", 10)
 	require.NoError(t, err)
 	require.Empty(t, page.Items)
 	require.True(t, page.Bounded)
 	require.NotZero(t, page.Next)
-	page, err = b.ListItems(t.Context(), operate.ItemFilter{Before: page.Next}, "", []string{b.Shop.Shop}, nil, 10)
+	page, err = b.ListItems(t.Context(), operate.ItemFilter{Before: page.Next}, "", []string{b.Shop.Shop}, "", 10)
 	require.NoError(t, err)
 	require.Len(t, page.Items, 1)
 	require.Zero(t, page.Next)
-	page, err = b.ListItems(t.Context(), operate.ItemFilter{}, "PENDING", []string{b.Shop.Shop}, nil, 10)
+	page, err = b.ListItems(t.Context(), operate.ItemFilter{}, "PENDING", []string{b.Shop.Shop}, "", 10)
 	require.NoError(t, err)
 	require.Len(t, page.Items, 1, "found by the index of PENDING items")
 }

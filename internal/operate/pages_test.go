@@ -2,6 +2,7 @@ package operate_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/pgdispatch/pgdispatch/claim"
@@ -71,21 +72,78 @@ func TestWhatWasDoneToOneThingIsFoundAmongAllElse(t *testing.T) {
 	require.Len(t, who(operate.AuditFilter{}), 3)
 }
 
-func TestDefinitionsAreFoundByNameAndByID(t *testing.T) {
+func TestItemsAreFoundByTheirDefinitionsNameOrID(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
 	first, second := b.NewWorkspace("first", 5), b.NewWorkspace("second", 5)
-	definitions, err := b.Definitions(t.Context(), first)
+	b.Insert(first, 1)
+	b.Insert(second, 2)
+	definitions, err := b.Definitions(t.Context(), first, 10)
 	require.NoError(t, err)
 	name, id := definitions[0].Name, definitions[0].ID
 	for _, c := range []struct {
 		idOrName   string
 		workspaces []string
-		most, want int
-	}{{id, nil, 10, 1}, {name, []string{first, second}, 10, 2}, {name, []string{first}, 10, 1},
-		{name, []string{first, second}, 1, 1}, {"none", nil, 10, 0}, {id, []string{second}, 10, 0}} {
-		found, err := b.FindDefinitions(t.Context(), c.idOrName, c.workspaces, c.most)
+		want       int
+	}{{id, nil, 1}, {strings.ToUpper(id), nil, 1}, {name, []string{first, second}, 3}, {name, []string{first}, 1},
+		{name, nil, 3}, {"none", nil, 0}, {id, []string{second}, 0}} {
+		page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "", c.workspaces, c.idOrName, 10)
 		require.NoError(t, err)
-		require.Len(t, found, c.want, "%v", c)
+		require.Len(t, page.Items, c.want, "%v", c)
 	}
+}
+
+func TestDefinitionsAreListedUpToANumberAndCompletedWhateverTheirCase(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	shop := b.NewWorkspace("first", 5)
+	b.Execute(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
+		select $1::uuid, name, 'T', 'q' from unnest(array['Refund', 'refuse', 'Export', 'Über 50%']) name`, shop)
+	b.Execute(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
+		select id, v, '{"nodes": []}' from pgdispatch.workflow_definitions, unnest(array[1, 3, 2]) v where name = 'Export'`)
+	all, err := b.Definitions(t.Context(), shop, 0)
+	require.NoError(t, err)
+	require.Len(t, all, 5)
+	require.Equal(t, []any{"Export", new(3)}, []any{all[0].Name, all[0].Version}, "its newest version")
+	some, err := b.Definitions(t.Context(), shop, 2)
+	require.NoError(t, err)
+	require.Equal(t, all[:2], some)
+	for beginning, want := range map[string][]string{"REF": {"Refund", "refuse"}, "Über 50%": {"Über 50%"}, "%": {},
+		"fund": {}} {
+		names, err := b.CompleteDefinitions(t.Context(), shop, beginning, 10)
+		require.NoError(t, err)
+		require.Equal(t, want, names, beginning)
+	}
+	names, err := b.CompleteDefinitions(t.Context(), shop, "", 1)
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+}
+
+func TestASearchFindsTheBeginningOfAnyNameAndAnyPartOfTheFirst(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	b.Execute("insert into pgdispatch.workspaces (name) select 'A' || n from generate_series(1, $1) n",
+		operate.NamesSearched)
+	b.NewWorkspace("Zoo keepers", 1)
+	for search, want := range map[string][]string{"zoo": {"Zoo keepers"}, "ZOO K": {"Zoo keepers"},
+		"KEEP": nil, "keepers": nil,
+		"a20000": {"A20000"},
+		"19999":  {"A19999"}} {
+		for _, by := range []operate.WorkspaceOrder{operate.ByName, operate.ByOldest} {
+			found, err := b.ListWorkspaces(t.Context(), search, by, nil, 10)
+			require.NoError(t, err)
+			require.Equal(t, want, namesOf(found), "%s by %s", search, by)
+		}
+	}
+	all := 0
+	var after *operate.WorkspaceKey
+	for {
+		page, err := b.ListWorkspaces(t.Context(), "a", operate.ByName, after, 500)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		all, after = all+len(page), new(page[len(page)-1].Key())
+	}
+	require.Equal(t, operate.WorkspacesFound, all)
 }

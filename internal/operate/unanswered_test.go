@@ -63,10 +63,10 @@ func TestUnansweredStartsAreCountedWithTheirAgeWhereverAWorkspaceIsShown(t *test
 	require.NoError(t, err)
 	require.EqualValues(t, []int64{0, 3}, []int64{statistics[0].Waiting, statistics[0].Unanswered})
 
-	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{hit}, nil, 10)
+	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{hit}, "", 10)
 	require.NoError(t, err)
 	require.Len(t, page.Items, 3)
-	page, err = b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{b.Shop.Shop}, nil, 10)
+	page, err = b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{b.Shop.Shop}, "", 10)
 	require.NoError(t, err)
 	require.Empty(t, page.Items)
 }

@@ -78,17 +78,18 @@ type Definition struct {
 	CreatedAt        time.Time      `json:"created_at"`
 }
 
-// Definitions returns a workspace's workflow definitions, sorted by name.
-func (s *Store) Definitions(ctx context.Context, workspaceID string) ([]Definition, error) {
-	return postgres.Read[Definition](ctx, s.DB, "read workflow definitions", sql.Text("definition_list"), workspaceID)
+// Definitions returns up to atMost workflow definitions of a workspace, sorted by name. If atMost is zero, it returns
+// all.
+func (s *Store) Definitions(ctx context.Context, workspaceID string, atMost int) ([]Definition, error) {
+	return postgres.Read[Definition](ctx, s.DB, "read workflow definitions", sql.Text("definition_list"), workspaceID,
+		postgres.OrNull(atMost))
 }
 
-// FindDefinitions returns the IDs of up to atMost workflow definitions with this ID or name in the given workspaces.
-// Nil means all workspaces.
-func (s *Store) FindDefinitions(ctx context.Context, idOrName string, workspaces []string,
-	atMost int) ([]string, error) {
-	return postgres.Values[string](ctx, s.DB, "find workflow definitions", sql.Text("definition_find"), idOrName,
-		workspaces, atMost)
+// CompleteDefinitions returns the names of up to atMost workflow definitions of a workspace that start with beginning,
+// ignoring case, among its first 1,000.
+func (s *Store) CompleteDefinitions(ctx context.Context, workspaceID, beginning string, atMost int) ([]string, error) {
+	return postgres.Values[string](ctx, s.DB, "find workflow definitions", sql.Text("definition_complete"), workspaceID,
+		beginning, definitionsLooked, atMost)
 }
 
 // Plan is a workspace tier.

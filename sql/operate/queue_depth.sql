@@ -16,8 +16,9 @@ cross join (
 left join lateral pgdispatch.paused_by(d.paused, d.max_claims) l on d.paused or d.max_claims = 0
 cross join (
     select count(*) as items, coalesce((array_agg(p.item_id || ': ' || p.error order by p.parked_at, p.item_id))[1], '') as first
-    from pgdispatch.parked_items p
-    join pgdispatch.workflow_execution_queue q on q.id = p.item_id and q.attempt_count = p.attempts and q.status in ('PENDING', 'CLAIMED')
+    from (select p.* from pgdispatch.parked_items p limit $1) p
+    cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = p.item_id offset 0) q -- per row
+    where q.attempt_count = p.attempts and q.status in ('PENDING', 'CLAIMED')
 ) p
 cross join (
     select (select count(*) from (select from pgdispatch.signals s where s.state = 'OPEN' limit $1) s) as open,

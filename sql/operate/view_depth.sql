@@ -23,13 +23,14 @@ with given as materialized (select w.id from unnest($1::text[]::uuid[]) w (id)),
     where m.item_id is null or r.status = 'CANCELLED'
 ), parked as (
     select count(*) as items, coalesce((array_agg(p.item_id || ': ' || p.error order by p.parked_at, p.item_id))[1], '') as first
-    from pgdispatch.parked_items p join pgdispatch.workflow_execution_queue q on q.id = p.item_id and q.attempt_count = p.attempts
-    where q.status in ('PENDING', 'CLAIMED') and q.workspace_id in (select w.id from given w)
+    from (select p.* from pgdispatch.parked_items p limit $2::bigint) p
+    cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = p.item_id offset 0) q -- per row
+    where q.attempt_count = p.attempts and q.status in ('PENDING', 'CLAIMED') and q.workspace_id in (select w.id from given w)
 )
 select (select count(*) from waiting) as pending, u.items as unanswered, clock_timestamp() - u.since as oldest_unanswered,
        (select count(*) from holders h where h.status = 'CLAIMED') as claimed, (select count(*) from holders h where h.status = 'DISPATCHED') as dispatched,
        (select count(*) from dead) as dead_letters, (select count(*) < $2::bigint from failures) as dead_letters_exact,
-       (select clock_timestamp() - min(n.oldest_due) from given w cross join lateral pgdispatch.waiting_of(w.id, 1) n) as oldest_waiting,
+       (select clock_timestamp() - min(n.oldest_due) from pgdispatch.waiting_among($1::text[]::uuid[], $2::integer) n) as oldest_waiting,
        (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()) as replicas, s.max_claims, s.paused, 0 as idle_queues,
        0 as without_poller, (select count(*) from pgdispatch.stalled t where t.kind = 'EXECUTION' and exists (
            select from pgdispatch.workflow_executions e where e.id = case t.kind when 'EXECUTION' then t.name::uuid end and e.workspace_id in (select w.id from given w))) as failing,

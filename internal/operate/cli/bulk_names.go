@@ -70,7 +70,7 @@ func (n *bulkNames) resolve(ctx context.Context, workspace, definition string, i
 func (n *bulkNames) find(ctx context.Context, workspace string) (w bulkWorkspace) {
 	w.WorkspaceName, w.err = workspaceOf(ctx, n.store, workspace)
 	if w.err == nil {
-		w.definitions, w.err = n.store.Definitions(ctx, w.ID)
+		w.definitions, w.err = n.store.Definitions(ctx, w.ID, 0)
 	}
 	if w.err != nil {
 		w.err = nameError{fmt.Errorf("workspace: %w", w.err), postgres.IsOfServer(w.err)}

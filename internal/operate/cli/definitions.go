@@ -197,7 +197,7 @@ func (a *App) definitionsVersionCommand() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("--workspace: %w", err)
 		}
-		definitions, err := store.Definitions(ctx, found.ID)
+		definitions, err := store.Definitions(ctx, found.ID, 0)
 		if err != nil {
 			return err
 		}

@@ -131,7 +131,7 @@ func definitionOf(ctx context.Context, store *operate.Store, workspace, definiti
 	if err != nil {
 		return operate.Definition{}, fmt.Errorf("--workspace: %w", err)
 	}
-	definitions, err := store.Definitions(ctx, found.ID)
+	definitions, err := store.Definitions(ctx, found.ID, 0)
 	if err != nil {
 		return operate.Definition{}, err
 	}

@@ -118,7 +118,7 @@ func readWorkspace(ctx context.Context, store *operate.Store,
 	if err != nil {
 		return operate.Workspace{}, nil, err
 	}
-	definitions, err := store.Definitions(ctx, found.ID)
+	definitions, err := store.Definitions(ctx, found.ID, 0)
 	return w, definitions, err
 }
 

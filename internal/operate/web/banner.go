@@ -17,11 +17,11 @@ func (s *Site) banner(ctx context.Context, name string, err error) *view.Concern
 	if name == "overview" || err != nil && !errors.As(err, &known) && !errors.As(err, &again) {
 		return nil
 	}
-	seen, err := s.glance(ctx)
+	seen, err := s.totals(ctx)
 	if err != nil {
 		return nil
 	}
-	return view.OutageOf(seen.Overview)
+	return view.OutageOf(seen)
 }
 
 // signedIn returns who sends a request.

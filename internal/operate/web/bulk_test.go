@@ -102,3 +102,29 @@ func TestABulkThatStopsHalfWaySaysHowFarItCame(t *testing.T) {
 	require.Contains(t, text, "0 dead letters discarded")
 	require.Contains(t, text, "2 others unchanged")
 }
+
+func TestASearchOfDeadLettersThatStoppedSaysSoAndGoesOn(t *testing.T) {
+	t.Parallel()
+	f := &fakeReader{horizon: &operate.DeadKey{FailedAt: time.Unix(3, 0), ID: 9}}
+	code, text := get(t, f, "/ui/dead/letters?error=rare")
+	require.Equal(t, 200, code)
+	require.Equal(t, lettersLooked, f.newest)
+	require.Contains(t, text, "No open dead letter matches.")
+	require.Contains(t, text, "10,000 failures were examined.")
+	require.Contains(t, text, `href="/ui/dead/letters?after=1970-01-01T00%3A00%3A03Z%2C9&amp;error=rare"`)
+	f.letters = []int64{8}
+	_, text = get(t, f, "/ui/dead/letters")
+	require.Contains(t, text, "10,000 failures were examined.")
+	f.horizon = nil
+	_, text = get(t, f, "/ui/dead/letters")
+	require.NotContains(t, text, "were examined")
+
+	b := newBrowser(t)
+	b.read.letters, b.read.horizon = nil, &operate.DeadKey{FailedAt: time.Unix(3, 0), ID: 9}
+	_, text = b.get("/ui/dead/replay?error=rare")
+	require.Contains(t, text, "None of the newest 100,000 failures matches.")
+	b.read.letters = []int64{8}
+	_, text = b.get("/ui/dead/replay?error=rare")
+	require.Contains(t, text, "They are among the newest 100,000 failures.")
+	require.Equal(t, bulkLooked, b.read.newest)
+}

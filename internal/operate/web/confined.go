@@ -84,9 +84,9 @@ func (c confined) WorkspacesNamed(_ context.Context, ids, names []string, atMost
 	}), nil
 }
 
-func (c confined) ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces, definitions []string,
-	atMost int) (operate.ItemPage, error) {
-	return c.of.ListItems(ctx, f, status, c.only(workspaces), definitions, atMost)
+func (c confined) ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces []string,
+	definition string, atMost int) (operate.ItemPage, error) {
+	return c.of.ListItems(ctx, f, status, c.only(workspaces), definition, atMost)
 }
 
 func (c confined) QueueItems(ctx context.Context, items []int64, executions []string,
@@ -159,9 +159,10 @@ func (c confined) DeadOfKind(ctx context.Context, kind string, workspaces []stri
 	return c.of.DeadOfKind(ctx, kind, c.only(workspaces), after, atMost)
 }
 
-func (c confined) FindDeadLetters(ctx context.Context, f operate.DeadFilter, atMost int) ([]int64, error) {
+func (c confined) SearchDeadLetters(ctx context.Context, f operate.DeadFilter, newest, atMost int) ([]int64,
+	*operate.DeadKey, error) {
 	f.Workspaces = c.only(f.Workspaces)
-	return c.of.FindDeadLetters(ctx, f, atMost)
+	return c.of.SearchDeadLetters(ctx, f, newest, atMost)
 }
 
 func (c confined) DeadLetters(ctx context.Context, items []int64, executions []string) ([]operate.DeadLetter, error) {
@@ -176,16 +177,19 @@ func (c confined) WorkspaceDetail(ctx context.Context, id string) (operate.Works
 	return c.of.WorkspaceDetail(ctx, id)
 }
 
-func (c confined) Definitions(ctx context.Context, workspaceID string) ([]operate.Definition, error) {
+func (c confined) Definitions(ctx context.Context, workspaceID string, atMost int) ([]operate.Definition, error) {
 	if len(c.only([]string{workspaceID})) == 0 {
 		return nil, nil
 	}
-	return c.of.Definitions(ctx, workspaceID)
+	return c.of.Definitions(ctx, workspaceID, atMost)
 }
 
-func (c confined) FindDefinitions(ctx context.Context, idOrName string, workspaces []string,
+func (c confined) CompleteDefinitions(ctx context.Context, workspaceID, beginning string,
 	atMost int) ([]string, error) {
-	return c.of.FindDefinitions(ctx, idOrName, c.only(workspaces), atMost)
+	if len(c.only([]string{workspaceID})) == 0 {
+		return nil, nil
+	}
+	return c.of.CompleteDefinitions(ctx, workspaceID, beginning, atMost)
 }
 
 // Plans are the same for all workspaces, and so are Settings.

@@ -21,6 +21,8 @@ const (
 	// bulkMost is the maximum number of dead letters per form, bulkBatch the number per transaction.
 	bulkMost  = 5000
 	bulkBatch = 500
+	// lettersLooked is how many failures a page of dead letters examines, bulkLooked how many a bulk action does.
+	lettersLooked, bulkLooked = 10_000, 100_000
 	// samplesShown is how many of them the confirmation page lists.
 	samplesShown = 5
 )
@@ -67,27 +69,34 @@ func (f letterFilter) To(page string) string {
 	return Prefix + "dead/" + page + "?" + query.Encode()
 }
 
-// findLetters reads the filter from the URL and returns it with the IDs of the matching open dead letters of the
-// workspaces, latest failure first, starting after the key.
+// found are the IDs of dead letters, latest failure first. further is where to go on if not all failures were examined.
+type found struct {
+	letterFilter
+	ids     []int64
+	further *operate.DeadKey
+}
+
+// findLetters reads the filter from the URL and returns the matching open dead letters of the workspaces, starting
+// after the key. With a filter other than the kind, it examines that many failures.
 func (v visit) findLetters(r *nethttp.Request, workspaces []string, after *operate.DeadKey,
-	atMost int) (letterFilter, []int64, error) {
+	newest, atMost int) (found, error) {
 	f, err := readLetterFilter(r.URL.Query())
 	if err != nil {
-		return f, nil, err
+		return found{}, err
 	}
 	if f.Kind != "" {
 		ids, err := v.Read.DeadOfKind(r.Context(), f.Kind, workspaces, after, atMost)
-		return f, ids, err
+		return found{f, ids, nil}, err
 	}
-	ids, err := v.Read.FindDeadLetters(r.Context(),
+	ids, further, err := v.Read.SearchDeadLetters(r.Context(),
 		operate.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: f.moment(), After: after,
 			Workspaces: workspaces},
-		atMost)
+		newest, atMost)
 	if postgres.TookTooLong(err) {
 		err = problem{nethttp.StatusServiceUnavailable, "There are too many failures to search in time.",
 			"Choose a shorter time or one workspace, or use `pgdispatch dead list`."}
 	}
-	return f, ids, err
+	return found{f, ids, further}, err
 }
 
 // lettersData is the data of a list of dead letters.
@@ -97,8 +106,10 @@ type lettersData struct {
 	acts    acting
 	Spans   []span
 	Letters []operate.QueueItem
-	First   bool
-	Next    string // URL of the next page, or empty
+	// Examined is the number of failures that were examined if there are more, or 0.
+	Examined int
+	First    bool
+	Next     string // URL of the next page, or empty
 }
 
 // ActsIn reports whether the visitor may act in a workspace.
@@ -109,11 +120,12 @@ func (v visit) letters(r *nethttp.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	f, ids, err := v.findLetters(r, nil, after, pageSize+1)
+	f, err := v.findLetters(r, nil, after, lettersLooked, pageSize+1)
 	if err != nil {
 		return "", nil, err
 	}
-	d := lettersData{letterFilter: f, Acting: v.acts.any(), acts: v.acts, Spans: spans, First: after == nil}
+	ids := f.ids
+	d := lettersData{letterFilter: f.letterFilter, Acting: v.acts.any(), acts: v.acts, Spans: spans, First: after == nil}
 	if d.Letters, err = v.Read.QueueItems(r.Context(), ids[:min(len(ids), pageSize)], nil, false); err != nil {
 		return "", nil, err
 	}
@@ -123,6 +135,8 @@ func (v visit) letters(r *nethttp.Request) (string, any, error) {
 	if shown := len(d.Letters); len(ids) > pageSize && shown > 0 && d.Letters[shown-1].FinishedAt != nil {
 		d.Next = with(r.URL, "after",
 			formatDeadKey(operate.DeadKey{FailedAt: *d.Letters[shown-1].FinishedAt, ID: d.Letters[shown-1].ID}))
+	} else if f.further != nil {
+		d.Examined, d.Next = lettersLooked, with(r.URL, "after", formatDeadKey(*f.further))
 	}
 	return "letters", d, nil
 }
@@ -173,17 +187,16 @@ var (
 // included.
 func (v visit) dryRun(verb bulkVerb) handler {
 	return func(r *nethttp.Request) (string, any, error) {
-		f, ids, err := v.findLetters(r, v.acts.ids(), nil, bulkMost+1)
+		f, err := v.findLetters(r, v.acts.ids(), nil, bulkLooked, bulkMost+1)
 		if err != nil {
 			return "", nil, err
 		}
-		more := len(ids) > bulkMost
-		ids = ids[:min(len(ids), bulkMost)]
+		ids := f.ids[:min(len(f.ids), bulkMost)]
 		items, err := v.Read.QueueItems(r.Context(), ids, nil, false)
 		if err != nil {
 			return "", nil, err
 		}
-		ask := askBulk(verb, f, ids, items, more)
+		ask := askBulk(verb, f, ids, items)
 		if len(ids) > 0 {
 			ask.Newest = v.listed(items[:min(len(items), samplesShown)])
 		}
@@ -191,11 +204,15 @@ func (v visit) dryRun(verb bulkVerb) handler {
 	}
 }
 
-func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []operate.QueueItem, more bool) confirmation {
+func askBulk(verb bulkVerb, f found, ids []int64, items []operate.QueueItem) confirmation {
 	name := strings.ToUpper(verb.name[:1]) + verb.name[1:]
 	c := confirmation{Heading: name + " dead letters?", Back: f.To("letters")}
 	if len(ids) == 0 {
 		c.What = []string{"No open dead letter matches, so there is nothing to " + verb.name + "."}
+		if f.further != nil {
+			c.What = []string{fmt.Sprintf("None of the newest %s failures matches. For older ones, use `pgdispatch dead %s`.",
+				view.Number(bulkLooked), verb.name)}
+		}
 		return c
 	}
 	workspaces := map[string]bool{}
@@ -210,7 +227,12 @@ func askBulk(verb bulkVerb, f letterFilter, ids []int64, items []operate.QueueIt
 			fmt.Sprintf("They have the same kind of error and are among the newest %s failures. To find older ones, filter by "+
 				"a part of their error.", view.Number(int64(f.Looked()))))
 	}
-	if more {
+	if f.further != nil {
+		c.What = append(c.What,
+			fmt.Sprintf("They are among the newest %s failures. For older ones, use `pgdispatch dead %s`.",
+				view.Number(bulkLooked), verb.name))
+	}
+	if len(f.ids) > bulkMost {
 		c.What = append(c.What,
 			fmt.Sprintf("There are more. One action covers at most %s, the latest failures. Repeat it for the others, or use "+
 				"`pgdispatch dead %s`.",

@@ -27,9 +27,10 @@ func (f *fakeReader) DeadOfKind(_ context.Context, kind string, _ []string, afte
 	return f.letters[:min(len(f.letters), atMost)], f.err
 }
 
-func (f *fakeReader) FindDeadLetters(_ context.Context, filter operate.DeadFilter, atMost int) ([]int64, error) {
-	f.deadFilter = filter
-	return f.letters[:min(len(f.letters), atMost)], f.err
+func (f *fakeReader) SearchDeadLetters(_ context.Context, filter operate.DeadFilter, newest, atMost int) ([]int64,
+	*operate.DeadKey, error) {
+	f.deadFilter, f.newest = filter, newest
+	return f.letters[:min(len(f.letters), atMost)], f.horizon, f.err
 }
 
 func (f *fakeReader) DeadLetters(context.Context, []int64, []string) ([]operate.DeadLetter, error) {
@@ -47,20 +48,16 @@ func (f *fakeReader) WorkspaceDetail(_ context.Context, asked string) (operate.W
 		asked == id, f.err
 }
 
-func (f *fakeReader) Definitions(context.Context, string) ([]operate.Definition, error) {
+func (f *fakeReader) Definitions(_ context.Context, _ string, atMost int) ([]operate.Definition, error) {
+	if f.rows >= atMost {
+		return make([]operate.Definition, atMost), f.err
+	}
 	return []operate.Definition{{ID: id, Name: hostile, WorkflowType: hostile, Namespace: hostile, TaskQueue: hostile}},
 		f.err
 }
 
-func (f *fakeReader) FindDefinitions(_ context.Context, name string, workspaces []string,
-	atMost int) ([]string, error) {
-	switch name {
-	case "nobody":
-		return nil, f.err
-	case "all":
-		return make([]string, atMost), f.err
-	}
-	return append([]string{id}, workspaces...), f.err
+func (f *fakeReader) CompleteDefinitions(_ context.Context, _, beginning string, _ int) ([]string, error) {
+	return []string{beginning + hostile}, f.err
 }
 
 func (f *fakeReader) Plans(context.Context) ([]operate.Plan, error) {
@@ -226,21 +223,24 @@ func (b *browser) post(path string, form url.Values) (int, string) {
 
 // fakeReader answers with one row of each kind, all with hostile texts, and records its requests.
 type fakeReader struct {
-	err                     error
-	empty                   bool
-	filter                  operate.ItemFilter
-	status                  string
-	workspaces, definitions []string
-	after                   *operate.WorkspaceKey
-	looks, lists, rows      int
-	item                    *operate.QueueItem // item 8; nil: a dead letter
-	status8                 string             // its status; "": FAILED
-	state                   string             // its state as a dead letter; "": OPEN
-	letters                 []int64
-	deadFilter              operate.DeadFilter
-	kind, subject           string
-	paused                  bool
-	givenUp                 int64 // the ID of its signal
+	err                          error
+	empty                        bool
+	filter                       operate.ItemFilter
+	status                       string
+	definition                   string
+	workspaces                   []string
+	after                        *operate.WorkspaceKey
+	looks, lists, rows, listings int
+	item                         *operate.QueueItem // item 8; nil: a dead letter
+	status8                      string             // its status; "": FAILED
+	state                        string             // its state as a dead letter; "": OPEN
+	letters                      []int64
+	deadFilter                   operate.DeadFilter
+	newest                       int              // failures searched
+	horizon                      *operate.DeadKey // where a search stopped; nil: it did not
+	kind, subject                string
+	paused                       bool
+	givenUp                      int64 // the ID of its signal
 }
 
 // fullLimit is a full limit of a hostile key.
@@ -273,6 +273,7 @@ func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
 
 func (f *fakeReader) ListWorkspaces(_ context.Context, _ string, _ operate.WorkspaceOrder, after *operate.WorkspaceKey,
 	_ int) ([]operate.WorkspaceRow, error) {
+	f.listings++
 	if after != nil { // without a cursor, the call may be the overview's
 		f.after = after
 	}
@@ -291,10 +292,10 @@ func (f *fakeReader) FindWorkspaces(_ context.Context, idOrName string) ([]opera
 	return []operate.WorkspaceName{{ID: id, Name: idOrName}}, f.err
 }
 
-func (f *fakeReader) ListItems(_ context.Context, filter operate.ItemFilter, status string, workspaces,
-	definitions []string, _ int) (operate.ItemPage, error) {
+func (f *fakeReader) ListItems(_ context.Context, filter operate.ItemFilter, status string, workspaces []string,
+	definition string, _ int) (operate.ItemPage, error) {
 	f.lists++
-	f.filter, f.status, f.workspaces, f.definitions = filter, status, workspaces, definitions
+	f.filter, f.status, f.workspaces, f.definition = filter, status, workspaces, definition
 	if f.empty {
 		return operate.ItemPage{}, f.err
 	}

@@ -27,6 +27,8 @@ type live struct {
 	at   time.Time
 	seen glance
 	err  error
+	// listed reports whether seen has its workspaces.
+	listed bool
 }
 
 // parts are the templates of the live page, in order. Each renders one element whose ID is the template's name.
@@ -56,19 +58,27 @@ func countWords(confined bool, n int64) string {
 
 // glance reads the overview, or returns a read no older than liveAge. Concurrent callers share one read, which goes on
 // even if the request that began it is cancelled.
-func (s *Site) glance(ctx context.Context) (glance, error) {
+func (s *Site) glance(ctx context.Context) (glance, error) { return s.look(ctx, true) }
+
+// totals is glance without the workspaces.
+func (s *Site) totals(ctx context.Context) (operate.Overview, error) {
+	seen, err := s.look(ctx, false)
+	return seen.Overview, err
+}
+
+func (s *Site) look(ctx context.Context, list bool) (glance, error) {
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
-	if !s.live.at.IsZero() && time.Since(s.live.at) < liveAge {
-		return s.live.seen, s.live.err
-	}
 	ctx = context.WithoutCancel(ctx)
-	seen := glance{At: time.Now(), Confined: s.confined}
-	seen.Overview, s.live.err = s.Read.Overview(ctx)
-	if s.live.err == nil {
-		seen.Workspaces, s.live.err = s.Read.ListWorkspaces(ctx, "", operate.ByOldest, nil, liveWorkspaces)
+	if s.live.at.IsZero() || time.Since(s.live.at) >= liveAge {
+		s.live.seen, s.live.listed = glance{At: time.Now(), Confined: s.confined}, false
+		s.live.seen.Overview, s.live.err = s.Read.Overview(ctx)
+		s.live.at = time.Now()
 	}
-	s.live.seen, s.live.at = seen, time.Now()
+	if list && !s.live.listed && s.live.err == nil {
+		s.live.seen.Workspaces, s.live.err = s.Read.ListWorkspaces(ctx, "", operate.ByOldest, nil, liveWorkspaces)
+		s.live.listed = true
+	}
 	return s.live.seen, s.live.err
 }
 

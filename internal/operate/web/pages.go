@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	nethttp "net/http"
@@ -25,8 +24,6 @@ const (
 	paramsShown = 64 << 10
 	// maxText is the maximum length of a search text in bytes.
 	maxText = 200
-	// definitionsFound is the maximum number of definitions that one name may match.
-	definitionsFound = 1000
 )
 
 var statuses = []string{"PENDING", "UNANSWERED", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED", "CANCELLED"}
@@ -46,12 +43,20 @@ type workspacesData struct {
 	Rows   []operate.WorkspaceRow
 	Next   string // URL of the next page, or empty
 	First  bool
+	// Confined reports whether the search is among a visitor's workspaces only, and so among all of these.
+	Confined bool
 }
+
+// NamesSearched and WorkspacesFound bound a search; see operate.Store.ListWorkspaces.
+func (workspacesData) NamesSearched() int { return operate.NamesSearched }
+
+// WorkspacesFound is the number of workspaces that a search finds.
+func (workspacesData) WorkspacesFound() int { return operate.WorkspacesFound }
 
 func (s *Site) workspaces(r *nethttp.Request) (string, any, error) {
 	query := r.URL.Query()
 	d := workspacesData{Search: query.Get("q"), Sort: operate.WorkspaceOrder(query.Get("sort")),
-		First: query.Get("after") == ""}
+		First: query.Get("after") == "", Confined: s.confined}
 	if !slices.Contains([]operate.WorkspaceOrder{operate.ByName, operate.ByRunning, operate.ByFailures}, d.Sort) {
 		d.Sort = operate.ByOldest
 	}
@@ -127,7 +132,7 @@ func (v visit) items(r *nethttp.Request) (string, any, error) {
 		return "", nil, err
 	}
 	d.Filtered = d.Status != "" || d.narrow != narrow{}
-	filter, workspaces, definitions, err := v.itemFilter(r, d)
+	filter, workspaces, err := v.itemFilter(r, d)
 	if err != nil {
 		return "", nil, err
 	}
@@ -136,10 +141,9 @@ func (v visit) items(r *nethttp.Request) (string, any, error) {
 		return "", nil, err
 	}
 	d.Tabs, d.Tokens = d.tabs(r, counts), d.tokens(r, d.Status)
-	// no match for the name
-	none := workspaces != nil && len(workspaces) == 0 || definitions != nil && len(definitions) == 0
-	if !none {
-		if d.Page, err = v.Read.ListItems(r.Context(), filter, d.Status, workspaces, definitions, pageSize); err != nil {
+	if workspaces == nil || len(workspaces) > 0 { // some match the name
+		d.Page, err = v.Read.ListItems(r.Context(), filter, d.Status, workspaces, d.Definition, pageSize)
+		if err != nil {
 			return "", nil, err
 		}
 	}
@@ -150,47 +154,29 @@ func (v visit) items(r *nethttp.Request) (string, any, error) {
 	return "items", d, nil
 }
 
-// itemFilter reads the filter from the URL. A nil list of workspaces or definitions means no filter. An empty list
-// means that nothing has the name.
-func (s *Site) itemFilter(r *nethttp.Request,
-	d itemsData) (f operate.ItemFilter, workspaces, definitions []string, err error) {
+// itemFilter reads the filter from the URL. A nil list of workspaces means no filter. An empty list means that none has
+// the name.
+func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f operate.ItemFilter, workspaces []string, err error) {
 	f.Error, f.Since = d.Error, d.moment()
 	if d.Status != "" && !slices.Contains(statuses, d.Status) {
-		return f, nil, nil, bad("status must be one of " + strings.Join(statuses, ", ") + ".")
+		return f, nil, bad("status must be one of " + strings.Join(statuses, ", ") + ".")
 	}
 	if before := r.URL.Query().Get("before"); before != "" {
 		if f.Before, err = strconv.ParseInt(before, 10, 64); err != nil || f.Before < 1 {
-			return f, nil, nil, bad("before must be the number of an item.")
+			return f, nil, bad("before must be the number of an item.")
 		}
 	}
 	if d.Workspace != "" {
 		found, err := s.Read.FindWorkspaces(r.Context(), d.Workspace)
 		if err != nil {
-			return f, nil, nil, err
+			return f, nil, err
 		}
 		workspaces = []string{}
 		for _, w := range found {
 			workspaces = append(workspaces, w.ID)
 		}
 	}
-	if d.Definition != "" {
-		definitions, err = s.findDefinitions(r.Context(), d.Definition, workspaces)
-	}
-	return f, workspaces, definitions, err
-}
-
-// findDefinitions returns the definition with this ID, or the IDs of all definitions with this name. The list is empty
-// if there are none.
-func (s *Site) findDefinitions(ctx context.Context, idOrName string, workspaces []string) ([]string, error) {
-	if isUUID(idOrName) {
-		return []string{idOrName}, nil
-	}
-	found, err := s.Read.FindDefinitions(ctx, idOrName, workspaces, definitionsFound+1)
-	if err == nil && len(found) > definitionsFound {
-		err = bad(
-			"More than 1,000 workflow definitions have this name: filter by workspace, too, or use the definition's ID.")
-	}
-	return append([]string{}, found...), err
+	return f, workspaces, nil
 }
 
 // inTemporal returns the URL of an item's workflow in Temporal's web interface. It is empty if TemporalUI is not set or

@@ -113,7 +113,7 @@ func (s *Site) counts(ctx context.Context, f narrow, workspaces []string) (map[s
 		return map[string]int64{"PENDING": w.Waiting, "UNANSWERED": w.Unanswered, "CLAIMED": w.Claimed,
 			"DISPATCHED": w.Running}, err
 	}
-	seen, err := s.glance(ctx)
+	seen, err := s.totals(ctx)
 	d := seen.Depth
 	return map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered, "CLAIMED": d.Claimed,
 		"DISPATCHED": d.Dispatched}, err
@@ -175,13 +175,7 @@ func (s *Site) suggestions(r *nethttp.Request) (names []string, err error) {
 	if err != nil || len(found) != 1 {
 		return nil, err
 	}
-	definitions, err := s.Read.Definitions(r.Context(), found[0].ID)
-	for _, d := range definitions {
-		if len(names) < suggestionsShown && strings.HasPrefix(strings.ToLower(d.Name), strings.ToLower(typed)) {
-			names = append(names, d.Name)
-		}
-	}
-	return names, err
+	return s.Read.CompleteDefinitions(r.Context(), found[0].ID, typed, suggestionsShown)
 }
 
 // whyWaiting says why an item waits. It is empty if it does not wait, or if its workspace is gone.

@@ -162,12 +162,12 @@ func TestAConfinedReaderKnowsNothingOfOthers(t *testing.T) {
 	c, ctx, id := confined{m.Bench, map[string]bool{m.mine: true}, []operate.WorkspaceName{{ID: m.mine, Name: "Mine"}}},
 		t.Context(), theirs["workspace"]
 	for _, workspaces := range [][]string{nil, {id}, {m.mine, id}} {
-		letters, err := c.FindDeadLetters(ctx, operate.DeadFilter{Workspaces: workspaces}, 10)
+		letters, _, err := c.SearchDeadLetters(ctx, operate.DeadFilter{Workspaces: workspaces}, 100, 10)
 		require.NoError(t, err)
 		require.NotContains(t, letters, letter)
-		found, err := c.FindDefinitions(ctx, "rivalflow", workspaces, 10)
+		page, err := c.ListItems(ctx, operate.ItemFilter{}, "", workspaces, "rivalflow", 10)
 		require.NoError(t, err)
-		require.Empty(t, found)
+		require.Empty(t, page.Items)
 		rows, err := c.ListWorkspacesOf(ctx, workspaces, "rival", operate.ByName, nil, 10)
 		require.NoError(t, err)
 		require.Empty(t, rows)
@@ -179,7 +179,8 @@ func TestAConfinedReaderKnowsNothingOfOthers(t *testing.T) {
 		require.Empty(t, ofKind)
 	}
 	for what, read := range map[string]func() (any, error){
-		"definitions":  func() (any, error) { return c.Definitions(ctx, id) },
+		"definitions":  func() (any, error) { return c.Definitions(ctx, id, 10) },
+		"flows":        func() (any, error) { return c.CompleteDefinitions(ctx, id, "", 10) },
 		"failures":     func() (any, error) { return c.Failures(ctx, letter) },
 		"dead letters": func() (any, error) { return c.DeadLetters(ctx, []int64{letter}, []string{item.ExecutionID}) },
 		"changes":      func() (any, error) { return c.ChangesOf(ctx, item) },

@@ -32,18 +32,19 @@ type Reader interface {
 		after *operate.WorkspaceKey, atMost int) ([]operate.WorkspaceRow, error)
 	WorkspacesNamed(ctx context.Context, ids, names []string, atMost int) ([]operate.WorkspaceName, error)
 	FindWorkspaces(ctx context.Context, idOrName string) ([]operate.WorkspaceName, error)
-	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces, definitions []string,
+	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces []string, definition string,
 		atMost int) (operate.ItemPage, error)
 	QueueItems(ctx context.Context, items []int64, executions []string, withParams bool) ([]operate.QueueItem, error)
 	Failures(ctx context.Context, item int64) ([]operate.Failure, error)
 	Signals(ctx context.Context, executionID string, states []string, atMost int) ([]operate.Signal, error)
 	DeadGroups(ctx context.Context, workspaces []string, atMost int) ([]operate.DeadGroup, error)
 	DeadOfKind(ctx context.Context, kind string, workspaces []string, after *operate.DeadKey, atMost int) ([]int64, error)
-	FindDeadLetters(ctx context.Context, filter operate.DeadFilter, atMost int) ([]int64, error)
+	SearchDeadLetters(ctx context.Context, filter operate.DeadFilter, newest, atMost int) ([]int64, *operate.DeadKey,
+		error)
 	DeadLetters(ctx context.Context, items []int64, executions []string) ([]operate.DeadLetter, error)
 	WorkspaceDetail(ctx context.Context, id string) (operate.WorkspaceDetail, bool, error)
-	Definitions(ctx context.Context, workspaceID string) ([]operate.Definition, error)
-	FindDefinitions(ctx context.Context, idOrName string, workspaces []string, atMost int) ([]string, error)
+	Definitions(ctx context.Context, workspaceID string, atMost int) ([]operate.Definition, error)
+	CompleteDefinitions(ctx context.Context, workspaceID, beginning string, atMost int) ([]string, error)
 	Plans(ctx context.Context) ([]operate.Plan, error)
 	CompleteWorkspaces(ctx context.Context, beginning string, atMost int) ([]operate.WorkspaceName, error)
 	CompleteErrors(ctx context.Context, part string, atMost int) ([]string, error)

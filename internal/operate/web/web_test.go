@@ -93,7 +93,7 @@ func TestTheAddressSaysWhatIsListed(t *testing.T) {
 	_, text := get(t, f, "/ui/items?status=FAILED&workspace=Acme&definition="+id+"&error=card&since=24h&before=100")
 	require.Equal(t, "FAILED", f.status)
 	require.Equal(t, []string{id}, f.workspaces)
-	require.Equal(t, []string{id}, f.definitions)
+	require.Equal(t, id, f.definition)
 	require.Equal(t, "card", f.filter.Error)
 	require.Equal(t, 24*time.Hour, *f.filter.Since.Ago)
 	require.EqualValues(t, 100, f.filter.Before)
@@ -124,18 +124,17 @@ func TestTheAddressSaysWhatIsListed(t *testing.T) {
 	}
 }
 
-func TestADefinitionIsFoundByItsName(t *testing.T) {
+func TestAPageOfALargeInstallationSaysWhatItLeavesOut(t *testing.T) {
 	t.Parallel()
-	f := &fakeReader{}
-	_, _ = get(t, f, "/ui/items?definition=order&workspace=Acme")
-	require.Equal(t, []string{id, id}, f.definitions, "definitions with this name are looked up in the workspace")
-	f.lists = 0
-	_, text := get(t, f, "/ui/items?definition=nobody")
-	require.Zero(t, f.lists)
-	require.Contains(t, text, "No item matches")
-	code, text := get(t, f, "/ui/items?definition=all")
-	require.Equal(t, 400, code)
-	require.Contains(t, text, "More than 1,000")
+	_, text := get(t, &fakeReader{rows: 2}, "/ui/workspaces?q=acme")
+	require.Contains(t, text, "any part of the first 20,000 names. Sorts the first 1,000 found.")
+	_, text = get(t, &fakeReader{rows: 2}, "/ui/workspaces")
+	require.NotContains(t, text, "20,000")
+	_, text = get(t, &fakeReader{rows: definitionsShown + 1}, "/ui/workspaces/"+id)
+	require.Contains(t, text, "The first 100 by name.")
+	require.Equal(t, definitionsShown, strings.Count(text, `data-label="Workflow type"`))
+	_, text = get(t, &fakeReader{}, "/ui/workspaces/"+id)
+	require.NotContains(t, text, "The first 100")
 }
 
 func TestABadAddressSaysWhatItShouldBe(t *testing.T) {
@@ -180,7 +179,12 @@ func TestHoweverManyLookTheDatabaseIsAskedOnce(t *testing.T) {
 	for range 5 {
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/ui/", nil))
 	}
-	require.Equal(t, 1, f.looks)
+	require.Equal(t, []int{1, 1}, []int{f.looks, f.listings})
+	f = &fakeReader{}
+	for _, path := range []string{"/ui/items", "/ui/dead"} {
+		_, _ = get(t, f, path)
+	}
+	require.Zero(t, f.listings, "other pages do not need the workspaces")
 	ended, stop := context.WithCancel(t.Context())
 	stop()
 	f = &fakeReader{}

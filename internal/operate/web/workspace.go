@@ -13,6 +13,8 @@ const (
 	// historyShown is the maximum number of changes on a page, newestShown that of items.
 	historyShown = 20
 	newestShown  = 10
+	// definitionsShown is the maximum number of definitions on a workspace's page.
+	definitionsShown = 100
 )
 
 // workspaceData is the data of a workspace's page.
@@ -21,9 +23,11 @@ type workspaceData struct {
 	Acting      bool
 	Plans       []operate.Plan
 	Definitions []operate.Definition
-	Items       operate.ItemPage
-	Rows        []listed // of Items
-	History     []operate.Administered
+	// MoreDefinitions reports whether there are more than are shown.
+	MoreDefinitions bool
+	Items           operate.ItemPage
+	Rows            []listed // of Items
+	History         []operate.Administered
 	// Plots are of Period, Totals what they add up to, BarMinutes the minutes of a bar. Nil if nothing happened.
 	Plots      []view.Plot
 	Period     period
@@ -59,10 +63,12 @@ func (v visit) workspaceData(r *nethttp.Request) (d workspaceData, err error) {
 	if d, err = v.withActivity(r, d); err != nil {
 		return d, err
 	}
-	if d.Definitions, err = v.Read.Definitions(ctx, d.ID); err != nil {
+	if d.Definitions, err = v.Read.Definitions(ctx, d.ID, definitionsShown+1); err != nil {
 		return d, err
 	}
-	if d.Items, err = v.Read.ListItems(ctx, operate.ItemFilter{}, "", []string{d.ID}, nil, newestShown); err != nil {
+	d.MoreDefinitions = len(d.Definitions) > definitionsShown
+	d.Definitions = d.Definitions[:min(len(d.Definitions), definitionsShown)]
+	if d.Items, err = v.Read.ListItems(ctx, operate.ItemFilter{}, "", []string{d.ID}, "", newestShown); err != nil {
 		return d, err
 	}
 	d.Rows = v.listed(d.Items.Items)

@@ -1,0 +1,137 @@
+package sql_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// shown executes a statement of the web view and returns its rows.
+func (c fixture) shown(verb string, args ...any) []map[string]any {
+	c.t.Helper()
+	rows, err := c.db.Query(c.t.Context(), sql.Text(verb), args...)
+	require.NoError(c.t, err)
+	shown, err := pgx.CollectRows(rows, pgx.RowToMap)
+	require.NoError(c.t, err)
+	return shown
+}
+
+// reads fails if a statement reads the table from end to end, or more than that many of its index entries.
+func (c fixture) reads(table string, atMost int64, verb string, args ...any) {
+	c.t.Helper()
+	seen := c.scanned(table, func() { c.shown(verb, args...) })
+	require.Zero(c.t, seen.Sequential, "%s read %s from end to end", verb, table)
+	require.LessOrEqual(c.t, seen.Index, atMost, "index entries of %s that %s read", table, verb)
+}
+
+// pages is a connection as the web view opens it: its queries are planned for their actual arguments.
+func (c fixture) pages() fixture {
+	p := c.conn()
+	p.exec("set plan_cache_mode = force_custom_plan")
+	return p
+}
+
+func TestTheOverviewOfManyWorkspacesTakesOneIndexStepForEach(t *testing.T) {
+	t.Parallel()
+	f, _ := crowded(t)
+	c := f.pages()
+	mine := all[string](c, "select id::text from pgdispatch.workspaces where name like 'full %'")
+	require.Len(t, mine, 1000)
+	// Each has one waiting and one running item: both are counted, and the waiting one is the longest due.
+	c.reads("workflow_execution_queue", 3*1000+20, "view_depth", mine, 10_000)
+	c.reads("workspaces", 10, "view_depth", mine, 10_000)
+	c.reads("workflow_execution_queue", 11_000+20, "queue_depth", 10_000)
+	const page = 50
+	for order, entries := range map[string]int64{"oldest": 1000 + 5*page, "running": 1000 + 5*page, "failures": 5 * page,
+		"name": 5 * page} {
+		args := []any{mine, nil, order, nil, nil, nil, page, 1000, 10_000}
+		c.reads("workflow_execution_queue", entries, "view_workspaces_of", args...)
+		c.reads("workspaces", 1000+page, "view_workspaces_of", args...)
+	}
+}
+
+func TestTheListsOfTheWebViewReadABoundedNumberOfRows(t *testing.T) {
+	t.Parallel()
+	f, quiet := crowded(t)
+	c := f.pages()
+	for _, search := range []string{"full 77", "%", "nobody", quiet.workspace} {
+		c.reads("workspaces", 100+5*20+1, "workspace_search", search, 100, 20)
+	}
+	f.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
+		select $1, 'definition ' || n, 'T', 'q' from generate_series(1, 500) n`, quiet.workspace)
+	f.exec(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
+		select $1, n, '{"nodes": []}' from generate_series(2, 500) n`, quiet.definition)
+	f.exec("analyze pgdispatch.workflow_definitions, pgdispatch.workflow_definition_versions")
+	c.reads("workflow_definitions", 20, "definition_complete", quiet.workspace, "nothing", 20, 10)
+	c.reads("workflow_definitions", 20, "definition_list", quiet.workspace, 20)
+	c.reads("workflow_definition_versions", 20, "definition_list", quiet.workspace, 20)
+	c.reads("workflow_definitions", 100, "view_items", nil, nil, "nothing", nil, nil, nil, nil, nil, int64(1<<62), 50, 100)
+	c.reads("workflow_definitions", 100, "view_items", nil, nil, nobody, nil, nil, nil, nil, nil, int64(1<<62), 50, 100)
+}
+
+func TestASearchOfDeadLettersReadsABoundedNumberOfFailures(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	in, tx := f.begin()
+	in.exec("set local session_replication_role = replica")
+	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
+		dispatched_at, finished_at, last_error)
+		select $1, $2, 'FAILED', now(), now(), now() - n * interval '1 s', 'no' from generate_series(1, 5000) n`,
+		w.workspace, w.definition)
+	require.NoError(t, tx.Commit(t.Context()))
+	f.exec("vacuum (analyze) pgdispatch.workflow_execution_queue")
+	f.exec(`insert into pgdispatch.workspaces (name) select 'w ' || n from generate_series(1, 5000) n`)
+	f.exec("analyze pgdispatch.workspaces")
+	c := f.pages()
+	last := c.shown("dead_horizon", 100, nil, nil)
+	require.Len(t, last, 1)
+	c.reads("workflow_execution_queue", 100, "dead_horizon", 100, nil, nil)
+	for _, filter := range [][]any{{nil, nil, "nothing like it"}, {"nobody", nil, nil}, {nil, "nothing", nil}} {
+		args := []any{"open", filter[0], filter[1], filter[2], nil, nil, nil, nil, 51, nil, nil, nil, last[0]["failed_at"],
+			last[0]["id"]}
+		c.reads("workflow_execution_queue", 100, "dead_find", args...)
+		c.reads("workspaces", 10, "dead_find", args...)
+		c.reads("workflow_definitions", 100, "dead_find", args...)
+	}
+}
+
+func TestTheLongestDueItemOfEachOfSomeWorkspacesIsFound(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	first, second, idle := f.tenant("FREE"), f.tenant("FREE"), f.tenant("FREE")
+	later := f.tenant("FREE")
+	const insert = `insert into pgdispatch.workflow_execution_queue
+		(workspace_id, workflow_definition_id, priority, limit_key, run_at)
+		values ($1, $2, $3, $4, clock_timestamp() - $5::interval)`
+	for _, item := range []struct {
+		of       tenant
+		priority int
+		key      any
+		due      string
+	}{{first, 9, "a", "1 hour"}, {first, 9, "b", "2 hours"}, {first, 9, nil, "3 hours"}, {first, 0, "a", "4 hours"},
+		{first, 0, nil, "1 minute"}, {second, 5, nil, "5 hours"}, {second, 1, nil, "-1 hour"}, {later, 1, nil, "-1 day"}} {
+		f.exec(insert, item.of.workspace, item.of.definition, item.priority, item.key, item.due)
+	}
+	oldest := func(atMost int, of ...string) map[string]int {
+		hours := map[string]int{}
+		rows, err := f.db.Query(t.Context(), `select workspace_id::text as id,
+			round(extract(epoch from clock_timestamp() - oldest_due) / 3600)::integer as hours
+			from pgdispatch.waiting_among($1::text[]::uuid[], $2)`, of, atMost)
+		require.NoError(t, err)
+		shown, err := pgx.CollectRows(rows, pgx.RowToMap)
+		require.NoError(t, err)
+		for _, row := range shown {
+			hours[row["id"].(string)] = int(row["hours"].(int32))
+		}
+		return hours
+	}
+	require.Equal(t, map[string]int{first.workspace: 4, second.workspace: 5},
+		oldest(1000, first.workspace, second.workspace, idle.workspace, later.workspace, nobody))
+	require.Equal(t, map[string]int{first.workspace: 1, second.workspace: 5}, oldest(2, first.workspace,
+		second.workspace), "the first of each is read before the second of any")
+	require.Empty(t, oldest(1000))
+}
