@@ -149,7 +149,7 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	}
 	m.apply(p, wanted, answer, asked, batch)
 	if looks {
-		if whole, _ := m.learn(changes, asked); !whole {
+		if !m.learn(changes, asked).whole {
 			m.seen = "" // the next claim loads
 		}
 	}

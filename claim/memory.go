@@ -73,20 +73,28 @@ type news struct {
 	WakeNumber *int64
 }
 
-// learn applies the rows of a look. It returns whole = false if changes may be missing, so that the caller must load.
-func (m *memory) learn(rows []news, asked time.Time) (whole bool, changed map[schedule.Lane]bool) {
+// learnt is what a look found to have changed.
+type learnt struct {
+	whole  bool // false: changes may be missing, so that the caller must load
+	limits bool // the limits of any workspace
+	lanes  map[schedule.Lane]bool
+}
+
+// learn applies the rows of a look.
+func (m *memory) learn(rows []news, asked time.Time) (l learnt) {
 	if len(rows) == 0 || rows[0].Gap {
-		return false, nil
+		return l
 	}
-	changed = map[schedule.Lane]bool{}
+	l.whole, l.lanes = true, map[schedule.Lane]bool{}
 	m.learnHead(rows[0].head, asked)
 	for _, r := range rows {
 		switch {
 		case !r.Changed:
 		case r.Lane == nil:
+			l.limits = true
 			m.schedule.LearnAll()
 		default:
-			changed[*r.Lane] = true
+			l.lanes[*r.Lane] = true
 			c := schedule.Change{Lane: *r.Lane, Number: postgres.OrZero(r.WakeNumber), Keys: r.LimitKeys}
 			if c.Items = postgres.OrZero(r.Items); r.Priority != nil && r.Due != nil {
 				c.Key = r.LimitKey
@@ -96,7 +104,7 @@ func (m *memory) learn(rows []news, asked time.Time) (whole bool, changed map[sc
 			m.schedule.Learn(c)
 		}
 	}
-	return true, changed
+	return l
 }
 
 // learnHead applies the common columns of a look or a load.
@@ -153,11 +161,11 @@ func (s *Store) look(ctx context.Context) (missed int, err error) {
 	if m.seen == "" {
 		return 0, s.load(ctx)
 	}
-	whole, _, err := s.readChanges(ctx)
+	changed, err := s.readChanges(ctx)
 	switch {
 	case err != nil:
 		return 0, err
-	case !whole:
+	case !changed.whole:
 		return 0, s.load(ctx)
 	case m.lookedAt.Sub(m.comparedAt) > compareInterval:
 		return s.compare(ctx)
@@ -165,15 +173,14 @@ func (s *Store) look(ctx context.Context) (missed int, err error) {
 	return 0, nil
 }
 
-// readChanges reads and applies the changes since the last look. See learn for what it returns.
-func (s *Store) readChanges(ctx context.Context) (whole bool, changed map[schedule.Lane]bool, err error) {
+// readChanges reads and applies the changes since the last look.
+func (s *Store) readChanges(ctx context.Context) (changed learnt, err error) {
 	asked := time.Now()
 	rows, err := postgres.Read[news](ctx, s.Pool, "read changes", sql.Text("look"), s.memory.seen)
 	if err != nil {
-		return false, nil, err
+		return changed, err
 	}
-	whole, changed = s.memory.learn(rows, asked)
-	return whole, changed, nil
+	return s.memory.learn(rows, asked), nil
 }
 
 // waiting is a row of a load.
@@ -232,25 +239,31 @@ func (s *Store) load(ctx context.Context) error {
 // compare reads everything that waits, corrects the schedule, and returns the number of workspaces with due items that
 // no notification or look had reported.
 func (s *Store) compare(ctx context.Context) (missed int, err error) {
-	m := &s.memory
-	m.comparedAt = time.Now()
+	s.memory.comparedAt = time.Now()
 	found, all, err := s.readWaiting(ctx)
 	if err != nil {
 		return 0, err
 	}
-	// Changes since the last look do not count as missed: read them first.
-	whole, changed, err := s.readChanges(ctx)
+	return s.correct(ctx, found, all)
+}
+
+// correct compares the schedule with what waited a moment ago. See compare for what it returns.
+func (s *Store) correct(ctx context.Context, found []waiting, all []schedule.Waiting) (missed int, err error) {
+	m := &s.memory
+	// Changes since the last look do not count as missed: read them first. They are newer than what was read, so it must
+	// not close a workspace that they opened.
+	changed, err := s.readChanges(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if !whole {
+	if !changed.whole {
 		return 0, s.load(ctx)
 	}
 	for _, r := range found {
-		if r.Parked {
-			changed[*r.Lane] = true // a parked item does not count as missed
+		if r.Lane != nil && (r.Parked || changed.limits) {
+			changed.lanes[*r.Lane] = true // a parked item does not count as missed
 		}
 	}
 	m.parked = nil
-	return m.schedule.Load(found[0].Now, all, changed), nil
+	return m.schedule.Load(found[0].Now, all, changed.lanes), nil
 }

@@ -120,3 +120,24 @@ func TestSettingsWithoutTheirRowAreNamedWithTheRemedy(t *testing.T) {
 	b.Insert(b.Shop.Shop, 1)
 	b.claimed(b.Store, 1)
 }
+
+func TestALimitThatIsRaisedDuringACompareAppliesAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.claimed(b.Store, 1)
+	b.Execute("update pgdispatch.workspaces set max_concurrent_workflows = null")
+	b.Execute("update pgdispatch.workspace_tiers set max_concurrent_workflows = 1")
+	b.Insert(b.Shop.Shop, 1)
+	batch, err := b.Claim(t.Context(), 10)
+	require.NoError(t, err)
+	require.Empty(t, batch.Items, "the workspace is full")
+	found, all, err := b.readWaiting(t.Context())
+	require.NoError(t, err)
+	b.Execute("update pgdispatch.workspace_tiers set max_concurrent_workflows = 5")
+	missed, err := b.correct(t.Context(), found, all)
+	require.NoError(t, err)
+	require.Zero(t, missed)
+	batch, err = b.Claim(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, batch.Items, 1)
+}

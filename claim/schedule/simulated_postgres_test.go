@@ -28,6 +28,14 @@ type simRow struct {
 
 func (r *simRow) holds() bool { return r.status > rowWaits && r.status < rowEnded }
 
+// keys are the limit keys that a mark of the row's slot names.
+func (r *simRow) keys() []string {
+	if r.key == "" {
+		return nil
+	}
+	return []string{r.key}
+}
+
 // snapshot is a transaction's snapshot: all transactions before xmax except the open ones.
 type snapshot struct {
 	xmax int64
@@ -41,6 +49,7 @@ func (s snapshot) xmin() int64 { return slices.Min(append([]int64{s.xmax}, s.ope
 type simMark struct {
 	xid int64
 	Change
+	all bool // all limits may have changed
 }
 
 // simTx is a transaction: its row versions and its marks.
@@ -51,23 +60,31 @@ type simTx struct {
 	epoch Epoch
 	sync  bool
 	was   []simRow // before its commit
+	// starts are those that count for the rates of limit keys; started are the same for the check.
+	starts  []simStart
+	started []simStarted
 }
 
 type simPostgres struct {
-	r        *rand.Rand
-	now      time.Time
-	rows     []*simRow
-	limits   []int
-	open     []*simTx
-	done     []*simTx // asynchronous commits that are not on disk, and all commits between them
-	marks    []simMark
-	last     int64
-	next     int64 // transaction ID
-	epoch    Epoch
-	epochs   byte
-	trimmed  int64
-	trimNext int64
-	claiming *simTx // holder of the lock
+	r      *rand.Rand
+	now    time.Time
+	rows   []*simRow
+	limits []int
+	// keyLimits are the limits of keys, and starts what counts for their rates.
+	keyLimits []*simLimit
+	limitIDs  int
+	starts    []simStart
+	started   []simStarted
+	open      []*simTx
+	done      []*simTx // asynchronous commits that are not on disk, and all commits between them
+	marks     []simMark
+	last      int64
+	next      int64 // transaction ID
+	epoch     Epoch
+	epochs    byte
+	trimmed   int64
+	trimNext  int64
+	claiming  *simTx // holder of the lock
 }
 
 func (p *simPostgres) begin(sync bool) *simTx {
@@ -91,7 +108,7 @@ func (p *simPostgres) change(tx *simTx, r *simRow) *simRow {
 	return &next
 }
 
-func (tx *simTx) mark(c Change) { tx.marks = append(tx.marks, simMark{tx.xid, c}) }
+func (tx *simTx) mark(c Change) { tx.marks = append(tx.marks, simMark{xid: tx.xid, Change: c}) }
 
 func (p *simPostgres) close(tx *simTx, commits bool) {
 	p.open = slices.DeleteFunc(p.open, func(o *simTx) bool { return o == tx })
@@ -109,6 +126,7 @@ func (p *simPostgres) close(tx *simTx, commits bool) {
 		return
 	}
 	p.marks = append(p.marks, tx.marks...)
+	p.starts, p.started = append(p.starts, tx.starts...), append(p.started, tx.started...)
 	if tx.epoch != (Epoch{}) {
 		p.epoch = tx.epoch
 	}
@@ -151,47 +169,69 @@ func (p *simPostgres) snapshot() (s snapshot) {
 	return s
 }
 
+// simNews is what a look finds.
+type simNews struct {
+	now     snapshot
+	changes []Change
+	all     bool // all limits may have changed
+	gap     bool
+}
+
 // look is sql/claim/look.sql.
-func (p *simPostgres) look(seen snapshot) (now snapshot, changes []Change, gap bool) {
-	if now = p.snapshot(); seen.xmin() < p.trimmed || seen.xmax > now.xmax {
-		return now, nil, true
+func (p *simPostgres) look(seen snapshot) (news simNews) {
+	if news.now = p.snapshot(); seen.xmin() < p.trimmed || seen.xmax > news.now.xmax {
+		news.gap = true
+		return news
 	}
-	came := map[[2]int]int{}
+	type line struct {
+		Lane
+		priority int
+		key      string
+	}
+	came := map[line]int{}
 	for _, r := range p.rows {
 		if r.status != rowWaits || seen.sees(r.xid) {
 			continue
 		}
-		key := [2]int{int(r.lane[0]), r.priority}
-		n, found := came[key]
+		at := line{r.lane, r.priority, r.key}
+		n, found := came[at]
 		if !found {
-			n, came[key] = len(changes), len(changes)
-			changes = append(changes, Change{Lane: r.lane, Waits: true, Priority: r.priority, Due: r.due})
+			n, came[at] = len(news.changes), len(news.changes)
+			news.changes = append(news.changes,
+				Change{Lane: r.lane, Waits: true, Priority: r.priority, Key: r.key, Due: r.due})
 		}
-		c := &changes[n]
+		c := &news.changes[n]
 		if c.Items++; r.due.Before(c.Due) {
 			c.Due = r.due
 		}
 	}
 	for _, m := range p.marks {
-		if !seen.sees(m.xid) {
-			changes = append(changes, m.Change)
+		switch {
+		case seen.sees(m.xid):
+		case m.all:
+			news.all = true
+		default:
+			news.changes = append(news.changes, m.Change)
 		}
 	}
-	return now, changes, false
+	return news
 }
 
 // load is sql/claim/load.sql.
-func (p *simPostgres) load() (all []Waiting) {
+func (p *simPostgres) load() []Waiting {
+	all := []Waiting{}
 	for _, r := range p.rows {
 		if r.status != rowWaits {
 			continue
 		}
-		n := slices.IndexFunc(all, func(w Waiting) bool { return w.Lane == r.lane && w.Priority == r.priority })
+		n := slices.IndexFunc(all, func(w Waiting) bool {
+			return w.Lane == r.lane && w.Priority == r.priority && w.Key == r.key
+		})
 		if n < 0 {
 			held, _ := p.holders(r.lane, 0)
 			all = append(all,
-				Waiting{Lane: r.lane, Number: int64(r.lane[0]), Priority: r.priority, From: r.position(), Held: held,
-					Limit: p.limits[r.lane[0]]})
+				Waiting{Lane: r.lane, Number: int64(r.lane[0]), Priority: r.priority, Key: r.key, From: r.position(),
+					Held: held, Limit: p.limits[r.lane[0]], KeyFull: p.keyFull(r)})
 		} else if r.position().Before(all[n].From) {
 			all[n].From = r.position()
 		}
@@ -226,7 +266,7 @@ func (p *simPostgres) requeue(tx *simTx) {
 			next := p.change(tx, r)
 			p.last++
 			next.status, next.token, next.owner, next.lost = rowDoubt, p.last, 0, r.lost+1
-			tx.mark(Change{Lane: r.lane})
+			tx.mark(Change{Lane: r.lane, Keys: r.keys()})
 		}
 	}
 }
@@ -257,7 +297,8 @@ func (p *simPostgres) claim(owner int, q Proposal) (tx *simTx, a Answer, taken [
 	if a.Room = max(a.Room, 0); waits {
 		a.Room = 0
 	}
-	p.grant(q, same, &a)
+	entries, rooms := p.keyed(q.Entries)
+	p.grant(entries, same, &a)
 	p.requeue(tx)
 	most := min(q.AtMost, a.Room)
 	for _, r := range p.inOrder() {
@@ -270,7 +311,8 @@ func (p *simPostgres) claim(owner int, q Proposal) (tx *simTx, a Answer, taken [
 	for n, e := range q.Entries {
 		st := &a.Lanes[n]
 		for _, r := range p.inOrder() {
-			if r.lane != e.Lane || r.priority != e.Priority || r.status != rowWaits || r.position().Before(e.From) {
+			if r.lane != e.Lane || r.priority != e.Priority || r.key != e.Key || r.status != rowWaits ||
+				r.position().Before(e.From) {
 				continue
 			}
 			mine := slices.ContainsFunc(taken, func(o *simRow) bool { return o.id == r.id })
@@ -282,6 +324,7 @@ func (p *simPostgres) claim(owner int, q Proposal) (tx *simTx, a Answer, taken [
 			}
 		}
 	}
+	p.keysStand(tx, q, &a, rooms, taken[a.Repeated:])
 	for _, r := range taken[a.Repeated:] {
 		for n, e := range q.Entries {
 			if e.Lane == r.lane {
@@ -297,10 +340,10 @@ func (p *simPostgres) claim(owner int, q Proposal) (tx *simTx, a Answer, taken [
 }
 
 // grant is sql/functions/claim_grants.sql.
-func (p *simPostgres) grant(q Proposal, same bool, a *Answer) {
+func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 	used := map[Lane]int{}
 	first := map[Lane]int{}
-	for n, e := range q.Entries {
+	for n, e := range entries {
 		st := &a.Lanes[n]
 		*st = Standing{Limit: p.limits[e.Lane[0]], Bound: true, Receipt: e.Receipt, Number: int64(e.Lane[0])}
 		st.Held = e.Receipt.Held + int(p.last-e.Receipt.To)

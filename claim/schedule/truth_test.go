@@ -65,8 +65,9 @@ type truth struct {
 	items      []item
 	running    []item // those with a limit key
 	workspaces map[Lane]*workspace
-	limits     map[scope]int // of limit keys
-	w          int           // room under W
+	limits     map[scope]int       // of limit keys
+	notBefore  map[scope]time.Time // until when a limit key's rates let nothing start
+	w          int                 // room under W
 	paused     bool
 	epoch      Epoch
 	last       int64
@@ -74,7 +75,8 @@ type truth struct {
 }
 
 func newTruth() *truth {
-	return &truth{now: start, workspaces: map[Lane]*workspace{}, limits: map[scope]int{}, w: 1000, epoch: Epoch{1}}
+	return &truth{now: start, workspaces: map[Lane]*workspace{}, limits: map[scope]int{},
+		notBefore: map[scope]time.Time{}, w: 1000, epoch: Epoch{1}}
 }
 
 // lane sets the limit of a lane.
@@ -119,6 +121,17 @@ func (p *truth) room(lane Lane, key string) int {
 	return min(p.keyRoom(lane, key), p.keyRoom(Lane{}, key))
 }
 
+// stands is how a limit key stands, in a lane or over all lanes.
+func (p *truth) stands(lane Lane, key string) KeyStanding {
+	return KeyStanding{Room: max(p.keyRoom(lane, key), 0), RetryIn: max(p.notBefore[scope{lane, key}].Sub(p.now), 0)}
+}
+
+// startable reports whether an item with this key may start as far as its limits allow.
+func (p *truth) startable(lane Lane, key string) bool {
+	own, all := p.stands(lane, key), p.stands(Lane{}, key)
+	return key == "" || min(own.Room, all.Room) > 0 && max(own.RetryIn, all.RetryIn) == 0
+}
+
 // answer takes as much of a proposal as the limits allow, in its order.
 func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	a = Answer{Epoch: p.epoch, Paused: p.paused, Last: p.last, Room: p.w, Lanes: make([]Standing, len(proposal.Entries))}
@@ -136,6 +149,9 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 		if e.Key != "" {
 			own, all := scope{e.Lane, e.Key}, scope{key: e.Key}
 			st.Granted = max(min(st.Granted, p.keyRoom(e.Lane, e.Key)-keyed[own], p.keyRoom(Lane{}, e.Key)-keyed[all]), 0)
+			if !p.startable(e.Lane, e.Key) {
+				st.Granted = 0
+			}
 			keyed[own] += st.Granted
 			keyed[all] += st.Granted
 		}
@@ -165,7 +181,7 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	for n, e := range proposal.Entries {
 		w, st := p.workspaces[e.Lane], &a.Lanes[n]
 		st.Held = w.held
-		st.Own.Room, st.All.Room = p.keyRoom(e.Lane, e.Key), p.keyRoom(Lane{}, e.Key)
+		st.Own, st.All = p.stands(e.Lane, e.Key), p.stands(Lane{}, e.Key)
 		st.PassedOver = w.closed && st.Granted > 0 && len(taken) < room && st.Next != nil && !st.Next.Due.After(p.now)
 	}
 	return a, taken

@@ -1,0 +1,282 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The limit keys of the simulated Postgres. Claims count them as sql/functions/claim_keys.sql does.
+
+// everywhere is the lane of a limit over all lanes.
+var everywhere = Lane{255}
+
+var simKeys = []string{"k", "l", "m"}
+
+// simLimit is a row of pgdispatch.limits.
+type simLimit struct {
+	scope
+	id    int
+	most  int // NoLimit if it limits only rates
+	rates []simRate
+}
+
+type simRate struct {
+	most int
+	per  time.Duration
+}
+
+// simStart is a start that counts for a period of a limit from until on, which is up to a twentieth of the period later
+// than the start.
+type simStart struct {
+	limit int
+	per   time.Duration
+	until time.Time
+}
+
+// simStarted is a start at its exact time, for the check.
+type simStarted struct {
+	limit int
+	at    time.Time
+	per   time.Duration
+}
+
+// simRoom is what a limit allows a claim.
+type simRoom struct {
+	room, starts int
+	again        time.Duration
+}
+
+func (l *simLimit) covers(r *simRow) bool {
+	return r.key == l.key && (l.lane == everywhere || l.lane == r.lane)
+}
+
+func (p *simPostgres) keyHolders(l *simLimit) (held int) {
+	for _, r := range p.rows {
+		if l.covers(r) && r.holds() {
+			held++
+		}
+	}
+	return held
+}
+
+func (p *simPostgres) keyLimit(s scope) *simLimit {
+	n := slices.IndexFunc(p.keyLimits, func(l *simLimit) bool { return l.scope == s })
+	if n < 0 {
+		return nil
+	}
+	return p.keyLimits[n]
+}
+
+// keyRoom is what the limit of a scope allows a claim.
+func (p *simPostgres) keyRoom(s scope) simRoom {
+	free := simRoom{room: NoLimit, starts: NoLimit}
+	l := p.keyLimit(s)
+	if l == nil {
+		return free
+	}
+	if l.most != NoLimit {
+		free.room = l.most - min(p.keyHolders(l), l.most) // the count stops at the limit
+	}
+	var soonest, latest time.Duration
+	for _, r := range l.rates {
+		started, again := 0, r.per
+		for _, s := range p.starts {
+			if s.limit == l.id && s.per == r.per && s.until.After(p.now.Add(-r.per)) {
+				started, again = started+1, min(again, s.until.Add(r.per).Sub(p.now))
+			}
+		}
+		free.starts = min(free.starts, r.most-started)
+		if soonest = min(soonest, again); soonest == 0 {
+			soonest = again
+		}
+		if started >= r.most {
+			latest = max(latest, again)
+		}
+	}
+	if free.again = soonest; latest > 0 {
+		free.again = latest
+	}
+	return free
+}
+
+// standing is how a scope stands after a claim of so many of its items.
+func (f simRoom) standing(taken int) (st KeyStanding) {
+	if st.Room = NoLimit; f.room != NoLimit {
+		st.Room = max(f.room-taken, 0)
+	}
+	if f.starts <= taken {
+		st.RetryIn = f.again + time.Microsecond
+	}
+	return st
+}
+
+// keyed returns the entries with the items that their limit keys allow, and what each scope allows.
+func (p *simPostgres) keyed(entries []Entry) ([]Entry, map[scope]simRoom) {
+	entries, rooms := slices.Clone(entries), map[scope]simRoom{}
+	for _, of := range []func(Lane) Lane{func(l Lane) Lane { return l }, func(Lane) Lane { return everywhere }} {
+		used := map[scope]int{}
+		for n := range entries {
+			e := &entries[n]
+			if e.Key == "" {
+				continue
+			}
+			s := scope{of(e.Lane), e.Key}
+			rooms[s] = p.keyRoom(s)
+			e.Items = max(min(e.Items, min(rooms[s].room, rooms[s].starts)-used[s]), 0)
+			used[s] += e.Items
+		}
+	}
+	return entries, rooms
+}
+
+// keysStand adds the standing of the entries' keys to an answer, and counts the claim's starts for their rates.
+func (p *simPostgres) keysStand(tx *simTx, q Proposal, a *Answer, rooms map[scope]simRoom, taken []*simRow) {
+	for n, e := range q.Entries {
+		own, all := 0, 0
+		for _, r := range taken {
+			if all += same(r.key, e.Key); r.lane == e.Lane {
+				own += same(r.key, e.Key)
+			}
+		}
+		if e.Key != "" {
+			a.Lanes[n].Own = rooms[scope{e.Lane, e.Key}].standing(own)
+			a.Lanes[n].All = rooms[scope{everywhere, e.Key}].standing(all)
+		}
+	}
+	for _, r := range taken {
+		for _, l := range p.keyLimits {
+			for _, rate := range l.rates {
+				if l.covers(r) {
+					until := p.now.Truncate(rate.per / 20).Add(rate.per / 20)
+					tx.starts = append(tx.starts, simStart{l.id, rate.per, until})
+				}
+			}
+		}
+	}
+}
+
+func same(a, b string) int {
+	if a == b {
+		return 1
+	}
+	return 0
+}
+
+// keyFull is the key_full of sql/claim/load.sql.
+func (p *simPostgres) keyFull(r *simRow) bool {
+	return slices.ContainsFunc(p.keyLimits, func(l *simLimit) bool {
+		return l.covers(r) && p.keyHolders(l) >= l.most
+	})
+}
+
+// setKeyLimit inserts, changes or deletes the limit of a scope. A new row has no starts.
+func (p *simPostgres) setKeyLimit(s scope, most int, rates []simRate, deleted bool) {
+	l := p.keyLimit(s)
+	switch {
+	case deleted:
+		p.keyLimits = slices.DeleteFunc(p.keyLimits, func(o *simLimit) bool { return o == l })
+	case l == nil:
+		p.limitIDs++
+		p.keyLimits = append(p.keyLimits, &simLimit{scope: s, id: p.limitIDs, most: most, rates: rates})
+	default:
+		l.most, l.rates = most, rates
+	}
+	tx := p.begin(false)
+	tx.marks = append(tx.marks, simMark{xid: tx.xid, all: true})
+	p.close(tx, true)
+}
+
+// limitKey changes the limit of a random scope: it is lowered below what runs, raised, removed, or gets rates.
+func (m *simulation) limitKey() {
+	s := scope{everywhere, simKeys[m.r.IntN(len(simKeys))]}
+	if lane := m.r.IntN(2 * len(m.limits)); lane < len(m.limits) {
+		s.lane = Lane{byte(lane)}
+	}
+	most, rates := m.r.IntN(4), []simRate(nil)
+	if m.r.IntN(3) == 0 {
+		most = NoLimit
+	}
+	for _, per := range []time.Duration{time.Second, 7 * time.Second} {
+		if m.r.IntN(4) == 0 {
+			rates = append(rates, simRate{m.r.IntN(4), per})
+		}
+	}
+	deleted := m.r.IntN(4) == 0
+	m.setKeyLimit(s, most, rates, deleted)
+	m.say("limit of %s in %d: %d %v, deleted %t", s.key, s.lane[0], most, rates, deleted)
+}
+
+// calmKeys leaves no key without room, except for full, until opens is called.
+func (m *simulation) calmKeys() (full string, opens func()) {
+	for _, l := range slices.Clone(m.keyLimits) {
+		rates := slices.Clone(l.rates)
+		for n := range rates {
+			rates[n].most = max(rates[n].most, 1)
+		}
+		m.setKeyLimit(l.scope, max(l.most, 1), rates, false)
+	}
+	s := scope{everywhere, simKeys[m.r.IntN(len(simKeys))]}
+	if m.setKeyLimit(s, 0, nil, false); m.r.IntN(2) == 0 {
+		return s.key, func() { m.setKeyLimit(s, 0, nil, true) }
+	}
+	return s.key, func() { m.setKeyLimit(s, 1, nil, false) }
+}
+
+// lie makes a replica believe something wrong of a limit key.
+func (m *simulation) lie(r *simReplica) {
+	name := simKeys[m.r.IntN(len(simKeys))]
+	k := r.s.keys[name]
+	if l := r.s.lanes[Lane{byte(m.r.IntN(len(m.limits)))}]; l != nil && m.r.IntN(2) == 0 {
+		k = l.keys[name]
+	}
+	if k == nil {
+		return
+	}
+	if k.room = m.r.IntN(5); m.r.IntN(2) == 0 {
+		r.s.turn(k, !k.closed, m.now.Add(time.Duration(m.r.IntN(3))*time.Second))
+	}
+	m.say("%d is wrong about %s", r.name, name)
+}
+
+// checkKeys compares the keys of a claim that gives items with a full count.
+func (m *simulation) checkKeys(tx *simTx, gives []*simRow) {
+	for _, l := range m.keyLimits {
+		mine, held := 0, 0
+		for _, r := range m.rows {
+			if l.covers(r) && r.status > rowWaits && r.status < rowEnded {
+				held++
+			}
+		}
+		for _, r := range gives {
+			if l.covers(r) {
+				mine++
+			}
+		}
+		if mine > 0 && held+mine > l.most {
+			m.broken = fmt.Sprintf("key %s in %d has %d of %d", l.key, l.lane[0], held+mine, l.most)
+		}
+		for _, rate := range l.rates {
+			started := mine
+			for _, s := range m.started {
+				if s.limit == l.id && s.per == rate.per && s.at.After(m.now.Add(-rate.per)) {
+					started++
+				}
+			}
+			if mine > 0 && started > rate.most {
+				m.broken = fmt.Sprintf("key %s in %d starts %d of %d in %s", l.key, l.lane[0], started, rate.most, rate.per)
+			}
+			for range mine {
+				tx.started = append(tx.started, simStarted{l.id, m.now, rate.per})
+			}
+		}
+	}
+}
+
+// someKey returns a limit key or none.
+func (m *simulation) someKey() string {
+	if n := m.r.IntN(2 * len(simKeys)); n < len(simKeys) {
+		return simKeys[n]
+	}
+	return ""
+}
