@@ -230,10 +230,10 @@ func TestSignalsAreSentAndListedAtTheCommandLine(t *testing.T) {
 	require.NotContains(t, d.types("executions", "signals"), "GIVEN_UP")
 
 	for want, args := range map[string][]string{
-		"signal 1 was not given up, or was sent again (SQLSTATE PGD43)": {"resend", "1"},
-		`the signal is "x": it must be an ID of`:                       {"resend", "x"},
-		`the signal is "0": it must be an ID of`:                       {"resend", "0"},
-		`--by is "": it must have 1 to 200`:                            {"resend", "3", "--by", ""},
+		"signal 1 was not given up, or was sent again (SQLSTATE PGD43)":        {"resend", "1"},
+		`the signal is "x": it must be an ID of`:                               {"resend", "x"},
+		`the signal is "0": it must be an ID of`:                               {"resend", "0"},
+		`--by is "": it must have 1 to 200`:                                    {"resend", "3", "--by", ""},
 		`--payload is "{": it must be JSON`:                                    {"signal", "1", "approve", "--payload", "{"},
 		"must have 1 to 1000 bytes and no control characters (SQLSTATE PGD40)": {"signal", "1", ""},
 		`--state is "late": it must be one or more of open, delivered`:         {"signals", "--state", "late"},
