@@ -11,10 +11,12 @@ const (
 	levelHeaps
 )
 
-// Indexes of the heaps that a line may be in, in line.at.
+// Indexes of the heaps that a line may be in, in line.at. Those of its keys, own and over all, have no order.
 const (
 	inRipe = iota
 	inUnripe
+	inOwn
+	inAll
 	lineHeaps
 )
 
@@ -55,7 +57,10 @@ func (l *level) before(o *level, kind int) bool {
 func (x *line) index(kind int) *int32 { return &x.at[kind] }
 
 func (x *line) before(o *line, kind int) bool {
-	if kind == inUnripe {
+	switch kind {
+	case inOwn, inAll:
+		return false
+	case inUnripe:
 		return x.due().Before(o.due())
 	}
 	return x.from.Before(o.from) || !o.from.Before(x.from) && x.name < o.name

@@ -22,20 +22,20 @@ type line struct {
 
 // key is what is known of a limit key, in one workspace or over all workspaces.
 type key struct {
-	lines  map[*line]bool
+	lines  heap[*line]
 	room   int       // how many more of its items may hold a slot; unknown before a claim has reported it
 	not    time.Time // not asked for until then, because of its rates
 	closed bool      // full: not asked for until a change is reported
 }
 
-// keyOf returns the key with that name, which it adds if needed.
-func keyOf(keys *map[string]*key, name string) *key {
+// keyOf returns the key with that name, which it adds if needed. kind is inOwn or inAll.
+func keyOf(keys *map[string]*key, name string, kind int) *key {
 	if *keys == nil {
 		*keys = map[string]*key{}
 	}
 	k := (*keys)[name]
 	if k == nil {
-		k = &key{lines: map[*line]bool{}, room: unknown}
+		k = &key{lines: heap[*line]{kind: kind}, room: unknown}
 		(*keys)[name] = k
 	}
 	return k
@@ -86,7 +86,7 @@ func (v *level) lines() iter.Seq[*line] {
 
 // addLine adds a line to a level.
 func (s *Schedule) addLine(v *level, name string, from Position, items int) *line {
-	x := &line{level: v, name: name, from: from, items: items, at: [lineHeaps]int32{-1, -1}}
+	x := &line{level: v, name: name, from: from, items: items, at: [lineHeaps]int32{-1, -1, -1, -1}}
 	if name == "" {
 		v.plain = x
 		return x
@@ -95,8 +95,9 @@ func (s *Schedule) addLine(v *level, name string, from Position, items int) *lin
 		v.keyed = map[string]*line{}
 	}
 	v.keyed[name] = x
-	x.own, x.all = keyOf(&v.lane.keys, name), keyOf(&s.keys, name)
-	x.own.lines[x], x.all.lines[x] = true, true
+	x.own, x.all = keyOf(&v.lane.keys, name, inOwn), keyOf(&s.keys, name, inAll)
+	x.own.lines.push(x)
+	x.all.lines.push(x)
 	return x
 }
 
@@ -120,8 +121,8 @@ func (s *Schedule) removeLine(x *line) {
 		x.level.plain = nil
 	} else {
 		delete(x.level.keyed, x.name)
-		delete(x.own.lines, x)
-		delete(x.all.lines, x)
+		x.own.lines.remove(x)
+		x.all.lines.remove(x)
 	}
 	if x.level.plain == nil && len(x.level.keyed) == 0 {
 		s.remove(x.level)
@@ -131,7 +132,7 @@ func (s *Schedule) removeLine(x *line) {
 // forgettable reports whether no item of the key waits and nothing keeps the next one from being asked for. Keys of the
 // others are kept, so that a new item is not asked for in vain.
 func (k *key) forgettable(now time.Time) bool {
-	return len(k.lines) == 0 && !k.closed && !k.not.After(now)
+	return k.lines.len() == 0 && !k.closed && !k.not.After(now)
 }
 
 // limits records what a claim has found of a limit key in a lane and over all lanes.
@@ -168,12 +169,12 @@ func (s *Schedule) turn(k *key, closed bool, not time.Time) {
 	}
 	opens := k.closed && !closed
 	k.closed = closed
-	for x := range k.lines {
+	for _, x := range k.lines.all {
 		s.takeOut(x.level)
 		x.takeOut()
 	}
 	k.not = not
-	for x := range k.lines {
+	for _, x := range k.lines.all {
 		if x.heldBack = latest(x.heldBack, not); opens {
 			x.heldBack = latest(x.heldBack, s.clock)
 		}

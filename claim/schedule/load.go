@@ -61,7 +61,7 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 				s.place(v)
 			}
 		}
-		l.held, l.limit, l.burst = w.Held, w.Limit, w.Burst
+		l.held, l.limit, l.burst = w.Held, w.Limit, int32(w.Burst)
 		s.waits(l, w.Priority, w.Key, w.From, 0)
 	}
 	maps.DeleteFunc(s.keys, func(_ string, k *key) bool { return k.forgettable(now) })

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -103,19 +104,75 @@ func everybody(lanes int) []Waiting {
 
 // Not parallel: other tests' memory would be counted.
 func TestAHundredThousandLanesTakeFiftyMegabytesAtMost(t *testing.T) {
-	var before, after runtime.MemStats
 	all := everybody(100_000)
 	s := Schedule{Aging: time.Minute}
-	runtime.GC()
-	runtime.ReadMemStats(&before)
+	before := heapInUse()
 	s.Load(start, all, nil)
 	s.Propose(start, Want{Free: 100})
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	size := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	size := heapInUse() - before
 	t.Logf("%d bytes", size)
 	require.Less(t, size, int64(50_000_000))
 	require.Len(t, s.lanes, 100_000)
+}
+
+// manyKeys returns a thousand lanes whose due items have so many keys each, all different.
+func manyKeys(keys int) []Waiting {
+	var all []Waiting
+	for n, w := range everybody(1000) {
+		for k := range keys {
+			w.Key = fmt.Sprintf("customer-%d-%d", n, k)
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// Not parallel, as above.
+func TestAHundredThousandKeysTakeFiftyMegabytesAtMostAndGiveThemBack(t *testing.T) {
+	all := manyKeys(100)
+	s := Schedule{Aging: time.Minute}
+	before := heapInUse()
+	s.Load(start, all, nil)
+	s.Propose(start, Want{Free: 100})
+	size := heapInUse() - before
+	t.Logf("%d bytes", size)
+	require.Less(t, size, int64(50_000_000))
+	for _, l := range s.lanes {
+		for x := range l.levels[0].lines() {
+			s.removeLine(x)
+		}
+	}
+	s.Load(start, nil, nil)
+	require.Less(t, heapInUse()-before, size/4)
+	require.Empty(t, s.keys)
+	require.Empty(t, s.lanes)
+}
+
+func heapInUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A million distinct keys.
+func BenchmarkLoadKeys(b *testing.B) {
+	all := manyKeys(1000)
+	for b.Loop() {
+		s := Schedule{Aging: time.Minute}
+		before := heapInUse()
+		s.Load(start, all, nil)
+		b.ReportMetric(float64(heapInUse()-before)/float64(len(all)), "B/key")
+		require.Len(b, s.lanes, 1000)
+	}
+}
+
+func BenchmarkProposeKeys(b *testing.B) {
+	s := Schedule{Aging: time.Minute}
+	s.Load(start, manyKeys(1000), nil)
+	for b.Loop() {
+		s.Propose(start, Want{Free: 100})
+	}
 }
 
 func BenchmarkLoad(b *testing.B) {

@@ -84,11 +84,11 @@ type lane struct {
 	number  int64
 	held    int
 	limit   int
-	burst   int // how many may hold a slot while no other lane needs the workers; at most limit means none beyond it
 	served  int64
 	closed  bool // full or paused: not asked for until a change is reported
 	paused  bool
 	full    bool      // full with more waiting: reported or about to be reported
+	burst   int32     // how many may hold a slot while no other lane needs the workers; at most limit: none beyond it
 	rested  time.Time // not asked for until then, because counting its holders is expensive
 	receipt Receipt
 	levels  []*level        // highest priority first
@@ -162,8 +162,11 @@ func most(limit, burst int) int {
 	return max(limit, burst)
 }
 
+// most is the same for the lane.
+func (l *lane) most() int { return most(l.limit, int(l.burst)) }
+
 // bursts reports whether the lane is at its limit but not at its burst limit.
-func (l *lane) bursts() bool { return l.held >= l.limit && l.held < most(l.limit, l.burst) }
+func (l *lane) bursts() bool { return l.held >= l.limit && l.held < l.most() }
 
 // fill marks a lane for Full if it is at its limit and has waiting items.
 func (s *Schedule) fill(l *lane) {
@@ -178,7 +181,7 @@ func (s *Schedule) fill(l *lane) {
 func (s *Schedule) Full(now time.Time) (full []Full) {
 	for _, l := range s.full {
 		if l.full = l.closed && l.due(now); l.full {
-			full = append(full, Full{Lane: l.id, Active: l.held, Limit: most(l.limit, l.burst)})
+			full = append(full, Full{Lane: l.id, Active: l.held, Limit: l.most()})
 		}
 	}
 	s.full = s.full[:0]

@@ -357,8 +357,11 @@ func (l *level) broken() string {
 		if !x.blocked() {
 			open++
 		}
-		if x.name != "" && (!x.own.lines[x] || !x.all.lines[x]) {
-			return fmt.Sprintf("key %q does not know its line", x.name)
+		if x.name == "" {
+			continue
+		}
+		if at := x.own.lines.broken() + x.all.lines.broken(); at != "" || x.at[inOwn] < 0 || x.at[inAll] < 0 {
+			return fmt.Sprintf("key %q does not know its line: %s", x.name, at)
 		}
 	}
 	if n == 0 || open != l.ripe.len()+l.unripe.len() {
