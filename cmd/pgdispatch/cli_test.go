@@ -106,7 +106,8 @@ func TestCommandsHaveTheSameFlagsForTheSameThings(t *testing.T) {
 		path := strings.TrimPrefix(command.CommandPath(), "pgdispatch ")
 		reads := slices.Contains([]string{"list", "show", "get", "status", "doctor", "signals", "wait"}, command.Name())
 		changes := slices.Contains([]string{"set", "cancel", "terminate", "retry", "replay", "discard", "enqueue", "set-plan",
-			"set-limit", "set-burst", "set-rate", "pause", "resume", "create", "signal", "remove"}, command.Name()) ||
+			"set-limit", "set-burst", "set-rate", "pause", "resume", "create", "signal", "resend",
+			"remove"}, command.Name()) ||
 			path == "definitions version"
 		require.Equal(t, path != "version", command.Flags().Lookup("database-url") != nil, "%s: --database-url", path)
 		require.Equal(t, reads || changes, command.Flags().Lookup("output") != nil, "%s: --output", path)

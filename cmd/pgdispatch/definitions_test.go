@@ -73,7 +73,8 @@ func TestAWorkspaceAndADefinitionAreCreatedAndUsed(t *testing.T) {
 	require.Regexp(t, `"task_queue":\s*"mails"`, string(changes[1].Details))
 	require.Equal(t, "workspaces create", changes[2].Action)
 	require.JSONEq(t,
-		`{"name": "Acme", "plan": "PRO", "paused": true, "max_concurrent_workflows": 8, "max_starts_per_second": 2.5}`,
+		`{"name": "Acme", "plan": "PRO", "paused": true, "max_concurrent_workflows": 8, "max_burst_workflows": 12,
+		"max_starts_per_second": 2.5}`,
 		string(changes[2].Details))
 }
 
