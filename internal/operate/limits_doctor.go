@@ -17,7 +17,7 @@ const (
 // LimitFacts is what doctor judges a limit by.
 type LimitFacts struct {
 	KeyLimit
-	WorkspaceMax *int // how many items its workspace may run; nil for a limit over all workspaces
+	WorkspaceMax *int // how many items its workspace may run in a burst; nil: a limit over all workspaces
 	// Waits reports whether an item with the key waits, among the 10,000 that arrived first.
 	Waits bool
 }

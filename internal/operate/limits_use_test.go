@@ -81,3 +81,16 @@ func TestTheUseOfLimitsLeavesOutWhatIsNotDue(t *testing.T) {
 	require.EqualValues(t, 1, use.Behind)
 	require.EqualValues(t, 1, use.Limits[0].Waiting)
 }
+
+func TestALimitIsJudgedByWhatItsWorkspaceRunsInABurst(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	limitKey(b, true, "smtp", 7)
+	limitKey(b, false, "smtp", 7)
+	b.Execute("update pgdispatch.workspaces set max_concurrent_workflows = 5, max_burst_workflows = 9 where id = $1",
+		b.Shop.Shop)
+	facts, err := b.LimitFacts(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, new(9), facts[0].WorkspaceMax)
+	require.Nil(t, facts[1].WorkspaceMax)
+}

@@ -1,5 +1,6 @@
--- Since when the longest-due item of each of these workspaces has been due; none for one without. One index step for each priority level
--- and limit key, breadth first: at most at_most of them, and the first of every workspace before the second of any.
+-- Since when the longest-due item of each of these workspaces has been due; none for one without. One index step for
+-- each priority level and limit key, breadth first: at most at_most of them, and the first of every workspace before the
+-- second of any.
 create or replace function pgdispatch.waiting_among(workspaces uuid[], at_most integer)
 returns table (workspace_id uuid, oldest_due timestamptz)
 language sql stable
