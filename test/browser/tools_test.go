@@ -141,10 +141,9 @@ func TestNamesAreSuggestedWhileTheyAreTyped(t *testing.T) {
 	p := shared.full.open(t, "/ui/items")
 	p.tabTo("Workspace")
 	p.press(strings.Split("Acme Ber", "")...)
-	await(t, func() bool {
-		return ask[int](p, `document.querySelectorAll("#names-workspace option").length`) > 0
+	await(t, func() bool { // names for the first letters may come first
+		return strings.Contains(ask[string](p, `document.querySelector("#names-workspace option")?.value ?? ""`), "Acme Ber")
 	}, "names are suggested")
-	require.Contains(t, ask[string](p, `document.querySelector("#names-workspace option").value`), "Acme Ber")
 	p.tabTo("Error contains")
 	errors := func() []string {
 		return ask[[]string](p, `[...document.querySelectorAll("#names-error option")].map(e => e.value)`)
