@@ -177,10 +177,10 @@ func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {
 			}
 			keys[k] = &e.Key
 		}
-		if e.Burst && bursts == nil {
-			bursts = make([]bool, n)
-		}
 		if e.Burst {
+			if bursts == nil {
+				bursts = make([]bool, n)
+			}
 			bursts[k] = true
 		}
 	}

@@ -67,7 +67,7 @@ func TestTheBurstLimitIsThePlansUnlessTheWorkspaceHasItsOwn(t *testing.T) {
 		f.dispatched(f.claimAll(50))
 		require.Equal(t, c.most, f.holders(w), "%+v", c)
 		s := f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 9, burst: true}}})
-		require.Empty(t, s.ids, "%+v, whatever is asked for", c)
+		require.Empty(t, s.ids, "%+v: a claim that asks for a burst", c)
 	}
 }
 

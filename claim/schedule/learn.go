@@ -23,17 +23,13 @@ func (s *Schedule) Learn(c Change) {
 	if c.Waits {
 		s.waits(l, c.Priority, c.Key, Position{Due: c.Due}, c.Items)
 		if c.Again {
-			s.opens(l)
-			l.held = max(l.held-1, 0)
-			s.reopen(l)
+			s.free(l, 1)
 		}
 		return
 	}
-	s.opens(l)
-	if l.held = max(l.held-c.Items, 0); c.Items == 0 {
+	if s.free(l, c.Items); c.Items == 0 {
 		l.limit = unknown
 	}
-	s.reopen(l)
 }
 
 // LearnAll discards all known limits and makes every lane available again.
@@ -107,6 +103,13 @@ func (s *Schedule) waits(l *lane, priority int, name string, from Position, item
 	x.place()
 	s.place(v)
 	s.fill(l)
+}
+
+// free records that items of a lane gave their slots back.
+func (s *Schedule) free(l *lane, items int) {
+	s.opens(l)
+	l.held = max(l.held-items, 0)
+	s.reopen(l)
 }
 
 // reopen makes a lane available again.

@@ -104,13 +104,7 @@ func everybody(lanes int) []Waiting {
 
 // Not parallel: other tests' memory would be counted.
 func TestAHundredThousandLanesTakeFiftyMegabytesAtMost(t *testing.T) {
-	all := everybody(100_000)
-	s := Schedule{Aging: time.Minute}
-	before := heapInUse()
-	s.Load(start, all, nil)
-	s.Propose(start, Want{Free: 100})
-	size := heapInUse() - before
-	t.Logf("%d bytes", size)
+	s, size, _ := loaded(t, everybody(100_000))
 	require.Less(t, size, int64(50_000_000))
 	require.Len(t, s.lanes, 100_000)
 }
@@ -129,13 +123,7 @@ func manyKeys(keys int) []Waiting {
 
 // Not parallel, as above.
 func TestAHundredThousandKeysTakeFiftyMegabytesAtMostAndGiveThemBack(t *testing.T) {
-	all := manyKeys(100)
-	s := Schedule{Aging: time.Minute}
-	before := heapInUse()
-	s.Load(start, all, nil)
-	s.Propose(start, Want{Free: 100})
-	size := heapInUse() - before
-	t.Logf("%d bytes", size)
+	s, size, before := loaded(t, manyKeys(100))
 	require.Less(t, size, int64(50_000_000))
 	for _, l := range s.lanes {
 		for x := range l.levels[0].lines() {
@@ -146,6 +134,17 @@ func TestAHundredThousandKeysTakeFiftyMegabytesAtMostAndGiveThemBack(t *testing.
 	require.Less(t, heapInUse()-before, size/4)
 	require.Empty(t, s.keys)
 	require.Empty(t, s.lanes)
+}
+
+// loaded returns a schedule that has loaded and proposed, its size in bytes, and the heap in use before.
+func loaded(t *testing.T, all []Waiting) (s *Schedule, size, before int64) {
+	t.Helper()
+	s, before = &Schedule{Aging: time.Minute}, heapInUse()
+	s.Load(start, all, nil)
+	s.Propose(start, Want{Free: 100})
+	size = heapInUse() - before
+	t.Logf("%d bytes", size)
+	return s, size, before
 }
 
 func heapInUse() int64 {

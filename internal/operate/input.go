@@ -51,30 +51,27 @@ func PlanChange(plans []Plan, text string) (WorkspaceChange, error) {
 
 // LimitChange parses the maximum number of concurrent workflows, or "plan" for the plan's limit.
 func LimitChange(text string) (WorkspaceChange, error) {
-	if text == "plan" {
-		return WorkspaceChange{SetLimit: true}, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > maxLimit {
-		return WorkspaceChange{},
-			fmt.Errorf("the limit is %.80q: it must be plan or a whole number from 0 to %d; 0 starts no workflows", text,
-				maxLimit)
-	}
-	return WorkspaceChange{SetLimit: true, Limit: &n}, nil
+	n, err := workflows("limit", text, "0 starts no workflows")
+	return WorkspaceChange{SetLimit: err == nil, Limit: n}, err
 }
 
 // BurstChange parses the maximum number of concurrent workflows in a burst, or "plan" for the plan's burst limit.
 func BurstChange(text string) (WorkspaceChange, error) {
+	n, err := workflows("burst limit", text, "none above the limit means no burst")
+	return WorkspaceChange{SetBurst: err == nil, Burst: n}, err
+}
+
+// workflows parses a number of concurrent workflows, or "plan", for which it returns nil. hint ends the error.
+func workflows(name, text, hint string) (*int, error) {
 	if text == "plan" {
-		return WorkspaceChange{SetBurst: true}, nil
+		return nil, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > maxLimit {
-		return WorkspaceChange{},
-			fmt.Errorf("the burst limit is %.80q: it must be plan or a whole number from 0 to %d; none above the limit "+
-				"means no burst", text, maxLimit)
+		return nil, fmt.Errorf("the %s is %.80q: it must be plan or a whole number from 0 to %d; %s", name, text, maxLimit,
+			hint)
 	}
-	return WorkspaceChange{SetBurst: true, Burst: &n}, nil
+	return &n, nil
 }
 
 // RateChange parses the maximum number of starts per second, or "off" for no rate limit.
