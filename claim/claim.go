@@ -124,6 +124,8 @@ type Batch struct {
 	// Capped reports whether W limited this claim, or an unanswered start must wait for a replica that holds nothing
 	// else. If More is set too, this is what holds the remaining items back.
 	Capped bool
+	// Shared reports whether another replica has claimed items since this one's last claim.
+	Shared bool
 	// Paused reports whether the settings pause all claims.
 	Paused bool
 	// AtCapacity lists workspaces that are at their limit and have more items waiting. A workspace is listed once until

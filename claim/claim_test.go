@@ -143,6 +143,25 @@ func TestBatchSaysWhetherAndWhenToLookAgain(t *testing.T) {
 	require.Negative(t, paused.LookAgainIn)
 }
 
+func TestBatchSaysWhetherAnotherReplicaHasClaimed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := b.replica("other")
+	b.Insert(b.Shop.Shop, 5)
+	shared := func(s *Store) bool {
+		t.Helper()
+		batch, err := s.Claim(t.Context(), 1)
+		require.NoError(t, err)
+		require.Len(t, batch.Items, 1)
+		return batch.Shared
+	}
+	shared(b.Store)
+	require.False(t, shared(b.Store))
+	require.True(t, shared(other))
+	require.True(t, shared(b.Store))
+	require.False(t, shared(b.Store))
+}
+
 func TestBatchNamesAWorkspaceAtItsLimitOnceUntilItHasRoomAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -201,6 +201,10 @@ func (m *memory) apply(p schedule.Proposal, wanted Wanted, answer claimAnswer, a
 		m.seen = "" // a crash may also have lost transactions, whose IDs are then reused
 	}
 	m.tell(answer.standing.At, asked)
+	batch.Shared, m.drawn = answer.standing.LastToken > m.drawn, answer.standing.LastToken
+	for _, item := range answer.items {
+		m.drawn = max(m.drawn, item.Token)
+	}
 	answer.startable(p)
 	batch.Items, batch.Asked = answer.items, len(p.Entries)+min(p.Unanswered, 1)
 	batch.Vain = m.schedule.Apply(m.now(), p, answer.schedule(p, wanted.Namespaces))

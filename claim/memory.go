@@ -35,6 +35,7 @@ type memory struct {
 	lookedAt   time.Time // by this process's clock
 	comparedAt time.Time
 	carefulTo  time.Time
+	drawn      int64                 // the last lease token that was drawn, as of the last claim
 	arrived    int                   // items that looks have found since the current claim began
 	limited    map[string]int        // Wanted.Namespaces of the last claim
 	parked     map[schedule.Lane]int // items parked since the last compare, per workspace

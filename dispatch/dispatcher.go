@@ -123,6 +123,7 @@ type run struct {
 	pausedNamespaces int
 	named            []string // hints for the next claim
 	doze             doze
+	gather           gather
 	of               namespaces
 	errorGap         retry.Backoff // nil if the last claim was answered
 	retryAt          time.Time
@@ -133,8 +134,9 @@ type run struct {
 type result struct {
 	outcome temporal.Outcome
 	err     error
-	asked   bool      // whether Temporal was asked
-	sent    time.Time // when Temporal was asked
+	asked   bool          // whether Temporal was asked
+	sent    time.Time     // when Temporal was asked
+	took    time.Duration // until Temporal answered; zero unless the workflow was started
 	// waits is how long the item waits before its retry. Zero means that it does not wait.
 	waits time.Duration
 	item  *claim.Item // the dispatched item; nil if it was only settled
@@ -217,6 +219,7 @@ func (r *run) claims(ctx context.Context) {
 		wanted := r.of.allows(now, free, r.Workers, r.hungry)
 		r.hungry = r.hungry || r.of.reopened(wanted)
 		switch may := wanted.AtMost > 0 && !now.Before(r.retryAt); {
+		case r.hungry && may && r.gather.waits(now, free):
 		case r.hungry && may:
 			r.claim(ctx, wanted, source)
 			continue
@@ -276,6 +279,7 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 		(r.dueAt.IsZero() || again.Before(r.dueAt)) {
 		r.dueAt = again
 	}
+	r.gather.claimed(batch, r.doze.ended, r.doze.took, r.Workers)
 	r.looked(batch, wanted.AtMost, source)
 	r.tell(ctx, batch)
 	if len(batch.Items) > 0 {
@@ -300,7 +304,7 @@ func (r *run) ask(ctx context.Context, wanted claim.Wanted) (batch claim.Batch, 
 // timer fires when the loop has to act without a wake-up: an item becomes due or a pause ends.
 func (r *run) timer(now time.Time) <-chan time.Time {
 	var at time.Time
-	for _, candidate := range r.of.until([]time.Time{r.dueAt, r.retryAt, r.doze.lookAt, r.doze.leaveAt}) {
+	for _, candidate := range r.of.until([]time.Time{r.dueAt, r.retryAt, r.doze.lookAt, r.doze.leaveAt, r.gather.until}) {
 		if candidate.After(now) && (at.IsZero() || candidate.Before(at)) {
 			at = candidate
 		}

@@ -21,6 +21,9 @@ func (r *run) collect() {
 
 // learn takes a worker back and records what its dispatch revealed about Temporal.
 func (r *run) learn(done result) {
+	if done.took > 0 {
+		r.gather.started(done.took)
+	}
 	if !r.keep(done) {
 		r.idle++
 	}

@@ -58,9 +58,10 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 	}
 	r.held.settling(lease)
 	if settlement.Verb == claim.Dispatched {
+		took := time.Since(began)
 		r.note(ctx, item, "Dispatched execution", slog.String("workflow_id", item.WorkflowID()), slog.String("run_id", runID),
-			slog.Float64("start_ms", milliseconds(time.Since(began))))
-		return result{outcome: outcome, asked: asked, sent: began,
+			slog.Float64("start_ms", milliseconds(took)))
+		return result{outcome: outcome, asked: asked, sent: began, took: took,
 			started: &started{Settlement: settlement, item: item, lease: lease}}
 	}
 	defer r.held.release(lease)
