@@ -7,10 +7,11 @@ import (
 )
 
 const (
-	// endBatches limits the concurrent statements that record ends. Claims and heartbeats need the database, too.
-	endBatches = 2
-	// endPatience is how long a statement counts towards endBatches. It may be waiting for a locked row.
-	endPatience = 100 * time.Millisecond
+	// endPatience is how long the next statement waits for one in progress, which may be waiting for a locked row.
+	endPatience = 50 * time.Millisecond
+	// endRest bounds the pause after a statement that recorded several ends. The pause is as long as the statement, so
+	// that claims and heartbeats have the database half of the time, and the next statement records more ends.
+	endRest = 5 * time.Millisecond
 	// atMostEnds limits the ends in one statement, which locks their items.
 	atMostEnds = 100
 )
@@ -23,8 +24,8 @@ type EndStore interface {
 	FinishAll(ctx context.Context, ends []Ended) (first map[string]bool, err error)
 }
 
-// Ends is a Finisher that batches concurrent ends. Ends that arrive while its statements are in progress go into the
-// next batch. A busy replica thus records batches, and an idle one records each end immediately.
+// Ends is a Finisher that batches concurrent ends. It executes one statement at a time, unless one waits for a lock.
+// Ends that arrive meanwhile go into the next batch: a busy replica records batches, and an idle one each end at once.
 type Ends struct {
 	store EndStore
 	saw   func(outcome string, err error)
@@ -89,14 +90,14 @@ func (e *Ends) finish(ctx context.Context, end Ended) (first bool, err error) {
 func (e *Ends) Run(ctx context.Context) error {
 	var under sync.WaitGroup
 	defer under.Wait()
-	places := make(chan struct{}, endBatches)
+	turn := make(chan struct{}, 1)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case first := <-e.comes:
 			select {
-			case places <- struct{}{}:
+			case turn <- struct{}{}:
 			case <-ctx.Done():
 				return nil
 			}
@@ -106,14 +107,28 @@ func (e *Ends) Run(ctx context.Context) error {
 				e.record(ctx, batch)
 			})
 			under.Go(func() {
-				patience := time.NewTimer(endPatience)
-				defer patience.Stop()
-				select {
-				case <-recorded:
-				case <-patience.C:
-				}
-				<-places
+				untilNext(ctx, recorded, len(batch) > 1)
+				<-turn
 			})
+		}
+	}
+}
+
+// untilNext returns when the next statement may follow.
+func untilNext(ctx context.Context, recorded <-chan struct{}, rests bool) {
+	began := time.Now()
+	patience := time.NewTimer(endPatience)
+	defer patience.Stop()
+	select {
+	case <-recorded:
+	case <-patience.C:
+		return
+	}
+	if rests {
+		patience.Reset(min(time.Since(began), endRest))
+		select {
+		case <-patience.C:
+		case <-ctx.Done():
 		}
 	}
 }

@@ -20,6 +20,8 @@ type register struct {
 	onFinish    func(executionID string) (bool, error)
 	onFinishAll func(ends []Ended) (map[string]bool, error)
 
+	takes time.Duration // each statement
+
 	mu         sync.Mutex
 	statements []string // the executions of each statement, in order
 }
@@ -54,7 +56,7 @@ func (r *register) begin(statement string) {
 	r.mu.Lock()
 	r.statements = append(r.statements, statement)
 	r.mu.Unlock()
-	time.Sleep(time.Second)
+	time.Sleep(r.takes)
 }
 
 func (r *register) seen() []string {
@@ -68,7 +70,7 @@ func registering(t *testing.T, test func(t *testing.T, r *register)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &register{}
+		r := &register{takes: time.Second}
 		r.Ends = NewEnds(registerStore{r}, nil)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -104,13 +106,33 @@ func TestAnEndIsRecordedAtOnceAndThoseThatComeMeanwhileTogether(t *testing.T) {
 	registering(t, func(t *testing.T, r *register) {
 		r.say(t, "a")
 		require.Equal(t, []string{"a"}, r.seen(), "the first end is recorded without delay")
-		r.say(t, "b")
-		more := r.say(t, "c", "d", "e")
-		require.Equal(t, []string{"a", "b"}, r.seen(), "as many concurrent statements as allowed")
+		more := r.say(t, "b", "c", "d")
+		require.Equal(t, []string{"a"}, r.seen(), "one statement at a time")
 		for _, answer := range more {
 			require.NoError(t, <-answer)
 		}
-		require.Equal(t, []string{"a", "b", "[c d e]"}, r.seen())
+		require.Equal(t, []string{"a", "[b c d]"}, r.seen())
+	})
+}
+
+func TestAStatementThatRecordedSeveralEndsIsFollowedByAPauseAsLong(t *testing.T) {
+	registering(t, func(t *testing.T, r *register) {
+		r.takes = 2 * time.Millisecond
+		began := time.Now()
+		r.say(t, "a")
+		r.say(t, "b", "c")
+		pass(3 * time.Millisecond)
+		require.NoError(t, <-r.say(t, "d")["d"])
+		require.Equal(t, []string{"a", "[b c]", "d"}, r.seen())
+		require.Equal(t, 8*time.Millisecond, time.Since(began), "three statements and a pause of 2 ms")
+		require.NoError(t, <-r.say(t, "e")["e"])
+		require.Equal(t, 10*time.Millisecond, time.Since(began), "no pause after a single end")
+		r.takes = 20 * time.Millisecond
+		r.say(t, "f")
+		r.say(t, "g", "h")
+		pass(30 * time.Millisecond)
+		require.NoError(t, <-r.say(t, "i")["i"])
+		require.Equal(t, 70*time.Millisecond+endRest, time.Since(began), "the pause is bounded")
 	})
 }
 
@@ -118,10 +140,9 @@ func TestAnEndIsRecordedAtOnceAndThoseThatComeMeanwhileTogether(t *testing.T) {
 func TestAStatementThatTakesLongIsNotWaitedFor(t *testing.T) {
 	registering(t, func(t *testing.T, r *register) {
 		r.say(t, "a")
-		r.say(t, "b")
 		r.say(t, "c", "d")
 		pass(endPatience)
-		require.Equal(t, []string{"a", "b", "[c d]"}, r.seen())
+		require.Equal(t, []string{"a", "[c d]"}, r.seen())
 	})
 }
 
@@ -135,12 +156,11 @@ func TestWhatIsLeftIsRecordedByItself(t *testing.T) {
 			return true, nil
 		}
 		r.say(t, "a")
-		r.say(t, "b")
 		answers := r.say(t, "c", "d", "e")
 		require.NoError(t, <-answers["c"])
 		require.ErrorIs(t, <-answers["d"], errNotFirst)
 		require.EqualError(t, <-answers["e"], "it is locked")
-		require.Equal(t, []string{"a", "b", "[c d e]", "e"}, r.seen())
+		require.Equal(t, []string{"a", "[c d e]", "e"}, r.seen())
 	})
 }
 
@@ -160,7 +180,6 @@ func TestABatchThatFailsIsRecordedOneByOne(t *testing.T) {
 					return true, nil
 				}
 				r.say(t, "a")
-				r.say(t, "b")
 				answers := r.say(t, "c", "e")
 				require.NoError(t, <-answers["c"])
 				require.NoError(t, <-answers["e"])
@@ -174,18 +193,16 @@ func TestAnEndThatIsSaidTwiceAtOnceIsFirstOnce(t *testing.T) {
 	registering(t, func(t *testing.T, r *register) {
 		r.onFinish = func(executionID string) (bool, error) { return executionID != "c", nil }
 		r.say(t, "a")
-		r.say(t, "b")
 		once, again := r.say(t, "c"), r.say(t, "c")
 		errs := []error{<-once["c"], <-again["c"]}
 		require.ElementsMatch(t, []error{nil, errNotFirst}, errs)
-		require.Equal(t, []string{"a", "b", "[c]", "c"}, r.seen())
+		require.Equal(t, []string{"a", "[c]", "c"}, r.seen())
 	})
 }
 
 func TestABatchIsBounded(t *testing.T) {
 	registering(t, func(t *testing.T, r *register) {
 		r.say(t, "a")
-		r.say(t, "b")
 		ids := make([]string, atMostEnds+50)
 		for n := range ids {
 			ids[n] = fmt.Sprintf("%03d", n)
@@ -193,7 +210,7 @@ func TestABatchIsBounded(t *testing.T) {
 		for _, answer := range r.say(t, ids...) {
 			require.NoError(t, <-answer)
 		}
-		require.Len(t, r.seen(), 4)
+		require.Len(t, r.seen(), 3)
 	})
 }
 
@@ -201,7 +218,6 @@ func TestABatchIsBounded(t *testing.T) {
 func TestWhoIsCancelledCancelsNobodyElse(t *testing.T) {
 	registering(t, func(t *testing.T, r *register) {
 		r.say(t, "a")
-		r.say(t, "b")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancelled := make(chan error, 1)
 		go func() {
