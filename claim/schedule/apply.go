@@ -123,7 +123,8 @@ func (s *Schedule) left(now time.Time, x *line, st Standing, cut, limited bool) 
 		return
 	}
 	x.takeOut()
-	x.from, x.not, x.passed, x.short, x.deep = *st.Next, time.Time{}, st.PassedOver, false, !st.Next.Due.After(now)
+	due := !st.Next.Due.After(now)
+	x.from, x.not, x.passed, x.short, x.deep = *st.Next, time.Time{}, st.PassedOver, false, due && (x.deep || st.Taken > 0)
 	if x.items -= st.Taken; x.items < 0 {
 		x.items = 0 // more than was known
 	}
@@ -131,10 +132,10 @@ func (s *Schedule) left(now time.Time, x *line, st Standing, cut, limited bool) 
 	case st.PassedOver:
 		x.not = now.Add(passedOverFor)
 		x.heldBack = x.not
-	case !cut && x.deep && limited:
+	case !cut && due && limited:
 		x.short, x.not = true, now.Add(lockedFor)
 		x.heldBack = x.not
-	case !cut && x.deep: // another transaction has locked it, and the lane's lower levels wait with it
+	case !cut && due: // another transaction has locked it, and the lane's lower levels wait with it
 		for _, o := range v.lane.levels {
 			if o.priority <= v.priority {
 				o.not = latest(o.not, now.Add(lockedFor))

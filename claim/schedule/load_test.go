@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,19 @@ func TestALoadTellsOfAllThatWaits(t *testing.T) {
 	require.Equal(t, "a1", d.claim(9))
 	require.Equal(t, d.now.Add(time.Hour), d.s.Next(d.now))
 	require.True(t, d.s.Named(2, Change{Items: 1}), "the lane is known by its number")
+}
+
+func TestAClaimFillsAllWorkersFromLanesWhoseItemsAreNotCounted(t *testing.T) {
+	d := newDesk(t)
+	for n := range 100 {
+		name := fmt.Sprintf("%c%c", 'a'+n/10, 'a'+n%10)
+		d.lane(name, 5)
+		d.add(name, 0, d.now)
+	}
+	d.s.Load(d.now, d.levels(), nil)
+	for n := range 10 {
+		require.Len(t, strings.Fields(d.claim(10)), 10, "claim %d: lanes left out of the one before have one item, too", n)
+	}
 }
 
 func TestALoadReopensWhatSeemedFullAndCountsIt(t *testing.T) {
