@@ -27,7 +27,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 			return cobra.ExactArgs(1)(command, args)
 		},
 		Long: "Enqueue one item of a workflow definition, by name or ID, like an application's insert. If an item of the\n" +
-			"workspace has the idempotency key already, that item is shown." + policyHelp + bulkHelp,
+			"workspace has the idempotency key already, nothing is inserted and that item is shown." + policyHelp + bulkHelp,
 		Example: "  pgdispatch enqueue order --workspace Acme --params '{\"orderId\": 42}'\n" +
 			"  pgdispatch enqueue order --workspace Acme --params - --run-at 10m < params.json" + bulkExample,
 	}

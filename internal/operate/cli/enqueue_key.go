@@ -12,8 +12,8 @@ import (
 )
 
 const policyHelp = "\n\nWith --key, --on-conflict says what happens while the last item with the key waits or runs.\n" +
-	"skip: nothing. replace: if it waits, it takes the new params. debounce: likewise, and it becomes due --quiet\n" +
-	"from now, at most --at-most after it was enqueued."
+	"skip: insert nothing. replace: if it waits, it takes the new params. debounce: likewise, and it becomes due\n" +
+	"--quiet from now, at most --at-most after it was enqueued."
 
 // keyFlags are the flags of `enqueue` for a key.
 type keyFlags struct {
