@@ -28,6 +28,7 @@ const (
 	maxFileLines, maxTestFileLines         = 350, 400
 	// maxSQLFunctionLines counts a function as it is applied, with its parts.
 	maxSQLFunctionLines = 90
+	maxStatementLines   = 60
 	maxSQLColumns       = 150
 	maxColumns          = 120
 )
@@ -248,7 +249,10 @@ func TestStatementsAreShortAndSayWhatTheyMove(t *testing.T) {
 	t.Parallel()
 	for verb, folder := range statements(t) {
 		lines := strings.Split(strings.TrimSpace(sql.Text(verb)), "\n")
-		require.LessOrEqual(t, len(lines), 40, "%s/%s", folder, verb)
+		require.LessOrEqual(t, len(lines), maxStatementLines, "%s/%s", folder, verb)
+		for n, line := range lines {
+			require.LessOrEqual(t, len(line), maxSQLColumns, "%s/%s: line %d", folder, verb, n+1)
+		}
 		require.Regexp(t, `^-- (reads|writes,? [a-z_ ,]+|[A-Z]+ -> [A-Z, ]+(; [A-Z]+ -> [A-Z, ]+)*)$`, lines[0], "%s/%s",
 			folder, verb)
 	}

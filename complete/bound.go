@@ -12,10 +12,8 @@ const (
 // bound caps the number of concurrent watches. It equals limit and drops temporarily when Temporal refuses a long poll.
 // All clients of a namespace share its long polls, so the remaining capacity cannot be known in advance.
 //
-// One bound covers all namespaces, although Temporal limits each separately. If one namespace is crowded, executions of
-// the others are also watched less, and the Reconciler finds their ends within about a second. Per-namespace bounds
-// would have to be passed to the statements that adopt and swap watches, which would otherwise take watches that are
-// then given up.
+// One bound covers all namespaces: if one is crowded, the Reconciler finds ends in the others within about a second.
+// Bounds by namespace would have to reach the statements that adopt and swap watches.
 type bound struct {
 	limit, now int
 	calm       time.Time // refusals before this time are ignored

@@ -18,14 +18,11 @@ const (
 	grantsPerSecond = 50
 )
 
-// limiter adapts the rate of starts to what Temporal accepts: it halves the rate when Temporal reports that the rate is
-// too high, and then raises it by growth every second.
+// limiter adapts the rate of starts, not their concurrency, to what Temporal accepts: it halves the rate when Temporal
+// reports that it is too high, and then raises it by growth every second. Temporal refuses any replica once the
+// namespace's limit is used up, so the sum of the replicas' rates converges.
 //
-// It limits the rate and not the concurrency, because Temporal limits requests per second, and one worker with
-// responses within a millisecond can exceed that alone. Each replica adapts on its own: Temporal refuses any replica
-// once the namespace's limit is used up, so the sum of the rates converges.
-//
-// Only the claim loop uses it: it is not safe for concurrent use.
+// It is not safe for concurrent use: only the claim loop uses it.
 type limiter struct {
 	rate   float64 // starts per second; zero means no limit
 	growth float64 // increase of the rate per second

@@ -1,10 +1,8 @@
-// Package finish lets a worker report to pgdispatch that a workflow has ended as soon as Temporal has accepted the
-// completion, a few milliseconds before pgdispatch would detect it. It is an optional optimization: pgdispatch detects
-// ends that are not reported.
+// Package finish lets a worker report the end of a workflow as soon as Temporal has accepted it, some milliseconds
+// before pgdispatch would detect it.
 //
-// It intercepts the worker's connection instead of running in the workflow. An activity at the end of the workflow
-// would report before Temporal has closed the workflow, and the workspace's next workflow could start while this one is
-// still open.
+// It intercepts the worker's connection. A last activity would report before Temporal has closed the workflow, and the
+// workspace's next workflow could start while this one is still open.
 package finish
 
 import (

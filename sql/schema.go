@@ -12,12 +12,9 @@ import (
 	"text/template"
 )
 
-// files are the files of the schema:
-//
-//   - tables: migrations, numbered, each run once. They create what holds data. Files in subfolders are parts of a
-//     migration.
-//   - functions: one per file, repeatable. They include the files of parts as templates, at no run-time cost.
-//   - schema: triggers, repeatable; roles and grants, run on each `pgdispatch migrate up`.
+// files are the schema: numbered migrations in tables, each run once, with parts in subfolders; repeatable functions,
+// which include files of parts as templates; and in schema triggers, also repeatable, and roles and grants, run on each
+// `pgdispatch migrate up`.
 //
 //go:embed tables functions parts schema
 var files embed.FS

@@ -16,9 +16,11 @@ const (
 	sqlstatesPage   = "../docs/sqlstates.md"
 	beginSQLSTATEs  = "<!-- The table is generated from sql/functions: make golden -->\n"
 	endSQLSTATEs    = "<!-- The table ends -->\n"
-	quoted          = `'((?:[^']|'')*)'`
+	quoted          = `'((?:[^']|''|'\s+')*)'` // a literal, also in several parts
 	raisedStatement = `(?s)raise exception ` + quoted + `[^;]*?using errcode = '(\w+)',\s*hint = ` + quoted
 )
+
+var partsMeet = regexp.MustCompile(`'\s+'`)
 
 // refusal is an error that a function raises.
 type refusal struct{ code, message, hint string }
@@ -34,7 +36,8 @@ func refusals(f fixture) []refusal {
 		require.Len(f.t, raises, strings.Count(body, "raise exception"), "%s: an error has a code and a hint", function)
 		for _, r := range raises {
 			text := strings.NewReplacer("''", "'", "%", "…", "|", `\|`, "<", "&lt;")
-			found = append(found, refusal{r[2], text.Replace(r[1]), text.Replace(r[3])})
+			message, hint := partsMeet.ReplaceAllString(r[1], ""), partsMeet.ReplaceAllString(r[3], "")
+			found = append(found, refusal{r[2], text.Replace(message), text.Replace(hint)})
 		}
 	}
 	slices.SortFunc(found, func(a, b refusal) int {

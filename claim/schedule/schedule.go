@@ -1,16 +1,9 @@
 // Package schedule is a replica's in-memory view of waiting items. It decides which workspace is served next.
 //
-// The schedule proposes and Postgres grants: a claim re-reads the limits and counts the items that hold slots. A wrong
-// schedule costs a round trip or a short delay. It never exceeds a limit and never loses an item. The schedule stores
-// something per workspace with waiting items and nothing per waiting item, so its size does not grow with the backlog.
+// It proposes and Postgres grants: a wrong schedule costs a round trip or a short delay, never a limit or an item. It
+// stores nothing per waiting item. docs/enqueue.md defines the order.
 //
-// Order: the highest due priority of any workspace with room; among equals the workspace that was served least
-// recently; within a workspace the earliest run_at. One in ten starts goes to the items that have been due longest, if
-// they have been due longer than Aging. A workspace that is at its limit but not at its burst limit comes after all
-// others. See docs/enqueue.md.
-//
-// The package is pure: no SQL, no clock, no goroutine, no log. All times are the database's. A Schedule is not safe for
-// concurrent use.
+// The package is pure: no SQL, no clock, no goroutine, no log. All times are the database's.
 package schedule
 
 import (
@@ -48,7 +41,7 @@ const (
 	unknown = math.MaxInt32
 )
 
-// Schedule is the in-memory view. The zero value is empty and ready to use.
+// Schedule is the in-memory view. The zero value is empty and ready to use. It is not safe for concurrent use.
 type Schedule struct {
 	// Aging is how long an item must have been due before its age decides.
 	Aging time.Duration

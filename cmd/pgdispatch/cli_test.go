@@ -22,33 +22,49 @@ var update = flag.Bool("update", false, "rewrite docs/cli.md and the table of do
 
 const cliPage = "../../docs/cli.md"
 
-// docs/cli.md is generated from the commands.
+// cliPageHead takes the commands without --output and the shared flags.
+const cliPageHead = "# Commands\n\n" +
+	"The commands of `pgdispatch`, generated from them: `make golden`. [Operating](operating.md) shows them in use.\n\n" +
+	"## Shared flags\n\n" +
+	"Every command but `version` takes `--config`, `--database-url` and `--allow-insecure-database`; those that reach\n" +
+	"Temporal also take the [settings](settings.md#replica) for that. All but `%s`\n" +
+	"take `--output`, and those that change something `--by`. *Also* names the other shared flags of a command.\n\n" +
+	"```text\n%s```\n"
+
+// docs/cli.md is generated from the commands. It describes once a flag that several commands share.
 func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	commands := slices.DeleteFunc(everyCommand(root()), (*cobra.Command).HasSubCommands)
-	shared, settings := sharedFlags(commands)
+	shared, silent := sharedFlags(commands)
 	var page strings.Builder
-	fmt.Fprintf(&page, "# Commands\n\nGenerated from the commands: `make golden`. [Operating](operating.md) shows them "+
-		"in use.\n\n## Shared flags\n\nEvery command but `version` takes these; commands that reach Temporal also take "+
-		"the flags of `run` for that.\n\n```text\n%s```\n\nThe usage of a command names those of these flags that it "+
-		"takes:\n\n```text\n%s```\n", settings.FlagUsagesWrapped(120), shared.FlagUsagesWrapped(120))
+	fmt.Fprintf(&page, cliPageHead, strings.Join(silent, "`, `"), shared.FlagUsagesWrapped(120))
 	for _, command := range commands {
-		fmt.Fprintf(&page, "\n## %s\n\n%s\n", command.CommandPath(), cmp.Or(command.Long, command.Short+"."))
+		usage := strings.TrimSuffix(strings.TrimPrefix(command.UseLine(), "pgdispatch "), " [flags]")
+		fmt.Fprintf(&page, "\n## %s\n", usage)
+		for paragraph := range strings.SplitSeq(cmp.Or(command.Long, command.Short+"."), "\n\n") {
+			if strings.Contains(paragraph, "  ") { // columns
+				paragraph = "```text\n" + paragraph + "\n```"
+			}
+			page.WriteString("\n" + paragraph + "\n")
+		}
 		if command.Name() == "run" {
 			page.WriteString("\nIts flags are the [settings of a replica](settings.md#replica).\n")
 		}
-		usage, own := strings.TrimSuffix(command.UseLine(), " [flags]"), pflag.NewFlagSet("", pflag.ContinueOnError)
+		taken, own := []string{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 		command.Flags().VisitAll(func(f *pflag.Flag) {
 			switch first := shared.Lookup(f.Name); {
 			case f.Name == "help" || isSetting(f.Name):
-			case first != nil && first.Usage == f.Usage && first.DefValue == f.DefValue:
-				usage += " [--" + f.Name + "]"
-			default:
+			case first == nil || first.Usage != f.Usage || first.DefValue != f.DefValue:
 				own.AddFlag(f)
+			case f.Name != "by" && f.Name != "output":
+				taken = append(taken, f.Name)
 			}
 		})
-		if usage != command.CommandPath() || own.HasFlags() {
-			fmt.Fprintf(&page, "\n```text\n%s\n%s```\n", usage, own.FlagUsagesWrapped(120))
+		if len(taken) > 0 {
+			fmt.Fprintf(&page, "\n*Also* `--%s`.\n", strings.Join(taken, "`, `--"))
+		}
+		if own.HasFlags() {
+			fmt.Fprintf(&page, "\n```text\n%s```\n", own.FlagUsagesWrapped(120))
 		}
 		if command.Example != "" {
 			fmt.Fprintf(&page, "\n```sh\n%s\n```\n", command.Example)
@@ -67,17 +83,18 @@ func isSetting(name string) bool {
 	return name == "config" || slices.ContainsFunc(config.RunOptions, func(o config.Option) bool { return o.Flag == name })
 }
 
-// sharedFlags returns the flags that more than one command has with the same meaning, and apart from them the settings
-// of every command that connects to Postgres.
-func sharedFlags(commands []*cobra.Command) (shared, settings *pflag.FlagSet) {
-	shared, settings = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+// sharedFlags returns the flags that more than one command has with the same meaning, apart from settings, and the
+// commands without --output.
+func sharedFlags(commands []*cobra.Command) (shared *pflag.FlagSet, silent []string) {
+	shared = pflag.NewFlagSet("", pflag.ContinueOnError)
 	seen := map[string]bool{}
 	for _, command := range commands {
+		if command.Flags().Lookup("output") == nil {
+			silent = append(silent, strings.TrimPrefix(command.CommandPath(), "pgdispatch "))
+		}
 		command.Flags().VisitAll(func(f *pflag.Flag) {
 			switch meaning := f.Name + f.Usage + f.DefValue; {
-			case f.Name == "help" || isSetting(f.Name) && (command.Name() != "up"):
-			case isSetting(f.Name):
-				settings.AddFlag(f)
+			case f.Name == "help" || isSetting(f.Name):
 			case seen[meaning] && shared.Lookup(f.Name) == nil:
 				shared.AddFlag(f)
 			default:
@@ -85,7 +102,7 @@ func sharedFlags(commands []*cobra.Command) (shared, settings *pflag.FlagSet) {
 			}
 		})
 	}
-	return shared, settings
+	return shared, silent
 }
 
 func everyCommand(command *cobra.Command) []*cobra.Command {

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// Planning are the settings for connections that execute package sql's statements. They make Postgres plan each
-// statement once per connection and use indexes. Planning a settle of a few items costs more than the settle itself,
-// and a plan made while a table was small would scan the whole table later. search_path matches that of the functions,
-// which are planned again whenever it changes. The settings are optional, because a pooler may reject them: without
-// them statements are slower, with the same results.
+// Planning are optional settings for connections that execute package sql's statements: a pooler may reject them, and
+// without them statements are slower. Postgres then plans each statement once per connection, which costs more than a
+// small settle, and uses indexes: a plan made while a table was small would scan all of it later. search_path matches
+// that of the functions, which are planned again whenever it changes.
 var Planning = map[string]string{
 	"search_path": "pg_catalog, pg_temp", "plan_cache_mode": "force_generic_plan", "jit": "off",
 	"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off",

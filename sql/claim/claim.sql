@@ -16,4 +16,5 @@ select coalesce(c.id, 0) as id, coalesce(c.lease_token, 0) as token, coalesce(c.
        case when c.outcome_unknown then c.unanswered_for else '0' end as unanswered_for,
        coalesce(c.problem, '') as problem, coalesce(c.waited, '0') as waited, coalesce(c.priority, 0) as priority,
        c.start_options, coalesce(c.limit_key, '') as limit_key, c.standing
-from pgdispatch.claim_items($1, $2, $3, $4::text::uuid, $5, $6, $7, $8, $9, $10::text[]::uuid[], $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23) c
+from pgdispatch.claim_items($1, $2, $3, $4::text::uuid, $5, $6, $7, $8, $9, $10::text[]::uuid[], $11, $12, $13, $14, $15, $16, $17,
+                            $18, $19, $20, $21, $22, $23) c

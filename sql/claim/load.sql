@@ -7,9 +7,11 @@ with level as materialized (
     select l.workspace_id, l.priority, l.limit_key, l.run_at, l.id, row_number() over (partition by l.workspace_id) = 1 as first
     from pgdispatch.waiting_lines() l
 )
-select pg_current_snapshot()::text as seen, clock_timestamp() as now, d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
-       l.workspace_id, l.priority, coalesce(l.limit_key, '') as limit_key, l.run_at, l.id, coalesce(max(n.wake_number) over w, 0) as wake_number,
-       max(n.held) over w as held, max(n.slots) over w as slots, max(n.most) over w as most, bool_or(n.paused) over w as lane_paused,
+select pg_current_snapshot()::text as seen, clock_timestamp() as now,
+       d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
+       l.workspace_id, l.priority, coalesce(l.limit_key, '') as limit_key, l.run_at, l.id,
+       coalesce(max(n.wake_number) over w, 0) as wake_number, max(n.held) over w as held, max(n.slots) over w as slots,
+       max(n.most) over w as most, bool_or(n.paused) over w as lane_paused,
        exists (select from pgdispatch.parked_items p where p.item_id = l.id) as parked,
        coalesce(case when l.limit_key is not null then (
            select bool_or(k.max_concurrent <= (
@@ -28,7 +30,8 @@ left join lateral (
 left join level l on true
 left join lateral ( -- once for each workspace; with joins disabled, a set would be read for each level
     select w.wake_number, coalesce(w.paused, false) as paused,
-           coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1) * (not coalesce(w.paused, false))::integer as slots, coalesce(w.max_burst_workflows, t.max_burst_workflows, 0) as most,
+           coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1) * (not coalesce(w.paused, false))::integer as slots,
+           coalesce(w.max_burst_workflows, t.max_burst_workflows, 0) as most,
            (select count(*)::integer from pgdispatch.workflow_execution_queue q
             where q.workspace_id = l.workspace_id and q.stage in ('HOLDS', 'DOUBT')) as held
     from (select) one

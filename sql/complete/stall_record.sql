@@ -6,9 +6,11 @@ with over as (
     delete from pgdispatch.stalls s
     where case s.kind
               when 'TASK_QUEUE' then s.namespace <> all ($8::text[])
-                   and not exists (select from unnest($1::text[], $2::text[]) as q (name, namespace) where q.name = s.name and q.namespace = s.namespace)
+                   and not exists (select from unnest($1::text[], $2::text[]) as q (name, namespace)
+                                   where q.name = s.name and q.namespace = s.namespace)
               else s.name = any ($4::text[]) and s.name <> all ($5::text[])
-                   or not exists (select from pgdispatch.workflow_executions e where e.id = s.name::uuid and e.status in ('STARTING', 'RUNNING'))
+                   or not exists (select from pgdispatch.workflow_executions e
+                                  where e.id = s.name::uuid and e.status in ('STARTING', 'RUNNING'))
           end
     returning s.kind, s.namespace, s.name, s.executions, s.detail
 ), found as (

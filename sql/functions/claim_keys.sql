@@ -8,44 +8,30 @@ create or replace function pgdispatch.claim_keys(workspaces uuid[], keys text[],
 language plpgsql volatile
 as $$
 declare
-    used integer[] := array_fill(0, array[cardinality(keys)]);
-    first integer;
-    own_names text[];
+    lines text[]; -- the workspace and key of each entry
+    of_line integer[] := array_fill(0, array[cardinality(keys)]); -- items so far, at the first entry of each line
+    of_key integer[] := of_line;
+    line integer;
+    key integer;
 begin
     select array_agg(o.room), array_agg(o.starts), array_agg(o.again), array_agg(a.room), array_agg(a.starts), array_agg(a.again),
            array_agg(e.workspace_id || e.key)
-    into own_room, own_starts, own_again, over_room, over_starts, over_again, own_names
+    into own_room, own_starts, own_again, over_room, over_starts, over_again, lines
     from unnest(workspaces, keys) as e (workspace_id, key)
     left join lateral (
-        select l.max_concurrent - (
-                   select count(*) from (
-                       select from pgdispatch.workflow_execution_queue q
-                       where q.limit_key = e.key and q.workspace_id = e.workspace_id and q.stage in ('HOLDS', 'DOUBT') limit l.max_concurrent) n
-               )::integer as room, r.starts, r.again
-        from pgdispatch.limits l {{ template "parts/rates.sql" }}
-        where l.key = e.key and l.workspace_id = e.workspace_id offset 0
+        {{ template "parts/key_limit.sql" "own" }}
     ) o on true
     left join lateral (
-        select l.max_concurrent - (
-                   select count(*) from (
-                       select from pgdispatch.workflow_execution_queue q
-                       where q.limit_key = e.key and q.stage in ('HOLDS', 'DOUBT') limit l.max_concurrent) n
-               )::integer as room, r.starts, r.again
-        from pgdispatch.limits l {{ template "parts/rates.sql" }}
-        where l.key = e.key and l.workspace_id is null offset 0
+        {{ template "parts/key_limit.sql" }}
     ) a on true;
     for n in 1 .. cardinality(keys) loop
         continue when keys[n] is null;
-        first := array_position(own_names, own_names[n]);
-        items[n] := greatest(least(items[n], least(own_room[n], own_starts[n]) - used[first]), 0);
-        used[first] := used[first] + items[n];
-    end loop;
-    used := array_fill(0, array[cardinality(keys)]);
-    for n in 1 .. cardinality(keys) loop
-        continue when keys[n] is null;
-        first := array_position(keys, keys[n]);
-        items[n] := greatest(least(items[n], least(over_room[n], over_starts[n]) - used[first]), 0);
-        used[first] := used[first] + items[n];
+        line := array_position(lines, lines[n]);
+        key := array_position(keys, keys[n]);
+        items[n] := greatest(0, least(items[n], least(own_room[n], own_starts[n]) - of_line[line],
+            least(over_room[n], over_starts[n]) - of_key[key]));
+        of_line[line] := of_line[line] + items[n];
+        of_key[key] := of_key[key] + items[n];
     end loop;
 end;
 $$;

@@ -2,12 +2,11 @@
 -- keeps leased_from up to date. One sweep at a time does it, and the others skip it. The ends are counted before their
 -- marks are deleted, in one transaction, so each end counts once, whoever reported it.
 --
--- leased is the lowest lease_token of a CLAIMED item that the sweep has seen at or above leased_from. If it has seen
--- none, leased is one more than the highest token of a DISPATCHED item there; null means that it has seen neither.
--- Either value is a lower bound for all leases, even those of claims that had not committed when the sweep looked: an
--- item that becomes CLAIMED draws a new token; claims draw tokens under claim_lock, which they hold until their commit;
--- so a claim that a snapshot does not see has higher tokens than all claims that it sees. Therefore no lease can later
--- be below the bound. The last value of the sequence is no such bound: a claim in progress may have drawn it.
+-- leased is the lowest lease_token of a CLAIMED item that the sweep has seen at or above leased_from or, without one,
+-- one more than the highest token of a DISPATCHED item there; null without either. It is a lower bound for all leases,
+-- now and later: claims draw new tokens under claim_lock and hold it until their commit, so a claim that the sweep's
+-- snapshot did not see has higher tokens than those that it saw. The last value of the sequence is no such bound: a
+-- claim in progress may have drawn it.
 create or replace function pgdispatch.trim_marks(leased bigint) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -44,7 +43,11 @@ begin
     due := restored or book.next_at <= clock_timestamp() or book.next_at > clock_timestamp() + interval '30 seconds';
 
     with ended as materialized (
-        select m.* from ({{ template "parts/spans.sql" }}) span
+        select m.*
+        from (select pg_snapshot_xmax(seen) as first_xid, -- transactions that may have ended since
+                     greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id_if_assigned()) as last_xid
+              union all
+              select x.xid, x.xid from pg_snapshot_xip(seen) as x (xid)) span
         cross join lateral (
             select m.* from pgdispatch.marks m
             where m.xid between span.first_xid and case when restored then '18446744073709551615' else span.last_xid end offset 0
@@ -52,7 +55,16 @@ begin
         where m.completed + m.failed + m.cancelled > 0
           and (pg_visible_in_snapshot(m.xid, pg_current_snapshot()) or restored and m.xid >= pg_snapshot_xmax(pg_current_snapshot()))
     ), noted as (
-        {{ template "parts/workspaces_ended.sql" }}
+        insert into pgdispatch.workspace_activity as a (at, workspace_id, completed, failed, cancelled)
+        select date_bin('5 minutes', statement_timestamp(), 'epoch'), w.id, sum(coalesce(w.completed, e.completed)),
+               sum(coalesce(w.failed, e.failed)), sum(e.cancelled)
+        from ended e
+        cross join lateral unnest(e.workspaces, e.completed_of, e.failed_of) as w (id, completed, failed)
+        where e.completed_of is not null or cardinality(e.workspaces) = 1
+        group by w.id order by w.id -- as workspace_activity_note
+        on conflict (at, workspace_id) do update
+        set completed = a.completed + excluded.completed, failed = a.failed + excluded.failed,
+            cancelled = a.cancelled + excluded.cancelled
     )
     select pg_current_snapshot(), array[sum(e.completed), sum(e.failed), sum(e.cancelled)] into sees, ends from ended e;
     if ends[1] + ends[2] + ends[3] > 0 then

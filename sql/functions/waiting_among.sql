@@ -1,6 +1,6 @@
 -- Since when the longest-due item of each of these workspaces has been due; none for one without. One index step for
--- each priority level and limit key, breadth first: at most at_most of them, and the first of every workspace before the
--- second of any.
+-- each of their lines (see waiting_lines), breadth first: at most at_most of them, and the first of every workspace
+-- before the second of any.
 create or replace function pgdispatch.waiting_among(workspaces uuid[], at_most integer)
 returns table (workspace_id uuid, oldest_due timestamptz)
 language sql stable
@@ -13,34 +13,19 @@ set enable_mergejoin = off
 set jit = off
 as $$
     with recursive line as (
-        select w.id as workspace_id, head.*
+        select head.*
         from unnest(workspaces) w (id)
         cross join lateral (
-            select q.priority, q.limit_key, q.run_at
+            select q.workspace_id, q.priority, q.limit_key, q.run_at, q.id
             from pgdispatch.workflow_execution_queue q
             where q.workspace_id = w.id and q.stage = 'WAITS' and q.run_at >= '-infinity'
             order by q.priority desc, q.limit_key, q.run_at, q.id limit 1
         ) head
         union all
-        select l.workspace_id, following.*
+        select following.*
         from line l
         cross join lateral (
-            (select q.priority, q.limit_key, q.run_at
-             from pgdispatch.workflow_execution_queue q
-             where q.workspace_id = l.workspace_id and q.stage = 'WAITS' and q.run_at >= '-infinity' and q.priority = l.priority
-               and q.limit_key > l.limit_key
-             order by q.priority desc, q.limit_key, q.run_at, q.id limit 1)
-            union all
-            (select q.priority, q.limit_key, q.run_at
-             from pgdispatch.workflow_execution_queue q
-             where l.limit_key is not null and q.workspace_id = l.workspace_id and q.stage = 'WAITS' and q.run_at >= '-infinity'
-               and q.priority = l.priority and q.limit_key is null
-             order by q.priority desc, q.limit_key, q.run_at, q.id limit 1)
-            union all
-            (select q.priority, q.limit_key, q.run_at
-             from pgdispatch.workflow_execution_queue q
-             where q.workspace_id = l.workspace_id and q.stage = 'WAITS' and q.run_at >= '-infinity' and q.priority < l.priority
-             order by q.priority desc, q.limit_key, q.run_at, q.id limit 1)
+            {{ template "parts/next_line.sql" }}
             limit 1
         ) following
     )

@@ -71,13 +71,12 @@ func (e *NewerError) Error() string {
 		"pgdispatch", e.Current, e.Newest)
 }
 
-// To migrates to a version. It calls report before each migration, and for each function once all are replaced. A nil
-// report disables this. Version 0 drops all tables with their data. Concurrent calls wait for each other, and the later
-// ones find nothing left to do. If State.Err returns an error, To returns it and changes nothing.
+// To migrates to a version; 0 drops all tables with their data. It calls report, which may be nil, before each
+// migration, and for each function once all are replaced. Concurrent calls wait for each other. If State.Err returns an
+// error, To returns it and changes nothing.
 //
-// At the newest version, each call also replaces changed files of sql.Functions and sets the privileges of the roles,
-// which may have been created since. If the roles cannot be set up, the server sends a warning with the remedy, and the
-// schema keeps its owner.
+// At the newest version, To also replaces changed functions and sets the roles' privileges. If it cannot set up the
+// roles, the server sends a warning with the remedy, and the schema keeps its owner.
 func To(ctx context.Context, conn *pgx.Conn, version int32, report func(Step)) error {
 	if report == nil {
 		report = func(Step) {}

@@ -25,7 +25,8 @@ select current_user::text as name, r.rolsuper as superuser,
        pg_has_role((select n.nspowner from pg_namespace n where n.nspname = 'pgdispatch'), 'usage') as owner,
        coalesce(pg_has_role(to_regrole('pgdispatch_operator'), 'usage'), false) as operator,
        (select count(*) = 5 from pg_roles g
-        where g.rolname in ('pgdispatch_owner', 'pgdispatch_dispatcher', 'pgdispatch_enqueuer', 'pgdispatch_operator', 'pgdispatch_reader')) as groups_exist,
+        where g.rolname in ('pgdispatch_owner', 'pgdispatch_dispatcher', 'pgdispatch_enqueuer', 'pgdispatch_operator',
+                            'pgdispatch_reader')) as groups_exist,
        array(select lower(g.privilege) || ' on ' || g.thing from granted g where not g.held order by 1) as lacks
 from pg_roles r
 where r.rolname = current_user

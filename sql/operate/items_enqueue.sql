@@ -6,8 +6,10 @@
 with made as (
     insert into pgdispatch.workflow_execution_queue
         (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, limit_key)
-    select l.workspace::uuid, l.definition::uuid, l.params::jsonb, l.priority, coalesce(l.run_at, now() + l.run_in, now()), l.key, l.traceparent, l.limit_key
-    from unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::timestamptz[], $6::interval[], $7::text[], $8::text[], $10::text[])
+    select l.workspace::uuid, l.definition::uuid, l.params::jsonb, l.priority, coalesce(l.run_at, now() + l.run_in, now()),
+           l.key, l.traceparent, l.limit_key
+    from unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::timestamptz[], $6::interval[], $7::text[], $8::text[],
+                $10::text[])
         with ordinality as l (workspace, definition, params, priority, run_at, run_in, key, traceparent, limit_key, line)
     order by l.line
     on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing

@@ -5,6 +5,8 @@ with gone as (
     returning l.id, to_jsonb(l) - 'id' - 'workspace_id' as details
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
-    select $3::text, 'limits remove', coalesce('workspace ' || $1::text, 'limits'), g.details - 'key' || jsonb_build_object('limit_key', $2::text) from gone g
+    select $3::text, 'limits remove', coalesce('workspace ' || $1::text, 'limits'),
+           g.details - 'key' || jsonb_build_object('limit_key', $2::text)
+    from gone g
 )
 select exists (select from gone)

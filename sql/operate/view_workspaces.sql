@@ -2,34 +2,52 @@
 -- $1 order: running, oldest or failures (those with any first, then the others by name), or name; $2, $3 and $4 rank,
 -- name and ID of the last one shown (null: from the first); $5 at most. Counts at most $6 items of a status per
 -- workspace, and failures among the newest $7 of the last day, of all workspaces.
-with unanswered as materialized (select u.* from pgdispatch.unanswered($7::bigint) u), failed as materialized (
+with unanswered as materialized (
+    select u.* from pgdispatch.unanswered($7::bigint) u
+), failed as materialized (
     select n.workspace_id, count(*) as items
     from (select q.workspace_id from pgdispatch.workflow_execution_queue q
-          where q.stage = 'DEAD' and q.finished_at > now() - interval '1 day' order by q.finished_at desc limit $7::bigint) n group by n.workspace_id
+          where q.stage = 'DEAD' and q.finished_at > now() - interval '1 day'
+          order by q.finished_at desc limit $7::bigint) n
+    group by n.workspace_id
 ), held as materialized ( -- at most the first 100,000 slot holders
     select q.workspace_id from pgdispatch.workflow_execution_queue q
-    where $1::text = 'running' and q.stage in ('HOLDS', 'DOUBT') and q.workspace_id >= '00000000-0000-0000-0000-000000000000' limit 100000
+    where $1::text = 'running' and q.stage in ('HOLDS', 'DOUBT')
+      and q.workspace_id >= '00000000-0000-0000-0000-000000000000' limit 100000
 ), ranked (id, rank) as (
-    select l.workspace_id, date_part('epoch', l.waiting_from) from pgdispatch.longest_waiting(10000) l where $1::text = 'oldest'
+    select l.workspace_id, date_part('epoch', l.waiting_from) from pgdispatch.longest_waiting(10000) l
+    where $1::text = 'oldest'
     union all
-    select h.workspace_id, -count(*)::double precision from held h group by h.workspace_id union all
+    select h.workspace_id, -count(*)::double precision from held h group by h.workspace_id
+    union all
     select f.workspace_id, -f.items::double precision from failed f where $1::text = 'failures'
 ), ahead as materialized (
     select r.id, r.rank from ranked r
     where ($2::double precision is null or (r.rank, r.id) > ($2::double precision, $4::text::uuid))
     order by r.rank, r.id limit $5::bigint
 ), page as materialized (
-    (select a.id, a.rank from ahead a) union all (
-     select w.id, 'infinity' from pgdispatch.workspaces w
+    (select a.id, a.rank from ahead a)
+    union all
+    (select w.id, 'infinity' from pgdispatch.workspaces w
      where (select count(*) from ahead) < $5::bigint -- otherwise they are not needed
-       and (w.name collate "C", w.id) > (case when $2::double precision = 'infinity' then $3::text else '' end,
-                                         case when $2::double precision = 'infinity' then $4::text else '00000000-0000-0000-0000-000000000000' end::uuid)
+       and (w.name collate "C", w.id) > (
+           case when $2::double precision = 'infinity' then $3::text else '' end,
+           case when $2::double precision = 'infinity' then $4::text else '00000000-0000-0000-0000-000000000000' end::uuid)
        and w.id not in (select r.id from ranked r)
      order by w.name collate "C", w.id limit $5::bigint)
 )
-select w.id::text, w.name, w.plan, coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as "limit", w.paused,
-       n.items as waiting, n.claimed, n.running, clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank,
-       coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered, pgdispatch.burst_limit(coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows), coalesce(w.max_burst_workflows, t.max_burst_workflows)) as burst
-from page p cross join lateral (select w.* from pgdispatch.workspaces w where w.id = p.id offset 0) w join pgdispatch.workspace_tiers t on t.plan = w.plan
-left join failed f on f.workspace_id = p.id left join unanswered u on u.workspace_id = p.id cross join lateral pgdispatch.waiting_of(p.id, $6::integer) n
+select w.id::text, w.name, w.plan, l.slots as "limit", w.paused, n.items as waiting, n.claimed, n.running,
+       clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank,
+       coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered,
+       pgdispatch.burst_limit(l.slots, l.burst) as burst
+from page p
+cross join lateral (select w.* from pgdispatch.workspaces w where w.id = p.id offset 0) w
+join pgdispatch.workspace_tiers t on t.plan = w.plan
+cross join lateral (
+    select coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as slots,
+           coalesce(w.max_burst_workflows, t.max_burst_workflows) as burst
+) l
+left join failed f on f.workspace_id = p.id
+left join unanswered u on u.workspace_id = p.id
+cross join lateral pgdispatch.waiting_of(p.id, $6::integer) n
 order by p.rank, case when p.rank = 'infinity' then w.name end collate "C", p.id limit $5::bigint

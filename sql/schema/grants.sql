@@ -27,7 +27,8 @@ grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch
 -- with it, anybody could forge valid tokens
 revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator;
 grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
-    pgdispatch.longest_waiting(bigint), pgdispatch.waiting_levels(), pgdispatch.waiting_lines(), pgdispatch.waiting_of(uuid, integer), pgdispatch.waiting_among(uuid[], integer), pgdispatch.unanswered(bigint),
+    pgdispatch.longest_waiting(bigint), pgdispatch.waiting_levels(), pgdispatch.waiting_lines(),
+    pgdispatch.waiting_of(uuid, integer), pgdispatch.waiting_among(uuid[], integer), pgdispatch.unanswered(bigint),
     pgdispatch.limits_in_use(bigint, bigint), pgdispatch.paused_by(boolean, integer), pgdispatch.burst_limit(integer, integer)
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 
@@ -60,7 +61,8 @@ grant update (max_claims, paused, retention, dead_letter_retention, result_bytes
 -- Postgres sets the time and the role
 grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator;
 grant execute on function
-    pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean), pgdispatch.row_change(jsonb, jsonb),
+    pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
+    pgdispatch.row_change(jsonb, jsonb),
     pgdispatch.discard(uuid, text), pgdispatch.discard_items(bigint[], text),
     pgdispatch.replay(uuid, text), pgdispatch.replay_items(bigint[], text, boolean),
     pgdispatch.request_cancel(uuid, text, text), pgdispatch.request_stop(uuid, text, text, text), pgdispatch.request_terminate(uuid, text, text),
@@ -96,8 +98,8 @@ grant execute on function
     pgdispatch.announce_ends(uuid[]),
     pgdispatch.claim(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
         bigint[], integer[], bigint[], boolean, text, text[], integer[]),
-    pgdispatch.claim_items(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
-        bigint[], integer[], bigint[], boolean, text, text[], integer[], text[], boolean[]),
+    pgdispatch.claim_items(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[],
+        timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[], text[], boolean[]),
     pgdispatch.claim_choose(text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
         bigint[], integer[], bigint[], boolean, text, text[], integer[], text[], boolean[]),
     pgdispatch.claim_debit(uuid[], double precision[], double precision[], bigint, timestamptz),
@@ -108,7 +110,8 @@ grant execute on function
     pgdispatch.claim_keys(uuid[], text[], timestamptz, integer[]), pgdispatch.claim_key_debit(text[], bigint, timestamptz),
     pgdispatch.delete_finished(integer),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),
-    pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.requeue(bigint[]), pgdispatch.requeue_expired(integer), pgdispatch.result_of(text),
+    pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.requeue(bigint[]),
+    pgdispatch.requeue_expired(integer), pgdispatch.result_of(text),
     pgdispatch.shorten_leases(), pgdispatch.take_stops(integer),
     pgdispatch.take_signals(bigint[], integer[], text[], text[], text[], uuid[], integer),
     pgdispatch.settle_signals(bigint[], integer[], text[], text[], text[], uuid[]), pgdispatch.trim_marks(bigint), pgdispatch.wake(text),

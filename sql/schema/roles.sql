@@ -34,7 +34,8 @@ begin
     begin
         -- Since Postgres 16, the creator of a role may grant it, but is not yet a member that can use it.
         if not (pg_has_role(current_user, 'pgdispatch_owner', 'usage')
-                and pg_has_role(current_user, 'pgdispatch_owner', case when current_setting('server_version_num')::integer >= 160000 then 'set' else 'member' end)) then
+                and pg_has_role(current_user, 'pgdispatch_owner',
+                    case when current_setting('server_version_num')::integer >= 160000 then 'set' else 'member' end)) then
             execute format('grant pgdispatch_owner to %I', current_user);
         end if;
         for thing in
@@ -44,7 +45,8 @@ begin
             from pg_class c
             where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'S') and c.relowner <> 'pgdispatch_owner'::regrole
               -- an identity's sequence goes with its table
-              and not exists (select from pg_depend d where d.objid = c.oid and d.objsubid = 0 and d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i')
+              and not exists (select from pg_depend d
+                              where d.objid = c.oid and d.objsubid = 0 and d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i')
                                                         and d.refclassid = 'pg_class'::regclass)
             union all
             select format('routine %s', p.oid::regprocedure)
@@ -58,7 +60,8 @@ begin
     exception
         when insufficient_privilege then
             raise warning 'objects created by % keep their owner: %', current_user, sqlerrm
-                using hint = format('As a role that may grant it, run `grant pgdispatch_owner to %I;`, then `pgdispatch migrate up` again.', current_user);
+                using hint = format('As a role that may grant it, run `grant pgdispatch_owner to %I;`, then `pgdispatch migrate up` again.',
+                    current_user);
     end;
 end;
 $$;

@@ -9,14 +9,14 @@ const (
 // keys: limits by key are counted as exactly as those of workspaces.
 var keys = []mutant{
 	{"key's limit in a workspace", "a workspace gets as many items of a key as requested",
-		[]edit{{keysFile, "least(items[n], least(own_room[n], own_starts[n]) - used[first])", "items[n]"}},
+		[]edit{{keysFile, "least(own_room[n], own_starts[n]) - of_line[line]", "items[n]"}},
 		"./sql", "TestAMemoryThatLiesAboutKeysPassesNoLimit"},
 	{"key's limit over all workspaces", "workspaces together get as many items of a key as requested",
-		[]edit{{keysFile, "least(items[n], least(over_room[n], over_starts[n]) - used[first])", "items[n]"}},
+		[]edit{{keysFile, "least(over_room[n], over_starts[n]) - of_key[key]", "items[n]"}},
 		"./sql", "TestAMemoryThatLiesAboutKeysPassesNoLimit"},
 	{"entries of a key share its room", "each entry of a claim gets the whole room of its key",
-		[]edit{{keysFile, "first := array_position(own_names, own_names[n]);", "first := n;"},
-			{keysFile, "first := array_position(keys, keys[n]);", "first := n;"}},
+		[]edit{{keysFile, "line := array_position(lines, lines[n]);", "line := n;"},
+			{keysFile, "key := array_position(keys, keys[n]);", "key := n;"}},
 		"./sql", "TestAMemoryThatLiesAboutKeysPassesNoLimit"},
 	{"rates count starts", "the starts of a key are not recorded",
 		[]edit{{keyDebitFile, "and n.items > 0", "and false"}},

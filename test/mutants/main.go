@@ -5,8 +5,7 @@
 //	go run -C test ./mutants -show            # with the tests' output: do they fail for the right reason?
 //	go run -C test ./mutants -o mutants.md    # also writes the table to a Markdown file
 //
-// A mutant is a few text replacements in the product's files, in Go or in embedded SQL. The files themselves are not
-// changed: the go command reads the mutated text through its -overlay flag.
+// A mutant replaces text in Go or embedded SQL, which the go command reads through its -overlay flag.
 package main
 
 import (

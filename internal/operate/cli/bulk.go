@@ -24,8 +24,8 @@ const (
 
 const bulkHelp = "\n\nWith --from, enqueue the items of a file: one JSON object per line, or CSV whose first line\n" +
 	"names the columns. The fields are workspace, definition, params, priority, run_at, idempotency_key,\n" +
-	"limit_key and traceparent; DEFINITION and --workspace stand for those that a line leaves out. A bad line\n" +
-	"stops it, and those before it stay enqueued. If each line has an idempotency_key, repeating is safe."
+	"limit_key and traceparent; DEFINITION and --workspace stand for missing ones. A bad line ends it; those\n" +
+	"before it stay enqueued. If each line has an idempotency_key, repeating is safe."
 
 const bulkExample = "\n  pgdispatch enqueue --from orders.ndjson --dry-run\n" +
 	"  generate-orders | pgdispatch enqueue order --workspace Acme --from - --skip-invalid"

@@ -106,9 +106,7 @@ func (a *App) deadShowCommand() *cobra.Command {
 func (a *App) deadReplayCommand() *cobra.Command {
 	return a.deadActionCommand("replay", "Replay dead letters as new items with new workflow IDs",
 		"Replay creates a new item with the same workspace, definition, params, priority and traceparent, and\n"+
-			"links the two.\n"+
-			"A dead letter that was already replayed is replayed again only if its replay failed too; the latest\n"+
-			"replay is then replayed.",
+			"links the two. If a dead letter was replayed already, its latest replay is replayed, if that failed too.",
 		func(ctx context.Context, store *operate.Store, letters []operate.DeadLetter, who string) (o outcome, err error) {
 			for _, letter := range letters {
 				replay, err := store.Replay(ctx, letter.ExecutionID, who)

@@ -121,9 +121,7 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 		Short: "Add a workflow definition with its first version",
 		Args:  cobra.NoArgs,
 		Long:  "Add a workflow definition with its first version. " + needsOwner,
-		Example: "  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow " +
-			"--task-queue orders\n" +
-			"  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow --task-queue orders " +
+		Example: "  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow --task-queue orders " +
 			"--graph graph.json",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {

@@ -26,8 +26,8 @@ func (a *App) enqueueCommand() *cobra.Command {
 			}
 			return cobra.ExactArgs(1)(command, args)
 		},
-		Long: "Enqueue one item of a workflow definition, by name or ID, like an application's insert. If the workspace\n" +
-			"already has an item with the idempotency key, nothing is inserted and that item is shown." + policyHelp + bulkHelp,
+		Long: "Enqueue one item of a workflow definition, by name or ID, like an application's insert. If an item of the\n" +
+			"workspace has the idempotency key already, nothing is inserted and that item is shown." + policyHelp + bulkHelp,
 		Example: "  pgdispatch enqueue order --workspace Acme --params '{\"orderId\": 42}'\n" +
 			"  pgdispatch enqueue order --workspace Acme --params - --run-at 10m < params.json" + bulkExample,
 	}
@@ -65,7 +65,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 	flags.StringVar(&runAt, "run-at", "",
 		"earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
 	flags.StringVar(&key, "idempotency-key", "", "enqueue only if no item of the workspace has this key")
-	flags.StringVar(&limitKey, "limit-key", "", "limit key of the item; see `pgdispatch limits`")
+	flags.StringVar(&limitKey, "limit-key", "", "limit key of the item: see pgdispatch limits")
 	policy.add(flags)
 	many.add(flags)
 	addWho(flags, &who)

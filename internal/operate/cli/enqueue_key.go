@@ -11,9 +11,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
-const policyHelp = "\n\nWith --key, --on-conflict says what happens while the item that was enqueued last under\n" +
-	"the key waits or runs. skip: nothing is inserted. replace: if it waits, it takes the new params.\n" +
-	"debounce: likewise, and it becomes due --quiet from now, but at most --at-most after it was enqueued."
+const policyHelp = "\n\nWith --key, --on-conflict says what happens while the last item with the key waits or runs.\n" +
+	"skip: insert nothing. replace: if it waits, it takes the new params. debounce: likewise, and it becomes due\n" +
+	"--quiet from now, at most --at-most after it was enqueued."
 
 // keyFlags are the flags of `enqueue` for a key.
 type keyFlags struct {

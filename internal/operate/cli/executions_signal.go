@@ -30,9 +30,8 @@ func (a *App) executionsSignalCommand() *cobra.Command {
 	var output, who, payload string
 	command := &cobra.Command{
 		Use: "signal REF NAME", Short: "Send a signal to a workflow", Args: cobra.ExactArgs(2),
-		Long: "Signal sends a signal to an item's workflow, as pgdispatch.signal does. It is stored in the database, and\n" +
-			"a replica delivers it as soon as Temporal answers, after earlier signals to this workflow. If the\n" +
-			"workflow has not started, the signal waits for its start.",
+		Long: "Send a signal to an item's workflow, as pgdispatch.signal does. A replica delivers it as soon as Temporal\n" +
+			"answers, after the workflow's start and earlier signals to it.",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := errors.Join(checkOutput(output), checkWho(who), checkPayload(payload)); err != nil {

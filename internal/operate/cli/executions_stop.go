@@ -20,23 +20,23 @@ type stopped struct {
 
 func (a *App) executionsCancelCommand() *cobra.Command {
 	return a.executionsStopCommand("cancel", "CANCEL", "Request cancellation of workflows",
-		"Cancel requests cancellation: the workflow is notified and may clean up before it ends, or continue.")
+		"Cancel requests cancellation: the workflow is notified and may clean up before it ends, or continue.\n\n"+
+			"A replica carries the request out as soon as Temporal answers. A PENDING item is withdrawn instead; a\n"+
+			"CLAIMED one is stopped once its workflow runs. Only the end of the workflow frees the slot. Repeating a\n"+
+			"request has no effect, except that terminate replaces cancel.")
 }
 
 func (a *App) executionsTerminateCommand() *cobra.Command {
 	return a.executionsStopCommand("terminate", "TERMINATE", "Terminate workflows immediately",
-		"Terminate ends a workflow immediately: its code is not notified and cannot clean up.")
+		"Terminate ends a workflow immediately: its code is not notified and cannot clean up. Otherwise it is\n"+
+			"like `pgdispatch executions cancel`.")
 }
 
 func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Command {
 	var output, who, reason string
 	var yes bool
 	command := &cobra.Command{
-		Use: verb + " REF...", Short: short, Args: cobra.MinimumNArgs(1),
-		Long: long +
-			"\n\nA replica carries the request out as soon as Temporal answers. A PENDING item is withdrawn instead; a\n" +
-			"CLAIMED one is stopped once its workflow runs. Only the end of the workflow frees the slot. Repeating a\n" +
-			"request has no effect, except that terminate replaces cancel.",
+		Use: verb + " REF...", Short: short, Long: long, Args: cobra.MinimumNArgs(1),
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := errors.Join(checkOutput(output), checkWho(who), checkReason(reason)); err != nil {

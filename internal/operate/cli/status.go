@@ -122,16 +122,15 @@ func (a *App) settingsCommand() *cobra.Command {
 		}),
 	}
 	set := &cobra.Command{
-		Use: "set {max-claims N | paused true|false | " +
-			"retention TIME|off | dead-letter-retention TIME|off | result-bytes N | notify-ended true|false}",
+		Use:   "set NAME VALUE",
 		Short: "Change a setting; it applies from the next claim", Args: cobra.ExactArgs(2),
 		Long: "Change a setting for all replicas. It applies from the next claim.\n\n" +
 			"max-claims             maximum number of items leased at once over all replicas\n" +
-			"paused                 true: no items are claimed\n" +
+			"paused                 true: no items are claimed; or false\n" +
 			"retention              how long finished items are kept, such as 12h or 30d; off: forever\n" +
 			"dead-letter-retention  how long open dead letters are kept; off: until they are replayed or discarded\n" +
 			"result-bytes           largest workflow result to keep, in bytes, up to 65536; 0: keep no results\n" +
-			"notify-ended           true: notify applications of ends on the channel pgdispatch_ended",
+			"notify-ended           true: notify applications of ends on the channel pgdispatch_ended; or false",
 		ValidArgsFunction: completeSetting,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 			if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {

@@ -1,0 +1,9 @@
+{{- /* For claim_keys: the limit of an entry's key, over all workspaces or, with an argument, in the entry's workspace. */ -}}
+select l.max_concurrent - (
+                   select count(*) from (
+                       select from pgdispatch.workflow_execution_queue q
+                       where q.limit_key = e.key {{ if . }}and q.workspace_id = e.workspace_id {{ end }}and q.stage in ('HOLDS', 'DOUBT')
+                       limit l.max_concurrent) n
+               )::integer as room, r.starts, r.again
+        from pgdispatch.limits l {{ template "parts/rates.sql" }}
+        where l.key = e.key and l.workspace_id {{ if . }}= e.workspace_id{{ else }}is null{{ end }} offset 0
