@@ -15,7 +15,7 @@ with unanswered as materialized (
     where $1::text = 'running' and q.stage in ('HOLDS', 'DOUBT')
       and q.workspace_id >= '00000000-0000-0000-0000-000000000000' limit 100000
 ), ranked (id, rank) as (
-    select l.workspace_id, date_part('epoch', l.waiting_from) from pgdispatch.longest_waiting(10000) l
+    select l.workspace_id, date_part('epoch', l.waiting_from) from pgdispatch.longest_waiting(5000) l
     where $1::text = 'oldest'
     union all
     select h.workspace_id, -count(*)::double precision from held h group by h.workspace_id
