@@ -27,6 +27,6 @@ var bursts = []mutant{
 		[]edit{{"claim/schedule/apply.go", "if st.Bound {", "if false {"}},
 		"./claim/schedule", "TestABoundDoesNotMakeALaneBurst"},
 	{"a load reads bursts", "a replica that starts during a burst takes the workspace for a full one",
-		[]edit{{"claim/schedule/load.go", "if w.Held < most {", "if w.Held < w.Limit {"}},
+		[]edit{{"claim/schedule/load.go", "if w.Held < w.slots() {", "if w.Held < w.Limit {"}},
 		"./claim/schedule", "TestALoadReadsBursts"},
 }
