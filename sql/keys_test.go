@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
 )
 
 // keyed inserts n items with a limit key.
@@ -137,6 +139,27 @@ func TestAClaimSaysWhenARateAllowsMore(t *testing.T) {
 	again := f.claim(5)
 	require.Empty(t, again.items)
 	require.InDelta(t, 10, again.lookAgainIn.Seconds(), 2)
+}
+
+func TestALoadSaysWhereAKeyIsFull(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	a, b := f.tenant("PRO"), f.tenant("PRO")
+	f.limit(&a, "k", 1)
+	f.limit(nil, "l", 1)
+	for _, w := range []tenant{a, b} {
+		f.keyed(w, "k", 2)
+		f.keyed(w, "l", 2)
+	}
+	load := func() []string {
+		return all[string](f, `select concat(case l.workspace_id when $1 then 'a' else 'b' end, ' ', l.limit_key,
+			case when l.own_full then ' own' end, case when l.all_full then ' all' end)
+			from (`+sql.Text("load")+") l order by 1", a.workspace)
+	}
+	require.Equal(t, []string{"a k", "a l", "b k", "b l"}, load())
+	require.Len(t, f.ask(proposal{entries: []entry{{workspace: a.workspace, key: "k", items: 2},
+		{workspace: a.workspace, key: "l", items: 2}, {workspace: b.workspace, key: "k", items: 1}}}).ids, 3)
+	require.Equal(t, []string{"a k own", "a l all", "b k", "b l all"}, load())
 }
 
 func TestKeysHoldWithSeveralReplicasAtOnce(t *testing.T) {
