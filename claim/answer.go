@@ -37,7 +37,7 @@ type standing struct {
 	Tokens    []int64     `json:"tokens"`
 	Grants    []int       `json:"grants"`
 	Limits    []int       `json:"limits"`
-	Bursts    []int       `json:"mosts"`
+	Mosts     []int       `json:"mosts"`
 	Holders   []int       `json:"holders"`
 	Counted   []*int      `json:"counted"`
 	Lowest    []*int64    `json:"lowest"`
@@ -155,11 +155,11 @@ func (st *standing) of(n int, e schedule.Entry, t taken) schedule.Standing {
 	ofLane := t.ofLane[e.Lane]
 	l := schedule.Standing{
 		Granted: st.Grants[n], Taken: t.ofEntry[entry{e.Lane, e.Priority, e.Key}], Held: st.Holders[n] + ofLane,
-		Limit: st.Limits[n], Burst: st.Bursts[n], Paused: st.Pauses[n],
+		Limit: st.Limits[n], Most: st.Mosts[n], Paused: st.Pauses[n],
 		Number: postgres.OrZero(st.Numbers[n]), Receipt: e.Receipt, Bound: true,
 	}
 	if l.Paused {
-		l.Limit = 0
+		l.Limit, l.Most = 0, 0
 	}
 	if counted := st.Counted[n]; counted != nil {
 		l.Counted, l.Bound = *counted, false

@@ -18,12 +18,12 @@ import (
 const audit = `
 create table public.audit (
 	n bigint generated always as identity,
-	item_id bigint, workspace_id uuid, status text, held_before boolean, holds_slot boolean, token bigint
+	item_id bigint, workspace_id uuid, limit_key text, status text, held_before boolean, holds_slot boolean, token bigint
 );
 create function public.audit() returns trigger language plpgsql as $$
 begin
-	insert into public.audit (item_id, workspace_id, status, held_before, holds_slot, token)
-	values (new.id, new.workspace_id, new.status, coalesce(old.stage in ('HOLDS', 'DOUBT'), false),
+	insert into public.audit (item_id, workspace_id, limit_key, status, held_before, holds_slot, token)
+	values (new.id, new.workspace_id, new.limit_key, new.status, coalesce(old.stage in ('HOLDS', 'DOUBT'), false),
 		coalesce(new.stage in ('HOLDS', 'DOUBT'), false), new.lease_token);
 	return null;
 end $$;
@@ -241,22 +241,25 @@ func (c *claimers) settle(ctx context.Context, store *Store, item Item) (dispatc
 type move struct {
 	itemID      int64
 	workspaceID string
+	key         string
 	status      string
 	heldBefore  bool
 	holdsSlot   bool
 	token       int64
 }
 
-// requireNoLimitPassed replays all transitions in commit order.
+// requireNoLimitPassed replays all transitions in commit order. limitOf has the limits of workspaces and of keys, over
+// all workspaces as their names and in a workspace as its ID and the name.
 func (c *claimers) requireNoLimitPassed(limitOf map[string]int) {
 	c.t.Helper()
 	// Slots freed at an instant count before slots taken at the same instant.
-	rows, err := c.Conns.Query(c.t.Context(), `select item_id, workspace_id::text, status, held_before, holds_slot, token
+	rows, err := c.Conns.Query(c.t.Context(), `select item_id, workspace_id::text, coalesce(limit_key, ''), status,
+			held_before, holds_slot, token
 		from public.audit
 		order by pg_xact_commit_timestamp(xmin), status = 'CLAIMED', n`)
 	require.NoError(c.t, err)
 	moves, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m move, err error) {
-		return m, row.Scan(&m.itemID, &m.workspaceID, &m.status, &m.heldBefore, &m.holdsSlot, &m.token)
+		return m, row.Scan(&m.itemID, &m.workspaceID, &m.key, &m.status, &m.heldBefore, &m.holdsSlot, &m.token)
 	})
 	require.NoError(c.t, err)
 
@@ -271,23 +274,31 @@ func (c *claimers) requireNoLimitPassed(limitOf map[string]int) {
 		} else {
 			delete(leased, m.itemID)
 		}
-		switch {
-		case m.holdsSlot && !m.heldBefore:
-			active[m.workspaceID]++
-		case !m.holdsSlot && m.heldBefore:
-			active[m.workspaceID]--
-		}
 		mostLeased = max(mostLeased, len(leased))
-		most[m.workspaceID] = max(most[m.workspaceID], active[m.workspaceID])
 		require.LessOrEqual(c.t, len(leased), maxClaims, "W is exceeded")
-		require.LessOrEqual(c.t, active[m.workspaceID], limitOf[m.workspaceID], "a workspace's limit is exceeded")
+		names := []string{m.workspaceID}
+		if m.key != "" {
+			names = append(names, m.key, m.workspaceID+m.key)
+		}
+		for _, name := range names {
+			switch {
+			case m.holdsSlot && !m.heldBefore:
+				active[name]++
+			case !m.holdsSlot && m.heldBefore:
+				active[name]--
+			}
+			if limit, limited := limitOf[name]; limited {
+				most[name] = max(most[name], active[name])
+				require.LessOrEqual(c.t, active[name], limit, "the limit of %s is exceeded", name)
+			}
+		}
 	}
 	c.t.Logf("%d claims, %d moves, at most %d leased at once, at most active %v", c.moved.Load(), len(moves), mostLeased,
 		most)
 	require.Equal(c.t, maxClaims, mostLeased, "the test did not reach W")
 	for id, limit := range limitOf {
 		if limit <= 5 {
-			require.Equal(c.t, limit, most[id], "the test did not reach the limit of a workspace")
+			require.Equal(c.t, limit, most[id], "the test did not reach the limit of %s", id)
 		}
 	}
 }

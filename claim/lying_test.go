@@ -73,14 +73,19 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 	c := &claimers{bench: newBench(t)}
 	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, nil, "me")
 	require.NoError(t, err)
-	limitOf, known := map[string]int{}, []schedule.Lane{}
+	limitOf, known := map[string]int{"k": 3}, []schedule.Lane{}
+	c.Execute("insert into pgdispatch.limits (key, max_concurrent) values ('k', 3)")
 	for n, limit := range limits {
 		id := c.NewWorkspace(fmt.Sprintf("workspace %d", n), limit)
-		limitOf[id], known = limit, append(known, schedule.Lane(uuid.MustParse(id)))
-		c.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority)
-			select d.workspace_id, d.id, n % 3 from pgdispatch.workflow_definitions d, generate_series(1, $2::integer) n
+		limitOf[id], limitOf[id+"l"], known = max(limit, 4), 1, append(known, schedule.Lane(uuid.MustParse(id)))
+		c.Execute("insert into pgdispatch.limits (workspace_id, key, max_concurrent) values ($1, 'l', 1)", id)
+		c.Execute(`insert into pgdispatch.workflow_execution_queue
+				(workspace_id, workflow_definition_id, priority, limit_key)
+			select d.workspace_id, d.id, n % 3, (array['k', 'l'])[n % 5]
+			from pgdispatch.workflow_definitions d, generate_series(1, $2::integer) n
 			where d.workspace_id = $1::uuid`, id, items)
 	}
+	c.Execute("update pgdispatch.workspaces set max_burst_workflows = 4")
 	c.Execute(audit)
 	c.open.Store(int64(len(limits) * items))
 	numbers := sqltest.Scalar[[]int64](c.Shop, "select array_agg(w.wake_number) from pgdispatch.workspaces w")
@@ -176,7 +181,7 @@ func (l *liar) lie() {
 	m := &l.memory
 	for range rand.N(6) {
 		c := schedule.Change{Lane: l.lane(), Number: rand.Int64N(9), Waits: rand.N(2) == 0, Priority: rand.N(203) - 101,
-			Due: l.when(), Items: rand.N(1000)}
+			Due: l.when(), Items: rand.N(1000), Key: l.key(), Keys: []string{l.key()}}
 		switch rand.N(6) {
 		case 0:
 			m.schedule.LearnAll()
@@ -185,7 +190,8 @@ func (l *liar) lie() {
 		case 2:
 			limit := rand.N(40)
 			m.schedule.Load(m.now(), []schedule.Waiting{{Lane: c.Lane, Number: c.Number, Priority: c.Priority,
-				From: l.place(), Held: rand.N(40), Limit: limit}}, nil)
+				Key: l.key(), From: l.place(), Held: rand.N(40), Limit: limit, Most: rand.N(60), OwnFull: rand.N(2) == 0,
+				AllFull: rand.N(2) == 0}}, nil)
 		case 3:
 			// An invented answer: full, paused, rate-limited or empty, without a receipt.
 			p := m.schedule.Propose(m.now(), schedule.Want{Free: 1 + rand.N(9)})
@@ -195,7 +201,8 @@ func (l *liar) lie() {
 				from := l.place()
 				a.Lanes = append(a.Lanes, schedule.Standing{Granted: rand.N(9), Taken: rand.N(9), Held: rand.N(9), Limit: rand.N(9),
 					Paused: rand.N(2) == 0, Next: &from, Bound: rand.N(2) == 0, RetryIn: rand.N(2 * time.Millisecond),
-					PassedOver: rand.N(2) == 0})
+					PassedOver: rand.N(2) == 0, Most: rand.N(12), Own: schedule.KeyStanding{Room: rand.N(3)},
+					All: schedule.KeyStanding{Room: rand.N(3), RetryIn: rand.N(2 * time.Millisecond)}})
 			}
 			p.Leased, a.Epoch = schedule.Receipt{}, schedule.Epoch{} // no epoch: all receipts are dropped
 			m.schedule.Apply(m.now(), p, a)
@@ -210,13 +217,13 @@ func (l *liar) invent(p *schedule.Proposal) {
 	p.AtMost, p.Unanswered, p.Alone = 1+rand.N(8), rand.N(3), rand.N(20) == 0
 	for n := range p.Entries {
 		if e := &p.Entries[n]; rand.N(2) == 0 {
-			e.Items, e.From = 1+rand.N(1000), l.place()
+			e.Items, e.From, e.Burst = 1+rand.N(1000), l.place(), rand.N(2) == 0
 		}
 	}
 	for range rand.N(5) {
 		p.Entries = append(p.Entries,
 			schedule.Entry{Lane: l.lane(), Priority: []int{0, 1, 2, rand.N(400) - 200}[rand.N(4)], Items: rand.N(1000),
-				From: l.place()})
+				Key: l.key(), From: l.place(), Burst: rand.N(2) == 0})
 	}
 	rand.Shuffle(len(p.Entries), func(a, b int) { p.Entries[a], p.Entries[b] = p.Entries[b], p.Entries[a] })
 	l.truths.mix(p)
@@ -228,6 +235,8 @@ func (l *liar) lane() schedule.Lane {
 	}
 	return l.known[rand.N(len(l.known))]
 }
+
+func (l *liar) key() string { return pick([]string{"k", "l", "m"}) }
 
 func (l *liar) when() time.Time {
 	return l.memory.now().Add(time.Duration(rand.Int64N(int64(2*time.Hour))) - 110*time.Minute)

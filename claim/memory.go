@@ -195,10 +195,11 @@ type waiting struct {
 	WakeNumber int64
 	Held       *int
 	Limit      *int `db:"slots"`
-	Burst      *int `db:"most"`
+	Most       *int
 	LanePaused *bool
 	Parked     bool
-	KeyFull    bool
+	OwnFull    bool
+	AllFull    bool
 }
 
 // readWaiting reads everything that waits.
@@ -215,8 +216,8 @@ func (s *Store) readWaiting(ctx context.Context) (found []waiting, all []schedul
 	for _, r := range found {
 		if r.Lane != nil {
 			all = append(all, schedule.Waiting{Lane: *r.Lane, Number: r.WakeNumber, Priority: *r.Priority,
-				Key: r.LimitKey, From: schedule.Position{Due: *r.Due, ID: *r.ID}, Held: *r.Held, Limit: *r.Limit, Burst: *r.Burst,
-				Paused: *r.LanePaused, KeyFull: r.KeyFull})
+				Key: r.LimitKey, From: schedule.Position{Due: *r.Due, ID: *r.ID}, Held: *r.Held, Limit: *r.Limit, Most: *r.Most,
+				Paused: *r.LanePaused, OwnFull: r.OwnFull, AllFull: r.AllFull})
 		}
 	}
 	return found, all, nil

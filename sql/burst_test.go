@@ -1,7 +1,6 @@
 package sql_test
 
 import (
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -156,19 +155,10 @@ func TestBurstsAreExactOverManyClaimers(t *testing.T) {
 		f.setBurst(w, 3+2*n)
 		f.items(w, 40)
 	}
-	var claimers sync.WaitGroup
-	for n := range 4 {
-		claimers.Go(func() {
-			owner := string(rune('a' + n))
-			for range 25 {
-				if _, err := f.tryClaimBy(owner, 1+n); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	claimers.Wait()
+	f.claimers(4, func(owner string, calls int) (more bool, err error) {
+		_, err = f.tryClaimBy(owner, 1+calls%4)
+		return calls < 25, err
+	})
 	for n, w := range tenants {
 		require.Equal(t, 3+2*n, f.holders(w))
 	}

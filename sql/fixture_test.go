@@ -3,6 +3,7 @@ package sql_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -32,19 +33,19 @@ type fixture struct {
 	t        testing.TB
 	pool     *pgxpool.Pool
 	db       database
-	replicas *replicas
+	replicas *sync.Map // *replica, by owner
 }
 
-// replicas are the claiming stores, by owner.
-type replicas struct {
+// replica is a store whose claims take turns, as in a process.
+type replica struct {
 	sync.Mutex
-	stores map[string]*claim.Store
+	store claim.Store
 }
 
 func open(t testing.TB) fixture {
 	t.Helper()
 	pool := sqltest.Open(t)
-	return fixture{t: t, pool: pool, db: pool, replicas: &replicas{stores: map[string]*claim.Store{}}}
+	return fixture{t: t, pool: pool, db: pool, replicas: &sync.Map{}}
 }
 
 // on returns the same fixture on another connection or inside a transaction.
@@ -224,19 +225,15 @@ func (f fixture) tryClaimBy(owner string, atMost int) (batch, error) {
 // without a namespace use the limit of "default".
 func (f fixture) tryClaimAround(owner string, atMost int, limits map[string]int) (batch, error) {
 	f.t.Helper()
-	f.replicas.Lock()
-	defer f.replicas.Unlock()
-	store := f.replicas.stores[owner]
-	if store == nil {
-		store = &claim.Store{Owner: owner, Lease: lease, Namespace: "default"}
-		f.replicas.stores[owner] = store
-	}
-	store.Pool = f.db
+	r := f.replica(owner)
+	r.Lock()
+	defer r.Unlock()
+	r.store.Pool = f.db
 	f.exec("select pgdispatch.requeue_expired(1000)") // as a sweep does, which waits for the moment
 	holding := one[int](f, `select count(*) from pgdispatch.workflow_execution_queue
 		where stage in ('HOLDS', 'DOUBT') and lease_token >= (select leased_from from pgdispatch.mark_trim)
 			and claimed_by = $1 and status = 'CLAIMED' and lease_expires_at > clock_timestamp()`, owner)
-	answer, _, err := store.SettleAndClaim(f.t.Context(), nil,
+	answer, _, err := r.store.SettleAndClaim(f.t.Context(), nil,
 		claim.Wanted{AtMost: atMost, Holding: holding, Look: true, Quiet: true, Namespaces: limits})
 	if err != nil {
 		return batch{}, err
@@ -280,10 +277,30 @@ func some[T comparable](value T) *T {
 }
 
 // forget clears the memory of all replicas, as after a restart.
-func (f fixture) forget() {
-	f.replicas.Lock()
-	defer f.replicas.Unlock()
-	clear(f.replicas.stores)
+func (f fixture) forget() { f.replicas.Clear() }
+
+func (f fixture) replica(owner string) *replica {
+	r, _ := f.replicas.LoadOrStore(owner, &replica{store: claim.Store{Owner: owner, Lease: lease, Namespace: "default"}})
+	return r.(*replica)
+}
+
+// claimers runs claims of n owners at the same time. Each calls next with its number of calls so far, which claims and
+// returns whether to go on.
+func (f fixture) claimers(n int, next func(owner string, calls int) (more bool, err error)) {
+	f.t.Helper()
+	var all sync.WaitGroup
+	for k := range n {
+		all.Go(func() {
+			more, err := true, error(nil)
+			for calls := 0; more && err == nil; calls++ {
+				more, err = next(fmt.Sprint("replica-", k), calls)
+			}
+			if err != nil {
+				f.t.Error(err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // claimAll claims as a dispatcher does: again, as long as workers are free and more items are known.

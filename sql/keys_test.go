@@ -2,11 +2,12 @@ package sql_test
 
 import (
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
 )
 
 // keyed inserts n items with a limit key.
@@ -140,6 +141,27 @@ func TestAClaimSaysWhenARateAllowsMore(t *testing.T) {
 	require.InDelta(t, 10, again.lookAgainIn.Seconds(), 2)
 }
 
+func TestALoadSaysWhereAKeyIsFull(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	a, b := f.tenant("PRO"), f.tenant("PRO")
+	f.limit(&a, "k", 1)
+	f.limit(nil, "l", 1)
+	for _, w := range []tenant{a, b} {
+		f.keyed(w, "k", 2)
+		f.keyed(w, "l", 2)
+	}
+	load := func() []string {
+		return all[string](f, `select concat(case l.workspace_id when $1 then 'a' else 'b' end, ' ', l.limit_key,
+			case when l.own_full then ' own' end, case when l.all_full then ' all' end)
+			from (`+sql.Text("load")+") l order by 1", a.workspace)
+	}
+	require.Equal(t, []string{"a k", "a l", "b k", "b l"}, load())
+	require.Len(t, f.ask(proposal{entries: []entry{{workspace: a.workspace, key: "k", items: 2},
+		{workspace: a.workspace, key: "l", items: 2}, {workspace: b.workspace, key: "k", items: 1}}}).ids, 3)
+	require.Equal(t, []string{"a k own", "a l all", "b k", "b l all"}, load())
+}
+
 func TestKeysHoldWithSeveralReplicasAtOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -147,9 +169,10 @@ func TestKeysHoldWithSeveralReplicasAtOnce(t *testing.T) {
 	f.limit(&a, "k", 2)
 	f.limit(nil, "k", 3)
 	f.limit(nil, "l", 1)
-	left := 0
 	for _, w := range []tenant{a, b} {
-		left += len(f.keyed(w, "k", 12)) + len(f.keyed(w, "l", 6)) + len(f.items(w, 6))
+		f.keyed(w, "k", 12)
+		f.keyed(w, "l", 6)
+		f.items(w, 6)
 	}
 	f.exec(`create function public.over() returns trigger language plpgsql as $$
 		begin
@@ -162,26 +185,16 @@ func TestKeysHoldWithSeveralReplicasAtOnce(t *testing.T) {
 		end $$`)
 	f.exec(`create trigger over after update on pgdispatch.workflow_execution_queue
 		for each statement execute function public.over()`)
-	var replicas sync.WaitGroup
-	var mu sync.Mutex
-	for _, owner := range []string{"r1", "r2", "r3"} {
-		replicas.Go(func() {
-			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-				mine := f.claimBy(owner, 4)
-				f.dispatched(mine)
-				f.completed(mine.ids()...)
-				mu.Lock()
-				left -= len(mine.items)
-				done := left == 0
-				mu.Unlock()
-				if done {
-					return
-				}
-			}
-		})
-	}
-	replicas.Wait()
-	require.Zero(t, left, "no item is forgotten")
+	deadline := time.Now().Add(time.Minute)
+	f.claimers(3, func(owner string, _ int) (more bool, err error) {
+		mine, err := f.tryClaimBy(owner, 4)
+		if err == nil {
+			f.dispatched(mine)
+			f.completed(mine.ids()...)
+		}
+		return len(f.waiting()) > 0 && time.Now().Before(deadline), err
+	})
+	require.Empty(t, f.waiting(), "no item is forgotten")
 }
 
 func TestAKeyIsCheckedAtTheInsertAndNeverChanges(t *testing.T) {

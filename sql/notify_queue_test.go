@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/pgdispatch/pgdispatch/sql"
@@ -34,7 +34,7 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), cluster.URL("postgres"))
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	f := fixture{t: t, pool: pool, db: pool, replicas: &replicas{stores: map[string]*claim.Store{}}}
+	f := fixture{t: t, pool: pool, db: pool, replicas: &sync.Map{}}
 	w := f.tenant("PRO")
 	sweeps := &sweeper.Postgres{DB: pool, Owner: "replica"}
 	usage := func() float64 {

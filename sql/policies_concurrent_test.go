@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -32,7 +31,7 @@ const call = `with made as materialized (
 func crowd(t *testing.T) (fixture, tenant) {
 	t.Helper()
 	pool := sqltest.Pool(t, sqltest.URL(t)+"&pool_max_conns=20")
-	f := fixture{t: t, pool: pool, db: pool, replicas: &replicas{stores: map[string]*claim.Store{}}}
+	f := fixture{t: t, pool: pool, db: pool, replicas: &sync.Map{}}
 	f.exec(`create table calls (n bigint generated always as identity, item bigint, "order" int, action text)`)
 	return f, f.tenant("ENTERPRISE")
 }

@@ -1,7 +1,6 @@
 package sql_test
 
 import (
-	"sync"
 	"testing"
 	"time"
 
@@ -155,22 +154,12 @@ func TestARateIsExactOverManyClaimers(t *testing.T) {
 	f.maxClaims(100000)
 	f.rate(w, perSecond)
 	f.items(w, items)
-	var claimers sync.WaitGroup
-	for range 6 {
-		claimers.Go(func() {
-			for left := 1; left > 0; {
-				if _, err := f.tryClaim(1 + left%7); err != nil {
-					t.Error(err)
-					return
-				}
-				f.item(busy)
-				left = one[int](f,
-					"select count(*) from pgdispatch.workflow_execution_queue where status = 'PENDING' and workspace_id = $1",
-					w.workspace)
-			}
-		})
-	}
-	claimers.Wait()
+	f.claimers(6, func(owner string, calls int) (more bool, err error) {
+		f.item(busy)
+		_, err = f.tryClaimBy(owner, 1+calls%7)
+		return one[bool](f, `select exists (select from pgdispatch.workflow_execution_queue
+			where stage = 'WAITS' and workspace_id = $1)`, w.workspace), err
+	})
 	times := all[float64](f, `select extract(epoch from claimed_at)::float8 from pgdispatch.workflow_execution_queue
 		where workspace_id = $1 order by claimed_at`, w.workspace)
 	require.Len(t, times, items)

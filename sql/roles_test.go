@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -12,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -315,7 +315,7 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	require.Contains(t, warnings[0].Message, "role plain may not create roles")
 	require.Contains(t, warnings[0].Hint,
 		"create role pgdispatch_operator nologin; create role pgdispatch_reader nologin; grant pgdispatch_owner to plain;")
-	owned := fixture{t: t, db: plain, replicas: &replicas{stores: map[string]*claim.Store{}}}
+	owned := fixture{t: t, db: plain, replicas: &sync.Map{}}
 	owned.item(owned.tenant("FREE"))
 	require.Len(t, owned.claim(1).items, 1)
 

@@ -80,7 +80,7 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 		s.takeOut(v) // before changing any key of a heap
 	}
 	s.name(l, st.Number)
-	l.held, l.limit, l.burst, l.receipt = st.Held, st.Limit, int32(st.Burst), st.Receipt
+	l.held, l.limit, l.most, l.receipt = st.Held, st.Limit, int32(st.Most), st.Receipt
 	if st.Bound {
 		l.held = min(l.held, max(l.limit-1, 0)) // the lane may be within its limit, and then it need not burst
 	}
@@ -98,7 +98,7 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 		s.left(now, x, st, cut, limited)
 	}
 	s.limits(now, l, e.Key, st)
-	l.closed, l.paused = l.held >= l.most() && !st.Bound || st.Paused, st.Paused
+	l.closed, l.paused = l.held >= l.slots() && !st.Bound || st.Paused, st.Paused
 	if st.Counted > costly {
 		l.rested = now.Add(time.Duration(st.Counted) * rest)
 	}
@@ -171,7 +171,7 @@ func (l *lane) due(now time.Time) bool {
 // because only a claim knows.
 func (l *lane) room() int {
 	if l.bursts() {
-		return l.most() - l.held
+		return l.slots() - l.held
 	}
 	return max(l.limit-l.held, 1)
 }

@@ -118,7 +118,7 @@ func TestABoundDoesNotMakeALaneBurst(t *testing.T) {
 	s := &Schedule{}
 	s.Learn(Change{Lane: Lane{1}, Waits: true, Due: noon, Items: 5})
 	p := s.Propose(noon, Want{Free: 1})
-	s.Apply(noon, p, answer(Standing{Held: 3, Limit: 3, Burst: 9, Bound: true}))
+	s.Apply(noon, p, answer(Standing{Held: 3, Limit: 3, Most: 9, Bound: true}))
 	p = s.Propose(noon, Want{Free: 1})
 	require.Len(t, p.Entries, 1)
 	require.False(t, p.Entries[0].Burst)
@@ -127,7 +127,7 @@ func TestABoundDoesNotMakeALaneBurst(t *testing.T) {
 func TestAnItemOfABurstIsStartableWhenItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	s, p := waitsAndIsAsked(t, 3)
-	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 1, Burst: 2}))
+	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 1, Most: 2}))
 	require.Equal(t, second(60), startableAt(t, s, 60), "its workspace's limit held it back until now")
 	s.Tell(second(70))
 	s.Learn(Change{Lane: Lane{1}, Items: 1})
@@ -178,7 +178,7 @@ func (d *desk) requireFair(free int) {
 	got := d.claim(free)
 	bursts := false
 	for lane, w := range d.workspaces {
-		require.LessOrEqual(d.t, w.held, max(most(w.limit, w.burst), before[lane]))
+		require.LessOrEqual(d.t, w.held, max(w.most(), before[lane]))
 		bursts = bursts || w.held > max(w.limit, before[lane])
 	}
 	for _, i := range d.items {

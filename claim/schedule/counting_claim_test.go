@@ -1,52 +1,109 @@
 package schedule
 
-// count is claim_grants: for each lane of a proposal, the slots held (by its receipt or by a count) and the slots
-// granted.
-func (x *explorer) count(m model, n int, proposal []byte, sent bool) {
+// count is claim_keys and claim_grants: for each lane of a proposal, the slots held (by its receipt or by a count), and
+// for each entry the slots granted.
+func (x *explorer) count(m model, n int, proposal []modelEntry, sent bool) {
 	r := &m.replicas[n]
-	r.phase, r.limits, r.grants = 1, m.limits, [modelLanes]byte{}
-	asked, entries := [2 * modelLanes]byte{}, []byte{}
-	for _, e := range proposal {
-		if asked[e] == 0 {
-			entries = append(entries, e)
-		}
-		asked[e]++
+	limits := m.limits
+	if x.limitOld {
+		limits = x.limits
 	}
-	var holders [modelLanes]int
-	for _, e := range entries {
-		lane, known := e%modelLanes, modelReceipt{}
-		if sent {
-			if known = r.known[lane]; known.known == 0 {
-				return // it has no receipt to send
-			}
-		}
-		limit := m.limits[lane]
-		if x.limitOld {
-			limit = x.limits[lane]
-		}
-		bound := int(known.held) + int(m.last) - int(known.to)
-		if e < modelLanes {
-			r.counted[lane] = known
-			// Without a receipt the last token is a bound, unless rows have higher tokens.
-			none := known.known == 0 && x.moved
-			if holders[lane] = bound; none || known.to > m.last && !x.aboveLastUsed || bound+int(asked[e]) > int(limit) {
-				floor := known.floor
-				held, lowest := m.holders(lane, floor)
-				if holders[lane] = int(held); held == 0 {
-					lowest = m.last + 1
-				} else if !x.floorNotCapped {
-					lowest = min(lowest, m.last+1)
+	r.phase, r.limits = 1, m.limits
+	var seen [modelLanes]bool
+	var holders, used [modelLanes]int
+	items := x.keyed(&m, proposal, limits)
+	for at, e := range proposal {
+		lane := e.line % modelLanes
+		if !seen[lane] {
+			known := modelReceipt{}
+			if sent {
+				if known = r.known[lane]; known.known == 0 {
+					return // it has no receipt to send
 				}
-				r.counted[lane] = modelReceipt{1, lowest, held, m.last}
+			}
+			seen[lane], holders[lane] = true, x.held(&m, r, known, e, items[at], limits.lanes[lane])
+		}
+		granted := max(min(items[at], x.slots(limits, e)-holders[lane]-used[lane]), 0)
+		if r.grants[e.line] += byte(granted); e.burst && granted > 0 {
+			r.limits.lanes[lane] = 0
+			if m.limits.lanes[lane] > 0 {
+				r.limits.lanes[lane] = max(m.limits.lanes[lane], m.limits.burst)
 			}
 		}
-		used := int(r.grants[lane])
-		if x.notCumulative {
-			used = 0
+		if !x.notCumulative && (!e.burst || !x.burstApart) {
+			used[lane] += granted
 		}
-		r.grants[lane] += byte(max(min(int(asked[e]), int(limit)-holders[lane]-used), 0))
 	}
 	x.emit(m, false)
+}
+
+// held is how many items of an entry's lane hold a slot, at most. A count gives a new receipt.
+func (x *explorer) held(m *model, r *modelReplica, known modelReceipt, e modelEntry, items int, limit byte) int {
+	lane := e.line % modelLanes
+	r.counted[lane] = known
+	bound, floor := int(known.held)+int(m.last)-int(known.to), known.floor
+	// Without a receipt the last token is a bound, unless rows have higher tokens.
+	if known.known == 0 && x.moved || known.to > m.last && !x.aboveLastUsed {
+		floor = 0
+	} else if !e.burst && bound+items < int(limit) {
+		return bound
+	}
+	held, lowest := m.holders(lane, floor)
+	if held == 0 {
+		lowest = m.last + 1
+	} else if !x.floorNotCapped {
+		lowest = min(lowest, m.last+1)
+	}
+	r.counted[lane] = modelReceipt{1, lowest, held, m.last}
+	return int(held)
+}
+
+// slots is how many items of an entry's lane may hold a slot.
+func (x *explorer) slots(limits modelLimits, e modelEntry) int {
+	limit := limits.lanes[e.line%modelLanes]
+	switch {
+	case e.burst && x.burstEndless:
+		return unlimited
+	case (e.burst || x.burstUnasked) && (limit > 0 || x.burstOfZero):
+		return int(max(limit, limits.burst))
+	}
+	return int(limit)
+}
+
+// keyed is claim_keys: the items of a proposal's entries that the key allows.
+func (x *explorer) keyed(m *model, proposal []modelEntry, limits modelLimits) (items [2]int) {
+	for at, e := range proposal {
+		items[at] = int(e.items)
+	}
+	for _, own := range []bool{true, false} {
+		used := 0
+		for at, e := range proposal {
+			limit := limits.all
+			if own {
+				limit = limits.own
+			}
+			if e.line < keyed || own && e.line != keyed {
+				continue
+			}
+			items[at] = max(min(items[at], int(limit)-x.keyHolders(m, e.line, own || x.keyPerLane)-used), 0)
+			if !x.keyPerEntry {
+				used += items[at]
+			}
+		}
+	}
+	return items
+}
+
+// keyHolders counts the holders of a slot that have the key, in a line or in all lanes.
+func (x *explorer) keyHolders(m *model, line byte, own bool) (held int) {
+	for n := range m.rows {
+		r := &m.rows[n]
+		counts := r.holds() && !r.ending() && (r.state != rowDoubt || !x.keyNoDoubts)
+		if counts && r.line >= keyed && (!own || r.line == line) {
+			held++
+		}
+	}
+	return held
 }
 
 // claimGoesOn takes what was granted, then commits or rolls back.
@@ -65,18 +122,23 @@ func (x *explorer) claimGoesOn(m model, n int) {
 			return // the claim lock is taken
 		}
 	}
-	first, took := m.last+1, [modelLanes]bool{}
+	if x.vain {
+		o := m
+		o.replicas[n].phase, o.replicas[n].grants = 2, [modelLines]byte{}
+		x.emit(o, false)
+	}
+	first, took := m.last+1, [modelLines]bool{}
 	for at := range m.rows {
 		row := &m.rows[at]
-		if row.open == nothingOpen && row.state == rowWaits && r.grants[row.lane] > 0 {
+		if row.open == nothingOpen && row.state == rowWaits && r.grants[row.line] > 0 {
 			if !x.oneToken || m.last < first {
 				m.last++
 			}
-			row.open, row.next, took[row.lane] = openTake+byte(n), m.last, true
-			r.grants[row.lane]--
+			row.open, row.next, took[row.line] = openTake+byte(n), m.last, true
+			r.grants[row.line]--
 		}
 	}
-	r.phase, r.grants = 2, [modelLanes]byte{}
+	r.phase, r.grants = 2, [modelLines]byte{}
 	x.emit(m, m.broken(took, r.limits))
 	for at := range m.rows { // it may also take an unanswered start, which already holds its slot
 		if row := &m.rows[at]; row.open == nothingOpen && row.state == rowDoubt {
@@ -89,15 +151,21 @@ func (x *explorer) claimGoesOn(m model, n int) {
 	}
 }
 
-// broken reports whether a lane that was just granted slots has more holders than its limit.
-func (m *model) broken(took [modelLanes]bool, limits [modelLanes]byte) bool {
-	var hold [modelLanes]byte
-	for _, r := range m.rows {
-		if (r.holds() || r.open >= openTake) && !r.ending() {
-			hold[r.lane]++
+// broken reports whether more items hold a slot than a claim that took items of these lines was allowed.
+func (m *model) broken(took [modelLines]bool, limits modelLimits) bool {
+	var hold [modelLines]byte
+	for n := range m.rows {
+		if r := &m.rows[n]; (r.holds() || r.open >= openTake) && !r.ending() {
+			hold[r.line]++
 		}
 	}
-	return took[0] && hold[0] > limits[0] || took[1] && hold[1] > limits[1]
+	for lane, limit := range limits.lanes {
+		if (took[lane] || took[lane+keyed]) && hold[lane]+hold[lane+keyed] > limit {
+			return true
+		}
+	}
+	return took[keyed] && hold[keyed] > limits.own ||
+		(took[keyed] || took[keyed+1]) && hold[keyed]+hold[keyed+1] > limits.all
 }
 
 // ends commits a claim or rolls it back. A commit that wrote something flushes all commits before it.
@@ -127,6 +195,6 @@ func (x *explorer) ends(m model, n int, commits bool) {
 	if commits || x.rolledBackTold {
 		r.told = r.counted
 	}
-	r.phase, r.counted, r.limits = 0, [modelLanes]modelReceipt{}, [modelLanes]byte{}
+	r.phase, r.counted, r.limits = 0, [modelLanes]modelReceipt{}, modelLimits{}
 	x.emit(m, false)
 }

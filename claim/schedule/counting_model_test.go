@@ -2,14 +2,21 @@ package schedule
 
 import "slices"
 
-// This model covers only the claim's counting, as in sql/functions/claim_grants.sql. Replicas may propose anything,
-// with or without the receipts they were given; every event can happen, in every order.
+// This model covers only the claim's counting, as in sql/functions/claim_grants.sql and claim_keys.sql. Replicas may
+// propose anything, with or without the receipts they were given; every event can happen, in every order.
 
 const (
-	modelItems    = 3
+	modelItems    = 4
 	modelLanes    = 2
 	modelReplicas = 2
-	undrawn       = 100 // a token that is never drawn
+	undrawn       = 15 // a token that is never drawn
+	unlimited     = modelItems
+)
+
+// A line is a lane, and whether its items have the limit key.
+const (
+	keyed      = modelLanes
+	modelLines = 2 * modelLanes
 )
 
 // States of a row.
@@ -29,8 +36,20 @@ const (
 	openTake // the replica whose claim it is
 )
 
-// modelRow is an item. next is its token after the open change commits.
-type modelRow struct{ lane, state, token, open, next byte }
+// modelRow is an item of a line. next is its token after the open change commits.
+type modelRow struct{ line, state, token, open, next byte }
+
+// modelLimits are limits: of lanes, of lane 0 in a burst, and of the key in lane 0 and over all lanes.
+type modelLimits struct {
+	lanes           [modelLanes]byte
+	burst, own, all byte
+}
+
+// modelEntry asks for items of a line.
+type modelEntry struct {
+	line, items byte
+	burst       bool
+}
 
 // modelReceipt is a receipt; it exists if known is not 0.
 type modelReceipt struct{ known, floor, held, to byte }
@@ -39,13 +58,14 @@ type modelReceipt struct{ known, floor, held, to byte }
 type modelReplica struct {
 	known, told, counted [modelLanes]modelReceipt
 	phase                byte // 0: no claim; 1: counted; 2: taken
-	grants, limits       [modelLanes]byte
+	grants               [modelLines]byte
+	limits               modelLimits // what the claim must keep to
 }
 
 // model is a state of Postgres and its replicas.
 type model struct {
 	rows         [modelItems]modelRow
-	limits       [modelLanes]byte
+	limits       modelLimits
 	last         byte
 	faults, edit byte
 	replicas     [modelReplicas]modelReplica
@@ -62,16 +82,24 @@ type rules struct {
 	countedEarly   bool // counting does not wait for the lock
 	oneToken       bool // all items of a claim get the same token
 	loadTold       bool // a load without the lock yields a receipt
-	limitOld       bool // the limit is not read again
+	limitOld       bool // the limits are not read again
+	keyPerEntry    bool // each entry gets the whole room of its key
+	keyPerLane     bool // the key's limit over all lanes is counted in each
+	keyNoDoubts    bool // unanswered starts do not count for the key
+	burstUnasked   bool // each entry may go up to the burst limit
+	burstEndless   bool // an entry that bursts gets what it asks for
+	burstOfZero    bool // a lane with limit 0 may burst
+	burstApart     bool // entries that burst are granted beside the others
 }
 
 // setting bounds the events of a run.
 type setting struct {
 	name     string
-	lanes    [modelItems]byte
-	limits   [modelLanes]byte
+	lines    []byte // of the items
+	limits   modelLimits
 	faults   byte // maximum number of faults
-	edits    byte // maximum number of limit changes
+	edits    byte // maximum number of changes of a limit
+	edited   func(*modelLimits) *byte
 	requeue  bool // leases expire
 	rollback bool // claims and requeues roll back
 	crash    bool
@@ -79,22 +107,26 @@ type setting struct {
 	lie      bool // a receipt covers tokens that were not drawn
 	solo     bool // one replica only
 	kill     bool
-	twice    bool // proposals name a lane twice
+	twice    bool // proposals name a line twice
 	release  bool
+	vain     bool // a claim may find none of its items
 	ownEnd   bool // a claim's transaction first ends an item, as a settle does for W
 }
 
-func (r modelRow) holds() bool {
+func (r *modelRow) lane() byte { return r.line % modelLanes }
+
+func (r *modelRow) holds() bool {
 	return r.state == rowClaimed || r.state == rowDispatched || r.state == rowDoubt
 }
 
 // ending: the open claim has ended it.
-func (r modelRow) ending() bool { return r.state == rowDispatched && r.open >= openTake }
+func (r *modelRow) ending() bool { return r.state == rowDispatched && r.open >= openTake }
 
 // explorer emits the successors of a state.
 type explorer struct {
 	setting
 	rules
+	asks [][]modelEntry // the possible proposals
 	emit func(next model, broken bool)
 }
 
@@ -104,9 +136,8 @@ func (x *explorer) next(m model) {
 	}
 	if m.edit < x.edits {
 		for limit := range byte(3) {
-			if limit != m.limits[0] {
-				o := m
-				o.limits[0], o.edit = limit, o.edit+1
+			if o := m; limit != *x.edited(&o.limits) {
+				*x.edited(&o.limits), o.edit = limit, o.edit+1
 				x.emit(o, false)
 			}
 		}
@@ -144,7 +175,7 @@ func (x *explorer) row(m model, n int) {
 		x.emit(m, false)
 		*r = was
 	}
-	with := func(state byte) modelRow { return modelRow{lane: was.lane, state: state, token: was.token} }
+	with := func(state byte) modelRow { return modelRow{line: was.line, state: state, token: was.token} }
 	switch {
 	case was.open == openRequeue:
 		next := with(rowDoubt)
@@ -167,7 +198,7 @@ func (x *explorer) row(m model, n int) {
 		}
 		if x.requeue {
 			m.last++
-			become(modelRow{lane: was.lane, state: rowClaimed, token: was.token, open: openRequeue, next: m.last})
+			become(modelRow{line: was.line, state: rowClaimed, token: was.token, open: openRequeue, next: m.last})
 		}
 	case was.state == rowDispatched && x.crash:
 		become(with(rowForgettable))
@@ -240,26 +271,42 @@ func (x *explorer) replica(m model, n int) {
 	if m.claims() >= 0 && !x.countedEarly {
 		return
 	}
-	proposals := [][]byte{{0}, {0, 0}}
-	if x.twice {
-		// One lane more than modelLanes: a second entry for it.
-		proposals = append(proposals, []byte{0, modelLanes}, []byte{0, 0, modelLanes})
-	}
-	if slices.Contains(x.lanes[:], 1) {
-		proposals = append(proposals, []byte{1}, []byte{0, 1}, []byte{0, 0, 1})
-	}
-	for _, p := range proposals {
+	for _, asked := range x.asks {
 		for _, sent := range []bool{false, true} {
-			x.count(m, n, p, sent)
+			x.count(m, n, asked, sent)
 			for at := range m.rows {
 				if row := &m.rows[at]; x.ownEnd && row.open == nothingOpen && row.state == rowDispatched {
 					row.open = openTake + byte(n)
-					x.count(m, n, p, sent)
+					x.count(m, n, asked, sent)
 					row.open = nothingOpen
 				}
 			}
 		}
 	}
+}
+
+// proposals returns what replicas may ask for: one or two items of a line, or these and an item of another entry.
+func (s setting) proposals() (all [][]modelEntry) {
+	var one []modelEntry
+	for line := range byte(modelLines) {
+		for items := range byte(2) {
+			if slices.Contains(s.lines, line) {
+				one = append(one, modelEntry{line, items + 1, false})
+			}
+			if slices.Contains(s.lines, line) && line%modelLanes == 0 && s.limits.burst > 0 {
+				one = append(one, modelEntry{line, items + 1, true})
+			}
+		}
+	}
+	for _, a := range one {
+		all = append(all, []modelEntry{a})
+		for _, b := range one {
+			if b.items == 1 && (a.line < b.line || a.line == b.line && (s.twice || a.burst != b.burst)) {
+				all = append(all, []modelEntry{a, b})
+			}
+		}
+	}
+	return all
 }
 
 // claims is the replica that holds the lock, or negative.
@@ -281,8 +328,9 @@ func (x *explorer) load(m model, n int) {
 
 // holders counts the holders of a slot with at least the given token.
 func (m *model) holders(lane, floor byte) (held, lowest byte) {
-	for _, r := range m.rows {
-		if r.lane == lane && r.holds() && !r.ending() && r.token >= floor {
+	for n := range m.rows {
+		r := &m.rows[n]
+		if r.lane() == lane && r.holds() && !r.ending() && r.token >= floor {
 			held++
 			if lowest == 0 || r.token < lowest {
 				lowest = r.token

@@ -93,6 +93,60 @@ func TestALoadReopensAKeyThatIsNotFull(t *testing.T) {
 	require.Equal(t, "a1", d.claim(5))
 }
 
+// A replica that has just started asks for no item of a full key. An end opens the key where it was full.
+func TestALoadClosesTheKeysThatAreFull(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 10)
+	d.lane("b", 10)
+	d.limits[scope{laneOf("a"), "k"}] = 1
+	d.limits[scope{key: "l"}] = 1
+	for _, name := range []string{"a", "b"} {
+		d.waitsKeyed(name, "k", 0, 2)
+		d.waitsKeyed(name, "l", 0, 2)
+	}
+	require.Equal(t, "a1 b5 a3", d.claims(3))
+	d.s.Reset()
+	require.Equal(t, 1, d.s.Load(d.now, d.levels(), nil))
+	require.Equal(t, "b@0*9", d.propose(9), "of k, which is full in a only")
+	d.ends("a", 1)
+	require.Equal(t, "a@0*9 b@0*9", d.propose(18))
+	d.ends("a", 1)
+	require.Equal(t, "a@0*5 a@0*4 b@0*5 b@0*4", d.propose(18), "one of l has ended")
+}
+
+// What was read before the last changes may be wrong. Nothing would open the key again.
+func TestALoadThatIsBehindTheChangesClosesNoKey(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 10)
+	d.lane("b", 10)
+	d.limits[scope{key: "k"}] = 1
+	d.waitsKeyed("a", "k", 0, 1)
+	d.waitsKeyed("b", "k", 0, 1)
+	require.Equal(t, "a1", d.claim(1))
+	read := d.levels()
+	d.ends("a", 1)
+	require.Zero(t, d.s.Load(d.now, read, map[Lane]bool{laneOf("a"): true}))
+	require.Equal(t, "b2", d.claim(1))
+}
+
+// A lane without room may have many keys at a level. They must not all be looked at for each proposal.
+func TestManyKeysCostNothingWhileTheirLaneHasNoRoom(t *testing.T) {
+	d := newDesk(t)
+	d.s.Learn(Change{Lane: laneOf("a"), Waits: true, Priority: 1, Due: d.now, Items: 1})
+	d.s.lanes[laneOf("a")].limit = 1
+	for n := range 10_000 {
+		d.s.Learn(Change{Lane: laneOf("a"), Key: fmt.Sprint(n), Waits: true, Due: d.now, Items: 1})
+	}
+	require.Equal(t, "a@1*1", d.propose(100))
+	took := time.Hour
+	for range 3 {
+		began := time.Now()
+		d.s.Propose(d.now, Want{Free: 100})
+		took = min(took, time.Since(began))
+	}
+	require.Less(t, took, 50*time.Millisecond)
+}
+
 func TestOneOfManyFullKeysIsAskedForAtOnce(t *testing.T) {
 	d := newDesk(t)
 	d.lane("a", 200_000)

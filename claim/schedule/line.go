@@ -23,7 +23,7 @@ type line struct {
 // key is what is known of a limit key, in one workspace or over all workspaces.
 type key struct {
 	lines  heap[*line]
-	room   int       // how many more of its items may hold a slot; unknown before a claim has reported it
+	room   int       // how many more of its items may hold a slot, if not closed; unknown before a claim has reported it
 	not    time.Time // not asked for until then, because of its rates
 	closed bool      // full: not asked for until a change is reported
 }
@@ -53,13 +53,12 @@ func (x *line) due() time.Time {
 // blocked reports whether the line's key is full.
 func (x *line) blocked() bool { return x.own != nil && (x.own.closed || x.all.closed) }
 
-// room returns how many more items of the line's key may hold a slot, as far as known, but at least one, because only a
-// claim knows.
+// room returns how many more items of the line's key may hold a slot, as far as known.
 func (x *line) room() int {
 	if x.own == nil {
 		return unknown
 	}
-	return max(min(x.own.room, x.all.room), 1)
+	return min(x.own.room, x.all.room)
 }
 
 // line returns the line of a key, or nil if no item of it waits at the level.
@@ -127,12 +126,6 @@ func (s *Schedule) removeLine(x *line) {
 	if x.level.plain == nil && len(x.level.keyed) == 0 {
 		s.remove(x.level)
 	}
-}
-
-// forgettable reports whether no item of the key waits and nothing keeps the next one from being asked for. Keys of the
-// others are kept, so that a new item is not asked for in vain.
-func (k *key) forgettable(now time.Time) bool {
-	return k.lines.len() == 0 && !k.closed && !k.not.After(now)
 }
 
 // limits records what a claim has found of a limit key in a lane and over all lanes.

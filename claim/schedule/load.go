@@ -15,19 +15,20 @@ type Waiting struct {
 	From     Position
 	// Held is how many items of the lane hold a slot. Limit is how many may; it is zero if the lane is paused, too.
 	Held, Limit int
-	// Burst is how many may while no other lane needs the workers.
-	Burst  int
+	// Most is how many may while no other lane needs the workers.
+	Most   int
 	Paused bool
-	// KeyFull means that the items' key is at its limit, in the lane or over all lanes.
-	KeyFull bool
+	// OwnFull and AllFull mean that the items' key is at its limit, in the lane and over all lanes.
+	OwnFull, AllFull bool
 }
 
 // Reset forgets everything except Aging and the count of turns.
 func (s *Schedule) Reset() { *s = Schedule{Aging: s.Aging, served: s.served} }
 
-// Load adds all levels with waiting items. It returns in how many lanes something is due that the schedule would not
-// have asked for; after Reset that is every lane with something due. Lanes in changed are not counted, because they
-// changed after all was read. Receipts are kept: a load does not hold the lock of claims.
+// Load adds all levels with waiting items, and forgets lanes and keys without any. It returns in how many lanes
+// something is due that the schedule would not have asked for; after Reset that is every lane with something due. Lanes
+// in changed are not counted, because they changed after all was read; nil means that nothing did. Receipts are kept: a
+// load does not hold the lock of claims.
 func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (missed int) {
 	s.ripen(now)
 	waits := map[*lane]bool{}
@@ -40,33 +41,26 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 		if l == nil {
 			l = s.add(w.Lane)
 		}
-		waits[l] = true
-		s.name(l, w.Number)
 		x := l.line(w.Priority, w.Key)
-		most := most(w.Limit, w.Burst)
-		due := !w.From.Due.After(now) && w.Held < most && !w.KeyFull && !s.paused && !l.waits(now)
+		due := !w.From.Due.After(now) && w.Held < w.slots() && !w.OwnFull && !w.AllFull && !s.paused && !l.waits(now)
 		if due && (x == nil || w.From.Due.Before(x.from.Due) || l.closed || x.blocked()) && !missing[l] && !changed[w.Lane] {
 			missing[l] = true
 			missed++
 		}
-		if !w.KeyFull && x != nil && x.blocked() {
-			s.freed(l, []string{w.Key})
+		if !waits[l] {
+			waits[l] = true
+			s.holds(l, w, !changed[w.Lane])
 		}
-		if w.Held < most {
-			s.opens(l)
-			l.closed = false
-		} else if !changed[w.Lane] {
-			l.closed, l.paused = true, w.Paused
-			for _, v := range l.levels {
-				s.place(v)
-			}
-		}
-		l.held, l.limit, l.burst = w.Held, w.Limit, int32(w.Burst)
 		s.waits(l, w.Priority, w.Key, w.From, 0)
+		if k := l.keys[w.Key]; k != nil {
+			s.loaded(k, w.OwnFull, changed == nil)
+			s.loaded(s.keys[w.Key], w.AllFull, changed == nil)
+		}
 	}
-	maps.DeleteFunc(s.keys, func(_ string, k *key) bool { return k.forgettable(now) })
+	forget := func(_ string, k *key) bool { return k.lines.len() == 0 }
+	maps.DeleteFunc(s.keys, forget)
 	for id, l := range s.lanes {
-		maps.DeleteFunc(l.keys, func(_ string, k *key) bool { return k.forgettable(now) })
+		maps.DeleteFunc(l.keys, forget)
 		if !waits[l] && len(l.levels) == 0 {
 			delete(s.lanes, id)
 			if len(s.numbers) > mostNumbers {
@@ -75,6 +69,34 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 		}
 	}
 	return missed
+}
+
+// slots returns how many items of the lane may hold a slot while no other lane needs the workers.
+func (w Waiting) slots() int { return max(w.Limit, w.Most) }
+
+// holds records how many slots of a lane are held, and closes a lane that is full if that is current.
+func (s *Schedule) holds(l *lane, w Waiting, current bool) {
+	s.name(l, w.Number)
+	if w.Held < w.slots() {
+		s.opens(l)
+		l.closed = false
+	} else if current {
+		l.closed, l.paused = true, w.Paused
+	}
+	l.held, l.limit, l.most = w.Held, w.Limit, int32(w.Most)
+	for _, v := range l.levels {
+		s.place(v)
+	}
+}
+
+// loaded opens a key that is not full. It closes one that is full only if that is current: an end of which the schedule
+// has learnt already would not open it again.
+func (s *Schedule) loaded(k *key, full, current bool) {
+	if k.closed && !full {
+		s.reopenKey(k)
+	} else if full && current {
+		s.turn(k, true, k.not)
+	}
 }
 
 // waits reports whether the lane is skipped for a while, because of its rate limit, its namespaces, or locked rows.

@@ -81,7 +81,7 @@ type lane struct {
 	closed  bool // full or paused: not asked for until a change is reported
 	paused  bool
 	full    bool      // full with more waiting: reported or about to be reported
-	burst   int32     // how many may hold a slot while no other lane needs the workers; at most limit: none beyond it
+	most    int32     // how many may hold a slot while no other lane needs the workers; at most limit: none beyond it
 	rested  time.Time // not asked for until then, because counting its holders is expensive
 	receipt Receipt
 	levels  []*level        // highest priority first
@@ -146,20 +146,11 @@ func (s *Schedule) name(l *lane, number int64) {
 	}
 }
 
-// most returns how many items of a lane may hold a slot while no other lane needs the workers. A lane with limit 0
-// starts nothing.
-func most(limit, burst int) int {
-	if limit == 0 {
-		return 0
-	}
-	return max(limit, burst)
-}
-
-// most is the same for the lane.
-func (l *lane) most() int { return most(l.limit, int(l.burst)) }
+// slots returns how many items of the lane may hold a slot while no other lane needs the workers.
+func (l *lane) slots() int { return max(l.limit, int(l.most)) }
 
 // bursts reports whether the lane is at its limit but not at its burst limit.
-func (l *lane) bursts() bool { return l.held >= l.limit && l.held < l.most() }
+func (l *lane) bursts() bool { return l.held >= l.limit && l.held < l.slots() }
 
 // fill marks a lane for Full if it is at its limit and has waiting items.
 func (s *Schedule) fill(l *lane) {
@@ -174,7 +165,7 @@ func (s *Schedule) fill(l *lane) {
 func (s *Schedule) Full(now time.Time) (full []Full) {
 	for _, l := range s.full {
 		if l.full = l.closed && l.due(now); l.full {
-			full = append(full, Full{Lane: l.id, Active: l.held, Limit: l.most()})
+			full = append(full, Full{Lane: l.id, Active: l.held, Limit: l.slots()})
 		}
 	}
 	s.full = s.full[:0]

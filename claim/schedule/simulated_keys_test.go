@@ -163,11 +163,10 @@ func same(a, b string) int {
 	return 0
 }
 
-// keyFull is the key_full of sql/claim/load.sql.
-func (p *simPostgres) keyFull(r *simRow) bool {
-	return slices.ContainsFunc(p.keyLimits, func(l *simLimit) bool {
-		return l.covers(r) && p.keyHolders(l) >= l.most
-	})
+// keyFull is the own_full and the all_full of sql/claim/load.sql.
+func (p *simPostgres) keyFull(s scope) bool {
+	l := p.keyLimit(s)
+	return l != nil && p.keyHolders(l) >= l.most
 }
 
 // setKeyLimit inserts, changes or deletes the limit of a scope. A new row has no starts.
@@ -223,8 +222,8 @@ func (m *simulation) calmKeys() (full string, opens func()) {
 	return s.key, func() { m.setKeyLimit(s, 1, nil, false) }
 }
 
-// lie makes a replica believe something wrong of a limit key.
-func (m *simulation) lie(r *simReplica) {
+// lieOfKey makes a replica believe something wrong of a limit key.
+func (m *simulation) lieOfKey(r *simReplica) {
 	name := simKeys[m.r.IntN(len(simKeys))]
 	k := r.s.keys[name]
 	if l := r.s.lanes[Lane{byte(m.r.IntN(len(m.limits)))}]; l != nil && m.r.IntN(2) == 0 {
@@ -233,7 +232,7 @@ func (m *simulation) lie(r *simReplica) {
 	if k == nil {
 		return
 	}
-	if k.room = m.r.IntN(5); m.r.IntN(2) == 0 {
+	if k.room = 1 + m.r.IntN(4); m.r.IntN(2) == 0 {
 		r.s.turn(k, !k.closed, m.now.Add(time.Duration(m.r.IntN(3))*time.Second))
 	}
 	m.say("%d is wrong about %s", r.name, name)

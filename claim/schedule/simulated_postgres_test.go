@@ -70,6 +70,7 @@ type simPostgres struct {
 	now    time.Time
 	rows   []*simRow
 	limits []int
+	bursts []int // burst limits; at most limit: none beyond it
 	// keyLimits are the limits of keys, and starts what counts for their rates.
 	keyLimits []*simLimit
 	limitIDs  int
@@ -231,7 +232,8 @@ func (p *simPostgres) load() []Waiting {
 			held, _ := p.holders(r.lane, 0)
 			all = append(all,
 				Waiting{Lane: r.lane, Number: int64(r.lane[0]), Priority: r.priority, Key: r.key, From: r.position(),
-					Held: held, Limit: p.limits[r.lane[0]], KeyFull: p.keyFull(r)})
+					Held: held, Limit: p.limits[r.lane[0]], Most: p.burstLimit(r.lane),
+					OwnFull: p.keyFull(scope{r.lane, r.key}), AllFull: p.keyFull(scope{everywhere, r.key})})
 		} else if r.position().Before(all[n].From) {
 			all[n].From = r.position()
 		}
@@ -300,8 +302,8 @@ func (p *simPostgres) claim(owner int, q Proposal) (tx *simTx, a Answer, taken [
 	entries, rooms := p.keyed(q.Entries)
 	p.grant(entries, same, &a)
 	p.requeue(tx)
-	most := min(q.AtMost, a.Room)
-	for _, r := range p.inOrder() {
+	most, rows := min(q.AtMost, a.Room), p.inOrder()
+	for _, r := range rows {
 		if q.Unanswered > a.Repeated && most > a.Repeated && r.status == rowDoubt && !r.locked && !r.due.After(p.now) &&
 			(r.lost >= 2) == q.Alone {
 			a.Repeated++
@@ -310,7 +312,7 @@ func (p *simPostgres) claim(owner int, q Proposal) (tx *simTx, a Answer, taken [
 	}
 	for n, e := range q.Entries {
 		st := &a.Lanes[n]
-		for _, r := range p.inOrder() {
+		for _, r := range rows {
 			if r.lane != e.Lane || r.priority != e.Priority || r.key != e.Key || r.status != rowWaits ||
 				r.position().Before(e.From) {
 				continue
@@ -345,9 +347,14 @@ func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 	first := map[Lane]int{}
 	for n, e := range entries {
 		st := &a.Lanes[n]
-		*st = Standing{Limit: p.limits[e.Lane[0]], Bound: true, Receipt: e.Receipt, Number: int64(e.Lane[0])}
+		*st = Standing{Limit: p.limits[e.Lane[0]], Most: p.burstLimit(e.Lane), Bound: true, Receipt: e.Receipt,
+			Number: int64(e.Lane[0])}
+		slots, known := st.Limit, st.Limit
+		if e.Burst {
+			slots, known = st.Most, 0
+		}
 		st.Held = e.Receipt.Held + int(p.last-e.Receipt.To)
-		if !same || e.Receipt.To > p.last || st.Held+e.Items > st.Limit {
+		if !same || e.Receipt.To > p.last || st.Held+e.Items >= known {
 			floor := e.Receipt.Floor
 			if !same {
 				floor = 0
@@ -355,10 +362,10 @@ func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 			held, lowest := p.holders(e.Lane, floor)
 			st.Held, st.Counted, st.Bound, st.Receipt = held, held, false, Receipt{Floor: lowest, Held: held, To: p.last}
 		}
-		if used[e.Lane] == 0 {
+		if _, seen := first[e.Lane]; !seen {
 			first[e.Lane] = st.Held
 		}
-		st.Granted = max(min(e.Items, st.Limit-first[e.Lane]-used[e.Lane]), 0)
+		st.Granted = max(min(e.Items, slots-first[e.Lane]-used[e.Lane]), 0)
 		used[e.Lane] += st.Granted
 	}
 }
@@ -371,7 +378,7 @@ func (p *simPostgres) take(tx *simTx, owner int, r *simRow) *simRow {
 }
 
 func (p *simPostgres) inOrder() []*simRow {
-	rows := slices.Clone(p.rows)
+	rows := slices.DeleteFunc(slices.Clone(p.rows), func(r *simRow) bool { return r.status == rowEnded })
 	slices.SortFunc(rows, func(a, b *simRow) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id)) })
 	return rows
 }

@@ -42,6 +42,8 @@ type simulation struct {
 	crashes  bool
 	looks    bool // no replica compares or loads again: what it misses is never found
 	missed   int
+	beyond   int    // items that claims have given beyond the limits of their lanes
+	stays    bool   // nothing ends
 	full     string // a limit key that is full for good; empty if there is none
 	log      bytes.Buffer
 	broken   string
@@ -51,7 +53,7 @@ func newSimulation(seed uint64) *simulation {
 	r := rand.New(rand.NewPCG(seed, 9))
 	m := &simulation{simPostgres: &simPostgres{r: r, now: start}, crashes: seed%2 == 0, looks: seed%4 == 1}
 	for range 1 + r.IntN(3) {
-		m.limits = append(m.limits, 1+r.IntN(3))
+		m.limits, m.bursts = append(m.limits, 1+r.IntN(3)), append(m.bursts, r.IntN(6))
 	}
 	for range 1 + r.IntN(4) {
 		m.replicas = append(m.replicas, m.replica())
@@ -86,7 +88,7 @@ func (m *simulation) step() {
 	case n == 11 && !m.looks && m.r.IntN(5) == 0:
 		m.trim()
 	case m.rare(60):
-		m.limitLane(m.r.IntN(len(m.limits)), m.r.IntN(4))
+		m.limitLane(m.r.IntN(len(m.limits)), m.r.IntN(4), m.r.IntN(6))
 	case m.rare(30):
 		m.limitKey()
 	case m.crashes && m.rare(25):
@@ -104,16 +106,6 @@ func (m *simulation) step() {
 	default:
 		m.turn(m.replicas[m.r.IntN(len(m.replicas))])
 	}
-}
-
-// limitLane changes the limit of a lane, or that of its plan.
-func (m *simulation) limitLane(lane, limit int) {
-	m.limits[lane] = limit
-	tx := m.begin(false)
-	if tx.mark(Change{Lane: Lane{byte(lane)}}); m.r.IntN(2) == 0 {
-		tx.marks[0].all = true
-	}
-	m.close(tx, true)
 }
 
 func (m *simulation) enqueue() {
@@ -145,7 +137,7 @@ func (m *simulation) commits(tx *simTx) {
 // ends ends a workflow, by a commit that a crash may lose.
 func (m *simulation) ends() {
 	for _, row := range m.rows {
-		if row.status == rowDispatched && !row.locked && m.r.IntN(2) == 0 {
+		if row.status == rowDispatched && !row.locked && !m.stays && m.r.IntN(2) == 0 {
 			tx := m.begin(false)
 			m.change(tx, row).status = rowEnded
 			tx.mark(Change{Lane: row.lane, Items: 1, Keys: row.keys()})
@@ -224,9 +216,10 @@ func (m *simulation) claims(r *simReplica) {
 	if p.Empty() {
 		return
 	}
+	m.checkBursts(r, p)
 	tx, a, taken := m.claim(r.name, p)
 	m.say("%d claims: %+v %+v", r.name, p.Entries, a.Leased)
-	m.check(tx, taken)
+	m.check(tx, p, taken)
 	r.waiting = &simAnswer{proposal: p, answer: a, taken: taken, tx: tx}
 }
 
@@ -257,31 +250,24 @@ func (m *simulation) learn(r *simReplica) {
 }
 
 // check compares a claim with a full count.
-func (m *simulation) check(tx *simTx, taken []*simRow) {
-	leased, held, gives := 0, map[Lane]int{}, map[Lane]bool{}
+func (m *simulation) check(tx *simTx, q Proposal, taken []*simRow) {
+	leased := len(taken)
 	var given []*simRow
 	for _, row := range m.rows {
-		if was := row.status; slices.ContainsFunc(taken, func(o *simRow) bool { return o.id == row.id }) {
-			if was != rowWaits && was != rowDoubt {
-				m.broken = fmt.Sprintf("item %d is taken twice", row.id)
-			}
-			leased++
-			held[row.lane]++
-			if was == rowWaits {
-				gives[row.lane], given = true, append(given, row)
-			}
-		} else if row.holds() {
-			held[row.lane]++
-			if was == rowClaimed { // even if this claim puts it back: see claim_grants
+		if !slices.ContainsFunc(taken, func(o *simRow) bool { return o.id == row.id }) {
+			if row.status == rowClaimed { // even if this claim puts it back: see claim_grants
 				leased++
 			}
+			continue
+		}
+		if row.status != rowWaits && row.status != rowDoubt {
+			m.broken = fmt.Sprintf("item %d is taken twice", row.id)
+		}
+		if row.status == rowWaits {
+			given = append(given, row)
 		}
 	}
-	for lane := range gives {
-		if gives[lane] && held[lane] > m.limits[lane[0]] {
-			m.broken = fmt.Sprintf("lane %d has %d of %d, transaction %d", lane[0], held[lane], m.limits[lane[0]], tx.xid)
-		}
-	}
+	m.checkLanes(q, taken)
 	m.checkKeys(tx, given)
 	if len(taken) > 0 && leased > simW {
 		m.broken = fmt.Sprintf("%d are leased", leased)
@@ -311,7 +297,8 @@ func (m *simulation) drains() string {
 	return ""
 }
 
-// run injects faults, then runs without faults until all items have ended, those of a limit key without room last.
+// run injects faults, then runs without faults until no slot is left, and until all items have ended, those of a limit
+// key without room last.
 func (m *simulation) run() string {
 	for range 400 {
 		if m.step(); m.broken != "" {
@@ -320,12 +307,15 @@ func (m *simulation) run() string {
 	}
 	m.calm = true
 	for n := range m.limits {
-		m.limitLane(n, max(m.limits[n], 1))
+		m.limitLane(n, max(m.limits[n], 1), m.bursts[n])
 	}
 	full, opens := m.calmKeys()
 	m.full = full
 	for n := 0; m.crashes && n < len(m.replicas); n++ {
 		m.lie(m.replicas[n])
+	}
+	if said := m.fills(); said != "" {
+		return said
 	}
 	if said := m.drains(); said != "" {
 		return said
@@ -347,7 +337,7 @@ func TestReplicasOverAPostgresThatFailsPassNoLimitAndLoseNothing(t *testing.T) {
 	if more, err := strconv.Atoi(os.Getenv("PGDISPATCH_SEEDS")); err == nil {
 		seeds = more
 	}
-	missed, rows, crashes, kills, lost, lies := 0, 0, 0, 0, 0, 0
+	missed, rows, beyond, crashes, kills, lost, lies := 0, 0, 0, 0, 0, 0, 0
 	for seed := range seeds {
 		m := newSimulation(uint64(seed))
 		said := m.run()
@@ -357,14 +347,15 @@ func TestReplicasOverAPostgresThatFailsPassNoLimitAndLoseNothing(t *testing.T) {
 		require.Empty(t, said, "seed %d", seed)
 		missed += m.missed
 		rows += len(m.rows)
+		beyond += m.beyond
 		crashes += bytes.Count(m.log.Bytes(), []byte("crash, "))
 		kills += bytes.Count(m.log.Bytes(), []byte("is killed"))
 		lost += bytes.Count(m.log.Bytes(), []byte("loses its answer"))
 		lies += bytes.Count(m.log.Bytes(), []byte("is wrong about"))
 	}
-	t.Logf("%d seeds, %d items, %d crashes, %d kills, %d lost answers, %d lies, %d lanes missed after crashes", seeds,
-		rows, crashes, kills, lost, lies, missed)
-	require.Positive(t, min(crashes, kills, lost, lies))
+	t.Logf("%d seeds, %d items, %d beyond limits, %d crashes, %d kills, %d lost answers, %d lies, %d lanes missed after "+
+		"crashes", seeds, rows, beyond, crashes, kills, lost, lies, missed)
+	require.Positive(t, min(beyond, crashes, kills, lost, lies))
 }
 
 func TestASeedGivesTheSameRunAgain(t *testing.T) {

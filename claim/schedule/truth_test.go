@@ -45,10 +45,18 @@ type workspace struct {
 	closed      bool          // its items are in a namespace that accepts none
 }
 
+// most is how many may be held while no other lane needs the workers.
+func (w *workspace) most() int {
+	if w.limit == 0 || w.paused {
+		return 0
+	}
+	return max(w.limit, w.burst)
+}
+
 // slots is how many items the entry may fill the lane up to.
 func (w *workspace) slots(e Entry) int {
 	if e.Burst {
-		return most(w.limit, w.burst)
+		return w.most()
 	}
 	return w.limit
 }
@@ -141,7 +149,7 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	used, keyed, room := map[Lane]int{}, map[scope]int{}, min(proposal.AtMost, a.Room)
 	for n, e := range proposal.Entries {
 		w, st := p.workspaces[e.Lane], &a.Lanes[n]
-		*st = Standing{Limit: w.limit, Burst: w.burst, Paused: w.paused, RetryIn: w.retryIn, Number: w.number,
+		*st = Standing{Limit: w.limit, Most: w.most(), Paused: w.paused, RetryIn: w.retryIn, Number: w.number,
 			Counted: w.held}
 		if st.Granted = max(min(e.Items, w.slots(e)-w.held-used[e.Lane]), 0); w.paused || w.retryIn > 0 {
 			st.Granted = 0
@@ -218,7 +226,8 @@ func (p *truth) levels() (all []Waiting) {
 			}
 			all = append(all,
 				Waiting{Lane: i.lane, Number: w.number, Priority: i.priority, Key: i.key, From: i.position(), Held: w.held,
-					Limit: limit, Burst: w.burst, KeyFull: p.room(i.lane, i.key) <= 0})
+					Limit: limit, Most: w.most(), OwnFull: p.stands(i.lane, i.key).Room == 0,
+					AllFull: p.stands(Lane{}, i.key).Room == 0})
 		} else if i.position().Before(all[n].From) {
 			all[n].From = i.position()
 		}
@@ -362,6 +371,9 @@ func (l *level) broken() string {
 		}
 		if at := x.own.lines.broken() + x.all.lines.broken(); at != "" || x.at[inOwn] < 0 || x.at[inAll] < 0 {
 			return fmt.Sprintf("key %q does not know its line: %s", x.name, at)
+		}
+		if !x.blocked() && x.room() <= 0 {
+			return fmt.Sprintf("key %q is not full and has no room", x.name)
 		}
 	}
 	if n == 0 || open != l.ripe.len()+l.unripe.len() {

@@ -80,8 +80,8 @@ type Standing struct {
 	// Held is how many of the lane's items hold a slot, including those taken. Limit is how many may; it is zero if the
 	// lane is paused, too.
 	Held, Limit int
-	// Burst is how many may while no other lane needs the workers. At most Limit means none beyond it.
-	Burst  int
+	// Most is how many may while no other lane needs the workers. At most Limit means none beyond it.
+	Most   int
 	Paused bool
 	// Counted is how many holders were counted. Zero means that a bound sufficed. Bound means that Held is only an
 	// upper bound: fewer items may hold slots.

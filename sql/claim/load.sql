@@ -1,8 +1,8 @@
 -- reads
 -- Everything that waits: each priority level of a workspace and limit key there, its first item, whether that is parked,
--- how many of how many slots of the workspace are held, its burst limit, and whether the key is at its limit. Every row
--- also has the snapshot, the time and the unanswered starts, as in look. If nothing waits, there is one row with only
--- these.
+-- how many of how many slots of the workspace are held, its burst limit, and whether the key is at its limit there and
+-- over all workspaces. Every row also has the snapshot, the time and the unanswered starts, as in look. If nothing
+-- waits, there is one row with only these.
 with level as materialized (
     select l.workspace_id, l.priority, l.limit_key, l.run_at, l.id, row_number() over (partition by l.workspace_id) = 1 as first
     from pgdispatch.waiting_lines() l
@@ -11,15 +11,14 @@ select pg_current_snapshot()::text as seen, clock_timestamp() as now,
        d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
        l.workspace_id, l.priority, coalesce(l.limit_key, '') as limit_key, l.run_at, l.id,
        coalesce(max(n.wake_number) over w, 0) as wake_number, max(n.held) over w as held, max(n.slots) over w as slots,
-       max(n.most) over w as most, bool_or(n.paused) over w as lane_paused,
+       pgdispatch.burst_limit(max(n.slots) over w, max(n.burst) over w) as most, bool_or(n.paused) over w as lane_paused,
        exists (select from pgdispatch.parked_items p where p.item_id = l.id) as parked,
-       coalesce(case when l.limit_key is not null then (
-           select bool_or(k.max_concurrent <= (
-               select count(*) from (select from pgdispatch.workflow_execution_queue q
-                   where q.limit_key = l.limit_key and (k.workspace_id is null or q.workspace_id = k.workspace_id)
-                     and q.stage in ('HOLDS', 'DOUBT') limit k.max_concurrent) h))
-           from pgdispatch.limits k where k.key = l.limit_key and (k.workspace_id is null or k.workspace_id = l.workspace_id)
-       ) end, false) as key_full
+       exists (select from pgdispatch.limits k where k.key = l.limit_key and k.workspace_id = l.workspace_id and k.max_concurrent <= (
+           select count(*) from (select from pgdispatch.workflow_execution_queue q where q.limit_key = l.limit_key
+               and q.workspace_id = l.workspace_id and q.stage in ('HOLDS', 'DOUBT') limit k.max_concurrent) h)) as own_full,
+       exists (select from pgdispatch.limits k where k.key = l.limit_key and k.workspace_id is null and k.max_concurrent <= (
+           select count(*) from (select from pgdispatch.workflow_execution_queue q where q.limit_key = l.limit_key
+               and q.stage in ('HOLDS', 'DOUBT') limit k.max_concurrent) h)) as all_full
 from (select s.priority_aging, s.paused from pgdispatch.settings s limit 1) s
 left join lateral (
     select q.run_at, q.lost_lease_count >= 2 as suspect
@@ -31,7 +30,7 @@ left join level l on true
 left join lateral ( -- once for each workspace; with joins disabled, a set would be read for each level
     select w.wake_number, coalesce(w.paused, false) as paused,
            coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1) * (not coalesce(w.paused, false))::integer as slots,
-           coalesce(w.max_burst_workflows, t.max_burst_workflows, 0) as most,
+           coalesce(w.max_burst_workflows, t.max_burst_workflows) as burst,
            (select count(*)::integer from pgdispatch.workflow_execution_queue q
             where q.workspace_id = l.workspace_id and q.stage in ('HOLDS', 'DOUBT')) as held
     from (select) one

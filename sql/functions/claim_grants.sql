@@ -4,8 +4,8 @@
 --
 -- An entry's receipt says: none of the workspace's holders has a token below floors, and at most held of them have one
 -- up to held_to. Each item that comes to hold a slot draws the next token, so at most held + (last token - held_to)
--- items hold one now. If that is not within the limit, the holders are counted from floors on. A receipt is true only
--- while no commit is lost, so one of another epoch is ignored. leased and leased_to are the same for the leased items
+-- items hold one now. If that plus items is not below the limit, the holders are counted from floors on. A receipt is
+-- true only while no commit is lost, so one of another epoch is ignored. leased and leased_to are the same for the leased items
 -- of all workspaces: at most leased of them have a token up to leased_to.
 --
 -- The entries of one workspace share its grants, in their order. An entry in bursts may go beyond the workspace's limit,

@@ -45,7 +45,8 @@ var memories = []mutant{
 		[]edit{{"claim/memory.go", "(r.Parked || changed.limits)", "r.Parked"}},
 		"./claim", "TestALimitThatIsRaisedDuringACompareAppliesAtOnce"},
 	{"a full workspace is no surprise", "an item that could not be claimed anyway counts as unannounced",
-		[]edit{{"claim/schedule/load.go", "&& w.Held < most && !w.KeyFull && !s.paused && !l.waits(now)", ""}},
+		[]edit{{"claim/schedule/load.go", "&& w.Held < w.slots() && !w.OwnFull && !w.AllFull && !s.paused " +
+			"&& !l.waits(now)", ""}},
 		"./claim", "TestWhatCouldNotBeClaimedAnywayIsNotUnannounced"},
 	{"a wake-up names where items wait", "a wake-up names no workspace",
 		[]edit{{"sql/functions/item_enqueued.sql", "case when bad.levels < 5 and not bad.keyed then bad.named else '' end",
