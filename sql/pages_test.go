@@ -112,9 +112,10 @@ func TestEndedItemsAreCountedByABoundedNumberOfRows(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 	f.exec("vacuum (analyze) pgdispatch.workflow_execution_queue")
 	c := f.pages()
-	c.reads("workflow_execution_queue", 100, "view_ended", nil, 100)
-	c.reads("workflow_execution_queue", 2*100, "view_ended", []string{w.workspace}, 100)
-	c.reads("workflow_execution_queue", 2*100, "view_ended", []string{nobody}, 100)
+	const all, some = 1000, 100
+	c.reads("workflow_execution_queue", all, "view_ended", nil, all, some)
+	c.reads("workflow_execution_queue", some, "view_ended", []string{w.workspace}, all, some)
+	c.reads("workflow_execution_queue", some, "view_ended", []string{nobody}, all, some)
 }
 
 func TestTheLongestDueItemOfEachOfSomeWorkspacesIsFound(t *testing.T) {

@@ -148,6 +148,25 @@ func TestFiltersAreSavedByNameInTheBrowser(t *testing.T) {
 	require.Equal(t, []string{"An hour", strings.Repeat("W", 60)}, p.kept(), "they are kept")
 }
 
+func TestAtMostTwentyFiltersAreSaved(t *testing.T) {
+	t.Parallel()
+	p := shared.full.open(t, "/ui/items?status=FAILED")
+	p.run(chromedp.Evaluate[chromedp.Void](`localStorage.setItem("filters", JSON.stringify(
+		[...Array(20).keys()].map(n => ({ name: "f" + n, query: "since=" + n + "h" }))))`))
+	p.visit("/ui/items?status=FAILED")
+	p.run(chromedp.Click(chromedp.CSS("#saved summary")))
+	p.run(chromedp.SendKeys(chromedp.CSS("#saved input"), "one more"))
+	p.press(kb.Enter)
+	require.Contains(t, p.text("#saved [role=status]"), "Not saved: there are 20 filters.")
+	require.Len(t, p.kept(), 20)
+	p.run(chromedp.Clear(chromedp.CSS("#saved input")))
+	p.run(chromedp.SendKeys(chromedp.CSS("#saved input"), "f7"))
+	p.press(kb.Enter)
+	require.Equal(t, "Saved as f7.", p.text("#saved [role=status]"), "in place of the one with that name")
+	require.Equal(t, []string{"f7"}, p.texts("#saved [aria-current]"))
+	require.Len(t, p.kept(), 20)
+}
+
 func TestABrowserThatKeepsNothingSaysSo(t *testing.T) {
 	t.Parallel()
 	refused := command(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{

@@ -31,7 +31,7 @@ var (
 type filterBar struct {
 	Path     string   // of the list
 	Names    []string // of the tokens
-	Happened string   // what since and until refer to
+	Happened string   // what since and until refer to, after "it"
 	Tokens   []token  // in force
 	// Query has the filter in force as URL parameters. Typed is a line that was refused, and Wrong says why.
 	Query, Typed, Wrong string
@@ -41,7 +41,7 @@ type filterBar struct {
 type token struct{ Name, Value, Without string }
 
 func itemBar() filterBar {
-	return filterBar{Path: Prefix + "items", Names: itemFilters, Happened: "enqueued"}
+	return filterBar{Path: Prefix + "items", Names: itemFilters, Happened: "was enqueued"}
 }
 
 func letterBar() filterBar {
