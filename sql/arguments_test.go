@@ -77,6 +77,8 @@ func viewArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{10, 10, nil}}
 	case "view_depth":
 		return [][]any{{[]string{nobody}, 10}}
+	case "view_ended":
+		return [][]any{{nil, 10, 10}, {[]string{nobody}, 10, 10}}
 	case "view_items":
 		return [][]any{{nil, nil, nil, nil, nil, nil, nil, nil, id + 1, 10, 10}}
 	case "view_workspace":

@@ -99,6 +99,25 @@ func TestASearchOfDeadLettersReadsABoundedNumberOfFailures(t *testing.T) {
 	}
 }
 
+func TestEndedItemsAreCountedByABoundedNumberOfRows(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	in, tx := f.begin()
+	in.exec("set local session_replication_role = replica")
+	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
+		dispatched_at, finished_at, last_error)
+		select $1, $2, case n % 10 when 0 then 'FAILED' else 'COMPLETED' end, now(), now(), now(), 'no'
+		from generate_series(1, 20000) n`, w.workspace, w.definition)
+	require.NoError(t, tx.Commit(t.Context()))
+	f.exec("vacuum (analyze) pgdispatch.workflow_execution_queue")
+	c := f.pages()
+	const all, some = 1000, 100
+	c.reads("workflow_execution_queue", all, "view_ended", nil, all, some)
+	c.reads("workflow_execution_queue", some, "view_ended", []string{w.workspace}, all, some)
+	c.reads("workflow_execution_queue", some, "view_ended", []string{nobody}, all, some)
+}
+
 func TestTheLongestDueItemOfEachOfSomeWorkspacesIsFound(t *testing.T) {
 	t.Parallel()
 	f := open(t)

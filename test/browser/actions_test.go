@@ -209,8 +209,8 @@ func TestManyDeadLettersAreReplayedOrDiscardedAfterADryRun(t *testing.T) {
 	require.Equal(t, asked[1], strconv.Itoa(loggedItems(t, "dead replay", "q.last_error like '%currency'")))
 
 	p.visit("/ui/dead")
-	p.tabTo("Workspace")
-	p.press("Tyrell Lima")
+	p.tabTo("Filter")
+	p.press(`workspace:"Tyrell Lima"`)
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	p.follow(chromedp.Click(chromedp.CSS(`a[href^="/ui/dead/discard"]`)))
 	p.follow(chromedp.Click(chromedp.CSS(`button.danger`)))

@@ -58,14 +58,9 @@ func TestListsAreSearchedAndSortedByKeyboard(t *testing.T) {
 	require.IsIncreasing(t, p.texts("tbody th"))
 
 	p.visit("/ui/items")
-	p.tabTo("Status")
-	p.press("F")
-	p.tabTo("Workspace")
-	p.press(strings.Split("Acme Lima", "")...)
-	p.tabTo("Enqueued in the last")
-	p.press("w")
-	p.tabTo("Show")
-	p.follow(chromedp.KeyEvent(" "))
+	p.tabTo("Filter")
+	p.press(strings.Split(`status:FAILED workspace:"Acme Lima" since:168h`, "")...)
+	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.NotEmpty(t, p.texts("tbody tr"))
 	for _, row := range p.texts("tbody tr") {
 		require.Contains(t, row, "FAILED")

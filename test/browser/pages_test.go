@@ -43,7 +43,9 @@ func places(t testing.TB) map[string]place {
 		"items":                {full, "/ui/items", "Older items"},
 		"items that failed":    {full, "/ui/items?status=FAILED&workspace=Sterling+Oslo", "FAILED"},
 		"items of a long name": {full, "/ui/items?status=FAILED&workspace=" + long, long},
-		"no item":              {full, "/ui/items?workspace=nobody", "No item matches"},
+		"items by many filters": {full,
+			"/ui/items?status=FAILED&workspace=Sterling+Oslo&error=" + long + "&since=24h&until=1m", "since: 24h"},
+		"no item": {full, "/ui/items?workspace=nobody", "No item matches"},
 		"failed item": {full, "/ui/items/" + failed,
 			"failure 1, attempt 1, on web-1: start workflow: the connection was reset"},
 		"completed item":               {full, "/ui/items/" + completed, "</pre><script>alert(3)</script>"},
@@ -119,9 +121,8 @@ func TestAPageThatThereIsNotSaysWhatToDo(t *testing.T) {
 func TestAnAddressShowsTheSameToWhoeverOpensIt(t *testing.T) {
 	t.Parallel()
 	p := shared.full.open(t, "/ui/items")
-	p.run(chromedp.SetValue(chromedp.CSS(`[name=status]`), "FAILED"),
-		chromedp.SendKeys(chromedp.CSS(`[name=error]`), "POSTCODE"))
-	p.follow(chromedp.Click(chromedp.CSS(`main form button`)))
+	p.run(chromedp.SendKeys(chromedp.CSS(`#filter`), "status:FAILED POSTCODE"))
+	p.follow(chromedp.Click(chromedp.CSS(`main form[role=search] button`)))
 	p.follow(chromedp.Click(chromedp.CSS(`a[rel=next]`)))
 	address, rows := ask[string](p, "location.pathname + location.search"), p.texts("tbody th")
 	require.Len(t, rows, 50)

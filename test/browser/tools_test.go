@@ -18,7 +18,7 @@ func TestKeysLeadToTheFilterTheHelpAndTheRows(t *testing.T) {
 	require.Equal(t, p.texts("tbody th")[0], p.focus().Label)
 	require.True(t, p.focus().Ring)
 	p.press("/")
-	require.Equal(t, "workspace", ask[string](p, "document.activeElement.name"))
+	require.Equal(t, "filter", ask[string](p, "document.activeElement.name"))
 	p.run(chromedp.Evaluate[chromedp.Void](`document.activeElement.value = ""`)) // a simulated key is typed in any case
 	p.press("j", "?")
 	require.Equal(t, "j?", ask[string](p, "document.activeElement.value"), "in a field, keys are text")
@@ -88,6 +88,26 @@ func TestAListIsUpdatedByItselfWhereThatIsChosen(t *testing.T) {
 	await(t, func() bool { return rows() == 4 }, "it goes on")
 }
 
+func TestDeadLettersAndWorkspacesAreUpdatedByThemselvesWhereThatIsChosen(t *testing.T) {
+	t.Parallel()
+	s := small(t)
+	letters, list := s.open(t, "/ui/dead"), s.open(t, "/ui/workspaces?sort=name&q=acme")
+	before := letters.texts("tbody tr")
+	require.NotEmpty(t, before)
+	require.NotEmpty(t, list.texts("tbody tr"))
+	letters.run(chromedp.Click(chromedp.CSS("#pause")))
+	list.run(chromedp.Click(chromedp.CSS("#pause")))
+	s.exec(t, `update pgdispatch.workflow_execution_queue set last_error = 'an error of its own'
+		where id = (select max(id) from pgdispatch.workflow_execution_queue where status = 'FAILED')`)
+	s.exec(t, "insert into pgdispatch.workspaces (name) values ('Acme of today')")
+	await(t, func() bool { return strings.Contains(letters.text("#groups"), "an error of its own") }, "a group is shown")
+	await(t, func() bool { return strings.Contains(list.text("#workspaces"), "Acme of today") }, "a workspace is shown")
+	require.Empty(t, letters.violations())
+	require.Empty(t, list.violations())
+	letters.run(chromedp.Click(chromedp.CSS("#pause")))
+	require.Equal(t, "Updates are paused.", letters.text("#connection"))
+}
+
 func TestRowsAreCompactWhereThatIsChosen(t *testing.T) {
 	t.Parallel()
 	const height = `document.querySelector("tbody tr").getBoundingClientRect().height`
@@ -134,23 +154,4 @@ func TestSelectedItemsAreCancelledAfterAQuestion(t *testing.T) {
 	p.visit("/ui/items/" + one[string](t, s,
 		"select max(id)::text from pgdispatch.workflow_execution_queue where status = 'CANCELLED'"))
 	require.Contains(t, p.text("main"), "anna (web)", "the page shows the author")
-}
-
-func TestNamesAreSuggestedWhileTheyAreTyped(t *testing.T) {
-	t.Parallel()
-	p := shared.full.open(t, "/ui/items")
-	p.tabTo("Workspace")
-	p.press(strings.Split("Acme Ber", "")...)
-	await(t, func() bool { // names for the first letters may come first
-		return strings.Contains(ask[string](p, `document.querySelector("#names-workspace option")?.value ?? ""`), "Acme Ber")
-	}, "names are suggested")
-	p.tabTo("Error contains")
-	errors := func() []string {
-		return ask[[]string](p, `[...document.querySelectorAll("#names-error option")].map(e => e.value)`)
-	}
-	await(t, func() bool { return len(errors()) > 1 }, "the most frequent errors are suggested at once")
-	p.press(strings.Split("REFUSED", "")...)
-	await(t, func() bool { return len(errors()) == 1 }, "those that contain the text are suggested")
-	require.Contains(t, errors()[0], "was refused by provider")
-	require.Empty(t, p.violations())
 }

@@ -56,6 +56,20 @@ func AtMost(n, limit int64) string {
 	return Number(n)
 }
 
+// Ended formats a number of ended items: exact, an estimate, or at least as many as were found. It is empty if nothing
+// is known.
+func Ended(c operate.EndedCount) string {
+	switch {
+	case c.Exact:
+		return Number(c.Items)
+	case c.About != nil:
+		return "about " + Number(max(*c.About, c.Items))
+	case c.Items > 0:
+		return Number(c.Items) + "+"
+	}
+	return ""
+}
+
 // Dead formats the number of open dead letters.
 func Dead(d operate.Depth) string {
 	if !d.DeadLettersExact {

@@ -127,6 +127,10 @@ func (c confined) Signals(ctx context.Context, executionID string, states []stri
 // CompleteErrors suggests nothing, because the failures it looks at are those of all workspaces.
 func (c confined) CompleteErrors(context.Context, string, int) ([]string, error) { return nil, nil }
 
+func (c confined) EndedItems(ctx context.Context, workspaces []string) ([]operate.EndedCount, error) {
+	return c.of.EndedItems(ctx, c.only(workspaces))
+}
+
 func (c confined) WorkspaceActivity(ctx context.Context, id string, back time.Duration) ([]operate.Stretch, error) {
 	if len(c.only([]string{id})) == 0 {
 		return nil, nil

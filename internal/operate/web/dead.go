@@ -29,10 +29,12 @@ const (
 
 // deadData is the data of the page of dead letters.
 type deadData struct {
-	letterFilter // always empty; the form needs it
-	Groups       []operate.DeadGroup
-	Spans        []span
+	Bar    filterBar
+	Groups []operate.DeadGroup
 }
+
+// Looked returns how many of the newest failures are grouped.
+func (deadData) Looked() int { return operate.FailuresLooked }
 
 // letterFilter selects dead letters, either by kind or by all other filters.
 type letterFilter struct {
@@ -61,7 +63,7 @@ func (letterFilter) Looked() int { return operate.FailuresLooked }
 func (f letterFilter) To(page string) string {
 	query := url.Values{}
 	for name, value := range map[string]string{"kind": f.Kind, "workspace": f.Workspace, "definition": f.Definition,
-		"error": f.Error, "since": f.Since} {
+		"error": f.Error, "since": f.Since, "until": f.Until} {
 		if value != "" {
 			query.Set(name, value)
 		}
@@ -88,9 +90,10 @@ func (v visit) findLetters(r *nethttp.Request, workspaces []string, after *opera
 		ids, err := v.Read.DeadOfKind(r.Context(), f.Kind, workspaces, after, atMost)
 		return found{f, ids, nil}, err
 	}
+	since, until := f.period()
 	ids, further, err := v.Read.SearchDeadLetters(r.Context(),
-		operate.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: f.moment(), After: after,
-			Workspaces: workspaces},
+		operate.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: since, Until: until,
+			After: after, Workspaces: workspaces},
 		newest, atMost)
 	if postgres.TookTooLong(err) {
 		err = problem{nethttp.StatusServiceUnavailable, "There are too many failures to search in time.",
@@ -104,7 +107,7 @@ type lettersData struct {
 	letterFilter
 	Acting  bool
 	acts    acting
-	Spans   []span
+	Bar     filterBar
 	Letters []operate.QueueItem
 	// Examined is the number of failures that were examined if there are more, or 0.
 	Examined int
@@ -115,7 +118,7 @@ type lettersData struct {
 // ActsIn reports whether the visitor may act in a workspace.
 func (d lettersData) ActsIn(workspace string) bool { return d.acts.in(workspace) }
 
-func (v visit) letters(r *nethttp.Request) (string, any, error) {
+func (v visit) letters(r *nethttp.Request, bar filterBar) (string, any, error) {
 	after, err := parseDeadKey(r.URL.Query().Get("after"))
 	if err != nil {
 		return "", nil, err
@@ -125,7 +128,7 @@ func (v visit) letters(r *nethttp.Request) (string, any, error) {
 		return "", nil, err
 	}
 	ids := f.ids
-	d := lettersData{letterFilter: f.letterFilter, Acting: v.acts.any(), acts: v.acts, Spans: spans, First: after == nil}
+	d := lettersData{letterFilter: f.letterFilter, Acting: v.acts.any(), acts: v.acts, Bar: bar, First: after == nil}
 	if d.Letters, err = v.Read.QueueItems(r.Context(), ids[:min(len(ids), pageSize)], nil, false); err != nil {
 		return "", nil, err
 	}

@@ -30,7 +30,7 @@ var functions = template.FuncMap{
 	},
 	"changes": view.Changes, "plots": view.Plots, "plot": plot, "charted": newCharted,
 	"fullLimits": view.FullLimits, "partClass": partClass, "minute": minuteElement,
-	"lower": strings.ToLower, "remedy": remedy,
+	"join": func(words []string) string { return strings.Join(words, " ") }, "lower": strings.ToLower, "remedy": remedy,
 }
 
 func whole(n any) int64 {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	nethttp "net/http"
@@ -80,53 +81,66 @@ func (s *Site) workspaces(r *nethttp.Request) (string, any, error) {
 type itemsData struct {
 	Status string
 	narrow
-	Statuses        []string
-	Spans           []span
-	Page            operate.ItemPage
-	Next            string
-	Rows            []listed
-	First, Filtered bool
-	Acting          bool
-	confined        bool
-	Tabs            []tab
-	Tokens          []token
+	Bar      filterBar
+	Page     operate.ItemPage
+	Next     string
+	Rows     []listed
+	Filtered bool
+	Acting   bool
+	Tabs     []tab
 }
 
 // narrow holds the filters that all lists of items share, as typed.
-type narrow struct{ Workspace, Definition, Error, Since string }
+type narrow struct{ Workspace, Definition, Error, Since, Until string }
 
 func readNarrow(query url.Values) (narrow, error) {
-	f := narrow{query.Get("workspace"), query.Get("definition"), query.Get("error"), query.Get("since")}
+	f := narrow{query.Get("workspace"), query.Get("definition"), query.Get("error"), query.Get("since"),
+		query.Get("until")}
 	for name, text := range map[string]string{"workspace": f.Workspace, "definition": f.Definition, "error": f.Error} {
 		if err := checkText(name, text); err != nil {
 			return f, err
 		}
 	}
-	if ago, err := time.ParseDuration(f.Since); f.Since != "" && (err != nil || ago <= 0) {
-		return f, bad("since must be how long ago, such as 15m or 24h.")
+	since, sinceErr := age("since", f.Since)
+	until, untilErr := age("until", f.Until)
+	if err := cmp.Or(sinceErr, untilErr); err != nil {
+		return f, err
+	}
+	if since.Ago != nil && until.Ago != nil && *since.Ago < *until.Ago {
+		return f, bad("since must be longer ago than until.")
 	}
 	return f, nil
 }
 
-// moment returns the start of the time range. The zero value means no limit.
-func (f narrow) moment() operate.Moment {
-	ago, err := time.ParseDuration(f.Since)
-	if err != nil { // empty: readNarrow refuses all other invalid values
-		return operate.Moment{}
-	}
-	return operate.Moment{Ago: &ago}
+// period returns the start and the end of the time range. The zero value means no limit.
+func (f narrow) period() (since, until operate.Moment) {
+	since, _ = age("since", f.Since) // readNarrow refuses what is wrong
+	until, _ = age("until", f.Until)
+	return since, until
 }
 
-// span is a choice of how far back to search.
-type span struct{ Value, Name string }
+// age parses how long ago something happened. Empty means no limit.
+func age(name, text string) (operate.Moment, error) {
+	if text == "" {
+		return operate.Moment{}, nil
+	}
+	ago, err := time.ParseDuration(text)
+	if err != nil || ago <= 0 {
+		return operate.Moment{}, bad(name + " must be how long ago, such as 15m or 24h.")
+	}
+	return operate.Moment{Ago: &ago}, nil
+}
 
-var spans = []span{{"15m", "15 minutes"}, {"1h", "hour"}, {"24h", "day"}, {"168h", "week"}}
+func checkStatus(status string) error {
+	if status != "" && !slices.Contains(statuses, status) {
+		return bad("status must be one of " + strings.Join(statuses, ", ") + ".")
+	}
+	return nil
+}
 
-func (v visit) items(r *nethttp.Request) (string, any, error) {
+func (v visit) items(r *nethttp.Request, bar filterBar) (string, any, error) {
 	query := r.URL.Query()
-	d := itemsData{Acting: v.acts.any(), confined: v.confined,
-		Status: query.Get("status"), Statuses: statuses, Spans: spans,
-		First: query.Get("before") == ""}
+	d := itemsData{Acting: v.acts.any(), Status: query.Get("status"), Bar: bar}
 	var err error
 	if d.narrow, err = readNarrow(query); err != nil {
 		return "", nil, err
@@ -140,7 +154,7 @@ func (v visit) items(r *nethttp.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	d.Tabs, d.Tokens = d.tabs(r, counts), d.tokens(r, d.Status)
+	d.Tabs = d.tabs(r, counts)
 	if workspaces == nil || len(workspaces) > 0 { // some match the name
 		d.Page, err = v.Read.ListItems(r.Context(), filter, d.Status, workspaces, d.Definition, pageSize)
 		if err != nil {
@@ -157,9 +171,10 @@ func (v visit) items(r *nethttp.Request) (string, any, error) {
 // itemFilter reads the filter from the URL. A nil list of workspaces means no filter. An empty list means that none has
 // the name.
 func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f operate.ItemFilter, workspaces []string, err error) {
-	f.Error, f.Since = d.Error, d.moment()
-	if d.Status != "" && !slices.Contains(statuses, d.Status) {
-		return f, nil, bad("status must be one of " + strings.Join(statuses, ", ") + ".")
+	f.Error = d.Error
+	f.Since, f.Until = d.period()
+	if err = checkStatus(d.Status); err != nil {
+		return f, nil, err
 	}
 	if before := r.URL.Query().Get("before"); before != "" {
 		if f.Before, err = strconv.ParseInt(before, 10, 64); err != nil || f.Before < 1 {
@@ -247,7 +262,7 @@ func (s *Site) findItem(r *nethttp.Request) (operate.QueueItem, error) {
 
 func (s *Site) dead(r *nethttp.Request) (string, any, error) {
 	groups, err := s.Read.DeadGroups(r.Context(), nil, groupsShown)
-	return "dead", deadData{Groups: groups, Spans: spans}, err
+	return "dead", deadData{Groups: groups, Bar: letterBar()}, err
 }
 
 func bad(what string) problem {

@@ -83,65 +83,62 @@ type tab struct {
 	Current bool
 }
 
-// tabs returns the statuses to choose from. Ended items are not counted, because there may be any number of them.
-func (d itemsData) tabs(r *nethttp.Request, counts map[string]int64) []tab {
+// tabs returns the statuses to choose from, with the counts in words.
+func (d itemsData) tabs(r *nethttp.Request, counts map[string]string) []tab {
 	all := []tab{}
 	for _, status := range append([]string{""}, statuses...) {
 		query := r.URL.Query()
 		query.Del("before")
 		query.Set("status", status)
-		t := tab{Name: status, Status: status, To: Prefix + "items?" + query.Encode(), Current: d.Status == status}
+		t := tab{Name: status, Status: status, To: Prefix + "items?" + query.Encode(), Current: d.Status == status,
+			Count: counts[status]}
 		if status == "" {
 			t.Name = "ALL"
-		}
-		if count, known := counts[status]; known {
-			t.Count = countWords(d.confined, count)
 		}
 		all = append(all, t)
 	}
 	return all
 }
 
-// counts returns how many items have each status, of all workspaces or of the only one that the filter names. It is nil
-// with any other filter.
-func (s *Site) counts(ctx context.Context, f narrow, workspaces []string) (map[string]int64, error) {
-	if f.Definition != "" || f.Error != "" || f.Since != "" || f.Workspace != "" && len(workspaces) != 1 {
+// counts returns how many items have each status, in words, of all workspaces or of the only one that the filter names.
+// It is nil with any other filter.
+func (s *Site) counts(ctx context.Context, f narrow, workspaces []string) (map[string]string, error) {
+	if f != (narrow{Workspace: f.Workspace}) || f.Workspace != "" && len(workspaces) != 1 {
 		return nil, nil
 	}
+	words := map[string]string{}
 	if f.Workspace != "" {
 		w, _, err := s.Read.WorkspaceDetail(ctx, workspaces[0])
-		return map[string]int64{"PENDING": w.Waiting, "UNANSWERED": w.Unanswered, "CLAIMED": w.Claimed,
-			"DISPATCHED": w.Running}, err
-	}
-	seen, err := s.totals(ctx)
-	d := seen.Depth
-	return map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered, "CLAIMED": d.Claimed,
-		"DISPATCHED": d.Dispatched}, err
-}
-
-// token is a filter in force, with the URL of the list without it.
-type token struct{ Name, Value, Without string }
-
-func (f narrow) tokens(r *nethttp.Request, status string) []token {
-	all := []token{}
-	for _, t := range []token{{"status", status, ""}, {"workspace", f.Workspace, ""}, {"definition", f.Definition, ""},
-		{"error", f.Error, ""}, {"since", f.Since, ""}} {
-		if t.Value != "" {
-			query := r.URL.Query()
-			query.Del("before")
-			query.Del(t.Name)
-			t.Without = Prefix + "items?" + query.Encode()
-			all = append(all, t)
+		if err != nil {
+			return nil, err
+		}
+		words["UNANSWERED"] = view.Number(w.Unanswered)
+		for status, n := range map[string]int64{"PENDING": w.Waiting, "CLAIMED": w.Claimed, "DISPATCHED": w.Running} {
+			words[status] = view.AtMost(n, operate.CountLimit)
+		}
+	} else {
+		seen, err := s.totals(ctx)
+		if err != nil {
+			return nil, err
+		}
+		d := seen.Depth
+		for status, n := range map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered, "CLAIMED": d.Claimed,
+			"DISPATCHED": d.Dispatched} {
+			words[status] = countWords(s.confined, n)
 		}
 	}
-	return all
+	ended, err := s.Read.EndedItems(ctx, workspaces)
+	for _, e := range ended {
+		words[e.Status] = view.Ended(e)
+	}
+	return words, err
 }
 
 // suggestionsShown is how many names are suggested.
 const suggestionsShown = 10
 
-// suggest answers with the names of workspaces that begin as typed, of the definitions of one workspace, or with parts
-// of recent errors that contain what is typed, one a line.
+// suggest answers with values of a filter, one a line: those that begin as typed, or parts of recent errors that
+// contain what is typed. Definitions are those of one workspace.
 func (s *Site) suggest(w nethttp.ResponseWriter, r *nethttp.Request) {
 	names, err := s.suggestions(r)
 	if err != nil {
@@ -160,11 +157,18 @@ func (s *Site) suggestions(r *nethttp.Request) (names []string, err error) {
 	if err := checkText("workspace", workspace); err != nil {
 		return nil, err
 	}
-	if r.URL.Query().Get("of") == "error" {
+	of := r.URL.Query().Get("of")
+	switch of {
+	case "status":
+		return beginning(statuses, strings.ToUpper(typed)), nil
+	case "since", "until":
+		return beginning(suggestedAges, typed), nil
+	}
+	if of == "error" {
 		errors, err := s.Read.CompleteErrors(r.Context(), typed, suggestionsShown)
 		return slices.DeleteFunc(errors, func(text string) bool { return checkText("error", text) != nil }), err
 	}
-	if r.URL.Query().Get("of") == "workspace" {
+	if of == "workspace" {
 		found, err := s.Read.CompleteWorkspaces(r.Context(), typed, suggestionsShown)
 		for _, w := range found {
 			names = append(names, w.Name)
@@ -176,6 +180,10 @@ func (s *Site) suggestions(r *nethttp.Request) (names []string, err error) {
 		return nil, err
 	}
 	return s.Read.CompleteDefinitions(r.Context(), found[0].ID, typed, suggestionsShown)
+}
+
+func beginning(all []string, typed string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return !strings.HasPrefix(one, typed) })
 }
 
 // whyWaiting says why an item waits. It is empty if it does not wait, or if its workspace is gone.

@@ -19,6 +19,14 @@ func (f *fakeReader) CompleteErrors(_ context.Context, part string, _ int) ([]st
 	return []string{part + " the connection", hostile, strings.Repeat("é", 150)}, f.err
 }
 
+func (f *fakeReader) EndedItems(_ context.Context, workspaces []string) ([]operate.EndedCount, error) {
+	if workspaces != nil {
+		return []operate.EndedCount{{Status: "FAILED", Items: 12}, {Status: "CANCELLED"}}, f.err
+	}
+	return []operate.EndedCount{{Status: "COMPLETED", Items: 7, About: new(int64(5_000_000))},
+		{Status: "FAILED", Items: 3, Exact: true, About: new(int64(9))}}, f.err
+}
+
 func (f *fakeReader) Ahead(context.Context, int64) (int64, error) { return 12, f.err }
 
 func (f *fakeReader) KeyLimitsOf(_ context.Context, _, key string) ([]operate.KeyLimit, error) {
@@ -61,11 +69,16 @@ func TestSelectedItemsAreChangedOnceThatIsConfirmed(t *testing.T) {
 func TestTheListOfItemsShowsItsFiltersAndHowManyThereAreOfEachStatus(t *testing.T) {
 	t.Parallel()
 	_, text := get(t, &fakeReader{}, "/ui/items?workspace=acme&status=FAILED")
-	require.Contains(t, text, `aria-label="Remove the filter workspace: acme"`)
-	require.Contains(t, text, `href="/ui/items?status=FAILED"`)
+	require.Contains(t, text, `href="/ui/items?status=FAILED" aria-label="Remove the filter workspace: acme"`)
+	require.Contains(t, text, `<input type="hidden" name="workspace" value="acme">`, "what is typed adds to it")
+	require.Contains(t, text, `data-query="status=FAILED&amp;workspace=acme"`, "what is saved")
 	require.Contains(t, text, `UNANSWERED <small>7</small>`)
+	require.Contains(t, text, `FAILED <small>12&#43;</small>`)
+	require.NotContains(t, text, `CANCELLED <small>`, "not one was found, and there may be some")
 	_, text = get(t, &fakeReader{}, "/ui/items")
 	require.Contains(t, text, `PENDING <small>about 1,000,000</small>`)
+	require.Contains(t, text, `COMPLETED <small>about 5,000,000</small>`)
+	require.Contains(t, text, `FAILED <small>3</small>`)
 	_, text = get(t, &fakeReader{}, "/ui/items?error=refused")
 	require.NotContains(t, text, `PENDING <small>`, "the counts would ignore the filter")
 }
@@ -79,13 +92,13 @@ func TestNamesAreSuggestedAsText(t *testing.T) {
 	require.Equal(t, hostile, text)
 	_, text = get(t, &fakeReader{}, "/ui/suggest?of=error&q=reset")
 	require.Equal(t, "reset the connection", text, "what the filter would refuse is not suggested")
-	for _, of := range []string{"workspace", "error"} {
+	_, text = get(t, &fakeReader{}, "/ui/suggest?of=status&q=c")
+	require.Equal(t, "CLAIMED\nCOMPLETED\nCANCELLED", text)
+	_, text = get(t, &fakeReader{}, "/ui/suggest?of=until&q=1")
+	require.Equal(t, "15m\n1h\n168h", text)
+	for _, of := range []string{"workspace", "error", "status"} {
 		code, _ = get(t, &fakeReader{}, "/ui/suggest?q=%00&of="+of)
 		require.Equal(t, 400, code)
-	}
-	for _, path := range []string{"/ui/items", "/ui/dead"} {
-		_, text = get(t, &fakeReader{rows: 1}, path)
-		require.Contains(t, text, `data-suggest="error"`, path)
 	}
 }
 

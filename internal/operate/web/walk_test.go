@@ -44,6 +44,7 @@ func TestAVisitorOfAWorkspaceIsToldNothingOfAnother(t *testing.T) {
 			}
 		}
 		require.Contains(t, alone[visitor+"/ui/items"], "mine-failed")
+		require.Contains(t, alone[visitor+"/ui/items"], "FAILED <small>1</small>", "their own are counted")
 		require.Contains(t, alone[visitor+"/ui/"], "mine is parked")
 		require.Contains(t, alone[visitor+"/ui/dead"], "mine-failed")
 	}

@@ -48,6 +48,7 @@ type Reader interface {
 	Plans(ctx context.Context) ([]operate.Plan, error)
 	CompleteWorkspaces(ctx context.Context, beginning string, atMost int) ([]operate.WorkspaceName, error)
 	CompleteErrors(ctx context.Context, part string, atMost int) ([]string, error)
+	EndedItems(ctx context.Context, workspaces []string) ([]operate.EndedCount, error)
 	Ahead(ctx context.Context, item int64) (int64, error)
 	KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]operate.KeyLimit, error)
 	Activity(ctx context.Context, back time.Duration) ([]operate.Minute, error)
@@ -99,7 +100,8 @@ var pages = parsePages("overview", "workspaces", "workspace", "items", "item", "
 
 func parsePages(names ...string) map[string]*template.Template {
 	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html",
-		"templates/live.html", "templates/frame.html", "templates/parts.html", "templates/itemforms.html"))
+		"templates/live.html", "templates/frame.html", "templates/parts.html", "templates/itemforms.html",
+		"templates/filter.html"))
 	all := map[string]*template.Template{}
 	for _, name := range names {
 		all[name] = template.Must(template.Must(layout.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
@@ -138,8 +140,9 @@ func (v visit) readRoutes() routes {
 func (v visit) routes() routes {
 	all := routes{}
 	for path, of := range map[string]handler{
-		"{$}": v.overview, "workspaces": v.workspaces, "workspaces/{id}": v.workspace, "items": v.items, "items/{id}": v.item,
-		"dead": v.dead, "dead/letters": v.letters, "settings": v.settings,
+		"{$}": v.overview, "workspaces": v.workspaces, "workspaces/{id}": v.workspace,
+		"items": itemBar().filtered(v.items), "items/{id}": v.item, "dead": v.dead,
+		"dead/letters": letterBar().filtered(v.letters), "settings": v.settings,
 	} {
 		all["GET "+Prefix+path] = v.page(of)
 	}
@@ -219,6 +222,11 @@ func (s *Site) page(of handler) nethttp.HandlerFunc {
 
 // answer writes a page, or the page that explains err.
 func (s *Site) answer(w nethttp.ResponseWriter, r *nethttp.Request, name string, data any, err error) {
+	var to moved
+	if errors.As(err, &to) {
+		nethttp.Redirect(w, r, string(to), nethttp.StatusSeeOther)
+		return
+	}
 	code, outage := nethttp.StatusOK, s.banner(r.Context(), name, err)
 	if err != nil {
 		page := s.explain(r, err)

@@ -1,7 +1,8 @@
-// What every page has: theme, times, keys, copy buttons and suggestions. Without it, a page shows UTC and the system's theme.
-const stored = {
+// What every page has: theme, times, keys and copy buttons. Without it, a page shows UTC and the system's theme.
+// set reports whether the browser keeps the value.
+export const stored = {
   get: (name) => { try { return localStorage.getItem(name); } catch { return null; } },
-  set: (name, value) => { try { localStorage.setItem(name, value); } catch {} },
+  set: (name, value) => { try { localStorage.setItem(name, value); return true; } catch { return false; } },
 };
 
 const tools = document.getElementById("tools");
@@ -103,25 +104,6 @@ if (navigator.clipboard) {
     });
     element.after(" ", button);
   }
-}
-
-// Names and texts of errors are suggested as they are typed.
-for (const input of document.querySelectorAll("input[data-suggest]")) {
-  const list = document.createElement("datalist");
-  list.id = `names-${input.name}`;
-  input.after(list);
-  input.setAttribute("list", list.id);
-  let asked = 0;
-  const suggest = async () => {
-    const mine = ++asked;
-    const workspace = input.form.elements.workspace?.value ?? "";
-    const answer = await fetch(`/ui/suggest?${new URLSearchParams({ of: input.dataset.suggest, q: input.value, workspace })}`).catch(() => null);
-    if (!answer?.ok || mine !== asked) return;
-    const names = (await answer.text()).split("\n").filter(Boolean);
-    list.replaceChildren(...names.map((name) => Object.assign(document.createElement("option"), { value: name })));
-  };
-  input.addEventListener("focus", suggest);
-  input.addEventListener("input", suggest);
 }
 
 function showSelectAll() {

@@ -110,6 +110,7 @@ func (b *backlog) look(ctx context.Context, t *Turn) error {
 			return err
 		})
 	}
+	reads["items"] = append(reads["items"], func() error { _, err := spectator.EndedItems(ctx, nil); return err })
 	for name, variants := range reads {
 		for _, read := range variants {
 			samples, err := timed(Quickly(t, 20, 3), read)

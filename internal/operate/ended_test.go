@@ -1,0 +1,69 @@
+package operate_test
+
+import (
+	"testing"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/storetest"
+	"github.com/stretchr/testify/require"
+)
+
+// end adds items that have ended.
+func end(b *storetest.Bench, workspace, status string, items int) {
+	b.Execute(`insert into pgdispatch.workflow_execution_queue
+			(workspace_id, workflow_definition_id, status, claimed_at, dispatched_at, finished_at, last_error)
+		select workspace_id, id, $2, started, started, now(), 'no'
+		from pgdispatch.workflow_definitions
+		cross join lateral (select case when $2 <> 'CANCELLED' then now() end as started) s, generate_series(1, $3)
+		where workspace_id = $1::uuid`, workspace, status, items)
+}
+
+func TestEndedItemsAreCountedExactlyUpToABoundAndEstimatedBeyondIt(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	shop, other := b.Shop.Shop, b.NewWorkspace("other", 5)
+	b.Execute("alter table pgdispatch.workflow_execution_queue disable trigger user")
+	b.Execute("alter table pgdispatch.workflow_execution_queue set (autovacuum_enabled = off)")
+	count := func(workspaces ...string) map[string]operate.EndedCount {
+		t.Helper()
+		counts, err := b.EndedItems(t.Context(), workspaces)
+		require.NoError(t, err)
+		by := map[string]operate.EndedCount{}
+		for _, c := range counts {
+			by[c.Status] = c
+		}
+		return by
+	}
+	end(b, shop, "COMPLETED", 5)
+	end(b, shop, "FAILED", 2)
+	end(b, shop, "CANCELLED", 1)
+	end(b, other, "FAILED", 4)
+	end(b, other, "COMPLETED", 3)
+	all, mine := count(), count(shop)
+	for status, n := range map[string][]int64{"COMPLETED": {8, 5}, "FAILED": {6, 2}, "CANCELLED": {1, 1}} {
+		require.Equal(t, operate.EndedCount{Status: status, Items: n[0], Exact: true}, all[status])
+		require.Equal(t, operate.EndedCount{Status: status, Items: n[1], Exact: true}, mine[status])
+	}
+	require.Zero(t, count([]string{}...)["FAILED"].About)
+
+	end(b, other, "COMPLETED", operate.DepthLimit)
+	b.Execute("vacuum analyze pgdispatch.workflow_execution_queue")
+	all, mine = count(), count(shop)
+	require.Equal(t, []any{int64(6), true}, []any{all["FAILED"].Items, all["FAILED"].Exact}, "these have an index")
+	require.False(t, all["COMPLETED"].Exact)
+	require.InDelta(t, operate.DepthLimit+8, *all["COMPLETED"].About, 10)
+	require.Equal(t, operate.EndedCount{Status: "COMPLETED"}, mine["COMPLETED"], "neither counted nor estimated")
+	require.Equal(t, operate.EndedCount{Status: "FAILED", Items: 2, Exact: true}, mine["FAILED"])
+
+	end(b, shop, "FAILED", 100)
+	end(b, other, "FAILED", operate.CountLimit-50)
+	b.Execute("vacuum analyze pgdispatch.workflow_execution_queue")
+	require.Equal(t, operate.EndedCount{Status: "FAILED", Items: 50}, count(shop)["FAILED"], "among the newest")
+	require.Equal(t, []any{int64(1056), true}, []any{count()["FAILED"].Items, count()["FAILED"].Exact})
+
+	end(b, other, "FAILED", operate.DepthLimit)
+	b.Execute("vacuum analyze pgdispatch.workflow_execution_queue")
+	require.False(t, count()["FAILED"].Exact)
+	require.InDelta(t, operate.DepthLimit+1056, *count()["FAILED"].About, 200)
+	require.Equal(t, operate.EndedCount{Status: "FAILED"}, count(shop)["FAILED"], "older than the failures looked at")
+}

@@ -1,0 +1,177 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// A filter of a list is URL parameters. It is typed as tokens of the same names, in one line.
+
+const (
+	// typedParameter is the parameter of a typed line. A redirect replaces it by the parameters of its tokens.
+	typedParameter = "filter"
+	// maxTyped is the maximum length of a typed line in bytes.
+	maxTyped = 2000
+)
+
+var (
+	itemFilters   = []string{"status", "workspace", "definition", "error", "since", "until"}
+	letterFilters = itemFilters[1:]
+	// suggestedAges are suggested for since and until.
+	suggestedAges = []string{"15m", "1h", "24h", "168h"}
+)
+
+// filterBar is the form of a filter.
+type filterBar struct {
+	Path     string   // of the list
+	Names    []string // of the tokens
+	Happened string   // what since and until refer to, after "it"
+	Tokens   []token  // in force
+	// Query has the filter in force as URL parameters. Typed is a line that was refused, and Wrong says why.
+	Query, Typed, Wrong string
+}
+
+// token is a filter in force, with the URL of the list without it.
+type token struct{ Name, Value, Without string }
+
+func itemBar() filterBar {
+	return filterBar{Path: Prefix + "items", Names: itemFilters, Happened: "was enqueued"}
+}
+
+func letterBar() filterBar {
+	return filterBar{Path: Prefix + "dead/letters", Names: letterFilters, Happened: "failed"}
+}
+
+// moved redirects to a URL.
+type moved string
+
+func (m moved) Error() string { return "moved to " + string(m) }
+
+// filtered serves a list. It redirects a typed line to the URL that has its tokens as parameters. If the line is wrong,
+// it shows the list as it was, with the line and the reason.
+func (b filterBar) filtered(list func(*nethttp.Request, filterBar) (string, any, error)) handler {
+	return func(r *nethttp.Request) (string, any, error) {
+		b, query, inForce := b, r.URL.Query(), url.Values{} // b is shared
+		for _, name := range b.Names {
+			if value := query.Get(name); value != "" {
+				inForce.Set(name, value)
+			}
+		}
+		if query.Has(typedParameter) {
+			b.Typed = query.Get(typedParameter)
+			next, wrong := typedFilter(inForce, b.Typed, b.Names)
+			if wrong == nil {
+				return "", nil, moved(b.to(next))
+			}
+			b.Wrong = "The filter was not changed: " + strings.TrimSuffix(wrong.Error(), ".") + "."
+			r = r.Clone(r.Context())
+			query.Del(typedParameter)
+			r.URL.RawQuery = query.Encode()
+		}
+		b.Query, b.Tokens = inForce.Encode(), b.tokens(inForce)
+		name, data, err := list(r, b)
+		if err == nil && b.Wrong != "" {
+			err = shown{nethttp.StatusUnprocessableEntity, name, data}
+		}
+		return name, data, err
+	}
+}
+
+func (b filterBar) to(filter url.Values) string {
+	if len(filter) == 0 {
+		return b.Path
+	}
+	return b.Path + "?" + filter.Encode()
+}
+
+func (b filterBar) tokens(inForce url.Values) (all []token) {
+	for _, name := range b.Names {
+		if value := inForce.Get(name); value != "" {
+			others := url.Values{}
+			for other, values := range inForce {
+				if other != name {
+					others[other] = values
+				}
+			}
+			all = append(all, token{name, value, b.to(others)})
+		}
+	}
+	return all
+}
+
+// typedFilter returns the filter in force with the tokens of a line in place of those with the same names. Words
+// without a name are a part of the error.
+func typedFilter(inForce url.Values, line string, names []string) (url.Values, error) {
+	if len(line) > maxTyped {
+		return nil, fmt.Errorf("it is longer than %d bytes", maxTyped)
+	}
+	tokens, err := readTokens(line)
+	if err != nil {
+		return nil, err
+	}
+	typed, words := url.Values{}, []string{}
+	for _, t := range tokens {
+		name := strings.ToLower(t.Name)
+		switch {
+		case name != "" && !slices.Contains(names, name):
+			return nil, fmt.Errorf("there is no filter %s; use %s; put a text with a colon in double quotes", t.Name,
+				strings.Join(names, ", "))
+		case t.Value == "" && name != "":
+			return nil, fmt.Errorf("%s has no value; write it after the colon, without a space", name)
+		case name == "" || name == "error":
+			words = append(words, t.Value)
+		case typed.Has(name):
+			return nil, fmt.Errorf("%s is there twice", name)
+		case name == "status":
+			typed.Set(name, strings.ToUpper(t.Value))
+		default:
+			typed.Set(name, t.Value)
+		}
+	}
+	if text := strings.TrimSpace(strings.Join(words, " ")); text != "" {
+		typed.Set("error", text)
+	}
+	for name, values := range inForce {
+		if !typed.Has(name) {
+			typed[name] = values
+		}
+	}
+	if _, err := readNarrow(typed); err != nil {
+		return nil, err
+	}
+	return typed, checkStatus(typed.Get("status"))
+}
+
+var (
+	tokenName  = regexp.MustCompile(`^(\pL[\pL\d_-]*):`)
+	quotedText = regexp.MustCompile(`^"((?:[^"]|"")*)"`)
+)
+
+// readTokens splits a line into tokens. A value with spaces stands in double quotes, in which two stand for one.
+func readTokens(line string) (tokens []token, err error) {
+	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
+		var t token
+		if name := tokenName.FindStringSubmatch(line); name != nil {
+			t.Name, line = name[1], line[len(name[0]):]
+		}
+		if quoted := quotedText.FindStringSubmatch(line); quoted != nil {
+			t.Value, line = strings.ReplaceAll(quoted[1], `""`, `"`), line[len(quoted[0]):]
+		} else if strings.HasPrefix(line, `"`) {
+			return nil, errors.New("a double quote is not closed")
+		} else {
+			end := strings.IndexFunc(line, unicode.IsSpace)
+			if end < 0 {
+				end = len(line)
+			}
+			t.Value, line = line[:end], line[end:]
+		}
+		tokens = append(tokens, t)
+	}
+	return tokens, nil
+}
