@@ -121,14 +121,6 @@ func (p *truth) keyRoom(lane Lane, key string) int {
 	return limit
 }
 
-// room is how many more items of an entry's key may run.
-func (p *truth) room(lane Lane, key string) int {
-	if key == "" {
-		return NoLimit
-	}
-	return min(p.keyRoom(lane, key), p.keyRoom(Lane{}, key))
-}
-
 // stands is how a limit key stands, in a lane or over all lanes.
 func (p *truth) stands(lane Lane, key string) KeyStanding {
 	return KeyStanding{Room: max(p.keyRoom(lane, key), 0), RetryIn: max(p.notBefore[scope{lane, key}].Sub(p.now), 0)}
