@@ -9,9 +9,9 @@ import (
 
 var zero = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func at(millis int) time.Time { return zero.Add(time.Duration(millis) * time.Millisecond) }
+func at(seconds int) time.Time { return zero.Add(time.Duration(seconds) * time.Second) }
 
-// book writes a history, one transaction after another, by default a millisecond apart.
+// book writes a history, one transaction after another, by default a second apart.
 type book struct {
 	changes []Change
 	now     int
@@ -31,7 +31,7 @@ func (b *book) add(c Change) *book {
 	return b
 }
 
-func (b *book) wait(millis int) *book { b.now += millis; return b }
+func (b *book) wait(seconds int) *book { b.now += seconds; return b }
 
 func (b *book) limit(n int) *book { return b.add(Change{Kind: Workspace, Workspace: "w", Limit: n}) }
 
@@ -150,6 +150,16 @@ func TestAClaimMayGoByTheLimitsThatHeldWhenItBegan(t *testing.T) {
 	b := (&book{}).limit(2).insert(1, 2).to(1, "CLAIMED", nil).limit(1).to(2, "CLAIMED", nil)
 	b.changes[len(b.changes)-1].Began = b.changes[len(b.changes)-2].Began.Add(-time.Microsecond)
 	require.Empty(t, Replay(b.changes, 3).Violations)
+}
+
+func TestAClaimMayMissAPauseThatIsStillBeingFlushed(t *testing.T) {
+	t.Parallel()
+	b := (&book{}).limit(2).insert(1).add(Change{Kind: Settings, Limit: 9, Paused: true}).to(1, "CLAIMED", nil)
+	claim, paused := &b.changes[len(b.changes)-1], b.changes[len(b.changes)-2].Committed
+	claim.Began = paused.Add(flush - time.Microsecond)
+	require.Empty(t, Replay(b.changes, 3).Violations)
+	claim.Began = paused.Add(flush)
+	require.Len(t, Replay(b.changes, 3).Violations, 1)
 }
 
 // good is a completed row in all three books.

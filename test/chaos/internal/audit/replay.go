@@ -56,6 +56,10 @@ type item struct {
 	token     int64
 }
 
+// flush is how long a value may hold after the commit that replaced it: Postgres takes a commit's timestamp before it
+// flushes the commit, and shows the commit to others afterwards.
+const flush = 250 * time.Millisecond
+
 // period is a value that holds from a commit on.
 type period struct {
 	from   time.Time
@@ -69,7 +73,7 @@ type periods []period
 // greatest returns the greatest limit that held at any time between two moments.
 func (p periods) greatest(from, to time.Time) (greatest int, known bool) {
 	for i, one := range p {
-		over := i+1 < len(p) && !p[i+1].from.After(from) // ended before the interval began
+		over := i+1 < len(p) && !p[i+1].from.Add(flush).After(from) // ended before the interval began
 		if !over && !one.from.After(to) {
 			greatest, known = max(greatest, one.limit), true
 		}
@@ -81,7 +85,7 @@ func (p periods) greatest(from, to time.Time) (greatest int, known bool) {
 func (p periods) pausedThroughout(from, to time.Time) bool {
 	throughout := false
 	for i, one := range p {
-		over := i+1 < len(p) && !p[i+1].from.After(from)
+		over := i+1 < len(p) && !p[i+1].from.Add(flush).After(from)
 		if over || one.from.After(to) {
 			continue
 		}
