@@ -84,6 +84,14 @@ type Workspace struct {
 	definitions map[string]string // IDs by name
 }
 
+// Guaranteed returns how many workflows it may run whatever other workspaces do.
+func (w *Workspace) Guaranteed() int {
+	if w.Bursts {
+		return w.Limit / 2
+	}
+	return w.Limit
+}
+
 // Load simulates applications: they enqueue, and keep books.
 type Load struct {
 	// Workspaces are the tenants.
@@ -128,7 +136,7 @@ func newLoad(ctx context.Context, l *Lab) (*Load, error) {
 		case w.Elastic:
 			plan, override = "PRO", w.Limit
 		case w.Bursts:
-			plan, override, burst = "PRO", w.Limit/2, w.Limit
+			plan, override, burst = "PRO", w.Guaranteed(), w.Limit
 		}
 		if err := l.Row(ctx, "workspace", []any{w.Name, plan, override, burst}, &w.ID); err != nil {
 			return nil, err

@@ -79,7 +79,7 @@ func roles(ctx context.Context, l *lab.Lab) (frozen, cut, far *lab.Replica, err 
 		return nil, nil, nil, err
 	}
 	for _, w := range l.Load.Workspaces {
-		if err := l.Load.InsertMany(ctx, w, waves*w.Limit, int(running.Milliseconds())); err != nil {
+		if err := l.Load.InsertMany(ctx, w, waves*w.Guaranteed(), int(running.Milliseconds())); err != nil {
 			return nil, nil, nil, err
 		}
 	}

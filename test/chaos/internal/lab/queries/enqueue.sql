@@ -1,6 +1,6 @@
--- $1 workspace, $2 definition, $3 executions, $4 params, $5 priority, $6 delay until it is due. Half of the items that are
--- not probes have a limit key.
+-- $1 workspace, $2 definition, $3 executions, $4 params, $5 priority, $6 delay until it is due. Half of the items whose
+-- workflows take less than a second have a limit key, so that only workspaces' limits hold back the long ones.
 insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, execution_id, params, priority, run_at, limit_key)
 select $1::uuid, $2::uuid, e, $4::jsonb, $5::integer, now() + $6::interval,
-       case when $4::jsonb ? 'ms' then case abs(hashtext(e::text)) % 4 when 0 then 'shared' when 1 then 'own' end end
+       case when ($4::jsonb ->> 'ms')::integer < 1000 then case abs(hashtext(e::text)) % 4 when 0 then 'shared' when 1 then 'own' end end
 from unnest($3::uuid[]) as e
