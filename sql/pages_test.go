@@ -72,18 +72,24 @@ func TestTheListsOfTheWebViewReadABoundedNumberOfRows(t *testing.T) {
 	c.reads("workflow_definitions", 100, "view_items", nil, nil, nobody, nil, nil, nil, nil, nil, int64(1<<62), 50, 100)
 }
 
-func TestASearchOfDeadLettersReadsABoundedNumberOfFailures(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+// longEnded inserts items that have ended, the nth of them n seconds ago. status is an SQL expression of n.
+func (f fixture) longEnded(w tenant, items int, status string) {
+	f.t.Helper()
 	in, tx := f.begin()
 	in.exec("set local session_replication_role = replica")
 	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
 		dispatched_at, finished_at, last_error)
-		select $1, $2, 'FAILED', now(), now(), now() - n * interval '1 s', 'no' from generate_series(1, 5000) n`,
-		w.workspace, w.definition)
-	require.NoError(t, tx.Commit(t.Context()))
+		select $1, $2, `+status+`, now(), now(), now() - n * interval '1 s', 'no' from generate_series(1, $3::int) n`,
+		w.workspace, w.definition, items)
+	require.NoError(f.t, tx.Commit(f.t.Context()))
 	f.exec("vacuum (analyze) pgdispatch.workflow_execution_queue")
+}
+
+func TestASearchOfDeadLettersReadsABoundedNumberOfFailures(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.longEnded(w, 5000, "'FAILED'")
 	f.exec(`insert into pgdispatch.workspaces (name) select 'w ' || n from generate_series(1, 5000) n`)
 	f.exec("analyze pgdispatch.workspaces")
 	c := f.pages()
@@ -103,14 +109,7 @@ func TestEndedItemsAreCountedByABoundedNumberOfRows(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	w := f.tenant("FREE")
-	in, tx := f.begin()
-	in.exec("set local session_replication_role = replica")
-	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
-		dispatched_at, finished_at, last_error)
-		select $1, $2, case n % 10 when 0 then 'FAILED' else 'COMPLETED' end, now(), now(), now(), 'no'
-		from generate_series(1, 20000) n`, w.workspace, w.definition)
-	require.NoError(t, tx.Commit(t.Context()))
-	f.exec("vacuum (analyze) pgdispatch.workflow_execution_queue")
+	f.longEnded(w, 20000, "case n % 10 when 0 then 'FAILED' else 'COMPLETED' end")
 	c := f.pages()
 	const all, some = 1000, 100
 	c.reads("workflow_execution_queue", all, "view_ended", nil, all, some)
