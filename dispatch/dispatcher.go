@@ -219,7 +219,7 @@ func (r *run) claims(ctx context.Context) {
 		wanted := r.of.allows(now, free, r.Workers, r.hungry)
 		r.hungry = r.hungry || r.of.reopened(wanted)
 		switch may := wanted.AtMost > 0 && !now.Before(r.retryAt); {
-		case r.hungry && may && r.gather.waits(now, free):
+		case r.hungry && may && r.gather.waits(now, free): // the next claim takes the started items along
 		case r.hungry && may:
 			r.claim(ctx, wanted, source)
 			continue

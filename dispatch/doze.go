@@ -85,11 +85,15 @@ func (d *doze) claimed(began, ended time.Time, found bool) {
 }
 
 // flushed records the duration of a commit.
-func (d *doze) flushed(took time.Duration) {
-	if d.flush == 0 {
-		d.flush = took
+func (d *doze) flushed(took time.Duration) { d.flush = smoothed(d.flush, took, 8) }
+
+// smoothed returns a moving average with another sample, whose weight is one part of that many. Zero is the average of
+// no samples.
+func smoothed(average, sample, parts time.Duration) time.Duration {
+	if average == 0 {
+		return sample
 	}
-	d.flush += (took - d.flush) / 8
+	return average + (sample-average)/parts
 }
 
 // woken records a wake-up.
