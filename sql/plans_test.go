@@ -242,6 +242,16 @@ func TestNoStatementFindsItsIndexByWhatIsDropped(t *testing.T) {
 	}
 }
 
+// A plan that must use a disabled type of scan costs 10^10, so Postgres would spend 20 ms on compiling it.
+func TestFunctionsThatDisableAPlanTypeDisableJITToo(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	const disables = "exists (select from unnest(proconfig) s where s like 'enable%=off')"
+	require.Contains(t, all[string](f, "select proname::text from pg_proc where "+disables), "finish")
+	const compiles = disables + " and 'jit=off' <> all (proconfig)"
+	require.Empty(t, all[string](f, "select proname::text from pg_proc where "+compiles))
+}
+
 // Statistics taken while nothing runs make the index of running items the smallest, and a plan made then is kept.
 func TestARowIsFoundByItsKeyHoweverFewRanWhenThatWasPlanned(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ create or replace function pgdispatch.enqueue(workspace_id uuid, workflow_defini
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off -- a plan made while the tables are small must not scan them later
+set jit = off
 as $$
 #variable_conflict use_column
 declare

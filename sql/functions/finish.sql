@@ -9,8 +9,9 @@ create or replace function pgdispatch.finish(execution uuid, outcome text, reaso
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 -- Applications call it too. A session that plans it while the tables are small would scan them from end to end once
--- they are large.
+-- they are large. A scan that is needed anyway then seems so costly that Postgres would compile the statement.
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     item_status text;

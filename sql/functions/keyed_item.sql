@@ -5,6 +5,7 @@ create or replace function pgdispatch.keyed_item(workspace uuid, definition uuid
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off -- a plan made while the tables are small must not scan them later
+set jit = off
 as $$
 begin
     if pgdispatch.kept_out(workspace) then

@@ -6,6 +6,7 @@ create or replace function pgdispatch.replace_waiting(execution uuid, params jso
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off -- a plan made while the tables are small must not scan them later
+set jit = off
 as $$
 begin -- with an exception handler, so a subtransaction: a lock is released only at the end of one
     perform from pgdispatch.workflow_execution_queue q

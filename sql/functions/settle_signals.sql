@@ -6,6 +6,7 @@ create or replace function pgdispatch.settle_signals(settled bigint[], takes int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     look_again constant interval := '10 seconds';

@@ -4,6 +4,7 @@ create or replace function pgdispatch.take_key(execution uuid, key text, seen bi
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off -- a plan made while the tables are small must not scan them later
+set jit = off
 as $$
 #variable_conflict use_column
 begin

@@ -13,6 +13,7 @@ returns table (id bigint, tries integer, request_id uuid, execution_id uuid, nam
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -4,13 +4,13 @@
 --
 -- leased is the lowest lease_token of a CLAIMED item that the sweep has seen at or above leased_from or, without one,
 -- one more than the highest token of a DISPATCHED item there; null without either. It is a lower bound for all leases,
--- now and later: claims draw new tokens under claim_lock and hold it until their commit, so a claim that the sweep's
--- snapshot did not see has higher tokens than those that it saw. The last value of the sequence is no such bound: a
--- claim in progress may have drawn it.
+-- now and later: claims draw tokens under claim_lock and hold it until their commit, so a claim that the sweep did not
+-- see has higher tokens. The last value of the sequence is no such bound: a claim in progress may have drawn it.
 create or replace function pgdispatch.trim_marks(leased bigint) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     last_token constant bigint := coalesce(pg_sequence_last_value('pgdispatch.lease_tokens'), 0);
