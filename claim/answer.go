@@ -36,26 +36,23 @@ type standing struct {
 	LastToken int64       `json:"last_token"`
 	Tokens    []int64     `json:"tokens"`
 	Grants    []int       `json:"grants"`
-	Limits    []int       `json:"limits"`
-	Mosts     []int       `json:"mosts"`
-	Holders   []int       `json:"holders"`
-	Counted   []*int      `json:"counted"`
-	Lowest    []*int64    `json:"lowest"`
-	Pauses    []bool      `json:"pauses"`
-	Rates     []*float64  `json:"rates"`
-	Allows    []*float64  `json:"allows"`
-	Numbers   []*int64    `json:"numbers"`
 	NextPlace []int       `json:"next_place"`
 	NextDue   []time.Time `json:"next_due"`
 	NextID    []int64     `json:"next_id"`
-	// Of limit keys, in the workspace and over all; all nil if no entry has one.
-	OwnRoom    []*int     `json:"own_room"`
-	OwnStarts  []*int     `json:"own_starts"`
-	OwnAgain   []*float64 `json:"own_again"`
-	OverRoom   []*int     `json:"over_room"`
-	OverStarts []*int     `json:"over_starts"`
-	OverAgain  []*float64 `json:"over_again"`
+	// Of each entry. See sql/functions/claim_grants.sql.
+	Facts  [][4]*int64 `json:"facts"`  // limit, 1 if paused, wake number, burst limit
+	Counts [][2]*int64 `json:"counts"` // holders, their lowest token; nil if none was counted
+	Rates  []*float64  `json:"rates"`
+	Allows []*float64  `json:"allows"` // nil if there is no rate
+	// Of the limit key of each entry, in its workspace and over all; nil if no entry has one. See
+	// sql/functions/claim_keys.sql.
+	Own    []keyStanding `json:"own"`
+	Shared []keyStanding `json:"shared"`
 }
+
+// keyStanding is how many more items of a limit key may hold a slot, how many more may start now, and in how many
+// seconds another may once those are used up. Nil means no limit.
+type keyStanding [3]*float64
 
 func (a *claimAnswer) read(rows pgx.Rows) error {
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[claimed])
@@ -153,18 +150,20 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 // of returns how the nth entry's workspace and limit key stand after the claim.
 func (st *standing) of(n int, e schedule.Entry, t taken) schedule.Standing {
 	ofLane := t.ofLane[e.Lane]
+	limit, paused, number, burst := st.Facts[n][0], st.Facts[n][1], st.Facts[n][2], st.Facts[n][3]
 	l := schedule.Standing{
-		Granted: st.Grants[n], Taken: t.ofEntry[entry{e.Lane, e.Priority, e.Key}], Held: st.Holders[n] + ofLane,
-		Limit: st.Limits[n], Most: st.Mosts[n], Paused: st.Pauses[n],
-		Number: postgres.OrZero(st.Numbers[n]), Receipt: e.Receipt, Bound: true,
+		Granted: st.Grants[n], Taken: t.ofEntry[entry{e.Lane, e.Priority, e.Key}],
+		Limit: int(*limit), Most: int(*burst), Paused: postgres.OrZero(paused) == 1, Number: postgres.OrZero(number),
+		Held: e.Receipt.Held + int(st.LastToken-e.Receipt.To) + ofLane, Receipt: e.Receipt, Bound: true,
 	}
 	if l.Paused {
 		l.Limit, l.Most = 0, 0
 	}
-	if counted := st.Counted[n]; counted != nil {
-		l.Counted, l.Bound = *counted, false
-		l.Receipt = schedule.Receipt{Floor: st.LastToken + 1, Held: *counted, To: st.LastToken}
-		if lowest := st.Lowest[n]; lowest != nil {
+	if st.Counts != nil && st.Counts[n][0] != nil {
+		l.Counted, l.Bound = int(*st.Counts[n][0]), false
+		l.Held = l.Counted + ofLane
+		l.Receipt = schedule.Receipt{Floor: st.LastToken + 1, Held: l.Counted, To: st.LastToken}
+		if lowest := st.Counts[n][1]; lowest != nil {
 			l.Receipt.Floor = min(*lowest, st.LastToken+1)
 		}
 	}
@@ -174,21 +173,21 @@ func (st *standing) of(n int, e schedule.Entry, t taken) schedule.Standing {
 		}
 	}
 	if e.Key != "" {
-		l.Own = ofKey(st.OwnRoom[n], st.OwnStarts[n], st.OwnAgain[n], t.ofOwn[ownKey{e.Lane, e.Key}])
-		l.All = ofKey(st.OverRoom[n], st.OverStarts[n], st.OverAgain[n], t.ofKey[e.Key])
+		l.Own = st.Own[n].after(t.ofOwn[ownKey{e.Lane, e.Key}])
+		l.All = st.Shared[n].after(t.ofKey[e.Key])
 	}
 	return l
 }
 
-// ofKey returns how a limit key stands after a claim of so many of its items. Nil means no limit. See
-// sql/functions/claim_keys.sql.
-func ofKey(room, starts *int, again *float64, taken int) schedule.KeyStanding {
-	k := schedule.KeyStanding{Room: schedule.NoLimit}
+// after returns how the key stands after a claim of so many of its items.
+func (k keyStanding) after(taken int) schedule.KeyStanding {
+	room, starts, again := k[0], k[1], k[2]
+	after := schedule.KeyStanding{Room: schedule.NoLimit}
 	if room != nil {
-		k.Room = max(*room-taken, 0)
+		after.Room = max(int(*room)-taken, 0)
 	}
-	if starts != nil && *starts <= taken {
-		k.RetryIn = time.Duration(postgres.OrZero(again)*float64(time.Second)) + time.Microsecond
+	if starts != nil && int(*starts) <= taken {
+		after.RetryIn = time.Duration(postgres.OrZero(again)*float64(time.Second)) + time.Microsecond
 	}
-	return k
+	return after
 }

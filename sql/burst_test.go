@@ -112,9 +112,9 @@ func TestAnEntryStaysWithinTheLimitUnlessItAsksForABurst(t *testing.T) {
 	require.Empty(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 7}}}).ids)
 	s := f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 7, burst: true}}})
 	require.Len(t, s.ids, 3)
-	require.Equal(t, []int{5}, s.Limits)
-	require.Equal(t, []int{8}, s.Mosts)
-	require.Equal(t, 5, *s.Counted[0])
+	require.EqualValues(t, 5, *s.Facts[0][0], "its limit")
+	require.EqualValues(t, 8, *s.Facts[0][3], "its burst limit")
+	require.EqualValues(t, 5, *s.counted(0))
 }
 
 // Otherwise the memory would never learn that the workspace is within its limit again.
@@ -127,7 +127,7 @@ func TestABurstCountsItsHoldersWhateverItsReceipt(t *testing.T) {
 	require.Len(t, f.claimAll(7).items, 7)
 	p := proposal{epoch: f.epoch(), entries: []entry{
 		{workspace: w.workspace, items: 1, burst: true, heldTo: f.lastToken(), held: 1}}}
-	require.Equal(t, 7, *f.ask(p).Counted[0])
+	require.EqualValues(t, 7, *f.ask(p).counted(0))
 }
 
 // One proposal may have entries of a workspace with and without a burst.

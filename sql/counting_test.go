@@ -45,7 +45,7 @@ func TestAReceiptIsWorthNothingWhereItMayBeFalse(t *testing.T) {
 			e.workspace, e.items = w.workspace, 4
 			s := f.ask(proposal{epoch: epoch, entries: []entry{e}})
 			require.Len(t, s.ids, 2, "five slots, three of them held")
-			require.Equal(t, 3, *s.Counted[0])
+			require.EqualValues(t, 3, *s.counted(0))
 		})
 	}
 }
@@ -59,11 +59,10 @@ func TestWhatAReceiptBoundsIsNotCounted(t *testing.T) {
 	epoch, last := f.epoch(), f.lastToken()
 	s := f.ask(proposal{epoch: epoch, entries: []entry{{workspace: w.workspace, items: 2, held: 6, heldTo: last}}})
 	require.Len(t, s.ids, 2)
-	require.Nil(t, s.Counted[0], "six plus two are within the limit")
-	require.Equal(t, []int{6}, s.Holders)
+	require.Nil(t, s.counted(0), "six plus two are within the limit")
 	s = f.ask(proposal{epoch: epoch, entries: []entry{{workspace: w.workspace, items: 1, held: 100, floor: 5}}})
-	require.Equal(t, 4, *s.Counted[0], "counting begins at the floor")
-	require.EqualValues(t, 5, *s.Lowest[0])
+	require.EqualValues(t, 4, *s.counted(0), "counting begins at the floor")
+	require.EqualValues(t, 5, *s.Counts[0][1])
 }
 
 func TestWhatIsLeasedIsCountedFromItsReceiptOn(t *testing.T) {

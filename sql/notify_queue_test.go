@@ -67,7 +67,7 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	require.GreaterOrEqual(t, depth.NotifyQueue, notify.QueueBound)
 	holder, err := sweeps.QueueHolder(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, stranger.PgConn().PID(), holder.PID)
+	require.EqualValues(t, stranger.PgConn().PID(), holder.PID, holder.String())
 	require.Len(t, f.claim(10).items, 5, "items are claimed without notifications")
 
 	require.NoError(t, stranger.Close(t.Context()))

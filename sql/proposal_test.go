@@ -42,21 +42,26 @@ type entry struct {
 // standing is an answer and the counts in it.
 type standing struct {
 	ids       []int64
-	Epoch     *string  `json:"epoch"`
-	Paused    bool     `json:"paused"`
-	Room      int      `json:"room"`
-	LastToken int64    `json:"last_token"`
-	Tokens    []int64  `json:"tokens"`
-	Grants    []int    `json:"grants"`
-	Limits    []int    `json:"limits"`
-	Mosts     []int    `json:"mosts"`
-	Holders   []int    `json:"holders"`
-	Counted   []*int   `json:"counted"`
-	Lowest    []*int64 `json:"lowest"`
-	NextPlace []int    `json:"next_place"`
-	OwnRoom   []*int   `json:"own_room"`
-	OwnStarts []*int   `json:"own_starts"`
-	OverRoom  []*int   `json:"over_room"`
+	Epoch     *string `json:"epoch"`
+	Paused    bool    `json:"paused"`
+	Room      int     `json:"room"`
+	LastToken int64   `json:"last_token"`
+	Tokens    []int64 `json:"tokens"`
+	Grants    []int   `json:"grants"`
+	NextPlace []int   `json:"next_place"`
+	// Of each entry: see functions/claim_grants.sql and claim_keys.sql.
+	Facts  [][4]*int64   `json:"facts"`
+	Counts [][2]*int64   `json:"counts"`
+	Own    [][3]*float64 `json:"own"`
+	Shared [][3]*float64 `json:"shared"`
+}
+
+// counted returns how many holders of the nth entry's workspace were counted, or nil.
+func (s standing) counted(n int) *int64 {
+	if s.Counts == nil {
+		return nil
+	}
+	return s.Counts[n][0]
 }
 
 // ask claims without a memory.
@@ -131,4 +136,21 @@ func TestTheClaimOfTheVersionBeforeClaims(t *testing.T) {
 	require.NotContains(t, before, "start_options")
 	got := f.askBy(proposal{entries: []entry{{workspace: w.workspace, items: 5}}}, before)
 	require.Equal(t, []int64{id}, got.ids)
+}
+
+func TestTheVersionBeforeReadsTheStandingOfAClaim(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	var got string
+	row := f.db.QueryRow(t.Context(), `select pgdispatch.standing_before('{
+		"at_time":"2026-01-01T00:00:00Z","took":7,"epoch":null,"paused":false,"room":9,"last_token":30,"tokens":[29],
+		"grants":[1,0,2],"rates":[null,2.5,null],"allows":[null,0.5,null],
+		"facts":[[5,0,11,8],[1,null,null,1],[20,1,13,20]],"counts":[[null,null],[4,21],[null,null]],
+		"next_place":[3],"next_due":["2026-01-01T00:00:00Z"],"next_id":[6],"own":null,"shared":null}',
+		array[2, 0, 3], array[28, 0, 30])`)
+	require.NoError(t, row.Scan(&got))
+	require.JSONEq(t, `{"at_time":"2026-01-01T00:00:00Z","took":7,"epoch":null,"paused":false,"room":9,"last_token":30,
+		"tokens":[29],"grants":[1,0,2],"limits":[5,1,20],"numbers":[11,null,13],"pauses":[false,false,true],
+		"counted":[null,4,null],"lowest":[null,21,null],"holders":[4,4,3],"rates":[null,2.5,null],"allows":[null,0.5,null],
+		"next_place":[3],"next_due":["2026-01-01T00:00:00Z"],"next_id":[6]}`, got)
 }

@@ -2,6 +2,8 @@
 -- entries stand.
 drop function if exists pgdispatch.claim_choose(text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[],
     integer[], timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[], text[]);
+drop function if exists pgdispatch.claim_choose(text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[],
+    integer[], timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[], text[], boolean[]);
 create or replace function pgdispatch.claim_choose(owner text, own_epoch uuid, at_most integer, doubts integer, alone boolean,
     leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
     floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[],
@@ -9,10 +11,8 @@ create or replace function pgdispatch.claim_choose(owner text, own_epoch uuid, a
     bursts boolean[] default null, -- which entries may go beyond the limit of their workspace; null: none
     out at_time timestamptz, out heads tid[], out next_place integer[], out next_due timestamptz[], out next_id bigint[],
     out epoch uuid, out paused boolean, out room integer, out last_token bigint, out tokens bigint[], out grants integer[],
-    out limits integer[], out holders integer[], out counted integer[], out lowest bigint[], out pauses boolean[],
-    out rates double precision[], out allows double precision[], out numbers bigint[], out took bigint,
-    out own_room integer[], out own_starts integer[], out own_again double precision[],
-    out over_room integer[], out over_starts integer[], out over_again double precision[], out mosts integer[])
+    out facts bigint[], out rates double precision[], out allows double precision[], out counts bigint[], out took bigint,
+    out own double precision[], out shared double precision[], out rated boolean)
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -43,14 +43,12 @@ begin
     at_time := clock_timestamp();
     if keys is not null then
         k := pgdispatch.claim_keys(workspaces, keys, at_time, items);
-        items := k.items; own_room := k.own_room; own_starts := k.own_starts; own_again := k.own_again;
-        over_room := k.over_room; over_starts := k.over_starts; over_again := k.over_again;
+        items := k.items; own := k.own; shared := k.shared; rated := k.rated;
     end if;
     -- Assignments, because a SELECT would cost more than all of them.
     g := pgdispatch.claim_grants(owner, alone, own_epoch, leased, leased_to, workspaces, items, floors, held, held_to, at_time, bursts);
     epoch := g.epoch; paused := g.paused; room := g.room; last_token := g.last_token; tokens := g.tokens; grants := g.grants;
-    limits := g.limits; holders := g.holders; counted := g.counted; lowest := g.lowest; pauses := g.pauses;
-    rates := g.rates; allows := g.allowed; numbers := g.numbers; mosts := g.mosts;
+    facts := g.facts; rates := g.rates; allows := g.allows; counts := g.counts;
     if g.expired then
         perform pgdispatch.requeue_expired(1000); -- does not wait for a sweeper; they still count in this claim
     end if;

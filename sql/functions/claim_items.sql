@@ -71,10 +71,10 @@ begin
            i.attempt_count, i.failure_count, i.max_attempts, i.outcome_unknown, c.at_time - i.first_sent_at, i.problem,
            c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, i.limit_key, null::json
     from item i;
-    if array_remove(c.rates, null) <> '{}' then
+    if c.allows is not null then
         perform pgdispatch.claim_debit(workspaces, c.rates, c.allows, c.last_token, c.at_time);
     end if;
-    if array_remove(c.own_starts || c.over_starts, null) <> '{}' then
+    if c.rated then
         perform pgdispatch.claim_key_debit(keys, c.last_token, c.at_time);
     end if;
     if c.epoch is null and cardinality(c.heads) > 0 then

@@ -54,7 +54,9 @@ as $$
                   where q.limit_key = l.key and (l.workspace_id is null or q.workspace_id = l.workspace_id) and q.stage in ('HOLDS', 'DOUBT')
                   limit coalesce(l.max_concurrent, at_most) + 1) h
         ) h
-        {{ template "parts/rates.sql" }}
+        cross join lateral (
+            select (case when l.per is not null then pgdispatch.starts_left(l.id, l.max_starts, l.per, g.at_time) end)[1]::integer as starts
+        ) r
     ), blocking as materialized (
         select d.key, d.workspace_id from detailed d where d.active >= d.max_concurrent or d.starts <= 0
     )

@@ -16,7 +16,7 @@ const (
 		"select 'another' $$"
 	otherRecord = "update pgdispatch.applied_functions set sha256 = 'another', applied_at = '2000-01-01' " +
 		"where name = 'error_kind'"
-	bodyOf = "select md5(string_agg(pg_get_functiondef(oid), '' order by oid)) from pg_proc " +
+	bodyOf = "select md5(string_agg(pg_get_functiondef(oid), '' order by oid::regprocedure::text)) from pg_proc " +
 		"where pronamespace = 'pgdispatch'::regnamespace"
 	triggers = "select md5(string_agg(pg_get_triggerdef(oid), '' order by oid)) from pg_trigger where not tgisinternal"
 )

@@ -29,7 +29,8 @@ revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_oper
 grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
     pgdispatch.longest_waiting(bigint), pgdispatch.waiting_levels(), pgdispatch.waiting_lines(),
     pgdispatch.waiting_of(uuid, integer), pgdispatch.waiting_among(uuid[], integer), pgdispatch.unanswered(bigint),
-    pgdispatch.limits_in_use(bigint, bigint), pgdispatch.paused_by(boolean, integer), pgdispatch.burst_limit(integer, integer)
+    pgdispatch.limits_in_use(bigint, bigint), pgdispatch.starts_left(bigint, integer[], interval[], timestamptz),
+    pgdispatch.paused_by(boolean, integer), pgdispatch.burst_limit(integer, integer)
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 
 -- roles that write items or executions: the tables' checks of a row and of a move
@@ -107,6 +108,7 @@ grant execute on function
     pgdispatch.claim_grants(text, boolean, uuid, integer, bigint, uuid[], integer[], bigint[], integer[], bigint[], timestamptz, boolean[]),
     pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text, text[], integer[], text[]),
     pgdispatch.claim_around(uuid[], integer[], integer[], timestamptz[], bigint[], timestamptz, text, text[], integer[], text[], bigint[]),
+    pgdispatch.standing_before(json, integer[], bigint[]),
     pgdispatch.claim_keys(uuid[], text[], timestamptz, integer[]), pgdispatch.claim_key_debit(text[], bigint, timestamptz),
     pgdispatch.delete_finished(integer),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),

@@ -3,15 +3,15 @@ package main
 // bursts: a workspace may go beyond its limit, exactly as far as its burst limit and only after all others.
 var bursts = []mutant{
 	{"a burst is asked for", "a claim goes beyond a limit although it did not ask for a burst",
-		[]edit{{grantsFile, "case when p.burst then w.most else w.slots end as slots", "w.most as slots"}},
+		[]edit{{grantsFile, "facts[n][case when bursts[n] then 4 else 1 end]", "facts[n][4]"}},
 		"./sql", "TestAnEntryStaysWithinTheLimitUnlessItAsksForABurst"},
 	{"a burst ends at its limit", "a burst gets as much as requested",
-		[]edit{{grantsFile, "case when p.burst then w.most else w.slots end as slots",
-			"case when p.burst then 100000 else w.slots end as slots"}},
+		[]edit{{grantsFile, "facts[n][case when bursts[n] then 4 else 1 end]",
+			"case when bursts[n] then 100000 else facts[n][1] end"}},
 		"./sql", "TestBurstsAreExactOverManyClaimers"},
 	{"a burst counts its holders", "a claim in a burst trusts a bound, so the memory never learns that the burst is over",
-		[]edit{{grantsFile, "case when p.burst then 0 else coalesce(w.slots, 1) end as known",
-			"coalesce(w.slots, 1) as known"}},
+		[]edit{{grantsFile, "(bursts[n] or (holders + items[n] < most) is not true)",
+			"(holders + items[n] < most) is not true"}},
 		"./sql", "TestABurstCountsItsHoldersWhateverItsReceipt"},
 	{"a limit of 0 has no burst", "a workspace that may start nothing starts a burst",
 		[]edit{{"sql/functions/burst_limit.sql", "case when max_concurrent > 0 then greatest(max_concurrent, burst) else " +

@@ -3,26 +3,25 @@ package main
 const (
 	keysFile     = "sql/functions/claim_keys.sql"
 	keyDebitFile = "sql/functions/claim_key_debit.sql"
-	ratesPart    = "sql/parts/rates.sql"
+	startsFile   = "sql/functions/starts_left.sql"
 )
 
 // keys: limits by key are counted as exactly as those of workspaces.
 var keys = []mutant{
 	{"key's limit in a workspace", "a workspace gets as many items of a key as requested",
-		[]edit{{keysFile, "least(own_room[n], own_starts[n]) - of_line[line]", "items[n]"}},
+		[]edit{{keysFile, "least(own[n][1], own[n][2]) - of_line[line]", "items[n]"}},
 		"./sql", "TestAMemoryThatLiesAboutKeysPassesNoLimit"},
 	{"key's limit over all workspaces", "workspaces together get as many items of a key as requested",
-		[]edit{{keysFile, "least(over_room[n], over_starts[n]) - of_key[key]", "items[n]"}},
+		[]edit{{keysFile, "least(shared[n][1], shared[n][2]) - of_key[first]", "items[n]"}},
 		"./sql", "TestAMemoryThatLiesAboutKeysPassesNoLimit"},
 	{"entries of a key share its room", "each entry of a claim gets the whole room of its key",
-		[]edit{{keysFile, "line := array_position(lines, lines[n]);", "line := n;"},
-			{keysFile, "key := array_position(keys, keys[n]);", "key := n;"}},
+		[]edit{{keysFile, "first := array_position(keys, keys[n]);", "first := n;"}},
 		"./sql", "TestAMemoryThatLiesAboutKeysPassesNoLimit"},
 	{"rates count starts", "the starts of a key are not recorded",
 		[]edit{{keyDebitFile, "and n.items > 0", "and false"}},
 		"./sql", "TestRatesOfAKeyHoldInEveryWindow"},
 	{"rates count a whole period", "starts are forgotten before their period is over",
-		[]edit{{ratesPart, "s.until > at_time - p.per", "s.until > at_time"}},
+		[]edit{{startsFile, "s.until > at_time - p.per", "s.until > at_time"}},
 		"./sql", "TestRatesOfAKeyHoldInEveryWindow"},
 	{"an end names its key", "a replica is not told that a key has room",
 		[]edit{{movedFile, "case when old.limit_key is not null then array[old.limit_key] end", "null::text[]"}},
