@@ -12,11 +12,11 @@ import (
 	"text/template"
 )
 
-// files are the schema: numbered migrations in tables, each run once, with parts in subfolders; repeatable functions,
-// which include files of parts as templates; and in schema triggers, also repeatable, and roles and grants, run on each
+// files are the statements and the schema: numbered migrations in tables, each run once, with parts in subfolders;
+// repeatable functions; and in schema triggers, also repeatable, and roles and grants, run on each
 // `pgdispatch migrate up`.
 //
-//go:embed tables functions parts schema
+//go:embed claim notify complete sweeper replica operate client tables functions parts schema
 var files embed.FS
 
 // dropBelow divides a migration into its way up and its way down.
@@ -74,7 +74,7 @@ func Roles() (roles, grants string) {
 // templates holds all files by path.
 var templates = sync.OnceValue(func() *template.Template {
 	all := template.New("")
-	for _, pattern := range []string{"tables/*.sql", "tables/*/*.sql", "functions/*.sql", "parts/*.sql", "schema/*.sql"} {
+	for _, pattern := range []string{"*/*.sql", "tables/*/*.sql"} {
 		for _, file := range glob(pattern) {
 			text, err := files.ReadFile(file)
 			if err != nil {

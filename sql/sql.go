@@ -1,5 +1,5 @@
 // Package sql contains the statements that pgdispatch executes, one per file, and the files of the schema: see
-// schema.go.
+// schema.go. Both include files of parts as templates.
 //
 // The folder of a statement is named after the package that executes it; applications execute those of client. The
 // first line of its file names the item transitions that it makes, or says that it reads or writes other data. The
@@ -7,8 +7,6 @@
 package sql
 
 import (
-	"embed"
-	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -16,22 +14,13 @@ import (
 	"sync"
 )
 
-//go:embed claim notify complete sweeper replica operate client
-var verbs embed.FS
-
 // statements holds the text of every statement by verb.
 var statements = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
-	files, err := fs.Glob(verbs, "*/*.sql")
-	if err != nil {
-		panic(err) // unreachable: the pattern is a constant
-	}
-	for _, file := range files {
-		text, err := verbs.ReadFile(file)
-		if err != nil {
-			panic(err) // unreachable: the folders are embedded
+	for _, owner := range []string{"claim", "notify", "complete", "sweeper", "replica", "operate", "client"} {
+		for _, file := range glob(owner + "/*.sql") {
+			all[strings.TrimSuffix(path.Base(file), ".sql")] = render(file)
 		}
-		all[strings.TrimSuffix(path.Base(file), ".sql")] = string(text)
 	}
 	return all
 })

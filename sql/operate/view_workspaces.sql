@@ -2,15 +2,7 @@
 -- $1 order: running, oldest or failures (those with any first, then the others by name), or name; $2, $3 and $4 rank,
 -- name and ID of the last one shown (null: from the first); $5 at most. Counts at most $6 items of a status per
 -- workspace, and failures among the newest $7 of the last day, of all workspaces.
-with unanswered as materialized (
-    select u.* from pgdispatch.unanswered($7::bigint) u
-), failed as materialized (
-    select n.workspace_id, count(*) as items
-    from (select q.workspace_id from pgdispatch.workflow_execution_queue q
-          where q.stage = 'DEAD' and q.finished_at > now() - interval '1 day'
-          order by q.finished_at desc limit $7::bigint) n
-    group by n.workspace_id
-), held as materialized ( -- at most the first 100,000 slot holders
+with {{ template "parts/troubles.sql" "$7" }}), held as materialized ( -- at most the first 100,000 slot holders
     select q.workspace_id from pgdispatch.workflow_execution_queue q
     where $1::text = 'running' and q.stage in ('HOLDS', 'DOUBT')
       and q.workspace_id >= '00000000-0000-0000-0000-000000000000' limit 100000
@@ -36,18 +28,5 @@ with unanswered as materialized (
        and w.id not in (select r.id from ranked r)
      order by w.name collate "C", w.id limit $5::bigint)
 )
-select w.id::text, w.name, w.plan, l.slots as "limit", w.paused, n.items as waiting, n.claimed, n.running,
-       clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank,
-       coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered,
-       pgdispatch.burst_limit(l.slots, l.burst) as burst
-from page p
-cross join lateral (select w.* from pgdispatch.workspaces w where w.id = p.id offset 0) w
-join pgdispatch.workspace_tiers t on t.plan = w.plan
-cross join lateral (
-    select coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as slots,
-           coalesce(w.max_burst_workflows, t.max_burst_workflows) as burst
-) l
-left join failed f on f.workspace_id = p.id
-left join unanswered u on u.workspace_id = p.id
-cross join lateral pgdispatch.waiting_of(p.id, $6::integer) n
+{{ template "parts/workspace_rows.sql" "$6" }}
 order by p.rank, case when p.rank = 'infinity' then w.name end collate "C", p.id limit $5::bigint

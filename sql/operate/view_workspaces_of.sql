@@ -3,15 +3,7 @@
 -- running, oldest or failures (those with any first, then the others by name), or name; $4, $5 and $6 rank, name and ID
 -- of the last one shown (null: from the first); $7 at most. Counts at most $8 items of a status per workspace, and
 -- failures among the newest $9 of the last day, of all workspaces.
-with unanswered as materialized (
-    select u.* from pgdispatch.unanswered($9::bigint) u
-), failed as materialized (
-    select n.workspace_id, count(*) as items
-    from (select q.workspace_id from pgdispatch.workflow_execution_queue q
-          where q.stage = 'DEAD' and q.finished_at > now() - interval '1 day'
-          order by q.finished_at desc limit $9::bigint) n
-    group by n.workspace_id
-), oldest as materialized (
+with {{ template "parts/troubles.sql" "$9" }}), oldest as materialized (
     select n.* from pgdispatch.waiting_among(case when $3::text = 'oldest' then $1::text[]::uuid[] end, $9::integer) n
 ), held as materialized ( -- at most the first 100,000 slot holders
     select n.workspace_id, count(*) as items
@@ -40,18 +32,5 @@ with unanswered as materialized (
         > ($4::double precision, case when $4::double precision = 'infinity' then $5::text else '' end, $6::text::uuid)
     order by r.rank, case when r.rank = 'infinity' then r.name end, r.id limit $7::bigint
 )
-select w.id::text, w.name, w.plan, l.slots as "limit", w.paused, n.items as waiting, n.claimed, n.running,
-       clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank,
-       coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered,
-       pgdispatch.burst_limit(l.slots, l.burst) as burst
-from page p
-cross join lateral (select w.* from pgdispatch.workspaces w where w.id = p.id offset 0) w
-join pgdispatch.workspace_tiers t on t.plan = w.plan
-cross join lateral (
-    select coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as slots,
-           coalesce(w.max_burst_workflows, t.max_burst_workflows) as burst
-) l
-left join failed f on f.workspace_id = p.id
-left join unanswered u on u.workspace_id = p.id
-cross join lateral pgdispatch.waiting_of(p.id, $8::integer) n
+{{ template "parts/workspace_rows.sql" "$8" }}
 order by p.rank, case when p.rank = 'infinity' then w.name end collate "C", p.id
