@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"fmt"
+	"maps"
 	nethttp "net/http"
 	"net/url"
 	"regexp"
@@ -93,12 +94,8 @@ func (b filterBar) to(filter url.Values) string {
 func (b filterBar) tokens(inForce url.Values) (all []token) {
 	for _, name := range b.Names {
 		if value := inForce.Get(name); value != "" {
-			others := url.Values{}
-			for other, values := range inForce {
-				if other != name {
-					others[other] = values
-				}
-			}
+			others := maps.Clone(inForce)
+			others.Del(name)
 			all = append(all, token{name, value, b.to(others)})
 		}
 	}
@@ -137,15 +134,12 @@ func typedFilter(inForce url.Values, line string, names []string) (url.Values, e
 	if text := strings.TrimSpace(strings.Join(words, " ")); text != "" {
 		typed.Set("error", text)
 	}
-	for name, values := range inForce {
-		if !typed.Has(name) {
-			typed[name] = values
-		}
-	}
-	if _, err := readNarrow(typed); err != nil {
+	next := maps.Clone(inForce)
+	maps.Copy(next, typed)
+	if _, err := readNarrow(next); err != nil {
 		return nil, err
 	}
-	return typed, checkStatus(typed.Get("status"))
+	return next, checkStatus(next.Get("status"))
 }
 
 var (
