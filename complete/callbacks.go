@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"golang.org/x/sync/errgroup"
 )
@@ -143,7 +142,7 @@ func (c *Callbacks) serve(w nethttp.ResponseWriter, r *nethttp.Request) (status 
 			level = slog.LevelDebug // outages are logged elsewhere
 		}
 		c.Log.Log(ctx, level, "Cannot process a completion callback; Temporal will resend it", "execution_id", execution.ID,
-			"error", postgres.Clean(err.Error()))
+			"error", err)
 		return nethttp.StatusServiceUnavailable, CallbackUnavailable
 	}
 	// Drain the body, which holds the result. Unread data would make the server close the connection.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -75,7 +74,7 @@ func (d *Detector) Run(ctx context.Context) error {
 			d.last = ""
 		case ctx.Err() == nil && err.Error() != d.last:
 			d.last = err.Error()
-			d.Log.WarnContext(ctx, "Cannot check for stalled executions", "error", postgres.Clean(d.last))
+			d.Log.WarnContext(ctx, "Cannot check for stalled executions", "error", err)
 		}
 	}
 }

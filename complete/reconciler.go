@@ -115,7 +115,7 @@ func (r *Reconciler) complain(ctx context.Context, namespace string, err error) 
 			r.last = map[string]string{}
 		}
 		r.last[namespace] = err.Error()
-		r.Log.WarnContext(ctx, "Cannot detect the ends of unwatched executions", "error", postgres.Clean(err.Error()),
+		r.Log.WarnContext(ctx, "Cannot detect the ends of unwatched executions", "error", err,
 			"namespace", namespace)
 	}
 }

@@ -50,7 +50,7 @@ func insist(ctx context.Context, log *slog.Logger, executionID, complaint string
 			if errors.Is(err, temporal.ErrAway) {
 				level = slog.LevelDebug
 			}
-			log.Log(ctx, level, complaint, "execution_id", executionID, "error", postgres.Clean(last))
+			log.Log(ctx, level, complaint, "execution_id", executionID, "error", err)
 		}
 		return retry.RetryableError(err)
 	})

@@ -163,7 +163,7 @@ func (s *Signaler) look(ctx context.Context, room int) time.Duration {
 	s.mu.Unlock()
 	if err != nil {
 		if ctx.Err() == nil {
-			s.complain(ctx, "Cannot take signals; retrying", "", err)
+			s.complain(ctx, err, "Cannot take signals; retrying")
 		}
 		return signalPause
 	}
@@ -235,7 +235,7 @@ func (s *Signaler) judge(ctx context.Context, one sent, settle *SettledSignal) {
 	default:
 		settle.Error = one.err.Error()
 		s.saw("failed", 1, 0)
-		s.complain(ctx, "Cannot deliver a signal; retrying", id, one.err)
+		s.complain(ctx, one.err, "Cannot deliver a signal; retrying", "execution_id", id)
 	}
 }
 
@@ -254,7 +254,7 @@ func (s *Signaler) farewell(ctx context.Context) {
 	ctx, cancel = context.WithTimeoutCause(ctx, lastSettle, fmt.Errorf("last settle timed out after %s", lastSettle))
 	defer cancel()
 	if _, err := s.Store.TakeSignals(ctx, s.settled, nil, 0); err != nil {
-		s.complain(ctx, "Cannot settle signals; another replica repeats them", "", err)
+		s.complain(ctx, err, "Cannot settle signals; another replica repeats them")
 	}
 }
 
@@ -264,9 +264,9 @@ func (s *Signaler) saw(outcome string, signals int, took time.Duration) {
 	}
 }
 
-func (s *Signaler) complain(ctx context.Context, what, executionID string, err error) {
+func (s *Signaler) complain(ctx context.Context, err error, what string, about ...any) {
 	if err.Error() != s.last {
 		s.last = err.Error()
-		s.Log.WarnContext(ctx, what, "execution_id", executionID, "error", postgres.Clean(s.last))
+		s.Log.WarnContext(ctx, what, append(about, "error", err)...)
 	}
 }

@@ -50,7 +50,7 @@ func (s *Stopper) Run(ctx context.Context) error {
 		}
 		open, err := s.look(ctx)
 		if err != nil && ctx.Err() == nil {
-			s.complain(ctx, "", err)
+			s.complain(ctx, err)
 		}
 		if open || err != nil {
 			again.Reset(stopPause)
@@ -72,7 +72,7 @@ func (s *Stopper) look(ctx context.Context) (open bool, err error) {
 			return open, nil
 		case err != nil:
 			problem = err.Error()
-			s.complain(ctx, stop.ExecutionID, err)
+			s.complain(ctx, err, "execution_id", stop.ExecutionID)
 		default:
 			s.last = ""
 			s.Log.InfoContext(ctx, "Asked Temporal to stop an execution", "execution_id", stop.ExecutionID, "how", stop.How,
@@ -85,10 +85,9 @@ func (s *Stopper) look(ctx context.Context) (open bool, err error) {
 	return open, nil
 }
 
-func (s *Stopper) complain(ctx context.Context, executionID string, err error) {
+func (s *Stopper) complain(ctx context.Context, err error, about ...any) {
 	if err.Error() != s.last {
 		s.last = err.Error()
-		s.Log.WarnContext(ctx, "Cannot stop an execution; retrying", "execution_id", executionID, "error",
-			postgres.Clean(s.last))
+		s.Log.WarnContext(ctx, "Cannot stop an execution; retrying", append(about, "error", err)...)
 	}
 }

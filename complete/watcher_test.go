@@ -199,7 +199,7 @@ func TestWaitIsRepeatedAndItsErrorLoggedWhenItChanges(t *testing.T) {
 			case p.now() < time.Minute:
 				return temporal.End{}, errors.New("connection refused")
 			case p.now() < 2*time.Minute:
-				return temporal.End{}, errors.New("namespace is\nnot active")
+				return temporal.End{}, errors.New("namespace is not active")
 			}
 			return temporal.End{Outcome: "TERMINATED", Reason: "workflow was terminated: enough"}, nil
 		}

@@ -129,7 +129,7 @@ func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, aske
 			level = slog.LevelDebug
 		}
 		r.Log.Log(ctx, level, "Failed to start Temporal workflow", "queue_item_id", item.ID,
-			"outcome", outcome.String(), "error", postgres.Clean(err.Error()))
+			"outcome", outcome.String(), "error", err)
 	}
 	return runID, true, err
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 )
 
@@ -19,7 +22,9 @@ func (s *stack) requireSlotsMatchTemporal() {
 			return false
 		}
 		for _, run := range listed {
-			open[s.workspaceOf(run)]++
+			if s.exists(run) {
+				open[s.workspaceOf(run)]++
+			}
 		}
 		for _, workspace := range s.workspace {
 			if open[workspace] != one[int](s, `select count(*)::int from pgdispatch.workflow_execution_queue
@@ -29,6 +34,16 @@ func (s *stack) requireSlotsMatchTemporal() {
 		}
 		return true
 	}, "slots used equal workflows open")
+}
+
+// exists asks Temporal for a run that it has listed. A run that was deleted while its start was being listed stays
+// listed for good.
+func (s *stack) exists(run *workflowpb.WorkflowExecutionInfo) bool {
+	s.t.Helper()
+	_, err := s.client.DescribeWorkflowExecution(context.Background(), run.GetExecution().GetWorkflowId(),
+		run.GetExecution().GetRunId())
+	var gone *serviceerror.NotFound
+	return !errors.As(err, &gone)
 }
 
 // workspaceOf returns the workspace of the item that a run belongs to.

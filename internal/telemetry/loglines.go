@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
 const (
@@ -123,7 +125,8 @@ func (l *LogLines) arrive() {
 	}
 }
 
-// urgentHandler flushes the buffer after each record of level WARN or above.
+// urgentHandler cleans the texts of errors, which may come from a workflow, and flushes the buffer after each record of
+// level WARN or above.
 type urgentHandler struct {
 	slog.Handler
 	lines *LogLines
@@ -131,7 +134,7 @@ type urgentHandler struct {
 
 // Handle implements slog.Handler.
 func (h urgentHandler) Handle(ctx context.Context, record slog.Record) error {
-	err := h.Handler.Handle(ctx, record)
+	err := h.Handler.Handle(ctx, cleaned(record))
 	if record.Level >= slog.LevelWarn {
 		err = errors.Join(err, h.lines.Flush())
 	}
@@ -146,4 +149,20 @@ func (h urgentHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (h urgentHandler) WithGroup(name string) slog.Handler {
 	return urgentHandler{h.Handler.WithGroup(name), h.lines}
+}
+
+// cleaned returns a record whose errors are safe to display. HandlerOptions.ReplaceAttr would slow down every line.
+func cleaned(record slog.Record) slog.Record {
+	if _, err := trouble(record); err == nil {
+		return record
+	}
+	clean := slog.NewRecord(record.Time, record.Level, record.Message, record.PC)
+	record.Attrs(func(attr slog.Attr) bool {
+		if err, is := attr.Value.Any().(error); is {
+			attr.Value = slog.StringValue(postgres.Clean(err.Error()))
+		}
+		clean.AddAttrs(attr)
+		return true
+	})
+	return clean
 }

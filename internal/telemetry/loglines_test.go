@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -222,4 +223,13 @@ func TestWhatWaitsForAWriterThatFailsIsBounded(t *testing.T) {
 		}
 		require.Equal(t, "there is room again", messages[len(messages)-1])
 	})
+}
+
+func TestAnErrorIsLoggedOnOneLineWithoutControls(t *testing.T) {
+	t.Parallel()
+	out := &bytes.Buffer{}
+	log := NewLogLines(out).Logger(slog.LevelInfo)
+	log.With("component", "watcher").Error("Cannot record an end", "namespace", "shop", "error",
+		errors.New("no gas\n\x00\u202eevil"))
+	require.Contains(t, out.String(), `"component":"watcher","namespace":"shop","error":"no gas `+"\uFFFD\uFFFDevil"+`"}`)
 }

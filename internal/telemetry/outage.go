@@ -17,8 +17,9 @@ const (
 )
 
 // Outages is a slog.Handler that keeps repeated trouble from flooding the log. While Postgres is unavailable, it logs
-// that once a minute instead of each part's own error. Any other warning that parts repeat in their loops is logged
-// once a minute, with the number of those left out. Lines about an item or an execution are never left out.
+// that once a minute instead of each part's own error. An error of a lost connection and any other warning that parts
+// repeat in their loops are logged once a minute, with the number of those left out. Lines about an item or an
+// execution are never left out.
 type Outages struct {
 	slog.Handler
 	component string
@@ -55,7 +56,12 @@ func (o *Outages) Handle(ctx context.Context, record slog.Record) error {
 	case postgres.IsUnavailable(err) && o.component != "listener" && o.component != "gate":
 		return o.unavailable(ctx, record, err)
 	}
-	left, pass := o.log.repeat(said{o.component, record.Message}, record.Time)
+	return o.onceAMinute(ctx, record, said{o.component, record.Message})
+}
+
+// onceAMinute passes a record on unless it did so with another of the same trouble within the last minute.
+func (o *Outages) onceAMinute(ctx context.Context, record slog.Record, what said) error {
+	left, pass := o.log.repeat(what, record.Time)
 	if !pass {
 		return nil
 	}
@@ -66,7 +72,8 @@ func (o *Outages) Handle(ctx context.Context, record slog.Record) error {
 	return o.Handler.Handle(ctx, record)
 }
 
-// unavailable passes the first error on, which may be of one connection, and then logs the outage.
+// unavailable passes the first error on, which may be of one connection, and then logs the outage. A server that goes
+// away answers on some connections after it has dropped others, so first errors are those of all parts together.
 func (o *Outages) unavailable(ctx context.Context, record slog.Record, err error) error {
 	t, now := o.log, record.Time
 	t.mu.Lock()
@@ -80,7 +87,7 @@ func (o *Outages) unavailable(ctx context.Context, record slog.Record, err error
 	t.mu.Unlock()
 	switch {
 	case first:
-		return o.Handler.Handle(ctx, record)
+		return o.onceAMinute(ctx, record, said{message: "connection lost"})
 	case say:
 		outage := slog.NewRecord(now, slog.LevelError, "Postgres does not answer; work continues when it does", record.PC)
 		outage.AddAttrs(slog.Any("error", err), slog.Int64("for_ms", now.Sub(since).Milliseconds()))

@@ -54,6 +54,23 @@ func TestAnOutageOfPostgresIsLoggedOnceAMinuteAndItsEnd(t *testing.T) {
 	})
 }
 
+func TestConnectionsLostOneAfterAnotherAreOneLineAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		out := &bytes.Buffer{}
+		outages := NewOutages(slog.NewJSONHandler(out, nil))
+		sweeper, signaler := slog.New(outages).With("component", "sweeper"), slog.New(outages).With("component", "signaler")
+		for range 31 {
+			sweeper.Error("Cannot sweep", "error", io.ErrUnexpectedEOF)
+			outages.Answered(t.Context())
+			signaler.Warn("Cannot take signals", "error", io.ErrUnexpectedEOF)
+			outages.Answered(t.Context())
+			time.Sleep(2 * time.Second)
+		}
+		require.Equal(t, []string{"Cannot sweep", "Cannot sweep 59"}, messages(t, out, "repeated"))
+	})
+}
+
 func TestARepeatedWarningIsLoggedOnceAMinuteAndALineAboutAnItemAlways(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
