@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
@@ -16,6 +17,9 @@ const (
 	// leastFlush and mostFlush bound the estimated duration of a flush.
 	leastFlush = 100 * time.Microsecond
 	mostFlush  = 2500 * time.Microsecond
+	// flushSamples is the number of claims whose shortest flush is the estimate. A sample includes a round trip and waits
+	// for the processor, which on a busy machine take much longer than the flush.
+	flushSamples = 32
 	// rateSpan is the time constant of the commit rate.
 	rateSpan = 20 * time.Millisecond
 	// linger is how long the dispatcher stays awake without finding anything.
@@ -34,16 +38,16 @@ const (
 // enqueuers nothing. Only the claim loop uses it.
 type doze struct {
 	awake    bool
-	commits  rate          // commits of work, as far as known
-	flush    time.Duration // moving average of a commit's duration
-	ended    time.Time     // end of the last claim
-	took     time.Duration // duration of the last claim
-	found    bool          // whether the last claim returned items
-	foundAt  time.Time     // end of the last claim that returned items, or when the dispatcher woke
-	sleepAt  time.Time     // when sleep was first requested but not yet granted; zero if it is not pending
-	lookAt   time.Time     // when to look next; zero means on the next wake-up
-	busyAt   time.Time     // when all workers became busy; zero if one is free
-	leaveAt  time.Time     // when to leave duty because all are busy; zero if not planned
+	commits  rate            // commits of work, as far as known
+	flushes  []time.Duration // of the last claims, at most flushSamples
+	ended    time.Time       // end of the last claim
+	took     time.Duration   // duration of the last claim
+	found    bool            // whether the last claim returned items
+	foundAt  time.Time       // end of the last claim that returned items, or when the dispatcher woke
+	sleepAt  time.Time       // when sleep was first requested but not yet granted; zero if it is not pending
+	lookAt   time.Time       // when to look next; zero means on the next wake-up
+	busyAt   time.Time       // when all workers became busy; zero if one is free
+	leaveAt  time.Time       // when to leave duty because all are busy; zero if not planned
 	calledAt time.Time
 }
 
@@ -64,7 +68,10 @@ func (r *rate) now(now time.Time) float64 {
 
 // crowded reports whether commits, if they all notified, would hold the lock for more than share of the time.
 func (d *doze) crowded(now time.Time, share float64) bool {
-	flush := min(max(d.flush, leastFlush), mostFlush)
+	flush := leastFlush
+	if len(d.flushes) > 0 {
+		flush = min(max(slices.Min(d.flushes), leastFlush), mostFlush)
+	}
 	return d.commits.now(now)*flush.Seconds() > share
 }
 
@@ -84,16 +91,12 @@ func (d *doze) claimed(began, ended time.Time, found bool) {
 	}
 }
 
-// flushed records the duration of a commit.
-func (d *doze) flushed(took time.Duration) { d.flush = smoothed(d.flush, took, 8) }
-
-// smoothed returns a moving average with another sample, whose weight is one part of that many. Zero is the average of
-// no samples.
-func smoothed(average, sample, parts time.Duration) time.Duration {
-	if average == 0 {
-		return sample
+// flushed records an upper bound on the duration of a flush.
+func (d *doze) flushed(took time.Duration) {
+	if len(d.flushes) == flushSamples {
+		d.flushes = slices.Delete(d.flushes, 0, 1)
 	}
-	return average + (sample-average)/parts
+	d.flushes = append(d.flushes, took)
 }
 
 // woken records a wake-up.

@@ -237,3 +237,30 @@ func TestAReplicaThatStopsLeavesDuty(t *testing.T) {
 		require.Equal(t, []string{"sleep", "busy"}, g.seen())
 	})
 }
+
+// Most samples of a busy machine are scheduling delays. Only a slow flush lengthens all of them.
+func TestFlushesAreJudgedByTheShortestOfTheLast(t *testing.T) {
+	t.Parallel()
+	const gap = 4 * time.Millisecond
+	for name, c := range map[string]struct {
+		samples []time.Duration // repeated
+		awake   bool
+	}{
+		"a fast disk":                 {[]time.Duration{200 * time.Microsecond}, false},
+		"a fast disk, a busy machine": {[]time.Duration{5 * time.Millisecond, 200 * time.Microsecond, 9 * time.Millisecond}, false},
+		"a slow disk":                 {[]time.Duration{4 * time.Millisecond, 9 * time.Millisecond}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, now := &doze{}, time.Now()
+			d.flushed(leastFlush) // long ago
+			for n := range 3 * flushSamples {
+				now = now.Add(gap)
+				d.flushed(c.samples[n%len(c.samples)])
+				d.came(now, 1)
+			}
+			require.Equal(t, c.awake, d.awake)
+			require.LessOrEqual(t, len(d.flushes), flushSamples)
+		})
+	}
+}

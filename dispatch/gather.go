@@ -22,7 +22,12 @@ type gather struct {
 }
 
 // started records the duration of a start.
-func (g *gather) started(took time.Duration) { g.starts = smoothed(g.starts, took, 16) }
+func (g *gather) started(took time.Duration) {
+	if g.starts == 0 {
+		g.starts = took
+	}
+	g.starts += (took - g.starts) / 16
+}
 
 // claimed plans the next claim after one that took so long.
 func (g *gather) claimed(batch claim.Batch, now time.Time, took time.Duration, workers int) {
