@@ -246,8 +246,8 @@ func TestFlushesAreJudgedByTheShortestOfTheLast(t *testing.T) {
 		samples []time.Duration // repeated
 		awake   bool
 	}{
-		"a fast disk":                 {[]time.Duration{200 * time.Microsecond}, false},
-		"a fast disk, a busy machine": {[]time.Duration{5 * time.Millisecond, 200 * time.Microsecond, 9 * time.Millisecond}, false},
+		"a fast disk":                 {[]time.Duration{leastFlush}, false},
+		"a fast disk, a busy machine": {[]time.Duration{5 * time.Millisecond, leastFlush, 9 * time.Millisecond}, false},
 		"a slow disk":                 {[]time.Duration{4 * time.Millisecond, 9 * time.Millisecond}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,12 +12,20 @@ as $$
 declare
     parked bigint[] := {{ template "parts/parked.sql" }};
 begin
-    if not careful and cardinality(namespaces) = 0 and keys is null then
+    if careful or cardinality(namespaces) > 0 then
+        heads := pgdispatch.claim_around(workspaces, priorities, grants, due, ids, at_time, own_namespace, namespaces,
+            allowed, keys, parked);
+    elsif keys is null then
         select array_agg(h.at) filter (where h.gets), array_agg(h.place) filter (where not h.gets),
                array_agg(h.run_at) filter (where not h.gets), array_agg(h.id) filter (where not h.gets)
         into heads, next_place, next_due, next_id
         from {{ template "parts/heads.sql" "q.limit_key is null" }};
-    elsif not careful and cardinality(namespaces) = 0 then
+    elsif array_position(keys, null) is null then
+        select array_agg(h.at) filter (where h.gets), array_agg(h.place) filter (where not h.gets),
+               array_agg(h.run_at) filter (where not h.gets), array_agg(h.id) filter (where not h.gets)
+        into heads, next_place, next_due, next_id
+        from {{ template "parts/heads.sql" "q.limit_key = p.key" }};
+    else
         select array_agg(h.at order by h.place, h.run_at, h.id) filter (where h.gets), array_agg(h.place) filter (where not h.gets),
                array_agg(h.run_at) filter (where not h.gets), array_agg(h.id) filter (where not h.gets)
         into heads, next_place, next_due, next_id
@@ -27,21 +35,10 @@ begin
             select h.* from {{ template "parts/heads.sql" "q.limit_key = p.key" }}
         ) h;
     end if;
-    if not careful and cardinality(namespaces) = 0 then
-        if coalesce(cardinality(heads), 0) <= most then
-            return;
-        end if;
-    else
-        heads := pgdispatch.claim_around(workspaces, priorities, grants, due, ids, at_time, own_namespace, namespaces,
-            allowed, keys, parked);
+    if careful or cardinality(namespaces) > 0 or cardinality(heads) > most then
+        heads := heads[1:most];
+        select n.* into next_place, next_due, next_id
+        from pgdispatch.claim_next(workspaces, priorities, due, ids, keys, heads, parked) n;
     end if;
-    heads := heads[1:most];
-    select array_agg(h.place), array_agg(h.run_at), array_agg(h.id) into next_place, next_due, next_id
-    from unnest(workspaces, priorities, due, ids, keys) with ordinality as p (workspace_id, priority, due, id, key, place)
-    cross join lateral (
-        ({{ template "parts/next.sql" "p.key is null and q.limit_key is null" }})
-        union all
-        ({{ template "parts/next.sql" "q.limit_key = p.key" }})
-    ) h;
 end;
 $$;

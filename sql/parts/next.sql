@@ -1,4 +1,4 @@
-{{- /* For claim_heads: the first row of an entry that is not among the heads. The argument picks the limit key. */ -}}
+{{- /* For claim_next: the first row of an entry that is not among the heads. The argument picks the limit key. */ -}}
 select p.place::integer as place, q.run_at, q.id
         from pgdispatch.workflow_execution_queue q
         where q.workspace_id = p.workspace_id and q.priority = p.priority and {{ . }} and q.stage = 'WAITS'

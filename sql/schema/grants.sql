@@ -108,6 +108,7 @@ grant execute on function
     pgdispatch.claim_grants(text, boolean, uuid, integer, bigint, uuid[], integer[], bigint[], integer[], bigint[], timestamptz, boolean[]),
     pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text, text[], integer[], text[]),
     pgdispatch.claim_around(uuid[], integer[], integer[], timestamptz[], bigint[], timestamptz, text, text[], integer[], text[], bigint[]),
+    pgdispatch.claim_next(uuid[], integer[], timestamptz[], bigint[], text[], tid[], bigint[]),
     pgdispatch.standing_before(json, integer[], bigint[]),
     pgdispatch.claim_keys(uuid[], text[], timestamptz, integer[]), pgdispatch.claim_key_debit(text[], bigint, timestamptz),
     pgdispatch.delete_finished(integer),

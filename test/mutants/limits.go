@@ -5,7 +5,6 @@ const (
 	chooseFile = "sql/functions/claim_choose.sql"
 	grantsFile = "sql/functions/claim_grants.sql"
 	aroundFile = "sql/functions/claim_around.sql"
-	headsFile  = "sql/functions/claim_heads.sql"
 	doubtsFile = "sql/functions/claim_doubts.sql"
 	debitFile  = "sql/functions/claim_debit.sql"
 	movedFile  = "sql/functions/item_moved.sql"
