@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -61,6 +62,16 @@ func (f fixture) conn() fixture {
 	require.NoError(f.t, err)
 	f.t.Cleanup(conn.Release)
 	return f.on(conn)
+}
+
+// replicaConn returns the same fixture on its own connection, with a replica's settings of the planner.
+func (f fixture) replicaConn() fixture {
+	f.t.Helper()
+	c := f.conn()
+	for name, value := range postgres.Planning {
+		c.exec("select set_config($1, $2, false)", name, value)
+	}
+	return c
 }
 
 // begin returns the same fixture inside a transaction that is rolled back when the test ends.

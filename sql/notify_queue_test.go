@@ -57,6 +57,9 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	for flooded := 0; usage() < notify.QueueBound; flooded++ {
 		require.Less(t, flooded, 100)
 		f.exec("select count(pg_notify('x', repeat('x', 7980) || n)) from generate_series(1, 2000) n")
+		holder, err := sweeps.QueueHolder(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, stranger.PgConn().PID(), holder.PID, "not the dispatcher, which reads notifications: %s", holder)
 	}
 	for range 10 {
 		f.item(w)
@@ -65,9 +68,6 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	depth, err := (&operate.Store{DB: pool}).QueueDepth(t.Context())
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, depth.NotifyQueue, notify.QueueBound)
-	holder, err := sweeps.QueueHolder(t.Context())
-	require.NoError(t, err)
-	require.EqualValues(t, stranger.PgConn().PID(), holder.PID, holder.String())
 	require.Len(t, f.claim(10).items, 5, "items are claimed without notifications")
 
 	require.NoError(t, stranger.Close(t.Context()))

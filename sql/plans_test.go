@@ -79,7 +79,7 @@ func (c fixture) scanned(table string, do func()) scans {
 func TestWhatIsReadDoesNotGrowWithTheBacklog(t *testing.T) {
 	t.Parallel()
 	f, quiet := crowded(t)
-	c := f.conn()
+	c := f.replicaConn()
 	claimReads(c, quiet)
 	readsRead(c, quiet)
 	listsRead(c)
@@ -101,7 +101,6 @@ func withdrawalReads(c fixture) {
 // claimReads checks an item's whole lifecycle.
 func claimReads(c fixture, quiet tenant) {
 	c.t.Helper()
-	c.exec("set enable_seqscan = off") // as replicas set it: indexes are used where possible
 	work := func() {
 		c.item(quiet)
 		b := c.claim(10)
