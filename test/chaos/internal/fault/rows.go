@@ -40,8 +40,17 @@ func rowFaults() []*Fault {
 }
 
 func strangerWorkflow(ctx context.Context, s *Scene) (Lift, error) {
+	workspace := s.Load.Workspaces[len(s.Load.Workspaces)-2]
+	err := lab.Await(ctx, tolerance, "no slot is held by a start that an earlier fault left unanswered", func() (bool, error) {
+		unanswered := 0
+		err := s.Row(ctx, "unanswered", []any{workspace.ID}, &unanswered)
+		return unanswered == 0, err
+	})
+	if err != nil {
+		return nil, err
+	}
 	execution := uuid.NewString()
-	_, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "execution-" + execution,
+	_, err = s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "execution-" + execution,
 		TaskQueue: temporal.TaskQueue}, temporal.Work, temporal.Input{})
 	if err != nil {
 		return nil, fmt.Errorf("start the unrelated workflow: %w", err)
@@ -52,7 +61,7 @@ func strangerWorkflow(ctx context.Context, s *Scene) (Lift, error) {
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	at := time.Now()
-	err = s.Load.InsertDoomed(ctx, conn, s.Load.Workspaces[len(s.Load.Workspaces)-2], execution, true)
+	err = s.Load.InsertDoomed(ctx, conn, workspace, execution, true)
 	return once(failed(s, execution, at)), err
 }
 
