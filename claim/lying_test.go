@@ -114,7 +114,14 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 	t.Logf("%d claims with a falsified memory", lies)
 	require.Positive(t, lies)
 	require.Zero(t, c.open.Load())
-	c.requireNoLimitPassed(limitOf)
+	most := c.requireNoLimitPassed(limitOf)
+	bursts := 0
+	for n, limit := range limits {
+		active := most[uuid.UUID(known[n]).String()]
+		require.GreaterOrEqual(t, active, min(limit, 5), "the test did not reach the limit of a workspace")
+		bursts += max(active-limit, 0)
+	}
+	require.Positive(t, bursts, "no workspace burst")
 	require.Zero(t, sqltest.Scalar[int](c.Shop, `select count(*) from pgdispatch.workflow_execution_queue
 		where status not in ('COMPLETED', 'FAILED') or stage in ('HOLDS', 'DOUBT')`))
 }

@@ -59,7 +59,7 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 		f.exec("select count(pg_notify('x', repeat('x', 7980) || n)) from generate_series(1, 2000) n")
 		holder, err := sweeps.QueueHolder(t.Context())
 		require.NoError(t, err)
-		require.EqualValues(t, stranger.PgConn().PID(), holder.PID, "not the dispatcher, which reads notifications: %s", holder)
+		require.EqualValues(t, stranger.PgConn().PID(), holder.PID, "the dispatcher only reads: %s", holder)
 	}
 	for range 10 {
 		f.item(w)
