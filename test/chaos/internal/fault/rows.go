@@ -41,7 +41,7 @@ func rowFaults() []*Fault {
 
 func strangerWorkflow(ctx context.Context, s *Scene) (Lift, error) {
 	workspace := s.Load.Workspaces[len(s.Load.Workspaces)-2]
-	err := lab.Await(ctx, tolerance, "no slot is held by a start that an earlier fault left unanswered", func() (bool, error) {
+	err := lab.Await(ctx, tolerance, "no start of an earlier fault holds a slot", func() (bool, error) {
 		unanswered := 0
 		err := s.Row(ctx, "unanswered", []any{workspace.ID}, &unanswered)
 		return unanswered == 0, err
