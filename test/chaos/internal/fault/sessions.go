@@ -281,26 +281,21 @@ func openTransaction(prepared bool) func(context.Context, *Scene) (Lift, error) 
 			return nil, err
 		}
 		end := "commit"
+		if prepared {
+			end = "commit_prepared"
+			_, err = conn.Exec(ctx, lab.Query("notify_off"))
+		}
 		var open *lab.OpenRow
-		// A transaction that has executed NOTIFY cannot be prepared. The application tries again.
-		for attempt := 0; ; attempt++ {
-			if open, err = s.Load.InsertOpen(ctx, conn, s.Load.Workspaces[s.Rand.IntN(3)]); err != nil {
-				return nil, errors.Join(err, conn.Close(ctx))
+		if err == nil {
+			open, err = s.Load.InsertOpen(ctx, conn, s.Load.Workspaces[s.Rand.IntN(3)])
+		}
+		if err == nil && prepared {
+			if _, err = conn.Exec(ctx, lab.Query("prepare")); err != nil {
+				open.Ended(lab.RolledBack)
 			}
-			if !prepared {
-				break
-			}
-			if _, err = conn.Exec(ctx, lab.Query("prepare")); err == nil {
-				end = "commit_prepared"
-				break
-			}
-			open.Ended(lab.RolledBack)
-			if _, rollErr := conn.Exec(ctx, lab.Query("rollback")); rollErr != nil || attempt == 200 {
-				return nil, errors.Join(fmt.Errorf("prepare the transaction: %w", err), rollErr, conn.Close(ctx))
-			}
-			if err := lab.Sleep(ctx, 20*time.Millisecond); err != nil {
-				return nil, err
-			}
+		}
+		if err != nil {
+			return nil, errors.Join(err, conn.Close(ctx))
 		}
 		at := time.Now()
 		return func(ctx context.Context) (Measure, error) {
