@@ -82,6 +82,9 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	if next := m.schedule.Next(now); !next.IsZero() {
 		batch.LookAgainIn = max(next.Sub(now), 0)
 	}
+	if len(m.unread) > 0 {
+		batch.LookAgainIn = 0
+	}
 	return batch, settled, nil
 }
 
@@ -135,7 +138,7 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	var changes []news
 	looks := !wanted.Quiet && asked.Sub(m.lookedAt) > lookAgain
 	if looks {
-		statements.Queue(sql.Text("look"), m.seen).Query(func(rows pgx.Rows) (err error) {
+		statements.Queue(sql.Text("look"), m.seen, mostArrivals).Query(func(rows pgx.Rows) (err error) {
 			changes, err = pgx.CollectRows(rows, pgx.RowToStructByName[news])
 			return err
 		})
@@ -149,8 +152,11 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	}
 	m.apply(p, wanted, answer, asked, batch)
 	if looks {
-		if !m.learn(changes, asked).whole {
+		before := m.seen
+		if changed := m.learn(changes, asked); !changed.whole {
 			m.seen = "" // the next claim loads
+		} else if changed.crowded {
+			_ = s.readArrivals(ctx, before, changed) // after an error, the next look reads the same changes again
 		}
 	}
 	return settled, nil

@@ -196,9 +196,9 @@ func (l *liar) lie() {
 			m.schedule.Unanswered(l.when(), rand.N(3) == 0)
 		case 2:
 			limit := rand.N(40)
-			m.schedule.Load(m.now(), []schedule.Waiting{{Lane: c.Lane, Number: c.Number, Priority: c.Priority,
+			m.schedule.Load([]schedule.Waiting{{Lane: c.Lane, Number: c.Number, Priority: c.Priority,
 				Key: l.key(), From: l.place(), Held: rand.N(40), Limit: limit, Most: rand.N(60), OwnFull: rand.N(2) == 0,
-				AllFull: rand.N(2) == 0}}, nil)
+				AllFull: rand.N(2) == 0}}, schedule.Changed{})
 		case 3:
 			// An invented answer: full, paused, rate-limited or empty, without a receipt.
 			p := m.schedule.Propose(m.now(), schedule.Want{Free: 1 + rand.N(9)})

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
@@ -19,8 +22,15 @@ const (
 	compareInterval = time.Minute
 	// carefulFor is how long claims skip locked rows after one has timed out waiting for such a row.
 	carefulFor = time.Second
-	// loadTimeout bounds reading everything that waits.
+	// loadTimeout bounds reading a page of what waits.
 	loadTimeout = 20 * time.Second
+	// mostArrivals is how many new items a look reads one by one. Of more, it reads mostLines lines of each transaction,
+	// and later looks read the others, a page of pageLines each: neither a look nor what the memory learns from one may
+	// grow with what a transaction has enqueued. loadLines is the size of a page while nothing is known.
+	mostArrivals = 1000
+	mostLines    = 200
+	pageLines    = 500
+	loadLines    = 10_000
 )
 
 // memory is a store's schedule and its read position. mu allows one claim at a time.
@@ -38,6 +48,7 @@ type memory struct {
 	drawn      int64                 // the last lease token that was drawn, as of the last claim
 	arrived    int                   // items that looks have found since the current claim began
 	limited    map[string]int        // Wanted.Namespaces of the last claim
+	unread     []unread              // what is to be read, a page with each look
 	parked     map[schedule.Lane]int // items parked since the last compare, per workspace
 }
 
@@ -48,6 +59,31 @@ func (m *memory) now() time.Time { return m.told.Add(time.Since(m.askedAt)) }
 func (m *memory) tell(now, asked time.Time) {
 	m.told, m.askedAt = now, asked
 	m.schedule.Tell(now)
+}
+
+// unread is a part of what waits that the memory has yet to read: after a line, of the items that a transaction has
+// enqueued or, without one, of all.
+type unread struct {
+	xid   *string
+	after *line
+}
+
+// compares reports whether it is a part of the comparison with everything that waits.
+func (u unread) compares() bool { return u.xid == nil }
+
+// line is the items of a limit key, or those without one, at a priority of a workspace.
+type line struct {
+	lane     schedule.Lane
+	priority int
+	key      string
+}
+
+// args returns the arguments of load for a page of at most so many lines.
+func (u unread) args(lines int) []any {
+	if u.after == nil {
+		return []any{u.xid, nil, nil, nil, lines}
+	}
+	return []any{u.xid, uuid.UUID(u.after.lane).String(), u.after.priority, postgres.OrNull(u.after.key), lines}
 }
 
 // head are the columns that every row of a look and of a load begins with.
@@ -74,11 +110,15 @@ type news struct {
 	WakeNumber *int64
 }
 
+// arrived reports whether the row is of items that were enqueued.
+func (n news) arrived() bool { return n.Changed && n.Priority != nil && postgres.OrZero(n.Items) > 0 }
+
 // learnt is what a look found to have changed.
 type learnt struct {
-	whole  bool // false: changes may be missing, so that the caller must load
-	limits bool // the limits of any workspace
-	lanes  map[schedule.Lane]bool
+	whole bool // false: changes may be missing, so that the caller must load
+	schedule.Changed
+	// crowded means that more arrived than a look reads: what arrived is not learnt.
+	crowded bool
 }
 
 // learn applies the rows of a look.
@@ -86,16 +126,26 @@ func (m *memory) learn(rows []news, asked time.Time) (l learnt) {
 	if len(rows) == 0 || rows[0].Gap {
 		return l
 	}
-	l.whole, l.lanes = true, map[schedule.Lane]bool{}
+	l.whole, l.Lanes, l.Keys = true, map[schedule.Lane]bool{}, map[string]bool{}
 	m.learnHead(rows[0].head, asked)
+	arrived := 0
+	for _, r := range rows {
+		if r.arrived() {
+			arrived += *r.Items
+		}
+	}
+	l.crowded = arrived >= mostArrivals
 	for _, r := range rows {
 		switch {
-		case !r.Changed:
+		case !r.Changed, l.crowded && r.arrived():
 		case r.Lane == nil:
-			l.limits = true
+			l.All = true
 			m.schedule.LearnAll()
 		default:
-			l.lanes[*r.Lane] = true
+			l.Lanes[*r.Lane] = true
+			for _, key := range r.LimitKeys {
+				l.Keys[key] = true
+			}
 			c := schedule.Change{Lane: *r.Lane, Number: postgres.OrZero(r.WakeNumber), Keys: r.LimitKeys}
 			if c.Items = postgres.OrZero(r.Items); r.Priority != nil && r.Due != nil {
 				c.Key = r.LimitKey
@@ -155,33 +205,110 @@ func parseName(name string) (number int64, c schedule.Change, ok bool) {
 	return number, schedule.Change{Waits: true, Priority: priority, Due: time.UnixMicro(due)}, true
 }
 
-// look reads the changes since the last look. It loads everything if changes may be missing, and compares everything
-// once per compareInterval. See compare for what it returns.
+// look reads the changes since the last look, and a page of what is unread. It loads everything if changes may be
+// missing. It compares everything that waits with the memory once per compareInterval, and returns the number of
+// workspaces with due items that no notification or look had reported.
 func (s *Store) look(ctx context.Context) (missed int, err error) {
 	m := &s.memory
 	if m.seen == "" {
 		return 0, s.load(ctx)
 	}
-	changed, err := s.readChanges(ctx)
-	switch {
-	case err != nil:
-		return 0, err
-	case !changed.whole:
-		return 0, s.load(ctx)
-	case m.lookedAt.Sub(m.comparedAt) > compareInterval:
-		return s.compare(ctx)
+	if m.lookedAt.Sub(m.comparedAt) > compareInterval && !slices.ContainsFunc(m.unread, unread.compares) {
+		m.comparedAt = time.Now()
+		m.unread = append(m.unread, unread{})
 	}
-	return 0, nil
+	if len(m.unread) == 0 {
+		_, err = s.readChanges(ctx)
+		return 0, err
+	}
+	page := m.unread[0]
+	found, all, err := s.readWaiting(ctx, page, pageLines)
+	if err != nil {
+		return 0, err
+	}
+	return s.learnPage(ctx, page, found, all)
 }
 
-// readChanges reads and applies the changes since the last look.
+// learnPage applies a page that was read a moment ago, and the changes since the last look. See look for what it
+// returns.
+func (s *Store) learnPage(ctx context.Context, page unread, found []waiting, all []schedule.Waiting) (missed int, err error) {
+	m := &s.memory
+	// First the changes, which are newer than the page: an item that came since the last look was not missed.
+	seen := m.seen
+	changed, err := s.readChanges(ctx)
+	if err != nil || !changed.whole {
+		return 0, err
+	}
+	if page.compares() {
+		m.parked = nil
+		if missed, err = s.missed(ctx, found, all, changed, seen); err != nil {
+			return 0, err
+		}
+	}
+	m.schedule.Load(all, changed.Changed)
+	m.unread = m.unread[1:]
+	m.turnPage(page, all, pageLines)
+	return missed, nil
+}
+
+// turnPage notes what follows a page that was read.
+func (m *memory) turnPage(page unread, all []schedule.Waiting, lines int) (more bool) {
+	if more = len(all) == lines; more {
+		last := all[lines-1]
+		page.after = &line{last.Lane, last.Priority, last.Key}
+		m.unread = append(m.unread, page)
+	} else if page.compares() {
+		m.schedule.Forget()
+	}
+	return more
+}
+
+// readChanges reads and applies the changes since the last look. If some may be missing, it loads everything.
 func (s *Store) readChanges(ctx context.Context) (changed learnt, err error) {
-	asked := time.Now()
-	rows, err := postgres.Read[news](ctx, s.Pool, "read changes", sql.Text("look"), s.memory.seen)
+	m := &s.memory
+	asked, seen := time.Now(), m.seen
+	rows, err := postgres.Read[news](ctx, s.Pool, "read changes", sql.Text("look"), seen, mostArrivals)
 	if err != nil {
 		return changed, err
 	}
-	return s.memory.learn(rows, asked), nil
+	if changed = m.learn(rows, asked); !changed.whole {
+		return changed, s.load(ctx)
+	}
+	if changed.crowded {
+		err = s.readArrivals(ctx, seen, changed)
+	}
+	return changed, err
+}
+
+// arrival is a row of arrivals: a line of a transaction.
+type arrival struct {
+	XID        string
+	Lane       schedule.Lane `db:"workspace_id"`
+	Priority   int
+	LimitKey   string
+	Due        time.Time
+	WakeNumber *int64
+}
+
+// readArrivals reads what was enqueued between the snapshot of the look before and that of the last one.
+func (s *Store) readArrivals(ctx context.Context, before string, changed learnt) error {
+	m := &s.memory
+	rows, err := postgres.Read[arrival](ctx, s.Pool, "read arrivals", sql.Text("arrivals"), before, m.seen, mostLines)
+	if err != nil {
+		m.seen = before // the next look reads the same changes again
+		return err
+	}
+	lines := map[string]int{}
+	for _, r := range rows {
+		changed.Lanes[r.Lane] = true
+		m.schedule.Learn(schedule.Change{Lane: r.Lane, Number: postgres.OrZero(r.WakeNumber), Waits: true,
+			Priority: r.Priority, Key: r.LimitKey, Due: r.Due})
+		if lines[r.XID]++; lines[r.XID] == mostLines {
+			m.unread = append(m.unread, unread{xid: &r.XID, after: &line{r.Lane, r.Priority, r.LimitKey}})
+		}
+	}
+	m.arrived += len(rows)
+	return nil
 }
 
 // waiting is a row of a load.
@@ -202,9 +329,9 @@ type waiting struct {
 	AllFull    bool
 }
 
-// readWaiting reads everything that waits.
-func (s *Store) readWaiting(ctx context.Context) (found []waiting, all []schedule.Waiting, err error) {
-	found, err = postgres.ReadWithin[waiting](ctx, loadTimeout, s.Pool, "load waiting items", sql.Text("load"))
+// readWaiting reads a page of what waits.
+func (s *Store) readWaiting(ctx context.Context, page unread, lines int) (found []waiting, all []schedule.Waiting, err error) {
+	found, err = postgres.ReadWithin[waiting](ctx, loadTimeout, s.Pool, "load waiting items", sql.Text("load"), page.args(lines)...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -226,46 +353,46 @@ func (s *Store) readWaiting(ctx context.Context) (found []waiting, all []schedul
 // load resets the schedule and reads everything that waits.
 func (s *Store) load(ctx context.Context) error {
 	m := &s.memory
-	asked := time.Now()
-	found, all, err := s.readWaiting(ctx)
-	if err != nil {
-		return err
+	m.seen, m.unread = "", []unread{{}}
+	for more := true; more; {
+		asked, page := time.Now(), m.unread[0]
+		found, all, err := s.readWaiting(ctx, page, loadLines)
+		if err != nil {
+			m.seen = "" // the next look loads again
+			return err
+		}
+		if page.after == nil { // changes since then are read again
+			m.schedule.Reset()
+			m.learnHead(found[0].head, asked)
+			m.comparedAt = asked.Add(rand.N(compareInterval / 10)) // replicas that start together do not compare together
+		}
+		m.unread = nil
+		m.schedule.Load(all, schedule.Changed{})
+		more = m.turnPage(page, all, loadLines)
 	}
-	m.schedule.Reset()
-	m.learnHead(found[0].head, asked)
-	m.schedule.Load(m.now(), all, nil)
-	m.comparedAt = asked.Add(rand.N(compareInterval / 10)) // jitter: replicas that start together do not compare together
 	return nil
 }
 
-// compare reads everything that waits, corrects the schedule, and returns the number of workspaces with due items that
-// no notification or look had reported.
-func (s *Store) compare(ctx context.Context) (missed int, err error) {
-	s.memory.comparedAt = time.Now()
-	found, all, err := s.readWaiting(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return s.correct(ctx, found, all)
-}
-
-// correct compares the schedule with what waited a moment ago. See compare for what it returns.
-func (s *Store) correct(ctx context.Context, found []waiting, all []schedule.Waiting) (missed int, err error) {
-	m := &s.memory
-	// Changes since the last look do not count as missed: read them first. They are newer than what was read, so it must
-	// not close a workspace that they opened.
-	changed, err := s.readChanges(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if !changed.whole {
-		return 0, s.load(ctx)
-	}
+// missed returns in how many workspaces items were due of which no notification or look had reported anything. An item
+// that was enqueued after the look before is not one: if the look after did not report it, another replica has claimed
+// it meanwhile. Nor is a parked item.
+func (s *Store) missed(ctx context.Context, found []waiting, all []schedule.Waiting, changed learnt,
+	before string) (workspaces int, err error) {
+	parked := map[int64]bool{}
 	for _, r := range found {
-		if r.Lane != nil && (r.Parked || changed.limits) {
-			changed.lanes[*r.Lane] = true // a parked item does not count as missed
+		if r.Parked {
+			parked[*r.ID] = true
 		}
 	}
-	m.parked = nil
-	return m.schedule.Load(found[0].Now, all, changed.lanes), nil
+	ids := []int64{}
+	for _, w := range s.memory.schedule.Missed(found[0].Now, all, changed.Changed) {
+		if !parked[w.From.ID] {
+			ids = append(ids, w.From.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	of, err := postgres.Values[string](ctx, s.Pool, "find missed items", sql.Text("enqueued_before"), ids, before)
+	return len(of), err
 }

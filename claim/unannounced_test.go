@@ -131,10 +131,11 @@ func TestALimitThatIsRaisedDuringACompareAppliesAtOnce(t *testing.T) {
 	batch, err := b.Claim(t.Context(), 10)
 	require.NoError(t, err)
 	require.Empty(t, batch.Items, "the workspace is full")
-	found, all, err := b.readWaiting(t.Context())
+	b.memory.unread = []unread{{}}
+	found, all, err := b.readWaiting(t.Context(), unread{}, pageLines)
 	require.NoError(t, err)
 	b.Execute("update pgdispatch.workspace_tiers set max_concurrent_workflows = 5")
-	missed, err := b.correct(t.Context(), found, all)
+	missed, err := b.learnPage(t.Context(), unread{}, found, all)
 	require.NoError(t, err)
 	require.Zero(t, missed)
 	batch, err = b.Claim(t.Context(), 10)

@@ -158,8 +158,14 @@ func arguments(verb string, id int64, execution, workspace string) [][]any {
 	switch verb {
 	case "claim", "claim_head":
 		return claimArguments(verb, workspace)
+	case "load":
+		return [][]any{{nil, nil, nil, nil, 10}, {nil, workspace, 0, "k", 10}, {"1", workspace, 0, nil, 10}}
+	case "arrivals":
+		return [][]any{{"1:1:", "9:9:", 10}}
+	case "enqueued_before":
+		return [][]any{{ids, "1:1:"}}
 	case "look":
-		return [][]any{{"1:1:"}}
+		return [][]any{{"1:1:", 1000}}
 	case "dispatched":
 		return [][]any{{ids, tokens, texts, "replica-1"}}
 	case "retry":

@@ -152,9 +152,9 @@ func TestALoadSaysWhereAKeyIsFull(t *testing.T) {
 		f.keyed(w, "l", 2)
 	}
 	load := func() []string {
-		return all[string](f, `select concat(case l.workspace_id when $1 then 'a' else 'b' end, ' ', l.limit_key,
+		return all[string](f, `select concat(case l.workspace_id when $6 then 'a' else 'b' end, ' ', l.limit_key,
 			case when l.own_full then ' own' end, case when l.all_full then ' all' end)
-			from (`+sql.Text("load")+") l order by 1", a.workspace)
+			from (`+sql.Text("load")+") l order by 1", nil, nil, nil, nil, 100, a.workspace)
 	}
 	require.Equal(t, []string{"a k", "a l", "b k", "b l"}, load())
 	require.Len(t, f.ask(proposal{entries: []entry{{workspace: a.workspace, key: "k", items: 2},

@@ -131,7 +131,7 @@ func readsRead(c fixture, quiet tenant) {
 		// Items claimed since the oldest lease.
 		"select pgdispatch.requeue_expired(100)":                              100,
 		"select pgdispatch.shorten_leases()":                                  100,
-		"select from pgdispatch.waiting_levels()":                             3 * 1003, // a few per level
+		"select from pgdispatch.waiting_lines(null, null, null)":              3 * 1003, // a few per level
 		"select from pgdispatch.longest_waiting(100)":                         3 * 100,
 		"select from pgdispatch.unanswered(100)":                              10,
 		sql.Text("replicas"):                                                  100,

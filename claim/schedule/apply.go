@@ -25,6 +25,7 @@ func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 			last = n
 		}
 	}
+	s.applied = s.served
 	aged, ended := 0, a.ended(p, taken)
 	for n, e := range p.Entries {
 		cut := ended && n >= last             // it was not looked for
@@ -87,7 +88,8 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 	if s.epoch == (Epoch{}) {
 		l.receipt = Receipt{} // the first epoch may be lost, as in Apply
 	}
-	if st.Taken > 0 || st.PassedOver {
+	if st.Taken > 0 || st.PassedOver || !cut { // being asked for in vain uses up a turn, too
+		l.proven = st.Taken > 0 || l.proven && l.served > s.applied
 		s.served++
 		l.served = s.served
 	}

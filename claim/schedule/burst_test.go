@@ -107,9 +107,9 @@ func TestALoadReadsBursts(t *testing.T) {
 	require.Equal(t, "a1 b6", d.claims(2))
 	d.workspaces[laneOf("b")].held = 3
 	d.s.Reset()
-	require.Equal(t, 1, d.s.Load(d.now, d.levels(), nil))
+	require.Equal(t, 1, d.loads(d.levels(), Changed{}))
 	require.Equal(t, "a@0*2", d.propose(9))
-	require.Zero(t, d.s.Load(d.now, d.levels(), nil))
+	require.Zero(t, d.loads(d.levels(), Changed{}))
 }
 
 // A bound on the holders says nothing about a burst: the lane may be within its limit.

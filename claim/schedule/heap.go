@@ -11,6 +11,9 @@ const (
 	levelHeaps
 )
 
+// inProven is the kind of a heap that shares inSpare's index: a level is in one of them at most.
+const inProven = levelHeaps
+
 // Indexes of the heaps that a line may be in, in line.at. Those of its keys, own and over all, have no order.
 const (
 	inRipe = iota
@@ -34,13 +37,18 @@ type heap[T element[T]] struct {
 	all  []T
 }
 
-func (l *level) index(kind int) *int32 { return &l.at[kind] }
+func (l *level) index(kind int) *int32 {
+	if kind == inProven {
+		kind = inSpare
+	}
+	return &l.at[kind]
+}
 
 func (l *level) before(o *level, kind int) bool {
 	switch kind {
 	case inReady:
 		return l.lane.compare(o.lane) < 0
-	case inSpare:
+	case inSpare, inProven:
 		return l.priority > o.priority || l.priority == o.priority && l.lane.compare(o.lane) < 0
 	case inOldest:
 		a, b := l.ripe.first().from, o.ripe.first().from

@@ -87,9 +87,9 @@ func TestALoadReopensAKeyThatIsNotFull(t *testing.T) {
 	d.limits[scope{key: "k"}] = 0
 	d.waitsKeyed("a", "k", 0, 1)
 	require.Empty(t, d.claim(5))
-	require.Zero(t, d.s.Load(d.now, d.levels(), nil), "it is full")
+	require.Zero(t, d.loads(d.levels(), Changed{}), "it is full")
 	delete(d.limits, scope{key: "k"}) // unannounced
-	require.Equal(t, 1, d.s.Load(d.now, d.levels(), nil))
+	require.Equal(t, 1, d.loads(d.levels(), Changed{}))
 	require.Equal(t, "a1", d.claim(5))
 }
 
@@ -106,7 +106,7 @@ func TestALoadClosesTheKeysThatAreFull(t *testing.T) {
 	}
 	require.Equal(t, "a1 b5 a3", d.claims(3))
 	d.s.Reset()
-	require.Equal(t, 1, d.s.Load(d.now, d.levels(), nil))
+	require.Equal(t, 1, d.loads(d.levels(), Changed{}))
 	require.Equal(t, "b@0*9", d.propose(9), "of k, which is full in a only")
 	d.ends("a", 1)
 	require.Equal(t, "a@0*9 b@0*9", d.propose(18))
@@ -125,7 +125,7 @@ func TestALoadThatIsBehindTheChangesClosesNoKey(t *testing.T) {
 	require.Equal(t, "a1", d.claim(1))
 	read := d.levels()
 	d.ends("a", 1)
-	require.Zero(t, d.s.Load(d.now, read, map[Lane]bool{laneOf("a"): true}))
+	require.Zero(t, d.loads(read, Changed{Keys: map[string]bool{"k": true}}))
 	require.Equal(t, "b2", d.claim(1))
 }
 

@@ -45,7 +45,7 @@ func (s *Schedule) LearnAll() {
 // forgetKeys discards all known limits of keys.
 func (s *Schedule) forgetKeys(keys map[string]*key) {
 	for _, k := range keys {
-		k.room = unknown
+		k.room, k.tried = unknown, false
 		s.turn(k, false, time.Time{})
 	}
 }

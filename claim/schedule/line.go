@@ -26,6 +26,7 @@ type key struct {
 	room   int       // how many more of its items may hold a slot, if not closed; unknown before a claim has reported it
 	not    time.Time // not asked for until then, because of its rates
 	closed bool      // full: not asked for until a change is reported
+	tried  bool      // a claim has reported how it stands, under the present limits
 }
 
 // keyOf returns the key with that name, which it adds if needed. kind is inOwn or inAll.
@@ -52,6 +53,11 @@ func (x *line) due() time.Time {
 
 // blocked reports whether the line's key is full.
 func (x *line) blocked() bool { return x.own != nil && (x.own.closed || x.all.closed) }
+
+// tried reports whether claims have shown how the limits of the line's lane and key stand.
+func (x *line) tried() bool {
+	return x.level.lane.limit != unknown && (x.own == nil || x.own.tried && x.all.tried)
+}
 
 // room returns how many more items of the line's key may hold a slot, as far as known.
 func (x *line) room() int {
@@ -143,7 +149,7 @@ func (s *Schedule) limit(now time.Time, k *key, found KeyStanding) {
 	if found.RetryIn > 0 {
 		not = now.Add(found.RetryIn)
 	}
-	k.room = found.Room
+	k.room, k.tried = found.Room, true
 	s.turn(k, found.Room <= 0, not)
 }
 

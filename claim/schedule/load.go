@@ -22,17 +22,46 @@ type Waiting struct {
 	OwnFull, AllFull bool
 }
 
+// Changed is what has changed after waiting items were read. The zero value means nothing.
+type Changed struct {
+	// All means that limits of any lane may have changed.
+	All   bool
+	Lanes map[Lane]bool
+	// Keys are the limit keys of which items gave their slots back.
+	Keys map[string]bool
+}
+
 // Reset forgets everything except Aging and the count of turns.
 func (s *Schedule) Reset() { *s = Schedule{Aging: s.Aging, served: s.served} }
 
-// Load adds all levels with waiting items, and forgets lanes and keys without any. It returns in how many lanes
-// something is due that the schedule would not have asked for; after Reset that is every lane with something due. Lanes
-// in changed are not counted, because they changed after all was read; nil means that nothing did. Receipts are kept: a
-// load does not hold the lock of claims.
-func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (missed int) {
+// Missed returns the due items among those read that the schedule would not ask for: what it missed, if it has learnt
+// of everything since it was loaded. Lanes that have changed meanwhile are left out.
+func (s *Schedule) Missed(now time.Time, all []Waiting, changed Changed) (missed []Waiting) {
+	if s.paused || changed.All {
+		return nil
+	}
 	s.ripen(now)
-	waits := map[*lane]bool{}
-	missing := map[*lane]bool{}
+	for _, w := range all {
+		l := s.lanes[w.Lane]
+		switch {
+		case w.Priority < lowest, w.Priority > highest, changed.Lanes[w.Lane]:
+		case w.From.Due.After(now), w.Held >= w.slots(), w.OwnFull, w.AllFull:
+		case l == nil:
+			missed = append(missed, w)
+		case l.waits(now):
+		default:
+			if x := l.line(w.Priority, w.Key); x == nil || w.From.Due.Before(x.from.Due) || l.closed || x.blocked() {
+				missed = append(missed, w)
+			}
+		}
+	}
+	return missed
+}
+
+// Load adds lines of waiting items. It closes lanes and keys that were full, unless they have changed meanwhile: nothing
+// would open them again. Receipts are kept: a load does not hold the lock of claims.
+func (s *Schedule) Load(all []Waiting, changed Changed) {
+	known := map[*lane]bool{}
 	for _, w := range all {
 		if w.Priority < lowest || w.Priority > highest {
 			continue
@@ -41,34 +70,32 @@ func (s *Schedule) Load(now time.Time, all []Waiting, changed map[Lane]bool) (mi
 		if l == nil {
 			l = s.add(w.Lane)
 		}
-		x := l.line(w.Priority, w.Key)
-		due := !w.From.Due.After(now) && w.Held < w.slots() && !w.OwnFull && !w.AllFull && !s.paused && !l.waits(now)
-		if due && (x == nil || w.From.Due.Before(x.from.Due) || l.closed || x.blocked()) && !missing[l] && !changed[w.Lane] {
-			missing[l] = true
-			missed++
-		}
-		if !waits[l] {
-			waits[l] = true
-			s.holds(l, w, !changed[w.Lane])
+		if !known[l] {
+			known[l] = true
+			s.holds(l, w, !changed.All && !changed.Lanes[w.Lane])
 		}
 		s.waits(l, w.Priority, w.Key, w.From, 0)
 		if k := l.keys[w.Key]; k != nil {
-			s.loaded(k, w.OwnFull, changed == nil)
-			s.loaded(s.keys[w.Key], w.AllFull, changed == nil)
+			current := !changed.All && !changed.Keys[w.Key]
+			s.loaded(k, w.OwnFull, current)
+			s.loaded(s.keys[w.Key], w.AllFull, current)
 		}
 	}
+}
+
+// Forget forgets lanes and keys without waiting items.
+func (s *Schedule) Forget() {
 	forget := func(_ string, k *key) bool { return k.lines.len() == 0 }
 	maps.DeleteFunc(s.keys, forget)
 	for id, l := range s.lanes {
 		maps.DeleteFunc(l.keys, forget)
-		if !waits[l] && len(l.levels) == 0 {
+		if len(l.levels) == 0 {
 			delete(s.lanes, id)
 			if len(s.numbers) > mostNumbers {
 				delete(s.numbers, l.number)
 			}
 		}
 	}
-	return missed
 }
 
 // slots returns how many items of the lane may hold a slot while no other lane needs the workers.

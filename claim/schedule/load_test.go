@@ -18,8 +18,8 @@ func TestALoadTellsOfAllThatWaits(t *testing.T) {
 	d.add("a", 0, d.now)
 	d.add("b", 0, d.now.Add(time.Hour))
 	all := append(d.levels(), Waiting{Lane: laneOf("c"), Priority: 101, From: Position{Due: d.now}})
-	require.Equal(t, 1, d.s.Load(d.now, all, nil), "one lane has due items that were not announced")
-	require.Zero(t, d.s.Load(d.now, all, nil))
+	require.Equal(t, 1, d.loads(all, Changed{}), "one lane has due items that were not announced")
+	require.Zero(t, d.loads(all, Changed{}))
 	lanes, levels := d.s.Lanes()
 	require.Equal(t, []int{2, 3}, []int{lanes, levels})
 	require.Equal(t, "a1", d.claim(9))
@@ -34,7 +34,7 @@ func TestAClaimFillsAllWorkersFromLanesWhoseItemsAreNotCounted(t *testing.T) {
 		d.lane(name, 5)
 		d.add(name, 0, d.now)
 	}
-	d.s.Load(d.now, d.levels(), nil)
+	d.loads(d.levels(), Changed{})
 	for n := range 10 {
 		require.Len(t, strings.Fields(d.claim(10)), 10, "claim %d: lanes left out of the one before have one item, too", n)
 	}
@@ -45,13 +45,13 @@ func TestALoadReopensWhatSeemedFullAndCountsIt(t *testing.T) {
 	w := d.lane("a", 1)
 	d.waits("a", 0, 3, 0)
 	require.Equal(t, "a1", d.claim(9))
-	require.Zero(t, d.s.Load(d.now, d.levels(), nil), "the lane is full")
+	require.Zero(t, d.loads(d.levels(), Changed{}), "the lane is full")
 	require.Empty(t, d.propose(9))
 	w.held = 0 // without an announcement
-	require.Zero(t, d.s.Load(d.now, d.levels(), map[Lane]bool{laneOf("a"): true}), "the lane has changed since")
+	require.Zero(t, d.loads(d.levels(), Changed{Lanes: map[Lane]bool{laneOf("a"): true}}), "the lane has changed since")
 	require.Equal(t, "a2", d.claim(9))
 	w.held = 0
-	require.Equal(t, 1, d.s.Load(d.now, d.levels(), nil))
+	require.Equal(t, 1, d.loads(d.levels(), Changed{}))
 	require.Equal(t, "a3", d.claim(9))
 }
 
@@ -60,7 +60,7 @@ func TestALoadCountsWhatCameEarlierThanIsKnown(t *testing.T) {
 	d.lane("a", 9)
 	d.waits("a", 0, 1, -time.Hour)
 	d.add("a", 0, d.now)
-	require.Equal(t, 1, d.s.Load(d.now, d.levels(), nil))
+	require.Equal(t, 1, d.loads(d.levels(), Changed{}))
 	require.Equal(t, "a2", d.claim(9))
 }
 
@@ -71,7 +71,7 @@ func TestALoadEvictsLanesWithNothingWaiting(t *testing.T) {
 	d.waits("a", 0, 1, 0)
 	d.waits("b", 0, 2, 0)
 	require.Equal(t, "a1 b2", d.claims(2))
-	require.Zero(t, d.s.Load(d.now, d.levels(), nil))
+	require.Zero(t, d.loads(d.levels(), Changed{}))
 	lanes, _ := d.s.Lanes()
 	require.Equal(t, 1, lanes)
 	require.True(t, d.s.Named(1, Change{Waits: true, Due: d.now}), "the lane's number is still known")
@@ -86,7 +86,7 @@ func TestNumbersBeyondABoundAreForgottenWithTheirLanes(t *testing.T) {
 	for n := range int64(mostNumbers) {
 		d.s.numbers[-n-1] = Lane{}
 	}
-	require.Zero(t, d.s.Load(d.now, d.levels(), nil))
+	require.Zero(t, d.loads(d.levels(), Changed{}))
 	require.False(t, d.s.Named(1, Change{Items: 1}), "an unknown number requires a look")
 }
 
@@ -144,7 +144,7 @@ func TestAHundredThousandKeysTakeFiftyMegabytesAtMostAndGiveThemBack(t *testing.
 			s.removeLine(x)
 		}
 	}
-	s.Load(start, nil, nil)
+	s.Forget()
 	require.Less(t, heapInUse()-before, size/4)
 	require.Empty(t, s.keys)
 	require.Empty(t, s.lanes)
@@ -154,7 +154,7 @@ func TestAHundredThousandKeysTakeFiftyMegabytesAtMostAndGiveThemBack(t *testing.
 func loaded(t *testing.T, all []Waiting) (s *Schedule, size, before int64) {
 	t.Helper()
 	s, before = &Schedule{Aging: time.Minute}, heapInUse()
-	s.Load(start, all, nil)
+	s.Load(all, Changed{})
 	s.Propose(start, Want{Free: 100})
 	size = heapInUse() - before
 	t.Logf("%d bytes", size)
@@ -174,7 +174,7 @@ func BenchmarkLoadKeys(b *testing.B) {
 	for b.Loop() {
 		s := Schedule{Aging: time.Minute}
 		before := heapInUse()
-		s.Load(start, all, nil)
+		s.Load(all, Changed{})
 		b.ReportMetric(float64(heapInUse()-before)/float64(len(all)), "B/key")
 		require.Len(b, s.lanes, 1000)
 	}
@@ -182,7 +182,7 @@ func BenchmarkLoadKeys(b *testing.B) {
 
 func BenchmarkProposeKeys(b *testing.B) {
 	s := Schedule{Aging: time.Minute}
-	s.Load(start, manyKeys(1000), nil)
+	s.Load(manyKeys(1000), Changed{})
 	for b.Loop() {
 		s.Propose(start, Want{Free: 100})
 	}
@@ -192,13 +192,13 @@ func BenchmarkLoad(b *testing.B) {
 	all := everybody(100_000)
 	for b.Loop() {
 		s := Schedule{Aging: time.Minute}
-		s.Load(start, all, nil)
+		s.Load(all, Changed{})
 	}
 }
 
 func BenchmarkPropose(b *testing.B) {
 	s := Schedule{Aging: time.Minute}
-	s.Load(start, everybody(100_000), nil)
+	s.Load(everybody(100_000), Changed{})
 	for b.Loop() {
 		s.Propose(start, Want{Free: 100})
 	}
@@ -207,7 +207,7 @@ func BenchmarkPropose(b *testing.B) {
 // Measures repeated claims of a hundred items, one per lane.
 func BenchmarkProposeAndApply(b *testing.B) {
 	s := Schedule{Aging: time.Minute}
-	s.Load(start, everybody(100_000), nil)
+	s.Load(everybody(100_000), Changed{})
 	for b.Loop() {
 		p := s.Propose(start, Want{Free: 100})
 		a := Answer{Room: 1000, Lanes: make([]Standing, len(p.Entries))}

@@ -65,10 +65,11 @@ func (n *naive) before(a, b item) int {
 // beside pairs a schedule with the naive one.
 type beside struct {
 	*desk
-	naive naive
-	byte  func(n int) int // returns a number below n
-	exact bool            // the memory is never wrong; where it may be wrong, items behind others may be proposed first
-	told  bool            // the memory is told how every key stands, as by a claim, so that their limits may change
+	naive   naive
+	byte    func(n int) int // returns a number below n
+	exact   bool            // the memory is never wrong; where it may be wrong, items behind others may be proposed first
+	exactly int             // how often the item that the naive one picks was claimed at once
+	told    bool            // the memory is told how every key stands, as by a claim, so that their limits may change
 }
 
 func newBeside(t *testing.T, next func(n int) int) *beside {
@@ -121,7 +122,7 @@ func (b *beside) happens() {
 		}
 	default:
 		all := b.levels()
-		missed := b.s.Load(b.now, all, nil)
+		missed := b.loads(all, Changed{})
 		maps.DeleteFunc(b.naive.served, func(l Lane, _ int) bool { // lanes without waiting items are evicted
 			return !slices.ContainsFunc(all, func(w Waiting) bool { return w.Lane == l })
 		})
@@ -170,18 +171,24 @@ func (b *beside) one() {
 	want, found := b.naive.next()
 	p := b.s.Propose(b.now, Want{Free: 1})
 	a, taken := b.answer(p)
+	vain := b.s.Apply(b.now, p, a)
 	for tries := 0; len(taken) == 0 && !p.Empty(); tries++ { // its view of a lane may be stale; one answer corrects it
 		require.Less(b.t, tries, 20, "no item for %+v", p)
-		b.s.Apply(b.now, p, a)
 		p = b.s.Propose(b.now, Want{Free: 1})
 		a, taken = b.answer(p)
+		vain += b.s.Apply(b.now, p, a)
 	}
-	b.s.Apply(b.now, p, a)
 	require.Empty(b.t, b.s.broken())
-	if found {
-		require.Equal(b.t, []item{want}, taken)
-	} else {
-		require.Empty(b.t, taken)
+	require.Equal(b.t, found, len(taken) == 1)
+	if vain == 0 {
+		b.exactly++
+		require.True(b.t, !found || taken[0] == want, "%v instead of %v", taken, want)
+		return
+	}
+	// What was asked for in vain has used up a turn.
+	b.naive.turns, b.naive.owed = int(b.s.served), b.s.owed
+	for id, l := range b.s.lanes {
+		b.naive.served[id] = int(l.served)
 	}
 }
 
@@ -257,6 +264,7 @@ func FuzzSchedule(f *testing.F) {
 
 func TestTheScheduleGivesTheOrderOfANaiveList(t *testing.T) {
 	t.Parallel()
+	exactly := 0
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		b := newBeside(t, r.IntN)
@@ -267,8 +275,10 @@ func TestTheScheduleGivesTheOrderOfANaiveList(t *testing.T) {
 			}
 			b.one()
 		}
+		exactly += b.exactly
 		b.drains()
 	}
+	require.Greater(t, exactly, 300*150*8/10)
 }
 
 func TestNoLaneIsForgottenByClaimsOfSeveral(t *testing.T) {

@@ -41,6 +41,13 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 		d.free = max(d.free, looks)
 	}
 	d.turns()
+	// Others may be of lanes or keys that are full. However many there are, they must not delay the lanes that got items
+	// when they were last asked for.
+	left := d.free
+	if d.free = min(d.untried, want.Free); !d.shut {
+		d.serve(&s.proven)
+	}
+	d.free = left
 	if d.burst = true; !d.shut {
 		d.serve(&s.spare)
 	}
@@ -59,6 +66,7 @@ type draft struct {
 	now      time.Time
 	free     int
 	unsure   int            // how many of the requested items may not exist
+	untried  int            // how many are of lanes or keys that may be full, as far as known
 	behind   bool           // now asking for items behind the unsure ones
 	burst    bool           // now asking for items beyond the limits of their lanes
 	limited  bool           // requested items may not be granted
@@ -124,6 +132,9 @@ func (d *draft) askLine(x *line, items int) int {
 		d.proposal.Entries = append(d.proposal.Entries, e)
 		place = len(d.proposal.Entries)
 		d.lines[x] = place
+	}
+	if !x.tried() {
+		d.untried += items
 	}
 	if x.items == 0 && !x.deep || d.limited {
 		d.unsure += items

@@ -52,8 +52,10 @@ type Schedule struct {
 	ready     [highest - lowest + 1]levels // by turn, one per priority
 	oldest    levels                       // the same levels by age
 	spare     levels                       // levels of lanes in a burst: asked for after all others
+	proven    levels                       // those of the ready levels whose lane got an item when it was last asked for
 	later     levels                       // levels with something that must not be asked for yet
 	served    int64                        // the last turn given
+	applied   int64                        // the last turn given before the answer that is being applied
 	owed      int                          // starts since age last decided
 	full      []*lane                      // lanes to report
 	leased    Receipt
@@ -79,6 +81,7 @@ type lane struct {
 	limit   int
 	served  int64
 	closed  bool // full or paused: not asked for until a change is reported
+	proven  bool // got an item when it was last asked for
 	paused  bool
 	full    bool      // full with more waiting: reported or about to be reported
 	most    int32     // how many may hold a slot while no other lane needs the workers; at most limit: none beyond it
@@ -131,7 +134,7 @@ func latest(a, b time.Time) time.Time {
 func (s *Schedule) add(id Lane) *lane {
 	if s.lanes == nil {
 		s.lanes, s.numbers = map[Lane]*lane{}, map[int64]Lane{}
-		s.oldest.kind, s.later.kind, s.spare.kind = inOldest, inLater, inSpare
+		s.oldest.kind, s.later.kind, s.spare.kind, s.proven.kind = inOldest, inLater, inSpare, inProven
 	}
 	l := &lane{id: id, limit: unknown}
 	s.lanes[id] = l
@@ -208,6 +211,9 @@ func (s *Schedule) ripen(now time.Time) {
 		default:
 			s.ready[v.priority-lowest].push(v)
 			s.oldest.push(v)
+			if v.lane.proven {
+				s.proven.push(v)
+			}
 		}
 		if v.unripe.len() > 0 {
 			s.later.push(v)
@@ -220,6 +226,7 @@ func (s *Schedule) takeOut(v *level) {
 	s.ready[v.priority-lowest].remove(v)
 	s.oldest.remove(v)
 	s.spare.remove(v)
+	s.proven.remove(v)
 	s.later.remove(v)
 }
 

@@ -208,7 +208,7 @@ func (m *simulation) claims(r *simReplica) {
 		now := m.snapshot()
 		r.seen, r.compared = &now, m.now
 		r.s.Reset()
-		r.s.Load(m.now, m.load(), nil)
+		r.s.Load(m.load(), Changed{})
 		m.say("%d loads", r.name)
 	}
 	r.s.Unanswered(m.doubt())
@@ -225,7 +225,7 @@ func (m *simulation) claims(r *simReplica) {
 
 // learn reads changes, and compares what waits if that was read before them.
 func (m *simulation) learn(r *simReplica) {
-	news := m.look(*r.seen)
+	seen, news := *r.seen, m.look(*r.seen)
 	loaded := r.loaded
 	if r.seen, r.loaded = &news.now, nil; news.gap {
 		r.seen = nil
@@ -234,18 +234,25 @@ func (m *simulation) learn(r *simReplica) {
 	if news.all {
 		r.s.LearnAll()
 	}
-	changed := map[Lane]bool{}
-	for _, w := range loaded {
-		changed[w.Lane] = news.all
-	}
+	changed := Changed{All: news.all, Lanes: map[Lane]bool{}, Keys: map[string]bool{}}
 	for _, c := range news.changes {
 		r.s.Learn(c)
-		changed[c.Lane] = true
+		changed.Lanes[c.Lane] = true
+		for _, key := range c.Keys {
+			changed.Keys[key] = true
+		}
 	}
 	if loaded != nil {
-		missed := r.s.Load(m.now, loaded, changed)
-		m.missed += missed
-		m.say("%d compares, %d were missed", r.name, missed)
+		lanes := map[Lane]bool{}
+		for _, w := range r.s.Missed(m.now, loaded, changed) {
+			if seen.sees(m.rows[w.From.ID].xid) { // otherwise it came after the last look, and was claimed before this one
+				lanes[w.Lane] = true
+			}
+		}
+		r.s.Load(loaded, changed)
+		r.s.Forget()
+		m.missed += len(lanes)
+		m.say("%d compares, %d were missed", r.name, len(lanes))
 	}
 }
 

@@ -236,6 +236,17 @@ type desk struct {
 	vain    int // of the last claim
 }
 
+// loads applies what waits and returns how many lanes were missed.
+func (d *desk) loads(all []Waiting, changed Changed) int {
+	lanes := map[Lane]bool{}
+	for _, w := range d.s.Missed(d.now, all, changed) {
+		lanes[w.Lane] = true
+	}
+	d.s.Load(all, changed)
+	d.s.Forget()
+	return len(lanes)
+}
+
 func newDesk(t *testing.T) *desk {
 	t.Helper()
 	t.Parallel()
@@ -319,7 +330,7 @@ func (s *Schedule) broken() string {
 			}
 		}
 	}
-	for _, h := range []*levels{&s.oldest, &s.spare, &s.later} {
+	for _, h := range []*levels{&s.oldest, &s.spare, &s.later, &s.proven} {
 		if at := h.broken(); at != "" {
 			return fmt.Sprintf("heap %d: %s", h.kind, at)
 		}
@@ -329,6 +340,9 @@ func (s *Schedule) broken() string {
 			ready, oldest, later := v.offered(), v.at[inOldest] >= 0 || v.at[inSpare] >= 0, v.at[inLater] >= 0
 			if at := v.broken(); at != "" {
 				return fmt.Sprintf("lane %s at %d: %s", l.id.name(), v.priority, at)
+			}
+			if v.at[inReady] >= 0 && (v.at[inSpare] >= 0) != l.proven {
+				return fmt.Sprintf("lane %s at %d: ready, and among the proven %t", l.id.name(), v.priority, v.at[inSpare] >= 0)
 			}
 			waits := v.ripe.len()+v.unripe.len() > 0
 			if ready != oldest || ready && later != (v.unripe.len() > 0) || (ready || later) != (waits && !l.closed) {

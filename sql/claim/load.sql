@@ -1,11 +1,18 @@
 -- reads
--- Everything that waits: each priority level of a workspace and limit key there, its first item, whether that is parked,
--- how many of how many slots of the workspace are held, its burst limit, and whether the key is at its limit there and
--- over all workspaces. Every row also has the snapshot, the time and the unanswered starts, as in look. If nothing
--- waits, there is one row with only these.
+-- A page of what waits, of at most $5 lines: of all items or, with $1, of those that this transaction has enqueued; from
+-- the first line on or after the line of workspace $2, priority $3 and limit key $4. A line is the items of a workspace,
+-- priority and limit key. For each: its first item, whether that is parked, how many of how many slots of the workspace
+-- are held (counted as far as needed), its burst limit, and whether the key is at its limit there and over all
+-- workspaces. Every row also has the snapshot, the time and the unanswered starts, as in look. If no line is left, there
+-- is one row with only these.
 with level as materialized (
     select l.workspace_id, l.priority, l.limit_key, l.run_at, l.id, row_number() over (partition by l.workspace_id) = 1 as first
-    from pgdispatch.waiting_lines() l
+    from (
+        (select l.* from pgdispatch.waiting_lines($2::text::uuid, $3::integer, $4::text) l where $1::text is null limit $5::integer)
+        union all
+        (select l.* from pgdispatch.arrived_lines($1::text::xid8, $2::text::uuid, $3::integer, $4::text) l
+         where $1::text is not null limit $5::integer)
+    ) l
 )
 select pg_current_snapshot()::text as seen, clock_timestamp() as now,
        d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
@@ -31,8 +38,11 @@ left join lateral ( -- once for each workspace; with joins disabled, a set would
     select w.wake_number, coalesce(w.paused, false) as paused,
            coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1) * (not coalesce(w.paused, false))::integer as slots,
            coalesce(w.max_burst_workflows, t.max_burst_workflows) as burst,
-           (select count(*)::integer from pgdispatch.workflow_execution_queue q
-            where q.workspace_id = l.workspace_id and q.stage in ('HOLDS', 'DOUBT')) as held
+           (select count(*)::integer
+            from (select from pgdispatch.workflow_execution_queue q
+                  where q.workspace_id = l.workspace_id and q.stage in ('HOLDS', 'DOUBT')
+                  limit greatest(coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1),
+                                 coalesce(w.max_burst_workflows, t.max_burst_workflows))) h) as held
     from (select) one
     left join pgdispatch.workspaces w on w.id = l.workspace_id
     left join pgdispatch.workspace_tiers t on t.plan = w.plan

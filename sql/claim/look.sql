@@ -1,5 +1,6 @@
 -- reads
--- $1 the snapshot of the last look. Returns what changed since: a row per priority level and limit key of a workspace at
+-- $1 the snapshot of the last look, $2 how many new items to read at most: if they are that many, see arrivals for what
+-- came. Returns what changed since: a row per priority level and limit key of a workspace at
 -- which items arrived or wait again; without a priority, a workspace where so many items, of these limit keys, ended or,
 -- without items, a limit changed; without a workspace, all limits. Every row has the new snapshot, the time, when the
 -- first unanswered start is to be repeated, and whether it lost two holders. A mark may be read twice but is never
@@ -11,10 +12,14 @@ with given as (select $1::text::pg_snapshot as seen), span as materialized (
     select x.xid, x.xid from given g, pg_snapshot_xip(g.seen) as x (xid)
 ), change as (
     select q.workspace_id, q.priority, q.limit_key, null::text[] as limit_keys, min(q.run_at) as due, count(*)::integer as items
-    from span s
-    cross join lateral (
-        select q.workspace_id, q.priority, q.limit_key, q.run_at from pgdispatch.workflow_execution_queue q
-        where q.stage = 'WAITS' and q.enqueue_xid between s.first_xid and s.last_xid offset 0
+    from (
+        select q.*
+        from span s
+        cross join lateral (
+            select q.workspace_id, q.priority, q.limit_key, q.run_at from pgdispatch.workflow_execution_queue q
+            where q.stage = 'WAITS' and q.enqueue_xid between s.first_xid and s.last_xid offset 0
+        ) q
+        limit $2::integer
     ) q
     group by q.workspace_id, q.priority, q.limit_key
     union all

@@ -1,0 +1,77 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// besideVain starts one item of lane b beside others that are asked for in vain, and requires each claim to take it. It
+// returns after how many claims nothing else is asked for.
+func (d *desk) besideVain(free int) (claims int) {
+	d.waits("b", 0, 1, time.Second)
+	for tries := 0; d.claim(free) == ""; tries++ {
+		require.Less(d.t, tries, 2, "its turn comes at the second claim at the latest")
+	}
+	for d.propose(free) != "" {
+		claims++
+		d.waits("b", 0, 1, time.Second)
+		require.Equal(d.t, fmt.Sprint("b", d.nextID), d.claim(free), "claim %d", claims)
+		d.ends("b", 1)
+	}
+	return claims
+}
+
+func TestKeysThatAreAskedForInVainDelayNoOtherLane(t *testing.T) {
+	t.Parallel()
+	for _, free := range []int{1, 10, 100} {
+		t.Run(fmt.Sprint(free), func(t *testing.T) {
+			d := newDesk(t)
+			d.lane("a", 5000)
+			d.lane("b", 5000)
+			for n := range 500 {
+				d.limits[scope{laneOf("a"), fmt.Sprint(n)}] = 0
+				d.waitsKeyed("a", fmt.Sprint(n), 0, 1)
+			}
+			require.LessOrEqual(t, d.besideVain(free), 500/free*2, "each key is asked for once")
+		})
+	}
+}
+
+// A level with many lines must not delay the levels behind it either.
+func TestAnItemWithoutAKeyStartsBesideKeysThatAreAskedForInVain(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 5000)
+	for n := range 500 {
+		d.limits[scope{laneOf("a"), fmt.Sprint(n)}] = 0
+		d.waitsKeyed("a", fmt.Sprint(n), 0, 1)
+	}
+	d.waits("a", -1, 1, 0)
+	claims := 1
+	for ; d.claim(10) == ""; claims++ {
+		require.Less(t, claims, 60)
+	}
+}
+
+func TestLanesThatAreAskedForInVainDelayNoLaneThatGotItems(t *testing.T) {
+	t.Parallel()
+	for _, free := range []int{1, 10, 100} {
+		t.Run(fmt.Sprint(free), func(t *testing.T) {
+			d := newDesk(t)
+			d.lane("b", 5000)
+			for n := range 500 {
+				d.lane(fmt.Sprint(n), 0)
+			}
+			d.waits("b", 0, 1, time.Second)
+			require.Equal(t, "b1", d.claim(free))
+			for n := range 500 {
+				d.waits(fmt.Sprint(n), 3, 1, 0)
+			}
+			require.LessOrEqual(t, d.besideVain(free), 500/free*2)
+			d.s.LearnAll() // somebody changed a limit: all are asked for again
+			require.LessOrEqual(t, d.besideVain(free), 500/free*2)
+		})
+	}
+}

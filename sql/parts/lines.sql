@@ -1,0 +1,23 @@
+{{- /* The first item of each line, after the line that the arguments after_... name. The argument is that of next_line. */ -}}
+with recursive line as (
+        (select after_workspace as workspace_id, after_priority as priority, after_key as limit_key, null::timestamptz as run_at, null::bigint as id
+         where after_workspace is not null
+         union all
+         (select q.workspace_id, q.priority, q.limit_key, q.run_at, {{ if . }}0::bigint{{ else }}q.id{{ end }}
+          from pgdispatch.workflow_execution_queue q
+          where after_workspace is null and q.stage = 'WAITS' and {{ template "parts/of_lines.sql" . }}
+          order by q.workspace_id, q.priority desc, q.limit_key, q.run_at{{ if not . }}, q.id{{ end }} limit 1))
+        union all
+        select following.*
+        from line l
+        cross join lateral (
+            {{ template "parts/next_line.sql" . }}
+            union all
+            (select q.workspace_id, q.priority, q.limit_key, q.run_at, {{ if . }}0::bigint{{ else }}q.id{{ end }}
+             from pgdispatch.workflow_execution_queue q
+             where q.stage = 'WAITS' and {{ template "parts/of_lines.sql" . }} and q.workspace_id > l.workspace_id
+             order by q.workspace_id, q.priority desc, q.limit_key, q.run_at{{ if not . }}, q.id{{ end }} limit 1)
+            limit 1
+        ) following
+    )
+    select l.* from line l where l.run_at is not null
