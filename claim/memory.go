@@ -24,12 +24,11 @@ const (
 	carefulFor = time.Second
 	// loadTimeout bounds reading a page of what waits.
 	loadTimeout = 20 * time.Second
-	// mostArrivals is how many new items a look reads one by one. Of more, it reads mostLines lines of each transaction,
-	// and later looks read the others, a page of pageLines each: neither a look nor what the memory learns from one may
-	// grow with what a transaction has enqueued. loadLines is the size of a page while nothing is known.
+	// mostArrivals is how many new items a look reads one by one. Of more, it reads a page of pageLines lines of each
+	// transaction, and each later look reads another page: neither a look nor what the memory learns from one may grow
+	// with what a transaction has enqueued. loadLines is the size of a page while nothing is known.
 	mostArrivals = 1000
-	mostLines    = 200
-	pageLines    = 500
+	pageLines    = 200
 	loadLines    = 10_000
 )
 
@@ -293,7 +292,7 @@ type arrival struct {
 // readArrivals reads what was enqueued between the snapshot of the look before and that of the last one.
 func (s *Store) readArrivals(ctx context.Context, before string, changed learnt) error {
 	m := &s.memory
-	rows, err := postgres.Read[arrival](ctx, s.Pool, "read arrivals", sql.Text("arrivals"), before, m.seen, mostLines)
+	rows, err := postgres.Read[arrival](ctx, s.Pool, "read arrivals", sql.Text("arrivals"), before, m.seen, pageLines)
 	if err != nil {
 		m.seen = before // the next look reads the same changes again
 		return err
@@ -303,7 +302,7 @@ func (s *Store) readArrivals(ctx context.Context, before string, changed learnt)
 		changed.Lanes[r.Lane] = true
 		m.schedule.Learn(schedule.Change{Lane: r.Lane, Number: postgres.OrZero(r.WakeNumber), Waits: true,
 			Priority: r.Priority, Key: r.LimitKey, Due: r.Due})
-		if lines[r.XID]++; lines[r.XID] == mostLines {
+		if lines[r.XID]++; lines[r.XID] == pageLines {
 			m.unread = append(m.unread, unread{xid: &r.XID, after: &line{r.Lane, r.Priority, r.LimitKey}})
 		}
 	}

@@ -20,4 +20,4 @@ with recursive line as (
             limit 1
         ) following
     )
-    select l.* from line l where l.run_at is not null
+    select l.* from line l where num_nonnulls(l.id) > 0

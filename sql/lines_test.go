@@ -1,0 +1,98 @@
+package sql_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// pages reads all lines with load, page by page, and returns each with the time of its first item.
+func (f fixture) linesBy(xid *string, lines int) (read []string) {
+	f.t.Helper()
+	var workspace, key *string
+	var priority *int
+	for {
+		rows, err := f.db.Query(f.t.Context(), `select l.workspace_id::text, l.priority, nullif(l.limit_key, ''), l.run_at::text
+			from (`+sql.Text("load")+") l where l.workspace_id is not null", xid, workspace, priority, key, lines)
+		require.NoError(f.t, err)
+		n := 0
+		for ; rows.Next(); n++ {
+			var due string
+			workspace, priority, key = new(string), new(int), nil
+			require.NoError(f.t, rows.Scan(workspace, priority, &key, &due))
+			read = append(read, fmt.Sprint(*workspace, *priority, deref(key), due))
+		}
+		require.NoError(f.t, rows.Err())
+		if n < lines {
+			return read
+		}
+	}
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return "none"
+	}
+	return *s
+}
+
+func TestPagesHaveEachLineOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	a, b := f.tenant("PRO"), f.tenant("PRO")
+	var xids []string
+	for range 4 {
+		values := []string{}
+		for range 30 {
+			w := []tenant{a, b}[rand.IntN(2)]
+			values = append(values, fmt.Sprintf("('%s', '%s', %d, %s, now() + %d * interval '1 second')", w.workspace, w.definition,
+				rand.IntN(3)-1, []string{"null", "'k'", "'l'", "'m'"}[rand.IntN(4)], rand.IntN(9)))
+		}
+		xids = append(xids, one[string](f, `with i as (insert into pgdispatch.workflow_execution_queue
+			(workspace_id, workflow_definition_id, priority, limit_key, run_at) values `+strings.Join(values, ", ")+
+			" returning enqueue_xid) select distinct enqueue_xid::text from i"))
+	}
+	truth := func(where string) []string {
+		return all[string](f, `select concat(q.workspace_id, q.priority, coalesce(q.limit_key, 'none'), min(q.run_at))
+			from pgdispatch.workflow_execution_queue q where `+where+` group by q.workspace_id, q.priority, q.limit_key
+			order by q.workspace_id, q.priority desc, q.limit_key`)
+	}
+	for _, lines := range []int{1, 3, 1000} {
+		require.Equal(t, truth("true"), f.linesBy(nil, lines))
+		for _, xid := range xids {
+			require.Equal(t, truth(fmt.Sprintf("q.enqueue_xid = '%s'", xid)), f.linesBy(&xid, lines))
+		}
+	}
+	require.Len(t, f.linesBy(nil, 1000), 24)
+}
+
+// A tenant may enqueue any number of items in one transaction, under as many keys.
+func TestWhatIsReadOfATransactionDoesNotGrowWithIt(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	big, small := f.tenant("PRO"), f.tenant("PRO")
+	c := f.replicaConn()
+	before := f.snapshot()
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, limit_key)
+		select $1, $2, n % 201 - 100, 'key ' || n % 5000 from generate_series(1, 20000) n`, big.workspace, big.definition)
+	f.item(small)
+	seen := c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("look"), before, 1000) })
+	require.Zero(t, seen.Sequential)
+	require.LessOrEqual(t, seen.Index, int64(1010))
+	var found []string
+	seen = c.scanned("workflow_execution_queue", func() {
+		found = all[string](c, "select a.workspace_id::text from ("+sql.Text("arrivals")+") a", before, f.snapshot(), 10)
+	})
+	require.Len(t, found, 11)
+	require.Equal(t, small.workspace, found[10], "the transaction after the great one")
+	require.Zero(t, seen.Sequential)
+	require.LessOrEqual(t, seen.Index, int64(60))
+	seen = c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("load"), nil, nil, nil, nil, 10) })
+	require.Zero(t, seen.Sequential)
+	require.LessOrEqual(t, seen.Index, int64(60))
+}
