@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -65,10 +63,7 @@ func (s standing) counted(n int) *int64 {
 }
 
 // ask claims without a memory.
-func (f fixture) ask(p proposal) standing { return f.askBy(p, sql.Text("claim")) }
-
-// askBy claims with the claim statement of some version.
-func (f fixture) askBy(p proposal, statement string) (s standing) {
+func (f fixture) ask(p proposal) (s standing) {
 	f.t.Helper()
 	var epoch *string
 	if p.epoch != "" {
@@ -102,10 +97,7 @@ func (f fixture) askBy(p proposal, statement string) (s standing) {
 	args := []any{cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
 		p.doubts, p.alone, p.leased, p.leasedTo, workspaces, priorities, items, due, ids, floors, held, heldTo, p.careful,
 		"default", namespaces, allowed, keys, bursts}
-	if !strings.Contains(statement, "$23)") {
-		args = args[:21]
-	}
-	rows, err := f.db.Query(f.t.Context(), "select nullif(c.id, 0), c.standing from ("+statement+") c", args...)
+	rows, err := f.db.Query(f.t.Context(), "select nullif(c.id, 0), c.standing from ("+sql.Text("claim")+") c", args...)
 	require.NoError(f.t, err)
 	var id *int64
 	var said []byte
@@ -119,38 +111,8 @@ func (f fixture) askBy(p proposal, statement string) (s standing) {
 	})
 	if postgres.HasCode(err, postgres.LockNotAvailable) && !p.careful {
 		p.careful = true // as a replica does
-		return f.askBy(p, statement)
+		return f.ask(p)
 	}
 	require.NoError(f.t, err)
 	return s
-}
-
-// During a rolling upgrade, replicas of the previous version claim through the functions of this one.
-func TestTheClaimOfTheVersionBeforeClaims(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
-	id := f.item(w)
-	before := strings.NewReplacer("pgdispatch.claim_items(", "pgdispatch.claim(", "c.start_options, ",
-		"", "coalesce(c.limit_key, '') as limit_key, ", "", ", $22, $23)", ")").Replace(sql.Text("claim"))
-	require.NotContains(t, before, "start_options")
-	got := f.askBy(proposal{entries: []entry{{workspace: w.workspace, items: 5}}}, before)
-	require.Equal(t, []int64{id}, got.ids)
-}
-
-func TestTheVersionBeforeReadsTheStandingOfAClaim(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	var got string
-	row := f.db.QueryRow(t.Context(), `select pgdispatch.standing_before('{
-		"at_time":"2026-01-01T00:00:00Z","took":7,"epoch":null,"paused":false,"room":9,"last_token":30,"tokens":[29],
-		"grants":[1,0,2],"rates":[null,2.5,null],"allows":[null,0.5,null],
-		"facts":[[5,0,11,8],[1,null,null,1],[20,1,13,20]],"counts":[[null,null],[4,21],[null,null]],
-		"next_place":[3],"next_due":["2026-01-01T00:00:00Z"],"next_id":[6],"own":null,"shared":null}',
-		array[2, 0, 3], array[28, 0, 30])`)
-	require.NoError(t, row.Scan(&got))
-	require.JSONEq(t, `{"at_time":"2026-01-01T00:00:00Z","took":7,"epoch":null,"paused":false,"room":9,"last_token":30,
-		"tokens":[29],"grants":[1,0,2],"limits":[5,1,20],"numbers":[11,null,13],"pauses":[false,false,true],
-		"counted":[null,4,null],"lowest":[null,21,null],"holders":[4,4,3],"rates":[null,2.5,null],"allows":[null,0.5,null],
-		"next_place":[3],"next_due":["2026-01-01T00:00:00Z"],"next_id":[6]}`, got)
 }

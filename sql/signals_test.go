@@ -166,7 +166,7 @@ func TestASignalBeforeTheStartWaitsForItAndTakesNoSlot(t *testing.T) {
 	require.Equal(t, []string{"b"}, names(f.takeSignals(settle(started.Now[0], "DELIVERED", "", ""))))
 }
 
-// As after the death of the replica, or a start by one of the previous version.
+// As after the death of the replica.
 func TestAStartThatNobodyToldOfIsFound(t *testing.T) {
 	t.Parallel()
 	f := open(t)

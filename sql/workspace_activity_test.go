@@ -55,7 +55,7 @@ func TestEachEndCountsOnceForItsWorkspaceHoweverItIsReported(t *testing.T) {
 	require.Equal(t, []int64{3, 3, 1}, f.endings(), "the sum over all workspaces is as before")
 }
 
-// A mark that the previous version wrote during an upgrade counts for all of its workspaces together.
+// A mark of several workspaces without their shares counts for all of them together.
 func TestEndsThatNameNoWorkspaceCountForNone(t *testing.T) {
 	t.Parallel()
 	f := open(t)

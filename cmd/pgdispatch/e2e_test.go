@@ -280,7 +280,7 @@ func (s *stack) count(condition string) int {
 func TestAReplicaRefusesASchemaItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.exec("update pgdispatch.migrations set version = 0")
+	s.exec("update pgdispatch.schema_migrations set version = 0")
 	p := s.replica()
 	require.Equal(t, 1, p.exit())
 	require.Contains(t, p.logs.String(), "run `pgdispatch migrate up`")

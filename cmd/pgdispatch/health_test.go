@@ -16,10 +16,10 @@ func TestReadyzFollowsTheDatabaseTheListenerTemporalAndTheEnd(t *testing.T) {
 	s := newStack(t)
 	proxy := newProxy(t, s.temporal)
 	s.temporal = proxy.address
-	s.exec("update pgdispatch.migrations set version = version - 1")
+	s.exec("update pgdispatch.schema_migrations set version = version - 1")
 	old := s.replica(anyPort)
 	require.Equal(t, 1, old.exit(), "a replica that fails to start exits and frees its port")
-	s.exec("update pgdispatch.migrations set version = version + 1")
+	s.exec("update pgdispatch.schema_migrations set version = version + 1")
 
 	p := s.replica(anyPort, "PGDISPATCH_START_TIMEOUT=500ms", "PGDISPATCH_DRAIN_TIMEOUT=2s").ready()
 	readyz := func(want string) {
@@ -27,9 +27,9 @@ func TestReadyzFollowsTheDatabaseTheListenerTemporalAndTheEnd(t *testing.T) {
 		s.eventually(func() bool { _, text := p.get("/readyz"); return strings.Contains(text, want) }, want)
 	}
 	readyz("ready\n")
-	s.exec("update pgdispatch.migrations set version = version - 1")
+	s.exec("update pgdispatch.schema_migrations set version = version - 1")
 	readyz("not ready\ndatabase: the schema is at version")
-	s.exec("update pgdispatch.migrations set version = version + 1")
+	s.exec("update pgdispatch.schema_migrations set version = version + 1")
 	readyz("ready\n")
 	proxy.down()
 	s.enqueue("PRO", "Echo", 1)

@@ -28,14 +28,14 @@ func TestMigrateSaysWhatItHasApplied(t *testing.T) {
 func TestMigrateStatusNamesFunctionsThatAreOutdated(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.exec("update pgdispatch.applied_functions set sha256 = 'another' where name = 'claim'")
+	d.exec("update pgdispatch.applied_functions set sha256 = 'another' where name = 'claim_items'")
 	out, errs, code := d.tries("migrate", "status")
-	require.Equal(t, eachMigration("applied")+"outdated claim.sql\n", out)
+	require.Equal(t, eachMigration("applied")+"outdated claim_items.sql\n", out)
 	require.Contains(t, errs, "functions are outdated: run `pgdispatch migrate up`")
 	require.Equal(t, 1, code)
 	listed := first(d.tries("migrate", "status", "-o", "json"))
 	require.Contains(t, listed, `"name": "001_baseline.sql",`+"\n    "+`"applied": true`)
-	require.Contains(t, listed, `"name": "claim.sql",`+"\n    "+`"applied": false`)
+	require.Contains(t, listed, `"name": "claim_items.sql",`+"\n    "+`"applied": false`)
 	require.Equal(t, "applied 1 function\n", d.types("migrate", "up"))
 	require.Equal(t, eachMigration("applied"), d.types("migrate", "status"))
 }
@@ -55,11 +55,11 @@ func TestASchemaFromBeforeTheBaselineIsRefusedByEveryCommandThatLooksAtIt(t *tes
 	d := &desk{t: t, url: sqltest.EmptyURL(t)}
 	d.db = sqltest.Pool(t, d.url)
 	d.exec("create schema pgdispatch")
-	d.exec("create table pgdispatch.schema_version as select 15 as version")
+	d.exec("create table pgdispatch.migrations as select 10 as version")
 	for _, args := range [][]string{{"migrate", "up"}, {"migrate", "status"}, {"migrate", "down", "--yes"}} {
 		out, errs, code := d.tries(args...)
 		require.Empty(t, out)
-		require.Contains(t, errs, "the schema has version 15, from before the baseline, and cannot be upgraded", args)
+		require.Contains(t, errs, "the schema has version 10, from before the baseline, and cannot be upgraded", args)
 		require.Contains(t, errs, "`drop schema pgdispatch cascade`", args)
 		require.Equal(t, 1, code, args)
 	}
@@ -70,7 +70,7 @@ func TestASchemaFromBeforeTheBaselineIsRefusedByEveryCommandThatLooksAtIt(t *tes
 func TestMigrateUpRefusesANewerSchema(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.exec("update pgdispatch.migrations set version = $1", migrate.Newest()+1)
+	d.exec("update pgdispatch.schema_migrations set version = $1", migrate.Newest()+1)
 	_, errs, code := d.tries("migrate", "up")
 	require.Contains(t, errs,
 		fmt.Sprintf("the schema is at version %d and this pgdispatch supports up to %d: migrate it with the newer pgdispatch",

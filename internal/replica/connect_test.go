@@ -167,7 +167,7 @@ func TestASchemaFromBeforeTheBaselineIsRefused(t *testing.T) {
 	t.Parallel()
 	pool := sqltest.Pool(t, sqltest.EmptyURL(t))
 	for _, statement := range []string{"create schema pgdispatch",
-		"create table pgdispatch.schema_version as select 15 as version"} {
+		"create table pgdispatch.migrations as select 10 as version"} {
 		_, err := pool.Exec(t.Context(), statement)
 		require.NoError(t, err)
 	}

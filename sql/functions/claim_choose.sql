@@ -1,14 +1,10 @@
 -- For claim: takes claim_lock, so that claims run one at a time. Returns which rows to claim and how the proposal's
 -- entries stand.
-drop function if exists pgdispatch.claim_choose(text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[],
-    integer[], timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[], text[]);
-drop function if exists pgdispatch.claim_choose(text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[],
-    integer[], timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[], text[], boolean[]);
 create or replace function pgdispatch.claim_choose(owner text, own_epoch uuid, at_most integer, doubts integer, alone boolean,
     leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
     floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[],
-    keys text[] default null, -- of the entries; null without any
-    bursts boolean[] default null, -- which entries may go beyond the limit of their workspace; null: none
+    keys text[], -- of the entries; null without any
+    bursts boolean[], -- which entries may go beyond the limit of their workspace; null: none
     out at_time timestamptz, out heads tid[], out next_place integer[], out next_due timestamptz[], out next_id bigint[],
     out epoch uuid, out paused boolean, out room integer, out last_token bigint, out tokens bigint[], out grants integer[],
     out facts bigint[], out rates double precision[], out allows double precision[], out counts bigint[], out took bigint,

@@ -16,9 +16,6 @@
 -- For each entry, facts has the limit, 1 if the workspace is paused, its wake number and the burst limit; rates and
 -- allows its rate and what is left of it; counts its holders and their lowest token. Null means no workspace, no rate,
 -- not counted. Lists of numbers, because a further aggregate costs as much as several entries.
-drop function if exists pgdispatch.claim_grants(text, boolean, uuid, integer, bigint, uuid[], integer[], bigint[], integer[], bigint[], timestamptz);
-drop function if exists pgdispatch.claim_grants(text, boolean, uuid, integer, bigint, uuid[], integer[], bigint[], integer[], bigint[],
-    timestamptz, boolean[]);
 create or replace function pgdispatch.claim_grants(owner text, alone boolean, own_epoch uuid, leased integer, leased_to bigint,
     workspaces uuid[], items integer[], floors bigint[], held integer[], held_to bigint[], at_time timestamptz, bursts boolean[],
     out epoch uuid, out paused boolean, out room integer, out last_token bigint, out tokens bigint[], out expired boolean,

@@ -1,11 +1,9 @@
 -- For claim: the rows to claim for each entry's grant, ordered by run_at; in total at most `most`, in the order of the
 -- entries. Also returns the first remaining item of each entry, due or not. If careful, or if namespaces are limited,
 -- it may skip rows: see claim_around.
-drop function if exists pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text,
-    text[], integer[]);
 create or replace function pgdispatch.claim_heads(workspaces uuid[], priorities integer[], grants integer[], due timestamptz[], ids bigint[],
     most integer, at_time timestamptz, careful boolean, own_namespace text, namespaces text[], allowed integer[],
-    keys text[] default null, out heads tid[], out next_place integer[], out next_due timestamptz[], out next_id bigint[])
+    keys text[], out heads tid[], out next_place integer[], out next_due timestamptz[], out next_id bigint[])
 language plpgsql volatile
 as $$
 #variable_conflict use_column

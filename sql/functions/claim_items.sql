@@ -6,12 +6,10 @@
 -- the lock_timeout that claim_choose sets. watcher is the replica that will watch the executions; null means no room.
 -- The settle decides it, and if it writes the same value, no index entry changes. The last row has a null id; its
 -- standing is JSON that says how the entries stand. A receipt in it is true once this transaction has committed.
-drop function if exists pgdispatch.claim_items(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[],
-    timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[], text[]);
 create or replace function pgdispatch.claim_items(owner text, lease interval, watcher text, own_epoch uuid, at_most integer, doubts integer,
     alone boolean, leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
     floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[],
-    keys text[] default null, bursts boolean[] default null)
+    keys text[], bursts boolean[])
 returns table (
     id bigint, lease_token bigint, execution_id uuid, workspace_id uuid, workflow_definition_id uuid, workflow_definition_version_id uuid,
     namespace text, workflow_type text, task_queue text, execution_timeout interval, node_ids text, params text, traceparent text,

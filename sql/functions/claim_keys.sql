@@ -2,7 +2,6 @@
 -- its workspace (own) and over all workspaces (shared). For each entry, these have: how many more items of the key may
 -- hold a slot, how many more may start now, and in how many seconds another may once those are used up. Null means no
 -- limit; rated, whether there is such a rate at all. Entries of the same key share what there is, in their order.
-drop function if exists pgdispatch.claim_keys(uuid[], text[], timestamptz, integer[]);
 create or replace function pgdispatch.claim_keys(workspaces uuid[], keys text[], at_time timestamptz, inout items integer[],
     out own double precision[], out shared double precision[], out rated boolean)
 language plpgsql volatile

@@ -117,29 +117,43 @@ func TestUpWaitsForTheClaimUnderWay(t *testing.T) {
 func TestASchemaFromBeforeTheBaselineIsRefusedWithWhatToDo(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, sqltest.EmptyURL(t))
-	execute(t, conn,
-		"create schema pgdispatch; create table pgdispatch.schema_version (version integer not null); insert into "+
-			"pgdispatch.schema_version values (15)")
-	before := relations(t, conn)
+	for _, table := range []string{"schema_version", "migrations"} {
+		execute(t, conn, "create schema pgdispatch; create table pgdispatch."+table+" as select 10 as version")
+		before := relations(t, conn)
+		state, err := migrate.Status(t.Context(), conn)
+		require.NoError(t, err)
+		require.Equal(t, migrate.State{Newest: migrate.Newest(), Names: state.Names, BeforeBaseline: 10}, state)
+		for _, err := range []error{state.Err(), migrate.Up(t.Context(), conn, nil), migrate.To(t.Context(), conn, 0, nil)} {
+			old := &migrate.BeforeBaselineError{}
+			require.ErrorAs(t, err, &old)
+			require.EqualValues(t, 10, old.Version)
+			require.EqualError(t, err, "the schema has version 10, from before the baseline, and cannot be upgraded: "+
+				"export what you need, `drop schema pgdispatch cascade`, and `pgdispatch migrate up`")
+		}
+		require.Equal(t, before, relations(t, conn))
+		execute(t, conn, "drop schema pgdispatch cascade")
+		require.NoError(t, migrate.Up(t.Context(), conn, nil))
+		execute(t, conn, "drop schema pgdispatch cascade")
+	}
+}
+
+// The table that it reads its version from is not there.
+func TestABinaryFromBeforeTheBaselineFindsNoSchemaToStartOn(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.URL(t))
+	require.True(t, read[bool](t, conn,
+		"select to_regclass('pgdispatch.schema_version') is null and to_regclass('pgdispatch.migrations') is null"))
+	execute(t, conn, "create table pgdispatch.migrations as select 0 as version") // as its failed `migrate up` leaves it
 	state, err := migrate.Status(t.Context(), conn)
 	require.NoError(t, err)
-	require.Equal(t, migrate.State{Newest: migrate.Newest(), Names: state.Names, BeforeBaseline: 15}, state)
-	for _, err := range []error{state.Err(), migrate.Up(t.Context(), conn, nil), migrate.To(t.Context(), conn, 0, nil)} {
-		old := &migrate.BeforeBaselineError{}
-		require.ErrorAs(t, err, &old)
-		require.EqualValues(t, 15, old.Version)
-		require.EqualError(t, err, "the schema has version 15, from before the baseline, and cannot be upgraded: "+
-			"export what you need, `drop schema pgdispatch cascade`, and `pgdispatch migrate up`")
-	}
-	require.Equal(t, before, relations(t, conn))
-	execute(t, conn, "drop schema pgdispatch cascade")
-	require.NoError(t, migrate.Up(t.Context(), conn, nil))
+	require.NoError(t, state.Err())
+	require.Equal(t, migrate.Newest(), state.Current)
 }
 
 func TestANewerSchemaIsLeftToANewerBinary(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, sqltest.URL(t))
-	execute(t, conn, "update pgdispatch.migrations set version = version + 1")
+	execute(t, conn, "update pgdispatch.schema_migrations set version = version + 1")
 	execute(t, conn, otherRecord)
 	before := relations(t, conn)
 	for _, version := range []int32{migrate.Newest(), 0} {

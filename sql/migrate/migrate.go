@@ -12,11 +12,12 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-const (
-	versionTable = "pgdispatch.migrations"
-	// formerVersionTable exists in schemas from before the baseline.
-	formerVersionTable = "pgdispatch.schema_version"
-)
+// versionTable is created with the baseline. Another baseline needs another name: a binary from before it then finds no
+// version, so it starts no replica and its migration fails at the first table that exists.
+const versionTable = "pgdispatch.schema_migrations"
+
+// formerVersionTables exist in schemas from before the baseline.
+var formerVersionTables = []string{"pgdispatch.schema_version", "pgdispatch.migrations"}
 
 // lockKey is the advisory lock held during a migration. It is taken before the schema exists, which is too early for
 // tern's own lock. Any role can take an advisory lock, so another client could delay a migration, but not break it.
@@ -122,11 +123,18 @@ func Status(ctx context.Context, conn *pgx.Conn) (State, error) {
 		state.Names = append(state.Names, m.Name)
 	}
 	var err error
-	if state.BeforeBaseline, err = readVersion(ctx, conn, formerVersionTable); err != nil || state.BeforeBaseline > 0 {
+	if state.Current, err = readVersion(ctx, conn, versionTable); err != nil {
 		return state, err
 	}
-	if state.Current, err = readVersion(ctx, conn, versionTable); err != nil || state.Current != state.Newest {
-		return state, err
+	if state.Current == 0 {
+		for _, former := range formerVersionTables {
+			if state.BeforeBaseline, err = readVersion(ctx, conn, former); err != nil || state.BeforeBaseline > 0 {
+				return state, err
+			}
+		}
+	}
+	if state.Current != state.Newest {
+		return state, nil
 	}
 	functions, err := outdated(ctx, conn)
 	for _, f := range functions {

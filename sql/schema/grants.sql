@@ -98,8 +98,6 @@ grant update on pgdispatch.stall_look, pgdispatch.stop_requests, pgdispatch.sign
 grant execute on function
     pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
     pgdispatch.announce_ends(uuid[]),
-    pgdispatch.claim(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
-        bigint[], integer[], bigint[], boolean, text, text[], integer[]),
     pgdispatch.claim_items(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[],
         timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[], text[], boolean[]),
     pgdispatch.claim_choose(text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
@@ -110,7 +108,6 @@ grant execute on function
     pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text, text[], integer[], text[]),
     pgdispatch.claim_around(uuid[], integer[], integer[], timestamptz[], bigint[], timestamptz, text, text[], integer[], text[], bigint[]),
     pgdispatch.claim_next(uuid[], integer[], timestamptz[], bigint[], text[], tid[], bigint[]),
-    pgdispatch.standing_before(json, integer[], bigint[]),
     pgdispatch.claim_keys(uuid[], text[], timestamptz, integer[]), pgdispatch.claim_key_debit(text[], bigint, timestamptz),
     pgdispatch.delete_finished(integer),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),

@@ -4,8 +4,10 @@
 -- Applications write the five tables after applied_functions; everything below them is pgdispatch's own.
 -- Every time in a row is the database's: no replica's clock is ever compared with one.
 
--- The generated column stage calls it.
+-- A generated column and constraints call these.
 {{ template "functions/item_stage.sql" . }}
+{{ template "functions/check_start_options.sql" . }}
+{{ template "functions/check_rates.sql" . }}
 
 -- The function files that `pgdispatch migrate up` has applied, with the hash of each.
 create table pgdispatch.applied_functions (
@@ -16,7 +18,10 @@ create table pgdispatch.applied_functions (
 
 create table pgdispatch.workspace_tiers (
     plan                     text primary key check (plan ~ '^[A-Z][A-Z0-9_]{0,62}$'),
-    max_concurrent_workflows integer not null check (max_concurrent_workflows between 0 and 100000)
+    max_concurrent_workflows integer not null check (max_concurrent_workflows between 0 and 100000),
+    -- How many items of a workspace may hold slots while no other workspace needs the workers. Null means none beyond
+    -- the limit. A value below the limit changes nothing.
+    max_burst_workflows      integer check (max_burst_workflows between 0 and 100000)
 );
 
 insert into pgdispatch.workspace_tiers (plan, max_concurrent_workflows)
@@ -28,6 +33,8 @@ create table pgdispatch.workspaces (
     plan                     text not null default 'FREE' references pgdispatch.workspace_tiers (plan),
     -- Null means the plan's limit. 0 is a limit like any other and starts nothing.
     max_concurrent_workflows integer check (max_concurrent_workflows between 0 and 100000),
+    -- Null means the plan's.
+    max_burst_workflows      integer check (max_burst_workflows between 0 and 100000),
     -- Null means no limit. An idle workspace may start one second's worth at once, and always one.
     max_starts_per_second    double precision check (max_starts_per_second between 0.0001 and 100000),
     paused                   boolean not null default false,
@@ -51,6 +58,8 @@ create table pgdispatch.workflow_definitions (
     namespace         text check (octet_length(namespace) between 1 and 1000 and namespace !~ '[[:cntrl:]]'),
     max_attempts      integer not null default 3 check (max_attempts between 1 and 100),
     execution_timeout interval check (execution_timeout between interval '1 second' and interval '10 years'),
+    -- How Temporal is to start its workflows, beyond type and input: see docs/enqueue.md. An item's fields replace these.
+    start_options     jsonb check (pgdispatch.check_start_options(start_options, null, false)),
     created_at        timestamptz not null default now(),
     unique (workspace_id, name)
 );
@@ -112,9 +121,13 @@ create table pgdispatch.workflow_execution_queue (
     dispatched_at          timestamptz,
     finished_at            timestamptz,
     claimed_by             text,
+    -- The key of limits that apply to it, beside its workspace's: see table limits.
+    limit_key              text,
     params                 jsonb not null default '{}',
     idempotency_key        text,
     traceparent            text,
+    -- Checked by functions/item_enqueued.sql, because a constraint would be evaluated at every settle.
+    start_options          jsonb,
     last_error             text,
     -- The dead letter that this item replays. Set by pgdispatch.replay after the insert.
     replay_of              bigint,
@@ -134,13 +147,15 @@ create unique index workflow_execution_queue_idempotency
     on pgdispatch.workflow_execution_queue (workspace_id, idempotency_key) where idempotency_key is not null;
 -- Some of these hold the same items. The always-true predicate keeps each to its own queries: a plan made while the
 -- table is empty sees equal costs, and would later read the wrong index from end to end.
--- What has arrived since a snapshot. Query with a condition that compares enqueue_xid.
+-- What has arrived since a snapshot, one transaction, priority level and limit key at a time: one index step for each.
+-- Query with a condition that compares enqueue_xid.
 create index workflow_execution_queue_arrivals
-    on pgdispatch.workflow_execution_queue (enqueue_xid, workspace_id, priority, run_at)
+    on pgdispatch.workflow_execution_queue (enqueue_xid, workspace_id, priority desc, limit_key, run_at)
     where stage = 'WAITS' and enqueue_xid is not null;
--- A workspace's next items, one priority level at a time. Query with a condition on run_at.
+-- A workspace's next items, one priority level and limit key at a time: one index step for each. Nulls are last. Query
+-- with a condition on run_at.
 create index workflow_execution_queue_waiting
-    on pgdispatch.workflow_execution_queue (workspace_id, priority desc, run_at, id)
+    on pgdispatch.workflow_execution_queue (workspace_id, priority desc, limit_key, run_at, id)
     where stage = 'WAITS' and run_at is not null;
 create index workflow_execution_queue_unanswered
     on pgdispatch.workflow_execution_queue (run_at, id) where stage = 'DOUBT';
@@ -148,9 +163,21 @@ create index workflow_execution_queue_unanswered
 -- workspace_id, or on lease_token. Without lease_expires_at, so that a heartbeat is a heap-only update too.
 create index workflow_execution_queue_holders
     on pgdispatch.workflow_execution_queue (workspace_id, lease_token) where stage in ('HOLDS', 'DOUBT') and workspace_id is not null;
+create index workflow_execution_queue_key_holders
+    on pgdispatch.workflow_execution_queue (limit_key, workspace_id) where stage in ('HOLDS', 'DOUBT') and limit_key is not null;
 create index workflow_execution_queue_leased
     on pgdispatch.workflow_execution_queue (lease_token) where stage in ('HOLDS', 'DOUBT') and lease_token is not null;
 create index workflow_execution_queue_dead on pgdispatch.workflow_execution_queue (finished_at, id) where stage = 'DEAD';
+
+-- The keys of pgdispatch.enqueue: each with the item that was enqueued last under it. Beside the queue, so that items
+-- without a key pay nothing, and so that a key can pass to a new item while the old one runs.
+create table pgdispatch.enqueue_keys (
+    workspace_id uuid not null,
+    key          text not null,
+    item_id      bigint not null unique,
+    primary key (workspace_id, key)
+)
+with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
 -- An item draws a token each time it comes to hold a slot. A token fences: an update with an earlier one changes
 -- nothing. It also counts: a row's token never falls, so a workspace that has no holder below a token never gets one
@@ -214,7 +241,9 @@ create table pgdispatch.settings (
     -- How long an open dead letter is kept. Null means until it is handled, and then for retention.
     dead_letter_retention interval check (dead_letter_retention between interval '1 minute' and interval '100 years'),
     -- The largest result that is kept, in bytes as text. A longer one is omitted, not cut. 0 keeps none.
-    result_bytes integer not null default 4096 check (result_bytes between 0 and 65536)
+    result_bytes integer not null default 4096 check (result_bytes between 0 and 65536),
+    -- Whether ends are notified on the channel pgdispatch_ended.
+    notify_ended boolean not null default false
 );
 
 insert into pgdispatch.settings default values;
@@ -275,7 +304,13 @@ create table pgdispatch.marks (
     -- How many items ended. Recorded here, so that concurrent ends do not write the same row.
     completed  integer not null default 0,
     failed     integer not null default 0,
-    cancelled  integer not null default 0
+    cancelled  integer not null default 0,
+    -- The limit keys of the items that gave their slots back, or of the item that waits again.
+    limit_keys text[],
+    -- How many items of each of its workspaces ended, in the order of workspaces. Null means that the mark has one
+    -- workspace, or that nothing ended.
+    completed_of integer[],
+    failed_of    integer[]
 )
 with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
       autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0);
@@ -302,6 +337,19 @@ insert into pgdispatch.mark_trim default values;
 -- A lock with a privilege. Any role could take an advisory lock, and nobody could claim.
 create table pgdispatch.claim_lock ();
 
+-- The wake gate. 1 means that the dispatcher on duty sleeps or is about to, and that transactions that commit work
+-- notify it. Any other value means that nobody notifies. A sequence changes outside of transactions, and reading it
+-- costs microseconds. Unlogged since Postgres 15, because a change of it then costs no commit; after a crash of the
+-- server it is as created here.
+do $$
+begin
+    execute format('create %s sequence pgdispatch.gate maxvalue 2',
+                   case when current_setting('server_version_num')::integer >= 150000 then 'unlogged' end);
+end;
+$$;
+
+{{ template "tables/baseline/limits.sql" . }}
+{{ template "tables/baseline/signals.sql" . }}
 {{ template "tables/baseline/operations.sql" . }}
 {{ template "tables/baseline/views.sql" . }}
 
@@ -319,7 +367,7 @@ begin
             select k.place, k.kind, c.oid::regclass::text as name
             from (values ('v', 1, 'view'), ('r', 2, 'table'), ('S', 4, 'sequence'), ('c', 5, 'type')) as k (relkind, place, kind)
             join pg_class c on c.relkind::text = k.relkind
-            where c.relnamespace = 'pgdispatch'::regnamespace and c.oid <> 'pgdispatch.migrations'::regclass
+            where c.relnamespace = 'pgdispatch'::regnamespace and c.oid <> 'pgdispatch.schema_migrations'::regclass
               -- an identity's sequence goes with its table
               and not exists (select from pg_depend i where i.classid = 'pg_class'::regclass and i.objid = c.oid and i.deptype = 'i'
                                                         and i.refclassid = 'pg_class'::regclass)

@@ -14,6 +14,17 @@ create table pgdispatch.item_failures (
     primary key (item_id, failure)
 );
 
+-- Items that cannot be claimed or requeued because of a user's trigger or constraint. They are skipped until try_at.
+create table pgdispatch.parked_items (
+    item_id   bigint primary key,
+    error     text not null,
+    tries     integer not null default 1,
+    -- The item's attempt_count when it was parked. Once it is higher, the item is no longer parked.
+    attempts  integer not null,
+    parked_at timestamptz not null default clock_timestamp(),
+    try_at    timestamptz not null
+);
+
 -- Handled dead letters. A dead letter without a row here is open.
 create table pgdispatch.dead_letter_marks (
     item_id   bigint primary key,
@@ -118,6 +129,24 @@ create table pgdispatch.activity (
     claimed   bigint,
     running   bigint,
     -- Histogram of how long the started items had waited: element n ends at 2^((n-1)/4)/8 ms.
-    waits     bigint[] not null default '{}'
+    waits     bigint[] not null default '{}',
+    -- The same of how long they had been startable.
+    startable_waits bigint[] not null default '{}'
 )
 with (fillfactor = 50);
+
+-- What was started and ended in a workspace, by five minutes, for a day. The time comes first in the key: rows are added
+-- at one end of the index and deleted at the other, and a workspace is read by one index step for each five minutes.
+create table pgdispatch.workspace_activity (
+    at           timestamptz not null,
+    workspace_id uuid not null,
+    -- How long the started items had been due, in ms: the sum, and the longest.
+    waited       bigint not null default 0,
+    longest      bigint not null default 0,
+    started      integer not null default 0,
+    completed    integer not null default 0,
+    failed       integer not null default 0,
+    cancelled    integer not null default 0,
+    primary key (at, workspace_id)
+)
+with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);

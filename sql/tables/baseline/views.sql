@@ -76,7 +76,8 @@ comment on view pgdispatch.stalled is
 -- object can be read back. It reads as its owner, to whom no policy applies.
 create view pgdispatch.enqueue with (security_barrier) as
 select q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.status, q.priority, q.run_at, q.params, q.idempotency_key, q.traceparent,
-       q.attempt_count, q.last_error, q.created_at, q.claimed_by, q.claimed_at, q.lease_expires_at, q.dispatched_at, q.finished_at
+       q.attempt_count, q.last_error, q.created_at, q.claimed_by, q.claimed_at, q.lease_expires_at, q.dispatched_at, q.finished_at, q.start_options,
+       q.limit_key
 from pgdispatch.workflow_execution_queue q
 where q.stage = 'WAITS' and q.enqueue_xid = pg_current_xact_id_if_assigned();
 

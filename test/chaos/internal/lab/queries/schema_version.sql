@@ -1,1 +1,1 @@
-update pgdispatch.migrations set version = version + $1::integer
+update pgdispatch.schema_migrations set version = version + $1::integer

@@ -40,11 +40,3 @@ create table pgdispatch.signal_turn (
 with (fillfactor = 50);
 
 insert into pgdispatch.signal_turn default values;
-
----- create above / drop below ----
-
-drop function if exists pgdispatch.signal(uuid, text, jsonb);
-drop function if exists pgdispatch.take_signals(bigint[], integer[], text[], text[], text[], uuid[], integer);
-drop function if exists pgdispatch.settle_signals(bigint[], integer[], text[], text[], text[], uuid[]);
-drop table pgdispatch.signal_turn;
-drop table pgdispatch.signals;
