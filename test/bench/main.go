@@ -35,7 +35,6 @@ func main() {
 // options are the command-line options.
 type options struct {
 	out, binary string
-	base        string
 	hold, soak  time.Duration
 	rounds      int
 	quick       bool
@@ -54,8 +53,6 @@ func read(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.out, "out", "",
 		"where to write the report; default "+defaultOut+" for a whole run, else the terminal")
 	flags.StringVar(&o.binary, "pgdispatch", "../bin/pgdispatch", "the binary to measure, see `make build`")
-	flags.StringVar(&o.base, "base", "",
-		"an older binary from before the redesign of claims: claimcost measures its schema for comparison")
 	flags.DurationVar(&o.hold, "hold", scenario.DefaultHold, "how long scenario snapshot holds its snapshot")
 	flags.DurationVar(&o.soak, "soak", scenario.DefaultSoak,
 		"duration of scenario soak, which runs only if -only names it")
@@ -71,7 +68,7 @@ func read(args []string, stderr io.Writer) (options, error) {
 	if o.quick {
 		o.rounds = 1
 	}
-	all := scenario.All(scenario.Options{Hold: o.hold, Soak: o.soak, Base: o.base != ""})
+	all := scenario.All(scenario.Options{Hold: o.hold, Soak: o.soak})
 	o.scenarios = slices.DeleteFunc(slices.Clone(all),
 		func(s *scenario.Scenario) bool { return s.Name == "soak" && !o.quick })
 	if only != "" {
@@ -114,7 +111,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // measure runs the scenarios one after another on one cluster.
 func measure(ctx context.Context, o options, stderr io.Writer) (*report.Run, error) {
 	r := &report.Run{Began: time.Now(), Rounds: o.rounds, Quick: o.quick}
-	l, err := lab.Open(ctx, lab.Options{Binary: o.binary, Base: o.base, Quick: o.quick})
+	l, err := lab.Open(ctx, lab.Options{Binary: o.binary, Quick: o.quick})
 	if err != nil {
 		return nil, err
 	}

@@ -80,10 +80,6 @@ func TestReadOptions(t *testing.T) {
 	require.Equal(t, "idle drain", strings.TrimSpace(fmt.Sprint(o.scenarios[0].Name, " ", o.scenarios[1].Name)))
 	require.Empty(t, o.out, "a part overwrites no report")
 
-	o, err = read([]string{"-only", "claimcost", "-base", "older"}, io.Discard)
-	require.NoError(t, err)
-	require.NotEmpty(t, o.scenarios[0].Bars, "with an older schema the ratio has a target")
-
 	for _, args := range [][]string{{"-only", "nothing"}, {"-hold", "0"}, {"-rounds", "0"}, {"word"}, {"-nonsense"}} {
 		_, err := read(args, io.Discard)
 		require.Error(t, err, args)

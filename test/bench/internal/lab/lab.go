@@ -26,8 +26,6 @@ const (
 	// Ours has the product's schema, the tables of our own contestants, and Workspaces workspaces with a limit that is
 	// never reached.
 	Ours = "template_ours"
-	// Base is Ours created by the binary Options.Base. It exists only if that is set.
-	Base = "template_base"
 	// Rivers has River's schema.
 	Rivers = "template_river"
 )
@@ -54,8 +52,6 @@ type Lab struct {
 	Cluster *sqltest.Cluster
 	// Binary is the pgdispatch binary to measure.
 	Binary string
-	// Base is an older pgdispatch binary whose schema is measured beside it. Empty disables this.
-	Base string
 	// Quick gives every scenario a fraction of its time, to check that it works. The figures are meaningless then.
 	Quick bool
 	// HasStatements reports whether the server has pg_stat_statements.
@@ -70,7 +66,6 @@ type Lab struct {
 // Options configures a Lab.
 type Options struct {
 	Binary string
-	Base   string // empty if there is none
 	Quick  bool
 }
 
@@ -80,17 +75,11 @@ func Open(ctx context.Context, options Options) (*Lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: run `make build`", err)
 	}
-	base := ""
-	if options.Base != "" {
-		if base, err = findBinary(options.Base); err != nil {
-			return nil, err
-		}
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the benchmarks' own binary: %w", err)
 	}
-	l := &Lab{Binary: binary, Base: base, Quick: options.Quick, self: self}
+	l := &Lab{Binary: binary, Quick: options.Quick, self: self}
 	if l.dir, err = os.MkdirTemp("", "pgdispatch-bench-*"); err != nil {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
@@ -133,11 +122,6 @@ func (l *Lab) open(ctx context.Context) error {
 	}
 	if err := l.template(ctx, Ours, migratedBy(l.Binary)); err != nil {
 		return err
-	}
-	if l.Base != "" {
-		if err := l.template(ctx, Base, migratedBy(l.Base)); err != nil {
-			return err
-		}
 	}
 	return l.template(ctx, Rivers, prepareRiver)
 }

@@ -11,8 +11,6 @@ type Options struct {
 	Hold time.Duration
 	// Soak is how long scenario soak takes. Zero means DefaultSoak.
 	Soak time.Duration
-	// Base reports whether an older pgdispatch is available to be measured beside the present one.
-	Base bool
 }
 
 // All returns every scenario, in the order of the report.
@@ -24,6 +22,6 @@ func All(o Options) []*Scenario {
 		o.Soak = DefaultSoak
 	}
 	return []*Scenario{Enqueue(), SlowFlush(), Draining(), Idle(), Signals(), Paced(), Greatest(), Drain(), SlowDrain(),
-		Vain(), Claims(), Keys(), Arrive(), ClaimCost(o.Base), Loading(), Snapshot(o.Hold), View(), Tenants(), Cost(), Herd(), Rest(),
+		Vain(), Claims(), Keys(), Arrive(), ClaimCost(), Loading(), Snapshot(o.Hold), View(), Tenants(), Cost(), Herd(), Rest(),
 		Watches(), Instructions(), Soak(o.Soak)}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgdispatch/pgdispatch/claim"
@@ -22,64 +21,34 @@ const (
 	backendRests = 200 * time.Microsecond
 )
 
-// ClaimCost measures the CPU time of claims in the backend that executes them, beside that of an older schema.
-func ClaimCost(base bool) *Scenario {
-	one, hundred := costing("one item", 1, 1500), costing("100 items", 100, 60)
-	s := &Scenario{
+// ClaimCost measures the CPU time of claims in the backend that executes them.
+func ClaimCost() *Scenario {
+	return &Scenario{
 		Name: "claimcost", Title: "What a claim and a settle cost the database",
 		Text: "The CPU time of the backend that claims and settles, by the kernel's count: an insert by another session, a " +
 			"claim by the product's own store, which a notification has told of the insert, and a settle of the claimed " +
 			"items. Microseconds per item, the median of 1,500 claims of one item and of 60 claims of a hundred.",
-		Entrants:  []Entrant{one, hundred},
+		Entrants:  []Entrant{costing("one item", 1, 1500), costing("100 items", 100, 60)},
 		Columns:   []Column{{"claim", "claim µs"}, {"settle", "settle µs"}, {"all", "both µs"}},
 		MaxRounds: 5,
 	}
-	if base {
-		s.Text += " `before` is an older pgdispatch's schema, claimed from by its own " +
-			"statements. The two schemas alternate claim by claim."
-		s.Columns = append(s.Columns, Column{"baseclaim", "before: claim µs"}, Column{"basesettle", "settle µs"},
-			Column{"base", "both µs"})
-		for _, e := range s.Entrants {
-			s.Bars = append(s.Bars, Bar{Text: "Backend CPU an item, claim and settle of " + e.Name + ": new / present",
-				Value: Key{e.Name, "all"}, Against: Key{e.Name, "base"}, Level: 0.7})
-		}
-	}
-	return s
 }
 
 func costing(name string, items, rounds int) Entrant {
 	return Entrant{Name: name, Colour: blue, Run: func(ctx context.Context, t *Turn) (err error) {
-		templates := []string{lab.Ours}
-		if t.Base != "" {
-			templates = append(templates, lab.Base)
+		c, err := openCosted(ctx, t)
+		if c != nil {
+			defer func() { err = errors.Join(err, c.close()) }()
 		}
-		var all []*costed
-		for _, template := range templates {
-			c, err := openCosted(ctx, t, template)
-			if c != nil {
-				defer func() { err = errors.Join(err, c.close()) }()
-			}
-			if err != nil {
-				return err
-			}
-			all = append(all, c)
+		if err != nil {
+			return err
 		}
 		for n := range Quickly(t, rounds, 5) + costWarmUps {
-			for k := range all {
-				c := all[(n+k)%len(all)] // alternate the order
-				if err := c.once(ctx, items, n >= costWarmUps); err != nil {
-					return fmt.Errorf("%s, claim %d: %w", c.db.Name, n, err)
-				}
+			if err := c.once(ctx, items, n >= costWarmUps); err != nil {
+				return fmt.Errorf("claim %d: %w", n, err)
 			}
 		}
-		for k, c := range all {
-			claims, settles, both := stat.Median(c.claims), stat.Median(c.settles), stat.Median(c.both)
-			if k == 0 {
-				t.Figures["claim"], t.Figures["settle"], t.Figures["all"] = claims, settles, both
-			} else {
-				t.Figures["baseclaim"], t.Figures["basesettle"], t.Figures["base"] = claims, settles, both
-			}
-		}
+		t.Figures["claim"], t.Figures["settle"], t.Figures["all"] = stat.Median(c.claims), stat.Median(c.settles), stat.Median(c.both)
 		return nil
 	}}
 }
@@ -97,8 +66,8 @@ type costed struct {
 	claims, settles, both []float64 // µs per item
 }
 
-func openCosted(ctx context.Context, t *Turn, template string) (*costed, error) {
-	db, err := t.Database(ctx, template, nil)
+func openCosted(ctx context.Context, t *Turn) (*costed, error) {
+	db, err := t.Database(ctx, lab.Ours, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -120,10 +89,6 @@ func openCosted(ctx context.Context, t *Turn, template string) (*costed, error) 
 	c.team = teams[0]
 	if _, err := db.Pool.Exec(ctx, lab.Query("settings"), lab.NoLimit, false); err != nil {
 		return c, fmt.Errorf("set W: %w", err)
-	}
-	if template == lab.Base {
-		c.claim, c.settle = c.claimBefore, c.settleBefore
-		return c, nil
 	}
 	return c, c.byStore(ctx)
 }
@@ -217,39 +182,3 @@ func (c *costed) byStore(ctx context.Context) error {
 
 // runID has the length of Temporal's run IDs.
 const runID = "0191f3f2-aaaa-7bbb-8ccc-0123456789ab"
-
-// claimBefore claims with the statement from before the redesign.
-func (c *costed) claimBefore(ctx context.Context, items int, _ time.Time) (ids, tokens []int64, err error) {
-	rows, err := c.pool.Query(ctx, lab.Query("old_claim"), "bench", items, time.Minute, "default",
-		[]string{}, []int{}, "bench")
-	if err != nil {
-		return nil, nil, fmt.Errorf("claim as before: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		values, err := rows.Values()
-		if err != nil {
-			return nil, nil, fmt.Errorf("claim as before: %w", err)
-		}
-		id, isItem := values[0].(int64) // the last row has no ID
-		token, _ := values[1].(int64)
-		if isItem {
-			ids, tokens = append(ids, id), append(tokens, token)
-		}
-	}
-	return ids, tokens, rows.Err()
-}
-
-// settleBefore settles with the statement from before the redesign.
-func (c *costed) settleBefore(ctx context.Context, ids, tokens []int64) (int, error) {
-	runs := make([]string, len(ids))
-	for n := range runs {
-		runs[n] = runID
-	}
-	rows, err := c.pool.Query(ctx, lab.Query("old_dispatched"), ids, tokens, runs, "bench")
-	if err != nil {
-		return 0, fmt.Errorf("settle as before: %w", err)
-	}
-	settled, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	return len(settled), err
-}

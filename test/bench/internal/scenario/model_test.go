@@ -75,7 +75,7 @@ func TestRoundsAreBoundedAndTurnsTimeOut(t *testing.T) {
 func TestEveryScenarioIsWellFormed(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
-	for _, s := range append(All(Options{}), renamed(ClaimCost(true))) {
+	for _, s := range All(Options{}) {
 		require.False(t, names[s.Name], s.Name)
 		names[s.Name] = true
 		entrants, figures := map[string]bool{}, map[string]bool{}
@@ -95,12 +95,6 @@ func TestEveryScenarioIsWellFormed(t *testing.T) {
 				"%s: %s", s.Name, b.Text)
 		}
 	}
-}
-
-// renamed gives a scenario another name.
-func renamed(s *Scenario) *Scenario {
-	s.Name += " again"
-	return s
 }
 
 func TestSearchFindsTheEdge(t *testing.T) {
