@@ -48,7 +48,7 @@ var edges = map[string][]string{
 	"internal/operate/cli": {"internal/config", "internal/operate", "internal/operate/doctor", "internal/operate/view",
 		"internal/postgres", "internal/temporal", "sql/migrate"},
 	"internal/operate/doctor": {"internal/config", "internal/local", "internal/operate", "internal/operate/view",
-		"internal/postgres", "notify", "sql/migrate"},
+		"internal/postgres", "internal/temporal", "notify", "sql/migrate"},
 	"internal/operate/view": {"internal/operate"},
 	"internal/operate/web": {"internal/operate", "internal/operate/view", "internal/postgres", "internal/signin",
 		"internal/temporal"},

@@ -7,20 +7,26 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
-// Reach tracks whether this replica can reach Temporal. A replica that cannot must not keep executions that others
-// could watch. Set the fields before Run and do not change them afterwards.
+// Reach tracks whether this replica can reach Temporal, and whether Temporal serves its namespace. A replica that
+// cannot reach Temporal must not keep executions that others could watch. Set the fields before Run and do not change
+// them afterwards.
 type Reach struct {
-	// Probe makes a cheap request to Temporal.
+	// Probe makes a cheap request to Temporal. A temporal.NamespaceError is an answer.
 	Probe func(ctx context.Context) error
-	// Limit is how long Temporal may stay silent before it counts as unreachable. It is probed every Limit/4.
+	// Limit is how long Temporal may stay silent before it counts as unreachable, and how long it may refuse a namespace
+	// that it has accepted. It is probed every Limit/4.
 	Limit time.Duration
 	Log   *slog.Logger
 
 	reached  atomic.Bool
 	answered atomic.Int64          // when the last answered probe was sent, in Unix nanoseconds
 	failure  atomic.Pointer[error] // of the last probe; nil if it was answered
+	refusal  atomic.Pointer[temporal.NamespaceError]
+	accepted time.Time // when Temporal last accepted the namespace; only Run uses it
 }
 
 // Reached reports whether Temporal answers. It is false until the first answer.
@@ -48,6 +54,14 @@ func (r *Reach) Err() error {
 	return errors.New("it has not answered yet")
 }
 
+// Refused returns why Temporal does not serve this replica's namespace, or nil if it does or has not answered yet.
+func (r *Reach) Refused() error {
+	if refusal := r.refusal.Load(); refusal != nil {
+		return *refusal
+	}
+	return nil
+}
+
 // Run probes Temporal until ctx is cancelled, then returns nil.
 func (r *Reach) Run(ctx context.Context) error {
 	last, complained := time.Now(), false
@@ -61,10 +75,11 @@ func (r *Reach) Run(ctx context.Context) error {
 		}
 		sent := time.Now()
 		err := r.ask(ctx)
+		var refusal temporal.NamespaceError
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err == nil:
+		case err == nil, errors.As(err, &refusal):
 			last = time.Now()
 			r.failure.Store(nil)
 			r.answered.Store(sent.UnixNano())
@@ -73,6 +88,7 @@ func (r *Reach) Run(ctx context.Context) error {
 				complained = false
 				r.Log.InfoContext(ctx, "Temporal is reachable again; resuming watches")
 			}
+			r.judge(ctx, refusal)
 		case time.Since(last) >= r.Limit && !complained:
 			complained = true
 			r.failure.Store(&err)
@@ -82,6 +98,25 @@ func (r *Reach) Run(ctx context.Context) error {
 			r.failure.Store(&err)
 		}
 		ask.Reset(r.Limit / 4)
+	}
+}
+
+// judge records what an answered probe said about the namespace. The refusal is empty if it is served.
+func (r *Reach) judge(ctx context.Context, refusal temporal.NamespaceError) {
+	known := r.refusal.Load() != nil
+	switch {
+	case refusal == "":
+		r.accepted = time.Now()
+		r.refusal.Store(nil)
+		if known {
+			r.Log.InfoContext(ctx, "Temporal accepts this replica's namespace")
+		}
+	case time.Since(r.accepted) >= r.Limit: // at once if it was never accepted
+		r.refusal.Store(&refusal)
+		if !known {
+			r.Log.ErrorContext(ctx, "Temporal refuses this replica's namespace; its items wait, and the replica is not ready",
+				"error", refusal)
+		}
 	}
 }
 

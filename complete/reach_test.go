@@ -70,6 +70,51 @@ func TestReachIsLostWhereNothingIsAnswered(t *testing.T) {
 	})
 }
 
+func TestARefusedNamespaceIsNoOutageAndIsLoggedOnce(t *testing.T) {
+	const missing = temporal.NamespaceError("Temporal has no namespace")
+	reaching(t, func(_ context.Context, at time.Duration) error {
+		if at < time.Hour {
+			return missing
+		}
+		return nil
+	}, func(r *Reach, log *logBook) {
+		require.Equal(t, missing, r.Refused(), "at once, if it was never accepted")
+		pass(59 * time.Minute)
+		require.Equal(t, missing, r.Refused())
+		require.True(t, r.Reached(), "other namespaces may be served")
+		require.NoError(t, r.Err())
+		require.Less(t, time.Since(r.Answered()), 3*time.Second)
+		pass(time.Minute + 3*time.Second)
+		require.NoError(t, r.Refused())
+		messages, errs := log.at(slog.LevelError)
+		require.Equal(t,
+			[]string{"Temporal refuses this replica's namespace; its items wait, and the replica is not ready"}, messages)
+		require.Equal(t, []string{string(missing)}, errs)
+		messages, _ = log.at(slog.LevelInfo)
+		require.Equal(t, []string{"Temporal accepts this replica's namespace"}, messages)
+		messages, _ = log.at(slog.LevelWarn)
+		require.Empty(t, messages)
+	})
+}
+
+func TestANamespaceIsRefusedForAWhileBeforeItCounts(t *testing.T) {
+	reaching(t, func(_ context.Context, at time.Duration) error {
+		if at > time.Minute && at < 65*time.Second || at > time.Hour {
+			return temporal.NamespaceError("Request unauthorized.")
+		}
+		return nil
+	}, func(r *Reach, _ *logBook) {
+		for range 2 * 60 {
+			pass(time.Second)
+			require.NoError(t, r.Refused())
+		}
+		pass(58*time.Minute + 9*time.Second)
+		require.NoError(t, r.Refused())
+		pass(4 * time.Second)
+		require.EqualError(t, r.Refused(), "Request unauthorized.")
+	})
+}
+
 func TestOneFailedProbeIsNoOutage(t *testing.T) {
 	probes := 0
 	reaching(t, func(context.Context, time.Duration) error {

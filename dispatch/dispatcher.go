@@ -95,6 +95,9 @@ type Dispatcher struct {
 	// Answered returns when Temporal last answered a probe of its own, without an item; it must not block. An answer ends
 	// a reported outage even if no item is left to try. If nil, only an item does.
 	Answered func() time.Time
+	// RefusedNamespace returns the namespace that Temporal does not serve according to the replica's own probe, or ""; it
+	// must not block. It is reported as paused even if none of its items waits. If nil, only items tell.
+	RefusedNamespace func() string
 	// Dispatched is called after each successful dispatch and must not block. If nil, nothing is reported.
 	Dispatched func(temporal.Execution)
 	// Observer is told what the dispatcher does. If nil, nothing is reported.
@@ -159,7 +162,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		idle:     d.Workers,
 		hungry:   true,
 		look:     true,
-		of:       namespaces{inUse: d.Namespaces, reached: d.Reached, answered: d.Answered},
+		of: namespaces{inUse: d.Namespaces, reached: d.Reached, answered: d.Answered,
+			refused: d.RefusedNamespace},
 	}
 	// Dispatches outlive ctx, so that those in progress finish instead of being cut off.
 	work, breakOff := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -15,6 +15,8 @@ type namespaces struct {
 	// reached reports whether Temporal answers at all, and answered when it last answered. If nil, that is not known.
 	reached  func() bool
 	answered func() time.Time
+	// refused returns the namespace that Temporal does not serve according to a probe without an item. May be nil.
+	refused func() string
 	// connection is open while Temporal cannot be reached, or while the only namespace in use accepts no workflows.
 	// Then only probes are claimed.
 	connection breaker
@@ -165,6 +167,9 @@ func (s *namespaces) paused(now time.Time) (paused int, all bool) {
 		if n.breaker.refuses(now, answered) {
 			limits[name] = 0
 		}
+	}
+	if s.refused != nil && s.refused() != "" {
+		limits[s.refused()] = 0
 	}
 	all = s.connection.refuses(now, answered) || len(limits) > 0 && (s.inUse == nil || s.allLimited(limits))
 	return len(limits), all

@@ -155,6 +155,38 @@ func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 	}
 }
 
+func TestANamespaceThatAProbeFindsRefusedIsPausedThoughNoItemWaits(t *testing.T) {
+	for name, row := range map[string]struct {
+		inUse []string
+		all   bool
+	}{
+		"the only one":   {[]string{"own"}, true},
+		"beside another": {[]string{"own", "other"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, func(t *testing.T, d *desk) {
+				observer := &fakeObserver{}
+				d.Observer, d.PollInterval = observer, time.Second
+				d.Namespaces = func() []string { return row.inUse }
+				d.RefusedNamespace = func() string {
+					if d.now() < time.Minute {
+						return "own"
+					}
+					return ""
+				}
+				stop := d.run()
+				pass(50 * time.Second)
+				require.Equal(t, row.all, observer.pausedAll())
+				require.Equal(t, 1, observer.pausedNamespaces())
+				pass(11 * time.Second)
+				require.False(t, observer.pausedAll())
+				require.Zero(t, observer.pausedNamespaces())
+				stop()
+			})
+		})
+	}
+}
+
 // With a single namespace, claims skip the costly check of namespaces.
 func TestOneNamespaceIsNeverLimitedInTheClaim(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {

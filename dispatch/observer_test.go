@@ -21,6 +21,7 @@ type fakeObserver struct {
 	mu      sync.Mutex
 	sources []string
 	breaker []bool
+	paused  int // namespaces, as last reported
 	lost    []int64
 }
 
@@ -30,9 +31,10 @@ func (f *fakeObserver) Woken(source string) {
 	f.sources = append(f.sources, source)
 }
 
-func (f *fakeObserver) Paused(_ int, open bool) {
+func (f *fakeObserver) Paused(namespaces int, open bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.paused = namespaces
 	f.breaker = append(f.breaker, open)
 }
 
@@ -41,6 +43,12 @@ func (f *fakeObserver) pausedAll() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.breaker) > 0 && f.breaker[len(f.breaker)-1]
+}
+
+func (f *fakeObserver) pausedNamespaces() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.paused
 }
 
 func (f *fakeObserver) Lost(itemID int64) {

@@ -111,8 +111,9 @@ func TestDoctorLooksAtEveryNamespace(t *testing.T) {
 
 	d.exec("update pgdispatch.workflow_definitions set namespace = 'nobody'")
 	found, _ = d.diagnosis("--temporal-address", temporalAddress(t), "--temporal-namespace", "unused")
-	require.Equal(t, `Temporal has no namespace "nobody"`, found["namespace"].Finding,
-		"unused namespaces are not checked")
+	require.Equal(t, `Temporal has no namespace "nobody"`, found["namespace (nobody)"].Finding)
+	require.Equal(t, `Temporal has no namespace "unused"`, found["namespace (unused)"].Finding,
+		"that of the replicas is checked even if all definitions name others, because replicas are not ready without it")
 }
 
 func TestDoctorSaysWhatIsWrongWithTheDatabase(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,6 +73,54 @@ func TestAMissingNamespaceHoldsUpItsOwnItemsOnlyUntilItIsRegistered(t *testing.T
 		require.NoError(t, err)
 	}
 	require.InDelta(t, 0, sample(p.scrape(), "pgdispatch_namespaces_paused", ""), 0)
+}
+
+func TestAReplicaIsReadyOnlyOnceItsOwnNamespaceExists(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	missing := "shop-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	s.define(s.workspace["PRO"], "Elsewhere", "Echo", s.queue)
+	s.exec("update pgdispatch.workflow_definitions set namespace = 'default' where name = 'Elsewhere'")
+	p := s.replica(anyPort, "TEMPORAL_NAMESPACE="+missing).ready()
+	remedy := `register it (temporal operator namespace create --namespace "` + missing + `")`
+	readyz := func(want string) {
+		t.Helper()
+		s.eventually(func() bool { _, text := p.get("/readyz"); return strings.Contains(text, want) }, want)
+	}
+	readyz("not ready\ntemporal: Temporal has no namespace \"" + missing + "\": " + remedy)
+	s.eventually(func() bool { return sample(p.scrape(), "pgdispatch_namespaces_paused", "") == 1 }, "the metric shows it")
+
+	s.enqueue("PRO", "Elsewhere", 3)
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 3 }, "items of another namespace complete")
+	status, _ := p.get("/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.InDelta(t, 0, sample(p.scrape(), "pgdispatch_breaker_open", ""), 0, "it starts workflows elsewhere")
+	require.Equal(t, 1, strings.Count(p.logs.String(), "Temporal refuses this replica's namespace"), "logged once")
+
+	s.register(missing)
+	readyz("ready\n")
+	s.eventually(func() bool { return sample(p.scrape(), "pgdispatch_namespaces_paused", "") == 0 }, "nothing is paused")
+	s.enqueue("PRO", "Echo", 1)
+	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 4 }, "items of the new namespace start")
+	require.Equal(t, 1, strings.Count(p.logs.String(), "Temporal refuses this replica's namespace"))
+	require.Equal(t, 1, strings.Count(p.logs.String(), "Temporal accepts this replica's namespace"))
+}
+
+func TestADefinitionsMissingNamespaceDoesNotMakeAReplicaUnready(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.exec("update pgdispatch.workflow_definitions set namespace = $1",
+		"shop-"+strconv.FormatInt(time.Now().UnixNano(), 36))
+	p := s.replica(anyPort).ready()
+	s.enqueue("PRO", "Echo", 1)
+	s.eventually(func() bool {
+		return p.logs.has("Temporal does not accept workflows; pausing starts and probing. " +
+			"Items stay queued and no attempt is counted")
+	}, "the definition's namespace is reported")
+	s.eventually(func() bool { return sample(p.scrape(), "pgdispatch_namespaces_paused", "") == 1 }, "it is paused")
+	_, ready := p.get("/readyz")
+	require.Equal(t, "ready\n", ready, "the replica's own namespace accepts workflows")
+	require.InDelta(t, 0, sample(p.scrape(), "pgdispatch_breaker_open", ""), 0)
 }
 
 // Ends that are not long-polled are found by listing closed workflows in each namespace.

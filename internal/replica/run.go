@@ -203,7 +203,7 @@ func (r *replica) wire(client *temporal.Client) {
 		Store: r.claims, Starter: &dispatch.TemporalStarter{Client: client}, Workers: r.Workers, Lease: r.Lease,
 		StartTimeout: r.StartTimeout, DrainTimeout: r.DrainTimeout,
 		Wake: r.wake, Hints: &r.hints, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Answered: r.reach.Answered,
-		Observer: r.telemetry, Log: component("dispatcher"),
+		RefusedNamespace: r.refusedNamespace, Observer: r.telemetry, Log: component("dispatcher"),
 	}
 	sweeps := &sweeper.Postgres{DB: r.database, Owner: r.name}
 	r.sweeper = &sweeper.Sweeper{

@@ -101,6 +101,9 @@ func (r *replica) observe(health *telemetry.Health) error {
 			if err := r.reach.Err(); err != nil {
 				return fmt.Errorf("it does not answer: %w", postgres.Redact(err))
 			}
+			if err := r.reach.Refused(); err != nil {
+				return postgres.Redact(err)
+			}
 			if r.telemetry.BreakerOpen() {
 				return errors.New("workflows are not accepted; starts are paused and probed")
 			}

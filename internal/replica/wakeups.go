@@ -29,9 +29,10 @@ func (r *replica) saw(swept sweeper.Swept, err error) {
 	r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching())
 }
 
-// sawNamespaces stores the namespaces that definitions use. An empty name stands for this replica's namespace.
+// sawNamespaces stores the namespaces that definitions use. An empty name stands for this replica's namespace, which
+// always counts as used: while it accepts workflows, a refusal by the namespace of a definition pauses only that one.
 func (r *replica) sawNamespaces(named []string) {
-	inUse := make([]string, 0, len(named))
+	inUse := append(make([]string, 0, len(named)+1), r.namespace)
 	for _, name := range named {
 		if name = cmp.Or(name, r.namespace); !slices.Contains(inUse, name) {
 			inUse = append(inUse, name)
@@ -44,7 +45,15 @@ func (r *replica) namespacesInUse() []string {
 	if inUse := r.namespaces.Load(); inUse != nil {
 		return *inUse
 	}
-	return nil
+	return []string{r.namespace}
+}
+
+// refusedNamespace returns this replica's namespace if Temporal does not serve it, or "".
+func (r *replica) refusedNamespace() string {
+	if r.reach.Refused() != nil {
+		return r.namespace
+	}
+	return ""
 }
 
 // notified wakes the dispatcher if this replica is on duty. One insert should cost one claim, regardless of the number

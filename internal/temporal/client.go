@@ -10,8 +10,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
@@ -57,19 +59,44 @@ type Client struct {
 // namespace returns named, or the client's namespace if named is empty.
 func (t *Client) namespace(named string) string { return cmp.Or(named, t.Namespace) }
 
-// Probe describes the namespace. A refusal counts as an answer unless it implies that all other requests would fail,
-// too. A missing namespace is not an error, because other namespaces may exist.
+// NamespaceError says why Temporal, which answers, does not serve the client's namespace, and what to do about it. It
+// says nothing about other namespaces.
+type NamespaceError string
+
+// Error implements error.
+func (e NamespaceError) Error() string { return string(e) }
+
+// nobody is the ID of an execution that does not exist.
+const nobody = "00000000-0000-0000-0000-000000000000"
+
+// Probe asks whether Temporal answers and serves the client's namespace. If only the namespace is not served, the error
+// is a NamespaceError. Other refusals count as answers unless they imply that all requests would fail.
 func (t *Client) Probe(ctx context.Context) error {
-	_, err := t.Service.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: t.Namespace})
+	response, err := t.Service.DescribeNamespace(ctx,
+		&workflowservice.DescribeNamespaceRequest{Namespace: t.Namespace})
+	if Code(err) == codes.PermissionDenied { // a replica may do without describing its namespace, but not without this
+		_, err = t.closed(ctx, Execution{ID: nobody})
+	}
 	var missing *serviceerror.NamespaceNotFound
-	if errors.As(err, &missing) {
+	var noExecution *serviceerror.NotFound
+	switch state := response.GetNamespaceInfo().GetState(); {
+	case errors.As(err, &missing):
+		return NamespaceError(fmt.Sprintf("Temporal has no namespace %q: register it (%s), or correct TEMPORAL_NAMESPACE",
+			t.Namespace, registration(t.Namespace)))
+	case Code(err) == codes.PermissionDenied:
+		return NamespaceError(fmt.Sprintf("namespace %q: %v: allow the API key or certificate of pgdispatch to use it, or "+
+			"correct TEMPORAL_NAMESPACE", t.Namespace, err))
+	case state == enumspb.NAMESPACE_STATE_DEPRECATED || state == enumspb.NAMESPACE_STATE_DELETED:
+		return NamespaceError(fmt.Sprintf("namespace %q is %s and takes no new workflows: correct TEMPORAL_NAMESPACE",
+			t.Namespace, strings.ToLower(state.String())))
+	case errors.As(err, &noExecution):
 		return nil
 	}
 	switch Code(err) {
-	case codes.OK, codes.PermissionDenied, codes.Unimplemented, codes.ResourceExhausted:
+	case codes.OK, codes.Unimplemented, codes.ResourceExhausted:
 		return nil
 	default:
-		return fmt.Errorf("describe namespace: %w", err)
+		return fmt.Errorf("probe Temporal: %w", err)
 	}
 }
 

@@ -129,7 +129,7 @@ func Remedy(err error, namespace string) string {
 	var missing *serviceerror.NamespaceNotFound
 	switch {
 	case errors.As(err, &missing):
-		return "register it (temporal operator namespace create --namespace " + strconv.Quote(namespace) +
+		return "register it (" + registration(namespace) +
 			"), or correct workflow_definitions.namespace or TEMPORAL_NAMESPACE; waiting items then start automatically"
 	case Code(err) == codes.PermissionDenied:
 		return "allow the API key or certificate of pgdispatch to start workflows in this namespace"
@@ -138,6 +138,11 @@ func Remedy(err error, namespace string) string {
 	default:
 		return ""
 	}
+}
+
+// registration returns the command that registers a namespace.
+func registration(namespace string) string {
+	return "temporal operator namespace create --namespace " + strconv.Quote(namespace)
 }
 
 // isForbidden reports whether Temporal answers but does not serve this request for this client.

@@ -13,6 +13,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
+	namespacepb "go.temporal.io/api/namespace/v1"
 	"go.temporal.io/api/serviceerror"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
@@ -34,6 +35,7 @@ type fakeService struct {
 	requests []*historyRequest
 
 	namespace error                             // the answer of DescribeNamespace
+	state     enumspb.NamespaceState            // of the namespace
 	newest    *workflowpb.WorkflowExecutionInfo // the described run; nil: not found
 	late      *workflowpb.WorkflowExecutionInfo // the described run from the third call on; nil: newest
 	described int
@@ -103,7 +105,7 @@ func (f *fakeService) DescribeTaskQueue(_ context.Context, r *workflowservice.De
 
 func (f *fakeService) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest,
 	...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {
-	return nil, f.namespace
+	return &namespaceAnswer{NamespaceInfo: &namespacepb.NamespaceInfo{State: f.state}}, f.namespace
 }
 
 // closed answers with a close event.
@@ -327,15 +329,53 @@ func TestProbeTakesARefusalForAnAnswerUnlessAllElseWouldBeRefused(t *testing.T) 
 		reached bool
 	}{
 		{nil, true},
-		{serviceerror.NewPermissionDenied("x", ""), true},
 		{serviceerror.NewUnimplemented("x"), true},
 		{serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "slower"), true},
 		{serviceerror.NewUnavailable("connection refused"), false},
-		{serviceerror.NewNamespaceNotFound("shop"), true}, // there may be others
 		{context.DeadlineExceeded, false},
 		{errors.New("boom"), false},
 	} {
 		err := (&Client{Service: &fakeService{namespace: c.err}, Namespace: "shop"}).Probe(t.Context())
 		require.Equal(t, c.reached, err == nil, "%v", c.err)
+		var refused NamespaceError
+		require.NotErrorAs(t, err, &refused)
+	}
+}
+
+func TestProbeSaysWhyTheNamespaceIsRefusedAndWhatToDo(t *testing.T) {
+	t.Parallel()
+	denied := serviceerror.NewPermissionDenied("Request unauthorized.", "")
+	for name, c := range map[string]struct {
+		state    enumspb.NamespaceState
+		describe error
+		history  error // the answer for an execution that does not exist
+		want     string
+	}{
+		"registered": {state: enumspb.NAMESPACE_STATE_REGISTERED},
+		"missing": {describe: serviceerror.NewNamespaceNotFound("shop"),
+			want: `Temporal has no namespace "shop": register it (temporal operator namespace create --namespace "shop"), ` +
+				`or correct TEMPORAL_NAMESPACE`},
+		"deprecated": {state: enumspb.NAMESPACE_STATE_DEPRECATED,
+			want: `namespace "shop" is deprecated and takes no new workflows: correct TEMPORAL_NAMESPACE`},
+		"deleted": {state: enumspb.NAMESPACE_STATE_DELETED,
+			want: `namespace "shop" is deleted and takes no new workflows: correct TEMPORAL_NAMESPACE`},
+		"forbidden": {describe: denied, history: denied, want: `namespace "shop": Request unauthorized.: ` +
+			`allow the API key or certificate of pgdispatch to use it, or correct TEMPORAL_NAMESPACE`},
+		"only its description is forbidden": {describe: denied, history: serviceerror.NewNotFound("no such workflow")},
+		"its description is forbidden, and all else comes too fast": {describe: denied,
+			history: exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "slower")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := (&Client{Service: &fakeService{namespace: c.describe, state: c.state,
+				answers: []func() (*historyResponse, error){fails(c.history)}}, Namespace: "shop"}).Probe(t.Context())
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, c.want)
+			var refused NamespaceError
+			require.ErrorAs(t, err, &refused)
+		})
 	}
 }

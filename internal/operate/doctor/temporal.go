@@ -18,6 +18,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 const (
@@ -30,10 +31,14 @@ const (
 	// leastRetention is the recommended minimum retention of a namespace. It covers an outage of a day between an
 	// item's attempts.
 	leastRetention = 24 * time.Hour
+
+	// noNamespace is what it means that Temporal refuses a namespace.
+	noNamespace = "No workflows can start in it. Its items wait, and replicas probe. Replicas that have it in " +
+		"TEMPORAL_NAMESPACE are not ready."
 )
 
-// examineTemporal makes the checks that need Temporal. It covers the namespaces that definitions use, and own, the
-// namespace of definitions that name none. knowsQueues reports whether the task queues could be read.
+// examineTemporal makes the checks that need Temporal. It covers the namespaces that definitions name, and own, that of
+// the replicas: without it they are not ready. knowsQueues reports whether the task queues could be read.
 func examineTemporal(ctx context.Context, service workflowservice.WorkflowServiceClient, own string,
 	queues []operate.TaskQueue, knowsQueues bool) []Finding {
 	ask, cancel := context.WithTimeout(ctx, temporalTimeout)
@@ -43,13 +48,10 @@ func examineTemporal(ctx context.Context, service workflowservice.WorkflowServic
 		return []Finding{temporalFault("temporal", err)}
 	}
 	findings := []Finding{ok("temporal", "reachable, version %s", view.OrNone(view.Printable(system.GetServerVersion())))}
-	byNamespace := map[string][]operate.TaskQueue{}
+	byNamespace := map[string][]operate.TaskQueue{own: nil}
 	for _, q := range queues {
 		name := cmp.Or(q.Namespace, own)
 		byNamespace[name] = append(byNamespace[name], q)
-	}
-	if len(byNamespace) == 0 {
-		byNamespace[own] = nil
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
 		for _, f := range examineNamespace(ctx, service, namespace, byNamespace[namespace], knowsQueues) {
@@ -72,9 +74,11 @@ func examineNamespace(ctx context.Context, service workflowservice.WorkflowServi
 	case errors.As(err, &missing):
 		return append(findings,
 			Finding{"namespace", Problem, fmt.Sprintf("Temporal has no namespace %q", namespace),
-				"No workflows can start in it. Its items wait, and replicas probe.",
+				noNamespace,
 				"Register it: `temporal operator namespace create --namespace ...`; or correct TEMPORAL_NAMESPACE or " +
 					"pgdispatch.workflow_definitions.namespace. Waiting items then start automatically."})
+	case temporal.Code(err) == codes.PermissionDenied:
+		return append(findings, checkPermission(ctx, service, namespace, err))
 	case err != nil:
 		return append(findings, temporalFault("namespace", err))
 	case described.GetNamespaceInfo().GetState() != enums.NAMESPACE_STATE_REGISTERED:
@@ -91,6 +95,22 @@ func examineNamespace(ctx context.Context, service workflowservice.WorkflowServi
 	}
 	keeps := described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
 	return append(findings, checkRetention(keeps, queues), checkPollers(ctx, service, namespace, queues))
+}
+
+// checkPermission finds out whether the credentials, which may not describe the namespace, may use it.
+func checkPermission(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string,
+	denied error) Finding {
+	ctx, cancel := context.WithTimeout(ctx, temporalTimeout)
+	defer cancel()
+	err := (&temporal.Client{Service: service, Namespace: namespace}).Probe(ctx)
+	var refused temporal.NamespaceError
+	if errors.As(err, &refused) {
+		return Finding{"namespace", Problem, fmt.Sprintf("namespace %q: %s", namespace, postgres.Redact(denied)),
+			noNamespace,
+			"Allow the API key or certificate to use the namespace; or correct TEMPORAL_NAMESPACE or " +
+				"pgdispatch.workflow_definitions.namespace."}
+	}
+	return temporalFault("namespace", cmp.Or(err, denied))
 }
 
 func temporalFault(check string, err error) Finding {
