@@ -46,7 +46,7 @@ test: devstack build lint ## lint, and run all tests with the race detector on a
 	cd test && $(GOTEST) -count=1 ./mutants/... # it reads files of other packages, so a cached result may be wrong
 
 .PHONY: test-matrix
-test-matrix: devstack build ## run the tests on Postgres 14 to 18, which it downloads (Linux x86-64); PG='17 18', PACKAGES
+test-matrix: devstack build ## run the tests on Postgres 15 to 18, which it downloads (Linux x86-64); PG='17 18', PACKAGES
 	.ci/matrix $(PG)
 
 .PHONY: clients

@@ -48,7 +48,7 @@ func TestAServerIsDescribed(t *testing.T) {
 	b := storetest.New(t)
 	server, err := b.Server(t.Context())
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, server.Version, 140000)
+	require.GreaterOrEqual(t, server.Version, 150000)
 	require.Equal(t, "UTF8", server.Encoding)
 	require.True(t, server.SeesAll)
 	require.Positive(t, server.Connections)

@@ -129,6 +129,13 @@ func prepare(connConfig *pgx.ConnConfig, settings map[string]string, isUnset boo
 		// After a failover the old primary may return at the old address and refuse all writes.
 		connConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
+	validate := connConfig.ValidateConnect
+	connConfig.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if err := checkVersion(conn.ParameterStatus("server_version")); err != nil {
+			return err
+		}
+		return validate(ctx, conn)
+	}
 }
 
 // dialer returns a dial function that detects a dead peer: it sends keepalive probes after 5 s of silence and gives up

@@ -21,11 +21,14 @@ func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) erro
 	return retry.Do(ctx, backoff, func(ctx context.Context) error {
 		conn, err := pool.Acquire(ctx)
 		var refusal *pgconn.PgError
-		if errors.As(err, &refusal) && refusal.Code == "08P01" { // protocol_violation: PgBouncer refuses a setting
+		var tooOld *postgres.TooOldError
+		switch {
+		case errors.As(err, &tooOld):
+			return tooOld
+		case errors.As(err, &refusal) && refusal.Code == "08P01": // protocol_violation: PgBouncer refuses a setting
 			return fmt.Errorf("connect to Postgres: %w: if a transaction pooler is in between, set PGDISPATCH_LISTEN=off or "+
 				"connect directly", postgres.Redact(err))
-		}
-		if err != nil {
+		case err != nil:
 			if !complained && ctx.Err() == nil {
 				complained = true
 				log.Error("Waiting for Postgres", "error", postgres.Redact(postgres.WithRemedy(err)))

@@ -339,14 +339,9 @@ create table pgdispatch.claim_lock ();
 
 -- The wake gate. 1 means that the dispatcher on duty sleeps or is about to, and that transactions that commit work
 -- notify it. Any other value means that nobody notifies. A sequence changes outside of transactions, and reading it
--- costs microseconds. Unlogged since Postgres 15, because a change of it then costs no commit; after a crash of the
--- server it is as created here.
-do $$
-begin
-    execute format('create %s sequence pgdispatch.gate maxvalue 2',
-                   case when current_setting('server_version_num')::integer >= 150000 then 'unlogged' end);
-end;
-$$;
+-- costs microseconds. Unlogged, because a change of it then costs no commit; after a crash of the server it is as
+-- created here.
+create unlogged sequence pgdispatch.gate maxvalue 2;
 
 {{ template "tables/baseline/limits.sql" . }}
 {{ template "tables/baseline/signals.sql" . }}

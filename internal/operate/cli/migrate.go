@@ -169,6 +169,10 @@ func (a *App) withDatabase(do func(*cobra.Command, *pgx.Conn) error) func(*cobra
 			return err
 		}
 		conn, err := c.Database.Connect(command.Context(), nil, a.warn)
+		var tooOld *postgres.TooOldError
+		if errors.As(err, &tooOld) {
+			return tooOld
+		}
 		if err != nil {
 			return fmt.Errorf("connect to Postgres (set DATABASE_URL or --database-url, or libpq's PG* variables): %w",
 				postgres.Redact(err))

@@ -78,6 +78,11 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 	store := &operate.Store{DB: pool}
 	before := time.Now()
 	state, err := readSchema(ctx, pool)
+	var tooOld *postgres.TooOldError
+	if errors.As(err, &tooOld) {
+		return []Finding{{versionCheck, Problem, tooOld.Version, "pgdispatch uses features that this version lacks.",
+			fmt.Sprintf("Upgrade the server to Postgres %d or newer.", postgres.OldestMajor)}}, false
+	}
 	if err != nil {
 		return []Finding{unreachable(err)}, false
 	}

@@ -51,8 +51,7 @@ func TestDoctorJudgesServers(t *testing.T) {
 		finding string
 		ail     func(*operate.Server)
 	}{
-		{"postgres version", Problem, "13.9", func(s *operate.Server) { s.Version, s.VersionText = 130009, "13.9" }},
-		{"postgres version", Fine, "14.1", func(s *operate.Server) { s.Version, s.VersionText = 140001, "14.1" }},
+		{"postgres version", Fine, "15.1", func(s *operate.Server) { s.Version, s.VersionText = 150001, "15.1" }},
 		{"postgres version", Warning, "19beta1", func(s *operate.Server) { s.Version, s.VersionText = 190000, "19beta1" }},
 		{"encoding", Problem, "the database's encoding is LATIN1", func(s *operate.Server) { s.Encoding = "LATIN1" }},
 		{"durability", Problem, "fsync off", func(s *operate.Server) { s.Settings["fsync"] = "off" }},

@@ -29,8 +29,9 @@ const (
 	// longestStatement is the longest statement timeout of a replica, that of a claim.
 	longestStatement = 10 * time.Second
 
-	// Range of Postgres versions that the tests run on: make test-matrix.
-	oldestPostgres, newestPostgres = 14, 18
+	versionCheck = "postgres version"
+	// newestPostgres is the newest version that the tests run on: make test-matrix.
+	newestPostgres = 18
 )
 
 func checkServer(s operate.Server) []Finding {
@@ -39,16 +40,11 @@ func checkServer(s operate.Server) []Finding {
 }
 
 func checkVersion(s operate.Server) Finding {
-	const check = "postgres version"
-	switch major := s.Version / 10000; {
-	case major < oldestPostgres:
-		return Finding{check, Problem, s.VersionText, "pgdispatch uses features that this version lacks.",
-			fmt.Sprintf("Upgrade Postgres: %d to %d are supported.", oldestPostgres, newestPostgres)}
-	case major > newestPostgres:
-		return Finding{check, Warning, s.VersionText, "pgdispatch is not tested with this version.",
-			fmt.Sprintf("Use Postgres %d to %d, or test it first.", oldestPostgres, newestPostgres)}
+	if s.Version/10000 > newestPostgres {
+		return Finding{versionCheck, Warning, s.VersionText, "pgdispatch is not tested with this version.",
+			fmt.Sprintf("Use Postgres %d, or test it first.", newestPostgres)}
 	}
-	return ok(check, "%s", s.VersionText)
+	return ok(versionCheck, "%s", s.VersionText)
 }
 
 func checkEncoding(s operate.Server) Finding {
