@@ -33,12 +33,16 @@ devstack: ## build bin/devstack, the embedded Temporal server and the demo (minu
 	go build -C cmd/devstack -o ../../bin/devstack . && echo "  built in $$((SECONDS - start)) s"
 
 .PHONY: run
-run: build devstack ## run Postgres, Temporal, two replicas and a live view on this machine (RUN_ONCE=1 exits when done)
+run: ## run Postgres, Temporal, two replicas and a live view on this machine (RUN_ONCE=1 exits when done)
+	@.ci/need run
+	@$(MAKE) --no-print-directory build devstack
 	exec bin/devstack demo --pgdispatch bin/pgdispatch $(if $(RUN_ONCE),--once)
 
 .PHONY: test
 # The embedded server is not built with the race detector: that takes minutes for third-party code.
-test: devstack build lint ## lint, and run all tests with the race detector on a real Postgres and Temporal
+test: ## lint, and run all tests with the race detector on a real Postgres and Temporal
+	@.ci/need test
+	@$(MAKE) --no-print-directory devstack build lint
 	$(GOTEST) ./...
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
 	cd test && $(GOTEST) ./internal/... ./bench/internal/... ./chaos/... ./deploy/...
