@@ -20,10 +20,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
-// A role without any grant listens, stays in one transaction, and so fills the notification queue of the whole cluster,
-// here to a tenth of its eight gigabytes. Once it is full, every notifying transaction fails at commit.
-func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
-	t.Parallel()
+// ownCluster starts a cluster for this test alone, which sees all its sessions and fills its notification queue.
+func ownCluster(t *testing.T) (*sqltest.Cluster, fixture) {
+	t.Helper()
 	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
@@ -31,12 +30,62 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, migrate.Up(t.Context(), conn, nil))
 	require.NoError(t, conn.Close(t.Context()))
-	pool, err := pgxpool.New(t.Context(), cluster.URL("postgres"))
+	pool := sqltest.Pool(t, cluster.URL("postgres"))
+	return cluster, fixture{t: t, pool: pool, db: pool, replicas: &sync.Map{}}
+}
+
+func connectAs(t *testing.T, cluster *sqltest.Cluster, role string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), strings.Replace(cluster.URL("postgres"), "postgres@", role+"@", 1))
 	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	f := fixture{t: t, pool: pool, db: pool, replicas: &sync.Map{}}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// A role sees in pg_stat_activity what its own sessions do, and of others only that they exist.
+func TestOnlyASessionThatSurelyHoldsTheNotificationQueueIsNamed(t *testing.T) {
+	t.Parallel()
+	cluster, f := ownCluster(t)
+	f.exec("create role stranger login")
+	f.exec("create role replica login in role pgdispatch_dispatcher")
+	sweeps, claims := connectAs(t, cluster, "replica"), connectAs(t, cluster, "replica")
+	named := func() *notify.Holder {
+		t.Helper()
+		holder, err := notify.QueueHolder(t.Context(), sweeps)
+		require.NoError(t, err)
+		return holder
+	}
+	require.Nil(t, named(), "nobody is in a transaction")
+	begin := func(conn *pgx.Conn) {
+		t.Helper()
+		for _, statement := range []string{"begin", "select 1"} {
+			_, err := conn.Exec(t.Context(), statement)
+			require.NoError(t, err)
+		}
+	}
+	begin(claims)
+	require.Nil(t, named(), "a replica's own transactions are short")
+	stranger := connectAs(t, cluster, "stranger")
+	begin(stranger)
+	require.Nil(t, named(), "it may be the stranger, whose transaction this role cannot see")
+
+	f.exec("grant pg_read_all_stats to replica")
+	require.EqualValues(t, stranger.PgConn().PID(), named().PID, "the replica's own transaction is older, but short")
+	var found uint32
+	require.NoError(t, sweeps.QueryRow(t.Context(), notify.FindHolder).Scan(&found, nil, nil, nil, nil))
+	require.Equal(t, claims.PgConn().PID(), found, "the administrator's query shows the oldest transaction first")
+	require.NoError(t, stranger.Close(t.Context()))
+	f.exec("revoke pg_read_all_stats from replica")
+	require.Nil(t, named())
+}
+
+// A role without any grant listens, stays in one transaction, and so fills the notification queue of the whole cluster,
+// here to a tenth of its eight gigabytes. Once it is full, every notifying transaction fails at commit.
+func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
+	t.Parallel()
+	cluster, f := ownCluster(t)
 	w := f.tenant("PRO")
-	sweeps := &sweeper.Postgres{DB: pool, Owner: "replica"}
+	sweeps := &sweeper.Postgres{DB: f.pool, Owner: "replica"}
 	usage := func() float64 {
 		swept, err := sweeps.Sweep(t.Context(), 1)
 		require.NoError(t, err)
@@ -47,11 +96,9 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	f.exec(sql.Text("gate_shut"))
 
 	f.exec("create role stranger login")
-	stranger, err := pgx.Connect(t.Context(), strings.Replace(cluster.URL("postgres"), "postgres@", "stranger@", 1))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = stranger.Close(context.Background()) })
+	stranger := connectAs(t, cluster, "stranger")
 	for _, statement := range []string{"listen x", "begin", "select 1"} {
-		_, err = stranger.Exec(t.Context(), statement)
+		_, err := stranger.Exec(t.Context(), statement)
 		require.NoError(t, err)
 	}
 	for flooded := 0; usage() < notify.QueueBound; flooded++ {
@@ -65,7 +112,7 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 		f.item(w)
 	}
 	f.exec(sql.Text("gate_call"), "x")
-	depth, err := (&operate.Store{DB: pool}).QueueDepth(t.Context())
+	depth, err := (&operate.Store{DB: f.pool}).QueueDepth(t.Context())
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, depth.NotifyQueue, notify.QueueBound)
 	require.Len(t, f.claim(10).items, 5, "items are claimed without notifications")

@@ -75,7 +75,7 @@ func (s *Postgres) DeleteFinished(ctx context.Context, atMost int) (Deleted, err
 	return deleted[0], nil
 }
 
-// QueueHolder returns the session that may keep the notification queue from being emptied. Nil if there is none.
+// QueueHolder returns the session that may keep the notification queue from being emptied. Nil if it is not known.
 func (s *Postgres) QueueHolder(ctx context.Context) (*notify.Holder, error) {
 	return notify.QueueHolder(ctx, s.DB)
 }

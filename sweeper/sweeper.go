@@ -116,7 +116,7 @@ func (s *Sweeper) watchQueue(ctx context.Context, usage float64) {
 			s.fullAt = now
 		}
 		s.saidAt = now
-		session := "unknown"
+		session := "unknown; as an administrator, run `" + notify.FindHolder + "`"
 		if holder, err := s.Store.QueueHolder(ctx); err == nil && holder != nil {
 			session = holder.String()
 		}

@@ -24,6 +24,7 @@ type broom struct {
 	began time.Time
 
 	onSweep func(atMost int) (Swept, error)
+	holder  *notify.Holder
 
 	mu   sync.Mutex
 	book record
@@ -82,7 +83,7 @@ func (f fakeStore) Sweep(ctx context.Context, atMost int) (Swept, error) {
 }
 
 func (f fakeStore) QueueHolder(context.Context) (*notify.Holder, error) {
-	return &notify.Holder{PID: 7, Role: "stranger"}, nil
+	return f.holder, nil
 }
 
 // logBook is a slog handler that keeps all records.
@@ -206,15 +207,19 @@ func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T
 			case at < 55*time.Second:
 				return Swept{}, errors.New("away") // without the queue's usage
 			case at < 100*time.Second:
+				b.holder = &notify.Holder{PID: 7, Role: "stranger", Age: time.Hour}
 				return Swept{NotifyQueue: 0.9}, nil
 			}
 			return Swept{}, nil
 		}
 		b.runFor(125 * time.Second)
 		fills := "WARN Postgres notification queue is filling up; polling until it is drained. Terminate the session that " +
-			"holds it percent=%d " +
-			`session=pid 7, role "stranger", database "", application "": ` + "`select pg_terminate_backend(7)`"
-		require.Equal(t, []string{fmt.Sprintf(fills, 10), "ERROR Cannot sweep error=away", fmt.Sprintf(fills, 90),
+			"holds it percent=%d session=%s"
+		require.Equal(t, []string{
+			fmt.Sprintf(fills, 10, "unknown; as an administrator, run `"+notify.FindHolder+"`"),
+			"ERROR Cannot sweep error=away",
+			fmt.Sprintf(fills, 90, `pid 7, role "stranger", database "", application "", in one transaction for 1h0m0s: `+
+				"`select pg_terminate_backend(7)`"),
 			"INFO Postgres notification queue has room again after_ms=90000"}, b.log.lines())
 	})
 }

@@ -27,8 +27,8 @@ type Server struct {
 	Connections        int64
 	ConnectionsAllowed int               // for ordinary roles
 	Settings           map[string]string // timeouts in milliseconds
-	// NotifyHolder is a session that may keep the NOTIFY queue from being emptied. It is read only if NotifyUsage is
-	// notify.QueueBound or more.
+	// NotifyHolder is the session that keeps the NOTIFY queue from being emptied, if this role can tell. It is read only
+	// if NotifyUsage is notify.QueueBound or more.
 	NotifyHolder *notify.Holder `db:"-"`
 }
 

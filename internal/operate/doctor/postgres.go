@@ -158,7 +158,7 @@ func checkNotifyQueue(s operate.Server) Finding {
 	if s.NotifyUsage > 0.5 {
 		level = Problem
 	}
-	remedy := "Terminate the session that `select * from pg_stat_activity order by xact_start` shows first."
+	remedy := "As an administrator, terminate the session that this shows first: `" + notify.FindHolder + "`."
 	if s.NotifyHolder != nil {
 		remedy = "Terminate it: " + s.NotifyHolder.String() + "."
 	}
