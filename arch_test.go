@@ -38,7 +38,7 @@ var edges = map[string][]string{
 	"claim":            {"claim/schedule", "internal/postgres", "internal/temporal", "sql"},
 	"claim/schedule":   nil, // pure
 	"cmd/pgdispatch":   {"internal/config", "internal/operate/cli", "internal/replica", "internal/telemetry"},
-	"complete":         {"internal/postgres", "internal/temporal", "sql"},
+	"complete":         {"internal/postgres", "internal/serve", "internal/temporal", "sql"},
 	"dispatch":         {"claim", "internal/postgres", "internal/temporal"},
 	"docs/clients":     nil,
 	"finish":           {"internal/temporal"}, // for workers: as few dependencies as possible
@@ -58,11 +58,13 @@ var edges = map[string][]string{
 	"internal/replica": {"claim", "complete", "dispatch", "internal/config", "internal/operate", "internal/operate/web",
 		"internal/postgres",
 		"internal/signin", "internal/telemetry", "internal/temporal", "notify", "sql", "sql/migrate", "sweeper"},
+	"internal/serve":      nil,
 	"internal/storetest":  {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},
 	"internal/signin":     nil,
 	"internal/signintest": nil,
 	// called by these packages, and reads gauges
-	"internal/telemetry":    {"claim", "internal/operate", "internal/postgres", "internal/signin", "sweeper"},
+	"internal/telemetry": {"claim", "internal/operate", "internal/postgres", "internal/serve", "internal/signin",
+		"sweeper"},
 	"internal/temporal":     {"internal/local"},
 	"internal/temporaltest": nil,
 	"notify":                {"internal/postgres", "sql"},

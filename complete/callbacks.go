@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/serve"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
-	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -35,6 +35,9 @@ const (
 	// atMostCallbacks limits concurrent callbacks; more wait. Each uses a database connection briefly, from the small
 	// pool that also serves lease renewals.
 	atMostCallbacks = 4
+	// mostConnections is the number of connections open at a time. Anyone who reaches the address can open some, so
+	// beyond it the one without progress for longest is closed. Temporal sends 100 callbacks a second per history host.
+	mostConnections = 256
 )
 
 // complaintInterval is the minimum time between two warnings about invalid tokens. Anyone can send such requests.
@@ -86,23 +89,10 @@ func (c *Callbacks) Run(ctx context.Context) error {
 		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}
 	c.Log.InfoContext(ctx, "Serving completion callbacks", "address", c.Listener.Addr().String())
-	var g errgroup.Group
-	g.Go(func() error {
-		if err := server.Serve(c.Listener); !errors.Is(err, nethttp.ErrServerClosed) {
-			return fmt.Errorf("serve completion callbacks: %w", err)
-		}
-		return nil
-	})
-	g.Go(func() error {
-		<-ctx.Done()
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), callbackStopTimeout)
-		defer cancel()
-		if server.Shutdown(stopping) != nil {
-			_ = server.Close() // cut off requests still in progress
-		}
-		return nil
-	})
-	return g.Wait()
+	if err := serve.Run(ctx, server, c.Listener, mostConnections, callbackStopTimeout); err != nil {
+		return fmt.Errorf("serve completion callbacks: %w", err)
+	}
+	return nil
 }
 
 // Handler returns the handler that Run serves. It ignores the path, because a proxy in between may use its own.
@@ -135,7 +125,9 @@ func (c *Callbacks) serve(w nethttp.ResponseWriter, r *nethttp.Request) (status 
 		return nethttp.StatusUnauthorized, CallbackUnauthorized
 	}
 	execution.RunID = runOf(r.Header, execution.ID)
+	release := serve.Keep(ctx) // from others' connections, as only Temporal has tokens
 	ended, err := c.end(ctx, execution)
+	release()
 	if err != nil {
 		level := slog.LevelWarn
 		if errors.Is(err, temporal.ErrAway) || errors.Is(err, errCallbackTime) {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	nethttp "net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +33,7 @@ type switchboard struct {
 	freed    int
 	open     bool
 	away     error // Temporal
+	conns    *countingListener
 	lost     error // the database
 }
 
@@ -185,29 +189,141 @@ func TestACallbackOfARunThatIsContinuedEndsNothing(t *testing.T) {
 	require.Equal(t, []string{CallbackOpen}, b.answers)
 }
 
-func TestCallbacksAreServedOverTheNetworkUntilTheEnd(t *testing.T) {
-	t.Parallel()
-	b := newSwitchboard()
+// serveOn serves callbacks on a free port until the test ends or stop is called.
+func (b *switchboard) serveOn(t *testing.T) (address string, stop func()) {
+	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	b.Listener = listener
+	b.conns = &countingListener{Listener: listener}
+	b.Listener = b.conns
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(ctx) }()
+	return listener.Addr().String(), func() {
+		cancel()
+		require.NoError(t, <-ended)
+	}
+}
 
-	// A result of Temporal's maximum size arrives on a reused connection.
+// over sends a callback over the network, with a result of this size, and returns the status.
+func over(t *testing.T, client *nethttp.Client, address, executionID string, size int) int {
+	t.Helper()
+	request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodPost, "http://"+address+"/x",
+		strings.NewReader(strings.Repeat("x", size)))
+	require.NoError(t, err)
+	request.Header = call(executionID).Header
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	return response.StatusCode
+}
+
+// countingListener counts the connections that are open at a time.
+type countingListener struct {
+	net.Listener
+	accepted, now, most atomic.Int64
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.accepted.Add(1)
+	now := l.now.Add(1)
+	for most := l.most.Load(); now > most && !l.most.CompareAndSwap(most, now); most = l.most.Load() {
+	}
+	return &countedConn{Conn: conn, listener: l}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	listener *countingListener
+	once     sync.Once
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.listener.now.Add(-1) })
+	return c.Conn.Close()
+}
+
+// hold opens connections that never complete a request, as a stranger or with a token that leaked.
+func hold(t *testing.T, address string, connections int) {
+	t.Helper()
+	leaked := header(callbackKey, uuid.NewString())["authorization"]
+	for n := range connections {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		// A write to a connection that was closed to make room fails, as it should.
+		_, _ = io.WriteString(conn, []string{
+			"", "POST / HTTP/1.1\r\nHost: x\r\n", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf",
+			"POST / HTTP/1.1\r\nHost: x\r\nAuthorization: " + leaked + "\r\nContent-Length: 9\r\n\r\nhalf",
+		}[n%4])
+	}
+}
+
+func TestConnectionsThatNeverCompleteARequestAreFewAndHoldUpNoCallback(t *testing.T) {
+	t.Parallel()
+	b := newSwitchboard()
+	b.Freed, b.Answered, b.Temporal, b.Store = nil, nil, ended{}, ended{}
+	address, stop := b.serveOn(t)
+	client := &nethttp.Client{Timeout: headerTimeout, Transport: &nethttp.Transport{DisableKeepAlives: true}}
+	for range 3 {
+		hold(t, address, 2*mostConnections)
+		require.Equal(t, nethttp.StatusOK, over(t, client, address, uuid.NewString(), 9))
+	}
+	require.LessOrEqual(t, b.conns.most.Load(), int64(mostConnections)+1, "besides the one that is being accepted")
+	stop()
+	require.Zero(t, b.conns.now.Load())
+}
+
+// ended says of every execution that it has ended, and records it.
+type ended struct{ wait, asked chan struct{} }
+
+func (e ended) Ended(ctx context.Context, _ temporal.Execution) (temporal.End, bool, error) {
+	if e.wait != nil {
+		e.asked <- struct{}{}
+		<-e.wait
+	}
+	return temporal.End{Outcome: "COMPLETED"}, true, nil
+}
+
+func (ended) Finish(context.Context, string, string, string, string) (bool, error) { return true, nil }
+
+func TestACallbackInProgressIsNotCutOffByOtherConnections(t *testing.T) {
+	t.Parallel()
+	b := newSwitchboard()
+	slow := ended{wait: make(chan struct{}), asked: make(chan struct{})}
+	b.Freed, b.Answered, b.Temporal, b.Store = nil, nil, slow, ended{}
+	address, stop := b.serveOn(t)
+	status := make(chan int)
+	go func() {
+		defer close(status)
+		status <- over(t, &nethttp.Client{}, address, uuid.NewString(), 9)
+	}()
+	<-slow.asked
+	for n := range 2 * mostConnections {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		_, _ = io.WriteString(conn, []string{"", "POST / HTTP/1.1\r\n"}[n%2])
+	}
+	require.Eventually(t, func() bool { return b.conns.accepted.Load() > 2*mostConnections }, 5*time.Second, time.Millisecond)
+	close(slow.wait)
+	require.Equal(t, nethttp.StatusOK, <-status)
+	stop()
+}
+
+func TestCallbacksAreServedOverTheNetworkUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	b := newSwitchboard()
+	address, stop := b.serveOn(t)
 	id := uuid.NewString()
 	for range 2 {
-		request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodPost, "http://"+listener.Addr().String()+
-			"/x", strings.NewReader(strings.Repeat("x", 2<<20)))
-		require.NoError(t, err)
-		request.Header = call(id).Header
-		response, err := nethttp.DefaultClient.Do(request)
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		require.Equal(t, nethttp.StatusOK, response.StatusCode)
+		require.Equal(t, nethttp.StatusOK, over(t, nethttp.DefaultClient, address, id, 2<<20),
+			"a result of Temporal's maximum size arrives on a reused connection")
 	}
-	cancel()
-	require.NoError(t, <-ended)
+	stop()
 }

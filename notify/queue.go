@@ -38,8 +38,9 @@ type Holder struct {
 
 // String describes the session and how to end it.
 func (h Holder) String() string {
-	return fmt.Sprintf("pid %d, role %q, database %q, application %q, in one transaction "+
-		"for %s: `select pg_terminate_backend(%d)`", h.PID, h.Role, h.Database, h.Application, h.Age.Round(time.Second), h.PID)
+	return fmt.Sprintf("pid %d, role %q, database %q, application %q, "+
+		"in one transaction for %s: `select pg_terminate_backend(%d)`",
+		h.PID, h.Role, h.Database, h.Application, h.Age.Round(time.Second), h.PID)
 }
 
 // QueueHolder returns the session with the oldest transaction in the cluster. Nil if this role cannot tell which that

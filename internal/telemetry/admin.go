@@ -3,7 +3,6 @@ package telemetry
 import (
 	"context"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,8 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/pgdispatch/pgdispatch/internal/serve"
 	"github.com/pgdispatch/pgdispatch/internal/signin"
 )
 
@@ -74,33 +73,17 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 
 // Run serves until ctx is cancelled, then returns nil. Requests in flight get one second to finish.
 func (a *Admin) Run(ctx context.Context) error {
-	server := a.server(ctx)
 	a.Log.InfoContext(ctx, "Serving health and metrics", "address", a.Listener.Addr().String())
-	var g errgroup.Group
-	g.Go(func() error {
-		if err := server.Serve(a.Listener); !errors.Is(err, nethttp.ErrServerClosed) {
-			return fmt.Errorf("serve health and metrics: %w", err)
-		}
-		return nil
-	})
-	g.Go(func() error {
-		<-ctx.Done()
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-		defer cancel()
-		if server.Shutdown(stopping) != nil {
-			_ = server.Close() // cuts off requests in flight
-		}
-		return nil
-	})
-	return g.Wait()
+	if err := serve.Run(ctx, a.server(ctx), a.Listener, mostConnections, stopTimeout); err != nil {
+		return fmt.Errorf("serve health and metrics: %w", err)
+	}
+	return nil
 }
 
 // server bounds what any client can hold, with or without a token.
 func (a *Admin) server(ctx context.Context) *nethttp.Server {
-	open := &connections{most: mostConnections}
 	return &nethttp.Server{
 		Handler: a.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: writeTimeout,
-		ConnState:   open.changed,
 		ErrorLog:    slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx }, // ends live pages with Run
 	}

@@ -46,33 +46,6 @@ func TestProbesAnswerHoweverManyConnectionsAreHeld(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF, "the connection open for longest is closed")
 }
 
-func TestTheIdlestConnectionMakesRoom(t *testing.T) {
-	t.Parallel()
-	c := &connections{most: 3}
-	conns := make([]net.Conn, 5)
-	for n := range conns {
-		conns[n], _ = net.Pipe()
-	}
-	isOpen := func(n int) bool { _, open := c.open[conns[n]]; return open }
-	c.changed(conns[0], nethttp.StateNew)
-	c.changed(conns[0], nethttp.StateActive)
-	c.changed(conns[1], nethttp.StateNew)
-	c.changed(conns[2], nethttp.StateNew)
-	c.changed(conns[1], nethttp.StateActive)
-	c.changed(conns[1], nethttp.StateIdle)
-	c.changed(conns[3], nethttp.StateNew)
-	require.False(t, isOpen(2), "the oldest connection without a request is closed")
-	require.True(t, isOpen(0))
-	c.changed(conns[2], nethttp.StateActive)
-	require.False(t, isOpen(2), "a closed connection does not come back")
-	c.changed(conns[1], nethttp.StateActive)
-	c.changed(conns[3], nethttp.StateActive)
-	c.changed(conns[4], nethttp.StateNew)
-	require.False(t, isOpen(0), "its request is the oldest")
-	c.changed(conns[4], nethttp.StateClosed)
-	require.Len(t, c.open, 2)
-}
-
 func TestABodyThatDoesNotComeEndsItsRequest(t *testing.T) {
 	t.Parallel()
 	read := make(chan error, 1)
