@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -71,41 +70,5 @@ func TestLifecycleExplainsEveryStateAndStatement(t *testing.T) {
 	}
 	for _, m := range allowed(f) {
 		require.Contains(t, string(page), "| `"+m.from+"` to `"+m.to+"` | ")
-	}
-}
-
-// Every SQL block of these pages is run, in order, on a database per page. A block that begins with "-- refused" and a
-// SQLSTATE must fail with it; one with an ellipsis is a sketch and is skipped.
-func TestEverySnippetOfThePagesRuns(t *testing.T) {
-	t.Parallel()
-	for _, page := range []string{"README.md", "docs/enqueue.md", "docs/quickstart.md", "docs/security.md",
-		"docs/troubleshooting.md"} {
-		t.Run(page, func(t *testing.T) { t.Parallel(); runSnippets(t, page) })
-	}
-}
-
-func runSnippets(t *testing.T, name string) {
-	f := open(t)
-	page, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(name)))
-	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(page), -1)
-	require.NotEmpty(t, blocks)
-	for _, block := range blocks {
-		if strings.Contains(block[1], "…") {
-			continue
-		}
-		code, refused := strings.CutPrefix(block[1], "-- refused: ")
-		if refused {
-			code = code[:5]
-			require.Equal(t, code, f.refused(block[1]).Code, block[1])
-			continue
-		}
-		if statement, rows, copies := strings.Cut(block[1], "from stdin;\n"); copies {
-			rows = strings.TrimSuffix(rows, "\\.\n")
-			_, columns, _ := strings.Cut(statement, "(")
-			require.NoError(t, f.copyText(strings.TrimSuffix(strings.TrimSpace(columns), ")"), rows), block[1])
-			continue
-		}
-		f.exec(block[1])
 	}
 }
