@@ -90,7 +90,7 @@ func TestWhatRunsAsTheOwnerHasItsSearchPathPinned(t *testing.T) {
 	f := open(t)
 	require.Equal(t,
 		[]string{"cancel", "delete_finished", "discard_items", "item_enqueued", "item_gone", "item_moved", "keyed_item",
-			"limits_changed", "replace_waiting", "replay_items", "request_stop", "resend_signal",
+			"limits_changed", "own_workspaces", "replace_waiting", "replay_items", "request_stop", "resend_signal",
 			"signal", "take_key"},
 		all[string](f,
 			"select proname::text from pg_proc where pronamespace = 'pgdispatch'::regnamespace and prosecdef order by 1"))

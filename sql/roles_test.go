@@ -221,9 +221,7 @@ func TestIsolationKeepsAnEnqueuerToItsWorkspace(t *testing.T) {
 	f := open(t)
 	mine, other := f.tenant("PRO"), f.tenant("FREE")
 	theirs := f.item(other)
-	f.login("owner").exec("select pgdispatch.isolate_workspaces(true)")
-
-	app, _ := f.login("enqueuer").beginOn()
+	app, _ := f.isolated("").beginOn()
 	app.exec("savepoint start")
 	again := func() { app.exec("rollback to start") }
 	require.Equal(t, denied, app.refused(insertItem, mine.workspace, mine.definition).Code, "no workspace is set yet")

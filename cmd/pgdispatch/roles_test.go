@@ -20,6 +20,8 @@ func TestEachRoleDoesItsPartOfTheWhole(t *testing.T) {
 	owner, reader, enqueuer := as("owner"), as("reader"), as("enqueuer")
 	require.Contains(t, owner.types("migrate", "up"), "nothing to do")
 	owner.exec("select pgdispatch.isolate_workspaces(true)")
+	owner.exec("insert into pgdispatch.workspace_roles (role) values ($1::text::regrole)",
+		enqueuer.value("select session_user::text"))
 	definition := one[string](s,
 		"select id::text from pgdispatch.workflow_definitions where workspace_id = $1 and name = 'Echo'", s.workspace["FREE"])
 

@@ -1,4 +1,4 @@
--- Restricts each enqueuer to the workspace that its session names in pgdispatch.workspace_id, or lifts the restriction.
+-- Restricts each enqueuer to the workspaces of its login, or lifts the restriction: see own_workspaces.
 -- The table's owner, dispatchers, operators and readers still see every row; any other role sees none.
 create or replace function pgdispatch.isolate_workspaces(isolated boolean) returns void
 language plpgsql
@@ -13,7 +13,7 @@ begin
             to pgdispatch_owner, pgdispatch_dispatcher, pgdispatch_operator, pgdispatch_reader using (true);
         -- In a sub-select, so that it is read once per statement instead of once per row.
         create policy own_workspace on pgdispatch.workflow_execution_queue to pgdispatch_enqueuer
-            using (workspace_id = (select nullif(current_setting('pgdispatch.workspace_id', true), '')::uuid));
+            using (workspace_id = any ((select pgdispatch.own_workspaces())::uuid[]));
         alter table pgdispatch.workflow_execution_queue enable row level security;
     else
         alter table pgdispatch.workflow_execution_queue disable row level security;

@@ -8,7 +8,7 @@ as $$
            and not pg_has_role(caller.name, c.relowner, 'usage')
            and not exists (select from unnest(array[to_regrole('pgdispatch_dispatcher'), to_regrole('pgdispatch_operator')]) r (withdraws_for_others)
                            where pg_has_role(caller.name, r.withdraws_for_others, 'usage'))
-           and workspace is distinct from nullif(current_setting('pgdispatch.workspace_id', true), '')::uuid
+           and (workspace = any (pgdispatch.own_workspaces())) is not true
     from pg_class c
     cross join (select coalesce(nullif(current_setting('role'), 'none'), session_user)::name as name) caller
     where c.oid = 'pgdispatch.workflow_execution_queue'::regclass;

@@ -10,8 +10,10 @@ as $$
 begin
     if pgdispatch.kept_out(workspace) then
         raise sqlstate '42501' using
-            message = format('workspace %s is not the one that pgdispatch.workspace_id names', coalesce(workspace::text, 'null')),
-            hint = 'Name it in this transaction: set local pgdispatch.workspace_id = ''...''.';
+            message = format('workspace %s is not among those of login %s, or not the one that pgdispatch.workspace_id names',
+                coalesce(workspace::text, 'null'), session_user),
+            hint = 'Insert it for the login into pgdispatch.workspace_roles, or name it in this transaction: '
+                'set local pgdispatch.workspace_id = ''...''.';
     end if;
     perform pgdispatch.check_definition(workspace, definition);
     perform pgdispatch.check_values(params, priority, run_at, null, traceparent);

@@ -44,7 +44,7 @@ grant insert (workspace_id, workflow_definition_id, priority, run_at, params, id
       select (id, execution_id, workspace_id, workflow_definition_id, status, idempotency_key)
     on pgdispatch.workflow_execution_queue to pgdispatch_enqueuer;
 grant insert, select on pgdispatch.enqueue to pgdispatch_enqueuer;
-grant execute on function pgdispatch.cancel(uuid), pgdispatch.signal(uuid, text, jsonb) to pgdispatch_enqueuer;
+grant execute on function pgdispatch.cancel(uuid), pgdispatch.own_workspaces(), pgdispatch.signal(uuid, text, jsonb) to pgdispatch_enqueuer;
 -- those that enqueue calls; the ones that run as the owner need an execution ID, as cancel does
 grant execute on function
     pgdispatch.enqueue(uuid, uuid, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text),
