@@ -68,6 +68,8 @@ type Cluster struct {
 	BinDir string
 
 	server   *server
+	account  account
+	settings map[string]string // of the caller
 	lock     *os.File
 	stopOnce sync.Once
 	stopErr  error
@@ -142,20 +144,21 @@ func (c *Cluster) Stop() error {
 
 // start runs initdb and then the server. It tries another port if the chosen one was taken meanwhile.
 func (c *Cluster) start(ctx context.Context, opts Options) error {
-	account, err := serverAccount()
-	if err != nil {
+	var err error
+	if c.account, err = serverAccount(); err != nil {
 		return err
 	}
-	if err := account.own(c.Dir); err != nil {
-		return fmt.Errorf("give the cluster directory to %s: %w", account.name, err)
+	if err := c.account.own(c.Dir); err != nil {
+		return fmt.Errorf("give the cluster directory to %s: %w", c.account.name, err)
 	}
+	c.settings = opts.Settings
 	logf := func(format string, args ...any) {
 		if opts.Log != nil {
 			_, _ = fmt.Fprintf(opts.Log, format+"\n", args...)
 		}
 	}
 	logf("initdb in %s with %s", c.Dir, c.BinDir)
-	if err := c.initdb(ctx, account); err != nil {
+	if err := c.initdb(ctx); err != nil {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
@@ -163,7 +166,7 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 			return err
 		}
 		logf("start postgres on port %d", c.Port)
-		err = c.startServer(ctx, account, opts.Settings)
+		err = c.startServer(ctx)
 		if !errors.Is(err, errPortTaken) || attempt == startAttempts {
 			return err
 		}
@@ -171,37 +174,37 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 }
 
 // initdb creates the data directory.
-func (c *Cluster) initdb(ctx context.Context, account account) error {
+func (c *Cluster) initdb(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, initTimeout, fmt.Errorf("initdb took longer than %s", initTimeout))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(c.BinDir, "initdb"),
 		"--pgdata", c.dataDir(), "--username", "postgres", "--auth", "trust",
 		"--encoding", "UTF8", "--locale", "C", "--no-sync")
-	c.prepare(cmd, account)
+	c.prepare(cmd)
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("run initdb as %s: %w\n%s", account.name, err, out)
+		return fmt.Errorf("run initdb as %s: %w\n%s", c.account.name, err, out)
 	}
 	return nil
 }
 
 // startServer starts postgres and waits until it is ready. On failure it leaves no process behind.
-func (c *Cluster) startServer(ctx context.Context, account account, settings map[string]string) error {
+func (c *Cluster) startServer(ctx context.Context) error {
 	logFile, err := os.Create(c.LogPath())
 	if err != nil {
 		return fmt.Errorf("create server log: %w", err)
 	}
 	defer logFile.Close()
 	args := []string{"-D", c.dataDir()}
-	merged := serverSettings(c.Port, settings)
+	merged := serverSettings(c.Port, c.settings)
 	for _, name := range slices.Sorted(maps.Keys(merged)) {
 		args = append(args, "-c", name+"="+merged[name])
 	}
 	cmd := exec.Command(filepath.Join(c.BinDir, "postgres"), args...)
-	c.prepare(cmd, account)
+	c.prepare(cmd)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	c.server, err = startProcess(cmd)
 	if err != nil {
@@ -243,15 +246,15 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	}
 }
 
-// prepare makes cmd run as account in the cluster's directory, without PG* variables that could refer to another
+// prepare makes cmd run as the cluster's account in the cluster's directory, without PG* variables that could refer to another
 // cluster.
-func (c *Cluster) prepare(cmd *exec.Cmd, account account) {
+func (c *Cluster) prepare(cmd *exec.Cmd) {
 	cmd.Dir = c.Dir
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "PG") || strings.HasPrefix(variable, "LC_") || strings.HasPrefix(variable, "LANG")
 	})
 	cmd.Env = append(cmd.Env, "LC_ALL=C", "HOME="+c.Dir)
-	cmd.SysProcAttr = account.attributes()
+	cmd.SysProcAttr = c.account.attributes()
 }
 
 func (c *Cluster) dataDir() string { return filepath.Join(c.Dir, "data") }

@@ -29,12 +29,9 @@ func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 }
 
 func (c *Cluster) follow(ctx context.Context, primary *Cluster) error {
-	account, err := serverAccount()
-	if err != nil {
-		return err
-	}
-	if err := account.own(c.Dir); err != nil {
-		return fmt.Errorf("give the standby's directory to %s: %w", account.name, err)
+	c.account = primary.account
+	if err := c.account.own(c.Dir); err != nil {
+		return fmt.Errorf("give the standby's directory to %s: %w", c.account.name, err)
 	}
 	copying, cancel := context.WithTimeoutCause(ctx, backupTimeout,
 		fmt.Errorf("pg_basebackup took longer than %s", backupTimeout))
@@ -42,12 +39,13 @@ func (c *Cluster) follow(ctx context.Context, primary *Cluster) error {
 	cmd := exec.CommandContext(copying, filepath.Join(c.BinDir, "pg_basebackup"), "--pgdata", c.dataDir(),
 		"--host", "127.0.0.1", "--port", strconv.Itoa(primary.Port), "--username", "postgres",
 		"--write-recovery-conf", "--checkpoint", "fast", "--wal-method", "stream", "--no-sync")
-	c.prepare(cmd, account)
+	c.prepare(cmd)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("run pg_basebackup as %s: %w\n%s", account.name, err, out)
+		return fmt.Errorf("run pg_basebackup as %s: %w\n%s", c.account.name, err, out)
 	}
+	var err error
 	if c.Port, err = freePort(ctx); err != nil {
 		return err
 	}
-	return c.startServer(ctx, account, nil)
+	return c.startServer(ctx)
 }

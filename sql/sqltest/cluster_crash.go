@@ -1,0 +1,79 @@
+package sqltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// sharedMemoryInUse is part of what a starting server logs while a process of its predecessor is still exiting.
+const sharedMemoryInUse = "pre-existing shared memory block"
+
+// HoldWAL freezes the process that writes out asynchronous commits in the background. From then on, only a durable
+// commit makes earlier ones durable, so that Crash undoes all asynchronous ones after the last durable one. Freeze it
+// while the server has something to do: asleep for long, it would be woken for each commit.
+func (c *Cluster) HoldWAL(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, c.URL("postgres"))
+	if err != nil {
+		return fmt.Errorf("connect to hold the WAL writer: %w", err)
+	}
+	defer conn.Close(ctx)
+	var pid int
+	if err := conn.QueryRow(ctx, "select pid from pg_stat_activity where backend_type = 'walwriter'").Scan(&pid); err != nil {
+		return fmt.Errorf("find the WAL writer: %w", err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("freeze the WAL writer: %w", err)
+	}
+	return nil
+}
+
+// Crash kills all processes of the server with SIGKILL, and starts it again on the same port.
+func (c *Cluster) Crash(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, c.URL("postgres"))
+	if err != nil {
+		return fmt.Errorf("connect before the crash: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	// Frozen, it starts no more processes.
+	if err := syscall.Kill(c.PID(), syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("freeze postgres: %w", err)
+	}
+	rows, err := conn.Query(ctx, "select pid from pg_stat_activity")
+	if err != nil {
+		return fmt.Errorf("list the server's processes: %w", err)
+	}
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return fmt.Errorf("list the server's processes: %w", err)
+	}
+	for _, pid := range append(pids, c.PID()) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("kill process %d of postgres: %w", pid, err)
+		}
+	}
+	<-c.server.exited
+	return c.restart(ctx)
+}
+
+// restart starts the server again after its processes were killed, and waits for the last of them to exit.
+func (c *Cluster) restart(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("postgres was not back within %s", startTimeout))
+	defer cancel()
+	for {
+		err := c.startServer(ctx)
+		if err == nil || !strings.Contains(err.Error(), sharedMemoryInUse) && !errors.Is(err, errPortTaken) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(readyPollInterval):
+		}
+	}
+}
