@@ -154,7 +154,8 @@ type Store struct {
 	// go to another item while the workflow of the first is running.
 	Pool Database
 	// Async executes statements that a crash of the database may undo. It may commit with synchronous_commit = off: what
-	// is lost is recovered by lease expiry or by asking Temporal. If nil, Pool is used.
+	// is lost is recovered by lease expiry or by asking Temporal. Failures, which are not, make themselves durable. If
+	// nil, Pool is used.
 	Async Database
 	// Owner is this replica's name. It must be unique among replicas that run at the same time.
 	Owner string

@@ -8,8 +8,9 @@ import (
 )
 
 // Postgres executes the statements about executions: their watches, ends, stalls and stop requests. If a method
-// succeeds, its effect is committed. All of its commits may be asynchronous: what a crash of the database undoes is
-// recovered by asking Temporal.
+// succeeds, its effect is committed. Its connections may commit with synchronous_commit = off: statements that others
+// act upon make themselves durable, and what a crash of the database undoes of the others is recovered by asking
+// Temporal.
 type Postgres struct {
 	DB postgres.Conn
 	// Owner is this replica's name. It is required to watch.

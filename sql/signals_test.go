@@ -214,6 +214,19 @@ func TestASignalOfWhatEndsUnsentIsGivenUpWithTheReason(t *testing.T) {
 	require.NotContains(t, strings.Join(f.signalStates(), ","), "OPEN", "those of the deleted item went with it")
 }
 
+func TestAnExecutionsSignalsAreGivenUpInOneRow(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.takeSignals()
+	id := f.oneRunning()
+	for range 30 {
+		f.signal(id, "a")
+	}
+	f.finish(id, "FAILED")
+	require.Equal(t, []complete.GivenUp{{ExecutionID: f.execution(id), Reason: "workflow had ended", Signals: 30}},
+		f.takeSignals().GivenUp)
+}
+
 func TestASignalThatMayHaveArrivedIsLeftToTemporalToDecide(t *testing.T) {
 	t.Parallel()
 	f := open(t)

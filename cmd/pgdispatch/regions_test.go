@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	nethttp "net/http"
 	"regexp"
@@ -9,26 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
-
-// newCluster is a server for one test, with a migrated database.
-func newCluster(t testing.TB) (cluster *sqltest.Cluster, url string) {
-	t.Helper()
-	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
-	url = cluster.URL("postgres")
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(context.Background())
-	require.NoError(t, migrate.Up(t.Context(), conn, nil))
-	return cluster, url
-}
 
 var servingAt = regexp.MustCompile(`"msg":"Serving health and metrics"[^\n]*"address":"([^"]+)"`)
 
@@ -47,7 +30,7 @@ func (p *process) readyz() (int, string) {
 // What docs/recovery.md says of an asynchronous standby in another region, which lags behind and is promoted.
 func TestAPromotedStandbyThatLostCommitsStartsNothingASecondTime(t *testing.T) {
 	t.Parallel()
-	primary, url := newCluster(t)
+	primary, url := sqltest.Private(t)
 	s := newStackOn(t, url)
 	const open = "status in ('PENDING', 'CLAIMED', 'DISPATCHED')"
 	near := s.replica().ready()

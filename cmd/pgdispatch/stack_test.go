@@ -29,7 +29,13 @@ import (
 // killed, built with the race detector.
 const asReplica = "PGDISPATCH_TEST_AS_REPLICA"
 
-func init() { config.Know(asReplica) }
+// rounds is how often a test with a crash repeats it.
+const rounds = "PGDISPATCH_ROUNDS"
+
+func init() {
+	config.Know(asReplica)
+	config.Know(rounds)
+}
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asReplica) != "" {

@@ -23,9 +23,10 @@ func poolSettings(c config.Config) (forClaims, forOthers map[string]string) {
 	case config.DurableNone:
 		claims = "off"
 	}
-	return postgres.DirectSettings(postgres.Planning,
+	durable := map[string]string{"pgdispatch.durable_commits": string(c.Durable)} // read by commit_durably
+	return postgres.DirectSettings(postgres.Planning, durable,
 			map[string]string{"synchronous_commit": claims, "lock_timeout": claim.ClaimLockTimeout.String()}),
-		postgres.DirectSettings(postgres.Planning, map[string]string{"synchronous_commit": others})
+		postgres.DirectSettings(postgres.Planning, durable, map[string]string{"synchronous_commit": others})
 }
 
 // viewSettings are for the web view. Its queries are planned for their actual parameters.

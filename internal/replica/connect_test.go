@@ -64,8 +64,9 @@ func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
 		require.Equal(t, map[string]string{
 			"statement_timeout": "0", "lock_timeout": c.lock, "idle_session_timeout": "0",
 			"default_transaction_isolation": "read committed", "jit": "off", "synchronous_commit": c.commit,
+			"pgdispatch.durable_commits": "claims",
 		}, show(t, pool, "statement_timeout", "lock_timeout", "idle_session_timeout", "default_transaction_isolation", "jit",
-			"synchronous_commit"))
+			"synchronous_commit", "pgdispatch.durable_commits"))
 	}
 	listener, err := dialListener(postgres.Target{URL: address})(t.Context())
 	require.NoError(t, err)

@@ -1,5 +1,6 @@
 -- CLAIMED -> FAILED
--- Permanent failure, without a workflow. $1 ids, $2 tokens, $3 errors.
+-- Permanent failure, without a workflow. Durable, because others act upon it, and another try might succeed.
+-- $1 ids, $2 tokens, $3 errors.
 -- Lists, and the holder instead of the status, so that every plan reads only these rows.
 with moved as (
     update pgdispatch.workflow_execution_queue q
@@ -30,4 +31,4 @@ with moved as (
     from moved
     where e.id = moved.execution_id
 )
-select id from moved
+select id from moved where pgdispatch.commit_durably()

@@ -1,6 +1,7 @@
 -- Settles signals that the caller has sent, and returns those that it must send now: of each execution the oldest open
 -- one, if its workflow runs. The others wait, which costs nothing until their turn. Taking a signal postpones its next
 -- try: nobody else takes it meanwhile, and another replica does if the caller dies.
+-- A signal that is taken or given up is so durably. Settling one as DELIVERED or OPEN is not: Temporal says it again.
 -- outcomes are DELIVERED, GIVEN_UP, or OPEN: to be tried again, after a backoff if there is an error. runs are where to
 -- send them from now on, or null. started are executions whose workflow the caller has started.
 -- A signal whose workflow ended before the first try is given up here, with all others of its execution: their row has
@@ -23,6 +24,7 @@ declare
     signal record;
     x record;
 begin
+    perform pgdispatch.commit_durably() where 'GIVEN_UP' = any (outcomes);
     perform pgdispatch.settle_signals(settled, takes, outcomes, errors, runs, started);
     at_time := clock_timestamp();
     for signal in
@@ -46,6 +48,7 @@ begin
             update pgdispatch.signals s set next_try_at = 'infinity' where s.id = signal.id;
         elsif x.status = 'RUNNING' or signal.tries > 0 then -- Temporal knows whether an earlier try has arrived
             at_most := at_most - 1;
+            perform pgdispatch.commit_durably();
             return query
             update pgdispatch.signals s
             set tries = s.tries + 1, next_try_at = clock_timestamp() + lease, run_id = coalesce(s.run_id, x.last_run, x.run_id)
@@ -61,6 +64,7 @@ begin
             update pgdispatch.signals s set state = 'GIVEN_UP', settled_at = clock_timestamp(), error = given_up
             where s.execution_id = signal.execution_id and s.state = 'OPEN' and s.tries = 0;
             get diagnostics signals = row_count;
+            perform pgdispatch.commit_durably();
             execution_id := signal.execution_id;
             return next;
         end if;

@@ -29,6 +29,7 @@ begin
             perform from pgdispatch.workflow_execution_queue q where q.execution_id = request.execution_id for no key update skip locked;
             if found and pgdispatch.cancel(request.execution_id) then
                 outcome := 'WITHDRAWN';
+                perform pgdispatch.commit_durably();
             end if;
         end if;
         if outcome is not null then

@@ -57,6 +57,16 @@ func EmptyURL(t testing.TB) string {
 	return cluster.URL(create(t, cluster, "template0"))
 }
 
+// Private starts a cluster for one test, which may break it, and returns the URL of its one migrated database, postgres.
+func Private(t testing.TB) (cluster *Cluster, url string) {
+	t.Helper()
+	cluster, err := StartCluster(t.Context(), Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
+	require.NoError(t, up(t.Context(), cluster, "postgres"))
+	return cluster, cluster.URL("postgres")
+}
+
 // Open returns a pool on a fresh, migrated database.
 func Open(t testing.TB) *pgxpool.Pool {
 	t.Helper()
@@ -91,9 +101,13 @@ func prepare(ctx context.Context, cluster *Cluster) error {
 	if err := execute(ctx, cluster, "create database "+template+" template template0"); err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, cluster.URL(template))
+	return up(ctx, cluster, template)
+}
+
+func up(ctx context.Context, cluster *Cluster, database string) error {
+	conn, err := pgx.Connect(ctx, cluster.URL(database))
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", template, err)
+		return fmt.Errorf("connect to %s: %w", database, err)
 	}
 	defer conn.Close(ctx)
 	return migrate.Up(ctx, conn, nil)
