@@ -4,7 +4,7 @@
 -- A signal that is taken or given up is so durably. Settling one as DELIVERED or OPEN is not: Temporal says it again.
 -- outcomes are DELIVERED, GIVEN_UP, or OPEN: to be tried again, after a backoff if there is an error. runs are where to
 -- send them from now on, or null. started are executions whose workflow the caller has started.
--- A signal whose workflow ended before the first try is given up here, with all others of its execution: their row has
+-- A signal whose workflow ended before the first try is given up here, with all others of its execution: one row has
 -- given_up, and their number in signals. The last row has no execution; next_in is when to take again, null if no signal
 -- is open, and waits is true if one waits for its workflow's start or for an earlier signal.
 create or replace function pgdispatch.take_signals(settled bigint[], takes integer[], outcomes text[], errors text[], runs text[],
@@ -64,6 +64,7 @@ begin
             update pgdispatch.signals s set state = 'GIVEN_UP', settled_at = clock_timestamp(), error = given_up
             where s.execution_id = signal.execution_id and s.state = 'OPEN' and s.tries = 0;
             get diagnostics signals = row_count;
+            continue when signals = 0; -- it was given up with an earlier one
             perform pgdispatch.commit_durably();
             execution_id := signal.execution_id;
             return next;

@@ -50,4 +50,7 @@ var signals = []mutant{
 	{"durable-commits none waits for nothing", "commits of a replica with durable-commits none wait for the disk",
 		[]edit{{"sql/functions/commit_durably.sql", "is distinct from 'none'", "is distinct from ''"}},
 		"./sql", "TestPgdispatchDurableCommitsNoneWaitsForNoDisk"},
+	{"an execution's signals are given up at once", "each of them is reported",
+		[]edit{{"sql/functions/take_signals.sql", "continue when signals = 0;", ""}},
+		"./sql", "TestAnExecutionsSignalsAreGivenUpInOneRow"},
 }
