@@ -38,6 +38,8 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{"shop", false, nil, 10}}
 	case "park":
 		return [][]any{{id, "no"}}
+	case "bring_back":
+		return [][]any{{500}}
 	case "stall_turn":
 		return [][]any{{time.Minute, time.Minute, 10}}
 	case "stall_pick":

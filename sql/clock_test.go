@@ -38,9 +38,8 @@ func TestAClockThatIsSetBackKeepsNoLeaseForLonger(t *testing.T) {
 
 	require.Equal(t, []int64{alive}, all[int64](f, sql.Text("heartbeat"), []int64{alive}, b.tokens()[1:], lease))
 	require.InDelta(t, lease, f.leftOf(alive), float64(20*time.Second), "a heartbeat resets it")
-	shorten := func() int { return one[int](f, "select pgdispatch.shorten_leases()") }
-	require.Equal(t, 1, shorten(), "the lease neither claimed nor renewed since the jump")
-	require.Zero(t, shorten())
+	require.Equal(t, 2, f.bringBack(), "the replica, and the lease neither claimed nor renewed since the jump")
+	require.Zero(t, f.bringBack())
 	for _, id := range []int64{dead, alive, after} {
 		require.InDelta(t, lease, f.leftOf(id), float64(20*time.Second))
 	}
@@ -58,7 +57,7 @@ func TestALeaseWithinItsTimeIsNotShortened(t *testing.T) {
 	f.exec("update pgdispatch.workflow_execution_queue set claimed_at = claimed_at - interval '10 minutes'")
 	all[int64](f, sql.Text("heartbeat"), b.ids(), b.tokens(), time.Hour)
 	before := all[string](f, "select q::text from pgdispatch.workflow_execution_queue q")
-	require.Zero(t, one[int](f, "select pgdispatch.shorten_leases()"))
+	require.Zero(t, f.bringBack())
 	require.Equal(t, before, all[string](f, "select q::text from pgdispatch.workflow_execution_queue q"))
 }
 
@@ -70,7 +69,7 @@ func TestARowThatIsLockedDoesNotHoldTheShorteningUp(t *testing.T) {
 	f.clockMoves(-time.Hour)
 	holder, _ := f.begin()
 	holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", b.ids()[0])
-	require.Equal(t, 1, one[int](f.impatient(), "select pgdispatch.shorten_leases()"))
+	require.Equal(t, 1, f.impatient().bringBack())
 }
 
 // A jump forward expires every lease: settles fail, and all items are recovered once.

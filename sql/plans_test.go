@@ -129,8 +129,9 @@ func readsRead(c fixture, quiet tenant) {
 		// Of 26,000 waiting items at most the limit, and the 1,000 running ones.
 		"select * from pgdispatch.queue_depth(5000)": 5000 + 1100,
 		// Items claimed since the oldest lease.
-		"select pgdispatch.requeue_expired(100)":                              100,
-		"select pgdispatch.shorten_leases()":                                  100,
+		"select pgdispatch.requeue_expired(100)": 100,
+		// Items that are not due yet.
+		"select pgdispatch.bring_back(500)":                                   5000 + 100,
 		"select from pgdispatch.waiting_lines(null, null, null)":              3 * 1003, // a few per level
 		"select from pgdispatch.longest_waiting(100)":                         3 * 100,
 		"select from pgdispatch.unanswered(100)":                              10,

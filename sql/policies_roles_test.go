@@ -39,7 +39,7 @@ func TestIsolationKeepsKeysToTheirWorkspace(t *testing.T) {
 	require.Equal(t, "inserted", app.enqueue(mine, 1, "key => 'a'").Action)
 	require.Equal(t, "replaced", app.enqueue(mine, 2, "key => 'a', on_conflict => 'replace'").Action)
 
-	require.False(t, one[bool](app, "select pgdispatch.take_key($1, 'a', null)", theirs.ExecutionID))
+	require.False(t, one[bool](app, "select pgdispatch.take_key($1, 'a', null, false)", theirs.ExecutionID))
 	require.False(t, one[bool](app, `select pgdispatch.replace_waiting($1, '{}', 1, null, null, null, null, null)`,
 		theirs.ExecutionID), "even who knows its ID")
 	app.exec("savepoint start")

@@ -65,11 +65,99 @@ func TestASlowSweepIsNoJump(t *testing.T) {
 	})
 }
 
-func TestShortenedLeasesAreSaid(t *testing.T) {
+const brought = "WARN Brought back stored times because the database clock was set back times="
+
+// sees has the sweeps see these transaction IDs as the oldest open ones, the last one from then on.
+func (b *broom) sees(oldestOpen ...int64) {
+	b.onSweep = func(int) (Swept, error) {
+		n := min(len(b.seen().sweeps), len(oldestOpen))
+		return Swept{Now: time.Now(), OldestOpen: oldestOpen[n-1]}, nil
+	}
+}
+
+// The clock may have been set back while no replica was running.
+func TestTheFirstSweepBringsBackStoredTimes(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(int) (Swept, error) { return Swept{Shortened: 3}, nil }
+		b.sees(100)
+		b.onBringBack = func() (Brought, error) { return Brought{OpenTo: 100}, nil }
+		b.runFor(45 * time.Second)
+		require.Equal(t, []time.Duration{0, 10 * time.Second}, b.seen().brought)
+		require.Empty(t, b.log.lines(), "there were none")
+		require.Empty(t, b.seen().found)
+	})
+}
+
+// A transaction that was open then may yet store times from before.
+func TestStoredTimesAreBroughtBackAgainWhenAllOpenTransactionsHaveEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, b *broom) {
+		b.sees(90, 95, 99, 107)
+		b.onBringBack = func() (Brought, error) { return Brought{OpenTo: 100}, nil }
+		b.runFor(65 * time.Second)
+		require.Equal(t, []time.Duration{0, 30 * time.Second}, b.seen().brought)
+	})
+}
+
+func TestAJumpOfTheDatabasesClockBringsBackStoredTimes(t *testing.T) {
+	for _, set := range []time.Duration{-time.Hour, time.Hour} { // forward, too: this machine may have been suspended
+		t.Run(set.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, b *broom) {
+				b.withClock(0)
+				began := time.Now()
+				sweep := b.onSweep
+				b.onSweep = func(atMost int) (Swept, error) {
+					swept, err := sweep(atMost)
+					if time.Since(began) > 35*time.Second {
+						swept.Now = swept.Now.Add(set)
+					}
+					swept.OldestOpen = 5
+					return swept, err
+				}
+				b.runFor(75 * time.Second)
+				require.Equal(t, []time.Duration{0, 10 * time.Second, 40 * time.Second, 50 * time.Second}, b.seen().brought)
+			})
+		})
+	}
+}
+
+func TestStoredTimesAreBroughtBackUntilNoneIsLeftAndThenSweptAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, b *broom) {
+		b.sees(100)
+		answers := []Brought{{Times: 500, More: true, OpenTo: 100}, {Times: 7, OpenTo: 101}}
+		b.onBringBack = func() (Brought, error) {
+			if n := len(b.seen().brought); n <= len(answers) {
+				return answers[n-1], nil
+			}
+			return Brought{OpenTo: 101}, nil
+		}
 		b.runFor(5 * time.Second)
-		require.Equal(t, []string{"WARN Shortened leases because the database clock was set back leases=3"}, b.log.lines())
-		require.Empty(t, b.seen().found, "no item is due yet")
+		require.Len(t, b.seen().brought, 2, "a transaction with ID 100 may still be open")
+		require.Equal(t, []time.Duration{0, 0}, b.seen().sweeps, "signals and stop requests are seen at once")
+		require.Equal(t, []time.Duration{0}, b.seen().found)
+		require.Equal(t, []string{brought + "507"}, b.log.lines())
+	})
+}
+
+func TestStoredTimesThatCouldNotBeBroughtBackAreTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, b *broom) {
+		b.sees(100)
+		b.onBringBack = func() (Brought, error) {
+			if len(b.seen().brought) == 1 {
+				return Brought{}, errors.New("connection refused")
+			}
+			return Brought{OpenTo: 100}, nil
+		}
+		b.runFor(45 * time.Second)
+		require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, b.seen().brought)
+		require.Equal(t, []string{"ERROR Cannot bring back stored times error=connection refused"}, b.log.lines())
+	})
+}
+
+func TestAWakeUpSweepsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, b *broom) {
+		wake := make(chan struct{}, 1)
+		b.Wake = wake
+		time.AfterFunc(3*time.Second, func() { wake <- struct{}{} })
+		b.runFor(9 * time.Second)
+		require.Equal(t, []time.Duration{0, 3 * time.Second}, b.seen().sweeps)
 	})
 }

@@ -16,8 +16,12 @@ type Postgres struct {
 	Owner string // this replica's name
 }
 
-// deleteTimeout bounds the deletion of one batch of finished items.
-const deleteTimeout = 30 * time.Second
+const (
+	// deleteTimeout bounds the deletion of one batch of finished items.
+	deleteTimeout = 30 * time.Second
+	// bringBackTimeout bounds bringing back one batch of stored times, which reads the index of all waiting items.
+	bringBackTimeout = 20 * time.Second
+)
 
 // Swept is the result of a sweep.
 type Swept struct {
@@ -25,11 +29,10 @@ type Swept struct {
 	// NextExpiryIn is the time until the next expiry of an item's lease or of a replica's presence. Nil if there is
 	// neither.
 	NextExpiryIn *time.Duration
-	// Shortened is the number of leases shortened because they were set before the database's clock was set back, and
-	// would have lasted until the clock caught up.
-	Shortened int
 	// Now is the database's time.
 	Now time.Time
+	// OldestOpen is the first transaction ID that may still be open.
+	OldestOpen int64
 	// Open is the number of running executions, and Mine the number of those that this replica is recorded to watch.
 	Open, Mine int
 	// Unwatched reports whether no live replica watches some of them.
@@ -54,6 +57,25 @@ func (s *Postgres) Sweep(ctx context.Context, atMost int) (Swept, error) {
 		return Swept{}, err
 	}
 	return swept[0], nil
+}
+
+// Brought is the result of bringing back stored times.
+type Brought struct {
+	Times int  // rows that were changed
+	More  bool // whether there may be more
+	// OpenTo is above the IDs of all transactions that were open, which may yet store times from before.
+	OpenTo int64
+}
+
+// BringBack changes up to atMost stored times of each kind that are further ahead than their own period: they were
+// stored before the database's clock was set back. Concurrent calls are safe. Without such times it writes nothing.
+func (s *Postgres) BringBack(ctx context.Context, atMost int) (Brought, error) {
+	brought, err := postgres.ReadWithin[Brought](ctx, bringBackTimeout, s.DB, "bring back stored times",
+		sql.Text("bring_back"), atMost)
+	if err != nil || len(brought) == 0 {
+		return Brought{}, err
+	}
+	return brought[0], nil
 }
 
 // Deleted is the result of one batch of retention deletes.

@@ -5,20 +5,23 @@ package sweeper
 import (
 	"context"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/notify"
 )
 
 // Store is the part of the store that the sweeper needs.
 type Store interface {
 	Sweep(ctx context.Context, atMost int) (Swept, error)
+	BringBack(ctx context.Context, atMost int) (Brought, error)
 	QueueHolder(ctx context.Context) (*notify.Holder, error)
 }
 
 const (
-	// batch is how many expired leases one statement requeues.
+	// batch is how many expired leases one statement requeues, and how many stored times of each kind it brings back.
 	batch = 500
 	// maxJitter spreads the sweeps of replicas that wait for the same lease to expire.
 	maxJitter = 100 * time.Millisecond
@@ -37,16 +40,22 @@ type Sweeper struct {
 	Interval time.Duration
 	// Lease is the duration of leases, for the log.
 	Lease time.Duration
-	// Found is called when a sweep has requeued items. It must not block. If nil, nothing is reported.
+	// Wake asks for a sweep now. If nil, only Interval and leases do.
+	Wake <-chan struct{}
+	// Found is called when a sweep has requeued items or brought back stored times. It must not block. If nil, nothing
+	// is reported.
 	Found func()
 	// Saw is called after each sweep with its result, so that other components need not query. It must not block. If
 	// nil, nothing is reported.
 	Saw func(Swept, error)
 	Log *slog.Logger
 
-	clock  clock
-	fullAt time.Time // since when the notification queue has been filling; zero if it is not
-	saidAt time.Time // when that was last logged
+	clock postgres.Clock
+	// bringAt is when to bring back stored times: when all transactions with a lower ID have ended. Zero means now, as at
+	// the first sweep: the clock may have been set back while no replica was running.
+	bringAt int64
+	fullAt  time.Time // since when the notification queue has been filling; zero if it is not
+	saidAt  time.Time // when that was last logged
 }
 
 // Run sweeps until ctx is cancelled and returns nil then. A database error is logged and the sweep is retried.
@@ -54,6 +63,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
+		case <-s.Wake:
 		case <-time.After(s.sweep(ctx)):
 		}
 	}
@@ -76,11 +86,12 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 			s.watchQueue(ctx, swept.NotifyQueue)
 		}
 		requeued += swept.Requeued
-		s.watchClock(ctx, swept, sent)
+		s.watchClock(ctx, swept.Now, sent)
+		brought := err == nil && s.bringBack(ctx, swept.OldestOpen)
 		if swept.NextExpiryIn != nil {
 			pause = min(*swept.NextExpiryIn+rand.N(maxJitter), s.Interval)
 		}
-		more = err == nil && swept.Requeued == batch
+		more = err == nil && swept.Requeued == batch || brought
 	}
 	if requeued > 0 {
 		s.Log.WarnContext(ctx, "Recovering stale queue items", "count", requeued, "timeout", s.Lease.String())
@@ -92,15 +103,45 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 	return pause
 }
 
-// watchClock logs what a sweep that was sent at sent reveals about the database's clock.
-func (s *Sweeper) watchClock(ctx context.Context, swept Swept, sent time.Time) {
-	if jumped := s.clock.read(swept.Now, sent, time.Now()); jumped != 0 {
+// watchClock takes the database's time from a sweep that was sent at sent.
+func (s *Sweeper) watchClock(ctx context.Context, database, sent time.Time) {
+	if jumped := s.clock.Read(database, sent, time.Now()); jumped != 0 {
 		s.Log.ErrorContext(ctx, "Database clock jumped; leases, run_at and rate limits depend on it", "jumped_ms",
 			jumped.Milliseconds())
+		s.bringAt = 0
 	}
-	if swept.Shortened > 0 {
-		s.Log.WarnContext(ctx, "Shortened leases because the database clock was set back", "leases", swept.Shortened)
+}
+
+// bringBack brings back stored times if that is due, and reports whether there were any. It does so twice: transactions
+// that are open the first time may yet store times from before the clock was set back.
+func (s *Sweeper) bringBack(ctx context.Context, oldestOpen int64) bool {
+	if oldestOpen < s.bringAt {
+		return false
 	}
+	var brought Brought
+	times := 0
+	for brought.More = true; brought.More; times += brought.Times {
+		var err error
+		if brought, err = s.Store.BringBack(ctx, batch); err != nil {
+			if ctx.Err() == nil {
+				s.Log.ErrorContext(ctx, "Cannot bring back stored times", "error", err)
+			}
+			return false
+		}
+	}
+	if s.bringAt == 0 {
+		s.bringAt = max(brought.OpenTo, 1)
+	} else {
+		s.bringAt = math.MaxInt64
+	}
+	if times == 0 {
+		return false
+	}
+	s.Log.WarnContext(ctx, "Brought back stored times because the database clock was set back", "times", times)
+	if s.Found != nil {
+		s.Found()
+	}
+	return true
 }
 
 // watchQueue logs when the cluster's notification queue fills, with the session that may hold it, and when it has room

@@ -23,15 +23,16 @@ type broom struct {
 	log   logBook
 	began time.Time
 
-	onSweep func(atMost int) (Swept, error)
-	holder  *notify.Holder
+	onSweep     func(atMost int) (Swept, error)
+	onBringBack func() (Brought, error)
+	holder      *notify.Holder
 
 	mu   sync.Mutex
 	book record
 }
 
 // record holds the times of the fakes' calls.
-type record struct{ sweeps, found []time.Duration }
+type record struct{ sweeps, found, brought []time.Duration }
 
 func bubble(t *testing.T, test func(t *testing.T, b *broom)) {
 	t.Helper()
@@ -58,7 +59,7 @@ func (b *broom) note(into *[]time.Duration) {
 func (b *broom) seen() record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return record{slices.Clone(b.book.sweeps), slices.Clone(b.book.found)}
+	return record{slices.Clone(b.book.sweeps), slices.Clone(b.book.found), slices.Clone(b.book.brought)}
 }
 
 // runFor runs the sweeper for this long, and waits for its return.
@@ -80,6 +81,14 @@ func (f fakeStore) Sweep(ctx context.Context, atMost int) (Swept, error) {
 		return f.onSweep(atMost)
 	}
 	return Swept{}, nil
+}
+
+func (f fakeStore) BringBack(context.Context, int) (Brought, error) {
+	f.note(&f.book.brought)
+	if f.onBringBack != nil {
+		return f.onBringBack()
+	}
+	return Brought{OpenTo: 1}, nil
 }
 
 func (f fakeStore) QueueHolder(context.Context) (*notify.Holder, error) {

@@ -3,7 +3,7 @@
 -- Lists, and the holder instead of the status, so that every plan reads only these rows.
 update pgdispatch.workflow_execution_queue q
 set lease_expires_at = clock_timestamp() + $3::interval,
-    claimed_at = least(q.claimed_at, clock_timestamp()) -- later only if the clock was set back: see shorten_leases
+    claimed_at = least(q.claimed_at, clock_timestamp()) -- later only if the clock was set back: see bring_back
 from unnest($1::bigint[], $2::bigint[]) as held (id, token)
 where q.id = held.id
   and q.id = any ($1::bigint[])

@@ -5,7 +5,7 @@
 with turn as (
     update pgdispatch.stall_look l
     set looked_at = clock_timestamp()
-    where l.looked_at not between clock_timestamp() - $1::interval and clock_timestamp()
+    where l.looked_at <= clock_timestamp() - $1::interval
     returning l.singleton
 ), queues as (
     select coalesce(e.namespace, '') as namespace, d.task_queue, count(*)::integer as executions

@@ -18,14 +18,17 @@ as $$
 declare
     keep interval;
     keep_dead interval;
+    at_time constant timestamptz := clock_timestamp();
     youngest timestamptz;
+    ahead timestamptz; -- a later time is from before the clock was set back
     walked_to bigint;
     looked_at bigint[];
     passed_over boolean;
 begin
     items := 0; dead_letters := 0; executions := 0; more := false;
     select s.retention, s.dead_letter_retention into keep, keep_dead from pgdispatch.settings s;
-    youngest := clock_timestamp() - least(keep, keep_dead);
+    youngest := at_time - least(keep, keep_dead);
+    ahead := at_time + least(keep, keep_dead);
     if youngest is null then
         return;
     end if;
@@ -35,7 +38,8 @@ begin
     end if;
 
     -- An item younger than this cannot have been finished for longer.
-    select array_agg(x.id), count(*) = at_most and bool_and(x.created_at < youngest), max(x.id) into looked_at, more, walked_to
+    select array_agg(x.id), count(*) = at_most and bool_and(x.created_at < youngest or x.created_at > ahead), max(x.id)
+    into looked_at, more, walked_to
     from (
         select q.id, q.created_at from pgdispatch.workflow_execution_queue q where q.id > walked_to order by q.id limit at_most
     ) x;
@@ -43,6 +47,8 @@ begin
     update pgdispatch.retention_walk
     set after_id = case when more then walked_to else 0 end,
         next_pass_at = case when more then next_pass_at else clock_timestamp() + interval '1 minute' end;
+
+    perform pgdispatch.bring_back_ended(looked_at, at_time, ahead);
 
     -- Lock first, then read the marks in a separate statement, as in see_to.
     looked_at := array(

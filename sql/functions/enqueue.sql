@@ -51,12 +51,12 @@ begin
             (workspace_id, workflow_definition_id, params, priority, run_at, traceparent, start_options, limit_key)
         values (enqueue.workspace_id, enqueue.workflow_definition_id, given, coalesce(enqueue.priority, 0),
                 case when policy = 'debounce' then least(clock_timestamp() + enqueue.quiet, now() + enqueue.at_most)
-                     else coalesce(enqueue.run_at, now()) end,
+                     else coalesce(enqueue.run_at, least(now(), clock_timestamp())) end,
                 enqueue.traceparent, enqueue.start_options, enqueue.limit_key)
         returning q.id, q.execution_id into id, execution_id;
         if id is null then
             return; -- a trigger of the application suppressed the row
-        elsif policy is null or pgdispatch.take_key(execution_id, enqueue.key, seen) then
+        elsif policy is null or pgdispatch.take_key(execution_id, enqueue.key, seen, policy = 'debounce') then
             action := 'inserted';
             return;
         end if;

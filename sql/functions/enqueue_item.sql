@@ -6,7 +6,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     new.priority := coalesce(new.priority, 0);
-    new.run_at := coalesce(new.run_at, now());
+    new.run_at := coalesce(new.run_at, least(now(), clock_timestamp()));
     new.params := coalesce(new.params, '{}');
     insert into pgdispatch.workflow_execution_queue as q
         (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options,

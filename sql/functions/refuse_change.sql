@@ -5,7 +5,9 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     if new.id <> old.id or new.execution_id <> old.execution_id or new.workspace_id <> old.workspace_id
-       or new.workflow_definition_id <> old.workflow_definition_id or new.created_at <> old.created_at
+       or new.workflow_definition_id <> old.workflow_definition_id
+       -- bring_back sets one that is ahead to now
+       or new.created_at <> old.created_at and new.created_at not between statement_timestamp() and old.created_at
        or new.enqueue_xid <> old.enqueue_xid or new.limit_key is distinct from old.limit_key then
         raise exception 'id, execution_id, workspace_id, workflow_definition_id, limit_key and created_at of item % cannot change', old.id
             using errcode = 'PGD21', hint = 'Cancel this item while it is PENDING, and insert a new one.';

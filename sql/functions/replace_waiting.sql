@@ -16,7 +16,9 @@ begin -- with an exception handler, so a subtransaction: a lock is released only
     update pgdispatch.workflow_execution_queue q
     set params = replace_waiting.params,
         priority = coalesce(replace_waiting.priority, q.priority),
-        run_at = coalesce(least(clock_timestamp() + quiet, q.created_at + at_most), replace_waiting.run_at, q.run_at),
+        run_at = coalesce(least(clock_timestamp() + quiet, least(q.created_at, clock_timestamp()) + at_most),
+                          replace_waiting.run_at, q.run_at),
+        created_at = least(q.created_at, clock_timestamp()), -- earlier only if the clock was set back: see bring_back
         traceparent = coalesce(replace_waiting.traceparent, q.traceparent),
         start_options = coalesce(replace_waiting.start_options, q.start_options)
     where q.execution_id = execution and q.status = 'PENDING' and not q.outcome_unknown and not pgdispatch.kept_out(q.workspace_id)
@@ -24,6 +26,12 @@ begin -- with an exception handler, so a subtransaction: a lock is released only
     if not found then
         raise sqlstate 'PGD00';
     end if;
+    -- Says whether run_at is pgdispatch's: see bring_back.
+    update pgdispatch.enqueue_keys k
+    set debounced_at = case when quiet is not null then clock_timestamp() end
+    from pgdispatch.workflow_execution_queue q
+    where q.execution_id = execution and k.item_id = q.id
+      and (quiet is not null or replace_waiting.run_at is not null and k.debounced_at is not null);
     return true;
 exception
     when sqlstate 'PGD00' then return false;

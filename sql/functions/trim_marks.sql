@@ -39,8 +39,7 @@ begin
     raised := case when book.leased_from > last_token + 1 then 0 else greatest(book.leased_from, leased) end;
     restored := pg_snapshot_xmax(book.counted) > pg_snapshot_xmax(pg_current_snapshot());
     seen := case when restored then '1:1:' else book.counted end;
-    -- or the clock was set back
-    due := restored or book.next_at <= clock_timestamp() or book.next_at > clock_timestamp() + interval '30 seconds';
+    due := restored or book.next_at <= clock_timestamp();
 
     with ended as materialized (
         select m.*

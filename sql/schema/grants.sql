@@ -50,7 +50,7 @@ grant execute on function
     pgdispatch.enqueue(uuid, uuid, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text),
     pgdispatch.check_policy(text, text, interval, interval, timestamptz),
     pgdispatch.keyed_item(uuid, uuid, text, jsonb, integer, timestamptz, text, jsonb),
-    pgdispatch.replace_waiting(uuid, jsonb, integer, timestamptz, text, jsonb, interval, interval), pgdispatch.take_key(uuid, text, bigint)
+    pgdispatch.replace_waiting(uuid, jsonb, integer, timestamptz, text, jsonb, interval, interval), pgdispatch.take_key(uuid, text, bigint, boolean)
     to pgdispatch_enqueuer, pgdispatch_operator;
 
 -- operator: the functions that change items run as the owner, and change nothing else in them
@@ -113,7 +113,7 @@ grant execute on function
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),
     pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.requeue(bigint[]),
     pgdispatch.requeue_expired(integer), pgdispatch.result_of(text),
-    pgdispatch.shorten_leases(), pgdispatch.take_stops(integer),
+    pgdispatch.bring_back(integer), pgdispatch.take_stops(integer),
     pgdispatch.take_signals(bigint[], integer[], text[], text[], text[], uuid[], integer),
     pgdispatch.settle_signals(bigint[], integer[], text[], text[], text[], uuid[]), pgdispatch.trim_marks(bigint), pgdispatch.wake(text),
     pgdispatch.wake_for(uuid[])

@@ -1,6 +1,6 @@
 -- Dead letters have tables and indexes of their own, beside the queue: an item that succeeds pays for none of it.
 
--- One row per counted failure, written with the count and never changed. No foreign key to the queue, because its check
+-- One row per counted failure, written with the count. Only bring_back changes it. No foreign key to the queue, because its check
 -- would run at every update there.
 create table pgdispatch.item_failures (
     item_id   bigint not null,

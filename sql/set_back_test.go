@@ -1,0 +1,196 @@
+package sql_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// notWaitedFor are the timestamps that nothing waits for, each with the reason.
+var notWaitedFor = map[string]string{
+	"admin_log.at":                            "history",
+	"applied_functions.applied_at":            "history",
+	"marks.due":                               "a copy of run_at; the change of run_at leaves another mark",
+	"parked_items.parked_at":                  "display",
+	"replicas.started_at":                     "display",
+	"signals.sent_at":                         "display",
+	"signals.settled_at":                      "display",
+	"stop_requests.requested_at":              "display",
+	"stop_requests.settled_at":                "display",
+	"workflow_definition_versions.created_at": "display",
+	"workflow_definitions.created_at":         "display",
+	"workflow_execution_queue.dispatched_at":  "display",
+	"workflow_executions.created_at":          "display",
+	"workflow_executions.finished_at":         "display",
+	"workspaces.created_at":                   "display",
+}
+
+// waits is something that waits for stored times.
+type waits struct {
+	name string
+	// columns are the times, as table.column.
+	columns string
+	// prepare has the times stored. happens reports whether what waits for them happens, at once or within its period.
+	prepare func(f fixture) (happens func() bool)
+	// itself means that it brings its times back itself.
+	itself bool
+}
+
+// timestamps returns every column of a table that has a time, as table.column.
+func (f fixture) timestamps() []string {
+	f.t.Helper()
+	return all[string](f, `select c.relname || '.' || a.attname
+		from pg_class c join pg_attribute a on a.attrelid = c.oid
+		where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
+		  and format_type(a.atttypid, null) ~ '(timestamp|date|time |range)'
+		order by 1`)
+}
+
+// setBack has the database's clock set back: every time that is stored lies that much further ahead.
+func (f fixture) setBack(by time.Duration) {
+	f.t.Helper()
+	in, tx := f.begin()
+	in.exec("set local session_replication_role = replica")
+	for _, column := range f.timestamps() {
+		table, name, _ := strings.Cut(column, ".")
+		in.exec("update pgdispatch."+table+" set "+name+" = "+name+" + $1::interval where "+name+" is not null", by)
+	}
+	require.NoError(f.t, tx.Commit(f.t.Context()))
+}
+
+// brought is the answer of bring_back.
+type brought struct {
+	Times  int
+	More   bool
+	OpenTo int64
+}
+
+// bringBack brings back stored times until nothing is left, as a sweeper does, and returns how many there were.
+func (f fixture) bringBack() (times int) {
+	f.t.Helper()
+	for more := true; more; {
+		rows, err := f.db.Query(f.t.Context(), sql.Text("bring_back"), 500)
+		require.NoError(f.t, err)
+		answer, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[brought])
+		require.NoError(f.t, err)
+		times, more = times+answer.Times, answer.More
+	}
+	return times
+}
+
+func TestEveryStoredTimeIsDeclared(t *testing.T) {
+	t.Parallel()
+	var declared []string
+	for column := range notWaitedFor {
+		declared = append(declared, column)
+	}
+	for _, w := range whatWaits() {
+		for _, column := range strings.Fields(w.columns) {
+			require.NotContains(t, notWaitedFor, column)
+			declared = append(declared, column)
+		}
+	}
+	slices.Sort(declared)
+	require.Equal(t, open(t).timestamps(), slices.Compact(declared),
+		"a new time needs a case in whatWaits, or a reason in notWaitedFor")
+}
+
+func TestWhatWaitsForATimeThatIsAheadHappensOnceTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	for _, w := range whatWaits() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			happens := w.prepare(f)
+			require.Zero(t, f.bringBack(), "no time is ahead yet")
+			f.setBack(time.Hour)
+			if !w.itself {
+				require.False(t, happens(), "it would wait for an hour")
+				f.forget()
+				require.Positive(t, f.bringBack())
+				require.Zero(t, f.bringBack(), "all are brought back at once")
+			}
+			f.forget()
+			require.True(t, happens())
+		})
+	}
+}
+
+// An application's own time is no witness: an item may be due in years.
+func TestATimeThatAnApplicationAskedForIsNotBroughtBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	f.at(w, 0, 20*time.Minute)
+	f.at(w, 0, 1000*day)
+	f.enqueue(w, 1, "key => 'a', on_conflict => 'replace', run_at => now() + interval '3 minutes'")
+	f.enqueue(w, 2, "key => 'b', on_conflict => 'debounce', quiet => '1 min'")
+	f.enqueue(w, 3, "key => 'b', on_conflict => 'replace', run_at => now() + interval '4 minutes'")
+	asked := func() []string {
+		return all[string](f, "select run_at::text from pgdispatch.workflow_execution_queue order by id")
+	}
+	f.setBack(time.Hour)
+	before := asked()
+	f.bringBack()
+	require.Equal(t, before, asked())
+}
+
+// Two replicas that send the same signal at the same time could pass a later one.
+func TestASignalUnderWayIsNotGivenToAnotherReplicaWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.signal(f.oneRunning(), "a")
+	require.Len(t, f.takeSignals().Now, 1)
+	f.setBack(time.Hour)
+	f.bringBack()
+	require.Empty(t, f.takeSignals().Now)
+	f.signalsLater(30 * time.Second)
+	require.Len(t, f.takeSignals().Now, 1, "the caller may have died")
+}
+
+func TestItemsKeepTheirOrderWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	ids := append(f.items(w, 3), f.items(w, 3)...)
+	f.setBack(time.Hour)
+	f.bringBack()
+	require.Equal(t, ids, f.claim(10).ids())
+}
+
+// An item that an application's trigger does not let change is left, and so is a locked one.
+func TestAnItemThatCannotChangeHoldsUpNoOtherWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	ids := f.items(w, 4)
+	f.exec(`create function public.refuse() returns trigger language plpgsql as
+		$$begin raise 'not this one'; end;$$`)
+	f.exec(`create trigger refuse before update on pgdispatch.workflow_execution_queue for each row
+		when (old.id = ` + one[string](f, "select $1::bigint::text", ids[1]) + `) execute function public.refuse()`)
+	f.setBack(time.Hour)
+	holder, _ := f.begin()
+	holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", ids[2])
+	f.impatient().bringBack()
+	require.Equal(t, []int64{ids[0], ids[3]}, f.claim(10).ids())
+}
+
+// A replica that starts brings back times. Usually there are none, and an idle system does not write.
+func TestBringingBackWritesNothingWithoutATimeAhead(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	f.items(w, 3)
+	f.at(w, 0, time.Hour)
+	f.dispatched(f.claim(2))
+	f.sweep()
+	in, _ := f.begin()
+	require.Zero(t, in.bringBack())
+	require.Nil(t, one[*string](in, "select pg_current_xact_id_if_assigned()::text"))
+}
