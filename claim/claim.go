@@ -167,6 +167,8 @@ type Store struct {
 	// end. It must not block. If it returns false, they are settled without a watcher and other replicas adopt them.
 	// Nil means always true.
 	CanWatch func(executions int) bool
+	// SetBack is called when a claim finds that Postgres' clock was set back. It must not block. Nil disables it.
+	SetBack func()
 
 	memory memory
 }

@@ -36,6 +36,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	batch.LookAgainIn, m.arrived = -1, 0
+	defer s.tellSetBack()
 	if m.seen != "" {
 		m.schedule.Tell(m.now())
 	}
@@ -82,13 +83,21 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	if next := m.schedule.Next(now); !next.IsZero() {
 		batch.LookAgainIn = max(next.Sub(now), 0)
 	}
-	if len(m.unread) > 0 {
+	if m.seen == "" || len(m.unread) > 0 { // what the schedule waits for may be wrong, or there is more to read
 		batch.LookAgainIn = 0
 	}
 	return batch, settled, nil
 }
 
 const claimVerb = "claim items"
+
+// tellSetBack calls SetBack if the current claim found that Postgres' clock was set back.
+func (s *Store) tellSetBack() {
+	if s.memory.setBack && s.SetBack != nil {
+		s.SetBack()
+	}
+	s.memory.setBack = false
+}
 
 // careful reports whether claims currently skip locked rows instead of waiting for them.
 func (m *memory) careful() bool { return time.Now().Before(m.carefulTo) }
@@ -206,7 +215,9 @@ func (m *memory) apply(p schedule.Proposal, wanted Wanted, answer claimAnswer, a
 		(answer.standing.Epoch == nil || schedule.Epoch(*answer.standing.Epoch) != p.Epoch) {
 		m.seen = "" // a crash may also have lost transactions, whose IDs are then reused
 	}
-	m.tell(answer.standing.At, asked)
+	if !m.tell(answer.standing.At, asked) {
+		m.seen = ""
+	}
 	batch.Shared, m.drawn = answer.standing.LastToken > m.drawn, answer.standing.LastToken
 	for _, item := range answer.items {
 		m.drawn = max(m.drawn, item.Token)

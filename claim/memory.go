@@ -41,9 +41,11 @@ type memory struct {
 	// told is Postgres' clock in its last answer, and askedAt this process's clock when that question was sent.
 	told       time.Time
 	askedAt    time.Time
+	clock      postgres.Clock
 	lookedAt   time.Time // by this process's clock
 	comparedAt time.Time
 	carefulTo  time.Time
+	setBack    bool                  // since the current claim began
 	drawn      int64                 // the last lease token that was drawn, as of the last claim
 	arrived    int                   // items that looks have found since the current claim began
 	limited    map[string]int        // Wanted.Namespaces of the last claim
@@ -55,9 +57,16 @@ type memory struct {
 // sent.
 func (m *memory) now() time.Time { return m.told.Add(time.Since(m.askedAt)) }
 
-func (m *memory) tell(now, asked time.Time) {
+// tell takes Postgres' clock from an answer to a question that was sent at asked. It returns false if that clock was
+// set back: the schedule waits for times that lie ahead, and must be loaded anew.
+func (m *memory) tell(now, asked time.Time) (on bool) {
 	m.told, m.askedAt = now, asked
 	m.schedule.Tell(now)
+	if m.clock.Read(now, asked, time.Now()) < 0 {
+		m.setBack = true
+		return false
+	}
+	return true
 }
 
 // unread is a part of what waits that the memory has yet to read: after a line, of the items that a transaction has
@@ -114,7 +123,7 @@ func (n news) arrived() bool { return n.Changed && n.Priority != nil && postgres
 
 // learnt is what a look found to have changed.
 type learnt struct {
-	whole bool // false: changes may be missing, so that the caller must load
+	whole bool // false: changes may be missing, or the clock was set back, so that the caller must load
 	schedule.Changed
 	// crowded means that more arrived than a look reads: what arrived is not learnt.
 	crowded bool
@@ -125,8 +134,8 @@ func (m *memory) learn(rows []news, asked time.Time) (l learnt) {
 	if len(rows) == 0 || rows[0].Gap {
 		return l
 	}
-	l.whole, l.Lanes, l.Keys = true, map[schedule.Lane]bool{}, map[string]bool{}
-	m.learnHead(rows[0].head, asked)
+	l.Lanes, l.Keys = map[schedule.Lane]bool{}, map[string]bool{}
+	l.whole = m.learnHead(rows[0].head, asked)
 	arrived := 0
 	for _, r := range rows {
 		if r.arrived() {
@@ -157,13 +166,14 @@ func (m *memory) learn(rows []news, asked time.Time) (l learnt) {
 	return l
 }
 
-// learnHead applies the common columns of a look or a load.
-func (m *memory) learnHead(h head, asked time.Time) {
+// learnHead applies the common columns of a look or a load. It returns what tell returns.
+func (m *memory) learnHead(h head, asked time.Time) (on bool) {
 	m.seen, m.lookedAt = h.Seen, asked
-	m.tell(h.Now, asked)
+	on = m.tell(h.Now, asked)
 	m.schedule.Aging = h.Aging
 	m.schedule.Pause(h.Paused)
 	m.schedule.Unanswered(postgres.OrZero(h.Doubt), h.Suspect)
+	return on
 }
 
 // hear applies notification payloads. It returns false if one of them does not name a known workspace or a usable

@@ -206,8 +206,10 @@ func (r *replica) wire(client *temporal.Client) {
 		RefusedNamespace: r.refusedNamespace, Observer: r.telemetry, Log: component("dispatcher"),
 	}
 	sweeps := &sweeper.Postgres{DB: r.database, Owner: r.name}
+	sweep := make(chan struct{}, 1)
+	r.claims.SetBack = func() { poke(sweep) }
 	r.sweeper = &sweeper.Sweeper{
-		Store: sweeps, Interval: r.PollInterval, Lease: r.Lease,
+		Store: sweeps, Interval: r.PollInterval, Lease: r.Lease, Wake: sweep,
 		Found: func() { r.ring("sweeper") }, Saw: r.saw, Log: component("sweeper"),
 	}
 	r.retention = &sweeper.Retention{Store: sweeps, Interval: retentionInterval, Wanted: r.deletes.Load,

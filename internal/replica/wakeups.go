@@ -66,9 +66,12 @@ func (r *replica) notified(payload string) {
 }
 
 // stopping wakes the stopper.
-func (r *replica) stopping() {
+func (r *replica) stopping() { poke(r.stopWake) }
+
+// poke wakes a part. Wake-ups are merged while one is pending.
+func poke(part chan<- struct{}) {
 	select {
-	case r.stopWake <- struct{}{}:
+	case part <- struct{}{}:
 	default:
 	}
 }

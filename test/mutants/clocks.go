@@ -1,0 +1,32 @@
+package main
+
+// clocks: nothing waits for a time that was stored before the database's clock was set back.
+var clocks = []mutant{
+	{"times brought back at the start", "a replica that starts brings nothing back",
+		[]edit{{"sweeper/sweeper.go", "if oldestOpen < s.bringAt {", "if oldestOpen < max(s.bringAt, 101) {"}},
+		"./sweeper", "TestTheFirstSweepBringsBackStoredTimes"},
+	{"times brought back after a jump", "only a replica that starts brings times back",
+		[]edit{{"sweeper/sweeper.go", "\t\ts.bringAt = 0\n", ""}},
+		"./sweeper", "TestAJumpOfTheDatabasesClockBringsBackStoredTimes"},
+	{"times brought back again", "what an open transaction stores later stays ahead",
+		[]edit{{"sweeper/sweeper.go", "s.bringAt = max(brought.OpenTo, 1)", "s.bringAt = math.MaxInt64"}},
+		"./sweeper", "TestStoredTimesAreBroughtBackAgainWhenAllOpenTransactionsHaveEnded"},
+	{"memory after a set-back", "a memory goes on waiting for times that lie ahead",
+		[]edit{{"claim/memory.go", "time.Now()) < 0 {", "time.Now()) < 0 && m.setBack {"}},
+		"./claim", "TestALookThatFindsTheClockSetBackForgetsWhatLiesAhead"},
+	{"an application's run_at", "items that were to run later run when the clock is set back",
+		[]edit{{"sql/functions/run_at_witness.sql", " where run_at_witness.run_at = run_at_witness.created_at", ""},
+			{"sql/functions/bring_back_items.sql", "(q.created_at = q.run_at or", "(q.created_at <= q.run_at or"}},
+		"./sql", "TestATimeThatAnApplicationAskedForIsNotBroughtBack"},
+	{"starts that a rate counts", "a rate forgets its starts when the clock is set back",
+		[]edit{{"sql/functions/bring_back_rates.sql", "sum(d.items)", "0"}},
+		"./sql", "TestWhatWaitsForATimeThatIsAheadHappensOnceTheClockWasSetBack"},
+	{"signals under way", "a signal that is being sent is given to another replica",
+		[]edit{{"sql/functions/bring_back_tries.sql",
+			"update pgdispatch.signals set next_try_at = at_time + case when tries > 0 then backoff else '0' end",
+			"update pgdispatch.signals set next_try_at = at_time"}},
+		"./sql", "TestASignalUnderWayIsNotGivenToAnotherReplicaWhenTheClockIsSetBack"},
+	{"memories of other replicas", "other replicas wait for a rate's starts that were brought back",
+		[]edit{{"sql/functions/bring_back.sql", "if waits > 0 then", "if false then"}},
+		"./claim", "TestARateThatIsBroughtBackIsAskedForAgain"},
+}
