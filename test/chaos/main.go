@@ -69,6 +69,7 @@ func read(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&shard, "shard", "1/1", "which part of the measured faults, such as 1/3, for machines that have "+
 		"little time at once; needs the same -seed and -record for all")
 	flags.StringVar(&o.record, "record", "", "directory that keeps the shards' outcomes; the last one writes the report")
+	flags.IntVar(&o.Rounds, "rounds", 1, "how often each cut of the quiet faults is made")
 	flags.BoolVar(&o.Keep, "keep", false, "keep the directory with all logs")
 	flags.BoolVar(&o.list, "list", false, "list the faults and exit")
 	flags.BoolVar(&o.long, "long", false,
@@ -80,6 +81,9 @@ func read(args []string, out io.Writer) (options, error) {
 	}
 	if flags.NArg() > 0 || minutes <= 0 {
 		return o, errors.New("chaos takes only flags: see -help")
+	}
+	if o.Rounds < 1 {
+		return o, fmt.Errorf("-rounds is %d: it must be at least 1", o.Rounds)
 	}
 	if _, err := fmt.Sscanf(shard, "%d/%d", &o.Shard, &o.Shards); err != nil || o.Shard < 1 || o.Shard > o.Shards ||
 		o.Shards > 1 && (o.Seed == 0 || o.record == "") {

@@ -19,7 +19,8 @@ func TestAWholeRunWritesTheReportAndAPartOfItDoesNot(t *testing.T) {
 	require.Equal(t, defaultMinutes*time.Minute, o.Length)
 	require.False(t, o.Partial)
 
-	o, err = read([]string{"-only", "kill, freeze", "-seed", "7"}, io.Discard)
+	o, err = read([]string{"-only", "kill, freeze", "-seed", "7", "-rounds", "20"}, io.Discard)
+	require.Equal(t, 20, o.Rounds)
 	require.NoError(t, err)
 	require.Empty(t, o.out)
 	require.Len(t, o.Faults, 2)
@@ -51,7 +52,7 @@ func TestOnlyLongRunsHaveTimeForLongFaults(t *testing.T) {
 func TestBadOptionsSayWhy(t *testing.T) {
 	for _, args := range [][]string{
 		{"-only", "nothing"}, {"-minutes", "0"}, {"more"}, {"-shard", "2"},
-		{"-shard", "3/2", "-seed", "1", "-record", "x"}, {"-shard", "1/2"},
+		{"-shard", "3/2", "-seed", "1", "-record", "x"}, {"-shard", "1/2"}, {"-rounds", "0"},
 	} {
 		_, err := read(args, io.Discard)
 		require.Error(t, err, "%q", args)

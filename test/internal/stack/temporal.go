@@ -29,6 +29,8 @@ type Temporal struct {
 	Database string
 	// LogPath is the path of the log.
 	LogPath string
+	// Namespaces are created. None means the namespace "default" alone.
+	Namespaces []string
 
 	port    int // 0 before the first start, which picks a free one
 	process *process.Process
@@ -40,6 +42,9 @@ func (s *Temporal) Address() string { return "127.0.0.1:" + strconv.Itoa(s.port)
 // Start starts the server and returns when it answers.
 func (s *Temporal) Start() (err error) {
 	args := []string{"temporal", "--addr", s.Address(), "--db", s.Database}
+	for _, namespace := range s.Namespaces {
+		args = append(args, "--namespace", namespace)
+	}
 	s.process, err = process.Start(process.Spec{Name: "Temporal", Program: s.Binary, Args: args, LogPath: s.LogPath})
 	if err != nil {
 		return err
@@ -58,9 +63,12 @@ func (s *Temporal) Start() (err error) {
 }
 
 // Client creates a client that survives restarts of the server, and logs nothing.
-func (s *Temporal) Client() (client.Client, error) {
+func (s *Temporal) Client() (client.Client, error) { return s.ClientOf("default") }
+
+// ClientOf is Client for a namespace.
+func (s *Temporal) ClientOf(namespace string) (client.Client, error) {
 	return client.NewLazyClient(client.Options{
-		HostPort: s.Address(), Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+		HostPort: s.Address(), Namespace: namespace, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
 	})
 }
 

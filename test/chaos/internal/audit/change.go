@@ -48,6 +48,8 @@ type Change struct {
 	Began, At, Committed time.Time
 	// Ahead is how far the server's clock was ahead of the other times here.
 	Ahead time.Duration
+	// PolicyKey is the key under which pgdispatch.enqueue was called, and Marker the call whose params the item has.
+	PolicyKey, Marker string
 	// Transaction is the transaction ID.
 	Transaction int64
 }

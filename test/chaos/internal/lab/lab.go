@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
@@ -47,6 +48,8 @@ type Options struct {
 	Pgdispatch, Devstack string
 	// Seed is the run's seed.
 	Seed uint64
+	// Rounds is how often each quiet fault is made. Zero means once.
+	Rounds int
 	// Keep keeps the directory with all logs.
 	Keep bool
 	// Log receives the progress messages.
@@ -55,6 +58,7 @@ type Options struct {
 
 // Lab is the installation of one run.
 type Lab struct {
+	Store
 	// Dir holds all data and logs.
 	Dir string
 	// Temporal is the Temporal server.
@@ -73,7 +77,6 @@ type Lab struct {
 	options Options
 	worker  worker.Worker
 	admin   *proxy.TCP
-	db      *pgxpool.Pool
 	began   time.Time
 
 	mu      sync.Mutex
@@ -82,6 +85,10 @@ type Lab struct {
 	nodes   int
 	all     []*postgres.Node
 	lossy   []Window
+
+	violations []audit.Violation
+
+	cells cells
 }
 
 // Open starts everything except the load.
@@ -101,7 +108,8 @@ func (l *Lab) open(ctx context.Context) error {
 	if err := os.Chmod(l.Dir, 0o755); err != nil { // the server's user must be able to enter
 		return fmt.Errorf("open directory: %w", err)
 	}
-	l.Temporal = &stack.Temporal{Binary: l.options.Devstack, LogPath: filepath.Join(l.Dir, "temporal.log")}
+	l.Temporal = &stack.Temporal{Binary: l.options.Devstack, LogPath: filepath.Join(l.Dir, "temporal.log"),
+		Namespaces: []string{"default", cellNamespace}}
 	l.TemporalEmpty(false)
 	started := make(chan error, 1)
 	go func() { started <- l.Temporal.Start() }()
@@ -133,7 +141,7 @@ func (l *Lab) openPostgres(ctx context.Context) (err error) {
 	if err := l.primary.Start(ctx); err != nil {
 		return err
 	}
-	if err := l.prepare(ctx); err != nil {
+	if err := l.prepare(ctx, l.primary); err != nil {
 		return err
 	}
 	if l.admin, err = proxy.NewTCP(l.primary.Address()); err != nil {
@@ -150,8 +158,8 @@ func (l *Lab) openPostgres(ctx context.Context) (err error) {
 }
 
 // prepare creates the database with the product's schema and the audit.
-func (l *Lab) prepare(ctx context.Context) error {
-	conn, err := l.primary.Connect(ctx, "postgres")
+func (l *Lab) prepare(ctx context.Context, node *postgres.Node) error {
+	conn, err := node.Connect(ctx, "postgres")
 	if err != nil {
 		return err
 	}
@@ -159,10 +167,10 @@ func (l *Lab) prepare(ctx context.Context) error {
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
 		return fmt.Errorf("create database: %w", err)
 	}
-	if err := stack.Migrate(ctx, l.options.Pgdispatch, l.primary.URL(Database)); err != nil {
+	if err := stack.Migrate(ctx, l.options.Pgdispatch, node.URL(Database)); err != nil {
 		return err
 	}
-	if conn, err = l.primary.Connect(ctx, Database); err != nil {
+	if conn, err = node.Connect(ctx, Database); err != nil {
 		return err
 	}
 	_, err = conn.Exec(ctx, Query("audit"))
@@ -202,6 +210,7 @@ func (l *Lab) Close() error {
 	if l.Load != nil {
 		l.Load.close()
 	}
+	err = errors.Join(err, l.cells.close())
 	for _, r := range l.Replicas {
 		err = errors.Join(err, r.close())
 	}
@@ -224,6 +233,9 @@ func (l *Lab) Close() error {
 	}
 	return errors.Join(err, os.RemoveAll(l.Dir))
 }
+
+// Rounds returns how often each quiet fault is made.
+func (l *Lab) Rounds() int { return max(l.options.Rounds, 1) }
 
 // Logf writes a progress message with the time.
 func (l *Lab) Logf(format string, args ...any) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
@@ -61,6 +62,8 @@ type Row struct {
 	Type string `json:"type"`
 	// Known is what the application knows of the commit.
 	Known Knowledge `json:"known"`
+	// MostRuns is how many runs its workflow may have, if that varies.
+	MostRuns int `json:"most_runs,omitempty"`
 	// Counted allows a counted failure of the row itself. Foreign means that an unrelated workflow has taken its
 	// workflow ID.
 	Counted bool `json:"counted,omitempty"`
@@ -79,6 +82,8 @@ type Workspace struct {
 	Limit   int
 	Bursts  bool
 	Elastic bool
+	// Rate is how many items it may start per second. Zero means no limit.
+	Rate float64
 
 	weight      int
 	definitions map[string]string // IDs by name
@@ -106,6 +111,9 @@ type Load struct {
 
 	mu       sync.Mutex
 	rows     map[string]*Row
+	signals  map[string]*Signalled
+	calls    []audit.Call
+	pushes   []Pushed
 	paused   bool
 	waiting  int
 	underWay int
@@ -116,11 +124,12 @@ var tenants = []Workspace{
 	{Name: "free-1", Limit: 1, weight: 1}, {Name: "free-2", Limit: 1, weight: 1}, {Name: "free-3", Limit: 1, weight: 1},
 	{Name: "pro-1", Limit: 5, weight: 5}, {Name: "pro-2", Limit: 5, weight: 5}, {Name: "pro-3", Limit: 5, weight: 3},
 	{Name: "enterprise-1", Limit: 20, weight: 8}, {Name: "enterprise-2", Limit: 20, weight: 3},
+	{Name: "rated", Limit: 5, Rate: 5, weight: 2},
 	{Name: "elastic", Limit: 4, Elastic: true, weight: 3}, {Name: "bursting", Limit: 6, Bursts: true, weight: 3},
 }
 
 func newLoad(ctx context.Context, l *Lab) (*Load, error) {
-	o := &Load{lab: l, rows: map[string]*Row{}}
+	o := &Load{lab: l, rows: map[string]*Row{}, signals: map[string]*Signalled{}}
 	var err error
 	address := postgres.URL(l.App.Address, Database) + "&application_name=application&pool_max_conns=12"
 	if o.pool, err = pgxpool.New(ctx, address); err != nil {
@@ -132,13 +141,16 @@ func newLoad(ctx context.Context, l *Lab) (*Load, error) {
 	for _, tenant := range tenants {
 		w := tenant
 		plan, override, burst := strings.ToUpper(strings.TrimRight(w.Name, "-0123456789")), any(nil), any(nil)
+		rate := any(nil)
 		switch {
+		case w.Rate > 0:
+			plan, rate = "PRO", w.Rate
 		case w.Elastic:
 			plan, override = "PRO", w.Limit
 		case w.Bursts:
 			plan, override, burst = "PRO", w.Guaranteed(), w.Limit
 		}
-		if err := l.Row(ctx, "workspace", []any{w.Name, plan, override, burst}, &w.ID); err != nil {
+		if err := l.Row(ctx, "workspace", []any{w.Name, plan, override, burst, rate}, &w.ID); err != nil {
 			return nil, err
 		}
 		if err := o.define(ctx, &w); err != nil {
@@ -163,7 +175,7 @@ func (o *Load) define(ctx context.Context, w *Workspace) error {
 		timeout        any
 	}{
 		{temporal.Work, temporal.Work, nil}, {temporal.Fail, temporal.Fail, nil}, {temporal.Again, temporal.Again, nil},
-		{temporal.Any, temporal.Any, nil},
+		{temporal.Any, temporal.Any, nil}, {temporal.Notes, temporal.Notes, nil},
 		{timesOut, temporal.Hold, "1 second"}, {probe, temporal.Hold, nil},
 	} {
 		var id string

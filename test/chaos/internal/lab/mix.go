@@ -35,6 +35,13 @@ func (o *Load) transaction(ctx context.Context, rng *rand.Rand) error {
 			return err
 		}
 		return o.withdraw(ctx, b.executions[0])
+	case kind < 51:
+		return o.signalled(ctx, rng, w)
+	case kind < 61:
+		return o.call(ctx, rng, w)
+	case kind < 67:
+		b.items, b.delay = 1, 0
+		return o.pushed(ctx, rng, &b)
 	default:
 		return b.enqueue(ctx, autocommit, 0)
 	}

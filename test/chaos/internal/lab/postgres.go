@@ -20,6 +20,9 @@ const standbyTimeout = 20 * time.Second
 // forgottenRuns is how long a workflow whose claim was forgotten may run.
 const forgottenRuns = 5 * time.Second
 
+// fastStop is the signal for a stop that waits for no session.
+const fastStop = syscall.SIGINT
+
 // Primary returns the server that accepts writes.
 func (l *Lab) Primary() *postgres.Node {
 	l.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgdispatch/pgdispatch/test/internal/queries"
 )
@@ -28,8 +29,16 @@ var files embed.FS
 // columns and functions. In addition, audit.sql reads two columns of an item that no application reads.
 func Query(name string) string { return queries.Get(files, "queries/"+name) }
 
+// Store asks one database, also while it crashes and returns.
+type Store struct{ db *pgxpool.Pool }
+
+// Asked is something that has a Store.
+type Asked interface{ asked() *Store }
+
+func (l *Store) asked() *Store { return l }
+
 // Exec executes a statement on the primary, without retries.
-func (l *Lab) Exec(ctx context.Context, query string, args ...any) error {
+func (l *Store) Exec(ctx context.Context, query string, args ...any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
 	defer cancel()
 	if _, err := l.db.Exec(ctx, Query(query), args...); err != nil {
@@ -39,7 +48,7 @@ func (l *Lab) Exec(ctx context.Context, query string, args ...any) error {
 }
 
 // Script executes the statements of a script one by one, each with retries. Statements are split at semicolons.
-func (l *Lab) Script(ctx context.Context, query string) error {
+func (l *Store) Script(ctx context.Context, query string) error {
 	for statement := range strings.SplitSeq(Query(query), ";") {
 		err := l.insist(ctx, func() error {
 			ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
@@ -55,12 +64,12 @@ func (l *Lab) Script(ctx context.Context, query string) error {
 }
 
 // Insist executes a repeatable statement on the primary, and retries until the primary has answered.
-func (l *Lab) Insist(ctx context.Context, query string, args ...any) error {
+func (l *Store) Insist(ctx context.Context, query string, args ...any) error {
 	return l.insist(ctx, func() error { return l.Exec(ctx, query, args...) })
 }
 
 // Row reads one row from the primary, and retries while the primary is unavailable.
-func (l *Lab) Row(ctx context.Context, query string, args []any, into ...any) error {
+func (l *Store) Row(ctx context.Context, query string, args []any, into ...any) error {
 	return l.insist(ctx, func() error {
 		ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("%s took longer than %s", query, queryTimeout))
 		defer cancel()
@@ -72,9 +81,12 @@ func (l *Lab) Row(ctx context.Context, query string, args []any, into ...any) er
 }
 
 // Rows reads all rows from the primary, and retries while it is unavailable.
-func Rows[T any](ctx context.Context, l *Lab, query string, scan pgx.RowToFunc[T]) (all []T, err error) {
+func Rows[T any](
+	ctx context.Context, of Asked, query string, scan pgx.RowToFunc[T], args ...any,
+) (all []T, err error) {
+	l := of.asked()
 	err = l.insist(ctx, func() error {
-		rows, err := l.db.Query(ctx, Query(query))
+		rows, err := l.db.Query(ctx, Query(query), args...)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", query, err)
 		}
@@ -87,7 +99,7 @@ func Rows[T any](ctx context.Context, l *Lab, query string, scan pgx.RowToFunc[T
 	return all, err
 }
 
-func (l *Lab) insist(ctx context.Context, ask func() error) error {
+func (l *Store) insist(ctx context.Context, ask func() error) error {
 	deadline := time.Now().Add(patience)
 	for {
 		err := ask()

@@ -46,7 +46,7 @@ type Replica struct {
 func newReplica(l *Lab, n int) (*Replica, error) {
 	r := &Replica{N: n, lab: l}
 	var err error
-	if r.Frontend, err = proxy.NewFrontend(l.Temporal.Address()); err != nil {
+	if r.Frontend, err = proxy.NewFrontend(l.Temporal.Address(), &proxy.Steps{}); err != nil {
 		return nil, err
 	}
 	if r.Temporal, err = proxy.NewTCP(r.Frontend.Address); err != nil {

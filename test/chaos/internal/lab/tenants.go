@@ -16,7 +16,7 @@ import (
 // AddWorkspace creates a tenant without a regular load.
 func (o *Load) AddWorkspace(ctx context.Context, name string, limit int) (*Workspace, error) {
 	w := &Workspace{Name: name, Limit: limit}
-	if err := o.lab.Row(ctx, "workspace", []any{name, "FREE", limit, nil}, &w.ID); err != nil {
+	if err := o.lab.Row(ctx, "workspace", []any{name, "FREE", limit, nil, nil}, &w.ID); err != nil {
 		return nil, err
 	}
 	return w, o.define(ctx, w)

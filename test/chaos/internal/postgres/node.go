@@ -74,6 +74,8 @@ type Node struct {
 	Name string
 	// Clock is how far the server's clock is ahead of the machine's, from its next start on.
 	Clock time.Duration
+	// Settings replace the harness's own settings from its next start on.
+	Settings map[string]string
 
 	small   bool // its directories are disks of their own
 	dir     string
@@ -138,7 +140,10 @@ func (n *Node) prepare(ctx context.Context, program string, args ...string) erro
 	ctx, cancel := context.WithTimeoutCause(ctx, prepareTimeout,
 		fmt.Errorf("%s took longer than %s", program, prepareTimeout))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(n.binDir, program), args...)
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(n.binDir, program)
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Env = n.dir, process.Environment("LC_ALL=C")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: n.user}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -153,9 +158,11 @@ func (n *Node) Start(ctx context.Context) error {
 		return nil
 	}
 	args := []string{"-D", n.data(), "-c", "port=" + strconv.Itoa(n.Port)}
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
+	all := maps.Clone(settings)
+	maps.Copy(all, n.Settings)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if name != "synchronous_standby_names" { // set with ALTER SYSTEM, which the command line would override
-			args = append(args, "-c", name+"="+settings[name])
+			args = append(args, "-c", name+"="+all[name])
 		}
 	}
 	env, err := n.clock()
@@ -222,21 +229,26 @@ func (n *Node) awaitPortFree() error {
 }
 
 // orphaned reports whether a process of a killed server still uses its data.
-func (n *Node) orphaned() bool {
+func (n *Node) orphaned() bool { return len(n.processes()) > 0 }
+
+// processes returns the IDs of all processes that use the server's data.
+func (n *Node) processes() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return false
+		return nil
 	}
+	var found []int
 	for _, entry := range entries {
-		if _, err := strconv.Atoi(entry.Name()); err != nil {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
 			continue
 		}
 		dir, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
 		if err == nil && dir == n.data() && !zombie(entry.Name()) {
-			return true
+			found = append(found, pid)
 		}
 	}
-	return false
+	return found
 }
 
 func zombie(pid string) bool {

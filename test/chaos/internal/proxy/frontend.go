@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -59,6 +61,7 @@ type Frontend struct {
 
 	server   *grpc.Server
 	upstream *grpc.ClientConn
+	steps    *Steps
 
 	mu   sync.Mutex
 	rule Rule
@@ -67,8 +70,8 @@ type Frontend struct {
 	done chan struct{} // closed when the rule is replaced, which ends the held calls
 }
 
-// NewFrontend starts a proxy for Temporal's frontend.
-func NewFrontend(target string) (*Frontend, error) {
+// NewFrontend starts a proxy for Temporal's frontend. Its calls are steps.
+func NewFrontend(target string, steps *Steps) (*Frontend, error) {
 	upstream, err := grpc.NewClient("passthrough:///"+target,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(maxMessageBytes),
@@ -84,7 +87,8 @@ func NewFrontend(target string) (*Frontend, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start proxy of Temporal: %w", err), upstream.Close())
 	}
-	f := &Frontend{Address: listener.Addr().String(), upstream: upstream, done: make(chan struct{})}
+	f := &Frontend{Address: listener.Addr().String(), upstream: upstream, steps: steps,
+		done: make(chan struct{})}
 	f.server = grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.UnknownServiceHandler(f.handle),
 		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxSendMsgSize(maxMessageBytes))
 	go func() { _ = f.server.Serve(listener) }()
@@ -137,6 +141,22 @@ func (f *Frontend) handle(_ any, stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(&request); err != nil {
 		return err
 	}
+	a, ok := f.steps.ask(ctx.Done(), path.Base(method))
+	if !ok {
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	err := f.forward(ctx, method, &request, &response)
+	if !f.steps.answer(ctx.Done(), a) {
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	if err != nil {
+		return err
+	}
+	return stream.SendMsg(&response)
+}
+
+// forward sends a call to Temporal, as the rule says.
+func (f *Frontend) forward(ctx context.Context, method string, request, response *[]byte) error {
 	rule, lifted := f.ruleFor(method)
 	hold := func(wait <-chan time.Time) error {
 		select {
@@ -157,7 +177,7 @@ func (f *Frontend) handle(_ any, stream grpc.ServerStream) error {
 	if incoming, ok := metadata.FromIncomingContext(ctx); ok {
 		ctx = metadata.NewOutgoingContext(ctx, passedOn(incoming))
 	}
-	err := f.upstream.Invoke(ctx, method, &request, &response)
+	err := f.upstream.Invoke(ctx, method, request, response)
 	switch {
 	case rule.Void:
 		return hold(nil)
@@ -168,10 +188,7 @@ func (f *Frontend) handle(_ any, stream grpc.ServerStream) error {
 			return held
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return stream.SendMsg(&response)
+	return err
 }
 
 // passedOn removes the headers that the outgoing connection sets itself.

@@ -38,7 +38,7 @@ func newFrontend(t *testing.T) (*Frontend, *counting, workflowservice.WorkflowSe
 	workflowservice.RegisterWorkflowServiceServer(server, temporal)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	f, err := NewFrontend(listener.Addr().String())
+	f, err := NewFrontend(listener.Addr().String(), &Steps{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	conn, err := grpc.NewClient("passthrough:///"+f.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))

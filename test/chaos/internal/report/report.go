@@ -91,6 +91,8 @@ func check(o *run.Outcome) []string {
 		fmt.Sprintf("%d changes replayed in commit order: %d claims, %d expired leases, "+
 			"at most %d leased at once (W %d)",
 			c.Replay.Changes, c.Replay.Claims, c.Replay.Expired, c.Replay.Leased, lab.Cap),
+		fmt.Sprintf("%d signals, %d calls of enqueue with a key and %d reported ends compared with what they did",
+			c.Signals, c.Calls, c.Pushes),
 		fmt.Sprintf("%d runs in Temporal; the most of a workspace at once, by Temporal's own times:", c.Runs),
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Running)) {
@@ -161,11 +163,15 @@ func Markdown(o *run.Outcome) string {
 		}
 		line("- %s", text)
 	}
-	line("\nThe check replays every change of every item in commit order (%s; %s; %s; %s; %s; %s), "+
+	line("\nThe check replays every change of every item in commit order (%s; %s; %s; %s; %s; %s; %s; %s), "+
 		"compares the applications' own books with the table",
-		audit.RuleMoves, audit.RuleCap, audit.RuleLimit, audit.RuleTokens, audit.RuleExpiry, audit.RulePause)
-	line("(%s; %s; %s) and both with Temporal's list of runs (%s; %s; %s).",
-		audit.RuleLost, audit.RuleEnd, audit.RuleCounted, audit.RuleOneRun, audit.RulePhantom, audit.RuleRunning)
+		audit.RuleMoves, audit.RuleCap, audit.RuleLimit, audit.RuleKey, audit.RuleRate, audit.RuleTokens, audit.RuleExpiry,
+		audit.RulePause)
+	line("(%s; %s; %s; %s; %s; %s),", audit.RuleCalls, audit.RuleWaiting, audit.RuleSkip, audit.RuleParams,
+		audit.RuleQuiet, audit.RulePushed)
+	line("(%s; %s; %s) and both with Temporal's list of runs and what workflows received (%s; %s; %s; %s).",
+		audit.RuleLost, audit.RuleEnd, audit.RuleCounted, audit.RuleOneRun, audit.RulePhantom, audit.RuleRunning,
+		audit.RuleSignalOnce)
 	for _, v := range o.Check.Violations {
 		line("- **violation**: %s", v)
 	}

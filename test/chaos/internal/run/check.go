@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
@@ -18,8 +16,6 @@ const (
 	// that was under way when it died only after 10 s, and a long poll that was sent into a hole is given up after a
 	// minute.
 	quiescence = 100 * time.Second
-	// listTimeout bounds the wait until Temporal's list, which lags behind, is complete.
-	listTimeout = 30 * time.Second
 	// tellInterval is the interval between progress messages while waiting.
 	tellInterval = 5 * time.Second
 	// elasticMost is the greatest limit that the faults ever give to a workspace.
@@ -43,8 +39,9 @@ type Check struct {
 	Acknowledged, Unknown, Resolved, RolledBack int
 	// Repeated is the number of claims beyond each item's first, excluding claims that were handed back unused.
 	Repeated int
-	// Runs is the number of runs in Temporal.
-	Runs int
+	// Runs is the number of runs in Temporal. Signals, Calls and Pushes count what else applications did and was
+	// checked: signals, calls of enqueue with a key, and reports of ends.
+	Runs, Signals, Calls, Pushes int
 	// Replay is the result of replaying the database's changes.
 	Replay audit.Summary
 	// Running holds the most workflows of a workspace that ran at the same time, and its limit.
@@ -124,29 +121,28 @@ func (c *Check) books(ctx context.Context, l *lab.Lab) error {
 
 // histories compares the applications' books, the database's history and Temporal's list.
 func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
-	changes, err := lab.Rows(ctx, l, "changes", scanChange)
+	changes, err := lab.Changes(ctx, l)
 	if err != nil {
 		return err
 	}
 	c.Replay = audit.Replay(changes, lab.Cap, audit.KeyLimit{Key: "shared", All: true, Limit: 6},
 		audit.KeyLimit{Key: "own", Limit: 2})
-	c.Violations = append(c.Violations, c.Replay.Violations...)
-	found, err := lab.Rows(ctx, l, "rows", func(row pgx.CollectableRow) (f audit.Found, err error) {
-		err = row.Scan(&f.Execution, &f.Workspace, &f.Status, &f.Failures, &f.Attempts, &f.Error,
-			&f.ExecutionStatus, &f.RunID)
-		return f, err
-	})
+	c.Violations = append(append(c.Violations, l.Violations()...), c.Replay.Violations...)
+	found, err := lab.AllFound(ctx, l)
 	if err != nil {
 		return err
 	}
-	expected := c.expected(l.Load.Rows())
+	expected := c.expected(resolve(l.Load.Rows(), l.Load.Calls(), changes))
 	violations, resolved := audit.Rows(expected, found)
 	c.Resolved = resolved
 	for _, f := range found {
 		c.Repeated += max(f.Attempts-1, 0)
 	}
-	runs, err := listRuns(ctx, l, expected, found)
+	runs, err := lab.AllRuns(ctx, l.Client, expected, found)
 	if err != nil {
+		return err
+	}
+	if err := c.applications(ctx, l, changes, found); err != nil {
 		return err
 	}
 	c.Runs = len(runs)
@@ -180,7 +176,8 @@ func (c *Check) expected(rows []lab.Row) []audit.Expected {
 	expected := make([]audit.Expected, 0, len(rows))
 	for _, row := range rows {
 		e := audit.Expected{Execution: row.Execution, Workspace: row.Workspace, Want: row.Want, Or: row.Or, Runs: 1,
-			Counted: row.Counted, Foreign: row.Foreign,
+			MostRuns: row.MostRuns,
+			Counted:  row.Counted, Foreign: row.Foreign,
 			Acknowledged: row.Known == lab.Acknowledged, RolledBack: row.Known == lab.RolledBack}
 		if row.Type == temporal.Again {
 			e.Runs = 2
@@ -199,40 +196,4 @@ func (c *Check) expected(rows []lab.Row) []audit.Expected {
 		expected = append(expected, e)
 	}
 	return expected
-}
-
-// listRuns lists all runs. It retries until the list is complete or listTimeout has passed.
-func listRuns(ctx context.Context, l *lab.Lab, expected []audit.Expected, found []audit.Found) ([]audit.Run, error) {
-	deadline := time.Now().Add(listTimeout)
-	for {
-		listed, err := temporal.Runs(ctx, l.Client)
-		if err != nil {
-			return nil, err
-		}
-		runs := make([]audit.Run, 0, len(listed))
-		for _, r := range listed {
-			runs = append(runs,
-				audit.Run{WorkflowID: r.WorkflowID, RunID: r.RunID, Status: r.Status, Start: r.Start, Close: r.Close})
-		}
-		if audit.Complete(expected, found, runs) || time.Now().After(deadline) {
-			return runs, nil
-		}
-		if err := lab.Sleep(ctx, time.Second); err != nil {
-			return nil, err
-		}
-	}
-}
-
-func scanChange(row pgx.CollectableRow) (c audit.Change, err error) {
-	var moved *time.Time
-	var ahead int64
-	err = row.Scan(&c.Kind, &c.ID, &c.Execution, &c.Workspace, &c.Key, &c.Old, &c.New, &c.OldToken, &c.NewToken, &c.Held,
-		&c.Holds,
-		&c.OldOwner, &c.NewOwner, &c.OldLease, &c.NewLease, &moved, &c.Limit, &c.Paused,
-		&c.Began, &c.At, &c.Committed, &c.Transaction, &ahead)
-	c.Ahead = time.Duration(ahead) * time.Second
-	if moved != nil {
-		c.Moved = *moved
-	}
-	return c, err
 }

@@ -48,6 +48,9 @@ func (o *Outcome) Add(other *Outcome) {
 	c.Lost += d.Lost
 	c.Excused += d.Excused
 	c.Runs += d.Runs
+	c.Signals += d.Signals
+	c.Calls += d.Calls
+	c.Pushes += d.Pushes
 	c.Quiet = max(c.Quiet, d.Quiet)
 	c.Repeated += d.Repeated
 	c.Replay.Changes += d.Replay.Changes

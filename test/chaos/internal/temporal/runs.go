@@ -35,12 +35,22 @@ var statuses = map[enumspb.WorkflowExecutionStatus]string{
 	enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW: "CONTINUED_AS_NEW",
 }
 
+// WorkflowID returns the workflow ID of an execution.
+func WorkflowID(execution string) string { return "execution-" + execution }
+
 // Runs lists all runs.
-func Runs(ctx context.Context, c client.Client) ([]Run, error) {
+func Runs(ctx context.Context, c client.Client) ([]Run, error) { return list(ctx, c, "") }
+
+// RunsOf lists the runs of one execution.
+func RunsOf(ctx context.Context, c client.Client, execution string) ([]Run, error) {
+	return list(ctx, c, fmt.Sprintf("WorkflowId = '%s'", WorkflowID(execution)))
+}
+
+func list(ctx context.Context, c client.Client, query string) ([]Run, error) {
 	var runs []Run
 	for token := []byte(nil); ; {
 		page, err := c.ListWorkflow(ctx,
-			&workflowservice.ListWorkflowExecutionsRequest{PageSize: pageSize, NextPageToken: token})
+			&workflowservice.ListWorkflowExecutionsRequest{PageSize: pageSize, NextPageToken: token, Query: query})
 		if err != nil {
 			return nil, fmt.Errorf("list runs: %w", err)
 		}

@@ -28,13 +28,19 @@ const (
 	Any = "Any"
 	// Hold waits for a signal or for its execution timeout.
 	Hold = "Hold"
+	// Notes collects the payloads of signals named Note until it receives Release, and returns them. It continues as new
+	// after each time that it has received some.
+	Notes = "Notes"
 )
 
 // deliberate is the error with which Fail fails.
 const deliberate = "as it should"
 
-// Release is the signal that completes Hold.
-const Release = "release"
+// Release is the signal that completes Hold and Notes. Note is the signal that Notes collects.
+const (
+	Release = "release"
+	Note    = "note"
+)
 
 // GiveUp is the signal that makes Hold fail.
 const GiveUp = "give-up"
@@ -48,18 +54,22 @@ type Input struct {
 	Params struct {
 		// Millis is how long the workflow takes, in milliseconds.
 		Millis int `json:"ms"`
+		// Marker is what Work returns: the call of pgdispatch.enqueue that the params are of.
+		Marker string `json:"n"`
 	} `json:"params"`
+	// Received are the payloads that earlier runs of Notes have received.
+	Received []int `json:"received,omitempty"`
 }
 
 var workflows = map[string]any{
-	Work: func(ctx workflow.Context, in Input) error {
+	Work: func(ctx workflow.Context, in Input) (string, error) {
 		if in.Params.Millis == 0 {
-			return nil
+			return in.Params.Marker, nil
 		}
 		// This is not a timer, because the server's timers fire up to a second late, which would lengthen every
 		// workflow.
 		ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{ScheduleToCloseTimeout: workTimeout})
-		return workflow.ExecuteLocalActivity(ctx, work, in.Params.Millis).Get(ctx, nil)
+		return in.Params.Marker, workflow.ExecuteLocalActivity(ctx, work, in.Params.Millis).Get(ctx, nil)
 	},
 	Fail: func(workflow.Context, Input) error {
 		return temporal.NewNonRetryableApplicationError(deliberate, "Deliberate", errors.New("it is told to"))
@@ -82,6 +92,23 @@ var workflows = map[string]any{
 		selector.Select(ctx)
 		return err
 	},
+	Notes: notes,
+}
+
+// notes reads all that it has been sent before it continues as new: Temporal would drop the rest.
+func notes(ctx workflow.Context, in Input) ([]int, error) {
+	received := len(in.Received)
+	note, release := workflow.GetSignalChannel(ctx, Note), workflow.GetSignalChannel(ctx, Release)
+	if err := workflow.Await(ctx, func() bool { return note.Len() > 0 || release.Len() > 0 }); err != nil {
+		return nil, err
+	}
+	for n := 0; note.ReceiveAsync(&n); {
+		in.Received = append(in.Received, n)
+	}
+	if release.Len() == 0 && len(in.Received) > received {
+		return nil, workflow.NewContinueAsNewError(ctx, Notes, in)
+	}
+	return in.Received, nil
 }
 
 // work waits for the given number of milliseconds.

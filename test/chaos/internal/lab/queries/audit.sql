@@ -16,6 +16,9 @@ create table chaos.changes (
     workspace   uuid,
     -- The item's limit key.
     key         text,
+    -- The key and the number of the call of pgdispatch.enqueue that the item's params are of.
+    policy_key  text,
+    marker      text,
     old_status  text,
     new_status  text,
     old_token   bigint,
@@ -48,10 +51,10 @@ return coalesce(status in ('CLAIMED', 'DISPATCHED') or (status = 'PENDING' and o
 
 create function chaos.item_changed() returns trigger language plpgsql security definer as $$
 begin
-    insert into chaos.changes (kind, item, execution, workspace, key, old_status, new_status, old_token, new_token,
+    insert into chaos.changes (kind, item, execution, workspace, key, policy_key, marker, old_status, new_status, old_token, new_token,
                                old_holds, new_holds, old_owner, new_owner, old_lease, new_lease, moved_at)
     values ('item', coalesce(new.id, old.id), coalesce(new.execution_id, old.execution_id), coalesce(new.workspace_id, old.workspace_id),
-            coalesce(new.limit_key, old.limit_key), old.status, new.status, old.lease_token, new.lease_token,
+            coalesce(new.limit_key, old.limit_key), coalesce(new.params, old.params) ->> 'key', coalesce(new.params, old.params) ->> 'n', old.status, new.status, old.lease_token, new.lease_token,
             chaos.holds(old.status, old.outcome_unknown), chaos.holds(new.status, new.outcome_unknown),
             old.claimed_by, new.claimed_by, old.lease_expires_at, new.lease_expires_at,
             case new.status when 'DISPATCHED' then new.dispatched_at when 'FAILED' then new.finished_at end);
@@ -105,5 +108,6 @@ for each row execute function chaos.settings_changed();
 -- Markers that show whether a standby has caught up.
 create table chaos.markers (id bigint generated always as identity primary key, at timestamptz not null default clock_timestamp());
 
--- The key "shared" has a limit over all workspaces.
+-- The keys "shared" and "metered" have limits over all workspaces.
 insert into pgdispatch.limits (key, max_concurrent) values ('shared', 6);
+insert into pgdispatch.limits (key, max_starts, per) values ('metered', '{8}', '{2 seconds}');

@@ -1,5 +1,6 @@
 -- Every change in commit order. When the server's clock jumped, everything from before the jump had ended.
 select c.kind, coalesce(c.item, 0), coalesce(c.execution::text, ''), coalesce(c.workspace::text, ''), coalesce(c.key, ''),
+       coalesce(c.policy_key, ''), coalesce(c.marker, ''),
        coalesce(c.old_status, ''), coalesce(c.new_status, ''), coalesce(c.old_token, 0), coalesce(c.new_token, 0),
        coalesce(c.old_holds, false), coalesce(c.new_holds, false), coalesce(c.old_owner, ''), coalesce(c.new_owner, ''),
        coalesce(c.old_lease - c.ahead, c.began), coalesce(c.new_lease - c.ahead, c.began),

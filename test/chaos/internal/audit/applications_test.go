@@ -1,0 +1,243 @@
+package audit
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// starts writes claims of items with a key, at the given seconds.
+func starts(key string, seconds ...int) []Change {
+	b := (&book{}).limit(99)
+	for n, second := range seconds {
+		with := func(c *Change) { c.Key = key }
+		b.now = second - 2
+		b.to(int64(n), "PENDING", with).to(int64(n), "CLAIMED", with)
+	}
+	return b.changes
+}
+
+func TestRatesOfKeysAreCheckedInEveryPeriod(t *testing.T) {
+	t.Parallel()
+	rate := Rate{Key: "k", Starts: 2, Per: 10 * time.Second}
+	require.Empty(t, Rates(starts("k", 2, 5, 12, 15, 22), rate))
+	require.Equal(t, []string{RuleRate}, rules(Rates(starts("k", 2, 5, 11), rate)))
+	require.Empty(t, Rates(starts("l", 2, 5, 11), rate), "another key")
+
+	of := rate
+	of.Workspace = "w"
+	require.Equal(t, []string{RuleRate}, rules(Rates(starts("k", 2, 5, 11), of)))
+	of.Workspace = "v"
+	require.Empty(t, Rates(starts("k", 2, 5, 11), of), "another workspace")
+
+	repeated := starts("k", 2, 5, 11)
+	repeated[len(repeated)-1].Held = true
+	require.Empty(t, Rates(repeated, rate), "a start that is repeated for lack of an answer does not count")
+
+	waited := starts("k", 2, 5, 12)
+	waited[2].Began = at(1)
+	require.Empty(t, Rates(waited, rate), "a claim that waited for its lock counts from some moment since it began")
+
+	jumped := starts("k", 2, 5, 11)
+	jumped[len(jumped)-1].Ahead = time.Hour
+	require.Empty(t, Rates(jumped, rate), "the server's clock has jumped between them")
+}
+
+func TestRatesOfWorkspacesAreCheckedInEveryInterval(t *testing.T) {
+	t.Parallel()
+	rate := Rate{Workspace: "w", PerSecond: 0.5}
+	require.Empty(t, Rates(starts("", 2, 4, 6, 20, 22), rate))
+	require.Equal(t, []string{RuleRate}, rules(Rates(starts("", 2, 4, 6, 20, 22, 23), rate)))
+	require.Equal(t, []string{RuleRate}, rules(Rates(starts("", 2, 3), rate)), "at least one item, and no more")
+	rate.PerSecond = 3
+	require.Empty(t, Rates(starts("", 2, 2, 2), rate), "a second's worth at once")
+	require.Equal(t, []string{RuleRate}, rules(Rates(starts("", 2, 2, 2, 2), rate)))
+}
+
+func TestSignalsTakeEffectOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	known := func(n int) Signal { return Signal{Payload: n, Acknowledged: true} }
+	sent := []Signal{known(1), {Payload: 2, Unknown: true}, known(3), {Payload: 4}}
+	for _, received := range [][]int{{1, 3}, {1, 2, 3}} {
+		require.Empty(t, Signals("e", sent, received), "%v", received)
+	}
+	for name, received := range map[string][]int{
+		"one is lost": {1, 2}, "all are lost": nil, "one is received twice": {1, 2, 3, 3},
+		"the first is received twice":      {1, 1, 3},
+		"an unknown one is received twice": {1, 2, 2, 3}, "two are swapped": {3, 1}, "an unknown one is late": {1, 3, 2},
+		"one was rolled back": {1, 3, 4}, "one was never sent": {1, 3, 5},
+	} {
+		require.Equal(t, []string{RuleSignalOnce}, rules(Signals("e", sent, received)), name)
+	}
+}
+
+func TestOnlyTheFirstReportOfAnEndCounts(t *testing.T) {
+	t.Parallel()
+	first, late, unknown := Push{Execution: "e", Marker: "a", First: true}, Push{Execution: "e", Marker: "b", Late: true},
+		Push{Execution: "e", Marker: "c"}
+	judge := func(said string, pushes ...Push) []string {
+		return rules(Pushes(pushes, []Found{{Execution: "e", Said: said}}))
+	}
+	require.Empty(t, judge("a", first, late, unknown))
+	require.Empty(t, judge("c", late, unknown))
+	require.Empty(t, judge("", late, unknown))
+	require.Equal(t, []string{RulePushed}, judge("", first), "the first report is lost")
+	require.Equal(t, []string{RulePushed}, judge("b", late), "a late report is recorded")
+	second := Push{Execution: "e", Marker: "aa", First: true}
+	require.Equal(t, []string{RulePushed}, judge("aa", first, second), "two are the first")
+	require.Empty(t, Pushes([]Push{first}, nil), "a row that is missing is found elsewhere")
+}
+
+// keyedBook writes the history of items of one key.
+type keyedBook struct {
+	book
+	key string
+}
+
+// keyed moves an item of the key, with the params of a call.
+func (b *keyedBook) keyed(id int64, status, marker string) *keyedBook {
+	b.to(id, status, func(c *Change) {
+		c.PolicyKey, c.Marker, c.Execution = b.key, marker, string(rune('a'+id))
+	})
+	return b
+}
+
+// made is a call that was answered a second before and after a moment.
+func made(marker, policy, action, execution string, second int) Call {
+	return Call{Marker: marker, Workspace: "w", Key: "k", Policy: policy, Quiet: time.Second, AtMost: 10 * time.Second,
+		Acknowledged: true, Action: action, Execution: execution, Sent: at(second - 1), Answered: at(second + 1)}
+}
+
+func TestCallsOfEnqueueDoWhatTheyAnswer(t *testing.T) {
+	t.Parallel()
+	type story struct {
+		key   string
+		write func(b *keyedBook)
+		calls []Call
+		ran   map[string]string
+	}
+	inserted, replaced := made("1", "replace", "inserted", "a", 1), made("2", "replace", "replaced", "a", 2)
+	runs := func(b *keyedBook) {
+		b.keyed(0, "PENDING", "1").keyed(0, "PENDING", "2").keyed(0, "CLAIMED", "2")
+		b.keyed(0, "DISPATCHED", "2").keyed(0, "COMPLETED", "2")
+	}
+	good := func() story {
+		return story{write: runs, calls: []Call{inserted, replaced, made("3", "skip", "skipped", "a", 4),
+			{Marker: "4", Workspace: "w", Key: "k", Policy: "replace", Unknown: true}}, ran: map[string]string{"a": "2"}}
+	}
+	for _, c := range []struct {
+		name, rule string
+		spoil      func(s *story)
+	}{
+		{"no violation", "", func(*story) {}},
+		{"a debounced item that was quiet", "", func(s *story) {
+			s.calls[1].Policy, s.calls[1].Action, s.calls[1].Quiet = "debounce", "debounced", 2*time.Second
+		}},
+		{"an unanswered call that took effect", "", func(s *story) {
+			s.calls[1].Acknowledged, s.calls[1].Unknown = false, true
+		}},
+		{"a call that lost a race and deleted its row", "", func(s *story) {
+			s.write = func(b *keyedBook) {
+				b.keyed(0, "PENDING", "1").keyed(1, "PENDING", "2").keyed(1, "", "2").keyed(0, "PENDING", "2")
+				for n := range 3 {
+					b.changes[n+1].Transaction = 7
+				}
+				b.keyed(0, "CLAIMED", "2")
+			}
+			s.calls = s.calls[:2]
+		}},
+		{"a replaced call that changed nothing", RuleCalls, func(s *story) {
+			s.calls = append(s.calls, made("9", "replace", "replaced", "a", 2))
+		}},
+		{"an inserted call that inserted nothing", RuleCalls, func(s *story) {
+			s.calls = append(s.calls, made("9", "replace", "inserted", "a", 2))
+		}},
+		{"a skipped call that replaced", RuleCalls, func(s *story) { s.calls[1].Action = "skipped" }},
+		{"a skipped call that names a stranger", RuleCalls, func(s *story) { s.calls[2].Execution = "z" }},
+		{"a skipped call after the end", RuleCalls, func(s *story) {
+			s.calls[2].Sent, s.calls[2].Answered = at(20), at(21)
+		}},
+		{"a call that was rolled back", RuleCalls, func(s *story) { s.calls[1].Acknowledged = false }},
+		{"a call that nobody made", RuleCalls, func(s *story) { s.calls = s.calls[:1] }},
+		{"a call that changed two items", RuleCalls, func(s *story) {
+			s.write = func(b *keyedBook) { runs(b); b.keyed(1, "PENDING", "2") }
+		}},
+		{"a claimed item that is changed", RuleParams, func(s *story) {
+			s.write = func(b *keyedBook) {
+				b.keyed(0, "PENDING", "1").keyed(0, "CLAIMED", "1").keyed(0, "CLAIMED", "2")
+			}
+			s.calls, s.ran = s.calls[:2], nil
+		}},
+		{"params that are lost", RuleParams, func(s *story) { s.ran["a"] = "1" }},
+		{"two items that wait", RuleWaiting, func(s *story) {
+			s.write = func(b *keyedBook) { b.keyed(0, "PENDING", "1").keyed(1, "PENDING", "2") }
+			s.calls[1].Execution, s.calls[1].Action, s.calls, s.ran = "b", "inserted", s.calls[:2], nil
+		}},
+		{"a skip beside a running item", RuleSkip, func(s *story) {
+			s.key = SkipPrefix + "1"
+			s.write = func(b *keyedBook) { b.keyed(0, "PENDING", "1").keyed(0, "CLAIMED", "1").keyed(1, "PENDING", "2") }
+			s.calls[1].Execution, s.calls[1].Action, s.calls, s.ran = "b", "inserted", s.calls[:2], nil
+		}},
+		{"a debounced item that is claimed too early", RuleQuiet, func(s *story) {
+			s.calls[1].Policy, s.calls[1].Action, s.calls[1].Quiet = "debounce", "debounced", 3*time.Second
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := good()
+			s.key = "k"
+			c.spoil(&s)
+			b := &keyedBook{key: s.key}
+			s.write(b)
+			for n := range s.calls {
+				s.calls[n].Key = s.key
+			}
+			violations := Policies(s.calls, b.changes, s.ran)
+			if c.rule == "" {
+				require.Empty(t, violations)
+				return
+			}
+			require.Equal(t, []string{c.rule}, rules(violations)[:min(1, len(violations))])
+		})
+	}
+}
+
+func TestATrialFindsEachKindOfViolation(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, rule string
+		spoil      func(*Trial)
+	}{
+		{"no violation", "", func(*Trial) {}},
+		{"it does not go on", RuleGoesOn, func(t *Trial) { t.Over = false }},
+		{"the item is lost", RuleLost, func(t *Trial) { t.Found, t.Runs = nil, nil }},
+		{"a second run", RuleOneRun, func(t *Trial) { t.Runs = append(t.Runs, t.Runs[0]) }},
+		{"another end", RuleEnd, func(t *Trial) { t.Item.Want = "FAILED" }},
+		{"a signal twice", RuleSignalOnce, func(t *Trial) { t.Received = []int{1, 2, 2} }},
+		{"a signal lost", RuleSignalOnce, func(t *Trial) { t.Received = []int{1} }},
+		{"a signal that is given up although received", RuleSignalOnce, func(t *Trial) { t.Undelivered = 1 }},
+		{"no stop", RuleStopped, func(t *Trial) { t.Stop = true }},
+		{"a failure twice", RuleRetried, func(t *Trial) { t.Found[0].Failures, t.Recorded = 2, 2 }},
+		{"no failure", RuleRetried, func(t *Trial) { t.Found[0].Failures, t.Recorded = 0, 0 }},
+		{"a failure that is not recorded", RuleRetried, func(t *Trial) { t.Recorded = 0 }},
+		{"a slot that is lost", RuleSlotFree, func(t *Trial) { t.Freed = false }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e, f, r := good()
+			e.Counted, f.Failures = true, 1
+			trial := &Trial{Name: "a trial", Item: e, Signals: []int{1, 2}, Received: []int{1, 2}, FewestFailures: 1,
+				MostFailures: 1, Recorded: 1, Over: true, Freed: true, Found: []Found{f}, Runs: []Run{r}}
+			c.spoil(trial)
+			violations := trial.Judge()
+			if c.rule == "" {
+				require.Empty(t, violations)
+				return
+			}
+			require.Equal(t, []string{c.rule}, rules(violations))
+			require.True(t, strings.HasPrefix(violations[0].Detail, "a trial: "))
+		})
+	}
+}

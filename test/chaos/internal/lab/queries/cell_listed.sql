@@ -1,0 +1,1 @@
+select looked_at > now() - interval '1 minute' from pgdispatch.close_sweep

@@ -1,0 +1,1 @@
+select pgdispatch.request_cancel($1::text::uuid, 'chaos')
