@@ -97,7 +97,8 @@ func (r Result) String() string {
 func All() []*Fault {
 	return slices.Concat(killFaults(), stopFaults(), postgresFaults(), sessionFaults(), networkFaults(), temporalFaults(),
 		limitFaults(), rowFaults(),
-		processFaults(), storageFaults(), clockFaults(), tenantFaults(), refusedFaults(), settingFaults(), longFaults())
+		processFaults(), storageFaults(), clockFaults(), tenantFaults(), refusedFaults(), settingFaults(),
+		quietFaults(), longFaults())
 }
 
 // Kinds returns what the schedule needs to know of faults.

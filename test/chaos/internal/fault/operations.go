@@ -1,0 +1,197 @@
+package fault
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
+)
+
+// operations are what can be in flight.
+func operations() []*operation {
+	return []*operation{
+		{name: "item", how: "an item that is inserted, started and ended", prepare: nothing, act: enqueues(temporal.Work),
+			expect: completes(1)},
+		{name: "signal", how: "a signal to the second run of a workflow that continues as new after each",
+			prepare: signalled, act: signals(2), took: continued, conclude: releasesLast,
+			cuts: untilSettled, expect: completes(3)},
+		{name: "stop", how: "a request to cancel a workflow", prepare: runs(temporal.Hold), act: stops, expect: cancelled},
+		{name: "end", how: "the end of a workflow", prepare: runs(temporal.Hold), act: releases, expect: completes(1)},
+		{name: "retry", how: "a start that Temporal refuses once", prepare: refusesOnce, act: enqueues(temporal.Work),
+			cuts: untilClaimedAgain, expect: retried},
+		{name: "heartbeat", how: "a start that takes longer than two heartbeats", prepare: delays,
+			act: enqueues(temporal.Work), cuts: fromFirstHeartbeat, expect: completes(1)},
+	}
+}
+
+// startedLimit bounds the wait until an item's workflow runs.
+const startedLimit = 10 * time.Second
+
+func nothing(context.Context, *trial) error { return nil }
+
+func enqueues(workflow string) func(context.Context, *trial) error {
+	return func(ctx context.Context, t *trial) (err error) {
+		t.execution, err = t.Enqueue(ctx, workflow, 0, nil)
+		return err
+	}
+}
+
+func runs(workflow string) func(context.Context, *trial) error {
+	return func(ctx context.Context, t *trial) error {
+		if err := enqueues(workflow)(ctx, t); err != nil {
+			return err
+		}
+		return t.AwaitStatus(ctx, startedLimit, t.execution, "DISPATCHED")
+	}
+}
+
+// signals sends a signal whose payload is its number, from 1.
+func signals(n int) func(context.Context, *trial) error {
+	return func(ctx context.Context, t *trial) error {
+		return t.Exec(ctx, "signal", t.execution, temporal.Note, fmt.Sprint(n))
+	}
+}
+
+// signalled leaves a workflow in its second run, which has received the first signal.
+func signalled(ctx context.Context, t *trial) error {
+	if err := runs(temporal.Notes)(ctx, t); err != nil {
+		return err
+	}
+	if err := signals(1)(ctx, t); err != nil {
+		return err
+	}
+	return t.awaitRuns(ctx, 2)
+}
+
+func (t *trial) awaitRuns(ctx context.Context, wanted int) error {
+	return lab.Await(ctx, startedLimit, fmt.Sprintf("the workflow is in run %d", wanted), func() (bool, error) {
+		listed, err := temporal.RunsOf(ctx, t.Client, t.execution)
+		return len(listed) >= wanted, err
+	})
+}
+
+// continued waits for the third run if Temporal has accepted the signal.
+func continued(ctx context.Context, t *trial) error {
+	accepted, err := t.accepted(ctx)
+	if err != nil || !accepted {
+		return err
+	}
+	return t.awaitRuns(ctx, 3)
+}
+
+// accepted reports whether the second run has received the second signal.
+func (t *trial) accepted(ctx context.Context) (bool, error) {
+	listed, err := temporal.RunsOf(ctx, t.Client, t.execution)
+	if err != nil {
+		return false, err
+	}
+	for _, run := range listed {
+		history := t.Client.GetWorkflowHistory(ctx, temporal.WorkflowID(t.execution), run.RunID, false,
+			enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		for history.HasNext() {
+			event, err := history.Next()
+			if err != nil {
+				return false, fmt.Errorf("read history: %w", err)
+			}
+			payloads := event.GetWorkflowExecutionSignaledEventAttributes().GetInput().GetPayloads()
+			if len(payloads) == 1 && string(payloads[0].GetData()) == "2" {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+func releases(ctx context.Context, t *trial) error {
+	return t.Signal(ctx, t.execution, temporal.Release)
+}
+
+// releasesLast ends the third run, which follows when the second one has received the signal.
+func releasesLast(ctx context.Context, t *trial) error {
+	if err := t.awaitRuns(ctx, 3); err != nil {
+		return err
+	}
+	return releases(ctx, t)
+}
+
+func stops(ctx context.Context, t *trial) error { return t.Exec(ctx, "request_cancel", t.execution) }
+
+// refusesOnce makes Temporal refuse the next start, for a reason that is the item's own and passes.
+func refusesOnce(_ context.Context, t *trial) error {
+	busy := serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "busy")
+	t.Frontend.Set(proxy.Rule{Method: proxy.Start, Calls: 1, Refuse: serviceerror.ToStatus(busy).Err()})
+	return nil
+}
+
+// delays makes the next start take longer than two heartbeats, each after a third of the lease.
+func delays(_ context.Context, t *trial) error {
+	t.Frontend.Set(proxy.Rule{Method: proxy.Start, Calls: 1, Delay: lab.CellLease * 3 / 4})
+	return nil
+}
+
+// Names of steps begin with: a claim, a heartbeat, a look for signals, and the settle that counts a
+// failure.
+const (
+	claims     = "PENDING -> CLAIMED"
+	heartbeats = "CLAIMED -> CLAIMED:"
+	takes      = "writes signals:"
+	counted    = "CLAIMED -> PENDING: with"
+)
+
+// untilSettled leaves out what follows the settle of the signal.
+func untilSettled(seen []proxy.Step, n int) bool {
+	return times(seen[n:], takes, true) > 0
+}
+
+// untilClaimedAgain leaves out what follows the second claim.
+func untilClaimedAgain(seen []proxy.Step, n int) bool {
+	return times(seen[:n], claims, true) < 2 && !strings.HasPrefix(seen[n].Request, takes)
+}
+
+func fromFirstHeartbeat(seen []proxy.Step, n int) bool {
+	return times(seen[:n+1], heartbeats, false) > 0 && !strings.HasPrefix(seen[n].Request, takes)
+}
+
+// times returns how often there is a request, or an answer, whose name has a prefix.
+func times(seen []proxy.Step, prefix string, answer bool) (n int) {
+	for _, step := range seen {
+		if strings.HasPrefix(step.Request, prefix) && step.Answer == answer {
+			n++
+		}
+	}
+	return n
+}
+
+// completes expects that the workflow completes after the given number of runs. The workflow of several runs has
+// received a signal less than it has runs.
+func completes(runs int) func(*trial) {
+	return func(t *trial) {
+		t.Item = expected(t, "COMPLETED", runs)
+		for n := 1; n < runs; n++ {
+			t.Signals = append(t.Signals, n)
+		}
+	}
+}
+
+func cancelled(t *trial) { t.Item, t.Stop = expected(t, "FAILED", 1), true }
+
+// retried expects one counted failure, none if the replica died before it had counted it, or if Postgres lost it.
+func retried(t *trial) {
+	t.Item, t.MostFailures = expected(t, "COMPLETED", 1), 1
+	t.Item.Counted = true
+	if times(t.seen, counted, true) > 0 && !t.crash.postgres {
+		t.FewestFailures = 1
+	}
+}
+
+func expected(t *trial, want string, runs int) audit.Expected {
+	return audit.Expected{Execution: t.execution, Workspace: t.WorkspaceID(), Want: want, Runs: runs, Acknowledged: true}
+}
