@@ -23,6 +23,11 @@ func clockFaults() []*Fault {
 			Lift:   "when nothing is open, it is restarted with the right clock",
 			Figure: "from the promotion to the first claim", Limit: 5, Shortest: s, Longest: 2 * s, Alone: true,
 			Inject: failoverClock},
+		{Name: "clock-set-back", Matrix: []int{58}, Domain: database,
+			How: "Postgres' clock is an hour ahead and is set back while a rate, a key's rate, an unwatched end, a dead " +
+				"replica's watch, a refused signal or stop request, a due, scheduled, debounced, retried or claimed item waits, " +
+				"each with nothing else", Lift: "nothing to lift",
+			Figure: "the longest wait beyond its own period", Limit: slack.Seconds(), Alone: true, Inject: clockSetBack},
 	}
 }
 
