@@ -75,7 +75,7 @@ type brought struct {
 func (f fixture) bringBack() (times int) {
 	f.t.Helper()
 	for more := true; more; {
-		rows, err := f.db.Query(f.t.Context(), sql.Text("bring_back"), 500)
+		rows, err := f.db.Query(f.t.Context(), sql.Text("bring_back"), 2000)
 		require.NoError(f.t, err)
 		answer, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[brought])
 		require.NoError(f.t, err)

@@ -21,8 +21,10 @@ type Store interface {
 }
 
 const (
-	// batch is how many expired leases one statement requeues, and how many stored times of each kind it brings back.
+	// batch is how many expired leases one statement requeues.
 	batch = 500
+	// bringBatch is how many stored times of each kind one statement brings back. Each reads all items that are not due.
+	bringBatch = 2000
 	// maxJitter spreads the sweeps of replicas that wait for the same lease to expire.
 	maxJitter = 100 * time.Millisecond
 	// sayAgain is how often a filling notification queue is logged.
@@ -122,7 +124,7 @@ func (s *Sweeper) bringBack(ctx context.Context, oldestOpen int64) bool {
 	times := 0
 	for brought.More = true; brought.More; times += brought.Times {
 		var err error
-		if brought, err = s.Store.BringBack(ctx, batch); err != nil {
+		if brought, err = s.Store.BringBack(ctx, bringBatch); err != nil {
 			if ctx.Err() == nil {
 				s.Log.ErrorContext(ctx, "Cannot bring back stored times", "error", err)
 			}

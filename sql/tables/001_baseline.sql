@@ -47,6 +47,17 @@ create index workspaces_by_plan on pgdispatch.workspaces (plan);
 -- For lists by name, page by page.
 create index workspaces_by_name on pgdispatch.workspaces (name collate "C", id);
 
+-- The workspaces that a login may use while workspaces are isolated: see functions/own_workspaces.sql. By the role's OID,
+-- so that a role that is created later under the same name gets nothing.
+create table pgdispatch.workspace_roles (
+    role         regrole not null,
+    -- Null means any that the session names.
+    workspace_id uuid references pgdispatch.workspaces (id) on delete cascade,
+    unique (role, workspace_id)
+);
+
+create index workspace_roles_by_workspace on pgdispatch.workspace_roles (workspace_id);
+
 create table pgdispatch.workflow_definitions (
     id                uuid primary key default gen_random_uuid(),
     workspace_id      uuid not null references pgdispatch.workspaces (id) on delete cascade,
@@ -100,7 +111,8 @@ create table pgdispatch.workflow_execution_queue (
                                                   || substr(replace(gen_random_uuid()::text, '-', ''), 14))::uuid unique,
     workspace_id           uuid not null,
     workflow_definition_id uuid not null,
-    run_at                 timestamptz not null default now(),
+    -- The clock's time, if that was set back since the transaction began.
+    run_at                 timestamptz not null default least(now(), clock_timestamp()),
     created_at             timestamptz not null default now(),
     -- The transaction that enqueued the item: claims find new items by it.
     enqueue_xid            xid8 not null default pg_current_xact_id(),
@@ -175,6 +187,8 @@ create table pgdispatch.enqueue_keys (
     workspace_id uuid not null,
     key          text not null,
     item_id      bigint not null unique,
+    -- When a debounce last set its item's run_at; null if run_at is the application's own. See functions/bring_back.sql.
+    debounced_at timestamptz,
     primary key (workspace_id, key)
 )
 with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
