@@ -147,7 +147,7 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	var changes []news
 	looks := !wanted.Quiet && asked.Sub(m.lookedAt) > lookAgain
 	if looks {
-		statements.Queue(sql.Text("look"), m.seen, mostArrivals).Query(func(rows pgx.Rows) (err error) {
+		statements.Queue(sql.Text("look"), m.seen, mostArrivals, m.epoch).Query(func(rows pgx.Rows) (err error) {
 			changes, err = pgx.CollectRows(rows, pgx.RowToStructByName[news])
 			return err
 		})

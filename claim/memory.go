@@ -38,6 +38,9 @@ type memory struct {
 	schedule schedule.Schedule
 	// seen is the snapshot up to which the schedule has read changes. Empty means that it must load.
 	seen string
+	// epoch is when it was read: after a crash of Postgres, the transaction IDs of lost commits are used again. Nil
+	// means that another replica was just beginning it.
+	epoch *string
 	// told is Postgres' clock in its last answer, and askedAt this process's clock when that question was sent.
 	told       time.Time
 	askedAt    time.Time
@@ -276,7 +279,7 @@ func (m *memory) turnPage(page unread, all []schedule.Waiting, lines int) (more 
 func (s *Store) readChanges(ctx context.Context) (changed learnt, err error) {
 	m := &s.memory
 	asked, seen := time.Now(), m.seen
-	rows, err := postgres.Read[news](ctx, s.Pool, "read changes", sql.Text("look"), seen, mostArrivals)
+	rows, err := postgres.Read[news](ctx, s.Pool, "read changes", sql.Text("look"), seen, mostArrivals, m.epoch)
 	if err != nil {
 		return changed, err
 	}
@@ -363,6 +366,10 @@ func (s *Store) readWaiting(ctx context.Context, page unread, lines int) (found 
 func (s *Store) load(ctx context.Context) error {
 	m := &s.memory
 	m.seen, m.unread = "", []unread{{}}
+	var err error
+	if m.epoch, err = postgres.Value[*string](ctx, s.Pool, "read the epoch", sql.Text("epoch")); err != nil {
+		return err
+	}
 	for more := true; more; {
 		asked, page := time.Now(), m.unread[0]
 		found, all, err := s.readWaiting(ctx, page, loadLines)

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -139,6 +140,24 @@ func TestALimitThatIsRaisedDuringACompareAppliesAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, missed)
 	batch, err = b.Claim(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, batch.Items, 1)
+}
+
+// A crash of Postgres may lose commits that a replica has seen. Their transaction IDs are used again.
+func TestAnItemIsFoundWhoseTransactionHasTheIDOfALostOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.claimed(b.Store, 1)
+	var last int64
+	require.NoError(t, b.Conns.QueryRow(t.Context(), "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint").Scan(&last))
+	b.memory.seen = fmt.Sprintf("%d:%d:", last+20, last+20)
+	b.Execute("delete from pgdispatch.epoch") // as the crash does
+	b.Insert(b.Shop.Shop, 1)
+	for range 30 {
+		b.Execute("select pg_current_xact_id()")
+	}
+	batch, err := b.Claim(t.Context(), 1)
 	require.NoError(t, err)
 	require.Len(t, batch.Items, 1)
 }

@@ -167,7 +167,7 @@ func arguments(verb string, id int64, execution, workspace string) [][]any {
 	case "enqueued_before":
 		return [][]any{{ids, "1:1:"}}
 	case "look":
-		return [][]any{{"1:1:", 1000}}
+		return [][]any{{"1:1:", 1000, nobody}}
 	case "dispatched":
 		return [][]any{{ids, tokens, texts, "replica-1"}}
 	case "retry":

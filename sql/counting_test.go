@@ -222,7 +222,7 @@ func (f fixture) snapshot() string {
 func (f fixture) told(seen string) []string {
 	f.t.Helper()
 	return all[string](f, "select distinct coalesce(l.workspace_id::text, 'all') from ("+sql.Text("look")+
-		") l where l.changed", seen, 1000)
+		") l where l.changed", seen, 1000, one[string](f, sql.Text("epoch")))
 }
 
 func TestEveryMoveSaysWhereToLook(t *testing.T) {
@@ -328,7 +328,7 @@ func TestAMemoryThatMayHaveMissedSomethingReadsEverythingAnew(t *testing.T) {
 	}
 	f := open(t)
 	gap := func(seen string) bool {
-		return one[bool](f, "select l.gap from ("+sql.Text("look")+") l limit 1", seen, 1000)
+		return one[bool](f, "select l.gap from ("+sql.Text("look")+") l limit 1", seen, 1000, one[string](f, sql.Text("epoch")))
 	}
 	require.False(t, gap(f.snapshot()))
 	require.True(t, gap("9000000001:9000000001:"), "a snapshot of a cluster with higher transaction IDs")

@@ -81,7 +81,7 @@ func TestWhatIsReadOfATransactionDoesNotGrowWithIt(t *testing.T) {
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, limit_key)
 		select $1, $2, n % 201 - 100, 'key ' || n % 5000 from generate_series(1, 20000) n`, big.workspace, big.definition)
 	f.item(small)
-	seen := c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("look"), before, 1000) })
+	seen := c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("look"), before, 1000, nobody) })
 	require.Zero(t, seen.Sequential)
 	require.LessOrEqual(t, seen.Index, int64(1010))
 	var found []string

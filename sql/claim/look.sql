@@ -1,11 +1,11 @@
 -- reads
 -- $1 the snapshot of the last look, $2 how many new items to read at most: if they are that many, see arrivals for what
--- came. Returns what changed since: a row per priority level and limit key of a workspace at
--- which items arrived or wait again; without a priority, a workspace where so many items, of these limit keys, ended or,
--- without items, a limit changed; without a workspace, all limits. Every row has the new snapshot, the time, when the
+-- came; $3 the epoch of the last load. Returns what changed since: a row per priority level and limit key of a workspace
+-- at which items arrived or wait again; without a priority, a workspace where so many items, of these limit keys, ended
+-- or, without items, a limit changed; without a workspace, all limits. Every row has the new snapshot, the time, when the
 -- first unanswered start is to be repeated, and whether it lost two holders. A mark may be read twice but is never
--- missed: if marks that the old snapshot does not see were trimmed, or it is from another cluster, gap is true and
--- everything that waits must be loaded.
+-- missed: gap is true if marks that the old snapshot does not see were trimmed, or if that snapshot is from another epoch
+-- or cluster, in which other transactions had the same IDs. Then everything that waits must be loaded.
 with given as (select $1::text::pg_snapshot as seen), span as materialized (
     select pg_snapshot_xmax(g.seen) as first_xid, pg_snapshot_xmax(pg_current_snapshot()) as last_xid from given g
     union all
@@ -30,7 +30,8 @@ with given as (select $1::text::pg_snapshot as seen), span as materialized (
 )
 select pg_current_snapshot()::text as seen, clock_timestamp() as now,
        d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
-       pg_snapshot_xmin(g.seen) < t.trimmed_to or pg_snapshot_xmax(g.seen) > pg_snapshot_xmax(pg_current_snapshot()) as gap,
+       pg_snapshot_xmin(g.seen) < t.trimmed_to or pg_snapshot_xmax(g.seen) > pg_snapshot_xmax(pg_current_snapshot())
+           or not exists (select from pgdispatch.epoch e where e.id = $3::text::uuid) as gap,
        c.items is not null as changed, c.workspace_id, c.priority, coalesce(c.limit_key, '') as limit_key, c.limit_keys, c.due, c.items, w.wake_number
 from given g
 cross join (select t.trimmed_to from pgdispatch.mark_trim t limit 1) t

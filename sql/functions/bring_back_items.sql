@@ -13,7 +13,7 @@ declare
     ahead constant bigint[] := array(
         select q.id
         from pgdispatch.workflow_execution_queue q
-        where q.stage = 'WAITS' and q.enqueue_xid is not null and q.run_at > soon
+        where q.stage = 'WAITS' and q.enqueue_xid >= '0' and q.run_at > soon
           and (q.created_at = q.run_at or q.failure_count > 0 or q.id = any (debounced))
           and pgdispatch.run_at_witness(q.id, q.run_at, q.created_at, q.failure_count) > soon
         order by q.enqueue_xid

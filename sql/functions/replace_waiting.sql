@@ -9,6 +9,11 @@ set enable_seqscan = off -- a plan made while the tables are small must not scan
 set jit = off
 as $$
 begin -- with an exception handler, so a subtransaction: a lock is released only at the end of one
+    -- The key first: a transaction that tries to take it keeps its lock, and may want the item next.
+    perform from pgdispatch.enqueue_keys k
+    where k.item_id = (select q.id from pgdispatch.workflow_execution_queue q where q.execution_id = execution)
+      and num_nonnulls(replace_waiting.quiet, replace_waiting.run_at) > 0
+    for no key update;
     perform from pgdispatch.workflow_execution_queue q
     where q.execution_id = execution and q.status = 'PENDING' and not q.outcome_unknown and not pgdispatch.kept_out(q.workspace_id)
     for no key update;
@@ -31,7 +36,7 @@ begin -- with an exception handler, so a subtransaction: a lock is released only
     set debounced_at = case when quiet is not null then clock_timestamp() end
     from pgdispatch.workflow_execution_queue q
     where q.execution_id = execution and k.item_id = q.id
-      and (quiet is not null or replace_waiting.run_at is not null and k.debounced_at is not null);
+      and (quiet is not null or num_nonnulls(replace_waiting.run_at, k.debounced_at) = 2);
     return true;
 exception
     when sqlstate 'PGD00' then return false;

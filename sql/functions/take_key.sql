@@ -1,6 +1,5 @@
 -- For enqueue: gives a key to an item that this transaction has inserted, if the key's item is still the one that was
 -- seen. Otherwise deletes the new item and returns false.
-drop function if exists pgdispatch.take_key(uuid, text, bigint);
 create or replace function pgdispatch.take_key(execution uuid, key text, seen bigint, debounced boolean) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
