@@ -5,6 +5,8 @@
 create or replace function pgdispatch.bring_back_items(at_time timestamptz, at_most integer) returns integer
 language plpgsql volatile
 set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
 set jit = off
 as $$
 declare
@@ -16,7 +18,7 @@ declare
         where q.stage = 'WAITS' and q.enqueue_xid >= '0' and q.run_at > soon
           and (q.created_at = q.run_at or q.failure_count > 0 or q.id = any (debounced))
           and pgdispatch.run_at_witness(q.id, q.run_at, q.created_at, q.failure_count) > soon
-        order by q.enqueue_xid
+        order by q.enqueue_xid, q.workspace_id, q.priority, q.run_at -- as an index, which is read only until at_most
         limit at_most
         for update skip locked
     ) || array(
@@ -32,7 +34,7 @@ declare
         from pgdispatch.workflow_execution_queue q
         where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t)
           and q.status = 'CLAIMED' and (q.claimed_at > soon or q.run_at > soon)
-        order by q.id
+        order by q.lease_token
         limit at_most
         for update skip locked
     );
