@@ -2,11 +2,10 @@ package claim
 
 import (
 	"encoding/json"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
@@ -54,19 +53,64 @@ type standing struct {
 // seconds another may once those are used up. Nil means no limit.
 type keyStanding [3]*float64
 
-func (a *claimAnswer) read(rows pgx.Rows) error {
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[claimed])
-	for _, row := range all {
-		if row.Standing != nil {
+// take reads the rows of the answer to a proposal. If the answer has another shape than the rest of this file relies
+// on, the error is a postgres.UnexpectedError.
+func (a *claimAnswer) take(rows []claimed, p schedule.Proposal) error {
+	last := 0
+	for _, row := range rows {
+		switch {
+		case row.Standing != nil:
+			last++
 			if err := json.Unmarshal(row.Standing, &a.standing); err != nil {
-				return fmt.Errorf("read lane states: %w", err)
+				return postgres.Unexpected("read standing: %w", err)
 			}
-			continue
+		case row.ID == 0 || row.Token == 0 || row.Lane == nil:
+			return postgres.Unexpected("an item without its ID, token or workspace")
+		default:
+			row.Deadline = a.deadline
+			a.items, a.lanes = append(a.items, row.Item), append(a.lanes, *row.Lane)
 		}
-		row.Deadline = a.deadline
-		a.items, a.lanes = append(a.items, row.Item), append(a.lanes, *row.Lane)
 	}
-	return err
+	if last != 1 {
+		return postgres.Unexpected("%d last rows instead of one", last)
+	}
+	return a.standing.check(p.Entries)
+}
+
+// check returns an error if the standing lacks something about one of the entries.
+func (st *standing) check(entries []schedule.Entry) error {
+	if st.At.IsZero() {
+		return postgres.Unexpected("no at_time")
+	}
+	rated := slices.ContainsFunc(st.Rates, func(rate *float64) bool { return rate != nil })
+	keyed := slices.ContainsFunc(entries, func(e schedule.Entry) bool { return e.Key != "" })
+	for _, list := range []struct {
+		name     string
+		length   int
+		required bool
+	}{
+		{"grants", len(st.Grants), true}, {"facts", len(st.Facts), true}, {"rates", len(st.Rates), true},
+		{"allows", len(st.Allows), rated}, {"counts", len(st.Counts), st.Counts != nil},
+		{"own", len(st.Own), keyed}, {"shared", len(st.Shared), keyed},
+	} {
+		if list.required && list.length != len(entries) {
+			return postgres.Unexpected("%s of %d of %d entries", list.name, list.length, len(entries))
+		}
+	}
+	for n, facts := range st.Facts {
+		if limit, burst := facts[0], facts[3]; limit == nil || burst == nil {
+			return postgres.Unexpected("facts of entry %d without its limits", n+1)
+		}
+	}
+	if len(st.NextDue) != len(st.NextPlace) || len(st.NextID) != len(st.NextPlace) {
+		return postgres.Unexpected("%d next_place, %d next_due, %d next_id", len(st.NextPlace), len(st.NextDue), len(st.NextID))
+	}
+	for _, place := range st.NextPlace {
+		if place < 1 || place > len(entries) {
+			return postgres.Unexpected("next_place %d of %d entries", place, len(entries))
+		}
+	}
+	return nil
 }
 
 // taken counts the items of a claim.

@@ -143,18 +143,25 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 		})
 	}
 	answer := claimAnswer{deadline: asked.Add(s.Lease)}
-	statements.Queue(sql.Text("claim"), args...).Query(answer.read)
+	var rows []claimed
+	statements.Queue(sql.Text("claim"), args...).Query(func(found pgx.Rows) (err error) {
+		rows, err = postgres.Collect(found, pgx.RowToStructByName[claimed])
+		return err
+	})
 	var changes []news
 	looks := !wanted.Quiet && asked.Sub(m.lookedAt) > lookAgain
 	if looks {
 		statements.Queue(sql.Text("look"), m.seen, mostArrivals, m.epoch).Query(func(rows pgx.Rows) (err error) {
-			changes, err = pgx.CollectRows(rows, pgx.RowToStructByName[news])
+			changes, err = postgres.Collect(rows, pgx.RowToStructByName[news])
 			return err
 		})
 	}
 	// The batch is one implicit transaction; it needs no BEGIN.
 	if err := s.Pool.SendBatch(ctx, statements).Close(); err != nil {
-		return nil, postgres.Explain(ctx, s.Pool, claimVerb, err)
+		return nil, s.unread(ctx, postgres.Explain(ctx, s.Pool, claimVerb, err))
+	}
+	if err := answer.take(rows, p); err != nil {
+		return nil, s.unread(ctx, fmt.Errorf("%s: %w", claimVerb, err))
 	}
 	if len(started) == 0 && !looks && len(answer.items) > 0 {
 		batch.Flush = max(time.Since(asked)-time.Duration(answer.standing.Took)*time.Microsecond, 0)
@@ -169,6 +176,17 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 		}
 	}
 	return settled, nil
+}
+
+// unread releases what a claim has taken if err is that its answer could not be read. Otherwise the items would wait for
+// their leases to expire, and after three times count as killing their holders.
+func (s *Store) unread(ctx context.Context, err error) error {
+	var unexpected *postgres.UnexpectedError
+	if !errors.As(err, &unexpected) {
+		return err
+	}
+	_, releaseErr := s.ids(ctx, "release items", sql.Text("release_unread"), s.Owner, s.memory.drawn)
+	return errors.Join(err, releaseErr)
 }
 
 func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {

@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -354,6 +355,11 @@ func (s *Store) readWaiting(ctx context.Context, page unread, lines int) (found 
 	all = make([]schedule.Waiting, 0, len(found))
 	for _, r := range found {
 		if r.Lane != nil {
+			if r.Priority == nil || r.Due == nil || r.ID == nil || r.Held == nil || r.Limit == nil || r.Most == nil ||
+				r.LanePaused == nil {
+				return nil, nil, fmt.Errorf("load waiting items: %w",
+					postgres.Unexpected("a line without its first item, its holders or its limits"))
+			}
 			all = append(all, schedule.Waiting{Lane: *r.Lane, Number: r.WakeNumber, Priority: *r.Priority,
 				Key: r.LimitKey, From: schedule.Position{Due: *r.Due, ID: *r.ID}, Held: *r.Held, Limit: *r.Limit, Most: *r.Most,
 				Paused: *r.LanePaused, OwnFull: r.OwnFull, AllFull: r.AllFull})

@@ -191,6 +191,8 @@ func arguments(verb string, id int64, execution, workspace string) [][]any {
 		return [][]any{{10}}
 	case "sweep":
 		return [][]any{{10, "replica-1"}}
+	case "release_unread":
+		return [][]any{{"replica-1", 0}}
 	case "release_owned", "replica_gone":
 		return [][]any{{"replica-1"}}
 	case "adopt":

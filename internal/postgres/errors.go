@@ -35,6 +35,33 @@ var remedies = map[string]string{
 		"pgdispatch_reader to read, or pgdispatch_operator to change",
 }
 
+// otherVersion are the SQLSTATEs of a statement that does not fit the schema or its functions.
+var otherVersion = []string{
+	"42703", // undefined_column
+	"42725", // ambiguous_function
+	"42804", // datatype_mismatch
+	"42883", // undefined_function
+	"42P01", // undefined_table
+}
+
+const otherVersionRemedy = "the schema or its functions are of another version: run `pgdispatch migrate up` with the " +
+	"newest pgdispatch in use, or replace this one by it"
+
+// UnexpectedError is an answer that the caller cannot use, because it has another shape than expected.
+type UnexpectedError struct{ err error }
+
+// Unexpected returns an UnexpectedError that says what is unexpected.
+func Unexpected(format string, args ...any) error {
+	return &UnexpectedError{fmt.Errorf(format, args...)}
+}
+
+// Error includes the remedy.
+func (e *UnexpectedError) Error() string {
+	return fmt.Sprintf("unexpected answer: %v: %s", e.err, otherVersionRemedy)
+}
+
+func (e *UnexpectedError) Unwrap() error { return e.err }
+
 // HasCode reports whether err is an error of Postgres with this SQLSTATE.
 func HasCode(err error, code string) bool {
 	var postgres *pgconn.PgError
@@ -87,8 +114,13 @@ func Refusal(err error) (what, remedy string, refused bool) {
 // WithRemedy appends what to do about a Postgres error, if that is known.
 func WithRemedy(err error) error {
 	var postgres *pgconn.PgError
-	if errors.As(err, &postgres) && remedies[postgres.Code] != "" {
+	switch {
+	case !errors.As(err, &postgres):
+		return err
+	case remedies[postgres.Code] != "":
 		return fmt.Errorf("%w: %s", err, remedies[postgres.Code])
+	case slices.Contains(otherVersion, postgres.Code) && !IsRefused(err): // not in a user-defined function
+		return fmt.Errorf("%w: %s", err, otherVersionRemedy)
 	}
 	return err
 }
@@ -130,7 +162,21 @@ func IsRefused(err error) bool {
 	case slices.Contains(notOfRows, class):
 		return false
 	case class == "42": // a missing privilege or name: about a row only if raised inside a user-defined function
-		return postgres.Where != "" && !strings.HasPrefix(postgres.Where, "PL/pgSQL function pgdispatch.")
+		return inForeignFunction(postgres.Where)
 	}
 	return true
+}
+
+// inForeignFunction reports whether the innermost function of an error's context is not pgdispatch's. The context begins
+// with the innermost frame, which may be a statement of that function.
+func inForeignFunction(where string) bool {
+	for line := range strings.Lines(where) {
+		if strings.HasPrefix(line, "PL/pgSQL function ") {
+			return !strings.HasPrefix(line, "PL/pgSQL function pgdispatch.")
+		}
+		if strings.HasPrefix(line, "SQL function ") { // without its schema
+			return true
+		}
+	}
+	return where != ""
 }

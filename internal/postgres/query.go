@@ -73,11 +73,22 @@ func collect[T any](ctx context.Context, timeout time.Duration, on Conn, verb st
 	if err != nil {
 		return nil, Explain(ctx, on, verb, err)
 	}
-	result, err := pgx.CollectRows(rows, rowTo)
+	result, err := Collect(rows, rowTo)
 	if err != nil {
 		return nil, Explain(ctx, on, verb, err)
 	}
 	return result, nil
+}
+
+// Collect scans each row. If one cannot be scanned, the error is an UnexpectedError.
+func Collect[T any](rows pgx.Rows, rowTo pgx.RowToFunc[T]) ([]T, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) {
+		value, err := rowTo(row)
+		if err != nil {
+			err = Unexpected("%w", err)
+		}
+		return value, err
+	})
 }
 
 // Bound returns a context with a timeout whose cause names the statement.
