@@ -159,7 +159,7 @@ func TestAnErrorThatWouldSayAValueOfARowDoesNot(t *testing.T) {
 			"; return new; end $$")
 		b.Execute("create or replace trigger derive before update on pgdispatch.workflow_execution_queue for each row " +
 			"execute function public.derive()")
-		b.Execute("truncate pgdispatch.parked_items")
+		b.Execute("delete from pgdispatch.parked_items")
 		batch, err := b.replica("c").Claim(t.Context(), 3)
 		require.NoError(t, err)
 		claimErr := batch.Parked[0].Err

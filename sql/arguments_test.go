@@ -22,7 +22,7 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{ids, []string{}}}
 	case "doctor_horizon":
 		return [][]any{{time.Minute}}
-	case "item_cancel", "item_retry":
+	case "item_cancel", "item_purge", "item_retry":
 		return [][]any{{ids, "me"}}
 	case "item_enqueue":
 		return [][]any{{nobody, nobody, "{}", 0, nil, nil, nil, "me", nil}}

@@ -140,8 +140,7 @@ func TestOnlyTheOwnerCreates(t *testing.T) {
 				continue
 			}
 			require.Equal(t, 1, code, "%v", args)
-			require.Contains(t, errs, "only the owner adds workspaces and definitions: connect as a member of pgdispatch_owner",
-				"%v", args)
+			require.Contains(t, errs, "connect as a member of pgdispatch_owner", "%v", args)
 		}
 	}
 }

@@ -63,7 +63,10 @@ var asRoles = map[string]func(d *desk) [][]string{
 	},
 	"executions resend": func(d *desk) [][]string { return [][]string{{d.givenUp()}} },
 	"items cancel":      func(d *desk) [][]string { return [][]string{{d.waiting()}, {"--workspace", "shop", "--yes"}} },
-	"items retry":       func(d *desk) [][]string { return [][]string{{d.waiting()}} },
+	"items purge": func(d *desk) [][]string {
+		return [][]string{{d.completed()}, {"--error", d.failedWith("old"), "--yes"}}
+	},
+	"items retry": func(d *desk) [][]string { return [][]string{{d.waiting()}} },
 	"limits set": func(d *desk) [][]string {
 		return [][]string{
 			{"smtp", "--max", "3"}, {"smtp", "--max", "4"}, {"mail", "--rates", "10/s,100/1m"}, {"mail", "--rates", "off"},

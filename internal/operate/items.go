@@ -104,6 +104,12 @@ func (s *Store) RetryItems(ctx context.Context, items []int64, who string) ([]in
 	return postgres.Values[int64](ctx, s.DB, "retry items", sql.Text("item_retry"), items, who)
 }
 
+// PurgeItems deletes the given items that have ended, with their executions and history, and returns their IDs. It
+// needs the owner's role.
+func (s *Store) PurgeItems(ctx context.Context, items []int64, who string) ([]int64, error) {
+	return postgres.Values[int64](ctx, s.DB, "purge items", sql.Text("item_purge"), items, who)
+}
+
 // NewItem is an item to enqueue.
 type NewItem struct {
 	WorkspaceID          string

@@ -8,7 +8,10 @@ from (values ('workflow_execution_queue', 'refuse_change'), ('workflow_execution
              ('workflow_executions', 'execution_said'), ('workflow_executions', 'end_early'), ('enqueue', 'enqueue_item'),
              ('workspaces', 'workspace_limits_changed'), ('workspaces', 'workspace_deleted'),
              ('workspace_tiers', 'tier_limits_changed'), ('settings', 'settings_changed'), ('limits', 'key_limits_added'),
-             ('limits', 'key_limits_changed'), ('limits', 'key_limits_removed')) as x (relation, name)
+             ('limits', 'key_limits_changed'), ('limits', 'key_limits_removed')
+      union all
+      select c.relname, 'refuse_truncate' from pg_class c
+      where c.relnamespace = to_regnamespace('pgdispatch') and c.relkind = 'r' and c.relname <> 'migrations') as x (relation, name)
 left join pg_trigger t on t.tgrelid = to_regclass('pgdispatch.' || x.relation) and t.tgname = x.name
 where t.tgname is null or t.tgenabled not in ('O', 'A')
 order by name

@@ -21,8 +21,8 @@ func explainOwner(err error) error {
 	if !postgres.IsForbidden(err) {
 		return err
 	}
-	return errors.Join(err, errors.New("only the owner adds workspaces and definitions: connect as a member of "+
-		"pgdispatch_owner"))
+	return errors.Join(err, errors.New("only the owner adds workspaces and definitions and purges items: connect as a "+
+		"member of pgdispatch_owner"))
 }
 
 func (a *App) workspacesCreateCommand() *cobra.Command {

@@ -17,17 +17,20 @@ import (
 // itemBatch is the number of items that one transaction cancels or retries.
 const itemBatch = 500
 
+// skipsPending is why an action on PENDING items leaves one alone.
+const skipsPending = "claimed or ended in the meantime, or a start is unanswered"
+
 var itemStates = []string{"pending", "claimed", "dispatched", "completed", "failed", "cancelled"}
 
 func (a *App) itemsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "items",
-		Short: "List, show, cancel, retry and await queue items",
-		Long: "List, show, cancel, retry and await queue items.\n" +
+		Short: "List, show, cancel, retry, purge and await queue items",
+		Long: "List, show, cancel, retry, purge and await queue items.\n" +
 			"A REF is an item ID, an execution ID, or a workflow ID (execution-...).",
 	}
 	for _, command := range []*cobra.Command{a.itemsListCommand(), a.itemsShowCommand(), a.itemsCancelCommand(),
-		a.itemsRetryCommand(), a.itemsWaitCommand()} {
+		a.itemsRetryCommand(), a.itemsPurgeCommand(), a.itemsWaitCommand()} {
 		config.AddFlags(command.Flags(), config.DatabaseOptions)
 		group.AddCommand(command)
 	}
@@ -46,10 +49,8 @@ func (a *App) itemsListCommand() *cobra.Command {
 			if err := errors.Join(checkOutput(output), checkLimit(limit), checkBefore(before)); err != nil {
 				return err
 			}
-			for n, state := range states {
-				if states[n] = strings.ToUpper(state); !slices.Contains(itemStates, strings.ToLower(state)) {
-					return fmt.Errorf("--state is %.80q: it must be one or more of %s", state, strings.Join(itemStates, ", "))
-				}
+			if err := checkStates(states, itemStates); err != nil {
+				return err
 			}
 			ids, err := filter.findItems(ctx, store, operate.ItemFilter{States: states, Before: before}, limit)
 			if err != nil {
@@ -112,7 +113,7 @@ func (a *App) itemsShowCommand() *cobra.Command {
 
 func (a *App) itemsCancelCommand() *cobra.Command {
 	return a.itemActionCommand(itemAction{
-		verb: "cancel", past: "cancelled", short: "Cancel items that have not been claimed",
+		verb: "cancel", past: "cancelled", skips: skipsPending, short: "Cancel items that have not been claimed",
 		long: "Cancel withdraws PENDING items, so that they never start. It does not affect items that are CLAIMED or\n" +
 			"DISPATCHED: to end their workflows, use `pgdispatch executions cancel`.",
 		found: operate.ItemFilter{States: []string{"PENDING"}},
@@ -136,7 +137,8 @@ func (a *App) itemsCancelCommand() *cobra.Command {
 
 func (a *App) itemsRetryCommand() *cobra.Command {
 	return a.itemActionCommand(itemAction{
-		verb: "retry", past: "retried", short: "Retry items immediately, without waiting for their next attempt",
+		verb: "retry", past: "retried", skips: skipsPending,
+		short: "Retry items immediately, without waiting for their next attempt",
 		long: "Retry makes a PENDING item due now, regardless of its run_at: an item that waits for its next attempt, or\n" +
 			"a scheduled one. A FAILED item that is given as a REF is replayed as a new item, as by `pgdispatch dead\n" +
 			"replay`. Filters select only items that failed and wait for their next attempt. Limits apply as usual,\n" +
@@ -165,11 +167,48 @@ func (a *App) itemsRetryCommand() *cobra.Command {
 	})
 }
 
+func (a *App) itemsPurgeCommand() *cobra.Command {
+	return a.itemActionCommand(itemAction{
+		verb: "purge", past: "purged", skips: "deleted in the meantime",
+		short: "Purge items that have ended, with their history",
+		long: "Purge deletes COMPLETED, FAILED and CANCELLED items with their executions, failures and signals, in\n" +
+			"transactions of 500. It never deletes an item that waits or runs: withdraw it with `pgdispatch items\n" +
+			"cancel`, or end its workflow with `pgdispatch executions terminate`, first. A purged item's idempotency\n" +
+			"key is free again. " + needsOwner,
+		found: operate.ItemFilter{States: []string{"COMPLETED", "FAILED", "CANCELLED"}}, stated: true,
+		named: func(_ context.Context, _ *operate.Store, item operate.QueueItem, _ string, _ *itemOutcome) (bool, error) {
+			switch item.Status {
+			case "PENDING", "CLAIMED", "DISPATCHED":
+				return false, fmt.Errorf("item %d is %s, only items that have ended can be purged; use `pgdispatch items "+
+					"cancel` or `executions terminate` first", item.ID, item.Status)
+			}
+			return true, nil
+		},
+		act: func(store *operate.Store, ctx context.Context, items []int64, who string) ([]int64, error) {
+			purged, err := store.PurgeItems(ctx, items, who)
+			return purged, explainOwner(err)
+		},
+	})
+}
+
+// checkStates turns the values of --state into upper case, as rows have them.
+func checkStates(states, known []string) error {
+	for n, state := range states {
+		if states[n] = strings.ToUpper(state); !slices.Contains(known, strings.ToLower(state)) {
+			return fmt.Errorf("--state is %.80q: it must be one or more of %s", state, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
 // itemAction is an action on items.
 type itemAction struct {
 	verb, past, short, long string
-	// found selects the items that a filter may match.
-	found operate.ItemFilter
+	// skips says why act may leave an item alone.
+	skips string
+	// found selects the items that a filter may match. stated adds --state, to match those in some of its states only.
+	found  operate.ItemFilter
+	stated bool
 	// named reports whether act applies to the item. If another action applies, it carries that out and returns false.
 	// An error means that nothing can be done. With a nil store it only checks.
 	named func(ctx context.Context, store *operate.Store, item operate.QueueItem, who string, o *itemOutcome) (bool, error)
@@ -178,14 +217,20 @@ type itemAction struct {
 
 func (a *App) itemActionCommand(action itemAction) *cobra.Command {
 	var filter filterFlags
+	var states []string
 	var output, who string
 	var all, dryRun, yes bool
+	known := strings.Split(strings.ToLower(strings.Join(action.found.States, ",")), ",")
 	command := &cobra.Command{Use: action.verb + " {REF... | filters | --all}", Short: action.short, Long: action.long}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
+		if err := errors.Join(checkOutput(output), checkWho(who), checkStates(states, known)); err != nil {
 			return err
 		}
-		switch filtered := all || filter.given(); {
+		found := action.found
+		if len(states) > 0 {
+			found.States = states
+		}
+		switch filtered := all || filter.given() || len(states) > 0; {
 		case len(args) > 0 && filtered:
 			return errors.New("give either REFs or filters, not both")
 		case len(args) > 0:
@@ -194,7 +239,7 @@ func (a *App) itemActionCommand(action itemAction) *cobra.Command {
 			return fmt.Errorf("nothing selected to %s: give REFs, filters (--workspace, --definition, --error, --since, "+
 				"--until), or --all", action.verb)
 		}
-		ids, err := filter.findItems(ctx, store, action.found, 0)
+		ids, err := filter.findItems(ctx, store, found, 0)
 		if err != nil || dryRun || len(ids) == 0 {
 			return errors.Join(err, a.printItemOutcome(action, output, itemOutcome{Matched: len(ids), DryRun: dryRun}, err))
 		}
@@ -208,6 +253,10 @@ func (a *App) itemActionCommand(action itemAction) *cobra.Command {
 		return a.actOnItems(ctx, store, action, ids, who, output, o)
 	})
 	filter.add(command.Flags(), "enqueued")
+	if action.stated {
+		command.Flags().StringSliceVar(&states, "state", nil, "only in these states: "+strings.Join(known, ", "))
+		a.complete(command, map[string]completion{"state": fixed(known...)})
+	}
 	command.Flags().BoolVar(&all, "all", false, "all eligible items")
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "print how many would be affected, without changing anything")
 	command.Flags().BoolVar(&yes, "yes", false, "skip the confirmation")

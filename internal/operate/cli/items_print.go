@@ -38,7 +38,7 @@ func (a *App) printItemOutcome(action itemAction, output string, o itemOutcome, 
 	}
 	fmt.Fprintf(a.Stdout, "%s %d of %s\n", action.past, done, itemCount(o.Matched))
 	if left := o.Matched - done; left > 0 && err == nil {
-		fmt.Fprintf(a.Stdout, "skipped %d: claimed or ended in the meantime, or a start is unanswered\n", left)
+		fmt.Fprintf(a.Stdout, "skipped %d: %s\n", left, action.skips)
 	}
 	return nil
 }

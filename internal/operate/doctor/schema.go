@@ -40,8 +40,8 @@ func checkSchema(s migrate.State) Finding {
 func checkTriggers(bad []operate.Defect) Finding {
 	if len(bad) > 0 {
 		return Finding{"triggers", Problem, shortDefects(bad),
-			"Rows are not validated or announced, or slots are not released. Items wait for the full check, which each " +
-				"replica makes once a minute.",
+			"Rows are not validated or announced, slots are not released, or TRUNCATE is not refused. Items wait for the " +
+				"full check, which each replica makes once a minute.",
 			"Enable it: `alter table pgdispatch.... enable trigger ...`. Recreate a missing trigger: `delete from " +
 				"pgdispatch.applied_functions where name = 'triggers'`, then `pgdispatch migrate up`."}
 	}
