@@ -38,7 +38,7 @@ var roles = []mutant{
 			""}},
 		"./sql", "TestIsolationKeepsAnEnqueuerToItsWorkspace"},
 	{"a login reaches only its workspaces", "a login names another workspace than its own, and is let in",
-		[]edit{{"sql/functions/own_workspaces.sql", "or named.id = r.workspace_id", "or true"}},
+		[]edit{{"sql/functions/own_workspaces.sql", "or named = r.workspace_id", "or true"}},
 		"./sql", "TestALoginReachesOnlyItsWorkspacesWhateverItSets"},
 	{"keys respect the isolation", "an enqueuer learns which item of another workspace has a key",
 		[]edit{{"sql/functions/keyed_item.sql", "if pgdispatch.kept_out(workspace) then", "if false then"}},
