@@ -103,7 +103,8 @@ func (st *standing) check(entries []schedule.Entry) error {
 		}
 	}
 	if len(st.NextDue) != len(st.NextPlace) || len(st.NextID) != len(st.NextPlace) {
-		return postgres.Unexpected("%d next_place, %d next_due, %d next_id", len(st.NextPlace), len(st.NextDue), len(st.NextID))
+		return postgres.Unexpected("%d next_place, %d next_due, %d next_id", len(st.NextPlace), len(st.NextDue),
+			len(st.NextID))
 	}
 	for _, place := range st.NextPlace {
 		if place < 1 || place > len(entries) {

@@ -37,11 +37,15 @@ func (b *bench) count(condition string) int {
 func TestAnAnswerOfAnotherShapeIsAnErrorAndItsItemsAreReleased(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ part, by, problem string }{
-		"without facts":          {"standing := to_json(c);", "standing := to_jsonb(c) - 'facts';", "facts of 0 of 1 entries"},
-		"with shorter facts":     {"standing := to_json(c);", "standing := jsonb_set(to_jsonb(c), '{facts,0}', '[5]');", "facts of entry 1"},
-		"with text for a number": {"standing := to_json(c);", `standing := jsonb_set(to_jsonb(c), '{room}', '"much"');`, "room"},
-		"with no last row":       {"    return next;\n", "", "0 last rows"},
-		"with an item of nobody": {"select i.id, i.lease_token, i.execution_id, i.workspace_id,", "select i.id, i.lease_token, i.execution_id, null::uuid,",
+		"without facts": {"standing := to_json(c);", "standing := to_jsonb(c) - 'facts';",
+			"facts of 0 of 1 entries"},
+		"with shorter facts": {"standing := to_json(c);", "standing := jsonb_set(to_jsonb(c), '{facts,0}', '[5]');",
+			"facts of entry 1"},
+		"with text for a number": {"standing := to_json(c);", `standing := jsonb_set(to_jsonb(c), '{room}', '"much"');`,
+			"room"},
+		"with no last row": {"    return next;\n", "", "0 last rows"},
+		"with an item of nobody": {"select i.id, i.lease_token, i.execution_id, i.workspace_id,",
+			"select i.id, i.lease_token, i.execution_id, null::uuid,",
 			"an item without its ID, token or workspace"},
 		"without the token": {"select i.id, i.lease_token,", "select i.id, null::bigint,", "an item without its"},
 		"with no time of an unanswered start": {"i.max_attempts, i.outcome_unknown, c.at_time - i.first_sent_at,",
@@ -105,7 +109,8 @@ func proposed() (*schedule.Schedule, schedule.Proposal, time.Time) {
 	s, now := &schedule.Schedule{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var all []schedule.Waiting
 	for n := range 3 {
-		w := schedule.Waiting{Lane: schedule.Lane(uuid.NewSHA1(uuid.Nil, []byte{byte(n)})), Number: int64(n + 1), Limit: 5, Most: 5,
+		w := schedule.Waiting{Lane: schedule.Lane(uuid.NewSHA1(uuid.Nil, []byte{byte(n)})), Number: int64(n + 1), Limit: 5,
+			Most: 5,
 			From: schedule.Position{Due: now, ID: int64(n + 1)}}
 		if n == 2 {
 			w.Key = "k"
@@ -144,8 +149,10 @@ func TestAnAnswerThatLacksAPartIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
 	_, p, _ := proposed()
 	for part, wrong := range map[string][]string{
-		"at_time": {`null`}, "grants": {`null`, `[1]`, `[1,2,3,4]`}, "facts": {`[]`, `[[1,2,3,4]]`, `[[1,0,1,1],null,[1,0,1,1]]`},
-		"rates": {`null`, `[1]`}, "allows": {`null`, `[1]`}, "counts": {`[[1,2]]`}, "own": {`null`, `[]`}, "shared": {`null`, `[[1,2,3]]`},
+		"at_time": {`null`}, "grants": {`null`, `[1]`, `[1,2,3,4]`}, "facts": {`[]`, `[[1,2,3,4]]`,
+			`[[1,0,1,1],null,[1,0,1,1]]`},
+		"rates": {`null`, `[1]`}, "allows": {`null`, `[1]`}, "counts": {`[[1,2]]`}, "own": {`null`, `[]`}, "shared": {`null`,
+			`[[1,2,3]]`},
 		"next_place": {`[0]`, `[4]`, `[-1]`, `[1,2]`}, "next_due": {`null`}, "next_id": {`[]`},
 	} {
 		for _, value := range wrong {
@@ -171,7 +178,8 @@ func FuzzClaimAnswer(f *testing.F) {
 			f.Add([]byte(good[:n]+good[n+1:]), int64(n), true)
 		}
 	}
-	for _, part := range []string{"facts", "counts", "rates", "allows", "grants", "next_place", "next_due", "next_id", "own", "shared"} {
+	for _, part := range []string{"facts", "counts", "rates", "allows", "grants", "next_place", "next_due", "next_id",
+		"own", "shared"} {
 		for _, value := range []string{"null", "[]", "[null]", "[[]]", "[1]", `"text"`, "{}", "[-1,0,9223372036854775807]"} {
 			f.Add(fmt.Appendf(nil, `%s,%q:%s}`, strings.TrimSuffix(good, "}"), part, value), int64(0), true)
 		}

@@ -178,8 +178,8 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	return settled, nil
 }
 
-// unread releases what a claim has taken if err is that its answer could not be read. Otherwise the items would wait for
-// their leases to expire, and after three times count as killing their holders.
+// unread releases what a claim has taken if err is that its answer could not be read. Otherwise the items would wait
+// for their leases to expire, and after three times count as killing their holders.
 func (s *Store) unread(ctx context.Context, err error) error {
 	var unexpected *postgres.UnexpectedError
 	if !errors.As(err, &unexpected) {

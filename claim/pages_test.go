@@ -66,7 +66,8 @@ func TestManyWorkspacesThatArriveAtOnceAreReadInPages(t *testing.T) {
 		insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
 		select d.id, 1, '{"nodes": []}' from d`)
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
-		select d.workspace_id, d.id from pgdispatch.workflow_definitions d join pgdispatch.workspaces w on w.id = d.workspace_id
+		select d.workspace_id, d.id from pgdispatch.workflow_definitions d join pgdispatch.workspaces w on w.id =
+			d.workspace_id
 		where w.name like 'tenant %'`)
 	got, claims := b.drains()
 	require.Equal(t, 1200, got)

@@ -150,7 +150,8 @@ func TestAnItemIsFoundWhoseTransactionHasTheIDOfALostOne(t *testing.T) {
 	b := newBench(t)
 	b.claimed(b.Store, 1)
 	var last int64
-	require.NoError(t, b.Conns.QueryRow(t.Context(), "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint").Scan(&last))
+	require.NoError(t, b.Conns.QueryRow(t.Context(),
+		"select pg_snapshot_xmax(pg_current_snapshot())::text::bigint").Scan(&last))
 	b.memory.seen = fmt.Sprintf("%d:%d:", last+20, last+20)
 	b.Execute("delete from pgdispatch.epoch") // as the crash does
 	b.Insert(b.Shop.Shop, 1)

@@ -310,7 +310,8 @@ func TestACallbackInProgressIsNotCutOffByOtherConnections(t *testing.T) {
 		t.Cleanup(func() { conn.Close() })
 		_, _ = io.WriteString(conn, []string{"", "POST / HTTP/1.1\r\n"}[n%2])
 	}
-	require.Eventually(t, func() bool { return b.conns.accepted.Load() > 2*mostConnections }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.conns.accepted.Load() > 2*mostConnections }, 5*time.Second,
+		time.Millisecond)
 	close(slow.wait)
 	require.Equal(t, nethttp.StatusOK, <-status)
 	stop()

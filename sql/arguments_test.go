@@ -36,6 +36,8 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{ids, []string{}, true}}
 	case "names_near":
 		return [][]any{{"shop", false, nil, 10}}
+	case "release_unread":
+		return [][]any{{"replica-1", 0}}
 	case "park":
 		return [][]any{{id, "no"}}
 	case "bring_back":
@@ -191,8 +193,6 @@ func arguments(verb string, id int64, execution, workspace string) [][]any {
 		return [][]any{{10}}
 	case "sweep":
 		return [][]any{{10, "replica-1"}}
-	case "release_unread":
-		return [][]any{{"replica-1", 0}}
 	case "release_owned", "replica_gone":
 		return [][]any{{"replica-1"}}
 	case "adopt":

@@ -328,7 +328,8 @@ func TestAMemoryThatMayHaveMissedSomethingReadsEverythingAnew(t *testing.T) {
 	}
 	f := open(t)
 	gap := func(seen string) bool {
-		return one[bool](f, "select l.gap from ("+sql.Text("look")+") l limit 1", seen, 1000, one[string](f, sql.Text("epoch")))
+		return one[bool](f, "select l.gap from ("+sql.Text("look")+") l limit 1", seen, 1000, one[string](f,
+			sql.Text("epoch")))
 	}
 	require.False(t, gap(f.snapshot()))
 	require.True(t, gap("9000000001:9000000001:"), "a snapshot of a cluster with higher transaction IDs")

@@ -60,7 +60,8 @@ func TestWhatOthersActUponSurvivesACrashOfPostgres(t *testing.T) {
 		c.signal(id, "a")
 		return c.takeSignals().Now[0]
 	}
-	const signal = "select state || ' ' || tries || ' ' || coalesce(run_id, '') from pgdispatch.signals order by id desc limit 1"
+	const signal = `select state || ' ' || tries || ' ' || coalesce(run_id, '')
+		from pgdispatch.signals order by id desc limit 1`
 
 	c.signal(running[0], "a")
 	c.quietly(func(replica fixture) { require.Len(t, replica.takeSignals().Now, 1) })
@@ -78,7 +79,8 @@ func TestWhatOthersActUponSurvivesACrashOfPostgres(t *testing.T) {
 	failing := c.item(w)
 	claimed := c.claim(1)
 	c.quietly(func(replica fixture) {
-		require.Equal(t, claimed.ids(), all[int64](replica, sql.Text("fail"), claimed.ids(), claimed.tokens(), []string{"no"}))
+		require.Equal(t, claimed.ids(), all[int64](replica, sql.Text("fail"), claimed.ids(), claimed.tokens(),
+			[]string{"no"}))
 	})
 	require.Equal(t, "FAILED", c.status(failing), "an item that failed")
 

@@ -30,7 +30,8 @@ var trespasses = map[string]struct{ call, own, other string }{
 	"own_workspaces":  {"own_workspaces() @> array['{workspace}'::uuid]", "true", "false"},
 	"replace_waiting": {"replace_waiting('{execution}', '{}', 1, null, null, null, null, null)", "true", "false"},
 	"signal":          {"signal('{execution}', 'go') > 0", "true", "PGD23"},
-	"take_key":        {"take_key('{execution}', 'b', null, false)", "false", "false"}, // for its transaction's own item only
+	"take_key":        {"take_key('{execution}', 'b', null, false)", "false", "false"},
+	// for its transaction's own item only
 }
 
 // Whatever a login sets, it reaches no item of another workspace: not through the table or the view, nor through any

@@ -17,7 +17,8 @@ func (f fixture) linesBy(xid *string, lines int) (read []string) {
 	var workspace, key *string
 	var priority *int
 	for {
-		rows, err := f.db.Query(f.t.Context(), `select l.workspace_id::text, l.priority, nullif(l.limit_key, ''), l.run_at::text
+		rows, err := f.db.Query(f.t.Context(),
+			`select l.workspace_id::text, l.priority, nullif(l.limit_key, ''), l.run_at::text
 			from (`+sql.Text("load")+") l where l.workspace_id is not null", xid, workspace, priority, key, lines)
 		require.NoError(f.t, err)
 		n := 0
@@ -50,7 +51,8 @@ func TestPagesHaveEachLineOnce(t *testing.T) {
 		values := []string{}
 		for range 30 {
 			w := []tenant{a, b}[rand.IntN(2)]
-			values = append(values, fmt.Sprintf("('%s', '%s', %d, %s, now() + %d * interval '1 second')", w.workspace, w.definition,
+			values = append(values, fmt.Sprintf("('%s', '%s', %d, %s, now() + %d * interval '1 second')", w.workspace,
+				w.definition,
 				rand.IntN(3)-1, []string{"null", "'k'", "'l'", "'m'"}[rand.IntN(4)], rand.IntN(9)))
 		}
 		xids = append(xids, one[string](f, `with i as (insert into pgdispatch.workflow_execution_queue

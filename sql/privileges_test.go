@@ -89,7 +89,8 @@ func TestWhatRunsAsTheOwnerHasItsSearchPathPinned(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	require.Equal(t,
-		[]string{"bring_back", "cancel", "delete_finished", "discard_items", "item_enqueued", "item_gone", "item_moved", "keyed_item",
+		[]string{"bring_back", "cancel", "delete_finished", "discard_items", "item_enqueued", "item_gone", "item_moved",
+			"keyed_item",
 			"limits_changed", "own_workspaces", "replace_waiting", "replay_items", "request_stop", "resend_signal",
 			"signal", "take_key"},
 		all[string](f,

@@ -74,7 +74,7 @@ func Roles() (roles, grants string) {
 // templates holds all files by path.
 var templates = sync.OnceValue(func() *template.Template {
 	all := template.New("")
-	for _, pattern := range []string{"*/*.sql", "tables/*/*.sql"} {
+	for _, pattern := range []string{"*/*.sql", "tables/*/*.sql", "parts/*.json"} {
 		for _, file := range glob(pattern) {
 			text, err := files.ReadFile(file)
 			if err != nil {

@@ -17,7 +17,8 @@ import (
 const catalogue = `
 with relation as (
     select c.oid, c.relname, c.relkind, c.reloptions from pg_class c
-    where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'v', 'S') and c.relname <> 'schema_migrations'
+    where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'v', 'S') and c.relname <>
+	'schema_migrations'
 ), line (text) as (
     select concat_ws(' ', case relkind when 'r' then 'table' when 'v' then 'view' else 'sequence' end, relname,
         'with ' || nullif(array_to_string(array(select o from unnest(reloptions) o order by o), ', '), ''))

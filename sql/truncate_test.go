@@ -15,7 +15,7 @@ func TestNobodyTruncatesATable(t *testing.T) {
 	f := open(t)
 	tables := all[string](f, `select c.oid::regclass::text from pg_class c
 		where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p')
-		and c.relname <> 'migrations'`)
+		and c.relname <> 'schema_migrations'`)
 	require.Greater(t, len(tables), 30)
 	first := f.enqueue(f.tenant("PRO"), 1, "key => 'a'")
 	owner := f.login("owner")

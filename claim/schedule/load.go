@@ -58,8 +58,8 @@ func (s *Schedule) Missed(now time.Time, all []Waiting, changed Changed) (missed
 	return missed
 }
 
-// Load adds lines of waiting items. It closes lanes and keys that were full, unless they have changed meanwhile: nothing
-// would open them again. Receipts are kept: a load does not hold the lock of claims.
+// Load adds lines of waiting items. It closes lanes and keys that were full, unless they have changed meanwhile:
+// nothing would open them again. Receipts are kept: a load does not hold the lock of claims.
 func (s *Schedule) Load(all []Waiting, changed Changed) {
 	known := map[*lane]bool{}
 	for _, w := range all {

@@ -295,3 +295,12 @@ func TestNoLaneIsForgottenByClaimsOfSeveral(t *testing.T) {
 		b.drains()
 	}
 }
+
+// lanesOf returns of how many lanes these are.
+func lanesOf(all []Waiting) int {
+	lanes := map[Lane]bool{}
+	for _, w := range all {
+		lanes[w.Lane] = true
+	}
+	return len(lanes)
+}

@@ -238,13 +238,10 @@ type desk struct {
 
 // loads applies what waits and returns how many lanes were missed.
 func (d *desk) loads(all []Waiting, changed Changed) int {
-	lanes := map[Lane]bool{}
-	for _, w := range d.s.Missed(d.now, all, changed) {
-		lanes[w.Lane] = true
-	}
+	missed := lanesOf(d.s.Missed(d.now, all, changed))
 	d.s.Load(all, changed)
 	d.s.Forget()
-	return len(lanes)
+	return missed
 }
 
 func newDesk(t *testing.T) *desk {

@@ -60,6 +60,7 @@ func (e *UnexpectedError) Error() string {
 	return fmt.Sprintf("unexpected answer: %v: %s", e.err, otherVersionRemedy)
 }
 
+// Unwrap returns what is unexpected.
 func (e *UnexpectedError) Unwrap() error { return e.err }
 
 // HasCode reports whether err is an error of Postgres with this SQLSTATE.
@@ -167,8 +168,8 @@ func IsRefused(err error) bool {
 	return true
 }
 
-// inForeignFunction reports whether the innermost function of an error's context is not pgdispatch's. The context begins
-// with the innermost frame, which may be a statement of that function.
+// inForeignFunction reports whether the innermost function of an error's context is not pgdispatch's. The context
+// begins with the innermost frame, which may be a statement of that function.
 func inForeignFunction(where string) bool {
 	for line := range strings.Lines(where) {
 		if strings.HasPrefix(line, "PL/pgSQL function ") {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run serves on listener until ctx is cancelled, then returns nil. Requests in flight get stopTimeout to finish. At most
-// mostConnections are open at a time: see Bound.
+// Run serves on listener until ctx is cancelled, then returns nil. Requests in flight get stopTimeout to finish. Bound
+// says what happens beyond mostConnections.
 func Run(ctx context.Context, server *nethttp.Server, listener net.Listener, mostConnections int,
 	stopTimeout time.Duration) error {
 	Bound(server, mostConnections)

@@ -11,7 +11,7 @@ from (values ('workflow_execution_queue', 'refuse_change'), ('workflow_execution
              ('limits', 'key_limits_changed'), ('limits', 'key_limits_removed')
       union all
       select c.relname, 'refuse_truncate' from pg_class c
-      where c.relnamespace = to_regnamespace('pgdispatch') and c.relkind = 'r' and c.relname <> 'migrations') as x (relation, name)
+      where c.relnamespace = to_regnamespace('pgdispatch') and c.relkind = 'r' and c.relname <> 'schema_migrations') as x (relation, name)
 left join pg_trigger t on t.tgrelid = to_regclass('pgdispatch.' || x.relation) and t.tgname = x.name
 where t.tgname is null or t.tgenabled not in ('O', 'A')
 order by name

@@ -64,6 +64,7 @@ grant update (max_claims, paused, retention, dead_letter_retention, result_bytes
 grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator;
 grant execute on function
     pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
+    pgdispatch.check_start_option_groups(jsonb), pgdispatch.start_option_size(text, jsonb),
     pgdispatch.check_rates(integer[], interval[]), pgdispatch.row_change(jsonb, jsonb),
     pgdispatch.discard(uuid, text), pgdispatch.discard_items(bigint[], text),
     pgdispatch.replay(uuid, text), pgdispatch.replay_items(bigint[], text, boolean),
@@ -97,6 +98,7 @@ grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests, pgdispatch.signals, pgdispatch.signal_turn to pgdispatch_dispatcher;
 grant execute on function
     pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
+    pgdispatch.check_start_option_groups(jsonb), pgdispatch.start_option_size(text, jsonb),
     pgdispatch.announce_ends(uuid[]), pgdispatch.commit_durably(),
     pgdispatch.claim_items(text, interval, text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[],
         timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[], text[], boolean[]),

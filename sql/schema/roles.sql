@@ -15,7 +15,7 @@ declare
 begin
     for unguarded in
         select c.oid from pg_class c
-        where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p') and c.oid <> 'pgdispatch.migrations'::regclass
+        where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p') and c.oid <> 'pgdispatch.schema_migrations'::regclass
           and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgfoid = 'pgdispatch.refuse_truncate()'::regprocedure)
     loop
         execute format('create trigger refuse_truncate before truncate on %s for each statement '

@@ -246,8 +246,8 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	}
 }
 
-// prepare makes cmd run as the cluster's account in the cluster's directory, without PG* variables that could refer to another
-// cluster.
+// prepare makes cmd run as the cluster's account in the cluster's directory, without PG* variables that could refer to
+// another cluster.
 func (c *Cluster) prepare(cmd *exec.Cmd) {
 	cmd.Dir = c.Dir
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {

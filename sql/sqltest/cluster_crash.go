@@ -24,7 +24,8 @@ func (c *Cluster) HoldWAL(ctx context.Context) error {
 	}
 	defer conn.Close(ctx)
 	var pid int
-	if err := conn.QueryRow(ctx, "select pid from pg_stat_activity where backend_type = 'walwriter'").Scan(&pid); err != nil {
+	if err := conn.QueryRow(ctx,
+		"select pid from pg_stat_activity where backend_type = 'walwriter'").Scan(&pid); err != nil {
 		return fmt.Errorf("find the WAL writer: %w", err)
 	}
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {

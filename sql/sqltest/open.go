@@ -57,7 +57,8 @@ func EmptyURL(t testing.TB) string {
 	return cluster.URL(create(t, cluster, "template0"))
 }
 
-// Private starts a cluster for one test, which may break it, and returns the URL of its one migrated database, postgres.
+// Private starts a cluster for one test, which may break it, and returns the URL of its one migrated database,
+// postgres.
 func Private(t testing.TB) (cluster *Cluster, url string) {
 	t.Helper()
 	cluster, err := StartCluster(t.Context(), Options{})

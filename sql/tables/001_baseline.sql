@@ -6,6 +6,8 @@
 
 -- A generated column and constraints call these.
 {{ template "functions/item_stage.sql" . }}
+{{ template "functions/start_option_size.sql" . }}
+{{ template "functions/check_start_option_groups.sql" . }}
 {{ template "functions/check_start_options.sql" . }}
 {{ template "functions/check_rates.sql" . }}
 

@@ -79,11 +79,8 @@ func read(args []string, out io.Writer) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if flags.NArg() > 0 || minutes <= 0 {
-		return o, errors.New("chaos takes only flags: see -help")
-	}
-	if o.Rounds < 1 {
-		return o, fmt.Errorf("-rounds is %d: it must be at least 1", o.Rounds)
+	if flags.NArg() > 0 || minutes <= 0 || o.Rounds < 1 {
+		return o, errors.New("chaos takes only flags, and -minutes and -rounds above 0: see -help")
 	}
 	if _, err := fmt.Sscanf(shard, "%d/%d", &o.Shard, &o.Shards); err != nil || o.Shard < 1 || o.Shard > o.Shards ||
 		o.Shards > 1 && (o.Seed == 0 || o.record == "") {

@@ -44,7 +44,7 @@ var roles = []mutant{
 		[]edit{{"sql/functions/keyed_item.sql", "if pgdispatch.kept_out(workspace) then", "if false then"}},
 		"./sql", "TestALoginReachesOnlyItsWorkspacesWhateverItSets"},
 	{"a dropped login's workspaces are nobody's", "a role takes over the workspaces of a dropped one by its name",
-		[]edit{{"sql/tables/011_workspace_roles.sql", "role         regrole not null", "role         text not null"},
+		[]edit{{"sql/tables/001_baseline.sql", "role         regrole not null", "role         text not null"},
 			{"sql/functions/own_workspaces.sql", "r.role = to_regrole(quote_ident(session_user))", "r.role = session_user"}},
 		"./sql", "TestALoginThatIsCreatedAgainHasNoWorkspaces"},
 	{"cancel respects the isolation", "an enqueuer withdraws another workspace's item",

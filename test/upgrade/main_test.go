@@ -52,7 +52,8 @@ func both(t *testing.T) (old, present build) {
 			return
 		}
 		for _, b := range []build{old, present} {
-			if builds.err = output(b.source, "go", "build", "-trimpath", "-buildvcs=false", "-o", b.binary, "./cmd/pgdispatch"); builds.err != nil {
+			if builds.err = output(b.source, "go", "build", "-trimpath", "-buildvcs=false", "-o", b.binary,
+				"./cmd/pgdispatch"); builds.err != nil {
 				return
 			}
 		}
@@ -69,7 +70,7 @@ func extract(dir string) error {
 	}
 	commit := strings.TrimSpace(string(text))
 	if err := output(checkout, "git", "cat-file", "-e", commit+"^{commit}"); err != nil {
-		return fmt.Errorf("commit %s, which test/upgrade/baseline names, is not in this clone: run `git fetch --unshallow`: %w",
+		return fmt.Errorf("commit %s of test/upgrade/baseline is not in this clone: run `git fetch --unshallow`: %w",
 			commit, err)
 	}
 	archive := filepath.Join(builds.dir, "source.tar")

@@ -41,7 +41,8 @@ func (s *shop) start(b build, number int) *replica {
 	name := fmt.Sprintf("%s-%d", b.name, number)
 	p, err := stack.Replica{Name: name, Binary: b.binary, DatabaseURL: s.url, Temporal: s.temporal.Address(),
 		LogPath: filepath.Join(s.dir, name+".log"),
-		Env: []string{"PGDISPATCH_WORKERS=6", "PGDISPATCH_LEASE=5s", "PGDISPATCH_POLL_INTERVAL=1s", "PGDISPATCH_START_TIMEOUT=2s",
+		Env: []string{"PGDISPATCH_WORKERS=6", "PGDISPATCH_LEASE=5s", "PGDISPATCH_POLL_INTERVAL=1s",
+			"PGDISPATCH_START_TIMEOUT=2s",
 			"PGDISPATCH_ADMIN_ADDR=127.0.0.1:0"}}.Start()
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() {

@@ -22,6 +22,7 @@ func All(o Options) []*Scenario {
 		o.Soak = DefaultSoak
 	}
 	return []*Scenario{Enqueue(), SlowFlush(), Draining(), Idle(), Signals(), Paced(), Greatest(), Drain(), SlowDrain(),
-		Vain(), Claims(), Keys(), Arrive(), ClaimCost(), Loading(), Snapshot(o.Hold), View(), Tenants(), Cost(), Herd(), Rest(),
+		Vain(), Claims(), Keys(), Arrive(), ClaimCost(), Loading(), Snapshot(o.Hold), View(), Tenants(), Cost(), Herd(),
+		Rest(),
 		Watches(), Instructions(), Soak(o.Soak)}
 }

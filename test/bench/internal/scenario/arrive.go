@@ -20,7 +20,8 @@ type arrival func(ctx context.Context, t *Turn, s *stage) (func(context.Context)
 
 func arriveEntrant(name string, colour int, comes arrival) Entrant {
 	return Entrant{Name: name, Colour: colour, Run: func(ctx context.Context, t *Turn) error {
-		s, err := t.run(ctx, replicas(1, lab.Replica{}, Alone("enqueue")), frontend.Options{CloseAfter: tenantRun}, warmUps(t))
+		s, err := t.run(ctx, replicas(1, lab.Replica{}, Alone("enqueue")), frontend.Options{CloseAfter: tenantRun},
+			warmUps(t))
 		if err != nil {
 			return err
 		}

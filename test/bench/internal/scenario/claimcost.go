@@ -48,7 +48,8 @@ func costing(name string, items, rounds int) Entrant {
 				return fmt.Errorf("claim %d: %w", n, err)
 			}
 		}
-		t.Figures["claim"], t.Figures["settle"], t.Figures["all"] = stat.Median(c.claims), stat.Median(c.settles), stat.Median(c.both)
+		t.Figures["claim"], t.Figures["settle"], t.Figures["all"] = stat.Median(c.claims), stat.Median(c.settles),
+			stat.Median(c.both)
 		return nil
 	}}
 }

@@ -110,83 +110,92 @@ func made(marker, policy, action, execution string, second int) Call {
 		Acknowledged: true, Action: action, Execution: execution, Sent: at(second - 1), Answered: at(second + 1)}
 }
 
+// story is what happened to a key, and what the calls of enqueue answered.
+type story struct {
+	key   string
+	write func(b *keyedBook)
+	calls []Call
+	ran   map[string]string
+}
+
+func runsKey(b *keyedBook) {
+	b.keyed(0, "PENDING", "1").keyed(0, "PENDING", "2").keyed(0, "CLAIMED", "2")
+	b.keyed(0, "DISPATCHED", "2").keyed(0, "COMPLETED", "2")
+}
+
+// goodStory returns a story without a violation.
+func goodStory() story {
+	return story{write: runsKey, calls: []Call{made("1", "replace", "inserted", "a", 1), made("2", "replace", "replaced",
+		"a", 2),
+		made("3", "skip", "skipped", "a", 4),
+		{Marker: "4", Workspace: "w", Key: "k", Policy: "replace", Unknown: true}}, ran: map[string]string{"a": "2"}}
+}
+
+// spoiled are stories that are changed, and the rule that each then violates.
+var spoiled = []struct {
+	name, rule string
+	spoil      func(s *story)
+}{
+	{"no violation", "", func(*story) {}},
+	{"a debounced item that was quiet", "", func(s *story) {
+		s.calls[1].Policy, s.calls[1].Action, s.calls[1].Quiet = "debounce", "debounced", 2*time.Second
+	}},
+	{"an unanswered call that took effect", "", func(s *story) {
+		s.calls[1].Acknowledged, s.calls[1].Unknown = false, true
+	}},
+	{"a call that lost a race and deleted its row", "", func(s *story) {
+		s.write = func(b *keyedBook) {
+			b.keyed(0, "PENDING", "1").keyed(1, "PENDING", "2").keyed(1, "", "2").keyed(0, "PENDING", "2")
+			for n := range 3 {
+				b.changes[n+1].Transaction = 7
+			}
+			b.keyed(0, "CLAIMED", "2")
+		}
+		s.calls = s.calls[:2]
+	}},
+	{"a replaced call that changed nothing", RuleCalls, func(s *story) {
+		s.calls = append(s.calls, made("9", "replace", "replaced", "a", 2))
+	}},
+	{"an inserted call that inserted nothing", RuleCalls, func(s *story) {
+		s.calls = append(s.calls, made("9", "replace", "inserted", "a", 2))
+	}},
+	{"a skipped call that replaced", RuleCalls, func(s *story) { s.calls[1].Action = "skipped" }},
+	{"a skipped call that names a stranger", RuleCalls, func(s *story) { s.calls[2].Execution = "z" }},
+	{"a skipped call after the end", RuleCalls, func(s *story) {
+		s.calls[2].Sent, s.calls[2].Answered = at(20), at(21)
+	}},
+	{"a call that was rolled back", RuleCalls, func(s *story) { s.calls[1].Acknowledged = false }},
+	{"a call that nobody made", RuleCalls, func(s *story) { s.calls = s.calls[:1] }},
+	{"a call that changed two items", RuleCalls, func(s *story) {
+		s.write = func(b *keyedBook) { runsKey(b); b.keyed(1, "PENDING", "2") }
+	}},
+	{"a claimed item that is changed", RuleParams, func(s *story) {
+		s.write = func(b *keyedBook) {
+			b.keyed(0, "PENDING", "1").keyed(0, "CLAIMED", "1").keyed(0, "CLAIMED", "2")
+		}
+		s.calls, s.ran = s.calls[:2], nil
+	}},
+	{"params that are lost", RuleParams, func(s *story) { s.ran["a"] = "1" }},
+	{"two items that wait", RuleWaiting, func(s *story) {
+		s.write = func(b *keyedBook) { b.keyed(0, "PENDING", "1").keyed(1, "PENDING", "2") }
+		s.calls[1].Execution, s.calls[1].Action, s.calls, s.ran = "b", "inserted", s.calls[:2], nil
+	}},
+	{"a skip beside a running item", RuleSkip, func(s *story) {
+		s.key = SkipPrefix + "1"
+		s.write = func(b *keyedBook) { b.keyed(0, "PENDING", "1").keyed(0, "CLAIMED", "1").keyed(1, "PENDING", "2") }
+		s.calls[1].Execution, s.calls[1].Action, s.calls, s.ran = "b", "inserted", s.calls[:2], nil
+	}},
+	{"a debounced item that is claimed too early", RuleQuiet, func(s *story) {
+		s.calls[1].Policy, s.calls[1].Action, s.calls[1].Quiet = "debounce", "debounced", 3*time.Second
+	}},
+}
+
 func TestCallsOfEnqueueDoWhatTheyAnswer(t *testing.T) {
 	t.Parallel()
-	type story struct {
-		key   string
-		write func(b *keyedBook)
-		calls []Call
-		ran   map[string]string
-	}
-	inserted, replaced := made("1", "replace", "inserted", "a", 1), made("2", "replace", "replaced", "a", 2)
-	runs := func(b *keyedBook) {
-		b.keyed(0, "PENDING", "1").keyed(0, "PENDING", "2").keyed(0, "CLAIMED", "2")
-		b.keyed(0, "DISPATCHED", "2").keyed(0, "COMPLETED", "2")
-	}
-	good := func() story {
-		return story{write: runs, calls: []Call{inserted, replaced, made("3", "skip", "skipped", "a", 4),
-			{Marker: "4", Workspace: "w", Key: "k", Policy: "replace", Unknown: true}}, ran: map[string]string{"a": "2"}}
-	}
-	for _, c := range []struct {
-		name, rule string
-		spoil      func(s *story)
-	}{
-		{"no violation", "", func(*story) {}},
-		{"a debounced item that was quiet", "", func(s *story) {
-			s.calls[1].Policy, s.calls[1].Action, s.calls[1].Quiet = "debounce", "debounced", 2*time.Second
-		}},
-		{"an unanswered call that took effect", "", func(s *story) {
-			s.calls[1].Acknowledged, s.calls[1].Unknown = false, true
-		}},
-		{"a call that lost a race and deleted its row", "", func(s *story) {
-			s.write = func(b *keyedBook) {
-				b.keyed(0, "PENDING", "1").keyed(1, "PENDING", "2").keyed(1, "", "2").keyed(0, "PENDING", "2")
-				for n := range 3 {
-					b.changes[n+1].Transaction = 7
-				}
-				b.keyed(0, "CLAIMED", "2")
-			}
-			s.calls = s.calls[:2]
-		}},
-		{"a replaced call that changed nothing", RuleCalls, func(s *story) {
-			s.calls = append(s.calls, made("9", "replace", "replaced", "a", 2))
-		}},
-		{"an inserted call that inserted nothing", RuleCalls, func(s *story) {
-			s.calls = append(s.calls, made("9", "replace", "inserted", "a", 2))
-		}},
-		{"a skipped call that replaced", RuleCalls, func(s *story) { s.calls[1].Action = "skipped" }},
-		{"a skipped call that names a stranger", RuleCalls, func(s *story) { s.calls[2].Execution = "z" }},
-		{"a skipped call after the end", RuleCalls, func(s *story) {
-			s.calls[2].Sent, s.calls[2].Answered = at(20), at(21)
-		}},
-		{"a call that was rolled back", RuleCalls, func(s *story) { s.calls[1].Acknowledged = false }},
-		{"a call that nobody made", RuleCalls, func(s *story) { s.calls = s.calls[:1] }},
-		{"a call that changed two items", RuleCalls, func(s *story) {
-			s.write = func(b *keyedBook) { runs(b); b.keyed(1, "PENDING", "2") }
-		}},
-		{"a claimed item that is changed", RuleParams, func(s *story) {
-			s.write = func(b *keyedBook) {
-				b.keyed(0, "PENDING", "1").keyed(0, "CLAIMED", "1").keyed(0, "CLAIMED", "2")
-			}
-			s.calls, s.ran = s.calls[:2], nil
-		}},
-		{"params that are lost", RuleParams, func(s *story) { s.ran["a"] = "1" }},
-		{"two items that wait", RuleWaiting, func(s *story) {
-			s.write = func(b *keyedBook) { b.keyed(0, "PENDING", "1").keyed(1, "PENDING", "2") }
-			s.calls[1].Execution, s.calls[1].Action, s.calls, s.ran = "b", "inserted", s.calls[:2], nil
-		}},
-		{"a skip beside a running item", RuleSkip, func(s *story) {
-			s.key = SkipPrefix + "1"
-			s.write = func(b *keyedBook) { b.keyed(0, "PENDING", "1").keyed(0, "CLAIMED", "1").keyed(1, "PENDING", "2") }
-			s.calls[1].Execution, s.calls[1].Action, s.calls, s.ran = "b", "inserted", s.calls[:2], nil
-		}},
-		{"a debounced item that is claimed too early", RuleQuiet, func(s *story) {
-			s.calls[1].Policy, s.calls[1].Action, s.calls[1].Quiet = "debounce", "debounced", 3*time.Second
-		}},
-	} {
+	for _, c := range spoiled {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := good()
+			s := goodStory()
 			s.key = "k"
 			c.spoil(&s)
 			b := &keyedBook{key: s.key}

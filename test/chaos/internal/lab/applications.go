@@ -56,8 +56,8 @@ func (o *Load) follows(ctx context.Context, limit time.Duration, follow func(ctx
 	})
 }
 
-// signalled enqueues an item and sends it some signals: the first, half of the time, in the same transaction. At the end
-// it tells the workflow to end until it has.
+// signalled enqueues an item and sends it some signals: the first, half of the time, in the same transaction. At the
+// end it tells the workflow to end until it has.
 func (o *Load) signalled(ctx context.Context, rng *rand.Rand, w *Workspace) error {
 	b := batch{load: o, workspace: w, definition: temporal.Notes, executions: []string{uuid.NewString()}}
 	execution := b.executions[0]

@@ -31,8 +31,8 @@ const (
 // cellNamespace is the namespace of all cells, so that the check of the other runs does not meet theirs.
 const cellNamespace = "cells"
 
-// quietSettings write nothing that nobody waits for, unless the server must: a checkpoint, an eviction or a vacuum would
-// make the commits before it durable.
+// quietSettings write nothing that nobody waits for, unless the server must: a checkpoint, an eviction or a vacuum
+// would make the commits before it durable.
 var quietSettings = map[string]string{
 	"wal_writer_delay": "10s", "autovacuum": "off", "bgwriter_lru_maxpages": "0", "checkpoint_timeout": "1h",
 	"shared_buffers": "32MB", "max_wal_size": "1GB", "max_wal_senders": "0", "wal_level": "minimal",

@@ -97,7 +97,8 @@ func TestPlantedStartsBeyondARateAreFoundInTheRecord(t *testing.T) {
 	r := record(t)
 	executions := []string{uuid.NewString(), uuid.NewString()}
 	for _, execution := range executions {
-		r.plant(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, execution_id, limit_key)
+		r.plant(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, execution_id,
+			limit_key)
 			values ($1::text::uuid, $2::text::uuid, $3::text::uuid, 'metered')`, r.workspace, r.definition, execution)
 	}
 	rates := []audit.Rate{{Workspace: r.workspace, PerSecond: 0.5}, {Key: "metered", Starts: 1, Per: time.Minute},
@@ -170,7 +171,8 @@ func TestPlantedReportsOfEndsAreFoundInTheRows(t *testing.T) {
 			r.exec("enqueue", r.workspace, r.definition, []string{execution}, `{"ms": 1}`, 0, time.Duration(0))
 			r.plant(claims, execution)
 			r.plant(`insert into pgdispatch.workflow_executions
-					(id, workspace_id, workflow_definition_id, workflow_definition_version_id, queue_item_id, status, run_id, started_at)
+					(id, workspace_id, workflow_definition_id, workflow_definition_version_id, queue_item_id, status, run_id,
+						started_at)
 				select q.execution_id, q.workspace_id, q.workflow_definition_id, v.id, q.id, 'RUNNING', 'r', now()
 				from pgdispatch.workflow_execution_queue q
 				join pgdispatch.workflow_definition_versions v using (workflow_definition_id)

@@ -2,12 +2,16 @@ package postgres
 
 import (
 	"context"
+	_ "embed" // for the query
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 )
+
+//go:embed wal_writer.sql
+var walWriter string
 
 // Crash kills all processes of the server with SIGKILL at once: what is only in its memory is lost. They are stopped
 // first, so that none sees another die.
@@ -30,7 +34,7 @@ func (n *Node) Forgetful(ctx context.Context) error {
 		return err
 	}
 	var pid int
-	err = conn.QueryRow(ctx, "select pid from pg_stat_activity where backend_type = 'walwriter'").Scan(&pid)
+	err = conn.QueryRow(ctx, walWriter).Scan(&pid)
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
 		return fmt.Errorf("find the WAL writer of %s: %w", n.Name, err)
 	}

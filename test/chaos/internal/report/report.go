@@ -172,8 +172,13 @@ func Markdown(o *run.Outcome) string {
 	line("(%s; %s; %s) and both with Temporal's list of runs and what workflows received (%s; %s; %s; %s).",
 		audit.RuleLost, audit.RuleEnd, audit.RuleCounted, audit.RuleOneRun, audit.RulePhantom, audit.RuleRunning,
 		audit.RuleSignalOnce)
+	return b.String() + violations(o)
+}
+
+func violations(o *run.Outcome) string {
+	var b strings.Builder
 	for _, v := range o.Check.Violations {
-		line("- **violation**: %s", v)
+		fmt.Fprintf(&b, "- **violation**: %s\n", v)
 	}
 	return b.String()
 }
