@@ -68,7 +68,7 @@ func (s *Postgres) TakeSignals(ctx context.Context, settled []SettledSignal, sta
 		Payload                                        []byte
 		Waited, NextIn                                 *time.Duration
 		GivenUp                                        *string
-		Waits                                          *bool
+		Waits, Doubtful                                *bool
 	}
 	if started == nil {
 		started = []string{}
@@ -82,7 +82,7 @@ func (s *Postgres) TakeSignals(ctx context.Context, settled []SettledSignal, sta
 				Signal: temporal.Signal{
 					ExecutionID: postgres.OrZero(r.ExecutionID), Namespace: postgres.OrZero(r.Namespace),
 					RunID: postgres.OrZero(r.RunID), RequestID: postgres.OrZero(r.RequestID), Name: postgres.OrZero(r.Name),
-					Payload: r.Payload,
+					Payload: r.Payload, Doubtful: postgres.OrZero(r.Doubtful),
 				},
 				ID: *r.ID, Try: postgres.OrZero(r.Tries), Waited: postgres.OrZero(r.Waited)})
 		case r.GivenUp != nil:

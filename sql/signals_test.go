@@ -1,6 +1,8 @@
 package sql_test
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +17,8 @@ import (
 // signal sends a signal to an item's workflow and returns its ID.
 func (f fixture) signal(id int64, name string) int64 {
 	f.t.Helper()
+	_, err := f.taker().TakeSignals(f.t.Context(), nil, nil, 0) // a replica has looked in this epoch
+	require.NoError(f.t, err)
 	return one[int64](f, "select pgdispatch.signal($1, $2, $3)", f.execution(id), name, `{"n": 1}`)
 }
 
@@ -238,6 +242,41 @@ func TestASignalThatMayHaveArrivedIsLeftToTemporalToDecide(t *testing.T) {
 	taken := f.takeSignals()
 	require.Empty(t, taken.GivenUp)
 	require.Equal(t, []string{"a"}, names(taken))
+}
+
+// An epoch ends with a crash or a promotion, which empty its table. Commits of it may be lost.
+func TestASignalOfAnEarlierEpochMayHaveBeenSentToAnyLaterRun(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("PRO")
+	ids := f.items(w, 3)
+	f.dispatched(f.claim(3))
+	f.takeSignals()
+	f.signal(ids[0], "sent")
+	sent := f.takeSignals().Now[0]
+	require.Equal(t, "run false", sent.RunID+fmt.Sprint(" ", sent.Doubtful))
+	f.signal(ids[0], "behind")
+	f.signal(ids[1], "unsent")
+	f.signal(ids[2], "ended")
+	f.finish(ids[2], "COMPLETED")
+	f.signalsLater(16 * time.Second)
+	f.exec("delete from pgdispatch.epoch")
+
+	given := map[string]string{}
+	taken := f.takeSignals()
+	require.Empty(t, taken.GivenUp, "it may have arrived before the end")
+	for _, s := range taken.Now {
+		given[s.Name] = fmt.Sprint(s.RunID, " ", s.Doubtful)
+	}
+	require.Equal(t, map[string]string{"sent": "run true", "unsent": " true", "ended": " true"}, given)
+	f.signal(ids[0], "new")
+	at := slices.IndexFunc(taken.Now, func(s complete.Signal) bool { return s.Name == "sent" })
+	next := f.takeSignals(settle(taken.Now[at], "OPEN", "", "second")).Now[0]
+	require.Equal(t, "sent second true", fmt.Sprint(next.Name, " ", next.RunID, " ", next.Doubtful))
+	behind := f.takeSignals(settle(next, "DELIVERED", "", "")).Now[0]
+	require.Equal(t, "behind second true", fmt.Sprint(behind.Name, " ", behind.RunID, " ", behind.Doubtful))
+	last := f.takeSignals(settle(behind, "DELIVERED", "", "")).Now[0]
+	require.Equal(t, "new second false", fmt.Sprint(last.Name, " ", last.RunID, " ", last.Doubtful), "it was sent in this epoch")
 }
 
 func TestASignalThatIsRolledBackIsNotSent(t *testing.T) {

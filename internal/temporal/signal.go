@@ -1,6 +1,7 @@
 package temporal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,11 @@ const signalPrefix = "pgdispatch-signal-"
 type Signal struct {
 	ExecutionID string
 	Namespace   string // of its workflow; empty means the client's
-	// RunID is the run that the signal is sent to. Temporal recognises a repeated request within one run.
-	RunID     string
+	// RunID is the run that the signal is sent to. Temporal recognises a repeated request within one run. Empty means the
+	// first run.
+	RunID string
+	// Doubtful means that the signal may have reached a run after that one. Otherwise it has reached no other.
+	Doubtful  bool
 	RequestID string // a UUID, the same for every try
 	Name      string
 	Payload   []byte // JSON; nil means that the signal has no argument
@@ -33,10 +37,14 @@ var ErrEnded = errors.New("workflow had ended")
 
 // Signal sends a signal. It may be called repeatedly: Temporal answers a repeated request without another effect, even
 // if the run has closed since. If the run has closed without this signal and the workflow continues in another run, as
-// after continue-as-new, Signal sends nothing there and returns that run's ID.
+// after continue-as-new, Signal sends nothing there and returns that run's ID: the open run or, if the signal is
+// doubtful, the next.
 func (t *Client) Signal(ctx context.Context, signal Signal) (continues string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, SignalTimeout, fmt.Errorf("signal timed out after %s", SignalTimeout))
 	defer cancel()
+	if signal.RunID == "" {
+		return t.first(ctx, signal)
+	}
 	request := &workflowservice.SignalWorkflowExecutionRequest{
 		Namespace: t.namespace(signal.Namespace),
 		WorkflowExecution: &commonpb.WorkflowExecution{
@@ -62,9 +70,29 @@ func (t *Client) Signal(ctx context.Context, signal Signal) (continues string, e
 	return "", nil
 }
 
-// continues returns the open run of a workflow whose signalled run has closed, or ErrEnded if there is none.
+// first returns the first run of a workflow, or ErrEnded if there is none.
+func (t *Client) first(ctx context.Context, signal Signal) (string, error) {
+	info, err := t.newest(ctx, Execution{ID: signal.ExecutionID, Namespace: signal.Namespace})
+	var notFound *serviceerror.NotFound
+	switch {
+	case errors.As(err, &notFound):
+		return "", ErrEnded
+	case err != nil:
+		return "", err
+	case !isOurs(info, signal.ExecutionID):
+		return "", ErrEnded
+	}
+	return cmp.Or(info.GetFirstRunId(), info.GetExecution().GetRunId()), nil
+}
+
+// continues returns the run to try after the signalled run, which has closed, or ErrEnded if there is none.
 func (t *Client) continues(ctx context.Context, signal Signal) (string, error) {
-	execution := Execution{ID: signal.ExecutionID, Namespace: signal.Namespace}
+	execution := Execution{ID: signal.ExecutionID, Namespace: signal.Namespace, RunID: signal.RunID}
+	if signal.Doubtful {
+		if next, err := t.successor(ctx, execution); next != "" || err != nil {
+			return next, err
+		}
+	}
 	info, err := t.newest(ctx, execution)
 	var notFound *serviceerror.NotFound
 	switch {
@@ -83,4 +111,24 @@ func (t *Client) continues(ctx context.Context, signal Signal) (string, error) {
 		}
 	}
 	return "", err
+}
+
+// successor returns the run that continues a closed run, even if it has closed since. After a reset, or if the closed run
+// is gone, that is the newest one. It returns "" if there is none.
+func (t *Client) successor(ctx context.Context, closed Execution) (string, error) {
+	event, err := t.closed(ctx, closed)
+	var notFound *serviceerror.NotFound
+	switch {
+	case errors.As(err, &notFound):
+		return t.goesOn(ctx, closed)
+	case err != nil:
+		return "", fmt.Errorf("read close event: %w", err)
+	case event == nil: // a reset is replacing it
+		return "", nil
+	}
+	_, next, err := read(event)
+	if next == "" && err == nil {
+		return t.goesOn(ctx, closed)
+	}
+	return next, err
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -69,6 +70,48 @@ func TestASignalToAClosedRunIsSentNowhereElse(t *testing.T) {
 			require.ErrorIs(t, err, row.want)
 			require.Equal(t, row.continues, continues)
 			require.Len(t, service.got, 1)
+		})
+	}
+}
+
+// A doubtful signal may have reached a run that has closed since, so it passes over none.
+func TestADoubtfulSignalIsOfferedToEachRunFromTheFirstOn(t *testing.T) {
+	t.Parallel()
+	gone := serviceerror.NewNotFound("workflow execution already completed")
+	history := func(event *historypb.HistoryEvent, err error) []func() (*historyResponse, error) {
+		return []func() (*historyResponse, error){func() (*historyResponse, error) {
+			return &historyResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{event}}}, err
+		}}
+	}
+	newest := func(runID string, open bool) *workflowpb.WorkflowExecutionInfo {
+		info := described(runID, "e1", open)
+		info.FirstRunId = "run-0"
+		return info
+	}
+	for name, row := range map[string]struct {
+		runID     string
+		newest    *workflowpb.WorkflowExecutionInfo
+		closed    []func() (*historyResponse, error)
+		continues string
+		want      error
+		sent      int
+	}{
+		"it is not known which run got it": {"", newest("run-9", true), nil, "run-0", nil, 0},
+		"the workflow is gone":             {"", nil, nil, "", ErrEnded, 0},
+		"the ID is a stranger's":           {"", described("run-9", "stranger", true), nil, "", ErrEnded, 0},
+		"the next run, not the open one":   {"run-1", newest("run-9", true), history(continued("run-2"), nil), "run-2", nil, 1},
+		"the next run, if none is open":    {"run-1", newest("run-9", false), history(continued("run-2"), nil), "run-2", nil, 1},
+		"the run is gone, others are not":  {"run-1", newest("run-9", false), history(nil, gone), "run-9", nil, 1},
+		"it was the last":                  {"run-9", newest("run-9", false), history(nil, gone), "", ErrEnded, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := &signalService{fakeService: fakeService{newest: row.newest}, answer: gone}
+			service.answers = append(row.closed, history(nil, gone)...)
+			continues, err := (&Client{Service: service, Namespace: "shop"}).Signal(t.Context(),
+				Signal{ExecutionID: "e1", RunID: row.runID, RequestID: "r1", Name: "approve", Doubtful: true})
+			require.ErrorIs(t, err, row.want)
+			require.Equal(t, row.continues, continues)
+			require.Len(t, service.got, row.sent)
 		})
 	}
 }

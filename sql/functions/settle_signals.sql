@@ -1,6 +1,6 @@
 -- The first step of take_signals, which says what the arguments are: settles signals, and makes those due that waited
--- for them or for a start. Until its end, no other transaction settles or takes any, and each statement of this one sees
--- what the last one has committed.
+-- for them or for a start. If an epoch has begun, all signals until now are in doubt. Until its end, no other transaction
+-- settles or takes any, and each statement of this one sees what the last one has committed.
 create or replace function pgdispatch.settle_signals(settled bigint[], takes integer[], outcomes text[], errors text[], runs text[],
     started uuid[]) returns void
 language plpgsql volatile
@@ -14,7 +14,15 @@ declare
     turn record;
     woken uuid[];
 begin
-    select t.looked_at, t.after_id into turn from pgdispatch.signal_turn t for update;
+    select t.looked_at, t.after_id, (t.epoch = e.id) is not true as epoch_began into turn
+    from pgdispatch.signal_turn t
+    left join pgdispatch.epoch e on true
+    for update of t;
+    if turn.epoch_began then
+        insert into pgdispatch.epoch default values on conflict do nothing;
+        update pgdispatch.signal_turn
+        set epoch = (select e.id from pgdispatch.epoch e), doubtful_to = coalesce((select max(s.id) from pgdispatch.signals s), 0);
+    end if;
 
     with done as (
         update pgdispatch.signals s

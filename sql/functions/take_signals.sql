@@ -1,6 +1,8 @@
 -- Settles signals that the caller has sent, and returns those that it must send now: of each execution the oldest open
 -- one, if its workflow runs. The others wait, which costs nothing until their turn. Taking a signal postpones its next
 -- try: nobody else takes it meanwhile, and another replica does if the caller dies.
+-- A signal is doubtful if commits about it may be lost: it may have been sent to run_id or to any run after it, even if
+-- its workflow has ended. run_id is null then if it may have been sent to any run at all.
 -- A signal that is taken or given up is so durably. Settling one as DELIVERED or OPEN is not: Temporal says it again.
 -- outcomes are DELIVERED, GIVEN_UP, or OPEN: to be tried again, after a backoff if there is an error. runs are where to
 -- send them from now on, or null. started are executions whose workflow the caller has started.
@@ -10,7 +12,7 @@
 create or replace function pgdispatch.take_signals(settled bigint[], takes integer[], outcomes text[], errors text[], runs text[],
     started uuid[], at_most integer)
 returns table (id bigint, tries integer, request_id uuid, execution_id uuid, namespace text, run_id text, name text, payload text,
-    waited interval, given_up text, signals integer, next_in interval, waits boolean)
+    waited interval, given_up text, signals integer, next_in interval, waits boolean, doubtful boolean)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -36,6 +38,7 @@ begin
     loop
         exit when at_most = 0;
         select e.namespace, e.run_id, e.status, q.status as item,
+               signal.id <= (select t.doubtful_to from pgdispatch.signal_turn t) as doubtful,
                exists (select from pgdispatch.signals o
                        where o.execution_id = signal.execution_id and o.state = 'OPEN' and o.id < signal.id) as behind,
                (select o.run_id from pgdispatch.signals o
@@ -46,15 +49,17 @@ begin
         left join pgdispatch.workflow_execution_queue q on q.execution_id = s.id;
         if x.behind or x.item in ('PENDING', 'CLAIMED') then
             update pgdispatch.signals s set next_try_at = 'infinity' where s.id = signal.id;
-        elsif x.status = 'RUNNING' or signal.tries > 0 then -- Temporal knows whether an earlier try has arrived
+        elsif x.status = 'RUNNING' or signal.tries > 0 or x.doubtful and x.run_id is not null then
+            -- Temporal knows whether an earlier try has arrived.
             at_most := at_most - 1;
             perform pgdispatch.commit_durably();
             return query
             update pgdispatch.signals s
-            set tries = s.tries + 1, next_try_at = clock_timestamp() + lease, run_id = coalesce(s.run_id, x.last_run, x.run_id)
+            set tries = s.tries + 1, next_try_at = clock_timestamp() + lease,
+                run_id = coalesce(s.run_id, x.last_run, case when not x.doubtful then x.run_id end)
             where s.id = signal.id
             returning s.id, s.tries, s.request_id, s.execution_id, x.namespace, s.run_id, s.name, s.payload::text,
-                      clock_timestamp() - s.sent_at, null::text, null::integer, null::interval, null::boolean;
+                      clock_timestamp() - s.sent_at, null::text, null::integer, null::interval, null::boolean, x.doubtful;
         else
             given_up := case x.item
                 when 'CANCELLED' then 'item was cancelled before it started'
