@@ -276,7 +276,8 @@ func TestASignalOfAnEarlierEpochMayHaveBeenSentToAnyLaterRun(t *testing.T) {
 	behind := f.takeSignals(settle(next, "DELIVERED", "", "")).Now[0]
 	require.Equal(t, "behind second true", fmt.Sprint(behind.Name, " ", behind.RunID, " ", behind.Doubtful))
 	last := f.takeSignals(settle(behind, "DELIVERED", "", "")).Now[0]
-	require.Equal(t, "new second false", fmt.Sprint(last.Name, " ", last.RunID, " ", last.Doubtful), "it was sent in this epoch")
+	require.Equal(t, "new second false", fmt.Sprint(last.Name, " ", last.RunID, " ", last.Doubtful),
+		"it was sent in this epoch")
 }
 
 func TestASignalThatIsRolledBackIsNotSent(t *testing.T) {

@@ -113,8 +113,8 @@ func (t *Client) continues(ctx context.Context, signal Signal) (string, error) {
 	return "", err
 }
 
-// successor returns the run that continues a closed run, even if it has closed since. After a reset, or if the closed run
-// is gone, that is the newest one. It returns "" if there is none.
+// successor returns the run that continues a closed run, even if it has closed since. After a reset, or if the closed
+// run is gone, that is the newest one. It returns "" if there is none.
 func (t *Client) successor(ctx context.Context, closed Execution) (string, error) {
 	event, err := t.closed(ctx, closed)
 	var notFound *serviceerror.NotFound
