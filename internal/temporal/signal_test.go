@@ -99,12 +99,12 @@ func TestADoubtfulSignalIsOfferedToEachRunFromTheFirstOn(t *testing.T) {
 		"it is not known which run got it": {"", newest("run-9", true), nil, "run-0", nil, 0},
 		"the workflow is gone":             {"", nil, nil, "", ErrEnded, 0},
 		"the ID is a stranger's":           {"", described("run-9", "stranger", true), nil, "", ErrEnded, 0},
-		"the next run, not the open one":   {"run-1", newest("run-9", true), history(continued("run-2"), nil), "run-2", nil,
+		"the next run, not the open one": {"run-1", newest("run-9", true), history(continued("run-2"), nil), "run-2", nil,
 			1},
-		"the next run, if none is open":    {"run-1", newest("run-9", false), history(continued("run-2"), nil), "run-2", nil,
+		"the next run, if none is open": {"run-1", newest("run-9", false), history(continued("run-2"), nil), "run-2", nil,
 			1},
-		"the run is gone, others are not":  {"run-1", newest("run-9", false), history(nil, gone), "run-9", nil, 1},
-		"it was the last":                  {"run-9", newest("run-9", false), history(nil, gone), "", ErrEnded, 1},
+		"the run is gone, others are not": {"run-1", newest("run-9", false), history(nil, gone), "run-9", nil, 1},
+		"it was the last":                 {"run-9", newest("run-9", false), history(nil, gone), "", ErrEnded, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := &signalService{fakeService: fakeService{newest: row.newest}, answer: gone}
