@@ -1,6 +1,7 @@
 package sql_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -221,6 +222,46 @@ func TestConfigurationRefusesWhatCouldNotBeStarted(t *testing.T) {
 			"'").Replace(row.values)
 		refusal := f.refused("insert into pgdispatch." + row.table + " (" + row.columns + ") values (" + values + ")")
 		require.Equal(t, row.code, refusal.Code, "%s %s: %s", row.table, row.values, refusal.Message)
+		if row.code == "23514" && row.columns != "singleton" {
+			require.NotEmpty(t, refusal.Hint, "%s %s", row.table, row.values)
+			require.Contains(t, refusal.Message, refusal.ColumnName+" of "+row.table+" is ")
+		}
+	}
+}
+
+// A value of a megabyte must not reach an index, whose error names neither the field nor the remedy.
+func TestAMegabyteInAnyTextNamesTheFieldAndTheRemedy(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	const huge = "(select string_agg(md5(n::text), '') from generate_series(1, 32768) n)"
+	item := fmt.Sprintf(" (workspace_id, workflow_definition_id, %%s) values ('%s', '%s', "+huge+")", w.workspace,
+		w.definition)
+	call := fmt.Sprintf("select pgdispatch.enqueue('%s', '%s', %%s => "+huge+")", w.workspace, w.definition)
+	statements := map[string]string{}
+	for _, column := range []string{"idempotency_key", "limit_key", "traceparent"} {
+		statements["table "+column] = "insert into pgdispatch.workflow_execution_queue" + fmt.Sprintf(item, column)
+		statements["view "+column] = "insert into pgdispatch.enqueue" + fmt.Sprintf(item, column)
+	}
+	for _, argument := range []string{"key", "limit_key", "traceparent"} {
+		statements["enqueue "+argument] = fmt.Sprintf(call, argument)
+	}
+	id := f.execution(f.item(w))
+	statements["signal name"] = fmt.Sprintf("select pgdispatch.signal('%s', %s)", id, huge)
+	statements["limit key"] = "insert into pgdispatch.limits (key, max_concurrent) values (" + huge + ", 1)"
+	statements["workspace name"] = "insert into pgdispatch.workspaces (name) values (" + huge + ")"
+	statements["workspace plan"] = "insert into pgdispatch.workspaces (name, plan) values ('b', " + huge + ")"
+	statements["tier plan"] = "insert into pgdispatch.workspace_tiers values (upper(" + huge + "), 1)"
+	for _, column := range []string{"name", "workflow_type", "task_queue", "namespace"} {
+		statements["definition "+column] = "update pgdispatch.workflow_definitions set " + column + " = " + huge
+	}
+	for what, statement := range statements {
+		refusal := f.refused(statement)
+		_, field, _ := strings.Cut(what, " ")
+		require.NotEqual(t, "54000", refusal.Code, what)
+		require.NotEmpty(t, refusal.Hint, what)
+		require.Contains(t, refusal.Message, field, what)
+		require.Less(t, len(refusal.Message), 400, what)
 	}
 }
 

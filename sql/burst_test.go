@@ -173,7 +173,7 @@ func TestABurstLimitIsRefusedOutsideItsRange(t *testing.T) {
 			"update pgdispatch.workspace_tiers set max_burst_workflows = $1"} {
 			refusal := f.refused(statement, most)
 			require.Equal(t, "23514", refusal.Code)
-			require.Contains(t, refusal.ConstraintName, "max_burst_workflows")
+			require.Equal(t, "max_burst_workflows", refusal.ColumnName)
 		}
 	}
 	f.setBurst(w, 100000)

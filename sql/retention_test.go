@@ -257,7 +257,7 @@ func TestARetentionOutOfReasonIsRefused(t *testing.T) {
 		for _, value := range []string{"0", "-1 day", "59 seconds", "101 years"} {
 			refusal := f.refused(fmt.Sprintf("update pgdispatch.settings set %s = '%s'", column, value))
 			require.Equal(t, "23514", refusal.Code)
-			require.Equal(t, "settings_"+column+"_check", refusal.ConstraintName)
+			require.Equal(t, column, refusal.ColumnName)
 		}
 		f.exec(fmt.Sprintf("update pgdispatch.settings set %s = '1 minute'", column))
 		f.exec(fmt.Sprintf("update pgdispatch.settings set %s = '3 months'", column))

@@ -8,12 +8,12 @@ on pgdispatch.workflow_execution_queue
 for each row
 execute function pgdispatch.refuse_change();
 
--- Every statement pays for a condition, so this one covers only what the table's constraint would reject with a worse
--- message. See functions/item_stage.sql.
+-- Every statement pays for a condition, so this one covers only what the table's constraint or its indexes would reject
+-- with a worse message. See functions/item_stage.sql.
 create or replace trigger refuse_item
 before insert on pgdispatch.workflow_execution_queue
 for each row
-when (new.status <> 'PENDING')
+when (new.status <> 'PENDING' or octet_length(new.idempotency_key) > 800 or octet_length(new.limit_key) > 800)
 execute function pgdispatch.refuse_item();
 
 create or replace trigger item_enqueued
@@ -103,3 +103,33 @@ create or replace trigger enqueue_item
 instead of insert on pgdispatch.enqueue
 for each row
 execute function pgdispatch.enqueue_item();
+
+create or replace trigger refuse_value
+before insert or update on pgdispatch.workspaces
+for each row
+execute function pgdispatch.refuse_value();
+
+create or replace trigger refuse_value
+before insert or update on pgdispatch.workspace_tiers
+for each row
+execute function pgdispatch.refuse_value();
+
+create or replace trigger refuse_value
+before insert or update on pgdispatch.workflow_definitions
+for each row
+execute function pgdispatch.refuse_value();
+
+create or replace trigger refuse_value
+before insert or update on pgdispatch.workflow_definition_versions
+for each row
+execute function pgdispatch.refuse_value();
+
+create or replace trigger refuse_value
+before insert or update on pgdispatch.limits
+for each row
+execute function pgdispatch.refuse_value();
+
+create or replace trigger refuse_value
+before insert or update on pgdispatch.settings
+for each row
+execute function pgdispatch.refuse_value();
