@@ -2,6 +2,11 @@ package sql_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -91,6 +96,10 @@ func TestWhatOthersActUponSurvivesACrashOfPostgres(t *testing.T) {
 	c.quietly(func(replica fixture) { replica.stops() })
 	require.Equal(t, "CANCELLED WITHDRAWN", c.status(stopped)+" "+c.stopState(stopped), "an item that was withdrawn")
 
+	c.exec("update pgdispatch.close_sweep set looked_at = now() + interval '1 hour'")
+	c.quietly(func(replica fixture) { require.Positive(t, replica.bringBack()) })
+	require.Zero(t, c.bringBack(), "a stored time that was brought back")
+
 	delivered := taken(running[1])
 	c.quietly(func(replica fixture) { replica.takeSignals(settle(delivered, "DELIVERED", "", "")) })
 	require.Equal(t, "OPEN 1 run", one[string](c.fixture, signal), "Temporal drops the repeat: nobody waits for the disk")
@@ -102,4 +111,56 @@ func TestPgdispatchDurableCommitsNoneWaitsForNoDisk(t *testing.T) {
 	c.signal(c.oneRunning(), "a")
 	c.quietly(func(replica fixture) { require.Len(t, replica.takeSignals().Now, 1) }, "pgdispatch.durable_commits", "none")
 	require.Equal(t, 0, one[int](c.fixture, "select tries from pgdispatch.signals"))
+}
+
+// verbsIn returns the statements that the first column of the page's tables names between two lines.
+func verbsIn(t *testing.T, page, from, to string) (verbs []string) {
+	t.Helper()
+	_, rest, found := strings.Cut(page, from)
+	require.True(t, found, from)
+	section, _, found := strings.Cut(rest, to)
+	require.True(t, found, to)
+	for line := range strings.Lines(section) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			for _, name := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[1], -1) {
+				verbs = append(verbs, name[1])
+			}
+		}
+	}
+	slices.Sort(verbs)
+	return verbs
+}
+
+func TestThePageSaysWhatACrashDoesToEachStatementOfAReplica(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "docs", "reliability.md"))
+	require.NoError(t, err)
+	const durably = "commit_durably()"
+	durable, written := []string{"claim", "claim_head"}, []string{}
+	for _, verb := range sql.Verbs() {
+		files, err := filepath.Glob("[cnrs]*/" + verb + ".sql")
+		require.NoError(t, err)
+		if len(files) == 0 || strings.HasPrefix(files[0], "client/") {
+			continue // of an operator or an application
+		}
+		text := sql.Text(verb)
+		if first, _, _ := strings.Cut(text, "\n"); first == "-- reads" || strings.HasSuffix(first, "row locks only") {
+			continue
+		}
+		written = append(written, verb)
+		calls := text
+		for _, f := range sql.Functions() {
+			if strings.Contains(text, "pgdispatch."+f.Name+"(") {
+				calls += f.Text
+			}
+		}
+		if strings.Contains(calls, durably) {
+			durable = append(durable, verb)
+		}
+	}
+	slices.Sort(durable)
+	require.Equal(t, durable, verbsIn(t, string(page), "## A crash of Postgres", "These do not wait"))
+	undone := append(verbsIn(t, string(page), "These do not wait", "### A failover"), durable...)
+	slices.Sort(undone)
+	require.Equal(t, written, slices.Compact(undone))
 }

@@ -4,7 +4,8 @@
 --
 -- Returns how many rows were changed, at most at_most of each kind; whether there may be more; and the first transaction
 -- ID that was not given out yet: once all earlier transactions have ended, call it again, because they may have stored
--- times from before. Changes nothing, and takes no lock, if nothing is ahead. Waits for no row.
+-- times from before. Changes nothing, and takes no lock, if nothing is ahead. Waits for no row. Durable, because the
+-- caller remembers that it is done.
 create or replace function pgdispatch.bring_back(at_most integer, out times integer, out more boolean, out open_to bigint)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -23,5 +24,6 @@ begin
     times := waits + pgdispatch.bring_back_items(at_time, at_most) + pgdispatch.bring_back_turns(at_time, at_most)
         + pgdispatch.bring_back_tries(at_time, at_most);
     more := times >= at_most;
+    perform pgdispatch.commit_durably() where times > 0;
 end;
 $$;

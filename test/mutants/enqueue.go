@@ -17,4 +17,13 @@ var enqueuing = []mutant{
 	{"a changed item is announced", "an item that changes while a claim chooses it waits for a minute",
 		[]edit{{movedFile, "or old.enqueue_xid <> pg_current_xact_id()", ""}},
 		"./sql", "TestAnItemThatChangesWhileAClaimChoosesItIsClaimedByTheNext"},
+	{"a long key is refused by name", "a key of a megabyte fails in an index",
+		[]edit{{"sql/schema/triggers.sql", " or octet_length(new.limit_key) > 800)", ")"}},
+		"./sql", "TestAMegabyteInAnyTextNamesTheFieldAndTheRemedy"},
+	{"a refused value is named", "a workspace or setting is refused without a remedy",
+		[]edit{{"sql/functions/refuse_value.sql", "    if found then", "    if false then"}},
+		"./sql", "TestConfigurationRefusesWhatCouldNotBeStarted"},
+	{"what insert accepts can be read", "an insert accepts a duration that no replica can read",
+		[]edit{{"sql/parts/start_options.json", `["duration", 0, 31536000]`, `["duration", 0, 31536000000000]`}},
+		"./internal/temporal", "TestTheReplicaReadsAllStartOptionsThatAnInsertAccepts"},
 }
