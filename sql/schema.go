@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -68,7 +69,7 @@ var functions = sync.OnceValue(func() []Function {
 // Roles returns the statements that `pgdispatch migrate up` runs after the functions. roles creates the roles. grants
 // sets their privileges, and is run only if all roles exist.
 func Roles() (roles, grants string) {
-	return render("schema/roles.sql"), render("schema/grants.sql")
+	return render("schema/roles.sql"), renderWith("schema/grants.sql", quotedFunctions())
 }
 
 // templates holds all files by path.
@@ -86,6 +87,19 @@ var templates = sync.OnceValue(func() *template.Template {
 	return all
 })
 
+// quotedFunctions returns the names of all functions that Functions creates, as a list of SQL strings.
+func quotedFunctions() string {
+	var names []string
+	for _, f := range functions() {
+		for _, match := range createFunction.FindAllStringSubmatch(f.Text, -1) {
+			names = append(names, "'"+match[1]+"'")
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+var createFunction = regexp.MustCompile(`(?m)^create or replace function pgdispatch\.(\w+)\(`)
+
 func glob(pattern string) []string {
 	found, err := fs.Glob(files, pattern)
 	if err != nil {
@@ -94,9 +108,11 @@ func glob(pattern string) []string {
 	return found
 }
 
-func render(file string) string {
+func render(file string) string { return renderWith(file, nil) }
+
+func renderWith(file string, data any) string {
 	var text strings.Builder
-	if err := templates().ExecuteTemplate(&text, file, nil); err != nil {
+	if err := templates().ExecuteTemplate(&text, file, data); err != nil {
 		panic(err) // any test with a database renders every file
 	}
 	return text.String()

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 )
 
-// SignalTimeout limits Signal. It must be shorter than the lease that take_signals gives.
+// SignalTimeout limits Signal. It must be shorter than the lease that next_signals gives.
 const SignalTimeout = 10 * time.Second
 
 // signalPrefix precedes the ID of a signal in its request ID.

@@ -1,4 +1,4 @@
--- The first step of take_signals, which says what the arguments are: settles signals, and makes those due that waited
+-- The first step of next_signals, which says what the arguments are: settles signals, and makes those due that waited
 -- for them or for a start. If an epoch has begun, all signals until now are in doubt. Until its end, no other transaction
 -- settles or takes any, and each statement of this one sees what the last one has committed.
 create or replace function pgdispatch.settle_signals(settled bigint[], takes integer[], outcomes text[], errors text[], runs text[],

@@ -61,12 +61,15 @@ func TestUpReplacesTriggersThatHaveChanged(t *testing.T) {
 func TestUpLeavesFunctionsAloneThatItDoesNotHave(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, sqltest.URL(t))
-	execute(t, conn, "create function pgdispatch.former() returns integer language sql return 1")
+	execute(t, conn, "create function pgdispatch.former() returns integer language sql return 1; "+
+		"grant execute on function pgdispatch.former() to pgdispatch_dispatcher")
 	execute(t, conn, "insert into pgdispatch.applied_functions (name, sha256) values ('former', 'any')")
 	require.NoError(t, migrate.Up(t.Context(), conn, func(s migrate.Step) {
 		require.Fail(t, "no function is outdated", s.Name)
 	}))
 	require.Equal(t, 1, read[int](t, conn, "select pgdispatch.former()"))
+	require.True(t, read[bool](t, conn,
+		"select has_function_privilege('pgdispatch_dispatcher', 'pgdispatch.former()', 'execute')"))
 }
 
 func TestAFunctionThatCannotBeReplacedLeavesAllAsTheyWere(t *testing.T) {

@@ -11,7 +11,15 @@
 revoke all on schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
 revoke all on all tables in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
 revoke all on all sequences in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
-revoke all on all routines in schema pgdispatch from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
+-- Functions that only earlier versions have keep their grants: replicas of those versions call them until they are replaced.
+do $$
+begin
+    execute (select format('revoke all on function %s from pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader',
+                           string_agg(p.oid::regprocedure::text, ', '))
+             from pg_proc p
+             where p.pronamespace = 'pgdispatch'::regnamespace and p.proname in ({{ . }}));
+end;
+$$;
 
 grant usage on schema pgdispatch to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator, pgdispatch_reader;
 
@@ -116,7 +124,7 @@ grant execute on function
     pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.requeue(bigint[]),
     pgdispatch.requeue_expired(integer), pgdispatch.result_of(text),
     pgdispatch.bring_back(integer), pgdispatch.take_stops(integer),
-    pgdispatch.take_signals(bigint[], integer[], text[], text[], text[], uuid[], integer),
+    pgdispatch.next_signals(bigint[], integer[], text[], text[], text[], uuid[], integer),
     pgdispatch.settle_signals(bigint[], integer[], text[], text[], text[], uuid[]), pgdispatch.trim_marks(bigint), pgdispatch.wake(text),
     pgdispatch.wake_for(uuid[])
     to pgdispatch_dispatcher;

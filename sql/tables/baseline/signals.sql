@@ -1,5 +1,5 @@
 -- Signals to workflows. The transaction that sends one inserts its row and locks nothing; replicas deliver it. See
--- functions/take_signals.sql.
+-- functions/next_signals.sql.
 create table pgdispatch.signals (
     -- The order of an execution's signals.
     id           bigint generated always as identity primary key,
@@ -35,11 +35,7 @@ create table pgdispatch.signal_turn (
     singleton boolean primary key default true check (singleton),
     -- When signals that wait were last looked at, and up to which.
     looked_at timestamptz not null default '-infinity',
-    after_id  bigint not null default 0,
-    -- When an epoch begins, commits may have been lost. What they said of the signals up to doubtful_to is in doubt: which
-    -- run got them, and whether any did. See functions/take_signals.sql.
-    epoch       uuid,
-    doubtful_to bigint not null default 0
+    after_id  bigint not null default 0
 )
 with (fillfactor = 50);
 

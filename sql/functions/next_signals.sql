@@ -9,7 +9,7 @@
 -- A signal whose workflow ended before the first try is given up here, with all others of its execution: one row has
 -- given_up, and their number in signals. The last row has no execution; next_in is when to take again, null if no signal
 -- is open, and waits is true if one waits for its workflow's start or for an earlier signal.
-create or replace function pgdispatch.take_signals(settled bigint[], takes integer[], outcomes text[], errors text[], runs text[],
+create or replace function pgdispatch.next_signals(settled bigint[], takes integer[], outcomes text[], errors text[], runs text[],
     started uuid[], at_most integer)
 returns table (id bigint, tries integer, request_id uuid, execution_id uuid, namespace text, run_id text, name text, payload text,
     waited interval, given_up text, signals integer, next_in interval, waits boolean, doubtful boolean)
