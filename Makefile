@@ -46,7 +46,7 @@ test: ## lint, and run all tests with the race detector on a real Postgres and T
 	$(GOTEST) ./...
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
 	cd test && $(GOTEST) ./internal/... ./bench/internal/... ./chaos/... ./deploy/...
-	$(MAKE) --no-print-directory browser
+	$(MAKE) --no-print-directory upgrade browser
 	cd test && $(GOTEST) -count=1 ./mutants/... # it reads files of other packages, so a cached result may be wrong
 
 .PHONY: test-matrix
@@ -60,6 +60,12 @@ clients: ## run the programs of docs/clients in Go, Python, Node, Java, Ruby and
 .PHONY: alerts
 alerts: ## test the alerts of deploy/prometheus with promtool, which it downloads (Debian)
 	promtool=$$(.ci/promtool) && cd deploy/prometheus && $$promtool check rules alerts.yml && $$promtool test rules alerts_test.yml
+
+.PHONY: upgrade
+# A shallow clone or an archive lacks the baseline's commit.
+upgrade: devstack ## upgrade and downgrade under load, with replicas of the baseline's build beside replicas of this one
+	@if git cat-file -e "$$(cat test/upgrade/baseline)^{commit}" 2>/dev/null; then cd test && $(GOTEST) -count=1 ./upgrade/...; \
+	else echo "NOT RUN: ./upgrade needs the commit that test/upgrade/baseline names: git fetch --unshallow"; fi
 
 .PHONY: browser
 browser: devstack ## test every page and action of the web view in headless Chromium, with axe-core

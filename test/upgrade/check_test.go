@@ -15,9 +15,20 @@ import (
 // order.
 func (s *shop) checkEnds(replayed int) {
 	s.t.Helper()
+	const left = `select coalesce(string_agg(format('%s of %s %s', l.items, l.workspace, l.status), ', '), '') from (
+		select count(*) as items, w.name as workspace, d.name || ' ' || q.stage as status
+		from pgdispatch.workflow_execution_queue q join pgdispatch.workspaces w on w.id = q.workspace_id
+		join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
+		where q.status not in ('COMPLETED', 'FAILED', 'CANCELLED') group by 2, 3) l`
+	unended := ""
+	s.t.Cleanup(func() {
+		if unended != "" {
+			s.t.Log("not ended: " + unended)
+		}
+	})
 	s.eventually(func() bool {
-		return one[int](s, `select count(*) from pgdispatch.workflow_execution_queue
-			where status not in ('COMPLETED', 'FAILED', 'CANCELLED')`) == 0
+		unended = one[string](s, left)
+		return unended == ""
 	}, "everything ends")
 	require.Equal(s.t, len(s.items)+replayed, one[int](s, "select count(*) from pgdispatch.workflow_execution_queue"))
 	ends := map[string]map[string]int{}

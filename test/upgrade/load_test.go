@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
@@ -121,13 +122,15 @@ type item struct {
 
 // shop is a database with applications and a Temporal server with their worker.
 type shop struct {
-	t        *testing.T
-	url, dir string
-	db       *pgxpool.Pool
-	temporal *stack.Temporal
-	client   client.Client
-	tenants  []*tenant
-	steady   *tenant
+	t          *testing.T
+	url        string
+	dispatcher string // URL for replicas, whose role has no other rights
+	dir        string
+	db         *pgxpool.Pool
+	temporal   *stack.Temporal
+	client     client.Client
+	tenants    []*tenant
+	steady     *tenant
 
 	mu    sync.Mutex
 	items map[string]item // by execution ID
@@ -139,6 +142,7 @@ func newShop(t *testing.T, b build) *shop {
 	s := &shop{t: t, url: sqltest.EmptyURL(t), dir: t.TempDir(), tenants: tenants(), items: map[string]item{},
 		steady: &tenant{name: "steady", plan: "ENTERPRISE", limit: 1000}}
 	require.NoError(t, b.pgdispatch(s.url, "migrate", "up"))
+	s.dispatcher = sqltest.Login(t, s.url, "in role pgdispatch_dispatcher")
 	s.db = sqltest.Pool(t, s.url+"&pool_max_conns=20")
 	audit, err := os.ReadFile(filepath.Join(checkout, "testdata", "audit.sql"))
 	require.NoError(t, err)
@@ -329,6 +333,28 @@ func (s *shop) enqueue(ctx context.Context, w *tenant, workflow string, signals 
 	defer s.mu.Unlock()
 	s.items[execution] = item{w, workflow}
 	return execution, nil
+}
+
+// burst enqueues many items at once in the workspace that is never full, so that every replica gets some. It waits for
+// those of the last burst.
+func (s *shop) burst() {
+	s.t.Helper()
+	if one[int](s, `select count(*) from pgdispatch.workflow_execution_queue
+		where workspace_id = $1 and status not in ('COMPLETED', 'FAILED')`, s.steady.id) > atOnce {
+		return
+	}
+	const insert = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
+		select d.workspace_id, d.id from pgdispatch.workflow_definitions d, generate_series(1, $3)
+		where d.workspace_id = $1 and d.name = $2 returning execution_id::text`
+	rows, err := s.db.Query(context.Background(), insert, s.steady.id, work, atOnce)
+	require.NoError(s.t, err)
+	executions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(s.t, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, execution := range executions {
+		s.items[execution] = item{s.steady, work}
+	}
 }
 
 // replayLate gives the definitions their version and replays their failed items, once there are some. It returns how

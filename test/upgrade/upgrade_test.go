@@ -23,6 +23,8 @@ const (
 	stopTimeout = 30 * time.Second
 	// each is how many items all replicas together start after each step.
 	each = 40
+	// atOnce is how many items a burst has: several for each worker.
+	atOnce = 40
 	// tolerated is the longest time without a start that an upgrade may cause on a loaded machine. A healthy one has
 	// a start each steady.
 	tolerated = 10 * time.Second
@@ -39,9 +41,10 @@ type replica struct {
 func (s *shop) start(b build, number int) *replica {
 	s.t.Helper()
 	name := fmt.Sprintf("%s-%d", b.name, number)
-	p, err := stack.Replica{Name: name, Binary: b.binary, DatabaseURL: s.url, Temporal: s.temporal.Address(),
+	p, err := stack.Replica{Name: name, Binary: b.binary, DatabaseURL: s.dispatcher, Temporal: s.temporal.Address(),
 		LogPath: filepath.Join(s.dir, name+".log"),
-		Env: []string{"PGDISPATCH_WORKERS=6", "PGDISPATCH_LEASE=5s", "PGDISPATCH_POLL_INTERVAL=1s",
+		// Two replicas leave some of W to the third.
+		Env: []string{"PGDISPATCH_WORKERS=3", "PGDISPATCH_LEASE=5s", "PGDISPATCH_POLL_INTERVAL=1s",
 			"PGDISPATCH_START_TIMEOUT=2s",
 			"PGDISPATCH_ADMIN_ADDR=127.0.0.1:0"}}.Start()
 	require.NoError(s.t, err)
@@ -86,8 +89,14 @@ func (s *shop) proceeds(all []*replica) {
 	}, "starts continue")
 	for _, r := range all {
 		dispatched := func() int { return strings.Count(r.Log(), `"msg":"Dispatched execution"`) }
-		before := dispatched()
-		s.eventually(func() bool { return dispatched() > before }, r.Name+" starts items")
+		before, last := dispatched(), time.Time{}
+		s.eventually(func() bool {
+			if time.Since(last) > time.Second { // more than the workers of the others can take
+				s.burst()
+				last = time.Now()
+			}
+			return dispatched() > before
+		}, r.Name+" starts items")
 		s.eventually(func() bool { return s.ready(r) }, r.Name+" is ready")
 	}
 }
