@@ -6,7 +6,7 @@ OUT         := bin/pgdispatch
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
-GOTEST      := go test -race -timeout 10m
+GOTEST      := go test -race -timeout 20m
 
 .PHONY: help
 help: ## list the targets
@@ -48,6 +48,10 @@ test: ## lint, and run all tests with the race detector on a real Postgres and T
 	cd test && $(GOTEST) ./internal/... ./bench/internal/... ./chaos/... ./deploy/...
 	$(MAKE) --no-print-directory upgrade browser
 	cd test && $(GOTEST) -count=1 ./mutants/... # it reads files of other packages, so a cached result may be wrong
+
+.PHONY: test-bare
+test-bare: ## run both commands of the README in a chroot with Debian's base, Go, git and make; needs Debian and root
+	.ci/bare
 
 .PHONY: test-matrix
 test-matrix: devstack build ## run the tests on Postgres 15 to 18, which it downloads (Linux x86-64); PG='17 18', PACKAGES

@@ -8,7 +8,9 @@ from (values ('workflow_execution_queue', 'refuse_change'), ('workflow_execution
              ('workflow_executions', 'execution_said'), ('workflow_executions', 'end_early'), ('enqueue', 'enqueue_item'),
              ('workspaces', 'workspace_limits_changed'), ('workspaces', 'workspace_deleted'),
              ('workspace_tiers', 'tier_limits_changed'), ('settings', 'settings_changed'), ('limits', 'key_limits_added'),
-             ('limits', 'key_limits_changed'), ('limits', 'key_limits_removed')
+             ('limits', 'key_limits_changed'), ('limits', 'key_limits_removed'),
+             ('workspaces', 'refuse_value'), ('workspace_tiers', 'refuse_value'), ('settings', 'refuse_value'), ('limits', 'refuse_value'),
+             ('workflow_definitions', 'refuse_value'), ('workflow_definition_versions', 'refuse_value')
       union all
       select c.relname, 'refuse_truncate' from pg_class c
       where c.relnamespace = to_regnamespace('pgdispatch') and c.relkind = 'r' and c.relname <> 'schema_migrations') as x (relation, name)
