@@ -78,6 +78,9 @@ func repeat(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
 	if err == nil && triggers >= 0 {
 		err = replaceTriggers(ctx, conn, changed[triggers])
 	}
+	if err == nil {
+		err = guardTables(ctx, conn)
+	}
 	if err != nil {
 		return err
 	}
@@ -112,13 +115,47 @@ func replaceFunctions(ctx context.Context, tx pgx.Tx, changed []sql.Function) er
 	return nil
 }
 
-// replaceTriggers applies each step of the file in a transaction of its own. A step locks one table against writers. A
-// transaction that held two such locks could deadlock with an application that writes both tables.
+// replaceTriggers applies each step of the file by itself.
 func replaceTriggers(ctx context.Context, conn *pgx.Conn, file sql.Function) error {
 	for step := range strings.SplitSeq(file.Text, "\n\n") {
-		try := func(ctx context.Context) error {
+		if err := applyTrigger(ctx, conn, step); err != nil {
+			return fmt.Errorf("apply %s.sql: %w", file.Name, err)
+		}
+	}
+	return record(ctx, conn, file)
+}
+
+// guardTables adds the trigger that refuses TRUNCATE to the tables that lack it. The table of versions gets none, because
+// it outlives the trigger's function.
+func guardTables(ctx context.Context, conn *pgx.Conn) error {
+	const unguarded = `select c.oid::regclass::text from pg_class c
+		where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p') and c.oid <> $1::text::regclass
+		  and not exists (select from pg_trigger t
+		                  where t.tgrelid = c.oid and t.tgfoid = 'pgdispatch.refuse_truncate()'::regprocedure)`
+	rows, err := conn.Query(ctx, unguarded, versionTable)
+	if err != nil {
+		return fmt.Errorf("find tables without refuse_truncate: %w", err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("find tables without refuse_truncate: %w", err)
+	}
+	for _, table := range tables {
+		if err := applyTrigger(ctx, conn, "create trigger refuse_truncate before truncate on "+table+
+			" for each statement execute function pgdispatch.refuse_truncate()"); err != nil {
+			return fmt.Errorf("refuse to truncate %s: %w", table, err)
+		}
+	}
+	return nil
+}
+
+// applyTrigger runs a statement that locks one table against writers, in a transaction of its own: one that held two such
+// locks could deadlock with an application or a claim that writes both tables.
+func applyTrigger(ctx context.Context, conn *pgx.Conn, statement string) error {
+	return retry.Do(ctx, retry.WithMaxDuration(triggerPatience, retry.NewConstant(triggerPause)),
+		func(ctx context.Context) error {
 			err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, "set local lock_timeout = '"+triggerLockTimeout+"';"+step)
+				_, err := tx.Exec(ctx, "set local lock_timeout = '"+triggerLockTimeout+"';"+statement)
 				return err
 			})
 			var postgres *pgconn.PgError
@@ -127,12 +164,7 @@ func replaceTriggers(ctx context.Context, conn *pgx.Conn, file sql.Function) err
 					"the migration again", err, triggerPatience))
 			}
 			return err
-		}
-		if err := retry.Do(ctx, retry.WithMaxDuration(triggerPatience, retry.NewConstant(triggerPause)), try); err != nil {
-			return fmt.Errorf("apply %s.sql: %w", file.Name, err)
-		}
-	}
-	return record(ctx, conn, file)
+		})
 }
 
 // record notes that a file was applied.

@@ -127,19 +127,30 @@ func TestAMigrationThatFailsLeavesTheVersionBeforeIt(t *testing.T) {
 
 func TestTriggersAreReplacedWithoutADeadlockWithATransactionThatWritesSeveralTables(t *testing.T) {
 	t.Parallel()
-	url := sqltest.URL(t)
-	application, migrating, watching := connect(t, url), connect(t, url), connect(t, url)
-	execute(t, migrating, "update pgdispatch.applied_functions set sha256 = '' where name = 'triggers'")
-	execute(t, application, "begin")
-	execute(t, application, "update pgdispatch.workflow_executions set status = status")
-	migrated := make(chan error, 1)
-	go func() { migrated <- migrate.Up(t.Context(), migrating, nil) }()
-	require.Eventually(t, func() bool {
-		return read[bool](t, watching,
-			"select exists (select from pg_locks where not granted and relation = 'pgdispatch.workflow_executions'::regclass)")
-	}, 30*time.Second, time.Millisecond)
-	execute(t, application, "set local lock_timeout = '100ms'")
-	execute(t, application, "update pgdispatch.workflow_execution_queue set status = status")
-	execute(t, application, "commit")
-	require.NoError(t, <-migrated)
+	for name, outdate := range map[string]string{
+		"changed": "update pgdispatch.applied_functions set sha256 = '' where name = 'triggers'",
+		"refuse_truncate is missing": `do $$ declare guarded regclass; begin
+			for guarded in select t.tgrelid from pg_trigger t where t.tgname = 'refuse_truncate' loop
+				execute format('drop trigger refuse_truncate on %s', guarded);
+			end loop; end $$`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := sqltest.URL(t)
+			application, migrating, watching := connect(t, url), connect(t, url), connect(t, url)
+			execute(t, migrating, outdate)
+			execute(t, application, "begin")
+			execute(t, application, "update pgdispatch.workflow_executions set status = status")
+			migrated := make(chan error, 1)
+			go func() { migrated <- migrate.Up(t.Context(), migrating, nil) }()
+			require.Eventually(t, func() bool {
+				return read[bool](t, watching, "select exists (select from pg_locks "+
+					"where not granted and relation = 'pgdispatch.workflow_executions'::regclass)")
+			}, 30*time.Second, time.Millisecond)
+			execute(t, application, "set local lock_timeout = '100ms'")
+			execute(t, application, "update pgdispatch.workflow_execution_queue set status = status")
+			execute(t, application, "commit")
+			require.NoError(t, <-migrated)
+		})
+	}
 }

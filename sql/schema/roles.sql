@@ -6,24 +6,6 @@ revoke all on all tables in schema pgdispatch from public;
 revoke all on all sequences in schema pgdispatch from public;
 revoke all on all routines in schema pgdispatch from public;
 
--- Nobody truncates a table, not even the owner. Adds only the triggers that are missing, so that no table in use is
--- locked. They do not run with session_replication_role = replica, which needs a superuser. Not the table of versions,
--- which outlives the function.
-do $$
-declare
-    unguarded regclass;
-begin
-    for unguarded in
-        select c.oid from pg_class c
-        where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p') and c.oid <> 'pgdispatch.schema_migrations'::regclass
-          and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgfoid = 'pgdispatch.refuse_truncate()'::regprocedure)
-    loop
-        execute format('create trigger refuse_truncate before truncate on %s for each statement '
-                       'execute function pgdispatch.refuse_truncate()', unguarded);
-    end loop;
-end;
-$$;
-
 do $$
 declare
     role text;
