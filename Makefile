@@ -68,7 +68,7 @@ alerts: ## test the alerts of deploy/prometheus with promtool, which it download
 .PHONY: upgrade
 # A shallow clone or an archive lacks the baseline's commit.
 upgrade: devstack ## upgrade and downgrade under load, with replicas of the baseline's build beside replicas of this one
-	@if git cat-file -e "$$(cat test/upgrade/baseline)^{commit}" 2>/dev/null; then cd test && $(GOTEST) -count=1 ./upgrade/...; \
+	@if git cat-file -e "$$(cat test/upgrade/baseline)^{commit}" 2>/dev/null; then cd test && go test -timeout 20m -count=1 ./upgrade/...; \
 	else echo "NOT RUN: ./upgrade needs the commit that test/upgrade/baseline names: git fetch --unshallow"; fi
 
 .PHONY: browser

@@ -30,13 +30,13 @@ const (
 	// maxClaims is W, less than all workers together.
 	maxClaims = 8
 	// pace is the mean time between two items of a producer.
-	pace = 80 * time.Millisecond
+	pace = 160 * time.Millisecond
 	// steady is the time between two items of the workspace that is never full.
-	steady = 50 * time.Millisecond
+	steady = 100 * time.Millisecond
 	// enough is how many waiting items make the producers pause, so that a slow machine drains them in time.
-	enough = 100
-	// patience bounds each wait.
-	patience = time.Minute
+	enough = 40
+	// patience bounds each wait. A workflow task that was frozen with Temporal is repeated after 10 s.
+	patience = 2 * time.Minute
 )
 
 // tenant is a workspace.
