@@ -24,6 +24,8 @@ const (
 	slack = 5 * time.Second
 	// late is how long the harness waits beyond that.
 	late = 3 * time.Second
+	// longestBackoff is the longest time between two tries of a signal or a stop request.
+	longestBackoff = 30 * time.Second
 )
 
 // ruleClock requires that nothing waits for a time that a clock which was ahead has written.
@@ -52,13 +54,12 @@ func waiters() []*waiter {
 			wait: all(runs(temporal.Hold), listed), resume: releases},
 		{name: "the end of an execution whose watcher died", period: lab.CellLease + time.Second,
 			wait: all(runs(temporal.Hold), killsReplica), resume: all(startsReplica, releases)},
-		{name: "a refused signal", period: 4 * time.Second,
+		{name: "a refused signal", period: longestBackoff,
 			wait: all(runs(temporal.Notes), refuses("SignalWorkflowExecution"), signals(1), noted("cell_signal_refused")),
 			done: asks("cell_signal_delivered")},
-		{name: "a refused stop request", period: 4 * time.Second,
+		{name: "a refused stop request", period: longestBackoff,
 			wait: all(runs(temporal.Hold), refuses("RequestCancelWorkflowExecution"), stops, noted("cell_stop_refused"))},
 		{name: "an item that is due", wait: all(pauses(true), enqueues(temporal.Work)), resume: pauses(false)},
-		{name: "a scheduled item", period: 3 * time.Second, wait: schedules},
 		{name: "a debounced item", period: 3 * time.Second, wait: debounces},
 		{name: "an item that is retried", period: 3 * time.Second,
 			wait: all(refusesOnce, enqueues(temporal.Work), noted("cell_retries"))},
@@ -192,12 +193,6 @@ func completedWithKey(ctx context.Context, t *trial) error {
 		return err
 	}
 	return t.AwaitStatus(ctx, startedLimit, t.execution, "COMPLETED")
-}
-
-// schedules inserts an item that is due after its period.
-func schedules(ctx context.Context, t *trial) (err error) {
-	t.execution, err = t.Enqueue(ctx, temporal.Work, 3*time.Second, nil)
-	return err
 }
 
 func debounces(ctx context.Context, t *trial) error {

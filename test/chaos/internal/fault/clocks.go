@@ -25,7 +25,7 @@ func clockFaults() []*Fault {
 			Inject: failoverClock},
 		{Name: "clock-set-back", Matrix: []int{58}, Domain: database,
 			How: "Postgres' clock is an hour ahead and is set back while a rate, a key's rate, an unwatched end, a dead " +
-				"replica's watch, a refused signal or stop request, a due, scheduled, debounced, retried or claimed item waits, " +
+				"replica's watch, a refused signal or stop request, a due, debounced, retried or claimed item waits, " +
 				"each with nothing else", Lift: "nothing to lift",
 			Figure: "the longest wait beyond its own period", Limit: slack.Seconds(), Alone: true, Inject: clockSetBack},
 	}
