@@ -143,6 +143,8 @@ func TestAGoodAnswerIsRead(t *testing.T) {
 	var a claimAnswer
 	require.NoError(t, a.take(answered([]byte(good)), p))
 	require.Len(t, a.items, 1)
+	require.False(t, a.standing.At.IsZero())
+	require.Equal(t, a.standing.At, a.schedule(p, nil).At, "no clock that is read later")
 }
 
 func TestAnAnswerThatLacksAPartIsAnErrorThatNamesIt(t *testing.T) {
@@ -195,7 +197,7 @@ func FuzzClaimAnswer(f *testing.F) {
 			return
 		}
 		a.startable(p)
-		s.Apply(now, p, a.schedule(p, map[string]int{"n": 1}))
+		s.Apply(p, a.schedule(p, map[string]int{"n": 1}))
 		s.Propose(now.Add(time.Second), schedule.Want{Free: 10})
 	})
 }

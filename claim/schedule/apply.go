@@ -3,7 +3,8 @@ package schedule
 import "time"
 
 // Apply applies the answer to a proposal. It returns how many entries gave nothing although they were looked for.
-func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
+func (s *Schedule) Apply(p Proposal, a Answer) (vain int) {
+	now := a.At
 	if a.Epoch != s.epoch {
 		s.forget(a.Epoch)
 	}

@@ -112,13 +112,17 @@ func (m *simulation) enqueue() {
 	tx := m.begin(m.r.IntN(4) == 0)
 	lane, priority := Lane{byte(m.r.IntN(len(m.limits)))}, m.r.IntN(3)
 	for range 1 + m.r.IntN(3) {
-		id := int64(len(m.rows))
-		row := &simRow{item: item{lane: lane, priority: priority, id: id, key: m.someKey(),
-			due: m.now.Add(time.Duration(m.r.IntN(8000)-6000) * time.Millisecond)},
-			xid: tx.xid, status: rowEnded}
-		m.rows = append(m.rows, row) // invisible before its commit
-		m.change(tx, row).status = rowWaits
+		m.insert(tx, lane, priority, m.now.Add(time.Duration(m.r.IntN(8000)-6000)*time.Millisecond))
 	}
+}
+
+// insert adds an item in a transaction.
+func (m *simulation) insert(tx *simTx, lane Lane, priority int, due time.Time) *simRow {
+	row := &simRow{item: item{lane: lane, priority: priority, id: int64(len(m.rows)), key: m.someKey(), due: due},
+		xid: tx.xid, status: rowEnded}
+	m.rows = append(m.rows, row) // invisible before its commit
+	m.change(tx, row).status = rowWaits
+	return row
 }
 
 func (m *simulation) commits(tx *simTx) {
@@ -154,7 +158,8 @@ func (m *simulation) turn(r *simReplica) {
 		r.waiting = nil
 	case w != nil && w.committed:
 		r.waiting = nil
-		vain := r.s.Apply(m.now, w.proposal, w.answer)
+		vain := r.s.Apply(w.proposal, w.answer)
+		m.checkSkipped(r, w)
 		r.holding = append(r.holding, w.taken...)
 		m.say("%d is given %d of %d, %d in vain", r.name, len(w.taken), len(w.proposal.Entries), vain)
 	case w != nil:
@@ -217,10 +222,31 @@ func (m *simulation) claims(r *simReplica) {
 		return
 	}
 	m.checkBursts(r, p)
-	tx, a, taken := m.claim(r.name, p)
+	at := m.now
+	m.passes()
+	tx, a, taken := m.claim(r.name, p, at)
 	m.say("%d claims: %+v %+v", r.name, p.Entries, a.Leased)
 	m.check(tx, p, taken)
 	r.waiting = &simAnswer{proposal: p, answer: a, taken: taken, tx: tx}
+}
+
+// passes lets time pass between a claim's clock and its snapshot, which may see an item that was not due at that time.
+func (m *simulation) passes() {
+	m.now = m.now.Add(time.Duration(m.r.IntN(20)) * time.Millisecond)
+	if m.rare(3) {
+		row := m.insert(m.begin(true), Lane{byte(m.r.IntN(len(m.limits)))}, m.r.IntN(3), m.now)
+		m.commits(m.open[len(m.open)-1])
+		m.now = row.due.Add(time.Millisecond)
+	}
+}
+
+// checkSkipped checks that a claim makes no lane wait for a lock: no waiting row is ever locked here.
+func (m *simulation) checkSkipped(r *simReplica, w *simAnswer) {
+	for _, e := range w.proposal.Entries {
+		if l := r.s.lanes[e.Lane]; l != nil && slices.ContainsFunc(l.levels, func(v *level) bool { return v.not.After(w.answer.At) }) {
+			m.broken = fmt.Sprintf("lane %d is skipped, as if a row were locked", e.Lane[0])
+		}
+	}
 }
 
 // learn reads changes, and compares what waits if that was read before them.

@@ -114,6 +114,9 @@ const NoLimit = unknown
 // Answer is what a claim took, and the state of the lanes.
 type Answer struct {
 	Epoch Epoch
+	// At is the time up to which the claim took due items. An item that came after it may be left although it is due by
+	// now; one that was due at At and is left was locked.
+	At time.Time
 	// Paused means that the settings stop all claims.
 	Paused bool
 	// Limited means that namespaces were limited.
