@@ -197,7 +197,7 @@ func FuzzClaimAnswer(f *testing.F) {
 			return
 		}
 		a.startable(p)
-		s.Apply(p, a.schedule(p, map[string]int{"n": 1}))
+		s.Apply(now, p, a.schedule(p, map[string]int{"n": 1}))
 		s.Propose(now.Add(time.Second), schedule.Want{Free: 10})
 	})
 }

@@ -242,5 +242,5 @@ func (m *memory) apply(p schedule.Proposal, wanted Wanted, answer claimAnswer, a
 	}
 	answer.startable(p)
 	batch.Items, batch.Asked = answer.items, len(p.Entries)+min(p.Unanswered, 1)
-	batch.Vain = m.schedule.Apply(p, answer.schedule(p, wanted.Namespaces))
+	batch.Vain = m.schedule.Apply(m.now(), p, answer.schedule(p, wanted.Namespaces))
 }

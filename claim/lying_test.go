@@ -213,7 +213,7 @@ func (l *liar) lie() {
 			}
 			p.Leased, a.Epoch = schedule.Receipt{}, schedule.Epoch{} // no epoch: all receipts are dropped
 			a.At = m.now()
-			m.schedule.Apply(p, a)
+			m.schedule.Apply(a.At, p, a)
 		default:
 			m.schedule.Learn(c)
 		}

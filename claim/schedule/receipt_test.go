@@ -101,7 +101,7 @@ func TestAnotherEpochForgetsAllReceipts(t *testing.T) {
 		for range p.Entries {
 			a.Lanes = append(a.Lanes, Standing{Granted: 1, Limit: 9, Receipt: receipt, Next: &next})
 		}
-		d.s.Apply(p, a.at(d.now))
+		d.s.Apply(d.now, p, a.at(d.now))
 		d.now = d.now.Add(lockedFor)
 	}
 	claim(Epoch{1}, 20, 8990)
@@ -134,7 +134,7 @@ func TestOldLeasesAreCountedAgain(t *testing.T) {
 	d.waits("a", 0, 1, 0)
 	next := Position{Due: d.now}
 	claim := func(p Proposal, room, taken int) {
-		d.s.Apply(p, Answer{Epoch: Epoch{1}, Leased: []int64{5, 8990}, Last: 9000, Room: room,
+		d.s.Apply(d.now, p, Answer{Epoch: Epoch{1}, Leased: []int64{5, 8990}, Last: 9000, Room: room,
 			Lanes: []Standing{{Granted: 2, Taken: taken, Limit: 9, Next: &next}}}.at(d.now))
 	}
 	claim(d.s.Propose(d.now, Want{Free: 1}), 9, 1)
@@ -153,7 +153,7 @@ func TestALaneWithVeryManyHoldersIsNotCountedAtOnceAgain(t *testing.T) {
 	d.lane("a", 9)
 	d.waits("a", 0, 1, 0)
 	next := Position{Due: d.now}
-	d.s.Apply(d.s.Propose(d.now, Want{Free: 1}), Answer{Epoch: Epoch{1}, Room: 9,
+	d.s.Apply(d.now, d.s.Propose(d.now, Want{Free: 1}), Answer{Epoch: Epoch{1}, Room: 9,
 		Lanes: []Standing{{Held: 5000, Limit: 5000, Counted: 5000, Next: &next}}}.at(d.now))
 	require.Empty(t, d.propose(1))
 	d.s.Learn(Change{Lane: laneOf("a"), Items: 1})

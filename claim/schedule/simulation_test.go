@@ -158,7 +158,7 @@ func (m *simulation) turn(r *simReplica) {
 		r.waiting = nil
 	case w != nil && w.committed:
 		r.waiting = nil
-		vain := r.s.Apply(w.proposal, w.answer)
+		vain := r.s.Apply(m.now, w.proposal, w.answer)
 		m.checkSkipped(r, w)
 		r.holding = append(r.holding, w.taken...)
 		m.say("%d is given %d of %d, %d in vain", r.name, len(w.taken), len(w.proposal.Entries), vain)
@@ -228,25 +228,6 @@ func (m *simulation) claims(r *simReplica) {
 	m.say("%d claims: %+v %+v", r.name, p.Entries, a.Leased)
 	m.check(tx, p, taken)
 	r.waiting = &simAnswer{proposal: p, answer: a, taken: taken, tx: tx}
-}
-
-// passes lets time pass between a claim's clock and its snapshot, which may see an item that was not due at that time.
-func (m *simulation) passes() {
-	m.now = m.now.Add(time.Duration(m.r.IntN(20)) * time.Millisecond)
-	if m.rare(3) {
-		row := m.insert(m.begin(true), Lane{byte(m.r.IntN(len(m.limits)))}, m.r.IntN(3), m.now)
-		m.commits(m.open[len(m.open)-1])
-		m.now = row.due.Add(time.Millisecond)
-	}
-}
-
-// checkSkipped checks that a claim makes no lane wait for a lock: no waiting row is ever locked here.
-func (m *simulation) checkSkipped(r *simReplica, w *simAnswer) {
-	for _, e := range w.proposal.Entries {
-		if l := r.s.lanes[e.Lane]; l != nil && slices.ContainsFunc(l.levels, func(v *level) bool { return v.not.After(w.answer.At) }) {
-			m.broken = fmt.Sprintf("lane %d is skipped, as if a row were locked", e.Lane[0])
-		}
-	}
 }
 
 // learn reads changes, and compares what waits if that was read before them.

@@ -125,8 +125,8 @@ func replaceTriggers(ctx context.Context, conn *pgx.Conn, file sql.Function) err
 	return record(ctx, conn, file)
 }
 
-// guardTables adds the trigger that refuses TRUNCATE to the tables that lack it. The table of versions gets none, because
-// it outlives the trigger's function.
+// guardTables adds the trigger that refuses TRUNCATE to the tables that lack it. The table of versions gets none,
+// because it outlives the trigger's function.
 func guardTables(ctx context.Context, conn *pgx.Conn) error {
 	const unguarded = `select c.oid::regclass::text from pg_class c
 		where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p') and c.oid <> $1::text::regclass
@@ -149,8 +149,8 @@ func guardTables(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// applyTrigger runs a statement that locks one table against writers, in a transaction of its own: one that held two such
-// locks could deadlock with an application or a claim that writes both tables.
+// applyTrigger runs a statement that locks one table against writers, in a transaction of its own: one that held two
+// such locks could deadlock with an application or a claim that writes both tables.
 func applyTrigger(ctx context.Context, conn *pgx.Conn, statement string) error {
 	return retry.Do(ctx, retry.WithMaxDuration(triggerPatience, retry.NewConstant(triggerPause)),
 		func(ctx context.Context) error {

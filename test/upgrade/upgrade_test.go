@@ -62,8 +62,8 @@ func (s *shop) start(b build, number int) *replica {
 	return r
 }
 
-// failures are the errors that a replica has logged, and expected those of the load, and of a claim or sweep that meets a
-// trigger which is being replaced.
+// failures are the errors that a replica has logged, and expected those of the load, and of a claim or sweep that meets
+// a trigger which is being replaced.
 var (
 	failures = regexp.MustCompile(`(?m)^.*"level":"ERROR".*$`)
 	expected = regexp.MustCompile(`workflow definition has no version|Temporal|lock timeout`)
