@@ -73,7 +73,7 @@ upgrade: devstack ## upgrade and downgrade under load, with replicas of the base
 
 .PHONY: browser
 browser: devstack ## test every page and action of the web view in headless Chromium, with axe-core
-	cd test && go test -timeout 10m -parallel 4 -count=1 ./browser/... # it builds another package's binary, so a cached result may be wrong
+	cd test && go test -timeout 20m -parallel 4 -count=1 ./browser/... # it builds another package's binary, so a cached result may be wrong
 
 .PHONY: screenshots
 screenshots: devstack ## retake the screenshots of the documentation; writes docs/images
