@@ -34,7 +34,7 @@ func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 			vain++
 		}
 		if l := s.lanes[e.Lane]; l != nil {
-			s.stands(now, l, e, a, n, cut)
+			s.stands(now, l, e, a.Lanes[n], cut, a.Limited)
 		}
 	}
 	s.owed = max(s.owed-agedShare*aged, 0) + taken
@@ -76,8 +76,7 @@ func (s *Schedule) repeated(now time.Time, p Proposal, a Answer) {
 }
 
 // stands records the state of a lane.
-func (s *Schedule) stands(now time.Time, l *lane, e Entry, a Answer, n int, cut bool) {
-	st := a.Lanes[n]
+func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, limited bool) {
 	for _, v := range l.levels {
 		s.takeOut(v) // before changing any key of a heap
 	}
@@ -98,7 +97,7 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, a Answer, n int, cut 
 		cut = st.Taken >= st.Granted
 	}
 	if x := l.line(e.Priority, e.Key); x != nil {
-		s.left(now, x, a, st, cut)
+		s.left(now, x, st, cut, limited)
 	}
 	s.limits(now, l, e.Key, st)
 	l.closed, l.paused = l.held >= l.slots() && !st.Bound || st.Paused, st.Paused
@@ -119,14 +118,14 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, a Answer, n int, cut 
 }
 
 // left records what a claim has left of a line. Its lane's levels must be in no heap.
-func (s *Schedule) left(now time.Time, x *line, a Answer, st Standing, cut bool) {
+func (s *Schedule) left(now time.Time, x *line, st Standing, cut, limited bool) {
 	v := x.level
 	if v.not = (time.Time{}); st.Next == nil {
 		s.removeLine(x)
 		return
 	}
 	x.takeOut()
-	due := !st.Next.Due.After(a.At)
+	due := !st.Next.Due.After(now)
 	x.from, x.not, x.passed, x.short, x.deep = *st.Next, time.Time{}, st.PassedOver, false, due && (x.deep || st.Taken > 0)
 	if x.items -= st.Taken; x.items < 0 {
 		x.items = 0 // more than was known
@@ -135,7 +134,7 @@ func (s *Schedule) left(now time.Time, x *line, a Answer, st Standing, cut bool)
 	case st.PassedOver:
 		x.not = now.Add(passedOverFor)
 		x.heldBack = x.not
-	case !cut && due && a.Limited:
+	case !cut && due && limited:
 		x.short, x.not = true, now.Add(lockedFor)
 		x.heldBack = x.not
 	case !cut && due: // another transaction has locked it, and the lane's lower levels wait with it
