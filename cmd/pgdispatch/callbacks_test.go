@@ -77,8 +77,10 @@ func TestTemporalItselfSaysEveryEnd(t *testing.T) {
 	s.eventually(func() bool {
 		return strings.Count(called.logs.String(), `"msg":"Execution ended"`) == len(executions)
 	}, "each end is logged once")
-	_, metrics := called.get("/metrics")
-	require.Contains(t, metrics, `pgdispatch_ends_found_total{way="callback"} 10`)
+	s.eventually(func() bool {
+		_, metrics := called.get("/metrics")
+		return strings.Contains(metrics, `pgdispatch_ends_found_total{way="callback"} 10`)
+	}, "each end is counted once, after it was logged")
 
 	response, err := http.Post("http://"+address+"/callbacks", "application/json", strings.NewReader("{}"))
 	require.NoError(t, err)
