@@ -162,7 +162,7 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 	st := a.standing
 	t := a.taken()
 	answer := schedule.Answer{
-		Paused: st.Paused, Limited: len(namespaces) > 0, Room: st.Room, Leased: st.Tokens, Last: st.LastToken,
+		At: st.At, Paused: st.Paused, Limited: len(namespaces) > 0, Room: st.Room, Leased: st.Tokens, Last: st.LastToken,
 		Repeated: t.repeated,
 		Lanes:    make([]schedule.Standing, len(p.Entries)),
 	}

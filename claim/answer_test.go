@@ -143,6 +143,8 @@ func TestAGoodAnswerIsRead(t *testing.T) {
 	var a claimAnswer
 	require.NoError(t, a.take(answered([]byte(good)), p))
 	require.Len(t, a.items, 1)
+	require.False(t, a.standing.At.IsZero())
+	require.Equal(t, a.standing.At, a.schedule(p, nil).At, "no clock that is read later")
 }
 
 func TestAnAnswerThatLacksAPartIsAnErrorThatNamesIt(t *testing.T) {

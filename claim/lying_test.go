@@ -212,7 +212,8 @@ func (l *liar) lie() {
 					All: schedule.KeyStanding{Room: rand.N(3), RetryIn: rand.N(2 * time.Millisecond)}})
 			}
 			p.Leased, a.Epoch = schedule.Receipt{}, schedule.Epoch{} // no epoch: all receipts are dropped
-			m.schedule.Apply(m.now(), p, a)
+			a.At = m.now()
+			m.schedule.Apply(a.At, p, a)
 		default:
 			m.schedule.Learn(c)
 		}

@@ -34,7 +34,7 @@ func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 			vain++
 		}
 		if l := s.lanes[e.Lane]; l != nil {
-			s.stands(now, l, e, a.Lanes[n], cut, a.Limited)
+			s.stands(now, l, e, a, n, cut)
 		}
 	}
 	s.owed = max(s.owed-agedShare*aged, 0) + taken
@@ -76,7 +76,8 @@ func (s *Schedule) repeated(now time.Time, p Proposal, a Answer) {
 }
 
 // stands records the state of a lane.
-func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, limited bool) {
+func (s *Schedule) stands(now time.Time, l *lane, e Entry, a Answer, n int, cut bool) {
+	st := a.Lanes[n]
 	for _, v := range l.levels {
 		s.takeOut(v) // before changing any key of a heap
 	}
@@ -89,7 +90,8 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 		l.receipt = Receipt{} // the first epoch may be lost, as in Apply
 	}
 	if st.Taken > 0 || st.PassedOver || !cut { // being asked for in vain uses up a turn, too
-		l.proven = st.Taken > 0 || l.proven && l.served > s.applied
+		none := st.Granted > 0 && (st.Next == nil || st.Next.Due.After(a.At)) // which says nothing of its limits
+		l.proven = st.Taken > 0 || l.proven && (none || l.served > s.applied)
 		s.served++
 		l.served = s.served
 	}
@@ -97,7 +99,7 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 		cut = st.Taken >= st.Granted
 	}
 	if x := l.line(e.Priority, e.Key); x != nil {
-		s.left(now, x, st, cut, limited)
+		s.left(now, x, a, st, cut)
 	}
 	s.limits(now, l, e.Key, st)
 	l.closed, l.paused = l.held >= l.slots() && !st.Bound || st.Paused, st.Paused
@@ -118,14 +120,14 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, st Standing, cut, lim
 }
 
 // left records what a claim has left of a line. Its lane's levels must be in no heap.
-func (s *Schedule) left(now time.Time, x *line, st Standing, cut, limited bool) {
+func (s *Schedule) left(now time.Time, x *line, a Answer, st Standing, cut bool) {
 	v := x.level
 	if v.not = (time.Time{}); st.Next == nil {
 		s.removeLine(x)
 		return
 	}
 	x.takeOut()
-	due := !st.Next.Due.After(now)
+	due := !st.Next.Due.After(a.At)
 	x.from, x.not, x.passed, x.short, x.deep = *st.Next, time.Time{}, st.PassedOver, false, due && (x.deep || st.Taken > 0)
 	if x.items -= st.Taken; x.items < 0 {
 		x.items = 0 // more than was known
@@ -134,7 +136,7 @@ func (s *Schedule) left(now time.Time, x *line, st Standing, cut, limited bool) 
 	case st.PassedOver:
 		x.not = now.Add(passedOverFor)
 		x.heldBack = x.not
-	case !cut && due && limited:
+	case !cut && due && a.Limited:
 		x.short, x.not = true, now.Add(lockedFor)
 		x.heldBack = x.not
 	case !cut && due: // another transaction has locked it, and the lane's lower levels wait with it

@@ -84,7 +84,7 @@ func TestHeapsStayInOrderWhenLanesWithSeveralLevelsMove(t *testing.T) {
 				}
 				a.Lanes = append(a.Lanes, st)
 			}
-			s.Apply(now, p, a)
+			s.Apply(now, p, a.at(now))
 			require.Empty(t, s.broken(), "seed %d", seed)
 			if r.IntN(9) == 0 {
 				s.LearnAll()

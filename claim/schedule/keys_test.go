@@ -61,7 +61,7 @@ func TestAKeyWhoseRateIsUsedUpWaitsForIt(t *testing.T) {
 	p := d.s.Propose(d.now, Want{Free: 1})
 	a, _ := d.answer(p)
 	a.Lanes[0].All.RetryIn = time.Minute
-	d.s.Apply(d.now, p, a)
+	d.s.Apply(d.now, p, a.at(d.now))
 	require.Equal(t, "a3", d.claim(5))
 	require.Empty(t, d.propose(5))
 	require.Equal(t, d.now.Add(time.Minute), d.s.Next(d.now))
@@ -163,7 +163,7 @@ func TestOneOfManyFullKeysIsAskedForAtOnce(t *testing.T) {
 				Own: KeyStanding{Room: 0}, All: KeyStanding{Room: NoLimit}}
 			require.LessOrEqual(t, e.Items, 2)
 		}
-		d.s.Apply(d.now, p, a)
+		d.s.Apply(d.now, p, a.at(d.now))
 	}
 	require.Empty(t, d.propose(5), "all are full")
 	d.s.Learn(Change{Lane: laneOf("a"), Keys: []string{"4711"}, Items: 1})

@@ -276,3 +276,13 @@ func TestAHintOfATimeThatThereIsNotIsNoHint(t *testing.T) {
 	p := d.s.Propose(d.now, Want{Free: 1})
 	require.Equal(t, d.items[0].due, p.Entries[0].From.Due)
 }
+
+func TestAnItemThatCameAfterTheClaimsClockIsNotTakenForALockedOne(t *testing.T) {
+	d := newDesk(t)
+	d.lane("a", 9)
+	d.waits("a", 0, 1, 0)
+	next := Position{Due: d.now.Add(time.Millisecond), ID: 7}
+	d.s.Apply(next.Due, d.s.Propose(d.now, Want{Free: 5}), Answer{Room: 9,
+		Lanes: []Standing{{Granted: 5, Taken: 1, Held: 1, Limit: 9, Next: &next}}}.at(d.now))
+	require.True(t, d.s.Ready(next.Due))
+}

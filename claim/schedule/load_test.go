@@ -215,6 +215,6 @@ func BenchmarkProposeAndApply(b *testing.B) {
 			next := e.From
 			a.Lanes[n] = Standing{Granted: e.Items, Taken: e.Items, Held: 1, Limit: 10, Next: &next}
 		}
-		s.Apply(start, p, a)
+		s.Apply(start, p, a.at(start))
 	}
 }

@@ -171,12 +171,12 @@ func (b *beside) one() {
 	want, found := b.naive.next()
 	p := b.s.Propose(b.now, Want{Free: 1})
 	a, taken := b.answer(p)
-	vain := b.s.Apply(b.now, p, a)
+	vain := b.s.Apply(b.now, p, a.at(b.now))
 	for tries := 0; len(taken) == 0 && !p.Empty(); tries++ { // its view of a lane may be stale; one answer corrects it
 		require.Less(b.t, tries, 20, "no item for %+v", p)
 		p = b.s.Propose(b.now, Want{Free: 1})
 		a, taken = b.answer(p)
-		vain += b.s.Apply(b.now, p, a)
+		vain += b.s.Apply(b.now, p, a.at(b.now))
 	}
 	require.Empty(b.t, b.s.broken())
 	require.Equal(b.t, found, len(taken) == 1)
@@ -202,7 +202,7 @@ func (b *beside) many(free int) {
 	}
 	a, taken := b.answer(p)
 	require.LessOrEqual(b.t, len(taken), free)
-	b.s.Apply(b.now, p, a)
+	b.s.Apply(b.now, p, a.at(b.now))
 	require.Empty(b.t, b.s.broken())
 	for n, e := range p.Entries {
 		if a.Lanes[n].Held >= a.Lanes[n].Limit {

@@ -101,7 +101,7 @@ func TestAnotherEpochForgetsAllReceipts(t *testing.T) {
 		for range p.Entries {
 			a.Lanes = append(a.Lanes, Standing{Granted: 1, Limit: 9, Receipt: receipt, Next: &next})
 		}
-		d.s.Apply(d.now, p, a)
+		d.s.Apply(d.now, p, a.at(d.now))
 		d.now = d.now.Add(lockedFor)
 	}
 	claim(Epoch{1}, 20, 8990)
@@ -135,7 +135,7 @@ func TestOldLeasesAreCountedAgain(t *testing.T) {
 	next := Position{Due: d.now}
 	claim := func(p Proposal, room, taken int) {
 		d.s.Apply(d.now, p, Answer{Epoch: Epoch{1}, Leased: []int64{5, 8990}, Last: 9000, Room: room,
-			Lanes: []Standing{{Granted: 2, Taken: taken, Limit: 9, Next: &next}}})
+			Lanes: []Standing{{Granted: 2, Taken: taken, Limit: 9, Next: &next}}}.at(d.now))
 	}
 	claim(d.s.Propose(d.now, Want{Free: 1}), 9, 1)
 	old := Receipt{Floor: 5, Held: 1, To: 8989}
@@ -154,7 +154,7 @@ func TestALaneWithVeryManyHoldersIsNotCountedAtOnceAgain(t *testing.T) {
 	d.waits("a", 0, 1, 0)
 	next := Position{Due: d.now}
 	d.s.Apply(d.now, d.s.Propose(d.now, Want{Free: 1}), Answer{Epoch: Epoch{1}, Room: 9,
-		Lanes: []Standing{{Held: 5000, Limit: 5000, Counted: 5000, Next: &next}}})
+		Lanes: []Standing{{Held: 5000, Limit: 5000, Counted: 5000, Next: &next}}}.at(d.now))
 	require.Empty(t, d.propose(1))
 	d.s.Learn(Change{Lane: laneOf("a"), Items: 1})
 	require.Empty(t, d.propose(1))

@@ -279,12 +279,13 @@ func (p *simPostgres) trim() {
 	p.trimmed, p.trimNext = p.trimNext, p.snapshot().xmin()
 }
 
-// claim is sql/functions/claim.sql: it counts, takes items and leaves its transaction open.
-func (p *simPostgres) claim(owner int, q Proposal) (tx *simTx, a Answer, taken []*simRow) {
+// claim is sql/functions/claim_items.sql: it counts, takes items that were due at the given time and leaves its
+// transaction open.
+func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a Answer, taken []*simRow) {
 	tx = p.begin(true)
 	p.claiming = tx
 	same := p.epoch != (Epoch{}) && p.epoch == q.Epoch
-	a = Answer{Epoch: p.epoch, Last: p.last, Room: simW, Lanes: make([]Standing, len(q.Entries))}
+	a = Answer{Epoch: p.epoch, At: at, Last: p.last, Room: simW, Lanes: make([]Standing, len(q.Entries))}
 	beyond, waits := int64(0), false
 	if same {
 		beyond, a.Room = q.Leased.To, simW-q.Leased.Held
@@ -304,7 +305,7 @@ func (p *simPostgres) claim(owner int, q Proposal) (tx *simTx, a Answer, taken [
 	p.requeue(tx)
 	most, rows := min(q.AtMost, a.Room), p.inOrder()
 	for _, r := range rows {
-		if q.Unanswered > a.Repeated && most > a.Repeated && r.status == rowDoubt && !r.locked && !r.due.After(p.now) &&
+		if q.Unanswered > a.Repeated && most > a.Repeated && r.status == rowDoubt && !r.locked && !r.due.After(at) &&
 			(r.lost >= 2) == q.Alone {
 			a.Repeated++
 			taken = append(taken, p.take(tx, owner, r))
@@ -318,11 +319,11 @@ func (p *simPostgres) claim(owner int, q Proposal) (tx *simTx, a Answer, taken [
 				continue
 			}
 			mine := slices.ContainsFunc(taken, func(o *simRow) bool { return o.id == r.id })
-			if !mine && !r.locked && st.Taken < st.Granted && len(taken) < most && !r.due.After(p.now) {
+			if !mine && !r.locked && st.Taken < st.Granted && len(taken) < most && !r.due.After(at) {
 				st.Taken++
 				taken = append(taken, p.take(tx, owner, r))
-			} else if at := r.position(); !mine && st.Next == nil {
-				st.Next = &at
+			} else if left := r.position(); !mine && st.Next == nil {
+				st.Next = &left
 			}
 		}
 	}

@@ -112,13 +112,17 @@ func (m *simulation) enqueue() {
 	tx := m.begin(m.r.IntN(4) == 0)
 	lane, priority := Lane{byte(m.r.IntN(len(m.limits)))}, m.r.IntN(3)
 	for range 1 + m.r.IntN(3) {
-		id := int64(len(m.rows))
-		row := &simRow{item: item{lane: lane, priority: priority, id: id, key: m.someKey(),
-			due: m.now.Add(time.Duration(m.r.IntN(8000)-6000) * time.Millisecond)},
-			xid: tx.xid, status: rowEnded}
-		m.rows = append(m.rows, row) // invisible before its commit
-		m.change(tx, row).status = rowWaits
+		m.insert(tx, lane, priority, m.now.Add(time.Duration(m.r.IntN(8000)-6000)*time.Millisecond))
 	}
+}
+
+// insert adds an item in a transaction.
+func (m *simulation) insert(tx *simTx, lane Lane, priority int, due time.Time) *simRow {
+	row := &simRow{item: item{lane: lane, priority: priority, id: int64(len(m.rows)), key: m.someKey(), due: due},
+		xid: tx.xid, status: rowEnded}
+	m.rows = append(m.rows, row) // invisible before its commit
+	m.change(tx, row).status = rowWaits
+	return row
 }
 
 func (m *simulation) commits(tx *simTx) {
@@ -155,6 +159,7 @@ func (m *simulation) turn(r *simReplica) {
 	case w != nil && w.committed:
 		r.waiting = nil
 		vain := r.s.Apply(m.now, w.proposal, w.answer)
+		m.checkSkipped(r, w)
 		r.holding = append(r.holding, w.taken...)
 		m.say("%d is given %d of %d, %d in vain", r.name, len(w.taken), len(w.proposal.Entries), vain)
 	case w != nil:
@@ -217,7 +222,9 @@ func (m *simulation) claims(r *simReplica) {
 		return
 	}
 	m.checkBursts(r, p)
-	tx, a, taken := m.claim(r.name, p)
+	at := m.now
+	m.passes()
+	tx, a, taken := m.claim(r.name, p, at)
 	m.say("%d claims: %+v %+v", r.name, p.Entries, a.Leased)
 	m.check(tx, p, taken)
 	r.waiting = &simAnswer{proposal: p, answer: a, taken: taken, tx: tx}

@@ -39,14 +39,14 @@ func TestWhatNothingHeldBackIsStartableSinceItWasDue(t *testing.T) {
 	t.Parallel()
 	s, p := waitsAndIsAsked(t, 3)
 	require.Zero(t, p.Entries[0].Startable)
-	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 5}))
+	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 5}).at(second(3)))
 	require.Zero(t, startableAt(t, s, 4))
 }
 
 func TestAnItemOfAFullWorkspaceIsStartableFromWhenItsSlotWasFree(t *testing.T) {
 	t.Parallel()
 	s, p := waitsAndIsAsked(t, 3)
-	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 1}))
+	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 1}).at(second(3)))
 	require.Empty(t, s.Propose(second(4), Want{Free: 1}).Entries, "the workspace is full")
 	s.Tell(second(60))
 	s.Learn(Change{Lane: Lane{1}, Items: 1})
@@ -59,7 +59,7 @@ func TestAnItemOfAFullWorkspaceIsStartableFromWhenItsSlotWasFree(t *testing.T) {
 func TestAnItemIsStartableFromWhenARateLimitOrAPauseOrWLetIt(t *testing.T) {
 	t.Parallel()
 	s, p := waitsAndIsAsked(t, 3)
-	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 5, RetryIn: 2 * time.Second}))
+	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 5, RetryIn: 2 * time.Second}).at(second(3)))
 	require.Equal(t, second(5), startableAt(t, s, 9))
 
 	s.Tell(second(10))
@@ -71,7 +71,7 @@ func TestAnItemIsStartableFromWhenARateLimitOrAPauseOrWLetIt(t *testing.T) {
 	p = s.Propose(second(22), Want{Free: 3})
 	short := answer(Standing{Held: 1, Limit: 5})
 	short.Room = 1
-	s.Apply(second(22), p, short)
+	s.Apply(second(22), p, short.at(second(22)))
 	require.True(t, s.Capped())
 	require.Equal(t, second(30), startableAt(t, s, 30), "a lease ended at an unknown time")
 }
@@ -80,7 +80,7 @@ func TestAnItemIsStartableFromWhenItsNamespaceAcceptsWorkflowsAgain(t *testing.T
 	t.Parallel()
 	s, p := waitsAndIsAsked(t, 3)
 	s.Apply(second(3), p, Answer{Room: 100, Limited: true,
-		Lanes: []Standing{{Granted: 1, Limit: 5, PassedOver: true, Next: &Position{Due: noon, ID: 1}}}})
+		Lanes: []Standing{{Granted: 1, Limit: 5, PassedOver: true, Next: &Position{Due: noon, ID: 1}}}}.at(second(3)))
 	s.Tell(second(40))
 	s.Reopened(true)
 	require.Equal(t, second(40), startableAt(t, s, 41))

@@ -275,7 +275,7 @@ func (d *desk) claim(free int) string {
 	d.t.Helper()
 	p := d.s.Propose(d.now, Want{Free: free, Holding: d.holding})
 	a, taken := d.answer(p)
-	d.vain = d.s.Apply(d.now, p, a)
+	d.vain = d.s.Apply(d.now, p, a.at(d.now))
 	d.requireWhole()
 	said := make([]string, len(taken))
 	for n, i := range taken {

@@ -114,6 +114,9 @@ const NoLimit = unknown
 // Answer is what a claim took, and the state of the lanes.
 type Answer struct {
 	Epoch Epoch
+	// At is the time up to which the claim took due items. What is left and was due then was locked. An item that came
+	// later may be left although it is due when the answer is applied.
+	At time.Time
 	// Paused means that the settings stop all claims.
 	Paused bool
 	// Limited means that namespaces were limited.

@@ -15,7 +15,7 @@ func (d *desk) repeats(p Proposal, repeated int) {
 		at := e.From
 		a.Lanes[n] = Standing{Limit: 9, Next: &at}
 	}
-	d.s.Apply(d.now, p, a)
+	d.s.Apply(d.now, p, a.at(d.now))
 	d.requireWhole()
 }
 

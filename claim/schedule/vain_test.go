@@ -75,3 +75,22 @@ func TestLanesThatAreAskedForInVainDelayNoLaneThatGotItems(t *testing.T) {
 		})
 	}
 }
+
+// A notification may arrive after the claim that took its item.
+func TestALateNotificationPutsALaneBehindNoOther(t *testing.T) {
+	d := newDesk(t)
+	d.lane("b", 5000)
+	for n := range 500 {
+		d.lane(fmt.Sprint(n), 0)
+	}
+	d.waits("b", 0, 1, time.Second)
+	require.Equal(t, "b1", d.claim(10))
+	for n := range 500 {
+		d.waits(fmt.Sprint(n), 0, 1, 0)
+	}
+	for range 3 {
+		d.s.Learn(Change{Lane: laneOf("b"), Waits: true, Due: d.now, Items: 1})
+		require.Empty(t, d.claim(10))
+	}
+	d.besideVain(10)
+}

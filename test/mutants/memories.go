@@ -2,6 +2,9 @@ package main
 
 // memories: a replica learns of every change that concerns it, and finds those that are not announced.
 var memories = []mutant{
+	{"a claim's own time", "an item that came after a claim's clock is taken for a locked one",
+		[]edit{{"claim/schedule/apply.go", "due := !st.Next.Due.After(a.At)", "due := !st.Next.Due.After(now)"}},
+		"./claim/schedule", "TestReplicasOverAPostgresThatFailsPassNoLimitAndLoseNothing"},
 	{"a look reads what was in progress", "the changes of a transaction that was open during the last look are not read",
 		[]edit{{lookFile, "    union all\n    select x.xid, x.xid from given g, pg_snapshot_xip(g.seen) as x (xid)\n", ""}},
 		"./sql", "TestAnItemIsFoundHoweverLongItsTransactionStaysOpen"},
