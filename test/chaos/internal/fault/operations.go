@@ -39,7 +39,7 @@ func nothing(context.Context, *trial) error { return nil }
 
 func enqueues(workflow string) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) (err error) {
-		t.execution, err = t.Enqueue(ctx, workflow, 0, nil)
+		t.execution, err = t.Enqueue(ctx, workflow, nil)
 		return err
 	}
 }

@@ -127,7 +127,7 @@ func (op *operation) follow(ctx context.Context, s *Scene, t *trial) error {
 			return fmt.Errorf("read what the workflow has received: %w", err)
 		}
 	}
-	next, err := t.Enqueue(ctx, temporal.Work, 0, nil)
+	next, err := t.Enqueue(ctx, temporal.Work, nil)
 	if err != nil {
 		return err
 	}

@@ -251,10 +251,10 @@ func (c *Cell) WorkspaceID() string { return c.workspace }
 // Definition returns the ID of the last workspace's definition of a workflow.
 func (c *Cell) Definition(workflow string) string { return c.definitions[workflow] }
 
-// Enqueue inserts an item in the last workspace and returns its execution ID. Delay is when it is due.
-func (c *Cell) Enqueue(ctx context.Context, workflow string, delay time.Duration, key *string) (string, error) {
+// Enqueue inserts an item in the last workspace, with a limit key unless that is nil, and returns its execution ID.
+func (c *Cell) Enqueue(ctx context.Context, workflow string, key *string) (string, error) {
 	execution := uuid.NewString()
-	return execution, c.Exec(ctx, "cell_enqueue", c.workspace, c.definitions[workflow], execution, delay, key)
+	return execution, c.Exec(ctx, "cell_enqueue", c.workspace, c.definitions[workflow], execution, key)
 }
 
 // Session opens an application's session.
