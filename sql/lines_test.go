@@ -47,13 +47,16 @@ func TestPagesHaveEachLineOnce(t *testing.T) {
 	f := open(t)
 	a, b := f.tenant("PRO"), f.tenant("PRO")
 	var xids []string
-	for range 4 {
+	for nth := range 4 {
 		values := []string{}
-		for range 30 {
-			w := []tenant{a, b}[rand.IntN(2)]
+		for n := range 30 {
+			line := rand.IntN(24)
+			if nth == 0 && n < 24 {
+				line = n // each line has an item
+			}
+			w := []tenant{a, b}[line%2]
 			values = append(values, fmt.Sprintf("('%s', '%s', %d, %s, now() + %d * interval '1 second')", w.workspace,
-				w.definition,
-				rand.IntN(3)-1, []string{"null", "'k'", "'l'", "'m'"}[rand.IntN(4)], rand.IntN(9)))
+				w.definition, line/2%3-1, []string{"null", "'k'", "'l'", "'m'"}[line/6], rand.IntN(9)))
 		}
 		xids = append(xids, one[string](f, `with i as (insert into pgdispatch.workflow_execution_queue
 			(workspace_id, workflow_definition_id, priority, limit_key, run_at) values `+strings.Join(values, ", ")+
@@ -97,4 +100,27 @@ func TestWhatIsReadOfATransactionDoesNotGrowWithIt(t *testing.T) {
 	seen = c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("load"), nil, nil, nil, nil, 10) })
 	require.Zero(t, seen.Sequential)
 	require.LessOrEqual(t, seen.Index, int64(60))
+}
+
+// A replica looks while the transaction is still open, too.
+func TestALookReadsNothingOfAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	big, small := f.tenant("PRO"), f.tenant("PRO")
+	c := f.replicaConn()
+	before := f.snapshot()
+	first := f.item(small)
+	in, tx := f.begin()
+	in.items(big, 20_000)
+	last := f.item(small)
+	for _, seen := range []string{before, f.snapshot()} {
+		read := c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("look"), seen, 1000, nobody) })
+		require.LessOrEqual(t, read.Index, int64(10))
+		read = c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("arrivals"), seen, f.snapshot(), 10) })
+		require.LessOrEqual(t, read.Index, int64(10))
+	}
+	require.ElementsMatch(t, []string{small.workspace}, f.told(before), "items %d and %d", first, last)
+	seen := f.snapshot()
+	require.NoError(t, tx.Commit(t.Context()))
+	require.ElementsMatch(t, []string{big.workspace}, f.told(seen))
 }

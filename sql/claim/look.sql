@@ -6,10 +6,8 @@
 -- first unanswered start is to be repeated, and whether it lost two holders. A mark may be read twice but is never
 -- missed: gap is true if marks that the old snapshot does not see were trimmed, or if that snapshot is from another epoch
 -- or cluster, in which other transactions had the same IDs. Then everything that waits must be loaded.
-with given as (select $1::text::pg_snapshot as seen), span as materialized (
-    select pg_snapshot_xmax(g.seen) as first_xid, pg_snapshot_xmax(pg_current_snapshot()) as last_xid from given g
-    union all
-    select x.xid, x.xid from given g, pg_snapshot_xip(g.seen) as x (xid)
+with given as (select $1::text::pg_snapshot as seen, pg_current_snapshot() as sees), span as materialized (
+    {{ template "parts/spans.sql" }}
 ), change as (
     select q.workspace_id, q.priority, q.limit_key, null::text[] as limit_keys, min(q.run_at) as due, count(*)::integer as items
     from (

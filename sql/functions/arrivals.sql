@@ -11,10 +11,8 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 as $$
-    with recursive span as materialized (
-        select pg_snapshot_xmax(seen) as first_xid, pg_snapshot_xmax(sees) as last_xid
-        union all
-        select x.xid, x.xid from pg_snapshot_xip(seen) as x (xid)
+    with recursive given as (select arrivals.seen, arrivals.sees), span as materialized (
+    {{ template "parts/spans.sql" }}
     ), came as (
         select s.last_xid, (select q.enqueue_xid from pgdispatch.workflow_execution_queue q
                             where q.stage = 'WAITS' and q.enqueue_xid between s.first_xid and s.last_xid
@@ -30,5 +28,4 @@ as $$
     select c.xid, l.workspace_id, l.priority, l.limit_key, l.run_at
     from came c
     cross join lateral (select l.* from pgdispatch.arrived_lines(c.xid, null, null, null) l limit at_most) l
-    where pg_visible_in_snapshot(c.xid, sees)
 $$;
