@@ -29,10 +29,7 @@ const longPoll = 20 * time.Second
 // Never, as CloseAfter, means that workflows never close by themselves.
 const Never = time.Duration(-1)
 
-var (
-	errNotFound = status.Error(codes.NotFound, "workflow not found")
-	errGone     = status.Error(codes.Canceled, "the caller has gone")
-)
+var errNotFound = status.Error(codes.NotFound, "workflow not found")
 
 // Options configures a frontend. With the zero value it answers at once, and every workflow has already closed when it
 // is queried.
@@ -238,10 +235,7 @@ func (s *Server) awaitClose(ctx context.Context, a arrival) error {
 		return nil
 	case <-over.Done():
 	}
-	if ctx.Err() != nil {
-		return errGone
-	}
-	return nil
+	return status.FromContextError(ctx.Err()).Err()
 }
 
 // DescribeWorkflowExecution tells whether a workflow is running or has closed.
@@ -272,7 +266,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return errGone
+		return status.FromContextError(ctx.Err()).Err()
 	case <-timer.C:
 		return nil
 	}
