@@ -90,8 +90,8 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, a Answer, n int, cut 
 		l.receipt = Receipt{} // the first epoch may be lost, as in Apply
 	}
 	if st.Taken > 0 || st.PassedOver || !cut { // being asked for in vain uses up a turn, too
-		none := st.Granted > 0 && (st.Next == nil || st.Next.Due.After(a.At)) // which says nothing of its limits
-		l.proven = st.Taken > 0 || l.proven && (none || l.served > s.applied)
+		nothingDue := st.Granted > 0 && !st.leaves(a.At) // which says nothing of its limits
+		l.proven = st.Taken > 0 || l.proven && (nothingDue || l.served > s.applied)
 		s.served++
 		l.served = s.served
 	}
@@ -127,7 +127,7 @@ func (s *Schedule) left(now time.Time, x *line, a Answer, st Standing, cut bool)
 		return
 	}
 	x.takeOut()
-	due := !st.Next.Due.After(a.At)
+	due := st.leaves(a.At)
 	x.from, x.not, x.passed, x.short, x.deep = *st.Next, time.Time{}, st.PassedOver, false, due && (x.deep || st.Taken > 0)
 	if x.items -= st.Taken; x.items < 0 {
 		x.items = 0 // more than was known

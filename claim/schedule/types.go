@@ -100,6 +100,9 @@ type Standing struct {
 	Own, All KeyStanding
 }
 
+// leaves reports whether an item that was due at that time is left.
+func (st Standing) leaves(at time.Time) bool { return st.Next != nil && !st.Next.Due.After(at) }
+
 // KeyStanding is the state of a limit key after a claim.
 type KeyStanding struct {
 	// Room is how many more items of the key may hold a slot. A key without a limit has room for NoLimit.
