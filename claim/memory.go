@@ -13,6 +13,10 @@ import (
 const (
 	// compareInterval is how often the memory is compared with everything that waits in the database.
 	compareInterval = time.Minute
+	// openFor is how long a transaction has run and written before a compare waits for its end: a scan reads every row
+	// that it has enqueued, only to find that none is visible yet. compareLimit bounds the wait.
+	openFor      = time.Second
+	compareLimit = 10 * time.Minute
 	// carefulFor is how long claims skip locked rows after one has timed out waiting for such a row.
 	carefulFor = time.Second
 	// loadTimeout bounds reading a page of what waits.
@@ -40,6 +44,8 @@ type memory struct {
 	clock      postgres.Clock
 	lookedAt   time.Time // by this process's clock
 	comparedAt time.Time
+	oldest     string    // the oldest running transaction of the last look; empty: none
+	oldestAt   time.Time // the first look that saw it
 	carefulTo  time.Time
 	setBack    bool                  // since the current claim began
 	drawn      int64                 // the last lease token that was drawn, as of the last claim
@@ -140,11 +146,29 @@ func (m *memory) learn(rows []news, asked time.Time) (l learnt) {
 // learnHead applies the common columns of a look or a load. It returns what tell returns.
 func (m *memory) learnHead(h head, asked time.Time) (on bool) {
 	m.seen, m.lookedAt = h.Seen, asked
+	if oldest := oldestOf(h.Seen); oldest != m.oldest {
+		m.oldest, m.oldestAt = oldest, asked
+	}
 	on = m.tell(h.Now, asked)
 	m.schedule.Aging = h.Aging
 	m.schedule.Pause(h.Paused)
 	m.schedule.Unanswered(postgres.OrZero(h.Doubt), h.Suspect)
 	return on
+}
+
+// oldestOf returns the oldest running transaction of a snapshot, xmin:xmax:running, or nothing without one.
+func oldestOf(snapshot string) string {
+	xmin, rest, _ := strings.Cut(snapshot, ":")
+	if _, running, _ := strings.Cut(rest, ":"); running == "" {
+		return ""
+	}
+	return xmin
+}
+
+// holdsUp reports whether a page has to wait for a transaction, as those of a compare may.
+func (m *memory) holdsUp(page unread) bool {
+	return page.compares() && m.oldest != "" && m.lookedAt.Sub(m.oldestAt) >= openFor &&
+		m.lookedAt.Sub(m.comparedAt) < compareLimit
 }
 
 // hear applies notification payloads. It returns false if one of them does not name a known workspace or a usable

@@ -41,8 +41,8 @@ func (u unread) args(lines int) []any {
 }
 
 // look reads the changes since the last look, and a page of what is unread. It loads everything if changes may be
-// missing. It compares everything that waits with the memory once per compareInterval, and returns the number of
-// workspaces with due items that no notification or look had reported.
+// missing. It compares everything that waits with the memory once per compareInterval, unless a transaction holds that
+// up, and returns the number of workspaces with due items that no notification or look had reported.
 func (s *Store) look(ctx context.Context) (missed int, err error) {
 	m := &s.memory
 	if m.seen == "" {
@@ -52,7 +52,10 @@ func (s *Store) look(ctx context.Context) (missed int, err error) {
 		m.comparedAt = time.Now()
 		m.unread = append(m.unread, unread{})
 	}
-	if len(m.unread) == 0 {
+	if len(m.unread) > 0 && m.holdsUp(m.unread[0]) {
+		m.unread = append(m.unread[1:], m.unread[0])
+	}
+	if len(m.unread) == 0 || m.holdsUp(m.unread[0]) {
 		_, err = s.readChanges(ctx)
 		return 0, err
 	}

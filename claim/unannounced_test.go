@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -34,6 +35,39 @@ func (b *bench) aMinuteLater(wanted Wanted) Batch {
 	batch, _, err := b.SettleAndClaim(b.t.Context(), nil, wanted)
 	require.NoError(b.t, err)
 	return batch
+}
+
+func TestACompareWaitsForATransactionThatHasBeenOpenForLongButNotForEver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.claimed(b.Store, 1)
+	long, err := b.Conns.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = long.Rollback(context.Background()) }() // unless it has been
+	var running string
+	require.NoError(t, long.QueryRow(t.Context(), "select pg_current_xact_id()::text").Scan(&running))
+	look := func() int {
+		batch, _, err := b.SettleAndClaim(t.Context(), nil, Wanted{Look: true, Quiet: true})
+		require.NoError(t, err)
+		return batch.Unannounced
+	}
+	b.hidden(b.NewWorkspace("first", 5), 0, 0, "3")
+	require.Eventually(t, func() bool { return look() == 0 && b.memory.oldest == running }, 10*time.Second, time.Millisecond,
+		"those of other databases end")
+	b.memory.oldestAt = b.memory.lookedAt.Add(-openFor)
+	b.memory.comparedAt = time.Now().Add(-compareLimit / 2)
+	for range 3 {
+		require.Zero(t, look(), "the transaction may have enqueued much")
+	}
+	b.memory.comparedAt = b.memory.lookedAt.Add(-compareLimit)
+	require.Equal(t, 1, look(), "it has waited long enough")
+
+	b.hidden(b.NewWorkspace("second", 5), 0, 0, "3")
+	b.memory.comparedAt = time.Now().Add(-compareLimit / 2)
+	require.Zero(t, look())
+	require.NoError(t, long.Rollback(t.Context()))
+	require.Zero(t, look(), "the transaction may still run")
+	require.Equal(t, 1, look())
 }
 
 func (b *bench) ids(batch Batch) []int64 {

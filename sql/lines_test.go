@@ -124,3 +124,30 @@ func TestALookReadsNothingOfAnOpenTransaction(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 	require.ElementsMatch(t, []string{big.workspace}, f.told(seen))
 }
+
+func TestWhatRepeatsReadsNothingOfAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	big, small := f.tenant("PRO"), f.tenant("PRO")
+	c := f.replicaConn()
+	f.exec("insert into pgdispatch.limits (key, max_concurrent) values ('key', 1)")
+	f.items(small, 3)
+	f.dispatched(f.claim(2))
+	in, tx := f.begin()
+	in.items(big, 20_000)
+	f.item(small)
+	for what, repeats := range map[string]func(){
+		"a sweep that records the minute":      func() { c.exec(sql.Text("sweep"), 100, "replica-1") },
+		"the use of the limits":                func() { c.exec("select * from pgdispatch.limits_in_use(1000, 10)") },
+		"executions that have to be adopted":   func() { c.exec(sql.Text("adopt"), "replica-2", 10, []string{}) },
+		"times that are ahead of a clock":      func() { c.exec("select pgdispatch.bring_back(1000)") },
+		"the namespaces that are in use":       func() { c.exec("select pgdispatch.namespaces_in_use()") },
+		"what a replica that stops gives back": func() { c.exec(sql.Text("release_owned"), "replica-1") },
+	} {
+		read := c.scanned("workflow_execution_queue", repeats)
+		require.LessOrEqual(t, read.Index, int64(30), what)
+	}
+	require.Equal(t, int64(2), one[int64](f, "select pending from pgdispatch.queue_depth(1000)"))
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, int64(20_002), one[int64](f, "select pending from pgdispatch.queue_depth(100000)"))
+}

@@ -22,9 +22,14 @@ as $$
         order by q.lease_token desc
         limit at_most
     ), waits as materialized (
-        select q.limit_key, q.workspace_id, q.run_at from pgdispatch.workflow_execution_queue q
-        where q.stage = 'WAITS' and q.enqueue_xid >= '0' and (select g.any_limit from given g)
-        order by q.enqueue_xid
+        select q.*
+        from {{ template "parts/ended.sql" }}
+        cross join lateral (
+            select q.limit_key, q.workspace_id, q.run_at from pgdispatch.workflow_execution_queue q
+            where q.stage = 'WAITS' and q.enqueue_xid > s.after_xid and q.enqueue_xid < s.before_xid
+            order by q.enqueue_xid
+        ) q
+        where (select g.any_limit from given g)
         limit at_most
     ), lines as materialized (
         select n.limit_key, n.workspace_id, sum(n.held)::bigint as held, sum(n.waiting)::bigint as waiting

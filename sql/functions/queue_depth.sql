@@ -17,11 +17,14 @@ set enable_mergejoin = off
 set jit = off
 as $$
     with waiting as materialized (
-        -- Ordered by insert, so that the longest-waiting items are among those read. Not "is not null", which the index
-        -- has: since Postgres 17, the planner drops it for a not-null column and then does not see that the index fits.
-        select q.run_at from pgdispatch.workflow_execution_queue q
-        where q.stage = 'WAITS' and q.enqueue_xid >= '0'
-        order by q.enqueue_xid
+        -- Ordered by insert, so that the longest-waiting items are among those read.
+        select q.run_at
+        from {{ template "parts/ended.sql" }}
+        cross join lateral (
+            select q.run_at from pgdispatch.workflow_execution_queue q
+            where q.stage = 'WAITS' and q.enqueue_xid > s.after_xid and q.enqueue_xid < s.before_xid
+            order by q.enqueue_xid
+        ) q
         limit at_most
     ), unanswered as materialized (
         select q.run_at from pgdispatch.workflow_execution_queue q where q.stage = 'DOUBT' limit at_most

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/frontend"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/lab"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
@@ -42,13 +44,15 @@ func arrive(ctx context.Context, t *Turn, s *stage, comes arrival) error {
 	if _, err := load.Paced(ctx, arriveRate, Quickly(t, 2*time.Second, 300*time.Millisecond)); err != nil {
 		return errors.Join(err, s.alive())
 	}
-	if err := flood(ctx); err != nil {
-		return fmt.Errorf("enqueue the flood: %w", err)
-	}
-	sent, err := load.Paced(ctx, arriveRate, Quickly(t, 75*time.Second, 2*time.Second)) // a compare comes each minute
+	during, err := load.beside(ctx, flood)
 	if err != nil {
 		return errors.Join(err, s.alive())
 	}
+	after, err := load.Paced(ctx, arriveRate, Quickly(t, 75*time.Second, 2*time.Second)) // a compare comes each minute
+	if err != nil {
+		return errors.Join(err, s.alive())
+	}
+	sent := slices.Concat(during, after)
 	_, took, err := Latencies(ctx, s.server, sent)
 	if err != nil {
 		return errors.Join(err, s.alive())
@@ -56,7 +60,40 @@ func arrive(ctx context.Context, t *Turn, s *stage, comes arrival) error {
 	samples := stat.Milliseconds(took)
 	t.Figures["p50"], t.Figures["p99"], t.Figures["max"] = stat.Percentile(samples, 0.5), stat.Percentile(samples, 0.99),
 		slices.Max(samples)
+	t.Figures["during"] = slices.Max(samples[:len(during)])
+	for _, item := range sent {
+		t.Figures["insert"] = max(t.Figures["insert"], float64(item.Done.Sub(item.Began))/float64(time.Millisecond))
+	}
 	return nil
+}
+
+// beside inserts at arriveRate until the flood has committed.
+func (l *Load) beside(ctx context.Context, flood func(context.Context) error) (sent []Sent, err error) {
+	g, ctx := errgroup.WithContext(ctx)
+	committed := make(chan struct{})
+	g.Go(func() error {
+		defer close(committed)
+		if err := flood(ctx); err != nil {
+			return fmt.Errorf("enqueue the flood: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		for {
+			more, err := l.Paced(ctx, arriveRate, time.Second)
+			sent = append(sent, more...)
+			if err != nil {
+				return err
+			}
+			select {
+			case <-committed:
+				return nil
+			default:
+			}
+		}
+	})
+	err = g.Wait()
+	return sent, err
 }
 
 // Arrive measures what a great transaction of other tenants delays.
@@ -68,9 +105,9 @@ func Arrive() *Scenario {
 	}
 	return &Scenario{
 		Name: "arrive", Title: "A great transaction of another tenant",
-		Text: "A quiet workspace enqueues 50 items per second for 75 s. Just before, other tenants enqueue in one " +
-			"transaction what may not start. Measured from the quiet workspace's commit to its start, with one replica " +
-			"with its defaults.",
+		Text: "A quiet workspace enqueues 50 items per second while other tenants enqueue in one transaction what may " +
+			"not start, and for 75 s after its commit. Measured from the quiet workspace's commit to its start, with one " +
+			"replica with its defaults. Its own slowest INSERT shows what the disk does meanwhile.",
 		Entrants: []Entrant{
 			arriveEntrant(alone, grey, func(context.Context, *Turn, *stage) (func(context.Context) error, error) {
 				return func(context.Context) error { return nil }, nil
@@ -99,8 +136,9 @@ func Arrive() *Scenario {
 				}, err
 			}),
 		},
-		Columns: []Column{{"p50", "quiet: p50 ms"}, {"p99", "p99 ms"}, {"max", "slowest ms"}},
-		Bars:    []Bar{bar(keys), bar(workspaces), bar(priorities)},
-		Limit:   10 * time.Minute,
+		Columns: []Column{{"p50", "quiet: p50 ms"}, {"p99", "p99 ms"}, {"during", "slowest before the flood's commit, ms"},
+			{"max", "slowest ms"}, {"insert", "its own slowest INSERT, ms"}},
+		Bars:  []Bar{bar(keys), bar(workspaces), bar(priorities)},
+		Limit: 10 * time.Minute,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -14,6 +15,9 @@ const diskBytes = 1 << 30
 
 // ballast is the name of the file that fills a disk.
 const ballast = "ballast"
+
+// disks counts the disks of this process's servers.
+var disks atomic.Int64
 
 func (n *Node) wal() string { return filepath.Join(n.dir, "log", "wal") }
 
@@ -25,11 +29,27 @@ func (n *Node) mount() error {
 			return fmt.Errorf("make directory of %s: %w", n.Name, err)
 		}
 		n.small = os.Geteuid() == 0 && mountMemory(dir, diskBytes) == nil
+		if err := skipInodes(dir, int(64*disks.Add(1))); err != nil {
+			return fmt.Errorf("number the files of %s: %w", n.Name, err)
+		}
 		if n.user == nil {
 			continue
 		}
 		if err := os.Chown(dir, int(n.user.Uid), int(n.user.Gid)); err != nil {
 			return fmt.Errorf("give directory of %s to the server's user: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// skipInodes makes the next file of a new file system in memory have a number that is not among the first count. Postgres
+// finds its shared memory by the number of its data directory. If two servers had the same, one that starts would be
+// attached to the other's for a moment, in which the other cannot start.
+func skipInodes(dir string, count int) error {
+	for range count {
+		name := filepath.Join(dir, ballast)
+		if err := errors.Join(os.WriteFile(name, nil, 0o600), os.Remove(name)); err != nil {
+			return err
 		}
 	}
 	return nil
