@@ -52,8 +52,8 @@ func TestACompareWaitsForATransactionThatHasBeenOpenForLongButNotForEver(t *test
 		return batch.Unannounced
 	}
 	b.hidden(b.NewWorkspace("first", 5), 0, 0, "3")
-	require.Eventually(t, func() bool { return look() == 0 && b.memory.oldest == running }, 10*time.Second, time.Millisecond,
-		"those of other databases end")
+	require.Eventually(t, func() bool { return look() == 0 && b.memory.oldest == running },
+		10*time.Second, time.Millisecond, "those of other databases end")
 	b.memory.oldestAt = b.memory.lookedAt.Add(-openFor)
 	b.memory.comparedAt = time.Now().Add(-compareLimit / 2)
 	for range 3 {
