@@ -22,15 +22,7 @@ as $$
         order by q.lease_token desc
         limit at_most
     ), waits as materialized (
-        select q.*
-        from {{ template "parts/ended.sql" }}
-        cross join lateral (
-            select q.limit_key, q.workspace_id, q.run_at from pgdispatch.workflow_execution_queue q
-            where q.stage = 'WAITS' and q.enqueue_xid > s.after_xid and q.enqueue_xid < s.before_xid
-            order by q.enqueue_xid
-        ) q
-        where (select g.any_limit from given g)
-        limit at_most
+        {{ template "parts/earliest.sql" "(select case when g.any_limit then at_most else 0 end from given g)" }}
     ), lines as materialized (
         select n.limit_key, n.workspace_id, sum(n.held)::bigint as held, sum(n.waiting)::bigint as waiting
         from (select h.limit_key, h.workspace_id, 1 as held, 0 as waiting from held h

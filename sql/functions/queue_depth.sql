@@ -17,15 +17,7 @@ set enable_mergejoin = off
 set jit = off
 as $$
     with waiting as materialized (
-        -- Ordered by insert, so that the longest-waiting items are among those read.
-        select q.run_at
-        from {{ template "parts/ended.sql" }}
-        cross join lateral (
-            select q.run_at from pgdispatch.workflow_execution_queue q
-            where q.stage = 'WAITS' and q.enqueue_xid > s.after_xid and q.enqueue_xid < s.before_xid
-            order by q.enqueue_xid
-        ) q
-        limit at_most
+        {{ template "parts/earliest.sql" "at_most" }}
     ), unanswered as materialized (
         select q.run_at from pgdispatch.workflow_execution_queue q where q.stage = 'DOUBT' limit at_most
     ), holders as materialized (
@@ -58,7 +50,7 @@ as $$
            greatest(case when n.holders < at_most then n.holders else greatest(n.holders, about.holders)::bigint end - n.claimed - n.unanswered, 0),
            (select count(*) from dead),
            (select count(*) < at_most from failures),
-           (select clock_timestamp() - min(w.run_at) from (table waiting union all table unanswered) w
+           (select clock_timestamp() - min(w.run_at) from (select n.run_at from waiting n union all table unanswered) w
             where w.run_at <= (select clock_timestamp())), -- once, not per row
            (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()),
            s.max_claims,

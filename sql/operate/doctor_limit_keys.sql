@@ -6,8 +6,7 @@ from (
     (select q.limit_key, q.workspace_id from pgdispatch.workflow_execution_queue q
      where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= 0 order by q.lease_token desc limit $1::bigint)
     union
-    (select q.limit_key, q.workspace_id from pgdispatch.workflow_execution_queue q
-     where q.stage = 'WAITS' and q.enqueue_xid >= '0' order by q.enqueue_xid limit $1::bigint)
+    select e.limit_key, e.workspace_id from ({{ template "parts/earliest.sql" "$1::bigint" }}) e
 ) n
 where n.limit_key is not null
   and not exists (select from pgdispatch.limits l where l.key = n.limit_key and l.workspace_id = n.workspace_id)

@@ -4,8 +4,7 @@
 -- with their key.
 with waits as materialized (
     select distinct n.limit_key, n.workspace_id
-    from (select q.limit_key, q.workspace_id from pgdispatch.workflow_execution_queue q
-          where q.stage = 'WAITS' and q.enqueue_xid >= '0' order by q.enqueue_xid limit $2::bigint) n
+    from ({{ template "parts/earliest.sql" "$2::bigint" }}) n
     where n.limit_key is not null
 )
 select l.id, pgdispatch.burst_limit(coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows),

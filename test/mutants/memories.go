@@ -18,7 +18,7 @@ var memories = []mutant{
 		[]edit{{"sql/parts/spans.sql", "where r.xid >= pg_snapshot_xmax(g.seen)", "where false"}},
 		"./sql", "TestALookReadsNothingOfAnOpenTransaction"},
 	{"a sweep passes by what is in progress", "a sweep reads all rows of a great transaction that is still open",
-		[]edit{{"sql/functions/queue_depth.sql", "q.enqueue_xid > s.after_xid and q.enqueue_xid < s.before_xid",
+		[]edit{{"sql/parts/earliest.sql", "q.enqueue_xid > s.after_xid and q.enqueue_xid < s.before_xid",
 			"q.enqueue_xid >= '0'"}},
 		"./sql", "TestWhatRepeatsReadsNothingOfAnOpenTransaction"},
 	{"few executions are adopted at once", "adopting reads what waits in every workspace",
