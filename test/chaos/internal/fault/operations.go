@@ -143,7 +143,7 @@ const (
 	claims     = "PENDING -> CLAIMED"
 	heartbeats = "CLAIMED -> CLAIMED:"
 	takes      = "writes signals:"
-	counted    = "CLAIMED -> PENDING: with"
+	counted    = "CLAIMED -> PENDING: with moved"
 )
 
 // untilSettled leaves out what follows the settle of the signal.

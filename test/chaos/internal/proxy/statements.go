@@ -222,11 +222,11 @@ func (l *dialogue) answers() error {
 var (
 	comments = regexp.MustCompile(`(?m)^\s*--.*$`)
 	called   = regexp.MustCompile(`pgdispatch\.(\w+)`)
-	words    = regexp.MustCompile(`^\s*(\w+)`)
+	verbs    = regexp.MustCompile(`^\s*(with \w+|\w+)`)
 )
 
 // StatementName returns a short name of a statement: the comment in its first line, which says what it does, then its
-// first word and the table or function of pgdispatch that follows.
+// first word, after "with" two, and the table or function of pgdispatch that follows.
 func StatementName(text string) string {
 	var parts []string
 	first, _, _ := strings.Cut(text, "\n")
@@ -234,7 +234,7 @@ func StatementName(text string) string {
 		parts = append(parts, strings.TrimSpace(comment)+":")
 	}
 	text = comments.ReplaceAllString(text, "")
-	if verb := words.FindString(text); verb != "" {
+	if verb := verbs.FindString(text); verb != "" {
 		parts = append(parts, strings.ToLower(strings.TrimSpace(verb)))
 	}
 	if of := called.FindStringSubmatch(text); of != nil {
