@@ -65,7 +65,7 @@ func scanFound(row pgx.CollectableRow) (f audit.Found, err error) {
 	return f, err
 }
 
-// AllRuns lists all runs. It retries until the list is complete or listTimeout has passed.
+// AllRuns lists all runs. It retries after errors, and until the list is complete, for listTimeout.
 func AllRuns(
 	ctx context.Context, c client.Client, expected []audit.Expected, found []audit.Found,
 ) ([]audit.Run, error) {
@@ -82,8 +82,9 @@ func runs(ctx context.Context, expected []audit.Expected, found []audit.Found, l
 ) ([]audit.Run, error) {
 	deadline := time.Now().Add(listTimeout)
 	for {
-		listed, err := list()
-		if err != nil {
+		listed, err := list() // a busy Temporal may not answer in time
+		late := time.Now().After(deadline)
+		if err != nil && late {
 			return nil, err
 		}
 		runs := make([]audit.Run, 0, len(listed))
@@ -91,7 +92,7 @@ func runs(ctx context.Context, expected []audit.Expected, found []audit.Found, l
 			runs = append(runs,
 				audit.Run{WorkflowID: r.WorkflowID, RunID: r.RunID, Status: r.Status, Start: r.Start, Close: r.Close})
 		}
-		if audit.Complete(expected, found, runs) || time.Now().After(deadline) {
+		if err == nil && (late || audit.Complete(expected, found, runs)) {
 			return runs, nil
 		}
 		if err := Sleep(ctx, listInterval); err != nil {
