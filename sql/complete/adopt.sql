@@ -4,15 +4,15 @@
 with unwatched as materialized (
     select from pgdispatch.workflow_executions e
     where {{ template "parts/unwatched.sql" }}
-    limit $2::integer + 1
+    limit $2::bigint + 1
 ), orphans as materialized (
     select e.id
     from pgdispatch.workflow_executions e
     where {{ template "parts/unwatched.sql" }}
-    order by (select count(*) > $2::integer from unwatched)
+    order by (select count(*) > $2::bigint from unwatched)
                  and e.workspace_id in (select w.workspace_id from pgdispatch.longest_waiting(10000) w) desc,
              e.started_at, e.id
-    limit $2::integer
+    limit $2::bigint
     for update of e skip locked
 )
 update pgdispatch.workflow_executions e

@@ -42,9 +42,9 @@ func (n *Node) mount() error {
 	return nil
 }
 
-// skipInodes makes the next file of a new file system in memory have a number that is not among the first count. Postgres
-// finds its shared memory by the number of its data directory. If two servers had the same, one that starts would be
-// attached to the other's for a moment, in which the other cannot start.
+// skipInodes makes the next file of a new file system in memory have a number that is not among the first count.
+// Postgres finds its shared memory by the number of its data directory. If two servers had the same, one that starts
+// would be attached to the other's for a moment, in which the other cannot start.
 func skipInodes(dir string, count int) error {
 	for range count {
 		name := filepath.Join(dir, ballast)
