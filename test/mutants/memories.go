@@ -22,7 +22,7 @@ var memories = []mutant{
 			"q.enqueue_xid >= '0'"}},
 		"./sql", "TestWhatRepeatsReadsNothingOfAnOpenTransaction"},
 	{"few executions are adopted at once", "adopting reads what waits in every workspace",
-		[]edit{{"sql/complete/adopt.sql", "(select count(*) > $2::integer from unwatched)", "true"}},
+		[]edit{{"sql/complete/adopt.sql", "(select count(*) > $2::bigint from unwatched)", "true"}},
 		"./sql", "TestWhatRepeatsReadsNothingOfAnOpenTransaction"},
 	{"a compare waits for great transactions", "a compare reads all rows of a transaction that is still open",
 		[]edit{{"claim/memory.go", "return page.compares() &&", "return false &&"}},
