@@ -28,7 +28,8 @@ type claimed struct {
 // standing is the last row of a claim. See sql/functions/claim_choose.sql.
 type standing struct {
 	At        time.Time   `json:"at_time"`
-	Took      int64       `json:"took"` // microseconds
+	Took      int64       `json:"took"`     // microseconds
+	Declined  bool        `json:"declined"` // nothing was done: see sql/claim/claim_line.sql
 	Epoch     *uuid.UUID  `json:"epoch"`
 	Paused    bool        `json:"paused"`
 	Room      int         `json:"room"`
@@ -200,6 +201,7 @@ func (st *standing) of(n int, e schedule.Entry, t taken) schedule.Standing {
 		Granted: st.Grants[n], Taken: t.ofEntry[entry{e.Lane, e.Priority, e.Key}],
 		Limit: int(*limit), Most: int(*burst), Paused: postgres.OrZero(paused) == 1, Number: postgres.OrZero(number),
 		Held: e.Receipt.Held + int(st.LastToken-e.Receipt.To) + ofLane, Receipt: e.Receipt, Bound: true,
+		Rated: st.Rates[n] != nil,
 	}
 	if l.Paused {
 		l.Limit, l.Most = 0, 0

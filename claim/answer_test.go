@@ -29,6 +29,12 @@ func (b *bench) answersWith(function, part, by string) {
 	}
 }
 
+// byProcedure makes every claim of the shop one that claim_line declines.
+func (b *bench) byProcedure() {
+	b.t.Helper()
+	b.Execute("update pgdispatch.workspaces set max_starts_per_second = 1000")
+}
+
 func (b *bench) count(condition string) int {
 	b.t.Helper()
 	return sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.workflow_execution_queue where "+condition)
@@ -55,6 +61,7 @@ func TestAnAnswerOfAnotherShapeIsAnErrorAndItsItemsAreReleased(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			inHand := b.claimed(b.Store, 2)
+			b.byProcedure()
 			b.answersWith("claim_items", c.part, c.by)
 			b.Insert(b.Shop.Shop, 3)
 			batch, err := b.Claim(t.Context(), 10)
@@ -84,6 +91,7 @@ func TestAClaimThatFailsByItsStatementParksNoItem(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.Insert(b.Shop.Shop, 3)
+			b.byProcedure()
 			b.answersWith("claim_items", c.part, c.by)
 			_, err := b.Claim(t.Context(), 2)
 			require.ErrorContains(t, err, c.problem)

@@ -110,6 +110,8 @@ type Batch struct {
 	// Asked is the number of entries in the proposal, and Vain the number of those that yielded no item. Asked is zero if
 	// no claim was sent.
 	Asked, Vain int
+	// Statements counts the statements of this claim.
+	Statements Statements
 	// Unannounced is the number of workspaces with due items for which no notification or look had reported them.
 	Unannounced int
 	// Flush is an upper bound on the duration of the commit; it includes one round trip. Zero if it was not measured.
@@ -133,6 +135,22 @@ type Batch struct {
 	AtCapacity []Full
 	// LookAgainIn is the time until a claim may find an item that it cannot take now. Negative if there is no such time.
 	LookAgainIn time.Duration
+}
+
+// Statements counts claims by the statement that was sent: the one for a single line, which does all that most claims
+// need, or the procedure. Declined are those of a line that took nothing and left their claim to the procedure, which
+// is counted as well.
+type Statements struct{ Line, Declined, Procedure int }
+
+func (s *Statements) count(line, declined bool) {
+	switch {
+	case declined:
+		s.Declined++
+	case line:
+		s.Line++
+	default:
+		s.Procedure++
+	}
 }
 
 // Full is a workspace that has reached its limit.

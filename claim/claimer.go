@@ -120,6 +120,19 @@ func (m *memory) reopen(namespaces map[string]int) {
 // claim of a single item was about to take, even if that claim fails.
 func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p schedule.Proposal, head *refusedHead,
 	batch *Batch) (settled []int64, err error) {
+	line := head == nil && s.memory.isLine(wanted, p)
+	settled, declined, err := s.sendOne(ctx, line, started, wanted, p, head, batch)
+	if declined && err == nil && s.memory.seen != "" {
+		wanted.Quiet = true // it has just looked
+		_, _, err = s.sendOne(ctx, false, nil, wanted, p, nil, batch)
+	}
+	return settled, err
+}
+
+// sendOne is send with one of two statements: claim_line if line is true, and claim otherwise. It reports whether
+// claim_line declined the proposal, which leaves the claim to be made by the other one.
+func (s *Store) sendOne(ctx context.Context, line bool, started []Settlement, wanted Wanted, p schedule.Proposal,
+	head *refusedHead, batch *Batch) (settled []int64, declined bool, err error) {
 	m := &s.memory
 	asked := time.Now()
 	statements := &pgx.Batch{}
@@ -132,7 +145,13 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 			return err
 		})
 	}
-	args := s.claimArgs(wanted, p)
+	verb, args := "claim", []any(nil)
+	if line {
+		statements.Queue(sql.Text("lock_claims"))
+		verb, args = "claim_line", s.lineArgs(p)
+	} else {
+		args = s.claimArgs(wanted, p)
+	}
 	if head != nil {
 		statements.Queue(sql.Text("claim_head"), append(args[:1:1], args[3:]...)...).Query(func(rows pgx.Rows) error {
 			heads, err := pgx.CollectRows(rows, pgx.RowToStructByName[refusedHead])
@@ -144,7 +163,7 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	}
 	answer := claimAnswer{deadline: asked.Add(s.Lease)}
 	var rows []claimed
-	statements.Queue(sql.Text("claim"), args...).Query(func(found pgx.Rows) (err error) {
+	statements.Queue(sql.Text(verb), args...).Query(func(found pgx.Rows) (err error) {
 		rows, err = postgres.Collect(found, pgx.RowToStructByName[claimed])
 		return err
 	})
@@ -158,15 +177,19 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	}
 	// The batch is one implicit transaction; it needs no BEGIN.
 	if err := s.Pool.SendBatch(ctx, statements).Close(); err != nil {
-		return nil, s.unread(ctx, postgres.Explain(ctx, s.Pool, claimVerb, err))
+		return nil, false, s.unread(ctx, postgres.Explain(ctx, s.Pool, claimVerb, err))
 	}
 	if err := answer.take(rows, p); err != nil {
-		return nil, s.unread(ctx, fmt.Errorf("%s: %w", claimVerb, err))
+		return nil, false, s.unread(ctx, fmt.Errorf("%s: %w", claimVerb, err))
 	}
+	declined = answer.standing.Declined
+	batch.Statements.count(line, declined)
 	if len(started) == 0 && !looks && len(answer.items) > 0 {
 		batch.Flush = max(time.Since(asked)-time.Duration(answer.standing.Took)*time.Microsecond, 0)
 	}
-	m.apply(p, wanted, answer, asked, batch)
+	if !declined {
+		m.apply(p, wanted, answer, asked, batch)
+	}
 	if looks {
 		before := m.seen
 		if changed := m.learn(changes, asked); !changed.whole {
@@ -175,7 +198,17 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 			_ = s.readArrivals(ctx, before, changed) // after an error, the next look reads the same changes again
 		}
 	}
-	return settled, nil
+	return settled, declined, nil
+}
+
+// isLine reports whether claim_line may serve a proposal: see sql/claim/claim_line.sql.
+func (m *memory) isLine(wanted Wanted, p schedule.Proposal) bool {
+	if len(p.Entries) != 1 || p.Unanswered > 0 || len(wanted.Namespaces) > 0 || m.careful() ||
+		p.Epoch == (schedule.Epoch{}) {
+		return false
+	}
+	e := p.Entries[0]
+	return e.Key == "" && !e.Burst && !e.Rated
 }
 
 // unread releases what a claim has taken if err is that its answer could not be read. Otherwise the items would wait
@@ -189,6 +222,15 @@ func (s *Store) unread(ctx context.Context, err error) error {
 	return errors.Join(err, releaseErr)
 }
 
+// lineArgs returns the arguments of claim_line.
+func (s *Store) lineArgs(p schedule.Proposal) []any {
+	e := p.Entries[0]
+	return []any{s.Owner, s.Lease, s.watcher(p.AtMost), uuid.UUID(p.Epoch).String(), p.AtMost, p.Leased.Held, p.Leased.To,
+		uuid.UUID(e.Lane).String(), e.Priority, e.Items, e.From.Due, e.From.ID, e.Receipt.Floor, e.Receipt.Held,
+		e.Receipt.To, postgres.OrNull(s.Namespace)}
+}
+
+// claimArgs returns the arguments of claim.
 func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {
 	namespaces, allowed := make([]string, 0, len(wanted.Namespaces)), make([]int, 0, len(wanted.Namespaces))
 	for namespace, items := range wanted.Namespaces {

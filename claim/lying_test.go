@@ -66,6 +66,7 @@ type liar struct {
 	// numbers are the workspaces' numbers in notifications.
 	numbers []int64
 	lies    int
+	sent    Statements
 }
 
 func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
@@ -107,12 +108,17 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 		})
 	}
 	all.Wait()
-	lies := 0
+	lies, line, declined, procedure := 0, 0, 0, 0
 	for _, l := range liars {
 		lies += l.lies
+		line, declined, procedure = line+l.sent.Line, declined+l.sent.Declined, procedure+l.sent.Procedure
 	}
-	t.Logf("%d claims with a falsified memory", lies)
+	t.Logf("%d claims with a falsified memory; %d of one line, %d that declined, %d by the procedure", lies, line,
+		declined, procedure)
 	require.Positive(t, lies)
+	require.Positive(t, line)
+	require.Positive(t, declined)
+	require.Positive(t, procedure)
 	require.Zero(t, c.open.Load())
 	most := c.requireNoLimitPassed(limitOf)
 	bursts := 0
@@ -134,6 +140,9 @@ func (l *liar) work(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		l.sent.Line += batch.Statements.Line
+		l.sent.Declined += batch.Statements.Declined
+		l.sent.Procedure += batch.Statements.Procedure
 		for _, item := range batch.Items {
 			if other, taken := l.held.LoadOrStore(item.ID, item.Token); taken {
 				return fmt.Errorf("item %d is claimed with token %d and with token %v", item.ID, item.Token, other)
@@ -220,12 +229,19 @@ func (l *liar) lie() {
 	}
 }
 
-// invent changes everything in a proposal except its receipts, which are valid ones of any age.
+// invent changes everything in a proposal except its receipts, which are valid ones of any age. Every second proposal
+// is one of a single line.
 func (l *liar) invent(p *schedule.Proposal) {
+	if rand.N(2) == 0 {
+		p.AtMost, p.Unanswered, p.Alone = 1+rand.N(8), 0, false
+		p.Entries = []schedule.Entry{{Lane: l.lane(), Priority: rand.N(3), Items: rand.N(20), From: l.place()}}
+		l.truths.mix(p)
+		return
+	}
 	p.AtMost, p.Unanswered, p.Alone = 1+rand.N(8), rand.N(3), rand.N(20) == 0
 	for n := range p.Entries {
 		if e := &p.Entries[n]; rand.N(2) == 0 {
-			e.Items, e.From, e.Burst = 1+rand.N(1000), l.place(), rand.N(2) == 0
+			e.Items, e.From, e.Burst, e.Rated = 1+rand.N(1000), l.place(), rand.N(2) == 0, rand.N(2) == 0
 		}
 	}
 	for range rand.N(5) {

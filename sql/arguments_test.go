@@ -1,6 +1,9 @@
 package sql_test
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // operatorArguments returns the arguments of the statements behind the command line.
 func operatorArguments(verb string, id int64, execution string) [][]any {
@@ -160,7 +163,7 @@ func creationArguments(verb string) [][]any {
 func arguments(verb string, id int64, execution, workspace string) [][]any {
 	ids, tokens, texts := []int64{id}, []int64{1}, []string{"text"}
 	switch verb {
-	case "claim", "claim_head":
+	case "claim", "claim_head", "claim_line":
 		return claimArguments(verb, workspace)
 	case "load":
 		return [][]any{{nil, nil, nil, nil, 10}, {nil, workspace, 0, "k", 10}, {"1", workspace, 0, nil, 10}}
@@ -230,6 +233,10 @@ func arguments(verb string, id int64, execution, workspace string) [][]any {
 // claimArguments request an item of the workspace, may wait for a row, and restrict namespaces. claimArguments are
 // those of claim; claim_head takes them without lease and watcher.
 func claimArguments(verb, workspace string) [][]any {
+	if verb == "claim_line" {
+		return [][]any{{"replica-2", lease, nil, nobody, 10, 0, 0, cmp.Or(workspace, nobody), 0, 10, time.Unix(0, 0), 0, 0,
+			0, 0, "default"}}
+	}
 	since, none := []time.Time{time.Unix(0, 0)}, []int64{0}
 	calls := [][]any{
 		{"replica-2", lease, "replica-1", nil, 10, 0, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none,

@@ -109,6 +109,7 @@ func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 			q.dispatched_at, q.finished_at
 		from pgdispatch.workflow_execution_queue q where q.id = $1`, id, w.version)
 	f.exec("insert into pgdispatch.marks (workspaces) values (array[$1::uuid])", w.workspace)
+	f.exec("insert into pgdispatch.epoch (id) values ($1) on conflict do nothing", nobody)
 	f.exec(
 		"insert into pgdispatch.stop_requests (execution_id, how, reason, requested_by) values ($1, 'CANCEL', '', 'me')",
 		f.execution(id))

@@ -83,6 +83,9 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, a Answer, n int, cut 
 	}
 	s.name(l, st.Number)
 	l.held, l.limit, l.most, l.receipt = st.Held, st.Limit, int32(st.Most), st.Receipt
+	if delete(s.rated, l.id); st.Rated {
+		s.rated[l.id] = true
+	}
 	if st.Bound {
 		l.held = min(l.held, max(l.limit-1, 0)) // the lane may be within its limit, and then it need not burst
 	}

@@ -91,6 +91,7 @@ func (s *Schedule) Forget() {
 		maps.DeleteFunc(l.keys, forget)
 		if len(l.levels) == 0 {
 			delete(s.lanes, id)
+			delete(s.rated, id)
 			if len(s.numbers) > mostNumbers {
 				delete(s.numbers, l.number)
 			}

@@ -128,7 +128,7 @@ func (d *draft) askLine(x *line, items int) int {
 	d.open[l] = d.open[l] || x.items == 0 && (asked+items > 1 || !x.deep)
 	if place == 0 {
 		e := Entry{Lane: l.id, Priority: x.level.priority, Key: x.name, From: x.from, Receipt: l.receipt,
-			Burst: d.burst, Startable: d.schedule.startableFrom(x, d.now)}
+			Burst: d.burst, Rated: d.schedule.rated[l.id], Startable: d.schedule.startableFrom(x, d.now)}
 		d.proposal.Entries = append(d.proposal.Entries, e)
 		place = len(d.proposal.Entries)
 		d.lines[x] = place

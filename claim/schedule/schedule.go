@@ -48,6 +48,7 @@ type Schedule struct {
 
 	lanes     map[Lane]*lane
 	keys      map[string]*key              // limit keys of waiting items, over all workspaces
+	rated     map[Lane]bool                // lanes that had a rate of starts when they were last asked for
 	numbers   map[int64]Lane               // by number in notifications; includes lanes without waiting items
 	ready     [highest - lowest + 1]levels // by turn, one per priority
 	oldest    levels                       // the same levels by age
@@ -133,7 +134,7 @@ func latest(a, b time.Time) time.Time {
 
 func (s *Schedule) add(id Lane) *lane {
 	if s.lanes == nil {
-		s.lanes, s.numbers = map[Lane]*lane{}, map[int64]Lane{}
+		s.lanes, s.numbers, s.rated = map[Lane]*lane{}, map[int64]Lane{}, map[Lane]bool{}
 		s.oldest.kind, s.later.kind, s.spare.kind, s.proven.kind = inOldest, inLater, inSpare, inProven
 	}
 	l := &lane{id: id, limit: unknown}

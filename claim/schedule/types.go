@@ -39,6 +39,8 @@ type Entry struct {
 	Receipt Receipt
 	// Burst means that these items may go beyond the limit of their lane, up to its burst limit.
 	Burst bool
+	// Rated means that the lane had a rate of starts when it was last asked for.
+	Rated bool
 	// Startable is since when nothing but the replicas has held these items back, unless they were due later. It is
 	// what this replica knows; zero means that it knows of nothing that did.
 	Startable time.Time
@@ -92,6 +94,8 @@ type Standing struct {
 	Next *Position
 	// RetryIn is the time until the lane's rate limit allows another item. Zero means that it allows one now.
 	RetryIn time.Duration
+	// Rated reports whether the lane has a rate of starts.
+	Rated bool
 	// PassedOver means that due items were skipped because their namespaces accept no workflows.
 	PassedOver bool
 	// Number is the lane's number in notifications.

@@ -49,6 +49,10 @@ func processing() []Metric {
 		{Name: "pgdispatch_claims_total", Kind: counter, Unit: "claims", Label: "result",
 			Values:  []string{"items", "empty", "error"},
 			Meaning: "Claims by result; `error`: no answer. A check that finds nothing to claim makes none."},
+		{Name: "pgdispatch_claim_statements_total", Kind: counter, Unit: "claims", Label: "statement",
+			Values: []string{"line", "declined", "procedure"},
+			Meaning: "Answered claims by statement. `line`: the plain statement for one line, which costs half; `procedure`: " +
+				"everything else; `declined`: the plain one took nothing, and the procedure followed."},
 		{Name: "pgdispatch_claim_entries_total", Kind: counter, Unit: "entries",
 			Meaning: "Entries requested by claims. An entry is one workspace at one priority, or the unanswered starts."},
 		{Name: "pgdispatch_claims_vain_total", Kind: counter, Unit: "entries",

@@ -1,4 +1,4 @@
--- For claim: takes claim_lock, so that claims run one at a time. Returns which rows to claim and how the proposal's
+-- For claim. Returns which rows to claim and how the proposal's
 -- entries stand.
 create or replace function pgdispatch.claim_choose(owner text, own_epoch uuid, at_most integer, doubts integer, alone boolean,
     leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
@@ -13,29 +13,13 @@ language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
-    was text;
     g record;
     h record;
     k record;
     most integer; -- over all entries
     repeated tid[];
 begin
-    -- A snapshot from before the lock would count outdated holders.
-    if current_setting('transaction_isolation') <> 'read committed' then
-        raise exception 'claim requires READ COMMITTED, but this transaction is %', current_setting('transaction_isolation')
-            using errcode = 'PGD30', hint = 'Use BEGIN ISOLATION LEVEL READ COMMITTED, or call it outside a transaction.';
-    end if;
-    if current_setting('plan_cache_mode') <> 'force_generic_plan' then
-        -- Behind a pooler, a connection lacks the settings of claim.Planning. Every access has its index, and stale
-        -- statistics must not make the planner avoid it. A disabled plan type costs 10^10, which would compile each
-        -- statement with JIT.
-        perform set_config(n.name, n.value, true)
-        from (values ('plan_cache_mode', 'force_generic_plan'), ('jit', 'off'), ('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'),
-                     ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off')) as n (name, value);
-    end if;
-    was := set_config('lock_timeout', '5s', true); -- longer than for a row
-    lock table pgdispatch.claim_lock in share row exclusive mode;
-    was := set_config('lock_timeout', '50ms', true);
+    perform pgdispatch.lock_claims();
     at_time := clock_timestamp();
     if keys is not null then
         k := pgdispatch.claim_keys(workspaces, keys, at_time, items);

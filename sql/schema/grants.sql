@@ -112,7 +112,7 @@ grant execute on function
         timestamptz[], bigint[], bigint[], integer[], bigint[], boolean, text, text[], integer[], text[], boolean[]),
     pgdispatch.claim_choose(text, uuid, integer, integer, boolean, integer, bigint, uuid[], integer[], integer[], timestamptz[], bigint[],
         bigint[], integer[], bigint[], boolean, text, text[], integer[], text[], boolean[]),
-    pgdispatch.claim_debit(uuid[], double precision[], double precision[], bigint, timestamptz),
+    pgdispatch.lock_claims(), pgdispatch.claim_debit(uuid[], double precision[], double precision[], bigint, timestamptz),
     pgdispatch.claim_doubts(integer, boolean, timestamptz, text, text[], integer[]),
     pgdispatch.claim_grants(text, boolean, uuid, integer, bigint, uuid[], integer[], bigint[], integer[], bigint[], timestamptz, boolean[]),
     pgdispatch.claim_heads(uuid[], integer[], integer[], timestamptz[], bigint[], integer, timestamptz, boolean, text, text[], integer[], text[]),

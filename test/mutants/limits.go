@@ -8,6 +8,7 @@ const (
 	doubtsFile = "sql/functions/claim_doubts.sql"
 	debitFile  = "sql/functions/claim_debit.sql"
 	movedFile  = "sql/functions/item_moved.sql"
+	lockFile   = "sql/functions/lock_claims.sql"
 	lookFile   = "sql/claim/look.sql"
 	applyFile  = "claim/schedule/apply.go"
 	lockClaims = "lock table pgdispatch.claim_lock in share row exclusive mode;"
@@ -16,10 +17,10 @@ const (
 // limits: counts are exact, because claims count one at a time, under a lock. A replica's memory only saves counting.
 var limits = []mutant{
 	{"one claim at a time", "claims do not wait for each other",
-		[]edit{{chooseFile, lockClaims, ""}},
+		[]edit{{lockFile, lockClaims, ""}},
 		"./sql", "TestAClaimThatWaitedCountsWhatItWaitedFor"},
 	{"claim demands READ COMMITTED", "a claim counts in a snapshot that is older than its lock",
-		[]edit{{chooseFile, "if current_setting('transaction_isolation') <> 'read committed' then", "if false then"}},
+		[]edit{{lockFile, "if current_setting('transaction_isolation') <> 'read committed' then", "if false then"}},
 		"./sql", "TestClaimDemandsReadCommitted"},
 	{"workspace limit", "a workspace with room for one item gets as many as requested",
 		[]edit{{grantsFile, "items[n], most - holders - used[first], ", "items[n], "}},

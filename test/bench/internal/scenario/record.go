@@ -21,17 +21,20 @@ type recording struct {
 	items  int
 }
 
-// recorder keeps the arguments of the last claim.
+// recorder keeps the last claim.
 type recorder struct {
 	claim.Database
-	claimed []any
+	claimed string // as a script
 }
 
-// SendBatch sends a batch and keeps the arguments of the claim in it.
+// SendBatch sends a batch and keeps the claim in it.
 func (r *recorder) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
 	for _, q := range batch.QueuedQueries {
-		if q.SQL == sql.Text("claim") {
-			r.claimed = q.Arguments
+		switch q.SQL {
+		case sql.Text("claim"):
+			r.claimed = "execute claim(" + literals(q.Arguments) + ")"
+		case sql.Text("claim_line"):
+			r.claimed = "execute lock_claims;\n\nexecute claim_line(" + literals(q.Arguments) + ")"
 		}
 	}
 	return r.Database.SendBatch(ctx, batch)
@@ -62,7 +65,7 @@ func record(ctx context.Context, l *lab.Lab, cycle []step, cycles int) (r record
 					return r, err
 				}
 				r.items += len(batch.Items)
-				line = "execute claim(" + literals(claims.claimed) + ")"
+				line = claims.claimed
 			case "settle":
 				line = settle
 				_, err = db.Pool.Exec(ctx, line)

@@ -1,0 +1,78 @@
+package claim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim/schedule"
+)
+
+func TestTheStatementOfALineIsSentOnlyForWhatItServes(t *testing.T) {
+	t.Parallel()
+	usual := func() (Wanted, schedule.Proposal) {
+		return Wanted{AtMost: 5}, schedule.Proposal{AtMost: 5, Epoch: schedule.Epoch(uuid.New()),
+			Entries: []schedule.Entry{{Lane: schedule.Lane(uuid.New()), Items: 1}}}
+	}
+	wanted, p := usual()
+	m := &memory{}
+	require.True(t, m.isLine(wanted, p))
+	for name, change := range map[string]func(*memory, *Wanted, *schedule.Proposal){
+		"several entries": func(_ *memory, _ *Wanted, p *schedule.Proposal) {
+			p.Entries = append(p.Entries, p.Entries[0])
+		},
+		"an unanswered start":  func(_ *memory, _ *Wanted, p *schedule.Proposal) { p.Unanswered = 1 },
+		"only unanswered ones": func(_ *memory, _ *Wanted, p *schedule.Proposal) { p.Entries, p.Unanswered = nil, 1 },
+		"a limit key":          func(_ *memory, _ *Wanted, p *schedule.Proposal) { p.Entries[0].Key = "k" },
+		"a burst":              func(_ *memory, _ *Wanted, p *schedule.Proposal) { p.Entries[0].Burst = true },
+		"a rate":               func(_ *memory, _ *Wanted, p *schedule.Proposal) { p.Entries[0].Rated = true },
+		"no epoch":             func(_ *memory, _ *Wanted, p *schedule.Proposal) { p.Epoch = schedule.Epoch{} },
+		"a limited namespace":  func(_ *memory, w *Wanted, _ *schedule.Proposal) { w.Namespaces = map[string]int{"a": 1} },
+		"a locked row":         func(m *memory, _ *Wanted, _ *schedule.Proposal) { m.carefulTo = time.Now().Add(time.Hour) },
+	} {
+		wanted, p := usual()
+		m := &memory{}
+		change(m, &wanted, &p)
+		require.False(t, m.isLine(wanted, p), name)
+	}
+}
+
+func TestAClaimThatIsDeclinedIsMadeByTheProcedure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	claims := func() Statements {
+		t.Helper()
+		b.Insert(b.Shop.Shop, 1)
+		batch, err := b.Claim(t.Context(), 1)
+		require.NoError(t, err)
+		require.Len(t, batch.Items, 1)
+		return batch.Statements
+	}
+	line, procedure := Statements{Line: 1}, Statements{Procedure: 1}
+	require.Equal(t, procedure, claims(), "no epoch has begun")
+	require.Equal(t, line, claims())
+	b.Execute("update pgdispatch.workspaces set max_starts_per_second = 1000")
+	require.Equal(t, Statements{Declined: 1, Procedure: 1}, claims(), "its first claim finds the rate")
+	require.Equal(t, procedure, claims(), "it knows the rate")
+	b.Execute("update pgdispatch.workspaces set max_starts_per_second = null")
+	require.Equal(t, procedure, claims(), "its next claim finds no rate")
+	require.Equal(t, line, claims())
+}
+
+func TestASettleIsKeptIfTheClaimWithItIsDeclined(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	held := b.claimed(b.Store, 2)
+	b.expire(held[1])
+	b.Insert(b.Shop.Shop, 1)
+	batch, settled, err := b.SettleAndClaim(t.Context(), []Settlement{settlementOf(held[0], Dispatched)},
+		Wanted{AtMost: 3, Look: true})
+	require.NoError(t, err)
+	require.Equal(t, []int64{held[0].ID}, settled)
+	require.Equal(t, Statements{Declined: 1, Procedure: 1}, batch.Statements)
+	require.Len(t, batch.Items, 1)
+	require.Equal(t, "DISPATCHED", b.Status(held[0].ID))
+	require.Equal(t, "PENDING", b.Status(held[1].ID), "the procedure requeues what has expired")
+}
