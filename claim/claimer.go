@@ -124,7 +124,9 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	settled, declined, err := s.sendOne(ctx, line, started, wanted, p, head, batch)
 	if declined && err == nil && s.memory.seen != "" {
 		wanted.Quiet = true // it has just looked
-		_, _, err = s.sendOne(ctx, false, nil, wanted, p, nil, batch)
+		if _, _, err = s.sendOne(ctx, false, nil, wanted, p, nil, batch); len(started) > 0 {
+			err = nil // the settle is committed; the next claim meets the same error
+		}
 	}
 	return settled, err
 }
@@ -145,28 +147,9 @@ func (s *Store) sendOne(ctx context.Context, line bool, started []Settlement, wa
 			return err
 		})
 	}
-	verb, args := "claim", []any(nil)
-	if line {
-		statements.Queue(sql.Text("lock_claims"))
-		verb, args = "claim_line", s.lineArgs(p)
-	} else {
-		args = s.claimArgs(wanted, p)
-	}
-	if head != nil {
-		statements.Queue(sql.Text("claim_head"), append(args[:1:1], args[3:]...)...).Query(func(rows pgx.Rows) error {
-			heads, err := pgx.CollectRows(rows, pgx.RowToStructByName[refusedHead])
-			if len(heads) > 0 {
-				*head = heads[0]
-			}
-			return err
-		})
-	}
 	answer := claimAnswer{deadline: asked.Add(s.Lease)}
 	var rows []claimed
-	statements.Queue(sql.Text(verb), args...).Query(func(found pgx.Rows) (err error) {
-		rows, err = postgres.Collect(found, pgx.RowToStructByName[claimed])
-		return err
-	})
+	s.queueClaim(statements, line, wanted, p, head, &rows)
 	var changes []news
 	looks := !wanted.Quiet && asked.Sub(m.lookedAt) > lookAgain
 	if looks {
@@ -199,6 +182,31 @@ func (s *Store) sendOne(ctx context.Context, line bool, started []Settlement, wa
 		}
 	}
 	return settled, declined, nil
+}
+
+// queueClaim adds one of the two statements to a batch, which sets rows and head to their answers.
+func (s *Store) queueClaim(statements *pgx.Batch, line bool, wanted Wanted, p schedule.Proposal, head *refusedHead,
+	rows *[]claimed) {
+	read := func(found pgx.Rows) (err error) {
+		*rows, err = postgres.Collect(found, pgx.RowToStructByName[claimed])
+		return err
+	}
+	if line {
+		statements.Queue(sql.Text("lock_claims"))
+		statements.Queue(sql.Text("claim_line"), s.lineArgs(p)...).Query(read)
+		return
+	}
+	args := s.claimArgs(wanted, p)
+	if head != nil {
+		statements.Queue(sql.Text("claim_head"), append(args[:1:1], args[3:]...)...).Query(func(rows pgx.Rows) error {
+			heads, err := pgx.CollectRows(rows, pgx.RowToStructByName[refusedHead])
+			if len(heads) > 0 {
+				*head = heads[0]
+			}
+			return err
+		})
+	}
+	statements.Queue(sql.Text("claim"), args...).Query(read)
 }
 
 // isLine reports whether claim_line may serve a proposal: see sql/claim/claim_line.sql.

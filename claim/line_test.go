@@ -76,3 +76,22 @@ func TestASettleIsKeptIfTheClaimWithItIsDeclined(t *testing.T) {
 	require.Equal(t, "DISPATCHED", b.Status(held[0].ID))
 	require.Equal(t, "PENDING", b.Status(held[1].ID), "the procedure requeues what has expired")
 }
+
+func TestASettleIsKeptIfTheClaimAfterADeclinedOneFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	held := b.claimed(b.Store, 2)
+	b.expire(held[1])
+	b.poison("new.status = 'CLAIMED'")
+	refused := b.marked(b.Shop.Shop, "poison")
+	batch, settled, err := b.SettleAndClaim(t.Context(), []Settlement{settlementOf(held[0], Dispatched)},
+		Wanted{AtMost: 3, Look: true})
+	require.NoError(t, err)
+	require.Equal(t, []int64{held[0].ID}, settled)
+	require.Empty(t, batch.Items)
+	require.True(t, batch.More)
+	batch, err = b.Claim(t.Context(), 3)
+	require.NoError(t, err)
+	require.Len(t, batch.Parked, 1)
+	require.Equal(t, refused, batch.Parked[0].ID)
+}

@@ -99,4 +99,5 @@ select 0, 0, '', '', null, '', '', '', '', '', '0', null, null, '', 0, 0, 0, fal
            'next_place', case when x.id is not null then array[1] end, 'next_due', case when x.id is not null then array[x.run_at] end,
            'next_id', case when x.id is not null then array[x.id] end,
            'took', (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint)
-from state s cross join counted c cross join granted g left join (select h.run_at, h.id from head h where not h.gets order by h.run_at, h.id limit 1) x on true
+from state s cross join counted c cross join granted g
+left join (select h.run_at, h.id from head h where not h.gets order by h.run_at, h.id limit 1) x on true
