@@ -127,6 +127,7 @@ type run struct {
 	named            []string // hints for the next claim
 	doze             doze
 	gather           gather
+	stall            stall
 	of               namespaces
 	errorGap         retry.Backoff // nil if the last claim was answered
 	retryAt          time.Time
@@ -222,6 +223,7 @@ func (r *run) claims(ctx context.Context) {
 		free := r.idle + len(r.started)
 		wanted := r.of.allows(now, free, r.Workers, r.hungry)
 		r.hungry = r.hungry || r.of.reopened(wanted)
+		r.stall.workers(now, wanted.AtMost > 0)
 		switch may := wanted.AtMost > 0 && !now.Before(r.retryAt); {
 		case r.hungry && may && r.gather.waits(now, free): // the next claim takes the started items along
 		case r.hungry && may:
@@ -263,6 +265,9 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 			r.claimFailed(ctx, err)
 		}
 		return
+	}
+	if stopped := r.stall.claimed(time.Now(), batch); stopped > StallAfter {
+		r.observer.Stalled(stopped)
 	}
 	r.endStarted(settled)
 	if r.errorGap != nil {

@@ -104,6 +104,9 @@ func (r *run) woken(source string, now time.Time) {
 	if source != WakeNotification || r.Hints == nil {
 		r.look = true
 	}
+	if source != WakePoll {
+		r.stall.knows(now)
+	}
 	if source != WakeNotification {
 		return
 	}

@@ -15,6 +15,9 @@ type Observer interface {
 	Woken(source string)
 	// Claimed is called after each claim, which also ended the claims of the settled items.
 	Claimed(began time.Time, batch claim.Batch, settled []int64, err error)
+	// Stalled is called after a claim of an item that had been startable for that long, more than StallAfter, while this
+	// replica knew that something waits and had a free worker.
+	Stalled(time.Duration)
 	// Starting is called before a workflow is started, with the request to send. It may change the request's
 	// Traceparent. started is called with the result; outcome is a name from Outcome, "forgotten" or "panic".
 	Starting(request *claim.Item) (started func(runID, outcome string, err error))
@@ -35,6 +38,7 @@ type nobody struct{}
 
 func (nobody) Woken(string)                                   {}
 func (nobody) Claimed(time.Time, claim.Batch, []int64, error) {}
+func (nobody) Stalled(time.Duration)                          {}
 func (nobody) Starting(*claim.Item) func(string, string, error) {
 	return func(string, string, error) {}
 }

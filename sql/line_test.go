@@ -95,6 +95,24 @@ func TestALineThatNeedsMoreIsDeclined(t *testing.T) {
 	}
 }
 
+func TestALineReadsOnlyTheHoldersOfItsWorkspace(t *testing.T) {
+	t.Parallel()
+	f, quiet := crowded(t)
+	c, epoch, last := f.replicaConn(), f.epoch(), f.lastToken()
+	f.items(quiet, 1)
+	for range 2 {
+		read := c.scanned("workflow_execution_queue", func() {
+			c.exec("begin")
+			c.exec(sql.Text("lock_claims"))
+			require.EqualValues(t, 2, c.exec(sql.Text("claim_line"), "replica-1", lease, nil, epoch, 10, 0, last,
+				quiet.workspace, 0, 10, time.Time{}, 0, 0, 0, 0, "default"))
+			c.exec("rollback")
+		})
+		require.Zero(t, read.Sequential)
+		require.LessOrEqual(t, read.Index, int64(5))
+	}
+}
+
 func TestLockClaimsKeepsOtherClaimsOut(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -103,13 +103,13 @@ func (f fixture) ask(p proposal) standing {
 func (f fixture) askLine(p proposal) (s standing) {
 	f.t.Helper()
 	last := one[*int64](f, "select pg_sequence_last_value('pgdispatch.lease_tokens')")
-	epoch := p.epoch
-	if p.epoch == "" {
+	epoch, e := p.epoch, p.entries[0]
+	if p.epoch == "" { // without one, the procedure uses no receipt
+		p.leased, p.leasedTo, e.floor, e.held, e.heldTo = 0, 0, 0, 0, 0
 		epoch = one[string](f, "select coalesce(min(e.id::text), $1) from pgdispatch.epoch e", nobody)
 	}
 	in, tx := f.begin()
 	in.exec(sql.Text("lock_claims"))
-	e := p.entries[0]
 	rows, err := tx.Query(f.t.Context(), sql.Text("claim_line"),
 		cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100), p.leased, p.leasedTo, e.workspace,
 		e.priority, e.items, e.from, 0, e.floor, e.held, e.heldTo, "default")

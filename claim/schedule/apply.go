@@ -146,7 +146,6 @@ func (s *Schedule) left(now time.Time, x *line, a Answer, st Standing, cut bool)
 		for _, o := range v.lane.levels {
 			if o.priority <= v.priority {
 				o.not = latest(o.not, now.Add(lockedFor))
-				o.heldBack = now.Add(lockedFor)
 			}
 		}
 	}

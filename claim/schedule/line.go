@@ -16,7 +16,7 @@ type line struct {
 	passed   bool      // skipped because of its namespaces
 	short    bool      // got less than asked for because of its namespaces
 	deep     bool      // the last claim took items and left due ones
-	heldBack time.Time // the last time at which its key, its namespaces or a locked row held it back
+	heldBack time.Time // the last time at which its key or its namespaces held it back
 	at       [lineHeaps]int32
 }
 

@@ -103,7 +103,6 @@ type level struct {
 	ripe     heap[*line]      // lines that may be asked for, by their first items
 	unripe   heap[*line]      // lines that must not be asked for yet
 	not      time.Time        // not asked for until then
-	heldBack time.Time        // the last time at which a locked row held it back
 	at       [levelHeaps]int32
 }
 

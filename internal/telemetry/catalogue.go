@@ -53,6 +53,9 @@ func processing() []Metric {
 			Values: []string{"line", "declined", "procedure"},
 			Meaning: "Answered claims by statement. `line`: the plain statement for one line, which costs half; `procedure`: " +
 				"everything else; `declined`: the plain one took nothing, and the procedure followed."},
+		{Name: "pgdispatch_claim_stalls_total", Kind: counter, Unit: "claims",
+			Meaning: "Claims of an item that had been startable for more than 50 ms although this replica knew that " +
+				"something waits, had a free worker, and Temporal accepted workflows: claims had stopped, or Postgres was slow."},
 		{Name: "pgdispatch_claim_entries_total", Kind: counter, Unit: "entries",
 			Meaning: "Entries requested by claims. An entry is one workspace at one priority, or the unanswered starts."},
 		{Name: "pgdispatch_claims_vain_total", Kind: counter, Unit: "entries",
@@ -110,7 +113,7 @@ func handing() []Metric {
 				"its workflow. Includes waiting for capacity."},
 		{Name: "pgdispatch_startable_wait_seconds", Kind: histogram, Unit: "seconds", Buckets: waiting,
 			Meaning: "Startable to started: the part of pgdispatch_wait_seconds that is pgdispatch's own, without waiting for " +
-				"capacity, rates, pauses, namespaces or locked rows. See docs/operating.md."},
+				"capacity, rates, pauses or namespaces. See docs/operating.md."},
 		{Name: "pgdispatch_start_duration_seconds", Kind: histogram, Unit: "seconds", Buckets: fast,
 			Meaning: "Time until Temporal answered a start."},
 		{Name: "pgdispatch_start_failures_total", Former: "queue_dispatch_failures_total", Kind: counter, Unit: "starts",

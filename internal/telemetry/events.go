@@ -19,6 +19,11 @@ func (t *Telemetry) Claimed(began time.Time, batch claim.Batch, settled []int64,
 	t.settled(claim.Dispatched, settled, took)
 }
 
+// Stalled implements dispatch.Observer.
+func (t *Telemetry) Stalled(time.Duration) {
+	t.instruments.count("pgdispatch_claim_stalls_total", 1, "")
+}
+
 // Settled implements dispatch.Observer.
 func (t *Telemetry) Settled(began time.Time, verb claim.Verb, settled []int64, err error) {
 	took := interval{began, time.Now()}

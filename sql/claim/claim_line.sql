@@ -29,7 +29,9 @@ with now as materialized (
 ), counted as materialized (
     select case when not s.declined and (s.bound + $10::integer < s.slots) is not true then (
                select array[count(*), min(q.lease_token)] from pgdispatch.workflow_execution_queue q
-               where q.workspace_id = $8::text::uuid and q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= s.floor) end as counts
+               where q.workspace_id = $8::text::uuid and q.stage in ('HOLDS', 'DOUBT')
+                 -- as a pair, because only the workspace's own index serves it
+                 and (q.workspace_id, q.lease_token) >= ($8::text::uuid, s.floor)) end as counts
     from state s
 ), granted as materialized (
     select case when s.declined or s.stopped then 0
@@ -50,8 +52,8 @@ with now as materialized (
     set status = 'CLAIMED', claimed_by = $1::text, claimed_at = clock_timestamp(),
         lease_expires_at = clock_timestamp() + $2::interval, lease_token = nextval('pgdispatch.lease_tokens'), attempt_count = q.attempt_count + 1
     where q.ctid = any (array(select h.at from head h where h.gets)) -- skips rows that changed since they were chosen
-      and q.stage = 'WAITS' and q.run_at <= (select n.at_time from now n)
-      and q.workspace_id is not distinct from $8::text::uuid and q.priority is not distinct from $9::integer -- not by an index
+      and case q.stage when 'WAITS' then q.run_at <= (select n.at_time from now n) and q.workspace_id = $8::text::uuid
+                                         and q.priority = $9::integer end -- a case, because it can use no index
     returning q.*
 ), item as materialized (
     select q.*, v.id as version_id, v.node_ids::text as nodes, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
@@ -96,8 +98,8 @@ select 0, 0, '', '', null, '', '', '', '', '', '0', null, null, '', 0, 0, 0, fal
            'last_token', s.last_token, 'tokens', s.tokens, 'grants', array[g.items], 'rates', array[null::integer],
            'facts', array[array[s.slots, s.stopped::integer, s.wake_number, s.burst]],
            'counts', case when c.counts is not null then array[c.counts] end,
-           'next_place', case when x.id is not null then array[1] end, 'next_due', case when x.id is not null then array[x.run_at] end,
-           'next_id', case when x.id is not null then array[x.id] end,
+           'next_place', case when x.run_at is not null then array[1] end, 'next_due', case when x.run_at is not null then array[x.run_at] end,
+           'next_id', case when x.run_at is not null then array[x.id] end,
            'took', (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint)
 from state s cross join counted c cross join granted g
 left join (select h.run_at, h.id from head h where not h.gets order by h.run_at, h.id limit 1) x on true
