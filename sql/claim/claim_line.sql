@@ -98,8 +98,8 @@ select 0, 0, '', '', null, '', '', '', '', '', '0', null, null, '', 0, 0, 0, fal
            'last_token', s.last_token, 'tokens', s.tokens, 'grants', array[g.items], 'rates', array[null::integer],
            'facts', array[array[s.slots, s.stopped::integer, s.wake_number, s.burst]],
            'counts', case when c.counts is not null then array[c.counts] end,
-           'next_place', case when x.run_at is not null then array[1] end, 'next_due', case when x.run_at is not null then array[x.run_at] end,
-           'next_id', case when x.run_at is not null then array[x.id] end,
+           'next_place', case when x.at is not null then array[1] end, 'next_due', case when x.at is not null then array[x.run_at] end,
+           'next_id', case when x.at is not null then array[x.id] end,
            'took', (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint)
 from state s cross join counted c cross join granted g
-left join (select h.run_at, h.id from head h where not h.gets order by h.run_at, h.id limit 1) x on true
+left join (select h.at, h.run_at, h.id from head h where not h.gets order by h.run_at, h.id limit 1) x on true
