@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -94,4 +95,23 @@ func TestASettleIsKeptIfTheClaimAfterADeclinedOneFails(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, batch.Parked, 1)
 	require.Equal(t, refused, batch.Parked[0].ID)
+}
+
+func TestAClaimOfOneLineWaitsForOtherClaims(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.claimed(b.Store, 1)
+	b.Insert(b.Shop.Shop, 1)
+	other, err := b.Conns.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = other.Exec(t.Context(), "select pgdispatch.lock_claims()")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = b.Claim(ctx, 1)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, other.Rollback(t.Context()))
+	batch, err := b.Claim(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, Statements{Line: 1}, batch.Statements)
 }

@@ -28,16 +28,18 @@ func TestALineIsClaimedAsTheProcedureClaimsIt(t *testing.T) {
 	took, none := 0, 0
 	for range 200 {
 		x := []tenant{w, other}[rand.N(2)]
-		switch rand.N(12) {
+		switch rand.N(8) {
 		case 0:
 			f.exec(`update pgdispatch.workspaces set max_concurrent_workflows = nullif($2::integer, 0), paused = random() < 0.2
 				where id = $1`, x.workspace, rand.N(30))
 		case 1:
-			f.exec("update pgdispatch.settings set max_claims = (20 + 30 * random())::integer, paused = random() < 0.2")
+			f.exec("update pgdispatch.settings set max_claims = (20 + 30 * random())::integer, paused = random() < 0.4")
 		case 2:
+			f.exec("delete from pgdispatch.parked_items where random() < 0.5")
 			f.exec(`insert into pgdispatch.parked_items (item_id, try_at, error, attempts)
-				select q.id, now() + random() * interval '1 second', 'no', 1
-				from pgdispatch.workflow_execution_queue q where q.stage = 'WAITS' order by random() limit 3
+				select q.id, now() + sign(random() - 0.5) * interval '1 hour', 'no', 1
+				from pgdispatch.workflow_execution_queue q where q.stage = 'WAITS' and q.run_at < now()
+				order by q.run_at, random() limit 6
 				on conflict (item_id) do nothing`)
 		case 3, 4, 5: // items end
 			f.exec(`with gone as (

@@ -12,7 +12,7 @@ const (
 var lines = []mutant{
 	{"claims of one line take turns, too", "a claim of one line does not wait for other claims",
 		[]edit{{claimerFile, `statements.Queue(sql.Text("lock_claims"))`, ""}},
-		"./claim", "TestDeadlineIsNotLaterThanTheLeaseInTheDatabase"},
+		"./claim", "TestAClaimOfOneLineWaitsForOtherClaims"},
 	{"a line is one entry", "of several entries only the first is asked for",
 		[]edit{{claimerFile, "len(p.Entries) != 1 ||", "len(p.Entries) == 0 ||"}}, "./claim", onlyFor},
 	{"a line repeats no start", "an unanswered start is not repeated while a line waits",

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 )
 
-// Metrics reads a replica's metrics, each summed over its labels.
+// Metrics reads a replica's metrics, each summed over its labels; those with one label also as "name value".
 func (p *Process) Metrics(ctx context.Context) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/metrics", nil)
 	if err != nil {
@@ -26,6 +27,9 @@ func (p *Process) Metrics(ctx context.Context) (map[string]float64, error) {
 	}
 	return parseMetrics(response.Body)
 }
+
+// oneLabel matches the only label of a line.
+var oneLabel = regexp.MustCompile(`^[^{]*\{[^=,]+="([^"]*)"\}`)
 
 // parseMetrics reads Prometheus' text format: each line is a name, optional labels in braces, and a value.
 func parseMetrics(text io.Reader) (map[string]float64, error) {
@@ -49,6 +53,9 @@ func parseMetrics(text io.Reader) (map[string]float64, error) {
 			return nil, fmt.Errorf("read metrics: %w", err)
 		}
 		sums[name] += value
+		if label := oneLabel.FindStringSubmatch(line); label != nil {
+			sums[name+" "+label[1]] += value
+		}
 	}
 	return sums, lines.Err()
 }
