@@ -22,10 +22,10 @@ type claimAnswer struct {
 type claimed struct {
 	Item
 	Lane     *schedule.Lane
-	Standing []byte // not nil in the last row, which has no item
+	Standing []byte // not nil in one row, which may have no item
 }
 
-// standing is the last row of a claim. See sql/functions/claim_choose.sql.
+// standing is how the entries stand at a claim. See sql/functions/claim_choose.sql.
 type standing struct {
 	At        time.Time   `json:"at_time"`
 	Took      int64       `json:"took"`     // microseconds
@@ -57,14 +57,16 @@ type keyStanding [3]*float64
 // take reads the rows of the answer to a proposal. If the answer has another shape than the rest of this file relies
 // on, the error is a postgres.UnexpectedError.
 func (a *claimAnswer) take(rows []claimed, p schedule.Proposal) error {
-	last := 0
+	standings := 0
 	for _, row := range rows {
-		switch {
-		case row.Standing != nil:
-			last++
+		if row.Standing != nil {
+			standings++
 			if err := json.Unmarshal(row.Standing, &a.standing); err != nil {
 				return postgres.Unexpected("read standing: %w", err)
 			}
+		}
+		switch {
+		case row.ID == 0 && row.Standing != nil: // only the standing
 		case row.ID == 0 || row.Token == 0 || row.Lane == nil:
 			return postgres.Unexpected("an item without its ID, token or workspace")
 		default:
@@ -72,8 +74,8 @@ func (a *claimAnswer) take(rows []claimed, p schedule.Proposal) error {
 			a.items, a.lanes = append(a.items, row.Item), append(a.lanes, *row.Lane)
 		}
 	}
-	if last != 1 {
-		return postgres.Unexpected("%d last rows instead of one", last)
+	if standings != 1 {
+		return postgres.Unexpected("%d standings instead of one", standings)
 	}
 	return a.standing.check(p.Entries)
 }

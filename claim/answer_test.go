@@ -49,7 +49,7 @@ func TestAnAnswerOfAnotherShapeIsAnErrorAndItsItemsAreReleased(t *testing.T) {
 			"facts of entry 1"},
 		"with text for a number": {"standing := to_json(c);", `standing := jsonb_set(to_jsonb(c), '{room}', '"much"');`,
 			"room"},
-		"with no last row": {"    return next;\n", "", "0 last rows"},
+		"with no last row": {"    return next;\n", "", "0 standings"},
 		"with an item of nobody": {"select i.id, i.lease_token, i.execution_id, i.workspace_id,",
 			"select i.id, i.lease_token, i.execution_id, null::uuid,",
 			"an item without its ID, token or workspace"},

@@ -106,7 +106,7 @@ func TestALineReadsOnlyTheHoldersOfItsWorkspace(t *testing.T) {
 		read := c.scanned("workflow_execution_queue", func() {
 			c.exec("begin")
 			c.exec(sql.Text("lock_claims"))
-			require.EqualValues(t, 2, c.exec(sql.Text("claim_line"), "replica-1", lease, nil, epoch, 10, 0, last,
+			require.EqualValues(t, 1, c.exec(sql.Text("claim_line"), "replica-1", lease, nil, epoch, 10, 0, last,
 				quiet.workspace, 0, 10, time.Time{}, 0, 0, 0, 0, "default"))
 			c.exec("rollback")
 		})

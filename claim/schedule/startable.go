@@ -6,8 +6,9 @@ import "time"
 func (s *Schedule) Tell(now time.Time) { s.clock = latest(s.clock, now) }
 
 // startableFrom returns the last time, at most now, at which something other than the replicas is known to have held
-// the line back: its workspace's limits or a pause, its key, W, a namespace that accepts no workflows. A row that another
-// transaction has locked does not count. Zero means that nothing is known to have. A burst has been held back until now.
+// the line back: its workspace's limits or a pause, its key, W, or a namespace that accepts no workflows. A row that
+// another transaction has locked does not count. Zero means that nothing is known to have. A burst has been held back
+// until now.
 func (s *Schedule) startableFrom(x *line, now time.Time) time.Time {
 	if x.level.lane.bursts() {
 		return now

@@ -50,12 +50,13 @@ func Soak(length time.Duration) *Scenario {
 			{"tablesEarly", "tables MiB, early"}, {"tablesLate", "late"}, {"indexesEarly", "indexes MiB, early"},
 			{"indexesLate", "late"},
 			{"connections", "connections, most"}, {"queue", "notification queue %, most"}, {"open", "open items, most"},
-			{"errors", "errors in Postgres' log"}},
+			{"errors", "errors in Postgres' log"}, {"stalls", "stalls per 1,000 items"}},
 		MaxRounds: 1,
 		Limit:     length + 5*time.Minute,
 		Bars: []Bar{
 			stays("memory"), stays("goroutines"), stays("tables"), stays("indexes"),
 			{Text: "Soak: errors in Postgres' log", Value: Key{ours, "errors"}, Level: 0},
+			{Text: "Soak: claims that stopped for over 50 ms, per 1,000 items", Value: Key{ours, "stalls"}, Level: 0.2},
 		},
 	}
 }
@@ -116,6 +117,11 @@ func (s *stage) soak(ctx context.Context, t *Turn, length time.Duration) error {
 	t.Figures["p99"] = stat.Percentile(stat.Milliseconds(fromInsert), 0.99)
 	t.Figures["items"] = float64(s.server.Counts().Starts)
 	t.Figures["errors"] = float64(after - before)
+	counts, err := s.claimCounts(ctx)
+	if err != nil {
+		return err
+	}
+	t.Figures["stalls"] = 1000 * counts.stalls / max(t.Figures["items"], 1)
 	t.Notes = append(t.Notes, fmt.Sprintf("%d transactions stayed open for up to %s.", held, longest))
 	t.develop(samples, length)
 	return nil
