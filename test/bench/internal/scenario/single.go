@@ -11,8 +11,13 @@ import (
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/stat"
 )
 
-// stalled is the latency from which a start counts as late: what claims that stop cost, and nothing else should.
-const stalled = 50.0
+const (
+	// stalled is the latency in ms from which a start counts as late. Only claims that stop should cost that.
+	stalled = 50.0
+	// keptUp is the median latency below which the machine keeps up with the load, in ms. A quick run of a machine that
+	// does not says nothing of stalls.
+	keptUp = 10.0
+)
 
 // singleRates are the offered rates, each with the maximum ratios of the percentiles.
 var singleRates = []struct{ rate, p50, p99, p999 float64 }{{300, 1, 1.2, 2}, {1000, 1.4, 1.2, 2}, {2000, 1.1, 1.2, 2}}
@@ -88,7 +93,7 @@ func single(ctx context.Context, t *Turn, s *stage, rate float64) error {
 	}
 	t.Figures["stalls"] = ended.stalls - began.stalls
 	t.Figures["lines"] = 100 * (ended.lines - began.lines) / max(ended.all-began.all, 1)
-	if t.Lab.Quick && t.Figures["stalls"] > 1 {
+	if t.Lab.Quick && t.Figures["stalls"] > 1 && t.Figures["p50"] < keptUp {
 		return fmt.Errorf("claims stalled %.0f times in 2 s while items were startable", t.Figures["stalls"])
 	}
 	return nil
