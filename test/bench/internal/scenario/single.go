@@ -14,9 +14,9 @@ import (
 const (
 	// stalled is the latency in ms from which a start counts as late. Only claims that stop should cost that.
 	stalled = 50.0
-	// keptUp is the median latency below which the machine keeps up with the load, in ms. A quick run of a machine that
-	// does not says nothing of stalls.
-	keptUp = 10.0
+	// keptUp is the median latency in ms below which the machine keeps up with the load. Otherwise a quick run says
+	// nothing of stalls.
+	keptUp = stalled / 2
 )
 
 // singleRates are the offered rates, each with the maximum ratios of the percentiles.
