@@ -2,9 +2,11 @@ package process
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -21,15 +23,25 @@ func Environment(variables ...string) []string {
 	return append(own, variables...)
 }
 
-// FreePort returns a TCP port of host that was free a moment ago.
-func FreePort(host string) (int, error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+// The ports from which FreePort chooses are below those that Linux gives to outgoing connections, from 32768. A server
+// that is restarted on its port would otherwise find one of them there.
+const lowestPort, highestPort = 15000, 32000
+
+// portTries is how many ports FreePort tries.
+const portTries = 100
+
+// FreePort returns a TCP port of host that was free a moment ago, and that no outgoing connection takes.
+func FreePort(host string) (port int, err error) {
+	for range portTries {
+		port = lowestPort + rand.IntN(highestPort-lowestPort)
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
+			err = listener.Close()
+			break
+		}
+	}
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		return 0, fmt.Errorf("release the free port: %w", err)
 	}
 	return port, nil
 }
