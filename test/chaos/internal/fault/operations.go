@@ -140,7 +140,7 @@ func delays(_ context.Context, t *trial) error {
 // Names of steps begin with: a claim, a heartbeat, a look for signals, and the settle that counts a
 // failure.
 const (
-	claims     = "PENDING -> CLAIMED"
+	claims     = proxy.Claims
 	heartbeats = "CLAIMED -> CLAIMED:"
 	takes      = "writes signals:"
 	counted    = "CLAIMED -> PENDING: with moved"

@@ -60,9 +60,9 @@ func failing(ctx context.Context, s *Scene, failpoint string) (execution string,
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	execution = uuid.NewString()
-	params := fmt.Sprintf(`{"ms": 1, "failpoint": %q}`, failpoint)
+	params := fmt.Sprintf(`{"ms": 1, "measured": true, "failpoint": %q}`, failpoint)
 	return execution,
-		s.Load.InsertFailing(ctx, conn, s.Load.Workspaces[len(s.Load.Workspaces)-2], execution, params, false)
+		s.Load.InsertFailing(ctx, conn, s.Load.Roomy, execution, params, false)
 }
 
 func panics(ctx context.Context, s *Scene) (Lift, error) {

@@ -63,7 +63,7 @@ func refusingTrigger(ctx context.Context, s *Scene) (Lift, error) {
 	if err != nil {
 		return nil, errors.Join(err, lift(ctx))
 	}
-	execution, err := s.Load.Insert(ctx, conn, s.Load.Workspaces[len(s.Load.Workspaces)-2])
+	execution, err := s.Load.Insert(ctx, conn, s.Load.Roomy)
 	if err == nil {
 		_, err = tx.Exec(ctx, lab.Query("refuse_item"), execution)
 	}
@@ -163,7 +163,7 @@ func startRefused(ctx context.Context, s *Scene) (Lift, error) {
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	execution, at := uuid.NewString(), time.Now()
-	if err := s.Load.InsertDoomed(ctx, conn, s.Load.Workspaces[len(s.Load.Workspaces)-2], execution, false); err != nil {
+	if err := s.Load.InsertDoomed(ctx, conn, s.Load.Roomy, execution, false); err != nil {
 		return lift, err
 	}
 	if _, err := failed(s, execution, at)(ctx); err != nil {
@@ -191,7 +191,7 @@ func emptyStore(ctx context.Context, s *Scene) (Lift, error) {
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	at := time.Now()
-	forgotten, err := s.Load.InsertForgotten(ctx, conn, s.Load.Workspaces[len(s.Load.Workspaces)-2])
+	forgotten, err := s.Load.InsertForgotten(ctx, conn, s.Load.Roomy)
 	if err != nil {
 		return nil, err
 	}

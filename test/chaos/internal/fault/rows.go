@@ -40,17 +40,8 @@ func rowFaults() []*Fault {
 }
 
 func strangerWorkflow(ctx context.Context, s *Scene) (Lift, error) {
-	workspace := s.Load.Workspaces[len(s.Load.Workspaces)-2]
-	err := lab.Await(ctx, tolerance, "no start of an earlier fault holds a slot", func() (bool, error) {
-		unanswered := 0
-		err := s.Row(ctx, "unanswered", []any{workspace.ID}, &unanswered)
-		return unanswered == 0, err
-	})
-	if err != nil {
-		return nil, err
-	}
 	execution := uuid.NewString()
-	_, err = s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "execution-" + execution,
+	_, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "execution-" + execution,
 		TaskQueue: temporal.TaskQueue}, temporal.Work, temporal.Input{})
 	if err != nil {
 		return nil, fmt.Errorf("start the unrelated workflow: %w", err)
@@ -61,7 +52,7 @@ func strangerWorkflow(ctx context.Context, s *Scene) (Lift, error) {
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	at := time.Now()
-	err = s.Load.InsertDoomed(ctx, conn, workspace, execution, true)
+	err = s.Load.InsertDoomed(ctx, conn, s.Load.Roomy, execution, true)
 	return once(failed(s, execution, at)), err
 }
 
@@ -97,7 +88,7 @@ func poison(ctx context.Context, s *Scene) (Lift, error) {
 	defer func() { _ = conn.Close(ctx) }()
 	setRule(s, proxy.Rule{Method: proxy.Start, Swallow: true})
 	execution := uuid.NewString()
-	if err := s.Load.InsertDoomed(ctx, conn, s.Load.Workspaces[len(s.Load.Workspaces)-2], execution, false); err != nil {
+	if err := s.Load.InsertDoomed(ctx, conn, s.Load.Roomy, execution, false); err != nil {
 		return lift, err
 	}
 	kills, err := killHolders(ctx, s, execution)

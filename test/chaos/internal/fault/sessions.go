@@ -254,7 +254,7 @@ func noTrigger(ctx context.Context, s *Scene) (Lift, error) {
 		return nil, fmt.Errorf("switch triggers off: %w", err)
 	}
 	at := time.Now()
-	execution, err := s.Load.Insert(ctx, conn, s.Load.Workspaces[len(s.Load.Workspaces)-2])
+	execution, err := s.Load.Insert(ctx, conn, s.Load.Roomy)
 	return once(started(s.Lab, execution, at)), err
 }
 

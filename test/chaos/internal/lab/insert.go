@@ -51,8 +51,8 @@ func (o *Load) Insert(ctx context.Context, conn *pgx.Conn, w *Workspace) (string
 	return row.Execution, err
 }
 
-// quick are the params of a workflow that takes a millisecond.
-const quick = `{"ms": 1}`
+// quick are the params of a workflow that takes a millisecond. Faults measure how long such an item waits.
+const quick = `{"ms": 1, "measured": true}`
 
 func (o *Load) insert(ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string) error {
 	_, err := conn.Exec(ctx, Query("enqueue"), w.ID, w.definitions[temporal.Work], []string{execution},

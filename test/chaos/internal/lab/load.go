@@ -101,9 +101,10 @@ func (w *Workspace) Guaranteed() int {
 type Load struct {
 	// Workspaces are the tenants.
 	Workspaces []*Workspace
+	// Roomy is a workspace that the load never fills, so that how long one of its items waits tells of nothing else.
+	Roomy *Workspace
 
 	lab    *Lab
-	spare  *Workspace
 	pool   *pgxpool.Pool
 	file   *os.File
 	cancel context.CancelFunc
@@ -158,7 +159,7 @@ func newLoad(ctx context.Context, l *Lab) (*Load, error) {
 		}
 		o.Workspaces = append(o.Workspaces, &w)
 	}
-	o.spare, err = o.AddWorkspace(ctx, "spare", room)
+	o.Roomy, err = o.AddWorkspace(ctx, "roomy", room)
 	return o, err
 }
 
@@ -208,7 +209,7 @@ func (o *Load) Begin(ctx context.Context, seed uint64) {
 	o.group.Go(func() {
 		for ; ctx.Err() == nil; _ = Sleep(ctx, steady) {
 			if o.begins() {
-				_ = o.ended(o.InsertMany(ctx, o.spare, 1, 0))
+				_ = o.ended(o.InsertMany(ctx, o.Roomy, 1, 0))
 			}
 		}
 	})

@@ -225,11 +225,18 @@ var (
 	verbs    = regexp.MustCompile(`^\s*(with \w+|\w+)`)
 )
 
+// Claims begins every statement that claims. They have this one name, because which of them runs depends on what the
+// replica remembers.
+const Claims = "PENDING -> CLAIMED"
+
 // StatementName returns a short name of a statement: the comment in its first line, which says what it does, then its
 // first word, after "with" two, and the table or function of pgdispatch that follows.
 func StatementName(text string) string {
 	var parts []string
 	first, _, _ := strings.Cut(text, "\n")
+	if strings.HasPrefix(first, "-- "+Claims) {
+		return Claims
+	}
 	if comment, ok := strings.CutPrefix(first, "--"); ok {
 		parts = append(parts, strings.TrimSpace(comment)+":")
 	}
