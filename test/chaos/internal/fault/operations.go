@@ -26,7 +26,7 @@ func operations() []*operation {
 		{name: "stop", how: "a request to cancel a workflow", prepare: runs(temporal.Hold), act: stops, expect: cancelled},
 		{name: "end", how: "the end of a workflow", prepare: runs(temporal.Hold), act: releases, expect: completes(1)},
 		{name: "retry", how: "a start that Temporal refuses once", prepare: refusesOnce, act: enqueues(temporal.Work),
-			cuts: untilClaimedAgain, expect: retried},
+			cuts: untilClaimedAgain, expect: completes(1)},
 		{name: "heartbeat", how: "a start that takes longer than two heartbeats", prepare: delays,
 			act: enqueues(temporal.Work), cuts: fromFirstHeartbeat, expect: completes(1)},
 	}
@@ -124,7 +124,7 @@ func releasesLast(ctx context.Context, t *trial) error {
 
 func stops(ctx context.Context, t *trial) error { return t.Exec(ctx, "request_cancel", t.execution) }
 
-// refusesOnce makes Temporal refuse the next start, for a reason that is the item's own and passes.
+// refusesOnce makes Temporal refuse the next start, because the workflow is busy. Nothing is counted.
 func refusesOnce(_ context.Context, t *trial) error {
 	busy := serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "busy")
 	t.Frontend.Set(proxy.Rule{Method: proxy.Start, Calls: 1, Refuse: serviceerror.ToStatus(busy).Err()})
@@ -137,13 +137,11 @@ func delays(_ context.Context, t *trial) error {
 	return nil
 }
 
-// Names of steps begin with: a claim, a heartbeat, a look for signals, and the settle that counts a
-// failure.
+// Names of steps begin with: a claim, a heartbeat, and a look for signals.
 const (
 	claims     = proxy.Claims
 	heartbeats = "CLAIMED -> CLAIMED:"
 	takes      = "writes signals:"
-	counted    = "CLAIMED -> PENDING: with moved"
 )
 
 // untilSettled leaves out what follows the settle of the signal.
@@ -182,15 +180,6 @@ func completes(runs int) func(*trial) {
 }
 
 func cancelled(t *trial) { t.Item, t.Stop = expected(t, "FAILED", 1), true }
-
-// retried expects one counted failure, none if the replica died before it had counted it, or if Postgres lost it.
-func retried(t *trial) {
-	t.Item, t.MostFailures = expected(t, "COMPLETED", 1), 1
-	t.Item.Counted = true
-	if times(t.seen, counted, true) > 0 && !t.crash.postgres {
-		t.FewestFailures = 1
-	}
-}
 
 func expected(t *trial, want string, runs int) audit.Expected {
 	return audit.Expected{Execution: t.execution, Workspace: t.WorkspaceID(), Want: want, Runs: runs, Acknowledged: true}

@@ -164,7 +164,9 @@ func (l *dialogue) requests() error {
 			prepared[string(fields[0])] = StatementName(string(fields[1]))
 			continue
 		case kind == 'B' && len(fields) == 3:
-			names = append(names, prepared[string(fields[1])])
+			if name := prepared[string(fields[1])]; name != "" {
+				names = append(names, name)
+			}
 			continue
 		case kind == 'D' || kind == 'E' || kind == 'C':
 			continue
@@ -226,16 +228,19 @@ var (
 )
 
 // Claims begins every statement that claims. They have this one name, because which of them runs depends on what the
-// replica remembers.
-const Claims = "PENDING -> CLAIMED"
+// replica remembers. lock begins the statement that goes before one of them in the same request, and has no name.
+const Claims, lock = "PENDING -> CLAIMED", "writes the lock of claims"
 
 // StatementName returns a short name of a statement: the comment in its first line, which says what it does, then its
 // first word, after "with" two, and the table or function of pgdispatch that follows.
 func StatementName(text string) string {
 	var parts []string
 	first, _, _ := strings.Cut(text, "\n")
-	if strings.HasPrefix(first, "-- "+Claims) {
+	switch {
+	case strings.HasPrefix(first, "-- "+Claims):
 		return Claims
+	case strings.HasPrefix(first, "-- "+lock):
+		return ""
 	}
 	if comment, ok := strings.CutPrefix(first, "--"); ok {
 		parts = append(parts, strings.TrimSpace(comment)+":")
