@@ -2,7 +2,6 @@ package claim
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,34 +24,45 @@ type claimed struct {
 	Standing []byte // not nil in one row, which may have no item
 }
 
-// standing is how the entries stand at a claim. See sql/functions/claim_choose.sql.
+// standing is how the entries stand at a claim. See sql/functions/claim_pick.sql.
 type standing struct {
-	At        time.Time   `json:"at_time"`
-	Took      int64       `json:"took"`     // microseconds
-	Declined  bool        `json:"declined"` // nothing was done: see sql/claim/claim_line.sql
-	Epoch     *uuid.UUID  `json:"epoch"`
-	Paused    bool        `json:"paused"`
-	Room      int         `json:"room"`
-	LastToken int64       `json:"last_token"`
-	Tokens    []int64     `json:"tokens"`
-	Grants    []int       `json:"grants"`
-	NextPlace []int       `json:"next_place"`
-	NextDue   []time.Time `json:"next_due"`
-	NextID    []int64     `json:"next_id"`
-	// Of each entry. See sql/functions/claim_grants.sql.
-	Facts  [][4]*int64 `json:"facts"`  // limit, 1 if paused, wake number, burst limit
-	Counts [][2]*int64 `json:"counts"` // holders, their lowest token; nil if none was counted
-	Rates  []*float64  `json:"rates"`
-	Allows []*float64  `json:"allows"` // nil if there is no rate
-	// Of the limit key of each entry, in its workspace and over all; nil if no entry has one. See
-	// sql/functions/claim_keys.sql.
-	Own    []keyStanding `json:"own"`
-	Shared []keyStanding `json:"shared"`
+	At        time.Time       `json:"at_time"`
+	Took      int64           `json:"took"`     // microseconds
+	Declined  bool            `json:"declined"` // nothing was done: see sql/claim/claim_line.sql
+	Epoch     *uuid.UUID      `json:"epoch"`
+	Paused    bool            `json:"paused"`
+	Room      int             `json:"room"`
+	LastToken int64           `json:"last_token"`
+	Tokens    []int64         `json:"tokens"`
+	Entries   []entryStanding `json:"entries"`
+	Next      []struct {      // what is left
+		Entry int       `json:"entry"` // from 1
+		RunAt time.Time `json:"run_at"`
+		ID    int64     `json:"id"`
+	} `json:"next"`
 }
 
-// keyStanding is how many more items of a limit key may hold a slot, how many more may start now, and in how many
-// seconds another may once those are used up. Nil means no limit.
-type keyStanding [3]*float64
+// entryStanding is the type claim_standing of sql/tables/003_claim_types.sql.
+type entryStanding struct {
+	Granted     int         `json:"granted"`
+	Slots       *int        `json:"slots"`
+	BurstSlots  *int        `json:"burst_slots"`
+	Paused      bool        `json:"paused"`
+	WakeNumber  int64       `json:"wake_number"`
+	Rate        *float64    `json:"rate"`
+	Allows      float64     `json:"allows"`
+	Holders     *int        `json:"holders"`
+	LowestToken *int64      `json:"lowest_token"`
+	Own         keyStanding `json:"own"`
+	Shared      keyStanding `json:"shared"`
+}
+
+// keyStanding is the type claim_key. Its zero value means no limit.
+type keyStanding struct {
+	Room   *int    `json:"room"`
+	Starts *int    `json:"starts"`
+	Again  float64 `json:"again"` // seconds
+}
 
 // take reads the rows of the answer to a proposal. If the answer has another shape than the rest of this file relies
 // on, the error is a postgres.UnexpectedError.
@@ -85,33 +95,17 @@ func (st *standing) check(entries []schedule.Entry) error {
 	if st.At.IsZero() {
 		return postgres.Unexpected("no at_time")
 	}
-	rated := slices.ContainsFunc(st.Rates, func(rate *float64) bool { return rate != nil })
-	keyed := slices.ContainsFunc(entries, func(e schedule.Entry) bool { return e.Key != "" })
-	for _, list := range []struct {
-		name     string
-		length   int
-		required bool
-	}{
-		{"grants", len(st.Grants), true}, {"facts", len(st.Facts), true}, {"rates", len(st.Rates), true},
-		{"allows", len(st.Allows), rated}, {"counts", len(st.Counts), st.Counts != nil},
-		{"own", len(st.Own), keyed}, {"shared", len(st.Shared), keyed},
-	} {
-		if list.required && list.length != len(entries) {
-			return postgres.Unexpected("%s of %d of %d entries", list.name, list.length, len(entries))
+	if len(st.Entries) != len(entries) {
+		return postgres.Unexpected("the standing of %d of %d entries", len(st.Entries), len(entries))
+	}
+	for n, e := range st.Entries {
+		if e.Slots == nil || e.BurstSlots == nil {
+			return postgres.Unexpected("the standing of entry %d without its limits", n+1)
 		}
 	}
-	for n, facts := range st.Facts {
-		if limit, burst := facts[0], facts[3]; limit == nil || burst == nil {
-			return postgres.Unexpected("facts of entry %d without its limits", n+1)
-		}
-	}
-	if len(st.NextDue) != len(st.NextPlace) || len(st.NextID) != len(st.NextPlace) {
-		return postgres.Unexpected("%d next_place, %d next_due, %d next_id", len(st.NextPlace), len(st.NextDue),
-			len(st.NextID))
-	}
-	for _, place := range st.NextPlace {
-		if place < 1 || place > len(entries) {
-			return postgres.Unexpected("next_place %d of %d entries", place, len(entries))
+	for _, next := range st.Next {
+		if next.Entry < 1 || next.Entry > len(entries) {
+			return postgres.Unexpected("what is left of entry %d of %d", next.Entry, len(entries))
 		}
 	}
 	return nil
@@ -184,59 +178,57 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 		closed = closed && allowed == 0
 	}
 	cut := len(a.items) >= min(p.AtMost, st.Room) || t.repeated > 0
-	for n, place := range st.NextPlace {
-		l := &answer.Lanes[place-1]
-		next := schedule.Position{Due: st.NextDue[n], ID: st.NextID[n]}
+	for _, left := range st.Next {
+		l := &answer.Lanes[left.Entry-1]
+		next := schedule.Position{Due: left.RunAt, ID: left.ID}
 		if l.Next == nil || next.Before(*l.Next) {
 			l.Next = &next
 		}
-		l.PassedOver = closed && l.Taken == 0 && st.Grants[place-1] > 0 && !(cut && place > last) && !l.Next.Due.After(st.At)
+		l.PassedOver = closed && l.Taken == 0 && l.Granted > 0 && !(cut && left.Entry > last) && !l.Next.Due.After(st.At)
 	}
 	return answer
 }
 
 // of returns how the nth entry's workspace and limit key stand after the claim.
 func (st *standing) of(n int, e schedule.Entry, t taken) schedule.Standing {
-	ofLane := t.ofLane[e.Lane]
-	limit, paused, number, burst := st.Facts[n][0], st.Facts[n][1], st.Facts[n][2], st.Facts[n][3]
+	found, ofLane := st.Entries[n], t.ofLane[e.Lane]
 	l := schedule.Standing{
-		Granted: st.Grants[n], Taken: t.ofEntry[entry{e.Lane, e.Priority, e.Key}],
-		Limit: int(*limit), Most: int(*burst), Paused: postgres.OrZero(paused) == 1, Number: postgres.OrZero(number),
+		Granted: found.Granted, Taken: t.ofEntry[entry{e.Lane, e.Priority, e.Key}],
+		Limit: *found.Slots, Most: *found.BurstSlots, Paused: found.Paused, Number: found.WakeNumber,
 		Held: e.Receipt.Held + int(st.LastToken-e.Receipt.To) + ofLane, Receipt: e.Receipt, Bound: true,
-		Rated: st.Rates[n] != nil,
+		Rated: found.Rate != nil,
 	}
 	if l.Paused {
 		l.Limit, l.Most = 0, 0
 	}
-	if st.Counts != nil && st.Counts[n][0] != nil {
-		l.Counted, l.Bound = int(*st.Counts[n][0]), false
+	if found.Holders != nil {
+		l.Counted, l.Bound = *found.Holders, false
 		l.Held = l.Counted + ofLane
 		l.Receipt = schedule.Receipt{Floor: st.LastToken + 1, Held: l.Counted, To: st.LastToken}
-		if lowest := st.Counts[n][1]; lowest != nil {
+		if lowest := found.LowestToken; lowest != nil {
 			l.Receipt.Floor = min(*lowest, st.LastToken+1)
 		}
 	}
-	if rate := st.Rates[n]; rate != nil {
-		if left := postgres.OrZero(st.Allows[n]) - float64(ofLane); left < 1 {
+	if rate := found.Rate; rate != nil {
+		if left := found.Allows - float64(ofLane); left < 1 {
 			l.RetryIn = time.Duration((1-left) / *rate * float64(time.Second)) + time.Microsecond
 		}
 	}
 	if e.Key != "" {
-		l.Own = st.Own[n].after(t.ofOwn[ownKey{e.Lane, e.Key}])
-		l.All = st.Shared[n].after(t.ofKey[e.Key])
+		l.Own = found.Own.after(t.ofOwn[ownKey{e.Lane, e.Key}])
+		l.All = found.Shared.after(t.ofKey[e.Key])
 	}
 	return l
 }
 
 // after returns how the key stands after a claim of so many of its items.
 func (k keyStanding) after(taken int) schedule.KeyStanding {
-	room, starts, again := k[0], k[1], k[2]
 	after := schedule.KeyStanding{Room: schedule.NoLimit}
-	if room != nil {
-		after.Room = max(int(*room)-taken, 0)
+	if k.Room != nil {
+		after.Room = max(*k.Room-taken, 0)
 	}
-	if starts != nil && int(*starts) <= taken {
-		after.RetryIn = time.Duration(postgres.OrZero(again)*float64(time.Second)) + time.Microsecond
+	if k.Starts != nil && *k.Starts <= taken {
+		after.RetryIn = time.Duration(k.Again*float64(time.Second)) + time.Microsecond
 	}
 	return after
 }

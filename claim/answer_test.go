@@ -43,26 +43,23 @@ func (b *bench) count(condition string) int {
 func TestAnAnswerOfAnotherShapeIsAnErrorAndItsItemsAreReleased(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ part, by, problem string }{
-		"without facts": {"standing := to_json(c);", "standing := to_jsonb(c) - 'facts';",
-			"facts of 0 of 1 entries"},
-		"with shorter facts": {"standing := to_json(c);", "standing := jsonb_set(to_jsonb(c), '{facts,0}', '[5]');",
-			"facts of entry 1"},
-		"with text for a number": {"standing := to_json(c);", `standing := jsonb_set(to_jsonb(c), '{room}', '"much"');`,
-			"room"},
-		"with no last row": {"    return next;\n", "", "0 standings"},
-		"with an item of nobody": {"select i.id, i.lease_token, i.execution_id, i.workspace_id,",
-			"select i.id, i.lease_token, i.execution_id, null::uuid,",
+		"without entries": {"to_json(c);", "(to_jsonb(c) - 'entries')::json;", "the standing of 0 of 1 entries"},
+		"without limits": {"to_json(c);", "jsonb_set(to_jsonb(c), '{entries,0}', '{}')::json;",
+			"the standing of entry 1 without its limits"},
+		"with text for a number": {"to_json(c);", `jsonb_set(to_jsonb(c), '{room}', '"much"')::json;`, "room"},
+		"with no standing":       {"to_json(c);", "null::json;", "an item without its"},
+		"with an item of nobody": {"i.workspace_id::text, i.workspace_id,", "i.workspace_id::text, null::uuid,",
 			"an item without its ID, token or workspace"},
-		"without the token": {"select i.id, i.lease_token,", "select i.id, null::bigint,", "an item without its"},
-		"with no time of an unanswered start": {"i.max_attempts, i.outcome_unknown, c.at_time - i.first_sent_at,",
-			"i.max_attempts, true, null::interval,", "unanswered_for"},
+		"without the token": {"select i.id, i.lease_token,", "select i.id, 0::bigint,", "an item without its"},
+		"with no time of an unanswered start": {"i.outcome_unknown, c.at_time - i.first_sent_at,", "true, null::interval,",
+			"unanswered_for"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			inHand := b.claimed(b.Store, 2)
 			b.byProcedure()
-			b.answersWith("claim_items", c.part, c.by)
+			b.answersWith("claim", c.part, c.by)
 			b.Insert(b.Shop.Shop, 3)
 			batch, err := b.Claim(t.Context(), 10)
 			require.ErrorContains(t, err, remedy)
@@ -72,7 +69,7 @@ func TestAnAnswerOfAnotherShapeIsAnErrorAndItsItemsAreReleased(t *testing.T) {
 				"the items of the answer wait again, as if never claimed")
 			require.Equal(t, len(inHand), b.count("status = 'CLAIMED'"), "what it holds is not touched")
 
-			b.answersWith("claim_items", "standing := to_json(c);", "standing := to_json(c);")
+			b.answersWith("claim", "to_json(c);", "to_json(c);")
 			batch, err = b.Claim(t.Context(), 10)
 			require.NoError(t, err)
 			require.Len(t, batch.Items, 3)
@@ -85,14 +82,14 @@ func TestAClaimThatFailsByItsStatementParksNoItem(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ part, by, problem string }{
 		"of another type": {"select i.id, i.lease_token,", "select i.id, i.lease_token::text,", "SQLSTATE 42804"},
-		"not there":       {"pgdispatch.claim_choose(owner,", "pgdispatch.claim_choose_2(owner,", "SQLSTATE 42883"},
+		"not there":       {"pgdispatch.claim_pick(owner,", "pgdispatch.claim_pick_2(owner,", "SQLSTATE 42883"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.Insert(b.Shop.Shop, 3)
 			b.byProcedure()
-			b.answersWith("claim_items", c.part, c.by)
+			b.answersWith("claim", c.part, c.by)
 			_, err := b.Claim(t.Context(), 2)
 			require.ErrorContains(t, err, c.problem)
 			require.ErrorContains(t, err, remedy)
@@ -132,10 +129,12 @@ func proposed() (*schedule.Schedule, schedule.Proposal, time.Time) {
 
 // good is an answer to proposed.
 const good = `{"at_time":"2026-01-01T00:00:00Z","took":7,"epoch":null,"paused":false,"room":9,"last_token":30,
-	"tokens":[29],"grants":[1,0,2],"rates":[null,2.5,null],"allows":[null,0.5,null],
-	"facts":[[5,0,11,8],[1,null,null,1],[20,1,13,20]],"counts":[[null,null],[4,21],[null,null]],
-	"next_place":[3],"next_due":["2026-01-01T00:00:00Z"],"next_id":[6],
-	"own":[[null,null,null],[null,null,null],[1,2,3]],"shared":[[null,null,null],[null,null,null],[1,0,0.5]]}`
+	"tokens":[29],"next":[{"entry":3,"run_at":"2026-01-01T00:00:00Z","id":6}],"entries":[
+	{"granted":1,"slots":5,"burst_slots":8,"paused":false,"wake_number":11,"rate":null,"allows":null,"holders":null,
+		"own":null},
+	{"granted":0,"slots":1,"burst_slots":1,"wake_number":null,"rate":2.5,"allows":0.5,"holders":4,"lowest_token":21},
+	{"granted":2,"slots":20,"burst_slots":20,"paused":true,"wake_number":13,"own":{"room":1,"starts":2,"again":3},
+		"shared":{"room":1,"starts":0,"again":0.5}}]}`
 
 // taken by the answer.
 func answered(standing []byte) []claimed {
@@ -159,11 +158,9 @@ func TestAnAnswerThatLacksAPartIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
 	_, p, _ := proposed()
 	for part, wrong := range map[string][]string{
-		"at_time": {`null`}, "grants": {`null`, `[1]`, `[1,2,3,4]`}, "facts": {`[]`, `[[1,2,3,4]]`,
-			`[[1,0,1,1],null,[1,0,1,1]]`},
-		"rates": {`null`, `[1]`}, "allows": {`null`, `[1]`}, "counts": {`[[1,2]]`}, "own": {`null`, `[]`}, "shared": {`null`,
-			`[[1,2,3]]`},
-		"next_place": {`[0]`, `[4]`, `[-1]`, `[1,2]`}, "next_due": {`null`}, "next_id": {`[]`},
+		"at_time": {`null`}, "entries": {`null`, `[]`, `[{}]`, `[{},{},{},{}]`, `[{"slots":1},{},{}]`,
+			`[{"slots":1,"burst_slots":1},null,{"slots":1,"burst_slots":1}]`},
+		"next": {`[{}]`, `[{"entry":4}]`, `[{"entry":-1}]`, `[null]`},
 	} {
 		for _, value := range wrong {
 			var all map[string]json.RawMessage
@@ -173,7 +170,8 @@ func TestAnAnswerThatLacksAPartIsAnErrorThatNamesIt(t *testing.T) {
 			require.NoError(t, err)
 			var a claimAnswer
 			err = a.take(answered(text), p)
-			require.ErrorContains(t, err, part, "%s: %s", part, value)
+			require.ErrorContains(t, err, map[string]string{"at_time": "at_time", "entries": "the standing of",
+				"next": "what is left of"}[part], "%s: %s", part, value)
 			require.ErrorContains(t, err, remedy)
 		}
 	}
@@ -188,9 +186,9 @@ func FuzzClaimAnswer(f *testing.F) {
 			f.Add([]byte(good[:n]+good[n+1:]), int64(n), true)
 		}
 	}
-	for _, part := range []string{"facts", "counts", "rates", "allows", "grants", "next_place", "next_due", "next_id",
-		"own", "shared"} {
-		for _, value := range []string{"null", "[]", "[null]", "[[]]", "[1]", `"text"`, "{}", "[-1,0,9223372036854775807]"} {
+	for _, part := range []string{"entries", "next", "tokens", "room", "epoch"} {
+		for _, value := range []string{"null", "[]", "[null]", "[[]]", "[1]", `"text"`, "{}", "[-1,0,9223372036854775807]",
+			`[{"slots":-1,"burst_slots":9223372036854775807,"holders":-5,"rate":0,"own":{"room":-1}},{},{}]`} {
 			f.Add(fmt.Appendf(nil, `%s,%q:%s}`, strings.TrimSuffix(good, "}"), part, value), int64(0), true)
 		}
 	}

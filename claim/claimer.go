@@ -196,9 +196,9 @@ func (s *Store) queueClaim(statements *pgx.Batch, line bool, wanted Wanted, p sc
 		statements.Queue(sql.Text("claim_line"), s.lineArgs(p)...).Query(read)
 		return
 	}
-	args := s.claimArgs(wanted, p)
+	namespace, proposal := postgres.OrNull(s.Namespace), s.memory.proposed(wanted, p)
 	if head != nil {
-		statements.Queue(sql.Text("claim_head"), append(args[:1:1], args[3:]...)...).Query(func(rows pgx.Rows) error {
+		statements.Queue(sql.Text("claim_head"), s.Owner, namespace, proposal).Query(func(rows pgx.Rows) error {
 			heads, err := pgx.CollectRows(rows, pgx.RowToStructByName[refusedHead])
 			if len(heads) > 0 {
 				*head = heads[0]
@@ -206,7 +206,7 @@ func (s *Store) queueClaim(statements *pgx.Batch, line bool, wanted Wanted, p sc
 			return err
 		})
 	}
-	statements.Queue(sql.Text("claim"), args...).Query(read)
+	statements.Queue(sql.Text("claim"), s.Owner, s.Lease, s.watcher(p.AtMost), namespace, proposal).Query(read)
 }
 
 // isLine reports whether claim_line may serve a proposal: see sql/claim/claim_line.sql.
@@ -236,45 +236,6 @@ func (s *Store) lineArgs(p schedule.Proposal) []any {
 	return []any{s.Owner, s.Lease, s.watcher(p.AtMost), uuid.UUID(p.Epoch).String(), p.AtMost, p.Leased.Held, p.Leased.To,
 		uuid.UUID(e.Lane).String(), e.Priority, e.Items, e.From.Due, e.From.ID, e.Receipt.Floor, e.Receipt.Held,
 		e.Receipt.To, postgres.OrNull(s.Namespace)}
-}
-
-// claimArgs returns the arguments of claim.
-func (s *Store) claimArgs(wanted Wanted, p schedule.Proposal) []any {
-	namespaces, allowed := make([]string, 0, len(wanted.Namespaces)), make([]int, 0, len(wanted.Namespaces))
-	for namespace, items := range wanted.Namespaces {
-		namespaces, allowed = append(namespaces, namespace), append(allowed, items)
-	}
-	n := len(p.Entries)
-	lanes, priorities, items := make([]string, n), make([]int, n), make([]int, n)
-	due, ids := make([]time.Time, n), make([]int64, n)
-	floors, held, heldTo := make([]int64, n), make([]int, n), make([]int64, n)
-	var keys []*string // nil without any, which is cheaper; so is bursts
-	var bursts []bool
-	for k, e := range p.Entries {
-		lanes[k], priorities[k], items[k] = uuid.UUID(e.Lane).String(), e.Priority, e.Items
-		due[k], ids[k] = e.From.Due, e.From.ID
-		floors[k], held[k], heldTo[k] = e.Receipt.Floor, e.Receipt.Held, e.Receipt.To
-		if e.Key != "" {
-			if keys == nil {
-				keys = make([]*string, n)
-			}
-			keys[k] = &e.Key
-		}
-		if e.Burst {
-			if bursts == nil {
-				bursts = make([]bool, n)
-			}
-			bursts[k] = true
-		}
-	}
-	var epoch *string
-	if p.Epoch != (schedule.Epoch{}) {
-		id := uuid.UUID(p.Epoch).String()
-		epoch = &id
-	}
-	return []any{s.Owner, s.Lease, s.watcher(p.AtMost), epoch, p.AtMost, p.Unanswered, p.Alone, p.Leased.Held, p.Leased.To,
-		lanes, priorities, items, due, ids, floors, held, heldTo, s.memory.careful(), postgres.OrNull(s.Namespace),
-		namespaces, allowed, keys, bursts}
 }
 
 // apply stores the answer to a proposal in the memory and in the batch.

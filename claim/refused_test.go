@@ -159,8 +159,8 @@ func TestWhatRefusesEveryClaimParksNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Insert(b.Shop.Shop, 5)
-	b.Execute("alter function pgdispatch.claim_grants rename to gone")
+	b.Execute("alter function pgdispatch.claim_rows rename to gone")
 	_, err := b.Claim(t.Context(), 5)
-	require.ErrorContains(t, err, "claim_grants")
+	require.ErrorContains(t, err, "claim_rows")
 	require.Zero(t, sqltest.Scalar[int64](b.Shop, "select count(*) from pgdispatch.parked_items"))
 }

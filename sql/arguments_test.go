@@ -230,23 +230,23 @@ func arguments(verb string, id int64, execution, workspace string) [][]any {
 	return operatorArguments(verb, id, execution)
 }
 
-// claimArguments request an item of the workspace, may wait for a row, and restrict namespaces. claimArguments are
-// those of claim; claim_head takes them without lease and watcher.
-func claimArguments(verb, workspace string) [][]any {
+// claimArguments request an item of the workspace, may wait for a row, and restrict namespaces.
+func claimArguments(verb, workspace string) (calls [][]any) {
+	workspace = cmp.Or(workspace, nobody)
 	if verb == "claim_line" {
-		return [][]any{{"replica-2", lease, nil, nobody, 10, 0, 0, cmp.Or(workspace, nobody), 0, 10, time.Unix(0, 0), 0, 0,
-			0, 0, "default"}}
+		return [][]any{{"replica-2", lease, nil, nobody, 10, 0, 0, workspace, 0, 10, time.Unix(0, 0), 0, 0, 0, 0, "default"}}
 	}
-	since, none := []time.Time{time.Unix(0, 0)}, []int64{0}
-	calls := [][]any{
-		{"replica-2", lease, "replica-1", nil, 10, 0, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none,
-			none, none, false, "default", []string{}, []int{}, nil, nil},
-		{"replica-2", lease, nil, nil, 10, 1, false, 0, 0, []string{workspace}, none, []int{10}, since, none, none, none,
-			none, true, "default", []string{"other"}, []int{1}, []string{"key"}, []bool{true}},
-	}
-	if verb == "claim_head" {
-		for n, args := range calls {
-			calls[n] = append(args[:1:1], args[3:]...)
+	some := entry{workspace: workspace, items: 10, from: time.Unix(0, 0)}
+	keyed := some
+	keyed.key, keyed.burst = "key", true
+	for _, p := range []proposal{
+		{atMost: 10, entries: []entry{some}},
+		{atMost: 10, doubts: 1, careful: true, namespaces: map[string]int{"other": 1}, entries: []entry{keyed}},
+	} {
+		if verb == "claim_head" {
+			calls = append(calls, []any{"replica-2", "default", p.json()})
+		} else {
+			calls = append(calls, []any{"replica-2", lease, "replica-1", "default", p.json()})
 		}
 	}
 	return calls

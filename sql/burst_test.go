@@ -112,8 +112,8 @@ func TestAnEntryStaysWithinTheLimitUnlessItAsksForABurst(t *testing.T) {
 	require.Empty(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 7}}}).ids)
 	s := f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 7, burst: true}}})
 	require.Len(t, s.ids, 3)
-	require.EqualValues(t, 5, *s.Facts[0][0], "its limit")
-	require.EqualValues(t, 8, *s.Facts[0][3], "its burst limit")
+	require.EqualValues(t, 5, s.Entries[0].Slots, "its limit")
+	require.EqualValues(t, 8, s.Entries[0].BurstSlots, "its burst limit")
 	require.EqualValues(t, 5, *s.counted(0))
 }
 
@@ -143,7 +143,7 @@ func TestEntriesOfAWorkspaceShareItsBurst(t *testing.T) {
 	}
 	s := f.ask(proposal{entries: []entry{
 		{workspace: w.workspace, items: 6, priority: 1}, {workspace: w.workspace, items: 6, burst: true}}})
-	require.Equal(t, []int{5, 2}, s.Grants)
+	require.Equal(t, []int{5, 2}, s.granted())
 	require.Len(t, s.ids, 7)
 }
 

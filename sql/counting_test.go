@@ -62,7 +62,7 @@ func TestWhatAReceiptBoundsIsNotCounted(t *testing.T) {
 	require.Nil(t, s.counted(0), "six plus two are within the limit")
 	s = f.ask(proposal{epoch: epoch, entries: []entry{{workspace: w.workspace, items: 1, held: 100, floor: 5}}})
 	require.EqualValues(t, 4, *s.counted(0), "counting begins at the floor")
-	require.EqualValues(t, 5, *s.Counts[0][1])
+	require.EqualValues(t, 5, *s.Entries[0].LowestToken)
 }
 
 func TestWhatIsLeasedIsCountedFromItsReceiptOn(t *testing.T) {

@@ -95,7 +95,7 @@ func TestAMemoryThatLiesAboutKeysPassesNoLimit(t *testing.T) {
 		{workspace: b.workspace, key: "k", items: 9, priority: 3}, {workspace: b.workspace, key: "no", items: 9},
 	}})
 	require.Len(t, got.ids, 4)
-	require.Equal(t, []int{2, 0, 1, 9, 0, 9}, got.Grants)
+	require.Equal(t, []int{2, 0, 1, 9, 0, 9}, got.granted())
 	got = f.ask(proposal{entries: []entry{{workspace: b.workspace, key: "k", items: 9}}, careful: true})
 	require.Empty(t, got.ids)
 }

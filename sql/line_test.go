@@ -61,7 +61,7 @@ func TestALineIsClaimedAsTheProcedureClaimsIt(t *testing.T) {
 		receipt := entry{floor: e.floor, held: e.held, heldTo: e.heldTo}
 		if n := s.counted(0); n != nil {
 			receipt = entry{floor: s.LastToken + 1, held: int(*n), heldTo: s.LastToken}
-			if lowest := s.Counts[0][1]; lowest != nil {
+			if lowest := s.Entries[0].LowestToken; lowest != nil {
 				receipt.floor = min(*lowest, receipt.floor)
 			}
 		}

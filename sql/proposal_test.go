@@ -3,7 +3,6 @@ package sql_test
 import (
 	"cmp"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,7 +37,33 @@ type entry struct {
 	from            time.Time // due at the position to begin at
 }
 
-// standing is an answer and the counts in it.
+// json returns the proposal as the statements take it: see tables/003_claim_types.sql.
+func (p proposal) json() string {
+	entries := []any{}
+	for _, e := range p.entries {
+		asked := map[string]any{"workspace_id": e.workspace, "priority": e.priority, "items": e.items, "burst": e.burst,
+			"run_at": e.from, "id": 0, "floor": e.floor, "held": e.held, "held_to": e.heldTo}
+		if e.key != "" {
+			asked["limit_key"] = e.key
+		}
+		entries = append(entries, asked)
+	}
+	asked := map[string]any{"at_most": cmp.Or(p.atMost, 100), "leased": p.leased, "leased_to": p.leasedTo,
+		"entries": entries, "unanswered": p.doubts, "alone": p.alone, "careful": p.careful}
+	if p.epoch != "" {
+		asked["epoch"] = p.epoch
+	}
+	if len(p.namespaces) > 0 {
+		asked["namespaces"] = p.namespaces
+	}
+	text, err := json.Marshal(asked)
+	if err != nil {
+		panic(err) // unreachable: no value is one that JSON lacks
+	}
+	return string(text)
+}
+
+// standing is an answer and the IDs in it.
 type standing struct {
 	ids       []int64
 	Epoch     *string `json:"epoch"`
@@ -46,25 +71,45 @@ type standing struct {
 	Room      int     `json:"room"`
 	LastToken int64   `json:"last_token"`
 	Tokens    []int64 `json:"tokens"`
-	Grants    []int   `json:"grants"`
-	NextPlace []int   `json:"next_place"`
-	NextDue   []any   `json:"next_due"`
-	NextID    []int64 `json:"next_id"`
 	Declined  bool    `json:"declined"`
-	// Of each entry: see functions/claim_grants.sql and claim_keys.sql.
-	Facts  [][4]*int64   `json:"facts"`
-	Rates  []*float64    `json:"rates"`
-	Counts [][2]*int64   `json:"counts"`
-	Own    [][3]*float64 `json:"own"`
-	Shared [][3]*float64 `json:"shared"`
+	// Entries are how the entries stand, and Next what is left of them: see tables/003_claim_types.sql.
+	Entries []entryStanding `json:"entries"`
+	Next    []left          `json:"next"`
+}
+
+type entryStanding struct {
+	Granted     int         `json:"granted"`
+	Slots       int         `json:"slots"`
+	BurstSlots  int         `json:"burst_slots"`
+	Paused      bool        `json:"paused"`
+	WakeNumber  *int64      `json:"wake_number"`
+	Rate        *float64    `json:"rate"`
+	Holders     *int64      `json:"holders"`
+	LowestToken *int64      `json:"lowest_token"`
+	Own         keyStanding `json:"own"`
+	Shared      keyStanding `json:"shared"`
+}
+
+type keyStanding struct {
+	Room   *int `json:"room"`
+	Starts *int `json:"starts"`
+}
+
+type left struct {
+	Entry int    `json:"entry"`
+	RunAt string `json:"run_at"`
+	ID    int64  `json:"id"`
 }
 
 // counted returns how many holders of the nth entry's workspace were counted, or nil.
-func (s standing) counted(n int) *int64 {
-	if s.Counts == nil {
-		return nil
+func (s standing) counted(n int) *int64 { return s.Entries[n].Holders }
+
+// granted returns how many items of each entry could be claimed.
+func (s standing) granted() (all []int) {
+	for _, e := range s.Entries {
+		all = append(all, e.Granted)
 	}
-	return s.Counts[n][0]
+	return all
 }
 
 // line reports whether claim_line serves the proposal: see claim.memory.
@@ -89,14 +134,11 @@ func (f fixture) ask(p proposal) standing {
 	require.ElementsMatch(f.t, s.ids, line.ids)
 	line.ids = s.ids
 	same := s
-	if len(s.NextPlace) > 1 { // the procedure also returns what is not due, in order
-		same.NextPlace, same.NextDue, same.NextID = s.NextPlace[:1], s.NextDue[:1], s.NextID[:1]
+	if len(s.Next) > 1 { // the procedure also returns what is not due, in order
+		same.Next = s.Next[:1]
 	}
-	if p.epoch == "" {
-		line.Counts = s.Counts // which claim_line needed not do: it knew the epoch
-	}
-	if len(line.NextPlace) == 0 {
-		line.NextDue, line.NextID = nil, nil
+	if p.epoch == "" { // claim_line need not count: it knew the epoch
+		line.Entries[0].Holders, line.Entries[0].LowestToken = s.Entries[0].Holders, s.Entries[0].LowestToken
 	}
 	require.Equal(f.t, same, line)
 	return s
@@ -158,40 +200,8 @@ func readStanding(rows pgx.Rows) (s standing, err error) {
 // askProcedure claims without a memory, by the procedure.
 func (f fixture) askProcedure(p proposal) standing {
 	f.t.Helper()
-	var epoch *string
-	if p.epoch != "" {
-		epoch = &p.epoch
-	}
-	n := len(p.entries)
-	workspaces, priorities, items, due := make([]string, n), make([]int, n), make([]int, n), make([]time.Time, n)
-	ids, floors, held, heldTo := make([]int64, n), make([]int64, n), make([]int, n), make([]int64, n)
-	for k, e := range p.entries {
-		workspaces[k], priorities[k], items[k], floors[k], held[k], heldTo[k] = e.workspace, e.priority, e.items, e.floor,
-			e.held, e.heldTo
-		due[k] = e.from
-	}
-	var keys []*string
-	for k, e := range p.entries {
-		if e.key != "" {
-			keys = append(keys, slices.Repeat([]*string{nil}, n-len(keys))...)
-			keys[k] = &e.key
-		}
-	}
-	var bursts []bool
-	for k, e := range p.entries {
-		if e.burst {
-			bursts = append(bursts, make([]bool, n-len(bursts))...)
-			bursts[k] = true
-		}
-	}
-	namespaces, allowed := []string{}, []int{}
-	for name, items := range p.namespaces {
-		namespaces, allowed = append(namespaces, name), append(allowed, items)
-	}
-	args := []any{cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100),
-		p.doubts, p.alone, p.leased, p.leasedTo, workspaces, priorities, items, due, ids, floors, held, heldTo, p.careful,
-		"default", namespaces, allowed, keys, bursts}
-	rows, err := f.db.Query(f.t.Context(), sql.Text("claim"), args...)
+	rows, err := f.db.Query(f.t.Context(), sql.Text("claim"), cmp.Or(p.owner, "replica-1"), lease, nil, "default",
+		p.json())
 	require.NoError(f.t, err)
 	s, err := readStanding(rows)
 	if postgres.HasCode(err, postgres.LockNotAvailable) && !p.careful {

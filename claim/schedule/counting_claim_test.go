@@ -1,7 +1,7 @@
 package schedule
 
-// count is claim_keys and claim_grants: for each lane of a proposal, the slots held (by its receipt or by a count), and
-// for each entry the slots granted.
+// count is claim_pick with claim_key_limits: for each lane of a proposal, the slots held (by its receipt or by a
+// count), and for each entry the slots granted.
 func (x *explorer) count(m model, n int, proposal []modelEntry, sent bool) {
 	r := &m.replicas[n]
 	limits := m.limits
@@ -70,7 +70,7 @@ func (x *explorer) slots(limits modelLimits, e modelEntry) int {
 	return int(limit)
 }
 
-// keyed is claim_keys: the items of a proposal's entries that the key allows.
+// keyed is claim_key_limits: the items of a proposal's entries that the key allows.
 func (x *explorer) keyed(m *model, proposal []modelEntry, limits modelLimits) (items [2]int) {
 	for at, e := range proposal {
 		items[at] = int(e.items)

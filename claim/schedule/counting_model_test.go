@@ -2,8 +2,8 @@ package schedule
 
 import "slices"
 
-// This model covers only the claim's counting, as in sql/functions/claim_grants.sql and claim_keys.sql. Replicas may
-// propose anything, with or without the receipts they were given; every event can happen, in every order.
+// This model covers only the claim's counting, as in sql/functions/claim_pick.sql and claim_key_limits.sql. Replicas
+// may propose anything, with or without the receipts they were given; every event can happen, in every order.
 
 const (
 	modelItems    = 4

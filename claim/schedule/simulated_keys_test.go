@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The limit keys of the simulated Postgres. Claims count them as sql/functions/claim_keys.sql does.
+// The limit keys of the simulated Postgres. Claims count them as sql/functions/claim_key_limits.sql does.
 
 // everywhere is the lane of a limit over all lanes.
 var everywhere = Lane{255}

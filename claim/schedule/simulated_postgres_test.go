@@ -8,7 +8,7 @@ import (
 )
 
 // A simulated Postgres: rows, transactions that commit in any order, snapshots, marks, one sequence, an unlogged epoch,
-// and crashes that lose asynchronous commits. Its claims count as sql/functions/claim_grants.sql does.
+// and crashes that lose asynchronous commits. Its claims count as sql/functions/claim_pick.sql does.
 
 const (
 	simLease = 10 * time.Second
@@ -279,7 +279,7 @@ func (p *simPostgres) trim() {
 	p.trimmed, p.trimNext = p.trimNext, p.snapshot().xmin()
 }
 
-// claim is sql/functions/claim_items.sql: it counts, takes items that were due at the given time and leaves its
+// claim is sql/functions/claim.sql: it counts, takes items that were due at the given time and leaves its
 // transaction open.
 func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a Answer, taken []*simRow) {
 	tx = p.begin(true)
@@ -342,7 +342,7 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 	return tx, a, taken
 }
 
-// grant is sql/functions/claim_grants.sql.
+// grant is sql/functions/claim_pick.sql.
 func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 	used := map[Lane]int{}
 	first := map[Lane]int{}

@@ -50,14 +50,14 @@ func TestReadyzFollowsTheDatabaseTheListenerTemporalAndTheEnd(t *testing.T) {
 func TestAReplicaWhoseClaimsFailIsNotReadyAndSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.exec("alter function pgdispatch.claim_items rename to claim_items_of_before")
+	s.exec("alter function pgdispatch.claim rename to claim_of_before")
 	s.enqueue("PRO", "Echo", 1)
 	p := s.replica(anyPort)
 	problem := func() string { _, text := p.get("/readyz"); return text }
 	s.eventually(func() bool { return strings.Contains(problem(), "not ready\nclaims: ") }, "claims fail")
-	require.Contains(t, problem(), "function pgdispatch.claim_items")
+	require.Contains(t, problem(), "function pgdispatch.claim(")
 	require.Contains(t, problem(), "run `pgdispatch migrate up`")
-	s.exec("alter function pgdispatch.claim_items_of_before rename to claim_items")
+	s.exec("alter function pgdispatch.claim_of_before rename to claim")
 	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 1 }, "the replica continues by itself")
 	s.eventually(func() bool { return problem() == "ready\n" }, "it is ready again")
 }

@@ -28,14 +28,14 @@ func TestMigrateSaysWhatItHasApplied(t *testing.T) {
 func TestMigrateStatusNamesFunctionsThatAreOutdated(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.exec("update pgdispatch.applied_functions set sha256 = 'another' where name = 'claim_items'")
+	d.exec("update pgdispatch.applied_functions set sha256 = 'another' where name = 'claim_pick'")
 	out, errs, code := d.tries("migrate", "status")
-	require.Equal(t, eachMigration("applied")+"outdated claim_items.sql\n", out)
+	require.Equal(t, eachMigration("applied")+"outdated claim_pick.sql\n", out)
 	require.Contains(t, errs, "functions are outdated: run `pgdispatch migrate up`")
 	require.Equal(t, 1, code)
 	listed := first(d.tries("migrate", "status", "-o", "json"))
 	require.Contains(t, listed, `"name": "001_baseline.sql",`+"\n    "+`"applied": true`)
-	require.Contains(t, listed, `"name": "claim_items.sql",`+"\n    "+`"applied": false`)
+	require.Contains(t, listed, `"name": "claim_pick.sql",`+"\n    "+`"applied": false`)
 	require.Equal(t, "applied 1 function\n", d.types("migrate", "up"))
 	require.Equal(t, eachMigration("applied"), d.types("migrate", "status"))
 }

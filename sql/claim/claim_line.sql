@@ -102,11 +102,12 @@ select coalesce(i.id, 0) as id, coalesce(i.lease_token, 0) as token, coalesce(i.
        i.options as start_options, '' as limit_key,
        case when i.lease_token is not distinct from (select min(o.lease_token) from item o) then
            json_build_object('at_time', g.at_time, 'declined', g.declined, 'epoch', g.epoch, 'paused', g.paused, 'room', g.room,
-               'last_token', g.last_token, 'tokens', g.tokens, 'grants', array[g.items], 'rates', array[null::integer],
-               'facts', array[array[g.slots, g.stopped::integer, g.wake_number, pgdispatch.burst_limit(g.slots, g.bursts)]],
-               'counts', case when g.counts is not null then array[g.counts] end,
-               'next_place', case when g.gets < cardinality(g.ids) then array[1] end,
-               'next_due', g.run_ats[g.gets + 1 : g.gets + 1], 'next_id', g.ids[g.gets + 1 : g.gets + 1],
+               'last_token', g.last_token, 'tokens', g.tokens,
+               'entries', json_build_array(json_build_object(
+                   'granted', g.items, 'slots', g.slots, 'burst_slots', pgdispatch.burst_limit(g.slots, g.bursts), 'paused', g.stopped,
+                   'wake_number', g.wake_number, 'holders', g.counts[1], 'lowest_token', g.counts[2])),
+               'next', case when g.gets < cardinality(g.ids) then json_build_array(json_build_object(
+                   'entry', 1, 'run_at', g.run_ats[g.gets + 1], 'id', g.ids[g.gets + 1])) end,
                'took', (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint)
        end as standing
 from granted g left join item i on true

@@ -1,2 +1,2 @@
 {{- /* The IDs of the items that a claim skips. */ -}}
-array(select p.item_id from pgdispatch.parked_items p where p.try_at > at_time)
+array(select i.item_id from pgdispatch.parked_items i where i.try_at > at_time)

@@ -3,15 +3,14 @@ package main
 // bursts: a workspace may go beyond its limit, exactly as far as its burst limit and only after all others.
 var bursts = []mutant{
 	{"a burst is asked for", "a claim goes beyond a limit although it did not ask for a burst",
-		[]edit{{grantsFile, "facts[n][case when bursts[n] then 4 else 1 end]", "facts[n][4]"}},
+		[]edit{{pickFile, "case when e.burst then s.burst_slots else s.slots end", "s.burst_slots"}},
 		"./sql", "TestAnEntryStaysWithinTheLimitUnlessItAsksForABurst"},
 	{"a burst ends at its limit", "a burst gets as much as requested",
-		[]edit{{grantsFile, "facts[n][case when bursts[n] then 4 else 1 end]",
-			"case when bursts[n] then 100000 else facts[n][1] end"}},
+		[]edit{{pickFile, "case when e.burst then s.burst_slots else s.slots end",
+			"case when e.burst then 100000 else s.slots end"}},
 		"./sql", "TestBurstsAreExactOverManyClaimers"},
 	{"a burst counts its holders", "a claim in a burst trusts a bound, so the memory never learns that the burst is over",
-		[]edit{{grantsFile, "(bursts[n] or (holders + items[n] < most) is not true)",
-			"(holders + items[n] < most) is not true"}},
+		[]edit{{pickFile, "if e.burst or (holders", "if (holders"}},
 		"./sql", "TestABurstCountsItsHoldersWhateverItsReceipt"},
 	{"a limit of 0 has no burst", "a workspace that may start nothing starts a burst",
 		[]edit{{"sql/functions/burst_limit.sql", "case when max_concurrent > 0 then greatest(max_concurrent, burst) else " +

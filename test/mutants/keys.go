@@ -1,24 +1,23 @@
 package main
 
 const (
-	keysFile     = "sql/functions/claim_keys.sql"
-	keyDebitFile = "sql/functions/claim_key_debit.sql"
-	startsFile   = "sql/functions/starts_left.sql"
+	keysFile   = "sql/functions/claim_key_limits.sql"
+	startsFile = "sql/functions/starts_left.sql"
 )
 
 // keys: limits by key are counted as exactly as those of workspaces.
 var keys = []mutant{
 	{"key's limit in a workspace", "a workspace gets as many items of a key as requested",
-		[]edit{{keysFile, "least(own[n][1], own[n][2]) - of_line[line]", "items[n]"}},
+		[]edit{{keysFile, "least((a.own).room, (a.own).starts) - of_line[line]", "a.items"}},
 		"./sql", "TestAMemoryThatLiesAboutKeysPassesNoLimit"},
 	{"key's limit over all workspaces", "workspaces together get as many items of a key as requested",
-		[]edit{{keysFile, "least(shared[n][1], shared[n][2]) - of_key[first]", "items[n]"}},
+		[]edit{{keysFile, "least((a.shared).room, (a.shared).starts) - of_key[place]", "a.items"}},
 		"./sql", "TestAMemoryThatLiesAboutKeysPassesNoLimit"},
 	{"entries of a key share its room", "each entry of a claim gets the whole room of its key",
-		[]edit{{keysFile, "first := array_position(keys, keys[n]);", "first := n;"}},
+		[]edit{{keysFile, "place := a.first_of_key; line := a.first_of_line;", "place := a.n; line := a.n;"}},
 		"./sql", "TestAMemoryThatLiesAboutKeysPassesNoLimit"},
 	{"rates count starts", "the starts of a key are not recorded",
-		[]edit{{keyDebitFile, "and n.items > 0", "and false"}},
+		[]edit{{debitFile, "and n.items > 0", "and false"}},
 		"./sql", "TestRatesOfAKeyHoldInEveryWindow"},
 	{"rates count a whole period", "starts are forgotten before their period is over",
 		[]edit{{startsFile, "s.until > at_time - p.per", "s.until > at_time"}},

@@ -1,36 +1,34 @@
 -- PENDING -> CLAIMED. Claims the items that a proposal asks for, as far as the limits allow, and returns all that is
--- needed to start them. The caller's memory has decided whose turn it is: see package claim/schedule. claim_grants
--- checks the proposal against the tables. doubts is how many unanswered starts to repeat; alone means that it is one
--- that may have killed its holders. Of a namespace in namespaces, at most allowed items are claimed; definitions
--- without a namespace use own_namespace. If careful, locked rows are skipped; otherwise the claim waits for them, up to
--- the lock_timeout that claim_choose sets. watcher is the replica that will watch the executions; null means no room.
--- The settle decides it, and if it writes the same value, no index entry changes. The last row has a null id; its
--- standing is JSON that says how the entries stand. A receipt in it is true once this transaction has committed.
-create or replace function pgdispatch.claim_items(owner text, lease interval, watcher text, own_epoch uuid, at_most integer, doubts integer,
-    alone boolean, leased integer, leased_to bigint, workspaces uuid[], priorities integer[], items integer[], due timestamptz[], ids bigint[],
-    floors bigint[], held integer[], held_to bigint[], careful boolean, own_namespace text, namespaces text[], allowed integer[],
-    keys text[], bursts boolean[])
+-- needed to start them. The caller's memory has decided whose turn it is (see package claim/schedule) and may be wrong in
+-- any way: claim_pick checks the proposal against the tables. watcher is the replica that will watch the executions; null
+-- means no room. The settle decides it, and if it writes the same value, no index entry changes. Definitions without a
+-- namespace use own_namespace. The last row has no item, but the standing. A receipt in it is true once this transaction
+-- has committed.
+create or replace function pgdispatch.claim(owner text, lease interval, watcher text, own_namespace text, proposal jsonb)
 returns table (
-    id bigint, lease_token bigint, execution_id uuid, workspace_id uuid, workflow_definition_id uuid, workflow_definition_version_id uuid,
-    namespace text, workflow_type text, task_queue text, execution_timeout interval, node_ids text, params text, traceparent text,
-    attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean, unanswered_for interval, problem text,
-    waited interval, priority integer, start_options text, limit_key text, standing json
+    id bigint, token bigint, execution_id text, workspace_id text, lane uuid, workflow_definition_id text,
+    workflow_definition_version_id text, namespace text, workflow_type text, task_queue text, execution_timeout interval, node_ids text,
+    params text, traceparent text, attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean,
+    unanswered_for interval, problem text, waited interval, priority integer, start_options text, limit_key text, standing json
 )
 language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
+    p pgdispatch.claim_proposal := jsonb_populate_record(null::pgdispatch.claim_proposal, proposal);
+    workspaces uuid[] := array(select e.workspace_id from unnest(p.entries) e);
+    priorities integer[] := array(select e.priority from unnest(p.entries) e);
     c record;
 begin
-    c := pgdispatch.claim_choose(owner, own_epoch, at_most, doubts, alone, leased, leased_to, workspaces, priorities, items,
-        due, ids, floors, held, held_to, careful, own_namespace, namespaces, allowed, keys, bursts);
+    c := pgdispatch.claim_pick(owner, own_namespace, p);
     return query
     with taken as (
         update pgdispatch.workflow_execution_queue q
         set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
             lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'), attempt_count = q.attempt_count + 1
         where q.ctid = any (c.heads) and q.run_at <= c.at_time -- skips rows that changed since they were chosen
-          and (q.stage = 'WAITS' and q.workspace_id = any (workspaces) and q.priority = any (priorities) or doubts > 0 and q.stage = 'DOUBT')
+          and (q.stage = 'WAITS' and q.workspace_id = any (workspaces) and q.priority = any (priorities)
+               or p.unanswered > 0 and q.stage = 'DOUBT')
         returning q.*
     ), item as materialized (
         select q.*, v.id as version_id, v.node_ids, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
@@ -64,23 +62,21 @@ begin
         set workflow_definition_version_id = excluded.workflow_definition_version_id, namespace = excluded.namespace,
             watcher = excluded.watcher, first_sent_at = excluded.first_sent_at
     )
-    select i.id, i.lease_token, i.execution_id, i.workspace_id, i.workflow_definition_id, i.version_id,
-           i.namespace, i.workflow_type, i.task_queue, i.execution_timeout, i.node_ids::text, i.params::text, i.traceparent,
-           i.attempt_count, i.failure_count, i.max_attempts, i.outcome_unknown, c.at_time - i.first_sent_at, i.problem,
-           c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, i.limit_key, null::json
+    select i.id, i.lease_token, i.execution_id::text, i.workspace_id::text, i.workspace_id, i.workflow_definition_id::text,
+           coalesce(i.version_id::text, ''), coalesce(i.namespace, ''), coalesce(i.workflow_type, ''), coalesce(i.task_queue, ''),
+           coalesce(i.execution_timeout, '0'), i.node_ids::text, i.params::text, coalesce(i.traceparent, ''), i.attempt_count,
+           i.failure_count, coalesce(i.max_attempts, 0), i.outcome_unknown, c.at_time - i.first_sent_at, coalesce(i.problem, ''),
+           c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, coalesce(i.limit_key, ''), null::json
     from item i;
-    if c.allows is not null then
-        perform pgdispatch.claim_debit(workspaces, c.rates, c.allows, c.last_token, c.at_time);
-    end if;
     if c.rated then
-        perform pgdispatch.claim_key_debit(keys, c.last_token, c.at_time);
+        perform pgdispatch.claim_debits(p.entries, c.entries, c.last_token, c.at_time);
     end if;
     if c.epoch is null and cardinality(c.heads) > 0 then
         insert into pgdispatch.epoch default values on conflict do nothing;
     end if;
     c.heads := null;
     c.took := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000; -- microseconds, without commit
-    standing := to_json(c);
-    return next;
+    return query select 0::bigint, 0::bigint, '', '', null::uuid, '', '', '', '', '', interval '0', null, null, '', 0, 0, 0, false,
+        interval '0', '', interval '0', 0, null, '', to_json(c);
 end;
 $$;

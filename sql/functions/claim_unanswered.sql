@@ -1,7 +1,7 @@
--- For claim: rows whose start was sent and not answered, oldest first. They already hold their slots, and only an
+-- For claim_pick: rows whose start was sent and not answered, oldest first. They already hold their slots, and only an
 -- answer can free them. Such an item may have killed its holder, so one that lost two holders is claimed alone.
-create or replace function pgdispatch.claim_doubts(at_most integer, alone boolean, at_time timestamptz, own_namespace text, namespaces text[],
-    allowed integer[]) returns tid[]
+create or replace function pgdispatch.claim_unanswered(at_most integer, own_namespace text, p pgdispatch.claim_proposal, at_time timestamptz)
+returns tid[]
 language plpgsql volatile
 as $$
 begin
@@ -14,13 +14,13 @@ begin
                 left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
                 where q.stage = 'DOUBT' and q.run_at <= at_time
                   and q.id <> all ({{ template "parts/parked.sql" }})
-                  and (q.lost_lease_count >= 2) = alone
+                  and (q.lost_lease_count >= 2) = p.alone
                   and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id and w.paused)
-                  and coalesce(allowed[array_position(namespaces, coalesce(e.namespace, d.namespace, own_namespace))], 1) > 0
+                  and coalesce((p.namespaces ->> coalesce(e.namespace, d.namespace, own_namespace))::integer, 1) > 0
                 order by q.run_at, q.id limit at_most for update of q skip locked
             ) u
         ) d
-        where d.nth <= coalesce(allowed[array_position(namespaces, d.namespace)], d.nth)
+        where d.nth <= coalesce((p.namespaces ->> d.namespace)::integer, d.nth)
     );
 end;
 $$;
