@@ -20,7 +20,7 @@ const (
 	Dispatched Verb = "dispatched"
 	// Retry counts a failure against the item, which is retried after Delay.
 	Retry Verb = "retry"
-	// Release returns the item to the queue without counting the attempt or a failure.
+	// Release returns the item to the queue without counting the attempt or a failure. It may run again after Delay.
 	Release Verb = "release"
 	// Fail means that the item failed permanently and becomes a dead letter.
 	Fail Verb = "fail"
@@ -33,7 +33,7 @@ type Settlement struct {
 	Token int64
 	RunID string        // for Dispatched
 	Error string        // for Retry, Release and Fail: stored in last_error, after Clean
-	Delay time.Duration // for Retry: time until the next attempt
+	Delay time.Duration // for Retry and Release: time until the next attempt; zero for Release: it keeps its place
 	// Unknown, for Retry and Release, means that a start request got no response. The item keeps its workspace's slot.
 	Unknown bool
 }
@@ -64,7 +64,7 @@ func (s *Store) settle(ctx context.Context, verb Verb, batch []Settlement) ([]in
 	case Retry:
 		return s.ids(ctx, "settle items to retry", sql.Text("retry"), ids, tokens, texts, delays, unknown)
 	case Release:
-		return s.ids(ctx, "release items", sql.Text("release"), ids, tokens, texts, unknown)
+		return s.ids(ctx, "release items", sql.Text("release"), ids, tokens, texts, delays, unknown)
 	case Fail:
 		return s.ids(ctx, "settle failed items", sql.Text("fail"), ids, tokens, texts)
 	}

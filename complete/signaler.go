@@ -211,7 +211,7 @@ func (s *Signaler) collect(ctx context.Context, one sent) {
 		s.judge(ctx, one, &settle)
 	}
 	s.probeAt = time.Time{}
-	if errors.Is(one.err, temporal.ErrAway) && temporal.Classify(one.err) != temporal.Retryable {
+	if errors.Is(one.err, temporal.ErrAway) && temporal.Classify(one.err) != temporal.Busy {
 		s.probeAt = time.Now().Add(signalPause)
 	}
 	s.settled = append(s.settled, settle)

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // failsWith returns an onStart that fails until a time, and succeeds from then on.
@@ -164,8 +165,7 @@ func TestItemsOwnFailureDoesNotStopTheOthers(t *testing.T) {
 func TestFailureOfTheItemsOwnIsRetriedUpToMaxAttempts(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(1)
-		busy := serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "busy")
-		d.onStart = d.failsWith(busy, time.Hour)
+		d.onStart = d.failsWith(temporal.As(temporal.Retryable, errors.New("it broke")), time.Hour)
 		stop := d.run()
 		pass(time.Minute)
 		require.Equal(t, []claim.Verb{claim.Retry, claim.Retry, claim.Fail}, d.verbs())
@@ -175,6 +175,29 @@ func TestFailureOfTheItemsOwnIsRetriedUpToMaxAttempts(t *testing.T) {
 		require.LessOrEqual(t, d.seen().settles[2].at-d.seen().settles[1].at, 2450*time.Millisecond)
 		start, counted := "Failed to start Temporal workflow", "Error processing queue item"
 		require.Equal(t, []string{start, counted, start, counted, start, counted}, d.log.at(slog.LevelError))
+		stop()
+	})
+}
+
+// On a server that is overloaded, a start that is sent again meets the one before it.
+func TestABusyWorkflowIsAskedForAgainAndNothingIsCounted(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.enqueue(2)
+		busy := serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "busy")
+		d.onStart = d.failsWith(busy, 9*time.Second)
+		stop := d.run()
+		pass(time.Minute)
+		verbs := d.verbs()
+		require.Equal(t, []claim.Verb{claim.Dispatched, claim.Dispatched}, verbs[len(verbs)-2:])
+		for _, s := range d.settlements()[:len(verbs)-2] {
+			require.Equal(t, claim.Release, s.Verb)
+			require.True(t, s.Unknown, "it keeps its slot")
+			require.GreaterOrEqual(t, s.Delay, 800*time.Millisecond)
+		}
+		require.LessOrEqual(t, len(verbs), 2*(9+4), "about once a second for each")
+		for _, text := range d.log.at(slog.LevelError) {
+			require.NotContains(t, text, "pausing", "the others are not delayed")
+		}
 		stop()
 	})
 }

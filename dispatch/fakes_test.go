@@ -295,7 +295,11 @@ func (f fakeStore) putBack(verb claim.Verb, batch []claim.Settlement) []int64 {
 			f.waiting = append(f.waiting, waitingItem{item, time.Now().Add(s.Delay)})
 		case claim.Release:
 			item.AttemptCount--
-			f.waiting = append(f.waiting, waitingItem{item: item})
+			waits := waitingItem{item: item}
+			if s.Delay > 0 {
+				waits.due = time.Now().Add(s.Delay)
+			}
+			f.waiting = append(f.waiting, waits)
 		default:
 			continue
 		}

@@ -31,6 +31,7 @@ func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
 		"beyond the last":             {temporal.Retryable, boom, 7, claim.Fail, false, 128 * time.Second},
 		"a panic":                     {temporal.Retryable, panicked, 0, claim.Retry, true, time.Second},
 		"the last panic":              {temporal.Retryable, panicked, 2, claim.Fail, true, 4 * time.Second},
+		"busy":                        {temporal.Busy, boom, 2, claim.Release, true, time.Second},
 		"not sent":                    {temporal.NotSent, boom, 2, claim.Release, false, 0},
 		"blocked":                     {temporal.Blocked, boom, 2, claim.Release, false, 0},
 		"unreached":                   {temporal.Unreached, boom, 2, claim.Release, false, 0},

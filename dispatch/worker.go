@@ -125,7 +125,7 @@ func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, aske
 	if err != nil {
 		// The claim loop logs an outage once, as an error.
 		level, outcome := slog.LevelError, temporal.Classify(err)
-		if outcome.IsSystemic() {
+		if outcome.IsSystemic() || outcome == temporal.Busy {
 			level = slog.LevelDebug
 		}
 		r.Log.Log(ctx, level, "Failed to start Temporal workflow", "queue_item_id", item.ID,
@@ -222,6 +222,8 @@ func (r *run) settlement(item claim.Item, outcome temporal.Outcome, runID string
 		if item.FailureCount+1 >= item.MaxAttempts {
 			settlement.Verb = claim.Fail
 		}
+	case temporal.Busy:
+		settlement.Verb, settlement.Unknown, settlement.Delay = claim.Release, true, retryDelay(1)
 	case temporal.Permanent:
 		settlement.Verb = claim.Fail
 	case temporal.NotSent, temporal.Blocked, temporal.Unreached:

@@ -179,7 +179,8 @@ func arguments(verb string, id int64, execution, workspace string) [][]any {
 		return [][]any{{ids, tokens, texts, []time.Duration{time.Second}, []bool{false}},
 			{ids, tokens, texts, []time.Duration{time.Second}, []bool{true}}}
 	case "release":
-		return [][]any{{ids, tokens, texts, []bool{false}}, {ids, tokens, texts, []bool{true}}}
+		return [][]any{{ids, tokens, texts, []time.Duration{0}, []bool{false}},
+			{ids, tokens, texts, []time.Duration{time.Second}, []bool{true}}}
 	case "fail":
 		return [][]any{{ids, tokens, texts}}
 	case "heartbeat":

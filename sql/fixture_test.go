@@ -374,7 +374,7 @@ func (f fixture) oneRunning() int64 {
 func (f fixture) release(b batch, unknown bool) []int64 {
 	f.t.Helper()
 	return all[int64](f, sql.Text("release"), b.ids(), b.tokens(), repeated(len(b.items), ""),
-		repeated(len(b.items), unknown))
+		repeated(len(b.items), time.Duration(0)), repeated(len(b.items), unknown))
 }
 
 func (f fixture) finish(id int64, outcome string) bool {

@@ -118,7 +118,7 @@ func handing() []Metric {
 			Meaning: "Time until Temporal answered a start."},
 		{Name: "pgdispatch_start_failures_total", Former: "queue_dispatch_failures_total", Kind: counter, Unit: "starts",
 			Label: "outcome",
-			Values: []string{"permanent", "retryable", "not_sent", "blocked", "unreached", "throttled", "unanswered",
+			Values: []string{"permanent", "retryable", "busy", "not_sent", "blocked", "unreached", "throttled", "unanswered",
 				"forgotten", "panic"},
 			Meaning: "Failed starts: docs/design.md explains the outcomes."},
 		{Name: "pgdispatch_item_attempts", Former: "queue_item_attempts", Kind: histogram, Unit: "attempts", Buckets: tries,

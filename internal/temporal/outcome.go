@@ -25,6 +25,9 @@ const (
 	// Retryable means a failure of this item alone, which may be temporary. It counts toward the definition's
 	// max_attempts.
 	Retryable
+	// Busy means that another request works on this item's workflow: often an earlier start of it that was not answered.
+	// The item keeps its slot and is tried again after a moment. Nothing is counted.
+	Busy
 	// NotSent means that the attempt ended before anything was sent. Nothing is counted.
 	NotSent
 	// Blocked means that Temporal refuses all requests of this dispatcher until a person fixes the namespace, the
@@ -44,7 +47,7 @@ const (
 
 // String returns the outcome's name for logs.
 func (o Outcome) String() string {
-	return [...]string{"started", "permanent", "retryable", "not sent", "blocked", "unreached", "throttled",
+	return [...]string{"started", "permanent", "retryable", "busy", "not sent", "blocked", "unreached", "throttled",
 		"unanswered"}[o]
 }
 
@@ -74,7 +77,7 @@ func Classify(err error) Outcome {
 	case errors.As(err, &marked):
 		return marked.outcome
 	case errors.As(err, &exhausted) && exhausted.Cause == enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW:
-		return Retryable
+		return Busy
 	case isBlocked(err):
 		return Blocked
 	case isPassing(err):

@@ -47,9 +47,9 @@ var temporalErrors = map[string]struct {
 	"unmarshalable message": {
 		serviceerror.NewInternal("grpc: error while marshaling: string field contains invalid UTF-8"), Permanent},
 
-	"busy workflow": {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "x"), Retryable},
+	"busy workflow": {exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "x"), Busy},
 	"too many starts": {
-		exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "Too many starts for workflow execution-1"), Retryable},
+		exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "Too many starts for workflow execution-1"), Busy},
 
 	"no connection":       {As(Unreached, serviceerror.NewUnavailable("connection refused")), Unreached},
 	"no connection, TLS":  {As(Unreached, serviceerror.NewUnavailable("x509: certificate has expired")), Unreached},
