@@ -68,6 +68,8 @@ type Item struct {
 	// Startable is the time since the item was startable: since it became due and nothing but the replicas held it
 	// back, as far as this replica knows. See schedule.Entry.
 	Startable time.Duration `db:"-"`
+	// Awaited reports whether other items wait for the item's slot, as far as this replica knows.
+	Awaited bool `db:"-"`
 	// Deadline is the lease expiry by this process's monotonic clock. It is computed before the claim is sent, so it is
 	// never later than the lease expiry in the database.
 	Deadline time.Time `db:"-"`
@@ -126,6 +128,8 @@ type Batch struct {
 	// Capped reports whether W limited this claim, or an unanswered start must wait for a replica that holds nothing
 	// else. If More is set too, this is what holds the remaining items back.
 	Capped bool
+	// Room is how many more items W allowed over all replicas, after this claim. Zero if no claim was sent.
+	Room int
 	// Shared reports whether another replica has claimed items since this one's last claim.
 	Shared bool
 	// Paused reports whether the settings pause all claims.

@@ -253,5 +253,9 @@ func (m *memory) apply(p schedule.Proposal, wanted Wanted, answer claimAnswer, a
 	}
 	answer.startable(p)
 	batch.Items, batch.Asked = answer.items, len(p.Entries)+min(p.Unanswered, 1)
+	batch.Room = answer.standing.Room - len(answer.items)
 	batch.Vain = m.schedule.Apply(m.now(), p, answer.schedule(p, wanted.Namespaces))
+	for n := range batch.Items {
+		batch.Items[n].Awaited = m.schedule.Awaited(answer.lanes[n], batch.Items[n].LimitKey)
+	}
 }

@@ -118,6 +118,8 @@ type run struct {
 
 	idle             int
 	started          []*started // their workers are free, their claims are not ended yet
+	settleAt         time.Time  // when to settle the started items at the latest
+	roomy            bool       // W allowed more items than this replica can take, as of the last claim
 	hungry           bool       // a claim may find something
 	look             bool       // something may have changed that no hint names
 	starved          bool       // more is due than W or the workers allowed
@@ -220,7 +222,10 @@ func (r *run) claims(ctx context.Context) {
 		if !r.doze.lookAt.IsZero() && !now.Before(r.doze.lookAt) {
 			r.hungry, r.look, source = true, true, "timer"
 		}
-		free := r.idle + len(r.started)
+		if r.gathers() && !now.Before(r.settleAt) {
+			r.settleStarted()
+		}
+		free := r.freeWorkers()
 		wanted := r.of.allows(now, free, r.Workers, r.hungry)
 		r.hungry = r.hungry || r.of.reopened(wanted)
 		r.stall.workers(now, wanted.AtMost > 0)
@@ -229,6 +234,7 @@ func (r *run) claims(ctx context.Context) {
 		case r.hungry && may:
 			r.claim(ctx, wanted, source)
 			continue
+		case r.gathers(): // others may join the started items
 		case r.doze.awake && !r.doze.lookAt.IsZero() && may: // the coming look takes the started items along
 		default:
 			r.settleStarted()
@@ -251,12 +257,17 @@ func (r *run) claims(ctx context.Context) {
 func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	r.observer.Woken(source)
 	began := time.Now()
-	wanted.Holding = r.Workers - r.idle - len(r.started)
+	carries := !r.gathers()
+	wanted.Holding = r.Workers - r.freeWorkers()
 	wanted.Named, wanted.Look = r.named, r.look
 	wanted.Quiet = r.Gate != nil && r.Gate.IsAsleep()
 	r.named, r.look = nil, false
 	// Not cancelled with ctx: a cancelled claim may have committed, and its items would be unknown.
-	batch, settled, err := r.ask(context.WithoutCancel(ctx), wanted)
+	var carried []claim.Settlement
+	if carries {
+		carried = r.settlements()
+	}
+	batch, settled, err := r.ask(context.WithoutCancel(ctx), carried, wanted)
 	r.doze.claimed(began, time.Now(), len(batch.Items) > 0)
 	if err != nil {
 		r.look = true // the named lanes were not claimed
@@ -266,10 +277,10 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 		}
 		return
 	}
-	if stopped := r.stall.claimed(time.Now(), batch); stopped > StallAfter {
-		r.observer.Stalled(stopped)
+	r.tellStall(batch)
+	if carries {
+		r.endStarted(settled)
 	}
-	r.endStarted(settled)
 	if r.errorGap != nil {
 		r.Log.InfoContext(ctx, "Claims succeed again")
 		r.errorGap, r.retryAt = nil, time.Time{}
@@ -288,6 +299,9 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 		(r.dueAt.IsZero() || again.Before(r.dueAt)) {
 		r.dueAt = again
 	}
+	if batch.Asked > 0 {
+		r.roomy = batch.Room >= r.Workers
+	}
 	r.gather.claimed(batch, r.doze.ended, r.doze.took, r.Workers)
 	r.looked(batch, wanted.AtMost, source)
 	r.tell(ctx, batch)
@@ -301,10 +315,11 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 }
 
 // ask calls the store's claim. After a panic the store's state is unknown, so a panic counts as no answer.
-func (r *run) ask(ctx context.Context, wanted claim.Wanted) (batch claim.Batch, settled []int64, err error) {
+func (r *run) ask(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (batch claim.Batch,
+	settled []int64, err error) {
 	panicked := contained(r.Log, "store's claim", func() {
 		began := time.Now()
-		batch, settled, err = r.Store.SettleAndClaim(ctx, r.settlements(), wanted)
+		batch, settled, err = r.Store.SettleAndClaim(ctx, started, wanted)
 		r.observer.Claimed(began, batch, settled, err)
 	})
 	return batch, settled, cmp.Or(err, panicked)
@@ -313,7 +328,8 @@ func (r *run) ask(ctx context.Context, wanted claim.Wanted) (batch claim.Batch, 
 // timer fires when the loop has to act without a wake-up: an item becomes due or a pause ends.
 func (r *run) timer(now time.Time) <-chan time.Time {
 	var at time.Time
-	for _, candidate := range r.of.until([]time.Time{r.dueAt, r.retryAt, r.doze.lookAt, r.doze.leaveAt, r.gather.until}) {
+	for _, candidate := range r.of.until([]time.Time{r.dueAt, r.retryAt, r.doze.lookAt, r.doze.leaveAt, r.gather.until,
+		r.gathersUntil()}) {
 		if candidate.After(now) && (at.IsZero() || candidate.Before(at)) {
 			at = candidate
 		}

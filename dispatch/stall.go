@@ -49,3 +49,10 @@ func (s *stall) claimed(now time.Time, batch claim.Batch) (stopped time.Duration
 	}
 	return stopped
 }
+
+// tellStall reports a stall before a claim.
+func (r *run) tellStall(batch claim.Batch) {
+	if stopped := r.stall.claimed(time.Now(), batch); stopped > StallAfter {
+		r.observer.Stalled(stopped)
+	}
+}

@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"time"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
@@ -13,6 +15,30 @@ type started struct {
 	claim.Settlement
 	item  *claim.Item
 	lease *lease
+}
+
+// settleGather is how long a started item waits for others that are settled in the same statement.
+const settleGather = 10 * time.Millisecond
+
+// gathers reports whether started items wait for others, to be settled by a statement of their own. Otherwise, the next
+// claim settles them first, or the settler does at once: if half of the workers are busy, the claim needs their leases;
+// and if W is nearly used up, other replicas do.
+func (r *run) gathers() bool { return len(r.started) > 0 && r.roomy && 2*r.idle >= r.Workers }
+
+// gathersUntil returns when started items stop waiting for others; zero if they do not wait.
+func (r *run) gathersUntil() time.Time {
+	if r.gathers() {
+		return r.settleAt
+	}
+	return time.Time{}
+}
+
+// freeWorkers returns how many items a claim may take now.
+func (r *run) freeWorkers() int {
+	if r.gathers() {
+		return r.idle
+	}
+	return r.idle + len(r.started)
 }
 
 func (r *run) settlements() []claim.Settlement {
@@ -94,6 +120,12 @@ func (r *run) drain(workers *errgroup.Group) {
 // keep keeps a started item until it is settled. It reports whether there is one.
 func (r *run) keep(done result) bool {
 	if done.started != nil {
+		if len(r.started) == 0 {
+			r.settleAt = time.Now().Add(settleGather)
+		}
+		if done.started.item.Awaited {
+			r.settleAt = time.Now() // its end is watched from then on
+		}
 		r.started = append(r.started, done.started)
 	}
 	return done.started != nil

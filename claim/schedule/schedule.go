@@ -175,6 +175,13 @@ func (s *Schedule) Full(now time.Time) (full []Full) {
 	return full
 }
 
+// Awaited reports whether items wait for a slot of the lane or of the limit key.
+func (s *Schedule) Awaited(id Lane, name string) bool {
+	full := func(k *key) bool { return k != nil && k.closed && k.lines.len() > 0 }
+	l := s.lanes[id]
+	return l != nil && (l.closed && len(l.levels) > 0 || full(l.keys[name])) || full(s.keys[name])
+}
+
 // Pause sets whether claims are paused by the settings.
 func (s *Schedule) Pause(paused bool) {
 	if s.paused && !paused {

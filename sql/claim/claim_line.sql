@@ -61,7 +61,8 @@ with state as materialized (
     where q.ctid = any ((select g.heads[:g.gets] from granted g)::tid[]) -- skips rows that changed since they were chosen
       and case q.stage when 'WAITS' then q.run_at <= (select g.at_time from granted g) and q.workspace_id = $8::text::uuid
                                          and q.priority = $9::integer end -- a case, because it can use no index
-    returning q.*
+    returning q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.priority, q.params, q.traceparent, q.start_options,
+              q.created_at, q.run_at, q.lease_token, q.attempt_count, q.failure_count, q.lost_lease_count, q.outcome_unknown
 ), item as materialized (
     select q.*, v.id as version_id, v.node_ids::text as nodes, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
            case when num_nonnulls(d.start_options, q.start_options) > 0 then

@@ -71,7 +71,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 func all() []mutant {
 	var list []mutant
 	for _, part := range [][]mutant{
-		leases, clocks, limits, lines, bursts, keys,
+		leases, clocks, limits, lines, bursts, keys, gathering,
 		memories, ambiguity, identity, gate, policy, ends, enqueuing, signals, roles, webPages,
 		migrations,
 	} {

@@ -31,7 +31,8 @@ func Single() *Scenario {
 			"50 ms, and `stalls` how many claims of an item came more than 50 ms after they could have " +
 			"(`pgdispatch_claim_stalls_total`); `lines` is the share of claims that the plain statement for one line served.",
 		Columns: []Column{{"p50", "p50 ms"}, {"p99", "p99 ms"}, {"p999", "p99.9 ms"}, {"most", "max ms"}, {"late", "late"},
-			{"stalls", "stalls"}, {"lines", "lines %"}, {"rate", "items/s kept"}},
+			{"stalls", "stalls"}, {"lines", "lines %"}, {"cpu", "database CPU µs an item"},
+			{"rate", "items/s kept"}},
 		Charts: []Chart{{"p99", "One workspace: commit to start, p99", "ms"}},
 		Limit:  4 * time.Minute,
 	}
@@ -71,10 +72,22 @@ func single(ctx context.Context, t *Turn, s *stage, rate float64) error {
 	if err != nil {
 		return err
 	}
-	o, err := pacedOnce(ctx, s, rate, Quickly(t, 10*time.Second, 2*time.Second))
+	cpu, err := s.lab.ServerCPU()
 	if err != nil {
 		return err
 	}
+	o, err := pacedOnce(ctx, s, rate, Quickly(t, 10*time.Second, 2*time.Second))
+	if err == nil {
+		err = s.awaitSettled(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	used, err := s.lab.ServerCPU()
+	if err != nil {
+		return err
+	}
+	t.Figures["cpu"] = float64((used - cpu).Microseconds()) / float64(len(o.milliseconds))
 	ended, err := s.claimCounts(ctx)
 	if err != nil {
 		return err
