@@ -92,6 +92,13 @@ var itemsThatWait = []waits{
 				return len(b.items) == 1 && *b.items[0].OutcomeUnknown && *b.items[0].UnansweredFor >= 0
 			}
 		}},
+	{name: "a start whose workflow was busy", columns: "workflow_execution_queue.run_at",
+		prepare: func(f fixture) func() bool {
+			f.item(f.tenant("FREE"))
+			b := f.claim(1)
+			all[int64](f, sql.Text("release"), b.ids(), b.tokens(), []string{"busy"}, []time.Duration{time.Second}, []bool{true})
+			return is(f, "workflow_execution_queue", "run_at <= clock_timestamp() + interval '2 seconds'")
+		}},
 	{name: "a dead holder's lease",
 		columns: "workflow_execution_queue.claimed_at workflow_execution_queue.lease_expires_at",
 		prepare: func(f fixture) func() bool {

@@ -6,7 +6,7 @@ as $$
     with brought as (
         update pgdispatch.workflow_execution_queue q
         set run_at = least(q.run_at, at_time + case when q.status = 'PENDING'
-                then q.run_at - pgdispatch.run_at_witness(q.id, q.run_at, q.created_at, q.failure_count) else '0' end),
+                then coalesce(q.run_at - pgdispatch.run_at_witness(q.id, q.run_at, q.created_at, q.failure_count), '0') else '0' end),
             created_at = least(q.created_at, at_time),
             claimed_at = case when q.claimed_at > at_time then at_time else q.claimed_at end,
             lease_expires_at = case when q.claimed_at > at_time then at_time + (q.lease_expires_at - q.claimed_at) else q.lease_expires_at end
