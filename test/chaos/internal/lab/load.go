@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -197,7 +198,7 @@ func (o *Load) Begin(ctx context.Context, seed uint64) {
 		o.group.Go(func() {
 			for ctx.Err() == nil {
 				wait := time.Duration(rng.ExpFloat64() * float64(pace))
-				if !o.begins() {
+				if !o.begins(enough) {
 					wait = pace
 				} else if err := o.ended(o.transaction(ctx, rng)); err != nil {
 					wait = 2 * pace
@@ -208,7 +209,7 @@ func (o *Load) Begin(ctx context.Context, seed uint64) {
 	}
 	o.group.Go(func() {
 		for ; ctx.Err() == nil; _ = Sleep(ctx, steady) {
-			if o.begins() {
+			if o.begins(math.MaxInt) { // however many wait in the other workspaces
 				_ = o.ended(o.InsertMany(ctx, o.Roomy, 1, 0))
 			}
 		}
@@ -233,11 +234,12 @@ func (o *Load) watch(ctx context.Context) {
 	}
 }
 
-// begins reports whether a producer may begin a transaction. If so, it counts as under way until ended is called.
-func (o *Load) begins() bool {
+// begins reports whether a producer may begin a transaction: while no more than so many items wait. If so, it counts as
+// under way until ended is called.
+func (o *Load) begins(most int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.paused || o.waiting > enough {
+	if o.paused || o.waiting > most {
 		return false
 	}
 	o.underWay++
