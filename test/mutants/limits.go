@@ -24,7 +24,7 @@ var limits = []mutant{
 		"./sql", "TestClaimDemandsReadCommitted"},
 	{"workspace limit", "a workspace with room for one item gets as many as requested",
 		[]edit{{pickFile, "e.items, slots - holders - used[first], ", "e.items, "}},
-		"./sql", "TestPlanLimitsWhatAWorkspaceHolds"},
+		"./sql", "TestAnEntryStaysWithinTheLimitUnlessItAsksForABurst"},
 	{"own limit before the plan's", "a workspace's own limit is ignored",
 		[]edit{{limitsFile,
 			"coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1) as slots",
