@@ -52,7 +52,7 @@ func (m *memory) proposed(wanted Wanted, p schedule.Proposal) string {
 	}
 	text, err := json.Marshal(proposal)
 	if err != nil {
-		panic(err) // unreachable: a time that a row has is before the year 10000
+		panic(err) // unreachable: only a year from 10000 on has no JSON, and what is asked for is due
 	}
 	return string(text)
 }

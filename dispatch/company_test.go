@@ -9,17 +9,22 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
+// leavesRoom makes every claim report so much room below W.
+func (d *desk) leavesRoom(room int) {
+	d.onClaim = func(atMost int) (claim.Batch, error) {
+		batch := fakeStore{d}.take(claim.Wanted{AtMost: atMost})
+		batch.Asked, batch.Room = 1, room
+		return batch, nil
+	}
+}
+
 // gathered runs ten workers on items that arrive one after another, 3 ms apart, with so much room below W. It returns
 // the settles.
 func gathered(t *testing.T, items, room int) (settles []settleCall) {
 	t.Helper()
 	bubble(t, 10, func(t *testing.T, d *desk) {
 		d.PollInterval = 0
-		d.onClaim = func(atMost int) (claim.Batch, error) {
-			batch := fakeStore{d}.take(claim.Wanted{AtMost: atMost})
-			batch.Asked, batch.Room = 1, room
-			return batch, nil
-		}
+		d.leavesRoom(room)
 		stop := d.run()
 		pass(time.Second)
 		for range items {
@@ -53,11 +58,7 @@ func TestStartedItemsDoNotWaitWhileWIsNearlyUsedUp(t *testing.T) {
 func TestStartedItemsAreSettledByTheClaimOfABusyReplica(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.enqueue(40)
-		d.onClaim = func(atMost int) (claim.Batch, error) {
-			batch := fakeStore{d}.take(claim.Wanted{AtMost: atMost})
-			batch.Asked, batch.Room = 1, 100
-			return batch, nil
-		}
+		d.leavesRoom(100)
 		d.onStart = starts(10 * time.Millisecond)
 		stop := d.run()
 		pass(time.Second)
@@ -76,11 +77,7 @@ func TestStartedItemsAreSettledByTheClaimOfABusyReplica(t *testing.T) {
 func TestAShutdownSettlesWhatWaitsForOthers(t *testing.T) {
 	bubble(t, 10, func(t *testing.T, d *desk) {
 		d.PollInterval = 0
-		d.onClaim = func(atMost int) (claim.Batch, error) {
-			batch := fakeStore{d}.take(claim.Wanted{AtMost: atMost})
-			batch.Asked, batch.Room = 1, 100
-			return batch, nil
-		}
+		d.leavesRoom(100)
 		d.enqueue(1)
 		stop := d.run()
 		pass(ms)
@@ -94,11 +91,7 @@ func TestAShutdownSettlesWhatWaitsForOthers(t *testing.T) {
 func TestAStartedItemWhoseSlotOthersAwaitIsSettledAtOnce(t *testing.T) {
 	bubble(t, 10, func(t *testing.T, d *desk) {
 		d.PollInterval = 0
-		d.onClaim = func(atMost int) (claim.Batch, error) {
-			batch := fakeStore{d}.take(claim.Wanted{AtMost: atMost})
-			batch.Asked, batch.Room = 1, 100
-			return batch, nil
-		}
+		d.leavesRoom(100)
 		d.enqueueItem(claim.Item{MaxAttempts: 3, Awaited: true})
 		stop := d.run()
 		pass(ms)
