@@ -87,6 +87,41 @@ func TestAReplayFindsNothingWhereAllIsWell(t *testing.T) {
 	require.Equal(t, 2, got.Expired)
 }
 
+// A call of enqueue takes its new row back if another call was faster.
+func TestARowMayGoInTheTransactionThatInsertedIt(t *testing.T) {
+	t.Parallel()
+	b := (&book{}).limit(9).insert(1).to(1, "", nil)
+	require.Equal(t, []string{RuleMoves}, rules(Replay(b.changes, 3).Violations))
+	b.changes[2].Transaction = b.changes[1].Transaction
+	require.Empty(t, Replay(b.changes, 3).Violations)
+}
+
+func TestAnItemThatLostThreeHoldersInARowMayFail(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		settleAfter int // the item is released after so many lost leases, if not negative
+		lost        int
+		want        bool
+	}{
+		"three": {-1, 3, true}, "two": {-1, 2, false}, "three, but not in a row": {2, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := (&book{}).limit(9).insert(1)
+			for n := range c.lost {
+				if n == c.settleAfter {
+					b.to(1, "CLAIMED", nil).to(1, "PENDING", nil)
+				}
+				b.to(1, "CLAIMED", nil).wait(2000).expire(1)
+			}
+			b.to(1, "CLAIMED", nil).to(1, "FAILED", func(c *Change) { c.Execution = "e" })
+			got := Replay(b.changes, 3)
+			require.Empty(t, got.Violations)
+			require.Equal(t, c.want, got.Orphans["e"])
+		})
+	}
+}
+
 func TestAReplayFindsAKeyThatExceedsItsLimit(t *testing.T) {
 	t.Parallel()
 	key := func(c *Change) { c.Key = "k" }

@@ -43,6 +43,9 @@ type Summary struct {
 	Leased int
 	// Expired is the number of leases that expired and were taken.
 	Expired int
+	// Orphans are the executions of items that failed right after three of their leases in a row had expired, as
+	// documented: nobody can tell a holder that the item killed from one that was cut off.
+	Orphans map[string]bool
 	// Violations are the broken rules.
 	Violations []Violation
 }
@@ -54,11 +57,16 @@ type item struct {
 	holds     bool
 	lease     time.Time // by the server's own clock
 	token     int64
+	inserted  int64 // the transaction that inserted it
+	expired   int   // how many of its leases in a row
 }
 
 // flush is how long a value may hold after the commit that replaced it: Postgres takes a commit's timestamp before it
 // flushes the commit, and shows the commit to others afterwards.
 const flush = 250 * time.Millisecond
+
+// lostHolders is how many leases of an item expire in a row before its next holder fails it.
+const lostHolders = 3
 
 // period is a value that holds from a commit on.
 type period struct {
@@ -123,6 +131,7 @@ func Replay(changes []Change, cap int, keys ...KeyLimit) Summary {
 	r := &replay{items: map[int64]*item{}, held: map[string]int{}, keys: map[KeyLimit]int{}, most: keys,
 		leased: map[int64]bool{}, limits: map[string]periods{},
 		cap: periods{{limit: cap}}}
+	r.Orphans = map[string]bool{}
 	r.Changes = len(changes)
 	r.history(changes)
 	for begin := 0; begin < len(changes); {
@@ -210,11 +219,19 @@ func (r *replay) count(c Change) {
 
 // apply applies the change to the state.
 func (r *replay) apply(c Change) {
-	if c.New == "" {
+	next := item{status: c.New, workspace: c.Workspace, holds: c.Holds, lease: c.NewLease.Add(c.Ahead),
+		token: c.NewToken, inserted: c.Transaction}
+	if before := r.items[c.ID]; before != nil {
+		next.inserted, next.expired = before.inserted, before.expired
+		if c.Old == "CLAIMED" && c.New != "CLAIMED" && c.NewToken == c.OldToken { // settled
+			if c.New == "FAILED" && before.expired >= lostHolders {
+				r.Orphans[c.Execution] = true
+			}
+			next.expired = 0
+		}
+	}
+	if r.items[c.ID] = &next; c.New == "" {
 		delete(r.items, c.ID)
-	} else {
-		r.items[c.ID] = &item{status: c.New, workspace: c.Workspace, holds: c.Holds,
-			lease: c.NewLease.Add(c.Ahead), token: c.NewToken}
 	}
 	switch {
 	case c.Holds && !c.Held:
@@ -263,6 +280,7 @@ func (r *replay) move(c Change) {
 	case before.status != c.Old || before.holds != c.Held || before.token != c.OldToken:
 		r.fail(RuleMoves, "item %d was %q with token %d, and transaction %d found it %q with token %d at %s",
 			c.ID, before.status, before.token, c.Transaction, c.Old, c.OldToken, clock(c.At))
+	case c.Old == "PENDING" && c.New == "" && c.Transaction == before.inserted: // enqueue takes its own row back
 	case !stays && !moves[[2]string{c.Old, c.New}]:
 		r.fail(RuleMoves, "item %d went from %q to %q at %s", c.ID, c.Old, c.New, clock(c.At))
 	}
@@ -274,6 +292,7 @@ func (r *replay) move(c Change) {
 	case c.Old == "CLAIMED" && c.NewToken != c.OldToken:
 		// The lease was taken from its holder.
 		r.Expired++
+		before.expired++
 		if c.New != "PENDING" || !c.Holds {
 			r.fail(RuleTokens, "item %d was taken from its holder and is %q, slot held: %t, at %s", c.ID,
 				c.New, c.Holds, clock(c.At))

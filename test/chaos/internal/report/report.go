@@ -89,8 +89,8 @@ func check(o *run.Outcome) []string {
 			c.Lost, c.Excused),
 		fmt.Sprintf("%d attempts beyond an item's first", c.Repeated),
 		fmt.Sprintf("%d changes replayed in commit order: %d claims, %d expired leases, "+
-			"at most %d leased at once (W %d)",
-			c.Replay.Changes, c.Replay.Claims, c.Replay.Expired, c.Replay.Leased, lab.Cap),
+			"at most %d leased at once (W %d); %d items failed because they lost three holders in a row",
+			c.Replay.Changes, c.Replay.Claims, c.Replay.Expired, c.Replay.Leased, lab.Cap, len(c.Replay.Orphans)),
 		fmt.Sprintf("%d signals, %d calls of enqueue with a key and %d reported ends compared with what they did",
 			c.Signals, c.Calls, c.Pushes),
 		fmt.Sprintf("%d runs in Temporal; the most of a workspace at once, by Temporal's own times:", c.Runs),

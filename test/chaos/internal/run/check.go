@@ -133,6 +133,11 @@ func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
 		return err
 	}
 	expected := c.expected(resolve(l.Load.Rows(), l.Load.Calls(), changes))
+	for n := range expected {
+		if e := &expected[n]; c.Replay.Orphans[e.Execution] {
+			e.Or, e.Counted = "FAILED", true
+		}
+	}
 	violations, resolved := audit.Rows(expected, found)
 	c.Resolved = resolved
 	for _, f := range found {

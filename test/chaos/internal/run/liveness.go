@@ -25,7 +25,9 @@ const (
 	// livenessLimit bounds the time that the core takes, counted from the moment when all other faults stay. What the
 	// two lost replicas held or watched is free when their leases have expired. All waves may still be to come in such
 	// a slot, and the last of them may have been the probe of the replica that is cut off.
-	livenessLimit = lab.Lease + time.Second + waves*running + startingAll + lab.StartTimeout + lab.PollInterval
+	livenessLimit = lab.Lease + time.Second + waves*running + startingAll + lab.StartTimeout + lab.PollInterval + lostTask
+	// lostTask is how long Temporal waits for a worker that took a workflow task and never answered.
+	lostTask = 10 * time.Second
 	// calm is the rest before the phase, with nothing waiting. It lets a replica that Temporal has slowed down return
 	// to full speed.
 	calm = 7 * time.Second
