@@ -11,17 +11,17 @@ import (
 
 // claimAnswer is the result of a claim.
 type claimAnswer struct {
-	deadline time.Time
-	items    []Item
-	lanes    []schedule.Lane // of the items
-	standing standing
+	deadline   time.Time
+	items      []Item
+	workspaces []schedule.WorkspaceID // of the items
+	standing   standing
 }
 
 // claimed is a row of a claim.
 type claimed struct {
 	Item
-	Lane     *schedule.Lane
-	Standing []byte // not nil in one row, which may have no item
+	Workspace *schedule.WorkspaceID
+	Standing  []byte // not nil in one row, which may have no item
 }
 
 // standing is how the entries stand at a claim. See sql/functions/claim_pick.sql.
@@ -77,11 +77,11 @@ func (a *claimAnswer) take(rows []claimed, p schedule.Proposal) error {
 		}
 		switch {
 		case row.ID == 0 && row.Standing != nil: // only the standing
-		case row.ID == 0 || row.Token == 0 || row.Lane == nil:
+		case row.ID == 0 || row.Token == 0 || row.Workspace == nil:
 			return postgres.Unexpected("an item without its ID, token or workspace")
 		default:
 			row.Deadline = a.deadline
-			a.items, a.lanes = append(a.items, row.Item), append(a.lanes, *row.Lane)
+			a.items, a.workspaces = append(a.items, row.Item), append(a.workspaces, *row.Workspace)
 		}
 	}
 	if standings != 1 {
@@ -113,42 +113,42 @@ func (st *standing) check(entries []schedule.Entry) error {
 
 // taken counts the items of a claim.
 type taken struct {
-	ofEntry  map[entry]int
-	ofLane   map[schedule.Lane]int
-	ofOwn    map[ownKey]int // by limit key within the workspace
-	ofKey    map[string]int // by limit key over all workspaces
-	repeated int            // those whose start is repeated; they are counted nowhere else
+	ofEntry     map[entry]int
+	ofWorkspace map[schedule.WorkspaceID]int
+	ofOwn       map[ownKey]int // by limit key within the workspace
+	ofKey       map[string]int // by limit key over all workspaces
+	repeated    int            // those whose start is repeated; they are counted nowhere else
 }
 
 // entry identifies an entry of a proposal.
 type entry struct {
-	lane     schedule.Lane
-	priority int
-	key      string
+	workspace schedule.WorkspaceID
+	priority  int
+	key       string
 }
 
 type ownKey struct {
-	lane schedule.Lane
-	key  string
+	workspace schedule.WorkspaceID
+	key       string
 }
 
 func (a *claimAnswer) taken() taken {
-	t := taken{ofEntry: map[entry]int{}, ofLane: map[schedule.Lane]int{}}
+	t := taken{ofEntry: map[entry]int{}, ofWorkspace: map[schedule.WorkspaceID]int{}}
 	for n, item := range a.items {
 		if item.OutcomeUnknown {
 			t.repeated++
 			continue
 		}
-		lane := a.lanes[n]
-		t.ofEntry[entry{lane, item.Priority, item.LimitKey}]++
-		t.ofLane[lane]++
+		workspace := a.workspaces[n]
+		t.ofEntry[entry{workspace, item.Priority, item.LimitKey}]++
+		t.ofWorkspace[workspace]++
 		if item.LimitKey == "" {
 			continue
 		}
 		if t.ofKey == nil {
 			t.ofOwn, t.ofKey = map[ownKey]int{}, map[string]int{}
 		}
-		t.ofOwn[ownKey{lane, item.LimitKey}]++
+		t.ofOwn[ownKey{workspace, item.LimitKey}]++
 		t.ofKey[item.LimitKey]++
 	}
 	return t
@@ -160,16 +160,16 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 	t := a.taken()
 	answer := schedule.Answer{
 		At: st.At, Paused: st.Paused, Limited: len(namespaces) > 0, Room: st.Room, Leased: st.Tokens, Last: st.LastToken,
-		Repeated: t.repeated,
-		Lanes:    make([]schedule.Standing, len(p.Entries)),
+		Repeated:   t.repeated,
+		Workspaces: make([]schedule.Standing, len(p.Entries)),
 	}
 	if st.Epoch != nil {
 		answer.Epoch = schedule.Epoch(*st.Epoch)
 	}
 	last := -1 // the last entry that yielded an item
 	for n, e := range p.Entries {
-		answer.Lanes[n] = st.of(n, e, t)
-		if answer.Lanes[n].Taken > 0 {
+		answer.Workspaces[n] = st.of(n, e, t)
+		if answer.Workspaces[n].Taken > 0 {
 			last = n
 		}
 	}
@@ -179,7 +179,7 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 	}
 	cut := len(a.items) >= min(p.AtMost, st.Room) || t.repeated > 0
 	for _, left := range st.Next {
-		l := &answer.Lanes[left.Entry-1]
+		l := &answer.Workspaces[left.Entry-1]
 		next := schedule.Position{Due: left.RunAt, ID: left.ID}
 		if l.Next == nil || next.Before(*l.Next) {
 			l.Next = &next
@@ -191,11 +191,11 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 
 // of returns how the nth entry's workspace and limit key stand after the claim.
 func (st *standing) of(n int, e schedule.Entry, t taken) schedule.Standing {
-	found, ofLane := st.Entries[n], t.ofLane[e.Lane]
+	found, ofWorkspace := st.Entries[n], t.ofWorkspace[e.Workspace]
 	l := schedule.Standing{
-		Granted: found.Granted, Taken: t.ofEntry[entry{e.Lane, e.Priority, e.Key}],
+		Granted: found.Granted, Taken: t.ofEntry[entry{e.Workspace, e.Priority, e.Key}],
 		Limit: *found.Slots, Most: *found.BurstSlots, Paused: found.Paused, Number: found.WakeNumber,
-		Held: e.Receipt.Held + int(st.LastToken-e.Receipt.To) + ofLane, Receipt: e.Receipt, Bound: true,
+		Held: e.Receipt.Held + int(st.LastToken-e.Receipt.To) + ofWorkspace, Receipt: e.Receipt, Bound: true,
 		Rated: found.Rate != nil,
 	}
 	if l.Paused {
@@ -203,19 +203,19 @@ func (st *standing) of(n int, e schedule.Entry, t taken) schedule.Standing {
 	}
 	if found.Holders != nil {
 		l.Counted, l.Bound = *found.Holders, false
-		l.Held = l.Counted + ofLane
+		l.Held = l.Counted + ofWorkspace
 		l.Receipt = schedule.Receipt{Floor: st.LastToken + 1, Held: l.Counted, To: st.LastToken}
 		if lowest := found.LowestToken; lowest != nil {
 			l.Receipt.Floor = min(*lowest, st.LastToken+1)
 		}
 	}
 	if rate := found.Rate; rate != nil {
-		if left := found.Allows - float64(ofLane); left < 1 {
+		if left := found.Allows - float64(ofWorkspace); left < 1 {
 			l.RetryIn = time.Duration((1-left) / *rate * float64(time.Second)) + time.Microsecond
 		}
 	}
 	if e.Key != "" {
-		l.Own = found.Own.after(t.ofOwn[ownKey{e.Lane, e.Key}])
+		l.Own = found.Own.after(t.ofOwn[ownKey{e.Workspace, e.Key}])
 		l.All = found.Shared.after(t.ofKey[e.Key])
 	}
 	return l

@@ -114,9 +114,13 @@ func proposed() (*schedule.Schedule, schedule.Proposal, time.Time) {
 	s, now := &schedule.Schedule{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var all []schedule.Waiting
 	for n := range 3 {
-		w := schedule.Waiting{Lane: schedule.Lane(uuid.NewSHA1(uuid.Nil, []byte{byte(n)})), Number: int64(n + 1), Limit: 5,
-			Most: 5,
-			From: schedule.Position{Due: now, ID: int64(n + 1)}}
+		w := schedule.Waiting{
+			Workspace: schedule.WorkspaceID(uuid.NewSHA1(uuid.Nil, []byte{byte(n)})),
+			Number:    int64(n + 1),
+			Limit:     5,
+			Most:      5,
+			From:      schedule.Position{Due: now, ID: int64(n + 1)},
+		}
 		if n == 2 {
 			w.Key = "k"
 		}
@@ -139,8 +143,8 @@ const good = `{"at_time":"2026-01-01T00:00:00Z","took":7,"epoch":null,"paused":f
 // taken by the answer.
 func answered(standing []byte) []claimed {
 	_, p, _ := proposed()
-	lane := p.Entries[0].Lane
-	return []claimed{{Item: Item{ID: 1, Token: 31}, Lane: &lane}, {Standing: standing}}
+	workspace := p.Entries[0].Workspace
+	return []claimed{{Item: Item{ID: 1, Token: 31}, Workspace: &workspace}, {Standing: standing}}
 }
 
 func TestAGoodAnswerIsRead(t *testing.T) {

@@ -77,7 +77,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	batch.Arrived, batch.Paused = m.arrived, m.schedule.Paused()
 	for _, f := range m.schedule.Full(now) {
 		batch.AtCapacity = append(batch.AtCapacity,
-			Full{WorkspaceID: uuid.UUID(f.Lane).String(), Active: f.Active, Limit: f.Limit})
+			Full{WorkspaceID: uuid.UUID(f.Workspace).String(), Active: f.Active, Limit: f.Limit})
 	}
 	batch.More, batch.Capped = m.schedule.Ready(now), m.schedule.Capped()
 	if next := m.schedule.Next(now); !next.IsZero() {
@@ -234,7 +234,7 @@ func (s *Store) unread(ctx context.Context, err error) error {
 func (s *Store) lineArgs(p schedule.Proposal) []any {
 	e := p.Entries[0]
 	return []any{s.Owner, s.Lease, s.watcher(p.AtMost), uuid.UUID(p.Epoch).String(), p.AtMost, p.Leased.Held, p.Leased.To,
-		uuid.UUID(e.Lane).String(), e.Priority, e.Items, e.From.Due, e.From.ID, e.Receipt.Floor, e.Receipt.Held,
+		uuid.UUID(e.Workspace).String(), e.Priority, e.Items, e.From.Due, e.From.ID, e.Receipt.Floor, e.Receipt.Held,
 		e.Receipt.To, postgres.OrNull(s.Namespace)}
 }
 
@@ -256,6 +256,6 @@ func (m *memory) apply(p schedule.Proposal, wanted Wanted, answer claimAnswer, a
 	batch.Room = answer.standing.Room - len(answer.items)
 	batch.Vain = m.schedule.Apply(m.now(), p, answer.schedule(p, wanted.Namespaces))
 	for n := range batch.Items {
-		batch.Items[n].Awaited = m.schedule.Awaited(answer.lanes[n], batch.Items[n].LimitKey)
+		batch.Items[n].Awaited = m.schedule.Awaited(answer.workspaces[n], batch.Items[n].LimitKey)
 	}
 }

@@ -15,7 +15,7 @@ func TestTheStatementOfALineIsSentOnlyForWhatItServes(t *testing.T) {
 	t.Parallel()
 	usual := func() (Wanted, schedule.Proposal) {
 		return Wanted{AtMost: 5}, schedule.Proposal{AtMost: 5, Epoch: schedule.Epoch(uuid.New()),
-			Entries: []schedule.Entry{{Lane: schedule.Lane(uuid.New()), Items: 1}}}
+			Entries: []schedule.Entry{{Workspace: schedule.WorkspaceID(uuid.New()), Items: 1}}}
 	}
 	wanted, p := usual()
 	m := &memory{}

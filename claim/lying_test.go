@@ -18,20 +18,20 @@ import (
 // truths collects the receipts from answers. Receipts are guarantees of Postgres, the only thing that a memory must not
 // invent. They hold for every store as long as their epoch does; old ones are as valid as new ones.
 type truths struct {
-	mu     sync.Mutex
-	lanes  map[schedule.Epoch]map[schedule.Lane][]schedule.Receipt
-	leased map[schedule.Epoch][]schedule.Receipt
+	mu         sync.Mutex
+	workspaces map[schedule.Epoch]map[schedule.WorkspaceID][]schedule.Receipt
+	leased     map[schedule.Epoch][]schedule.Receipt
 }
 
 // take records the receipts of a proposal.
 func (k *truths) take(p schedule.Proposal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.lanes[p.Epoch] == nil {
-		k.lanes[p.Epoch] = map[schedule.Lane][]schedule.Receipt{}
+	if k.workspaces[p.Epoch] == nil {
+		k.workspaces[p.Epoch] = map[schedule.WorkspaceID][]schedule.Receipt{}
 	}
 	for _, e := range p.Entries {
-		k.lanes[p.Epoch][e.Lane] = append(k.lanes[p.Epoch][e.Lane], e.Receipt)
+		k.workspaces[p.Epoch][e.Workspace] = append(k.workspaces[p.Epoch][e.Workspace], e.Receipt)
 	}
 	k.leased[p.Epoch] = append(k.leased[p.Epoch], p.Leased)
 }
@@ -41,7 +41,7 @@ func (k *truths) mix(p *schedule.Proposal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for n := range p.Entries {
-		p.Entries[n].Receipt = pick(k.lanes[p.Epoch][p.Entries[n].Lane])
+		p.Entries[n].Receipt = pick(k.workspaces[p.Epoch][p.Entries[n].Workspace])
 	}
 	p.Leased = pick(k.leased[p.Epoch])
 	if rand.N(10) == 0 {
@@ -62,7 +62,7 @@ type liar struct {
 	*claimers
 	*Store
 	truths *truths
-	known  []schedule.Lane
+	known  []schedule.WorkspaceID
 	// numbers are the workspaces' numbers in notifications.
 	numbers []int64
 	lies    int
@@ -74,11 +74,11 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 	c := &claimers{bench: newBench(t)}
 	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, nil, "me")
 	require.NoError(t, err)
-	limitOf, known := map[string]int{"k": 3}, []schedule.Lane{}
+	limitOf, known := map[string]int{"k": 3}, []schedule.WorkspaceID{}
 	c.Execute("insert into pgdispatch.limits (key, max_concurrent) values ('k', 3)")
 	for n, limit := range limits {
 		id := c.NewWorkspace(fmt.Sprintf("workspace %d", n), limit)
-		limitOf[id], limitOf[id+"l"], known = max(limit, 4), 1, append(known, schedule.Lane(uuid.MustParse(id)))
+		limitOf[id], limitOf[id+"l"], known = max(limit, 4), 1, append(known, schedule.WorkspaceID(uuid.MustParse(id)))
 		c.Execute("insert into pgdispatch.limits (workspace_id, key, max_concurrent) values ($1, 'l', 1)", id)
 		c.Execute(`insert into pgdispatch.workflow_execution_queue
 				(workspace_id, workflow_definition_id, priority, limit_key)
@@ -90,7 +90,7 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 	c.Execute(audit)
 	c.open.Store(int64(len(limits) * items))
 	numbers := sqltest.Scalar[[]int64](c.Shop, "select array_agg(w.wake_number) from pgdispatch.workspaces w")
-	told := &truths{lanes: map[schedule.Epoch]map[schedule.Lane][]schedule.Receipt{},
+	told := &truths{workspaces: map[schedule.Epoch]map[schedule.WorkspaceID][]schedule.Receipt{},
 		leased: map[schedule.Epoch][]schedule.Receipt{}}
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -196,8 +196,16 @@ func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
 func (l *liar) lie() {
 	m := &l.memory
 	for range rand.N(6) {
-		c := schedule.Change{Lane: l.lane(), Number: rand.Int64N(9), Waits: rand.N(2) == 0, Priority: rand.N(203) - 101,
-			Due: l.when(), Items: rand.N(1000), Key: l.key(), Keys: []string{l.key()}}
+		c := schedule.Change{
+			Workspace: l.workspace(),
+			Number:    rand.Int64N(9),
+			Waits:     rand.N(2) == 0,
+			Priority:  rand.N(203) - 101,
+			Due:       l.when(),
+			Items:     rand.N(1000),
+			Key:       l.key(),
+			Keys:      []string{l.key()},
+		}
 		switch rand.N(6) {
 		case 0:
 			m.schedule.LearnAll()
@@ -205,7 +213,7 @@ func (l *liar) lie() {
 			m.schedule.Unanswered(l.when(), rand.N(3) == 0)
 		case 2:
 			limit := rand.N(40)
-			m.schedule.Load([]schedule.Waiting{{Lane: c.Lane, Number: c.Number, Priority: c.Priority,
+			m.schedule.Load([]schedule.Waiting{{Workspace: c.Workspace, Number: c.Number, Priority: c.Priority,
 				Key: l.key(), From: l.place(), Held: rand.N(40), Limit: limit, Most: rand.N(60), OwnFull: rand.N(2) == 0,
 				AllFull: rand.N(2) == 0}}, schedule.Changed{})
 		case 3:
@@ -215,10 +223,13 @@ func (l *liar) lie() {
 			a := schedule.Answer{Epoch: p.Epoch, Room: rand.N(9)}
 			for range p.Entries {
 				from := l.place()
-				a.Lanes = append(a.Lanes, schedule.Standing{Granted: rand.N(9), Taken: rand.N(9), Held: rand.N(9), Limit: rand.N(9),
-					Paused: rand.N(2) == 0, Next: &from, Bound: rand.N(2) == 0, RetryIn: rand.N(2 * time.Millisecond),
-					PassedOver: rand.N(2) == 0, Most: rand.N(12), Own: schedule.KeyStanding{Room: rand.N(3)},
-					All: schedule.KeyStanding{Room: rand.N(3), RetryIn: rand.N(2 * time.Millisecond)}})
+				a.Workspaces = append(
+					a.Workspaces,
+					schedule.Standing{Granted: rand.N(9), Taken: rand.N(9), Held: rand.N(9), Limit: rand.N(9),
+						Paused: rand.N(2) == 0, Next: &from, Bound: rand.N(2) == 0, RetryIn: rand.N(2 * time.Millisecond),
+						PassedOver: rand.N(2) == 0, Most: rand.N(12), Own: schedule.KeyStanding{Room: rand.N(3)},
+						All: schedule.KeyStanding{Room: rand.N(3), RetryIn: rand.N(2 * time.Millisecond)}},
+				)
 			}
 			p.Leased, a.Epoch = schedule.Receipt{}, schedule.Epoch{} // no epoch: all receipts are dropped
 			a.At = m.now()
@@ -234,7 +245,7 @@ func (l *liar) lie() {
 func (l *liar) invent(p *schedule.Proposal) {
 	if rand.N(2) == 0 {
 		p.AtMost, p.Unanswered, p.Alone = 1+rand.N(8), 0, false
-		p.Entries = []schedule.Entry{{Lane: l.lane(), Priority: rand.N(3), Items: rand.N(20), From: l.place()}}
+		p.Entries = []schedule.Entry{{Workspace: l.workspace(), Priority: rand.N(3), Items: rand.N(20), From: l.place()}}
 		l.truths.mix(p)
 		return
 	}
@@ -246,16 +257,16 @@ func (l *liar) invent(p *schedule.Proposal) {
 	}
 	for range rand.N(5) {
 		p.Entries = append(p.Entries,
-			schedule.Entry{Lane: l.lane(), Priority: []int{0, 1, 2, rand.N(400) - 200}[rand.N(4)], Items: rand.N(1000),
+			schedule.Entry{Workspace: l.workspace(), Priority: []int{0, 1, 2, rand.N(400) - 200}[rand.N(4)], Items: rand.N(1000),
 				Key: l.key(), From: l.place(), Burst: rand.N(2) == 0})
 	}
 	rand.Shuffle(len(p.Entries), func(a, b int) { p.Entries[a], p.Entries[b] = p.Entries[b], p.Entries[a] })
 	l.truths.mix(p)
 }
 
-func (l *liar) lane() schedule.Lane {
+func (l *liar) workspace() schedule.WorkspaceID {
 	if rand.N(9) == 0 {
-		return schedule.Lane(uuid.New())
+		return schedule.WorkspaceID(uuid.New())
 	}
 	return l.known[rand.N(len(l.known))]
 }

@@ -47,12 +47,12 @@ type memory struct {
 	oldest     string    // the oldest running transaction of the last look; empty: none
 	oldestAt   time.Time // the first look that saw it
 	carefulTo  time.Time
-	setBack    bool                  // since the current claim began
-	drawn      int64                 // the last lease token that was drawn, as of the last claim
-	arrived    int                   // items that looks have found since the current claim began
-	limited    map[string]int        // Wanted.Namespaces of the last claim
-	unread     []unread              // what is to be read, a page with each look
-	parked     map[schedule.Lane]int // items parked since the last compare, per workspace
+	setBack    bool                         // since the current claim began
+	drawn      int64                        // the last lease token that was drawn, as of the last claim
+	arrived    int                          // items that looks have found since the current claim began
+	limited    map[string]int               // Wanted.Namespaces of the last claim
+	unread     []unread                     // what is to be read, a page with each look
+	parked     map[schedule.WorkspaceID]int // items parked since the last compare, per workspace
 }
 
 // now estimates Postgres' clock. The estimate is never behind: the elapsed time counts from before the question was
@@ -86,7 +86,7 @@ type news struct {
 	head
 	Gap        bool
 	Changed    bool
-	Lane       *schedule.Lane `db:"workspace_id"`
+	Workspace  *schedule.WorkspaceID `db:"workspace_id"`
 	Priority   *int
 	LimitKey   string
 	LimitKeys  []string
@@ -111,7 +111,7 @@ func (m *memory) learn(rows []news, asked time.Time) (l learnt) {
 	if len(rows) == 0 || rows[0].Gap {
 		return l
 	}
-	l.Lanes, l.Keys = map[schedule.Lane]bool{}, map[string]bool{}
+	l.Workspaces, l.Keys = map[schedule.WorkspaceID]bool{}, map[string]bool{}
 	l.whole = m.learnHead(rows[0].head, asked)
 	arrived := 0
 	for _, r := range rows {
@@ -123,15 +123,15 @@ func (m *memory) learn(rows []news, asked time.Time) (l learnt) {
 	for _, r := range rows {
 		switch {
 		case !r.Changed, l.crowded && r.arrived():
-		case r.Lane == nil:
+		case r.Workspace == nil:
 			l.All = true
 			m.schedule.LearnAll()
 		default:
-			l.Lanes[*r.Lane] = true
+			l.Workspaces[*r.Workspace] = true
 			for _, key := range r.LimitKeys {
 				l.Keys[key] = true
 			}
-			c := schedule.Change{Lane: *r.Lane, Number: postgres.OrZero(r.WakeNumber), Keys: r.LimitKeys}
+			c := schedule.Change{Workspace: *r.Workspace, Number: postgres.OrZero(r.WakeNumber), Keys: r.LimitKeys}
 			if c.Items = postgres.OrZero(r.Items); r.Priority != nil && r.Due != nil {
 				c.Key = r.LimitKey
 				c.Waits, c.Priority, c.Due, c.Again = true, *r.Priority, *r.Due, c.Items == 0

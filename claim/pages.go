@@ -27,9 +27,9 @@ func (u unread) compares() bool { return u.xid == nil }
 
 // line is the items of a limit key, or those without one, at a priority of a workspace.
 type line struct {
-	lane     schedule.Lane
-	priority int
-	key      string
+	workspace schedule.WorkspaceID
+	priority  int
+	key       string
 }
 
 // args returns the arguments of load for a page of at most so many lines.
@@ -37,7 +37,7 @@ func (u unread) args(lines int) []any {
 	if u.after == nil {
 		return []any{u.xid, nil, nil, nil, lines}
 	}
-	return []any{u.xid, uuid.UUID(u.after.lane).String(), u.after.priority, postgres.OrNull(u.after.key), lines}
+	return []any{u.xid, uuid.UUID(u.after.workspace).String(), u.after.priority, postgres.OrNull(u.after.key), lines}
 }
 
 // look reads the changes since the last look, and a page of what is unread. It loads everything if changes may be
@@ -94,7 +94,7 @@ func (s *Store) learnPage(ctx context.Context, page unread, found []waiting, all
 func (m *memory) turnPage(page unread, all []schedule.Waiting, lines int) (more bool) {
 	if more = len(all) == lines; more {
 		last := all[lines-1]
-		page.after = &line{last.Lane, last.Priority, last.Key}
+		page.after = &line{last.Workspace, last.Priority, last.Key}
 		m.unread = append(m.unread, page)
 	} else if page.compares() {
 		m.schedule.Forget()
@@ -122,7 +122,7 @@ func (s *Store) readChanges(ctx context.Context) (changed learnt, err error) {
 // arrival is a row of arrivals: a line of a transaction.
 type arrival struct {
 	XID        string
-	Lane       schedule.Lane `db:"workspace_id"`
+	Workspace  schedule.WorkspaceID `db:"workspace_id"`
 	Priority   int
 	LimitKey   string
 	Due        time.Time
@@ -139,11 +139,11 @@ func (s *Store) readArrivals(ctx context.Context, before string, changed learnt)
 	}
 	lines := map[string]int{}
 	for _, r := range rows {
-		changed.Lanes[r.Lane] = true
-		m.schedule.Learn(schedule.Change{Lane: r.Lane, Number: postgres.OrZero(r.WakeNumber), Waits: true,
+		changed.Workspaces[r.Workspace] = true
+		m.schedule.Learn(schedule.Change{Workspace: r.Workspace, Number: postgres.OrZero(r.WakeNumber), Waits: true,
 			Priority: r.Priority, Key: r.LimitKey, Due: r.Due})
 		if lines[r.XID]++; lines[r.XID] == pageLines {
-			m.unread = append(m.unread, unread{xid: &r.XID, after: &line{r.Lane, r.Priority, r.LimitKey}})
+			m.unread = append(m.unread, unread{xid: &r.XID, after: &line{r.Workspace, r.Priority, r.LimitKey}})
 		}
 	}
 	m.arrived += len(rows)
@@ -153,19 +153,19 @@ func (s *Store) readArrivals(ctx context.Context, before string, changed learnt)
 // waiting is a row of a load.
 type waiting struct {
 	head
-	Lane       *schedule.Lane `db:"workspace_id"`
-	Priority   *int
-	LimitKey   string
-	Due        *time.Time `db:"run_at"`
-	ID         *int64
-	WakeNumber int64
-	Held       *int
-	Limit      *int `db:"slots"`
-	Most       *int
-	LanePaused *bool
-	Parked     bool
-	OwnFull    bool
-	AllFull    bool
+	Workspace       *schedule.WorkspaceID `db:"workspace_id"`
+	Priority        *int
+	LimitKey        string
+	Due             *time.Time `db:"run_at"`
+	ID              *int64
+	WakeNumber      int64
+	Held            *int
+	Limit           *int `db:"slots"`
+	Most            *int
+	WorkspacePaused *bool
+	Parked          bool
+	OwnFull         bool
+	AllFull         bool
 }
 
 // readWaiting reads a page of what waits.
@@ -182,15 +182,15 @@ func (s *Store) readWaiting(ctx context.Context, page unread, lines int) (found 
 	}
 	all = make([]schedule.Waiting, 0, len(found))
 	for _, r := range found {
-		if r.Lane != nil {
+		if r.Workspace != nil {
 			if r.Priority == nil || r.Due == nil || r.ID == nil || r.Held == nil || r.Limit == nil || r.Most == nil ||
-				r.LanePaused == nil {
+				r.WorkspacePaused == nil {
 				return nil, nil, fmt.Errorf("load waiting items: %w",
 					postgres.Unexpected("a line without its first item, its holders or its limits"))
 			}
-			all = append(all, schedule.Waiting{Lane: *r.Lane, Number: r.WakeNumber, Priority: *r.Priority,
+			all = append(all, schedule.Waiting{Workspace: *r.Workspace, Number: r.WakeNumber, Priority: *r.Priority,
 				Key: r.LimitKey, From: schedule.Position{Due: *r.Due, ID: *r.ID}, Held: *r.Held, Limit: *r.Limit, Most: *r.Most,
-				Paused: *r.LanePaused, OwnFull: r.OwnFull, AllFull: r.AllFull})
+				Paused: *r.WorkspacePaused, OwnFull: r.OwnFull, AllFull: r.AllFull})
 		}
 	}
 	return found, all, nil

@@ -46,7 +46,7 @@ func (m *memory) proposed(wanted Wanted, p schedule.Proposal) string {
 		proposal.Epoch = &epoch
 	}
 	for _, e := range p.Entries {
-		proposal.Entries = append(proposal.Entries, claimEntry{WorkspaceID: uuid.UUID(e.Lane), Priority: e.Priority,
+		proposal.Entries = append(proposal.Entries, claimEntry{WorkspaceID: uuid.UUID(e.Workspace), Priority: e.Priority,
 			LimitKey: e.Key, Items: e.Items, Burst: e.Burst, RunAt: e.From.Due, ID: e.From.ID, Floor: e.Receipt.Floor,
 			Held: e.Receipt.Held, HeldTo: e.Receipt.To})
 	}

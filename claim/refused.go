@@ -14,9 +14,10 @@ import (
 const (
 	// mostParked is the maximum number of items that one claim parks before it returns the error.
 	mostParked = 4
-	// mostOfLane is the number of items of one workspace that a replica parks before it skips the workspace for parkedFor.
-	mostOfLane = 16
-	parkedFor  = compareInterval
+	// mostOfWorkspace is the number of items of one workspace that a replica parks before it skips the workspace for
+	// parkedFor.
+	mostOfWorkspace = 16
+	parkedFor       = compareInterval
 )
 
 // Parked is a waiting item that cannot be claimed because a trigger or constraint rejects the update.
@@ -30,8 +31,8 @@ type Parked struct {
 
 // refusedHead is the item that a claim of a single item was about to take.
 type refusedHead struct {
-	ID   int64
-	Lane schedule.Lane `db:"workspace_id"`
+	ID        int64
+	Workspace schedule.WorkspaceID `db:"workspace_id"`
 }
 
 // inHalves calls do, which returns the IDs of the items it updated. If some items are rejected, inHalves bisects the
@@ -86,13 +87,13 @@ func (s *Store) park(ctx context.Context, head refusedHead, why error, batch *Ba
 		return err
 	}
 	batch.Parked = append(batch.Parked,
-		Parked{ID: head.ID, WorkspaceID: uuid.UUID(head.Lane).String(), New: isNew, Err: why})
+		Parked{ID: head.ID, WorkspaceID: uuid.UUID(head.Workspace).String(), New: isNew, Err: why})
 	m := &s.memory
 	if m.parked == nil {
-		m.parked = map[schedule.Lane]int{}
+		m.parked = map[schedule.WorkspaceID]int{}
 	}
-	if m.parked[head.Lane]++; m.parked[head.Lane] >= mostOfLane {
-		m.schedule.Defer(head.Lane, m.now().Add(parkedFor))
+	if m.parked[head.Workspace]++; m.parked[head.Workspace] >= mostOfWorkspace {
+		m.schedule.Defer(head.Workspace, m.now().Add(parkedFor))
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func TestAWorkspaceOfItemsThatAreRefusedHoldsUpNoOther(t *testing.T) {
 		claimed += len(batch.Items)
 		require.Less(t, calls, 20)
 	}
-	require.LessOrEqual(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.parked_items"), mostOfLane)
+	require.LessOrEqual(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.parked_items"), mostOfWorkspace)
 	batch, err := b.Claim(t.Context(), 10)
 	require.NoError(t, err, "the whole workspace is skipped")
 	require.Empty(t, batch.Items)

@@ -270,7 +270,7 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	batch, settled, err := r.ask(context.WithoutCancel(ctx), carried, wanted)
 	r.doze.claimed(began, time.Now(), len(batch.Items) > 0)
 	if err != nil {
-		r.look = true // the named lanes were not claimed
+		r.look = true // the named workspaces were not claimed
 		r.settleStarted()
 		if !errors.Is(err, claim.ErrApart) { // after ErrApart the next claim has nothing to settle and need not wait
 			r.claimFailed(ctx, err)

@@ -249,7 +249,7 @@ func TestAnItemThatLostItsHolderThreeTimesIsAProblem(t *testing.T) {
 	require.Equal(t, 4, *last.items[0].AttemptCount)
 }
 
-// A lane caches its head's priority. If the head has disappeared unnoticed, the same claim finds the next item.
+// A workspace caches its head's priority. If the head has disappeared unnoticed, the same claim finds the next item.
 func TestAHeadThatWasWithdrawnHidesNothingBehindIt(t *testing.T) {
 	t.Parallel()
 	for name, withdraw := range map[string]string{

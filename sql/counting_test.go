@@ -73,14 +73,18 @@ func TestWhatIsLeasedIsCountedFromItsReceiptOn(t *testing.T) {
 	f.maxClaims(5)
 	require.Len(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 3}}}).ids, 3)
 	epoch, last := f.epoch(), f.lastToken()
-	lanes := []entry{{workspace: w.workspace, items: 9}}
-	s := f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: lanes})
+	workspaces := []entry{{workspace: w.workspace, items: 9}}
+	s := f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: workspaces})
 	require.Len(t, s.ids, 2, "the receipt bounds the leases at three, without a count")
-	require.Empty(t, f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: lanes}).ids, "the new two count")
-	require.Empty(t, f.ask(proposal{epoch: nobody, leasedTo: f.lastToken(), entries: lanes}).ids,
+	require.Empty(
+		t,
+		f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: workspaces}).ids,
+		"the new two count",
+	)
+	require.Empty(t, f.ask(proposal{epoch: nobody, leasedTo: f.lastToken(), entries: workspaces}).ids,
 		"a receipt of another epoch is ignored")
 	f.exec("update pgdispatch.settings set max_claims = 6")
-	require.Len(t, f.ask(proposal{entries: lanes}).ids, 1)
+	require.Len(t, f.ask(proposal{entries: workspaces}).ids, 1)
 }
 
 func TestGrantsAddUp(t *testing.T) {

@@ -127,8 +127,8 @@ func TestAPausedWorkspaceGivesNothingWhateverIsAskedFor(t *testing.T) {
 	f.items(w, 2)
 	given := f.items(other, 1)
 	f.exec("update pgdispatch.workspaces set paused = true where id = $1", w.workspace)
-	lanes := []entry{{workspace: w.workspace, items: 2}, {workspace: other.workspace, items: 2}}
-	require.Equal(t, given, f.ask(proposal{entries: lanes}).ids)
+	workspaces := []entry{{workspace: w.workspace, items: 2}, {workspace: other.workspace, items: 2}}
+	require.Equal(t, given, f.ask(proposal{entries: workspaces}).ids)
 }
 
 func TestAPauseOfEverythingGivesNothingWhateverIsAskedFor(t *testing.T) {

@@ -194,7 +194,7 @@ func TestNobodyStarvesBesideAClosedNamespace(t *testing.T) {
 }
 
 // The cost of a closed namespace does not grow with its waiting items, and it does not hide items of others.
-func TestAClosedNamespaceCostsALookALane(t *testing.T) {
+func TestAClosedNamespaceCostsALookAWorkspace(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	const workspaces = 1500
@@ -210,7 +210,7 @@ func TestAClosedNamespaceCostsALookALane(t *testing.T) {
 		select workspace_id, id from pgdispatch.workflow_definitions`)
 	big := f.in(f.tenant("PRO"), "closed")
 	f.items(big, 20000)
-	f.claimAround(10, limits) // loads the schedule, which reads every lane
+	f.claimAround(10, limits) // loads the schedule, which reads every workspace
 	last := f.item(f.tenant("PRO"))
 
 	c := f.replicaConn()
@@ -218,7 +218,12 @@ func TestAClosedNamespaceCostsALookALane(t *testing.T) {
 	var found []int64
 	for range 60 {
 		seen = c.scanned("workflow_execution_queue", func() { found = c.claimAround(10, limits).ids() })
-		require.LessOrEqual(t, seen.Index, int64(31*3+200), "a claim examines 31 lanes, and a hundred items of one of them")
+		require.LessOrEqual(
+			t,
+			seen.Index,
+			int64(31*3+200),
+			"a claim examines 31 workspaces, and a hundred items of one of them",
+		)
 		if len(found) > 0 {
 			break
 		}
@@ -230,7 +235,7 @@ func TestAClosedNamespaceCostsALookALane(t *testing.T) {
 		c.item(good)
 		c.claimAround(10, limits)
 	})
-	require.Less(t, seen.Index, int64(1000), "a claim examines a hundred items of a lane")
+	require.Less(t, seen.Index, int64(1000), "a claim examines a hundred items of a workspace")
 }
 
 // Whatever is limited and whichever replica claims, no namespace exceeds its limit, no workspace exceeds its limit, and

@@ -183,7 +183,7 @@ func (f fixture) movesOf(w tenant, verb, state string, claimedAgo time.Duration,
 	id := seed(in, w, state, claimedAgo)
 	const whole = "select q::text from pgdispatch.workflow_execution_queue q where q.id = $1"
 	before := one[string](in, whole, id)
-	in.item(w) // another item, so that the lane is not empty
+	in.item(w) // another item, so that the workspace is not empty
 	if _, err := in.db.Exec(f.t.Context(), sql.Text(verb),
 		arguments(verb, id, in.execution(id), w.workspace)[n]...); err != nil {
 		// The item is not a dead letter, or it has ended, or no signal was given up, or the workspace to enqueue in does

@@ -96,8 +96,8 @@ func TestATransactionThatSettledAndIsRolledBackRaisesNoFloor(t *testing.T) {
 	require.Empty(t, f.claim(1).items, "the first lease is still held, and W is 1")
 }
 
-// The lane's head is locked by a client that then rolls back. No mark reports that, so the lane must have kept the
-// head.
+// The workspace's head is locked by a client that then rolls back. No mark reports that, so the workspace must have
+// kept the head.
 func TestAHeadWhoseLockIsGivenUpIsClaimed(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -119,7 +119,7 @@ func TestAHeadWhoseLockIsGivenUpIsClaimed(t *testing.T) {
 	require.Equal(t, []int64{head, below}, f.claimAll(5).ids())
 }
 
-func TestLockedHeadsOfSomeLanesHoldUpNoOthers(t *testing.T) {
+func TestLockedHeadsOfSomeWorkspacesHoldUpNoOthers(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	held := []int64{}
@@ -167,8 +167,8 @@ func TestANewPriorityInABacklogIsSeenAtOnce(t *testing.T) {
 	require.Equal(t, []int64{older}, f.claim(1).ids(), "an older item that committed later")
 }
 
-// Items that became due while their lane was full or paused are found afterwards.
-func TestWhatFellDueWhileItsLaneWasShutIsServedWhenItOpens(t *testing.T) {
+// Items that became due while their workspace was full or paused are found afterwards.
+func TestWhatFellDueWhileItsWorkspaceWasShutIsServedWhenItOpens(t *testing.T) {
 	t.Parallel()
 	for name, shut := range map[string]struct{ shut, open string }{
 		"full": {"update pgdispatch.workspaces set max_concurrent_workflows = 0",

@@ -21,19 +21,19 @@ func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 	taken := a.Repeated
 	last := -1 // last entry that gave something
 	for n := range p.Entries {
-		if taken += a.Lanes[n].Taken; a.Lanes[n].Taken > 0 {
+		if taken += a.Workspaces[n].Taken; a.Workspaces[n].Taken > 0 {
 			last = n
 		}
 	}
 	s.applied = s.served
 	aged, ended := 0, a.ended(p, taken)
 	for n, e := range p.Entries {
-		cut := ended && n >= last             // it was not looked for
-		aged += min(a.Lanes[n].Taken, e.aged) // an entry that yields nothing uses no turn
-		if a.Lanes[n].Taken == 0 && !cut {
+		cut := ended && n >= last                  // it was not looked for
+		aged += min(a.Workspaces[n].Taken, e.aged) // an entry that yields nothing uses no turn
+		if a.Workspaces[n].Taken == 0 && !cut {
 			vain++
 		}
-		if l := s.lanes[e.Lane]; l != nil {
+		if l := s.workspaces[e.Workspace]; l != nil {
 			s.stands(now, l, e, a, n, cut)
 		}
 	}
@@ -51,7 +51,7 @@ func (a Answer) ended(p Proposal, taken int) bool {
 // forget drops the receipts of the previous epoch.
 func (s *Schedule) forget(epoch Epoch) {
 	s.epoch, s.leased = epoch, Receipt{}
-	for _, l := range s.lanes {
+	for _, l := range s.workspaces {
 		l.receipt = Receipt{}
 	}
 }
@@ -75,9 +75,9 @@ func (s *Schedule) repeated(now time.Time, p Proposal, a Answer) {
 	}
 }
 
-// stands records the state of a lane.
-func (s *Schedule) stands(now time.Time, l *lane, e Entry, a Answer, n int, cut bool) {
-	st := a.Lanes[n]
+// stands records the state of a workspace.
+func (s *Schedule) stands(now time.Time, l *workspace, e Entry, a Answer, n int, cut bool) {
+	st := a.Workspaces[n]
 	for _, v := range l.levels {
 		s.takeOut(v) // before changing any key of a heap
 	}
@@ -87,7 +87,7 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, a Answer, n int, cut 
 		s.rated[l.id] = true
 	}
 	if st.Bound {
-		l.held = min(l.held, max(l.limit-1, 0)) // the lane may be within its limit, and then it need not burst
+		l.held = min(l.held, max(l.limit-1, 0)) // the workspace may be within its limit, and then it need not burst
 	}
 	if s.epoch == (Epoch{}) {
 		l.receipt = Receipt{} // the first epoch may be lost, as in Apply
@@ -122,7 +122,7 @@ func (s *Schedule) stands(now time.Time, l *lane, e Entry, a Answer, n int, cut 
 	s.fill(l)
 }
 
-// left records what a claim has left of a line. Its lane's levels must be in no heap.
+// left records what a claim has left of a line. Its workspace's levels must be in no heap.
 func (s *Schedule) left(now time.Time, x *line, a Answer, st Standing, cut bool) {
 	v := x.level
 	if v.not = (time.Time{}); st.Next == nil {
@@ -142,8 +142,8 @@ func (s *Schedule) left(now time.Time, x *line, a Answer, st Standing, cut bool)
 	case !cut && due && a.Limited:
 		x.short, x.not = true, now.Add(lockedFor)
 		x.heldBack = x.not
-	case !cut && due: // another transaction has locked it, and the lane's lower levels wait with it
-		for _, o := range v.lane.levels {
+	case !cut && due: // another transaction has locked it, and the workspace's lower levels wait with it
+		for _, o := range v.workspace.levels {
 			if o.priority <= v.priority {
 				o.not = latest(o.not, now.Add(lockedFor))
 			}
@@ -153,7 +153,7 @@ func (s *Schedule) left(now time.Time, x *line, a Answer, st Standing, cut bool)
 }
 
 // level returns the level of a priority, or nil if nothing waits there.
-func (l *lane) level(priority int) *level {
+func (l *workspace) level(priority int) *level {
 	for _, v := range l.levels {
 		if v.priority == priority {
 			return v
@@ -162,8 +162,8 @@ func (l *lane) level(priority int) *level {
 	return nil
 }
 
-// due reports whether the lane has a due item.
-func (l *lane) due(now time.Time) bool {
+// due reports whether the workspace has a due item.
+func (l *workspace) due(now time.Time) bool {
 	for _, v := range l.levels {
 		if v.plain != nil && !v.plain.from.Due.After(now) || v.ripe.len() > 0 ||
 			v.unripe.len() > 0 && !v.unripe.first().due().After(now) {
@@ -173,18 +173,18 @@ func (l *lane) due(now time.Time) bool {
 	return false
 }
 
-// room returns how many free slots the lane is believed to have, beyond its limit if it bursts. It is at least one,
-// because only a claim knows.
-func (l *lane) room() int {
+// room returns how many free slots the workspace is believed to have, beyond its limit if it bursts. It is at least
+// one, because only a claim knows.
+func (l *workspace) room() int {
 	if l.bursts() {
 		return l.slots() - l.held
 	}
 	return max(l.limit-l.held, 1)
 }
 
-// Defer skips the lane until the given time. Reports of new items do not shorten that.
-func (s *Schedule) Defer(id Lane, until time.Time) {
-	l := s.lanes[id]
+// Defer skips the workspace until the given time. Reports of new items do not shorten that.
+func (s *Schedule) Defer(id WorkspaceID, until time.Time) {
+	l := s.workspaces[id]
 	if l == nil {
 		return
 	}
@@ -202,7 +202,7 @@ func (s *Schedule) Reopened(all bool) {
 		s.doubtNot, s.besides = time.Time{}, time.Time{}
 		s.heldBack = latest(s.heldBack, s.clock)
 	}
-	for _, l := range s.lanes {
+	for _, l := range s.workspaces {
 		for _, v := range l.levels {
 			s.takeOut(v)
 			for x := range v.lines() {

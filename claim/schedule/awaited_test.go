@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestASlotIsAwaitedWhileItsLaneOrKeyIsFullAndMoreWait(t *testing.T) {
+func TestASlotIsAwaitedWhileItsWorkspaceOrKeyIsFullAndMoreWait(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 2)
-	d.lane("b", 10)
-	d.lane("c", 10)
-	d.limits[scope{laneOf("b"), "own"}] = 1
+	d.tenant("a", 2)
+	d.tenant("b", 10)
+	d.tenant("c", 10)
+	d.limits[scope{workspaceOf("b"), "own"}] = 1
 	d.limits[scope{key: "all"}] = 1
-	awaited := func(name, key string) bool { return d.s.Awaited(laneOf(name), key) }
+	awaited := func(name, key string) bool { return d.s.Awaited(workspaceOf(name), key) }
 	d.waits("a", 0, 2, 0)
 	require.Equal(t, "a1 a2", d.claim(9))
 	require.False(t, awaited("a", ""), "nothing is known to wait")

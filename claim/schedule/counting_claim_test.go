@@ -1,6 +1,6 @@
 package schedule
 
-// count is claim_pick with claim_key_limits: for each lane of a proposal, the slots held (by its receipt or by a
+// count is claim_pick with claim_key_limits: for each workspace of a proposal, the slots held (by its receipt or by a
 // count), and for each entry the slots granted.
 func (x *explorer) count(m model, n int, proposal []modelEntry, sent bool) {
 	r := &m.replicas[n]
@@ -9,38 +9,38 @@ func (x *explorer) count(m model, n int, proposal []modelEntry, sent bool) {
 		limits = x.limits
 	}
 	r.phase, r.limits = 1, m.limits
-	var seen [modelLanes]bool
-	var holders, used [modelLanes]int
+	var seen [modelWorkspaces]bool
+	var holders, used [modelWorkspaces]int
 	items := x.keyed(&m, proposal, limits)
 	for at, e := range proposal {
-		lane := e.line % modelLanes
-		if !seen[lane] {
+		workspace := e.line % modelWorkspaces
+		if !seen[workspace] {
 			known := modelReceipt{}
 			if sent {
-				if known = r.known[lane]; known.known == 0 {
+				if known = r.known[workspace]; known.known == 0 {
 					return // it has no receipt to send
 				}
 			}
-			seen[lane], holders[lane] = true, x.held(&m, r, known, e, items[at], limits.lanes[lane])
+			seen[workspace], holders[workspace] = true, x.held(&m, r, known, e, items[at], limits.workspaces[workspace])
 		}
-		granted := max(min(items[at], x.slots(limits, e)-holders[lane]-used[lane]), 0)
+		granted := max(min(items[at], x.slots(limits, e)-holders[workspace]-used[workspace]), 0)
 		if r.grants[e.line] += byte(granted); e.burst && granted > 0 {
-			r.limits.lanes[lane] = 0
-			if m.limits.lanes[lane] > 0 {
-				r.limits.lanes[lane] = max(m.limits.lanes[lane], m.limits.burst)
+			r.limits.workspaces[workspace] = 0
+			if m.limits.workspaces[workspace] > 0 {
+				r.limits.workspaces[workspace] = max(m.limits.workspaces[workspace], m.limits.burst)
 			}
 		}
 		if !x.notCumulative && (!e.burst || !x.burstApart) {
-			used[lane] += granted
+			used[workspace] += granted
 		}
 	}
 	x.emit(m, false)
 }
 
-// held is how many items of an entry's lane hold a slot, at most. A count gives a new receipt.
+// held is how many items of an entry's workspace hold a slot, at most. A count gives a new receipt.
 func (x *explorer) held(m *model, r *modelReplica, known modelReceipt, e modelEntry, items int, limit byte) int {
-	lane := e.line % modelLanes
-	r.counted[lane] = known
+	workspace := e.line % modelWorkspaces
+	r.counted[workspace] = known
 	bound, floor := int(known.held)+int(m.last)-int(known.to), known.floor
 	// Without a receipt the last token is a bound, unless rows have higher tokens.
 	if known.known == 0 && x.moved || known.to > m.last && !x.aboveLastUsed {
@@ -48,19 +48,19 @@ func (x *explorer) held(m *model, r *modelReplica, known modelReceipt, e modelEn
 	} else if !e.burst && bound+items < int(limit) {
 		return bound
 	}
-	held, lowest := m.holders(lane, floor)
+	held, lowest := m.holders(workspace, floor)
 	if held == 0 {
 		lowest = m.last + 1
 	} else if !x.floorNotCapped {
 		lowest = min(lowest, m.last+1)
 	}
-	r.counted[lane] = modelReceipt{1, lowest, held, m.last}
+	r.counted[workspace] = modelReceipt{1, lowest, held, m.last}
 	return int(held)
 }
 
-// slots is how many items of an entry's lane may hold a slot.
+// slots is how many items of an entry's workspace may hold a slot.
 func (x *explorer) slots(limits modelLimits, e modelEntry) int {
-	limit := limits.lanes[e.line%modelLanes]
+	limit := limits.workspaces[e.line%modelWorkspaces]
 	switch {
 	case e.burst && x.burstEndless:
 		return unlimited
@@ -85,7 +85,7 @@ func (x *explorer) keyed(m *model, proposal []modelEntry, limits modelLimits) (i
 			if e.line < keyed || own && e.line != keyed {
 				continue
 			}
-			items[at] = max(min(items[at], int(limit)-x.keyHolders(m, e.line, own || x.keyPerLane)-used), 0)
+			items[at] = max(min(items[at], int(limit)-x.keyHolders(m, e.line, own || x.keyPerWorkspace)-used), 0)
 			if !x.keyPerEntry {
 				used += items[at]
 			}
@@ -94,7 +94,7 @@ func (x *explorer) keyed(m *model, proposal []modelEntry, limits modelLimits) (i
 	return items
 }
 
-// keyHolders counts the holders of a slot that have the key, in a line or in all lanes.
+// keyHolders counts the holders of a slot that have the key, in a line or in all workspaces.
 func (x *explorer) keyHolders(m *model, line byte, own bool) (held int) {
 	for n := range m.rows {
 		r := &m.rows[n]
@@ -159,8 +159,8 @@ func (m *model) broken(took [modelLines]bool, limits modelLimits) bool {
 			hold[r.line]++
 		}
 	}
-	for lane, limit := range limits.lanes {
-		if (took[lane] || took[lane+keyed]) && hold[lane]+hold[lane+keyed] > limit {
+	for workspace, limit := range limits.workspaces {
+		if (took[workspace] || took[workspace+keyed]) && hold[workspace]+hold[workspace+keyed] > limit {
 			return true
 		}
 	}
@@ -195,6 +195,6 @@ func (x *explorer) ends(m model, n int, commits bool) {
 	if commits || x.rolledBackTold {
 		r.told = r.counted
 	}
-	r.phase, r.counted, r.limits = 0, [modelLanes]modelReceipt{}, modelLimits{}
+	r.phase, r.counted, r.limits = 0, [modelWorkspaces]modelReceipt{}, modelLimits{}
 	x.emit(m, false)
 }

@@ -6,17 +6,17 @@ import "slices"
 // may propose anything, with or without the receipts they were given; every event can happen, in every order.
 
 const (
-	modelItems    = 4
-	modelLanes    = 2
-	modelReplicas = 2
-	undrawn       = 15 // a token that is never drawn
-	unlimited     = modelItems
+	modelItems      = 4
+	modelWorkspaces = 2
+	modelReplicas   = 2
+	undrawn         = 15 // a token that is never drawn
+	unlimited       = modelItems
 )
 
-// A line is a lane, and whether its items have the limit key.
+// A line is a workspace, and whether its items have the limit key.
 const (
-	keyed      = modelLanes
-	modelLines = 2 * modelLanes
+	keyed      = modelWorkspaces
+	modelLines = 2 * modelWorkspaces
 )
 
 // States of a row.
@@ -39,9 +39,10 @@ const (
 // modelRow is an item of a line. next is its token after the open change commits.
 type modelRow struct{ line, state, token, open, next byte }
 
-// modelLimits are limits: of lanes, of lane 0 in a burst, and of the key in lane 0 and over all lanes.
+// modelLimits are limits: of workspaces, of workspace 0 in a burst, and of the key in workspace 0 and over all
+// workspaces.
 type modelLimits struct {
-	lanes           [modelLanes]byte
+	workspaces      [modelWorkspaces]byte
 	burst, own, all byte
 }
 
@@ -56,7 +57,7 @@ type modelReceipt struct{ known, floor, held, to byte }
 
 // modelReplica is a replica's knowledge, the answer it has yet to receive, and its open claim.
 type modelReplica struct {
-	known, told, counted [modelLanes]modelReceipt
+	known, told, counted [modelWorkspaces]modelReceipt
 	phase                byte // 0: no claim; 1: counted; 2: taken
 	grants               [modelLines]byte
 	limits               modelLimits // what the claim must keep to
@@ -73,23 +74,23 @@ type model struct {
 
 // rules are the rules of the protocol that can be switched off, one each.
 type rules struct {
-	tokenFalls     bool // a requeue resets the token to zero
-	epochIgnored   bool // receipts survive a crash
-	rolledBackTold bool // the answer of a claim that was rolled back is used
-	notCumulative  bool // each entry is granted independently
-	aboveLastUsed  bool // a receipt for tokens that were not drawn is used
-	floorNotCapped bool // a floor may be above the next token
-	countedEarly   bool // counting does not wait for the lock
-	oneToken       bool // all items of a claim get the same token
-	loadTold       bool // a load without the lock yields a receipt
-	limitOld       bool // the limits are not read again
-	keyPerEntry    bool // each entry gets the whole room of its key
-	keyPerLane     bool // the key's limit over all lanes is counted in each
-	keyNoDoubts    bool // unanswered starts do not count for the key
-	burstUnasked   bool // each entry may go up to the burst limit
-	burstEndless   bool // an entry that bursts gets what it asks for
-	burstOfZero    bool // a lane with limit 0 may burst
-	burstApart     bool // entries that burst are granted beside the others
+	tokenFalls      bool // a requeue resets the token to zero
+	epochIgnored    bool // receipts survive a crash
+	rolledBackTold  bool // the answer of a claim that was rolled back is used
+	notCumulative   bool // each entry is granted independently
+	aboveLastUsed   bool // a receipt for tokens that were not drawn is used
+	floorNotCapped  bool // a floor may be above the next token
+	countedEarly    bool // counting does not wait for the lock
+	oneToken        bool // all items of a claim get the same token
+	loadTold        bool // a load without the lock yields a receipt
+	limitOld        bool // the limits are not read again
+	keyPerEntry     bool // each entry gets the whole room of its key
+	keyPerWorkspace bool // the key's limit over all workspaces is counted in each
+	keyNoDoubts     bool // unanswered starts do not count for the key
+	burstUnasked    bool // each entry may go up to the burst limit
+	burstEndless    bool // an entry that bursts gets what it asks for
+	burstOfZero     bool // a workspace with limit 0 may burst
+	burstApart      bool // entries that burst are granted beside the others
 }
 
 // setting bounds the events of a run.
@@ -113,7 +114,7 @@ type setting struct {
 	ownEnd   bool // a claim's transaction first ends an item, as a settle does for W
 }
 
-func (r *modelRow) lane() byte { return r.line % modelLanes }
+func (r *modelRow) workspace() byte { return r.line % modelWorkspaces }
 
 func (r *modelRow) holds() bool {
 	return r.state == rowClaimed || r.state == rowDispatched || r.state == rowDoubt
@@ -235,14 +236,14 @@ func (x *explorer) crashes(m model) {
 func (x *explorer) replica(m model, n int) {
 	r := &m.replicas[n]
 	was := *r
-	if r.told != [modelLanes]modelReceipt{} {
-		r.told = [modelLanes]modelReceipt{}
+	if r.told != [modelWorkspaces]modelReceipt{} {
+		r.told = [modelWorkspaces]modelReceipt{}
 		x.emit(m, false) // the answer is lost
-		for lane, told := range was.told {
+		for workspace, told := range was.told {
 			if told.known == 0 {
 				continue
 			}
-			r.known[lane] = told
+			r.known[workspace] = told
 		}
 		x.emit(m, false)
 		*r = was
@@ -293,7 +294,7 @@ func (s setting) proposals() (all [][]modelEntry) {
 			if slices.Contains(s.lines, line) {
 				one = append(one, modelEntry{line, items + 1, false})
 			}
-			if slices.Contains(s.lines, line) && line%modelLanes == 0 && s.limits.burst > 0 {
+			if slices.Contains(s.lines, line) && line%modelWorkspaces == 0 && s.limits.burst > 0 {
 				one = append(one, modelEntry{line, items + 1, true})
 			}
 		}
@@ -316,21 +317,21 @@ func (m *model) claims() int {
 
 // load reads without the lock: it sees rows of an uncommitted claim in their previous state.
 func (x *explorer) load(m model, n int) {
-	for lane := range byte(modelLanes) {
-		held, lowest := m.holders(lane, 0)
+	for workspace := range byte(modelWorkspaces) {
+		held, lowest := m.holders(workspace, 0)
 		if held == 0 {
 			lowest = m.last + 1
 		}
-		m.replicas[n].known[lane] = modelReceipt{1, lowest, held, m.last}
+		m.replicas[n].known[workspace] = modelReceipt{1, lowest, held, m.last}
 	}
 	x.emit(m, false)
 }
 
 // holders counts the holders of a slot with at least the given token.
-func (m *model) holders(lane, floor byte) (held, lowest byte) {
+func (m *model) holders(workspace, floor byte) (held, lowest byte) {
 	for n := range m.rows {
 		r := &m.rows[n]
-		if r.lane() == lane && r.holds() && !r.ending() && r.token >= floor {
+		if r.workspace() == workspace && r.holds() && !r.ending() && r.token >= floor {
 			held++
 			if lowest == 0 || r.token < lowest {
 				lowest = r.token

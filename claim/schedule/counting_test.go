@@ -39,9 +39,9 @@ func (m *model) packed(order ...byte) (k modelKey) {
 	k[4] = pack(pack(pack(m.limits.pack(0), m.last, 4), m.faults, 2), m.edit, 2)
 	for at, n := range order {
 		r := &m.replicas[n]
-		for lane := range modelLanes {
-			k[1+at] = r.told[lane].pack(r.known[lane].pack(k[1+at]))
-			k[3] = r.counted[lane].pack(k[3])
+		for workspace := range modelWorkspaces {
+			k[1+at] = r.told[workspace].pack(r.known[workspace].pack(k[1+at]))
+			k[3] = r.counted[workspace].pack(k[3])
 		}
 		for _, granted := range r.grants {
 			k[1+at] = pack(k[1+at], granted, 2)
@@ -61,7 +61,7 @@ func pack(to uint64, value byte, bits int) uint64 {
 }
 
 func (l modelLimits) pack(to uint64) uint64 {
-	return pack(pack(pack(pack(pack(to, l.lanes[0], 2), l.lanes[1], 2), l.burst, 2), l.own, 3), l.all, 3)
+	return pack(pack(pack(pack(pack(to, l.workspaces[0], 2), l.workspaces[1], 2), l.burst, 2), l.own, 3), l.all, 3)
 }
 
 func (r modelReceipt) pack(to uint64) uint64 {
@@ -83,8 +83,8 @@ func (m *model) simplify() {
 	rank := func(token byte) byte { return byte(bits.OnesCount32(used & (1<<token - 1))) }
 	for n := range m.replicas {
 		r := &m.replicas[n]
-		for lane := range modelLanes {
-			for _, k := range []*modelReceipt{&r.known[lane], &r.told[lane], &r.counted[lane]} {
+		for workspace := range modelWorkspaces {
+			for _, k := range []*modelReceipt{&r.known[workspace], &r.told[workspace], &r.counted[workspace]} {
 				if k.known == 0 {
 					continue
 				}
@@ -137,59 +137,72 @@ func explore(s setting, without rules, most int) (states, steps int) {
 	return len(known), -1
 }
 
-// items are those of lane 0 without a key.
+// items are those of workspace 0 without a key.
 func items(n int) []byte { return make([]byte, n) }
 
-// lanes are limits of lanes, with no other.
-func lanes(one, two byte) modelLimits {
-	return modelLimits{lanes: [modelLanes]byte{one, two}, own: unlimited, all: unlimited}
+// workspaces are limits of workspaces, with no other.
+func workspaces(one, two byte) modelLimits {
+	return modelLimits{workspaces: [modelWorkspaces]byte{one, two}, own: unlimited, all: unlimited}
 }
 
-// bursts are limits of lane 0 and of its key there.
+// bursts are limits of workspace 0 and of its key there.
 func bursts(limit, burst, own byte) modelLimits {
-	return modelLimits{lanes: [modelLanes]byte{limit}, burst: burst, own: own, all: unlimited}
+	return modelLimits{workspaces: [modelWorkspaces]byte{limit}, burst: burst, own: own, all: unlimited}
 }
 
-func limitOfLane(l *modelLimits) *byte  { return &l.lanes[0] }
-func limitOfBurst(l *modelLimits) *byte { return &l.burst }
-func limitOfKey(l *modelLimits) *byte   { return &l.own }
+func limitOfWorkspace(l *modelLimits) *byte { return &l.workspaces[0] }
+func limitOfBurst(l *modelLimits) *byte     { return &l.burst }
+func limitOfKey(l *modelLimits) *byte       { return &l.own }
 
 // settings are the configurations in which the rules hold, each with the event that a rule guards against. Large ones
 // run only with PGDISPATCH_LONG: 12 million states, in a minute.
 var settings, largeSettings = []setting{
-	{name: "leases run out", lines: items(3), limits: lanes(2, 0), faults: 1, requeue: true, rollback: true},
-	{name: "claims roll back", lines: items(3), limits: lanes(2, 0), faults: 1, rollback: true, ownEnd: true},
-	{name: "limits change", lines: items(3), limits: lanes(2, 0), edits: 1, edited: limitOfLane},
-	{name: "ends are forgotten", lines: items(3), limits: lanes(2, 0), faults: 2, crash: true, vain: true},
-	{name: "two lanes", lines: []byte{0, 0, 0, 1}, limits: lanes(2, 1), solo: true},
-	{name: "a lane twice", lines: items(4), limits: lanes(3, 0), twice: true},
-	{name: "moved", lines: items(3), limits: lanes(2, 0), moved: true, release: true, faults: 2, solo: true},
-	{name: "a wrong receipt", lines: items(3), limits: lanes(2, 0), lie: true, faults: 1, solo: true},
+	{name: "leases run out", lines: items(3), limits: workspaces(2, 0), faults: 1, requeue: true, rollback: true},
+	{name: "claims roll back", lines: items(3), limits: workspaces(2, 0), faults: 1, rollback: true, ownEnd: true},
+	{name: "limits change", lines: items(3), limits: workspaces(2, 0), edits: 1, edited: limitOfWorkspace},
+	{name: "ends are forgotten", lines: items(3), limits: workspaces(2, 0), faults: 2, crash: true, vain: true},
+	{name: "two workspaces", lines: []byte{0, 0, 0, 1}, limits: workspaces(2, 1), solo: true},
+	{name: "a workspace twice", lines: items(4), limits: workspaces(3, 0), twice: true},
+	{name: "moved", lines: items(3), limits: workspaces(2, 0), moved: true, release: true, faults: 2, solo: true},
+	{name: "a wrong receipt", lines: items(3), limits: workspaces(2, 0), lie: true, faults: 1, solo: true},
 	{name: "a key", lines: []byte{keyed, keyed, 0}, limits: bursts(2, 0, 1), faults: 1, requeue: true},
 	{name: "a key twice", lines: []byte{keyed, keyed, keyed, 0}, limits: bursts(3, 0, 2), twice: true, solo: true},
-	{name: "a key of two lanes", lines: []byte{keyed, keyed + 1, keyed + 1},
-		limits: modelLimits{lanes: [2]byte{2, 2}, own: 2, all: 1}, solo: true},
+	{name: "a key of two workspaces", lines: []byte{keyed, keyed + 1, keyed + 1},
+		limits: modelLimits{workspaces: [2]byte{2, 2}, own: 2, all: 1}, solo: true},
 	{name: "a key's limit changes", lines: []byte{keyed, keyed, 0}, limits: bursts(2, 0, 2), edits: 1, edited: limitOfKey,
 		solo: true},
 	{name: "bursts", lines: items(3), limits: bursts(1, 2, unlimited), faults: 1, requeue: true},
 	{name: "a burst's limit changes", lines: items(3), limits: bursts(1, 2, unlimited), edits: 1, edited: limitOfBurst},
 	{name: "the limit of a burst changes", lines: items(3), limits: bursts(1, 2, unlimited), edits: 1,
-		edited: limitOfLane},
+		edited: limitOfWorkspace},
 	{name: "a key in a burst", lines: []byte{keyed, keyed, 0}, limits: bursts(1, 2, 1), faults: 1, crash: true},
 }, []setting{
-	{name: "limits change twice", lines: items(3), limits: lanes(2, 0), edits: 2, edited: limitOfLane, release: true,
-		faults: 1},
-	{name: "two lanes, two replicas", lines: []byte{0, 0, 1}, limits: lanes(1, 1)},
-	{name: "leases run out in two lanes", lines: []byte{0, 0, 0, 1}, limits: lanes(2, 1), faults: 1, requeue: true,
-		solo: true},
-	{name: "requeues are forgotten", lines: items(3), limits: lanes(2, 0), faults: 2, crash: true, requeue: true,
+	{
+		name:    "limits change twice",
+		lines:   items(3),
+		limits:  workspaces(2, 0),
+		edits:   2,
+		edited:  limitOfWorkspace,
+		release: true,
+		faults:  1,
+	},
+	{name: "two workspaces, two replicas", lines: []byte{0, 0, 1}, limits: workspaces(1, 1)},
+	{
+		name:    "leases run out in two workspaces",
+		lines:   []byte{0, 0, 0, 1},
+		limits:  workspaces(2, 1),
+		faults:  1,
+		requeue: true,
+		solo:    true,
+	},
+	{name: "requeues are forgotten", lines: items(3), limits: workspaces(2, 0), faults: 2, crash: true, requeue: true,
 		kill: true, vain: true},
-	{name: "every rare event", lines: items(3), limits: lanes(2, 0), faults: 2, crash: true, requeue: true,
+	{name: "every rare event", lines: items(3), limits: workspaces(2, 0), faults: 2, crash: true, requeue: true,
 		rollback: true, release: true, twice: true},
 	{name: "every rare event of a key in a burst", lines: []byte{keyed, keyed, 0}, limits: bursts(1, 2, 1), faults: 2,
 		crash: true, requeue: true, rollback: true, release: true, vain: true},
-	{name: "a key of two lanes, one in a burst", lines: []byte{keyed, 0, 0, keyed + 1},
-		limits: modelLimits{lanes: [2]byte{1, 1}, burst: 2, own: 1, all: 1}, faults: 1, requeue: true, solo: true},
+	{name: "a key of two workspaces, one in a burst", lines: []byte{keyed, 0, 0, keyed + 1},
+		limits: modelLimits{workspaces: [2]byte{1, 1}, burst: 2, own: 1, all: 1}, faults: 1, requeue: true, solo: true},
 }
 
 func TestNoOrderOfEventsPassesALimit(t *testing.T) {
@@ -218,15 +231,15 @@ func TestEachRuleThatIsLeftOutPassesALimit(t *testing.T) {
 		"a requeue's token does not rise":          {"leases run out", rules{tokenFalls: true}},
 		"the epoch is ignored":                     {"ends are forgotten", rules{epochIgnored: true}},
 		"a claim that rolled back gives a receipt": {"claims roll back", rules{rolledBackTold: true}},
-		"grants are not cumulative":                {"a lane twice", rules{notCumulative: true}},
+		"grants are not cumulative":                {"a workspace twice", rules{notCumulative: true}},
 		"a receipt above the last token is used":   {"a wrong receipt", rules{aboveLastUsed: true}},
 		"a floor is above the next token":          {"moved", rules{floorNotCapped: true}},
 		"the count does not wait for the lock":     {"leases run out", rules{countedEarly: true}},
-		"all items of a claim have one token":      {"a lane twice", rules{oneToken: true}},
+		"all items of a claim have one token":      {"a workspace twice", rules{oneToken: true}},
 		"a load without the lock gives a receipt":  {"leases run out", rules{loadTold: true}},
 		"the limit is not read again":              {"limits change", rules{limitOld: true}},
 		"entries do not share their key's room":    {"a key twice", rules{keyPerEntry: true}},
-		"a key is counted in each lane":            {"a key of two lanes", rules{keyPerLane: true}},
+		"a key is counted in each workspace":       {"a key of two workspaces", rules{keyPerWorkspace: true}},
 		"a key does not count unanswered starts":   {"a key", rules{keyNoDoubts: true}},
 		"a key's count does not wait for the lock": {"a key", rules{countedEarly: true}},
 		"the limit of a key is not read again":     {"a key's limit changes", rules{limitOld: true}},
@@ -234,7 +247,7 @@ func TestEachRuleThatIsLeftOutPassesALimit(t *testing.T) {
 		"a burst has no limit":                     {"bursts", rules{burstEndless: true}},
 		"a burst shares no grants":                 {"bursts", rules{burstApart: true}},
 		"the limit of a burst is not read again":   {"a burst's limit changes", rules{limitOld: true}},
-		"a lane with limit 0 bursts":               {"the limit of a burst changes", rules{burstOfZero: true}},
+		"a workspace with limit 0 bursts":          {"the limit of a burst changes", rules{burstOfZero: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -47,15 +47,15 @@ func (l *level) index(kind int) *int32 {
 func (l *level) before(o *level, kind int) bool {
 	switch kind {
 	case inReady:
-		return l.lane.compare(o.lane) < 0
+		return l.workspace.compare(o.workspace) < 0
 	case inSpare, inProven:
-		return l.priority > o.priority || l.priority == o.priority && l.lane.compare(o.lane) < 0
+		return l.priority > o.priority || l.priority == o.priority && l.workspace.compare(o.workspace) < 0
 	case inOldest:
 		a, b := l.ripe.first().from, o.ripe.first().from
 		if a.Before(b) || b.Before(a) {
 			return a.Before(b)
 		}
-		turns := l.lane.compare(o.lane)
+		turns := l.workspace.compare(o.workspace)
 		return turns < 0 || turns == 0 && l.priority > o.priority
 	default:
 		return l.due().Before(o.due())

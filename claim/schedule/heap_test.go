@@ -16,7 +16,7 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 	for kind := range levelHeaps {
 		h, in := heap[*level]{kind: kind}, []*level{}
 		for n := range 300 {
-			v := newLevel(&lane{served: r.Int64N(50), id: Lane{byte(n), byte(n >> 8)}}, r.IntN(3))
+			v := newLevel(&workspace{served: r.Int64N(50), id: WorkspaceID{byte(n), byte(n >> 8)}}, r.IntN(3))
 			x := (&Schedule{}).addLine(v, "", Position{Due: start.Add(time.Duration(r.IntN(50))), ID: int64(n)}, 0)
 			if x.place(); kind == inOldest {
 				v.unripe.remove(x)
@@ -40,11 +40,11 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 		require.True(t, slices.IsSortedFunc(walked, func(a, b *level) int {
 			switch kind {
 			case inReady:
-				return cmp.Compare(a.lane.served, b.lane.served)
+				return cmp.Compare(a.workspace.served, b.workspace.served)
 			case inOldest:
 				return a.ripe.first().from.Due.Compare(b.ripe.first().from.Due)
 			case inSpare:
-				return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.lane.served, b.lane.served))
+				return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.workspace.served, b.workspace.served))
 			default:
 				return a.due().Compare(b.due())
 			}
@@ -58,8 +58,8 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 	}
 }
 
-// One answer moves all levels of its lane. The heap stays in order however levels move.
-func TestHeapsStayInOrderWhenLanesWithSeveralLevelsMove(t *testing.T) {
+// One answer moves all levels of its workspace. The heap stays in order however levels move.
+func TestHeapsStayInOrderWhenWorkspacesWithSeveralLevelsMove(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -68,7 +68,7 @@ func TestHeapsStayInOrderWhenLanesWithSeveralLevelsMove(t *testing.T) {
 			now = now.Add(time.Duration(r.IntN(300)) * time.Millisecond)
 			for range r.IntN(4) {
 				s.Learn(
-					Change{Lane: Lane{byte(r.IntN(6))}, Waits: true, Priority: r.IntN(4),
+					Change{Workspace: WorkspaceID{byte(r.IntN(6))}, Waits: true, Priority: r.IntN(4),
 						Due: now.Add(time.Duration(r.IntN(9)-6) * time.Second), Items: r.IntN(3)})
 			}
 			p := s.Propose(now, Want{Free: 1 + r.IntN(9)})
@@ -82,7 +82,7 @@ func TestHeapsStayInOrderWhenLanesWithSeveralLevelsMove(t *testing.T) {
 				if r.IntN(5) == 0 {
 					st.RetryIn = time.Second
 				}
-				a.Lanes = append(a.Lanes, st)
+				a.Workspaces = append(a.Workspaces, st)
 			}
 			s.Apply(now, p, a.at(now))
 			require.Empty(t, s.broken(), "seed %d", seed)

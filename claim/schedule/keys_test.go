@@ -16,8 +16,8 @@ func (d *desk) waitsKeyed(name, key string, priority, items int) {
 
 func TestAFullKeyDelaysNoOtherItemOfItsWorkspace(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 10)
-	d.limits[scope{laneOf("a"), "k"}] = 1
+	d.tenant("a", 10)
+	d.limits[scope{workspaceOf("a"), "k"}] = 1
 	d.waitsKeyed("a", "k", 0, 3)
 	d.waitsKeyed("a", "", -5, 1)
 	d.waitsKeyed("a", "l", -9, 1)
@@ -31,7 +31,7 @@ func TestAFullKeyDelaysNoOtherItemOfItsWorkspace(t *testing.T) {
 func TestAKeyIsFullOverAllWorkspaces(t *testing.T) {
 	d := newDesk(t)
 	for _, name := range []string{"a", "b", "c"} {
-		d.lane(name, 10)
+		d.tenant(name, 10)
 	}
 	d.limits[scope{key: "k"}] = 2
 	d.waitsKeyed("a", "k", 0, 2)
@@ -46,7 +46,7 @@ func TestAKeyIsFullOverAllWorkspaces(t *testing.T) {
 
 func TestItemsOfSeveralKeysStartInTheirOrder(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 10)
+	d.tenant("a", 10)
 	for _, key := range []string{"k", "l", "", "k", "m"} {
 		d.waitsKeyed("a", key, 0, 1)
 	}
@@ -55,12 +55,12 @@ func TestItemsOfSeveralKeysStartInTheirOrder(t *testing.T) {
 
 func TestAKeyWhoseRateIsUsedUpWaitsForIt(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 10)
+	d.tenant("a", 10)
 	d.waitsKeyed("a", "k", 0, 2)
 	d.waitsKeyed("a", "", 0, 1)
 	p := d.s.Propose(d.now, Want{Free: 1})
 	a, _ := d.answer(p)
-	a.Lanes[0].All.RetryIn = time.Minute
+	a.Workspaces[0].All.RetryIn = time.Minute
 	d.s.Apply(d.now, p, a.at(d.now))
 	require.Equal(t, "a3", d.claim(5))
 	require.Empty(t, d.propose(5))
@@ -71,7 +71,7 @@ func TestAKeyWhoseRateIsUsedUpWaitsForIt(t *testing.T) {
 
 func TestAChangeOfLimitsReopensEveryKey(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 10)
+	d.tenant("a", 10)
 	d.limits[scope{key: "k"}] = 0
 	d.waitsKeyed("a", "k", 0, 1)
 	require.Empty(t, d.claim(5))
@@ -83,7 +83,7 @@ func TestAChangeOfLimitsReopensEveryKey(t *testing.T) {
 
 func TestALoadReopensAKeyThatIsNotFull(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 10)
+	d.tenant("a", 10)
 	d.limits[scope{key: "k"}] = 0
 	d.waitsKeyed("a", "k", 0, 1)
 	require.Empty(t, d.claim(5))
@@ -96,9 +96,9 @@ func TestALoadReopensAKeyThatIsNotFull(t *testing.T) {
 // A replica that has just started asks for no item of a full key. An end opens the key where it was full.
 func TestALoadClosesTheKeysThatAreFull(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 10)
-	d.lane("b", 10)
-	d.limits[scope{laneOf("a"), "k"}] = 1
+	d.tenant("a", 10)
+	d.tenant("b", 10)
+	d.limits[scope{workspaceOf("a"), "k"}] = 1
 	d.limits[scope{key: "l"}] = 1
 	for _, name := range []string{"a", "b"} {
 		d.waitsKeyed(name, "k", 0, 2)
@@ -117,8 +117,8 @@ func TestALoadClosesTheKeysThatAreFull(t *testing.T) {
 // What was read before the last changes may be wrong. Nothing would open the key again.
 func TestALoadThatIsBehindTheChangesClosesNoKey(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 10)
-	d.lane("b", 10)
+	d.tenant("a", 10)
+	d.tenant("b", 10)
 	d.limits[scope{key: "k"}] = 1
 	d.waitsKeyed("a", "k", 0, 1)
 	d.waitsKeyed("b", "k", 0, 1)
@@ -129,13 +129,13 @@ func TestALoadThatIsBehindTheChangesClosesNoKey(t *testing.T) {
 	require.Equal(t, "b2", d.claim(1))
 }
 
-// A lane without room may have many keys at a level. They must not all be looked at for each proposal.
-func TestManyKeysCostNothingWhileTheirLaneHasNoRoom(t *testing.T) {
+// A workspace without room may have many keys at a level. They must not all be looked at for each proposal.
+func TestManyKeysCostNothingWhileTheirWorkspaceHasNoRoom(t *testing.T) {
 	d := newDesk(t)
-	d.s.Learn(Change{Lane: laneOf("a"), Waits: true, Priority: 1, Due: d.now, Items: 1})
-	d.s.lanes[laneOf("a")].limit = 1
+	d.s.Learn(Change{Workspace: workspaceOf("a"), Waits: true, Priority: 1, Due: d.now, Items: 1})
+	d.s.workspaces[workspaceOf("a")].limit = 1
 	for n := range 10_000 {
-		d.s.Learn(Change{Lane: laneOf("a"), Key: fmt.Sprint(n), Waits: true, Due: d.now, Items: 1})
+		d.s.Learn(Change{Workspace: workspaceOf("a"), Key: fmt.Sprint(n), Waits: true, Due: d.now, Items: 1})
 	}
 	require.Equal(t, "a@1*1", d.propose(100))
 	took := time.Hour
@@ -149,24 +149,24 @@ func TestManyKeysCostNothingWhileTheirLaneHasNoRoom(t *testing.T) {
 
 func TestOneOfManyFullKeysIsAskedForAtOnce(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 200_000)
+	d.tenant("a", 200_000)
 	const keys = 20_000
 	for n := range keys {
-		d.s.Learn(Change{Lane: laneOf("a"), Key: fmt.Sprint(n), Waits: true, Due: d.now, Items: 2})
+		d.s.Learn(Change{Workspace: workspaceOf("a"), Key: fmt.Sprint(n), Waits: true, Due: d.now, Items: 2})
 	}
 	for range keys / 1000 {
 		p := d.s.Propose(d.now, Want{Free: 1000})
-		a := Answer{Room: 1000, Lanes: make([]Standing, len(p.Entries))}
+		a := Answer{Room: 1000, Workspaces: make([]Standing, len(p.Entries))}
 		for n, e := range p.Entries {
 			next := Position{Due: d.now}
-			a.Lanes[n] = Standing{Granted: 1, Taken: 1, Held: 1, Limit: 200_000, Next: &next,
+			a.Workspaces[n] = Standing{Granted: 1, Taken: 1, Held: 1, Limit: 200_000, Next: &next,
 				Own: KeyStanding{Room: 0}, All: KeyStanding{Room: NoLimit}}
 			require.LessOrEqual(t, e.Items, 2)
 		}
 		d.s.Apply(d.now, p, a.at(d.now))
 	}
 	require.Empty(t, d.propose(5), "all are full")
-	d.s.Learn(Change{Lane: laneOf("a"), Keys: []string{"4711"}, Items: 1})
+	d.s.Learn(Change{Workspace: workspaceOf("a"), Keys: []string{"4711"}, Items: 1})
 	p := d.s.Propose(d.now, Want{Free: 5})
 	require.Len(t, p.Entries, 1)
 	require.Equal(t, "4711", p.Entries[0].Key)

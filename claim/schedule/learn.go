@@ -10,13 +10,13 @@ func (s *Schedule) Learn(c Change) {
 	if c.Waits && (c.Priority < lowest || c.Priority > highest) {
 		return
 	}
-	l := s.lanes[c.Lane]
+	l := s.workspaces[c.Workspace]
 	if l == nil {
 		if !c.Waits {
-			s.freed(nil, c.Keys) // nothing waits in the lane, or it would be known
+			s.freed(nil, c.Keys) // nothing waits in the workspace, or it would be known
 			return
 		}
-		l = s.add(c.Lane)
+		l = s.add(c.Workspace)
 	}
 	s.name(l, c.Number)
 	s.freed(l, c.Keys)
@@ -32,10 +32,10 @@ func (s *Schedule) Learn(c Change) {
 	}
 }
 
-// LearnAll discards all known limits and makes every lane available again.
+// LearnAll discards all known limits and makes every workspace available again.
 func (s *Schedule) LearnAll() {
 	s.forgetKeys(s.keys)
-	for _, l := range s.lanes {
+	for _, l := range s.workspaces {
 		s.forgetKeys(l.keys)
 		l.limit = unknown
 		s.reopen(l)
@@ -54,20 +54,22 @@ func (s *Schedule) forgetKeys(keys map[string]*key) {
 // zero time means that there is none.
 func (s *Schedule) Unanswered(due time.Time, suspect bool) { s.doubt, s.suspect = due, suspect }
 
-// Named applies a change that a notification reports for the lane with this number. Any role can send notifications.
-// Named returns false if the lane is not known or the time is not plausible; then the table must be looked at.
+// Named applies a change that a notification reports for the workspace with this number. Any role can send
+// notifications. Named returns false if the workspace is not known or the time is not plausible; then the table must be
+// looked at.
 func (s *Schedule) Named(number int64, c Change) bool {
 	id, known := s.numbers[number]
 	if year := c.Due.UTC().Year(); !known || c.Waits && (year < 2000 || year > 2200) {
 		return false // no item has such a time, and Postgres may not support it
 	}
-	c.Lane, c.Number = id, number
+	c.Workspace, c.Number = id, number
 	s.Learn(c)
 	return true
 }
 
-// freed makes limit keys available again, of which items gave their slots back. The lane is nil if it is not known.
-func (s *Schedule) freed(l *lane, keys []string) {
+// freed makes limit keys available again, of which items gave their slots back. The workspace is nil if it is not
+// known.
+func (s *Schedule) freed(l *workspace, keys []string) {
 	for _, name := range keys {
 		if s.reopenKey(s.keys[name]); l != nil {
 			s.reopenKey(l.keys[name])
@@ -76,7 +78,7 @@ func (s *Schedule) freed(l *lane, keys []string) {
 }
 
 // waits records that items of a key wait at a level, from a position on.
-func (s *Schedule) waits(l *lane, priority int, name string, from Position, items int) {
+func (s *Schedule) waits(l *workspace, priority int, name string, from Position, items int) {
 	n, found := slices.BinarySearchFunc(l.levels, priority, func(v *level, p int) int { return p - v.priority })
 	if !found {
 		l.levels = slices.Insert(l.levels, n, newLevel(l, priority))
@@ -105,15 +107,15 @@ func (s *Schedule) waits(l *lane, priority int, name string, from Position, item
 	s.fill(l)
 }
 
-// free records that items of a lane gave their slots back.
-func (s *Schedule) free(l *lane, items int) {
+// free records that items of a workspace gave their slots back.
+func (s *Schedule) free(l *workspace, items int) {
 	s.opens(l)
 	l.held = max(l.held-items, 0)
 	s.reopen(l)
 }
 
-// reopen makes a lane available again.
-func (s *Schedule) reopen(l *lane) {
+// reopen makes a workspace available again.
+func (s *Schedule) reopen(l *workspace) {
 	s.opens(l)
 	l.closed = false
 	for _, v := range l.levels {

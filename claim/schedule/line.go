@@ -54,9 +54,9 @@ func (x *line) due() time.Time {
 // blocked reports whether the line's key is full.
 func (x *line) blocked() bool { return x.own != nil && (x.own.closed || x.all.closed) }
 
-// tried reports whether claims have shown how the limits of the line's lane and key stand.
+// tried reports whether claims have shown how the limits of the line's workspace and key stand.
 func (x *line) tried() bool {
-	return x.level.lane.limit != unknown && (x.own == nil || x.own.tried && x.all.tried)
+	return x.level.workspace.limit != unknown && (x.own == nil || x.own.tried && x.all.tried)
 }
 
 // room returns how many more items of the line's key may hold a slot, as far as known.
@@ -100,7 +100,7 @@ func (s *Schedule) addLine(v *level, name string, from Position, items int) *lin
 		v.keyed = map[string]*line{}
 	}
 	v.keyed[name] = x
-	x.own, x.all = keyOf(&v.lane.keys, name, inOwn), keyOf(&s.keys, name, inAll)
+	x.own, x.all = keyOf(&v.workspace.keys, name, inOwn), keyOf(&s.keys, name, inAll)
 	x.own.lines.push(x)
 	x.all.lines.push(x)
 	return x
@@ -134,8 +134,8 @@ func (s *Schedule) removeLine(x *line) {
 	}
 }
 
-// limits records what a claim has found of a limit key in a lane and over all lanes.
-func (s *Schedule) limits(now time.Time, l *lane, name string, st Standing) {
+// limits records what a claim has found of a limit key in a workspace and over all workspaces.
+func (s *Schedule) limits(now time.Time, l *workspace, name string, st Standing) {
 	s.limit(now, l.keys[name], st.Own)
 	s.limit(now, s.keys[name], st.All)
 }

@@ -6,27 +6,28 @@ import (
 	"time"
 )
 
-// Waiting is the waiting items of a limit key, or those without one, at a level of a lane, as read from Postgres.
+// Waiting is the waiting items of a limit key, or those without one, at a level of a workspace, as read from Postgres.
 type Waiting struct {
-	Lane     Lane
-	Number   int64
-	Priority int
-	Key      string
-	From     Position
-	// Held is how many items of the lane hold a slot. Limit is how many may; it is zero if the lane is paused, too.
+	Workspace WorkspaceID
+	Number    int64
+	Priority  int
+	Key       string
+	From      Position
+	// Held is how many items of the workspace hold a slot. Limit is how many may; it is zero if the workspace is paused,
+	// too.
 	Held, Limit int
-	// Most is how many may while no other lane needs the workers.
+	// Most is how many may while no other workspace needs the workers.
 	Most   int
 	Paused bool
-	// OwnFull and AllFull mean that the items' key is at its limit, in the lane and over all lanes.
+	// OwnFull and AllFull mean that the items' key is at its limit, in the workspace and over all workspaces.
 	OwnFull, AllFull bool
 }
 
 // Changed is what has changed after waiting items were read. The zero value means nothing.
 type Changed struct {
-	// All means that limits of any lane may have changed.
-	All   bool
-	Lanes map[Lane]bool
+	// All means that limits of any workspace may have changed.
+	All        bool
+	Workspaces map[WorkspaceID]bool
 	// Keys are the limit keys of which items gave their slots back.
 	Keys map[string]bool
 }
@@ -35,16 +36,16 @@ type Changed struct {
 func (s *Schedule) Reset() { *s = Schedule{Aging: s.Aging, served: s.served} }
 
 // Missed returns the due items among those read that the schedule would not ask for: what it missed, if it has learnt
-// of everything since it was loaded. Lanes that have changed meanwhile are left out.
+// of everything since it was loaded. Workspaces that have changed meanwhile are left out.
 func (s *Schedule) Missed(now time.Time, all []Waiting, changed Changed) (missed []Waiting) {
 	if s.paused || changed.All {
 		return nil
 	}
 	s.ripen(now)
 	for _, w := range all {
-		l := s.lanes[w.Lane]
+		l := s.workspaces[w.Workspace]
 		switch {
-		case w.Priority < lowest, w.Priority > highest, changed.Lanes[w.Lane]:
+		case w.Priority < lowest, w.Priority > highest, changed.Workspaces[w.Workspace]:
 		case w.From.Due.After(now), w.Held >= w.slots(), w.OwnFull, w.AllFull:
 		case l == nil:
 			missed = append(missed, w)
@@ -58,21 +59,21 @@ func (s *Schedule) Missed(now time.Time, all []Waiting, changed Changed) (missed
 	return missed
 }
 
-// Load adds lines of waiting items. It closes lanes and keys that were full, unless they have changed meanwhile:
+// Load adds lines of waiting items. It closes workspaces and keys that were full, unless they have changed meanwhile:
 // nothing would open them again. Receipts are kept: a load does not hold the lock of claims.
 func (s *Schedule) Load(all []Waiting, changed Changed) {
-	known := map[*lane]bool{}
+	known := map[*workspace]bool{}
 	for _, w := range all {
 		if w.Priority < lowest || w.Priority > highest {
 			continue
 		}
-		l := s.lanes[w.Lane]
+		l := s.workspaces[w.Workspace]
 		if l == nil {
-			l = s.add(w.Lane)
+			l = s.add(w.Workspace)
 		}
 		if !known[l] {
 			known[l] = true
-			s.holds(l, w, !changed.All && !changed.Lanes[w.Lane])
+			s.holds(l, w, !changed.All && !changed.Workspaces[w.Workspace])
 		}
 		s.waits(l, w.Priority, w.Key, w.From, 0)
 		if k := l.keys[w.Key]; k != nil {
@@ -83,14 +84,14 @@ func (s *Schedule) Load(all []Waiting, changed Changed) {
 	}
 }
 
-// Forget forgets lanes and keys without waiting items.
+// Forget forgets workspaces and keys without waiting items.
 func (s *Schedule) Forget() {
 	forget := func(_ string, k *key) bool { return k.lines.len() == 0 }
 	maps.DeleteFunc(s.keys, forget)
-	for id, l := range s.lanes {
+	for id, l := range s.workspaces {
 		maps.DeleteFunc(l.keys, forget)
 		if len(l.levels) == 0 {
-			delete(s.lanes, id)
+			delete(s.workspaces, id)
 			delete(s.rated, id)
 			if len(s.numbers) > mostNumbers {
 				delete(s.numbers, l.number)
@@ -99,11 +100,11 @@ func (s *Schedule) Forget() {
 	}
 }
 
-// slots returns how many items of the lane may hold a slot while no other lane needs the workers.
+// slots returns how many items of the workspace may hold a slot while no other workspace needs the workers.
 func (w Waiting) slots() int { return max(w.Limit, w.Most) }
 
-// holds records how many slots of a lane are held, and closes a lane that is full if that is current.
-func (s *Schedule) holds(l *lane, w Waiting, current bool) {
+// holds records how many slots of a workspace are held, and closes a workspace that is full if that is current.
+func (s *Schedule) holds(l *workspace, w Waiting, current bool) {
 	s.name(l, w.Number)
 	if w.Held < w.slots() {
 		s.opens(l)
@@ -127,15 +128,16 @@ func (s *Schedule) loaded(k *key, full, current bool) {
 	}
 }
 
-// waits reports whether the lane is skipped for a while, because of its rate limit, its namespaces, or locked rows.
-func (l *lane) waits(now time.Time) bool {
+// waits reports whether the workspace is skipped for a while, because of its rate limit, its namespaces, or locked
+// rows.
+func (l *workspace) waits(now time.Time) bool {
 	return slices.ContainsFunc(l.levels, func(v *level) bool {
 		return v.not.After(now) || v.plain != nil && v.plain.not.After(now)
 	})
 }
 
 // line returns the line of a key at a priority, or nil if nothing waits there.
-func (l *lane) line(priority int, name string) *line {
+func (l *workspace) line(priority int, name string) *line {
 	if v := l.level(priority); v != nil {
 		return v.line(name)
 	}

@@ -12,43 +12,53 @@ import (
 
 func TestALoadTellsOfAllThatWaits(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 1)
-	d.lane("b", 9)
+	d.tenant("a", 1)
+	d.tenant("b", 9)
 	d.add("a", 3, d.now)
 	d.add("a", 0, d.now)
 	d.add("b", 0, d.now.Add(time.Hour))
-	all := append(d.levels(), Waiting{Lane: laneOf("c"), Priority: 101, From: Position{Due: d.now}})
-	require.Equal(t, 1, d.loads(all, Changed{}), "one lane has due items that were not announced")
+	all := append(d.levels(), Waiting{Workspace: workspaceOf("c"), Priority: 101, From: Position{Due: d.now}})
+	require.Equal(t, 1, d.loads(all, Changed{}), "one workspace has due items that were not announced")
 	require.Zero(t, d.loads(all, Changed{}))
-	lanes, levels := d.s.Lanes()
-	require.Equal(t, []int{2, 3}, []int{lanes, levels})
+	workspaces, levels := d.s.Workspaces()
+	require.Equal(t, []int{2, 3}, []int{workspaces, levels})
 	require.Equal(t, "a1", d.claim(9))
 	require.Equal(t, d.now.Add(time.Hour), d.s.Next(d.now))
-	require.True(t, d.s.Named(2, Change{Items: 1}), "the lane is known by its number")
+	require.True(t, d.s.Named(2, Change{Items: 1}), "the workspace is known by its number")
 }
 
-func TestAClaimFillsAllWorkersFromLanesWhoseItemsAreNotCounted(t *testing.T) {
+func TestAClaimFillsAllWorkersFromWorkspacesWhoseItemsAreNotCounted(t *testing.T) {
 	d := newDesk(t)
 	for n := range 100 {
 		name := fmt.Sprintf("%c%c", 'a'+n/10, 'a'+n%10)
-		d.lane(name, 5)
+		d.tenant(name, 5)
 		d.add(name, 0, d.now)
 	}
 	d.loads(d.levels(), Changed{})
 	for n := range 10 {
-		require.Len(t, strings.Fields(d.claim(10)), 10, "claim %d: lanes left out of the one before have one item, too", n)
+		require.Len(
+			t,
+			strings.Fields(d.claim(10)),
+			10,
+			"claim %d: workspaces left out of the one before have one item, too",
+			n,
+		)
 	}
 }
 
 func TestALoadReopensWhatSeemedFullAndCountsIt(t *testing.T) {
 	d := newDesk(t)
-	w := d.lane("a", 1)
+	w := d.tenant("a", 1)
 	d.waits("a", 0, 3, 0)
 	require.Equal(t, "a1", d.claim(9))
-	require.Zero(t, d.loads(d.levels(), Changed{}), "the lane is full")
+	require.Zero(t, d.loads(d.levels(), Changed{}), "the workspace is full")
 	require.Empty(t, d.propose(9))
 	w.held = 0 // without an announcement
-	require.Zero(t, d.loads(d.levels(), Changed{Lanes: map[Lane]bool{laneOf("a"): true}}), "the lane has changed since")
+	require.Zero(
+		t,
+		d.loads(d.levels(), Changed{Workspaces: map[WorkspaceID]bool{workspaceOf("a"): true}}),
+		"the workspace has changed since",
+	)
 	require.Equal(t, "a2", d.claim(9))
 	w.held = 0
 	require.Equal(t, 1, d.loads(d.levels(), Changed{}))
@@ -57,34 +67,34 @@ func TestALoadReopensWhatSeemedFullAndCountsIt(t *testing.T) {
 
 func TestALoadCountsWhatCameEarlierThanIsKnown(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
+	d.tenant("a", 9)
 	d.waits("a", 0, 1, -time.Hour)
 	d.add("a", 0, d.now)
 	require.Equal(t, 1, d.loads(d.levels(), Changed{}))
 	require.Equal(t, "a2", d.claim(9))
 }
 
-func TestALoadEvictsLanesWithNothingWaiting(t *testing.T) {
+func TestALoadEvictsWorkspacesWithNothingWaiting(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
-	d.lane("b", 9)
+	d.tenant("a", 9)
+	d.tenant("b", 9)
 	d.waits("a", 0, 1, 0)
 	d.waits("b", 0, 2, 0)
 	require.Equal(t, "a1 b2", d.claims(2))
 	require.Zero(t, d.loads(d.levels(), Changed{}))
-	lanes, _ := d.s.Lanes()
-	require.Equal(t, 1, lanes)
-	require.True(t, d.s.Named(1, Change{Waits: true, Due: d.now}), "the lane's number is still known")
+	workspaces, _ := d.s.Workspaces()
+	require.Equal(t, 1, workspaces)
+	require.True(t, d.s.Named(1, Change{Waits: true, Due: d.now}), "the workspace's number is still known")
 	require.Equal(t, "a@0*5 b@0*4", d.propose(9))
 }
 
-func TestNumbersBeyondABoundAreForgottenWithTheirLanes(t *testing.T) {
+func TestNumbersBeyondABoundAreForgottenWithTheirWorkspaces(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
+	d.tenant("a", 9)
 	d.waits("a", 0, 1, 0)
 	require.Equal(t, "a1", d.claim(1))
 	for n := range int64(mostNumbers) {
-		d.s.numbers[-n-1] = Lane{}
+		d.s.numbers[-n-1] = WorkspaceID{}
 	}
 	require.Zero(t, d.loads(d.levels(), Changed{}))
 	require.False(t, d.s.Named(1, Change{Items: 1}), "an unknown number requires a look")
@@ -92,12 +102,12 @@ func TestNumbersBeyondABoundAreForgottenWithTheirLanes(t *testing.T) {
 
 func TestAResetForgetsAllButTheTurn(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
+	d.tenant("a", 9)
 	d.waits("a", 0, 2, 0)
 	require.Equal(t, "a1", d.claim(1))
 	d.s.Reset()
-	lanes, levels := d.s.Lanes()
-	require.Zero(t, lanes+levels)
+	workspaces, levels := d.s.Workspaces()
+	require.Zero(t, workspaces+levels)
 	p := d.s.Propose(d.now, Want{Free: 1})
 	require.True(t, p.Empty())
 	require.Zero(t, p.Leased)
@@ -106,24 +116,24 @@ func TestAResetForgetsAllButTheTurn(t *testing.T) {
 	require.Equal(t, int64(1), d.s.served)
 }
 
-// everybody returns n lanes with due items.
-func everybody(lanes int) []Waiting {
-	all := make([]Waiting, lanes)
+// everybody returns n workspaces with due items.
+func everybody(workspaces int) []Waiting {
+	all := make([]Waiting, workspaces)
 	for n := range all {
-		all[n] = Waiting{Lane: Lane{byte(n), byte(n >> 8), byte(n >> 16)}, Number: int64(n + 1), Limit: 10,
+		all[n] = Waiting{Workspace: WorkspaceID{byte(n), byte(n >> 8), byte(n >> 16)}, Number: int64(n + 1), Limit: 10,
 			From: Position{Due: start.Add(-time.Duration(n) * time.Microsecond), ID: int64(n)}}
 	}
 	return all
 }
 
 // Not parallel: other tests' memory would be counted.
-func TestAHundredThousandLanesTakeFiftyMegabytesAtMost(t *testing.T) {
+func TestAHundredThousandWorkspacesTakeFiftyMegabytesAtMost(t *testing.T) {
 	s, size, _ := loaded(t, everybody(100_000))
 	require.Less(t, size, int64(50_000_000))
-	require.Len(t, s.lanes, 100_000)
+	require.Len(t, s.workspaces, 100_000)
 }
 
-// manyKeys returns a thousand lanes whose due items have so many keys each, all different.
+// manyKeys returns a thousand workspaces whose due items have so many keys each, all different.
 func manyKeys(keys int) []Waiting {
 	var all []Waiting
 	for n, w := range everybody(1000) {
@@ -139,7 +149,7 @@ func manyKeys(keys int) []Waiting {
 func TestAHundredThousandKeysTakeFiftyMegabytesAtMostAndGiveThemBack(t *testing.T) {
 	s, size, before := loaded(t, manyKeys(100))
 	require.Less(t, size, int64(50_000_000))
-	for _, l := range s.lanes {
+	for _, l := range s.workspaces {
 		for x := range l.levels[0].lines() {
 			s.removeLine(x)
 		}
@@ -147,7 +157,7 @@ func TestAHundredThousandKeysTakeFiftyMegabytesAtMostAndGiveThemBack(t *testing.
 	s.Forget()
 	require.Less(t, heapInUse()-before, size/4)
 	require.Empty(t, s.keys)
-	require.Empty(t, s.lanes)
+	require.Empty(t, s.workspaces)
 }
 
 // loaded returns a schedule that has loaded and proposed, its size in bytes, and the heap in use before.
@@ -176,7 +186,7 @@ func BenchmarkLoadKeys(b *testing.B) {
 		before := heapInUse()
 		s.Load(all, Changed{})
 		b.ReportMetric(float64(heapInUse()-before)/float64(len(all)), "B/key")
-		require.Len(b, s.lanes, 1000)
+		require.Len(b, s.workspaces, 1000)
 	}
 }
 
@@ -204,16 +214,16 @@ func BenchmarkPropose(b *testing.B) {
 	}
 }
 
-// Measures repeated claims of a hundred items, one per lane.
+// Measures repeated claims of a hundred items, one per workspace.
 func BenchmarkProposeAndApply(b *testing.B) {
 	s := Schedule{Aging: time.Minute}
 	s.Load(everybody(100_000), Changed{})
 	for b.Loop() {
 		p := s.Propose(start, Want{Free: 100})
-		a := Answer{Room: 1000, Lanes: make([]Standing, len(p.Entries))}
+		a := Answer{Room: 1000, Workspaces: make([]Standing, len(p.Entries))}
 		for n, e := range p.Entries {
 			next := e.From
-			a.Lanes[n] = Standing{Granted: e.Items, Taken: e.Items, Held: 1, Limit: 10, Next: &next}
+			a.Workspaces[n] = Standing{Granted: e.Items, Taken: e.Items, Held: 1, Limit: 10, Next: &next}
 		}
 		s.Apply(start, p, a.at(start))
 	}

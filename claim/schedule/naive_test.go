@@ -15,7 +15,7 @@ import (
 type naive struct {
 	*truth
 	aging  time.Duration
-	served map[Lane]int
+	served map[WorkspaceID]int
 	turns  int
 	owed   int // starts since age last decided
 }
@@ -24,7 +24,8 @@ type naive struct {
 func (n *naive) next() (next item, found bool) {
 	var due []item
 	for _, i := range n.items {
-		if w := n.workspaces[i.lane]; !i.due.After(n.now) && !w.paused && w.held < w.limit && n.startable(i.lane, i.key) {
+		if w := n.tenants[i.workspace]; !i.due.After(n.now) && !w.paused && w.held < w.limit &&
+			n.startable(i.workspace, i.key) {
 			due = append(due, i)
 		}
 	}
@@ -43,7 +44,7 @@ func (n *naive) next() (next item, found bool) {
 	}
 	n.owed++
 	n.turns++
-	n.served[next.lane] = n.turns
+	n.served[next.workspace] = n.turns
 	return next, true
 }
 
@@ -53,10 +54,10 @@ func (n *naive) before(a, b item) int {
 	switch {
 	case a.priority != b.priority:
 		return b.priority - a.priority
-	case a.lane != b.lane && n.served[a.lane] != n.served[b.lane]:
-		return n.served[a.lane] - n.served[b.lane]
-	case a.lane != b.lane:
-		return bytes.Compare(a.lane[:], b.lane[:])
+	case a.workspace != b.workspace && n.served[a.workspace] != n.served[b.workspace]:
+		return n.served[a.workspace] - n.served[b.workspace]
+	case a.workspace != b.workspace:
+		return bytes.Compare(a.workspace[:], b.workspace[:])
 	default:
 		return a.due.Compare(b.due)
 	}
@@ -75,27 +76,27 @@ type beside struct {
 func newBeside(t *testing.T, next func(n int) int) *beside {
 	t.Helper()
 	b := &beside{desk: &desk{t: t, truth: newTruth(), s: Schedule{Aging: 10 * time.Second}}, byte: next}
-	b.naive = naive{truth: b.truth, aging: 10 * time.Second, served: map[Lane]int{}}
+	b.naive = naive{truth: b.truth, aging: 10 * time.Second, served: map[WorkspaceID]int{}}
 	for n, key := range []string{"k", "l", "k", "l"} {
 		if limit := next(5); limit > 0 {
 			b.limits[scope{key: key}] = limit
 		}
 		if limit := next(5); limit > 0 {
-			b.limits[scope{laneOf(string(rune('a' + n))), key}] = limit
+			b.limits[scope{workspaceOf(string(rune('a' + n))), key}] = limit
 		}
 	}
 	for n := range 1 + next(5) {
-		b.lane(string(rune('a'+n)), 1+next(4))
+		b.tenant(string(rune('a'+n)), 1+next(4))
 	}
 	return b
 }
 
-func (b *beside) name() string { return string(rune('a' + b.byte(len(b.workspaces)))) }
+func (b *beside) name() string { return string(rune('a' + b.byte(len(b.tenants)))) }
 
 // happens triggers an event and reports it to the schedule.
 func (b *beside) happens() {
 	name := b.name()
-	w := b.workspaces[laneOf(name)]
+	w := b.tenants[workspaceOf(name)]
 	switch b.byte(13) {
 	case 0, 1, 2, 3:
 		for range 1 + b.byte(4) {
@@ -110,10 +111,10 @@ func (b *beside) happens() {
 		if w.limit = 1 + b.byte(6); b.exact {
 			w.limit += w.held
 		}
-		b.s.Learn(Change{Lane: laneOf(name)})
+		b.s.Learn(Change{Workspace: workspaceOf(name)})
 	case 9:
 		w.paused = !w.paused && !b.exact
-		b.s.Learn(Change{Lane: laneOf(name)})
+		b.s.Learn(Change{Workspace: workspaceOf(name)})
 	case 10:
 		b.now = b.now.Add(time.Duration(1+b.byte(20)) * time.Second)
 	case 11:
@@ -123,8 +124,8 @@ func (b *beside) happens() {
 	default:
 		all := b.levels()
 		missed := b.loads(all, Changed{})
-		maps.DeleteFunc(b.naive.served, func(l Lane, _ int) bool { // lanes without waiting items are evicted
-			return !slices.ContainsFunc(all, func(w Waiting) bool { return w.Lane == l })
+		maps.DeleteFunc(b.naive.served, func(l WorkspaceID, _ int) bool { // workspaces without waiting items are evicted
+			return !slices.ContainsFunc(all, func(w Waiting) bool { return w.Workspace == l })
 		})
 		require.Zero(b.t, missed, "every event was reported")
 	}
@@ -134,7 +135,7 @@ func (b *beside) happens() {
 func (b *beside) limitKey(name string) {
 	s := scope{key: []string{"k", "l"}[b.byte(2)]}
 	if b.byte(2) == 0 {
-		s.lane = laneOf(name)
+		s.workspace = workspaceOf(name)
 	}
 	switch b.byte(5) {
 	case 0:
@@ -154,9 +155,9 @@ func (b *beside) limitKey(name string) {
 // tells tells the memory how every key stands, as claims of each would.
 func (b *beside) tells() {
 	for name, k := range b.s.keys {
-		b.s.limit(b.now, k, b.stands(Lane{}, name))
+		b.s.limit(b.now, k, b.stands(WorkspaceID{}, name))
 	}
-	for id, l := range b.s.lanes {
+	for id, l := range b.s.workspaces {
 		for name, k := range l.keys {
 			b.s.limit(b.now, k, b.stands(id, name))
 		}
@@ -172,7 +173,7 @@ func (b *beside) one() {
 	p := b.s.Propose(b.now, Want{Free: 1})
 	a, taken := b.answer(p)
 	vain := b.s.Apply(b.now, p, a.at(b.now))
-	for tries := 0; len(taken) == 0 && !p.Empty(); tries++ { // its view of a lane may be stale; one answer corrects it
+	for tries := 0; len(taken) == 0 && !p.Empty(); tries++ { // its view of a workspace may be stale; one answer corrects it
 		require.Less(b.t, tries, 20, "no item for %+v", p)
 		p = b.s.Propose(b.now, Want{Free: 1})
 		a, taken = b.answer(p)
@@ -187,17 +188,17 @@ func (b *beside) one() {
 	}
 	// What was asked for in vain has used up a turn.
 	b.naive.turns, b.naive.owed = int(b.s.served), b.s.owed
-	for id, l := range b.s.lanes {
+	for id, l := range b.s.workspaces {
 		b.naive.served[id] = int(l.served)
 	}
 }
 
 // many claims several items at once and checks the rules for batches: a lower priority comes first only by age, and no
-// item comes from a lane believed to be full.
+// item comes from a workspace believed to be full.
 func (b *beside) many(free int) {
 	p := b.s.Propose(b.now, Want{Free: free})
 	for _, e := range p.Entries {
-		require.False(b.t, b.s.lanes[e.Lane].closed)
+		require.False(b.t, b.s.workspaces[e.Workspace].closed)
 		require.Positive(b.t, e.Items)
 	}
 	a, taken := b.answer(p)
@@ -205,8 +206,8 @@ func (b *beside) many(free int) {
 	b.s.Apply(b.now, p, a.at(b.now))
 	require.Empty(b.t, b.s.broken())
 	for n, e := range p.Entries {
-		if a.Lanes[n].Held >= a.Lanes[n].Limit {
-			require.True(b.t, b.s.lanes[e.Lane].closed)
+		if a.Workspaces[n].Held >= a.Workspaces[n].Limit {
+			require.True(b.t, b.s.workspaces[e.Workspace].closed)
 		}
 	}
 }
@@ -218,11 +219,11 @@ func (b *beside) drains() {
 	b.now = b.now.Add(time.Hour)
 	for rounds := 0; len(b.items) > 0; rounds++ {
 		require.Less(b.t, rounds, 500, "forgotten: %v", b.items)
-		for name := range b.workspaces {
-			w := b.workspaces[name]
+		for name := range b.tenants {
+			w := b.tenants[name]
 			if w.paused {
 				w.paused = false
-				b.s.Learn(Change{Lane: name})
+				b.s.Learn(Change{Workspace: name})
 			}
 			if w.held > 0 {
 				b.ends(name.name(), w.held)
@@ -281,7 +282,7 @@ func TestTheScheduleGivesTheOrderOfANaiveList(t *testing.T) {
 	require.Greater(t, exactly, 300*150*8/10)
 }
 
-func TestNoLaneIsForgottenByClaimsOfSeveral(t *testing.T) {
+func TestNoWorkspaceIsForgottenByClaimsOfSeveral(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -296,11 +297,11 @@ func TestNoLaneIsForgottenByClaimsOfSeveral(t *testing.T) {
 	}
 }
 
-// lanesOf returns of how many lanes these are.
-func lanesOf(all []Waiting) int {
-	lanes := map[Lane]bool{}
+// workspacesOf returns of how many workspaces these are.
+func workspacesOf(all []Waiting) int {
+	workspaces := map[WorkspaceID]bool{}
 	for _, w := range all {
-		lanes[w.Lane] = true
+		workspaces[w.Workspace] = true
 	}
-	return len(lanes)
+	return len(workspaces)
 }

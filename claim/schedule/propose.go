@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Propose returns what to claim now. Only an answer, see Apply, updates what is known of the lanes, so a claim without
-// an answer changes nothing.
+// Propose returns what to claim now. Only an answer, see Apply, updates what is known of the workspaces, so a claim
+// without an answer changes nothing.
 func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 	s.ripen(now)
 	s.heldAll(now)
@@ -32,7 +32,7 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 		p.Unanswered = want.Free
 	}
 	d := draft{schedule: s, proposal: &p, now: now, free: want.Free, limited: want.Limited, careful: want.Careful,
-		lines: map[*line]int{}, keys: map[*key]int{}, vague: map[*key]bool{}, lanes: map[*lane]int{}, open: map[*lane]bool{}}
+		lines: map[*line]int{}, keys: map[*key]int{}, vague: map[*key]bool{}, workspaces: map[*workspace]int{}, open: map[*workspace]bool{}}
 	d.aged(now)
 	d.turns()
 	// Some of these items may not exist. Ask for as many behind them; only as many are taken as workers are free.
@@ -41,8 +41,8 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 		d.free = max(d.free, looks)
 	}
 	d.turns()
-	// Others may be of lanes or keys that are full. However many there are, they must not delay the lanes that got items
-	// when they were last asked for.
+	// Others may be of workspaces or keys that are full. However many there are, they must not delay the workspaces that
+	// got items when they were last asked for.
 	left := d.free
 	if d.free = min(d.untried, want.Free); !d.shut {
 		d.serve(&s.proven)
@@ -61,23 +61,23 @@ func (s *Schedule) doubtful(now time.Time) bool {
 
 // draft is a proposal under construction.
 type draft struct {
-	schedule *Schedule
-	proposal *Proposal
-	now      time.Time
-	free     int
-	unsure   int            // how many of the requested items may not exist
-	untried  int            // how many are of lanes or keys that may be full, as far as known
-	behind   bool           // now asking for items behind the unsure ones
-	burst    bool           // now asking for items beyond the limits of their lanes
-	limited  bool           // requested items may not be granted
-	careful  bool           // ask only for the highest level of a lane
-	lines    map[*line]int  // a line's index in the proposal's entries, plus one
-	keys     map[*key]int   // how many items are requested per limit key
-	vague    map[*key]bool  // keys of which more is requested than may exist
-	last     int            // the index of the entry that was asked for last
-	lanes    map[*lane]int  // how many items are requested per lane
-	open     map[*lane]bool // lanes from which more is requested than may exist
-	shut     bool           // what follows may belong to an open lane: ask for no lower priority
+	schedule   *Schedule
+	proposal   *Proposal
+	now        time.Time
+	free       int
+	unsure     int                 // how many of the requested items may not exist
+	untried    int                 // how many are of workspaces or keys that may be full, as far as known
+	behind     bool                // now asking for items behind the unsure ones
+	burst      bool                // now asking for items beyond the limits of their workspaces
+	limited    bool                // requested items may not be granted
+	careful    bool                // ask only for the highest level of a workspace
+	lines      map[*line]int       // a line's index in the proposal's entries, plus one
+	keys       map[*key]int        // how many items are requested per limit key
+	vague      map[*key]bool       // keys of which more is requested than may exist
+	last       int                 // the index of the entry that was asked for last
+	workspaces map[*workspace]int  // how many items are requested per workspace
+	open       map[*workspace]bool // workspaces from which more is requested than may exist
+	shut       bool                // what follows may belong to an open workspace: ask for no lower priority
 }
 
 // ask requests up to items items of a level. If items of several keys wait there, their shares are the same, and those
@@ -99,10 +99,10 @@ func (d *draft) ask(v *level, items int) (asked int, more bool) {
 	return asked, more
 }
 
-// askLine requests up to items items of a line, limited by what is believed to wait there and by the room of its lane
-// and its key. It returns how many it requested.
+// askLine requests up to items items of a line, limited by what is believed to wait there and by the room of its
+// workspace and its key. It returns how many it requested.
 func (d *draft) askLine(x *line, items int) int {
-	l := x.level.lane
+	l := x.level.workspace
 	place := d.lines[x]
 	asked := 0
 	if place > 0 {
@@ -111,12 +111,12 @@ func (d *draft) askLine(x *line, items int) int {
 	if d.behind && asked >= turn {
 		return 0
 	}
-	items = min(items, d.free, l.room()-d.lanes[l])
+	items = min(items, d.free, l.room()-d.workspaces[l])
 	if x.items > 0 {
 		items = min(items, x.items-asked)
 	}
 	if items <= 0 {
-		d.shut = d.shut || asked == 0 && d.open[l] // the lane may have room for this line after all
+		d.shut = d.shut || asked == 0 && d.open[l] // the workspace may have room for this line after all
 		return 0
 	}
 	if items = min(items, x.room()-max(d.keys[x.own], d.keys[x.all])); items <= 0 {
@@ -127,7 +127,7 @@ func (d *draft) askLine(x *line, items int) int {
 	}
 	d.open[l] = d.open[l] || x.items == 0 && (asked+items > 1 || !x.deep)
 	if place == 0 {
-		e := Entry{Lane: l.id, Priority: x.level.priority, Key: x.name, From: x.from, Receipt: l.receipt,
+		e := Entry{Workspace: l.id, Priority: x.level.priority, Key: x.name, From: x.from, Receipt: l.receipt,
 			Burst: d.burst, Rated: d.schedule.rated[l.id], Startable: d.schedule.startableFrom(x, d.now)}
 		d.proposal.Entries = append(d.proposal.Entries, e)
 		place = len(d.proposal.Entries)
@@ -144,7 +144,7 @@ func (d *draft) askLine(x *line, items int) int {
 	}
 	d.last = place - 1
 	d.proposal.Entries[d.last].Items += items
-	d.lanes[l] += items
+	d.workspaces[l] += items
 	if x.own != nil {
 		d.keys[x.own] += items
 		d.keys[x.all] += items
@@ -157,9 +157,9 @@ func (d *draft) askLine(x *line, items int) int {
 	return items
 }
 
-// hidden reports whether the lane has a higher ready level, whose first item may be locked.
+// hidden reports whether the workspace has a higher ready level, whose first item may be locked.
 func (d *draft) hidden(l *level) bool {
-	return d.careful && l.lane.levels[0] != l && slices.ContainsFunc(l.lane.levels, func(o *level) bool {
+	return d.careful && l.workspace.levels[0] != l && slices.ContainsFunc(l.workspace.levels, func(o *level) bool {
 		return o.priority > l.priority && o.offered()
 	})
 }
@@ -193,7 +193,7 @@ func (d *draft) aged(now time.Time) {
 	}
 }
 
-// turns requests the rest, by priority and then by the least recently served lane.
+// turns requests the rest, by priority and then by the least recently served workspace.
 func (d *draft) turns() {
 	s := d.schedule
 	for p := len(s.ready) - 1; p >= 0 && d.free > 0 && !d.shut; p-- {
@@ -203,7 +203,7 @@ func (d *draft) turns() {
 
 // serve requests items of the levels of a heap, in its order.
 func (d *draft) serve(h *levels) {
-	// Rounded up: the last lanes may get less, and come first in the next turn.
+	// Rounded up: the last workspaces may get less, and come first in the next turn.
 	share := (d.free + max(h.len(), 1) - 1) / max(h.len(), 1)
 	if !d.limited {
 		share = max(share, turn)

@@ -89,8 +89,8 @@ func TestAReceiptIsNeverLessThanWhatIsHeld(t *testing.T) {
 
 func TestAnotherEpochForgetsAllReceipts(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
-	d.lane("b", 9)
+	d.tenant("a", 9)
+	d.tenant("b", 9)
 	d.waits("a", 0, 2, 0)
 	d.waits("b", 0, 2, 0)
 	receipt := Receipt{Floor: 7, Held: 1, To: 8}
@@ -99,7 +99,7 @@ func TestAnotherEpochForgetsAllReceipts(t *testing.T) {
 		p := d.s.Propose(d.now, Want{Free: 4})
 		a := Answer{Epoch: epoch, Leased: leased, Last: 9000, Room: 9}
 		for range p.Entries {
-			a.Lanes = append(a.Lanes, Standing{Granted: 1, Limit: 9, Receipt: receipt, Next: &next})
+			a.Workspaces = append(a.Workspaces, Standing{Granted: 1, Limit: 9, Receipt: receipt, Next: &next})
 		}
 		d.s.Apply(d.now, p, a.at(d.now))
 		d.now = d.now.Add(lockedFor)
@@ -130,12 +130,12 @@ func TestAnotherEpochForgetsAllReceipts(t *testing.T) {
 
 func TestOldLeasesAreCountedAgain(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
+	d.tenant("a", 9)
 	d.waits("a", 0, 1, 0)
 	next := Position{Due: d.now}
 	claim := func(p Proposal, room, taken int) {
 		d.s.Apply(d.now, p, Answer{Epoch: Epoch{1}, Leased: []int64{5, 8990}, Last: 9000, Room: room,
-			Lanes: []Standing{{Granted: 2, Taken: taken, Limit: 9, Next: &next}}}.at(d.now))
+			Workspaces: []Standing{{Granted: 2, Taken: taken, Limit: 9, Next: &next}}}.at(d.now))
 	}
 	claim(d.s.Propose(d.now, Want{Free: 1}), 9, 1)
 	old := Receipt{Floor: 5, Held: 1, To: 8989}
@@ -148,15 +148,15 @@ func TestOldLeasesAreCountedAgain(t *testing.T) {
 	require.Equal(t, Receipt{Floor: 5, To: 4}, d.s.Propose(d.now, Want{Free: 1}).Leased, "W may only appear to be reached")
 }
 
-func TestALaneWithVeryManyHoldersIsNotCountedAtOnceAgain(t *testing.T) {
+func TestAWorkspaceWithVeryManyHoldersIsNotCountedAtOnceAgain(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
+	d.tenant("a", 9)
 	d.waits("a", 0, 1, 0)
 	next := Position{Due: d.now}
 	d.s.Apply(d.now, d.s.Propose(d.now, Want{Free: 1}), Answer{Epoch: Epoch{1}, Room: 9,
-		Lanes: []Standing{{Held: 5000, Limit: 5000, Counted: 5000, Next: &next}}}.at(d.now))
+		Workspaces: []Standing{{Held: 5000, Limit: 5000, Counted: 5000, Next: &next}}}.at(d.now))
 	require.Empty(t, d.propose(1))
-	d.s.Learn(Change{Lane: laneOf("a"), Items: 1})
+	d.s.Learn(Change{Workspace: workspaceOf("a"), Items: 1})
 	require.Empty(t, d.propose(1))
 	require.Equal(t, d.now.Add(10*time.Millisecond), d.s.Next(d.now))
 	d.now = d.now.Add(10 * time.Millisecond)

@@ -37,7 +37,7 @@ const (
 	// mostNumbers is how many workspaces are kept by number. For other workspaces, a notification only means that the
 	// table must be looked at.
 	mostNumbers = 100_000
-	// unknown is the limit of a lane before a claim has reported it.
+	// unknown is the limit of a workspace before a claim has reported it.
 	unknown = math.MaxInt32
 )
 
@@ -46,37 +46,37 @@ type Schedule struct {
 	// Aging is how long an item must have been due before its age decides.
 	Aging time.Duration
 
-	lanes     map[Lane]*lane
-	keys      map[string]*key              // limit keys of waiting items, over all workspaces
-	rated     map[Lane]bool                // lanes that had a rate of starts when they were last asked for
-	numbers   map[int64]Lane               // by number in notifications; includes lanes without waiting items
-	ready     [highest - lowest + 1]levels // by turn, one per priority
-	oldest    levels                       // the same levels by age
-	spare     levels                       // levels of lanes in a burst: asked for after all others
-	proven    levels                       // those of the ready levels whose lane got an item when it was last asked for
-	later     levels                       // levels with something that must not be asked for yet
-	served    int64                        // the last turn given
-	applied   int64                        // the last turn given before the answer that is being applied
-	owed      int                          // starts since age last decided
-	full      []*lane                      // lanes to report
-	leased    Receipt
-	countedAt time.Time // when all leases were last counted
-	epoch     Epoch
-	paused    bool
-	clock     time.Time // of the last Tell
-	heldBack  time.Time // the last time at which W, a pause or the namespaces held back everything
-	capped    bool      // the last claim got less than it asked for because of W
-	doubt     time.Time // when the first unanswered start is to be repeated; zero if there is none
-	doubtNot  time.Time // earliest time to repeat it
-	suspect   bool      // that start may have crashed its holders
-	besides   time.Time // the suspect is skipped until then
-	guarding  bool      // the replica holds a suspect
-	busy      bool      // nothing was asked for because of what the replica holds
+	workspaces map[WorkspaceID]*workspace
+	keys       map[string]*key              // limit keys of waiting items, over all workspaces
+	rated      map[WorkspaceID]bool         // workspaces that had a rate of starts when they were last asked for
+	numbers    map[int64]WorkspaceID        // by number in notifications; includes workspaces without waiting items
+	ready      [highest - lowest + 1]levels // by turn, one per priority
+	oldest     levels                       // the same levels by age
+	spare      levels                       // levels of workspaces in a burst: asked for after all others
+	proven     levels                       // those of the ready levels whose workspace got an item when it was last asked for
+	later      levels                       // levels with something that must not be asked for yet
+	served     int64                        // the last turn given
+	applied    int64                        // the last turn given before the answer that is being applied
+	owed       int                          // starts since age last decided
+	full       []*workspace                 // workspaces to report
+	leased     Receipt
+	countedAt  time.Time // when all leases were last counted
+	epoch      Epoch
+	paused     bool
+	clock      time.Time // of the last Tell
+	heldBack   time.Time // the last time at which W, a pause or the namespaces held back everything
+	capped     bool      // the last claim got less than it asked for because of W
+	doubt      time.Time // when the first unanswered start is to be repeated; zero if there is none
+	doubtNot   time.Time // earliest time to repeat it
+	suspect    bool      // that start may have crashed its holders
+	besides    time.Time // the suspect is skipped until then
+	guarding   bool      // the replica holds a suspect
+	busy       bool      // nothing was asked for because of what the replica holds
 }
 
-// lane is the state of a workspace.
-type lane struct {
-	id      Lane
+// workspace is the state of a workspace.
+type workspace struct {
+	id      WorkspaceID
 	number  int64
 	held    int
 	limit   int
@@ -85,7 +85,7 @@ type lane struct {
 	proven  bool // got an item when it was last asked for
 	paused  bool
 	full    bool      // full with more waiting: reported or about to be reported
-	most    int32     // how many may hold a slot while no other lane needs the workers; at most limit: none beyond it
+	most    int32     // how many may hold a slot while no other workspace needs the workers; at most limit: none beyond it
 	rested  time.Time // not asked for until then, because counting its holders is expensive
 	receipt Receipt
 	levels  []*level        // highest priority first
@@ -94,22 +94,22 @@ type lane struct {
 	heldBack time.Time
 }
 
-// level is a priority of a lane at which items wait.
+// level is a priority of a workspace at which items wait.
 type level struct {
-	lane     *lane
-	priority int
-	plain    *line            // items without a key; nil if there are none
-	keyed    map[string]*line // by limit key
-	ripe     heap[*line]      // lines that may be asked for, by their first items
-	unripe   heap[*line]      // lines that must not be asked for yet
-	not      time.Time        // not asked for until then
-	at       [levelHeaps]int32
+	workspace *workspace
+	priority  int
+	plain     *line            // items without a key; nil if there are none
+	keyed     map[string]*line // by limit key
+	ripe      heap[*line]      // lines that may be asked for, by their first items
+	unripe    heap[*line]      // lines that must not be asked for yet
+	not       time.Time        // not asked for until then
+	at        [levelHeaps]int32
 }
 
 type levels = heap[*level]
 
-func newLevel(l *lane, priority int) *level {
-	return &level{lane: l, priority: priority, unripe: heap[*line]{kind: inUnripe},
+func newLevel(l *workspace, priority int) *level {
+	return &level{workspace: l, priority: priority, unripe: heap[*line]{kind: inUnripe},
 		at: [levelHeaps]int32{-1, -1, -1, -1}}
 }
 
@@ -131,17 +131,17 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-func (s *Schedule) add(id Lane) *lane {
-	if s.lanes == nil {
-		s.lanes, s.numbers, s.rated = map[Lane]*lane{}, map[int64]Lane{}, map[Lane]bool{}
+func (s *Schedule) add(id WorkspaceID) *workspace {
+	if s.workspaces == nil {
+		s.workspaces, s.numbers, s.rated = map[WorkspaceID]*workspace{}, map[int64]WorkspaceID{}, map[WorkspaceID]bool{}
 		s.oldest.kind, s.later.kind, s.spare.kind, s.proven.kind = inOldest, inLater, inSpare, inProven
 	}
-	l := &lane{id: id, limit: unknown}
-	s.lanes[id] = l
+	l := &workspace{id: id, limit: unknown}
+	s.workspaces[id] = l
 	return l
 }
 
-func (s *Schedule) name(l *lane, number int64) {
+func (s *Schedule) name(l *workspace, number int64) {
 	if number != 0 && number != l.number {
 		delete(s.numbers, l.number)
 		l.number = number
@@ -149,36 +149,36 @@ func (s *Schedule) name(l *lane, number int64) {
 	}
 }
 
-// slots returns how many items of the lane may hold a slot while no other lane needs the workers.
-func (l *lane) slots() int { return max(l.limit, int(l.most)) }
+// slots returns how many items of the workspace may hold a slot while no other workspace needs the workers.
+func (l *workspace) slots() int { return max(l.limit, int(l.most)) }
 
-// bursts reports whether the lane is at its limit but not at its burst limit.
-func (l *lane) bursts() bool { return l.held >= l.limit && l.held < l.slots() }
+// bursts reports whether the workspace is at its limit but not at its burst limit.
+func (l *workspace) bursts() bool { return l.held >= l.limit && l.held < l.slots() }
 
-// fill marks a lane for Full if it is at its limit and has waiting items.
-func (s *Schedule) fill(l *lane) {
+// fill marks a workspace for Full if it is at its limit and has waiting items.
+func (s *Schedule) fill(l *workspace) {
 	if l.closed && !l.paused && !l.full && len(l.levels) > 0 {
 		l.full = true
 		s.full = append(s.full, l)
 	}
 }
 
-// Full returns the lanes that have reached their limit and have more items due. Each is returned once, until it gets an
-// item again.
+// Full returns the workspaces that have reached their limit and have more items due. Each is returned once, until it
+// gets an item again.
 func (s *Schedule) Full(now time.Time) (full []Full) {
 	for _, l := range s.full {
 		if l.full = l.closed && l.due(now); l.full {
-			full = append(full, Full{Lane: l.id, Active: l.held, Limit: l.slots()})
+			full = append(full, Full{Workspace: l.id, Active: l.held, Limit: l.slots()})
 		}
 	}
 	s.full = s.full[:0]
 	return full
 }
 
-// Awaited reports whether items wait for a slot of the lane or of the limit key.
-func (s *Schedule) Awaited(id Lane, name string) bool {
+// Awaited reports whether items wait for a slot of the workspace or of the limit key.
+func (s *Schedule) Awaited(id WorkspaceID, name string) bool {
 	full := func(k *key) bool { return k != nil && k.closed && k.lines.len() > 0 }
-	l := s.lanes[id]
+	l := s.workspaces[id]
 	return l != nil && (l.closed && len(l.levels) > 0 || full(l.keys[name])) || full(s.keys[name])
 }
 
@@ -193,10 +193,10 @@ func (s *Schedule) Pause(paused bool) {
 // Paused reports whether claims are paused by the settings.
 func (s *Schedule) Paused() bool { return s.paused }
 
-// place queues a level in later, from which ripen takes it. A level of a closed lane is in no heap.
+// place queues a level in later, from which ripen takes it. A level of a closed workspace is in no heap.
 func (s *Schedule) place(v *level) {
 	s.takeOut(v)
-	if !v.lane.closed && v.ripe.len()+v.unripe.len() > 0 {
+	if !v.workspace.closed && v.ripe.len()+v.unripe.len() > 0 {
 		s.later.push(v)
 	}
 }
@@ -213,12 +213,12 @@ func (s *Schedule) ripen(now time.Time) {
 		}
 		switch {
 		case v.ripe.len() == 0:
-		case v.lane.bursts():
+		case v.workspace.bursts():
 			s.spare.push(v)
 		default:
 			s.ready[v.priority-lowest].push(v)
 			s.oldest.push(v)
-			if v.lane.proven {
+			if v.workspace.proven {
 				s.proven.push(v)
 			}
 		}
@@ -240,7 +240,7 @@ func (s *Schedule) takeOut(v *level) {
 // remove forgets a level at which nothing waits.
 func (s *Schedule) remove(v *level) {
 	s.takeOut(v)
-	v.lane.levels = slices.DeleteFunc(v.lane.levels, func(o *level) bool { return o == v })
+	v.workspace.levels = slices.DeleteFunc(v.workspace.levels, func(o *level) bool { return o == v })
 }
 
 // Ready reports whether there is something to ask for now.
@@ -270,16 +270,16 @@ func (s *Schedule) Next(now time.Time) (at time.Time) {
 	return at
 }
 
-// Lanes returns the number of known lanes and of their levels with waiting items.
-func (s *Schedule) Lanes() (lanes, levels int) {
-	for _, l := range s.lanes {
+// Workspaces returns the number of known workspaces and of their levels with waiting items.
+func (s *Schedule) Workspaces() (workspaces, levels int) {
+	for _, l := range s.workspaces {
 		levels += len(l.levels)
 	}
-	return len(s.lanes), levels
+	return len(s.workspaces), levels
 }
 
-// compare orders lanes by the turn at which they were last served, then by ID.
-func (l *lane) compare(o *lane) int {
+// compare orders workspaces by the turn at which they were last served, then by ID.
+func (l *workspace) compare(o *workspace) int {
 	switch {
 	case l.served < o.served:
 		return -1

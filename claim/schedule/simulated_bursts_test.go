@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// The limits and burst limits of the simulated Postgres' lanes.
+// The limits and burst limits of the simulated Postgres' workspaces.
 
 // burstLimit is sql/functions/burst_limit.sql.
-func (p *simPostgres) burstLimit(lane Lane) int {
-	if limit := p.limits[lane[0]]; limit > 0 {
-		return max(limit, p.bursts[lane[0]])
+func (p *simPostgres) burstLimit(workspace WorkspaceID) int {
+	if limit := p.limits[workspace[0]]; limit > 0 {
+		return max(limit, p.bursts[workspace[0]])
 	}
 	return 0
 }
 
-// limitLane changes the limits of a lane, or those of its plan.
-func (m *simulation) limitLane(lane, limit, burst int) {
-	m.limits[lane], m.bursts[lane] = limit, burst
+// limitWorkspace changes the limits of a workspace, or those of its plan.
+func (m *simulation) limitWorkspace(workspace, limit, burst int) {
+	m.limits[workspace], m.bursts[workspace] = limit, burst
 	tx := m.begin(false)
-	if tx.mark(Change{Lane: Lane{byte(lane)}}); m.r.IntN(2) == 0 {
+	if tx.mark(Change{Workspace: WorkspaceID{byte(workspace)}}); m.r.IntN(2) == 0 {
 		tx.marks[0].all = true
 	}
 	m.close(tx, true)
 }
 
-// lie makes a replica believe something wrong of a lane or of a limit key.
+// lie makes a replica believe something wrong of a workspace or of a limit key.
 func (m *simulation) lie(r *simReplica) {
-	l := r.s.lanes[Lane{byte(m.r.IntN(len(m.limits)))}]
+	l := r.s.workspaces[WorkspaceID{byte(m.r.IntN(len(m.limits)))}]
 	if l == nil || m.r.IntN(2) == 0 {
 		m.lieOfKey(r)
 		return
@@ -43,56 +43,56 @@ func (m *simulation) lie(r *simReplica) {
 	m.say("%d is wrong about %d", r.name, l.id[0])
 }
 
-// checkBursts checks that the lanes which a replica takes for bursting ask for a burst, last, and no others do.
+// checkBursts checks that the workspaces which a replica takes for bursting ask for a burst, last, and no others do.
 func (m *simulation) checkBursts(r *simReplica, q Proposal) {
 	last := false
 	for _, e := range q.Entries {
-		if last = last || e.Burst; e.Burst != last || e.Burst != r.s.lanes[e.Lane].bursts() {
+		if last = last || e.Burst; e.Burst != last || e.Burst != r.s.workspaces[e.Workspace].bursts() {
 			m.broken = fmt.Sprintf("%d asks for the wrong bursts: %+v", r.name, q.Entries)
 		}
 	}
 }
 
-// checkLanes checks each item that a claim gives, in the claim's order, against the limit of its lane or, if its entry
-// bursts, against the burst limit.
-func (m *simulation) checkLanes(q Proposal, taken []*simRow) {
+// checkWorkspaces checks each item that a claim gives, in the claim's order, against the limit of its workspace or, if
+// its entry bursts, against the burst limit.
+func (m *simulation) checkWorkspaces(q Proposal, taken []*simRow) {
 	held := m.held()
 	for _, row := range taken {
 		if m.rows[row.id].holds() {
 			continue // an unanswered start, which has its slot
 		}
 		e := q.Entries[slices.IndexFunc(q.Entries, func(e Entry) bool {
-			return e.Lane == row.lane && e.Priority == row.priority && e.Key == row.key
+			return e.Workspace == row.workspace && e.Priority == row.priority && e.Key == row.key
 		})]
-		limit := m.limits[row.lane[0]]
-		if held[row.lane]++; held[row.lane] > limit {
+		limit := m.limits[row.workspace[0]]
+		if held[row.workspace]++; held[row.workspace] > limit {
 			m.beyond++
 		}
-		if limit == 0 || held[row.lane] > limit && (!e.Burst || held[row.lane] > m.burstLimit(row.lane)) {
-			m.broken = fmt.Sprintf("lane %d has %d of %d to %d, burst %t", row.lane[0], held[row.lane], limit,
-				m.burstLimit(row.lane), e.Burst)
+		if limit == 0 || held[row.workspace] > limit && (!e.Burst || held[row.workspace] > m.burstLimit(row.workspace)) {
+			m.broken = fmt.Sprintf("workspace %d has %d of %d to %d, burst %t", row.workspace[0], held[row.workspace], limit,
+				m.burstLimit(row.workspace), e.Burst)
 		}
 	}
 }
 
-// startable counts the items that could start if nothing ended: their lanes and keys have room.
+// startable counts the items that could start if nothing ended: their workspaces and keys have room.
 func (m *simulation) startable() (n int) {
 	held := m.held()
 	for _, row := range m.rows {
-		if row.locked || row.status == rowWaits && held[row.lane] < m.burstLimit(row.lane) &&
-			!m.keyFull(scope{row.lane, row.key}) && !m.keyFull(scope{everywhere, row.key}) {
+		if row.locked || row.status == rowWaits && held[row.workspace] < m.burstLimit(row.workspace) &&
+			!m.keyFull(scope{row.workspace, row.key}) && !m.keyFull(scope{everywhere, row.key}) {
 			n++
 		}
 	}
 	return n
 }
 
-// held counts the items of each lane that hold a slot.
-func (m *simulation) held() map[Lane]int {
-	held := map[Lane]int{}
+// held counts the items of each workspace that hold a slot.
+func (m *simulation) held() map[WorkspaceID]int {
+	held := map[WorkspaceID]int{}
 	for _, row := range m.rows {
 		if row.holds() {
-			held[row.lane]++
+			held[row.workspace]++
 		}
 	}
 	return held

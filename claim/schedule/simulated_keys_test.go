@@ -8,8 +8,8 @@ import (
 
 // The limit keys of the simulated Postgres. Claims count them as sql/functions/claim_key_limits.sql does.
 
-// everywhere is the lane of a limit over all lanes.
-var everywhere = Lane{255}
+// everywhere is the workspace of a limit over all workspaces.
+var everywhere = WorkspaceID{255}
 
 var simKeys = []string{"k", "l", "m"}
 
@@ -48,7 +48,7 @@ type simRoom struct {
 }
 
 func (l *simLimit) covers(r *simRow) bool {
-	return r.key == l.key && (l.lane == everywhere || l.lane == r.lane)
+	return r.key == l.key && (l.workspace == everywhere || l.workspace == r.workspace)
 }
 
 func (p *simPostgres) keyHolders(l *simLimit) (held int) {
@@ -114,14 +114,14 @@ func (f simRoom) standing(taken int) (st KeyStanding) {
 // keyed returns the entries with the items that their limit keys allow, and what each scope allows.
 func (p *simPostgres) keyed(entries []Entry) ([]Entry, map[scope]simRoom) {
 	entries, rooms := slices.Clone(entries), map[scope]simRoom{}
-	for _, of := range []func(Lane) Lane{func(l Lane) Lane { return l }, func(Lane) Lane { return everywhere }} {
+	for _, of := range []func(WorkspaceID) WorkspaceID{func(l WorkspaceID) WorkspaceID { return l }, func(WorkspaceID) WorkspaceID { return everywhere }} {
 		used := map[scope]int{}
 		for n := range entries {
 			e := &entries[n]
 			if e.Key == "" {
 				continue
 			}
-			s := scope{of(e.Lane), e.Key}
+			s := scope{of(e.Workspace), e.Key}
 			rooms[s] = p.keyRoom(s)
 			e.Items = max(min(e.Items, min(rooms[s].room, rooms[s].starts)-used[s]), 0)
 			used[s] += e.Items
@@ -135,13 +135,13 @@ func (p *simPostgres) keysStand(tx *simTx, q Proposal, a *Answer, rooms map[scop
 	for n, e := range q.Entries {
 		own, all := 0, 0
 		for _, r := range taken {
-			if all += same(r.key, e.Key); r.lane == e.Lane {
+			if all += same(r.key, e.Key); r.workspace == e.Workspace {
 				own += same(r.key, e.Key)
 			}
 		}
 		if e.Key != "" {
-			a.Lanes[n].Own = rooms[scope{e.Lane, e.Key}].standing(own)
-			a.Lanes[n].All = rooms[scope{everywhere, e.Key}].standing(all)
+			a.Workspaces[n].Own = rooms[scope{e.Workspace, e.Key}].standing(own)
+			a.Workspaces[n].All = rooms[scope{everywhere, e.Key}].standing(all)
 		}
 	}
 	for _, r := range taken {
@@ -189,8 +189,8 @@ func (p *simPostgres) setKeyLimit(s scope, most int, rates []simRate, deleted bo
 // limitKey changes the limit of a random scope: it is lowered below what runs, raised, removed, or gets rates.
 func (m *simulation) limitKey() {
 	s := scope{everywhere, simKeys[m.r.IntN(len(simKeys))]}
-	if lane := m.r.IntN(2 * len(m.limits)); lane < len(m.limits) {
-		s.lane = Lane{byte(lane)}
+	if workspace := m.r.IntN(2 * len(m.limits)); workspace < len(m.limits) {
+		s.workspace = WorkspaceID{byte(workspace)}
 	}
 	most, rates := m.r.IntN(4), []simRate(nil)
 	if m.r.IntN(3) == 0 {
@@ -203,7 +203,7 @@ func (m *simulation) limitKey() {
 	}
 	deleted := m.r.IntN(4) == 0
 	m.setKeyLimit(s, most, rates, deleted)
-	m.say("limit of %s in %d: %d %v, deleted %t", s.key, s.lane[0], most, rates, deleted)
+	m.say("limit of %s in %d: %d %v, deleted %t", s.key, s.workspace[0], most, rates, deleted)
 }
 
 // calmKeys leaves no key without room, except for full, until opens is called.
@@ -226,7 +226,7 @@ func (m *simulation) calmKeys() (full string, opens func()) {
 func (m *simulation) lieOfKey(r *simReplica) {
 	name := simKeys[m.r.IntN(len(simKeys))]
 	k := r.s.keys[name]
-	if l := r.s.lanes[Lane{byte(m.r.IntN(len(m.limits)))}]; l != nil && m.r.IntN(2) == 0 {
+	if l := r.s.workspaces[WorkspaceID{byte(m.r.IntN(len(m.limits)))}]; l != nil && m.r.IntN(2) == 0 {
 		k = l.keys[name]
 	}
 	if k == nil {
@@ -253,7 +253,7 @@ func (m *simulation) checkKeys(tx *simTx, gives []*simRow) {
 			}
 		}
 		if mine > 0 && held+mine > l.most {
-			m.broken = fmt.Sprintf("key %s in %d has %d of %d", l.key, l.lane[0], held+mine, l.most)
+			m.broken = fmt.Sprintf("key %s in %d has %d of %d", l.key, l.workspace[0], held+mine, l.most)
 		}
 		for _, rate := range l.rates {
 			started := mine
@@ -263,7 +263,7 @@ func (m *simulation) checkKeys(tx *simTx, gives []*simRow) {
 				}
 			}
 			if mine > 0 && started > rate.most {
-				m.broken = fmt.Sprintf("key %s in %d starts %d of %d in %s", l.key, l.lane[0], started, rate.most, rate.per)
+				m.broken = fmt.Sprintf("key %s in %d starts %d of %d in %s", l.key, l.workspace[0], started, rate.most, rate.per)
 			}
 			for range mine {
 				tx.started = append(tx.started, simStarted{l.id, m.now, rate.per})

@@ -185,7 +185,7 @@ func (p *simPostgres) look(seen snapshot) (news simNews) {
 		return news
 	}
 	type line struct {
-		Lane
+		WorkspaceID
 		priority int
 		key      string
 	}
@@ -194,12 +194,12 @@ func (p *simPostgres) look(seen snapshot) (news simNews) {
 		if r.status != rowWaits || seen.sees(r.xid) {
 			continue
 		}
-		at := line{r.lane, r.priority, r.key}
+		at := line{r.workspace, r.priority, r.key}
 		n, found := came[at]
 		if !found {
 			n, came[at] = len(news.changes), len(news.changes)
 			news.changes = append(news.changes,
-				Change{Lane: r.lane, Waits: true, Priority: r.priority, Key: r.key, Due: r.due})
+				Change{Workspace: r.workspace, Waits: true, Priority: r.priority, Key: r.key, Due: r.due})
 		}
 		c := &news.changes[n]
 		if c.Items++; r.due.Before(c.Due) {
@@ -226,14 +226,14 @@ func (p *simPostgres) load() []Waiting {
 			continue
 		}
 		n := slices.IndexFunc(all, func(w Waiting) bool {
-			return w.Lane == r.lane && w.Priority == r.priority && w.Key == r.key
+			return w.Workspace == r.workspace && w.Priority == r.priority && w.Key == r.key
 		})
 		if n < 0 {
-			held, _ := p.holders(r.lane, 0)
+			held, _ := p.holders(r.workspace, 0)
 			all = append(all,
-				Waiting{Lane: r.lane, Number: int64(r.lane[0]), Priority: r.priority, Key: r.key, From: r.position(),
-					Held: held, Limit: p.limits[r.lane[0]], Most: p.burstLimit(r.lane),
-					OwnFull: p.keyFull(scope{r.lane, r.key}), AllFull: p.keyFull(scope{everywhere, r.key})})
+				Waiting{Workspace: r.workspace, Number: int64(r.workspace[0]), Priority: r.priority, Key: r.key, From: r.position(),
+					Held: held, Limit: p.limits[r.workspace[0]], Most: p.burstLimit(r.workspace),
+					OwnFull: p.keyFull(scope{r.workspace, r.key}), AllFull: p.keyFull(scope{everywhere, r.key})})
 		} else if r.position().Before(all[n].From) {
 			all[n].From = r.position()
 		}
@@ -251,10 +251,10 @@ func (p *simPostgres) doubt() (due time.Time, suspect bool) {
 	return due, suspect
 }
 
-func (p *simPostgres) holders(lane Lane, floor int64) (held int, lowest int64) {
+func (p *simPostgres) holders(workspace WorkspaceID, floor int64) (held int, lowest int64) {
 	lowest = p.last + 1
 	for _, r := range p.rows {
-		if r.lane == lane && r.holds() && r.token >= floor {
+		if r.workspace == workspace && r.holds() && r.token >= floor {
 			held, lowest = held+1, min(lowest, r.token)
 		}
 	}
@@ -268,7 +268,7 @@ func (p *simPostgres) requeue(tx *simTx) {
 			next := p.change(tx, r)
 			p.last++
 			next.status, next.token, next.owner, next.lost = rowDoubt, p.last, 0, r.lost+1
-			tx.mark(Change{Lane: r.lane, Keys: r.keys()})
+			tx.mark(Change{Workspace: r.workspace, Keys: r.keys()})
 		}
 	}
 }
@@ -285,7 +285,7 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 	tx = p.begin(true)
 	p.claiming = tx
 	same := p.epoch != (Epoch{}) && p.epoch == q.Epoch
-	a = Answer{Epoch: p.epoch, At: at, Last: p.last, Room: simW, Lanes: make([]Standing, len(q.Entries))}
+	a = Answer{Epoch: p.epoch, At: at, Last: p.last, Room: simW, Workspaces: make([]Standing, len(q.Entries))}
 	beyond, waits := int64(0), false
 	if same {
 		beyond, a.Room = q.Leased.To, simW-q.Leased.Held
@@ -312,9 +312,9 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 		}
 	}
 	for n, e := range q.Entries {
-		st := &a.Lanes[n]
+		st := &a.Workspaces[n]
 		for _, r := range rows {
-			if r.lane != e.Lane || r.priority != e.Priority || r.key != e.Key || r.status != rowWaits ||
+			if r.workspace != e.Workspace || r.priority != e.Priority || r.key != e.Key || r.status != rowWaits ||
 				r.position().Before(e.From) {
 				continue
 			}
@@ -330,8 +330,8 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 	p.keysStand(tx, q, &a, rooms, taken[a.Repeated:])
 	for _, r := range taken[a.Repeated:] {
 		for n, e := range q.Entries {
-			if e.Lane == r.lane {
-				a.Lanes[n].Held++
+			if e.Workspace == r.workspace {
+				a.Workspaces[n].Held++
 			}
 		}
 	}
@@ -344,12 +344,12 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 
 // grant is sql/functions/claim_pick.sql.
 func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
-	used := map[Lane]int{}
-	first := map[Lane]int{}
+	used := map[WorkspaceID]int{}
+	first := map[WorkspaceID]int{}
 	for n, e := range entries {
-		st := &a.Lanes[n]
-		*st = Standing{Limit: p.limits[e.Lane[0]], Most: p.burstLimit(e.Lane), Bound: true, Receipt: e.Receipt,
-			Number: int64(e.Lane[0])}
+		st := &a.Workspaces[n]
+		*st = Standing{Limit: p.limits[e.Workspace[0]], Most: p.burstLimit(e.Workspace), Bound: true, Receipt: e.Receipt,
+			Number: int64(e.Workspace[0])}
 		slots, known := st.Limit, st.Limit
 		if e.Burst {
 			slots, known = st.Most, 0
@@ -360,14 +360,14 @@ func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 			if !same {
 				floor = 0
 			}
-			held, lowest := p.holders(e.Lane, floor)
+			held, lowest := p.holders(e.Workspace, floor)
 			st.Held, st.Counted, st.Bound, st.Receipt = held, held, false, Receipt{Floor: lowest, Held: held, To: p.last}
 		}
-		if _, seen := first[e.Lane]; !seen {
-			first[e.Lane] = st.Held
+		if _, seen := first[e.Workspace]; !seen {
+			first[e.Workspace] = st.Held
 		}
-		st.Granted = max(min(e.Items, slots-first[e.Lane]-used[e.Lane]), 0)
-		used[e.Lane] += st.Granted
+		st.Granted = max(min(e.Items, slots-first[e.Workspace]-used[e.Workspace]), 0)
+		used[e.Workspace] += st.Granted
 	}
 }
 

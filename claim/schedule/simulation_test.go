@@ -42,7 +42,7 @@ type simulation struct {
 	crashes  bool
 	looks    bool // no replica compares or loads again: what it misses is never found
 	missed   int
-	beyond   int    // items that claims have given beyond the limits of their lanes
+	beyond   int    // items that claims have given beyond the limits of their workspaces
 	stays    bool   // nothing ends
 	full     string // a limit key that is full for good; empty if there is none
 	log      bytes.Buffer
@@ -88,7 +88,7 @@ func (m *simulation) step() {
 	case n == 11 && !m.looks && m.r.IntN(5) == 0:
 		m.trim()
 	case m.rare(60):
-		m.limitLane(m.r.IntN(len(m.limits)), m.r.IntN(4), m.r.IntN(6))
+		m.limitWorkspace(m.r.IntN(len(m.limits)), m.r.IntN(4), m.r.IntN(6))
 	case m.rare(30):
 		m.limitKey()
 	case m.crashes && m.rare(25):
@@ -110,16 +110,19 @@ func (m *simulation) step() {
 
 func (m *simulation) enqueue() {
 	tx := m.begin(m.r.IntN(4) == 0)
-	lane, priority := Lane{byte(m.r.IntN(len(m.limits)))}, m.r.IntN(3)
+	workspace, priority := WorkspaceID{byte(m.r.IntN(len(m.limits)))}, m.r.IntN(3)
 	for range 1 + m.r.IntN(3) {
-		m.insert(tx, lane, priority, m.now.Add(time.Duration(m.r.IntN(8000)-6000)*time.Millisecond))
+		m.insert(tx, workspace, priority, m.now.Add(time.Duration(m.r.IntN(8000)-6000)*time.Millisecond))
 	}
 }
 
 // insert adds an item in a transaction.
-func (m *simulation) insert(tx *simTx, lane Lane, priority int, due time.Time) *simRow {
-	row := &simRow{item: item{lane: lane, priority: priority, id: int64(len(m.rows)), key: m.someKey(), due: due},
-		xid: tx.xid, status: rowEnded}
+func (m *simulation) insert(tx *simTx, workspace WorkspaceID, priority int, due time.Time) *simRow {
+	row := &simRow{
+		item:   item{workspace: workspace, priority: priority, id: int64(len(m.rows)), key: m.someKey(), due: due},
+		xid:    tx.xid,
+		status: rowEnded,
+	}
 	m.rows = append(m.rows, row) // invisible before its commit
 	m.change(tx, row).status = rowWaits
 	return row
@@ -144,7 +147,7 @@ func (m *simulation) ends() {
 		if row.status == rowDispatched && !row.locked && !m.stays && m.r.IntN(2) == 0 {
 			tx := m.begin(false)
 			m.change(tx, row).status = rowEnded
-			tx.mark(Change{Lane: row.lane, Items: 1, Keys: row.keys()})
+			tx.mark(Change{Workspace: row.workspace, Items: 1, Keys: row.keys()})
 			return
 		}
 	}
@@ -196,8 +199,10 @@ func (m *simulation) settle(r *simReplica) {
 	default:
 		next.status = rowWaits
 	}
-	tx.mark(Change{Lane: row.lane, Waits: next.status == rowWaits, Again: true, Priority: row.priority, Due: next.due,
-		Key: row.key, Keys: row.keys()})
+	tx.mark(
+		Change{Workspace: row.workspace, Waits: next.status == rowWaits, Again: true, Priority: row.priority, Due: next.due,
+			Key: row.key, Keys: row.keys()},
+	)
 }
 
 // claims does what claim.Store does: it looks or loads, proposes and claims.
@@ -241,25 +246,25 @@ func (m *simulation) learn(r *simReplica) {
 	if news.all {
 		r.s.LearnAll()
 	}
-	changed := Changed{All: news.all, Lanes: map[Lane]bool{}, Keys: map[string]bool{}}
+	changed := Changed{All: news.all, Workspaces: map[WorkspaceID]bool{}, Keys: map[string]bool{}}
 	for _, c := range news.changes {
 		r.s.Learn(c)
-		changed.Lanes[c.Lane] = true
+		changed.Workspaces[c.Workspace] = true
 		for _, key := range c.Keys {
 			changed.Keys[key] = true
 		}
 	}
 	if loaded != nil {
-		lanes := map[Lane]bool{}
+		workspaces := map[WorkspaceID]bool{}
 		for _, w := range r.s.Missed(m.now, loaded, changed) {
 			if seen.sees(m.rows[w.From.ID].xid) { // otherwise it came after the last look, and was claimed before this one
-				lanes[w.Lane] = true
+				workspaces[w.Workspace] = true
 			}
 		}
 		r.s.Load(loaded, changed)
 		r.s.Forget()
-		m.missed += len(lanes)
-		m.say("%d compares, %d were missed", r.name, len(lanes))
+		m.missed += len(workspaces)
+		m.say("%d compares, %d were missed", r.name, len(workspaces))
 	}
 }
 
@@ -281,7 +286,7 @@ func (m *simulation) check(tx *simTx, q Proposal, taken []*simRow) {
 			given = append(given, row)
 		}
 	}
-	m.checkLanes(q, taken)
+	m.checkWorkspaces(q, taken)
 	m.checkKeys(tx, given)
 	if len(taken) > 0 && leased > simW {
 		m.broken = fmt.Sprintf("%d are leased", leased)
@@ -321,7 +326,7 @@ func (m *simulation) run() string {
 	}
 	m.calm = true
 	for n := range m.limits {
-		m.limitLane(n, max(m.limits[n], 1), m.bursts[n])
+		m.limitWorkspace(n, max(m.limits[n], 1), m.bursts[n])
 	}
 	full, opens := m.calmKeys()
 	m.full = full
@@ -340,7 +345,7 @@ func (m *simulation) run() string {
 		return said
 	}
 	if !m.crashes && m.missed > 0 {
-		return fmt.Sprintf("%d lanes were missed though no commit was lost", m.missed)
+		return fmt.Sprintf("%d workspaces were missed though no commit was lost", m.missed)
 	}
 	return ""
 }
@@ -367,8 +372,18 @@ func TestReplicasOverAPostgresThatFailsPassNoLimitAndLoseNothing(t *testing.T) {
 		lost += bytes.Count(m.log.Bytes(), []byte("loses its answer"))
 		lies += bytes.Count(m.log.Bytes(), []byte("is wrong about"))
 	}
-	t.Logf("%d seeds, %d items, %d beyond limits, %d crashes, %d kills, %d lost answers, %d lies, %d lanes missed after "+
-		"crashes", seeds, rows, beyond, crashes, kills, lost, lies, missed)
+	t.Logf(
+		"%d seeds, %d items, %d beyond limits, %d crashes, %d kills, %d lost answers, %d lies, %d workspaces missed after "+
+			"crashes",
+		seeds,
+		rows,
+		beyond,
+		crashes,
+		kills,
+		lost,
+		lies,
+		missed,
+	)
 	require.Positive(t, min(beyond, crashes, kills, lost, lies))
 }
 

@@ -10,18 +10,18 @@ func (s *Schedule) Tell(now time.Time) { s.clock = latest(s.clock, now) }
 // another transaction has locked does not count. Zero means that nothing is known to have. A burst has been held back
 // until now.
 func (s *Schedule) startableFrom(x *line, now time.Time) time.Time {
-	if x.level.lane.bursts() {
+	if x.level.workspace.bursts() {
 		return now
 	}
-	from := latest(latest(s.heldBack, x.level.lane.heldBack), x.heldBack)
+	from := latest(latest(s.heldBack, x.level.workspace.heldBack), x.heldBack)
 	if from.After(now) {
 		return now
 	}
 	return from
 }
 
-// opens notes that a lane which was at its limit or paused is so no longer.
-func (s *Schedule) opens(l *lane) {
+// opens notes that a workspace which was at its limit or paused is so no longer.
+func (s *Schedule) opens(l *workspace) {
 	if l.closed || l.bursts() {
 		l.heldBack = latest(l.heldBack, s.clock)
 	}

@@ -16,7 +16,7 @@ func second(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
 func waitsAndIsAsked(t *testing.T, at int) (*Schedule, Proposal) {
 	t.Helper()
 	s := &Schedule{}
-	s.Learn(Change{Lane: Lane{1}, Waits: true, Due: noon, Items: 5})
+	s.Learn(Change{Workspace: WorkspaceID{1}, Waits: true, Due: noon, Items: 5})
 	p := s.Propose(second(at), Want{Free: 1})
 	require.Len(t, p.Entries, 1)
 	return s, p
@@ -32,7 +32,7 @@ func startableAt(t *testing.T, s *Schedule, at int) time.Time {
 // answer is a claim that took one item of its only entry.
 func answer(st Standing) Answer {
 	st.Granted, st.Taken, st.Next = 1, 1, &Position{Due: noon, ID: 2}
-	return Answer{Room: 100, Lanes: []Standing{st}}
+	return Answer{Room: 100, Workspaces: []Standing{st}}
 }
 
 func TestWhatNothingHeldBackIsStartableSinceItWasDue(t *testing.T) {
@@ -49,10 +49,10 @@ func TestAnItemOfAFullWorkspaceIsStartableFromWhenItsSlotWasFree(t *testing.T) {
 	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 1}).at(second(3)))
 	require.Empty(t, s.Propose(second(4), Want{Free: 1}).Entries, "the workspace is full")
 	s.Tell(second(60))
-	s.Learn(Change{Lane: Lane{1}, Items: 1})
+	s.Learn(Change{Workspace: WorkspaceID{1}, Items: 1})
 	require.Equal(t, second(60), startableAt(t, s, 62))
 	s.Tell(second(63))
-	s.Learn(Change{Lane: Lane{1}, Items: 1})
+	s.Learn(Change{Workspace: WorkspaceID{1}, Items: 1})
 	require.Equal(t, second(60), startableAt(t, s, 64), "it had room before")
 }
 
@@ -80,7 +80,7 @@ func TestAnItemIsStartableFromWhenItsNamespaceAcceptsWorkflowsAgain(t *testing.T
 	t.Parallel()
 	s, p := waitsAndIsAsked(t, 3)
 	s.Apply(second(3), p, Answer{Room: 100, Limited: true,
-		Lanes: []Standing{{Granted: 1, Limit: 5, PassedOver: true, Next: &Position{Due: noon, ID: 1}}}}.at(second(3)))
+		Workspaces: []Standing{{Granted: 1, Limit: 5, PassedOver: true, Next: &Position{Due: noon, ID: 1}}}}.at(second(3)))
 	s.Tell(second(40))
 	s.Reopened(true)
 	require.Equal(t, second(40), startableAt(t, s, 41))

@@ -13,29 +13,29 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// laneOf returns the lane named by one letter or a number.
-func laneOf(name string) (l Lane) {
+// workspaceOf returns the workspace named by one letter or a number.
+func workspaceOf(name string) (l WorkspaceID) {
 	copy(l[:], name)
 	return l
 }
 
-func (l Lane) name() string { return strings.TrimRight(string(l[:]), "\x00") }
+func (l WorkspaceID) name() string { return strings.TrimRight(string(l[:]), "\x00") }
 
 // item is a waiting item.
 type item struct {
-	lane     Lane
-	priority int
-	due      time.Time
-	id       int64
-	key      string
+	workspace WorkspaceID
+	priority  int
+	due       time.Time
+	id        int64
+	key       string
 }
 
-func (i item) String() string { return fmt.Sprintf("%s%d", i.lane.name(), i.id) }
+func (i item) String() string { return fmt.Sprintf("%s%d", i.workspace.name(), i.id) }
 
 func (i item) position() Position { return Position{Due: i.due, ID: i.id} }
 
-// workspace is the state of a lane in Postgres.
-type workspace struct {
+// tenant is the state of a workspace in Postgres.
+type tenant struct {
 	limit, held int
 	burst       int // how many may be held in a burst; at most limit: none beyond it
 	paused      bool
@@ -45,52 +45,52 @@ type workspace struct {
 	closed      bool          // its items are in a namespace that accepts none
 }
 
-// most is how many may be held while no other lane needs the workers.
-func (w *workspace) most() int {
+// most is how many may be held while no other workspace needs the workers.
+func (w *tenant) most() int {
 	if w.limit == 0 || w.paused {
 		return 0
 	}
 	return max(w.limit, w.burst)
 }
 
-// slots is how many items the entry may fill the lane up to.
-func (w *workspace) slots(e Entry) int {
+// slots is how many items the entry may fill the workspace up to.
+func (w *tenant) slots(e Entry) int {
 	if e.Burst {
 		return w.most()
 	}
 	return w.limit
 }
 
-// scope is a limit key in a lane or, without a lane, over all lanes.
+// scope is a limit key in a workspace or, without a workspace, over all workspaces.
 type scope struct {
-	lane Lane
-	key  string
+	workspace WorkspaceID
+	key       string
 }
 
 // truth is a minimal Postgres that scans lists. It answers proposals truthfully.
 type truth struct {
-	now        time.Time
-	items      []item
-	running    []item // those with a limit key
-	workspaces map[Lane]*workspace
-	limits     map[scope]int       // of limit keys
-	notBefore  map[scope]time.Time // until when a limit key's rates let nothing start
-	w          int                 // room under W
-	paused     bool
-	epoch      Epoch
-	last       int64
-	nextID     int64
+	now       time.Time
+	items     []item
+	running   []item // those with a limit key
+	tenants   map[WorkspaceID]*tenant
+	limits    map[scope]int       // of limit keys
+	notBefore map[scope]time.Time // until when a limit key's rates let nothing start
+	w         int                 // room under W
+	paused    bool
+	epoch     Epoch
+	last      int64
+	nextID    int64
 }
 
 func newTruth() *truth {
-	return &truth{now: start, workspaces: map[Lane]*workspace{}, limits: map[scope]int{},
+	return &truth{now: start, tenants: map[WorkspaceID]*tenant{}, limits: map[scope]int{},
 		notBefore: map[scope]time.Time{}, w: 1000, epoch: Epoch{1}}
 }
 
-// lane sets the limit of a lane.
-func (p *truth) lane(name string, limit int) *workspace {
-	w := &workspace{limit: limit, number: int64(len(p.workspaces) + 1)}
-	p.workspaces[laneOf(name)] = w
+// workspace sets the limit of a workspace.
+func (p *truth) tenant(name string, limit int) *tenant {
+	w := &tenant{limit: limit, number: int64(len(p.tenants) + 1)}
+	p.tenants[workspaceOf(name)] = w
 	return w
 }
 
@@ -101,61 +101,80 @@ func (p *truth) add(name string, priority int, due time.Time) Change {
 
 func (p *truth) addKeyed(name, key string, priority int, due time.Time) Change {
 	p.nextID++
-	i := item{laneOf(name), priority, due, p.nextID, key}
+	i := item{workspaceOf(name), priority, due, p.nextID, key}
 	p.items = append(p.items, i)
-	return Change{Lane: i.lane, Number: p.workspaces[i.lane].number, Key: key, Waits: true, Priority: priority, Due: due,
-		Items: 1}
+	return Change{
+		Workspace: i.workspace,
+		Number:    p.tenants[i.workspace].number,
+		Key:       key,
+		Waits:     true,
+		Priority:  priority,
+		Due:       due,
+		Items:     1,
+	}
 }
 
-// keyRoom is how many more items of a limit key may run, in a lane or over all lanes.
-func (p *truth) keyRoom(lane Lane, key string) int {
-	limit, limited := p.limits[scope{lane, key}]
+// keyRoom is how many more items of a limit key may run, in a workspace or over all workspaces.
+func (p *truth) keyRoom(workspace WorkspaceID, key string) int {
+	limit, limited := p.limits[scope{workspace, key}]
 	if !limited {
 		return NoLimit
 	}
 	for _, i := range p.running {
-		if i.key == key && (i.lane == lane || lane == Lane{}) {
+		if i.key == key && (i.workspace == workspace || workspace == WorkspaceID{}) {
 			limit--
 		}
 	}
 	return limit
 }
 
-// stands is how a limit key stands, in a lane or over all lanes.
-func (p *truth) stands(lane Lane, key string) KeyStanding {
-	return KeyStanding{Room: max(p.keyRoom(lane, key), 0), RetryIn: max(p.notBefore[scope{lane, key}].Sub(p.now), 0)}
+// stands is how a limit key stands, in a workspace or over all workspaces.
+func (p *truth) stands(workspace WorkspaceID, key string) KeyStanding {
+	return KeyStanding{
+		Room:    max(p.keyRoom(workspace, key), 0),
+		RetryIn: max(p.notBefore[scope{workspace, key}].Sub(p.now), 0),
+	}
 }
 
 // startable reports whether an item with this key may start as far as its limits allow.
-func (p *truth) startable(lane Lane, key string) bool {
-	own, all := p.stands(lane, key), p.stands(Lane{}, key)
+func (p *truth) startable(workspace WorkspaceID, key string) bool {
+	own, all := p.stands(workspace, key), p.stands(WorkspaceID{}, key)
 	return key == "" || min(own.Room, all.Room) > 0 && max(own.RetryIn, all.RetryIn) == 0
 }
 
 // answer takes as much of a proposal as the limits allow, in its order.
 func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
-	a = Answer{Epoch: p.epoch, Paused: p.paused, Last: p.last, Room: p.w, Lanes: make([]Standing, len(proposal.Entries))}
+	a = Answer{
+		Epoch:      p.epoch,
+		Paused:     p.paused,
+		Last:       p.last,
+		Room:       p.w,
+		Workspaces: make([]Standing, len(proposal.Entries)),
+	}
 	if p.paused {
 		a.Room = 0
 	}
-	used, keyed, room := map[Lane]int{}, map[scope]int{}, min(proposal.AtMost, a.Room)
+	used, keyed, room := map[WorkspaceID]int{}, map[scope]int{}, min(proposal.AtMost, a.Room)
 	for n, e := range proposal.Entries {
-		w, st := p.workspaces[e.Lane], &a.Lanes[n]
+		w, st := p.tenants[e.Workspace], &a.Workspaces[n]
 		*st = Standing{Limit: w.limit, Most: w.most(), Paused: w.paused, RetryIn: w.retryIn, Number: w.number,
 			Counted: w.held}
-		if st.Granted = max(min(e.Items, w.slots(e)-w.held-used[e.Lane]), 0); w.paused || w.retryIn > 0 {
+		if st.Granted = max(min(e.Items, w.slots(e)-w.held-used[e.Workspace]), 0); w.paused || w.retryIn > 0 {
 			st.Granted = 0
 		}
 		if e.Key != "" {
-			own, all := scope{e.Lane, e.Key}, scope{key: e.Key}
-			st.Granted = max(min(st.Granted, p.keyRoom(e.Lane, e.Key)-keyed[own], p.keyRoom(Lane{}, e.Key)-keyed[all]), 0)
-			if !p.startable(e.Lane, e.Key) {
+			own, all := scope{e.Workspace, e.Key}, scope{key: e.Key}
+			st.Granted = max(
+				min(st.Granted, p.keyRoom(e.Workspace, e.Key)-keyed[own], p.keyRoom(WorkspaceID{}, e.Key)-keyed[all]),
+				0,
+			)
+			if !p.startable(e.Workspace, e.Key) {
 				st.Granted = 0
 			}
 			keyed[own] += st.Granted
 			keyed[all] += st.Granted
 		}
-		used[e.Lane] += st.Granted
+		used[e.Workspace] += st.Granted
 		if w.paused {
 			st.Limit = 0
 		}
@@ -171,7 +190,7 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 		a.Limited = a.Limited || w.closed
 	}
 	for _, i := range taken {
-		if p.workspaces[i.lane].held++; i.key != "" {
+		if p.tenants[i.workspace].held++; i.key != "" {
 			p.running = append(p.running, i)
 		}
 		p.items = slices.DeleteFunc(p.items, func(o item) bool { return o == i })
@@ -179,9 +198,9 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	p.last += int64(len(taken))
 	p.w -= len(taken)
 	for n, e := range proposal.Entries {
-		w, st := p.workspaces[e.Lane], &a.Lanes[n]
+		w, st := p.tenants[e.Workspace], &a.Workspaces[n]
 		st.Held = w.held
-		st.Own, st.All = p.stands(e.Lane, e.Key), p.stands(Lane{}, e.Key)
+		st.Own, st.All = p.stands(e.Workspace, e.Key), p.stands(WorkspaceID{}, e.Key)
 		st.PassedOver = w.closed && st.Granted > 0 && len(taken) < room && st.Next != nil && !st.Next.Due.After(p.now)
 	}
 	return a, taken
@@ -190,7 +209,7 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 // level returns the waiting items at an entry's level from its position on, in order.
 func (p *truth) level(e Entry) (found []item) {
 	for _, i := range p.items {
-		if i.lane == e.Lane && i.priority == e.Priority && i.key == e.Key && !i.position().Before(e.From) {
+		if i.workspace == e.Workspace && i.priority == e.Priority && i.key == e.Key && !i.position().Before(e.From) {
 			found = append(found, i)
 		}
 	}
@@ -201,25 +220,36 @@ func (p *truth) level(e Entry) (found []item) {
 // levels returns the rows of a load.
 func (p *truth) levels() (all []Waiting) {
 	type group struct {
-		lane     Lane
-		priority int
-		key      string
+		workspace WorkspaceID
+		priority  int
+		key       string
 	}
 	first := map[group]int{}
 	for _, i := range p.items {
-		key := group{i.lane, i.priority, i.key}
+		key := group{i.workspace, i.priority, i.key}
 		n, found := first[key]
 		if !found {
-			w := p.workspaces[i.lane]
+			w := p.tenants[i.workspace]
 			first[key] = len(all)
 			limit := w.limit
 			if w.paused {
 				limit = 0
 			}
-			all = append(all,
-				Waiting{Lane: i.lane, Number: w.number, Priority: i.priority, Key: i.key, From: i.position(), Held: w.held,
-					Limit: limit, Most: w.most(), OwnFull: p.stands(i.lane, i.key).Room == 0,
-					AllFull: p.stands(Lane{}, i.key).Room == 0})
+			all = append(
+				all,
+				Waiting{
+					Workspace: i.workspace,
+					Number:    w.number,
+					Priority:  i.priority,
+					Key:       i.key,
+					From:      i.position(),
+					Held:      w.held,
+					Limit:     limit,
+					Most:      w.most(),
+					OwnFull:   p.stands(i.workspace, i.key).Room == 0,
+					AllFull:   p.stands(WorkspaceID{}, i.key).Room == 0,
+				},
+			)
 		} else if i.position().Before(all[n].From) {
 			all[n].From = i.position()
 		}
@@ -236,9 +266,9 @@ type desk struct {
 	vain    int // of the last claim
 }
 
-// loads applies what waits and returns how many lanes were missed.
+// loads applies what waits and returns how many workspaces were missed.
 func (d *desk) loads(all []Waiting, changed Changed) int {
-	missed := lanesOf(d.s.Missed(d.now, all, changed))
+	missed := workspacesOf(d.s.Missed(d.now, all, changed))
 	d.s.Load(all, changed)
 	d.s.Forget()
 	return missed
@@ -250,7 +280,7 @@ func newDesk(t *testing.T) *desk {
 	return &desk{truth: newTruth(), t: t, s: Schedule{Aging: time.Minute}}
 }
 
-// waits inserts items into a lane, due for the given time and each slightly longer than the next, and tells the
+// waits inserts items into a workspace, due for the given time and each slightly longer than the next, and tells the
 // schedule.
 func (d *desk) waits(name string, priority, items int, since time.Duration) {
 	for range items {
@@ -258,19 +288,19 @@ func (d *desk) waits(name string, priority, items int, since time.Duration) {
 	}
 }
 
-// propose returns the proposal as "lane@priority*items".
+// propose returns the proposal as "workspace@priority*items".
 func (d *desk) propose(free int) string {
 	d.t.Helper()
 	p := d.s.Propose(d.now, Want{Free: free, Holding: d.holding})
 	var said []string
 	for _, e := range p.Entries {
-		said = append(said, fmt.Sprintf("%s@%d*%d", e.Lane.name(), e.Priority, e.Items))
+		said = append(said, fmt.Sprintf("%s@%d*%d", e.Workspace.name(), e.Priority, e.Items))
 	}
 	d.requireWhole()
 	return strings.Join(said, " ")
 }
 
-// claim claims what the schedule proposes and returns the items it got, as lanes and numbers.
+// claim claims what the schedule proposes and returns the items it got, as workspaces and numbers.
 func (d *desk) claim(free int) string {
 	d.t.Helper()
 	p := d.s.Propose(d.now, Want{Free: free, Holding: d.holding})
@@ -294,17 +324,17 @@ func (d *desk) claims(n int) string {
 	return strings.Join(said, " ")
 }
 
-// ends frees slots of a lane, those with a limit key first, and tells the schedule by marks.
+// ends frees slots of a workspace, those with a limit key first, and tells the schedule by marks.
 func (d *desk) ends(name string, items int) {
-	d.workspaces[laneOf(name)].held -= items
+	d.tenants[workspaceOf(name)].held -= items
 	d.w += items
 	for ; items > 0; items-- {
-		n := slices.IndexFunc(d.running, func(i item) bool { return i.lane == laneOf(name) })
+		n := slices.IndexFunc(d.running, func(i item) bool { return i.workspace == workspaceOf(name) })
 		if n < 0 {
-			d.s.Learn(Change{Lane: laneOf(name), Items: items})
+			d.s.Learn(Change{Workspace: workspaceOf(name), Items: items})
 			return
 		}
-		d.s.Learn(Change{Lane: laneOf(name), Keys: []string{d.running[n].key}, Items: 1})
+		d.s.Learn(Change{Workspace: workspaceOf(name), Keys: []string{d.running[n].key}, Items: 1})
 		d.running = slices.Delete(d.running, n, n+1)
 	}
 }
@@ -332,19 +362,31 @@ func (s *Schedule) broken() string {
 			return fmt.Sprintf("heap %d: %s", h.kind, at)
 		}
 	}
-	for _, l := range s.lanes {
+	for _, l := range s.workspaces {
 		for n, v := range l.levels {
 			ready, oldest, later := v.offered(), v.at[inOldest] >= 0 || v.at[inSpare] >= 0, v.at[inLater] >= 0
 			if at := v.broken(); at != "" {
-				return fmt.Sprintf("lane %s at %d: %s", l.id.name(), v.priority, at)
+				return fmt.Sprintf("workspace %s at %d: %s", l.id.name(), v.priority, at)
 			}
 			if v.at[inReady] >= 0 && (v.at[inSpare] >= 0) != l.proven {
-				return fmt.Sprintf("lane %s at %d: ready, and among the proven %t", l.id.name(), v.priority, v.at[inSpare] >= 0)
+				return fmt.Sprintf(
+					"workspace %s at %d: ready, and among the proven %t",
+					l.id.name(),
+					v.priority,
+					v.at[inSpare] >= 0,
+				)
 			}
 			waits := v.ripe.len()+v.unripe.len() > 0
 			if ready != oldest || ready && later != (v.unripe.len() > 0) || (ready || later) != (waits && !l.closed) {
-				return fmt.Sprintf("lane %s at %d: closed %t, ready %t, oldest %t, later %t", l.id.name(), v.priority, l.closed,
-					ready, oldest, later)
+				return fmt.Sprintf(
+					"workspace %s at %d: closed %t, ready %t, oldest %t, later %t",
+					l.id.name(),
+					v.priority,
+					l.closed,
+					ready,
+					oldest,
+					later,
+				)
 			}
 			if n > 0 && l.levels[n-1].priority <= v.priority {
 				return "levels are out of order"

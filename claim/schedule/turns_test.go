@@ -9,8 +9,8 @@ import (
 
 func TestTheHighestPriorityThatIsDueAnywhereGoesFirst(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
-	d.lane("b", 9)
+	d.tenant("a", 9)
+	d.tenant("b", 9)
 	d.waits("a", 0, 2, time.Second)
 	d.waits("b", 7, 2, 0)
 	d.waits("b", -100, 1, time.Second)
@@ -22,8 +22,8 @@ func TestTheHighestPriorityThatIsDueAnywhereGoesFirst(t *testing.T) {
 
 func TestAPriorityWithoutRoomGivesWayToALower(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 1)
-	d.lane("b", 9)
+	d.tenant("a", 1)
+	d.tenant("b", 9)
 	d.waits("a", 5, 2, 0)
 	d.waits("b", 1, 2, 0)
 	require.Equal(t, "a1 b3", d.claims(2))
@@ -34,7 +34,7 @@ func TestAPriorityWithoutRoomGivesWayToALower(t *testing.T) {
 func TestTheLeastRecentlyServedIsNextAmongEquals(t *testing.T) {
 	d := newDesk(t)
 	for _, name := range []string{"a", "b", "c"} {
-		d.lane(name, 9)
+		d.tenant(name, 9)
 	}
 	d.waits("a", 0, 3, 0)
 	d.waits("b", 0, 3, 0)
@@ -43,32 +43,32 @@ func TestTheLeastRecentlyServedIsNextAmongEquals(t *testing.T) {
 	require.Equal(t, "c7 b5 a3 c8 b6", d.claims(5))
 }
 
-func TestALaneThatWasGivenSomethingAtOnePriorityHasHadItsTurnAtAll(t *testing.T) {
+func TestAWorkspaceThatWasGivenSomethingAtOnePriorityHasHadItsTurnAtAll(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
-	d.lane("b", 9)
+	d.tenant("a", 9)
+	d.tenant("b", 9)
 	d.waits("a", 5, 1, 0)
 	d.waits("a", 0, 1, 0)
 	d.waits("b", 0, 1, 0)
 	require.Equal(t, "a1 b3 a2", d.claims(3))
 }
 
-func TestALaneWithAMillionItemsAndOneWithASingleItemTakeTurns(t *testing.T) {
+func TestAWorkspaceWithAMillionItemsAndOneWithASingleItemTakeTurns(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 100)
-	d.lane("b", 100)
-	d.s.Learn(Change{Lane: laneOf("a"), Waits: true, Due: d.now, Items: 1_000_000})
-	d.s.Learn(Change{Lane: laneOf("b"), Waits: true, Due: d.now, Items: 1})
+	d.tenant("a", 100)
+	d.tenant("b", 100)
+	d.s.Learn(Change{Workspace: workspaceOf("a"), Waits: true, Due: d.now, Items: 1_000_000})
+	d.s.Learn(Change{Workspace: workspaceOf("b"), Waits: true, Due: d.now, Items: 1})
 	require.Equal(t, "a@0*9 b@0*1", d.propose(10))
 	require.Equal(t, "a@0*4", d.propose(4))
-	d.s.Learn(Change{Lane: laneOf("c"), Waits: true, Due: d.now, Items: 7})
-	require.Equal(t, "a@0*5 b@0*1 c@0*4", d.propose(10), "the share that one lane leaves goes to the others")
+	d.s.Learn(Change{Workspace: workspaceOf("c"), Waits: true, Due: d.now, Items: 7})
+	require.Equal(t, "a@0*5 b@0*1 c@0*4", d.propose(10), "the share that one workspace leaves goes to the others")
 }
 
 func TestATurnIsOfOneToFourItemsWhereMoreWaitThanThereAreWorkers(t *testing.T) {
 	for _, c := range []struct {
-		free, lanes int
-		proposed    string
+		free, workspaces int
+		proposed         string
 	}{
 		{1, 3, "a@0*1"},
 		{2, 3, "a@0*2"},
@@ -76,16 +76,16 @@ func TestATurnIsOfOneToFourItemsWhereMoreWaitThanThereAreWorkers(t *testing.T) {
 		{5, 3, "a@0*4 b@0*1"},
 		{10, 3, "a@0*4 b@0*4 c@0*2"},
 		{12, 3, "a@0*4 b@0*4 c@0*4"},
-		{13, 3, "a@0*5 b@0*5 c@0*3"}, // every lane gets an item: larger shares are fair, and need fewer entries
+		{13, 3, "a@0*5 b@0*5 c@0*3"}, // every workspace gets an item: larger shares are fair, and need fewer entries
 		{30, 3, "a@0*10 b@0*10 c@0*10"},
 		{30, 1, "a@0*20"}, // no more items are known
 		{0, 3, ""},
 	} {
 		t.Run(c.proposed, func(t *testing.T) {
 			d := newDesk(t)
-			for n := range c.lanes {
+			for n := range c.workspaces {
 				name := string(rune('a' + n))
-				d.lane(name, 100)
+				d.tenant(name, 100)
 				d.waits(name, 0, 20, 0)
 			}
 			require.Equal(t, c.proposed, d.propose(c.free))
@@ -93,9 +93,9 @@ func TestATurnIsOfOneToFourItemsWhereMoreWaitThanThereAreWorkers(t *testing.T) {
 	}
 }
 
-func TestNoMoreIsAskedForThanALaneHasRoomForOnAllItsLevels(t *testing.T) {
+func TestNoMoreIsAskedForThanAWorkspaceHasRoomForOnAllItsLevels(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 3)
+	d.tenant("a", 3)
 	d.waits("a", 1, 2, 0)
 	d.waits("a", 0, 2, 0)
 	require.Equal(t, "a@1*2 a@0*2", d.propose(9), "the limit is unknown")
@@ -107,7 +107,7 @@ func TestNoMoreIsAskedForThanALaneHasRoomForOnAllItsLevels(t *testing.T) {
 
 func TestTheEarliestRunAtOfALevelIsFirst(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
+	d.tenant("a", 9)
 	d.waits("a", 0, 1, time.Second)
 	d.waits("a", 0, 1, 3*time.Second)
 	d.waits("a", 0, 1, 2*time.Second)
@@ -116,9 +116,9 @@ func TestTheEarliestRunAtOfALevelIsFirst(t *testing.T) {
 
 func TestOneOfTenStartsGoesToWhatHasBeenDueForLongest(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 100)
-	d.lane("b", 100)
-	d.lane("c", 100)
+	d.tenant("a", 100)
+	d.tenant("b", 100)
+	d.tenant("c", 100)
 	d.waits("a", 9, 40, 0)
 	d.waits("b", 0, 2, 2*time.Minute)
 	d.waits("c", 0, 1, 3*time.Minute)
@@ -129,8 +129,8 @@ func TestOneOfTenStartsGoesToWhatHasBeenDueForLongest(t *testing.T) {
 
 func TestAgeDecidesAShareOfALargeClaim(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 200)
-	d.lane("b", 100)
+	d.tenant("a", 200)
+	d.tenant("b", 100)
 	d.waits("a", 9, 100, 0)
 	d.waits("b", 0, 9, 2*time.Minute)
 	d.claim(30)
@@ -139,8 +139,8 @@ func TestAgeDecidesAShareOfALargeClaim(t *testing.T) {
 
 func TestWhatIsOwedToNobodyIsForgotten(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 100)
-	d.lane("b", 100)
+	d.tenant("a", 100)
+	d.tenant("b", 100)
 	d.waits("a", 9, 40, 0)
 	d.waits("b", 0, 2, 50*time.Second)
 	d.claims(20)
@@ -150,21 +150,21 @@ func TestWhatIsOwedToNobodyIsForgotten(t *testing.T) {
 	require.Equal(t, "b41", d.claim(1))
 }
 
-func TestAgeGivesNoSlotToAFullLane(t *testing.T) {
+func TestAgeGivesNoSlotToAFullWorkspace(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 100)
-	d.lane("b", 1)
+	d.tenant("a", 100)
+	d.tenant("b", 1)
 	d.waits("a", 9, 40, 0)
 	d.waits("b", 9, 2, 2*time.Minute)
 	d.claims(30)
-	require.Equal(t, 1, d.workspaces[laneOf("b")].held)
+	require.Equal(t, 1, d.tenants[workspaceOf("b")].held)
 	require.NotContains(t, d.propose(10), "b")
 }
 
 func TestAClaimWithoutAnAnswerChangesNothing(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
-	d.lane("b", 9)
+	d.tenant("a", 9)
+	d.tenant("b", 9)
 	d.waits("a", 0, 5, 0)
 	d.waits("b", 0, 5, 0)
 	first := d.propose(6)

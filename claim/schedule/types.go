@@ -2,14 +2,14 @@ package schedule
 
 import "time"
 
-// Lane is a workspace ID.
-type Lane [16]byte
+// WorkspaceID is a workspace ID.
+type WorkspaceID [16]byte
 
 // Epoch identifies a period in which no commit was lost. Receipts of another epoch are invalid. Zero means that there
 // is no epoch yet.
 type Epoch [16]byte
 
-// Position is a position in a level of a lane. Items are taken by run_at, then by ID.
+// Position is a position in a level of a workspace. Items are taken by run_at, then by ID.
 type Position struct {
 	Due time.Time
 	ID  int64
@@ -28,18 +28,18 @@ type Receipt struct {
 	To    int64
 }
 
-// Entry asks for items of one level of a lane that have the same limit key, or none.
+// Entry asks for items of one level of a workspace that have the same limit key, or none.
 type Entry struct {
-	Lane     Lane
-	Priority int
-	Key      string
-	Items    int
+	Workspace WorkspaceID
+	Priority  int
+	Key       string
+	Items     int
 	// From is the first position at which an item may wait, as far as known.
 	From    Position
 	Receipt Receipt
-	// Burst means that these items may go beyond the limit of their lane, up to its burst limit.
+	// Burst means that these items may go beyond the limit of their workspace, up to its burst limit.
 	Burst bool
-	// Rated means that the lane had a rate of starts when it was last asked for.
+	// Rated means that the workspace had a rate of starts when it was last asked for.
 	Rated bool
 	// Startable is since when nothing but the replicas has held these items back, unless they were due later. It is
 	// what this replica knows; zero means that it knows of nothing that did.
@@ -56,7 +56,7 @@ type Proposal struct {
 	// have crashed its earlier holders, and that nothing else may be claimed with it.
 	Unanswered int
 	Alone      bool
-	// Leased bounds the leased items of all lanes.
+	// Leased bounds the leased items of all workspaces.
 	Leased Receipt
 	Epoch  Epoch
 }
@@ -70,19 +70,19 @@ type Want struct {
 	Free, Holding int
 	// Limited means that namespaces are limited, so that a claim may return less than it asks for.
 	Limited bool
-	// Careful means that another transaction keeps rows locked. Then only the highest level of a lane is asked for,
+	// Careful means that another transaction keeps rows locked. Then only the highest level of a workspace is asked for,
 	// because its first item may be locked.
 	Careful bool
 }
 
-// Standing is the state of a lane at a claim.
+// Standing is the state of a workspace at a claim.
 type Standing struct {
-	// Granted is how many items the lane's limits allowed. Taken is how many were taken.
+	// Granted is how many items the workspace's limits allowed. Taken is how many were taken.
 	Granted, Taken int
-	// Held is how many of the lane's items hold a slot, including those taken. Limit is how many may; it is zero if the
-	// lane is paused, too.
+	// Held is how many of the workspace's items hold a slot, including those taken. Limit is how many may; it is zero if
+	// the workspace is paused, too.
 	Held, Limit int
-	// Most is how many may while no other lane needs the workers. At most Limit means none beyond it.
+	// Most is how many may while no other workspace needs the workers. At most Limit means none beyond it.
 	Most   int
 	Paused bool
 	// Counted is how many holders were counted. Zero means that a bound sufficed. Bound means that Held is only an
@@ -92,15 +92,16 @@ type Standing struct {
 	Receipt Receipt
 	// Next is the first item left at this level, due or not. Nil means that none waits.
 	Next *Position
-	// RetryIn is the time until the lane's rate limit allows another item. Zero means that it allows one now.
+	// RetryIn is the time until the workspace's rate limit allows another item. Zero means that it allows one now.
 	RetryIn time.Duration
-	// Rated reports whether the lane has a rate of starts.
+	// Rated reports whether the workspace has a rate of starts.
 	Rated bool
 	// PassedOver means that due items were skipped because their namespaces accept no workflows.
 	PassedOver bool
-	// Number is the lane's number in notifications.
+	// Number is the workspace's number in notifications.
 	Number int64
-	// Own and All are the state of the entry's limit key in the lane and over all lanes. They mean nothing without a key.
+	// Own and All are the state of the entry's limit key in the workspace and over all workspaces. They mean nothing
+	// without a key.
 	Own, All KeyStanding
 }
 
@@ -118,7 +119,7 @@ type KeyStanding struct {
 // NoLimit is the room of a limit key that has no limit.
 const NoLimit = unknown
 
-// Answer is what a claim took, and the state of the lanes.
+// Answer is what a claim took, and the state of the workspaces.
 type Answer struct {
 	Epoch Epoch
 	// At is the time up to which the claim took due items. What is left and was due then was locked. An item that came
@@ -134,22 +135,22 @@ type Answer struct {
 	// that was drawn before this claim.
 	Leased []int64
 	Last   int64
-	// Lanes has one row per entry of the proposal.
-	Lanes []Standing
+	// Workspaces has one row per entry of the proposal.
+	Workspaces []Standing
 	// Repeated is how many unanswered starts were taken.
 	Repeated int
 }
 
-// Full is a lane that is at its limit, or at its burst limit if it has one, and has more items due.
+// Full is a workspace that is at its limit, or at its burst limit if it has one, and has more items due.
 type Full struct {
-	Lane          Lane
+	Workspace     WorkspaceID
 	Active, Limit int
 }
 
-// Change is a change of a lane.
+// Change is a change of a workspace.
 type Change struct {
-	Lane   Lane
-	Number int64 // zero if unknown
+	Workspace WorkspaceID
+	Number    int64 // zero if unknown
 	// Waits means that items wait at Priority from Due on, and Items is how many came, or zero if unknown. Otherwise at
 	// most Items items gave their slots back; zero means that a limit changed.
 	Waits    bool

@@ -10,10 +10,10 @@ import (
 // repeats answers a proposal of unanswered starts.
 func (d *desk) repeats(p Proposal, repeated int) {
 	d.t.Helper()
-	a := Answer{Epoch: d.epoch, Room: d.w, Repeated: repeated, Lanes: make([]Standing, len(p.Entries))}
+	a := Answer{Epoch: d.epoch, Room: d.w, Repeated: repeated, Workspaces: make([]Standing, len(p.Entries))}
 	for n, e := range p.Entries {
 		at := e.From
-		a.Lanes[n] = Standing{Limit: 9, Next: &at}
+		a.Workspaces[n] = Standing{Limit: 9, Next: &at}
 	}
 	d.s.Apply(d.now, p, a.at(d.now))
 	d.requireWhole()
@@ -22,7 +22,7 @@ func (d *desk) repeats(p Proposal, repeated int) {
 func newDoubts(t *testing.T, suspect bool) *desk {
 	t.Helper()
 	d := newDesk(t)
-	d.lane("a", 9)
+	d.tenant("a", 9)
 	d.waits("a", 5, 9, 0)
 	d.s.Unanswered(d.now, suspect)
 	return d
@@ -86,7 +86,7 @@ func TestUnansweredStartsThatAreLockedAreLeftAloneForAMoment(t *testing.T) {
 
 func TestRepeatedStartsCountForAgeing(t *testing.T) {
 	d := newDoubts(t, false)
-	d.lane("b", 9)
+	d.tenant("b", 9)
 	d.waits("b", 0, 1, 2*time.Minute)
 	p := d.s.Propose(d.now, Want{Free: 10})
 	d.repeats(p, 10)

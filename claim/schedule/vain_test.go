@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// besideVain starts one item of lane b beside others that are asked for in vain, and requires each claim to take it. It
-// returns after how many claims nothing else is asked for.
+// besideVain starts one item of workspace b beside others that are asked for in vain, and requires each claim to take
+// it. It returns after how many claims nothing else is asked for.
 func (d *desk) besideVain(free int) (claims int) {
 	d.waits("b", 0, 1, time.Second)
 	for tries := 0; d.claim(free) == ""; tries++ {
@@ -24,15 +24,15 @@ func (d *desk) besideVain(free int) (claims int) {
 	return claims
 }
 
-func TestKeysThatAreAskedForInVainDelayNoOtherLane(t *testing.T) {
+func TestKeysThatAreAskedForInVainDelayNoOtherWorkspace(t *testing.T) {
 	t.Parallel()
 	for _, free := range []int{1, 10, 100} {
 		t.Run(fmt.Sprint(free), func(t *testing.T) {
 			d := newDesk(t)
-			d.lane("a", 5000)
-			d.lane("b", 5000)
+			d.tenant("a", 5000)
+			d.tenant("b", 5000)
 			for n := range 500 {
-				d.limits[scope{laneOf("a"), fmt.Sprint(n)}] = 0
+				d.limits[scope{workspaceOf("a"), fmt.Sprint(n)}] = 0
 				d.waitsKeyed("a", fmt.Sprint(n), 0, 1)
 			}
 			require.LessOrEqual(t, d.besideVain(free), 500/free*2, "each key is asked for once")
@@ -43,9 +43,9 @@ func TestKeysThatAreAskedForInVainDelayNoOtherLane(t *testing.T) {
 // A level with many lines must not delay the levels behind it either.
 func TestAnItemWithoutAKeyStartsBesideKeysThatAreAskedForInVain(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 5000)
+	d.tenant("a", 5000)
 	for n := range 500 {
-		d.limits[scope{laneOf("a"), fmt.Sprint(n)}] = 0
+		d.limits[scope{workspaceOf("a"), fmt.Sprint(n)}] = 0
 		d.waitsKeyed("a", fmt.Sprint(n), 0, 1)
 	}
 	d.waits("a", -1, 1, 0)
@@ -55,14 +55,14 @@ func TestAnItemWithoutAKeyStartsBesideKeysThatAreAskedForInVain(t *testing.T) {
 	}
 }
 
-func TestLanesThatAreAskedForInVainDelayNoLaneThatGotItems(t *testing.T) {
+func TestWorkspacesThatAreAskedForInVainDelayNoWorkspaceThatGotItems(t *testing.T) {
 	t.Parallel()
 	for _, free := range []int{1, 10, 100} {
 		t.Run(fmt.Sprint(free), func(t *testing.T) {
 			d := newDesk(t)
-			d.lane("b", 5000)
+			d.tenant("b", 5000)
 			for n := range 500 {
-				d.lane(fmt.Sprint(n), 0)
+				d.tenant(fmt.Sprint(n), 0)
 			}
 			d.waits("b", 0, 1, time.Second)
 			require.Equal(t, "b1", d.claim(free))
@@ -77,11 +77,11 @@ func TestLanesThatAreAskedForInVainDelayNoLaneThatGotItems(t *testing.T) {
 }
 
 // A notification may arrive after the claim that took its item.
-func TestALateNotificationPutsALaneBehindNoOther(t *testing.T) {
+func TestALateNotificationPutsAWorkspaceBehindNoOther(t *testing.T) {
 	d := newDesk(t)
-	d.lane("b", 5000)
+	d.tenant("b", 5000)
 	for n := range 500 {
-		d.lane(fmt.Sprint(n), 0)
+		d.tenant(fmt.Sprint(n), 0)
 	}
 	d.waits("b", 0, 1, time.Second)
 	require.Equal(t, "b1", d.claim(10))
@@ -89,7 +89,7 @@ func TestALateNotificationPutsALaneBehindNoOther(t *testing.T) {
 		d.waits(fmt.Sprint(n), 0, 1, 0)
 	}
 	for range 3 {
-		d.s.Learn(Change{Lane: laneOf("b"), Waits: true, Due: d.now, Items: 1})
+		d.s.Learn(Change{Workspace: workspaceOf("b"), Waits: true, Due: d.now, Items: 1})
 		require.Empty(t, d.claim(10))
 	}
 	d.besideVain(10)

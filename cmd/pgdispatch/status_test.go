@@ -12,7 +12,7 @@ func TestStatusShowsWhatNeedsAttentionFirst(t *testing.T) {
 	d := newDesk(t)
 	d.dead(d.workspace, 2, "card refused")
 	d.enqueues()
-	_, err := d.replica().Claim(t.Context(), 0) // lanes are updated
+	_, err := d.replica().Claim(t.Context(), 0) // workspaces are updated
 	require.NoError(t, err)
 	d.exec("insert into pgdispatch.workspaces (name) values ($1)", "evil\u202e2J")
 	out := d.types("status")

@@ -6,7 +6,7 @@
 -- has committed.
 create or replace function pgdispatch.claim(owner text, lease interval, watcher text, own_namespace text, proposal jsonb)
 returns table (
-    id bigint, token bigint, execution_id text, workspace_id text, lane uuid, workflow_definition_id text,
+    id bigint, token bigint, execution_id text, workspace_id text, workspace uuid, workflow_definition_id text,
     workflow_definition_version_id text, namespace text, workflow_type text, task_queue text, execution_timeout interval, node_ids text,
     params text, traceparent text, attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean,
     unanswered_for interval, problem text, waited interval, priority integer, start_options text, limit_key text, standing json

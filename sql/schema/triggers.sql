@@ -22,7 +22,7 @@ referencing new table as enqueued
 for each statement
 execute function pgdispatch.item_enqueued();
 
--- The moves of the hand-over concern no lane but the claim's, so they pay only for the comparison. After, because a
+-- The moves of the hand-over concern no workspace but the claim's, so they pay only for the comparison. After, because a
 -- trigger before an update has every row locked first, with a WAL record for each. Always, even during replication, so
 -- that no limit can be bypassed.
 create or replace trigger item_moved

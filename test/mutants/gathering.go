@@ -16,7 +16,7 @@ var gathering = []mutant{
 	{"an awaited slot is settled at once", "the end of a workflow is noticed later, although items wait for its slot",
 		[]edit{{startedFile, "if done.started.item.Awaited {", "if false {"}},
 		"./dispatch", "TestAStartedItemWhoseSlotOthersAwaitIsSettledAtOnce"},
-	{"a full lane's slot is awaited", "nobody knows that items wait for a slot",
+	{"a full workspace's slot is awaited", "nobody knows that items wait for a slot",
 		[]edit{{"claim/schedule/schedule.go", "l.closed && len(l.levels) > 0 ||", ""}},
-		"./claim/schedule", "TestASlotIsAwaitedWhileItsLaneOrKeyIsFullAndMoreWait"},
+		"./claim/schedule", "TestASlotIsAwaitedWhileItsWorkspaceOrKeyIsFullAndMoreWait"},
 }

@@ -75,7 +75,7 @@ var keys = []mutant{
 		"./claim/schedule", "TestAFullKeyDelaysNoOtherItemOfItsWorkspace"},
 	{"a proposal looks at few lines", "each proposal looks at all keys of a full workspace",
 		[]edit{{"claim/schedule/propose.go", "visits := items + len(d.lines)", "visits := 1 << 30"}},
-		"./claim/schedule", "TestManyKeysCostNothingWhileTheirLaneHasNoRoom"},
+		"./claim/schedule", "TestManyKeysCostNothingWhileTheirWorkspaceHasNoRoom"},
 	{"nothing overtakes a key that may have room", "a lower priority overtakes items of a key",
 		[]edit{{"claim/schedule/propose.go", "d.free = 0 // the key may have room", "_ = d // the key may have room"}},
 		"./claim/schedule", "TestTheScheduleGivesTheOrderOfANaiveList"},

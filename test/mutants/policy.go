@@ -70,7 +70,7 @@ var policy = []mutant{
 		[]edit{{"sql/parts/heads.sql", " and q.id <> all (parked)", ""}},
 		"./claim", "TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed"},
 	{"a workspace of refused items is skipped", "all items of such a workspace are parked before another's turn",
-		[]edit{{"claim/refused.go", "m.parked[head.Lane] >= mostOfLane", "false"}},
+		[]edit{{"claim/refused.go", "m.parked[head.Workspace] >= mostOfWorkspace", "false"}},
 		"./claim", "TestAWorkspaceOfItemsThatAreRefusedHoldsUpNoOther"},
 	{"an error of every claim parks nothing", "items are parked because a function is missing",
 		[]edit{{"internal/postgres/errors.go",

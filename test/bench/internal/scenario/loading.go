@@ -12,29 +12,29 @@ import (
 
 // Loading measures the memory and time that a replica needs to load all waiting items.
 func Loading() *Scenario {
-	const lanes = "100,000 workspaces, 1,000,000 items"
+	const workspaces = "100,000 workspaces, 1,000,000 items"
 	open := backlogs{}
 	return &Scenario{
 		Name: "load", Title: "Learning what waits",
 		Text: "Ten items wait in each of 100,000 workspaces. An empty store on its own connection claims no " +
 			"items, and so loads all waiting items. `kept` is the growth of this process's heap after a " +
 			"collection, including the store, and `allocated` is everything allocated meanwhile.",
-		Entrants: []Entrant{open.entrant(lanes, blue, fillLanes, (*backlog).load)},
+		Entrants: []Entrant{open.entrant(workspaces, blue, fillWorkspaces, (*backlog).load)},
 		Columns:  []Column{{"seconds", "seconds"}, {"kept", "kept MB"}, {"allocated", "allocated MB"}},
 		Bars: []Bar{
-			{Text: "Loading 100,000 lanes with 1,000,000 items waiting, s", Value: Key{lanes, "seconds"}, Level: 2},
-			{Text: "The same, MB kept", Value: Key{lanes, "kept"}, Level: 50},
+			{Text: "Loading 100,000 workspaces with 1,000,000 items waiting, s", Value: Key{workspaces, "seconds"}, Level: 2},
+			{Text: "The same, MB kept", Value: Key{workspaces, "kept"}, Level: 50},
 		},
 		Limit: 6 * time.Minute,
 		Close: open.close,
 	}
 }
 
-func fillLanes(ctx context.Context, t *Turn, b *backlog) error {
-	if _, err := AddTeams(ctx, b.pool, "lane", Quickly(t, 100_000, 500), 5); err != nil {
+func fillWorkspaces(ctx context.Context, t *Turn, b *backlog) error {
+	if _, err := AddTeams(ctx, b.pool, "workspace", Quickly(t, 100_000, 500), 5); err != nil {
 		return err
 	}
-	if _, err := b.pool.Exec(ctx, lab.Query("enqueue_everywhere"), "lane", 10, lab.Params); err != nil {
+	if _, err := b.pool.Exec(ctx, lab.Query("enqueue_everywhere"), "workspace", 10, lab.Params); err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
 	return nil

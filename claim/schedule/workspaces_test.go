@@ -10,8 +10,8 @@ import (
 func TestLaterItemsWaitForTheirTime(t *testing.T) {
 	d := newDesk(t)
 	require.Zero(t, d.s.Next(d.now), "no future item is known")
-	d.lane("a", 9)
-	d.lane("b", 9)
+	d.tenant("a", 9)
+	d.tenant("b", 9)
 	d.waits("a", 0, 1, -time.Minute)
 	d.waits("b", 0, 1, -time.Hour)
 	require.Empty(t, d.propose(9))
@@ -29,9 +29,9 @@ func TestLaterItemsWaitForTheirTime(t *testing.T) {
 	require.Zero(t, d.s.Next(d.now))
 }
 
-func TestAnEarlierItemBringsItsLaneForward(t *testing.T) {
+func TestAnEarlierItemBringsItsWorkspaceForward(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
+	d.tenant("a", 9)
 	d.waits("a", 0, 1, -time.Hour)
 	d.waits("a", 0, 1, -time.Minute)
 	d.waits("a", 3, 1, -time.Minute)
@@ -41,9 +41,9 @@ func TestAnEarlierItemBringsItsLaneForward(t *testing.T) {
 	require.Equal(t, d.items[1].due, d.s.Next(d.now), "the earlier of both priorities")
 }
 
-func TestAFullLaneIsNotAskedForBeforeAMarkReopensIt(t *testing.T) {
+func TestAFullWorkspaceIsNotAskedForBeforeAMarkReopensIt(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 2)
+	d.tenant("a", 2)
 	d.waits("a", 0, 5, 0)
 	require.Equal(t, "a1 a2", d.claim(9))
 	require.Empty(t, d.propose(9))
@@ -57,37 +57,37 @@ func TestAFullLaneIsNotAskedForBeforeAMarkReopensIt(t *testing.T) {
 	require.Equal(t, "a3 a4", d.claim(9))
 }
 
-func TestAnItemThatWaitsAgainReopensItsLane(t *testing.T) {
+func TestAnItemThatWaitsAgainReopensItsWorkspace(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 1)
+	d.tenant("a", 1)
 	d.waits("a", 0, 2, 0)
 	require.Equal(t, "a1", d.claim(9))
 	require.Empty(t, d.propose(9))
 	c := d.add("a", 0, d.now)
-	d.workspaces[laneOf("a")].held = 0
+	d.tenants[workspaceOf("a")].held = 0
 	c.Items, c.Again = 0, true
 	d.s.Learn(c)
 	require.Equal(t, "a2", d.claim(9))
 }
 
-func TestARaisedLimitReopensALane(t *testing.T) {
+func TestARaisedLimitReopensAWorkspace(t *testing.T) {
 	d := newDesk(t)
-	w := d.lane("a", 1)
+	w := d.tenant("a", 1)
 	d.waits("a", 0, 9, 0)
 	require.Equal(t, "a1", d.claim(9))
 	w.limit = 4
 	require.Empty(t, d.propose(9), "the new limit was not announced")
-	d.s.Learn(Change{Lane: laneOf("a")})
+	d.s.Learn(Change{Workspace: workspaceOf("a")})
 	require.Equal(t, "a2 a3 a4", d.claim(9))
 	w.limit = 5
 	d.s.LearnAll()
 	require.Equal(t, "a5", d.claim(9))
 }
 
-func TestAPausedLaneWaitsForItsMark(t *testing.T) {
+func TestAPausedWorkspaceWaitsForItsMark(t *testing.T) {
 	d := newDesk(t)
-	w := d.lane("a", 4)
-	d.lane("b", 4)
+	w := d.tenant("a", 4)
+	d.tenant("b", 4)
 	w.paused = true
 	d.waits("a", 5, 1, 0)
 	d.waits("b", 0, 1, 0)
@@ -95,13 +95,13 @@ func TestAPausedLaneWaitsForItsMark(t *testing.T) {
 	require.Empty(t, d.propose(9))
 	require.Empty(t, d.s.Full(d.now), "a paused workspace is not full")
 	w.paused = false
-	d.s.Learn(Change{Lane: laneOf("a")})
+	d.s.Learn(Change{Workspace: workspaceOf("a")})
 	require.Equal(t, "a1", d.claim(9))
 }
 
 func TestAPauseOfAllHoldsEverything(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 4)
+	d.tenant("a", 4)
 	d.waits("a", 0, 1, 0)
 	d.waits("a", 0, 1, -time.Hour)
 	d.paused = true
@@ -116,28 +116,28 @@ func TestAPauseOfAllHoldsEverything(t *testing.T) {
 	require.Equal(t, "a1", d.claim(1))
 }
 
-func TestAnUnknownLaneIsFirstHeardOfByWhatWaits(t *testing.T) {
+func TestAnUnknownWorkspaceIsFirstHeardOfByWhatWaits(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 4)
-	d.s.Learn(Change{Lane: laneOf("a"), Items: 3})
-	d.s.Learn(Change{Lane: laneOf("a")})
-	lanes, levels := d.s.Lanes()
-	require.Zero(t, lanes+levels, "no item waits in the lane")
+	d.tenant("a", 4)
+	d.s.Learn(Change{Workspace: workspaceOf("a"), Items: 3})
+	d.s.Learn(Change{Workspace: workspaceOf("a")})
+	workspaces, levels := d.s.Workspaces()
+	require.Zero(t, workspaces+levels, "no item waits in the workspace")
 	d.waits("a", 0, 1, 0)
 	d.waits("a", 1, 1, 0)
-	lanes, levels = d.s.Lanes()
-	require.Equal(t, []int{1, 2}, []int{lanes, levels})
+	workspaces, levels = d.s.Workspaces()
+	require.Equal(t, []int{1, 2}, []int{workspaces, levels})
 	for _, priority := range []int{-101, 101} {
-		d.s.Learn(Change{Lane: laneOf("a"), Waits: true, Priority: priority, Due: d.now})
-		d.s.Learn(Change{Lane: laneOf("b"), Waits: true, Priority: priority, Due: d.now})
+		d.s.Learn(Change{Workspace: workspaceOf("a"), Waits: true, Priority: priority, Due: d.now})
+		d.s.Learn(Change{Workspace: workspaceOf("b"), Waits: true, Priority: priority, Due: d.now})
 	}
-	lanes, levels = d.s.Lanes()
-	require.Equal(t, []int{1, 2}, []int{lanes, levels}, "these priorities do not exist")
+	workspaces, levels = d.s.Workspaces()
+	require.Equal(t, []int{1, 2}, []int{workspaces, levels}, "these priorities do not exist")
 }
 
-func TestALaneThatGaveNothingIsForgottenAndCounted(t *testing.T) {
+func TestAWorkspaceThatGaveNothingIsForgottenAndCounted(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 4)
+	d.tenant("a", 4)
 	d.waits("a", 0, 1, 0)
 	d.items = nil // another replica claimed it
 	require.Empty(t, d.claim(1))
@@ -148,16 +148,16 @@ func TestALaneThatGaveNothingIsForgottenAndCounted(t *testing.T) {
 	require.Zero(t, d.vain)
 }
 
-func TestARateSaysWhenItsLaneIsAskedForAgain(t *testing.T) {
+func TestARateSaysWhenItsWorkspaceIsAskedForAgain(t *testing.T) {
 	d := newDesk(t)
-	w := d.lane("a", 9)
-	d.lane("b", 9)
+	w := d.tenant("a", 9)
+	d.tenant("b", 9)
 	d.waits("a", 5, 2, 0)
 	d.waits("a", 0, 1, 0)
 	d.waits("b", 0, 1, 0)
 	w.retryIn = 3 * time.Second
 	require.Empty(t, d.claim(1))
-	require.Equal(t, "b4", d.claim(1), "no level of the lane is proposed")
+	require.Equal(t, "b4", d.claim(1), "no level of the workspace is proposed")
 	require.Equal(t, d.now.Add(3*time.Second), d.s.Next(d.now))
 	w.retryIn = 0
 	require.Empty(t, d.propose(1))
@@ -167,8 +167,8 @@ func TestARateSaysWhenItsLaneIsAskedForAgain(t *testing.T) {
 
 func TestALevelWhoseNamespacesTakeNoneIsPassedOver(t *testing.T) {
 	d := newDesk(t)
-	w := d.lane("a", 9)
-	d.lane("b", 9)
+	w := d.tenant("a", 9)
+	d.tenant("b", 9)
 	d.waits("a", 5, 1, 0)
 	d.waits("b", 0, 2, 0)
 	w.closed = true
@@ -191,7 +191,7 @@ func TestALevelWhoseNamespacesTakeNoneIsPassedOver(t *testing.T) {
 
 func TestALockedItemIsLeftAloneForAMoment(t *testing.T) {
 	d := newDesk(t)
-	w := d.lane("a", 9)
+	w := d.tenant("a", 9)
 	d.waits("a", 5, 1, 0)
 	w.locked = true
 	require.Empty(t, d.claim(1))
@@ -204,28 +204,28 @@ func TestALockedItemIsLeftAloneForAMoment(t *testing.T) {
 
 func TestWIsAskedAgainAsLongAsItHolds(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
+	d.tenant("a", 9)
 	d.waits("a", 0, 3, 0)
 	d.w = 1
 	require.Equal(t, "a1", d.claim(2))
 	require.True(t, d.s.Capped())
 	require.True(t, d.s.Ready(d.now))
 	require.Empty(t, d.claim(2))
-	require.Zero(t, d.vain, "W does not count against the lane")
+	require.Zero(t, d.vain, "W does not count against the workspace")
 	d.w = 5
 	require.Equal(t, "a2 a3", d.claim(2))
 	require.False(t, d.s.Capped())
 }
 
-func TestAFullLaneIsReportedOnceUntilItIsGivenSomething(t *testing.T) {
+func TestAFullWorkspaceIsReportedOnceUntilItIsGivenSomething(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 2)
-	d.lane("b", 2)
+	d.tenant("a", 2)
+	d.tenant("b", 2)
 	d.waits("a", 0, 4, 0)
 	d.waits("b", 0, 2, 0)
 	require.Equal(t, "a1 a2 b5 b6", d.claim(9))
-	report := []Full{{Lane: laneOf("a"), Active: 2, Limit: 2}}
-	require.Equal(t, report, d.s.Full(d.now), "no more items wait in the other lane")
+	report := []Full{{Workspace: workspaceOf("a"), Active: 2, Limit: 2}}
+	require.Equal(t, report, d.s.Full(d.now), "no more items wait in the other workspace")
 	require.Empty(t, d.s.Full(d.now))
 	d.s.LearnAll()
 	require.Empty(t, d.claim(9))
@@ -235,9 +235,9 @@ func TestAFullLaneIsReportedOnceUntilItIsGivenSomething(t *testing.T) {
 	require.Equal(t, report, d.s.Full(d.now))
 }
 
-func TestALaneWithNothingDueIsNotReportedAsFull(t *testing.T) {
+func TestAWorkspaceWithNothingDueIsNotReportedAsFull(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 1)
+	d.tenant("a", 1)
 	d.waits("a", 0, 1, 0)
 	d.waits("a", 0, 1, -time.Hour)
 	require.Equal(t, "a1", d.claim(9))
@@ -246,17 +246,17 @@ func TestALaneWithNothingDueIsNotReportedAsFull(t *testing.T) {
 
 func TestANotificationIsAHint(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 1)
+	d.tenant("a", 1)
 	d.waits("a", 0, 2, 0)
-	number := d.workspaces[laneOf("a")].number
+	number := d.tenants[workspaceOf("a")].number
 	require.False(t, d.s.Named(number+1, Change{Waits: true, Due: d.now}), "an unknown number requires a look")
 	require.True(t, d.s.Named(number, Change{Waits: true, Priority: 101, Due: d.now}))
-	_, levels := d.s.Lanes()
+	_, levels := d.s.Workspaces()
 	require.Equal(t, 1, levels, "this priority does not exist")
 
 	require.Equal(t, "a1", d.claim(1))
 	require.True(t, d.s.Named(number, Change{Waits: true, Due: d.now}))
-	require.Empty(t, d.propose(1), "a full lane stays full")
+	require.Empty(t, d.propose(1), "a full workspace stays full")
 	require.True(t, d.s.Named(number, Change{Items: 1}))
 	require.Empty(t, d.claim(1), "the announcement was wrong")
 	require.Empty(t, d.propose(1))
@@ -268,7 +268,7 @@ func TestANotificationIsAHint(t *testing.T) {
 
 func TestAHintOfATimeThatThereIsNotIsNoHint(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
+	d.tenant("a", 9)
 	d.waits("a", 0, 1, 0)
 	for _, microseconds := range []int64{-1 << 63, 1<<63 - 1, 0} {
 		require.False(t, d.s.Named(1, Change{Waits: true, Due: time.UnixMicro(microseconds)}), "an invalid time needs a look")
@@ -279,10 +279,10 @@ func TestAHintOfATimeThatThereIsNotIsNoHint(t *testing.T) {
 
 func TestAnItemThatCameAfterTheClaimsClockIsNotTakenForALockedOne(t *testing.T) {
 	d := newDesk(t)
-	d.lane("a", 9)
+	d.tenant("a", 9)
 	d.waits("a", 0, 1, 0)
 	next := Position{Due: d.now.Add(time.Millisecond), ID: 7}
 	d.s.Apply(next.Due, d.s.Propose(d.now, Want{Free: 5}), Answer{Room: 9,
-		Lanes: []Standing{{Granted: 5, Taken: 1, Held: 1, Limit: 9, Next: &next}}}.at(d.now))
+		Workspaces: []Standing{{Granted: 5, Taken: 1, Held: 1, Limit: 9, Next: &next}}}.at(d.now))
 	require.True(t, d.s.Ready(next.Due))
 }
