@@ -28,7 +28,7 @@ type claimed struct {
 type standing struct {
 	At        time.Time       `json:"at_time"`
 	Took      int64           `json:"took"`     // microseconds
-	Declined  bool            `json:"declined"` // nothing was done: see sql/claim/claim_line.sql
+	Declined  bool            `json:"declined"` // nothing was done: see sql/claim/claim_single.sql
 	Epoch     *uuid.UUID      `json:"epoch"`
 	Paused    bool            `json:"paused"`
 	Room      int             `json:"room"`

@@ -29,7 +29,7 @@ func (b *bench) answersWith(function, part, by string) {
 	}
 }
 
-// byProcedure makes every claim of the shop one that claim_line declines.
+// byProcedure makes every claim of the shop one that claim_single declines.
 func (b *bench) byProcedure() {
 	b.t.Helper()
 	b.Execute("update pgdispatch.workspaces set max_starts_per_second = 1000")

@@ -141,17 +141,17 @@ type Batch struct {
 	LookAgainIn time.Duration
 }
 
-// Statements counts claims by the statement that was sent: the one for a single line, which does all that most claims
-// need, or the procedure. Declined are those of a line that took nothing and left their claim to the procedure, which
-// is counted as well.
-type Statements struct{ Line, Declined, Procedure int }
+// Statements counts claims by the statement that was sent: the one for a single key queue, which does all that most
+// claims need, or the procedure. Declined are those of a key queue that took nothing and left their claim to the
+// procedure, which is counted as well.
+type Statements struct{ Single, Declined, Procedure int }
 
-func (s *Statements) count(line, declined bool) {
+func (s *Statements) count(single, declined bool) {
 	switch {
 	case declined:
 		s.Declined++
-	case line:
-		s.Line++
+	case single:
+		s.Single++
 	default:
 		s.Procedure++
 	}

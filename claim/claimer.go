@@ -120,8 +120,8 @@ func (m *memory) reopen(namespaces map[string]int) {
 // claim of a single item was about to take, even if that claim fails.
 func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p schedule.Proposal, head *refusedHead,
 	batch *Batch) (settled []int64, err error) {
-	line := head == nil && s.memory.isLine(wanted, p)
-	settled, declined, err := s.sendOne(ctx, line, started, wanted, p, head, batch)
+	single := head == nil && s.memory.isSingle(wanted, p)
+	settled, declined, err := s.sendOne(ctx, single, started, wanted, p, head, batch)
 	if declined && err == nil && s.memory.seen != "" {
 		wanted.Quiet = true // it has just looked
 		if _, _, err = s.sendOne(ctx, false, nil, wanted, p, nil, batch); len(started) > 0 {
@@ -131,9 +131,9 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	return settled, err
 }
 
-// sendOne is send with one of two statements: claim_line if line is true, and claim otherwise. It reports whether
-// claim_line declined the proposal, which leaves the claim to be made by the other one.
-func (s *Store) sendOne(ctx context.Context, line bool, started []Settlement, wanted Wanted, p schedule.Proposal,
+// sendOne is send with one of two statements: claim_single if single is true, and claim otherwise. It reports
+// whether claim_single declined the proposal, which leaves the claim to be made by the other one.
+func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, wanted Wanted, p schedule.Proposal,
 	head *refusedHead, batch *Batch) (settled []int64, declined bool, err error) {
 	m := &s.memory
 	asked := time.Now()
@@ -149,7 +149,7 @@ func (s *Store) sendOne(ctx context.Context, line bool, started []Settlement, wa
 	}
 	answer := claimAnswer{deadline: asked.Add(s.Lease)}
 	var rows []claimed
-	s.queueClaim(statements, line, wanted, p, head, &rows)
+	s.queueClaim(statements, single, wanted, p, head, &rows)
 	var changes []news
 	looks := !wanted.Quiet && asked.Sub(m.lookedAt) > lookAgain
 	if looks {
@@ -166,7 +166,7 @@ func (s *Store) sendOne(ctx context.Context, line bool, started []Settlement, wa
 		return nil, false, s.unread(ctx, fmt.Errorf("%s: %w", claimVerb, err))
 	}
 	declined = answer.standing.Declined
-	batch.Statements.count(line, declined)
+	batch.Statements.count(single, declined)
 	if len(started) == 0 && !looks && len(answer.items) > 0 {
 		batch.Flush = max(time.Since(asked)-time.Duration(answer.standing.Took)*time.Microsecond, 0)
 	}
@@ -185,15 +185,15 @@ func (s *Store) sendOne(ctx context.Context, line bool, started []Settlement, wa
 }
 
 // queueClaim adds one of the two statements to a batch, which sets rows and head to their answers.
-func (s *Store) queueClaim(statements *pgx.Batch, line bool, wanted Wanted, p schedule.Proposal, head *refusedHead,
+func (s *Store) queueClaim(statements *pgx.Batch, single bool, wanted Wanted, p schedule.Proposal, head *refusedHead,
 	rows *[]claimed) {
 	read := func(found pgx.Rows) (err error) {
 		*rows, err = postgres.Collect(found, pgx.RowToStructByName[claimed])
 		return err
 	}
-	if line {
+	if single {
 		statements.Queue(sql.Text("lock_claims"))
-		statements.Queue(sql.Text("claim_line"), s.lineArgs(p)...).Query(read)
+		statements.Queue(sql.Text("claim_single"), s.singleArgs(p)...).Query(read)
 		return
 	}
 	namespace, proposal := postgres.OrNull(s.Namespace), s.memory.proposed(wanted, p)
@@ -209,8 +209,8 @@ func (s *Store) queueClaim(statements *pgx.Batch, line bool, wanted Wanted, p sc
 	statements.Queue(sql.Text("claim"), s.Owner, s.Lease, s.watcher(p.AtMost), namespace, proposal).Query(read)
 }
 
-// isLine reports whether claim_line may serve a proposal: see sql/claim/claim_line.sql.
-func (m *memory) isLine(wanted Wanted, p schedule.Proposal) bool {
+// isSingle reports whether claim_single may serve a proposal: see sql/claim/claim_single.sql.
+func (m *memory) isSingle(wanted Wanted, p schedule.Proposal) bool {
 	if len(p.Entries) != 1 || p.Unanswered > 0 || len(wanted.Namespaces) > 0 || m.careful() ||
 		p.Epoch == (schedule.Epoch{}) {
 		return false
@@ -230,8 +230,8 @@ func (s *Store) unread(ctx context.Context, err error) error {
 	return errors.Join(err, releaseErr)
 }
 
-// lineArgs returns the arguments of claim_line.
-func (s *Store) lineArgs(p schedule.Proposal) []any {
+// singleArgs returns the arguments of claim_single.
+func (s *Store) singleArgs(p schedule.Proposal) []any {
 	e := p.Entries[0]
 	return []any{s.Owner, s.Lease, s.watcher(p.AtMost), uuid.UUID(p.Epoch).String(), p.AtMost, p.Leased.Held, p.Leased.To,
 		uuid.UUID(e.Workspace).String(), e.Priority, e.Items, e.From.Due, e.From.ID, e.Receipt.Floor, e.Receipt.Held,

@@ -108,15 +108,15 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 		})
 	}
 	all.Wait()
-	lies, line, declined, procedure := 0, 0, 0, 0
+	lies, single, declined, procedure := 0, 0, 0, 0
 	for _, l := range liars {
 		lies += l.lies
-		line, declined, procedure = line+l.sent.Line, declined+l.sent.Declined, procedure+l.sent.Procedure
+		single, declined, procedure = single+l.sent.Single, declined+l.sent.Declined, procedure+l.sent.Procedure
 	}
-	t.Logf("%d claims with a falsified memory; %d of one line, %d that declined, %d by the procedure", lies, line,
+	t.Logf("%d claims with a falsified memory; %d of one key queue, %d that declined, %d by the procedure", lies, single,
 		declined, procedure)
 	require.Positive(t, lies)
-	require.Positive(t, line)
+	require.Positive(t, single)
 	require.Positive(t, declined)
 	require.Positive(t, procedure)
 	require.Zero(t, c.open.Load())
@@ -140,7 +140,7 @@ func (l *liar) work(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.sent.Line += batch.Statements.Line
+		l.sent.Single += batch.Statements.Single
 		l.sent.Declined += batch.Statements.Declined
 		l.sent.Procedure += batch.Statements.Procedure
 		for _, item := range batch.Items {
@@ -241,7 +241,7 @@ func (l *liar) lie() {
 }
 
 // invent changes everything in a proposal except its receipts, which are valid ones of any age. Every second proposal
-// is one of a single line.
+// is one of a single key queue.
 func (l *liar) invent(p *schedule.Proposal) {
 	if rand.N(2) == 0 {
 		p.AtMost, p.Unanswered, p.Alone = 1+rand.N(8), 0, false

@@ -21,12 +21,12 @@ const (
 	carefulFor = time.Second
 	// loadTimeout bounds reading a page of what waits.
 	loadTimeout = 20 * time.Second
-	// mostArrivals is how many new items a look reads one by one. Of more, it reads a page of pageLines lines of each
-	// transaction, and each later look reads another page: neither a look nor what the memory learns from one may grow
-	// with what a transaction has enqueued. loadLines is the size of a page while nothing is known.
+	// mostArrivals is how many new items a look reads one by one. Of more, it reads a page of pageQueues key queues of
+	// each transaction, and each later look reads another page: neither a look nor what the memory learns from one may
+	// grow with what a transaction has enqueued. loadQueues is the size of a page while nothing is known.
 	mostArrivals = 1000
-	pageLines    = 200
-	loadLines    = 10_000
+	pageQueues   = 200
+	loadQueues   = 10_000
 )
 
 // memory is a store's schedule and its read position. mu allows one claim at a time.

@@ -15,29 +15,29 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// unread is a part of what waits that the memory has yet to read: after a line, of the items that a transaction has
-// enqueued or, without one, of all.
+// unread is a part of what waits that the memory has yet to read: after a key queue, of the items that a transaction
+// has enqueued or, without one, of all.
 type unread struct {
 	xid   *string
-	after *line
+	after *keyQueue
 }
 
 // compares reports whether it is a part of the comparison with everything that waits.
 func (u unread) compares() bool { return u.xid == nil }
 
-// line is the items of a limit key, or those without one, at a priority of a workspace.
-type line struct {
+// keyQueue is the items of a limit key, or those without one, at a priority of a workspace.
+type keyQueue struct {
 	workspace schedule.WorkspaceID
 	priority  int
 	key       string
 }
 
-// args returns the arguments of load for a page of at most so many lines.
-func (u unread) args(lines int) []any {
+// args returns the arguments of load for a page of at most so many key queues.
+func (u unread) args(queues int) []any {
 	if u.after == nil {
-		return []any{u.xid, nil, nil, nil, lines}
+		return []any{u.xid, nil, nil, nil, queues}
 	}
-	return []any{u.xid, uuid.UUID(u.after.workspace).String(), u.after.priority, postgres.OrNull(u.after.key), lines}
+	return []any{u.xid, uuid.UUID(u.after.workspace).String(), u.after.priority, postgres.OrNull(u.after.key), queues}
 }
 
 // look reads the changes since the last look, and a page of what is unread. It loads everything if changes may be
@@ -60,7 +60,7 @@ func (s *Store) look(ctx context.Context) (missed int, err error) {
 		return 0, err
 	}
 	page := m.unread[0]
-	found, all, err := s.readWaiting(ctx, page, pageLines)
+	found, all, err := s.readWaiting(ctx, page, pageQueues)
 	if err != nil {
 		return 0, err
 	}
@@ -86,15 +86,15 @@ func (s *Store) learnPage(ctx context.Context, page unread, found []waiting, all
 	}
 	m.schedule.Load(all, changed.Changed)
 	m.unread = m.unread[1:]
-	m.turnPage(page, all, pageLines)
+	m.turnPage(page, all, pageQueues)
 	return missed, nil
 }
 
 // turnPage notes what follows a page that was read.
-func (m *memory) turnPage(page unread, all []schedule.Waiting, lines int) (more bool) {
-	if more = len(all) == lines; more {
-		last := all[lines-1]
-		page.after = &line{last.Workspace, last.Priority, last.Key}
+func (m *memory) turnPage(page unread, all []schedule.Waiting, queues int) (more bool) {
+	if more = len(all) == queues; more {
+		last := all[queues-1]
+		page.after = &keyQueue{last.Workspace, last.Priority, last.Key}
 		m.unread = append(m.unread, page)
 	} else if page.compares() {
 		m.schedule.Forget()
@@ -119,7 +119,7 @@ func (s *Store) readChanges(ctx context.Context) (changed learnt, err error) {
 	return changed, err
 }
 
-// arrival is a row of arrivals: a line of a transaction.
+// arrival is a row of arrivals: a key queue of a transaction.
 type arrival struct {
 	XID        string
 	Workspace  schedule.WorkspaceID `db:"workspace_id"`
@@ -132,18 +132,18 @@ type arrival struct {
 // readArrivals reads what was enqueued between the snapshot of the look before and that of the last one.
 func (s *Store) readArrivals(ctx context.Context, before string, changed learnt) error {
 	m := &s.memory
-	rows, err := postgres.Read[arrival](ctx, s.Pool, "read arrivals", sql.Text("arrivals"), before, m.seen, pageLines)
+	rows, err := postgres.Read[arrival](ctx, s.Pool, "read arrivals", sql.Text("arrivals"), before, m.seen, pageQueues)
 	if err != nil {
 		m.seen = before // the next look reads the same changes again
 		return err
 	}
-	lines := map[string]int{}
+	queues := map[string]int{}
 	for _, r := range rows {
 		changed.Workspaces[r.Workspace] = true
 		m.schedule.Learn(schedule.Change{Workspace: r.Workspace, Number: postgres.OrZero(r.WakeNumber), Waits: true,
 			Priority: r.Priority, Key: r.LimitKey, Due: r.Due})
-		if lines[r.XID]++; lines[r.XID] == pageLines {
-			m.unread = append(m.unread, unread{xid: &r.XID, after: &line{r.Workspace, r.Priority, r.LimitKey}})
+		if queues[r.XID]++; queues[r.XID] == pageQueues {
+			m.unread = append(m.unread, unread{xid: &r.XID, after: &keyQueue{r.Workspace, r.Priority, r.LimitKey}})
 		}
 	}
 	m.arrived += len(rows)
@@ -169,10 +169,10 @@ type waiting struct {
 }
 
 // readWaiting reads a page of what waits.
-func (s *Store) readWaiting(ctx context.Context, page unread, lines int) (found []waiting, all []schedule.Waiting,
+func (s *Store) readWaiting(ctx context.Context, page unread, queues int) (found []waiting, all []schedule.Waiting,
 	err error) {
 	found, err = postgres.ReadWithin[waiting](ctx, loadTimeout, s.Pool, "load waiting items", sql.Text("load"),
-		page.args(lines)...)
+		page.args(queues)...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -206,7 +206,7 @@ func (s *Store) load(ctx context.Context) error {
 	}
 	for more := true; more; {
 		asked, page := time.Now(), m.unread[0]
-		found, all, err := s.readWaiting(ctx, page, loadLines)
+		found, all, err := s.readWaiting(ctx, page, loadQueues)
 		if err != nil {
 			m.seen = "" // the next look loads again
 			return err
@@ -218,7 +218,7 @@ func (s *Store) load(ctx context.Context) error {
 		}
 		m.unread = nil
 		m.schedule.Load(all, schedule.Changed{})
-		more = m.turnPage(page, all, loadLines)
+		more = m.turnPage(page, all, loadQueues)
 	}
 	return nil
 }

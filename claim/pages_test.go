@@ -49,7 +49,7 @@ func TestAGreatTransactionIsReadInPages(t *testing.T) {
 	require.True(t, slices.ContainsFunc(batch.Items, func(i Item) bool { return i.WorkspaceID == other }))
 	got, claims := b.drains()
 	require.Equal(t, mostArrivals+100+1, len(batch.Items)+got)
-	require.Greater(t, claims, mostArrivals/pageLines-1)
+	require.Greater(t, claims, mostArrivals/pageQueues-1)
 	require.Zero(t, b.aMinuteLater(Wanted{AtMost: 5}).Unannounced)
 }
 
@@ -112,7 +112,7 @@ func TestFullKeysThatArriveAtOnceAreNotAskedFor(t *testing.T) {
 		asked += batch.Asked
 		more = batch.More || batch.LookAgainIn == 0
 	}
-	require.LessOrEqual(t, asked, pageLines)
+	require.LessOrEqual(t, asked, pageQueues)
 	b.Execute("delete from pgdispatch.limits")
 	got, _ := b.drains()
 	require.Equal(t, 1100, got)
@@ -125,7 +125,7 @@ func TestAnItemThatAnotherReplicaClaimsDuringACompareIsNotMissed(t *testing.T) {
 	b.claimed(b.Store, 1)
 	b.Insert(b.Shop.Shop, 1)
 	b.memory.unread = []unread{{}}
-	found, all, err := b.readWaiting(t.Context(), unread{}, pageLines)
+	found, all, err := b.readWaiting(t.Context(), unread{}, pageQueues)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	batch, err := b.replica("b").Claim(t.Context(), 1)

@@ -167,7 +167,7 @@ func TestALimitThatIsRaisedDuringACompareAppliesAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, batch.Items, "the workspace is full")
 	b.memory.unread = []unread{{}}
-	found, all, err := b.readWaiting(t.Context(), unread{}, pageLines)
+	found, all, err := b.readWaiting(t.Context(), unread{}, pageQueues)
 	require.NoError(t, err)
 	b.Execute("update pgdispatch.workspace_tiers set max_concurrent_workflows = 5")
 	missed, err := b.learnPage(t.Context(), unread{}, found, all)

@@ -163,7 +163,7 @@ func creationArguments(verb string) [][]any {
 func arguments(verb string, id int64, execution, workspace string) [][]any {
 	ids, tokens, texts := []int64{id}, []int64{1}, []string{"text"}
 	switch verb {
-	case "claim", "claim_head", "claim_line":
+	case "claim", "claim_head", "claim_single":
 		return claimArguments(verb, workspace)
 	case "load":
 		return [][]any{{nil, nil, nil, nil, 10}, {nil, workspace, 0, "k", 10}, {"1", workspace, 0, nil, 10}}
@@ -234,7 +234,7 @@ func arguments(verb string, id int64, execution, workspace string) [][]any {
 // claimArguments request an item of the workspace, may wait for a row, and restrict namespaces.
 func claimArguments(verb, workspace string) (calls [][]any) {
 	workspace = cmp.Or(workspace, nobody)
-	if verb == "claim_line" {
+	if verb == "claim_single" {
 		return [][]any{{"replica-2", lease, nil, nobody, 10, 0, 0, workspace, 0, 10, time.Unix(0, 0), 0, 0, 0, 0, "default"}}
 	}
 	some := entry{workspace: workspace, items: 10, from: time.Unix(0, 0)}

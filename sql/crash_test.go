@@ -136,7 +136,7 @@ func TestThePageSaysWhatACrashDoesToEachStatementOfAReplica(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "docs", "reliability.md"))
 	require.NoError(t, err)
 	const durably = "commit_durably()"
-	durable, written := []string{"claim", "claim_head", "claim_line"}, []string{}
+	durable, written := []string{"claim", "claim_head", "claim_single"}, []string{}
 	for _, verb := range sql.Verbs() {
 		files, err := filepath.Glob("[cnrs]*/" + verb + ".sql")
 		require.NoError(t, err)

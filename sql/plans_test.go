@@ -131,12 +131,12 @@ func readsRead(c fixture, quiet tenant) {
 		// Items claimed since the oldest lease.
 		"select pgdispatch.requeue_expired(100)": 100,
 		// Items that are not due yet.
-		"select pgdispatch.bring_back(500)":                                   5000 + 100,
-		"select from pgdispatch.waiting_lines(null, null, null)":              3 * 1003, // a few per level
-		"select from pgdispatch.longest_waiting(100)":                         3 * 100,
-		"select from pgdispatch.unanswered(100)":                              10,
-		sql.Text("replicas"):                                                  100,
-		fmt.Sprintf("select pgdispatch.pending_count('%s')", quiet.workspace): 5100,
+		"select pgdispatch.bring_back(500)":                                                                     5000 + 100,
+		"select from pgdispatch.waiting_queues(null, null, null)":                                               3 * 1003, // a few per level
+		"select from pgdispatch.longest_waiting(100)":                                                           3 * 100,
+		"select from pgdispatch.unanswered(100)":                                                                10,
+		sql.Text("replicas"):                                                                                    100,
+		fmt.Sprintf("select pgdispatch.pending_count('%s')", quiet.workspace):                                   5100,
 		fmt.Sprintf("select * from pgdispatch.workspace_statistics where workspace_id = '%s'", quiet.workspace): 5100,
 		fmt.Sprintf("select pgdispatch.cancel('%s')", nobody):                                                   100,
 		fmt.Sprintf("select pgdispatch.finish('%s', 'FAILED')", nobody):                                         100,

@@ -112,40 +112,40 @@ func (s standing) granted() (all []int) {
 	return all
 }
 
-// line reports whether claim_line serves the proposal: see claim.memory.
-func (p proposal) line() bool {
+// single reports whether claim_single serves the proposal: see claim.memory.
+func (p proposal) single() bool {
 	return len(p.entries) == 1 && p.doubts == 0 && !p.alone && !p.careful && len(p.namespaces) == 0 &&
 		p.entries[0].key == "" && !p.entries[0].burst
 }
 
-// ask claims without a memory, by the procedure. If claim_line serves the proposal too, it claims first, in a
+// ask claims without a memory, by the procedure. If claim_single serves the proposal too, it claims first, in a
 // transaction that is rolled back, and must answer the same unless it declines.
 func (f fixture) ask(p proposal) standing {
 	f.t.Helper()
-	line := standing{Declined: true}
-	if p.line() && f.db == database(f.pool) {
-		line = f.askLine(p)
+	single := standing{Declined: true}
+	if p.single() && f.db == database(f.pool) {
+		single = f.askSingle(p)
 	}
 	s := f.askProcedure(p)
-	if line.Declined {
-		require.Empty(f.t, line.ids)
+	if single.Declined {
+		require.Empty(f.t, single.ids)
 		return s
 	}
-	require.ElementsMatch(f.t, s.ids, line.ids)
-	line.ids = s.ids
+	require.ElementsMatch(f.t, s.ids, single.ids)
+	single.ids = s.ids
 	same := s
 	if len(s.Next) > 1 { // the procedure also returns what is not due, in order
 		same.Next = s.Next[:1]
 	}
-	if p.epoch == "" { // claim_line need not count: it knew the epoch
-		line.Entries[0].Holders, line.Entries[0].LowestToken = s.Entries[0].Holders, s.Entries[0].LowestToken
+	if p.epoch == "" { // claim_single need not count: it knew the epoch
+		single.Entries[0].Holders, single.Entries[0].LowestToken = s.Entries[0].Holders, s.Entries[0].LowestToken
 	}
-	require.Equal(f.t, same, line)
+	require.Equal(f.t, same, single)
 	return s
 }
 
-// askLine claims with claim_line and undoes it. If a row is locked, it returns what an answer that declines does.
-func (f fixture) askLine(p proposal) (s standing) {
+// askSingle claims with claim_single and undoes it. If a row is locked, it returns what an answer that declines does.
+func (f fixture) askSingle(p proposal) (s standing) {
 	f.t.Helper()
 	last := one[*int64](f, "select pg_sequence_last_value('pgdispatch.lease_tokens')")
 	epoch, e := p.epoch, p.entries[0]
@@ -155,7 +155,7 @@ func (f fixture) askLine(p proposal) (s standing) {
 	}
 	in, tx := f.begin()
 	in.exec(sql.Text("lock_claims"))
-	rows, err := tx.Query(f.t.Context(), sql.Text("claim_line"),
+	rows, err := tx.Query(f.t.Context(), sql.Text("claim_single"),
 		cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100), p.leased, p.leasedTo, e.workspace,
 		e.priority, e.items, e.from, 0, e.floor, e.held, e.heldTo, "default")
 	require.NoError(f.t, err)

@@ -101,7 +101,7 @@ func (s *Schedule) stands(now time.Time, l *workspace, e Entry, a Answer, n int,
 	if l.full = l.full && st.Taken == 0; !cut {
 		cut = st.Taken >= st.Granted
 	}
-	if x := l.line(e.Priority, e.Key); x != nil {
+	if x := l.queue(e.Priority, e.Key); x != nil {
 		s.left(now, x, a, st, cut)
 	}
 	s.limits(now, l, e.Key, st)
@@ -122,11 +122,11 @@ func (s *Schedule) stands(now time.Time, l *workspace, e Entry, a Answer, n int,
 	s.fill(l)
 }
 
-// left records what a claim has left of a line. Its workspace's levels must be in no heap.
-func (s *Schedule) left(now time.Time, x *line, a Answer, st Standing, cut bool) {
+// left records what a claim has left of a key queue. Its workspace's levels must be in no heap.
+func (s *Schedule) left(now time.Time, x *keyQueue, a Answer, st Standing, cut bool) {
 	v := x.level
 	if v.not = (time.Time{}); st.Next == nil {
-		s.removeLine(x)
+		s.removeQueue(x)
 		return
 	}
 	x.takeOut()
@@ -205,7 +205,7 @@ func (s *Schedule) Reopened(all bool) {
 	for _, l := range s.workspaces {
 		for _, v := range l.levels {
 			s.takeOut(v)
-			for x := range v.lines() {
+			for x := range v.queues() {
 				if x.short || x.passed && all {
 					x.takeOut()
 					x.short, x.passed, x.not = false, false, time.Time{}

@@ -13,7 +13,7 @@ func (x *explorer) count(m model, n int, proposal []modelEntry, sent bool) {
 	var holders, used [modelWorkspaces]int
 	items := x.keyed(&m, proposal, limits)
 	for at, e := range proposal {
-		workspace := e.line % modelWorkspaces
+		workspace := e.queue % modelWorkspaces
 		if !seen[workspace] {
 			known := modelReceipt{}
 			if sent {
@@ -24,7 +24,7 @@ func (x *explorer) count(m model, n int, proposal []modelEntry, sent bool) {
 			seen[workspace], holders[workspace] = true, x.held(&m, r, known, e, items[at], limits.workspaces[workspace])
 		}
 		granted := max(min(items[at], x.slots(limits, e)-holders[workspace]-used[workspace]), 0)
-		if r.grants[e.line] += byte(granted); e.burst && granted > 0 {
+		if r.grants[e.queue] += byte(granted); e.burst && granted > 0 {
 			r.limits.workspaces[workspace] = 0
 			if m.limits.workspaces[workspace] > 0 {
 				r.limits.workspaces[workspace] = max(m.limits.workspaces[workspace], m.limits.burst)
@@ -39,7 +39,7 @@ func (x *explorer) count(m model, n int, proposal []modelEntry, sent bool) {
 
 // held is how many items of an entry's workspace hold a slot, at most. A count gives a new receipt.
 func (x *explorer) held(m *model, r *modelReplica, known modelReceipt, e modelEntry, items int, limit byte) int {
-	workspace := e.line % modelWorkspaces
+	workspace := e.queue % modelWorkspaces
 	r.counted[workspace] = known
 	bound, floor := int(known.held)+int(m.last)-int(known.to), known.floor
 	// Without a receipt the last token is a bound, unless rows have higher tokens.
@@ -60,7 +60,7 @@ func (x *explorer) held(m *model, r *modelReplica, known modelReceipt, e modelEn
 
 // slots is how many items of an entry's workspace may hold a slot.
 func (x *explorer) slots(limits modelLimits, e modelEntry) int {
-	limit := limits.workspaces[e.line%modelWorkspaces]
+	limit := limits.workspaces[e.queue%modelWorkspaces]
 	switch {
 	case e.burst && x.burstEndless:
 		return unlimited
@@ -82,10 +82,10 @@ func (x *explorer) keyed(m *model, proposal []modelEntry, limits modelLimits) (i
 			if own {
 				limit = limits.own
 			}
-			if e.line < keyed || own && e.line != keyed {
+			if e.queue < keyed || own && e.queue != keyed {
 				continue
 			}
-			items[at] = max(min(items[at], int(limit)-x.keyHolders(m, e.line, own || x.keyPerWorkspace)-used), 0)
+			items[at] = max(min(items[at], int(limit)-x.keyHolders(m, e.queue, own || x.keyPerWorkspace)-used), 0)
 			if !x.keyPerEntry {
 				used += items[at]
 			}
@@ -94,12 +94,12 @@ func (x *explorer) keyed(m *model, proposal []modelEntry, limits modelLimits) (i
 	return items
 }
 
-// keyHolders counts the holders of a slot that have the key, in a line or in all workspaces.
-func (x *explorer) keyHolders(m *model, line byte, own bool) (held int) {
+// keyHolders counts the holders of a slot that have the key, in a key queue or in all workspaces.
+func (x *explorer) keyHolders(m *model, queue byte, own bool) (held int) {
 	for n := range m.rows {
 		r := &m.rows[n]
 		counts := r.holds() && !r.ending() && (r.state != rowDoubt || !x.keyNoDoubts)
-		if counts && r.line >= keyed && (!own || r.line == line) {
+		if counts && r.queue >= keyed && (!own || r.queue == queue) {
 			held++
 		}
 	}
@@ -124,21 +124,21 @@ func (x *explorer) claimGoesOn(m model, n int) {
 	}
 	if x.vain {
 		o := m
-		o.replicas[n].phase, o.replicas[n].grants = 2, [modelLines]byte{}
+		o.replicas[n].phase, o.replicas[n].grants = 2, [modelQueues]byte{}
 		x.emit(o, false)
 	}
-	first, took := m.last+1, [modelLines]bool{}
+	first, took := m.last+1, [modelQueues]bool{}
 	for at := range m.rows {
 		row := &m.rows[at]
-		if row.open == nothingOpen && row.state == rowWaits && r.grants[row.line] > 0 {
+		if row.open == nothingOpen && row.state == rowWaits && r.grants[row.queue] > 0 {
 			if !x.oneToken || m.last < first {
 				m.last++
 			}
-			row.open, row.next, took[row.line] = openTake+byte(n), m.last, true
-			r.grants[row.line]--
+			row.open, row.next, took[row.queue] = openTake+byte(n), m.last, true
+			r.grants[row.queue]--
 		}
 	}
-	r.phase, r.grants = 2, [modelLines]byte{}
+	r.phase, r.grants = 2, [modelQueues]byte{}
 	x.emit(m, m.broken(took, r.limits))
 	for at := range m.rows { // it may also take an unanswered start, which already holds its slot
 		if row := &m.rows[at]; row.open == nothingOpen && row.state == rowDoubt {
@@ -151,12 +151,12 @@ func (x *explorer) claimGoesOn(m model, n int) {
 	}
 }
 
-// broken reports whether more items hold a slot than a claim that took items of these lines was allowed.
-func (m *model) broken(took [modelLines]bool, limits modelLimits) bool {
-	var hold [modelLines]byte
+// broken reports whether more items hold a slot than a claim that took items of these key queues was allowed.
+func (m *model) broken(took [modelQueues]bool, limits modelLimits) bool {
+	var hold [modelQueues]byte
 	for n := range m.rows {
 		if r := &m.rows[n]; (r.holds() || r.open >= openTake) && !r.ending() {
-			hold[r.line]++
+			hold[r.queue]++
 		}
 	}
 	for workspace, limit := range limits.workspaces {

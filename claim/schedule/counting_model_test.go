@@ -13,10 +13,10 @@ const (
 	unlimited       = modelItems
 )
 
-// A line is a workspace, and whether its items have the limit key.
+// A key queue is a workspace, and whether its items have the limit key.
 const (
-	keyed      = modelWorkspaces
-	modelLines = 2 * modelWorkspaces
+	keyed       = modelWorkspaces
+	modelQueues = 2 * modelWorkspaces
 )
 
 // States of a row.
@@ -36,8 +36,8 @@ const (
 	openTake // the replica whose claim it is
 )
 
-// modelRow is an item of a line. next is its token after the open change commits.
-type modelRow struct{ line, state, token, open, next byte }
+// modelRow is an item of a key queue. next is its token after the open change commits.
+type modelRow struct{ queue, state, token, open, next byte }
 
 // modelLimits are limits: of workspaces, of workspace 0 in a burst, and of the key in workspace 0 and over all
 // workspaces.
@@ -46,10 +46,10 @@ type modelLimits struct {
 	burst, own, all byte
 }
 
-// modelEntry asks for items of a line.
+// modelEntry asks for items of a key queue.
 type modelEntry struct {
-	line, items byte
-	burst       bool
+	queue, items byte
+	burst        bool
 }
 
 // modelReceipt is a receipt; it exists if known is not 0.
@@ -59,7 +59,7 @@ type modelReceipt struct{ known, floor, held, to byte }
 type modelReplica struct {
 	known, told, counted [modelWorkspaces]modelReceipt
 	phase                byte // 0: no claim; 1: counted; 2: taken
-	grants               [modelLines]byte
+	grants               [modelQueues]byte
 	limits               modelLimits // what the claim must keep to
 }
 
@@ -96,7 +96,7 @@ type rules struct {
 // setting bounds the events of a run.
 type setting struct {
 	name     string
-	lines    []byte // of the items
+	queues   []byte // of the items
 	limits   modelLimits
 	faults   byte // maximum number of faults
 	edits    byte // maximum number of changes of a limit
@@ -108,13 +108,13 @@ type setting struct {
 	lie      bool // a receipt covers tokens that were not drawn
 	solo     bool // one replica only
 	kill     bool
-	twice    bool // proposals name a line twice
+	twice    bool // proposals name a key queue twice
 	release  bool
 	vain     bool // a claim may find none of its items
 	ownEnd   bool // a claim's transaction first ends an item, as a settle does for W
 }
 
-func (r *modelRow) workspace() byte { return r.line % modelWorkspaces }
+func (r *modelRow) workspace() byte { return r.queue % modelWorkspaces }
 
 func (r *modelRow) holds() bool {
 	return r.state == rowClaimed || r.state == rowDispatched || r.state == rowDoubt
@@ -176,7 +176,7 @@ func (x *explorer) row(m model, n int) {
 		x.emit(m, false)
 		*r = was
 	}
-	with := func(state byte) modelRow { return modelRow{line: was.line, state: state, token: was.token} }
+	with := func(state byte) modelRow { return modelRow{queue: was.queue, state: state, token: was.token} }
 	switch {
 	case was.open == openRequeue:
 		next := with(rowDoubt)
@@ -199,7 +199,7 @@ func (x *explorer) row(m model, n int) {
 		}
 		if x.requeue {
 			m.last++
-			become(modelRow{line: was.line, state: rowClaimed, token: was.token, open: openRequeue, next: m.last})
+			become(modelRow{queue: was.queue, state: rowClaimed, token: was.token, open: openRequeue, next: m.last})
 		}
 	case was.state == rowDispatched && x.crash:
 		become(with(rowForgettable))
@@ -286,23 +286,23 @@ func (x *explorer) replica(m model, n int) {
 	}
 }
 
-// proposals returns what replicas may ask for: one or two items of a line, or these and an item of another entry.
+// proposals returns what replicas may ask for: one or two items of a key queue, or these and an item of another entry.
 func (s setting) proposals() (all [][]modelEntry) {
 	var one []modelEntry
-	for line := range byte(modelLines) {
+	for queue := range byte(modelQueues) {
 		for items := range byte(2) {
-			if slices.Contains(s.lines, line) {
-				one = append(one, modelEntry{line, items + 1, false})
+			if slices.Contains(s.queues, queue) {
+				one = append(one, modelEntry{queue, items + 1, false})
 			}
-			if slices.Contains(s.lines, line) && line%modelWorkspaces == 0 && s.limits.burst > 0 {
-				one = append(one, modelEntry{line, items + 1, true})
+			if slices.Contains(s.queues, queue) && queue%modelWorkspaces == 0 && s.limits.burst > 0 {
+				one = append(one, modelEntry{queue, items + 1, true})
 			}
 		}
 	}
 	for _, a := range one {
 		all = append(all, []modelEntry{a})
 		for _, b := range one {
-			if b.items == 1 && (a.line < b.line || a.line == b.line && (s.twice || a.burst != b.burst)) {
+			if b.items == 1 && (a.queue < b.queue || a.queue == b.queue && (s.twice || a.burst != b.burst)) {
 				all = append(all, []modelEntry{a, b})
 			}
 		}

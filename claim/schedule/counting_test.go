@@ -12,7 +12,7 @@ import (
 // modelKey is a packed state.
 type modelKey [5]uint64
 
-// key packs the state canonically: replicas and items of a line are interchangeable.
+// key packs the state canonically: replicas and items of a key queue are interchangeable.
 func (m *model) key() modelKey {
 	one, two := m.packed(0, 1), m.packed(1, 0)
 	if slices.Compare(two[:], one[:]) < 0 {
@@ -30,7 +30,7 @@ func (m *model) packed(order ...byte) (k modelKey) {
 		if open >= openTake {
 			open = openTake + order[open-openTake]
 		}
-		rows[n] = pack(pack(pack(pack(pack(0, r.line, 2), r.state, 3), r.token, 4), open, 2), r.next, 4)
+		rows[n] = pack(pack(pack(pack(pack(0, r.queue, 2), r.state, 3), r.token, 4), open, 2), r.next, 4)
 	}
 	slices.Sort(rows[:])
 	for _, r := range rows {
@@ -104,8 +104,8 @@ func (m *model) simplify() {
 func explore(s setting, without rules, most int) (states, steps int) {
 	begin := model{limits: s.limits}
 	for n := range begin.rows {
-		if begin.rows[n].state = rowEnded; n < len(s.lines) {
-			begin.rows[n] = modelRow{line: s.lines[n]}
+		if begin.rows[n].state = rowEnded; n < len(s.queues) {
+			begin.rows[n] = modelRow{queue: s.queues[n]}
 		}
 	}
 	known := map[modelKey]struct{}{begin.key(): {}}
@@ -157,51 +157,51 @@ func limitOfKey(l *modelLimits) *byte       { return &l.own }
 // settings are the configurations in which the rules hold, each with the event that a rule guards against. Large ones
 // run only with PGDISPATCH_LONG: 12 million states, in a minute.
 var settings, largeSettings = []setting{
-	{name: "leases run out", lines: items(3), limits: workspaces(2, 0), faults: 1, requeue: true, rollback: true},
-	{name: "claims roll back", lines: items(3), limits: workspaces(2, 0), faults: 1, rollback: true, ownEnd: true},
-	{name: "limits change", lines: items(3), limits: workspaces(2, 0), edits: 1, edited: limitOfWorkspace},
-	{name: "ends are forgotten", lines: items(3), limits: workspaces(2, 0), faults: 2, crash: true, vain: true},
-	{name: "two workspaces", lines: []byte{0, 0, 0, 1}, limits: workspaces(2, 1), solo: true},
-	{name: "a workspace twice", lines: items(4), limits: workspaces(3, 0), twice: true},
-	{name: "moved", lines: items(3), limits: workspaces(2, 0), moved: true, release: true, faults: 2, solo: true},
-	{name: "a wrong receipt", lines: items(3), limits: workspaces(2, 0), lie: true, faults: 1, solo: true},
-	{name: "a key", lines: []byte{keyed, keyed, 0}, limits: bursts(2, 0, 1), faults: 1, requeue: true},
-	{name: "a key twice", lines: []byte{keyed, keyed, keyed, 0}, limits: bursts(3, 0, 2), twice: true, solo: true},
-	{name: "a key of two workspaces", lines: []byte{keyed, keyed + 1, keyed + 1},
+	{name: "leases run out", queues: items(3), limits: workspaces(2, 0), faults: 1, requeue: true, rollback: true},
+	{name: "claims roll back", queues: items(3), limits: workspaces(2, 0), faults: 1, rollback: true, ownEnd: true},
+	{name: "limits change", queues: items(3), limits: workspaces(2, 0), edits: 1, edited: limitOfWorkspace},
+	{name: "ends are forgotten", queues: items(3), limits: workspaces(2, 0), faults: 2, crash: true, vain: true},
+	{name: "two workspaces", queues: []byte{0, 0, 0, 1}, limits: workspaces(2, 1), solo: true},
+	{name: "a workspace twice", queues: items(4), limits: workspaces(3, 0), twice: true},
+	{name: "moved", queues: items(3), limits: workspaces(2, 0), moved: true, release: true, faults: 2, solo: true},
+	{name: "a wrong receipt", queues: items(3), limits: workspaces(2, 0), lie: true, faults: 1, solo: true},
+	{name: "a key", queues: []byte{keyed, keyed, 0}, limits: bursts(2, 0, 1), faults: 1, requeue: true},
+	{name: "a key twice", queues: []byte{keyed, keyed, keyed, 0}, limits: bursts(3, 0, 2), twice: true, solo: true},
+	{name: "a key of two workspaces", queues: []byte{keyed, keyed + 1, keyed + 1},
 		limits: modelLimits{workspaces: [2]byte{2, 2}, own: 2, all: 1}, solo: true},
-	{name: "a key's limit changes", lines: []byte{keyed, keyed, 0}, limits: bursts(2, 0, 2), edits: 1, edited: limitOfKey,
+	{name: "a key's limit changes", queues: []byte{keyed, keyed, 0}, limits: bursts(2, 0, 2), edits: 1, edited: limitOfKey,
 		solo: true},
-	{name: "bursts", lines: items(3), limits: bursts(1, 2, unlimited), faults: 1, requeue: true},
-	{name: "a burst's limit changes", lines: items(3), limits: bursts(1, 2, unlimited), edits: 1, edited: limitOfBurst},
-	{name: "the limit of a burst changes", lines: items(3), limits: bursts(1, 2, unlimited), edits: 1,
+	{name: "bursts", queues: items(3), limits: bursts(1, 2, unlimited), faults: 1, requeue: true},
+	{name: "a burst's limit changes", queues: items(3), limits: bursts(1, 2, unlimited), edits: 1, edited: limitOfBurst},
+	{name: "the limit of a burst changes", queues: items(3), limits: bursts(1, 2, unlimited), edits: 1,
 		edited: limitOfWorkspace},
-	{name: "a key in a burst", lines: []byte{keyed, keyed, 0}, limits: bursts(1, 2, 1), faults: 1, crash: true},
+	{name: "a key in a burst", queues: []byte{keyed, keyed, 0}, limits: bursts(1, 2, 1), faults: 1, crash: true},
 }, []setting{
 	{
 		name:    "limits change twice",
-		lines:   items(3),
+		queues:  items(3),
 		limits:  workspaces(2, 0),
 		edits:   2,
 		edited:  limitOfWorkspace,
 		release: true,
 		faults:  1,
 	},
-	{name: "two workspaces, two replicas", lines: []byte{0, 0, 1}, limits: workspaces(1, 1)},
+	{name: "two workspaces, two replicas", queues: []byte{0, 0, 1}, limits: workspaces(1, 1)},
 	{
 		name:    "leases run out in two workspaces",
-		lines:   []byte{0, 0, 0, 1},
+		queues:  []byte{0, 0, 0, 1},
 		limits:  workspaces(2, 1),
 		faults:  1,
 		requeue: true,
 		solo:    true,
 	},
-	{name: "requeues are forgotten", lines: items(3), limits: workspaces(2, 0), faults: 2, crash: true, requeue: true,
+	{name: "requeues are forgotten", queues: items(3), limits: workspaces(2, 0), faults: 2, crash: true, requeue: true,
 		kill: true, vain: true},
-	{name: "every rare event", lines: items(3), limits: workspaces(2, 0), faults: 2, crash: true, requeue: true,
+	{name: "every rare event", queues: items(3), limits: workspaces(2, 0), faults: 2, crash: true, requeue: true,
 		rollback: true, release: true, twice: true},
-	{name: "every rare event of a key in a burst", lines: []byte{keyed, keyed, 0}, limits: bursts(1, 2, 1), faults: 2,
+	{name: "every rare event of a key in a burst", queues: []byte{keyed, keyed, 0}, limits: bursts(1, 2, 1), faults: 2,
 		crash: true, requeue: true, rollback: true, release: true, vain: true},
-	{name: "a key of two workspaces, one in a burst", lines: []byte{keyed, 0, 0, keyed + 1},
+	{name: "a key of two workspaces, one in a burst", queues: []byte{keyed, 0, 0, keyed + 1},
 		limits: modelLimits{workspaces: [2]byte{1, 1}, burst: 2, own: 1, all: 1}, faults: 1, requeue: true, solo: true},
 }
 

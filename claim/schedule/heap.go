@@ -14,13 +14,13 @@ const (
 // inProven is the kind of a heap that shares inSpare's index: a level is in one of them at most.
 const inProven = levelHeaps
 
-// Indexes of the heaps that a line may be in, in line.at. Those of its keys, own and over all, have no order.
+// Indexes of the heaps that a key queue may be in, in keyQueue.at. Those of its keys, own and over all, have no order.
 const (
 	inRipe = iota
 	inUnripe
 	inOwn
 	inAll
-	lineHeaps
+	queueHeaps
 )
 
 // element is what a heap holds. before orders it in a heap of that kind, and index is where it keeps its place there.
@@ -62,9 +62,9 @@ func (l *level) before(o *level, kind int) bool {
 	}
 }
 
-func (x *line) index(kind int) *int32 { return &x.at[kind] }
+func (x *keyQueue) index(kind int) *int32 { return &x.at[kind] }
 
-func (x *line) before(o *line, kind int) bool {
+func (x *keyQueue) before(o *keyQueue, kind int) bool {
 	switch kind {
 	case inOwn, inAll:
 		return false

@@ -17,7 +17,7 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 		h, in := heap[*level]{kind: kind}, []*level{}
 		for n := range 300 {
 			v := newLevel(&workspace{served: r.Int64N(50), id: WorkspaceID{byte(n), byte(n >> 8)}}, r.IntN(3))
-			x := (&Schedule{}).addLine(v, "", Position{Due: start.Add(time.Duration(r.IntN(50))), ID: int64(n)}, 0)
+			x := (&Schedule{}).addQueue(v, "", Position{Due: start.Add(time.Duration(r.IntN(50))), ID: int64(n)}, 0)
 			if x.place(); kind == inOldest {
 				v.unripe.remove(x)
 				v.ripe.push(x)

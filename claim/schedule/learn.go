@@ -85,9 +85,9 @@ func (s *Schedule) waits(l *workspace, priority int, name string, from Position,
 	}
 	v := l.levels[n]
 	s.takeOut(v)
-	x := v.line(name)
+	x := v.queue(name)
 	if x == nil {
-		x = s.addLine(v, name, from, items)
+		x = s.addQueue(v, name, from, items)
 	} else {
 		x.takeOut()
 		if from.Before(x.from) {

@@ -51,7 +51,7 @@ func (s *Schedule) Missed(now time.Time, all []Waiting, changed Changed) (missed
 			missed = append(missed, w)
 		case l.waits(now):
 		default:
-			if x := l.line(w.Priority, w.Key); x == nil || w.From.Due.Before(x.from.Due) || l.closed || x.blocked() {
+			if x := l.queue(w.Priority, w.Key); x == nil || w.From.Due.Before(x.from.Due) || l.closed || x.blocked() {
 				missed = append(missed, w)
 			}
 		}
@@ -59,8 +59,8 @@ func (s *Schedule) Missed(now time.Time, all []Waiting, changed Changed) (missed
 	return missed
 }
 
-// Load adds lines of waiting items. It closes workspaces and keys that were full, unless they have changed meanwhile:
-// nothing would open them again. Receipts are kept: a load does not hold the lock of claims.
+// Load adds key queues of waiting items. It closes workspaces and keys that were full, unless they have changed
+// meanwhile: nothing would open them again. Receipts are kept: a load does not hold the lock of claims.
 func (s *Schedule) Load(all []Waiting, changed Changed) {
 	known := map[*workspace]bool{}
 	for _, w := range all {
@@ -86,7 +86,7 @@ func (s *Schedule) Load(all []Waiting, changed Changed) {
 
 // Forget forgets workspaces and keys without waiting items.
 func (s *Schedule) Forget() {
-	forget := func(_ string, k *key) bool { return k.lines.len() == 0 }
+	forget := func(_ string, k *key) bool { return k.queues.len() == 0 }
 	maps.DeleteFunc(s.keys, forget)
 	for id, l := range s.workspaces {
 		maps.DeleteFunc(l.keys, forget)
@@ -136,10 +136,10 @@ func (l *workspace) waits(now time.Time) bool {
 	})
 }
 
-// line returns the line of a key at a priority, or nil if nothing waits there.
-func (l *workspace) line(priority int, name string) *line {
+// queue returns the key queue of a key at a priority, or nil if nothing waits there.
+func (l *workspace) queue(priority int, name string) *keyQueue {
 	if v := l.level(priority); v != nil {
-		return v.line(name)
+		return v.queue(name)
 	}
 	return nil
 }

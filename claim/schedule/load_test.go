@@ -150,8 +150,8 @@ func TestAHundredThousandKeysTakeFiftyMegabytesAtMostAndGiveThemBack(t *testing.
 	s, size, before := loaded(t, manyKeys(100))
 	require.Less(t, size, int64(50_000_000))
 	for _, l := range s.workspaces {
-		for x := range l.levels[0].lines() {
-			s.removeLine(x)
+		for x := range l.levels[0].queues() {
+			s.removeQueue(x)
 		}
 	}
 	s.Forget()

@@ -32,7 +32,7 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 		p.Unanswered = want.Free
 	}
 	d := draft{schedule: s, proposal: &p, now: now, free: want.Free, limited: want.Limited, careful: want.Careful,
-		lines: map[*line]int{}, keys: map[*key]int{}, vague: map[*key]bool{}, workspaces: map[*workspace]int{}, open: map[*workspace]bool{}}
+		queues: map[*keyQueue]int{}, keys: map[*key]int{}, vague: map[*key]bool{}, workspaces: map[*workspace]int{}, open: map[*workspace]bool{}}
 	d.aged(now)
 	d.turns()
 	// Some of these items may not exist. Ask for as many behind them; only as many are taken as workers are free.
@@ -71,7 +71,7 @@ type draft struct {
 	burst      bool                // now asking for items beyond the limits of their workspaces
 	limited    bool                // requested items may not be granted
 	careful    bool                // ask only for the highest level of a workspace
-	lines      map[*line]int       // a line's index in the proposal's entries, plus one
+	queues     map[*keyQueue]int   // a key queue's index in the proposal's entries, plus one
 	keys       map[*key]int        // how many items are requested per limit key
 	vague      map[*key]bool       // keys of which more is requested than may exist
 	last       int                 // the index of the entry that was asked for last
@@ -85,13 +85,13 @@ type draft struct {
 func (d *draft) ask(v *level, items int) (asked int, more bool) {
 	if v.ripe.len() == 1 {
 		x := v.ripe.first()
-		asked = d.askLine(x, items)
+		asked = d.askQueue(x, items)
 		return asked, asked > 0 && x.items > 0
 	}
 	share := (items + v.ripe.len() - 1) / v.ripe.len()
-	visits := items + len(d.lines) // lines that give nothing must not cost more
-	v.ripe.walk(func(x *line) bool {
-		n := d.askLine(x, min(share, items-asked))
+	visits := items + len(d.queues) // key queues that give nothing must not cost more
+	v.ripe.walk(func(x *keyQueue) bool {
+		n := d.askQueue(x, min(share, items-asked))
 		asked, more = asked+n, more || n > 0 && x.items > 0
 		visits--
 		return asked < items && visits > 0
@@ -99,11 +99,11 @@ func (d *draft) ask(v *level, items int) (asked int, more bool) {
 	return asked, more
 }
 
-// askLine requests up to items items of a line, limited by what is believed to wait there and by the room of its
+// askQueue requests up to items items of a key queue, limited by what is believed to wait there and by the room of its
 // workspace and its key. It returns how many it requested.
-func (d *draft) askLine(x *line, items int) int {
+func (d *draft) askQueue(x *keyQueue, items int) int {
 	l := x.level.workspace
-	place := d.lines[x]
+	place := d.queues[x]
 	asked := 0
 	if place > 0 {
 		asked = d.proposal.Entries[place-1].Items
@@ -116,12 +116,12 @@ func (d *draft) askLine(x *line, items int) int {
 		items = min(items, x.items-asked)
 	}
 	if items <= 0 {
-		d.shut = d.shut || asked == 0 && d.open[l] // the workspace may have room for this line after all
+		d.shut = d.shut || asked == 0 && d.open[l] // the workspace may have room for this key queue after all
 		return 0
 	}
 	if items = min(items, x.room()-max(d.keys[x.own], d.keys[x.all])); items <= 0 {
 		if d.behind && (d.vague[x.own] || d.vague[x.all]) {
-			d.free = 0 // the key may have room for this line after all, and nothing may overtake it
+			d.free = 0 // the key may have room for this key queue after all, and nothing may overtake it
 		}
 		return 0
 	}
@@ -131,7 +131,7 @@ func (d *draft) askLine(x *line, items int) int {
 			Burst: d.burst, Rated: d.schedule.rated[l.id], Startable: d.schedule.startableFrom(x, d.now)}
 		d.proposal.Entries = append(d.proposal.Entries, e)
 		place = len(d.proposal.Entries)
-		d.lines[x] = place
+		d.queues[x] = place
 	}
 	if !x.tried() {
 		d.untried += items

@@ -98,22 +98,22 @@ type workspace struct {
 type level struct {
 	workspace *workspace
 	priority  int
-	plain     *line            // items without a key; nil if there are none
-	keyed     map[string]*line // by limit key
-	ripe      heap[*line]      // lines that may be asked for, by their first items
-	unripe    heap[*line]      // lines that must not be asked for yet
-	not       time.Time        // not asked for until then
+	plain     *keyQueue            // items without a key; nil if there are none
+	keyed     map[string]*keyQueue // by limit key
+	ripe      heap[*keyQueue]      // key queues that may be asked for, by their first items
+	unripe    heap[*keyQueue]      // key queues that must not be asked for yet
+	not       time.Time            // not asked for until then
 	at        [levelHeaps]int32
 }
 
 type levels = heap[*level]
 
 func newLevel(l *workspace, priority int) *level {
-	return &level{workspace: l, priority: priority, unripe: heap[*line]{kind: inUnripe},
+	return &level{workspace: l, priority: priority, unripe: heap[*keyQueue]{kind: inUnripe},
 		at: [levelHeaps]int32{-1, -1, -1, -1}}
 }
 
-// due returns when to look at the level's heaps: when it may be asked for, or when another of its lines may be.
+// due returns when to look at the level's heaps: when it may be asked for, or when another of its key queues may be.
 func (l *level) due() time.Time {
 	if l.ripe.len() > 0 && !l.offered() {
 		return l.not
@@ -177,7 +177,7 @@ func (s *Schedule) Full(now time.Time) (full []Full) {
 
 // Awaited reports whether items wait for a slot of the workspace or of the limit key.
 func (s *Schedule) Awaited(id WorkspaceID, name string) bool {
-	full := func(k *key) bool { return k != nil && k.closed && k.lines.len() > 0 }
+	full := func(k *key) bool { return k != nil && k.closed && k.queues.len() > 0 }
 	l := s.workspaces[id]
 	return l != nil && (l.closed && len(l.levels) > 0 || full(l.keys[name])) || full(s.keys[name])
 }

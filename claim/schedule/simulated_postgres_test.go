@@ -184,17 +184,17 @@ func (p *simPostgres) look(seen snapshot) (news simNews) {
 		news.gap = true
 		return news
 	}
-	type line struct {
+	type keyQueue struct {
 		WorkspaceID
 		priority int
 		key      string
 	}
-	came := map[line]int{}
+	came := map[keyQueue]int{}
 	for _, r := range p.rows {
 		if r.status != rowWaits || seen.sees(r.xid) {
 			continue
 		}
-		at := line{r.workspace, r.priority, r.key}
+		at := keyQueue{r.workspace, r.priority, r.key}
 		n, found := came[at]
 		if !found {
 			n, came[at] = len(news.changes), len(news.changes)

@@ -6,10 +6,10 @@ import "time"
 func (s *Schedule) Tell(now time.Time) { s.clock = latest(s.clock, now) }
 
 // startableFrom returns the last time, at most now, at which something other than the replicas is known to have held
-// the line back: its workspace's limits or a pause, its key, W, or a namespace that accepts no workflows. A row that
-// another transaction has locked does not count. Zero means that nothing is known to have. A burst has been held back
-// until now.
-func (s *Schedule) startableFrom(x *line, now time.Time) time.Time {
+// the key queue back: its workspace's limits or a pause, its key, W, or a namespace that accepts no workflows. A row
+// that another transaction has locked does not count. Zero means that nothing is known to have. A burst has been held
+// back until now.
+func (s *Schedule) startableFrom(x *keyQueue, now time.Time) time.Time {
 	if x.level.workspace.bursts() {
 		return now
 	}

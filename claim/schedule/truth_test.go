@@ -396,13 +396,13 @@ func (s *Schedule) broken() string {
 	return ""
 }
 
-// broken describes what is wrong with the lines of a level, or returns "".
+// broken describes what is wrong with the key queues of a level, or returns "".
 func (l *level) broken() string {
 	if at := l.ripe.broken() + l.unripe.broken(); at != "" {
 		return at
 	}
 	n, open := 0, 0
-	for x := range l.lines() {
+	for x := range l.queues() {
 		n++
 		ripe, unripe := x.at[inRipe] >= 0, x.at[inUnripe] >= 0
 		if ripe && unripe || (ripe || unripe) == x.blocked() {
@@ -414,7 +414,7 @@ func (l *level) broken() string {
 		if x.name == "" {
 			continue
 		}
-		if at := x.own.lines.broken() + x.all.lines.broken(); at != "" || x.at[inOwn] < 0 || x.at[inAll] < 0 {
+		if at := x.own.queues.broken() + x.all.queues.broken(); at != "" || x.at[inOwn] < 0 || x.at[inAll] < 0 {
 			return fmt.Sprintf("key %q does not know its line: %s", x.name, at)
 		}
 		if !x.blocked() && x.room() <= 0 {

@@ -40,7 +40,7 @@ func TestKeysThatAreAskedForInVainDelayNoOtherWorkspace(t *testing.T) {
 	}
 }
 
-// A level with many lines must not delay the levels behind it either.
+// A level with many key queues must not delay the levels behind it either.
 func TestAnItemWithoutAKeyStartsBesideKeysThatAreAskedForInVain(t *testing.T) {
 	d := newDesk(t)
 	d.tenant("a", 5000)

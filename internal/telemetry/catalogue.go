@@ -50,8 +50,8 @@ func processing() []Metric {
 			Values:  []string{"items", "empty", "error"},
 			Meaning: "Claims by result; `error`: no answer. A check that finds nothing to claim makes none."},
 		{Name: "pgdispatch_claim_statements_total", Kind: counter, Unit: "claims", Label: "statement",
-			Values: []string{"line", "declined", "procedure"},
-			Meaning: "Answered claims by statement. `line`: the plain statement for one line, which costs less; `procedure`: " +
+			Values: []string{"single", "declined", "procedure"},
+			Meaning: "Answered claims by statement. `single`: the plain statement for one key queue, which costs less; `procedure`: " +
 				"everything else; `declined`: the plain one took nothing, and the procedure followed."},
 		{Name: "pgdispatch_claim_stalls_total", Kind: counter, Unit: "claims",
 			Meaning: "Claims of an item that had been startable for more than 50 ms although this replica knew that " +

@@ -153,7 +153,7 @@ func (t *Telemetry) claimed(took interval, batch claim.Batch, err error) {
 	if err == nil && batch.Asked == 0 && len(batch.Items) == 0 {
 		return
 	}
-	t.instruments.count("pgdispatch_claim_statements_total", batch.Statements.Line, "line")
+	t.instruments.count("pgdispatch_claim_statements_total", batch.Statements.Single, "single")
 	t.instruments.count("pgdispatch_claim_statements_total", batch.Statements.Declined, "declined")
 	t.instruments.count("pgdispatch_claim_statements_total", batch.Statements.Procedure, "procedure")
 	t.instruments.count("pgdispatch_claim_entries_total", batch.Asked, "")

@@ -1,16 +1,16 @@
 -- reads
--- A page of what waits, of at most $5 lines: of all items or, with $1, of those that this transaction has enqueued; from
--- the first line on or after the line of workspace $2, priority $3 and limit key $4. A line is the items of a workspace,
+-- A page of what waits, of at most $5 key queues: of all items or, with $1, of those that this transaction has enqueued; from
+-- the first key queue on or after the key queue of workspace $2, priority $3 and limit key $4. A key queue is the items of a workspace,
 -- priority and limit key. For each: its first item, whether that is parked, how many of how many slots of the workspace
 -- are held (counted as far as needed), its burst limit, and whether the key is at its limit there and over all
--- workspaces. Every row also has the snapshot, the time and the unanswered starts, as in look. If no line is left, there
+-- workspaces. Every row also has the snapshot, the time and the unanswered starts, as in look. If no key queue is left, there
 -- is one row with only these.
 with level as materialized (
     select l.workspace_id, l.priority, l.limit_key, l.run_at, l.id, row_number() over (partition by l.workspace_id) = 1 as first
     from (
-        (select l.* from pgdispatch.waiting_lines($2::text::uuid, $3::integer, $4::text) l where $1::text is null limit $5::integer)
+        (select l.* from pgdispatch.waiting_queues($2::text::uuid, $3::integer, $4::text) l where $1::text is null limit $5::integer)
         union all
-        (select l.* from pgdispatch.arrived_lines($1::text::xid8, $2::text::uuid, $3::integer, $4::text) l
+        (select l.* from pgdispatch.arrived_queues($1::text::xid8, $2::text::uuid, $3::integer, $4::text) l
          where $1::text is not null limit $5::integer)
     ) l
 )

@@ -1,3 +1,3 @@
 -- writes the lock of claims
--- For claim_line, which follows in the same transaction.
+-- For claim_single, which follows in the same transaction.
 select pgdispatch.lock_claims()

@@ -1,6 +1,6 @@
--- What was enqueued after the snapshot seen and is in the snapshot sees: of each transaction its first lines, at_most, in
--- the order of waiting_lines. A transaction with so many may have more. The cost is an index step for each transaction
--- and line, however many items there are.
+-- What was enqueued after the snapshot seen and is in the snapshot sees: of each transaction its first key queues, at_most, in
+-- the order of waiting_queues. A transaction with so many may have more. The cost is an index step for each transaction
+-- and key queue, however many items there are.
 create or replace function pgdispatch.arrivals(seen pg_snapshot, sees pg_snapshot, at_most integer)
 returns table (xid xid8, workspace_id uuid, priority integer, limit_key text, run_at timestamptz)
 language sql stable
@@ -27,5 +27,5 @@ as $$
     )
     select c.xid, l.workspace_id, l.priority, l.limit_key, l.run_at
     from came c
-    cross join lateral (select l.* from pgdispatch.arrived_lines(c.xid, null, null, null) l limit at_most) l
+    cross join lateral (select l.* from pgdispatch.arrived_queues(c.xid, null, null, null) l limit at_most) l
 $$;

@@ -8,15 +8,15 @@ as $$
 declare
     a record;
     place bigint; -- of the first entry of the key
-    line bigint; -- of the first entry of the key and workspace
+    queue bigint; -- of the first entry of the key and workspace
     of_key integer[] := array_fill(0, array[cardinality(asked)]); -- items so far, at the first entry
-    of_line integer[] := of_key;
+    of_queue integer[] := of_key;
 begin
     rated := false;
     for a in
         select e.ordinality as n, e.items, o.key as own, s.key as shared, coalesce(o.rated, false) or coalesce(s.rated, false) as rated,
                first_value(e.ordinality) over (partition by e.limit_key order by e.ordinality) as first_of_key,
-               first_value(e.ordinality) over (partition by e.limit_key, e.workspace_id order by e.ordinality) as first_of_line
+               first_value(e.ordinality) over (partition by e.limit_key, e.workspace_id order by e.ordinality) as first_of_queue
         from unnest(asked) with ordinality e
         left join lateral (
             {{ template "parts/key_limit.sql" "own" }}
@@ -27,11 +27,11 @@ begin
         where e.limit_key is not null
         order by e.ordinality
     loop
-        place := a.first_of_key; line := a.first_of_line; rated := rated or a.rated;
+        place := a.first_of_key; queue := a.first_of_queue; rated := rated or a.rated;
         entries[a.n].own := a.own; entries[a.n].shared := a.shared;
-        asked[a.n].items := greatest(0, least(a.items, least((a.own).room, (a.own).starts) - of_line[line],
+        asked[a.n].items := greatest(0, least(a.items, least((a.own).room, (a.own).starts) - of_queue[queue],
                                               least((a.shared).room, (a.shared).starts) - of_key[place]));
-        of_line[line] := of_line[line] + asked[a.n].items;
+        of_queue[queue] := of_queue[queue] + asked[a.n].items;
         of_key[place] := of_key[place] + asked[a.n].items;
     end loop;
 end;

@@ -23,7 +23,7 @@ as $$
         limit at_most
     ), waits as materialized (
         {{ template "parts/earliest.sql" "(select case when g.any_limit then at_most else 0 end from given g)" }}
-    ), lines as materialized (
+    ), key_queues as materialized (
         select n.limit_key, n.workspace_id, sum(n.held)::bigint as held, sum(n.waiting)::bigint as waiting
         from (select h.limit_key, h.workspace_id, 1 as held, 0 as waiting from held h
               union all
@@ -32,11 +32,11 @@ as $$
         group by n.limit_key, n.workspace_id
     ), used as materialized (
         select l.*, n.held, n.waiting
-        from lines n
+        from key_queues n
         cross join lateral (select l.id from pgdispatch.limits l where l.key = n.limit_key and l.workspace_id = n.workspace_id offset 0) l
         union all
         select l.*, n.held, n.waiting
-        from (select n.limit_key, sum(n.held)::bigint as held, sum(n.waiting)::bigint as waiting from lines n group by n.limit_key) n
+        from (select n.limit_key, sum(n.held)::bigint as held, sum(n.waiting)::bigint as waiting from key_queues n group by n.limit_key) n
         cross join lateral (select l.id from pgdispatch.limits l where l.key = n.limit_key and l.workspace_id is null offset 0) l
     ), shown as materialized (
         select u.*, row_number() over (order by u.held + u.waiting desc, u.id) as place from used u order by place limit named
@@ -62,7 +62,7 @@ as $$
     union all
     select null, null, null, null, null, null,
            coalesce(sum(u.held), 0)::bigint, null, coalesce(sum(u.waiting), 0)::bigint,
-           (select coalesce(sum(n.waiting), 0)::bigint from lines n
+           (select coalesce(sum(n.waiting), 0)::bigint from key_queues n
             where exists (select from blocking b where b.key = n.limit_key and (b.workspace_id is null or b.workspace_id = n.workspace_id)))
     from used u
     where u.id <> all (array(select s.id from shown s))

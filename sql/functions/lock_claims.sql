@@ -1,5 +1,5 @@
 -- For claims: takes claim_lock, so that they run one at a time. From then on, the transaction waits at most 50 ms for a
--- row. Before claim_line it is a statement of its own, because the snapshot of a claim must be newer than its lock.
+-- row. Before claim_single it is a statement of its own, because the snapshot of a claim must be newer than its lock.
 create or replace function pgdispatch.lock_claims() returns void
 language plpgsql volatile
 as $$

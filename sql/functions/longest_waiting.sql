@@ -13,7 +13,7 @@ set jit = off
 as $$
     select l.workspace_id, min(l.since)
     from (
-        (select w.workspace_id, w.run_at as since from pgdispatch.waiting_lines(null, null, null) w limit at_most)
+        (select w.workspace_id, w.run_at as since from pgdispatch.waiting_queues(null, null, null) w limit at_most)
         union all
         select u.workspace_id, u.since from pgdispatch.unanswered(at_most) u
     ) l

@@ -1,5 +1,5 @@
 -- Since when the longest-due item of each of these workspaces has been due; none for one without. One index step for
--- each of their lines (see waiting_lines), breadth first: at most at_most of them, and the first of every workspace
+-- each of their key queues (see waiting_queues), breadth first: at most at_most of them, and the first of every workspace
 -- before the second of any.
 create or replace function pgdispatch.waiting_among(workspaces uuid[], at_most integer)
 returns table (workspace_id uuid, oldest_due timestamptz)
@@ -12,7 +12,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 as $$
-    with recursive line as (
+    with recursive key_queue as (
         select head.*
         from unnest(workspaces) w (id)
         cross join lateral (
@@ -23,14 +23,14 @@ as $$
         ) head
         union all
         select following.*
-        from line l
+        from key_queue l
         cross join lateral (
-            {{ template "parts/next_line.sql" }}
+            {{ template "parts/next_queue.sql" }}
             limit 1
         ) following
     )
     select l.workspace_id, min(l.run_at)
-    from (select l.* from line l limit at_most) l
+    from (select l.* from key_queue l limit at_most) l
     where l.run_at <= clock_timestamp()
     group by l.workspace_id
 $$;

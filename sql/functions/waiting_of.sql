@@ -1,5 +1,5 @@
 -- How many items of a workspace wait, are leased and run, each counted up to at_most, and since when the longest-due
--- one has been due, among its first 1,000 lines: see waiting_lines. Not by waiting_among, which each call would plan.
+-- one has been due, among its first 1,000 key queues: see waiting_queues. Not by waiting_among, which each call would plan.
 create or replace function pgdispatch.waiting_of(workspace uuid, at_most integer, out items bigint, out claimed bigint,
     out running bigint, out oldest_due timestamptz)
 language sql stable
@@ -8,16 +8,16 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
-    with recursive line as (
+    with recursive key_queue as (
         (select q.workspace_id, q.priority, q.limit_key, q.run_at, q.id
          from pgdispatch.workflow_execution_queue q
          where q.workspace_id = workspace and q.stage = 'WAITS' and q.run_at >= '-infinity'
          order by q.priority desc, q.limit_key, q.run_at, q.id limit 1)
         union all
         select following.*
-        from line l
+        from key_queue l
         cross join lateral (
-            {{ template "parts/next_line.sql" }}
+            {{ template "parts/next_queue.sql" }}
             limit 1
         ) following
     )
@@ -28,7 +28,7 @@ as $$
            ),
            least(h.claimed, at_most),
            least(h.running, at_most),
-           (select min(l.run_at) from (select l.run_at from line l limit 1000) l where l.run_at <= clock_timestamp())
+           (select min(l.run_at) from (select l.run_at from key_queue l limit 1000) l where l.run_at <= clock_timestamp())
     from (
         select count(*) filter (where n.status = 'CLAIMED') as claimed,
                count(*) filter (where n.status = 'DISPATCHED') as running

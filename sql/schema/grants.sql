@@ -35,7 +35,7 @@ grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch
 -- with it, anybody could forge valid tokens
 revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator;
 grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
-    pgdispatch.longest_waiting(bigint), pgdispatch.waiting_lines(uuid, integer, text), pgdispatch.arrived_lines(xid8, uuid, integer, text),
+    pgdispatch.longest_waiting(bigint), pgdispatch.waiting_queues(uuid, integer, text), pgdispatch.arrived_queues(xid8, uuid, integer, text),
     pgdispatch.arrivals(pg_snapshot, pg_snapshot, integer),
     pgdispatch.waiting_of(uuid, integer), pgdispatch.waiting_among(uuid[], integer), pgdispatch.unanswered(bigint),
     pgdispatch.limits_in_use(bigint, bigint), pgdispatch.starts_left(bigint, integer[], interval[], timestamptz),

@@ -1,7 +1,7 @@
 -- What a claim is asked for, and how that stands: see functions/claim.sql. A replica sends and receives them as JSON
 -- objects with these names. A name that only one side knows is ignored or null, so versions may differ.
 
--- Items of one line, from a position on.
+-- Items of one key queue, from a position on.
 create type pgdispatch.claim_entry as (
     workspace_id uuid,
     priority     integer,

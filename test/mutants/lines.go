@@ -1,15 +1,16 @@
 package main
 
 const (
-	lineFile    = "sql/claim/claim_line.sql"
+	singleFile  = "sql/claim/claim_single.sql"
 	claimerFile = "claim/claimer.go"
 	lineTest    = "TestALineIsClaimedAsTheProcedureClaimsIt"
 	needsMore   = "TestALineThatNeedsMoreIsDeclined"
 	onlyFor     = "TestTheStatementOfALineIsSentOnlyForWhatItServes"
 )
 
-// lines: the statement for one line counts, grants and takes as the procedure does, and leaves to it what it cannot do.
-var lines = []mutant{
+// queues: the statement for one line counts, grants and takes as the procedure does, and leaves to it what it cannot
+// do.
+var queues = []mutant{
 	{"claims of one line take turns, too", "a claim of one line does not wait for other claims",
 		[]edit{{claimerFile, `statements.Queue(sql.Text("lock_claims"))`, ""}},
 		"./claim", "TestAClaimOfOneLineWaitsForOtherClaims"},
@@ -29,49 +30,49 @@ var lines = []mutant{
 		[]edit{{claimerFile, "!e.Burst &&", ""}}, "./claim", onlyFor},
 	{"a known rate is not declined each time", "each claim of a workspace with a rate is sent twice",
 		[]edit{{claimerFile, "&& !e.Rated", ""}}, "./claim", "TestAClaimThatIsDeclinedIsMadeByTheProcedure"},
-	{"a declined claim is made", "what claim_line declines waits for the next claim",
+	{"a declined claim is made", "what claim_single declines waits for the next claim",
 		[]edit{{claimerFile, "if declined && err == nil &&", "if false && err == nil &&"}},
 		"./claim", "TestASettleIsKeptIfTheClaimWithItIsDeclined"},
 	{"a line declines a rate", "a rate of starts is ignored",
-		[]edit{{lineFile, "w.max_starts_per_second is not null or", ""}}, "./sql", needsMore},
+		[]edit{{singleFile, "w.max_starts_per_second is not null or", ""}}, "./sql", needsMore},
 	{"a line declines an expired lease", "an expired lease keeps its slot until a sweep",
-		[]edit{{lineFile, "l.expired or w.id is null", "w.id is null"}}, "./sql", needsMore},
+		[]edit{{singleFile, "l.expired or w.id is null", "w.id is null"}}, "./sql", needsMore},
 	{"a line declines another epoch", "a receipt of another epoch is accepted",
-		[]edit{{lineFile, "(e.id = $4::text::uuid) is not true as declined", "false as declined"}}, "./sql", needsMore},
+		[]edit{{singleFile, "(e.id = $4::text::uuid) is not true as declined", "false as declined"}}, "./sql", needsMore},
 	{"a line declines a deleted workspace", "the items of a deleted workspace are not failed with that reason",
-		[]edit{{lineFile, "l.expired or w.id is null or", "l.expired or"}}, "./sql", needsMore},
+		[]edit{{singleFile, "l.expired or w.id is null or", "l.expired or"}}, "./sql", needsMore},
 	{"a line that declines takes nothing", "an item is taken by a claim that declines",
-		[]edit{{lineFile, "case when s.declined or s.stopped then 0", "case when s.stopped then 0"},
-			{lineFile, "limit case when s.declined then 0 else", "limit case when false then 0 else"}},
+		[]edit{{singleFile, "case when s.declined or s.stopped then 0", "case when s.stopped then 0"},
+			{singleFile, "limit case when s.declined then 0 else", "limit case when false then 0 else"}},
 		"./sql", needsMore},
 	{"a line counts if its receipt does not suffice", "a bound is taken for a count",
-		[]edit{{lineFile, "(s.bound + $10::integer < s.slots) is not true then", "false then"}}, "./sql", lineTest},
+		[]edit{{singleFile, "(s.bound + $10::integer < s.slots) is not true then", "false then"}}, "./sql", lineTest},
 	{"a line's receipt's token was drawn", "a count up to a token that was never drawn is accepted",
-		[]edit{{lineFile,
+		[]edit{{singleFile,
 			"case when $15::bigint <= n.last_token then $14::integer + (n.last_token - $15::bigint) end as bound",
 			"$14::integer + (n.last_token - $15::bigint) as bound"}},
 		"./sql", "TestAReceiptIsWorthNothingWhereItMayBeFalse"},
 	{"a line's bound grows with each token", "items that took a slot since the receipt are not counted",
-		[]edit{{lineFile, "$14::integer + (n.last_token - $15::bigint)", "$14::integer"}}, "./sql", lineTest},
+		[]edit{{singleFile, "$14::integer + (n.last_token - $15::bigint)", "$14::integer"}}, "./sql", lineTest},
 	{"a line keeps to W", "leased items are not counted",
-		[]edit{{lineFile, "s.max_claims - $6::integer - coalesce(cardinality(l.tokens), 0)", "s.max_claims - $6::integer"}},
+		[]edit{{singleFile, "s.max_claims - $6::integer - coalesce(cardinality(l.tokens), 0)", "s.max_claims - $6::integer"}},
 		"./sql", lineTest},
 	{"a line counts what its receipt of W covers", "leased items that the receipt covers are not counted",
-		[]edit{{lineFile, "s.max_claims - $6::integer -", "s.max_claims -"}}, "./sql", lineTest},
+		[]edit{{singleFile, "s.max_claims - $6::integer -", "s.max_claims -"}}, "./sql", lineTest},
 	{"a line knows the pause of everything", "items are claimed while everything is paused",
-		[]edit{{lineFile, "case when s.paused or l.lost >= 2", "case when l.lost >= 2"}}, "./sql", lineTest},
+		[]edit{{singleFile, "case when s.paused or l.lost >= 2", "case when l.lost >= 2"}}, "./sql", lineTest},
 	{"a line knows the pause of its workspace", "items of a paused workspace are claimed",
-		[]edit{{lineFile, "case when s.declined or s.stopped then 0", "case when s.declined then 0"}}, "./sql", lineTest},
+		[]edit{{singleFile, "case when s.declined or s.stopped then 0", "case when s.declined then 0"}}, "./sql", lineTest},
 	{"a line is not claimed beside a suspect", "an owner that holds an item lost twice gets another",
-		[]edit{{lineFile, "case when s.paused or l.lost >= 2", "case when s.paused"}},
+		[]edit{{singleFile, "case when s.paused or l.lost >= 2", "case when s.paused"}},
 		"./sql", "TestWhoHoldsASuspectGetsNothing"},
 	{"a line passes over parked items", "an item that the database refuses holds up its line",
-		[]edit{{lineFile, "where p.try_at > s.at_time", "where false"}}, "./sql", lineTest},
+		[]edit{{singleFile, "where p.try_at > s.at_time", "where false"}}, "./sql", lineTest},
 	{"a line takes what is due", "an item is claimed before its run_at",
-		[]edit{{lineFile, "count(*) filter (where h.run_at <= s.at_time) as due", "count(*) as due"},
-			{lineFile, "q.run_at <= (select g.at_time from granted g) and", ""}},
+		[]edit{{singleFile, "count(*) filter (where h.run_at <= s.at_time) as due", "count(*) as due"},
+			{singleFile, "q.run_at <= (select g.at_time from granted g) and", ""}},
 		"./sql", lineTest},
 	{"a line gives no more than is asked for", "more items are claimed than workers are free",
-		[]edit{{lineFile, "least(i.items, $5::integer, s.room)", "least(i.items, s.room)"}},
+		[]edit{{singleFile, "least(i.items, $5::integer, s.room)", "least(i.items, s.room)"}},
 		"./sql", lineTest},
 }

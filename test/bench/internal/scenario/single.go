@@ -29,9 +29,9 @@ func Single() *Scenario {
 		Name: "single", Title: "From commit to start, one workspace",
 		Text: "As in the scenario before, but all items are of one workspace. `late` is how many starts took more than " +
 			"50 ms, and `stalls` how many claims of an item came more than 50 ms after they could have " +
-			"(`pgdispatch_claim_stalls_total`); `lines` is the share of claims that the plain statement for one line served.",
+			"(`pgdispatch_claim_stalls_total`); `singles` is the share of claims that the plain statement for one key queue served.",
 		Columns: []Column{{"p50", "p50 ms"}, {"p99", "p99 ms"}, {"p999", "p99.9 ms"}, {"most", "max ms"}, {"late", "late"},
-			{"stalls", "stalls"}, {"lines", "lines %"}, {"cpu", "database CPU µs an item"},
+			{"stalls", "stalls"}, {"singles", "singles %"}, {"cpu", "database CPU µs an item"},
 			{"rate", "items/s kept"}},
 		Charts: []Chart{{"p99", "One workspace: commit to start, p99", "ms"}},
 		Limit:  4 * time.Minute,
@@ -105,7 +105,7 @@ func single(ctx context.Context, t *Turn, s *stage, rate float64) error {
 		return nil
 	}
 	t.Figures["stalls"] = ended.stalls - began.stalls
-	t.Figures["lines"] = 100 * (ended.lines - began.lines) / max(ended.all-began.all, 1)
+	t.Figures["singles"] = 100 * (ended.singles - began.singles) / max(ended.all-began.all, 1)
 	if t.Lab.Quick && t.Figures["stalls"] > 1 && t.Figures["p50"] < keptUp {
 		return fmt.Errorf("claims stalled %.0f times in 2 s while items were startable", t.Figures["stalls"])
 	}
@@ -113,7 +113,7 @@ func single(ctx context.Context, t *Turn, s *stage, rate float64) error {
 }
 
 // claimCounts are counts of the product's claims.
-type claimCounts struct{ all, lines, stalls float64 }
+type claimCounts struct{ all, singles, stalls float64 }
 
 func (s *stage) claimCounts(ctx context.Context) (c claimCounts, err error) {
 	if s.template != lab.Ours {
@@ -125,7 +125,7 @@ func (s *stage) claimCounts(ctx context.Context) (c claimCounts, err error) {
 			return c, err
 		}
 		c.all += metrics["pgdispatch_claim_statements_total"] - metrics["pgdispatch_claim_statements_total declined"]
-		c.lines += metrics["pgdispatch_claim_statements_total line"]
+		c.singles += metrics["pgdispatch_claim_statements_total single"]
 		c.stalls += metrics["pgdispatch_claim_stalls_total"]
 	}
 	return c, nil

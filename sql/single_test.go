@@ -71,7 +71,7 @@ func TestALineIsClaimedAsTheProcedureClaimsIt(t *testing.T) {
 	require.Positive(t, none)
 }
 
-// What claim_line cannot do, it leaves to the procedure, untouched.
+// What claim_single cannot do, it leaves to the procedure, untouched.
 func TestALineThatNeedsMoreIsDeclined(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]string{
@@ -88,9 +88,9 @@ func TestALineThatNeedsMoreIsDeclined(t *testing.T) {
 			f.items(w, 3)
 			f.claim(1)
 			p := proposal{epoch: f.epoch(), entries: []entry{{workspace: w.workspace, items: 2}}}
-			require.False(t, f.askLine(p).Declined)
+			require.False(t, f.askSingle(p).Declined)
 			f.exec(c)
-			s := f.askLine(p)
+			s := f.askSingle(p)
 			require.True(t, s.Declined)
 			require.Empty(t, s.ids)
 		})
@@ -106,7 +106,7 @@ func TestALineReadsOnlyTheHoldersOfItsWorkspace(t *testing.T) {
 		read := c.scanned("workflow_execution_queue", func() {
 			c.exec("begin")
 			c.exec(sql.Text("lock_claims"))
-			require.EqualValues(t, 1, c.exec(sql.Text("claim_line"), "replica-1", lease, nil, epoch, 10, 0, last,
+			require.EqualValues(t, 1, c.exec(sql.Text("claim_single"), "replica-1", lease, nil, epoch, 10, 0, last,
 				quiet.workspace, 0, 10, time.Time{}, 0, 0, 0, 0, "default"))
 			c.exec("rollback")
 		})

@@ -1,5 +1,5 @@
 -- PENDING -> CLAIMED
--- claim for the usual case, which it serves cheaper: items of one line, without limit key, burst, limited namespaces or
+-- claim for the usual case, which it serves cheaper: items of one key queue, without limit key, burst, limited namespaces or
 -- unanswered starts. Run lock_claims before it in the same transaction. $1 owner, $2 lease, $3 watcher, $4 epoch, $5 at
 -- most; $6 and $7 the receipt of the leased items; $8 workspace, $9 priority, $10 items, $11 and $12 the position to
 -- begin at (run_at, ID), and the workspace's receipt: $13 floor, $14 holders, $15 up to this token; $16 the owner's

@@ -11,15 +11,15 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// pages reads all lines with load, page by page, and returns each with the time of its first item.
-func (f fixture) linesBy(xid *string, lines int) (read []string) {
+// pages reads all key queues with load, page by page, and returns each with the time of its first item.
+func (f fixture) queuesBy(xid *string, most int) (read []string) {
 	f.t.Helper()
 	var workspace, key *string
 	var priority *int
 	for {
 		rows, err := f.db.Query(f.t.Context(),
 			`select l.workspace_id::text, l.priority, nullif(l.limit_key, ''), l.run_at::text
-			from (`+sql.Text("load")+") l where l.workspace_id is not null", xid, workspace, priority, key, lines)
+			from (`+sql.Text("load")+") l where l.workspace_id is not null", xid, workspace, priority, key, most)
 		require.NoError(f.t, err)
 		n := 0
 		for ; rows.Next(); n++ {
@@ -29,7 +29,7 @@ func (f fixture) linesBy(xid *string, lines int) (read []string) {
 			read = append(read, fmt.Sprint(*workspace, *priority, deref(key), due))
 		}
 		require.NoError(f.t, rows.Err())
-		if n < lines {
+		if n < most {
 			return read
 		}
 	}
@@ -50,13 +50,13 @@ func TestPagesHaveEachLineOnce(t *testing.T) {
 	for nth := range 4 {
 		values := []string{}
 		for n := range 30 {
-			line := rand.IntN(24)
+			queue := rand.IntN(24)
 			if nth == 0 && n < 24 {
-				line = n // each line has an item
+				queue = n // each key queue has an item
 			}
-			w := []tenant{a, b}[line%2]
+			w := []tenant{a, b}[queue%2]
 			values = append(values, fmt.Sprintf("('%s', '%s', %d, %s, now() + %d * interval '1 second')", w.workspace,
-				w.definition, line/2%3-1, []string{"null", "'k'", "'l'", "'m'"}[line/6], rand.IntN(9)))
+				w.definition, queue/2%3-1, []string{"null", "'k'", "'l'", "'m'"}[queue/6], rand.IntN(9)))
 		}
 		xids = append(xids, one[string](f, `with i as (insert into pgdispatch.workflow_execution_queue
 			(workspace_id, workflow_definition_id, priority, limit_key, run_at) values `+strings.Join(values, ", ")+
@@ -67,13 +67,13 @@ func TestPagesHaveEachLineOnce(t *testing.T) {
 			from pgdispatch.workflow_execution_queue q where `+where+` group by q.workspace_id, q.priority, q.limit_key
 			order by q.workspace_id, q.priority desc, q.limit_key`)
 	}
-	for _, lines := range []int{1, 3, 1000} {
-		require.Equal(t, truth("true"), f.linesBy(nil, lines))
+	for _, most := range []int{1, 3, 1000} {
+		require.Equal(t, truth("true"), f.queuesBy(nil, most))
 		for _, xid := range xids {
-			require.Equal(t, truth(fmt.Sprintf("q.enqueue_xid = '%s'", xid)), f.linesBy(&xid, lines))
+			require.Equal(t, truth(fmt.Sprintf("q.enqueue_xid = '%s'", xid)), f.queuesBy(&xid, most))
 		}
 	}
-	require.Len(t, f.linesBy(nil, 1000), 24)
+	require.Len(t, f.queuesBy(nil, 1000), 24)
 }
 
 // A tenant may enqueue any number of items in one transaction, under as many keys.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// line is the items of one limit key that wait at a level. Items without a key are a line of their own.
-type line struct {
+// keyQueue is the items of one limit key that wait at a level. Items without a key are a key queue of their own.
+type keyQueue struct {
 	level    *level
 	name     string // of the key; empty without one
 	own, all *key   // the key within the workspace and over all workspaces; nil without a key
@@ -17,12 +17,12 @@ type line struct {
 	short    bool      // got less than asked for because of its namespaces
 	deep     bool      // the last claim took items and left due ones
 	heldBack time.Time // the last time at which its key or its namespaces held it back
-	at       [lineHeaps]int32
+	at       [queueHeaps]int32
 }
 
 // key is what is known of a limit key, in one workspace or over all workspaces.
 type key struct {
-	lines  heap[*line]
+	queues heap[*keyQueue]
 	room   int       // how many more of its items may hold a slot, if not closed; unknown before a claim has reported it
 	not    time.Time // not asked for until then, because of its rates
 	closed bool      // full: not asked for until a change is reported
@@ -36,14 +36,14 @@ func keyOf(keys *map[string]*key, name string, kind int) *key {
 	}
 	k := (*keys)[name]
 	if k == nil {
-		k = &key{lines: heap[*line]{kind: kind}, room: unknown}
+		k = &key{queues: heap[*keyQueue]{kind: kind}, room: unknown}
 		(*keys)[name] = k
 	}
 	return k
 }
 
-// due returns when the line may be asked for.
-func (x *line) due() time.Time {
+// due returns when the key queue may be asked for.
+func (x *keyQueue) due() time.Time {
 	due := latest(x.not, x.from.Due)
 	if x.own == nil {
 		return due
@@ -51,33 +51,33 @@ func (x *line) due() time.Time {
 	return latest(due, latest(x.own.not, x.all.not))
 }
 
-// blocked reports whether the line's key is full.
-func (x *line) blocked() bool { return x.own != nil && (x.own.closed || x.all.closed) }
+// blocked reports whether the key queue's key is full.
+func (x *keyQueue) blocked() bool { return x.own != nil && (x.own.closed || x.all.closed) }
 
-// tried reports whether claims have shown how the limits of the line's workspace and key stand.
-func (x *line) tried() bool {
+// tried reports whether claims have shown how the limits of the key queue's workspace and key stand.
+func (x *keyQueue) tried() bool {
 	return x.level.workspace.limit != unknown && (x.own == nil || x.own.tried && x.all.tried)
 }
 
-// room returns how many more items of the line's key may hold a slot, as far as known.
-func (x *line) room() int {
+// room returns how many more items of the key queue's key may hold a slot, as far as known.
+func (x *keyQueue) room() int {
 	if x.own == nil {
 		return unknown
 	}
 	return min(x.own.room, x.all.room)
 }
 
-// line returns the line of a key, or nil if no item of it waits at the level.
-func (v *level) line(name string) *line {
+// queue returns the key queue of a key, or nil if no item of it waits at the level.
+func (v *level) queue(name string) *keyQueue {
 	if name == "" {
 		return v.plain
 	}
 	return v.keyed[name]
 }
 
-// lines yields the lines of the level.
-func (v *level) lines() iter.Seq[*line] {
-	return func(yield func(*line) bool) {
+// queues yields the key queues of the level.
+func (v *level) queues() iter.Seq[*keyQueue] {
+	return func(yield func(*keyQueue) bool) {
 		if v.plain != nil && !yield(v.plain) {
 			return
 		}
@@ -89,45 +89,47 @@ func (v *level) lines() iter.Seq[*line] {
 	}
 }
 
-// addLine adds a line to a level.
-func (s *Schedule) addLine(v *level, name string, from Position, items int) *line {
-	x := &line{level: v, name: name, from: from, items: items, at: [lineHeaps]int32{-1, -1, -1, -1}}
+// addQueue adds a key queue to a level.
+func (s *Schedule) addQueue(v *level, name string, from Position, items int) *keyQueue {
+	x := &keyQueue{level: v, name: name, from: from, items: items, at: [queueHeaps]int32{-1, -1, -1, -1}}
 	if name == "" {
 		v.plain = x
 		return x
 	}
 	if v.keyed == nil {
-		v.keyed = map[string]*line{}
+		v.keyed = map[string]*keyQueue{}
 	}
 	v.keyed[name] = x
 	x.own, x.all = keyOf(&v.workspace.keys, name, inOwn), keyOf(&s.keys, name, inAll)
-	x.own.lines.push(x)
-	x.all.lines.push(x)
+	x.own.queues.push(x)
+	x.all.queues.push(x)
 	return x
 }
 
-// place puts a line into the heap where it belongs. A line whose key is full is in none. Its level must be in no heap.
-func (x *line) place() {
+// place puts a key queue into the heap where it belongs. A key queue whose key is full is in none. Its level must be in
+// no heap.
+func (x *keyQueue) place() {
 	x.takeOut()
 	if !x.blocked() {
 		x.level.unripe.push(x)
 	}
 }
 
-func (x *line) takeOut() {
+func (x *keyQueue) takeOut() {
 	x.level.ripe.remove(x)
 	x.level.unripe.remove(x)
 }
 
-// removeLine forgets a line at which nothing waits, and its level with the last one. The level must be in no heap.
-func (s *Schedule) removeLine(x *line) {
+// removeQueue forgets a key queue at which nothing waits, and its level with the last one. The level must be in no
+// heap.
+func (s *Schedule) removeQueue(x *keyQueue) {
 	x.takeOut()
 	if x.own == nil {
 		x.level.plain = nil
 	} else {
 		delete(x.level.keyed, x.name)
-		x.own.lines.remove(x)
-		x.all.lines.remove(x)
+		x.own.queues.remove(x)
+		x.all.queues.remove(x)
 	}
 	if x.level.plain == nil && len(x.level.keyed) == 0 {
 		s.remove(x.level)
@@ -161,19 +163,19 @@ func (s *Schedule) reopenKey(k *key) {
 	}
 }
 
-// turn sets whether a key is full and until when its rates keep it, and places its lines anew if that has changed.
+// turn sets whether a key is full and until when its rates keep it, and places its key queues anew if that has changed.
 func (s *Schedule) turn(k *key, closed bool, not time.Time) {
 	if k.closed == closed && k.not.Equal(not) {
 		return
 	}
 	opens := k.closed && !closed
 	k.closed = closed
-	for _, x := range k.lines.all {
+	for _, x := range k.queues.all {
 		s.takeOut(x.level)
 		x.takeOut()
 	}
 	k.not = not
-	for _, x := range k.lines.all {
+	for _, x := range k.queues.all {
 		if x.heldBack = latest(x.heldBack, not); opens {
 			x.heldBack = latest(x.heldBack, s.clock)
 		}

@@ -19,7 +19,7 @@ func TestTheStatementOfALineIsSentOnlyForWhatItServes(t *testing.T) {
 	}
 	wanted, p := usual()
 	m := &memory{}
-	require.True(t, m.isLine(wanted, p))
+	require.True(t, m.isSingle(wanted, p))
 	for name, change := range map[string]func(*memory, *Wanted, *schedule.Proposal){
 		"several entries": func(_ *memory, _ *Wanted, p *schedule.Proposal) {
 			p.Entries = append(p.Entries, p.Entries[0])
@@ -36,7 +36,7 @@ func TestTheStatementOfALineIsSentOnlyForWhatItServes(t *testing.T) {
 		wanted, p := usual()
 		m := &memory{}
 		change(m, &wanted, &p)
-		require.False(t, m.isLine(wanted, p), name)
+		require.False(t, m.isSingle(wanted, p), name)
 	}
 }
 
@@ -51,15 +51,15 @@ func TestAClaimThatIsDeclinedIsMadeByTheProcedure(t *testing.T) {
 		require.Len(t, batch.Items, 1)
 		return batch.Statements
 	}
-	line, procedure := Statements{Line: 1}, Statements{Procedure: 1}
+	single, procedure := Statements{Single: 1}, Statements{Procedure: 1}
 	require.Equal(t, procedure, claims(), "no epoch has begun")
-	require.Equal(t, line, claims())
+	require.Equal(t, single, claims())
 	b.Execute("update pgdispatch.workspaces set max_starts_per_second = 1000")
 	require.Equal(t, Statements{Declined: 1, Procedure: 1}, claims(), "its first claim finds the rate")
 	require.Equal(t, procedure, claims(), "it knows the rate")
 	b.Execute("update pgdispatch.workspaces set max_starts_per_second = null")
 	require.Equal(t, procedure, claims(), "its next claim finds no rate")
-	require.Equal(t, line, claims())
+	require.Equal(t, single, claims())
 }
 
 func TestASettleIsKeptIfTheClaimWithItIsDeclined(t *testing.T) {
@@ -113,5 +113,5 @@ func TestAClaimOfOneLineWaitsForOtherClaims(t *testing.T) {
 	require.NoError(t, other.Rollback(t.Context()))
 	batch, err := b.Claim(t.Context(), 1)
 	require.NoError(t, err)
-	require.Equal(t, Statements{Line: 1}, batch.Statements)
+	require.Equal(t, Statements{Single: 1}, batch.Statements)
 }
