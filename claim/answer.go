@@ -135,7 +135,7 @@ type ownKey struct {
 func (a *claimAnswer) taken() taken {
 	t := taken{ofEntry: map[entry]int{}, ofWorkspace: map[schedule.WorkspaceID]int{}}
 	for n, item := range a.items {
-		if item.OutcomeUnknown {
+		if item.Unanswered {
 			t.repeated++
 			continue
 		}
@@ -160,7 +160,7 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 	t := a.taken()
 	answer := schedule.Answer{
 		At: st.At, Paused: st.Paused, Limited: len(namespaces) > 0, Room: st.Room, Leased: st.Tokens, Last: st.LastToken,
-		Repeated:   t.repeated,
+		Unanswered: t.repeated,
 		Workspaces: make([]schedule.Standing, len(p.Entries)),
 	}
 	if st.Epoch != nil {
@@ -194,12 +194,12 @@ func (st *standing) of(n int, e schedule.Entry, t taken) schedule.Standing {
 	found, ofWorkspace := st.Entries[n], t.ofWorkspace[e.Workspace]
 	l := schedule.Standing{
 		Granted: found.Granted, Taken: t.ofEntry[entry{e.Workspace, e.Priority, e.Key}],
-		Limit: *found.Slots, Most: *found.BurstSlots, Paused: found.Paused, Number: found.WakeNumber,
+		Limit: *found.Slots, BurstLimit: *found.BurstSlots, Paused: found.Paused, Number: found.WakeNumber,
 		Held: e.Receipt.Held + int(st.LastToken-e.Receipt.To) + ofWorkspace, Receipt: e.Receipt, Bound: true,
 		Rated: found.Rate != nil,
 	}
 	if l.Paused {
-		l.Limit, l.Most = 0, 0
+		l.Limit, l.BurstLimit = 0, 0
 	}
 	if found.Holders != nil {
 		l.Counted, l.Bound = *found.Holders, false

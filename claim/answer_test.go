@@ -114,13 +114,8 @@ func proposed() (*schedule.Schedule, schedule.Proposal, time.Time) {
 	s, now := &schedule.Schedule{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var all []schedule.Waiting
 	for n := range 3 {
-		w := schedule.Waiting{
-			Workspace: schedule.WorkspaceID(uuid.NewSHA1(uuid.Nil, []byte{byte(n)})),
-			Number:    int64(n + 1),
-			Limit:     5,
-			Most:      5,
-			From:      schedule.Position{Due: now, ID: int64(n + 1)},
-		}
+		w := schedule.Waiting{Workspace: schedule.WorkspaceID(uuid.NewSHA1(uuid.Nil, []byte{byte(n)})), Number: int64(n + 1),
+			Limit: 5, BurstLimit: 5, From: schedule.Position{Due: now, ID: int64(n + 1)}}
 		if n == 2 {
 			w.Key = "k"
 		}

@@ -1,4 +1,5 @@
-// Package claim is the store: the only package that executes SQL for the dispatcher, the sweeper and the watcher.
+// Package claim claims items, renews their leases and settles them. It keeps what it knows of waiting items in memory,
+// so that a claim asks for items where there are some.
 //
 // Most methods of a Store execute one statement, which is defined in package sql. If a method succeeds, its effect is
 // committed. If it returns an error, the effect may still be committed, because a response can be lost after the
@@ -54,8 +55,8 @@ type Item struct {
 	FailureCount int // earlier failures counted against the item
 	MaxAttempts  int
 
-	// OutcomeUnknown reports whether an earlier start request got no response, so that the workflow may be running.
-	OutcomeUnknown bool
+	// Unanswered reports whether an earlier start request got no response, so that the workflow may be running.
+	Unanswered bool `db:"outcome_unknown"`
 	// UnansweredFor is an upper bound on the time since the first such request was sent, by the database's clock.
 	// Zero if the outcome is known.
 	UnansweredFor time.Duration

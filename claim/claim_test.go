@@ -26,7 +26,11 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 	batch, err := b.Claim(t.Context(), 1)
 	require.NoError(t, err)
 	first := batch.Items[0]
-	_, err = b.Settle(t.Context(), Retry, []Settlement{{ID: first.ID, Token: first.Token, Error: "boom", Unknown: true}})
+	_, err = b.Settle(
+		t.Context(),
+		Retry,
+		[]Settlement{{ID: first.ID, Token: first.Token, Error: "boom", Unanswered: true}},
+	)
 	require.NoError(t, err)
 	batch, err = b.Claim(t.Context(), 1)
 	require.NoError(t, err)
@@ -52,7 +56,7 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		StartOptions: []byte("{}"),
 		LimitKey:     "smtp",
 		AttemptCount: 2, FailureCount: 1, MaxAttempts: 7,
-		OutcomeUnknown: true, UnansweredFor: item.UnansweredFor,
+		Unanswered: true, UnansweredFor: item.UnansweredFor,
 		Waited: item.Waited, Startable: item.Waited, Deadline: item.Deadline, Priority: 3,
 	}
 	require.Equal(t, want, item)

@@ -40,7 +40,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	if m.seen != "" {
 		m.schedule.Tell(m.now())
 	}
-	if !m.hear(wanted.Named) || wanted.Look || m.seen == "" {
+	if !m.applyNotifications(wanted.Named) || wanted.Look || m.seen == "" {
 		if batch.Unannounced, err = s.look(ctx); err != nil {
 			return batch, nil, fmt.Errorf("%s: %w", claimVerb, err)
 		}

@@ -213,7 +213,7 @@ func (c *claimers) work(ctx context.Context, store *Store) error {
 // settle ends a claim at random.
 func (c *claimers) settle(ctx context.Context, store *Store, item Item) (dispatched bool, err error) {
 	c.held.Delete(item.ID)
-	s := Settlement{ID: item.ID, Token: item.Token, RunID: "run", Error: "as it goes", Unknown: rand.N(2) == 0}
+	s := Settlement{ID: item.ID, Token: item.Token, RunID: "run", Error: "as it goes", Unanswered: rand.N(2) == 0}
 	switch n := rand.N(100); {
 	case n < 50:
 		s.Verb = Dispatched

@@ -76,7 +76,7 @@ func (b *bench) expire(items ...Item) {
 // settlementOf returns a settlement with every field that any verb stores.
 func settlementOf(item Item, verb Verb) Settlement {
 	return Settlement{Verb: verb, ID: item.ID, Token: item.Token, RunID: "run", Error: "boom", Delay: time.Hour,
-		Unknown: true}
+		Unanswered: true}
 }
 
 var verbs = []Verb{Dispatched, Retry, Release, Fail}

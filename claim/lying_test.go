@@ -196,16 +196,8 @@ func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
 func (l *liar) lie() {
 	m := &l.memory
 	for range rand.N(6) {
-		c := schedule.Change{
-			Workspace: l.workspace(),
-			Number:    rand.Int64N(9),
-			Waits:     rand.N(2) == 0,
-			Priority:  rand.N(203) - 101,
-			Due:       l.when(),
-			Items:     rand.N(1000),
-			Key:       l.key(),
-			Keys:      []string{l.key()},
-		}
+		c := schedule.Change{Workspace: l.workspace(), Number: rand.Int64N(9), Waits: rand.N(2) == 0,
+			Priority: rand.N(203) - 101, Due: l.when(), Items: rand.N(1000), Key: l.key(), Keys: []string{l.key()}}
 		switch rand.N(6) {
 		case 0:
 			m.schedule.LearnAll()
@@ -214,7 +206,7 @@ func (l *liar) lie() {
 		case 2:
 			limit := rand.N(40)
 			m.schedule.Load([]schedule.Waiting{{Workspace: c.Workspace, Number: c.Number, Priority: c.Priority,
-				Key: l.key(), From: l.place(), Held: rand.N(40), Limit: limit, Most: rand.N(60), OwnFull: rand.N(2) == 0,
+				Key: l.key(), From: l.place(), Held: rand.N(40), Limit: limit, BurstLimit: rand.N(60), OwnFull: rand.N(2) == 0,
 				AllFull: rand.N(2) == 0}}, schedule.Changed{})
 		case 3:
 			// An invented answer: full, paused, rate-limited or empty, without a receipt.
@@ -223,13 +215,11 @@ func (l *liar) lie() {
 			a := schedule.Answer{Epoch: p.Epoch, Room: rand.N(9)}
 			for range p.Entries {
 				from := l.place()
-				a.Workspaces = append(
-					a.Workspaces,
+				a.Workspaces = append(a.Workspaces,
 					schedule.Standing{Granted: rand.N(9), Taken: rand.N(9), Held: rand.N(9), Limit: rand.N(9),
 						Paused: rand.N(2) == 0, Next: &from, Bound: rand.N(2) == 0, RetryIn: rand.N(2 * time.Millisecond),
-						PassedOver: rand.N(2) == 0, Most: rand.N(12), Own: schedule.KeyStanding{Room: rand.N(3)},
-						All: schedule.KeyStanding{Room: rand.N(3), RetryIn: rand.N(2 * time.Millisecond)}},
-				)
+						PassedOver: rand.N(2) == 0, BurstLimit: rand.N(12), Own: schedule.KeyStanding{Room: rand.N(3)},
+						All: schedule.KeyStanding{Room: rand.N(3), RetryIn: rand.N(2 * time.Millisecond)}})
 			}
 			p.Leased, a.Epoch = schedule.Receipt{}, schedule.Epoch{} // no epoch: all receipts are dropped
 			a.At = m.now()

@@ -73,12 +73,12 @@ func (m *memory) tell(now, asked time.Time) (on bool) {
 
 // head are the columns that every row of a look and of a load begins with.
 type head struct {
-	Seen    string
-	Now     time.Time
-	Doubt   *time.Time
-	Suspect bool
-	Aging   time.Duration
-	Paused  bool
+	Seen         string
+	Now          time.Time
+	UnansweredAt *time.Time
+	Suspect      bool
+	Aging        time.Duration
+	Paused       bool
 }
 
 // news is a row of a look: one change.
@@ -152,7 +152,7 @@ func (m *memory) learnHead(h head, asked time.Time) (on bool) {
 	on = m.tell(h.Now, asked)
 	m.schedule.Aging = h.Aging
 	m.schedule.Pause(h.Paused)
-	m.schedule.Unanswered(postgres.OrZero(h.Doubt), h.Suspect)
+	m.schedule.Unanswered(postgres.OrZero(h.UnansweredAt), h.Suspect)
 	return on
 }
 
@@ -171,9 +171,9 @@ func (m *memory) holdsUp(page unread) bool {
 		m.lookedAt.Sub(m.comparedAt) < compareLimit
 }
 
-// hear applies notification payloads. It returns false if one of them does not name a known workspace or a usable
-// time, so that a look is needed.
-func (m *memory) hear(payloads []string) (named bool) {
+// applyNotifications applies notification payloads. It returns false if one of them does not name a known workspace or
+// a usable time, so that a look is needed.
+func (m *memory) applyNotifications(payloads []string) (named bool) {
 	named = true
 	for _, payload := range payloads {
 		for name := range strings.SplitSeq(payload, ",") {

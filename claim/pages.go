@@ -161,7 +161,7 @@ type waiting struct {
 	WakeNumber      int64
 	Held            *int
 	Limit           *int `db:"slots"`
-	Most            *int
+	BurstLimit      *int
 	WorkspacePaused *bool
 	Parked          bool
 	OwnFull         bool
@@ -183,14 +183,14 @@ func (s *Store) readWaiting(ctx context.Context, page unread, queues int) (found
 	all = make([]schedule.Waiting, 0, len(found))
 	for _, r := range found {
 		if r.Workspace != nil {
-			if r.Priority == nil || r.Due == nil || r.ID == nil || r.Held == nil || r.Limit == nil || r.Most == nil ||
+			if r.Priority == nil || r.Due == nil || r.ID == nil || r.Held == nil || r.Limit == nil || r.BurstLimit == nil ||
 				r.WorkspacePaused == nil {
 				return nil, nil, fmt.Errorf("load waiting items: %w",
 					postgres.Unexpected("a line without its first item, its holders or its limits"))
 			}
 			all = append(all, schedule.Waiting{Workspace: *r.Workspace, Number: r.WakeNumber, Priority: *r.Priority,
-				Key: r.LimitKey, From: schedule.Position{Due: *r.Due, ID: *r.ID}, Held: *r.Held, Limit: *r.Limit, Most: *r.Most,
-				Paused: *r.WorkspacePaused, OwnFull: r.OwnFull, AllFull: r.AllFull})
+				Key: r.LimitKey, From: schedule.Position{Due: *r.Due, ID: *r.ID}, Held: *r.Held, Limit: *r.Limit,
+				BurstLimit: *r.BurstLimit, Paused: *r.WorkspacePaused, OwnFull: r.OwnFull, AllFull: r.AllFull})
 		}
 	}
 	return found, all, nil

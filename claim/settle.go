@@ -34,8 +34,8 @@ type Settlement struct {
 	RunID string        // for Dispatched
 	Error string        // for Retry, Release and Fail: stored in last_error, after Clean
 	Delay time.Duration // for Retry and Release: time until the next attempt; zero for Release: it keeps its place
-	// Unknown, for Retry and Release, means that a start request got no response. The item keeps its workspace's slot.
-	Unknown bool
+	// Unanswered, for Retry and Release, means that a start request got no response. The item keeps its workspace's slot.
+	Unanswered bool
 }
 
 // Settle ends claims with one verb and returns the IDs of the claims that it ended. Treat a missing ID as lost: its
@@ -53,18 +53,18 @@ func (s *Store) settle(ctx context.Context, verb Verb, batch []Settlement) ([]in
 	}
 	ids, tokens := keys(batch)
 	var (
-		texts   = make([]string, len(batch))
-		delays  = make([]time.Duration, len(batch))
-		unknown = make([]bool, len(batch))
+		texts      = make([]string, len(batch))
+		delays     = make([]time.Duration, len(batch))
+		unanswered = make([]bool, len(batch))
 	)
 	for n, b := range batch {
-		texts[n], delays[n], unknown[n] = postgres.Clean(b.Error), b.Delay, b.Unknown
+		texts[n], delays[n], unanswered[n] = postgres.Clean(b.Error), b.Delay, b.Unanswered
 	}
 	switch verb {
 	case Retry:
-		return s.ids(ctx, "settle items to retry", sql.Text("retry"), ids, tokens, texts, delays, unknown)
+		return s.ids(ctx, "settle items to retry", sql.Text("retry"), ids, tokens, texts, delays, unanswered)
 	case Release:
-		return s.ids(ctx, "release items", sql.Text("release"), ids, tokens, texts, delays, unknown)
+		return s.ids(ctx, "release items", sql.Text("release"), ids, tokens, texts, delays, unanswered)
 	case Fail:
 		return s.ids(ctx, "settle failed items", sql.Text("fail"), ids, tokens, texts)
 	}

@@ -19,7 +19,7 @@ func (a *claimAnswer) startable(p schedule.Proposal) {
 	for n := range a.items {
 		item := &a.items[n]
 		item.Startable = item.Waited
-		if since := from[key{a.workspaces[n], item.Priority}]; !since.IsZero() && !item.OutcomeUnknown {
+		if since := from[key{a.workspaces[n], item.Priority}]; !since.IsZero() && !item.Unanswered {
 			item.Startable = min(item.Waited, max(a.standing.At.Sub(since), 0))
 		}
 	}

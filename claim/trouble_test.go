@@ -138,7 +138,7 @@ func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) 
 			require.NoError(t, err)
 			require.Len(t, batch.Items, 3)
 			require.Equal(t, 1, batch.Items[0].AttemptCount)
-			require.False(t, batch.Items[0].OutcomeUnknown)
+			require.False(t, batch.Items[0].Unanswered)
 		})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"net/url"
 	"regexp"
 	"sync/atomic"
@@ -83,7 +83,7 @@ type Callbacks struct {
 
 // Run serves callbacks until ctx is cancelled, then returns nil.
 func (c *Callbacks) Run(ctx context.Context) error {
-	server := &nethttp.Server{
+	server := &http.Server{
 		Handler: c.Handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: callbackTimeout, WriteTimeout: callbackTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
@@ -96,14 +96,14 @@ func (c *Callbacks) Run(ctx context.Context) error {
 }
 
 // Handler returns the handler that Run serves. It ignores the path, because a proxy in between may use its own.
-func (c *Callbacks) Handler() nethttp.Handler {
+func (c *Callbacks) Handler() http.Handler {
 	c.places = make(chan struct{}, atMostCallbacks)
-	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, result := c.serve(w, r)
 		if c.Answered != nil {
 			c.Answered(result)
 		}
-		if status == nethttp.StatusUnauthorized {
+		if status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		}
 		w.WriteHeader(status)
@@ -112,17 +112,17 @@ func (c *Callbacks) Handler() nethttp.Handler {
 
 // serve handles one request. Temporal does not retry responses 400, 401, 403, 404, 409 and 501. It retries every other
 // non-success response forever.
-func (c *Callbacks) serve(w nethttp.ResponseWriter, r *nethttp.Request) (status int, result string) {
+func (c *Callbacks) serve(w http.ResponseWriter, r *http.Request) (status int, result string) {
 	ctx := r.Context()
-	if r.Method != nethttp.MethodPost {
-		return nethttp.StatusNotFound, CallbackRefused
+	if r.Method != http.MethodPost {
+		return http.StatusNotFound, CallbackRefused
 	}
 	execution, valid := temporal.CheckCallback(c.Key, r.Header)
 	if !valid {
 		if c.mayComplain() {
 			c.Log.WarnContext(ctx, "Rejected a completion callback: invalid token", "from", r.RemoteAddr)
 		}
-		return nethttp.StatusUnauthorized, CallbackUnauthorized
+		return http.StatusUnauthorized, CallbackUnauthorized
 	}
 	execution.RunID = runOf(r.Header, execution.ID)
 	release := serve.Keep(ctx) // from others' connections, as only Temporal has tokens
@@ -135,14 +135,14 @@ func (c *Callbacks) serve(w nethttp.ResponseWriter, r *nethttp.Request) (status 
 		}
 		c.Log.Log(ctx, level, "Cannot process a completion callback; Temporal will resend it", "execution_id", execution.ID,
 			"error", err)
-		return nethttp.StatusServiceUnavailable, CallbackUnavailable
+		return http.StatusServiceUnavailable, CallbackUnavailable
 	}
 	// Drain the body, which holds the result. Unread data would make the server close the connection.
-	_, _ = io.Copy(io.Discard, nethttp.MaxBytesReader(w, r.Body, maxBodyBytes))
+	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	if !ended {
-		return nethttp.StatusOK, CallbackOpen
+		return http.StatusOK, CallbackOpen
 	}
-	return nethttp.StatusOK, CallbackEnded
+	return http.StatusOK, CallbackEnded
 }
 
 func (c *Callbacks) mayComplain() bool {
@@ -172,7 +172,7 @@ func (c *Callbacks) end(ctx context.Context, execution temporal.Execution) (ende
 var runInLink = regexp.MustCompile(`/workflows/([^/]+)/([^/?>]+)/history`)
 
 // runOf returns the ID of the closed run, or "" if the request does not name it.
-func runOf(header nethttp.Header, executionID string) string {
+func runOf(header http.Header, executionID string) string {
 	for _, link := range header.Values("Nexus-Link") {
 		found := runInLink.FindStringSubmatch(link)
 		if found == nil {

@@ -7,7 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -69,8 +69,8 @@ func proof(executionID, namespace string) string {
 }
 
 // call sends a callback as Temporal does.
-func call(executionID string) *nethttp.Request {
-	request := httptest.NewRequest(nethttp.MethodPost, "/any/path", strings.NewReader(`"result"`))
+func call(executionID string) *http.Request {
+	request := httptest.NewRequest(http.MethodPost, "/any/path", strings.NewReader(`"result"`))
 	for name, value := range header(callbackKey, executionID) {
 		request.Header.Set(name, value)
 	}
@@ -81,7 +81,7 @@ func call(executionID string) *nethttp.Request {
 	return request
 }
 
-func (b *switchboard) answer(request *nethttp.Request) int {
+func (b *switchboard) answer(request *http.Request) int {
 	recorder := httptest.NewRecorder()
 	b.Handler().ServeHTTP(recorder, request)
 	return recorder.Code
@@ -91,13 +91,13 @@ func TestACallbackRecordsTheEndThatTemporalTells(t *testing.T) {
 	t.Parallel()
 	b := newSwitchboard()
 	id := uuid.NewString()
-	require.Equal(t, nethttp.StatusOK, b.answer(call(id)))
+	require.Equal(t, http.StatusOK, b.answer(call(id)))
 	require.Equal(t, []temporal.Execution{{ID: id, RunID: "run-1", Namespace: "shop"}}, b.asked,
 		"the run that closed")
 	require.Equal(t, []string{id + "=COMPLETED"}, b.finished)
 	require.Equal(t, 1, b.freed)
 
-	require.Equal(t, nethttp.StatusOK, b.answer(call(id)), "sent again because the answer was lost")
+	require.Equal(t, http.StatusOK, b.answer(call(id)), "sent again because the answer was lost")
 	require.Equal(t, 1, b.freed, "counted once")
 	require.Equal(t, []string{CallbackEnded, CallbackEnded}, b.answers)
 }
@@ -110,7 +110,7 @@ func TestACallbackWithoutItsLinkMeansTheNewestRun(t *testing.T) {
 		uuid.NewString() + "/run-9/history?a=b>"} {
 		request := call(id)
 		request.Header.Set("Nexus-Link", link)
-		require.Equal(t, nethttp.StatusOK, b.answer(request))
+		require.Equal(t, http.StatusOK, b.answer(request))
 		require.Equal(t, temporal.Execution{ID: id, Namespace: "shop"}, b.asked[len(b.asked)-1], link)
 	}
 }
@@ -135,7 +135,7 @@ func TestACallbackNeedsItsExecutionsOwnToken(t *testing.T) {
 	} {
 		request := call(id)
 		request.Header.Set("Authorization", token)
-		require.Equal(t, nethttp.StatusUnauthorized, b.answer(request), name)
+		require.Equal(t, http.StatusUnauthorized, b.answer(request), name)
 	}
 	require.Empty(t, b.asked)
 	require.Empty(t, b.finished)
@@ -152,8 +152,8 @@ func TestOnlyAPostIsACallback(t *testing.T) {
 	t.Parallel()
 	b := newSwitchboard()
 	request := call(uuid.NewString())
-	request.Method = nethttp.MethodGet
-	require.Equal(t, nethttp.StatusNotFound, b.answer(request), "Temporal does not retry this status")
+	request.Method = http.MethodGet
+	require.Equal(t, http.StatusNotFound, b.answer(request), "Temporal does not retry this status")
 	require.Equal(t, []string{CallbackRefused}, b.answers)
 }
 
@@ -170,7 +170,7 @@ func TestACallbackThatCannotBeRecordedComesAgain(t *testing.T) {
 				b := newSwitchboard()
 				away(b)
 				began := time.Now()
-				require.Equal(t, nethttp.StatusServiceUnavailable, b.answer(call(uuid.NewString())))
+				require.Equal(t, http.StatusServiceUnavailable, b.answer(call(uuid.NewString())))
 				require.Less(t, time.Since(began), 10*time.Second, "Temporal's timeout")
 				require.Equal(t, []string{CallbackUnavailable}, b.answers)
 				require.Zero(t, b.freed)
@@ -184,7 +184,7 @@ func TestACallbackOfARunThatIsContinuedEndsNothing(t *testing.T) {
 	t.Parallel()
 	b := newSwitchboard()
 	b.open = true
-	require.Equal(t, nethttp.StatusOK, b.answer(call(uuid.NewString())))
+	require.Equal(t, http.StatusOK, b.answer(call(uuid.NewString())))
 	require.Empty(t, b.finished)
 	require.Equal(t, []string{CallbackOpen}, b.answers)
 }
@@ -207,9 +207,9 @@ func (b *switchboard) serveOn(t *testing.T) (address string, stop func()) {
 }
 
 // over sends a callback over the network, with a result of this size, and returns the status.
-func over(t *testing.T, client *nethttp.Client, address, executionID string, size int) int {
+func over(t *testing.T, client *http.Client, address, executionID string, size int) int {
 	t.Helper()
-	request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodPost, "http://"+address+"/x",
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/x",
 		strings.NewReader(strings.Repeat("x", size)))
 	require.NoError(t, err)
 	request.Header = call(executionID).Header
@@ -269,10 +269,10 @@ func TestConnectionsThatNeverCompleteARequestAreFewAndHoldUpNoCallback(t *testin
 	b := newSwitchboard()
 	b.Freed, b.Answered, b.Temporal, b.Store = nil, nil, ended{}, ended{}
 	address, stop := b.serveOn(t)
-	client := &nethttp.Client{Timeout: headerTimeout, Transport: &nethttp.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: headerTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	for range 3 {
 		hold(t, address, 2*mostConnections)
-		require.Equal(t, nethttp.StatusOK, over(t, client, address, uuid.NewString(), 9))
+		require.Equal(t, http.StatusOK, over(t, client, address, uuid.NewString(), 9))
 	}
 	require.LessOrEqual(t, b.conns.most.Load(), int64(mostConnections)+1, "besides the one that is being accepted")
 	stop()
@@ -301,7 +301,7 @@ func TestACallbackInProgressIsNotCutOffByOtherConnections(t *testing.T) {
 	status := make(chan int)
 	go func() {
 		defer close(status)
-		status <- over(t, &nethttp.Client{}, address, uuid.NewString(), 9)
+		status <- over(t, &http.Client{}, address, uuid.NewString(), 9)
 	}()
 	<-slow.asked
 	for n := range 2 * mostConnections {
@@ -313,7 +313,7 @@ func TestACallbackInProgressIsNotCutOffByOtherConnections(t *testing.T) {
 	require.Eventually(t, func() bool { return b.conns.accepted.Load() > 2*mostConnections }, 5*time.Second,
 		time.Millisecond)
 	close(slow.wait)
-	require.Equal(t, nethttp.StatusOK, <-status)
+	require.Equal(t, http.StatusOK, <-status)
 	stop()
 }
 
@@ -323,7 +323,7 @@ func TestCallbacksAreServedOverTheNetworkUntilTheEnd(t *testing.T) {
 	address, stop := b.serveOn(t)
 	id := uuid.NewString()
 	for range 2 {
-		require.Equal(t, nethttp.StatusOK, over(t, nethttp.DefaultClient, address, id, 2<<20),
+		require.Equal(t, http.StatusOK, over(t, http.DefaultClient, address, id, 2<<20),
 			"a result of Temporal's maximum size arrives on a reused connection")
 	}
 	stop()

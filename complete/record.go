@@ -15,10 +15,16 @@ import (
 // not recorded before.
 func record(ctx context.Context, store Finisher, log *slog.Logger, executionID string, end temporal.End, freed func()) {
 	var first bool
-	err := insist(ctx, log, executionID, "Cannot record an execution's end", func(ctx context.Context) (err error) {
-		first, err = store.Finish(ctx, executionID, end.Outcome, end.Reason, end.Result)
-		return err
-	})
+	err := retryUntilDone(
+		ctx,
+		log,
+		executionID,
+		"Cannot record an execution's end",
+		func(ctx context.Context) (err error) {
+			first, err = store.Finish(ctx, executionID, end.Outcome, end.Reason, end.Result)
+			return err
+		},
+	)
 	if err != nil || !first {
 		return
 	}
@@ -32,10 +38,10 @@ func record(ctx context.Context, store Finisher, log *slog.Logger, executionID s
 	}
 }
 
-// insist retries until try succeeds, ctx is cancelled, or try returns ErrCrowded. A panic counts as a failed try. An
-// error is logged if it differs from the last one. temporal.ErrAway is logged at debug level only, because outages are
-// logged elsewhere.
-func insist(ctx context.Context, log *slog.Logger, executionID, complaint string,
+// retryUntilDone retries until try succeeds, ctx is cancelled, or try returns ErrCrowded. A panic counts as a failed
+// try. An error is logged if it differs from the last one. temporal.ErrAway is logged at debug level only, because
+// outages are logged elsewhere.
+func retryUntilDone(ctx context.Context, log *slog.Logger, executionID, complaint string,
 	try func(context.Context) error) error {
 	backoff := retry.WithJitterPercent(jitterPercent, retry.WithCappedDuration(retryCap, retry.NewExponential(retryBase)))
 	last := ""

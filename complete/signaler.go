@@ -111,7 +111,7 @@ func (s *Signaler) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			s.farewell(context.WithoutCancel(ctx))
+			s.settleInFlight(context.WithoutCancel(ctx))
 			return nil
 		case <-s.Wake:
 		case <-again.C:
@@ -239,8 +239,8 @@ func (s *Signaler) judge(ctx context.Context, one sent, settle *SettledSignal) {
 	}
 }
 
-// farewell settles what is being sent, so that another replica goes on at once.
-func (s *Signaler) farewell(ctx context.Context) {
+// settleInFlight settles what is being sent, so that another replica goes on at once.
+func (s *Signaler) settleInFlight(ctx context.Context) {
 	s.sending.Wait()
 	close(s.results)
 	cancelled, cancel := context.WithCancel(ctx)

@@ -317,7 +317,7 @@ func (w *Watcher) watch(ctx, watching context.Context, entry *watch) {
 		}
 	}()
 	var end temporal.End
-	err := insist(watching, w.Log, entry.ID, "Cannot watch an execution", func(ctx context.Context) (err error) {
+	err := retryUntilDone(watching, w.Log, entry.ID, "Cannot watch an execution", func(ctx context.Context) (err error) {
 		w.waiting.Add(1)
 		defer w.waiting.Add(-1)
 		end, err = w.Waiter.Wait(ctx, entry.Execution)

@@ -41,7 +41,7 @@ func (atOnce) Find(context.Context, claim.Item) (string, bool, error) { return "
 
 // BenchmarkHandOver measures a worker's cost per item without Temporal.
 func BenchmarkHandOver(b *testing.B) {
-	r := &run{observer: nobody{},
+	r := &run{observer: noObserver{},
 		Dispatcher: &Dispatcher{Starter: atOnce{}, Lease: time.Hour, StartTimeout: 10 * time.Second,
 			Log: slog.New(slog.NewJSONHandler(io.Discard, nil)).With("component", "dispatcher")}, held: newHeld(time.Hour)}
 	ctx, lose := context.WithCancelCause(b.Context())

@@ -8,9 +8,9 @@ package dispatch
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -48,10 +49,10 @@ type Gate interface {
 	Call()
 	// Distrust reports due work for which the replica on duty should have been woken. For the given time this replica
 	// is woken, too.
-	// OnDuty reports whether notifications are meant for this replica.
 	Distrust(how time.Duration)
-	// IsAsleep reports whether every commit of work wakes this replica.
+	// OnDuty reports whether notifications are meant for this replica.
 	OnDuty() bool
+	// IsAsleep reports whether every commit of work wakes this replica.
 	IsAsleep() bool
 }
 
@@ -120,9 +121,9 @@ type run struct {
 	started          []*started // their workers are free, their claims are not ended yet
 	settleAt         time.Time  // when to settle the started items at the latest
 	roomy            bool       // W allowed more items than this replica can take, as of the last claim
-	hungry           bool       // a claim may find something
+	expectsWork      bool       // a claim may find something
 	look             bool       // something may have changed that no hint names
-	starved          bool       // more is due than W or the workers allowed
+	moreDue          bool       // more is due than W or the workers allowed
 	paused           bool       // by the settings, as of the last claim
 	refused          bool       // Temporal accepts nothing, as far as known
 	pausedNamespaces int
@@ -130,7 +131,7 @@ type run struct {
 	doze             doze
 	gather           gather
 	stall            stall
-	of               namespaces
+	namespaces       namespaces
 	errorGap         retry.Backoff // nil if the last claim was answered
 	retryAt          time.Time
 	dueAt            time.Time // when the next item becomes due; zero if none does
@@ -154,18 +155,18 @@ type result struct {
 // to DrainTimeout, cancels and releases the rest, and returns nil. Claims that it cannot release, because the database
 // does not answer, end by lease expiry. A panic in the claim loop ends Run in the same way, with an error.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	observer := cmp.Or[Observer](d.Observer, nobody{})
+	observer := cmp.Or[Observer](d.Observer, noObserver{})
 	r := &run{
 		Dispatcher: d,
 		observer:   observer,
 		settler: &settler{store: d.Store, observer: observer, lease: d.Lease, log: d.Log,
 			requests: make(chan settleRequest, d.Workers)},
-		items:    make(chan claim.Item, d.Workers),
-		outcomes: make(chan result, d.Workers),
-		idle:     d.Workers,
-		hungry:   true,
-		look:     true,
-		of: namespaces{inUse: d.Namespaces, reached: d.Reached, answered: d.Answered,
+		items:       make(chan claim.Item, d.Workers),
+		outcomes:    make(chan result, d.Workers),
+		idle:        d.Workers,
+		expectsWork: true,
+		look:        true,
+		namespaces: namespaces{inUse: d.Namespaces, reached: d.Reached, answered: d.Answered,
 			refused: d.RefusedNamespace},
 	}
 	// Dispatches outlive ctx, so that those in progress finish instead of being cut off.
@@ -206,138 +207,16 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return err
 }
 
-// claims is the loop that decides when to claim.
-func (r *run) claims(ctx context.Context) {
-	source := "start"
-	for ctx.Err() == nil {
-		r.collect()
-		now := time.Now()
-		if !r.dueAt.IsZero() && !now.Before(r.dueAt) {
-			// Checked here as well, because another event at the same moment may have won the select.
-			r.hungry, r.look, r.dueAt, source = true, true, time.Time{}, "timer"
+// contained runs a part of the dispatcher and returns its panic as an error, so that no part ends while the others
+// continue without it.
+func contained(log *slog.Logger, part string, do func()) (err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			err = fmt.Errorf("panic in the %s: %v", part, recovered)
+			log.Error("Panic in the dispatcher", "part", part, "panic", postgres.Clean(fmt.Sprint(recovered)), "stack",
+				string(debug.Stack()))
 		}
-		r.free(ctx, now)
-		r.tellPauses()
-		r.steer(now)
-		if !r.doze.lookAt.IsZero() && !now.Before(r.doze.lookAt) {
-			r.hungry, r.look, source = true, true, "timer"
-		}
-		if r.gathers() && !now.Before(r.settleAt) {
-			r.settleStarted()
-		}
-		free := r.freeWorkers()
-		wanted := r.of.allows(now, free, r.Workers, r.hungry)
-		r.hungry = r.hungry || r.of.reopened(wanted)
-		r.stall.workers(now, wanted.AtMost > 0)
-		switch may := wanted.AtMost > 0 && !now.Before(r.retryAt); {
-		case r.hungry && may && r.gather.waits(now, free): // the next claim takes the started items along
-		case r.hungry && may:
-			r.claim(ctx, wanted, source)
-			continue
-		case r.gathers(): // others may join the started items
-		case r.doze.awake && !r.doze.lookAt.IsZero() && may: // the coming look takes the started items along
-		default:
-			r.settleStarted()
-		}
-		select {
-		case <-ctx.Done():
-		case source = <-r.Wake:
-			r.hungry = true
-			r.woken(source, time.Now())
-		case done := <-r.outcomes:
-			r.learn(done)
-			source = "worker"
-		case <-r.timer(now):
-			r.hungry, source = true, "timer"
-		}
-	}
+	}()
+	do()
+	return nil
 }
-
-// claim makes one claim and passes its items to the workers.
-func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
-	r.observer.Woken(source)
-	began := time.Now()
-	carries := !r.gathers()
-	wanted.Holding = r.Workers - r.freeWorkers()
-	wanted.Named, wanted.Look = r.named, r.look
-	wanted.Quiet = r.Gate != nil && r.Gate.IsAsleep()
-	r.named, r.look = nil, false
-	// Not cancelled with ctx: a cancelled claim may have committed, and its items would be unknown.
-	var carried []claim.Settlement
-	if carries {
-		carried = r.settlements()
-	}
-	batch, settled, err := r.ask(context.WithoutCancel(ctx), carried, wanted)
-	r.doze.claimed(began, time.Now(), len(batch.Items) > 0)
-	if err != nil {
-		r.look = true // the named workspaces were not claimed
-		r.settleStarted()
-		if !errors.Is(err, claim.ErrApart) { // after ErrApart the next claim has nothing to settle and need not wait
-			r.claimFailed(ctx, err)
-		}
-		return
-	}
-	r.tellStall(batch)
-	if carries {
-		r.endStarted(settled)
-	}
-	if r.errorGap != nil {
-		r.Log.InfoContext(ctx, "Claims succeed again")
-		r.errorGap, r.retryAt = nil, time.Time{}
-		r.failing.Store(nil)
-	}
-	r.idle -= len(batch.Items)
-	r.of.claimed(time.Now(), wanted, batch.Items)
-	r.dueAt = time.Time{}
-	if batch.LookAgainIn >= 0 {
-		// Add 1 ms, so that a slightly fast clock does not look too early.
-		r.dueAt = time.Now().Add(batch.LookAgainIn + time.Millisecond)
-	}
-	// If W was not the limit, more is due because the claim asked for less.
-	r.hungry, r.starved = batch.More && !batch.Capped, batch.More
-	if again := time.Now().Add(cappedAgain); batch.More && batch.Capped && r.idle == r.Workers &&
-		(r.dueAt.IsZero() || again.Before(r.dueAt)) {
-		r.dueAt = again
-	}
-	if batch.Asked > 0 {
-		r.roomy = batch.Room >= r.Workers
-	}
-	r.gather.claimed(batch, r.doze.ended, r.doze.took, r.Workers)
-	r.looked(batch, wanted.AtMost, source)
-	r.tell(ctx, batch)
-	if len(batch.Items) > 0 {
-		r.Log.DebugContext(ctx, "Processing queue items", "batch_size", len(batch.Items), "settled", len(settled),
-			"wake_source", source, "claim_ms", milliseconds(time.Since(began)))
-	}
-	for _, item := range batch.Items {
-		r.items <- item
-	}
-}
-
-// ask calls the store's claim. After a panic the store's state is unknown, so a panic counts as no answer.
-func (r *run) ask(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (batch claim.Batch,
-	settled []int64, err error) {
-	panicked := contained(r.Log, "store's claim", func() {
-		began := time.Now()
-		batch, settled, err = r.Store.SettleAndClaim(ctx, started, wanted)
-		r.observer.Claimed(began, batch, settled, err)
-	})
-	return batch, settled, cmp.Or(err, panicked)
-}
-
-// timer fires when the loop has to act without a wake-up: an item becomes due or a pause ends.
-func (r *run) timer(now time.Time) <-chan time.Time {
-	var at time.Time
-	for _, candidate := range r.of.until([]time.Time{r.dueAt, r.retryAt, r.doze.lookAt, r.doze.leaveAt, r.gather.until,
-		r.gathersUntil()}) {
-		if candidate.After(now) && (at.IsZero() || candidate.Before(at)) {
-			at = candidate
-		}
-	}
-	if at.IsZero() {
-		return nil
-	}
-	return time.After(at.Sub(now))
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

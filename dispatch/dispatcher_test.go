@@ -126,7 +126,7 @@ func TestClaimsWhenAnItemThatWaitsForItsTimeIsDue(t *testing.T) {
 // A worker that finishes just as an item becomes due must not consume the timer's wake-up.
 func TestItemThatIsDueIsNotMissedBecauseTheLoopWasBusy(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
-		r := &run{observer: nobody{}, Dispatcher: d.Dispatcher, idle: 4, outcomes: make(chan result, 4),
+		r := &run{observer: noObserver{}, Dispatcher: d.Dispatcher, idle: 4, outcomes: make(chan result, 4),
 			items: make(chan claim.Item, 4), dueAt: time.Now()}
 		ctx, cancel := context.WithCancel(t.Context())
 		go r.claims(ctx)

@@ -58,7 +58,7 @@ func TestEndReleasesWhatItBreaksOff(t *testing.T) {
 		require.Len(t, d.settlements(), 2)
 		for _, s := range d.settlements() {
 			require.Equal(t, claim.Release, s.Verb)
-			require.True(t, s.Unknown, "the request was sent")
+			require.True(t, s.Unanswered, "the request was sent")
 			require.Contains(t, s.Error, "drain timeout of 2s has expired")
 		}
 	})

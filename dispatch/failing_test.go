@@ -51,7 +51,7 @@ func TestOutageIsProbedByOneItemAndBurnsNoAttempts(t *testing.T) {
 				require.Empty(t, d.seen().reported)
 				for _, s := range d.settlements() {
 					require.Equal(t, claim.Release, s.Verb)
-					require.Equal(t, c.unknown, s.Unknown)
+					require.Equal(t, c.unknown, s.Unanswered)
 					require.Contains(t, s.Error, c.err.Error())
 				}
 				require.Len(t, d.log.at(slog.LevelError), 1, "one outage is logged once")
@@ -191,7 +191,7 @@ func TestABusyWorkflowIsAskedForAgainAndNothingIsCounted(t *testing.T) {
 		require.Equal(t, []claim.Verb{claim.Dispatched, claim.Dispatched}, verbs[len(verbs)-2:])
 		for _, s := range d.settlements()[:len(verbs)-2] {
 			require.Equal(t, claim.Release, s.Verb)
-			require.True(t, s.Unknown, "it keeps its slot")
+			require.True(t, s.Unanswered, "it keeps its slot")
 			require.GreaterOrEqual(t, s.Delay, 800*time.Millisecond)
 		}
 		require.LessOrEqual(t, len(verbs), 2*(9+4), "about once a second for each")
@@ -229,7 +229,7 @@ func TestPanicInStartIsContainedAndRetriedAsUnknown(t *testing.T) {
 		synctest.Wait()
 		first := d.settlements()[0]
 		require.Equal(t, claim.Retry, first.Verb)
-		require.True(t, first.Unknown)
+		require.True(t, first.Unanswered)
 		require.Equal(t, "panic: boom", first.Error)
 		require.Equal(t, []string{"e2=run"}, d.seen().reported)
 		require.Equal(t, "boom", d.log.value("Panic while dispatching a queue item", "panic"))
@@ -264,13 +264,13 @@ func TestItemThatMayBeRunningIsLookedForBeforeItFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, d *desk) {
-				d.enqueueItem(claim.Item{OutcomeUnknown: true, Problem: "workspace not found", MaxAttempts: 3})
+				d.enqueueItem(claim.Item{Unanswered: true, Problem: "workspace not found", MaxAttempts: 3})
 				d.onFind = c.find
 				stop := d.run()
 				synctest.Wait()
 				s := d.settlements()[0]
 				require.Equal(t, c.verb, s.Verb)
-				require.Equal(t, c.unknown, s.Unknown)
+				require.Equal(t, c.unknown, s.Unanswered)
 				require.Equal(t, c.text, s.Error)
 				if c.verb == claim.Dispatched {
 					require.Equal(t, "run-there", s.RunID)
@@ -284,7 +284,7 @@ func TestItemThatMayBeRunningIsLookedForBeforeItFails(t *testing.T) {
 
 func TestLookThatIsNotAnsweredIsGivenUpByName(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
-		d.enqueueItem(claim.Item{OutcomeUnknown: true, Problem: "workspace not found"})
+		d.enqueueItem(claim.Item{Unanswered: true, Problem: "workspace not found"})
 		d.onFind = func(ctx context.Context, _ claim.Item) (string, bool, error) {
 			<-ctx.Done()
 			return "", false, ctx.Err()
@@ -293,7 +293,7 @@ func TestLookThatIsNotAnsweredIsGivenUpByName(t *testing.T) {
 		pass(5*time.Second + time.Millisecond)
 		s := d.settlements()[0]
 		require.Equal(t, claim.Release, s.Verb)
-		require.True(t, s.Unknown)
+		require.True(t, s.Unanswered)
 		require.Equal(t, "lookup of the workflow timed out after 5s: context deadline exceeded", s.Error)
 		stop()
 	})
@@ -318,7 +318,7 @@ func TestStartThatIsNotAnsweredIsGivenUpByName(t *testing.T) {
 		pass(5*time.Second + time.Millisecond)
 		s := d.settlements()[0]
 		require.Equal(t, claim.Release, s.Verb)
-		require.True(t, s.Unknown)
+		require.True(t, s.Unanswered)
 		require.Equal(t, "start of workflow timed out after 5s: context deadline exceeded", s.Error)
 		require.Equal(t, 5*time.Second, d.seen().settles[0].at)
 		stop()
@@ -351,7 +351,7 @@ func TestItemThatIsClaimedTooLateIsReleasedUnsent(t *testing.T) {
 		synctest.Wait()
 		s := d.settlements()[0]
 		require.Equal(t, claim.Release, s.Verb)
-		require.False(t, s.Unknown)
+		require.False(t, s.Unanswered)
 		require.Equal(t, "lease leaves no time to start the workflow", s.Error)
 		stop()
 	})

@@ -288,7 +288,7 @@ func (f fakeStore) putBack(verb claim.Verb, batch []claim.Settlement) []int64 {
 		}
 		delete(f.leased, s.ID)
 		ids = append(ids, s.ID)
-		item.OutcomeUnknown = item.OutcomeUnknown || s.Unknown
+		item.Unanswered = item.Unanswered || s.Unanswered
 		switch verb {
 		case claim.Retry:
 			item.FailureCount++

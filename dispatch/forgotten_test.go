@@ -29,7 +29,7 @@ func TestForgottenItemIsLookedForBeforeItIsParked(t *testing.T) {
 				d.onClaim = func(int) (claim.Batch, error) {
 					batch := claim.Batch{LookAgainIn: -1}
 					if len(d.claimTimes()) == 1 {
-						item := claim.Item{ID: 1, OutcomeUnknown: true, MaxAttempts: 3, Deadline: time.Now().Add(d.Lease)}
+						item := claim.Item{ID: 1, Unanswered: true, MaxAttempts: 3, Deadline: time.Now().Add(d.Lease)}
 						batch.Items = []claim.Item{item}
 					}
 					return batch, nil

@@ -64,7 +64,7 @@ func (l *limiter) learn(now, sent time.Time, refused bool) (slows bool) {
 }
 
 // allows returns how many of the wanted items may be claimed now, so that they can be started at once.
-func (l *limiter) allows(now time.Time, wanted int, hungry bool) int {
+func (l *limiter) allows(now time.Time, wanted int, expectsWork bool) int {
 	l.until, l.short = time.Time{}, false
 	if !l.limits() || wanted == 0 {
 		return wanted
@@ -74,7 +74,7 @@ func (l *limiter) allows(now time.Time, wanted int, hungry bool) int {
 	if l.tokens < grant {
 		// Add 1 µs, so that the wake-up is not slightly too early.
 		l.until = now.Add(time.Duration((grant-l.tokens)/l.rate*float64(time.Second)) + time.Microsecond)
-		if hungry {
+		if expectsWork {
 			l.heldAt = now
 		}
 		return 0

@@ -135,7 +135,7 @@ func TestWhatMayNotStartIsNotClaimed(t *testing.T) {
 		require.Less(t, len(d.settlements())-before, 10*50*13/10, "no claimed item is left without a start")
 		for _, s := range d.settlements() {
 			require.Contains(t, []claim.Verb{claim.Dispatched, claim.Release}, s.Verb)
-			require.Equal(t, s.Verb == claim.Release, s.Unknown, "a rate-limited start keeps its slot: it is unanswered")
+			require.Equal(t, s.Verb == claim.Release, s.Unanswered, "a rate-limited start keeps its slot: it is unanswered")
 		}
 		stop()
 	})

@@ -33,19 +33,19 @@ type Observer interface {
 	Paused(namespaces int, all bool)
 }
 
-// nobody is the Observer of a dispatcher without one.
-type nobody struct{}
+// noObserver is the Observer of a dispatcher without one.
+type noObserver struct{}
 
-func (nobody) Woken(string)                                   {}
-func (nobody) Claimed(time.Time, claim.Batch, []int64, error) {}
-func (nobody) Stalled(time.Duration)                          {}
-func (nobody) Starting(*claim.Item) func(string, string, error) {
+func (noObserver) Woken(string)                                   {}
+func (noObserver) Claimed(time.Time, claim.Batch, []int64, error) {}
+func (noObserver) Stalled(time.Duration)                          {}
+func (noObserver) Starting(*claim.Item) func(string, string, error) {
 	return func(string, string, error) {}
 }
-func (nobody) Settled(time.Time, claim.Verb, []int64, error) {}
-func (nobody) Renewed(error)                                 {}
-func (nobody) Lost(int64)                                    {}
-func (nobody) Paused(int, bool)                              {}
+func (noObserver) Settled(time.Time, claim.Verb, []int64, error) {}
+func (noObserver) Renewed(error)                                 {}
+func (noObserver) Lost(int64)                                    {}
+func (noObserver) Paused(int, bool)                              {}
 
 // outcomeName returns the outcome of a start for an Observer.
 func outcomeName(err error) string {
@@ -53,4 +53,55 @@ func outcomeName(err error) string {
 		return "forgotten"
 	}
 	return temporal.Classify(err).String()
+}
+
+// StallAfter is the time from which an interruption of claims counts as a stall.
+const StallAfter = 50 * time.Millisecond
+
+// stall measures interruptions of claims: how long a claimed item was startable while this replica knew that something
+// waits and had a free worker. It tells a replica that does not claim from one that has nothing to claim.
+type stall struct {
+	known time.Time // since when something may wait that no claim has asked for; zero: nothing is known to
+	free  time.Time // since when a worker has been free; zero: none is
+}
+
+// knows records that something may wait.
+func (s *stall) knows(now time.Time) {
+	if s.known.IsZero() {
+		s.known = now
+	}
+}
+
+// workers records whether a worker is free.
+func (s *stall) workers(now time.Time, free bool) {
+	switch {
+	case !free:
+		s.free = time.Time{}
+	case s.free.IsZero():
+		s.free = now
+	}
+}
+
+// claimed records the answer to a claim. It returns how long claims had been interrupted before it.
+func (s *stall) claimed(now time.Time, batch claim.Batch) (stopped time.Duration) {
+	if !s.known.IsZero() && !s.free.IsZero() {
+		for _, item := range batch.Items {
+			stopped = max(stopped, item.Startable)
+		}
+		stopped = min(stopped, now.Sub(s.known), now.Sub(s.free))
+	}
+	if batch.Asked > 0 {
+		s.known = time.Time{}
+	}
+	if batch.More || batch.Arrived > 0 && len(batch.Items) == 0 {
+		s.knows(now)
+	}
+	return stopped
+}
+
+// reportStall reports a stall before a claim.
+func (r *run) reportStall(batch claim.Batch) {
+	if stopped := r.stall.claimed(time.Now(), batch); stopped > StallAfter {
+		r.observer.Stalled(stopped)
+	}
 }

@@ -17,7 +17,7 @@ import (
 
 // fakeObserver records its calls.
 type fakeObserver struct {
-	nobody
+	noObserver
 	mu      sync.Mutex
 	sources []string
 	breaker []bool
@@ -109,7 +109,7 @@ func TestTheObserverHearsOnceOfEachLostLease(t *testing.T) {
 
 // book is an observer that records starts and settlements.
 type book struct {
-	nobody
+	noObserver
 	mu    sync.Mutex
 	lines []string
 }

@@ -47,7 +47,7 @@ func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
 			require.EqualValues(t, 7, s.ID)
 			require.EqualValues(t, 3, s.Token)
 			require.Equal(t, c.verb, s.Verb)
-			require.Equal(t, c.unknown, s.Unknown)
+			require.Equal(t, c.unknown, s.Unanswered)
 			require.Equal(t, c.outcome == temporal.Started, s.RunID == "run")
 			require.Equal(t, c.err == nil, s.Error == "")
 			require.GreaterOrEqual(t, s.Delay, c.delay*8/10)

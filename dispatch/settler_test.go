@@ -149,7 +149,7 @@ func TestSettleThatWasNotTriedAnyMoreSaysOnlyWhy(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("settle timeout of 3s has expired"))
-	s := &settler{observer: nobody{}, store: fakeStore{newDesk(t, 1)}, lease: time.Second}
+	s := &settler{observer: noObserver{}, store: fakeStore{newDesk(t, 1)}, lease: time.Second}
 	_, err := s.persist(ctx, claim.Dispatched, []claim.Settlement{{ID: 1}})
 	require.EqualError(t, err, "settle timeout of 3s has expired")
 }

@@ -11,14 +11,14 @@ import (
 
 // stalls notes what a dispatcher reports as stalls.
 type stalls struct {
-	nobody
+	noObserver
 	seen []time.Duration
 }
 
 func (s *stalls) Stalled(took time.Duration) { s.seen = append(s.seen, took) }
 
-// stallOf enqueues an item after a second whose notification the store does not heed for 200 ms, and returns what was
-// reported. The claim of an item says that it has been startable for so long.
+// stallOf enqueues an item after a second whose notification the store does not updateBreaker for 200 ms, and returns
+// what was reported. The claim of an item says that it has been startable for so long.
 func stallOf(t *testing.T, source string, startable time.Duration) (seen []time.Duration) {
 	t.Helper()
 	bubble(t, 1, func(t *testing.T, d *desk) {

@@ -11,7 +11,7 @@ import (
 func TestAStartCarriesEverythingThatTheItemHas(t *testing.T) {
 	t.Parallel()
 	item := benchItem(time.Hour)
-	item.Traceparent, item.OutcomeUnknown, item.UnansweredFor = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	item.Traceparent, item.Unanswered, item.UnansweredFor = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		true, time.Second
 	start := reflect.ValueOf(requestOf(item))
 	for n := range start.NumField() {

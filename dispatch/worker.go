@@ -51,7 +51,7 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 		return result{outcome: temporal.Started}
 	}
 	settlement := r.settlement(*item, outcome, runID, err)
-	if settlement.Verb == claim.Fail && item.OutcomeUnknown {
+	if settlement.Verb == claim.Fail && item.Unanswered {
 		runID, outcome, err = r.lookBeforeFailing(ctx, item, outcome, err)
 		asked = true
 		settlement = r.settlement(*item, outcome, runID, err)
@@ -218,18 +218,43 @@ func (r *run) settlement(item claim.Item, outcome temporal.Outcome, runID string
 	case temporal.Retryable:
 		settlement.Verb, settlement.Delay = claim.Retry, retryDelay(item.FailureCount+1)
 		var panicked panicError
-		settlement.Unknown = errors.As(err, &panicked) // it is not known whether the request was sent before the panic
+		settlement.Unanswered = errors.As(err, &panicked) // it is not known whether the request was sent before the panic
 		if item.FailureCount+1 >= item.MaxAttempts {
 			settlement.Verb = claim.Fail
 		}
 	case temporal.Busy:
-		settlement.Verb, settlement.Unknown, settlement.Delay = claim.Release, true, retryDelay(1)
+		settlement.Verb, settlement.Unanswered, settlement.Delay = claim.Release, true, retryDelay(1)
 	case temporal.Permanent:
 		settlement.Verb = claim.Fail
 	case temporal.NotSent, temporal.Blocked, temporal.Unreached:
 		settlement.Verb = claim.Release
 	case temporal.Throttled, temporal.Unanswered:
-		settlement.Verb, settlement.Unknown = claim.Release, true
+		settlement.Verb, settlement.Unanswered = claim.Release, true
 	}
 	return settlement
+}
+
+// TemporalStarter starts the workflows of items.
+type TemporalStarter struct{ Client *temporal.Client }
+
+// Start implements Starter.
+func (s *TemporalStarter) Start(ctx context.Context, item claim.Item) (string, error) {
+	return s.Client.Start(ctx, requestOf(item))
+}
+
+func requestOf(item claim.Item) temporal.Start {
+	return temporal.Start{
+		ExecutionID: item.ExecutionID, Namespace: item.Namespace,
+		WorkflowType: item.WorkflowType, TaskQueue: item.TaskQueue, ExecutionTimeout: item.ExecutionTimeout,
+		Traceparent: item.Traceparent,
+		QueueItemID: item.ID, WorkspaceID: item.WorkspaceID,
+		WorkflowDefinitionID: item.WorkflowDefinitionID, WorkflowDefinitionVersionID: item.WorkflowDefinitionVersionID,
+		NodeIDs: item.NodeIDs, Params: item.Params, Options: item.StartOptions,
+		UnansweredFor: item.UnansweredFor,
+	}
+}
+
+// Find implements Starter.
+func (s *TemporalStarter) Find(ctx context.Context, item claim.Item) (runID string, found bool, err error) {
+	return s.Client.Find(ctx, temporal.Execution{ID: item.ExecutionID, Namespace: item.Namespace})
 }

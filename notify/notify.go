@@ -66,10 +66,10 @@ type Listener struct {
 	Name string
 	Log  *slog.Logger
 
-	connected atomic.Bool
-	sent      atomic.Int64  // number of the newest ping sent
-	heard     atomic.Int64  // number of the newest ping received
-	echoes    chan struct{} // signals that heard has changed
+	connected    atomic.Bool
+	sent         atomic.Int64  // number of the newest ping sent
+	acknowledged atomic.Int64  // number of the newest ping received
+	echoes       chan struct{} // signals that acknowledged has changed
 
 	mu   sync.Mutex
 	conn *pgx.Conn // the connection that Run listens on; nil if there is none
@@ -176,7 +176,7 @@ func (l *Listener) deaf(ctx context.Context) bool {
 	if l.Ping.Ping(bounded, l.pingChannel(), strconv.FormatInt(number, 10)) != nil {
 		return false
 	}
-	for l.heard.Load() < number {
+	for l.acknowledged.Load() < number {
 		select {
 		case <-bounded.Done():
 			return ctx.Err() == nil
@@ -206,7 +206,7 @@ func (b bell) HandleNotification(_ context.Context, n *pgconn.Notification, _ *p
 }
 
 func (b bell) HandleBacklog(ctx context.Context, _ string, _ *pgx.Conn) error {
-	b.l.hear(b.l.sent.Load()) // do not wait for pings sent to the old connection
+	b.l.acknowledge(b.l.sent.Load()) // do not wait for pings sent to the old connection
 	b.l.connected.Store(true)
 	b.l.Log.InfoContext(ctx, "Listening")
 	b.l.Ring("")
@@ -232,15 +232,15 @@ type echo struct{ l *Listener }
 
 func (e echo) HandleNotification(_ context.Context, n *pgconn.Notification, _ *pgx.Conn) error {
 	if number, err := strconv.ParseInt(n.Payload, 10, 64); err == nil && number <= e.l.sent.Load() {
-		e.l.hear(number)
+		e.l.acknowledge(number)
 	}
 	return nil
 }
 
-// hear records that this ping and those before it need not be waited for. Only the goroutine that reads the connection
-// calls it.
-func (l *Listener) hear(number int64) {
-	l.heard.Store(max(l.heard.Load(), number))
+// acknowledge records that this ping and those before it need not be waited for. Only the goroutine that reads the
+// connection calls it.
+func (l *Listener) acknowledge(number int64) {
+	l.acknowledged.Store(max(l.acknowledged.Load(), number))
 	select {
 	case l.echoes <- struct{}{}:
 	default:

@@ -323,14 +323,14 @@ func TestEchoKnowsItsOwnPings(t *testing.T) {
 	l := &Listener{}
 	l.sent.Store(5)
 	for _, c := range []struct {
-		payload string
-		heard   int64
+		payload      string
+		acknowledged int64
 	}{
 		{"", 0}, {"x", 0}, {"7", 0}, {"9223372036854775807", 0}, {"4", 4}, {"3", 4},
 		{"5", 5}, {"6", 5},
 	} {
 		require.NoError(t, echo{l}.HandleNotification(t.Context(), &pgconn.Notification{Payload: c.payload}, nil))
-		require.Equal(t, c.heard, l.heard.Load(), "after %q", c.payload)
+		require.Equal(t, c.acknowledged, l.acknowledged.Load(), "after %q", c.payload)
 	}
 }
 

@@ -131,7 +131,7 @@ func TestUnansweredStartHoldsItsSlotUntilItIsAnswered(t *testing.T) {
 	f.at(w, 100, -time.Hour)
 	still := f.claim(10)
 	require.Equal(t, first.ids(), still.ids(), "a later release leaves the start unanswered, and its slot stays held")
-	require.True(t, *still.items[0].OutcomeUnknown)
+	require.True(t, *still.items[0].Unanswered)
 	f.expire(first.ids()...)
 	answered := f.claim(10)
 	require.Equal(t, first.ids(), answered.ids())

@@ -85,7 +85,7 @@ func TestAClockThatIsSetForwardFencesEveryHolder(t *testing.T) {
 	again := f.claimBy("replica-2", 9)
 	require.ElementsMatch(t, b.ids(), again.ids())
 	for n, item := range again.items {
-		require.True(t, *item.OutcomeUnknown)
+		require.True(t, *item.Unanswered)
 		require.Contains(t, all[string](f, "select id::text from pgdispatch.workflow_executions"),
 			*again.items[n].ExecutionID, "the same workflow")
 	}

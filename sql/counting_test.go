@@ -76,11 +76,8 @@ func TestWhatIsLeasedIsCountedFromItsReceiptOn(t *testing.T) {
 	workspaces := []entry{{workspace: w.workspace, items: 9}}
 	s := f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: workspaces})
 	require.Len(t, s.ids, 2, "the receipt bounds the leases at three, without a count")
-	require.Empty(
-		t,
-		f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: workspaces}).ids,
-		"the new two count",
-	)
+	require.Empty(t, f.ask(proposal{epoch: epoch, leased: 3, leasedTo: last, entries: workspaces}).ids,
+		"the new two count")
 	require.Empty(t, f.ask(proposal{epoch: nobody, leasedTo: f.lastToken(), entries: workspaces}).ids,
 		"a receipt of another epoch is ignored")
 	f.exec("update pgdispatch.settings set max_claims = 6")

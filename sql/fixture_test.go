@@ -196,7 +196,7 @@ type claimRow struct {
 	Params, Traceparent         *string
 	AttemptCount, FailureCount  *int
 	MaxAttempts                 *int
-	OutcomeUnknown              *bool
+	Unanswered                  *bool
 	UnansweredFor               *time.Duration
 	Problem                     *string
 	Waited                      *time.Duration
@@ -273,7 +273,7 @@ func rowOf(i claim.Item) claimRow {
 		ExecutionTimeout: some(i.ExecutionTimeout),
 		NodeIDs:          some(nodes), Params: &params, Traceparent: some(i.Traceparent),
 		AttemptCount: &i.AttemptCount, FailureCount: &i.FailureCount, MaxAttempts: some(i.MaxAttempts),
-		OutcomeUnknown: &i.OutcomeUnknown, UnansweredFor: &i.UnansweredFor, Problem: some(string(i.Problem)),
+		Unanswered: &i.Unanswered, UnansweredFor: &i.UnansweredFor, Problem: some(string(i.Problem)),
 		Waited: &i.Waited,
 	}
 }

@@ -187,7 +187,7 @@ func TestExpiredLeasesAreNotCountedAndGoBackAtOnce(t *testing.T) {
 	second := f.claim(100)
 	require.Equal(t, first.ids(), second.ids(), "they hold their slots and come first")
 	for n, item := range second.items {
-		require.True(t, *item.OutcomeUnknown)
+		require.True(t, *item.Unanswered)
 		require.Equal(t, 2, *item.AttemptCount)
 		require.Greater(t, *item.LeaseToken, *first.items[n].LeaseToken)
 	}

@@ -152,7 +152,7 @@ func TestANamespaceGivesAsManyAsItIsAllowed(t *testing.T) {
 	f.release(b, true)
 	b = f.claimAround(20, map[string]int{"slow": 2})
 	require.Equal(t, map[string]int{"slow": 1}, count(b), "nothing else is claimed with an unanswered start")
-	require.True(t, *b.items[0].OutcomeUnknown)
+	require.True(t, *b.items[0].Unanswered)
 	f.release(b, true)
 	require.Empty(t, f.claimAround(20, map[string]int{"slow": 0}).items, "a closed namespace repeats no start")
 	f.forget()
@@ -218,12 +218,8 @@ func TestAClosedNamespaceCostsALookAWorkspace(t *testing.T) {
 	var found []int64
 	for range 60 {
 		seen = c.scanned("workflow_execution_queue", func() { found = c.claimAround(10, limits).ids() })
-		require.LessOrEqual(
-			t,
-			seen.Index,
-			int64(31*3+200),
-			"a claim examines 31 workspaces, and a hundred items of one of them",
-		)
+		require.LessOrEqual(t, seen.Index, int64(31*3+200),
+			"a claim examines 31 workspaces, and a hundred items of one of them")
 		if len(found) > 0 {
 			break
 		}

@@ -131,8 +131,9 @@ func readsRead(c fixture, quiet tenant) {
 		// Items claimed since the oldest lease.
 		"select pgdispatch.requeue_expired(100)": 100,
 		// Items that are not due yet.
-		"select pgdispatch.bring_back(500)":                                                                     5000 + 100,
-		"select from pgdispatch.waiting_queues(null, null, null)":                                               3 * 1003, // a few per level
+		"select pgdispatch.bring_back(500)": 5000 + 100,
+		// A few for each level.
+		"select from pgdispatch.waiting_queues(null, null, null)":                                               3 * 1003,
 		"select from pgdispatch.longest_waiting(100)":                                                           3 * 100,
 		"select from pgdispatch.unanswered(100)":                                                                10,
 		sql.Text("replicas"):                                                                                    100,

@@ -89,7 +89,7 @@ var itemsThatWait = []waits{
 			f.release(f.claim(1), true)
 			return func() bool {
 				b := f.claim(1)
-				return len(b.items) == 1 && *b.items[0].OutcomeUnknown && *b.items[0].UnansweredFor >= 0
+				return len(b.items) == 1 && *b.items[0].Unanswered && *b.items[0].UnansweredFor >= 0
 			}
 		}},
 	{name: "a start whose workflow was busy", columns: "workflow_execution_queue.run_at",

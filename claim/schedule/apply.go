@@ -17,8 +17,8 @@ func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 	if p.Leased.Held == 0 {
 		s.countedAt = now
 	}
-	s.repeated(now, p, a)
-	taken := a.Repeated
+	s.answered(now, p, a)
+	taken := a.Unanswered
 	last := -1 // last entry that gave something
 	for n := range p.Entries {
 		if taken += a.Workspaces[n].Taken; a.Workspaces[n].Taken > 0 {
@@ -45,7 +45,7 @@ func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 
 // ended reports whether a claim stopped because it was not allowed to take more.
 func (a Answer) ended(p Proposal, taken int) bool {
-	return a.Paused || taken >= min(p.AtMost, a.Room) || a.Limited && a.Repeated > 0
+	return a.Paused || taken >= min(p.AtMost, a.Room) || a.Limited && a.Unanswered > 0
 }
 
 // forget drops the receipts of the previous epoch.
@@ -56,22 +56,22 @@ func (s *Schedule) forget(epoch Epoch) {
 	}
 }
 
-// repeated records the result for unanswered starts. The next look reports whether there are more.
-func (s *Schedule) repeated(now time.Time, p Proposal, a Answer) {
+// answered records the result for unanswered starts. The next look reports whether there are more.
+func (s *Schedule) answered(now time.Time, p Proposal, a Answer) {
 	if p.Unanswered == 0 {
 		return
 	}
-	s.guarding = p.Alone && a.Repeated > 0
+	s.guarding = p.Alone && a.Unanswered > 0
 	switch {
-	case a.Repeated > 0 && a.Repeated < p.Unanswered:
-		s.doubt = time.Time{}
-	case a.Repeated > 0 || a.Room == 0: // there may be more
+	case a.Unanswered > 0 && a.Unanswered < p.Unanswered:
+		s.unansweredAt = time.Time{}
+	case a.Unanswered > 0 || a.Room == 0: // there may be more
 	case p.Alone:
-		s.besides = now.Add(passedOverFor)
+		s.suspectNotBefore = now.Add(passedOverFor)
 	case a.Limited:
-		s.doubtNot = now.Add(passedOverFor)
+		s.unansweredNotBefore = now.Add(passedOverFor)
 	default:
-		s.doubtNot = now.Add(lockedFor)
+		s.unansweredNotBefore = now.Add(lockedFor)
 	}
 }
 
@@ -82,7 +82,7 @@ func (s *Schedule) stands(now time.Time, l *workspace, e Entry, a Answer, n int,
 		s.takeOut(v) // before changing any key of a heap
 	}
 	s.name(l, st.Number)
-	l.held, l.limit, l.most, l.receipt = st.Held, st.Limit, int32(st.Most), st.Receipt
+	l.held, l.limit, l.burstLimit, l.receipt = st.Held, st.Limit, int32(st.BurstLimit), st.Receipt
 	if delete(s.rated, l.id); st.Rated {
 		s.rated[l.id] = true
 	}
@@ -199,7 +199,7 @@ func (s *Schedule) Defer(id WorkspaceID, until time.Time) {
 // and unanswered starts that were skipped.
 func (s *Schedule) Reopened(all bool) {
 	if all {
-		s.doubtNot, s.besides = time.Time{}, time.Time{}
+		s.unansweredNotBefore, s.suspectNotBefore = time.Time{}, time.Time{}
 		s.heldBack = latest(s.heldBack, s.clock)
 	}
 	for _, l := range s.workspaces {

@@ -118,7 +118,7 @@ func TestABoundDoesNotMakeAWorkspaceBurst(t *testing.T) {
 	s := &Schedule{}
 	s.Learn(Change{Workspace: WorkspaceID{1}, Waits: true, Due: noon, Items: 5})
 	p := s.Propose(noon, Want{Free: 1})
-	s.Apply(noon, p, answer(Standing{Held: 3, Limit: 3, Most: 9, Bound: true}).at(noon))
+	s.Apply(noon, p, answer(Standing{Held: 3, Limit: 3, BurstLimit: 9, Bound: true}).at(noon))
 	p = s.Propose(noon, Want{Free: 1})
 	require.Len(t, p.Entries, 1)
 	require.False(t, p.Entries[0].Burst)
@@ -127,7 +127,7 @@ func TestABoundDoesNotMakeAWorkspaceBurst(t *testing.T) {
 func TestAnItemOfABurstIsStartableWhenItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	s, p := waitsAndIsAsked(t, 3)
-	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 1, Most: 2}).at(second(3)))
+	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 1, BurstLimit: 2}).at(second(3)))
 	require.Equal(t, second(60), startableAt(t, s, 60), "its workspace's limit held it back until now")
 	s.Tell(second(70))
 	s.Learn(Change{Workspace: WorkspaceID{1}, Items: 1})

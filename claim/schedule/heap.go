@@ -7,11 +7,11 @@ const (
 	inReady = iota
 	inOldest
 	inLater
-	inSpare
+	inBursting
 	levelHeaps
 )
 
-// inProven is the kind of a heap that shares inSpare's index: a level is in one of them at most.
+// inProven is the kind of a heap that shares inBursting's index: a level is in one of them at most.
 const inProven = levelHeaps
 
 // Indexes of the heaps that a key queue may be in, in keyQueue.at. Those of its keys, own and over all, have no order.
@@ -39,7 +39,7 @@ type heap[T element[T]] struct {
 
 func (l *level) index(kind int) *int32 {
 	if kind == inProven {
-		kind = inSpare
+		kind = inBursting
 	}
 	return &l.at[kind]
 }
@@ -48,7 +48,7 @@ func (l *level) before(o *level, kind int) bool {
 	switch kind {
 	case inReady:
 		return l.workspace.compare(o.workspace) < 0
-	case inSpare, inProven:
+	case inBursting, inProven:
 		return l.priority > o.priority || l.priority == o.priority && l.workspace.compare(o.workspace) < 0
 	case inOldest:
 		a, b := l.ripe.first().from, o.ripe.first().from

@@ -43,7 +43,7 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 				return cmp.Compare(a.workspace.served, b.workspace.served)
 			case inOldest:
 				return a.ripe.first().from.Due.Compare(b.ripe.first().from.Due)
-			case inSpare:
+			case inBursting:
 				return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.workspace.served, b.workspace.served))
 			default:
 				return a.due().Compare(b.due())

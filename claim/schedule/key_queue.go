@@ -36,7 +36,7 @@ func keyOf(keys *map[string]*key, name string, kind int) *key {
 	}
 	k := (*keys)[name]
 	if k == nil {
-		k = &key{queues: heap[*keyQueue]{kind: kind}, room: unknown}
+		k = &key{queues: heap[*keyQueue]{kind: kind}, room: unknownLimit}
 		(*keys)[name] = k
 	}
 	return k
@@ -56,13 +56,13 @@ func (x *keyQueue) blocked() bool { return x.own != nil && (x.own.closed || x.al
 
 // tried reports whether claims have shown how the limits of the key queue's workspace and key stand.
 func (x *keyQueue) tried() bool {
-	return x.level.workspace.limit != unknown && (x.own == nil || x.own.tried && x.all.tried)
+	return x.level.workspace.limit != unknownLimit && (x.own == nil || x.own.tried && x.all.tried)
 }
 
 // room returns how many more items of the key queue's key may hold a slot, as far as known.
 func (x *keyQueue) room() int {
 	if x.own == nil {
-		return unknown
+		return unknownLimit
 	}
 	return min(x.own.room, x.all.room)
 }
@@ -158,7 +158,7 @@ func (s *Schedule) limit(now time.Time, k *key, found KeyStanding) {
 // reopenKey makes a key available again as far as its rates allow. k may be nil.
 func (s *Schedule) reopenKey(k *key) {
 	if k != nil {
-		k.room = unknown
+		k.room = unknownLimit
 		s.turn(k, false, k.not)
 	}
 }

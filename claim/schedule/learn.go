@@ -28,7 +28,7 @@ func (s *Schedule) Learn(c Change) {
 		return
 	}
 	if s.free(l, c.Items); c.Items == 0 {
-		l.limit = unknown
+		l.limit = unknownLimit
 	}
 }
 
@@ -37,7 +37,7 @@ func (s *Schedule) LearnAll() {
 	s.forgetKeys(s.keys)
 	for _, l := range s.workspaces {
 		s.forgetKeys(l.keys)
-		l.limit = unknown
+		l.limit = unknownLimit
 		s.reopen(l)
 	}
 }
@@ -45,14 +45,14 @@ func (s *Schedule) LearnAll() {
 // forgetKeys discards all known limits of keys.
 func (s *Schedule) forgetKeys(keys map[string]*key) {
 	for _, k := range keys {
-		k.room, k.tried = unknown, false
+		k.room, k.tried = unknownLimit, false
 		s.turn(k, false, time.Time{})
 	}
 }
 
 // Unanswered sets when the first unanswered start is to be repeated, and whether it may have crashed its holders. A
 // zero time means that there is none.
-func (s *Schedule) Unanswered(due time.Time, suspect bool) { s.doubt, s.suspect = due, suspect }
+func (s *Schedule) Unanswered(due time.Time, suspect bool) { s.unansweredAt, s.suspect = due, suspect }
 
 // Named applies a change that a notification reports for the workspace with this number. Any role can send
 // notifications. Named returns false if the workspace is not known or the time is not plausible; then the table must be

@@ -17,8 +17,8 @@ type Waiting struct {
 	// too.
 	Held, Limit int
 	// Most is how many may while no other workspace needs the workers.
-	Most   int
-	Paused bool
+	BurstLimit int
+	Paused     bool
 	// OwnFull and AllFull mean that the items' key is at its limit, in the workspace and over all workspaces.
 	OwnFull, AllFull bool
 }
@@ -101,7 +101,7 @@ func (s *Schedule) Forget() {
 }
 
 // slots returns how many items of the workspace may hold a slot while no other workspace needs the workers.
-func (w Waiting) slots() int { return max(w.Limit, w.Most) }
+func (w Waiting) slots() int { return max(w.Limit, w.BurstLimit) }
 
 // holds records how many slots of a workspace are held, and closes a workspace that is full if that is current.
 func (s *Schedule) holds(l *workspace, w Waiting, current bool) {
@@ -112,7 +112,7 @@ func (s *Schedule) holds(l *workspace, w Waiting, current bool) {
 	} else if current {
 		l.closed, l.paused = true, w.Paused
 	}
-	l.held, l.limit, l.most = w.Held, w.Limit, int32(w.Most)
+	l.held, l.limit, l.burstLimit = w.Held, w.Limit, int32(w.BurstLimit)
 	for _, v := range l.levels {
 		s.place(v)
 	}

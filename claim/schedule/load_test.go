@@ -36,13 +36,8 @@ func TestAClaimFillsAllWorkersFromWorkspacesWhoseItemsAreNotCounted(t *testing.T
 	}
 	d.loads(d.levels(), Changed{})
 	for n := range 10 {
-		require.Len(
-			t,
-			strings.Fields(d.claim(10)),
-			10,
-			"claim %d: workspaces left out of the one before have one item, too",
-			n,
-		)
+		require.Len(t, strings.Fields(d.claim(10)), 10, "claim %d: workspaces left out of the one before have one item, too",
+			n)
 	}
 }
 
@@ -54,11 +49,8 @@ func TestALoadReopensWhatSeemedFullAndCountsIt(t *testing.T) {
 	require.Zero(t, d.loads(d.levels(), Changed{}), "the workspace is full")
 	require.Empty(t, d.propose(9))
 	w.held = 0 // without an announcement
-	require.Zero(
-		t,
-		d.loads(d.levels(), Changed{Workspaces: map[WorkspaceID]bool{workspaceOf("a"): true}}),
-		"the workspace has changed since",
-	)
+	require.Zero(t, d.loads(d.levels(), Changed{Workspaces: map[WorkspaceID]bool{workspaceOf("a"): true}}),
+		"the workspace has changed since")
 	require.Equal(t, "a2", d.claim(9))
 	w.held = 0
 	require.Equal(t, 1, d.loads(d.levels(), Changed{}))

@@ -173,7 +173,7 @@ func (b *beside) one() {
 	p := b.s.Propose(b.now, Want{Free: 1})
 	a, taken := b.answer(p)
 	vain := b.s.Apply(b.now, p, a.at(b.now))
-	for tries := 0; len(taken) == 0 && !p.Empty(); tries++ { // its view of a workspace may be stale; one answer corrects it
+	for tries := 0; len(taken) == 0 && !p.Empty(); tries++ { // an answer corrects what is stale
 		require.Less(b.t, tries, 20, "no item for %+v", p)
 		p = b.s.Propose(b.now, Want{Free: 1})
 		a, taken = b.answer(p)

@@ -12,27 +12,28 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 	s.heldAll(now)
 	p := Proposal{AtMost: want.Free, Leased: s.leased, Epoch: s.epoch}
 	if p.Leased.Held > 0 && (s.capped || !now.Before(s.countedAt.Add(countAgain))) {
-		p.Leased = p.Leased.Anew()
+		p.Leased = p.Leased.Recount()
 	}
 	s.guarding = s.guarding && want.Holding > 0
 	if s.paused || want.Free <= 0 {
 		return p
 	}
-	doubtful := s.doubtful(now)
-	suspect := doubtful && s.suspect && !s.besides.After(now)
+	repeats := s.repeats(now)
+	suspect := repeats && s.suspect && !s.suspectNotBefore.After(now)
 	// A suspect is dispatched alone: if it crashed the replica, everything held with it would be lost.
 	s.busy = s.guarding || suspect && want.Holding > 0
 	switch {
 	case s.busy:
 		return p
 	case suspect:
-		p.AtMost, p.Unanswered, p.Alone, p.Leased = 1, 1, true, p.Leased.Anew() // counts the owner's own leases, too
+		p.AtMost, p.Unanswered, p.Alone, p.Leased = 1, 1, true, p.Leased.Recount() // counts the owner's own leases, too
 		return p
-	case doubtful:
+	case repeats:
 		p.Unanswered = want.Free
 	}
 	d := draft{schedule: s, proposal: &p, now: now, free: want.Free, limited: want.Limited, careful: want.Careful,
-		queues: map[*keyQueue]int{}, keys: map[*key]int{}, vague: map[*key]bool{}, workspaces: map[*workspace]int{}, open: map[*workspace]bool{}}
+		queues: map[*keyQueue]int{}, keys: map[*key]int{}, vague: map[*key]bool{},
+		workspaces: map[*workspace]int{}, open: map[*workspace]bool{}}
 	d.aged(now)
 	d.turns()
 	// Some of these items may not exist. Ask for as many behind them; only as many are taken as workers are free.
@@ -49,14 +50,14 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 	}
 	d.free = left
 	if d.burst = true; !d.shut {
-		d.serve(&s.spare)
+		d.serve(&s.bursting)
 	}
 	return p
 }
 
-// doubtful reports whether an unanswered start is to be repeated now.
-func (s *Schedule) doubtful(now time.Time) bool {
-	return !s.doubt.IsZero() && !s.doubt.After(now) && !s.doubtNot.After(now)
+// repeats reports whether an unanswered start is to be repeated now.
+func (s *Schedule) repeats(now time.Time) bool {
+	return !s.unansweredAt.IsZero() && !s.unansweredAt.After(now) && !s.unansweredNotBefore.After(now)
 }
 
 // draft is a proposal under construction.

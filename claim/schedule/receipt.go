@@ -43,5 +43,5 @@ func (r Receipt) After(tokens []int64, last int64) Receipt {
 	return next
 }
 
-// Anew returns the same receipt for a count of all holders.
-func (r Receipt) Anew() Receipt { return Receipt{Floor: r.Floor, To: max(r.Floor-1, 0)} }
+// Recount returns the same receipt for a count of all holders.
+func (r Receipt) Recount() Receipt { return Receipt{Floor: r.Floor, To: max(r.Floor-1, 0)} }

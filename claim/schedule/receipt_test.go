@@ -45,8 +45,8 @@ func TestAReceiptAfterACount(t *testing.T) {
 
 func TestAReceiptAnewCountsAllHolders(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, Receipt{Floor: 7, To: 6}, Receipt{Floor: 7, Held: 5, To: 90}.Anew())
-	require.Equal(t, Receipt{}, Receipt{}.Anew())
+	require.Equal(t, Receipt{Floor: 7, To: 6}, Receipt{Floor: 7, Held: 5, To: 90}.Recount())
+	require.Equal(t, Receipt{}, Receipt{}.Recount())
 }
 
 // Holders come and go at random. The number held never exceeds what a receipt allows, and a new count is exact.
@@ -61,7 +61,7 @@ func TestAReceiptIsNeverLessThanWhatIsHeld(t *testing.T) {
 		)
 		for range 30 {
 			if r.IntN(5) == 0 {
-				receipt = receipt.Anew()
+				receipt = receipt.Recount()
 			}
 			var beyond []int64
 			for _, token := range held {

@@ -1,5 +1,18 @@
 // Package schedule is a replica's in-memory view of waiting items. It decides which workspace is served next.
 //
+//	workspace            limit, burst limit, holders, receipt
+//	└─ level             one per priority at which items wait
+//	   └─ key queue      the items of one limit key, or those without one: its first position and at most how many
+//
+// A level of a workspace that is not full is in one or more heaps, from which Propose takes it:
+//
+//	ready[priority]      the workspaces' turns; proven: those of workspaces that got an item when last asked for
+//	oldest               the same levels, by the age of their first item: one start in ten
+//	bursting             levels of workspaces at their limit but below their burst limit: only after all others
+//	later                what must not be asked for yet, by the time from which it may be
+//
+// Within a level, ripe and unripe are the heaps of its key queues: those that may be asked for, and those that may not.
+//
 // It proposes and Postgres grants: a wrong schedule costs a round trip or a short delay, never a limit or an item. It
 // stores nothing per waiting item. docs/enqueue.md defines the order.
 //
@@ -37,8 +50,8 @@ const (
 	// mostNumbers is how many workspaces are kept by number. For other workspaces, a notification only means that the
 	// table must be looked at.
 	mostNumbers = 100_000
-	// unknown is the limit of a workspace before a claim has reported it.
-	unknown = math.MaxInt32
+	// unknownLimit is the limit of a workspace before a claim has reported it.
+	unknownLimit = math.MaxInt32
 )
 
 // Schedule is the in-memory view. The zero value is empty and ready to use. It is not safe for concurrent use.
@@ -46,50 +59,50 @@ type Schedule struct {
 	// Aging is how long an item must have been due before its age decides.
 	Aging time.Duration
 
-	workspaces map[WorkspaceID]*workspace
-	keys       map[string]*key              // limit keys of waiting items, over all workspaces
-	rated      map[WorkspaceID]bool         // workspaces that had a rate of starts when they were last asked for
-	numbers    map[int64]WorkspaceID        // by number in notifications; includes workspaces without waiting items
-	ready      [highest - lowest + 1]levels // by turn, one per priority
-	oldest     levels                       // the same levels by age
-	spare      levels                       // levels of workspaces in a burst: asked for after all others
-	proven     levels                       // those of the ready levels whose workspace got an item when it was last asked for
-	later      levels                       // levels with something that must not be asked for yet
-	served     int64                        // the last turn given
-	applied    int64                        // the last turn given before the answer that is being applied
-	owed       int                          // starts since age last decided
-	full       []*workspace                 // workspaces to report
-	leased     Receipt
-	countedAt  time.Time // when all leases were last counted
-	epoch      Epoch
-	paused     bool
-	clock      time.Time // of the last Tell
-	heldBack   time.Time // the last time at which W, a pause or the namespaces held back everything
-	capped     bool      // the last claim got less than it asked for because of W
-	doubt      time.Time // when the first unanswered start is to be repeated; zero if there is none
-	doubtNot   time.Time // earliest time to repeat it
-	suspect    bool      // that start may have crashed its holders
-	besides    time.Time // the suspect is skipped until then
-	guarding   bool      // the replica holds a suspect
-	busy       bool      // nothing was asked for because of what the replica holds
+	workspaces          map[WorkspaceID]*workspace
+	keys                map[string]*key              // limit keys of waiting items, over all workspaces
+	rated               map[WorkspaceID]bool         // workspaces that had a rate of starts when they were last asked for
+	numbers             map[int64]WorkspaceID        // by number in notifications; also of workspaces where nothing waits
+	ready               [highest - lowest + 1]levels // by turn, one per priority
+	oldest              levels                       // the same levels by age
+	bursting            levels                       // levels of workspaces in a burst: asked for after all others
+	proven              levels                       // the ready levels of workspaces that got an item when last asked for
+	later               levels                       // levels with something that must not be asked for yet
+	served              int64                        // the last turn given
+	applied             int64                        // the last turn given before the answer that is being applied
+	owed                int                          // starts since age last decided
+	full                []*workspace                 // workspaces to report
+	leased              Receipt
+	countedAt           time.Time // when all leases were last counted
+	epoch               Epoch
+	paused              bool
+	clock               time.Time // of the last Tell
+	heldBack            time.Time // the last time at which W, a pause or the namespaces held back everything
+	capped              bool      // the last claim got less than it asked for because of W
+	unansweredAt        time.Time // when the first unanswered start is to be repeated; zero if there is none
+	unansweredNotBefore time.Time // earliest time to repeat it
+	suspect             bool      // that start may have crashed its holders
+	suspectNotBefore    time.Time // the suspect is skipped until then
+	guarding            bool      // the replica holds a suspect
+	busy                bool      // nothing was asked for because of what the replica holds
 }
 
 // workspace is the state of a workspace.
 type workspace struct {
-	id      WorkspaceID
-	number  int64
-	held    int
-	limit   int
-	served  int64
-	closed  bool // full or paused: not asked for until a change is reported
-	proven  bool // got an item when it was last asked for
-	paused  bool
-	full    bool      // full with more waiting: reported or about to be reported
-	most    int32     // how many may hold a slot while no other workspace needs the workers; at most limit: none beyond it
-	rested  time.Time // not asked for until then, because counting its holders is expensive
-	receipt Receipt
-	levels  []*level        // highest priority first
-	keys    map[string]*key // limit keys of its waiting items
+	id         WorkspaceID
+	number     int64
+	held       int
+	limit      int
+	served     int64
+	closed     bool // full or paused: not asked for until a change is reported
+	proven     bool // got an item when it was last asked for
+	paused     bool
+	full       bool      // full with more waiting: reported or about to be reported
+	burstLimit int32     // how many may hold a slot while no other workspace needs the workers; up to limit: no more
+	rested     time.Time // not asked for until then, because counting its holders is expensive
+	receipt    Receipt
+	levels     []*level        // highest priority first
+	keys       map[string]*key // limit keys of its waiting items
 	// heldBack is the last time at which its limits held it back.
 	heldBack time.Time
 }
@@ -122,7 +135,7 @@ func (l *level) due() time.Time {
 }
 
 // offered reports whether the level is in one of the heaps from which proposals are made.
-func (l *level) offered() bool { return l.at[inReady] >= 0 || l.at[inSpare] >= 0 }
+func (l *level) offered() bool { return l.at[inReady] >= 0 || l.at[inBursting] >= 0 }
 
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -134,9 +147,9 @@ func latest(a, b time.Time) time.Time {
 func (s *Schedule) add(id WorkspaceID) *workspace {
 	if s.workspaces == nil {
 		s.workspaces, s.numbers, s.rated = map[WorkspaceID]*workspace{}, map[int64]WorkspaceID{}, map[WorkspaceID]bool{}
-		s.oldest.kind, s.later.kind, s.spare.kind, s.proven.kind = inOldest, inLater, inSpare, inProven
+		s.oldest.kind, s.later.kind, s.bursting.kind, s.proven.kind = inOldest, inLater, inBursting, inProven
 	}
-	l := &workspace{id: id, limit: unknown}
+	l := &workspace{id: id, limit: unknownLimit}
 	s.workspaces[id] = l
 	return l
 }
@@ -150,7 +163,7 @@ func (s *Schedule) name(l *workspace, number int64) {
 }
 
 // slots returns how many items of the workspace may hold a slot while no other workspace needs the workers.
-func (l *workspace) slots() int { return max(l.limit, int(l.most)) }
+func (l *workspace) slots() int { return max(l.limit, int(l.burstLimit)) }
 
 // bursts reports whether the workspace is at its limit but not at its burst limit.
 func (l *workspace) bursts() bool { return l.held >= l.limit && l.held < l.slots() }
@@ -214,7 +227,7 @@ func (s *Schedule) ripen(now time.Time) {
 		switch {
 		case v.ripe.len() == 0:
 		case v.workspace.bursts():
-			s.spare.push(v)
+			s.bursting.push(v)
 		default:
 			s.ready[v.priority-lowest].push(v)
 			s.oldest.push(v)
@@ -232,7 +245,7 @@ func (s *Schedule) ripen(now time.Time) {
 func (s *Schedule) takeOut(v *level) {
 	s.ready[v.priority-lowest].remove(v)
 	s.oldest.remove(v)
-	s.spare.remove(v)
+	s.bursting.remove(v)
 	s.proven.remove(v)
 	s.later.remove(v)
 }
@@ -246,7 +259,7 @@ func (s *Schedule) remove(v *level) {
 // Ready reports whether there is something to ask for now.
 func (s *Schedule) Ready(now time.Time) bool {
 	s.ripen(now)
-	return !s.paused && (s.oldest.len()+s.spare.len() > 0 || s.doubtful(now))
+	return !s.paused && (s.oldest.len()+s.bursting.len() > 0 || s.repeats(now))
 }
 
 // Capped reports whether no more can be claimed until a lease ends: the last claim hit W, or the replica holds a
@@ -264,7 +277,8 @@ func (s *Schedule) Next(now time.Time) (at time.Time) {
 	if s.later.len() > 0 {
 		at = s.later.first().due()
 	}
-	if again := latest(s.doubt, s.doubtNot); !s.doubt.IsZero() && again.After(now) && (at.IsZero() || again.Before(at)) {
+	if again := latest(s.unansweredAt, s.unansweredNotBefore); !s.unansweredAt.IsZero() && again.After(now) &&
+		(at.IsZero() || again.Before(at)) {
 		at = again
 	}
 	return at

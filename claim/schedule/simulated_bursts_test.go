@@ -36,7 +36,7 @@ func (m *simulation) lie(r *simReplica) {
 	for _, v := range l.levels {
 		r.s.takeOut(v)
 	}
-	l.held, l.limit, l.most, l.closed = m.r.IntN(6), m.r.IntN(4), int32(m.r.IntN(6)), m.r.IntN(2) == 0
+	l.held, l.limit, l.burstLimit, l.closed = m.r.IntN(6), m.r.IntN(4), int32(m.r.IntN(6)), m.r.IntN(2) == 0
 	for _, v := range l.levels {
 		r.s.place(v)
 	}

@@ -114,7 +114,9 @@ func (f simRoom) standing(taken int) (st KeyStanding) {
 // keyed returns the entries with the items that their limit keys allow, and what each scope allows.
 func (p *simPostgres) keyed(entries []Entry) ([]Entry, map[scope]simRoom) {
 	entries, rooms := slices.Clone(entries), map[scope]simRoom{}
-	for _, of := range []func(WorkspaceID) WorkspaceID{func(l WorkspaceID) WorkspaceID { return l }, func(WorkspaceID) WorkspaceID { return everywhere }} {
+	own := func(id WorkspaceID) WorkspaceID { return id }
+	all := func(WorkspaceID) WorkspaceID { return everywhere }
+	for _, of := range []func(WorkspaceID) WorkspaceID{own, all} {
 		used := map[scope]int{}
 		for n := range entries {
 			e := &entries[n]

@@ -232,7 +232,7 @@ func (p *simPostgres) load() []Waiting {
 			held, _ := p.holders(r.workspace, 0)
 			all = append(all,
 				Waiting{Workspace: r.workspace, Number: int64(r.workspace[0]), Priority: r.priority, Key: r.key, From: r.position(),
-					Held: held, Limit: p.limits[r.workspace[0]], Most: p.burstLimit(r.workspace),
+					Held: held, Limit: p.limits[r.workspace[0]], BurstLimit: p.burstLimit(r.workspace),
 					OwnFull: p.keyFull(scope{r.workspace, r.key}), AllFull: p.keyFull(scope{everywhere, r.key})})
 		} else if r.position().Before(all[n].From) {
 			all[n].From = r.position()
@@ -241,8 +241,8 @@ func (p *simPostgres) load() []Waiting {
 	return all
 }
 
-// doubt returns when the first unanswered start is to be repeated.
-func (p *simPostgres) doubt() (due time.Time, suspect bool) {
+// unansweredAt returns when the first unanswered start is to be repeated.
+func (p *simPostgres) unansweredAt() (due time.Time, suspect bool) {
 	for _, r := range p.rows {
 		if r.status == rowDoubt && (due.IsZero() || r.due.Before(due)) {
 			due, suspect = r.due, r.lost >= 2
@@ -305,9 +305,9 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 	p.requeue(tx)
 	most, rows := min(q.AtMost, a.Room), p.inOrder()
 	for _, r := range rows {
-		if q.Unanswered > a.Repeated && most > a.Repeated && r.status == rowDoubt && !r.locked && !r.due.After(at) &&
+		if q.Unanswered > a.Unanswered && most > a.Unanswered && r.status == rowDoubt && !r.locked && !r.due.After(at) &&
 			(r.lost >= 2) == q.Alone {
-			a.Repeated++
+			a.Unanswered++
 			taken = append(taken, p.take(tx, owner, r))
 		}
 	}
@@ -327,8 +327,8 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 			}
 		}
 	}
-	p.keysStand(tx, q, &a, rooms, taken[a.Repeated:])
-	for _, r := range taken[a.Repeated:] {
+	p.keysStand(tx, q, &a, rooms, taken[a.Unanswered:])
+	for _, r := range taken[a.Unanswered:] {
 		for n, e := range q.Entries {
 			if e.Workspace == r.workspace {
 				a.Workspaces[n].Held++
@@ -348,11 +348,16 @@ func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 	first := map[WorkspaceID]int{}
 	for n, e := range entries {
 		st := &a.Workspaces[n]
-		*st = Standing{Limit: p.limits[e.Workspace[0]], Most: p.burstLimit(e.Workspace), Bound: true, Receipt: e.Receipt,
-			Number: int64(e.Workspace[0])}
+		*st = Standing{
+			Limit:      p.limits[e.Workspace[0]],
+			BurstLimit: p.burstLimit(e.Workspace),
+			Bound:      true,
+			Receipt:    e.Receipt,
+			Number:     int64(e.Workspace[0]),
+		}
 		slots, known := st.Limit, st.Limit
 		if e.Burst {
-			slots, known = st.Most, 0
+			slots, known = st.BurstLimit, 0
 		}
 		st.Held = e.Receipt.Held + int(p.last-e.Receipt.To)
 		if !same || e.Receipt.To > p.last || st.Held+e.Items >= known {

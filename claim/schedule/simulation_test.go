@@ -118,11 +118,8 @@ func (m *simulation) enqueue() {
 
 // insert adds an item in a transaction.
 func (m *simulation) insert(tx *simTx, workspace WorkspaceID, priority int, due time.Time) *simRow {
-	row := &simRow{
-		item:   item{workspace: workspace, priority: priority, id: int64(len(m.rows)), key: m.someKey(), due: due},
-		xid:    tx.xid,
-		status: rowEnded,
-	}
+	row := &simRow{xid: tx.xid, status: rowEnded,
+		item: item{workspace: workspace, priority: priority, id: int64(len(m.rows)), key: m.someKey(), due: due}}
 	m.rows = append(m.rows, row) // invisible before its commit
 	m.change(tx, row).status = rowWaits
 	return row
@@ -199,10 +196,8 @@ func (m *simulation) settle(r *simReplica) {
 	default:
 		next.status = rowWaits
 	}
-	tx.mark(
-		Change{Workspace: row.workspace, Waits: next.status == rowWaits, Again: true, Priority: row.priority, Due: next.due,
-			Key: row.key, Keys: row.keys()},
-	)
+	tx.mark(Change{Workspace: row.workspace, Waits: next.status == rowWaits, Again: true, Priority: row.priority,
+		Due: next.due, Key: row.key, Keys: row.keys()})
 }
 
 // claims does what claim.Store does: it looks or loads, proposes and claims.
@@ -221,7 +216,7 @@ func (m *simulation) claims(r *simReplica) {
 		r.s.Load(m.load(), Changed{})
 		m.say("%d loads", r.name)
 	}
-	r.s.Unanswered(m.doubt())
+	r.s.Unanswered(m.unansweredAt())
 	p := r.s.Propose(m.now, Want{Free: 1 + m.r.IntN(5), Holding: len(r.holding)})
 	if p.Empty() {
 		return

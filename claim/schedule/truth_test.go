@@ -87,7 +87,7 @@ func newTruth() *truth {
 		notBefore: map[scope]time.Time{}, w: 1000, epoch: Epoch{1}}
 }
 
-// workspace sets the limit of a workspace.
+// tenant sets the limit of a workspace.
 func (p *truth) tenant(name string, limit int) *tenant {
 	w := &tenant{limit: limit, number: int64(len(p.tenants) + 1)}
 	p.tenants[workspaceOf(name)] = w
@@ -103,15 +103,8 @@ func (p *truth) addKeyed(name, key string, priority int, due time.Time) Change {
 	p.nextID++
 	i := item{workspaceOf(name), priority, due, p.nextID, key}
 	p.items = append(p.items, i)
-	return Change{
-		Workspace: i.workspace,
-		Number:    p.tenants[i.workspace].number,
-		Key:       key,
-		Waits:     true,
-		Priority:  priority,
-		Due:       due,
-		Items:     1,
-	}
+	return Change{Workspace: i.workspace, Number: p.tenants[i.workspace].number, Key: key, Waits: true, Priority: priority,
+		Due: due, Items: 1}
 }
 
 // keyRoom is how many more items of a limit key may run, in a workspace or over all workspaces.
@@ -130,10 +123,7 @@ func (p *truth) keyRoom(workspace WorkspaceID, key string) int {
 
 // stands is how a limit key stands, in a workspace or over all workspaces.
 func (p *truth) stands(workspace WorkspaceID, key string) KeyStanding {
-	return KeyStanding{
-		Room:    max(p.keyRoom(workspace, key), 0),
-		RetryIn: max(p.notBefore[scope{workspace, key}].Sub(p.now), 0),
-	}
+	return KeyStanding{max(p.keyRoom(workspace, key), 0), max(p.notBefore[scope{workspace, key}].Sub(p.now), 0)}
 }
 
 // startable reports whether an item with this key may start as far as its limits allow.
@@ -144,30 +134,23 @@ func (p *truth) startable(workspace WorkspaceID, key string) bool {
 
 // answer takes as much of a proposal as the limits allow, in its order.
 func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
-	a = Answer{
-		Epoch:      p.epoch,
-		Paused:     p.paused,
-		Last:       p.last,
-		Room:       p.w,
-		Workspaces: make([]Standing, len(proposal.Entries)),
-	}
+	a = Answer{Epoch: p.epoch, Paused: p.paused, Last: p.last, Room: p.w,
+		Workspaces: make([]Standing, len(proposal.Entries))}
 	if p.paused {
 		a.Room = 0
 	}
 	used, keyed, room := map[WorkspaceID]int{}, map[scope]int{}, min(proposal.AtMost, a.Room)
 	for n, e := range proposal.Entries {
 		w, st := p.tenants[e.Workspace], &a.Workspaces[n]
-		*st = Standing{Limit: w.limit, Most: w.most(), Paused: w.paused, RetryIn: w.retryIn, Number: w.number,
+		*st = Standing{Limit: w.limit, BurstLimit: w.most(), Paused: w.paused, RetryIn: w.retryIn, Number: w.number,
 			Counted: w.held}
 		if st.Granted = max(min(e.Items, w.slots(e)-w.held-used[e.Workspace]), 0); w.paused || w.retryIn > 0 {
 			st.Granted = 0
 		}
 		if e.Key != "" {
 			own, all := scope{e.Workspace, e.Key}, scope{key: e.Key}
-			st.Granted = max(
-				min(st.Granted, p.keyRoom(e.Workspace, e.Key)-keyed[own], p.keyRoom(WorkspaceID{}, e.Key)-keyed[all]),
-				0,
-			)
+			most := min(p.keyRoom(e.Workspace, e.Key)-keyed[own], p.keyRoom(WorkspaceID{}, e.Key)-keyed[all])
+			st.Granted = max(min(st.Granted, most), 0)
 			if !p.startable(e.Workspace, e.Key) {
 				st.Granted = 0
 			}
@@ -235,21 +218,10 @@ func (p *truth) levels() (all []Waiting) {
 			if w.paused {
 				limit = 0
 			}
-			all = append(
-				all,
-				Waiting{
-					Workspace: i.workspace,
-					Number:    w.number,
-					Priority:  i.priority,
-					Key:       i.key,
-					From:      i.position(),
-					Held:      w.held,
-					Limit:     limit,
-					Most:      w.most(),
-					OwnFull:   p.stands(i.workspace, i.key).Room == 0,
-					AllFull:   p.stands(WorkspaceID{}, i.key).Room == 0,
-				},
-			)
+			all = append(all,
+				Waiting{Workspace: i.workspace, Number: w.number, Priority: i.priority, Key: i.key, From: i.position(),
+					Held: w.held, Limit: limit, BurstLimit: w.most(), OwnFull: p.stands(i.workspace, i.key).Room == 0,
+					AllFull: p.stands(WorkspaceID{}, i.key).Room == 0})
 		} else if i.position().Before(all[n].From) {
 			all[n].From = i.position()
 		}
@@ -357,36 +329,25 @@ func (s *Schedule) broken() string {
 			}
 		}
 	}
-	for _, h := range []*levels{&s.oldest, &s.spare, &s.later, &s.proven} {
+	for _, h := range []*levels{&s.oldest, &s.bursting, &s.later, &s.proven} {
 		if at := h.broken(); at != "" {
 			return fmt.Sprintf("heap %d: %s", h.kind, at)
 		}
 	}
 	for _, l := range s.workspaces {
 		for n, v := range l.levels {
-			ready, oldest, later := v.offered(), v.at[inOldest] >= 0 || v.at[inSpare] >= 0, v.at[inLater] >= 0
+			ready, oldest, later := v.offered(), v.at[inOldest] >= 0 || v.at[inBursting] >= 0, v.at[inLater] >= 0
 			if at := v.broken(); at != "" {
 				return fmt.Sprintf("workspace %s at %d: %s", l.id.name(), v.priority, at)
 			}
-			if v.at[inReady] >= 0 && (v.at[inSpare] >= 0) != l.proven {
-				return fmt.Sprintf(
-					"workspace %s at %d: ready, and among the proven %t",
-					l.id.name(),
-					v.priority,
-					v.at[inSpare] >= 0,
-				)
+			if v.at[inReady] >= 0 && (v.at[inBursting] >= 0) != l.proven {
+				return fmt.Sprintf("workspace %s at %d: ready, and among the proven %t", l.id.name(), v.priority,
+					v.at[inBursting] >= 0)
 			}
 			waits := v.ripe.len()+v.unripe.len() > 0
 			if ready != oldest || ready && later != (v.unripe.len() > 0) || (ready || later) != (waits && !l.closed) {
-				return fmt.Sprintf(
-					"workspace %s at %d: closed %t, ready %t, oldest %t, later %t",
-					l.id.name(),
-					v.priority,
-					l.closed,
-					ready,
-					oldest,
-					later,
-				)
+				return fmt.Sprintf("workspace %s at %d: closed %t, ready %t, oldest %t, later %t", l.id.name(), v.priority,
+					l.closed, ready, oldest, later)
 			}
 			if n > 0 && l.levels[n-1].priority <= v.priority {
 				return "levels are out of order"

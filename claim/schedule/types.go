@@ -83,8 +83,8 @@ type Standing struct {
 	// the workspace is paused, too.
 	Held, Limit int
 	// Most is how many may while no other workspace needs the workers. At most Limit means none beyond it.
-	Most   int
-	Paused bool
+	BurstLimit int
+	Paused     bool
 	// Counted is how many holders were counted. Zero means that a bound sufficed. Bound means that Held is only an
 	// upper bound: fewer items may hold slots.
 	Counted int
@@ -117,7 +117,7 @@ type KeyStanding struct {
 }
 
 // NoLimit is the room of a limit key that has no limit.
-const NoLimit = unknown
+const NoLimit = unknownLimit
 
 // Answer is what a claim took, and the state of the workspaces.
 type Answer struct {
@@ -137,8 +137,8 @@ type Answer struct {
 	Last   int64
 	// Workspaces has one row per entry of the proposal.
 	Workspaces []Standing
-	// Repeated is how many unanswered starts were taken.
-	Repeated int
+	// Unanswered is how many unanswered starts were taken.
+	Unanswered int
 }
 
 // Full is a workspace that is at its limit, or at its burst limit if it has one, and has more items due.

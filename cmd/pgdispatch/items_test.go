@@ -202,7 +202,7 @@ func TestItemsCancelSaysHowToEndWhatRunsAlready(t *testing.T) {
 	_, errs, _ := d.tries("items", "cancel", "1")
 	require.Contains(t, errs,
 		"item 1 is CLAIMED, only PENDING items can be cancelled; use `pgdispatch executions cancel 1`")
-	d.settles(claim.Release, claim.Settlement{ID: 1, Token: item.Token, Unknown: true})
+	d.settles(claim.Release, claim.Settlement{ID: 1, Token: item.Token, Unanswered: true})
 	_, errs, _ = d.tries("items", "cancel", "1")
 	require.Contains(t, errs, "Temporal has not answered a start")
 	require.Equal(t, "cancelled 0 of 1 item\nskipped 1: claimed or ended in the meantime, or a start is unanswered\n",

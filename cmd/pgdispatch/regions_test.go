@@ -2,7 +2,7 @@ package main
 
 import (
 	"io"
-	nethttp "net/http"
+	"net/http"
 	"regexp"
 	"syscall"
 	"testing"
@@ -19,7 +19,7 @@ var servingAt = regexp.MustCompile(`"msg":"Serving health and metrics"[^\n]*"add
 func (p *process) readyz() (int, string) {
 	p.t.Helper()
 	await(p.t, time.Minute, func() bool { return servingAt.MatchString(p.logs.String()) }, "it serves its state")
-	answer, err := nethttp.Get("http://" + servingAt.FindStringSubmatch(p.logs.String())[1] + "/readyz")
+	answer, err := http.Get("http://" + servingAt.FindStringSubmatch(p.logs.String())[1] + "/readyz")
 	require.NoError(p.t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
@@ -62,7 +62,7 @@ func TestAPromotedStandbyThatLostCommitsStartsNothingASecondTime(t *testing.T) {
 	require.Equal(t, 3, far.count("status = 'PENDING'"))
 	remote := far.replica("PGDISPATCH_ADMIN_ADDR=127.0.0.1:0")
 	status, text := remote.readyz()
-	require.Equal(t, nethttp.StatusServiceUnavailable, status, text)
+	require.Equal(t, http.StatusServiceUnavailable, status, text)
 
 	s.lags(far)
 	s.exec("update pgdispatch.settings set paused = false")
@@ -74,11 +74,11 @@ func TestAPromotedStandbyThatLostCommitsStartsNothingASecondTime(t *testing.T) {
 	s.db.Close()
 	require.NoError(t, primary.Stop())
 	status, text = remote.readyz()
-	require.Equal(t, nethttp.StatusServiceUnavailable, status, text)
+	require.Equal(t, http.StatusServiceUnavailable, status, text)
 
 	require.True(t, one[bool](far, "select pg_promote()"))
 	far.exec("update pgdispatch.settings set paused = false")
-	far.eventually(func() bool { status, _ := remote.readyz(); return status == nethttp.StatusOK }, "it is ready")
+	far.eventually(func() bool { status, _ := remote.readyz(); return status == http.StatusOK }, "it is ready")
 	far.eventually(func() bool { return far.count("status = 'DISPATCHED'") == 5 }, "those that it has are handed over")
 	require.NotEqual(t, epoch, one[string](far, "select id::text from pgdispatch.epoch"), "a new epoch")
 	far.signal(append(append([]string{}, held...), waiting...)...)

@@ -32,8 +32,8 @@ type QueueItem struct {
 	MaxAttempts          *int            `json:"max_attempts"` // nil if its definition was deleted
 	LostLeaseCount       int             `json:"lost_lease_count"`
 	LastError            string          `json:"last_error,omitempty"`
-	// OutcomeUnknown reports whether a start request got no response, so that the workflow may be running.
-	OutcomeUnknown      bool            `json:"outcome_unknown"`
+	// Unanswered reports whether a start request got no response, so that the workflow may be running.
+	Unanswered          bool            `json:"outcome_unknown"`
 	CreatedAt           time.Time       `json:"created_at"`
 	Age                 time.Duration   `json:"-"` // by the database's clock
 	ClaimedBy           string          `json:"claimed_by,omitempty"`
@@ -93,7 +93,7 @@ func (s *Store) QueueItems(ctx context.Context, items []int64, executions []stri
 	return postgres.Read[QueueItem](ctx, s.DB, "read items", sql.Text("item_read"), items, executions, withParams)
 }
 
-// CancelItems cancels the given items that are PENDING and returns their IDs. It skips items with OutcomeUnknown, whose
+// CancelItems cancels the given items that are PENDING and returns their IDs. It skips items with Unanswered, whose
 // workflow may be running.
 func (s *Store) CancelItems(ctx context.Context, items []int64, who string) ([]int64, error) {
 	return postgres.Values[int64](ctx, s.DB, "cancel items", sql.Text("item_cancel"), items, who)

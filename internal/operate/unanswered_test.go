@@ -19,7 +19,7 @@ func unanswered(t *testing.T, b *storetest.Bench, workspace string, items int) {
 	require.Len(t, batch.Items, items)
 	for _, item := range batch.Items {
 		settled, err := b.Settle(t.Context(), claim.Retry,
-			[]claim.Settlement{{ID: item.ID, Token: item.Token, Delay: time.Minute, Unknown: true}})
+			[]claim.Settlement{{ID: item.ID, Token: item.Token, Delay: time.Minute, Unanswered: true}})
 		require.NoError(t, err)
 		require.Len(t, settled, 1)
 	}

@@ -35,13 +35,13 @@ func (w *Waiter) Run(ctx context.Context, items []QueueItem) error {
 	if err != nil {
 		return err
 	}
-	var heard <-chan struct{} // nil: nothing is heard
+	var heard <-chan struct{} // nil: nothing is received
 	if settings.NotifyEnded {
 		listening, stop := context.WithCancel(ctx)
 		conn, err := w.listen(listening)
 		if err == nil {
 			done := make(chan struct{})
-			heard = hear(listening, conn, items, done)
+			heard = notifications(listening, conn, items, done)
 			defer func() { stop(); <-done }()
 		}
 		defer stop()
@@ -87,9 +87,9 @@ func (w *Waiter) listen(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// hear returns a channel that receives a value after each notification of one of the items, and is closed when the
-// connection is lost. When ctx ends it closes the connection, then done.
-func hear(ctx context.Context, conn *pgx.Conn, items []QueueItem, done chan<- struct{}) <-chan struct{} {
+// notifications returns a channel that receives a value after each notification of one of the items, and is closed when
+// the connection is lost. When ctx ends it closes the connection, then done.
+func notifications(ctx context.Context, conn *pgx.Conn, items []QueueItem, done chan<- struct{}) <-chan struct{} {
 	heard := make(chan struct{}, 1)
 	go func() {
 		defer close(done)

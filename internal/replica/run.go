@@ -48,8 +48,8 @@ const (
 	// presenceInterval is how often a replica renews its presence and reports its state while nothing is started. It is
 	// capped at a third of the lease.
 	presenceInterval = 10 * time.Second
-	// farewellTimeout limits the final database calls of a stopping replica.
-	farewellTimeout = 3 * time.Second
+	// deregisterTimeout limits the final database calls of a stopping replica.
+	deregisterTimeout = 3 * time.Second
 )
 
 // replica holds all parts of a replica.
@@ -272,7 +272,7 @@ func (r *replica) run(ctx context.Context) error {
 	stop()
 	err = errors.Join(err, g.Wait())
 	// 3. Release what the database still holds under this replica's name.
-	r.farewell(context.WithoutCancel(ctx))
+	r.deregister(context.WithoutCancel(ctx))
 	r.log.Info("Stopped")
 	return err
 }
@@ -290,9 +290,9 @@ func contained(ctx context.Context, log *slog.Logger, part func(context.Context)
 	return part(ctx)
 }
 
-func (r *replica) farewell(ctx context.Context) {
-	ctx, cancel := context.WithTimeoutCause(ctx, farewellTimeout,
-		fmt.Errorf("deregistration timed out after %s", farewellTimeout))
+func (r *replica) deregister(ctx context.Context) {
+	ctx, cancel := context.WithTimeoutCause(ctx, deregisterTimeout,
+		fmt.Errorf("deregistration timed out after %s", deregisterTimeout))
 	defer cancel()
 	r.noteStarts(ctx)
 	released, err := r.releaseOwned(ctx)

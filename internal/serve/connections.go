@@ -3,7 +3,7 @@ package serve
 import (
 	"context"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -14,7 +14,7 @@ const newGrace = time.Second
 // Bound bounds the open connections of a server. Beyond the bound, each new connection closes another: the one idle
 // longest or, if none is idle, the one with the oldest request. So a client that asks at once is answered, however many
 // connections others hold.
-func Bound(server *nethttp.Server, mostConnections int) {
+func Bound(server *http.Server, mostConnections int) {
 	open := &connections{most: mostConnections, open: map[net.Conn]connection{}}
 	server.ConnState = open.changed
 	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -44,29 +44,29 @@ type connections struct {
 
 // connection is the state of a connection and the time since it is in that state.
 type connection struct {
-	state nethttp.ConnState
+	state http.ConnState
 	since time.Time
 	kept  bool
 }
 
 // asks reports whether a request is under way, or may soon be.
 func (c connection) asks() bool {
-	return c.state == nethttp.StateActive || c.state == nethttp.StateNew && time.Since(c.since) < newGrace
+	return c.state == http.StateActive || c.state == http.StateNew && time.Since(c.since) < newGrace
 }
 
 // changed is the server's ConnState hook.
-func (c *connections) changed(conn net.Conn, state nethttp.ConnState) {
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if state == nethttp.StateClosed || state == nethttp.StateHijacked {
+	if state == http.StateClosed || state == http.StateHijacked {
 		delete(c.open, conn)
 		return
 	}
-	if state == nethttp.StateNew && len(c.open) >= c.most && !c.closeOne() {
+	if state == http.StateNew && len(c.open) >= c.most && !c.closeOne() {
 		_ = conn.Close()
 		return
 	}
-	if _, known := c.open[conn]; known || state == nethttp.StateNew { // otherwise it has been closed here
+	if _, known := c.open[conn]; known || state == http.StateNew { // otherwise it has been closed here
 		c.open[conn] = connection{state: state, since: time.Now()}
 	}
 }

@@ -3,7 +3,7 @@ package serve
 import (
 	"context"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,22 +25,22 @@ func (c *connections) has(conn net.Conn) bool { _, open := c.open[conn]; return 
 func TestTheIdlestConnectionMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, conns := opened(3, 5)
-		c.changed(conns[0], nethttp.StateNew)
-		c.changed(conns[0], nethttp.StateActive)
-		c.changed(conns[1], nethttp.StateNew)
+		c.changed(conns[0], http.StateNew)
+		c.changed(conns[0], http.StateActive)
+		c.changed(conns[1], http.StateNew)
 		time.Sleep(newGrace)
-		c.changed(conns[2], nethttp.StateNew)
-		c.changed(conns[2], nethttp.StateActive)
-		c.changed(conns[2], nethttp.StateIdle)
-		c.changed(conns[3], nethttp.StateNew)
+		c.changed(conns[2], http.StateNew)
+		c.changed(conns[2], http.StateActive)
+		c.changed(conns[2], http.StateIdle)
+		c.changed(conns[3], http.StateNew)
 		require.False(t, c.has(conns[1]), "the oldest connection without a request is closed")
 		require.True(t, c.has(conns[0]))
-		c.changed(conns[1], nethttp.StateActive)
+		c.changed(conns[1], http.StateActive)
 		require.False(t, c.has(conns[1]), "a closed connection does not come back")
-		c.changed(conns[2], nethttp.StateActive)
-		c.changed(conns[4], nethttp.StateNew)
+		c.changed(conns[2], http.StateActive)
+		c.changed(conns[4], http.StateNew)
 		require.False(t, c.has(conns[0]), "its request is the oldest")
-		c.changed(conns[4], nethttp.StateClosed)
+		c.changed(conns[4], http.StateClosed)
 		require.Len(t, c.open, 2)
 	})
 }
@@ -49,35 +49,35 @@ func TestTheIdlestConnectionMakesRoom(t *testing.T) {
 func TestANewConnectionHasTimeToAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, conns := opened(2, 4)
-		c.changed(conns[0], nethttp.StateNew)
-		c.changed(conns[0], nethttp.StateActive)
+		c.changed(conns[0], http.StateNew)
+		c.changed(conns[0], http.StateActive)
 		time.Sleep(time.Millisecond)
-		c.changed(conns[1], nethttp.StateNew)
-		c.changed(conns[2], nethttp.StateNew)
+		c.changed(conns[1], http.StateNew)
+		c.changed(conns[2], http.StateNew)
 		require.True(t, c.has(conns[1]))
 		require.False(t, c.has(conns[0]), "its request is older")
 		time.Sleep(newGrace)
-		c.changed(conns[2], nethttp.StateActive)
-		c.changed(conns[3], nethttp.StateNew)
+		c.changed(conns[2], http.StateActive)
+		c.changed(conns[3], http.StateNew)
 		require.False(t, c.has(conns[1]), "it did not ask")
 	})
 }
 
 func TestAKeptConnectionStaysOpen(t *testing.T) {
 	t.Parallel()
-	server := &nethttp.Server{}
+	server := &http.Server{}
 	Bound(server, 1)
 	_, conns := opened(1, 3)
 	kept := server.ConnContext(context.Background(), conns[0])
-	server.ConnState(conns[0], nethttp.StateNew)
-	server.ConnState(conns[0], nethttp.StateActive)
+	server.ConnState(conns[0], http.StateNew)
+	server.ConnState(conns[0], http.StateActive)
 	release := Keep(kept)
 	isOpen := func(conn net.Conn) bool { return conn.SetReadDeadline(time.Time{}) == nil }
-	server.ConnState(conns[1], nethttp.StateNew)
+	server.ConnState(conns[1], http.StateNew)
 	require.False(t, isOpen(conns[1]), "the new one is closed instead")
 	require.True(t, isOpen(conns[0]))
 	release()
-	server.ConnState(conns[2], nethttp.StateNew)
+	server.ConnState(conns[2], http.StateNew)
 	require.False(t, isOpen(conns[0]), "it makes room again")
 	Keep(context.Background())() // a test's request has no connection
 }

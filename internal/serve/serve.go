@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,12 +13,12 @@ import (
 
 // Run serves on listener until ctx is cancelled, then returns nil. Requests in flight get stopTimeout to finish. Bound
 // says what happens beyond mostConnections.
-func Run(ctx context.Context, server *nethttp.Server, listener net.Listener, mostConnections int,
+func Run(ctx context.Context, server *http.Server, listener net.Listener, mostConnections int,
 	stopTimeout time.Duration) error {
 	Bound(server, mostConnections)
 	var g errgroup.Group
 	g.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, nethttp.ErrServerClosed) {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

@@ -1,7 +1,7 @@
 package signin
 
 import (
-	nethttp "net/http"
+	"net/http"
 	"net/netip"
 	"slices"
 )
@@ -18,7 +18,7 @@ type Header struct {
 
 // Visitor returns whom the proxy names. It is false if the request is not from a proxy, if a header is missing or there
 // more than once, or if the roles allow nothing.
-func (h *Header) Visitor(r *nethttp.Request) (Visitor, bool) {
+func (h *Header) Visitor(r *http.Request) (Visitor, bool) {
 	names, roles := r.Header.Values(h.Name), r.Header.Values(h.Roles)
 	if len(names) != 1 || names[0] == "" || len(roles) != 1 || !h.trusts(r.RemoteAddr) {
 		return Visitor{}, false

@@ -1,7 +1,7 @@
 package signin
 
 import (
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"testing"
@@ -14,13 +14,13 @@ func TestOnlyATrustedProxyNamesTheVisitor(t *testing.T) {
 	h := &Header{Name: "X-User", Roles: "X-Roles", Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"),
 		netip.MustParsePrefix("::1/128")},
 		Grants: Roles{Operators: []string{"ops"}, Viewers: []string{"staff"}}}
-	ask := func(remote string, headers nethttp.Header) (Visitor, bool) {
-		r := httptest.NewRequest(nethttp.MethodGet, "/ui/", nil)
+	ask := func(remote string, headers http.Header) (Visitor, bool) {
+		r := httptest.NewRequest(http.MethodGet, "/ui/", nil)
 		r.RemoteAddr, r.Header = remote, headers
 		return h.Visitor(r)
 	}
-	both := func(user, roles string) nethttp.Header {
-		return nethttp.Header{"X-User": {user}, "X-Roles": {roles}}
+	both := func(user, roles string) http.Header {
+		return http.Header{"X-User": {user}, "X-Roles": {roles}}
 	}
 	for remote, trusted := range map[string]bool{"10.1.2.3:99": true, "[::1]:99": true, "[::ffff:10.1.2.3]:99": true,
 		"11.0.0.1:99":       false,
@@ -34,7 +34,7 @@ func TestOnlyATrustedProxyNamesTheVisitor(t *testing.T) {
 	v, is := ask("10.0.0.1:1", both("ben", "staff"))
 	require.True(t, is)
 	require.False(t, v.Operator)
-	for _, refused := range []nethttp.Header{both("ben", "OPS"), both("ben", ""), both("", "ops"), {"X-User": {"ben"}},
+	for _, refused := range []http.Header{both("ben", "OPS"), both("ben", ""), both("", "ops"), {"X-User": {"ben"}},
 		{"X-Roles": {"ops"}},
 		{"X-User": {"ben", "anna"}, "X-Roles": {"ops"}}, {"X-User": {"ben"}, "X-Roles": {"staff", "ops"}},
 		{"X-Forwarded-For": {"10.0.0.1"}}} {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	nethttp "net/http"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -67,7 +67,7 @@ func (s session) purpose() string {
 }
 
 // Visitor returns the signed-in user.
-func (o *OIDC) Visitor(r *nethttp.Request) (Visitor, bool) {
+func (o *OIDC) Visitor(r *http.Request) (Visitor, bool) {
 	cookie, err := r.Cookie(sessionCookie)
 	if err != nil {
 		return Visitor{}, false
@@ -82,24 +82,24 @@ func (o *OIDC) Visitor(r *nethttp.Request) (Visitor, bool) {
 }
 
 // SignIn sends the browser to the provider, and afterwards back to the page named by the parameter to.
-func (o *OIDC) SignIn(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (o *OIDC) SignIn(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
 	defer cancel()
 	config, _, err := o.config(ctx)
 	if err != nil {
-		o.fail(w, r, nethttp.StatusServiceUnavailable, "The identity provider does not answer. Try again in a moment.", err)
+		o.fail(w, r, http.StatusServiceUnavailable, "The identity provider does not answer. Try again in a moment.", err)
 		return
 	}
 	f := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(),
 		To: o.inside(r.URL.Query().Get("to"))}
 	cookie, err := o.sealed(flowCookie, flowCookie, flowLasts, f)
 	if err != nil {
-		o.fail(w, r, nethttp.StatusInternalServerError, "The sign-in cannot begin.", err)
+		o.fail(w, r, http.StatusInternalServerError, "The sign-in cannot begin.", err)
 		return
 	}
-	nethttp.SetCookie(w, cookie)
-	nethttp.Redirect(w, r, config.AuthCodeURL(f.State, oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)),
-		nethttp.StatusSeeOther)
+	http.SetCookie(w, cookie)
+	http.Redirect(w, r, config.AuthCodeURL(f.State, oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)),
+		http.StatusSeeOther)
 }
 
 // inside returns path if it is one of the pages, so that no link leads elsewhere after the sign-in.
@@ -113,17 +113,17 @@ func (o *OIDC) inside(path string) string {
 }
 
 // Callback ends a sign-in.
-func (o *OIDC) Callback(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (o *OIDC) Callback(w http.ResponseWriter, r *http.Request) {
 	cookie, err := r.Cookie(flowCookie)
 	var f flow
 	if err != nil || !(sealer{o.Key}).open(flowCookie, cookie.Value, time.Now(), &f) ||
 		r.URL.Query().Get("state") != f.State {
-		o.fail(w, r, nethttp.StatusBadRequest, "This sign-in was not begun here, or took too long.", err)
+		o.fail(w, r, http.StatusBadRequest, "This sign-in was not begun here, or took too long.", err)
 		return
 	}
 	o.clear(w, flowCookie)
 	if reason := r.URL.Query().Get("error"); reason != "" {
-		o.fail(w, r, nethttp.StatusForbidden, "The identity provider refuses the sign-in.",
+		o.fail(w, r, http.StatusForbidden, "The identity provider refuses the sign-in.",
 			fmt.Errorf("provider says %.200q", reason))
 		return
 	}
@@ -132,28 +132,28 @@ func (o *OIDC) Callback(w nethttp.ResponseWriter, r *nethttp.Request) {
 	who, looks, err := o.exchange(ctx, r.URL.Query().Get("code"), f)
 	switch {
 	case err != nil:
-		o.fail(w, r, nethttp.StatusForbidden, "The sign-in is not valid.", err)
+		o.fail(w, r, http.StatusForbidden, "The sign-in is not valid.", err)
 		return
 	case !looks:
-		o.fail(w, r, nethttp.StatusForbidden,
+		o.fail(w, r, http.StatusForbidden,
 			"Your account has no role for these pages. Ask for a group that PGDISPATCH_AUTH_VIEWERS, "+
 				"PGDISPATCH_AUTH_OPERATORS or PGDISPATCH_AUTH_WORKSPACES names.", nil)
 		return
 	}
 	cookie, err = o.sealed(sessionCookie, who.purpose(), sessionLasts, who)
 	if err != nil {
-		o.fail(w, r, nethttp.StatusInternalServerError, "The sign-in cannot be stored.", err)
+		o.fail(w, r, http.StatusInternalServerError, "The sign-in cannot be stored.", err)
 		return
 	}
 	if len(cookie.Value) > maxCookie {
-		o.fail(w, r, nethttp.StatusForbidden, fmt.Sprintf("Your account has roles in %d workspaces, which is more than a "+
+		o.fail(w, r, http.StatusForbidden, fmt.Sprintf("Your account has roles in %d workspaces, which is more than a "+
 			"session can hold. Ask for a role in all workspaces, or in fewer.", len(who.Grants)),
 			fmt.Errorf("session of %d workspaces has %d bytes, at most %d are possible", len(who.Grants), len(cookie.Value),
 				maxCookie))
 		return
 	}
-	nethttp.SetCookie(w, cookie)
-	nethttp.Redirect(w, r, f.To, nethttp.StatusSeeOther)
+	http.SetCookie(w, cookie)
+	http.Redirect(w, r, f.To, http.StatusSeeOther)
 }
 
 // exchange trades the code for an ID token, and verifies it.
@@ -209,7 +209,7 @@ func rolesOf(claim any) (roles []string) {
 }
 
 // SignOut ends the session here. The session at the provider stays.
-func (o *OIDC) SignOut(w nethttp.ResponseWriter, _ *nethttp.Request) { o.clear(w, sessionCookie) }
+func (o *OIDC) SignOut(w http.ResponseWriter, _ *http.Request) { o.clear(w, sessionCookie) }
 
 // config returns the provider's addresses, which are read at the first use: the provider may be away when the replica
 // starts.
@@ -218,7 +218,7 @@ func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, erro
 	defer o.mu.Unlock()
 	if o.provider == nil {
 		// The provider keeps the context for its keys, so it must outlive this request.
-		client := &nethttp.Client{Timeout: providerTimeout}
+		client := &http.Client{Timeout: providerTimeout}
 		provider, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), client), o.Issuer)
 		if err != nil {
 			return nil, nil, fmt.Errorf("find the identity provider: %w", err)
@@ -230,7 +230,7 @@ func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, erro
 		Scopes:   []string{oidc.ScopeOpenID, "email", "profile"}}, o.provider, nil
 }
 
-func (o *OIDC) sealed(name, purpose string, lasts time.Duration, data any) (*nethttp.Cookie, error) {
+func (o *OIDC) sealed(name, purpose string, lasts time.Duration, data any) (*http.Cookie, error) {
 	text, err := sealer{o.Key}.seal(purpose, time.Now().Add(lasts), data)
 	if err != nil {
 		return nil, fmt.Errorf("seal cookie: %w", err)
@@ -238,17 +238,17 @@ func (o *OIDC) sealed(name, purpose string, lasts time.Duration, data any) (*net
 	return o.cookie(name, text, int(lasts.Seconds())), nil
 }
 
-func (o *OIDC) clear(w nethttp.ResponseWriter, name string) {
-	nethttp.SetCookie(w, o.cookie(name, "", -1))
+func (o *OIDC) clear(w http.ResponseWriter, name string) {
+	http.SetCookie(w, o.cookie(name, "", -1))
 }
 
-func (o *OIDC) cookie(name, value string, age int) *nethttp.Cookie {
-	return &nethttp.Cookie{Name: name, Value: value, Path: o.Path, MaxAge: age, HttpOnly: true,
-		Secure: strings.HasPrefix(o.RedirectURL, "https://"), SameSite: nethttp.SameSiteLaxMode}
+func (o *OIDC) cookie(name, value string, age int) *http.Cookie {
+	return &http.Cookie{Name: name, Value: value, Path: o.Path, MaxAge: age, HttpOnly: true,
+		Secure: strings.HasPrefix(o.RedirectURL, "https://"), SameSite: http.SameSiteLaxMode}
 }
 
 // fail answers with what to do, and logs why.
-func (o *OIDC) fail(w nethttp.ResponseWriter, r *nethttp.Request, code int, what string, err error) {
+func (o *OIDC) fail(w http.ResponseWriter, r *http.Request, code int, what string, err error) {
 	if err != nil {
 		o.Log.WarnContext(r.Context(), "Cannot sign a user in", "error", err)
 	}

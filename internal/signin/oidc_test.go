@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	nethttp "net/http"
+	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"strings"
@@ -26,17 +26,17 @@ func newProvider(t *testing.T) *signintest.Provider {
 }
 
 // pages is a web view that says who looks, and signs people in at a provider.
-func pages(t *testing.T, p *signintest.Provider) (*OIDC, *httptest.Server, *nethttp.Client) {
+func pages(t *testing.T, p *signintest.Provider) (*OIDC, *httptest.Server, *http.Client) {
 	t.Helper()
 	o := &OIDC{Issuer: p.URL, ClientID: signintest.ClientID, ClientSecret: signintest.ClientSecret, RoleClaim: "groups",
 		Key:  []byte("0123456789abcdef0123456789abcdef"),
 		Path: "/ui/", Grants: Roles{Operators: []string{"ops"}, Viewers: []string{"staff"}},
 		Log: slog.New(slog.DiscardHandler)}
-	mux := nethttp.NewServeMux()
+	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ui/signin", o.SignIn)
 	mux.HandleFunc("GET /ui/signin/callback", o.Callback)
 	mux.HandleFunc("POST /ui/signout", o.SignOut)
-	mux.HandleFunc("GET /ui/", func(w nethttp.ResponseWriter, r *nethttp.Request) {
+	mux.HandleFunc("GET /ui/", func(w http.ResponseWriter, r *http.Request) {
 		v, is := o.Visitor(r)
 		fmt.Fprintf(w, "%s %v %t %s", v.Name, v.Rights, is, r.URL.Path)
 	})
@@ -45,10 +45,10 @@ func pages(t *testing.T, p *signintest.Provider) (*OIDC, *httptest.Server, *neth
 	o.RedirectURL = server.URL + "/ui/signin/callback"
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
-	return o, server, &nethttp.Client{Jar: jar}
+	return o, server, &http.Client{Jar: jar}
 }
 
-func get(t *testing.T, client *nethttp.Client, address string) (int, string) {
+func get(t *testing.T, client *http.Client, address string) (int, string) {
 	t.Helper()
 	response, err := client.Get(address)
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestACallbackThatWasNotAskedForIsRefused(t *testing.T) {
 	_, server, client := pages(t, p)
 	code, _ := get(t, client, server.URL+"/ui/signin/callback?code=the-code&state=x")
 	require.Equal(t, 400, code)
-	client.CheckRedirect = func(*nethttp.Request, []*nethttp.Request) error { return nethttp.ErrUseLastResponse }
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	code, _ = get(t, client, server.URL+"/ui/signin")
 	require.Equal(t, 303, code)
 	code, _ = get(t, client, server.URL+"/ui/signin/callback?code=the-code&state=another")
@@ -188,7 +188,7 @@ func TestCookiesAreForThisSiteOnly(t *testing.T) {
 		c := (&OIDC{RedirectURL: redirect, Path: "/ui/"}).cookie(sessionCookie, "x", 60)
 		require.True(t, c.HttpOnly)
 		require.Equal(t, secure, c.Secure)
-		require.Equal(t, nethttp.SameSiteLaxMode, c.SameSite)
+		require.Equal(t, http.SameSiteLaxMode, c.SameSite)
 		require.Equal(t, "/ui/", c.Path)
 		require.Equal(t, 60, c.MaxAge)
 	}

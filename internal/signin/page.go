@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"html/template"
-	nethttp "net/http"
+	"net/http"
 )
 
 // pageStyle is the style of the pages that anyone may see. They load nothing, because everything below the pages' path
@@ -40,7 +40,7 @@ type Page struct {
 }
 
 // Write answers with the page. It can be stored by no cache and framed by no site.
-func (p Page) Write(w nethttp.ResponseWriter, code int) {
+func (p Page) Write(w http.ResponseWriter, code int) {
 	sum := sha256.Sum256([]byte(pageStyle))
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")

@@ -2,7 +2,7 @@ package signin
 
 import (
 	"fmt"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
@@ -54,8 +54,8 @@ func TestAUserOfAThousandGroupsGetsTheRolesOfAll(t *testing.T) {
 		groups = append(groups, fmt.Sprint("team-", n))
 	}
 	ask := func(remote string, roles ...string) (Visitor, bool) {
-		r := httptest.NewRequest(nethttp.MethodGet, "/ui/", nil)
-		r.RemoteAddr, r.Header = remote, nethttp.Header{"X-User": {"anna"}, "X-Roles": roles}
+		r := httptest.NewRequest(http.MethodGet, "/ui/", nil)
+		r.RemoteAddr, r.Header = remote, http.Header{"X-User": {"anna"}, "X-Roles": roles}
 		return h.Visitor(r)
 	}
 	v, is := ask("10.0.0.1:1", strings.Join(groups, ", "))

@@ -10,7 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"sync"
@@ -40,13 +40,13 @@ func New() (*Provider, error) {
 			return nil, fmt.Errorf("make a key: %w", err)
 		}
 	}
-	mux := nethttp.NewServeMux()
-	mux.HandleFunc("GET /.well-known/openid-configuration", func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize",
 			"token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
 			"id_token_signing_alg_values_supported": []string{"RS256"}})
 	})
-	mux.HandleFunc("GET /keys", func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+	mux.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"keys": []any{map[string]any{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "1",
 			"n": base64.RawURLEncoding.EncodeToString(p.key.N.Bytes()),
 			"e": base64.RawURLEncoding.EncodeToString(big.NewInt(int64(p.key.E)).Bytes())}}})
@@ -71,23 +71,23 @@ func (p *Provider) Forge() {
 	p.forged = true
 }
 
-func (p *Provider) authorize(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked = r.URL.Query()
-	nethttp.Redirect(w, r, p.asked.Get("redirect_uri")+"?code=the-code&state="+p.asked.Get("state"),
-		nethttp.StatusSeeOther)
+	http.Redirect(w, r, p.asked.Get("redirect_uri")+"?code=the-code&state="+p.asked.Get("state"),
+		http.StatusSeeOther)
 }
 
 // token checks the code, the secret and the PKCE verifier, and issues an ID token.
-func (p *Provider) token(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id, secret, _ := r.BasicAuth()
 	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
 	if id != ClientID || secret != ClientSecret || r.FormValue("code") != "the-code" ||
 		base64.RawURLEncoding.EncodeToString(sum[:]) != p.asked.Get("code_challenge") {
-		nethttp.Error(w, "no", nethttp.StatusUnauthorized)
+		http.Error(w, "no", http.StatusUnauthorized)
 		return
 	}
 	claims := map[string]any{"iss": p.URL, "aud": ClientID, "sub": "subject-1", "nonce": p.asked.Get("nonce"),
@@ -99,7 +99,7 @@ func (p *Provider) token(w nethttp.ResponseWriter, r *nethttp.Request) {
 	}
 	text, err := p.sign(claims)
 	if err != nil {
-		nethttp.Error(w, err.Error(), nethttp.StatusInternalServerError)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	answer(w, map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": text})
@@ -124,7 +124,7 @@ func (p *Provider) sign(claims map[string]any) (string, error) {
 	return payload + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 }
 
-func answer(w nethttp.ResponseWriter, value any) {
+func answer(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(value) // fails only if the client is gone
 }

@@ -42,7 +42,7 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 			for n, verb := range []claim.Verb{claim.Dispatched, claim.Retry, claim.Release, claim.Fail} {
 				ids, err := store.Settle(ctx, verb,
 					[]claim.Settlement{
-						{ID: items[n].ID, Token: items[n].Token, RunID: "run", Error: "boom", Delay: time.Hour, Unknown: true}})
+						{ID: items[n].ID, Token: items[n].Token, RunID: "run", Error: "boom", Delay: time.Hour, Unanswered: true}})
 				require.NoError(t, err)
 				require.Len(t, ids, 1, verb)
 			}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"net/http/pprof"
 	"net/url"
 	"strings"
@@ -46,14 +46,14 @@ type Admin struct {
 	Health  *Health
 	// Pages is the read-only web view, served at PagesPath and below. ActingPages is the web view for those who may
 	// also change things. Nil disables the web view.
-	Pages, ActingPages nethttp.Handler
+	Pages, ActingPages http.Handler
 	PagesPath          string
 	// Token grants access to /debug/pprof/ and ActingPages, ViewToken to Pages. Clients send either as a bearer token
 	// or as the password of basic authentication. If both are empty, Pages is open on loopback. If Token is empty, so
 	// are profiles.
 	Token, ViewToken string
 	// Visitors tell who sends a request without a token. If there are any, nothing is open on loopback.
-	Visitors []func(*nethttp.Request) (signin.Visitor, bool)
+	Visitors []func(*http.Request) (signin.Visitor, bool)
 	// SignIn signs people in. Nil disables it.
 	SignIn *signin.OIDC
 	Log    *slog.Logger
@@ -81,8 +81,8 @@ func (a *Admin) Run(ctx context.Context) error {
 }
 
 // server bounds what any client can hold, with or without a token.
-func (a *Admin) server(ctx context.Context) *nethttp.Server {
-	return &nethttp.Server{
+func (a *Admin) server(ctx context.Context) *http.Server {
+	return &http.Server{
 		Handler: a.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: writeTimeout,
 		ErrorLog:    slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx }, // ends live pages with Run
@@ -91,25 +91,25 @@ func (a *Admin) server(ctx context.Context) *nethttp.Server {
 
 // boundBody bounds how long a client may take to send a request's body. The server's ReadTimeout would also end long
 // responses.
-func boundBody(next nethttp.Handler, timeout time.Duration) nethttp.Handler {
-	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+func boundBody(next http.Handler, timeout time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
-			_ = nethttp.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout)) // unsupported only in tests
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout)) // unsupported only in tests
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
 // Handler returns the handler that Run serves.
-func (a *Admin) Handler() nethttp.Handler {
-	mux := nethttp.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w nethttp.ResponseWriter, _ *nethttp.Request) { fmt.Fprintln(w, "ok") })
+func (a *Admin) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", a.Health.serve)
 	mux.Handle("GET /metrics",
 		promhttp.HandlerFor(a.Metrics,
 			promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes,
 				ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelWarn)}))
-	for path, handler := range map[string]nethttp.HandlerFunc{
+	for path, handler := range map[string]http.HandlerFunc{
 		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/profile": pprof.Profile,
 		"GET /debug/pprof/symbol": pprof.Symbol, "GET /debug/pprof/trace": pprof.Trace,
 	} {
@@ -118,14 +118,14 @@ func (a *Admin) Handler() nethttp.Handler {
 	if a.Pages != nil {
 		mux.HandleFunc(a.PagesPath, a.page)
 		a.signIn(mux)
-		mux.Handle("GET /{$}", nethttp.RedirectHandler(a.PagesPath, nethttp.StatusFound))
+		mux.Handle("GET /{$}", http.RedirectHandler(a.PagesPath, http.StatusFound))
 	}
 	return boundBody(mux, bodyTimeout)
 }
 
 // profile requires the token. If no token is set, it requires loopback.
-func (a *Admin) profile(next nethttp.HandlerFunc) nethttp.HandlerFunc {
-	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (a *Admin) profile(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		token := a.tokens().act
 		if a.sent(r, token) || token == "" && len(a.Visitors) == 0 && a.local(r) {
 			next(w, r)
@@ -137,7 +137,7 @@ func (a *Admin) profile(next nethttp.HandlerFunc) nethttp.HandlerFunc {
 
 // page serves ActingPages to requests with Token and Pages to requests with ViewToken. If neither is set, it serves
 // Pages on loopback. Any site open in a local browser can send requests over loopback, so acting always requires Token.
-func (a *Admin) page(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 	tokens := a.tokens()
 	open := tokens == (adminTokens{}) && len(a.Visitors) == 0
 	visitor, known := a.visitor(r)
@@ -150,15 +150,15 @@ func (a *Admin) page(w nethttp.ResponseWriter, r *nethttp.Request) {
 		a.ActingPages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
 	case known:
 		a.Pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
-	case a.SignIn != nil && r.Method == nethttp.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
-		nethttp.Redirect(w, r, a.PagesPath+"signin?to="+url.QueryEscape(r.URL.RequestURI()), nethttp.StatusSeeOther)
+	case a.SignIn != nil && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
+		http.Redirect(w, r, a.PagesPath+"signin?to="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 	default:
 		a.refuse(w, open)
 	}
 }
 
 // sent reports whether a request carries token, as a bearer token or as a password. It is false if token is empty.
-func (a *Admin) sent(r *nethttp.Request, token string) bool {
+func (a *Admin) sent(r *http.Request, token string) bool {
 	given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if _, password, basic := r.BasicAuth(); basic {
 		given, is = password, true
@@ -168,24 +168,24 @@ func (a *Admin) sent(r *nethttp.Request, token string) bool {
 
 // local reports whether the listener and the request's Host are loopback. The Host check prevents DNS rebinding: a
 // foreign page in a local browser sends its own host name.
-func (a *Admin) local(r *nethttp.Request) bool {
+func (a *Admin) local(r *http.Request) bool {
 	return isLoopback(a.Listener.Addr().String()) && isLoopback(r.Host)
 }
 
 // realm is what a browser shows when it asks for the token.
 const realm = `Basic realm="pgdispatch: your name, and PGDISPATCH_ADMIN_TOKEN as the password", charset="UTF-8"`
 
-func (a *Admin) refuse(w nethttp.ResponseWriter, noToken bool) {
+func (a *Admin) refuse(w http.ResponseWriter, noToken bool) {
 	if noToken {
-		nethttp.Error(w,
+		http.Error(w,
 			"this page is served on loopback only: set PGDISPATCH_ADMIN_TOKEN, and send it as a bearer token or password",
-			nethttp.StatusForbidden)
+			http.StatusForbidden)
 		return
 	}
 	w.Header().Set("WWW-Authenticate", realm)
-	nethttp.Error(w,
+	http.Error(w,
 		"send PGDISPATCH_ADMIN_TOKEN as a bearer token, or as the password with your name; PGDISPATCH_VIEW_TOKEN suffices "+
-			"to view pages", nethttp.StatusUnauthorized)
+			"to view pages", http.StatusUnauthorized)
 }
 
 func isLoopback(address string) bool {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
@@ -35,7 +35,7 @@ func ask(a *Admin, host, path string, headers ...string) (int, string) {
 	if a.Health == nil {
 		a.Health = NewHealth("")
 	}
-	request := httptest.NewRequest(nethttp.MethodGet, path, nil)
+	request := httptest.NewRequest(http.MethodGet, path, nil)
 	request.Host = "127.0.0.1:9464"
 	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ": ")
@@ -133,7 +133,7 @@ func TestProfilesAreForLoopbackOrForWhoHasTheToken(t *testing.T) {
 		"the token without a scheme": {token, "10.0.0.1", []string{"Authorization: " + token}, 401},
 		"loopback without the token": {token, "127.0.0.1", nil, 401},
 	} {
-		page := nethttp.HandlerFunc(func(nethttp.ResponseWriter, *nethttp.Request) {})
+		page := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 		for _, path := range []string{"/debug/pprof/goroutine?debug=1", "/ui/items"} {
 			status, _ := ask(&Admin{Token: c.token, Pages: page, ActingPages: page, PagesPath: "/ui/"}, c.bound, path,
 				c.headers...)
@@ -147,8 +147,8 @@ func TestProfilesAreForLoopbackOrForWhoHasTheToken(t *testing.T) {
 func TestWhoMayLookAndWhoMayAct(t *testing.T) {
 	t.Parallel()
 	const admin, view = "0123456789abcdef", "fedcba9876543210"
-	says := func(text string) nethttp.Handler {
-		return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) { _, _ = io.WriteString(w, text) })
+	says := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 	}
 	password := func(text string) string {
 		return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("anna:"+text))
@@ -196,7 +196,7 @@ func TestTheServerServesUntilItIsToldToStop(t *testing.T) {
 	ended := make(chan error)
 	admin := &Admin{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
 	go func() { ended <- admin.Run(ctx) }()
-	response, err := nethttp.Get("http://" + listener.Addr().String() + "/livez")
+	response, err := http.Get("http://" + listener.Addr().String() + "/livez")
 	require.NoError(t, err)
 	text, err := io.ReadAll(response.Body)
 	require.NoError(t, err)

@@ -51,8 +51,8 @@ func processing() []Metric {
 			Meaning: "Claims by result; `error`: no answer. A check that finds nothing to claim makes none."},
 		{Name: "pgdispatch_claim_statements_total", Kind: counter, Unit: "claims", Label: "statement",
 			Values: []string{"single", "declined", "procedure"},
-			Meaning: "Answered claims by statement. `single`: the plain statement for one key queue, which costs less; `procedure`: " +
-				"everything else; `declined`: the plain one took nothing, and the procedure followed."},
+			Meaning: "Answered claims by statement. `single`: the plain statement for one key queue, which costs less; " +
+				"`procedure`: everything else; `declined`: the plain one took nothing, and the procedure followed."},
 		{Name: "pgdispatch_claim_stalls_total", Kind: counter, Unit: "claims",
 			Meaning: "Claims of an item that had been startable for more than 50 ms although this replica knew that " +
 				"something waits, had a free worker, and Temporal accepted workflows: claims had stopped, or Postgres was slow."},

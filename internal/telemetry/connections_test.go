@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -36,11 +36,11 @@ func TestProbesAnswerHoweverManyConnectionsAreHeld(t *testing.T) {
 		held = append(held, dial(t, address, ""), dial(t, address, "GET /livez HTTP/1.1\r\nHost: x\r\n"),
 			dial(t, address, "POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"))
 	}
-	client := nethttp.Client{Timeout: 5 * time.Second}
+	client := http.Client{Timeout: 5 * time.Second}
 	answer, err := client.Get("http://" + address + "/livez")
 	require.NoError(t, err)
 	defer answer.Body.Close()
-	require.Equal(t, nethttp.StatusOK, answer.StatusCode)
+	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.NoError(t, held[0].SetReadDeadline(time.Now().Add(headerTimeout/2)))
 	_, err = held[0].Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF, "the connection open for longest is closed")
@@ -49,7 +49,7 @@ func TestProbesAnswerHoweverManyConnectionsAreHeld(t *testing.T) {
 func TestABodyThatDoesNotComeEndsItsRequest(t *testing.T) {
 	t.Parallel()
 	read := make(chan error, 1)
-	server := httptest.NewServer(boundBody(nethttp.HandlerFunc(func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+	server := httptest.NewServer(boundBody(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, err := io.ReadAll(r.Body)
 		read <- err
 	}), 20*time.Millisecond))
@@ -65,7 +65,7 @@ func TestAnAnswerThatNobodyReadsIsGivenUp(t *testing.T) {
 	require.Equal(t, writeTimeout, server.WriteTimeout)
 	server.WriteTimeout = 20 * time.Millisecond
 	wrote := make(chan error, 1)
-	server.Handler = nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for {
 			if _, err := fmt.Fprint(w, "line after line, and nobody reads them\n"); err != nil {
 				wrote <- err

@@ -40,8 +40,8 @@ func (t *Telemetry) Renewed(err error) { t.failed("heartbeat", err) }
 // Starting implements dispatch.Observer. If tracing is on, the workflow continues the dispatcher's span, which
 // continues the enqueuer's.
 func (t *Telemetry) Starting(request *claim.Item) (started func(runID, outcome string, err error)) {
-	one, began := t.hands.of(*request), time.Now()
-	ended := t.hands.startSpans(one, request)
+	one, began := t.heldItems.of(*request), time.Now()
+	ended := t.heldItems.startSpans(one, request)
 	return func(runID, outcome string, err error) {
 		t.instruments.record("pgdispatch_start_duration_seconds", time.Since(began).Seconds())
 		outcome = word(outcome)
@@ -77,7 +77,7 @@ func (t *Telemetry) BreakerOpen() bool {
 // Lost implements dispatch.Observer.
 func (t *Telemetry) Lost(itemID int64) {
 	t.instruments.count("pgdispatch_lease_losses_total", 1, "")
-	t.hands.lost(itemID)
+	t.heldItems.lost(itemID)
 }
 
 // Ended counts an end by the way it was found.
@@ -174,7 +174,7 @@ func (t *Telemetry) claimed(took interval, batch claim.Batch, err error) {
 	}
 	if len(batch.Items) > 0 {
 		t.instruments.record("pgdispatch_claim_batch_size", float64(len(batch.Items)))
-		t.hands.take(took, batch)
+		t.heldItems.take(took, batch)
 	}
 }
 
@@ -201,6 +201,6 @@ func (t *Telemetry) settled(verb claim.Verb, ids []int64, took interval) {
 		t.instruments.count("pgdispatch_items_dispatched_total", len(ids), "")
 	}
 	for _, id := range ids {
-		t.hands.end(id, verb, took)
+		t.heldItems.end(id, verb, took)
 	}
 }

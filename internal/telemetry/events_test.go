@@ -23,7 +23,7 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 		{ID: 4, Token: 1}, {ID: 5, Token: 1},
 	}
 	about.Claimed(time.Now(), claim.Batch{Items: items, Asked: 1, AtCapacity: []claim.Full{{}, {}}}, nil, nil)
-	require.Equal(t, 5, about.hands.held())
+	require.Equal(t, 5, about.heldItems.held())
 
 	settle := func(verb claim.Verb, ids ...int64) { about.Settled(time.Now(), verb, ids, nil) }
 	start(about, items[0], "started")
@@ -51,7 +51,7 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 	} {
 		requireValue(t, about, name, want)
 	}
-	require.Zero(t, about.hands.held())
+	require.Zero(t, about.heldItems.held())
 	require.InDelta(t, 60, sum(t, about.Registry, "pgdispatch_wait_seconds"), 10,
 		"it had been due for a minute when it was claimed")
 }
@@ -69,9 +69,9 @@ func TestAnItemThatIsClaimedAgainIsNotTakenForItsFormerSelf(t *testing.T) {
 	about, _ := measured(t)
 	about.claimed(interval{}, claim.Batch{Items: []claim.Item{{ID: 1, Token: 1}}}, nil)
 	about.claimed(interval{}, claim.Batch{Items: []claim.Item{{ID: 1, Token: 2}}}, nil)
-	require.Nil(t, about.hands.of(claim.Item{ID: 1, Token: 1}))
-	require.NotNil(t, about.hands.of(claim.Item{ID: 1, Token: 2}))
-	require.Equal(t, 1, about.hands.held())
+	require.Nil(t, about.heldItems.of(claim.Item{ID: 1, Token: 1}))
+	require.NotNil(t, about.heldItems.of(claim.Item{ID: 1, Token: 2}))
+	require.Equal(t, 1, about.heldItems.held())
 }
 
 func TestClaimsWithoutALockAreToldFromOtherFailures(t *testing.T) {

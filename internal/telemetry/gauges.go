@@ -87,7 +87,7 @@ func (t *Telemetry) Observe(g *Gauges) error {
 type setter func(name string, value float64, labels ...metric.ObserveOption)
 
 func (g *Gauges) observeReplica(ctx context.Context, set setter) {
-	set("pgdispatch_items_held", float64(g.t.hands.held()))
+	set("pgdispatch_items_held", float64(g.t.heldItems.held()))
 	set("pgdispatch_workers", float64(g.Workers))
 	set("pgdispatch_watches", float64(g.Watches()))
 	paused, _ := g.t.pulse.pauses()

@@ -3,7 +3,7 @@ package telemetry
 import (
 	"context"
 	"fmt"
-	nethttp "net/http"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -75,11 +75,11 @@ func (h *Health) Problems(ctx context.Context) []string {
 // Ready reports whether there are no problems.
 func (h *Health) Ready(ctx context.Context) bool { return len(h.Problems(ctx)) == 0 }
 
-func (h *Health) serve(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (h *Health) serve(w http.ResponseWriter, r *http.Request) {
 	problems := h.Problems(r.Context())
 	if len(problems) == 0 {
 		fmt.Fprintln(w, "ready")
 		return
 	}
-	nethttp.Error(w, "not ready\n"+strings.Join(problems, "\n"), nethttp.StatusServiceUnavailable)
+	http.Error(w, "not ready\n"+strings.Join(problems, "\n"), http.StatusServiceUnavailable)
 }

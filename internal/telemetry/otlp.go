@@ -22,9 +22,9 @@ import (
 type protocol string
 
 const (
-	off  protocol = ""
-	http protocol = "http/protobuf"
-	grpc protocol = "grpc"
+	offProtocol  protocol = ""
+	httpProtocol protocol = "http/protobuf"
+	grpcProtocol protocol = "grpc"
 )
 
 // exporterOf reads the standard variables and returns the OTLP protocol of a signal, METRICS or TRACES. Unlike the
@@ -39,33 +39,33 @@ func exporterOf(lookupEnv func(string) (string, bool), signal string) (protocol,
 	wanted := read("OTEL_EXPORTER_OTLP_ENDPOINT")+read("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 	switch value := read(name); {
 	case read("OTEL_SDK_DISABLED") == "true" || value == "none" || value == "prometheus" && signal == "METRICS":
-		return off, nil
+		return offProtocol, nil
 	case value == "" && !wanted:
-		return off, nil
+		return offProtocol, nil
 	case value != "" && value != "otlp":
-		return off, fmt.Errorf("%s is %q: it must be otlp or none", name, value)
+		return offProtocol, fmt.Errorf("%s is %q: it must be otlp or none", name, value)
 	}
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		switch value := protocol(read(name)); value {
-		case grpc, http:
+		case grpcProtocol, httpProtocol:
 			return value, nil
 		case "":
 		default:
-			return off, fmt.Errorf("%s is %q: it must be grpc or http/protobuf", name, value)
+			return offProtocol, fmt.Errorf("%s is %q: it must be grpc or http/protobuf", name, value)
 		}
 	}
-	return http, nil
+	return httpProtocol, nil
 }
 
 func newTraceExporter(ctx context.Context, over protocol) (sdktrace.SpanExporter, error) {
-	if over == grpc {
+	if over == grpcProtocol {
 		return otlptracegrpc.New(ctx)
 	}
 	return otlptracehttp.New(ctx)
 }
 
 func newMetricExporter(ctx context.Context, over protocol) (sdkmetric.Exporter, error) {
-	if over == grpc {
+	if over == grpcProtocol {
 		return otlpmetricgrpc.New(ctx)
 	}
 	return otlpmetrichttp.New(ctx)

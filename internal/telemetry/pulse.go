@@ -27,7 +27,7 @@ func (t *Telemetry) State() operate.ReplicaState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opened(open)
-	state := operate.ReplicaState{Busy: t.hands.held(), BreakerOpen: open, BreakerSince: p.open,
+	state := operate.ReplicaState{Busy: t.heldItems.held(), BreakerOpen: open, BreakerSince: p.open,
 		PausedNamespaces: p.paused, WakeUps: maps.Clone(p.wakeUps)}
 	state.StartsPerSecond = p.starts.perSecond(time.Now())
 	return state

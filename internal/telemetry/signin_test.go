@@ -1,7 +1,7 @@
 package telemetry
 
 import (
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -13,8 +13,8 @@ import (
 
 // known is an admin server behind a trusted proxy that names the user in the header X-User. "anna" is an operator.
 func known() *Admin {
-	says := func(what string) nethttp.Handler {
-		return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+	says := func(what string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			v, _ := signin.From(r.Context())
 			_, _ = w.Write([]byte(what + " " + v.Name))
 		})
@@ -22,7 +22,7 @@ func known() *Admin {
 	return &Admin{
 		Health: NewHealth(""), Metrics: prometheus.NewRegistry(), Log: quiet(), PagesPath: "/ui/", Pages: says("looks"),
 		ActingPages: says("acts"),
-		Visitors: []func(*nethttp.Request) (signin.Visitor, bool){func(r *nethttp.Request) (signin.Visitor, bool) {
+		Visitors: []func(*http.Request) (signin.Visitor, bool){func(r *http.Request) (signin.Visitor, bool) {
 			name := r.Header.Get("X-User")
 			return signin.Visitor{Name: name, Via: "proxy", Rights: signin.Rights{Operator: name == "anna"}}, name != ""
 		}},
@@ -53,7 +53,7 @@ func TestABrowserIsSentToSignInAndAScriptIsRefused(t *testing.T) {
 	a := known()
 	a.SignIn = &signin.OIDC{Path: "/ui/", Key: []byte("key"), Log: quiet()}
 	answer := httptest.NewRecorder()
-	request := httptest.NewRequest(nethttp.MethodGet, "/ui/items?status=FAILED", nil)
+	request := httptest.NewRequest(http.MethodGet, "/ui/items?status=FAILED", nil)
 	request.Header.Set("Accept", "text/html,*/*")
 	a.Listener = fakeListener{address: "127.0.0.1 9464"}
 	a.Handler().ServeHTTP(answer, request)
@@ -68,21 +68,21 @@ func TestSigningOutMakesABrowserForget(t *testing.T) {
 	a := known()
 	a.SignIn = &signin.OIDC{Path: "/ui/", Key: []byte("key"), Log: quiet()}
 	a.Listener = fakeListener{address: "127.0.0.1 9464"}
-	out := func(change func(*nethttp.Request)) *httptest.ResponseRecorder {
-		request := httptest.NewRequest(nethttp.MethodPost, "/ui/signout", nil)
+	out := func(change func(*http.Request)) *httptest.ResponseRecorder {
+		request := httptest.NewRequest(http.MethodPost, "/ui/signout", nil)
 		request.Header.Set("Sec-Fetch-Site", "same-origin")
 		change(request)
 		answer := httptest.NewRecorder()
 		a.Handler().ServeHTTP(answer, request)
 		return answer
 	}
-	answer := out(func(*nethttp.Request) {})
+	answer := out(func(*http.Request) {})
 	require.Equal(t, 200, answer.Code)
 	require.Contains(t, answer.Header().Get("Set-Cookie"),
 		"pgdispatch_session=; Path=/ui/; Max-Age=0; HttpOnly; SameSite=Lax")
-	answer = out(func(r *nethttp.Request) { r.SetBasicAuth("anna", "token") })
+	answer = out(func(r *http.Request) { r.SetBasicAuth("anna", "token") })
 	require.Equal(t, 401, answer.Code)
 	require.Contains(t, answer.Header().Get("WWW-Authenticate"), "Basic")
-	answer = out(func(r *nethttp.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") })
+	answer = out(func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") })
 	require.Equal(t, 403, answer.Code, "links from other sites do not sign out")
 }

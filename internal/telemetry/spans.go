@@ -18,7 +18,7 @@ import (
 var traceContext propagation.TraceContext
 
 // span starts a span. It returns nil if tracing is off.
-func (h *hands) span(parent trace.Span, name string, began time.Time, options ...trace.SpanStartOption) trace.Span {
+func (h *heldItems) span(parent trace.Span, name string, began time.Time, options ...trace.SpanStartOption) trace.Span {
 	if h.tracer == nil {
 		return nil
 	}
@@ -38,7 +38,7 @@ func endSpan(span trace.Span, options ...trace.SpanEndOption) {
 
 // claimSpans records a claim that found items and returns the flow's span, which ends with the last of these items. The
 // steps inside the claim's single statement have no times of their own, so they are recorded as events.
-func (h *hands) claimSpans(took interval, claimed claim.Batch) trace.Span {
+func (h *heldItems) claimSpans(took interval, claimed claim.Batch) trace.Span {
 	flow := h.span(nil, "flow:queue_processing", took.began, trace.WithNewRoot())
 	if flow == nil {
 		return nil
@@ -59,7 +59,7 @@ func (h *hands) claimSpans(took interval, claimed claim.Batch) trace.Span {
 
 // itemSpan starts an item's span. Its parent is the enqueuer's span, with a link to the claim. If the enqueuer has
 // none, the parent is the claim's flow span.
-func (h *hands) itemSpan(took interval, of *batch, item claim.Item) trace.Span {
+func (h *heldItems) itemSpan(took interval, of *batch, item claim.Item) trace.Span {
 	if of.flow == nil {
 		return nil
 	}
@@ -88,7 +88,7 @@ func remote(traceparent string) trace.Span {
 
 // startSpans starts the spans of a start and sets the item's Traceparent to the new span. It returns a function that
 // ends the spans.
-func (h *hands) startSpans(one *hand, item *claim.Item) (ended func(runID, outcome string, err error)) {
+func (h *heldItems) startSpans(one *heldItem, item *claim.Item) (ended func(runID, outcome string, err error)) {
 	if one == nil || one.span == nil {
 		return func(string, string, error) {}
 	}
@@ -122,7 +122,7 @@ var steps = map[claim.Verb]string{
 }
 
 // settleSpans records an item's settle and ends its span.
-func (h *hands) settleSpans(one *hand, verb claim.Verb, took interval) {
+func (h *heldItems) settleSpans(one *heldItem, verb claim.Verb, took interval) {
 	if one.span == nil {
 		return
 	}
@@ -138,7 +138,7 @@ func (h *hands) settleSpans(one *hand, verb claim.Verb, took interval) {
 	one.span.End(trace.WithTimestamp(took.ended))
 }
 
-func (h *hands) lostSpan(one *hand) {
+func (h *heldItems) lostSpan(one *heldItem) {
 	if one.span != nil {
 		one.span.SetStatus(codes.Error, claim.ErrLost.Error())
 		one.span.End()

@@ -55,7 +55,7 @@ type Telemetry struct {
 	meter       metric.Meter
 	instruments *instruments // nil if metrics are off
 	tracer      trace.Tracer // nil if tracing is off
-	hands       hands
+	heldItems   heldItems
 	pulse       pulse
 	shutdown    []func(context.Context) error
 }
@@ -70,8 +70,8 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	}
 	t := &Telemetry{version: o.Version, pulse: pulse{starts: rate{began: time.Now()}, news: make(chan struct{}, 1),
 		wakeUps: map[string]int64{}}}
-	t.hands.dispatched = t.pulse.dispatched
-	if !o.Scraped && metrics == off && traces == off {
+	t.heldItems.dispatched = t.pulse.dispatched
+	if !o.Scraped && metrics == offProtocol && traces == offProtocol {
 		return t, nil
 	}
 	handleErrors(o.Log)
@@ -83,7 +83,7 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	if err := t.addMetrics(ctx, o.Scraped, metrics, about); err != nil {
 		return nil, err
 	}
-	if traces != off {
+	if traces != offProtocol {
 		exporter, err := newTraceExporter(ctx, traces)
 		if err != nil {
 			return nil, fmt.Errorf("make exporter of traces: %w", err)
@@ -120,7 +120,7 @@ func (t *Telemetry) addMetrics(ctx context.Context, scraped bool, otlp protocol,
 			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 		options = append(options, sdkmetric.WithReader(reader))
 	}
-	if otlp != off {
+	if otlp != offProtocol {
 		exporter, err := newMetricExporter(ctx, otlp)
 		if err != nil {
 			return fmt.Errorf("make exporter of metrics: %w", err)
@@ -132,14 +132,14 @@ func (t *Telemetry) addMetrics(ctx context.Context, scraped bool, otlp protocol,
 	t.meter = provider.Meter(scope)
 	var err error
 	t.instruments, err = newInstruments(t.meter)
-	t.hands.instruments = t.instruments
+	t.heldItems.instruments = t.instruments
 	return err
 }
 
 // trace turns tracing on.
 func (t *Telemetry) trace(provider *sdktrace.TracerProvider) {
 	t.tracer = provider.Tracer(scope)
-	t.hands.tracer = t.tracer
+	t.heldItems.tracer = t.tracer
 	t.shutdown = append(t.shutdown, provider.Shutdown)
 }
 

@@ -210,16 +210,17 @@ func TestNothingIsExportedUntilSomebodySaysWhereTo(t *testing.T) {
 		variables string
 		want      protocol
 	}{
-		{"", off},
-		{"OTEL_EXPORTER_OTLP_PROTOCOL=grpc", off},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", http},
-		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318", http},
-		{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=http://c:4318", off},
-		{"OTEL_TRACES_EXPORTER=otlp", http},
-		{"OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_PROTOCOL=grpc", grpc},
-		{"OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_PROTOCOL=grpc OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf", http},
-		{"OTEL_TRACES_EXPORTER=none OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", off},
-		{"OTEL_SDK_DISABLED=true OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", off},
+		{"", offProtocol},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL=grpc", offProtocol},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", httpProtocol},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318", httpProtocol},
+		{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=http://c:4318", offProtocol},
+		{"OTEL_TRACES_EXPORTER=otlp", httpProtocol},
+		{"OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_PROTOCOL=grpc", grpcProtocol},
+		{"OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_PROTOCOL=grpc OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf",
+			httpProtocol},
+		{"OTEL_TRACES_EXPORTER=none OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", offProtocol},
+		{"OTEL_SDK_DISABLED=true OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", offProtocol},
 	} {
 		variables := map[string]string{}
 		for pair := range strings.FieldsSeq(c.variables) {

@@ -4,7 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	nethttp "net/http"
+	"net/http"
 	"strings"
 
 	"github.com/google/uuid"
@@ -29,7 +29,7 @@ func callbackToken(key []byte, executionID, namespace string) string {
 }
 
 // CheckCallback returns the execution that a request names, and whether its token is valid for that execution.
-func CheckCallback(key []byte, header nethttp.Header) (execution Execution, valid bool) {
+func CheckCallback(key []byte, header http.Header) (execution Execution, valid bool) {
 	given, found := strings.CutPrefix(header.Get("Authorization"), bearer)
 	id, rest, _ := strings.Cut(given, ".")
 	encoded, proof, _ := strings.Cut(rest, ".")

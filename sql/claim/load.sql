@@ -15,10 +15,10 @@ with level as materialized (
     ) l
 )
 select pg_current_snapshot()::text as seen, clock_timestamp() as now,
-       d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
+       d.run_at as unanswered_at, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
        l.workspace_id, l.priority, coalesce(l.limit_key, '') as limit_key, l.run_at, l.id,
        coalesce(max(n.wake_number) over w, 0) as wake_number, max(n.held) over w as held, max(n.slots) over w as slots,
-       pgdispatch.burst_limit(max(n.slots) over w, max(n.burst) over w) as most, bool_or(n.paused) over w as workspace_paused,
+       pgdispatch.burst_limit(max(n.slots) over w, max(n.burst) over w) as burst_limit, bool_or(n.paused) over w as workspace_paused,
        exists (select from pgdispatch.parked_items p where p.item_id = l.id) as parked,
        exists (select from pgdispatch.limits k where k.key = l.limit_key and k.workspace_id = l.workspace_id and k.max_concurrent <= (
            select count(*) from (select from pgdispatch.workflow_execution_queue q where q.limit_key = l.limit_key

@@ -27,7 +27,7 @@ with given as (select $1::text::pg_snapshot as seen, pg_current_snapshot() as se
     left join lateral unnest(m.workspaces) as w (id) on true
 )
 select pg_current_snapshot()::text as seen, clock_timestamp() as now,
-       d.run_at as doubt, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
+       d.run_at as unanswered_at, coalesce(d.suspect, false) as suspect, s.priority_aging as aging, s.paused,
        pg_snapshot_xmin(g.seen) < t.trimmed_to or pg_snapshot_xmax(g.seen) > pg_snapshot_xmax(pg_current_snapshot())
            or not exists (select from pgdispatch.epoch e where e.id = $3::text::uuid) as gap,
        c.items is not null as changed, c.workspace_id, c.priority, coalesce(c.limit_key, '') as limit_key, c.limit_keys, c.due, c.items, w.wake_number

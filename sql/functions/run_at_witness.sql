@@ -9,7 +9,7 @@ as $$
           union all
           select least(f.failed_at, run_at_witness.run_at) from pgdispatch.item_failures f
           where f.item_id = item and f.failure = failures
-            -- 6 minutes is the longest delay, see dispatch/breaker.go; failed_at is read after run_at
+            -- 6 minutes is the longest delay, see dispatch/namespaces.go; failed_at is read after run_at
             and f.failed_at between run_at_witness.run_at - interval '6 minutes' and run_at_witness.run_at + interval '1 second'
           union all
           select least(k.debounced_at, run_at_witness.run_at) from pgdispatch.enqueue_keys k

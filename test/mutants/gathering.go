@@ -1,6 +1,6 @@
 package main
 
-const startedFile = "dispatch/started.go"
+const startedFile = "dispatch/settler.go"
 
 // gathering: started items wait a moment to be settled together, but never where somebody needs their leases or slots.
 var gathering = []mutant{

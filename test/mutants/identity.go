@@ -28,7 +28,7 @@ var identity = []mutant{
 		[]edit{{claimFile, "coalesce(e.namespace, d.namespace, own_namespace)", "coalesce(d.namespace, own_namespace)"}},
 		"./sql", "TestAnUnansweredStartStaysInItsNamespace"},
 	{"claim in progress is not interrupted", "a replica cancels its claim, and does not know what it holds",
-		[]edit{{"dispatch/dispatcher.go", "r.ask(context.WithoutCancel(ctx), carried, wanted)",
+		[]edit{{"dispatch/loop.go", "r.ask(context.WithoutCancel(ctx), carried, wanted)",
 			"r.ask(ctx, carried, wanted)"}},
 		"./dispatch", "TestClaimUnderWayIsNotTornByTheEnd"},
 	{"only workflow tasks report an end", "the resource ID need not begin with workflow:",

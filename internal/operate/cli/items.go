@@ -119,7 +119,7 @@ func (a *App) itemsCancelCommand() *cobra.Command {
 		found: operate.ItemFilter{States: []string{"PENDING"}},
 		named: func(_ context.Context, _ *operate.Store, item operate.QueueItem, _ string, _ *itemOutcome) (bool, error) {
 			switch {
-			case item.Status == "PENDING" && !item.OutcomeUnknown:
+			case item.Status == "PENDING" && !item.Unanswered:
 				return true, nil
 			case item.Status == "PENDING":
 				return false, fmt.Errorf("item %d cannot be cancelled: Temporal has not answered a start, so the workflow may be "+

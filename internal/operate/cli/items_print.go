@@ -73,7 +73,7 @@ func (a *App) printItems(items []operate.QueueItem, limit int) error {
 // noteOf returns what an operator most likely wants to know about an item in its state.
 func noteOf(i operate.QueueItem) string {
 	switch {
-	case i.Status == "PENDING" && i.OutcomeUnknown:
+	case i.Status == "PENDING" && i.Unanswered:
 		return "start not answered; Temporal will be asked again"
 	case i.Status == "PENDING" && i.DueIn > 0 && i.LastError != "":
 		return cut(fmt.Sprintf("retry in %s: %s", view.Shortly(i.DueIn), i.LastError))
@@ -95,7 +95,7 @@ func (a *App) printItem(i operate.QueueItem, story []view.Event) error {
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	line := lines(table)
 	line("item", "%d", i.ID)
-	line("state", "%s%s", i.Status, map[bool]string{true: ", start not answered"}[i.OutcomeUnknown])
+	line("state", "%s%s", i.Status, map[bool]string{true: ", start not answered"}[i.Unanswered])
 	line("workflow", "%s", i.WorkflowID())
 	line("run", "%s", view.OrNone(view.Printable(i.RunID)))
 	line("workspace", "%s (%s)", orGone(i.Workspace), i.WorkspaceID)

@@ -3,7 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
-	nethttp "net/http"
+	"net/http"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
@@ -25,16 +25,16 @@ func checkCallbackURL(ctx context.Context, c config.Config) []Finding {
 		"including any proxy."
 	ctx, cancel := context.WithTimeout(ctx, callbackReachTimeout)
 	defer cancel()
-	request, err := nethttp.NewRequestWithContext(ctx, nethttp.MethodPost, c.CallbackURL, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.CallbackURL, nil)
 	if err != nil {
 		return []Finding{{check, Problem, postgres.Redact(err).Error(), meaning, remedy}}
 	}
-	response, err := nethttp.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return []Finding{{check, Warning, postgres.Redact(err).Error(), meaning, remedy}}
 	}
 	defer response.Body.Close()
-	if response.StatusCode != nethttp.StatusUnauthorized {
+	if response.StatusCode != http.StatusUnauthorized {
 		return []Finding{
 			{check, Warning, fmt.Sprintf("the URL answers %s to a call without a token; a replica answers 401", response.Status),
 				meaning, remedy}}

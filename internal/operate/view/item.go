@@ -46,7 +46,7 @@ func Waits(i operate.QueueItem, w operate.Workspace, keys []operate.KeyLimit, ah
 	limits := fmt.Sprintf("%s runs %s of %s", Printable(w.Name), AtMost(w.Active(), operate.CountLimit),
 		Number(int64(w.Limit)))
 	switch {
-	case i.Status != "PENDING" || i.OutcomeUnknown:
+	case i.Status != "PENDING" || i.Unanswered:
 		return ""
 	case i.DueIn > 0 && i.FailureCount > 0:
 		return fmt.Sprintf("It failed, and is tried again in %s.", Span(i.DueIn))

@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 	"errors"
-	nethttp "net/http"
+	"net/http"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
@@ -36,16 +36,16 @@ type visit struct {
 
 // Acting returns the pages below Prefix with the forms that make changes. It does no authentication. Because a browser
 // sends the password with every request, it refuses requests that come from other sites. For visitors see Handler.
-func (s *Site) Acting() nethttp.Handler { return s.byVisitor(s.forms(acting{all: true})) }
+func (s *Site) Acting() http.Handler { return s.byVisitor(s.forms(acting{all: true})) }
 
-func (s *Site) forms(in acting) nethttp.Handler {
-	protection := nethttp.NewCrossOriginProtection()
-	protection.SetDenyHandler(s.page(func(*nethttp.Request) (string, any, error) {
-		return "", nil, problem{nethttp.StatusForbidden, "Nothing was changed: the request came from another site.",
+func (s *Site) forms(in acting) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(s.page(func(*http.Request) (string, any, error) {
+		return "", nil, problem{http.StatusForbidden, "Nothing was changed: the request came from another site.",
 			"Open the page at this address and try again."}
 	}))
 	mux := visit{s, in}.actRoutes().mux()
-	return withHeaders(protection.Handler(nethttp.MaxBytesHandler(mux, maxBody)))
+	return withHeaders(protection.Handler(http.MaxBytesHandler(mux, maxBody)))
 }
 
 // actRoutes are those of visitors who may make changes.
@@ -79,17 +79,17 @@ func (v visit) questions() map[string]handler {
 	}
 }
 
-func readOnly(r *nethttp.Request) (string, any, error) {
+func readOnly(r *http.Request) (string, any, error) {
 	remedy := "To act, sign in with `PGDISPATCH_ADMIN_TOKEN` as the password. The replica must have one configured."
 	if _, known := signin.From(r.Context()); known {
 		remedy = "To act, ask for a group that has the role operator."
 	}
-	return "", nil, problem{nethttp.StatusForbidden, "Nothing was changed: these pages are read-only.", remedy}
+	return "", nil, problem{http.StatusForbidden, "Nothing was changed: these pages are read-only.", remedy}
 }
 
 // change carries out a form and returns the next page: a redirect with a note on the result, or a page to show
 // directly.
-type change func(r *nethttp.Request, who string) (next, error)
+type change func(r *http.Request, who string) (next, error)
 
 type next struct {
 	to, done string // a path to redirect to, and a key of doneWords
@@ -114,8 +114,8 @@ var doneWords = map[string]string{
 
 // act carries out a form in the sender's name and then redirects, so that reloading the result does not repeat the
 // change. A change that has begun is completed even if the client disconnects.
-func (v visit) act(do change) nethttp.HandlerFunc {
-	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (v visit) act(do change) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		who, err := whoSent(r)
 		if err == nil {
 			err = readForm(r)
@@ -132,7 +132,7 @@ func (v visit) act(do change) nethttp.HandlerFunc {
 		case then.to == "":
 			v.answer(w, r, then.name, then.data, nil)
 		default:
-			nethttp.Redirect(w, r, then.to+"?"+doneParameter+"="+then.done, nethttp.StatusSeeOther)
+			http.Redirect(w, r, then.to+"?"+doneParameter+"="+then.done, http.StatusSeeOther)
 		}
 		v.Log.InfoContext(r.Context(), "Changed in the web view", "path", r.URL.Path, "who", who)
 	}
@@ -140,23 +140,23 @@ func (v visit) act(do change) nethttp.HandlerFunc {
 
 // refused explains a change that Postgres or pgdispatch's functions refused. Each statement is applied completely or
 // not at all.
-func (v visit) refused(r *nethttp.Request, err error, who string) error {
+func (v visit) refused(r *http.Request, err error, who string) error {
 	if postgres.IsForbidden(err) {
 		v.Log.WarnContext(r.Context(), "Postgres denied a change in the web view", "path", r.URL.Path, "who", who, "error",
 			err)
-		return problem{nethttp.StatusForbidden, "Nothing was changed: this replica's Postgres role may not make this change.",
+		return problem{http.StatusForbidden, "Nothing was changed: this replica's Postgres role may not make this change.",
 			"Set `PGDISPATCH_OPERATOR_DATABASE_URL` to connect as a role that may, such as a member of `pgdispatch_operator`, " +
 				"or use the command line."}
 	}
 	if what, remedy, is := postgres.Refusal(err); is {
-		return problem{nethttp.StatusConflict, "Nothing was changed: " + what + ".", remedy}
+		return problem{http.StatusConflict, "Nothing was changed: " + what + ".", remedy}
 	}
 	return err
 }
 
 // whoSent returns who sends a request, for the log of changes. A visitor may send any name with a wrong token, so that
 // of a token counts only without a visitor.
-func whoSent(r *nethttp.Request) (string, error) {
+func whoSent(r *http.Request) (string, error) {
 	who := "web"
 	if visitor, known := signin.From(r.Context()); known {
 		who = visitor.Name + " (web, " + visitor.Via + ")"
@@ -164,22 +164,22 @@ func whoSent(r *nethttp.Request) (string, error) {
 		who = name + " (web)"
 	}
 	if !operate.ValidWho(who) {
-		return "", problem{nethttp.StatusBadRequest,
+		return "", problem{http.StatusBadRequest,
 			"Nothing was changed: the log of changes cannot store the name sent with the token.",
 			"Sign in with a name of at most 194 characters, without control characters."}
 	}
 	return who, nil
 }
 
-func readForm(r *nethttp.Request) error {
+func readForm(r *http.Request) error {
 	err := r.ParseForm()
-	var tooLarge *nethttp.MaxBytesError
+	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return problem{nethttp.StatusRequestEntityTooLarge, "Nothing was changed: the form is too large.",
+		return problem{http.StatusRequestEntityTooLarge, "Nothing was changed: the form is too large.",
 			"Choose fewer items, or use the command line."}
 	case err != nil:
-		return problem{nethttp.StatusBadRequest, "Nothing was changed: the form cannot be read.",
+		return problem{http.StatusBadRequest, "Nothing was changed: the form cannot be read.",
 			"Submit the form from its page."}
 	}
 	return nil

@@ -3,7 +3,7 @@ package web
 import (
 	"encoding/json"
 	"fmt"
-	nethttp "net/http"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -114,7 +114,7 @@ func TestWhoLooksOnlyChangesNothingAndIsOfferedNothing(t *testing.T) {
 
 func TestAnotherSitesFormsAreRefused(t *testing.T) {
 	t.Parallel()
-	for name, header := range map[string]nethttp.Header{
+	for name, header := range map[string]http.Header{
 		"Sec-Fetch-Site of browsers":   {"Sec-Fetch-Site": {"cross-site"}},
 		"from a sibling of the domain": {"Sec-Fetch-Site": {"same-site"}},
 		"Origin of old browsers":       {"Origin": {"https://evil.example"}},
@@ -130,7 +130,7 @@ func TestAnotherSitesFormsAreRefused(t *testing.T) {
 			require.Empty(t, b.change.calls)
 		}
 	}
-	for _, header := range []nethttp.Header{{}, {"Origin": {"http://localhost"}}, {"Sec-Fetch-Site": {"none"}}} {
+	for _, header := range []http.Header{{}, {"Origin": {"http://localhost"}}, {"Sec-Fetch-Site": {"none"}}} {
 		b := newBrowser(t)
 		b.header = header
 		code, _ := b.post("/ui/settings/resume", nil)
@@ -244,7 +244,7 @@ func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
 		"waits": {operate.QueueItem{Status: "PENDING"}, "", []string{"cancel"}},
 		"waits until it is due": {operate.QueueItem{Status: "PENDING", DueIn: time.Minute}, "",
 			[]string{"cancel", "retry"}},
-		"may be running": {operate.QueueItem{Status: "PENDING", OutcomeUnknown: true}, "",
+		"may be running": {operate.QueueItem{Status: "PENDING", Unanswered: true}, "",
 			[]string{"request-cancel", "terminate"}},
 		"is being started":  {operate.QueueItem{Status: "CLAIMED"}, "", []string{"request-cancel", "terminate"}},
 		"runs":              {operate.QueueItem{Status: "DISPATCHED"}, "", []string{"request-cancel", "terminate"}},

@@ -2,7 +2,7 @@ package web
 
 import (
 	"context"
-	nethttp "net/http"
+	"net/http"
 	"slices"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -11,15 +11,15 @@ import (
 
 var (
 	// onlyViewed explains why a visitor may not change what they see.
-	onlyViewed = problem{nethttp.StatusForbidden, "Nothing was changed: you may view this workspace, but not act in it.",
+	onlyViewed = problem{http.StatusForbidden, "Nothing was changed: you may view this workspace, but not act in it.",
 		"Ask for a group that has the role operator in it."}
 	// ofAll explains why a visitor of some workspaces may not change the settings.
-	ofAll = problem{nethttp.StatusForbidden,
+	ofAll = problem{http.StatusForbidden,
 		"Nothing was changed: this applies to all workspaces, and you may act in some only.",
 		"Ask an operator of all workspaces. You can pause a single workspace on its page."}
-	noSuchItem = problem{nethttp.StatusNotFound, "Item not found.",
+	noSuchItem = problem{http.StatusNotFound, "Item not found.",
 		"Retention may have deleted it, or its insert was never committed."}
-	noSuchWorkspace = problem{nethttp.StatusNotFound, "Workspace not found.",
+	noSuchWorkspace = problem{http.StatusNotFound, "Workspace not found.",
 		"It may have been deleted. See the list of workspaces."}
 )
 

@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 	"errors"
-	nethttp "net/http"
+	"net/http"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/signin"
@@ -25,7 +25,7 @@ func (s *Site) banner(ctx context.Context, name string, err error) *view.Concern
 }
 
 // signedIn returns who sends a request.
-func (s *Site) signedIn(r *nethttp.Request) visitor {
+func (s *Site) signedIn(r *http.Request) visitor {
 	if v, known := signin.From(r.Context()); known {
 		role := s.role
 		if role == "" {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"slices"
@@ -170,10 +170,10 @@ func (m *tenants) other() map[string]string {
 }
 
 // site is the pages as visitors with these rights see them, with nothing read before.
-func (m *tenants) site(rights signin.Rights) nethttp.Handler {
+func (m *tenants) site(rights signin.Rights) http.Handler {
 	pages := (&Site{Read: m.Bench, Change: m.Bench, Log: slog.New(slog.DiscardHandler)}).Acting()
 	visitor := signin.Visitor{Name: "anna", Via: "proxy", Rights: rights}
-	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
 	})
 }
@@ -190,11 +190,11 @@ func (f first) Flush() { f.stop() }
 var ages = regexp.MustCompile(`<time[^>]*>[^<]*</time>|[0-9.]+ (ms|s|min|h)\b( [0-9]+ (ms|s|min)\b)?`)
 
 // ask sends a request of walked with these values, and returns the answer without values and ages.
-func ask(t testing.TB, pages nethttp.Handler, pattern, path string, values map[string]string) string {
+func ask(t testing.TB, pages http.Handler, pattern, path string, values map[string]string) string {
 	t.Helper()
 	method, _, _ := strings.Cut(pattern, " ")
 	if strings.HasPrefix(method, "/") {
-		method = nethttp.MethodGet
+		method = http.MethodGet
 	}
 	replace, back := []string{}, []string{}
 	for name, value := range values {
@@ -206,14 +206,14 @@ func ask(t testing.TB, pages nethttp.Handler, pattern, path string, values map[s
 	defer cancel()
 	request := httptest.NewRequest(method, "http://localhost"+target, strings.NewReader(form))
 	request.URL.RawQuery = form
-	if method == nethttp.MethodPost {
+	if method == http.MethodPost {
 		request.URL.RawQuery = ""
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	request.Header.Set("Sec-Fetch-Site", "same-origin")
 	answer := first{httptest.NewRecorder(), cancel}
 	pages.ServeHTTP(answer, request.WithContext(ctx))
-	require.NotEqual(t, nethttp.StatusServiceUnavailable, answer.Code, "%s %s", pattern, path)
+	require.NotEqual(t, http.StatusServiceUnavailable, answer.Code, "%s %s", pattern, path)
 	text := fmt.Sprint(answer.Code, " ", answer.Header().Get("Location"), "\n", answer.Body)
 	return ages.ReplaceAllString(strings.NewReplacer(back...).Replace(text), "…")
 }

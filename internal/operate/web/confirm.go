@@ -2,7 +2,7 @@ package web
 
 import (
 	"fmt"
-	nethttp "net/http"
+	"net/http"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
@@ -34,7 +34,7 @@ func askTerminate(i operate.QueueItem) confirmation {
 	}
 }
 
-func (v visit) confirmTerminate(r *nethttp.Request) (string, any, error) {
+func (v visit) confirmTerminate(r *http.Request) (string, any, error) {
 	item, can, err := v.itemAndChoices(r)
 	if err == nil && !can.Terminate {
 		err = v.itemAsItIs(r, "")
@@ -42,7 +42,7 @@ func (v visit) confirmTerminate(r *nethttp.Request) (string, any, error) {
 	return "confirm", askTerminate(item), err
 }
 
-func (v visit) confirmDiscard(r *nethttp.Request) (string, any, error) {
+func (v visit) confirmDiscard(r *http.Request) (string, any, error) {
 	item, can, err := v.itemAndChoices(r)
 	if err == nil && !can.Discard {
 		err = v.itemAsItIs(r, "")
@@ -56,7 +56,7 @@ func (v visit) confirmDiscard(r *nethttp.Request) (string, any, error) {
 	}, err
 }
 
-func (v visit) itemAndChoices(r *nethttp.Request) (operate.QueueItem, choices, error) {
+func (v visit) itemAndChoices(r *http.Request) (operate.QueueItem, choices, error) {
 	item, err := v.findItem(r)
 	if err == nil && !v.acts.in(item.WorkspaceID) {
 		err = onlyViewed
@@ -68,7 +68,7 @@ func (v visit) itemAndChoices(r *nethttp.Request) (operate.QueueItem, choices, e
 	return item, can, err
 }
 
-func (v visit) confirmPause(*nethttp.Request) (string, any, error) {
+func (v visit) confirmPause(*http.Request) (string, any, error) {
 	if !v.acts.all {
 		return "", nil, ofAll
 	}

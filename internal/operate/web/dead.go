@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	nethttp "net/http"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -80,7 +80,7 @@ type found struct {
 
 // findLetters reads the filter from the URL and returns the matching open dead letters of the workspaces, starting
 // after the key. With a filter other than the kind, it examines that many failures.
-func (v visit) findLetters(r *nethttp.Request, workspaces []string, after *operate.DeadKey,
+func (v visit) findLetters(r *http.Request, workspaces []string, after *operate.DeadKey,
 	newest, atMost int) (found, error) {
 	f, err := readLetterFilter(r.URL.Query())
 	if err != nil {
@@ -96,7 +96,7 @@ func (v visit) findLetters(r *nethttp.Request, workspaces []string, after *opera
 			After: after, Workspaces: workspaces},
 		newest, atMost)
 	if postgres.TookTooLong(err) {
-		err = problem{nethttp.StatusServiceUnavailable, "There are too many failures to search in time.",
+		err = problem{http.StatusServiceUnavailable, "There are too many failures to search in time.",
 			"Choose a shorter time or one workspace, or use `pgdispatch dead list`."}
 	}
 	return found{f, ids, further}, err
@@ -118,7 +118,7 @@ type lettersData struct {
 // ActsIn reports whether the visitor may act in a workspace.
 func (d lettersData) ActsIn(workspace string) bool { return d.acts.in(workspace) }
 
-func (v visit) letters(r *nethttp.Request, bar filterBar) (string, any, error) {
+func (v visit) letters(r *http.Request, bar filterBar) (string, any, error) {
 	after, err := parseDeadKey(r.URL.Query().Get("after"))
 	if err != nil {
 		return "", nil, err
@@ -189,7 +189,7 @@ var (
 // dryRun asks for confirmation and lists the dead letters. The form contains their IDs, so later failures are not
 // included.
 func (v visit) dryRun(verb bulkVerb) handler {
-	return func(r *nethttp.Request) (string, any, error) {
+	return func(r *http.Request) (string, any, error) {
 		f, err := v.findLetters(r, v.acts.ids(), nil, bulkLooked, bulkMost+1)
 		if err != nil {
 			return "", nil, err
@@ -271,7 +271,7 @@ func (v visit) bulk(verb bulkVerb) change { return v.bulkOf(verb, "dead letter")
 
 // bulkOf applies verb to the items named in the form that allow it, lowest ID first, one transaction per batch.
 func (v visit) bulkOf(verb bulkVerb, thing string) change {
-	return func(r *nethttp.Request, who string) (next, error) {
+	return func(r *http.Request, who string) (next, error) {
 		ids, err := readItems(r.PostForm.Get("items"))
 		if err != nil {
 			return next{}, err
@@ -314,7 +314,7 @@ func readItems(text string) ([]int64, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		id, err := strconv.ParseInt(part, 10, 64)
 		if err != nil || id < 1 || len(ids) == bulkMost {
-			return nil, problem{nethttp.StatusBadRequest,
+			return nil, problem{http.StatusBadRequest,
 				"Nothing was changed: items must be 1 to 5,000 item numbers, separated by commas.",
 				"Start again from the dead letters."}
 		}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
@@ -166,17 +166,17 @@ type browser struct {
 	t      *testing.T
 	read   *fakeReader
 	change *fakeChanger
-	header nethttp.Header
+	header http.Header
 }
 
 func newBrowser(t *testing.T) *browser {
 	return &browser{t, &fakeReader{rows: 1, letters: []int64{8}}, &fakeChanger{},
-		nethttp.Header{"Sec-Fetch-Site": {"same-origin"}}}
+		http.Header{"Sec-Fetch-Site": {"same-origin"}}}
 }
 
 // as returns a user with this name and the admin token.
 func (b *browser) as(name string) *browser {
-	var signed nethttp.Request
+	var signed http.Request
 	signed.Header = b.header
 	signed.SetBasicAuth(name, "0123456789abcdef")
 	return b
@@ -187,7 +187,7 @@ func (b *browser) site() *Site {
 }
 
 // ask requests a page; with a form it is a POST.
-func (b *browser) ask(handler nethttp.Handler, path string, form url.Values) *httptest.ResponseRecorder {
+func (b *browser) ask(handler http.Handler, path string, form url.Values) *httptest.ResponseRecorder {
 	b.t.Helper()
 	request := httptest.NewRequest("GET", "http://localhost"+path, nil)
 	if form != nil {
@@ -215,7 +215,7 @@ func (b *browser) post(path string, form url.Values) (int, string) {
 		form = url.Values{}
 	}
 	answer := b.ask(b.site().Acting(), path, form)
-	if answer.Code == nethttp.StatusSeeOther {
+	if answer.Code == http.StatusSeeOther {
 		return answer.Code, answer.Header().Get("Location")
 	}
 	return answer.Code, answer.Body.String()

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	nethttp "net/http"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -56,8 +56,8 @@ func (m moved) Error() string { return "moved to " + string(m) }
 
 // filtered serves a list. It redirects a typed line to the URL that has its tokens as parameters. If the line is wrong,
 // it shows the list as it was, with the line and the reason.
-func (b filterBar) filtered(list func(*nethttp.Request, filterBar) (string, any, error)) handler {
-	return func(r *nethttp.Request) (string, any, error) {
+func (b filterBar) filtered(list func(*http.Request, filterBar) (string, any, error)) handler {
+	return func(r *http.Request) (string, any, error) {
 		b, query, inForce := b, r.URL.Query(), url.Values{} // b is shared
 		for _, name := range b.Names {
 			if value := query.Get(name); value != "" {
@@ -78,7 +78,7 @@ func (b filterBar) filtered(list func(*nethttp.Request, filterBar) (string, any,
 		b.Query, b.Tokens = inForce.Encode(), b.tokens(inForce)
 		name, data, err := list(r, b)
 		if err == nil && b.Wrong != "" {
-			err = shown{nethttp.StatusUnprocessableEntity, name, data}
+			err = shown{http.StatusUnprocessableEntity, name, data}
 		}
 		return name, data, err
 	}

@@ -2,7 +2,7 @@ package web
 
 import (
 	"log/slog"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -19,7 +19,7 @@ func typed(t *testing.T, path, line, inForce string) (int, string) {
 	answer := httptest.NewRecorder()
 	query := "?filter=" + url.QueryEscape(line) + "&" + inForce
 	site.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost"+path+query, nil))
-	if answer.Code == nethttp.StatusSeeOther {
+	if answer.Code == http.StatusSeeOther {
 		return answer.Code, answer.Header().Get("Location")
 	}
 	return answer.Code, answer.Body.String()
@@ -92,7 +92,7 @@ func TestUntilBoundsTheTime(t *testing.T) {
 	require.Equal(t, 24*time.Hour, *f.filter.Since.Ago)
 	require.Equal(t, 90*time.Minute, *f.filter.Until.Ago)
 	f = &fakeReader{letters: []int64{8}}
-	_, text := (&browser{t, f, &fakeChanger{}, nethttp.Header{}}).get("/ui/dead/letters?until=90m")
+	_, text := (&browser{t, f, &fakeChanger{}, http.Header{}}).get("/ui/dead/letters?until=90m")
 	require.Equal(t, 90*time.Minute, *f.deadFilter.Until.Ago)
 	require.Contains(t, text, "/ui/dead/replay?until=90m", "a bulk action has the same filter")
 }

@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
-	nethttp "net/http"
+	"net/http"
 	"strconv"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -24,8 +24,8 @@ func mayResend(i operate.QueueItem) bool {
 func (v visit) choices(ctx context.Context, i operate.QueueItem) (c choices, err error) {
 	switch i.Status {
 	case "PENDING":
-		c.Cancel, c.Retry = !i.OutcomeUnknown, i.DueIn > 0
-		c.RequestCancel, c.Terminate = i.OutcomeUnknown && i.Stop == "", i.OutcomeUnknown && i.Stop != "TERMINATE"
+		c.Cancel, c.Retry = !i.Unanswered, i.DueIn > 0
+		c.RequestCancel, c.Terminate = i.Unanswered && i.Stop == "", i.Unanswered && i.Stop != "TERMINATE"
 	case "CLAIMED", "DISPATCHED":
 		c.RequestCancel, c.Terminate = i.Stop == "", i.Stop != "TERMINATE"
 	case "FAILED":
@@ -41,7 +41,7 @@ func (v visit) choices(ctx context.Context, i operate.QueueItem) (c choices, err
 
 // changeItem applies do to the item named by the path. If the item's state no longer allows the change, the page shows
 // its current state.
-func (v visit) changeItem(r *nethttp.Request, do func(operate.QueueItem) (done string, err error)) (next, error) {
+func (v visit) changeItem(r *http.Request, do func(operate.QueueItem) (done string, err error)) (next, error) {
 	item, err := v.findItem(r)
 	if err != nil {
 		return next{}, err
@@ -58,7 +58,7 @@ func (v visit) changeItem(r *nethttp.Request, do func(operate.QueueItem) (done s
 
 // itemAsItIs shows the item's page with the reason why nothing was changed. If wrong is empty, the reason is the item's
 // current state.
-func (v visit) itemAsItIs(r *nethttp.Request, wrong string) error {
+func (v visit) itemAsItIs(r *http.Request, wrong string) error {
 	item, err := v.findItem(r)
 	if err != nil {
 		return err
@@ -71,14 +71,14 @@ func (v visit) itemAsItIs(r *nethttp.Request, wrong string) error {
 		d.Wrong = fmt.Sprintf("Nothing was changed: item %d is now %s, which does not allow this action.", item.ID,
 			nowIs(item))
 	}
-	return shown{nethttp.StatusConflict, "item", d}
+	return shown{http.StatusConflict, "item", d}
 }
 
 func nowIs(i operate.QueueItem) string {
 	switch {
 	case i.Mark != "":
 		return i.Status + " and " + i.Mark
-	case i.Status == "PENDING" && i.OutcomeUnknown:
+	case i.Status == "PENDING" && i.Unanswered:
 		return "PENDING with an unanswered start"
 	}
 	return i.Status
@@ -94,21 +94,21 @@ func doneIf[T any](changed []T, done string) string {
 	return done
 }
 
-func (v visit) cancelItem(r *nethttp.Request, who string) (next, error) {
+func (v visit) cancelItem(r *http.Request, who string) (next, error) {
 	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
 		items, err := v.Change.CancelItems(r.Context(), []int64{i.ID}, who)
 		return doneIf(items, "cancelled"), err
 	})
 }
 
-func (v visit) retryItem(r *nethttp.Request, who string) (next, error) {
+func (v visit) retryItem(r *http.Request, who string) (next, error) {
 	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
 		items, err := v.Change.RetryItems(r.Context(), []int64{i.ID}, who)
 		return doneIf(items, "retried"), err
 	})
 }
 
-func (v visit) replayItem(r *nethttp.Request, who string) (next, error) {
+func (v visit) replayItem(r *http.Request, who string) (next, error) {
 	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
 		replay, err := v.Change.Replay(r.Context(), i.ExecutionID, who)
 		if !replay.Replayed {
@@ -118,14 +118,14 @@ func (v visit) replayItem(r *nethttp.Request, who string) (next, error) {
 	})
 }
 
-func (v visit) discardItem(r *nethttp.Request, who string) (next, error) {
+func (v visit) discardItem(r *http.Request, who string) (next, error) {
 	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
 		items, err := v.Change.Discard(r.Context(), []int64{i.ID}, who)
 		return doneIf(items, "discarded"), err
 	})
 }
 
-func (v visit) resendSignal(r *nethttp.Request, who string) (next, error) {
+func (v visit) resendSignal(r *http.Request, who string) (next, error) {
 	id, err := strconv.ParseInt(r.PostForm.Get("signal"), 10, 64)
 	if err != nil || id < 1 {
 		return next{}, bad("signal must be the number of a signal.")
@@ -141,7 +141,7 @@ func (v visit) resendSignal(r *nethttp.Request, who string) (next, error) {
 
 const wrongReason = "Nothing was changed: the reason must have at most 500 characters and no control characters."
 
-func (v visit) requestCancel(r *nethttp.Request, who string) (next, error) {
+func (v visit) requestCancel(r *http.Request, who string) (next, error) {
 	if reason := r.PostForm.Get("reason"); !operate.ValidReason(reason) {
 		item, err := v.findItem(r)
 		if err != nil {
@@ -154,7 +154,7 @@ func (v visit) requestCancel(r *nethttp.Request, who string) (next, error) {
 	return v.requestStop(r, who, "CANCEL")
 }
 
-func (v visit) terminate(r *nethttp.Request, who string) (next, error) {
+func (v visit) terminate(r *http.Request, who string) (next, error) {
 	if reason := r.PostForm.Get("reason"); !operate.ValidReason(reason) {
 		item, err := v.findItem(r)
 		asked := askTerminate(item)
@@ -169,10 +169,10 @@ func orShown(err error, name string, data any) error {
 	if err != nil {
 		return err
 	}
-	return shown{nethttp.StatusUnprocessableEntity, name, data}
+	return shown{http.StatusUnprocessableEntity, name, data}
 }
 
-func (v visit) requestStop(r *nethttp.Request, who, how string) (next, error) {
+func (v visit) requestStop(r *http.Request, who, how string) (next, error) {
 	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
 		answer, err := v.Change.RequestStop(r.Context(),
 			temporal.Stop{ExecutionID: i.ExecutionID, How: how, Reason: r.PostForm.Get("reason"), RequestedBy: who})

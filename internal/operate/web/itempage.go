@@ -1,7 +1,7 @@
 package web
 
 import (
-	nethttp "net/http"
+	"net/http"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
@@ -30,7 +30,7 @@ type itemData struct {
 	Reason, Wrong string
 }
 
-func (v visit) itemData(r *nethttp.Request, item operate.QueueItem) (itemData, error) {
+func (v visit) itemData(r *http.Request, item operate.QueueItem) (itemData, error) {
 	failures, err := v.Read.Failures(r.Context(), item.ID)
 	if err != nil {
 		return itemData{}, err

@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
-	nethttp "net/http"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +21,7 @@ const (
 	liveWorkspaces = 10
 )
 
-// live caches the last read for all visitors of a site. A corner has its own.
+// live caches the last read for all visitors of a site. A scopedSite has its own.
 type live struct {
 	mu   sync.Mutex
 	at   time.Time
@@ -90,13 +90,13 @@ func (s *Site) forget() {
 }
 
 // stream sends the changed parts of the live page as server-sent events.
-func (s *Site) stream(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (s *Site) stream(w http.ResponseWriter, r *http.Request) {
 	if !s.bounds().streams.take(r.Context(), streamsAtOnce, 0) {
-		nethttp.Error(w, "too many live pages are open", nethttp.StatusServiceUnavailable)
+		http.Error(w, "too many live pages are open", http.StatusServiceUnavailable)
 		return
 	}
 	defer s.bounds().streams.give()
-	flush := nethttp.NewResponseController(w)
+	flush := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	ticker := time.NewTicker(liveInterval)
 	defer ticker.Stop()
@@ -118,7 +118,7 @@ func (s *Site) stream(w nethttp.ResponseWriter, r *nethttp.Request) {
 }
 
 // send sends the parts that have changed since they were last sent.
-func (s *Site) send(w nethttp.ResponseWriter, r *nethttp.Request, sent map[string]string) error {
+func (s *Site) send(w http.ResponseWriter, r *http.Request, sent map[string]string) error {
 	seen, err := s.glance(r.Context())
 	if err == nil {
 		seen, err = s.withPeriod(r, seen)

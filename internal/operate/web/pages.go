@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
-	nethttp "net/http"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -29,7 +29,7 @@ const (
 
 var statuses = []string{"PENDING", "UNANSWERED", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED", "CANCELLED"}
 
-func (s *Site) overview(r *nethttp.Request) (string, any, error) {
+func (s *Site) overview(r *http.Request) (string, any, error) {
 	seen, err := s.glance(r.Context())
 	if err == nil {
 		seen, err = s.withPeriod(r, seen)
@@ -54,7 +54,7 @@ func (workspacesData) NamesSearched() int { return operate.NamesSearched }
 // WorkspacesFound is the number of workspaces that a search finds.
 func (workspacesData) WorkspacesFound() int { return operate.WorkspacesFound }
 
-func (s *Site) workspaces(r *nethttp.Request) (string, any, error) {
+func (s *Site) workspaces(r *http.Request) (string, any, error) {
 	query := r.URL.Query()
 	d := workspacesData{Search: query.Get("q"), Sort: operate.WorkspaceOrder(query.Get("sort")),
 		First: query.Get("after") == "", Confined: s.confined}
@@ -138,7 +138,7 @@ func checkStatus(status string) error {
 	return nil
 }
 
-func (v visit) items(r *nethttp.Request, bar filterBar) (string, any, error) {
+func (v visit) items(r *http.Request, bar filterBar) (string, any, error) {
 	query := r.URL.Query()
 	d := itemsData{Acting: v.acts.any(), Status: query.Get("status"), Bar: bar}
 	var err error
@@ -170,7 +170,7 @@ func (v visit) items(r *nethttp.Request, bar filterBar) (string, any, error) {
 
 // itemFilter reads the filter from the URL. A nil list of workspaces means no filter. An empty list means that none has
 // the name.
-func (s *Site) itemFilter(r *nethttp.Request, d itemsData) (f operate.ItemFilter, workspaces []string, err error) {
+func (s *Site) itemFilter(r *http.Request, d itemsData) (f operate.ItemFilter, workspaces []string, err error) {
 	f.Error = d.Error
 	f.Since, f.Until = d.period()
 	if err = checkStatus(d.Status); err != nil {
@@ -218,7 +218,7 @@ func (s *Site) listed(items []operate.QueueItem) []listed {
 	return rows
 }
 
-func (v visit) item(r *nethttp.Request) (string, any, error) {
+func (v visit) item(r *http.Request) (string, any, error) {
 	item, err := v.findItem(r)
 	if err != nil {
 		return "", nil, err
@@ -228,7 +228,7 @@ func (v visit) item(r *nethttp.Request) (string, any, error) {
 }
 
 // params sends an item's params unchanged, as a file.
-func (s *Site) params(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (s *Site) params(w http.ResponseWriter, r *http.Request) {
 	item, err := s.findItem(r)
 	if err != nil {
 		s.answer(w, r, "", nil, err)
@@ -240,7 +240,7 @@ func (s *Site) params(w nethttp.ResponseWriter, r *nethttp.Request) {
 }
 
 // findItem reads the item named by the path: by its number, its execution's ID or its workflow's ID.
-func (s *Site) findItem(r *nethttp.Request) (operate.QueueItem, error) {
+func (s *Site) findItem(r *http.Request) (operate.QueueItem, error) {
 	ref := temporal.TrimID(r.PathValue("id"))
 	ids, executions := []int64{}, []string{}
 	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
@@ -260,13 +260,13 @@ func (s *Site) findItem(r *nethttp.Request) (operate.QueueItem, error) {
 	return items[0], nil
 }
 
-func (s *Site) dead(r *nethttp.Request) (string, any, error) {
+func (s *Site) dead(r *http.Request) (string, any, error) {
 	groups, err := s.Read.DeadGroups(r.Context(), nil, groupsShown)
 	return "dead", deadData{Groups: groups, Bar: letterBar()}, err
 }
 
 func bad(what string) problem {
-	return problem{nethttp.StatusBadRequest, what, "Correct the address, or start again from the links above."}
+	return problem{http.StatusBadRequest, what, "Correct the address, or start again from the links above."}
 }
 
 // checkText refuses text that is too long or has unprintable characters.

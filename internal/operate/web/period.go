@@ -2,7 +2,7 @@ package web
 
 import (
 	"context"
-	nethttp "net/http"
+	"net/http"
 	"sync"
 	"time"
 
@@ -38,7 +38,7 @@ type chart struct {
 func (period) All() []period { return periods }
 
 // periodOf returns the requested period, or the hour.
-func periodOf(r *nethttp.Request) (period, error) {
+func periodOf(r *http.Request) (period, error) {
 	chosen := r.URL.Query().Get("period")
 	for _, p := range periods {
 		if chosen == p.Query || chosen == "" {
@@ -49,7 +49,7 @@ func periodOf(r *nethttp.Request) (period, error) {
 }
 
 // withPeriod adds what the plots of the requested period need.
-func (s *Site) withPeriod(r *nethttp.Request, seen glance) (glance, error) {
+func (s *Site) withPeriod(r *http.Request, seen glance) (glance, error) {
 	seen.Whole, seen.Charted = seen.Overview, seen.Overview
 	p, err := periodOf(r)
 	if seen.Period = p; err != nil || p == periods[0] {
@@ -61,7 +61,7 @@ func (s *Site) withPeriod(r *nethttp.Request, seen glance) (glance, error) {
 }
 
 // withActivity adds what the plots of a workspace need.
-func (s *Site) withActivity(r *nethttp.Request, d workspaceData) (_ workspaceData, err error) {
+func (s *Site) withActivity(r *http.Request, d workspaceData) (_ workspaceData, err error) {
 	if d.Period, err = periodOf(r); err != nil {
 		return d, err
 	}

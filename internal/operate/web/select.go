@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
-	nethttp "net/http"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +28,7 @@ var selected = map[string]bulkVerb{
 }
 
 // askSelected asks for confirmation of an action on the selected items.
-func (v visit) askSelected(r *nethttp.Request) (string, any, error) {
+func (v visit) askSelected(r *http.Request) (string, any, error) {
 	query := r.URL.Query()
 	verb, known := selected[query.Get("do")]
 	if !known {
@@ -43,7 +43,7 @@ func (v visit) askSelected(r *nethttp.Request) (string, any, error) {
 		ids = append(ids, id)
 	}
 	if len(ids) == 0 {
-		return "", nil, problem{nethttp.StatusUnprocessableEntity, "No item is selected.",
+		return "", nil, problem{http.StatusUnprocessableEntity, "No item is selected.",
 			"Go back, and select the items first."}
 	}
 	items, err := v.Read.QueueItems(r.Context(), ids, nil, false)
@@ -84,7 +84,7 @@ type tab struct {
 }
 
 // tabs returns the statuses to choose from, with the counts in words.
-func (d itemsData) tabs(r *nethttp.Request, counts map[string]string) []tab {
+func (d itemsData) tabs(r *http.Request, counts map[string]string) []tab {
 	all := []tab{}
 	for _, status := range append([]string{""}, statuses...) {
 		query := r.URL.Query()
@@ -139,7 +139,7 @@ const suggestionsShown = 10
 
 // suggest answers with values of a filter, one a line: those that begin as typed, or parts of recent errors that
 // contain what is typed. Definitions are those of one workspace.
-func (s *Site) suggest(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (s *Site) suggest(w http.ResponseWriter, r *http.Request) {
 	names, err := s.suggestions(r)
 	if err != nil {
 		s.answer(w, r, "", nil, err)
@@ -149,7 +149,7 @@ func (s *Site) suggest(w nethttp.ResponseWriter, r *nethttp.Request) {
 	fmt.Fprint(w, strings.Join(names, "\n"))
 }
 
-func (s *Site) suggestions(r *nethttp.Request) (names []string, err error) {
+func (s *Site) suggestions(r *http.Request) (names []string, err error) {
 	typed, workspace := r.URL.Query().Get("q"), r.URL.Query().Get("workspace")
 	if err := checkText("q", typed); err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func beginning(all []string, typed string) []string {
 
 // whyWaiting says why an item waits. It is empty if it does not wait, or if its workspace is gone.
 func (v visit) whyWaiting(ctx context.Context, item operate.QueueItem) (string, error) {
-	if item.Status != "PENDING" || item.OutcomeUnknown {
+	if item.Status != "PENDING" || item.Unanswered {
 		return "", nil
 	}
 	settings, err := v.Read.Settings(ctx)

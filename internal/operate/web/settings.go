@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
-	nethttp "net/http"
+	"net/http"
 	"strconv"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -18,7 +18,7 @@ type settingsData struct {
 	Typed, Wrong string
 }
 
-func (v visit) settings(r *nethttp.Request) (string, any, error) {
+func (v visit) settings(r *http.Request) (string, any, error) {
 	d, err := v.settingsData(r.Context())
 	return "settings", d, err
 }
@@ -34,14 +34,14 @@ func (v visit) settingsData(ctx context.Context) (d settingsData, err error) {
 }
 
 func (v visit) pauseAll(paused bool) change {
-	return func(r *nethttp.Request, who string) (next, error) {
+	return func(r *http.Request, who string) (next, error) {
 		_, err := v.Change.SetSettings(r.Context(), nil, &paused, nil, who)
 		return next{to: Prefix + "settings", done: "changed"}, err
 	}
 }
 
 // setMaxClaims refuses 0, which would pause everything without confirmation.
-func (v visit) setMaxClaims(r *nethttp.Request, who string) (next, error) {
+func (v visit) setMaxClaims(r *http.Request, who string) (next, error) {
 	typed := r.PostForm.Get("max-claims")
 	n, err := strconv.Atoi(typed)
 	if err != nil || n < 1 || n > operate.MaxMaxClaims {

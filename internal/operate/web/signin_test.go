@@ -1,7 +1,7 @@
 package web
 
 import (
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -16,14 +16,14 @@ func TestTheLogOfChangesSaysWhoActedAndHowThatIsKnown(t *testing.T) {
 	for via, signsOut := range map[string]bool{"oidc": true, "proxy": false} {
 		b := newBrowser(t)
 		visitor := signin.Visitor{Name: "anna", Via: via, Rights: signin.Rights{Operator: true}}
-		request := httptest.NewRequest(nethttp.MethodPost, "http://localhost/ui/settings/resume", nil)
+		request := httptest.NewRequest(http.MethodPost, "http://localhost/ui/settings/resume", nil)
 		request.Header = b.header
 		handler := b.site().Acting()
 		handler.ServeHTTP(httptest.NewRecorder(), request.WithContext(signin.With(t.Context(), visitor)))
 		require.Equal(t, []string{"settings paused false by anna (web, " + via + ")"}, b.change.calls)
 
 		page := httptest.NewRecorder()
-		request = httptest.NewRequest(nethttp.MethodGet, "http://localhost/ui/settings", nil)
+		request = httptest.NewRequest(http.MethodGet, "http://localhost/ui/settings", nil)
 		handler.ServeHTTP(page, request.WithContext(signin.With(t.Context(), visitor)))
 		require.Contains(t, page.Body.String(), "<span>anna</span>")
 		require.Equal(t, signsOut, strings.Contains(page.Body.String(), "Sign out"))

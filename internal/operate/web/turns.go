@@ -2,7 +2,7 @@ package web
 
 import (
 	"context"
-	nethttp "net/http"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -49,11 +49,11 @@ func (t *turns) take(ctx context.Context, most int, within time.Duration) bool {
 func (t *turns) give() { <-t.taken }
 
 // inTurn runs draw once it gets one of pagesAtOnce turns. After pageWait it answers 503.
-func (s *Site) inTurn(draw nethttp.HandlerFunc) nethttp.HandlerFunc {
-	return func(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (s *Site) inTurn(draw http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.bounds().drawing.take(r.Context(), pagesAtOnce, pageWait) {
 			w.Header().Set("Retry-After", "1")
-			nethttp.Error(w, "too many concurrent requests: try again in a moment", nethttp.StatusServiceUnavailable)
+			http.Error(w, "too many concurrent requests: try again in a moment", http.StatusServiceUnavailable)
 			return
 		}
 		defer s.bounds().drawing.give()

@@ -3,7 +3,7 @@ package web
 import (
 	"encoding/json"
 	"log/slog"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -20,7 +20,7 @@ func TestOnlySoManyPagesAreDrawnAtATime(t *testing.T) {
 		answers := make(chan int, 1)
 		ask := func() {
 			answer := httptest.NewRecorder()
-			site.Handler().ServeHTTP(answer, httptest.NewRequest(nethttp.MethodGet, "/ui/items", nil))
+			site.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/ui/items", nil))
 			answers <- answer.Code
 		}
 		for range pagesAtOnce {
@@ -30,12 +30,12 @@ func TestOnlySoManyPagesAreDrawnAtATime(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, answers, "the request waits for its turn")
 		site.drawing.give()
-		require.Equal(t, nethttp.StatusOK, <-answers)
+		require.Equal(t, http.StatusOK, <-answers)
 
 		require.True(t, site.drawing.take(t.Context(), pagesAtOnce, 0), "the turn was released")
 		go ask()
 		time.Sleep(pageWait)
-		require.Equal(t, nethttp.StatusServiceUnavailable, <-answers)
+		require.Equal(t, http.StatusServiceUnavailable, <-answers)
 	})
 }
 
@@ -46,8 +46,8 @@ func TestALivePageBeyondTheBoundIsRefused(t *testing.T) {
 		require.True(t, site.streams.take(t.Context(), streamsAtOnce, 0))
 	}
 	answer := httptest.NewRecorder()
-	site.Handler().ServeHTTP(answer, httptest.NewRequest(nethttp.MethodGet, "/ui/live", nil))
-	require.Equal(t, nethttp.StatusServiceUnavailable, answer.Code)
+	site.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/ui/live", nil))
+	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
 }
 
 func TestAnItemOfDeepParamsHasASmallPageAndAllOfThemAsAFile(t *testing.T) {

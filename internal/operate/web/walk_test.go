@@ -1,7 +1,7 @@
 package web
 
 import (
-	nethttp "net/http"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -129,12 +129,12 @@ func TestCachedReadsAreNotSharedBetweenVisitorsOfDifferentWorkspaces(t *testing.
 	m := newTenants(t)
 	m.other()
 	pages := (&Site{Read: m.Bench, Change: m.Bench}).Acting()
-	as := func(rights signin.Rights) nethttp.Handler {
-		return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+	as := func(rights signin.Rights) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), signin.Visitor{Name: "anna", Rights: rights})))
 		})
 	}
-	of := func(workspace string) nethttp.Handler {
+	of := func(workspace string) http.Handler {
 		return as(signin.Rights{Confined: true, Grants: []signin.Grant{{Workspace: workspace}}})
 	}
 	for range 2 { // within the age of a cached read

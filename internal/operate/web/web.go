@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"html/template"
 	"log/slog"
-	nethttp "net/http"
+	"net/http"
 	"strings"
 	"time"
 
@@ -67,13 +67,13 @@ type Site struct {
 	TemporalUI string
 	Log        *slog.Logger
 
-	live    live
-	charts  charts
-	drawing turns
-	streams turns
-	corners corners
+	live        live
+	charts      charts
+	drawing     turns
+	streams     turns
+	scopedSites scopedSites
 
-	// whole is the site for all workspaces that this is a corner of, or nil. Of a corner, confined reports whether only
+	// whole is the site for all workspaces of which this shows some, or nil; then confined reports whether only
 	// the workspaces of its visitors are shown, and role describes their rights.
 	whole    *Site
 	confined bool
@@ -111,15 +111,15 @@ func parsePages(names ...string) map[string]*template.Template {
 
 // Handler returns the read-only pages below Prefix. It does no authentication. A signin.Visitor of the request's
 // context who has roles in single workspaces gets the pages that these allow instead.
-func (s *Site) Handler() nethttp.Handler { return s.byVisitor(s.reading()) }
+func (s *Site) Handler() http.Handler { return s.byVisitor(s.reading()) }
 
-func (s *Site) reading() nethttp.Handler { return withHeaders(visit{s, acting{}}.readRoutes().mux()) }
+func (s *Site) reading() http.Handler { return withHeaders(visit{s, acting{}}.readRoutes().mux()) }
 
 // routes are handlers by pattern. A test walks all of them as a visitor of another workspace.
-type routes map[string]nethttp.Handler
+type routes map[string]http.Handler
 
-func (all routes) mux() *nethttp.ServeMux {
-	mux := nethttp.NewServeMux()
+func (all routes) mux() *http.ServeMux {
+	mux := http.NewServeMux()
 	for pattern, handler := range all {
 		mux.Handle(pattern, handler)
 	}
@@ -148,20 +148,20 @@ func (v visit) routes() routes {
 	}
 	all["GET "+Prefix+"items/{id}/params"] = v.inTurn(v.params)
 	all["GET "+Prefix+"suggest"] = v.inTurn(v.suggest)
-	all["GET "+Prefix+"live"] = nethttp.HandlerFunc(v.stream)
-	all["GET "+Prefix+"static/"] = nethttp.StripPrefix(strings.TrimSuffix(Prefix, "/"),
-		nethttp.FileServerFS(staticFiles))
+	all["GET "+Prefix+"live"] = http.HandlerFunc(v.stream)
+	all["GET "+Prefix+"static/"] = http.StripPrefix(strings.TrimSuffix(Prefix, "/"),
+		http.FileServerFS(staticFiles))
 	all[Prefix] = v.page(noSuchPage)
 	return all
 }
 
-func noSuchPage(*nethttp.Request) (string, any, error) {
-	return "", nil, problem{nethttp.StatusNotFound, "Page not found.", "Use the links above."}
+func noSuchPage(*http.Request) (string, any, error) {
+	return "", nil, problem{http.StatusNotFound, "Page not found.", "Use the links above."}
 }
 
 // withHeaders lets the browser load scripts and other resources from this origin only, and forbids framing.
-func withHeaders(next nethttp.Handler) nethttp.Handler {
-	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+func withHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Content-Security-Policy",
 			"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "+
@@ -210,24 +210,24 @@ type visitor struct {
 }
 
 // handler returns a page: its template's name, which is also its title, and its data.
-type handler = func(*nethttp.Request) (name string, data any, err error)
+type handler = func(*http.Request) (name string, data any, err error)
 
 // page renders what a handler returns.
-func (s *Site) page(of handler) nethttp.HandlerFunc {
-	return s.inTurn(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+func (s *Site) page(of handler) http.HandlerFunc {
+	return s.inTurn(func(w http.ResponseWriter, r *http.Request) {
 		name, data, err := of(r)
 		s.answer(w, r, name, data, err)
 	})
 }
 
 // answer writes a page, or the page that explains err.
-func (s *Site) answer(w nethttp.ResponseWriter, r *nethttp.Request, name string, data any, err error) {
+func (s *Site) answer(w http.ResponseWriter, r *http.Request, name string, data any, err error) {
 	var to moved
 	if errors.As(err, &to) {
-		nethttp.Redirect(w, r, string(to), nethttp.StatusSeeOther)
+		http.Redirect(w, r, string(to), http.StatusSeeOther)
 		return
 	}
-	code, outage := nethttp.StatusOK, s.banner(r.Context(), name, err)
+	code, outage := http.StatusOK, s.banner(r.Context(), name, err)
 	if err != nil {
 		page := s.explain(r, err)
 		code, name, data = page.Code, page.Name, page.Data
@@ -236,7 +236,7 @@ func (s *Site) answer(w nethttp.ResponseWriter, r *nethttp.Request, name string,
 	var out strings.Builder
 	if err := pages[name].ExecuteTemplate(&out, "layout.html", frame); err != nil {
 		s.Log.ErrorContext(r.Context(), "Cannot render a page", "path", r.URL.Path, "error", err)
-		nethttp.Error(w, "this page cannot be rendered", nethttp.StatusInternalServerError)
+		http.Error(w, "this page cannot be rendered", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -245,14 +245,14 @@ func (s *Site) answer(w nethttp.ResponseWriter, r *nethttp.Request, name string,
 }
 
 // explain returns the page for an error. It hides the text of unexpected errors, which may contain secrets.
-func (s *Site) explain(r *nethttp.Request, err error) shown {
+func (s *Site) explain(r *http.Request, err error) shown {
 	var page shown
 	if errors.As(err, &page) {
 		return page
 	}
 	var known problem
 	if !errors.As(err, &known) {
-		known = problem{nethttp.StatusServiceUnavailable, "The database did not answer.",
+		known = problem{http.StatusServiceUnavailable, "The database did not answer.",
 			"Try again in a moment, or run `pgdispatch doctor` to find the cause."}
 		s.Log.WarnContext(r.Context(), "Cannot serve a page", "path", r.URL.Path, "error", err)
 	}

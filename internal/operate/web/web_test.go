@@ -6,7 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -199,9 +199,9 @@ func TestTheLivePartIsSentUntilTheReaderGoes(t *testing.T) {
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	request, err := nethttp.NewRequestWithContext(ctx, "GET", server.URL+"/ui/live", nil)
+	request, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/ui/live", nil)
 	require.NoError(t, err)
-	response, err := nethttp.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
 	require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))

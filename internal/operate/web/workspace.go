@@ -2,7 +2,7 @@ package web
 
 import (
 	"fmt"
-	nethttp "net/http"
+	"net/http"
 	"strconv"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -37,13 +37,13 @@ type workspaceData struct {
 	Typed, Wrong map[string]string
 }
 
-func (v visit) workspace(r *nethttp.Request) (string, any, error) {
+func (v visit) workspace(r *http.Request) (string, any, error) {
 	d, err := v.workspaceData(r)
 	return "workspace", d, err
 }
 
 // findWorkspace reads the workspace named by the path.
-func (v visit) findWorkspace(r *nethttp.Request) (operate.WorkspaceDetail, error) {
+func (v visit) findWorkspace(r *http.Request) (operate.WorkspaceDetail, error) {
 	id := r.PathValue("id")
 	if !isUUID(id) {
 		return operate.WorkspaceDetail{}, bad("A workspace is identified by its ID.")
@@ -55,7 +55,7 @@ func (v visit) findWorkspace(r *nethttp.Request) (operate.WorkspaceDetail, error
 	return w, err
 }
 
-func (v visit) workspaceData(r *nethttp.Request) (d workspaceData, err error) {
+func (v visit) workspaceData(r *http.Request) (d workspaceData, err error) {
 	ctx := r.Context()
 	if d.WorkspaceDetail, err = v.findWorkspace(r); err != nil {
 		return d, err
@@ -96,12 +96,12 @@ func (v visit) pauseWorkspace(paused bool) change {
 	if paused {
 		command = "workspaces pause"
 	}
-	return func(r *nethttp.Request, who string) (next, error) {
+	return func(r *http.Request, who string) (next, error) {
 		return v.changeWorkspace(r, who, command, operate.WorkspaceChange{Paused: &paused})
 	}
 }
 
-func (v visit) setPlan(r *nethttp.Request, who string) (next, error) {
+func (v visit) setPlan(r *http.Request, who string) (next, error) {
 	plans, err := v.Read.Plans(r.Context())
 	if err != nil {
 		return next{}, err
@@ -110,24 +110,24 @@ func (v visit) setPlan(r *nethttp.Request, who string) (next, error) {
 	return v.changeTyped(r, who, "plan", c, err)
 }
 
-func (v visit) setLimit(r *nethttp.Request, who string) (next, error) {
+func (v visit) setLimit(r *http.Request, who string) (next, error) {
 	c, err := operate.LimitChange(orNothing(r, "limit", "plan"))
 	return v.changeTyped(r, who, "limit", c, err)
 }
 
-func (v visit) setBurst(r *nethttp.Request, who string) (next, error) {
+func (v visit) setBurst(r *http.Request, who string) (next, error) {
 	c, err := operate.BurstChange(orNothing(r, "burst", "plan"))
 	return v.changeTyped(r, who, "burst", c, err)
 }
 
-func (v visit) setRate(r *nethttp.Request, who string) (next, error) {
+func (v visit) setRate(r *http.Request, who string) (next, error) {
 	c, err := operate.RateChange(orNothing(r, "rate", "off"))
 	return v.changeTyped(r, who, "rate", c, err)
 }
 
 // orNothing returns the input, or nothing, the command line's word for an empty field. A missing field is not an empty
 // field.
-func orNothing(r *nethttp.Request, field, nothing string) string {
+func orNothing(r *http.Request, field, nothing string) string {
 	if r.PostForm.Has(field) && r.PostForm.Get(field) == "" {
 		return nothing
 	}
@@ -135,7 +135,7 @@ func orNothing(r *nethttp.Request, field, nothing string) string {
 }
 
 // changeTyped applies the change. If wrong is not nil, it shows the page again with the input and the reason.
-func (v visit) changeTyped(r *nethttp.Request, who, field string, c operate.WorkspaceChange,
+func (v visit) changeTyped(r *http.Request, who, field string, c operate.WorkspaceChange,
 	wrong error) (next, error) {
 	if wrong == nil {
 		return v.changeWorkspace(r, who, "workspaces set-"+field, c)
@@ -145,10 +145,10 @@ func (v visit) changeTyped(r *nethttp.Request, who, field string, c operate.Work
 		return next{}, err
 	}
 	d.Typed[field], d.Wrong[field] = r.PostForm.Get(field), fmt.Sprintf("Nothing was changed: %s.", wrong)
-	return next{}, shown{nethttp.StatusUnprocessableEntity, "workspace", d}
+	return next{}, shown{http.StatusUnprocessableEntity, "workspace", d}
 }
 
-func (v visit) changeWorkspace(r *nethttp.Request, who, command string, c operate.WorkspaceChange) (next, error) {
+func (v visit) changeWorkspace(r *http.Request, who, command string, c operate.WorkspaceChange) (next, error) {
 	w, err := v.findWorkspace(r)
 	if err != nil {
 		return next{}, err

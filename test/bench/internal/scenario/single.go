@@ -29,7 +29,7 @@ func Single() *Scenario {
 		Name: "single", Title: "From commit to start, one workspace",
 		Text: "As in the scenario before, but all items are of one workspace. `late` is how many starts took more than " +
 			"50 ms, and `stalls` how many claims of an item came more than 50 ms after they could have " +
-			"(`pgdispatch_claim_stalls_total`); `singles` is the share of claims that the plain statement for one key queue served.",
+			"(`pgdispatch_claim_stalls_total`); `singles` is the share of claims that the statement for one key queue served.",
 		Columns: []Column{{"p50", "p50 ms"}, {"p99", "p99 ms"}, {"p999", "p99.9 ms"}, {"most", "max ms"}, {"late", "late"},
 			{"stalls", "stalls"}, {"singles", "singles %"}, {"cpu", "database CPU µs an item"},
 			{"rate", "items/s kept"}},

@@ -10,8 +10,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// hands tracks each item that this replica holds, from its claim to its settle or loss. It is safe for concurrent use.
-type hands struct {
+// heldItems tracks each item that this replica holds, from its claim to its settle or loss. It is safe for concurrent
+// use.
+type heldItems struct {
 	instruments *instruments
 	tracer      trace.Tracer // nil if tracing is off
 	// dispatched is called for each started item, with its workspace and how long it had been due and startable. Nil
@@ -19,11 +20,11 @@ type hands struct {
 	dispatched func(workspaceID string, due, startable time.Duration)
 
 	mu  sync.Mutex
-	all map[int64]*hand
+	all map[int64]*heldItem
 }
 
-// hand is one tracked item. Only its worker writes outcome, before the item is settled.
-type hand struct {
+// heldItem is one tracked item. Only its worker writes outcome, before the item is settled.
+type heldItem struct {
 	batch        *batch
 	workspaceID  string
 	token        int64
@@ -37,10 +38,10 @@ type hand struct {
 }
 
 // due returns how long the item has been due.
-func (o *hand) due() time.Duration { return o.waited + time.Since(o.since) }
+func (o *heldItem) due() time.Duration { return o.waited + time.Since(o.since) }
 
 // startable returns how long the item has been startable.
-func (o *hand) startable() time.Duration { return o.startableFor + time.Since(o.since) }
+func (o *heldItem) startable() time.Duration { return o.startableFor + time.Since(o.since) }
 
 // batch is the items of one claim.
 type batch struct {
@@ -51,22 +52,22 @@ type batch struct {
 
 // take tracks the items of a claim. If an item is already tracked, its earlier lease was lost unnoticed and its entry
 // is replaced.
-func (h *hands) take(took interval, claimed claim.Batch) {
+func (h *heldItems) take(took interval, claimed claim.Batch) {
 	b := &batch{began: took.began, left: len(claimed.Items), flow: h.claimSpans(took, claimed)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
-		h.all = map[int64]*hand{}
+		h.all = map[int64]*heldItem{}
 	}
 	for _, item := range claimed.Items {
-		h.all[item.ID] = &hand{batch: b, workspaceID: item.WorkspaceID, token: item.Token, attempts: item.AttemptCount,
+		h.all[item.ID] = &heldItem{batch: b, workspaceID: item.WorkspaceID, token: item.Token, attempts: item.AttemptCount,
 			problem: item.Problem, waited: item.Waited, startableFor: item.Startable, since: took.ended,
 			span: h.itemSpan(took, b, item)}
 	}
 }
 
 // of returns the entry of an item with the same token, or nil if it is not tracked.
-func (h *hands) of(item claim.Item) *hand {
+func (h *heldItems) of(item claim.Item) *heldItem {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if found := h.all[item.ID]; found != nil && found.token == item.Token {
@@ -75,14 +76,14 @@ func (h *hands) of(item claim.Item) *hand {
 	return nil
 }
 
-func (h *hands) held() int {
+func (h *heldItems) held() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.all)
 }
 
 // end measures a settled item and stops tracking it.
-func (h *hands) end(id int64, verb claim.Verb, took interval) {
+func (h *heldItems) end(id int64, verb claim.Verb, took interval) {
 	one, last := h.remove(id)
 	if one == nil {
 		return
@@ -102,7 +103,7 @@ func (h *hands) end(id int64, verb claim.Verb, took interval) {
 }
 
 // lost stops tracking an item whose lease this replica no longer holds.
-func (h *hands) lost(id int64) {
+func (h *heldItems) lost(id int64) {
 	one, last := h.remove(id)
 	if one == nil {
 		return
@@ -112,14 +113,14 @@ func (h *hands) lost(id int64) {
 }
 
 // ended measures the batch once its last item has ended.
-func (h *hands) ended(one *hand, last bool) {
+func (h *heldItems) ended(one *heldItem, last bool) {
 	if last {
 		h.instruments.record("pgdispatch_claim_processing_seconds", time.Since(one.batch.began).Seconds())
 		endSpan(one.batch.flow)
 	}
 }
 
-func (h *hands) remove(id int64) (one *hand, last bool) {
+func (h *heldItems) remove(id int64) (one *heldItem, last bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if one = h.all[id]; one == nil {
@@ -131,7 +132,7 @@ func (h *hands) remove(id int64) (one *hand, last bool) {
 }
 
 // reason returns why an item failed for good, from the fixed set of label values.
-func (o *hand) reason() string {
+func (o *heldItem) reason() string {
 	switch o.problem {
 	case "":
 	case claim.NoWorkspace:

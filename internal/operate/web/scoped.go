@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	nethttp "net/http"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,7 +23,7 @@ const (
 	mostWorkspaces = 1000
 	// rightsAge is how long workspaces are not looked up again by the names in a visitor's roles.
 	rightsAge = 5 * time.Second
-	// mostCorners is the number of corners kept.
+	// mostCorners is the number of scopedSites kept.
 	mostCorners = 64
 )
 
@@ -45,18 +45,18 @@ func (a acting) ids() []string {
 	return slices.AppendSeq([]string{}, maps.Keys(a.some))
 }
 
-// corners are the sites of visitors who have roles in single workspaces. Each has caches of its own, so that none shows
-// what was read for another.
-type corners struct {
+// scopedSites are the sites of visitors who have roles in single workspaces. Each has caches of its own, so that none
+// shows what was read for another.
+type scopedSites struct {
 	mu      sync.Mutex
-	entries map[string]*corner // by rights
+	entries map[string]*scopedSite // by rights
 }
 
-type corner struct {
+type scopedSite struct {
 	rights
 	site    *Site
-	handler nethttp.Handler
-	// at is when the rights were read, used when the corner was visited last.
+	handler http.Handler
+	// at is when the rights were read, used when the scopedSite was visited last.
 	at, used time.Time
 }
 
@@ -68,38 +68,38 @@ type rights struct {
 }
 
 // byVisitor serves the pages for all workspaces to those who have the same rights in all, or who signed in with a
-// token. It serves the others the pages of their corner.
-func (s *Site) byVisitor(whole nethttp.Handler) nethttp.Handler {
-	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+// token. It serves the others the pages of their scopedSite.
+func (s *Site) byVisitor(whole http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		visitor, known := signin.From(r.Context())
 		if !known || visitor.Everywhere() || strings.HasPrefix(r.URL.Path, Prefix+"static/") {
 			whole.ServeHTTP(w, r)
 			return
 		}
-		c, err := s.cornerOf(r.Context(), visitor.Rights)
+		c, err := s.siteOf(r.Context(), visitor.Rights)
 		if err != nil {
-			nobody := s.corner(rights{confined: true})
-			withHeaders(nobody.site.page(func(*nethttp.Request) (string, any, error) { return "", nil, err })).ServeHTTP(w, r)
+			nobody := s.scopedSite(rights{confined: true})
+			withHeaders(nobody.site.page(func(*http.Request) (string, any, error) { return "", nil, err })).ServeHTTP(w, r)
 			return
 		}
 		c.handler.ServeHTTP(w, r)
 	})
 }
 
-// cornerOf returns the corner of visitors with these rights.
-func (s *Site) cornerOf(ctx context.Context, of signin.Rights) (*corner, error) {
+// siteOf returns the scopedSite of visitors with these rights.
+func (s *Site) siteOf(ctx context.Context, of signin.Rights) (*scopedSite, error) {
 	text, err := json.Marshal(of)
 	if err != nil {
 		return nil, fmt.Errorf("name a visitor's rights: %w", err)
 	}
 	key := string(text)
-	s.corners.mu.Lock()
-	c := s.corners.entries[key]
+	s.scopedSites.mu.Lock()
+	c := s.scopedSites.entries[key]
 	fresh := c != nil && time.Since(c.at) < rightsAge
 	if fresh {
 		c.used = time.Now()
 	}
-	s.corners.mu.Unlock()
+	s.scopedSites.mu.Unlock()
 	if fresh {
 		return c, nil
 	}
@@ -108,20 +108,20 @@ func (s *Site) cornerOf(ctx context.Context, of signin.Rights) (*corner, error) 
 	if err != nil {
 		return nil, err
 	}
-	s.corners.mu.Lock()
-	defer s.corners.mu.Unlock()
-	if c = s.corners.entries[key]; c == nil || !reflect.DeepEqual(c.rights, read) {
-		c = s.corner(read)
-		s.corners.keep(key, c)
+	s.scopedSites.mu.Lock()
+	defer s.scopedSites.mu.Unlock()
+	if c = s.scopedSites.entries[key]; c == nil || !reflect.DeepEqual(c.rights, read) {
+		c = s.scopedSite(read)
+		s.scopedSites.keep(key, c)
 	}
 	c.at, c.used = at, time.Now()
 	return c, nil
 }
 
-// keep adds a corner, in place of the one that was visited longest ago if there are too many.
-func (c *corners) keep(key string, one *corner) {
+// keep adds a scopedSite, in place of the one that was visited longest ago if there are too many.
+func (c *scopedSites) keep(key string, one *scopedSite) {
 	if c.entries == nil {
-		c.entries = map[string]*corner{}
+		c.entries = map[string]*scopedSite{}
 	}
 	c.entries[key] = one
 	if len(c.entries) <= mostCorners {
@@ -154,10 +154,10 @@ func (s *Site) rights(ctx context.Context, of signin.Rights) (rights, error) {
 	case err != nil:
 		return rights{}, err
 	case len(found) > mostWorkspaces:
-		return rights{}, problem{nethttp.StatusForbidden, fmt.Sprintf("You have roles in more than %s workspaces.",
+		return rights{}, problem{http.StatusForbidden, fmt.Sprintf("You have roles in more than %s workspaces.",
 			view.Number(mostWorkspaces)), "Ask for a role in all workspaces, or in fewer."}
 	case of.Confined && len(found) == 0:
-		return rights{}, problem{nethttp.StatusForbidden, "None of the workspaces that you have a role in exists.",
+		return rights{}, problem{http.StatusForbidden, "None of the workspaces that you have a role in exists.",
 			"Ask for a role in another. The setting is `PGDISPATCH_AUTH_WORKSPACES`."}
 	}
 	read := rights{of.Confined, found, map[string]bool{}}
@@ -169,8 +169,8 @@ func (s *Site) rights(ctx context.Context, of signin.Rights) (rights, error) {
 	return read, nil
 }
 
-// corner returns the pages of visitors with these rights. It shares the bounds of s, and no data.
-func (s *Site) corner(of rights) *corner {
+// scopedSite returns the pages of visitors with these rights. It shares the bounds of s, and no data.
+func (s *Site) scopedSite(of rights) *scopedSite {
 	site := &Site{Read: s.Read, TemporalUI: s.TemporalUI, Log: s.Log, whole: s, confined: of.confined, role: of.words()}
 	if of.confined {
 		seen := map[string]bool{}
@@ -180,7 +180,7 @@ func (s *Site) corner(of rights) *corner {
 		site.Read = confined{s.Read, seen, of.named}
 	}
 	site.Change = allowed{s.Change, site.Read, of.acts}
-	c := &corner{rights: of, site: site}
+	c := &scopedSite{rights: of, site: site}
 	if c.handler = site.reading(); len(of.acts) > 0 {
 		c.handler = site.forms(acting{some: of.acts})
 	}

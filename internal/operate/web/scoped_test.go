@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -29,9 +29,9 @@ func (n *namesReader) WorkspacesNamed(_ context.Context, ids, names []string,
 	return n.known[:min(len(n.known), atMost)], n.err
 }
 
-func visits(t *testing.T, pages nethttp.Handler, v signin.Visitor, path string) *httptest.ResponseRecorder {
+func visits(t *testing.T, pages http.Handler, v signin.Visitor, path string) *httptest.ResponseRecorder {
 	t.Helper()
-	request := httptest.NewRequest(nethttp.MethodGet, "http://localhost"+path, nil)
+	request := httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
 	answer := httptest.NewRecorder()
 	pages.ServeHTTP(answer, request.WithContext(signin.With(t.Context(), v)))
 	return answer
@@ -50,21 +50,21 @@ func TestAVisitorWhoseWorkspacesDoNotExistIsToldSo(t *testing.T) {
 	read := &namesReader{}
 	pages := (&Site{Read: read, Log: slog.New(slog.DiscardHandler)}).Handler()
 	answer := visits(t, pages, rolesIn("Nobody", "a\x00b", "\xff", "AAAAAAAA-0000-4000-8000-000000000001"), "/ui/items")
-	require.Equal(t, nethttp.StatusForbidden, answer.Code)
+	require.Equal(t, http.StatusForbidden, answer.Code)
 	require.Contains(t, answer.Body.String(), "None of the workspaces that you have a role in exists.")
 	require.NotEmpty(t, answer.Header().Get("Content-Security-Policy"))
 	require.Equal(t, []string{"Nobody"}, read.names, "others are no names in Postgres")
 	require.Equal(t, []string{"aaaaaaaa-0000-4000-8000-000000000001"}, read.ids)
 	require.Zero(t, read.lists)
-	require.Equal(t, nethttp.StatusOK, visits(t, pages, rolesIn("Nobody"), "/ui/static/style.css").Code)
+	require.Equal(t, http.StatusOK, visits(t, pages, rolesIn("Nobody"), "/ui/static/style.css").Code)
 
 	read.known = make([]operate.WorkspaceName, mostWorkspaces+1)
 	answer = visits(t, pages, rolesIn("team"), "/ui/")
-	require.Equal(t, nethttp.StatusForbidden, answer.Code)
+	require.Equal(t, http.StatusForbidden, answer.Code)
 	require.Contains(t, answer.Body.String(), "You have roles in more than 1,000 workspaces.")
 	read.err = errAway
 	answer = visits(t, pages, rolesIn("other"), "/ui/")
-	require.Equal(t, nethttp.StatusServiceUnavailable, answer.Code)
+	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
 	require.NotContains(t, answer.Body.String(), "bob")
 }
 
@@ -105,23 +105,23 @@ func TestCornersAreKeptForAWhileAndAreFew(t *testing.T) {
 		require.Equal(t, 200, visits(t, pages, rolesIn("first"), "/ui/dead").Code)
 	}
 	require.Equal(t, 1, read.asked, "the names are not looked up for each request")
-	first := site.corners.entries[`{"Operator":false,"Confined":true,"Grants":[{"Workspace":"first"}]}`]
+	first := site.scopedSites.entries[`{"Operator":false,"Confined":true,"Grants":[{"Workspace":"first"}]}`]
 	first.at = first.at.Add(-rightsAge)
 	visits(t, pages, rolesIn("first"), "/ui/dead")
 	require.Equal(t, 2, read.asked, "but now and then")
-	require.Same(t, first, site.corners.entries[`{"Operator":false,"Confined":true,"Grants":[{"Workspace":"first"}]}`])
+	require.Same(t, first, site.scopedSites.entries[`{"Operator":false,"Confined":true,"Grants":[{"Workspace":"first"}]}`])
 	read.known, first.at = []operate.WorkspaceName{{ID: id, Name: "renamed"}}, first.at.Add(-rightsAge)
 	require.Contains(t, visits(t, pages, rolesIn("first"), "/ui/dead").Body.String(), "viewer of renamed")
 	for n := range 2 * mostCorners {
 		visits(t, pages, rolesIn(fmt.Sprint(n)), "/ui/dead")
 	}
-	require.Len(t, site.corners.entries, mostCorners)
+	require.Len(t, site.scopedSites.entries, mostCorners)
 }
 
 func TestAVisitorCannotActUnderAnotherName(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
-	request := httptest.NewRequest(nethttp.MethodPost, "http://localhost/ui/settings/resume", nil)
+	request := httptest.NewRequest(http.MethodPost, "http://localhost/ui/settings/resume", nil)
 	request.Header = b.header.Clone()
 	request.SetBasicAuth("boss", "not the token")
 	visitor := signin.Visitor{Name: "anna", Via: "oidc", Rights: signin.Rights{Operator: true}}

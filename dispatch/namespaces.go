@@ -3,6 +3,8 @@ package dispatch
 import (
 	"time"
 
+	"github.com/sethvargo/go-retry"
+
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
@@ -39,7 +41,7 @@ type namespace struct {
 
 func (n *namespace) limited() bool { return n.breaker.open() || n.limiter.limits() }
 
-func (s *namespaces) of(name string) *namespace {
+func (s *namespaces) get(name string) *namespace {
 	if s.known == nil {
 		s.known = map[string]*namespace{}
 	}
@@ -69,7 +71,7 @@ func (s *namespaces) several(name string) bool {
 // allows returns what may be claimed now, with free of all workers free. If only one namespace is in use, its limit
 // bounds the whole claim. Otherwise the claim gets the limited namespaces with their limits, and takes items of the
 // others as usual.
-func (s *namespaces) allows(now time.Time, free, workers int, hungry bool) claim.Wanted {
+func (s *namespaces) allows(now time.Time, free, workers int, expectsWork bool) claim.Wanted {
 	if s.reached != nil && !s.reached() {
 		s.connection.postpone(now)
 		for _, n := range s.known {
@@ -81,7 +83,7 @@ func (s *namespaces) allows(now time.Time, free, workers int, hungry bool) claim
 		if !n.limited() && !n.resumed {
 			continue
 		}
-		n.allowed = n.limiter.allows(now, n.breaker.allows(now, wanted.AtMost, n.busy), hungry || n.held)
+		n.allowed = n.limiter.allows(now, n.breaker.allows(now, wanted.AtMost, n.busy), expectsWork || n.held)
 		if !s.several(name) {
 			n.resumed = false
 			return claim.Wanted{AtMost: n.allowed}
@@ -124,7 +126,7 @@ func (s *namespaces) reopened(wanted claim.Wanted) bool {
 func (s *namespaces) claimed(now time.Time, wanted claim.Wanted, items []claim.Item) {
 	given := map[string]int{}
 	for _, item := range items {
-		s.of(item.Namespace).busy++
+		s.get(item.Namespace).busy++
 		given[item.Namespace]++
 	}
 	for name, n := range s.known {
@@ -178,11 +180,11 @@ func (s *namespaces) paused(now time.Time) (paused int, all bool) {
 // trip pauses a namespace, or everything if Temporal could not be reached or if it is the only namespace. It reports
 // whether that is new.
 func (s *namespaces) trip(now time.Time, name string, outcome temporal.Outcome) (opened bool) {
-	b, said := &s.of(name).breaker, false
+	b, said := &s.get(name).breaker, false
 	switch {
 	case outcome == temporal.Unreached:
 		b, s.only = &s.connection, ""
-	case !s.of(name).breaker.open() && !s.several(name):
+	case !s.get(name).breaker.open() && !s.several(name):
 		b, s.only = &s.connection, name
 	default:
 		said = s.connection.open() && s.only == name // logged before the others were known
@@ -195,13 +197,96 @@ func (s *namespaces) trip(now time.Time, name string, outcome temporal.Outcome) 
 
 // accepted records that a namespace accepts workflows. It reports whether it did not before.
 func (s *namespaces) accepted(name string) (closed bool) {
-	n := s.of(name)
+	n := s.get(name)
 	if s.connection.open() && s.only != "" && s.only != name {
-		s.of(s.only).breaker = s.connection // only that namespace is paused, and that was logged: there is another one
+		s.get(s.only).breaker = s.connection // only that namespace is paused, and that was logged: there is another one
 	}
 	n.resumed = n.resumed || n.breaker.open()
 	closed = s.connection.open() || n.breaker.open()
 	s.connection.close()
 	n.breaker.close()
 	return closed
+}
+
+const (
+	// probeBase is the first pause and probeCap the longest one. probeCap bounds the time from Temporal's recovery to
+	// the first started workflow.
+	probeBase = 100 * time.Millisecond
+	probeCap  = 3 * time.Second
+	// probeRarely is how long probes may be postponed while Temporal does not answer questions either. After that an
+	// item is tried anyway, because questions may be all that is unanswered.
+	probeRarely = 30 * time.Second
+	// quietAfter is how long no item may have been refused before an answer to a probe ends a reported outage. It exceeds
+	// the time between two items that are tried as probes.
+	quietAfter = 10 * time.Second
+	// retryBase is the delay of an item after its first failure. The delay doubles up to retryCap.
+	retryBase = time.Second
+	retryCap  = 5 * time.Minute
+	// jitterPercent keeps replicas and items that failed together from retrying together.
+	jitterPercent = 20
+)
+
+// breaker stops claims while Temporal accepts no workflows, so that an outage costs probes and not attempts. It starts
+// closed. Only the claim loop uses it: it is not safe for concurrent use.
+type breaker struct {
+	backoff retry.Backoff // nil if closed
+	until   time.Time
+	tripped time.Time // time of the last failed probe
+}
+
+func (b *breaker) open() bool { return b.backoff != nil }
+
+// trip opens the breaker, or backs off further if it is open. It ignores a failure during a pause, because the request
+// was in progress before the pause began.
+func (b *breaker) trip(now time.Time) {
+	if b.open() && now.Before(b.until) {
+		return
+	}
+	if b.backoff == nil {
+		b.backoff = newBackoff(probeBase, probeCap)
+	}
+	pause, _ := b.backoff.Next()
+	b.until, b.tripped = now.Add(pause), now
+}
+
+// postpone delays the next probe by up to probeBase, because the probe would only hold up its item.
+func (b *breaker) postpone(now time.Time) {
+	if soon := now.Add(probeBase); b.open() && b.until.Before(soon) && now.Sub(b.tripped) < probeRarely {
+		b.until = soon
+	}
+}
+
+func (b *breaker) close() { *b = breaker{} }
+
+// refuses reports whether the breaker is open and nothing has changed since. It is false if no item was tried lately
+// and Temporal has answered a probe since the last one failed: the next item decides.
+func (b *breaker) refuses(now, answered time.Time) bool {
+	return b.open() && !(answered.After(b.tripped) && now.Sub(b.tripped) >= quietAfter)
+}
+
+// allows returns how many items may be claimed now: free while the breaker is closed, one as a probe after each pause.
+func (b *breaker) allows(now time.Time, free, busy int) int {
+	switch {
+	case !b.open():
+		return free
+	case now.Before(b.until) || busy > 0:
+		return 0
+	default:
+		return min(free, 1)
+	}
+}
+
+// retryDelay returns the delay of an item after the given number of failures, counted from 1.
+func retryDelay(failures int) time.Duration {
+	backoff := newBackoff(retryBase, retryCap)
+	var delay time.Duration
+	for range min(failures, 32) {
+		delay, _ = backoff.Next()
+	}
+	return delay
+}
+
+// newBackoff returns a new Backoff for each use, because a Backoff is stateful.
+func newBackoff(base, longest time.Duration) retry.Backoff {
+	return retry.WithJitterPercent(jitterPercent, retry.WithCappedDuration(longest, retry.NewExponential(base)))
 }

@@ -1,0 +1,317 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
+)
+
+// claims is the loop that decides when to claim.
+func (r *run) claims(ctx context.Context) {
+	source := "start"
+	for ctx.Err() == nil {
+		r.collect()
+		now := time.Now()
+		if !r.dueAt.IsZero() && !now.Before(r.dueAt) {
+			// Checked here as well, because another event at the same moment may have won the select.
+			r.expectsWork, r.look, r.dueAt, source = true, true, time.Time{}, "timer"
+		}
+		r.free(ctx, now)
+		r.reportPauses()
+		r.steer(now)
+		if !r.doze.lookAt.IsZero() && !now.Before(r.doze.lookAt) {
+			r.expectsWork, r.look, source = true, true, "timer"
+		}
+		if r.gathers() && !now.Before(r.settleAt) {
+			r.settleStarted()
+		}
+		free := r.freeWorkers()
+		wanted := r.namespaces.allows(now, free, r.Workers, r.expectsWork)
+		r.expectsWork = r.expectsWork || r.namespaces.reopened(wanted)
+		r.stall.workers(now, wanted.AtMost > 0)
+		switch may := wanted.AtMost > 0 && !now.Before(r.retryAt); {
+		case r.expectsWork && may && r.gather.waits(now, free): // the next claim takes the started items along
+		case r.expectsWork && may:
+			r.claim(ctx, wanted, source)
+			continue
+		case r.gathers(): // others may join the started items
+		case r.doze.awake && !r.doze.lookAt.IsZero() && may: // the coming look takes the started items along
+		default:
+			r.settleStarted()
+		}
+		select {
+		case <-ctx.Done():
+		case source = <-r.Wake:
+			r.expectsWork = true
+			r.woken(source, time.Now())
+		case done := <-r.outcomes:
+			r.takeBack(done)
+			source = "worker"
+		case <-r.timer(now):
+			r.expectsWork, source = true, "timer"
+		}
+	}
+}
+
+// claim makes one claim and passes its items to the workers.
+func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
+	r.observer.Woken(source)
+	began := time.Now()
+	carries := !r.gathers()
+	wanted.Holding = r.Workers - r.freeWorkers()
+	wanted.Named, wanted.Look = r.named, r.look
+	wanted.Quiet = r.Gate != nil && r.Gate.IsAsleep()
+	r.named, r.look = nil, false
+	// Not cancelled with ctx: a cancelled claim may have committed, and its items would be unknown.
+	var carried []claim.Settlement
+	if carries {
+		carried = r.settlements()
+	}
+	batch, settled, err := r.ask(context.WithoutCancel(ctx), carried, wanted)
+	r.doze.claimed(began, time.Now(), len(batch.Items) > 0)
+	if err != nil {
+		r.look = true // the named workspaces were not claimed
+		r.settleStarted()
+		if !errors.Is(err, claim.ErrApart) { // after ErrApart the next claim has nothing to settle and need not wait
+			r.claimFailed(ctx, err)
+		}
+		return
+	}
+	r.reportStall(batch)
+	if carries {
+		r.endStarted(settled)
+	}
+	if r.errorGap != nil {
+		r.Log.InfoContext(ctx, "Claims succeed again")
+		r.errorGap, r.retryAt = nil, time.Time{}
+		r.failing.Store(nil)
+	}
+	r.idle -= len(batch.Items)
+	r.namespaces.claimed(time.Now(), wanted, batch.Items)
+	r.dueAt = time.Time{}
+	if batch.LookAgainIn >= 0 {
+		// Add 1 ms, so that a slightly fast clock does not look too early.
+		r.dueAt = time.Now().Add(batch.LookAgainIn + time.Millisecond)
+	}
+	// If W was not the limit, more is due because the claim asked for less.
+	r.expectsWork, r.moreDue = batch.More && !batch.Capped, batch.More
+	if again := time.Now().Add(cappedAgain); batch.More && batch.Capped && r.idle == r.Workers &&
+		(r.dueAt.IsZero() || again.Before(r.dueAt)) {
+		r.dueAt = again
+	}
+	if batch.Asked > 0 {
+		r.roomy = batch.Room >= r.Workers
+	}
+	r.gather.claimed(batch, r.doze.ended, r.doze.took, r.Workers)
+	r.looked(batch, wanted.AtMost, source)
+	r.logBatch(ctx, batch)
+	if len(batch.Items) > 0 {
+		r.Log.DebugContext(ctx, "Processing queue items", "batch_size", len(batch.Items), "settled", len(settled),
+			"wake_source", source, "claim_ms", milliseconds(time.Since(began)))
+	}
+	for _, item := range batch.Items {
+		r.items <- item
+	}
+}
+
+// ask calls the store's claim. After a panic the store's state is unknown, so a panic counts as no answer.
+func (r *run) ask(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (batch claim.Batch,
+	settled []int64, err error) {
+	panicked := contained(r.Log, "store's claim", func() {
+		began := time.Now()
+		batch, settled, err = r.Store.SettleAndClaim(ctx, started, wanted)
+		r.observer.Claimed(began, batch, settled, err)
+	})
+	return batch, settled, cmp.Or(err, panicked)
+}
+
+// timer fires when the loop has to act without a wake-up: an item becomes due or a pause ends.
+func (r *run) timer(now time.Time) <-chan time.Time {
+	var at time.Time
+	for _, candidate := range r.namespaces.until([]time.Time{r.dueAt, r.retryAt, r.doze.lookAt, r.doze.leaveAt,
+		r.gather.until, r.gathersUntil()}) {
+		if candidate.After(now) && (at.IsZero() || candidate.Before(at)) {
+			at = candidate
+		}
+	}
+	if at.IsZero() {
+		return nil
+	}
+	return time.After(at.Sub(now))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// collect takes back all finished workers, so that one claim serves them all.
+func (r *run) collect() {
+	for {
+		select {
+		case done := <-r.outcomes:
+			r.takeBack(done)
+		default:
+			return
+		}
+	}
+}
+
+// takeBack takes a worker back and records what its dispatch revealed about Temporal.
+func (r *run) takeBack(done result) {
+	if done.took > 0 {
+		r.gather.started(done.took)
+	}
+	if !r.keep(done) {
+		r.idle++
+	}
+	if done.item != nil {
+		r.namespaces.get(done.item.Namespace).busy--
+	}
+	if done.outcome != temporal.Started { // its item may wait again
+		r.expectsWork, r.look = true, true
+	}
+	r.expectsWork = r.expectsWork || r.moreDue
+	if due := time.Now().Add(done.waits); done.waits > 0 && (r.dueAt.IsZero() || due.Before(r.dueAt)) {
+		r.dueAt = due // no notification may announce it
+	}
+	if done.asked {
+		r.updateBreaker(done)
+	}
+}
+
+// updateBreaker records Temporal's answer, or its absence.
+func (r *run) updateBreaker(done result) {
+	now, name := time.Now(), done.item.Namespace
+	limiter := &r.namespaces.get(name).limiter
+	switch done.outcome {
+	case temporal.Blocked, temporal.Unreached, temporal.Unanswered:
+		if r.namespaces.trip(now, name, done.outcome) {
+			r.Log.Error(
+				"Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted",
+				"outcome", done.outcome.String(), "error", done.err, "namespace", name, "remedy", temporal.Remedy(done.err, name))
+		}
+		r.reportPauses()
+		r.expectsWork = true
+		return
+	case temporal.Throttled:
+		if limiter.learn(now, done.sent, true) {
+			r.Log.Warn("Temporal limits the rate of starts; slowing down. Items stay queued and no attempt is counted",
+				"starts_per_second", limiter.rate, "error", done.err, "namespace", name)
+		}
+		r.expectsWork = true
+	default:
+		limiter.learn(now, done.sent, false)
+	}
+	if r.namespaces.accepted(name) {
+		r.reportPauses()
+		r.expectsWork = true
+		r.Log.Info("Temporal accepts workflows again; resuming starts", "namespace", name)
+	}
+}
+
+// reportPauses reports what is paused if that has changed: with an item's outcome, or with an answer to a probe.
+func (r *run) reportPauses() {
+	paused, all := r.namespaces.paused(time.Now())
+	if all != r.refused || paused != r.pausedNamespaces {
+		r.refused, r.pausedNamespaces = all, paused
+		r.observer.Paused(paused, all)
+	}
+}
+
+// free lifts rate limits that no longer hold anything back.
+func (r *run) free(ctx context.Context, now time.Time) {
+	for name, n := range r.namespaces.known {
+		if n.limiter.frees(now) {
+			r.Log.InfoContext(ctx, "Temporal no longer limits the rate of starts; back to full speed", "namespace", name)
+		}
+	}
+}
+
+// logBatch logs what a claim returned besides items.
+func (r *run) logBatch(ctx context.Context, batch claim.Batch) {
+	if batch.Paused != r.paused {
+		r.paused = batch.Paused
+		message := "Resumed by the settings; claiming items"
+		if r.paused {
+			message = "Paused by the settings; claiming no items"
+		}
+		r.Log.InfoContext(ctx, message)
+	}
+	if batch.Unannounced > 0 {
+		r.Log.WarnContext(ctx,
+			"Found due items without a notification. Please report this, unless rows were changed with triggers disabled",
+			"workspaces", batch.Unannounced)
+	}
+	for _, parked := range batch.Parked {
+		if parked.New {
+			r.Log.ErrorContext(ctx,
+				"Cannot claim an item: the database rejects the update. Skipping it and retrying in a minute",
+				"queue_item_id", parked.ID, "workspace_id", parked.WorkspaceID, "error", parked.Err)
+		}
+	}
+	for _, full := range batch.AtCapacity {
+		r.Log.InfoContext(ctx, "Workspace at capacity", "workspace_id", full.WorkspaceID, "active_count", full.Active,
+			"limit", full.Limit)
+	}
+}
+
+// claimFailed delays the next claim, with exponential backoff.
+func (r *run) claimFailed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if r.errorGap == nil {
+		r.errorGap = newBackoff(claimErrorBase, claimErrorCap)
+		r.Log.ErrorContext(ctx, "Cannot claim items; they stay queued and no attempt is counted", "error", err)
+	}
+	r.failing.Store(&err)
+	pause, _ := r.errorGap.Next()
+	r.retryAt = time.Now().Add(pause)
+}
+
+// Failing returns the error of the last claim, or nil if it succeeded.
+func (d *Dispatcher) Failing() error {
+	if err := d.failing.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// gatherMost bounds how long the claim loop waits for workers.
+const gatherMost = 6 * time.Millisecond
+
+// gather delays a claim until it can serve several workers. Most of a claim's cost does not depend on its number of
+// items, and claims of all replicas run one at a time. Half of the workers start items while a claim serves the other
+// half. If other replicas claim as well, their claims run meanwhile, and this one serves all workers.
+//
+// It waits at most as long as the last claim took, and only if starts are faster than claims: slower ones would leave
+// the free workers without an item.
+type gather struct {
+	starts  time.Duration // moving average of a start's duration
+	workers int           // how many must be free
+	until   time.Time     // when to claim regardless
+}
+
+// started records the duration of a start.
+func (g *gather) started(took time.Duration) {
+	if g.starts == 0 {
+		g.starts = took
+	}
+	g.starts += (took - g.starts) / 16
+}
+
+// claimed plans the next claim after one that took so long.
+func (g *gather) claimed(batch claim.Batch, now time.Time, took time.Duration, workers int) {
+	g.workers, g.until = workers/2, time.Time{}
+	if batch.Shared {
+		g.workers = workers
+	}
+	if batch.More && !batch.Capped && g.starts < took {
+		g.until = now.Add(min(took, gatherMost))
+	}
+}
+
+// waits reports whether the next claim waits for more workers.
+func (g *gather) waits(now time.Time, free int) bool { return free < g.workers && now.Before(g.until) }
