@@ -20,8 +20,7 @@ type claimAnswer struct {
 // claimed is a row of a claim.
 type claimed struct {
 	Item
-	Workspace *schedule.WorkspaceID
-	Standing  []byte // not nil in one row, which may have no item
+	Standing []byte // not nil in one row, which may have no item
 }
 
 // standing is how the entries stand at a claim. See sql/functions/claim_pick.sql.
@@ -77,11 +76,15 @@ func (a *claimAnswer) take(rows []claimed, p schedule.Proposal) error {
 		}
 		switch {
 		case row.ID == 0 && row.Standing != nil: // only the standing
-		case row.ID == 0 || row.Token == 0 || row.Workspace == nil:
-			return postgres.Unexpected("an item without its ID, token or workspace")
+		case row.ID == 0 || row.Token == 0:
+			return postgres.Unexpected("an item without its ID or token")
 		default:
+			workspace, err := uuid.Parse(row.WorkspaceID)
+			if err != nil {
+				return postgres.Unexpected("read workspace of item %d: %w", row.ID, err)
+			}
 			row.Deadline = a.deadline
-			a.items, a.workspaces = append(a.items, row.Item), append(a.workspaces, *row.Workspace)
+			a.items, a.workspaces = append(a.items, row.Item), append(a.workspaces, schedule.WorkspaceID(workspace))
 		}
 	}
 	if standings != 1 {

@@ -48,8 +48,8 @@ func TestAnAnswerOfAnotherShapeIsAnErrorAndItsItemsAreReleased(t *testing.T) {
 			"the standing of entry 1 without its limits"},
 		"with text for a number": {"to_json(c);", `jsonb_set(to_jsonb(c), '{room}', '"much"')::json;`, "room"},
 		"with no standing":       {"to_json(c);", "null::json;", "an item without its"},
-		"with an item of nobody": {"i.workspace_id::text, i.workspace_id,", "i.workspace_id::text, null::uuid,",
-			"an item without its ID, token or workspace"},
+		"with an item of nobody": {"i.execution_id::text, i.workspace_id::text,", "i.execution_id::text, '',",
+			"read workspace of item"},
 		"without the token": {"select i.id, i.lease_token,", "select i.id, 0::bigint,", "an item without its"},
 		"with no time of an unanswered start": {"i.outcome_unknown, c.at_time - i.first_sent_at,", "true, null::interval,",
 			"unanswered_for"},
@@ -139,7 +139,7 @@ const good = `{"at_time":"2026-01-01T00:00:00Z","took":7,"epoch":null,"paused":f
 func answered(standing []byte) []claimed {
 	_, p, _ := proposed()
 	workspace := p.Entries[0].Workspace
-	return []claimed{{Item: Item{ID: 1, Token: 31}, Workspace: &workspace}, {Standing: standing}}
+	return []claimed{{Item: Item{ID: 1, Token: 31, WorkspaceID: uuid.UUID(workspace).String()}}, {Standing: standing}}
 }
 
 func TestAGoodAnswerIsRead(t *testing.T) {

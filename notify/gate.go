@@ -34,7 +34,7 @@ const (
 	open
 )
 
-// GateSession is the connection that sets the gate and holds duty. claim.Session implements it.
+// GateSession is the connection that sets the gate and holds duty. Session implements it.
 type GateSession interface {
 	TakeDuty(ctx context.Context) (bool, error)
 	Leave(ctx context.Context) error

@@ -196,7 +196,7 @@ type claimRow struct {
 	Params, Traceparent         *string
 	AttemptCount, FailureCount  *int
 	MaxAttempts                 *int
-	Unanswered                  *bool
+	Unanswered                  *bool `db:"outcome_unknown"`
 	UnansweredFor               *time.Duration
 	Problem                     *string
 	Waited                      *time.Duration

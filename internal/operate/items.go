@@ -33,7 +33,7 @@ type QueueItem struct {
 	LostLeaseCount       int             `json:"lost_lease_count"`
 	LastError            string          `json:"last_error,omitempty"`
 	// Unanswered reports whether a start request got no response, so that the workflow may be running.
-	Unanswered          bool            `json:"outcome_unknown"`
+	Unanswered          bool            `json:"outcome_unknown" db:"outcome_unknown"`
 	CreatedAt           time.Time       `json:"created_at"`
 	Age                 time.Duration   `json:"-"` // by the database's clock
 	ClaimedBy           string          `json:"claimed_by,omitempty"`

@@ -93,7 +93,7 @@ with state as materialized (
         watcher = excluded.watcher, first_sent_at = excluded.first_sent_at
 )
 select coalesce(i.id, 0) as id, coalesce(i.lease_token, 0) as token, coalesce(i.execution_id::text, '') as execution_id,
-       coalesce(i.workspace_id::text, '') as workspace_id, i.workspace_id as workspace,
+       coalesce(i.workspace_id::text, '') as workspace_id,
        coalesce(i.workflow_definition_id::text, '') as workflow_definition_id, coalesce(i.version_id::text, '') as workflow_definition_version_id,
        coalesce(i.namespace, '') as namespace, coalesce(i.workflow_type, '') as workflow_type, coalesce(i.task_queue, '') as task_queue,
        coalesce(i.execution_timeout, '0') as execution_timeout, i.nodes as node_ids, i.params::text, coalesce(i.traceparent, '') as traceparent,

@@ -6,7 +6,7 @@
 -- has committed.
 create or replace function pgdispatch.claim(owner text, lease interval, watcher text, own_namespace text, proposal jsonb)
 returns table (
-    id bigint, token bigint, execution_id text, workspace_id text, workspace uuid, workflow_definition_id text,
+    id bigint, token bigint, execution_id text, workspace_id text, workflow_definition_id text,
     workflow_definition_version_id text, namespace text, workflow_type text, task_queue text, execution_timeout interval, node_ids text,
     params text, traceparent text, attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean,
     unanswered_for interval, problem text, waited interval, priority integer, start_options text, limit_key text, standing json
@@ -62,7 +62,7 @@ begin
         set workflow_definition_version_id = excluded.workflow_definition_version_id, namespace = excluded.namespace,
             watcher = excluded.watcher, first_sent_at = excluded.first_sent_at
     )
-    select i.id, i.lease_token, i.execution_id::text, i.workspace_id::text, i.workspace_id, i.workflow_definition_id::text,
+    select i.id, i.lease_token, i.execution_id::text, i.workspace_id::text, i.workflow_definition_id::text,
            coalesce(i.version_id::text, ''), coalesce(i.namespace, ''), coalesce(i.workflow_type, ''), coalesce(i.task_queue, ''),
            coalesce(i.execution_timeout, '0'), i.node_ids::text, i.params::text, coalesce(i.traceparent, ''), i.attempt_count,
            i.failure_count, coalesce(i.max_attempts, 0), i.outcome_unknown, c.at_time - i.first_sent_at, coalesce(i.problem, ''),
@@ -76,7 +76,7 @@ begin
     end if;
     c.heads := null;
     c.took := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000; -- microseconds, without commit
-    return query select 0::bigint, 0::bigint, '', '', null::uuid, '', '', '', '', '', interval '0', null, null, '', 0, 0, 0, false,
+    return query select 0::bigint, 0::bigint, '', '', '', '', '', '', '', interval '0', null, null, '', 0, 0, 0, false,
         interval '0', '', interval '0', 0, null, '', to_json(c);
 end;
 $$;
